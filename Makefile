@@ -1,0 +1,44 @@
+# make demo, make test: everything on a fresh machine with Python 3.11 or newer.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+comma := ,
+
+# The CuPy extra for the CUDA version that the driver offers; none without GPU.
+CUDA := $(shell nvidia-smi 2>/dev/null | sed -n 's/.*CUDA[A-Za-z ]*Version: *\([0-9]*\)\..*/\1/p')
+GPU := $(if $(CUDA),$(if $(filter 12,$(CUDA)),$(comma)cuda12,$(comma)cuda13))
+
+# Tests run in one process per core, so that each needs one BLAS thread only.
+TEST := OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
+
+.PHONY: demo test lint format clean
+
+demo: $(VENV)/.demo
+	$(BIN)/ozaki demo
+
+test: $(VENV)/.dev
+	$(TEST) $(ARGS)
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(VENV)/.dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.demo: $(VENV)/bin/python pyproject.toml
+	$(BIN)/python -m pip install --quiet --editable ".[plot$(GPU)]"
+	touch $@
+
+$(VENV)/.dev: $(VENV)/bin/python pyproject.toml
+	$(BIN)/python -m pip install --quiet --editable ".[dev$(GPU)]"
+	touch $@

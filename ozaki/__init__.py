@@ -1,0 +1,11 @@
+"""Matrix products to a named accuracy, out of exact low-precision products (the Ozaki scheme)."""
+
+from ozaki._accuracy import Accuracy
+from ozaki._api import gemm, matmul, plan, prepare
+from ozaki._call import Prepared
+from ozaki._plan import Plan
+from ozaki._report import Report
+
+__version__ = "0.1.0"
+
+__all__ = ["Accuracy", "Plan", "Prepared", "Report", "__version__", "gemm", "matmul", "plan", "prepare"]

@@ -1,0 +1,79 @@
+"""What the caller asks for: a measure of the error and a number."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import isfinite, sqrt
+from typing import Literal, get_args
+
+Measure = Literal["componentwise", "row-column", "normwise"]
+
+_BITS = {"fp32": 24, "fp64": 53, "dd": 106, "qd": 212}
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """A measure and a tolerance, met before the one rounding to the output format.
+
+    Parameters
+    ----------
+    measure : {"componentwise", "row-column", "normwise"}
+        With E the error of the product: abs(E_ij) <= tolerance (abs(A) abs(B))_ij; abs(E_ij) <= tolerance
+        norm(a_i) norm(b_j); norm(E)_F <= tolerance norm(A)_F norm(B)_F.
+    tolerance : float
+        Relative to the measure, without unit; positive and finite.
+
+    Raises
+    ------
+    ValueError
+        For an unknown measure or a tolerance that is not a positive number.
+    """
+
+    measure: Measure
+    tolerance: float
+
+    def __post_init__(self) -> None:
+        if self.measure not in get_args(Measure):
+            raise ValueError(
+                f"accuracy: measure {self.measure!r} is not known; expected one of {', '.join(get_args(Measure))}"
+            )
+        if not (isfinite(self.tolerance) and self.tolerance > 0):
+            raise ValueError(f"accuracy: tolerance {self.tolerance!r}; expected a positive finite number")
+
+    @staticmethod
+    def of(accuracy: Accuracy | str | int | float, k: int) -> Accuracy:
+        """Spell out a shorthand for products of inner dimension k.
+
+        "fp32", "fp64", "dd", "qd" and a whole number of bits b mean componentwise min(k, 4 sqrt(k)) 2**-b, what a
+        good native product of that format does in practice; a float is a componentwise tolerance as it stands.
+
+        Raises
+        ------
+        ValueError, TypeError
+            For an unknown name, too few bits, or another type.
+        """
+        if isinstance(accuracy, Accuracy):
+            return accuracy
+        if isinstance(accuracy, str):
+            if accuracy == "exact":
+                raise ValueError("accuracy: 'exact' (correctly rounded) is not available yet; ask for bits, as 106 or 'dd'")
+            if accuracy not in _BITS:
+                raise ValueError(
+                    f"accuracy: {accuracy!r} is not known; expected one of {', '.join(_BITS)}, a number of bits, "
+                    "a tolerance as a float, or Accuracy(measure, tolerance)"
+                )
+            return _bits(_BITS[accuracy], k)
+        if isinstance(accuracy, bool) or not isinstance(accuracy, (int, float)):
+            raise TypeError(
+                f"accuracy: {type(accuracy).__name__} is not supported; expected a name, a number of bits (int), "
+                "a tolerance (float) or Accuracy(measure, tolerance)"
+            )
+        if isinstance(accuracy, int):
+            if not 1 <= accuracy <= 1000:
+                raise ValueError(f"accuracy: {accuracy} bits; expected 1 to 1000 (a tolerance is a float, as 1e-20)")
+            return _bits(accuracy, k)
+        return Accuracy("componentwise", accuracy)
+
+
+def _bits(bits: int, k: int) -> Accuracy:
+    return Accuracy("componentwise", max(1.0, min(k, 4 * sqrt(k))) * 2.0**-bits)

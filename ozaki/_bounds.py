@@ -1,0 +1,139 @@
+"""Error bounds, one function each; docs/bounds.md derives them.
+
+All are relative to a measure and hold before the rounding to the output, unless said otherwise. Floating-point
+rounding inside this module is covered by `_UP`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf, sqrt
+
+import numpy as np
+import numpy.typing as npt
+
+from ozaki._description import Description
+from ozaki.schemes import Scheme, magnitude_bits
+
+_UP = 1 + 2.0**-30
+
+UNIT_ROUNDOFF = {"float32": 2.0**-24, "float64": 2.0**-53}
+
+
+@dataclass(frozen=True)
+class ErrorTerms:
+    """The image error as a sum of three outer products (B1).
+
+    In units of 2**(top_i + top_j), with u = 2**-bits / 2 for a rounded row and 0 for an exact one and s a row's sum
+    of magnitudes: abs(E)_ij <= sum_c left[c, i] right[c, j] with left = (u_i, s_i + k u_i, k drop 2**-bits_i) and
+    right = (s_j, u_j, 2**-bits_j).
+
+    Attributes
+    ----------
+    left, right : float64 arrays, shape (3, batch, rows)
+    bits : smallest number of image bits of a nonempty row
+    """
+
+    left: npt.NDArray[np.float64]
+    right: npt.NDArray[np.float64]
+    bits_left: npt.NDArray[np.int64]
+    bits_right: npt.NDArray[np.int64]
+
+
+def error_terms(left: Description, right: Description, scheme: Scheme) -> ErrorTerms | None:
+    """B1 for these operands; None where the scheme's range leaves no room at this k."""
+    k = left.k
+    scaling = scheme.scaling(k)
+    if scaling is None:
+        return None
+    bits_left, bits_right = left.bits(scaling), right.bits(scaling)
+    ulp_left, ulp_right = _powers(-bits_left, left), _powers(-bits_right, right)
+    u_left = np.where(left.rounded(scaling), ulp_left / 2, 0.0)
+    u_right = np.where(right.rounded(scaling), ulp_right / 2, 0.0)
+    drop = scheme.drop(k) if _pairs_are_dropped(left, right, scheme) else 0.0
+    return ErrorTerms(
+        np.stack([u_left, left.sums + k * u_left, k * drop * ulp_left]) * _UP,
+        np.stack([right.sums, u_right, ulp_right]) * _UP,
+        bits_left,
+        bits_right,
+    )
+
+
+def _powers(exponents: npt.NDArray[np.int64], description: Description) -> npt.NDArray[np.float64]:
+    return np.where(description.empty, 0.0, np.ldexp(1.0, exponents.astype(np.int32)))
+
+
+def _pairs_are_dropped(left: Description, right: Description, scheme: Scheme) -> bool:
+    """False where trailing zero digits make every pair that is left out vanish."""
+    if scheme.drop(left.k) == 0:
+        return False
+    used = 0
+    for description in (left, right):
+        scaling = scheme.scaling(description.k)
+        assert scaling is not None
+        zeros = np.where(description.empty, 2**30, description.exponents(scaling) + description.bottom)
+        used += scheme.count - int(max(zeros.min(initial=2**30), 0)) // scheme.bits  # type: ignore[union-attr]
+    return used > scheme.count + 1
+
+
+def row_column(left: Description, right: Description, terms: ErrorTerms) -> float:
+    """B2: largest abs(E_ij) / (norm(a_i) norm(b_j)), each term by its own worst rows."""
+    per_left = np.divide(terms.left, left.norms, out=np.zeros_like(terms.left), where=left.norms > 0)
+    per_right = np.divide(terms.right, right.norms, out=np.zeros_like(terms.right), where=right.norms > 0)
+    worst_left = per_left.max(axis=(1, 2), initial=0.0)
+    worst_right = per_right.max(axis=(1, 2), initial=0.0)
+    return float(worst_left @ worst_right) * _UP
+
+
+def normwise(left: Description, right: Description, terms: ErrorTerms) -> float:
+    """B3: norm(E)_F / (norm(A)_F norm(B)_F), worst matrix of the batch, by the triangle inequality."""
+    a, norm_a = _frobenius(left, terms.left)
+    b, norm_b = _frobenius(right, terms.right)
+    product = norm_a * norm_b
+    total = (a * b).sum(axis=0)
+    return float(np.divide(total, product, out=np.zeros_like(total), where=product > 0).max(initial=0.0)) * _UP
+
+
+def _frobenius(
+    description: Description, terms: npt.NDArray[np.float64]
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Norms over the rows of the terms, and of the operand, in units of 2**(largest top)."""
+    largest = description.top.max(axis=1, keepdims=True, initial=-4096)
+    weights = np.ldexp(1.0, np.maximum(description.top - largest, -1000).astype(np.int32))
+    return np.sqrt(((terms * weights) ** 2).sum(axis=2)), np.sqrt(((description.norms * weights) ** 2).sum(axis=1))
+
+
+def a_priori(scheme: Scheme, k: int) -> float:
+    """B4: abs(E_ij) / (norm(a_i) norm(b_j)) for any operands of inner dimension k, from the scaling rule alone.
+
+    The rule gives a row the largest g that fits, so its image is at least half (norm scaling: in norm; max scaling:
+    in the largest element) of what would fit.
+    """
+    scaling = scheme.scaling(k)
+    if scaling is None:
+        return inf
+    width = magnitude_bits(k)
+    if scaling.statistic == "squares":
+        image_norm = sqrt(scaling.threshold) / 2 * (1 - sqrt(k) / 2 ** (width - 1))
+    else:
+        image_norm = scaling.threshold / 2 * (1 - 2.0 ** (1 - width))
+    image_norm *= 2.0 ** (scaling.base - width)
+    if image_norm <= 0:
+        return inf
+    u = 0.5 / image_norm
+    return (2 * sqrt(k) * u + k * u * u + k * scheme.drop(k) * 4 * u * u) * _UP
+
+
+def native(k: int, dtype: str) -> float:
+    """B5: componentwise bound of a native product in any order of summation, roundings included: gamma_k.
+
+    Higham, Accuracy and Stability of Numerical Algorithms, section 3.5; barring over- and underflow.
+    """
+    ku = k * UNIT_ROUNDOFF[dtype]
+    return ku / (1 - ku) * _UP if ku < 0.5 else inf
+
+
+def with_rounding(bound: float, dtype: str) -> float:
+    """B6: the bound after the one rounding to the output format."""
+    u = UNIT_ROUNDOFF[dtype]
+    return bound + u * (1 + bound)

@@ -1,0 +1,330 @@
+"""One call: the operands checked, the choices made, the steps run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from ozaki import _bounds
+from ozaki._accuracy import Accuracy
+from ozaki._description import Described
+from ozaki._operands import Shapes, dtype_of, left_rows, right_rows, shapes
+from ozaki._plan import SCHEMES, Choice, Measured, Plan, choose, choose_a_priori, default_accuracy, forced
+from ozaki._report import Report
+from ozaki.backends import ENGINES, Backend, backend_of
+from ozaki.schemes import Scheme
+from ozaki.schemes.digits import MAX_DIGITS
+
+Side = Literal["left", "right"]
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """An operand that is split already; it takes the operand's place in `matmul` with the same plan.
+
+    Attributes
+    ----------
+    side : "left" or "right"
+    plan : the plan that it was split for
+    shape, dtype : of the operand
+    """
+
+    side: Side
+    plan: Plan
+    shape: tuple[int, ...]
+    dtype: str
+    slices: Any
+    backend: Any
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+
+class Call:
+    """The operands of one product, checked, and what has been found out about them."""
+
+    def __init__(self, a: Any, b: Any) -> None:
+        self.backend: Backend = backend_of(("a", a), ("b", b))
+        self.a, self.b = (x if isinstance(x, Prepared) else self.backend.asarray(x) for x in (a, b))
+        kinds = {dtype_of("a", self.a), dtype_of("b", self.b)}
+        self.dtype = "float64" if "float64" in kinds else "float32"
+        self.sizes = shapes(tuple(self.a.shape), tuple(self.b.shape))
+        self._described: dict[str, Described] = {}
+
+    def described(self, side: Side) -> Described:
+        """The description of an operand, made once."""
+        operand = self.a if side == "left" else self.b
+        if isinstance(operand, Prepared):
+            return operand.slices.described  # type: ignore[no-any-return]
+        if side not in self._described:
+            rows = left_rows(operand, self.sizes) if side == "left" else right_rows(operand, self.sizes)
+            self._described[side] = self.backend.describe(rows)
+        return self._described[side]
+
+    def plan(
+        self,
+        accuracy: Accuracy | str | float | None,
+        scheme: str,
+        slices: int | None,
+        engine: str,
+        reproducible: bool,
+        workspace_limit: int | None,
+        full: bool = False,
+    ) -> Plan:
+        """The plan for these operands; `full` proves a bound where only a forced count is asked for."""
+        for name, x in (("a", self.a), ("b", self.b)):
+            if isinstance(x, Prepared):
+                raise ValueError(f"plan: missing; {name} is prepared for a plan, so give plan={name}.plan")
+        check_choices(scheme, engine, workspace_limit, self.backend)
+        _, k, _ = self.sizes.shape
+        target = None if accuracy is None else Accuracy.of(accuracy, k)
+        if slices is not None:
+            return self._forced(target, scheme, slices, engine, workspace_limit, full)
+        native, why = native_or_not(self.backend, self.sizes, self.dtype, target, scheme, reproducible)
+        if native:
+            return native_plan(self.sizes, self.dtype, why)
+        target = target or default_accuracy(self.dtype, k)
+        if self._empty:
+            choice = Choice(choose_a_priori(Accuracy("row-column", 1.0), max(k, 1), _names(scheme)).scheme, 0.0)
+            why = "an empty product"
+        else:
+            choice = choose(self.backend, self.described("left"), self.described("right"), target, _names(scheme))
+        return self._plan(choice.scheme, target, choice.bound, False, engine, workspace_limit, why)
+
+    @property
+    def _empty(self) -> bool:
+        return 0 in (*self.sizes.stack, self.sizes.shape[1])
+
+    def _forced(
+        self, target: Accuracy | None, name: str, slices: int, engine: str, workspace_limit: int | None, full: bool
+    ) -> Plan:
+        scheme = forced(name, slices)
+        _check_room(scheme, self.sizes.shape[1])
+        if target is None and not full:
+            bound = _bounds.a_priori(scheme, self.sizes.shape[1])
+            return self._plan(scheme, Accuracy("row-column", 1.0), bound, True, engine, workspace_limit, _COUNT_GIVEN)
+        goal = target or default_accuracy(self.dtype, self.sizes.shape[1])
+        bound = self._prove(scheme, goal)
+        if target is not None and bound > target.tolerance:
+            raise ValueError(
+                f"slices: {slices} {name} prove {bound:.3g} ({target.measure}) for these operands, "
+                f"accuracy asks for {target.tolerance:.3g}; give more slices, or leave the count to the library"
+            )
+        return self._plan(scheme, goal, bound, False, engine, workspace_limit, _COUNT_GIVEN)
+
+    def _prove(self, scheme: Scheme, target: Accuracy) -> float:
+        """The bound of a scheme for these operands, before the rounding; as sharp as the target needs."""
+        if self._empty:
+            return 0.0
+        measured = Measured(self.backend, self.described("left"), self.described("right"), target.measure)
+        while (bound := measured.bound(scheme)) > target.tolerance and measured.sharpen(MAX_DIGITS):
+            pass
+        return bound
+
+    def _plan(
+        self,
+        scheme: Scheme,
+        target: Accuracy,
+        bound: float,
+        a_priori: bool,
+        engine: str,
+        workspace_limit: int | None,
+        why: str,
+    ) -> Plan:
+        proven = _bounds.with_rounding(bound, self.dtype)
+        sizes = self.sizes
+        return Plan(
+            sizes.shape, sizes.batch, self.dtype, scheme, target, proven, a_priori, engine, workspace_limit, why
+        )
+
+    def check_plan(self, plan: Plan) -> None:
+        """The operands fit the plan."""
+        if (plan.shape, plan.batch) != (self.sizes.shape, self.sizes.batch):
+            raise ValueError(
+                f"plan: made for batch {plan.batch} and (m, k, n) = {plan.shape}, "
+                f"but a and b have batch {self.sizes.batch} and {self.sizes.shape}"
+            )
+        if plan.dtype != self.dtype:
+            raise ValueError(f"plan: made for {plan.dtype}, but a and b give {self.dtype}")
+        for name, x, side in (("a", self.a, "left"), ("b", self.b, "right")):
+            if isinstance(x, Prepared):
+                if x.side != side:
+                    raise ValueError(f"{name}: prepared as {x.side} operand; prepare it as {side}")
+                if (x.plan.scheme, x.plan.engine) != (plan.scheme, plan.engine) or x.plan.shape != plan.shape:
+                    raise ValueError(f"{name}: prepared for another plan; prepare it with this one")
+        check_choices("auto", plan.engine, plan.workspace_limit, self.backend)
+
+    def result(self, out: Any) -> Any:
+        """Where the result is computed, shape (batch, m, n)."""
+        if out is not None:
+            check_out(out, self.sizes.result, self.dtype, self.backend)
+            if self.backend.contiguous(out) and not any(
+                not isinstance(x, Prepared) and self.backend.overlap(out, x) for x in (self.a, self.b)
+            ):
+                return out.reshape(self.sizes.stack)
+        return self.backend.empty(self.sizes.stack, self.dtype)
+
+    def returned(self, c: Any, out: Any) -> Any:
+        """The result in its own shape, in `out` if there is one."""
+        c = c.reshape(self.sizes.result)
+        if out is None:
+            return c
+        if not self.backend.overlap(out, c):
+            out[...] = c
+        return out
+
+    def run(self, plan: Plan, c: Any) -> int:
+        """Compute the product into c; returns the bytes of workspace."""
+        if 0 in self.sizes.stack:
+            return 0
+        if self.sizes.shape[1] == 0:
+            c[...] = 0
+            return 0
+        if plan.scheme is None:
+            rows = left_rows(self.a, self.sizes), right_rows(self.b, self.sizes)
+            self.backend.native(*rows, self.dtype, c)
+            return 0
+        left, right = (
+            x.slices if isinstance(x, Prepared) else self.described(side)  # type: ignore[arg-type]
+            for x, side in ((self.a, "left"), (self.b, "right"))
+        )
+        return self.backend.execute(plan, left, right, c)
+
+    def report(self, plan: Plan, workspace: int, given: bool) -> Report:
+        """What ran; the bound of a plan that may come from other operands is proven anew for these."""
+        scheme, bound, nonfinite = plan.scheme, plan.bound, None
+        if scheme is not None and not plan.a_priori and not self._empty:
+            if given:
+                bound = _bounds.with_rounding(self._prove(scheme, plan.target), self.dtype)
+            both = self.described("left"), self.described("right")
+            nonfinite = sum(int((x.on_host.nonfinite > 0).sum()) for x in both)
+        return Report(
+            bound=bound,
+            measure=plan.target.measure,
+            scheme="native" if scheme is None else scheme.name,
+            slices=plan.slices,
+            products=plan.products,
+            engine=self.backend.engine_name(plan),
+            native=plan.native,
+            why=plan.why,
+            workspace_bytes=workspace,
+            reproducible=plan.reproducible,
+            nonfinite=nonfinite,
+        )
+
+
+def plan_for_shapes(
+    sizes: Shapes,
+    dtype: str,
+    accuracy: Accuracy | str | float | None,
+    scheme: str,
+    slices: int | None,
+    engine: str,
+    reproducible: bool,
+    workspace_limit: int | None,
+) -> Plan:
+    """A plan without data: its bound is in the row-column measure, for all operands of these shapes."""
+    check_choices(scheme, engine, workspace_limit, None)
+    k = sizes.shape[1]
+    target = None if accuracy is None else Accuracy.of(accuracy, k)
+    if slices is not None:
+        chosen, why = forced(scheme, slices), _COUNT_GIVEN
+        _check_room(chosen, k)
+        bound = _bounds.a_priori(chosen, max(k, 1))
+        if target is not None and (target.measure == "componentwise" or bound > target.tolerance):
+            raise ValueError(
+                f"slices: {slices} {scheme} prove {bound:.3g} (row-column) for any operands; accuracy asks for "
+                f"{target.measure} {target.tolerance:.3g}; give more slices, or plan from operands"
+            )
+        target = target or Accuracy("row-column", bound)
+    elif scheme == "native":
+        return native_plan(sizes, dtype, "asked for by scheme='native'")
+    else:
+        if target is not None and target.measure == "componentwise":
+            raise ValueError(
+                "accuracy: a componentwise target (all shorthands are) depends on the data; plan from the operands, "
+                f"or ask for Accuracy('row-column', {target.tolerance:.3g}) or a number of slices"
+            )
+        target, why = target or Accuracy("row-column", default_accuracy(dtype, k).tolerance), ""
+        choice = choose_a_priori(target, max(k, 1), _names(scheme))
+        chosen, bound = choice.scheme, choice.bound
+    return Plan(
+        sizes.shape, sizes.batch, dtype, chosen, target, _bounds.with_rounding(bound, dtype), True, engine,
+        workspace_limit, why,
+    )  # fmt: skip
+
+
+def native_plan(sizes: Shapes, dtype: str, why: str) -> Plan:
+    """The plan of the native product, with its a-priori bound."""
+    bound = _bounds.native(max(sizes.shape[1], 1), dtype)
+    return Plan(sizes.shape, sizes.batch, dtype, None, Accuracy("componentwise", bound), bound, True, why=why)
+
+
+def native_or_not(
+    backend: Backend, sizes: Shapes, dtype: str, target: Accuracy | None, scheme: str, reproducible: bool
+) -> tuple[bool, str]:
+    """Whether the native product runs, and why (not)."""
+    proven = _bounds.native(max(sizes.shape[1], 1), dtype)
+    enough = target is None or proven <= _bounds.with_rounding(target.tolerance, dtype)
+    if scheme == "native":
+        if reproducible:
+            raise ValueError("scheme: 'native' is not reproducible; leave one of the two out")
+        if target is not None and not enough:
+            raise ValueError(
+                f"accuracy: {target.tolerance:.3g} is more than the native product can prove ({proven:.3g}); "
+                "use scheme='auto'"
+            )
+        return True, "native product: asked for by scheme='native'"
+    if scheme != "auto":
+        return False, ""
+    if reproducible:
+        return False, "native product ruled out by reproducible=True"
+    if not enough:
+        return False, f"native product proves only {proven:.2g}"
+    obstacle = backend.native_obstacle(dtype)
+    if obstacle:
+        return False, obstacle
+    tolerance = (target or default_accuracy(dtype, sizes.shape[1])).tolerance
+    scheme_likely = choose_a_priori(Accuracy("row-column", tolerance), max(sizes.shape[1], 1), _names("auto")).scheme
+    if backend.native_is_faster(sizes.stack, sizes.shape[1], dtype, scheme_likely.products):
+        asked = "no accuracy is named" if target is None else "it proves what is asked"
+        return True, f"native product: fastest here, and {asked}"
+    return False, "slices are faster here than the native product"
+
+
+_COUNT_GIVEN = "count given by slices"
+
+
+def _names(scheme: str) -> tuple[str, ...]:
+    """The schemes to choose from; the first wins a tie."""
+    return ("digits", "residues") if scheme == "auto" else (scheme,)
+
+
+def _check_room(scheme: Scheme, k: int) -> None:
+    if scheme.scaling(max(k, 1)) is None:
+        raise ValueError(f"slices: {scheme.count} {scheme.name} leave no room for k = {k}; give more")
+
+
+def check_choices(scheme: str, engine: str, workspace_limit: int | None, backend: Backend | None) -> None:
+    """Scheme, engine and limit are such as the backend knows; without a backend, as any does."""
+    if scheme not in SCHEMES:
+        raise ValueError(f"scheme: {scheme!r} is not known; expected one of {', '.join(SCHEMES)}")
+    engines = ("auto", *(backend.engines if backend else ENGINES))
+    if engine not in engines:
+        where = f" for {backend.name} arrays" if backend else ""
+        raise ValueError(f"engine: {engine!r} is not available{where}; expected one of {', '.join(engines)}")
+    if workspace_limit is not None and (isinstance(workspace_limit, bool) or not workspace_limit > 0):
+        raise ValueError(f"workspace_limit: {workspace_limit!r}; expected a positive number of bytes, or None")
+
+
+def check_out(out: Any, shape: tuple[int, ...], dtype: str, backend: Backend) -> None:
+    """`out` can take the result."""
+    if not backend.owns(out):
+        raise TypeError(f"out: {type(out).__name__}; expected a {backend.name} array, as the operands are")
+    if tuple(out.shape) != shape or str(out.dtype) != dtype:
+        raise ValueError(f"out: shape {tuple(out.shape)} and dtype {out.dtype}; expected {shape} and {dtype}")
+    if isinstance(out, np.ndarray) and not out.flags.writeable:
+        raise ValueError("out: is read-only; expected a writable array")

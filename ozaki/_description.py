@@ -1,0 +1,98 @@
+"""What the describing pass finds in an operand, as integers (docs/design.md, section 3)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ozaki.schemes import Scaling, magnitude_bits
+from ozaki.schemes.image import EMPTY_TOP
+
+FIELDS = ("top", "peak", "magnitudes", "squares", "bottom", "nonfinite")
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Described:
+    """An operand and its description.
+
+    Attributes
+    ----------
+    x : array, shape (batch, rows, k)
+        The operand as rows: the rows of A, the columns of B.
+    fields : array of int64, shape (6, batch, rows)
+        In the order of `FIELDS`, in the memory of the operand's backend.
+    """
+
+    x: Any
+    fields: Any
+
+    @property
+    def k(self) -> int:
+        return int(self.x.shape[-1])
+
+    @cached_property
+    def on_host(self) -> Description:
+        """The description in host memory; on a GPU this waits for it."""
+        fields = self.fields if isinstance(self.fields, np.ndarray) else self.fields.get()
+        return Description(self.k, *fields)
+
+
+@dataclass(frozen=True)
+class Description:
+    """The fields of a description, each of shape (batch, rows)."""
+
+    k: int
+    top: Ints
+    peak: Ints
+    magnitudes: Ints
+    squares: Ints
+    bottom: Ints
+    nonfinite: Ints
+
+    @cached_property
+    def empty(self) -> npt.NDArray[np.bool_]:
+        """Rows without a nonzero finite element."""
+        return self.peak == 0
+
+    @cached_property
+    def sums(self) -> npt.NDArray[np.float64]:
+        """Upper bounds of sum abs(x) 2**-top."""
+        return self.magnitudes.astype(np.float64) * 2.0 ** -magnitude_bits(self.k)
+
+    @cached_property
+    def norms(self) -> npt.NDArray[np.float64]:
+        """Lower bounds of norm(x) 2**-top: rounding magnitudes up added at most sqrt(k) units."""
+        unit = 2.0 ** -magnitude_bits(self.k)
+        lower = (np.sqrt(self.squares.astype(np.float64)) - np.sqrt(self.k)) * unit * (1 - 2.0**-40)
+        return np.where(self.empty, 0.0, np.maximum(lower, 0.5))  # the largest element alone is at least 1/2
+
+    def bits(self, scaling: Scaling) -> Ints:
+        """Bits of each row's image: mu + top."""
+        statistic = self.peak if scaling.statistic == "peak" else self.squares
+        shift = scaling.step.bit_length() - 1
+        limits = [scaling.threshold >> (shift * g) for g in range(1, 63 // shift) if scaling.threshold >> (shift * g)]
+        # statistic * step**g <= threshold for g = 1, 2, ...: count the limits it stays below.
+        ascending = np.array(limits[::-1], np.int64)
+        growth = len(limits) - np.searchsorted(ascending, statistic, side="left")
+        return scaling.base + growth.astype(np.int64)
+
+    def exponents(self, scaling: Scaling) -> Ints:
+        """The image exponents mu."""
+        return np.where(self.empty, 0, self.bits(scaling) - self.top)
+
+    def rounded(self, scaling: Scaling) -> npt.NDArray[np.bool_]:
+        """Rows whose image may differ from 2**mu x."""
+        return ~self.empty & (self.exponents(scaling) + self.bottom < 0)
+
+
+def empty_fields(batch: int, rows: int) -> Ints:
+    """The description of rows without elements."""
+    fields = np.zeros((len(FIELDS), batch, rows), np.int64)
+    fields[FIELDS.index("top")] = fields[FIELDS.index("bottom")] = EMPTY_TOP
+    return fields

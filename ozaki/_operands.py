@@ -1,0 +1,113 @@
+"""Two operands as stacks of rows: shapes, batches, dtypes and the errors about them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+
+DTYPES = ("float32", "float64")
+
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Shapes:
+    """The shapes of one product.
+
+    Attributes
+    ----------
+    batch : leading dimensions of the result
+    shape : (m, k, n)
+    result : shape of the result, without the dimensions that a vector operand lacks
+    fold : the batch lies in the left operand alone, so its matrices are stacked into one
+    """
+
+    batch: Shape
+    shape: tuple[int, int, int]
+    result: Shape
+    fold: bool
+
+    @property
+    def stack(self) -> tuple[int, int, int]:
+        """(batch, m, n) of the result as computed."""
+        m, _, n = self.shape
+        count = prod(self.batch)
+        return (1, count * m, n) if self.fold else (count, m, n)
+
+
+def shapes(a: Shape, b: Shape) -> Shapes:
+    """Array-API matmul: vectors, leading batch dimensions with broadcasting.
+
+    Raises
+    ------
+    ValueError
+        Naming `a` or `b`, for a scalar, inner dimensions that differ or batches that do not broadcast.
+    """
+    for name, shape in (("a", a), ("b", b)):
+        if len(shape) == 0:
+            raise ValueError(f"{name}: a scalar; expected at least one dimension (multiply by a scalar with *)")
+    left, right = (1, *a) if len(a) == 1 else a, (*b, 1) if len(b) == 1 else b
+    m, k = left[-2:]
+    inner, n = right[-2:]
+    if k != inner:
+        expected = f"({k}, n)" if len(b) > 1 else f"({k},)"
+        raise ValueError(f"b: shape {b} does not fit a of shape {a}; expected {expected}")
+    try:
+        batch = np.broadcast_shapes(left[:-2], right[:-2])
+    except ValueError:
+        raise ValueError(f"b: batch {right[:-2]} of shape {b} does not broadcast with {left[:-2]} of a, shape {a}") from None
+    result = batch + (() if len(a) == 1 else (m,)) + (() if len(b) == 1 else (n,))
+    fold = prod(right[:-2]) == 1 and len(batch) > 0
+    return Shapes(batch, (m, k, n), result, fold)
+
+
+def left_rows(a: Any, sizes: Shapes) -> Any:
+    """a as (batch, m, k), of batch 1 where it has none."""
+    m, k, _ = sizes.shape
+    x = a[None, :] if a.ndim == 1 else a
+    if sizes.fold:
+        return x.reshape(1, -1, k) if x.size else x.reshape(1, prod(sizes.batch) * m, k)
+    return _stack(x, sizes, (m, k))
+
+
+def right_rows(b: Any, sizes: Shapes) -> Any:
+    """b transposed, as (batch, n, k), of batch 1 where it has none."""
+    _, k, n = sizes.shape
+    x = b[:, None] if b.ndim == 1 else b
+    if sizes.fold:
+        return x.reshape(1, k, n).swapaxes(1, 2)
+    return _stack(x, sizes, (k, n)).swapaxes(1, 2)
+
+
+def _stack(x: Any, sizes: Shapes, matrix: tuple[int, int]) -> Any:
+    if prod(x.shape[:-2]) == 1:
+        return x.reshape(1, *matrix)
+    if x.shape[:-2] != sizes.batch:
+        x = _broadcast(x, sizes.batch + matrix)
+    return x.reshape(prod(sizes.batch), *matrix)
+
+
+def _broadcast(x: Any, shape: Shape) -> Any:
+    if isinstance(x, np.ndarray):
+        return np.broadcast_to(x, shape)
+    import cupy
+
+    return cupy.broadcast_to(x, shape)
+
+
+def dtype_of(name: str, x: Any) -> str:
+    """The operand's dtype, if it is one that the library multiplies.
+
+    Raises
+    ------
+    TypeError
+        For any other dtype.
+    """
+    if str(x.dtype) not in DTYPES:
+        raise TypeError(
+            f"{name}: dtype {x.dtype} is not supported; expected float32 or float64 ({name}.astype('float64') converts)"
+        )
+    return str(x.dtype)

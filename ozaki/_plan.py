@@ -1,0 +1,224 @@
+"""The plan: which scheme, how many slices, and what is proven."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from math import inf
+from typing import NoReturn
+
+from ozaki import _bounds
+from ozaki._accuracy import Accuracy, Measure
+from ozaki._description import Described
+from ozaki._proof import Proof, ProofBackend
+from ozaki.schemes import Digits, Residues, Scheme
+from ozaki.schemes.digits import MAX_DIGITS
+from ozaki.schemes.residues import MAX_RESIDUES
+
+_LOST = 4
+"""Least factor by which the error grows when a slice is taken away (the smallest moduli hold five bits for two rows)."""
+
+SCHEMES = ("auto", "digits", "digits7", "residues", "native")
+
+_SHORTHAND = {"float32": "fp32", "float64": "fp64"}
+
+_WORTH_A_WIDE_PRODUCT = 3
+"""Slices that a sharper lower bound must promise to save before a float64 product is spent on it."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a product will be computed; plain data, equal on every backend, usable as often as wanted.
+
+    Attributes
+    ----------
+    shape : (m, k, n)
+    batch : leading dimensions of the result
+    dtype : "float32" or "float64", the format of the result
+    scheme : Digits, Residues, or None for the native product
+    target : the accuracy asked for (or proven, where a count or the native product was asked for)
+    bound : what is proven in the target's measure, the rounding to `dtype` included (inf: nothing is). A plan made
+        from operands speaks of these operands; an a-priori plan, of all operands.
+    a_priori : made without looking at data
+    engine : engine asked for, "auto" for the backend's choice
+    workspace_limit : bytes, or None
+    why : why this scheme
+    """
+
+    shape: tuple[int, int, int]
+    batch: tuple[int, ...]
+    dtype: str
+    scheme: Scheme | None
+    target: Accuracy
+    bound: float
+    a_priori: bool
+    engine: str = "auto"
+    workspace_limit: int | None = None
+    why: str = ""
+
+    @property
+    def native(self) -> bool:
+        return self.scheme is None
+
+    @property
+    def reproducible(self) -> bool:
+        return self.scheme is not None
+
+    @property
+    def slices(self) -> int:
+        """Number of slices of each operand; 0 for the native product."""
+        return 0 if self.scheme is None else self.scheme.count
+
+    @property
+    def products(self) -> int:
+        """Number of slice products; 1 for the native product."""
+        return 1 if self.scheme is None else self.scheme.products
+
+    def __str__(self) -> str:
+        m, k, n = self.shape
+        stack = "".join(f"{b} x " for b in self.batch)
+        what = "the native product" if self.scheme is None else f"{self.slices} {self.scheme.name}, {self.products} products"
+        proven = "no bound" if self.bound == inf else f"{self.target.measure} error <= {self.bound:.2g}"
+        origin = "for any operands" if self.a_priori else "for these operands"
+        return f"{stack}({m} x {k}) ({k} x {n}), {self.dtype}: {what}\n{proven}, {origin}" + (
+            f"\n{self.why}" if self.why else ""
+        )
+
+
+def forced(name: str, count: int) -> Scheme:
+    """The scheme of that name with that many slices."""
+    if name not in ("digits", "digits7", "residues"):
+        raise ValueError(f"slices: {count} slices of scheme {name!r}; name what to count: scheme='digits' or 'residues'")
+    most = _most(name)
+    if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= most:
+        raise ValueError(f"slices: {count!r}; expected a whole number from 1 to {most} for scheme {name!r}")
+    return _scheme(name, count)
+
+
+def _scheme(name: str, count: int) -> Scheme:
+    return Residues(count) if name == "residues" else Digits(count, 7 if name == "digits7" else 8)
+
+
+def default_accuracy(dtype: str, k: int) -> Accuracy:
+    """What `accuracy=None` asks for: the shorthand of the output's dtype."""
+    return Accuracy.of(_SHORTHAND[dtype], k)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A scheme with the bound proven for it, before the rounding to the output."""
+
+    scheme: Scheme
+    bound: float
+
+
+def choose_a_priori(accuracy: Accuracy, k: int, names: tuple[str, ...]) -> Choice:
+    """The fewest slice products whose a-priori bound meets a row-column or normwise target."""
+    choice = _cheapest(names, lambda scheme: _bounds.a_priori(scheme, k), accuracy.tolerance, lambda name: 1)
+    return choice or _unreachable(accuracy, names)
+
+
+def choose(backend: ProofBackend, left: Described, right: Described, accuracy: Accuracy, names: tuple[str, ...]) -> Choice:
+    """The fewest slice products whose bound for these operands meets the target."""
+    measured = Measured(backend, left, right, accuracy.measure)
+
+    @cache
+    def start(name: str) -> int:
+        return measured.row_column_count(name, accuracy.tolerance)
+
+    while True:
+        choice = _cheapest(names, measured.bound, accuracy.tolerance, start)
+        excess = MAX_DIGITS if choice is None else choice.scheme.count - start(choice.scheme.name)
+        if not measured.sharpen(excess):
+            return choice or _unreachable(accuracy, names)
+
+
+class Measured:
+    """Bounds of schemes for one pair of operands in one measure."""
+
+    def __init__(self, backend: ProofBackend, left: Described, right: Described, measure: Measure) -> None:
+        self._backend, self._left, self._right, self._measure = backend, left, right, measure
+        self._proof: Proof | None = None
+        self._known: dict[Scheme, float] = {}
+
+    def bound(self, scheme: Scheme) -> float:
+        """The bound at the present level of proof; inf where there is none."""
+        if scheme not in self._known:
+            self._known[scheme] = self._bound(scheme)
+        return self._known[scheme]
+
+    def _bound(self, scheme: Scheme) -> float:
+        left, right = self._left.on_host, self._right.on_host
+        terms = _bounds.error_terms(left, right, scheme)
+        if terms is None:
+            return inf
+        if self._measure == "normwise":
+            return _bounds.normwise(left, right, terms)
+        by_rows = _bounds.row_column(left, right, terms)
+        if self._measure == "row-column" or by_rows == 0:
+            return by_rows
+        if self._proof is None:
+            self._proof = Proof(self._backend, self._left, self._right)
+        return self._proof.ratio(terms)
+
+    def row_column_count(self, name: str, tolerance: float) -> int:
+        """The count at which the row-column bound meets the tolerance: seldom more than any measure needs."""
+        left, right = self._left.on_host, self._right.on_host
+        for count in range(1, _most(name)):
+            terms = _bounds.error_terms(left, right, _scheme(name, count))
+            if terms is not None and _bounds.row_column(left, right, terms) <= tolerance:
+                return count
+        return _most(name)
+
+    def sharpen(self, excess: int) -> bool:
+        """Go to a sharper lower bound, if there is one that is worth it for `excess` slices."""
+        if self._proof is None or self._proof.next_level is None or excess <= 0:
+            return False
+        if self._proof.next_level == "wide" and excess < _WORTH_A_WIDE_PRODUCT:
+            return False
+        self._proof.sharpen()
+        self._known.clear()
+        return True
+
+
+def _cheapest(
+    names: tuple[str, ...], bound: Callable[[Scheme], float], tolerance: float, start: Callable[[str], int]
+) -> Choice | None:
+    """The scheme and count with the fewest products that meet the tolerance; the first name wins a tie."""
+    best: Choice | None = None
+    for name in names:
+        if best is not None and _scheme(name, start(name)).products >= best.scheme.products:
+            continue
+        choice = _fewest(name, bound, tolerance, start(name))
+        if choice is not None and (best is None or choice.scheme.products < best.scheme.products):
+            best = choice
+    return best
+
+
+def _fewest(name: str, bound: Callable[[Scheme], float], tolerance: float, first: int) -> Choice | None:
+    """The smallest count that meets the tolerance, searched from `first`."""
+    count = first
+    while (found := bound(_scheme(name, count))) > tolerance:
+        if found == inf and count > first or count == _most(name):
+            return None
+        count += 1
+    # One slice less has at least _LOST times the error, so most often there is nothing to try.
+    while count > 1 and found * _LOST <= tolerance:
+        fewer = bound(_scheme(name, count - 1))
+        if fewer > tolerance:
+            break
+        count, found = count - 1, fewer
+    return Choice(_scheme(name, count), found)
+
+
+def _most(name: str) -> int:
+    return MAX_RESIDUES if name == "residues" else MAX_DIGITS
+
+
+def _unreachable(accuracy: Accuracy, names: tuple[str, ...]) -> NoReturn:
+    most = " or ".join(f"{_most(name)} {name}" for name in names)
+    raise ValueError(
+        f"accuracy: {accuracy.measure} {accuracy.tolerance:.3g} cannot be proven with up to {most}; "
+        "ask for a larger tolerance or the row-column measure"
+    )

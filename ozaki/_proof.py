@@ -1,0 +1,83 @@
+"""The worst ratio of image error to (abs(A) abs(B))_ij: what a componentwise target needs (docs/bounds.md, B7).
+
+(abs(A) abs(B))_ij is bounded from below by products of magnitudes that are exact integers, so every backend finds
+the same ratio. The levels cost more and more; a later one is asked for only where it could save slices.
+"""
+
+from __future__ import annotations
+
+from math import inf
+from typing import Any, Protocol
+
+from ozaki._bounds import ErrorTerms
+from ozaki._description import Described
+
+SAMPLE, EVERY = 32, 128
+"""The first level looks at the first SAMPLE of every EVERY inner indices."""
+
+SAMPLED_FROM = 1024
+"""Up to this k all of k is looked at."""
+
+NARROW_BITS = 7
+"""Magnitudes of the first two levels: int8."""
+
+_UP = 1 + 2.0**-30
+
+
+def wide_bits(k: int) -> int:
+    """Bits of magnitudes whose products a float64 accumulator sums exactly over k."""
+    return min(21, (53 - (max(k, 2) - 1).bit_length()) // 2)
+
+
+class ProofBackend(Protocol):
+    """What a backend does for the proof, on its arrays."""
+
+    def narrow_product(self, left: Described, right: Described, sampled: bool) -> Any:
+        """floor(abs(x) 2**(7-top)) products, exact, shape (batch, m, n)."""
+
+    def wide_product(self, left: Described, right: Described) -> Any:
+        """floor(abs(x) 2**(w-top)) products with w = wide_bits(k), exact float64, shape (batch, m, n)."""
+
+    def worst_ratio(self, lower: Any, terms: ErrorTerms) -> tuple[float, int]:
+        """Largest numerator / lower over lower > 0, and the number of positive numerators over lower == 0."""
+
+    def worst_ratio_by_exponents(self, left: Described, right: Described, lower: Any, terms: ErrorTerms) -> float:
+        """The same over the entries with lower == 0, bounded by their largest product of leading powers of two."""
+
+
+class Proof:
+    """Worst ratios for one pair of operands, at the current level of the lower bound."""
+
+    def __init__(self, backend: ProofBackend, left: Described, right: Described) -> None:
+        self._backend, self._left, self._right = backend, left, right
+        self._levels = ["sampled"] if left.k > SAMPLED_FROM else []
+        self._levels += ["narrow", "wide"]
+        self._level = ""
+        self._lower: Any = None
+        self.sharpen()
+
+    @property
+    def next_level(self) -> str | None:
+        """The level that `sharpen` would go to."""
+        return self._levels[0] if self._levels else None
+
+    def sharpen(self) -> None:
+        """Go to the next level."""
+        self._level = self._levels.pop(0)
+        self._lower = None  # free the memory first
+        if self._level == "wide":
+            self._lower = self._backend.wide_product(self._left, self._right)
+        else:
+            self._lower = self._backend.narrow_product(self._left, self._right, self._level == "sampled")
+
+    def ratio(self, terms: ErrorTerms) -> float:
+        """Proven largest image error over (abs(A) abs(B))_ij; inf where this level cannot tell."""
+        worst, missing = self._backend.worst_ratio(self._lower, terms)
+        bits = wide_bits(self._left.k) if self._level == "wide" else NARROW_BITS
+        ratio = worst * 4.0**bits
+        if missing:
+            if self._level != "wide":
+                return inf
+            by_exponents = self._backend.worst_ratio_by_exponents(self._left, self._right, self._lower, terms)
+            ratio = max(ratio, by_exponents)
+        return ratio * _UP

@@ -1,0 +1,64 @@
+"""What ran, and what is proven about it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf
+
+from ozaki._accuracy import Measure
+
+
+@dataclass(frozen=True)
+class Report:
+    """The account of one product.
+
+    Attributes
+    ----------
+    bound : proven error in `measure`, the rounding to the output included, unless the result over- or underflows;
+        inf where nothing is proven
+    measure : "componentwise", "row-column" or "normwise"
+    scheme : "digits", "digits7", "residues" or "native"
+    slices : slices of each operand (0 for the native product)
+    products : number of slice products
+    engine : what computed them
+    native, why : whether the native product ran, and the reason for the choice
+    workspace_bytes : most memory held beside operands and result
+    reproducible : the bits are the same on every backend
+    nonfinite : rows of A and columns of B with NaN or Inf (None: not looked at, to spare a synchronisation)
+    """
+
+    bound: float
+    measure: Measure
+    scheme: str
+    slices: int
+    products: int
+    engine: str
+    native: bool
+    why: str
+    workspace_bytes: int
+    reproducible: bool
+    nonfinite: int | None = None
+
+    def __str__(self) -> str:
+        what = "native product" if self.native else f"{self.slices} {self.scheme}, {self.products} slice products"
+        lines = [f"{what} on {self.engine}"]
+        if self.bound == inf:
+            lines.append("no error bound")
+        else:
+            lines.append(f"proven: {self.measure} error <= {self.bound:.2g} (rounding to the output included)")
+        if self.why:
+            lines.append(self.why)
+        same = "same bits on every backend" if self.reproducible else "bits may differ between backends"
+        lines.append(f"workspace {_bytes(self.workspace_bytes)}, {same}")
+        if self.nonfinite:
+            lines.append(f"{self.nonfinite} rows or columns with NaN or Inf: their entries follow IEEE 754, no bound")
+        return "\n".join(lines)
+
+
+def _bytes(count: int) -> str:
+    size = float(count)
+    for unit in ("bytes", "KiB", "MiB"):
+        if size < 1024:
+            return f"{size:.0f} {unit}"
+        size /= 1024
+    return f"{size:.1f} GiB"

@@ -1,0 +1,65 @@
+"""The array libraries: each describes, splits, multiplies and recombines on its own arrays."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from ozaki._bounds import ErrorTerms
+from ozaki._description import Described
+
+ENGINES = ("float64", "int8", "cublas")
+"""Every engine of every backend."""
+
+
+class Backend(Protocol):
+    """What a backend module offers; arrays of operands are stacks of rows, shape (batch, rows, k)."""
+
+    name: str
+    engines: tuple[str, ...]
+
+    def owns(self, x: Any) -> bool: ...
+    def asarray(self, x: Any) -> Any: ...
+    def empty(self, shape: tuple[int, ...], dtype: str) -> Any: ...
+    def contiguous(self, x: Any) -> bool: ...
+    def overlap(self, x: Any, y: Any) -> bool: ...
+    def describe(self, x: Any) -> Described: ...
+    def narrow_product(self, left: Described, right: Described, sampled: bool) -> Any: ...
+    def wide_product(self, left: Described, right: Described) -> Any: ...
+    def worst_ratio(self, lower: Any, terms: ErrorTerms) -> tuple[float, int]: ...
+    def worst_ratio_by_exponents(self, left: Described, right: Described, lower: Any, terms: ErrorTerms) -> float: ...
+    def split(self, operand: Described, side: str, plan: Any) -> Any: ...
+    def execute(self, plan: Any, left: Any, right: Any, out: Any) -> int: ...
+    def native(self, a: Any, b: Any, dtype: str, out: Any) -> None: ...
+    def native_obstacle(self, dtype: str) -> str | None: ...
+    def native_is_faster(self, stack: tuple[int, int, int], k: int, dtype: str, products: int) -> bool: ...
+    def engine_name(self, plan: Any) -> str: ...
+
+
+def backend_of(*operands: tuple[str, Any]) -> Backend:
+    """The backend of named operands.
+
+    Raises
+    ------
+    TypeError
+        Where NumPy and CuPy arrays are mixed.
+    """
+    kinds = {name: _is_cupy(x) for name, x in operands}
+    if not any(kinds.values()):
+        from ozaki.backends import _numpy
+
+        return _numpy
+    if not all(kinds.values()):
+        here = next(name for name, cupy in kinds.items() if cupy)
+        other = next(name for name, cupy in kinds.items() if not cupy)
+        raise TypeError(f"{other}: not a CuPy array, but {here} is; move one of them with cupy.asarray or cupy.asnumpy")
+    from ozaki.backends import _cupy
+
+    _cupy.check_device(operands)
+    return _cupy
+
+
+def _is_cupy(x: Any) -> bool:
+    backend = getattr(x, "backend", None)  # a prepared operand
+    if backend is not None and hasattr(x, "slices"):
+        return bool(backend.name == "cupy")
+    return type(x).__module__.partition(".")[0] == "cupy"

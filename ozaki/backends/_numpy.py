@@ -1,0 +1,549 @@
+"""NumPy: the same image and the same bits, through float64 BLAS (docs/design.md, section 6)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ozaki._bounds import ErrorTerms
+from ozaki._description import FIELDS, Described, empty_fields
+from ozaki._plan import Plan
+from ozaki._proof import EVERY, NARROW_BITS, SAMPLE, wide_bits
+from ozaki.backends import _limbs
+from ozaki.backends._limbs import Floats
+from ozaki.schemes import Digits, Residues, Scheme, magnitude_bits
+from ozaki.schemes.digits import Rectangle, rectangles
+from ozaki.schemes.image import EMPTY_TOP
+from ozaki.schemes.residues import Remainders, exact_moduli, remainders
+
+name = "numpy"
+engines = ("float64", "int8")
+
+_TILE = 2**16
+"""Elements worked on at a time: a few float64 arrays of them stay in the second-level cache."""
+
+_PANEL = 2048
+"""Rows of an output panel at most, and inner indices of a slab: bounds the workspace."""
+
+_PIECE_BITS = 27
+"""An image is cut into pieces of this many bits before it is reduced: a residue of 22 bits times a piece is exact."""
+
+
+def asarray(x: Any) -> npt.NDArray[Any]:
+    return np.asarray(x)
+
+
+def empty(shape: tuple[int, ...], dtype: str) -> npt.NDArray[Any]:
+    return np.empty(shape, dtype)
+
+
+def owns(x: Any) -> bool:
+    return isinstance(x, np.ndarray)
+
+
+def contiguous(x: npt.NDArray[Any]) -> bool:
+    return x.flags.c_contiguous
+
+
+def overlap(x: npt.NDArray[Any], y: npt.NDArray[Any]) -> bool:
+    return np.may_share_memory(x, y)
+
+
+def native_is_faster(stack: tuple[int, int, int], k: int, dtype: str, products: int) -> bool:
+    """Always: on a CPU a product out of slices costs several float64 products."""
+    return True
+
+
+def native_obstacle(dtype: str) -> str | None:
+    """Nothing keeps NumPy's product from being an IEEE one."""
+    return None
+
+
+def native(a: npt.NDArray[Any], b: npt.NDArray[Any], dtype: str, out: npt.NDArray[Any]) -> None:
+    """The native product, in `dtype`, of row views: out = a b^T."""
+    np.matmul(a.astype(dtype, copy=False), b.astype(dtype, copy=False).swapaxes(-1, -2), out=out)
+
+
+# Describing ---------------------------------------------------------------------------------------------------------
+
+
+def describe(x: npt.NDArray[Any]) -> Described:
+    """The description of the rows of x, shape (batch, rows, k)."""
+    batch, rows, k = x.shape
+    fields = empty_fields(batch, rows)
+    if k:
+        for at in _row_tiles(batch, rows, k):
+            _describe_tile(x[at], fields[(slice(None), *at)])
+    return Described(x, fields)
+
+
+def _row_tiles(batch: int, rows: int, k: int, tile: int = _TILE) -> Iterator[tuple[slice, slice]]:
+    """Cut (batch, rows) into index pairs of about `tile` elements."""
+    step = max(1, tile // max(k, 1))
+    if step >= rows:
+        together = max(1, tile // max(rows * k, 1))
+        for b in range(0, batch, together):
+            yield slice(b, b + together), slice(0, rows)
+    else:
+        for b in range(batch):
+            for r in range(0, rows, step):
+                yield slice(b, b + 1), slice(r, r + step)
+
+
+def _describe_tile(x: npt.NDArray[Any], fields: npt.NDArray[np.int64]) -> None:
+    field = dict(zip(FIELDS, fields, strict=True))
+    k = x.shape[-1]
+    width = magnitude_bits(k)
+    values = np.abs(x.astype(np.float64, copy=False))
+    largest = values.max(axis=-1)
+    if not np.isfinite(largest).all():
+        bad = ~np.isfinite(values)
+        field["nonfinite"][...] = bad.sum(axis=-1)
+        values[bad] = 0
+        largest = values.max(axis=-1)
+    smallest = values.min(axis=-1)
+    if not smallest.all():
+        smallest = np.where(values == 0, np.inf, values).min(axis=-1)
+    filled = largest > 0
+    top = np.where(filled, np.frexp(largest)[1], 0).astype(np.int64)
+    lowest = np.where(filled, np.frexp(np.where(filled, smallest, 1.0))[1], 0).astype(np.int64)
+    scaled = scale_rows(values, width - top)
+    magnitudes = np.ceil(scaled)
+    if (filled & (lowest - top + width < -1000)).any():  # the scaling may have flushed a nonzero element
+        np.maximum(magnitudes, values > 0, out=magnitudes)
+        short = np.zeros_like(filled)
+    else:
+        short = (scaled[..., :16] == magnitudes[..., :16]).all(axis=-1)
+        if short.any():
+            short = (scaled == magnitudes).all(axis=-1)
+    digits = 24 if x.dtype == np.float32 else 53
+    field["top"][...] = np.where(filled, top, EMPTY_TOP)
+    field["bottom"][...] = np.where(filled, np.where(short, top - width, lowest - digits), EMPTY_TOP)
+    field["peak"][...] = magnitudes.max(axis=-1)
+    for h in range(0, k, 2**13):  # 2**13 squares of at most 2**40 add up exactly
+        part = magnitudes[..., h : h + 2**13]
+        field["magnitudes"] += part.sum(axis=-1).astype(np.int64)
+        field["squares"] += np.einsum("...h,...h->...", part, part).astype(np.int64)
+
+
+def scale_rows(x: npt.NDArray[Any], exponents: npt.NDArray[np.int64]) -> Floats:
+    """x 2**exponents row by row as float64, without overflow of the powers themselves."""
+    exponents = exponents.astype(np.int32)[..., None]
+    if exponents.size == 0 or np.abs(exponents).max() < 1000:
+        return x * np.ldexp(1.0, exponents)
+    half = exponents // 2
+    return (x * np.ldexp(1.0, half)) * np.ldexp(1.0, exponents - half)
+
+
+# The lower bound of abs(A) abs(B) -----------------------------------------------------------------------------------
+
+
+def narrow_product(left: Described, right: Described, sampled: bool) -> Floats:
+    """Exact products of 7-bit magnitudes; float32 sums of 2**10 such products are exact."""
+    a, b = (_magnitudes(x, NARROW_BITS, sampled).astype(np.float32) for x in (left, right))
+    total = np.zeros((a.shape[0], a.shape[1], b.shape[1]))
+    for h in range(0, a.shape[2], 2**10):
+        total += np.matmul(a[:, :, h : h + 2**10], b[:, :, h : h + 2**10].swapaxes(1, 2))
+    return total
+
+
+def wide_product(left: Described, right: Described) -> Floats:
+    """Exact products of wider magnitudes."""
+    bits = wide_bits(left.k)
+    a, b = (_magnitudes(x, bits, False) for x in (left, right))
+    return np.matmul(a, b.swapaxes(1, 2))
+
+
+def _magnitudes(operand: Described, bits: int, sampled: bool) -> Floats:
+    x = operand.x
+    description = operand.on_host
+    if sampled:
+        keep = np.arange(x.shape[-1]) % EVERY < SAMPLE
+        x = x[..., keep]
+    values = np.abs(x.astype(np.float64, copy=False))
+    if description.nonfinite.any():
+        values[~np.isfinite(values)] = 0
+    return np.floor(scale_rows(values, np.where(description.empty, 0, bits - description.top)))
+
+
+def worst_ratio(lower: Floats, terms: ErrorTerms) -> tuple[float, int]:
+    """Largest numerator / lower over lower > 0; number of positive numerators over lower == 0."""
+    worst, missing = 0.0, 0
+    for at in _row_tiles(*lower.shape):
+        b, rows = at
+        below = lower[b, rows]
+        above = _numerators(terms, b, rows)
+        positive = below > 0
+        if positive.all():
+            above /= below
+            worst = max(worst, float(above.max(initial=0.0)))
+        else:
+            missing += int(np.count_nonzero(above[~positive]))
+            worst = max(worst, float((above[positive] / below[positive]).max(initial=0.0)))
+    return worst, missing
+
+
+def _numerators(terms: ErrorTerms, b: slice, rows: slice) -> Floats:
+    p, q = terms.left[:, b, rows, None], terms.right[:, b, None, :]
+    total = p[0] * q[0]
+    total += p[1] * q[1]
+    total += p[2] * q[2]
+    return total
+
+
+def worst_ratio_by_exponents(left: Described, right: Described, lower: Floats, terms: ErrorTerms) -> float:
+    """Worst ratio over the entries with lower == 0, from the largest product of leading powers of two."""
+    exponents = [_leading(left), _leading(right)]
+    worst = 0.0
+    for b, i in zip(*np.nonzero((lower == 0).any(axis=2)), strict=True):
+        above = _numerators(terms, slice(b, b + 1), slice(i, i + 1))[0, 0]
+        j = np.nonzero((lower[b, i] == 0) & (above > 0))[0]
+        for part in np.array_split(j, 1 + len(j) * left.k // _TILE):
+            if len(part) == 0:
+                continue
+            best = (exponents[0][b, i] + exponents[1][b, part]).max(axis=-1)
+            found = best > 2 * EMPTY_TOP // 2  # else every product is zero, and so is the error
+            bound = np.ldexp(1.0, np.maximum(best[found], -1000).astype(np.int32))
+            worst = max(worst, float((above[part][found] / bound).max(initial=0.0)))
+    return worst
+
+
+def _leading(operand: Described) -> npt.NDArray[np.int32]:
+    """Exponents e of the leading powers of two 2**e <= abs(x) 2**-top; far below all others for a zero."""
+    x = operand.x
+    exponents = np.frexp(x.astype(np.float64, copy=False))[1].astype(np.int32) - 1
+    zero = (x == 0) | ~np.isfinite(x)
+    return np.where(zero, 2 * EMPTY_TOP, exponents - operand.on_host.top[..., None]).astype(np.int32)
+
+
+# Executing a plan ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Slices:
+    """One operand, split: `parts` of shape (parts, batch, rows, k), float64 integers, and the exponents mu."""
+
+    described: Described
+    parts: Floats
+    mu: npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class _Engine:
+    """How a scheme's exact product goes through float64 BLAS."""
+
+    scheme: Scheme
+    k: int
+    slab: int
+    remainders: Remainders | None
+    rectangles: tuple[Rectangle, ...]
+
+    @property
+    def planes(self) -> int:
+        """Matrix products for each slab of k."""
+        return len(self.remainders.moduli) if self.remainders else len(self.rectangles)
+
+
+def _engine(plan: Plan) -> _Engine:
+    assert plan.scheme is not None
+    slab = max(1, min(plan.shape[1], _PANEL))
+    int8 = plan.engine == "int8"
+    if isinstance(plan.scheme, Residues):
+        moduli = plan.scheme.moduli if int8 else exact_moduli(slab, 53, plan.scheme.range * 2 + plan.scheme.range // 128)
+        return _Engine(plan.scheme, plan.shape[1], slab, remainders(moduli), ())
+    room = 52 - (slab - 1).bit_length()
+    span = 2 if int8 else max(2, (room + 2) // plan.scheme.bits)
+    return _Engine(plan.scheme, plan.shape[1], slab, None, rectangles(plan.scheme.count, span))
+
+
+def engine_name(plan: Plan) -> str:
+    if plan.scheme is None:
+        return "NumPy"
+    return "NumPy, int8 slices" if plan.engine == "int8" else "NumPy, float64 BLAS"
+
+
+def workspace(plan: Plan, panel: int) -> int:
+    """Bytes held while a panel is computed."""
+    m, _, n = plan.shape
+    engine = _engine(plan)
+    rows, cols = min(m, panel), min(n, panel)
+    return 8 * engine.planes * (rows * cols + (rows + cols) * engine.slab) + 8 * 16 * _TILE
+
+
+def _panel(plan: Plan) -> int:
+    """Rows of a panel within the caller's limit."""
+    panel = _PANEL
+    if plan.workspace_limit is not None:
+        while workspace(plan, panel) > plan.workspace_limit:
+            if panel == 16:
+                raise ValueError(
+                    f"workspace_limit: {plan.workspace_limit} bytes are too few; "
+                    f"this product needs at least {workspace(plan, panel)}"
+                )
+            panel //= 2
+    return panel
+
+
+def split(operand: Described, side: str, plan: Plan) -> Slices:
+    """The slices of a whole operand."""
+    assert plan.scheme is not None
+    engine = _engine(plan)
+    mu = _exponents(operand, plan.scheme)
+    return Slices(operand, _parts(operand, mu, engine, side, slice(None), slice(None), slice(None)), mu)
+
+
+def _exponents(operand: Described, scheme: Scheme) -> npt.NDArray[np.int64]:
+    scaling = scheme.scaling(operand.k)
+    if scaling is None:
+        raise ValueError(f"slices: {scheme.count} {scheme.name} are too few for k = {operand.k}")
+    return operand.on_host.exponents(scaling)
+
+
+def execute(plan: Plan, left: Described | Slices, right: Described | Slices, out: npt.NDArray[Any]) -> int:
+    """Compute out, shape (batch, m, n); returns the bytes of workspace."""
+    assert plan.scheme is not None
+    engine = _engine(plan)
+    panel = _panel(plan)
+    mu, nu = (x.mu if isinstance(x, Slices) else _exponents(x, plan.scheme) for x in (left, right))
+    for b, rows in _panels(out.shape[0], out.shape[1], out.shape[2], panel):
+        for c in range(0, out.shape[2], panel):
+            cols = slice(c, min(c + panel, out.shape[2]))
+            products = _multiply(engine, left, right, mu, nu, _at(left, b), _at(right, b), rows, cols)
+            _recombine(engine, products, mu[_at(left, b), rows], nu[_at(right, b), cols], out[b, rows, cols])
+    operands = [x.described if isinstance(x, Slices) else x for x in (left, right)]
+    flags = [x.on_host.nonfinite for x in operands]
+    if any(f.any() for f in flags):
+        _patch(operands[0].x, operands[1].x, flags, out)
+    return workspace(plan, panel)
+
+
+def _panels(batch: int, m: int, n: int, panel: int) -> Iterator[tuple[slice, slice]]:
+    """Cut (batch, m) into panels; small products of a batch go together."""
+    together = max(1, panel * panel // max(m * n, 1)) if m <= panel and n <= panel else 1
+    for b in range(0, batch, together):
+        for r in range(0, m, panel):
+            yield slice(b, min(b + together, batch)), slice(r, min(r + panel, m))
+
+
+def _at(operand: Described | Slices, b: slice) -> slice:
+    """The same batch entries, or the only one."""
+    described = operand.described if isinstance(operand, Slices) else operand
+    return slice(0, 1) if described.x.shape[0] == 1 else b
+
+
+def _parts(
+    operand: Described | Slices, mu: npt.NDArray[np.int64], engine: _Engine, side: str, b: slice, rows: slice, hs: slice
+) -> Floats:
+    """The slices of part of an operand, shape (planes, batch, rows, k)."""
+    if isinstance(operand, Slices):
+        return operand.parts[:, b, rows, hs]
+    x = operand.x[b, rows, hs]
+    mu = mu[b, rows]
+    # The memory order of x is kept, so that a transposed operand is read and written along its rows.
+    flip = x.strides[1] < x.strides[2] if min(x.shape) else False
+    if flip:
+        x = x.swapaxes(1, 2)
+    parts = np.empty((engine.planes, *x.shape))
+    nonfinite = bool(operand.on_host.nonfinite.any())
+    for at in _row_tiles(*x.shape):
+        power = mu[at[0], None, :] if flip else mu[at[0], at[1], None]
+        image = _image(x[at], power, nonfinite)
+        if engine.remainders:
+            _residues(image, engine.remainders, side, parts[(slice(None), *at)])
+        else:
+            _digit_blocks(image, engine, side, parts[(slice(None), *at)])
+    return parts.swapaxes(2, 3) if flip else parts
+
+
+def _image(x: npt.NDArray[Any], mu: npt.NDArray[np.int64], nonfinite: bool) -> Floats:
+    """RN(2**mu x), ties to even, as float64."""
+    values = x.astype(np.float64, copy=False)
+    if nonfinite:
+        values = np.where(np.isfinite(values), values, 0.0)
+    mu = mu.astype(np.int32)
+    if mu.size == 0 or np.abs(mu).max() < 1000:
+        image = values * np.ldexp(1.0, mu)
+    else:
+        half = mu // 2
+        image = (values * np.ldexp(1.0, half)) * np.ldexp(1.0, mu - half)
+    return np.rint(image, out=image)
+
+
+def _residues(image: Floats, crt: Remainders, side: str, out: Floats) -> None:
+    """out[t] = image (times the CRT inverse on the left) mod moduli[t], symmetric."""
+    largest = float(np.abs(image).max(initial=0.0))
+    pieces = [image.reshape(-1)]
+    while largest > 2.0**_PIECE_BITS:
+        below, above = pieces[-1], np.rint(pieces[-1] * 2.0**-_PIECE_BITS)
+        pieces[-1] = below - above * 2.0**_PIECE_BITS
+        pieces.append(above)
+        largest *= 2.0**-_PIECE_BITS
+    factors = crt.inverses if side == "left" else (1,) * len(crt.moduli)
+    table = [
+        [_symmetric(f << (_PIECE_BITS * j), m) for j in range(len(pieces))]
+        for f, m in zip(factors, crt.moduli, strict=True)
+    ]
+    for t, m in enumerate(crt.moduli):
+        total = pieces[0] * float(table[t][0])
+        for j in range(1, len(pieces)):
+            total += pieces[j] * float(table[t][j])
+        _reduce(total, m)
+        out[t] = total.reshape(image.shape)
+
+
+def _symmetric(x: int, m: int) -> int:
+    """The residue of x of least absolute value."""
+    return (x + m // 2) % m - m // 2
+
+
+def _reduce(x: Floats, m: int) -> None:
+    """x mod m in place, abs(result) <= m/2 (1 + 2**-20); x an integer up to 2**53."""
+    quotient = x * (1.0 / m)
+    np.rint(quotient, out=quotient)
+    quotient *= m
+    x -= quotient
+
+
+def _digit_blocks(image: Floats, engine: _Engine, side: str, out: Floats) -> None:
+    """out[r] = the block of digits that rectangle r takes from this side, as one integer."""
+    assert isinstance(engine.scheme, Digits)
+    p, bits = engine.scheme.count, engine.scheme.bits
+    leading = [_leading_digits(image, s, p, bits) for s in range(p + 1)]
+    for r, block in enumerate(engine.rectangles):
+        first, count = (block.s0, block.rows) if side == "left" else (block.t0, block.cols)
+        out[r] = leading[first + count] - leading[first] * 2.0 ** (bits * count)
+
+
+def _leading_digits(image: Floats, s: int, p: int, bits: int) -> Floats:
+    """The first s balanced digits of p as one integer: floor((image + B) / w), B = half of w - 1 in every digit."""
+    if s == 0:
+        return np.zeros_like(image)
+    low = bits * (p - s)
+    if low == 0:
+        return image
+    whole = np.floor(image * 2.0**-low)
+    rest = image - whole * 2.0**low
+    below = (2 ** (bits - 1)) * ((2**low - 1) // (2**bits - 1))
+    whole += rest >= _at_least(2**low - below)
+    return whole
+
+
+def _at_least(x: int) -> float:
+    """Smallest float64 >= x."""
+    nearest = float(x)
+    return nearest if int(nearest) >= x else float(np.nextafter(nearest, np.inf))
+
+
+def _multiply(
+    engine: _Engine,
+    left: Described | Slices,
+    right: Described | Slices,
+    mu: npt.NDArray[np.int64],
+    nu: npt.NDArray[np.int64],
+    at_left: slice,
+    at_right: slice,
+    rows: slice,
+    cols: slice,
+) -> list[Floats]:
+    """Exact products of the slices, for each slab of k: residues are added up, digit products listed."""
+    k = (left.described if isinstance(left, Slices) else left).k
+    products: list[Floats] = []
+    for h in range(0, k, engine.slab):
+        hs = slice(h, min(h + engine.slab, k))
+        a = _parts(left, mu, engine, "left", at_left, rows, hs)
+        b = _parts(right, nu, engine, "right", at_right, cols, hs)
+        product = np.matmul(a, b.swapaxes(-1, -2))
+        if engine.remainders is None:
+            products.append(product)
+            continue
+        for t, m in enumerate(engine.remainders.moduli):
+            plane = product[t].reshape(-1)
+            for i in range(0, plane.size, _TILE):
+                _reduce(plane[i : i + _TILE], m)
+        if products:
+            products[0] += product
+        else:
+            products.append(product)
+    return products
+
+
+def _recombine(
+    engine: _Engine, products: list[Floats], mu: npt.NDArray[np.int64], nu: npt.NDArray[np.int64], out: npt.NDArray[Any]
+) -> None:
+    """The exact integers, rounded once into out, shape (batch, m, n)."""
+    limbs_of = _limbs_of_residues if engine.remainders else _limbs_of_digits
+    shift = 0 if engine.remainders else engine.scheme.bits * (engine.scheme.count - 1)  # type: ignore[union-attr]
+    for at in _row_tiles(*out.shape, tile=_TILE // 4):
+        shape = out[at].shape
+        limbs = limbs_of(engine, [product[(slice(None), *at)] for product in products])
+        high, low = (x.reshape(shape) for x in _limbs.collapse(limbs))
+        rows = at if mu.shape[0] == out.shape[0] else (slice(0, 1), at[1])
+        batch = at[0] if nu.shape[0] == out.shape[0] else slice(0, 1)
+        _limbs.round_scaled(high, low, shift - mu[rows], -nu[batch], out[at])
+
+
+def _limbs_of_residues(engine: _Engine, products: list[Floats]) -> Floats:
+    """Chinese remainders: limbs = weights y - q product, one small matrix product."""
+    crt = engine.remainders
+    assert crt is not None
+    count = len(crt.moduli)
+    y = np.empty((count + 1, products[0][0].size))
+    y[:count] = products[0].reshape(count, -1)
+    for t, m in enumerate(crt.moduli):
+        _reduce(y[t], m)
+    np.matmul(np.array([1.0 / m for m in crt.moduli]), y[:count], out=y[count])
+    np.rint(y[count], out=y[count])
+    limbs = np.matmul(_weight_limbs(crt), y)
+    _limbs.carry(limbs)
+    return limbs
+
+
+def _weight_limbs(crt: Remainders) -> Floats:
+    """Limbs of the weights and of -product, shape (limbs, moduli + 1)."""
+    count = -(-(crt.product.bit_length() + 1) // _limbs.LIMB_BITS)
+    half, base = 2 ** (_limbs.LIMB_BITS - 1), 2**_limbs.LIMB_BITS
+    table = np.zeros((count, len(crt.moduli) + 1))
+    for column, weight in enumerate((*crt.weights, -crt.product)):
+        for limb in range(count):
+            digit = weight if limb == count - 1 else (weight + half) % base - half
+            table[limb, column] = digit
+            weight = (weight - digit) // base
+    return table
+
+
+def _limbs_of_digits(engine: _Engine, products: list[Floats]) -> Floats:
+    """Sum of the rectangles' products by their weights, in units of the last digit kept."""
+    assert isinstance(engine.scheme, Digits)
+    p, bits = engine.scheme.count, engine.scheme.bits
+    largest = bits * (p + 1) + engine.k.bit_length() + 1
+    limbs = np.zeros((-(-largest // _limbs.LIMB_BITS), products[0][0].size))
+    for product in products:
+        for block, plane in zip(engine.rectangles, product, strict=True):
+            last = block.s0 + block.rows + block.t0 + block.cols
+            _limbs.add_shifted(limbs, plane.reshape(-1), bits * (p + 1 - last))
+    _limbs.carry(limbs)
+    return limbs
+
+
+def _patch(
+    left: npt.NDArray[Any], right: npt.NDArray[Any], flags: list[npt.NDArray[np.int64]], out: npt.NDArray[Any]
+) -> None:
+    """What IEEE arithmetic gives in rows and columns with NaN or Inf (docs/design.md, section 8)."""
+    with np.errstate(invalid="ignore"):
+        for b in range(out.shape[0]):
+            i, j = (min(b, x.shape[0] - 1) for x in (left, right))
+            rows, cols = flags[0][i] > 0, flags[1][j] > 0
+            signs_a, signs_b = _signs(left[i]), _signs(right[j])
+            if rows.any():
+                out[b, rows] = signs_a[rows] @ signs_b.T
+            if cols.any():
+                out[b][:, cols] = signs_a @ signs_b[cols].T
+
+
+def _signs(x: npt.NDArray[Any]) -> Floats:
+    """The sign of finite elements; NaN and Inf as they are."""
+    return np.where(np.isfinite(x), np.sign(x), x).astype(np.float64)

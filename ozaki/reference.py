@@ -1,0 +1,464 @@
+"""Exact products, and the error measures of the field against them.
+
+Nothing here knows how the library multiplies: a product is pure integer
+arithmetic on Python integers, so it can judge every scheme and every backend.
+
+A float is an integer times a power of two. The columns of `b` are packed into
+long integers, one per row of `b`, a slot of bits for each column (Kronecker's
+substitution); an element of `a` times such an integer is then that element
+times every column at once, and k of these products add up to a row of inner
+products. Exponents are taken out of the rows of `a` and the columns of `b`
+first, so only the range inside a row or a column costs bits.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from fractions import Fraction
+from operator import mul
+from typing import Any, TypeAlias, cast
+
+import mpmath
+import numpy as np
+import numpy.typing as npt
+
+Array: TypeAlias = npt.NDArray[Any]
+Indices: TypeAlias = npt.ArrayLike | slice | None
+
+# Elements of `a` wider than this are multiplied as a 53-bit integer and
+# shifted afterwards: a long integer that is mostly zeros costs as much as a
+# full one.
+WIDE_BITS = 150
+
+# Packed integers are kept about this long, so that they stay in the cache.
+PACKED_BYTES = 1 << 15
+
+# As many of them are packed at a time as fill a buffer of about this length.
+BUFFER_BYTES = 1 << 21
+
+# The exponent of a zero: above that of any other float.
+ZERO_EXPONENT = 4096
+
+
+def exact_matmul(a: npt.ArrayLike, b: npt.ArrayLike) -> tuple[Array, int]:
+    """Multiply two matrices exactly.
+
+    Parameters
+    ----------
+    a : array, shape (m, k), float32 or float64, finite
+    b : array, shape (k, n), float32 or float64, finite
+
+    Returns
+    -------
+    integers : array of Python integers (dtype object), shape (m, n)
+    exponent : int
+        ``a @ b == integers * 2**exponent``, without any error.
+    """
+    left, right = _operand("a", a), _operand("b", b)
+    if left.shape[1] != right.shape[0]:
+        raise ValueError(f"b: shape {right.shape} does not fit a of shape {left.shape}; expected ({left.shape[1]}, n)")
+    # The longer of the two is packed: fewer and longer multiplications.
+    if left.shape[0] > right.shape[1]:
+        integers, exponent = _product(right.T, left.T)
+        return integers.T, exponent
+    return _product(left, right)
+
+
+def exact_entries(a: npt.ArrayLike, b: npt.ArrayLike, rows: Indices = None, cols: Indices = None) -> tuple[Array, int]:
+    """Compute some entries of a product exactly.
+
+    Parameters
+    ----------
+    a : array, shape (m, k), float32 or float64
+    b : array, shape (k, n), float32 or float64
+    rows, cols : sequence of int or slice, optional
+        The rows of `a` and the columns of `b` to multiply; all by default.
+
+    Returns
+    -------
+    integers : array of Python integers (dtype object), shape (rows, cols)
+    exponent : int
+        ``(a @ b)[np.ix_(rows, cols)] == integers * 2**exponent``.
+    """
+    return exact_matmul(
+        _operand("a", a, finite=False)[_index(rows)],
+        _operand("b", b, finite=False)[:, _index(cols)],
+    )
+
+
+def mpmath_matmul(a: npt.ArrayLike, b: npt.ArrayLike) -> Array:
+    """Multiply two small matrices with mpmath, at a precision that loses nothing.
+
+    Parameters
+    ----------
+    a : array, shape (m, k), float32 or float64, finite
+    b : array, shape (k, n), float32 or float64, finite
+
+    Returns
+    -------
+    c : array of mpmath.mpf (dtype object), shape (m, n)
+        The exact product. Further arithmetic with it rounds to mpmath's
+        current precision.
+    """
+    left, right = _operand("a", a), _operand("b", b)
+    c = np.empty((left.shape[0], right.shape[1]), dtype=object)
+    # The span of two products of floats, the widest ranges included.
+    with mpmath.workprec(2 * (1024 + 1074) + max(1, left.shape[1]).bit_length()):
+        for i, j in np.ndindex(c.shape):
+            products = (mpmath.mpf(float(x)) * mpmath.mpf(float(y)) for x, y in zip(left[i], right[:, j], strict=True))
+            c[i, j] = mpmath.fsum(products)
+    return c
+
+
+def componentwise_error(
+    c: npt.ArrayLike,
+    a: npt.ArrayLike,
+    b: npt.ArrayLike,
+    *,
+    rows: Indices = None,
+    cols: Indices = None,
+    rms: bool = False,
+) -> float:
+    """Measure the largest ``abs(c - a b)_ij / (abs(a) abs(b))_ij``.
+
+    Parameters
+    ----------
+    c : array, shape (m, n)
+        A computed product of `a` and `b`.
+    a : array, shape (m, k)
+    b : array, shape (k, n)
+    rows, cols : sequence of int or slice, optional
+        Measure only these rows and columns of `c`.
+    rms : bool, optional
+        The root mean square over the entries instead of the largest. It is
+        accurate to a few units in the last place.
+
+    Returns
+    -------
+    error : float
+        The exact value rounded up, so that ``error <= bound`` holds if and
+        only if it holds without any rounding. NaN where `c` has a NaN, Inf
+        where it has an Inf or misses an entry whose products are all zero.
+    """
+    left, right, measured = _selected(c, a, b, rows, cols)
+    if (worst := _nonfinite(measured)) is not None:
+        return worst
+    errors, exponent = _differences(measured, left, right)
+    scales, scale_exponent = exact_matmul(abs(left), abs(right))
+    pairs = list(zip(errors.flat, scales.flat, strict=True))
+    factor = _power(exponent - scale_exponent)
+    if rms:
+        return _root_mean_square([_round_up(factor * _ratio(e, s)) for e, s in pairs])
+    return _round_up(factor * _largest(iter(pairs)))
+
+
+def row_column_error(
+    c: npt.ArrayLike,
+    a: npt.ArrayLike,
+    b: npt.ArrayLike,
+    *,
+    rows: Indices = None,
+    cols: Indices = None,
+) -> float:
+    """Measure the largest ``abs(c - a b)_ij / (norm(a_i) norm(b_j))``.
+
+    Norms are Euclidean, of row i of `a` and of column j of `b`. Parameters and
+    result are those of `componentwise_error`.
+    """
+    left, right, measured = _selected(c, a, b, rows, cols)
+    if (worst := _nonfinite(measured)) is not None:
+        return worst
+    errors, exponent = _differences(measured, left, right)
+    left_squares, left_exponent = _squared_norms(left)
+    right_squares, right_exponent = _squared_norms(right.T)
+    largest = _largest(
+        (errors[i, j] ** 2, x * y) for i, x in enumerate(left_squares) for j, y in enumerate(right_squares)
+    )
+    return _root_up(_power(2 * exponent - left_exponent - right_exponent) * largest)
+
+
+def normwise_error(
+    c: npt.ArrayLike,
+    a: npt.ArrayLike,
+    b: npt.ArrayLike,
+    *,
+    rows: Indices = None,
+    cols: Indices = None,
+) -> float:
+    """Measure ``norm(c - a b) / (norm(a) norm(b))``, in Frobenius norms.
+
+    With `rows` and `cols`, all three norms are of the selected rows of `a`,
+    columns of `b` and entries of `c`. Parameters and result are those of
+    `componentwise_error`.
+    """
+    left, right, measured = _selected(c, a, b, rows, cols)
+    if (worst := _nonfinite(measured)) is not None:
+        return worst
+    errors, exponent = _differences(measured, left, right)
+    left_squares, left_exponent = _squared_norms(left)
+    right_squares, right_exponent = _squared_norms(right.T)
+    ratio = _ratio(_sum_of_squares(errors), sum(left_squares) * sum(right_squares))
+    return _root_up(_power(2 * exponent - left_exponent - right_exponent) * ratio)
+
+
+def relative_residual(
+    c: npt.ArrayLike,
+    a: npt.ArrayLike,
+    b: npt.ArrayLike,
+    *,
+    rows: Indices = None,
+    cols: Indices = None,
+) -> float:
+    """Measure ``norm(a b - c) / norm(a b)``, in Frobenius norms.
+
+    Equation 7 of Ootomo and Yokota, "Recovering single precision accuracy from
+    Tensor Cores while surpassing the FP32 theoretical peak performance"
+    (2022), against the exact product. Parameters and result are those of
+    `componentwise_error`.
+    """
+    left, right, measured = _selected(c, a, b, rows, cols)
+    if (worst := _nonfinite(measured)) is not None:
+        return worst
+    errors, exponent = _differences(measured, left, right)
+    exact, exact_exponent = exact_matmul(left, right)
+    ratio = _ratio(_sum_of_squares(errors), _sum_of_squares(exact))
+    return _root_up(_power(2 * (exponent - exact_exponent)) * ratio)
+
+
+# --- floats as integers ------------------------------------------------------
+
+
+def _host(x: npt.ArrayLike) -> Array:
+    """Return `x` as a NumPy array, from a GPU if it lies there."""
+    return cast(Array, x.get()) if hasattr(x, "get") else np.asarray(x)
+
+
+def _operand(name: str, x: npt.ArrayLike, finite: bool = True) -> Array:
+    """Return `x` as a NumPy matrix of floats, or say what is wrong with it."""
+    matrix = _host(x)
+    if matrix.ndim != 2:
+        raise ValueError(f"{name}: expected a matrix, got shape {matrix.shape}")
+    if matrix.dtype not in (np.float32, np.float64):
+        raise TypeError(f"{name}: expected float32 or float64, got {matrix.dtype}")
+    if finite and not np.isfinite(matrix).all():
+        raise ValueError(f"{name}: NaN and Inf have no exact product")
+    return matrix
+
+
+def _index(indices: Indices) -> Any:
+    """Return what selects `indices` along an axis; None selects all."""
+    if indices is None:
+        return slice(None)
+    return indices if isinstance(indices, slice) else np.atleast_1d(indices).astype(np.intp)
+
+
+def _parts(x: Array) -> tuple[Array, Array]:
+    """Split floats into odd integers and exponents, two arrays of int64."""
+    fractions, exponents = np.frexp(x.astype(np.float64))
+    integers = np.ldexp(fractions, 53).astype(np.int64)
+    # The lowest set bit is a power of two, of which frexp gives the exponent.
+    zeros = np.frexp((integers & -integers).astype(np.float64))[1] - 1
+    zeros = np.where(integers == 0, 0, zeros).astype(np.int64)
+    exponents = np.where(integers == 0, ZERO_EXPONENT, exponents - 53 + zeros)
+    return integers >> zeros, exponents.astype(np.int64)
+
+
+def _lowest(exponents: Array, axis: int | None = None) -> Array:
+    """Return the smallest exponents along an axis; 0 where all elements are 0."""
+    lowest = exponents.min(axis=axis, initial=ZERO_EXPONENT)
+    return np.where(lowest == ZERO_EXPONENT, 0, lowest)
+
+
+def _widths(integers: Array, shifts: Array) -> Array:
+    """Return the bits of ``abs(integers) << shifts``; 0 for a zero."""
+    bits = np.frexp(abs(integers).astype(np.float64))[1]
+    return np.where(integers == 0, 0, bits + shifts)
+
+
+def _integers(x: Array) -> tuple[Array, int]:
+    """Write a matrix as Python integers times one power of two."""
+    integers, exponents = _parts(x)
+    lowest = int(_lowest(exponents))
+    shifts = np.where(integers == 0, 0, exponents - lowest)
+    return integers.astype(object) << shifts.astype(object), lowest
+
+
+# --- the product -------------------------------------------------------------
+
+
+def _product(left: Array, right: Array) -> tuple[Array, int]:
+    """Multiply exactly; `right` is the operand that is packed."""
+    (m, k), n = left.shape, right.shape[1]
+    c = np.zeros((m, n), dtype=object)
+    if c.size == 0 or k == 0:
+        return c, 0
+    a, a_exponents = _parts(left)
+    b, b_exponents = _parts(right)
+    a_lowest, b_lowest = _lowest(a_exponents, 1), _lowest(b_exponents, 0)
+    a_shifts = np.where(a == 0, 0, a_exponents - a_lowest[:, None])
+    b_shifts = np.where(b == 0, 0, b_exponents - b_lowest)
+    a_widths = _widths(a, a_shifts).max(axis=1)
+    b_width = int(_widths(b, b_shifts).max())
+    # Sign and the sum of k products, in whole bytes; and the 8 bytes that
+    # packing writes for an element lie inside its slot.
+    bits = int(a_widths.max()) + b_width + k.bit_length() + 2
+    slot = max((bits + 7) // 8, int(b_shifts.max()) // 8 + 8)
+
+    block = max(1, PACKED_BYTES // slot)
+    for start in range(0, n, block):
+        here = slice(start, min(start + block, n))
+        packed = _pack(b[:, here], b_shifts[:, here], slot)
+        for i in range(m):
+            factors, shifts = a[i].tolist(), a_shifts[i].tolist()
+            if a_widths[i] <= WIDE_BITS:
+                factors = [x << s for x, s in zip(factors, shifts, strict=True)]
+                total = sum(map(mul, factors, packed))
+            else:
+                total = sum(x * p << s for x, p, s in zip(factors, packed, shifts, strict=True))
+            c[i, here] = _unpack(total, slot, here.stop - here.start)
+
+    exponents = a_lowest[:, None] + b_lowest
+    lowest = int(exponents.min())
+    return c << (exponents - lowest).astype(object), lowest
+
+
+def _pack(integers: Array, shifts: Array, slot: int) -> list[int]:
+    """Pack each row of ``integers << shifts`` into one long integer.
+
+    Element j of a row has the bytes from ``slot * j`` on. A negative element
+    borrows from its neighbour, as in any sum of signed multiples of powers.
+    """
+    k, n = integers.shape
+    starts = slot * np.arange(n) + shifts // 8
+    # Whole bytes of a shift move the element; 53 bits and the rest fit 8 bytes.
+    octets = (abs(integers) << (shifts % 8)).astype("<u8")[..., None].view(np.uint8)
+    packed = []
+    group = max(1, BUFFER_BYTES // (slot * n))
+    for first in range(0, k, group):
+        here = slice(first, min(first + group, k))
+        ends = slot * n * np.arange(1 + here.stop - here.start)
+        places = starts[here] + ends[:-1, None]
+        buffers = []
+        for chosen in (integers[here] > 0, integers[here] < 0):
+            buffer = np.zeros(ends[-1], dtype=np.uint8)
+            at, written = places[chosen], octets[here][chosen]
+            for t in range(8):
+                buffer[at + t] = written[:, t]
+            buffers.append(buffer.tobytes())
+        packed += [
+            int.from_bytes(buffers[0][i:j], "little") - int.from_bytes(buffers[1][i:j], "little")
+            for i, j in itertools.pairwise(ends.tolist())
+        ]
+    return packed
+
+
+def _unpack(total: int, slot: int, n: int) -> list[int]:
+    """Take n signed integers out of one long integer."""
+    half = 1 << (8 * slot - 1)
+    # Half a slot added to each makes all of them positive: no borrows.
+    offset = int.from_bytes(half.to_bytes(slot, "little") * n, "little")
+    octets = (total + offset).to_bytes(slot * n, "little")
+    return [int.from_bytes(octets[j : j + slot], "little") - half for j in range(0, slot * n, slot)]
+
+
+# --- the measures ------------------------------------------------------------
+
+
+def _selected(
+    c: npt.ArrayLike, a: npt.ArrayLike, b: npt.ArrayLike, rows: Indices, cols: Indices
+) -> tuple[Array, Array, Array]:
+    """Return the selected rows of a, columns of b and entries of c."""
+    left, right = _operand("a", a, finite=False), _operand("b", b, finite=False)
+    measured = _operand("c", c, finite=False)
+    if measured.shape != (expected := (left.shape[0], right.shape[1])):
+        raise ValueError(f"c: expected shape {expected}, got {measured.shape}")
+    chosen = _index(rows), _index(cols)
+    return left[chosen[0]], right[:, chosen[1]], measured[chosen[0]][:, chosen[1]]
+
+
+def _nonfinite(c: Array) -> float | None:
+    """Return the error of a matrix with a NaN or an Inf; None if it has none."""
+    if np.isnan(c).any():
+        return math.nan
+    return math.inf if np.isinf(c).any() else None
+
+
+def _differences(c: Array, left: Array, right: Array) -> tuple[Array, int]:
+    """Return c - a b as integers times one power of two."""
+    exact, exact_exponent = exact_matmul(left, right)
+    integers, exponent = _integers(c)
+    lowest = min(exact_exponent, exponent)
+    difference = (integers << (exponent - lowest)) - (exact << (exact_exponent - lowest))
+    return abs(difference), lowest
+
+
+def _squared_norms(rows: Array) -> tuple[list[int], int]:
+    """Return the squared norms of rows, integers times one power of two."""
+    integers, exponent = _integers(rows)
+    return [sum(x * x for x in row) for row in integers.tolist()], 2 * exponent
+
+
+def _sum_of_squares(integers: Array) -> int:
+    return sum(x * x for x in integers.flat)
+
+
+def _power(exponent: int) -> Fraction:
+    return Fraction(1 << exponent) if exponent >= 0 else Fraction(1, 1 << -exponent)
+
+
+# A ratio with nothing below it: no error there counts as none, any other one
+# as infinite. A number that no exact ratio reaches stands for infinity.
+UNBOUNDED = Fraction(1 << (1 << 16))
+
+
+def _ratio(error: int, scale: int) -> Fraction:
+    if scale:
+        return Fraction(error, scale)
+    return UNBOUNDED if error else Fraction(0)
+
+
+def _largest(pairs: Iterator[tuple[int, int]]) -> Fraction:
+    """Return the largest of the ratios error / scale, without rounding any."""
+    most, over = 0, 1
+    for error, scale in pairs:
+        if error * over > most * scale:
+            if not scale:
+                return UNBOUNDED
+            most, over = error, scale
+    return Fraction(most, over)
+
+
+def _float(value: Fraction) -> float:
+    """Round to nearest; Inf past the largest float."""
+    try:
+        return value.numerator / value.denominator
+    except OverflowError:
+        return math.inf
+
+
+def _round_up(value: Fraction) -> float:
+    """Return the smallest float that is not below the value."""
+    nearest = _float(value)
+    if nearest < math.inf and Fraction(nearest) < value:
+        return math.nextafter(nearest, math.inf)
+    return nearest
+
+
+def _root_up(square: Fraction) -> float:
+    """Return a float that is not below the square root, and barely above it."""
+    numerator, denominator = square.numerator, square.denominator
+    # 64 bits or more of the root, rounded down.
+    places = max(0, 66 + (denominator.bit_length() - numerator.bit_length()) // 2)
+    root = _float(Fraction(math.isqrt((numerator << 2 * places) // denominator), 1 << places))
+    while root < math.inf and Fraction(root) ** 2 < square:
+        root = math.nextafter(root, math.inf)
+    return root
+
+
+def _root_mean_square(values: list[float]) -> float:
+    largest = max(values, default=0.0)
+    if largest in (0.0, math.inf):
+        return largest
+    return largest * math.sqrt(math.fsum((x / largest) ** 2 for x in values) / len(values))

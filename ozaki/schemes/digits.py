@@ -1,0 +1,97 @@
+"""Scheme I: balanced digits with one exponent per row (Ozaki, Ogita, Oishi, Rump 2012; docs/design.md, section 5)."""
+
+from dataclasses import dataclass
+from functools import cache
+
+from ozaki.schemes.image import Scaling, max_scaling
+
+MAX_DIGITS = 64
+
+
+@dataclass(frozen=True)
+class Digits:
+    """`count` balanced digits of `bits` bits for each element, pairs s + t <= count + 1.
+
+    Parameters
+    ----------
+    count : int
+        Number of digits p, the most significant first.
+    bits : int
+        8 (an int8 with no bit wasted) or 7 (as in the first int8 implementations).
+    """
+
+    count: int
+    bits: int = 8
+
+    @property
+    def name(self) -> str:
+        return "digits" if self.bits == 8 else "digits7"
+
+    @property
+    def products(self) -> int:
+        """Number of slice products."""
+        return self.count * (self.count + 1) // 2
+
+    @property
+    def largest(self) -> int:
+        """The largest integer whose digits exist: all of them 2**(bits-1) - 1."""
+        r = self.bits
+        return (2 ** (r - 1) - 1) * (2 ** (r * self.count) - 1) // (2**r - 1)
+
+    def scaling(self, k: int) -> Scaling:
+        return max_scaling(self.largest, self.bits * self.count - 1, k)
+
+    def drop(self, k: int) -> float:
+        """Largest absolute value, per inner index, of the pairs that are left out.
+
+        For each digit s >= 2 of the left element the digits t > p + 1 - s of the right one are left out; they
+        are worth at most half a unit of the last digit kept, times 2**r / (2**r - 1).
+        """
+        r, p = self.bits, self.count
+        low = 2.0 ** (r - 1) / (2.0**r - 1)  # of a unit of the last digit kept
+        return (p - 1) * 2.0 ** (r - 1) * low * 2.0 ** (r * (p - 1))
+
+    def depth(self, diagonals_limit: int = 2**31) -> int:
+        """Largest k for which the longest diagonal stays below `diagonals_limit`."""
+        return (diagonals_limit - 1) // (self.count << (2 * (self.bits - 1)))
+
+
+@dataclass(frozen=True)
+class Rectangle:
+    """A block of digit pairs multiplied at once: left digits s0+1..s0+rows, right digits t0+1..t0+cols."""
+
+    s0: int
+    rows: int
+    t0: int
+    cols: int
+
+
+@cache
+def rectangles(count: int, span: int) -> tuple[Rectangle, ...]:
+    """Tile the pairs s + t <= count + 1 by rectangles of rows + cols <= span, with few of them.
+
+    A machine with wide exact products (float64 BLAS) multiplies several digits at once; span = 2 gives the single
+    pairs of an int8 machine.
+    """
+    return tuple(_tile(count, span, 0, 0))
+
+
+@cache
+def _cost(size: int, span: int) -> tuple[int, int]:
+    """Fewest rectangles for a triangle of that size, and the height of the first."""
+    if size == 0:
+        return 0, 0
+    return min(
+        (-(-(size + 1 - rows) // (span - rows)) + _cost(rows - 1, span)[0] + _cost(size - rows, span)[0], rows)
+        for rows in range(1, min(size, span - 1) + 1)
+    )
+
+
+def _tile(size: int, span: int, s0: int, t0: int) -> list[Rectangle]:
+    if size == 0:
+        return []
+    rows = _cost(size, span)[1]
+    width = size + 1 - rows
+    step = span - rows
+    first = [Rectangle(s0, rows, t0 + c, min(step, width - c)) for c in range(0, width, step)]
+    return first + _tile(rows - 1, span, s0, t0 + width) + _tile(size - rows, span, s0 + rows, t0)

@@ -1,0 +1,53 @@
+"""The fixed-point image: how many bits each row of an operand gets (docs/design.md, sections 3 and 4)."""
+
+from dataclasses import dataclass
+from math import isqrt
+from typing import Literal
+
+EMPTY_TOP = -4096
+"""`top` and `bottom` of a row without nonzero elements: below every exponent of a float64."""
+
+
+def ceil_log2(x: int) -> int:
+    """Smallest e >= 0 with x <= 2**e."""
+    return max(x - 1, 0).bit_length()
+
+
+def magnitude_bits(k: int) -> int:
+    """Bits of the magnitudes in a row's sums, so that k squares stay below 2**60."""
+    return min(20, (60 - ceil_log2(max(k, 1))) // 2)
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """The rule that turns a row's statistic into the bits of its image.
+
+    bits = base + g, with g the largest integer >= 0 for which statistic * step**g <= threshold;
+    the row is scaled by 2**(bits - top).
+    """
+
+    statistic: Literal["peak", "squares"]
+    step: int
+    base: int
+    threshold: int
+
+
+def norm_scaling(largest_norm: int, k: int) -> Scaling | None:
+    """Rows with norm(Abar) <= largest_norm after rounding; None where k leaves no room."""
+    width = magnitude_bits(k)
+    room = largest_norm - (isqrt(max(k - 1, 0)) // 2 + 1)  # rounding adds at most sqrt(k)/2 to the norm
+    if room <= 0:
+        return None
+    square = room * room
+    base = (square.bit_length() - 61) // 2 + width
+    shift = 2 * (base - width)
+    return Scaling("squares", 4, base, square >> shift if shift >= 0 else square << -shift)
+
+
+def max_scaling(largest: int, bits: int, k: int) -> Scaling:
+    """Rows with abs(Abar) <= largest after rounding, where 2**(bits - 1) <= largest < 2**(bits)."""
+    width = magnitude_bits(k)
+    base = bits - 1
+    shift = width - base - 1
+    doubled = 2 * largest - 1  # largest - 1/2: the rounding adds at most 1/2
+    return Scaling("peak", 2, base, doubled << shift if shift >= 0 else doubled >> -shift)

@@ -1,0 +1,107 @@
+"""Scheme II: residues and the Chinese remainder theorem (Ozaki, Uchino, Imamura 2025; docs/design.md, section 6)."""
+
+from dataclasses import dataclass
+from functools import cache
+from math import gcd, isqrt, prod
+
+from ozaki.schemes.image import Scaling, norm_scaling
+
+SLACK_BITS = 10
+"""abs(Cbar) stays this far (relatively, 2**-10) below half the product of the moduli."""
+
+
+@cache
+def coprime_moduli(largest: int, count: int) -> tuple[int, ...]:
+    """The first `count` of: `largest`, then downwards each integer coprime to all before it."""
+    found: list[int] = []
+    product = 1
+    m = largest
+    while len(found) < count:
+        if m < 3:
+            raise ValueError(f"there are no {count} coprime moduli up to {largest}")
+        if gcd(m, product) == 1:
+            found.append(m)
+            product *= m
+        m -= 1
+    return tuple(found)
+
+
+MAX_RESIDUES = 49
+"""Coprime moduli up to 256 that a greedy choice finds: 342 bits together."""
+
+ACCUMULATOR_DEPTH = 2**17 - 128
+"""Largest k for which a sum of products of int8 residues surely fits int32."""
+
+
+@dataclass(frozen=True)
+class Residues:
+    """`count` symmetric int8 residues for each element, one product per modulus.
+
+    Parameters
+    ----------
+    count : int
+        Number of moduli N: 256, 255, 253, 251, 247, ...
+    """
+
+    count: int
+
+    @property
+    def name(self) -> str:
+        return "residues"
+
+    @property
+    def products(self) -> int:
+        """Number of slice products."""
+        return self.count
+
+    @property
+    def moduli(self) -> tuple[int, ...]:
+        return coprime_moduli(256, self.count)
+
+    @property
+    def range(self) -> int:
+        """Largest absolute value that Cbar may have."""
+        product = prod(self.moduli)
+        return product // 2 - (product >> SLACK_BITS)
+
+    def scaling(self, k: int) -> Scaling | None:
+        """Norm scaling; None where so few moduli cannot hold even one bit at this k."""
+        return norm_scaling(isqrt(self.range), k)
+
+    def drop(self, k: int) -> float:
+        """Nothing is left out."""
+        return 0.0
+
+
+@dataclass(frozen=True)
+class Remainders:
+    """The constants of the Chinese remainder theorem for some moduli.
+
+    Cbar = sum_t y_t weights[t] - q product with y_t = Cbar inverses[t] mod moduli[t] and
+    q = RN(sum_t y_t / moduli[t]).
+    """
+
+    moduli: tuple[int, ...]
+    product: int
+    weights: tuple[int, ...]
+    inverses: tuple[int, ...]
+
+
+@cache
+def remainders(moduli: tuple[int, ...]) -> Remainders:
+    """The constants for these moduli, which must be pairwise coprime."""
+    product = prod(moduli)
+    weights = tuple(product // m for m in moduli)
+    inverses = tuple(pow(w % m, -1, m) for w, m in zip(weights, moduli, strict=True))
+    return Remainders(moduli, product, weights, inverses)
+
+
+@cache
+def exact_moduli(depth: int, accumulator_bits: int, at_least: int) -> tuple[int, ...]:
+    """Few moduli m with depth * (m/2)**2 <= 2**accumulator_bits whose product is at least `at_least`."""
+    largest = 2 * isqrt(2**accumulator_bits // max(depth, 1))
+    largest -= 1 - largest % 2  # odd moduli have symmetric residues
+    count = 1
+    while prod(coprime_moduli(largest, count)) < at_least:
+        count += 1
+    return coprime_moduli(largest, count)

@@ -1,0 +1,270 @@
+"""The exact products and error measures, against slower and other exact arithmetic."""
+
+import math
+from fractions import Fraction
+
+import flint
+import mpmath
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from ozaki import reference
+
+MEASURES = [
+    reference.componentwise_error,
+    reference.row_column_error,
+    reference.normwise_error,
+    reference.relative_residual,
+]
+
+
+def to_fractions(integers, exponent):
+    return [[int(x) * Fraction(2) ** exponent for x in row] for row in integers]
+
+
+def exact(a, b):
+    """The product in rationals, the slow and obvious way."""
+    columns = [[Fraction(float(y)) for y in column] for column in b.T]
+    rows = [[Fraction(float(x)) for x in row] for row in a]
+    return [[sum((x * y for x, y in zip(r, c, strict=True)), Fraction(0)) for c in columns] for r in rows]
+
+
+def with_spread(rng, shape, spread, dtype=np.float64):
+    """Normal elements times powers of two within 2**-spread and 2**spread, some zeros."""
+    x = np.ldexp(rng.standard_normal(shape), rng.integers(-spread, spread + 1, shape))
+    x[rng.random(shape) < 0.1] = 0
+    return x.astype(dtype)
+
+
+@st.composite
+def operands(draw):
+    dtype = draw(st.sampled_from([np.float32, np.float64]))
+    m, k, n = draw(st.tuples(*[st.integers(0, 5)] * 3))
+    width = np.finfo(dtype).bits
+    finite = st.floats(allow_nan=False, allow_infinity=False, width=width)
+    return draw(hnp.arrays(dtype, (m, k), elements=finite)), draw(hnp.arrays(dtype, (k, n), elements=finite))
+
+
+@given(operands())
+@settings(max_examples=200, deadline=None)
+def test_exact_matmul_of_any_floats(pair):
+    a, b = pair
+    integers, exponent = reference.exact_matmul(a, b)
+    assert integers.shape == (a.shape[0], b.shape[1])
+    assert integers.dtype == object
+    assert to_fractions(integers, exponent) == exact(a, b)
+
+
+@pytest.mark.parametrize("spread", [0, 5, 40, 200, 900])
+@pytest.mark.parametrize("shape", [(1, 1, 1), (3, 50, 2), (2, 7, 40), (40, 9, 1)])
+def test_exact_matmul_at_every_spread(shape, spread):
+    m, k, n = shape
+    rng = np.random.default_rng(spread + m)
+    a, b = with_spread(rng, (m, k), spread), with_spread(rng, (k, n), spread)
+    assert to_fractions(*reference.exact_matmul(a, b)) == exact(a, b)
+
+
+def test_exact_matmul_of_the_extremes():
+    tiny, huge = 5e-324, np.finfo(np.float64).max
+    a = np.array([[huge, -huge, tiny], [tiny, tiny, -tiny], [0, 0, 0]])
+    b = np.array([[huge, tiny], [-huge, huge], [tiny, tiny]])
+    assert to_fractions(*reference.exact_matmul(a, b)) == exact(a, b)
+
+
+def test_exact_matmul_in_several_blocks(monkeypatch):
+    rng = np.random.default_rng(4)
+    a, b = with_spread(rng, (4, 6), 20), with_spread(rng, (6, 33), 20)
+    whole = to_fractions(*reference.exact_matmul(a, b))
+    monkeypatch.setattr(reference, "PACKED_BYTES", 200)
+    monkeypatch.setattr(reference, "BUFFER_BYTES", 500)
+    assert to_fractions(*reference.exact_matmul(a, b)) == whole
+
+
+def test_exact_matmul_against_flint():
+    rng = np.random.default_rng(5)
+    a = rng.integers(-(2**53), 2**53, (40, 60))
+    b = rng.integers(-(2**53), 2**53, (60, 50))
+    integers, exponent = reference.exact_matmul(a.astype(float), b.astype(float))
+    expected = flint.fmpz_mat(a.tolist()) * flint.fmpz_mat(b.tolist())
+    assert (integers * 2**exponent).tolist() == [[int(x) for x in row] for row in expected.tolist()]
+
+
+@pytest.mark.parametrize("shape", [(0, 3, 2), (2, 3, 0), (0, 0, 0), (2, 0, 3)])
+def test_exact_matmul_of_nothing(shape):
+    m, k, n = shape
+    integers, _ = reference.exact_matmul(np.zeros((m, k)), np.zeros((k, n)))
+    assert integers.shape == (m, n)
+    assert all(x == 0 for x in integers.flat)
+
+
+def test_strided_and_read_only_operands():
+    rng = np.random.default_rng(6)
+    a, b = rng.standard_normal((6, 8))[::-2, ::2], rng.standard_normal((5, 4)).T[:, ::-1]
+    for x in (a, b):
+        x.flags.writeable = False
+    assert to_fractions(*reference.exact_matmul(a, b)) == exact(a, b)
+
+
+def test_exact_entries_are_those_of_the_product():
+    rng = np.random.default_rng(7)
+    a, b = with_spread(rng, (7, 9), 30), with_spread(rng, (9, 8), 30)
+    rows, cols = [5, 0, 5], np.array([7, 2])
+    whole = exact(a, b)
+    assert to_fractions(*reference.exact_entries(a, b, rows, cols)) == [[whole[i][j] for j in cols] for i in rows]
+    assert to_fractions(*reference.exact_entries(a, b, slice(2), None)) == whole[:2]
+
+
+def test_exact_entries_need_only_these_rows_to_be_finite():
+    a, b = np.array([[np.nan, 1.0], [2.0, 3.0]]), np.array([[1.0, np.inf], [1.0, 0.0]])
+    assert to_fractions(*reference.exact_entries(a, b, [1], [0])) == [[5]]
+    with pytest.raises(ValueError, match="NaN and Inf"):
+        reference.exact_matmul(a, b)
+
+
+@given(operands())
+@settings(max_examples=50, deadline=None)
+def test_mpmath_agrees(pair):
+    a, b = pair
+    c = reference.mpmath_matmul(a, b)
+    whole = exact(a, b)
+    with mpmath.workprec(5000):
+        for i, j in np.ndindex(c.shape):
+            numerator, denominator = whole[i][j].as_integer_ratio()
+            assert c[i, j] == mpmath.mpf(numerator) / denominator
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "error", "words"),
+    [
+        (np.zeros((2, 3)), np.zeros((2, 3)), ValueError, r"b: shape \(2, 3\) does not fit a of shape \(2, 3\)"),
+        (np.zeros(3), np.zeros((3, 1)), ValueError, "a: expected a matrix"),
+        (np.zeros((1, 3)), np.zeros((3, 1), int), TypeError, "b: expected float32 or float64, got int64"),
+    ],
+)
+def test_what_does_not_fit_is_named(a, b, error, words):
+    with pytest.raises(error, match=words):
+        reference.exact_matmul(a, b)
+
+
+# --- the measures ------------------------------------------------------------
+
+
+def slow_measures(c, a, b):
+    """Componentwise, row-column, normwise and residual, the last three squared, in rationals."""
+    whole = exact(a, b)
+    errors = [[abs(Fraction(float(x)) - y) for x, y in zip(p, q, strict=True)] for p, q in zip(c, whole, strict=True)]
+    scales = exact(abs(a), abs(b))
+    rows = [sum(Fraction(float(x)) ** 2 for x in row) for row in a]
+    cols = [sum(Fraction(float(x)) ** 2 for x in column) for column in b.T]
+    cells = [(i, j) for i in range(len(rows)) for j in range(len(cols))]
+    total = sum(errors[i][j] ** 2 for i, j in cells)
+    return [
+        max(errors[i][j] / scales[i][j] for i, j in cells),
+        max(errors[i][j] ** 2 / (rows[i] * cols[j]) for i, j in cells),
+        total / (sum(rows) * sum(cols)),
+        total / sum(whole[i][j] ** 2 for i, j in cells),
+    ]
+
+
+def assert_rounded_up(value, expected, ulps=1):
+    """Check that a float is not below a rational, and at most `ulps` above it."""
+    assert Fraction(value) >= expected
+    for _ in range(ulps):
+        value = math.nextafter(value, -1.0)
+    assert value < 0 or Fraction(value) <= expected
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("spread", [0, 20, 300])
+@pytest.mark.parametrize("shape", [(1, 1, 1), (4, 6, 5), (2, 30, 7)])
+def test_measures_are_exact_and_rounded_up(shape, spread, dtype):
+    m, k, n = shape
+    rng = np.random.default_rng(spread + k)
+    spread = min(spread, 30) if dtype == np.float32 else spread
+    a = np.ldexp(1 + rng.random((m, k)), rng.integers(-spread, spread + 1, (m, k))).astype(dtype)
+    b = np.ldexp(-1 - rng.random((k, n)), rng.integers(-spread, spread + 1, (k, n))).astype(dtype)
+    c = a @ b
+    componentwise, *squares = slow_measures(c, a, b)
+    assert_rounded_up(reference.componentwise_error(c, a, b), componentwise)
+    for measure, square in zip(MEASURES[1:], squares, strict=True):
+        value = measure(c, a, b)
+        assert Fraction(value) ** 2 >= square
+        below = math.nextafter(value, -1.0)
+        assert below < 0 or Fraction(below) ** 2 <= square
+
+
+def test_an_error_of_half_an_ulp_is_seen():
+    a, b = np.ones((1, 2)), np.array([[1.0], [2.0**-80]])
+    c = np.ones((1, 1))
+    expected = Fraction(1, 2**80 + 1)
+    assert_rounded_up(reference.componentwise_error(c, a, b), expected)
+    assert reference.componentwise_error(c, a[:, :1], b[:1]) == 0
+
+
+def test_an_error_never_rounds_to_zero():
+    a, b = np.array([[1.5e308]]), np.array([[1.5e308]])
+    tiny = np.array([[5e-324]])
+    exact_c, no = np.zeros((1, 1)), np.zeros((1, 1))
+    assert reference.componentwise_error(exact_c, no, b) == 0
+    # 5e-324 is missing from a product of about 2**2047.
+    c = np.array([[1.0]])
+    a2, b2 = np.array([[1.0, 1.5e308, -1.5e308, 5e-324]]), np.array([[1.0], [1.5e308], [1.5e308], [1.0]])
+    assert 0 < reference.componentwise_error(c, a2, b2) <= 5e-324
+    assert reference.componentwise_error(tiny, a, b) == 1.0
+
+
+@pytest.mark.parametrize("measure", MEASURES)
+def test_nan_and_inf_never_pass(measure):
+    a, b = np.ones((2, 2)), np.ones((2, 2))
+    c = a @ b
+    assert measure(c, a, b) == 0
+    c[1, 0] = np.inf
+    assert measure(c, a, b) == math.inf
+    c[0, 1] = np.nan
+    assert math.isnan(measure(c, a, b))
+
+
+@pytest.mark.parametrize("measure", MEASURES)
+def test_an_error_where_all_products_are_zero_is_infinite(measure):
+    a, b = np.zeros((2, 2)), np.ones((2, 2))
+    c = np.zeros((2, 2))
+    assert measure(c, a, b) == 0
+    c[1, 1] = 5e-324
+    assert measure(c, a, b) == math.inf
+
+
+@pytest.mark.parametrize("measure", MEASURES)
+@pytest.mark.parametrize("shape", [(0, 3, 2), (2, 0, 3), (0, 0, 0)])
+def test_nothing_has_no_error(measure, shape):
+    m, k, n = shape
+    assert measure(np.zeros((m, n)), np.zeros((m, k)), np.zeros((k, n))) == 0
+
+
+@pytest.mark.parametrize("measure", MEASURES)
+def test_sampled_measures_are_those_of_the_selected_product(measure):
+    rng = np.random.default_rng(8)
+    a, b = with_spread(rng, (9, 20), 10), with_spread(rng, (20, 8), 10)
+    c = a @ b
+    rows, cols = [8, 1], [0, 3, 7]
+    assert measure(c, a, b, rows=rows, cols=cols) == measure(c[np.ix_(rows, cols)], a[rows], b[:, cols])
+    # An error elsewhere is not seen, one inside is.
+    c[0, 0] = np.nan
+    assert measure(c, a, b, rows=rows) < 1
+    assert math.isnan(measure(c, a, b, cols=cols))
+
+
+def test_componentwise_root_mean_square():
+    a = np.array([[1.0], [2.0]])
+    b = np.array([[1.0, 4.0]])
+    c = a @ b + np.array([[0.5, 0.0], [1.0, 2.0]])
+    expected = math.sqrt((0.5**2 + 0 + 0.5**2 + 0.25**2) / 4)
+    assert reference.componentwise_error(c, a, b, rms=True) == pytest.approx(expected, rel=1e-15)
+    assert reference.componentwise_error(a @ b, a, b, rms=True) == 0
+
+
+def test_a_result_of_another_shape_is_named():
+    with pytest.raises(ValueError, match=r"c: expected shape \(2, 2\), got \(2, 3\)"):
+        reference.componentwise_error(np.zeros((2, 3)), np.zeros((2, 2)), np.zeros((2, 2)))
