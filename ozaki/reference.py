@@ -189,16 +189,17 @@ def normwise_error(
 ) -> float:
     """Measure ``norm(c - a b) / (norm(a) norm(b))``, in Frobenius norms.
 
-    With `rows` and `cols`, all three norms are of the selected rows of `a`,
-    columns of `b` and entries of `c`. Parameters and result are those of
+    With `rows` and `cols`, the error is that of the selected entries, and the
+    norms are those of all of `a` and `b`: as in the other measures, a sample
+    never shows more than the whole. Parameters and result are those of
     `componentwise_error`.
     """
     left, right, measured = _selected(c, a, b, rows, cols)
     if (worst := _nonfinite(measured)) is not None:
         return worst
     errors, exponent = _differences(measured, left, right)
-    left_squares, left_exponent = _squared_norms(left)
-    right_squares, right_exponent = _squared_norms(right.T)
+    left_squares, left_exponent = _squared_norms(_operand("a", a))
+    right_squares, right_exponent = _squared_norms(_operand("b", b))
     ratio = _ratio(_sum_of_squares(errors), sum(left_squares) * sum(right_squares))
     return _root_up(_power(2 * exponent - left_exponent - right_exponent) * ratio)
 

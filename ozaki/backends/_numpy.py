@@ -542,6 +542,7 @@ def _patch(
                 out[b, rows] = signs_a[rows] @ signs_b.T
             if cols.any():
                 out[b][:, cols] = signs_a @ signs_b[cols].T
+    out[np.isnan(out)] = np.nan  # one NaN, whatever the processor made
 
 
 def _signs(x: npt.NDArray[Any]) -> Floats:

@@ -1,0 +1,157 @@
+// Integer types, the host-and-device macro, and the few primitives that every kernel needs.
+//
+// The headers hold the arithmetic as host-and-device functions, so that the tests compile them with a plain C++
+// compiler. Floating-point numbers are read and built by their bits: the kernels are compiled with -ftz=true, under
+// which float32 arithmetic and casts lose subnormals.
+#pragma once
+
+#ifdef __CUDACC_RTC__
+typedef signed char int8_t;
+typedef unsigned char uint8_t;
+typedef int int32_t;
+typedef unsigned int uint32_t;
+typedef long long int64_t;
+typedef unsigned long long uint64_t;
+#else
+#include <cstdint>
+#endif
+
+#ifdef __CUDACC__
+#define HD __host__ __device__ __forceinline__
+#else
+#define HD inline
+#endif
+
+// `top` and `bottom` of a row without nonzero element.
+constexpr int EMPTY_TOP = -4096;
+
+// The unsigned integer that holds the bits of a floating-point type.
+template <typename T> struct BitsOf;
+template <> struct BitsOf<double> { typedef uint64_t type; };
+template <> struct BitsOf<float> { typedef uint32_t type; };
+
+template <typename T> HD T smaller(T a, T b) { return a < b ? a : b; }
+template <typename T> HD T larger(T a, T b) { return a < b ? b : a; }
+
+HD int leading_zeros(uint32_t x) {  // 32 for x = 0
+#ifdef __CUDA_ARCH__
+  return __clz(static_cast<int>(x));
+#else
+  return x == 0 ? 32 : __builtin_clz(x);
+#endif
+}
+
+HD int bit_length(uint64_t x) {  // 0 for x = 0
+#ifdef __CUDA_ARCH__
+  return 64 - __clzll(static_cast<long long>(x));
+#else
+  return x == 0 ? 0 : 64 - __builtin_clzll(x);
+#endif
+}
+
+HD uint32_t low_word(uint64_t x) { return static_cast<uint32_t>(x); }
+HD uint32_t high_word(uint64_t x) { return static_cast<uint32_t>(x >> 32); }
+
+// Byte j (a constant) of x.
+HD uint32_t byte_of(uint32_t x, int j) {
+#ifdef __CUDA_ARCH__
+  return __byte_perm(x, 0, 0x4440 | j);
+#else
+  return x >> (8 * j) & 255u;
+#endif
+}
+
+// Byte j (a constant) of a, b, c and d, as one word, a lowest.
+HD uint32_t gather_bytes(uint32_t a, uint32_t b, uint32_t c, uint32_t d, int j) {
+#ifdef __CUDA_ARCH__
+  const uint32_t pick = j | (j + 4) << 4;
+  return __byte_perm(__byte_perm(a, b, pick), __byte_perm(c, d, pick), 0x5410);
+#else
+  return byte_of(a, j) | byte_of(b, j) << 8 | byte_of(c, j) << 16 | byte_of(d, j) << 24;
+#endif
+}
+
+// c + the sum of the products of the four unsigned bytes of a and b.
+HD uint32_t dot_bytes(uint32_t a, uint32_t b, uint32_t c) {
+#ifdef __CUDA_ARCH__
+  return __dp4a(a, b, c);
+#else
+  for (int j = 0; j < 4; ++j) c += byte_of(a, j) * byte_of(b, j);
+  return c;
+#endif
+}
+
+#ifdef __CUDACC__
+
+// How a block of 256 threads reads an operand whose result is stored along k: a tile of 32 rows x 128 elements, in
+// two steps i = 0, 1. In a step each thread owns 8 neighbouring elements of one row, half a warp 128 elements.
+constexpr int TILE_ROWS = 32;
+constexpr int TILE_K = 128;
+
+__device__ __forceinline__ int tile_row(int i) {
+  return 2 * (threadIdx.x >> 5) + i + 16 * (threadIdx.x >> 4 & 1);
+}
+__device__ __forceinline__ int tile_h() { return 8 * (threadIdx.x & 15); }
+
+// Where position c of the compacted k stands in the operand: the first 32 of every 128 elements, or all.
+__device__ __forceinline__ int64_t position(int64_t c, bool sampled) {
+  return sampled ? (c >> 5) * 128 + (c & 31) : c;
+}
+
+// May 16 bytes be read at once along k?
+template <typename T>
+__device__ __forceinline__ bool aligned_along_k(const T* x, int64_t sb, int64_t sr, int64_t sk) {
+  const uint64_t bytes = reinterpret_cast<uint64_t>(x) | static_cast<uint64_t>(sb) * sizeof(T) |
+                         static_cast<uint64_t>(sr) * sizeof(T);
+  return sk == 1 && (bytes & 15) == 0;
+}
+
+// The bits of 16 / sizeof(T) neighbouring elements.
+__device__ __forceinline__ void load_16_bytes(const double* p, uint64_t* bits) {
+  const ulonglong2 v = *reinterpret_cast<const ulonglong2*>(p);
+  bits[0] = v.x, bits[1] = v.y;
+}
+__device__ __forceinline__ void load_16_bytes(const float* p, uint32_t* bits) {
+  const uint4 v = *reinterpret_cast<const uint4*>(p);
+  bits[0] = v.x, bits[1] = v.y, bits[2] = v.z, bits[3] = v.w;
+}
+
+// The bits of elements h .. h + 7 of the row that starts at `row`; zero where valid is false or h >= k.
+template <typename T, typename Bits>
+__device__ __forceinline__ void load_along_k(const T* row, int64_t sk, int64_t h, int64_t k, bool valid, bool aligned,
+                                             Bits (&bits)[8]) {
+  constexpr int PACK = 16 / sizeof(T);
+  if (valid && aligned && h + 8 <= k) {
+#pragma unroll
+    for (int j = 0; j < 8; j += PACK) load_16_bytes(row + h + j, bits + j);
+  } else {
+    const Bits* words = reinterpret_cast<const Bits*>(row);
+#pragma unroll
+    for (int j = 0; j < 8; ++j) bits[j] = valid && h + j < k ? words[(h + j) * sk] : Bits(0);
+  }
+}
+
+// Rows are neighbours in memory: the block reads the tile row-wise and turns it in shared memory. Element (row, c) of
+// the tile lies at c * 32 + (row ^ (c / 8 % 16)): both the writes (neighbouring rows) and the reads (tile_row, tile_h)
+// meet every bank once.
+template <typename T, typename Bits>
+__device__ __forceinline__ void stage_along_rows(Bits* tile, const T* x, int64_t sr, int64_t sk, int64_t row0,
+                                                 int64_t c0, int64_t rows, int64_t k, bool sampled) {
+  const int lane = threadIdx.x & 31;
+  const Bits* words = reinterpret_cast<const Bits*>(x);
+#pragma unroll
+  for (int i = 0; i < TILE_K / 8; ++i) {
+    const int c = 8 * i + (threadIdx.x >> 5);
+    const int64_t h = position(c0 + c, sampled);
+    const bool valid = row0 + lane < rows && h < k;
+    tile[c * TILE_ROWS + (lane ^ (c >> 3 & 15))] = valid ? words[(row0 + lane) * sr + h * sk] : Bits(0);
+  }
+}
+template <typename Bits>
+__device__ __forceinline__ void read_staged(const Bits* tile, int row, Bits (&bits)[8]) {
+  const int c = tile_h();
+#pragma unroll
+  for (int j = 0; j < 8; ++j) bits[j] = tile[(c + j) * TILE_ROWS + (row ^ (c >> 3))];
+}
+
+#endif

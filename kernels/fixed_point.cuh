@@ -1,0 +1,174 @@
+// From floating-point bits to integers: the parts of a number, the measures of a row, the fixed-point image.
+#pragma once
+#include "common.cuh"
+
+// x = (-1)^negative * mantissa * 2^exponent. NaN and Inf are not finite and have mantissa 0.
+struct Parts {
+  uint64_t mantissa;
+  int exponent;
+  bool negative;
+  bool finite;
+};
+
+HD Parts parts(uint64_t bits) {  // of a float64
+  const int field = static_cast<int>(bits >> 52 & 0x7ff);
+  Parts p;
+  p.mantissa = bits & 0xfffffffffffffull;
+  if (field != 0) p.mantissa |= 1ull << 52;  // else subnormal: no implicit bit, the exponent of field 1
+  p.exponent = larger(field, 1) - 1075;
+  p.negative = bits >> 63 != 0;
+  p.finite = field != 0x7ff;
+  if (!p.finite) p.mantissa = 0;
+  return p;
+}
+
+HD Parts parts(uint32_t bits) {  // of a float32
+  const int field = static_cast<int>(bits >> 23 & 0xff);
+  uint32_t mantissa = bits & 0x7fffffu;
+  if (field != 0) mantissa |= 1u << 23;
+  Parts p;
+  p.exponent = larger(field, 1) - 150;
+  p.negative = bits >> 31 != 0;
+  p.finite = field != 0xff;
+  p.mantissa = p.finite ? mantissa : 0u;
+  return p;
+}
+
+// The smallest e with abs(x) < 2^e, the exponent of frexp; EMPTY_TOP for zero.
+HD int top_exponent(const Parts& p) {
+  return p.mantissa == 0 ? EMPTY_TOP : p.exponent + bit_length(p.mantissa);
+}
+
+// floor and ceil of mantissa * 2^shift, for mantissa <= 2^53 and any shift; a left shift must fit 64 bits.
+HD uint64_t floor_scaled(uint64_t mantissa, int shift) {
+  return shift >= 0 ? mantissa << smaller(shift, 63) : mantissa >> smaller(-shift, 63);
+}
+HD uint64_t ceil_scaled(uint64_t mantissa, int shift) {
+  if (shift >= 0) return mantissa << smaller(shift, 63);
+  const int right = smaller(-shift, 63);  // mantissa < 2^63: beyond 63 all is fraction, as at 63
+  return (mantissa + ((1ull << right) - 1)) >> right;
+}
+// Is mantissa * 2^shift no integer?
+HD bool has_fraction(uint64_t mantissa, int shift) {
+  if (shift >= 0) return false;
+  return (mantissa & ((1ull << smaller(-shift, 63)) - 1)) != 0;
+}
+
+// ---- The describing sums: ceil(abs(x) 2^(W - top)) and whether it was inexact, W <= 20, abs(x) < 2^top -------------
+
+struct Rounded {
+  uint32_t value;
+  bool inexact;
+};
+
+HD Rounded ceil_magnitude(const Parts& p, int width, int top) {
+  const int shift = p.exponent + width - top;
+  return {static_cast<uint32_t>(ceil_scaled(p.mantissa, shift)), has_fraction(p.mantissa, shift)};
+}
+
+// The same in 32 bits, for a row whose top is that of a normal number with room to spare (top > FAST_TOP): then even
+// the smallest right shift below is positive. Not for NaN and Inf.
+template <typename Bits> struct FastTop;
+template <> struct FastTop<uint64_t> { static constexpr int value = -1000; };
+template <> struct FastTop<uint32_t> { static constexpr int value = -100; };
+
+HD Rounded ceil_bits(uint32_t mantissa, int right) {  // mantissa < 2^31 times 2^-right, right > 0
+  const uint32_t mask = (1u << smaller(right, 31)) - 1;
+  return {(mantissa + mask) >> smaller(right, 31), (mantissa & mask) != 0};
+}
+HD Rounded ceil_magnitude_fast(uint64_t bits, int width, int top) {
+  const int field = static_cast<int>(high_word(bits) >> 20 & 0x7ff);
+  // 21 bits and one that stands for the 32 below: x = mantissa * 2^(field - 1075 + 31), rounded up the same, because
+  // at least 2 bits go: right >= top - width - (top + 1022 - 1044) = 22 - width.
+  uint32_t mantissa = (high_word(bits) & 0xfffffu) << 1 | (low_word(bits) != 0);
+  if (field != 0) mantissa |= 1u << 21;
+  return ceil_bits(mantissa, top - width - larger(field, 1) + 1044);
+}
+HD Rounded ceil_magnitude_fast(uint32_t bits, int width, int top) {
+  const int field = static_cast<int>(bits >> 23 & 0xff);
+  uint32_t mantissa = bits & 0x7fffffu;
+  if (field != 0) mantissa |= 1u << 23;
+  return ceil_bits(mantissa, top - width - larger(field, 1) + 150);
+}
+
+// ---- The exponent of a row ------------------------------------------------------------------------------------------
+
+// mu = base + g - top, g the largest integer >= 0 with statistic * step^g <= threshold (step 2 or 4; 0 < statistic <=
+// threshold < 2^63); 0 for a row without nonzero.
+HD int row_exponent(int64_t top, int64_t statistic, int step, int base, int64_t threshold) {
+  if (top == EMPTY_TOP) return 0;
+  const int step_bits = step == 4 ? 2 : 1;
+  const uint64_t value = static_cast<uint64_t>(larger<int64_t>(statistic, 1));
+  const int spare = bit_length(static_cast<uint64_t>(threshold)) - bit_length(value);
+  // At `spare` both have the same length, so the shifted value still fits; a step more would exceed the threshold.
+  int g = spare < 0 ? 0 : spare >> (step_bits - 1);
+  if (g > 0 && (value << (g * step_bits)) > static_cast<uint64_t>(threshold)) --g;
+  return base + g - static_cast<int>(top);
+}
+
+// ---- The image RN(2^mu x) as a two's complement number of LENGTH 32-bit words, lowest first -------------------------
+
+// RN((-1)^negative mantissa 2^shift), ties to even, as a 64-bit integer; mantissa < 2^53, mantissa 2^shift < 2^63.
+HD uint64_t rounded_64(uint64_t mantissa, int shift, bool negative) {
+  int right = 10 - shift;                      // from mantissa << 10, which has 63 bits at most
+  mantissa <<= smaller(larger(-right, 0), 63);  // subnormal or float32: there was room for more
+  if (right > 63) mantissa = 0;                // below 2^(63 - 64) = 1/2
+  right = smaller(larger(right, 0), 63);
+  const uint64_t twice = mantissa << 11;
+  const uint64_t value = (twice >> 1) >> right;
+  const uint64_t rest = twice << (63 - right);        // the dropped bits, 2^63 is one half
+  const bool up = (rest | (value & 1)) > 1ull << 63;  // at one half an odd value makes it more
+  // -(value + up) = ~value + 1 - up: one addition for both signs.
+  const uint64_t sign = negative ? ~0ull : 0ull;
+  return (value ^ sign) + (up != negative ? 1u : 0u);
+}
+
+// The same in 32 bits; mantissa < 2^24, mantissa 2^shift < 2^31.
+HD uint32_t rounded_32(uint32_t mantissa, int shift, bool negative) {
+  int right = 7 - shift;
+  mantissa <<= smaller(larger(-right, 0), 31);
+  if (right > 31) mantissa = 0;
+  right = smaller(larger(right, 0), 31);
+  const uint32_t twice = mantissa << 8;
+  const uint32_t value = (twice >> 1) >> right;
+  const uint32_t rest = twice << (31 - right);
+  const bool up = (rest | (value & 1)) > 1u << 31;
+  const uint32_t sign = negative ? ~0u : 0u;
+  return (value ^ sign) + (up != negative ? 1u : 0u);
+}
+
+template <int LENGTH>
+HD void image_of_parts(const Parts& p, int mu, uint32_t (&words)[LENGTH]) {
+  const int shift = p.exponent + mu;
+  const uint32_t sign = p.negative && p.mantissa != 0 ? ~0u : 0u;
+  if (LENGTH <= 2 || shift <= 10) {
+    const uint64_t value = rounded_64(p.mantissa, shift, p.negative);
+    words[0] = low_word(value);
+    if (LENGTH > 1) words[LENGTH > 1 ? 1 : 0] = high_word(value);
+    for (int i = 2; i < LENGTH; ++i) words[i] = high_word(value) >> 31 ? ~0u : 0u;
+  } else {
+    // An exact left shift: word i holds bits 32 i - shift and up of the mantissa; then negate.
+    uint32_t carry = sign & 1;
+#pragma unroll
+    for (int i = 0; i < LENGTH; ++i) {
+      const int from = 32 * i - shift;
+      uint32_t word = 0;
+      if (from >= 0 && from < 64) word = low_word(p.mantissa >> (from & 63));
+      if (from < 0 && from > -32) word = low_word(p.mantissa) << (-from & 31);
+      words[i] = (word ^ sign) + carry;
+      carry = carry != 0 && words[i] == 0 ? 1u : 0u;
+    }
+  }
+}
+
+// The caller sees to it that the image fits: abs(x) 2^mu < 2^(32 LENGTH - 1). NaN and Inf count as zero.
+template <int LENGTH> HD void image(uint64_t bits, int mu, uint32_t (&words)[LENGTH]) {
+  image_of_parts<LENGTH>(parts(bits), mu, words);
+}
+template <int LENGTH> HD void image(uint32_t bits, int mu, uint32_t (&words)[LENGTH]) {
+  const Parts p = parts(bits);
+  if (LENGTH == 1)
+    words[0] = rounded_32(low_word(p.mantissa), p.exponent + mu, p.negative);
+  else
+    image_of_parts<LENGTH>(p, mu, words);
+}

@@ -1,0 +1,60 @@
+// int32 slice products -> what is kept of them: bytes modulo m_t, or int64 sums.
+#include "residues.cuh"
+
+// acc: int32 [groups][rows][ld], groups acc_stride apart -> y: bytes in [0, m_t), [t][rows][ld_out], planes y_stride
+// apart, t = first + group. With `accumulate`, added to the y that is there, modulo m_t.
+// All addresses are aligned to 16 bytes: acc_stride, ld multiples of 4, y_stride, ld_out of 16, and both rows hold
+// cols rounded up to 16 entries, for the last ones are reduced with the rest.
+//
+// Block (32, 8); grid (ceil(rows / 8), ceil(cols / 512), groups). A thread owns 16 neighbouring entries of a row.
+extern "C" __global__ void __launch_bounds__(256)
+reduce(const int32_t* __restrict__ acc, int64_t acc_stride, int64_t ld, uint8_t* __restrict__ y, int64_t y_stride,
+       int64_t ld_out, int64_t rows, int64_t cols, int first, int accumulate, const Moduli moduli) {
+  const int64_t row = static_cast<int64_t>(blockIdx.x) * 8 + threadIdx.y;
+  const int64_t col = (static_cast<int64_t>(blockIdx.y) * 32 + threadIdx.x) * 16;
+  if (row >= rows || col >= cols) return;
+  const int t = first + blockIdx.z;
+  const uint32_t modulus = moduli.modulus[t], reciprocal = moduli.reciprocal[t];
+
+  const int4* const in = reinterpret_cast<const int4*>(acc + blockIdx.z * acc_stride + row * ld + col);
+  uint4* const out = reinterpret_cast<uint4*>(y + t * y_stride + row * ld_out + col);
+  int4 v[4];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) v[i] = in[i];
+  uint4 old = make_uint4(0, 0, 0, 0);
+  if (accumulate) old = *out;
+
+  const uint32_t before[4] = {old.x, old.y, old.z, old.w};
+  uint32_t packed[4];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const int32_t x[4] = {v[i].x, v[i].y, v[i].z, v[i].w};
+    uint32_t r[4];
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      r[j] = reduce_int32(x[j], modulus, reciprocal);
+      if (accumulate) r[j] = add_residues(r[j], byte_of(before[i], j), modulus);
+    }
+    packed[i] = gather_bytes(r[0], r[1], r[2], r[3], 0);
+  }
+  *out = make_uint4(packed[0], packed[1], packed[2], packed[3]);
+}
+
+// int32 diagonals [d][rows][ld] -> int64 sums of the same shape, flat: stored, or with `accumulate` added. Both
+// addresses are aligned to 16 bytes.
+//
+// 256 threads; grid ceil(count / 1024). A thread owns 4 entries.
+extern "C" __global__ void __launch_bounds__(256)
+widen(const int32_t* __restrict__ diagonals, int64_t* __restrict__ sums, int64_t count, int accumulate) {
+  const int64_t i = (static_cast<int64_t>(blockIdx.x) * 256 + threadIdx.x) * 4;
+  if (i + 4 <= count) {
+    const int4 d = *reinterpret_cast<const int4*>(diagonals + i);
+    longlong2* const out = reinterpret_cast<longlong2*>(sums + i);
+    longlong2 low = make_longlong2(0, 0), high = make_longlong2(0, 0);
+    if (accumulate) low = out[0], high = out[1];
+    out[0] = make_longlong2(low.x + d.x, low.y + d.y);
+    out[1] = make_longlong2(high.x + d.z, high.y + d.w);
+  } else {
+    for (int64_t j = i; j < count; ++j) sums[j] = (accumulate ? sums[j] : 0) + diagonals[j];
+  }
+}

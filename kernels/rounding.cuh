@@ -1,0 +1,77 @@
+// A two's complement integer times a power of two, rounded once to floating-point bits.
+#pragma once
+#include "common.cuh"
+
+// RN(words * 2^exponent), ties to even, to PRECISION bits with values below 2^TOP; beyond that Inf, below the normal
+// numbers rounded once into the subnormals. An exact zero is +0.
+template <int PRECISION, int TOP, int LENGTH>
+HD uint64_t round_to_format(const uint32_t (&words)[LENGTH], int exponent, bool& negative) {
+  constexpr int BOTTOM = 3 - TOP;  // the smallest normal number lies in [2^(BOTTOM - 1), 2^BOTTOM)
+
+  negative = words[LENGTH - 1] >> 31 != 0;
+  const uint32_t sign = negative ? ~0u : 0u;
+  uint32_t magnitude[LENGTH], below[LENGTH];  // below[i]: words 0 .. i - 1, or-ed
+  uint64_t carry = negative ? 1 : 0;
+  uint32_t seen = 0;
+#pragma unroll
+  for (int i = 0; i < LENGTH; ++i) {
+    carry += words[i] ^ sign;
+    magnitude[i] = low_word(carry);
+    carry >>= 32;
+    below[i] = seen;
+    seen |= magnitude[i];
+  }
+
+  // The three words from the first nonzero one on, and whether anything lies below them.
+  uint32_t high = magnitude[LENGTH - 1];
+  uint32_t middle = LENGTH > 1 ? magnitude[LENGTH > 1 ? LENGTH - 2 : 0] : 0;
+  uint32_t low = LENGTH > 2 ? magnitude[LENGTH > 2 ? LENGTH - 3 : 0] : 0;
+  uint32_t rest = LENGTH > 3 ? below[LENGTH > 3 ? LENGTH - 3 : 0] : 0;
+  int length = 32 * LENGTH;
+#pragma unroll
+  for (int i = 1; i < LENGTH; ++i) {
+    if (high == 0) {
+      high = middle;
+      middle = low;
+      low = LENGTH - 3 - i >= 0 ? magnitude[LENGTH - 3 - i >= 0 ? LENGTH - 3 - i : 0] : 0;
+      rest = LENGTH - 3 - i > 0 ? below[LENGTH - 3 - i > 0 ? LENGTH - 3 - i : 0] : 0;
+      length -= 32;
+    }
+  }
+  if (high == 0) {
+    negative = false;
+    return 0;
+  }
+
+  // leading in [2^63, 2^64), value in [2^(e - 1), 2^e).
+  const int zeros = leading_zeros(high);
+  const uint64_t lower = static_cast<uint64_t>(low) << zeros;
+  const uint64_t leading = (static_cast<uint64_t>(high) << 32 | middle) << zeros | high_word(lower);
+  const bool sticky = (low_word(lower) | rest) != 0;
+  const int e = length - zeros + exponent;
+
+  if (e > TOP) return static_cast<uint64_t>(2 * TOP - 1) << (PRECISION - 1);  // Inf
+  const int drop = 64 - PRECISION + larger(BOTTOM - e, 0);
+  if (drop > 64) return 0;  // less than half the smallest subnormal
+  const uint64_t kept = (leading >> 1) >> (drop - 1);
+  const uint64_t dropped = leading << (64 - drop);  // 2^63 is one half
+  const bool up = (dropped | (sticky ? 1u : 0u) | (kept & 1)) > 1ull << 63;
+  // The implicit bit counts one more in the exponent field, and so does a carry out of the mantissa, up to Inf.
+  return (static_cast<uint64_t>(larger(e - BOTTOM, 0)) << (PRECISION - 1)) + kept + (up ? 1 : 0);
+}
+
+template <typename T> struct Rounding;
+template <> struct Rounding<double> {
+  template <int LENGTH> static HD uint64_t bits(const uint32_t (&words)[LENGTH], int exponent) {
+    bool negative;
+    const uint64_t magnitude = round_to_format<53, 1024>(words, exponent, negative);
+    return magnitude | (negative ? 1ull << 63 : 0);
+  }
+};
+template <> struct Rounding<float> {
+  template <int LENGTH> static HD uint32_t bits(const uint32_t (&words)[LENGTH], int exponent) {
+    bool negative;
+    const uint32_t magnitude = low_word(round_to_format<24, 128>(words, exponent, negative));
+    return magnitude | (negative ? 1u << 31 : 0);
+  }
+};

@@ -1,0 +1,5 @@
+"""The command line, as `python -m ozaki`."""
+
+from ozaki._cli import main
+
+main()

@@ -1,0 +1,339 @@
+"""The demonstration: a regression that needs accurate products, and an emulated DGEMM.
+
+The regression is Longley's (1967), NIST's standard test of least squares: the
+columns of the data are so nearly dependent that double precision keeps about
+half of its digits. Iterative refinement of the augmented system
+
+    [ I   A ] [ r ]   [ y ]
+    [ A^T 0 ] [ x ] = [ 0 ]          K z = rhs
+
+mends the solution by its residual, as far as the residual is right. Here a
+residual is one product of this library, [K, rhs] [-z; 1], to a named accuracy.
+Nothing is precomputed.
+"""
+
+from __future__ import annotations
+
+import re
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import partial
+from importlib import resources
+from math import inf, log10, sqrt
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+import ozaki
+from ozaki import reference
+
+Floats: TypeAlias = npt.NDArray[np.float64]
+Product: TypeAlias = Callable[[Floats, Floats], tuple[Floats, float, str]]
+
+TOLERANCES = (-60, -66, -72)
+"""Componentwise tolerances of the residuals, as powers of two."""
+
+WORDS = 2
+"""Doubles that hold an element of z: one alone would round z before the residual is taken."""
+
+FULL = 16.0
+"""Digits are counted up to this, about what a float64 holds."""
+
+
+# --- Longley's regression ----------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Longley:
+    """The data with its columns scaled to integers, and the solution.
+
+    Attributes
+    ----------
+    a : array, shape (16, 7), the intercept's column of ones and six predictors
+    y : array, shape (16,)
+    units : what each column was multiplied by, and so its coefficient divided by
+    certified : the coefficients in decimal, as NIST certifies them
+    exact : the coefficients as rational numbers
+    """
+
+    a: Floats
+    y: Floats
+    units: tuple[int, ...]
+    certified: tuple[str, ...]
+    exact: tuple[Fraction, ...]
+
+
+@dataclass(frozen=True)
+class Solved:
+    """One way to solve the regression, with the digits that it gets right.
+
+    Attributes
+    ----------
+    method : what was done
+    digits : -log10 of the largest relative error of a coefficient, at most `FULL`
+    promised : the same for the largest error that the residuals' error bound allows; None without residuals
+    product : what the residuals were computed with, empty without residuals
+    """
+
+    method: str
+    digits: float
+    promised: float | None = None
+    product: str = ""
+
+
+def longley() -> Longley:
+    """Read the data, and solve it in rational numbers."""
+    text = resources.files("ozaki").joinpath("data", "longley.dat").read_text("utf-8")
+    certified = tuple(re.findall(r"\bb\d (-?\d\S*)", text))
+    rows = [[Fraction(field) for field in line.split()] for line in text.splitlines() if line[0].isdigit()]
+    units = (1, 10, 1, 1, 1, 1, 1)  # x1 has one decimal
+    a = [[unit * x for unit, x in zip(units, [Fraction(1), *row[1:]], strict=True)] for row in rows]
+    y = [row[0] for row in rows]
+    exact = tuple(unit * x for unit, x in zip(units, _least_squares(a, y), strict=True))
+    return Longley(np.array(a, float), np.array(y, float), units, certified, exact)
+
+
+def _least_squares(a: list[list[Fraction]], y: list[Fraction]) -> list[Fraction]:
+    """Solve the normal equations by elimination, in rational numbers."""
+    columns = list(zip(*a, strict=True))
+    rows = [[*(_dot(left, right) for right in columns), _dot(left, y)] for left in columns]
+    for p, pivot in enumerate(rows):
+        for q, row in enumerate(rows):
+            if q != p:
+                factor = row[p] / pivot[p]
+                rows[q] = [x - factor * z for x, z in zip(row, pivot, strict=True)]
+    return [row[-1] / row[p] for p, row in enumerate(rows)]
+
+
+def _dot(x: Any, y: Any) -> Fraction:
+    return sum((p * q for p, q in zip(x, y, strict=True)), Fraction(0))
+
+
+def solve_longley(data: Longley, device: str = "cpu") -> Iterator[Solved]:
+    """Solve the regression in every way of the table, from the worst to the best."""
+    a, y = data.a, data.y
+
+    def digits(*words: npt.NDArray[Any]) -> float:
+        sums = [sum(map(Fraction, column), Fraction(0)) for column in np.stack(words).T.tolist()]
+        found = [unit * x for unit, x in zip(data.units, sums, strict=True)]
+        error = max(abs(x / z - 1) for x, z in zip(found, data.exact, strict=True))
+        return min(FULL, -log10(error)) if error else FULL
+
+    yield Solved("normal equations", digits(np.linalg.solve(a.T @ a, a.T @ y)))
+    yield Solved("LAPACK least squares", digits(np.linalg.lstsq(a, y)[0]))
+    # Powers of two scale without rounding.
+    scales = 2.0 ** -np.frexp(np.linalg.norm(a, axis=0))[1]
+    yield Solved("LAPACK least squares, columns scaled", digits(scales * np.linalg.lstsq(a * scales, y)[0]))
+
+    residuals: dict[str, Product] = {"refined, native residuals": _native}
+    for power in TOLERANCES:
+        accuracy = ozaki.Accuracy("componentwise", 2.0**power)
+        residuals[f"refined, residuals to 2^{power}"] = _to(accuracy, device)
+    for method, product in residuals.items():
+        words, error, what = refine(a, y, product)
+        yield Solved(method, digits(*words), min(FULL, -log10(error)), what)
+
+
+def refine(a: Floats, y: Floats, product: Product) -> tuple[Floats, float, str]:
+    """Solve a least squares problem by refining its augmented system.
+
+    Parameters
+    ----------
+    a : array, shape (m, n)
+    y : array, shape (m,)
+    product : function
+        Multiplies two matrices; also returns the componentwise tolerance that it met, and what ran.
+
+    Returns
+    -------
+    x : array, shape (WORDS, n)
+        The solution as an unevaluated sum of doubles, high word first.
+    error : float
+        The largest relative error of x that residuals of this tolerance allow, to first order.
+    what : str
+        How the last residual was computed.
+    """
+    m, n = a.shape
+    k = np.block([[np.eye(m), a], [a.T, np.zeros((n, n))]])
+    rhs = np.concatenate([y, np.zeros(n)])
+    z = np.zeros((WORDS, m + n))
+    change = inf
+    while True:
+        # Powers of two, moved from z into the columns of K, make all of z alike in size: one exponent serves it.
+        scales = 2.0 ** np.frexp(z[0])[1]
+        scaled, unit_z = k * scales, z / scales
+        left, right = np.hstack([scaled] * WORDS + [rhs[:, None]]), np.append(-unit_z, 1.0)[:, None]
+        residual, tolerance, what = product(left, right)
+        correction = scales * np.linalg.solve(scaled, residual[:, 0])
+        last, change = change, _largest_ratio(correction[m:], z[0, m:] + correction[m:])
+        if change > last / 2:  # past its limit, refinement only moves the solution about
+            errors = abs(np.linalg.inv(scaled)) @ (tolerance * (abs(left) @ abs(right))[:, 0])
+            return z[:, m:], _largest_ratio(errors[m:], unit_z[0, m:]), what
+        z = _add(z, correction)
+
+
+def _largest_ratio(x: Floats, y: Floats) -> float:
+    return float(abs(x / y).max())
+
+
+def _native(left: Floats, right: Floats) -> tuple[Floats, float, str]:
+    return left @ right, left.shape[1] * 2.0**-53, "float64"
+
+
+def _to(accuracy: ozaki.Accuracy, device: str) -> Product:
+    def product(left: Floats, right: Floats) -> tuple[Floats, float, str]:
+        xp = array_library(device)
+        c, report = ozaki.matmul(xp.asarray(left), xp.asarray(right), accuracy=accuracy, return_report=True)
+        return to_host(c), accuracy.tolerance, f"{report.slices} {report.scheme}"
+
+    return product
+
+
+def _add(words: Floats, x: Floats) -> Floats:
+    """Add to unevaluated sums, high words first."""
+    terms = [*words, x]
+    for _ in terms:
+        # A sweep of error-free sums moves what is large to the front.
+        for i in reversed(range(len(terms) - 1)):
+            p, q = terms[i], terms[i + 1]
+            s = p + q
+            t = s - p
+            terms[i], terms[i + 1] = s, (p - (s - t)) + (q - t)
+    return np.stack(terms[: len(words)])
+
+
+# --- an emulated DGEMM -------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Timed:
+    """One float64 product, with its error and its time.
+
+    Attributes
+    ----------
+    name : what was asked for
+    what : what ran
+    error : the largest componentwise error over the sampled entries
+    rms : its root mean square
+    bound : the proven componentwise bound, inf without one
+    seconds : the median time of a product
+    """
+
+    name: str
+    what: str
+    error: float
+    rms: float
+    bound: float
+    seconds: float
+
+
+REQUESTS: dict[str, str | int] = {"fp32": "fp32", "40 bits": 40, "fp64": "fp64", "64 bits": 64}
+"""The accuracies of the emulated products, by the names that are printed."""
+
+
+def emulate_dgemm(size: int, device: str, seed: int = 0) -> Iterator[Timed]:
+    """Multiply two normal matrices natively, and then to each accuracy of `REQUESTS`.
+
+    Errors are measured against exact entries, in 16 rows and 200 columns.
+    """
+    xp = array_library(device)
+    rng = np.random.default_rng(seed)
+    a, b = rng.standard_normal((2, size, size))
+    rows, cols = (rng.choice(size, min(size, count), replace=False) for count in (16, 200))
+    x, y = xp.asarray(a), xp.asarray(b)
+
+    def timed(name: str, what: str, bound: float, product: Callable[[], Any]) -> Timed:
+        seconds, c = _median_time(product, device)
+        where = {"rows": rows, "cols": cols}
+        error, rms = (reference.componentwise_error(to_host(c), a, b, **where, rms=rms) for rms in (False, True))
+        return Timed(name, what, error, rms, bound, seconds)
+
+    yield timed("native", "float64", inf, lambda: x @ y)
+    for name, accuracy in REQUESTS.items():
+        product = partial(ozaki.matmul, x, y, accuracy=accuracy, reproducible=True)
+        report = product(return_report=True)[1]
+        yield timed(name, f"{report.slices} {report.scheme}", report.bound, product)
+
+
+def _median_time(product: Callable[[], Any], device: str, enough: float = 1.0) -> tuple[float, Any]:
+    """Return the median time of at most five runs after one to warm up, and the result."""
+    finish = array_library(device).cuda.Device().synchronize if device == "gpu" else lambda: None
+    c = product()
+    finish()
+    times: list[float] = []
+    while len(times) < 5 and sum(times) < enough:
+        start = time.perf_counter()
+        c = product()
+        finish()
+        times.append(time.perf_counter() - start)
+    return statistics.median(times), c
+
+
+# --- devices -----------------------------------------------------------------
+
+
+def array_library(device: str) -> Any:
+    """Return the array library for "cpu" or "gpu"."""
+    if device == "cpu":
+        return np
+    import cupy
+
+    return cupy
+
+
+def to_host(x: Any) -> npt.NDArray[Any]:
+    """Return a NumPy array, from a GPU if `x` lies there."""
+    return x.get() if hasattr(x, "get") else np.asarray(x)
+
+
+# --- the picture -------------------------------------------------------------
+
+
+def plot(solved: list[Solved], timed: list[Timed], size: int, path: str) -> None:
+    """Draw both tables into a file, in the format that its name ends with."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import NullFormatter
+
+    figure = Figure(figsize=(11, 4.2), layout="constrained")
+    FigureCanvasAgg(figure)
+    left, right = figure.subplots(1, 2)
+
+    names = [f"{row.method}\n({row.product})" if row.product else row.method for row in solved]
+    ours = [row.product not in ("", "float64") for row in solved]
+    bars = left.barh(names, [row.digits for row in solved], color=["tab:blue" if x else "tab:gray" for x in ours])
+    left.bar_label(bars, fmt="%.1f", padding=3)
+    promised = [(row.promised, name) for row, name in zip(solved, names, strict=True) if row.promised is not None]
+    left.plot(*zip(*promised, strict=True), "|", color="black", markersize=18, label="promised by the residuals' bound")
+    left.legend(loc="lower center", bbox_to_anchor=(0.5, -0.32), fontsize=8, frameon=False)
+    left.invert_yaxis()
+    left.tick_params(axis="y", labelsize=8)
+    left.set(xlim=(0, FULL + 2), xlabel="correct digits", title="Longley regression")
+
+    middle = sqrt(min(row.seconds for row in timed) * max(row.seconds for row in timed))
+    for row in timed:
+        colour = "tab:gray" if row.name == "native" else "tab:blue"
+        right.plot(row.seconds, row.error, "o", color=colour)
+        if row.bound < inf:
+            right.plot(row.seconds, row.bound, "v", color=colour, markerfacecolor="none")
+        side = 1 if row.seconds < middle else -1
+        right.annotate(
+            f"{row.name}: {row.what}",
+            (row.seconds, row.error),
+            xytext=(8 * side, 0),
+            textcoords="offset points",
+            horizontalalignment="left" if side > 0 else "right",
+            verticalalignment="center",
+            fontsize=8,
+        )
+    right.plot([], [], "ko", label="largest error")
+    right.plot([], [], "kv", markerfacecolor="none", label="proven bound")
+    right.legend(loc="lower center", bbox_to_anchor=(0.5, -0.32), fontsize=8, frameon=False, ncols=2)
+    right.set(xscale="log", yscale="log", xlabel="seconds", ylabel="componentwise error", title=f"float64, n = {size}")
+    right.margins(x=0.2)
+    right.xaxis.set_minor_formatter(NullFormatter())
+    figure.savefig(path, dpi=150)

@@ -1,0 +1,100 @@
+"""Matrices in files: NumPy's .npy and .npz, and MatrixMarket's .mtx."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+SUFFIXES = (".npy", ".npz", ".mtx")
+
+
+def read(path: str) -> npt.NDArray[Any]:
+    """Read a float32 or float64 array.
+
+    Parameters
+    ----------
+    path : str
+        A .npy, .npz or .mtx file; ``file.npz:name`` picks one array of several. Integers that float64 holds exactly
+        become float64; a sparse matrix becomes dense.
+
+    Raises
+    ------
+    ValueError, TypeError, OSError, ModuleNotFoundError
+        Naming the file.
+    """
+    file, _, name = path.rpartition(":") if not Path(path).exists() and ".npz:" in path else (path, "", "")
+    suffix = _suffix(file)
+    try:
+        if suffix == ".mtx":
+            array = _dense(_matrix_market().mmread(file))
+        elif suffix == ".npy":
+            array = np.load(file, allow_pickle=False)
+        else:
+            array = _from_archive(file, name)
+    except (ValueError, EOFError) as error:
+        raise ValueError(f"{path}: {error}") from None
+    return _as_float(path, array)
+
+
+def write(path: str, array: npt.NDArray[Any]) -> None:
+    """Write an array in the format that the file's name ends with; in a .npz it is called "c"."""
+    suffix = _suffix(path)
+    if suffix == ".mtx":
+        if array.ndim != 2:
+            raise ValueError(f"{path}: a .mtx file holds a matrix, not shape {array.shape}; write .npy")
+        _matrix_market().mmwrite(path, array, precision=17)
+    elif suffix == ".npy":
+        np.save(path, array)
+    else:
+        np.savez(path, c=array)
+
+
+def check_writable(path: str) -> None:
+    """Raise what `write` would raise about the name, before anything is computed."""
+    if _suffix(path) == ".mtx":
+        _matrix_market()
+    if not Path(path).absolute().parent.is_dir():
+        raise FileNotFoundError(f"{path}: no folder {Path(path).absolute().parent}")
+
+
+def _suffix(path: str) -> str:
+    suffix = Path(path).suffix.lower()
+    if suffix not in SUFFIXES:
+        raise ValueError(f"{path}: format {suffix or 'without suffix'} is not known; expected {', '.join(SUFFIXES)}")
+    return suffix
+
+
+def _matrix_market() -> Any:
+    try:
+        import scipy.io
+    except ModuleNotFoundError:
+        raise ModuleNotFoundError(".mtx files need SciPy: pip install 'ozaki[io]'") from None
+    return scipy.io
+
+
+def _dense(matrix: Any) -> npt.NDArray[Any]:
+    return np.asarray(matrix.toarray() if hasattr(matrix, "toarray") else matrix)
+
+
+def _from_archive(file: str, name: str) -> npt.NDArray[Any]:
+    with np.load(file, allow_pickle=False) as archive:
+        names = list(archive.keys())
+        if not name and len(names) == 1:
+            name = names[0]
+        if name not in names:
+            raise ValueError(f"arrays {', '.join(names)}; name one, as {file}:{names[0] if names else 'name'}")
+        return np.asarray(archive[name])
+
+
+def _as_float(path: str, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    if array.dtype in (np.float32, np.float64):
+        return array.astype(array.dtype.newbyteorder("="), copy=False)
+    if array.dtype.kind in "iub":
+        converted = array.astype(np.float64)
+        if (abs(converted) <= 2.0**53).all():
+            return converted
+        raise ValueError(f"{path}: integers beyond 2**53, which float64 does not hold")
+    raise TypeError(f"{path}: {array.dtype} is not supported; expected float32 or float64")

@@ -1,0 +1,89 @@
+"""A computed product, checked against exact arithmetic in sampled entries."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from ozaki import reference
+
+Array: TypeAlias = npt.NDArray[Any]
+
+MEASURES = {
+    "componentwise": reference.componentwise_error,
+    "row-column": reference.row_column_error,
+    "normwise": reference.normwise_error,
+}
+
+MOST_MATRICES = 4
+"""Matrices of a stack that are looked into."""
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What the check found.
+
+    Attributes
+    ----------
+    error : the largest error found, rounded up
+    entries : entries that were checked
+    skipped : entries of which a bound says nothing: they meet NaN or Inf, or over- or underflow
+    """
+
+    error: float
+    entries: int
+    skipped: int
+
+
+def sampled(c: Array, a: Array, b: Array, measure: str, rows: int, cols: int, seed: int = 0) -> Checked:
+    """Measure the error of a product in some rows and columns, picked at random.
+
+    Parameters
+    ----------
+    c : array, the computed product of `a` and `b`
+    a, b : arrays as `matmul` takes them
+    measure : {"componentwise", "row-column", "normwise"}
+    rows, cols : int
+        How many to look at, in each matrix of a stack.
+    seed : int
+        Picks others.
+    """
+    left, right = (a[None] if a.ndim == 1 else a), (b[:, None] if b.ndim == 1 else b)
+    stack = np.broadcast_shapes(left.shape[:-2], right.shape[:-2])
+    result = c.reshape(*stack, left.shape[-2], right.shape[-1])
+    left, right = np.broadcast_to(left, (*stack, *left.shape[-2:])), np.broadcast_to(right, (*stack, *right.shape[-2:]))
+
+    rng = np.random.default_rng(seed)
+    where = [np.unravel_index(i, stack) for i in _some(rng, np.arange(int(np.prod(stack))), MOST_MATRICES)]
+    found = [_one(result[i], left[i], right[i], measure, rows, cols, rng) for i in where]
+    errors = [one.error for one in found]
+    # max() would drop a NaN that does not come first.
+    error = float(np.max(errors, initial=0.0))
+    return Checked(error, sum(one.entries for one in found), sum(one.skipped for one in found))
+
+
+def _one(c: Array, a: Array, b: Array, measure: str, rows: int, cols: int, rng: np.random.Generator) -> Checked:
+    """Check one matrix."""
+    picked = _some(rng, np.arange(c.shape[0]), rows), _some(rng, np.arange(c.shape[1]), cols)
+    total = picked[0].size * picked[1].size
+    i, j = picked[0][np.isfinite(a[picked[0]]).all(axis=1)], picked[1][np.isfinite(b[:, picked[1]]).all(axis=0)]
+    j = j[~_out_of_range(a, b, i, j, c.dtype).any(axis=0)]
+    # Norms of a whole matrix are those of its finite elements.
+    finite_a, finite_b = (np.where(np.isfinite(x), x, 0) for x in (a, b))
+    error = MEASURES[measure](c, finite_a, finite_b, rows=i, cols=j)
+    return Checked(error, i.size * j.size, total - i.size * j.size)
+
+
+def _out_of_range(a: Array, b: Array, rows: Array, cols: Array, dtype: npt.DTypeLike) -> npt.NDArray[np.bool_]:
+    """Tell which exact entries over- or underflow the format."""
+    limits = np.finfo(dtype)  # type: ignore[arg-type]
+    integers, exponent = reference.exact_entries(a, b, rows, cols)
+    tops = np.array([int(x).bit_length() + exponent for x in integers.flat], dtype=np.int64).reshape(integers.shape)
+    return (integers != 0) & ((tops >= limits.maxexp) | (tops <= limits.minexp))
+
+
+def _some(rng: np.random.Generator, x: Array, count: int) -> Array:
+    return np.sort(rng.choice(x, min(x.size, count), replace=False))

@@ -1,0 +1,173 @@
+"""NumPy and CuPy give the same bits: descriptions, plans, products."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import ozaki
+from ozaki._description import FIELDS
+from ozaki.backends import _numpy
+
+cp = pytest.importorskip("cupy")
+pytestmark = pytest.mark.gpu
+
+SEEDS = range(40)
+
+
+def random_matrix(rng, shape, dtype, spread):
+    """Normal entries with exponents spread over rows, columns and single elements."""
+    x = rng.standard_normal(shape)
+    x = np.ldexp(x, rng.integers(-spread, spread + 1, (*shape[:-1], 1)))
+    x = np.ldexp(x, rng.integers(-spread, spread + 1, shape) // 2)
+    x[rng.random(shape) < 0.05] = 0
+    return x.astype(dtype)
+
+
+def views(rng, x):
+    """The same matrix in some memory layout, on host and device."""
+    kind = int(rng.integers(6))
+    if kind == 1:
+        x = np.asfortranarray(x)
+    y = cp.asarray(x, order="F" if kind == 1 else "C")
+    if kind == 2:
+        x, y = x[..., ::-1], y[..., ::-1]
+    if kind == 3:
+        x, y = x[..., ::-1, :], y[..., ::-1, :]
+    if kind == 4:
+        x, y = x[..., ::2], y[..., ::2]
+    if kind == 5 and x.ndim == 3:
+        x, y = x.swapaxes(0, 1), y.swapaxes(0, 1)
+    return x, y
+
+
+def same_bits(x, y):
+    x, y = np.ascontiguousarray(x), np.ascontiguousarray(cp.asnumpy(y))
+    assert x.dtype == y.dtype and x.shape == y.shape
+    if x.tobytes() != y.tobytes():
+        at = tuple(np.argwhere(x.view(f"i{x.itemsize}") != y.view(f"i{y.itemsize}"))[0])
+        pytest.fail(f"first difference at {at}: {x[at].hex()} on NumPy, {y[at].hex()} on CuPy")
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_descriptions(seed):
+    from ozaki.backends import _cupy
+
+    rng = np.random.default_rng(seed)
+    shape = tuple(int(v) for v in rng.integers(1, 700, 2))
+    if seed % 4 == 0:
+        shape = (int(rng.integers(1, 5)), int(rng.integers(1, 200000)))
+    if seed % 5 == 0:
+        shape = (int(rng.integers(1000, 3000)), int(rng.integers(1, 50)))
+    x = random_matrix(rng, shape, rng.choice(["f4", "f8"]), int(rng.choice([0, 3, 40, 500])))
+    if seed % 3 == 0:
+        x.reshape(-1)[rng.integers(0, x.size, 3)] = [np.nan, np.inf, -np.inf]
+    if seed % 7 == 0:
+        x = np.rint(x)
+    x, y = views(rng, x)
+    for u, v in ((x, y), (x.T, y.T)):
+        host, device = _numpy.describe(u[None]).fields, _cupy.describe(v[None]).fields.get()
+        for field, h, d in zip(FIELDS, host, device, strict=True):
+            np.testing.assert_array_equal(h, d, err_msg=f"{field}, seed {seed}, shape {u.shape}")
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_products(seed):
+    rng = np.random.default_rng(1000 + seed)
+    m, k, n = (int(v) for v in rng.integers(1, 400, 3))
+    if seed % 10 == 0:
+        m, n, k = m % 20 + 1, n % 20 + 1, int(rng.integers(1, 300000))
+    scheme = str(rng.choice(["residues", "digits", "digits7"]))
+    slices = int(rng.integers(6, 26)) if scheme == "residues" else int(rng.integers(1, 12))
+    batch_a = (int(rng.integers(1, 4)),) if seed % 6 == 1 else ()
+    batch_b = batch_a if seed % 12 == 1 else ()
+    if seed % 18 == 3:
+        batch_b = (3,)
+    spread = int(rng.choice([0, 5, 60, 400]))
+    dtypes = rng.choice(["f4", "f8"], 2)
+    a = random_matrix(rng, (*batch_a, m, k), dtypes[0], min(spread, 40) if dtypes[0] == "f4" else spread)
+    b = random_matrix(rng, (*batch_b, k, n), dtypes[1], min(spread, 40) if dtypes[1] == "f4" else spread)
+    if seed % 8 == 2:
+        a.reshape(-1)[rng.integers(0, a.size, 2)] = [np.nan, -np.inf]
+        b.reshape(-1)[rng.integers(0, b.size)] = np.inf
+    a, ca = views(rng, a)
+    b, cb = views(rng, b)
+    if a.shape[-1] != b.shape[-2]:
+        k = min(a.shape[-1], b.shape[-2])
+        a, ca, b, cb = a[..., :k], ca[..., :k], b[..., :k, :], cb[..., :k, :]
+    expected = ozaki.matmul(a, b, scheme=scheme, slices=slices)
+    out = cp.full(expected.shape, cp.nan, expected.dtype)
+    got = ozaki.matmul(ca, cb, scheme=scheme, slices=slices, out=out)
+    assert got is out
+    same_bits(expected, got)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_plans(seed):
+    """The plan that the data leads to, and its bound, are the same on both."""
+    rng = np.random.default_rng(5000 + seed)
+    m, k, n = (int(v) for v in rng.integers(1, 1500 if seed % 3 else 100, 3))
+    spread = int(rng.choice([0, 0, 2, 10, 30]))
+    dtype = rng.choice(["f4", "f8"])
+    a, b = random_matrix(rng, (m, k), dtype, spread), random_matrix(rng, (k, n), dtype, spread)
+    accuracy = [None, "fp64", "fp32", 80, 1e-9, ozaki.Accuracy("row-column", 1e-14), ozaki.Accuracy("normwise", 1e-20)]
+    options = {"accuracy": accuracy[seed % len(accuracy)], "reproducible": True}
+    expected, x = ozaki.matmul(a, b, return_report=True, **options)
+    got, y = ozaki.matmul(cp.asarray(a), cp.asarray(b), return_report=True, **options)
+    assert (x.scheme, x.slices, x.bound, x.measure) == (y.scheme, y.slices, y.bound, y.measure)
+    same_bits(expected, got)
+
+
+def test_panels_prepared_and_streams():
+    rng = np.random.default_rng(7)
+    a, b = rng.standard_normal((700, 900)), rng.standard_normal((900, 333))
+    ca, cb = cp.asarray(a), cp.asarray(b)
+    for scheme, slices in (("residues", 14), ("digits", 6)):
+        expected = ozaki.matmul(a, b, scheme=scheme, slices=slices)
+        for limit in (10**7, 3 * 10**6, 10**6):
+            c, report = ozaki.matmul(ca, cb, scheme=scheme, slices=slices, workspace_limit=limit, return_report=True)
+            assert report.workspace_bytes <= limit
+            same_bits(expected, c)
+        plan = ozaki.plan((700, 900), (900, 333), dtype="float64", scheme=scheme, slices=slices)
+        left, right = ozaki.prepare(ca, "left", plan), ozaki.prepare(cb, "right", plan)
+        same_bits(expected, ozaki.matmul(left, cb, plan=plan))
+        same_bits(expected, ozaki.matmul(ca, right, plan=plan))
+        same_bits(expected, ozaki.matmul(left, right, plan=plan))
+        with cp.cuda.Stream(non_blocking=True) as stream:
+            c = ozaki.matmul(ca, cb, scheme=scheme, slices=slices)
+        stream.synchronize()
+        same_bits(expected, c)
+        wide = cp.full((700, 666), cp.nan)
+        ozaki.matmul(ca, cb, scheme=scheme, slices=slices, out=wide[:, ::2])
+        same_bits(expected, wide[:, ::2])
+        assert bool(cp.isnan(wide[:, 1::2]).all())
+
+
+def test_subnormal_and_huge_results():
+    rng = np.random.default_rng(8)
+    for scale_a, scale_b in ((-530, -530), (-1000, -70), (500, 520), (-1074, 100)):
+        a = np.ldexp(rng.standard_normal((40, 60)), scale_a + rng.integers(-8, 8, (40, 60)))
+        b = np.ldexp(rng.standard_normal((60, 50)), scale_b + rng.integers(-8, 8, (60, 50)))
+        for dtype in ("f8", "f4"):
+            x, y = a.astype(dtype), b.astype(dtype)
+            if dtype == "f4":
+                x, y = (np.ldexp(rng.standard_normal(v.shape), -70 - rng.integers(0, 70, v.shape)).astype("f4") for v in (x, y))
+            expected = ozaki.matmul(x, y, scheme="residues", slices=14)
+            same_bits(expected, ozaki.matmul(cp.asarray(x), cp.asarray(y), scheme="residues", slices=14))
+
+
+def test_operands_on_both_sides_of_the_bus():
+    with pytest.raises(TypeError, match="b: not a CuPy array"):
+        ozaki.matmul(cp.ones((2, 2)), np.ones((2, 2)))
+
+
+def test_a_priori_plan_does_not_wait():
+    """Launching returns long before the device is done."""
+    a = cp.random.standard_normal((4096, 4096))
+    plan = ozaki.plan(a.shape, a.shape, dtype="float64", scheme="residues", slices=14)
+    ozaki.matmul(a, a, plan=plan)
+    cp.cuda.Device().synchronize()
+    for _ in range(20):
+        ozaki.matmul(a, a, plan=plan)
+    assert not cp.cuda.get_current_stream().done
+    cp.cuda.Device().synchronize()
