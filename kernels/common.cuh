@@ -139,7 +139,7 @@ __device__ __forceinline__ void stage_along_rows(Bits* tile, const T* x, int64_t
                                                  int64_t c0, int64_t rows, int64_t k, bool sampled) {
   const int lane = threadIdx.x & 31;
   const Bits* words = reinterpret_cast<const Bits*>(x);
-#pragma unroll
+#pragma unroll 8
   for (int i = 0; i < TILE_K / 8; ++i) {
     const int c = 8 * i + (threadIdx.x >> 5);
     const int64_t h = position(c0 + c, sampled);

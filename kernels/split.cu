@@ -39,6 +39,9 @@ __device__ __forceinline__ void prepare(uint32_t (&words)[WORDS]) {
 #endif
 }
 
+// Digits need a constant s, to stay in registers; many residues unrolled would only hoard constants.
+constexpr int UNROLL = DIGIT_BITS != 0 || SLICES <= 20 ? SLICES : 5;
+
 // Slice s (0 the most significant digit) of four prepared images, one byte each.
 __device__ __forceinline__ uint32_t slice_of_four(const uint32_t (*words)[WORDS], int s, const Constants& c) {
 #if DIGIT_BITS == 0
@@ -55,7 +58,7 @@ __device__ __forceinline__ uint32_t slice_of_four(const uint32_t (*words)[WORDS]
 #endif
 }
 
-extern "C" __global__ void __launch_bounds__(256, WORDS <= 2 ? 3 : 2)
+extern "C" __global__ void __launch_bounds__(256, WORDS <= 2 ? 4 : 2)
 split(const INPUT* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, int64_t rows, int64_t k, int64_t rows_padded,
       int64_t k_padded, const int64_t* __restrict__ description, int64_t batch_rows, int statistic, int step, int base,
       int64_t threshold, int32_t* __restrict__ mu_out, int8_t* __restrict__ slices, int64_t batch_stride,
@@ -117,7 +120,7 @@ split(const INPUT* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, int64_t r
     }
 
     int8_t* const at = out + row * row_stride;
-#pragma unroll
+#pragma unroll UNROLL
     for (int s = 0; s < SLICES; ++s) {
       const int64_t place = REVERSED ? SLICES - 1 - s : s;
       *reinterpret_cast<uint2*>(at + place * slice_stride) =

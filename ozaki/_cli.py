@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
+from decimal import ROUND_CEILING, Context, Decimal
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -24,6 +25,7 @@ import numpy as np
 import typer
 import typer.core
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
@@ -172,7 +174,7 @@ def demo(
     print_longley(solved)
     print_dgemm(timed, size, where)
     if plot is not None:
-        out.print(f"\nDrawn into {plot}", soft_wrap=True)
+        out.print(f"\nDrawn into {plot}", soft_wrap=True, markup=False)
 
 
 @app.command()
@@ -207,8 +209,12 @@ def multiply(
     if as_json:
         print_json({"output": output, "shape": c.shape, "dtype": str(c.dtype), "seconds": seconds, **asdict(account)})
     elif report:
-        out.print(f"{output}: {'x'.join(map(str, c.shape)) or 'a number'}, {c.dtype}, {seconds:.3g} s", soft_wrap=True)
-        out.print(str(account), soft_wrap=True)
+        out.print(
+            f"{output}: {'x'.join(map(str, c.shape)) or 'a number'}, {c.dtype}, {seconds:.3g} s",
+            soft_wrap=True,
+            markup=False,
+        )
+        out.print(str(account), soft_wrap=True, markup=False)
 
 
 @app.command()
@@ -225,7 +231,12 @@ def plan(
 ) -> None:
     """Print the scheme and the number of slices that a product would take."""
     shapes = parse_shape(a), parse_shape(b)
-    options = {"accuracy": parse_accuracy(accuracy), "scheme": scheme, "slices": slices, "reproducible": reproducible}
+    options: dict[str, Any] = {
+        "accuracy": parse_accuracy(accuracy),
+        "scheme": scheme,
+        "slices": slices,
+        "reproducible": reproducible,
+    }
     if None not in shapes:
         chosen = ozaki.plan(*shapes, dtype=dtype or Dtype.float64, **options)
     elif shapes == (None, None):
@@ -244,7 +255,7 @@ def plan(
         }
         print_json({**fields, "scheme": "native" if chosen.scheme is None else chosen.scheme.name})
     else:
-        out.print(str(chosen), soft_wrap=True)
+        out.print(str(chosen), soft_wrap=True, markup=False)
 
 
 @app.command()
@@ -283,7 +294,7 @@ def verify(
     if as_json:
         print_json({"holds": holds, **asdict(checked), "report": asdict(account)})
     else:
-        out.print(str(account), soft_wrap=True)
+        out.print(str(account), soft_wrap=True, markup=False)
         if checked.skipped:
             out.print(f"{checked.skipped} sampled entries over- or underflow, or meet NaN or Inf: not checked")
         table = Table("measure", "entries", "error", "bound", "")
@@ -308,7 +319,9 @@ def info(as_json: JsonOption = False) -> None:
         table.add_row(f"GPU {index}", f"{gpu['name']}, sm_{gpu['capability']}, {gpu['memory'] / 2**30:.0f} GiB")
     if not found["gpus"]:
         table.add_row(
-            "GPU", "none" if found["versions"]["cupy"] else "none (CuPy: pip install 'ozaki[cuda13]')", end_section=True
+            "GPU",
+            "none" if found["versions"]["cupy"] else escape("none (needs CuPy: pip install 'ozaki[cuda13]')"),
+            end_section=True,
         )
     for backend, engines in found["engines"].items():
         table.add_row(f"engines on {backend}", ", ".join(engines))
@@ -324,7 +337,7 @@ def environment() -> dict[str, Any]:
             versions[package] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:
             versions[package] = ozaki.__version__ if package == "ozaki" else None
-    blas = np.show_config(mode="dicts")["Build Dependencies"]["blas"]  # type: ignore[index,typeddict-item]
+    blas = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
     versions["blas"] = f"{blas['name']} {blas['version']}"
     versions["cupy"] = None
     devices: list[dict[str, Any]] = []
@@ -392,10 +405,10 @@ def print_dgemm(timed: list[_demo.Timed], size: int, device: str) -> None:
 
 def number(x: float) -> str:
     """Return a number to two digits, rounded up: a printed bound is a bound."""
-    if not 0 < x < math.inf:
-        return "none" if x == math.inf else f"{x:.2g}"
-    text = f"{x:.1e}"
-    return text if float(text) >= x else f"{x * 1.05:.1e}"
+    if math.isnan(x) or math.isinf(x):
+        return "none" if x > 0 else "NaN"
+    rounded = Context(prec=2, rounding=ROUND_CEILING).create_decimal(Decimal(x))
+    return f"{rounded:.1e}"
 
 
 def print_json(value: Any) -> None:

@@ -77,12 +77,12 @@ def _one(c: Array, a: Array, b: Array, measure: str, rows: int, cols: int, rng: 
     return Checked(error, i.size * j.size, total - i.size * j.size)
 
 
-def _out_of_range(a: Array, b: Array, rows: Array, cols: Array, dtype: npt.DTypeLike) -> npt.NDArray[np.bool_]:
+def _out_of_range(a: Array, b: Array, rows: Array, cols: Array, dtype: np.dtype[Any]) -> Array:
     """Tell which exact entries over- or underflow the format."""
-    limits = np.finfo(dtype)  # type: ignore[arg-type]
+    limits = np.finfo(dtype)
     integers, exponent = reference.exact_entries(a, b, rows, cols)
     tops = np.array([int(x).bit_length() + exponent for x in integers.flat], dtype=np.int64).reshape(integers.shape)
-    return (integers != 0) & ((tops >= limits.maxexp) | (tops <= limits.minexp))
+    return np.asarray((integers != 0) & ((tops >= limits.maxexp) | (tops <= limits.minexp)))
 
 
 def _some(rng: np.random.Generator, x: Array, count: int) -> Array:

@@ -309,7 +309,7 @@ def _residue_constants(scheme: Residues, side: str) -> Any:
         for w in range(words)
     ]
     bias = [-f * 2 ** (32 * words - 1) % m for f, m in zip(factors, moduli, strict=True)]
-    return np.array([*fold, *bias, *_reciprocals(moduli), *moduli], np.uint32)
+    return _struct([*fold, *bias, *_reciprocals(moduli), *moduli])
 
 
 def _reciprocals(moduli: tuple[int, ...]) -> list[int]:
@@ -319,10 +319,13 @@ def _reciprocals(moduli: tuple[int, ...]) -> list[int]:
 @cache
 def _moduli(scheme: Residues) -> Any:
     """The struct Moduli of kernels/residues.cuh."""
-    table = np.zeros((2, 64), np.uint32)
-    table[0, : scheme.count] = scheme.moduli
-    table[1, : scheme.count] = _reciprocals(scheme.moduli)
-    return table.reshape(-1)
+    rest = [0] * (64 - scheme.count)
+    return _struct([*scheme.moduli, *rest, *_reciprocals(scheme.moduli), *rest])
+
+
+def _struct(words: list[int]) -> Any:
+    """A struct of uint32 that a kernel takes by value: CuPy passes an array of one element so."""
+    return np.array(words, np.uint32).view(f"V{4 * len(words)}")
 
 
 # Multiplying and recombining ----------------------------------------------------------------------------------------
@@ -493,7 +496,7 @@ def _crt_constants(scheme: Residues) -> Any:
     shift = min(prod(group) for group in members).bit_length() - 1 + 31
     fraction = [((2 << shift) // prod(group) + 1) // 2 for group in members]
     minus = [(2 ** (32 * words) - product) >> (32 * w) & 0xFFFFFFFF for w in range(words)]
-    return np.array([*factor, *weight, *fraction, *minus, shift - 32], np.uint32)
+    return _struct([*factor, *weight, *fraction, *minus, shift - 32])
 
 
 def _patch(left: Described | Slices, right: Described | Slices, out: Any) -> None:
