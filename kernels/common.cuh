@@ -30,8 +30,8 @@ template <typename T> struct BitsOf;
 template <> struct BitsOf<double> { typedef uint64_t type; };
 template <> struct BitsOf<float> { typedef uint32_t type; };
 
-template <typename T> HD T smaller(T a, T b) { return a < b ? a : b; }
-template <typename T> HD T larger(T a, T b) { return a < b ? b : a; }
+template <typename T> HD constexpr T smaller(T a, T b) { return a < b ? a : b; }
+template <typename T> HD constexpr T larger(T a, T b) { return a < b ? b : a; }
 
 HD int leading_zeros(uint32_t x) {  // 32 for x = 0
 #ifdef __CUDA_ARCH__

@@ -161,7 +161,7 @@ HD void image_of_parts(const Parts& p, int mu, uint32_t (&words)[LENGTH]) {
   }
 }
 
-// The caller sees to it that the image fits: abs(x) 2^mu < 2^(32 LENGTH - 1). NaN and Inf count as zero.
+// The caller sees to it that the image fits: abs(Abar) < 2^(32 LENGTH - 1). NaN and Inf count as zero.
 template <int LENGTH> HD void image(uint64_t bits, int mu, uint32_t (&words)[LENGTH]) {
   image_of_parts<LENGTH>(parts(bits), mu, words);
 }

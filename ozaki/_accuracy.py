@@ -22,6 +22,9 @@ class Accuracy:
         norm(a_i) norm(b_j); norm(E)_F <= tolerance norm(A)_F norm(B)_F.
     tolerance : float
         Relative to the measure, without unit; positive and finite.
+    bits : int, optional
+        Of the format whose usual accuracy is asked for as well (the shorthands set it): the root-mean-square error
+        on ordinary data is to be what native products of that format have, which their bound says little about.
 
     Raises
     ------
@@ -31,6 +34,7 @@ class Accuracy:
 
     measure: Measure
     tolerance: float
+    bits: int | None = None
 
     def __post_init__(self) -> None:
         if self.measure not in get_args(Measure):
@@ -76,4 +80,4 @@ class Accuracy:
 
 
 def _bits(bits: int, k: int) -> Accuracy:
-    return Accuracy("componentwise", max(1.0, min(k, 4 * sqrt(k))) * 2.0**-bits)
+    return Accuracy("componentwise", max(1.0, min(k, 4 * sqrt(k))) * 2.0**-bits, bits)

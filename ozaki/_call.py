@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -248,7 +248,7 @@ def plan_for_shapes(
                 "accuracy: a componentwise target (all shorthands are) depends on the data; plan from the operands, "
                 f"or ask for Accuracy('row-column', {target.tolerance:.3g}) or a number of slices"
             )
-        target, why = target or Accuracy("row-column", default_accuracy(dtype, k).tolerance), ""
+        target, why = target or replace(default_accuracy(dtype, k), measure="row-column"), ""
         choice = choose_a_priori(target, max(k, 1), _names(scheme))
         chosen, bound = choice.scheme, choice.bound
     return Plan(
@@ -287,9 +287,9 @@ def native_or_not(
     obstacle = backend.native_obstacle(dtype)
     if obstacle:
         return False, obstacle
-    tolerance = (target or default_accuracy(dtype, sizes.shape[1])).tolerance
-    scheme_likely = choose_a_priori(Accuracy("row-column", tolerance), max(sizes.shape[1], 1), _names("auto")).scheme
-    if backend.native_is_faster(sizes.stack, sizes.shape[1], dtype, scheme_likely.products):
+    likely = replace(target or default_accuracy(dtype, sizes.shape[1]), measure="row-column")
+    products = choose_a_priori(likely, max(sizes.shape[1], 1), _names("auto")).scheme.products
+    if backend.native_is_faster(sizes.stack, sizes.shape[1], dtype, products):
         asked = "no accuracy is named" if target is None else "it proves what is asked"
         return True, f"native product: fastest here, and {asked}"
     return False, "slices are faster here than the native product"

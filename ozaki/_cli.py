@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
-from decimal import ROUND_CEILING, Context, Decimal
+from decimal import ROUND_CEILING, Context
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -41,10 +41,11 @@ class Commands(typer.core.TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         try:
-            return super().invoke(ctx)
+            with np.errstate(all="ignore"):  # an overflow gives Inf, and the report says so
+                return super().invoke(ctx)
         except (ValueError, TypeError, OSError, MemoryError, ModuleNotFoundError) as error:
             message = str(error) or type(error).__name__
-            err.print(f"error: {message}", style="red", markup=False)
+            err.print(f"error: {message}", style="red", markup=False, soft_wrap=True)
             raise typer.Exit(2) from None
 
 
@@ -249,11 +250,11 @@ def plan(
     else:
         raise ValueError(f"expected two files or two shapes, got {a} and {b}")
     if as_json:
-        fields = {
-            name: getattr(chosen, name)
-            for name in ("shape", "batch", "dtype", "slices", "products", "measure", "bound", "a_priori", "why")
-        }
-        print_json({**fields, "scheme": "native" if chosen.scheme is None else chosen.scheme.name})
+        names = ("shape", "batch", "dtype", "slices", "products", "bound", "a_priori", "engine", "why")
+        method = "native" if chosen.scheme is None else chosen.scheme.name
+        print_json(
+            {**{name: getattr(chosen, name) for name in names}, "scheme": method, "target": asdict(chosen.target)}
+        )
     else:
         out.print(str(chosen), soft_wrap=True, markup=False)
 
@@ -398,17 +399,18 @@ def print_dgemm(timed: list[_demo.Timed], size: int, device: str) -> None:
     )
     for row in timed:
         errors = (number(x) for x in (row.error, row.bound, row.rms))
-        table.add_row(row.name, row.what, *errors, f"{1000 * row.seconds:.3g}")
+        table.add_row(row.name, row.what, *errors, f"{1000 * row.seconds:.1f}")
     out.print(table)
-    out.print("Componentwise errors against exact entries, 16 rows by 200 columns.")
+    out.print("Componentwise errors against exact entries, 16 rows by 200 columns. The report of fp64:\n")
+    (report,) = (row.report for row in timed if row.name == "fp64")
+    out.print(report, soft_wrap=True, markup=False)
 
 
 def number(x: float) -> str:
     """Return a number to two digits, rounded up: a printed bound is a bound."""
-    if math.isnan(x) or math.isinf(x):
-        return "none" if x > 0 else "NaN"
-    rounded = Context(prec=2, rounding=ROUND_CEILING).create_decimal(Decimal(x))
-    return f"{rounded:.1e}"
+    if x == 0 or not math.isfinite(x):
+        return "none" if x == math.inf else f"{x:g}"
+    return f"{Context(prec=2, rounding=ROUND_CEILING).create_decimal(repr(float(x))):.1e}"
 
 
 def print_json(value: Any) -> None:

@@ -16,9 +16,6 @@ from ozaki.schemes import Digits, Residues, Scheme
 from ozaki.schemes.digits import MAX_DIGITS
 from ozaki.schemes.residues import MAX_RESIDUES
 
-_LOST = 4
-"""Least factor by which the error grows when a slice is taken away (the smallest moduli hold five bits for two rows)."""
-
 SCHEMES = ("auto", "digits", "digits7", "residues", "native")
 
 _SHORTHAND = {"float32": "fp32", "float64": "fp64"}
@@ -115,23 +112,44 @@ class Choice:
 
 def choose_a_priori(accuracy: Accuracy, k: int, names: tuple[str, ...]) -> Choice:
     """The fewest slice products whose a-priori bound meets a row-column or normwise target."""
-    choice = _cheapest(names, lambda scheme: _bounds.a_priori(scheme, k), accuracy.tolerance, lambda name: 1)
+    starts = {name: 1 for name in names}
+    choice = _cheapest(starts, lambda scheme: _bounds.a_priori(scheme, k), accuracy, k)
     return choice or _unreachable(accuracy, names)
 
 
 def choose(backend: ProofBackend, left: Described, right: Described, accuracy: Accuracy, names: tuple[str, ...]) -> Choice:
     """The fewest slice products whose bound for these operands meets the target."""
     measured = Measured(backend, left, right, accuracy.measure)
-
-    @cache
-    def start(name: str) -> int:
-        return measured.row_column_count(name, accuracy.tolerance)
-
+    starts = {name: min(_usual(name, accuracy, left.k), measured.exact_from(name)) for name in names}
     while True:
-        choice = _cheapest(names, measured.bound, accuracy.tolerance, start)
-        excess = MAX_DIGITS if choice is None else choice.scheme.count - start(choice.scheme.name)
+        choice = _cheapest(starts, measured.bound, accuracy, left.k)
+        excess = MAX_DIGITS if choice is None else choice.scheme.count - starts[choice.scheme.name]
         if not measured.sharpen(excess):
             return choice or _unreachable(accuracy, names)
+
+
+@cache
+def _usual(name: str, accuracy: Accuracy, k: int) -> int:
+    """The count that ordinary data needs in any measure, at least.
+
+    For residues the one that a-priori meets the tolerance in the row-column measure; for digits one less, since max
+    scaling fears rows with a single large element.
+    """
+    counts = range(1, _most(name))
+    enough = next((c for c in counts if _bounds.a_priori(_scheme(name, c), k) <= accuracy.tolerance), _most(name))
+    if name != "residues":
+        enough = max(enough - 1, 1)
+    while enough < _most(name) and not _usually_good(_scheme(name, enough), accuracy, k):
+        enough += 1
+    return enough
+
+
+def _usually_good(scheme: Scheme, accuracy: Accuracy, k: int) -> bool:
+    """Ordinary data get the root-mean-square error of a native product of the format that the target names.
+
+    That of cuBLAS is 0.45 2**-24 for float32 and 0.46 2**-53 for float64 on normal data.
+    """
+    return accuracy.bits is None or _bounds.usual_rms(scheme, k) <= 0.45 * 2.0**-accuracy.bits
 
 
 class Measured:
@@ -162,12 +180,14 @@ class Measured:
             self._proof = Proof(self._backend, self._left, self._right)
         return self._proof.ratio(terms)
 
-    def row_column_count(self, name: str, tolerance: float) -> int:
-        """The count at which the row-column bound meets the tolerance: seldom more than any measure needs."""
-        left, right = self._left.on_host, self._right.on_host
+    def exact_from(self, name: str) -> int:
+        """A count at which the images of all rows are exact, if not the smallest."""
+        spans = [int((d.top - d.bottom).max(initial=0)) for d in (self._left.on_host, self._right.on_host)]
         for count in range(1, _most(name)):
-            terms = _bounds.error_terms(left, right, _scheme(name, count))
-            if terms is not None and _bounds.row_column(left, right, terms) <= tolerance:
+            scheme = _scheme(name, count)
+            scaling = scheme.scaling(self._left.k)
+            room = 0 if scaling is None else scaling.base
+            if max(spans) <= room and (isinstance(scheme, Residues) or sum(spans) <= room + scheme.bits):
                 return count
         return _most(name)
 
@@ -183,33 +203,51 @@ class Measured:
 
 
 def _cheapest(
-    names: tuple[str, ...], bound: Callable[[Scheme], float], tolerance: float, start: Callable[[str], int]
+    starts: dict[str, int], bound: Callable[[Scheme], float], accuracy: Accuracy, k: int
 ) -> Choice | None:
-    """The scheme and count with the fewest products that meet the tolerance; the first name wins a tie."""
+    """The scheme and count with the fewest products that meet the target; the first name wins a tie."""
     best: Choice | None = None
-    for name in names:
-        if best is not None and _scheme(name, start(name)).products >= best.scheme.products:
+    for name in sorted(starts, key=lambda name: _scheme(name, starts[name]).products):
+        if best is not None and _scheme(name, starts[name]).products >= best.scheme.products:
             continue
-        choice = _fewest(name, bound, tolerance, start(name))
+        choice = _fewest(name, bound, accuracy, k, starts[name])
         if choice is not None and (best is None or choice.scheme.products < best.scheme.products):
             best = choice
     return best
 
 
-def _fewest(name: str, bound: Callable[[Scheme], float], tolerance: float, first: int) -> Choice | None:
-    """The smallest count that meets the tolerance, searched from `first`."""
-    count = first
-    while (found := bound(_scheme(name, count))) > tolerance:
-        if found == inf and count > first or count == _most(name):
+def _fewest(name: str, bound: Callable[[Scheme], float], accuracy: Accuracy, k: int, first: int) -> Choice | None:
+    """The smallest count that meets the target, searched from `first`."""
+
+    def meets(choice: Choice) -> bool:
+        usual = choice.bound == 0 or _usually_good(choice.scheme, accuracy, k)
+        return choice.bound <= accuracy.tolerance and usual
+
+    def at(count: int) -> Choice:
+        return Choice(_scheme(name, count), bound(_scheme(name, count)))
+
+    choice = at(first)
+    while not meets(choice):
+        count = choice.scheme.count
+        if (choice.bound == inf and count > first) or count == _most(name):
             return None
-        count += 1
-    # One slice less has at least _LOST times the error, so most often there is nothing to try.
-    while count > 1 and found * _LOST <= tolerance:
-        fewer = bound(_scheme(name, count - 1))
-        if fewer > tolerance:
+        choice = at(count + 1)
+    while choice.scheme.count > 1 and choice.bound * _growth(choice.scheme) <= accuracy.tolerance:
+        fewer = at(choice.scheme.count - 1)
+        if not meets(fewer):
             break
-        count, found = count - 1, fewer
-    return Choice(_scheme(name, count), found)
+        choice = fewer
+    return choice
+
+
+def _growth(scheme: Scheme) -> int:
+    """Least factor by which the error grows when a slice is taken away, so that most often there is nothing to try.
+
+    The last modulus m holds log2(m) / 2 bits of each row, rounded down; a digit holds one bit less than it has.
+    """
+    if isinstance(scheme, Residues):
+        return 8 if scheme.moduli[-1] >= 64 else 4
+    return 2 ** (scheme.bits - 2) if scheme.count > 2 else 2
 
 
 def _most(name: str) -> int:

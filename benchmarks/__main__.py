@@ -1,0 +1,147 @@
+"""The command line: `python -m benchmarks`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from enum import StrEnum
+from itertools import chain
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from benchmarks.devices import Device, device_of
+from benchmarks.kernels import DTYPES, kernel_rows
+from benchmarks.kernels import SIZES as KERNEL_SIZES
+from benchmarks.measure import WrongAnswerError, rows_of
+from benchmarks.plots import plot_run
+from benchmarks.results import RESULTS, Row, Run, commit, label, unit
+from benchmarks.routines import PEERS, TASKS, load_gemmul8, routines
+
+
+class Task(StrEnum):
+    float64 = "float64"
+    float32 = "float32"
+    kernels = "kernels"
+
+
+class Where(StrEnum):
+    auto = "auto"
+    cpu = "cpu"
+    gpu = "gpu"
+
+
+def main(
+    task: Annotated[list[Task] | None, typer.Option(help="May be repeated. Default: both formats.")] = None,
+    device: Annotated[Where, typer.Option(help="auto: the GPU where there is one.")] = Where.auto,
+    sizes: Annotated[str, typer.Option(help="Matrix sizes, separated by commas.", show_default="by device")] = "",
+    gemmul8: Annotated[Path | None, typer.Option(help="Folder with gemmul8.py, to time beside.")] = None,
+    output: Annotated[
+        Path, typer.Option(help="Folder for the JSON and PNG files.", show_default="benchmarks/results")
+    ] = RESULTS,
+    seconds: Annotated[float, typer.Option(help="Least time to measure each routine for.")] = 0.5,
+    seed: Annotated[int, typer.Option(help="Of the random matrices.")] = 0,
+) -> None:
+    """Time ours beside the native product (and GEMMul8), check every answer, and write one JSON and PNG per task."""
+    console, progress_console = Console(), Console(stderr=True)
+    try:
+        where = device_of(device.value)
+    except ImportError as error:
+        raise typer.BadParameter(f"{error}; install the extra cuda12 or cuda13", param_hint="--device") from None
+    tasks = [t.value for t in task] if task else list(TASKS)
+    if "kernels" in tasks and where.xp.__name__ != "cupy":
+        raise typer.BadParameter("kernels run on a GPU only", param_hint="--task")
+    chosen = _sizes(sizes)
+    peer = _peer(gemmul8, where, progress_console)
+    columns = TextColumn("{task.description}"), MofNCompleteColumn(), TimeElapsedColumn()
+    progress = Progress(*columns, console=progress_console, transient=True)
+    for name in tasks:
+        ns = chosen or (KERNEL_SIZES if name == "kernels" else where.sizes)
+        date = datetime.now(UTC).isoformat(timespec="seconds")
+        try:
+            with progress:
+                rows = tuple(_rows(name, ns, where, peer, seed, seconds, progress))
+        except WrongAnswerError as error:
+            progress_console.print(f"[red]wrong answer[/red]: {error}")
+            raise typer.Exit(1) from None
+        run = Run(date, commit(), where.name, where.versions(), rows)
+        console.print(table(run))
+        if name in PEERS and peer is None:
+            console.print("GEMMul8: not measured")
+        path = run.write(output)
+        plot_run(run, path.with_suffix(".png"))
+        console.print(f"{path}\n{path.with_suffix('.png')}", soft_wrap=True)
+
+
+def _sizes(text: str) -> tuple[int, ...]:
+    try:
+        sizes = tuple(int(size) for size in text.split(",") if size)
+    except ValueError:
+        sizes = (0,)
+    if any(size < 1 for size in sizes):
+        raise typer.BadParameter(f"{text!r}; expected positive numbers, as 1024,2048", param_hint="--sizes")
+    return sizes
+
+
+def _peer(folder: Path | None, device: Device, console: Console) -> Any:
+    """GEMMul8 out of that folder; None where it cannot be measured."""
+    if folder is None:
+        return None
+    if device.xp.__name__ != "cupy":
+        console.print("GEMMul8 needs a GPU")
+        return None
+    try:
+        return load_gemmul8(folder)
+    except (ImportError, OSError) as error:
+        raise typer.BadParameter(f"{folder}: {error}", param_hint="--gemmul8") from None
+
+
+def _rows(
+    task: str, sizes: tuple[int, ...], device: Device, peer: Any, seed: int, seconds: float, progress: Progress
+) -> Iterator[Row]:
+    compared = [] if task == "kernels" else routines(task, device.xp, device.blas, peer)
+    bar = progress.add_task(task, total=len(sizes) * len(compared) or None)
+    rows: Iterable[Row]
+    for n in sizes:
+        if task == "kernels":
+            rows = chain.from_iterable(kernel_rows(device, n, dtype, seed, seconds) for dtype in DTYPES)
+        else:
+            rows = rows_of(task, device, n, compared, seed, seconds)
+        for row in rows:
+            progress.update(bar, advance=1, description=f"{task}, n = {n}, {row.routine}")
+            yield row
+    progress.remove_task(bar)
+
+
+def table(run: Run) -> Table:
+    """A run as a table for the terminal."""
+    shown = Table(title=f"{', '.join(run.tasks)} on {run.device}")
+    kernels = run.tasks == ("kernels",)
+    speed, scale = unit(run.rows)
+    headings = ("dtype", "TB/s", "of copy") if kernels else (speed, "error", "rms", "proven bound")
+    for heading in ("n", "routine", "seconds", *headings):
+        shown.add_column(heading, justify="left" if heading == "routine" else "right")
+    previous = run.rows[0]
+    for row in run.rows:
+        if row.n != previous.n:
+            shown.add_section()
+        if kernels:
+            moved = (row.bytes or 0) / row.seconds * 1e-12
+            cells = [row.dtype, f"{moved:.2f}", f"{row.of_copy:.0%}" if row.of_copy else ""]
+        else:
+            cells = [f"{(row.tflops or 0) / scale:.1f}", *map(_small, (row.error, row.rms, row.bound))]
+        shown.add_row(str(row.n), label(row), f"{row.seconds:.3g}", *cells, style="bold" if row.ours else "")
+        previous = row
+    return shown
+
+
+def _small(value: float | None) -> str:
+    return "none" if value is None else f"{value:.1e}"
+
+
+if __name__ == "__main__":
+    typer.run(main)

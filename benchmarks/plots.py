@@ -1,0 +1,118 @@
+"""Pictures of result rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FormatStrFormatter, LogLocator, NullLocator
+
+from benchmarks.results import Row, Run, label, largest, unit
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
+
+OURS, PEER, NATIVE = "tab:blue", "tab:orange", "tab:gray"
+MARKERS = "osD^vP"
+DPI = 130
+
+
+def plot_run(run: Run, path: Path) -> None:
+    """Draw a run into a file: time against error and speed against n, or the kernels beside the copy."""
+    if run.tasks == ("kernels",):
+        figure = Figure(figsize=(8, 0.5 + 0.3 * len(run.rows)), layout="constrained")
+        draw_kernels(figure.subplots(), run.rows)
+    else:
+        figure = Figure(figsize=(10.5, 4.2), layout="constrained")
+        left, right = figure.subplots(1, 2)
+        draw_time_error(left, largest(run.rows))
+        draw_speed(right, run.rows)
+    figure.suptitle(f"{run.device}, {', '.join(run.tasks)}")
+    save(figure, path)
+
+
+def plot_time_error(runs: Sequence[Run], path: Path) -> None:
+    """Draw time against error, a panel for each run, all of them of one device."""
+    figure = Figure(figsize=(5.25 * len(runs), 4.2), layout="constrained")
+    for axes, run in zip(figure.subplots(1, len(runs), squeeze=False)[0], runs, strict=True):
+        draw_time_error(axes, largest(run.rows))
+    figure.suptitle(runs[0].device)
+    save(figure, path)
+
+
+def save(figure: Figure, path: Path) -> None:
+    FigureCanvasAgg(figure)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=DPI)
+
+
+def colour(row: Row) -> str:
+    if row.ours:
+        return OURS
+    return PEER if row.routine.startswith("GEMMul8") else NATIVE
+
+
+def markers(rows: Iterable[Row]) -> dict[str, str]:
+    """A marker for each routine."""
+    names = dict.fromkeys(row.routine for row in rows)
+    return {name: MARKERS[i % len(MARKERS)] for i, name in enumerate(names)}
+
+
+def draw_time_error(axes: Axes, rows: Sequence[Row]) -> None:
+    """Largest error of each routine against its time, the proven bound above it."""
+    shapes = markers(rows)
+    for row in rows:
+        if row.error is None:
+            continue
+        time = 1e3 * row.seconds
+        axes.plot(time, row.error, shapes[row.routine], color=colour(row), label=label(row), linestyle="none")
+        if row.bound is not None:
+            axes.plot([time] * 2, [row.error, row.bound], ":", color=colour(row), linewidth=1)
+            axes.plot(time, row.bound, "_", color=colour(row), markersize=12)
+    axes.set(xscale="log", yscale="log", xlabel="milliseconds", ylabel="componentwise error")
+    plain_numbers(axes.xaxis)
+    axes.margins(x=0.15, y=0.1)
+    axes.set_title(f"{rows[0].dtype}, n = {rows[0].n}", fontsize=10)
+    axes.grid(alpha=0.3)
+    bars = Line2D([], [], color="black", marker="_", markersize=12, linestyle=":", linewidth=1, label="proven bound")
+    axes.legend(handles=[*axes.get_legend_handles_labels()[0], bars], fontsize=7)
+
+
+def draw_speed(axes: Axes, rows: Sequence[Row]) -> None:
+    """Speed of each routine against n."""
+    sizes = sorted({row.n for row in rows})
+    name_of_unit, scale = unit(rows)
+    for name, shape in markers(rows).items():
+        own = [row for row in rows if row.routine == name]
+        speeds = [(row.tflops or 0) / scale for row in own]
+        axes.plot([row.n for row in own], speeds, f"{shape}-", color=colour(own[0]), label=name)
+    axes.set(xscale="log", yscale="log", xlabel="n", ylabel=f"{name_of_unit} (2 n³ / time)")
+    axes.set_xticks(sizes, [str(n) for n in sizes])
+    axes.xaxis.set_minor_locator(NullLocator())
+    plain_numbers(axes.yaxis)
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize=7)
+
+
+def plain_numbers(axis: Axis) -> None:
+    """Ticks of a logarithmic axis at 1, 2 and 5 times powers of ten, in plain numbers."""
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axis.set_major_formatter(FormatStrFormatter("%g"))
+    axis.set_minor_locator(NullLocator())
+
+
+def draw_kernels(axes: Axes, rows: Sequence[Row]) -> None:
+    """Terabytes per second of each kernel."""
+    names = [f"{row.routine}, {row.dtype}, n = {row.n}" for row in rows]
+    speeds = [(row.bytes or 0) / row.seconds * 1e-12 for row in rows]
+    bars = axes.barh(names, speeds, color=[colour(row) for row in rows])
+    shares = ["" if row.of_copy is None else f"{row.of_copy:.0%} of copy" for row in rows]
+    axes.bar_label(bars, labels=shares, padding=2)
+    axes.invert_yaxis()
+    axes.margins(x=0.2)
+    axes.set(xlabel="TB/s")

@@ -1,0 +1,128 @@
+"""The README's table and figures out of the newest result files: `python -m benchmarks.readme [--check]`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from benchmarks.plots import plot_time_error
+from benchmarks.results import RESULTS, ROOT, Row, Run, label, largest, newest, read_all, slug, unit
+from benchmarks.routines import TASKS
+
+BEGIN, END = "<!-- benchmarks:begin -->", "<!-- benchmarks:end -->"
+
+COMMAND = "python -m benchmarks.readme"
+
+
+def main(
+    check: Annotated[bool, typer.Option("--check", help="Change nothing; fail if the README is stale.")] = False,
+    readme: Annotated[Path, typer.Option(help="File with the two markers.")] = ROOT / "README.md",
+    results: Annotated[Path, typer.Option(help="Folder with the result files.")] = RESULTS,
+) -> None:
+    """Put the newest results of each device into the README."""
+    figures = readme.parent / "docs" / "figures"
+    devices = by_device(read_all(results))
+    old = readme.read_text(encoding="utf-8")
+    new = replaced(old, section(devices))
+    pictures = {figures / figure_name(device): runs for device, runs in devices.items()}
+    if check:
+        stale = [str(readme)] if new != old else []
+        stale += [str(path) for path in pictures if not path.exists()]
+        if stale:
+            typer.echo(f"stale: {', '.join(stale)}; run `{COMMAND}`", err=True)
+            raise typer.Exit(1)
+        return
+    readme.write_text(new, encoding="utf-8")
+    for path, runs in pictures.items():
+        plot_time_error(runs, path)
+
+
+def by_device(runs: Sequence[Run]) -> dict[str, list[Run]]:
+    """The newest run of each task, by device, the fastest device first."""
+    devices: dict[str, list[Run]] = {}
+    for task in TASKS:
+        for device, run in newest(runs, task).items():
+            devices.setdefault(device, []).append(run)
+    return dict(sorted(devices.items(), key=lambda item: -max(row.tflops or 0 for row in item[1][0].rows)))
+
+
+def replaced(text: str, inside: str) -> str:
+    """The text with what stands between the markers replaced.
+
+    Raises
+    ------
+    ValueError
+        Where the markers are not there, once each and in order.
+    """
+    before, begin, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not (begin and end) or BEGIN in rest or END in before + after:
+        raise ValueError(f"expected {BEGIN} and, after it, {END}, once each")
+    return f"{before}{BEGIN}\n\n{inside}\n{END}{after}"
+
+
+def section(devices: dict[str, list[Run]]) -> str:
+    """What stands between the markers: for each device a table for each task, and a figure."""
+    if not devices:
+        return "No results yet.\n"
+    parts = [
+        "Square matrices of N(0, 1) elements. Errors are componentwise, the largest over a sample of exactly computed "
+        "entries, and the bounds are proven for these operands, both at the largest n. `default` chooses its slices "
+        "from the data in every call (`reproducible=True`), the others have a given number of them."
+    ]
+    for device, runs in devices.items():
+        for run in runs:
+            parts += [f"**{device}**, {run.tasks[0]}, {unit(run.rows)[0]} (2 n³ / time):", table(run.rows)]
+        parts.append(f"![{device}: time against error](docs/figures/{figure_name(device)})")
+        parts.append(f"{', '.join(_link(run) for run in runs)}; {_versions(runs[-1])}.")
+    return "\n\n".join(parts) + "\n"
+
+
+def table(rows: Sequence[Row]) -> str:
+    """The rows of one task on one device in Markdown, a line for each routine."""
+    sizes = sorted({row.n for row in rows})
+    _, scale = unit(rows)
+    headings = ["routine", "slice products", "error", "proven bound", *(f"n = {n}" for n in sizes)]
+    lines = [headings, ["---"] + ["---:"] * (len(headings) - 1)]
+    for last in largest(rows):
+        speeds = {row.n: row.tflops for row in rows if row.routine == last.routine}
+        lines.append([
+            f"**{label(last)}**" if last.ours else label(last),
+            str(last.products) if last.ours or last.products > 1 else "",
+            _small(last.error),
+            _small(last.bound),
+            *(_speed(speeds.get(n), scale) for n in sizes),
+        ])  # fmt: skip
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def figure_name(device: str) -> str:
+    return f"{slug(device)}.png"
+
+
+def _small(value: float | None) -> str:
+    return "none" if value is None else f"{value:.1e}"
+
+
+def _speed(tflops: float | None, scale: float) -> str:
+    if tflops is None:
+        return ""
+    speed = tflops / scale
+    return f"{speed:.0f}" if speed >= 100 else f"{speed:.3g}"
+
+
+def _link(run: Run) -> str:
+    path = os.path.relpath(RESULTS / run.filename, ROOT).replace(os.sep, "/")
+    return f"[{run.date[:10]}]({path})"
+
+
+def _versions(run: Run) -> str:
+    return ", ".join(f"{name} {version}" for name, version in run.versions.items())
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,211 @@
+"""The result files: what a run writes, and how it is read back.
+
+A file is {"schema": 1, "date", "commit", "device", "versions": {...}, "rows": [...]}; the attributes of `Row` are the
+keys of a row, and those with a default are left out where there is nothing to say.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from collections.abc import Iterable, Sequence
+from dataclasses import MISSING, asdict, dataclass, fields
+from math import isfinite
+from pathlib import Path
+from typing import Any, get_type_hints
+
+SCHEMA = 1
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "benchmarks" / "results"
+
+MEASURED_CODE = ("ozaki", "kernels")
+"""Changes here that are not committed mark the commit as dirty."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One routine at one size.
+
+    Attributes
+    ----------
+    task : "float64", "float32", "kernels"
+    routine : as "ozaki residues 14", "cublas dgemm", "GEMMul8 15"
+    ours : whether this library ran
+    m, n, k : (m x k) (k x n)
+    dtype : of operands and result
+    data : how the operands were drawn, "normal"
+    seconds : median
+    tflops : 2mnk / seconds (8mnk complex) 1e-12; None where nothing is multiplied
+    error : largest componentwise error over exactly computed entries; None where nothing is multiplied
+    bound : proven componentwise bound for these operands; None without one
+    products : number of slice products
+    rms : root mean square of the same errors
+    ran : what the default chose, as "14 residues"
+    sm_mhz : clock of the GPU after the last run
+    bytes : moved by a kernel, at least
+    of_copy : bytes / seconds over the same of a device-to-device copy
+    """
+
+    task: str
+    routine: str
+    ours: bool
+    m: int
+    n: int
+    k: int
+    dtype: str
+    data: str
+    seconds: float
+    tflops: float | None
+    error: float | None
+    bound: float | None
+    products: int
+    rms: float | None = None
+    ran: str | None = None
+    sm_mhz: int | None = None
+    bytes: int | None = None
+    of_copy: float | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        return {key: value for key, value in asdict(self).items() if value is not None or key in _REQUIRED}
+
+
+_TYPES = get_type_hints(Row)
+_REQUIRED = {field.name for field in fields(Row) if field.default is MISSING}
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of the benchmarks on one device.
+
+    Attributes
+    ----------
+    date : ISO 8601, UTC, to the second
+    commit : full hash, with "-dirty" behind it where the library was changed since; "unknown" outside a repository
+    device : name of the GPU, or of the CPU with its threads
+    versions : of the software that decides bits and speed
+    rows : in the order in which they ran
+    """
+
+    date: str
+    commit: str
+    device: str
+    versions: dict[str, str]
+    rows: tuple[Row, ...]
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(row.task for row in self.rows))
+
+    @property
+    def filename(self) -> str:
+        """Date, device and task, as "2026-01-31-0930-nvidia-h200-float64.json"."""
+        minute = self.date[:16].replace("T", "-").replace(":", "")
+        return f"{minute}-{slug(self.device)}-{'-'.join(self.tasks)}.json"
+
+    def write(self, folder: Path) -> Path:
+        """Write the file, and return its path."""
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / self.filename
+        content = {"schema": SCHEMA, **asdict(self), "rows": [row.as_json() for row in self.rows]}
+        path.write_text(json.dumps(content, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+        return path
+
+
+def read(path: Path) -> Run:
+    """Read a result file.
+
+    Raises
+    ------
+    ValueError
+        Where it does not follow the schema; the message names file and key.
+    """
+    try:
+        return parse(json.loads(path.read_text(encoding="utf-8")))
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
+def read_all(folder: Path = RESULTS) -> list[Run]:
+    """Read every result file of a folder, oldest first."""
+    return sorted((read(path) for path in folder.glob("*.json")), key=lambda run: run.date)
+
+
+def parse(content: Any) -> Run:
+    """Build a `Run` of what a result file holds, or raise ValueError with the key that is wrong."""
+    _check_keys("run", content, {"schema", "date", "commit", "device", "versions", "rows"})
+    if content["schema"] != SCHEMA:
+        raise ValueError(f"schema: {content['schema']!r}; expected {SCHEMA}")
+    for key in ("date", "commit", "device"):
+        if not (isinstance(content[key], str) and content[key]):
+            raise ValueError(f"{key}: {content[key]!r}; expected a text")
+    if not re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00", content["date"]):
+        raise ValueError(f"date: {content['date']!r}; expected ISO 8601 in UTC, as 2026-01-31T09:30:00+00:00")
+    versions = content["versions"]
+    if not (isinstance(versions, dict) and all(isinstance(value, str) for value in versions.values())):
+        raise ValueError(f"versions: {versions!r}; expected texts by name")
+    if not (isinstance(content["rows"], list) and content["rows"]):
+        raise ValueError("rows: expected a list of at least one row")
+    rows = tuple(_parse_row(f"rows[{i}]", row) for i, row in enumerate(content["rows"]))
+    return Run(content["date"], content["commit"], content["device"], versions, rows)
+
+
+def _parse_row(where: str, content: Any) -> Row:
+    _check_keys(where, content, _REQUIRED, set(_TYPES) - _REQUIRED)
+    for key, value in content.items():
+        if not isinstance(value, _TYPES[key]) or (isinstance(value, bool) and _TYPES[key] is not bool):
+            raise ValueError(f"{where}.{key}: {value!r}; expected {_TYPES[key]}")
+        if isinstance(value, float) and not (isfinite(value) and value >= 0):
+            raise ValueError(f"{where}.{key}: {value!r}; expected a finite number, not negative")
+    return Row(**content)
+
+
+def _check_keys(where: str, content: Any, required: set[str], optional: set[str] | None = None) -> None:
+    if not isinstance(content, dict):
+        raise ValueError(f"{where}: {type(content).__name__}; expected an object")
+    missing, unknown = required - content.keys(), content.keys() - required - (optional or set())
+    if missing or unknown:
+        raise ValueError(f"{where}: missing keys {sorted(missing)}, unknown keys {sorted(unknown)}")
+
+
+def newest(runs: Iterable[Run], task: str) -> dict[str, Run]:
+    """The newest run of a task on each device."""
+    ordered = sorted((run for run in runs if task in run.tasks), key=lambda run: run.date)
+    return {run.device: run for run in ordered}
+
+
+def largest(rows: Sequence[Row]) -> list[Row]:
+    """The rows of the largest n."""
+    n = max(row.n for row in rows)
+    return [row for row in rows if row.n == n]
+
+
+def unit(rows: Sequence[Row]) -> tuple[str, float]:
+    """The unit of speed that suits these rows, and its size in TFLOP/s."""
+    return ("TFLOP/s", 1.0) if max(row.tflops or 0 for row in rows) >= 1 else ("GFLOP/s", 1e-3)
+
+
+def label(row: Row) -> str:
+    """The routine, with what a default chose."""
+    return f"{row.routine} ({row.ran})" if row.ran else row.routine
+
+
+def slug(text: str) -> str:
+    """A text as part of a file name: lower case, letters and digits joined by hyphens."""
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
+
+
+def commit() -> str:
+    """The commit of this working tree."""
+    try:
+        revision = _git("rev-parse", "HEAD")
+        changed = _git("status", "--porcelain", "--", *MEASURED_CODE)
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+    return revision + ("-dirty" if changed else "")
+
+
+def _git(*arguments: str) -> str:
+    done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=True)
+    return done.stdout.strip()

@@ -1,0 +1,120 @@
+"""The routines that a task compares."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+import ozaki
+
+TASKS = ("float64", "float32")
+
+OURS: dict[str, dict[str, dict[str, Any]]] = {
+    "float64": {
+        "ozaki default": {"reproducible": True},
+        "ozaki residues 14": {"scheme": "residues", "slices": 14},
+        "ozaki residues 15": {"scheme": "residues", "slices": 15},
+    },
+    "float32": {
+        "ozaki default": {"reproducible": True},
+        "ozaki digits 3": {"scheme": "digits", "slices": 3},
+        "ozaki residues 7": {"scheme": "residues", "slices": 7},
+    },
+}
+"""Options of `ozaki.matmul`. The default looks at the data in every call, the others are planned a priori."""
+
+PEERS = {"float64": (14, 15), "float32": (7,)}
+"""Moduli of GEMMul8, in its accurate mode."""
+
+
+@dataclass(frozen=True)
+class Account:
+    """What is known of a product besides its result.
+
+    Attributes
+    ----------
+    bound : proven componentwise bound for these operands, None without one
+    products : number of slice products
+    ran : what a default chose, None where nothing was to choose
+    """
+
+    bound: float | None
+    products: int
+    ran: str | None = None
+
+
+@dataclass(frozen=True)
+class Routine:
+    """A way to multiply.
+
+    Attributes
+    ----------
+    name : as the result files have it
+    ours : whether this library does it
+    multiply : function of (a, b, out)
+    account : function of (a, b); not timed
+    """
+
+    name: str
+    ours: bool
+    multiply: Callable[[Any, Any, Any], object]
+    account: Callable[[Any, Any], Account]
+
+
+def routines(task: str, xp: Any, blas: str, gemmul8: Any = None) -> list[Routine]:
+    """The routines of a task, the native product first, GEMMul8 last (None: without it)."""
+    native = Routine(
+        f"{blas} {'dgemm' if task == 'float64' else 'sgemm'}",
+        False,
+        lambda a, b, out: xp.matmul(a, b, out=out),
+        lambda a, b: _planned(a, b, {"scheme": "native"}),
+    )
+    ours = [_ours(name, options) for name, options in OURS[task].items()]
+    peers = [_peer(gemmul8, moduli) for moduli in PEERS[task]] if gemmul8 is not None else []
+    return [native, *ours, *peers]
+
+
+def _ours(name: str, options: dict[str, Any]) -> Routine:
+    return Routine(
+        name,
+        True,
+        lambda a, b, out: ozaki.matmul(a, b, out=out, **options),
+        lambda a, b: _planned(a, b, options),
+    )
+
+
+def _planned(a: Any, b: Any, options: dict[str, Any]) -> Account:
+    """The account of our plan; with a forced count too, its bound is proven for these operands."""
+    plan = ozaki.plan(a, b, **options)
+    bound = plan.bound if plan.target.measure == "componentwise" and isfinite(plan.bound) else None
+    chosen = plan.scheme is not None and "slices" not in options
+    return Account(bound, plan.products, f"{plan.slices} {plan.scheme.name}" if chosen and plan.scheme else None)
+
+
+def _peer(gemmul8: Any, moduli: int) -> Routine:
+    return Routine(
+        f"GEMMul8 {moduli}",
+        False,
+        lambda a, b, out: gemmul8.matmul(a, b, moduli, out=out),
+        lambda a, b: Account(None, moduli),
+    )
+
+
+def load_gemmul8(folder: Path) -> Any:
+    """Import gemmul8.py from a folder that holds it beside its shared library, and load that.
+
+    Raises
+    ------
+    ImportError, OSError
+        Where it is not there, or does not load on this machine.
+    """
+    sys.path.insert(0, str(folder.resolve()))
+    try:
+        return importlib.import_module("gemmul8").GEMMul8()
+    finally:
+        sys.path.pop(0)

@@ -1,0 +1,262 @@
+"""The benchmarks: result files, measuring, the command line, the README's tables."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pytest
+import typer
+
+from benchmarks import readme
+from benchmarks.__main__ import Task, Where
+from benchmarks.__main__ import main as run_benchmarks
+from benchmarks.devices import Cpu, median_seconds
+from benchmarks.measure import Sample, WrongAnswerError, copies, rows_of
+from benchmarks.plots import plot_run
+from benchmarks.results import RESULTS, ROOT, Row, Run, newest, parse, read, read_all, slug, unit
+from benchmarks.routines import TASKS, Account, Routine, load_gemmul8, routines
+
+ROW = Row(
+    task="float64",
+    routine="ozaki default",
+    ours=True,
+    m=1024,
+    n=1024,
+    k=1024,
+    dtype="float64",
+    data="normal",
+    seconds=1e-3,
+    tflops=2.1,
+    error=1e-16,
+    bound=1e-15,
+    products=14,
+    ran="14 residues",
+)
+NATIVE = replace(ROW, routine="cublas dgemm", ours=False, products=1, ran=None, error=3e-16, bound=1e-13)
+PEER = replace(ROW, routine="GEMMul8 14", ours=False, ran=None, bound=None)
+LARGER = tuple(replace(row, m=2048, n=2048, k=2048, tflops=154.3) for row in (NATIVE, ROW, PEER))
+RUN = Run("2026-01-31T09:30:00+00:00", "f" * 40, "Some GPU", {"ozaki": "0.1.0"}, (NATIVE, ROW, PEER, *LARGER))
+
+
+def as_json(run):
+    return {"schema": 1, **vars(run), "rows": [row.as_json() for row in run.rows]}
+
+
+# Result files -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", sorted(RESULTS.glob("*.json")), ids=lambda path: path.stem)
+def test_committed_results_follow_the_schema(path):
+    run = read(path)
+    assert path.name == run.filename
+    for row in run.rows:
+        if row.ours and row.error is not None:
+            assert row.bound is not None
+            assert row.error <= row.bound
+        if row.tflops is not None:
+            assert row.tflops == pytest.approx(2e-12 * row.m * row.n * row.k / row.seconds)
+
+
+def test_a_run_is_read_back_as_it_was_written(tmp_path):
+    path = RUN.write(tmp_path)
+    assert path.name == "2026-01-31-0930-some-gpu-float64.json"
+    assert read(path) == RUN
+    assert json.loads(path.read_text())["rows"][2]["bound"] is None
+    assert "rms" not in json.loads(path.read_text())["rows"][0]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"schema": 2}, "schema: 2"),
+        ({"device": ""}, "device"),
+        ({"date": "2026-01-31"}, "date: '2026-01-31'"),
+        ({"versions": {"numpy": 2}}, "versions"),
+        ({"rows": []}, "rows: expected a list"),
+        ({"host": "laptop"}, r"unknown keys \['host'\]"),
+    ],
+)
+def test_a_wrong_run_is_refused(change, message):
+    with pytest.raises(ValueError, match=message):
+        parse(as_json(RUN) | change)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"seconds": "fast"}, r"rows\[0\].seconds: 'fast'"),
+        ({"seconds": None}, "seconds"),
+        ({"error": float("nan")}, "error: nan"),
+        ({"n": True}, "n: True"),
+        ({"products": 14.0}, "products"),
+        ({"speed": 1.0}, r"unknown keys \['speed'\]"),
+    ],
+)
+def test_a_wrong_row_is_refused(change, message):
+    with pytest.raises(ValueError, match=message):
+        parse(as_json(RUN) | {"rows": [ROW.as_json() | change]})
+
+
+def test_an_unreadable_file_is_named(tmp_path):
+    (tmp_path / "x.json").write_text('{"schema": 1}')
+    with pytest.raises(ValueError, match=r"x\.json: run: missing keys"):
+        read_all(tmp_path)
+
+
+def test_newest_run_of_each_device():
+    later = replace(RUN, date="2026-02-01T00:00:00+00:00")
+    other = replace(RUN, device="Some CPU")
+    float32 = replace(RUN, date="2027-01-01T00:00:00+00:00", rows=(replace(ROW, task="float32"),))
+    assert newest([later, other, RUN, float32], "float64") == {"Some GPU": later, "Some CPU": other}
+
+
+def test_slug():
+    assert slug("Intel(R) Xeon(R) @ 2.1 GHz, 2 threads") == "intel-r-xeon-r-2-1-ghz-2-threads"
+
+
+def test_unit():
+    assert unit([ROW]) == ("TFLOP/s", 1.0)
+    assert unit([replace(ROW, tflops=0.1)]) == ("GFLOP/s", 1e-3)
+
+
+# Measuring ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("operands", "cache", "count"), [(100, 0, 1), (100, 10, 1), (100, 60, 2), (100, 250, 6), (1, 10**6, 16)]
+)
+def test_copies_exceed_the_cache(operands, cache, count):
+    assert copies(operands, cache) == count
+    assert count == 16 or count * operands > 2 * cache
+
+
+def test_median_of_calls_in_turn():
+    class Clock(Cpu):
+        def elapsed(self, call):
+            return call()
+
+    called = []
+    calls = [partial(lambda i: (called.append(i), float(i))[1], i) for i in range(4)]
+    assert median_seconds(Clock(), calls, least=0) == 1.0  # of 0, 1, 2, 3, 0
+    assert called == [0, 1, 2, 3, 0, 1, 2, 3, 0]
+
+
+def test_errors_of_a_sample():
+    a, b = np.eye(100), np.arange(100.0 * 80).reshape(100, 80)
+    sample = Sample.of(a, b, np, seed=1)
+    assert (sample.a.shape, sample.b.shape) == ((8, 100), (100, 64))
+    assert sample.errors(b) == (0, 0)
+    wrong = b.copy()
+    wrong[sample.rows[0], sample.cols[0]] *= 1.5
+    assert sample.errors(wrong) == (0.5, pytest.approx(0.5 / np.sqrt(8 * 64)))
+
+
+@pytest.mark.parametrize("value", [0.0, np.nan])
+def test_a_wrong_answer_is_not_timed(value):
+    routine = Routine("wrong", False, lambda a, b, out: out.fill(value), lambda a, b: Account(1e-3, 1))
+    with pytest.raises(WrongAnswerError, match="wrong, float64, n = 5"):
+        list(rows_of("float64", Cpu(), 5, [routine], seed=0, least=0))
+
+
+def test_gemmul8_is_looked_for_in_its_folder(tmp_path):
+    (tmp_path / "gemmul8.py").write_text(
+        "class GEMMul8:\n    def matmul(self, a, b, moduli, out):\n        out[...] = a @ b\n"
+    )
+    *_, peer = routines("float64", np, "cublas", load_gemmul8(tmp_path))
+    (row,) = rows_of("float64", Cpu(), 20, [peer], seed=0, least=0)
+    assert (row.routine, row.ours, row.bound, row.products) == ("GEMMul8 15", False, None, 15)
+
+
+# The command line ---------------------------------------------------------------------------------------------------
+
+
+def options(**changes):
+    return {
+        "task": None, "device": Where.cpu, "sizes": "20,40", "gemmul8": None, "seconds": 0.0, "seed": 0, **changes
+    }  # fmt: skip
+
+
+def test_a_small_run_from_end_to_end(tmp_path, capsys):
+    run_benchmarks(**options(output=tmp_path))
+    runs = read_all(tmp_path)
+    assert sorted(run.tasks for run in runs) == [("float32",), ("float64",)]
+    for run in runs:
+        assert {(row.n, row.ours) for row in run.rows} == {(20, False), (20, True), (40, False), (40, True)}
+        assert all(row.error <= row.bound for row in run.rows)
+        assert {"ozaki", "python", "numpy"} < set(run.versions)
+        assert (tmp_path / run.filename).with_suffix(".png").read_bytes().startswith(b"\x89PNG")
+    assert "GEMMul8: not measured" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("sizes", ["0", "10,x", "-3"])
+def test_bad_sizes(tmp_path, sizes):
+    with pytest.raises(typer.BadParameter, match="expected positive numbers"):
+        run_benchmarks(**options(output=tmp_path, sizes=sizes))
+
+
+def test_kernels_need_a_gpu(tmp_path):
+    with pytest.raises(typer.BadParameter, match="GPU"):
+        run_benchmarks(**options(output=tmp_path, task=[Task.kernels]))
+
+
+def test_kernels_are_drawn(tmp_path):
+    rows = (replace(ROW, task="kernels", routine="copy", ours=False, tflops=None, bytes=10**9),)
+    rows += (replace(rows[0], routine="split residues 14", ours=True, of_copy=0.8),)
+    plot_run(replace(RUN, rows=rows), tmp_path / "kernels.png")
+    assert (tmp_path / "kernels.png").exists()
+
+
+# The README ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def sample_readme(tmp_path):
+    RUN.write(tmp_path / "results")
+    path = tmp_path / "README.md"
+    path.write_text(f"before\n\n{readme.BEGIN}\nold\n{readme.END}\n\nafter\n")
+    return {"readme": path, "results": tmp_path / "results"}
+
+
+def test_readme_is_generated(sample_readme, tmp_path):
+    readme.main(check=False, **sample_readme)
+    text = sample_readme["readme"].read_text(encoding="utf-8")
+    assert text.startswith(f"before\n\n{readme.BEGIN}\n\n")
+    assert text.endswith(f"{readme.END}\n\nafter\n")
+    assert "| routine | slice products | error | proven bound | n = 1024 | n = 2048 |" in text
+    assert "| **ozaki default (14 residues)** | 14 | 1.0e-16 | 1.0e-15 | 2.1 | 154 |" in text
+    assert "| GEMMul8 14 | 14 | 1.0e-16 | none | 2.1 | 154 |" in text
+    assert "(docs/figures/some-gpu.png)" in text
+    assert (tmp_path / "docs" / "figures" / "some-gpu.png").exists()
+    readme.main(check=True, **sample_readme)
+
+
+def test_stale_readme_fails_the_check(sample_readme, capsys):
+    readme.main(check=False, **sample_readme)
+    replace(RUN, date="2026-02-01T00:00:00+00:00").write(sample_readme["results"])
+    with pytest.raises(typer.Exit):
+        readme.main(check=True, **sample_readme)
+    assert "README.md; run `python -m benchmarks.readme`" in capsys.readouterr().err
+
+
+def test_devices_stand_with_the_fastest_first():
+    slower = replace(RUN, device="Some CPU", rows=(replace(ROW, tflops=0.1),))
+    assert list(readme.by_device([slower, RUN])) == ["Some GPU", "Some CPU"]
+
+
+@pytest.mark.parametrize("text", ["", readme.BEGIN, f"{readme.END}{readme.BEGIN}", 2 * f"{readme.BEGIN}{readme.END}"])
+def test_markers_must_be_there_once(text):
+    with pytest.raises(ValueError, match="once each"):
+        readme.replaced(text, "")
+
+
+def test_this_readme_is_fresh():
+    readme.main(check=True, readme=ROOT / "README.md", results=RESULTS)
+
+
+def test_every_task_has_routines():
+    for task in TASKS:
+        names = [routine.name for routine in routines(task, np, "openblas")]
+        assert len(set(names)) == len(names) == 4

@@ -1,0 +1,248 @@
+"""The command line: what it prints, writes and returns."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import ozaki
+from ozaki import _cli, _verify, reference
+
+runner = CliRunner()
+
+
+def run(*words, code=0):
+    """Run a command line; return its standard output."""
+    result = runner.invoke(_cli.app, [str(word) for word in words], catch_exceptions=False)
+    assert result.exit_code == code, result.output
+    return result.stdout if code != 2 else result.stderr
+
+
+@pytest.fixture
+def files(tmp_path):
+    """Two matrices that can be multiplied, in files."""
+    rng = np.random.default_rng(1)
+    a, b = rng.standard_normal((30, 40)), rng.standard_normal((40, 20)).astype(np.float32)
+    np.save(tmp_path / "a.npy", a)
+    np.savez(tmp_path / "b.npz", b=b)
+    return a, b, tmp_path
+
+
+def test_multiply_writes_the_product(files):
+    a, b, folder = files
+    assert run("multiply", folder / "a.npy", folder / "b.npz", "-o", folder / "c.npy", "--accuracy", "fp64") == ""
+    np.testing.assert_array_equal(np.load(folder / "c.npy"), ozaki.matmul(a, b, accuracy="fp64"))
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".mtx"])
+def test_other_formats_go_and_come_back(files, suffix):
+    a, b, folder = files
+    c = folder / f"c{suffix}"
+    run("multiply", folder / "a.npy", folder / "b.npz", "-o", c, "--reproducible")
+    np.save(folder / "one.npy", np.eye(20))
+    run("multiply", c, folder / "one.npy", "-o", folder / "d.npy", "--reproducible")
+    np.testing.assert_array_equal(np.load(folder / "d.npy"), ozaki.matmul(a, b, reproducible=True))
+
+
+def test_sparse_and_integer_matrices_become_dense_floats(tmp_path):
+    (tmp_path / "s.mtx").write_text(
+        "%%MatrixMarket matrix coordinate integer general\n2 3 2\n1 1 3\n2 3 -4\n", encoding="ascii"
+    )
+    np.save(tmp_path / "i.npy", np.arange(6).reshape(3, 2))
+    run("multiply", tmp_path / "s.mtx", tmp_path / "i.npy", "-o", tmp_path / "c.npy")
+    np.testing.assert_array_equal(np.load(tmp_path / "c.npy"), [[0.0, 3.0], [-16.0, -20.0]])
+
+
+def test_one_array_of_an_archive(files):
+    a, b, folder = files
+    np.savez(folder / "both.npz", a=a, b=b)
+    both = folder / "both.npz"
+    run("multiply", f"{both}:a", f"{both}:b", "-o", folder / "c.npy", "--reproducible")
+    np.testing.assert_array_equal(np.load(folder / "c.npy"), ozaki.matmul(a, b, reproducible=True))
+    assert "arrays a, b; name one" in run("multiply", both, both, "-o", folder / "c.npy", code=2)
+
+
+def test_the_report_is_printed_on_request(files):
+    _, _, folder = files
+    words = ["multiply", folder / "a.npy", folder / "b.npz", "-o", folder / "c.npy", "--accuracy", "fp64"]
+    printed = run(*words, "--report")
+    assert "30x20, float64" in printed
+    assert "proven: componentwise error <=" in printed
+    report = json.loads(run(*words, "--json"))
+    assert report["scheme"] == "residues"
+    assert 0 < report["bound"] < 1e-14
+    assert report["slices"] == report["products"] > 10
+
+
+def test_plan_of_files_and_of_shapes(files):
+    a, b, folder = files
+    chosen = json.loads(run("plan", folder / "a.npy", folder / "b.npz", "--accuracy", "2^-60", "--json"))
+    expected = ozaki.plan(a, b, accuracy=2.0**-60)
+    assert (chosen["slices"], chosen["bound"]) == (expected.slices, expected.bound)
+    chosen = json.loads(run("plan", "100x200", "200x50", "--dtype", "float32", "--json"))
+    assert chosen["shape"] == [100, 200, 50]
+    assert chosen["a_priori"]
+    assert "(100 x 200) (200 x 50), float32" in run("plan", "100x200", "200x50", "--dtype", "float32")
+
+
+@pytest.mark.parametrize("accuracy", ["fp64", "80", "1e-20", "row-column:2^-60", "normwise:1e-18"])
+def test_verify_shows_the_error_beside_the_bound(files, accuracy):
+    _, _, folder = files
+    words = ["verify", folder / "a.npy", folder / "b.npz", "--accuracy", accuracy]
+    assert "holds" in run(*words)
+    found = json.loads(run(*words, "--json"))
+    assert found["holds"]
+    assert found["entries"] == 16 * 20
+    assert 0 < found["error"] <= found["report"]["bound"]
+
+
+def test_verify_returns_1_where_the_bound_is_broken(files, monkeypatch):
+    _, _, folder = files
+    matmul = ozaki.matmul
+
+    def wrong(*args, **kwargs):
+        c, report = matmul(*args, **kwargs)
+        c[...] *= 1 + 1e-12
+        return c, report
+
+    monkeypatch.setattr(ozaki, "matmul", wrong)
+    words = ["verify", folder / "a.npy", folder / "b.npz", "--accuracy", "fp64"]
+    assert "BROKEN" in run(*words, code=1)
+    assert not json.loads(run(*words, "--json", code=1))["holds"]
+
+
+def test_info_names_versions_and_engines():
+    printed = run("info")
+    assert "numpy" in printed
+    found = json.loads(run("info", "--json"))
+    assert found["versions"]["numpy"] == np.__version__
+    assert "float64" in found["engines"]["numpy"]
+
+
+@pytest.mark.parametrize(
+    ("text", "accuracy"),
+    [
+        (None, None),
+        ("fp32", "fp32"),
+        ("106", 106),
+        ("1e-20", 1e-20),
+        ("2^-60", 2.0**-60),
+        ("2**-60", 2.0**-60),
+        ("normwise:1e-9", ozaki.Accuracy("normwise", 1e-9)),
+        ("row-column:2^-7", ozaki.Accuracy("row-column", 2.0**-7)),
+    ],
+)
+def test_accuracies_as_they_are_typed(text, accuracy):
+    assert _cli.parse_accuracy(text) == accuracy
+    assert type(_cli.parse_accuracy(text)) is type(accuracy)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["multiply", "a.npy", "missing.npy", "-o", "c.npy"], "missing.npy"),
+        (["multiply", "a.npy", "a.npy", "-o", "c.npy"], "b: shape (30, 40) does not fit"),
+        (["multiply", "a.npy", "b.npz", "-o", "c.txt"], "format .txt is not known"),
+        (["multiply", "a.npy", "b.npz", "-o", "no/c.npy"], "no folder"),
+        (["multiply", "a.npy", "text.npy", "-o", "c.npy"], "text.npy"),
+        (["multiply", "a.npy", "complex.npy", "-o", "c.npy"], "complex128 is not supported"),
+        (["multiply", "a.npy", "huge.npy", "-o", "c.npy"], "integers beyond 2**53"),
+        (["multiply", "a.npy", "b.npz"], "--output"),
+        (["verify", "a.npy", "b.npz", "--accuracy", "fp65"], "fp65"),
+        (["verify", "a.npy", "b.npz", "--accuracy", "rows:1e-9"], "measure 'rows' is not known"),
+        (["verify", "a.npy", "b.npz", "--accuracy", "normwise:fp64"], "MEASURE:TOLERANCE"),
+        (["verify", "a.npy", "b.npz", "--scheme", "x"], "scheme"),
+        (["plan", "a.npy", "40x20"], "two files or two shapes"),
+        (["plan", "a.npy", "b.npz", "--dtype", "float32"], "dtype"),
+        (["plan", "30x40", "50x20"], "does not fit"),
+        (["nothing"], "nothing"),
+    ],
+)
+def test_bad_input_is_named_without_a_traceback(files, monkeypatch, words, message):
+    monkeypatch.chdir(files[2])
+    np.save("complex.npy", np.ones((40, 2)) * 1j)
+    np.save("huge.npy", np.full((40, 2), 2**60))
+    (files[2] / "text.npy").write_text("not an array", encoding="ascii")
+    printed = run(*words, code=2)
+    assert message in " ".join(printed.split())
+    assert "Traceback" not in printed
+
+
+@pytest.mark.parametrize(
+    ("module", "words", "extra"),
+    [
+        ("scipy", ["multiply", "a.npy", "b.npz", "-o", "c.mtx"], "ozaki[io]"),
+        ("matplotlib", ["demo", "--plot", "x.png"], "ozaki[plot]"),
+        ("cupy", ["verify", "a.npy", "b.npz", "--device", "gpu"], "ozaki[cuda13]"),
+    ],
+)
+def test_a_missing_extra_is_named(files, monkeypatch, module, words, extra):
+    monkeypatch.chdir(files[2])
+    find_spec = _cli.importlib.util.find_spec
+    monkeypatch.setattr(_cli.importlib.util, "find_spec", lambda name: None if name == module else find_spec(name))
+    monkeypatch.setitem(sys.modules, f"{module}.io", None)
+    assert extra in run(*words, code=2)
+
+
+def test_python_m_ozaki():
+    done = subprocess.run([sys.executable, "-m", "ozaki", "info", "--json"], capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout)["versions"]["ozaki"] == ozaki.__version__
+
+
+@pytest.mark.parametrize(
+    ("x", "text"),
+    [(1.0, "1.0e+0"), (1.01e-15, "1.1e-15"), (1e-300, "1.0e-300"), (9.99e-5, "1.0e-4"), (0.0, "0"), (np.inf, "none")],
+)
+def test_printed_numbers_are_rounded_up(x, text):
+    assert _cli.number(x) == text
+
+
+# --- the check behind `verify` -----------------------------------------------
+
+
+def test_stacks_and_vectors_are_checked():
+    rng = np.random.default_rng(2)
+    a, b = rng.standard_normal((3, 1, 5, 6)), rng.standard_normal((2, 6, 4))
+    c = a @ b
+    assert _verify.sampled(c, a, b, "componentwise", 9, 9).entries == 4 * 5 * 4
+    c[...] += 1
+    assert _verify.sampled(c, a, b, "componentwise", 9, 9).error > 1e-3
+    x = rng.standard_normal(6)
+    for left, right in ((x, b), (a, x), (x, x)):
+        checked = _verify.sampled(np.asarray(left @ right), left, right, "row-column", 9, 9)
+        assert 0 < checked.error < 1e-15
+    empty = _verify.sampled(np.zeros((0, 4)), np.zeros((0, 6)), b[0], "normwise", 9, 9)
+    assert empty == _verify.Checked(0.0, 0, 0)
+
+
+def test_a_wrong_nan_is_found_and_a_right_one_is_skipped():
+    rng = np.random.default_rng(3)
+    a, b = rng.standard_normal((4, 5)), rng.standard_normal((5, 3))
+    c = a @ b
+    c[2, 1] = np.nan
+    assert np.isnan(_verify.sampled(c, a, b, "componentwise", 9, 9).error)
+    a[2, 0] = np.nan
+    checked = _verify.sampled(c, a, b, "componentwise", 9, 9)
+    assert (checked.entries, checked.skipped) == (9, 3)
+    assert checked.error < 1e-15
+
+
+def test_entries_out_of_range_are_skipped():
+    a, b = np.array([[1e200, 1.0]]), np.array([[1e200, 1e-320, 1.0, 0.0], [0.0, 0.0, 1.0, 0.0]])
+    with np.errstate(over="ignore"):
+        c = a @ b
+    checked = _verify.sampled(c, a, b, "componentwise", 9, 9)
+    assert (checked.entries, checked.skipped) == (3, 1)
+    tiny = _verify.sampled(np.zeros((1, 1)), np.array([[1e-200]]), np.array([[1e-200]]), "componentwise", 9, 9)
+    assert (tiny.entries, tiny.skipped) == (0, 1)
+
+
+def test_the_norms_of_a_normwise_check_are_those_of_the_whole():
+    rng = np.random.default_rng(4)
+    a, b = rng.standard_normal((50, 6)), rng.standard_normal((6, 50))
+    c = a @ b
+    whole = reference.normwise_error(c, a, b)
+    assert 0 < _verify.sampled(c, a, b, "normwise", 5, 5).error < whole

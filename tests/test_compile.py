@@ -1,0 +1,150 @@
+"""Every kernel compiles for every architecture, without spills, within its registers. Needs no GPU."""
+
+import io
+import pathlib
+import re
+
+import pytest
+
+core = pytest.importorskip("cuda.core", reason="cuda-core and NVRTC are needed to compile the kernels")
+
+KERNELS = pathlib.Path(__file__).parents[1] / "kernels"
+OTHER_ARCHITECTURES = ["sm_80", "sm_89", "sm_100", "sm_120"]
+
+# Registers of a thread; blocks have 256 threads, and 65536 registers hold 1024 threads of 64.
+REGISTERS = {
+    "describe_init": 32,
+    "describe_top": 64,
+    "describe_sums": 64,
+    "describe_finish": 32,
+    "describe_rows": 64,
+    "split": 64,
+    "reduce": 64,
+    "widen": 64,
+    "recombine": 80,
+    "magnitudes": 64,
+    "worst_ratio": 64,
+    "patch": 80,
+}
+WIDE_REGISTERS = 128  # split with more than two words, recombine with more than four, or with int64 diagonals
+
+
+def describe(dtype, along_k):
+    return "describe.cu", {"INPUT": dtype, "ALONG_K": along_k}
+
+
+def split(dtype, slices, words, digit_bits, along_k, reversed_=0):
+    macros = {"INPUT": dtype, "SLICES": slices, "WORDS": words, "DIGIT_BITS": digit_bits}
+    return "split.cu", macros | {"ALONG_K": along_k, "REVERSED": reversed_}
+
+
+def recombine(dtype, slices, words, digit_bits, sum64=0):
+    macros = {"OUTPUT": dtype, "SLICES": slices, "DIGIT_BITS": digit_bits, "WORDS": words, "SUM64": sum64}
+    return "recombine.cu", macros
+
+
+def magnitudes(dtype, along_k):
+    return "proof.cu", {"INPUT": dtype, "ALONG_K": along_k}
+
+
+def patch(a, b, c):
+    return "nonfinite.cu", {"INPUT_A": a, "INPUT_B": b, "OUTPUT": c}
+
+
+EVERYWHERE = [
+    describe("double", 1),
+    describe("float", 0),
+    split("double", 14, 2, 0, 1),
+    split("double", 14, 2, 0, 0),
+    split("float", 7, 1, 0, 1),
+    split("double", 7, 2, 8, 0, 1),
+    ("reduce.cu", {}),
+    recombine("double", 14, 4, 0),
+    recombine("double", 7, 3, 8),
+    magnitudes("double", 0),
+    ("proof.cu", {}),
+    patch("double", "double", "double"),
+]
+MORE = [
+    describe("double", 0),
+    describe("float", 1),
+    split("double", 15, 2, 0, 1),
+    split("double", 15, 2, 0, 0),
+    split("double", 20, 3, 0, 1),
+    split("double", 49, 6, 0, 0),
+    split("float", 7, 1, 0, 0),
+    split("float", 8, 2, 0, 1),
+    split("float", 3, 1, 8, 1, 1),
+    split("float", 3, 1, 8, 0),
+    split("double", 7, 2, 8, 1),
+    split("double", 8, 2, 7, 1),
+    split("double", 16, 4, 8, 0),
+    recombine("double", 2, 1, 0),
+    recombine("double", 15, 4, 0),
+    recombine("double", 20, 5, 0),
+    recombine("double", 49, 11, 0),
+    recombine("float", 7, 2, 0),
+    recombine("float", 15, 4, 0),
+    recombine("float", 3, 2, 8),
+    recombine("double", 7, 4, 8, 1),
+    recombine("double", 8, 3, 7),
+    recombine("double", 8, 4, 7, 1),
+    magnitudes("double", 1),
+    magnitudes("float", 0),
+    magnitudes("float", 1),
+    patch("float", "double", "double"),
+    patch("float", "float", "float"),
+]
+CASES = [("sm_90", *case) for case in EVERYWHERE + MORE]
+CASES += [(arch, *case) for arch in OTHER_ARCHITECTURES for case in EVERYWHERE]
+
+
+def name_of(case):
+    arch, file, macros = case
+    return "-".join([arch, file, *map(str, macros.values())])
+
+
+def compile_kernel(arch, file, macros):
+    """The log of ptxas, one part for each kernel."""
+    options = core.ProgramOptions(
+        name=file,
+        arch=arch,
+        std="c++17",
+        include_path=str(KERNELS),
+        define_macro=[(name, str(value)) for name, value in macros.items()] or None,
+        ftz=True,  # as CuPy does, whatever one asks for
+        ptxas_options="--verbose",
+    )
+    log = io.StringIO()
+    core.Program((KERNELS / file).read_text(), "c++", options).compile("cubin", logs=log)
+    return log.getvalue()
+
+
+@pytest.mark.parametrize("arch, file, macros", CASES, ids=map(name_of, CASES))
+def test_compiles_within_registers(arch, file, macros):
+    log = compile_kernel(arch, file, macros)
+    assert "warning" not in log, log
+    words = macros.get("WORDS", 0)
+    wide = (file == "split.cu" and words > 2) or (file == "recombine.cu" and (words > 4 or macros["SUM64"]))
+
+    kernels = re.split(r"Compiling entry function '(\w+)'", log)[1:]
+    assert kernels, log
+    for name, report in zip(kernels[::2], kernels[1::2]):
+        frame, stores, loads = map(
+            int,
+            re.search(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads", report).groups(),
+        )
+        assert (frame, stores, loads) == (0, 0, 0), f"{name} uses local memory: {report}"
+        registers = int(re.search(r"Used (\d+) registers", report)[1])
+        limit = WIDE_REGISTERS if wide else REGISTERS[name]
+        assert registers <= limit, f"{name} uses {registers} registers, more than {limit}"
+
+
+def test_every_kernel_is_compiled_and_has_a_limit():
+    found = {}
+    for file in KERNELS.glob("*.cu"):
+        source = re.sub(r"//.*", "", file.read_text())
+        for name in re.findall(r'extern "C" __global__ [^;{]*?(\w+)\s*\([^()]*?\*', source):
+            found[name] = file.name
+    assert set(found) == set(REGISTERS)
+    assert set(found.values()) == {file for file, _ in EVERYWHERE}

@@ -1,0 +1,62 @@
+"""The README tells the truth: its examples run, its commands exist, its table counts right."""
+
+import doctest
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import ozaki
+from ozaki import _cli
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_examples_print_what_they_say():
+    examples = doctest.DocTestParser().get_doctest(re.sub("^```.*$", "", README, flags=re.M), {}, "README", None, 0)
+    assert len(examples.examples) > 15
+    printed = []
+    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
+    runner.run(examples, out=printed.append)
+    assert runner.summarize(verbose=False).failed == 0, "".join(printed)
+
+
+@pytest.mark.parametrize("target", re.findall(r"^    make (\w+)", README, flags=re.M))
+def test_the_first_commands_are_in_the_makefile(target):
+    assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(encoding="utf-8"), flags=re.M)
+
+
+def test_ci_runs_the_test_command():
+    assert "make test" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+
+
+def test_the_shell_commands_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("a.npy", "b.npy"):
+        np.save(name, np.random.default_rng(0).standard_normal((20, 20)))
+    commands = re.findall(r"^    ozaki (.*)$", README, flags=re.M)
+    assert len(commands) == 2
+    for command in commands:
+        assert CliRunner().invoke(_cli.app, command.split()).exit_code == 0
+
+
+def test_the_counts_of_the_table_are_right():
+    rng = np.random.default_rng(0)
+    a, b = rng.standard_normal((64, 4096)), rng.standard_normal((4096, 64))
+    rows = re.findall(r"^\|[^|]*\| `(?:accuracy=)?([^`]*)` \|[^|]*\| (\d+) \|$", README, flags=re.M)
+    assert len(rows) == 6
+    for accuracy, products in rows:
+        asked = eval(accuracy, {"ozaki": ozaki})  # the README's own words
+        assert ozaki.plan(a, b, accuracy=asked, reproducible=True).products == int(products), accuracy
+
+
+def test_the_files_that_it_names_exist():
+    for name in set(re.findall(r"`((?:docs|notebooks)/[\w.]*|\w+\.md)`", README)):
+        assert (ROOT / name).exists(), name
+
+
+def test_the_benchmarks_have_their_place():
+    assert README.count("<!-- benchmarks:begin -->") == README.count("<!-- benchmarks:end -->") == 1

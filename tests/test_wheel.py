@@ -1,0 +1,66 @@
+"""The built wheel, installed elsewhere, finds its kernels and its data."""
+
+import subprocess
+import sys
+import sysconfig
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+CHECK = """
+import pathlib, sys
+import ozaki
+from ozaki import _demo
+
+package = pathlib.Path(ozaki.__file__).parent
+assert package.is_relative_to(sys.prefix), package
+print(ozaki.__version__)
+print(*sorted(path.name for path in (package / "kernels").iterdir()))
+assert _demo.longley().a.shape == (16, 7)
+assert (package / "py.typed").exists()
+"""
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    """The path of a freshly built wheel."""
+    folder = tmp_path_factory.mktemp("dist")
+    subprocess.run(
+        [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", folder, ROOT],
+        check=True,
+        capture_output=True,
+    )
+    (built,) = folder.glob("*.whl")
+    return built
+
+
+@pytest.mark.slow
+def test_the_wheel_holds_what_it_needs(wheel):
+    names = zipfile.ZipFile(wheel).namelist()
+    assert "ozaki/data/longley.dat" in names
+    assert {f"ozaki/kernels/{path.name}" for path in (ROOT / "kernels").iterdir()} <= set(names)
+    assert not [name for name in names if name.startswith(("tests", "benchmarks", "notebooks", "docs"))]
+
+
+@pytest.mark.slow
+def test_an_installed_wheel_finds_kernels_and_data(wheel, tmp_path):
+    venv.create(tmp_path / "env", symlinks=True)
+    python = tmp_path / "env" / "bin" / "python"
+    pip = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-deps", "--no-index", wheel]
+    subprocess.run(pip, check=True, capture_output=True)
+    # The dependencies are lent; a path added like this reads no further .pth files, so no editable install.
+    (packages,) = (tmp_path / "env").glob("lib/python*/site-packages")
+    (packages / "lent.pth").write_text(sysconfig.get_path("purelib") + "\n", encoding="utf-8")
+
+    done = subprocess.run([python, "-I", "-c", CHECK], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    _, kernels = done.stdout.splitlines()
+    assert kernels.split() == sorted(path.name for path in (ROOT / "kernels").iterdir())
+    script = tmp_path / "env" / "bin" / "ozaki"
+    assert (
+        "float64" in subprocess.run([script, "info"], cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+    )
