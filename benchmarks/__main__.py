@@ -15,11 +15,10 @@ from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedC
 from rich.table import Table
 
 from benchmarks.devices import Device, device_of
-from benchmarks.kernels import DTYPES, kernel_rows
+from benchmarks.kernels import SCHEMES, kernel_rows
 from benchmarks.kernels import SIZES as KERNEL_SIZES
 from benchmarks.measure import WrongAnswerError, rows_of
-from benchmarks.plots import plot_run
-from benchmarks.results import RESULTS, Row, Run, commit, label, unit
+from benchmarks.results import RESULTS, Row, Run, git_commit, label, unit
 from benchmarks.routines import PEERS, TASKS, load_gemmul8, routines
 
 
@@ -45,6 +44,7 @@ def main(
     ] = RESULTS,
     seconds: Annotated[float, typer.Option(help="Least time to measure each routine for.")] = 0.5,
     seed: Annotated[int, typer.Option(help="Of the random matrices.")] = 0,
+    commit: Annotated[str, typer.Option(help="Of the measured code.", show_default="what git says")] = "",
 ) -> None:
     """Time ours beside the native product (and GEMMul8), check every answer, and write one JSON and PNG per task."""
     console, progress_console = Console(), Console(stderr=True)
@@ -68,13 +68,24 @@ def main(
         except WrongAnswerError as error:
             progress_console.print(f"[red]wrong answer[/red]: {error}")
             raise typer.Exit(1) from None
-        run = Run(date, commit(), where.name, where.versions(), rows)
+        run = Run(date, commit or git_commit(), where.name, where.versions(), rows)
         console.print(table(run))
         if name in PEERS and peer is None:
             console.print("GEMMul8: not measured")
         path = run.write(output)
-        plot_run(run, path.with_suffix(".png"))
-        console.print(f"{path}\n{path.with_suffix('.png')}", soft_wrap=True)
+        console.print(str(path), soft_wrap=True)
+        _plot(path, console)
+
+
+def _plot(path: Path, console: Console) -> None:
+    try:
+        from benchmarks import plots
+    except ImportError as error:
+        console.print(
+            f"not drawn: {error} (extra plot); draw later with python -m benchmarks.plots {path}", soft_wrap=True
+        )
+    else:
+        console.print(str(plots.plot_file(path)), soft_wrap=True)
 
 
 def _sizes(text: str) -> tuple[int, ...]:
@@ -108,7 +119,7 @@ def _rows(
     rows: Iterable[Row]
     for n in sizes:
         if task == "kernels":
-            rows = chain.from_iterable(kernel_rows(device, n, dtype, seed, seconds) for dtype in DTYPES)
+            rows = chain.from_iterable(kernel_rows(device, n, dtype, seed, seconds) for dtype in SCHEMES)
         else:
             rows = rows_of(task, device, n, compared, seed, seconds)
         for row in rows:

@@ -1,7 +1,8 @@
-"""Pictures of result rows."""
+"""Pictures of result rows; `python -m benchmarks.plots FILE.json ...` draws those of result files beside them."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FormatStrFormatter, LogLocator, NullLocator
 
-from benchmarks.results import Row, Run, label, largest, unit
+from benchmarks.results import Row, Run, label, largest, read, unit
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,6 +21,13 @@ if TYPE_CHECKING:
 OURS, PEER, NATIVE = "tab:blue", "tab:orange", "tab:gray"
 MARKERS = "osD^vP"
 DPI = 130
+
+
+def plot_file(path: Path) -> Path:
+    """Draw a result file into a PNG beside it."""
+    picture = path.with_suffix(".png")
+    plot_run(read(path), picture)
+    return picture
 
 
 def plot_run(run: Run, path: Path) -> None:
@@ -116,3 +124,8 @@ def draw_kernels(axes: Axes, rows: Sequence[Row]) -> None:
     axes.invert_yaxis()
     axes.margins(x=0.2)
     axes.set(xlabel="TB/s")
+
+
+if __name__ == "__main__":
+    for name in sys.argv[1:]:
+        print(plot_file(Path(name)))

@@ -196,7 +196,7 @@ def slug(text: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
 
 
-def commit() -> str:
+def git_commit() -> str:
     """The commit of this working tree."""
     try:
         revision = _git("rev-parse", "HEAD")

@@ -5,8 +5,8 @@
 //
 // x is a view (batch, rows, k) with element strides sb, sr, sk of any sign. out is int64 [6][batch * rows].
 //
-// A row is cut into `segments` pieces of `segment` elements (a multiple of 32; segment * segments >= k). Blocks have 256
-// threads. ALONG_K = 1: a warp owns a piece of one row, a block 8 rows. ALONG_K = 0: a lane owns a row, a block 32
+// A row is cut into `segments` pieces of `segment` elements (a multiple of 32; segment * segments >= k). Blocks have
+// 256 threads. ALONG_K = 1: a warp owns a piece of one row, a block 8 rows. ALONG_K = 0: a lane owns a row, a block 32
 // rows, its warps take turns along the piece.
 //
 //   describe_init    grid ceil(batch * rows / 256)
@@ -87,7 +87,10 @@ __device__ __forceinline__ Tops find_tops(const Walk& w) {
     subnormal = subnormal || (field == 0 && (bits & ~SIGN) != 0);
   });
   Tops t = {EMPTY_TOP, -EMPTY_TOP, nonfinite};
-  if (largest != 0) t.top = static_cast<int>(largest) - FIELD_BIAS, t.smallest = static_cast<int>(least + 1) - FIELD_BIAS;
+  if (largest != 0) {
+    t.top = static_cast<int>(largest) - FIELD_BIAS;
+    t.smallest = static_cast<int>(least + 1) - FIELD_BIAS;
+  }
   if (subnormal) {
     walk<false>(w, [&](Bits bits) {
       if (field_of(bits) != 0 || (bits & ~SIGN) == 0) return;

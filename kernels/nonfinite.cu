@@ -2,15 +2,16 @@
 //
 // Macros: INPUT_A, INPUT_B, OUTPUT (double or float).
 //
-// Each such entry becomes what IEEE arithmetic gives for sum_h s(a_h) s(b_h), s(x) = x for NaN and Inf, else the sign of
-// x: NaN (the quiet one with all other bits clear) if a product is NaN or both infinities occur, else Inf with its sign.
+// Each such entry becomes what IEEE arithmetic gives for sum_h s(a_h) s(b_h), s(x) = x for NaN and Inf, else the sign
+// of x: NaN (the quiet one with all other bits clear) if a product is NaN or both infinities occur, else Inf with its
+// sign.
 //
 // a(row, h) = a[row * a_row_stride + h * a_k_stride], b(h, col) = b[col * b_col_stride + h * b_k_stride], one matrix.
 // a_nonfinite, b_nonfinite: int64 counts for each row and column, from the descriptions.
 //
-// 256 threads; grid (ceil(rows / 32), ceil(cols / 1024)). A block owns 32 rows x 1024 columns and leaves at once if none
-// of them is flagged; otherwise it goes through the 32 x 32 tiles that hold flagged entries. 32 elements of a row are
-// four 32-bit masks; a warp makes those of 4 rows and 4 columns, and a thread owns 4 entries.
+// 256 threads; grid (ceil(rows / 32), ceil(cols / 1024)). A block owns 32 rows x 1024 columns and leaves at once if
+// none of them is flagged; otherwise it goes through the 32 x 32 tiles that hold flagged entries. 32 elements of a row
+// are four 32-bit masks; a warp makes those of 4 rows and 4 columns, and a thread owns 4 entries.
 #include "common.cuh"
 
 typedef BitsOf<OUTPUT>::type Bits;
@@ -30,7 +31,7 @@ template <typename T> __device__ __forceinline__ Masks masks_of(const T* x, int6
           __ballot_sync(0xffffffffu, magnitude == 0), __ballot_sync(0xffffffffu, (bits & SIGN) != 0)};
 }
 
-extern "C" __global__ void __launch_bounds__(256)
+extern "C" __global__ void __launch_bounds__(256, 3)
 patch(const INPUT_A* __restrict__ a, int64_t a_row_stride, int64_t a_k_stride, const INPUT_B* __restrict__ b,
       int64_t b_col_stride, int64_t b_k_stride, const int64_t* __restrict__ a_nonfinite,
       const int64_t* __restrict__ b_nonfinite, OUTPUT* __restrict__ c, int64_t c_row_stride, int64_t c_col_stride,

@@ -7,9 +7,9 @@
 // Macros: INPUT (double or float); ALONG_K as in split.cu.
 //
 // floor(abs(x) 2^(7 - top)), 0 .. 127, NaN and Inf as 0, of a view x (batch, rows, k) with element strides sb, sr, sk.
-// With `sampled`, only of the elements h with h % 128 < 32, at position c = (h / 128) * 32 + h % 128; else c = h. Stored
-// at out + (b * rows_padded + row) * ks_padded + c, zeros for the padding. description is int64 [6][batch * rows], of
-// which only top is read. ks_padded is a multiple of 8, out aligned to 8 bytes.
+// With `sampled`, only of the elements h with h % 128 < 32, at position c = (h / 128) * 32 + h % 128; else c = h.
+// Stored at out + (b * rows_padded + row) * ks_padded + c, zeros for the padding. description is int64
+// [6][batch * rows], of which only top is read. ks_padded is a multiple of 8, out aligned to 8 bytes.
 //
 // 256 threads; grid batch * ceil(rows_padded / 32) * ceil(ks_padded / 128), all on x.
 extern "C" __global__ void __launch_bounds__(256)

@@ -4,10 +4,9 @@
 // integer with its sign (residues: Cbar, abs(Cbar) < M / 2; digits: V, without the factor 2^(r(p-1))); SUM64: 1 if the
 // digit diagonals are int64.
 //
-// planes: residues: bytes y_t in [0, m_t), SLICES planes; digits: int32 or int64 diagonals d = 2 .. p + 1, SLICES planes.
-// Each is [rows][ld], planes plane_stride elements apart. The address, ld and plane_stride (times the size of an
-// element) are multiples of 4 elements (bytes: of 4; int32, int64: of 16 bytes), and a row holds cols rounded up to 4
-// entries. mu is int32 [rows], nu int32 [cols]. C(row, col) = c[row * c_row_stride + col * c_col_stride], any strides;
+// planes: residues: bytes y_t in [0, m_t), SLICES planes; digits: int32 or int64 diagonals d = 2 .. p + 1, SLICES
+// planes. Each is [rows][ld], planes plane_stride elements apart. ld and plane_stride are multiples of 4, the address
+// is aligned to 4 bytes (residues) or 16 (digits), and a row holds cols rounded up to 4 entries. mu is int32 [rows], nu int32 [cols]. C(row, col) = c[row * c_row_stride + col * c_col_stride], any strides;
 // 16-byte stores where c_col_stride is 1 and everything is aligned.
 //
 // Block (32, 8); grid (ceil(rows / 8), ceil(cols / 128)). A thread owns 4 neighbouring columns of a row.

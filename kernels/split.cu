@@ -45,9 +45,10 @@ constexpr int UNROLL = DIGIT_BITS != 0 || SLICES <= 20 ? SLICES : 5;
 // Slice s (0 the most significant digit) of four prepared images, one byte each.
 __device__ __forceinline__ uint32_t slice_of_four(const uint32_t (*words)[WORDS], int s, const Constants& c) {
 #if DIGIT_BITS == 0
-  return gather_bytes(symmetric_residue<SLICES, WORDS>(words[0], c, s), symmetric_residue<SLICES, WORDS>(words[1], c, s),
-                      symmetric_residue<SLICES, WORDS>(words[2], c, s), symmetric_residue<SLICES, WORDS>(words[3], c, s),
-                      0);
+  uint32_t residue[4];
+#pragma unroll
+  for (int j = 0; j < 4; ++j) residue[j] = symmetric_residue<SLICES, WORDS>(words[j], c, s);
+  return gather_bytes(residue[0], residue[1], residue[2], residue[3], 0);
 #elif DIGIT_BITS == 8
   const int digit = SLICES - 1 - s, w = digit / 4;
   return gather_bytes(words[0][w], words[1][w], words[2][w], words[3][w], digit % 4);

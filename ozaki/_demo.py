@@ -236,6 +236,9 @@ class Timed:
 REQUESTS: dict[str, str | int] = {"fp32": "fp32", "40 bits": 40, "fp64": "fp64", "64 bits": 64}
 """The accuracies of the emulated products, by the names that are printed."""
 
+SIZES = {"cpu": 2000, "gpu": 4096}
+"""Rows of the emulated products."""
+
 
 def emulate_dgemm(size: int, device: str, seed: int = 0) -> Iterator[Timed]:
     """Multiply two normal matrices natively, and then to each accuracy of `REQUESTS`.

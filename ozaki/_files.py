@@ -29,7 +29,7 @@ def read(path: str) -> npt.NDArray[Any]:
     suffix = _suffix(file)
     try:
         if suffix == ".mtx":
-            array = _dense(_matrix_market().mmread(file))
+            array = _dense(_matrix_market().mmread(file, spmatrix=False))
         elif suffix == ".npy":
             array = np.load(file, allow_pickle=False)
         else:

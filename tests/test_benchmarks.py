@@ -175,7 +175,7 @@ def test_gemmul8_is_looked_for_in_its_folder(tmp_path):
 
 def options(**changes):
     return {
-        "task": None, "device": Where.cpu, "sizes": "20,40", "gemmul8": None, "seconds": 0.0, "seed": 0, **changes
+        "task": None, "device": Where.cpu, "sizes": "20,40", "gemmul8": None, "seconds": 0.0, "seed": 0, "commit": "", **changes
     }  # fmt: skip
 
 

@@ -120,7 +120,7 @@ def compile_kernel(arch, file, macros):
     return log.getvalue()
 
 
-@pytest.mark.parametrize("arch, file, macros", CASES, ids=map(name_of, CASES))
+@pytest.mark.parametrize(("arch", "file", "macros"), CASES, ids=map(name_of, CASES))
 def test_compiles_within_registers(arch, file, macros):
     log = compile_kernel(arch, file, macros)
     assert "warning" not in log, log
@@ -129,7 +129,7 @@ def test_compiles_within_registers(arch, file, macros):
 
     kernels = re.split(r"Compiling entry function '(\w+)'", log)[1:]
     assert kernels, log
-    for name, report in zip(kernels[::2], kernels[1::2]):
+    for name, report in zip(kernels[::2], kernels[1::2], strict=True):
         frame, stores, loads = map(
             int,
             re.search(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads", report).groups(),
@@ -143,6 +143,8 @@ def test_compiles_within_registers(arch, file, macros):
 def test_every_kernel_is_compiled_and_has_a_limit():
     found = {}
     for file in KERNELS.glob("*.cu"):
+        if re.search(r"_sm\d+$", file.stem):
+            continue  # for one architecture only
         source = re.sub(r"//.*", "", file.read_text())
         for name in re.findall(r'extern "C" __global__ [^;{]*?(\w+)\s*\([^()]*?\*', source):
             found[name] = file.name

