@@ -41,7 +41,7 @@ __device__ __forceinline__ void bulk_copy(uint32_t to, const void* from, int byt
 }
 // The same into every block of the cluster that `blocks` has a bit for, at the same addresses.
 __device__ __forceinline__ void bulk_copy_to_blocks(uint32_t to, const void* from, int bytes, uint32_t barrier,
-                                                    uint16_t blocks) {
+                                                    unsigned short blocks) {
   asm volatile(
       "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1], %2, [%3], %4;" ::
           "r"(to),

@@ -162,7 +162,7 @@ residue_gemm(const uint8_t* __restrict__ a, int64_t a_stride, const uint8_t* __r
     for (int w = cluster; w < work; w += clusters) {
       int last = ring.stage;
       ring.next();
-      for (int k = 1; k < blocks; ++k) {
+      for (int k = 2; k < blocks; ++k) {
         barrier_wait(full + 8 * ring.stage, ring.parity);
         descriptors(da, db);
         multiply_half(d0, da, db, false);
@@ -172,26 +172,32 @@ residue_gemm(const uint8_t* __restrict__ a, int64_t a_stride, const uint8_t* __r
         last = ring.stage;
         ring.next();
       }
-
       int t, i, j;
       locate(w, tiles, t, i, j);
       const AccumulatorModulus m = moduli.of[t];
       const int64_t row = (2 * i + static_cast<int64_t>(rank)) * ROWS + warpgroup * 128 + thread / 32 * 16 + lane / 4;
       uint8_t* const at = y + t * y_stride + row * ld + static_cast<int64_t>(j) * COLS + lane % 4 * 16;
-      const bool more = w + clusters < work;
 
+      barrier_wait(full + 8 * ring.stage, ring.parity);
+      descriptors(da, db);
+      multiply_half(d0, da, db, false);
+      multiply_half(d1, da + HALF, db, false);
       wgmma_wait<1>();
       registers_ready(d0);
+      release(last);
+      last = ring.stage;
+      ring.next();
       reduce_half(d0, at, ld, row, rows_stored, m, accumulate);
       // After the last tile this multiplies stale bytes, for nothing: a branch here would make the compiler wait for
       // every wgmma in turn.
-      if (more) barrier_wait(full + 8 * ring.stage, ring.parity);
+      if (w + clusters < work) barrier_wait(full + 8 * ring.stage, ring.parity);
       descriptors(da, db);
       multiply_half(d0, da, db, true);
       wgmma_wait<1>();
       registers_ready(d1);
       release(last);
       reduce_half(d1, at + 64 * ld, ld, row + 64, rows_stored, m, accumulate);
+      wgmma_wait<0>();  // else the compiler takes the reads of d1 above for reads in the stage that begins below
       multiply_half(d1, da + HALF, db, true);
     }
     wgmma_wait<0>();

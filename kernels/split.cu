@@ -40,7 +40,7 @@ __device__ __forceinline__ void prepare(uint32_t (&words)[WORDS]) {
 }
 
 // Digits need a constant s, to stay in registers; many residues unrolled would only hoard constants.
-constexpr int UNROLL = DIGIT_BITS != 0 || SLICES <= 20 ? SLICES : 5;
+constexpr int UNROLL = DIGIT_BITS != 0 || SLICES <= 16 ? SLICES : 5;
 
 // Slice s (0 the most significant digit) of four prepared images, one byte each.
 __device__ __forceinline__ uint32_t slice_of_four(const uint32_t (*words)[WORDS], int s, const Constants& c) {

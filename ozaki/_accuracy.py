@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import isfinite, sqrt
+from numbers import Integral, Real
 from typing import Literal, get_args
 
 Measure = Literal["componentwise", "row-column", "normwise"]
@@ -28,7 +29,7 @@ class Accuracy:
 
     Raises
     ------
-    ValueError
+    ValueError, TypeError
         For an unknown measure or a tolerance that is not a positive number.
     """
 
@@ -41,6 +42,8 @@ class Accuracy:
             raise ValueError(
                 f"accuracy: measure {self.measure!r} is not known; expected one of {', '.join(get_args(Measure))}"
             )
+        if isinstance(self.tolerance, bool) or not isinstance(self.tolerance, Real):
+            raise TypeError(f"accuracy: tolerance {self.tolerance!r}; expected a positive finite number")
         if not (isfinite(self.tolerance) and self.tolerance > 0):
             raise ValueError(f"accuracy: tolerance {self.tolerance!r}; expected a positive finite number")
 
@@ -60,23 +63,25 @@ class Accuracy:
             return accuracy
         if isinstance(accuracy, str):
             if accuracy == "exact":
-                raise ValueError("accuracy: 'exact' (correctly rounded) is not available yet; ask for bits, as 106 or 'dd'")
+                raise ValueError(
+                    "accuracy: 'exact' (correctly rounded) is not available yet; ask for bits, as 106 or 'dd'"
+                )
             if accuracy not in _BITS:
                 raise ValueError(
                     f"accuracy: {accuracy!r} is not known; expected one of {', '.join(_BITS)}, a number of bits, "
                     "a tolerance as a float, or Accuracy(measure, tolerance)"
                 )
             return _bits(_BITS[accuracy], k)
-        if isinstance(accuracy, bool) or not isinstance(accuracy, (int, float)):
+        if isinstance(accuracy, bool) or not isinstance(accuracy, Real):
             raise TypeError(
                 f"accuracy: {type(accuracy).__name__} is not supported; expected a name, a number of bits (int), "
                 "a tolerance (float) or Accuracy(measure, tolerance)"
             )
-        if isinstance(accuracy, int):
+        if isinstance(accuracy, Integral):
             if not 1 <= accuracy <= 1000:
                 raise ValueError(f"accuracy: {accuracy} bits; expected 1 to 1000 (a tolerance is a float, as 1e-20)")
-            return _bits(accuracy, k)
-        return Accuracy("componentwise", accuracy)
+            return _bits(int(accuracy), k)
+        return Accuracy("componentwise", float(accuracy))
 
 
 def _bits(bits: int, k: int) -> Accuracy:

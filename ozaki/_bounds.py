@@ -82,7 +82,7 @@ def row_column(left: Description, right: Description, terms: ErrorTerms) -> floa
     per_right = np.divide(terms.right, right.norms, out=np.zeros_like(terms.right), where=right.norms > 0)
     worst_left = per_left.max(axis=(1, 2), initial=0.0)
     worst_right = per_right.max(axis=(1, 2), initial=0.0)
-    return float(worst_left @ worst_right) * _UP
+    return float((worst_left * worst_right).sum()) * _UP
 
 
 def normwise(left: Description, right: Description, terms: ErrorTerms) -> float:
@@ -100,7 +100,15 @@ def _frobenius(
     """Norms over the rows of the terms, and of the operand, in units of 2**(largest top)."""
     largest = description.top.max(axis=1, keepdims=True, initial=-4096)
     weights = np.ldexp(1.0, np.maximum(description.top - largest, -1000).astype(np.int32))
-    return np.sqrt(((terms * weights) ** 2).sum(axis=2)), np.sqrt(((description.norms * weights) ** 2).sum(axis=1))
+    return _norm(terms * weights), _norm(description.norms * weights)
+
+
+def _norm(x: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Along the last axis; no square of the largest element underflows."""
+    largest = x.max(axis=-1, keepdims=True, initial=0.0)
+    shares = np.divide(x, largest, out=np.zeros_like(x), where=largest > 0)
+    norms: npt.NDArray[np.float64] = largest[..., 0] * np.sqrt((shares**2).sum(axis=-1))
+    return norms
 
 
 def a_priori(scheme: Scheme, k: int) -> float:
@@ -160,4 +168,4 @@ def native(k: int, dtype: str) -> float:
 def with_rounding(bound: float, dtype: str) -> float:
     """B6: the bound after the one rounding to the output format."""
     u = UNIT_ROUNDOFF[dtype]
-    return bound + u * (1 + bound)
+    return (bound + u * (1 + bound)) * _UP if bound else u

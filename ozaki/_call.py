@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import inf
+from numbers import Real
 from typing import Any, Literal
 
 import numpy as np
@@ -52,6 +54,8 @@ class Call:
         kinds = {dtype_of("a", self.a), dtype_of("b", self.b)}
         self.dtype = "float64" if "float64" in kinds else "float32"
         self.sizes = shapes(tuple(self.a.shape), tuple(self.b.shape))
+        if isinstance(self.a, Prepared):  # its matrices stand one by one
+            self.sizes = replace(self.sizes, fold=False)
         self._described: dict[str, Described] = {}
 
     def described(self, side: Side) -> Described:
@@ -83,9 +87,10 @@ class Call:
         target = None if accuracy is None else Accuracy.of(accuracy, k)
         if slices is not None:
             return self._forced(target, scheme, slices, engine, workspace_limit, full)
-        native, why = native_or_not(self.backend, self.sizes, self.dtype, target, scheme, reproducible)
+        bound = native_bound(self.backend, k, self.dtype)
+        native, why = native_or_not(self.backend, self.sizes, self.dtype, target, scheme, engine, reproducible, bound)
         if native:
-            return native_plan(self.sizes, self.dtype, why)
+            return native_plan(self.sizes, self.dtype, target, bound, why)
         target = target or default_accuracy(self.dtype, k)
         if self._empty:
             choice = Choice(choose_a_priori(Accuracy("row-column", 1.0), max(k, 1), _names(scheme)).scheme, 0.0)
@@ -157,15 +162,17 @@ class Call:
                     raise ValueError(f"{name}: prepared for another plan; prepare it with this one")
         check_choices("auto", plan.engine, plan.workspace_limit, self.backend)
 
-    def result(self, out: Any) -> Any:
-        """Where the result is computed, shape (batch, m, n)."""
+    def check_out(self, out: Any) -> None:
+        """`out`, where there is one, can take the result."""
         if out is not None:
             check_out(out, self.sizes.result, self.dtype, self.backend)
-            if self.backend.contiguous(out) and not any(
-                not isinstance(x, Prepared) and self.backend.overlap(out, x) for x in (self.a, self.b)
-            ):
-                return out.reshape(self.sizes.stack)
-        return self.backend.empty(self.sizes.stack, self.dtype)
+
+    def result(self, out: Any) -> Any:
+        """Where the result is computed, shape (batch, m, n): apart from the operands, which the report looks at too."""
+        operands = [x.slices.described.x if isinstance(x, Prepared) else x for x in (self.a, self.b)]
+        if out is None or not self.backend.contiguous(out) or any(self.backend.overlap(out, x) for x in operands):
+            return self.backend.empty(self.sizes.stack, self.dtype)
+        return out.reshape(self.sizes.stack)
 
     def returned(self, c: Any, out: Any) -> Any:
         """The result in its own shape, in `out` if there is one."""
@@ -241,7 +248,9 @@ def plan_for_shapes(
             )
         target = target or Accuracy("row-column", bound)
     elif scheme == "native":
-        return native_plan(sizes, dtype, "asked for by scheme='native'")
+        proven = _bounds.native(max(k, 1), dtype)
+        check_native(dtype, target, engine, reproducible, proven)
+        return native_plan(sizes, dtype, target, proven, _NATIVE_ASKED_FOR)
     else:
         if target is not None and target.measure == "componentwise":
             raise ValueError(
@@ -257,36 +266,59 @@ def plan_for_shapes(
     )  # fmt: skip
 
 
-def native_plan(sizes: Shapes, dtype: str, why: str) -> Plan:
-    """The plan of the native product, with its a-priori bound."""
-    bound = _bounds.native(max(sizes.shape[1], 1), dtype)
-    return Plan(sizes.shape, sizes.batch, dtype, None, Accuracy("componentwise", bound), bound, True, why=why)
+def native_bound(backend: Backend, k: int, dtype: str) -> float:
+    """What the native product proves, roundings included; inf where a setting makes it less than an IEEE product."""
+    return inf if backend.native_obstacle(dtype) else _bounds.native(max(k, 1), dtype)
+
+
+def native_plan(sizes: Shapes, dtype: str, target: Accuracy | None, bound: float, why: str) -> Plan:
+    """The plan of the native product: its bound is componentwise, and so holds in every measure."""
+    target = target or default_accuracy(dtype, sizes.shape[1])
+    return Plan(sizes.shape, sizes.batch, dtype, None, target, bound, True, why=why)
+
+
+def check_native(dtype: str, target: Accuracy | None, engine: str, reproducible: bool, bound: float) -> None:
+    """The native product, asked for by name, can do what else is asked."""
+    if reproducible:
+        raise ValueError("scheme: 'native' is not reproducible; leave one of the two out")
+    if engine != "auto":
+        raise ValueError(f"engine: {engine!r} multiplies slices; leave it out with scheme='native'")
+    if target is not None and not _suffices(bound, target, dtype):
+        raise ValueError(
+            f"accuracy: {target.tolerance:.3g} is more than the native product can prove ({bound:.3g}); "
+            "use scheme='auto'"
+        )
+
+
+def _suffices(bound: float, target: Accuracy, dtype: str) -> bool:
+    return bound <= _bounds.with_rounding(target.tolerance, dtype)
 
 
 def native_or_not(
-    backend: Backend, sizes: Shapes, dtype: str, target: Accuracy | None, scheme: str, reproducible: bool
+    backend: Backend,
+    sizes: Shapes,
+    dtype: str,
+    target: Accuracy | None,
+    scheme: str,
+    engine: str,
+    reproducible: bool,
+    bound: float,
 ) -> tuple[bool, str]:
-    """Whether the native product runs, and why (not)."""
-    proven = _bounds.native(max(sizes.shape[1], 1), dtype)
-    enough = target is None or proven <= _bounds.with_rounding(target.tolerance, dtype)
+    """Whether the native product, with that bound, runs, and why (not)."""
+    obstacle = backend.native_obstacle(dtype)
     if scheme == "native":
-        if reproducible:
-            raise ValueError("scheme: 'native' is not reproducible; leave one of the two out")
-        if target is not None and not enough:
-            raise ValueError(
-                f"accuracy: {target.tolerance:.3g} is more than the native product can prove ({proven:.3g}); "
-                "use scheme='auto'"
-            )
-        return True, "native product: asked for by scheme='native'"
+        check_native(dtype, target, engine, reproducible, bound)
+        return True, f"{_NATIVE_ASKED_FOR}; {obstacle}" if obstacle else _NATIVE_ASKED_FOR
     if scheme != "auto":
         return False, ""
     if reproducible:
         return False, "native product ruled out by reproducible=True"
-    if not enough:
-        return False, f"native product proves only {proven:.2g}"
-    obstacle = backend.native_obstacle(dtype)
+    if engine != "auto":
+        return False, f"native product ruled out by engine={engine!r}"
     if obstacle:
         return False, obstacle
+    if target is not None and not _suffices(bound, target, dtype):
+        return False, f"native product proves only {bound:.2g}"
     likely = replace(target or default_accuracy(dtype, sizes.shape[1]), measure="row-column")
     products = choose_a_priori(likely, max(sizes.shape[1], 1), _names("auto")).scheme.products
     if backend.native_is_faster(sizes.stack, sizes.shape[1], dtype, products):
@@ -296,6 +328,8 @@ def native_or_not(
 
 
 _COUNT_GIVEN = "count given by slices"
+
+_NATIVE_ASKED_FOR = "native product: asked for by scheme='native'"
 
 
 def _names(scheme: str) -> tuple[str, ...]:
@@ -316,8 +350,10 @@ def check_choices(scheme: str, engine: str, workspace_limit: int | None, backend
     if engine not in engines:
         where = f" for {backend.name} arrays" if backend else ""
         raise ValueError(f"engine: {engine!r} is not available{where}; expected one of {', '.join(engines)}")
-    if workspace_limit is not None and (isinstance(workspace_limit, bool) or not workspace_limit > 0):
-        raise ValueError(f"workspace_limit: {workspace_limit!r}; expected a positive number of bytes, or None")
+    if workspace_limit is not None:
+        number = isinstance(workspace_limit, Real) and not isinstance(workspace_limit, bool)
+        if not number or not workspace_limit > 0:
+            raise ValueError(f"workspace_limit: {workspace_limit!r}; expected a positive number of bytes, or None")
 
 
 def check_out(out: Any, shape: tuple[int, ...], dtype: str, backend: Backend) -> None:

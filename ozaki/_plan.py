@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from math import inf
+from numbers import Integral
 from typing import NoReturn
 
 from ozaki import _bounds
@@ -34,7 +35,7 @@ class Plan:
     batch : leading dimensions of the result
     dtype : "float32" or "float64", the format of the result
     scheme : Digits, Residues, or None for the native product
-    target : the accuracy asked for (or proven, where a count or the native product was asked for)
+    target : the accuracy asked for, or what the bound is relative to where a count or the native product was
     bound : what is proven in the target's measure, the rounding to `dtype` included (inf: nothing is). A plan made
         from operands speaks of these operands; an a-priori plan, of all operands.
     a_priori : made without looking at data
@@ -88,9 +89,9 @@ def forced(name: str, count: int) -> Scheme:
     if name not in ("digits", "digits7", "residues"):
         raise ValueError(f"slices: {count} slices of scheme {name!r}; name what to count: scheme='digits' or 'residues'")
     most = _most(name)
-    if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= most:
+    if isinstance(count, bool) or not isinstance(count, Integral) or not 1 <= count <= most:
         raise ValueError(f"slices: {count!r}; expected a whole number from 1 to {most} for scheme {name!r}")
-    return _scheme(name, count)
+    return _scheme(name, int(count))
 
 
 def _scheme(name: str, count: int) -> Scheme:
@@ -243,11 +244,12 @@ def _fewest(name: str, bound: Callable[[Scheme], float], accuracy: Accuracy, k: 
 def _growth(scheme: Scheme) -> int:
     """Least factor by which the error grows when a slice is taken away, so that most often there is nothing to try.
 
-    The last modulus m holds log2(m) / 2 bits of each row, rounded down; a digit holds one bit less than it has.
+    The last modulus m holds log2(m) / 2 bits of each row, rounded down; a digit holds all of its bits, but the third
+    one doubles the pairs that are dropped. A single digit drops none, so its error may be no larger than that of two.
     """
     if isinstance(scheme, Residues):
         return 8 if scheme.moduli[-1] >= 64 else 4
-    return 2 ** (scheme.bits - 2) if scheme.count > 2 else 2
+    return 2 ** (scheme.bits - 1) if scheme.count > 2 else 0
 
 
 def _most(name: str) -> int:

@@ -21,6 +21,9 @@ SAMPLED_FROM = 1024
 NARROW_BITS = 7
 """Magnitudes of the first two levels: int8."""
 
+NARROW_DEPTH = 2**17 - 128
+"""They look at this many inner indices at most, so that the sums fit int32."""
+
 _UP = 1 + 2.0**-30
 
 

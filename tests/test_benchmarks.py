@@ -174,9 +174,8 @@ def test_gemmul8_is_looked_for_in_its_folder(tmp_path):
 
 
 def options(**changes):
-    return {
-        "task": None, "device": Where.cpu, "sizes": "20,40", "gemmul8": None, "seconds": 0.0, "seed": 0, "commit": "", **changes
-    }  # fmt: skip
+    usual = {"task": None, "sizes": "20,40", "gemmul8": None, "seconds": 0.0, "seed": 0, "commit": ""}
+    return {"device": Where.cpu, **usual, **changes}
 
 
 def test_a_small_run_from_end_to_end(tmp_path, capsys):
@@ -200,6 +199,21 @@ def test_bad_sizes(tmp_path, sizes):
 def test_kernels_need_a_gpu(tmp_path):
     with pytest.raises(typer.BadParameter, match="GPU"):
         run_benchmarks(**options(output=tmp_path, task=[Task.kernels]))
+
+
+@pytest.mark.gpu
+def test_a_small_run_on_a_gpu(tmp_path):
+    cupy = pytest.importorskip("cupy")
+    if not cupy.cuda.is_available():
+        pytest.skip("no GPU")
+    run_benchmarks(**options(device=Where.gpu, output=tmp_path, sizes="256", task=[Task.float64, Task.kernels]))
+    products, kernels = sorted(read_all(tmp_path), key=lambda run: run.tasks)
+    assert all(row.error <= row.bound for row in products.rows)
+    assert {"cupy", "cublas", "driver"} < set(products.versions)
+    steps = {row.routine.split(",")[0] for row in kernels.rows}
+    assert steps == {
+        "copy", "describe rows", "describe columns", "split rows", "split columns", "reduce", "recombine"
+    }  # fmt: skip
 
 
 def test_kernels_are_drawn(tmp_path):

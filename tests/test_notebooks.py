@@ -20,7 +20,6 @@ def this_python(tmp_path, monkeypatch):
     write_kernel_spec(tmp_path / "kernels" / "python3")
     monkeypatch.setenv("JUPYTER_PATH", str(tmp_path))
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])))
-    monkeypatch.setenv("PYTHONWARNINGS", "error::DeprecationWarning:ozaki")
 
 
 def test_there_are_notebooks():

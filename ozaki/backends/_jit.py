@@ -36,6 +36,11 @@ def options(macros: Macros, architecture: str) -> tuple[str, ...]:
     return ("-std=c++17", f"-I{folder()}", f"--gpu-architecture={architecture}", *defined)
 
 
+def _cache() -> Path:
+    """CuPy's folder of compiled kernels."""
+    return Path(os.environ.get("CUPY_CACHE_DIR", "~/.cupy/kernel_cache")).expanduser()
+
+
 @cache
 def _headers() -> bytes:
     return b"".join(header.read_bytes() for header in sorted(folder().glob("*.cuh")))
@@ -57,12 +62,12 @@ def _cubin(name: str, macros: Macros, target: str) -> Path:
     CuPy's own compilation would flush float32 subnormals, overlook changes of included headers, and leave out the
     instructions that Hopper alone has.
     """
-    from cupy.cuda import compiler, nvrtc
+    from cupy.cuda import nvrtc
 
     source = (folder() / name).read_text()
     described = repr((nvrtc.getVersion(), options(macros, target))).encode()
     key = sha256(source.encode() + _headers() + described).hexdigest()
-    place = Path(compiler.get_cache_dir()) / f"ozaki_{Path(name).stem}_{key[:32]}.cubin"
+    place = _cache() / f"ozaki_{Path(name).stem}_{key[:32]}.cubin"
     if place.is_file():
         return place
     program = nvrtc.createProgram(source, name, (), ())

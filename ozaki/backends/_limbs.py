@@ -5,7 +5,7 @@ A value is sum_l limbs[l] 2**(26 l); after `carry` every limb but the highest is
 
 from __future__ import annotations
 
-from fractions import Fraction
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,7 @@ Floats = npt.NDArray[np.float64]
 def carry(limbs: Floats) -> None:
     """Balance the limbs in place; each must be an integer below 2**52."""
     scratch = np.empty_like(limbs[0])
-    for low, high in zip(limbs[:-1], limbs[1:], strict=True):
+    for low, high in pairwise(limbs):
         np.multiply(low, 2.0**-LIMB_BITS, out=scratch)
         np.rint(scratch, out=scratch)
         high += scratch
@@ -98,26 +98,32 @@ def round_scaled(
 ) -> None:
     """out = (high + low) 2**(rows_i + cols_j), rounded once to nearest, ties to even.
 
-    high, low, out have shape (batch, m, n), rows (batch, m), cols (batch, n).
+    high, low, out have shape (batch, m, n), rows (batch, m), cols (batch, n); high and low come from `collapse`.
     """
     value = high + low if out.dtype == np.float64 else add_to_odd(high, low)
-    spread = [int(np.abs(e).max(initial=0)) for e in (rows, cols)]
+    rows, cols = (e.astype(np.int32)[..., None] for e in (rows, cols))
+    cols = cols.swapaxes(-1, -2)
+    reach = sum(int(np.abs(e).max(initial=0)) for e in (rows, cols))
     largest = float(np.abs(high).max(initial=0.0))
-    if sum(spread) + max(np.frexp(largest)[1], 0) < 1000:
-        value *= np.ldexp(1.0, rows)[..., :, None]
-        value *= np.ldexp(1.0, cols)[..., None, :]
-        with np.errstate(over="ignore", under="ignore"):
-            out[...] = value
-        return
-    exponents = (rows[..., :, None] + cols[..., None, :]).astype(np.int32)
     with np.errstate(over="ignore", under="ignore"):
+        if reach + max(np.frexp(largest)[1], 0) < 1000:
+            value *= np.ldexp(1.0, rows)
+            value *= np.ldexp(1.0, cols)
+            out[...] = value
+            return
+        exponents = rows + cols
         out[...] = np.ldexp(value, exponents)
-    if out.dtype == np.float64:
-        small = (value != 0) & (np.frexp(value)[1] + exponents <= -1021)
-        for i in np.argwhere(small):
-            at = tuple(i)
-            exact = Fraction(float(high[at])) + Fraction(float(low[at]))
-            shift = int(exponents[at]) + 1074
-            scaled = exact * 2**shift if shift >= 0 else exact / 2**-shift
-            nearest = np.ldexp(float(round(scaled)), -1074)  # Python rounds a Fraction to nearest, ties to even
-            out[at] = np.copysign(nearest, value[at])
+        if out.dtype == np.float64:  # value has been rounded already: these must be rounded from high + low
+            tiny = (value != 0) & (np.frexp(value)[1] + exponents <= -1022)
+            out[tiny] = _subnormal(high[tiny], low[tiny], exponents[tiny])
+
+
+def _subnormal(high: Floats, low: Floats, exponents: npt.NDArray[np.int32]) -> Floats:
+    """(high + low) 2**exponents rounded to a multiple of 2**-1074, where that is below 2**-1022."""
+    shift = exponents + 1074
+    scaled, rest = np.ldexp(high, shift), np.ldexp(low, shift)
+    units = np.floor(scaled)
+    # Beyond half a unit? Of three terms of which the last is far smaller, these sums have the right sign.
+    beyond = ((scaled - units) - 0.5) + rest
+    units += (beyond > 0) | ((beyond == 0) & (units % 2 == 1))
+    return np.copysign(np.ldexp(np.abs(units), -1074), high)

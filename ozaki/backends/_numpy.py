@@ -12,7 +12,7 @@ import numpy.typing as npt
 from ozaki._bounds import ErrorTerms
 from ozaki._description import FIELDS, Described, empty_fields
 from ozaki._plan import Plan
-from ozaki._proof import EVERY, NARROW_BITS, SAMPLE, wide_bits
+from ozaki._proof import EVERY, NARROW_BITS, NARROW_DEPTH, SAMPLE, wide_bits
 from ozaki.backends import _limbs
 from ozaki.backends._limbs import Floats
 from ozaki.schemes import Digits, Residues, Scheme, magnitude_bits
@@ -30,7 +30,11 @@ _PANEL = 2048
 """Rows of an output panel at most, and inner indices of a slab: bounds the workspace."""
 
 _PIECE_BITS = 27
-"""An image is cut into pieces of this many bits before it is reduced: a residue of 22 bits times a piece is exact."""
+"""An image is cut into pieces of this many bits before it is reduced."""
+
+_LEAST_DEPTH = 1024
+"""Residues are at most as wide as this many inner indices allow: a sum of residues times pieces stays below 2**51,
+where `_reduce` finds the least residue. (An image of 171 bits, the widest, is 7 pieces: 8 2**26 2**21.5 < 2**51.)"""
 
 
 def asarray(x: Any) -> npt.NDArray[Any]:
@@ -115,11 +119,9 @@ def _describe_tile(x: npt.NDArray[Any], fields: npt.NDArray[np.int64]) -> None:
     magnitudes = np.ceil(scaled)
     if (filled & (lowest - top + width < -1000)).any():  # the scaling may have flushed a nonzero element
         np.maximum(magnitudes, values > 0, out=magnitudes)
-        short = np.zeros_like(filled)
-    else:
-        short = (scaled[..., :16] == magnitudes[..., :16]).all(axis=-1)
-        if short.any():
-            short = (scaled == magnitudes).all(axis=-1)
+    short = (scaled[..., :16] == magnitudes[..., :16]).all(axis=-1)
+    if short.any():
+        short = (scaled == magnitudes).all(axis=-1)
     digits = 24 if x.dtype == np.float32 else 53
     field["top"][...] = np.where(filled, top, EMPTY_TOP)
     field["bottom"][...] = np.where(filled, np.where(short, top - width, lowest - digits), EMPTY_TOP)
@@ -144,7 +146,7 @@ def scale_rows(x: npt.NDArray[Any], exponents: npt.NDArray[np.int64]) -> Floats:
 
 def narrow_product(left: Described, right: Described, sampled: bool) -> Floats:
     """Exact products of 7-bit magnitudes; float32 sums of 2**10 such products are exact."""
-    a, b = (_magnitudes(x, NARROW_BITS, sampled).astype(np.float32) for x in (left, right))
+    a, b = (_magnitudes(x, NARROW_BITS, sampled)[..., :NARROW_DEPTH].astype(np.float32) for x in (left, right))
     total = np.zeros((a.shape[0], a.shape[1], b.shape[1]))
     for h in range(0, a.shape[2], 2**10):
         total += np.matmul(a[:, :, h : h + 2**10], b[:, :, h : h + 2**10].swapaxes(1, 2))
@@ -206,9 +208,10 @@ def worst_ratio_by_exponents(left: Described, right: Described, lower: Floats, t
             if len(part) == 0:
                 continue
             best = (exponents[0][b, i] + exponents[1][b, part]).max(axis=-1)
-            found = best > 2 * EMPTY_TOP // 2  # else every product is zero, and so is the error
-            bound = np.ldexp(1.0, np.maximum(best[found], -1000).astype(np.int32))
-            worst = max(worst, float((above[part][found] / bound).max(initial=0.0)))
+            found = best > 2 * EMPTY_TOP  # else every product is zero, and so is the error
+            with np.errstate(over="ignore"):
+                ratios = np.ldexp(above[part][found], -best[found])
+            worst = max(worst, float(ratios.max(initial=0.0)))
     return worst
 
 
@@ -247,13 +250,25 @@ class _Engine:
         """Matrix products for each slab of k."""
         return len(self.remainders.moduli) if self.remainders else len(self.rectangles)
 
+    @property
+    def limbs(self) -> int:
+        """Limbs of a sum of digit products, in units of the last digit kept."""
+        assert isinstance(self.scheme, Digits)
+        return -(-(self.scheme.bits * (self.scheme.count + 1) + self.k.bit_length() + 1) // _limbs.LIMB_BITS)
+
+    @property
+    def sums(self) -> int:
+        """Matrices that hold sums over slabs, beside the products of a slab."""
+        return (self.planes if self.k > self.slab else 0) if self.remainders else self.limbs
+
 
 def _engine(plan: Plan) -> _Engine:
     assert plan.scheme is not None
     slab = max(1, min(plan.shape[1], _PANEL))
     int8 = plan.engine == "int8"
     if isinstance(plan.scheme, Residues):
-        moduli = plan.scheme.moduli if int8 else exact_moduli(slab, 53, plan.scheme.range * 2 + plan.scheme.range // 128)
+        at_least = plan.scheme.range * 2 + plan.scheme.range // 128
+        moduli = plan.scheme.moduli if int8 else exact_moduli(max(slab, _LEAST_DEPTH), 53, at_least)
         return _Engine(plan.scheme, plan.shape[1], slab, remainders(moduli), ())
     room = 52 - (slab - 1).bit_length()
     span = 2 if int8 else max(2, (room + 2) // plan.scheme.bits)
@@ -266,25 +281,26 @@ def engine_name(plan: Plan) -> str:
     return "NumPy, int8 slices" if plan.engine == "int8" else "NumPy, float64 BLAS"
 
 
-def workspace(plan: Plan, panel: int) -> int:
+def _workspace(engine: _Engine, stack: tuple[int, int, int], panel: int) -> int:
     """Bytes held while a panel is computed."""
-    m, _, n = plan.shape
-    engine = _engine(plan)
-    rows, cols = min(m, panel), min(n, panel)
-    return 8 * engine.planes * (rows * cols + (rows + cols) * engine.slab) + 8 * 16 * _TILE
+    rows, cols = min(stack[1], panel), min(stack[2], panel)
+    parts = engine.planes * (rows + cols) * engine.slab
+    return 8 * _together(stack, panel) * ((engine.planes + engine.sums) * rows * cols + parts) + 8 * 16 * _TILE
 
 
-def _panel(plan: Plan) -> int:
+def _together(stack: tuple[int, int, int], panel: int) -> int:
+    """Matrices of a batch that are computed together: as many as fill a panel."""
+    batch, m, n = stack
+    return max(1, min(batch, panel * panel // (m * n), 2 * panel // (m + n))) if max(m, n) <= panel else 1
+
+
+def _panel(engine: _Engine, stack: tuple[int, int, int], limit: int | None) -> int:
     """Rows of a panel within the caller's limit."""
     panel = _PANEL
-    if plan.workspace_limit is not None:
-        while workspace(plan, panel) > plan.workspace_limit:
-            if panel == 16:
-                raise ValueError(
-                    f"workspace_limit: {plan.workspace_limit} bytes are too few; "
-                    f"this product needs at least {workspace(plan, panel)}"
-                )
-            panel //= 2
+    while limit is not None and (needed := _workspace(engine, stack, panel)) > limit:
+        if panel <= 16:
+            raise ValueError(f"workspace_limit: {limit} bytes are too few; this product needs at least {needed}")
+        panel //= 2
     return panel
 
 
@@ -307,23 +323,24 @@ def execute(plan: Plan, left: Described | Slices, right: Described | Slices, out
     """Compute out, shape (batch, m, n); returns the bytes of workspace."""
     assert plan.scheme is not None
     engine = _engine(plan)
-    panel = _panel(plan)
+    panel = _panel(engine, out.shape, plan.workspace_limit)
     mu, nu = (x.mu if isinstance(x, Slices) else _exponents(x, plan.scheme) for x in (left, right))
-    for b, rows in _panels(out.shape[0], out.shape[1], out.shape[2], panel):
+    for b, rows in _panels(out.shape, panel):
         for c in range(0, out.shape[2], panel):
             cols = slice(c, min(c + panel, out.shape[2]))
-            products = _multiply(engine, left, right, mu, nu, _at(left, b), _at(right, b), rows, cols)
-            _recombine(engine, products, mu[_at(left, b), rows], nu[_at(right, b), cols], out[b, rows, cols])
+            sums = _multiply(engine, left, right, mu, nu, _at(left, b), _at(right, b), rows, cols)
+            _recombine(engine, sums, mu[_at(left, b), rows], nu[_at(right, b), cols], out[b, rows, cols])
     operands = [x.described if isinstance(x, Slices) else x for x in (left, right)]
     flags = [x.on_host.nonfinite for x in operands]
     if any(f.any() for f in flags):
         _patch(operands[0].x, operands[1].x, flags, out)
-    return workspace(plan, panel)
+    return _workspace(engine, out.shape, panel)
 
 
-def _panels(batch: int, m: int, n: int, panel: int) -> Iterator[tuple[slice, slice]]:
+def _panels(stack: tuple[int, int, int], panel: int) -> Iterator[tuple[slice, slice]]:
     """Cut (batch, m) into panels; small products of a batch go together."""
-    together = max(1, panel * panel // max(m * n, 1)) if m <= panel and n <= panel else 1
+    batch, m, _ = stack
+    together = _together(stack, panel)
     for b in range(0, batch, together):
         for r in range(0, m, panel):
             yield slice(b, min(b + together, batch)), slice(r, min(r + panel, m))
@@ -448,57 +465,69 @@ def _multiply(
     at_right: slice,
     rows: slice,
     cols: slice,
-) -> list[Floats]:
-    """Exact products of the slices, for each slab of k: residues are added up, digit products listed."""
+) -> Floats:
+    """The exact product of two panels, shape (planes, batch, m, n): by residues, or as limbs of the digits' sum."""
     k = (left.described if isinstance(left, Slices) else left).k
-    products: list[Floats] = []
+    sums: Floats | None = None
     for h in range(0, k, engine.slab):
         hs = slice(h, min(h + engine.slab, k))
         a = _parts(left, mu, engine, "left", at_left, rows, hs)
         b = _parts(right, nu, engine, "right", at_right, cols, hs)
-        product = np.matmul(a, b.swapaxes(-1, -2))
+        product: Floats = np.matmul(a, b.swapaxes(-1, -2))
         if engine.remainders is None:
-            products.append(product)
+            sums = np.zeros((engine.limbs, *product.shape[1:])) if sums is None else sums
+            _add_digit_products(engine, product, sums)
             continue
         for t, m in enumerate(engine.remainders.moduli):
             plane = product[t].reshape(-1)
             for i in range(0, plane.size, _TILE):
                 _reduce(plane[i : i + _TILE], m)
-        if products:
-            products[0] += product
+        if sums is None:
+            sums = product
         else:
-            products.append(product)
-    return products
+            sums += product
+    assert sums is not None
+    return sums
+
+
+def _add_digit_products(engine: _Engine, product: Floats, limbs: Floats) -> None:
+    """Add the rectangles' products to the limbs by their weights, in units of the last digit kept."""
+    assert isinstance(engine.scheme, Digits)
+    p, bits = engine.scheme.count, engine.scheme.bits
+    planes, limbs = product.reshape(len(product), -1), limbs.reshape(len(limbs), -1)
+    for i in range(0, planes.shape[1], _TILE // 4):
+        for block, plane in zip(engine.rectangles, planes[:, i : i + _TILE // 4], strict=True):
+            last = block.s0 + block.rows + block.t0 + block.cols
+            _limbs.add_shifted(limbs[:, i : i + _TILE // 4], plane, bits * (p + 1 - last))
 
 
 def _recombine(
-    engine: _Engine, products: list[Floats], mu: npt.NDArray[np.int64], nu: npt.NDArray[np.int64], out: npt.NDArray[Any]
+    engine: _Engine, sums: Floats, mu: npt.NDArray[np.int64], nu: npt.NDArray[np.int64], out: npt.NDArray[Any]
 ) -> None:
     """The exact integers, rounded once into out, shape (batch, m, n)."""
-    limbs_of = _limbs_of_residues if engine.remainders else _limbs_of_digits
-    shift = 0 if engine.remainders else engine.scheme.bits * (engine.scheme.count - 1)  # type: ignore[union-attr]
-    for at in _row_tiles(*out.shape, tile=_TILE // 4):
-        shape = out[at].shape
-        limbs = limbs_of(engine, [product[(slice(None), *at)] for product in products])
-        high, low = (x.reshape(shape) for x in _limbs.collapse(limbs))
-        rows = at if mu.shape[0] == out.shape[0] else (slice(0, 1), at[1])
-        batch = at[0] if nu.shape[0] == out.shape[0] else slice(0, 1)
-        _limbs.round_scaled(high, low, shift - mu[rows], -nu[batch], out[at])
+    shift = engine.scheme.bits * (engine.scheme.count - 1) if isinstance(engine.scheme, Digits) else 0
+    batch, m, n = out.shape
+    for at in _row_tiles(batch, m, n, _TILE // 4):
+        limbs = sums[(slice(None), *at)].reshape(len(sums), -1)
+        if engine.remainders:
+            limbs = _limbs_of_residues(engine.remainders, limbs)
+        _limbs.carry(limbs)
+        high, low = (x.reshape(out[at].shape) for x in _limbs.collapse(limbs))
+        rows = at if mu.shape[0] == batch else (slice(0, 1), at[1])
+        cols = at[0] if nu.shape[0] == batch else slice(0, 1)
+        _limbs.round_scaled(high, low, shift - mu[rows], -nu[cols], out[at])
 
 
-def _limbs_of_residues(engine: _Engine, products: list[Floats]) -> Floats:
+def _limbs_of_residues(crt: Remainders, residues: Floats) -> Floats:
     """Chinese remainders: limbs = weights y - q product, one small matrix product."""
-    crt = engine.remainders
-    assert crt is not None
     count = len(crt.moduli)
-    y = np.empty((count + 1, products[0][0].size))
-    y[:count] = products[0].reshape(count, -1)
+    y = np.empty((count + 1, residues.shape[1]))
+    y[:count] = residues
     for t, m in enumerate(crt.moduli):
         _reduce(y[t], m)
     np.matmul(np.array([1.0 / m for m in crt.moduli]), y[:count], out=y[count])
     np.rint(y[count], out=y[count])
-    limbs = np.matmul(_weight_limbs(crt), y)
-    _limbs.carry(limbs)
+    limbs: Floats = np.matmul(_weight_limbs(crt), y)
     return limbs
 
 
@@ -513,20 +542,6 @@ def _weight_limbs(crt: Remainders) -> Floats:
             table[limb, column] = digit
             weight = (weight - digit) // base
     return table
-
-
-def _limbs_of_digits(engine: _Engine, products: list[Floats]) -> Floats:
-    """Sum of the rectangles' products by their weights, in units of the last digit kept."""
-    assert isinstance(engine.scheme, Digits)
-    p, bits = engine.scheme.count, engine.scheme.bits
-    largest = bits * (p + 1) + engine.k.bit_length() + 1
-    limbs = np.zeros((-(-largest // _limbs.LIMB_BITS), products[0][0].size))
-    for product in products:
-        for block, plane in zip(engine.rectangles, product, strict=True):
-            last = block.s0 + block.rows + block.t0 + block.cols
-            _limbs.add_shifted(limbs, plane.reshape(-1), bits * (p + 1 - last))
-    _limbs.carry(limbs)
-    return limbs
 
 
 def _patch(
