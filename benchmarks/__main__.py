@@ -81,9 +81,7 @@ def _plot(path: Path, console: Console) -> None:
     try:
         from benchmarks import plots
     except ImportError as error:
-        console.print(
-            f"not drawn: {error} (extra plot); draw later with python -m benchmarks.plots {path}", soft_wrap=True
-        )
+        console.print(f"not drawn, {error}: install the extra plot, then python -m benchmarks.plots {path}")
     else:
         console.print(str(plots.plot_file(path)), soft_wrap=True)
 

@@ -70,9 +70,12 @@ def kernel_rows(device: Device, n: int, dtype: str, seed: int, least: float) -> 
     copied = _row(device, copy, n, dtype, least, None)
     bandwidth = copy.bytes / copied.seconds
     yield copied
+    measured = set()
     for scheme, slices in SCHEMES[dtype].items():
         for kernel in kernels_of(a, b, scheme, slices):
-            yield _row(device, kernel, n, dtype, least, bandwidth)
+            if kernel.name not in measured:
+                yield _row(device, kernel, n, dtype, least, bandwidth)
+                measured.add(kernel.name)
         device.release()
 
 
@@ -84,12 +87,14 @@ def kernels_of(a: Any, b: Any, scheme: str, slices: int) -> Iterator[Kernel]:
     for (file, along_k), launches in groupby(recorded(a, b, scheme, slices), lambda x: (x.file, x.along_k)):
         group = list(launches)
         step = file.removesuffix(".cu")
-        side = (" rows" if along_k else " columns") if step in ("describe", "split") else ""
+        name = step if step == "describe" else f"{step}, {scheme} {slices}"
+        if step in ("describe", "split"):
+            name = name.replace(step, f"{step} {'rows' if along_k else 'columns'}")
         distinct = {array.data.ptr: array.nbytes for launch in group for array in launch.arrays}
         moved = sum(distinct.values())
         if step == "reduce":  # int32 to a byte, plane by plane through the same accumulators
             moved = 5 * group[0].arrays[1].nbytes
-        yield Kernel(f"{step}{side}, {scheme} {slices}", slices, moved, partial(_all_again, group))
+        yield Kernel(name, 0 if step == "describe" else slices, moved, partial(_all_again, group))
 
 
 def recorded(a: Any, b: Any, scheme: str, slices: int) -> list[Launch]:

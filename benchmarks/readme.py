@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from textwrap import fill
 from typing import Annotated
 
 import typer
@@ -16,6 +17,12 @@ from benchmarks.routines import TASKS
 BEGIN, END = "<!-- benchmarks:begin -->", "<!-- benchmarks:end -->"
 
 COMMAND = "python -m benchmarks.readme"
+
+INTRODUCTION = (
+    "Square matrices of N(0, 1) elements. Errors are componentwise, the largest over a sample of exactly computed "
+    "entries, and the bounds are proven for these operands, both at the largest n. `default` chooses its slices from "
+    "the data in every call (`reproducible=True`), the others have a given number of them."
+)
 
 
 def main(
@@ -69,16 +76,12 @@ def section(devices: dict[str, list[Run]]) -> str:
     """What stands between the markers: for each device a table for each task, and a figure."""
     if not devices:
         return "No results yet.\n"
-    parts = [
-        "Square matrices of N(0, 1) elements. Errors are componentwise, the largest over a sample of exactly computed "
-        "entries, and the bounds are proven for these operands, both at the largest n. `default` chooses its slices "
-        "from the data in every call (`reproducible=True`), the others have a given number of them."
-    ]
+    parts = [_wrapped(INTRODUCTION)]
     for device, runs in devices.items():
         for run in runs:
             parts += [f"**{device}**, {run.tasks[0]}, {unit(run.rows)[0]} (2 n³ / time):", table(run.rows)]
         parts.append(f"![{device}: time against error](docs/figures/{figure_name(device)})")
-        parts.append(f"{', '.join(_link(run) for run in runs)}; {_versions(runs[-1])}.")
+        parts.append(_wrapped(f"{', '.join(_link(run) for run in runs)}; {_versions(runs[-1])}."))
     return "\n\n".join(parts) + "\n"
 
 
@@ -102,6 +105,10 @@ def table(rows: Sequence[Row]) -> str:
 
 def figure_name(device: str) -> str:
     return f"{slug(device)}.png"
+
+
+def _wrapped(text: str) -> str:
+    return fill(text, 120, break_long_words=False, break_on_hyphens=False)
 
 
 def _small(value: float | None) -> str:

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
+from numbers import Real
 from typing import Any, Literal, overload
 
 from ozaki._accuracy import Accuracy
-from ozaki._call import Call, Prepared, Side, check_out, plan_for_shapes
-from ozaki._operands import DTYPES, dtype_of, left_rows, right_rows, shapes
+from ozaki._call import Call, Prepared, Side, check_choices, plan_for_shapes, shapes_of_plan
+from ozaki._operands import dtype_named, dtype_of, left_rows, right_rows, shape_of, shapes
 from ozaki._plan import Plan
 from ozaki._report import Report
-from ozaki.backends import backend_of
+from ozaki.backends import Backend, backend_of
 
 
 @overload
-def matmul(a: Any, b: Any, *, accuracy: Accuracy | str | float | None = ..., scheme: str = ..., slices: int | None = ...,
-           engine: str = ..., reproducible: bool = ..., out: Any = ..., workspace_limit: int | None = ...,
-           plan: Plan | None = ..., return_report: Literal[False] = ...) -> Any: ...  # fmt: skip
+def matmul(a: Any, b: Any, *, accuracy: Accuracy | str | float | None = ..., scheme: str = ...,
+           slices: int | None = ..., engine: str = ..., reproducible: bool = ..., out: Any = ...,
+           workspace_limit: int | None = ..., plan: Plan | None = ..., return_report: Literal[False] = ...) -> Any: ...  # fmt: skip
 @overload
-def matmul(a: Any, b: Any, *, accuracy: Accuracy | str | float | None = ..., scheme: str = ..., slices: int | None = ...,
-           engine: str = ..., reproducible: bool = ..., out: Any = ..., workspace_limit: int | None = ...,
-           plan: Plan | None = ..., return_report: Literal[True]) -> tuple[Any, Report]: ...  # fmt: skip
+def matmul(a: Any, b: Any, *, accuracy: Accuracy | str | float | None = ..., scheme: str = ...,
+           slices: int | None = ..., engine: str = ..., reproducible: bool = ..., out: Any = ...,
+           workspace_limit: int | None = ..., plan: Plan | None = ..., return_report: Literal[True]) -> tuple[Any, Report]: ...  # fmt: skip
 def matmul(
     a: Any,
     b: Any,
@@ -79,17 +80,21 @@ def matmul(
     that NaN or Inf touch are as in IEEE arithmetic. The inputs are never modified.
     """
     call = Call(a, b)
+    call.check_out(out)
     plan_given = plan is not None
     if plan is None:
         plan = call.plan(accuracy, scheme, slices, engine, reproducible, workspace_limit)
     else:
         if (accuracy, scheme, slices, engine, workspace_limit) != (None, "auto", None, "auto", None) or reproducible:
-            raise ValueError("plan: a plan holds accuracy, scheme, slices, engine and workspace_limit; give one or the other")
+            raise ValueError(
+                "plan: a plan holds accuracy, scheme, slices, engine and workspace_limit; give one or the other"
+            )
         call.check_plan(plan)
     c = call.result(out)
     workspace = call.run(plan, c)
-    returned = call.returned(c, out)
-    return (returned, call.report(plan, workspace, given=plan_given)) if return_report else returned
+    report = call.report(plan, workspace, given=plan_given) if return_report else None  # before `out` hides an operand
+    c = call.returned(c, out)
+    return (c, report) if return_report else c
 
 
 def plan(
@@ -128,9 +133,10 @@ def plan(
     if isinstance(a, tuple) and isinstance(b, tuple):
         if dtype is None:
             raise ValueError("dtype: missing; a plan from shapes needs 'float32' or 'float64'")
-        if str(dtype) not in DTYPES:
-            raise TypeError(f"dtype: {dtype!r} is not supported; expected 'float32' or 'float64'")
-        return plan_for_shapes(shapes(a, b), str(dtype), accuracy, scheme, slices, engine, reproducible, workspace_limit)
+        sizes = shapes(shape_of("a", a), shape_of("b", b))
+        return plan_for_shapes(
+            sizes, dtype_named(dtype), accuracy, scheme, slices, engine, reproducible, workspace_limit
+        )
     if dtype is not None:
         raise ValueError("dtype: the operands have their own; give it with shapes only")
     return Call(a, b).plan(accuracy, scheme, slices, engine, reproducible, workspace_limit, full=True)
@@ -158,12 +164,10 @@ def prepare(x: Any, side: Side, plan: Plan) -> Prepared:
     backend = backend_of(("x", x))
     x = backend.asarray(x)
     dtype = dtype_of("x", x)
-    m, k, n = plan.shape
-    expected = (m, k) if side == "left" else (k, n)
-    if x.ndim < 2 or x.shape[-2:] != expected:
-        raise ValueError(f"x: shape {x.shape} does not fit the {side} side of the plan; expected (..., {expected[0]}, {expected[1]})")
-    other = (k, n) if side == "left" else (m, k)
-    sizes = shapes(x.shape, other) if side == "left" else shapes(other, x.shape)
+    check_choices("auto", plan.engine, None, backend)
+    if dtype == "float64" != plan.dtype:
+        raise TypeError("x: dtype float64, but the plan is made for float32; expected float32")
+    sizes = shapes_of_plan(x.shape, side, plan)
     rows = left_rows(x, sizes) if side == "left" else right_rows(x, sizes)
     return Prepared(side, plan, x.shape, dtype, backend.split(backend.describe(rows), side, plan), backend)
 
@@ -187,7 +191,7 @@ def gemm(
     alpha, beta : float
         With beta == 0, c is not read (it may hold NaN); with alpha == 0 or k == 0, a and b are not.
     a, b : arrays, shapes (m, k) and (k, n), or transposed where `trans_a`, `trans_b` say so
-    c : array, shape (m, n), or None with beta == 0
+    c : array, shape (m, n), of the result's dtype (or float32), or None with beta == 0
         Not modified, unless given as `out` too.
     out : array, optional
     **options
@@ -201,22 +205,51 @@ def gemm(
     -----
     The product is rounded once; alpha times it, beta times c and their sum are rounded in the result's dtype.
     """
+    for name, factor in (("alpha", alpha), ("beta", beta)):
+        if not isinstance(factor, Real):
+            raise TypeError(f"{name}: {factor!r}; expected a real number")
     backend = backend_of(("a", a), ("b", b), *((("c", c),) if c is not None else ()))
-    a, b = backend.asarray(a), backend.asarray(b)
-    op_a, op_b = (x.swapaxes(-1, -2) if t else x for x, t in ((a, trans_a), (b, trans_b)))
-    return_report = options.pop("return_report", False)
-    sizes = shapes(op_a.shape, op_b.shape)
-    if c is None and beta != 0:
-        raise ValueError(f"c: missing with beta = {beta}; expected an array of shape {sizes.result}, or beta = 0")
-    if c is not None and tuple(c.shape) != sizes.result:
-        raise ValueError(f"c: shape {c.shape} does not fit the product; expected {sizes.result}")
-    product, report = matmul(op_a, op_b, return_report=True, **options) if return_report else (matmul(op_a, op_b, **options), None)
-    if alpha != 1:
+    op_a, op_b = _transposed("a", a, trans_a, backend), _transposed("b", b, trans_b, backend)
+    call = Call(op_a, op_b)
+    call.check_out(out)
+    if beta != 0 or c is not None:
+        c = _addend(c, call)
+    if alpha == 0 and not any(isinstance(x, Plan | Prepared) for x in (op_a, op_b, options.get("plan"))):
+        op_a, op_b = op_a[..., :0], op_b[..., :0, :] if op_b.ndim > 1 else op_b[:0]  # nothing to multiply
+    return_report = options.get("return_report", False)
+    result = matmul(op_a, op_b, **options)
+    product, report = result if return_report else (result, None)
+    if alpha == 0:
+        product[...] = 0
+    elif alpha != 1:
         product *= product.dtype.type(alpha)
     if beta != 0:
-        product += backend.asarray(c).astype(product.dtype, copy=False) * product.dtype.type(beta)
+        product += c.astype(product.dtype, copy=False) * product.dtype.type(beta)
     if out is not None:
-        check_out(out, product.shape, str(product.dtype), backend)
         out[...] = product
         product = out
     return (product, report) if return_report else product
+
+
+def _transposed(name: str, x: Any, transposed: bool, backend: Backend) -> Any:
+    prepared = isinstance(x, Prepared)
+    x = x if prepared else backend.asarray(x)
+    if not transposed:
+        return x
+    if prepared or x.ndim < 2:
+        what = "a prepared operand" if prepared else f"an operand of shape {x.shape}"
+        raise ValueError(f"trans_{name}: {what} cannot be transposed; expected a matrix, or trans_{name}=False")
+    return x.swapaxes(-1, -2)
+
+
+def _addend(c: Any, call: Call) -> Any:
+    """What gemm adds, checked."""
+    expected = f"expected an array of shape {call.sizes.result} and dtype {call.dtype}"
+    if c is None:
+        raise ValueError(f"c: missing; {expected}, or beta = 0")
+    c = call.backend.asarray(c)
+    if tuple(c.shape) != call.sizes.result:
+        raise ValueError(f"c: shape {tuple(c.shape)} does not fit the product; {expected}")
+    if dtype_of("c", c) == "float64" != call.dtype:
+        raise TypeError(f"c: dtype float64 does not fit float32 operands; {expected}")
+    return c

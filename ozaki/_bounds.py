@@ -7,7 +7,7 @@ rounding inside this module is covered by `_UP`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import hypot, inf, log, pi, sqrt
+from math import hypot, inf, ldexp, log, pi, sqrt
 
 import numpy as np
 import numpy.typing as npt
@@ -125,7 +125,7 @@ def a_priori(scheme: Scheme, k: int) -> float:
         image_norm = sqrt(scaling.threshold) / 2 * (1 - sqrt(k) / 2 ** (width - 1))
     else:
         image_norm = scaling.threshold / 2 * (1 - 2.0 ** (1 - width))
-    image_norm *= 2.0 ** (scaling.base - width)
+    image_norm = ldexp(image_norm, scaling.base - width)
     if image_norm <= 0:
         return inf
     u = 0.5 / image_norm

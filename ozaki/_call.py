@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import inf
+from math import inf, prod
 from numbers import Real
 from typing import Any, Literal
 
@@ -158,7 +158,8 @@ class Call:
             if isinstance(x, Prepared):
                 if x.side != side:
                     raise ValueError(f"{name}: prepared as {x.side} operand; prepare it as {side}")
-                if (x.plan.scheme, x.plan.engine) != (plan.scheme, plan.engine) or x.plan.shape != plan.shape:
+                same = (x.plan.scheme, x.plan.engine, x.plan.shape) == (plan.scheme, plan.engine, plan.shape)
+                if not same or x.slices.described.x.shape[0] not in (1, prod(plan.batch)):
                     raise ValueError(f"{name}: prepared for another plan; prepare it with this one")
         check_choices("auto", plan.engine, plan.workspace_limit, self.backend)
 
@@ -221,6 +222,23 @@ class Call:
             reproducible=plan.reproducible,
             nonfinite=nonfinite,
         )
+
+
+def shapes_of_plan(x: tuple[int, ...], side: Side, plan: Plan) -> Shapes:
+    """The shapes that a plan was made for, where an operand of shape x fits them."""
+    m, k, n = plan.shape
+    matrix = (m, k) if side == "left" else (k, n)
+    if len(x) < 2 or x[-2:] != matrix or not _broadcasts(x[:-2], plan.batch):
+        expected = f"{(*plan.batch, *matrix)}" + (f" or {matrix}" if plan.batch else "")
+        raise ValueError(f"x: shape {x} does not fit the {side} side of the plan; expected {expected}")
+    return Shapes(plan.batch, plan.shape, (*plan.batch, m, n), fold=False)
+
+
+def _broadcasts(batch: tuple[int, ...], to: tuple[int, ...]) -> bool:
+    try:
+        return np.broadcast_shapes(batch, to) == to
+    except ValueError:
+        return False
 
 
 def plan_for_shapes(

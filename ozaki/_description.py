@@ -58,7 +58,8 @@ class Description:
     @cached_property
     def empty(self) -> npt.NDArray[np.bool_]:
         """Rows without a nonzero finite element."""
-        return self.peak == 0
+        rows: npt.NDArray[np.bool_] = self.peak == 0
+        return rows
 
     @cached_property
     def sums(self) -> npt.NDArray[np.float64]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -58,10 +59,25 @@ def shapes(a: Shape, b: Shape) -> Shapes:
     try:
         batch = np.broadcast_shapes(left[:-2], right[:-2])
     except ValueError:
-        raise ValueError(f"b: batch {right[:-2]} of shape {b} does not broadcast with {left[:-2]} of a, shape {a}") from None
+        raise ValueError(
+            f"b: batch {right[:-2]} of shape {b} does not broadcast with {left[:-2]} of a, shape {a}"
+        ) from None
     result = batch + (() if len(a) == 1 else (m,)) + (() if len(b) == 1 else (n,))
     fold = prod(right[:-2]) == 1 and len(batch) > 0
     return Shapes(batch, (m, k, n), result, fold)
+
+
+def shape_of(name: str, x: tuple[Any, ...]) -> Shape:
+    """A shape that the caller gives.
+
+    Raises
+    ------
+    ValueError
+        Where it is not one.
+    """
+    if not all(isinstance(size, Integral) and int(size) >= 0 for size in x):
+        raise ValueError(f"{name}: {x!r} is not a shape; expected a tuple of whole numbers, none negative")
+    return tuple(int(size) for size in x)
 
 
 def left_rows(a: Any, sizes: Shapes) -> Any:
@@ -111,3 +127,20 @@ def dtype_of(name: str, x: Any) -> str:
             f"{name}: dtype {x.dtype} is not supported; expected float32 or float64 ({name}.astype('float64') converts)"
         )
     return str(x.dtype)
+
+
+def dtype_named(dtype: Any) -> str:
+    """The name of a dtype that the caller gives.
+
+    Raises
+    ------
+    TypeError
+        For one that the library does not multiply.
+    """
+    try:
+        name = str(np.dtype(dtype))
+    except TypeError:
+        name = ""
+    if name not in DTYPES:
+        raise TypeError(f"dtype: {dtype!r} is not supported; expected 'float32' or 'float64'")
+    return name

@@ -76,7 +76,9 @@ class Plan:
     def __str__(self) -> str:
         m, k, n = self.shape
         stack = "".join(f"{b} x " for b in self.batch)
-        what = "the native product" if self.scheme is None else f"{self.slices} {self.scheme.name}, {self.products} products"
+        what = "the native product"
+        if self.scheme is not None:
+            what = f"{self.slices} {self.scheme.name}, {self.products} products"
         proven = "no bound" if self.bound == inf else f"{self.target.measure} error <= {self.bound:.2g}"
         origin = "for any operands" if self.a_priori else "for these operands"
         return f"{stack}({m} x {k}) ({k} x {n}), {self.dtype}: {what}\n{proven}, {origin}" + (
@@ -87,7 +89,9 @@ class Plan:
 def forced(name: str, count: int) -> Scheme:
     """The scheme of that name with that many slices."""
     if name not in ("digits", "digits7", "residues"):
-        raise ValueError(f"slices: {count} slices of scheme {name!r}; name what to count: scheme='digits' or 'residues'")
+        raise ValueError(
+            f"slices: {count} slices of scheme {name!r}; name what to count: scheme='digits' or 'residues'"
+        )
     most = _most(name)
     if isinstance(count, bool) or not isinstance(count, Integral) or not 1 <= count <= most:
         raise ValueError(f"slices: {count!r}; expected a whole number from 1 to {most} for scheme {name!r}")
@@ -113,12 +117,14 @@ class Choice:
 
 def choose_a_priori(accuracy: Accuracy, k: int, names: tuple[str, ...]) -> Choice:
     """The fewest slice products whose a-priori bound meets a row-column or normwise target."""
-    starts = {name: 1 for name in names}
+    starts = dict.fromkeys(names, 1)
     choice = _cheapest(starts, lambda scheme: _bounds.a_priori(scheme, k), accuracy, k)
     return choice or _unreachable(accuracy, names)
 
 
-def choose(backend: ProofBackend, left: Described, right: Described, accuracy: Accuracy, names: tuple[str, ...]) -> Choice:
+def choose(
+    backend: ProofBackend, left: Described, right: Described, accuracy: Accuracy, names: tuple[str, ...]
+) -> Choice:
     """The fewest slice products whose bound for these operands meets the target."""
     measured = Measured(backend, left, right, accuracy.measure)
     starts = {name: min(_usual(name, accuracy, left.k), measured.exact_from(name)) for name in names}
@@ -203,9 +209,7 @@ class Measured:
         return True
 
 
-def _cheapest(
-    starts: dict[str, int], bound: Callable[[Scheme], float], accuracy: Accuracy, k: int
-) -> Choice | None:
+def _cheapest(starts: dict[str, int], bound: Callable[[Scheme], float], accuracy: Accuracy, k: int) -> Choice | None:
     """The scheme and count with the fewest products that meet the target; the first name wins a tie."""
     best: Choice | None = None
     for name in sorted(starts, key=lambda name: _scheme(name, starts[name]).products):

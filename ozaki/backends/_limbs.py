@@ -101,17 +101,16 @@ def round_scaled(
     high, low, out have shape (batch, m, n), rows (batch, m), cols (batch, n); high and low come from `collapse`.
     """
     value = high + low if out.dtype == np.float64 else add_to_odd(high, low)
-    rows, cols = (e.astype(np.int32)[..., None] for e in (rows, cols))
-    cols = cols.swapaxes(-1, -2)
-    reach = sum(int(np.abs(e).max(initial=0)) for e in (rows, cols))
+    left, right = rows.astype(np.int32)[..., :, None], cols.astype(np.int32)[..., None, :]
+    reach = sum(int(np.abs(e).max(initial=0)) for e in (left, right))
     largest = float(np.abs(high).max(initial=0.0))
     with np.errstate(over="ignore", under="ignore"):
         if reach + max(np.frexp(largest)[1], 0) < 1000:
-            value *= np.ldexp(1.0, rows)
-            value *= np.ldexp(1.0, cols)
+            value *= np.ldexp(1.0, left)
+            value *= np.ldexp(1.0, right)
             out[...] = value
             return
-        exponents = rows + cols
+        exponents = left + right
         out[...] = np.ldexp(value, exponents)
         if out.dtype == np.float64:  # value has been rounded already: these must be rounded from high + low
             tiny = (value != 0) & (np.frexp(value)[1] + exponents <= -1022)

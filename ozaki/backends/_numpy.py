@@ -21,7 +21,7 @@ from ozaki.schemes.image import EMPTY_TOP
 from ozaki.schemes.residues import Remainders, exact_moduli, remainders
 
 name = "numpy"
-engines = ("float64", "int8")
+engines: tuple[str, ...] = ("float64", "int8")
 
 _TILE = 2**16
 """Elements worked on at a time: a few float64 arrays of them stay in the second-level cache."""
@@ -134,11 +134,14 @@ def _describe_tile(x: npt.NDArray[Any], fields: npt.NDArray[np.int64]) -> None:
 
 def scale_rows(x: npt.NDArray[Any], exponents: npt.NDArray[np.int64]) -> Floats:
     """x 2**exponents row by row as float64, without overflow of the powers themselves."""
-    exponents = exponents.astype(np.int32)[..., None]
-    if exponents.size == 0 or np.abs(exponents).max() < 1000:
-        return x * np.ldexp(1.0, exponents)
-    half = exponents // 2
-    return (x * np.ldexp(1.0, half)) * np.ldexp(1.0, exponents - half)
+    powers = exponents.astype(np.int32)[..., None]
+    scaled: Floats
+    if powers.size == 0 or np.abs(powers).max() < 1000:
+        scaled = x * np.ldexp(1.0, powers)
+    else:
+        half = powers // 2
+        scaled = (x * np.ldexp(1.0, half)) * np.ldexp(1.0, powers - half)
+    return scaled
 
 
 # The lower bound of abs(A) abs(B) -----------------------------------------------------------------------------------
@@ -147,7 +150,7 @@ def scale_rows(x: npt.NDArray[Any], exponents: npt.NDArray[np.int64]) -> Floats:
 def narrow_product(left: Described, right: Described, sampled: bool) -> Floats:
     """Exact products of 7-bit magnitudes; float32 sums of 2**10 such products are exact."""
     a, b = (_magnitudes(x, NARROW_BITS, sampled)[..., :NARROW_DEPTH].astype(np.float32) for x in (left, right))
-    total = np.zeros((a.shape[0], a.shape[1], b.shape[1]))
+    total = np.zeros((max(len(a), len(b)), a.shape[1], b.shape[1]))
     for h in range(0, a.shape[2], 2**10):
         total += np.matmul(a[:, :, h : h + 2**10], b[:, :, h : h + 2**10].swapaxes(1, 2))
     return total
@@ -157,7 +160,8 @@ def wide_product(left: Described, right: Described) -> Floats:
     """Exact products of wider magnitudes."""
     bits = wide_bits(left.k)
     a, b = (_magnitudes(x, bits, False) for x in (left, right))
-    return np.matmul(a, b.swapaxes(1, 2))
+    product: Floats = np.matmul(a, b.swapaxes(1, 2))
+    return product
 
 
 def _magnitudes(operand: Described, bits: int, sampled: bool) -> Floats:
@@ -169,7 +173,8 @@ def _magnitudes(operand: Described, bits: int, sampled: bool) -> Floats:
     values = np.abs(x.astype(np.float64, copy=False))
     if description.nonfinite.any():
         values[~np.isfinite(values)] = 0
-    return np.floor(scale_rows(values, np.where(description.empty, 0, bits - description.top)))
+    magnitudes: Floats = np.floor(scale_rows(values, np.where(description.empty, 0, bits - description.top)))
+    return magnitudes
 
 
 def worst_ratio(lower: Floats, terms: ErrorTerms) -> tuple[float, int]:
@@ -190,8 +195,9 @@ def worst_ratio(lower: Floats, terms: ErrorTerms) -> tuple[float, int]:
 
 
 def _numerators(terms: ErrorTerms, b: slice, rows: slice) -> Floats:
-    p, q = terms.left[:, b, rows, None], terms.right[:, b, None, :]
-    total = p[0] * q[0]
+    p, q = (side if side.shape[1] == 1 else side[:, b] for side in (terms.left, terms.right))
+    p, q = p[:, :, rows, None], q[:, :, None, :]
+    total: Floats = p[0] * q[0]
     total += p[1] * q[1]
     total += p[2] * q[2]
     return total
@@ -199,7 +205,8 @@ def _numerators(terms: ErrorTerms, b: slice, rows: slice) -> Floats:
 
 def worst_ratio_by_exponents(left: Described, right: Described, lower: Floats, terms: ErrorTerms) -> float:
     """Worst ratio over the entries with lower == 0, from the largest product of leading powers of two."""
-    exponents = [_leading(left), _leading(right)]
+    exponents = _leading(left), _leading(right)
+    last = [len(e) - 1 for e in exponents]
     worst = 0.0
     for b, i in zip(*np.nonzero((lower == 0).any(axis=2)), strict=True):
         above = _numerators(terms, slice(b, b + 1), slice(i, i + 1))[0, 0]
@@ -207,10 +214,10 @@ def worst_ratio_by_exponents(left: Described, right: Described, lower: Floats, t
         for part in np.array_split(j, 1 + len(j) * left.k // _TILE):
             if len(part) == 0:
                 continue
-            best = (exponents[0][b, i] + exponents[1][b, part]).max(axis=-1)
+            best = (exponents[0][min(b, last[0]), i] + exponents[1][min(b, last[1]), part]).max(axis=-1)
             found = best > 2 * EMPTY_TOP  # else every product is zero, and so is the error
             with np.errstate(over="ignore"):
-                ratios = np.ldexp(above[part][found], -best[found])
+                ratios = np.ldexp(above[part][found], -best[found])  # overflow: nothing is proven
             worst = max(worst, float(ratios.max(initial=0.0)))
     return worst
 

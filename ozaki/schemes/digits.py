@@ -36,7 +36,7 @@ class Digits:
     def largest(self) -> int:
         """The largest integer whose digits exist: all of them 2**(bits-1) - 1."""
         r = self.bits
-        return (2 ** (r - 1) - 1) * (2 ** (r * self.count) - 1) // (2**r - 1)
+        return ((1 << (r - 1)) - 1) * ((1 << (r * self.count)) - 1) // ((1 << r) - 1)
 
     def scaling(self, k: int) -> Scaling:
         return max_scaling(self.largest, self.bits * self.count - 1, k)
