@@ -67,8 +67,38 @@ magnitudes(const INPUT* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, int6
 
 #else
 
+// 2^e for a normal double.
+__device__ __forceinline__ double power_of_two(int e) {
+  return __longlong_as_double(static_cast<long long>(e + 1023) << 52);
+}
+
 // No macros.
 //
+// The error terms of one operand (ErrorTerms in ozaki/_bounds.py), float64 [3][batch * rows], each operation rounded to
+// nearest as NumPy does: with ulp = 2^-bits, u = ulp / 2 for a rounded row, else 0, s = magnitudes 2^-width, and
+// UP = 1 + 2^-30: (u, s + k u, dropped ulp) UP on the left, (s, u, ulp) UP on the right.
+//
+// 256 threads; grid ceil(batch * rows / 256). A thread owns a row.
+extern "C" __global__ void __launch_bounds__(256)
+error_terms(const int64_t* __restrict__ description, int64_t batch_rows, int width, int statistic, int step, int base,
+            int64_t threshold, double k, double dropped, int left, double* __restrict__ terms) {
+  const int64_t i = static_cast<int64_t>(blockIdx.x) * 256 + threadIdx.x;
+  if (i >= batch_rows) return;
+  const int64_t top = description[i], bottom = description[4 * batch_rows + i];
+  const int mu = row_exponent(top, description[statistic * batch_rows + i], step, base, threshold);
+
+  double s = 0, u = 0, ulp = 0;
+  if (top != EMPTY_TOP) {
+    s = __dmul_rn(static_cast<double>(description[2 * batch_rows + i]), power_of_two(-width));
+    ulp = power_of_two(-(mu + static_cast<int>(top)));
+    if (mu + bottom < 0) u = __dmul_rn(ulp, 0.5);
+  }
+  const double up = 1.0 + power_of_two(-30);
+  terms[i] = __dmul_rn(left ? u : s, up);
+  terms[batch_rows + i] = __dmul_rn(left ? __dadd_rn(s, __dmul_rn(k, u)) : u, up);
+  terms[2 * batch_rows + i] = __dmul_rn(left ? __dmul_rn(dropped, ulp) : ulp, up);
+}
+
 // ratio_ij = ((p0_i q0_j + p1_i q1_j) + p2_i q2_j) / L_ij, each operation rounded to nearest, in this order. p_s[i] =
 // p[s * p_stride + i], q likewise, all >= 0; L is int32 [rows][ld], >= 0.
 //   result[0]  max over the entries with L > 0, as the bits of a double (of nonnegative numbers they order alike)

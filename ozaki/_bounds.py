@@ -25,55 +25,47 @@ class ErrorTerms:
     """The image error as a sum of three outer products (B1).
 
     In units of 2**(top_i + top_j), with u = 2**-bits / 2 for a rounded row and 0 for an exact one and s a row's sum
-    of magnitudes: abs(E)_ij <= sum_c left[c, i] right[c, j] with left = (u_i, s_i + k u_i, k drop 2**-bits_i) and
+    of magnitudes: abs(E)_ij <= sum_c left[c, i] right[c, j] with left = (u_i, s_i + k u_i, dropped 2**-bits_i) and
     right = (s_j, u_j, 2**-bits_j).
 
     Attributes
     ----------
     left, right : float64 arrays, shape (3, batch, rows)
-    bits : smallest number of image bits of a nonempty row
     """
 
     left: npt.NDArray[np.float64]
     right: npt.NDArray[np.float64]
-    bits_left: npt.NDArray[np.int64]
-    bits_right: npt.NDArray[np.int64]
 
 
-def error_terms(left: Description, right: Description, scheme: Scheme) -> ErrorTerms | None:
-    """B1 for these operands; None where the scheme's range leaves no room at this k."""
+def dropped(scheme: Scheme, k: int, spans: tuple[int, int]) -> float:
+    """Largest worth of the digit pairs that are left out of an entry, in image units (B1).
+
+    Zero where trailing zero digits make them all vanish. The spans are the largest top - bottom of the rows of both
+    operands; an image has at least scaling.base bits for them, the rest at its end being zeros.
+    """
+    if isinstance(scheme, Residues):
+        return 0.0
+    base = scheme.scaling(k).base
+    used = sum(scheme.count - max(base - span, 0) // scheme.bits for span in spans)
+    return k * scheme.drop if used > scheme.count + 1 else 0.0
+
+
+def error_terms(left: Description, right: Description, scheme: Scheme, spans: tuple[int, int]) -> ErrorTerms:
+    """B1 for these operands, of a scheme that has a scaling at this k."""
     k = left.k
     scaling = scheme.scaling(k)
-    if scaling is None:
-        return None
-    bits_left, bits_right = left.bits(scaling), right.bits(scaling)
-    ulp_left, ulp_right = _powers(-bits_left, left), _powers(-bits_right, right)
+    assert scaling is not None
+    ulp_left, ulp_right = (_powers(-side.bits(scaling), side) for side in (left, right))
     u_left = np.where(left.rounded(scaling), ulp_left / 2, 0.0)
     u_right = np.where(right.rounded(scaling), ulp_right / 2, 0.0)
-    drop = scheme.drop(k) if _pairs_are_dropped(left, right, scheme) else 0.0
     return ErrorTerms(
-        np.stack([u_left, left.sums + k * u_left, k * drop * ulp_left]) * _UP,
+        np.stack([u_left, left.sums + k * u_left, dropped(scheme, k, spans) * ulp_left]) * _UP,
         np.stack([right.sums, u_right, ulp_right]) * _UP,
-        bits_left,
-        bits_right,
     )
 
 
 def _powers(exponents: npt.NDArray[np.int64], description: Description) -> npt.NDArray[np.float64]:
     return np.where(description.empty, 0.0, np.ldexp(1.0, exponents.astype(np.int32)))
-
-
-def _pairs_are_dropped(left: Description, right: Description, scheme: Scheme) -> bool:
-    """False where trailing zero digits make every pair that is left out vanish."""
-    if scheme.drop(left.k) == 0:
-        return False
-    used = 0
-    for description in (left, right):
-        scaling = scheme.scaling(description.k)
-        assert scaling is not None
-        zeros = np.where(description.empty, 2**30, description.exponents(scaling) + description.bottom)
-        used += scheme.count - int(max(zeros.min(initial=2**30), 0)) // scheme.bits  # type: ignore[union-attr]
-    return used > scheme.count + 1
 
 
 def row_column(left: Description, right: Description, terms: ErrorTerms) -> float:
@@ -129,7 +121,7 @@ def a_priori(scheme: Scheme, k: int) -> float:
     if image_norm <= 0:
         return inf
     u = 0.5 / image_norm
-    return (2 * sqrt(k) * u + k * u * u + k * scheme.drop(k) * 4 * u * u) * _UP
+    return (2 * sqrt(k) * u + k * u * u + k * scheme.drop * 4 * u * u) * _UP
 
 
 def usual_rms(scheme: Scheme, k: int) -> float:

@@ -37,6 +37,12 @@ class Described:
         return int(self.x.shape[-1])
 
     @cached_property
+    def span(self) -> int:
+        """Largest top - bottom of a row: bits that an exact image needs. On a GPU this waits for it."""
+        top, bottom = (self.fields[FIELDS.index(field)] for field in ("top", "bottom"))
+        return int((top - bottom).max())
+
+    @cached_property
     def on_host(self) -> Description:
         """The description in host memory; on a GPU this waits for it."""
         fields = self.fields if isinstance(self.fields, np.ndarray) else self.fields.get()

@@ -174,27 +174,28 @@ class Measured:
         return self._known[scheme]
 
     def _bound(self, scheme: Scheme) -> float:
-        left, right = self._left.on_host, self._right.on_host
-        terms = _bounds.error_terms(left, right, scheme)
-        if terms is None:
+        if scheme.scaling(self._left.k) is None:
             return inf
-        if self._measure == "normwise":
-            return _bounds.normwise(left, right, terms)
-        by_rows = _bounds.row_column(left, right, terms)
-        if self._measure == "row-column" or by_rows == 0:
-            return by_rows
-        if self._proof is None:
-            self._proof = Proof(self._backend, self._left, self._right)
-        return self._proof.ratio(terms)
+        if self._measure == "componentwise":
+            if self._proof is None:
+                self._proof = Proof(self._backend, self._left, self._right)
+            return self._proof.ratio(scheme)
+        left, right = self._left.on_host, self._right.on_host
+        terms = _bounds.error_terms(left, right, scheme, self._spans)
+        of_measure = _bounds.normwise if self._measure == "normwise" else _bounds.row_column
+        return of_measure(left, right, terms)
+
+    @property
+    def _spans(self) -> tuple[int, int]:
+        return self._left.span, self._right.span
 
     def exact_from(self, name: str) -> int:
         """A count at which the images of all rows are exact, if not the smallest."""
-        spans = [int((d.top - d.bottom).max(initial=0)) for d in (self._left.on_host, self._right.on_host)]
         for count in range(1, _most(name)):
             scheme = _scheme(name, count)
             scaling = scheme.scaling(self._left.k)
             room = 0 if scaling is None else scaling.base
-            if max(spans) <= room and (isinstance(scheme, Residues) or sum(spans) <= room + scheme.bits):
+            if max(self._spans) <= room and _bounds.dropped(scheme, self._left.k, self._spans) == 0:
                 return count
         return _most(name)
 
@@ -210,7 +211,7 @@ class Measured:
 
 
 def _cheapest(starts: dict[str, int], bound: Callable[[Scheme], float], accuracy: Accuracy, k: int) -> Choice | None:
-    """The scheme and count with the fewest products that meet the target; the first name wins a tie."""
+    """The scheme and count with the fewest products that meet the target; of two, the one that starts with fewer."""
     best: Choice | None = None
     for name in sorted(starts, key=lambda name: _scheme(name, starts[name]).products):
         if best is not None and _scheme(name, starts[name]).products >= best.scheme.products:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from math import inf
 from typing import Any, Protocol
 
-from ozaki._bounds import ErrorTerms
 from ozaki._description import Described
+from ozaki.schemes import Scheme
 
 SAMPLE, EVERY = 32, 128
 """The first level looks at the first SAMPLE of every EVERY inner indices."""
@@ -41,10 +41,14 @@ class ProofBackend(Protocol):
     def wide_product(self, left: Described, right: Described) -> Any:
         """floor(abs(x) 2**(w-top)) products with w = wide_bits(k), exact float64, shape (batch, m, n)."""
 
-    def worst_ratio(self, lower: Any, terms: ErrorTerms) -> tuple[float, int]:
-        """Largest numerator / lower over lower > 0, and the number of positive numerators over lower == 0."""
+    def worst_ratio(
+        self, lower: Any, left: Described, right: Described, scheme: Scheme, spans: tuple[int, int]
+    ) -> tuple[float, int]:
+        """Largest image error / lower over lower > 0, and the number of positive errors over lower == 0."""
 
-    def worst_ratio_by_exponents(self, left: Described, right: Described, lower: Any, terms: ErrorTerms) -> float:
+    def worst_ratio_by_exponents(
+        self, lower: Any, left: Described, right: Described, scheme: Scheme, spans: tuple[int, int]
+    ) -> float:
         """The same over the entries with lower == 0, bounded by their largest product of leading powers of two."""
 
 
@@ -73,14 +77,14 @@ class Proof:
         else:
             self._lower = self._backend.narrow_product(self._left, self._right, self._level == "sampled")
 
-    def ratio(self, terms: ErrorTerms) -> float:
+    def ratio(self, scheme: Scheme) -> float:
         """Proven largest image error over (abs(A) abs(B))_ij; inf where this level cannot tell."""
-        worst, missing = self._backend.worst_ratio(self._lower, terms)
+        operands = (self._lower, self._left, self._right, scheme, (self._left.span, self._right.span))
+        worst, missing = self._backend.worst_ratio(*operands)
         bits = wide_bits(self._left.k) if self._level == "wide" else NARROW_BITS
         ratio = worst * 4.0**bits
         if missing:
             if self._level != "wide":
                 return inf
-            by_exponents = self._backend.worst_ratio_by_exponents(self._left, self._right, self._lower, terms)
-            ratio = max(ratio, by_exponents)
+            ratio = max(ratio, self._backend.worst_ratio_by_exponents(*operands))
         return ratio * _UP

@@ -16,7 +16,7 @@ import cupy as cp
 import numpy as np
 from cupy.cuda import cublas
 
-from ozaki._bounds import ErrorTerms
+from ozaki._bounds import dropped
 from ozaki._description import FIELDS, Described
 from ozaki._plan import Plan
 from ozaki._proof import EVERY, SAMPLE, wide_bits
@@ -177,32 +177,50 @@ def _as_float64(x: Any) -> Any:
     return cp.where(bits < 0, -magnitude, magnitude)
 
 
-def worst_ratio(lower: Any, terms: ErrorTerms) -> tuple[float, int]:
-    """Largest numerator / lower over lower > 0; number of positive numerators over lower == 0."""
-    p, q = (np.ascontiguousarray(side.swapaxes(0, 1)) for side in (terms.left, terms.right))
-    batch = max(p.shape[0], q.shape[0])
-    if isinstance(lower, _NarrowProduct):
-        dp, dq = cp.asarray(p), cp.asarray(q)
-        result = cp.zeros(2, np.uint64)
-        call = kernel("proof.cu", "worst_ratio")
-        m, n = p.shape[2], q.shape[2]
-        for i in range(batch):
-            at_p, at_q = dp[min(i, p.shape[0] - 1)], dq[min(i, q.shape[0] - 1)]
-            call(
-                (ceil(m / 64), ceil(n / 32)),
-                (32, 8),
-                (lower.values[i], np.int64(lower.values.shape[2]), at_p, np.int64(m), at_q, np.int64(n),
-                 np.int64(m), np.int64(n), result),
-            )  # fmt: skip
-        bits, missing = result.get()
-        return float(np.uint64(bits).view(np.float64)), int(missing)
-    return _numpy.worst_ratio(lower.get(), terms)
+def worst_ratio(
+    lower: Any, left: Described, right: Described, scheme: Scheme, spans: tuple[int, int]
+) -> tuple[float, int]:
+    """Largest image error / lower over lower > 0; number of positive errors over lower == 0."""
+    if not isinstance(lower, _NarrowProduct):
+        return _numpy.worst_ratio(lower.get(), left, right, scheme, spans)
+    p, q = (_error_terms(x, scheme, spans, is_left) for x, is_left in ((left, 1), (right, 0)))
+    (batch_a, m, _), (batch_b, n, _) = left.x.shape, right.x.shape
+    result = cp.zeros(2, np.uint64)
+    call = kernel("proof.cu", "worst_ratio")
+    for i in range(lower.values.shape[0]):
+        at_p, at_q = p[0, min(i, batch_a - 1)], q[0, min(i, batch_b - 1)]
+        call(
+            (ceil(m / 64), ceil(n / 32)),
+            (32, 8),
+            (lower.values[i], np.int64(lower.values.shape[2]), at_p, np.int64(batch_a * m), at_q,
+             np.int64(batch_b * n), np.int64(m), np.int64(n), result),
+        )  # fmt: skip
+    bits, missing = result.get()
+    return float(bits.view(np.float64)), int(missing)
 
 
-def worst_ratio_by_exponents(left: Described, right: Described, lower: Any, terms: ErrorTerms) -> float:
+def _error_terms(operand: Described, scheme: Scheme, spans: tuple[int, int], is_left: int) -> Any:
+    """The terms of one side, as `ozaki._bounds.error_terms` has them, float64 [3][batch][rows]."""
+    batch, rows, k = operand.x.shape
+    scaling = scheme.scaling(k)
+    assert scaling is not None
+    terms = cp.empty((3, batch, rows))
+    kernel("proof.cu", "error_terms")(
+        (ceil(batch * rows / 256),),
+        (256,),
+        (operand.fields, np.int64(batch * rows), np.int32(magnitude_bits(k)),
+         np.int32(FIELDS.index(scaling.statistic)), np.int32(scaling.step), np.int32(scaling.base),
+         np.int64(scaling.threshold), np.float64(k), np.float64(dropped(scheme, k, spans)), np.int32(is_left), terms),
+    )  # fmt: skip
+    return terms
+
+
+def worst_ratio_by_exponents(
+    lower: Any, left: Described, right: Described, scheme: Scheme, spans: tuple[int, int]
+) -> float:
     """Worst ratio over the entries with lower == 0: rare, so on the host."""
     on_host = [Described(x.x.get(), x.fields.get()) for x in (left, right)]
-    return _numpy.worst_ratio_by_exponents(on_host[0], on_host[1], lower.get(), terms)
+    return _numpy.worst_ratio_by_exponents(lower.get(), on_host[0], on_host[1], scheme, spans)
 
 
 # Splitting ----------------------------------------------------------------------------------------------------------

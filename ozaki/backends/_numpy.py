@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ozaki._bounds import ErrorTerms
+from ozaki._bounds import ErrorTerms, error_terms
 from ozaki._description import FIELDS, Described, empty_fields
 from ozaki._plan import Plan
 from ozaki._proof import EVERY, NARROW_BITS, NARROW_DEPTH, SAMPLE, wide_bits
@@ -85,8 +85,9 @@ def describe(x: npt.NDArray[Any]) -> Described:
     return Described(x, fields)
 
 
-def _row_tiles(batch: int, rows: int, k: int, tile: int = _TILE) -> Iterator[tuple[slice, slice]]:
-    """Cut (batch, rows) into index pairs of about `tile` elements."""
+def _row_tiles(batch: int, rows: int, k: int, share: int = 1) -> Iterator[tuple[slice, slice]]:
+    """Cut (batch, rows) into index pairs of about `_TILE` / share elements."""
+    tile = _TILE // share
     step = max(1, tile // max(k, 1))
     if step >= rows:
         together = max(1, tile // max(rows * k, 1))
@@ -177,8 +178,11 @@ def _magnitudes(operand: Described, bits: int, sampled: bool) -> Floats:
     return magnitudes
 
 
-def worst_ratio(lower: Floats, terms: ErrorTerms) -> tuple[float, int]:
-    """Largest numerator / lower over lower > 0; number of positive numerators over lower == 0."""
+def worst_ratio(
+    lower: Floats, left: Described, right: Described, scheme: Scheme, spans: tuple[int, int]
+) -> tuple[float, int]:
+    """Largest image error / lower over lower > 0; number of positive errors over lower == 0."""
+    terms = error_terms(left.on_host, right.on_host, scheme, spans)
     worst, missing = 0.0, 0
     for at in _row_tiles(*lower.shape):
         b, rows = at
@@ -203,8 +207,11 @@ def _numerators(terms: ErrorTerms, b: slice, rows: slice) -> Floats:
     return total
 
 
-def worst_ratio_by_exponents(left: Described, right: Described, lower: Floats, terms: ErrorTerms) -> float:
+def worst_ratio_by_exponents(
+    lower: Floats, left: Described, right: Described, scheme: Scheme, spans: tuple[int, int]
+) -> float:
     """Worst ratio over the entries with lower == 0, from the largest product of leading powers of two."""
+    terms = error_terms(left.on_host, right.on_host, scheme, spans)
     exponents = _leading(left), _leading(right)
     last = [len(e) - 1 for e in exponents]
     worst = 0.0
@@ -514,7 +521,7 @@ def _recombine(
     """The exact integers, rounded once into out, shape (batch, m, n)."""
     shift = engine.scheme.bits * (engine.scheme.count - 1) if isinstance(engine.scheme, Digits) else 0
     batch, m, n = out.shape
-    for at in _row_tiles(batch, m, n, _TILE // 4):
+    for at in _row_tiles(batch, m, n, share=4):
         limbs = sums[(slice(None), *at)].reshape(len(sums), -1)
         if engine.remainders:
             limbs = _limbs_of_residues(engine.remainders, limbs)

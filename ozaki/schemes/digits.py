@@ -38,11 +38,14 @@ class Digits:
         r = self.bits
         return ((1 << (r - 1)) - 1) * ((1 << (r * self.count)) - 1) // ((1 << r) - 1)
 
+    @cache  # noqa: B019 - few schemes, frozen
     def scaling(self, k: int) -> Scaling:
+        """The rule for the rows' exponents."""
         return max_scaling(self.largest, self.bits * self.count - 1, k)
 
-    def drop(self, k: int) -> float:
-        """Largest absolute value, per inner index, of the pairs that are left out.
+    @property
+    def drop(self) -> float:
+        """Largest absolute value, for each inner index, of the pairs that are left out.
 
         For each digit s >= 2 of the left element the digits t > p + 1 - s of the right one are left out; they
         are worth at most half a unit of the last digit kept, times 2**r / (2**r - 1).

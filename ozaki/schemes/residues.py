@@ -64,11 +64,13 @@ class Residues:
         product = prod(self.moduli)
         return product // 2 - (product >> SLACK_BITS)
 
+    @cache  # noqa: B019 - few schemes, frozen
     def scaling(self, k: int) -> Scaling | None:
         """Norm scaling; None where so few moduli cannot hold even one bit at this k."""
         return norm_scaling(isqrt(self.range), k)
 
-    def drop(self, k: int) -> float:
+    @property
+    def drop(self) -> float:
         """Nothing is left out."""
         return 0.0
 

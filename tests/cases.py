@@ -1,0 +1,74 @@
+"""Matrices for tests, and exact arithmetic on floats in Python integers."""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+
+FORMATS = {"float32": (24, -149, 128), "float64": (53, -1074, 1024)}
+"""Precision, exponent of the smallest number, exponent past the largest."""
+
+
+def spread(rng, shape, span, dtype="float64"):
+    """Normal numbers times powers of two from 2**-span to 1, one in ten of them zero."""
+    x = np.ldexp(rng.standard_normal(shape), -rng.integers(0, span + 1, shape))
+    x[rng.random(shape) < 0.1] = 0
+    return x.astype(dtype)
+
+
+def viewed(rng, x):
+    """The same matrices behind other strides: transposed, reversed, with gaps, read-only."""
+    kind = rng.integers(0, 4)
+    if kind == 1:
+        x = np.ascontiguousarray(x.swapaxes(-1, -2)).swapaxes(-1, -2)
+    elif kind == 2:
+        x = np.ascontiguousarray(x[..., ::-1, ::-1])[..., ::-1, ::-1]
+    elif kind == 3:
+        wide = np.full((*x.shape[:-2], 2 * x.shape[-2], 3 * x.shape[-1]), np.nan, x.dtype)
+        wide[..., ::2, ::3] = x
+        x = wide[..., ::2, ::3]
+    if rng.integers(0, 2):
+        x = x.view()
+        x.flags.writeable = False
+    return x
+
+
+def integers(x):
+    """Floats as nested lists of integers and of exponents: x == integer 2**exponent."""
+    fraction, exponent = np.frexp(np.asarray(x, np.float64))
+    return np.ldexp(fraction, 53).astype(np.int64).tolist(), (exponent.astype(np.int64) - 53).tolist()
+
+
+def power(exponent):
+    """2**exponent as a Fraction."""
+    return Fraction(2**exponent) if exponent >= 0 else Fraction(1, 2**-exponent)
+
+
+def rounded(value, dtype):
+    """A Fraction rounded to nearest, ties to even, once: in the subnormals too, to Inf past the largest."""
+    precision, smallest, past = FORMATS[str(np.dtype(dtype))]
+    if value == 0:
+        return np.dtype(dtype).type(0)
+    size = abs(value)
+    exponent = size.numerator.bit_length() - size.denominator.bit_length()
+    exponent -= size < power(exponent)
+    ulp = max(exponent - precision + 1, smallest)
+    result = math.ldexp(round(size / power(ulp)), ulp) if exponent <= past else math.inf
+    if result >= power(past):
+        result = math.inf
+    return np.dtype(dtype).type(math.copysign(result, value))
+
+
+def same_bits(x, y):
+    """Equal in shape, dtype and every bit."""
+    return x.shape == y.shape and x.dtype == y.dtype and x.tobytes() == y.tobytes()
+
+
+def first_difference(x, y):
+    """Where two arrays differ first, with both values in hex; for a failure's message."""
+    if x.shape != y.shape or x.dtype != y.dtype:
+        return f"{x.dtype} {x.shape} and {y.dtype} {y.shape}"
+    for at in np.ndindex(x.shape):
+        if x[at].tobytes() != y[at].tobytes():
+            return f"at {at}: {float(x[at]).hex()} and {float(y[at]).hex()}"
+    return "equal"
