@@ -53,10 +53,9 @@ def rounded(value, dtype):
     exponent = size.numerator.bit_length() - size.denominator.bit_length()
     exponent -= size < power(exponent)
     ulp = max(exponent - precision + 1, smallest)
-    result = math.ldexp(round(size / power(ulp)), ulp) if exponent <= past else math.inf
-    if result >= power(past):
-        result = math.inf
-    return np.dtype(dtype).type(math.copysign(result, value))
+    units = round(size / power(ulp))
+    result = math.inf if units * power(ulp) >= power(past) else math.ldexp(units, ulp)
+    return np.dtype(dtype).type(result if value > 0 else -result)
 
 
 def same_bits(x, y):

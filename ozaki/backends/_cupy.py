@@ -31,6 +31,9 @@ engines = ("cublas",)
 _ACCUMULATORS = 2**30
 """Bytes of int32 accumulators that slice products of residues are gathered in before they are reduced."""
 
+_BATCHED_BELOW = 2**22
+"""Entries of a product from which cuBLAS is faster one product at a time (H200: 1471 against 1147 TOPS at 8192)."""
+
 _FILLING_ROWS = 1024
 """From this many rows on, a block for each row fills the device when describing."""
 
@@ -360,10 +363,17 @@ def _gemm(
     """`count` products of int8 slices into int32, C = A B^T; cuBLAS is column-major, so C^T = B A^T."""
     handle = cp.cuda.device.get_cublas_handle()
     cublas.setStream(handle, cp.cuda.get_current_stream().ptr)
-    cublas.gemmStridedBatchedEx(
-        handle, cublas.CUBLAS_OP_T, cublas.CUBLAS_OP_N, n, m, k, _ONE.ctypes.data, b, _INT8, ldb, step_b,
-        a, _INT8, lda, step_a, _ZERO.ctypes.data, c, _INT32, n, step_c, count, _COMPUTE_INT32, _DEFAULT,
-    )  # fmt: skip
+    if count > 1 and m * n < _BATCHED_BELOW:
+        cublas.gemmStridedBatchedEx(
+            handle, cublas.CUBLAS_OP_T, cublas.CUBLAS_OP_N, n, m, k, _ONE.ctypes.data, b, _INT8, ldb, step_b,
+            a, _INT8, lda, step_a, _ZERO.ctypes.data, c, _INT32, n, step_c, count, _COMPUTE_INT32, _DEFAULT,
+        )  # fmt: skip
+        return
+    for i in range(count):
+        cublas.gemmEx(
+            handle, cublas.CUBLAS_OP_T, cublas.CUBLAS_OP_N, n, m, k, _ONE.ctypes.data, b + i * step_b, _INT8, ldb,
+            a + i * step_a, _INT8, lda, _ZERO.ctypes.data, c + 4 * i * step_c, _INT32, n, _COMPUTE_INT32, _DEFAULT,
+        )  # fmt: skip
 
 
 _ONE, _ZERO = np.ones(1, np.int32), np.zeros(1, np.int32)
