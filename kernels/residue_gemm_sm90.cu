@@ -13,8 +13,11 @@
 // A warpgroup's 128 rows are two halves of 64, each with its own accumulators: while one half is reduced and stored,
 // the tensor cores work on the other, at the end of a tile and at the beginning of the next.
 //
-// y: bytes, planes y_stride apart, [rows][ld], ld a multiple of 192; rows < rows_stored are stored. With `accumulate`,
-// added to what is there, modulo m_t.
+// a and b point to the first of `blocks` blocks of k, two at least, of k_blocks that their tiles have; moduli are a_stride and
+// b_stride bytes apart, batch entries a_batch and b_batch (0: the same for all).
+//
+// y: bytes, planes y_stride apart, batch entries y_batch, [rows][ld], ld a multiple of 192; rows < rows_stored are
+// stored. With `accumulate`, added to what is there, modulo m_t.
 //
 // Launch: cluster (2, 1, 1), 384 threads, grid 2 * clusters, dynamic shared memory STAGES * 57344 + 1024 bytes.
 #include "ptx.cuh"
@@ -29,12 +32,15 @@ struct Tiles {
   int pairs;    // row tiles / 2
   int columns;  // column tiles
   int group;    // row-tile pairs walked together
+  int batch;
 };
 
-// Work item w -> modulus t, row-tile pair i, column tile j.
-__device__ __forceinline__ void locate(uint32_t w, const Tiles& tiles, int& t, int& i, int& j) {
+// Work item w -> modulus t, batch entry n, row-tile pair i, column tile j.
+__device__ __forceinline__ void locate(uint32_t w, const Tiles& tiles, int& t, int& n, int& i, int& j) {
   const uint32_t each = tiles.pairs * tiles.columns;
-  t = w / each;
+  const uint32_t matrix = w / each;
+  t = matrix / tiles.batch;
+  n = matrix % tiles.batch;
   const uint32_t rest = w % each;
   const uint32_t in_group = tiles.group * tiles.columns;
   const int first = rest / in_group * tiles.group;
@@ -99,9 +105,10 @@ __device__ __forceinline__ void reduce_half(const uint32_t (&d)[96], uint8_t* y,
 }
 
 extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(384, 1)
-residue_gemm(const uint8_t* __restrict__ a, int64_t a_stride, const uint8_t* __restrict__ b, int64_t b_stride,
-             uint8_t* __restrict__ y, int64_t y_stride, int64_t ld, int64_t rows_stored, int blocks, int a_blocks,
-             int b_blocks, int work, const Tiles tiles, int accumulate, const AccumulatorModuli moduli) {
+residue_gemm(const uint8_t* __restrict__ a, int64_t a_stride, int64_t a_batch, const uint8_t* __restrict__ b,
+             int64_t b_stride, int64_t b_batch, uint8_t* __restrict__ y, int64_t y_stride, int64_t y_batch, int64_t ld,
+             int64_t rows_stored, int blocks, int k_blocks, int work, const Tiles tiles, int accumulate,
+             const AccumulatorModuli moduli) {
   extern __shared__ uint8_t dynamic[];
   __shared__ __align__(8) uint64_t full_barriers[STAGES], empty_barriers[STAGES];
   const uint32_t ring_address = (shared_address(dynamic) + 1023) & ~1023u;
@@ -124,10 +131,10 @@ residue_gemm(const uint8_t* __restrict__ a, int64_t a_stride, const uint8_t* __r
     if (threadIdx.x == 128 * CONSUMERS) {
       Ring ring;
       for (int w = cluster; w < work; w += clusters) {
-        int t, i, j;
-        locate(w, tiles, t, i, j);
-        const uint8_t* from_a = a + t * a_stride + static_cast<int64_t>(2 * i + rank) * a_blocks * A_BYTES;
-        const uint8_t* from_b = b + t * b_stride + static_cast<int64_t>(j) * b_blocks * B_BYTES + rank * (B_BYTES / 2);
+        int t, n, i, j;
+        locate(w, tiles, t, n, i, j);
+        const uint8_t* from_a = a + t * a_stride + n * a_batch + static_cast<int64_t>(2 * i + rank) * k_blocks * A_BYTES;
+        const uint8_t* from_b = b + t * b_stride + n * b_batch + static_cast<int64_t>(j) * k_blocks * B_BYTES + rank * (B_BYTES / 2);
         for (int k = 0; k < blocks; ++k, ring.next()) {
           const uint32_t to = ring_address + ring.stage * STAGE_BYTES, barrier = full + 8 * ring.stage;
           barrier_wait(empty + 8 * ring.stage, ring.parity ^ 1);
@@ -172,11 +179,11 @@ residue_gemm(const uint8_t* __restrict__ a, int64_t a_stride, const uint8_t* __r
         last = ring.stage;
         ring.next();
       }
-      int t, i, j;
-      locate(w, tiles, t, i, j);
+      int t, n, i, j;
+      locate(w, tiles, t, n, i, j);
       const AccumulatorModulus m = moduli.of[t];
       const int64_t row = (2 * i + static_cast<int64_t>(rank)) * ROWS + warpgroup * 128 + thread / 32 * 16 + lane / 4;
-      uint8_t* const at = y + t * y_stride + row * ld + static_cast<int64_t>(j) * COLS + lane % 4 * 16;
+      uint8_t* const at = y + t * y_stride + n * y_batch + row * ld + static_cast<int64_t>(j) * COLS + lane % 4 * 16;
 
       barrier_wait(full + 8 * ring.stage, ring.parity);
       descriptors(da, db);

@@ -14,13 +14,9 @@ from ozaki.backends import Backend, backend_of
 
 
 @overload
-def matmul(a: Any, b: Any, *, accuracy: Accuracy | str | float | None = ..., scheme: str = ...,
-           slices: int | None = ..., engine: str = ..., reproducible: bool = ..., out: Any = ...,
-           workspace_limit: int | None = ..., plan: Plan | None = ..., return_report: Literal[False] = ...) -> Any: ...  # fmt: skip
+def matmul(a: Any, b: Any, *, return_report: Literal[False] = ..., **options: Any) -> Any: ...
 @overload
-def matmul(a: Any, b: Any, *, accuracy: Accuracy | str | float | None = ..., scheme: str = ...,
-           slices: int | None = ..., engine: str = ..., reproducible: bool = ..., out: Any = ...,
-           workspace_limit: int | None = ..., plan: Plan | None = ..., return_report: Literal[True]) -> tuple[Any, Report]: ...  # fmt: skip
+def matmul(a: Any, b: Any, *, return_report: Literal[True], **options: Any) -> tuple[Any, Report]: ...
 def matmul(
     a: Any,
     b: Any,

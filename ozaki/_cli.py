@@ -161,7 +161,7 @@ def demo(
     size = size or _demo.SIZES[where]
     data = _demo.longley()
     solved, timed = [], []
-    with progress(as_json, 7 + 1 + len(_demo.REQUESTS)) as step:
+    with progress(as_json, 8 + 1 + len(_demo.REQUESTS)) as step:
         for solution in _demo.solve_longley(data, where):
             solved.append(solution)
             step(solution.method)

@@ -34,7 +34,7 @@ from ozaki import reference
 Floats: TypeAlias = npt.NDArray[np.float64]
 Product: TypeAlias = Callable[[Floats, Floats], tuple[Floats, float, str]]
 
-TOLERANCES = (-60, -66, -72)
+TOLERANCES = (-48, -60, -66, -72)
 """Componentwise tolerances of the residuals, as powers of two."""
 
 WORDS = 2

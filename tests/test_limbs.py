@@ -147,7 +147,14 @@ def test_rounding_into_the_subnormals(x, bits, rows, target):
 def test_overflow_rounds_to_infinity_and_not_before(dtype, past, sign):
     precision = 24 if dtype == "float32" else 53
     last = 2**precision - 1
-    for x, exponent in [(last, 0), (2 * last + 1, -1), (4 * last + 1, -2), (4 * last + 3, -2), (last + 1, 0), (1, 5000)]:
+    for x, exponent in [
+        (last, 0),
+        (2 * last + 1, -1),
+        (4 * last + 1, -2),
+        (4 * last + 3, -2),
+        (last + 1, 0),
+        (1, 5000),
+    ]:
         for half in (0, 300, -1300):
             shift = past - precision + exponent
             checked_rounding(sign * x, half, shift - half, dtype)

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 from ozaki._description import Described
 from ozaki.schemes import Scheme
 
-ENGINES = ("float64", "int8", "cublas")
+ENGINES = ("float64", "int8", "cublas", "hopper")
 """Every engine of every backend."""
 
 

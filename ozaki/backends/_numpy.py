@@ -488,20 +488,23 @@ def _multiply(
         a = _parts(left, mu, engine, "left", at_left, rows, hs)
         b = _parts(right, nu, engine, "right", at_right, cols, hs)
         product: Floats = np.matmul(a, b.swapaxes(-1, -2))
+        del a, b  # before the next ones
         if engine.remainders is None:
             sums = np.zeros((engine.limbs, *product.shape[1:])) if sums is None else sums
             _add_digit_products(engine, product, sums)
-            continue
-        for t, m in enumerate(engine.remainders.moduli):
-            plane = product[t].reshape(-1)
-            for i in range(0, plane.size, _TILE):
-                _reduce(plane[i : i + _TILE], m)
-        if sums is None:
-            sums = product
         else:
-            sums += product
+            _reduce_planes(product, engine.remainders)
+            sums = product if sums is None else np.add(sums, product, out=sums)
+        del product
     assert sums is not None
     return sums
+
+
+def _reduce_planes(product: Floats, crt: Remainders) -> None:
+    """Each plane modulo its modulus, in place."""
+    for plane, m in zip(product.reshape(len(product), -1), crt.moduli, strict=True):
+        for i in range(0, plane.size, _TILE):
+            _reduce(plane[i : i + _TILE], m)
 
 
 def _add_digit_products(engine: _Engine, product: Floats, limbs: Floats) -> None:
@@ -562,16 +565,23 @@ def _patch(
     left: npt.NDArray[Any], right: npt.NDArray[Any], flags: list[npt.NDArray[np.int64]], out: npt.NDArray[Any]
 ) -> None:
     """What IEEE arithmetic gives in rows and columns with NaN or Inf (docs/design.md, section 8)."""
+    for b in range(out.shape[0]):
+        i, j = (min(b, len(x) - 1) for x in (left, right))
+        rows, cols = flags[0][i] > 0, flags[1][j] > 0
+        if rows.any():
+            out[b, rows] = _sign_product(left[i][rows], right[j])
+        if cols.any():
+            out[b][:, cols] = _sign_product(left[i], right[j][cols])
+
+
+def _sign_product(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> Floats:
+    """a b^T, of which only NaN and Inf matter: finite elements count as their signs."""
+    total = np.zeros((len(a), len(b)))
     with np.errstate(invalid="ignore"):
-        for b in range(out.shape[0]):
-            i, j = (min(b, x.shape[0] - 1) for x in (left, right))
-            rows, cols = flags[0][i] > 0, flags[1][j] > 0
-            signs_a, signs_b = _signs(left[i]), _signs(right[j])
-            if rows.any():
-                out[b, rows] = signs_a[rows] @ signs_b.T
-            if cols.any():
-                out[b][:, cols] = signs_a @ signs_b[cols].T
-    out[np.isnan(out)] = np.nan  # one NaN, whatever the processor made
+        for h in range(0, a.shape[1], _PANEL):
+            total += np.matmul(_signs(a[:, h : h + _PANEL]), _signs(b[:, h : h + _PANEL]).T)
+    total[np.isnan(total)] = np.nan  # one NaN, whatever the processor made
+    return total
 
 
 def _signs(x: npt.NDArray[Any]) -> Floats:

@@ -1,0 +1,154 @@
+"""Slice products by cuBLAS int8: the engine for every GPU."""
+
+from __future__ import annotations
+
+from functools import cache
+from math import ceil
+from typing import Any
+
+import cupy as cp
+import numpy as np
+from cupy.cuda import cublas
+
+from ozaki.backends._jit import kernel
+from ozaki.backends._launch import round_up, struct
+from ozaki.backends._recombine import recombine
+from ozaki.backends._split import Layout, Slices, reciprocals
+from ozaki.schemes import Digits, Residues, Scheme
+from ozaki.schemes.residues import ACCUMULATOR_DEPTH
+
+label = "cuBLAS int8"
+
+_ACCUMULATORS = 2**30
+"""Bytes of int32 accumulators that slice products of residues are gathered in before they are reduced."""
+
+_BATCHED_BELOW = 2**22
+"""Entries of a product from which cuBLAS is faster one product at a time (H200: 1471 against 1147 TOPS at 8192)."""
+
+
+@cache
+def layout(scheme: Scheme, side: str, batch: int, rows: int, k: int) -> Layout:
+    """Residue slices one after the other; digit slices side by side along k, so that a diagonal is one product."""
+    rows = round_up(rows, 16)
+    if isinstance(scheme, Residues):
+        k = round_up(k, 128)
+        each = batch * rows * k
+        return Layout(rows, k, rows * k, k, each, k, 0, scheme.count * each)
+    slabs = -(-k // (scheme.depth() // 128 * 128))
+    slab = round_up(-(-k // slabs), 128)
+    row = scheme.count * slab * slabs
+    return Layout(rows, slab * slabs, rows * row, row, slab, slab, scheme.count * slab, batch * rows * row)
+
+
+def workspace(scheme: Scheme, rows: int, cols: int, k: int) -> int:
+    """Bytes held beside the slices."""
+    entries = rows * round_up(cols, 16)
+    if isinstance(scheme, Residues):
+        return entries * (4 * _group(scheme, entries) + scheme.count)
+    return entries * scheme.count * (4 if k <= scheme.depth() // 128 * 128 else 12)
+
+
+def _group(scheme: Residues, entries: int) -> int:
+    """Moduli whose products are gathered before they are reduced."""
+    return max(1, min(scheme.count, _ACCUMULATORS // (4 * entries)))
+
+
+def multiply(scheme: Scheme, a: Slices, b: Slices, out: Any) -> int:
+    """out = a b^T, shape (batch, m, n); returns the bytes of workspace."""
+    return _residues(scheme, a, b, out) if isinstance(scheme, Residues) else _digits(scheme, a, b, out)
+
+
+def _residues(scheme: Residues, a: Slices, b: Slices, out: Any) -> int:
+    """Residue products, reduced to bytes plane by plane, then the Chinese remainders."""
+    batch, m, n = out.shape
+    ld = round_up(n, 16)
+    group = _group(scheme, m * ld)
+    accumulators = cp.empty((group, m, ld), np.int32)
+    planes = cp.empty((scheme.count, m, ld), np.uint8)
+    reduce = kernel("reduce.cu", "reduce")
+    la, lb = a.layout, b.layout
+    for i in range(batch):
+        at_a, at_b = a.of_batch(i), b.of_batch(i)
+        for t in range(0, scheme.count, group):
+            count = min(group, scheme.count - t)
+            for h in range(0, la.k, ACCUMULATOR_DEPTH):
+                depth = min(ACCUMULATOR_DEPTH, la.k - h)
+                gemm(
+                    at_a + t * la.slice + h, at_b + t * lb.slice + h, accumulators.data.ptr, m, ld, depth,
+                    la.row_bytes, lb.row_bytes, count, la.slice, lb.slice, m * ld,
+                )  # fmt: skip
+                reduce(
+                    (ceil(m / 8), ceil(ld / 512), count),
+                    (32, 8),
+                    (accumulators, np.int64(m * ld), np.int64(ld), planes, np.int64(m * ld), np.int64(ld),
+                     np.int64(m), np.int64(ld), np.int32(t), np.int32(h > 0), _moduli(scheme)),
+                )  # fmt: skip
+        recombine(scheme, planes, a.exponents(i), b.exponents(i), out[i])
+    return int(accumulators.nbytes + planes.nbytes)
+
+
+@cache
+def _moduli(scheme: Residues) -> Any:
+    """The struct Moduli of kernels/residues.cuh."""
+    rest = [0] * (64 - scheme.count)
+    return struct([*scheme.moduli, *rest, *reciprocals(scheme.moduli), *rest])
+
+
+def _digits(scheme: Digits, a: Slices, b: Slices, out: Any) -> int:
+    """Diagonals of digit products, in int32, or int64 where k is cut into slabs; then their sum."""
+    batch, m, n = out.shape
+    p, ld = scheme.count, round_up(n, 16)
+    la, lb = a.layout, b.layout
+    slabs = la.k // la.slab
+    diagonals = cp.empty((p, m, ld), np.int32)
+    sums = cp.empty((p, m, ld), np.int64) if slabs > 1 else diagonals
+    for i in range(batch):
+        at_a, at_b = a.of_batch(i), b.of_batch(i)
+        for g in range(slabs):
+            for pairs in range(1, p + 1):  # left slices 1 .. pairs with the reversed right slices pairs .. 1
+                gemm(
+                    at_a + g * la.slab_stride, at_b + g * lb.slab_stride + (p - pairs) * lb.slice,
+                    diagonals[pairs - 1].data.ptr, m, ld, pairs * la.slab, la.row_bytes, lb.row_bytes,
+                )  # fmt: skip
+            if slabs > 1:
+                count = diagonals.size
+                widen = kernel("reduce.cu", "widen")
+                widen((ceil(count / 1024),), (256,), (diagonals, sums, np.int64(count), np.int32(g > 0)))
+        recombine(scheme, sums, a.exponents(i), b.exponents(i), out[i])
+    return int(diagonals.nbytes + (sums.nbytes if slabs > 1 else 0))
+
+
+def gemm(
+    a: int,
+    b: int,
+    c: int,
+    m: int,
+    n: int,
+    k: int,
+    lda: int,
+    ldb: int,
+    count: int = 1,
+    step_a: int = 0,
+    step_b: int = 0,
+    step_c: int = 0,
+) -> None:
+    """`count` products of int8 slices into int32, C = A B^T; cuBLAS is column-major, so C^T = B A^T."""
+    handle = cp.cuda.device.get_cublas_handle()
+    cublas.setStream(handle, cp.cuda.get_current_stream().ptr)
+    if count > 1 and m * n < _BATCHED_BELOW:
+        cublas.gemmStridedBatchedEx(
+            handle, cublas.CUBLAS_OP_T, cublas.CUBLAS_OP_N, n, m, k, _ONE.ctypes.data, b, _INT8, ldb, step_b,
+            a, _INT8, lda, step_a, _ZERO.ctypes.data, c, _INT32, n, step_c, count, _COMPUTE_INT32, _DEFAULT,
+        )  # fmt: skip
+        return
+    for i in range(count):
+        cublas.gemmEx(
+            handle, cublas.CUBLAS_OP_T, cublas.CUBLAS_OP_N, n, m, k, _ONE.ctypes.data, b + i * step_b, _INT8, ldb,
+            a + i * step_a, _INT8, lda, _ZERO.ctypes.data, c + 4 * i * step_c, _INT32, n, _COMPUTE_INT32, _DEFAULT,
+        )  # fmt: skip
+
+
+_ONE, _ZERO = np.ones(1, np.int32), np.zeros(1, np.int32)
+_INT8, _INT32 = 3, 10  # CUDA_R_8I, CUDA_R_32I
+_COMPUTE_INT32 = 72  # CUBLAS_COMPUTE_32I
+_DEFAULT = -1  # CUBLAS_GEMM_DEFAULT

@@ -1,0 +1,61 @@
+"""Slice products on the device to the result: the exact integers, rounded once."""
+
+from __future__ import annotations
+
+from functools import cache
+from math import ceil, prod
+from typing import Any
+
+import numpy as np
+
+from ozaki.backends._jit import kernel
+from ozaki.backends._launch import ctype, strides, struct
+from ozaki.schemes import Digits, Residues, Scheme
+
+
+def recombine(scheme: Scheme, planes: Any, mu: Any, nu: Any, out: Any) -> None:
+    """The exact integers, rounded once into out, shape (m, n); planes are the bytes y_t, or diagonals of digits."""
+    m, n = out.shape
+    call = kernel(
+        "recombine.cu",
+        "recombine",
+        OUTPUT=ctype(out.dtype),
+        SLICES=scheme.count,
+        DIGIT_BITS=scheme.bits if isinstance(scheme, Digits) else 0,
+        WORDS=_product_words(scheme),
+        SUM64=int(planes.dtype == np.int64),
+    )
+    ld = planes.shape[2]
+    arguments = (planes, np.int64(planes.strides[0] // planes.itemsize), np.int64(ld), mu, nu, out, *strides(out),
+                 np.int64(m), np.int64(n))  # fmt: skip
+    if isinstance(scheme, Residues):
+        arguments += (_crt_constants(scheme),)
+    call((ceil(m / 8), ceil(n / 128)), (32, 8), arguments)
+
+
+def _product_words(scheme: Scheme) -> int:
+    """32-bit words that hold an entry of the product with its sign; for digits, whatever k < 2**40."""
+    if isinstance(scheme, Digits):
+        return -(-(scheme.bits * (scheme.count + 1) + 41) // 32)
+    return -(-prod(scheme.moduli).bit_length() // 32)
+
+
+@cache
+def _crt_constants(scheme: Residues) -> Any:
+    """The struct CrtConstants of kernels/crt.cuh: moduli in groups of three, the last ones of two."""
+    moduli, words = scheme.moduli, _product_words(scheme)
+    count = len(moduli)
+    groups = -(-count // 3)
+    pairs = 0 if count == 1 else (3 - count % 3) % 3
+    sizes = [3] * (groups - pairs) + [2] * pairs if count > 1 else [1]
+    members, first = [], 0
+    for size in sizes:
+        members.append(moduli[first : first + size])
+        first += size
+    product = prod(moduli)
+    factor = [prod(group) // m for group in members for m in group]
+    weight = [product // prod(group) >> (32 * w) & 0xFFFFFFFF for group in members for w in range(words)]
+    shift = min(prod(group) for group in members).bit_length() - 1 + 31
+    fraction = [((2 << shift) // prod(group) + 1) // 2 for group in members]
+    minus = [(2 ** (32 * words) - product) >> (32 * w) & 0xFFFFFFFF for w in range(words)]
+    return struct([*factor, *weight, *fraction, *minus, shift - 32])

@@ -1,0 +1,132 @@
+"""Operands cut into int8 slices on the device, in the order that an engine reads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from math import ceil
+from typing import Any
+
+import cupy as cp
+import numpy as np
+
+from ozaki._description import FIELDS, Described
+from ozaki.backends._jit import kernel
+from ozaki.backends._launch import along_k, ctype, strides, struct
+from ozaki.schemes import Digits, Residues, Scheme
+from ozaki.schemes.residues import remainders
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where slice s of element (b, row, h) lies, in bytes from the start.
+
+    Plain: b * batch + row * row_bytes + s * slice + (h // slab) * slab_stride + h % slab. In tiles (kernels/tiles.cuh)
+    rows of a tile stand together, 128 elements at a time; the first byte of a tile is where the plain order has it.
+    `unit` rows can be cut off without cutting what the engine reads at once.
+    """
+
+    rows: int
+    k: int
+    batch: int
+    row_bytes: int
+    slice: int
+    slab: int
+    slab_stride: int
+    size: int
+    unit: int = 16
+    tile: int = 0
+    permuted: bool = False
+
+
+@dataclass(frozen=True)
+class Slices:
+    """One operand, split.
+
+    Attributes
+    ----------
+    described : Described
+    parts : int8 array, in the order of `layout`
+    layout : Layout
+    mu : int32 array, shape (batch, rows), the image exponents
+    """
+
+    described: Described
+    parts: Any
+    layout: Layout
+    mu: Any
+
+    def of_batch(self, b: int) -> int:
+        """Address of the slices of batch entry b, or of the only one."""
+        return int(self.parts.data.ptr) + (b if self.mu.shape[0] > 1 else 0) * self.layout.batch
+
+    def exponents(self, b: int) -> Any:
+        """mu of batch entry b, or of the only one."""
+        return self.mu[b if self.mu.shape[0] > 1 else 0]
+
+    def some_rows(self, first: int, last: int) -> Slices:
+        """A view of rows that begin at a multiple of the layout's unit; what follows them are rows or padding."""
+        if (first, last) == (0, self.mu.shape[1]):
+            return self
+        described = Described(self.described.x[:, first:last], self.described.fields[:, :, first:last])
+        mu = cp.ascontiguousarray(self.mu[:, first:last])
+        return Slices(described, self.parts[first * self.layout.row_bytes :], self.layout, mu)
+
+
+def split(operand: Described, side: str, scheme: Scheme, layout: Layout) -> Slices:
+    """The slices of a whole operand."""
+    x = operand.x
+    batch, rows, k = x.shape
+    scaling = scheme.scaling(k)
+    if scaling is None:
+        raise ValueError(f"slices: {scheme.count} {scheme.name} are too few for k = {k}")
+    parts, mu = cp.empty(layout.size, np.int8), cp.empty((batch, rows), np.int32)
+    call = kernel(
+        "split.cu",
+        "split",
+        INPUT=ctype(x.dtype),
+        SLICES=scheme.count,
+        WORDS=image_words(scheme),
+        DIGIT_BITS=scheme.bits if isinstance(scheme, Digits) else 0,
+        ALONG_K=along_k(x),
+        REVERSED=int(isinstance(scheme, Digits) and side == "right"),
+        TILE=layout.tile,
+        PERMUTED=int(layout.permuted),
+    )
+    grid = (batch * ceil(layout.rows / 32) * ceil(layout.k / 128),)
+    arguments = (
+        x, *strides(x), np.int64(rows), np.int64(k), np.int64(layout.rows), np.int64(layout.k),
+        operand.fields, np.int64(batch * rows), np.int32(FIELDS.index(scaling.statistic)), np.int32(scaling.step),
+        np.int32(scaling.base), np.int64(scaling.threshold), mu, parts, np.int64(layout.batch),
+        np.int64(layout.row_bytes), np.int64(layout.slice), np.int64(layout.slab), np.int64(layout.slab_stride),
+    )  # fmt: skip
+    if isinstance(scheme, Residues):
+        arguments += (_residue_constants(scheme, side),)
+    call(grid, (256,), arguments)
+    return Slices(operand, parts, layout, mu)
+
+
+def image_words(scheme: Scheme) -> int:
+    """32-bit words that hold an image with its sign."""
+    if isinstance(scheme, Digits):
+        return -(-scheme.bits * scheme.count // 32)
+    return -(-(scheme.range.bit_length() // 2 + 2) // 32)
+
+
+@cache
+def _residue_constants(scheme: Residues, side: str) -> Any:
+    """The struct ResidueConstants of kernels/residues.cuh."""
+    moduli, words = scheme.moduli, image_words(scheme)
+    factors = remainders(moduli).inverses if side == "left" else (1,) * len(moduli)
+    fold = [
+        sum(f * pow(2, 8 * (4 * w + j), m) % m << (8 * j) for j in range(4))
+        for f, m in zip(factors, moduli, strict=True)
+        for w in range(words)
+    ]
+    bias = [-f * 2 ** (32 * words - 1) % m for f, m in zip(factors, moduli, strict=True)]
+    return struct([*fold, *bias, *reciprocals(moduli), *moduli])
+
+
+def reciprocals(moduli: tuple[int, ...]) -> list[int]:
+    """2**32 / m, rounded up."""
+    return [-(-(2**32) // m) for m in moduli]

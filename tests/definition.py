@@ -1,0 +1,129 @@
+"""The product as docs/design.md defines it, sections 3 to 7, slowly, in Python integers.
+
+It shares nothing with the library but the names of the schemes, so equal bits mean that the text and the code agree.
+"""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from math import gcd, isqrt, prod
+from operator import mul
+
+import numpy as np
+from cases import integers, power, rounded
+
+
+def moduli_of(count):
+    found, m = [], 256
+    while len(found) < count:
+        if all(gcd(m, other) == 1 for other in found):
+            found.append(m)
+        m -= 1
+    return found
+
+
+def shifted_up(x, shift):
+    """x 2**shift, rounded up."""
+    return x << shift if shift >= 0 else -(-x >> -shift)
+
+
+def shifted_to_nearest(x, shift):
+    """x 2**shift, rounded to nearest, ties to even."""
+    if shift >= 0:
+        return x << shift
+    floor, half = x >> -shift, 1 << (-shift - 1)
+    rest = x - (floor << -shift)
+    return floor + (rest > half or (rest == half and floor % 2 == 1))
+
+
+@dataclass
+class Row:
+    """A row as integers and exponents, with the statistics of section 3."""
+
+    elements: list
+    exponents: list
+
+    def __post_init__(self):
+        k = len(self.elements)
+        self.width = min(20, (60 - max(k - 1, 0).bit_length()) // 2)
+        filled = [(abs(x), e) for x, e in zip(self.elements, self.exponents, strict=True) if x]
+        self.top = max((x.bit_length() + e for x, e in filled), default=None)
+        magnitudes = [shifted_up(x, e + self.width - self.top) for x, e in filled]
+        self.peak = max(magnitudes, default=0)
+        self.squares = sum(map(mul, magnitudes, magnitudes))
+
+    def image(self, scheme):
+        """The exponent mu of section 4, and the fixed-point image."""
+        if self.top is None:
+            return 0, [0] * len(self.elements)
+        mu = self.bits(scheme) - self.top
+        return mu, [shifted_to_nearest(x, e + mu) for x, e in zip(self.elements, self.exponents, strict=True)]
+
+    def bits(self, scheme):
+        """The most bits with which the image surely stays in range."""
+        if scheme.name == "residues":
+            product = prod(moduli_of(scheme.count))
+            largest_norm = isqrt(product // 2 - product // 2**10)
+            k = len(self.elements)
+            room = largest_norm - next(c for c in range(isqrt(k) + 2) if 4 * c * c >= k)
+            size, limit, factor = self.squares, room * room, 2
+        else:
+            r, p = scheme.bits, scheme.count
+            largest = (2 ** (r - 1) - 1) * (2 ** (r * p) - 1) // (2**r - 1)
+            size, limit, factor = self.peak, Fraction(2 * largest - 1, 2), 1
+        bits = 0
+        while size * power(factor * (bits + 1 - self.width)) <= limit:
+            bits += 1
+        while size * power(factor * (bits - self.width)) > limit:
+            bits -= 1
+        return bits
+
+
+def rows(x):
+    """The rows of a matrix; NaN and Inf count as zero (section 8)."""
+    x = np.asarray(x, np.float64)
+    elements, exponents = integers(np.where(np.isfinite(x), x, 0.0))
+    return [Row(*row) for row in zip(elements, exponents, strict=True)]
+
+
+def digits(image, scheme):
+    """Balanced digits of each element, the most significant first (section 5)."""
+    half, slices = 2 ** (scheme.bits - 1), []
+    for _ in range(scheme.count):
+        low = [(x + half) % (2 * half) - half for x in image]
+        slices.append(np.array(low, np.int64))
+        image = [(x - d) >> scheme.bits for x, d in zip(image, low, strict=True)]
+    assert not any(image), "an element has no such digits"
+    return slices[::-1]
+
+
+def of_digits(left, right, scheme):
+    p, r = scheme.count, scheme.bits
+    pairs = [(s, t) for s in range(1, p + 1) for t in range(1, p + 2 - s)]
+    return sum(2 ** (r * (2 * p - s - t)) * int(left[s - 1] @ right[t - 1]) for s, t in pairs)
+
+
+def of_residues(left, right, scheme):
+    exact = sum(map(mul, left, right))
+    product = prod(moduli_of(scheme.count))
+    assert abs(exact) <= product // 2 - product // 2**10, "Cbar leaves the range of the moduli"
+    return exact
+
+
+def images(a, b, scheme):
+    """mu, nu and Cbar: the integers whose Cbar 2**-(mu_i + nu_j) is rounded."""
+    left, right = ([row.image(scheme) for row in rows(x)] for x in (a, np.swapaxes(b, -1, -2)))
+    mu, nu = [m for m, _ in left], [m for m, _ in right]
+    multiply, slices = of_residues, [[image for _, image in side] for side in (left, right)]
+    if scheme.name != "residues":
+        multiply, slices = of_digits, [[digits(image, scheme) for image in side] for side in slices]
+    return mu, nu, [[multiply(x, y, scheme) for y in slices[1]] for x in slices[0]]
+
+
+def product(a, b, scheme):
+    """A B by the definition, in the dtype that both promote to."""
+    mu, nu, cbar = images(a, b, scheme)
+    dtype = np.result_type(a, b)
+    c = np.empty((len(mu), len(nu)), dtype)
+    for i, j in np.ndindex(c.shape):
+        c[i, j] = rounded(cbar[i][j] * power(-(mu[i] + nu[j])), dtype)
+    return c

@@ -1,0 +1,238 @@
+"""The bits of a product: those of the definition, whatever the engine, the tiles, the workspace and the batch."""
+
+import tracemalloc
+from dataclasses import replace
+
+import definition
+import numpy as np
+import pytest
+from cases import first_difference, same_bits, spread, viewed
+
+import ozaki
+from ozaki._description import FIELDS
+from ozaki.backends import _numpy
+from ozaki.schemes import Digits, Residues
+from ozaki.schemes.digits import MAX_DIGITS
+from ozaki.schemes.residues import MAX_RESIDUES
+
+SCHEMES = {"digits": MAX_DIGITS, "digits7": MAX_DIGITS, "residues": MAX_RESIDUES}
+
+
+def random_scheme(rng, k=1, most=None):
+    """A scheme that has room for this k, small counts more often than large ones."""
+    while True:
+        name = str(rng.choice(list(SCHEMES)))
+        count = int(np.exp(rng.uniform(0, np.log(min(SCHEMES[name], most or 64) + 1))))
+        scheme = Residues(count) if name == "residues" else Digits(count, 7 if name == "digits7" else 8)
+        if scheme.scaling(k) is not None:
+            return scheme
+
+
+def random_matrix(rng, shape):
+    dtype = str(rng.choice(["float32", "float64"]))
+    span = int(rng.choice([0, 3, 30, 140 if dtype == "float32" else 1000]))
+    x = spread(rng, shape, span, dtype)
+    kind = rng.integers(0, 8)
+    if kind == 0:
+        x = np.rint(x * 100)
+    elif kind == 1:
+        x = np.ldexp(x.dtype.type(1), rng.integers(-span, 1, shape)).astype(dtype)
+    elif kind == 2:
+        x = np.full(shape, rng.standard_normal(), dtype)
+    # rows and columns of other sizes, so that every exponent of the format occurs
+    if kind % 2 and span < 1000:
+        reach = 100 if dtype == "float32" else 900
+        x = np.ldexp(x, rng.integers(-reach, reach - 5, (*shape[:-1], 1))).astype(dtype)
+    return x
+
+
+def multiply(a, b, scheme, **options):
+    return ozaki.matmul(a, b, scheme=scheme.name, slices=scheme.count, **options)
+
+
+def check(x, y, *about):
+    assert same_bits(x, y), (first_difference(x, y), *about)
+
+
+# The definition -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("engine", ["float64", "int8"])
+@pytest.mark.parametrize("chunk", range(4))
+def test_the_bits_are_those_of_the_definition(rng, engine, chunk):
+    for _ in range(30):
+        m, k, n = (int(v) for v in rng.integers(1, 9, 3))
+        k = k if rng.integers(0, 2) else int(rng.integers(1, 70))
+        a, b = random_matrix(rng, (m, k)), random_matrix(rng, (n, k)).T
+        scheme = random_scheme(rng, k)
+        check(multiply(a, b, scheme, engine=engine), definition.product(a, b, scheme), scheme, a, b)
+
+
+@pytest.mark.parametrize("scheme", [Digits(3), Digits(4, 7), Residues(7), Residues(15)], ids=str)
+def test_the_bits_are_those_of_the_definition_for_a_huge_k(rng, scheme):
+    k = 300000
+    a, b = spread(rng, (2, k), 6), spread(rng, (2, k), 6).T
+    check(multiply(a, b, scheme), definition.product(a, b, scheme), scheme)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_the_bits_are_those_of_the_definition_from_the_smallest_to_the_largest(rng, dtype):
+    """Rows that hold subnormals beside numbers near overflow, and products that leave the range at both ends."""
+    low, high = (-149, 120) if dtype == "float32" else (-1074, 1000)
+    for _ in range(20):
+        a, b = (np.ldexp(rng.standard_normal((3, 7)), rng.integers(low, high, (3, 7))).astype(dtype) for _ in "ab")
+        scheme = random_scheme(rng)
+        check(multiply(a, b.T, scheme), definition.product(a, b.T, scheme), scheme, a, b)
+
+
+@pytest.mark.parametrize("scheme", [Digits(2), Digits(5), Digits(3, 7), Residues(5), Residues(14)], ids=str)
+def test_the_bits_are_those_of_the_definition_at_the_thresholds(scheme):
+    """Rows on both sides of the statistics at which the exponent changes, ties in the images, extreme digits."""
+    scaling = scheme.scaling(4)
+    edge = np.sqrt(scaling.threshold) if scaling.statistic == "squares" else float(scaling.threshold)
+    a = []
+    for g in range(14):
+        x = edge / 2.0**g
+        for near in (np.nextafter(x, 0), x, np.nextafter(x, np.inf), x - 1, x + 1, np.floor(x), np.ceil(x)):
+            a += [[near, 0, 0, 0], [near / 2] * 4, [near, 2.0**-30, -(2.0**-30), 1.5]]
+    a = np.array(a)
+    b = np.array([[1, 0.5, 0.25, 0.125], [-1, 1, -1, 1], [255.5, -255.5, 127.5, 128.5], [1 / 3, 2 / 3, -1 / 7, 1]]).T
+    check(multiply(a, b, scheme), definition.product(a, b, scheme), scheme)
+
+
+# Engines, tiles, workspace, batch -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("chunk", range(4))
+def test_engines_agree(rng, chunk):
+    for _ in range(12):
+        m, k, n = (int(v) for v in rng.integers(1, 90, 3))
+        k = k if rng.integers(0, 3) else int(rng.integers(2000, 7000))
+        a, b = viewed(rng, random_matrix(rng, (m, k))), viewed(rng, random_matrix(rng, (n, k))).T
+        scheme = random_scheme(rng, k, most=30)
+        check(multiply(a, b, scheme, engine="int8"), multiply(a, b, scheme, engine="float64"), scheme, a.shape, n)
+
+
+@pytest.mark.parametrize("tile", [64, 1000])
+@pytest.mark.parametrize("panel", [3, 7, 16, 100])
+def test_tiles_and_panels_change_nothing(rng, monkeypatch, tile, panel):
+    cases = []
+    for _ in range(3):
+        m, k, n = (int(v) for v in rng.integers(1, 40, 3))
+        a, b = viewed(rng, random_matrix(rng, (2, m, k))), viewed(rng, random_matrix(rng, (2, n, k))).swapaxes(1, 2)
+        scheme = random_scheme(rng, k, most=20)
+        cases.append((a, b, scheme, multiply(a, b, scheme)))
+    monkeypatch.setattr(_numpy, "_TILE", tile)
+    monkeypatch.setattr(_numpy, "_PANEL", panel)
+    for a, b, scheme, c in cases:
+        check(multiply(a, b, scheme), c, scheme, a.shape, b.shape)
+
+
+def test_the_description_does_not_depend_on_tiles(rng, monkeypatch):
+    """Rows with wide and narrow ranges share tiles, or do not."""
+    x = np.concatenate([random_matrix(rng, (1, 5, 40)).astype(np.float64) for _ in range(12)], axis=1)
+    x[0, 3] = np.ldexp(1.0, rng.integers(-1074, 1024, 40))
+    x[0, 4] = 0
+    x[0, 5, 7:9] = np.nan, -np.inf
+    whole = _numpy.describe(x).fields
+    for tile in (1, 64, 500):
+        monkeypatch.setattr(_numpy, "_TILE", tile)
+        for name, field, other in zip(FIELDS, whole, _numpy.describe(x).fields, strict=True):
+            np.testing.assert_array_equal(field, other, err_msg=name)
+    for i in range(x.shape[1]):
+        np.testing.assert_array_equal(_numpy.describe(x[:, i : i + 1]).fields[:, :, 0], whole[:, :, i])
+
+
+@pytest.mark.parametrize("scheme", [Digits(4), Residues(14)], ids=str)
+def test_a_workspace_limit_changes_nothing(rng, scheme):
+    a, b = rng.standard_normal((450, 2500)), rng.standard_normal((2500, 330))
+    c, report = multiply(a, b, scheme, return_report=True)
+    for share in (2, 3, 4):
+        limit = report.workspace_bytes // share
+        less, limited = multiply(a, b, scheme, workspace_limit=limit, return_report=True)
+        check(less, c, limit)
+        assert limited.workspace_bytes <= limit
+
+
+@pytest.mark.parametrize("scheme", [Digits(4), Residues(14)], ids=str)
+@pytest.mark.parametrize("shapes", [((450, 5000), (5000, 330)), ((300, 40, 1500), (300, 1500, 3))], ids=str)
+def test_no_more_memory_is_held_than_the_report_says(rng, scheme, shapes):
+    a, b = (rng.standard_normal(shape) for shape in shapes)
+    plan = ozaki.plan(*shapes, dtype="float64", scheme=scheme.name, slices=scheme.count)
+    for limit in (None, 30_000_000):
+        out = np.empty((*shapes[0][:-1], shapes[1][-1]))
+        plan = replace(plan, workspace_limit=limit)
+        tracemalloc.start()
+        try:
+            _, report = ozaki.matmul(a, b, plan=plan, out=out, return_report=True)
+            held = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+        assert report.workspace_bytes / 4 < held <= report.workspace_bytes
+        assert limit is None or report.workspace_bytes <= limit
+
+
+def test_views_change_nothing(rng):
+    for _ in range(30):
+        m, k, n = (int(v) for v in rng.integers(1, 50, 3))
+        a, b = random_matrix(rng, (m, k)), random_matrix(rng, (k, n))
+        scheme = random_scheme(rng, k, most=20)
+        check(multiply(viewed(rng, a), viewed(rng, b), scheme), multiply(a, b, scheme), scheme)
+
+
+BATCHES = [
+    ((3,), (3,)),
+    ((3,), ()),
+    ((), (3,)),
+    ((1,), (3,)),
+    ((3,), (1,)),
+    ((2, 3), (3,)),
+    ((2, 1), (1, 3)),
+    ((1, 1), ()),
+]
+
+
+@pytest.mark.parametrize(("left", "right"), BATCHES)
+def test_a_batch_equals_a_loop(rng, left, right):
+    m, k, n = (int(v) for v in rng.integers(1, 20, 3))
+    a, b = random_matrix(rng, (*left, m, k)), random_matrix(rng, (*right, k, n))
+    scheme = random_scheme(rng, k, most=20)
+    c = multiply(a, b, scheme)
+    batch = np.broadcast_shapes(left, right)
+    assert c.shape == (*batch, m, n)
+    every_a, every_b = np.broadcast_to(a, (*batch, m, k)), np.broadcast_to(b, (*batch, k, n))
+    for at in np.ndindex(batch):
+        check(np.ascontiguousarray(c[at]), multiply(every_a[at], every_b[at], scheme), at, scheme)
+
+
+@pytest.mark.parametrize(("left", "right"), BATCHES)
+def test_prepared_operands_give_the_same_bits(rng, left, right):
+    m, k, n = (int(v) for v in rng.integers(1, 20, 3))
+    a, b = random_matrix(rng, (*left, m, k)), random_matrix(rng, (*right, k, n))
+    for name, slices in (("residues", 9), ("digits", 3)):
+        plan = ozaki.plan(a, b, scheme=name, slices=slices)
+        c = ozaki.matmul(a, b, plan=plan)
+        x, y = ozaki.prepare(viewed(rng, a), "left", plan), ozaki.prepare(viewed(rng, b), "right", plan)
+        for pair in ((x, b), (a, y), (x, y), (x, y)):
+            check(ozaki.matmul(*pair, plan=plan), c, plan)
+
+
+def test_a_prepared_operand_serves_many_products(rng):
+    a = spread(rng, (20, 60), 5)
+    plan = ozaki.plan(a.shape, (60, 10), dtype="float64", scheme="residues", slices=12)
+    left = ozaki.prepare(a, "left", plan)
+    for _ in range(5):
+        b = spread(rng, (60, 10), 5)
+        check(ozaki.matmul(left, b, plan=plan), ozaki.matmul(a, b, scheme="residues", slices=12))
+
+
+def test_nonfinite_elements_leave_the_bits_of_all_other_entries_alone(rng):
+    a, b = random_matrix(rng, (12, 30)).astype(np.float64), random_matrix(rng, (30, 9)).astype(np.float64)
+    scheme = random_scheme(rng, 30, most=16)
+    c = multiply(a, b, scheme)
+    a[3, 5], a[7, 0], b[2, 4] = np.nan, np.inf, -np.inf
+    d = multiply(a, b, scheme)
+    rows, cols = [i for i in range(12) if i not in (3, 7)], [j for j in range(9) if j != 4]
+    check(d[np.ix_(rows, cols)], c[np.ix_(rows, cols)], scheme)
+    assert not np.isfinite(d[[3, 7]]).any()
+    assert not np.isfinite(d[:, 4]).any()
