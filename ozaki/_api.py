@@ -14,9 +14,35 @@ from ozaki.backends import Backend, backend_of
 
 
 @overload
-def matmul(a: Any, b: Any, *, return_report: Literal[False] = ..., **options: Any) -> Any: ...
+def matmul(
+    a: Any,
+    b: Any,
+    *,
+    accuracy: Accuracy | str | float | None = None,
+    scheme: str = "auto",
+    slices: int | None = None,
+    engine: str = "auto",
+    reproducible: bool = False,
+    out: Any = None,
+    workspace_limit: int | None = None,
+    plan: Plan | None = None,
+    return_report: Literal[False] = False,
+) -> Any: ...
 @overload
-def matmul(a: Any, b: Any, *, return_report: Literal[True], **options: Any) -> tuple[Any, Report]: ...
+def matmul(
+    a: Any,
+    b: Any,
+    *,
+    accuracy: Accuracy | str | float | None = None,
+    scheme: str = "auto",
+    slices: int | None = None,
+    engine: str = "auto",
+    reproducible: bool = False,
+    out: Any = None,
+    workspace_limit: int | None = None,
+    plan: Plan | None = None,
+    return_report: Literal[True],
+) -> tuple[Any, Report]: ...
 def matmul(
     a: Any,
     b: Any,
