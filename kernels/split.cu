@@ -2,7 +2,7 @@
 //
 // Macros: INPUT (double or float); SLICES; WORDS (32-bit words of the image); DIGIT_BITS (0: residues; 8 or 7:
 // balanced digits); ALONG_K: 1 if neighbouring threads read along k, 0 if along the rows; REVERSED: 1 stores slice s as
-// SLICES - 1 - s.
+// SLICES - 1 - s; TILE: 0, or the rows of a tile, whose order tiles.cuh gives; PERMUTED: 1 permutes the rows of a tile.
 //
 // x is a view (batch, rows, k) with element strides sb, sr, sk of any sign. Slice s of element (b, row, h) goes to
 //   slices + b * batch_stride + row * row_stride + s * slice_stride + (h / slab) * slab_stride + h % slab,
@@ -17,6 +17,7 @@
 #include "digits.cuh"
 #include "fixed_point.cuh"
 #include "residues.cuh"
+#include "tiles.cuh"
 
 typedef BitsOf<INPUT>::type Bits;
 
@@ -89,9 +90,13 @@ split(const INPUT* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, int64_t r
 #endif
   if (h >= k_padded) return;
 
+#if TILE
+  int8_t* const out = slices + b * batch_stride;
+#else
   // A tile lies within one slab.
   const uint32_t at_slab = at_k / static_cast<uint32_t>(slab / TILE_K);
   int8_t* const out = slices + b * batch_stride + at_slab * slab_stride + (h - at_slab * slab);
+#endif
 
 #pragma unroll 1
   for (int i = 0; i < 2; ++i) {
@@ -120,7 +125,14 @@ split(const INPUT* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, int64_t r
       prepare(words[j]);
     }
 
+#if TILE
+    const int in_tile = static_cast<int>(row % TILE);
+    const int r = PERMUTED ? permuted_column(in_tile) : in_tile;
+    int8_t* const at = out + (row / TILE * (k_padded / TILE_K) + at_k) * (TILE * TILE_K) +
+                       tile_offset(r, tile_h() / 16) + tile_h() % 16;
+#else
     int8_t* const at = out + row * row_stride;
+#endif
 #pragma unroll UNROLL
     for (int s = 0; s < SLICES; ++s) {
       const int64_t place = REVERSED ? SLICES - 1 - s : s;

@@ -107,20 +107,17 @@ def a_priori(scheme: Scheme, k: int) -> float:
     """B4: abs(E_ij) / (norm(a_i) norm(b_j)) for any operands of inner dimension k, from the scaling rule alone.
 
     The rule gives a row the largest g that fits, so its image is at least half (norm scaling: in norm; max scaling:
-    in the largest element) of what would fit.
+    in the largest element) of what would fit, less what rounding the magnitudes up may have added.
     """
     scaling = scheme.scaling(k)
     if scaling is None:
         return inf
     width = magnitude_bits(k)
     if scaling.statistic == "squares":
-        image_norm = sqrt(scaling.threshold) / 2 * (1 - sqrt(k) / 2 ** (width - 1))
+        image_norm = sqrt(scaling.threshold) / 2 / (1 + sqrt(k) / 2 ** (width - 1))
     else:
-        image_norm = scaling.threshold / 2 * (1 - 2.0 ** (1 - width))
-    image_norm = ldexp(image_norm, scaling.base - width)
-    if image_norm <= 0:
-        return inf
-    u = 0.5 / image_norm
+        image_norm = scaling.threshold / 2 / (1 + 2.0 ** (1 - width))
+    u = 0.5 / ldexp(image_norm, scaling.base - width)
     return (2 * sqrt(k) * u + k * u * u + k * scheme.drop * 4 * u * u) * _UP
 
 

@@ -12,7 +12,7 @@ from typing import NoReturn
 from ozaki import _bounds
 from ozaki._accuracy import Accuracy, Measure
 from ozaki._description import Described
-from ozaki._proof import Proof, ProofBackend
+from ozaki._proof import EVERY, SAMPLE, Proof, ProofBackend
 from ozaki.schemes import Digits, Residues, Scheme
 from ozaki.schemes.digits import MAX_DIGITS
 from ozaki.schemes.residues import MAX_RESIDUES
@@ -117,7 +117,7 @@ class Choice:
 
 def choose_a_priori(accuracy: Accuracy, k: int, names: tuple[str, ...]) -> Choice:
     """The fewest slice products whose a-priori bound meets a row-column or normwise target."""
-    starts = dict.fromkeys(names, 1)
+    starts = {name: _least(name, k) for name in names}
     choice = _cheapest(starts, lambda scheme: _bounds.a_priori(scheme, k), accuracy, k)
     return choice or _unreachable(accuracy, names)
 
@@ -130,9 +130,20 @@ def choose(
     starts = {name: min(_usual(name, accuracy, left.k), measured.exact_from(name)) for name in names}
     while True:
         choice = _cheapest(starts, measured.bound, accuracy, left.k)
-        excess = MAX_DIGITS if choice is None else choice.scheme.count - starts[choice.scheme.name]
+        if choice is None:
+            excess = MAX_DIGITS
+        else:
+            excess = choice.scheme.count - starts[choice.scheme.name]
+            excess = max(excess, _one_less_in_reach(choice, accuracy, left.k, measured.gain))
         if not measured.sharpen(excess):
             return choice or _unreachable(accuracy, names)
+
+
+def _one_less_in_reach(choice: Choice, accuracy: Accuracy, k: int, gain: int) -> bool:
+    """Whether a slice less might do if the bound shrank by that gain."""
+    if choice.scheme.count == 1 or choice.bound * _growth(choice.scheme) > gain * accuracy.tolerance:
+        return False
+    return _usually_good(_scheme(choice.scheme.name, choice.scheme.count - 1), accuracy, k)
 
 
 @cache
@@ -191,13 +202,18 @@ class Measured:
 
     def exact_from(self, name: str) -> int:
         """A count at which the images of all rows are exact, if not the smallest."""
-        for count in range(1, _most(name)):
+        for count in range(_least(name, self._left.k), _most(name)):
             scheme = _scheme(name, count)
             scaling = scheme.scaling(self._left.k)
-            room = 0 if scaling is None else scaling.base
-            if max(self._spans) <= room and _bounds.dropped(scheme, self._left.k, self._spans) == 0:
+            assert scaling is not None
+            if max(self._spans) <= scaling.base and _bounds.dropped(scheme, self._left.k, self._spans) == 0:
                 return count
         return _most(name)
+
+    @property
+    def gain(self) -> int:
+        """Factor by which the next level of proof shrinks the bounds of ordinary data."""
+        return 1 if self._proof is None or self._proof.next_level != "narrow" else EVERY // SAMPLE
 
     def sharpen(self, excess: int) -> bool:
         """Go to a sharper lower bound, if there is one that is worth it for `excess` slices."""
@@ -214,12 +230,22 @@ def _cheapest(starts: dict[str, int], bound: Callable[[Scheme], float], accuracy
     """The scheme and count with the fewest products that meet the target; of two, the one that starts with fewer."""
     best: Choice | None = None
     for name in sorted(starts, key=lambda name: _scheme(name, starts[name]).products):
-        if best is not None and _scheme(name, starts[name]).products >= best.scheme.products:
+        if best is not None and not _may_take_fewer(name, starts[name], best.scheme.products, accuracy, k):
             continue
         choice = _fewest(name, bound, accuracy, k, starts[name])
         if choice is not None and (best is None or choice.scheme.products < best.scheme.products):
             best = choice
     return best
+
+
+_SPARED = 2
+"""Slices less than the start that data with single large elements may need."""
+
+
+def _may_take_fewer(name: str, start: int, products: int, accuracy: Accuracy, k: int) -> bool:
+    """Whether a search from that start may end with fewer products."""
+    fewer = max((c for c in range(1, start + 1) if _scheme(name, c).products < products), default=0)
+    return fewer == start or (fewer >= max(start - _SPARED, 1) and _usually_good(_scheme(name, fewer), accuracy, k))
 
 
 def _fewest(name: str, bound: Callable[[Scheme], float], accuracy: Accuracy, k: int, first: int) -> Choice | None:
@@ -250,11 +276,16 @@ def _growth(scheme: Scheme) -> int:
     """Least factor by which the error grows when a slice is taken away, so that most often there is nothing to try.
 
     The last modulus m holds log2(m) / 2 bits of each row, rounded down; a digit holds all of its bits, but the third
-    one doubles the pairs that are dropped. A single digit drops none, so its error may be no larger than that of two.
+    one doubles the pairs that are dropped. A single digit drops none: its error may be no larger than that of two.
     """
     if isinstance(scheme, Residues):
         return 8 if scheme.moduli[-1] >= 64 else 4
     return 2 ** (scheme.bits - 1) if scheme.count > 2 else 0
+
+
+def _least(name: str, k: int) -> int:
+    """The smallest count that has room for this k."""
+    return next(count for count in range(1, _most(name)) if _scheme(name, count).scaling(k) is not None)
 
 
 def _most(name: str) -> int:

@@ -1,0 +1,259 @@
+"""Bad input: an error that names the argument and says what would be right, before anything is computed."""
+
+import numpy as np
+import pytest
+
+import ozaki
+from ozaki import Accuracy
+from ozaki.backends import _numpy
+
+A, B = np.ones((3, 4)), np.ones((4, 2))
+PLAN = ozaki.plan(A.shape, B.shape, dtype="float64", scheme="residues", slices=14)
+PLAN32 = ozaki.plan(A.shape, B.shape, dtype="float32", scheme="residues", slices=7)
+OTHER = ozaki.plan(A.shape, B.shape, dtype="float64", scheme="residues", slices=15)
+NATIVE = ozaki.plan(A, B, scheme="native")
+LEFT, RIGHT = ozaki.prepare(A, "left", PLAN), ozaki.prepare(B, "right", PLAN)
+
+
+def read_only(x):
+    x.flags.writeable = False
+    return x
+
+
+def matmul(a=A, b=B, **options):
+    return lambda: ozaki.matmul(a, b, **options)
+
+
+def plan(a=A, b=B, **options):
+    return lambda: ozaki.plan(a, b, **options)
+
+
+def shapes(a=A.shape, b=B.shape, dtype="float64", **options):
+    return lambda: ozaki.plan(a, b, dtype=dtype, **options)
+
+
+def gemm(alpha=1.0, a=A, b=B, beta=0.0, c=None, **options):
+    return lambda: ozaki.gemm(alpha, a, b, beta, c, **options)
+
+
+def prepare(x, side, plan=PLAN):
+    return lambda: ozaki.prepare(x, side, plan)
+
+
+TARGET = Accuracy("normwise", 1e-3)
+
+CASES = {
+    # shapes
+    "inner dimensions": (matmul(A, A), ValueError, "b", "(4, n)"),
+    "inner dimension of a vector": (matmul(A, np.ones(3)), ValueError, "b", "(4,)"),
+    "scalar a": (matmul(np.float64(1)), ValueError, "a", "at least one dimension"),
+    "scalar b": (matmul(A, np.ones(())), ValueError, "b", "at least one dimension"),
+    "batches": (matmul(np.ones((2, 3, 4)), np.ones((3, 4, 2))), ValueError, "b", "broadcast"),
+    "batches of shapes": (shapes((2, 3, 4), (3, 4, 2)), ValueError, "b", "broadcast"),
+    # dtypes
+    **{
+        f"{dtype} a": (matmul(np.ones((3, 4), dtype)), TypeError, "a", "expected float32 or float64")
+        for dtype in ("int64", "int8", "bool", "float16", "complex64", "complex128", ">f8", "longdouble", "O", "U3")
+    },
+    "int b": (matmul(A, np.ones((4, 2), int)), TypeError, "b", "expected float32 or float64"),
+    "list of integers": (matmul([[1, 2], [3, 4]], [[1.0], [2.0]]), TypeError, "a", "expected float32 or float64"),
+    "ragged list": (matmul([[1.0], [2.0, 3.0]]), (TypeError, ValueError), "a", "expected"),
+    "no array": (matmul(None), TypeError, "a", "expected float32 or float64"),
+    "string": (matmul(A, "matrix"), (TypeError, ValueError), "b", "expected"),
+    # accuracy
+    "unknown name": (matmul(accuracy="fp65"), ValueError, "accuracy", "fp32, fp64, dd, qd"),
+    "exact": (matmul(accuracy="exact"), ValueError, "accuracy", "not available yet"),
+    "no bits": (matmul(accuracy=0), ValueError, "accuracy", "1 to 1000"),
+    "negative bits": (matmul(accuracy=-53), ValueError, "accuracy", "1 to 1000"),
+    "too many bits": (matmul(accuracy=1001), ValueError, "accuracy", "1 to 1000"),
+    "boolean": (matmul(accuracy=True), TypeError, "accuracy", "expected a name"),
+    "tuple": (matmul(accuracy=("normwise", 1e-3)), TypeError, "accuracy", "Accuracy(measure, tolerance)"),
+    "complex accuracy": (matmul(accuracy=1j), TypeError, "accuracy", "expected a name"),
+    "NaN": (matmul(accuracy=np.nan), ValueError, "accuracy", "positive finite number"),
+    "infinite": (matmul(accuracy=np.inf), ValueError, "accuracy", "positive finite number"),
+    "negative": (matmul(accuracy=-1e-3), ValueError, "accuracy", "positive finite number"),
+    "zero": (matmul(accuracy=0.0), ValueError, "accuracy", "positive finite number"),
+    "measure": (lambda: Accuracy("relative", 1e-3), ValueError, "accuracy", "componentwise, row-column, normwise"),
+    "tolerance NaN": (lambda: Accuracy("normwise", np.nan), ValueError, "accuracy", "positive finite number"),
+    "tolerance text": (lambda: Accuracy("normwise", "1e-3"), TypeError, "accuracy", "positive finite number"),
+    "tolerance boolean": (lambda: Accuracy("normwise", True), TypeError, "accuracy", "positive finite number"),
+    "more than the schemes can": (matmul(A / 3, B / 3, accuracy=900), ValueError, "accuracy", "larger tolerance"),
+    "more than the scheme can": (
+        matmul(A / 3, B / 3, accuracy=1e-70, scheme="residues"),
+        ValueError,
+        "accuracy",
+        "49 residues",
+    ),
+    "more than native can": (matmul(accuracy="dd", scheme="native"), ValueError, "accuracy", "scheme='auto'"),
+    "more than native can, a priori": (
+        shapes(accuracy=Accuracy("normwise", 1e-20), scheme="native"),
+        ValueError,
+        "accuracy",
+        "scheme='auto'",
+    ),
+    "componentwise without data": (shapes(accuracy="fp64"), ValueError, "accuracy", "plan from the operands"),
+    "tolerance without data": (shapes(accuracy=1e-3), ValueError, "accuracy", "Accuracy('row-column', 0.001)"),
+    # scheme, slices, engine
+    "scheme": (matmul(scheme="x"), ValueError, "scheme", "auto, digits"),
+    "scheme of shapes": (shapes(scheme="x"), ValueError, "scheme", "auto, digits"),
+    "scheme of no type": (matmul(scheme=None), ValueError, "scheme", "auto, digits"),
+    "reproducible native": (matmul(scheme="native", reproducible=True), ValueError, "scheme", "leave one"),
+    "reproducible native plan": (shapes(scheme="native", reproducible=True), ValueError, "scheme", "leave one"),
+    "native engine": (matmul(scheme="native", engine="int8"), ValueError, "engine", "leave it out"),
+    "native slices": (matmul(scheme="native", slices=3), ValueError, "slices", "scheme='digits' or 'residues'"),
+    "slices of what": (matmul(slices=14), ValueError, "slices", "scheme='digits' or 'residues'"),
+    **{
+        f"{slices!r} {scheme}": (matmul(scheme=scheme, slices=slices), ValueError, "slices", f"1 to {most}")
+        for scheme, most in (("residues", 49), ("digits", 64), ("digits7", 64))
+        for slices in (0, -1, most + 1, 2.0, True, np.True_, "7", 2.5)
+    },
+    "too few for k": (
+        matmul(np.ones((1, 70000)), np.ones((70000, 1)), scheme="residues", slices=1),
+        ValueError,
+        "slices",
+        "give more",
+    ),
+    "too few for this k of shapes": (
+        shapes((1, 10**6), (10**6, 1), scheme="residues", slices=2),
+        ValueError,
+        "slices",
+        "give more",
+    ),
+    "too few for the accuracy": (
+        matmul(A / 3, B / 3, scheme="residues", slices=5, accuracy="fp64"),
+        ValueError,
+        "slices",
+        "give more slices",
+    ),
+    "too few for the accuracy, a priori": (
+        shapes(scheme="residues", slices=5, accuracy=Accuracy("normwise", 1e-15)),
+        ValueError,
+        "slices",
+        "give more slices",
+    ),
+    "componentwise slices, a priori": (
+        shapes(scheme="residues", slices=15, accuracy="fp64"),
+        ValueError,
+        "slices",
+        "plan from operands",
+    ),
+    "engine": (matmul(engine="x", reproducible=True), ValueError, "engine", "float64, int8"),
+    "engine of another backend": (matmul(engine="cublas"), ValueError, "engine", "float64, int8"),
+    "engine of shapes": (shapes(engine="x", scheme="residues"), ValueError, "engine", "float64, int8"),
+    # workspace
+    **{
+        f"workspace {limit!r}": (matmul(workspace_limit=limit), ValueError, "workspace_limit", "positive number")
+        for limit in (0, -1, True, "1 GiB", float("nan"))
+    },
+    "workspace too small": (
+        matmul(workspace_limit=1000, reproducible=True),
+        ValueError,
+        "workspace_limit",
+        "needs at least",
+    ),
+    # out
+    "out of another shape": (matmul(out=np.empty((9, 9))), ValueError, "out", "(3, 2)"),
+    "out of another dtype": (matmul(out=np.empty((3, 2), np.float32)), ValueError, "out", "float64"),
+    "out read-only": (matmul(out=read_only(np.empty((3, 2)))), ValueError, "out", "writable"),
+    "out no array": (matmul(out=[[0.0, 0.0]] * 3), TypeError, "out", "numpy array"),
+    "gemm out of another shape": (gemm(out=np.empty((2, 3))), ValueError, "out", "(3, 2)"),
+    "gemm out read-only": (gemm(out=read_only(np.empty((3, 2)))), ValueError, "out", "writable"),
+    # plan
+    "plan and accuracy": (matmul(plan=PLAN, accuracy="fp64"), ValueError, "plan", "one or the other"),
+    "plan and scheme": (matmul(plan=PLAN, scheme="digits"), ValueError, "plan", "one or the other"),
+    "plan and slices": (matmul(plan=PLAN, slices=14), ValueError, "plan", "one or the other"),
+    "plan and engine": (matmul(plan=PLAN, engine="int8"), ValueError, "plan", "one or the other"),
+    "plan and reproducible": (matmul(plan=PLAN, reproducible=True), ValueError, "plan", "one or the other"),
+    "plan and limit": (matmul(plan=PLAN, workspace_limit=10**9), ValueError, "plan", "one or the other"),
+    "plan of another shape": (matmul(np.ones((5, 4)), plan=PLAN), ValueError, "plan", "(5, 4, 2)"),
+    "plan of another batch": (matmul(np.ones((5, 3, 4)), plan=PLAN), ValueError, "plan", "batch"),
+    "plan of another dtype": (matmul(A.astype("f4"), B.astype("f4"), plan=PLAN), ValueError, "plan", "float32"),
+    "no plan": (matmul(plan="fp64"), TypeError, "plan", "ozaki.plan"),
+    "shapes without dtype": (shapes(dtype=None), ValueError, "dtype", "'float32' or 'float64'"),
+    "shapes of an odd dtype": (shapes(dtype="int8"), TypeError, "dtype", "'float32' or 'float64'"),
+    "shapes of no dtype": (shapes(dtype="real"), TypeError, "dtype", "'float32' or 'float64'"),
+    "operands with dtype": (plan(dtype="float64"), ValueError, "dtype", "shapes only"),
+    "negative shape": (shapes((-1, 4)), ValueError, "a", "whole numbers"),
+    "fractional shape": (shapes((3, 4), (4, 2.5)), ValueError, "b", "whole numbers"),
+    "rows as a tuple": (shapes(((1.0, 2.0), (3.0, 4.0)), (2, 2)), ValueError, "a", "whole numbers"),
+    "shape and array": (plan(A.shape, B), TypeError, "a", "expected float32 or float64"),
+    # prepared operands
+    "side": (prepare(A, "middle"), ValueError, "side", "'left' or 'right'"),
+    "prepare for the wrong side": (prepare(A, "right"), ValueError, "x", "(4, 2)"),
+    "prepare a vector": (prepare(np.ones(4), "left"), ValueError, "x", "(3, 4)"),
+    "prepare a batch": (prepare(np.ones((5, 3, 4)), "left"), ValueError, "x", "(3, 4)"),
+    "prepare integers": (prepare(A.astype(int), "left"), TypeError, "x", "float32 or float64"),
+    "prepare float64 for float32": (prepare(A, "left", PLAN32), TypeError, "x", "expected float32"),
+    "prepare native": (prepare(A, "left", NATIVE), ValueError, "plan", "reproducible=True"),
+    "prepare without plan": (prepare(A, "left", None), TypeError, "plan", "ozaki.plan"),
+    "prepared on the wrong side": (matmul(np.ones((3, 4)), LEFT, plan=PLAN), ValueError, "b", None),
+    "prepared for another plan": (matmul(LEFT, B, plan=OTHER), ValueError, "a", "prepare it with this one"),
+    "prepared, native": (matmul(A, RIGHT, plan=NATIVE), ValueError, "b", "prepare it with this one"),
+    "prepared without plan": (matmul(LEFT, B), ValueError, "plan", "a.plan"),
+    "prepared right without plan": (matmul(A, RIGHT, accuracy="fp64"), ValueError, "plan", "b.plan"),
+    # gemm
+    "gemm shapes": (gemm(trans_a=True), ValueError, "b", "(3, n)"),
+    "gemm without c": (gemm(beta=1.0), ValueError, "c", "(3, 2)"),
+    "gemm c of another shape": (gemm(beta=1.0, c=np.ones((2, 3))), ValueError, "c", "(3, 2)"),
+    "gemm c of another shape, not read": (gemm(c=np.ones((2, 3))), ValueError, "c", "(3, 2)"),
+    "gemm c of integers": (gemm(beta=1.0, c=np.ones((3, 2), int)), TypeError, "c", "float32 or float64"),
+    "gemm c wider than the result": (
+        gemm(a=A.astype("f4"), b=B.astype("f4"), beta=1.0, c=np.ones((3, 2))),
+        TypeError,
+        "c",
+        "float32",
+    ),
+    "gemm alpha": (gemm(alpha=1j), TypeError, "alpha", "real number"),
+    "gemm alpha text": (gemm(alpha="1"), TypeError, "alpha", "real number"),
+    "gemm beta": (gemm(beta=None), TypeError, "beta", "real number"),
+    "gemm transposed vector": (gemm(a=np.ones(4), trans_a=True), ValueError, "trans_a", "expected a matrix"),
+    "gemm transposed prepared": (gemm(b=RIGHT, trans_b=True, plan=PLAN), ValueError, "trans_b", "prepared"),
+    "gemm accuracy": (gemm(accuracy="fp65"), ValueError, "accuracy", "fp64"),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_bad_input(case, monkeypatch):
+    call, error, name, expected = CASES[case]
+
+    def never(*args, **kwargs):
+        raise AssertionError("computed something")
+
+    # A product may not be begun.
+    monkeypatch.setattr(_numpy, "_multiply", never)
+    monkeypatch.setattr(_numpy, "native", never)
+    with pytest.raises(error) as caught:
+        call()
+    message = str(caught.value)
+    assert message.startswith(f"{name}: "), message
+    assert expected is None or expected in message, message
+    assert "\n" not in message
+
+
+def test_a_failing_call_changes_nothing():
+    out = np.full((3, 2), 7.0)
+    a = A / 3
+    for options in (
+        {"accuracy": 900},
+        {"workspace_limit": 1, "reproducible": True},
+        {"scheme": "residues", "slices": 99},
+    ):
+        with pytest.raises(ValueError, match=r"^(accuracy|workspace_limit|slices): "):
+            ozaki.matmul(a, B, out=out, **options)
+        assert (out == 7).all()
+    assert (a == A / 3).all()
+
+
+@pytest.mark.parametrize("call", [ozaki.matmul, ozaki.plan, ozaki.gemm, ozaki.prepare])
+def test_unknown_options_are_errors(call):
+    with pytest.raises(TypeError):
+        call(A, B, acuracy="fp64")
+
+
+def test_numpy_and_cupy_do_not_mix():
+    class FromCupy:
+        pass
+
+    FromCupy.__module__ = "cupy"
+    with pytest.raises(TypeError, match=r"^a: not a CuPy array, but b is; .*cupy\.asnumpy"):
+        ozaki.matmul(A, FromCupy())

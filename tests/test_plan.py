@@ -1,0 +1,426 @@
+"""Plans: plain data, the smallest count that is proven, the same for all scalings, orders and tiles."""
+
+import pickle
+from dataclasses import FrozenInstanceError, replace
+from fractions import Fraction
+from math import inf, sqrt
+
+import numpy as np
+import pytest
+from cases import power, same_bits, spread
+
+import ozaki
+from ozaki import Accuracy, _bounds, reference
+from ozaki._plan import Measured, _growth, _usually_good
+from ozaki.backends import _numpy
+from ozaki.schemes import Digits, Residues
+from ozaki.schemes.digits import MAX_DIGITS
+from ozaki.schemes.residues import MAX_RESIDUES
+
+COUNTS = {"digits": MAX_DIGITS, "digits7": MAX_DIGITS, "residues": MAX_RESIDUES}
+
+
+def scheme_of(name, count):
+    return Residues(count) if name == "residues" else Digits(count, 7 if name == "digits7" else 8)
+
+
+# Accuracy -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("name", "bits"), [("fp32", 24), ("fp64", 53), ("dd", 106), ("qd", 212)])
+def test_shorthands(name, bits):
+    for k in (1, 2, 15, 16, 17, 100, 4096):
+        accuracy = Accuracy.of(name, k)
+        assert accuracy == Accuracy("componentwise", min(k, 4 * sqrt(k)) * 2.0**-bits, bits)
+        assert Accuracy.of(bits, k) == Accuracy.of(np.int64(bits), k) == accuracy
+    assert Accuracy.of(name, 0).tolerance == 2.0**-bits
+
+
+def test_a_float_is_a_tolerance_as_it_stands():
+    assert Accuracy.of(1e-20, 1000) == Accuracy.of(np.float64(1e-20), 1) == Accuracy("componentwise", 1e-20)
+    assert Accuracy.of(np.float32(0.25), 7) == Accuracy("componentwise", 0.25)
+    target = Accuracy("normwise", 1e-3)
+    assert Accuracy.of(target, 1000) is target
+
+
+# A plan is plain data -----------------------------------------------------------------------------------------------
+
+
+def test_plans_are_plain_data(rng):
+    a, b = rng.standard_normal((2, 8, 50)), rng.standard_normal((50, 6))
+    plans = [
+        ozaki.plan(a, b, accuracy="fp64", reproducible=True),
+        ozaki.plan(a, b),
+        ozaki.plan(a, b, scheme="digits", slices=4, engine="int8", workspace_limit=10**8),
+        ozaki.plan(a.shape, b.shape, dtype="float64", scheme="residues"),
+    ]
+    for plan in plans:
+        again = pickle.loads(pickle.dumps(plan))
+        assert again == plan
+        assert hash(again) == hash(plan)
+        assert again is not plan
+        with pytest.raises(FrozenInstanceError):
+            plan.bound = 0.0
+        assert same_bits(ozaki.matmul(a, b, plan=again), ozaki.matmul(a, b, plan=plan))
+    assert len(set(plans)) == len(plans)
+    assert ozaki.plan(a, b, accuracy="fp64", reproducible=True) == plans[0]
+
+
+def test_what_a_plan_says():
+    plan = ozaki.plan((5, 3, 4), (4, 2), dtype="float32", scheme="digits", slices=3)
+    assert (plan.shape, plan.batch, plan.dtype) == ((3, 4, 2), (5,), "float32")
+    assert (plan.slices, plan.products, plan.native, plan.reproducible) == (3, 6, False, True)
+    assert plan.a_priori
+    assert str(plan).splitlines()[0] == "5 x (3 x 4) (4 x 2), float32: 3 digits, 6 products"
+    assert "for any operands" in str(plan)
+    native = ozaki.plan(np.ones((3, 4)), np.ones((4, 2)))
+    assert (native.slices, native.products, native.native, native.reproducible) == (0, 1, True, False)
+    assert "native" in str(native)
+
+
+def test_what_a_report_says(rng):
+    a, b = rng.standard_normal((30, 40)), rng.standard_normal((40, 20))
+    a[3, 4] = np.nan
+    _, report = ozaki.matmul(a, b, accuracy="fp64", return_report=True)
+    assert (report.scheme, report.native, report.reproducible, report.nonfinite) == ("residues", False, True, 1)
+    assert report.slices == report.products
+    assert report.workspace_bytes > 0
+    assert str(report).splitlines()[0] == f"{report.slices} residues, {report.slices} slice products on {report.engine}"
+    assert f"componentwise error <= {report.bound:.2g}" in str(report)
+    assert "NaN or Inf" in str(report)
+    _, report = ozaki.matmul(a, b, return_report=True)
+    assert report.native
+    assert "native product" in report.why
+    assert "bits may differ" in str(report)
+
+
+# The native product -------------------------------------------------------------------------------------------------
+
+
+def test_the_native_product_runs_where_it_may(rng):
+    a, b = rng.standard_normal((20, 30)), rng.standard_normal((30, 20))
+    native = {
+        "nothing": {},
+        "tolerance": {"accuracy": 1e-10},
+        "by name": {"scheme": "native"},
+        "by name, proven": {"scheme": "native", "accuracy": Accuracy("normwise", 1e-10)},
+    }
+    slices = {
+        "fp64": {"accuracy": "fp64"},
+        "reproducible": {"reproducible": True},
+        "engine": {"engine": "int8"},
+        "scheme": {"scheme": "digits"},
+        "count": {"scheme": "residues", "slices": 14},
+    }
+    for name, options in native.items():
+        c, report = ozaki.matmul(a, b, return_report=True, **options)
+        assert report.native, name
+        assert report.why, name
+        assert same_bits(c, a @ b)
+        assert (
+            report.measure == options.get("accuracy", Accuracy("componentwise", 1.0)).measure if name[-1] == "n" else 1
+        )
+    for name, options in slices.items():
+        _, report = ozaki.matmul(a, b, return_report=True, **options)
+        assert not report.native, name
+        assert report.reproducible, name
+
+
+def test_the_native_bound_is_in_the_measure_asked_for(rng):
+    a, b = rng.standard_normal((20, 30)), rng.standard_normal((30, 20))
+    for measure in ("componentwise", "row-column", "normwise"):
+        plan = ozaki.plan(a, b, accuracy=Accuracy(measure, 1e-10))
+        assert plan.native
+        assert plan.target == Accuracy(measure, 1e-10)
+        assert plan.bound == _bounds.native(30, "float64")
+
+
+# The smallest count -------------------------------------------------------------------------------------------------
+
+
+def norm_bound(a, b, scheme, measure):
+    left, right = _numpy.describe(a[None]), _numpy.describe(b.T[None])
+    if scheme.scaling(left.k) is None:
+        return inf
+    terms = _bounds.error_terms(left.on_host, right.on_host, scheme, (left.span, right.span))
+    return (_bounds.row_column if measure == "row-column" else _bounds.normwise)(left.on_host, right.on_host, terms)
+
+
+def componentwise_bound(a, b, scheme, lower):
+    """The largest ratio of the entrywise bound to a lower bound of abs(A) abs(B), in rationals."""
+    left, right = _numpy.describe(a[None]), _numpy.describe(b.T[None])
+    if scheme.scaling(left.k) is None:
+        return inf
+    terms = _bounds.error_terms(left.on_host, right.on_host, scheme, (left.span, right.span))
+    worst = Fraction(0)
+    for i, j in np.ndindex(lower.shape):
+        pairs = zip(terms.left[:, 0, i], terms.right[:, 0, j], strict=True)
+        above = sum(Fraction(float(x)) * Fraction(float(y)) for x, y in pairs)
+        if above and not lower[i, j]:
+            return inf
+        if above:
+            worst = max(worst, above / lower[i, j])
+    return worst
+
+
+def magnitudes(a, b, bits=None):
+    """abs(A) abs(B) in units of 2**(top_i + top_j), from magnitudes of so many bits, or exactly."""
+    tops = [[int(t) for t in _numpy.describe(x[None]).on_host.top[0]] for x in (a, b.T)]
+    if bits is None:
+        exact, exponent = reference.exact_matmul(abs(a), abs(b))
+        unit = [[power(exponent - s - t) for t in tops[1]] for s in tops[0]]
+        return np.array([[int(x) * u for x, u in zip(*row, strict=True)] for row in zip(exact, unit, strict=True)])
+    narrow = [
+        [[int(Fraction(abs(float(v))) * power(bits - top) // 1) for v in row] for row, top in zip(x, t, strict=True)]
+        for x, t in zip((a, b.T), tops, strict=True)
+    ]
+    sums = [[sum(u * v for u, v in zip(x, y, strict=True)) for y in narrow[1]] for x in narrow[0]]
+    return np.array([[Fraction(s, 4**bits) for s in row] for row in sums])
+
+
+def smallest(name, bound, accuracy, k):
+    """The first count that meets the target, by trying all."""
+    for count in range(1, COUNTS[name] + 1):
+        scheme = scheme_of(name, count)
+        found = bound(scheme)
+        if found <= accuracy.tolerance and (found == 0 or _usually_good(scheme, accuracy, k)):
+            return count
+    return None
+
+
+@pytest.mark.parametrize("name", list(COUNTS))
+@pytest.mark.parametrize("measure", ["row-column", "normwise"])
+def test_the_count_is_the_smallest_by_norms(rng, name, measure):
+    for _ in range(25):
+        m, k, n = (int(v) for v in rng.integers(1, 40, 3))
+        span = int(rng.integers(0, 60))
+        a, b = spread(rng, (m, k), span), spread(rng, (k, n), span)
+        target = Accuracy(measure, float(2.0 ** rng.uniform(-100, 0)))
+        wanted = smallest(name, lambda scheme: norm_bound(a, b, scheme, measure), target, k)  # noqa: B023
+        plan = ozaki.plan(a, b, accuracy=target, scheme=name)
+        assert plan.slices == wanted, (plan, a, b)
+
+
+@pytest.mark.parametrize("name", list(COUNTS))
+@pytest.mark.parametrize("accuracy", ["fp32", "fp64", 40, 1e-7, 1e-25, 0.3])
+def test_the_count_is_the_smallest_for_ordinary_data(rng, name, accuracy):
+    m, k, n = (int(v) for v in rng.integers(1, 12, 3))
+    k *= 10
+    a, b = rng.standard_normal((m, k)), rng.random((k, n))
+    target = Accuracy.of(accuracy, k)
+    counts = [
+        smallest(name, lambda scheme: componentwise_bound(a, b, scheme, lower), target, k)  # noqa: B023
+        for lower in (magnitudes(a, b), magnitudes(a, b, 7))
+    ]
+    plan = ozaki.plan(a, b, accuracy=accuracy, scheme=name, reproducible=True)
+    assert counts[0] <= plan.slices <= counts[1], (plan, counts)
+
+
+@pytest.mark.parametrize("name", ["digits", "residues"])
+def test_the_count_is_the_smallest_for_wide_data(rng, name):
+    """Between what the exact lower bound would give, and what that of narrow magnitudes or 21 bits gives."""
+    for _ in range(6):
+        m, k, n = (int(v) for v in rng.integers(1, 12, 3))
+        span = int(rng.integers(5, 30))
+        a, b = spread(rng, (m, k), span), spread(rng, (k, n), span)
+        a[a == 0] = b[b == 0] = 1.0
+        target = Accuracy("componentwise", float(2.0 ** rng.uniform(-60, -3)))
+        exact, *others = (
+            smallest(name, lambda scheme: componentwise_bound(a, b, scheme, lower), target, k)  # noqa: B023
+            for lower in (magnitudes(a, b), magnitudes(a, b, 7), magnitudes(a, b, 21))
+        )
+        plan = ozaki.plan(a, b, accuracy=target, scheme=name)
+        proven = [count for count in others if count is not None]
+        assert exact <= plan.slices <= (proven[0] if proven else inf), (plan, exact, others)
+        if others[1] is not None:
+            assert plan.slices <= others[1] + 2  # a wide product is worth three slices
+
+
+def test_a_slice_less_proves_less_for_a_sampled_lower_bound(rng):
+    a, b = rng.standard_normal((6, 2000)), rng.random((2000, 5))
+    lower = magnitudes(a, b)
+    for name in COUNTS:
+        for tolerance in 2.0 ** rng.uniform(-60, -10, 10):
+            plan = ozaki.plan(a, b, accuracy=float(tolerance), scheme=name, reproducible=True)
+            less = componentwise_bound(a, b, scheme_of(name, plan.slices - 1), lower)
+            assert less * 1.2 > tolerance, (plan, float(less))  # sums of a quarter are not exactly a quarter
+
+
+@pytest.mark.parametrize("name", list(COUNTS))
+def test_the_count_is_the_smallest_a_priori(rng, name):
+    for k in (1, 2, 100, 4096, 300000, 10**7, 2**33):
+        for tolerance in 2.0 ** rng.uniform(-90, 0, 6):
+            target = Accuracy("row-column", float(tolerance))
+            plan = ozaki.plan((5, k), (k, 5), dtype="float64", accuracy=target, scheme=name)
+            assert plan.slices == smallest(name, lambda scheme: _bounds.a_priori(scheme, k), target, k)  # noqa: B023
+            assert plan.bound == _bounds.with_rounding(_bounds.a_priori(plan.scheme, k), "float64")
+
+
+def test_auto_takes_the_fewest_products(rng):
+    for _ in range(60):
+        m, k, n = (int(v) for v in rng.integers(1, 30, 3))
+        span, bits = int(rng.integers(0, 40)), float(rng.uniform(-90, -1))
+        a, b = spread(rng, (m, k), span), spread(rng, (k, n), span)
+        target = Accuracy(str(rng.choice(["componentwise", "row-column", "normwise"])), 2.0**bits)
+        plans = [
+            ozaki.plan(a, b, accuracy=target, scheme=scheme, reproducible=True)
+            for scheme in ("auto", "digits", "residues")
+        ]
+        products = [plan.products for plan in plans]
+        assert products[0] == min(products), plans
+
+
+def test_a_slice_less_grows_the_bound_by_what_the_search_relies_on(rng):
+    """`_growth`: else a smaller count could be missed. Two digits against one are always tried."""
+    assert _growth(Digits(2)) == _growth(Digits(2, 7)) == 0
+    for _ in range(60):
+        k = int(np.exp(rng.uniform(0, np.log(3000))))
+        a, b = spread(rng, (3, k), int(rng.integers(0, 40))), spread(rng, (k, 3), int(rng.integers(0, 40)))
+        if rng.integers(0, 2):
+            a[:, 1:] *= 2.0**-40  # one huge element in each row
+        name = str(rng.choice(list(COUNTS)))
+        count = int(rng.integers(2, COUNTS[name]))
+        left, right = _numpy.describe(a[None]), _numpy.describe(b.T[None])
+        for measure in ("row-column", "normwise", "componentwise"):
+            measured = Measured(_numpy, left, right, measure)
+            more, less = (measured.bound(scheme_of(name, c)) for c in (count, count - 1))
+            growth = _growth(scheme_of(name, count))
+            assert growth == 0 or less >= more * growth * (1 - 1e-9), (name, count, k, measure)
+
+
+def test_one_digit_may_be_as_good_as_two():
+    """One digit leaves no pair out: with one huge element in each row and a large k, that is all that counts."""
+    a = np.full((1, 2**20), 2.0**-40, np.float32)
+    a[:, 0] = 1 / 3
+    one, two = (norm_bound(a, a.T, Digits(p), "row-column") for p in (1, 2))
+    assert one < 1.1 * two
+    target = Accuracy("row-column", max(one, two) * 1.001)
+    assert ozaki.plan(a, a.T, accuracy=target, scheme="digits", reproducible=True).slices == 1
+
+
+# What a plan must not depend on -------------------------------------------------------------------------------------
+
+
+ACCURACIES = ["fp64", 70, Accuracy("componentwise", 1e-20), Accuracy("row-column", 1e-18)]
+
+
+@pytest.mark.parametrize("accuracy", ACCURACIES, ids=str)
+def test_powers_of_two_change_nothing(rng, accuracy):
+    """Rows and columns scaled by powers of two: the same plan, and the same bits but for the exponents."""
+    for _ in range(5):
+        m, k, n = (int(v) for v in rng.integers(1, 30, 3))
+        a, b = spread(rng, (m, k), 12), spread(rng, (k, n), 12)
+        rows, cols = rng.integers(-400, 401, (m, 1)), rng.integers(-400, 401, (1, n))
+        plan = ozaki.plan(a, b, accuracy=accuracy, reproducible=True)
+        scaled = np.ldexp(a, rows), np.ldexp(b, cols)
+        assert ozaki.plan(*scaled, accuracy=accuracy, reproducible=True) == plan
+        c = ozaki.matmul(*scaled, plan=plan)
+        assert same_bits(c, np.ldexp(ozaki.matmul(a, b, plan=plan), rows + cols))
+
+
+def test_a_power_of_two_on_the_whole_changes_nothing_normwise(rng):
+    a, b = spread(rng, (20, 30), 12), spread(rng, (30, 20), 12)
+    target = Accuracy("normwise", 1e-17)
+    plan = ozaki.plan(a, b, accuracy=target)
+    assert ozaki.plan(np.ldexp(a, 300), np.ldexp(b, -500), accuracy=target) == plan
+
+
+@pytest.mark.parametrize("accuracy", ACCURACIES, ids=str)
+def test_the_order_of_the_inner_index_changes_nothing(rng, accuracy):
+    a, b = spread(rng, (9, 700), 12), spread(rng, (700, 8), 12)
+    order = rng.permutation(700)
+    plan = ozaki.plan(a, b, accuracy=accuracy, reproducible=True)
+    assert ozaki.plan(a[:, order], b[order], accuracy=accuracy, reproducible=True) == plan
+    assert same_bits(ozaki.matmul(a[:, order], b[order], plan=plan), ozaki.matmul(a, b, plan=plan))
+
+
+@pytest.mark.parametrize("accuracy", [*ACCURACIES, Accuracy("normwise", 1e-15)], ids=str)
+def test_tiles_change_nothing(rng, monkeypatch, accuracy):
+    cases = [(spread(rng, (15, 90), span), spread(rng, (90, 11), span)) for span in (3, 40, 600)]
+    cases += [(spread(rng, (4, 1500), 3), spread(rng, (1500, 4), 3))]
+    for a, _ in cases:
+        a[3] = np.rint(a[3] * 4)
+
+    def planned(a, b):
+        try:
+            return ozaki.plan(a, b, accuracy=accuracy, reproducible=True)
+        except ValueError as error:  # out of reach, and so it stays
+            return str(error)
+
+    plans = [planned(*case) for case in cases]
+    for tile in (1, 100, 1000):
+        monkeypatch.setattr(_numpy, "_TILE", tile)
+        assert [planned(*case) for case in cases] == plans
+
+
+def test_a_batch_has_one_plan_which_any_of_its_matrices_may_need(rng):
+    a, b = rng.standard_normal((3, 10, 40)), rng.standard_normal((40, 10))
+    a[1] *= np.ldexp(1.0, -rng.integers(0, 30, (10, 40)))
+    alone = [ozaki.plan(x, b, accuracy="fp64", reproducible=True).slices for x in a]
+    plan = ozaki.plan(a, b, accuracy="fp64", reproducible=True)
+    assert plan.slices == max(alone)
+    assert plan.batch == (3,)
+
+
+# Using plans --------------------------------------------------------------------------------------------------------
+
+
+def test_an_a_priori_plan_needs_no_look_at_the_data(rng, monkeypatch):
+    plan = ozaki.plan((10, 40), (40, 10), dtype="float64", accuracy=Accuracy("normwise", 1e-14))
+    monkeypatch.setattr(_numpy, "narrow_product", None)
+    _, report = ozaki.matmul(
+        rng.standard_normal((10, 40)), rng.standard_normal((40, 10)), plan=plan, return_report=True
+    )
+    assert report.bound == plan.bound
+    assert report.measure == "normwise"
+    assert report.nonfinite is None
+
+
+def test_a_plan_serves_other_operands_and_the_report_proves_anew(rng):
+    a, b = rng.standard_normal((10, 40)), rng.standard_normal((40, 10))
+    plan = ozaki.plan(a, b, accuracy="fp64", reproducible=True)
+    same, report = ozaki.matmul(a, b, plan=plan, return_report=True)
+    assert report.bound == plan.bound
+    assert same_bits(same, ozaki.matmul(a, b, accuracy="fp64", reproducible=True))
+    _, report = ozaki.matmul(np.rint(a), np.rint(b), plan=plan, return_report=True)
+    assert report.bound == 2.0**-53
+    _, report = ozaki.matmul(a * 2.0 ** -rng.integers(0, 60, a.shape), b, plan=plan, return_report=True)
+    assert report.bound != plan.bound
+
+
+def test_slices_and_accuracy_together_are_checked(rng):
+    a, b = rng.standard_normal((10, 40)), rng.standard_normal((40, 10))
+    plan = ozaki.plan(a, b, scheme="residues", slices=20, accuracy="fp64")
+    assert plan.slices == 20
+    assert plan.bound < ozaki.plan(a, b, scheme="residues", slices=14).bound
+    with pytest.raises(ValueError, match="slices"):
+        ozaki.plan(a, b, scheme="residues", slices=10, accuracy="fp64")
+
+
+def test_dtypes_of_a_priori_plans():
+    for dtype in ("float32", np.float32, np.dtype("float32")):
+        assert ozaki.plan((3, 4), (4, 5), dtype=dtype).dtype == "float32"
+    assert ozaki.plan((3, 4), (4, 5), dtype=float).dtype == "float64"
+
+
+def test_counts_may_be_numpy_integers():
+    plan = ozaki.plan((3, 4), (4, 5), dtype="float64", scheme="residues", slices=np.int64(14))
+    assert plan == ozaki.plan((3, 4), (4, 5), dtype="float64", scheme="residues", slices=14)
+    assert type(plan.scheme.count) is int
+
+
+def test_an_exact_image_needs_no_more_slices(rng):
+    """Integers: the count at which nothing is rounded, whatever the tolerance."""
+    a, b = (rng.integers(-100, 101, (20, 20)).astype(float) for _ in "ab")
+    counts = {ozaki.plan(a, b, accuracy=tolerance, scheme="residues").slices for tolerance in (1e-40, 1e-100, 1e-300)}
+    assert len(counts) == 1
+    assert counts.pop() <= 8
+
+
+@pytest.mark.parametrize("engine", ["float64", "int8"])
+def test_a_plan_keeps_engine_and_limit(rng, engine):
+    plan = ozaki.plan(np.ones((4, 5)), np.ones((5, 4)), engine=engine, workspace_limit=10**8, scheme="residues")
+    assert (plan.engine, plan.workspace_limit) == (engine, 10**8)
+    _, report = ozaki.matmul(np.ones((4, 5)), np.ones((5, 4)), plan=plan, return_report=True)
+    assert engine in report.engine
+    assert replace(plan, engine="auto") != plan
