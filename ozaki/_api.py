@@ -6,8 +6,8 @@ from numbers import Real
 from typing import Any, Literal, overload
 
 from ozaki._accuracy import Accuracy
-from ozaki._call import Call, Prepared, Side, check_choices, plan_for_shapes, shapes_of_plan
-from ozaki._operands import dtype_named, dtype_of, left_rows, right_rows, shape_of, shapes
+from ozaki._call import Call, Prepared, Side, check_choices, check_is_plan, plan_for_shapes, shapes_of_plan
+from ozaki._operands import as_array, dtype_named, dtype_of, left_rows, right_rows, shape_of, shapes
 from ozaki._plan import Plan
 from ozaki._report import Report
 from ozaki.backends import Backend, backend_of
@@ -178,13 +178,19 @@ def prepare(x: Any, side: Side, plan: Plan) -> Prepared:
     -------
     Prepared
         It refers to `x`, which must not change while it is in use.
+
+    Raises
+    ------
+    ValueError, TypeError
+        Naming the argument, before anything is split.
     """
     if side not in ("left", "right"):
         raise ValueError(f"side: {side!r}; expected 'left' or 'right'")
+    check_is_plan(plan)
     if plan.scheme is None:
         raise ValueError("plan: the native product has no slices to prepare; plan with reproducible=True")
     backend = backend_of(("x", x))
-    x = backend.asarray(x)
+    x = as_array("x", x, backend)
     dtype = dtype_of("x", x)
     check_choices("auto", plan.engine, None, backend)
     if dtype == "float64" != plan.dtype:
@@ -223,6 +229,11 @@ def gemm(
     -------
     array, shape (m, n); with `return_report=True` also the Report, whose bound is that of op(a) op(b)
 
+    Raises
+    ------
+    ValueError, TypeError
+        Naming the argument, before anything is computed.
+
     Notes
     -----
     The product is rounded once; alpha times it, beta times c and their sum are rounded in the result's dtype.
@@ -255,7 +266,7 @@ def gemm(
 
 def _transposed(name: str, x: Any, transposed: bool, backend: Backend) -> Any:
     prepared = isinstance(x, Prepared)
-    x = x if prepared else backend.asarray(x)
+    x = x if prepared else as_array(name, x, backend)
     if not transposed:
         return x
     if prepared or x.ndim < 2:
@@ -269,7 +280,7 @@ def _addend(c: Any, call: Call) -> Any:
     expected = f"expected an array of shape {call.sizes.result} and dtype {call.dtype}"
     if c is None:
         raise ValueError(f"c: missing; {expected}, or beta = 0")
-    c = call.backend.asarray(c)
+    c = as_array("c", c, call.backend)
     if tuple(c.shape) != call.sizes.result:
         raise ValueError(f"c: shape {tuple(c.shape)} does not fit the product; {expected}")
     if dtype_of("c", c) == "float64" != call.dtype:

@@ -7,6 +7,7 @@ rounding inside this module is covered by `_UP`.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from math import hypot, inf, ldexp, log, pi, sqrt
 
 import numpy as np
@@ -103,6 +104,7 @@ def _norm(x: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     return norms
 
 
+@cache
 def a_priori(scheme: Scheme, k: int) -> float:
     """B4: abs(E_ij) / (norm(a_i) norm(b_j)) for any operands of inner dimension k, from the scaling rule alone.
 
@@ -121,6 +123,7 @@ def a_priori(scheme: Scheme, k: int) -> float:
     return (2 * sqrt(k) * u + k * u * u + k * scheme.drop * 4 * u * u) * _UP
 
 
+@cache
 def usual_rms(scheme: Scheme, k: int) -> float:
     """E1, an estimate, no bound: root-mean-square componentwise error on normal data.
 

@@ -12,7 +12,7 @@ import numpy as np
 from ozaki import _bounds
 from ozaki._accuracy import Accuracy
 from ozaki._description import Described
-from ozaki._operands import Shapes, dtype_of, left_rows, right_rows, shapes
+from ozaki._operands import Shapes, as_array, dtype_of, left_rows, right_rows, shapes
 from ozaki._plan import SCHEMES, Choice, Measured, Plan, choose, choose_a_priori, default_accuracy, forced
 from ozaki._report import Report
 from ozaki.backends import ENGINES, Backend, backend_of
@@ -50,7 +50,9 @@ class Call:
 
     def __init__(self, a: Any, b: Any) -> None:
         self.backend: Backend = backend_of(("a", a), ("b", b))
-        self.a, self.b = (x if isinstance(x, Prepared) else self.backend.asarray(x) for x in (a, b))
+        self.a, self.b = (
+            x if isinstance(x, Prepared) else as_array(name, x, self.backend) for name, x in (("a", a), ("b", b))
+        )
         kinds = {dtype_of("a", self.a), dtype_of("b", self.b)}
         self.dtype = "float64" if "float64" in kinds else "float32"
         self.sizes = shapes(tuple(self.a.shape), tuple(self.b.shape))
@@ -147,6 +149,7 @@ class Call:
 
     def check_plan(self, plan: Plan) -> None:
         """The operands fit the plan."""
+        check_is_plan(plan)
         if (plan.shape, plan.batch) != (self.sizes.shape, self.sizes.batch):
             raise ValueError(
                 f"plan: made for batch {plan.batch} and (m, k, n) = {plan.shape}, "
@@ -358,6 +361,12 @@ def _names(scheme: str) -> tuple[str, ...]:
 def _check_room(scheme: Scheme, k: int) -> None:
     if scheme.scaling(max(k, 1)) is None:
         raise ValueError(f"slices: {scheme.count} {scheme.name} leave no room for k = {k}; give more")
+
+
+def check_is_plan(plan: Any) -> None:
+    """It is a Plan."""
+    if not isinstance(plan, Plan):
+        raise TypeError(f"plan: {type(plan).__name__}; expected a Plan, as ozaki.plan returns it")
 
 
 def check_choices(scheme: str, engine: str, workspace_limit: int | None, backend: Backend | None) -> None:

@@ -67,6 +67,20 @@ def shapes(a: Shape, b: Shape) -> Shapes:
     return Shapes(batch, (m, k, n), result, fold)
 
 
+def as_array(name: str, x: Any, backend: Any) -> Any:
+    """x as an array of the backend.
+
+    Raises
+    ------
+    TypeError
+        Where it cannot be one.
+    """
+    try:
+        return backend.asarray(x)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{name}: expected an array of float32 or float64, got {type(x).__name__} ({error})") from None
+
+
 def shape_of(name: str, x: tuple[Any, ...]) -> Shape:
     """A shape that the caller gives.
 

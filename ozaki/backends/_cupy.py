@@ -21,7 +21,7 @@ from ozaki._plan import Plan
 from ozaki._proof import EVERY, SAMPLE, wide_bits
 from ozaki.backends import _cublas, _hopper, _numpy
 from ozaki.backends import _split as splitting
-from ozaki.backends._jit import kernel
+from ozaki.backends._jit import architecture, kernel
 from ozaki.backends._launch import along_k, ctype, round_up, strides
 from ozaki.backends._split import Slices
 from ozaki.schemes import Residues, Scheme, magnitude_bits
@@ -215,7 +215,7 @@ def _engine(plan: Plan) -> ModuleType:
     """The engine that the plan asks for, or the fastest here."""
     if plan.engine == "cublas":
         return _cublas
-    fits = isinstance(plan.scheme, Residues) and cp.cuda.Device().compute_capability == "90"
+    fits = isinstance(plan.scheme, Residues) and architecture(cp.cuda.runtime.getDevice()) == "sm_90a"
     if plan.engine == "hopper" and not fits:
         raise ValueError(
             "engine: 'hopper' multiplies residues on devices of compute capability 9.0; use scheme='residues' there, "

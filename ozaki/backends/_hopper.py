@@ -47,8 +47,7 @@ def multiply(scheme: Scheme, a: Slices, b: Slices, out: Any) -> int:
     batch, m, n = out.shape
     rows, cols, blocks = round_up(m, _CLUSTER_ROWS), round_up(n, _COLS), a.layout.k // _DEPTH
     planes = cp.empty((scheme.count, batch, m, cols), np.uint8)
-    call = kernel("residue_gemm_sm90.cu", "residue_gemm")
-    call.max_dynamic_shared_size_bytes = _SHARED
+    call, grid = _kernel(cp.cuda.runtime.getDevice())
     tiles = np.array([rows // _CLUSTER_ROWS, cols // _COLS, _GROUP, batch], np.int32).view("V16")
     work = scheme.count * batch * (rows // _CLUSTER_ROWS) * (cols // _COLS)
     steps = [x.layout.batch if x.mu.shape[0] > 1 else 0 for x in (a, b)]
@@ -58,7 +57,7 @@ def multiply(scheme: Scheme, a: Slices, b: Slices, out: Any) -> int:
     bounds = [blocks * i // pieces for i in range(pieces + 1)]
     for first, last in pairwise(bounds):
         call(
-            (cp.cuda.Device().attributes["MultiProcessorCount"] // 2 * 2,),
+            grid,
             (384,),
             (
                 np.uint64(a.of_batch(0) + first * _ROWS * _DEPTH), np.int64(a.layout.slice), np.int64(steps[0]),
@@ -72,6 +71,14 @@ def multiply(scheme: Scheme, a: Slices, b: Slices, out: Any) -> int:
     for i in range(batch):
         recombine(scheme, planes[:, i], a.exponents(i), b.exponents(i), out[i])
     return int(planes.nbytes)
+
+
+@cache
+def _kernel(device: int) -> tuple[Any, tuple[int]]:
+    """The kernel, and a grid of one cluster for each pair of multiprocessors."""
+    call = kernel("residue_gemm_sm90.cu", "residue_gemm")
+    call.max_dynamic_shared_size_bytes = _SHARED
+    return call, (cp.cuda.runtime.getDeviceProperties(device)["multiProcessorCount"] // 2 * 2,)
 
 
 @cache

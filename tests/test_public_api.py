@@ -1,0 +1,109 @@
+"""What users may rely on: the names, their signatures, their docstrings."""
+
+import dataclasses
+import inspect
+import subprocess
+import sys
+import typing
+
+import pytest
+
+import ozaki
+
+FUNCTIONS = ["gemm", "matmul", "plan", "prepare"]
+CLASSES = ["Accuracy", "Plan", "Prepared", "Report"]
+
+CHOICES = "accuracy=None, scheme='auto', slices=None"
+REST = "engine='auto', reproducible=False"
+
+SIGNATURES = {
+    "matmul": f"(a, b, *, {CHOICES}, {REST}, out=None, workspace_limit=None, plan=None, return_report=False)",
+    "plan": f"(a, b, *, {CHOICES}, dtype=None, {REST}, workspace_limit=None)",
+    "prepare": "(x, side, plan)",
+    "gemm": "(alpha, a, b, beta, c, *, trans_a=False, trans_b=False, out=None, **options)",
+}
+
+FIELDS = {
+    "Accuracy": ["measure", "tolerance"],
+    "Plan": ["shape", "batch", "dtype", "scheme", "target", "bound", "a_priori", "engine", "workspace_limit", "why"],
+    "Prepared": ["side", "plan", "shape", "dtype"],
+    "Report": [
+        "bound",
+        "measure",
+        "scheme",
+        "slices",
+        "products",
+        "engine",
+        "native",
+        "why",
+        "workspace_bytes",
+        "reproducible",
+    ],
+}
+
+
+def test_the_public_names():
+    assert ozaki.__all__ == [*CLASSES, "__version__", *FUNCTIONS]
+    for name in ozaki.__all__:
+        assert hasattr(ozaki, name)
+    public = [name for name, value in vars(ozaki).items() if name[0] != "_" and not inspect.ismodule(value)]
+    assert sorted(public) == sorted(CLASSES + FUNCTIONS)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_signatures(name):
+    parameters = inspect.signature(getattr(ozaki, name)).parameters.values()
+    bare = inspect.Signature([p.replace(annotation=inspect.Parameter.empty) for p in parameters])
+    assert str(bare) == SIGNATURES[name]
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_classes_are_frozen_data(name):
+    cls = getattr(ozaki, name)
+    assert cls.__dataclass_params__.frozen
+    names = [field.name for field in dataclasses.fields(cls)]
+    assert names[: len(FIELDS[name])] == FIELDS[name]
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_docstrings_of_functions(name):
+    function = getattr(ozaki, name)
+    text = inspect.getdoc(function)
+    for section in ("Parameters", "Returns", "Raises"):
+        assert f"\n{section}\n{'-' * len(section)}\n" in text, section
+    parameters = text.split("\nParameters\n")[1].split("\n\n")[0]
+    for parameter in inspect.signature(function).parameters.values():
+        shown = f"**{parameter.name}" if parameter.kind is parameter.VAR_KEYWORD else parameter.name
+        assert shown in parameters, parameter
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_docstrings_of_classes(name):
+    text = inspect.getdoc(getattr(ozaki, name))
+    assert "Attributes\n-" in text or "Parameters\n-" in text
+    for field in FIELDS[name]:
+        assert field in text
+
+
+def test_every_module_has_a_docstring():
+    for name, module in list(sys.modules.items()):
+        if name.partition(".")[0] == "ozaki":
+            assert module.__doc__, name
+
+
+def test_annotations_resolve():
+    for name in FUNCTIONS:
+        assert typing.get_type_hints(getattr(ozaki, name))
+
+
+def test_importing_needs_neither_cupy_nor_the_extras():
+    missing = ["cupy", "scipy", "matplotlib", "pynvml", "threadpoolctl"]
+    code = f"""
+import sys
+for name in {missing}:
+    sys.modules[name] = None
+import numpy as np, ozaki
+c, report = ozaki.matmul(np.eye(3), np.eye(3), accuracy="fp64", scheme="residues", return_report=True)
+assert (c == np.eye(3)).all(), report
+"""
+    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)
