@@ -37,7 +37,10 @@ def views(rng, x):
     if kind == 4:
         x, y = x[..., ::2], y[..., ::2]
     if kind == 5:
-        x, y = (np.ascontiguousarray(x.swapaxes(-1, -2)).swapaxes(-1, -2), cp.ascontiguousarray(y.swapaxes(-1, -2)).swapaxes(-1, -2))
+        x, y = (
+            np.ascontiguousarray(x.swapaxes(-1, -2)).swapaxes(-1, -2),
+            cp.ascontiguousarray(y.swapaxes(-1, -2)).swapaxes(-1, -2),
+        )
     return x, y
 
 
@@ -47,6 +50,12 @@ def same_bits(x, y):
     if x.tobytes() != y.tobytes():
         at = tuple(np.argwhere(x.view(f"i{x.itemsize}") != y.view(f"i{y.itemsize}"))[0])
         pytest.fail(f"first difference at {at}: {x[at].hex()} on NumPy, {y[at].hex()} on CuPy")
+
+
+def engines(scheme):
+    """The engines of this device for a scheme."""
+    hopper = scheme == "residues" and cp.cuda.Device().compute_capability == "90"
+    return ("cublas", "hopper") if hopper else ("cublas",)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -96,10 +105,11 @@ def test_products(seed):
         k = min(a.shape[-1], b.shape[-2])
         a, ca, b, cb = a[..., :k], ca[..., :k], b[..., :k, :], cb[..., :k, :]
     expected = ozaki.matmul(a, b, scheme=scheme, slices=slices)
-    out = cp.full(expected.shape, cp.nan, expected.dtype)
-    got = ozaki.matmul(ca, cb, scheme=scheme, slices=slices, out=out)
-    assert got is out
-    same_bits(expected, got)
+    for engine in engines(scheme):
+        out = cp.full(expected.shape, cp.nan, expected.dtype)
+        got = ozaki.matmul(ca, cb, scheme=scheme, slices=slices, engine=engine, out=out)
+        assert got is out
+        same_bits(expected, got)
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -122,23 +132,25 @@ def test_panels_prepared_and_streams():
     rng = np.random.default_rng(7)
     a, b = rng.standard_normal((700, 900)), rng.standard_normal((900, 333))
     ca, cb = cp.asarray(a), cp.asarray(b)
-    for scheme, slices in (("residues", 14), ("digits", 6)):
+    choices = [(s, n, engine) for s, n in (("residues", 14), ("digits", 6)) for engine in engines(s)]
+    for scheme, slices, engine in choices:
         expected = ozaki.matmul(a, b, scheme=scheme, slices=slices)
-        for limit in (10**7, 3 * 10**6, 10**6):
-            c, report = ozaki.matmul(ca, cb, scheme=scheme, slices=slices, workspace_limit=limit, return_report=True)
+        options = {"scheme": scheme, "slices": slices, "engine": engine}
+        for limit in (5 * 10**7, 2 * 10**7, 13 * 10**6):
+            c, report = ozaki.matmul(ca, cb, workspace_limit=limit, return_report=True, **options)
             assert report.workspace_bytes <= limit
             same_bits(expected, c)
-        plan = ozaki.plan((700, 900), (900, 333), dtype="float64", scheme=scheme, slices=slices)
+        plan = ozaki.plan((700, 900), (900, 333), dtype="float64", **options)
         left, right = ozaki.prepare(ca, "left", plan), ozaki.prepare(cb, "right", plan)
         same_bits(expected, ozaki.matmul(left, cb, plan=plan))
         same_bits(expected, ozaki.matmul(ca, right, plan=plan))
         same_bits(expected, ozaki.matmul(left, right, plan=plan))
         with cp.cuda.Stream(non_blocking=True) as stream:
-            c = ozaki.matmul(ca, cb, scheme=scheme, slices=slices)
+            c = ozaki.matmul(ca, cb, **options)
         stream.synchronize()
         same_bits(expected, c)
         wide = cp.full((700, 666), cp.nan)
-        ozaki.matmul(ca, cb, scheme=scheme, slices=slices, out=wide[:, ::2])
+        ozaki.matmul(ca, cb, out=wide[:, ::2], **options)
         same_bits(expected, wide[:, ::2])
         assert bool(cp.isnan(wide[:, 1::2]).all())
 
