@@ -60,9 +60,60 @@ HD uint64_t round_to_format(const uint32_t (&words)[LENGTH], int exponent, bool&
   return (static_cast<uint64_t>(larger(e - BOTTOM, 0)) << (PRECISION - 1)) + kept + (up ? 1 : 0);
 }
 
+// The float64 with these bits.
+HD double double_of_words(uint32_t high, uint32_t low) {
+#ifdef __CUDA_ARCH__
+  return __hiloint2double(static_cast<int>(high), static_cast<int>(low));
+#else
+  const uint64_t bits = static_cast<uint64_t>(high) << 32 | low;
+  double x;
+  __builtin_memcpy(&x, &bits, 8);
+  return x;
+#endif
+}
+HD uint64_t bits_of_double(double x) {
+#ifdef __CUDA_ARCH__
+  return static_cast<uint64_t>(__double_as_longlong(x));
+#else
+  uint64_t bits;
+  __builtin_memcpy(&bits, &x, 8);
+  return bits;
+#endif
+}
+
+// RN(words * 2^exponent) by one floating-point addition, where it is large enough and far from over- and underflow;
+// false elsewhere. With the words from the highest on w, v, u, and `sticky` for all below u, in units of u:
+//   H 2^32 = w 2^64 + v 2^32 without the low 11 bits of v,   L = those 11 bits and u, u odd where sticky,
+// both exact float64 numbers: 2^84 + 2^63 + 2^32 w, 2^52 + v and 2^52 are written as bits. abs(H) >= 2^24 puts the sum beyond 2^56, where
+// half an ulp is a multiple of 4: an odd last bit of u stands for what lies below it.
+template <int LENGTH>
+HD bool round_by_addition(const uint32_t (&words)[LENGTH], int exponent, double& rounded) {
+  if (LENGTH < 3) return false;
+  const uint32_t w = words[LENGTH - 1], v = words[LENGTH > 1 ? LENGTH - 2 : 0];
+  uint32_t u = words[LENGTH > 2 ? LENGTH - 3 : 0], rest = 0;
+#pragma unroll
+  for (int i = 0; i < LENGTH - 3; ++i) rest |= words[i];
+  if (rest != 0) u |= 1;
+  const int scale = exponent + 32 * (LENGTH - 3);
+  const double power = double_of_words(static_cast<uint32_t>(scale + 1023) << 20, 0);
+  const double high = double_of_words(0x45300000u, w ^ 0x80000000u) - double_of_words(0x45300000u, 0x80100000u);
+  const double both = high + double_of_words(0x43300000u, v & ~0x7ffu);
+  const double low = double_of_words(0x43300000u | (v & 0x7ffu), u) - double_of_words(0x43300000u, 0);
+#ifdef __CUDA_ARCH__
+  rounded = __dmul_rn(__fma_rn(both, 4294967296.0, low), power);
+  const double size = fabs(both);
+#else
+  rounded = __builtin_fma(both, 4294967296.0, low) * power;
+  const double size = __builtin_fabs(both);
+#endif
+  return size >= 16777216.0 && static_cast<uint32_t>(scale + 1000) <= 1900u;
+}
+
 template <typename T> struct Rounding;
 template <> struct Rounding<double> {
   template <int LENGTH> static HD uint64_t bits(const uint32_t (&words)[LENGTH], int exponent) {
+    double rounded;
+    if (round_by_addition(words, exponent, rounded)) return bits_of_double(rounded);
     bool negative;
     const uint64_t magnitude = round_to_format<53, 1024>(words, exponent, negative);
     return magnitude | (negative ? 1ull << 63 : 0);

@@ -47,9 +47,9 @@ class Row:
         self.width = min(20, (60 - max(k - 1, 0).bit_length()) // 2)
         filled = [(abs(x), e) for x, e in zip(self.elements, self.exponents, strict=True) if x]
         self.top = max((x.bit_length() + e for x, e in filled), default=None)
-        magnitudes = [shifted_up(x, e + self.width - self.top) for x, e in filled]
-        self.peak = max(magnitudes, default=0)
-        self.squares = sum(map(mul, magnitudes, magnitudes))
+        self.magnitudes = [shifted_up(x, e + self.width - self.top) for x, e in filled]
+        self.peak = max(self.magnitudes, default=0)
+        self.squares = sum(map(mul, self.magnitudes, self.magnitudes))
 
     def image(self, scheme):
         """The exponent mu of section 4, and the fixed-point image."""

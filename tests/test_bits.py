@@ -100,6 +100,28 @@ def test_the_bits_are_those_of_the_definition_at_the_thresholds(scheme):
     check(multiply(a, b, scheme), definition.product(a, b, scheme), scheme)
 
 
+@pytest.mark.parametrize("scheme", [Digits(8), Digits(9), Digits(14), Digits(30), Digits(9, 7), Digits(12, 7)], ids=str)
+def test_the_digits_of_numbers_at_which_a_digit_carries(scheme):
+    """Images on both sides of the numbers at which the leading digits grow by one, many of them wider than 53 bits."""
+    r, p = scheme.bits, scheme.count
+    elements = []
+    for s in range(1, p):
+        low = 2 ** (r * s)
+        carries = low - 2 ** (r - 1) * (low - 1) // (2**r - 1)
+        for x in (float(carries), float(carries + 2 ** (r * (p - 1)))):
+            elements += [
+                x,
+                np.nextafter(x, 0),
+                np.nextafter(x, np.inf),
+                -x,
+                np.nextafter(-x, 0),
+                np.nextafter(-x, -np.inf),
+            ]
+    a = np.array([elements, elements[::-1]])
+    a = np.hstack([a, np.full((2, 1), float(scheme.largest) * (1 - 2.0**-50))])  # the image is the row itself
+    check(multiply(a, a.T, scheme), definition.product(a, a.T, scheme), scheme)
+
+
 # Engines, tiles, workspace, batch -----------------------------------------------------------------------------------
 
 
@@ -111,6 +133,14 @@ def test_engines_agree(rng, chunk):
         a, b = viewed(rng, random_matrix(rng, (m, k))), viewed(rng, random_matrix(rng, (n, k))).T
         scheme = random_scheme(rng, k, most=30)
         check(multiply(a, b, scheme, engine="int8"), multiply(a, b, scheme, engine="float64"), scheme, a.shape, n)
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 5, 8, 30])
+def test_engines_agree_for_a_small_k(rng, k):
+    """Where the residues of the float64 engine could be wide, but must not be: reducing an image to them is exact."""
+    for count in (10, 20, 30, 40, MAX_RESIDUES):
+        a, b = spread(rng, (50, k), 40), spread(rng, (k, 50), 40)
+        check(multiply(a, b, Residues(count), engine="int8"), multiply(a, b, Residues(count)), count, k)
 
 
 @pytest.mark.parametrize("tile", [64, 1000])
@@ -143,6 +173,35 @@ def test_the_description_does_not_depend_on_tiles(rng, monkeypatch):
         np.testing.assert_array_equal(_numpy.describe(x[:, i : i + 1]).fields[:, :, 0], whole[:, :, i])
 
 
+def test_the_description_is_that_of_the_definition(rng):
+    for _ in range(40):
+        k = int(rng.integers(1, 60))
+        x = random_matrix(rng, (4, k))
+        if rng.integers(0, 2):
+            x[0] = (
+                np.ldexp(rng.standard_normal(k), rng.integers(-1074, 1020, k)).astype(x.dtype) if x.itemsize == 8 else 0
+            )
+            x[1] = np.ldexp(x.dtype.type(1.5), rng.integers(-21, 1, k))
+            x[1, 0] = 1
+        description = _numpy.describe(x[None]).on_host
+        for i, row in enumerate(definition.rows(x)):
+            if row.top is None:
+                assert description.empty[0, i]
+                continue
+            assert not description.empty[0, i]
+            found = [
+                int(getattr(description, field)[0, i]) for field in ("top", "peak", "squares", "magnitudes", "bottom")
+            ]
+            magnitudes, exponents = row.magnitudes, [e for v, e in zip(row.elements, row.exponents, strict=True) if v]
+            short = all(
+                v % 2 ** max(0, row.top - row.width - e) == 0 for v, e in zip(row.elements, row.exponents, strict=True)
+            )
+            smallest = min(exponents) + (0 if x.itemsize == 8 else 53 - 24)
+            bottom = row.top - row.width if short else smallest
+            assert found == [row.top, row.peak, row.squares, sum(magnitudes), bottom], (x.dtype, x[i])
+            assert all(v % 2 ** max(0, bottom - e) == 0 for v, e in zip(row.elements, row.exponents, strict=True))
+
+
 @pytest.mark.parametrize("scheme", [Digits(4), Residues(14)], ids=str)
 def test_a_workspace_limit_changes_nothing(rng, scheme):
     a, b = rng.standard_normal((450, 2500)), rng.standard_normal((2500, 330))
@@ -170,6 +229,9 @@ def test_no_more_memory_is_held_than_the_report_says(rng, scheme, shapes):
             tracemalloc.stop()
         assert report.workspace_bytes / 4 < held <= report.workspace_bytes
         assert limit is None or report.workspace_bytes <= limit
+    engine = _numpy._engine(plan)
+    stack = (*shapes[0][:-1], shapes[1][-1]) if len(shapes[0]) == 3 else (1, 450, 330)
+    assert _numpy._workspace(engine, stack, 2048) <= _numpy._workspace(engine, (1, 2048, 2048), 2048)
 
 
 def test_views_change_nothing(rng):

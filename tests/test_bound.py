@@ -1,7 +1,7 @@
 """Bounds hold, for random and for adversarial data, and are no looser than they need to be."""
 
 from fractions import Fraction
-from math import hypot, inf
+from math import ceil, hypot, inf, isqrt, sqrt
 
 import definition
 import numpy as np
@@ -270,6 +270,14 @@ def adversaries(rng, scheme, k):
         for row in rows:  # fixes the exponent: the largest image is D
             row[0] = float(scheme.largest - 1)
         yield "extreme digits", np.array(rows)
+        rows[0][0] = rows[1][0] = scheme.largest / 2 * (1 + 2.0**-12)  # the smallest row of that exponent
+        yield "extreme digits in small rows", np.array(rows[:2])
+    else:
+        # Every element halfway between two integers, rounded up, in the smallest row of that exponent.
+        room = isqrt(scheme.range) - (isqrt(k - 1) // 2 + 1)
+        half = max(ceil((room / 2 / sqrt(k) - 1.5) / 2), 0) * 2 + 1.5
+        if half < 2**52:
+            yield "ties upwards in small rows", np.full((1, k), half)
     tiny = np.full((2, k), 2.0**-1074)
     tiny[1, 0] = 2.0**-1020
     yield "subnormal", tiny
@@ -292,6 +300,18 @@ def test_bounds_of_adversarial_data_with_a_large_k(rng, scheme):
     kinds = dict(adversaries(rng, scheme, k))
     for name in ("one huge element in each row", "all elements equal", "ties", "at the thresholds"):
         check_every_bound(kinds[name][:2], kinds["all elements equal"].T[:, :2], scheme, name)
+
+
+@pytest.mark.parametrize(
+    ("scheme", "k"), [(Residues(2), 100), (Residues(2), 900), (Residues(3), 900), (Digits(2), 400), (Digits(3, 7), 50)]
+)
+def test_the_a_priori_bound_is_sharp(rng, scheme, k):
+    """The smallest rows of an exponent, all elements at their worst: little room is left below B4."""
+    name = "ties upwards in small rows" if isinstance(scheme, Residues) else "extreme digits in small rows"
+    a = dict(adversaries(rng, scheme, k))[name][:1]
+    check_every_bound(a, a.T, scheme)
+    norm = sum(Fraction(float(x)) ** 2 for x in a[0])
+    assert image_errors(a, a.T, scheme)[0, 0] >= 0.75 * Fraction(_bounds.a_priori(scheme, k)) * norm
 
 
 def test_the_entrywise_bound_is_sharp():
@@ -335,13 +355,15 @@ def test_the_componentwise_bound_where_only_exponents_tell():
 
 def test_the_componentwise_bound_of_the_smallest_products():
     """A product of two subnormals in a row and a column with huge elements: nothing can be proven, and none is."""
-    a = np.array([[2.0**1023, 2.0**-1074]])
-    b = np.array([[0.0], [2.0**-1074]])
-    b = np.hstack([b, [[2.0**1023], [2.0**-1074]]])
-    plan = ozaki.plan(a, np.vstack([[[0.0, 1.0]], [[2.0**-1074, 2.0**1023]]]), scheme="residues", slices=40)
-    assert plan.bound == inf
-    with pytest.raises(ValueError, match="accuracy"):
-        ozaki.plan(a, b, accuracy="fp64", scheme="residues", reproducible=True)
+    a = np.array([[2.0**1023, 2.0**-1074, 0.0]])
+    b = np.array([[0.0], [2.0**-1074], [2.0**1023]])
+    for low in (2.0**-1074, 2.0**-900, 2.0**-200):
+        a[0, 1] = b[1, 0] = low
+        assert ozaki.plan(a, b, scheme="residues", slices=20).bound > 1e30
+        with pytest.raises(ValueError, match="accuracy"):
+            ozaki.plan(a, b, accuracy="fp64", scheme="residues", reproducible=True)
+    b[1] = 0
+    assert ozaki.plan(a, b, scheme="residues", slices=20).bound == 2.0**-53  # all products are zero
 
 
 # The native product, the last rounding, the norms --------------------------------------------------------------------

@@ -168,3 +168,15 @@ def test_every_tie_of_small_integers():
         _limbs.round_scaled(x, np.zeros_like(x), np.zeros((1, 1), np.int64), cols, out)
         wanted = np.array([rounded(Fraction(int(v)) * power(exponent), "float64") for v in x.flat]).reshape(x.shape)
         assert same_bits(out, wanted)
+
+
+@pytest.mark.parametrize(("dtype", "smallest"), [("float32", -149), ("float64", -1074)])
+def test_hard_roundings_of_every_width(dtype, smallest):
+    """Ties, and the numbers next to ties, of results with 1 to 54 bits above the smallest number."""
+    for bits in range(1, 55):
+        for head in (2**bits - 1, 2 ** (bits - 1), 2 ** (bits - 1) + 1, 2 ** (bits - 1) + 2 ** (bits // 2)):
+            for far in (3, 60, 120):
+                for below in (-1, 0, 1):
+                    x = ((2 * head + 1) << far) + below
+                    checked_rounding(x, 7, smallest - 1 - far - 7, dtype)
+                    checked_rounding(-x, 7, smallest - 1 - far - 7, dtype)
