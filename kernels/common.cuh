@@ -49,6 +49,25 @@ HD int bit_length(uint64_t x) {  // 0 for x = 0
 #endif
 }
 
+HD float float_of_bits(uint32_t bits) {
+#ifdef __CUDA_ARCH__
+  return __uint_as_float(bits);
+#else
+  float x;
+  __builtin_memcpy(&x, &bits, 4);
+  return x;
+#endif
+}
+HD uint32_t bits_of_float(float x) {
+#ifdef __CUDA_ARCH__
+  return __float_as_uint(x);
+#else
+  uint32_t bits;
+  __builtin_memcpy(&bits, &x, 4);
+  return bits;
+#endif
+}
+
 HD uint32_t low_word(uint64_t x) { return static_cast<uint32_t>(x); }
 HD uint32_t high_word(uint64_t x) { return static_cast<uint32_t>(x >> 32); }
 

@@ -70,25 +70,6 @@ struct AccumulatorModuli {
   AccumulatorModulus of[MAX_MODULI];
 };
 
-HD float float_of_bits(uint32_t bits) {
-#ifdef __CUDA_ARCH__
-  return __uint_as_float(bits);
-#else
-  float x;
-  __builtin_memcpy(&x, &bits, 4);
-  return x;
-#endif
-}
-HD uint32_t bits_of_float(float x) {
-#ifdef __CUDA_ARCH__
-  return __float_as_uint(x);
-#else
-  uint32_t bits;
-  __builtin_memcpy(&bits, &x, 4);
-  return bits;
-#endif
-}
-
 // x mod m in the low byte; the others hold anything.
 HD uint32_t accumulator_residue(uint32_t x, const AccumulatorModulus& m) {
   const uint32_t f = dot_bytes(x ^ 0x80000000u, m.fold, m.start);

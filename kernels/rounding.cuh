@@ -109,6 +109,25 @@ HD bool round_by_addition(const uint32_t (&words)[LENGTH], int exponent, double&
   return size >= 16777216.0 && static_cast<uint32_t>(scale + 1000) <= 1900u;
 }
 
+// The same into a float32 from two words: as a float64, odd in its last bit where that cuts something off, which is then
+// rounded to float32 once more without harm, having 29 bits to spare.
+template <int LENGTH> HD bool round_two_words(const uint32_t (&words)[LENGTH], int exponent, float& rounded) {
+  if (LENGTH != 2) return false;
+  const uint32_t w = words[LENGTH - 1];
+  uint32_t v = words[0];
+  if (w + (1u << 20) >= 1u << 21 && (v & 0x7ff) != 0) v |= 0x800;  // beyond 52 bits
+  if (w + (1u << 20) >= 1u << 21) v &= ~0x7ffu;
+  const double power = double_of_words(static_cast<uint32_t>(exponent + 1023) << 20, 0);
+  const double high = double_of_words(0x45300000u, w ^ 0x80000000u) - double_of_words(0x45300000u, 0x80100000u);
+  const double whole = high + double_of_words(0x43300000u, v);
+#ifdef __CUDA_ARCH__
+  rounded = __double2float_rn(__dmul_rn(whole, power));
+#else
+  rounded = static_cast<float>(whole * power);
+#endif
+  return static_cast<uint32_t>(exponent + 900) <= 1800u;
+}
+
 template <typename T> struct Rounding;
 template <> struct Rounding<double> {
   template <int LENGTH> static HD uint64_t bits(const uint32_t (&words)[LENGTH], int exponent) {
