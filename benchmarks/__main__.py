@@ -139,8 +139,8 @@ def table(run: Run) -> Table:
         if row.n != previous.n:
             shown.add_section()
         if kernels:
-            moved = (row.bytes or 0) / row.seconds * 1e-12
-            cells = [row.dtype, f"{moved:.2f}", f"{row.of_copy:.0%}" if row.of_copy else ""]
+            rate = f"{row.bytes / row.seconds * 1e-12:.2f}" if row.bytes else f"{row.tflops:.0f} TOPS"
+            cells = [row.dtype, rate, f"{row.of_copy:.0%}" if row.of_copy else ""]
         else:
             cells = [f"{(row.tflops or 0) / scale:.1f}", *map(_small, (row.error, row.rms, row.bound))]
         shown.add_row(str(row.n), label(row), f"{row.seconds:.3g}", *cells, style="bold" if row.ours else "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
@@ -17,9 +18,16 @@ from benchmarks.results import Row
 SIZES = (8192, 16384)
 """Far past the cache."""
 
-SCHEMES = {"float64": {"residues": 14}, "float32": {"residues": 7, "digits": 3}}
+SCHEMES = {
+    "float64": (("residues", 14, "cublas"), ("residues", 14, "hopper")),
+    "float32": (("residues", 7, "cublas"), ("residues", 7, "hopper"), ("digits", 3, "cublas")),
+}
+"""Scheme, slices and engine of the products whose kernels are measured."""
 
-FILES = ("describe.cu", "split.cu", "reduce.cu", "recombine.cu")
+PRODUCTS = "residue_gemm_sm90.cu"
+"""The kernel that is bound by arithmetic: its row has operations, not bytes."""
+
+FILES = ("describe.cu", "split.cu", PRODUCTS, "reduce.cu", "recombine.cu")
 """The kernels that are measured, by source file."""
 
 REPEATS = 10
@@ -52,13 +60,13 @@ class Kernel:
     ----------
     name : as "split rows, residues 14"
     slices : number of slices
-    bytes : read and written, each once
+    bytes : read and written, each once; None where arithmetic counts
     launch : starts it on the current stream
     """
 
     name: str
     slices: int
-    bytes: int
+    bytes: int | None
     launch: Callable[[], object]
 
 
@@ -68,56 +76,70 @@ def kernel_rows(device: Device, n: int, dtype: str, seed: int, least: float) -> 
     target = device.xp.empty_like(a)
     copy = Kernel("copy", 0, a.nbytes + target.nbytes, lambda: device.xp.copyto(target, a))
     copied = _row(device, copy, n, dtype, least, None)
-    bandwidth = copy.bytes / copied.seconds
+    bandwidth = (a.nbytes + target.nbytes) / copied.seconds
     yield copied
     measured = set()
-    for scheme, slices in SCHEMES[dtype].items():
-        for kernel in kernels_of(a, b, scheme, slices):
+    for scheme, slices, engine in SCHEMES[dtype]:
+        if engine == "hopper" and device.xp.cuda.Device().compute_capability != "90":
+            continue
+        for kernel in kernels_of(a, b, scheme, slices, engine):
             if kernel.name not in measured:
                 yield _row(device, kernel, n, dtype, least, bandwidth)
                 measured.add(kernel.name)
         device.release()
 
 
-def kernels_of(a: Any, b: Any, scheme: str, slices: int) -> Iterator[Kernel]:
-    """Describe, split, reduce and recombine, as one product launches them.
+def kernels_of(a: Any, b: Any, scheme: str, slices: int, engine: str) -> Iterator[Kernel]:
+    """Describe, split, multiply, reduce and recombine, as one product launches them.
 
     "rows" are those of A, contiguous in memory; "columns" those of B.
     """
-    for (file, along_k), launches in groupby(recorded(a, b, scheme, slices), lambda x: (x.file, x.along_k)):
-        group = list(launches)
+    launches = recorded(a, b, scheme, slices, engine)
+    for (file, along_k), launched in groupby(launches, lambda x: (x.file, x.along_k)):
+        group = list(launched)
         step = file.removesuffix(".cu")
         name = step if step == "describe" else f"{step}, {scheme} {slices}"
         if step in ("describe", "split"):
             name = name.replace(step, f"{step} {'rows' if along_k else 'columns'}")
+        if step == "split" and engine == "hopper":
+            name += ", in tiles"
         distinct = {array.data.ptr: array.nbytes for launch in group for array in launch.arrays}
-        moved = sum(distinct.values())
+        moved: int | None = sum(distinct.values())
         if step == "reduce":  # int32 to a byte, plane by plane through the same accumulators
             moved = 5 * group[0].arrays[1].nbytes
+        if file == PRODUCTS:
+            moved = None
         yield Kernel(name, 0 if step == "describe" else slices, moved, partial(_all_again, group))
 
 
-def recorded(a: Any, b: Any, scheme: str, slices: int) -> list[Launch]:
+def recorded(a: Any, b: Any, scheme: str, slices: int, engine: str) -> list[Launch]:
     """The launches of one product."""
-    from ozaki.backends import _cupy, _jit
+    from ozaki.backends import _cublas, _cupy, _hopper, _jit, _recombine, _split
 
     launches: list[Launch] = []
-    compiled = _jit.kernel
 
-    def kernel(file: str, name: str, **macros: Any) -> Callable[..., None]:
-        call = compiled(file, name, **macros)
-
-        def launch(grid: Any, block: Any, arguments: tuple[Any, ...]) -> None:
-            call(grid, block, arguments)
+    def record(file: str, along_k: bool, call: Callable[..., None]) -> Callable[..., None]:
+        def launch(grid: Any, block: Any, arguments: tuple[Any, ...], **options: Any) -> None:
+            call(grid, block, arguments, **options)
             if file in FILES:
                 arrays = tuple(x for x in arguments if _cupy.owns(x))
-                again = partial(call, grid, block, arguments)
-                launches.append(Launch(file, bool(macros.get("ALONG_K", 0)), arrays, again))
+                launches.append(Launch(file, along_k, arrays, partial(call, grid, block, arguments, **options)))
 
         return launch
 
-    with mock.patch.object(_cupy, "kernel", kernel):
-        ozaki.matmul(a, b, scheme=scheme, slices=slices)
+    def kernel(file: str, name: str, **macros: Any) -> Callable[..., None]:
+        return record(file, bool(macros.get("ALONG_K", 0)), _jit.kernel(file, name, **macros))
+
+    def residue_gemm(device: int) -> tuple[Callable[..., None], Any]:
+        call, grid = products(device)
+        return record(PRODUCTS, False, call), grid
+
+    products = _hopper.compiled
+    with ExitStack() as stack:
+        for module in (_cupy, _split, _cublas, _recombine):
+            stack.enter_context(mock.patch.object(module, "kernel", kernel))
+        stack.enter_context(mock.patch.object(_hopper, "compiled", residue_gemm))
+        ozaki.matmul(a, b, scheme=scheme, slices=slices, engine=engine)
     return launches
 
 
@@ -142,11 +164,11 @@ def _row(device: Device, kernel: Kernel, n: int, dtype: str, least: float, bandw
         dtype=dtype,
         data="normal",
         seconds=seconds,
-        tflops=None,
+        tflops=2e-12 * n**3 * kernel.slices / seconds if kernel.bytes is None else None,
         error=None,
         bound=None,
         products=kernel.slices,
         sm_mhz=device.sm_mhz(),
         bytes=kernel.bytes,
-        of_copy=None if bandwidth is None else kernel.bytes / seconds / bandwidth,
+        of_copy=None if bandwidth is None or kernel.bytes is None else kernel.bytes / seconds / bandwidth,
     )

@@ -115,7 +115,8 @@ def plain_numbers(axis: Axis) -> None:
 
 
 def draw_kernels(axes: Axes, rows: Sequence[Row]) -> None:
-    """Terabytes per second of each kernel."""
+    """Terabytes per second of each kernel that memory bounds."""
+    rows = [row for row in rows if row.bytes]
     names = [f"{row.routine}, {row.dtype}, n = {row.n}" for row in rows]
     speeds = [(row.bytes or 0) / row.seconds * 1e-12 for row in rows]
     bars = axes.barh(names, speeds, color=[colour(row) for row in rows])

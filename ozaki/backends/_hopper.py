@@ -47,7 +47,7 @@ def multiply(scheme: Scheme, a: Slices, b: Slices, out: Any) -> int:
     batch, m, n = out.shape
     rows, cols, blocks = round_up(m, _CLUSTER_ROWS), round_up(n, _COLS), a.layout.k // _DEPTH
     planes = cp.empty((scheme.count, batch, m, cols), np.uint8)
-    call, grid = _kernel(cp.cuda.runtime.getDevice())
+    call, grid = compiled(cp.cuda.runtime.getDevice())
     tiles = np.array([rows // _CLUSTER_ROWS, cols // _COLS, _GROUP, batch], np.int32).view("V16")
     work = scheme.count * batch * (rows // _CLUSTER_ROWS) * (cols // _COLS)
     steps = [x.layout.batch if x.mu.shape[0] > 1 else 0 for x in (a, b)]
@@ -74,7 +74,7 @@ def multiply(scheme: Scheme, a: Slices, b: Slices, out: Any) -> int:
 
 
 @cache
-def _kernel(device: int) -> tuple[Any, tuple[int]]:
+def compiled(device: int) -> tuple[Any, tuple[int]]:
     """The kernel, and a grid of one cluster for each pair of multiprocessors."""
     call = kernel("residue_gemm_sm90.cu", "residue_gemm")
     call.max_dynamic_shared_size_bytes = _SHARED
