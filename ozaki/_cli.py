@@ -16,7 +16,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
-from decimal import ROUND_CEILING, Context
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -31,6 +30,7 @@ from rich.table import Table
 
 import ozaki
 from ozaki import _demo, _files, _verify
+from ozaki._report import rounded_up
 
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
@@ -303,7 +303,9 @@ def verify(
             out.print(f"{checked.skipped} sampled entries over- or underflow, or meet NaN or Inf: not checked")
         table = Table("measure", "entries", "error", "bound", "")
         verdict = "no bound to check" if account.bound == math.inf else "holds" if holds else "BROKEN"
-        table.add_row(account.measure, str(checked.entries), number(checked.error), number(account.bound), verdict)
+        table.add_row(
+            account.measure, str(checked.entries), rounded_up(checked.error), rounded_up(account.bound), verdict
+        )
         out.print(table)
     if not holds:
         raise typer.Exit(1)
@@ -401,19 +403,12 @@ def print_dgemm(timed: list[_demo.Timed], size: int, device: str) -> None:
         title=f"float64, {size} x {size}, on the {device.upper()}",
     )
     for row in timed:
-        errors = (number(x) for x in (row.error, row.bound, row.rms))
+        errors = (rounded_up(x) for x in (row.error, row.bound, row.rms))
         table.add_row(row.name, row.what, *errors, f"{1000 * row.seconds:.1f}")
     out.print(table)
     out.print("Componentwise errors against exact entries, 16 rows by 200 columns. The report of fp64:\n")
     (report,) = (row.report for row in timed if row.name == "fp64")
     out.print(report, soft_wrap=True, markup=False)
-
-
-def number(x: float) -> str:
-    """Return a number to two digits, rounded up: a printed bound is a bound."""
-    if x == 0 or not math.isfinite(x):
-        return "none" if x == math.inf else f"{x:g}"
-    return f"{Context(prec=2, rounding=ROUND_CEILING).create_decimal(repr(float(x))):.1e}"
 
 
 def print_json(value: Any) -> None:

@@ -13,6 +13,7 @@ from ozaki import _bounds
 from ozaki._accuracy import Accuracy, Measure
 from ozaki._description import Described
 from ozaki._proof import EVERY, SAMPLE, Proof, ProofBackend
+from ozaki._report import rounded_up
 from ozaki.schemes import Digits, Residues, Scheme
 from ozaki.schemes.digits import MAX_DIGITS
 from ozaki.schemes.residues import MAX_RESIDUES
@@ -79,7 +80,7 @@ class Plan:
         what = "the native product"
         if self.scheme is not None:
             what = f"{self.slices} {self.scheme.name}, {self.products} products"
-        proven = "no bound" if self.bound == inf else f"{self.target.measure} error <= {self.bound:.2g}"
+        proven = "no bound" if self.bound == inf else f"{self.target.measure} error <= {rounded_up(self.bound)}"
         origin = "for any operands" if self.a_priori else "for these operands"
         return f"{stack}({m} x {k}) ({k} x {n}), {self.dtype}: {what}\n{proven}, {origin}" + (
             f"\n{self.why}" if self.why else ""

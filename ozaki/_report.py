@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import inf
+from decimal import ROUND_CEILING, Context
+from math import inf, isfinite
 
 from ozaki._accuracy import Measure
 
@@ -45,7 +46,7 @@ class Report:
         if self.bound == inf:
             lines.append("no error bound")
         else:
-            lines.append(f"proven: {self.measure} error <= {self.bound:.2g} (rounding to the output included)")
+            lines.append(f"proven: {self.measure} error <= {rounded_up(self.bound)} (rounding to the output included)")
         if self.why:
             lines.append(self.why)
         same = "same bits on every backend" if self.reproducible else "bits may differ between backends"
@@ -53,6 +54,13 @@ class Report:
         if self.nonfinite:
             lines.append(f"{self.nonfinite} rows or columns with NaN or Inf: their entries follow IEEE 754, no bound")
         return "\n".join(lines)
+
+
+def rounded_up(x: float) -> str:
+    """Two digits of a number, rounded up: a printed bound is a bound."""
+    if x == 0 or not isfinite(x):
+        return "none" if x == inf else f"{x:g}"
+    return f"{Context(prec=2, rounding=ROUND_CEILING).create_decimal(repr(float(x))):.1e}"
 
 
 def _bytes(count: int) -> str:

@@ -6,7 +6,7 @@ from math import ceil, hypot, inf, isqrt, sqrt
 import definition
 import numpy as np
 import pytest
-from cases import power, spread, viewed
+from cases import power, same_bits, spread, viewed
 
 import ozaki
 from ozaki import Accuracy, _bounds, reference
@@ -315,6 +315,17 @@ def test_the_a_priori_bound_is_sharp(rng, scheme, k):
     assert image_errors(a, a.T, scheme)[0, 0] >= 0.85 * Fraction(_bounds.a_priori(scheme, k)) * norm
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", [Residues(8), Digits(3)], ids=str)
+def test_bits_and_bounds_with_magnitudes_of_fewer_bits(rng, scheme):
+    """Past k = 2**20 the statistics have fewer than 20 bits."""
+    k = 2**20 + 3
+    a, b = spread(rng, (1, k), 8), spread(rng, (1, k), 8).T
+    a[0, :5] = b[:5, 0] = 2.0**-60
+    assert same_bits(ozaki.matmul(a, b, scheme=scheme.name, slices=scheme.count), definition.product(a, b, scheme))
+    check_every_bound(a, b, scheme)
+
+
 def test_the_entrywise_bound_is_sharp():
     """Every element rounded by one half to the same side: the bound is met within the width of the magnitudes."""
     for scheme in (Residues(5), Residues(7), Digits(2), Digits(3)):
@@ -352,6 +363,25 @@ def test_the_componentwise_bound_where_only_exponents_tell():
         b = np.array([[0, 1.0], [2.0**-low, 2 / 3], [1.0, 2.0**-low]])
         for scheme in (Digits(20), Digits(60), Residues(16), Residues(49)):
             check_every_bound(a, b, scheme, low)
+
+
+@pytest.mark.parametrize("kind", ["band", "blocks", "sparse", "triangular"])
+def test_entries_without_products_are_no_obstacle(rng, kind):
+    """Zeros of the result that come from zeros of the operands have no error, and need no lower bound."""
+    i, j = np.indices((60, 60))
+    pattern = {
+        "band": abs(i - j) < 4,
+        "blocks": i // 10 == j // 10,
+        "sparse": rng.random((60, 60)) < 0.05,
+        "triangular": i < j,
+    }
+    for left, right in (((), ()), ((3,), (3,)), ((), (3,)), ((3,), ())):
+        a, b = spread(rng, (*left, 60, 60), 6) * pattern[kind], spread(rng, (*right, 60, 60), 6) * pattern[kind]
+        c, report = ozaki.matmul(a, b, accuracy="fp64", scheme="residues", return_report=True)
+        assert report.bound <= Accuracy.of("fp64", 60).tolerance + 2.0**-52
+        for at in np.ndindex(c.shape[:-2]):
+            x, y = a[at] if left else a, b[at] if right else b
+            assert reference.componentwise_error(c[at], x, y) <= report.bound
 
 
 def test_the_componentwise_bound_of_the_smallest_products():

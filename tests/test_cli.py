@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 import ozaki
 from ozaki import _cli, _verify, reference
+from ozaki._report import rounded_up
 
 runner = CliRunner()
 
@@ -197,7 +198,7 @@ def test_python_m_ozaki():
     [(1.0, "1.0e+0"), (1.01e-15, "1.1e-15"), (1e-300, "1.0e-300"), (9.99e-5, "1.0e-4"), (0.0, "0"), (np.inf, "none")],
 )
 def test_printed_numbers_are_rounded_up(x, text):
-    assert _cli.number(x) == text
+    assert rounded_up(x) == text
 
 
 # --- the check behind `verify` -----------------------------------------------

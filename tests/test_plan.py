@@ -12,6 +12,7 @@ from cases import power, same_bits, spread
 import ozaki
 from ozaki import Accuracy, _bounds, reference
 from ozaki._plan import Measured, _growth, _usually_good
+from ozaki._report import rounded_up
 from ozaki.backends import _numpy
 from ozaki.schemes import Digits, Residues
 from ozaki.schemes.digits import MAX_DIGITS
@@ -86,7 +87,7 @@ def test_what_a_report_says(rng):
     assert report.slices == report.products
     assert report.workspace_bytes > 0
     assert str(report).splitlines()[0] == f"{report.slices} residues, {report.slices} slice products on {report.engine}"
-    assert f"componentwise error <= {report.bound:.2g}" in str(report)
+    assert f"componentwise error <= {rounded_up(report.bound)}" in str(report)
     assert "NaN or Inf" in str(report)
     _, report = ozaki.matmul(a, b, return_report=True)
     assert report.native

@@ -213,19 +213,19 @@ def worst_ratio_by_exponents(
 ) -> float:
     """Worst ratio over the entries with lower == 0, from the largest product of leading powers of two."""
     terms = error_terms(left.on_host, right.on_host, scheme, spans)
-    exponents = _leading(left), _leading(right)
-    last = [len(e) - 1 for e in exponents]
+    powers = _leading(left), _leading(right)
+    last = [len(e) - 1 for e in powers]
+    # Where all products are zero there is no error: often many entries, found by one product of zeros and ones.
+    a, b = ((e > EMPTY_TOP).astype(np.float32) for e in powers)
+    unproven = (np.matmul(a, b.swapaxes(1, 2)) > 0) & (lower == 0)
     worst = 0.0
-    for b, i in zip(*np.nonzero((lower == 0).any(axis=2)), strict=True):
-        above = _numerators(terms, slice(b, b + 1), slice(i, i + 1))[0, 0]
-        j = np.nonzero((lower[b, i] == 0) & (above > 0))[0]
+    for at, i in zip(*np.nonzero(unproven.any(axis=2)), strict=True):
+        above = _numerators(terms, slice(at, at + 1), slice(i, i + 1))[0, 0]
+        j = np.nonzero(unproven[at, i])[0]
         for part in np.array_split(j, 1 + len(j) * left.k // _TILE):
-            if len(part) == 0:
-                continue
-            best = (exponents[0][min(b, last[0]), i] + exponents[1][min(b, last[1]), part]).max(axis=-1)
-            found = best > 2 * EMPTY_TOP  # else every product is zero, and so is the error
+            best = (powers[0][min(at, last[0]), i] + powers[1][min(at, last[1]), part]).max(axis=-1)
             with np.errstate(over="ignore"):
-                ratios = np.ldexp(above[part][found], -best[found])  # overflow: nothing is proven
+                ratios = np.ldexp(above[part], -best)  # overflow: nothing is proven
             worst = max(worst, float(ratios.max(initial=0.0)))
     return worst
 
