@@ -18,14 +18,13 @@ import numpy as np
 from ozaki._bounds import dropped
 from ozaki._description import FIELDS, Described
 from ozaki._plan import Plan
-from ozaki._proof import EVERY, SAMPLE, wide_bits
+from ozaki._proof import EVERY, NARROW_DEPTH, SAMPLE, wide_bits
 from ozaki.backends import _cublas, _hopper, _numpy
 from ozaki.backends import _split as splitting
 from ozaki.backends._jit import architecture, kernel
 from ozaki.backends._launch import along_k, ctype, round_up, strides
 from ozaki.backends._split import Slices
 from ozaki.schemes import Residues, Scheme, magnitude_bits
-from ozaki.schemes.residues import ACCUMULATOR_DEPTH
 
 name = "cupy"
 engines: tuple[str, ...] = ("cublas", "hopper")
@@ -116,8 +115,8 @@ def narrow_product(left: Described, right: Described, sampled: bool) -> _NarrowP
     a, b = (_magnitudes(x, kept, sampled) for x in (left, right))
     batch, m, n = max(a.shape[0], b.shape[0]), left.x.shape[1], right.x.shape[1]
     out = cp.empty((batch, m, b.shape[1]), np.int32)
-    if a.shape[2] > ACCUMULATOR_DEPTH:  # saturate: a sum over part of k bounds from below as well
-        a, b = a[:, :, :ACCUMULATOR_DEPTH], b[:, :, :ACCUMULATOR_DEPTH]
+    if a.shape[2] > NARROW_DEPTH:  # saturate: a sum over part of k bounds from below as well
+        a, b = a[:, :, :NARROW_DEPTH], b[:, :, :NARROW_DEPTH]
     for i in range(batch):
         at_a, at_b = a[min(i, a.shape[0] - 1)], b[min(i, b.shape[0] - 1)]
         _cublas.gemm(
@@ -142,6 +141,8 @@ def wide_product(left: Described, right: Described) -> Any:
     """Exact products of wider magnitudes."""
     bits = wide_bits(left.k)
     a, b = (_wide_magnitudes(x, bits) for x in (left, right))
+    if native_obstacle("float64"):  # then cuBLAS may not add exactly
+        return cp.asarray(np.matmul(a.get(), b.get().swapaxes(1, 2)))
     return cp.matmul(a, b.swapaxes(1, 2))
 
 
@@ -312,7 +313,9 @@ def engine_name(plan: Plan) -> str:
 
 def native(a: Any, b: Any, dtype: str, out: Any) -> None:
     """The native product, in `dtype`, of row views: out = a b^T."""
-    cp.matmul(a.astype(dtype, copy=False), b.astype(dtype, copy=False).swapaxes(-1, -2), out=out)
+    if dtype == "float64":
+        a, b = _as_float64(a), _as_float64(b)
+    cp.matmul(a, b.swapaxes(-1, -2), out=out)
 
 
 def native_obstacle(dtype: str) -> str | None:
