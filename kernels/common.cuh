@@ -68,6 +68,15 @@ HD uint32_t bits_of_float(float x) {
 #endif
 }
 
+HD uint64_t bits_of_double(double x) {
+#ifdef __CUDA_ARCH__
+  return static_cast<uint64_t>(__double_as_longlong(x));
+#else
+  uint64_t bits;
+  __builtin_memcpy(&bits, &x, 8);
+  return bits;
+#endif
+}
 HD uint32_t low_word(uint64_t x) { return static_cast<uint32_t>(x); }
 HD uint32_t high_word(uint64_t x) { return static_cast<uint32_t>(x >> 32); }
 
@@ -133,6 +142,20 @@ __device__ __forceinline__ void load_16_bytes(const double* p, uint64_t* bits) {
 __device__ __forceinline__ void load_16_bytes(const float* p, uint32_t* bits) {
   const uint4 v = *reinterpret_cast<const uint4*>(p);
   bits[0] = v.x, bits[1] = v.y, bits[2] = v.z, bits[3] = v.w;
+}
+
+// May two neighbouring elements, the first at an even place, be read at once along k?
+template <typename T> __device__ __forceinline__ bool aligned_in_pairs(const T* x, int64_t sr, int64_t sk) {
+  const uint64_t bytes = reinterpret_cast<uint64_t>(x) | static_cast<uint64_t>(sr) * sizeof(T);
+  return sk == 1 && (bytes & (2 * sizeof(T) - 1)) == 0;
+}
+__device__ __forceinline__ void load_pair(const double* p, uint64_t& a, uint64_t& b) {
+  const ulonglong2 v = *reinterpret_cast<const ulonglong2*>(p);
+  a = v.x, b = v.y;
+}
+__device__ __forceinline__ void load_pair(const float* p, uint32_t& a, uint32_t& b) {
+  const uint2 v = *reinterpret_cast<const uint2*>(p);
+  a = v.x, b = v.y;
 }
 
 // The bits of elements h .. h + 7 of the row that starts at `row`; zero where valid is false or h >= k.

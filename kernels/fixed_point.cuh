@@ -161,6 +161,68 @@ HD void image_of_parts(const Parts& p, int mu, uint32_t (&words)[LENGTH]) {
   }
 }
 
+// The image in float64 arithmetic, for at most two words: each step is exact or rounds to an integer, ties to even.
+// float64 numbers beside 1.5 2^52 are integers whose low bits are those of the difference, in two's complement.
+HD double double_of(uint64_t bits) {
+#ifdef __CUDA_ARCH__
+  return __longlong_as_double(static_cast<long long>(bits));
+#else
+  double x;
+  __builtin_memcpy(&x, &bits, 8);
+  return x;
+#endif
+}
+HD double double_of(uint32_t bits) {  // of a float32, subnormal ones too
+#ifdef __CUDA_ARCH__
+  double x;
+  asm("cvt.f64.f32 %0, %1;" : "=d"(x) : "f"(__uint_as_float(bits)));
+  return x;
+#else
+  float x;
+  __builtin_memcpy(&x, &bits, 4);
+  return x;
+#endif
+}
+HD double fused(double x, double y, double z) {
+#ifdef __CUDA_ARCH__
+  return __fma_rn(x, y, z);
+#else
+  return __builtin_fma(x, y, z);
+#endif
+}
+
+// 2^mu for -1022 <= mu <= 1023, the usual exponents. Others (of subnormal rows, or of huge ones with a narrow image)
+// are brought there by multiplying the elements before: exactly, or to a number far below one half.
+HD bool usual_scale(int mu) { return mu >= -1022 && mu <= 1023; }
+HD int usual_part(int mu) { return mu > 1023 ? mu - 600 : mu < -1022 ? larger(mu + 200, -1022) : mu; }
+HD double factor_of(int mu) { return double_of(static_cast<uint64_t>(usual_part(mu) + 1023) << 52); }
+// The bits of an element with the rest of the scale; zero for NaN and Inf.
+HD uint64_t tame(uint64_t bits, int mu) {
+  const double rest = mu > 1023 ? 0x1p600 : mu < -1022 ? 0x1p-200 : 1.0;
+  return (bits >> 52 & 0x7ff) == 0x7ff ? 0ull : bits_of_double(double_of(bits) * rest);
+}
+HD uint32_t tame(uint32_t bits, int) {  // float32: every mu is usual
+  return (bits >> 23 & 0xff) == 0xff ? 0u : bits;
+}
+
+// RN(x factor) for abs(x factor) < 2^(32 LENGTH - 1), LENGTH <= 2; with RAISED plus 2^(32 LENGTH - 1).
+//   y = x factor is exact, or so small that it counts as zero; h = RN(y 2^-32); y - 2^32 h is exact, its size at most
+// 2^31; rounding it to an integer rounds y, because 2^32 h is even. The integer is 2^32 h plus a number whose sign
+// stands in the upper half of its float64's bits.
+template <bool RAISED, int LENGTH> HD void image_by_doubles(double x, double factor, uint32_t (&words)[LENGTH]) {
+  const double beside = 0x1.8p52;
+  if (LENGTH == 1) {
+    words[0] = low_word(bits_of_double(fused(x, factor, RAISED ? beside + 0x1p31 : beside)));
+  } else {
+    const double y = x * factor;
+    const double high = fused(y, 0x1p-32, beside);
+    const double low = fused(high - beside, -0x1p32, y) + beside;
+    const uint32_t rest = (RAISED ? 0x80000000u : 0u) - 0x43380000u;
+    words[0] = low_word(bits_of_double(low));
+    words[LENGTH > 1 ? 1 : 0] = low_word(bits_of_double(high)) + high_word(bits_of_double(low)) + rest;
+  }
+}
+
 // The caller sees to it that the image fits: abs(Abar) < 2^(32 LENGTH - 1). NaN and Inf count as zero.
 template <int LENGTH> HD void image(uint64_t bits, int mu, uint32_t (&words)[LENGTH]) {
   image_of_parts<LENGTH>(parts(bits), mu, words);

@@ -9,12 +9,12 @@
 // Block (32, 8); grid (ceil(rows / 8), ceil(cols / 512), groups). A thread owns 16 neighbouring entries of a row.
 extern "C" __global__ void __launch_bounds__(256)
 reduce(const int32_t* __restrict__ acc, int64_t acc_stride, int64_t ld, uint8_t* __restrict__ y, int64_t y_stride,
-       int64_t ld_out, int64_t rows, int64_t cols, int first, int accumulate, const Moduli moduli) {
+       int64_t ld_out, int64_t rows, int64_t cols, int first, int accumulate, const AccumulatorModuli moduli) {
   const int64_t row = static_cast<int64_t>(blockIdx.x) * 8 + threadIdx.y;
   const int64_t col = (static_cast<int64_t>(blockIdx.y) * 32 + threadIdx.x) * 16;
   if (row >= rows || col >= cols) return;
   const int t = first + blockIdx.z;
-  const uint32_t modulus = moduli.modulus[t], reciprocal = moduli.reciprocal[t];
+  const AccumulatorModulus m = moduli.of[t];
 
   const int4* const in = reinterpret_cast<const int4*>(acc + blockIdx.z * acc_stride + row * ld + col);
   uint4* const out = reinterpret_cast<uint4*>(y + t * y_stride + row * ld_out + col);
@@ -32,8 +32,8 @@ reduce(const int32_t* __restrict__ acc, int64_t acc_stride, int64_t ld, uint8_t*
     uint32_t r[4];
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
-      r[j] = reduce_int32(x[j], modulus, reciprocal);
-      if (accumulate) r[j] = add_residues(r[j], byte_of(before[i], j), modulus);
+      r[j] = accumulator_residue(static_cast<uint32_t>(x[j]), m);
+      if (accumulate) r[j] = add_residues(byte_of(r[j], 0), byte_of(before[i], j), m.modulus);
     }
     packed[i] = gather_bytes(r[0], r[1], r[2], r[3], 0);
   }

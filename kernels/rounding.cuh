@@ -71,16 +71,6 @@ HD double double_of_words(uint32_t high, uint32_t low) {
   return x;
 #endif
 }
-HD uint64_t bits_of_double(double x) {
-#ifdef __CUDA_ARCH__
-  return static_cast<uint64_t>(__double_as_longlong(x));
-#else
-  uint64_t bits;
-  __builtin_memcpy(&bits, &x, 8);
-  return bits;
-#endif
-}
-
 // RN(words * 2^exponent) by one floating-point addition, where it is large enough and far from over- and underflow;
 // false elsewhere. With the words from the highest on w, v, u, and `sticky` for all below u, in units of u:
 //   H 2^32 = w 2^64 + v 2^32 without the low 11 bits of v,   L = those 11 bits and u, u odd where sticky,

@@ -18,7 +18,7 @@ REGISTERS = {
     "describe_sums": 64,
     "describe_finish": 32,
     "describe_rows": 64,
-    "split": 64,
+    "split": 128,
     "reduce": 64,
     "widen": 64,
     "recombine": 80,

@@ -46,11 +46,27 @@ SHIM = """
 #include "fixed_point.cuh"
 #include "residues.cuh"
 #include "rounding.cuh"
+#include "tiles.cuh"
 
 template <int W, typename Bits> void images(const Bits* x, const int* mu, uint32_t* out, int64_t n) {
   for (int64_t i = 0; i < n; ++i) {
     uint32_t words[W];
     image<W>(x[i], mu[i], words);
+    for (int w = 0; w < W; ++w) out[i * W + w] = words[w];
+  }
+}
+
+template <int W, typename Bits> void images_by_doubles(const Bits* x, const int* mu, uint32_t* out, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) {
+    uint32_t words[W];
+    const int special = sizeof(Bits) == 8 ? 0x7ff : 0xff, mantissa = sizeof(Bits) == 8 ? 52 : 23;
+    const bool unusual = (x[i] >> mantissa & special) == special || !usual_scale(mu[i]);
+    const Bits bits = unusual ? tame(x[i], mu[i]) : x[i];
+    uint32_t raised[W];
+    image_by_doubles<true>(double_of(bits), factor_of(mu[i]), raised);
+    image_by_doubles<false>(double_of(bits), factor_of(mu[i]), words);
+    raised[W - 1] ^= 0x80000000u;
+    for (int w = 0; w < W; ++w) words[w] = words[w] == raised[w] ? words[w] : 0xdeadu;
     for (int w = 0; w < W; ++w) out[i * W + w] = words[w];
   }
 }
@@ -74,7 +90,7 @@ template <int W> void residues(const uint32_t* x, const ResidueConstants<49, W>*
     uint32_t words[W];
     for (int w = 0; w < W; ++w) words[w] = x[i * W + w];
     words[W - 1] ^= 0x80000000u;
-    for (int t = 0; t < 49; ++t) out[i * 49 + t] = symmetric_residue<49, W>(words, *c, t);
+    for (int t = 0; t < 49; ++t) out[i * 49 + t] = static_cast<int8_t>(symmetric_residue<49, W>(words, *c, t));
   }
 }
 
@@ -117,16 +133,31 @@ void row_exponents(const int64_t* top, const int64_t* statistic, int step, int b
   for (int64_t i = 0; i < n; ++i) out[i] = row_exponent(top[i], statistic[i], step, base, threshold);
 }
 
-void reduce_all(const int32_t* x, uint32_t m, uint32_t reciprocal, uint32_t* out, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) out[i] = reduce_int32(x[i], m, reciprocal);
+void reduce_all(const uint32_t* x, const AccumulatorModulus* m, uint32_t* out, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) out[i] = accumulator_residue(x[i], *m) & 255;
+}
+// The residues of the sums f = 0 .. n - 1, moved by `start` moduli.
+void residues_of_sums(const Quotient* m, uint32_t* out, int64_t n) {
+  const float addend = SYMMETRIC + m->start * 0x1p-17f;
+  for (int64_t f = 0; f < n; ++f) out[f] = residue_of_sum(f, m->inverse, addend, m->modulus) & 255;
 }
 void add_all(const uint32_t* x, const uint32_t* y, uint32_t m, uint32_t* out, int64_t n) {
   for (int64_t i = 0; i < n; ++i) out[i] = add_residues(x[i], y[i], m);
 }
+int offset_in_tile(int row, int piece) { return tile_offset(row, piece); }
+int permuted(int j) { return permuted_column(j); }
 """
 SHIM_WORDS = """
 void images_64_{w}(const uint64_t* x, const int* mu, uint32_t* out, int64_t n) {{ images<{w}>(x, mu, out, n); }}
 void images_32_{w}(const uint32_t* x, const int* mu, uint32_t* out, int64_t n) {{ images<{w}>(x, mu, out, n); }}
+#if {w} <= 2
+void images_by_doubles_64_{w}(const uint64_t* x, const int* mu, uint32_t* out, int64_t n) {{
+  images_by_doubles<{w}>(x, mu, out, n);
+}}
+void images_by_doubles_32_{w}(const uint32_t* x, const int* mu, uint32_t* out, int64_t n) {{
+  images_by_doubles<{w}>(x, mu, out, n);
+}}
+#endif
 void residues_{w}(const uint32_t* x, const void* c, int32_t* out, int64_t n) {{
   residues<{w}>(x, static_cast<const ResidueConstants<49, {w}>*>(c), out, n);
 }}
@@ -297,9 +328,12 @@ def test_row_exponent(shim, rng, step):
 # ---- Images ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("words", WORD_COUNTS)
+IMAGES = [("images", words) for words in WORD_COUNTS] + [("images_by_doubles", words) for words in (1, 2)]
+
+
+@pytest.mark.parametrize(("function", "words"), IMAGES)
 @pytest.mark.parametrize("size", [64, 32])
-def test_image(shim, rng, size, words):
+def test_image(shim, rng, size, function, words):
     limit = 32 * words - 1
     bits, mu = [], []
     for _ in range(20000):
@@ -328,7 +362,7 @@ def test_image(shim, rng, size, words):
         mu.append(rng.randrange(-1000, 1000))
     x = np.array(bits, np.uint64 if size == 64 else np.uint32)
     out = np.empty((len(bits), words), np.uint32)
-    call(getattr(shim, f"images_{size}_{words}"), x, np.array(mu, np.int32), out, len(bits))
+    call(getattr(shim, f"{function}_{size}_{words}"), x, np.array(mu, np.int32), out, len(bits))
     checked = 0
     for b, m, got in zip(bits, mu, from_words(out), strict=True):
         value = value_of(b, size)
@@ -350,10 +384,21 @@ def test_image_of_halves(shim, size):
     for shift in (0, 40, -40):
         x = np.array([bits_of(v * 2.0**shift, size) for v in values], np.uint64 if size == 64 else np.uint32)
         mu = np.full(len(values), -shift, np.int32)
-        for words in (1, 2, 3):
+        for function, words in IMAGES:
             out = np.empty((len(values), words), np.uint32)
-            call(getattr(shim, f"images_{size}_{words}"), x, mu, out, len(values))
+            call(getattr(shim, f"{function}_{size}_{words}"), x, mu, out, len(values))
             assert from_words(out) == [round(v) for v in values]
+
+
+def test_image_beside_multiples_of_words(shim):
+    """Images about multiples of 2^31 and 2^32, with every kind of fraction: what image_by_doubles takes apart."""
+    values = [n * 2.0**31 + d / 4 for n in range(-9, 10) for d in range(-40, 41)]
+    values += [s * (2.0**e + d * 2.0 ** max(0, e - 52)) for s in (1, -1) for e in range(33, 63) for d in range(-3, 4)]
+    values = [v for v in values if abs(v) < 2**63]
+    x = np.array([bits_of(v, 64) for v in values], np.uint64)
+    out = np.empty((len(values), 2), np.uint32)
+    call(shim.images_by_doubles_64_2, x, np.zeros(len(values), np.int32), out, len(values))
+    assert from_words(out) == [round(v) for v in values]
 
 
 # ---- Digits ----------------------------------------------------------------------------------------------------------
@@ -391,14 +436,33 @@ def test_digits(shim, rng, radix_bits):
 # ---- Residues --------------------------------------------------------------------------------------------------------
 
 
-def residue_constants(inverses, words):
-    """ResidueConstants<49, words>, as kernels/residues.cuh describes it."""
-    pairs = list(zip(MODULI, inverses, strict=True))
+QUOTIENT = np.dtype([("start", "u4"), ("inverse", "f4"), ("modulus", "u4")])
+ACCUMULATOR = np.dtype([("fold", "u4"), ("start", "u4"), ("inverse", "f4"), ("addend", "f4"), ("modulus", "u4")])
+
+
+def scaled_inverse(m):
+    return np.ldexp(np.float32(1 / m), 132)
+
+
+def residue_constants(moduli, inverses, words):
+    """ResidueConstants<len(moduli), words>, as kernels/residues.cuh describes it."""
+    pairs = list(zip(moduli, inverses, strict=True))
     fold = np.array([[inv * pow(256, b, m) % m for b in range(4 * words)] for m, inv in pairs], np.uint8)
-    bias = np.array([-inv * 2 ** (32 * words - 1) % m for m, inv in pairs], np.uint32)
-    reciprocal = np.array([-(-(2**32) // m) for m in MODULI], np.uint32)
-    parts = [fold.view(np.uint32).ravel(), bias, reciprocal, np.array(MODULI, np.uint32)]
-    return np.concatenate(parts)
+    table = np.array([(-inv * 2 ** (32 * words - 1) % m, scaled_inverse(m), m) for m, inv in pairs], QUOTIENT)
+    return np.concatenate([fold.view(np.uint32).ravel(), table.view(np.uint32)])
+
+
+def accumulator_moduli(moduli):
+    """AccumulatorModuli."""
+    table = np.zeros(64, ACCUMULATOR)
+    for i, m in enumerate(moduli):
+        fold, start = sum(pow(256, j, m) << 8 * j for j in range(4)), -(2**31) % m
+        shift = 0
+        if m % 2:
+            start += (m + 1) // 2
+            shift = -(m - 1) // 2 * pow(m, -1, 256) % 256
+        table[i] = fold, start, scaled_inverse(m), 96 + shift * 2.0**-17, m
+    return table
 
 
 @pytest.mark.parametrize("words", WORD_COUNTS)
@@ -413,7 +477,7 @@ def test_residues(shim, rng, words, side):
     # Those with the largest and smallest sum over bytes.
     integers += [int.from_bytes(bytes(rng.choice([0, 255]) for _ in range(4 * words)), "little") - limit]
     out = np.empty((len(integers), len(MODULI)), np.int32)
-    constants = residue_constants(inverses, words)
+    constants = residue_constants(MODULI, inverses, words)
     assert constants.nbytes == 4 * 49 * (words + 3)
     call(getattr(shim, f"residues_{words}"), to_words(integers, words), constants, out, len(integers))
     for t, (m, inv) in enumerate(zip(MODULI, inverses, strict=True)):
@@ -424,29 +488,36 @@ def test_residues(shim, rng, words, side):
         assert out[:, t].tolist() == expected, m
 
 
-def test_quotient_of_the_folded_sum():
-    """The rounded quotient of symmetric_residue, for every sum it can meet (16 words) and every modulus."""
-    sums = np.arange(64 * 255 * 255 + 256, dtype=np.uint64)
+def test_residues_of_sums(shim):
+    """Every sum f < 2^22 and every modulus; and the claim of the header about the quotient."""
+    f = np.arange(2**22)
+    out = np.empty(len(f), np.uint32)
     for m in MODULI:
-        quotient = (sums * np.uint64(-(-(2**32) // m)) + np.uint64(2**31)) >> np.uint64(32)
-        rest = sums.astype(np.int64) - quotient.astype(np.int64) * m
-        low, high = (-128, 127) if m == 256 else (-(m - 1) // 2, m // 2)
-        assert rest.min() >= low and rest.max() <= high, m
+        inverse = scaled_inverse(m)
+        assert abs(Fraction(float(inverse)) / 2**132 * m - 1) <= Fraction(1, 2**24)
+        for shift in (0, 77):
+            constants = np.array([(shift, inverse, m)], QUOTIENT)
+            call(shim.residues_of_sums, constants, out, len(f))
+            half = 128 if m == 256 else (m - 1) // 2
+            assert np.array_equal(out, ((f + half) % m - half - shift * m) & 255), m
 
 
-def test_reduce_int32(shim, rng):
+def test_accumulator_residue(shim, rng):
     edges = [-(2**31), -(2**31) + 1, 2**31 - 1, 2**31 - 2, 0, 1, -1]
     edges += [sign * (2**e + d) for e in range(31) for d in (-1, 0, 1) for sign in (1, -1)]
+    corners = itertools.product([0, 1, 127, 128, 255], repeat=4)
+    edges += [int.from_bytes(bytes(b), "little", signed=True) for b in corners]
     stride = np.arange(-(2**31), 2**31, 65521 + rng.randrange(0, 1000), dtype=np.int64)
-    for m in MODULI:
+    table = accumulator_moduli(MODULI)
+    assert table.nbytes == 64 * 20
+    for i, m in enumerate(MODULI):
         multiples = [e * m + d for e in range(-3, 4) for d in range(m)]
         near = (2**31 // m - 1) * m
         multiples += [sign * (near + d) for d in range(-m, m + 1) for sign in (1, -1)]
         x = np.concatenate([np.array(edges + multiples, np.int64), stride])
         x = x[(x >= -(2**31)) & (x < 2**31)]
         out = np.empty(len(x), np.uint32)
-        reciprocal = -(-(2**32) // m)
-        call(shim.reduce_all, x.astype(np.int32), ctypes.c_uint32(m), ctypes.c_uint32(reciprocal), out, len(x))
+        call(shim.reduce_all, x.astype(np.int32), table[i : i + 1].copy(), out, len(x))
         assert np.array_equal(out.astype(np.int64), x % m), m
 
 
@@ -456,6 +527,17 @@ def test_add_residues(shim):
         out = np.empty(len(x), np.uint32)
         call(shim.add_all, x, y, ctypes.c_uint32(m), out, len(x))
         assert np.array_equal(out, (x + y) % m), m
+
+
+# ---- Tiles ---------------------------------------------------------------------------------------------------------
+
+
+def test_tiles(shim):
+    for r in range(256):
+        assert [shim.offset_in_tile(r, p) for p in range(8)] == [128 * r + 16 * (p ^ r % 8) for p in range(8)]
+    columns = [64 * g + 8 * (o // 2) + 2 * x + o % 2 for g in range(3) for x in range(4) for o in range(16)]
+    assert [shim.permuted(j) for j in range(192)] == columns
+    assert sorted(columns) == list(range(192))
 
 
 # ---- Chinese remainders ----------------------------------------------------------------------------------------------

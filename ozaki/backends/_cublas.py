@@ -11,9 +11,9 @@ import numpy as np
 from cupy.cuda import cublas
 
 from ozaki.backends._jit import kernel
-from ozaki.backends._launch import round_up, struct
+from ozaki.backends._launch import round_up
 from ozaki.backends._recombine import recombine
-from ozaki.backends._split import Layout, Slices, reciprocals
+from ozaki.backends._split import Layout, Slices, accumulator_moduli
 from ozaki.schemes import Digits, Residues, Scheme
 from ozaki.schemes.residues import ACCUMULATOR_DEPTH
 
@@ -81,17 +81,10 @@ def _residues(scheme: Residues, a: Slices, b: Slices, out: Any) -> int:
                     (ceil(m / 8), ceil(ld / 512), count),
                     (32, 8),
                     (accumulators, np.int64(m * ld), np.int64(ld), planes, np.int64(m * ld), np.int64(ld),
-                     np.int64(m), np.int64(ld), np.int32(t), np.int32(h > 0), _moduli(scheme)),
+                     np.int64(m), np.int64(ld), np.int32(t), np.int32(h > 0), accumulator_moduli(scheme)),
                 )  # fmt: skip
         recombine(scheme, planes, a.exponents(i), b.exponents(i), out[i])
     return int(accumulators.nbytes + planes.nbytes)
-
-
-@cache
-def _moduli(scheme: Residues) -> Any:
-    """The struct Moduli of kernels/residues.cuh."""
-    rest = [0] * (64 - scheme.count)
-    return struct([*scheme.moduli, *rest, *reciprocals(scheme.moduli), *rest])
 
 
 def _digits(scheme: Digits, a: Slices, b: Slices, out: Any) -> int:

@@ -12,7 +12,7 @@ import numpy as np
 from ozaki.backends._jit import kernel
 from ozaki.backends._launch import round_up
 from ozaki.backends._recombine import recombine
-from ozaki.backends._split import Layout, Slices
+from ozaki.backends._split import Layout, Slices, accumulator_moduli
 from ozaki.schemes import Residues, Scheme
 from ozaki.schemes.residues import ACCUMULATOR_DEPTH
 
@@ -64,7 +64,7 @@ def multiply(scheme: Scheme, a: Slices, b: Slices, out: Any) -> int:
                 np.uint64(b.of_batch(0) + first * _COLS * _DEPTH), np.int64(b.layout.slice), np.int64(steps[1]),
                 planes, np.int64(batch * m * cols), np.int64(m * cols), np.int64(cols), np.int64(m),
                 np.int32(last - first), np.int32(blocks), np.int32(work), tiles, np.int32(first > 0),
-                _moduli(scheme),
+                accumulator_moduli(scheme),
             ),
             shared_mem=_SHARED,
         )  # fmt: skip
@@ -79,15 +79,3 @@ def compiled(device: int) -> tuple[Any, tuple[int]]:
     call = kernel("residue_gemm_sm90.cu", "residue_gemm")
     call.max_dynamic_shared_size_bytes = _SHARED
     return call, (cp.cuda.runtime.getDeviceProperties(device)["multiProcessorCount"] // 2 * 2,)
-
-
-@cache
-def _moduli(scheme: Residues) -> Any:
-    """The struct AccumulatorModuli of kernels/residues.cuh."""
-    fields = [("fold", "u4"), ("start", "u4"), ("offset", "f4"), ("inverse", "f4"), ("modulus", "u4")]
-    table = np.zeros(64, np.dtype(fields))
-    for i, m in enumerate(scheme.moduli):
-        fold = sum(pow(256, j, m) << (8 * j) for j in range(4))
-        half = (m - 1) // 2 if m % 2 else 0
-        table[i] = (fold, 0x4B000000 + -(2**31) % m, 2.0**23 + half, 1 / m, m)
-    return table.view(f"V{table.nbytes}")

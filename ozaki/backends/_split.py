@@ -93,7 +93,7 @@ def split(operand: Described, side: str, scheme: Scheme, layout: Layout) -> Slic
         TILE=layout.tile,
         PERMUTED=int(layout.permuted),
     )
-    grid = (batch * ceil(layout.rows / 32) * ceil(layout.k / 128),)
+    grid = (batch * ceil(layout.rows / 64) * (layout.k // 128),)
     arguments = (
         x, *strides(x), np.int64(rows), np.int64(k), np.int64(layout.rows), np.int64(layout.k),
         operand.fields, np.int64(batch * rows), np.int32(FIELDS.index(scaling.statistic)), np.int32(scaling.step),
@@ -123,10 +123,28 @@ def _residue_constants(scheme: Residues, side: str) -> Any:
         for f, m in zip(factors, moduli, strict=True)
         for w in range(words)
     ]
-    bias = [-f * 2 ** (32 * words - 1) % m for f, m in zip(factors, moduli, strict=True)]
-    return struct([*fold, *bias, *reciprocals(moduli), *moduli])
+    quotient = [
+        word
+        for f, m in zip(factors, moduli, strict=True)
+        for word in (-f * 2 ** (32 * words - 1) % m, scaled_inverse(m), m)
+    ]
+    return struct([*fold, *quotient])
 
 
-def reciprocals(moduli: tuple[int, ...]) -> list[int]:
-    """2**32 / m, rounded up."""
-    return [-(-(2**32) // m) for m in moduli]
+def scaled_inverse(m: int) -> int:
+    """Bits of the float32 2**132 RN(1 / m)."""
+    return int(np.ldexp(np.float32(1 / m), 132).view(np.uint32))
+
+
+@cache
+def accumulator_moduli(scheme: Residues) -> Any:
+    """The struct AccumulatorModuli of kernels/residues.cuh."""
+    words: list[int] = []
+    for m in scheme.moduli:
+        fold = sum(pow(256, j, m) << (8 * j) for j in range(4))
+        start, shift = -(2**31) % m, 0
+        if m % 2:
+            start, shift = start + (m + 1) // 2, -(m - 1) // 2 * pow(m, -1, 256) % 256
+        addend = int(np.float32(96 + shift * 2.0**-17).view(np.uint32))
+        words += [fold, start, scaled_inverse(m), addend, m]
+    return struct(words + [0] * (64 * 5 - len(words)))
