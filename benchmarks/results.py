@@ -37,7 +37,7 @@ class Row:
     dtype : of operands and result
     data : how the operands were drawn, "normal"
     seconds : median
-    tflops : 2mnk / seconds (8mnk complex) 1e-12; None where nothing is multiplied
+    tflops : 2 m n k / seconds, in 10**12; of a kernel that multiplies slices, that times their number
     error : largest componentwise error over exactly computed entries; None where nothing is multiplied
     bound : proven componentwise bound for these operands; None without one
     products : number of slice products
