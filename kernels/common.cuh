@@ -1,8 +1,7 @@
 // Integer types, the host-and-device macro, and the few primitives that every kernel needs.
 //
 // The headers hold the arithmetic as host-and-device functions, so that the tests compile them with a plain C++
-// compiler. Floating-point numbers are read and built by their bits: the kernels are compiled with -ftz=true, under
-// which float32 arithmetic and casts lose subnormals.
+// compiler. Floating-point numbers are read and built by their bits, so that no compiler option flushes subnormals.
 #pragma once
 
 #ifdef __CUDACC_RTC__
@@ -58,7 +57,7 @@ HD float float_of_bits(uint32_t bits) {
   return x;
 #endif
 }
-HD uint32_t bits_of_float(float x) {
+HD uint32_t bits_of(float x) {
 #ifdef __CUDA_ARCH__
   return __float_as_uint(x);
 #else
@@ -68,7 +67,7 @@ HD uint32_t bits_of_float(float x) {
 #endif
 }
 
-HD uint64_t bits_of_double(double x) {
+HD uint64_t bits_of(double x) {
 #ifdef __CUDA_ARCH__
   return static_cast<uint64_t>(__double_as_longlong(x));
 #else
@@ -106,6 +105,24 @@ HD uint32_t dot_bytes(uint32_t a, uint32_t b, uint32_t c) {
 #else
   for (int j = 0; j < 4; ++j) c += byte_of(a, j) * byte_of(b, j);
   return c;
+#endif
+}
+
+// Bytes 2 i and 2 i + 1 (i a constant) of a and b in turn: a, b, a, b.
+HD uint32_t interleaved_bytes(uint32_t a, uint32_t b, int i) {
+#ifdef __CUDA_ARCH__
+  return __byte_perm(a, b, i == 0 ? 0x5140 : 0x7362);
+#else
+  return gather_bytes(byte_of(a, 2 * i), byte_of(b, 2 * i), byte_of(a, 2 * i + 1), byte_of(b, 2 * i + 1), 0);
+#endif
+}
+
+// The sum of the products of the two halves of x and two bytes of b, the lower or (i = 1, a constant) the upper ones.
+HD uint32_t dot_halves(uint32_t x, uint32_t b, int i) {
+#ifdef __CUDA_ARCH__
+  return i == 0 ? __dp2a_lo(x, b, 0u) : __dp2a_hi(x, b, 0u);
+#else
+  return (x & 0xffffu) * byte_of(b, 2 * i) + (x >> 16) * byte_of(b, 2 * i + 1);
 #endif
 }
 
@@ -156,6 +173,23 @@ __device__ __forceinline__ void load_pair(const double* p, uint64_t& a, uint64_t
 __device__ __forceinline__ void load_pair(const float* p, uint32_t& a, uint32_t& b) {
   const uint2 v = *reinterpret_cast<const uint2*>(p);
   a = v.x, b = v.y;
+}
+
+// *to = *from, or zero where nothing may be read; complete after wait_for_copies.
+template <typename T> __device__ __forceinline__ void copy_or_zero(T* to, const T* from, bool readable) {
+#if __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(
+                   static_cast<uint32_t>(__cvta_generic_to_shared(to))),
+               "l"(from), "n"(sizeof(T)), "r"(readable ? static_cast<uint32_t>(sizeof(T)) : 0u)
+               : "memory");
+#else
+  *to = readable ? *from : T(0);
+#endif
+}
+__device__ __forceinline__ void wait_for_copies() {
+#if __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.wait_all;" ::: "memory");
+#endif
 }
 
 // The bits of elements h .. h + 7 of the row that starts at `row`; zero where valid is false or h >= k.

@@ -15,20 +15,23 @@ HD constexpr int crt_weight_words(int n, int words, int g) {
 }
 
 // Constants, all uint32, words lowest first, G = (N + 2) / 3:
-//   factor[t]         P_g / m_t
+//   pair[g]           P_g / m_t of the first two moduli of the group, 16 bits each, the first low (the second may miss: 0)
+//   third[g]          P_g / m_t of the third, or 0
 //   weight[g][w]      M / P_g
 //   fraction[g]       RN(2^F / P_g), F = 31 + floor(log2 min_g P_g)
 //   minus_modulus[w]  2^(32 LENGTH) - M (modulo 2^(32 LENGTH))
 //   fraction_shift    F - 32
-// Layout: 4 (N + G LENGTH + G + LENGTH + 1) bytes, no padding.
+// Layout: 4 (G LENGTH + 3 G + LENGTH + 1) bytes, no padding.
 template <int N, int LENGTH> struct CrtConstants {
-  uint32_t factor[N];
+  uint32_t pair[crt_groups(N)];
+  uint32_t third[crt_groups(N)];
   uint32_t weight[crt_groups(N)][LENGTH];
   uint32_t fraction[crt_groups(N)];
   uint32_t minus_modulus[LENGTH];
   uint32_t fraction_shift;
 };
 
+// Byte j of y_t, of all moduli t:
 // z_g = sum over the group of y_t P_g / m_t < 3 P_g < 2^26, Cbar = sum_g z_g (M / P_g) - q M, and all of it modulo
 // 2^(32 LENGTH), which is enough: abs(Cbar) < M / 2 <= 2^(32 LENGTH - 1). A column of the sum holds at most 17 products
 // below 2^58 and q (32 bits), q <= N: 64 bits, so carries wait until the end.
@@ -38,7 +41,7 @@ template <int N, int LENGTH> struct CrtConstants {
 // sum_g (3 P_g) / 2 units: with 2^F > 2^30 min P_g that is 1.5 G (max P_g / min P_g) 2^-30. The exact figures are below
 // 2^-18 up to N = 20 and below 2^-14 for all 49 moduli (tests/test_kernel_arithmetic.py computes them).
 template <int N, int LENGTH>
-HD void chinese_remainder(const uint32_t (&y)[N], const CrtConstants<N, LENGTH>& c, uint32_t (&words)[LENGTH]) {
+HD void chinese_remainder(const uint32_t (&y)[N], int j, const CrtConstants<N, LENGTH>& c, uint32_t (&words)[LENGTH]) {
   constexpr int GROUPS = crt_groups(N);
   uint64_t column[LENGTH];
 #pragma unroll
@@ -46,13 +49,9 @@ HD void chinese_remainder(const uint32_t (&y)[N], const CrtConstants<N, LENGTH>&
   uint64_t fraction = static_cast<uint64_t>((1u << c.fraction_shift) >> 1) << 32;  // one half
 #pragma unroll
   for (int g = 0; g < GROUPS; ++g) {
-    uint32_t z = 0;
-    // Fixed trip counts: otherwise the loops stay loops, and y goes to local memory.
-#pragma unroll
-    for (int i = 0; i < 3; ++i) {
-      const int t = crt_start(N, g) + i;
-      if (t < crt_start(N, g + 1)) z += y[t] * c.factor[t];
-    }
+    const int t = crt_start(N, g), size = crt_start(N, g + 1) - t;
+    uint32_t z = dot_halves(c.pair[g], interleaved_bytes(y[t], size > 1 ? y[smaller(t + 1, N - 1)] : 0, j / 2), j % 2);
+    if (size > 2) z += byte_of(y[smaller(t + 2, N - 1)], j) * c.third[g];
 #pragma unroll
     for (int w = 0; w < LENGTH; ++w)
       if (w < crt_weight_words(N, LENGTH, g)) column[w] += static_cast<uint64_t>(z) * c.weight[g][w];

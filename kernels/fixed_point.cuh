@@ -199,7 +199,7 @@ HD double factor_of(int mu) { return double_of(static_cast<uint64_t>(usual_part(
 // The bits of an element with the rest of the scale; zero for NaN and Inf.
 HD uint64_t tame(uint64_t bits, int mu) {
   const double rest = mu > 1023 ? 0x1p600 : mu < -1022 ? 0x1p-200 : 1.0;
-  return (bits >> 52 & 0x7ff) == 0x7ff ? 0ull : bits_of_double(double_of(bits) * rest);
+  return (bits >> 52 & 0x7ff) == 0x7ff ? 0ull : bits_of(double_of(bits) * rest);
 }
 HD uint32_t tame(uint32_t bits, int) {  // float32: every mu is usual
   return (bits >> 23 & 0xff) == 0xff ? 0u : bits;
@@ -212,14 +212,14 @@ HD uint32_t tame(uint32_t bits, int) {  // float32: every mu is usual
 template <bool RAISED, int LENGTH> HD void image_by_doubles(double x, double factor, uint32_t (&words)[LENGTH]) {
   const double beside = 0x1.8p52;
   if (LENGTH == 1) {
-    words[0] = low_word(bits_of_double(fused(x, factor, RAISED ? beside + 0x1p31 : beside)));
+    words[0] = low_word(bits_of(fused(x, factor, RAISED ? beside + 0x1p31 : beside)));
   } else {
     const double y = x * factor;
     const double high = fused(y, 0x1p-32, beside);
     const double low = fused(high - beside, -0x1p32, y) + beside;
     const uint32_t rest = (RAISED ? 0x80000000u : 0u) - 0x43380000u;
-    words[0] = low_word(bits_of_double(low));
-    words[LENGTH > 1 ? 1 : 0] = low_word(bits_of_double(high)) + high_word(bits_of_double(low)) + rest;
+    words[0] = low_word(bits_of(low));
+    words[LENGTH > 1 ? 1 : 0] = low_word(bits_of(high)) + high_word(bits_of(low)) + rest;
   }
 }
 

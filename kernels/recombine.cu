@@ -5,11 +5,13 @@
 // digit diagonals are int64.
 //
 // planes: residues: bytes y_t in [0, m_t), SLICES planes; digits: int32 or int64 diagonals d = 2 .. p + 1, SLICES
-// planes. Each is [rows][ld], planes plane_stride elements apart. ld and plane_stride are multiples of 4, the address
-// is aligned to 4 bytes (residues) or 16 (digits), and a row holds cols rounded up to 4 entries. mu is int32 [rows], nu int32 [cols]. C(row, col) = c[row * c_row_stride + col * c_col_stride], any strides;
-// 16-byte stores where c_col_stride is 1 and everything is aligned.
+// planes. Each is [rows][ld], planes plane_stride elements apart, batch entries plane_batch. ld and both strides are
+// multiples of 4, the address is aligned to 4 bytes (residues) or 16 (digits), and a row holds cols rounded up to 4
+// entries. mu is int32 [rows], nu int32 [cols], batch entries mu_batch and nu_batch apart. C(b, row, col) =
+// c[b * c_batch + row * c_row_stride + col * c_col_stride], any strides; 16-byte stores where c_col_stride is 1 and
+// everything is aligned.
 //
-// Block (32, 8); grid (ceil(rows / 8), ceil(cols / 128)). A thread owns 4 neighbouring columns of a row.
+// Block (32, 8); grid (ceil(rows / 8), ceil(cols / 128), batch). A thread owns 4 neighbouring columns of a row.
 #include "crt.cuh"
 #include "residues.cuh"
 #include "rounding.cuh"
@@ -20,6 +22,7 @@ typedef BitsOf<OUTPUT>::type Bits;
 
 typedef uint8_t Plane;
 #define MORE_ARGUMENTS , const CrtConstants<SLICES, WORDS> constants
+constexpr int BITS = 8 * SLICES - 1;
 
 // All planes at 4 columns, then the integer at each of them.
 struct Entries {
@@ -31,10 +34,7 @@ struct Entries {
   }
   __device__ __forceinline__ void integer(int j, const CrtConstants<SLICES, WORDS>& constants,
                                           uint32_t (&words)[WORDS]) const {
-    uint32_t one[SLICES];
-#pragma unroll
-    for (int t = 0; t < SLICES; ++t) one[t] = byte_of(y[t], j);
-    chinese_remainder<SLICES, WORDS>(one, constants, words);
+    chinese_remainder<SLICES, WORDS>(y, j, constants, words);
   }
 };
 
@@ -47,6 +47,7 @@ typedef int32_t Plane;
 #endif
 #define MORE_ARGUMENTS
 struct NoConstants {};
+constexpr int BITS = 32 * WORDS - 1;
 
 struct Entries {
   Plane diagonal[SLICES][4];
@@ -106,9 +107,10 @@ __device__ __forceinline__ void store_four(uint32_t* c, const uint32_t (&bits)[4
 }
 
 extern "C" __global__ void __launch_bounds__(256, WORDS <= 4 ? 3 : 2)
-recombine(const Plane* __restrict__ planes, int64_t plane_stride, int64_t ld, const int32_t* __restrict__ mu,
-          const int32_t* __restrict__ nu, OUTPUT* __restrict__ c, int64_t c_row_stride, int64_t c_col_stride,
-          int64_t rows, int64_t cols MORE_ARGUMENTS) {
+recombine(const Plane* __restrict__ planes, int64_t plane_stride, int64_t plane_batch, int64_t ld,
+          const int32_t* __restrict__ mu, int64_t mu_batch, const int32_t* __restrict__ nu, int64_t nu_batch,
+          OUTPUT* __restrict__ c, int64_t c_batch, int64_t c_row_stride, int64_t c_col_stride, int64_t rows,
+          int64_t cols MORE_ARGUMENTS) {
 #if DIGIT_BITS != 0
   const NoConstants constants;
   const int factor = DIGIT_BITS * (SLICES - 1);
@@ -118,23 +120,32 @@ recombine(const Plane* __restrict__ planes, int64_t plane_stride, int64_t ld, co
   const int64_t row = static_cast<int64_t>(blockIdx.x) * 8 + threadIdx.y;
   const int64_t col = (static_cast<int64_t>(blockIdx.y) * 32 + threadIdx.x) * 4;
   if (row >= rows || col >= cols) return;
+  const int64_t b = blockIdx.z;
+  nu += b * nu_batch;
 
   Entries entries;
-  entries.load(planes + row * ld + col, plane_stride);
-  const int exponent = factor - mu[row];
+  entries.load(planes + b * plane_batch + row * ld + col, plane_stride);
+  const int exponent = factor - mu[b * mu_batch + row];
   int nu_four[4];
 #pragma unroll
   for (int j = 0; j < 4; ++j) nu_four[j] = nu[smaller(col + j, cols - 1)];
 
   Bits bits[4];
+  uint32_t words[4][WORDS];
+  bool rounded = true;
 #pragma unroll
   for (int j = 0; j < 4; ++j) {
-    uint32_t words[WORDS];
-    entries.integer(j, constants, words);
-    bits[j] = Rounding<OUTPUT>::bits(words, exponent - nu_four[j]);
+    entries.integer(j, constants, words[j]);
+    OUTPUT value;
+    rounded = round_by_addition<BITS>(words[j], exponent - nu_four[j], value) && rounded;
+    bits[j] = bits_of(value);
+  }
+  if (!rounded) {  // rare
+#pragma unroll
+    for (int j = 0; j < 4; ++j) bits[j] = Rounding<OUTPUT>::bits(words[j], exponent - nu_four[j]);
   }
 
-  Bits* const out = reinterpret_cast<Bits*>(c) + row * c_row_stride + col * c_col_stride;
+  Bits* const out = reinterpret_cast<Bits*>(c) + b * c_batch + row * c_row_stride + col * c_col_stride;
   if (c_col_stride == 1 && col + 4 <= cols && (reinterpret_cast<uint64_t>(out) & 15) == 0) {
     store_four(out, bits);
   } else {

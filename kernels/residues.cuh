@@ -27,7 +27,7 @@ HD uint32_t residue_of_sum(uint32_t f, float inverse, float addend, uint32_t mod
 #else
   const float q = __builtin_fmaf(float_of_bits(f), inverse, addend);
 #endif
-  return f - bits_of_float(q) * modulus;
+  return f - bits_of(q) * modulus;
 }
 
 // Constants of the residues of images; x is raised by 2^(32 LENGTH - 1), so that it is nonnegative.

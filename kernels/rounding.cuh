@@ -76,7 +76,7 @@ HD double double_of_words(uint32_t high, uint32_t low) {
 //   H 2^32 = w 2^64 + v 2^32 without the low 11 bits of v,   L = those 11 bits and u, u odd where sticky,
 // both exact float64 numbers: 2^84 + 2^63 + 2^32 w, 2^52 + v and 2^52 are written as bits. abs(H) >= 2^24 puts the sum beyond 2^56, where
 // half an ulp is a multiple of 4: an odd last bit of u stands for what lies below it.
-template <int LENGTH>
+template <int BITS, int LENGTH>
 HD bool round_by_addition(const uint32_t (&words)[LENGTH], int exponent, double& rounded) {
   if (LENGTH < 3) return false;
   const uint32_t w = words[LENGTH - 1], v = words[LENGTH > 1 ? LENGTH - 2 : 0];
@@ -99,30 +99,45 @@ HD bool round_by_addition(const uint32_t (&words)[LENGTH], int exponent, double&
   return size >= 16777216.0 && static_cast<uint32_t>(scale + 1000) <= 1900u;
 }
 
-// The same into a float32 from two words: as a float64, odd in its last bit where that cuts something off, which is then
-// rounded to float32 once more without harm, having 29 bits to spare.
-template <int LENGTH> HD bool round_two_words(const uint32_t (&words)[LENGTH], int exponent, float& rounded) {
-  if (LENGTH != 2) return false;
-  const uint32_t w = words[LENGTH - 1];
-  uint32_t v = words[0];
-  if (w + (1u << 20) >= 1u << 21 && (v & 0x7ff) != 0) v |= 0x800;  // beyond 52 bits
-  if (w + (1u << 20) >= 1u << 21) v &= ~0x7ffu;
-  const double power = double_of_words(static_cast<uint32_t>(exponent + 1023) << 20, 0);
-  const double high = double_of_words(0x45300000u, w ^ 0x80000000u) - double_of_words(0x45300000u, 0x80100000u);
-  const double whole = high + double_of_words(0x43300000u, v);
-#ifdef __CUDA_ARCH__
-  rounded = __double2float_rn(__dmul_rn(whole, power));
-#else
-  rounded = static_cast<float>(whole * power);
-#endif
-  return static_cast<uint32_t>(exponent + 900) <= 1800u;
+// Bits [FIRST, FIRST + 32) of a two's complement number, the sign repeated beyond it, zeros before it; FIRST >= -64.
+template <int FIRST, int LENGTH> HD uint32_t bits_from(const uint32_t (&words)[LENGTH]) {
+  constexpr int W = (FIRST + 64) / 32 - 2, SHIFT = FIRST - 32 * W;
+  const auto word = [&](int w) {
+    if (w >= LENGTH) return words[LENGTH - 1] >> 31 != 0 ? ~0u : 0u;
+    return w < 0 ? 0u : words[w];
+  };
+  return SHIFT == 0 ? word(W) : word(W) >> SHIFT | word(W + 1) << ((32 - SHIFT) & 31);
 }
 
+// The same into a float32, for integers below 2^BITS in magnitude: H, the 24 leading bits, and L, the 23 bits below, odd
+// where anything lies below those, are exact, and RN(2^23 H + L) is one fused multiply-add. H < -4 or H >= 4 puts the sum
+// beyond 2^25, where half an ulp is even: an odd last bit stands for what lies below it.
+template <int BITS, int LENGTH>
+HD bool round_by_addition(const uint32_t (&words)[LENGTH], int exponent, float& rounded) {
+  constexpr int FIRST = BITS - 47;  // of L
+  uint32_t below = 0;
+#pragma unroll
+  for (int w = 0; w < LENGTH; ++w) {
+    if (32 * w + 32 <= FIRST) below |= words[w];
+    else if (32 * w < FIRST) below |= words[w] << (32 * w + 32 - FIRST);
+  }
+  const uint32_t leading = bits_from<BITS - 24>(words), next = bits_from<FIRST>(words) & 0x7fffffu;
+  const float high = static_cast<float>(static_cast<int32_t>(leading));
+  const float low = float_of_bits(0x4b000000u | next | smaller(below, 1u)) - 8388608.0f;
+  const int scale = exponent + FIRST;
+  const float power = float_of_bits(static_cast<uint32_t>(scale + 127) << 23);
+#ifdef __CUDA_ARCH__
+  rounded = __fmul_rn(__fmaf_rn(high, 8388608.0f, low), power);
+#else
+  rounded = __builtin_fmaf(high, 8388608.0f, low) * power;
+#endif
+  return leading + 4u > 7u && static_cast<uint32_t>(scale + 120) <= 190u;  // 2^25 to 2^47, times 2^-120 to 2^70
+}
+
+// RN(words * 2^exponent) as bits.
 template <typename T> struct Rounding;
 template <> struct Rounding<double> {
   template <int LENGTH> static HD uint64_t bits(const uint32_t (&words)[LENGTH], int exponent) {
-    double rounded;
-    if (round_by_addition(words, exponent, rounded)) return bits_of_double(rounded);
     bool negative;
     const uint64_t magnitude = round_to_format<53, 1024>(words, exponent, negative);
     return magnitude | (negative ? 1ull << 63 : 0);

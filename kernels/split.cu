@@ -15,7 +15,8 @@
 // description is int64 [6][batch * rows]; `statistic` is the field that the scaling reads (1: peak, 3: squares). mu of
 // row (b, row) goes to mu[b * rows + row].
 //
-// 256 threads; grid batch * ceil(rows_padded / 64) * (k_padded / 128), all on x. A block owns 64 rows x 128 elements.
+// 128 threads; grid batch * ceil(rows_padded / 32) * (k_padded / 128), all on x. A block owns 32 rows x 128 elements.
+// Where rows are neighbours in memory, it turns them in shared memory first.
 //
 // The sums over the bytes of an image that give its residues are a product of small matrices: the tensor cores form
 // them, eight slices at a time, from the images as the lanes of a warp hold them. Lane 4 g + c then has slice g of the
@@ -36,7 +37,7 @@ typedef ResidueConstants<SLICES, WORDS> Constants;
 #define MORE_ARGUMENTS
 #endif
 
-constexpr int BLOCK_ROWS = 64, BLOCK_K = 128;
+constexpr int THREADS = 128, BLOCK_ROWS = 32, BLOCK_K = 128;
 constexpr int LENGTH = DIGIT_BITS == 7 ? (SLICES + 3) / 4 : WORDS;  // words of bytes that the slices are cut from
 constexpr int EIGHTS = (SLICES + 7) / 8;
 
@@ -116,6 +117,10 @@ struct Cut {
   }
 };
 
+// Element (row, h) of a block whose rows are neighbours in memory: writing neighbouring rows and reading neighbouring pairs
+// of h both meet every bank once.
+__device__ __forceinline__ int turned(int row, int h) { return h * BLOCK_ROWS + (row ^ (h >> 1 & 31)); }
+
 // Byte offset of a 16-byte piece in row `first` + j, j < 8, for `first` a multiple of 8.
 __device__ __forceinline__ int64_t offset_of_row(int first, int j, int piece, int64_t row_stride) {
 #if TILE && PERMUTED  // of the permuted row, only bit 0 comes from j among the lowest three
@@ -128,20 +133,20 @@ __device__ __forceinline__ int64_t offset_of_row(int first, int j, int piece, in
 #endif
 }
 
-extern "C" __global__ void __launch_bounds__(256, 2)
+extern "C" __global__ void __launch_bounds__(THREADS, WORDS <= 4 ? 4 : 3)
 split(const INPUT* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, int64_t rows, int64_t k, int64_t rows_padded,
       int64_t k_padded, const int64_t* __restrict__ description, int64_t batch_rows, int statistic, int step, int base,
       int64_t threshold, int32_t* __restrict__ mu_out, int8_t* __restrict__ slices, int64_t batch_stride,
       int64_t row_stride, int64_t slice_stride, int64_t slab, int64_t slab_stride MORE_ARGUMENTS) {
   __shared__ uint32_t folds[8 * EIGHTS][FOLDS];
   __shared__ uint2 quotients[8 * EIGHTS];
-  for (int i = threadIdx.x; i < 8 * EIGHTS * FOLDS; i += 256) {
+  for (int i = threadIdx.x; i < 8 * EIGHTS * FOLDS; i += THREADS) {
     const int t = i / FOLDS, w = i % FOLDS;
 #if DIGIT_BITS == 0
     const int known = smaller(t, SLICES - 1);
     folds[t][w] = w < LENGTH ? constants.fold[known][w] : constants.quotient[known].start;
     if (w == 0)
-      quotients[t] = make_uint2(bits_of_float(constants.quotient[known].inverse), constants.quotient[known].modulus);
+      quotients[t] = make_uint2(bits_of(constants.quotient[known].inverse), constants.quotient[known].modulus);
 #else
     const int digit = SLICES - 1 - t;
     folds[t][w] = digit >= 0 && digit / 4 == w ? 1u << (8 * (digit % 4)) : 0u;
@@ -180,6 +185,17 @@ split(const INPUT* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, int64_t r
     return cut;
   };
   const auto place = [&](int s) { return out + (REVERSED ? SLICES - 1 - s : s) * slice_stride; };
+#if !ALONG_K
+  __shared__ Bits tile[BLOCK_ROWS * BLOCK_K];
+  {
+    const bool inside = row0 + lane < rows;
+    const Bits* from = reinterpret_cast<const Bits*>(x) + ((row0 + lane) * sr + (h0 + warp) * sk);
+#pragma unroll 8
+    for (int i = 0; i < BLOCK_K / 4; ++i, from += 4 * sk)
+      copy_or_zero(tile + turned(lane, 4 * i + warp), from, inside && h0 + 4 * i + warp < k);
+    wait_for_copies();
+  }
+#endif
   __syncthreads();
 
   // A warp owns 8 rows.
@@ -191,14 +207,14 @@ split(const INPUT* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, int64_t r
   }
   if (row0 + 8 * warp >= rows_padded) return;
 
-#if ALONG_K
   // Two rows at a time: a lane has elements 64 half + 2 lane + {0, 1} of both, 8 in all.
+  Bits bits[8];
+#if ALONG_K
   const bool whole = aligned_in_pairs(x, sr, sk) && h0 + BLOCK_K <= k;
   const INPUT* at = x + ((row0 + 8 * warp) * sr + (h0 + 2 * lane) * sk);
   const int left = static_cast<int>(smaller<int64_t>(k - h0 - 2 * lane, BLOCK_K));
   int rows_left = static_cast<int>(smaller<int64_t>(rows - row0 - 8 * warp, 8));
-  Bits bits[8];
-  const auto load = [&] {
+  const auto load = [&](int) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       bits[2 * i] = bits[2 * i + 1] = 0;
@@ -215,7 +231,14 @@ split(const INPUT* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, int64_t r
     }
     rows_left -= 2;
   };
-  load();
+#else
+  const auto load = [&](int r) {
+#pragma unroll
+    for (int i = 0; i < 8; ++i)
+      bits[i] = tile[turned(8 * warp + r + i / 4, 64 * (i / 2 % 2) + 2 * lane + i % 2)];
+  };
+#endif
+  load(0);
 #pragma unroll 1
   for (int r = 0; r < 8; r += 2) {
     uint32_t bytes[8][LENGTH];
@@ -223,7 +246,7 @@ split(const INPUT* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, int64_t r
     for (int i = 0; i < 2; ++i) {
       make_images<4>(bits + 4 * i, __shfl_sync(0xffffffffu, scale, r + i), bytes + 4 * i);
     }
-    if (r + 2 < 8) load();
+    if (r + 2 < 8) load(r + 2);
 
 #pragma unroll 1
     for (int u = 0; u < EIGHTS; ++u) {
@@ -249,50 +272,4 @@ split(const INPUT* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, int64_t r
       }
     }
   }
-#else
-  // 32 elements at a time: a lane has 8 neighbouring elements of a row, lanes 8 c + j elements 8 c .. 8 c + 7 of row j.
-  const int64_t h = h0 + 8 * (lane >> 3);
-  const Bits* at = reinterpret_cast<const Bits*>(x) + (own_row * sr + h * sk);
-  int left = own_row < rows ? static_cast<int>(smaller<int64_t>(k - h, BLOCK_K)) : 0;
-  Bits bits[8];
-  const auto load = [&] {
-    const Bits* p = at;
-    if (left >= 8) {
-#pragma unroll
-      for (int s = 0; s < 8; ++s, p += sk) bits[s] = *p;
-    } else {
-#pragma unroll
-      for (int s = 0; s < 8; ++s, p += sk) bits[s] = s < left ? *p : Bits(0);
-    }
-    at += 32 * sk;
-    left -= 32;
-  };
-  load();
-#pragma unroll 1
-  for (int step = 0; step < 4; ++step) {
-    uint32_t bytes[8][LENGTH];
-    make_images<8>(bits, scale, bytes);
-    if (step < 3) load();
-
-#pragma unroll 1
-    for (int u = 0; u < EIGHTS; ++u) {
-      const Cut now = cut(u);
-      int8_t* const to = place(8 * u + g) + 8 * (c & 1);
-#pragma unroll
-      for (int p = 0; p < 2; ++p) {
-        uint32_t slice[8][4];
-#pragma unroll
-        for (int s = 0; s < 8; ++s) now.apply(bytes[s], p, slice[s]);
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          const int j = 2 * p + 4 * (i & 1) + (i >> 1);
-          if (8 * u + g < SLICES)
-            *reinterpret_cast<uint2*>(to + offset_of_row(first, j, 2 * step + (c >> 1), row_stride)) =
-                make_uint2(gather_bytes(slice[0][i], slice[1][i], slice[2][i], slice[3][i], 0),
-                           gather_bytes(slice[4][i], slice[5][i], slice[6][i], slice[7][i], 0));
-        }
-      }
-    }
-  }
-#endif
 }

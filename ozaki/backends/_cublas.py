@@ -83,7 +83,7 @@ def _residues(scheme: Residues, a: Slices, b: Slices, out: Any) -> int:
                     (accumulators, np.int64(m * ld), np.int64(ld), planes, np.int64(m * ld), np.int64(ld),
                      np.int64(m), np.int64(ld), np.int32(t), np.int32(h > 0), accumulator_moduli(scheme)),
                 )  # fmt: skip
-        recombine(scheme, planes, a.exponents(i), b.exponents(i), out[i])
+        recombine(scheme, planes[:, None], a.exponents(i), b.exponents(i), out[i : i + 1])
     return int(accumulators.nbytes + planes.nbytes)
 
 
@@ -107,7 +107,7 @@ def _digits(scheme: Digits, a: Slices, b: Slices, out: Any) -> int:
                 count = diagonals.size
                 widen = kernel("reduce.cu", "widen")
                 widen((ceil(count / 1024),), (256,), (diagonals, sums, np.int64(count), np.int32(g > 0)))
-        recombine(scheme, sums, a.exponents(i), b.exponents(i), out[i])
+        recombine(scheme, sums[:, None], a.exponents(i), b.exponents(i), out[i : i + 1])
     return int(diagonals.nbytes + (sums.nbytes if slabs > 1 else 0))
 
 

@@ -68,8 +68,7 @@ def multiply(scheme: Scheme, a: Slices, b: Slices, out: Any) -> int:
             ),
             shared_mem=_SHARED,
         )  # fmt: skip
-    for i in range(batch):
-        recombine(scheme, planes[:, i], a.exponents(i), b.exponents(i), out[i])
+    recombine(scheme, planes, a.mu, b.mu, out)
     return int(planes.nbytes)
 
 

@@ -14,8 +14,12 @@ from ozaki.schemes import Digits, Residues, Scheme
 
 
 def recombine(scheme: Scheme, planes: Any, mu: Any, nu: Any, out: Any) -> None:
-    """The exact integers, rounded once into out, shape (m, n); planes are the bytes y_t, or diagonals of digits."""
-    m, n = out.shape
+    """The exact integers, rounded once into out, shape (batch, m, n).
+
+    planes are the bytes y_t, or diagonals of digits, shape (slices, batch, m, ld); mu and nu of shape (batch, m) and
+    (batch, n), or with a single entry for all.
+    """
+    batch, m, n = out.shape
     call = kernel(
         "recombine.cu",
         "recombine",
@@ -25,12 +29,21 @@ def recombine(scheme: Scheme, planes: Any, mu: Any, nu: Any, out: Any) -> None:
         WORDS=_product_words(scheme),
         SUM64=int(planes.dtype == np.int64),
     )
-    ld = planes.shape[2]
-    arguments = (planes, np.int64(planes.strides[0] // planes.itemsize), np.int64(ld), mu, nu, out, *strides(out),
-                 np.int64(m), np.int64(n))  # fmt: skip
-    if isinstance(scheme, Residues):
-        arguments += (_crt_constants(scheme),)
-    call((ceil(m / 8), ceil(n / 128)), (32, 8), arguments)
+    steps = [np.int64(x.shape[1] if x.shape[0] > 1 else 0) for x in (mu, nu)]
+    for first in range(0, batch, _MOST_BLOCKS):
+        count = min(batch - first, _MOST_BLOCKS)
+        some = slice(first, first + count)
+        arguments = (
+            planes[:, some], *strides(planes)[:3], mu[some if steps[0] else slice(1)], steps[0],
+            nu[some if steps[1] else slice(1)], steps[1], out[some], *strides(out), np.int64(m), np.int64(n),
+        )  # fmt: skip
+        if isinstance(scheme, Residues):
+            arguments += (_crt_constants(scheme),)
+        call((ceil(m / 8), ceil(n / 128), count), (32, 8), arguments)
+
+
+_MOST_BLOCKS = 65535
+"""Of a grid, in its third dimension."""
 
 
 def _product_words(scheme: Scheme) -> int:
@@ -53,9 +66,10 @@ def _crt_constants(scheme: Residues) -> Any:
         members.append(moduli[first : first + size])
         first += size
     product = prod(moduli)
-    factor = [prod(group) // m for group in members for m in group]
+    factor = [([prod(group) // m for m in group] + [0, 0])[:3] for group in members]
+    pair, third = [f[0] | f[1] << 16 for f in factor], [f[2] for f in factor]
     weight = [product // prod(group) >> (32 * w) & 0xFFFFFFFF for group in members for w in range(words)]
     shift = min(prod(group) for group in members).bit_length() - 1 + 31
     fraction = [((2 << shift) // prod(group) + 1) // 2 for group in members]
     minus = [(2 ** (32 * words) - product) >> (32 * w) & 0xFFFFFFFF for w in range(words)]
-    return struct([*factor, *weight, *fraction, *minus, shift - 32])
+    return struct([*pair, *third, *weight, *fraction, *minus, shift - 32])

@@ -61,8 +61,9 @@ class Slices:
         return int(self.parts.data.ptr) + (b if self.mu.shape[0] > 1 else 0) * self.layout.batch
 
     def exponents(self, b: int) -> Any:
-        """mu of batch entry b, or of the only one."""
-        return self.mu[b if self.mu.shape[0] > 1 else 0]
+        """mu of batch entry b, or of the only one, shape (1, rows)."""
+        b = b if self.mu.shape[0] > 1 else 0
+        return self.mu[b : b + 1]
 
     def some_rows(self, first: int, last: int) -> Slices:
         """A view of rows that begin at a multiple of the layout's unit; what follows them are rows or padding."""
@@ -93,7 +94,7 @@ def split(operand: Described, side: str, scheme: Scheme, layout: Layout) -> Slic
         TILE=layout.tile,
         PERMUTED=int(layout.permuted),
     )
-    grid = (batch * ceil(layout.rows / 64) * (layout.k // 128),)
+    grid = (batch * ceil(layout.rows / 32) * (layout.k // 128),)
     arguments = (
         x, *strides(x), np.int64(rows), np.int64(k), np.int64(layout.rows), np.int64(layout.k),
         operand.fields, np.int64(batch * rows), np.int32(FIELDS.index(scaling.statistic)), np.int32(scaling.step),
@@ -102,7 +103,7 @@ def split(operand: Described, side: str, scheme: Scheme, layout: Layout) -> Slic
     )  # fmt: skip
     if isinstance(scheme, Residues):
         arguments += (_residue_constants(scheme, side),)
-    call(grid, (256,), arguments)
+    call(grid, (128,), arguments)
     return Slices(operand, parts, layout, mu)
 
 
