@@ -20,14 +20,14 @@ SIZES = (8192, 16384)
 
 SCHEMES = {
     "float64": (("residues", 14, "cublas"), ("residues", 14, "hopper")),
-    "float32": (("residues", 7, "cublas"), ("residues", 7, "hopper"), ("digits", 3, "cublas")),
+    "float32": (("residues", 7, "cublas"), ("residues", 7, "hopper"), ("digits", 3, "cublas"), ("digits", 3, "hopper")),
 }
 """Scheme, slices and engine of the products whose kernels are measured."""
 
-PRODUCTS = "residue_gemm_sm90.cu"
-"""The kernel that is bound by arithmetic: its row has operations, not bytes."""
+PRODUCTS = ("residue_gemm_sm90.cu", "digit_gemm_sm90.cu")
+"""The kernels that are bound by arithmetic: their rows have operations, not bytes."""
 
-FILES = ("describe.cu", "split.cu", PRODUCTS, "reduce.cu", "recombine.cu")
+FILES = ("describe.cu", "split.cu", *PRODUCTS, "reduce.cu", "recombine.cu")
 """The kernels that are measured, by source file."""
 
 REPEATS = 10
@@ -59,7 +59,7 @@ class Kernel:
     Attributes
     ----------
     name : as "split rows, residues 14"
-    slices : number of slices
+    slices : number of slice products
     bytes : read and written, each once; None where arithmetic counts
     launch : starts it on the current stream
     """
@@ -107,9 +107,10 @@ def kernels_of(a: Any, b: Any, scheme: str, slices: int, engine: str) -> Iterato
         moved: int | None = sum(distinct.values())
         if step == "reduce":  # int32 to a byte, plane by plane through the same accumulators
             moved = 5 * group[0].arrays[1].nbytes
-        if file == PRODUCTS:
+        if file in PRODUCTS:
             moved = None
-        yield Kernel(name, 0 if step == "describe" else slices, moved, partial(_all_again, group))
+        count = slices * (slices + 1) // 2 if scheme == "digits" and file in PRODUCTS else slices
+        yield Kernel(name, 0 if step == "describe" else count, moved, partial(_all_again, group))
 
 
 def recorded(a: Any, b: Any, scheme: str, slices: int, engine: str) -> list[Launch]:
@@ -130,15 +131,15 @@ def recorded(a: Any, b: Any, scheme: str, slices: int, engine: str) -> list[Laun
     def kernel(file: str, name: str, **macros: Any) -> Callable[..., None]:
         return record(file, bool(macros.get("ALONG_K", 0)), _jit.kernel(file, name, **macros))
 
-    def residue_gemm(device: int) -> tuple[Callable[..., None], Any]:
-        call, grid = products(device)
-        return record(PRODUCTS, False, call), grid
+    def compiled(device: int, name: str, **macros: Any) -> tuple[Callable[..., None], int]:
+        call, grid = products(device, name, **macros)
+        return record(f"{name}_sm90.cu", False, call), grid
 
     products = _hopper.compiled
     with ExitStack() as stack:
         for module in (_cupy, _split, _cublas, _recombine):
             stack.enter_context(mock.patch.object(module, "kernel", kernel))
-        stack.enter_context(mock.patch.object(_hopper, "compiled", residue_gemm))
+        stack.enter_context(mock.patch.object(_hopper, "compiled", compiled))
         ozaki.matmul(a, b, scheme=scheme, slices=slices, engine=engine)
     return launches
 

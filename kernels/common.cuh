@@ -76,8 +76,27 @@ HD uint64_t bits_of(double x) {
   return bits;
 #endif
 }
+// The float64 with these bits.
+HD double double_of_words(uint32_t high, uint32_t low) {
+#ifdef __CUDA_ARCH__
+  return __hiloint2double(static_cast<int>(high), static_cast<int>(low));
+#else
+  const uint64_t bits = static_cast<uint64_t>(high) << 32 | low;
+  double x;
+  __builtin_memcpy(&x, &bits, 8);
+  return x;
+#endif
+}
 HD uint32_t low_word(uint64_t x) { return static_cast<uint32_t>(x); }
 HD uint32_t high_word(uint64_t x) { return static_cast<uint32_t>(x >> 32); }
+
+HD double fused(double a, double b, double c) {  // RN(a b + c)
+#ifdef __CUDA_ARCH__
+  return __fma_rn(a, b, c);
+#else
+  return __builtin_fma(a, b, c);
+#endif
+}
 
 // Byte j (a constant) of x.
 HD uint32_t byte_of(uint32_t x, int j) {

@@ -183,14 +183,6 @@ HD double double_of(uint32_t bits) {  // of a float32, subnormal ones too
   return x;
 #endif
 }
-HD double fused(double x, double y, double z) {
-#ifdef __CUDA_ARCH__
-  return __fma_rn(x, y, z);
-#else
-  return __builtin_fma(x, y, z);
-#endif
-}
-
 // 2^mu for -1022 <= mu <= 1023, the usual exponents. Others (of subnormal rows, or of huge ones with a narrow image)
 // are brought there by multiplying the elements before: exactly, or to a number far below one half.
 HD bool usual_scale(int mu) { return mu >= -1022 && mu <= 1023; }

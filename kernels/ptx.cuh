@@ -49,6 +49,11 @@ __device__ __forceinline__ void bulk_copy_to_blocks(uint32_t to, const void* fro
       : "memory");
 }
 
+// For `threads` threads of the block, all of them together with this number.
+__device__ __forceinline__ void named_barrier(int number, int threads) {
+  asm volatile("bar.sync %0, %1;" ::"r"(number), "r"(threads) : "memory");
+}
+
 __device__ __forceinline__ uint32_t cluster_rank() {
   uint32_t rank;
   asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));

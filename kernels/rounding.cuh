@@ -60,17 +60,6 @@ HD uint64_t round_to_format(const uint32_t (&words)[LENGTH], int exponent, bool&
   return (static_cast<uint64_t>(larger(e - BOTTOM, 0)) << (PRECISION - 1)) + kept + (up ? 1 : 0);
 }
 
-// The float64 with these bits.
-HD double double_of_words(uint32_t high, uint32_t low) {
-#ifdef __CUDA_ARCH__
-  return __hiloint2double(static_cast<int>(high), static_cast<int>(low));
-#else
-  const uint64_t bits = static_cast<uint64_t>(high) << 32 | low;
-  double x;
-  __builtin_memcpy(&x, &bits, 8);
-  return x;
-#endif
-}
 // RN(words * 2^exponent) by one floating-point addition, where it is large enough and far from over- and underflow;
 // false elsewhere. With the words from the highest on w, v, u, and `sticky` for all below u, in units of u:
 //   H 2^32 = w 2^64 + v 2^32 without the low 11 bits of v,   L = those 11 bits and u, u odd where sticky,
@@ -89,14 +78,8 @@ HD bool round_by_addition(const uint32_t (&words)[LENGTH], int exponent, double&
   const double high = double_of_words(0x45300000u, w ^ 0x80000000u) - double_of_words(0x45300000u, 0x80100000u);
   const double both = high + double_of_words(0x43300000u, v & ~0x7ffu);
   const double low = double_of_words(0x43300000u | (v & 0x7ffu), u) - double_of_words(0x43300000u, 0);
-#ifdef __CUDA_ARCH__
-  rounded = __dmul_rn(__fma_rn(both, 4294967296.0, low), power);
-  const double size = fabs(both);
-#else
-  rounded = __builtin_fma(both, 4294967296.0, low) * power;
-  const double size = __builtin_fabs(both);
-#endif
-  return size >= 16777216.0 && static_cast<uint32_t>(scale + 1000) <= 1900u;
+  rounded = fused(both, 4294967296.0, low) * power;
+  return (both < 0.0 ? -both : both) >= 16777216.0 && static_cast<uint32_t>(scale + 1000) <= 1900u;
 }
 
 // Bits [FIRST, FIRST + 32) of a two's complement number, the sign repeated beyond it, zeros before it; FIRST >= -64.

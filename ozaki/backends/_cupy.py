@@ -24,7 +24,7 @@ from ozaki.backends import _split as splitting
 from ozaki.backends._jit import architecture, kernel
 from ozaki.backends._launch import along_k, ctype, round_up, strides
 from ozaki.backends._split import Slices
-from ozaki.schemes import Residues, Scheme, magnitude_bits
+from ozaki.schemes import Scheme, magnitude_bits
 
 name = "cupy"
 engines: tuple[str, ...] = ("cublas", "hopper")
@@ -216,14 +216,15 @@ def _engine(plan: Plan) -> ModuleType:
     """The engine that the plan asks for, or the fastest here."""
     if plan.engine == "cublas":
         return _cublas
-    fits = isinstance(plan.scheme, Residues) and architecture(cp.cuda.runtime.getDevice()) == "sm_90a"
+    m, k, n = plan.shape
+    assert plan.scheme is not None
+    fits = architecture(cp.cuda.runtime.getDevice()) == "sm_90a" and _hopper.fits(plan.scheme, k)
     if plan.engine == "hopper" and not fits:
         raise ValueError(
-            "engine: 'hopper' multiplies residues on devices of compute capability 9.0; use scheme='residues' there, "
-            "or engine='auto'"
+            "engine: 'hopper' multiplies residues, or up to 7 digits with moderate k, on devices of compute capability "
+            "9.0; use scheme='residues' there, or engine='auto'"
         )
-    m, k, n = plan.shape
-    return _hopper if plan.engine == "hopper" or (fits and min(m, n) >= _HOPPER_FROM and k >= _HOPPER_FROM) else _cublas
+    return _hopper if plan.engine == "hopper" or (fits and min(m, n, k) >= _HOPPER_FROM) else _cublas
 
 
 _HOPPER_FROM = 256

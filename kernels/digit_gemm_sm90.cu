@@ -1,0 +1,229 @@
+// The product of two operands in digits on Hopper, rounded: C = RN(V 2^(factor - mu_i - nu_j)), factor =
+// DIGIT_BITS (SLICES - 1). Neither diagonals nor digits of the product reach memory.
+//
+// Macros: OUTPUT (double or float); SLICES <= 7; DIGIT_BITS (8 or 7).
+//
+// Tiles, ring and launch as ring_sm90.cuh has them; slices are digits, the most significant first on the left, last on the
+// right. A tile is multiplied diagonal by diagonal, the least significant first; between them the accumulators are carried
+// on (diagonals.cuh), and the digits left behind go to `low`: 16-byte pieces, 12 for each diagonal but the last and each
+// of 256 threads, of every block of the grid. A half is carried, or rounded and stored, while the other one multiplies.
+//
+// `blocks`: blocks of k, two at least. SLICES (2^DIGIT_BITS)^2 / 4 * 128 blocks must stay below 2^31 (1 - 2^-DIGIT_BITS).
+// mu is int32 [m], nu int32 [n], batch entries mu_batch and nu_batch apart. C(b, row, col) = c[b * c_batch +
+// row * c_row_stride + col * c_col_stride].
+#include "diagonals.cuh"
+#include "ring_sm90.cuh"
+#include "rounding.cuh"
+
+typedef BitsOf<OUTPUT>::type Bits;
+constexpr int LOWS = low_words(SLICES);
+
+// One half of the accumulators of a thread: of rows 16 warp + lane / 4 + {0, 8}, and of every 64 columns the 16 from
+// 16 (lane % 4) on. Entry 4 z + x of piece (h, g): row h, columns 64 g.
+__device__ __forceinline__ constexpr int accumulator(int h, int g, int z, int x) {
+  return (g * 8 + z * 2 + x / 2) * 4 + h * 2 + x % 2;
+}
+
+// Store the digits of one half that lie below the unit of the next diagonal.
+__device__ __forceinline__ void store_digits(const uint32_t (&d)[96], uint4* low) {
+#pragma unroll
+  for (int h = 0; h < 2; ++h)
+#pragma unroll
+    for (int g = 0; g < 3; ++g) {
+      uint32_t word[4];
+#pragma unroll
+      for (int z = 0; z < 4; ++z) {
+        word[z] = gather_bytes(d[accumulator(h, g, z, 0)], d[accumulator(h, g, z, 1)], d[accumulator(h, g, z, 2)],
+                               d[accumulator(h, g, z, 3)], 0);
+        if (DIGIT_BITS == 7) word[z] &= 0x7f7f7f7fu;
+      }
+      __stcg(low + (h * 3 + g) * 256, make_uint4(word[0], word[1], word[2], word[3]));
+    }
+}
+// Carry the rest to the next diagonal.
+__device__ __forceinline__ void carry(uint32_t (&d)[96]) {
+#pragma unroll
+  for (int i = 0; i < 96; ++i) d[i] = static_cast<uint32_t>(static_cast<int32_t>(d[i]) >> DIGIT_BITS);
+}
+
+// The result, all of it, and what scales it; exponents in shared memory are those of the tile's columns.
+struct Output {
+  OUTPUT* c;
+  int64_t batch, row_stride;
+  const int32_t *mu, *nu;
+  int64_t mu_batch, nu_batch;
+  int m, n;
+};
+
+// Where a thread's part of a tile goes.
+struct Result {
+  OUTPUT* c;           // its first entry
+  int64_t row_stride;
+  int rows, columns;   // that are left from there on
+  int exponents[4];    // of its rows 0, 8, 64, 72, in the place of the exponent of a float64
+  uint32_t nu;         // of its columns, likewise, in shared memory
+};
+
+__device__ __forceinline__ void store_four(double* to, const double (&v)[4]) {
+  __stcs(reinterpret_cast<double2*>(to), make_double2(v[0], v[1]));
+  __stcs(reinterpret_cast<double2*>(to) + 1, make_double2(v[2], v[3]));
+}
+__device__ __forceinline__ void store_four(float* to, const float (&v)[4]) {
+  __stcs(reinterpret_cast<float4*>(to), make_float4(v[0], v[1], v[2], v[3]));
+}
+
+__device__ __forceinline__ Result result_of(uint32_t w, const Tiles& tiles, const Output& output, const int* exponents) {
+  const int warpgroup = threadIdx.x / 128, thread = threadIdx.x % 128, lane = threadIdx.x % 32;
+  int entry, i, j;
+  locate(w, tiles, entry, i, j);
+  const int row = (2 * i + static_cast<int>(cluster_rank())) * ROWS + warpgroup * 128 + thread / 32 * 16 + lane / 4;
+  const int col = j * COLS + lane % 4 * 16;
+  Result result;
+  result.c = output.c + entry * output.batch + row * output.row_stride + col;
+  result.row_stride = output.row_stride;
+  result.rows = output.m - row;
+  result.columns = output.n - col;
+  result.nu = shared_address(exponents + lane % 4 * 16);
+#pragma unroll
+  for (int x = 0; x < 4; ++x) {
+    const int32_t mu = output.mu[entry * output.mu_batch + smaller(row + x / 2 * 64 + x % 2 * 8, output.m - 1)];
+    result.exponents[x] = (DIGIT_BITS * (SLICES - 1) + 1023 - mu) * (1 << 20);
+  }
+  return result;
+}
+
+// 16 bytes of shared memory. The compiler would keep what two rows read in registers, which are all taken.
+__device__ __forceinline__ void load_again(uint32_t from, int (&v)[4]) {
+  asm volatile("ld.volatile.shared.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(v[0]), "=r"(v[1]), "=r"(v[2]), "=r"(v[3]) : "r"(from));
+}
+
+// Round and store half `half`.
+__device__ __forceinline__ void round_half(const uint32_t (&d)[96], const uint4* low, const Result& result, int half) {
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    const int row = 64 * half + 8 * h;
+    OUTPUT* const to = result.c + row * result.row_stride;
+    const bool aligned = (reinterpret_cast<uint64_t>(to) & 15) == 0;
+    const int columns = row < result.rows ? result.columns : 0;
+#pragma unroll
+    for (int g = 0; g < 3; ++g) {
+      uint4 digits[LOWS] = {};
+#pragma unroll
+      for (int i = 0; i < SLICES - 1; ++i) digits[i] = __ldcg(low + (i * 12 + half * 6 + h * 3 + g) * 256);
+#pragma unroll
+      for (int z = 0; z < 4; ++z) {
+        uint32_t four[LOWS];
+#pragma unroll
+        for (int i = 0; i < LOWS; ++i)
+          four[i] = z == 0 ? digits[i].x : z == 1 ? digits[i].y : z == 2 ? digits[i].z : digits[i].w;
+        int exponents[4];
+        load_again(result.nu + 4 * (64 * g + 4 * z), exponents);
+        OUTPUT value[4];
+#pragma unroll
+        for (int x = 0; x < 4; ++x) {
+          const int32_t top = static_cast<int32_t>(d[accumulator(h, g, z, x)]);
+          const double power = double_of_words(static_cast<uint32_t>(result.exponents[2 * half + h] - exponents[x]), 0);
+          round_diagonals<SLICES, DIGIT_BITS>(top, four, x, power, value[x]);
+        }
+        const int first = 64 * g + 4 * z;
+        if (aligned && first + 4 <= columns) {
+          store_four(to + first, value);
+        } else {
+#pragma unroll
+          for (int x = 0; x < 4; ++x)
+            if (first + x < columns) to[first + x] = value[x];
+        }
+      }
+    }
+  }
+}
+
+extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(384, 1)
+digit_gemm(const Operand a, const Operand b, const Output output, uint4* low, int blocks, int work, const Tiles tiles) {
+  extern __shared__ uint8_t dynamic[];
+  __shared__ __align__(8) uint64_t full_barriers[STAGES], empty_barriers[STAGES];
+  __shared__ __align__(16) int exponents[CONSUMERS][COLS];
+  Stages stages;
+  stages.init(dynamic, full_barriers, empty_barriers);
+  const uint32_t rank = cluster_rank();
+  const int cluster = blockIdx.x / 2, clusters = gridDim.x / 2;
+  const int warpgroup = threadIdx.x / 128;
+
+  if (warpgroup == CONSUMERS) {
+    keep_registers<40>();
+    if (threadIdx.x == 128 * CONSUMERS) {
+      Ring ring;
+      for (int w = cluster; w < work; w += clusters) {
+        int entry, i, j;
+        locate(w, tiles, entry, i, j);
+        const uint8_t* const from_a = a.slices + entry * a.batch + static_cast<int64_t>(2 * i + rank) * blocks * A_BYTES;
+        const uint8_t* const from_b = b.slices + entry * b.batch + static_cast<int64_t>(j) * blocks * B_BYTES;
+        for (int pairs = SLICES; pairs > 0; --pairs)
+          for (int s = 0; s < pairs; ++s)
+            stages.copy(ring, from_a + s * a.slice, from_b + (SLICES - pairs + s) * b.slice, blocks, rank);
+      }
+    }
+  } else {
+    take_registers<232>();
+    uint32_t d0[96], d1[96];
+    low += blockIdx.x * (12 * LOWS * 256) + threadIdx.x;
+    Ring ring;
+    uint64_t da, db;
+    if (cluster < work) stages.wait(ring);
+    stages.descriptors(ring, da, db);
+    multiply_half(d0, da, db, true);
+    multiply_half(d1, da + HALF, db, true);
+    for (int w = cluster; w < work; w += clusters) {
+      int entry, i, j;
+      locate(w, tiles, entry, i, j);
+      named_barrier(1 + warpgroup, 128);
+      for (int x = threadIdx.x % 128; x < COLS; x += 128)
+        exponents[warpgroup][x] = output.nu[entry * output.nu_batch + smaller(j * COLS + x, output.n - 1)] * (1 << 20);
+      named_barrier(1 + warpgroup, 128);
+#pragma unroll 1
+      for (int pairs = SLICES; pairs > 0; --pairs) {  // a diagonal, whose first block is under way
+        const bool over = pairs == 1;
+        uint4* const place = low + (SLICES - pairs) * 12 * 256;
+        int last = ring.stage;
+        ring.next();
+        for (int k = 2; k < pairs * blocks; ++k) {
+          stages.wait(ring);
+          stages.descriptors(ring, da, db);
+          multiply_half(d0, da, db, false);
+          multiply_half(d1, da + HALF, db, false);
+          wgmma_wait<2>();
+          stages.release(last);
+          last = ring.stage;
+          ring.next();
+        }
+        stages.wait(ring);
+        stages.descriptors(ring, da, db);
+        multiply_half(d0, da, db, false);
+        multiply_half(d1, da + HALF, db, false);
+        wgmma_wait<1>();
+        registers_ready(d0);
+        stages.release(last);
+        last = ring.stage;
+        ring.next();
+        if (over) round_half(d0, low, result_of(w, tiles, output, exponents[warpgroup]), 0);
+        else store_digits(d0, place);
+        carry(d0);
+        // After the last tile this multiplies stale bytes, for nothing: a branch here would make the compiler wait for
+        // every wgmma in turn.
+        if (!over || w + clusters < work) stages.wait(ring);
+        stages.descriptors(ring, da, db);
+        multiply_half(d0, da, db, over);
+        wgmma_wait<1>();
+        registers_ready(d1);
+        stages.release(last);
+        if (over) round_half(d1, low, result_of(w, tiles, output, exponents[warpgroup]), 1);
+        else store_digits(d1, place + 6 * 256);
+        carry(d1);
+        wgmma_wait<0>();  // else the compiler takes the reads of d1 above for reads in the stage that begins below
+        multiply_half(d1, da + HALF, db, over);
+      }
+    }
+    wgmma_wait<0>();
+  }
+  cluster_barrier();  // no block leaves while the other still copies into it or arrives there
+}

@@ -1,0 +1,111 @@
+// A tile of slice products on Hopper: operands copied into a ring of stages in shared memory, multiplied by wgmma.
+//
+// Operands lie in tiles (split.cu with TILE): A [slice][row tile of 256][block of 128 along k], B [slice][column tile of
+// 192][block], each tile block contiguous, rows of 128 bytes, the eight 16-byte pieces of a row swizzled as wgmma reads
+// them. The columns of a B tile are permuted (permuted_column in tiles.cuh) so that a thread's accumulators are 16
+// neighbouring columns.
+//
+// A block of 384 threads owns a tile of 256 x 192 of the result at a time: warpgroup 2 copies tile blocks into a ring of
+// STAGES in shared memory, warpgroups 0 and 1 multiply 128 rows each. Two blocks of a cluster own neighbouring row tiles
+// and share the B tile: each copies half of it into both. Blocks are persistent; tiles are walked in groups of `group`
+// row-tile pairs, so that what is copied stays in the second-level cache.
+//
+// A warpgroup's 128 rows are two halves of 64, each with its own accumulators: while the accumulators of one half are
+// read, the tensor cores work on the other.
+//
+// Launch: cluster (2, 1, 1), 384 threads, grid 2 * clusters, dynamic shared memory STAGES * 57344 + 1024 bytes.
+#pragma once
+#include "ptx.cuh"
+
+constexpr int ROWS = 256, COLS = 192, DEPTH = 128;
+constexpr int STAGES = 4;
+constexpr int A_BYTES = ROWS * DEPTH, B_BYTES = COLS * DEPTH, STAGE_BYTES = A_BYTES + B_BYTES;
+constexpr int CONSUMERS = 2;
+
+struct Tiles {
+  int pairs;    // row tiles / 2
+  int columns;  // column tiles
+  int group;    // row-tile pairs walked together
+  int batch;
+};
+
+// Where tile blocks lie: slices and batch entries (0: the same for all) so many bytes apart, of `blocks` blocks of k.
+struct Operand {
+  const uint8_t* slices;
+  int64_t slice, batch;
+};
+
+// Work item w -> matrix (of the batch entries, for one modulus after the other), row-tile pair i, column tile j.
+__device__ __forceinline__ void locate(uint32_t w, const Tiles& tiles, int& matrix, int& i, int& j) {
+  const uint32_t each = tiles.pairs * tiles.columns;
+  matrix = w / each;
+  const uint32_t rest = w % each;
+  const uint32_t in_group = tiles.group * tiles.columns;
+  const int first = rest / in_group * tiles.group;
+  const int height = smaller(tiles.group, tiles.pairs - first);
+  const uint32_t q = rest % in_group;
+  i = first + q % height;
+  j = q / height;
+}
+
+// Ring position: stage and the parity of its use.
+struct Ring {
+  int stage = 0;
+  uint32_t parity = 0;
+  __device__ __forceinline__ void next() {
+    if (++stage == STAGES) stage = 0, parity ^= 1;
+  }
+};
+
+// The ring in shared memory and its barriers, of this block and, at the same addresses, of the other one.
+struct Stages {
+  uint32_t data, full, empty;
+
+  // By all threads, before anything else.
+  __device__ __forceinline__ void init(uint8_t* dynamic, uint64_t* full_barriers, uint64_t* empty_barriers) {
+    data = (shared_address(dynamic) + 1023) & ~1023u;
+    full = shared_address(full_barriers);
+    empty = shared_address(empty_barriers);
+    if (threadIdx.x == 0) {
+      for (int s = 0; s < STAGES; ++s) {
+        barrier_init(full + 8 * s, 1);
+        barrier_init(empty + 8 * s, 2 * CONSUMERS);
+      }
+      barrier_init_fence();
+    }
+    cluster_barrier();
+  }
+  // By one thread of the producer: `blocks` tile blocks that follow one another.
+  __device__ __forceinline__ void copy(Ring& ring, const uint8_t* from_a, const uint8_t* from_b, int blocks,
+                                       uint32_t rank) const {
+    from_b += rank * (B_BYTES / 2);
+    for (int k = 0; k < blocks; ++k, ring.next()) {
+      const uint32_t to = data + ring.stage * STAGE_BYTES, barrier = full + 8 * ring.stage;
+      barrier_wait(empty + 8 * ring.stage, ring.parity ^ 1);
+      barrier_expect(barrier, STAGE_BYTES);
+      bulk_copy(to, from_a, A_BYTES, barrier);
+      bulk_copy_to_blocks(to + A_BYTES + rank * (B_BYTES / 2), from_b, B_BYTES / 2, barrier, 3);
+      from_a += A_BYTES;
+      from_b += B_BYTES;
+    }
+  }
+  // By a consumer.
+  __device__ __forceinline__ void wait(const Ring& ring) const { barrier_wait(full + 8 * ring.stage, ring.parity); }
+  __device__ __forceinline__ void release(int stage) const {  // to both blocks, whose copies write here
+    if (threadIdx.x % 128 < 2) barrier_arrive_in(empty + 8 * stage, threadIdx.x % 128);
+  }
+  __device__ __forceinline__ void descriptors(const Ring& ring, uint64_t& a, uint64_t& b) const {
+    const uint32_t at = data + ring.stage * STAGE_BYTES;
+    a = tile_descriptor(at + threadIdx.x / 128 * (A_BYTES / 2));
+    b = tile_descriptor(at + A_BYTES);
+  }
+};
+constexpr uint64_t HALF = 8192 >> 4;  // from the descriptor of the first 64 rows to that of the others
+
+// Four wgmma over one stage, for one half; the first clears the accumulators if `fresh`.
+__device__ __forceinline__ void multiply_half(uint32_t (&d)[96], uint64_t a, uint64_t b, bool fresh) {
+  wgmma_fence();
+#pragma unroll
+  for (int z = 0; z < 4; ++z) wgmma_64x192x32(d, a + 2 * z, b + 2 * z, !fresh || z > 0);
+  wgmma_commit();
+}
