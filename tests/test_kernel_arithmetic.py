@@ -104,7 +104,8 @@ template <int N, int W> void remainders(const uint8_t* y, const CrtConstants<N, 
   }
 }
 
-template <int W, int BITS, typename T, typename Bits> void rounded(const uint32_t* x, const int* e, Bits* out, int64_t n) {
+template <int W, int BITS, typename T, typename Bits>
+void rounded(const uint32_t* x, const int* e, Bits* out, int64_t n) {
   for (int64_t i = 0; i < n; ++i) {
     uint32_t words[W];
     for (int w = 0; w < W; ++w) words[w] = x[i * W + w];
