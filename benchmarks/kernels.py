@@ -35,20 +35,18 @@ REPEATS = 10
 
 
 @dataclass(frozen=True)
-class Launch:
+class Launched:
     """One kernel launch, to be repeated.
 
     Attributes
     ----------
     file : source file of the kernel
     along_k : whether it reads an operand whose rows are contiguous
-    arrays : its arguments that are arrays
     again : launches it with the same arguments
     """
 
     file: str
     along_k: bool
-    arrays: tuple[Any, ...]
     again: Callable[[], object]
 
 
@@ -103,28 +101,25 @@ def kernels_of(a: Any, b: Any, scheme: str, slices: int, engine: str) -> Iterato
             name = name.replace(step, f"{step} {'rows' if along_k else 'columns'}")
         if step == "split" and engine == "hopper":
             name += ", in tiles"
-        distinct = {array.data.ptr: array.nbytes for launch in group for array in launch.arrays}
-        moved: int | None = sum(distinct.values())
-        if step == "reduce":  # int32 to a byte, plane by plane through the same accumulators
-            moved = 5 * group[0].arrays[1].nbytes
-        if file in PRODUCTS:
-            moved = None
+        sliced = 4 if scheme != "residues" and step == "recombine" else 1  # bytes of an element of a slice or product
+        each = {"describe": a.itemsize, "reduce": 5 * slices}.get(step, a.itemsize + sliced * slices)
+        moved = None if file in PRODUCTS else each * a.size
         count = slices * (slices + 1) // 2 if scheme == "digits" and file in PRODUCTS else slices
         yield Kernel(name, 0 if step == "describe" else count, moved, partial(_all_again, group))
 
 
-def recorded(a: Any, b: Any, scheme: str, slices: int, engine: str) -> list[Launch]:
+def recorded(a: Any, b: Any, scheme: str, slices: int, engine: str) -> list[Launched]:
     """The launches of one product."""
-    from ozaki.backends import _cublas, _cupy, _hopper, _jit, _recombine, _split
+    from ozaki.backends import _cublas, _hopper, _jit, _recombine, _split
+    from ozaki.backends._launch import Launch
 
-    launches: list[Launch] = []
+    launches: list[Launched] = []
 
     def record(file: str, along_k: bool, call: Callable[..., None]) -> Callable[..., None]:
-        def launch(grid: Any, block: Any, arguments: tuple[Any, ...], **options: Any) -> None:
-            call(grid, block, arguments, **options)
+        def launch(*arguments: Any, **options: Any) -> None:
+            call(*arguments, **options)
             if file in FILES:
-                arrays = tuple(x for x in arguments if _cupy.owns(x))
-                launches.append(Launch(file, along_k, arrays, partial(call, grid, block, arguments, **options)))
+                launches.append(Launched(file, along_k, partial(call, *arguments, **options)))
 
         return launch
 
@@ -135,16 +130,20 @@ def recorded(a: Any, b: Any, scheme: str, slices: int, engine: str) -> list[Laun
         call, grid = products(device, name, **macros)
         return record(f"{name}_sm90.cu", False, call), grid
 
-    products = _hopper.compiled
+    def kept(launch: Launch, *arrays: Any) -> None:
+        record(launch.file, bool(launch.macros.get("ALONG_K", 0)), partial(call, launch))(*arrays)
+
+    call, products = Launch.__call__, _hopper.compiled
     with ExitStack() as stack:
-        for module in (_cupy, _split, _cublas, _recombine):
+        for module in (_split, _cublas, _recombine):
             stack.enter_context(mock.patch.object(module, "kernel", kernel))
         stack.enter_context(mock.patch.object(_hopper, "compiled", compiled))
+        stack.enter_context(mock.patch.object(Launch, "__call__", kept))
         ozaki.matmul(a, b, scheme=scheme, slices=slices, engine=engine)
     return launches
 
 
-def _all_again(launches: list[Launch]) -> None:
+def _all_again(launches: list[Launched]) -> None:
     for launch in launches:
         launch.again()
 

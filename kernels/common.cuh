@@ -87,6 +87,15 @@ HD double double_of_words(uint32_t high, uint32_t low) {
   return x;
 #endif
 }
+HD double double_of(uint64_t bits) {
+#ifdef __CUDA_ARCH__
+  return __longlong_as_double(static_cast<long long>(bits));
+#else
+  double x;
+  __builtin_memcpy(&x, &bits, 8);
+  return x;
+#endif
+}
 HD uint32_t low_word(uint64_t x) { return static_cast<uint32_t>(x); }
 HD uint32_t high_word(uint64_t x) { return static_cast<uint32_t>(x >> 32); }
 

@@ -1,272 +1,375 @@
-// The description of the rows of an operand (docs/design.md, section 3).
+// The description of the rows of an operand (docs/design.md, section 3). Each element is read once.
 //
 // Macros: INPUT (double or float); ALONG_K: 1 if neighbouring threads walk along k, 0 if along the rows (whichever is
 // contiguous in memory).
 //
 // x is a view (batch, rows, k) with element strides sb, sr, sk of any sign. out is int64 [6][batch * rows].
 //
-// A row is cut into `segments` pieces of `segment` elements (a multiple of 32; segment * segments >= k). Blocks have
-// 256 threads. ALONG_K = 1: a warp owns a piece of one row, a block 8 rows. ALONG_K = 0: a lane owns a row, a block 32
-// rows, its warps take turns along the piece.
+// A row is cut into `segments` of `segment` elements, segment * segments >= k. Blocks have 256 threads, and a thread
+// keeps HELD elements of a row in registers. ALONG_K = 1: `warps` warps (1, 2, 4 or 8) share a segment of a row, a block
+// has 8 / warps rows, segment = 32 * HELD * warps. ALONG_K = 0: a lane owns a row, a block 32 rows, its warps take turns
+// along k, segment = 8 * HELD.
 //
-//   describe_init    grid ceil(batch * rows / 256)
-//   describe_top     grid batch * ceil(rows / R) * segments,  R = 8 if ALONG_K else 32
-//   describe_sums    the same grid
-//   describe_finish  grid ceil(batch * rows / 256)
-//   describe_rows    grid batch * rows: all four in one, a block per row; reads x twice, but the second time from the
-//                    cache. For ALONG_K = 1 and enough rows to fill the device.
+//   describe         grid batch * ceil(rows / R) * segments,  R = 8 / warps or 32: with one segment all there is
+//   describe_finish  grid batch * ceil(rows / R),  R = 8 or 32: the row out of its pieces, [segments][batch * rows]
 //
-// All sums are of integers, so neither grid nor order matters. Until describe_finish, the field bottom holds the
-// smallest exponent of frexp + BIAS, and INEXACT once some abs(x) 2^(W - top) is no integer.
+// The sums of a row are relative to its top, which a segment cannot know. So it notes them for its own top and for the
+// next ones, since ceil(ceil(z) / 2) = ceil(z / 2); where the row's top is higher still, describe_finish reads the
+// segment again. All sums are of integers: neither grid nor order matters.
 #include "fixed_point.cuh"
 
 typedef BitsOf<INPUT>::type Bits;
-typedef unsigned long long Atomic;
 
 constexpr int PACK = 16 / sizeof(INPUT);
-constexpr int64_t BIAS = 8192;
-constexpr int64_t INEXACT = 1ll << 40;
-constexpr int BLOCK = 256;
-constexpr int GROUP = ALONG_K ? 8 : 32;  // rows of a block
+#ifndef HB
+#define HB (ALONG_K ? 256 : 192)
+#define MB 2
+#endif
+constexpr int HELD = HB / sizeof(INPUT);
+constexpr int CHUNK = 8;                   // held elements that are looked at or left out together
+constexpr int TOPS = 3;                    // that the sums of a segment are noted for
+constexpr int BLOCK = 256, WARPS = BLOCK / 32;
 constexpr unsigned ALL = 0xffffffffu;
 
 enum Field { TOP, PEAK, MAGNITUDES, SQUARES, BOTTOM, NONFINITE };
 
-// Where a row begins, and which of its elements this thread sees: number `thread` and every `step` after it, from begin
-// to end; counted in packs of 16 bytes where `aligned`.
-struct Walk {
-  const INPUT* row;
-  int64_t sk, begin, end;
-  int thread, step;
-  bool aligned;
-};
-
-// Four 16-byte loads or eight small ones are under way at once; UNROLLED = false is for the rare paths.
-template <bool UNROLLED, typename See> __device__ __forceinline__ void walk(const Walk& w, See see) {
-  if (ALONG_K && w.aligned) {  // begin is a multiple of 32
-    const int64_t whole = w.end - (w.end - w.begin) % PACK;
-#pragma unroll(UNROLLED ? 4 : 1)
-    for (int64_t h = w.begin + w.thread * PACK; h < whole; h += w.step * PACK) {
-      Bits bits[PACK];
-      load_16_bytes(w.row + h, bits);
-#pragma unroll
-      for (int j = 0; j < PACK; ++j) see(bits[j]);
-    }
-    if (w.thread < w.end - whole) see(reinterpret_cast<const Bits*>(w.row)[whole + w.thread]);
-  } else {
-    const int64_t first = w.begin + w.thread, stride = w.step * w.sk;
-    const Bits* p = reinterpret_cast<const Bits*>(w.row) + first * w.sk;
-#pragma unroll(UNROLLED ? 8 : 1)
-    for (int64_t h = first; h < w.end; h += w.step, p += stride) see(*p);
-  }
-}
-
-constexpr Bits SIGN = Bits(1) << (8 * sizeof(INPUT) - 1);
-constexpr int MANTISSA = sizeof(INPUT) == 8 ? 52 : 23;  // bits without the implicit one
-constexpr uint32_t SPECIAL = sizeof(INPUT) == 8 ? 0x7ff : 0xff;
-constexpr int FIELD_BIAS = sizeof(INPUT) == 8 ? 1022 : 126;  // field - FIELD_BIAS is the exponent of frexp
-
-__device__ __forceinline__ uint32_t field_of(Bits bits) {
-  return static_cast<uint32_t>((bits & ~SIGN) >> MANTISSA);
-}
-
 struct Tops {
-  int top, smallest, nonfinite;
+  int top, smallest, nonfinite;  // smallest: exponent of frexp of a nonzero element
+};
+constexpr Tops NOTHING = {EMPTY_TOP, -EMPTY_TOP, 0};
+
+// With y = ceil(abs(x) 2^(W - top)): the sums for `top` + 0, 1, ..., and `rest`, twice the or of all y, plus 1 if one
+// of them was rounded.
+template <int COUNT> struct Sums {
+  uint32_t peak, rest;
+  uint64_t magnitudes[COUNT], squares[COUNT];
+};
+struct Piece {
+  Tops tops;
+  Sums<TOPS> sums;
 };
 
-// The extremes of normal numbers are those of the exponent field; where a subnormal turns up, the thread looks again.
-__device__ __forceinline__ Tops find_tops(const Walk& w) {
-  uint32_t largest = 0, least = ~0u;  // least: field - 1, so that zeros do not count
-  int nonfinite = 0;
-  bool subnormal = false;
-  walk<true>(w, [&](Bits bits) {
-    const uint32_t field = field_of(bits);
-    largest = larger(largest, field == SPECIAL ? 0u : field);
-    least = smaller(least, field - 1);
-    nonfinite += field == SPECIAL;
-    subnormal = subnormal || (field == 0 && (bits & ~SIGN) != 0);
-  });
-  Tops t = {EMPTY_TOP, -EMPTY_TOP, nonfinite};
-  if (largest != 0) {
-    t.top = static_cast<int>(largest) - FIELD_BIAS;
-    t.smallest = static_cast<int>(least + 1) - FIELD_BIAS;
-  }
-  if (subnormal) {
-    walk<false>(w, [&](Bits bits) {
-      if (field_of(bits) != 0 || (bits & ~SIGN) == 0) return;
-      const int e = top_exponent(parts(bits));
-      t.top = larger(t.top, e);
-      t.smallest = smaller(t.smallest, e);
-    });
-  }
-  return t;
+__device__ __forceinline__ void merge(Tops& t, const Tops& other) {
+  t.top = larger(t.top, other.top);
+  t.smallest = smaller(t.smallest, other.smallest);
+  t.nonfinite += other.nonfinite;
 }
-
-struct Sums {
-  uint32_t peak;
-  bool inexact;
-  uint64_t magnitudes, squares;
-
-  __device__ __forceinline__ void add(const Rounded& r) {
-    peak = larger(peak, r.value);
-    inexact = inexact || r.inexact;
-    magnitudes += r.value;
-    squares += static_cast<uint64_t>(r.value) * r.value;
+template <int COUNT> __device__ __forceinline__ void merge(Sums<COUNT>& s, const Sums<COUNT>& other) {
+  s.peak = larger(s.peak, other.peak);
+  s.rest |= other.rest;
+#pragma unroll
+  for (int j = 0; j < COUNT; ++j) {
+    s.magnitudes[j] += other.magnitudes[j];
+    s.squares[j] += other.squares[j];
   }
-};
-
-__device__ __forceinline__ Sums find_sums(const Walk& w, int width, int top) {
-  Sums s = {0, false, 0, 0};
-  if (top > FastTop<Bits>::value) {
-    walk<true>(w, [&](Bits bits) {
-      s.add(ceil_magnitude_fast(field_of(bits) == SPECIAL ? Bits(0) : bits, width, top));
-    });
-  } else if (top != EMPTY_TOP) {
-    walk<false>(w, [&](Bits bits) { s.add(ceil_magnitude(parts(bits), width, top)); });
+}
+__device__ __forceinline__ Tops across(const Tops& t, int offset) {
+  return {__shfl_xor_sync(ALL, t.top, offset), __shfl_xor_sync(ALL, t.smallest, offset),
+          __shfl_xor_sync(ALL, t.nonfinite, offset)};
+}
+template <int COUNT> __device__ __forceinline__ Sums<COUNT> across(const Sums<COUNT>& s, int offset) {
+  Sums<COUNT> other;
+  other.peak = __shfl_xor_sync(ALL, s.peak, offset);
+  other.rest = __shfl_xor_sync(ALL, s.rest, offset);
+#pragma unroll
+  for (int j = 0; j < COUNT; ++j) {
+    other.magnitudes[j] = __shfl_xor_sync(ALL, s.magnitudes[j], offset);
+    other.squares[j] = __shfl_xor_sync(ALL, s.squares[j], offset);
   }
-  return s;
-}
-
-__device__ __forceinline__ void merge(Tops& t, int offset) {
-  t.top = larger(t.top, __shfl_xor_sync(ALL, t.top, offset));
-  t.smallest = smaller(t.smallest, __shfl_xor_sync(ALL, t.smallest, offset));
-  t.nonfinite += __shfl_xor_sync(ALL, t.nonfinite, offset);
-}
-__device__ __forceinline__ void merge(Sums& s, int offset) {
-  s.peak = larger(s.peak, __shfl_xor_sync(ALL, s.peak, offset));
-  s.inexact = __shfl_xor_sync(ALL, s.inexact ? 1 : 0, offset) != 0 || s.inexact;
-  s.magnitudes += __shfl_xor_sync(ALL, s.magnitudes, offset);
-  s.squares += __shfl_xor_sync(ALL, s.squares, offset);
+  return other;
 }
 template <typename T> __device__ __forceinline__ void merge_warp(T& t) {
 #pragma unroll
-  for (int offset = 16; offset > 0; offset /= 2) merge(t, offset);
+  for (int offset = 16; offset > 0; offset /= 2) merge(t, across(t, offset));
 }
 
-// The row and the elements of this thread; false if there are none.
-__device__ __forceinline__ bool place(const INPUT* x, int64_t sb, int64_t sr, int64_t sk, int64_t rows, int64_t k,
-                                      int64_t segment, uint32_t segments, Walk& w, int64_t& index) {
-  const uint32_t groups = static_cast<uint32_t>((rows + GROUP - 1) / GROUP);  // GROUP is a power of two
-  const uint32_t piece = blockIdx.x % segments, rest = blockIdx.x / segments;
-  const int64_t b = rest / groups, group = rest % groups;
+// Which elements of a row a thread sees: number i is h(i), in the row while below `end`.
+struct Walk {
+  const INPUT* row;
+  int64_t sk, begin, end;
+  bool packs;  // 16 bytes at a time
+
+  __device__ __forceinline__ int64_t h(int i) const {
+    if (!ALONG_K) return begin + WARPS * i;
+    return packs ? begin + 32 * PACK * (i / PACK) + i % PACK : begin + 32 * i;
+  }
+  __device__ __forceinline__ Bits element(int i) const {
+    return h(i) < end ? reinterpret_cast<const Bits*>(row)[h(i) * sk] : Bits(0);
+  }
+};
+
+__device__ __forceinline__ void load(const Walk& w, int filled, Bits (&held)[HELD]) {
+#pragma unroll
+  for (int c = 0; c < HELD; c += CHUNK) {
+    if (c >= filled) {
+#pragma unroll
+      for (int i = c; i < c + CHUNK; ++i) held[i] = 0;
+    } else if (ALONG_K && w.packs && w.h(c + CHUNK - 1) < w.end) {
+#pragma unroll
+      for (int i = c; i < c + CHUNK; i += PACK) load_16_bytes(w.row + w.h(i), held + i);
+    } else if (w.h(c + CHUNK - 1) < w.end) {
+      const Bits* p = reinterpret_cast<const Bits*>(w.row) + w.h(c) * w.sk;
+      const int64_t step = (ALONG_K ? 32 : WARPS) * w.sk;
+#pragma unroll
+      for (int i = c; i < c + CHUNK; ++i, p += step) held[i] = *p;
+    } else {
+#pragma unroll
+      for (int i = c; i < c + CHUNK; ++i) held[i] = w.element(i);
+    }
+  }
+}
+
+// f(i) for every held element.
+template <typename F> __device__ __forceinline__ void each(int filled, F f) {
+#pragma unroll
+  for (int c = 0; c < HELD; c += CHUNK) {
+    if (c >= filled) break;
+#pragma unroll
+    for (int i = c; i < c + CHUNK; ++i) f(i);
+  }
+}
+
+// The extremes of the absolute values; for float64, of their upper halves, unless there is a subnormal.
+constexpr uint32_t NO_SIGN = 0x7fffffffu;
+__device__ __forceinline__ void see(uint64_t bits, uint32_t& largest, uint32_t& least, uint32_t& subnormal) {
+  const uint32_t m = high_word(bits) & NO_SIGN;
+  largest = larger(largest, m);
+  least = smaller(least, m - (1u << 20));  // zeros come out large
+  subnormal |= m < 1u << 20 ? m | low_word(bits) : 0u;
+}
+__device__ __forceinline__ void see(uint32_t bits, uint32_t& largest, uint32_t& least, uint32_t&) {
+  largest = larger(largest, bits & NO_SIGN);
+  least = smaller(least, (bits & NO_SIGN) - 1);
+}
+__device__ __forceinline__ int exponent_of(uint64_t, uint32_t m) { return static_cast<int>(m >> 20) - 1022; }
+__device__ __forceinline__ int exponent_of(uint32_t, uint32_t m) { return top_exponent(parts(m)); }
+
+// NaN and Inf are counted, and zero from then on.
+__device__ __forceinline__ Tops find_tops(const Walk& w, int filled, Bits (&held)[HELD]) {
+  constexpr uint32_t SPECIAL = sizeof(INPUT) == 8 ? 0x7ffu << 20 : 0xffu << 23;
+  constexpr uint32_t LEAST = sizeof(INPUT) == 8 ? 1u << 20 : 1;
+  uint32_t largest = 0, least = ~0u, subnormal = 0;
+  each(filled, [&](int i) { see(held[i], largest, least, subnormal); });
+  Tops t = NOTHING;
+  if (largest < SPECIAL && subnormal == 0) {
+    if (largest == 0) return t;
+    t.top = exponent_of(Bits(0), largest);
+    t.smallest = exponent_of(Bits(0), least + LEAST);
+    return t;
+  }
+#pragma unroll 1
+  for (int i = 0; i < filled; ++i) {
+    const Parts p = parts(w.element(i));
+    t.nonfinite += !p.finite;
+    if (p.mantissa == 0) continue;
+    t.top = larger(t.top, top_exponent(p));
+    t.smallest = smaller(t.smallest, top_exponent(p));
+  }
+  each(filled, [&](int i) {
+    if (!parts(held[i]).finite) held[i] = 0;
+  });
+  return t;
+}
+
+// Sums over elements, noted for COUNT tops.
+template <int COUNT> struct Adding {
+  uint32_t peak = 0, any = 0, inexact = 0, magnitudes[COUNT] = {};  // HELD 2^20 < 2^32
+  uint64_t squares[COUNT] = {};
+
+  __device__ __forceinline__ void add(uint32_t y) {
+    peak = larger(peak, y);
+    if (COUNT > 1) any |= y;
+#pragma unroll
+    for (int j = 0; j < COUNT; ++j) {
+      magnitudes[j] += y;
+      squares[j] += static_cast<uint64_t>(y) * y;
+      y = (y + 1) >> 1;
+    }
+  }
+  __device__ __forceinline__ Sums<COUNT> sums() const {
+    Sums<COUNT> s = {peak, any << 1 | (inexact != 0 ? 1u : 0u), {}, {}};
+#pragma unroll
+    for (int j = 0; j < COUNT; ++j) s.magnitudes[j] = magnitudes[j], s.squares[j] = squares[j];
+    return s;
+  }
+};
+
+template <int COUNT>
+__device__ __forceinline__ Sums<COUNT> find_sums(const Walk& w, int filled, const Bits (&held)[HELD], int width,
+                                                 int top) {
+  Adding<COUNT> sum;
+  if (top > FastTop<Bits>::value) {
+    const FastCeiling<Bits> ceiling(width, top);
+    each(filled, [&](int i) { sum.add(ceiling(held[i], sum.inexact)); });
+  } else if (top != EMPTY_TOP) {
+#pragma unroll 1
+    for (int i = 0; i < filled; ++i) {
+      const Rounded r = ceil_magnitude(parts(w.element(i)), width, top);
+      sum.inexact |= r.inexact ? 1u : 0u;
+      sum.add(r.value);
+    }
+  }
+  return sum.sums();
+}
+
+// Where this thread is: its row, the elements that it sees, how many of the held ones some thread of the block fills.
+struct Place {
+  int64_t index;
+  Walk walk;
+  int filled, first;  // first: the first warp that has to do with the row
+  bool valid;
+};
+
+__device__ __forceinline__ Place place(const INPUT* x, int64_t sb, int64_t sr, int64_t sk, int64_t rows, int64_t k,
+                                       int64_t block_row, uint32_t b, int64_t begin, int64_t segment, int warps) {
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
-  const int64_t row = group * GROUP + (ALONG_K ? warp : lane);
-  const int64_t begin = piece * segment;
-  w.row = x + b * sb + row * sr;
+  Place p;
+  const int64_t row = block_row + (ALONG_K ? warp / warps : lane);
+  p.valid = row < rows;
+  p.index = b * rows + row;
+  p.first = ALONG_K ? warp / warps * warps : 0;
+  Walk& w = p.walk;
+  w.row = x + b * sb + smaller(row, rows - 1) * sr;
   w.sk = sk;
-  w.begin = begin;
-  w.thread = ALONG_K ? lane : warp;
-  w.step = ALONG_K ? 32 : 8;
   w.end = smaller(begin + segment, k);
-  w.aligned = ALONG_K && aligned_along_k(x, sb, sr, sk);
-  index = b * rows + row;
-  return row < rows;  // of a whole warp if ALONG_K
+  w.packs = ALONG_K && aligned_along_k(x, sb, sr, sk);
+  w.begin = begin + (ALONG_K ? (warp - p.first) * (32 * HELD) + lane * (w.packs ? PACK : 1) : warp);
+  const int64_t length = (w.end - begin + (ALONG_K ? 31 : WARPS - 1)) / (ALONG_K ? 32 : WARPS);
+  // A warp along k fills its elements before the next one does.
+  p.filled = static_cast<int>(smaller<int64_t>(ALONG_K && warps > 1 ? HELD : (length + CHUNK - 1) / CHUNK * CHUNK, HELD));
+  return p;
 }
 
-__device__ __forceinline__ void finish(int64_t* out, int64_t index, int64_t stride, int width, int top, int smallest,
-                                       bool inexact) {
-  int64_t bottom = EMPTY_TOP;
-  if (top != EMPTY_TOP) bottom = inexact ? smallest - (sizeof(INPUT) == 8 ? 53 : 24) : top - width;
-  out[BOTTOM * stride + index] = bottom;
+__device__ __forceinline__ void store(int64_t* out, int64_t stride, int64_t index, const Tops& t, uint64_t peak,
+                                      uint64_t magnitudes, uint64_t squares, bool inexact, int width) {
+  out[TOP * stride + index] = t.top;
+  out[PEAK * stride + index] = peak;
+  out[MAGNITUDES * stride + index] = magnitudes;
+  out[SQUARES * stride + index] = squares;
+  out[BOTTOM * stride + index] = t.top == EMPTY_TOP ? EMPTY_TOP
+                                 : inexact          ? t.smallest - (sizeof(INPUT) == 8 ? 53 : 24)
+                                                    : t.top - width;
+  out[NONFINITE * stride + index] = t.nonfinite;
 }
 
-extern "C" __global__ void __launch_bounds__(BLOCK) describe_init(int64_t* out, int64_t batch_rows) {
-  const int64_t i = static_cast<int64_t>(blockIdx.x) * BLOCK + threadIdx.x;
-  if (i >= batch_rows) return;
-  out[TOP * batch_rows + i] = EMPTY_TOP;
-  out[PEAK * batch_rows + i] = 0;
-  out[MAGNITUDES * batch_rows + i] = 0;
-  out[SQUARES * batch_rows + i] = 0;
-  out[BOTTOM * batch_rows + i] = BIAS - EMPTY_TOP;
-  out[NONFINITE * batch_rows + i] = 0;
+// Sums of a row or segment out of those of its threads: in one thread of those that share it.
+template <int COUNT>
+__device__ __forceinline__ bool gather(Sums<COUNT>& s, Sums<COUNT> (*shared)[ALONG_K ? 1 : 32], int first, int warps) {
+  const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, slot = ALONG_K ? 0 : lane;
+  if (ALONG_K) merge_warp(s);
+  if (ALONG_K && warps == 1) return lane == 0;
+  if (!ALONG_K || lane == 0) shared[warp][slot] = s;
+  __syncthreads();
+  if (warp != first || (ALONG_K && lane != 0)) return false;
+  for (int i = 1; i < warps; ++i) merge(s, shared[warp + i][slot]);
+  return true;
+}
+
+extern "C" __global__ void __launch_bounds__(BLOCK, MB)
+describe(const INPUT* __restrict__ x, int64_t* __restrict__ out, Piece* __restrict__ pieces, int64_t sb, int64_t sr,
+         int64_t sk, int64_t batch, int64_t rows, int64_t k, int64_t segment, uint32_t segments, int warps, int width) {
+  __shared__ Tops tops[WARPS][ALONG_K ? 1 : 32];
+  __shared__ Sums<TOPS> sums[WARPS][ALONG_K ? 1 : 32];
+  const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, slot = ALONG_K ? 0 : lane;
+  const uint32_t block_rows = ALONG_K ? WARPS / warps : 32;
+  const uint32_t groups = static_cast<uint32_t>((rows + block_rows - 1) / block_rows);
+#if ALONG_K  // neighbouring blocks are neighbours in memory
+  const uint32_t piece = blockIdx.x % segments, rest = blockIdx.x / segments, group = rest % groups, b = rest / groups;
+#else
+  const uint32_t group = blockIdx.x % groups, rest = blockIdx.x / groups, piece = rest % segments, b = rest / segments;
+#endif
+  const Place p = place(x, sb, sr, sk, rows, k, static_cast<int64_t>(group) * block_rows, b, piece * segment, segment,
+                        warps);
+
+  Bits held[HELD];
+  load(p.walk, p.filled, held);
+  Tops t = find_tops(p.walk, p.filled, held);
+  if (ALONG_K) merge_warp(t);
+  if (!ALONG_K || warps > 1) {
+    if (!ALONG_K || lane == 0) tops[warp][slot] = t;
+    __syncthreads();
+    t = NOTHING;
+    for (int i = 0; i < warps; ++i) merge(t, tops[p.first + i][slot]);
+  }
+
+  const int64_t stride = batch * rows;
+  if (segments == 1) {
+    Sums<1> s = find_sums<1>(p.walk, p.filled, held, width, t.top);
+    if (gather(s, reinterpret_cast<Sums<1>(*)[ALONG_K ? 1 : 32]>(sums), p.first, warps) && p.valid)
+      store(out, stride, p.index, t, s.peak, s.magnitudes[0], s.squares[0], (s.rest & 1) != 0, width);
+  } else {
+    Sums<TOPS> s = find_sums<TOPS>(p.walk, p.filled, held, width, t.top);
+    if (gather(s, sums, p.first, warps) && p.valid) pieces[piece * stride + p.index] = {t, s};
+  }
+}
+
+// The sums of a segment for the row's top; false if they were not noted.
+__device__ __forceinline__ bool noted(const Piece& piece, int top, Sums<1>& s) {
+  const int j = top - piece.tops.top;
+  if (piece.tops.top == EMPTY_TOP) return true;
+  if (j >= TOPS) return false;
+  uint64_t magnitudes = piece.sums.magnitudes[0], squares = piece.sums.squares[0];
+#pragma unroll
+  for (int i = 1; i < TOPS; ++i)
+    if (j == i) magnitudes = piece.sums.magnitudes[i], squares = piece.sums.squares[i];
+  const uint32_t peak = (piece.sums.peak + (1u << j) - 1) >> j;
+  merge(s, {peak, (piece.sums.rest & ((2u << j) - 1)) != 0 ? 1u : 0u, {magnitudes}, {squares}});
+  return true;
+}
+
+// The sums of every `step`th element from begin to end, for a top that is known.
+__device__ __forceinline__ void read_again(const INPUT* row, int64_t sk, int64_t begin, int64_t end, int step,
+                                           int width, int top, Sums<1>& s) {
+  const Bits* words = reinterpret_cast<const Bits*>(row);
+#pragma unroll 4
+  for (int64_t h = begin; h < end; h += step) {
+    const Rounded r = ceil_magnitude(parts(words[h * sk]), width, top);
+    merge(s, {r.value, r.inexact ? 1u : 0u, {r.value}, {static_cast<uint64_t>(r.value) * r.value}});
+  }
 }
 
 extern "C" __global__ void __launch_bounds__(BLOCK, 4)
-describe_top(const INPUT* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, int64_t batch, int64_t rows, int64_t k,
-             int64_t segment, uint32_t segments, int64_t* out) {
-  Walk w;
-  int64_t i;
-  if (!place(x, sb, sr, sk, rows, k, segment, segments, w, i)) return;
+describe_finish(const INPUT* __restrict__ x, int64_t* __restrict__ out, const Piece* __restrict__ pieces, int64_t sb,
+                int64_t sr, int64_t sk, int64_t batch, int64_t rows, int64_t k, int64_t segment, uint32_t segments,
+                int, int width) {
+  // ALONG_K = 1: a warp owns a row, its lanes take turns at the segments. 0: a lane owns a row, the warps take turns.
+  __shared__ Tops tops[WARPS][ALONG_K ? 1 : 32];
+  __shared__ Sums<1> sums[WARPS][ALONG_K ? 1 : 32];
+  constexpr uint32_t ROWS = ALONG_K ? WARPS : 32;
+  const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+  const uint32_t groups = static_cast<uint32_t>((rows + ROWS - 1) / ROWS);
+  const uint32_t group = blockIdx.x % groups, b = blockIdx.x / groups;
+  const int64_t row = static_cast<int64_t>(group) * ROWS + (ALONG_K ? warp : lane);
+  const int64_t stride = batch * rows, index = b * rows + smaller(row, rows - 1);
+  const INPUT* at = x + b * sb + smaller(row, rows - 1) * sr;
+  const uint32_t begin = ALONG_K ? lane : warp, step = ALONG_K ? 32 : WARPS;
 
-  Tops t = find_tops(w);
+  Tops t = NOTHING;
+#pragma unroll 4
+  for (uint32_t i = begin; i < segments; i += step) merge(t, pieces[i * stride + index].tops);
   if (ALONG_K) {
     merge_warp(t);
-    if ((threadIdx.x & 31) != 0) return;
-  }
-
-  const int64_t n = batch * rows;
-  if (t.top != EMPTY_TOP) {
-    atomicMax(reinterpret_cast<long long*>(out + TOP * n + i), static_cast<long long>(t.top));
-    atomicMin(reinterpret_cast<long long*>(out + BOTTOM * n + i), static_cast<long long>(BIAS + t.smallest));
-  }
-  if (t.nonfinite != 0) atomicAdd(reinterpret_cast<Atomic*>(out + NONFINITE * n + i), static_cast<Atomic>(t.nonfinite));
-}
-
-extern "C" __global__ void __launch_bounds__(BLOCK, 4)
-describe_sums(const INPUT* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, int64_t batch, int64_t rows, int64_t k,
-              int64_t segment, uint32_t segments, int width, int64_t* out) {
-  Walk w;
-  int64_t i;
-  if (!place(x, sb, sr, sk, rows, k, segment, segments, w, i)) return;
-  const int64_t n = batch * rows;
-  const int top = static_cast<int>(out[TOP * n + i]);
-  if (top == EMPTY_TOP) return;
-
-  Sums s = find_sums(w, width, top);
-  if (ALONG_K) {
-    merge_warp(s);
-    if ((threadIdx.x & 31) != 0) return;
-  }
-
-  if (s.peak == 0) return;
-  atomicMax(reinterpret_cast<long long*>(out + PEAK * n + i), static_cast<long long>(s.peak));
-  atomicAdd(reinterpret_cast<Atomic*>(out + MAGNITUDES * n + i), static_cast<Atomic>(s.magnitudes));
-  atomicAdd(reinterpret_cast<Atomic*>(out + SQUARES * n + i), static_cast<Atomic>(s.squares));
-  if (s.inexact) atomicOr(reinterpret_cast<Atomic*>(out + BOTTOM * n + i), static_cast<Atomic>(INEXACT));
-}
-
-extern "C" __global__ void __launch_bounds__(BLOCK) describe_finish(int64_t* out, int64_t batch_rows, int width) {
-  const int64_t i = static_cast<int64_t>(blockIdx.x) * BLOCK + threadIdx.x;
-  if (i >= batch_rows) return;
-  const int64_t noted = out[BOTTOM * batch_rows + i];
-  const int smallest = static_cast<int>((noted & (INEXACT - 1)) - BIAS);
-  finish(out, i, batch_rows, width, static_cast<int>(out[TOP * batch_rows + i]), smallest, (noted & INEXACT) != 0);
-}
-
-extern "C" __global__ void __launch_bounds__(BLOCK, 4)
-describe_rows(const INPUT* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, int64_t batch, int64_t rows, int64_t k,
-              int width, int64_t* out) {
-  __shared__ Tops tops[BLOCK / 32];
-  __shared__ Sums sums[BLOCK / 32];
-  const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
-  const uint32_t b = blockIdx.x / static_cast<uint32_t>(rows);
-  const uint32_t row = blockIdx.x % static_cast<uint32_t>(rows);
-  const bool aligned = ALONG_K && aligned_along_k(x, sb, sr, sk);
-  const Walk w = {x + b * sb + row * sr, sk, 0, k, static_cast<int>(threadIdx.x), BLOCK, aligned};
-
-  Tops t = find_tops(w);
-  merge_warp(t);
-  if (lane == 0) tops[warp] = t;
-  __syncthreads();
-  t = tops[lane & 7];
+  } else {
+    tops[warp][lane] = t;
+    __syncthreads();
+    t = NOTHING;
 #pragma unroll
-  for (int offset = 4; offset > 0; offset /= 2) merge(t, offset);
+    for (int i = 0; i < WARPS; ++i) merge(t, tops[i][ALONG_K ? 0 : lane]);
+  }
 
-  Sums s = find_sums(w, width, t.top);
-  merge_warp(s);
-  if (lane == 0) sums[warp] = s;
-  __syncthreads();
-  if (warp != 0) return;
-  s = sums[lane & 7];
-#pragma unroll
-  for (int offset = 4; offset > 0; offset /= 2) merge(s, offset);
-
-  if (lane != 0) return;
-  const int64_t n = batch * rows, i = blockIdx.x;
-  out[TOP * n + i] = t.top;
-  out[PEAK * n + i] = s.peak;
-  out[MAGNITUDES * n + i] = s.magnitudes;
-  out[SQUARES * n + i] = s.squares;
-  out[NONFINITE * n + i] = t.nonfinite;
-  finish(out, i, n, width, t.top, t.smallest, s.inexact);
+  Sums<1> s = {};
+  for (uint32_t i0 = 0; i0 < segments; i0 += step) {
+    const uint32_t i = i0 + begin;
+    bool missing = i < segments && !noted(pieces[i * stride + index], t.top, s);
+    if (ALONG_K) {
+      for (uint32_t all = __ballot_sync(ALL, missing); all != 0; all &= all - 1) {
+        const int64_t start = static_cast<int64_t>(i0 + __ffs(all) - 1) * segment;
+        read_again(at, sk, start + lane, smaller(start + segment, k), 32, width, t.top, s);
+      }
+    } else if (missing) {
+      read_again(at, sk, i * segment, smaller<int64_t>(i * segment + segment, k), 1, width, t.top, s);
+    }
+  }
+  if (gather(s, sums, ALONG_K ? warp : 0, ALONG_K ? 1 : WARPS) && row < rows)
+    store(out, stride, index, t, s.peak, s.magnitudes[0], s.squares[0], (s.rest & 1) != 0, width);
 }

@@ -2,6 +2,11 @@
 #pragma once
 #include "common.cuh"
 
+#ifndef __CUDACC__
+#include <cfenv>
+#include <cmath>
+#endif
+
 // x = (-1)^negative * mantissa * 2^exponent. NaN and Inf are not finite and have mantissa 0.
 struct Parts {
   uint64_t mantissa;
@@ -66,30 +71,79 @@ HD Rounded ceil_magnitude(const Parts& p, int width, int top) {
   return {static_cast<uint32_t>(ceil_scaled(p.mantissa, shift)), has_fraction(p.mantissa, shift)};
 }
 
-// The same in 32 bits, for a row whose top is that of a normal number with room to spare (top > FAST_TOP): then even
-// the smallest right shift below is positive. Not for NaN and Inf.
+// The same by floating-point sums beside which integers are a unit apart, for a row whose top is that of a normal number
+// with room to spare (top > FastTop): y = ceil(abs(x) 2^(W - top)) <= 2^20 is a sum that is rounded up, and no integer
+// if the sum rounded down is another one. Not for NaN and Inf.
 template <typename Bits> struct FastTop;
 template <> struct FastTop<uint64_t> { static constexpr int value = -1000; };
 template <> struct FastTop<uint32_t> { static constexpr int value = -100; };
 
-HD Rounded ceil_bits(uint32_t mantissa, int right) {  // mantissa < 2^31 times 2^-right, right > 0
-  const uint32_t mask = (1u << smaller(right, 31)) - 1;
-  return {(mantissa + mask) >> smaller(right, 31), (mantissa & mask) != 0};
+#ifndef __CUDA_ARCH__
+template <typename T> inline T fused_toward(int direction, T x, T y, T z) {
+  const int before = std::fegetround();
+  std::fesetround(direction);
+  volatile T between = x;  // between the changes of direction, whatever the compiler thinks of them
+  volatile T sum = std::fma(between, y, z);
+  std::fesetround(before);
+  return sum;
 }
-HD Rounded ceil_magnitude_fast(uint64_t bits, int width, int top) {
-  const int field = static_cast<int>(high_word(bits) >> 20 & 0x7ff);
-  // 21 bits and one that stands for the 32 below: x = mantissa * 2^(field - 1075 + 31), rounded up the same, because
-  // at least 2 bits go: right >= top - width - (top + 1022 - 1044) = 22 - width.
-  uint32_t mantissa = (high_word(bits) & 0xfffffu) << 1 | (low_word(bits) != 0);
-  if (field != 0) mantissa |= 1u << 21;
-  return ceil_bits(mantissa, top - width - larger(field, 1) + 1044);
+#endif
+HD double fused_up(double x, double y, double z) {
+#ifdef __CUDA_ARCH__
+  return __fma_ru(x, y, z);
+#else
+  return fused_toward(FE_UPWARD, x, y, z);
+#endif
 }
-HD Rounded ceil_magnitude_fast(uint32_t bits, int width, int top) {
-  const int field = static_cast<int>(bits >> 23 & 0xff);
-  uint32_t mantissa = bits & 0x7fffffu;
-  if (field != 0) mantissa |= 1u << 23;
-  return ceil_bits(mantissa, top - width - larger(field, 1) + 150);
+HD double fused_down(double x, double y, double z) {
+#ifdef __CUDA_ARCH__
+  return __fma_rd(x, y, z);
+#else
+  return fused_toward(FE_DOWNWARD, x, y, z);
+#endif
 }
+HD float fused_up(float x, float y, float z) {
+#ifdef __CUDA_ARCH__
+  float sum;  // __fmaf_ru would flush subnormals where the compiler is told to
+  asm("fma.rp.f32 %0, %1, %2, %3;" : "=f"(sum) : "f"(x), "f"(y), "f"(z));
+  return sum;
+#else
+  return fused_toward(FE_UPWARD, x, y, z);
+#endif
+}
+HD float fused_down(float x, float y, float z) {
+#ifdef __CUDA_ARCH__
+  float sum;
+  asm("fma.rm.f32 %0, %1, %2, %3;" : "=f"(sum) : "f"(x), "f"(y), "f"(z));
+  return sum;
+#else
+  return fused_toward(FE_DOWNWARD, x, y, z);
+#endif
+}
+
+template <typename Bits> struct FastCeiling;
+template <> struct FastCeiling<uint64_t> {
+  double factor;
+
+  HD FastCeiling(int width, int top) : factor(double_of(static_cast<uint64_t>(width - top + 1023) << 52)) {}
+  HD uint32_t operator()(uint64_t bits, uint32_t& inexact) const {
+    const double x = double_of(bits & ~(1ull << 63));
+    const uint32_t y = low_word(bits_of(fused_up(x, factor, 0x1p52)));
+    inexact |= y ^ low_word(bits_of(fused_down(x, factor, 0x1p52)));
+    return y;
+  }
+};
+template <> struct FastCeiling<uint32_t> {
+  float factor;
+
+  HD FastCeiling(int width, int top) : factor(float_of_bits(static_cast<uint32_t>(width - top + 127) << 23)) {}
+  HD uint32_t operator()(uint32_t bits, uint32_t& inexact) const {
+    const float x = float_of_bits(bits & 0x7fffffffu);
+    const uint32_t y = bits_of(fused_up(x, factor, 0x1p23f));
+    inexact |= y ^ bits_of(fused_down(x, factor, 0x1p23f));
+    return y & 0x7fffffu;
+  }
+};
 
 // ---- The exponent of a row ------------------------------------------------------------------------------------------
 
@@ -163,15 +217,6 @@ HD void image_of_parts(const Parts& p, int mu, uint32_t (&words)[LENGTH]) {
 
 // The image in float64 arithmetic, for at most two words: each step is exact or rounds to an integer, ties to even.
 // float64 numbers beside 1.5 2^52 are integers whose low bits are those of the difference, in two's complement.
-HD double double_of(uint64_t bits) {
-#ifdef __CUDA_ARCH__
-  return __longlong_as_double(static_cast<long long>(bits));
-#else
-  double x;
-  __builtin_memcpy(&x, &bits, 8);
-  return x;
-#endif
-}
 HD double double_of(uint32_t bits) {  // of a float32, subnormal ones too
 #ifdef __CUDA_ARCH__
   double x;

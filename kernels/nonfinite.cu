@@ -6,15 +6,17 @@
 // of x: NaN (the quiet one with all other bits clear) if a product is NaN or both infinities occur, else Inf with its
 // sign.
 //
-// a(row, h) = a[row * a_row_stride + h * a_k_stride], b(h, col) = b[col * b_col_stride + h * b_k_stride], one matrix.
-// a_nonfinite, b_nonfinite: int64 counts for each row and column, from the descriptions.
+// a(b, row, h) = a[b * a_batch_stride + row * a_row_stride + h * a_k_stride], b(b, h, col) likewise; batch strides are 0
+// where all entries share a matrix. a_description, b_description: int64 [6][a_batch * rows], [6][b_batch * cols].
 //
-// 256 threads; grid (ceil(rows / 32), ceil(cols / 1024)). A block owns 32 rows x 1024 columns and leaves at once if
-// none of them is flagged; otherwise it goes through the 32 x 32 tiles that hold flagged entries. 32 elements of a row
-// are four 32-bit masks; a warp makes those of 4 rows and 4 columns, and a thread owns 4 entries.
+// 256 threads; grid batch * ceil(rows / 128) * ceil(cols / 2048), all on x. A block owns 128 rows x 2048 columns and
+// leaves at once if none of them is flagged; otherwise it goes through the 32 x 32 tiles that hold flagged entries. 32
+// elements of a row are four 32-bit masks; a warp makes those of 4 rows and 4 columns, and a thread owns 4 entries.
 #include "common.cuh"
 
 typedef BitsOf<OUTPUT>::type Bits;
+
+constexpr int BLOCK_ROWS = 128, BLOCK_COLS = 2048, NONFINITE = 5;  // the field of a description
 
 struct Masks {
   uint32_t nan, infinite, zero, negative;
@@ -32,26 +34,36 @@ template <typename T> __device__ __forceinline__ Masks masks_of(const T* x, int6
 }
 
 extern "C" __global__ void __launch_bounds__(256, 3)
-patch(const INPUT_A* __restrict__ a, int64_t a_row_stride, int64_t a_k_stride, const INPUT_B* __restrict__ b,
-      int64_t b_col_stride, int64_t b_k_stride, const int64_t* __restrict__ a_nonfinite,
-      const int64_t* __restrict__ b_nonfinite, OUTPUT* __restrict__ c, int64_t c_row_stride, int64_t c_col_stride,
-      int64_t rows, int64_t cols, int64_t k) {
+patch(const INPUT_A* __restrict__ a, const INPUT_B* __restrict__ b, const int64_t* __restrict__ a_description,
+      const int64_t* __restrict__ b_description, OUTPUT* __restrict__ c, int64_t a_batch_stride, int64_t a_row_stride,
+      int64_t a_k_stride, int64_t b_batch_stride, int64_t b_col_stride, int64_t b_k_stride, int64_t c_batch_stride,
+      int64_t c_row_stride, int64_t c_col_stride, int64_t a_batch, int64_t b_batch, int64_t rows, int64_t cols,
+      int64_t k) {
   __shared__ Masks of_row[32], of_col[32];
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
-  const int64_t row0 = static_cast<int64_t>(blockIdx.x) * 32;
-  const int64_t strip = static_cast<int64_t>(blockIdx.y) * 1024;
+  const uint32_t down = static_cast<uint32_t>((rows + BLOCK_ROWS - 1) / BLOCK_ROWS);
+  const uint32_t over = static_cast<uint32_t>((cols + BLOCK_COLS - 1) / BLOCK_COLS);
+  const int64_t first_row = static_cast<int64_t>(blockIdx.x % down) * BLOCK_ROWS;
+  const int64_t first_col = static_cast<int64_t>(blockIdx.x / down % over) * BLOCK_COLS;
+  const int64_t last_row = smaller(first_row + BLOCK_ROWS, rows), last_col = smaller(first_col + BLOCK_COLS, cols);
+  const int64_t at = blockIdx.x / down / over;
+  const int64_t* const a_nonfinite = a_description + (NONFINITE * a_batch + (a_batch > 1 ? at : 0)) * rows;
+  const int64_t* const b_nonfinite = b_description + (NONFINITE * b_batch + (b_batch > 1 ? at : 0)) * cols;
 
-  bool flagged = row0 + lane < rows && a_nonfinite[row0 + lane] != 0;
-  const uint32_t row_flags = __ballot_sync(0xffffffffu, flagged);
+  bool flagged = threadIdx.x < last_row - first_row && a_nonfinite[first_row + threadIdx.x] != 0;
 #pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    const int64_t col = strip + 256 * i + threadIdx.x;
-    flagged = flagged || (col < cols && b_nonfinite[col] != 0);
+  for (int i = 0; i < BLOCK_COLS / 256; ++i) {
+    const int64_t col = first_col + 256 * i + threadIdx.x;
+    flagged = flagged || (col < last_col && b_nonfinite[col] != 0);
   }
   if (!__syncthreads_or(flagged)) return;
 
-  for (int64_t col0 = strip; col0 < smaller(strip + 1024, cols); col0 += 32) {
-    const uint32_t col_flags = __ballot_sync(0xffffffffu, col0 + lane < cols && b_nonfinite[col0 + lane] != 0);
+  a += at * a_batch_stride, b += at * b_batch_stride, c += at * c_batch_stride;
+  const int64_t tile_rows = (last_row - first_row + 31) / 32, tiles = (last_col - first_col + 31) / 32 * tile_rows;
+  for (int64_t tile = 0; tile < tiles; ++tile) {
+    const int64_t row0 = first_row + tile % tile_rows * 32, col0 = first_col + tile / tile_rows * 32;
+    const uint32_t row_flags = __ballot_sync(0xffffffffu, row0 + lane < last_row && a_nonfinite[row0 + lane] != 0);
+    const uint32_t col_flags = __ballot_sync(0xffffffffu, col0 + lane < last_col && b_nonfinite[col0 + lane] != 0);
     if ((row_flags | col_flags) == 0) continue;  // the same in every warp
 
     // Entry (warp + 8 i, lane) of the tile: was there NaN, a positive, a negative Inf?

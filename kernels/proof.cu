@@ -13,9 +13,8 @@
 //
 // 256 threads; grid batch * ceil(rows_padded / 32) * ceil(ks_padded / 128), all on x.
 extern "C" __global__ void __launch_bounds__(256)
-magnitudes(const INPUT* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, int64_t rows, int64_t k,
-           int64_t rows_padded, int64_t ks_padded, const int64_t* __restrict__ description, int sampled,
-           int8_t* __restrict__ out) {
+magnitudes(const INPUT* __restrict__ x, const int64_t* __restrict__ description, int8_t* __restrict__ out, int64_t sb,
+           int64_t sr, int64_t sk, int64_t rows, int64_t k, int64_t rows_padded, int64_t ks_padded, int sampled) {
   typedef BitsOf<INPUT>::type Bits;
   const uint32_t tiles_k = static_cast<uint32_t>((ks_padded + TILE_K - 1) / TILE_K);
   const uint32_t tiles_row = static_cast<uint32_t>((rows_padded + TILE_ROWS - 1) / TILE_ROWS);
@@ -72,77 +71,140 @@ __device__ __forceinline__ double power_of_two(int e) {
   return __longlong_as_double(static_cast<long long>(e + 1023) << 52);
 }
 
+constexpr unsigned ALL = 0xffffffffu;
+
+typedef unsigned long long Atomic;
+
+// At `address` what is larger, that or `value`; nonnegative doubles order as their bits do.
+__device__ __forceinline__ void raise(Atomic* address, Atomic value) {
+  if (value > *static_cast<volatile Atomic*>(address)) atomicMax(address, value);
+}
+__device__ __forceinline__ Atomic largest_of_warp(Atomic value) {
+#pragma unroll
+  for (int offset = 16; offset > 0; offset /= 2) value = larger(value, __shfl_xor_sync(ALL, value, offset));
+  return value;
+}
+
 // No macros.
 //
-// The error terms of one operand (ErrorTerms in ozaki/_bounds.py), float64 [3][batch * rows], each operation rounded to
-// nearest as NumPy does: with ulp = 2^-bits, u = ulp / 2 for a rounded row, else 0, s = magnitudes 2^-width, and
-// UP = 1 + 2^-30: (u, s + k u, dropped ulp) UP on the left, (s, u, ulp) UP on the right.
+// The error terms of both operands (ErrorTerms in ozaki/_bounds.py), float64 [3][a_rows], then [3][b_rows], each
+// operation rounded to nearest as NumPy does: with ulp = 2^-bits, u = ulp / 2 for a rounded row, else 0, s = magnitudes
+// 2^-width, and UP = 1 + 2^-30: (u, s + k u, dropped ulp) UP on the left, (s, u, ulp) UP on the right. a_rows and b_rows
+// are those of all of the batch, `statistic` is the field that the scaling reads.
+//   result[2], result[3]  largest top - bottom of the rows of a and b; the caller sets them to zero first
 //
-// 256 threads; grid ceil(batch * rows / 256). A thread owns a row.
+// 256 threads; grid ceil(a_rows / 256) + ceil(b_rows / 256). A thread owns a row.
 extern "C" __global__ void __launch_bounds__(256)
-error_terms(const int64_t* __restrict__ description, int64_t batch_rows, int width, int statistic, int step, int base,
-            int64_t threshold, double k, double dropped, int left, double* __restrict__ terms) {
-  const int64_t i = static_cast<int64_t>(blockIdx.x) * 256 + threadIdx.x;
-  if (i >= batch_rows) return;
-  const int64_t top = description[i], bottom = description[4 * batch_rows + i];
-  const int mu = row_exponent(top, description[statistic * batch_rows + i], step, base, threshold);
+error_terms(const int64_t* __restrict__ a, const int64_t* __restrict__ b, double* __restrict__ terms, Atomic* result,
+            int64_t a_rows, int64_t b_rows, int width, int statistic, int step, int base, int64_t threshold, double k,
+            double dropped) {
+  const uint32_t a_blocks = static_cast<uint32_t>((a_rows + 255) / 256);
+  const bool left = blockIdx.x < a_blocks;
+  const int64_t rows = left ? a_rows : b_rows;
+  const int64_t i = static_cast<int64_t>(blockIdx.x - (left ? 0 : a_blocks)) * 256 + threadIdx.x;
+  const int64_t* const description = left ? a : b;
+  if (!left) terms += 3 * a_rows;
 
-  double s = 0, u = 0, ulp = 0;
-  if (top != EMPTY_TOP) {
-    s = __dmul_rn(static_cast<double>(description[2 * batch_rows + i]), power_of_two(-width));
-    ulp = power_of_two(-(mu + static_cast<int>(top)));
-    if (mu + bottom < 0) u = __dmul_rn(ulp, 0.5);
+  int64_t span = 0;
+  if (i < rows) {
+    const int64_t top = description[i], bottom = description[4 * rows + i];
+    const int mu = row_exponent(top, description[statistic * rows + i], step, base, threshold);
+    double s = 0, u = 0, ulp = 0;
+    if (top != EMPTY_TOP) {
+      s = __dmul_rn(static_cast<double>(description[2 * rows + i]), power_of_two(-width));
+      ulp = power_of_two(-(mu + static_cast<int>(top)));
+      if (mu + bottom < 0) u = __dmul_rn(ulp, 0.5);
+    }
+    const double up = 1.0 + power_of_two(-30);
+    terms[i] = __dmul_rn(left ? u : s, up);
+    terms[rows + i] = __dmul_rn(left ? __dadd_rn(s, __dmul_rn(k, u)) : u, up);
+    terms[2 * rows + i] = __dmul_rn(left ? __dmul_rn(dropped, ulp) : ulp, up);
+    span = top - bottom;
   }
-  const double up = 1.0 + power_of_two(-30);
-  terms[i] = __dmul_rn(left ? u : s, up);
-  terms[batch_rows + i] = __dmul_rn(left ? __dadd_rn(s, __dmul_rn(k, u)) : u, up);
-  terms[2 * batch_rows + i] = __dmul_rn(left ? __dmul_rn(dropped, ulp) : ulp, up);
+  const Atomic widest = largest_of_warp(static_cast<Atomic>(span));
+  if ((threadIdx.x & 31) == 0) raise(result + (left ? 2 : 3), widest);
 }
 
 // ratio_ij = ((p0_i q0_j + p1_i q1_j) + p2_i q2_j) / L_ij, each operation rounded to nearest, in this order. p_s[i] =
-// p[s * p_stride + i], q likewise, all >= 0; L is int32 [rows][ld], >= 0.
-//   result[0]  max over the entries with L > 0, as the bits of a double (of nonnegative numbers they order alike)
+// p[s * p_stride + i], q likewise, all >= 0; L is int32 [batch][rows][ld], >= 0 and below 2^31 - 1, rows of p and q of
+// batch entry b start b * p_step and b * q_step further; ld is a multiple of 4, L aligned to 16 bytes.
+//   result[0]  max over the entries with L > 0, as the bits of a double
 //   result[1]  number of entries with L = 0 and a positive numerator
 // The caller sets both to zero first.
 //
-// Block (32, 8); grid (ceil(rows / 64), ceil(cols / 32)). A thread owns one column and every eighth of 64 rows.
-extern "C" __global__ void __launch_bounds__(256)
-worst_ratio(const int32_t* __restrict__ lower, int64_t ld, const double* __restrict__ p, int64_t p_stride,
-            const double* __restrict__ q, int64_t q_stride, int64_t rows, int64_t cols, unsigned long long* result) {
-  const int64_t col = static_cast<int64_t>(blockIdx.y) * 32 + threadIdx.x;
-  const int64_t row0 = static_cast<int64_t>(blockIdx.x) * 64 + threadIdx.y;
+// 256 threads; grid batch * ceil(rows / 128) * ceil(cols / 128), all on x. A warp owns 16 rows x 128 columns. Few
+// entries are computed: in the others L exceeds what the largest terms of the 16 rows would need to raise the maximum.
+__device__ __forceinline__ double numerator(double p0, double q0, double p1, double q1, double p2, double q2) {
+  return __dadd_rn(__dadd_rn(__dmul_rn(p0, q0), __dmul_rn(p1, q1)), __dmul_rn(p2, q2));
+}
 
-  double best = __longlong_as_double(static_cast<long long>(*static_cast<volatile unsigned long long*>(result)));
-  int unproven = 0;
-  if (col < cols) {
-    const double q0 = q[col], q1 = q[q_stride + col], q2 = q[2 * q_stride + col];
+constexpr int WARP_ROWS = 16;
+
+extern "C" __global__ void __launch_bounds__(256, 2)
+worst_ratio(const int32_t* __restrict__ lower, const double* __restrict__ p, const double* __restrict__ q,
+            Atomic* result, int64_t ld, int64_t p_stride, int64_t q_stride, int64_t p_step, int64_t q_step,
+            int64_t rows, int64_t cols) {
+  const uint32_t down = static_cast<uint32_t>((rows + 127) / 128), over = static_cast<uint32_t>((cols + 127) / 128);
+  const uint32_t tile = blockIdx.x / over, b = tile / down;
+  const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+  const int64_t col = static_cast<int64_t>(blockIdx.x % over) * 128 + 4 * lane;
+  const int64_t row0 = static_cast<int64_t>(tile % down) * 128 + WARP_ROWS * warp;
+  lower += (b * rows + row0) * ld + col;
+  p += b * p_step + row0;
+  q += b * q_step + col;
+
+  int4 l[WARP_ROWS];
 #pragma unroll
-    for (int i = 0; i < 8; ++i) {
-      const int64_t row = row0 + 8 * i;
-      if (row >= rows) break;
-      const double numerator =
-          __dadd_rn(__dadd_rn(__dmul_rn(p[row], q0), __dmul_rn(p[p_stride + row], q1)),
-                    __dmul_rn(p[2 * p_stride + row], q2));
-      const int32_t l = lower[row * ld + col];
-      // numerator <= RD(best l) <= best l: the quotient, rounded, is no larger than best. NaN is not skipped.
-      if (l == 0) {
-        if (!(numerator <= 0.0)) ++unproven;
-      } else if (!(numerator <= __dmul_rd(best, static_cast<double>(l)))) {
-        best = __ddiv_rn(numerator, static_cast<double>(l));
+  for (int i = 0; i < WARP_ROWS; ++i)
+    l[i] = row0 + i < rows && col < cols ? *reinterpret_cast<const int4*>(lower + i * ld)
+                                         : make_int4(0x7fffffff, 0x7fffffff, 0x7fffffff, 0x7fffffff);
+
+  // No numerator of a column is larger than that of the largest terms: rounding keeps the order.
+  double top[3];
+#pragma unroll
+  for (int s = 0; s < 3; ++s) {
+    const double own = row0 + (lane & 15) < rows ? p[s * p_stride + (lane & 15)] : 0.0;
+    top[s] = __longlong_as_double(static_cast<long long>(largest_of_warp(__double_as_longlong(own))));
+  }
+  double best = __longlong_as_double(static_cast<long long>(*static_cast<volatile Atomic*>(result)));
+  int needed[4];  // entries from here on are no worse than best
+#pragma unroll
+  for (int j = 0; j < 4; ++j) {
+    needed[j] = 0x7fffffff;
+    if (col + j >= cols) {
+      needed[j] = 0;
+    } else if (best > 0) {
+      const double most = numerator(top[0], q[j], top[1], q[q_stride + j], top[2], q[2 * q_stride + j]);
+      const double enough = __dadd_ru(__ddiv_ru(most, best), 1.0);
+      if (enough < 2147483647.0) needed[j] = __double2int_ru(enough);
+    }
+  }
+
+  int unproven = 0;
+#pragma unroll
+  for (int i = 0; i < WARP_ROWS; ++i) {
+    const int value[4] = {l[i].x, l[i].y, l[i].z, l[i].w};
+    if (value[0] >= needed[0] && value[1] >= needed[1] && value[2] >= needed[2] && value[3] >= needed[3]) continue;
+    const double p0 = p[i], p1 = p[p_stride + i], p2 = p[2 * p_stride + i];
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      if (value[j] >= needed[j]) continue;
+      const double above = numerator(p0, q[j], p1, q[q_stride + j], p2, q[2 * q_stride + j]);
+      // above <= RD(best l) <= best l: the quotient, rounded, is no larger than best. NaN is not skipped.
+      if (value[j] == 0) {
+        if (!(above <= 0.0)) ++unproven;
+      } else if (!(above <= __dmul_rd(best, static_cast<double>(value[j])))) {
+        best = __ddiv_rn(above, static_cast<double>(value[j]));
       }
     }
   }
 
-  unsigned long long bits = static_cast<unsigned long long>(__double_as_longlong(best));
+  const Atomic bits = largest_of_warp(static_cast<Atomic>(__double_as_longlong(best)));
 #pragma unroll
-  for (int offset = 16; offset > 0; offset /= 2) {
-    const unsigned long long other = __shfl_xor_sync(0xffffffffu, bits, offset);
-    bits = other > bits ? other : bits;
-    unproven += __shfl_xor_sync(0xffffffffu, unproven, offset);
-  }
-  if (threadIdx.x != 0) return;
-  if (bits > *static_cast<volatile unsigned long long*>(result)) atomicMax(result, bits);
-  if (unproven != 0) atomicAdd(result + 1, static_cast<unsigned long long>(unproven));
+  for (int offset = 16; offset > 0; offset /= 2) unproven += __shfl_xor_sync(ALL, unproven, offset);
+  if (lane != 0) return;
+  raise(result, bits);
+  if (unproven != 0) atomicAdd(result + 1, static_cast<Atomic>(unproven));
 }
 
 #endif

@@ -78,7 +78,9 @@ def matmul(
     out : array, optional
         Of the result's shape and dtype; overwritten and returned.
     workspace_limit : int, optional
-        Bytes of memory to hold beside operands and result; the product is computed in panels that fit.
+        Bytes of memory to hold beside operands and result; the product is computed in panels that fit. What a plan
+        from data looks at (4 bytes for each entry of the result, a byte for each element of an operand) is freed before
+        and not counted.
     plan : Plan, optional
         Made by `plan` for such shapes; replaces all of the choices above.
     return_report : bool
@@ -100,6 +102,11 @@ def matmul(
     With tol the tolerance, u the unit roundoff of the result and C the exact product, componentwise:
     abs(c - C)_ij <= (tol + u (1 + tol)) (abs(a) abs(b))_ij, unless c over- or underflows (docs/bounds.md). Entries
     that NaN or Inf touch are as in IEEE arithmetic. The inputs are never modified.
+
+    On a GPU, a call with an a-priori plan or a given count (and no report) does not wait for the device, and a CUDA
+    graph can capture it: call once before, on the same stream and with the same shapes, so that the kernels are
+    compiled; give `out`; and let the arrays between come from a pool that nothing else uses while the graph lives, as
+    `with cupy.cuda.using_allocator(cupy.cuda.MemoryPool().malloc)`.
     """
     call = Call(a, b)
     call.check_out(out)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache, partial
 from math import inf, prod
 from numbers import Real
 from typing import Any, Literal
@@ -53,12 +54,12 @@ class Call:
         self.a, self.b = (
             x if isinstance(x, Prepared) else as_array(name, x, self.backend) for name, x in (("a", a), ("b", b))
         )
-        kinds = {dtype_of("a", self.a), dtype_of("b", self.b)}
-        self.dtype = "float64" if "float64" in kinds else "float32"
+        self.dtype = max(dtype_of("a", self.a), dtype_of("b", self.b))  # the names sort by width
         self.sizes = shapes(tuple(self.a.shape), tuple(self.b.shape))
         if isinstance(self.a, Prepared):  # its matrices stand one by one
             self.sizes = replace(self.sizes, fold=False)
         self._described: dict[str, Described] = {}
+        self._ahead: tuple[Scheme, dict[str, Any]] | None = None
 
     def described(self, side: Side) -> Described:
         """The description of an operand, made once."""
@@ -98,8 +99,22 @@ class Call:
             choice = Choice(choose_a_priori(Accuracy("row-column", 1.0), max(k, 1), _names(scheme)).scheme, 0.0)
             why = "an empty product"
         else:
-            choice = choose(self.backend, self.described("left"), self.described("right"), target, _names(scheme))
+            ahead = self.backend.waits and workspace_limit is None and not full
+            choice = choose(
+                self.backend,
+                self.described("left"),
+                self.described("right"),
+                target,
+                _names(scheme),
+                partial(self._split_ahead, target, engine) if ahead else lambda scheme: None,
+            )
         return self._plan(choice.scheme, target, choice.bound, False, engine, workspace_limit, why)
+
+    def _split_ahead(self, target: Accuracy, engine: str, scheme: Scheme) -> None:
+        """Split for the scheme that the plan most likely takes, while the device has yet to say so."""
+        likely = self._plan(scheme, target, inf, False, engine, None, "")
+        sides: tuple[Side, Side] = ("left", "right")
+        self._ahead = scheme, {side: self.backend.split(self.described(side), side, likely) for side in sides}
 
     @property
     def _empty(self) -> bool:
@@ -111,8 +126,7 @@ class Call:
         scheme = forced(name, slices)
         _check_room(scheme, self.sizes.shape[1])
         if target is None and not full:
-            bound = _bounds.a_priori(scheme, self.sizes.shape[1])
-            return self._plan(scheme, Accuracy("row-column", 1.0), bound, True, engine, workspace_limit, _COUNT_GIVEN)
+            return _counted(self.sizes, self.dtype, scheme, engine, workspace_limit)
         goal = target or default_accuracy(self.dtype, self.sizes.shape[1])
         bound = self._prove(scheme, goal)
         if target is not None and bound > target.tolerance:
@@ -180,7 +194,8 @@ class Call:
 
     def returned(self, c: Any, out: Any) -> Any:
         """The result in its own shape, in `out` if there is one."""
-        c = c.reshape(self.sizes.result)
+        if c.shape != self.sizes.result:
+            c = c.reshape(self.sizes.result)
         if out is None:
             return c
         if not self.backend.overlap(out, c):
@@ -198,11 +213,17 @@ class Call:
             rows = left_rows(self.a, self.sizes), right_rows(self.b, self.sizes)
             self.backend.native(*rows, self.dtype, c)
             return 0
-        left, right = (
-            x.slices if isinstance(x, Prepared) else self.described(side)  # type: ignore[arg-type]
-            for x, side in ((self.a, "left"), (self.b, "right"))
-        )
+        if self._ahead is not None and self._ahead[0] != plan.scheme:
+            self._ahead = None  # frees the memory
+        left, right = self._operand("left"), self._operand("right")
         return self.backend.execute(plan, left, right, c)
+
+    def _operand(self, side: Side) -> Any:
+        """What there is of an operand to compute with: slices, or a description."""
+        operand = self.a if side == "left" else self.b
+        if isinstance(operand, Prepared):
+            return operand.slices
+        return self.described(side) if self._ahead is None else self._ahead[1][side]
 
     def report(self, plan: Plan, workspace: int, given: bool) -> Report:
         """What ran; the bound of a plan that may come from other operands is proven anew for these."""
@@ -225,6 +246,14 @@ class Call:
             reproducible=plan.reproducible,
             nonfinite=nonfinite,
         )
+
+
+@lru_cache(maxsize=1024, typed=True)
+def _counted(sizes: Shapes, dtype: str, scheme: Scheme, engine: str, workspace_limit: int | None) -> Plan:
+    """The plan of a given count, for any operands; kept, because small products take no longer than making it."""
+    bound = _bounds.with_rounding(_bounds.a_priori(scheme, sizes.shape[1]), dtype)
+    target = Accuracy("row-column", 1.0)
+    return Plan(sizes.shape, sizes.batch, dtype, scheme, target, bound, True, engine, workspace_limit, _COUNT_GIVEN)
 
 
 def shapes_of_plan(x: tuple[int, ...], side: Side, plan: Plan) -> Shapes:
@@ -340,12 +369,17 @@ def native_or_not(
         return False, obstacle
     if target is not None and not _suffices(bound, target, dtype):
         return False, f"native product proves only {bound:.2g}"
-    likely = replace(target or default_accuracy(dtype, sizes.shape[1]), measure="row-column")
-    products = choose_a_priori(likely, max(sizes.shape[1], 1), _names("auto")).scheme.products
-    if backend.native_is_faster(sizes.stack, sizes.shape[1], dtype, products):
+    likely = _likely(target or default_accuracy(dtype, sizes.shape[1]), max(sizes.shape[1], 1))
+    if backend.native_is_faster(sizes.stack, sizes.shape[1], dtype, likely):
         asked = "no accuracy is named" if target is None else "it proves what is asked"
         return True, f"native product: fastest here, and {asked}"
     return False, "slices are faster here than the native product"
+
+
+@lru_cache(maxsize=1024)
+def _likely(target: Accuracy, k: int) -> Scheme:
+    """What ordinary data will need."""
+    return choose_a_priori(replace(target, measure="row-column"), k, _names("auto")).scheme
 
 
 _COUNT_GIVEN = "count given by slices"

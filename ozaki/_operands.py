@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from math import prod
 from numbers import Integral
 from typing import Any
@@ -10,6 +11,8 @@ from typing import Any
 import numpy as np
 
 DTYPES = ("float32", "float64")
+
+_NAMES = {key: name for name in DTYPES for key in (name, np.dtype(name))}
 
 Shape = tuple[int, ...]
 
@@ -31,7 +34,7 @@ class Shapes:
     result: Shape
     fold: bool
 
-    @property
+    @cached_property
     def stack(self) -> tuple[int, int, int]:
         """(batch, m, n) of the result as computed."""
         m, _, n = self.shape
@@ -39,6 +42,7 @@ class Shapes:
         return (1, count * m, n) if self.fold else (count, m, n)
 
 
+@lru_cache(maxsize=1024)
 def shapes(a: Shape, b: Shape) -> Shapes:
     """Array-API matmul: vectors, leading batch dimensions with broadcasting.
 
@@ -113,7 +117,7 @@ def right_rows(b: Any, sizes: Shapes) -> Any:
 
 
 def _stack(x: Any, sizes: Shapes, matrix: tuple[int, int]) -> Any:
-    if prod(x.shape[:-2]) == 1:
+    if x.ndim == 2 or prod(x.shape[:-2]) == 1:
         return x.reshape(1, *matrix)
     if x.shape[:-2] != sizes.batch:
         x = _broadcast(x, sizes.batch + matrix)
@@ -136,11 +140,12 @@ def dtype_of(name: str, x: Any) -> str:
     TypeError
         For any other dtype.
     """
-    if str(x.dtype) not in DTYPES:
+    known = _NAMES.get(x.dtype)
+    if known is None:
         raise TypeError(
             f"{name}: dtype {x.dtype} is not supported; expected float32 or float64 ({name}.astype('float64') converts)"
         )
-    return str(x.dtype)
+    return known
 
 
 def dtype_named(dtype: Any) -> str:

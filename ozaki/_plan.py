@@ -124,11 +124,23 @@ def choose_a_priori(accuracy: Accuracy, k: int, names: tuple[str, ...]) -> Choic
 
 
 def choose(
-    backend: ProofBackend, left: Described, right: Described, accuracy: Accuracy, names: tuple[str, ...]
+    backend: ProofBackend,
+    left: Described,
+    right: Described,
+    accuracy: Accuracy,
+    names: tuple[str, ...],
+    meanwhile: Callable[[Scheme], object] = lambda scheme: None,
 ) -> Choice:
-    """The fewest slice products whose bound for these operands meets the target."""
+    """The fewest slice products whose bound for these operands meets the target.
+
+    `meanwhile` is called with the scheme that ordinary data needs, before its proof is waited for.
+    """
     measured = Measured(backend, left, right, accuracy.measure)
-    starts = {name: min(_usual(name, accuracy, left.k), measured.exact_from(name)) for name in names}
+    usual = {name: _usual(name, accuracy, left.k) for name in names}
+    likely = min((_scheme(name, count) for name, count in usual.items()), key=lambda scheme: scheme.products)
+    measured.begin(likely)
+    meanwhile(likely)
+    starts = {name: min(count, measured.exact_from(name)) for name, count in usual.items()}
     while True:
         choice = _cheapest(starts, measured.bound, accuracy, left.k)
         if choice is None:
@@ -189,17 +201,24 @@ class Measured:
         if scheme.scaling(self._left.k) is None:
             return inf
         if self._measure == "componentwise":
-            if self._proof is None:
-                self._proof = Proof(self._backend, self._left, self._right)
+            self.begin(scheme)
+            assert self._proof is not None
             return self._proof.ratio(scheme)
         left, right = self._left.on_host, self._right.on_host
         terms = _bounds.error_terms(left, right, scheme, self._spans)
         of_measure = _bounds.normwise if self._measure == "normwise" else _bounds.row_column
         return of_measure(left, right, terms)
 
+    def begin(self, scheme: Scheme) -> None:
+        """Begin to prove the bound of a scheme, where a device does that."""
+        if self._measure == "componentwise" and scheme.scaling(self._left.k) is not None:
+            if self._proof is None:
+                self._proof = Proof(self._backend, self._left, self._right)
+            self._proof.begin(scheme)
+
     @property
     def _spans(self) -> tuple[int, int]:
-        return self._left.span, self._right.span
+        return (self._left.span, self._right.span) if self._proof is None else self._proof.spans
 
     def exact_from(self, name: str) -> int:
         """A count at which the images of all rows are exact, if not the smallest."""

@@ -6,8 +6,9 @@ the same ratio. The levels cost more and more; a later one is asked for only whe
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import inf
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from ozaki._description import Described
 from ozaki.schemes import Scheme
@@ -32,6 +33,21 @@ def wide_bits(k: int) -> int:
     return min(21, (53 - (max(k, 2) - 1).bit_length()) // 2)
 
 
+class Ratio(NamedTuple):
+    """What a look at all entries finds.
+
+    Attributes
+    ----------
+    worst : largest image error / lower over lower > 0
+    missing : number of positive errors over lower == 0
+    spans : largest top - bottom of the rows of both operands
+    """
+
+    worst: float
+    missing: int
+    spans: tuple[int, int]
+
+
 class ProofBackend(Protocol):
     """What a backend does for the proof, on its arrays."""
 
@@ -41,10 +57,8 @@ class ProofBackend(Protocol):
     def wide_product(self, left: Described, right: Described) -> Any:
         """floor(abs(x) 2**(w-top)) products with w = wide_bits(k), exact float64, shape (batch, m, n)."""
 
-    def worst_ratio(
-        self, lower: Any, left: Described, right: Described, scheme: Scheme, spans: tuple[int, int]
-    ) -> tuple[float, int]:
-        """Largest image error / lower over lower > 0, and the number of positive errors over lower == 0."""
+    def worst_ratio(self, lower: Any, left: Described, right: Described, scheme: Scheme) -> Callable[[], Ratio]:
+        """Begin to look for the worst ratio; calling the result waits for it."""
 
     def worst_ratio_by_exponents(
         self, lower: Any, left: Described, right: Described, scheme: Scheme, spans: tuple[int, int]
@@ -61,6 +75,8 @@ class Proof:
         self._levels += ["narrow", "wide"]
         self._level = ""
         self._lower: Any = None
+        self._begun: dict[Scheme, Callable[[], Ratio]] = {}
+        self._spans: tuple[int, int] | None = None
         self.sharpen()
 
     @property
@@ -72,19 +88,39 @@ class Proof:
         """Go to the next level."""
         self._level = self._levels.pop(0)
         self._lower = None  # free the memory first
+        self._begun.clear()
         if self._level == "wide":
             self._lower = self._backend.wide_product(self._left, self._right)
         else:
             self._lower = self._backend.narrow_product(self._left, self._right, self._level == "sampled")
 
+    def begin(self, scheme: Scheme) -> None:
+        """Look for the ratio of a scheme: a device does while the host goes on."""
+        if scheme not in self._begun:
+            self._begun[scheme] = self._backend.worst_ratio(self._lower, self._left, self._right, scheme)
+
+    def _found(self, scheme: Scheme) -> Ratio:
+        self.begin(scheme)
+        found = self._begun[scheme]()
+        self._spans = found.spans
+        return found
+
+    @property
+    def spans(self) -> tuple[int, int]:
+        """Largest top - bottom of the rows of both operands."""
+        if self._spans is None:
+            scheme = next(iter(self._begun), None)
+            return (self._left.span, self._right.span) if scheme is None else self._found(scheme).spans
+        return self._spans
+
     def ratio(self, scheme: Scheme) -> float:
         """Proven largest image error over (abs(A) abs(B))_ij; inf where this level cannot tell."""
-        operands = (self._lower, self._left, self._right, scheme, (self._left.span, self._right.span))
-        worst, missing = self._backend.worst_ratio(*operands)
+        worst, missing, spans = self._found(scheme)
         bits = wide_bits(self._left.k) if self._level == "wide" else NARROW_BITS
         ratio = worst * 4.0**bits
         if missing:
             if self._level != "wide":
                 return inf
+            operands = (self._lower, self._left, self._right, scheme, spans)
             ratio = max(ratio, self._backend.worst_ratio_by_exponents(*operands))
         return ratio * _UP

@@ -13,17 +13,14 @@ OTHER_ARCHITECTURES = ["sm_80", "sm_89", "sm_100", "sm_120"]
 
 # Registers of a thread; a multiprocessor has 65536, for 1024 threads of 64.
 REGISTERS = {
-    "describe_init": 32,
-    "describe_top": 64,
-    "describe_sums": 64,
-    "describe_finish": 32,
-    "describe_rows": 64,
+    "describe": 128,
+    "describe_finish": 64,
     "split": 128,
     "reduce": 64,
     "widen": 64,
     "recombine": 80,
     "magnitudes": 64,
-    "worst_ratio": 64,
+    "worst_ratio": 128,
     "error_terms": 40,
     "residue_gemm": 168,  # at entry; its warpgroups trade registers among themselves
     "patch": 80,

@@ -121,7 +121,11 @@ template <typename Bits> void measures(const Bits* x, const int* width, const in
     const Parts p = parts(x[i]);
     const Rounded slow = ceil_magnitude(p, width[i], top[i]);
     Rounded fast = slow;
-    if (top[i] > FastTop<Bits>::value && p.finite) fast = ceil_magnitude_fast(x[i], width[i], top[i]);
+    if (top[i] > FastTop<Bits>::value && p.finite) {
+      uint32_t inexact = 0;
+      fast.value = FastCeiling<Bits>(width[i], top[i])(x[i], inexact);
+      fast.inexact = inexact != 0;
+    }
     out[0] = p.finite, out[1] = p.negative, out[2] = top_exponent(p);
     out[3] = slow.value, out[4] = slow.inexact, out[5] = fast.value, out[6] = fast.inexact;
     out[7] = static_cast<int64_t>(floor_scaled(p.mantissa, p.exponent + 7 - top[i]));

@@ -7,7 +7,10 @@ device.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import chain
 from math import ceil
 from types import ModuleType
 from typing import Any
@@ -18,19 +21,17 @@ import numpy as np
 from ozaki._bounds import dropped
 from ozaki._description import FIELDS, Described
 from ozaki._plan import Plan
-from ozaki._proof import EVERY, NARROW_DEPTH, SAMPLE, wide_bits
+from ozaki._proof import EVERY, NARROW_DEPTH, SAMPLE, Ratio, wide_bits
 from ozaki.backends import _cublas, _hopper, _numpy
 from ozaki.backends import _split as splitting
-from ozaki.backends._jit import architecture, kernel
-from ozaki.backends._launch import along_k, ctype, round_up, strides
+from ozaki.backends._jit import architecture
+from ozaki.backends._launch import Launch, Macros, View, round_up
 from ozaki.backends._split import Slices
 from ozaki.schemes import Scheme, magnitude_bits
 
 name = "cupy"
 engines: tuple[str, ...] = ("cublas", "hopper")
-
-_FILLING_ROWS = 1024
-"""From this many rows on, a block for each row fills the device when describing."""
+waits = True
 
 
 # Arrays -------------------------------------------------------------------------------------------------------------
@@ -73,28 +74,40 @@ def check_device(operands: tuple[tuple[str, Any], ...]) -> None:
 
 def describe(x: Any) -> Described:
     """The description of the rows of x, shape (batch, rows, k)."""
-    batch, rows, k = x.shape
-    fields = cp.empty((len(FIELDS), batch, rows), np.int64)
-    macros: dict[str, Any] = {"INPUT": ctype(x.dtype), "ALONG_K": along_k(x)}
-    width = np.int32(magnitude_bits(k))
-    sizes = np.int64(batch), np.int64(rows), np.int64(k)
-    if macros["ALONG_K"] and batch * rows >= _FILLING_ROWS:
-        call = kernel("describe.cu", "describe_rows", **macros)
-        call((batch * rows,), (256,), (x, *strides(x), *sizes, width, fields))
-        return Described(x, fields)
-    groups = -(-rows // (8 if macros["ALONG_K"] else 32))
-    wanted = max(1, 2112 // max(batch * groups, 1))  # 16 blocks for each of 132 multiprocessors
-    segment = max(round_up(-(-k // wanted), 32), 256)
-    segments = -(-k // segment)
-    pieces = np.int64(segment), np.uint32(segments)
-    each = (ceil(batch * rows / 256),)
-    grid = (batch * groups * segments,)
-    view = (x, *strides(x), *sizes, *pieces)
-    kernel("describe.cu", "describe_init", **macros)(each, (256,), (fields, np.int64(batch * rows)))
-    kernel("describe.cu", "describe_top", **macros)(grid, (256,), (*view, fields))
-    kernel("describe.cu", "describe_sums", **macros)(grid, (256,), (*view, width, fields))
-    kernel("describe.cu", "describe_finish", **macros)(each, (256,), (fields, np.int64(batch * rows), width))
+    fields = cp.empty((len(FIELDS), *x.shape[:2]), np.int64)
+    size, launches = _describing(cp.cuda.runtime.getDevice(), View.of(x))
+    between = cp.cuda.alloc(size) if size else fields.data
+    for launch in launches:
+        launch(x.data, fields.data, between)
     return Described(x, fields)
+
+
+@lru_cache(maxsize=1024)
+def _describing(device: int, view: View) -> tuple[int, tuple[Launch, ...]]:
+    """Bytes between the launches, and these."""
+    batch, rows, k = view.shape
+    if batch * rows == 0:
+        return 0, ()
+    held = (256 if view.along_k else 192) // view.itemsize
+    if view.along_k:
+        warps = next((w for w in (1, 2, 4) if 32 * held * w >= k), 8)
+        segment, group, finish_group = 32 * held * warps, 8 // warps, 8
+    else:
+        warps, segment, group, finish_group = 8, 8 * held, 32, 32
+    segments = max(-(-k // segment), 1)
+    macros: Macros = {"INPUT": view.ctype, "ALONG_K": view.along_k}
+    arguments = (None, None, None, *view.steps, *view.shape, segment, segments, warps, magnitude_bits(k))
+    grid = (batch * -(-rows // group) * segments,)
+    first = Launch("describe.cu", "describe", macros, grid, (256,), *arguments)
+    if segments == 1:
+        return 0, (first,)
+    grid = (batch * -(-rows // finish_group),)
+    second = Launch("describe.cu", "describe_finish", macros, grid, (256,), *arguments)
+    return _PIECE * segments * batch * rows, (first, second)
+
+
+_PIECE = 72
+"""Bytes of the struct Piece in kernels/describe.cu."""
 
 
 # The lower bound of abs(A) abs(B) -----------------------------------------------------------------------------------
@@ -126,15 +139,20 @@ def narrow_product(left: Described, right: Described, sampled: bool) -> _NarrowP
 
 
 def _magnitudes(operand: Described, kept: int, sampled: bool) -> Any:
-    x = operand.x
-    batch, rows, k = x.shape
-    padded = round_up(rows, 16), round_up(kept, 128)
-    out = cp.empty((batch, *padded), np.int8)
-    call = kernel("proof.cu", "magnitudes", INPUT=ctype(x.dtype), ALONG_K=along_k(x))
-    grid = (batch * ceil(padded[0] / 32) * ceil(padded[1] / 128),)
-    sizes = (np.int64(rows), np.int64(k), np.int64(padded[0]), np.int64(padded[1]))
-    call(grid, (256,), (x, *strides(x), *sizes, operand.fields, np.int32(sampled), out))
+    batch, rows, _ = operand.x.shape
+    out = cp.empty((batch, round_up(rows, 16), round_up(kept, 128)), np.int8)
+    launch = _sampling(cp.cuda.runtime.getDevice(), View.of(operand.x), out.shape, sampled)
+    launch(operand.x.data, operand.fields.data, out.data)
     return out
+
+
+@lru_cache(maxsize=1024)
+def _sampling(device: int, view: View, padded: tuple[int, int, int], sampled: bool) -> Launch:
+    batch, rows, k = view.shape
+    macros: Macros = {"INPUT": view.ctype, "ALONG_K": view.along_k}
+    grid = (batch * ceil(padded[1] / 32) * ceil(padded[2] / 128),)
+    sizes = rows, k, *padded[1:]
+    return Launch("proof.cu", "magnitudes", macros, grid, (256,), None, None, None, *view.steps, *sizes, int(sampled))
 
 
 def wide_product(left: Described, right: Described) -> Any:
@@ -163,42 +181,70 @@ def _as_float64(x: Any) -> Any:
     return cp.where(bits < 0, -magnitude, magnitude)
 
 
-def worst_ratio(
-    lower: Any, left: Described, right: Described, scheme: Scheme, spans: tuple[int, int]
-) -> tuple[float, int]:
+def worst_ratio(lower: Any, left: Described, right: Described, scheme: Scheme) -> Callable[[], Ratio]:
     """Largest image error / lower over lower > 0; number of positive errors over lower == 0."""
     if not isinstance(lower, _NarrowProduct):
-        return _numpy.worst_ratio(lower.get(), left, right, scheme, spans)
-    p, q = (_error_terms(x, scheme, spans, is_left) for x, is_left in ((left, 1), (right, 0)))
-    (batch_a, m, _), (batch_b, n, _) = left.x.shape, right.x.shape
-    result = cp.zeros(2, np.uint64)
-    call = kernel("proof.cu", "worst_ratio")
-    for i in range(lower.values.shape[0]):
-        at_p, at_q = p[0, min(i, batch_a - 1)], q[0, min(i, batch_b - 1)]
-        call(
-            (ceil(m / 64), ceil(n / 32)),
-            (32, 8),
-            (lower.values[i], np.int64(lower.values.shape[2]), at_p, np.int64(batch_a * m), at_q,
-             np.int64(batch_b * n), np.int64(m), np.int64(n), result),
-        )  # fmt: skip
-    bits, missing = result.get()
-    return float(bits.view(np.float64)), int(missing)
+        return _numpy.worst_ratio(lower.get(), left, right, scheme)
+    usual = left.k * scheme.drop  # but for spans that the device has yet to find
+    wait = _compare(lower, left, right, scheme, usual)
+
+    def found() -> Ratio:
+        ratio = wait()
+        actual = dropped(scheme, left.k, ratio.spans)
+        return ratio if actual == usual else _compare(lower, left, right, scheme, actual)()
+
+    return found
 
 
-def _error_terms(operand: Described, scheme: Scheme, spans: tuple[int, int], is_left: int) -> Any:
-    """The terms of one side, as `ozaki._bounds.error_terms` has them, float64 [3][batch][rows]."""
-    batch, rows, k = operand.x.shape
+def _compare(
+    lower: _NarrowProduct, left: Described, right: Described, scheme: Scheme, dropped: float
+) -> Callable[[], Ratio]:
+    """Begin to compare image errors with their lower bound; calling the result waits for it."""
+    (batch_a, m, k), (batch_b, n, _) = left.x.shape, right.x.shape
+    ld = lower.values.shape[2]
+    launches = _comparing(cp.cuda.runtime.getDevice(), batch_a, batch_b, m, n, ld, k, scheme, dropped)
+    terms = cp.empty(3 * (batch_a * m + batch_b * n))
+    result = cp.cuda.alloc(_RESULT.itemsize)
+    result.memset_async(0, _RESULT.itemsize)
+    launches[0](left.fields.data, right.fields.data, terms.data, result)
+    launches[1](lower.values.data, terms.data, terms.data + 24 * batch_a * m, result)
+    return _on_its_way(result, _RESULT)
+
+
+_RESULT = np.dtype([("worst", np.float64), ("missing", np.uint64), ("spans", np.uint64, 2)])
+
+
+def _on_its_way(source: cp.cuda.MemoryPointer, dtype: np.dtype[Any]) -> Callable[[], Ratio]:
+    """Copy to the host when the stream gets there; calling the result waits for it."""
+    target = cp.cuda.alloc_pinned_memory(dtype.itemsize)
+    source.copy_to_host_async(target.ptr, dtype.itemsize, cp.cuda.get_current_stream())
+    copied = cp.cuda.Event(disable_timing=True)
+    copied.record()
+
+    def arrived() -> Ratio:
+        copied.synchronize()
+        worst, missing, spans = np.frombuffer(target, dtype, 1)[0]
+        return Ratio(float(worst), int(missing), (int(spans[0]), int(spans[1])))
+
+    return arrived
+
+
+@lru_cache(maxsize=1024)
+def _comparing(
+    device: int, batch_a: int, batch_b: int, m: int, n: int, ld: int, k: int, scheme: Scheme, dropped: float
+) -> tuple[Launch, Launch]:
     scaling = scheme.scaling(k)
     assert scaling is not None
-    terms = cp.empty((3, batch, rows))
-    kernel("proof.cu", "error_terms")(
-        (ceil(batch * rows / 256),),
-        (256,),
-        (operand.fields, np.int64(batch * rows), np.int32(magnitude_bits(k)),
-         np.int32(FIELDS.index(scaling.statistic)), np.int32(scaling.step), np.int32(scaling.base),
-         np.int64(scaling.threshold), np.float64(k), np.float64(dropped(scheme, k, spans)), np.int32(is_left), terms),
+    a, b = batch_a * m, batch_b * n
+    terms = Launch(
+        "proof.cu", "error_terms", {}, (ceil(a / 256) + ceil(b / 256),), (256,), None, None, None, None, a, b,
+        magnitude_bits(k), FIELDS.index(scaling.statistic), scaling.step, scaling.base, scaling.threshold, float(k),
+        float(dropped),
     )  # fmt: skip
-    return terms
+    grid = (max(batch_a, batch_b) * ceil(m / 128) * ceil(n / 128),)
+    steps = m if batch_a > 1 else 0, n if batch_b > 1 else 0
+    ratio = Launch("proof.cu", "worst_ratio", {}, grid, (256,), None, None, None, None, ld, a, b, *steps, m, n)
+    return terms, ratio
 
 
 def worst_ratio_by_exponents(
@@ -212,19 +258,22 @@ def worst_ratio_by_exponents(
 # Splitting, multiplying, recombining ---------------------------------------------------------------------------------
 
 
-def _engine(plan: Plan) -> ModuleType:
-    """The engine that the plan asks for, or the fastest here."""
-    if plan.engine == "cublas":
-        return _cublas
-    m, k, n = plan.shape
+def _engine_of(plan: Plan) -> ModuleType:
     assert plan.scheme is not None
-    fits = architecture(cp.cuda.runtime.getDevice()) == "sm_90a" and _hopper.fits(plan.scheme, k)
-    if plan.engine == "hopper" and not fits:
+    return _engine(plan.scheme, plan.engine, plan.shape)
+
+
+def _engine(scheme: Scheme, asked: str, shape: tuple[int, int, int]) -> ModuleType:
+    """The engine that is asked for, or the fastest here."""
+    if asked == "cublas":
+        return _cublas
+    fits = architecture(cp.cuda.runtime.getDevice()) == "sm_90a" and _hopper.fits(scheme, shape[1])
+    if asked == "hopper" and not fits:
         raise ValueError(
             "engine: 'hopper' multiplies residues, or up to 7 digits with moderate k, on devices of compute capability "
             "9.0; use scheme='residues' there, or engine='auto'"
         )
-    return _hopper if plan.engine == "hopper" or (fits and min(m, n, k) >= _HOPPER_FROM) else _cublas
+    return _hopper if asked == "hopper" or (fits and min(shape) >= _HOPPER_FROM) else _cublas
 
 
 _HOPPER_FROM = 256
@@ -234,15 +283,16 @@ _HOPPER_FROM = 256
 def split(operand: Described, side: str, plan: Plan) -> Slices:
     """The slices of a whole operand."""
     assert plan.scheme is not None
-    layout = _engine(plan).layout(plan.scheme, side, *operand.x.shape)
+    layout = _engine_of(plan).layout(plan.scheme, side, *operand.x.shape)
     return splitting.split(operand, side, plan.scheme, layout)
 
 
 def execute(plan: Plan, left: Described | Slices, right: Described | Slices, out: Any) -> int:
     """Compute out, shape (batch, m, n); returns the bytes of workspace."""
-    engine = _engine(plan)
+    engine = _engine_of(plan)
     _, m, n = out.shape
-    rows, cols = _panel(plan, engine, *out.shape)
+    assert plan.scheme is not None
+    rows, cols = _panel(engine, plan.scheme, plan.shape[1], *out.shape, plan.workspace_limit)
     used = 0
     for c in range(0, n, cols):
         b = _take(right, "right", plan, c, min(c + cols, n))
@@ -267,23 +317,30 @@ def _take(operand: Described | Slices, side: str, plan: Plan, first: int, last: 
 def _patch(left: Described | Slices, right: Described | Slices, out: Any) -> None:
     """What IEEE arithmetic gives in rows and columns with NaN or Inf (docs/design.md, section 8)."""
     a, b = (x.described if isinstance(x, Slices) else x for x in (left, right))
-    call = kernel("nonfinite.cu", "patch", INPUT_A=ctype(a.x.dtype), INPUT_B=ctype(b.x.dtype), OUTPUT=ctype(out.dtype))
-    flag = FIELDS.index("nonfinite")
-    for i in range(out.shape[0]):
-        xa, xb = a.x[min(i, a.x.shape[0] - 1)], b.x[min(i, b.x.shape[0] - 1)]
-        flags = a.fields[flag, min(i, a.x.shape[0] - 1)], b.fields[flag, min(i, b.x.shape[0] - 1)]
-        m, n = out.shape[1:]
-        call(
-            (ceil(m / 32), ceil(n / 1024)),
-            (256,),
-            (xa, *strides(xa), xb, *strides(xb), *flags, out[i], *strides(out[i]), np.int64(m), np.int64(n),
-             np.int64(a.x.shape[2])),
-        )  # fmt: skip
+    views = View.of(a.x), View.of(b.x), View.of(out)
+    arrays = (a.x, b.x, a.fields, b.fields, out)
+    _patching(cp.cuda.runtime.getDevice(), *views)(*(x.data for x in arrays))
 
 
-def _panel(plan: Plan, engine: ModuleType, batch: int, m: int, n: int) -> tuple[int, int]:
+@lru_cache(maxsize=1024)
+def _patching(device: int, a: View, b: View, out: View) -> Launch:
+    batch, m, n = out.shape
+    macros: Macros = {"INPUT_A": a.ctype, "INPUT_B": b.ctype, "OUTPUT": out.ctype}
+    grid = (batch * ceil(m / _PATCH[0]) * ceil(n / _PATCH[1]),)
+    steps = ((0 if view.shape[0] == 1 else view.steps[0], *view.steps[1:]) for view in (a, b, out))
+    sizes = a.shape[0], b.shape[0], m, n, a.shape[2]
+    return Launch("nonfinite.cu", "patch", macros, grid, (256,), *[None] * 5, *chain(*steps), *sizes)
+
+
+_PATCH = (128, 2048)
+"""Rows and columns that a block looks after, as in kernels/nonfinite.cu."""
+
+
+@lru_cache(maxsize=1024, typed=True)
+def _panel(
+    engine: ModuleType, scheme: Scheme, k: int, batch: int, m: int, n: int, limit: int | None
+) -> tuple[int, int]:
     """Rows and columns computed at a time, within the caller's limit."""
-    scheme, k = plan.scheme, plan.shape[1]
 
     def workspace(rows: int, cols: int) -> int:
         slices = sum(engine.layout(scheme, side, batch, x, k).size for side, x in (("left", rows), ("right", cols)))
@@ -291,11 +348,10 @@ def _panel(plan: Plan, engine: ModuleType, batch: int, m: int, n: int) -> tuple[
 
     rows, cols = m, n
     units = [engine.layout(scheme, side, 1, 1, k).unit for side in ("left", "right")]
-    while plan.workspace_limit is not None and workspace(rows, cols) > plan.workspace_limit:
+    while limit is not None and workspace(rows, cols) > limit:
         if rows <= units[0] and cols <= units[1]:
             raise ValueError(
-                f"workspace_limit: {plan.workspace_limit} bytes are too few; "
-                f"this product needs at least {workspace(rows, cols)}"
+                f"workspace_limit: {limit} bytes are too few; this product needs at least {workspace(rows, cols)}"
             )
         if rows > units[0] and (rows >= cols or cols <= units[1]):
             rows = round_up(-(-rows // 2), units[0])
@@ -306,7 +362,7 @@ def _panel(plan: Plan, engine: ModuleType, batch: int, m: int, n: int) -> tuple[
 
 def engine_name(plan: Plan) -> str:
     device = cp.cuda.runtime.getDeviceProperties(cp.cuda.runtime.getDevice())["name"].decode()
-    return device if plan.scheme is None else f"{device}, {_engine(plan).label}"
+    return device if plan.scheme is None else f"{device}, {_engine_of(plan).label}"
 
 
 # The native product -------------------------------------------------------------------------------------------------
@@ -338,17 +394,24 @@ _RATES = {  # compute capability: peak TFLOP/s of float64 and float32, TOPS of i
 _OTHERS = (0.6, 30.0, 250.0, 0.6)
 """Cards without float64 tensor cores, as sm_75, 86, 89, 120: float64 at 1/32 to 1/64 of float32."""
 
+_HOPPER_TOPS = 1500.0
+"""Of the fused kernel on an H200, padding counted as useful (docs/performance.md)."""
+
 _LAUNCHES = 60e-6
 """Seconds that the launches of a product out of slices take."""
 
 
-def native_is_faster(stack: tuple[int, int, int], k: int, dtype: str, products: int) -> bool:
+def native_is_faster(stack: tuple[int, int, int], k: int, dtype: str, scheme: Scheme) -> bool:
     """Compare times from the rates above: products and memory traffic against the native product."""
     batch, m, n = stack
     capability = cp.cuda.Device().compute_capability
     float64, float32, int8, memory = _RATES.get((int(capability[:-1]), int(capability[-1])), _OTHERS)
-    flops = 2e-12 * batch * m * n * k
     itemsize = 8 if dtype == "float64" else 4
-    traffic = 1e-12 * batch * ((m + n) * k * (2 * itemsize + products) + m * n * (6 * products + itemsize))
-    slices = flops * products / int8 + traffic / memory + _LAUNCHES * batch
-    return flops / (float64 if dtype == "float64" else float32) <= slices
+    engine = _engine(scheme, "auto", (m, k, n))
+    fused = engine is _hopper
+    rows, cols = (engine.layout(scheme, side, 1, x, k) for side, x in (("left", m), ("right", n)))
+    multiplied = 2e-12 * scheme.products * rows.rows * cols.rows * k / (_HOPPER_TOPS if fused else int8)
+    between = 2 * scheme.count if fused else 6 * scheme.products  # bytes of an entry, written and read
+    traffic = 1e-12 * ((m + n) * k * (2 * itemsize + scheme.count) + m * n * (between + itemsize)) / memory
+    native = 2e-12 * m * n * k / (float64 if dtype == "float64" else float32)
+    return bool(native * batch <= (multiplied + traffic) * batch + _LAUNCHES)

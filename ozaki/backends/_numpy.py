@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy.typing as npt
 from ozaki._bounds import ErrorTerms, error_terms
 from ozaki._description import FIELDS, Described, empty_fields
 from ozaki._plan import Plan
-from ozaki._proof import EVERY, NARROW_BITS, NARROW_DEPTH, SAMPLE, wide_bits
+from ozaki._proof import EVERY, NARROW_BITS, NARROW_DEPTH, SAMPLE, Ratio, wide_bits
 from ozaki.backends import _limbs
 from ozaki.backends._limbs import Floats
 from ozaki.schemes import Digits, Residues, Scheme, magnitude_bits
@@ -22,6 +22,7 @@ from ozaki.schemes.residues import Remainders, exact_moduli, remainders
 
 name = "numpy"
 engines: tuple[str, ...] = ("float64", "int8")
+waits = False
 
 _TILE = 2**16
 """Elements worked on at a time: a few float64 arrays of them stay in the second-level cache."""
@@ -57,7 +58,7 @@ def overlap(x: npt.NDArray[Any], y: npt.NDArray[Any]) -> bool:
     return np.may_share_memory(x, y)
 
 
-def native_is_faster(stack: tuple[int, int, int], k: int, dtype: str, products: int) -> bool:
+def native_is_faster(stack: tuple[int, int, int], k: int, dtype: str, scheme: Scheme) -> bool:
     """Always: on a CPU a product out of slices costs several float64 products."""
     return True
 
@@ -179,10 +180,9 @@ def _magnitudes(operand: Described, bits: int, sampled: bool) -> Floats:
     return magnitudes
 
 
-def worst_ratio(
-    lower: Floats, left: Described, right: Described, scheme: Scheme, spans: tuple[int, int]
-) -> tuple[float, int]:
+def worst_ratio(lower: Floats, left: Described, right: Described, scheme: Scheme) -> Callable[[], Ratio]:
     """Largest image error / lower over lower > 0; number of positive errors over lower == 0."""
+    spans = left.span, right.span
     terms = error_terms(left.on_host, right.on_host, scheme, spans)
     worst, missing = 0.0, 0
     for at in _row_tiles(*lower.shape):
@@ -196,7 +196,7 @@ def worst_ratio(
         else:
             missing += int(np.count_nonzero(above[~positive]))
             worst = max(worst, float((above[positive] / below[positive]).max(initial=0.0)))
-    return worst, missing
+    return lambda: Ratio(worst, missing, spans)
 
 
 def _numerators(terms: ErrorTerms, b: slice, rows: slice) -> Floats:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 
 import ozaki
 from ozaki._description import FIELDS
 from ozaki.backends import _numpy
+from ozaki.schemes import Digits, Residues
 
 cp = pytest.importorskip("cupy")
 pytestmark = pytest.mark.gpu
@@ -78,6 +81,26 @@ def test_descriptions(seed):
         host, device = _numpy.describe(u[None]).fields, _cupy.describe(v[None]).fields.get()
         for field, h, d in zip(FIELDS, host, device, strict=True):
             np.testing.assert_array_equal(h, d, err_msg=f"{field}, seed {seed}, shape {u.shape}")
+
+
+@pytest.mark.parametrize("shape", [(40, 1000), (3, 40000), (1100, 17000), (70, 3000)])
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("step", [0.01, 0.5, -0.004])
+def test_descriptions_of_graded_rows(shape, dtype, step):
+    """Segments of a row lie far below its top, or hold nothing: what was noted for them does not do."""
+    from ozaki.backends import _cupy
+
+    rng = np.random.default_rng(shape[1])
+    grade = np.clip(step * np.arange(shape[1]), -100, 100).astype(int)
+    x = np.ldexp(rng.standard_normal(shape), -grade).astype(dtype)
+    x[:, shape[1] // 3 : shape[1] // 2] = 0
+    x[1] = np.ldexp(rng.integers(-7, 8, shape[1]).astype(dtype), -grade // 8)  # multiples of a power of two
+    x[2, ::50] = np.nan
+    x[0] *= x.dtype.type(2.0 ** (-120 if dtype == "f4" else -1010))  # subnormal numbers too
+    for u, v in ((x, cp.asarray(x)), (x, cp.asarray(x.T.copy()).T), (x[:, 1:], cp.asarray(x)[:, 1:])):
+        host, device = _numpy.describe(u[None]).fields, _cupy.describe(v[None]).fields.get()
+        for field, h, d in zip(FIELDS, host, device, strict=True):
+            np.testing.assert_array_equal(h, d, err_msg=field)
 
 
 @pytest.mark.parametrize("seed", range(200))
@@ -169,6 +192,69 @@ def test_subnormal_and_huge_results():
                 )
             expected = ozaki.matmul(x, y, scheme="residues", slices=14)
             same_bits(expected, ozaki.matmul(cp.asarray(x), cp.asarray(y), scheme="residues", slices=14))
+
+
+@pytest.mark.parametrize("engine", ["auto", "cublas"])
+def test_graph_of_a_product(engine):
+    """A product of a given count is captured once and replayed with other data in the same arrays."""
+    rng = np.random.default_rng(9)
+    first, second = ([rng.standard_normal(shape) for shape in ((600, 700), (700, 500))] for _ in range(2))
+    second[0][3, 4] = np.nan
+    a, b = (cp.asarray(x) for x in first)
+    c = cp.full((600, 500), cp.nan)
+    options = {"scheme": "residues", "slices": 14, "engine": engine, "out": c}
+    pool = cp.cuda.MemoryPool()
+    with cp.cuda.Stream(non_blocking=True) as stream, cp.cuda.using_allocator(pool.malloc):
+        ozaki.matmul(a, b, **options)  # compiles the kernels and fills the pool
+        stream.begin_capture()
+        ozaki.matmul(a, b, **options)
+        graph = stream.end_capture()
+    for operands in (first, second, first):
+        a.set(operands[0])
+        b.set(operands[1])
+        c.fill(cp.nan)
+        cp.random.standard_normal((4000, 4000))  # would overwrite memory that the graph does not own
+        cp.cuda.Device().synchronize()
+        graph.launch(stream)
+        stream.synchronize()
+        same_bits(ozaki.matmul(*operands, scheme="residues", slices=14), c)
+
+
+def test_threads():
+    """Kernels are launched from threads that CUDA has not seen before, at the same time."""
+    rng = np.random.default_rng(10)
+    operands = [(rng.standard_normal((300, 300)), rng.standard_normal((300, 300))) for _ in range(4)]
+    on_device = [tuple(cp.asarray(x) for x in pair) for pair in operands]
+    ozaki.matmul(*on_device[0], scheme="residues", slices=14)
+    cp.cuda.Device().synchronize()
+
+    def product(i):
+        for _ in range(50):
+            c = ozaki.matmul(*on_device[i], scheme="residues", slices=14)
+        return c.get()
+
+    with ThreadPoolExecutor(4) as threads:
+        results = list(threads.map(product, range(4)))
+    for pair, result in zip(operands, results, strict=True):
+        same_bits(ozaki.matmul(*pair, scheme="residues", slices=14), result)
+
+
+@pytest.mark.parametrize("shape", [(3, 40, 2000, 50), (1, 2500, 1500, 300), (2, 130, 300, 129)])
+def test_proof(shape):
+    """The worst ratio of a batch, some of whose entries have no lower bound."""
+    from ozaki.backends import _cupy
+
+    batch, m, k, n = shape
+    rng = np.random.default_rng(sum(shape))
+    a, b = random_matrix(rng, (batch, m, k), "f8", 3), random_matrix(rng, (n, k), "f8", 3)
+    a[0, : m // 2, : k // 2] = 0
+    b[: n // 2, k // 2 :] = 0
+    host = [_numpy.describe(x) for x in (a, b[None])]
+    device = [_cupy.describe(cp.asarray(x)) for x in (a, b[None])]
+    for sampled in (False, True):
+        lower = _numpy.narrow_product(*host, sampled), _cupy.narrow_product(*device, sampled)
+        for scheme in (Residues(14), Digits(7), Residues(8), Digits(30)):
+            assert _numpy.worst_ratio(lower[0], *host, scheme)() == _cupy.worst_ratio(lower[1], *device, scheme)()
 
 
 def test_operands_on_both_sides_of_the_bus():
