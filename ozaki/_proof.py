@@ -10,7 +10,7 @@ from math import inf
 from typing import Any, Protocol
 
 from ozaki._description import Described
-from ozaki.schemes import Scheme
+from ozaki.schemes import Scheme, Words
 
 SAMPLE, EVERY = 32, 128
 """The first level looks at the first SAMPLE of every EVERY inner indices."""
@@ -42,12 +42,12 @@ class ProofBackend(Protocol):
         """floor(abs(x) 2**(w-top)) products with w = wide_bits(k), exact float64, shape (batch, m, n)."""
 
     def worst_ratio(
-        self, lower: Any, left: Described, right: Described, scheme: Scheme, spans: tuple[int, int]
+        self, lower: Any, left: Described, right: Described, scheme: Scheme | Words, spans: tuple[int, int]
     ) -> tuple[float, int]:
         """Largest image error / lower over lower > 0, and the number of positive errors over lower == 0."""
 
     def worst_ratio_by_exponents(
-        self, lower: Any, left: Described, right: Described, scheme: Scheme, spans: tuple[int, int]
+        self, lower: Any, left: Described, right: Described, scheme: Scheme | Words, spans: tuple[int, int]
     ) -> float:
         """The same over the entries with lower == 0, bounded by their largest product of leading powers of two."""
 
@@ -77,7 +77,7 @@ class Proof:
         else:
             self._lower = self._backend.narrow_product(self._left, self._right, self._level == "sampled")
 
-    def ratio(self, scheme: Scheme) -> float:
+    def ratio(self, scheme: Scheme | Words) -> float:
         """Proven largest image error over (abs(A) abs(B))_ij; inf where this level cannot tell."""
         operands = (self._lower, self._left, self._right, scheme, (self._left.span, self._right.span))
         worst, missing = self._backend.worst_ratio(*operands)

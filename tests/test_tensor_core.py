@@ -4,9 +4,10 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from cases import power, same_bits
+from cases import same_bits
+from words_definition import mma_by_definition, nearest
 
-from ozaki.schemes.formats import FORMATS, depth
+from ozaki.schemes.formats import FORMATS
 from ozaki.tensor_core import A100, H100, V100, TensorCore, accumulate, mma, round_to
 
 CORES = {core.name: core for core in (V100, A100, H100)}
@@ -20,52 +21,7 @@ KINDS = [
 ]
 
 
-# The definition, one number at a time ----------------------------------------------------------------------------
-
-
-def exponent(x, form):
-    """The exponent field of a nonzero number."""
-    return max(int(np.frexp(x)[1]) - 1, form.least)
-
-
-def nearest(value, form, rounding):
-    """A Fraction rounded to a format."""
-    if value == 0:
-        return Fraction(0)
-    size = abs(value)
-    e = size.numerator.bit_length() - size.denominator.bit_length()
-    e -= size < power(e)
-    ulp = power(max(e, form.least) - form.bits + 1)
-    units, rest = divmod(size, ulp)
-    if rounding == "RNA":
-        units += 2 * rest >= ulp
-    elif rounding == "RN":
-        units += 2 * rest > ulp or (2 * rest == ulp and units % 2 == 1)
-    return units * ulp if value > 0 else -units * ulp
-
-
-def fused_sum(a, b, c, word, accumulator, core):
-    terms = [
-        (Fraction(x) * Fraction(y), exponent(x, word) + exponent(y, word)) for x, y in zip(a, b, strict=True) if x * y
-    ]
-    terms += [(Fraction(c), exponent(c, accumulator))] if c else []
-    unit = power(max([FORMATS["fp32"].least, *(e for _, e in terms)]) - core.alignment_bits)
-    total = sum((int(value / unit) * unit for value, _ in terms), Fraction(0))
-    return float(nearest(total, accumulator, core.rounding if accumulator.bits == 24 else "RN"))
-
-
-def definition(a, b, c, word, accumulator, core):
-    """D = A B + C by the words of the docstring."""
-    d = np.array(c, float)
-    step, terms = depth(word), core.terms(word)
-    for i, j in np.ndindex(d.shape):
-        for first in range(0, a.shape[1], step):
-            for h in range(first, min(first + step, a.shape[1]), terms):
-                at = slice(h, min(h + terms, first + step))
-                d[i, j] = fused_sum(
-                    a[i, at].tolist(), b[at, j].tolist(), d[i, j], FORMATS[word], FORMATS[accumulator], core
-                )
-    return d
+# Against the definition ------------------------------------------------------------------------------------------
 
 
 def operand(rng, shape, word, spread):
@@ -86,7 +42,7 @@ def test_against_the_definition(rng, core, word, accumulator, spread):
         a, b = operand(rng, (3, k), word, spread), operand(rng, (k, 5), word, spread)
         c = round_to(rng.standard_normal((3, 5)) * 2.0 ** rng.integers(-20, 6, (3, 5)), accumulator)
         d = mma(a, b, c, word=word, accumulator=accumulator, core=core)
-        expected = definition(a, b, c, word, accumulator, core).astype(d.dtype)
+        expected = mma_by_definition(a, b, c, word, accumulator, core).astype(d.dtype)
         assert same_bits(d, expected), (k, a, b, c)
 
 
@@ -95,7 +51,7 @@ def test_rounding_of_the_sum(rng, rounding):
     core = TensorCore("mine", 24, 8, rounding)
     a, b, c = operand(rng, (4, 32), "fp16", 3), operand(rng, (32, 4), "fp16", 3), np.zeros((4, 4))
     d = mma(a, b, c, core=core)
-    assert same_bits(d, definition(a, b, c, "fp16", "fp32", core).astype(np.float32))
+    assert same_bits(d, mma_by_definition(a, b, c, "fp16", "fp32", core).astype(np.float32))
 
 
 def test_rounding_modes_differ(rng):

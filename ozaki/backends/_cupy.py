@@ -24,7 +24,7 @@ from ozaki.backends import _split as splitting
 from ozaki.backends._jit import architecture, kernel
 from ozaki.backends._launch import along_k, ctype, round_up, strides
 from ozaki.backends._split import Slices
-from ozaki.schemes import Residues, Scheme, magnitude_bits
+from ozaki.schemes import Residues, Scheme, Words, magnitude_bits
 
 name = "cupy"
 engines: tuple[str, ...] = ("cublas", "hopper")
@@ -164,7 +164,7 @@ def _as_float64(x: Any) -> Any:
 
 
 def worst_ratio(
-    lower: Any, left: Described, right: Described, scheme: Scheme, spans: tuple[int, int]
+    lower: Any, left: Described, right: Described, scheme: Scheme | Words, spans: tuple[int, int]
 ) -> tuple[float, int]:
     """Largest image error / lower over lower > 0; number of positive errors over lower == 0."""
     if not isinstance(lower, _NarrowProduct):
@@ -185,8 +185,9 @@ def worst_ratio(
     return float(bits.view(np.float64)), int(missing)
 
 
-def _error_terms(operand: Described, scheme: Scheme, spans: tuple[int, int], is_left: int) -> Any:
+def _error_terms(operand: Described, scheme: Scheme | Words, spans: tuple[int, int], is_left: int) -> Any:
     """The terms of one side, as `ozaki._bounds.error_terms` has them, float64 [3][batch][rows]."""
+    assert isinstance(scheme, Scheme)
     batch, rows, k = operand.x.shape
     scaling = scheme.scaling(k)
     assert scaling is not None
@@ -202,7 +203,7 @@ def _error_terms(operand: Described, scheme: Scheme, spans: tuple[int, int], is_
 
 
 def worst_ratio_by_exponents(
-    lower: Any, left: Described, right: Described, scheme: Scheme, spans: tuple[int, int]
+    lower: Any, left: Described, right: Described, scheme: Scheme | Words, spans: tuple[int, int]
 ) -> float:
     """Worst ratio over the entries with lower == 0: rare, so on the host."""
     on_host = [Described(x.x.get(), x.fields.get()) for x in (left, right)]
@@ -230,9 +231,18 @@ _HOPPER_FROM = 256
 """Least m, n and k for which tiles of 256 x 192 are not mostly padding."""
 
 
+def underflows(operand: Described, words: Words) -> int:
+    raise NotImplementedError
+
+
+def words_obstacle(words: Words) -> str | None:
+    """No kernels multiply words yet."""
+    return "words run on NumPy arrays only, so far; use cupy.asnumpy, or scheme='auto'"
+
+
 def split(operand: Described, side: str, plan: Plan) -> Slices:
     """The slices of a whole operand."""
-    assert plan.scheme is not None
+    assert isinstance(plan.scheme, Scheme)
     layout = _engine(plan).layout(plan.scheme, side, *operand.x.shape)
     return splitting.split(operand, side, plan.scheme, layout)
 
