@@ -1,4 +1,4 @@
-"""Words on NumPy: the split, the products on tensor cores in software, the sum (docs/design.md, section 8)."""
+"""Words on NumPy: the split, the products on tensor cores in software, the sum (docs/design.md, section 10)."""
 
 from __future__ import annotations
 
