@@ -1,6 +1,7 @@
 """Words: the bits of the definition, the presets of the literature, what callers may rely on."""
 
 import pickle
+import tracemalloc
 from dataclasses import replace
 from fractions import Fraction
 
@@ -251,6 +252,20 @@ def test_workspace_limit(rng):
     assert less.workspace_bytes <= report.workspace_bytes // 2
     with pytest.raises(ValueError, match=r"workspace_limit: 1000 bytes are too few; this product needs at least \d+"):
         ozaki.matmul(a, b, scheme="halfhalf", workspace_limit=1000)
+
+
+@pytest.mark.parametrize("name", ["halfhalf", "triple-bf16", "two-stage"])
+@pytest.mark.parametrize("shape", [(100, 300, 90), (16, 9000, 16)])
+def test_the_workspace_is_what_is_held(rng, name, shape):
+    a, b = operands(rng, *shape)
+    out = np.empty((shape[0], shape[2]), np.float32)
+    ozaki.matmul(a, b, scheme=name, out=out)
+    tracemalloc.start()
+    plan = ozaki.plan(a.shape, b.shape, dtype="float32", scheme=name)
+    _, report = ozaki.matmul(a, b, plan=plan, out=out, return_report=True)
+    held = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert report.workspace_bytes / 8 < held < report.workspace_bytes + 2**21, (held, report)
 
 
 def test_inputs_are_never_modified(rng):

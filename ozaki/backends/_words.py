@@ -83,11 +83,12 @@ def _words_of(x: npt.NDArray[Any], mu: npt.NDArray[np.int64], words: Words) -> F
     return parts
 
 
-def workspace(words: Words, shape: tuple[int, int, int], outputs: int = _OUTPUTS) -> int:
-    """Bytes held while that many entries are computed."""
+def workspace(words: Words, shape: tuple[int, int, int], k: int, outputs: int) -> int:
+    """Bytes held while that many entries of a product, shape (batch, m, n), are computed."""
     rows, cols = _sides(outputs, shape[1:])
     sums = len(groups(words)) + 1 + 4 * words.core.terms(words.word)
-    return 8 * (outputs * sums + 3 * words.count * (rows + cols) * _slab(words, rows * cols, outputs))
+    copies = 2 * (words.count + 1 + max(len(group.pairs) for group in groups(words)))
+    return 8 * (outputs * sums + copies * (rows + cols) * min(_slab(words), k))
 
 
 def _sides(outputs: int, shape: tuple[int, ...]) -> tuple[int, int]:
@@ -97,10 +98,10 @@ def _sides(outputs: int, shape: tuple[int, ...]) -> tuple[int, int]:
     return max(rows, 1), max(min(n, outputs // max(rows, 1)), 1)
 
 
-def _slab(words: Words, entries: int, outputs: int) -> int:
-    """Inner indices taken at a time: whole blocks, several at once where few entries are computed."""
+def _slab(words: Words) -> int:
+    """Inner indices taken at a time: whole blocks."""
     block = words.block or _SLAB
-    return block * max(1, outputs // max(entries, 1), _SLAB // block if words.block else 1)
+    return block * max(1, _SLAB // block)
 
 
 def execute(
@@ -108,7 +109,8 @@ def execute(
 ) -> int:
     """Compute out, shape (batch, m, n), finite elements only; returns the bytes of workspace."""
     outputs = _OUTPUTS
-    while limit is not None and (needed := workspace(words, out.shape, outputs)) > limit:
+    k = (left.described if isinstance(left, WordSlices) else left).k
+    while limit is not None and (needed := workspace(words, out.shape, k, outputs)) > limit:
         if outputs <= _LEAST_OUTPUTS:
             raise ValueError(f"workspace_limit: {limit} bytes are too few; this product needs at least {needed}")
         outputs //= 2
@@ -124,7 +126,7 @@ def execute(
                 shift = -(mu[at][:, None] + nu[to][None, :])
                 with np.errstate(over="ignore", under="ignore"):
                     out[b, r : r + rows, c : c + cols] = np.ldexp(total, shift.astype(np.int32))
-    return workspace(words, out.shape, outputs)
+    return workspace(words, out.shape, k, outputs)
 
 
 Tile = tuple[int, slice]
@@ -145,13 +147,13 @@ def _multiply(
     shape = (len(mu[at]), len(nu[to]))
     shares = groups(words)
     sums = [np.zeros(shape) for _ in shares]
-    slab = _slab(words, shape[0] * shape[1], outputs)
+    slab = _slab(words)
     for h in range(0, k, slab):
         hs = slice(h, min(h + slab, k))
         a, b = _part(left, mu, at, hs, words), _part(right, nu, to, hs, words)
         for g, group in enumerate(shares):
             if group.promoted:
-                sums[g] = _add_blocks(words, group, a, b, sums[g])
+                sums[g] = _add_blocks(words, group, a, b, sums[g], outputs)
             else:
                 pairs = [(a[s - 1], b[t - 1]) for s, t in group.pairs]
                 sums[g] = accumulate(pairs, sums[g], words.word, words.accumulator, words.core)
@@ -168,14 +170,15 @@ def _part(operand: Described | WordSlices, mu: npt.NDArray[np.int64], at: Tile, 
     return _words_of(operand.x[at[0], at[1], hs], mu[at], words)
 
 
-def _add_blocks(words: Words, group: Group, a: Floats, b: Floats, total: Floats) -> Floats:
+def _add_blocks(words: Words, group: Group, a: Floats, b: Floats, total: Floats, outputs: int) -> Floats:
     """Promotion: each block from a zero accumulator, then added to the total outside the tensor core."""
     assert words.block is not None
     k, block = a.shape[-1], words.block
-    whole = k // block
-    cuts = [slice(0, whole * block)] * (whole > 0) + [slice(whole * block, k)] * (whole * block < k)
+    together = block * max(1, outputs // total.size)
+    whole = k - k % block
+    cuts = [slice(h, min(h + together, whole)) for h in range(0, whole, together)] + [slice(whole, k)] * (whole < k)
     for cut in cuts:
-        count = max(whole, 1) if cut.start == 0 else 1
+        count = max((cut.stop - cut.start) // block, 1)
         pairs = [(_blocks(a[s - 1][:, cut], count), _blocks(b[t - 1][:, cut], count)) for s, t in group.pairs]
         zero = np.zeros((count, *total.shape))
         for part in accumulate(pairs, zero, words.word, words.accumulator, words.core):
