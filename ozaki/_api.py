@@ -6,7 +6,7 @@ from numbers import Real
 from typing import Any, Literal, overload
 
 from ozaki._accuracy import Accuracy
-from ozaki._call import Call, Prepared, Side, check_choices, check_is_plan, plan_for_shapes, shapes_of_plan
+from ozaki._call import Call, Prepared, Side, check_choices, check_is_plan, check_runs, plan_for_shapes, shapes_of_plan
 from ozaki._operands import as_array, dtype_named, dtype_of, left_rows, right_rows, shape_of, shapes
 from ozaki._plan import Plan
 from ozaki._report import Report
@@ -98,6 +98,8 @@ def matmul(
     ------
     ValueError, TypeError
         Naming the argument, before anything is computed.
+    NotImplementedError
+        For words on CuPy arrays.
 
     Notes
     -----
@@ -197,6 +199,7 @@ def prepare(x: Any, side: Side, plan: Plan) -> Prepared:
     x = as_array("x", x, backend)
     dtype = dtype_of("x", x)
     check_choices("auto", plan.engine, None, backend)
+    check_runs(plan.scheme, backend)
     if dtype == "float64" != plan.dtype:
         raise TypeError("x: dtype float64, but the plan is made for float32; expected float32")
     sizes = shapes_of_plan(x.shape, side, plan)

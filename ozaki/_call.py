@@ -194,6 +194,7 @@ class Call:
                 if not same or x.slices.described.x.shape[0] not in (1, prod(plan.batch)):
                     raise ValueError(f"{name}: prepared for another plan; prepare it with this one")
         check_choices("auto", plan.engine, plan.workspace_limit, self.backend)
+        check_runs(plan.scheme, self.backend)
 
     def check_out(self, out: Any) -> None:
         """`out`, where there is one, can take the result."""
@@ -241,10 +242,12 @@ class Call:
                 bound = _bounds.with_rounding(self._prove(scheme, plan.target), self.dtype)
             both = self.described("left"), self.described("right")
             nonfinite = sum(int((x.on_host.nonfinite > 0).sum()) for x in both)
-        underflows = None
+        underflows = estimate = None
         if isinstance(scheme, Words):
             sides: tuple[Side, Side] = ("left", "right")
             underflows = sum(self.backend.underflows(self.described(side), scheme) for side in sides)
+            likely = _word_bounds.relative(scheme, max(self.sizes.shape[1], 1), probable=True)
+            estimate = _bounds.with_rounding(likely, self.dtype)
         return Report(
             bound=bound,
             measure=plan.target.measure,
@@ -258,6 +261,7 @@ class Call:
             reproducible=plan.reproducible,
             nonfinite=nonfinite,
             underflows=underflows,
+            estimate=estimate,
         )
 
 
@@ -435,7 +439,13 @@ def check_words(
         raise ValueError(
             f"scheme: {words.name} is not reproducible: its sums are those of the tensor core; leave one of the two out"
         )
-    if backend is not None and (obstacle := backend.words_obstacle(words)):
+    if backend is not None:
+        check_runs(words, backend)
+
+
+def check_runs(scheme: Scheme | Words | None, backend: Backend) -> None:
+    """The backend multiplies what a plan or a choice asks for."""
+    if isinstance(scheme, Words) and (obstacle := backend.words_obstacle(scheme)):
         raise NotImplementedError(f"scheme: {obstacle}")
 
 

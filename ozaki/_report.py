@@ -27,6 +27,8 @@ class Report:
     reproducible : the bits are the same on every backend
     nonfinite : rows of A and columns of B with NaN or Inf (None: not looked at, to spare a synchronisation)
     underflows : elements of both operands that words lose bits of by underflow, after scaling (None: no words)
+    estimate : componentwise error to expect of words if roundings have zero mean; not proven, and too low for sums of
+        one sign on tensor cores that truncate (None: no words)
     """
 
     bound: float
@@ -41,6 +43,7 @@ class Report:
     reproducible: bool
     nonfinite: int | None = None
     underflows: int | None = None
+    estimate: float | None = None
 
     def __str__(self) -> str:
         slices = counted(self.slices, self.scheme)
@@ -50,6 +53,8 @@ class Report:
             lines.append("no error bound")
         else:
             lines.append(f"proven: {self.measure} error <= {rounded_up(self.bound)} (rounding to the output included)")
+        if self.estimate is not None:
+            lines.append(f"about {self.estimate:.1e} if roundings cancel as random ones do: an estimate, not proven")
         if self.why:
             lines.append(self.why)
         same = "same bits on every backend" if self.reproducible else "bits may differ between backends"

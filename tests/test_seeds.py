@@ -33,7 +33,7 @@ def test_what_was_published_comes_out(figures):
 
 def test_every_figure_says_something(figures):
     for figure in figures.values():
-        assert figure.claims and all(isinstance(claim.holds, bool | np.bool_) for claim in figure.claims)
+        assert figure.claims and all(isinstance(claim.holds, bool) for claim in figure.claims)
         for points in figure.series.values():
             assert points and np.isfinite(np.array(points)).all()
 

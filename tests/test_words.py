@@ -268,6 +268,28 @@ def test_the_workspace_is_what_is_held(rng, name, shape):
     assert report.workspace_bytes / 8 < held < report.workspace_bytes + 2**21, (held, report)
 
 
+def test_backends_without_kernels_say_so(rng, monkeypatch):
+    a, b = operands(rng, 3, 20, 4)
+    plan = ozaki.plan(a.shape, b.shape, dtype="float32", scheme="halfhalf")
+    monkeypatch.setattr(_numpy, "words_obstacle", lambda words: "no kernels; use scheme='auto'")
+    for call in (
+        lambda: ozaki.matmul(a, b, scheme="halfhalf"),
+        lambda: ozaki.plan(a, b, scheme="halfhalf"),
+        lambda: ozaki.matmul(a, b, plan=plan),
+        lambda: ozaki.prepare(a, "left", plan),
+    ):
+        with pytest.raises(NotImplementedError, match=r"^scheme: no kernels; use scheme='auto'"):
+            call()
+
+
+def test_the_estimate_stands_beside_the_bound(rng):
+    a, b = operands(rng, 8, 2000, 8, 0)
+    c, report = ozaki.matmul(a, b, scheme="double-fp16", accuracy=1.0, return_report=True)
+    assert reference.componentwise_error(c, a, b) < report.estimate < report.bound / 4
+    assert f"about {report.estimate:.1e}" in str(report)
+    assert ozaki.matmul(a, b, return_report=True)[1].estimate is None
+
+
 def test_inputs_are_never_modified(rng):
     a, b = operands(rng, 5, 40, 6)
     before = a.copy(), b.copy()
@@ -292,10 +314,8 @@ def test_fp16_digits(rng):
         assert k * 4 ** (bits - 1) <= 2**24 < 4 * k * 4 ** (bits - 1)
         bound = ozaki.plan(a, b, scheme="fp16-digits", slices=3).bound
         assert reference.componentwise_error(c, a, b) <= bound
-    few, many = (
-        ozaki.matmul(*operands(rng, 8, 4096, 8), scheme=s, accuracy="fp64", return_report=True)[1].products
-        for s in ("digits", "fp16-digits")
-    )
+    a, b = rng.standard_normal((2, 8, 2**14))
+    few, many = (ozaki.plan(a, b.T, scheme=s, accuracy="fp64").products for s in ("digits", "fp16-digits"))
     assert few < many, "int8 digits need fewer products: the point of the slides"
 
 

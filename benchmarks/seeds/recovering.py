@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from math import sqrt
 from typing import Any
 
 import numpy as np
@@ -78,8 +79,8 @@ def kept_length(
         ours = f"{theory.mean():g} in theory, {drawn.mean():.4f} in samples"
         claims.append(Claim(f"{rounding}: {shown}, expectation {expected} bits", ours, bool(exact and near)))
     if "RN" in roundings:
-        cut = 23 - (rng.integers(0, 2**23, samples) & 1)
-        claims.append(Claim("last bit cut: 22.5 bits", f"{cut.mean():.4f} in samples", abs(cut.mean() - 22.5) < 0.01))
+        mean = float((23 - (rng.integers(0, 2**23, samples) & 1)).mean())
+        claims.append(Claim("last bit cut: 22.5 bits", f"{mean:.4f} in samples", abs(mean - 22.5) < 0.01))
     return Figure(name, "Significand kept by two FP16 numbers", "length", "probability", series, tuple(claims), log="")
 
 
@@ -207,7 +208,7 @@ def underflow(samples: int, rng: np.random.Generator) -> Figure:
         series[f"{name}, theory"] = theory
     at_one = dict(series["P_u+gu, theory"])[0]
     claims = (
-        Claim("equations 13 to 17 agree with samples", f"largest difference {worst:.1g}", worst < 5 / np.sqrt(samples)),
+        Claim("equations 13 to 17 agree with samples", f"largest difference {worst:.1g}", worst < 5 / sqrt(samples)),
         Claim("gradual underflow occurs even for numbers around 1", f"P_u+gu(0) = {at_one:.2g}", at_one > 0.05),
         Claim("the scaling by 2^11 moves both by 11 exponents",
               f"P_u+gu(0) = {dict(series['P_u+gu, samples, low word times 2^11'])[0]:.2g}",

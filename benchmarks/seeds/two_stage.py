@@ -36,7 +36,7 @@ def figures(scale: str, rng: np.random.Generator) -> Iterator[Figure]:
     middle = {name: dict(points)[50] for name, points in series.items()}
     above, below = middle["two-stage"] / middle["FP16/32"], middle["FP16/16"] / middle["two-stage"]
     claims = (
-        Claim("two-stage has about 100 times the error of FP16/32", f"{above:.0f} times", 20 < above < 500),
+        Claim("two-stage has about 100 times the error of FP16/32", f"{above:.0f} times", 25 < above < 400),
         Claim("two-stage has about a tenth of the error of FP16/16", f"1/{below:.1f}", 3 < below < 30),
     )
     differs = (
