@@ -5,7 +5,8 @@ from ozaki._api import gemm, matmul, plan, prepare
 from ozaki._call import Prepared
 from ozaki._plan import Plan
 from ozaki._report import Report
+from ozaki.schemes import Words
 
 __version__ = "0.1.0"
 
-__all__ = ["Accuracy", "Plan", "Prepared", "Report", "__version__", "gemm", "matmul", "plan", "prepare"]
+__all__ = ["Accuracy", "Plan", "Prepared", "Report", "Words", "__version__", "gemm", "matmul", "plan", "prepare"]

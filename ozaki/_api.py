@@ -6,11 +6,12 @@ from numbers import Real
 from typing import Any, Literal, overload
 
 from ozaki._accuracy import Accuracy
-from ozaki._call import Call, Prepared, Side, check_choices, check_is_plan, plan_for_shapes, shapes_of_plan
+from ozaki._call import Call, Prepared, Side, check_choices, check_is_plan, check_runs, plan_for_shapes, shapes_of_plan
 from ozaki._operands import as_array, dtype_named, dtype_of, left_rows, right_rows, shape_of, shapes
 from ozaki._plan import Plan
 from ozaki._report import Report
 from ozaki.backends import Backend, backend_of
+from ozaki.schemes import Words
 
 
 @overload
@@ -19,7 +20,7 @@ def matmul(
     b: Any,
     *,
     accuracy: Accuracy | str | float | None = None,
-    scheme: str = "auto",
+    scheme: str | Words = "auto",
     slices: int | None = None,
     engine: str = "auto",
     reproducible: bool = False,
@@ -34,7 +35,7 @@ def matmul(
     b: Any,
     *,
     accuracy: Accuracy | str | float | None = None,
-    scheme: str = "auto",
+    scheme: str | Words = "auto",
     slices: int | None = None,
     engine: str = "auto",
     reproducible: bool = False,
@@ -48,7 +49,7 @@ def matmul(
     b: Any,
     *,
     accuracy: Accuracy | str | float | None = None,
-    scheme: str = "auto",
+    scheme: str | Words = "auto",
     slices: int | None = None,
     engine: str = "auto",
     reproducible: bool = False,
@@ -67,8 +68,11 @@ def matmul(
         "fp32", "fp64", "dd", "qd" or a number of bits b (componentwise, min(k, 4 sqrt(k)) 2**-b), a componentwise
         tolerance (float), or `Accuracy(measure, tolerance)`. Default: what the native product of the result's dtype
         gives, by whichever is fastest here; naming an accuracy demands its proof.
-    scheme : {"auto", "digits", "digits7", "residues", "native"}
-        How; "auto" takes the fewest slice products.
+    scheme : str or Words, optional
+        How. "auto" takes the fewest slice products of "digits" and "residues", which are exact up to one rounding, as
+        "digits7" and "fp16-digits" are; "native" is the library's own product. For float32, words added in floating
+        point: "single-fp16", "single-bf16", "single-tf32", "markidis", "feng", "halfhalf", "tf32tf32", "double-fp16",
+        "double-bf16", "triple-bf16", "fabsum-v1", "fabsum-v2", "two-stage", or `Words(...)`.
     slices : int, optional
         Number of digits or residues, instead of the plan's own choice; needs `scheme`.
     engine : str
@@ -96,6 +100,8 @@ def matmul(
     ------
     ValueError, TypeError
         Naming the argument, before anything is computed.
+    NotImplementedError
+        For words on CuPy arrays.
 
     Notes
     -----
@@ -131,7 +137,7 @@ def plan(
     b: Any,
     *,
     accuracy: Accuracy | str | float | None = None,
-    scheme: str = "auto",
+    scheme: str | Words = "auto",
     slices: int | None = None,
     dtype: str | None = None,
     engine: str = "auto",
@@ -200,6 +206,7 @@ def prepare(x: Any, side: Side, plan: Plan) -> Prepared:
     x = as_array("x", x, backend)
     dtype = dtype_of("x", x)
     check_choices("auto", plan.engine, None, backend)
+    check_runs(plan.scheme, backend)
     if dtype == "float64" != plan.dtype:
         raise TypeError("x: dtype float64, but the plan is made for float32; expected float32")
     sizes = shapes_of_plan(x.shape, side, plan)

@@ -13,8 +13,9 @@ from math import hypot, inf, ldexp, log, pi, sqrt
 import numpy as np
 import numpy.typing as npt
 
+from ozaki import _word_bounds
 from ozaki._description import Description
-from ozaki.schemes import Residues, Scheme, magnitude_bits
+from ozaki.schemes import Residues, Scheme, Words, magnitude_bits
 
 _UP = 1 + 2.0**-30
 
@@ -37,6 +38,11 @@ class ErrorTerms:
     left: npt.NDArray[np.float64]
     right: npt.NDArray[np.float64]
 
+    @property
+    def vanish(self) -> bool:
+        """Every term is zero."""
+        return not (self.left.any(axis=(1, 2)) & self.right.any(axis=(1, 2))).any()
+
 
 def dropped(scheme: Scheme, k: int, spans: tuple[int, int]) -> float:
     """Largest worth of the digit pairs that are left out of an entry, in image units (B1).
@@ -51,8 +57,10 @@ def dropped(scheme: Scheme, k: int, spans: tuple[int, int]) -> float:
     return k * scheme.drop if used > scheme.count + 1 else 0.0
 
 
-def error_terms(left: Description, right: Description, scheme: Scheme, spans: tuple[int, int]) -> ErrorTerms:
-    """B1 for these operands, of a scheme that has a scaling at this k."""
+def error_terms(left: Description, right: Description, scheme: Scheme | Words, spans: tuple[int, int]) -> ErrorTerms:
+    """B1 for these operands, of a scheme that has a scaling at this k; what B8 adds to the relative error of words."""
+    if isinstance(scheme, Words):
+        return word_terms(left, right, scheme)
     k = left.k
     scaling = scheme.scaling(k)
     assert scaling is not None
@@ -62,6 +70,23 @@ def error_terms(left: Description, right: Description, scheme: Scheme, spans: tu
     return ErrorTerms(
         np.stack([u_left, left.sums + k * u_left, dropped(scheme, k, spans) * ulp_left]) * _UP,
         np.stack([right.sums, u_right, ulp_right]) * _UP,
+    )
+
+
+def word_terms(left: Description, right: Description, words: Words) -> ErrorTerms:
+    """B8 for these operands: what small elements add to the relative error of words, as outer products.
+
+    In units of 2**(top_i + top_j), with phi = 2**(floor - ceiling) for a row that may hold elements below 2**floor and
+    0 for others. All terms are 0 where the relative bound alone holds.
+    """
+    k, c = left.k, _word_bounds.small(words, left.k)
+    lost = _word_bounds.absolute(words, k) * 4.0**-words.ceiling
+    phi, psi = (np.where(side.below(words.floor - words.ceiling), 2.0 ** (words.floor - words.ceiling), 0.0)
+                for side in (left, right))  # fmt: skip
+    filled_left, filled_right = (np.where(side.empty, 0.0, 1.0) for side in (left, right))
+    return ErrorTerms(
+        np.stack([c * phi, c * (left.sums + k * phi), lost * filled_left]) * _UP,
+        np.stack([right.sums, psi, filled_right]) * _UP,
     )
 
 

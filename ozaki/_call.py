@@ -10,14 +10,25 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ozaki import _bounds
+from ozaki import _bounds, _word_bounds
 from ozaki._accuracy import Accuracy
 from ozaki._description import Described
 from ozaki._operands import Shapes, as_array, dtype_of, left_rows, right_rows, shapes
-from ozaki._plan import SCHEMES, Choice, Measured, Plan, choose, choose_a_priori, default_accuracy, forced
+from ozaki._plan import (
+    SCHEMES,
+    Choice,
+    Measured,
+    Plan,
+    choose,
+    choose_a_priori,
+    default_accuracy,
+    forced,
+    integer_scheme,
+    words_of,
+)
 from ozaki._report import Report
 from ozaki.backends import ENGINES, Backend, backend_of
-from ozaki.schemes import Scheme
+from ozaki.schemes import Scheme, Words
 from ozaki.schemes.digits import MAX_DIGITS
 
 Side = Literal["left", "right"]
@@ -74,7 +85,7 @@ class Call:
     def plan(
         self,
         accuracy: Accuracy | str | float | None,
-        scheme: str,
+        scheme: str | Words,
         slices: int | None,
         engine: str,
         reproducible: bool,
@@ -88,6 +99,11 @@ class Call:
         check_choices(scheme, engine, workspace_limit, self.backend)
         _, k, _ = self.sizes.shape
         target = None if accuracy is None else Accuracy.of(accuracy, k)
+        if (words := words_of(scheme)) is not None:
+            check_words(words, self.dtype, slices, engine, reproducible, self.backend)
+            return self._words(words, target, workspace_limit, full)
+        assert isinstance(scheme, str)
+        scheme = integer_scheme(scheme, k)
         if slices is not None:
             return self._forced(target, scheme, slices, engine, workspace_limit, full)
         bound = native_bound(self.backend, k, self.dtype)
@@ -136,7 +152,20 @@ class Call:
             )
         return self._plan(scheme, goal, bound, False, engine, workspace_limit, _COUNT_GIVEN)
 
-    def _prove(self, scheme: Scheme, target: Accuracy) -> float:
+    def _words(self, words: Words, target: Accuracy | None, workspace_limit: int | None, full: bool) -> Plan:
+        if target is None and not full:
+            bound = _word_bounds.a_priori(words, max(self.sizes.shape[1], 1))
+            return self._plan(words, Accuracy("row-column", 1.0), bound, True, "auto", workspace_limit, "")
+        goal = target or default_accuracy(self.dtype, self.sizes.shape[1])
+        bound = self._prove(words, goal)
+        if target is not None and bound > target.tolerance:
+            raise ValueError(
+                f"accuracy: {words.name} proves {bound:.3g} ({target.measure}) for these operands, "
+                f"accuracy asks for {target.tolerance:.3g}; use scheme='auto', or words with a shorter block"
+            )
+        return self._plan(words, goal, bound, False, "auto", workspace_limit, "")
+
+    def _prove(self, scheme: Scheme | Words, target: Accuracy) -> float:
         """The bound of a scheme for these operands, before the rounding; as sharp as the target needs."""
         if self._empty:
             return 0.0
@@ -147,7 +176,7 @@ class Call:
 
     def _plan(
         self,
-        scheme: Scheme,
+        scheme: Scheme | Words,
         target: Accuracy,
         bound: float,
         a_priori: bool,
@@ -179,6 +208,7 @@ class Call:
                 if not same or x.slices.described.x.shape[0] not in (1, prod(plan.batch)):
                     raise ValueError(f"{name}: prepared for another plan; prepare it with this one")
         check_choices("auto", plan.engine, plan.workspace_limit, self.backend)
+        check_runs(plan.scheme, self.backend)
 
     def check_out(self, out: Any) -> None:
         """`out`, where there is one, can take the result."""
@@ -233,6 +263,12 @@ class Call:
                 bound = _bounds.with_rounding(self._prove(scheme, plan.target), self.dtype)
             both = self.described("left"), self.described("right")
             nonfinite = sum(int((x.on_host.nonfinite > 0).sum()) for x in both)
+        underflows = estimate = None
+        if isinstance(scheme, Words):
+            sides: tuple[Side, Side] = ("left", "right")
+            underflows = sum(self.backend.underflows(self.described(side), scheme) for side in sides)
+            likely = _word_bounds.relative(scheme, max(self.sizes.shape[1], 1), probable=True)
+            estimate = _bounds.with_rounding(likely, self.dtype)
         return Report(
             bound=bound,
             measure=plan.target.measure,
@@ -245,6 +281,8 @@ class Call:
             workspace_bytes=workspace,
             reproducible=plan.reproducible,
             nonfinite=nonfinite,
+            underflows=underflows,
+            estimate=estimate,
         )
 
 
@@ -277,7 +315,7 @@ def plan_for_shapes(
     sizes: Shapes,
     dtype: str,
     accuracy: Accuracy | str | float | None,
-    scheme: str,
+    scheme: str | Words,
     slices: int | None,
     engine: str,
     reproducible: bool,
@@ -287,6 +325,21 @@ def plan_for_shapes(
     check_choices(scheme, engine, workspace_limit, None)
     k = sizes.shape[1]
     target = None if accuracy is None else Accuracy.of(accuracy, k)
+    chosen: Scheme | Words
+    if (words := words_of(scheme)) is not None:
+        check_words(words, dtype, slices, engine, reproducible, None)
+        chosen, bound, why = words, _word_bounds.a_priori(words, max(k, 1)), ""
+        if target is not None and (target.measure == "componentwise" or bound > target.tolerance):
+            raise ValueError(
+                f"accuracy: {words.name} proves {bound:.3g} (row-column) for any operands; accuracy asks for "
+                f"{target.measure} {target.tolerance:.3g}; use scheme='auto', or plan from operands"
+            )
+        return Plan(
+            sizes.shape, sizes.batch, dtype, words, target or Accuracy("row-column", bound),
+            _bounds.with_rounding(bound, dtype), True, engine, workspace_limit, why,
+        )  # fmt: skip
+    assert isinstance(scheme, str)
+    scheme = integer_scheme(scheme, k)
     if slices is not None:
         chosen, why = forced(scheme, slices), _COUNT_GIVEN
         _check_room(chosen, k)
@@ -403,10 +456,39 @@ def check_is_plan(plan: Any) -> None:
         raise TypeError(f"plan: {type(plan).__name__}; expected a Plan, as ozaki.plan returns it")
 
 
-def check_choices(scheme: str, engine: str, workspace_limit: int | None, backend: Backend | None) -> None:
+def check_words(
+    words: Words, dtype: str, slices: int | None, engine: str, reproducible: bool, backend: Backend | None
+) -> None:
+    """Words can do what else is asked."""
+    if dtype != "float32":
+        raise ValueError(
+            f"scheme: {words.name} multiplies float32 matrices, but a and b give {dtype}; use scheme='residues', or "
+            "convert them with .astype('float32')"
+        )
+    if slices is not None:
+        raise ValueError(f"slices: {slices!r}; {words.name} has {words.count}, and ozaki.Words(count=...) makes others")
+    if engine != "auto":
+        raise ValueError(f"engine: {engine!r} multiplies integer slices; leave it out (ozaki.Words has `core`)")
+    if reproducible:
+        raise ValueError(
+            f"scheme: {words.name} is not reproducible: its sums are those of the tensor core; leave one of the two out"
+        )
+    if backend is not None:
+        check_runs(words, backend)
+
+
+def check_runs(scheme: Scheme | Words | None, backend: Backend) -> None:
+    """The backend multiplies what a plan or a choice asks for."""
+    if isinstance(scheme, Words) and (obstacle := backend.words_obstacle(scheme)):
+        raise NotImplementedError(f"scheme: {obstacle}")
+
+
+def check_choices(scheme: str | Words, engine: str, workspace_limit: int | None, backend: Backend | None) -> None:
     """Scheme, engine and limit are such as the backend knows; without a backend, as any does."""
-    if scheme not in SCHEMES:
-        raise ValueError(f"scheme: {scheme!r} is not known; expected one of {', '.join(SCHEMES)}")
+    if not isinstance(scheme, Words) and scheme not in SCHEMES:
+        raise ValueError(f"scheme: {scheme!r} is not known; expected one of {', '.join(SCHEMES)}, or ozaki.Words(...)")
+    if scheme == "fp16-digits" and (engine not in ("auto", "float64") or (backend and backend.name != "numpy")):
+        raise ValueError("scheme: 'fp16-digits' runs on NumPy arrays with engine='auto' only; use scheme='digits'")
     engines = ("auto", *(backend.engines if backend else ENGINES))
     if engine not in engines:
         where = f" for {backend.name} arrays" if backend else ""

@@ -85,7 +85,7 @@ AccuracyOption = Annotated[
         "componentwise, row-column or normwise. Default: what the native product gives.",
     ),
 ]
-SchemeOption = Annotated[str, typer.Option("--scheme", help="auto, digits, digits7, residues or native.")]
+SchemeOption = Annotated[str, typer.Option("--scheme", help="auto, digits, residues, native, halfhalf, ...")]
 SlicesOption = Annotated[int | None, typer.Option("--slices", help="Force the number of slices.")]
 ReproducibleOption = Annotated[bool, typer.Option("--reproducible", help="Rule out the native product.")]
 DeviceOption = Annotated[Device, typer.Option("--device", help="Where to compute; auto takes a GPU if there is one.")]

@@ -79,6 +79,17 @@ class Description:
         lower = (np.sqrt(self.squares.astype(np.float64)) - np.sqrt(self.k)) * unit * (1 - 2.0**-40)
         return np.where(self.empty, 0.0, np.maximum(lower, 0.5))  # the largest element alone is at least 1/2
 
+    def below(self, exponent: int) -> npt.NDArray[np.bool_]:
+        """Rows of float32 numbers that may hold a nonzero element below 2**(top + exponent).
+
+        `bottom` is that of short rows, whose elements are multiples of it, or 24 below an element's exponent; 24
+        exceeds the magnitude bits, so it tells which.
+        """
+        short = self.bottom >= self.top - magnitude_bits(self.k)
+        least = np.where(short, self.bottom, self.bottom + 23)
+        rows: npt.NDArray[np.bool_] = ~self.empty & (least < self.top + exponent)
+        return rows
+
     def bits(self, scaling: Scaling) -> Ints:
         """Bits of each row's image: mu + top."""
         statistic = self.peak if scaling.statistic == "peak" else self.squares

@@ -9,16 +9,16 @@ from math import inf
 from numbers import Integral
 from typing import NoReturn
 
-from ozaki import _bounds
+from ozaki import _bounds, _word_bounds
 from ozaki._accuracy import Accuracy, Measure
 from ozaki._description import Described
 from ozaki._proof import EVERY, SAMPLE, Proof, ProofBackend
-from ozaki._report import rounded_up
-from ozaki.schemes import Digits, Residues, Scheme
-from ozaki.schemes.digits import MAX_DIGITS
+from ozaki._report import counted, rounded_up
+from ozaki.schemes import PRESETS, Digits, Residues, Scheme, Words
+from ozaki.schemes.digits import MAX_DIGITS, fp16_digit_bits
 from ozaki.schemes.residues import MAX_RESIDUES
 
-SCHEMES = ("auto", "digits", "digits7", "residues", "native")
+SCHEMES = ("auto", "digits", "digits7", "fp16-digits", "residues", "native", *PRESETS)
 
 _SHORTHAND = {"float32": "fp32", "float64": "fp64"}
 
@@ -35,7 +35,7 @@ class Plan:
     shape : (m, k, n)
     batch : leading dimensions of the result
     dtype : "float32" or "float64", the format of the result
-    scheme : Digits, Residues, or None for the native product
+    scheme : Digits, Residues, Words, or None for the native product
     target : the accuracy asked for, or what the bound is relative to where a count or the native product was
     bound : what is proven in the target's measure, the rounding to `dtype` included (inf: nothing is). A plan made
         from operands speaks of these operands; an a-priori plan, of all operands.
@@ -48,7 +48,7 @@ class Plan:
     shape: tuple[int, int, int]
     batch: tuple[int, ...]
     dtype: str
-    scheme: Scheme | None
+    scheme: Scheme | Words | None
     target: Accuracy
     bound: float
     a_priori: bool
@@ -62,7 +62,7 @@ class Plan:
 
     @property
     def reproducible(self) -> bool:
-        return self.scheme is not None
+        return isinstance(self.scheme, Scheme)
 
     @property
     def slices(self) -> int:
@@ -79,7 +79,7 @@ class Plan:
         stack = "".join(f"{b} x " for b in self.batch)
         what = "the native product"
         if self.scheme is not None:
-            what = f"{self.slices} {self.scheme.name}, {self.products} products"
+            what = f"{counted(self.slices, self.scheme.name)}, {self.products} products"
         proven = "no bound" if self.bound == inf else f"{self.target.measure} error <= {rounded_up(self.bound)}"
         origin = "for any operands" if self.a_priori else "for these operands"
         return f"{stack}({m} x {k}) ({k} x {n}), {self.dtype}: {what}\n{proven}, {origin}" + (
@@ -89,7 +89,7 @@ class Plan:
 
 def forced(name: str, count: int) -> Scheme:
     """The scheme of that name with that many slices."""
-    if name not in ("digits", "digits7", "residues"):
+    if not name.startswith(("digits", "residues")):
         raise ValueError(
             f"slices: {count} slices of scheme {name!r}; name what to count: scheme='digits' or 'residues'"
         )
@@ -100,7 +100,17 @@ def forced(name: str, count: int) -> Scheme:
 
 
 def _scheme(name: str, count: int) -> Scheme:
-    return Residues(count) if name == "residues" else Digits(count, 7 if name == "digits7" else 8)
+    return Residues(count) if name == "residues" else Digits(count, int(name.removeprefix("digits") or 8))
+
+
+def words_of(scheme: str | Words) -> Words | None:
+    """The words that a choice of scheme means, if it means words."""
+    return scheme if isinstance(scheme, Words) else PRESETS.get(scheme)
+
+
+def integer_scheme(name: str, k: int) -> str:
+    """The name with "fp16-digits" spelled out: digits of as many bits as FP16 products leave exact at this k."""
+    return Digits(1, fp16_digit_bits(k)).name if name == "fp16-digits" else name
 
 
 def default_accuracy(dtype: str, k: int) -> Accuracy:
@@ -189,17 +199,22 @@ class Measured:
     def __init__(self, backend: ProofBackend, left: Described, right: Described, measure: Measure) -> None:
         self._backend, self._left, self._right, self._measure = backend, left, right, measure
         self._proof: Proof | None = None
-        self._known: dict[Scheme, float] = {}
+        self._known: dict[Scheme | Words, float] = {}
 
-    def bound(self, scheme: Scheme) -> float:
+    def bound(self, scheme: Scheme | Words) -> float:
         """The bound at the present level of proof; inf where there is none."""
         if scheme not in self._known:
             self._known[scheme] = self._bound(scheme)
         return self._known[scheme]
 
-    def _bound(self, scheme: Scheme) -> float:
-        if scheme.scaling(self._left.k) is None:
-            return inf
+    def _bound(self, scheme: Scheme | Words) -> float:
+        if isinstance(scheme, Words):
+            alone = _bounds.word_terms(self._left.on_host, self._right.on_host, scheme).vanish
+            return _word_bounds.relative(scheme, self._left.k) + (0.0 if alone else self._of_terms(scheme))
+        return inf if scheme.scaling(self._left.k) is None else self._of_terms(scheme)
+
+    def _of_terms(self, scheme: Scheme | Words) -> float:
+        """What the outer products of B1 come to in the measure."""
         if self._measure == "componentwise":
             self.begin(scheme)
             assert self._proof is not None
@@ -209,9 +224,11 @@ class Measured:
         of_measure = _bounds.normwise if self._measure == "normwise" else _bounds.row_column
         return of_measure(left, right, terms)
 
-    def begin(self, scheme: Scheme) -> None:
+    def begin(self, scheme: Scheme | Words) -> None:
         """Begin to prove the bound of a scheme, where a device does that."""
-        if self._measure == "componentwise" and scheme.scaling(self._left.k) is not None:
+        if isinstance(scheme, Scheme) and scheme.scaling(self._left.k) is None:
+            return
+        if self._measure == "componentwise":
             if self._proof is None:
                 self._proof = Proof(self._backend, self._left, self._right)
             self._proof.begin(scheme)

@@ -11,7 +11,7 @@ from math import inf
 from typing import Any, NamedTuple, Protocol
 
 from ozaki._description import Described
-from ozaki.schemes import Scheme
+from ozaki.schemes import Scheme, Words
 
 SAMPLE, EVERY = 32, 128
 """The first level looks at the first SAMPLE of every EVERY inner indices."""
@@ -57,11 +57,11 @@ class ProofBackend(Protocol):
     def wide_product(self, left: Described, right: Described) -> Any:
         """floor(abs(x) 2**(w-top)) products with w = wide_bits(k), exact float64, shape (batch, m, n)."""
 
-    def worst_ratio(self, lower: Any, left: Described, right: Described, scheme: Scheme) -> Callable[[], Ratio]:
+    def worst_ratio(self, lower: Any, left: Described, right: Described, scheme: Scheme | Words) -> Callable[[], Ratio]:
         """Begin to look for the worst ratio; calling the result waits for it."""
 
     def worst_ratio_by_exponents(
-        self, lower: Any, left: Described, right: Described, scheme: Scheme, spans: tuple[int, int]
+        self, lower: Any, left: Described, right: Described, scheme: Scheme | Words, spans: tuple[int, int]
     ) -> float:
         """The same over the entries with lower == 0, bounded by their largest product of leading powers of two."""
 
@@ -75,7 +75,7 @@ class Proof:
         self._levels += ["narrow", "wide"]
         self._level = ""
         self._lower: Any = None
-        self._begun: dict[Scheme, Callable[[], Ratio]] = {}
+        self._begun: dict[Scheme | Words, Callable[[], Ratio]] = {}
         self._spans: tuple[int, int] | None = None
         self.sharpen()
 
@@ -94,12 +94,12 @@ class Proof:
         else:
             self._lower = self._backend.narrow_product(self._left, self._right, self._level == "sampled")
 
-    def begin(self, scheme: Scheme) -> None:
+    def begin(self, scheme: Scheme | Words) -> None:
         """Look for the ratio of a scheme: a device does while the host goes on."""
         if scheme not in self._begun:
             self._begun[scheme] = self._backend.worst_ratio(self._lower, self._left, self._right, scheme)
 
-    def _found(self, scheme: Scheme) -> Ratio:
+    def _found(self, scheme: Scheme | Words) -> Ratio:
         self.begin(scheme)
         found = self._begun[scheme]()
         self._spans = found.spans
@@ -113,7 +113,7 @@ class Proof:
             return (self._left.span, self._right.span) if scheme is None else self._found(scheme).spans
         return self._spans
 
-    def ratio(self, scheme: Scheme) -> float:
+    def ratio(self, scheme: Scheme | Words) -> float:
         """Proven largest image error over (abs(A) abs(B))_ij; inf where this level cannot tell."""
         worst, missing, spans = self._found(scheme)
         bits = wide_bits(self._left.k) if self._level == "wide" else NARROW_BITS

@@ -18,7 +18,7 @@ class Report:
     bound : proven error in `measure`, the rounding to the output included, unless the result over- or underflows;
         inf where nothing is proven
     measure : "componentwise", "row-column" or "normwise"
-    scheme : "digits", "digits7", "residues" or "native"
+    scheme : "digits", "digits7", "residues", the name of a preset of words, "words" or "native"
     slices : slices of each operand (0 for the native product)
     products : number of slice products
     engine : what computed them
@@ -26,6 +26,9 @@ class Report:
     workspace_bytes : most memory held beside operands and result
     reproducible : the bits are the same on every backend
     nonfinite : rows of A and columns of B with NaN or Inf (None: not looked at, to spare a synchronisation)
+    underflows : elements of both operands that words lose bits of by underflow, after scaling (None: no words)
+    estimate : componentwise error to expect of words if roundings have zero mean; not proven, and too low for sums of
+        one sign on tensor cores that truncate (None: no words)
     """
 
     bound: float
@@ -39,21 +42,35 @@ class Report:
     workspace_bytes: int
     reproducible: bool
     nonfinite: int | None = None
+    underflows: int | None = None
+    estimate: float | None = None
 
     def __str__(self) -> str:
-        what = "native product" if self.native else f"{self.slices} {self.scheme}, {self.products} slice products"
+        slices = counted(self.slices, self.scheme)
+        what = "native product" if self.native else f"{slices}, {self.products} slice products"
         lines = [f"{what} on {self.engine}"]
         if self.bound == inf:
             lines.append("no error bound")
         else:
             lines.append(f"proven: {self.measure} error <= {rounded_up(self.bound)} (rounding to the output included)")
+        if self.estimate is not None:
+            lines.append(f"about {self.estimate:.1e} if roundings cancel as random ones do: an estimate, not proven")
         if self.why:
             lines.append(self.why)
         same = "same bits on every backend" if self.reproducible else "bits may differ between backends"
         lines.append(f"workspace {_bytes(self.workspace_bytes)}, {same}")
         if self.nonfinite:
             lines.append(f"{self.nonfinite} rows or columns with NaN or Inf: their entries follow IEEE 754, no bound")
+        if self.underflows:
+            lines.append(f"{self.underflows} elements lose bits by underflow; the bound counts them")
         return "\n".join(lines)
+
+
+def counted(slices: int, scheme: str) -> str:
+    """The slices of a scheme, with their number: "14 residues", "2 words (halfhalf)"."""
+    if scheme.startswith(("digits", "residues")):
+        return f"{slices} {scheme}"
+    return f"{slices} word{'s' if slices > 1 else ''}" + ("" if scheme == "words" else f" ({scheme})")
 
 
 def rounded_up(x: float) -> str:

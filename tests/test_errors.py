@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 import ozaki
-from ozaki import Accuracy
-from ozaki.backends import _numpy
+from ozaki import Accuracy, Words
+from ozaki.backends import _numpy, _words
+from ozaki.tensor_core import V100
 
 A, B = np.ones((3, 4)), np.ones((4, 2))
 WIDE = A / 3
@@ -43,6 +44,16 @@ def prepare(x, side, plan=PLAN):
 
 
 TARGET = Accuracy("normwise", 1e-3)
+A32, B32 = A.astype("f4"), B.astype("f4")
+
+
+def halfhalf(a=A32, b=B32, **options):
+    return lambda: ozaki.matmul(a, b, scheme="halfhalf", **options)
+
+
+def words(**options):
+    return lambda: Words(**options)
+
 
 CASES = {
     # shapes
@@ -142,6 +153,50 @@ CASES = {
     "engine": (matmul(engine="x", reproducible=True), ValueError, "engine", "float64, int8"),
     "engine of another backend": (matmul(engine="cublas"), ValueError, "engine", "float64, int8"),
     "engine of shapes": (shapes(engine="x", scheme="residues"), ValueError, "engine", "float64, int8"),
+    # words
+    "words of float64": (halfhalf(A, B), ValueError, "scheme", "float32"),
+    "words of mixed dtypes": (halfhalf(A32, B), ValueError, "scheme", "use scheme='residues'"),
+    "words of float64 shapes": (shapes(scheme="halfhalf"), ValueError, "scheme", "float32"),
+    "words and slices": (halfhalf(slices=2), ValueError, "slices", "ozaki.Words(count=...)"),
+    "words and engine": (halfhalf(engine="int8"), ValueError, "engine", "leave it out"),
+    "reproducible words": (halfhalf(reproducible=True), ValueError, "scheme", "not reproducible"),
+    "more than words can": (halfhalf(accuracy="fp64"), ValueError, "accuracy", "use scheme='auto'"),
+    "more than words can, a priori": (
+        shapes(scheme="halfhalf", dtype="float32", accuracy=Accuracy("normwise", 1e-9)),
+        ValueError,
+        "accuracy",
+        "use scheme='auto'",
+    ),
+    "componentwise words without data": (
+        shapes(scheme="halfhalf", dtype="float32", accuracy=1e-3),
+        ValueError,
+        "accuracy",
+        "plan from operands",
+    ),
+    "workspace for words": (halfhalf(workspace_limit=1000), ValueError, "workspace_limit", "needs at least"),
+    "fp16-digits and int8": (matmul(scheme="fp16-digits", engine="int8"), ValueError, "scheme", "engine='auto'"),
+    "word": (words(word="fp8"), ValueError, "word", "fp16, bf16, tf32"),
+    "word of a core": (words(word="tf32", core=V100), ValueError, "word", "fp16"),
+    "core": (words(core="H100"), TypeError, "core", "ozaki.tensor_core.H100"),
+    "no words": (words(count=0), ValueError, "count", "1 to 8"),
+    "words and a half": (words(count=2.5), TypeError, "count", "whole number"),
+    "scale": (words(scale_bits=12), ValueError, "scale_bits", "0 to 11"),
+    "scale of bf16": (words(word="bf16", scale_bits=9), ValueError, "scale_bits", "0 to 8"),
+    "underflowing words": (words(count=4), ValueError, "scale_bits", "fewer words"),
+    "block alone": (words(block=64), ValueError, "block, promotion", "both, or neither"),
+    "promotion alone": (words(promotion="fp32"), ValueError, "block, promotion", "both, or neither"),
+    "odd block": (words(block=40, promotion="fp32"), ValueError, "block", "multiple of 16"),
+    "no block": (words(block=0, promotion="fp32"), ValueError, "block", "16 to"),
+    "promotion": (words(block=64, promotion="fp128"), ValueError, "promotion", "None, fp32, fp64"),
+    "pairs as a list": (words(pairs=[(1, 1)]), ValueError, "pairs", "as a tuple"),
+    "pairs out of range": (words(pairs=((1, 1), (1, 3))), ValueError, "pairs", "from 1 to 2"),
+    "pairs twice": (words(pairs=((1, 1), (1, 1))), ValueError, "pairs", "different pairs"),
+    "pairs without the leading one": (words(pairs=((1, 2), (2, 1))), ValueError, "pairs", "(1, 1)"),
+    "accumulators": (words(accumulators="two"), ValueError, "accumulators", "pair, diagonal, one"),
+    "one accumulator of two scales": (words(scale_bits=11, accumulators="one"), ValueError, "accumulators", "diagonal"),
+    "fp16 accumulator of two words": (words(accumulator="fp16"), ValueError, "accumulator", "single words"),
+    "accumulator": (words(accumulator="fp64"), ValueError, "accumulator", "fp32, fp16"),
+    "rounding": (words(rounding="up"), ValueError, "rounding", "RN, RNA, RZ"),
     # workspace
     **{
         f"workspace {limit!r}": (matmul(workspace_limit=limit), ValueError, "workspace_limit", "positive number")
@@ -224,6 +279,7 @@ def test_bad_input(case, monkeypatch):
     # A product may not be begun.
     monkeypatch.setattr(_numpy, "_multiply", never)
     monkeypatch.setattr(_numpy, "native", never)
+    monkeypatch.setattr(_words, "_multiply", never)
     with pytest.raises(error) as caught:
         call()
     message = str(caught.value)

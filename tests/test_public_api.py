@@ -11,7 +11,7 @@ import pytest
 import ozaki
 
 FUNCTIONS = ["gemm", "matmul", "plan", "prepare"]
-CLASSES = ["Accuracy", "Plan", "Prepared", "Report"]
+CLASSES = ["Accuracy", "Plan", "Prepared", "Report", "Words"]
 
 CHOICES = "accuracy=None, scheme='auto', slices=None"
 REST = "engine='auto', reproducible=False"
@@ -39,6 +39,7 @@ FIELDS = {
         "workspace_bytes",
         "reproducible",
     ],
+    "Words": ["word", "count", "scale_bits", "pairs", "block", "promotion", "accumulators", "accumulator", "rounding"],
 }
 
 

@@ -27,7 +27,7 @@ from ozaki.backends import _split as splitting
 from ozaki.backends._jit import architecture
 from ozaki.backends._launch import Launch, Macros, View, round_up
 from ozaki.backends._split import Slices
-from ozaki.schemes import Scheme, magnitude_bits
+from ozaki.schemes import Scheme, Words, magnitude_bits
 
 name = "cupy"
 engines: tuple[str, ...] = ("cublas", "hopper")
@@ -181,10 +181,11 @@ def _as_float64(x: Any) -> Any:
     return cp.where(bits < 0, -magnitude, magnitude)
 
 
-def worst_ratio(lower: Any, left: Described, right: Described, scheme: Scheme) -> Callable[[], Ratio]:
+def worst_ratio(lower: Any, left: Described, right: Described, scheme: Scheme | Words) -> Callable[[], Ratio]:
     """Largest image error / lower over lower > 0; number of positive errors over lower == 0."""
     if not isinstance(lower, _NarrowProduct):
         return _numpy.worst_ratio(lower.get(), left, right, scheme)
+    assert isinstance(scheme, Scheme)
     usual = left.k * scheme.drop  # but for spans that the device has yet to find
     wait = _compare(lower, left, right, scheme, usual)
 
@@ -248,7 +249,7 @@ def _comparing(
 
 
 def worst_ratio_by_exponents(
-    lower: Any, left: Described, right: Described, scheme: Scheme, spans: tuple[int, int]
+    lower: Any, left: Described, right: Described, scheme: Scheme | Words, spans: tuple[int, int]
 ) -> float:
     """Worst ratio over the entries with lower == 0: rare, so on the host."""
     on_host = [Described(x.x.get(), x.fields.get()) for x in (left, right)]
@@ -259,7 +260,7 @@ def worst_ratio_by_exponents(
 
 
 def _engine_of(plan: Plan) -> ModuleType:
-    assert plan.scheme is not None
+    assert isinstance(plan.scheme, Scheme)
     return _engine(plan.scheme, plan.engine, plan.shape)
 
 
@@ -280,9 +281,18 @@ _HOPPER_FROM = 256
 """Least m, n and k for which tiles of 256 x 192 are not mostly padding."""
 
 
+def underflows(operand: Described, words: Words) -> int:
+    raise NotImplementedError
+
+
+def words_obstacle(words: Words) -> str | None:
+    """No kernels multiply words yet."""
+    return "words run on NumPy arrays only, so far; use cupy.asnumpy, or scheme='auto'"
+
+
 def split(operand: Described, side: str, plan: Plan) -> Slices:
     """The slices of a whole operand."""
-    assert plan.scheme is not None
+    assert isinstance(plan.scheme, Scheme)
     layout = _engine_of(plan).layout(plan.scheme, side, *operand.x.shape)
     return splitting.split(operand, side, plan.scheme, layout)
 

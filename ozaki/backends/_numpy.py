@@ -13,9 +13,10 @@ from ozaki._bounds import ErrorTerms, error_terms
 from ozaki._description import FIELDS, Described, empty_fields
 from ozaki._plan import Plan
 from ozaki._proof import EVERY, NARROW_BITS, NARROW_DEPTH, SAMPLE, Ratio, wide_bits
-from ozaki.backends import _limbs
+from ozaki.backends import _limbs, _words
 from ozaki.backends._limbs import Floats
-from ozaki.schemes import Digits, Residues, Scheme, magnitude_bits
+from ozaki.backends._words import WordSlices
+from ozaki.schemes import Digits, Residues, Scheme, Words, magnitude_bits
 from ozaki.schemes.digits import Rectangle, rectangles
 from ozaki.schemes.image import EMPTY_TOP
 from ozaki.schemes.residues import Remainders, exact_moduli, remainders
@@ -180,7 +181,7 @@ def _magnitudes(operand: Described, bits: int, sampled: bool) -> Floats:
     return magnitudes
 
 
-def worst_ratio(lower: Floats, left: Described, right: Described, scheme: Scheme) -> Callable[[], Ratio]:
+def worst_ratio(lower: Floats, left: Described, right: Described, scheme: Scheme | Words) -> Callable[[], Ratio]:
     """Largest image error / lower over lower > 0; number of positive errors over lower == 0."""
     spans = left.span, right.span
     terms = error_terms(left.on_host, right.on_host, scheme, spans)
@@ -209,7 +210,7 @@ def _numerators(terms: ErrorTerms, b: slice, rows: slice) -> Floats:
 
 
 def worst_ratio_by_exponents(
-    lower: Floats, left: Described, right: Described, scheme: Scheme, spans: tuple[int, int]
+    lower: Floats, left: Described, right: Described, scheme: Scheme | Words, spans: tuple[int, int]
 ) -> float:
     """Worst ratio over the entries with lower == 0, from the largest product of leading powers of two."""
     terms = error_terms(left.on_host, right.on_host, scheme, spans)
@@ -278,7 +279,7 @@ class _Engine:
 
 
 def _engine(plan: Plan) -> _Engine:
-    assert plan.scheme is not None
+    assert isinstance(plan.scheme, Scheme)
     slab = max(1, min(plan.shape[1], _PANEL))
     int8 = plan.engine == "int8"
     if isinstance(plan.scheme, Residues):
@@ -293,6 +294,8 @@ def _engine(plan: Plan) -> _Engine:
 def engine_name(plan: Plan) -> str:
     if plan.scheme is None:
         return "NumPy"
+    if isinstance(plan.scheme, Words):
+        return f"NumPy, model of {plan.scheme.core.name} tensor cores"
     return "NumPy, int8 slices" if plan.engine == "int8" else "NumPy, float64 BLAS"
 
 
@@ -319,9 +322,11 @@ def _panel(engine: _Engine, stack: tuple[int, int, int], limit: int | None) -> i
     return panel
 
 
-def split(operand: Described, side: str, plan: Plan) -> Slices:
+def split(operand: Described, side: str, plan: Plan) -> Slices | WordSlices:
     """The slices of a whole operand."""
     assert plan.scheme is not None
+    if isinstance(plan.scheme, Words):
+        return _words.split(operand, plan.scheme)
     engine = _engine(plan)
     mu = _exponents(operand, plan.scheme)
     return Slices(operand, _parts(operand, mu, engine, side, slice(None), slice(None), slice(None)), mu)
@@ -334,9 +339,36 @@ def _exponents(operand: Described, scheme: Scheme) -> npt.NDArray[np.int64]:
     return operand.on_host.exponents(scaling)
 
 
-def execute(plan: Plan, left: Described | Slices, right: Described | Slices, out: npt.NDArray[Any]) -> int:
+def underflows(operand: Described, words: Words) -> int:
+    """Elements that underflow in a split into words."""
+    return _words.underflows(operand, words)
+
+
+def words_obstacle(words: Words) -> str | None:
+    """Nothing: every tensor core is modelled."""
+    return None
+
+
+def execute(
+    plan: Plan, left: Described | Slices | WordSlices, right: Described | Slices | WordSlices, out: npt.NDArray[Any]
+) -> int:
     """Compute out, shape (batch, m, n); returns the bytes of workspace."""
-    assert plan.scheme is not None
+    if isinstance(plan.scheme, Words):
+        assert not isinstance(left, Slices) and not isinstance(right, Slices)
+        used = _words.execute(plan.scheme, left, right, out, plan.workspace_limit)
+    else:
+        assert not isinstance(left, WordSlices) and not isinstance(right, WordSlices)
+        used = _execute(plan, left, right, out)
+    operands = [x if isinstance(x, Described) else x.described for x in (left, right)]
+    flags = [x.on_host.nonfinite for x in operands]
+    if any(f.any() for f in flags):
+        _patch(operands[0].x, operands[1].x, flags, out)
+    return used
+
+
+def _execute(plan: Plan, left: Described | Slices, right: Described | Slices, out: npt.NDArray[Any]) -> int:
+    """The exact schemes, finite elements only."""
+    assert isinstance(plan.scheme, Scheme)
     engine = _engine(plan)
     panel = _panel(engine, out.shape, plan.workspace_limit)
     mu, nu = (x.mu if isinstance(x, Slices) else _exponents(x, plan.scheme) for x in (left, right))
@@ -345,10 +377,6 @@ def execute(plan: Plan, left: Described | Slices, right: Described | Slices, out
             cols = slice(c, min(c + panel, out.shape[2]))
             sums = _multiply(engine, left, right, mu, nu, _at(left, b), _at(right, b), rows, cols)
             _recombine(engine, sums, mu[_at(left, b), rows], nu[_at(right, b), cols], out[b, rows, cols])
-    operands = [x.described if isinstance(x, Slices) else x for x in (left, right)]
-    flags = [x.on_host.nonfinite for x in operands]
-    if any(f.any() for f in flags):
-        _patch(operands[0].x, operands[1].x, flags, out)
     return _workspace(engine, out.shape, panel)
 
 

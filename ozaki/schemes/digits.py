@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from functools import cache
 
-from ozaki.schemes.image import Scaling, max_scaling
+from ozaki.schemes.image import Scaling, ceil_log2, max_scaling
 
 MAX_DIGITS = 64
 
@@ -17,7 +17,7 @@ class Digits:
     count : int
         Number of digits p, the most significant first.
     bits : int
-        8 (an int8 with no bit wasted) or 7 (as in the first int8 implementations).
+        8 (an int8 with no bit wasted), 7 (as in the first int8 implementations), or what FP16 products leave exact.
     """
 
     count: int
@@ -25,7 +25,7 @@ class Digits:
 
     @property
     def name(self) -> str:
-        return "digits" if self.bits == 8 else "digits7"
+        return "digits" if self.bits == 8 else f"digits{self.bits}"
 
     @property
     def products(self) -> int:
@@ -57,6 +57,14 @@ class Digits:
     def depth(self, diagonals_limit: int = 2**31) -> int:
         """Largest k for which the longest diagonal stays below `diagonals_limit`."""
         return (diagonals_limit - 1) // (self.count << (2 * (self.bits - 1)))
+
+
+def fp16_digit_bits(k: int) -> int:
+    """Bits of digits whose FP16 products an FP32 accumulator adds exactly over k: k 2**(2 (bits-1)) <= 2**24.
+
+    Mukunoki, Ozaki, Ogita and Imamura (ISC 2020). FP16 itself holds digits of up to 12 bits.
+    """
+    return max(2, min(12, (24 - ceil_log2(max(k, 1))) // 2 + 1))
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,112 @@
+"""What a script makes of a published table or figure: series of points, and what was published beside them.
+
+A file is {"schema": 1, "date", "commit", "device", "versions": {...}, "seed", "scale", "figures": [...]}.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from benchmarks.results import ROOT, SCHEMA
+
+FOLDER = ROOT / "benchmarks" / "seeds" / "results"
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What was published, what came out here, and whether the two agree."""
+
+    published: str
+    ours: str
+    holds: bool
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One reproduced table or figure.
+
+    Attributes
+    ----------
+    name : as in the paper, "Figure 5"
+    title, x, y : of the plot and its axes; no plot without an x
+    series : y over x for each name
+    claims : published statements, checked against the series
+    differs : where and why ours differs from the published figure
+    log : axes that are logarithmic, "x", "y" or "xy"
+    """
+
+    name: str
+    title: str
+    x: str
+    y: str
+    series: dict[str, list[tuple[float, float]]]
+    claims: tuple[Claim, ...]
+    differs: str = ""
+    log: str = "xy"
+
+    def at(self, name: str, x: float) -> float:
+        """The y of a series at that x."""
+        return dict(self.series[name])[x]
+
+    def last(self, name: str) -> float:
+        """The y of a series at its largest x."""
+        return max(self.series[name])[1]
+
+
+@dataclass(frozen=True)
+class SeedRun:
+    """All figures of one seed, from one run."""
+
+    date: str
+    commit: str
+    device: str
+    versions: dict[str, str]
+    seed: str
+    scale: str
+    figures: tuple[Figure, ...] = field(default=())
+
+    def write(self, folder: Path = FOLDER) -> Path:
+        """Write the JSON file, and return its path."""
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / f"{self.seed}.json"
+        path.write_text(json.dumps({"schema": SCHEMA, **asdict(self)}, indent=1) + "\n", encoding="utf-8")
+        return path
+
+
+def read(path: Path) -> SeedRun:
+    """Read a file that `SeedRun.write` wrote.
+
+    Raises
+    ------
+    ValueError
+        Where it follows another schema.
+    """
+    content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    if content.pop("schema") != SCHEMA:
+        raise ValueError(f"{path}: schema; expected {SCHEMA}")
+    figures = tuple(_figure(figure) for figure in content.pop("figures"))
+    return SeedRun(**content, figures=figures)
+
+
+def _figure(content: dict[str, Any]) -> Figure:
+    series = {name: [(x, y) for x, y in points] for name, points in content.pop("series").items()}
+    claims = tuple(Claim(**claim) for claim in content.pop("claims"))
+    return Figure(**content, series=series, claims=claims)
+
+
+def times(x: float, y: float) -> str:
+    """The ratio of two errors, as "12 times"."""
+    return f"{x / y:.2g} times"
+
+
+def grows(points: Sequence[tuple[float, float]]) -> float:
+    """The exponent p of y ~ x**p between the middle and the end of a series."""
+    from math import log
+
+    points = sorted(points)
+    (x0, y0), (x1, y1) = points[len(points) // 2], points[-1]
+    return log(y1 / y0) / log(x1 / x0)

@@ -1,0 +1,54 @@
+"""Rivals and error measures of the papers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ozaki.schemes.words import Words
+from ozaki.tensor_core import TensorCore, round_to
+
+Array = npt.NDArray[Any]
+
+TO_NEAREST = TensorCore("rounding to nearest", alignment_bits=24, fused=8, rounding="RN")
+"""The A100's tensor core, but for the rounding of its sums: `mma_rn` of Ootomo and Yokota."""
+
+BLOCK_FMA_1 = TensorCore("block FMA of dimension 1", alignment_bits=40, fused=1, rounding="RN")
+"""Products exact, each added in FP32, rounded to nearest: the simulation of Fasi et al., section 3."""
+
+
+def simt(a: Array, b: Array) -> Array:
+    """FP32 as on CUDA cores: one fused multiply-add after the other along k.
+
+    A sum of two float64 numbers rounded to float32 is that of an FMA, but for double roundings, one in 2**29.
+    """
+    left, right = a.astype(np.float64).T, b.astype(np.float64)
+    total = np.zeros((a.shape[0], b.shape[1]))
+    for x, y in zip(left, right, strict=True):
+        total = (total + np.multiply.outer(x, y)).astype(np.float32).astype(np.float64)
+    return total.astype(np.float32)
+
+
+def held(x: Array, words: Words) -> Array:
+    """What words hold of a matrix without the scaling of its rows, as the papers have it; float32."""
+    left, total = x.astype(np.float64), np.zeros(x.shape)
+    for s in range(words.count):
+        part = np.ldexp(
+            round_to(np.ldexp(left, words.scale_bits * s), words.word, words.rounding), -words.scale_bits * s
+        )
+        left, total = left - part, total + part
+    return total.astype(np.float32)
+
+
+def relative_residual(c: Array, a: Array, b: Array) -> float:
+    """Equation 7 of Ootomo and Yokota: norm(C64 - C) / norm(C64), C64 a float64 product."""
+    exact = a.astype(np.float64) @ b.astype(np.float64)
+    return float(np.linalg.norm(exact - c) / np.linalg.norm(exact))
+
+
+def componentwise(c: Array, a: Array, b: Array) -> float:
+    """Equation 3.1 of Fasi et al.: max abs(C64 - C) / (abs(A) abs(B)), C64 a float64 product."""
+    left, right = a.astype(np.float64), b.astype(np.float64)
+    return float((np.abs(left @ right - c) / (np.abs(left) @ np.abs(right))).max())

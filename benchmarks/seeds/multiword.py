@@ -1,0 +1,223 @@
+"""Fasi, Higham, Lopez, Mary, Mikaitis, Matrix multiplication in multiword arithmetic (SIAM J. Sci. Comput., 2022)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+import ozaki
+from benchmarks.seeds.data import uniform
+from benchmarks.seeds.figures import Claim, Figure, grows, times
+from benchmarks.seeds.methods import BLOCK_FMA_1, componentwise, simt
+from ozaki import _word_bounds
+from ozaki.schemes import PRESETS, Words
+from ozaki.tensor_core import A100, H100, V100, TensorCore
+
+SEED = "multiword"
+
+SCALES = {"small": 11, "cpu": 16, "full": 20}
+"""log2 of the largest n; the paper's is 20."""
+
+Method = Callable[[Any, Any], Any]
+Series = dict[str, list[tuple[float, float]]]
+
+POSITIVE, CENTRED = (0.0, 1.0), (-0.5, 0.5)
+
+_ON_A_MODEL = "16 rows and columns, on models of the tensor cores, whose order of additions cuBLAS may not share."
+
+
+def figures(scale: str, rng: np.random.Generator) -> Iterator[Figure]:
+    """All tables and figures that need no GPU: those of accuracy."""
+    largest = SCALES[scale]
+    yield bounds()
+    yield simulated(largest, POSITIVE, rng)
+    yield simulated(largest, CENTRED, rng)
+    yield on_tensor_cores(largest, POSITIVE, rng)
+    yield on_tensor_cores(largest, CENTRED, rng)
+    yield roundings(largest, rng)
+    yield fabsum(largest, rng)
+    yield fabsum_of_fp16(largest, rng)
+
+
+def bounds(n: int = 4096) -> Figure:
+    """Table 2.1: the dominant terms, beside our bounds for FP32 sums to nearest and for the H100."""
+    terms = {
+        "single-fp16": 2 * 2.0**-11,
+        "double-fp16": 0.0,
+        "single-bf16": 2 * 2.0**-8,
+        "double-bf16": 3 * 2.0**-16,
+        "triple-bf16": 0.0,
+    }
+    claims = []
+    for name, conversion in terms.items():
+        theirs = conversion + n * 2.0**-24
+        ideal = _word_bounds.relative(replace(PRESETS[name], core=replace(BLOCK_FMA_1, alignment_bits=60)), n)
+        h100 = _word_bounds.relative(replace(PRESETS[name], core=H100), n)
+        claims.append(
+            Claim(
+                f"{name}: {conversion:.2g} + n 2^-24 = {theirs:.3g} for n = {n}",
+                f"{ideal:.3g} for FP32 sums to nearest, {h100:.3g} for the H100",
+                ideal < 1.05 * theirs,
+            )
+        )
+    differs = (
+        "Ours have all terms, not the dominant ones alone. The H100 adds 16 products at once, so its bound is smaller "
+        "than that of rounding after every product, although it truncates."
+    )
+    return Figure("Table 2.1", "Error bounds", "", "", {}, tuple(claims), differs)
+
+
+# Error against n ------------------------------------------------------------------------------------------------
+
+
+def multiply(words: Words) -> Method:
+    return lambda a, b: ozaki.matmul(a, b, scheme=words)
+
+
+def preset(name: str, core: TensorCore) -> Method:
+    return multiply(replace(PRESETS[name], core=core))
+
+
+def against_n(
+    methods: dict[str, Method], largest: int, interval: tuple[float, float], rng: np.random.Generator
+) -> Series:
+    """Largest componentwise error of (16 x n) (n x 16)."""
+    series: Series = {name: [] for name in methods}
+    for n in (2**e for e in range(9, largest + 1)):
+        a, b = uniform(rng, (16, n), *interval), uniform(rng, (n, 16), *interval)
+        for name, method in methods.items():
+            series[name].append((n, componentwise(method(a, b), a, b)))
+    return series
+
+
+def named(interval: tuple[float, float]) -> str:
+    return f"({interval[0]:g}, {interval[1]:g}]"
+
+
+def simulated(largest: int, interval: tuple[float, float], rng: np.random.Generator) -> Figure:
+    methods = {
+        "fp16": preset("single-fp16", BLOCK_FMA_1),
+        "double-fp16": preset("double-fp16", BLOCK_FMA_1),
+        "fp32": simt,
+    }
+    series = against_n(methods, min(largest, 17), interval, rng)
+    figure = Figure(f"Figure 3.1, {named(interval)}", "Simulated with FP32 sums to nearest", "n",
+                    "componentwise error", series, ())  # fmt: skip
+    ratio = figure.last("fp16") / figure.last("double-fp16")
+    first = figure.at("fp16", 512) / figure.at("double-fp16", 512)
+    alike = figure.last("double-fp16") / figure.last("fp32")
+    claims = [
+        Claim("double-fp16 has the accuracy of fp32", f"{alike:.2g} times its error", 0.3 < alike < 3),
+        Claim("and is far better than fp16 for small n", f"fp16 has {first:.2g} times its error at 512", first > 10),
+    ]
+    if interval == POSITIVE:
+        claims.append(Claim("its lead shrinks as n grows", f"to {ratio:.2g} times at the end", ratio < first))
+    else:
+        claims.append(Claim("at least an order of magnitude better than fp16", f"{ratio:.2g} times", ratio > 10))
+    smaller = "Up to a smaller n than the paper's 2^20: a rounding after every product is slow in our model."
+    return replace(figure, claims=tuple(claims), differs=smaller)
+
+
+def on_tensor_cores(largest: int, interval: tuple[float, float], rng: np.random.Generator) -> Figure:
+    methods: dict[str, Method] = {"fp32": simt}
+    for core in (V100, A100):
+        methods[f"fp16, {core.name}"] = preset("single-fp16", core)
+        methods[f"double-fp16, {core.name}"] = preset("double-fp16", core)
+    series = against_n(methods, largest, interval, rng)
+    figure = Figure(f"Figure 4.2, {named(interval)}", "Algorithm 4.1 on tensor cores that truncate", "n",
+                    "componentwise error", series, ())  # fmt: skip
+    worst = max(figure.last(f"double-fp16, {core.name}") for core in (V100, A100))
+    best = min(figure.last(f"double-fp16, {core.name}") for core in (V100, A100))
+    claims = []
+    if interval == POSITIVE:
+        slope = grows(series["double-fp16, A100"])
+        close = figure.last("fp16, A100") / figure.last("double-fp16, A100")
+        claims = [
+            Claim("double-fp16 is much less accurate than fp32", f"at least {times(best, figure.last('fp32'))}",
+                  best > 4 * figure.last("fp32")),
+            Claim("its error grows linearly with n", f"as n^{slope:.2f}", 0.8 < slope < 1.2),
+            Claim("for large n it is no better than fp16", f"fp16 has {close:.2g} times its error at {2**largest}",
+                  close < 3),
+        ]  # fmt: skip
+    else:
+        pairs = list(zip(series["fp16, A100"], series["double-fp16, A100"], strict=True))
+        often = sum(single > 2 * double for (_, single), (_, double) in pairs)
+        claims = [
+            Claim("double-fp16 is often significantly more accurate than fp16, but not always",
+                  f"more than twice as accurate at {often} of {len(pairs)} sizes on the A100", often > len(pairs) / 2),
+            Claim("but not as accurate as fp32", f"{times(worst, figure.last('fp32'))} its error",
+                  worst > figure.last("fp32")),
+        ]  # fmt: skip
+    return replace(figure, claims=tuple(claims), differs=_ON_A_MODEL)
+
+
+def roundings(largest: int, rng: np.random.Generator) -> Figure:
+    """Figure 4.3: sums in 16 blocks of n / 16 on the V100's tensor core, rounded either way."""
+    nearest = TensorCore("V100, to nearest", alignment_bits=40, fused=4, rounding="RN", words=("fp16",))
+    series: Series = {"fp32": []}
+    for n in (2**e for e in range(9, largest + 1)):
+        a, b = uniform(rng, (16, n), *POSITIVE), uniform(rng, (n, 16), *POSITIVE)
+        series["fp32"].append((n, componentwise(simt(a, b), a, b)))
+        for core, rounding in ((V100, "toward zero"), (nearest, "to nearest")):
+            for count, name in ((1, "fp16"), (2, "double-fp16")):
+                words = Words("fp16", count, block=n // 16, promotion="fp32", accumulators="pair", core=core)
+                error = componentwise(ozaki.matmul(a, b, scheme=words), a, b)
+                series.setdefault(f"{name}, {rounding}", []).append((n, error))
+    figure = Figure("Figure 4.3", "Rounding inside the block FMA, (0, 1]", "n", "componentwise error", series, ())
+    zero, near = (figure.last(f"double-fp16, {r}") for r in ("toward zero", "to nearest"))
+    fp32, slope = figure.last("fp32"), grows(series["double-fp16, toward zero"])
+    claims = (
+        Claim("toward zero, double-fp16 loses accuracy as n grows", f"as n^{slope:.2f}, {times(zero, near)} the error "
+              "of to nearest", zero > 2 * near),
+        Claim("to nearest, double-fp16 and fp32 are comparable", f"{times(near, fp32)} its error", near < 4 * fp32),
+    )  # fmt: skip
+    differs = (
+        "The V100 loses most when it cuts the terms to align them, not when it rounds their sum; so the tensor core "
+        "that rounds to nearest here adds its four products and the accumulator exactly before. "
+    )
+    return replace(figure, claims=claims, differs=differs + _ON_A_MODEL)
+
+
+BLOCKS = (128, 256, 512, 1024)
+
+
+def fabsum(largest: int, rng: np.random.Generator) -> Figure:
+    methods: dict[str, Method] = {"fp32": simt, "double-fp16, cuBLAS": preset("double-fp16", A100)}
+    for name in ("fabsum-v1", "fabsum-v2"):
+        for block in BLOCKS:
+            methods[f"{name}, b = {block}"] = multiply(replace(PRESETS[name], block=block, core=A100))
+    series = against_n(methods, largest, POSITIVE, rng)
+    figure = Figure("Figure 4.4, right", "FABsum, (0, 1], A100", "n", "componentwise error", series, ())
+    v1, v2 = ([figure.last(f"fabsum-{v}, b = {b}") for b in BLOCKS] for v in ("v1", "v2"))
+    plain, fp32 = figure.last("double-fp16, cuBLAS"), figure.last("fp32")
+    claims = (
+        Claim("FABsum is more accurate than algorithm 4.1 at every block size", f"{plain / max(v1 + v2):.2g} times",
+              max(v1 + v2) < plain),
+        Claim("smaller blocks are more accurate", f"v2: {v2[0]:.1g} to {v2[-1]:.1g}", v2 == sorted(v2)),
+        Claim("FABsum-v2 with a small block matches fp32 for large n", f"{times(v2[0], fp32)} its error",
+              v2[0] < 2 * fp32),
+        Claim("v2 with b = 256 is less accurate than v1 with b = 128 until about n = 10^5",
+              f"{times(v2[1], v1[0])} its error at n = {2**largest}", (v2[1] > v1[0]) == (largest <= 16)),
+    )  # fmt: skip
+    return replace(figure, claims=claims, differs="512 rows and columns in the paper. " + _ON_A_MODEL)
+
+
+def fabsum_of_fp16(largest: int, rng: np.random.Generator) -> Figure:
+    methods = {
+        f"fp16, b = {block}": multiply(Words("fp16", 1, block=block, promotion="fp64", core=A100)) for block in BLOCKS
+    }
+    methods["double-fp16, b = 256"] = multiply(replace(PRESETS["fabsum-v2"], core=A100))
+    series = against_n(methods, largest, POSITIVE, rng)
+    figure = Figure("Figure 4.5, right", "FABsum-v2 of fp16, (0, 1], A100", "n", "componentwise error", series, ())
+    errors = [figure.last(f"fp16, b = {block}") for block in BLOCKS]
+    double = figure.last("double-fp16, b = 256")
+    first = figure.at("fp16, b = 128", 512) / figure.at("double-fp16, b = 256", 512)
+    claims = (
+        Claim("fp16 is less accurate than double-fp16 with b = 256, the less so the larger n",
+              f"{first:.2g} times its error at 512, {min(errors) / double:.2g} times at the end",
+              min(errors) > 0.5 * double and min(errors) / double < first),
+    )  # fmt: skip
+    return replace(figure, claims=claims, differs="512 rows and columns in the paper. " + _ON_A_MODEL)

@@ -1,0 +1,99 @@
+"""docs/seeds.md out of the result files: `python -m benchmarks.seeds.page [--check]`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from textwrap import fill
+from typing import Annotated
+
+import typer
+
+from benchmarks.results import ROOT, slug
+from benchmarks.seeds.figures import FOLDER, Figure, SeedRun, read
+from benchmarks.seeds.plots import plot
+
+PAGE = ROOT / "docs" / "seeds.md"
+
+COMMAND = "python -m benchmarks.seeds.page"
+
+TITLES = {
+    "recovering": "Ootomo and Yokota: Recovering single precision accuracy from Tensor Cores (IJHPCA 2022, arXiv "
+    "2203.03341), and the Japanese report before it",
+    "multiword": "Fasi, Higham, Lopez, Mary and Mikaitis: Matrix multiplication in multiword arithmetic (SIAM J. Sci. "
+    "Comput., 2022)",
+    "two-stage": "A blog post: Improving FP16/16 matmul accuracy with two-stage accumulation",
+    "slides": "Ootomo: DGEMM on Integer Tensor Cores (slides, 2023)",
+}
+
+NOT_HERE = {
+    "recovering": "Figures 14 to 16 and table 6 (throughput, roofline, energy) need a GPU.",
+    "multiword": "Figure 4.1 and the left halves of 4.4 and 4.5 (throughput) need a GPU.",
+    "two-stage": "The table of times needs a GPU.",
+    "slides": "Throughput needs a GPU.",
+}
+
+INTRODUCTION = """# The papers, reproduced
+
+What the papers that the library starts from published, and what comes out here. This page is about accuracy, on a
+CPU: the tensor cores are those of `ozaki.tensor_core`, a model. It is written by `python -m benchmarks.seeds.page`
+from `benchmarks/seeds/results/`; `python -m benchmarks.seeds` makes those anew, with `--scale full` at the papers'
+sizes. A published plot has no numbers to compare with, so its statements are checked: each line says what was
+published, and what came out here.
+
+Feng et al. (`scheme="feng"`) could not be told apart from Markidis: rounding to nearest, and with it a signed low
+word, is what CUDA's conversion does anyway, and the words differ in ties alone. The first paper found no gain either.
+"""
+
+
+def main(
+    check: Annotated[bool, typer.Option("--check", help="Change nothing; fail if the page is stale.")] = False,
+    page: Annotated[Path, typer.Option(help="File to write.")] = PAGE,
+    results: Annotated[Path, typer.Option(help="Folder with the result files.")] = FOLDER,
+) -> None:
+    """Write the page and its pictures."""
+    runs = [read(results / f"{seed}.json") for seed in TITLES if (results / f"{seed}.json").exists()]
+    text = written(runs)
+    if check:
+        if not page.exists() or page.read_text(encoding="utf-8") != text:
+            typer.echo(f"stale: {page}; run `{COMMAND}`", err=True)
+            raise typer.Exit(1)
+        return
+    page.write_text(text, encoding="utf-8")
+    for run in runs:
+        for figure in run.figures:
+            if figure.series:
+                plot(figure, page.parent / "figures" / "seeds" / picture(run, figure))
+
+
+def written(runs: list[SeedRun]) -> str:
+    """The whole page."""
+    return "\n".join([INTRODUCTION, *(section(run) for run in runs)])
+
+
+def section(run: SeedRun) -> str:
+    """One paper."""
+    parts = [f"## {TITLES[run.seed]}", NOT_HERE[run.seed]]
+    for figure in run.figures:
+        parts += [f"### {figure.name}: {figure.title}", table(figure)]
+        if figure.differs:
+            parts.append(fill(figure.differs, 120, break_long_words=False, break_on_hyphens=False))
+        if figure.series:
+            parts.append(f"![{figure.name}](figures/seeds/{picture(run, figure)})")
+    versions = ", ".join(f"{name} {version}" for name, version in run.versions.items())
+    parts.append(f"{run.date[:10]}, {run.device}, scale {run.scale}; {versions}.")
+    return "\n\n".join(parts) + "\n"
+
+
+def table(figure: Figure) -> str:
+    """What was published beside what came out."""
+    lines = ["| published | here | agrees |", "|---|---|---|"]
+    lines += [f"| {c.published} | {c.ours} | {'yes' if c.holds else '**no**'} |" for c in figure.claims]
+    return "\n".join(lines)
+
+
+def picture(run: SeedRun, figure: Figure) -> str:
+    return f"{run.seed}-{slug(figure.name)}.png"
+
+
+if __name__ == "__main__":
+    typer.run(main)

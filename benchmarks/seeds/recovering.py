@@ -1,0 +1,331 @@
+"""Ootomo and Yokota, Recovering single precision accuracy from Tensor Cores (IJHPCA 2022), and its Japanese report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from math import sqrt
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+import ozaki
+from benchmarks.seeds.data import cauchy, exp_rand, randtlr, spatial, uniform
+from benchmarks.seeds.figures import Claim, Figure, times
+from benchmarks.seeds.methods import TO_NEAREST, held, relative_residual, simt
+from ozaki.schemes import PRESETS
+from ozaki.schemes.formats import Rounding
+from ozaki.tensor_core import A100, TensorCore, round_to
+
+SEED = "recovering"
+
+SCALES = {"small": 10, "cpu": 16, "full": 20}
+"""log2 of the largest k; the papers' is 20."""
+
+REPEATS = 2
+"""Pairs of matrices that errors are averaged over; 8 in the paper."""
+
+Floats = npt.NDArray[np.float64]
+
+
+def figures(scale: str, rng: np.random.Generator) -> Iterator[Figure]:
+    """All tables and figures that need no GPU."""
+    largest = SCALES[scale]
+    samples = 10**6 if largest > 10 else 10**5
+    yield kept_length("Table 1 (to nearest)", ("RN", "RNA"), {23: 3 / 4, 22: 1 / 4}, 22.75, samples, rng)
+    yield kept_length("Table 2 (toward zero)", ("RZ",), {23: 1 / 2, 22: 1 / 4, 21: 1 / 4}, 22.25, samples, rng)
+    yield error_against_k(largest, rng)
+    yield last_bit_cut(largest, rng)
+    yield rounding_of_the_accumulator(largest, rng)
+    yield underflow(samples // 10, rng)
+    yield representation(samples // 100, rng)
+    yield exponent_ranges(256 if largest > 10 else 64, rng)
+    yield exponent_patterns(256 if largest > 10 else 64, rng)
+    yield patterns(256 if largest > 10 else 128, rng)
+
+
+# Tables 1 and 2: the significand that two FP16 numbers keep --------------------------------------------------------
+
+
+def lost_bits(bits: npt.NDArray[np.int64], rounding: Rounding) -> npt.NDArray[np.int64]:
+    """Last bits of the significand 1.bits (23 bits) that two FP16 numbers do not keep."""
+    v = 1 + bits * 2.0**-23
+    high = round_to(v, "fp16", rounding)
+    low = round_to((v - high) * 2.0**11, "fp16", rounding) * 2.0**-11
+    lost = np.abs(v - high - low) * 2.0**23
+    return np.frexp(lost)[1].astype(np.int64)  # the bit length of an integer
+
+
+def kept_length(
+    name: str,
+    roundings: tuple[Rounding, ...],
+    published: dict[int, float],
+    expected: float,
+    samples: int,
+    rng: np.random.Generator,
+) -> Figure:
+    """Distribution and expectation of the kept length, over all last 14 bits and over samples."""
+    series: dict[str, list[tuple[float, float]]] = {}
+    claims = []
+    for rounding in roundings:
+        theory = 23 - lost_bits(np.arange(2**14, dtype=np.int64) + (1 << 20), rounding)
+        drawn = 23 - lost_bits(rng.integers(0, 2**23, samples), rounding)
+        for kind, length in (("theory", theory), (f"{samples} samples", drawn)):
+            series[f"{rounding}, {kind}"] = [(n, float((length == n).mean())) for n in sorted(published)]
+        exact = all((theory == n).mean() == p for n, p in published.items()) and theory.mean() == expected
+        near = abs(drawn.mean() - expected) < 5 / np.sqrt(samples)
+        shown = ", ".join(f"P({n}) = {p:g}" for n, p in published.items())
+        ours = f"{theory.mean():g} in theory, {drawn.mean():.4f} in samples"
+        claims.append(Claim(f"{rounding}: {shown}, expectation {expected} bits", ours, bool(exact and near)))
+    if "RN" in roundings:
+        mean = float((23 - (rng.integers(0, 2**23, samples) & 1)).mean())
+        claims.append(Claim("last bit cut: 22.5 bits", f"{mean:.4f} in samples", abs(mean - 22.5) < 0.01))
+    return Figure(name, "Significand kept by two FP16 numbers", "length", "probability", series, tuple(claims), log="")
+
+
+# Figures 1, 4, 5: error against k ---------------------------------------------------------------------------------
+
+Method = Callable[[Any, Any], Any]
+
+
+def on(name: str, core: TensorCore) -> Method:
+    """A preset on other tensor cores."""
+    words = replace(PRESETS[name], core=core)
+    return lambda a, b: ozaki.matmul(a, b, scheme=words)
+
+
+def against_k(
+    methods: dict[str, Method], largest: int, rng: np.random.Generator
+) -> dict[str, list[tuple[float, float]]]:
+    """Mean relative residual of (16 x k) (k x 16) on (-1, 1)."""
+    series: dict[str, list[tuple[float, float]]] = {name: [] for name in methods}
+    for k in (2**e for e in range(4, largest + 1, 2)):
+        operands = [(uniform(rng, (16, k), -1, 1), uniform(rng, (k, 16), -1, 1)) for _ in range(REPEATS)]
+        for name, method in methods.items():
+            errors = [relative_residual(method(a, b), a, b) for a, b in operands]
+            series[name].append((k, float(np.mean(errors))))
+    return series
+
+
+_AVERAGED = f"Averaged over {REPEATS} pairs of matrices (8 in the paper), on a model of the A100 instead of an A100."
+
+
+def error_against_k(largest: int, rng: np.random.Generator) -> Figure:
+    methods: dict[str, Method] = {
+        "halfhalf": on("halfhalf", A100),
+        "tf32tf32": on("tf32tf32", A100),
+        "Markidis": on("markidis", A100),
+        "FP32 SIMT": simt,
+        "FP16 tensor core": on("single-fp16", A100),
+        "TF32 tensor core": on("single-tf32", A100),
+    }
+    series = against_k(methods, largest, rng)
+    figure = Figure("Figure 1", "Accuracy of (16 x k) (k x 16)", "k", "relative residual", series, ())
+    ours = max(figure.last("halfhalf"), figure.last("tf32tf32"))
+    first, last = figure.at("Markidis", 16) / figure.at("FP16 tensor core", 16), figure.last("Markidis")
+    fp32 = figure.last("FP32 SIMT")
+    claims = (
+        Claim("halfhalf and tf32tf32 are as accurate as FP32 SIMT", f"{times(ours, fp32)} its error", ours < 2 * fp32),
+        Claim("Markidis' method loses to FP32 SIMT as k grows", f"{times(last, fp32)} its error", last > 2 * fp32),
+        Claim("Markidis' method is far better than plain FP16 for small k, and its error catches up",
+              f"ratio {first:.1g} at k = 16, {last / figure.last('FP16 tensor core'):.1g} at the end",
+              first < last / figure.last("FP16 tensor core")),
+    )  # fmt: skip
+    return replace(figure, claims=claims, differs=_AVERAGED + " Our halfhalf is promoted every 64 of k, not every 8.")
+
+
+def cut_last_bit(x: Any) -> Any:
+    return (x.view(np.int32) & ~1).view(np.float32)
+
+
+def last_bit_cut(largest: int, rng: np.random.Generator) -> Figure:
+    methods: dict[str, Method] = {
+        "Markidis": on("markidis", A100),
+        "FP32 SIMT": simt,
+        "FP32 SIMT, last bit cut": lambda a, b: simt(cut_last_bit(a), cut_last_bit(b)),
+    }
+    series = against_k(methods, largest, rng)
+    figure = Figure("Figure 4", "Cutting the last bit of FP32 operands", "k", "relative residual", series, ())
+    cut, theirs = figure.last("FP32 SIMT, last bit cut"), figure.last("Markidis")
+    claim = Claim("Markidis' error is worse than that of operands cut to 22.5 bits, though it keeps 22.75",
+                  f"{times(theirs, cut)} the error", theirs > cut)  # fmt: skip
+    return replace(figure, claims=(claim,), differs=_AVERAGED)
+
+
+def rounding_of_the_accumulator(largest: int, rng: np.random.Generator) -> Figure:
+    methods: dict[str, Method] = {
+        "Markidis with mma_rz": on("markidis", A100),
+        "Markidis with mma_rn": on("markidis", TO_NEAREST),
+        "FP32 SIMT": simt,
+    }
+    series = against_k(methods, largest, rng)
+    figure = Figure("Figure 5", "Rounding of the accumulator", "k", "relative residual", series, ())
+    nearest, zero = (figure.last(f"Markidis with mma_{r}") for r in ("rn", "rz"))
+    claims = (
+        Claim("with mma_rn the accuracy is that of FP32 SIMT", f"{times(nearest, figure.last('FP32 SIMT'))} its error",
+              nearest < 2 * figure.last("FP32 SIMT")),
+        Claim("with mma_rz it is lost", f"{times(zero, nearest)} the error of mma_rn", zero > 2 * nearest),
+    )  # fmt: skip
+    different = (
+        " Their two functions cut the sum to 25 bits after every product; ours are the model of the A100 and the same "
+        "with another rounding."
+    )
+    return replace(figure, claims=claims, differs=_AVERAGED + different)
+
+
+# Figures 8 and 9: underflow and representation --------------------------------------------------------------------
+
+
+def p_zeros(n: int) -> float:
+    """Equation 14: the probability of n zeros after the ten leading bits of a significand of 23 bits."""
+    return 0.0 if n < 0 else 0.5 ** min(n + 1, 13) if n <= 13 else 0.0
+
+
+def p_underflow(e: int, gradual: bool) -> float:
+    """Equations 15 and 17: the low word of a number of exponent e is subnormal or less, or less than subnormal."""
+    first = e + 15 - 2 - (10 if gradual else 0) + 1
+    return sum(p_zeros(n) for n in range(max(first, 0), 14))
+
+
+def underflow(samples: int, rng: np.random.Generator) -> Figure:
+    exponents = range(-16, 12)
+    series: dict[str, list[tuple[float, float]]] = {}
+    worst = 0.0
+    for gradual, name in ((True, "P_u+gu"), (False, "P_u")):
+        theory = [(e, p_underflow(e, gradual)) for e in exponents]
+        for scale in (0, 11):
+            points = []
+            for e in exponents:
+                v = np.ldexp(1 + rng.integers(0, 2**23, samples) * 2.0**-23, e)
+                # Toward zero, and with the exponent of FP16 unbounded, as the theory assumes.
+                low = np.ldexp(v - np.ldexp(round_to(np.ldexp(v, -e), "tf32", "RZ"), e), scale)
+                exponent = np.where(low == 0, e - 24 + scale, np.frexp(low)[1] - 1)
+                points.append((e, float((exponent < (-14 if gradual else -24)).mean())))
+            series[f"{name}, samples" + (", low word times 2^11" if scale else "")] = points
+            if not scale:
+                worst = max(worst, max(abs(p - q) for (_, p), (_, q) in zip(points, theory, strict=True)))
+        series[f"{name}, theory"] = theory
+    at_one = dict(series["P_u+gu, theory"])[0]
+    claims = (
+        Claim("equations 13 to 17 agree with samples", f"largest difference {worst:.1g}", worst < 5 / sqrt(samples)),
+        Claim("gradual underflow occurs even for numbers around 1", f"P_u+gu(0) = {at_one:.2g}", at_one > 0.05),
+        Claim("the scaling by 2^11 moves both by 11 exponents",
+              f"P_u+gu(0) = {dict(series['P_u+gu, samples, low word times 2^11'])[0]:.2g}",
+              dict(series["P_u+gu, samples, low word times 2^11"])[0] < 1e-2),
+    )  # fmt: skip
+    return Figure(
+        "Figure 8", "Underflow of the low FP16 word", "exponent of the number", "probability", series, claims, log=""
+    )
+
+
+def representation(samples: int, rng: np.random.Generator) -> Figure:
+    holders = {
+        "FP16": "single-fp16", "TF32": "single-tf32", "halfhalf": "halfhalf", "tf32tf32": "tf32tf32",
+        "Markidis' halfhalf": "markidis",
+    }  # fmt: skip
+    series: dict[str, list[tuple[float, float]]] = {name: [] for name in holders}
+    for e in range(-44, 16, 2):
+        v = np.ldexp(1 + rng.integers(0, 2**23, samples) * 2.0**-23, e).astype(np.float32)
+        for name, preset in holders.items():
+            words = PRESETS[preset]
+            left = v.astype(np.float64)
+            for s in range(words.count):
+                scaled = round_to(np.ldexp(left, words.scale_bits * s), words.word, words.rounding)
+                left = left - np.ldexp(scaled, -words.scale_bits * s)
+            series[name].append((e, float((np.abs(left) / v).mean())))
+    figure = Figure(
+        "Figure 9", "Representation error", "exponent of the number", "mean relative error", series, (), log="y"
+    )
+    good = {name: min(e for e, y in points if y < 2 * min(q for _, q in points)) for name, points in series.items()}
+    claims = (
+        Claim("halfhalf keeps its accuracy over a wider range than Markidis' halfhalf",
+              f"down to 2^{good['halfhalf']:g} against 2^{good['Markidis' + chr(39) + ' halfhalf']:g}",
+              good["halfhalf"] < good["Markidis' halfhalf"]),
+        Claim("tf32tf32 keeps it over the whole range", f"error {figure.at('tf32tf32', -44):.1g} at 2^-44",
+              figure.at("tf32tf32", -44) < 2 * figure.at("tf32tf32", 0)),
+        Claim("halfhalf and tf32tf32 are as good as each other inside",
+              f"{figure.at('halfhalf', 0):.1g} and {figure.at('tf32tf32', 0):.1g} at 1",
+              figure.at("halfhalf", 0) <= 2 * figure.at("tf32tf32", 0)),
+    )  # fmt: skip
+    return replace(figure, claims=claims, differs="Without the scaling of rows and columns that the library adds.")
+
+
+# Figures 11 to 13: exponents of the operands ----------------------------------------------------------------------
+
+
+def unscaled(name: str) -> Method:
+    """A preset that sees only what its words hold without scaling, as in the paper."""
+    words = replace(PRESETS[name], core=A100)
+    return lambda a, b: ozaki.matmul(held(a, words), held(b, words), scheme=words)
+
+
+def exponent_ranges(n: int, rng: np.random.Generator) -> Figure:
+    high, low, tiny = (-15, 14), (-35, -15), (-100, -35)
+    types = {1: (high, high), 2: (high, low), 3: (low, low), 4: (high, tiny)}
+    methods: dict[str, Method] = {
+        "halfhalf, as published": unscaled("halfhalf"),
+        "halfhalf, rows and columns scaled": on("halfhalf", A100),
+        "tf32tf32": on("tf32tf32", A100),
+        "FP32 SIMT": simt,
+    }
+    series: dict[str, list[tuple[float, float]]] = {name: [] for name in methods}
+    for kind, (left, right) in types.items():
+        a, b = exp_rand(rng, (n, n), *left), exp_rand(rng, (n, n), *right)
+        for name, method in methods.items():
+            series[name].append((kind, relative_residual(method(a, b), a, b)))
+    figure = Figure(
+        "Figure 11", f"Exponent ranges, exp_rand, n = {n}", "type", "relative residual", series, (), log="y"
+    )
+    bare, simt_error = dict(series["halfhalf, as published"]), dict(series["FP32 SIMT"])
+    tf32 = max(y / simt_error[x] for x, y in series["tf32tf32"])
+    ours = max(y / simt_error[x] for x, y in series["halfhalf, rows and columns scaled"])
+    claims = (
+        Claim("tf32tf32 has the accuracy of FP32 SIMT in all types", f"{tf32:.2g} times its error", tf32 < 3),
+        Claim("halfhalf has it in type 1", f"{times(bare[1], simt_error[1])} its error", bare[1] < 3 * simt_error[1]),
+        Claim("halfhalf loses accuracy in types 2 and 3", f"{bare[2]:.1g} and {bare[3]:.1g}",
+              min(bare[2] / simt_error[2], bare[3] / simt_error[3]) > 3),
+        Claim("halfhalf cannot compute type 4: scaling is needed first", f"{bare[4]:.1g}", bare[4] > 0.1),
+        Claim("(not in the paper) scaled, halfhalf computes all types", f"{ours:.2g} times that of FP32", ours < 3),
+    )  # fmt: skip
+    differs = (
+        "Type 2 pairs exp_rand(-15, 14) with exp_rand(-35, -15), as the figure's caption has it; the text prints the "
+        "range of type 4. Scaling rows and columns is this library's addition."
+    )
+    return replace(figure, claims=claims, differs=differs)
+
+
+def exponent_patterns(n: int, rng: np.random.Generator) -> Figure:
+    matrices = {
+        "randtlr": randtlr(rng, n), "spatial": spatial(rng, n), "cauchy": cauchy(rng, n),
+        "urand(-1, 1)": uniform(rng, (n, n), -1, 1), "exp_rand(-15, 0)": exp_rand(rng, (n, n), -15, 0),
+    }  # fmt: skip
+    series = {}
+    for name, x in matrices.items():
+        exponents, counts = np.unique(np.frexp(x[x != 0])[1] - 1, return_counts=True)
+        series[name] = [(float(e), float(c / x.size)) for e, c in zip(exponents, counts, strict=True)]
+    spans = {name: points[-1][0] - points[0][0] for name, points in series.items()}
+    shown = ", ".join(f"{name}: {span:g}" for name, span in spans.items())
+    different = max(spans.values()) > 1.5 * min(spans.values())
+    claim = Claim("the patterns have exponents of very different spread", shown, different)
+    return Figure(
+        "Figure 12", f"Exponents of the matrices, n = {n}", "exponent", "share of the elements", series, (claim,),
+        "Shares of the exponents instead of pictures; the matrices are ours, after the descriptions of STARS-H.", "y",
+    )  # fmt: skip
+
+
+def patterns(n: int, rng: np.random.Generator) -> Figure:
+    methods: dict[str, Method] = {"halfhalf": on("halfhalf", A100), "tf32tf32": on("tf32tf32", A100), "FP32 SIMT": simt}
+    left = {"urand": uniform(rng, (n, n), -1, 1), "exp_rand": exp_rand(rng, (n, n), -15, 0)}
+    right = {"randtlr": randtlr(rng, n), "spatial": spatial(rng, n), "cauchy": cauchy(rng, n)}
+    series: dict[str, list[tuple[float, float]]] = {name: [] for name in methods}
+    for i, (a, b) in enumerate((a, b) for a in left.values() for b in right.values()):
+        for name, method in methods.items():
+            series[name].append((i + 1, relative_residual(method(a, b), a, b)))
+    reference = dict(series["FP32 SIMT"])
+    worst = max(y / reference[x] for name in ("halfhalf", "tf32tf32") for x, y in series[name])
+    ours = f"at most {worst:.2g} times its error"
+    claim = Claim("halfhalf and tf32tf32 are as accurate as SGEMM for all patterns", ours, worst < 2)
+    pairs = ", ".join(f"{i + 1}: {a} times {b}" for i, (a, b) in enumerate((a, b) for a in left for b in right))
+    return Figure("Figure 13", f"Patterns of exponents, n = {n}", "pair", "relative residual", series, (claim,),
+                  f"One size, on the model of the A100. {pairs}.", "y")  # fmt: skip

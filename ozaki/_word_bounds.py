@@ -1,0 +1,118 @@
+"""Error bounds of words (docs/bounds.md, B8), and the estimate beside them (E2)."""
+
+from __future__ import annotations
+
+from functools import cache
+from math import ceil, expm1, inf, log1p, sqrt
+
+from ozaki.schemes.formats import FORMATS
+from ozaki.schemes.words import Group, Words, groups
+
+_UP = 1 + 2.0**-30
+
+_UNDERFLOW = 2.0**-85
+"""What FP32 loses to underflow in one step, relative to the least product of two elements: 2**-145 / 2**-60."""
+
+_LEAST_FP16 = 2.0**-25
+"""Half the smallest FP16 number: what rounding to it loses at most where it underflows."""
+
+
+@cache
+def relative(words: Words, k: int, probable: bool = False) -> float:
+    """B8: abs(E_ij) over the product of abs(A) and abs(B), small elements counted as 2**floor.
+
+    All roundings are included but the last one, to float32. With `probable`, E2: the square roots of the numbers of
+    roundings instead of the numbers, an estimate and no bound.
+    """
+    p = words.count
+    pairs = {pair for group in groups(words) for pair in group.pairs}
+    left_out = sum(
+        words.size(s) * words.size(t) for s in range(1, p + 1) for t in range(1, p + 1) if (s, t) not in pairs
+    )
+    total = 2 * words.residual + words.residual**2 + left_out
+    shares = groups(words)
+    for i, group in enumerate(shares):
+        additions = _outer_additions(words, i, len(shares))
+        error = _compound(_of_group(words, group, k, probable), _growth(_outer_roundoff(words), additions))
+        total += sum(words.size(s) * words.size(t) for s, t in group.pairs) * error
+    if words.accumulator == "fp32":
+        total += _UNDERFLOW * (sum(_steps(words, group, k) for group in shares) + len(shares))
+    return total * _UP
+
+
+@cache
+def small(words: Words, k: int) -> float:
+    """B8: the factor of what elements below 2**floor lose: `relative`, and what their words leave."""
+    left = words.size(words.count + 1)
+    return relative(words, k) + (2 * left if words.residual == 0 else 0.0)
+
+
+@cache
+def absolute(words: Words, k: int) -> float:
+    """B8: what accumulators in FP16 lose to underflow in an entry, in units of the scaled rows."""
+    if words.accumulator != "fp16":
+        return 0.0
+    steps = _steps(words, groups(words)[0], k)
+    return 2 * steps * _LEAST_FP16 * (1 + _growth(2.0**-11, steps))
+
+
+def a_priori(words: Words, k: int) -> float:
+    """B8: abs(E_ij) / (norm(a_i) norm(b_j)) for any operands of inner dimension k."""
+    phi = 2.0 ** (words.floor - words.ceiling)
+    lost = small(words, k) * (4 * sqrt(k) * phi + 4 * k * phi**2) + 4 * absolute(words, k) * 4.0**-words.ceiling
+    return (relative(words, k) + lost) * _UP
+
+
+def _steps(words: Words, group: Group, k: int) -> int:
+    """Sums that the tensor core rounds for an entry, over all blocks."""
+    terms = words.core.terms(words.word)
+    whole, rest = divmod(k, words.block) if group.promoted and words.block else (0, k)
+    return len(group.pairs) * (whole * ceil((words.block or 0) / terms) + ceil(rest / terms))
+
+
+def _of_group(words: Words, group: Group, k: int, probable: bool) -> float:
+    """Error of the sum of a group, promotion included, relative to the sum of its absolute products."""
+    if not group.promoted:
+        return _chain(words, _steps(words, group, k), probable)
+    assert words.block is not None
+    inner = _chain(words, _steps(words, group, min(k, words.block)), probable)
+    additions = ceil(k / words.block) - 1
+    if words.promotion == "fp32" and len(groups(words)) == 1:
+        additions -= 1  # the last one is the rounding to the result
+    count = max(additions, 0)
+    return _compound(inner, _growth(_outer_roundoff(words), sqrt(count) if probable else count))
+
+
+def _chain(words: Words, steps: int, probable: bool) -> float:
+    """Error of so many sums on the tensor core, relative to the sum of the absolute products.
+
+    Each cuts `terms` terms below its largest one, and rounds. Cutting toward zero never makes a sum larger, rounding to
+    nearest may.
+    """
+    core = words.core
+    nearest = words.accumulator == "fp16" or core.rounding == "RN"
+    roundoff = 2.0 ** -FORMATS[words.accumulator].bits * (1 if nearest else 2)
+    each = core.terms(words.word) * 2.0**-core.alignment_bits + roundoff
+    count = sqrt(steps) if probable else steps
+    return count * each * (1 + _growth(roundoff, count) if nearest else 1)
+
+
+def _outer_roundoff(words: Words) -> float:
+    return 2.0**-53 if words.promotion == "fp64" else 2.0**-24
+
+
+def _outer_additions(words: Words, i: int, count: int) -> int:
+    """Roundings of a group's sum when all groups are added, low ones first, but for the rounding to the result."""
+    through = count - max(i, 1)
+    return through if words.promotion == "fp64" else max(through - 1, 0)
+
+
+def _growth(roundoff: float, count: float) -> float:
+    """(1 + roundoff)**count - 1."""
+    exponent = count * log1p(roundoff)
+    return expm1(exponent) if exponent < 100 else inf
+
+
+def _compound(first: float, then: float) -> float:
+    """(1 + first) (1 + then) - 1."""
+    return first + then + first * then

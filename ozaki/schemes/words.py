@@ -1,0 +1,250 @@
+"""Words: operands as sums of low-precision floating-point words, products added in floating point.
+
+Algorithm 2.1 of Fasi, Higham, Lopez, Mary and Mikaitis (SIAM J. Sci. Comput., 2022) with the choices of Markidis et al.
+(2018) and of Ootomo and Yokota (IJHPCA 2022); docs/design.md, section 10.
+"""
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Literal, get_args
+
+from ozaki.schemes.formats import FORMATS, H100, Accumulator, Rounding, TensorCore, Word
+from ozaki.schemes.image import ceil_log2
+
+Pair = tuple[int, int]
+
+Sharing = Literal["pair", "diagonal", "one"]
+
+Promotion = Literal["fp32", "fp64"]
+
+MAX_WORDS = 8
+
+_WIDE_CEILING, _WIDE_FLOOR = 30, -30
+"""Exponents of scaled elements in the formats with the range of FP32: no product of words leaves that range."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """Pairs of words that are added in one accumulator of the tensor core, in the order in which they are added.
+
+    Attributes
+    ----------
+    pairs : (s, t), counted from 1
+    weight : the sum counts 2**-weight
+    promoted : the accumulator starts from zero every block, and the blocks are added outside the tensor core
+    """
+
+    pairs: tuple[Pair, ...]
+    weight: int
+    promoted: bool
+
+
+@dataclass(frozen=True)
+class Words:
+    """Float32 operands as `count` low-precision words each, multiplied on tensor cores.
+
+    Rows of A and columns of B are first scaled by powers of two to the top of the format's range. Then, with r_0 = x,
+    word s is fl(2**(scale_bits (s-1)) r_(s-1)), and r_s is what it leaves.
+
+    Parameters
+    ----------
+    word : {"fp16", "bf16", "tf32"}
+        Format of the words.
+    count : int
+        Words for each element, 1 to 8.
+    scale_bits : int
+        Each word is scaled by 2**scale_bits more than the one before, so that low words do not underflow; at most the
+        bits of the format's significand.
+    pairs : tuple of (int, int), optional
+        Which words of the left and of the right operand are multiplied, from 1. Default: all s + t <= count + 1.
+    block : int, optional
+        Inner indices, a multiple of 16, after which the leading product leaves the tensor core's accumulator, which
+        truncates, to be added outside, where sums are rounded to nearest. Default: it stays inside.
+    promotion : {"fp32", "fp64"}, optional
+        Format of those outer sums and of the sum of all products; with `block` only.
+    accumulators : {"diagonal", "pair", "one"}
+        Which pairs share an accumulator of the tensor core: those of equal s + t, each its own, or all.
+    accumulator : {"fp32", "fp16"}
+        Format of the tensor core's accumulator. "fp16" takes single words of FP16, promoted.
+    rounding : {"RN", "RNA", "RZ"}
+        Of conversions to words: to nearest with ties to even or away from zero, or toward zero.
+    core : TensorCore
+        The tensor cores that are modelled on NumPy, and that the bounds speak of.
+
+    Raises
+    ------
+    ValueError, TypeError
+        Naming the argument that makes no sense.
+
+    Notes
+    -----
+    docs/bounds.md (B8) proves what these choices are worth. They are added in floating point, so the bits depend on the
+    tensor core; only the integer schemes promise the same bits everywhere.
+    """
+
+    word: Word = "fp16"
+    count: int = 2
+    scale_bits: int = 0
+    pairs: tuple[Pair, ...] | None = None
+    block: int | None = None
+    promotion: Promotion | None = None
+    accumulators: Sharing = "diagonal"
+    accumulator: Accumulator = "fp32"
+    rounding: Rounding = "RN"
+    core: TensorCore = H100
+
+    def __post_init__(self) -> None:
+        for name, value, known in (
+            ("word", self.word, get_args(Word)),
+            ("accumulators", self.accumulators, get_args(Sharing)),
+            ("accumulator", self.accumulator, get_args(Accumulator)),
+            ("rounding", self.rounding, get_args(Rounding)),
+            ("promotion", self.promotion, (None, *get_args(Promotion))),
+        ):
+            if value not in known:
+                raise ValueError(f"{name}: {value!r} is not known; expected one of {', '.join(map(str, known))}")
+        if not isinstance(self.core, TensorCore):
+            raise TypeError(f"core: {self.core!r}; expected a TensorCore, as ozaki.tensor_core.H100")
+        if self.word not in self.core.words:
+            raise ValueError(f"word: {self.core.name} does not multiply {self.word}; it takes {self.core.words}")
+        _check_whole("count", self.count, 1, MAX_WORDS)
+        _check_whole("scale_bits", self.scale_bits, 0, FORMATS[self.word].bits)
+        if (self.block is None) != (self.promotion is None):
+            raise ValueError(
+                f"block, promotion: {self.block!r} and {self.promotion!r}; expected both, or neither (no promotion)"
+            )
+        if self.block is not None:
+            _check_whole("block", self.block, 16, 2**20)
+            if self.block % 16:
+                raise ValueError(f"block: {self.block}; expected a multiple of 16, the depth of an instruction")
+        self._check_pairs()
+        if self.accumulator == "fp16" and (self.word != "fp16" or self.count != 1 or self.block is None):
+            raise ValueError(
+                "accumulator: 'fp16' takes single words of FP16 with a block and a promotion: its roundings would "
+                "drown second words, and long sums overflow"
+            )
+        if self.floor >= self.ceiling:
+            raise ValueError(
+                f"scale_bits: {self.scale_bits} leaves the last of {self.count} words of {self.word} below the range "
+                f"of the format; expected up to {FORMATS[self.word].bits}, or fewer words"
+            )
+        if self.accumulators == "one" and self.count > 1 and self.scale_bits:
+            raise ValueError(
+                "accumulators: 'one' cannot hold words of different scales; expected scale_bits=0, or 'diagonal'"
+            )
+
+    def _check_pairs(self) -> None:
+        if self.pairs is None:
+            return
+        known = {(s, t) for s in range(1, self.count + 1) for t in range(1, self.count + 1)}
+        if not isinstance(self.pairs, tuple) or not set(self.pairs) <= known or len(set(self.pairs)) != len(self.pairs):
+            raise ValueError(
+                f"pairs: {self.pairs!r}; expected different pairs (s, t) from 1 to {self.count}, as a tuple"
+            )
+        if (1, 1) not in self.pairs:
+            raise ValueError(f"pairs: {self.pairs!r} lacks (1, 1), the leading product")
+
+    @property
+    def name(self) -> str:
+        """Of the preset whose choices these are, on whatever tensor core; "words" for any others."""
+        return _NAMES.get(_choices(self), "words")
+
+    @property
+    def products(self) -> int:
+        """Number of slice products."""
+        return sum(len(group.pairs) for group in groups(self))
+
+    @property
+    def ceiling(self) -> int:
+        """Scaled elements are below 2**ceiling: words are finite, and so are their sums."""
+        if self.accumulator == "fp16":
+            assert self.block is not None
+            return (FORMATS["fp16"].past - 1 - ceil_log2(self.block)) // 2
+        return FORMATS["fp16"].past - 1 if self.word == "fp16" else _WIDE_CEILING
+
+    @property
+    def floor(self) -> int:
+        """Scaled elements from 2**floor on keep their relative accuracy: no underflow of any word matters."""
+        form = FORMATS[self.word]
+        needed = form.least + (form.bits + 1 - self.scale_bits) * (self.count - 1)
+        return needed if self.word == "fp16" else max(needed, _WIDE_FLOOR)
+
+    def size(self, s: int) -> float:
+        """Bound of abs(word s) / abs(x), and so of what s - 1 words leave, for elements from 2**floor on (B8)."""
+        bits = FORMATS[self.word].bits
+        if s == 1:
+            return 1.0 if self.rounding == "RZ" else 1 + 2.0**-bits
+        return 2.0 ** (1 - (s - 1) * bits) if self.rounding == "RZ" else 2.0 ** -((s - 1) * bits + s - 2)
+
+    @property
+    def reproducible(self) -> bool:
+        """The bits depend on the tensor core."""
+        return False
+
+    @property
+    def residual(self) -> float:
+        """Bound of what all words leave of a float32 element from 2**floor on, relative to it; 0 if surely nothing."""
+        left = self.size(self.count + 1)
+        below = left < 2.0**-23 if self.rounding != "RZ" else left <= 2.0**-23  # less than the element's last bit
+        return 0.0 if below else left
+
+
+def _check_whole(name: str, value: object, least: int, most: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{name}: {value!r}; expected a whole number from {least} to {most}")
+    if not least <= value <= most:
+        raise ValueError(f"{name}: {value}; expected a whole number from {least} to {most}")
+
+
+@cache
+def groups(words: Words) -> tuple[Group, ...]:
+    """The accumulators, in the order in which their sums are added: low words first."""
+    p = words.count
+    pairs = words.pairs or tuple((s, t) for s in range(1, p + 1) for t in range(1, p + 2 - s))
+    ordered = sorted(pairs, key=lambda pair: (-sum(pair), -pair[0]))
+    key = {"one": lambda pair: 0, "diagonal": sum, "pair": lambda pair: pair}[words.accumulators]
+    shares: dict[object, list[Pair]] = {}
+    for pair in ordered:
+        shares.setdefault(key(pair), []).append(pair)
+    return tuple(
+        Group(tuple(share), words.scale_bits * (sum(share[0]) - 2), words.block is not None and (1, 1) in share)
+        for share in shares.values()
+    )
+
+
+_ALL_FOUR = ((1, 1), (1, 2), (2, 1), (2, 2))
+
+PRESETS = {
+    # One word: what a tensor core gives by itself.
+    "single-fp16": Words("fp16", 1),
+    "single-bf16": Words("bf16", 1),
+    "single-tf32": Words("tf32", 1, rounding="RNA"),
+    # Markidis et al., as in equations 2 to 6 and code 2 of Ootomo and Yokota: all in one accumulator.
+    "markidis": Words("fp16", 2, pairs=_ALL_FOUR, accumulators="one"),
+    # Feng et al. round and keep the sign of the low word as a bit; ties by the first bit cut off.
+    "feng": Words("fp16", 2, pairs=_ALL_FOUR, accumulators="one", rounding="RNA"),
+    # Ootomo and Yokota, equations 19 to 24 and code 3.
+    "halfhalf": Words("fp16", 2, scale_bits=11, block=64, promotion="fp32"),
+    "tf32tf32": Words("tf32", 2, block=64, promotion="fp32", rounding="RNA"),
+    # Fasi et al., algorithm 2.1: every product in an accumulator of its own.
+    "double-fp16": Words("fp16", 2, accumulators="pair"),
+    "double-bf16": Words("bf16", 2, accumulators="pair"),
+    "triple-bf16": Words("bf16", 3, accumulators="pair"),
+    # The same, algorithm 4.4 with 4.2 and 4.3: the leading product in blocks.
+    "fabsum-v1": Words("fp16", 2, block=128, promotion="fp32", accumulators="pair"),
+    "fabsum-v2": Words("fp16", 2, block=256, promotion="fp64", accumulators="pair"),
+    # The two-stage blog post: an FP16 accumulator that lives for one instruction.
+    "two-stage": Words("fp16", 1, block=16, promotion="fp32", accumulator="fp16"),
+}
+"""The methods of the literature, as data."""
+
+
+def _choices(words: Words) -> tuple[object, ...]:
+    """All but the tensor core."""
+    return (
+        words.word, words.count, words.scale_bits, words.block, words.promotion, words.accumulator, words.rounding,
+        groups(words),
+    )  # fmt: skip
+
+
+_NAMES = {_choices(words): name for name, words in PRESETS.items()}

@@ -1,0 +1,175 @@
+"""Tensor cores in software: what an `mma` instruction returns, vectorised over NumPy arrays.
+
+A model, after measurements that others published (`ozaki.schemes.formats` names them). It claims the bits of `mma.sync`
+on V100 (m8n8k4), A100 (m16n8k16, m16n8k8) and H100 or H200 (the same, and `wgmma`), for finite operands, including
+subnormal ones, and results that do not overflow. The payloads of NaN are not modelled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ozaki.schemes.formats import A100, FORMATS, H100, V100, Accumulator, Rounding, TensorCore, Word, depth
+
+__all__ = ["A100", "H100", "V100", "TensorCore", "accumulate", "mma", "round_to"]
+
+Floats = npt.NDArray[np.float64]
+
+_BELOW_FP32 = np.int64(~((1 << 29) - 1))
+"""Keeps the 24 leading bits of a float64."""
+
+
+def round_to(x: npt.ArrayLike, name: str, rounding: Rounding = "RN") -> Floats:
+    """Round numbers to a format, subnormals included.
+
+    Parameters
+    ----------
+    x : array of finite numbers, taken as float64
+    name : {"fp16", "bf16", "tf32", "fp32"}
+    rounding : {"RN", "RNA", "RZ"}
+        To nearest with ties to even or away from zero, or toward zero.
+
+    Returns
+    -------
+    array of float64
+        Numbers of the format; Inf where they exceed its range.
+
+    Raises
+    ------
+    KeyError
+        For an unknown format.
+    """
+    values = np.asarray(x, np.float64)
+    form = FORMATS[name]
+    exponents = np.maximum(np.frexp(values)[1] - 1, form.least) - (form.bits - 1)
+    units = np.ldexp(values, -exponents)
+    if rounding == "RN":
+        units = np.rint(units)
+    else:
+        whole = np.trunc(units)
+        units = whole + np.copysign(np.abs(units - whole) >= 0.5, units) if rounding == "RNA" else whole
+    rounded: Floats = np.ldexp(units, exponents)
+    return np.where(np.abs(rounded) >= 2.0**form.past, np.copysign(np.inf, rounded), rounded)
+
+
+def mma(
+    a: npt.ArrayLike,
+    b: npt.ArrayLike,
+    c: npt.ArrayLike,
+    *,
+    word: Word = "fp16",
+    accumulator: Accumulator = "fp32",
+    core: TensorCore = H100,
+) -> npt.NDArray[Any]:
+    """D = A B + C as the tensor core computes it, in one instruction or a chain of them along k.
+
+    Parameters
+    ----------
+    a : array, shape (..., m, k), of numbers of the format `word`, in any dtype that holds them
+    b : array, shape (..., k, n), likewise
+    c : array, shape (..., m, n), of numbers of the accumulator's format; or 0
+    word : {"fp16", "bf16", "tf32"}
+    accumulator : {"fp32", "fp16"}
+        Format of C, of D and between the instructions.
+    core : TensorCore
+        `V100`, `A100`, `H100`, or one of your own.
+
+    Returns
+    -------
+    array, shape (..., m, n), float32 or float16
+
+    Raises
+    ------
+    ValueError
+        Where an operand holds a number that its format does not, or the tensor core does not take the format.
+    """
+    if word not in core.words:
+        raise ValueError(f"word: {core.name} does not multiply {word}; expected one of {', '.join(core.words)}")
+    left, right, start = (np.asarray(x, np.float64) for x in (a, b, c))
+    for name, x, form in (("a", left, word), ("b", right, word), ("c", start, accumulator)):
+        finite = np.where(np.isfinite(x), x, 0.0)
+        if not np.array_equal(round_to(finite, form), finite):
+            raise ValueError(f"{name}: holds numbers that are not {form}; expected tensor_core.round_to({name}, ...)")
+    with np.errstate(invalid="ignore", over="ignore"):
+        ieee = np.matmul(left, right) + start
+    known = [np.where(np.isfinite(x), x, 0.0) for x in (left, right, start)]
+    batch = ieee.shape[:-2]
+    rows = np.broadcast_to(known[0], (*batch, *left.shape[-2:]))
+    columns = np.broadcast_to(known[1], (*batch, *right.shape[-2:])).swapaxes(-1, -2)
+    total = accumulate([(rows, columns)], np.broadcast_to(known[2], ieee.shape), word, accumulator, core)
+    touched = ~np.isfinite(ieee)
+    total[touched] = ieee[touched]
+    with np.errstate(over="ignore"):
+        return total.astype(np.float32 if accumulator == "fp32" else np.float16)
+
+
+def accumulate(
+    pairs: Sequence[tuple[Floats, Floats]],
+    start: Floats,
+    word: Word,
+    accumulator: Accumulator = "fp32",
+    core: TensorCore = H100,
+) -> Floats:
+    """Add the products of several pairs of operands to one accumulator, instruction by instruction.
+
+    Parameters
+    ----------
+    pairs : rows of A and columns of B, shapes (..., m, k) and (..., n, k), finite numbers of the format `word`
+        Each instruction's share of k goes through all pairs in turn.
+    start : array, shape (..., m, n)
+    word, accumulator, core
+        As for `mma`.
+
+    Returns
+    -------
+    array of float64, shape (..., m, n)
+        Numbers of the accumulator's format; it is not to overflow.
+    """
+    total = np.array(start, np.float64)
+    k, terms, step = pairs[0][0].shape[-1], core.terms(word), depth(word)
+    # Inner indices first: sums over them then add whole matrices.
+    operands = [tuple(np.ascontiguousarray(np.moveaxis(x, -1, 0)) for x in pair) for pair in pairs]
+    powers = [tuple(_powers(x, word) for x in pair) for pair in operands]
+    for first in range(0, k, step):
+        for (a, b), (p, q) in zip(operands, powers, strict=True):
+            for h in range(first, min(first + step, k), terms):
+                at = slice(h, min(h + terms, first + step, k))
+                products = a[at, ..., :, None] * b[at, ..., None, :]
+                largest = (p[at, ..., :, None] * q[at, ..., None, :]).max(axis=0)
+                total = _fused_sum(products, largest, total, accumulator, core)
+    return total
+
+
+def _powers(x: Floats, word: Word) -> Floats:
+    """2**e for the exponent field e of each number, 0 for a zero; a subnormal has the least exponent."""
+    exponents = np.maximum(np.frexp(x)[1] - 1, FORMATS[word].least)
+    return np.where(x == 0, 0.0, np.ldexp(1.0, exponents))
+
+
+def _fused_sum(products: Floats, largest: Floats, total: Floats, accumulator: Accumulator, core: TensorCore) -> Floats:
+    """The accumulator plus the products (first axis), whose largest exponents are given as powers of two."""
+    form = FORMATS[accumulator]
+    exponents = np.maximum(np.frexp(total)[1] - 1, form.least)
+    # An exponent below that of the smallest normal FP32 number does not exist in the adder.
+    scale = np.maximum(largest, np.where(total == 0, 0.0, np.ldexp(1.0, exponents)))
+    np.maximum(scale, 2.0 ** FORMATS["fp32"].least, out=scale)
+    np.divide(2.0**core.alignment_bits, scale, out=scale)
+    products *= scale
+    np.trunc(products, out=products)
+    units: Floats = products.sum(axis=0)
+    units += np.trunc(total * scale)
+    units /= scale
+    if accumulator == "fp16":
+        with np.errstate(over="ignore"):
+            return units.astype(np.float16).astype(np.float64)
+    if core.rounding == "RN":
+        return units.astype(np.float32).astype(np.float64)
+    cut: Floats = (units.view(np.int64) & _BELOW_FP32).view(np.float64)
+    small = np.abs(units) < 2.0 ** FORMATS["fp32"].least
+    if small.any():
+        cut[small] = np.trunc(units[small] * 2.0**149) * 2.0**-149
+    return cut

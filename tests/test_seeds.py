@@ -1,0 +1,136 @@
+"""The papers, reproduced in small: the scripts run, and what was published comes out."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import typer
+
+from benchmarks.seeds import multiword, page, recovering, slides, two_stage
+from benchmarks.seeds.__main__ import SEEDS, Scale
+from benchmarks.seeds.__main__ import main as run_seeds
+from benchmarks.seeds.data import cauchy, exp_rand, randtlr, spatial, uniform
+from benchmarks.seeds.figures import FOLDER, Claim, grows, read
+from benchmarks.seeds.methods import componentwise, held, relative_residual, simt
+from ozaki import reference
+from ozaki.schemes import PRESETS
+
+
+@pytest.fixture(scope="module")
+def figures():
+    return {
+        (seed.SEED, figure.name): figure
+        for seed in (recovering, multiword, two_stage, slides)
+        for figure in seed.figures("small", np.random.default_rng(0))
+    }
+
+
+def test_what_was_published_comes_out(figures):
+    assert len(figures) == 22
+    failed = [(key, claim) for key, figure in figures.items() for claim in figure.claims if not claim.holds]
+    assert not failed
+
+
+def test_every_figure_says_something(figures):
+    for figure in figures.values():
+        assert figure.claims and all(isinstance(claim.holds, bool) for claim in figure.claims)
+        for points in figure.series.values():
+            assert points and np.isfinite(np.array(points)).all()
+
+
+def test_tables_1_and_2(figures):
+    for name, expected in (("Table 1 (to nearest)", 22.75), ("Table 2 (toward zero)", 22.25)):
+        for points in figures["recovering", name].series.values():
+            assert sum(p for _, p in points) == pytest.approx(1)
+            assert sum(n * p for n, p in points) == pytest.approx(expected, abs=0.02)
+
+
+def test_underflow_probabilities():
+    """Equations 14, 15 and 17, by hand: nothing underflows from exponent 10 on, all below -14 does."""
+    assert sum(recovering.p_zeros(n) for n in range(-1, 20)) == 1
+    assert recovering.p_underflow(0, gradual=True) == 2.0**-4
+    assert recovering.p_underflow(10, gradual=True) == 0 < recovering.p_underflow(9, gradual=True)
+    assert recovering.p_underflow(-14, gradual=False) == 1
+    assert recovering.p_underflow(0, gradual=False) == 0 < recovering.p_underflow(-1, gradual=False)
+
+
+def test_rounding_toward_zero_is_what_hurts(figures):
+    figure = figures["multiword", "Figure 4.3"]
+    assert figure.last("double-fp16, toward zero") > 5 * figure.last("double-fp16, to nearest")
+    assert grows(figures["multiword", "Figure 4.2, (0, 1]"].series["double-fp16, A100"]) > 0.8
+
+
+def test_claims_can_fail(rng, monkeypatch):
+    """Under a tensor core that rounds to nearest, Markidis' method is no worse than FP32, and the claims say so."""
+    monkeypatch.setattr(recovering, "A100", recovering.TO_NEAREST)
+    figure = recovering.rounding_of_the_accumulator(10, rng)
+    assert [claim.holds for claim in figure.claims] == [True, False]
+
+
+# Helpers ---------------------------------------------------------------------------------------------------------
+
+
+def test_data(rng):
+    assert (uniform(rng, (1000,), 0.0, 1.0) > 0).all()
+    x = exp_rand(rng, (1000,), -15, 14)
+    assert set(np.frexp(x)[1] - 1) == set(range(-15, 15)) and (x < 0).any() and (x > 0).any()
+    tile = randtlr(rng, 128)[:64, 64:]
+    values = np.linalg.svd(tile.astype(float), compute_uv=False)
+    np.testing.assert_allclose(values[:10], 0.5 ** np.arange(10), rtol=1e-4)
+    kernel = spatial(rng, 100)
+    assert (np.diag(kernel) == 1).all() and (kernel == kernel.T).all() and (kernel > 0).all()
+    assert np.linalg.matrix_rank(cauchy(rng, 20)) == 20
+
+
+def test_measures(rng):
+    a, b = rng.standard_normal((2, 20, 20)).astype("f4")
+    c = a @ b.T
+    assert relative_residual(c, a, b.T) == pytest.approx(reference.relative_residual(c, a, b.T), rel=1e-5)
+    assert componentwise(c, a, b.T) == pytest.approx(reference.componentwise_error(c, a, b.T), rel=1e-5)
+
+
+def test_simt_is_a_chain_of_fused_multiply_adds():
+    a, b = np.float32([[1 + 2.0**-12, 1, 2.0**-24]]), np.float32([[1 + 2.0**-12], [-1], [1]])
+    assert simt(a, b)[0, 0] == np.float32(np.float32((1 + 2.0**-12) ** 2) - 1) + np.float32(2.0**-24)
+
+
+def test_held():
+    words = PRESETS["halfhalf"]
+    assert held(np.float32([1 + 2.0**-23 * 1, 2.0**-40, 3.0]), words).tolist() == [1 + 2.0**-23, 0, 3]
+    assert held(np.float32([1 / 3]), replace(words, count=1)) == np.float32(np.float16(1 / 3))
+
+
+# Files and page --------------------------------------------------------------------------------------------------
+
+
+def test_command_line(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(slides, "SCALES", {"small": (4, 3)})
+    run_seeds(seed=["slides"], scale=Scale.small, output=tmp_path)
+    run = read(tmp_path / "slides.json")
+    assert (run.seed, run.scale, len(run.figures)) == ("slides", "small", 3)
+    assert isinstance(run.figures[0].claims[0], Claim)
+    assert "agrees" in capsys.readouterr().out
+    page.main(check=False, page=tmp_path / "seeds.md", results=tmp_path)
+    assert (tmp_path / "figures" / "seeds" / "slides-quantum-circuit.png").stat().st_size > 0
+    page.main(check=True, page=tmp_path / "seeds.md", results=tmp_path)
+    (tmp_path / "seeds.md").write_text("old")
+    with pytest.raises(typer.Exit):
+        page.main(check=True, page=tmp_path / "seeds.md", results=tmp_path)
+    with pytest.raises(typer.BadParameter, match="recovering, multiword"):
+        run_seeds(seed=["none"], output=tmp_path)
+
+
+def test_the_page_is_up_to_date():
+    assert sorted(path.stem for path in FOLDER.glob("*.json")) == sorted(SEEDS)
+    page.main(check=True, page=page.PAGE, results=FOLDER)
+    for run in (read(path) for path in FOLDER.glob("*.json")):
+        for figure in run.figures:
+            if figure.series:
+                assert (page.PAGE.parent / "figures" / "seeds" / page.picture(run, figure)).exists()
+
+
+def test_the_page_hides_no_disagreement():
+    for path in FOLDER.glob("*.json"):
+        for figure in read(path).figures:
+            for claim in figure.claims:
+                assert claim.holds or figure.differs, (path.stem, figure.name, claim)

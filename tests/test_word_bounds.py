@@ -1,0 +1,167 @@
+"""The bounds of words hold, on random data and on data made to break them, and adversaries come close."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from cases import spread
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_bound import with_ranges
+from test_words import ALL
+
+import ozaki
+from ozaki import Accuracy, Words, _word_bounds, reference
+from ozaki.schemes import PRESETS
+from ozaki.tensor_core import A100, H100, V100, TensorCore
+
+ERRORS = {
+    "componentwise": reference.componentwise_error,
+    "row-column": reference.row_column_error,
+    "normwise": reference.normwise_error,
+}
+
+SCHEMES = st.builds(
+    Words,
+    word=st.sampled_from(["fp16", "bf16", "tf32"]),
+    count=st.integers(1, 2),
+    scale_bits=st.integers(0, 8),
+    block=st.just(32),
+    promotion=st.sampled_from(["fp32", "fp64"]),
+    accumulators=st.sampled_from(["pair", "diagonal"]),
+    rounding=st.sampled_from(["RN", "RNA", "RZ"]),
+    core=st.sampled_from([A100, H100, TensorCore("mine", 23, 4), TensorCore("mine", 24, 8, "RN")]),
+)
+
+
+def check(a, b, words):
+    for measure, of in ERRORS.items():
+        target = Accuracy(measure, 1e300)
+        c, report = ozaki.matmul(a, b, scheme=words, accuracy=target, return_report=True)
+        assert of(c, a, b) <= report.bound, (measure, words, report)
+    c, report = ozaki.matmul(a, b, scheme=words, return_report=True)
+    assert report.measure == "row-column"
+    assert reference.row_column_error(c, a, b) <= report.bound, (words, report)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_random_data(rng, name):
+    for span in (0, 5, 12, 30, 60):
+        m, k, n = (int(v) for v in rng.integers(1, (12, 400, 12)))
+        check(with_ranges(rng, (m, k), span, "float32"), with_ranges(rng, (n, k), span, "float32").T, ALL[name])
+
+
+@settings(max_examples=60, deadline=None)
+@given(SCHEMES, st.integers(0, 2**32 - 1), st.integers(1, 150), st.integers(0, 60))
+def test_random_schemes(words, seed, k, span):
+    rng = np.random.default_rng(seed)
+    check(with_ranges(rng, (3, k), span, "float32"), with_ranges(rng, (4, k), span, "float32").T, words)
+
+
+def cut_every_time(words, k):
+    """Ones and their neighbours below: every instruction cuts nearly a unit off the sum."""
+    bits = {"fp16": 11, "bf16": 8, "tf32": 11}[words.word]
+    a = np.full((2, k), np.float32(1 - 2.0**-bits))
+    a[1, ::3] = 1
+    return a, a.T.copy()
+
+
+def worst_words(words, k):
+    """Elements just above a power of two that lose as much as words can."""
+    bits = {"fp16": 11, "bf16": 8, "tf32": 11}[words.word]
+    x = np.float32(1 + 2.0**-bits + 2.0 ** -min(2 * bits + 1, 23))
+    return np.full((2, k), x), np.full((k, 3), x)
+
+
+def first_large(words, k):
+    """One large product, then small ones that the adder cuts to nothing."""
+    a = np.full((2, k), np.float32(2.0**-13 * (1 - 2.0**-8)))
+    a[:, 0] = 2.0**12
+    return a, np.ones((k, 2), np.float32)
+
+
+def widest(words, k):
+    """Every exponent of float32 in each row; products of opposite ones are normal."""
+    exponents = np.linspace(-149, 127, max(k, 2)).astype(int)
+    a = np.ldexp(np.float32(1 + 2.0**-12 + 2.0**-23), exponents).astype(np.float32)
+    return np.stack([a, a[::-1]]), np.ldexp(np.ones((len(exponents), 1), np.float32), -np.abs(exponents[:, None]))
+
+
+@pytest.mark.parametrize("data", [cut_every_time, worst_words, first_large, widest])
+@pytest.mark.parametrize("name", ALL)
+def test_adversaries(name, data):
+    for k in (1, 16, 33, 1000):
+        check(*data(ALL[name], k), ALL[name])
+
+
+@pytest.mark.parametrize("name", ["single-fp16", "markidis", "double-fp16", "halfhalf"])
+def test_adversaries_come_close(name):
+    """A chain of truncations reaches a share of its bound: it is no empty promise."""
+    shares = []
+    for data in (cut_every_time, worst_words, first_large):
+        a, b = data(PRESETS[name], 4096)
+        c, report = ozaki.matmul(a, b, scheme=name, accuracy=1.0, return_report=True)
+        shares.append(reference.componentwise_error(c, a, b) / report.bound)
+    assert max(shares) > 1 / 16, shares
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_the_bound_is_within_2_10_of_the_error_for_ordinary_data(rng, name):
+    for k in (100, 1000):
+        a, b = rng.standard_normal((24, k)).astype("f4"), rng.standard_normal((k, 24)).astype("f4")
+        c, report = ozaki.matmul(a, b, scheme=name, accuracy=1.0, return_report=True)
+        error = reference.componentwise_error(c, a, b)
+        assert error <= report.bound <= 2**10 * error
+
+
+def test_theorem_2_1():
+    """Fasi et al.: ((p+1) u_low^p + gamma) abs(A) abs(B), here with the truncation that they leave out."""
+    for name, leading in (("single-fp16", 2 * 2.0**-11), ("double-bf16", 3 * 2.0**-16), ("single-bf16", 2 * 2.0**-8)):
+        words = replace(PRESETS[name], core=TensorCore("exact but for FP32", 60, 1, "RN", ("fp16", "bf16")))
+        for k in (1, 16):
+            theirs = leading + (k + words.count**2 - 1) * 2.0**-24
+            assert _word_bounds.relative(words, k) <= theirs * (1 + 2.0**-6)
+
+
+def test_longer_blocks_and_sums_prove_less():
+    for name, words in ALL.items():
+        bounds = [_word_bounds.relative(words, k) for k in (1, 10, 100, 1000, 10000, 10**6, 10**9)]
+        assert bounds == sorted(bounds), name
+        likely = [_word_bounds.relative(words, k, True) for k in (1, 10, 100, 1000, 10000, 10**6)]
+        assert all(x <= y for x, y in zip(likely, bounds, strict=False))
+    worse = [replace(PRESETS["markidis"], core=core) for core in (H100, A100, V100)]
+    bounds = [_word_bounds.relative(words, 1000) for words in worse]
+    assert bounds == sorted(bounds)
+
+
+def test_halfhalf_proves_fp32(rng):
+    """With promotion every block, from k = 256 on, ordinary data: less than the native product proves, too."""
+    for k in (256, 4096):
+        a, b = rng.uniform(0.5, 1, (2, 5, k)).astype("f4")
+        plan = ozaki.plan(a, b.T, scheme="halfhalf", accuracy="fp32")
+        assert plan.bound < ozaki.plan(a, b.T, scheme="native").bound
+    with pytest.raises(ValueError, match=r"^accuracy: markidis proves"):
+        ozaki.plan(a, b.T, scheme="markidis", accuracy="fp32")
+
+
+def test_small_elements_cost_a_proof(rng):
+    """Elements below the floor: the componentwise bound grows only as far as they matter."""
+    a, b = rng.standard_normal((2, 8, 64)).astype("f4")
+    near = ozaki.plan(a, b.T, scheme="halfhalf", accuracy=1e-5).bound
+    a[:, ::2] *= np.float32(2.0**-35)
+    far = ozaki.plan(a, b.T, scheme="halfhalf", accuracy=1e-5).bound
+    assert near < far < 1.01 * near
+    a[:, 1::2], b[:, ::2] = 0, 1
+    a[:, 1] = 1
+    b[:, 1] = 0  # the largest elements meet zeros
+    assert ozaki.plan(a, b.T, scheme="halfhalf", accuracy=1e3).bound > 2 * near
+
+
+def test_an_estimate_of_the_usual_error(rng):
+    """E2 is the size of what is seen with rounding to nearest: no bound, but within a factor of 50 above."""
+    core = TensorCore("mine", 24, 8, "RN")
+    for name in ("markidis", "double-fp16", "halfhalf"):
+        words = replace(PRESETS[name], core=core)
+        a, b = spread(rng, (16, 4096), 0, "float32"), spread(rng, (4096, 16), 0, "float32")
+        error = reference.componentwise_error(ozaki.matmul(a, b, scheme=words), a, b)
+        assert error < _word_bounds.relative(words, 4096, True) < 50 * error * 4

@@ -1,0 +1,331 @@
+"""Words: the bits of the definition, the presets of the literature, what callers may rely on."""
+
+import pickle
+import tracemalloc
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from cases import first_difference, same_bits, spread, viewed
+from words_definition import split, words_by_definition
+
+import ozaki
+from ozaki import Words, reference
+from ozaki._description import Described
+from ozaki.backends import _numpy, _words
+from ozaki.schemes import PRESETS
+from ozaki.schemes.words import groups
+from ozaki.tensor_core import A100, V100, TensorCore
+
+OTHERS = {
+    "two words in one accumulator, promoted": Words("fp16", 2, block=32, promotion="fp32", accumulators="one"),
+    "three words of fp16": Words("fp16", 3, scale_bits=11, block=16, promotion="fp64"),
+    "all pairs of bf16": Words("bf16", 2, scale_bits=8, pairs=((2, 2), (1, 1), (2, 1), (1, 2)), accumulators="pair"),
+    "toward zero": Words("tf32", 2, rounding="RZ"),
+    "halfhalf on A100": replace(PRESETS["halfhalf"], core=A100),
+    "markidis on V100": replace(PRESETS["markidis"], core=V100),
+    "two-stage on V100": replace(PRESETS["two-stage"], core=V100, block=32),
+    "rounded to nearest": Words("fp16", 1, core=TensorCore("mine", 24, 8, "RN")),
+}
+ALL = {**PRESETS, **OTHERS}
+
+
+def operands(rng, m, k, n, span=3):
+    return spread(rng, (m, k), span, "float32"), spread(rng, (k, n), span, "float32")
+
+
+# Bits ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_bits_of_the_definition(rng, name):
+    words = ALL[name]
+    for k, span in ((1, 0), (16, 3), (70, 8), (40, 60)):
+        a, b = operands(rng, 3, k, 4, span)
+        c = ozaki.matmul(viewed(rng, a), viewed(rng, b), scheme=words)
+        expected = words_by_definition(a, b, words)
+        assert c.dtype == np.float32
+        assert same_bits(c, expected), (k, span, first_difference(c, expected))
+
+
+@pytest.mark.parametrize("name", ["halfhalf", "markidis", "fabsum-v2"])
+def test_bits_do_not_depend_on_tiles(rng, name, monkeypatch):
+    a, b = operands(rng, 37, 1000, 29)
+    c = ozaki.matmul(a, b, scheme=name)
+    monkeypatch.setattr(_words, "_OUTPUTS", 64)
+    monkeypatch.setattr(_words, "_SLAB", 256)
+    assert same_bits(ozaki.matmul(a, b, scheme=name), c)
+    assert same_bits(ozaki.matmul(a[5:6], b[:, :3], scheme=name), c[5:6, :3])
+
+
+def test_presets_as_in_their_sources():
+    assert [len(groups(PRESETS[name])) for name in ("markidis", "halfhalf", "double-fp16")] == [1, 2, 3]
+    assert groups(PRESETS["markidis"])[0].pairs == ((2, 2), (2, 1), (1, 2), (1, 1))
+    low, leading = groups(PRESETS["halfhalf"])
+    assert (low.pairs, low.weight, low.promoted) == (((2, 1), (1, 2)), 11, False)
+    assert (leading.pairs, leading.weight, leading.promoted) == (((1, 1),), 0, True)
+    products = {"single-fp16": 1, "markidis": 4, "halfhalf": 3, "double-bf16": 3, "triple-bf16": 6, "two-stage": 1}
+    assert {name: PRESETS[name].products for name in products} == products
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_presets_by_name(rng, name):
+    a, b = operands(rng, 5, 40, 6)
+    c, report = ozaki.matmul(a, b, scheme=name, return_report=True)
+    assert report.scheme == name and f"({name})" in str(report)
+    assert same_bits(c, ozaki.matmul(a, b, scheme=PRESETS[name]))
+    assert replace(PRESETS[name], core=TensorCore("mine", 30, 4)).name == name
+
+
+def test_order_of_accuracy(rng):
+    """As in the sources: correction helps, and so does leaving the accumulator that truncates."""
+    a, b = rng.uniform(0.0, 1.0, (2, 16, 4096)).astype(np.float32)
+    b = b.T
+    error = {
+        name: reference.componentwise_error(ozaki.matmul(a, b, scheme=name), a, b)
+        for name in ("single-bf16", "single-fp16", "markidis", "halfhalf", "tf32tf32", "double-fp16", "fabsum-v1")
+    }
+    native = reference.componentwise_error(a @ b, a, b)
+    assert error["single-bf16"] > error["single-fp16"] > error["halfhalf"]
+    assert error["markidis"] > error["double-fp16"] > 4 * error["fabsum-v1"]
+    assert error["markidis"] > 20 * error["halfhalf"]
+    assert max(error["halfhalf"], error["tf32tf32"]) < 4 * native
+
+
+def test_feng_rounds_ties_apart():
+    """The presets of Markidis and Feng differ where a tie of the conversion does."""
+    a = np.array([[1 + 2.0**-11]], np.float32)
+    high = [split(a.astype(float), PRESETS[name])[0][0, 0] for name in ("markidis", "feng")]
+    assert high == [1.0, 1 + 2.0**-10]
+
+
+# Scaling and underflow -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["halfhalf", "double-fp16", "tf32tf32", "two-stage"])
+def test_scaling_covers_the_range_of_float32(rng, name):
+    """Rows and columns times powers of two change nothing but the exponents of the result."""
+    a, b = operands(rng, 6, 50, 7)
+    mu, nu = rng.integers(-60, 60, 6), rng.integers(-50, 50, 7)
+    c = ozaki.matmul(a, b, scheme=name)
+    far = ozaki.matmul(np.ldexp(a, mu[:, None]), np.ldexp(b, nu), scheme=name)
+    assert same_bits(far, np.ldexp(c, np.add.outer(mu, nu)))
+    largest = np.full((2, 3), np.finfo(np.float32).max)
+    assert (ozaki.matmul(largest, np.full((3, 2), 2.0**-100, np.float32), scheme=name) > 2.0**28).all()
+
+
+@pytest.mark.parametrize("name", [name for name, words in ALL.items() if words.word == "fp16"])
+def test_underflows_are_counted(rng, name):
+    words = ALL[name]
+    x = np.ones((3, 8), np.float32)
+    x[1, 1:5] = np.float32(1 + 2.0**-10 / 3) * 2.0**-40
+    x[2, 2] = 2.0**-20  # short: nothing is lost
+    described = _numpy.describe(x[None])
+    parts = np.array(split(_words._scaled(x, _words.exponents(described, words)[0]), words))
+    left = _words._scaled(x, _words.exponents(described, words)[0])
+    left = left - sum(np.ldexp(part, -words.scale_bits * s) for s, part in enumerate(parts))
+    assert _numpy.underflows(described, words) == 4 == np.count_nonzero(left[1, 1:5])
+    _, report = ozaki.matmul(x, np.ones((8, 2), np.float32), scheme=words, return_report=True)
+    assert report.underflows == 4 and "4 elements" in str(report)
+
+
+def test_no_underflows():
+    x = np.float32([[1, 1 / 3, 2.0**-12, 0, np.nan]])
+    _, report = ozaki.matmul(x, x.T, scheme="halfhalf", return_report=True)
+    assert report.underflows == 0 and "underflow" not in str(report)
+    assert ozaki.matmul(x, x.T, return_report=True)[1].underflows is None
+
+
+@pytest.mark.parametrize("word", ["fp16", "bf16", "tf32"])
+@pytest.mark.parametrize("rounding", ["RN", "RNA", "RZ"])
+@pytest.mark.parametrize(("count", "scale"), [(1, 0), (2, 0), (2, 7), (2, 11), (3, 8), (3, 11)])
+def test_sizes_of_words(rng, word, rounding, count, scale):
+    """The sizes of words, and what they leave, are bounded as B8 says, down to the floor and below."""
+    if scale > {"bf16": 8}.get(word, 11) or (word == "fp16" and (count, scale) == (3, 8)):
+        return
+    words = Words(word, count, scale_bits=scale, rounding=rounding)
+    x = np.ldexp(rng.uniform(1, 2, 400).astype(np.float32), rng.integers(words.floor - 15, words.ceiling, 400))
+    x[:40] = np.ldexp(np.float32(1 + 2.0**-11 + 2.0**-23), words.floor - 1 + np.arange(40) % 4)
+    x = np.where(np.abs(x) < 2.0**words.ceiling, x, 1).astype(float)
+    size = np.maximum(np.abs(x), 2.0**words.floor)
+    parts = split(x[None], words)
+    left = [Fraction(v) for v in x]
+    for s, part in enumerate(parts, 1):
+        value = np.ldexp(part[0], -scale * (s - 1))
+        assert (np.abs(value) <= words.size(s) * size).all()
+        left = [v - Fraction(w) for v, w in zip(left, value.tolist(), strict=True)]
+        assert all(
+            abs(v) <= Fraction(words.size(s + 1)) * Fraction(z) for v, z in zip(left, size.tolist(), strict=True)
+        )
+    for v, z in zip(left, x.tolist(), strict=True):
+        if abs(z) >= 2.0**words.floor:
+            assert abs(v) <= Fraction(words.residual) * abs(Fraction(z))
+
+
+# What callers may rely on ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["halfhalf", "markidis", "two-stage"])
+def test_nan_and_inf(rng, name):
+    a, b = operands(rng, 6, 20, 7, 0)
+    clean = ozaki.matmul(a, b, scheme=name)
+    a[1, 2], a[2, 3], b[5, 1], b[3, 4], b[2, 4] = np.nan, np.inf, -np.inf, 0, 0
+    a[3, 5] = 0
+    with np.errstate(invalid="ignore"):
+        ieee = a.astype(float) @ b.astype(float)
+    c, report = ozaki.matmul(a, b, scheme=name, accuracy=0.1, return_report=True)
+    touched = ~np.isfinite(ieee)
+    assert touched.any() and report.nonfinite == 3
+    np.testing.assert_array_equal(c[touched], ieee[touched].astype(np.float32))
+    assert np.isfinite(c[~touched]).all()
+    untouched = [0, 4, 5]
+    assert same_bits(c[untouched][:, [0, 2]], clean[untouched][:, [0, 2]])
+
+
+def test_over_and_underflow_of_the_result():
+    big, tiny = np.full((1, 1), 2.0**100, np.float32), np.full((1, 1), 2.0**-75, np.float32)
+    assert ozaki.matmul(big, big, scheme="halfhalf")[0, 0] == np.inf
+    assert ozaki.matmul(-big, big, scheme="tf32tf32")[0, 0] == -np.inf
+    assert ozaki.matmul(tiny, tiny, scheme="halfhalf")[0, 0] == 0
+    subnormal = np.full((1, 1), 2.0**-140, np.float32)
+    assert ozaki.matmul(subnormal, np.ones((1, 1), np.float32), scheme="halfhalf")[0, 0] == 2.0**-140
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [((0, 3), (3, 4)), ((2, 0), (0, 4)), ((2, 3), (3, 0)), ((0, 2, 3), (3, 4)), ((3,), (3,)), ((2, 3), (3,))],
+)
+def test_shapes(a, b):
+    a, b = np.ones(a, np.float32), np.ones(b, np.float32)
+    c, report = ozaki.matmul(a, b, scheme="halfhalf", accuracy=1e-5, return_report=True)
+    assert same_bits(np.asarray(c), np.asarray(a @ b))
+    assert report.bound < 1e-5
+
+
+def test_batches(rng):
+    a, b = spread(rng, (2, 1, 3, 20), 3, "float32"), spread(rng, (4, 20, 5), 3, "float32")
+    c = ozaki.matmul(a, b, scheme="tf32tf32")
+    assert c.shape == (2, 4, 3, 5)
+    for i, j in np.ndindex(2, 4):
+        assert same_bits(c[i, j], ozaki.matmul(a[i, 0], b[j], scheme="tf32tf32"))
+
+
+def test_prepared_operands(rng):
+    a, b = operands(rng, 9, 300, 8, 30)
+    plan = ozaki.plan(a.shape, b.shape, dtype="float32", scheme="halfhalf")
+    c = ozaki.matmul(a, b, plan=plan)
+    left, right = ozaki.prepare(a, "left", plan), ozaki.prepare(b, "right", plan)
+    for x, y in ((left, b), (a, right), (left, right)):
+        result, report = ozaki.matmul(x, y, plan=plan, return_report=True)
+        assert same_bits(result, c)
+        assert report.underflows is not None and report.bound == plan.bound
+    with pytest.raises(ValueError, match="prepared for another plan"):
+        ozaki.matmul(left, b, plan=ozaki.plan(a.shape, b.shape, dtype="float32", scheme="tf32tf32"))
+
+
+def test_plans_are_data(rng):
+    a, b = operands(rng, 5, 40, 6)
+    plan = ozaki.plan(a, b, scheme="triple-bf16")
+    assert pickle.loads(pickle.dumps(plan)) == plan
+    assert (plan.slices, plan.products, plan.native, plan.reproducible) == (3, 6, False, False)
+    assert "3 words (triple-bf16), 6 products" in str(plan)
+    other = a[::-1].copy()
+    assert same_bits(ozaki.matmul(other, b, plan=plan), ozaki.matmul(other, b, scheme="triple-bf16"))
+
+
+def test_gemm_and_out(rng):
+    a, b = operands(rng, 5, 40, 6)
+    c = ozaki.matmul(a, b, scheme="halfhalf")
+    out = np.full((5, 6), np.nan, np.float32)
+    assert ozaki.gemm(2.0, a.T, b, 0.0, None, trans_a=True, scheme="halfhalf", out=out) is out
+    assert same_bits(out, 2 * c)
+
+
+def test_workspace_limit(rng):
+    a, b = operands(rng, 40, 600, 50)
+    c, report = ozaki.matmul(a, b, scheme="halfhalf", return_report=True)
+    smaller, less = ozaki.matmul(
+        a, b, scheme="halfhalf", workspace_limit=report.workspace_bytes // 2, return_report=True
+    )
+    assert same_bits(c, smaller)
+    assert less.workspace_bytes <= report.workspace_bytes // 2
+    with pytest.raises(ValueError, match=r"workspace_limit: 1000 bytes are too few; this product needs at least \d+"):
+        ozaki.matmul(a, b, scheme="halfhalf", workspace_limit=1000)
+
+
+@pytest.mark.parametrize("name", ["halfhalf", "triple-bf16", "two-stage"])
+@pytest.mark.parametrize("shape", [(100, 300, 90), (16, 9000, 16)])
+def test_the_workspace_is_what_is_held(rng, name, shape):
+    a, b = operands(rng, *shape)
+    out = np.empty((shape[0], shape[2]), np.float32)
+    ozaki.matmul(a, b, scheme=name, out=out)
+    tracemalloc.start()
+    plan = ozaki.plan(a.shape, b.shape, dtype="float32", scheme=name)
+    _, report = ozaki.matmul(a, b, plan=plan, out=out, return_report=True)
+    held = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert report.workspace_bytes / 8 < held < report.workspace_bytes + 2**21, (held, report)
+
+
+def test_backends_without_kernels_say_so(rng, monkeypatch):
+    a, b = operands(rng, 3, 20, 4)
+    plan = ozaki.plan(a.shape, b.shape, dtype="float32", scheme="halfhalf")
+    monkeypatch.setattr(_numpy, "words_obstacle", lambda words: "no kernels; use scheme='auto'")
+    for call in (
+        lambda: ozaki.matmul(a, b, scheme="halfhalf"),
+        lambda: ozaki.plan(a, b, scheme="halfhalf"),
+        lambda: ozaki.matmul(a, b, plan=plan),
+        lambda: ozaki.prepare(a, "left", plan),
+    ):
+        with pytest.raises(NotImplementedError, match=r"^scheme: no kernels; use scheme='auto'"):
+            call()
+
+
+def test_the_estimate_stands_beside_the_bound(rng):
+    a, b = operands(rng, 8, 2000, 8, 0)
+    c, report = ozaki.matmul(a, b, scheme="double-fp16", accuracy=1.0, return_report=True)
+    assert reference.componentwise_error(c, a, b) < report.estimate < report.bound / 4
+    assert f"about {report.estimate:.1e}" in str(report)
+    assert ozaki.matmul(a, b, return_report=True)[1].estimate is None
+
+
+def test_inputs_are_never_modified(rng):
+    a, b = operands(rng, 5, 40, 6)
+    before = a.copy(), b.copy()
+    a.flags.writeable = b.flags.writeable = False
+    ozaki.matmul(a, b, scheme="markidis", accuracy=1.0)
+    assert same_bits(a, before[0]) and same_bits(b, before[1])
+
+
+def test_the_default_never_takes_words(rng):
+    a, b = operands(rng, 50, 60, 50)
+    for accuracy in (None, "fp32", 1e-3):
+        report = ozaki.matmul(a, b, accuracy=accuracy, return_report=True)[1]
+        assert report.scheme in ("native", "digits", "residues")
+
+
+def test_fp16_digits(rng):
+    """Mukunoki's digits: as many bits as an FP32 accumulator adds exactly, and so the bits of any exact product."""
+    for k, bits in ((16, 11), (300, 8), (4096, 7), (2**14, 6)):
+        a, b = operands(rng, 2, k, 2)
+        c, report = ozaki.matmul(a, b, scheme="fp16-digits", slices=3, return_report=True)
+        assert report.scheme == ("digits" if bits == 8 else f"digits{bits}") and report.reproducible
+        assert k * 4 ** (bits - 1) <= 2**24 < 4 * k * 4 ** (bits - 1)
+        bound = ozaki.plan(a, b, scheme="fp16-digits", slices=3).bound
+        assert reference.componentwise_error(c, a, b) <= bound
+    a, b = rng.standard_normal((2, 8, 2**14))
+    few, many = (ozaki.plan(a, b.T, scheme=s, accuracy="fp64").products for s in ("digits", "fp16-digits"))
+    assert few < many, "int8 digits need fewer products: the point of the slides"
+
+
+def test_described_rows_below(rng):
+    """Rows that may hold elements below a power of two: never missed, and not said of ordinary rows."""
+    x = spread(rng, (200, 30), 20, "float32")
+    x[::7] = np.rint(x[::7] * 64)
+    described = Described(x[None], _numpy.describe(x[None]).fields).on_host
+    least = np.where(x == 0, np.inf, np.abs(x)).min(axis=1)
+    for exponent in range(-40, 0, 3):
+        below = (least < np.ldexp(1.0, described.top[0] + exponent)) & ~described.empty[0]
+        assert (described.below(exponent)[0] | ~below).all()
+        assert not (described.below(exponent)[0] & (least >= np.ldexp(1.0, described.top[0] + exponent)))[1::7].any()
