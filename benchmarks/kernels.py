@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
@@ -110,35 +109,18 @@ def kernels_of(a: Any, b: Any, scheme: str, slices: int, engine: str) -> Iterato
 
 def recorded(a: Any, b: Any, scheme: str, slices: int, engine: str) -> list[Launched]:
     """The launches of one product."""
-    from ozaki.backends import _cublas, _hopper, _jit, _recombine, _split
     from ozaki.backends._launch import Launch
 
     launches: list[Launched] = []
+    call = Launch.__call__
 
-    def record(file: str, along_k: bool, call: Callable[..., None]) -> Callable[..., None]:
-        def launch(*arguments: Any, **options: Any) -> None:
-            call(*arguments, **options)
-            if file in FILES:
-                launches.append(Launched(file, along_k, partial(call, *arguments, **options)))
+    def recording(launch: Launch, *arrays: Any) -> None:
+        call(launch, *arrays)
+        if launch.file in FILES:
+            along_k = bool(launch.macros.get("ALONG_K", 0))
+            launches.append(Launched(launch.file, along_k, partial(call, launch, *arrays)))
 
-        return launch
-
-    def kernel(file: str, name: str, **macros: Any) -> Callable[..., None]:
-        return record(file, bool(macros.get("ALONG_K", 0)), _jit.kernel(file, name, **macros))
-
-    def compiled(device: int, name: str, **macros: Any) -> tuple[Callable[..., None], int]:
-        call, grid = products(device, name, **macros)
-        return record(f"{name}_sm90.cu", False, call), grid
-
-    def kept(launch: Launch, *arrays: Any) -> None:
-        record(launch.file, bool(launch.macros.get("ALONG_K", 0)), partial(call, launch))(*arrays)
-
-    call, products = Launch.__call__, _hopper.compiled
-    with ExitStack() as stack:
-        for module in (_split, _cublas, _recombine):
-            stack.enter_context(mock.patch.object(module, "kernel", kernel))
-        stack.enter_context(mock.patch.object(_hopper, "compiled", compiled))
-        stack.enter_context(mock.patch.object(Launch, "__call__", kept))
+    with mock.patch.object(Launch, "__call__", recording):
         ozaki.matmul(a, b, scheme=scheme, slices=slices, engine=engine)
     return launches
 

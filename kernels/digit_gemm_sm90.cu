@@ -8,6 +8,12 @@
 // on (diagonals.cuh), and the digits left behind go to `low`: 16-byte pieces, 12 for each diagonal but the last and each
 // of 256 threads, of every block of the grid. A half is carried, or rounded and stored, while the other one multiplies.
 //
+// The last tiles, when they are fewer than clusters, are split along k, so that every cluster has its share: pieces
+// (Pieces below). The one with the beginning of a tile is its owner, the others leave their accumulators, diagonal by
+// diagonal, in `partial`, 16-byte pieces, 48 for each diagonal and each of 256 threads of every block of the grid, and
+// raise a flag: `flags`, two for each block, zero before. A cluster begins with what others wait for; these come later in
+// the grid.
+//
 // `blocks`: blocks of k, two at least. SLICES (2^DIGIT_BITS)^2 / 4 * 128 blocks must stay below 2^31 (1 - 2^-DIGIT_BITS).
 // mu is int32 [m], nu int32 [n], batch entries mu_batch and nu_batch apart. C(b, row, col) = c[b * c_batch +
 // row * c_row_stride + col * c_col_stride].
@@ -17,11 +23,83 @@
 
 typedef BitsOf<OUTPUT>::type Bits;
 constexpr int LOWS = low_words(SLICES);
+constexpr int TOPS = sizeof(OUTPUT) == 8 ? 24 : 0;  // 16-byte pieces of `low` for accumulators, beside the digits
+constexpr int FAR = 480;  // exponents of rows and columns of larger magnitude may lead beyond the normal numbers
 
 // One half of the accumulators of a thread: of rows 16 warp + lane / 4 + {0, 8}, and of every 64 columns the 16 from
 // 16 (lane % 4) on. Entry 4 z + x of piece (h, g): row h, columns 64 g.
 __device__ __forceinline__ constexpr int accumulator(int h, int g, int z, int x) {
   return (g * 8 + z * 2 + x / 2) * 4 + h * 2 + x % 2;
+}
+
+// The thread's number, found out anew: nothing that hangs on it then waits in a register while wgmma needs them all.
+__device__ __forceinline__ uint32_t this_thread() {
+  uint32_t x;
+  asm volatile("mov.u32 %0, %%tid.x;" : "=r"(x));
+  return x;
+}
+__device__ __forceinline__ uint4* partial_of(uint4* partial, int block, int diagonal, int half) {
+  return partial + (block * (48 * SLICES) + 48 * diagonal + 24 * half) * 256 + this_thread();
+}
+__device__ __forceinline__ uint4* own_digits(uint4* low, int diagonal) {
+  return low + (blockIdx.x * (12 * LOWS + TOPS) + 12 * diagonal) * 256 + this_thread();
+}
+
+// Tiles 0 .. whole - 1 are multiplied as a whole, the next `split` ones, fewer than clusters, in pieces of two blocks of k
+// at least; 0: none is.
+struct Pieces {
+  int whole, split;
+};
+// What cluster r, counted from the end, has of the tiles that are split: [begin(r), begin(r + 1)), in blocks of k.
+__device__ __forceinline__ int begin_of(int r, int split, int blocks) {
+  const int position = static_cast<int>(static_cast<int64_t>(r) * split * blocks / (gridDim.x / 2));
+  const int rest = position % blocks;
+  return rest == 1 ? position - 1 : rest == blocks - 1 ? position + 1 : position;
+}
+struct Piece {
+  int tile, first, last;  // blocks [first, last) of k
+  bool exists;
+};
+// Piece number i of this cluster: first of all the end of a tile, then whole tiles, at last the beginning of a tile.
+__device__ __forceinline__ Piece piece_of(int i, const Pieces& pieces, int blocks) {
+  const int clusters = gridDim.x / 2, cluster = blockIdx.x / 2, r = clusters - 1 - cluster;
+  const int begin = begin_of(r, pieces.split, blocks), end = begin_of(r + 1, pieces.split, blocks);
+  const int start = (begin + blocks - 1) / blocks * blocks;  // of a tile
+  if (start > begin) {
+    if (i == 0) return {pieces.whole + start / blocks - 1, begin - start + blocks, smaller(end - start, 0) + blocks, true};
+    --i;
+  }
+  const int tile = cluster + i * clusters;
+  if (tile < pieces.whole) return {tile, 0, blocks, true};
+  const bool later = tile - clusters >= pieces.whole;
+  return {pieces.whole + start / blocks, 0, smaller(end - start, blocks), !later && start < end};
+}
+
+// Number of clusters, right before the owner in the grid, that have the rest of its tile.
+__device__ __forceinline__ int helpers_of(const Piece& piece, const Pieces& pieces, int blocks) {
+  if (piece.last == blocks) return 0;
+  const int r = gridDim.x / 2 - 1 - blockIdx.x / 2, end = (piece.tile - pieces.whole + 1) * blocks;
+  int helpers = 1;
+  while (begin_of(r + 1 + helpers, pieces.split, blocks) < end) ++helpers;
+  return helpers;
+}
+
+// Never for float32: all that comes of float32 operands is normal in float64, from which it is rounded.
+__device__ __forceinline__ bool is_far(int32_t exponent) {
+  return sizeof(OUTPUT) == 8 && static_cast<uint32_t>(exponent + FAR) > 2u * FAR;
+}
+
+// Store the accumulators of one half.
+__device__ __forceinline__ void store_partial(const uint32_t (&d)[96], uint4* to) {
+#pragma unroll
+  for (int i = 0; i < 24; ++i) __stcg(to + i * 256, make_uint4(d[4 * i], d[4 * i + 1], d[4 * i + 2], d[4 * i + 3]));
+}
+__device__ __forceinline__ void add_partial(uint32_t (&d)[96], const uint4* from) {
+#pragma unroll
+  for (int i = 0; i < 24; ++i) {
+    const uint4 v = __ldcg(from + i * 256);
+    d[4 * i] += v.x, d[4 * i + 1] += v.y, d[4 * i + 2] += v.z, d[4 * i + 3] += v.w;
+  }
 }
 
 // Store the digits of one half that lie below the unit of the next diagonal.
@@ -73,7 +151,7 @@ __device__ __forceinline__ void store_four(float* to, const float (&v)[4]) {
 }
 
 __device__ __forceinline__ Result result_of(uint32_t w, const Tiles& tiles, const Output& output, const int* exponents) {
-  const int warpgroup = threadIdx.x / 128, thread = threadIdx.x % 128, lane = threadIdx.x % 32;
+  const int warpgroup = this_thread() / 128, thread = this_thread() % 128, lane = this_thread() % 32;
   int entry, i, j;
   locate(w, tiles, entry, i, j);
   const int row = (2 * i + static_cast<int>(cluster_rank())) * ROWS + warpgroup * 128 + thread / 32 * 16 + lane / 4;
@@ -97,6 +175,12 @@ __device__ __forceinline__ void load_again(uint32_t from, int (&v)[4]) {
   asm volatile("ld.volatile.shared.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(v[0]), "=r"(v[1]), "=r"(v[2]), "=r"(v[3]) : "r"(from));
 }
 
+__device__ __forceinline__ uint32_t load_word(const uint32_t* from) {
+  uint32_t v;
+  asm volatile("ld.volatile.global.u32 %0, [%1];" : "=r"(v) : "l"(from));
+  return v;
+}
+
 // Round and store half `half`.
 __device__ __forceinline__ void round_half(const uint32_t (&d)[96], const uint4* low, const Result& result, int half) {
 #pragma unroll
@@ -108,14 +192,19 @@ __device__ __forceinline__ void round_half(const uint32_t (&d)[96], const uint4*
 #pragma unroll
     for (int g = 0; g < 3; ++g) {
       uint4 digits[LOWS] = {};
+      if (SLICES <= 3) {
 #pragma unroll
-      for (int i = 0; i < SLICES - 1; ++i) digits[i] = __ldcg(low + (i * 12 + half * 6 + h * 3 + g) * 256);
+        for (int i = 0; i < SLICES - 1; ++i) digits[i] = __ldcg(low + (i * 12 + half * 6 + h * 3 + g) * 256);
+      }
 #pragma unroll
       for (int z = 0; z < 4; ++z) {
         uint32_t four[LOWS];
 #pragma unroll
-        for (int i = 0; i < LOWS; ++i)
+        for (int i = 0; i < LOWS; ++i) {
           four[i] = z == 0 ? digits[i].x : z == 1 ? digits[i].y : z == 2 ? digits[i].z : digits[i].w;
+          if (SLICES > 3)  // no registers for all at once
+            four[i] = load_word(reinterpret_cast<const uint32_t*>(low + (i * 12 + half * 6 + h * 3 + g) * 256) + z);
+        }
         int exponents[4];
         load_again(result.nu + 4 * (64 * g + 4 * z), exponents);
         OUTPUT value[4];
@@ -138,55 +227,97 @@ __device__ __forceinline__ void round_half(const uint32_t (&d)[96], const uint4*
   }
 }
 
+// The same for any exponents, one entry after the other.
+__device__ __forceinline__ void round_far_half(const uint32_t (&d)[96], uint4* low, int w, const Tiles& tiles,
+                                               const Output& output, int half) {
+  const uint32_t lane = this_thread() % 32;
+  int entry, i, j;
+  locate(w, tiles, entry, i, j);
+  const int first_row = (2 * i + static_cast<int>(cluster_rank())) * ROWS + this_thread() / 128 * 128 + half * 64 +
+                        this_thread() % 128 / 32 * 16 + lane / 4;
+  const int first_col = j * COLS + lane % 4 * 16;
+  uint4* const tops = low + 12 * LOWS * 256;
+  store_partial(d, tops);
+#pragma unroll 1
+  for (int x = 0; x < 96; ++x) {
+    const int g = x / 32, z = x / 8 % 4, h = x / 2 % 2, of_four = x / 4 % 2 * 2 + x % 2;
+    const int row = first_row + 8 * h, col = first_col + 64 * g + 4 * z + of_four;
+    if (row >= output.m || col >= output.n) continue;
+    const int32_t top = static_cast<int32_t>(load_word(reinterpret_cast<const uint32_t*>(tops + x / 4 * 256) + x % 4));
+    uint32_t digits[LOWS] = {}, words[DIAGONAL_WORDS];
+#pragma unroll
+    for (int s = 0; s < SLICES - 1; ++s)
+      digits[s] = load_word(reinterpret_cast<const uint32_t*>(low + (s * 12 + half * 6 + h * 3 + g) * 256) + z) >>
+                  (8 * of_four);
+    join_diagonals<SLICES, DIGIT_BITS>(top, digits, 0, words);
+    const int exponent = DIGIT_BITS * (SLICES - 1) - output.mu[entry * output.mu_batch + row] -
+                         output.nu[entry * output.nu_batch + col];
+    const Bits bits = Rounding<OUTPUT>::bits(words, exponent);
+    reinterpret_cast<Bits*>(output.c)[entry * output.batch + row * output.row_stride + col] = bits;
+  }
+}
+
 extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(384, 1)
-digit_gemm(const Operand a, const Operand b, const Output output, uint4* low, int blocks, int work, const Tiles tiles) {
+digit_gemm(const Operand a, const Operand b, const Output output, uint4* low, uint4* partial, uint32_t* flags, int blocks,
+           const Pieces pieces, const Tiles tiles) {
   extern __shared__ uint8_t dynamic[];
   __shared__ __align__(8) uint64_t full_barriers[STAGES], empty_barriers[STAGES];
   __shared__ __align__(16) int exponents[CONSUMERS][COLS];
   Stages stages;
   stages.init(dynamic, full_barriers, empty_barriers);
   const uint32_t rank = cluster_rank();
-  const int cluster = blockIdx.x / 2, clusters = gridDim.x / 2;
   const int warpgroup = threadIdx.x / 128;
 
   if (warpgroup == CONSUMERS) {
     keep_registers<40>();
     if (threadIdx.x == 128 * CONSUMERS) {
       Ring ring;
-      for (int w = cluster; w < work; w += clusters) {
+      Piece piece = piece_of(0, pieces, blocks);
+      for (int w = 1; piece.exists; piece = piece_of(w++, pieces, blocks)) {
         int entry, i, j;
-        locate(w, tiles, entry, i, j);
-        const uint8_t* const from_a = a.slices + entry * a.batch + static_cast<int64_t>(2 * i + rank) * blocks * A_BYTES;
-        const uint8_t* const from_b = b.slices + entry * b.batch + static_cast<int64_t>(j) * blocks * B_BYTES;
+        locate(piece.tile, tiles, entry, i, j);
+        const uint8_t* const from_a =
+            a.slices + entry * a.batch + (static_cast<int64_t>(2 * i + rank) * blocks + piece.first) * A_BYTES;
+        const uint8_t* const from_b =
+            b.slices + entry * b.batch + (static_cast<int64_t>(j) * blocks + piece.first) * B_BYTES;
         for (int pairs = SLICES; pairs > 0; --pairs)
           for (int s = 0; s < pairs; ++s)
-            stages.copy(ring, from_a + s * a.slice, from_b + (SLICES - pairs + s) * b.slice, blocks, rank);
+            stages.copy(ring, from_a + s * a.slice, from_b + (SLICES - pairs + s) * b.slice, piece.last - piece.first,
+                        rank);
       }
     }
   } else {
     take_registers<232>();
     uint32_t d0[96], d1[96];
-    low += blockIdx.x * (12 * LOWS * 256) + threadIdx.x;
     Ring ring;
     uint64_t da, db;
-    if (cluster < work) stages.wait(ring);
+    Piece piece = piece_of(0, pieces, blocks);
+    if (piece.exists) stages.wait(ring);
     stages.descriptors(ring, da, db);
     multiply_half(d0, da, db, true);
     multiply_half(d1, da + HALF, db, true);
-    for (int w = cluster; w < work; w += clusters) {
+    for (int w = 1; piece.exists; ++w) {
+      const Piece next = piece_of(w, pieces, blocks);
       int entry, i, j;
-      locate(w, tiles, entry, i, j);
+      locate(piece.tile, tiles, entry, i, j);
       named_barrier(1 + warpgroup, 128);
-      for (int x = threadIdx.x % 128; x < COLS; x += 128)
-        exponents[warpgroup][x] = output.nu[entry * output.nu_batch + smaller(j * COLS + x, output.n - 1)] * (1 << 20);
-      named_barrier(1 + warpgroup, 128);
+      const int row = (2 * i + static_cast<int>(rank)) * ROWS + threadIdx.x;
+      bool far = is_far(output.mu[entry * output.mu_batch + smaller(row, output.m - 1)]);
+      for (int x = threadIdx.x % 128; x < COLS; x += 128) {
+        const int32_t nu = output.nu[entry * output.nu_batch + smaller(j * COLS + x, output.n - 1)];
+        exponents[warpgroup][x] = nu * (1 << 20);
+        far = far || is_far(nu);
+      }
+      far = named_barrier_or(1 + warpgroup, 128, far);
+      const bool owner = piece.first == 0;
+      // The blocks of other clusters with parts of this tile: from the one before on.
+      const int helpers = owner ? helpers_of(piece, pieces, blocks) : 0;
 #pragma unroll 1
       for (int pairs = SLICES; pairs > 0; --pairs) {  // a diagonal, whose first block is under way
         const bool over = pairs == 1;
-        uint4* const place = low + (SLICES - pairs) * 12 * 256;
         int last = ring.stage;
         ring.next();
-        for (int k = 2; k < pairs * blocks; ++k) {
+        for (int k = 2; k < pairs * (piece.last - piece.first); ++k) {
           stages.wait(ring);
           stages.descriptors(ring, da, db);
           multiply_half(d0, da, db, false);
@@ -205,23 +336,38 @@ digit_gemm(const Operand a, const Operand b, const Output output, uint4* low, in
         stages.release(last);
         last = ring.stage;
         ring.next();
-        if (over) round_half(d0, low, result_of(w, tiles, output, exponents[warpgroup]), 0);
-        else store_digits(d0, place);
+        for (int h = 1; h <= helpers; ++h) {
+          if (pairs == SLICES) flag_wait(flags + 2 * (blockIdx.x - 2 * h) + warpgroup);
+          add_partial(d0, partial_of(partial, blockIdx.x - 2 * h, SLICES - pairs, 0));
+        }
+        if (!owner) store_partial(d0, partial_of(partial, blockIdx.x, SLICES - pairs, 0));
+        else if (TOPS > 0 && over && far) round_far_half(d0, own_digits(low, 0), piece.tile, tiles, output, 0);
+        else if (over) round_half(d0, own_digits(low, 0), result_of(piece.tile, tiles, output, exponents[warpgroup]), 0);
+        else store_digits(d0, own_digits(low, SLICES - pairs));
         carry(d0);
         // After the last tile this multiplies stale bytes, for nothing: a branch here would make the compiler wait for
         // every wgmma in turn.
-        if (!over || w + clusters < work) stages.wait(ring);
+        if (!over || next.exists) stages.wait(ring);
         stages.descriptors(ring, da, db);
-        multiply_half(d0, da, db, over);
+        multiply_half(d0, da, db, over || !owner);
         wgmma_wait<1>();
         registers_ready(d1);
         stages.release(last);
-        if (over) round_half(d1, low, result_of(w, tiles, output, exponents[warpgroup]), 1);
-        else store_digits(d1, place + 6 * 256);
+        for (int h = 1; h <= helpers; ++h) add_partial(d1, partial_of(partial, blockIdx.x - 2 * h, SLICES - pairs, 1));
+        if (!owner) store_partial(d1, partial_of(partial, blockIdx.x, SLICES - pairs, 1));
+        else if (TOPS > 0 && over && far) round_far_half(d1, own_digits(low, 0), piece.tile, tiles, output, 1);
+        else if (over) round_half(d1, own_digits(low, 0), result_of(piece.tile, tiles, output, exponents[warpgroup]), 1);
+        else store_digits(d1, own_digits(low, SLICES - pairs) + 6 * 256);
         carry(d1);
         wgmma_wait<0>();  // else the compiler takes the reads of d1 above for reads in the stage that begins below
-        multiply_half(d1, da + HALF, db, over);
+        multiply_half(d1, da + HALF, db, over || !owner);
       }
+      if (!owner) {
+        __threadfence();
+        named_barrier(1 + warpgroup, 128);
+        if (threadIdx.x % 128 == 0) flag_raise(flags + 2 * blockIdx.x + warpgroup);
+      }
+      piece = next;
     }
     wgmma_wait<0>();
   }

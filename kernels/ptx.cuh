@@ -24,11 +24,12 @@ __device__ __forceinline__ void barrier_wait(uint32_t barrier, uint32_t parity) 
       "r"(parity)
       : "memory");
 }
-// Arrive at the barrier of the same address in block `rank` of the cluster.
+// Arrive at the barrier of the same address in block `rank` of the cluster. What the thread wrote is not released to the
+// other block (a fence that the tensor cores would wait for): it arrives for wgmma, which are over and only read.
 __device__ __forceinline__ void barrier_arrive_in(uint32_t barrier, uint32_t rank) {
   asm volatile(
       "{\n.reg .b32 there;\nmapa.shared::cluster.u32 there, %0, %1;\n"
-      "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [there];\n}" ::"r"(barrier),
+      "mbarrier.arrive.shared::cluster.b64 _, [there];\n}" ::"r"(barrier),
       "r"(rank)
       : "memory");
 }
@@ -52,6 +53,25 @@ __device__ __forceinline__ void bulk_copy_to_blocks(uint32_t to, const void* fro
 // For `threads` threads of the block, all of them together with this number.
 __device__ __forceinline__ void named_barrier(int number, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(number), "r"(threads) : "memory");
+}
+
+// The same, and whether any thread said so.
+__device__ __forceinline__ bool named_barrier_or(int number, int threads, bool said) {
+  uint32_t any;
+  asm volatile(
+      "{\n .reg .pred p, q;\n setp.ne.u32 p, %1, 0;\n barrier.cta.red.or.pred q, %2, %3, p;\n selp.u32 %0, 1, 0, q;\n}"
+      : "=r"(any) : "r"(static_cast<uint32_t>(said)), "r"(number), "r"(threads) : "memory");
+  return any != 0;
+}
+
+// A flag in global memory: what was written before it was raised is there after it was seen.
+__device__ __forceinline__ void flag_raise(uint32_t* flag) {
+  asm volatile("st.release.gpu.global.u32 [%0], 1;" ::"l"(flag) : "memory");
+}
+__device__ __forceinline__ void flag_wait(const uint32_t* flag) {
+  uint32_t raised;
+  do asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(raised) : "l"(flag) : "memory");
+  while (raised == 0);
 }
 
 __device__ __forceinline__ uint32_t cluster_rank() {

@@ -23,9 +23,14 @@ REGISTERS = {
     "worst_ratio": 128,
     "error_terms": 40,
     "residue_gemm": 168,  # at entry; its warpgroups trade registers among themselves
+    "digit_gemm": 168,
     "patch": 80,
 }
 WIDE_REGISTERS = {"split": 168, "recombine": 128}  # more than four words, or int64 diagonals
+
+# Bytes of local memory: what the digit GEMM knows of a tile, kept aside while all registers hold accumulators; none of
+# it is touched in the loop over k. To float64 there is a second, slow way to round.
+FRAME = {("digit_gemm", "float"): 32, ("digit_gemm", "double"): 128}
 
 
 def describe(dtype, along_k):
@@ -44,6 +49,10 @@ def recombine(dtype, slices, words, digit_bits, sum64=0):
 
 def magnitudes(dtype, along_k):
     return "proof.cu", {"INPUT": dtype, "ALONG_K": along_k}
+
+
+def digit_gemm(dtype, slices, digit_bits):
+    return "sm_90a", "digit_gemm_sm90.cu", {"OUTPUT": dtype, "SLICES": slices, "DIGIT_BITS": digit_bits}
 
 
 def patch(a, b, c):
@@ -98,6 +107,7 @@ MORE = [
 ]
 CASES = [("sm_90", *case) for case in EVERYWHERE + MORE]
 CASES += [("sm_90a", "residue_gemm_sm90.cu", {})]
+CASES += [digit_gemm(*case) for case in (("float", 2, 8), ("float", 3, 8), ("double", 7, 8), ("double", 4, 7))]
 CASES += [(arch, *case) for arch in OTHER_ARCHITECTURES for case in EVERYWHERE]
 
 
@@ -133,11 +143,9 @@ def test_compiles_within_registers(arch, file, macros):
     kernels = re.split(r"Compiling entry function '(\w+)'", log)[1:]
     assert kernels, log
     for name, report in zip(kernels[::2], kernels[1::2], strict=True):
-        frame, stores, loads = map(
-            int,
-            re.search(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads", report).groups(),
-        )
-        assert (frame, stores, loads) == (0, 0, 0), f"{name} uses local memory: {report}"
+        frame = int(re.search(r"(\d+) bytes stack frame", report)[1])
+        allowed = FRAME.get((name, macros.get("OUTPUT")), 0)
+        assert frame <= allowed, f"{name} uses {frame} bytes of local memory, more than {allowed}: {report}"
         registers = int(re.search(r"Used (\d+) registers", report)[1])
         limit = WIDE_REGISTERS[name] if wide else REGISTERS[name]
         assert registers <= limit, f"{name} uses {registers} registers, more than {limit}"

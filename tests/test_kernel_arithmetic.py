@@ -43,6 +43,7 @@ def crt_words(n):
 
 SHIM = """
 #include "crt.cuh"
+#include "diagonals.cuh"
 #include "digits.cuh"
 #include "fixed_point.cuh"
 #include "residues.cuh"
@@ -113,6 +114,28 @@ void rounded(const uint32_t* x, const int* e, Bits* out, int64_t n) {
     const Bits bits = Rounding<T>::bits(words, e[i]);
     const bool differs = round_by_addition<BITS>(words, e[i], fast) && bits_of(fast) != bits;
     out[i] = differs ? 0x7f812345 : bits;  // a NaN
+  }
+}
+
+// Sums of diagonals, the least significant first, one of four entries: the exact words, and both ways to round.
+template <int P, int R>
+void diagonals(const int32_t* sums, const int* e, uint32_t* exact, uint64_t* to_64, uint32_t* to_32, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) {
+    uint32_t low[low_words(P)] = {}, words[DIAGONAL_WORDS];
+    int32_t top = 0;
+    for (int d = 0; d < P; ++d) {
+      top = (top >> R) + sums[i * P + d];
+      const uint32_t digit = static_cast<uint32_t>(top) & ((1u << R) - 1);
+      if (d < P - 1) low[d] = (digit * 0x01010101u) ^ ~(0xffu << (i % 4 * 8));
+    }
+    join_diagonals<P, R>(top, low, i % 4, words);
+    for (int w = 0; w < DIAGONAL_WORDS; ++w) exact[i * DIAGONAL_WORDS + w] = words[w];
+    const double power = double_of_words(static_cast<uint32_t>(e[i] + 1023) << 20, 0);
+    double rounded_64;
+    float rounded_32;
+    round_diagonals<P, R>(top, low, i % 4, power, rounded_64);
+    round_diagonals<P, R>(top, low, i % 4, power, rounded_32);
+    to_64[i] = bits_of(rounded_64), to_32[i] = bits_of(rounded_32);
   }
 }
 
@@ -188,6 +211,13 @@ int remainders_{n}_size() {{ return sizeof(CrtConstants<{n}, {w}>); }}
 SHIM_DIGITS = """
 void digits_{p}_{w}(const uint32_t* x, int bits, int8_t* out, int64_t n) {{ digits<{p}, {w}>(x, bits, out, n); }}
 """
+SHIM_DIAGONALS = """
+void diagonals_{p}_{r}(const int32_t* sums, const int* e, uint32_t* exact, uint64_t* to_64, uint32_t* to_32,
+                       int64_t n) {{
+  diagonals<{p}, {r}>(sums, e, exact, to_64, to_32, n);
+}}
+"""
+DIAGONALS = [(p, r) for p in range(1, 8) for r in (8, 7)]
 DIGITS = [(1, 1), (2, 1), (3, 1), (4, 1), (5, 2), (7, 2), (8, 2), (9, 3), (12, 3), (16, 4)]  # p, words
 
 
@@ -202,6 +232,7 @@ def shim(tmp_path_factory):
     source += "".join(SHIM_ROUNDING.format(w=b // 32 + 1, b=b) for b in ROUNDED_BITS)
     source += "".join(SHIM_CRT.format(n=n, w=crt_words(n)) for n in CRT_COUNTS)
     source += "".join(SHIM_DIGITS.format(p=p, w=w) for p, w in DIGITS)
+    source += "".join(SHIM_DIAGONALS.format(p=p, r=r) for p, r in DIAGONALS)
     folder = tmp_path_factory.mktemp("shim")
     (folder / "shim.cpp").write_text(source + "}\n")
     library = folder / "shim.so"
@@ -673,3 +704,29 @@ def test_rounding_of_small_integers(shim, size):
         function = getattr(shim, f"rounded_{size}_15")
         call(function, to_words(integers, 1), np.full(len(integers), e, np.int32), out, len(integers))
         assert out.tolist() == [rounded_bits(x, e, size) for x in integers], e
+
+
+# ---- Diagonals of digit products -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("p", "r"), DIAGONALS)
+def test_diagonals(shim, rng, p, r):
+    """Carried from diagonal to diagonal as the kernel does, the sum is exact, and rounded once."""
+    most = 2**31 - 2 ** (31 - r) - 4
+    sums, exponents = [], []
+    for _ in range(4000):
+        size = rng.choice([4, 12, 24, 30, 31])
+        row = [max(-most, min(most, rng.randrange(-(2**size), 2**size))) for _ in range(p)]
+        if rng.random() < 0.2:  # near a tie: few bits at the top, almost nothing below
+            row = [rng.choice([0, 0, 1, -1, 1 << r - 1]) for _ in range(p - 1)] + [rng.randrange(-(2**31), 2**31) >> 1]
+        sums.append(row)
+        exponents.append(rng.choice([0, rng.randrange(-300, 100), rng.randrange(-149 - 60, -80)]))
+    exact = np.empty((len(sums), 3), np.uint32)
+    to_64, to_32 = np.empty(len(sums), np.uint64), np.empty(len(sums), np.uint32)
+    scales = np.array(exponents, np.int32)
+    call(getattr(shim, f"diagonals_{p}_{r}"), np.array(sums, np.int32), scales, exact, to_64, to_32, len(sums))
+    for row, e, words, bits_64, bits_32 in zip(sums, exponents, exact, to_64.tolist(), to_32.tolist(), strict=True):
+        value = sum(x << r * d for d, x in enumerate(row))
+        assert from_words(words[None]) == [value], row
+        assert bits_64 == rounded_bits(value, e, 64), (row, e)
+        assert bits_32 == rounded_bits(value, e, 32), (row, e)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, lru_cache
 from math import ceil
 from typing import Any
 
@@ -10,8 +10,7 @@ import cupy as cp
 import numpy as np
 from cupy.cuda import cublas
 
-from ozaki.backends._jit import kernel
-from ozaki.backends._launch import round_up
+from ozaki.backends._launch import Launch, round_up
 from ozaki.backends._recombine import recombine
 from ozaki.backends._split import Layout, Slices, accumulator_moduli
 from ozaki.schemes import Digits, Residues, Scheme
@@ -65,7 +64,6 @@ def _residues(scheme: Residues, a: Slices, b: Slices, out: Any) -> int:
     group = _group(scheme, m * ld)
     accumulators = cp.empty((group, m, ld), np.int32)
     planes = cp.empty((scheme.count, m, ld), np.uint8)
-    reduce = kernel("reduce.cu", "reduce")
     la, lb = a.layout, b.layout
     for i in range(batch):
         at_a, at_b = a.of_batch(i), b.of_batch(i)
@@ -77,14 +75,17 @@ def _residues(scheme: Residues, a: Slices, b: Slices, out: Any) -> int:
                     at_a + t * la.slice + h, at_b + t * lb.slice + h, accumulators.data.ptr, m, ld, depth,
                     la.row_bytes, lb.row_bytes, count, la.slice, lb.slice, m * ld,
                 )  # fmt: skip
-                reduce(
-                    (ceil(m / 8), ceil(ld / 512), count),
-                    (32, 8),
-                    (accumulators, np.int64(m * ld), np.int64(ld), planes, np.int64(m * ld), np.int64(ld),
-                     np.int64(m), np.int64(ld), np.int32(t), np.int32(h > 0), accumulator_moduli(scheme)),
-                )  # fmt: skip
+                reduce = _reducing(cp.cuda.runtime.getDevice(), scheme, m, ld, t, count, h > 0)
+                reduce(accumulators.data, planes.data)
         recombine(scheme, planes[:, None], a.exponents(i), b.exponents(i), out[i : i + 1])
     return int(accumulators.nbytes + planes.nbytes)
+
+
+@lru_cache(maxsize=1024)
+def _reducing(device: int, scheme: Residues, m: int, ld: int, first: int, count: int, add: bool) -> Launch:
+    grid = (ceil(m / 8), ceil(ld / 512), count)
+    sizes = m * ld, ld, m, ld, first, int(add), accumulator_moduli(scheme)
+    return Launch("reduce.cu", "reduce", {}, grid, (32, 8), None, m * ld, ld, None, *sizes)
 
 
 def _digits(scheme: Digits, a: Slices, b: Slices, out: Any) -> int:
@@ -104,11 +105,14 @@ def _digits(scheme: Digits, a: Slices, b: Slices, out: Any) -> int:
                     diagonals[pairs - 1].data.ptr, m, ld, pairs * la.slab, la.row_bytes, lb.row_bytes,
                 )  # fmt: skip
             if slabs > 1:
-                count = diagonals.size
-                widen = kernel("reduce.cu", "widen")
-                widen((ceil(count / 1024),), (256,), (diagonals, sums, np.int64(count), np.int32(g > 0)))
+                _widening(cp.cuda.runtime.getDevice(), diagonals.size, g > 0)(diagonals.data, sums.data)
         recombine(scheme, sums[:, None], a.exponents(i), b.exponents(i), out[i : i + 1])
     return int(diagonals.nbytes + (sums.nbytes if slabs > 1 else 0))
+
+
+@lru_cache(maxsize=1024)
+def _widening(device: int, count: int, add: bool) -> Launch:
+    return Launch("reduce.cu", "widen", {}, (ceil(count / 1024),), (256,), None, None, count, int(add))
 
 
 def gemm(

@@ -27,7 +27,7 @@ from ozaki.backends import _split as splitting
 from ozaki.backends._jit import architecture
 from ozaki.backends._launch import Launch, Macros, View, round_up
 from ozaki.backends._split import Slices
-from ozaki.schemes import Scheme, Words, magnitude_bits
+from ozaki.schemes import Residues, Scheme, Words, magnitude_bits
 
 name = "cupy"
 engines: tuple[str, ...] = ("cublas", "hopper")
@@ -261,11 +261,11 @@ def worst_ratio_by_exponents(
 
 def _engine_of(plan: Plan) -> ModuleType:
     assert isinstance(plan.scheme, Scheme)
-    return _engine(plan.scheme, plan.engine, plan.shape)
+    return _engine(plan.scheme, plan.engine, plan.shape, plan.workspace_limit)
 
 
-def _engine(scheme: Scheme, asked: str, shape: tuple[int, int, int]) -> ModuleType:
-    """The engine that is asked for, or the fastest here."""
+def _engine(scheme: Scheme, asked: str, shape: tuple[int, int, int], limit: int | None) -> ModuleType:
+    """The engine that is asked for, or the fastest here; panels do not shrink what digits on Hopper keep aside."""
     if asked == "cublas":
         return _cublas
     fits = architecture(cp.cuda.runtime.getDevice()) == "sm_90a" and _hopper.fits(scheme, shape[1])
@@ -274,7 +274,8 @@ def _engine(scheme: Scheme, asked: str, shape: tuple[int, int, int]) -> ModuleTy
             "engine: 'hopper' multiplies residues, or up to 7 digits with moderate k, on devices of compute capability "
             "9.0; use scheme='residues' there, or engine='auto'"
         )
-    return _hopper if asked == "hopper" or (fits and min(shape) >= _HOPPER_FROM) else _cublas
+    fast = fits and min(shape) >= _HOPPER_FROM and (limit is None or isinstance(scheme, Residues))
+    return _hopper if asked == "hopper" or fast else _cublas
 
 
 _HOPPER_FROM = 256
@@ -417,7 +418,7 @@ def native_is_faster(stack: tuple[int, int, int], k: int, dtype: str, scheme: Sc
     capability = cp.cuda.Device().compute_capability
     float64, float32, int8, memory = _RATES.get((int(capability[:-1]), int(capability[-1])), _OTHERS)
     itemsize = 8 if dtype == "float64" else 4
-    engine = _engine(scheme, "auto", (m, k, n))
+    engine = _engine(scheme, "auto", (m, k, n), None)
     fused = engine is _hopper
     rows, cols = (engine.layout(scheme, side, 1, x, k) for side, x in (("left", m), ("right", n)))
     multiplied = 2e-12 * scheme.products * rows.rows * cols.rows * k / (_HOPPER_TOPS if fused else int8)

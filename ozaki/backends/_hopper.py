@@ -5,15 +5,14 @@ Residues leave bytes, which are recombined; digits the result itself.
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, lru_cache
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import cupy as cp
 import numpy as np
 
-from ozaki.backends._jit import kernel
-from ozaki.backends._launch import ctype, round_up
+from ozaki.backends._launch import Launch, Macros, View, round_up, struct
 from ozaki.backends._recombine import recombine
 from ozaki.backends._split import Layout, Slices, accumulator_moduli
 from ozaki.schemes import Digits, Residues, Scheme
@@ -54,7 +53,7 @@ def layout(scheme: Scheme, side: str, batch: int, rows: int, k: int) -> Layout:
 def workspace(scheme: Scheme, rows: int, cols: int, k: int) -> int:
     """Bytes held beside the slices."""
     if isinstance(scheme, Digits):
-        return _digit_bytes(scheme, _grid(cp.cuda.runtime.getDevice()))
+        return sum(_beside(scheme, "double", _grid(cp.cuda.runtime.getDevice()), True))
     return scheme.count * rows * round_up(cols, _COLS)
 
 
@@ -65,64 +64,111 @@ def multiply(scheme: Scheme, a: Slices, b: Slices, out: Any) -> int:
 
 def _residues(scheme: Residues, a: Slices, b: Slices, out: Any) -> int:
     batch, m, n = out.shape
-    cols, blocks = round_up(n, _COLS), a.layout.k // _DEPTH
-    planes = cp.empty((scheme.count, batch, m, cols), np.uint8)
-    call, grid = compiled(cp.cuda.runtime.getDevice(), "residue_gemm")
-    tiles, work = _tiles(out)
-    deepest = ACCUMULATOR_DEPTH // _DEPTH
+    planes = cp.empty((scheme.count, batch, m, round_up(n, _COLS)), np.uint8)
+    blocks = a.layout.k // _DEPTH
     # The kernel works on two blocks of k at least, so what is left over for the last launch is never less.
-    pieces = -(-blocks // deepest)
-    bounds = [blocks * i // pieces for i in range(pieces + 1)]
-    for first, last in pairwise(bounds):
-        call(
-            (grid,),
-            (384,),
-            (
-                _operand(a, first * _ROWS * _DEPTH), _operand(b, first * _COLS * _DEPTH), planes,
-                np.int64(batch * m * cols), np.int64(m * cols), np.int64(cols), np.int64(m), np.int32(last - first),
-                np.int32(blocks), np.int32(scheme.count * work), tiles, np.int32(first > 0),
-                accumulator_moduli(scheme),
-            ),
-            shared_mem=_SHARED,
-        )  # fmt: skip
+    pieces = -(-blocks // (ACCUMULATOR_DEPTH // _DEPTH))
+    for first, last in pairwise([blocks * i // pieces for i in range(pieces + 1)]):
+        launch = _residue_gemm(cp.cuda.runtime.getDevice(), scheme, _operand(a), _operand(b), out.shape, first, last)
+        launch(a.parts.data + first * _ROWS * _DEPTH, b.parts.data + first * _COLS * _DEPTH, planes.data)
     recombine(scheme, planes, a.mu, b.mu, out)
     return int(planes.nbytes)
 
 
+@lru_cache(maxsize=1024)
+def _residue_gemm(
+    device: int, scheme: Residues, a: _Operand, b: _Operand, shape: tuple[int, int, int], first: int, last: int
+) -> Launch:
+    batch, m, n = shape
+    tiles, work = _tiles(shape)
+    cols = round_up(n, _COLS)
+    return Launch(
+        "residue_gemm_sm90.cu", "residue_gemm", {}, (_grid(device),), (384,), a.struct, b.struct, None,
+        batch * m * cols, m * cols, cols, m, last - first, a.blocks, scheme.count * work, tiles, int(first > 0),
+        accumulator_moduli(scheme), shared_mem=_SHARED,
+    )  # fmt: skip
+
+
 def _digits(scheme: Digits, a: Slices, b: Slices, out: Any) -> int:
-    _, m, n = out.shape
-    call, grid = compiled(
-        cp.cuda.runtime.getDevice(), "digit_gemm", OUTPUT=ctype(out.dtype), SLICES=scheme.count, DIGIT_BITS=scheme.bits
+    many = a.mu.shape[0] > 1, b.mu.shape[0] > 1
+    kept, handed, launch = _digit_gemm(
+        cp.cuda.runtime.getDevice(), scheme, _operand(a), _operand(b), View.of(out), many, a.mu.shape[1], b.mu.shape[1]
     )
-    low = cp.empty(_digit_bytes(scheme, grid), np.uint8)
-    tiles, work = _tiles(out)
-    steps = [x.mu.shape[1] if x.mu.shape[0] > 1 else 0 for x in (a, b)]
-    strides = [x // out.itemsize for x in out.strides[:2]]
-    result = np.array(
-        [out.data.ptr, *strides, a.mu.data.ptr, b.mu.data.ptr, *steps, m | n << 32], np.int64
-    ).view("V64")  # fmt: skip
-    blocks = np.int32(a.layout.k // _DEPTH)
-    call((grid,), (384,), (_operand(a), _operand(b), result, low, blocks, np.int32(work), tiles), shared_mem=_SHARED)
-    return int(low.nbytes)
+    low = cp.cuda.alloc(kept)
+    partial, flags = low, low
+    if handed:
+        partial, flags = cp.cuda.alloc(handed), cp.cuda.alloc(_FLAGS)
+        flags.memset_async(0, _FLAGS)
+    launch(a.parts.data, b.parts.data, out.data, a.mu.data, b.mu.data, low, partial, flags)
+    return kept + handed
 
 
-def _tiles(out: Any) -> tuple[Any, int]:
+@lru_cache(maxsize=1024)
+def _digit_gemm(
+    device: int,
+    scheme: Digits,
+    a: _Operand,
+    b: _Operand,
+    out: View,
+    many: tuple[bool, bool],
+    mu_step: int,
+    nu_step: int,
+) -> tuple[int, int, Launch]:
+    """The bytes that it needs beside, and the launch."""
+    _, m, n = out.shape
+    tiles, work = _tiles(out.shape)
+    clusters, whole = _shares(work, a.blocks, scheme, _grid(device) // 2)
+    macros: Macros = {"OUTPUT": out.ctype, "SLICES": scheme.count, "DIGIT_BITS": scheme.bits}
+    steps = mu_step if many[0] else 0, nu_step if many[1] else 0
+    output = None, *out.steps[:2], None, None, *steps, m | n << 32
+    launch = Launch(
+        "digit_gemm_sm90.cu", "digit_gemm", macros, (2 * clusters,), (384,), a.struct, b.struct, output, None, None,
+        None, a.blocks, whole | (work - whole) << 32, tiles, shared_mem=_SHARED,
+    )  # fmt: skip
+    return *_beside(scheme, out.ctype, 2 * clusters, whole < work), launch
+
+
+def _beside(scheme: Digits, dtype: str, grid: int, split: bool) -> tuple[int, int]:
+    """Bytes of digits that blocks keep aside, and of accumulators that they hand over."""
+    kept = max(scheme.count - 1, 1) + (0 if dtype == "float" else 2)
+    return grid * _ROWS * _COLS * kept, 4 * grid * _ROWS * _COLS * scheme.count if split else 0
+
+
+def _shares(work: int, blocks: int, scheme: Digits, clusters: int) -> tuple[int, int]:
+    """Clusters, and how many tiles they multiply as a whole; the rest, fewer than clusters, they split along k.
+
+    A piece has two blocks of k at least, a cluster four. To hand accumulators over takes as long as about five blocks
+    for each diagonal.
+    """
+    rest = work % clusters
+    if work < clusters:
+        clusters = max(min(clusters, rest * blocks // 4), work)
+    saved = scheme.products * blocks * (clusters - rest) / clusters
+    worth = rest > 0 and blocks >= 4 and rest * blocks >= 4 * clusters and saved > _HANDED_OVER * scheme.count
+    return clusters, work - rest if worth else work
+
+
+_HANDED_OVER = 5
+
+
+def _tiles(shape: tuple[int, ...]) -> tuple[Any, int]:
     """The struct Tiles, and the number of pairs of tiles."""
-    batch, m, n = out.shape
+    batch, m, n = shape
     pairs, columns = -(-m // _CLUSTER_ROWS), -(-n // _COLS)
-    return np.array([pairs, columns, _GROUP, batch], np.int32).view("V16"), batch * pairs * columns
+    return struct([pairs, columns, _GROUP, batch]), batch * pairs * columns
 
 
-def _operand(slices: Slices, first: int = 0) -> Any:
-    """The struct Operand, from byte `first` on."""
+class _Operand(NamedTuple):
+    """What a kernel is told of an operand: the struct Operand, and blocks of k."""
+
+    struct: tuple[None, int, int]
+    blocks: int
+
+
+def _operand(slices: Slices) -> _Operand:
     layout = slices.layout
     step = layout.batch if slices.mu.shape[0] > 1 else 0
-    return np.array([slices.parts.data.ptr + first, layout.slice, step], np.int64).view("V24")
-
-
-def _digit_bytes(scheme: Digits, grid: int) -> int:
-    """Digits of a tile that each block keeps aside."""
-    return grid * _ROWS * _COLS * max(scheme.count - 1, 1)
+    return _Operand((None, layout.slice, step), layout.k // _DEPTH)
 
 
 @cache
@@ -131,9 +177,5 @@ def _grid(device: int) -> int:
     return int(cp.cuda.runtime.getDeviceProperties(device)["multiProcessorCount"]) // 2 * 2
 
 
-@cache
-def compiled(device: int, name: str, **macros: str | int) -> tuple[Any, int]:
-    """The kernel, and the blocks that it is launched with."""
-    call = kernel(f"{name}_sm90.cu", name, **macros)
-    call.max_dynamic_shared_size_bytes = _SHARED
-    return call, _grid(device)
+_FLAGS = 4 * 2 * 1024
+"""Bytes of flags, two for each block of the largest grid."""

@@ -1,4 +1,4 @@
-"""Kernel launches whose numbers are worked out once; names of C types, rounded sizes."""
+"""Kernel launches whose numbers are worked out once."""
 
 from __future__ import annotations
 
@@ -114,27 +114,6 @@ def _words(x: Any) -> list[int | None]:
         memory = np.float64(x).tobytes() if isinstance(x, float) else np.int64(x).tobytes()
     memory += bytes(-len(memory) % 8)
     return [int(word) for word in np.frombuffer(memory, np.uint64)]
-
-
-def strides(x: Any) -> tuple[np.int64, ...]:
-    """Strides in elements."""
-    return tuple(np.int64(s // x.itemsize) for s in x.strides)
-
-
-def steps(view: View) -> tuple[int, ...]:
-    """Strides in elements."""
-    char, _, strides = view
-    return tuple(s // np.dtype(char).itemsize for s in strides)
-
-
-def ctype(dtype: Any) -> str:
-    """The C name of a floating-point dtype."""
-    return "double" if dtype == np.float64 else "float"
-
-
-def along_k(x: Any) -> int:
-    """Whether elements along k lie closer together than rows do, for x of shape (batch, rows, k)."""
-    return int(x.shape[1] == 1 or abs(x.strides[2]) <= abs(x.strides[1]))
 
 
 def round_up(x: int, multiple: int) -> int:

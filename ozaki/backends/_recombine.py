@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, lru_cache
 from math import ceil, prod
 from typing import Any
 
-import numpy as np
+import cupy as cp
 
-from ozaki.backends._jit import kernel
-from ozaki.backends._launch import ctype, strides, struct
+from ozaki.backends._launch import Launch, Macros, View, struct
 from ozaki.schemes import Digits, Residues, Scheme
 
 
@@ -19,27 +18,29 @@ def recombine(scheme: Scheme, planes: Any, mu: Any, nu: Any, out: Any) -> None:
     planes are the bytes y_t, or diagonals of digits, shape (slices, batch, m, ld); mu and nu of shape (batch, m) and
     (batch, n), or with a single entry for all.
     """
+    for first in range(0, out.shape[0], _MOST_BLOCKS):
+        some = slice(first, first + _MOST_BLOCKS)
+        arrays = planes[:, some], *(x[some] if x.shape[0] > 1 else x for x in (mu, nu)), out[some]
+        steps = (x.shape[1] if x.shape[0] > 1 else 0 for x in (mu, nu))
+        launch = _recombining(cp.cuda.runtime.getDevice(), scheme, View.of(arrays[0]), View.of(arrays[-1]), *steps)
+        launch(*(x.data for x in arrays))
+
+
+@lru_cache(maxsize=1024)
+def _recombining(device: int, scheme: Scheme, planes: View, out: View, mu_step: int, nu_step: int) -> Launch:
     batch, m, n = out.shape
-    call = kernel(
-        "recombine.cu",
-        "recombine",
-        OUTPUT=ctype(out.dtype),
-        SLICES=scheme.count,
-        DIGIT_BITS=scheme.bits if isinstance(scheme, Digits) else 0,
-        WORDS=_product_words(scheme),
-        SUM64=int(planes.dtype == np.int64),
-    )
-    steps = [np.int64(x.shape[1] if x.shape[0] > 1 else 0) for x in (mu, nu)]
-    for first in range(0, batch, _MOST_BLOCKS):
-        count = min(batch - first, _MOST_BLOCKS)
-        some = slice(first, first + count)
-        arguments = (
-            planes[:, some], *strides(planes)[:3], mu[some if steps[0] else slice(1)], steps[0],
-            nu[some if steps[1] else slice(1)], steps[1], out[some], *strides(out), np.int64(m), np.int64(n),
-        )  # fmt: skip
-        if isinstance(scheme, Residues):
-            arguments += (_crt_constants(scheme),)
-        call((ceil(m / 8), ceil(n / 128), count), (32, 8), arguments)
+    macros: Macros = {
+        "OUTPUT": out.ctype,
+        "SLICES": scheme.count,
+        "DIGIT_BITS": scheme.bits if isinstance(scheme, Digits) else 0,
+        "WORDS": _product_words(scheme),
+        "SUM64": int(planes.itemsize == 8),
+    }
+    return Launch(
+        "recombine.cu", "recombine", macros, (ceil(m / 8), ceil(n / 128), batch), (32, 8), None, *planes.steps[:3],
+        None, mu_step, None, nu_step, None, *out.steps, m, n,
+        *([_crt_constants(scheme)] if isinstance(scheme, Residues) else []),
+    )  # fmt: skip
 
 
 _MOST_BLOCKS = 65535

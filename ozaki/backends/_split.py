@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from math import ceil
 from typing import Any
 
@@ -11,8 +11,7 @@ import cupy as cp
 import numpy as np
 
 from ozaki._description import FIELDS, Described
-from ozaki.backends._jit import kernel
-from ozaki.backends._launch import along_k, ctype, strides, struct
+from ozaki.backends._launch import Launch, Macros, View, struct
 from ozaki.schemes import Digits, Residues, Scheme
 from ozaki.schemes.residues import remainders
 
@@ -78,33 +77,36 @@ def split(operand: Described, side: str, scheme: Scheme, layout: Layout) -> Slic
     """The slices of a whole operand."""
     x = operand.x
     batch, rows, k = x.shape
-    scaling = scheme.scaling(k)
-    if scaling is None:
+    if scheme.scaling(k) is None:
         raise ValueError(f"slices: {scheme.count} {scheme.name} are too few for k = {k}")
     parts, mu = cp.empty(layout.size, np.int8), cp.empty((batch, rows), np.int32)
-    call = kernel(
-        "split.cu",
-        "split",
-        INPUT=ctype(x.dtype),
-        SLICES=scheme.count,
-        WORDS=image_words(scheme),
-        DIGIT_BITS=scheme.bits if isinstance(scheme, Digits) else 0,
-        ALONG_K=along_k(x),
-        REVERSED=int(isinstance(scheme, Digits) and side == "right"),
-        TILE=layout.tile,
-        PERMUTED=int(layout.permuted),
-    )
-    grid = (batch * ceil(layout.rows / 32) * (layout.k // 128),)
-    arguments = (
-        x, *strides(x), np.int64(rows), np.int64(k), np.int64(layout.rows), np.int64(layout.k),
-        operand.fields, np.int64(batch * rows), np.int32(FIELDS.index(scaling.statistic)), np.int32(scaling.step),
-        np.int32(scaling.base), np.int64(scaling.threshold), mu, parts, np.int64(layout.batch),
-        np.int64(layout.row_bytes), np.int64(layout.slice), np.int64(layout.slab), np.int64(layout.slab_stride),
-    )  # fmt: skip
-    if isinstance(scheme, Residues):
-        arguments += (_residue_constants(scheme, side),)
-    call(grid, (128,), arguments)
+    launch = _splitting(cp.cuda.runtime.getDevice(), View.of(x), side, scheme, layout)
+    launch(x.data, operand.fields.data, mu.data, parts.data)
     return Slices(operand, parts, layout, mu)
+
+
+@lru_cache(maxsize=1024)
+def _splitting(device: int, view: View, side: str, scheme: Scheme, layout: Layout) -> Launch:
+    batch, rows, k = view.shape
+    scaling = scheme.scaling(k)
+    assert scaling is not None
+    macros: Macros = {
+        "INPUT": view.ctype,
+        "SLICES": scheme.count,
+        "WORDS": image_words(scheme),
+        "DIGIT_BITS": scheme.bits if isinstance(scheme, Digits) else 0,
+        "ALONG_K": view.along_k,
+        "REVERSED": int(isinstance(scheme, Digits) and side == "right"),
+        "TILE": layout.tile,
+        "PERMUTED": int(layout.permuted),
+    }
+    grid = (batch * ceil(layout.rows / 32) * (layout.k // 128),)
+    return Launch(
+        "split.cu", "split", macros, grid, (128,), None, *view.steps, rows, k, layout.rows, layout.k, None,
+        batch * rows, FIELDS.index(scaling.statistic), scaling.step, scaling.base, scaling.threshold, None, None,
+        layout.batch, layout.row_bytes, layout.slice, layout.slab, layout.slab_stride,
+        *([_residue_constants(scheme, side)] if isinstance(scheme, Residues) else []),
+    )  # fmt: skip
 
 
 def image_words(scheme: Scheme) -> int:

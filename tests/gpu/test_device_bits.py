@@ -9,6 +9,7 @@ import pytest
 
 import ozaki
 from ozaki._description import FIELDS
+from ozaki._plan import forced
 from ozaki.backends import _numpy
 from ozaki.schemes import Digits, Residues
 
@@ -55,9 +56,11 @@ def same_bits(x, y):
         pytest.fail(f"first difference at {at}: {x[at].hex()} on NumPy, {y[at].hex()} on CuPy")
 
 
-def engines(scheme):
+def engines(scheme, slices, k):
     """The engines of this device for a scheme."""
-    hopper = scheme == "residues" and cp.cuda.Device().compute_capability == "90"
+    from ozaki.backends import _hopper
+
+    hopper = cp.cuda.Device().compute_capability == "90" and _hopper.fits(forced(scheme, slices), k)
     return ("cublas", "hopper") if hopper else ("cublas",)
 
 
@@ -128,7 +131,7 @@ def test_products(seed):
         k = min(a.shape[-1], b.shape[-2])
         a, ca, b, cb = a[..., :k], ca[..., :k], b[..., :k, :], cb[..., :k, :]
     expected = ozaki.matmul(a, b, scheme=scheme, slices=slices)
-    for engine in engines(scheme):
+    for engine in engines(scheme, slices, a.shape[-1]):
         out = cp.full(expected.shape, cp.nan, expected.dtype)
         got = ozaki.matmul(ca, cb, scheme=scheme, slices=slices, engine=engine, out=out)
         assert got is out
@@ -155,11 +158,12 @@ def test_panels_prepared_and_streams():
     rng = np.random.default_rng(7)
     a, b = rng.standard_normal((700, 900)), rng.standard_normal((900, 333))
     ca, cb = cp.asarray(a), cp.asarray(b)
-    choices = [(s, n, engine) for s, n in (("residues", 14), ("digits", 6)) for engine in engines(s)]
+    choices = [(s, n, engine) for s, n in (("residues", 14), ("digits", 6)) for engine in engines(s, n, 900)]
     for scheme, slices, engine in choices:
         expected = ozaki.matmul(a, b, scheme=scheme, slices=slices)
         options = {"scheme": scheme, "slices": slices, "engine": engine}
-        for limit in (5 * 10**7, 2 * 10**7, 13 * 10**6):
+        fixed = 202 * 10**6 if (scheme, engine) == ("digits", "hopper") else 0  # scratch of each multiprocessor
+        for limit in (fixed + 5 * 10**7, fixed + 2 * 10**7, 2 * 10**8 + 5 * 10**6 if fixed else 13 * 10**6):
             c, report = ozaki.matmul(ca, cb, workspace_limit=limit, return_report=True, **options)
             assert report.workspace_bytes <= limit
             same_bits(expected, c)
@@ -190,8 +194,28 @@ def test_subnormal_and_huge_results():
                     np.ldexp(rng.standard_normal(v.shape), -70 - rng.integers(0, 70, v.shape)).astype("f4")
                     for v in (x, y)
                 )
-            expected = ozaki.matmul(x, y, scheme="residues", slices=14)
-            same_bits(expected, ozaki.matmul(cp.asarray(x), cp.asarray(y), scheme="residues", slices=14))
+            for scheme, slices in (("residues", 14), ("digits", 3), ("digits", 7), ("digits7", 7)):
+                expected = ozaki.matmul(x, y, scheme=scheme, slices=slices)
+                for engine in engines(scheme, slices, 60):
+                    options = {"scheme": scheme, "slices": slices, "engine": engine}
+                    same_bits(expected, ozaki.matmul(cp.asarray(x), cp.asarray(y), **options))
+
+
+@pytest.mark.parametrize(
+    "shape", [(1, 2000, 5000, 1500), (3, 1025, 1400, 777), (1, 400, 12000, 190), (70, 500, 300, 190)]
+)
+@pytest.mark.parametrize(("slices", "dtype"), [(2, "f4"), (3, "f4"), (4, "f8"), (7, "f8")])
+def test_digits_split_along_k(shape, slices, dtype):
+    """As many tiles as make some clusters share the last ones."""
+    batch, m, k, n = shape
+    rng = np.random.default_rng(sum(shape))
+    a, b = rng.standard_normal((batch, m, k)).astype(dtype), rng.standard_normal((k, n)).astype(dtype)
+    ca, cb = cp.asarray(a), cp.asarray(b)
+    for engine in engines("digits", slices, k):
+        out = cp.full((batch, m, n), cp.nan, dtype)
+        ozaki.matmul(ca, cb, scheme="digits", slices=slices, engine=engine, out=out)
+        rows = rng.integers(0, m, 12)
+        same_bits(ozaki.matmul(a[:, rows], b, scheme="digits", slices=slices), out[:, rows])
 
 
 @pytest.mark.parametrize("engine", ["auto", "cublas"])
