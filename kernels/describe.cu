@@ -21,11 +21,7 @@
 typedef BitsOf<INPUT>::type Bits;
 
 constexpr int PACK = 16 / sizeof(INPUT);
-#ifndef HB
-#define HB (ALONG_K ? 256 : 192)
-#define MB 2
-#endif
-constexpr int HELD = HB / sizeof(INPUT);
+constexpr int HELD = 256 / sizeof(INPUT);
 constexpr int CHUNK = 8;                   // held elements that are looked at or left out together
 constexpr int TOPS = 3;                    // that the sums of a segment are noted for
 constexpr int BLOCK = 256, WARPS = BLOCK / 32;
@@ -265,7 +261,7 @@ __device__ __forceinline__ bool gather(Sums<COUNT>& s, Sums<COUNT> (*shared)[ALO
   return true;
 }
 
-extern "C" __global__ void __launch_bounds__(BLOCK, MB)
+extern "C" __global__ void __launch_bounds__(BLOCK, 2)
 describe(const INPUT* __restrict__ x, int64_t* __restrict__ out, Piece* __restrict__ pieces, int64_t sb, int64_t sr,
          int64_t sk, int64_t batch, int64_t rows, int64_t k, int64_t segment, uint32_t segments, int warps, int width) {
   __shared__ Tops tops[WARPS][ALONG_K ? 1 : 32];
