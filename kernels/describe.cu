@@ -21,7 +21,7 @@
 typedef BitsOf<INPUT>::type Bits;
 
 constexpr int PACK = 16 / sizeof(INPUT);
-constexpr int HELD = 256 / sizeof(INPUT);
+constexpr int HELD = ALONG_K || sizeof(INPUT) == 8 ? 256 / sizeof(INPUT) : 48;  // more float32 would spill
 constexpr int CHUNK = 8;                   // held elements that are looked at or left out together
 constexpr int TOPS = 3;                    // that the sums of a segment are noted for
 constexpr int BLOCK = 256, WARPS = BLOCK / 32;

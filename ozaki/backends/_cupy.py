@@ -88,7 +88,7 @@ def _describing(device: int, view: View) -> tuple[int, tuple[Launch, ...]]:
     batch, rows, k = view.shape
     if batch * rows == 0:
         return 0, ()
-    held = 256 // view.itemsize
+    held = 256 // view.itemsize if view.along_k or view.itemsize == 8 else 48
     if view.along_k:
         warps = next((w for w in (1, 2, 4) if 32 * held * w >= k), 8)
         segment, group, finish_group = 32 * held * warps, 8 // warps, 8
