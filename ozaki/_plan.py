@@ -12,7 +12,7 @@ from typing import NoReturn
 from ozaki import _bounds, _word_bounds
 from ozaki._accuracy import Accuracy, Measure
 from ozaki._description import Described
-from ozaki._proof import EVERY, SAMPLE, Proof, ProofBackend
+from ozaki._proof import EVERY, SAMPLE, SAMPLED_FROM, Proof, ProofBackend
 from ozaki._report import counted, rounded_up
 from ozaki.schemes import PRESETS, Digits, Residues, Scheme, Words
 from ozaki.schemes.digits import MAX_DIGITS, fp16_digit_bits
@@ -129,7 +129,8 @@ class Choice:
 def choose_a_priori(accuracy: Accuracy, k: int, names: tuple[str, ...]) -> Choice:
     """The fewest slice products whose a-priori bound meets a row-column or normwise target."""
     starts = {name: _least(name, k) for name in names}
-    choice = _cheapest(starts, lambda scheme: _bounds.a_priori(scheme, k), accuracy, k)
+    order = sorted(names, key=lambda name: _scheme(name, starts[name]).products)
+    choice = _cheapest(order, starts, lambda scheme: _bounds.a_priori(scheme, k), accuracy, k)
     return choice or _unreachable(accuracy, names)
 
 
@@ -147,12 +148,16 @@ def choose(
     """
     measured = Measured(backend, left, right, accuracy.measure)
     usual = {name: _usual(name, accuracy, left.k) for name in names}
-    likely = min((_scheme(name, count) for name, count in usual.items()), key=lambda scheme: scheme.products)
-    measured.begin(likely)
-    meanwhile(likely)
+    likely = {name: _scheme(name, _likely(name, usual[name], accuracy, left.k)) for name in names}
+    order = sorted(names, key=lambda name: likely[name].products)
+    first = likely[order[0]]
+    for name in order:
+        if name == order[0] or _scheme(name, usual[name]).products < first.products:
+            measured.begin(first if name == order[0] else _scheme(name, usual[name]))
+    meanwhile(first)
     starts = {name: min(count, measured.exact_from(name)) for name, count in usual.items()}
     while True:
-        choice = _cheapest(starts, measured.bound, accuracy, left.k)
+        choice = _cheapest(order, starts, measured.bound, accuracy, left.k)
         if choice is None:
             excess = MAX_DIGITS
         else:
@@ -183,6 +188,16 @@ def _usual(name: str, accuracy: Accuracy, k: int) -> int:
     while enough < _most(name) and not _usually_good(_scheme(name, enough), accuracy, k):
         enough += 1
     return enough
+
+
+def _likely(name: str, start: int, accuracy: Accuracy, k: int) -> int:
+    """The count that the first level of proof grants ordinary data."""
+    if name == "residues" or accuracy.measure != "componentwise":
+        return start
+    counts = range(start, _most(name))
+    unseen = EVERY // SAMPLE if k > SAMPLED_FROM else 1
+    fits = (c for c in counts if unseen * _bounds.usual_worst(_scheme(name, c), k) <= accuracy.tolerance)
+    return next(fits, _most(name))
 
 
 def _usually_good(scheme: Scheme, accuracy: Accuracy, k: int) -> bool:
@@ -263,13 +278,16 @@ class Measured:
         return True
 
 
-def _cheapest(starts: dict[str, int], bound: Callable[[Scheme], float], accuracy: Accuracy, k: int) -> Choice | None:
-    """The scheme and count with the fewest products that meet the target; of two, the one that starts with fewer."""
+def _cheapest(
+    order: list[str], starts: dict[str, int], bound: Callable[[Scheme], float], accuracy: Accuracy, k: int
+) -> Choice | None:
+    """The scheme and count with the fewest products that meet the target; of two, the first in that order."""
     best: Choice | None = None
-    for name in sorted(starts, key=lambda name: _scheme(name, starts[name]).products):
+    for name in order:
+        most = inf if best is None else best.scheme.products - 1
         if best is not None and not _may_take_fewer(name, starts[name], best.scheme.products, accuracy, k):
             continue
-        choice = _fewest(name, bound, accuracy, k, starts[name])
+        choice = _fewest(name, bound, accuracy, k, starts[name], most)
         if choice is not None and (best is None or choice.scheme.products < best.scheme.products):
             best = choice
     return best
@@ -285,8 +303,10 @@ def _may_take_fewer(name: str, start: int, products: int, accuracy: Accuracy, k:
     return fewer == start or (fewer >= max(start - _SPARED, 1) and _usually_good(_scheme(name, fewer), accuracy, k))
 
 
-def _fewest(name: str, bound: Callable[[Scheme], float], accuracy: Accuracy, k: int, first: int) -> Choice | None:
-    """The smallest count that meets the target, searched from `first`."""
+def _fewest(
+    name: str, bound: Callable[[Scheme], float], accuracy: Accuracy, k: int, first: int, most: float
+) -> Choice | None:
+    """The smallest count that meets the target with at most that many products, searched from `first`."""
 
     def meets(choice: Choice) -> bool:
         usual = choice.bound == 0 or _usually_good(choice.scheme, accuracy, k)
@@ -299,6 +319,8 @@ def _fewest(name: str, bound: Callable[[Scheme], float], accuracy: Accuracy, k: 
     while not meets(choice):
         count = choice.scheme.count
         if (choice.bound == inf and count > first) or count == _most(name):
+            return None
+        if count >= first and _scheme(name, count + 1).products > most:
             return None
         choice = at(count + 1)
     while choice.scheme.count > 1 and choice.bound * _growth(choice.scheme) <= accuracy.tolerance:
