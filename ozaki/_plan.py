@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from math import inf
 from numbers import Integral
 from typing import NoReturn
@@ -155,7 +155,7 @@ def choose(
         if name == order[0] or _scheme(name, usual[name]).products < first.products:
             measured.begin(first if name == order[0] else _scheme(name, usual[name]))
     meanwhile(first)
-    starts = {name: min(count, measured.exact_from(name)) for name, count in usual.items()}
+    starts = {name: measured.exact_below(name, count) for name, count in usual.items()}
     while True:
         choice = _cheapest(order, starts, measured.bound, accuracy, left.k)
         if choice is None:
@@ -190,6 +190,7 @@ def _usual(name: str, accuracy: Accuracy, k: int) -> int:
     return enough
 
 
+@cache
 def _likely(name: str, start: int, accuracy: Accuracy, k: int) -> int:
     """The count that the first level of proof grants ordinary data."""
     if name == "residues" or accuracy.measure != "componentwise":
@@ -252,15 +253,9 @@ class Measured:
     def _spans(self) -> tuple[int, int]:
         return (self._left.span, self._right.span) if self._proof is None else self._proof.spans
 
-    def exact_from(self, name: str) -> int:
-        """A count at which the images of all rows are exact, if not the smallest."""
-        for count in range(_least(name, self._left.k), _most(name)):
-            scheme = _scheme(name, count)
-            scaling = scheme.scaling(self._left.k)
-            assert scaling is not None
-            if max(self._spans) <= scaling.base and _bounds.dropped(scheme, self._left.k, self._spans) == 0:
-                return count
-        return _most(name)
+    def exact_below(self, name: str, most: int) -> int:
+        """The smallest count at which the images of all rows are exact; `most` if that is not smaller."""
+        return _exact_below(name, most, self._left.k, self._spans)
 
     @property
     def gain(self) -> int:
@@ -276,6 +271,17 @@ class Measured:
         self._proof.sharpen()
         self._known.clear()
         return True
+
+
+@lru_cache(maxsize=1024)
+def _exact_below(name: str, most: int, k: int, spans: tuple[int, int]) -> int:
+    for count in range(_least(name, k), most):
+        scheme = _scheme(name, count)
+        scaling = scheme.scaling(k)
+        assert scaling is not None
+        if max(spans) <= scaling.base and _bounds.dropped(scheme, k, spans) == 0:
+            return count
+    return most
 
 
 def _cheapest(
@@ -342,6 +348,7 @@ def _growth(scheme: Scheme) -> int:
     return 2 ** (scheme.bits - 1) if scheme.count > 2 else 0
 
 
+@cache
 def _least(name: str, k: int) -> int:
     """The smallest count that has room for this k."""
     return next(count for count in range(1, _most(name)) if _scheme(name, count).scaling(k) is not None)
