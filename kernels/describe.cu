@@ -17,6 +17,7 @@
 // next ones, since ceil(ceil(z) / 2) = ceil(z / 2); where the row's top is higher still, describe_finish reads the
 // segment again. All sums are of integers: neither grid nor order matters.
 #include "fixed_point.cuh"
+#include "launch.cuh"
 
 typedef BitsOf<INPUT>::type Bits;
 
@@ -265,6 +266,7 @@ __device__ __forceinline__ bool gather(Sums<COUNT>& s, Sums<COUNT> (*shared)[ALO
 extern "C" __global__ void __launch_bounds__(BLOCK, 2)
 describe(const INPUT* __restrict__ x, int64_t* __restrict__ out, Piece* __restrict__ pieces, int64_t sb, int64_t sr,
          int64_t sk, int64_t batch, int64_t rows, int64_t k, int64_t segment, uint32_t segments, int warps, int width) {
+  after_previous();
   __shared__ Tops tops[WARPS][ALONG_K ? 1 : 32];
   __shared__ Sums<TOPS> sums[WARPS][ALONG_K ? 1 : 32];
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, slot = ALONG_K ? 0 : lane;
@@ -329,6 +331,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK, 4)
 describe_finish(const INPUT* __restrict__ x, int64_t* __restrict__ out, const Piece* __restrict__ pieces, int64_t sb,
                 int64_t sr, int64_t sk, int64_t batch, int64_t rows, int64_t k, int64_t segment, uint32_t segments,
                 int, int width) {
+  after_previous();
   // ALONG_K = 1: a warp owns a row, its lanes take turns at the segments. 0: a lane owns a row, the warps take turns.
   __shared__ Tops tops[WARPS][ALONG_K ? 1 : 32];
   __shared__ Sums<1> sums[WARPS][ALONG_K ? 1 : 32];

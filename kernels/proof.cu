@@ -1,6 +1,7 @@
 // int8 magnitudes, whose product is a lower bound of (abs(A) abs(B))_ij, and the ratio that a componentwise bound needs
 // (docs/design.md, section 9).
 #include "fixed_point.cuh"
+#include "launch.cuh"
 
 #ifdef INPUT
 
@@ -15,6 +16,7 @@
 extern "C" __global__ void __launch_bounds__(256)
 magnitudes(const INPUT* __restrict__ x, const int64_t* __restrict__ description, int8_t* __restrict__ out, int64_t sb,
            int64_t sr, int64_t sk, int64_t rows, int64_t k, int64_t rows_padded, int64_t ks_padded, int sampled) {
+  after_previous();
   typedef BitsOf<INPUT>::type Bits;
   const uint32_t tiles_k = static_cast<uint32_t>((ks_padded + TILE_K - 1) / TILE_K);
   const uint32_t tiles_row = static_cast<uint32_t>((rows_padded + TILE_ROWS - 1) / TILE_ROWS);
@@ -98,6 +100,7 @@ extern "C" __global__ void __launch_bounds__(256)
 error_terms(const int64_t* __restrict__ a, const int64_t* __restrict__ b, double* __restrict__ terms, Atomic* result,
             int64_t a_rows, int64_t b_rows, int width, int statistic, int step, int base, int64_t threshold, double k,
             double dropped) {
+  after_previous();
   const uint32_t a_blocks = static_cast<uint32_t>((a_rows + 255) / 256);
   const bool left = blockIdx.x < a_blocks;
   const int64_t rows = left ? a_rows : b_rows;
@@ -164,6 +167,7 @@ extern "C" __global__ void __launch_bounds__(256, 2)
 worst_ratio(const int32_t* __restrict__ lower, const double* __restrict__ p, const double* __restrict__ q,
             Atomic* result, int64_t ld, int64_t p_stride, int64_t q_stride, int64_t p_step, int64_t q_step,
             int64_t rows, int64_t cols) {
+  after_previous();
   const uint32_t down = static_cast<uint32_t>((rows + 127) / 128), over = static_cast<uint32_t>((cols + 127) / 128);
   const uint32_t tile = blockIdx.x / over, b = tile / down;
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;

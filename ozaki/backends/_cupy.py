@@ -92,15 +92,12 @@ def _describing(device: int, view: View) -> tuple[int, tuple[Launch, ...]]:
         return 0, ()
     held = 256 // view.itemsize if view.along_k or view.itemsize == 8 else 48
     if view.along_k:
-        enough = (w for w in (1, 2, 4) if 32 * held * w >= k and batch * rows * w >= 8 * _BLOCKS)
-        warps = next(enough, 8)
-        segment = min(32 * held, round_up(-(-k // warps), 256)) * warps
+        warps = next((w for w in (1, 2, 4) if 32 * held * w >= k), 8)
+        segment = max(min(32 * held, round_up(-(-k // warps), 256)), 256) * warps
         group, finish_group = 8 // warps, 8
     else:
-        wanted = -(-_BLOCKS // (batch * -(-rows // 32)))
-        segment = min(8 * held, round_up(-(-k // wanted), 64))
-        warps, group, finish_group = 8, 32, 32
-    segments = max(-(-k // segment), 1) if k else 1
+        warps, segment, group, finish_group = 8, 8 * held, 32, 32
+    segments = max(-(-k // segment), 1)
     macros: Macros = {"INPUT": view.ctype, "ALONG_K": view.along_k}
     arguments = (None, None, None, *view.steps, *view.shape, segment, segments, warps, magnitude_bits(k))
     grid = (batch * -(-rows // group) * segments,)
@@ -114,9 +111,6 @@ def _describing(device: int, view: View) -> tuple[int, tuple[Launch, ...]]:
 
 _PIECE = 72
 """Bytes of the struct Piece in kernels/describe.cu."""
-
-_BLOCKS = 1024
-"""That describe at the least, if k allows: four for each of two waves on an H200."""
 
 
 # The lower bound of abs(A) abs(B) -----------------------------------------------------------------------------------
