@@ -9,10 +9,12 @@
 // of 256 threads, of every block of the grid. A half is carried, or rounded and stored, while the other one multiplies.
 //
 // The last tiles, when they are fewer than clusters, are split along k, so that every cluster has its share: pieces
-// (Pieces below). The one with the beginning of a tile is its owner, the others leave their accumulators, diagonal by
-// diagonal, in `partial`, 16-byte pieces, 48 for each diagonal and each of 256 threads of every block of the grid, and
-// raise a flag: `flags`, two for each block, zero before. A cluster begins with what others wait for; these come later in
-// the grid.
+// (Pieces below). The one with the beginning of a tile is its owner. The others leave what they have in `partial`, as
+// digits and at last accumulators, (12 for each diagonal but the last) + 48 pieces for each thread of every block, and
+// count diagonals in `flags`, two for each block, zero before. They come before the owner in the grid, and each cluster
+// begins with what others wait for. Only the last tiles: whole tiles go on in step, and share what the cache holds.
+//
+// Float64 results that may not be normal numbers are left to digit_far_sm90.cu.
 //
 // `blocks`: blocks of k, two at least. SLICES (2^DIGIT_BITS)^2 / 4 * 128 blocks must stay below 2^31 (1 - 2^-DIGIT_BITS).
 // mu is int32 [m], nu int32 [n], batch entries mu_batch and nu_batch apart. C(b, row, col) = c[b * c_batch +
@@ -23,8 +25,6 @@
 
 typedef BitsOf<OUTPUT>::type Bits;
 constexpr int LOWS = low_words(SLICES);
-constexpr int TOPS = sizeof(OUTPUT) == 8 ? 24 : 0;  // 16-byte pieces of `low` for accumulators, beside the digits
-constexpr int FAR = 480;  // exponents of rows and columns of larger magnitude may lead beyond the normal numbers
 
 // One half of the accumulators of a thread: of rows 16 warp + lane / 4 + {0, 8}, and of every 64 columns the 16 from
 // 16 (lane % 4) on. Entry 4 z + x of piece (h, g): row h, columns 64 g.
@@ -38,11 +38,11 @@ __device__ __forceinline__ uint32_t this_thread() {
   asm volatile("mov.u32 %0, %%tid.x;" : "=r"(x));
   return x;
 }
-__device__ __forceinline__ uint4* partial_of(uint4* partial, int block, int diagonal, int half) {
-  return partial + (block * (48 * SLICES) + 48 * diagonal + 24 * half) * 256 + this_thread();
+__device__ __forceinline__ uint4* partial_of(uint4* partial, int block, int diagonal) {
+  return partial + (block * (12 * (SLICES - 1) + 48) + 12 * diagonal) * 256 + this_thread();
 }
 __device__ __forceinline__ uint4* own_digits(uint4* low, int diagonal) {
-  return low + (blockIdx.x * (12 * LOWS + TOPS) + 12 * diagonal) * 256 + this_thread();
+  return low + (blockIdx.x * (12 * LOWS) + 12 * diagonal) * 256 + this_thread();
 }
 
 // Tiles 0 .. whole - 1 are multiplied as a whole, the next `split` ones, fewer than clusters, in pieces of two blocks of k
@@ -60,19 +60,20 @@ struct Piece {
   int tile, first, last;  // blocks [first, last) of k
   bool exists;
 };
-// Piece number i of this cluster: first of all the end of a tile, then whole tiles, at last the beginning of a tile.
+// Piece number i of this cluster: whole tiles, then the end of a tile, at last the beginning of one.
 __device__ __forceinline__ Piece piece_of(int i, const Pieces& pieces, int blocks) {
   const int clusters = gridDim.x / 2, cluster = blockIdx.x / 2, r = clusters - 1 - cluster;
-  const int begin = begin_of(r, pieces.split, blocks), end = begin_of(r + 1, pieces.split, blocks);
-  const int start = (begin + blocks - 1) / blocks * blocks;  // of a tile
-  if (start > begin) {
-    if (i == 0) return {pieces.whole + start / blocks - 1, begin - start + blocks, smaller(end - start, 0) + blocks, true};
-    --i;
-  }
   const int tile = cluster + i * clusters;
   if (tile < pieces.whole) return {tile, 0, blocks, true};
-  const bool later = tile - clusters >= pieces.whole;
-  return {pieces.whole + start / blocks, 0, smaller(end - start, blocks), !later && start < end};
+  const int begin = begin_of(r, pieces.split, blocks), end = begin_of(r + 1, pieces.split, blocks);
+  const int start = (begin + blocks - 1) / blocks * blocks;  // of a tile
+  int later = tile - pieces.whole;  // below clusters for the first piece, since that many divide the whole tiles
+  if (start > begin) {
+    if (later < clusters)
+      return {pieces.whole + start / blocks - 1, begin - start + blocks, smaller(end - start, 0) + blocks, true};
+    later -= clusters;
+  }
+  return {pieces.whole + start / blocks, 0, smaller(end - start, blocks), later < clusters && start < end};
 }
 
 // Number of clusters, right before the owner in the grid, that have the rest of its tile.
@@ -84,26 +85,14 @@ __device__ __forceinline__ int helpers_of(const Piece& piece, const Pieces& piec
   return helpers;
 }
 
-// Never for float32: all that comes of float32 operands is normal in float64, from which it is rounded.
-__device__ __forceinline__ bool is_far(int32_t exponent) {
-  return sizeof(OUTPUT) == 8 && static_cast<uint32_t>(exponent + FAR) > 2u * FAR;
+__device__ __forceinline__ uint32_t load_word(const uint32_t* from) {
+  uint32_t v;
+  asm volatile("ld.volatile.global.u32 %0, [%1];" : "=r"(v) : "l"(from));
+  return v;
 }
 
-// Store the accumulators of one half.
-__device__ __forceinline__ void store_partial(const uint32_t (&d)[96], uint4* to) {
-#pragma unroll
-  for (int i = 0; i < 24; ++i) __stcg(to + i * 256, make_uint4(d[4 * i], d[4 * i + 1], d[4 * i + 2], d[4 * i + 3]));
-}
-__device__ __forceinline__ void add_partial(uint32_t (&d)[96], const uint4* from) {
-#pragma unroll
-  for (int i = 0; i < 24; ++i) {
-    const uint4 v = __ldcg(from + i * 256);
-    d[4 * i] += v.x, d[4 * i + 1] += v.y, d[4 * i + 2] += v.z, d[4 * i + 3] += v.w;
-  }
-}
-
-// Store the digits of one half that lie below the unit of the next diagonal.
-__device__ __forceinline__ void store_digits(const uint32_t (&d)[96], uint4* low) {
+// Store byte `j` (a constant) of each accumulator of one half; its digit below the unit of the next diagonal, if `digit`.
+__device__ __forceinline__ void store_bytes(const uint32_t (&d)[96], uint4* to, int j, bool digit) {
 #pragma unroll
   for (int h = 0; h < 2; ++h)
 #pragma unroll
@@ -112,12 +101,37 @@ __device__ __forceinline__ void store_digits(const uint32_t (&d)[96], uint4* low
 #pragma unroll
       for (int z = 0; z < 4; ++z) {
         word[z] = gather_bytes(d[accumulator(h, g, z, 0)], d[accumulator(h, g, z, 1)], d[accumulator(h, g, z, 2)],
-                               d[accumulator(h, g, z, 3)], 0);
-        if (DIGIT_BITS == 7) word[z] &= 0x7f7f7f7fu;
+                               d[accumulator(h, g, z, 3)], j);
+        if (DIGIT_BITS == 7 && digit) word[z] &= 0x7f7f7f7fu;
       }
-      __stcg(low + (h * 3 + g) * 256, make_uint4(word[0], word[1], word[2], word[3]));
+      __stcg(to + (h * 3 + g) * 256, make_uint4(word[0], word[1], word[2], word[3]));
     }
 }
+// Add what another cluster stored: bytes times `unit`.
+__device__ __forceinline__ void add_bytes(uint32_t (&d)[96], const uint4* from, uint32_t unit) {
+#pragma unroll
+  for (int h = 0; h < 2; ++h)
+#pragma unroll
+    for (int g = 0; g < 3; ++g)
+#pragma unroll
+      for (int z = 0; z < 4; ++z) {
+        const uint32_t word = load_word(reinterpret_cast<const uint32_t*>(from + (h * 3 + g) * 256) + z);
+#pragma unroll
+        for (int x = 0; x < 4; ++x) d[accumulator(h, g, z, x)] += byte_of(word, x) * unit;
+      }
+}
+// What a cluster leaves of one half for the owner: a digit of each entry, or four bytes of the last diagonal.
+__device__ __forceinline__ void hand_over(const uint32_t (&d)[96], uint4* to, bool over) {
+  store_bytes(d, to, 0, !over);
+  if (!over) return;
+#pragma unroll
+  for (int j = 1; j < 4; ++j) store_bytes(d, to + j * (12 * 256), j, false);
+}
+__device__ __forceinline__ void take_over(uint32_t (&d)[96], const uint4* from, bool over) {
+#pragma unroll 1
+  for (int j = 0; j < (over ? 4 : 1); ++j) add_bytes(d, from + j * (12 * 256), 1u << (8 * j));
+}
+
 // Carry the rest to the next diagonal.
 __device__ __forceinline__ void carry(uint32_t (&d)[96]) {
 #pragma unroll
@@ -175,12 +189,6 @@ __device__ __forceinline__ void load_again(uint32_t from, int (&v)[4]) {
   asm volatile("ld.volatile.shared.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(v[0]), "=r"(v[1]), "=r"(v[2]), "=r"(v[3]) : "r"(from));
 }
 
-__device__ __forceinline__ uint32_t load_word(const uint32_t* from) {
-  uint32_t v;
-  asm volatile("ld.volatile.global.u32 %0, [%1];" : "=r"(v) : "l"(from));
-  return v;
-}
-
 // Round and store half `half`.
 __device__ __forceinline__ void round_half(const uint32_t (&d)[96], const uint4* low, const Result& result, int half) {
 #pragma unroll
@@ -224,36 +232,6 @@ __device__ __forceinline__ void round_half(const uint32_t (&d)[96], const uint4*
         }
       }
     }
-  }
-}
-
-// The same for any exponents, one entry after the other.
-__device__ __forceinline__ void round_far_half(const uint32_t (&d)[96], uint4* low, int w, const Tiles& tiles,
-                                               const Output& output, int half) {
-  const uint32_t lane = this_thread() % 32;
-  int entry, i, j;
-  locate(w, tiles, entry, i, j);
-  const int first_row = (2 * i + static_cast<int>(cluster_rank())) * ROWS + this_thread() / 128 * 128 + half * 64 +
-                        this_thread() % 128 / 32 * 16 + lane / 4;
-  const int first_col = j * COLS + lane % 4 * 16;
-  uint4* const tops = low + 12 * LOWS * 256;
-  store_partial(d, tops);
-#pragma unroll 1
-  for (int x = 0; x < 96; ++x) {
-    const int g = x / 32, z = x / 8 % 4, h = x / 2 % 2, of_four = x / 4 % 2 * 2 + x % 2;
-    const int row = first_row + 8 * h, col = first_col + 64 * g + 4 * z + of_four;
-    if (row >= output.m || col >= output.n) continue;
-    const int32_t top = static_cast<int32_t>(load_word(reinterpret_cast<const uint32_t*>(tops + x / 4 * 256) + x % 4));
-    uint32_t digits[LOWS] = {}, words[DIAGONAL_WORDS];
-#pragma unroll
-    for (int s = 0; s < SLICES - 1; ++s)
-      digits[s] = load_word(reinterpret_cast<const uint32_t*>(low + (s * 12 + half * 6 + h * 3 + g) * 256) + z) >>
-                  (8 * of_four);
-    join_diagonals<SLICES, DIGIT_BITS>(top, digits, 0, words);
-    const int exponent = DIGIT_BITS * (SLICES - 1) - output.mu[entry * output.mu_batch + row] -
-                         output.nu[entry * output.nu_batch + col];
-    const Bits bits = Rounding<OUTPUT>::bits(words, exponent);
-    reinterpret_cast<Bits*>(output.c)[entry * output.batch + row * output.row_stride + col] = bits;
   }
 }
 
@@ -301,14 +279,9 @@ digit_gemm(const Operand a, const Operand b, const Output output, uint4* low, ui
       int entry, i, j;
       locate(piece.tile, tiles, entry, i, j);
       named_barrier(1 + warpgroup, 128);
-      const int row = (2 * i + static_cast<int>(rank)) * ROWS + threadIdx.x;
-      bool far = is_far(output.mu[entry * output.mu_batch + smaller(row, output.m - 1)]);
-      for (int x = threadIdx.x % 128; x < COLS; x += 128) {
-        const int32_t nu = output.nu[entry * output.nu_batch + smaller(j * COLS + x, output.n - 1)];
-        exponents[warpgroup][x] = nu * (1 << 20);
-        far = far || is_far(nu);
-      }
-      far = named_barrier_or(1 + warpgroup, 128, far);
+      for (int x = threadIdx.x % 128; x < COLS; x += 128)
+        exponents[warpgroup][x] = output.nu[entry * output.nu_batch + smaller(j * COLS + x, output.n - 1)] * (1 << 20);
+      named_barrier(1 + warpgroup, 128);
       const bool owner = piece.first == 0;
       // The blocks of other clusters with parts of this tile: from the one before on.
       const int helpers = owner ? helpers_of(piece, pieces, blocks) : 0;
@@ -336,36 +309,37 @@ digit_gemm(const Operand a, const Operand b, const Output output, uint4* low, ui
         stages.release(last);
         last = ring.stage;
         ring.next();
+        const int diagonal = SLICES - pairs;
         for (int h = 1; h <= helpers; ++h) {
-          if (pairs == SLICES) flag_wait(flags + 2 * (blockIdx.x - 2 * h) + warpgroup);
-          add_partial(d0, partial_of(partial, blockIdx.x - 2 * h, SLICES - pairs, 0));
+          flag_wait(flags + 2 * (blockIdx.x - 2 * h) + warpgroup, diagonal + 1);
+          take_over(d0, partial_of(partial, blockIdx.x - 2 * h, diagonal), over);
         }
-        if (!owner) store_partial(d0, partial_of(partial, blockIdx.x, SLICES - pairs, 0));
-        else if (TOPS > 0 && over && far) round_far_half(d0, own_digits(low, 0), piece.tile, tiles, output, 0);
-        else if (over) round_half(d0, own_digits(low, 0), result_of(piece.tile, tiles, output, exponents[warpgroup]), 0);
-        else store_digits(d0, own_digits(low, SLICES - pairs));
+        uint4* const to = owner ? own_digits(low, over ? 0 : diagonal) : partial_of(partial, blockIdx.x, diagonal);
+        if (!owner) hand_over(d0, to, over);
+        else if (!over) store_bytes(d0, to, 0, true);
+        else round_half(d0, to, result_of(piece.tile, tiles, output, exponents[warpgroup]), 0);
         carry(d0);
         // After the last tile this multiplies stale bytes, for nothing: a branch here would make the compiler wait for
         // every wgmma in turn.
         if (!over || next.exists) stages.wait(ring);
         stages.descriptors(ring, da, db);
-        multiply_half(d0, da, db, over || !owner);
+        multiply_half(d0, da, db, over);
         wgmma_wait<1>();
         registers_ready(d1);
         stages.release(last);
-        for (int h = 1; h <= helpers; ++h) add_partial(d1, partial_of(partial, blockIdx.x - 2 * h, SLICES - pairs, 1));
-        if (!owner) store_partial(d1, partial_of(partial, blockIdx.x, SLICES - pairs, 1));
-        else if (TOPS > 0 && over && far) round_far_half(d1, own_digits(low, 0), piece.tile, tiles, output, 1);
-        else if (over) round_half(d1, own_digits(low, 0), result_of(piece.tile, tiles, output, exponents[warpgroup]), 1);
-        else store_digits(d1, own_digits(low, SLICES - pairs) + 6 * 256);
+        for (int h = 1; h <= helpers; ++h)
+          take_over(d1, partial_of(partial, blockIdx.x - 2 * h, diagonal) + 6 * 256, over);
+        if (!owner) hand_over(d1, to + 6 * 256, over);
+        else if (!over) store_bytes(d1, to + 6 * 256, 0, true);
+        else round_half(d1, to, result_of(piece.tile, tiles, output, exponents[warpgroup]), 1);
         carry(d1);
         wgmma_wait<0>();  // else the compiler takes the reads of d1 above for reads in the stage that begins below
-        multiply_half(d1, da + HALF, db, over || !owner);
-      }
-      if (!owner) {
-        __threadfence();
-        named_barrier(1 + warpgroup, 128);
-        if (threadIdx.x % 128 == 0) flag_raise(flags + 2 * blockIdx.x + warpgroup);
+        multiply_half(d1, da + HALF, db, over);
+        if (!owner) {
+          __threadfence();
+          named_barrier(1 + warpgroup, 128);
+          if (threadIdx.x % 128 == 0) flag_raise(flags + 2 * blockIdx.x + warpgroup, diagonal + 1);
+        }
       }
       piece = next;
     }

@@ -55,23 +55,14 @@ __device__ __forceinline__ void named_barrier(int number, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(number), "r"(threads) : "memory");
 }
 
-// The same, and whether any thread said so.
-__device__ __forceinline__ bool named_barrier_or(int number, int threads, bool said) {
-  uint32_t any;
-  asm volatile(
-      "{\n .reg .pred p, q;\n setp.ne.u32 p, %1, 0;\n barrier.cta.red.or.pred q, %2, %3, p;\n selp.u32 %0, 1, 0, q;\n}"
-      : "=r"(any) : "r"(static_cast<uint32_t>(said)), "r"(number), "r"(threads) : "memory");
-  return any != 0;
+// A count in global memory: what was written before it was raised is there after it was seen.
+__device__ __forceinline__ void flag_raise(uint32_t* flag, uint32_t count) {
+  asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(flag), "r"(count) : "memory");
 }
-
-// A flag in global memory: what was written before it was raised is there after it was seen.
-__device__ __forceinline__ void flag_raise(uint32_t* flag) {
-  asm volatile("st.release.gpu.global.u32 [%0], 1;" ::"l"(flag) : "memory");
-}
-__device__ __forceinline__ void flag_wait(const uint32_t* flag) {
+__device__ __forceinline__ void flag_wait(const uint32_t* flag, uint32_t count) {
   uint32_t raised;
   do asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(raised) : "l"(flag) : "memory");
-  while (raised == 0);
+  while (raised < count);
 }
 
 __device__ __forceinline__ uint32_t cluster_rank() {

@@ -109,10 +109,10 @@ def matmul(
     abs(c - C)_ij <= (tol + u (1 + tol)) (abs(a) abs(b))_ij, unless c over- or underflows (docs/bounds.md). Entries
     that NaN or Inf touch are as in IEEE arithmetic. The inputs are never modified.
 
-    On a GPU, a call with an a-priori plan or a given count (and no report) does not wait for the device, and a CUDA
-    graph can capture it: call once before, on the same stream and with the same shapes, so that the kernels are
-    compiled; give `out`; and let the arrays between come from a pool that nothing else uses while the graph lives, as
-    `with cupy.cuda.using_allocator(cupy.cuda.MemoryPool().malloc)`.
+    On a GPU, a call with an a-priori plan or a given count (and no report) does not wait for the device. A CUDA graph
+    can capture it with engine="hopper" (CuPy lets none capture cuBLAS): call once before, on the same stream and with
+    the same shapes, so that the kernels are compiled; give `out`; and let the arrays between come from a pool that
+    nothing else uses while the graph lives, as `with cupy.cuda.using_allocator(cupy.cuda.MemoryPool().malloc)`.
     """
     call = Call(a, b)
     call.check_out(out)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from functools import cache, lru_cache
 from itertools import pairwise
+from math import ceil
 from typing import Any, NamedTuple
 
 import cupy as cp
@@ -53,7 +54,7 @@ def layout(scheme: Scheme, side: str, batch: int, rows: int, k: int) -> Layout:
 def workspace(scheme: Scheme, rows: int, cols: int, k: int) -> int:
     """Bytes held beside the slices."""
     if isinstance(scheme, Digits):
-        return sum(_beside(scheme, "double", _grid(cp.cuda.runtime.getDevice()), True))
+        return sum(_beside(scheme, _grid(cp.cuda.runtime.getDevice()), True))
     return scheme.count * rows * round_up(cols, _COLS)
 
 
@@ -90,48 +91,56 @@ def _residue_gemm(
 
 
 def _digits(scheme: Digits, a: Slices, b: Slices, out: Any) -> int:
-    many = a.mu.shape[0] > 1, b.mu.shape[0] > 1
-    kept, handed, launch = _digit_gemm(
-        cp.cuda.runtime.getDevice(), scheme, _operand(a), _operand(b), View.of(out), many, a.mu.shape[1], b.mu.shape[1]
-    )
+    operands = _operand(a), _operand(b)
+    steps = tuple(x.mu.shape[1] if x.mu.shape[0] > 1 else 0 for x in (a, b))
+    kept, handed, launch = _digit_gemm(cp.cuda.runtime.getDevice(), scheme, *operands, View.of(out), *steps)
     low = cp.cuda.alloc(kept)
     partial, flags = low, low
     if handed:
         partial, flags = cp.cuda.alloc(handed), cp.cuda.alloc(_FLAGS)
         flags.memset_async(0, _FLAGS)
     launch(a.parts.data, b.parts.data, out.data, a.mu.data, b.mu.data, low, partial, flags)
+    if out.dtype == np.float64:
+        far = _digit_far(cp.cuda.runtime.getDevice(), scheme, *operands, View.of(out), *steps)
+        far(a.parts.data, b.parts.data, out.data, a.mu.data, b.mu.data)
     return kept + handed
 
 
 @lru_cache(maxsize=1024)
+def _digit_far(device: int, scheme: Digits, a: _Operand, b: _Operand, out: View, mu_step: int, nu_step: int) -> Launch:
+    batch, m, n = out.shape
+    macros: Macros = {"SLICES": scheme.count, "DIGIT_BITS": scheme.bits}
+    grid = (batch * ceil(m / _FAR_REGION) * ceil(n / _FAR_REGION),)
+    return Launch(
+        "digit_far_sm90.cu", "digit_far", macros, grid, (256,), a.struct, b.struct, None, None, None, *out.steps[:2],
+        mu_step, nu_step, m, n, a.blocks,
+    )  # fmt: skip
+
+
+_FAR_REGION = 128
+"""Rows and columns that a block looks after, as in kernels/digit_far_sm90.cu."""
+
+
+@lru_cache(maxsize=1024)
 def _digit_gemm(
-    device: int,
-    scheme: Digits,
-    a: _Operand,
-    b: _Operand,
-    out: View,
-    many: tuple[bool, bool],
-    mu_step: int,
-    nu_step: int,
+    device: int, scheme: Digits, a: _Operand, b: _Operand, out: View, mu_step: int, nu_step: int
 ) -> tuple[int, int, Launch]:
     """The bytes that it needs beside, and the launch."""
     _, m, n = out.shape
     tiles, work = _tiles(out.shape)
     clusters, whole = _shares(work, a.blocks, scheme, _grid(device) // 2)
     macros: Macros = {"OUTPUT": out.ctype, "SLICES": scheme.count, "DIGIT_BITS": scheme.bits}
-    steps = mu_step if many[0] else 0, nu_step if many[1] else 0
-    output = None, *out.steps[:2], None, None, *steps, m | n << 32
+    output = None, *out.steps[:2], None, None, mu_step, nu_step, m | n << 32
     launch = Launch(
         "digit_gemm_sm90.cu", "digit_gemm", macros, (2 * clusters,), (384,), a.struct, b.struct, output, None, None,
         None, a.blocks, whole | (work - whole) << 32, tiles, shared_mem=_SHARED,
     )  # fmt: skip
-    return *_beside(scheme, out.ctype, 2 * clusters, whole < work), launch
+    return *_beside(scheme, 2 * clusters, whole < work), launch
 
 
-def _beside(scheme: Digits, dtype: str, grid: int, split: bool) -> tuple[int, int]:
-    """Bytes of digits that blocks keep aside, and of accumulators that they hand over."""
-    kept = max(scheme.count - 1, 1) + (0 if dtype == "float" else 2)
-    return grid * _ROWS * _COLS * kept, 4 * grid * _ROWS * _COLS * scheme.count if split else 0
+def _beside(scheme: Digits, grid: int, split: bool) -> tuple[int, int]:
+    """Bytes of digits that blocks keep aside, and of what they hand over."""
+    return grid * _ROWS * _COLS * max(scheme.count - 1, 1), grid * _ROWS * _COLS * (scheme.count + 3) if split else 0
 
 
 def _shares(work: int, blocks: int, scheme: Digits, clusters: int) -> tuple[int, int]:
