@@ -11,8 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
-from math import ceil
-from types import ModuleType
+from math import ceil, prod
 from typing import Any
 
 import cupy as cp
@@ -22,12 +21,13 @@ from ozaki._bounds import dropped
 from ozaki._description import FIELDS, Described
 from ozaki._plan import Plan
 from ozaki._proof import EVERY, NARROW_DEPTH, SAMPLE, Ratio, wide_bits
-from ozaki.backends import _cublas, _hopper, _numpy
+from ozaki.backends import _cublas, _hopper, _numpy, _word_hopper, _word_mma, _word_split
 from ozaki.backends import _split as splitting
 from ozaki.backends._jit import architecture
 from ozaki.backends._launch import Launch, Macros, View, round_up
-from ozaki.backends._split import Slices
+from ozaki.backends._split import Engine, Slices
 from ozaki.schemes import Residues, Scheme, Words, magnitude_bits
+from ozaki.schemes.formats import A100, H100
 
 name = "cupy"
 engines: tuple[str, ...] = ("cublas", "hopper")
@@ -185,7 +185,8 @@ def worst_ratio(lower: Any, left: Described, right: Described, scheme: Scheme | 
     """Largest image error / lower over lower > 0; number of positive errors over lower == 0."""
     if not isinstance(lower, _NarrowProduct):
         return _numpy.worst_ratio(lower.get(), left, right, scheme)
-    assert isinstance(scheme, Scheme)
+    if isinstance(scheme, Words):
+        return _numpy.worst_ratio(lower.values[..., : lower.n].get().astype(np.float64), left, right, scheme)
     usual = left.k * scheme.drop  # but for spans that the device has yet to find
     wait = _compare(lower, left, right, scheme, usual)
 
@@ -259,12 +260,14 @@ def worst_ratio_by_exponents(
 # Splitting, multiplying, recombining ---------------------------------------------------------------------------------
 
 
-def _engine_of(plan: Plan) -> ModuleType:
-    assert isinstance(plan.scheme, Scheme)
+def _engine_of(plan: Plan) -> Engine:
+    assert plan.scheme is not None
+    if isinstance(plan.scheme, Words):
+        return _word_engine(plan.scheme, (prod(plan.batch), plan.shape[0], plan.shape[2]))
     return _engine(plan.scheme, plan.engine, plan.shape, plan.workspace_limit)
 
 
-def _engine(scheme: Scheme, asked: str, shape: tuple[int, int, int], limit: int | None) -> ModuleType:
+def _engine(scheme: Scheme, asked: str, shape: tuple[int, int, int], limit: int | None) -> Engine:
     """The engine that is asked for, or the fastest here; panels do not shrink what digits on Hopper keep aside."""
     if asked == "cublas":
         return _cublas
@@ -282,19 +285,46 @@ _HOPPER_FROM = 256
 """Least m, n and k for which tiles of 256 x 192 are not mostly padding."""
 
 
+def _word_engine(words: Words, stack: tuple[int, int, int]) -> Engine:
+    fits = architecture(cp.cuda.runtime.getDevice()) == "sm_90a" and _word_hopper.fits(words)
+    return _word_hopper.Engine.of(*stack) if fits else _word_mma
+
+
 def underflows(operand: Described, words: Words) -> int:
-    raise NotImplementedError
+    """Elements that lose more than their share of bits; counted on the device, and waited for."""
+    if not operand.on_host.below(words.floor - words.ceiling).any():
+        return 0
+    return _word_split.underflows(operand, words)
+
+
+_CORES = {"80": A100, "86": A100, "87": A100, "89": A100, "90": H100}
+"""By compute capability: the tensor cores whose sums are known."""
 
 
 def words_obstacle(words: Words) -> str | None:
-    """No kernels multiply words yet."""
-    return "words run on NumPy arrays only, so far; use cupy.asnumpy, or scheme='auto'"
+    """The device has no tensor cores that the words' bounds speak of."""
+    capability = cp.cuda.Device().compute_capability
+    if capability not in _CORES:
+        known = ", ".join(f"{c[:-1]}.{c[-1:]}" for c in _CORES)
+        return (
+            f"words have bounds for tensor cores of compute capability {known}, not {capability[:-1]}."
+            f"{capability[-1:]}; use scheme='digits'"
+        )
+    here = _CORES[capability]
+    if words.core != here:
+        return (
+            f"{words.name} speaks of the tensor cores of {words.core.name}, and those here add as those of "
+            f"{here.name}; use dataclasses.replace(words, core=ozaki.tensor_core.{here.name})"
+        )
+    return None
 
 
 def split(operand: Described, side: str, plan: Plan) -> Slices:
     """The slices of a whole operand."""
-    assert isinstance(plan.scheme, Scheme)
+    assert plan.scheme is not None
     layout = _engine_of(plan).layout(plan.scheme, side, *operand.x.shape)
+    if isinstance(plan.scheme, Words):
+        return _word_split.split(operand, plan.scheme, layout)
     return splitting.split(operand, side, plan.scheme, layout)
 
 
@@ -349,7 +379,7 @@ _PATCH = (128, 2048)
 
 @lru_cache(maxsize=1024, typed=True)
 def _panel(
-    engine: ModuleType, scheme: Scheme, k: int, batch: int, m: int, n: int, limit: int | None
+    engine: Engine, scheme: Scheme | Words, k: int, batch: int, m: int, n: int, limit: int | None
 ) -> tuple[int, int]:
     """Rows and columns computed at a time, within the caller's limit."""
 
