@@ -7,8 +7,8 @@
 //
 // A row is cut into `segments` of `segment` elements, segment * segments >= k. Blocks have 256 threads, and a thread
 // keeps HELD elements of a row in registers. ALONG_K = 1: `warps` warps (1, 2, 4 or 8) share a segment of a row, a block
-// has 8 / warps rows, segment = 32 * HELD * warps. ALONG_K = 0: a lane owns a row, a block 32 rows, its warps take turns
-// along k, segment = 8 * HELD.
+// has 8 / warps rows, segment is a multiple of 32 * 8 * warps, up to 32 * HELD * warps. ALONG_K = 0: a lane owns a row, a
+// block 32 rows, its warps take turns along k, segment is a multiple of 8 * 8, up to 8 * HELD.
 //
 //   describe         grid batch * ceil(rows / R) * segments,  R = 8 / warps or 32: with one segment all there is
 //   describe_finish  grid batch * ceil(rows / R),  R = 8 or 32: the row out of its pieces, [segments][batch * rows]
@@ -17,6 +17,7 @@
 // next ones, since ceil(ceil(z) / 2) = ceil(z / 2); where the row's top is higher still, describe_finish reads the
 // segment again. All sums are of integers: neither grid nor order matters.
 #include "fixed_point.cuh"
+#include "launch.cuh"
 
 typedef BitsOf<INPUT>::type Bits;
 
@@ -227,12 +228,13 @@ __device__ __forceinline__ Place place(const INPUT* x, int64_t sb, int64_t sr, i
   Walk& w = p.walk;
   w.row = x + b * sb + smaller(row, rows - 1) * sr;
   w.sk = sk;
-  w.end = smaller(begin + segment, k);
+  const int64_t share = ALONG_K ? segment / warps : segment;  // of a warp along k, one after the other
+  if (ALONG_K) begin += (warp - p.first) * share;
+  w.end = smaller(begin + share, k);
   w.packs = ALONG_K && aligned_along_k(x, sb, sr, sk);
-  w.begin = begin + (ALONG_K ? (warp - p.first) * (32 * HELD) + lane * (w.packs ? PACK : 1) : warp);
-  const int64_t length = (w.end - begin + (ALONG_K ? 31 : WARPS - 1)) / (ALONG_K ? 32 : WARPS);
-  // A warp along k fills its elements before the next one does.
-  p.filled = static_cast<int>(smaller<int64_t>(ALONG_K && warps > 1 ? HELD : (length + CHUNK - 1) / CHUNK * CHUNK, HELD));
+  w.begin = begin + (!ALONG_K ? warp : lane * (w.packs ? PACK : 1));
+  const int64_t length = (larger<int64_t>(w.end - begin, 0) + (ALONG_K ? 31 : WARPS - 1)) / (ALONG_K ? 32 : WARPS);
+  p.filled = static_cast<int>(smaller<int64_t>((length + CHUNK - 1) / CHUNK * CHUNK, HELD));
   return p;
 }
 
@@ -264,6 +266,7 @@ __device__ __forceinline__ bool gather(Sums<COUNT>& s, Sums<COUNT> (*shared)[ALO
 extern "C" __global__ void __launch_bounds__(BLOCK, 2)
 describe(const INPUT* __restrict__ x, int64_t* __restrict__ out, Piece* __restrict__ pieces, int64_t sb, int64_t sr,
          int64_t sk, int64_t batch, int64_t rows, int64_t k, int64_t segment, uint32_t segments, int warps, int width) {
+  after_previous();
   __shared__ Tops tops[WARPS][ALONG_K ? 1 : 32];
   __shared__ Sums<TOPS> sums[WARPS][ALONG_K ? 1 : 32];
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, slot = ALONG_K ? 0 : lane;
@@ -328,6 +331,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK, 4)
 describe_finish(const INPUT* __restrict__ x, int64_t* __restrict__ out, const Piece* __restrict__ pieces, int64_t sb,
                 int64_t sr, int64_t sk, int64_t batch, int64_t rows, int64_t k, int64_t segment, uint32_t segments,
                 int, int width) {
+  after_previous();
   // ALONG_K = 1: a warp owns a row, its lanes take turns at the segments. 0: a lane owns a row, the warps take turns.
   __shared__ Tops tops[WARPS][ALONG_K ? 1 : 32];
   __shared__ Sums<1> sums[WARPS][ALONG_K ? 1 : 32];

@@ -6,6 +6,7 @@
 // Operands, exponents and C as in digit_gemm_sm90.cu. 256 threads; grid batch * ceil(m / 128) * ceil(n / 128), all on x.
 // Such data is rare: a block that finds any multiplies its 128 x 128 entries without tensor cores, 32 x 32 at a time.
 #include "diagonals.cuh"
+#include "launch.cuh"
 #include "ring_sm90.cuh"
 #include "rounding.cuh"
 #include "tiles.cuh"
@@ -34,6 +35,7 @@ extern "C" __global__ void __launch_bounds__(256)
 digit_far(const Operand a, const Operand b, double* __restrict__ c, const int32_t* __restrict__ mu,
           const int32_t* __restrict__ nu, int64_t c_batch, int64_t c_row_stride, int64_t mu_batch, int64_t nu_batch,
           int m, int n, int blocks) {
+  after_previous();
   __shared__ Shared left, right;
   const uint32_t across = (n + REGION - 1) / REGION, down = (m + REGION - 1) / REGION;
   const int first_row = static_cast<int>(blockIdx.x / across % down) * REGION;

@@ -20,6 +20,7 @@
 // mu is int32 [m], nu int32 [n], batch entries mu_batch and nu_batch apart. C(b, row, col) = c[b * c_batch +
 // row * c_row_stride + col * c_col_stride].
 #include "diagonals.cuh"
+#include "launch.cuh"
 #include "ring_sm90.cuh"
 #include "rounding.cuh"
 
@@ -238,6 +239,7 @@ __device__ __forceinline__ void round_half(const uint32_t (&d)[96], const uint4*
 extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(384, 1)
 digit_gemm(const Operand a, const Operand b, const Output output, uint4* low, uint4* partial, uint32_t* flags, int blocks,
            const Pieces pieces, const Tiles tiles) {
+  after_previous();
   extern __shared__ uint8_t dynamic[];
   __shared__ __align__(8) uint64_t full_barriers[STAGES], empty_barriers[STAGES];
   __shared__ __align__(16) int exponents[CONSUMERS][COLS];

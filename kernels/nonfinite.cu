@@ -13,6 +13,7 @@
 // leaves at once if none of them is flagged; otherwise it goes through the 32 x 32 tiles that hold flagged entries. 32
 // elements of a row are four 32-bit masks; a warp makes those of 4 rows and 4 columns, and a thread owns 4 entries.
 #include "common.cuh"
+#include "launch.cuh"
 
 typedef BitsOf<OUTPUT>::type Bits;
 
@@ -39,6 +40,7 @@ patch(const INPUT_A* __restrict__ a, const INPUT_B* __restrict__ b, const int64_
       int64_t a_k_stride, int64_t b_batch_stride, int64_t b_col_stride, int64_t b_k_stride, int64_t c_batch_stride,
       int64_t c_row_stride, int64_t c_col_stride, int64_t a_batch, int64_t b_batch, int64_t rows, int64_t cols,
       int64_t k) {
+  after_previous();
   __shared__ Masks of_row[32], of_col[32];
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
   const uint32_t down = static_cast<uint32_t>((rows + BLOCK_ROWS - 1) / BLOCK_ROWS);

@@ -1,6 +1,7 @@
 // int8 magnitudes, whose product is a lower bound of (abs(A) abs(B))_ij, and the ratio that a componentwise bound needs
 // (docs/design.md, section 9).
 #include "fixed_point.cuh"
+#include "launch.cuh"
 
 #ifdef INPUT
 
@@ -15,6 +16,7 @@
 extern "C" __global__ void __launch_bounds__(256)
 magnitudes(const INPUT* __restrict__ x, const int64_t* __restrict__ description, int8_t* __restrict__ out, int64_t sb,
            int64_t sr, int64_t sk, int64_t rows, int64_t k, int64_t rows_padded, int64_t ks_padded, int sampled) {
+  after_previous();
   typedef BitsOf<INPUT>::type Bits;
   const uint32_t tiles_k = static_cast<uint32_t>((ks_padded + TILE_K - 1) / TILE_K);
   const uint32_t tiles_row = static_cast<uint32_t>((rows_padded + TILE_ROWS - 1) / TILE_ROWS);
@@ -98,6 +100,7 @@ extern "C" __global__ void __launch_bounds__(256)
 error_terms(const int64_t* __restrict__ a, const int64_t* __restrict__ b, double* __restrict__ terms, Atomic* result,
             int64_t a_rows, int64_t b_rows, int width, int statistic, int step, int base, int64_t threshold, double k,
             double dropped) {
+  after_previous();
   const uint32_t a_blocks = static_cast<uint32_t>((a_rows + 255) / 256);
   const bool left = blockIdx.x < a_blocks;
   const int64_t rows = left ? a_rows : b_rows;
@@ -133,10 +136,30 @@ error_terms(const int64_t* __restrict__ a, const int64_t* __restrict__ b, double
 // The caller sets both to zero first.
 //
 // 256 threads; grid batch * ceil(rows / 128) * ceil(cols / 128), all on x. A warp owns 16 rows x 128 columns. Few
-// entries are computed: in the others L exceeds what the largest terms of the 16 rows would need to raise the maximum.
+// entries are computed: for the others float32, rounded up above and down below, shows that they raise no maximum.
 __device__ __forceinline__ double numerator(double p0, double q0, double p1, double q1, double p2, double q2) {
   return __dadd_rn(__dadd_rn(__dmul_rn(p0, q0), __dmul_rn(p1, q1)), __dmul_rn(p2, q2));
 }
+
+// The worst ratio so far, and entries without any.
+struct Worst {
+  double best = 0;
+  float below = 0;  // best, rounded down
+  int unproven = 0;
+
+  __device__ __forceinline__ void set(double ratio) {
+    best = ratio;
+    below = __double2float_rd(ratio);
+  }
+  __device__ __forceinline__ void see(double above, int l) {
+    // above <= RD(best l) <= best l: the quotient, rounded, is no larger than best. NaN is not skipped.
+    if (l == 0) {
+      if (!(above <= 0.0)) ++unproven;
+    } else if (!(above <= __dmul_rd(best, static_cast<double>(l)))) {
+      set(__ddiv_rn(above, static_cast<double>(l)));
+    }
+  }
+};
 
 constexpr int WARP_ROWS = 16;
 
@@ -144,6 +167,7 @@ extern "C" __global__ void __launch_bounds__(256, 2)
 worst_ratio(const int32_t* __restrict__ lower, const double* __restrict__ p, const double* __restrict__ q,
             Atomic* result, int64_t ld, int64_t p_stride, int64_t q_stride, int64_t p_step, int64_t q_step,
             int64_t rows, int64_t cols) {
+  after_previous();
   const uint32_t down = static_cast<uint32_t>((rows + 127) / 128), over = static_cast<uint32_t>((cols + 127) / 128);
   const uint32_t tile = blockIdx.x / over, b = tile / down;
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
@@ -156,48 +180,42 @@ worst_ratio(const int32_t* __restrict__ lower, const double* __restrict__ p, con
   int4 l[WARP_ROWS];
 #pragma unroll
   for (int i = 0; i < WARP_ROWS; ++i)
-    l[i] = row0 + i < rows && col < cols ? *reinterpret_cast<const int4*>(lower + i * ld)
+    l[i] = row0 + i < rows && col < cols ? __ldcs(reinterpret_cast<const int4*>(lower + i * ld))
                                          : make_int4(0x7fffffff, 0x7fffffff, 0x7fffffff, 0x7fffffff);
 
-  // No numerator of a column is larger than that of the largest terms: rounding keeps the order.
-  double top[3];
+  float of_col[4][3], of_row[3];  // rounded up; those of row lane % 16
 #pragma unroll
   for (int s = 0; s < 3; ++s) {
-    const double own = row0 + (lane & 15) < rows ? p[s * p_stride + (lane & 15)] : 0.0;
-    top[s] = __longlong_as_double(static_cast<long long>(largest_of_warp(__double_as_longlong(own))));
-  }
-  double best = __longlong_as_double(static_cast<long long>(*static_cast<volatile Atomic*>(result)));
-  int needed[4];  // entries from here on are no worse than best
 #pragma unroll
-  for (int j = 0; j < 4; ++j) {
-    needed[j] = 0x7fffffff;
-    if (col + j >= cols) {
-      needed[j] = 0;
-    } else if (best > 0) {
-      const double most = numerator(top[0], q[j], top[1], q[q_stride + j], top[2], q[2 * q_stride + j]);
-      const double enough = __dadd_ru(__ddiv_ru(most, best), 1.0);
-      if (enough < 2147483647.0) needed[j] = __double2int_ru(enough);
-    }
+    for (int j = 0; j < 4; ++j) of_col[j][s] = col + j < cols ? __double2float_ru(q[s * q_stride + j]) : 0.0f;
+    of_row[s] = row0 + (lane & 15) < rows ? __double2float_ru(p[s * p_stride + (lane & 15)]) : 0.0f;
   }
 
-  int unproven = 0;
+  Worst worst;
+  worst.set(__longlong_as_double(static_cast<long long>(*static_cast<volatile Atomic*>(result))));
 #pragma unroll
   for (int i = 0; i < WARP_ROWS; ++i) {
     const int value[4] = {l[i].x, l[i].y, l[i].z, l[i].w};
-    if (value[0] >= needed[0] && value[1] >= needed[1] && value[2] >= needed[2] && value[3] >= needed[3]) continue;
-    const double p0 = p[i], p1 = p[p_stride + i], p2 = p[2 * p_stride + i];
+    const float p0 = __shfl_sync(ALL, of_row[0], i), p1 = __shfl_sync(ALL, of_row[1], i);
+    const float p2 = __shfl_sync(ALL, of_row[2], i);
+    bool seen = i > 0;  // with nothing to compare with yet, the first row is computed
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
-      if (value[j] >= needed[j]) continue;
-      const double above = numerator(p0, q[j], p1, q[q_stride + j], p2, q[2 * q_stride + j]);
-      // above <= RD(best l) <= best l: the quotient, rounded, is no larger than best. NaN is not skipped.
-      if (value[j] == 0) {
-        if (!(above <= 0.0)) ++unproven;
-      } else if (!(above <= __dmul_rd(best, static_cast<double>(value[j])))) {
-        best = __ddiv_rn(above, static_cast<double>(value[j]));
-      }
+      const float above = __fmaf_ru(p0, of_col[j][0], __fmaf_ru(p1, of_col[j][1], __fmul_ru(p2, of_col[j][2])));
+      seen = seen && above <= __fmul_rd(worst.below, __int2float_rd(value[j]));
     }
+    if (__all_sync(ALL, seen) || row0 + i >= rows) continue;
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      if (col + j >= cols) continue;
+      const double above =
+          numerator(p[i], q[j], p[p_stride + i], q[q_stride + j], p[2 * p_stride + i], q[2 * q_stride + j]);
+      worst.see(above, value[j]);
+    }
+    worst.set(__longlong_as_double(static_cast<long long>(largest_of_warp(__double_as_longlong(worst.best)))));
   }
+  const double best = worst.best;
+  int unproven = worst.unproven;
 
   const Atomic bits = largest_of_warp(static_cast<Atomic>(__double_as_longlong(best)));
 #pragma unroll

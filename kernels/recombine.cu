@@ -13,6 +13,7 @@
 //
 // Block (32, 8); grid (ceil(rows / 8), ceil(cols / 128), batch). A thread owns 4 neighbouring columns of a row.
 #include "crt.cuh"
+#include "launch.cuh"
 #include "residues.cuh"
 #include "rounding.cuh"
 
@@ -111,6 +112,7 @@ recombine(const Plane* __restrict__ planes, int64_t plane_stride, int64_t plane_
           const int32_t* __restrict__ mu, int64_t mu_batch, const int32_t* __restrict__ nu, int64_t nu_batch,
           OUTPUT* __restrict__ c, int64_t c_batch, int64_t c_row_stride, int64_t c_col_stride, int64_t rows,
           int64_t cols MORE_ARGUMENTS) {
+  after_previous();
 #if DIGIT_BITS != 0
   const NoConstants constants;
   const int factor = DIGIT_BITS * (SLICES - 1);

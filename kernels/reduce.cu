@@ -1,4 +1,5 @@
 // int32 slice products -> what is kept of them: bytes modulo m_t, or int64 sums.
+#include "launch.cuh"
 #include "residues.cuh"
 
 // acc: int32 [groups][rows][ld], groups acc_stride apart -> y: bytes in [0, m_t), [t][rows][ld_out], planes y_stride
@@ -10,6 +11,7 @@
 extern "C" __global__ void __launch_bounds__(256)
 reduce(const int32_t* __restrict__ acc, int64_t acc_stride, int64_t ld, uint8_t* __restrict__ y, int64_t y_stride,
        int64_t ld_out, int64_t rows, int64_t cols, int first, int accumulate, const AccumulatorModuli moduli) {
+  after_previous();
   const int64_t row = static_cast<int64_t>(blockIdx.x) * 8 + threadIdx.y;
   const int64_t col = (static_cast<int64_t>(blockIdx.y) * 32 + threadIdx.x) * 16;
   if (row >= rows || col >= cols) return;
@@ -46,6 +48,7 @@ reduce(const int32_t* __restrict__ acc, int64_t acc_stride, int64_t ld, uint8_t*
 // 256 threads; grid ceil(count / 1024). A thread owns 4 entries.
 extern "C" __global__ void __launch_bounds__(256)
 widen(const int32_t* __restrict__ diagonals, int64_t* __restrict__ sums, int64_t count, int accumulate) {
+  after_previous();
   const int64_t i = (static_cast<int64_t>(blockIdx.x) * 256 + threadIdx.x) * 4;
   if (i + 4 <= count) {
     const int4 d = *reinterpret_cast<const int4*>(diagonals + i);

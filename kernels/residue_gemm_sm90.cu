@@ -8,6 +8,7 @@
 //
 // y: bytes, planes y_stride apart, batch entries y_batch, [rows][ld], ld a multiple of 192; rows < rows_stored are
 // stored. With `accumulate`, added to what is there, modulo m_t.
+#include "launch.cuh"
 #include "residues.cuh"
 #include "ring_sm90.cuh"
 
@@ -52,6 +53,7 @@ extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(384, 1)
 residue_gemm(const Operand a, const Operand b, uint8_t* __restrict__ y, int64_t y_stride, int64_t y_batch, int64_t ld,
              int64_t rows_stored, int blocks, int k_blocks, int work, const Tiles tiles, int accumulate,
              const AccumulatorModuli moduli) {
+  after_previous();
   extern __shared__ uint8_t dynamic[];
   __shared__ __align__(8) uint64_t full_barriers[STAGES], empty_barriers[STAGES];
   Stages stages;

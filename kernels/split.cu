@@ -24,6 +24,7 @@
 // single one picks a byte.
 #include "digits.cuh"
 #include "fixed_point.cuh"
+#include "launch.cuh"
 #include "mma.cuh"
 #include "residues.cuh"
 #include "tiles.cuh"
@@ -138,6 +139,7 @@ split(const INPUT* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, int64_t r
       int64_t k_padded, const int64_t* __restrict__ description, int64_t batch_rows, int statistic, int step, int base,
       int64_t threshold, int32_t* __restrict__ mu_out, int8_t* __restrict__ slices, int64_t batch_stride,
       int64_t row_stride, int64_t slice_stride, int64_t slab, int64_t slab_stride MORE_ARGUMENTS) {
+  after_previous();
   __shared__ uint32_t folds[8 * EIGHTS][FOLDS];
   __shared__ uint2 quotients[8 * EIGHTS];
   for (int i = threadIdx.x; i < 8 * EIGHTS * FOLDS; i += THREADS) {

@@ -10,6 +10,7 @@
 //
 // 256 threads; grid batch * ceil(rows_padded / 32) * (k_padded / 128), all on x. A block owns 32 rows x 128 elements.
 #include "fragments.cuh"
+#include "launch.cuh"
 #include "words.cuh"
 #include "word_tiles.cuh"
 
@@ -84,6 +85,7 @@ extern "C" __global__ void __launch_bounds__(256)
 split_words(const float* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, int64_t rows, int64_t k,
             int64_t rows_padded, int64_t k_padded, const int64_t* __restrict__ description, int ceiling,
             int32_t* __restrict__ mu_out, uint8_t* __restrict__ out, int64_t batch_stride, int64_t word_stride) {
+  after_previous();
   const Part part(rows_padded, k_padded);
   out += part.b * batch_stride;
   part.each(x, sb, sr, sk, rows, k, description, ceiling, [&](int64_t row, int mu, const uint32_t(&bits)[8]) {
@@ -120,6 +122,7 @@ extern "C" __global__ void __launch_bounds__(256)
 count_underflows(const float* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, int64_t rows, int64_t k,
                  int64_t rows_padded, int64_t k_padded, const int64_t* __restrict__ description, int ceiling,
                  double residual, unsigned long long* __restrict__ count) {
+  after_previous();
   const Part part(rows_padded, k_padded);
   uint32_t found = 0;
   part.each(x, sb, sr, sk, rows, k, description, ceiling, [&](int64_t, int mu, const uint32_t(&bits)[8]) {

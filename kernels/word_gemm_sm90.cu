@@ -15,6 +15,7 @@
 // apart. C(b, row, col) = c[b * c_batch + row * c_row + col].
 constexpr int ROWS = 128, COLS = TILE_COLS, STAGES = 5;
 #define OTHER_TILE
+#include "launch.cuh"
 #include "ring_sm90.cuh"
 #include "wgmma_words.cuh"
 #include "word_tiles.cuh"
@@ -85,6 +86,7 @@ __device__ __forceinline__ void store(const float (&sum)[COLS / 2], const Output
 
 extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(384, 1)
 word_gemm(const Operand a, const Operand b, const Output to, int blocks, int k_stages, int work, const Tiles tiles) {
+  after_previous();
   extern __shared__ uint8_t dynamic[];
   __shared__ __align__(8) uint64_t full_barriers[STAGES], empty_barriers[STAGES];
   Stages stages;

@@ -11,6 +11,7 @@
 // 256 threads, grid batch * row tiles * column tiles, all on x. A block owns 128 x COLS entries of the result, a warp
 // 32 x COLS / 2. No shared memory: fragments come through the first-level cache, 16 bytes a lane.
 #include "fragments.cuh"
+#include "launch.cuh"
 #include "mma_words.cuh"
 
 constexpr int MOST = 64;  // pairs
@@ -113,6 +114,7 @@ template <> struct Power<double> {
 
 extern "C" __global__ void __launch_bounds__(256, 1)
 word_mma(const Operand a, const Operand b, const Output to, int units, const __grid_constant__ Program program) {
+  after_previous();
   const uint32_t row_tiles = (to.m + ROWS - 1) / ROWS, col_tiles = (to.n + COLS - 1) / COLS;
   const uint32_t entry = blockIdx.x / (row_tiles * col_tiles), rest = blockIdx.x % (row_tiles * col_tiles);
   const uint32_t first_tile = rest / (GROUP * col_tiles) * GROUP, within = rest % (GROUP * col_tiles);

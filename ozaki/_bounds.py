@@ -149,6 +149,16 @@ def a_priori(scheme: Scheme, k: int) -> float:
 
 
 @cache
+def usual_worst(scheme: Scheme, k: int) -> float:
+    """E2, an estimate, no bound: what B1 comes to, componentwise, for normal data.
+
+    For digits: what they drop grows with the largest elements of two rows. B4 fears rows of one element; normal rows
+    have 2 log(2k) / k of their squares there, and sum abs(a b) is 2/pi of the product of the norms.
+    """
+    return a_priori(scheme, k) * min(2 * log(2 * k) / k, 1.0) * pi / 2
+
+
+@cache
 def usual_rms(scheme: Scheme, k: int) -> float:
     """E1, an estimate, no bound: root-mean-square componentwise error on normal data.
 

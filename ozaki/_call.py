@@ -96,6 +96,8 @@ class Call:
         for name, x in (("a", self.a), ("b", self.b)):
             if isinstance(x, Prepared):
                 raise ValueError(f"plan: missing; {name} is prepared for a plan, so give plan={name}.plan")
+        if type(slices) is int and type(scheme) is str and accuracy is None and not full:
+            return _counted(self.backend, self.sizes, self.dtype, scheme, slices, engine, workspace_limit)
         check_choices(scheme, engine, workspace_limit, self.backend)
         _, k, _ = self.sizes.shape
         target = None if accuracy is None else Accuracy.of(accuracy, k)
@@ -142,7 +144,7 @@ class Call:
         scheme = forced(name, slices)
         _check_room(scheme, self.sizes.shape[1])
         if target is None and not full:
-            return _counted(self.sizes, self.dtype, scheme, engine, workspace_limit)
+            return _counted(self.backend, self.sizes, self.dtype, name, int(slices), engine, workspace_limit)
         goal = target or default_accuracy(self.dtype, self.sizes.shape[1])
         bound = self._prove(scheme, goal)
         if target is not None and bound > target.tolerance:
@@ -240,13 +242,17 @@ class Call:
             c[...] = 0
             return 0
         if plan.scheme is None:
-            rows = left_rows(self.a, self.sizes), right_rows(self.b, self.sizes)
-            self.backend.native(*rows, self.dtype, c)
+            self.backend.native(*self._rows(), self.dtype, c)
             return 0
+        if not self._described and not isinstance(self.a, Prepared) and not isinstance(self.b, Prepared):
+            return self.backend.product(plan, *self._rows(), c)
         if self._ahead is not None and self._ahead[0] != plan.scheme:
             self._ahead = None  # frees the memory
         left, right = self._operand("left"), self._operand("right")
         return self.backend.execute(plan, left, right, c)
+
+    def _rows(self) -> tuple[Any, Any]:
+        return left_rows(self.a, self.sizes), right_rows(self.b, self.sizes)
 
     def _operand(self, side: Side) -> Any:
         """What there is of an operand to compute with: slices, or a description."""
@@ -287,8 +293,15 @@ class Call:
 
 
 @lru_cache(maxsize=1024, typed=True)
-def _counted(sizes: Shapes, dtype: str, scheme: Scheme, engine: str, workspace_limit: int | None) -> Plan:
+def _counted(
+    backend: Backend, sizes: Shapes, dtype: str, name: str, slices: int, engine: str, workspace_limit: int | None
+) -> Plan:
     """The plan of a given count, for any operands; kept, because small products take no longer than making it."""
+    check_choices(name, engine, workspace_limit, backend)
+    if (words := words_of(name)) is not None:
+        check_words(words, dtype, slices, engine, False, backend)
+    scheme = forced(integer_scheme(name, sizes.shape[1]), slices)
+    _check_room(scheme, sizes.shape[1])
     bound = _bounds.with_rounding(_bounds.a_priori(scheme, sizes.shape[1]), dtype)
     target = Accuracy("row-column", 1.0)
     return Plan(sizes.shape, sizes.batch, dtype, scheme, target, bound, True, engine, workspace_limit, _COUNT_GIVEN)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from math import inf
 from numbers import Integral
 from typing import NoReturn
@@ -12,7 +12,7 @@ from typing import NoReturn
 from ozaki import _bounds, _word_bounds
 from ozaki._accuracy import Accuracy, Measure
 from ozaki._description import Described
-from ozaki._proof import EVERY, SAMPLE, Proof, ProofBackend
+from ozaki._proof import EVERY, SAMPLE, SAMPLED_FROM, Proof, ProofBackend
 from ozaki._report import counted, rounded_up
 from ozaki.schemes import PRESETS, Digits, Residues, Scheme, Words
 from ozaki.schemes.digits import MAX_DIGITS, fp16_digit_bits
@@ -129,7 +129,8 @@ class Choice:
 def choose_a_priori(accuracy: Accuracy, k: int, names: tuple[str, ...]) -> Choice:
     """The fewest slice products whose a-priori bound meets a row-column or normwise target."""
     starts = {name: _least(name, k) for name in names}
-    choice = _cheapest(starts, lambda scheme: _bounds.a_priori(scheme, k), accuracy, k)
+    order = sorted(names, key=lambda name: _scheme(name, starts[name]).products)
+    choice = _cheapest(order, starts, lambda scheme: _bounds.a_priori(scheme, k), accuracy, k)
     return choice or _unreachable(accuracy, names)
 
 
@@ -147,12 +148,16 @@ def choose(
     """
     measured = Measured(backend, left, right, accuracy.measure)
     usual = {name: _usual(name, accuracy, left.k) for name in names}
-    likely = min((_scheme(name, count) for name, count in usual.items()), key=lambda scheme: scheme.products)
-    measured.begin(likely)
-    meanwhile(likely)
-    starts = {name: min(count, measured.exact_from(name)) for name, count in usual.items()}
+    likely = {name: _scheme(name, _likely(name, usual[name], accuracy, left.k)) for name in names}
+    order = sorted(names, key=lambda name: likely[name].products)
+    first = likely[order[0]]
+    for name in order:
+        if name == order[0] or _scheme(name, usual[name]).products < first.products:
+            measured.begin(first if name == order[0] else _scheme(name, usual[name]))
+    meanwhile(first)
+    starts = {name: measured.exact_below(name, count) for name, count in usual.items()}
     while True:
-        choice = _cheapest(starts, measured.bound, accuracy, left.k)
+        choice = _cheapest(order, starts, measured.bound, accuracy, left.k)
         if choice is None:
             excess = MAX_DIGITS
         else:
@@ -183,6 +188,17 @@ def _usual(name: str, accuracy: Accuracy, k: int) -> int:
     while enough < _most(name) and not _usually_good(_scheme(name, enough), accuracy, k):
         enough += 1
     return enough
+
+
+@cache
+def _likely(name: str, start: int, accuracy: Accuracy, k: int) -> int:
+    """The count that the first level of proof grants ordinary data."""
+    if name == "residues" or accuracy.measure != "componentwise":
+        return start
+    counts = range(start, _most(name))
+    unseen = EVERY // SAMPLE if k > SAMPLED_FROM else 1
+    fits = (c for c in counts if unseen * _bounds.usual_worst(_scheme(name, c), k) <= accuracy.tolerance)
+    return next(fits, _most(name))
 
 
 def _usually_good(scheme: Scheme, accuracy: Accuracy, k: int) -> bool:
@@ -237,15 +253,9 @@ class Measured:
     def _spans(self) -> tuple[int, int]:
         return (self._left.span, self._right.span) if self._proof is None else self._proof.spans
 
-    def exact_from(self, name: str) -> int:
-        """A count at which the images of all rows are exact, if not the smallest."""
-        for count in range(_least(name, self._left.k), _most(name)):
-            scheme = _scheme(name, count)
-            scaling = scheme.scaling(self._left.k)
-            assert scaling is not None
-            if max(self._spans) <= scaling.base and _bounds.dropped(scheme, self._left.k, self._spans) == 0:
-                return count
-        return _most(name)
+    def exact_below(self, name: str, most: int) -> int:
+        """The smallest count at which the images of all rows are exact; `most` if that is not smaller."""
+        return _exact_below(name, most, self._left.k, self._spans)
 
     @property
     def gain(self) -> int:
@@ -263,13 +273,27 @@ class Measured:
         return True
 
 
-def _cheapest(starts: dict[str, int], bound: Callable[[Scheme], float], accuracy: Accuracy, k: int) -> Choice | None:
-    """The scheme and count with the fewest products that meet the target; of two, the one that starts with fewer."""
+@lru_cache(maxsize=1024)
+def _exact_below(name: str, most: int, k: int, spans: tuple[int, int]) -> int:
+    for count in range(_least(name, k), most):
+        scheme = _scheme(name, count)
+        scaling = scheme.scaling(k)
+        assert scaling is not None
+        if max(spans) <= scaling.base and _bounds.dropped(scheme, k, spans) == 0:
+            return count
+    return most
+
+
+def _cheapest(
+    order: list[str], starts: dict[str, int], bound: Callable[[Scheme], float], accuracy: Accuracy, k: int
+) -> Choice | None:
+    """The scheme and count with the fewest products that meet the target; of two, the first in that order."""
     best: Choice | None = None
-    for name in sorted(starts, key=lambda name: _scheme(name, starts[name]).products):
+    for name in order:
+        most = inf if best is None else best.scheme.products - 1
         if best is not None and not _may_take_fewer(name, starts[name], best.scheme.products, accuracy, k):
             continue
-        choice = _fewest(name, bound, accuracy, k, starts[name])
+        choice = _fewest(name, bound, accuracy, k, starts[name], most)
         if choice is not None and (best is None or choice.scheme.products < best.scheme.products):
             best = choice
     return best
@@ -285,8 +309,10 @@ def _may_take_fewer(name: str, start: int, products: int, accuracy: Accuracy, k:
     return fewer == start or (fewer >= max(start - _SPARED, 1) and _usually_good(_scheme(name, fewer), accuracy, k))
 
 
-def _fewest(name: str, bound: Callable[[Scheme], float], accuracy: Accuracy, k: int, first: int) -> Choice | None:
-    """The smallest count that meets the target, searched from `first`."""
+def _fewest(
+    name: str, bound: Callable[[Scheme], float], accuracy: Accuracy, k: int, first: int, most: float
+) -> Choice | None:
+    """The smallest count that meets the target with at most that many products, searched from `first`."""
 
     def meets(choice: Choice) -> bool:
         usual = choice.bound == 0 or _usually_good(choice.scheme, accuracy, k)
@@ -299,6 +325,8 @@ def _fewest(name: str, bound: Callable[[Scheme], float], accuracy: Accuracy, k: 
     while not meets(choice):
         count = choice.scheme.count
         if (choice.bound == inf and count > first) or count == _most(name):
+            return None
+        if count >= first and _scheme(name, count + 1).products > most:
             return None
         choice = at(count + 1)
     while choice.scheme.count > 1 and choice.bound * _growth(choice.scheme) <= accuracy.tolerance:
@@ -320,6 +348,7 @@ def _growth(scheme: Scheme) -> int:
     return 2 ** (scheme.bits - 1) if scheme.count > 2 else 0
 
 
+@cache
 def _least(name: str, k: int) -> int:
     """The smallest count that has room for this k."""
     return next(count for count in range(1, _most(name)) if _scheme(name, count).scaling(k) is not None)

@@ -192,3 +192,11 @@ def test_every_kernel_is_compiled_and_has_a_limit():
             found[next(name for name in re.findall(r"(\w+)\s*\(", head) if not name.startswith("__"))] = file.name
     assert set(found) == set(REGISTERS)
     assert set(found.values()) == {file for _, file, _ in CASES}
+
+
+def test_every_kernel_waits_for_the_one_before():
+    """All are launched so that they may begin early (kernels/launch.cuh)."""
+    for file in KERNELS.glob("*.cu"):
+        source = file.read_text()
+        bodies = re.findall(r'extern "C" __global__ [^;{]*?\{\s*(\w+\(\);)', source)
+        assert bodies == ["after_previous();"] * source.count('extern "C" __global__'), file.name

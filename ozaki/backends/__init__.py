@@ -21,6 +21,7 @@ class Backend(Protocol):
     waits: bool
     """Whether planning waits for a device that could do something else meanwhile."""
 
+    def __hash__(self) -> int: ...
     def owns(self, x: Any) -> bool: ...
     def asarray(self, x: Any) -> Any: ...
     def empty(self, shape: tuple[int, ...], dtype: str) -> Any: ...
@@ -36,6 +37,7 @@ class Backend(Protocol):
         self, lower: Any, left: Described, right: Described, scheme: Scheme | Words, spans: tuple[int, int]
     ) -> float: ...
     def split(self, operand: Described, side: str, plan: Any) -> Any: ...
+    def product(self, plan: Any, x: Any, y: Any, out: Any) -> int: ...
     def execute(self, plan: Any, left: Any, right: Any, out: Any) -> int: ...
     def underflows(self, operand: Described, words: Words) -> int: ...
     def words_obstacle(self, words: Words) -> str | None: ...
@@ -53,14 +55,13 @@ def backend_of(*operands: tuple[str, Any]) -> Backend:
     TypeError
         Where NumPy and CuPy arrays are mixed.
     """
-    kinds = {name: _is_cupy(x) for name, x in operands}
-    if not any(kinds.values()):
+    cupy = [_is_cupy(x) for _, x in operands]
+    if not any(cupy):
         from ozaki.backends import _numpy
 
         return _numpy
-    if not all(kinds.values()):
-        here = next(name for name, cupy in kinds.items() if cupy)
-        other = next(name for name, cupy in kinds.items() if not cupy)
+    if not all(cupy):
+        here, other = operands[cupy.index(True)][0], operands[cupy.index(False)][0]
         raise TypeError(f"{other}: not a CuPy array, but {here} is; move one of them with cupy.asarray or cupy.asnumpy")
     from ozaki.backends import _cupy
 
@@ -69,7 +70,6 @@ def backend_of(*operands: tuple[str, Any]) -> Backend:
 
 
 def _is_cupy(x: Any) -> bool:
-    backend = getattr(x, "backend", None)  # a prepared operand
-    if backend is not None and hasattr(x, "slices"):
-        return bool(backend.name == "cupy")
-    return type(x).__module__.partition(".")[0] == "cupy"
+    if hasattr(x, "slices"):  # a prepared operand
+        return bool(x.backend.name == "cupy")
+    return type(x).__module__.startswith("cupy")

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
 from math import ceil, prod
+from threading import get_ident
 from typing import Any
 
 import cupy as cp
@@ -24,7 +25,7 @@ from ozaki._proof import EVERY, NARROW_DEPTH, SAMPLE, Ratio, wide_bits
 from ozaki.backends import _cublas, _hopper, _numpy, _word_hopper, _word_mma, _word_split
 from ozaki.backends import _split as splitting
 from ozaki.backends._jit import architecture
-from ozaki.backends._launch import Launch, Macros, View, round_up
+from ozaki.backends._launch import Launch, Macros, Tape, View, round_up
 from ozaki.backends._split import Engine, Slices
 from ozaki.schemes import Residues, Scheme, Words, magnitude_bits
 from ozaki.schemes.formats import A100, H100
@@ -62,10 +63,11 @@ def check_device(operands: tuple[tuple[str, Any], ...]) -> None:
     current = cp.cuda.runtime.getDevice()
     for label, x in operands:
         array = x.slices.described.x if hasattr(x, "slices") else x
-        if array.device.id != current:
+        device = array.data.device_id
+        if device != current:
             raise ValueError(
-                f"{label}: lies on device {array.device.id}, the current device is {current}; "
-                f"move it, or enter cupy.cuda.Device({array.device.id})"
+                f"{label}: lies on device {device}, the current device is {current}; "
+                f"move it, or enter cupy.cuda.Device({device})"
             )
 
 
@@ -91,7 +93,8 @@ def _describing(device: int, view: View) -> tuple[int, tuple[Launch, ...]]:
     held = 256 // view.itemsize if view.along_k or view.itemsize == 8 else 48
     if view.along_k:
         warps = next((w for w in (1, 2, 4) if 32 * held * w >= k), 8)
-        segment, group, finish_group = 32 * held * warps, 8 // warps, 8
+        segment = max(min(32 * held, round_up(-(-k // warps), 256)), 256) * warps
+        group, finish_group = 8 // warps, 8
     else:
         warps, segment, group, finish_group = 8, 8 * held, 32, 32
     segments = max(-(-k // segment), 1)
@@ -326,6 +329,25 @@ def split(operand: Described, side: str, plan: Plan) -> Slices:
     if isinstance(plan.scheme, Words):
         return _word_split.split(operand, plan.scheme, layout)
     return splitting.split(operand, side, plan.scheme, layout)
+
+
+def product(plan: Plan, x: Any, y: Any, out: Any) -> int:
+    """Compute out = x y^T of rows that nothing is known of; returns the bytes of workspace."""
+
+    def compute() -> int:
+        return execute(plan, describe(x), describe(y), out)
+
+    if isinstance(plan.scheme, Words) or plan.workspace_limit is not None or _engine_of(plan) is not _hopper:
+        return compute()
+    same = bool(x.data.ptr == y.data.ptr)
+    tape = _tape(get_ident(), cp.cuda.runtime.getDevice(), plan.scheme, View.of(x), View.of(y), View.of(out), same)
+    return int(tape(x, y, out) if tape.complete else tape.record(compute, x, y, out))
+
+
+@lru_cache(maxsize=1024)
+def _tape(thread: int, device: int, scheme: Scheme, x: View, y: View, out: View, same: bool) -> Tape:
+    """Of products with the Hopper engine; `same`: the operands share their memory."""
+    return Tape()
 
 
 def execute(plan: Plan, left: Described | Slices, right: Described | Slices, out: Any) -> int:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from ctypes import addressof, c_uint64, c_void_p
-from functools import partial
 from threading import local
 from typing import Any, NamedTuple
 
 import cupy as cp
 import numpy as np
-from cupy.cuda import driver, get_current_stream
+from cupy.cuda import get_current_stream, runtime
 
+from ozaki.backends._driver import launcher
 from ozaki.backends._jit import kernel
 
 Macros = dict[str, str | int]
@@ -47,12 +48,33 @@ class View(NamedTuple):
         return int(self.shape[1] == 1 or abs(self.strides[2]) <= abs(self.strides[1]))
 
 
-class Launch(local):
+class Step(local):
+    """What a device does with arrays that only a call names. Each thread has its own copy, since a call writes into it.
+
+    Attributes
+    ----------
+    words : the arguments, in pieces of eight bytes
+    places : where among them addresses stand
+    start : does it on the stream of that address
+    """
+
+    words: Any
+    places: list[int]
+    start: Callable[[int], object]
+
+    def __call__(self, *arrays: cp.cuda.MemoryPointer) -> None:
+        for i, array in zip(self.places, arrays, strict=True):
+            self.words[i] = array.ptr
+        self.start(get_current_stream().ptr)
+        if _recording.tape is not None:
+            _recording.tape.note(self, [array.ptr for array in arrays])
+
+
+class Launch(Step):
     """A kernel with its grid and all arguments but the addresses of its arrays.
 
     What a kernel is given depends on views alone, so launches are kept by the views that they are for. CuPy's own way
-    to launch takes 6 to 13 microseconds, most of them to convert arguments; this takes 4. Each thread has its own
-    copy, since a call writes into it.
+    to launch takes 6 to 13 microseconds, most of them to convert arguments; this takes 3 to 5.
 
     Parameters
     ----------
@@ -81,22 +103,93 @@ class Launch(local):
         if shared_mem > _SHARED_WITHOUT_ASKING:
             call.max_dynamic_shared_size_bytes = shared_mem
         cp.cuda.Device().use()  # a new thread has no context before
-        self._function = call.kernel
         words: list[int | None] = []
         starts = []
         for x in arguments:
             starts.append(8 * len(words))
             words += _words(x)
-        self._arrays = [i for i, word in enumerate(words) if word is None]
-        self._words = (c_uint64 * len(words))(*(word or 0 for word in words))
-        self._arguments = (c_void_p * len(starts))(*(addressof(self._words) + start for start in starts))
-        sizes = (*grid, 1, 1)[:3] + (*block, 1, 1)[:3]
-        self._launch = partial(driver.launchKernel, self._function.ptr, *sizes, shared_mem)
+        self.places = [i for i, word in enumerate(words) if word is None]
+        self.words = (c_uint64 * len(words))(*(word or 0 for word in words))
+        addresses = (c_void_p * len(starts))(*(addressof(self.words) + start for start in starts))
+        self._kept = call.kernel, addresses
+        sizes = (*grid, 1, 1)[:3], (*block, 1, 1)[:3], shared_mem
+        self.start = launcher(call.kernel.ptr, *sizes, addressof(addresses))
 
-    def __call__(self, *arrays: cp.cuda.MemoryPointer) -> None:
-        for i, array in zip(self._arrays, arrays, strict=True):
-            self._words[i] = array.ptr
-        self._launch(get_current_stream().ptr, addressof(self._arguments), 0)
+
+class Clear(Step):
+    """Zero that many bytes."""
+
+    def __init__(self, size: int) -> None:
+        self.places, self.words = [0], [0]
+        words = self.words
+        self.start = lambda stream: runtime.memsetAsync(words[0], 0, size, stream)
+
+
+class Tape:
+    """Steps and the memory between them, noted once and done again with other arrays of the same views.
+
+    Much of what a small product takes is the host's work between launches. Everything that the device does while it
+    records must be a `Step`.
+
+    Attributes
+    ----------
+    complete : every address was one of the arrays, or memory that was allocated meanwhile
+    result : what the recorded function returned
+    """
+
+    def __init__(self) -> None:
+        self.complete = False
+        self.result: Any = None
+        self._bases: list[tuple[int, int, int, int]] = []  # first address, size, number among the bases, offset
+        self._steps: list[tuple[Callable[[int], object], Any, list[tuple[int, int, int]]]] = []
+        self._bytes = 0
+
+    def record(self, function: Callable[[], Any], *arrays: Any) -> Any:
+        """Call the function; the arrays are those that later calls replace, in this order."""
+        self._bases = [(array.data.ptr, 1, i, 0) for i, array in enumerate(arrays)]
+        self._steps, self._bytes = [], 0
+        allocate, last = cp.cuda.get_allocator(), len(arrays)
+
+        def noted(size: int) -> cp.cuda.MemoryPointer:
+            memory = allocate(size)
+            self._bases.append((memory.ptr, size, last, self._bytes))
+            self._bytes += round_up(size, 512)
+            return memory
+
+        outer, _recording.tape = _recording.tape, self
+        try:
+            with cp.cuda.using_allocator(noted):
+                self.result = function()
+        finally:
+            _recording.tape = outer
+        self.complete = all(place is not None for _, _, places in self._steps for place in places)
+        return self.result
+
+    def note(self, step: Step, addresses: list[int]) -> None:
+        """Called by steps while this tape records."""
+        places: list[Any] = []
+        for i, address in zip(step.places, addresses, strict=True):
+            base = next((b for b in reversed(self._bases) if b[0] <= address < b[0] + b[1]), None)
+            places.append(base and (i, base[2], address - base[0] + base[3]))
+        self._steps.append((step.start, step.words, places))
+
+    def __call__(self, *arrays: Any) -> Any:
+        """All steps again; returns the result of the recording."""
+        memory = cp.cuda.alloc(self._bytes)
+        bases = (*[array.data.ptr for array in arrays], memory.ptr)
+        stream = get_current_stream().ptr
+        for start, words, places in self._steps:
+            for i, base, offset in places:
+                words[i] = bases[base] + offset
+            start(stream)
+        return self.result
+
+
+class _Recording(local):
+    tape: Tape | None = None
+
+
+_recording = _Recording()
 
 
 _SHARED_WITHOUT_ASKING = 48 * 1024

@@ -349,6 +349,11 @@ def words_obstacle(words: Words) -> str | None:
     return None
 
 
+def product(plan: Plan, x: npt.NDArray[Any], y: npt.NDArray[Any], out: npt.NDArray[Any]) -> int:
+    """Compute out = x y^T of rows that nothing is known of; returns the bytes of workspace."""
+    return execute(plan, describe(x), describe(y), out)
+
+
 def execute(
     plan: Plan, left: Described | Slices | WordSlices, right: Described | Slices | WordSlices, out: npt.NDArray[Any]
 ) -> int:

@@ -246,6 +246,35 @@ def test_graph_of_a_product(scheme, slices):
         same_bits(ozaki.matmul(*operands, scheme=scheme, slices=slices), c)
 
 
+@pytest.mark.parametrize(
+    ("scheme", "slices", "dtype"), [("residues", 14, "f8"), ("digits", 3, "f4"), ("digits", 7, "f8")]
+)
+def test_a_product_again(scheme, slices, dtype):
+    """What is done again is done with the arrays of this call, on its stream."""
+    rng = np.random.default_rng(11)
+    pairs = [[rng.standard_normal((700, 700)).astype(dtype) for _ in range(2)] for _ in range(3)]
+    pairs[1][0][5, 7] = np.inf
+    options = {"scheme": scheme, "slices": slices}
+    expected = [ozaki.matmul(a, b, **options) for a, b in pairs]
+    squares = [ozaki.matmul(a, a, **options) for a, _ in pairs]
+    outs = []
+    for stream in (cp.cuda.Stream.null, cp.cuda.Stream(non_blocking=True)):
+        for (a, b), c, square in zip(pairs, expected, squares, strict=True):
+            with stream:
+                x, y = cp.asarray(a), cp.asarray(b)
+                out = cp.full(c.shape, cp.nan, dtype)
+                outs += [
+                    (square, ozaki.matmul(x, x, **options)),
+                    (c, ozaki.matmul(x, y, out=out, **options)),
+                    (c, ozaki.matmul(x, y, **options)),
+                    (square, ozaki.matmul(x, x.copy(), **options)),
+                    (c, ozaki.matmul(x, cp.asfortranarray(y), **options)),
+                ]
+            stream.synchronize()
+    for c, got in outs:
+        same_bits(c, got)
+
+
 def test_threads():
     """Kernels are launched from threads that CUDA has not seen before, at the same time."""
     rng = np.random.default_rng(10)

@@ -1,0 +1,72 @@
+"""Launching through the CUDA driver so that a kernel may begin while the one before it ends.
+
+Programmatic dependent launch, https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC.html (cuLaunchKernelEx);
+kernels/launch.cuh has the other half.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from collections.abc import Callable
+from functools import cache, partial
+from typing import Any
+
+import cupy as cp
+from cupy.cuda import driver
+
+Sizes = tuple[int, ...]
+
+
+class _Attribute(ctypes.Structure):
+    """CUlaunchAttribute, for values that are an int."""
+
+    _fields_ = (("id", ctypes.c_int), ("pad", ctypes.c_int), ("value", ctypes.c_int * 16))
+
+
+class _Config(ctypes.Structure):
+    """CUlaunchConfig."""
+
+    _fields_ = (
+        ("grid", ctypes.c_uint * 3),
+        ("block", ctypes.c_uint * 3),
+        ("shared_mem", ctypes.c_uint),
+        ("stream", ctypes.c_void_p),
+        ("attributes", ctypes.POINTER(_Attribute)),
+        ("count", ctypes.c_uint),
+    )
+
+
+_PROGRAMMATIC_STREAM_SERIALIZATION = 6
+
+
+def launcher(function: int, grid: Sizes, block: Sizes, shared_mem: int, arguments: int) -> Callable[[int], object]:
+    """A function of a stream that launches the kernel; `arguments`: address of an array of addresses."""
+    launch = _launch_kernel_ex() if int(cp.cuda.Device().compute_capability) >= 90 else None
+    if launch is None:
+        plain = partial(driver.launchKernel, function, *grid, *block, shared_mem)
+        return lambda stream: plain(stream, arguments, 0)
+    attribute = _Attribute(_PROGRAMMATIC_STREAM_SERIALIZATION, 0, (1,))
+    config = _Config(grid, block, shared_mem, None, ctypes.pointer(attribute), 1)
+    at = ctypes.addressof(config)
+
+    def start(stream: int) -> None:
+        config.stream = stream
+        status = launch(at, function, arguments, None)
+        if status:
+            raise cp.cuda.driver.CUDADriverError(status)
+
+    return start
+
+
+@cache
+def _launch_kernel_ex() -> Any:
+    """cuLaunchKernelEx, where the driver has it."""
+    try:
+        library = ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
+        launch = library.cuLaunchKernelEx
+    except (OSError, AttributeError):
+        return None
+    launch.argtypes = [ctypes.c_void_p] * 4
+    launch.restype = ctypes.c_int
+    return launch
