@@ -2,7 +2,8 @@
 //
 // Macros: WORD (FP16, BF16 or TF32); CONVERSION (RN, RNA or RZ); COUNT; SCALE_BITS; ALONG_K: 1 if neighbouring threads
 // read along k, 0 if along the rows; TILE: 0 for fragments (fragments.cuh), else the rows of a tile of two words;
-// PERMUTED: 1 permutes the rows of a tile as the columns of a right operand.
+// PERMUTED: 1 permutes the rows of a tile as the columns of a right operand; LARGEST: 1 if field 0 of the description is
+// as tops.cu leaves it, the bits of the largest element instead of its exponent.
 //
 // x is a view (batch, rows, k) of float32 with element strides sb, sr, sk of any sign; a row is scaled by
 // 2^mu, mu = ceiling - top. Words are zero for rows <= row < rows_padded, k <= h < k_padded, NaN and Inf.
@@ -10,6 +11,7 @@
 //
 // 256 threads; grid batch * ceil(rows_padded / 32) * (k_padded / 128), all on x. A block owns 32 rows x 128 elements.
 #include "fragments.cuh"
+#include "fixed_point.cuh"
 #include "launch.cuh"
 #include "words.cuh"
 #include "word_tiles.cuh"
@@ -46,14 +48,25 @@ struct Part {
     const bool aligned = aligned_along_k(x, sb, sr, sk);
 #else
     __shared__ uint32_t tile[TILE_ROWS * TILE_K];
-    stage_along_rows(tile, x, sr, sk, row0, h0, rows, k, false);
+    {  // as stage_along_rows has it, all on its way at once
+      const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+      const uint32_t* const from = reinterpret_cast<const uint32_t*>(x) + (row0 + lane) * sr;
+#pragma unroll
+      for (int c = warp; c < TILE_K; c += 8)
+        copy_or_zero(tile + c * TILE_ROWS + (lane ^ (c >> 3 & 15)), from + (h0 + c) * sk, row0 + lane < rows && h0 + c < k);
+    }
+    wait_for_copies();
     __syncthreads();
 #endif
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       const int64_t row = row0 + tile_row(i);
-      const int64_t known = row < rows ? top[b * rows + row] : EMPTY_TOP;
-      const int mu = known == EMPTY_TOP ? 0 : ceiling - static_cast<int>(known);
+      int known = EMPTY_TOP;
+      if (row < rows) {
+        const int64_t field = top[b * rows + row];
+        known = LARGEST ? top_exponent(parts(low_word(static_cast<uint64_t>(field)))) : static_cast<int>(field);
+      }
+      const int mu = known == EMPTY_TOP ? 0 : ceiling - known;
       uint32_t bits[8];
 #if ALONG_K
       load_along_k(x + row * sr, sk, h0 + tile_h(), k, row < rows, aligned, bits);

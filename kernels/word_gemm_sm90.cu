@@ -128,15 +128,15 @@ word_gemm(const Operand a, const Operand b, const Output to, int blocks, int k_s
         multiply_low(d, a1, b1, false);
         const int second = ring.stage;
         ring.next();
-        wgmma_wait<1>();
-        hand_over();
-        wgmma_wait<0>();
-        registers_ready(d);
         if (SCALE_BITS > 0) {
+          wgmma_wait<1>();
+          hand_over();
+          wgmma_wait<0>();
+          registers_ready(d);
 #pragma unroll
           for (int i = 0; i < COLS / 2; ++i) d[i] *= power_of_two(-SCALE_BITS);
+          take_turn();
         }
-        take_turn();
         multiply_leading(d, a0, b0);
         multiply_leading(d, a1, b1);
         wgmma_wait<1>();

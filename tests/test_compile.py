@@ -28,6 +28,7 @@ REGISTERS = {
     "patch": 80,
     "split_words": 64,
     "count_underflows": 64,
+    "tops": 64,
     "word_mma": 255,
     "word_gemm": 168,
 }
@@ -62,7 +63,7 @@ def digit_gemm(dtype, slices, digit_bits):
 
 def split_words(word, conversion, count, scale_bits, along_k, tile=0):
     macros = {"WORD": word, "CONVERSION": conversion, "COUNT": count, "SCALE_BITS": scale_bits, "ALONG_K": along_k}
-    return "split_words.cu", macros | {"TILE": tile, "PERMUTED": int(tile > 128)}
+    return "split_words.cu", macros | {"TILE": tile, "PERMUTED": int(tile > 128), "LARGEST": int(tile > 0)}
 
 
 def word_mma(word, half_sums, promotion):
@@ -90,6 +91,8 @@ EVERYWHERE = [
     magnitudes("double", 0),
     ("proof.cu", {}),
     patch("double", "double", "double"),
+    ("tops.cu", {"ALONG_K": 0}),
+    ("tops.cu", {"ALONG_K": 1}),
     split_words("FP16", "RN", 2, 11, 1),
     split_words("TF32", "RNA", 2, 0, 0),
     word_mma("FP16", 0, "float"),

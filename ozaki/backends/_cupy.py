@@ -337,6 +337,8 @@ def product(plan: Plan, x: Any, y: Any, out: Any) -> int:
     def compute() -> int:
         return execute(plan, describe(x), describe(y), out)
 
+    if isinstance(plan.scheme, Words) and plan.workspace_limit is None:
+        return execute(plan, _word_split.tops(x), _word_split.tops(y), out)
     if isinstance(plan.scheme, Words) or plan.workspace_limit is not None or _engine_of(plan) is not _hopper:
         return compute()
     same = bool(x.data.ptr == y.data.ptr)
