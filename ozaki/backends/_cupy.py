@@ -18,7 +18,7 @@ from typing import Any
 import cupy as cp
 import numpy as np
 
-from ozaki._bounds import dropped
+from ozaki._bounds import dropped, word_terms
 from ozaki._description import FIELDS, Described
 from ozaki._plan import Plan
 from ozaki._proof import EVERY, NARROW_DEPTH, SAMPLE, Ratio, wide_bits
@@ -189,7 +189,7 @@ def worst_ratio(lower: Any, left: Described, right: Described, scheme: Scheme | 
     if not isinstance(lower, _NarrowProduct):
         return _numpy.worst_ratio(lower.get(), left, right, scheme)
     if isinstance(scheme, Words):
-        return _numpy.worst_ratio(lower.values[..., : lower.n].get().astype(np.float64), left, right, scheme)
+        return _compare_words(lower, left, right, scheme)
     usual = left.k * scheme.drop  # but for spans that the device has yet to find
     wait = _compare(lower, left, right, scheme, usual)
 
@@ -214,6 +214,19 @@ def _compare(
     launches[0](left.fields.data, right.fields.data, terms.data, result)
     launches[1](lower.values.data, terms.data, terms.data + 24 * batch_a * m, result)
     return _on_its_way(result, _RESULT)
+
+
+def _compare_words(lower: _NarrowProduct, left: Described, right: Described, words: Words) -> Callable[[], Ratio]:
+    """The same for words, whose error terms are few numbers of the host."""
+    (batch_a, m, _), (batch_b, n, _) = left.x.shape, right.x.shape
+    of_words = word_terms(left.on_host, right.on_host, words)
+    terms = cp.asarray(np.concatenate([of_words.left.ravel(), of_words.right.ravel()]))
+    result = cp.cuda.alloc(_RESULT.itemsize)
+    result.memset_async(0, _RESULT.itemsize)
+    launch = _ratio(cp.cuda.runtime.getDevice(), batch_a, batch_b, m, n, lower.values.shape[2])
+    launch(lower.values.data, terms.data, terms.data + 24 * batch_a * m, result)
+    wait = _on_its_way(result, _RESULT)
+    return lambda: wait()._replace(spans=(left.span, right.span))
 
 
 _RESULT = np.dtype([("worst", np.float64), ("missing", np.uint64), ("spans", np.uint64, 2)])
@@ -246,10 +259,14 @@ def _comparing(
         magnitude_bits(k), FIELDS.index(scaling.statistic), scaling.step, scaling.base, scaling.threshold, float(k),
         float(dropped),
     )  # fmt: skip
+    return terms, _ratio(device, batch_a, batch_b, m, n, ld)
+
+
+@lru_cache(maxsize=1024)
+def _ratio(device: int, batch_a: int, batch_b: int, m: int, n: int, ld: int) -> Launch:
     grid = (max(batch_a, batch_b) * ceil(m / 128) * ceil(n / 128),)
-    steps = m if batch_a > 1 else 0, n if batch_b > 1 else 0
-    ratio = Launch("proof.cu", "worst_ratio", {}, grid, (256,), None, None, None, None, ld, a, b, *steps, m, n)
-    return terms, ratio
+    steps = batch_a * m, batch_b * n, m if batch_a > 1 else 0, n if batch_b > 1 else 0
+    return Launch("proof.cu", "worst_ratio", {}, grid, (256,), None, None, None, None, ld, *steps, m, n)
 
 
 def worst_ratio_by_exponents(
