@@ -54,6 +54,10 @@ __device__ __forceinline__ void bulk_copy_to_blocks(uint32_t to, const void* fro
 __device__ __forceinline__ void named_barrier(int number, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(number), "r"(threads) : "memory");
 }
+// The same without waiting for the others.
+__device__ __forceinline__ void named_barrier_arrive(int number, int threads) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(number), "r"(threads) : "memory");
+}
 
 // A count in global memory: what was written before it was raised is there after it was seen.
 __device__ __forceinline__ void flag_raise(uint32_t* flag, uint32_t count) {
@@ -114,4 +118,8 @@ __device__ __forceinline__ void wgmma_64x192x32(uint32_t (&d)[96], uint64_t a, u
 template <int N> __device__ __forceinline__ void registers_ready(uint32_t (&d)[N]) {
 #pragma unroll
   for (int i = 0; i < N; ++i) asm volatile("" : "+r"(d[i])::"memory");
+}
+template <int N> __device__ __forceinline__ void registers_ready(float (&d)[N]) {
+#pragma unroll
+  for (int i = 0; i < N; ++i) asm volatile("" : "+f"(d[i])::"memory");
 }

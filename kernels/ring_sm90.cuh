@@ -17,8 +17,10 @@
 #pragma once
 #include "ptx.cuh"
 
-constexpr int ROWS = 256, COLS = 192, DEPTH = 128;
-constexpr int STAGES = 4;
+#ifndef OTHER_TILE  // else the kernel has said which before it included this
+constexpr int ROWS = 256, COLS = 192, STAGES = 4;
+#endif
+constexpr int DEPTH = 128;
 constexpr int A_BYTES = ROWS * DEPTH, B_BYTES = COLS * DEPTH, STAGE_BYTES = A_BYTES + B_BYTES;
 constexpr int CONSUMERS = 2;
 
@@ -79,6 +81,7 @@ struct Stages {
   __device__ __forceinline__ void copy(Ring& ring, const uint8_t* from_a, const uint8_t* from_b, int blocks,
                                        uint32_t rank) const {
     from_b += rank * (B_BYTES / 2);
+#pragma unroll 1
     for (int k = 0; k < blocks; ++k, ring.next()) {
       const uint32_t to = data + ring.stage * STAGE_BYTES, barrier = full + 8 * ring.stage;
       barrier_wait(empty + 8 * ring.stage, ring.parity ^ 1);

@@ -101,7 +101,7 @@ def matmul(
     ValueError, TypeError
         Naming the argument, before anything is computed.
     NotImplementedError
-        For words on CuPy arrays.
+        For words on CuPy arrays, where the device's tensor cores are not those that the words' bound speaks of.
 
     Notes
     -----

@@ -36,7 +36,8 @@ def relative(words: Words, k: int, probable: bool = False) -> float:
         error = _compound(_of_group(words, group, k, probable), _growth(_outer_roundoff(words), additions))
         total += sum(words.size(s) * words.size(t) for s, t in group.pairs) * error
     if words.accumulator == "fp32":
-        total += _UNDERFLOW * (sum(_steps(words, group, k) for group in shares) + len(shares))
+        # Twice: an accumulator may lose as much when it is scaled after a turn, and a turn has a step at least.
+        total += _UNDERFLOW * (2 * sum(_steps(words, group, k) for group in shares) + len(shares))
     return total * _UP
 
 
@@ -73,9 +74,9 @@ def _steps(words: Words, group: Group, k: int) -> int:
 def _of_group(words: Words, group: Group, k: int, probable: bool) -> float:
     """Error of the sum of a group, promotion included, relative to the sum of its absolute products."""
     if not group.promoted:
-        return _chain(words, _steps(words, group, k), probable)
+        return _chain(words, group, k, probable)
     assert words.block is not None
-    inner = _chain(words, _steps(words, group, min(k, words.block)), probable)
+    inner = _chain(words, group, min(k, words.block), probable)
     additions = ceil(k / words.block) - 1
     if words.promotion == "fp32" and len(groups(words)) == 1:
         additions -= 1  # the last one is the rounding to the result
@@ -83,18 +84,24 @@ def _of_group(words: Words, group: Group, k: int, probable: bool) -> float:
     return _compound(inner, _growth(_outer_roundoff(words), sqrt(count) if probable else count))
 
 
-def _chain(words: Words, steps: int, probable: bool) -> float:
-    """Error of so many sums on the tensor core, relative to the sum of the absolute products.
+def _chain(words: Words, group: Group, k: int, probable: bool) -> float:
+    """Error of one accumulator of the tensor core over k, relative to the sum of the absolute products.
 
-    Each cuts `terms` terms below its largest one, and rounds. Cutting toward zero never makes a sum larger, rounding to
-    nearest may.
+    Each sum cuts `terms` terms below its largest one, and rounds, relative to what has been added so far: steps of
+    early turns, whose words are small, count less. Cutting toward zero never makes a sum larger, rounding to nearest
+    may.
     """
-    core = words.core
+    core, terms = words.core, words.core.terms(words.word)
     nearest = words.accumulator == "fp16" or core.rounding == "RN"
     roundoff = 2.0 ** -FORMATS[words.accumulator].bits * (1 if nearest else 2)
-    each = core.terms(words.word) * 2.0**-core.alignment_bits + roundoff
-    count = sqrt(steps) if probable else steps
-    return count * each * (1 + _growth(roundoff, count) if nearest else 1)
+    each = terms * 2.0**-core.alignment_bits + roundoff
+    added, steps, weighted = 0.0, 0, 0.0
+    for turn in group.turns:
+        added += sum(words.size(s) * words.size(t) for s, t in turn)
+        steps += len(turn) * ceil(k / terms)
+        weighted += len(turn) * ceil(k / terms) * added
+    count = weighted / added
+    return (sqrt(count) if probable else count) * each * (1 + _growth(roundoff, steps) if nearest else 1)
 
 
 def _outer_roundoff(words: Words) -> float:

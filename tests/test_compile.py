@@ -26,12 +26,17 @@ REGISTERS = {
     "digit_gemm": 168,
     "digit_far": 128,
     "patch": 80,
+    "split_words": 64,
+    "count_underflows": 64,
+    "tops": 64,
+    "word_mma": 255,
+    "word_gemm": 168,
 }
 WIDE_REGISTERS = {"split": 168, "recombine": 128}  # more than four words, or int64 diagonals
 
 # Bytes of local memory: what the digit GEMM knows of a tile, kept aside while all registers hold accumulators; none of
 # it is touched in the loop over k.
-FRAME = {"digit_gemm": 56}
+FRAME = {"digit_gemm": 56, "word_gemm": 24}
 
 
 def describe(dtype, along_k):
@@ -56,6 +61,19 @@ def digit_gemm(dtype, slices, digit_bits):
     return "sm_90a", "digit_gemm_sm90.cu", {"OUTPUT": dtype, "SLICES": slices, "DIGIT_BITS": digit_bits}
 
 
+def split_words(word, conversion, count, scale_bits, along_k, tile=0):
+    macros = {"WORD": word, "CONVERSION": conversion, "COUNT": count, "SCALE_BITS": scale_bits, "ALONG_K": along_k}
+    return "split_words.cu", macros | {"TILE": tile, "PERMUTED": int(tile > 128), "LARGEST": int(tile > 0)}
+
+
+def word_mma(word, half_sums, promotion):
+    return "word_mma.cu", {"WORD": word, "HALF_SUMS": half_sums, "PROMOTION": promotion}
+
+
+def word_gemm(tf32, scale_bits, columns):
+    return "sm_90a", "word_gemm_sm90.cu", {"TF32_WORDS": tf32, "SCALE_BITS": scale_bits, "TILE_COLS": columns}
+
+
 def patch(a, b, c):
     return "nonfinite.cu", {"INPUT_A": a, "INPUT_B": b, "OUTPUT": c}
 
@@ -73,6 +91,14 @@ EVERYWHERE = [
     magnitudes("double", 0),
     ("proof.cu", {}),
     patch("double", "double", "double"),
+    ("tops.cu", {"ALONG_K": 0}),
+    ("tops.cu", {"ALONG_K": 1}),
+    split_words("FP16", "RN", 2, 11, 1),
+    split_words("TF32", "RNA", 2, 0, 0),
+    word_mma("FP16", 0, "float"),
+    word_mma("FP16", 1, "float"),
+    word_mma("BF16", 0, "float"),
+    word_mma("TF32", 0, "double"),
 ]
 MORE = [
     describe("double", 0),
@@ -105,11 +131,19 @@ MORE = [
     magnitudes("float", 1),
     patch("float", "double", "double"),
     patch("float", "float", "float"),
+    split_words("FP16", "RN", 2, 11, 1, tile=128),
+    split_words("FP16", "RN", 2, 11, 0, tile=192),
+    split_words("TF32", "RNA", 2, 0, 0, tile=208),
+    split_words("FP16", "RNA", 8, 11, 1),
+    split_words("BF16", "RZ", 3, 0, 0),
+    word_mma("FP16", 0, "double"),
+    word_mma("TF32", 0, "float"),
 ]
 CASES = [("sm_90", *case) for case in EVERYWHERE + MORE]
 CASES += [("sm_90a", "residue_gemm_sm90.cu", {})]
 CASES += [digit_gemm(*case) for case in (("float", 2, 8), ("float", 3, 8), ("double", 7, 8), ("double", 4, 7))]
 CASES += [("sm_90a", "digit_far_sm90.cu", {"SLICES": count, "DIGIT_BITS": bits}) for count, bits in ((7, 8), (2, 7))]
+CASES += [word_gemm(*case) for case in ((0, 11, 192), (0, 11, 208), (1, 0, 192), (1, 0, 208))]
 CASES += [(arch, *case) for arch in OTHER_ARCHITECTURES for case in EVERYWHERE]
 
 
@@ -157,8 +191,8 @@ def test_every_kernel_is_compiled_and_has_a_limit():
     found = {}
     for file in KERNELS.glob("*.cu"):
         source = re.sub(r"//.*", "", file.read_text())
-        for name in re.findall(r'extern "C" __global__ [^;{]*?(\w+)\s*\([^()]*?\*', source):
-            found[name] = file.name
+        for head in re.findall(r'extern "C" __global__ ([^;{]*)', source):
+            found[next(name for name in re.findall(r"(\w+)\s*\(", head) if not name.startswith("__"))] = file.name
     assert set(found) == set(REGISTERS)
     assert set(found.values()) == {file for _, file, _ in CASES}
 

@@ -193,7 +193,7 @@ CASES = {
     "pairs twice": (words(pairs=((1, 1), (1, 1))), ValueError, "pairs", "different pairs"),
     "pairs without the leading one": (words(pairs=((1, 2), (2, 1))), ValueError, "pairs", "(1, 1)"),
     "accumulators": (words(accumulators="two"), ValueError, "accumulators", "pair, diagonal, one"),
-    "one accumulator of two scales": (words(scale_bits=11, accumulators="one"), ValueError, "accumulators", "diagonal"),
+    "one accumulator of two scales": (words(scale_bits=11, accumulators="one"), ValueError, "accumulators", "a block"),
     "fp16 accumulator of two words": (words(accumulator="fp16"), ValueError, "accumulator", "single words"),
     "accumulator": (words(accumulator="fp64"), ValueError, "accumulator", "fp32, fp16"),
     "rounding": (words(rounding="up"), ValueError, "rounding", "RN, RNA, RZ"),

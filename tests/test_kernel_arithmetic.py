@@ -221,20 +221,13 @@ DIAGONALS = [(p, r) for p in range(1, 8) for r in (8, 7)]
 DIGITS = [(1, 1), (2, 1), (3, 1), (4, 1), (5, 2), (7, 2), (8, 2), (9, 3), (12, 3), (16, 4)]  # p, words
 
 
-@pytest.fixture(scope="session")
-def shim(tmp_path_factory):
+def compiled(source, folder):
+    """C++ functions out of the kernels' headers, as a library."""
     candidates = [os.environ.get("CXX"), "c++", "g++", "clang++"]
     compiler = next((path for name in candidates if name and (path := shutil.which(name))), None)
     if compiler is None:
         pytest.skip("no C++ compiler (CXX, c++, g++, clang++): the headers' arithmetic needs one to be tested")
-    source = SHIM
-    source += "".join(SHIM_WORDS.format(w=w) for w in (*WORD_COUNTS, 11))
-    source += "".join(SHIM_ROUNDING.format(w=b // 32 + 1, b=b) for b in ROUNDED_BITS)
-    source += "".join(SHIM_CRT.format(n=n, w=crt_words(n)) for n in CRT_COUNTS)
-    source += "".join(SHIM_DIGITS.format(p=p, w=w) for p, w in DIGITS)
-    source += "".join(SHIM_DIAGONALS.format(p=p, r=r) for p, r in DIAGONALS)
-    folder = tmp_path_factory.mktemp("shim")
-    (folder / "shim.cpp").write_text(source + "}\n")
+    (folder / "shim.cpp").write_text(source)
     library = folder / "shim.so"
     options = ["-std=c++17", "-O1", "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror", "-Wno-unknown-pragmas"]
     options += os.environ.get("OZAKI_SHIM_FLAGS", "").split()  # such as -fsanitize=undefined
@@ -242,6 +235,17 @@ def shim(tmp_path_factory):
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return ctypes.CDLL(str(library))
+
+
+@pytest.fixture(scope="session")
+def shim(tmp_path_factory):
+    source = SHIM
+    source += "".join(SHIM_WORDS.format(w=w) for w in (*WORD_COUNTS, 11))
+    source += "".join(SHIM_ROUNDING.format(w=b // 32 + 1, b=b) for b in ROUNDED_BITS)
+    source += "".join(SHIM_CRT.format(n=n, w=crt_words(n)) for n in CRT_COUNTS)
+    source += "".join(SHIM_DIGITS.format(p=p, w=w) for p, w in DIGITS)
+    source += "".join(SHIM_DIAGONALS.format(p=p, r=r) for p, r in DIAGONALS)
+    return compiled(source + "}\n", tmp_path_factory.mktemp("shim"))
 
 
 def call(function, *arguments):

@@ -28,7 +28,7 @@ SCHEMES = st.builds(
     scale_bits=st.integers(0, 8),
     block=st.just(32),
     promotion=st.sampled_from(["fp32", "fp64"]),
-    accumulators=st.sampled_from(["pair", "diagonal"]),
+    accumulators=st.sampled_from(["pair", "diagonal", "one"]),
     rounding=st.sampled_from(["RN", "RNA", "RZ"]),
     core=st.sampled_from([A100, H100, TensorCore("mine", 23, 4), TensorCore("mine", 24, 8, "RN")]),
 )

@@ -19,7 +19,11 @@ from ozaki.schemes.words import groups
 from ozaki.tensor_core import A100, V100, TensorCore
 
 OTHERS = {
+    "halfhalf as published": Words("fp16", 2, scale_bits=11, block=64, promotion="fp32"),
     "two words in one accumulator, promoted": Words("fp16", 2, block=32, promotion="fp32", accumulators="one"),
+    "one accumulator, a diagonal left out": Words(
+        "bf16", 3, scale_bits=7, pairs=((3, 1), (1, 3), (1, 1)), block=16, promotion="fp64", accumulators="one"
+    ),
     "three words of fp16": Words("fp16", 3, scale_bits=11, block=16, promotion="fp64"),
     "all pairs of bf16": Words("bf16", 2, scale_bits=8, pairs=((2, 2), (1, 1), (2, 1), (1, 2)), accumulators="pair"),
     "toward zero": Words("tf32", 2, rounding="RZ"),
@@ -60,9 +64,12 @@ def test_bits_do_not_depend_on_tiles(rng, name, monkeypatch):
 
 
 def test_presets_as_in_their_sources():
-    assert [len(groups(PRESETS[name])) for name in ("markidis", "halfhalf", "double-fp16")] == [1, 2, 3]
-    assert groups(PRESETS["markidis"])[0].pairs == ((2, 2), (2, 1), (1, 2), (1, 1))
-    low, leading = groups(PRESETS["halfhalf"])
+    assert [len(groups(PRESETS[name])) for name in ("markidis", "halfhalf", "double-fp16")] == [1, 1, 3]
+    assert groups(PRESETS["markidis"])[0].turns == (((2, 2), (2, 1), (1, 2), (1, 1)),)
+    for name in ("halfhalf", "tf32tf32"):
+        (both,) = groups(PRESETS[name])
+        assert (both.turns, both.weight, both.promoted) == ((((2, 1), (1, 2)), ((1, 1),)), 0, True)
+    low, leading = groups(OTHERS["halfhalf as published"])
     assert (low.pairs, low.weight, low.promoted) == (((2, 1), (1, 2)), 11, False)
     assert (leading.pairs, leading.weight, leading.promoted) == (((1, 1),), 0, True)
     products = {"single-fp16": 1, "markidis": 4, "halfhalf": 3, "double-bf16": 3, "triple-bf16": 6, "two-stage": 1}

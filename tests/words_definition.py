@@ -71,7 +71,7 @@ def words_by_definition(a, b, words):
     total = None
     for share in sums:
         value = accumulated(left, right, share, words)
-        value *= 2.0 ** -(words.scale_bits * (sum(share[0]) - 2))
+        value *= 2.0 ** -(words.scale_bits * (sum(share[-1]) - 2))
         total = value if total is None else outer(total + value, words)
     return np.ldexp(total, -np.add.outer(mu, nu)).astype(np.float32)
 
@@ -94,18 +94,26 @@ def split(x, words):
 
 
 def accumulated(left, right, share, words):
-    """The sum of some pairs: in one chain of instructions, or in blocks that are added outside."""
+    """The sum of some pairs: in one chain of instructions, or in blocks that are added outside.
+
+    A block is gone through once for each s + t, low words first, and the sum so far scaled in between.
+    """
     k = left[0].shape[1]
     promoted = words.block is not None and (1, 1) in share
     block = words.block if promoted else k
+    levels = sorted({sum(pair) for pair in share}, reverse=True)
+    turns = [[pair for pair in share if sum(pair) == level] for level in levels] if promoted else [share]
     total = np.zeros((len(left[0]), len(right[0])))
     for first in range(0, k, block):
         part = np.zeros_like(total)
-        for h in range(first, min(first + block, k), depth(words.word)):
-            at = slice(h, min(h + depth(words.word), first + block, k))
-            for s, t in share:
-                a, b = left[s - 1][:, at], right[t - 1][:, at].T
-                part = mma_by_definition(a, b, part, words.word, words.accumulator, words.core)
+        for i, turn in enumerate(turns):
+            if i > 0:
+                part = np.ldexp(part, words.scale_bits * (levels[i] - levels[i - 1])).astype(np.float32).astype(float)
+            for h in range(first, min(first + block, k), depth(words.word)):
+                at = slice(h, min(h + depth(words.word), first + block, k))
+                for s, t in turn:
+                    a, b = left[s - 1][:, at], right[t - 1][:, at].T
+                    part = mma_by_definition(a, b, part, words.word, words.accumulator, words.core)
         total = outer(total + part, words) if promoted else part
     return total
 

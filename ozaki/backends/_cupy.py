@@ -11,24 +11,24 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from itertools import chain
-from math import ceil
+from math import ceil, prod
 from threading import get_ident
-from types import ModuleType
 from typing import Any
 
 import cupy as cp
 import numpy as np
 
-from ozaki._bounds import dropped
+from ozaki._bounds import dropped, word_terms
 from ozaki._description import FIELDS, Described
 from ozaki._plan import Plan
 from ozaki._proof import EVERY, NARROW_DEPTH, SAMPLE, Ratio, wide_bits
-from ozaki.backends import _cublas, _hopper, _numpy
+from ozaki.backends import _cublas, _hopper, _numpy, _word_hopper, _word_mma, _word_split
 from ozaki.backends import _split as splitting
 from ozaki.backends._jit import architecture
 from ozaki.backends._launch import Beside, Launch, Macros, Tape, View, round_up
-from ozaki.backends._split import Slices
+from ozaki.backends._split import Engine, Slices
 from ozaki.schemes import Residues, Scheme, Words, magnitude_bits
+from ozaki.schemes.formats import A100, H100
 
 name = "cupy"
 engines: tuple[str, ...] = ("cublas", "hopper")
@@ -188,7 +188,8 @@ def worst_ratio(lower: Any, left: Described, right: Described, scheme: Scheme | 
     """Largest image error / lower over lower > 0; number of positive errors over lower == 0."""
     if not isinstance(lower, _NarrowProduct):
         return _numpy.worst_ratio(lower.get(), left, right, scheme)
-    assert isinstance(scheme, Scheme)
+    if isinstance(scheme, Words):
+        return _compare_words(lower, left, right, scheme)
     usual = left.k * scheme.drop  # but for spans that the device has yet to find
     wait = _compare(lower, left, right, scheme, usual)
 
@@ -213,6 +214,19 @@ def _compare(
     launches[0](left.fields.data, right.fields.data, terms.data, result)
     launches[1](lower.values.data, terms.data, terms.data + 24 * batch_a * m, result)
     return _on_its_way(result, _RESULT)
+
+
+def _compare_words(lower: _NarrowProduct, left: Described, right: Described, words: Words) -> Callable[[], Ratio]:
+    """The same for words, whose error terms are few numbers of the host."""
+    (batch_a, m, _), (batch_b, n, _) = left.x.shape, right.x.shape
+    of_words = word_terms(left.on_host, right.on_host, words)
+    terms = cp.asarray(np.concatenate([of_words.left.ravel(), of_words.right.ravel()]))
+    result = cp.cuda.alloc(_RESULT.itemsize)
+    result.memset_async(0, _RESULT.itemsize)
+    launch = _ratio(cp.cuda.runtime.getDevice(), batch_a, batch_b, m, n, lower.values.shape[2])
+    launch(lower.values.data, terms.data, terms.data + 24 * batch_a * m, result)
+    wait = _on_its_way(result, _RESULT)
+    return lambda: wait()._replace(spans=(left.span, right.span))
 
 
 _RESULT = np.dtype([("worst", np.float64), ("missing", np.uint64), ("spans", np.uint64, 2)])
@@ -245,10 +259,14 @@ def _comparing(
         magnitude_bits(k), FIELDS.index(scaling.statistic), scaling.step, scaling.base, scaling.threshold, float(k),
         float(dropped),
     )  # fmt: skip
+    return terms, _ratio(device, batch_a, batch_b, m, n, ld)
+
+
+@lru_cache(maxsize=1024)
+def _ratio(device: int, batch_a: int, batch_b: int, m: int, n: int, ld: int) -> Launch:
     grid = (max(batch_a, batch_b) * ceil(m / 128) * ceil(n / 128),)
-    steps = m if batch_a > 1 else 0, n if batch_b > 1 else 0
-    ratio = Launch("proof.cu", "worst_ratio", {}, grid, (256,), None, None, None, None, ld, a, b, *steps, m, n)
-    return terms, ratio
+    steps = batch_a * m, batch_b * n, m if batch_a > 1 else 0, n if batch_b > 1 else 0
+    return Launch("proof.cu", "worst_ratio", {}, grid, (256,), None, None, None, None, ld, *steps, m, n)
 
 
 def worst_ratio_by_exponents(
@@ -262,12 +280,14 @@ def worst_ratio_by_exponents(
 # Splitting, multiplying, recombining ---------------------------------------------------------------------------------
 
 
-def _engine_of(plan: Plan) -> ModuleType:
-    assert isinstance(plan.scheme, Scheme)
+def _engine_of(plan: Plan) -> Engine:
+    assert plan.scheme is not None
+    if isinstance(plan.scheme, Words):
+        return _word_engine(plan.scheme, (prod(plan.batch), plan.shape[0], plan.shape[2]))
     return _engine(plan.scheme, plan.engine, plan.shape, plan.workspace_limit)
 
 
-def _engine(scheme: Scheme, asked: str, shape: tuple[int, int, int], limit: int | None) -> ModuleType:
+def _engine(scheme: Scheme, asked: str, shape: tuple[int, int, int], limit: int | None) -> Engine:
     """The engine that is asked for, or the fastest here; panels do not shrink what digits on Hopper keep aside."""
     if asked == "cublas":
         return _cublas
@@ -285,19 +305,46 @@ _HOPPER_FROM = 256
 """Least m, n and k for which tiles of 256 x 192 are not mostly padding."""
 
 
+def _word_engine(words: Words, stack: tuple[int, int, int]) -> Engine:
+    fits = architecture(cp.cuda.runtime.getDevice()) == "sm_90a" and _word_hopper.fits(words)
+    return _word_hopper.Engine.of(*stack) if fits else _word_mma
+
+
 def underflows(operand: Described, words: Words) -> int:
-    raise NotImplementedError
+    """Elements that lose more than their share of bits; counted on the device, and waited for."""
+    if not operand.on_host.below(words.floor - words.ceiling).any():
+        return 0
+    return _word_split.underflows(operand, words)
+
+
+_CORES = {"80": A100, "86": A100, "87": A100, "89": A100, "90": H100}
+"""By compute capability: the tensor cores whose sums are known."""
 
 
 def words_obstacle(words: Words) -> str | None:
-    """No kernels multiply words yet."""
-    return "words run on NumPy arrays only, so far; use cupy.asnumpy, or scheme='auto'"
+    """The device has no tensor cores that the words' bounds speak of."""
+    capability = cp.cuda.Device().compute_capability
+    if capability not in _CORES:
+        known = ", ".join(f"{c[:-1]}.{c[-1:]}" for c in _CORES)
+        return (
+            f"words have bounds for tensor cores of compute capability {known}, not {capability[:-1]}."
+            f"{capability[-1:]}; use scheme='digits'"
+        )
+    here = _CORES[capability]
+    if words.core != here:
+        return (
+            f"{words.name} speaks of the tensor cores of {words.core.name}, and those here add as those of "
+            f"{here.name}; use dataclasses.replace(words, core=ozaki.tensor_core.{here.name})"
+        )
+    return None
 
 
 def split(operand: Described, side: str, plan: Plan) -> Slices:
     """The slices of a whole operand."""
-    assert isinstance(plan.scheme, Scheme)
+    assert plan.scheme is not None
     layout = _engine_of(plan).layout(plan.scheme, side, *operand.x.shape)
+    if isinstance(plan.scheme, Words):
+        return _word_split.split(operand, plan.scheme, layout)
     return splitting.split(operand, side, plan.scheme, layout)
 
 
@@ -309,15 +356,16 @@ def product(plan: Plan, x: Any, y: Any, out: Any) -> int:
     tape = _tape(get_ident(), device, plan.scheme, plan.engine, View.of(x), View.of(y), View.of(out), same)
     if tape.complete:
         return int(tape(x, y, out))
-    if isinstance(plan.scheme, Words) or _engine_of(plan) is not _hopper:
-        return execute(plan, describe(x), describe(y), out)
+    look = _word_split.tops if isinstance(plan.scheme, Words) else describe
+    if _engine_of(plan) is _cublas:
+        return execute(plan, look(x), look(y), out)
 
     def compute() -> int:
         beside = _beside(device)
         beside.fork()
-        left = describe(x)
+        left = look(x)
         with beside:
-            right = split(describe(y), "right", plan)
+            right = split(look(y), "right", plan)
         slices = split(left, "left", plan)
         beside.join()
         return execute(plan, slices, right, out)
@@ -334,7 +382,7 @@ def _beside(device: int) -> Beside:
 def _tape(
     thread: int, device: int, scheme: Scheme | Words, engine: str, x: View, y: View, out: View, same: bool
 ) -> Tape:
-    """Of products with the Hopper engine; `same`: the operands share their memory."""
+    """Of products by our own kernels alone, which CuPy's for cuBLAS are not; `same`: the operands share their memory."""
     return Tape()
 
 
@@ -389,7 +437,7 @@ _PATCH = (128, 2048)
 
 @lru_cache(maxsize=1024, typed=True)
 def _panel(
-    engine: ModuleType, scheme: Scheme, k: int, batch: int, m: int, n: int, limit: int | None
+    engine: Engine, scheme: Scheme | Words, k: int, batch: int, m: int, n: int, limit: int | None
 ) -> tuple[int, int]:
     """Rows and columns computed at a time, within the caller's limit."""
 

@@ -179,9 +179,13 @@ def _add_blocks(words: Words, group: Group, a: Floats, b: Floats, total: Floats,
     cuts = [slice(h, min(h + together, whole)) for h in range(0, whole, together)] + [slice(whole, k)] * (whole < k)
     for cut in cuts:
         count = max((cut.stop - cut.start) // block, 1)
-        pairs = [(_blocks(a[s - 1][:, cut], count), _blocks(b[t - 1][:, cut], count)) for s, t in group.pairs]
-        zero = np.zeros((count, *total.shape))
-        for part in accumulate(pairs, zero, words.word, words.accumulator, words.core):
+        parts, before = np.zeros((count, *total.shape)), None
+        for turn in group.turns:
+            if before is not None:
+                parts = np.ldexp(parts, words.scale_bits * (sum(turn[0]) - sum(before[0]))).astype(np.float32)
+            pairs = [(_blocks(a[s - 1][:, cut], count), _blocks(b[t - 1][:, cut], count)) for s, t in turn]
+            parts, before = accumulate(pairs, parts, words.word, words.accumulator, words.core), turn
+        for part in parts:
             total = _outer(words, total + part)
     return total
 

@@ -4,6 +4,7 @@ Algorithm 2.1 of Fasi, Higham, Lopez, Mary and Mikaitis (SIAM J. Sci. Comput., 2
 (2018) and of Ootomo and Yokota (IJHPCA 2022); docs/design.md, section 10.
 """
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
 from typing import Literal, get_args
@@ -29,14 +30,19 @@ class Group:
 
     Attributes
     ----------
-    pairs : (s, t), counted from 1
+    turns : (s, t), counted from 1, one tuple for each time that the accumulator goes through k or through a block
     weight : the sum counts 2**-weight
     promoted : the accumulator starts from zero every block, and the blocks are added outside the tensor core
     """
 
-    pairs: tuple[Pair, ...]
+    turns: tuple[tuple[Pair, ...], ...]
     weight: int
     promoted: bool
+
+    @property
+    def pairs(self) -> tuple[Pair, ...]:
+        """Those of all turns."""
+        return tuple(pair for turn in self.turns for pair in turn)
 
 
 @dataclass(frozen=True)
@@ -63,7 +69,9 @@ class Words:
     promotion : {"fp32", "fp64"}, optional
         Format of those outer sums and of the sum of all products; with `block` only.
     accumulators : {"diagonal", "pair", "one"}
-        Which pairs share an accumulator of the tensor core: those of equal s + t, each its own, or all.
+        Which pairs share an accumulator of the tensor core: those of equal s + t, each its own, or all. Pairs that
+        share one take turns at each instruction; but with a block, the one accumulator of all goes through the block
+        for each s + t, low words first, and is multiplied by 2**-scale_bits in between.
     accumulator : {"fp32", "fp16"}
         Format of the tensor core's accumulator. "fp16" takes single words of FP16, promoted.
     rounding : {"RN", "RNA", "RZ"}
@@ -128,9 +136,10 @@ class Words:
                 f"scale_bits: {self.scale_bits} leaves the last of {self.count} words of {self.word} below the range "
                 f"of the format; expected up to {FORMATS[self.word].bits}, or fewer words"
             )
-        if self.accumulators == "one" and self.count > 1 and self.scale_bits:
+        if self.accumulators == "one" and self.count > 1 and self.scale_bits and self.block is None:
             raise ValueError(
-                "accumulators: 'one' cannot hold words of different scales; expected scale_bits=0, or 'diagonal'"
+                "accumulators: 'one' holds words of different scales only block by block; expected a block, "
+                "scale_bits=0, or 'diagonal'"
             )
 
     def _check_pairs(self) -> None:
@@ -203,13 +212,22 @@ def groups(words: Words) -> tuple[Group, ...]:
     pairs = words.pairs or tuple((s, t) for s in range(1, p + 1) for t in range(1, p + 2 - s))
     ordered = sorted(pairs, key=lambda pair: (-sum(pair), -pair[0]))
     key = {"one": lambda pair: 0, "diagonal": sum, "pair": lambda pair: pair}[words.accumulators]
-    shares: dict[object, list[Pair]] = {}
-    for pair in ordered:
-        shares.setdefault(key(pair), []).append(pair)
     return tuple(
-        Group(tuple(share), words.scale_bits * (sum(share[0]) - 2), words.block is not None and (1, 1) in share)
-        for share in shares.values()
+        Group(
+            tuple(_shares(share, sum) if words.block else [share]),
+            words.scale_bits * (sum(share[-1]) - 2),
+            words.block is not None and (1, 1) in share,
+        )
+        for share in _shares(ordered, key)
     )
+
+
+def _shares(pairs: Iterable[Pair], key: Callable[[Pair], object]) -> list[tuple[Pair, ...]]:
+    """Pairs of equal keys, in the order given."""
+    shares: dict[object, list[Pair]] = {}
+    for pair in pairs:
+        shares.setdefault(key(pair), []).append(pair)
+    return [tuple(share) for share in shares.values()]
 
 
 _ALL_FOUR = ((1, 1), (1, 2), (2, 1), (2, 2))
@@ -223,9 +241,10 @@ PRESETS = {
     "markidis": Words("fp16", 2, pairs=_ALL_FOUR, accumulators="one"),
     # Feng et al. round and keep the sign of the low word as a bit; ties by the first bit cut off.
     "feng": Words("fp16", 2, pairs=_ALL_FOUR, accumulators="one", rounding="RNA"),
-    # Ootomo and Yokota, equations 19 to 24 and code 3.
-    "halfhalf": Words("fp16", 2, scale_bits=11, block=64, promotion="fp32"),
-    "tf32tf32": Words("tf32", 2, block=64, promotion="fp32", rounding="RNA"),
+    # Ootomo and Yokota, equations 19 to 24 and code 3, but that the low words' products are promoted with the leading
+    # one: with two sets of accumulators instead of three, a tile is large enough to keep the tensor cores busy.
+    "halfhalf": Words("fp16", 2, scale_bits=11, block=64, promotion="fp32", accumulators="one"),
+    "tf32tf32": Words("tf32", 2, block=32, promotion="fp32", accumulators="one", rounding="RNA"),
     # Fasi et al., algorithm 2.1: every product in an accumulator of its own.
     "double-fp16": Words("fp16", 2, accumulators="pair"),
     "double-bf16": Words("bf16", 2, accumulators="pair"),

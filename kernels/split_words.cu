@@ -1,0 +1,154 @@
+// The words of an operand, in the order that a kernel multiplies them in (docs/design.md, section 10).
+//
+// Macros: WORD (FP16, BF16 or TF32); CONVERSION (RN, RNA or RZ); COUNT; SCALE_BITS; ALONG_K: 1 if neighbouring threads
+// read along k, 0 if along the rows; TILE: 0 for fragments (fragments.cuh), else the rows of a tile of two words;
+// PERMUTED: 1 permutes the rows of a tile as the columns of a right operand; LARGEST: 1 if field 0 of the description is
+// as tops.cu leaves it, the bits of the largest element instead of its exponent.
+//
+// x is a view (batch, rows, k) of float32 with element strides sb, sr, sk of any sign; a row is scaled by
+// 2^mu, mu = ceiling - top. Words are zero for rows <= row < rows_padded, k <= h < k_padded, NaN and Inf.
+// description is int64 [6][batch * rows]; mu of row (b, row) goes to mu[b * rows + row].
+//
+// 256 threads; grid batch * ceil(rows_padded / 32) * (k_padded / 128), all on x. A block owns 32 rows x 128 elements.
+#include "fragments.cuh"
+#include "fixed_point.cuh"
+#include "launch.cuh"
+#include "words.cuh"
+#include "word_tiles.cuh"
+
+constexpr int WIDTH = WORD == TF32 ? 4 : 2;  // bytes of a word
+
+// A block's part of an operand: 8 neighbouring elements of two rows for each thread, scaled.
+struct Part {
+  int64_t b, row0, h0;
+  int scale[2];
+
+  __device__ __forceinline__ Part(int64_t rows_padded, int64_t k_padded) {
+    const uint32_t blocks_k = static_cast<uint32_t>(k_padded / TILE_K);
+    const uint32_t blocks_row = static_cast<uint32_t>((rows_padded + TILE_ROWS - 1) / TILE_ROWS);
+#if ALONG_K  // neighbouring blocks are neighbours in memory
+    const uint32_t at_k = blockIdx.x % blocks_k, rest = blockIdx.x / blocks_k;
+    const uint32_t at_row = rest % blocks_row;
+    b = rest / blocks_row;
+#else
+    const uint32_t at_row = blockIdx.x % blocks_row, rest = blockIdx.x / blocks_row;
+    const uint32_t at_k = rest % blocks_k;
+    b = rest / blocks_k;
+#endif
+    row0 = static_cast<int64_t>(at_row) * TILE_ROWS;
+    h0 = static_cast<int64_t>(at_k) * TILE_K;
+  }
+
+  // Calls use(row, mu, bits) for both rows, with the bits of the elements, 0 for NaN and Inf.
+  template <typename Use>
+  __device__ __forceinline__ void each(const float* x, int64_t sb, int64_t sr, int64_t sk, int64_t rows, int64_t k,
+                                       const int64_t* top, int ceiling, const Use& use) const {
+    x += b * sb;
+#if ALONG_K
+    const bool aligned = aligned_along_k(x, sb, sr, sk);
+#else
+    __shared__ uint32_t tile[TILE_ROWS * TILE_K];
+    {  // as stage_along_rows has it, all on its way at once
+      const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+      const uint32_t* const from = reinterpret_cast<const uint32_t*>(x) + (row0 + lane) * sr;
+#pragma unroll
+      for (int c = warp; c < TILE_K; c += 8)
+        copy_or_zero(tile + c * TILE_ROWS + (lane ^ (c >> 3 & 15)), from + (h0 + c) * sk, row0 + lane < rows && h0 + c < k);
+    }
+    wait_for_copies();
+    __syncthreads();
+#endif
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const int64_t row = row0 + tile_row(i);
+      int known = EMPTY_TOP;
+      if (row < rows) {
+        const int64_t field = top[b * rows + row];
+        known = LARGEST ? top_exponent(parts(low_word(static_cast<uint64_t>(field)))) : static_cast<int>(field);
+      }
+      const int mu = known == EMPTY_TOP ? 0 : ceiling - known;
+      uint32_t bits[8];
+#if ALONG_K
+      load_along_k(x + row * sr, sk, h0 + tile_h(), k, row < rows, aligned, bits);
+#else
+      read_staged(tile, tile_row(i), bits);
+#endif
+#pragma unroll
+      for (int j = 0; j < 8; ++j)
+        if ((bits[j] >> 23 & 0xff) == 0xff) bits[j] = 0;
+      use(row, mu, bits);
+    }
+  }
+};
+
+// Eight words of one row in the bytes of their format.
+__device__ __forceinline__ void pack(const float (&words)[8][COUNT], int s, uint32_t (&packed)[2 * WIDTH]) {
+#pragma unroll
+  for (int i = 0; i < 2 * WIDTH; ++i) {
+    if (WORD == TF32) {
+      packed[i] = bits_of(words[i][s]);
+    } else {
+      const float low = words[2 * (i % 4)][s], high = words[2 * (i % 4) + 1][s];
+      packed[i] = WORD == FP16 ? pack_halves(low, high) : bits_of(low) >> 16 | (bits_of(high) & 0xffff0000u);
+    }
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(256)
+split_words(const float* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, int64_t rows, int64_t k,
+            int64_t rows_padded, int64_t k_padded, const int64_t* __restrict__ description, int ceiling,
+            int32_t* __restrict__ mu_out, uint8_t* __restrict__ out, int64_t batch_stride, int64_t word_stride) {
+  after_previous();
+  const Part part(rows_padded, k_padded);
+  out += part.b * batch_stride;
+  part.each(x, sb, sr, sk, rows, k, description, ceiling, [&](int64_t row, int mu, const uint32_t(&bits)[8]) {
+    if (row >= rows_padded) return;
+    if (part.h0 == 0 && tile_h() == 0 && row < rows) mu_out[part.b * rows + row] = mu;
+    const Scale scale(mu);
+    float words[8][COUNT];
+#pragma unroll
+    for (int j = 0; j < 8; ++j)
+      split_into_words<WORD, CONVERSION, SCALE_BITS>(scale(float_of_bits(bits[j])), words[j]);
+    const int64_t byte = (part.h0 + tile_h()) * WIDTH;
+#pragma unroll
+    for (int s = 0; s < COUNT; ++s) {
+      uint32_t packed[2 * WIDTH];
+      pack(words, s, packed);
+#pragma unroll
+      for (int i = 0; i < 2 * WIDTH; i += 4) {
+#if TILE
+        uint8_t* const to = out + word_tile_offset(row, byte + 4 * i, k_padded * WIDTH, s, TILE, PERMUTED);
+        *reinterpret_cast<uint4*>(to) = make_uint4(packed[i], packed[i + 1], packed[i + 2], packed[i + 3]);
+#else
+#pragma unroll
+        for (int j = i; j < i + 4; ++j)
+          *reinterpret_cast<uint32_t*>(out + s * word_stride + fragment_offset(row, byte + 4 * j, k_padded * WIDTH)) =
+              packed[j];
+#endif
+      }
+    }
+  });
+}
+
+// Adds the number of elements of which the words leave more than `residual` times their size.
+extern "C" __global__ void __launch_bounds__(256)
+count_underflows(const float* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, int64_t rows, int64_t k,
+                 int64_t rows_padded, int64_t k_padded, const int64_t* __restrict__ description, int ceiling,
+                 double residual, unsigned long long* __restrict__ count) {
+  after_previous();
+  const Part part(rows_padded, k_padded);
+  uint32_t found = 0;
+  part.each(x, sb, sr, sk, rows, k, description, ceiling, [&](int64_t, int mu, const uint32_t(&bits)[8]) {
+    const Scale scale(mu);
+#pragma unroll
+    for (int j = 0; j < 8; ++j) {
+      const float x = scale(float_of_bits(bits[j]));
+      float words[COUNT];
+      const float left = split_into_words<WORD, CONVERSION, SCALE_BITS>(x, words);
+      const bool more = fabs(static_cast<double>(left)) > residual * fabs(static_cast<double>(x));
+      found += more || (x == 0.0f && bits[j] << 1 != 0) ? 1 : 0;  // or scaled to less than float32 holds
+    }
+  });
+  found = __reduce_add_sync(0xffffffffu, found);
+  if ((threadIdx.x & 31) == 0 && found != 0) atomicAdd(count, static_cast<unsigned long long>(found));
+}

@@ -1,0 +1,34 @@
+// wgmma on FP16 and TF32 words (PTX ISA 8.0, sm_90a): a step along k takes 32 bytes of a row, whatever the format.
+//
+// d (64 x N, N / 2 registers a thread) = [accumulate] d + A (64 x 16 or 8) B (16 or 8 x N), products added in FP32.
+#pragma once
+#include "ptx.cuh"
+
+#define R8(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), "+f"(d[i + 7])
+#define FIRST_96                                                                                     \
+  "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,"           \
+  "%24,%25,%26,%27,%28,%29,%30,%31,%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47," \
+  "%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63,%64,%65,%66,%67,%68,%69,%70,%71," \
+  "%72,%73,%74,%75,%76,%77,%78,%79,%80,%81,%82,%83,%84,%85,%86,%87,%88,%89,%90,%91,%92,%93,%94,%95"
+#define REGISTERS_96 R8(0), R8(8), R8(16), R8(24), R8(32), R8(40), R8(48), R8(56), R8(64), R8(72), R8(80), R8(88)
+#define WGMMA(SHAPE, OPERANDS, A, B, P, MORE) \
+  "{\n.reg .pred p;\nsetp.ne.b32 p, " P ", 0;\nwgmma.mma_async.sync.aligned." SHAPE " {" OPERANDS "}, " A ", " B ", p" MORE ";\n}\n"
+
+template <bool IS_TF32> __device__ __forceinline__ void wgmma_words(float (&d)[96], uint64_t a, uint64_t b, int accumulate) {
+  if constexpr (IS_TF32)
+    asm volatile(WGMMA("m64n192k8.f32.tf32.tf32", FIRST_96, "%96", "%97", "%98", ", 1, 1")
+                 : REGISTERS_96 : "l"(a), "l"(b), "r"(accumulate));
+  else
+    asm volatile(WGMMA("m64n192k16.f32.f16.f16", FIRST_96, "%96", "%97", "%98", ", 1, 1, 0, 0")
+                 : REGISTERS_96 : "l"(a), "l"(b), "r"(accumulate));
+}
+template <bool IS_TF32> __device__ __forceinline__ void wgmma_words(float (&d)[104], uint64_t a, uint64_t b, int accumulate) {
+#define FIRST_104 FIRST_96 ",%96,%97,%98,%99,%100,%101,%102,%103"
+  if constexpr (IS_TF32)
+    asm volatile(WGMMA("m64n208k8.f32.tf32.tf32", FIRST_104, "%104", "%105", "%106", ", 1, 1")
+                 : REGISTERS_96, R8(96) : "l"(a), "l"(b), "r"(accumulate));
+  else
+    asm volatile(WGMMA("m64n208k16.f32.f16.f16", FIRST_104, "%104", "%105", "%106", ", 1, 1, 0, 0")
+                 : REGISTERS_96, R8(96) : "l"(a), "l"(b), "r"(accumulate));
+}
+#undef R8

@@ -1,0 +1,160 @@
+// The product of two operands in two words each on Hopper: C = 2^-(mu_i + nu_j) sum over blocks of k of
+//   (A_2 B_1 + A_1 B_2) 2^-SCALE_BITS + A_1 B_1,
+// a block (128 bytes of a row: 64 elements of 16 bits, 32 of TF32) in one accumulator of the tensor core, the low words'
+// products first; blocks are added to FP32 sums, to nearest (docs/design.md, section 10).
+//
+// Macros: TF32_WORDS (0: FP16); SCALE_BITS; TILE_COLS (192 or 208).
+//
+// Tiles, ring and launch as ring_sm90.cuh has them, but 128 x TILE_COLS in tiles of word_tiles.cuh: a stage is half a
+// block. A thread has two sets of 64 x TILE_COLS / 128 accumulators, 208 of its 240 registers.
+//
+// The tensor cores need never wait while sums are scaled or added: the two warpgroups take turns, and one hands over when
+// half of what it has begun is over.
+//
+// `blocks`: of k, of k_stages / 2 that the operands have. mu is int32 [m], nu int32 [n], batch entries mu_batch and nu_batch
+// apart. C(b, row, col) = c[b * c_batch + row * c_row + col].
+constexpr int ROWS = 128, COLS = TILE_COLS, STAGES = 5;
+#define OTHER_TILE
+#include "launch.cuh"
+#include "ring_sm90.cuh"
+#include "wgmma_words.cuh"
+#include "word_tiles.cuh"
+#include "words.cuh"
+
+constexpr uint64_t SECOND = 64 >> 4;  // from the descriptor of first words to that of second words
+
+struct Output {
+  float* c;
+  int64_t batch, row;
+  const int32_t *mu, *nu;
+  int64_t mu_batch, nu_batch;
+  int m, n;
+};
+
+// The products of the low words with the leading ones, over one stage.
+__device__ __forceinline__ void multiply_low(float (&d)[COLS / 2], uint64_t a, uint64_t b, bool fresh) {
+  wgmma_fence();
+#pragma unroll
+  for (int z = 0; z < 2; ++z) {
+    wgmma_words<TF32_WORDS>(d, a + SECOND + 2 * z, b + 2 * z, !fresh || z > 0);
+    wgmma_words<TF32_WORDS>(d, a + 2 * z, b + SECOND + 2 * z, 1);
+  }
+  wgmma_commit();
+}
+__device__ __forceinline__ void multiply_leading(float (&d)[COLS / 2], uint64_t a, uint64_t b) {
+  wgmma_fence();
+#pragma unroll
+  for (int z = 0; z < 2; ++z) wgmma_words<TF32_WORDS>(d, a + 2 * z, b + 2 * z, 1);
+  wgmma_commit();
+}
+
+__device__ __forceinline__ void take_turn() { named_barrier(1 + threadIdx.x / 128, 256); }
+__device__ __forceinline__ void hand_over() { named_barrier_arrive(2 - threadIdx.x / 128, 256); }
+
+// Scale and store a thread's sums: rows `row` and `row` + 8, and of every 16 columns the 4 from col on.
+__device__ __forceinline__ void store(const float (&sum)[COLS / 2], const Output& to, int b, int row, int col) {
+  float* const c = to.c + b * to.batch;
+  const bool aligned = ((reinterpret_cast<uint64_t>(c) | to.row * 4) & 15) == 0;
+  const int32_t* const nu = to.nu + b * to.nu_batch;
+  int exponent[2];
+#pragma unroll
+  for (int h = 0; h < 2; ++h) exponent[h] = row + 8 * h < to.m ? -to.mu[b * to.mu_batch + row + 8 * h] : 0;
+#pragma unroll
+  for (int g = 0; g < COLS / 16; ++g) {
+    const int first = col + 16 * g;
+    int of_column[4];
+#pragma unroll
+    for (int x = 0; x < 4; ++x) of_column[x] = first + x < to.n ? nu[first + x] : 0;
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      float v[4];
+#pragma unroll
+      for (int x = 0; x < 4; ++x) v[x] = Scale(exponent[h] - of_column[x])(sum[(2 * g + x / 2) * 4 + 2 * h + x % 2]);
+      float* const at = c + (row + 8 * h) * to.row + first;
+      if (row + 8 * h < to.m) {
+        if (aligned && first + 4 <= to.n) {
+          __stcs(reinterpret_cast<float4*>(at), make_float4(v[0], v[1], v[2], v[3]));
+        } else {
+#pragma unroll
+          for (int x = 0; x < 4; ++x)
+            if (first + x < to.n) at[x] = v[x];
+        }
+      }
+    }
+  }
+}
+
+extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(384, 1)
+word_gemm(const Operand a, const Operand b, const Output to, int blocks, int k_stages, int work, const Tiles tiles) {
+  after_previous();
+  extern __shared__ uint8_t dynamic[];
+  __shared__ __align__(8) uint64_t full_barriers[STAGES], empty_barriers[STAGES];
+  Stages stages;
+  stages.init(dynamic, full_barriers, empty_barriers);
+  const uint32_t rank = cluster_rank();
+  const int cluster = blockIdx.x / 2, clusters = gridDim.x / 2;
+  const int warpgroup = threadIdx.x / 128;
+
+  if (warpgroup == CONSUMERS) {
+    keep_registers<24>();
+    if (threadIdx.x == 128 * CONSUMERS) {
+      Ring ring;
+      for (int w = cluster; w < work; w += clusters) {
+        int n, i, j;
+        locate(w, tiles, n, i, j);
+        stages.copy(ring, a.slices + n * a.batch + static_cast<int64_t>(2 * i + rank) * k_stages * A_BYTES,
+                    b.slices + n * b.batch + static_cast<int64_t>(j) * k_stages * B_BYTES, 2 * blocks, rank);
+      }
+    }
+  } else {
+    take_registers<240>();
+    float d[COLS / 2], sum[COLS / 2];
+    Ring ring;
+    if (warpgroup == 1) hand_over();  // the first turn
+    for (int w = cluster; w < work; w += clusters) {
+#pragma unroll
+      for (int i = 0; i < COLS / 2; ++i) sum[i] = 0.0f;
+#pragma unroll 1
+      for (int block = 0; block < blocks; ++block) {
+        uint64_t a0, b0, a1, b1;
+        const int first = ring.stage;
+        take_turn();
+        stages.wait(ring);
+        stages.descriptors(ring, a0, b0);
+        multiply_low(d, a0, b0, true);
+        ring.next();
+        stages.wait(ring);
+        stages.descriptors(ring, a1, b1);
+        multiply_low(d, a1, b1, false);
+        const int second = ring.stage;
+        ring.next();
+        if (SCALE_BITS > 0) {
+          wgmma_wait<1>();
+          hand_over();
+          wgmma_wait<0>();
+          registers_ready(d);
+#pragma unroll
+          for (int i = 0; i < COLS / 2; ++i) d[i] *= power_of_two(-SCALE_BITS);
+          take_turn();
+        }
+        multiply_leading(d, a0, b0);
+        multiply_leading(d, a1, b1);
+        wgmma_wait<1>();
+        stages.release(first);
+        hand_over();
+        wgmma_wait<0>();
+        registers_ready(d);
+        stages.release(second);
+#pragma unroll
+        for (int i = 0; i < COLS / 2; ++i) sum[i] += d[i];
+      }
+      int n, i, j;
+      locate(w, tiles, n, i, j);
+      const int thread = threadIdx.x % 128, lane = threadIdx.x % 32;
+      store(sum, to, n, (2 * i + static_cast<int>(rank)) * ROWS + warpgroup * 64 + thread / 32 * 16 + lane / 4,
+            j * COLS + lane % 4 * 4);
+    }
+    if (warpgroup == 0) take_turn();  // what the other one has handed over last
+  }
+  cluster_barrier();  // no block leaves while the other still copies into it or arrives there
+}

@@ -1,0 +1,96 @@
+"""Operands cut into low-precision words on the device, in the order that an engine reads."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from math import ceil
+from typing import Any
+
+import cupy as cp
+import numpy as np
+
+from ozaki._description import FIELDS, Described
+from ozaki.backends._launch import Clear, Launch, Macros, View, round_up
+from ozaki.backends._split import Layout, Slices
+from ozaki.schemes import Words
+
+
+def width(words: Words) -> int:
+    """Bytes of a word."""
+    return 4 if words.word == "tf32" else 2
+
+
+class Tops(Described):
+    """What words need to know of an operand: of the fields, the first, as bits, and the last one."""
+
+
+def tops(x: Any) -> Tops:
+    """The largest elements of the rows of x, shape (batch, rows, k); faster than a whole description."""
+    fields = cp.empty((len(FIELDS), *x.shape[:2]), np.int64)
+    clear, launch = _finding_tops(cp.cuda.runtime.getDevice(), View.of(x))
+    clear(fields.data)
+    launch(x.data, fields.data)
+    return Tops(x, fields)
+
+
+@lru_cache(maxsize=1024)
+def _finding_tops(device: int, view: View) -> tuple[Clear, Launch]:
+    batch, rows, k = view.shape
+    block = (8, 1024) if view.along_k else (32, 256)
+    grid = (batch * ceil(rows / block[0]) * ceil(k / block[1]),)
+    launch = Launch("tops.cu", "tops", {"ALONG_K": view.along_k}, grid, (256,), None, *view.steps, *view.shape, None)
+    return Clear(8 * len(FIELDS) * batch * rows), launch
+
+
+def split(operand: Described, words: Words, layout: Layout) -> Slices:
+    """The words of a whole operand; a layout without tiles is one in fragments (kernels/fragments.cuh)."""
+    batch, rows, _ = operand.x.shape
+    parts, mu = cp.empty(layout.size, np.int8), cp.empty((batch, rows), np.int32)
+    largest = isinstance(operand, Tops)
+    launch = _splitting(cp.cuda.runtime.getDevice(), View.of(operand.x), words, layout, largest)
+    launch(operand.x.data, operand.fields.data, mu.data, parts.data)
+    return Slices(operand, parts, layout, mu)
+
+
+@lru_cache(maxsize=1024)
+def _splitting(device: int, view: View, words: Words, layout: Layout, largest: bool) -> Launch:
+    macros = _macros(view, words) | {
+        "TILE": layout.tile, "PERMUTED": int(layout.permuted), "LARGEST": int(largest),
+    }  # fmt: skip
+    return Launch(
+        "split_words.cu", "split_words", macros, _grid(view, layout.rows, layout.k), (256,), None, *view.steps,
+        *view.shape[1:], layout.rows, layout.k, None, words.ceiling, None, None, layout.batch, layout.slice,
+    )  # fmt: skip
+
+
+def underflows(operand: Described, words: Words) -> int:
+    """Elements whose words leave more than underflow-free words would; waits for the device."""
+    count = cp.zeros(1, np.uint64)
+    launch = _counting(cp.cuda.runtime.getDevice(), View.of(operand.x), words)
+    launch(operand.x.data, operand.fields.data, count.data)
+    return int(count[0])
+
+
+@lru_cache(maxsize=1024)
+def _counting(device: int, view: View, words: Words) -> Launch:
+    _, rows, k = view.shape
+    macros = _macros(view, words) | {"TILE": 0, "PERMUTED": 0, "LARGEST": 0}
+    padded = round_up(rows, 32), round_up(k, 128)
+    return Launch(
+        "split_words.cu", "count_underflows", macros, _grid(view, *padded), (256,), None, *view.steps, rows, k, *padded,
+        None, words.ceiling, words.residual, None,
+    )  # fmt: skip
+
+
+def _macros(view: View, words: Words) -> Macros:
+    return {
+        "WORD": words.word.upper(),
+        "CONVERSION": words.rounding,
+        "COUNT": words.count,
+        "SCALE_BITS": words.scale_bits,
+        "ALONG_K": view.along_k,
+    }
+
+
+def _grid(view: View, rows: int, k: int) -> tuple[int]:
+    return (view.shape[0] * ceil(rows / 32) * (k // 128),)

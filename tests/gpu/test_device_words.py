@@ -1,0 +1,235 @@
+"""Words on the device: the bits of the tensor core in software, whatever the kernel, layout and tile."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from test_device_bits import random_matrix, views
+from test_words import ALL
+
+import ozaki
+from ozaki import reference
+from ozaki.backends import _numpy
+from ozaki.schemes import PRESETS
+from ozaki.tensor_core import A100, V100
+
+cp = pytest.importorskip("cupy")
+pytestmark = pytest.mark.gpu
+
+ON_HOPPER = ["halfhalf", "tf32tf32"]
+"""Those that have a kernel of their own there."""
+
+
+@pytest.fixture(scope="module")
+def core():
+    """The model of the device's tensor cores."""
+    from ozaki.backends import _cupy
+
+    capability = cp.cuda.Device().compute_capability
+    if capability not in _cupy._CORES:
+        pytest.skip(f"no model of compute capability {capability}")
+    return _cupy._CORES[capability]
+
+
+@pytest.fixture(params=["wgmma", "mma.sync"])
+def kernel(request, monkeypatch):
+    """The kernel that multiplies, if the device has a choice."""
+    from ozaki.backends import _word_hopper
+
+    if request.param == "mma.sync":
+        monkeypatch.setattr(_word_hopper, "fits", lambda words: False)
+    elif cp.cuda.Device().compute_capability != "90":
+        pytest.skip("wgmma needs Hopper")
+    return request.param
+
+
+def operands(rng, m, k, n, spread=3):
+    return random_matrix(rng, (m, k), "f4", spread), random_matrix(rng, (k, n), "f4", spread)
+
+
+def same_numbers(expected, got):
+    """Equal bits, but for the sign of zeros, which the model does not claim."""
+    got = cp.asnumpy(got)
+    assert (expected.dtype, expected.shape) == (got.dtype, got.shape)
+    different = expected.view(np.int32) != got.view(np.int32)
+    different &= ~((expected == 0) & (got == 0)) & ~(np.isnan(expected) & np.isnan(got))
+    if different.any():
+        at = tuple(np.argwhere(different)[0])
+        pytest.fail(
+            f"{different.sum()} of {different.size} differ, first at {at}: {expected[at].item().hex()} in the model, "
+            f"{got[at].item().hex()} on the device"
+        )
+
+
+def multiplied(a, b, words, **options):
+    out = cp.full((*a.shape[:-1], b.shape[-1]), cp.nan, np.float32)
+    assert ozaki.matmul(a, b, scheme=words, out=out, **options) is out
+    return out
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("name", ALL)
+def test_bits_of_the_model(core, name, seed):
+    rng = np.random.default_rng(100 + seed)
+    words = replace(ALL[name], core=core)
+    m, k, n = (int(v) for v in rng.integers(1, (90, 400, 90)))
+    a, b = operands(rng, m, k, n, (0, 3, 10, 30, 60, 3)[seed])
+    (a, ca), (b, cb) = views(rng, a), views(rng, b)
+    k = min(a.shape[-1], b.shape[-2])
+    a, ca, b, cb = a[..., :k], ca[..., :k], b[..., :k, :], cb[..., :k, :]
+    same_numbers(ozaki.matmul(a, b, scheme=words), multiplied(ca, cb, words))
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 1), (129, 64, 193), (300, 1000, 500), (40, 5000, 420), (257, 65, 209)])
+@pytest.mark.parametrize("columns", [192, 208])
+@pytest.mark.parametrize("name", ON_HOPPER)
+def test_tiles(core, name, columns, shape, kernel, monkeypatch):
+    from ozaki.backends import _word_hopper
+
+    if kernel == "mma.sync" and columns != 192:
+        pytest.skip("the kernel has no columns to choose")
+    monkeypatch.setattr(_word_hopper, "_COLUMNS", (columns,))
+    rng = np.random.default_rng(sum(shape))
+    words = replace(PRESETS[name], core=core)
+    a, b = operands(rng, *shape)
+    c = multiplied(cp.asarray(a), cp.asarray(b), words)
+    rows, cols = (np.unique(rng.integers(0, size, 20)) for size in (shape[0], shape[2]))
+    same_numbers(ozaki.matmul(a[rows], b[:, cols], scheme=words), c[rows][:, cols])
+    assert bool(cp.isfinite(c).all())
+
+
+@pytest.mark.parametrize("name", ["halfhalf", "tf32tf32", "fabsum-v2", "two-stage"])
+def test_more_tiles_than_multiprocessors(core, name):
+    rng = np.random.default_rng(3)
+    words = replace(PRESETS[name], core=core)
+    a, b = rng.standard_normal((3000, 700)).astype("f4"), rng.standard_normal((700, 5000)).astype("f4")
+    c = multiplied(cp.asarray(a), cp.asarray(b), words)
+    rows, cols = np.unique(rng.integers(0, 3000, 40)), np.unique(rng.integers(0, 5000, 40))
+    same_numbers(ozaki.matmul(a[rows], b[:, cols], scheme=words), c[rows][:, cols])
+    assert bool(cp.isfinite(c).all())
+
+
+@pytest.mark.parametrize("name", ON_HOPPER)
+def test_batches(core, name, kernel):
+    rng = np.random.default_rng(4)
+    words = replace(PRESETS[name], core=core)
+    for stack_a, stack_b in (((3,), (3,)), ((3,), ()), ((), (3,)), ((2, 1), (1, 3))):
+        a, b = random_matrix(rng, (*stack_a, 50, 130), "f4", 3), random_matrix(rng, (*stack_b, 130, 60), "f4", 3)
+        same_numbers(ozaki.matmul(a, b, scheme=words), ozaki.matmul(cp.asarray(a), cp.asarray(b), scheme=words))
+
+
+@pytest.mark.parametrize("name", [*ON_HOPPER, "markidis", "fabsum-v2"])
+def test_nan_and_inf(core, name):
+    rng = np.random.default_rng(5)
+    words = replace(PRESETS[name], core=core)
+    a, b = operands(rng, 60, 200, 70, 0)
+    a[1, 2], a[2, 3], b[5, 1], b[3, 4], b[2, 4] = np.nan, np.inf, -np.inf, 0, 0
+    with np.errstate(invalid="ignore"):
+        expected = ozaki.matmul(a, b, scheme=words)
+    same_numbers(expected, multiplied(cp.asarray(a), cp.asarray(b), words))
+
+
+@pytest.mark.parametrize("name", [*ON_HOPPER, "fabsum-v2", "two-stage", "triple-bf16"])
+def test_subnormal_and_huge_results(core, name):
+    rng = np.random.default_rng(6)
+    words = replace(PRESETS[name], core=core)
+    for scale_a, scale_b in ((-60, -70), (-100, -30), (60, 60), (-140, 100), (-149, 127)):
+        a, b = (
+            np.ldexp(rng.standard_normal(shape), scale + rng.integers(-8, 8, shape)).astype("f4")
+            for shape, scale in (((40, 70), scale_a), ((70, 50), min(scale_b, 116)))
+        )
+        with np.errstate(over="ignore"):
+            expected = ozaki.matmul(a, b, scheme=words)
+        same_numbers(expected, multiplied(cp.asarray(a), cp.asarray(b), words))
+
+
+@pytest.mark.parametrize("name", ON_HOPPER)
+def test_panels_prepared_and_streams(core, name, kernel):
+    rng = np.random.default_rng(7)
+    words = replace(PRESETS[name], core=core)
+    a, b = rng.standard_normal((700, 900)).astype("f4"), rng.standard_normal((900, 433)).astype("f4")
+    ca, cb = cp.asarray(a), cp.asarray(b)
+    expected, report = ozaki.matmul(ca, cb, scheme=words, return_report=True)
+    expected = expected.get()
+    assert report.scheme == name and kernel in report.engine
+    for part in (2, 3):
+        limit = report.workspace_bytes // part
+        c, less = ozaki.matmul(ca, cb, scheme=words, workspace_limit=limit, return_report=True)
+        assert less.workspace_bytes <= limit
+        same_numbers(expected, c)
+    plan = ozaki.plan(a.shape, b.shape, dtype="float32", scheme=words)
+    left, right = ozaki.prepare(ca, "left", plan), ozaki.prepare(cb, "right", plan)
+    for x, y in ((left, cb), (ca, right), (left, right)):
+        same_numbers(expected, ozaki.matmul(x, y, plan=plan))
+    with cp.cuda.Stream(non_blocking=True) as stream:
+        c = ozaki.matmul(ca, cb, scheme=words)
+    stream.synchronize()
+    same_numbers(expected, c)
+    wide = cp.full((700, 866), cp.nan, np.float32)
+    ozaki.matmul(ca, cb, out=wide[:, ::2], scheme=words)
+    same_numbers(expected, wide[:, ::2])
+    assert bool(cp.isnan(wide[:, 1::2]).all())
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_underflows_and_bounds(core, name):
+    from ozaki.backends import _cupy
+
+    rng = np.random.default_rng(8)
+    words = replace(PRESETS[name], core=core)
+    for spread in (0, 12, 30):
+        a, b = operands(rng, 40, 300, 50, spread)
+        for x in (a, b.T):
+            host, device = _numpy.describe(x[None]), _cupy.describe(cp.asarray(x)[None])
+            assert _numpy.underflows(host, words) == _cupy.underflows(device, words)
+        c, report = ozaki.matmul(cp.asarray(a), cp.asarray(b), scheme=words, accuracy=1e30, return_report=True)
+        assert reference.componentwise_error(c.get(), a, b) <= report.bound
+        assert report == replace(
+            ozaki.matmul(a, b, scheme=words, accuracy=1e30, return_report=True)[1],
+            engine=report.engine, workspace_bytes=report.workspace_bytes,
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ON_HOPPER)
+def test_no_less_accurate_than_the_native_product(core, name):
+    rng = np.random.default_rng(9)
+    for make in (rng.standard_normal, rng.random):
+        a, b = make((512, 4096)).astype("f4"), make((4096, 512)).astype("f4")
+        ca, cb = cp.asarray(a), cp.asarray(b)
+        exact = a.astype("f8") @ b.astype("f8")
+        size = np.abs(a).astype("f8") @ np.abs(b).astype("f8")
+        words, native = (
+            np.sqrt((((c.get() - exact) / size) ** 2).mean())
+            for c in (ozaki.matmul(ca, cb, scheme=replace(PRESETS[name], core=core)), ca @ cb)
+        )
+        assert words <= native
+
+
+def test_other_tensor_cores_are_refused(core):
+    other = A100 if core != A100 else V100
+    with pytest.raises(NotImplementedError, match=f"^scheme: single-fp16 speaks of the tensor cores of {other.name}"):
+        ozaki.matmul(cp.ones((2, 2), "f4"), cp.ones((2, 2), "f4"), scheme=replace(PRESETS["single-fp16"], core=other))
+
+
+def test_graph(core):
+    """A product is captured once and replayed with other data in the same arrays."""
+    rng = np.random.default_rng(10)
+    a, b = cp.zeros((300, 200), "f4"), cp.zeros((200, 250), "f4")
+    c = cp.full((300, 250), cp.nan, "f4")
+    options = {"scheme": replace(PRESETS["halfhalf"], core=core), "out": c}
+    pool = cp.cuda.MemoryPool()
+    with cp.cuda.Stream(non_blocking=True) as stream, cp.cuda.using_allocator(pool.malloc):
+        ozaki.matmul(a, b, **options)
+        stream.begin_capture()
+        ozaki.matmul(a, b, **options)
+        graph = stream.end_capture()
+    for _ in range(2):
+        first, second = operands(rng, 300, 200, 250)
+        a.set(first)
+        b.set(second)
+        cp.cuda.Device().synchronize()
+        graph.launch(stream)
+        stream.synchronize()
+        same_numbers(ozaki.matmul(first, second, scheme=options["scheme"]), c)
