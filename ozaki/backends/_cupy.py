@@ -382,7 +382,7 @@ def _beside(device: int) -> Beside:
 def _tape(
     thread: int, device: int, scheme: Scheme | Words, engine: str, x: View, y: View, out: View, same: bool
 ) -> Tape:
-    """Of products by our own kernels alone, which CuPy's for cuBLAS are not; `same`: the operands share their memory."""
+    """Of products by kernels of our own alone; `same`: the operands share their memory."""
     return Tape()
 
 
