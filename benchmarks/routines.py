@@ -100,7 +100,7 @@ def _planned(a: Any, b: Any, options: dict[str, Any]) -> Account:
     """The account of our plan; with a forced count too, its bound is proven for these operands."""
     plan = ozaki.plan(a, b, **options)
     bound = plan.bound if plan.target.measure == "componentwise" and isfinite(plan.bound) else None
-    chosen = plan.scheme is not None and "slices" not in options
+    chosen = plan.scheme is not None and "scheme" not in options
     return Account(bound, plan.products, f"{plan.slices} {plan.scheme.name}" if chosen and plan.scheme else None)
 
 
