@@ -3,7 +3,7 @@
 // Macros: INPUT (double or float); SLICES; WORDS (32-bit words of the image); DIGIT_BITS (0: residues; 8 or 7:
 // balanced digits); ALONG_K: 1 if neighbouring threads read along k, 0 if along the rows; REVERSED: 1 stores slice s as
 // SLICES - 1 - s; TILE: 0, or the rows of a tile (tiles.cuh); PERMUTED: 1 permutes the rows of a tile as the columns of
-// a right operand.
+// a right operand; LARGEST: 1 if field 0 of the description is the largest element itself (tops.cu).
 //
 // x is a view (batch, rows, k) with element strides sb, sr, sk of any sign. Slice s of element (b, row, h) goes to
 // slices + b * batch_stride + s * slice_stride plus
@@ -12,8 +12,8 @@
 // zeros for rows <= row < rows_padded and k <= h < k_padded. slab and k_padded are multiples of 128, the strides and
 // the address of slices multiples of 16, rows_padded a multiple of 8 and of TILE.
 //
-// description is int64 [6][batch * rows]; `statistic` is the field that the scaling reads (1: peak, 3: squares). mu of
-// row (b, row) goes to mu[b * rows + row].
+// description is int64 [6][batch * rows]; `statistic` is the field that the scaling reads (1: peak, 3: squares), if
+// LARGEST the bits W of the peak, which is that of the largest element. mu of row (b, row) goes to mu[b * rows + row].
 //
 // 128 threads; grid batch * ceil(rows_padded / 32) * (k_padded / 128), all on x. A block owns 32 rows x 128 elements.
 // Where rows are neighbours in memory, it turns them in shared memory first.
@@ -65,8 +65,14 @@ __device__ __forceinline__ void bytes_of_image(uint32_t (&words)[WORDS], uint32_
 // The exponent of a row, twice, plus 1 if its elements need a closer look before they become images.
 __device__ __forceinline__ int row_scale(const int64_t* description, int64_t batch_rows, int64_t index, int statistic,
                                          int step, int base, int64_t threshold) {
-  const int mu =
-      row_exponent(description[index], description[statistic * batch_rows + index], step, base, threshold);
+#if LARGEST
+  const Parts p = parts(static_cast<Bits>(description[index]));
+  const int top = top_exponent(p);
+  const int64_t value = ceil_magnitude(p, statistic, top).value;
+#else
+  const int64_t top = description[index], value = description[statistic * batch_rows + index];
+#endif
+  const int mu = row_exponent(top, value, step, base, threshold);
   return 2 * mu + (description[5 * batch_rows + index] != 0 || !usual_scale(mu) ? 1 : 0);
 }
 

@@ -1,6 +1,7 @@
-// The largest elements of the rows of a float32 operand, and its NaN and Inf: all that the split into words asks for.
+// The largest elements of the rows of an operand, and its NaN and Inf: all that the splits into digits and words ask for.
 //
-// Macros: ALONG_K: 1 if neighbouring threads walk along k, 0 if along the rows (whichever is contiguous in memory).
+// Macros: INPUT (double or float); ALONG_K: 1 if neighbouring threads walk along k, 0 if along the rows (whichever is
+// contiguous in memory).
 //
 // x is a view (batch, rows, k) with element strides sb, sr, sk of any sign. out is int64 [6][batch * rows], zero before:
 // field 0 becomes the bits of the largest finite magnitude, field 5 the number of elements that are NaN or Inf, as in a
@@ -8,14 +9,17 @@
 //
 // 256 threads, each with HELD elements of a row; grid batch * ceil(rows / R) * ceil(k / D), all on x, R = 8 and
 // D = 32 HELD along k, R = 32 and D = 8 HELD along the rows.
-#include "common.cuh"
+#include "fixed_point.cuh"
 #include "launch.cuh"
 
-constexpr int HELD = 32, WARPS = 8, NONFINITE = 5;
-constexpr uint32_t SPECIAL = 0xffu << 23;
+typedef BitsOf<INPUT>::type Bits;
+
+constexpr int HELD = 128 / sizeof(INPUT), WARPS = 8, NONFINITE = 5;
+constexpr Bits SIGN = Bits(1) << (8 * sizeof(INPUT) - 1);
+constexpr Bits SPECIAL = sizeof(INPUT) == 8 ? Bits(0x7ff) << (sizeof(INPUT) == 8 ? 52 : 0) : Bits(0xff) << 23;
 
 extern "C" __global__ void __launch_bounds__(256, 3)
-tops(const float* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, int64_t batch, int64_t rows, int64_t k,
+tops(const INPUT* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, int64_t batch, int64_t rows, int64_t k,
      unsigned long long* __restrict__ out) {
   after_previous();
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
@@ -31,12 +35,13 @@ tops(const float* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, int64_t ba
   const int64_t first = static_cast<int64_t>(depth) * DEPTH;
   x += b * sb;
 
-  uint32_t bits[HELD];
-  const uint32_t* const at = reinterpret_cast<const uint32_t*>(x + row * sr);
+  Bits bits[HELD];
+  const Bits* const at = reinterpret_cast<const Bits*>(x + row * sr);
 #if ALONG_K
+  constexpr int PACK = 16 / sizeof(INPUT);
   if (row < rows && first + DEPTH <= k && aligned_along_k(x, sb, sr, sk)) {
 #pragma unroll
-    for (int i = 0; i < HELD; i += 4) load_16_bytes(x + row * sr + first + 32 * i + 4 * lane, bits + i);
+    for (int i = 0; i < HELD; i += PACK) load_16_bytes(x + row * sr + first + 32 * i + PACK * lane, bits + i);
   } else {
 #pragma unroll
     for (int i = 0; i < HELD; ++i) {
@@ -52,20 +57,25 @@ tops(const float* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, int64_t ba
   }
 #endif
 
-  uint32_t largest = 0, special = 0;
+  Bits largest = 0;
+  uint32_t special = 0;
 #pragma unroll
   for (int i = 0; i < HELD; ++i) {
-    const uint32_t magnitude = bits[i] & ~(1u << 31);
+    const Bits magnitude = bits[i] & ~SIGN;
     if (magnitude < SPECIAL) largest = larger(largest, magnitude);
     else ++special;
   }
   const int64_t stride = batch * rows, index = b * rows + row;
 #if ALONG_K
-  largest = __reduce_max_sync(0xffffffffu, largest);
-  special = __reduce_add_sync(0xffffffffu, special);
+#pragma unroll
+  for (int offset = 16; offset > 0; offset /= 2) {
+    largest = larger(largest, __shfl_xor_sync(0xffffffffu, largest, offset));
+    special += __shfl_xor_sync(0xffffffffu, special, offset);
+  }
   if (lane != 0) return;
 #else
-  __shared__ uint32_t of_warp[WARPS][32], special_of_warp[WARPS][32];
+  __shared__ Bits of_warp[WARPS][32];
+  __shared__ uint32_t special_of_warp[WARPS][32];
   of_warp[warp][lane] = largest;
   special_of_warp[warp][lane] = special;
   __syncthreads();

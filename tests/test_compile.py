@@ -45,7 +45,8 @@ def describe(dtype, along_k):
 
 def split(dtype, slices, words, digit_bits, along_k, reversed_=0, tile=0):
     macros = {"INPUT": dtype, "SLICES": slices, "WORDS": words, "DIGIT_BITS": digit_bits}
-    return "split.cu", macros | {"ALONG_K": along_k, "REVERSED": reversed_, "TILE": tile, "PERMUTED": int(tile == 192)}
+    macros |= {"ALONG_K": along_k, "REVERSED": reversed_, "TILE": tile, "PERMUTED": int(tile == 192)}
+    return "split.cu", macros | {"LARGEST": int(digit_bits == 8)}
 
 
 def recombine(dtype, slices, words, digit_bits, sum64=0):
@@ -91,8 +92,7 @@ EVERYWHERE = [
     magnitudes("double", 0),
     ("proof.cu", {}),
     patch("double", "double", "double"),
-    ("tops.cu", {"ALONG_K": 0}),
-    ("tops.cu", {"ALONG_K": 1}),
+    *(("tops.cu", {"INPUT": dtype, "ALONG_K": along_k}) for dtype in ("float", "double") for along_k in (0, 1)),
     split_words("FP16", "RN", 2, 11, 1),
     split_words("TF32", "RNA", 2, 0, 0),
     word_mma("FP16", 0, "float"),

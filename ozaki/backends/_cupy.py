@@ -27,6 +27,7 @@ from ozaki.backends import _split as splitting
 from ozaki.backends._jit import architecture
 from ozaki.backends._launch import Beside, Launch, Macros, Tape, View, round_up
 from ozaki.backends._split import Engine, Slices
+from ozaki.backends._tops import tops
 from ozaki.schemes import Residues, Scheme, Words, magnitude_bits
 from ozaki.schemes.formats import A100, H100
 
@@ -356,7 +357,7 @@ def product(plan: Plan, x: Any, y: Any, out: Any) -> int:
     tape = _tape(get_ident(), device, plan.scheme, plan.engine, View.of(x), View.of(y), View.of(out), same)
     if tape.complete:
         return int(tape(x, y, out))
-    look = _word_split.tops if isinstance(plan.scheme, Words) else describe
+    look = describe if isinstance(plan.scheme, Residues) else tops
     if _engine_of(plan) is _cublas:
         return execute(plan, look(x), look(y), out)
 

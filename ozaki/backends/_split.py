@@ -12,7 +12,8 @@ import numpy as np
 
 from ozaki._description import FIELDS, Described
 from ozaki.backends._launch import Launch, Macros, View, struct
-from ozaki.schemes import Digits, Residues, Scheme
+from ozaki.backends._tops import Tops
+from ozaki.schemes import Digits, Residues, Scheme, magnitude_bits
 from ozaki.schemes.residues import remainders
 
 
@@ -91,13 +92,13 @@ def split(operand: Described, side: str, scheme: Scheme, layout: Layout) -> Slic
     if scheme.scaling(k) is None:
         raise ValueError(f"slices: {scheme.count} {scheme.name} are too few for k = {k}")
     parts, mu = cp.empty(layout.size, np.int8), cp.empty((batch, rows), np.int32)
-    launch = _splitting(cp.cuda.runtime.getDevice(), View.of(x), side, scheme, layout)
+    launch = _splitting(cp.cuda.runtime.getDevice(), View.of(x), side, scheme, layout, isinstance(operand, Tops))
     launch(x.data, operand.fields.data, mu.data, parts.data)
     return Slices(operand, parts, layout, mu)
 
 
 @lru_cache(maxsize=1024)
-def _splitting(device: int, view: View, side: str, scheme: Scheme, layout: Layout) -> Launch:
+def _splitting(device: int, view: View, side: str, scheme: Scheme, layout: Layout, largest: bool) -> Launch:
     batch, rows, k = view.shape
     scaling = scheme.scaling(k)
     assert scaling is not None
@@ -110,11 +111,14 @@ def _splitting(device: int, view: View, side: str, scheme: Scheme, layout: Layou
         "REVERSED": int(isinstance(scheme, Digits) and side == "right"),
         "TILE": layout.tile,
         "PERMUTED": int(layout.permuted),
+        "LARGEST": int(largest),
     }
+    assert scaling.statistic == "peak" or not largest
+    statistic = magnitude_bits(k) if largest else FIELDS.index(scaling.statistic)
     grid = (batch * ceil(layout.rows / 32) * (layout.k // 128),)
     return Launch(
         "split.cu", "split", macros, grid, (128,), None, *view.steps, rows, k, layout.rows, layout.k, None,
-        batch * rows, FIELDS.index(scaling.statistic), scaling.step, scaling.base, scaling.threshold, None, None,
+        batch * rows, statistic, scaling.step, scaling.base, scaling.threshold, None, None,
         layout.batch, layout.row_bytes, layout.slice, layout.slab, layout.slab_stride,
         *([_residue_constants(scheme, side)] if isinstance(scheme, Residues) else []),
     )  # fmt: skip

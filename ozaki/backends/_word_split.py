@@ -4,42 +4,20 @@ from __future__ import annotations
 
 from functools import lru_cache
 from math import ceil
-from typing import Any
 
 import cupy as cp
 import numpy as np
 
-from ozaki._description import FIELDS, Described
-from ozaki.backends._launch import Clear, Launch, Macros, View, round_up
+from ozaki._description import Described
+from ozaki.backends._launch import Launch, Macros, View, round_up
 from ozaki.backends._split import Layout, Slices
+from ozaki.backends._tops import Tops
 from ozaki.schemes import Words
 
 
 def width(words: Words) -> int:
     """Bytes of a word."""
     return 4 if words.word == "tf32" else 2
-
-
-class Tops(Described):
-    """What words need to know of an operand: of the fields, the first, as bits, and the last one."""
-
-
-def tops(x: Any) -> Tops:
-    """The largest elements of the rows of x, shape (batch, rows, k); faster than a whole description."""
-    fields = cp.empty((len(FIELDS), *x.shape[:2]), np.int64)
-    clear, launch = _finding_tops(cp.cuda.runtime.getDevice(), View.of(x))
-    clear(fields.data)
-    launch(x.data, fields.data)
-    return Tops(x, fields)
-
-
-@lru_cache(maxsize=1024)
-def _finding_tops(device: int, view: View) -> tuple[Clear, Launch]:
-    batch, rows, k = view.shape
-    block = (8, 1024) if view.along_k else (32, 256)
-    grid = (batch * ceil(rows / block[0]) * ceil(k / block[1]),)
-    launch = Launch("tops.cu", "tops", {"ALONG_K": view.along_k}, grid, (256,), None, *view.steps, *view.shape, None)
-    return Clear(8 * len(FIELDS) * batch * rows), launch
 
 
 def split(operand: Described, words: Words, layout: Layout) -> Slices:
