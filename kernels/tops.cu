@@ -12,7 +12,7 @@
 #include "launch.cuh"
 
 constexpr int HELD = 32, WARPS = 8, NONFINITE = 5;
-constexpr uint32_t SPECIAL = 0xffu << 23, ALL = 0xffffffffu;
+constexpr uint32_t SPECIAL = 0xffu << 23;
 
 extern "C" __global__ void __launch_bounds__(256, 4)
 tops(const float* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, int64_t batch, int64_t rows, int64_t k,
@@ -61,8 +61,8 @@ tops(const float* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, int64_t ba
   }
   const int64_t stride = batch * rows, index = b * rows + row;
 #if ALONG_K
-  largest = __reduce_max_sync(ALL, largest);
-  special = __reduce_add_sync(ALL, special);
+  largest = __reduce_max_sync(0xffffffffu, largest);
+  special = __reduce_add_sync(0xffffffffu, special);
   if (lane != 0) return;
 #else
   __shared__ uint32_t of_warp[WARPS][32], special_of_warp[WARPS][32];

@@ -350,13 +350,13 @@ def split(operand: Described, side: str, plan: Plan) -> Slices:
 
 def product(plan: Plan, x: Any, y: Any, out: Any) -> int:
     """Compute out = x y^T of rows that nothing is known of; returns the bytes of workspace."""
+    words = isinstance(plan.scheme, Words)
+    look = _word_split.tops if words and plan.workspace_limit is None else describe
 
     def compute() -> int:
-        return execute(plan, describe(x), describe(y), out)
+        return execute(plan, look(x), look(y), out)
 
-    if isinstance(plan.scheme, Words) and plan.workspace_limit is None:
-        return execute(plan, _word_split.tops(x), _word_split.tops(y), out)
-    if isinstance(plan.scheme, Words) or plan.workspace_limit is not None or _engine_of(plan) is not _hopper:
+    if plan.workspace_limit is not None or not (words or _engine_of(plan) is _hopper):
         return compute()
     same = bool(x.data.ptr == y.data.ptr)
     tape = _tape(get_ident(), cp.cuda.runtime.getDevice(), plan.scheme, View.of(x), View.of(y), View.of(out), same)
@@ -364,8 +364,8 @@ def product(plan: Plan, x: Any, y: Any, out: Any) -> int:
 
 
 @lru_cache(maxsize=1024)
-def _tape(thread: int, device: int, scheme: Scheme, x: View, y: View, out: View, same: bool) -> Tape:
-    """Of products with the Hopper engine; `same`: the operands share their memory."""
+def _tape(thread: int, device: int, scheme: Scheme | Words | None, x: View, y: View, out: View, same: bool) -> Tape:
+    """Of products with the library's own kernels; `same`: the operands share their memory."""
     return Tape()
 
 
