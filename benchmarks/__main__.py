@@ -18,13 +18,15 @@ from benchmarks.devices import Device, device_of
 from benchmarks.kernels import SCHEMES, kernel_rows
 from benchmarks.kernels import SIZES as KERNEL_SIZES
 from benchmarks.measure import WrongAnswerError, rows_of
-from benchmarks.results import RESULTS, Row, Run, git_commit, label, unit
+from benchmarks.results import RESULTS, Row, Run, Shape, git_commit, label, size, unit
 from benchmarks.routines import PEERS, TASKS, load_gemmul8, routines
+from benchmarks.shapes import shape_rows
 
 
 class Task(StrEnum):
     float64 = "float64"
     float32 = "float32"
+    shapes = "shapes"
     kernels = "kernels"
 
 
@@ -53,8 +55,8 @@ def main(
     except ImportError as error:
         raise typer.BadParameter(f"{error}; install the extra cuda12 or cuda13", param_hint="--device") from None
     tasks = [t.value for t in task] if task else list(TASKS)
-    if "kernels" in tasks and where.xp.__name__ != "cupy":
-        raise typer.BadParameter("kernels run on a GPU only", param_hint="--task")
+    if not set(tasks) <= set(TASKS) and where.xp.__name__ != "cupy":
+        raise typer.BadParameter("shapes and kernels run on a GPU only", param_hint="--task")
     chosen = _sizes(sizes)
     peer = _peer(gemmul8, where, progress_console)
     columns = TextColumn("{task.description}"), MofNCompleteColumn(), TimeElapsedColumn()
@@ -112,17 +114,19 @@ def _peer(folder: Path | None, device: Device, console: Console) -> Any:
 def _rows(
     task: str, sizes: tuple[int, ...], device: Device, peer: Any, seed: int, seconds: float, progress: Progress
 ) -> Iterator[Row]:
-    compared = [] if task == "kernels" else routines(task, device.xp, device.blas, peer)
+    compared = routines(task, device.xp, device.blas, peer) if task in TASKS else []
     bar = progress.add_task(task, total=len(sizes) * len(compared) or None)
     rows: Iterable[Row]
-    for n in sizes:
-        if task == "kernels":
-            rows = chain.from_iterable(kernel_rows(device, n, dtype, seed, seconds) for dtype in SCHEMES)
-        else:
-            rows = rows_of(task, device, n, compared, seed, seconds)
-        for row in rows:
-            progress.update(bar, advance=1, description=f"{task}, n = {n}, {row.routine}")
-            yield row
+    if task == "shapes":
+        rows = shape_rows(device, peer, seed, seconds)
+    elif task == "kernels":
+        rows = chain.from_iterable(kernel_rows(device, n, dtype, seed, seconds) for n in sizes for dtype in SCHEMES)
+    else:
+        squares = map(Shape.square, sizes)
+        rows = chain.from_iterable(rows_of(task, task, device, x, compared, seed, seconds) for x in squares)
+    for row in rows:
+        progress.update(bar, advance=1, description=f"{task}, n = {size(row)}, {row.routine}")
+        yield row
     progress.remove_task(bar)
 
 
@@ -136,14 +140,14 @@ def table(run: Run) -> Table:
         shown.add_column(heading, justify="left" if heading == "routine" else "right")
     previous = run.rows[0]
     for row in run.rows:
-        if row.n != previous.n:
+        if size(row) != size(previous):
             shown.add_section()
         if kernels:
             rate = f"{row.bytes / row.seconds * 1e-12:.2f}" if row.bytes else f"{row.tflops:.0f} TOPS"
             cells = [row.dtype, rate, f"{row.of_copy:.0%}" if row.of_copy else ""]
         else:
             cells = [f"{(row.tflops or 0) / scale:.1f}", *map(_small, (row.error, row.rms, row.bound))]
-        shown.add_row(str(row.n), label(row), f"{row.seconds:.3g}", *cells, style="bold" if row.ours else "")
+        shown.add_row(size(row), label(row), f"{row.seconds:.3g}", *cells, style="bold" if row.ours else "")
         previous = row
     return shown
 

@@ -12,7 +12,7 @@ from unittest import mock
 import ozaki
 from benchmarks.devices import Device, median_seconds
 from benchmarks.measure import normal
-from benchmarks.results import Row
+from benchmarks.results import Row, Shape
 
 SIZES = (8192, 16384)
 """Far past the cache."""
@@ -69,7 +69,7 @@ class Kernel:
 
 def kernel_rows(device: Device, n: int, dtype: str, seed: int, least: float) -> Iterator[Row]:
     """Measure the copy of an n x n matrix, and then each kernel for n x n operands, `least` seconds each."""
-    a, b = normal(device, n, dtype, seed)
+    a, b = normal(device, Shape.square(n), dtype, seed)
     target = device.xp.empty_like(a)
     copy = Kernel("copy", 0, a.nbytes + target.nbytes, lambda: device.xp.copyto(target, a))
     copied = _row(device, copy, n, dtype, least, None)

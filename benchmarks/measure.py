@@ -12,12 +12,12 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.devices import Device, median_seconds
-from benchmarks.results import Row
+from benchmarks.results import Row, Shape
 from benchmarks.routines import Routine
 from ozaki import reference
 
 ROWS, COLS = 8, 64
-"""Rows and columns in which entries are computed exactly."""
+"""Rows and columns in which entries are computed exactly; fewer where they are long."""
 
 MOST_COPIES = 16
 
@@ -28,7 +28,7 @@ class WrongAnswerError(RuntimeError):
 
 @dataclass(frozen=True)
 class Sample:
-    """Some rows of A and columns of B, for exact entries of their product.
+    """Some rows of A and columns of B, of the last of a batch, for exact entries of their product.
 
     Attributes
     ----------
@@ -44,24 +44,28 @@ class Sample:
     @classmethod
     def of(cls, a: Any, b: Any, xp: Any, seed: int) -> Sample:
         rng = np.random.default_rng(seed)
+        a, b = _last(a), _last(b)
+        fewer = max(2**18 // max(len(b), 1), 1)
         rows, cols = (
             xp.asarray(np.sort(rng.choice(size, min(size, count), replace=False)))
-            for size, count in ((a.shape[0], ROWS), (b.shape[1], COLS))
+            for size, count in ((a.shape[0], min(ROWS, fewer)), (b.shape[1], min(COLS, 8 * fewer)))
         )
         return cls(rows, cols, _host(a[rows]), _host(b[:, cols]))
 
     def errors(self, c: Any) -> tuple[float, float]:
         """Largest componentwise error of a product in the sample, and its root mean square."""
-        entries = _host(c[self.rows][:, self.cols])
+        entries = _host(_last(c)[self.rows][:, self.cols])
         largest = reference.componentwise_error(entries, self.a, self.b)
         return largest, reference.componentwise_error(entries, self.a, self.b, rms=True)
 
 
-def normal(device: Device, n: int, dtype: str, seed: int) -> tuple[Any, Any]:
-    """Draw two n x n matrices from N(0, 1), on the device."""
+def normal(device: Device, shape: Shape, dtype: str, seed: int) -> tuple[Any, Any]:
+    """Draw both operands from N(0, 1), on the device."""
     rng = device.xp.random.default_rng(seed)
-    a, b = (rng.standard_normal((n, n), dtype=dtype) for _ in range(2))
-    return a, b
+    batch = (shape.batch,) if shape.batch > 1 else ()
+    left = (shape.k, shape.m) if shape.turned else (shape.m, shape.k)
+    a, b = (rng.standard_normal((*batch, *matrix), dtype=dtype) for matrix in (left, (shape.k, shape.n)))
+    return (a.swapaxes(-1, -2) if shape.turned else a), b
 
 
 def copies(operand_bytes: int, cache_bytes: int) -> int:
@@ -69,26 +73,28 @@ def copies(operand_bytes: int, cache_bytes: int) -> int:
     return min(MOST_COPIES, 1 + 2 * cache_bytes // operand_bytes)
 
 
-def rows_of(task: str, device: Device, n: int, routines: list[Routine], seed: int, least: float) -> Iterator[Row]:
-    """Measure routines on the same n x n operands, drawn from N(0, 1); `least` seconds each, or a few calls.
+def rows_of(
+    task: str, dtype: str, device: Device, shape: Shape, routines: list[Routine], seed: int, least: float
+) -> Iterator[Row]:
+    """Measure routines on the same operands, drawn from N(0, 1); `least` seconds each, or a few calls.
 
     Raises
     ------
     WrongAnswerError
         Where an error is above its bound; nothing is timed then.
     """
-    a, b = normal(device, n, task, seed)
+    a, b = normal(device, shape, dtype, seed)
     sample = Sample.of(a, b, device.xp, seed)
     count = copies(a.nbytes + b.nbytes, device.cache_bytes)
-    sets = [(a, b) if i == 0 else (a.copy(), b.copy()) for i in range(count)]
-    out = [device.xp.empty_like(a) for _ in sets]
+    sets = [(a, b) if i == 0 else (a.copy(order="K"), b.copy(order="K")) for i in range(count)]
+    out = [device.xp.empty((*a.shape[:-1], shape.n), dtype) for _ in sets]
     for routine in routines:
         out[0].fill(np.nan)
         routine.multiply(a, b, out[0])
         account = routine.account(a, b)
         error, rms = sample.errors(out[0])
         if not (isfinite(error) and error <= (inf if account.bound is None else account.bound)):
-            raise WrongAnswerError(f"{routine.name}, {task}, n = {n}: error {error:.3g}, bound {account.bound}")
+            raise WrongAnswerError(f"{routine.name}, {task}, n = {shape}: error {error:.3g}, bound {account.bound}")
         calls = [partial(routine.multiply, x, y, c) for (x, y), c in zip(sets, out, strict=True)]
         seconds = median_seconds(device, calls, least)
         sm_mhz = device.sm_mhz()
@@ -97,20 +103,25 @@ def rows_of(task: str, device: Device, n: int, routines: list[Routine], seed: in
             task=task,
             routine=routine.name,
             ours=routine.ours,
-            m=n,
-            n=n,
-            k=n,
-            dtype=task,
+            m=shape.m,
+            n=shape.n,
+            k=shape.k,
+            dtype=dtype,
             data="normal",
             seconds=seconds,
-            tflops=2e-12 * n**3 / seconds,
+            tflops=2e-12 * shape.batch * shape.m * shape.k * shape.n / seconds,
             error=error,
             bound=account.bound,
             products=account.products,
             rms=rms,
             ran=account.ran,
             sm_mhz=sm_mhz,
+            batch=shape.batch if shape.batch > 1 else None,
         )
+
+
+def _last(x: Any) -> Any:
+    return x[-1] if x.ndim == 3 else x
 
 
 def _host(x: Any) -> npt.NDArray[Any]:

@@ -14,7 +14,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FormatStrFormatter, LogLocator, NullLocator
 from PIL import Image
 
-from benchmarks.results import Row, Run, label, largest, read, unit
+from benchmarks.results import Row, Run, label, largest, read, size, unit
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -33,10 +33,11 @@ def plot_file(path: Path) -> Path:
 
 
 def plot_run(run: Run, path: Path) -> None:
-    """Draw a run into a file: time against error and speed against n, or the kernels beside the copy."""
-    if run.tasks == ("kernels",):
+    """Draw a run into a file: time against error and speed against n, or the kernels beside the copy, or shapes."""
+    if run.tasks in (("kernels",), ("shapes",)):
         figure = Figure(figsize=(8, 0.5 + 0.3 * len(run.rows)), layout="constrained")
-        draw_kernels(figure.subplots(), run.rows)
+        draw = draw_kernels if run.tasks == ("kernels",) else draw_shapes
+        draw(figure.subplots(), run.rows)
     else:
         figure = Figure(figsize=(10.5, 4.2), layout="constrained")
         left, right = figure.subplots(1, 2)
@@ -128,6 +129,16 @@ def draw_kernels(axes: Axes, rows: Sequence[Row]) -> None:
     axes.bar_label(bars, labels=shares, padding=2)
     axes.invert_yaxis()
     axes.set(xlabel="TB/s", xlim=(0, 1.25 * max(speeds)))
+
+
+def draw_shapes(axes: Axes, rows: Sequence[Row]) -> None:
+    """Speed of each routine for each shape."""
+    names = [f"{size(row)}, {row.routine}" for row in rows]
+    bars = axes.barh(names, [row.tflops or 0 for row in rows], color=[colour(row) for row in rows])
+    axes.bar_label(bars, fmt="%.3g", padding=2)
+    axes.invert_yaxis()
+    axes.margins(x=0.15)
+    axes.set(xlabel="TFLOP/s")
 
 
 if __name__ == "__main__":

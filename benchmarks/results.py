@@ -25,19 +25,40 @@ MEASURED_CODE = ("ozaki", "kernels")
 
 
 @dataclass(frozen=True)
+class Shape:
+    """(m x k) (k x n), `batch` times; `turned`: A stands in memory as k x m."""
+
+    m: int
+    k: int
+    n: int
+    batch: int = 1
+    turned: bool = False
+
+    def __str__(self) -> str:
+        """Return n of square products, all sizes of others."""
+        if self == Shape.square(self.n):
+            return str(self.n)
+        return (f"{self.batch} x " if self.batch > 1 else "") + f"({self.m} x {self.k}) ({self.k} x {self.n})"
+
+    @classmethod
+    def square(cls, n: int) -> Shape:
+        return cls(n, n, n)
+
+
+@dataclass(frozen=True)
 class Row:
     """One routine at one size.
 
     Attributes
     ----------
-    task : "float64", "float32", "kernels"
+    task : "float64", "float32", "shapes", "kernels"
     routine : as "ozaki residues 14", "cublas dgemm", "GEMMul8 15"
     ours : whether this library ran
     m, n, k : (m x k) (k x n)
     dtype : of operands and result
     data : how the operands were drawn, "normal"
     seconds : median
-    tflops : 2 m n k / seconds, in 10**12; of a kernel that multiplies slices, that times their number
+    tflops : 2 m n k batch / seconds, in 10**12; of a kernel that multiplies slices, that times their number
     error : largest componentwise error over exactly computed entries; None where nothing is multiplied
     bound : proven componentwise bound for these operands; None without one
     products : number of slice products
@@ -46,6 +67,7 @@ class Row:
     sm_mhz : clock of the GPU after the last run
     bytes : moved by a kernel, at least
     of_copy : bytes / seconds over the same of a device-to-device copy
+    batch : products at once, if more than one
     """
 
     task: str
@@ -66,6 +88,7 @@ class Row:
     sm_mhz: int | None = None
     bytes: int | None = None
     of_copy: float | None = None
+    batch: int | None = None
 
     def as_json(self) -> dict[str, Any]:
         return {key: value for key, value in asdict(self).items() if value is not None or key in _REQUIRED}
@@ -189,6 +212,11 @@ def unit(rows: Sequence[Row]) -> tuple[str, float]:
 def label(row: Row) -> str:
     """The routine, with what a default chose."""
     return f"{row.routine} ({row.ran})" if row.ran else row.routine
+
+
+def size(row: Row) -> str:
+    """The sizes of a row as a text."""
+    return str(Shape(row.m, row.k, row.n, row.batch or 1))
 
 
 def slug(text: str) -> str:

@@ -25,10 +25,17 @@ OURS: dict[str, dict[str, dict[str, Any]]] = {
         "ozaki digits 3": {"scheme": "digits", "slices": 3},
         "ozaki residues 7": {"scheme": "residues", "slices": 7},
     },
+    "shapes": {
+        "ozaki residues 14": {"scheme": "residues", "slices": 14},
+        "ozaki residues 14, cuBLAS": {"scheme": "residues", "slices": 14, "engine": "cublas"},
+    },
 }
 """Options of `ozaki.matmul`. The default looks at the data in every call, the others are planned a priori."""
 
-PEERS = {"float64": (14, 15), "float32": (7,)}
+WORDS = {f"ozaki {name}": {"scheme": name} for name in ("halfhalf", "tf32tf32")}
+"""For float32 on a GPU; NumPy models each product of their tensor cores."""
+
+PEERS = {"float64": (14, 15), "float32": (7,), "shapes": (14,)}
 """Moduli of GEMMul8, in its accurate mode."""
 
 
@@ -69,22 +76,23 @@ class Routine:
 def routines(task: str, xp: Any, blas: str, gemmul8: Any = None) -> list[Routine]:
     """The routines of a task, the native product first, GEMMul8 last (None: without it)."""
     native = Routine(
-        f"{blas} {'dgemm' if task == 'float64' else 'sgemm'}",
+        f"{blas} {'sgemm' if task == 'float32' else 'dgemm'}",
         False,
         lambda a, b, out: xp.matmul(a, b, out=out),
-        lambda a, b: _planned(a, b, {"scheme": "native"}),
+        lambda a, b: Account(None, 1) if task == "shapes" else _planned(a, b, {"scheme": "native"}),
     )
-    ours = [_ours(name, options) for name, options in OURS[task].items()]
+    options_of = OURS[task] | (WORDS if task == "float32" and xp.__name__ == "cupy" else {})
+    ours = [_ours(name, options, proven=task != "shapes") for name, options in options_of.items()]
     peers = [_peer(gemmul8, moduli) for moduli in PEERS[task]] if gemmul8 is not None else []
     return [native, *ours, *peers]
 
 
-def _ours(name: str, options: dict[str, Any]) -> Routine:
+def _ours(name: str, options: dict[str, Any], proven: bool) -> Routine:
     return Routine(
         name,
         True,
         lambda a, b, out: ozaki.matmul(a, b, out=out, **options),
-        lambda a, b: _planned(a, b, options),
+        lambda a, b: _planned(a, b, options) if proven else Account(None, options["slices"]),
     )
 
 
@@ -92,7 +100,7 @@ def _planned(a: Any, b: Any, options: dict[str, Any]) -> Account:
     """The account of our plan; with a forced count too, its bound is proven for these operands."""
     plan = ozaki.plan(a, b, **options)
     bound = plan.bound if plan.target.measure == "componentwise" and isfinite(plan.bound) else None
-    chosen = plan.scheme is not None and "slices" not in options
+    chosen = plan.scheme is not None and "scheme" not in options
     return Account(bound, plan.products, f"{plan.slices} {plan.scheme.name}" if chosen and plan.scheme else None)
 
 

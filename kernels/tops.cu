@@ -14,7 +14,7 @@
 constexpr int HELD = 32, WARPS = 8, NONFINITE = 5;
 constexpr uint32_t SPECIAL = 0xffu << 23;
 
-extern "C" __global__ void __launch_bounds__(256, 4)
+extern "C" __global__ void __launch_bounds__(256, 3)
 tops(const float* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, int64_t batch, int64_t rows, int64_t k,
      unsigned long long* __restrict__ out) {
   after_previous();

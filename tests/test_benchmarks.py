@@ -16,7 +16,7 @@ from benchmarks.__main__ import main as run_benchmarks
 from benchmarks.devices import Cpu, median_seconds
 from benchmarks.measure import Sample, WrongAnswerError, copies, rows_of
 from benchmarks.plots import plot_run
-from benchmarks.results import RESULTS, ROOT, Row, Run, newest, parse, read, read_all, slug, unit
+from benchmarks.results import RESULTS, ROOT, Row, Run, Shape, newest, parse, read, read_all, size, slug, unit
 from benchmarks.routines import TASKS, Account, Routine, load_gemmul8, routines
 
 ROW = Row(
@@ -159,7 +159,16 @@ def test_errors_of_a_sample():
 def test_a_wrong_answer_is_not_timed(value):
     routine = Routine("wrong", False, lambda a, b, out: out.fill(value), lambda a, b: Account(1e-3, 1))
     with pytest.raises(WrongAnswerError, match="wrong, float64, n = 5"):
-        list(rows_of("float64", Cpu(), 5, [routine], seed=0, least=0))
+        list(rows_of("float64", "float64", Cpu(), Shape.square(5), [routine], seed=0, least=0))
+
+
+@pytest.mark.parametrize("shape", [Shape(3, 7, 5), Shape(4, 30, 6, turned=True), Shape(2, 3, 4, batch=5)])
+def test_shapes(shape):
+    compared = routines("shapes", np, "blas")[:2]
+    native, ours = rows_of("shapes", "float64", Cpu(), shape, compared, seed=0, least=0)
+    assert (ours.m, ours.k, ours.n, ours.batch) == (shape.m, shape.k, shape.n, shape.batch if shape.batch > 1 else None)
+    assert ours.error <= 2**-50 and native.bound is None
+    assert size(ours) == str(shape)
 
 
 def test_gemmul8_is_looked_for_in_its_folder(tmp_path):
@@ -167,7 +176,7 @@ def test_gemmul8_is_looked_for_in_its_folder(tmp_path):
         "class GEMMul8:\n    def matmul(self, a, b, moduli, out):\n        out[...] = a @ b\n"
     )
     *_, peer = routines("float64", np, "cublas", load_gemmul8(tmp_path))
-    (row,) = rows_of("float64", Cpu(), 20, [peer], seed=0, least=0)
+    (row,) = rows_of("float64", "float64", Cpu(), Shape.square(20), [peer], seed=0, least=0)
     assert (row.routine, row.ours, row.bound, row.products) == ("GEMMul8 15", False, None, 15)
 
 

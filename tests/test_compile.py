@@ -28,7 +28,7 @@ REGISTERS = {
     "patch": 80,
     "split_words": 64,
     "count_underflows": 64,
-    "tops": 64,
+    "tops": 80,
     "word_mma": 255,
     "word_gemm": 168,
 }

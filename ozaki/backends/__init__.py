@@ -70,6 +70,6 @@ def backend_of(*operands: tuple[str, Any]) -> Backend:
 
 
 def _is_cupy(x: Any) -> bool:
-    if hasattr(x, "slices"):  # a prepared operand
-        return bool(x.backend.name == "cupy")
-    return type(x).__module__.startswith("cupy")
+    if type(x).__module__.startswith("cupy"):
+        return True
+    return hasattr(x, "slices") and bool(x.backend.name == "cupy")  # a prepared operand

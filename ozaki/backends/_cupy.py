@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import chain
 from math import ceil, prod
 from threading import get_ident
@@ -25,7 +25,7 @@ from ozaki._proof import EVERY, NARROW_DEPTH, SAMPLE, Ratio, wide_bits
 from ozaki.backends import _cublas, _hopper, _numpy, _word_hopper, _word_mma, _word_split
 from ozaki.backends import _split as splitting
 from ozaki.backends._jit import architecture
-from ozaki.backends._launch import Launch, Macros, Tape, View, round_up
+from ozaki.backends._launch import Beside, Launch, Macros, Tape, View, round_up
 from ozaki.backends._split import Engine, Slices
 from ozaki.schemes import Residues, Scheme, Words, magnitude_bits
 from ozaki.schemes.formats import A100, H100
@@ -62,7 +62,7 @@ def check_device(operands: tuple[tuple[str, Any], ...]) -> None:
     """All operands lie on the current device."""
     current = cp.cuda.runtime.getDevice()
     for label, x in operands:
-        array = x.slices.described.x if hasattr(x, "slices") else x
+        array = x if isinstance(x, cp.ndarray) else x.slices.described.x
         device = array.data.device_id
         if device != current:
             raise ValueError(
@@ -350,22 +350,39 @@ def split(operand: Described, side: str, plan: Plan) -> Slices:
 
 def product(plan: Plan, x: Any, y: Any, out: Any) -> int:
     """Compute out = x y^T of rows that nothing is known of; returns the bytes of workspace."""
-    words = isinstance(plan.scheme, Words)
-    look = _word_split.tops if words and plan.workspace_limit is None else describe
-
-    def compute() -> int:
+    if plan.workspace_limit is not None:
+        return execute(plan, describe(x), describe(y), out)
+    device, same = cp.cuda.runtime.getDevice(), bool(x.data.ptr == y.data.ptr)
+    tape = _tape(get_ident(), device, plan.scheme, plan.engine, View.of(x), View.of(y), View.of(out), same)
+    if tape.complete:
+        return int(tape(x, y, out))
+    look = _word_split.tops if isinstance(plan.scheme, Words) else describe
+    if _engine_of(plan) is _cublas:
         return execute(plan, look(x), look(y), out)
 
-    if plan.workspace_limit is not None or not (words or _engine_of(plan) is _hopper):
-        return compute()
-    same = bool(x.data.ptr == y.data.ptr)
-    tape = _tape(get_ident(), cp.cuda.runtime.getDevice(), plan.scheme, View.of(x), View.of(y), View.of(out), same)
-    return int(tape(x, y, out) if tape.complete else tape.record(compute, x, y, out))
+    def compute() -> int:
+        beside = _beside(device)
+        beside.fork()
+        left = look(x)
+        with beside:
+            right = split(look(y), "right", plan)
+        slices = split(left, "left", plan)
+        beside.join()
+        return execute(plan, slices, right, out)
+
+    return int(tape.record(compute, x, y, out))
+
+
+@cache
+def _beside(device: int) -> Beside:
+    return Beside()
 
 
 @lru_cache(maxsize=1024)
-def _tape(thread: int, device: int, scheme: Scheme | Words | None, x: View, y: View, out: View, same: bool) -> Tape:
-    """Of products with the library's own kernels; `same`: the operands share their memory."""
+def _tape(
+    thread: int, device: int, scheme: Scheme | Words, engine: str, x: View, y: View, out: View, same: bool
+) -> Tape:
+    """Of products by kernels of our own alone; `same`: the operands share their memory."""
     return Tape()
 
 

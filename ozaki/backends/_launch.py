@@ -65,9 +65,10 @@ class Step(local):
     def __call__(self, *arrays: cp.cuda.MemoryPointer) -> None:
         for i, array in zip(self.places, arrays, strict=True):
             self.words[i] = array.ptr
-        self.start(get_current_stream().ptr)
+        stream = get_current_stream().ptr
+        self.start(stream)
         if _recording.tape is not None:
-            _recording.tape.note(self, [array.ptr for array in arrays])
+            _recording.tape.note(self, [array.ptr for array in arrays], stream)
 
 
 class Launch(Step):
@@ -125,6 +126,42 @@ class Clear(Step):
         self.start = lambda stream: runtime.memsetAsync(words[0], 0, size, stream)
 
 
+class _Order(Step):
+    """One stream waits for what another one has been given so far."""
+
+    def __init__(self, start: Callable[[int], object]) -> None:
+        self.places, self.words, self.start = [], [], start
+
+
+class Beside(local):
+    """A second stream, for steps that need not wait for those of the current one, nor these for them.
+
+    `fork` before all of them; steps under `with` run on the second stream; the current one goes on after them from
+    `join` on. Memory that is allocated under `with` may be freed after `join`: the second stream is only used so.
+    """
+
+    def __init__(self) -> None:
+        self._stream = cp.cuda.Stream(non_blocking=True)
+        self._events = [cp.cuda.Event(disable_timing=True) for _ in range(2)]
+        own, (forked, joined) = self._stream, self._events  # which a tape holds through these functions
+
+        def fork(stream: int) -> None:
+            runtime.eventRecord(forked.ptr, stream)
+            runtime.streamWaitEvent(own.ptr, forked.ptr)
+
+        def join(stream: int) -> None:
+            runtime.eventRecord(joined.ptr, own.ptr)
+            runtime.streamWaitEvent(stream, joined.ptr)
+
+        self.fork, self.join = _Order(fork), _Order(join)
+
+    def __enter__(self) -> None:
+        self._stream.__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        self._stream.__exit__(*error)
+
+
 class Tape:
     """Steps and the memory between them, noted once and done again with other arrays of the same views.
 
@@ -141,13 +178,14 @@ class Tape:
         self.complete = False
         self.result: Any = None
         self._bases: list[tuple[int, int, int, int]] = []  # first address, size, number among the bases, offset
-        self._steps: list[tuple[Callable[[int], object], Any, list[tuple[int, int, int]]]] = []
+        self._steps: list[tuple[Callable[[int], object], int | None, Any, list[tuple[int, int, int]]]] = []
         self._bytes = 0
+        self._stream = 0
 
     def record(self, function: Callable[[], Any], *arrays: Any) -> Any:
         """Call the function; the arrays are those that later calls replace, in this order."""
         self._bases = [(array.data.ptr, 1, i, 0) for i, array in enumerate(arrays)]
-        self._steps, self._bytes = [], 0
+        self._steps, self._bytes, self._stream = [], 0, get_current_stream().ptr
         allocate, last = cp.cuda.get_allocator(), len(arrays)
 
         def noted(size: int) -> cp.cuda.MemoryPointer:
@@ -162,26 +200,26 @@ class Tape:
                 self.result = function()
         finally:
             _recording.tape = outer
-        self.complete = all(place is not None for _, _, places in self._steps for place in places)
+        self.complete = all(place is not None for *_, places in self._steps for place in places)
         return self.result
 
-    def note(self, step: Step, addresses: list[int]) -> None:
-        """Called by steps while this tape records."""
+    def note(self, step: Step, addresses: list[int], stream: int) -> None:
+        """Called by steps while this tape records, on the current stream or one beside."""
         places: list[Any] = []
         for i, address in zip(step.places, addresses, strict=True):
             base = next((b for b in reversed(self._bases) if b[0] <= address < b[0] + b[1]), None)
             places.append(base and (i, base[2], address - base[0] + base[3]))
-        self._steps.append((step.start, step.words, places))
+        self._steps.append((step.start, None if stream == self._stream else stream, step.words, places))
 
     def __call__(self, *arrays: Any) -> Any:
         """All steps again; returns the result of the recording."""
         memory = cp.cuda.alloc(self._bytes)
         bases = (*[array.data.ptr for array in arrays], memory.ptr)
         stream = get_current_stream().ptr
-        for start, words, places in self._steps:
+        for start, beside, words, places in self._steps:
             for i, base, offset in places:
                 words[i] = bases[base] + offset
-            start(stream)
+            start(stream if beside is None else beside)
         return self.result
 
 
