@@ -3,7 +3,7 @@
 // a block (128 bytes of a row: 64 elements of 16 bits, 32 of TF32) in one accumulator of the tensor core, the low words'
 // products first; blocks are added to FP32 sums, to nearest (docs/design.md, section 10).
 //
-// Macros: TF32_WORDS (0: FP16); SCALE_BITS; TILE_COLS (192 or 208).
+// Macros: TF32_WORDS (0: FP16); SCALE_BITS; TILE_COLS (128, 192 or 208).
 //
 // Tiles, ring and launch as ring_sm90.cuh has them, but 128 x TILE_COLS in tiles of word_tiles.cuh: a stage is half a
 // block. A thread has two sets of 64 x TILE_COLS / 128 accumulators, 208 of its 240 registers.

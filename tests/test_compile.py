@@ -143,7 +143,7 @@ CASES = [("sm_90", *case) for case in EVERYWHERE + MORE]
 CASES += [("sm_90a", "residue_gemm_sm90.cu", {})]
 CASES += [digit_gemm(*case) for case in (("float", 2, 8), ("float", 3, 8), ("double", 7, 8), ("double", 4, 7))]
 CASES += [("sm_90a", "digit_far_sm90.cu", {"SLICES": count, "DIGIT_BITS": bits}) for count, bits in ((7, 8), (2, 7))]
-CASES += [word_gemm(*case) for case in ((0, 11, 192), (0, 11, 208), (1, 0, 192), (1, 0, 208))]
+CASES += [word_gemm(*case) for case in ((0, 11, 128), (0, 11, 192), (0, 11, 208), (1, 0, 128), (1, 0, 208))]
 CASES += [(arch, *case) for arch in OTHER_ARCHITECTURES for case in EVERYWHERE]
 
 

@@ -17,8 +17,8 @@ from ozaki.schemes.words import groups
 _ROWS, _DEPTH, _STAGES = 128, 128, 5
 """A tile, as in kernels/word_gemm_sm90.cu."""
 
-_COLUMNS = (208, 192)
-"""Of a tile: those that registers hold, and that keep the tensor cores busy."""
+_COLUMNS = {208: 1.0, 192: 1.0, 128: 1.1}
+"""Of a tile, with the time of a column: narrow tiles are held back by shared memory (docs/performance.md)."""
 
 _GROUP = 8
 """Row-tile pairs walked together."""
@@ -48,7 +48,11 @@ class Engine:
         """The one that leaves the fewest entries of tiles to the multiprocessors that finish last."""
         clusters = grid(cp.cuda.runtime.getDevice()) // 2
         pairs = batch * -(-m // (2 * _ROWS))
-        return cls(min(_COLUMNS, key=lambda columns: -(-pairs * -(-n // columns) // clusters) * columns))
+
+        def time(columns: int) -> float:
+            return -(-pairs * -(-n // columns) // clusters) * columns * _COLUMNS[columns]
+
+        return cls(min(_COLUMNS, key=time))
 
     def layout(self, words: Words, side: str, batch: int, rows: int, k: int) -> Layout:
         """Words in tiles (kernels/word_tiles.cuh)."""

@@ -83,14 +83,14 @@ def test_bits_of_the_model(core, name, seed):
 
 
 @pytest.mark.parametrize("shape", [(1, 1, 1), (129, 64, 193), (300, 1000, 500), (40, 5000, 420), (257, 65, 209)])
-@pytest.mark.parametrize("columns", [192, 208])
+@pytest.mark.parametrize("columns", [128, 192, 208])
 @pytest.mark.parametrize("name", ON_HOPPER)
 def test_tiles(core, name, columns, shape, kernel, monkeypatch):
     from ozaki.backends import _word_hopper
 
     if kernel == "mma.sync" and columns != 192:
         pytest.skip("the kernel has no columns to choose")
-    monkeypatch.setattr(_word_hopper, "_COLUMNS", (columns,))
+    monkeypatch.setattr(_word_hopper, "_COLUMNS", {columns: 1.0})
     rng = np.random.default_rng(sum(shape))
     words = replace(PRESETS[name], core=core)
     a, b = operands(rng, *shape)
