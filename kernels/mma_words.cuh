@@ -4,6 +4,7 @@
 #pragma once
 #include "words.cuh"
 
+#if defined(__CUDACC_RTC__) || defined(__NVCC__)  // (tests that emulate a warp bring their own)
 template <Word W> __device__ __forceinline__ void multiply_words(float (&c)[4], const uint4& a, uint32_t b0, uint32_t b1) {
 #define MMA(SHAPE)                                                                                               \
   asm("mma.sync.aligned." SHAPE ".f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"                     \
@@ -26,3 +27,4 @@ __device__ __forceinline__ float half_to_float(uint32_t halves, int i) {
   asm("{\n.reg .f16 low, high;\nmov.b32 {low, high}, %1;\ncvt.f32.f16 %0, low;\n}" : "=f"(x) : "r"(halves >> (16 * i)));
   return x;
 }
+#endif

@@ -58,7 +58,7 @@ template <Word W, Conversion C, int S, int P> HD float split_into_words(float x,
 }
 
 // Two numbers of FP16, low and high half.
-#ifdef __CUDACC__
+#if defined(__CUDACC_RTC__) || defined(__NVCC__)
 __device__ __forceinline__ uint32_t pack_halves(float low, float high) {
   uint32_t packed;
   asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));

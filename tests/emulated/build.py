@@ -1,0 +1,60 @@
+"""Kernels as functions of shared libraries, made by the system's C++ compiler and tests/emulated/cuda.h."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import subprocess
+import tempfile
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+KERNELS = HERE.parents[1] / "kernels"
+BUILT = Path(tempfile.gettempdir()) / f"ozaki-emulated-{os.getuid()}"
+
+
+def compiler() -> str | None:
+    """The C++ compiler."""
+    candidates = (os.environ.get("CXX"), "g++", "c++")
+    return next((path for name in candidates if name and (path := shutil.which(name))), None)
+
+
+@cache
+def built(file: str, function: str, macros: tuple[tuple[str, str | int], ...]) -> Any:
+    """The function run(arguments, grid, block) of a library that holds the kernel."""
+    source = f"""#include "cuda.h"
+#include "words.h"
+{"".join(f"#define {name} {value}" + chr(10) for name, value in macros)}
+#include "{file}"
+extern "C" void run(void** arguments, const unsigned* grid, const unsigned* block) {{
+  launch({function}, arguments, Size{{grid[0], grid[1], grid[2]}}, Size{{block[0], block[1], block[2]}});
+}}
+"""
+    sources = b"".join(path.read_bytes() for path in [*sorted(KERNELS.glob("*.cu*")), *HERE.glob("*.h")])
+    key = sha256(source.encode() + sources).hexdigest()[:24]
+    library = BUILT / f"{Path(file).stem}-{key}.so"
+    if not library.exists():
+        BUILT.mkdir(exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=BUILT) as folder:
+            code, made = Path(folder) / "kernel.cpp", Path(folder) / "kernel.so"
+            code.write_text(source)
+            options = ["-std=c++17", "-O1", "-ffp-contract=off", "-frounding-math", "-fno-strict-aliasing", "-w"]
+            command = [
+                str(compiler()),
+                *options,
+                "-shared",
+                "-fPIC",
+                f"-I{HERE}",
+                f"-I{KERNELS}",
+                str(code),
+                "-o",
+                str(made),
+            ]
+            done = subprocess.run(command, capture_output=True, text=True)
+            assert done.returncode == 0, done.stderr
+            os.replace(made, library)
+    return ctypes.CDLL(str(library)).run

@@ -1,0 +1,276 @@
+// CUDA C++ for a CPU, as far as the kernels without tensor cores of their own (wgmma) need it: a block runs at a time,
+// each of its threads as a context that gives way where the others have to arrive.
+#pragma once
+#undef _FORTIFY_SOURCE  // it takes a jump between stacks for a mistake
+#include <setjmp.h>
+#include <ucontext.h>
+
+#include <cfenv>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#define __CUDACC__ 1
+#define __host__
+#define __device__
+#define __forceinline__ inline
+#define __global__
+#define __grid_constant__
+#define __launch_bounds__(...)
+#define __shared__ static
+#define __align__(n) alignas(n)
+
+// Vectors --------------------------------------------------------------------------------------------------------------
+
+#define VECTOR2(name, type) \
+  struct alignas(2 * sizeof(type)) name { type x, y; }; \
+  inline name make_##name(type x, type y) { return {x, y}; }
+#define VECTOR4(name, type) \
+  struct alignas(16) name { type x, y, z, w; }; \
+  inline name make_##name(type x, type y, type z, type w) { return {x, y, z, w}; }
+VECTOR2(uint2, unsigned)
+VECTOR2(float2, float)
+VECTOR2(double2, double)
+VECTOR2(longlong2, long long)
+VECTOR2(ulonglong2, unsigned long long)
+VECTOR4(int4, int)
+VECTOR4(uint4, unsigned)
+VECTOR4(float4, float)
+
+struct Size {
+  unsigned x = 1, y = 1, z = 1;
+};
+inline Size blockIdx, blockDim, gridDim;
+
+// Threads --------------------------------------------------------------------------------------------------------------
+
+// Those that wait for one another.
+struct Group {
+  int alive = 0, arrived = 0;
+  unsigned generation = 0;
+  uint64_t slots[32];
+  uint32_t fragments[32][6];
+  int any = 0;
+
+  void pass() {
+    if (arrived < alive) return;
+    arrived = 0;
+    ++generation;
+  }
+  void leave() {
+    --alive;
+    if (arrived > 0) pass();
+  }
+};
+
+struct Thread {
+  ucontext_t context;  // to begin with
+  jmp_buf place;       // to go on at
+  std::unique_ptr<char[]> stack;
+  Size index;
+  int lane;
+  Group* warp;
+  bool begun, over;
+};
+
+inline Thread* current;
+inline jmp_buf scheduler;
+inline Group block;
+#define threadIdx (current->index)
+
+inline void arrive(Group& group) {
+  const unsigned generation = group.generation;
+  ++group.arrived;
+  group.pass();
+  while (group.generation == generation)
+    if (_setjmp(current->place) == 0) _longjmp(scheduler, 1);
+}
+
+inline void __syncthreads() { arrive(block); }
+inline int __syncthreads_or(int said) {
+  block.any |= said != 0;
+  arrive(block);
+  const int any = block.any;
+  arrive(block);
+  block.any = 0;
+  arrive(block);
+  return any;
+}
+
+template <typename T> T from_lane(T value, int lane) {
+  static_assert(sizeof(T) <= 8, "");
+  Group& warp = *current->warp;
+  std::memcpy(&warp.slots[current->lane], &value, sizeof(T));
+  arrive(warp);
+  T other;
+  std::memcpy(&other, &warp.slots[lane & 31], sizeof(T));
+  arrive(warp);
+  return other;
+}
+template <typename T> T __shfl_sync(unsigned, T value, int lane) { return from_lane(value, lane); }
+template <typename T> T __shfl_xor_sync(unsigned, T value, int mask) { return from_lane(value, current->lane ^ mask); }
+inline unsigned __ballot_sync(unsigned, bool said) {
+  unsigned bits = said ? 1u << current->lane : 0u;
+  for (int mask = 16; mask > 0; mask /= 2) bits |= from_lane(bits, current->lane ^ mask);
+  return bits;
+}
+inline bool __all_sync(unsigned all, bool said) { return __ballot_sync(all, !said) == 0; }
+inline void __syncwarp(unsigned = ~0u) { arrive(*current->warp); }
+
+// Arithmetic -----------------------------------------------------------------------------------------------------------
+
+template <typename F> auto toward(int mode, F f) {
+  const int before = std::fegetround();
+  std::fesetround(mode);
+  const volatile auto result = f();
+  std::fesetround(before);
+  return result;
+}
+#define BINARY(name, type, mode, op) \
+  inline type name(type x, type y) { \
+    const volatile type a = x, b = y; \
+    return toward(mode, [&] { return static_cast<type>(a op b); }); \
+  }
+BINARY(__dadd_rn, double, FE_TONEAREST, +)
+BINARY(__dmul_rn, double, FE_TONEAREST, *)
+BINARY(__dmul_rd, double, FE_DOWNWARD, *)
+BINARY(__ddiv_rn, double, FE_TONEAREST, /)
+BINARY(__fmul_rn, float, FE_TONEAREST, *)
+BINARY(__fmul_ru, float, FE_UPWARD, *)
+BINARY(__fmul_rd, float, FE_DOWNWARD, *)
+inline float __fmaf_rn(float x, float y, float z) { return std::fma(x, y, z); }
+inline float __fmaf_ru(float x, float y, float z) {
+  // exact in float64 but for the sum, whose own rounding upward is kept by a second one
+  const volatile double product = static_cast<double>(x) * y, addend = z;
+  return toward(FE_UPWARD, [&] { const volatile double sum = product + addend; return static_cast<float>(sum); });
+}
+inline float __double2float_ru(double x) {
+  const volatile double y = x;
+  return toward(FE_UPWARD, [&] { return static_cast<float>(y); });
+}
+inline float __double2float_rd(double x) {
+  const volatile double y = x;
+  return toward(FE_DOWNWARD, [&] { return static_cast<float>(y); });
+}
+inline float __int2float_rd(int x) {
+  const volatile int y = x;
+  return toward(FE_DOWNWARD, [&] { return static_cast<float>(y); });
+}
+inline long long __double_as_longlong(double x) {
+  long long bits;
+  std::memcpy(&bits, &x, 8);
+  return bits;
+}
+inline double __longlong_as_double(long long bits) {
+  double x;
+  std::memcpy(&x, &bits, 8);
+  return x;
+}
+inline int __dp4a(int x, int y, int sum) {
+  for (int j = 0; j < 32; j += 8) sum += static_cast<int8_t>(x >> j) * static_cast<int8_t>(y >> j);
+  return sum;
+}
+inline size_t __cvta_generic_to_shared(const void* p) { return reinterpret_cast<size_t>(p); }
+inline unsigned __reduce_add_sync(unsigned, unsigned value) {
+  for (int mask = 16; mask > 0; mask /= 2) value += from_lane(value, current->lane ^ mask);
+  return value;
+}
+inline int __ffs(int x) { return __builtin_ffs(x); }
+inline int __popc(unsigned x) { return __builtin_popcount(x); }
+
+template <typename T> T __ldcs(const T* p) { return *p; }
+template <typename T> void __stcs(T* p, T value) { *p = value; }
+template <typename T> T atomicMax(T* p, T value) {
+  const T before = *p;
+  if (value > before) *p = value;
+  return before;
+}
+template <typename T> T atomicAdd(T* p, T value) {
+  const T before = *p;
+  *p += value;
+  return before;
+}
+
+// mma.sync m16n8k16 (and twice that depth) of unsigned bytes: rows `first` and 8 more `second`, columns b.
+inline uint32_t products(uint32_t x, uint32_t y, uint32_t sum) {
+  for (int j = 0; j < 32; j += 8) sum += (x >> j & 255u) * (y >> j & 255u);
+  return sum;
+}
+inline void multiply_bytes(uint32_t (&d)[4], const uint32_t (&c)[4], uint32_t first, uint32_t second, uint32_t b) {
+  const int g = current->lane / 4, column = current->lane % 4 * 2;
+  uint32_t sum[4] = {c[0], c[1], c[2], c[3]};
+  for (int part = 0; part < 4; ++part) {
+    const uint32_t upper = from_lane(first, 4 * g + part), lower = from_lane(second, 4 * g + part);
+    for (int i = 0; i < 2; ++i) {
+      const uint32_t y = from_lane(b, 4 * (column + i) + part);
+      sum[i] = products(upper, y, sum[i]);
+      sum[2 + i] = products(lower, y, sum[2 + i]);
+    }
+  }
+  for (int i = 0; i < 4; ++i) d[i] = sum[i];
+}
+inline void multiply_bytes(uint32_t (&d)[4], const uint32_t (&c)[4], uint32_t first, uint32_t second, uint32_t b,
+                           uint32_t first_next, uint32_t second_next, uint32_t b_next) {
+  multiply_bytes(d, c, first, second, b);
+  multiply_bytes(d, d, first_next, second_next, b_next);
+}
+
+// Launching ------------------------------------------------------------------------------------------------------------
+
+template <typename... A, size_t... I>
+void call(void (*kernel)(A...), void** arguments, std::index_sequence<I...>) {
+  kernel(*static_cast<std::remove_cv_t<std::remove_reference_t<A>>*>(arguments[I])...);
+}
+
+template <typename... A> void launch(void (*kernel)(A...), void** arguments, Size grid, Size threads) {
+  constexpr size_t STACK = 1 << 17;
+  static void (*entry)(A...);
+  static void** given;
+  entry = kernel;
+  given = arguments;
+  const int count = threads.x * threads.y * threads.z;
+  std::vector<Thread> all(count);
+  std::vector<Group> warps((count + 31) / 32);
+  for (auto& thread : all) thread.stack.reset(new char[STACK]);
+  void (*const body)() = [] {
+    call(entry, given, std::index_sequence_for<A...>{});
+    current->over = true;
+    block.leave();
+    current->warp->leave();
+    _longjmp(scheduler, 1);
+  };
+  gridDim = grid;
+  blockDim = threads;
+  for (unsigned z = 0; z < grid.z; ++z)
+    for (unsigned y = 0; y < grid.y; ++y)
+      for (unsigned x = 0; x < grid.x; ++x) {
+        blockIdx = {x, y, z};
+        block = Group();
+        block.alive = count;
+        for (auto& warp : warps) warp = Group();
+        for (int i = 0; i < count; ++i) {
+          Thread& thread = all[i];
+          thread.index = {i % threads.x, i / threads.x % threads.y, i / threads.x / threads.y};
+          thread.lane = i % 32;
+          thread.warp = &warps[i / 32];
+          ++thread.warp->alive;
+          thread.begun = thread.over = false;
+          getcontext(&thread.context);
+          thread.context.uc_stack.ss_sp = thread.stack.get();
+          thread.context.uc_stack.ss_size = STACK;
+          thread.context.uc_link = nullptr;
+          makecontext(&thread.context, body, 0);
+        }
+        while (block.alive > 0)
+          for (auto& thread : all) {
+            if (thread.over) continue;
+            current = &thread;
+            if (_setjmp(scheduler) != 0) continue;
+            if (std::exchange(thread.begun, true)) _longjmp(thread.place, 1);
+            setcontext(&thread.context);
+          }
+      }
+}

@@ -1,0 +1,214 @@
+"""As much of CuPy as the library uses, on NumPy arrays; `install` puts it in CuPy's place.
+
+The device is one of compute capability 8.0, its kernels are those of kernels/, run by tests/emulated/cuda.h, and its
+cuBLAS is NumPy's product of integers. New memory is filled with 0xa5.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import itertools
+import sys
+from types import ModuleType, SimpleNamespace
+from typing import Any, ClassVar
+from unittest import mock
+
+import numpy as np
+from build import built
+
+
+class Memory:
+    """cupy.cuda.MemoryPointer: an address, and what keeps it alive."""
+
+    device_id = 0
+
+    def __init__(self, ptr: int, owner: Any) -> None:
+        self.ptr, self._owner = ptr, owner
+
+    def __add__(self, offset: int) -> Memory:
+        return Memory(self.ptr + offset, self._owner)
+
+    def memset_async(self, value: int, size: int) -> None:
+        ctypes.memset(self.ptr, value, size)
+
+    def copy_to_host_async(self, to: int, size: int, stream: Any) -> None:
+        ctypes.memmove(to, self.ptr, size)
+
+
+class ndarray(np.ndarray):  # noqa: N801
+    """cupy.ndarray."""
+
+    @property
+    def data(self) -> Memory:
+        return Memory(self.__array_interface__["data"][0], self)
+
+    @property
+    def device(self) -> Any:
+        return SimpleNamespace(id=0)
+
+    def get(self) -> np.ndarray:
+        return np.array(self)
+
+
+ndarray.__module__ = "cupy"
+
+
+def as_array(x: Any) -> ndarray:
+    return np.asarray(x).view(ndarray)
+
+
+def empty(shape: Any, dtype: Any = float) -> ndarray:
+    array = np.empty(shape, dtype)
+    if array.size:
+        array.reshape(-1).view(np.uint8)[:] = 0xA5
+    return array.view(ndarray)
+
+
+def default_allocator(size: int) -> Memory:
+    array = empty(max(size, 1) + 256, np.uint8)
+    return Memory(-(-array.data.ptr // 256) * 256, array)
+
+
+class Stream:
+    ptr = 0
+
+    def __init__(self, non_blocking: bool = False) -> None: ...
+    def __enter__(self) -> None: ...
+    def __exit__(self, *error: Any) -> None: ...
+
+
+class Event:
+    ptr = 0
+
+    def __init__(self, disable_timing: bool = False) -> None: ...
+    def record(self) -> None: ...
+    def synchronize(self) -> None: ...
+
+
+class Kernel:
+    """A kernel of cupy.RawModule: its number stands for its address."""
+
+    known: ClassVar[dict[int, Any]] = {}
+    numbers = itertools.count(1)
+
+    def __init__(self, file: str, function: str, macros: dict[str, str | int]) -> None:
+        self.kernel = SimpleNamespace(ptr=next(self.numbers))
+        self.known[self.kernel.ptr] = built(file, function, tuple(sorted(macros.items())))
+
+
+def launcher(function: int, grid: Any, block: Any, shared_mem: int, arguments: int) -> Any:
+    """As `ozaki.backends._driver.launcher`."""
+    sizes = [(ctypes.c_uint * 3)(*size) for size in (grid, block)]
+    return lambda stream: Kernel.known[function](ctypes.c_void_p(arguments), *sizes)
+
+
+def gemm_ex(
+    handle: int, op_b: int, op_a: int, n: int, m: int, k: int, one: int, b: int, type_b: int, ldb: int, a: int,
+    type_a: int, lda: int, zero: int, c: int, type_c: int, ldc: int, *rest: int,
+) -> None:  # fmt: skip
+    """C = A B^T of int8 into int32, rows lda, ldb and ldc apart."""
+
+    def matrix(at: int, rows: int, cols: int, ld: int, dtype: Any) -> np.ndarray:
+        size = ((rows - 1) * ld + cols) * np.dtype(dtype).itemsize
+        flat = np.frombuffer((ctypes.c_char * size).from_address(at), dtype)
+        return np.lib.stride_tricks.as_strided(flat, (rows, cols), (ld * flat.itemsize, flat.itemsize))
+
+    x, y = matrix(a, m, k, lda, np.int8), matrix(b, n, k, ldb, np.int8)
+    matrix(c, m, n, ldc, np.int32)[:] = x.astype(np.int32) @ y.astype(np.int32).T
+
+
+def gemm_strided(
+    handle: int, op_b: int, op_a: int, n: int, m: int, k: int, one: int, b: int, type_b: int, ldb: int, step_b: int,
+    a: int, type_a: int, lda: int, step_a: int, zero: int, c: int, type_c: int, ldc: int, step_c: int, count: int,
+    *rest: int,
+) -> None:  # fmt: skip
+    for i in range(count):
+        gemm_ex(handle, op_b, op_a, n, m, k, one, b + i * step_b, type_b, ldb, a + i * step_a, type_a, lda, zero,
+                c + 4 * i * step_c, type_c, ldc)  # fmt: skip
+
+
+def install() -> None:
+    """`import cupy` gives this from now on, and the library's kernels are built for the CPU."""
+    allocator = [default_allocator]
+
+    @contextlib.contextmanager
+    def using_allocator(other: Any) -> Any:
+        allocator.append(other)
+        yield
+        allocator.pop()
+
+    def alloc(size: int) -> Memory:
+        return allocator[-1](size)  # type: ignore[no-any-return]
+
+    def empty_of_pool(shape: Any, dtype: Any = float) -> ndarray:
+        shape = (shape,) if np.isscalar(shape) else tuple(shape)
+        count, kind = int(np.prod(shape)), np.dtype(dtype)
+        memory = alloc(max(count * kind.itemsize, 1))
+        buffer = (ctypes.c_char * max(count * kind.itemsize, 1)).from_address(memory.ptr)
+        buffer._memory = memory  # lives as long as the array
+        return np.frombuffer(buffer, kind, count).reshape(shape).view(ndarray)
+
+    runtime = SimpleNamespace(
+        getDevice=lambda: 0,
+        getDeviceProperties=lambda device: {"name": b"emulated device", "multiProcessorCount": 4},
+        memsetAsync=lambda ptr, value, size, stream: ctypes.memset(ptr, value, size),
+        eventRecord=lambda event, stream: None,
+        streamWaitEvent=lambda stream, event: None,
+    )
+    device = SimpleNamespace(compute_capability="80", use=lambda: None, synchronize=lambda: None)
+    cublas = SimpleNamespace(
+        setStream=lambda handle, stream: None, gemmEx=gemm_ex, gemmStridedBatchedEx=gemm_strided, CUBLAS_OP_T=1,
+        CUBLAS_OP_N=0,
+    )  # fmt: skip
+    cuda = ModuleType("cupy.cuda")
+    vars(cuda).update(
+        MemoryPointer=Memory,
+        Stream=Stream,
+        Event=Event,
+        Device=lambda number=0: device,
+        runtime=runtime,
+        cublas=cublas,
+        driver=SimpleNamespace(),
+        alloc=alloc,
+        get_allocator=lambda: allocator[-1],
+        using_allocator=using_allocator,
+        get_current_stream=Stream,
+        device=SimpleNamespace(get_cublas_handle=lambda: 0),
+        alloc_pinned_memory=lambda size: np.zeros(size, np.uint8).view(Pinned),
+    )
+    cupy = ModuleType("cupy")
+    vars(cupy).update(
+        {name: _on_arrays(getattr(np, name)) for name in (
+            "where", "floor", "ldexp", "abs", "maximum", "isfinite", "ascontiguousarray", "asfortranarray", "zeros",
+            "full", "may_share_memory", "broadcast_to", "matmul", "ones",
+        )},
+        ndarray=ndarray, empty=empty_of_pool, asarray=as_array, asnumpy=np.array, cuda=cuda,
+    )  # fmt: skip
+    sys.modules.update({"cupy": cupy, "cupy.cuda": cuda})
+
+    from ozaki.backends import _jit
+
+    def kernel(file: str, function: str, **macros: str | int) -> Kernel:
+        return Kernel(file, function, macros)
+
+    mock.patch.object(_jit, "kernel", kernel).start()
+    from ozaki.backends import _driver
+
+    mock.patch.object(_driver, "launcher", launcher).start()
+
+
+class Pinned(np.ndarray):
+    """Pinned host memory, with its address."""
+
+    @property
+    def ptr(self) -> int:
+        return int(self.__array_interface__["data"][0])
+
+
+def _on_arrays(function: Any) -> Any:
+    def call(*arguments: Any, **options: Any) -> Any:
+        result = function(*arguments, **options)
+        return result.view(ndarray) if isinstance(result, np.ndarray) else result
+
+    return call

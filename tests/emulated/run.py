@@ -1,0 +1,141 @@
+"""The CuPy backend on an emulated device, bit for bit beside NumPy: `python tests/emulated/run.py [CASE SEED]`.
+
+Without a case it names them all. In a process of its own, since CuPy's place is taken.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+
+import cupy_on_numpy
+import numpy as np
+
+cupy_on_numpy.install()
+
+import cupy as cp  # noqa: E402
+
+import ozaki  # noqa: E402
+from ozaki._description import FIELDS  # noqa: E402
+from ozaki.backends import _cupy, _hopper, _numpy, _split  # noqa: E402
+from ozaki.backends._launch import View  # noqa: E402
+from ozaki.schemes import PRESETS, Digits, Residues  # noqa: E402
+from ozaki.tensor_core import A100  # noqa: E402
+
+
+def matrix(rng: np.random.Generator, shape: tuple[int, ...], dtype: str, spread: int = 3) -> np.ndarray:
+    x = np.ldexp(rng.standard_normal(shape), rng.integers(-spread, spread + 1, shape))
+    return x.astype(dtype)
+
+
+def same(expected: np.ndarray, got: np.ndarray) -> None:
+    got = cp.asnumpy(got)
+    assert expected.dtype == got.dtype and expected.shape == got.shape, (expected.dtype, got.dtype)
+    differ = expected.view(f"u{expected.itemsize}") != got.view(f"u{got.itemsize}")
+    differ &= ~(np.isnan(expected) & np.isnan(got))
+    assert not differ.any(), f"{differ.sum()} of {differ.size} differ, first at {tuple(np.argwhere(differ)[0])}"
+
+
+def descriptions(rng: np.random.Generator) -> None:
+    """Rows, columns, strides, graded rows, NaN and Inf."""
+    for dtype in ("f4", "f8"):
+        for shape in ((3, 2900), (70, 130), (9, 33)):
+            x = matrix(rng, shape, dtype, 20)
+            x[0] = np.ldexp(x[0], -np.arange(shape[1]) // 9)
+            x[1, ::3] = 0
+            x[2, 5], x[2, 7] = np.nan, -np.inf
+            for v in (x, np.asfortranarray(x), x[:, ::-1], x[:, 1:]):
+                host, device = _numpy.describe(v[None]).fields, _cupy.describe(cp.asarray(v)[None]).fields.get()
+                for field, h, d in zip(FIELDS, host, device, strict=True):
+                    np.testing.assert_array_equal(h, d, err_msg=f"{field} {dtype} {shape}")
+
+
+def proofs(rng: np.random.Generator) -> None:
+    """Sampled products and their worst ratio, where there is no lower bound too."""
+    a, b = matrix(rng, (2, 40, 300), "f8"), matrix(rng, (30, 300), "f8")
+    a[0, :20, :150] = 0
+    b[:15, 150:] = 0
+    host = [_numpy.describe(x) for x in (a, b[None])]
+    device = [_cupy.describe(cp.asarray(x)) for x in (a, b[None])]
+    for sampled in (False, True):
+        lower = _numpy.narrow_product(*host, sampled), _cupy.narrow_product(*device, sampled)
+        for scheme in (Residues(14), Digits(7), Digits(20)):
+            assert _numpy.worst_ratio(lower[0], *host, scheme)() == _cupy.worst_ratio(lower[1], *device, scheme)()
+
+
+def product(scheme: str, slices: int, dtype: str, rng: np.random.Generator) -> None:
+    """Views of every kind, NaN and Inf, subnormal results."""
+    options = {"scheme": scheme, "slices": slices}
+    for m, k, n in ((33, 270, 130), (5, 1, 3)):
+        a, b = matrix(rng, (m, k), dtype), matrix(rng, (k, n), dtype)
+        b[0, 0] = np.inf
+        tiny = a * a.dtype.type(2.0 ** (-1060 if dtype == "f8" else -140))
+        for x, y in ((a, b), (np.asfortranarray(a), b.T.copy().T), (a[::-1], b[:, ::-1]), (tiny, b), (a, b)):
+            out = cp.full((m, n), np.nan, dtype)
+            with np.errstate(all="ignore"):
+                expected = ozaki.matmul(x, y, **options)
+                same(expected, ozaki.matmul(cp.asarray(x), cp.asarray(y), out=out, **options))
+
+
+def far(rng: np.random.Generator) -> None:
+    """Digits in the tiles of the Hopper engine, where its kernel leaves subnormal results to another."""
+    a, b = (np.ldexp(matrix(rng, shape, "f8"), -535) for shape in ((37, 300), (300, 200)))
+    for scheme in (Digits(7), Digits(4, 7)):
+        views = (("left", cp.asarray(a)), ("right", cp.asarray(b).T))
+        left, right = (
+            _split.split(_cupy.describe(x[None]), side, scheme, _hopper.layout(scheme, side, 1, *x.shape))
+            for side, x in views
+        )
+        out = cp.full((1, 37, 200), np.nan)
+        operands = _hopper._operand(left), _hopper._operand(right)
+        launch = _hopper._digit_far(0, scheme, *operands, View.of(out), 0, 0)
+        launch(left.parts.data, right.parts.data, out.data, left.mu.data, right.mu.data)
+        same(ozaki.matmul(a, b, scheme=scheme.name, slices=scheme.count), out[0])
+
+
+def words(name: str, rng: np.random.Generator) -> None:
+    """Twice, from the tape the second time; the tensor core's bits are those of the model."""
+    method = replace(PRESETS[name], core=A100)
+    for m, k, n in ((20, 70, 130), (3, 200, 5)):
+        for order in ("C", "F", "C"):
+            a, b = (np.asarray(matrix(rng, shape, "f4"), order=order) for shape in ((m, k), (k, n)))
+            b[0, 0] = np.nan
+            out = cp.full((m, n), np.nan, "f4")
+            same(ozaki.matmul(a, b, scheme=method), ozaki.matmul(cp.asarray(a), cp.asarray(b), scheme=method, out=out))
+
+
+def plans(rng: np.random.Generator) -> None:
+    """The same plan, bound and bits from data."""
+    for dtype, shape in (("f4", (20, 1100, 25)), ("f8", (30, 200, 20))):
+        m, k, n = shape
+        a, b = matrix(rng, (m, k), dtype), matrix(rng, (k, n), dtype)
+        expected, told = ozaki.matmul(a, b, reproducible=True, return_report=True)
+        got, report = ozaki.matmul(cp.asarray(a), cp.asarray(b), reproducible=True, return_report=True)
+        same(expected, got)
+        assert (told.scheme, told.slices, told.bound) == (report.scheme, report.slices, report.bound)
+
+
+CASES: dict[str, Callable[[np.random.Generator], None]] = {
+    "descriptions": descriptions,
+    "proofs": proofs,
+    "plans": plans,
+    "far": far,
+    **{
+        f"{scheme}-{slices}-{dtype}": lambda rng, c=(scheme, slices, dtype): product(*c, rng)
+        for scheme, slices, dtype in (
+            ("residues", 14, "f8"), ("residues", 7, "f4"), ("residues", 20, "f8"), ("digits", 3, "f4"),
+            ("digits", 7, "f8"), ("digits7", 5, "f4"), ("digits", 10, "f8"),
+        )
+    },
+    **{
+        name: lambda rng, name=name: words(name, rng)
+        for name in ("halfhalf", "tf32tf32", "markidis", "triple-bf16", "fabsum-v2", "two-stage")
+    },
+}  # fmt: skip
+
+if __name__ == "__main__":
+    if len(sys.argv) == 3:
+        CASES[sys.argv[1]](np.random.default_rng(int(sys.argv[2])))
+    else:
+        print(*CASES, sep="\n")

@@ -1,0 +1,88 @@
+// mma.sync of low-precision words as an A100 adds: ozaki/tensor_core.py in C++.
+#pragma once
+#include "cuda.h"
+#include "words.cuh"
+
+inline uint32_t half_bits(float x) {
+  const _Float16 half = static_cast<_Float16>(x);
+  uint16_t bits;
+  std::memcpy(&bits, &half, 2);
+  return bits;
+}
+inline float half_to_float(uint32_t halves, int i) {
+  const uint16_t bits = static_cast<uint16_t>(halves >> (16 * i));
+  _Float16 half;
+  std::memcpy(&half, &bits, 2);
+  return half;
+}
+inline uint32_t pack_halves(float low, float high) { return half_bits(high) << 16 | half_bits(low); }
+
+// The power of two of a number that is not zero, no less than 2^least.
+inline double power(double x, int least) {
+  int exponent;
+  std::frexp(x, &exponent);
+  return x == 0 ? 0 : std::ldexp(1.0, std::max(exponent - 1, least));
+}
+
+constexpr int ALIGNMENT = 24;
+
+// The accumulator plus products, aligned to the largest exponent and cut; not yet rounded.
+template <int COUNT> double fused_sum(double total, const double (&x)[COUNT], const double (&y)[COUNT], int least) {
+  double largest = std::max(power(total, -126), std::ldexp(1.0, -126));
+  for (int i = 0; i < COUNT; ++i) largest = std::max(largest, power(x[i], least) * power(y[i], least));
+  const double scale = std::ldexp(1.0, ALIGNMENT) / largest;
+  double units = std::trunc(total * scale);
+  for (int i = 0; i < COUNT; ++i) units += std::trunc(x[i] * y[i] * scale);
+  return units / scale;
+}
+inline float toward_zero(double x) {
+  const volatile double y = x;
+  return toward(FE_TOWARDZERO, [&] { return static_cast<float>(y); });
+}
+
+// Row `row` of A or column of B out of the fragments of a warp, `upper`: the registers of the row or of 8 more.
+template <Word W> void read_words(const Group& warp, int row, int first, int second, double (&out)[W == TF32 ? 8 : 16]) {
+  for (int t = 0; t < 4; ++t) {
+    const uint32_t* const own = warp.fragments[4 * row + t];
+    for (int half = 0; half < 2; ++half) {
+      const uint32_t bits = own[half == 0 ? first : second];
+      if (W == TF32) {
+        out[4 * half + t] = float_of_bits(bits);
+      } else {
+        for (int i = 0; i < 2; ++i)
+          out[8 * half + 2 * t + i] =
+              W == FP16 ? half_to_float(bits, i) : float_of_bits(bits >> (16 * i) << 16);
+      }
+    }
+  }
+}
+
+template <Word W, typename Round> void multiply(float (&c)[4], const uint4& a, uint32_t b0, uint32_t b1, Round round) {
+  constexpr int DEPTH = W == TF32 ? 8 : 16, FUSED = DEPTH / 2, LEAST = W == FP16 ? -14 : -126;
+  Group& warp = *current->warp;
+  const uint32_t own[6] = {a.x, a.y, a.z, a.w, b0, b1};
+  std::memcpy(warp.fragments[current->lane], own, sizeof(own));
+  arrive(warp);
+  for (int entry = 0; entry < 4; ++entry) {
+    double x[DEPTH], y[DEPTH];
+    read_words<W>(warp, current->lane / 4, entry / 2, entry / 2 + 2, x);
+    read_words<W>(warp, current->lane % 4 * 2 + entry % 2, 4, 5, y);
+    for (int first = 0; first < DEPTH; first += FUSED) {
+      double p[FUSED], q[FUSED];
+      std::copy(x + first, x + first + FUSED, p);
+      std::copy(y + first, y + first + FUSED, q);
+      c[entry] = round(fused_sum(c[entry], p, q, LEAST));
+    }
+  }
+  arrive(warp);
+}
+
+template <Word W> void multiply_words(float (&c)[4], const uint4& a, uint32_t b0, uint32_t b1) {
+  multiply<W>(c, a, b0, b1, toward_zero);
+}
+inline void multiply_words(uint32_t (&c)[2], const uint4& a, uint32_t b0, uint32_t b1) {
+  float sums[4];
+  for (int i = 0; i < 4; ++i) sums[i] = half_to_float(c[i / 2], i % 2);
+  multiply<FP16>(sums, a, b0, b1, [](double x) { return static_cast<float>(static_cast<_Float16>(x)); });
+  for (int i = 0; i < 2; ++i) c[i] = pack_halves(sums[2 * i], sums[2 * i + 1]);
+}

@@ -1,0 +1,41 @@
+"""The CuPy backend and its kernels without a GPU: on a device that the CPU emulates (tests/emulated)."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE / "emulated"))
+from build import compiler  # noqa: E402
+
+pytestmark = [
+    pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the emulation is written for glibc's contexts"),
+    pytest.mark.skipif(compiler() is None, reason="a C++ compiler (CXX, g++, c++) builds the kernels"),
+]
+
+INTEGERS = "residues-14-f8 residues-7-f4 residues-20-f8 digits-3-f4 digits-7-f8 digits7-5-f4 digits-10-f8"
+WORDS = "halfhalf tf32tf32 markidis triple-bf16 fabsum-v2 two-stage"
+CASES = f"descriptions proofs plans far {INTEGERS} {WORDS}".split()
+
+
+def run(*arguments: str) -> str:
+    environment = os.environ | {"PYTHONPATH": str(HERE.parent), "OPENBLAS_NUM_THREADS": "1"}
+    command = [sys.executable, str(HERE / "emulated" / "run.py"), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, f"{arguments}: {done.stderr[-3000:]}"
+    return done.stdout
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_same_bits_as_numpy(case):
+    run(case, str(random.SystemRandom().getrandbits(32)))
+
+
+def test_no_case_is_left_out():
+    assert run().split() == CASES
