@@ -33,12 +33,6 @@ __device__ __forceinline__ constexpr int accumulator(int h, int g, int z, int x)
   return (g * 8 + z * 2 + x / 2) * 4 + h * 2 + x % 2;
 }
 
-// The thread's number, found out anew: nothing that hangs on it then waits in a register while wgmma needs them all.
-__device__ __forceinline__ uint32_t this_thread() {
-  uint32_t x;
-  asm volatile("mov.u32 %0, %%tid.x;" : "=r"(x));
-  return x;
-}
 __device__ __forceinline__ uint4* partial_of(uint4* partial, int block, int diagonal) {
   return partial + (block * (12 * (SLICES - 1) + 48) + 12 * diagonal) * 256 + this_thread();
 }
@@ -84,12 +78,6 @@ __device__ __forceinline__ int helpers_of(const Piece& piece, const Pieces& piec
   int helpers = 1;
   while (begin_of(r + 1 + helpers, pieces.split, blocks) < end) ++helpers;
   return helpers;
-}
-
-__device__ __forceinline__ uint32_t load_word(const uint32_t* from) {
-  uint32_t v;
-  asm volatile("ld.volatile.global.u32 %0, [%1];" : "=r"(v) : "l"(from));
-  return v;
 }
 
 // Store byte `j` (a constant) of each accumulator of one half; its digit below the unit of the next diagonal, if `digit`.
@@ -183,11 +171,6 @@ __device__ __forceinline__ Result result_of(uint32_t w, const Tiles& tiles, cons
     result.exponents[x] = (DIGIT_BITS * (SLICES - 1) + 1023 - mu) * (1 << 20);
   }
   return result;
-}
-
-// 16 bytes of shared memory. The compiler would keep what two rows read in registers, which are all taken.
-__device__ __forceinline__ void load_again(uint32_t from, int (&v)[4]) {
-  asm volatile("ld.volatile.shared.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(v[0]), "=r"(v[1]), "=r"(v[2]), "=r"(v[3]) : "r"(from));
 }
 
 // Round and store half `half`.

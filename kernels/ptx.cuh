@@ -2,6 +2,14 @@
 #pragma once
 #include "common.cuh"
 
+// A K-major tile of int8 with rows of 128 bytes, swizzled by 128 bytes; `address` of 1024 * i, plus 32 bytes a step
+// along k (a step adds 2 to the descriptor), plus 8192 bytes for 64 rows (adds 512).
+__device__ __forceinline__ uint64_t tile_descriptor(uint32_t address) {
+  return static_cast<uint64_t>((address & 0x3ffff) >> 4) | 1ull << 16 | 64ull << 32 | 1ull << 62;
+}
+
+#if defined(__CUDACC_RTC__) || defined(__NVCC__)  // (tests that emulate a cluster bring their own)
+
 __device__ __forceinline__ uint32_t shared_address(const void* p) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(p));
 }
@@ -92,11 +100,6 @@ template <int PENDING> __device__ __forceinline__ void wgmma_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
 }
 
-// A K-major tile of int8 with rows of 128 bytes, swizzled by 128 bytes; `address` of 1024 * i, plus 32 bytes a step
-// along k (a step adds 2 to the descriptor), plus 8192 bytes for 64 rows (adds 512).
-__device__ __forceinline__ uint64_t tile_descriptor(uint32_t address) {
-  return static_cast<uint64_t>((address & 0x3ffff) >> 4) | 1ull << 16 | 64ull << 32 | 1ull << 62;
-}
 
 // d (64 x 192 int32, 96 registers a thread) = [accumulate] d + A (64 x 32) B (32 x 192).
 __device__ __forceinline__ void wgmma_64x192x32(uint32_t (&d)[96], uint64_t a, uint64_t b, int accumulate) {
@@ -123,3 +126,23 @@ template <int N> __device__ __forceinline__ void registers_ready(float (&d)[N]) 
 #pragma unroll
   for (int i = 0; i < N; ++i) asm volatile("" : "+f"(d[i])::"memory");
 }
+
+// The thread's number, found out anew: nothing that hangs on it then waits in a register while wgmma needs them all.
+__device__ __forceinline__ uint32_t this_thread() {
+  uint32_t x;
+  asm volatile("mov.u32 %0, %%tid.x;" : "=r"(x));
+  return x;
+}
+// Four words of shared memory, one of global memory, loaded anew: the compiler would keep what two rows read in
+// registers, which are all taken.
+__device__ __forceinline__ void load_again(uint32_t from, int (&v)[4]) {
+  asm volatile("ld.volatile.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(v[0]), "=r"(v[1]), "=r"(v[2]), "=r"(v[3]) : "r"(from));
+}
+__device__ __forceinline__ uint32_t load_word(const uint32_t* from) {
+  uint32_t v;
+  asm volatile("ld.volatile.global.u32 %0, [%1];" : "=r"(v) : "l"(from));
+  return v;
+}
+
+#endif

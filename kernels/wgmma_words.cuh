@@ -4,6 +4,7 @@
 #pragma once
 #include "ptx.cuh"
 
+#if defined(__CUDACC_RTC__) || defined(__NVCC__)  // (tests that emulate a cluster bring their own)
 #define R8(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), "+f"(d[i + 7])
 #define FIRST_64                                                            \
   "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,"  \
@@ -35,3 +36,4 @@ DEFINE(104, 208, "%104", "%105", "%106")
 #undef DEFINE
 #undef WGMMA
 #undef R8
+#endif

@@ -19,15 +19,23 @@ pytestmark = [
     pytest.mark.skipif(compiler() is None, reason="a C++ compiler (CXX, g++, c++) builds the kernels"),
 ]
 
-INTEGERS = "residues-14-f8 residues-7-f4 residues-20-f8 digits-3-f4 digits-7-f8 digits7-5-f4 digits-10-f8"
-WORDS = "halfhalf tf32tf32 markidis triple-bf16 fabsum-v2 two-stage"
-CASES = f"descriptions proofs plans far {INTEGERS} {WORDS}".split()
+BOTH = ["residues-14-f8", "residues-7-f4", "digits-3-f4", "digits-7-f8", "digits7-5-f4"]
+WORDS = ["halfhalf", "tf32tf32"]
+CASES = [
+    *["descriptions", "proofs", "plans", "far"],
+    *BOTH,
+    *["residues-20-f8", "digits-10-f8"],
+    *WORDS,
+    *["markidis", "triple-bf16", "fabsum-v2", "two-stage"],
+    "hopper-split",
+    *(f"hopper-{name}" for name in (*BOTH, *WORDS)),
+]
 
 
 def run(*arguments: str) -> str:
     environment = os.environ | {"PYTHONPATH": str(HERE.parent), "OPENBLAS_NUM_THREADS": "1"}
     command = [sys.executable, str(HERE / "emulated" / "run.py"), *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300)
     assert done.returncode == 0, f"{arguments}: {done.stderr[-3000:]}"
     return done.stdout
 

@@ -24,36 +24,29 @@ def compiler() -> str | None:
 
 
 @cache
-def built(file: str, function: str, macros: tuple[tuple[str, str | int], ...]) -> Any:
+def built(file: str, function: str, macros: tuple[tuple[str, str | int], ...], capability: str) -> Any:
     """The function run(arguments, grid, block) of a library that holds the kernel."""
-    source = f"""#include "cuda.h"
-#include "words.h"
+    text = (KERNELS / file).read_text()
+    blocks = 2 if "__cluster_dims__(2" in text else 1
+    text = text.replace("extern __shared__ uint8_t dynamic[];", "uint8_t* const dynamic = here->dynamic;")
+    source = f"""#define CAPABILITY {capability}
+#include "{"words.h" if "words.cuh" in text else "hopper.h"}"
 {"".join(f"#define {name} {value}" + chr(10) for name, value in macros)}
-#include "{file}"
+{text}
 extern "C" void run(void** arguments, const unsigned* grid, const unsigned* block) {{
-  launch({function}, arguments, Size{{grid[0], grid[1], grid[2]}}, Size{{block[0], block[1], block[2]}});
+  launch({function}, arguments, Size{{grid[0], grid[1], grid[2]}}, Size{{block[0], block[1], block[2]}}, {blocks});
 }}
 """
-    sources = b"".join(path.read_bytes() for path in [*sorted(KERNELS.glob("*.cu*")), *HERE.glob("*.h")])
-    key = sha256(source.encode() + sources).hexdigest()[:24]
-    library = BUILT / f"{Path(file).stem}-{key}.so"
+    headers = b"".join(path.read_bytes() for path in [*sorted(KERNELS.glob("*.cuh")), *sorted(HERE.glob("*.h"))])
+    library = BUILT / f"{Path(file).stem}-{sha256(source.encode() + headers).hexdigest()[:24]}.so"
     if not library.exists():
         BUILT.mkdir(exist_ok=True)
         with tempfile.TemporaryDirectory(dir=BUILT) as folder:
             code, made = Path(folder) / "kernel.cpp", Path(folder) / "kernel.so"
             code.write_text(source)
-            options = ["-std=c++17", "-O1", "-ffp-contract=off", "-frounding-math", "-fno-strict-aliasing", "-w"]
-            command = [
-                str(compiler()),
-                *options,
-                "-shared",
-                "-fPIC",
-                f"-I{HERE}",
-                f"-I{KERNELS}",
-                str(code),
-                "-o",
-                str(made),
-            ]
+            options = ["-std=c++17", "-O2", "-ffp-contract=off", "-frounding-math", "-fno-strict-aliasing", "-w"]
+            options += ["-shared", "-fPIC", f"-I{HERE}", f"-I{KERNELS}"]
+            command = [str(compiler()), *options, str(code), "-o", str(made)]
             done = subprocess.run(command, capture_output=True, text=True)
             assert done.returncode == 0, done.stderr
             os.replace(made, library)

@@ -1,5 +1,5 @@
-// CUDA C++ for a CPU, as far as the kernels without tensor cores of their own (wgmma) need it: a block runs at a time,
-// each of its threads as a context that gives way where the others have to arrive.
+// CUDA C++ for a CPU, as far as the kernels need it: a cluster runs at a time, each of its threads as a context that gives
+// way where others have to arrive.
 #pragma once
 #undef _FORTIFY_SOURCE  // it takes a jump between stacks for a mistake
 #include <setjmp.h>
@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -20,8 +21,9 @@
 #define __global__
 #define __grid_constant__
 #define __launch_bounds__(...)
-#define __shared__ static
-#define __align__(n) alignas(n)
+#define __cluster_dims__(...)
+#define __shared__ static __attribute__((section("shared")))
+#define __align__(n) __attribute__((aligned(n)))
 
 // Vectors --------------------------------------------------------------------------------------------------------------
 
@@ -66,37 +68,71 @@ struct Group {
   }
 };
 
+// An mbarrier in shared memory.
+struct Barrier {
+  int count = 0, pending = 0;
+  int64_t bytes = 0;  // that are expected
+  unsigned phase = 0;
+
+  void change(int arrivals, int64_t expected) {
+    pending -= arrivals;
+    bytes += expected;
+    if (pending != 0 || bytes != 0) return;
+    pending = count;
+    ++phase;
+  }
+};
+
+extern "C" __attribute__((weak)) char __start_shared[], __stop_shared[];
+constexpr size_t DYNAMIC = 232448;
+
+struct Block {
+  Size index;
+  Group all;
+  std::vector<Group> warps, warpgroups;
+  Group named[16];  // of which only those that arrive count
+  std::map<uint32_t, Barrier> barriers;
+  std::vector<char> statics;  // its shared variables while another block runs
+  std::vector<uint8_t> memory;
+  uint8_t* dynamic;
+};
+
 struct Thread {
   ucontext_t context;  // to begin with
   jmp_buf place;       // to go on at
   std::unique_ptr<char[]> stack;
   Size index;
   int lane;
-  Group* warp;
+  Group *warp, *warpgroup;
   bool begun, over;
 };
 
 inline Thread* current;
+inline Block* here;
+inline std::vector<Block>* cluster;
+inline Group together;  // all threads of the cluster
 inline jmp_buf scheduler;
-inline Group block;
 #define threadIdx (current->index)
 
+inline void give_way() {
+  if (_setjmp(current->place) == 0) _longjmp(scheduler, 1);
+}
 inline void arrive(Group& group) {
   const unsigned generation = group.generation;
   ++group.arrived;
   group.pass();
-  while (group.generation == generation)
-    if (_setjmp(current->place) == 0) _longjmp(scheduler, 1);
+  while (group.generation == generation) give_way();
 }
 
-inline void __syncthreads() { arrive(block); }
+inline void __syncthreads() { arrive(here->all); }
 inline int __syncthreads_or(int said) {
-  block.any |= said != 0;
-  arrive(block);
-  const int any = block.any;
-  arrive(block);
-  block.any = 0;
-  arrive(block);
+  Group& group = here->all;
+  group.any |= said != 0;
+  arrive(group);
+  const int any = group.any;
+  arrive(group);
+  group.any = 0;
+  arrive(group);
   return any;
 }
 
@@ -182,7 +218,10 @@ inline int __ffs(int x) { return __builtin_ffs(x); }
 inline int __popc(unsigned x) { return __builtin_popcount(x); }
 
 template <typename T> T __ldcs(const T* p) { return *p; }
+template <typename T> T __ldcg(const T* p) { return *p; }
 template <typename T> void __stcs(T* p, T value) { *p = value; }
+template <typename T> void __stcg(T* p, T value) { *p = value; }
+inline void __threadfence() {}
 template <typename T> T atomicMax(T* p, T value) {
   const T before = *p;
   if (value > before) *p = value;
@@ -225,52 +264,72 @@ void call(void (*kernel)(A...), void** arguments, std::index_sequence<I...>) {
   kernel(*static_cast<std::remove_cv_t<std::remove_reference_t<A>>*>(arguments[I])...);
 }
 
-template <typename... A> void launch(void (*kernel)(A...), void** arguments, Size grid, Size threads) {
+template <typename... A> void launch(void (*kernel)(A...), void** arguments, Size grid, Size threads, unsigned blocks) {
   constexpr size_t STACK = 1 << 17;
   static void (*entry)(A...);
   static void** given;
   entry = kernel;
   given = arguments;
   const int count = threads.x * threads.y * threads.z;
-  std::vector<Thread> all(count);
-  std::vector<Group> warps((count + 31) / 32);
+  std::vector<Block> at_once(blocks);
+  std::vector<Thread> all(blocks * count);
   for (auto& thread : all) thread.stack.reset(new char[STACK]);
+  cluster = &at_once;
   void (*const body)() = [] {
     call(entry, given, std::index_sequence_for<A...>{});
     current->over = true;
-    block.leave();
+    here->all.leave();
     current->warp->leave();
+    current->warpgroup->leave();
+    together.leave();
     _longjmp(scheduler, 1);
   };
   gridDim = grid;
   blockDim = threads;
+  const size_t statics = __start_shared == nullptr ? 0 : __stop_shared - __start_shared;
   for (unsigned z = 0; z < grid.z; ++z)
     for (unsigned y = 0; y < grid.y; ++y)
-      for (unsigned x = 0; x < grid.x; ++x) {
-        blockIdx = {x, y, z};
-        block = Group();
-        block.alive = count;
-        for (auto& warp : warps) warp = Group();
-        for (int i = 0; i < count; ++i) {
-          Thread& thread = all[i];
-          thread.index = {i % threads.x, i / threads.x % threads.y, i / threads.x / threads.y};
-          thread.lane = i % 32;
-          thread.warp = &warps[i / 32];
-          ++thread.warp->alive;
-          thread.begun = thread.over = false;
-          getcontext(&thread.context);
-          thread.context.uc_stack.ss_sp = thread.stack.get();
-          thread.context.uc_stack.ss_size = STACK;
-          thread.context.uc_link = nullptr;
-          makecontext(&thread.context, body, 0);
+      for (unsigned x = 0; x < grid.x; x += blocks) {
+        together = Group();
+        together.alive = blocks * count;
+        for (unsigned r = 0; r < blocks; ++r) {
+          Block& block = at_once[r];
+          block = Block();
+          block.index = {x + r, y, z};
+          block.all.alive = count;
+          block.warps.resize((count + 31) / 32);
+          block.warpgroups.resize((count + 127) / 128);
+          block.statics.assign(statics, static_cast<char>(0xa5));
+          block.memory.assign(blocks > 1 ? DYNAMIC + 1024 : 0, 0xa5);
+          block.dynamic = block.memory.data() + (1024 - reinterpret_cast<uintptr_t>(block.memory.data()) % 1024);
+          for (int i = 0; i < count; ++i) {
+            Thread& thread = all[r * count + i];
+            thread.index = {i % threads.x, i / threads.x % threads.y, i / threads.x / threads.y};
+            thread.lane = i % 32;
+            thread.warp = &block.warps[i / 32];
+            thread.warpgroup = &block.warpgroups[i / 128];
+            ++thread.warp->alive;
+            ++thread.warpgroup->alive;
+            thread.begun = thread.over = false;
+            getcontext(&thread.context);
+            thread.context.uc_stack.ss_sp = thread.stack.get();
+            thread.context.uc_stack.ss_size = STACK;
+            thread.context.uc_link = nullptr;
+            makecontext(&thread.context, body, 0);
+          }
         }
-        while (block.alive > 0)
-          for (auto& thread : all) {
-            if (thread.over) continue;
-            current = &thread;
-            if (_setjmp(scheduler) != 0) continue;
-            if (std::exchange(thread.begun, true)) _longjmp(thread.place, 1);
-            setcontext(&thread.context);
+        while (together.alive > 0)
+          for (volatile unsigned r = 0; r < blocks; r = r + 1) {
+            here = &at_once[r];
+            blockIdx = here->index;
+            if (blocks > 1) std::memcpy(__start_shared, here->statics.data(), statics);
+            for (volatile int i = 0; i < count; i = i + 1) {
+              current = &all[r * count + i];
+              if (current->over || _setjmp(scheduler) != 0) continue;
+              if (std::exchange(current->begun, true)) _longjmp(current->place, 1);
+              setcontext(&current->context);
+            }
+            if (blocks > 1) std::memcpy(here->statics.data(), __start_shared, statics);
           }
       }
 }

@@ -1,7 +1,7 @@
 """As much of CuPy as the library uses, on NumPy arrays; `install` puts it in CuPy's place.
 
-The device is one of compute capability 8.0, its kernels are those of kernels/, run by tests/emulated/cuda.h, and its
-cuBLAS is NumPy's product of integers. New memory is filled with 0xa5.
+The device's kernels are those of kernels/, run by tests/emulated/cuda.h, and its cuBLAS is NumPy's product of integers.
+New memory is filled with 0xa5.
 """
 
 from __future__ import annotations
@@ -89,12 +89,13 @@ class Event:
 class Kernel:
     """A kernel of cupy.RawModule: its number stands for its address."""
 
+    capability: ClassVar[str] = ""
     known: ClassVar[dict[int, Any]] = {}
     numbers = itertools.count(1)
 
     def __init__(self, file: str, function: str, macros: dict[str, str | int]) -> None:
         self.kernel = SimpleNamespace(ptr=next(self.numbers))
-        self.known[self.kernel.ptr] = built(file, function, tuple(sorted(macros.items())))
+        self.known[self.kernel.ptr] = built(file, function, tuple(sorted(macros.items())), self.capability)
 
 
 def launcher(function: int, grid: Any, block: Any, shared_mem: int, arguments: int) -> Any:
@@ -128,8 +129,9 @@ def gemm_strided(
                 c + 4 * i * step_c, type_c, ldc)  # fmt: skip
 
 
-def install() -> None:
-    """`import cupy` gives this from now on, and the library's kernels are built for the CPU."""
+def install(capability: str) -> None:
+    """`import cupy` gives this from now on, a device of that compute capability, and kernels are built for the CPU."""
+    Kernel.capability = capability
     allocator = [default_allocator]
 
     @contextlib.contextmanager
@@ -156,7 +158,7 @@ def install() -> None:
         eventRecord=lambda event, stream: None,
         streamWaitEvent=lambda stream, event: None,
     )
-    device = SimpleNamespace(compute_capability="80", use=lambda: None, synchronize=lambda: None)
+    device = SimpleNamespace(compute_capability=capability, use=lambda: None, synchronize=lambda: None)
     cublas = SimpleNamespace(
         setStream=lambda handle, stream: None, gemmEx=gemm_ex, gemmStridedBatchedEx=gemm_strided, CUBLAS_OP_T=1,
         CUBLAS_OP_N=0,

@@ -1,6 +1,7 @@
-// mma.sync of low-precision words as an A100 adds: ozaki/tensor_core.py in C++.
+// Products of low-precision words as the tensor cores of an A100 or, CAPABILITY 90, an H100 add them:
+// ozaki/tensor_core.py in C++.
 #pragma once
-#include "cuda.h"
+#include "hopper.h"
 #include "words.cuh"
 
 inline uint32_t half_bits(float x) {
@@ -24,7 +25,7 @@ inline double power(double x, int least) {
   return x == 0 ? 0 : std::ldexp(1.0, std::max(exponent - 1, least));
 }
 
-constexpr int ALIGNMENT = 24;
+constexpr int ALIGNMENT = CAPABILITY == 90 ? 25 : 24;
 
 // The accumulator plus products, aligned to the largest exponent and cut; not yet rounded.
 template <int COUNT> double fused_sum(double total, const double (&x)[COUNT], const double (&y)[COUNT], int least) {
@@ -58,7 +59,7 @@ template <Word W> void read_words(const Group& warp, int row, int first, int sec
 }
 
 template <Word W, typename Round> void multiply(float (&c)[4], const uint4& a, uint32_t b0, uint32_t b1, Round round) {
-  constexpr int DEPTH = W == TF32 ? 8 : 16, FUSED = DEPTH / 2, LEAST = W == FP16 ? -14 : -126;
+  constexpr int DEPTH = W == TF32 ? 8 : 16, FUSED = CAPABILITY == 90 ? DEPTH : DEPTH / 2, LEAST = W == FP16 ? -14 : -126;
   Group& warp = *current->warp;
   const uint32_t own[6] = {a.x, a.y, a.z, a.w, b0, b1};
   std::memcpy(warp.fragments[current->lane], own, sizeof(own));
@@ -85,4 +86,19 @@ inline void multiply_words(uint32_t (&c)[2], const uint4& a, uint32_t b0, uint32
   for (int i = 0; i < 4; ++i) sums[i] = half_to_float(c[i / 2], i % 2);
   multiply<FP16>(sums, a, b0, b1, [](double x) { return static_cast<float>(static_cast<_Float16>(x)); });
   for (int i = 0; i < 2; ++i) c[i] = pack_halves(sums[2 * i], sums[2 * i + 1]);
+}
+
+template <bool IS_TF32, int COUNT> void wgmma_words(float (&d)[COUNT], uint64_t a, uint64_t b, int accumulate) {
+  constexpr int DEPTH = IS_TF32 ? 8 : 16;
+  each_entry<2 * COUNT>(a, b, [&](int entry, const uint8_t (&x)[32], const uint8_t (&y)[32]) {
+    double p[DEPTH], q[DEPTH];
+    for (int k = 0; k < DEPTH; ++k) {
+      uint32_t left = 0, right = 0;
+      std::memcpy(&left, x + 32 / DEPTH * k, 32 / DEPTH);
+      std::memcpy(&right, y + 32 / DEPTH * k, 32 / DEPTH);
+      p[k] = IS_TF32 ? float_of_bits(left) : half_to_float(left, 0);
+      q[k] = IS_TF32 ? float_of_bits(right) : half_to_float(right, 0);
+    }
+    d[entry] = toward_zero(fused_sum(accumulate ? d[entry] : 0.0f, p, q, IS_TF32 ? -126 : -14));
+  });
 }

@@ -1,0 +1,95 @@
+// The instructions of kernels/ptx.cuh and kernels/wgmma_words.cuh on a cluster of two blocks. Asynchronous ones are over at
+// once; a warpgroup waits for all of its threads where it waits for wgmma.
+#pragma once
+#include "cuda.h"
+
+// An address in shared memory: variables first, dynamic memory from FIRST on.
+constexpr uint32_t FIRST = 8192;
+inline uint32_t shared_address(const void* p) {
+  const char* const at = static_cast<const char*>(p);
+  if (at >= __start_shared && at < __stop_shared) return 16 + static_cast<uint32_t>(at - __start_shared);
+  return FIRST + static_cast<uint32_t>(static_cast<const uint8_t*>(p) - here->dynamic);
+}
+inline const char* shared_memory(uint32_t address) {
+  return address < FIRST ? __start_shared + (address - 16) : reinterpret_cast<char*>(here->dynamic) + (address - FIRST);
+}
+
+inline uint32_t cluster_rank() { return blockIdx.x % 2; }
+inline void cluster_barrier() { arrive(together); }
+
+inline void barrier_init(uint32_t barrier, int count) { here->barriers[barrier].count = here->barriers[barrier].pending = count; }
+inline void barrier_init_fence() {}
+inline void barrier_expect(uint32_t barrier, int bytes) { here->barriers[barrier].change(1, bytes); }
+inline void barrier_wait(uint32_t barrier, uint32_t parity) {
+  Barrier& own = here->barriers[barrier];
+  while ((own.phase & 1) == parity) give_way();
+}
+inline void barrier_arrive_in(uint32_t barrier, uint32_t rank) { (*cluster)[rank].barriers[barrier].change(1, 0); }
+
+inline void bulk_copy_to_blocks(uint32_t to, const void* from, int bytes, uint32_t barrier, unsigned short blocks) {
+  for (unsigned r = 0; r < cluster->size(); ++r) {
+    if ((blocks >> r & 1) == 0) continue;
+    std::memcpy((*cluster)[r].dynamic + (to - FIRST), from, bytes);
+    (*cluster)[r].barriers[barrier].change(0, -bytes);
+  }
+}
+inline void bulk_copy(uint32_t to, const void* from, int bytes, uint32_t barrier) {
+  bulk_copy_to_blocks(to, from, bytes, barrier, static_cast<unsigned short>(1u << cluster_rank()));
+}
+
+inline void named_barrier_arrive(int number, int threads) {
+  Group& named = here->named[number];
+  named.alive = threads;
+  ++named.arrived;
+  named.pass();
+}
+inline void named_barrier(int number, int threads) {
+  const unsigned generation = here->named[number].generation;
+  named_barrier_arrive(number, threads);
+  while (here->named[number].generation == generation) give_way();
+}
+
+inline void flag_raise(uint32_t* flag, uint32_t count) { *flag = count; }
+inline void flag_wait(const uint32_t* flag, uint32_t count) {
+  while (*static_cast<const volatile uint32_t*>(flag) < count) give_way();
+}
+
+template <int COUNT> void keep_registers() {}
+template <int COUNT> void take_registers() {}
+inline void wgmma_fence() {}
+inline void wgmma_commit() {}
+template <int PENDING> void wgmma_wait() { arrive(*current->warpgroup); }
+template <typename T, int N> void registers_ready(T (&)[N]) {}
+
+inline uint32_t this_thread() { return current->index.x; }
+inline uint32_t load_word(const uint32_t* from) { return *from; }
+inline void load_again(uint32_t from, int (&v)[4]) { std::memcpy(v, shared_memory(from), 16); }
+
+// 32 bytes of a row of the tile that a descriptor points to, swizzled by 128 bytes.
+inline void read_row(uint64_t descriptor, int row, uint8_t (&out)[32]) {
+  for (int i = 0; i < 2; ++i) {
+    const uint32_t linear = static_cast<uint32_t>((descriptor & 0x3fff) << 4) + row * 128 + 16 * i;
+    std::memcpy(out + 16 * i, here->dynamic + ((linear ^ ((linear >> 7 & 7) << 4)) - FIRST), 16);
+  }
+}
+
+// f(entry of d, bytes of a row of A, bytes of a row of B^T) for each entry that a thread has.
+template <int N, typename F> void each_entry(uint64_t a, uint64_t b, F f) {
+  const int row = threadIdx.x % 128 / 32 * 16 + current->lane / 4;
+  uint8_t x[2][32], y[32];
+  for (int i = 0; i < 2; ++i) read_row(a, row + 8 * i, x[i]);
+  for (int j = 0; j < N / 8; ++j)
+    for (int i = 0; i < 2; ++i) {
+      read_row(b, 8 * j + current->lane % 4 * 2 + i, y);
+      f(4 * j + i, x[0], y);
+      f(4 * j + 2 + i, x[1], y);
+    }
+}
+
+inline void wgmma_64x192x32(uint32_t (&d)[96], uint64_t a, uint64_t b, int accumulate) {
+  each_entry<192>(a, b, [&](int entry, const uint8_t (&x)[32], const uint8_t (&y)[32]) {
+    int sum = accumulate ? static_cast<int>(d[entry]) : 0;
+    for (int k = 0; k < 32; ++k) sum += static_cast<int8_t>(x[k]) * static_cast<int8_t>(y[k]);
+    d[entry] = static_cast<uint32_t>(sum);
+  });
+}
