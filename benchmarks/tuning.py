@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
+from math import ceil
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,7 +22,6 @@ import ozaki
 from benchmarks.__main__ import draw, table
 from benchmarks.candidates import SPACE, Candidate, built, distinct, fits, kernel_of
 from benchmarks.devices import Device, device_of, median_seconds
-from benchmarks.kernels import REPEATS
 from benchmarks.measure import Sample, normal
 from benchmarks.results import RESULTS, Row, Run, Shape, git_commit
 from benchmarks.routines import planned
@@ -36,6 +36,9 @@ SHAPES = (
     Shape(1024, 4096, 16384),
     Shape(16384, 4096, 1024),
 )
+
+BURST = 1e-3
+"""Seconds of products between two events, so that the host is ahead of the device."""
 
 
 @dataclass(frozen=True)
@@ -78,11 +81,13 @@ def seconds_of(device: Device, candidate: Candidate, problem: Problem, least: fl
     if not bool((out == problem.c).all()):
         return None
 
+    repeats = ceil(BURST / device.elapsed(multiply))
+
     def repeated() -> None:
-        for _ in range(REPEATS):
+        for _ in range(repeats):
             multiply()
 
-    return median_seconds(device, [repeated], least) / REPEATS
+    return median_seconds(device, [repeated], least) / repeats
 
 
 Times = dict[Candidate, float]
@@ -147,7 +152,7 @@ def main(
     output: Annotated[
         Path, typer.Option(help="Folder for the JSON and PNG files.", show_default="benchmarks/results")
     ] = RESULTS,
-    seconds: Annotated[float, typer.Option(help="Least time to measure each candidate for.")] = 0.2,
+    seconds: Annotated[float, typer.Option(help="Least time to measure each candidate for.")] = 0.1,
 ) -> None:
     """Time the candidates on this GPU, and write which was fastest."""
     console = Console()

@@ -16,6 +16,7 @@ from benchmarks.candidates import COLUMNS, SPACE, MmaSync, Wgmma, built, distinc
 from benchmarks.devices import Cpu
 from benchmarks.results import Shape, read
 from ozaki.backends import _jit
+from ozaki.schemes import PRESETS
 
 H200_SHARED = 227 * 1024
 
@@ -84,6 +85,24 @@ def test_own_choice(modules):
     assert Wgmma.of(Shape.square(100)) == Wgmma(208, 8, 5)
     assert MmaSync.of(Shape.square(100)) == MmaSync(8)
     assert str(Wgmma(208, 8, 5)) == "208 columns, groups of 8, 5 stages"
+
+
+def test_other_bits_are_not_timed(monkeypatch):
+    """The engine and the split of CuPy are stubs: operands stay as they are."""
+    monkeypatch.setitem(sys.modules, "ozaki.backends._tops", SimpleNamespace(tops=lambda x: x))
+    monkeypatch.setitem(sys.modules, "ozaki.backends._word_split", SimpleNamespace(split=lambda x, words, layout: x))
+    a, b = np.arange(12, dtype="f4").reshape(3, 4), np.ones((4, 2), "f4")
+    for off, timed in ((0, True), (1, False)):
+
+        def multiply(words, x, y, out, off=off):
+            assert (x.shape, y.shape, out.shape) == ((1, 3, 4), (1, 2, 4), (1, 3, 2))
+            out[...] = x @ y.swapaxes(1, 2) + off
+
+        engine = SimpleNamespace(layout=lambda *sizes: None, multiply=multiply)
+        candidate = SimpleNamespace(engine=lambda engine=engine: engine)
+        problem = tuning.Problem(PRESETS["halfhalf"], Shape(3, 4, 2), a, b, a @ b, Wgmma(128, 8, 5))
+        seconds = tuning.seconds_of(Cpu(), candidate, problem, least=0)
+        assert (seconds is not None and 0 < seconds < 1) == timed
 
 
 # The table --------------------------------------------------------------------------------------------------------

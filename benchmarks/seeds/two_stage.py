@@ -92,25 +92,24 @@ def times_and_errors(seconds: dict[str, float], errors: Errors, n: int) -> Figur
     """The table: each kernel's median error over its time."""
     series: Series = {name: [(1e6 * t, float(np.median(errors[name])))] for name, t in seconds.items()}
     speeds = {name: 2e-12 * n**3 / t for name, t in seconds.items()}
-    wide, narrow = (seconds[name] / seconds["two-stage"] for name in ("FP16/32", "FP16/16"))
+    to_wide, to_narrow = (seconds[name] / seconds["two-stage"] for name in ("FP16/32", "FP16/16"))
     order = " < ".join(f"{name} {1e6 * t:.0f}" for name, t in sorted(seconds.items(), key=lambda item: item[1]))
     shown = {name: f"{speeds[name]:.4g} TFLOP/s" for name in speeds}
     claims = (
         Claim("FP16/16 520 < two-stage 657 < FP16/32 895 microseconds on the RTX 4090", order,
               seconds["FP16/16"] < seconds["two-stage"] < seconds["FP16/32"]),
         Claim("two-stage is 36% faster than cuBLAS FP16/32, 209.1 against 153.6 TFLOP/s",
-              f"{wide:.2g} times its speed, {shown['two-stage']} against {shown['FP16/32']}", wide > 1),
+              f"{to_wide:.2g} times its speed, {shown['two-stage']} against {shown['FP16/32']}", to_wide > 1),
         Claim("two-stage has 79% of the speed of cuBLAS FP16/16, 264.2 TFLOP/s",
-              f"{narrow:.0%} of {shown['FP16/16']}", 0.79 <= narrow < 1),
+              f"{to_narrow:.0%} of {shown['FP16/16']}", 0.79 <= to_narrow < 1),
     )  # fmt: skip
     differs = (
         "Consumer cards alone multiply FP16 at half the speed with FP32 accumulators; those of data centres lose "
         "nothing by them, so two-stage has nothing to gain there. Its operands are words made before, as the post's "
         "are FP16; from float32 they are made in each call."
     )
-    return Figure(
-        "Table", f"Times, M = N = K = {n}", "microseconds", "median absolute error", series, claims, differs
-    )  # fmt: skip
+    title, x, y = f"Times, M = N = K = {n}", "microseconds", "median absolute error"
+    return Figure("Table", title, x, y, series, claims, differs)
 
 
 def percentiles(errors: Errors, title: str, differs: str) -> Figure:
