@@ -212,3 +212,18 @@ def test_results_of_a_gpu_follow_those_of_the_cpu(tmp_path):
     assert "needs a GPU" not in both
     assert both.index("### Percentiles: ") < both.index("### Percentiles on the Some GPU: ")
     assert "seeds/two-stage-gpu-percentiles.png" in both
+
+
+@pytest.mark.gpu
+def test_a_small_run_on_a_gpu(tmp_path, monkeypatch):
+    cupy = pytest.importorskip("cupy")
+    if not cupy.cuda.is_available():
+        pytest.skip("no GPU")
+    monkeypatch.setattr(energy.figures, "__defaults__", (0.2, 0.1))
+    run_seeds(seed=None, scale=Scale.small, device=Where.gpu, output=tmp_path)
+    for run in map(read, tmp_path.iterdir()):
+        for figure in run.figures:
+            same = [claim for claim in figure.claims if "model of the tensor cores" in claim.published]
+            assert all(claim.holds for claim in same), figure
+            for points in figure.series.values():
+                assert points and np.isfinite(np.array(points)).all()

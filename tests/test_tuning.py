@@ -154,3 +154,15 @@ def test_shapes(device, monkeypatch):
 def test_command_line_names_what_is_wrong(device, tmp_path):
     with pytest.raises(typer.BadParameter, match="halfhalf"):
         tuning.main(scheme=["none"], size=None, output=tmp_path, seconds=0)
+
+
+@pytest.mark.gpu
+def test_a_small_run_on_a_gpu(tmp_path, capsys):
+    cupy = pytest.importorskip("cupy")
+    if not cupy.cuda.is_available():
+        pytest.skip("no GPU")
+    tuning.main(scheme=["halfhalf", "two-stage"], size=[600], output=tmp_path, seconds=0)
+    (path,) = tmp_path.glob("*-tuning.json")
+    fastest, own = read(path).rows[:2]
+    assert fastest.seconds <= own.seconds
+    assert "other bits" not in capsys.readouterr().out
