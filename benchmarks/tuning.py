@@ -153,6 +153,7 @@ def main(
         Path, typer.Option(help="Folder for the JSON and PNG files.", show_default="benchmarks/results")
     ] = RESULTS,
     seconds: Annotated[float, typer.Option(help="Least time to measure each candidate for.")] = 0.1,
+    commit: Annotated[str, typer.Option(help="Of the measured code.", show_default="what git says")] = "",
 ) -> None:
     """Time the candidates on this GPU, and write which was fastest."""
     console = Console()
@@ -166,7 +167,7 @@ def main(
     shapes = [Shape.square(n) for n in size] if size else SHAPES
     date = datetime.now(UTC).isoformat(timespec="seconds")
     rows = tuple(row for name in scheme or SCHEMES for row in tuned(device, name, shapes, seconds, console))
-    run = Run(date, git_commit(), device.name, device.versions(), rows)
+    run = Run(date, commit or git_commit(), device.name, device.versions(), rows)
     console.print(table(run))
     path = run.write(output)
     console.print(str(path), soft_wrap=True)

@@ -187,10 +187,11 @@ def test_command_line(tmp_path, capsys, device, monkeypatch):
     monkeypatch.setitem(throughput.PEAKS, "Some GPU", Peaks(900, 450, 60, 4))
     monkeypatch.setattr(energy, "BURST", 0.005)
     monkeypatch.setattr(energy.figures, "__defaults__", (0.05, 0.0))
-    run_seeds(seed=None, scale=Scale.small, device=Where.gpu, output=tmp_path)
+    run_seeds(seed=None, scale=Scale.small, device=Where.gpu, output=tmp_path, commit="f" * 40)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["recovering-gpu.json", "two-stage-gpu.json"]
     run = read(tmp_path / "recovering-gpu.json")
     assert (run.where, run.device, run.stem) == (Where.gpu, "Some GPU", "recovering-gpu")
+    assert run.commit == "f" * 40
     names = ["Figure 1", "Figure 11", "Figure 13", "Figure 14", "Figure 15", "Figure 16", "Table 6"]
     assert [figure.name for figure in run.figures] == names
     with pytest.raises(typer.BadParameter, match="recovering, two-stage"):
