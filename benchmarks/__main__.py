@@ -76,10 +76,11 @@ def main(
             console.print("GEMMul8: not measured")
         path = run.write(output)
         console.print(str(path), soft_wrap=True)
-        _plot(path, console)
+        draw(path, console)
 
 
-def _plot(path: Path, console: Console) -> None:
+def draw(path: Path, console: Console) -> None:
+    """Draw a result file beside it, where that can be done."""
     try:
         from benchmarks import plots
     except ImportError as error:

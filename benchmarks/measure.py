@@ -50,11 +50,11 @@ class Sample:
             xp.asarray(np.sort(rng.choice(size, min(size, count), replace=False)))
             for size, count in ((a.shape[0], min(ROWS, fewer)), (b.shape[1], min(COLS, 8 * fewer)))
         )
-        return cls(rows, cols, _host(a[rows]), _host(b[:, cols]))
+        return cls(rows, cols, host(a[rows]), host(b[:, cols]))
 
     def errors(self, c: Any) -> tuple[float, float]:
         """Largest componentwise error of a product in the sample, and its root mean square."""
-        entries = _host(_last(c)[self.rows][:, self.cols])
+        entries = host(_last(c)[self.rows][:, self.cols])
         largest = reference.componentwise_error(entries, self.a, self.b)
         return largest, reference.componentwise_error(entries, self.a, self.b, rms=True)
 
@@ -124,5 +124,6 @@ def _last(x: Any) -> Any:
     return x[-1] if x.ndim == 3 else x
 
 
-def _host(x: Any) -> npt.NDArray[Any]:
+def host(x: Any) -> npt.NDArray[Any]:
+    """The array in host memory."""
     return x.get() if hasattr(x, "get") else np.asarray(x)

@@ -51,7 +51,7 @@ class Row:
 
     Attributes
     ----------
-    task : "float64", "float32", "shapes", "kernels"
+    task : "float64", "float32", "shapes", "kernels", "tuning"
     routine : as "ozaki residues 14", "cublas dgemm", "GEMMul8 15"
     ours : whether this library ran
     m, n, k : (m x k) (k x n)
@@ -63,7 +63,7 @@ class Row:
     bound : proven componentwise bound for these operands; None without one
     products : number of slice products
     rms : root mean square of the same errors
-    ran : what the default chose, as "14 residues"
+    ran : what the default chose, as "14 residues"; when tuning, the choices of the kernel
     sm_mhz : clock of the GPU after the last run
     bytes : moved by a kernel, at least
     of_copy : bytes / seconds over the same of a device-to-device copy

@@ -79,7 +79,7 @@ def routines(task: str, xp: Any, blas: str, gemmul8: Any = None) -> list[Routine
         f"{blas} {'sgemm' if task == 'float32' else 'dgemm'}",
         False,
         lambda a, b, out: xp.matmul(a, b, out=out),
-        lambda a, b: Account(None, 1) if task == "shapes" else _planned(a, b, {"scheme": "native"}),
+        lambda a, b: Account(None, 1) if task == "shapes" else planned(a, b, {"scheme": "native"}),
     )
     options_of = OURS[task] | (WORDS if task == "float32" and xp.__name__ == "cupy" else {})
     ours = [_ours(name, options, proven=task != "shapes") for name, options in options_of.items()]
@@ -92,11 +92,11 @@ def _ours(name: str, options: dict[str, Any], proven: bool) -> Routine:
         name,
         True,
         lambda a, b, out: ozaki.matmul(a, b, out=out, **options),
-        lambda a, b: _planned(a, b, options) if proven else Account(None, options["slices"]),
+        lambda a, b: planned(a, b, options) if proven else Account(None, options["slices"]),
     )
 
 
-def _planned(a: Any, b: Any, options: dict[str, Any]) -> Account:
+def planned(a: Any, b: Any, options: dict[str, Any]) -> Account:
     """The account of our plan; with a forced count too, its bound is proven for these operands."""
     plan = ozaki.plan(a, b, **options)
     bound = plan.bound if plan.target.measure == "componentwise" and isfinite(plan.bound) else None

@@ -7,10 +7,10 @@ import pytest
 import typer
 
 from benchmarks.seeds import multiword, page, recovering, slides, two_stage
-from benchmarks.seeds.__main__ import SEEDS, Scale
+from benchmarks.seeds.__main__ import ON_GPU, SEEDS, Scale
 from benchmarks.seeds.__main__ import main as run_seeds
 from benchmarks.seeds.data import cauchy, exp_rand, randtlr, spatial, uniform
-from benchmarks.seeds.figures import FOLDER, Claim, grows, read
+from benchmarks.seeds.figures import FOLDER, Claim, Where, grows, read
 from benchmarks.seeds.methods import componentwise, held, relative_residual, simt
 from ozaki import reference
 from ozaki.schemes import PRESETS
@@ -121,9 +121,11 @@ def test_command_line(tmp_path, capsys, monkeypatch):
 
 
 def test_the_page_is_up_to_date():
-    assert sorted(path.stem for path in FOLDER.glob("*.json")) == sorted(SEEDS)
+    runs = [read(path) for path in FOLDER.glob("*.json")]
+    assert sorted(run.seed for run in runs if run.where is Where.cpu) == sorted(SEEDS)
+    assert {run.seed for run in runs if run.where is Where.gpu} <= set(ON_GPU)
     page.main(check=True, page=page.PAGE, results=FOLDER)
-    for run in (read(path) for path in FOLDER.glob("*.json")):
+    for run in runs:
         for figure in run.figures:
             if figure.series:
                 assert (page.PAGE.parent / "figures" / "seeds" / page.picture(run, figure)).exists()

@@ -12,12 +12,14 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.devices import Cpu
+from benchmarks.devices import device_of
 from benchmarks.results import git_commit
 from benchmarks.seeds import multiword, recovering, slides, two_stage
-from benchmarks.seeds.figures import FOLDER, Figure, SeedRun
+from benchmarks.seeds.figures import FOLDER, Figure, SeedRun, Where
 
 SEEDS = {seed.SEED: seed for seed in (recovering, multiword, two_stage, slides)}
+
+ON_GPU = {seed.SEED: seed.figures_on_gpu for seed in (recovering, two_stage)}
 
 
 class Scale(StrEnum):
@@ -29,19 +31,34 @@ class Scale(StrEnum):
 def main(
     seed: Annotated[list[str] | None, typer.Option(help=f"One of {', '.join(SEEDS)}; may be repeated.")] = None,
     scale: Annotated[Scale, typer.Option(help="small: seconds; cpu: minutes; full: the papers' sizes.")] = Scale.cpu,
+    device: Annotated[
+        Where, typer.Option(help=f"cpu: the accuracy of all; gpu: what needs one, of {', '.join(ON_GPU)}.")
+    ] = Where.cpu,
     output: Annotated[Path, typer.Option(help="Folder for the JSON files.")] = FOLDER,
+    commit: Annotated[str, typer.Option(help="Of the measured code.", show_default="what git says")] = "",
 ) -> None:
     """Reproduce the papers' tables and figures, print ours beside the published statements, and write JSON."""
     console = Console()
-    for name in seed or SEEDS:
-        if name not in SEEDS:
-            raise typer.BadParameter(f"{name!r}; expected one of {', '.join(SEEDS)}", param_hint="--seed")
-        device, date = Cpu(), datetime.now(UTC).isoformat(timespec="seconds")
+    known = list(SEEDS if device is Where.cpu else ON_GPU)
+    unknown = set(seed or ()) - set(known)
+    if unknown:
+        raise typer.BadParameter(f"{', '.join(unknown)}; expected one of {', '.join(known)}", param_hint="--seed")
+    try:
+        hardware = device_of(device.value)
+    except ImportError as error:
+        raise typer.BadParameter(f"{error}; install the extra cuda12 or cuda13", param_hint="--device") from None
+    for name in seed or known:
+        date, rng = datetime.now(UTC).isoformat(timespec="seconds"), np.random.default_rng(0)
+        drawn = (
+            SEEDS[name].figures(scale.value, rng) if device is Where.cpu else ON_GPU[name](hardware, scale.value, rng)
+        )
         figures = []
-        for figure in SEEDS[name].figures(scale.value, np.random.default_rng(0)):
+        for figure in drawn:
             console.print(table(figure))
             figures.append(figure)
-        run = SeedRun(date, git_commit(), device.name, device.versions(), name, scale.value, tuple(figures))
+        run = SeedRun(
+            date, commit or git_commit(), hardware.name, hardware.versions(), name, scale.value, tuple(figures), device
+        )  # fmt: skip
         console.print(str(run.write(output)), soft_wrap=True)
 
 

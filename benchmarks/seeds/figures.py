@@ -1,6 +1,7 @@
 """What a script makes of a published table or figure: series of points, and what was published beside them.
 
-A file is {"schema": 1, "date", "commit", "device", "versions": {...}, "seed", "scale", "figures": [...]}.
+A file is {"schema": 1, "date", "commit", "device", "versions": {...}, "seed", "scale", "figures": [...], "where"};
+without "where" it is from a CPU.
 """
 
 from __future__ import annotations
@@ -8,12 +9,23 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 from benchmarks.results import ROOT, SCHEMA
 
 FOLDER = ROOT / "benchmarks" / "seeds" / "results"
+
+Series = dict[str, list[tuple[float, float]]]
+"""y over x for each name."""
+
+
+class Where(StrEnum):
+    """What ran: NumPy with tensor cores in software, or a GPU with its own."""
+
+    cpu = "cpu"
+    gpu = "gpu"
 
 
 @dataclass(frozen=True)
@@ -43,7 +55,7 @@ class Figure:
     title: str
     x: str
     y: str
-    series: dict[str, list[tuple[float, float]]]
+    series: Series
     claims: tuple[Claim, ...]
     differs: str = ""
     log: str = "xy"
@@ -68,11 +80,17 @@ class SeedRun:
     seed: str
     scale: str
     figures: tuple[Figure, ...] = field(default=())
+    where: Where = Where.cpu
+
+    @property
+    def stem(self) -> str:
+        """Of the names of its files."""
+        return self.seed if self.where is Where.cpu else f"{self.seed}-{self.where}"
 
     def write(self, folder: Path = FOLDER) -> Path:
         """Write the JSON file, and return its path."""
         folder.mkdir(parents=True, exist_ok=True)
-        path = folder / f"{self.seed}.json"
+        path = folder / f"{self.stem}.json"
         path.write_text(json.dumps({"schema": SCHEMA, **asdict(self)}, indent=1) + "\n", encoding="utf-8")
         return path
 
@@ -89,7 +107,8 @@ def read(path: Path) -> SeedRun:
     if content.pop("schema") != SCHEMA:
         raise ValueError(f"{path}: schema; expected {SCHEMA}")
     figures = tuple(_figure(figure) for figure in content.pop("figures"))
-    return SeedRun(**content, figures=figures)
+    where = Where(content.pop("where", Where.cpu))
+    return SeedRun(**content, figures=figures, where=where)
 
 
 def _figure(content: dict[str, Any]) -> Figure:

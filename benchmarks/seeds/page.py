@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from benchmarks.results import ROOT, slug
-from benchmarks.seeds.figures import FOLDER, Figure, SeedRun, read
+from benchmarks.seeds.figures import FOLDER, Figure, SeedRun, Where, read
 from benchmarks.seeds.plots import plot
 
 PAGE = ROOT / "docs" / "seeds.md"
@@ -25,18 +25,24 @@ TITLES = {
     "slides": "Ootomo: DGEMM on Integer Tensor Cores (slides, 2023)",
 }
 
-NOT_HERE = {
+NOT_ON_CPU = {
     "recovering": "Figures 14 to 16 and table 6 (throughput, roofline, energy) need a GPU.",
-    "multiword": "Figure 4.1 and the left halves of 4.4 and 4.5 (throughput) need a GPU.",
     "two-stage": "The table of times needs a GPU.",
+}
+"""Said where there are no results from a GPU."""
+
+NOT_HERE = {
+    "multiword": "Figure 4.1 and the left halves of 4.4 and 4.5 (throughput) need a GPU.",
     "slides": "Throughput needs a GPU.",
 }
+"""Said in any case."""
 
 INTRODUCTION = """# The papers, reproduced
 
-What the papers that the library starts from published, and what comes out here. This page is about accuracy, on a
-CPU: the tensor cores are those of `ozaki.tensor_core`, a model. It is written by `python -m benchmarks.seeds.page`
-from `benchmarks/seeds/results/`; `python -m benchmarks.seeds` makes those anew, with `--scale full` at the papers'
+What the papers that the library starts from published, and what comes out here. Accuracy is shown on a CPU: the tensor
+cores are those of `ozaki.tensor_core`, a model. What a GPU adds, with its own tensor cores, follows where it was run,
+and names it. The page is written by `python -m benchmarks.seeds.page` from `benchmarks/seeds/results/`;
+`python -m benchmarks.seeds` makes those anew, with `--device gpu` those of a GPU, with `--scale full` at the papers'
 sizes. A published plot has no numbers to compare with, so its statements are checked: each line says what was
 published, and what came out here.
 
@@ -51,7 +57,7 @@ def main(
     results: Annotated[Path, typer.Option(help="Folder with the result files.")] = FOLDER,
 ) -> None:
     """Write the page and its pictures."""
-    runs = [read(results / f"{seed}.json") for seed in TITLES if (results / f"{seed}.json").exists()]
+    runs = [read(path) for path in results.glob("*.json")]
     text = written(runs)
     if check:
         if not page.exists() or page.read_text(encoding="utf-8") != text:
@@ -67,21 +73,32 @@ def main(
 
 def written(runs: list[SeedRun]) -> str:
     """The whole page."""
-    return "\n".join([INTRODUCTION, *(section(run) for run in runs)])
+    papers = [sorted((run for run in runs if run.seed == seed), key=lambda run: run.where) for seed in TITLES]
+    return "\n".join([INTRODUCTION, *(section(paper) for paper in papers if paper)])
 
 
-def section(run: SeedRun) -> str:
-    """One paper."""
-    parts = [f"## {TITLES[run.seed]}", NOT_HERE[run.seed]]
+def section(runs: list[SeedRun]) -> str:
+    """One paper: what ran on a CPU, then what ran on a GPU."""
+    seed = runs[0].seed
+    missing = NOT_ON_CPU if Where.gpu not in {run.where for run in runs} else {}
+    parts = [f"## {TITLES[seed]}", *(text[seed] for text in (missing, NOT_HERE) if seed in text)]
+    for run in runs:
+        parts += reproduced(run)
+    return "\n\n".join(parts) + "\n"
+
+
+def reproduced(run: SeedRun) -> list[str]:
+    """The figures of one run, and what ran."""
+    parts = []
+    place = f" on the {run.device}" if run.where is Where.gpu else ""
     for figure in run.figures:
-        parts += [f"### {figure.name}: {figure.title}", table(figure)]
+        parts += [f"### {figure.name}{place}: {figure.title}", table(figure)]
         if figure.differs:
             parts.append(fill(figure.differs, 120, break_long_words=False, break_on_hyphens=False))
         if figure.series:
-            parts.append(f"![{figure.name}](figures/seeds/{picture(run, figure)})")
+            parts.append(f"![{figure.name}{place}](figures/seeds/{picture(run, figure)})")
     versions = ", ".join(f"{name} {version}" for name, version in run.versions.items())
-    parts.append(f"{run.date[:10]}, {run.device}, scale {run.scale}; {versions}.")
-    return "\n\n".join(parts) + "\n"
+    return [*parts, f"{run.date[:10]}, {run.device}, scale {run.scale}; {versions}."]
 
 
 def table(figure: Figure) -> str:
@@ -92,7 +109,7 @@ def table(figure: Figure) -> str:
 
 
 def picture(run: SeedRun, figure: Figure) -> str:
-    return f"{run.seed}-{slug(figure.name)}.png"
+    return f"{run.stem}-{slug(figure.name)}.png"
 
 
 if __name__ == "__main__":

@@ -11,17 +11,24 @@ import numpy as np
 import numpy.typing as npt
 
 import ozaki
+from benchmarks.devices import Device
+from benchmarks.measure import host
+from benchmarks.power import Nvml
+from benchmarks.seeds import energy, throughput
 from benchmarks.seeds.data import cauchy, exp_rand, randtlr, spatial, uniform
-from benchmarks.seeds.figures import Claim, Figure, times
+from benchmarks.seeds.figures import Claim, Figure, Series, times
 from benchmarks.seeds.methods import TO_NEAREST, held, relative_residual, simt
 from ozaki.schemes import PRESETS
 from ozaki.schemes.formats import Rounding
-from ozaki.tensor_core import A100, TensorCore, round_to
+from ozaki.tensor_core import A100, H100, TensorCore, round_to
 
 SEED = "recovering"
 
 SCALES = {"small": 10, "cpu": 16, "full": 20}
 """log2 of the largest k; the papers' is 20."""
+
+SIZES = {"small": (256, 512), "cpu": (1024, 2048, 4096, 8192), "full": (512, 1024, 2048, 4096, 8192, 16384)}
+"""Of the products whose throughput and energy a GPU shows."""
 
 REPEATS = 2
 """Pairs of matrices that errors are averaged over; 8 in the paper."""
@@ -45,6 +52,17 @@ def figures(scale: str, rng: np.random.Generator) -> Iterator[Figure]:
     yield patterns(256 if largest > 10 else 128, rng)
 
 
+def figures_on_gpu(device: Device, scale: str, rng: np.random.Generator) -> Iterator[Figure]:
+    """Accuracy of the device's own tensor cores beside their model; throughput; energy."""
+    largest = SCALES[scale]
+    yield error_against_k(largest, rng, device)
+    yield exponent_ranges(256 if largest > 10 else 64, rng, device)
+    yield patterns(256 if largest > 10 else 128, rng, device)
+    rows = throughput.measured(device, SIZES[scale], least=0.5)
+    yield from throughput.figures(rows, throughput.PEAKS.get(device.name))
+    yield from energy.figures(device, rows, Nvml(device.xp.cuda.Device().pci_bus_id))
+
+
 # Tables 1 and 2: the significand that two FP16 numbers keep --------------------------------------------------------
 
 
@@ -66,7 +84,7 @@ def kept_length(
     rng: np.random.Generator,
 ) -> Figure:
     """Distribution and expectation of the kept length, over all last 14 bits and over samples."""
-    series: dict[str, list[tuple[float, float]]] = {}
+    series: Series = {}
     claims = []
     for rounding in roundings:
         theory = 23 - lost_bits(np.arange(2**14, dtype=np.int64) + (1 << 20), rounding)
@@ -95,11 +113,38 @@ def on(name: str, core: TensorCore) -> Method:
     return lambda a, b: ozaki.matmul(a, b, scheme=words)
 
 
-def against_k(
-    methods: dict[str, Method], largest: int, rng: np.random.Generator
-) -> dict[str, list[tuple[float, float]]]:
+def real(device: Device | None) -> dict[str, Method]:
+    """The same on a device's own tensor cores, and its native product; nothing without a device."""
+    if device is None:
+        return {}
+    asarray = device.xp.asarray
+
+    def moved(scheme: str) -> Method:
+        return lambda a, b: host(ozaki.matmul(asarray(a), asarray(b), scheme=scheme))
+
+    schemes = {"halfhalf": "halfhalf", "tf32tf32": "tf32tf32", "Markidis": "markidis", f"{device.blas} SGEMM": "native"}
+    return {f"{name}, {device.name}": moved(scheme) for name, scheme in schemes.items()}
+
+
+def core_beside(device: Device | None) -> TensorCore:
+    """The modelled tensor cores: the paper's, or those of a device."""
+    return A100 if device is None else H100
+
+
+def same_as_model(series: Series, device: Device | None) -> tuple[Claim, ...]:
+    """Whether errors on the device are those of the model."""
+    if device is None:
+        return ()
+    pairs = [(name, f"{name}, {device.name}") for name in series if f"{name}, {device.name}" in series]
+    differ = [name for name, on_device in pairs if series[name] != series[on_device]]
+    names = differ or [name for name, _ in pairs]
+    ours = f"{'other' if differ else 'the same'} errors for {', '.join(names)}"
+    return (Claim("(not in the paper) the model of the tensor cores has their bits", ours, not differ),)
+
+
+def against_k(methods: dict[str, Method], largest: int, rng: np.random.Generator) -> Series:
     """Mean relative residual of (16 x k) (k x 16) on (-1, 1)."""
-    series: dict[str, list[tuple[float, float]]] = {name: [] for name in methods}
+    series: Series = {name: [] for name in methods}
     for k in (2**e for e in range(4, largest + 1, 2)):
         operands = [(uniform(rng, (16, k), -1, 1), uniform(rng, (k, 16), -1, 1)) for _ in range(REPEATS)]
         for name, method in methods.items():
@@ -108,17 +153,20 @@ def against_k(
     return series
 
 
-_AVERAGED = f"Averaged over {REPEATS} pairs of matrices (8 in the paper), on a model of the A100 instead of an A100."
+_REPEATED = f"Averaged over {REPEATS} pairs of matrices (8 in the paper)"
+_AVERAGED = f"{_REPEATED}, on a model of the A100 instead of an A100."
 
 
-def error_against_k(largest: int, rng: np.random.Generator) -> Figure:
+def error_against_k(largest: int, rng: np.random.Generator, device: Device | None = None) -> Figure:
+    core = core_beside(device)
     methods: dict[str, Method] = {
-        "halfhalf": on("halfhalf", A100),
-        "tf32tf32": on("tf32tf32", A100),
-        "Markidis": on("markidis", A100),
+        "halfhalf": on("halfhalf", core),
+        "tf32tf32": on("tf32tf32", core),
+        "Markidis": on("markidis", core),
         "FP32 SIMT": simt,
-        "FP16 tensor core": on("single-fp16", A100),
-        "TF32 tensor core": on("single-tf32", A100),
+        "FP16 tensor core": on("single-fp16", core),
+        "TF32 tensor core": on("single-tf32", core),
+        **real(device),
     }
     series = against_k(methods, largest, rng)
     figure = Figure("Figure 1", "Accuracy of (16 x k) (k x 16)", "k", "relative residual", series, ())
@@ -131,8 +179,10 @@ def error_against_k(largest: int, rng: np.random.Generator) -> Figure:
         Claim("Markidis' method is far better than plain FP16 for small k, and its error catches up",
               f"ratio {first:.1g} at k = 16, {last / figure.last('FP16 tensor core'):.1g} at the end",
               first < last / figure.last("FP16 tensor core")),
+        *same_as_model(series, device),
     )  # fmt: skip
-    return replace(figure, claims=claims, differs=_AVERAGED + " Our halfhalf is promoted every 64 of k, not every 8.")
+    averaged = _AVERAGED if device is None else f"{_REPEATED}, on a model of the {core.name} and on the {device.name}."
+    return replace(figure, claims=claims, differs=averaged + " Our halfhalf is promoted every 64 of k, not every 8.")
 
 
 def cut_last_bit(x: Any) -> Any:
@@ -190,7 +240,7 @@ def p_underflow(e: int, gradual: bool) -> float:
 
 def underflow(samples: int, rng: np.random.Generator) -> Figure:
     exponents = range(-16, 12)
-    series: dict[str, list[tuple[float, float]]] = {}
+    series: Series = {}
     worst = 0.0
     for gradual, name in ((True, "P_u+gu"), (False, "P_u")):
         theory = [(e, p_underflow(e, gradual)) for e in exponents]
@@ -224,7 +274,7 @@ def representation(samples: int, rng: np.random.Generator) -> Figure:
         "FP16": "single-fp16", "TF32": "single-tf32", "halfhalf": "halfhalf", "tf32tf32": "tf32tf32",
         "Markidis' halfhalf": "markidis",
     }  # fmt: skip
-    series: dict[str, list[tuple[float, float]]] = {name: [] for name in holders}
+    series: Series = {name: [] for name in holders}
     for e in range(-44, 16, 2):
         v = np.ldexp(1 + rng.integers(0, 2**23, samples) * 2.0**-23, e).astype(np.float32)
         for name, preset in holders.items():
@@ -254,22 +304,24 @@ def representation(samples: int, rng: np.random.Generator) -> Figure:
 # Figures 11 to 13: exponents of the operands ----------------------------------------------------------------------
 
 
-def unscaled(name: str) -> Method:
+def unscaled(name: str, core: TensorCore) -> Method:
     """A preset that sees only what its words hold without scaling, as in the paper."""
-    words = replace(PRESETS[name], core=A100)
+    words = replace(PRESETS[name], core=core)
     return lambda a, b: ozaki.matmul(held(a, words), held(b, words), scheme=words)
 
 
-def exponent_ranges(n: int, rng: np.random.Generator) -> Figure:
+def exponent_ranges(n: int, rng: np.random.Generator, device: Device | None = None) -> Figure:
     high, low, tiny = (-15, 14), (-35, -15), (-100, -35)
     types = {1: (high, high), 2: (high, low), 3: (low, low), 4: (high, tiny)}
+    core = core_beside(device)
     methods: dict[str, Method] = {
-        "halfhalf, as published": unscaled("halfhalf"),
-        "halfhalf, rows and columns scaled": on("halfhalf", A100),
-        "tf32tf32": on("tf32tf32", A100),
+        "halfhalf, as published": unscaled("halfhalf", core),
+        "halfhalf": on("halfhalf", core),
+        "tf32tf32": on("tf32tf32", core),
         "FP32 SIMT": simt,
+        **real(device),
     }
-    series: dict[str, list[tuple[float, float]]] = {name: [] for name in methods}
+    series: Series = {name: [] for name in methods}
     for kind, (left, right) in types.items():
         a, b = exp_rand(rng, (n, n), *left), exp_rand(rng, (n, n), *right)
         for name, method in methods.items():
@@ -279,7 +331,7 @@ def exponent_ranges(n: int, rng: np.random.Generator) -> Figure:
     )
     bare, simt_error = dict(series["halfhalf, as published"]), dict(series["FP32 SIMT"])
     tf32 = max(y / simt_error[x] for x, y in series["tf32tf32"])
-    ours = max(y / simt_error[x] for x, y in series["halfhalf, rows and columns scaled"])
+    ours = max(y / simt_error[x] for x, y in series["halfhalf"])
     claims = (
         Claim("tf32tf32 has the accuracy of FP32 SIMT in all types", f"{tf32:.2g} times its error", tf32 < 3),
         Claim("halfhalf has it in type 1", f"{times(bare[1], simt_error[1])} its error", bare[1] < 3 * simt_error[1]),
@@ -287,6 +339,7 @@ def exponent_ranges(n: int, rng: np.random.Generator) -> Figure:
               min(bare[2] / simt_error[2], bare[3] / simt_error[3]) > 3),
         Claim("halfhalf cannot compute type 4: scaling is needed first", f"{bare[4]:.1g}", bare[4] > 0.1),
         Claim("(not in the paper) scaled, halfhalf computes all types", f"{ours:.2g} times that of FP32", ours < 3),
+        *same_as_model(series, device),
     )  # fmt: skip
     differs = (
         "Type 2 pairs exp_rand(-15, 14) with exp_rand(-35, -15), as the figure's caption has it; the text prints the "
@@ -314,11 +367,17 @@ def exponent_patterns(n: int, rng: np.random.Generator) -> Figure:
     )  # fmt: skip
 
 
-def patterns(n: int, rng: np.random.Generator) -> Figure:
-    methods: dict[str, Method] = {"halfhalf": on("halfhalf", A100), "tf32tf32": on("tf32tf32", A100), "FP32 SIMT": simt}
+def patterns(n: int, rng: np.random.Generator, device: Device | None = None) -> Figure:
+    core = core_beside(device)
+    methods: dict[str, Method] = {
+        "halfhalf": on("halfhalf", core),
+        "tf32tf32": on("tf32tf32", core),
+        "FP32 SIMT": simt,
+        **real(device),
+    }
     left = {"urand": uniform(rng, (n, n), -1, 1), "exp_rand": exp_rand(rng, (n, n), -15, 0)}
     right = {"randtlr": randtlr(rng, n), "spatial": spatial(rng, n), "cauchy": cauchy(rng, n)}
-    series: dict[str, list[tuple[float, float]]] = {name: [] for name in methods}
+    series: Series = {name: [] for name in methods}
     for i, (a, b) in enumerate((a, b) for a in left.values() for b in right.values()):
         for name, method in methods.items():
             series[name].append((i + 1, relative_residual(method(a, b), a, b)))
@@ -327,5 +386,6 @@ def patterns(n: int, rng: np.random.Generator) -> Figure:
     ours = f"at most {worst:.2g} times its error"
     claim = Claim("halfhalf and tf32tf32 are as accurate as SGEMM for all patterns", ours, worst < 2)
     pairs = ", ".join(f"{i + 1}: {a} times {b}" for i, (a, b) in enumerate((a, b) for a in left for b in right))
-    return Figure("Figure 13", f"Patterns of exponents, n = {n}", "pair", "relative residual", series, (claim,),
-                  f"One size, on the model of the A100. {pairs}.", "y")  # fmt: skip
+    return Figure("Figure 13", f"Patterns of exponents, n = {n}", "pair", "relative residual", series,
+                  (claim, *same_as_model(series, device)), f"One size, on the model of the {core.name}. {pairs}.",
+                  "y")  # fmt: skip

@@ -1,0 +1,117 @@
+"""What a GPU takes while it works: NVML's power, sampled."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from threading import Event
+from typing import Any, Protocol
+
+INTERVAL = 0.02
+"""Seconds between samples, as in Ootomo and Yokota, section 4.3."""
+
+LEAST = 2.0
+"""Seconds of repeated work, as there."""
+
+WARM_UP = 1.0
+"""Seconds of the same work before, until clocks and power have settled."""
+
+
+class Meter(Protocol):
+    """Measures a device."""
+
+    def watts(self) -> float:
+        """Power at this moment."""
+
+    def joules(self) -> float:
+        """Energy since some moment in the past."""
+
+
+class Nvml:
+    """The meter of the GPU at that address of the PCI bus.
+
+    From Ampere on, NVML's usual reading is a mean over the last second; this is the other one, of the moment.
+    """
+
+    def __init__(self, bus_id: str) -> None:
+        import pynvml
+
+        pynvml.nvmlInit()
+        self._nvml: Any = pynvml
+        self._device = pynvml.nvmlDeviceGetHandleByPciBusId(bus_id)
+
+    def watts(self) -> float:
+        (field,) = self._nvml.nvmlDeviceGetFieldValues(self._device, [self._nvml.NVML_FI_DEV_POWER_INSTANT])
+        if field.nvmlReturn != self._nvml.NVML_SUCCESS:
+            raise self._nvml.NVMLError(field.nvmlReturn)
+        return 1e-3 * float(field.value.uiVal)
+
+    def joules(self) -> float:
+        return 1e-3 * float(self._nvml.nvmlDeviceGetTotalEnergyConsumption(self._device))
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What some work took.
+
+    Attributes
+    ----------
+    calls : of the work
+    seconds : of all calls together
+    watts : mean of the samples
+    counted : joules by the meter's own counter, of all calls together
+    """
+
+    calls: int
+    seconds: float
+    watts: float
+    counted: float
+
+    @property
+    def joules(self) -> float:
+        """Of one call, by the samples."""
+        return self.watts * self.seconds / self.calls
+
+
+def spent(meter: Meter, work: Callable[[], object], least: float = LEAST, warm_up: float = WARM_UP) -> Spent:
+    """Sample the power while `work`, which waits for the device, is done again and again.
+
+    Parameters
+    ----------
+    meter : Meter
+    work : function
+    least : float
+        Seconds to sample for.
+    warm_up : float
+        Seconds of the same work before.
+    """
+    _repeat(work, warm_up)
+    stop = Event()
+    with ThreadPoolExecutor(1) as pool:
+        before, start = meter.joules(), time.perf_counter()
+        samples = pool.submit(_sampled, meter, stop)
+        try:
+            calls = _repeat(work, least)
+        finally:
+            stop.set()
+        seconds, counted = time.perf_counter() - start, meter.joules() - before
+        return Spent(calls, seconds, statistics.mean(samples.result()), counted)
+
+
+def _repeat(work: Callable[[], object], least: float) -> int:
+    """Returns the number of calls."""
+    calls, end = 0, time.perf_counter() + least
+    while calls == 0 or time.perf_counter() < end:
+        work()
+        calls += 1
+    return calls
+
+
+def _sampled(meter: Meter, stop: Event) -> list[float]:
+    watts = [meter.watts()]
+    while not stop.wait(INTERVAL):
+        watts.append(meter.watts())
+    return watts

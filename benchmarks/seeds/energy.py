@@ -1,0 +1,106 @@
+"""Ootomo and Yokota on a GPU: energy, figure 16 and table 6."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from functools import partial
+from math import ceil
+
+from benchmarks.devices import Device
+from benchmarks.measure import normal
+from benchmarks.power import LEAST, WARM_UP, Meter, Spent, spent
+from benchmarks.results import Row, Shape
+from benchmarks.routines import Routine
+from benchmarks.seeds.figures import Claim, Figure, Series
+from benchmarks.seeds.throughput import HALFHALF, SGEMM, TF32TF32, by_routine, compared, fastest
+
+BURST = 0.1
+"""Seconds of products that are begun before the host waits for them: waiting costs less than a thousandth then."""
+
+COUNTER_AGREES = 0.1
+"""Relative difference of the samples from the meter's own counter."""
+
+
+def figures(
+    device: Device, rows: Sequence[Row], meter: Meter, least: float = LEAST, warm_up: float = WARM_UP
+) -> Iterator[Figure]:
+    """Both; the rows are those of the same routines at the same sizes, already timed."""
+    idle = spent(meter, partial(time.sleep, BURST), least, warm_up)
+    spendings: dict[tuple[str, int], Spent] = {}
+    products: dict[tuple[str, int], float] = {}
+    for row in rows:
+        count = ceil(BURST / row.seconds)
+        work = burst(device, row, count)
+        spendings[row.routine, row.n] = each = spent(meter, work, least, warm_up)
+        products[row.routine, row.n] = each.joules / count
+        device.release()
+    yield joules(products, spendings, idle)
+    yield summary(rows, products)
+
+
+def burst(device: Device, row: Row, count: int) -> partial[float]:
+    """Many products of that routine at that size, and the wait for the last."""
+    (routine,) = (routine for routine in compared(device) if routine.name == row.routine)
+    a, b = normal(device, Shape.square(row.n), row.dtype, 0)
+    out = device.xp.empty_like(a)
+
+    def multiply(routine: Routine = routine) -> None:
+        for _ in range(count):
+            routine.multiply(a, b, out)
+
+    return partial(device.elapsed, multiply)
+
+
+def over_n(products: dict[tuple[str, int], float]) -> Series:
+    series: Series = {}
+    for (name, n), y in products.items():
+        series.setdefault(name, []).append((n, y))
+    return series
+
+
+def joules(products: dict[tuple[str, int], float], spendings: dict[tuple[str, int], Spent], idle: Spent) -> Figure:
+    series = over_n(products)
+    native = dict(series[SGEMM])
+    claims = []
+    for name in (HALFHALF, TF32TF32):
+        most = max(y / native[n] for n, y in series[name])
+        claims.append(Claim(f"{name.split()[1]} takes less energy than cuBLAS SGEMM for all sizes on the A100",
+                            f"at most {most:.2g} times its energy", most < 1))  # fmt: skip
+    off = max(abs(each.watts * each.seconds / each.counted - 1) for each in spendings.values())
+    claims.append(Claim("(not in the paper) the samples agree with NVML's own counter of energy",
+                        f"to {off:.1%}", off < COUNTER_AGREES))  # fmt: skip
+    watts = {name: max(each.watts for (of, _), each in spendings.items() if of == name) for name in series}
+    most_power = ", ".join(f"{name} {w:.0f} W" for name, w in watts.items())
+    differs = (
+        f"The power of the idle device, {idle.watts:.0f} W, is part of it; at most {most_power}. Whole calls on "
+        "float32 operands, N(0, 1), the same ones again and again."
+    )
+    return Figure("Figure 16", "Energy of an n x n product", "n", "joules", series, tuple(claims), differs)
+
+
+def summary(rows: Sequence[Row], products: dict[tuple[str, int], float]) -> Figure:
+    """Table 6, with the numbers of section 4.3."""
+    series = over_n({(name, n): 2e-9 * n**3 / y for (name, n), y in products.items()})
+    best = {name: fastest(series, name) for name in (HALFHALF, TF32TF32, SGEMM)}
+    shown = ", ".join(f"{y:.3g}" for y in best.values())
+    claims = [
+        Claim("at most 121 GFLOP/s for each watt with halfhalf, 80.9 with tf32tf32, 67.0 with cuBLAS SGEMM on the A100",
+              shown, best[HALFHALF] > best[TF32TF32] > best[SGEMM])
+    ]  # fmt: skip
+    errors = {(row.routine, row.n): row.rms or 0 for row in rows}
+    sizes = sorted({row.n for row in rows})
+    speeds = by_routine(rows)
+    for name, published in ((HALFHALF, "51 TFLOP/s, lower consumption, a limited exponent range"),
+                            (TF32TF32, "33 TFLOP/s, lower consumption")):  # fmt: skip
+        error = max(errors[name, n] / errors[SGEMM, n] for n in sizes)
+        faster = min(dict(speeds[name])[n] / dict(speeds[SGEMM])[n] for n in sizes)
+        energy = max(products[name, n] / products[SGEMM, n] for n in sizes)
+        claims.append(Claim(
+            f"{name.split()[1]}: the accuracy of cuBLAS SGEMM, faster, at most {published}",
+            f"at most {error:.2g} times its rms error, at least {faster:.2g} times as fast, "
+            f"{fastest(speeds, name):.3g} TFLOP/s, at most {energy:.2g} times its energy",
+            error <= 1 and faster > 1 and energy < 1,
+        ))  # fmt: skip
+    differs = "Scaled rows and columns give halfhalf the whole range of FP32 here."
+    return Figure("Table 6", "Summary", "n", "GFLOP/s for each watt", series, tuple(claims), differs)

@@ -1,0 +1,178 @@
+"""The choices of the word kernels that no method fixes, timed: `python -m benchmarks.tuning`.
+
+As in Ootomo and Yokota, section 3.5.1: rules filter all combinations before they run, and then their answers do. Timed
+is the product of operands that are words already. The file holds, for each method and shape, the fastest choice and the
+one that the library makes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from math import ceil
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+import ozaki
+from benchmarks.__main__ import draw, table
+from benchmarks.candidates import SPACE, Candidate, built, distinct, fits, kernel_of
+from benchmarks.devices import Device, device_of, median_seconds
+from benchmarks.measure import Sample, normal
+from benchmarks.results import RESULTS, Row, Run, Shape, git_commit
+from benchmarks.routines import planned
+from ozaki.schemes import PRESETS, Words
+
+SCHEMES = ("halfhalf", "tf32tf32", "two-stage", "double-fp16")
+
+SHAPES = (
+    *map(Shape.square, (1024, 2048, 4096, 8192, 16384)),
+    Shape(16384, 1024, 16384),
+    Shape(2048, 16384, 2048),
+    Shape(1024, 4096, 16384),
+    Shape(16384, 4096, 1024),
+)
+
+BURST = 1e-3
+"""Seconds of products between two events, so that the host is ahead of the device."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One product.
+
+    Attributes
+    ----------
+    words : Words
+    shape : Shape
+    a, b : operands on the device
+    c : their product, by the library's own choice
+    own : that choice
+    """
+
+    words: Words
+    shape: Shape
+    a: Any
+    b: Any
+    c: Any
+    own: Candidate
+
+    @classmethod
+    def of(cls, device: Device, words: Words, shape: Shape, kernel: type[Candidate]) -> Problem:
+        a, b = normal(device, shape, "float32", 0)
+        return cls(words, shape, a, b, ozaki.matmul(a, b, scheme=words), kernel.of(shape))
+
+
+def seconds_of(device: Device, candidate: Candidate, problem: Problem, least: float) -> float | None:
+    """Time the product by a candidate that is built; None where its bits are others than the library's."""
+    from ozaki.backends._tops import tops
+    from ozaki.backends._word_split import split
+
+    engine, words = candidate.engine(), problem.words
+    sides = {"left": problem.a[None], "right": problem.b.T[None]}
+    slices = [split(tops(x), words, engine.layout(words, side, *x.shape)) for side, x in sides.items()]
+    out = device.xp.full_like(problem.c, device.xp.nan)
+    multiply = partial(engine.multiply, words, *slices, out[None])
+    multiply()
+    if not bool((out == problem.c).all()):
+        return None
+
+    repeats = ceil(BURST / device.elapsed(multiply))
+
+    def repeated() -> None:
+        for _ in range(repeats):
+            multiply()
+
+    return median_seconds(device, [repeated], least) / repeats
+
+
+Times = dict[Candidate, float]
+
+
+def tuned(device: Device, scheme: str, shapes: Sequence[Shape], least: float, console: Console) -> Iterator[Row]:
+    """Time all candidates for one method; for each shape the fastest and the library's own."""
+    words = PRESETS[scheme]
+    kernel = kernel_of(words)
+    problems = [Problem.of(device, words, shape, kernel) for shape in shapes]
+    fitting = [candidate for candidate in SPACE[kernel] if fits(candidate, shared_memory(device))]
+    console.print(f"{scheme}: {len(fitting)} of {len(SPACE[kernel])} combinations fit into shared memory")
+    times: list[Times] = [{} for _ in problems]
+    for candidate in fitting:
+        with built(candidate):
+            for problem, of_shape in zip(problems, times, strict=True):
+                if not (distinct(candidate, problem.shape) or candidate == problem.own):
+                    continue
+                seconds = seconds_of(device, candidate, problem, least)
+                if seconds is None:
+                    console.print(f"[red]other bits[/red]: {scheme}, {problem.shape}, {candidate}")
+                else:
+                    of_shape[candidate] = seconds
+        device.release()
+    for problem, of_shape in zip(problems, times, strict=True):
+        yield from rows_of_times(device, scheme, problem, of_shape)
+
+
+def shared_memory(device: Device) -> int:
+    """Bytes that a block can have."""
+    return int(device.xp.cuda.Device().attributes["MaxSharedMemoryPerBlockOptin"])
+
+
+def rows_of_times(device: Device, scheme: str, problem: Problem, times: Times) -> Iterator[Row]:
+    """The fastest candidate, and the library's own choice; their bits are the same, and so are their errors."""
+    a, b, shape = problem.a, problem.b, problem.shape
+    error, rms = Sample.of(a, b, device.xp, 0).errors(problem.c)
+    account = planned(a, b, {"scheme": scheme})
+    for name, candidate in (("fastest", min(times, key=times.__getitem__)), ("own choice", problem.own)):
+        yield Row(
+            task="tuning",
+            routine=f"{scheme}, {name}",
+            ours=True,
+            m=shape.m,
+            n=shape.n,
+            k=shape.k,
+            dtype="float32",
+            data="normal",
+            seconds=times[candidate],
+            tflops=2e-12 * shape.m * shape.k * shape.n / times[candidate],
+            error=error,
+            bound=account.bound,
+            products=account.products,
+            rms=rms,
+            ran=str(candidate),
+        )
+
+
+def main(
+    scheme: Annotated[list[str] | None, typer.Option(help=f"May be repeated. Default: {', '.join(SCHEMES)}.")] = None,
+    size: Annotated[list[int] | None, typer.Option(help="Of square products; may be repeated.")] = None,
+    output: Annotated[
+        Path, typer.Option(help="Folder for the JSON and PNG files.", show_default="benchmarks/results")
+    ] = RESULTS,
+    seconds: Annotated[float, typer.Option(help="Least time to measure each candidate for.")] = 0.1,
+    commit: Annotated[str, typer.Option(help="Of the measured code.", show_default="what git says")] = "",
+) -> None:
+    """Time the candidates on this GPU, and write which was fastest."""
+    console = Console()
+    for name in scheme or ():
+        if name not in PRESETS:
+            raise typer.BadParameter(f"{name!r}; expected one of {', '.join(PRESETS)}", param_hint="--scheme")
+    try:
+        device = device_of("gpu")
+    except ImportError as error:
+        raise typer.BadParameter(f"{error}; install the extra cuda12 or cuda13") from None
+    shapes = [Shape.square(n) for n in size] if size else SHAPES
+    date = datetime.now(UTC).isoformat(timespec="seconds")
+    rows = tuple(row for name in scheme or SCHEMES for row in tuned(device, name, shapes, seconds, console))
+    run = Run(date, commit or git_commit(), device.name, device.versions(), rows)
+    console.print(table(run))
+    path = run.write(output)
+    console.print(str(path), soft_wrap=True)
+    draw(path, console)
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,168 @@
+"""The tuning of the word kernels, but for the device: candidates, rules, their sources, the table."""
+
+from __future__ import annotations
+
+import re
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import typer
+from rich.console import Console
+
+from benchmarks import tuning
+from benchmarks.candidates import COLUMNS, SPACE, MmaSync, Wgmma, built, distinct, fits, with_constants
+from benchmarks.devices import Cpu
+from benchmarks.results import Shape, read
+from ozaki.backends import _jit
+from ozaki.schemes import PRESETS
+
+H200_SHARED = 227 * 1024
+
+
+class Cache:
+    def __init__(self):
+        self.cleared = 0
+
+    def cache_clear(self):
+        self.cleared += 1
+
+
+@pytest.fixture
+def modules(monkeypatch):
+    """What launches the kernels, without CuPy."""
+    engine = SimpleNamespace(of=lambda batch, m, n: SimpleNamespace(columns=208 if n > 64 else 128))
+    hopper = SimpleNamespace(_GROUP=8, _STAGES=5, _multiplying=Cache(), Engine=engine)
+    monkeypatch.setitem(sys.modules, Wgmma.module, hopper)
+    monkeypatch.setitem(sys.modules, MmaSync.module, SimpleNamespace(_multiplying=Cache()))
+    return hopper
+
+
+def test_candidates_are_kernels():
+    source = (_jit.folder() / "wgmma_words.cuh").read_text()
+    assert tuple(int(n) for n in re.findall(r"^DEFINE\(\d+, (\d+),", source, re.M)) == COLUMNS
+    ring = (_jit.folder() / "word_gemm_sm90.cu").read_text()
+    assert "ROWS = 128, COLS = TILE_COLS, STAGES = 5;" in ring
+    assert Wgmma(208, 8, 5).shared_memory == 5 * (128 + 208) * 128 + 1024 + 5 * 2 * 8
+
+
+def test_rules():
+    fitting = {(c.columns, c.stages) for c in SPACE[Wgmma] if fits(c, H200_SHARED)}
+    assert fitting == {(128, s) for s in (4, 5, 6, 7)} | {(columns, s) for columns in (192, 208) for s in (4, 5)}
+    assert all(fits(c, 0) for c in SPACE[MmaSync])
+    for rows, most in ((1, 1), (256, 1), (512, 2), (1024, 4), (1025, 8), (10**6, 32)):
+        assert max(c.group for c in SPACE[Wgmma] if distinct(c, Shape.square(rows))) == most
+        assert max(c.group for c in SPACE[MmaSync] if distinct(c, Shape(-(-rows // 2), 5, 5))) == most
+
+
+def test_constants_of_a_source():
+    assert with_constants("int A = 1, AB = 2;", {"A": 30}) == "int A = 30, AB = 2;"
+    for text in ("", "int A = 1; int A = 2;", "int A = 1 + 1;"):
+        with pytest.raises(ValueError, match="A: defined"):
+            with_constants(text, {"A": 3})
+
+
+@pytest.mark.parametrize("candidate", [Wgmma(128, 4, 7), MmaSync(16)])
+def test_a_kernel_is_built_and_put_back(modules, candidate):
+    before = _jit.folder()
+    originals = {path.name: path.read_bytes() for path in before.iterdir() if path.is_file()}
+    with built(candidate):
+        changed = {path.name: path.read_bytes() for path in _jit.folder().iterdir() if path.is_file()}
+        assert {name for name in originals if changed[name] != originals[name]} == {candidate.file}
+        ((name, value),) = candidate.constants.items()
+        assert f"{name} = {value};" in changed[candidate.file].decode()
+        if isinstance(candidate, Wgmma):
+            assert (modules._GROUP, modules._STAGES) == (4, 7)
+        place = _jit._cache()
+        assert place != before
+    assert (_jit.folder(), modules._GROUP, modules._STAGES) == (before, 8, 5)
+    assert not place.parent.exists()
+    assert sys.modules[candidate.module]._multiplying.cleared == 2
+
+
+def test_own_choice(modules):
+    assert Wgmma.of(Shape.square(100)) == Wgmma(208, 8, 5)
+    assert MmaSync.of(Shape.square(100)) == MmaSync(8)
+    assert str(Wgmma(208, 8, 5)) == "208 columns, groups of 8, 5 stages"
+
+
+def test_other_bits_are_not_timed(monkeypatch):
+    """The engine and the split of CuPy are stubs: operands stay as they are."""
+    monkeypatch.setitem(sys.modules, "ozaki.backends._tops", SimpleNamespace(tops=lambda x: x))
+    monkeypatch.setitem(sys.modules, "ozaki.backends._word_split", SimpleNamespace(split=lambda x, words, layout: x))
+    a, b = np.arange(12, dtype="f4").reshape(3, 4), np.ones((4, 2), "f4")
+    for off, timed in ((0, True), (1, False)):
+
+        def multiply(words, x, y, out, off=off):
+            assert (x.shape, y.shape, out.shape) == ((1, 3, 4), (1, 2, 4), (1, 3, 2))
+            out[...] = x @ y.swapaxes(1, 2) + off
+
+        engine = SimpleNamespace(layout=lambda *sizes: None, multiply=multiply)
+        candidate = SimpleNamespace(engine=lambda engine=engine: engine)
+        problem = tuning.Problem(PRESETS["halfhalf"], Shape(3, 4, 2), a, b, a @ b, Wgmma(128, 8, 5))
+        seconds = tuning.seconds_of(Cpu(), candidate, problem, least=0)
+        assert (seconds is not None and 0 < seconds < 1) == timed
+
+
+# The table --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def device(modules, monkeypatch):
+    """NumPy, with times that the candidates' numbers say."""
+    device = Cpu()
+    monkeypatch.setattr(tuning, "device_of", lambda name: device)
+    monkeypatch.setattr(tuning, "shared_memory", lambda device: H200_SHARED)
+    monkeypatch.setattr(tuning, "kernel_of", lambda words: Wgmma if words.count == 2 else MmaSync)
+    monkeypatch.setattr(
+        tuning,
+        "seconds_of",
+        lambda device, candidate, problem, least: candidate.group / problem.shape.n if candidate.group > 1 else None,
+    )
+    return device
+
+
+def test_the_fastest_with_the_bits_of_the_library(device, tmp_path, capsys):
+    tuning.main(scheme=["halfhalf", "two-stage"], size=[16, 300], output=tmp_path, seconds=0)
+    (path,) = tmp_path.glob("*-tuning.json")
+    run = read(path)
+    assert [(row.n, row.routine, row.ran) for row in run.rows] == [
+        (16, "halfhalf, fastest", "128 columns, groups of 8, 5 stages"),
+        (16, "halfhalf, own choice", "128 columns, groups of 8, 5 stages"),
+        (300, "halfhalf, fastest", "128 columns, groups of 2, 4 stages"),
+        (300, "halfhalf, own choice", "208 columns, groups of 8, 5 stages"),
+        (16, "two-stage, fastest", "groups of 8"),
+        (16, "two-stage, own choice", "groups of 8"),
+        (300, "two-stage, fastest", "groups of 2"),
+        (300, "two-stage, own choice", "groups of 8"),
+    ]
+    for row in run.rows:
+        assert row.error <= row.bound
+        assert row.tflops == pytest.approx(2e-12 * row.n**3 / row.seconds)
+    assert path.with_suffix(".png").exists()
+    shown = capsys.readouterr().out
+    assert "other bits" in shown and "48 of 72 combinations" in shown
+
+
+def test_shapes(device, monkeypatch):
+    rows = list(tuning.tuned(device, "halfhalf", [Shape(30, 7, 50)], 0, Console(quiet=True)))
+    assert {(row.m, row.k, row.n) for row in rows} == {(30, 7, 50)}
+    assert np.isfinite(rows[0].rms)
+
+
+def test_command_line_names_what_is_wrong(device, tmp_path):
+    with pytest.raises(typer.BadParameter, match="halfhalf"):
+        tuning.main(scheme=["none"], size=None, output=tmp_path, seconds=0)
+
+
+@pytest.mark.gpu
+def test_a_small_run_on_a_gpu(tmp_path, capsys):
+    cupy = pytest.importorskip("cupy")
+    if not cupy.cuda.is_available():
+        pytest.skip("no GPU")
+    tuning.main(scheme=["halfhalf", "two-stage"], size=[600], output=tmp_path, seconds=0)
+    (path,) = tmp_path.glob("*-tuning.json")
+    fastest, own = read(path).rows[:2]
+    assert fastest.seconds <= own.seconds
+    assert "other bits" not in capsys.readouterr().out
