@@ -32,7 +32,10 @@ OURS: dict[str, dict[str, dict[str, Any]]] = {
 }
 """Options of `ozaki.matmul`. The default looks at the data in every call, the others are planned a priori."""
 
-WORDS = {f"ozaki {name}": {"scheme": name} for name in ("halfhalf", "tf32tf32")}
+WORDS: dict[str, dict[str, Any]] = {
+    "ozaki fastest": {},
+    **{f"ozaki {name}": {"scheme": name} for name in ("halfhalf", "tf32tf32")},
+}
 """For float32 on a GPU; NumPy models each product of their tensor cores."""
 
 PEERS = {"float64": (14, 15), "float32": (7,), "shapes": (14,)}

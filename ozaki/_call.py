@@ -28,7 +28,7 @@ from ozaki._plan import (
 )
 from ozaki._report import Report
 from ozaki.backends import ENGINES, Backend, backend_of
-from ozaki.schemes import Scheme, Words
+from ozaki.schemes import PRESETS, Scheme, Words
 from ozaki.schemes.digits import MAX_DIGITS
 
 Side = Literal["left", "right"]
@@ -109,9 +109,11 @@ class Call:
         if slices is not None:
             return self._forced(target, scheme, slices, engine, workspace_limit, full)
         bound = native_bound(self.backend, k, self.dtype)
-        native, why = native_or_not(self.backend, self.sizes, self.dtype, target, scheme, engine, reproducible, bound)
-        if native:
+        way, why = fastest_way(self.backend, self.sizes, self.dtype, target, scheme, engine, reproducible, bound)
+        if way == "native":
             return native_plan(self.sizes, self.dtype, target, bound, why)
+        if isinstance(way, Words):
+            return self._words(way, None, workspace_limit, full, why)
         target = target or default_accuracy(self.dtype, k)
         if self._empty:
             choice = Choice(choose_a_priori(Accuracy("row-column", 1.0), max(k, 1), _names(scheme)).scheme, 0.0)
@@ -154,10 +156,12 @@ class Call:
             )
         return self._plan(scheme, goal, bound, False, engine, workspace_limit, _COUNT_GIVEN)
 
-    def _words(self, words: Words, target: Accuracy | None, workspace_limit: int | None, full: bool) -> Plan:
+    def _words(
+        self, words: Words, target: Accuracy | None, workspace_limit: int | None, full: bool, why: str = ""
+    ) -> Plan:
         if target is None and not full:
             bound = _word_bounds.a_priori(words, max(self.sizes.shape[1], 1))
-            return self._plan(words, Accuracy("row-column", 1.0), bound, True, "auto", workspace_limit, "")
+            return self._plan(words, Accuracy("row-column", 1.0), bound, True, "auto", workspace_limit, why)
         goal = target or default_accuracy(self.dtype, self.sizes.shape[1])
         bound = self._prove(words, goal)
         if target is not None and bound > target.tolerance:
@@ -165,7 +169,7 @@ class Call:
                 f"accuracy: {words.name} proves {bound:.3g} ({target.measure}) for these operands, "
                 f"accuracy asks for {target.tolerance:.3g}; use scheme='auto', or words with a shorter block"
             )
-        return self._plan(words, goal, bound, False, "auto", workspace_limit, "")
+        return self._plan(words, goal, bound, False, "auto", workspace_limit, why)
 
     def _prove(self, scheme: Scheme | Words, target: Accuracy) -> float:
         """The bound of a scheme for these operands, before the rounding; as sharp as the target needs."""
@@ -412,7 +416,7 @@ def _suffices(bound: float, target: Accuracy, dtype: str) -> bool:
     return bound <= _bounds.with_rounding(target.tolerance, dtype)
 
 
-def native_or_not(
+def fastest_way(
     backend: Backend,
     sizes: Shapes,
     dtype: str,
@@ -421,27 +425,39 @@ def native_or_not(
     engine: str,
     reproducible: bool,
     bound: float,
-) -> tuple[bool, str]:
-    """Whether the native product, with that bound, runs, and why (not)."""
+) -> tuple[Words | Literal["native", "slices"], str]:
+    """What runs, the native product with that bound, slices or words, and why."""
     obstacle = backend.native_obstacle(dtype)
     if scheme == "native":
         check_native(dtype, target, engine, reproducible, bound)
-        return True, f"{_NATIVE_ASKED_FOR}; {obstacle}" if obstacle else _NATIVE_ASKED_FOR
+        return "native", f"{_NATIVE_ASKED_FOR}; {obstacle}" if obstacle else _NATIVE_ASKED_FOR
     if scheme != "auto":
-        return False, ""
+        return "slices", ""
     if reproducible:
-        return False, "native product ruled out by reproducible=True"
+        return "slices", "native product ruled out by reproducible=True"
     if engine != "auto":
-        return False, f"native product ruled out by engine={engine!r}"
+        return "slices", f"native product ruled out by engine={engine!r}"
     if obstacle:
-        return False, obstacle
+        return "slices", obstacle
     if target is not None and not _suffices(bound, target, dtype):
-        return False, f"native product proves only {bound:.2g}"
-    likely = _likely(target or default_accuracy(dtype, sizes.shape[1]), max(sizes.shape[1], 1))
-    if backend.native_is_faster(sizes.stack, sizes.shape[1], dtype, likely):
+        return "slices", f"native product proves only {bound:.2g}"
+    k = sizes.shape[1]
+    likely = _likely(target or default_accuracy(dtype, k), max(k, 1))
+    way = backend.fastest(sizes.stack, k, dtype, likely, () if target else _words_as_good(backend, k, dtype, bound))
+    if way is None:
         asked = "no accuracy is named" if target is None else "it proves what is asked"
-        return True, f"native product: fastest here, and {asked}"
-    return False, "slices are faster here than the native product"
+        return "native", f"native product: fastest here, and {asked}"
+    if isinstance(way, Words):
+        return way, f"{way.name}: fastest here, no accuracy is named, and the native product proves no more"
+    return "slices", "slices are faster here than the native product"
+
+
+def _words_as_good(backend: Backend, k: int, dtype: str, bound: float) -> tuple[Words, ...]:
+    """Words whose bound for any operands is no larger than the native product's."""
+    words = PRESETS["halfhalf"]
+    if dtype != "float32" or backend.words_obstacle(words) or _word_bounds.a_priori(words, max(k, 1)) > bound:
+        return ()
+    return (words,)
 
 
 @lru_cache(maxsize=1024)

@@ -28,6 +28,7 @@ CASES = [
     *WORDS,
     *["markidis", "triple-bf16", "fabsum-v2", "two-stage"],
     "hopper-split",
+    "hopper-fastest",
     *(f"hopper-{name}" for name in (*BOTH, *WORDS)),
 ]
 

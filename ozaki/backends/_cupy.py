@@ -26,6 +26,7 @@ from ozaki.backends import _cublas, _hopper, _numpy, _word_hopper, _word_mma, _w
 from ozaki.backends import _split as splitting
 from ozaki.backends._jit import architecture
 from ozaki.backends._launch import Beside, Launch, Macros, Tape, View, round_up
+from ozaki.backends._rates import rates_of
 from ozaki.backends._split import Engine, Slices
 from ozaki.backends._tops import tops
 from ozaki.schemes import Residues, Scheme, Words, magnitude_bits
@@ -484,34 +485,19 @@ def native_obstacle(dtype: str) -> str | None:
     return None
 
 
-_RATES = {  # compute capability: peak TFLOP/s of float64 and float32, TOPS of int8 with cuBLAS, TB/s of memory
-    (8, 0): (19.5, 19.5, 450.0, 1.4),
-    (9, 0): (57.0, 51.0, 1300.0, 3.9),
-    (10, 0): (37.0, 75.0, 2500.0, 7.0),
-}
-"""(9, 0): measured on an H200 (benchmarks/results); the others: the vendor's figures, derated by a third."""
-
-_OTHERS = (0.6, 30.0, 250.0, 0.6)
-"""Cards without float64 tensor cores, as sm_75, 86, 89, 120: float64 at 1/32 to 1/64 of float32."""
-
-_HOPPER_TOPS = 1500.0
-"""Of the fused kernel on an H200, padding counted as useful (docs/performance.md)."""
-
-_LAUNCHES = 60e-6
-"""Seconds that the launches of a product out of slices take."""
-
-
-def native_is_faster(stack: tuple[int, int, int], k: int, dtype: str, scheme: Scheme) -> bool:
-    """Compare times from the rates above: products and memory traffic against the native product."""
+def fastest(
+    stack: tuple[int, int, int], k: int, dtype: str, scheme: Scheme, words: tuple[Words, ...]
+) -> Scheme | Words | None:
+    """What takes least of the native product (None), slices as of that scheme and these words."""
     batch, m, n = stack
-    capability = cp.cuda.Device().compute_capability
-    float64, float32, int8, memory = _RATES.get((int(capability[:-1]), int(capability[-1])), _OTHERS)
-    itemsize = 8 if dtype == "float64" else 4
+    rates = rates_of(cp.cuda.Device().compute_capability)
     engine = _engine(scheme, "auto", (m, k, n), None)
-    fused = engine is _hopper
-    rows, cols = (engine.layout(scheme, side, 1, x, k) for side, x in (("left", m), ("right", n)))
-    multiplied = 2e-12 * scheme.products * rows.rows * cols.rows * k / (_HOPPER_TOPS if fused else int8)
-    between = 2 * scheme.count if fused else 6 * scheme.products  # bytes of an entry, written and read
-    traffic = 1e-12 * ((m + n) * k * (2 * itemsize + scheme.count) + m * n * (between + itemsize)) / memory
-    native = 2e-12 * m * n * k / (float64 if dtype == "float64" else float32)
-    return bool(native * batch <= (multiplied + traffic) * batch + _LAUNCHES)
+    rows, cols = (engine.layout(scheme, side, 1, x, k).rows for side, x in (("left", m), ("right", n)))
+    times: dict[Scheme | Words | None, float] = {
+        None: rates.native(batch, m, k, n, dtype),
+        scheme: rates.slices(batch, m, k, n, dtype, scheme, rows * cols, engine is _hopper),
+    }
+    for method in words:
+        if architecture(cp.cuda.runtime.getDevice()) == "sm_90a" and _word_hopper.fits(method):
+            times[method] = rates.words(batch, m, k, n, method)
+    return min(times, key=lambda way: times[way])

@@ -59,9 +59,8 @@ def overlap(x: npt.NDArray[Any], y: npt.NDArray[Any]) -> bool:
     return np.may_share_memory(x, y)
 
 
-def native_is_faster(stack: tuple[int, int, int], k: int, dtype: str, scheme: Scheme) -> bool:
-    """Always: on a CPU a product out of slices costs several float64 products."""
-    return True
+def fastest(stack: tuple[int, int, int], k: int, dtype: str, scheme: Scheme, words: tuple[Words, ...]) -> None:
+    """The native product: on a CPU one out of slices costs several in float64, one out of words far more."""
 
 
 def native_obstacle(dtype: str) -> str | None:

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from unittest import mock
 
 import cupy_on_numpy
 import numpy as np
@@ -20,7 +21,7 @@ import cupy as cp  # noqa: E402
 
 import ozaki  # noqa: E402
 from ozaki._description import FIELDS  # noqa: E402
-from ozaki.backends import _cupy, _hopper, _numpy, _split  # noqa: E402
+from ozaki.backends import _cupy, _hopper, _numpy, _rates, _split  # noqa: E402
 from ozaki.backends._launch import View  # noqa: E402
 from ozaki.schemes import PRESETS, Digits, Residues  # noqa: E402
 from ozaki.tensor_core import A100, H100, TensorCore  # noqa: E402
@@ -115,6 +116,25 @@ def words(name: str, core: TensorCore, rng: np.random.Generator) -> None:
             same(ozaki.matmul(a, b, scheme=method), ozaki.matmul(cp.asarray(a), cp.asarray(b), scheme=method, out=out))
 
 
+def fastest(rng: np.random.Generator) -> None:
+    """What runs where no accuracy is named, by the rates of the device."""
+    halfhalf = (PRESETS["halfhalf"],)
+    for n, dtype, scheme, expected in (
+        (512, "float32", Residues(7), None),
+        (4096, "float32", Residues(7), halfhalf[0]),
+        (1024, "float64", Residues(14), None),
+        (8192, "float64", Residues(14), Residues(14)),
+    ):
+        assert _cupy.fastest((1, n, n), n, dtype, scheme, halfhalf if dtype == "float32" else ()) == expected
+    a, b = matrix(rng, (40, 300), "f4"), matrix(rng, (300, 50), "f4")
+    with mock.patch.object(_rates.Rates, "native", return_value=np.inf):
+        c, report = ozaki.matmul(cp.asarray(a), cp.asarray(b), return_report=True)
+        assert (report.scheme, report.reproducible, report.native) == ("halfhalf", False, False), report
+        same(ozaki.matmul(a, b, scheme="halfhalf"), c)
+        _, report = ozaki.matmul(cp.asarray(a), cp.asarray(b), reproducible=True, return_report=True)
+        assert report.scheme == "residues"
+
+
 def plans(rng: np.random.Generator) -> None:
     """The same plan, bound and bits from data."""
     for dtype, shape in (("f4", (20, 1100, 25)), ("f8", (30, 200, 20))):
@@ -137,6 +157,7 @@ CASES: dict[str, Callable[[np.random.Generator], None]] = {
     **{"-".join(map(str, case)): partial(product, *case, "cublas") for case in CUBLAS},
     **{name: partial(words, name, A100) for name in (*WORDS, "markidis", "triple-bf16", "fabsum-v2", "two-stage")},
     HOPPER + "split": split_along_k,
+    HOPPER + "fastest": fastest,
     **{HOPPER + "-".join(map(str, case)): partial(product, *case, "hopper") for case in BOTH},
     **{HOPPER + name: partial(words, name, H100) for name in WORDS},
 }

@@ -1,0 +1,67 @@
+"""How long products take on a device, from a small table of measured rates."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ozaki.schemes import Scheme, Words
+
+_HOPPER_TOPS = 1500.0
+"""Of the fused int8 kernels on an H200, padding counted as useful (docs/performance.md)."""
+
+_WORD_TFLOPS = 640.0
+"""Of the wgmma kernel of FP16 words on an H200; half of it for TF32."""
+
+_LAUNCHES = 60e-6
+"""Seconds that the launches of a product take."""
+
+_PLANNING = 200e-6
+"""Seconds that a plan from data takes besides, at small sizes."""
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Peak TFLOP/s of float64 and float32, TOPS of int8 with cuBLAS, TB/s of memory; times are in seconds."""
+
+    float64: float
+    float32: float
+    int8: float
+    memory: float
+
+    def native(self, batch: int, m: int, k: int, n: int, dtype: str) -> float:
+        """Of the native product."""
+        return 2e-12 * batch * m * n * k / (self.float64 if dtype == "float64" else self.float32)
+
+    def slices(
+        self, batch: int, m: int, k: int, n: int, dtype: str, scheme: Scheme, entries: int, fused: bool
+    ) -> float:
+        """Of a product out of slices that is planned from the data; `entries` with those that pad tiles."""
+        itemsize = 8 if dtype == "float64" else 4
+        multiplied = 2e-12 * scheme.products * entries * k / (_HOPPER_TOPS if fused else self.int8)
+        between = 2 * scheme.count if fused else 6 * scheme.products  # bytes of an entry, written and read
+        traffic = 1e-12 * ((m + n) * k * (2 * itemsize + scheme.count) + m * n * (between + itemsize)) / self.memory
+        proof = 5e-13 * m * n * k / self.int8 + 8e-12 * m * n / self.memory  # a sampled product, written and read
+        return batch * (multiplied + traffic + proof) + _LAUNCHES + _PLANNING
+
+    def words(self, batch: int, m: int, k: int, n: int, words: Words) -> float:
+        """Of a product out of words on Hopper, of no accuracy that would have to be proven."""
+        width = 4 if words.word == "tf32" else 2
+        multiplied = 2e-12 * words.products * m * n * k * width / 2 / _WORD_TFLOPS
+        traffic = 1e-12 * ((m + n) * k * (8 + width * words.count) + 4 * m * n) / self.memory
+        return batch * (multiplied + traffic) + _LAUNCHES
+
+
+_RATES = {  # by compute capability
+    "80": Rates(19.5, 19.5, 450.0, 1.4),
+    "90": Rates(57.0, 51.0, 1300.0, 3.9),
+    "100": Rates(37.0, 75.0, 2500.0, 7.0),
+}
+"""9.0: measured on an H200 (benchmarks/results); the others: the vendor's figures, derated by a third."""
+
+_OTHERS = Rates(0.6, 30.0, 250.0, 0.6)
+"""Cards without float64 tensor cores, as 7.5, 8.6, 8.9, 12.0: float64 at 1/32 to 1/64 of float32."""
+
+
+def rates_of(capability: str) -> Rates:
+    """The rates of a device of that compute capability."""
+    return _RATES.get(capability, _OTHERS)
