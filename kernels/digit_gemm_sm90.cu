@@ -8,11 +8,9 @@
 // on (diagonals.cuh), and the digits left behind go to `low`: 16-byte pieces, 12 for each diagonal but the last and each
 // of 256 threads, of every block of the grid. A half is carried, or rounded and stored, while the other one multiplies.
 //
-// The last tiles, when they are fewer than clusters, are split along k, so that every cluster has its share: pieces
-// (Pieces below). The one with the beginning of a tile is its owner. The others leave what they have in `partial`, as
-// digits and at last accumulators, (12 for each diagonal but the last) + 48 pieces for each thread of every block, and
-// count diagonals in `flags`, two for each block, zero before. They come before the owner in the grid, and each cluster
-// begins with what others wait for. Only the last tiles: whole tiles go on in step, and share what the cache holds.
+// The last tiles may be split along k (pieces.cuh). The cluster with the beginning of a tile is its owner. The others leave
+// what they have in `partial`, as digits and at last accumulators, (12 for each diagonal but the last) + 48 pieces of 16
+// bytes for each thread of every block, and count diagonals in `flags`, two for each block, zero before.
 //
 // Float64 results that may not be normal numbers are left to digit_far_sm90.cu.
 //
@@ -21,6 +19,7 @@
 // row * c_row_stride + col * c_col_stride].
 #include "diagonals.cuh"
 #include "launch.cuh"
+#include "pieces.cuh"
 #include "ring_sm90.cuh"
 #include "rounding.cuh"
 
@@ -38,37 +37,6 @@ __device__ __forceinline__ uint4* partial_of(uint4* partial, int block, int diag
 }
 __device__ __forceinline__ uint4* own_digits(uint4* low, int diagonal) {
   return low + (blockIdx.x * (12 * LOWS) + 12 * diagonal) * 256 + this_thread();
-}
-
-// Tiles 0 .. whole - 1 are multiplied as a whole, the next `split` ones, fewer than clusters, in pieces of two blocks of k
-// at least; 0: none is.
-struct Pieces {
-  int whole, split;
-};
-// What cluster r, counted from the end, has of the tiles that are split: [begin(r), begin(r + 1)), in blocks of k.
-__device__ __forceinline__ int begin_of(int r, int split, int blocks) {
-  const int position = static_cast<int>(static_cast<int64_t>(r) * split * blocks / (gridDim.x / 2));
-  const int rest = position % blocks;
-  return rest == 1 ? position - 1 : rest == blocks - 1 ? position + 1 : position;
-}
-struct Piece {
-  int tile, first, last;  // blocks [first, last) of k
-  bool exists;
-};
-// Piece number i of this cluster: whole tiles, then the end of a tile, at last the beginning of one.
-__device__ __forceinline__ Piece piece_of(int i, const Pieces& pieces, int blocks) {
-  const int clusters = gridDim.x / 2, cluster = blockIdx.x / 2, r = clusters - 1 - cluster;
-  const int tile = cluster + i * clusters;
-  if (tile < pieces.whole) return {tile, 0, blocks, true};
-  const int begin = begin_of(r, pieces.split, blocks), end = begin_of(r + 1, pieces.split, blocks);
-  const int start = (begin + blocks - 1) / blocks * blocks;  // of a tile
-  int later = tile - pieces.whole;  // below clusters for the first piece, since that many divide the whole tiles
-  if (start > begin) {
-    if (later < clusters)
-      return {pieces.whole + start / blocks - 1, begin - start + blocks, smaller(end - start, 0) + blocks, true};
-    later -= clusters;
-  }
-  return {pieces.whole + start / blocks, 0, smaller(end - start, blocks), later < clusters && start < end};
 }
 
 // Number of clusters, right before the owner in the grid, that have the rest of its tile.

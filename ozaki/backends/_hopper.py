@@ -70,8 +70,11 @@ def _residues(scheme: Residues, a: Slices, b: Slices, out: Any) -> int:
     # The kernel works on two blocks of k at least, so what is left over for the last launch is never less.
     pieces = -(-blocks // (ACCUMULATOR_DEPTH // _DEPTH))
     for first, last in pairwise([blocks * i // pieces for i in range(pieces + 1)]):
-        launch = _residue_gemm(cp.cuda.runtime.getDevice(), scheme, _operand(a), _operand(b), out.shape, first, last)
-        launch(a.parts.data + first * _ROWS * _DEPTH, b.parts.data + first * _COLS * _DEPTH, planes.data)
+        split, launch = _residue_gemm(
+            cp.cuda.runtime.getDevice(), scheme, _operand(a), _operand(b), out.shape, first, last
+        )
+        starts = a.parts.data + first * _ROWS * _DEPTH, b.parts.data + first * _COLS * _DEPTH
+        launch(*starts, planes.data, _cleared_flags() if split else planes.data)
     recombine(scheme, planes, a.mu, b.mu, out)
     return int(planes.nbytes)
 
@@ -79,15 +82,18 @@ def _residues(scheme: Residues, a: Slices, b: Slices, out: Any) -> int:
 @lru_cache(maxsize=1024)
 def _residue_gemm(
     device: int, scheme: Residues, a: _Operand, b: _Operand, shape: tuple[int, int, int], first: int, last: int
-) -> Launch:
+) -> tuple[bool, Launch]:
+    """Whether the last tiles are split, and the launch."""
     batch, m, n = shape
-    tiles, work = _tiles(shape)
-    cols = round_up(n, _COLS)
-    return Launch(
-        "residue_gemm_sm90.cu", "residue_gemm", {}, (_grid(device),), (384,), a.struct, b.struct, None,
-        batch * m * cols, m * cols, cols, m, last - first, a.blocks, scheme.count * work, tiles, int(first > 0),
-        accumulator_moduli(scheme), shared_mem=_SHARED,
+    tiles, of_modulus = _tiles(shape)
+    cols, work = round_up(n, _COLS), scheme.count * of_modulus
+    clusters, whole = _shares(work, last - first, 1, _ADDED, _grid(device) // 2)
+    launch = Launch(
+        "residue_gemm_sm90.cu", "residue_gemm", {}, (2 * clusters,), (384,), a.struct, b.struct, None,
+        batch * m * cols, m * cols, cols, m, last - first, a.blocks, whole | (work - whole) << 32, None, tiles,
+        int(first > 0), accumulator_moduli(scheme), shared_mem=_SHARED,
     )  # fmt: skip
+    return whole < work, launch
 
 
 def _digits(scheme: Digits, a: Slices, b: Slices, out: Any) -> int:
@@ -97,8 +103,7 @@ def _digits(scheme: Digits, a: Slices, b: Slices, out: Any) -> int:
     low = cp.cuda.alloc(kept)
     partial, flags = low, low
     if handed:
-        partial, flags = cp.cuda.alloc(handed), cp.cuda.alloc(_FLAGS)
-        _clear()(flags)
+        partial, flags = cp.cuda.alloc(handed), _cleared_flags()
     launch(a.parts.data, b.parts.data, out.data, a.mu.data, b.mu.data, low, partial, flags)
     if out.dtype == np.float64:
         far = _digit_far(cp.cuda.runtime.getDevice(), scheme, *operands, View.of(out), *steps)
@@ -128,7 +133,7 @@ def _digit_gemm(
     """The bytes that it needs beside, and the launch."""
     _, m, n = out.shape
     tiles, work = _tiles(out.shape)
-    clusters, whole = _shares(work, a.blocks, scheme, _grid(device) // 2)
+    clusters, whole = _shares(work, a.blocks, scheme.products, _HANDED_OVER * scheme.count, _grid(device) // 2)
     macros: Macros = {"OUTPUT": out.ctype, "SLICES": scheme.count, "DIGIT_BITS": scheme.bits}
     output = None, *out.steps[:2], None, None, mu_step, nu_step, m | n << 32
     launch = Launch(
@@ -143,21 +148,25 @@ def _beside(scheme: Digits, grid: int, split: bool) -> tuple[int, int]:
     return grid * _ROWS * _COLS * max(scheme.count - 1, 1), grid * _ROWS * _COLS * (scheme.count + 3) if split else 0
 
 
-def _shares(work: int, blocks: int, scheme: Digits, clusters: int) -> tuple[int, int]:
+def _shares(work: int, blocks: int, products: int, cost: int, clusters: int) -> tuple[int, int]:
     """Clusters, and how many tiles they multiply as a whole; the rest, fewer than clusters, they split along k.
 
-    A piece has two blocks of k at least, a cluster four. To hand over takes as long as about 14 blocks for each
-    diagonal (H200: two digits gain nothing, seven 12 per cent at 2048 and 7 at 4096).
+    A piece has two blocks of k at least, a cluster four. It is worth it if it saves more than `cost`, counted in blocks
+    of k that a cluster multiplies.
     """
     rest = work % clusters
     if work < clusters:
         clusters = max(min(clusters, rest * blocks // 4), work)
-    saved = scheme.products * blocks * (clusters - rest) / clusters
-    worth = rest > 0 and blocks >= 4 and rest * blocks >= 4 * clusters and saved > _HANDED_OVER * scheme.count
+    saved = products * blocks * (clusters - rest) / clusters
+    worth = rest > 0 and blocks >= 4 and rest * blocks >= 4 * clusters and saved > cost
     return clusters, work - rest if worth else work
 
 
 _HANDED_OVER = 14
+"""Cost of a diagonal of digits (H200: two digits gain nothing, seven 12 per cent at 2048 and 7 at 4096)."""
+
+_ADDED = 6
+"""Cost of residues, which are added to what is stored: a guess, twice the time that storing them takes."""
 
 
 def _tiles(shape: tuple[int, ...]) -> tuple[Any, int]:
@@ -188,6 +197,12 @@ def _grid(device: int) -> int:
 
 _FLAGS = 4 * 2 * 1024
 """Bytes of flags, two for each block of the largest grid."""
+
+
+def _cleared_flags() -> Any:
+    flags = cp.cuda.alloc(_FLAGS)
+    _clear()(flags)
+    return flags
 
 
 @cache

@@ -98,11 +98,15 @@ def far(rng: np.random.Generator) -> None:
 
 
 def split_along_k(rng: np.random.Generator) -> None:
-    """Three tiles for two clusters: both have a part of the last one."""
-    a, b = rng.standard_normal((1030, 1930)).astype("f4"), rng.standard_normal((1930, 190)).astype("f4")
-    out = cp.full((1030, 190), np.nan, "f4")
-    ozaki.matmul(cp.asarray(a), cp.asarray(b), scheme="digits", slices=3, engine="hopper", out=out)
-    same(ozaki.matmul(a, b, scheme="digits", slices=3), out)
+    """An odd number of tiles for two clusters: both have a part of the last one."""
+    for m, k, n, scheme, slices in ((1030, 1930, 190, "digits", 3), (40, 1800, 50, "residues", 5)):
+        a, b = rng.standard_normal((m, k)).astype("f4"), rng.standard_normal((k, n)).astype("f4")
+        out = cp.full((m, n), np.nan, "f4")
+        with mock.patch.object(_hopper, "_shares", wraps=_hopper._shares) as shares:
+            ozaki.matmul(cp.asarray(a), cp.asarray(b), scheme=scheme, slices=slices, engine="hopper", out=out)
+        work = shares.call_args.args[0]
+        assert _hopper._shares(*shares.call_args.args) == (2, work - 1) and work % 2 == 1
+        same(ozaki.matmul(a, b, scheme=scheme, slices=slices), out)
 
 
 def words(name: str, core: TensorCore, rng: np.random.Generator) -> None:
