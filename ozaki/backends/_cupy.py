@@ -1,4 +1,4 @@
-"""CuPy: describing, planning and the choice of an engine for the slice products.
+"""CuPy: the choice of an engine for the slice products, and the run of a product.
 
 Everything runs on the current device and stream, in memory of CuPy's pool; only what plans from data waits for the
 device.
@@ -6,9 +6,6 @@ device.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache, lru_cache
 from itertools import chain
 from math import ceil, prod
@@ -16,20 +13,24 @@ from threading import get_ident
 from typing import Any
 
 import cupy as cp
-import numpy as np
 
-from ozaki._bounds import dropped, word_terms
-from ozaki._description import FIELDS, Described
+from ozaki._description import Described
 from ozaki._plan import Plan
-from ozaki._proof import EVERY, NARROW_DEPTH, SAMPLE, Ratio, wide_bits
-from ozaki.backends import _cublas, _hopper, _numpy, _word_hopper, _word_mma, _word_split
+from ozaki.backends import _cublas, _hopper, _word_hopper, _word_mma, _word_split
 from ozaki.backends import _split as splitting
+from ozaki.backends._cupy_describe import describe as describe
+from ozaki.backends._cupy_native import native as native
+from ozaki.backends._cupy_native import native_obstacle as native_obstacle
+from ozaki.backends._cupy_proof import narrow_product as narrow_product
+from ozaki.backends._cupy_proof import wide_product as wide_product
+from ozaki.backends._cupy_proof import worst_ratio as worst_ratio
+from ozaki.backends._cupy_proof import worst_ratio_by_exponents as worst_ratio_by_exponents
 from ozaki.backends._jit import architecture
 from ozaki.backends._launch import Beside, Launch, Macros, Tape, View, round_up
 from ozaki.backends._rates import rates_of
 from ozaki.backends._split import Engine, Slices
 from ozaki.backends._tops import tops
-from ozaki.schemes import Residues, Scheme, Words, magnitude_bits
+from ozaki.schemes import Residues, Scheme, Words
 from ozaki.schemes.formats import A100, H100
 
 name = "cupy"
@@ -71,212 +72,6 @@ def check_device(operands: tuple[tuple[str, Any], ...]) -> None:
                 f"{label}: lies on device {device}, the current device is {current}; "
                 f"move it, or enter cupy.cuda.Device({device})"
             )
-
-
-# Describing ---------------------------------------------------------------------------------------------------------
-
-
-def describe(x: Any) -> Described:
-    """The description of the rows of x, shape (batch, rows, k)."""
-    fields = cp.empty((len(FIELDS), *x.shape[:2]), np.int64)
-    size, launches = _describing(cp.cuda.runtime.getDevice(), View.of(x))
-    between = cp.cuda.alloc(size) if size else fields.data
-    for launch in launches:
-        launch(x.data, fields.data, between)
-    return Described(x, fields)
-
-
-@lru_cache(maxsize=1024)
-def _describing(device: int, view: View) -> tuple[int, tuple[Launch, ...]]:
-    """Bytes between the launches, and these."""
-    batch, rows, k = view.shape
-    if batch * rows == 0:
-        return 0, ()
-    held = 256 // view.itemsize if view.along_k or view.itemsize == 8 else 48
-    if view.along_k:
-        warps = next((w for w in (1, 2, 4) if 32 * held * w >= k), 8)
-        segment = max(min(32 * held, round_up(-(-k // warps), 256)), 256) * warps
-        group, finish_group = 8 // warps, 8
-    else:
-        warps, segment, group, finish_group = 8, 8 * held, 32, 32
-    segments = max(-(-k // segment), 1)
-    macros: Macros = {"INPUT": view.ctype, "ALONG_K": view.along_k}
-    arguments = (None, None, None, *view.steps, *view.shape, segment, segments, warps, magnitude_bits(k))
-    grid = (batch * -(-rows // group) * segments,)
-    first = Launch("describe.cu", "describe", macros, grid, (256,), *arguments)
-    if segments == 1:
-        return 0, (first,)
-    grid = (batch * -(-rows // finish_group),)
-    second = Launch("describe.cu", "describe_finish", macros, grid, (256,), *arguments)
-    return _PIECE * segments * batch * rows, (first, second)
-
-
-_PIECE = 72
-"""Bytes of the struct Piece in kernels/describe.cu."""
-
-
-# The lower bound of abs(A) abs(B) -----------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _NarrowProduct:
-    """Exact int32 products of 7-bit magnitudes, [batch][m][ld], of which n columns count."""
-
-    values: Any
-    n: int
-
-
-def narrow_product(left: Described, right: Described, sampled: bool) -> _NarrowProduct:
-    """Exact products of 7-bit magnitudes (2**14 k < 2**31 is split like any other k)."""
-    k = left.k
-    kept = (k // EVERY) * SAMPLE + min(k % EVERY, SAMPLE) if sampled else k
-    a, b = (_magnitudes(x, kept, sampled) for x in (left, right))
-    batch, m, n = max(a.shape[0], b.shape[0]), left.x.shape[1], right.x.shape[1]
-    out = cp.empty((batch, m, b.shape[1]), np.int32)
-    if a.shape[2] > NARROW_DEPTH:  # saturate: a sum over part of k bounds from below as well
-        a, b = a[:, :, :NARROW_DEPTH], b[:, :, :NARROW_DEPTH]
-    for i in range(batch):
-        at_a, at_b = a[min(i, a.shape[0] - 1)], b[min(i, b.shape[0] - 1)]
-        _cublas.gemm(
-            at_a.data.ptr, at_b.data.ptr, out[i].data.ptr, m, b.shape[1], a.shape[2], at_a.strides[0], at_b.strides[0]
-        )
-    return _NarrowProduct(out, n)
-
-
-def _magnitudes(operand: Described, kept: int, sampled: bool) -> Any:
-    batch, rows, _ = operand.x.shape
-    out = cp.empty((batch, round_up(rows, 16), round_up(kept, 128)), np.int8)
-    launch = _sampling(cp.cuda.runtime.getDevice(), View.of(operand.x), out.shape, sampled)
-    launch(operand.x.data, operand.fields.data, out.data)
-    return out
-
-
-@lru_cache(maxsize=1024)
-def _sampling(device: int, view: View, padded: tuple[int, int, int], sampled: bool) -> Launch:
-    batch, rows, k = view.shape
-    macros: Macros = {"INPUT": view.ctype, "ALONG_K": view.along_k}
-    grid = (batch * ceil(padded[1] / 32) * ceil(padded[2] / 128),)
-    sizes = rows, k, *padded[1:]
-    return Launch("proof.cu", "magnitudes", macros, grid, (256,), None, None, None, *view.steps, *sizes, int(sampled))
-
-
-def wide_product(left: Described, right: Described) -> Any:
-    """Exact products of wider magnitudes."""
-    bits = wide_bits(left.k)
-    a, b = (_wide_magnitudes(x, bits) for x in (left, right))
-    if native_obstacle("float64"):  # then cuBLAS may not add exactly
-        return cp.asarray(np.matmul(a.get(), b.get().swapaxes(1, 2)))
-    return cp.matmul(a, b.swapaxes(1, 2))
-
-
-def _wide_magnitudes(operand: Described, bits: int) -> Any:
-    values = cp.where(cp.isfinite(operand.x), cp.abs(_as_float64(operand.x)), 0.0)
-    shift = cp.maximum(bits - operand.fields[0], -2000)[..., None].astype(np.int32)
-    return cp.floor(cp.ldexp(values, shift))
-
-
-def _as_float64(x: Any) -> Any:
-    """x as float64 through its bits: CuPy's own cast flushes float32 subnormals."""
-    if x.dtype == np.float64:
-        return x
-    bits = cp.ascontiguousarray(x).view(np.int32)
-    field = (bits >> 23) & 255
-    mantissa = (bits & 0x7FFFFF) + cp.where(field > 0, 1 << 23, 0)
-    magnitude = cp.ldexp(mantissa.astype(np.float64), (cp.maximum(field, 1) - 150).astype(np.int32))
-    return cp.where(bits < 0, -magnitude, magnitude)
-
-
-def worst_ratio(lower: Any, left: Described, right: Described, scheme: Scheme | Words) -> Callable[[], Ratio]:
-    """Largest image error / lower over lower > 0; number of positive errors over lower == 0."""
-    if not isinstance(lower, _NarrowProduct):
-        return _numpy.worst_ratio(lower.get(), left, right, scheme)
-    if isinstance(scheme, Words):
-        return _compare_words(lower, left, right, scheme)
-    usual = left.k * scheme.drop  # but for spans that the device has yet to find
-    wait = _compare(lower, left, right, scheme, usual)
-
-    def found() -> Ratio:
-        ratio = wait()
-        actual = dropped(scheme, left.k, ratio.spans)
-        return ratio if actual == usual else _compare(lower, left, right, scheme, actual)()
-
-    return found
-
-
-def _compare(
-    lower: _NarrowProduct, left: Described, right: Described, scheme: Scheme, dropped: float
-) -> Callable[[], Ratio]:
-    """Begin to compare image errors with their lower bound; calling the result waits for it."""
-    (batch_a, m, k), (batch_b, n, _) = left.x.shape, right.x.shape
-    ld = lower.values.shape[2]
-    launches = _comparing(cp.cuda.runtime.getDevice(), batch_a, batch_b, m, n, ld, k, scheme, dropped)
-    terms = cp.empty(3 * (batch_a * m + batch_b * n))
-    result = cp.cuda.alloc(_RESULT.itemsize)
-    result.memset_async(0, _RESULT.itemsize)
-    launches[0](left.fields.data, right.fields.data, terms.data, result)
-    launches[1](lower.values.data, terms.data, terms.data + 24 * batch_a * m, result)
-    return _on_its_way(result, _RESULT)
-
-
-def _compare_words(lower: _NarrowProduct, left: Described, right: Described, words: Words) -> Callable[[], Ratio]:
-    """The same for words, whose error terms are few numbers of the host."""
-    (batch_a, m, _), (batch_b, n, _) = left.x.shape, right.x.shape
-    of_words = word_terms(left.on_host, right.on_host, words)
-    terms = cp.asarray(np.concatenate([of_words.left.ravel(), of_words.right.ravel()]))
-    result = cp.cuda.alloc(_RESULT.itemsize)
-    result.memset_async(0, _RESULT.itemsize)
-    launch = _ratio(cp.cuda.runtime.getDevice(), batch_a, batch_b, m, n, lower.values.shape[2])
-    launch(lower.values.data, terms.data, terms.data + 24 * batch_a * m, result)
-    wait = _on_its_way(result, _RESULT)
-    return lambda: wait()._replace(spans=(left.span, right.span))
-
-
-_RESULT = np.dtype([("worst", np.float64), ("missing", np.uint64), ("spans", np.uint64, 2)])
-
-
-def _on_its_way(source: cp.cuda.MemoryPointer, dtype: np.dtype[Any]) -> Callable[[], Ratio]:
-    """Copy to the host when the stream gets there; calling the result waits for it."""
-    target = cp.cuda.alloc_pinned_memory(dtype.itemsize)
-    source.copy_to_host_async(target.ptr, dtype.itemsize, cp.cuda.get_current_stream())
-    copied = cp.cuda.Event(disable_timing=True)
-    copied.record()
-
-    def arrived() -> Ratio:
-        copied.synchronize()
-        worst, missing, spans = np.frombuffer(target, dtype, 1)[0]
-        return Ratio(float(worst), int(missing), (int(spans[0]), int(spans[1])))
-
-    return arrived
-
-
-@lru_cache(maxsize=1024)
-def _comparing(
-    device: int, batch_a: int, batch_b: int, m: int, n: int, ld: int, k: int, scheme: Scheme, dropped: float
-) -> tuple[Launch, Launch]:
-    scaling = scheme.scaling(k)
-    assert scaling is not None
-    a, b = batch_a * m, batch_b * n
-    terms = Launch(
-        "proof.cu", "error_terms", {}, (ceil(a / 256) + ceil(b / 256),), (256,), None, None, None, None, a, b,
-        magnitude_bits(k), FIELDS.index(scaling.statistic), scaling.step, scaling.base, scaling.threshold, float(k),
-        float(dropped),
-    )  # fmt: skip
-    return terms, _ratio(device, batch_a, batch_b, m, n, ld)
-
-
-@lru_cache(maxsize=1024)
-def _ratio(device: int, batch_a: int, batch_b: int, m: int, n: int, ld: int) -> Launch:
-    grid = (max(batch_a, batch_b) * ceil(m / 128) * ceil(n / 128),)
-    steps = batch_a * m, batch_b * n, m if batch_a > 1 else 0, n if batch_b > 1 else 0
-    return Launch("proof.cu", "worst_ratio", {}, grid, (256,), None, None, None, None, ld, *steps, m, n)
-
-
-def worst_ratio_by_exponents(
-    lower: Any, left: Described, right: Described, scheme: Scheme | Words, spans: tuple[int, int]
-) -> float:
-    """Worst ratio over the entries with lower == 0: rare, so on the host."""
-    on_host = [Described(x.x.get(), x.fields.get()) for x in (left, right)]
-    return _numpy.worst_ratio_by_exponents(lower.get(), on_host[0], on_host[1], scheme, spans)
 
 
 # Splitting, multiplying, recombining ---------------------------------------------------------------------------------
@@ -464,25 +259,6 @@ def _panel(
 def engine_name(plan: Plan) -> str:
     device = cp.cuda.runtime.getDeviceProperties(cp.cuda.runtime.getDevice())["name"].decode()
     return device if plan.scheme is None else f"{device}, {_engine_of(plan).label}"
-
-
-# The native product -------------------------------------------------------------------------------------------------
-
-
-def native(a: Any, b: Any, dtype: str, out: Any) -> None:
-    """The native product, in `dtype`, of row views: out = a b^T."""
-    if dtype == "float64":
-        a, b = _as_float64(a), _as_float64(b)
-    cp.matmul(a, b.swapaxes(-1, -2), out=out)
-
-
-def native_obstacle(dtype: str) -> str | None:
-    """Settings under which cuBLAS computes less than an IEEE product."""
-    if dtype == "float32" and os.environ.get("CUPY_TF32", "0") != "0":
-        return "native product ruled out: CUPY_TF32 makes it less accurate than float32"
-    if dtype == "float64" and os.environ.get("CUBLAS_EMULATE_DOUBLE_PRECISION", "0") != "0":
-        return "native product ruled out: CUBLAS_EMULATE_DOUBLE_PRECISION leaves its accuracy to cuBLAS"
-    return None
 
 
 def fastest(

@@ -2,31 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ozaki._bounds import ErrorTerms, error_terms
-from ozaki._description import FIELDS, Described, empty_fields
+from ozaki._description import Described
 from ozaki._plan import Plan
-from ozaki._proof import EVERY, NARROW_BITS, NARROW_DEPTH, SAMPLE, Ratio, wide_bits
 from ozaki.backends import _limbs, _words
 from ozaki.backends._limbs import Floats
+from ozaki.backends._numpy_describe import TILE, row_tiles
+from ozaki.backends._numpy_describe import describe as describe
+from ozaki.backends._numpy_proof import narrow_product as narrow_product
+from ozaki.backends._numpy_proof import wide_product as wide_product
+from ozaki.backends._numpy_proof import worst_ratio as worst_ratio
+from ozaki.backends._numpy_proof import worst_ratio_by_exponents as worst_ratio_by_exponents
 from ozaki.backends._words import WordSlices
-from ozaki.schemes import Digits, Residues, Scheme, Words, magnitude_bits
+from ozaki.schemes import Digits, Residues, Scheme, Words
 from ozaki.schemes.digits import Rectangle, rectangles
-from ozaki.schemes.image import EMPTY_TOP
 from ozaki.schemes.residues import Remainders, exact_moduli, remainders
 
 name = "numpy"
 engines: tuple[str, ...] = ("float64", "int8")
 waits = False
-
-_TILE = 2**16
-"""Elements worked on at a time: a few float64 arrays of them stay in the second-level cache."""
 
 _PANEL = 2048
 """Rows of an output panel at most, and inner indices of a slab: bounds the workspace."""
@@ -72,170 +72,6 @@ def native(a: npt.NDArray[Any], b: npt.NDArray[Any], dtype: str, out: npt.NDArra
     """The native product, in `dtype`, of row views: out = a b^T."""
     with np.errstate(all="ignore"):  # NaN, Inf and overflow as in a product out of slices
         np.matmul(a.astype(dtype, copy=False), b.astype(dtype, copy=False).swapaxes(-1, -2), out=out)
-
-
-# Describing ---------------------------------------------------------------------------------------------------------
-
-
-def describe(x: npt.NDArray[Any]) -> Described:
-    """The description of the rows of x, shape (batch, rows, k)."""
-    batch, rows, k = x.shape
-    fields = empty_fields(batch, rows)
-    if k:
-        for at in _row_tiles(batch, rows, k):
-            _describe_tile(x[at], fields[(slice(None), *at)])
-    return Described(x, fields)
-
-
-def _row_tiles(batch: int, rows: int, k: int, share: int = 1) -> Iterator[tuple[slice, slice]]:
-    """Cut (batch, rows) into index pairs of about `_TILE` / share elements."""
-    tile = _TILE // share
-    step = max(1, tile // max(k, 1))
-    if step >= rows:
-        together = max(1, tile // max(rows * k, 1))
-        for b in range(0, batch, together):
-            yield slice(b, b + together), slice(0, rows)
-    else:
-        for b in range(batch):
-            for r in range(0, rows, step):
-                yield slice(b, b + 1), slice(r, r + step)
-
-
-def _describe_tile(x: npt.NDArray[Any], fields: npt.NDArray[np.int64]) -> None:
-    field = dict(zip(FIELDS, fields, strict=True))
-    k = x.shape[-1]
-    width = magnitude_bits(k)
-    values = np.abs(x.astype(np.float64, copy=False))
-    largest = values.max(axis=-1)
-    if not np.isfinite(largest).all():
-        bad = ~np.isfinite(values)
-        field["nonfinite"][...] = bad.sum(axis=-1)
-        values[bad] = 0
-        largest = values.max(axis=-1)
-    smallest = values.min(axis=-1)
-    if not smallest.all():
-        smallest = np.where(values == 0, np.inf, values).min(axis=-1)
-    filled = largest > 0
-    top = np.where(filled, np.frexp(largest)[1], 0).astype(np.int64)
-    lowest = np.where(filled, np.frexp(np.where(filled, smallest, 1.0))[1], 0).astype(np.int64)
-    scaled = scale_rows(values, width - top)
-    magnitudes = np.ceil(scaled)
-    if (filled & (lowest - top + width < -1000)).any():  # the scaling may have flushed a nonzero element
-        np.maximum(magnitudes, values > 0, out=magnitudes)
-    short = (scaled[..., :16] == magnitudes[..., :16]).all(axis=-1)
-    if short.any():
-        short = (scaled == magnitudes).all(axis=-1)
-    digits = 24 if x.dtype == np.float32 else 53
-    field["top"][...] = np.where(filled, top, EMPTY_TOP)
-    field["bottom"][...] = np.where(filled, np.where(short, top - width, lowest - digits), EMPTY_TOP)
-    field["peak"][...] = magnitudes.max(axis=-1)
-    for h in range(0, k, 2**13):  # 2**13 squares of at most 2**40 add up exactly
-        part = magnitudes[..., h : h + 2**13]
-        field["magnitudes"] += part.sum(axis=-1).astype(np.int64)
-        field["squares"] += np.einsum("...h,...h->...", part, part).astype(np.int64)
-
-
-def scale_rows(x: npt.NDArray[Any], exponents: npt.NDArray[np.int64]) -> Floats:
-    """x 2**exponents row by row as float64, without overflow of the powers themselves."""
-    powers = exponents.astype(np.int32)[..., None]
-    scaled: Floats
-    if powers.size == 0 or np.abs(powers).max() < 1000:
-        scaled = x * np.ldexp(1.0, powers)
-    else:
-        half = powers // 2
-        scaled = (x * np.ldexp(1.0, half)) * np.ldexp(1.0, powers - half)
-    return scaled
-
-
-# The lower bound of abs(A) abs(B) -----------------------------------------------------------------------------------
-
-
-def narrow_product(left: Described, right: Described, sampled: bool) -> Floats:
-    """Exact products of 7-bit magnitudes; float32 sums of 2**10 such products are exact."""
-    a, b = (_magnitudes(x, NARROW_BITS, sampled)[..., :NARROW_DEPTH].astype(np.float32) for x in (left, right))
-    total = np.zeros((max(len(a), len(b)), a.shape[1], b.shape[1]))
-    for h in range(0, a.shape[2], 2**10):
-        total += np.matmul(a[:, :, h : h + 2**10], b[:, :, h : h + 2**10].swapaxes(1, 2))
-    return total
-
-
-def wide_product(left: Described, right: Described) -> Floats:
-    """Exact products of wider magnitudes."""
-    bits = wide_bits(left.k)
-    a, b = (_magnitudes(x, bits, False) for x in (left, right))
-    product: Floats = np.matmul(a, b.swapaxes(1, 2))
-    return product
-
-
-def _magnitudes(operand: Described, bits: int, sampled: bool) -> Floats:
-    x = operand.x
-    description = operand.on_host
-    if sampled:
-        keep = np.arange(x.shape[-1]) % EVERY < SAMPLE
-        x = x[..., keep]
-    values = np.abs(x.astype(np.float64, copy=False))
-    if description.nonfinite.any():
-        values[~np.isfinite(values)] = 0
-    magnitudes: Floats = np.floor(scale_rows(values, np.where(description.empty, 0, bits - description.top)))
-    return magnitudes
-
-
-def worst_ratio(lower: Floats, left: Described, right: Described, scheme: Scheme | Words) -> Callable[[], Ratio]:
-    """Largest image error / lower over lower > 0; number of positive errors over lower == 0."""
-    spans = left.span, right.span
-    terms = error_terms(left.on_host, right.on_host, scheme, spans)
-    worst, missing = 0.0, 0
-    for at in _row_tiles(*lower.shape):
-        b, rows = at
-        below = lower[b, rows]
-        above = _numerators(terms, b, rows)
-        positive = below > 0
-        if positive.all():
-            above /= below
-            worst = max(worst, float(above.max(initial=0.0)))
-        else:
-            missing += int(np.count_nonzero(above[~positive]))
-            worst = max(worst, float((above[positive] / below[positive]).max(initial=0.0)))
-    return lambda: Ratio(worst, missing, spans)
-
-
-def _numerators(terms: ErrorTerms, b: slice, rows: slice) -> Floats:
-    p, q = (side if side.shape[1] == 1 else side[:, b] for side in (terms.left, terms.right))
-    p, q = p[:, :, rows, None], q[:, :, None, :]
-    total: Floats = p[0] * q[0]
-    total += p[1] * q[1]
-    total += p[2] * q[2]
-    return total
-
-
-def worst_ratio_by_exponents(
-    lower: Floats, left: Described, right: Described, scheme: Scheme | Words, spans: tuple[int, int]
-) -> float:
-    """Worst ratio over the entries with lower == 0, from the largest product of leading powers of two."""
-    terms = error_terms(left.on_host, right.on_host, scheme, spans)
-    powers = _leading(left), _leading(right)
-    last = [len(e) - 1 for e in powers]
-    # Where all products are zero there is no error: often many entries, found by one product of zeros and ones.
-    a, b = ((e > EMPTY_TOP).astype(np.float32) for e in powers)
-    unproven = (np.matmul(a, b.swapaxes(1, 2)) > 0) & (lower == 0)
-    worst = 0.0
-    for at, i in zip(*np.nonzero(unproven.any(axis=2)), strict=True):
-        above = _numerators(terms, slice(at, at + 1), slice(i, i + 1))[0, 0]
-        j = np.nonzero(unproven[at, i])[0]
-        for part in np.array_split(j, 1 + len(j) * left.k // _TILE):
-            best = (powers[0][min(at, last[0]), i] + powers[1][min(at, last[1]), part]).max(axis=-1)
-            with np.errstate(over="ignore"):
-                ratios = np.ldexp(above[part], -best)  # overflow: nothing is proven
-            worst = max(worst, float(ratios.max(initial=0.0)))
-    return worst
-
-
-def _leading(operand: Described) -> npt.NDArray[np.int32]:
-    """Exponents e of the leading powers of two 2**e <= abs(x) 2**-top; far below all others for a zero."""
-    x = operand.x
-    exponents = np.frexp(x.astype(np.float64, copy=False))[1].astype(np.int32) - 1
-    zero = (x == 0) | ~np.isfinite(x)
-    return np.where(zero, 2 * EMPTY_TOP, exponents - operand.on_host.top[..., None]).astype(np.int32)
 
 
 # Executing a plan ---------------------------------------------------------------------------------------------------
@@ -302,7 +138,7 @@ def _workspace(engine: _Engine, stack: tuple[int, int, int], panel: int) -> int:
     """Bytes held while a panel is computed."""
     rows, cols = min(stack[1], panel), min(stack[2], panel)
     parts = engine.planes * (rows + cols) * engine.slab
-    return 8 * _together(stack, panel) * ((engine.planes + engine.sums) * rows * cols + parts) + 8 * 16 * _TILE
+    return 8 * _together(stack, panel) * ((engine.planes + engine.sums) * rows * cols + parts) + 8 * 16 * TILE
 
 
 def _together(stack: tuple[int, int, int], panel: int) -> int:
@@ -413,7 +249,7 @@ def _parts(
         x = x.swapaxes(1, 2)
     parts = np.empty((engine.planes, *x.shape))
     nonfinite = bool(operand.on_host.nonfinite.any())
-    for at in _row_tiles(*x.shape):
+    for at in row_tiles(*x.shape):
         power = mu[at[0], None, :] if flip else mu[at[0], at[1], None]
         image = _image(x[at], power, nonfinite)
         if engine.remainders:
@@ -536,8 +372,8 @@ def _multiply(
 def _reduce_planes(product: Floats, crt: Remainders) -> None:
     """Each plane modulo its modulus, in place."""
     for plane, m in zip(product.reshape(len(product), -1), crt.moduli, strict=True):
-        for i in range(0, plane.size, _TILE):
-            _reduce(plane[i : i + _TILE], m)
+        for i in range(0, plane.size, TILE):
+            _reduce(plane[i : i + TILE], m)
 
 
 def _add_digit_products(engine: _Engine, product: Floats, limbs: Floats) -> None:
@@ -545,10 +381,10 @@ def _add_digit_products(engine: _Engine, product: Floats, limbs: Floats) -> None
     assert isinstance(engine.scheme, Digits)
     p, bits = engine.scheme.count, engine.scheme.bits
     planes, limbs = product.reshape(len(product), -1), limbs.reshape(len(limbs), -1)
-    for i in range(0, planes.shape[1], _TILE // 4):
-        for block, plane in zip(engine.rectangles, planes[:, i : i + _TILE // 4], strict=True):
+    for i in range(0, planes.shape[1], TILE // 4):
+        for block, plane in zip(engine.rectangles, planes[:, i : i + TILE // 4], strict=True):
             last = block.s0 + block.rows + block.t0 + block.cols
-            _limbs.add_shifted(limbs[:, i : i + _TILE // 4], plane, bits * (p + 1 - last))
+            _limbs.add_shifted(limbs[:, i : i + TILE // 4], plane, bits * (p + 1 - last))
 
 
 def _recombine(
@@ -557,7 +393,7 @@ def _recombine(
     """The exact integers, rounded once into out, shape (batch, m, n)."""
     shift = engine.scheme.bits * (engine.scheme.count - 1) if isinstance(engine.scheme, Digits) else 0
     batch, m, n = out.shape
-    for at in _row_tiles(batch, m, n, share=4):
+    for at in row_tiles(batch, m, n, share=4):
         limbs = sums[(slice(None), *at)].reshape(len(sums), -1)
         if engine.remainders:
             limbs = _limbs_of_residues(engine.remainders, limbs)

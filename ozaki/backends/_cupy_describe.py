@@ -1,0 +1,52 @@
+"""The description of rows on the device (docs/design.md, section 3)."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import cupy as cp
+import numpy as np
+
+from ozaki._description import FIELDS, Described
+from ozaki.backends._launch import Launch, Macros, View, round_up
+from ozaki.schemes import magnitude_bits
+
+
+def describe(x: Any) -> Described:
+    """The description of the rows of x, shape (batch, rows, k)."""
+    fields = cp.empty((len(FIELDS), *x.shape[:2]), np.int64)
+    size, launches = _describing(cp.cuda.runtime.getDevice(), View.of(x))
+    between = cp.cuda.alloc(size) if size else fields.data
+    for launch in launches:
+        launch(x.data, fields.data, between)
+    return Described(x, fields)
+
+
+@lru_cache(maxsize=1024)
+def _describing(device: int, view: View) -> tuple[int, tuple[Launch, ...]]:
+    """Bytes between the launches, and these."""
+    batch, rows, k = view.shape
+    if batch * rows == 0:
+        return 0, ()
+    held = 256 // view.itemsize if view.along_k or view.itemsize == 8 else 48
+    if view.along_k:
+        warps = next((w for w in (1, 2, 4) if 32 * held * w >= k), 8)
+        segment = max(min(32 * held, round_up(-(-k // warps), 256)), 256) * warps
+        group, finish_group = 8 // warps, 8
+    else:
+        warps, segment, group, finish_group = 8, 8 * held, 32, 32
+    segments = max(-(-k // segment), 1)
+    macros: Macros = {"INPUT": view.ctype, "ALONG_K": view.along_k}
+    arguments = (None, None, None, *view.steps, *view.shape, segment, segments, warps, magnitude_bits(k))
+    grid = (batch * -(-rows // group) * segments,)
+    first = Launch("describe.cu", "describe", macros, grid, (256,), *arguments)
+    if segments == 1:
+        return 0, (first,)
+    grid = (batch * -(-rows // finish_group),)
+    second = Launch("describe.cu", "describe_finish", macros, grid, (256,), *arguments)
+    return _PIECE * segments * batch * rows, (first, second)
+
+
+_PIECE = 72
+"""Bytes of the struct Piece in kernels/describe.cu."""

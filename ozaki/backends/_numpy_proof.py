@@ -1,0 +1,104 @@
+"""The proof's products of magnitudes on NumPy, and the worst ratio to them (docs/design.md, section 9)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+from ozaki._bounds import ErrorTerms, error_terms
+from ozaki._description import Described
+from ozaki._proof import EVERY, NARROW_BITS, NARROW_DEPTH, SAMPLE, Ratio, wide_bits
+from ozaki.backends._limbs import Floats
+from ozaki.backends._numpy_describe import TILE, row_tiles, scale_rows
+from ozaki.schemes import Scheme, Words
+from ozaki.schemes.image import EMPTY_TOP
+
+
+def narrow_product(left: Described, right: Described, sampled: bool) -> Floats:
+    """Exact products of 7-bit magnitudes; float32 sums of 2**10 such products are exact."""
+    a, b = (_magnitudes(x, NARROW_BITS, sampled)[..., :NARROW_DEPTH].astype(np.float32) for x in (left, right))
+    total = np.zeros((max(len(a), len(b)), a.shape[1], b.shape[1]))
+    for h in range(0, a.shape[2], 2**10):
+        total += np.matmul(a[:, :, h : h + 2**10], b[:, :, h : h + 2**10].swapaxes(1, 2))
+    return total
+
+
+def wide_product(left: Described, right: Described) -> Floats:
+    """Exact products of wider magnitudes."""
+    bits = wide_bits(left.k)
+    a, b = (_magnitudes(x, bits, False) for x in (left, right))
+    product: Floats = np.matmul(a, b.swapaxes(1, 2))
+    return product
+
+
+def _magnitudes(operand: Described, bits: int, sampled: bool) -> Floats:
+    x = operand.x
+    description = operand.on_host
+    if sampled:
+        keep = np.arange(x.shape[-1]) % EVERY < SAMPLE
+        x = x[..., keep]
+    values = np.abs(x.astype(np.float64, copy=False))
+    if description.nonfinite.any():
+        values[~np.isfinite(values)] = 0
+    magnitudes: Floats = np.floor(scale_rows(values, np.where(description.empty, 0, bits - description.top)))
+    return magnitudes
+
+
+def worst_ratio(lower: Floats, left: Described, right: Described, scheme: Scheme | Words) -> Callable[[], Ratio]:
+    """Largest image error / lower over lower > 0; number of positive errors over lower == 0."""
+    spans = left.span, right.span
+    terms = error_terms(left.on_host, right.on_host, scheme, spans)
+    worst, missing = 0.0, 0
+    for at in row_tiles(*lower.shape):
+        b, rows = at
+        below = lower[b, rows]
+        above = _numerators(terms, b, rows)
+        positive = below > 0
+        if positive.all():
+            above /= below
+            worst = max(worst, float(above.max(initial=0.0)))
+        else:
+            missing += int(np.count_nonzero(above[~positive]))
+            worst = max(worst, float((above[positive] / below[positive]).max(initial=0.0)))
+    return lambda: Ratio(worst, missing, spans)
+
+
+def _numerators(terms: ErrorTerms, b: slice, rows: slice) -> Floats:
+    p, q = (side if side.shape[1] == 1 else side[:, b] for side in (terms.left, terms.right))
+    p, q = p[:, :, rows, None], q[:, :, None, :]
+    total: Floats = p[0] * q[0]
+    total += p[1] * q[1]
+    total += p[2] * q[2]
+    return total
+
+
+def worst_ratio_by_exponents(
+    lower: Floats, left: Described, right: Described, scheme: Scheme | Words, spans: tuple[int, int]
+) -> float:
+    """Worst ratio over the entries with lower == 0, from the largest product of leading powers of two."""
+    terms = error_terms(left.on_host, right.on_host, scheme, spans)
+    powers = _leading(left), _leading(right)
+    last = [len(e) - 1 for e in powers]
+    # Where all products are zero there is no error: often many entries, found by one product of zeros and ones.
+    a, b = ((e > EMPTY_TOP).astype(np.float32) for e in powers)
+    unproven = (np.matmul(a, b.swapaxes(1, 2)) > 0) & (lower == 0)
+    worst = 0.0
+    for at, i in zip(*np.nonzero(unproven.any(axis=2)), strict=True):
+        above = _numerators(terms, slice(at, at + 1), slice(i, i + 1))[0, 0]
+        j = np.nonzero(unproven[at, i])[0]
+        for part in np.array_split(j, 1 + len(j) * left.k // TILE):
+            best = (powers[0][min(at, last[0]), i] + powers[1][min(at, last[1]), part]).max(axis=-1)
+            with np.errstate(over="ignore"):
+                ratios = np.ldexp(above[part], -best)  # overflow: nothing is proven
+            worst = max(worst, float(ratios.max(initial=0.0)))
+    return worst
+
+
+def _leading(operand: Described) -> npt.NDArray[np.int32]:
+    """Exponents e of the leading powers of two 2**e <= abs(x) 2**-top; far below all others for a zero."""
+    x = operand.x
+    exponents = np.frexp(x.astype(np.float64, copy=False))[1].astype(np.int32) - 1
+    zero = (x == 0) | ~np.isfinite(x)
+    return np.where(zero, 2 * EMPTY_TOP, exponents - operand.on_host.top[..., None]).astype(np.int32)
