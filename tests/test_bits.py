@@ -10,7 +10,7 @@ from cases import first_difference, same_bits, spread, viewed
 
 import ozaki
 from ozaki._description import FIELDS
-from ozaki.backends import _numpy
+from ozaki.backends import _numpy, _numpy_describe
 from ozaki.schemes import Digits, Residues
 from ozaki.schemes.digits import MAX_DIGITS
 from ozaki.schemes.residues import MAX_RESIDUES
@@ -152,7 +152,8 @@ def test_tiles_and_panels_change_nothing(rng, monkeypatch, tile, panel):
         a, b = viewed(rng, random_matrix(rng, (2, m, k))), viewed(rng, random_matrix(rng, (2, n, k))).swapaxes(1, 2)
         scheme = random_scheme(rng, k, most=20)
         cases.append((a, b, scheme, multiply(a, b, scheme)))
-    monkeypatch.setattr(_numpy, "_TILE", tile)
+    for module in (_numpy, _numpy_describe):
+        monkeypatch.setattr(module, "TILE", tile)
     monkeypatch.setattr(_numpy, "_PANEL", panel)
     for a, b, scheme, c in cases:
         check(multiply(a, b, scheme), c, scheme, a.shape, b.shape)
@@ -166,7 +167,7 @@ def test_the_description_does_not_depend_on_tiles(rng, monkeypatch):
     x[0, 5, 7:9] = np.nan, -np.inf
     whole = _numpy.describe(x).fields
     for tile in (1, 64, 500):
-        monkeypatch.setattr(_numpy, "_TILE", tile)
+        monkeypatch.setattr(_numpy_describe, "TILE", tile)
         for name, field, other in zip(FIELDS, whole, _numpy.describe(x).fields, strict=True):
             np.testing.assert_array_equal(field, other, err_msg=name)
     for i in range(x.shape[1]):

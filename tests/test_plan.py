@@ -13,7 +13,7 @@ import ozaki
 from ozaki import Accuracy, _bounds, reference
 from ozaki._plan import Measured, _growth, _usually_good
 from ozaki._report import rounded_up
-from ozaki.backends import _numpy
+from ozaki.backends import _numpy, _numpy_describe, _numpy_proof
 from ozaki.schemes import Digits, Residues
 from ozaki.schemes.digits import MAX_DIGITS
 from ozaki.schemes.residues import MAX_RESIDUES
@@ -350,7 +350,8 @@ def test_tiles_change_nothing(rng, monkeypatch, accuracy):
 
     plans = [planned(*case) for case in cases]
     for tile in (1, 100, 1000):
-        monkeypatch.setattr(_numpy, "_TILE", tile)
+        for module in (_numpy_describe, _numpy_proof):
+            monkeypatch.setattr(module, "TILE", tile)
         assert [planned(*case) for case in cases] == plans
 
 
