@@ -165,7 +165,9 @@ def product(plan: Plan, x: Any, y: Any, out: Any) -> int:
             right = split(look(y), "right", plan)
         slices = split(left, "left", plan)
         beside.join()
-        return execute(plan, slices, right, out)
+        used = execute(plan, slices, right, out)
+        beside.settle()
+        return used
 
     return int(tape.record(compute, x, y, out))
 

@@ -137,7 +137,7 @@ class Beside(local):
     """A second stream, for steps that need not wait for those of the current one, nor these for them.
 
     `fork` before all of them; steps under `with` run on the second stream; the current one goes on after them from
-    `join` on. Memory that is allocated under `with` may be freed after `join`: the second stream is only used so.
+    `join` on. `settle` before memory is freed that was allocated under `with`, and so in the order of that stream.
     """
 
     def __init__(self) -> None:
@@ -154,6 +154,12 @@ class Beside(local):
             runtime.streamWaitEvent(stream, joined.ptr)
 
         self.fork, self.join = _Order(fork), _Order(join)
+
+    def settle(self) -> None:
+        """Let the second stream wait for the current one; no step of a tape, whose memory is of the current stream."""
+        stream = get_current_stream().ptr
+        if not runtime.streamIsCapturing(stream):
+            self.fork.start(stream)
 
     def __enter__(self) -> None:
         self._stream.__enter__()

@@ -157,6 +157,7 @@ def install(capability: str) -> None:
         memsetAsync=lambda ptr, value, size, stream: ctypes.memset(ptr, value, size),
         eventRecord=lambda event, stream: None,
         streamWaitEvent=lambda stream, event: None,
+        streamIsCapturing=lambda stream: False,
     )
     device = SimpleNamespace(compute_capability=capability, use=lambda: None, synchronize=lambda: None)
     cublas = SimpleNamespace(
