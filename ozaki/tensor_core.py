@@ -2,7 +2,7 @@
 
 A model, after measurements that others published (`ozaki.schemes.formats` names them). It claims the bits of `mma.sync`
 on V100 (m8n8k4), A100 (m16n8k16, m16n8k8) and H100 or H200 (the same, and `wgmma`), for finite operands, including
-subnormal ones, and results that do not overflow. The payloads of NaN are not modelled.
+subnormal ones, and results that do not overflow. The payloads of NaN and the signs of zeros are not modelled.
 """
 
 from __future__ import annotations
