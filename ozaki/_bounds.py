@@ -150,7 +150,7 @@ def a_priori(scheme: Scheme, k: int) -> float:
 
 @cache
 def usual_worst(scheme: Scheme, k: int) -> float:
-    """E2, an estimate, no bound: what B1 comes to, componentwise, for normal data.
+    """E3, an estimate, no bound: what B1 comes to, componentwise, for normal data.
 
     For digits: what they drop grows with the largest elements of two rows. B4 fears rows of one element; normal rows
     have 2 log(2k) / k of their squares there, and sum abs(a b) is 2/pi of the product of the norms.

@@ -151,9 +151,11 @@ def choose(
     likely = {name: _scheme(name, _likely(name, usual[name], accuracy, left.k)) for name in names}
     order = sorted(names, key=lambda name: likely[name].products)
     first = likely[order[0]]
-    for name in order:
-        if name == order[0] or _scheme(name, usual[name]).products < first.products:
-            measured.begin(first if name == order[0] else _scheme(name, usual[name]))
+    measured.begin(first)
+    for name in order[1:]:
+        start = _scheme(name, usual[name])
+        if start.products < first.products:
+            measured.begin(start)
     meanwhile(first)
     starts = {name: measured.exact_below(name, count) for name, count in usual.items()}
     while True:
@@ -326,7 +328,7 @@ def _fewest(
         count = choice.scheme.count
         if (choice.bound == inf and count > first) or count == _most(name):
             return None
-        if count >= first and _scheme(name, count + 1).products > most:
+        if _scheme(name, count + 1).products > most:
             return None
         choice = at(count + 1)
     while choice.scheme.count > 1 and choice.bound * _growth(choice.scheme) <= accuracy.tolerance:

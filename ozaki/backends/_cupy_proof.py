@@ -102,11 +102,10 @@ def _compare(
     ld = lower.values.shape[2]
     launches = _comparing(cp.cuda.runtime.getDevice(), batch_a, batch_b, m, n, ld, k, scheme, dropped)
     terms = cp.empty(3 * (batch_a * m + batch_b * n))
-    result = cp.cuda.alloc(_RESULT.itemsize)
-    result.memset_async(0, _RESULT.itemsize)
+    result = _cleared_result()
     launches[0](left.fields.data, right.fields.data, terms.data, result)
     launches[1](lower.values.data, terms.data, terms.data + 24 * batch_a * m, result)
-    return _on_its_way(result, _RESULT)
+    return _on_its_way(result)
 
 
 def _compare_words(lower: _NarrowProduct, left: Described, right: Described, words: Words) -> Callable[[], Ratio]:
@@ -114,27 +113,32 @@ def _compare_words(lower: _NarrowProduct, left: Described, right: Described, wor
     (batch_a, m, _), (batch_b, n, _) = left.x.shape, right.x.shape
     of_words = word_terms(left.on_host, right.on_host, words)
     terms = cp.asarray(np.concatenate([of_words.left.ravel(), of_words.right.ravel()]))
-    result = cp.cuda.alloc(_RESULT.itemsize)
-    result.memset_async(0, _RESULT.itemsize)
+    result = _cleared_result()
     launch = _ratio(cp.cuda.runtime.getDevice(), batch_a, batch_b, m, n, lower.values.shape[2])
     launch(lower.values.data, terms.data, terms.data + 24 * batch_a * m, result)
-    wait = _on_its_way(result, _RESULT)
+    wait = _on_its_way(result)
     return lambda: wait()._replace(spans=(left.span, right.span))
 
 
 _RESULT = np.dtype([("worst", np.float64), ("missing", np.uint64), ("spans", np.uint64, 2)])
 
 
-def _on_its_way(source: cp.cuda.MemoryPointer, dtype: np.dtype[Any]) -> Callable[[], Ratio]:
+def _cleared_result() -> cp.cuda.MemoryPointer:
+    result = cp.cuda.alloc(_RESULT.itemsize)
+    result.memset_async(0, _RESULT.itemsize)
+    return result
+
+
+def _on_its_way(result: cp.cuda.MemoryPointer) -> Callable[[], Ratio]:
     """Copy to the host when the stream gets there; calling the result waits for it."""
-    target = cp.cuda.alloc_pinned_memory(dtype.itemsize)
-    source.copy_to_host_async(target.ptr, dtype.itemsize, cp.cuda.get_current_stream())
+    target = cp.cuda.alloc_pinned_memory(_RESULT.itemsize)
+    result.copy_to_host_async(target.ptr, _RESULT.itemsize, cp.cuda.get_current_stream())
     copied = cp.cuda.Event(disable_timing=True)
     copied.record()
 
     def arrived() -> Ratio:
         copied.synchronize()
-        worst, missing, spans = np.frombuffer(target, dtype, 1)[0]
+        worst, missing, spans = np.frombuffer(target, _RESULT, 1)[0]
         return Ratio(float(worst), int(missing), (int(spans[0]), int(spans[1])))
 
     return arrived

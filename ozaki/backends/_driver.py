@@ -54,7 +54,7 @@ def launcher(function: int, grid: Sizes, block: Sizes, shared_mem: int, argument
         config.stream = stream
         status = launch(at, function, arguments, None)
         if status:
-            raise cp.cuda.driver.CUDADriverError(status)
+            raise driver.CUDADriverError(status)
 
     return start
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 from functools import cache, lru_cache
 from itertools import pairwise
 from math import ceil
-from typing import Any, NamedTuple
+from typing import Any
 
 import cupy as cp
 import numpy as np
 
-from ozaki.backends._launch import Clear, Launch, Macros, View, round_up, struct
+from ozaki.backends._launch import Clear, Launch, Macros, View, cluster_blocks, output, round_up, struct
 from ozaki.backends._recombine import recombine
 from ozaki.backends._split import Layout, Slices, accumulator_moduli
 from ozaki.schemes import Digits, Residues, Scheme
@@ -32,6 +32,9 @@ _GROUP = 4
 
 _MOST_DIGITS = 7
 """As kernels/diagonals.cuh joins them."""
+
+
+_Operand = tuple[None, int, int]
 
 
 def fits(scheme: Scheme, k: int) -> bool:
@@ -54,7 +57,7 @@ def layout(scheme: Scheme, side: str, batch: int, rows: int, k: int) -> Layout:
 def workspace(scheme: Scheme, rows: int, cols: int, k: int) -> int:
     """Bytes held beside the slices."""
     if isinstance(scheme, Digits):
-        return sum(_beside(scheme, _grid(cp.cuda.runtime.getDevice()), True))
+        return sum(_beside(scheme, cluster_blocks(cp.cuda.runtime.getDevice()), True))
     return scheme.count * rows * round_up(cols, _COLS)
 
 
@@ -71,7 +74,7 @@ def _residues(scheme: Residues, a: Slices, b: Slices, out: Any) -> int:
     pieces = -(-blocks // (ACCUMULATOR_DEPTH // _DEPTH))
     for first, last in pairwise([blocks * i // pieces for i in range(pieces + 1)]):
         split, launch = _residue_gemm(
-            cp.cuda.runtime.getDevice(), scheme, _operand(a), _operand(b), out.shape, first, last
+            cp.cuda.runtime.getDevice(), scheme, a.operand, b.operand, blocks, out.shape, first, last
         )
         starts = a.parts.data + first * _ROWS * _DEPTH, b.parts.data + first * _COLS * _DEPTH
         launch(*starts, planes.data, _cleared_flags() if split else planes.data)
@@ -81,44 +84,45 @@ def _residues(scheme: Residues, a: Slices, b: Slices, out: Any) -> int:
 
 @lru_cache(maxsize=1024)
 def _residue_gemm(
-    device: int, scheme: Residues, a: _Operand, b: _Operand, shape: tuple[int, int, int], first: int, last: int
+    device: int, scheme: Residues, a: _Operand, b: _Operand, blocks: int, shape: tuple[int, ...], first: int, last: int
 ) -> tuple[bool, Launch]:
     """Whether the last tiles are split, and the launch."""
     batch, m, n = shape
     tiles, of_modulus = _tiles(shape)
     cols, work = round_up(n, _COLS), scheme.count * of_modulus
-    clusters, whole = _shares(work, last - first, 1, _ADDED, _grid(device) // 2)
+    clusters, whole = _shares(work, last - first, 1, _ADDED, cluster_blocks(device) // 2)
     launch = Launch(
-        "residue_gemm_sm90.cu", "residue_gemm", {}, (2 * clusters,), (384,), a.struct, b.struct, None,
-        batch * m * cols, m * cols, cols, m, last - first, a.blocks, whole | (work - whole) << 32, None, tiles,
+        "residue_gemm_sm90.cu", "residue_gemm", {}, (2 * clusters,), (384,), a, b, None,
+        batch * m * cols, m * cols, cols, m, last - first, blocks, whole | (work - whole) << 32, None, tiles,
         int(first > 0), accumulator_moduli(scheme), shared_mem=_SHARED,
     )  # fmt: skip
     return whole < work, launch
 
 
 def _digits(scheme: Digits, a: Slices, b: Slices, out: Any) -> int:
-    operands = _operand(a), _operand(b)
-    steps = tuple(x.mu.shape[1] if x.mu.shape[0] > 1 else 0 for x in (a, b))
-    kept, handed, launch = _digit_gemm(cp.cuda.runtime.getDevice(), scheme, *operands, View.of(out), *steps)
+    views = a.operand, b.operand, a.layout.k // _DEPTH, View.of(out), a.mu_step, b.mu_step
+    kept, handed, launch = _digit_gemm(cp.cuda.runtime.getDevice(), scheme, *views)
     low = cp.cuda.alloc(kept)
     partial, flags = low, low
     if handed:
         partial, flags = cp.cuda.alloc(handed), _cleared_flags()
     launch(a.parts.data, b.parts.data, out.data, a.mu.data, b.mu.data, low, partial, flags)
     if out.dtype == np.float64:
-        far = _digit_far(cp.cuda.runtime.getDevice(), scheme, *operands, View.of(out), *steps)
+        far = _digit_far(cp.cuda.runtime.getDevice(), scheme, *views)
         far(a.parts.data, b.parts.data, out.data, a.mu.data, b.mu.data)
     return kept + handed
 
 
 @lru_cache(maxsize=1024)
-def _digit_far(device: int, scheme: Digits, a: _Operand, b: _Operand, out: View, mu_step: int, nu_step: int) -> Launch:
+def _digit_far(
+    device: int, scheme: Digits, a: _Operand, b: _Operand, blocks: int, out: View, mu_step: int, nu_step: int
+) -> Launch:
     batch, m, n = out.shape
     macros: Macros = {"SLICES": scheme.count, "DIGIT_BITS": scheme.bits}
     grid = (batch * ceil(m / _FAR_REGION) * ceil(n / _FAR_REGION),)
     return Launch(
-        "digit_far_sm90.cu", "digit_far", macros, grid, (256,), a.struct, b.struct, None, None, None, *out.steps[:2],
-        mu_step, nu_step, m, n, a.blocks,
+        "digit_far_sm90.cu", "digit_far", macros, grid, (256,), a, b, None, None, None, *out.steps[:2],
+        mu_step, nu_step, m, n, blocks,
     )  # fmt: skip
 
 
@@ -128,17 +132,15 @@ _FAR_REGION = 128
 
 @lru_cache(maxsize=1024)
 def _digit_gemm(
-    device: int, scheme: Digits, a: _Operand, b: _Operand, out: View, mu_step: int, nu_step: int
+    device: int, scheme: Digits, a: _Operand, b: _Operand, blocks: int, out: View, mu_step: int, nu_step: int
 ) -> tuple[int, int, Launch]:
     """The bytes that it needs beside, and the launch."""
-    _, m, n = out.shape
     tiles, work = _tiles(out.shape)
-    clusters, whole = _shares(work, a.blocks, scheme.products, _HANDED_OVER * scheme.count, _grid(device) // 2)
+    clusters, whole = _shares(work, blocks, scheme.products, _HANDED_OVER * scheme.count, cluster_blocks(device) // 2)
     macros: Macros = {"OUTPUT": out.ctype, "SLICES": scheme.count, "DIGIT_BITS": scheme.bits}
-    output = None, *out.steps[:2], None, None, mu_step, nu_step, m | n << 32
     launch = Launch(
-        "digit_gemm_sm90.cu", "digit_gemm", macros, (2 * clusters,), (384,), a.struct, b.struct, output, None, None,
-        None, a.blocks, whole | (work - whole) << 32, tiles, shared_mem=_SHARED,
+        "digit_gemm_sm90.cu", "digit_gemm", macros, (2 * clusters,), (384,), a, b, output(out, mu_step, nu_step), None,
+        None, None, blocks, whole | (work - whole) << 32, tiles, shared_mem=_SHARED,
     )  # fmt: skip
     return *_beside(scheme, 2 * clusters, whole < work), launch
 
@@ -174,25 +176,6 @@ def _tiles(shape: tuple[int, ...]) -> tuple[Any, int]:
     batch, m, n = shape
     pairs, columns = -(-m // _CLUSTER_ROWS), -(-n // _COLS)
     return struct([pairs, columns, _GROUP, batch]), batch * pairs * columns
-
-
-class _Operand(NamedTuple):
-    """What a kernel is told of an operand: the struct Operand, and blocks of k."""
-
-    struct: tuple[None, int, int]
-    blocks: int
-
-
-def _operand(slices: Slices) -> _Operand:
-    layout = slices.layout
-    step = layout.batch if slices.mu.shape[0] > 1 else 0
-    return _Operand((None, layout.slice, step), layout.k // _DEPTH)
-
-
-@cache
-def _grid(device: int) -> int:
-    """A block for each multiprocessor, an even number of them."""
-    return int(cp.cuda.runtime.getDeviceProperties(device)["multiProcessorCount"]) // 2 * 2
 
 
 _FLAGS = 4 * 2 * 1024

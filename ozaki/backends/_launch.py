@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from ctypes import addressof, c_uint64, c_void_p
+from functools import cache
 from threading import local
 from typing import Any, NamedTuple
 
@@ -251,6 +252,18 @@ def _words(x: Any) -> list[int | None]:
         memory = np.float64(x).tobytes() if isinstance(x, float) else np.int64(x).tobytes()
     memory += bytes(-len(memory) % 8)
     return [int(word) for word in np.frombuffer(memory, np.uint64)]
+
+
+def output(c: View, mu_step: int, nu_step: int) -> tuple[Any, ...]:
+    """The struct Output of kernels: a result (batch, m, n), and what scales it."""
+    _, m, n = c.shape
+    return None, *c.steps[:2], None, None, mu_step, nu_step, m | n << 32
+
+
+@cache
+def cluster_blocks(device: int) -> int:
+    """A block for each multiprocessor, as many as clusters of two make."""
+    return int(runtime.getDeviceProperties(device)["multiProcessorCount"]) // 2 * 2
 
 
 def round_up(x: int, multiple: int) -> int:

@@ -56,9 +56,24 @@ class Slices:
     layout: Layout
     mu: Any
 
+    @property
+    def step(self) -> int:
+        """Bytes of `parts` from one batch entry to the next; 0 for the only one."""
+        return self.layout.batch if self.mu.shape[0] > 1 else 0
+
+    @property
+    def mu_step(self) -> int:
+        """Entries of `mu` from one batch entry to the next; 0 for the only one."""
+        return int(self.mu.shape[1]) if self.mu.shape[0] > 1 else 0
+
+    @property
+    def operand(self) -> tuple[None, int, int]:
+        """The struct Operand of kernels: an address, bytes between slices and between batch entries."""
+        return None, self.layout.slice, self.step
+
     def of_batch(self, b: int) -> int:
         """Address of the slices of batch entry b, or of the only one."""
-        return int(self.parts.data.ptr) + (b if self.mu.shape[0] > 1 else 0) * self.layout.batch
+        return int(self.parts.data.ptr) + b * self.step
 
     def exponents(self, b: int) -> Any:
         """mu of batch entry b, or of the only one, shape (1, rows)."""

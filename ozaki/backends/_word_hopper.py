@@ -8,7 +8,7 @@ from typing import Any
 
 import cupy as cp
 
-from ozaki.backends._launch import Launch, Macros, View, round_up, struct
+from ozaki.backends._launch import Launch, Macros, View, cluster_blocks, output, round_up, struct
 from ozaki.backends._split import Layout, Slices
 from ozaki.backends._word_split import width
 from ozaki.schemes import Words
@@ -46,7 +46,7 @@ class Engine:
     @classmethod
     def of(cls, batch: int, m: int, n: int) -> Engine:
         """The one that leaves the fewest entries of tiles to the multiprocessors that finish last."""
-        clusters = grid(cp.cuda.runtime.getDevice()) // 2
+        clusters = cluster_blocks(cp.cuda.runtime.getDevice()) // 2
         pairs = batch * -(-m // (2 * _ROWS))
 
         def time(columns: int) -> float:
@@ -64,9 +64,8 @@ class Engine:
 
     def multiply(self, words: Words, a: Slices, b: Slices, out: Any) -> int:
         """out = a b^T, shape (batch, m, n), its columns neighbours in memory; returns the bytes of workspace."""
-        many = a.mu.shape[0] > 1, b.mu.shape[0] > 1
-        launch = _multiplying(cp.cuda.runtime.getDevice(), words, a.layout, b.layout, a.described.k, View.of(out), many,
-                              a.mu.shape[1], b.mu.shape[1])  # fmt: skip
+        operands = a.operand, b.operand, self.columns, a.described.k, View.of(out), a.mu_step, b.mu_step
+        launch = _multiplying(cp.cuda.runtime.getDevice(), words, *operands)
         launch(a.parts.data, b.parts.data, out.data, a.mu.data, b.mu.data)
         return 0
 
@@ -84,31 +83,24 @@ def _layout(words: Words, columns: int, side: str, batch: int, rows: int, k: int
 def _multiplying(
     device: int,
     words: Words,
-    a: Layout,
-    b: Layout,
+    a: tuple[None, int, int],
+    b: tuple[None, int, int],
+    cols: int,
     k: int,
     out: View,
-    many: tuple[bool, bool],
     mu_step: int,
     nu_step: int,
 ) -> Launch:
     assert words.block is not None
     batch, m, n = out.shape
-    pairs, columns = -(-m // (2 * _ROWS)), -(-n // b.tile)
+    pairs, columns = -(-m // (2 * _ROWS)), -(-n // cols)
     macros: Macros = {
-        "TF32_WORDS": int(words.word == "tf32"), "SCALE_BITS": words.scale_bits, "TILE_COLS": b.tile,
+        "TF32_WORDS": int(words.word == "tf32"), "SCALE_BITS": words.scale_bits, "TILE_COLS": cols,
     }  # fmt: skip
     work = batch * pairs * columns
-    operands = ((None, 0, x.batch if several else 0) for x, several in zip((a, b), many, strict=True))
-    output = None, *out.steps[:2], None, None, mu_step if many[0] else 0, nu_step if many[1] else 0, m | n << 32
     return Launch(
-        "word_gemm_sm90.cu", "word_gemm", macros, (min(grid(device), 2 * work),), (384,), *operands, output,
-        -(-k // words.block), a.k * width(words) // 64, work, struct([pairs, columns, _GROUP, batch]),
-        shared_mem=_STAGES * (_ROWS + b.tile) * _DEPTH + 1024,
+        "word_gemm_sm90.cu", "word_gemm", macros, (min(cluster_blocks(device), 2 * work),), (384,), a, b,
+        output(out, mu_step, nu_step), -(-k // words.block), round_up(k, 128) * width(words) // 64, work,
+        struct([pairs, columns, _GROUP, batch]),
+        shared_mem=_STAGES * (_ROWS + cols) * _DEPTH + 1024,
     )  # fmt: skip
-
-
-@cache
-def grid(device: int) -> int:
-    """A block for each multiprocessor, an even number of them."""
-    return int(cp.cuda.runtime.getDeviceProperties(device)["multiProcessorCount"]) // 2 * 2

@@ -10,7 +10,7 @@ from typing import Any
 import cupy as cp
 import numpy as np
 
-from ozaki.backends._launch import Launch, Macros, View, round_up
+from ozaki.backends._launch import Launch, Macros, View, output, round_up
 from ozaki.backends._split import Layout, Slices
 from ozaki.backends._word_split import width
 from ozaki.schemes import Words
@@ -38,26 +38,30 @@ def workspace(words: Words, rows: int, cols: int, k: int) -> int:
 
 def multiply(words: Words, a: Slices, b: Slices, out: Any) -> int:
     """out = a b^T, shape (batch, m, n), its columns neighbours in memory; returns the bytes of workspace."""
-    many = a.mu.shape[0] > 1, b.mu.shape[0] > 1
-    launch = _multiplying(cp.cuda.runtime.getDevice(), words, a.layout, b.layout, View.of(out), many, a.mu.shape[1],
-                          b.mu.shape[1])  # fmt: skip
+    operands = a.operand, b.operand, a.layout.k, View.of(out), a.mu_step, b.mu_step
+    launch = _multiplying(cp.cuda.runtime.getDevice(), words, *operands)
     launch(a.parts.data, b.parts.data, out.data, a.mu.data, b.mu.data)
     return 0
 
 
 @lru_cache(maxsize=1024)
 def _multiplying(
-    device: int, words: Words, a: Layout, b: Layout, out: View, many: tuple[bool, bool], mu_step: int, nu_step: int
+    device: int,
+    words: Words,
+    a: tuple[None, int, int],
+    b: tuple[None, int, int],
+    k: int,
+    out: View,
+    mu_step: int,
+    nu_step: int,
 ) -> Launch:
     batch, m, n = out.shape
     promotion = "double" if words.promotion == "fp64" else "float"
     macros: Macros = {"WORD": words.word.upper(), "HALF_SUMS": int(words.accumulator == "fp16"), "PROMOTION": promotion}
     columns = _TILE // 2 if promotion == "double" else _TILE
-    operands = ((None, x.slice, x.batch if several else 0) for x, several in zip((a, b), many, strict=True))
-    output = None, *out.steps[:2], None, None, mu_step if many[0] else 0, nu_step if many[1] else 0, m | n << 32
     return Launch(
-        "word_mma.cu", "word_mma", macros, (batch * ceil(m / _TILE) * ceil(n / columns),), (256,), *operands, output,
-        a.k * width(words) // 32, program(words),
+        "word_mma.cu", "word_mma", macros, (batch * ceil(m / _TILE) * ceil(n / columns),), (256,), a, b,
+        output(out, mu_step, nu_step), k * width(words) // 32, program(words),
     )  # fmt: skip
 
 

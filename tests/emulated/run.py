@@ -91,8 +91,7 @@ def far(rng: np.random.Generator) -> None:
             for side, x in views
         )
         out = cp.full((1, 37, 200), np.nan)
-        operands = _hopper._operand(left), _hopper._operand(right)
-        launch = _hopper._digit_far(0, scheme, *operands, View.of(out), 0, 0)
+        launch = _hopper._digit_far(0, scheme, left.operand, right.operand, left.layout.k // 128, View.of(out), 0, 0)
         launch(left.parts.data, right.parts.data, out.data, left.mu.data, right.mu.data)
         same(ozaki.matmul(a, b, scheme=scheme.name, slices=scheme.count), out[0])
 
