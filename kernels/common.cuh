@@ -77,16 +77,6 @@ HD uint64_t bits_of(double x) {
 #endif
 }
 // The float64 with these bits.
-HD double double_of_words(uint32_t high, uint32_t low) {
-#ifdef __CUDA_ARCH__
-  return __hiloint2double(static_cast<int>(high), static_cast<int>(low));
-#else
-  const uint64_t bits = static_cast<uint64_t>(high) << 32 | low;
-  double x;
-  __builtin_memcpy(&x, &bits, 8);
-  return x;
-#endif
-}
 HD double double_of(uint64_t bits) {
 #ifdef __CUDA_ARCH__
   return __longlong_as_double(static_cast<long long>(bits));
@@ -94,6 +84,13 @@ HD double double_of(uint64_t bits) {
   double x;
   __builtin_memcpy(&x, &bits, 8);
   return x;
+#endif
+}
+HD double double_of_words(uint32_t high, uint32_t low) {
+#ifdef __CUDA_ARCH__
+  return __hiloint2double(static_cast<int>(high), static_cast<int>(low));
+#else
+  return double_of(static_cast<uint64_t>(high) << 32 | low);
 #endif
 }
 HD uint32_t low_word(uint64_t x) { return static_cast<uint32_t>(x); }

@@ -15,8 +15,6 @@
 // Float64 results that may not be normal numbers are left to digit_far_sm90.cu.
 //
 // `blocks`: blocks of k, two at least. SLICES (2^DIGIT_BITS)^2 / 4 * 128 blocks must stay below 2^31 (1 - 2^-DIGIT_BITS).
-// mu is int32 [m], nu int32 [n], batch entries mu_batch and nu_batch apart. C(b, row, col) = c[b * c_batch +
-// row * c_row_stride + col * c_col_stride].
 #include "diagonals.cuh"
 #include "launch.cuh"
 #include "pieces.cuh"
@@ -95,15 +93,6 @@ __device__ __forceinline__ void carry(uint32_t (&d)[96]) {
   for (int i = 0; i < 96; ++i) d[i] = static_cast<uint32_t>(static_cast<int32_t>(d[i]) >> DIGIT_BITS);
 }
 
-// The result, all of it, and what scales it; exponents in shared memory are those of the tile's columns.
-struct Output {
-  OUTPUT* c;
-  int64_t batch, row_stride;
-  const int32_t *mu, *nu;
-  int64_t mu_batch, nu_batch;
-  int m, n;
-};
-
 // Where a thread's part of a tile goes.
 struct Result {
   OUTPUT* c;           // its first entry
@@ -121,7 +110,7 @@ __device__ __forceinline__ void store_four(float* to, const float (&v)[4]) {
   __stcs(reinterpret_cast<float4*>(to), make_float4(v[0], v[1], v[2], v[3]));
 }
 
-__device__ __forceinline__ Result result_of(uint32_t w, const Tiles& tiles, const Output& output, const int* exponents) {
+__device__ __forceinline__ Result result_of(uint32_t w, const Tiles& tiles, const Output<OUTPUT>& output, const int* exponents) {
   const int warpgroup = this_thread() / 128, thread = this_thread() % 128, lane = this_thread() % 32;
   int entry, i, j;
   locate(w, tiles, entry, i, j);
@@ -188,7 +177,7 @@ __device__ __forceinline__ void round_half(const uint32_t (&d)[96], const uint4*
 }
 
 extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(384, 1)
-digit_gemm(const Operand a, const Operand b, const Output output, uint4* low, uint4* partial, uint32_t* flags, int blocks,
+digit_gemm(const Operand a, const Operand b, const Output<OUTPUT> output, uint4* low, uint4* partial, uint32_t* flags, int blocks,
            const Pieces pieces, const Tiles tiles) {
   after_previous();
   extern __shared__ uint8_t dynamic[];
@@ -241,27 +230,9 @@ digit_gemm(const Operand a, const Operand b, const Output output, uint4* low, ui
 #pragma unroll 1
       for (int pairs = SLICES; pairs > 0; --pairs) {  // a diagonal, whose first block is under way
         const bool over = pairs == 1;
-        int last = ring.stage;
-        ring.next();
-        for (int k = 2; k < pairs * (piece.last - piece.first); ++k) {
-          stages.wait(ring);
-          stages.descriptors(ring, da, db);
-          multiply_half(d0, da, db, false);
-          multiply_half(d1, da + HALF, db, false);
-          wgmma_wait<2>();
-          stages.release(last);
-          last = ring.stage;
-          ring.next();
-        }
-        stages.wait(ring);
-        stages.descriptors(ring, da, db);
-        multiply_half(d0, da, db, false);
-        multiply_half(d1, da + HALF, db, false);
-        wgmma_wait<1>();
-        registers_ready(d0);
-        stages.release(last);
-        last = ring.stage;
-        ring.next();
+        int last;
+        multiply_blocks(stages, ring, pairs * (piece.last - piece.first), d0, d1, last);
+        multiply_last_block(stages, ring, d0, d1, last);
         const int diagonal = SLICES - pairs;
         for (int h = 1; h <= helpers; ++h) {
           flag_wait(flags + 2 * (blockIdx.x - 2 * h) + warpgroup, diagonal + 1);

@@ -92,18 +92,8 @@ residue_gemm(const Operand a, const Operand b, uint8_t* __restrict__ y, int64_t 
     multiply_half(d0, da, db, true);
     multiply_half(d1, da + HALF, db, true);
     for (int w = 1; piece.exists; ++w) {
-      int last = ring.stage;
-      ring.next();
-      for (int k = 2; k < piece.last - piece.first; ++k) {
-        stages.wait(ring);
-        stages.descriptors(ring, da, db);
-        multiply_half(d0, da, db, false);
-        multiply_half(d1, da + HALF, db, false);
-        wgmma_wait<2>();
-        stages.release(last);
-        last = ring.stage;
-        ring.next();
-      }
+      int last;
+      multiply_blocks(stages, ring, piece.last - piece.first, d0, d1, last);
       int matrix, i, j;
       locate(piece.tile, tiles, matrix, i, j);
       const int t = matrix / tiles.batch, n = matrix % tiles.batch;
@@ -112,15 +102,7 @@ residue_gemm(const Operand a, const Operand b, uint8_t* __restrict__ y, int64_t 
       const int64_t row = (2 * i + static_cast<int64_t>(rank)) * ROWS + warpgroup * 128 + thread / 32 * 16 + lane / 4;
       uint8_t* const at = y + t * y_stride + n * y_batch + row * ld + static_cast<int64_t>(j) * COLS + lane % 4 * 16;
 
-      stages.wait(ring);
-      stages.descriptors(ring, da, db);
-      multiply_half(d0, da, db, false);
-      multiply_half(d1, da + HALF, db, false);
-      wgmma_wait<1>();
-      registers_ready(d0);
-      stages.release(last);
-      last = ring.stage;
-      ring.next();
+      multiply_last_block(stages, ring, d0, d1, last);
       if (goes_on) flag_wait(flags + 2 * (blockIdx.x - 2) + warpgroup, 1);
       reduce_half(d0, at, ld, row, rows_stored, m, accumulate || goes_on);
       piece = piece_of(w, pieces, blocks);

@@ -15,6 +15,7 @@
 //
 // Launch: cluster (2, 1, 1), 384 threads, grid 2 * clusters, dynamic shared memory STAGES * 57344 + 1024 bytes.
 #pragma once
+#include "product.cuh"
 #include "ptx.cuh"
 
 #ifndef OTHER_TILE  // else the kernel has said which before it included this
@@ -29,12 +30,6 @@ struct Tiles {
   int columns;  // column tiles
   int group;    // row-tile pairs walked together
   int batch;
-};
-
-// Where tile blocks lie: slices and batch entries (0: the same for all) so many bytes apart, of `blocks` blocks of k.
-struct Operand {
-  const uint8_t* slices;
-  int64_t slice, batch;
 };
 
 // Work item w -> matrix (of the batch entries, for one modulus after the other), row-tile pair i, column tile j.
@@ -111,4 +106,37 @@ __device__ __forceinline__ void multiply_half(uint32_t (&d)[96], uint64_t a, uin
 #pragma unroll
   for (int z = 0; z < 4; ++z) wgmma_64x192x32(d, a + 2 * z, b + 2 * z, !fresh || z > 0);
   wgmma_commit();
+}
+
+// `blocks` blocks of k, the first of which is under way, but for the last one; `last`: the stage of the one that is under
+// way then.
+__device__ __forceinline__ void multiply_blocks(const Stages& stages, Ring& ring, int blocks, uint32_t (&d0)[96],
+                                                uint32_t (&d1)[96], int& last) {
+  uint64_t a, b;
+  last = ring.stage;
+  ring.next();
+  for (int k = 2; k < blocks; ++k) {
+    stages.wait(ring);
+    stages.descriptors(ring, a, b);
+    multiply_half(d0, a, b, false);
+    multiply_half(d1, a + HALF, b, false);
+    wgmma_wait<2>();
+    stages.release(last);
+    last = ring.stage;
+    ring.next();
+  }
+}
+// The last one: d0 is ready then, d1 under way.
+__device__ __forceinline__ void multiply_last_block(const Stages& stages, Ring& ring, uint32_t (&d0)[96],
+                                                    uint32_t (&d1)[96], int& last) {
+  uint64_t a, b;
+  stages.wait(ring);
+  stages.descriptors(ring, a, b);
+  multiply_half(d0, a, b, false);
+  multiply_half(d1, a + HALF, b, false);
+  wgmma_wait<1>();
+  registers_ready(d0);
+  stages.release(last);
+  last = ring.stage;
+  ring.next();
 }

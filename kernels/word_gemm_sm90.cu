@@ -11,8 +11,7 @@
 // The tensor cores need never wait while sums are scaled or added: the two warpgroups take turns, and one hands over when
 // half of what it has begun is over.
 //
-// `blocks`: of k, of k_stages / 2 that the operands have. mu is int32 [m], nu int32 [n], batch entries mu_batch and nu_batch
-// apart. C(b, row, col) = c[b * c_batch + row * c_row + col].
+// `blocks`: of k, of k_stages / 2 that the operands have.
 constexpr int ROWS = 128, COLS = TILE_COLS, STAGES = 5;
 #define OTHER_TILE
 #include "launch.cuh"
@@ -22,14 +21,6 @@ constexpr int ROWS = 128, COLS = TILE_COLS, STAGES = 5;
 #include "words.cuh"
 
 constexpr uint64_t SECOND = 64 >> 4;  // from the descriptor of first words to that of second words
-
-struct Output {
-  float* c;
-  int64_t batch, row;
-  const int32_t *mu, *nu;
-  int64_t mu_batch, nu_batch;
-  int m, n;
-};
 
 // The products of the low words with the leading ones, over one stage.
 __device__ __forceinline__ void multiply_low(float (&d)[COLS / 2], uint64_t a, uint64_t b, bool fresh) {
@@ -52,9 +43,9 @@ __device__ __forceinline__ void take_turn() { named_barrier(1 + threadIdx.x / 12
 __device__ __forceinline__ void hand_over() { named_barrier_arrive(2 - threadIdx.x / 128, 256); }
 
 // Scale and store a thread's sums: rows `row` and `row` + 8, and of every 16 columns the 4 from col on.
-__device__ __forceinline__ void store(const float (&sum)[COLS / 2], const Output& to, int b, int row, int col) {
+__device__ __forceinline__ void store(const float (&sum)[COLS / 2], const Output<float>& to, int b, int row, int col) {
   float* const c = to.c + b * to.batch;
-  const bool aligned = ((reinterpret_cast<uint64_t>(c) | to.row * 4) & 15) == 0;
+  const bool aligned = ((reinterpret_cast<uint64_t>(c) | to.row_stride * 4) & 15) == 0;
   const int32_t* const nu = to.nu + b * to.nu_batch;
   int exponent[2];
 #pragma unroll
@@ -70,7 +61,7 @@ __device__ __forceinline__ void store(const float (&sum)[COLS / 2], const Output
       float v[4];
 #pragma unroll
       for (int x = 0; x < 4; ++x) v[x] = Scale(exponent[h] - of_column[x])(sum[(2 * g + x / 2) * 4 + 2 * h + x % 2]);
-      float* const at = c + (row + 8 * h) * to.row + first;
+      float* const at = c + (row + 8 * h) * to.row_stride + first;
       if (row + 8 * h < to.m) {
         if (aligned && first + 4 <= to.n) {
           __stcs(reinterpret_cast<float4*>(at), make_float4(v[0], v[1], v[2], v[3]));
@@ -85,7 +76,7 @@ __device__ __forceinline__ void store(const float (&sum)[COLS / 2], const Output
 }
 
 extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(384, 1)
-word_gemm(const Operand a, const Operand b, const Output to, int blocks, int k_stages, int work, const Tiles tiles) {
+word_gemm(const Operand a, const Operand b, const Output<float> to, int blocks, int k_stages, int work, const Tiles tiles) {
   after_previous();
   extern __shared__ uint8_t dynamic[];
   __shared__ __align__(8) uint64_t full_barriers[STAGES], empty_barriers[STAGES];

@@ -4,15 +4,14 @@
 // Macros: WORD (FP16, BF16 or TF32); HALF_SUMS: 1 for accumulators in FP16, which are promoted; PROMOTION (float or
 // double): of sums outside the tensor core.
 //
-// Operands lie in fragments (fragments.cuh), words `word` bytes apart, batch entries `batch` (0: the same for all), of
-// `units` fragments along k. Rows are padded to multiples of 128 with zeros. mu is int32 [m], nu int32 [n], batch entries
-// mu_batch and nu_batch apart. C(b, row, col) = c[b * c_batch + row * c_row + col].
+// Operands lie in fragments (fragments.cuh), of `units` fragments along k. Rows are padded to multiples of 128 with zeros.
 //
 // 256 threads, grid batch * row tiles * column tiles, all on x. A block owns 128 x COLS entries of the result, a warp
 // 32 x COLS / 2. No shared memory: fragments come through the first-level cache, 16 bytes a lane.
 #include "fragments.cuh"
 #include "launch.cuh"
 #include "mma_words.cuh"
+#include "product.cuh"
 
 constexpr int MOST = 64;  // pairs
 
@@ -24,19 +23,6 @@ struct Program {
   uint8_t turn_end[MOST], group_end[MOST];
   uint8_t down[MOST];    // of turns: the accumulator is multiplied by 2^-down before
   uint8_t weight[MOST];  // of groups: the sum counts 2^-weight
-};
-
-struct Operand {
-  const uint8_t* words;
-  int64_t word, batch;
-};
-
-struct Output {
-  float* c;
-  int64_t batch, row;
-  const int32_t *mu, *nu;
-  int64_t mu_batch, nu_batch;
-  int m, n;
 };
 
 constexpr int EIGHTS = sizeof(PROMOTION) == 8 ? 4 : 8;  // of columns of a warp
@@ -113,7 +99,7 @@ template <> struct Power<double> {
 };
 
 extern "C" __global__ void __launch_bounds__(256, 1)
-word_mma(const Operand a, const Operand b, const Output to, int units, const __grid_constant__ Program program) {
+word_mma(const Operand a, const Operand b, const Output<float> to, int units, const __grid_constant__ Program program) {
   after_previous();
   const uint32_t row_tiles = (to.m + ROWS - 1) / ROWS, col_tiles = (to.n + COLS - 1) / COLS;
   const uint32_t entry = blockIdx.x / (row_tiles * col_tiles), rest = blockIdx.x % (row_tiles * col_tiles);
@@ -122,9 +108,9 @@ word_mma(const Operand a, const Operand b, const Output to, int units, const __g
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const int row0 = (first_tile + within % height) * ROWS + warp % 4 * WARP_ROWS;
   const int col0 = within / height * COLS + warp / 4 * WARP_COLS;
-  const uint4* const left = reinterpret_cast<const uint4*>(a.words + entry * a.batch) +
+  const uint4* const left = reinterpret_cast<const uint4*>(a.slices + entry * a.batch) +
                             static_cast<int64_t>(row0 / 16) * units * 32 + lane;
-  const uint4* const right = reinterpret_cast<const uint4*>(b.words + entry * b.batch) +
+  const uint4* const right = reinterpret_cast<const uint4*>(b.slices + entry * b.batch) +
                              static_cast<int64_t>(col0 / 16) * units * 32 + lane;
 
   Accumulators d;
@@ -143,8 +129,8 @@ word_mma(const Operand a, const Operand b, const Output to, int units, const __g
         const int from = turn > 0 ? program.turn_end[turn - 1] : 0, end = program.turn_end[turn];
         for (int u = first; u < last; ++u)
           for (int pair = from; pair < end; ++pair)
-            d.multiply(left + program.left[pair] * (a.word / 16) + u * 32,
-                       right + program.right[pair] * (b.word / 16) + u * 32, units);
+            d.multiply(left + program.left[pair] * (a.slice / 16) + u * 32,
+                       right + program.right[pair] * (b.slice / 16) + u * 32, units);
       }
       each([&](int i, int j, int x) { sum[i][j][x] += static_cast<PROMOTION>(d.get(i, j, x)); });
     }
@@ -156,7 +142,7 @@ word_mma(const Operand a, const Operand b, const Output to, int units, const __g
   each([&](int i, int j, int x) {
     const int row = row0 + 16 * i + lane / 4 + 8 * (x / 2), col = col0 + 8 * j + lane % 4 * 2 + x % 2;
     if (row < to.m && col < to.n)
-      c[row * to.row + col] =
+      c[row * to.row_stride + col] =
           Power<PROMOTION>(-(to.mu[entry * to.mu_batch + row] + to.nu[entry * to.nu_batch + col]))(total[i][j][x]);
   });
 }
