@@ -96,7 +96,7 @@ class Call:
         for name, x in (("a", self.a), ("b", self.b)):
             if isinstance(x, Prepared):
                 raise ValueError(f"plan: missing; {name} is prepared for a plan, so give plan={name}.plan")
-        if type(slices) is int and type(scheme) is str and accuracy is None and not full:
+        if type(slices) is int and type(scheme) is str and scheme not in PRESETS and accuracy is None and not full:
             return _counted(self.backend, self.sizes, self.dtype, scheme, slices, engine, workspace_limit)
         check_choices(scheme, engine, workspace_limit, self.backend)
         _, k, _ = self.sizes.shape
@@ -304,8 +304,6 @@ def _counted(
 ) -> Plan:
     """The plan of a given count, for any operands; kept, because small products take no longer than making it."""
     check_choices(name, engine, workspace_limit, backend)
-    if (words := words_of(name)) is not None:
-        check_words(words, dtype, slices, engine, False, backend)
     scheme = forced(integer_scheme(name, sizes.shape[1]), slices)
     _check_room(scheme, sizes.shape[1])
     bound = _bounds.with_rounding(_bounds.a_priori(scheme, sizes.shape[1]), dtype)
