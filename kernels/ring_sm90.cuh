@@ -72,17 +72,19 @@ struct Stages {
     }
     cluster_barrier();
   }
-  // By one thread of the producer: `blocks` tile blocks that follow one another.
+  // By one thread of the producer: `blocks` tile blocks that follow one another, N columns of each.
+  template <int N = COLS>
   __device__ __forceinline__ void copy(Ring& ring, const uint8_t* from_a, const uint8_t* from_b, int blocks,
                                        uint32_t rank) const {
-    from_b += rank * (B_BYTES / 2);
+    constexpr int PART = N * DEPTH / 2;
+    from_b += rank * PART;
 #pragma unroll 1
     for (int k = 0; k < blocks; ++k, ring.next()) {
       const uint32_t to = data + ring.stage * STAGE_BYTES, barrier = full + 8 * ring.stage;
       barrier_wait(empty + 8 * ring.stage, ring.parity ^ 1);
-      barrier_expect(barrier, STAGE_BYTES);
+      barrier_expect(barrier, A_BYTES + 2 * PART);
       bulk_copy(to, from_a, A_BYTES, barrier);
-      bulk_copy_to_blocks(to + A_BYTES + rank * (B_BYTES / 2), from_b, B_BYTES / 2, barrier, 3);
+      bulk_copy_to_blocks(to + A_BYTES + rank * PART, from_b, PART, barrier, 3);
       from_a += A_BYTES;
       from_b += B_BYTES;
     }
@@ -101,17 +103,19 @@ struct Stages {
 constexpr uint64_t HALF = 8192 >> 4;  // from the descriptor of the first 64 rows to that of the others
 
 // Four wgmma over one stage, for one half; the first clears the accumulators if `fresh`.
-__device__ __forceinline__ void multiply_half(uint32_t (&d)[96], uint64_t a, uint64_t b, bool fresh) {
+template <int R>
+__device__ __forceinline__ void multiply_half(uint32_t (&d)[R], uint64_t a, uint64_t b, bool fresh) {
   wgmma_fence();
 #pragma unroll
-  for (int z = 0; z < 4; ++z) wgmma_64x192x32(d, a + 2 * z, b + 2 * z, !fresh || z > 0);
+  for (int z = 0; z < 4; ++z) wgmma_int8(d, a + 2 * z, b + 2 * z, !fresh || z > 0);
   wgmma_commit();
 }
 
 // `blocks` blocks of k, the first of which is under way, but for the last one; `last`: the stage of the one that is under
 // way then.
-__device__ __forceinline__ void multiply_blocks(const Stages& stages, Ring& ring, int blocks, uint32_t (&d0)[96],
-                                                uint32_t (&d1)[96], int& last) {
+template <int R>
+__device__ __forceinline__ void multiply_blocks(const Stages& stages, Ring& ring, int blocks, uint32_t (&d0)[R],
+                                                uint32_t (&d1)[R], int& last) {
   uint64_t a, b;
   last = ring.stage;
   ring.next();
@@ -127,8 +131,9 @@ __device__ __forceinline__ void multiply_blocks(const Stages& stages, Ring& ring
   }
 }
 // The last one: d0 is ready then, d1 under way.
-__device__ __forceinline__ void multiply_last_block(const Stages& stages, Ring& ring, uint32_t (&d0)[96],
-                                                    uint32_t (&d1)[96], int& last) {
+template <int R>
+__device__ __forceinline__ void multiply_last_block(const Stages& stages, Ring& ring, uint32_t (&d0)[R],
+                                                    uint32_t (&d1)[R], int& last) {
   uint64_t a, b;
   stages.wait(ring);
   stages.descriptors(ring, a, b);

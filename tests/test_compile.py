@@ -36,7 +36,7 @@ WIDE_REGISTERS = {"split": 168, "recombine": 128}  # more than four words, or in
 
 # Bytes of local memory: what is known of a tile, kept aside while all registers hold accumulators; none of it is
 # touched in the loop over k.
-FRAME = {"residue_gemm": 16, "digit_gemm": 40, "word_gemm": 24}
+FRAME = {"digit_gemm": 40, "word_gemm": 24}
 
 
 def describe(dtype, along_k):

@@ -28,6 +28,8 @@ CASES = [
     *WORDS,
     *["markidis", "triple-bf16", "fabsum-v2", "two-stage"],
     "hopper-split",
+    "hopper-narrow",
+    "hopper-shares",
     "hopper-fastest",
     *(f"hopper-{name}" for name in (*BOTH, *WORDS)),
 ]

@@ -73,11 +73,10 @@ def _residues(scheme: Residues, a: Slices, b: Slices, out: Any) -> int:
     # The kernel works on two blocks of k at least, so what is left over for the last launch is never less.
     pieces = -(-blocks // (ACCUMULATOR_DEPTH // _DEPTH))
     for first, last in pairwise([blocks * i // pieces for i in range(pieces + 1)]):
-        split, launch = _residue_gemm(
+        launch = _residue_gemm(
             cp.cuda.runtime.getDevice(), scheme, a.operand, b.operand, blocks, out.shape, first, last
         )
-        starts = a.parts.data + first * _ROWS * _DEPTH, b.parts.data + first * _COLS * _DEPTH
-        launch(*starts, planes.data, _cleared_flags() if split else planes.data)
+        launch(a.parts.data + first * _ROWS * _DEPTH, b.parts.data + first * _COLS * _DEPTH, planes.data)
     recombine(scheme, planes, a.mu, b.mu, out)
     return int(planes.nbytes)
 
@@ -85,18 +84,37 @@ def _residues(scheme: Residues, a: Slices, b: Slices, out: Any) -> int:
 @lru_cache(maxsize=1024)
 def _residue_gemm(
     device: int, scheme: Residues, a: _Operand, b: _Operand, blocks: int, shape: tuple[int, ...], first: int, last: int
-) -> tuple[bool, Launch]:
-    """Whether the last tiles are split, and the launch."""
+) -> Launch:
     batch, m, n = shape
-    tiles, of_modulus = _tiles(shape)
-    cols, work = round_up(n, _COLS), scheme.count * of_modulus
-    clusters, whole = _shares(work, last - first, 1, _ADDED, cluster_blocks(device) // 2)
-    launch = Launch(
+    clusters, cols = cluster_blocks(device) // 2, round_up(n, _COLS)
+    pairs, (columns, rest) = -(-m // _CLUSTER_ROWS), divmod(n, _COLS)
+    last_is_narrow = 0 < rest <= _NARROW
+    if not last_is_narrow:
+        columns = cols // _COLS
+    matrices = scheme.count * batch
+    wide, narrow = matrices * pairs * columns, matrices * pairs * last_is_narrow
+    return Launch(
         "residue_gemm_sm90.cu", "residue_gemm", {}, (2 * clusters,), (384,), a, b, None,
-        batch * m * cols, m * cols, cols, m, last - first, blocks, whole | (work - whole) << 32, None, tiles,
+        batch * m * cols, m * cols, cols, m, last - first, blocks,
+        struct([wide, narrow, _of_light(wide, narrow, clusters)]), struct([pairs, columns, _GROUP, batch]),
         int(first > 0), accumulator_moduli(scheme), shared_mem=_SHARED,
     )  # fmt: skip
-    return whole < work, launch
+
+
+_NARROW = 128
+"""Columns of a narrow tile, as in kernels/residue_gemm_sm90.cu."""
+
+
+def _of_light(wide: int, narrow: int, clusters: int) -> int:
+    """How many narrow tiles go to the clusters that have one wide tile less than the others, so that all end soon."""
+    heavy = wide % clusters
+    light = clusters - heavy
+
+    def end(each: int) -> float:
+        rest = max(narrow - each * light, 0)
+        return max(each * _NARROW, _COLS + -(-rest // heavy) * _NARROW)
+
+    return narrow if heavy == 0 else min(narrow, light * min(range(-(-narrow // light) + 1), key=end))
 
 
 def _digits(scheme: Digits, a: Slices, b: Slices, out: Any) -> int:
@@ -105,7 +123,8 @@ def _digits(scheme: Digits, a: Slices, b: Slices, out: Any) -> int:
     low = cp.cuda.alloc(kept)
     partial, flags = low, low
     if handed:
-        partial, flags = cp.cuda.alloc(handed), _cleared_flags()
+        partial, flags = cp.cuda.alloc(handed), cp.cuda.alloc(_FLAGS)
+        _clear()(flags)
     launch(a.parts.data, b.parts.data, out.data, a.mu.data, b.mu.data, low, partial, flags)
     if out.dtype == np.float64:
         far = _digit_far(cp.cuda.runtime.getDevice(), scheme, *views)
@@ -135,12 +154,14 @@ def _digit_gemm(
     device: int, scheme: Digits, a: _Operand, b: _Operand, blocks: int, out: View, mu_step: int, nu_step: int
 ) -> tuple[int, int, Launch]:
     """The bytes that it needs beside, and the launch."""
-    tiles, work = _tiles(out.shape)
-    clusters, whole = _shares(work, blocks, scheme.products, _HANDED_OVER * scheme.count, cluster_blocks(device) // 2)
+    batch, m, n = out.shape
+    pairs, columns = -(-m // _CLUSTER_ROWS), -(-n // _COLS)
+    work = batch * pairs * columns
+    clusters, whole = _shares(work, blocks, scheme, cluster_blocks(device) // 2)
     macros: Macros = {"OUTPUT": out.ctype, "SLICES": scheme.count, "DIGIT_BITS": scheme.bits}
     launch = Launch(
         "digit_gemm_sm90.cu", "digit_gemm", macros, (2 * clusters,), (384,), a, b, output(out, mu_step, nu_step), None,
-        None, None, blocks, whole | (work - whole) << 32, tiles, shared_mem=_SHARED,
+        None, None, blocks, whole | (work - whole) << 32, struct([pairs, columns, _GROUP, batch]), shared_mem=_SHARED,
     )  # fmt: skip
     return *_beside(scheme, 2 * clusters, whole < work), launch
 
@@ -150,42 +171,25 @@ def _beside(scheme: Digits, grid: int, split: bool) -> tuple[int, int]:
     return grid * _ROWS * _COLS * max(scheme.count - 1, 1), grid * _ROWS * _COLS * (scheme.count + 3) if split else 0
 
 
-def _shares(work: int, blocks: int, products: int, cost: int, clusters: int) -> tuple[int, int]:
+def _shares(work: int, blocks: int, scheme: Digits, clusters: int) -> tuple[int, int]:
     """Clusters, and how many tiles they multiply as a whole; the rest, fewer than clusters, they split along k.
 
-    A piece has two blocks of k at least, a cluster four. It is worth it if it saves more than `cost`, counted in blocks
-    of k that a cluster multiplies.
+    A piece has two blocks of k at least, a cluster four. To hand over takes as long as about 14 blocks for each
+    diagonal (H200: two digits gain nothing, seven 12 per cent at 2048 and 7 at 4096).
     """
     rest = work % clusters
     if work < clusters:
         clusters = max(min(clusters, rest * blocks // 4), work)
-    saved = products * blocks * (clusters - rest) / clusters
-    worth = rest > 0 and blocks >= 4 and rest * blocks >= 4 * clusters and saved > cost
+    saved = scheme.products * blocks * (clusters - rest) / clusters
+    worth = rest > 0 and blocks >= 4 and rest * blocks >= 4 * clusters and saved > _HANDED_OVER * scheme.count
     return clusters, work - rest if worth else work
 
 
 _HANDED_OVER = 14
-"""Cost of a diagonal of digits (H200: two digits gain nothing, seven 12 per cent at 2048 and 7 at 4096)."""
-
-_ADDED = 6
-"""Cost of residues, which are added to what is stored: a guess, twice the time that storing them takes."""
-
-
-def _tiles(shape: tuple[int, ...]) -> tuple[Any, int]:
-    """The struct Tiles, and the number of pairs of tiles."""
-    batch, m, n = shape
-    pairs, columns = -(-m // _CLUSTER_ROWS), -(-n // _COLS)
-    return struct([pairs, columns, _GROUP, batch]), batch * pairs * columns
 
 
 _FLAGS = 4 * 2 * 1024
 """Bytes of flags, two for each block of the largest grid."""
-
-
-def _cleared_flags() -> Any:
-    flags = cp.cuda.alloc(_FLAGS)
-    _clear()(flags)
-    return flags
 
 
 @cache

@@ -86,8 +86,8 @@ template <int N, typename F> void each_entry(uint64_t a, uint64_t b, F f) {
     }
 }
 
-inline void wgmma_64x192x32(uint32_t (&d)[96], uint64_t a, uint64_t b, int accumulate) {
-  each_entry<192>(a, b, [&](int entry, const uint8_t (&x)[32], const uint8_t (&y)[32]) {
+template <int R> void wgmma_int8(uint32_t (&d)[R], uint64_t a, uint64_t b, int accumulate) {
+  each_entry<2 * R>(a, b, [&](int entry, const uint8_t (&x)[32], const uint8_t (&y)[32]) {
     int sum = accumulate ? static_cast<int>(d[entry]) : 0;
     for (int k = 0; k < 32; ++k) sum += static_cast<int8_t>(x[k]) * static_cast<int8_t>(y[k]);
     d[entry] = static_cast<uint32_t>(sum);

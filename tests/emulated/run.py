@@ -97,15 +97,33 @@ def far(rng: np.random.Generator) -> None:
 
 
 def split_along_k(rng: np.random.Generator) -> None:
-    """An odd number of tiles for two clusters: both have a part of the last one."""
-    for m, k, n, scheme, slices in ((1030, 1930, 190, "digits", 3), (40, 1800, 50, "residues", 5)):
+    """Three tiles for two clusters: both have a part of the last one."""
+    a, b = rng.standard_normal((1030, 1930)).astype("f4"), rng.standard_normal((1930, 190)).astype("f4")
+    out = cp.full((1030, 190), np.nan, "f4")
+    ozaki.matmul(cp.asarray(a), cp.asarray(b), scheme="digits", slices=3, engine="hopper", out=out)
+    same(ozaki.matmul(a, b, scheme="digits", slices=3), out)
+
+
+def narrow(rng: np.random.Generator) -> None:
+    """Two clusters: as many wide tiles for both, one more for one of them, none at all."""
+    for (m, k, n), slices in (((30, 400, 300), 6), ((530, 260, 500), 7), ((600, 300, 128), 5)):
         a, b = rng.standard_normal((m, k)).astype("f4"), rng.standard_normal((k, n)).astype("f4")
         out = cp.full((m, n), np.nan, "f4")
-        with mock.patch.object(_hopper, "_shares", wraps=_hopper._shares) as shares:
-            ozaki.matmul(cp.asarray(a), cp.asarray(b), scheme=scheme, slices=slices, engine="hopper", out=out)
-        work = shares.call_args.args[0]
-        assert _hopper._shares(*shares.call_args.args) == (2, work - 1) and work % 2 == 1
-        same(ozaki.matmul(a, b, scheme=scheme, slices=slices), out)
+        ozaki.matmul(cp.asarray(a), cp.asarray(b), scheme="residues", slices=slices, engine="hopper", out=out)
+        same(ozaki.matmul(a, b, scheme="residues", slices=slices), out)
+
+
+def fair_shares(rng: np.random.Generator) -> None:
+    """Narrow tiles: each to one cluster, and none ends much later than it must."""
+    for wide, narrow, clusters in rng.integers((1, 1, 2), (3000, 900, 70), (200, 3)).tolist():
+        light = _hopper._of_light(wide, narrow, clusters)
+        heavy = wide % clusters
+        others = clusters - heavy
+        assert 0 <= light <= narrow and (heavy > 0 or light == narrow)
+        ends = [wide // clusters * 192 + len(range(o, light, others)) * 128 for o in range(others)]
+        ends += [(wide // clusters + 1) * 192 + len(range(light + o, narrow, heavy)) * 128 for o in range(heavy)]
+        assert sum(ends) == 192 * wide + 128 * narrow
+        assert max(ends) <= sum(ends) / clusters + 192
 
 
 def words(name: str, core: TensorCore, rng: np.random.Generator) -> None:
@@ -160,6 +178,8 @@ CASES: dict[str, Callable[[np.random.Generator], None]] = {
     **{"-".join(map(str, case)): partial(product, *case, "cublas") for case in CUBLAS},
     **{name: partial(words, name, A100) for name in (*WORDS, "markidis", "triple-bf16", "fabsum-v2", "two-stage")},
     HOPPER + "split": split_along_k,
+    HOPPER + "narrow": narrow,
+    HOPPER + "shares": fair_shares,
     HOPPER + "fastest": fastest,
     **{HOPPER + "-".join(map(str, case)): partial(product, *case, "hopper") for case in BOTH},
     **{HOPPER + name: partial(words, name, H100) for name in WORDS},
