@@ -109,7 +109,7 @@ def kernels_of(a: Any, b: Any, scheme: str, slices: int, engine: str) -> Iterato
 
 def recorded(a: Any, b: Any, scheme: str, slices: int, engine: str) -> list[Launched]:
     """The launches of one product."""
-    from ozaki.backends import _cupy
+    from ozaki.backends import _again
     from ozaki.backends._launch import Launch, Step
 
     launches: list[Launched] = []
@@ -121,7 +121,7 @@ def recorded(a: Any, b: Any, scheme: str, slices: int, engine: str) -> list[Laun
             along_k = bool(step.macros.get("ALONG_K", 0))
             launches.append(Launched(step.file, along_k, partial(call, step, *arrays)))
 
-    _cupy._tape.cache_clear()
+    _again.forget()
     with mock.patch.object(Step, "__call__", recording):
         ozaki.matmul(a, b, scheme=scheme, slices=slices, engine=engine)
     return launches

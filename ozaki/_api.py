@@ -10,7 +10,7 @@ from ozaki._call import Call, Prepared, Side, check_choices, check_is_plan, chec
 from ozaki._operands import as_array, dtype_named, dtype_of, left_rows, right_rows, shape_of, shapes
 from ozaki._plan import Plan
 from ozaki._report import Report
-from ozaki.backends import Backend, backend_of
+from ozaki.backends import Backend, again, backend_of
 from ozaki.schemes import Words
 
 
@@ -115,9 +115,13 @@ def matmul(
     the same shapes, so that the kernels are compiled; give `out`; and let the arrays between come from a pool that
     nothing else uses while the graph lives, as `with cupy.cuda.using_allocator(cupy.cuda.MemoryPool().malloc)`.
     """
+    plan_given = plan is not None
+    choices = accuracy, scheme, type(slices), slices, engine, reproducible, workspace_limit, plan
+    alone = out is None and not return_report
+    if alone and (c := again(a, b, choices)) is not None:
+        return c
     call = Call(a, b)
     call.check_out(out)
-    plan_given = plan is not None
     if plan is None:
         plan = call.plan(accuracy, scheme, slices, engine, reproducible, workspace_limit)
     else:
@@ -126,10 +130,12 @@ def matmul(
                 "plan: a plan holds accuracy, scheme, slices, engine and workspace_limit; give one or the other"
             )
         call.check_plan(plan)
-    c = call.result(out)
-    workspace = call.run(plan, c)
+    computed = call.result(out)
+    workspace = call.run(plan, computed)
     report = call.report(plan, workspace, given=plan_given) if return_report else None  # before `out` hides an operand
-    c = call.returned(c, out)
+    c = call.returned(computed, out)
+    if alone:
+        call.remember(choices, plan, computed, c)
     return (c, report) if return_report else c
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from functools import cache, lru_cache
 from itertools import chain
 from math import ceil, prod
-from threading import get_ident
 from typing import Any
 
 import cupy as cp
@@ -18,6 +17,7 @@ from ozaki._description import Described
 from ozaki._plan import Plan
 from ozaki.backends import _cublas, _hopper, _word_hopper, _word_mma, _word_split
 from ozaki.backends import _split as splitting
+from ozaki.backends._again import tape as tape_of
 from ozaki.backends._cupy_describe import describe as describe
 from ozaki.backends._cupy_native import native as native
 from ozaki.backends._cupy_native import native_obstacle as native_obstacle
@@ -26,7 +26,7 @@ from ozaki.backends._cupy_proof import wide_product as wide_product
 from ozaki.backends._cupy_proof import worst_ratio as worst_ratio
 from ozaki.backends._cupy_proof import worst_ratio_by_exponents as worst_ratio_by_exponents
 from ozaki.backends._jit import architecture
-from ozaki.backends._launch import Beside, Launch, Macros, Tape, View, round_up
+from ozaki.backends._launch import Beside, Launch, Macros, View, round_up
 from ozaki.backends._rates import rates_of
 from ozaki.backends._split import Engine, Slices
 from ozaki.backends._tops import tops
@@ -149,8 +149,8 @@ def product(plan: Plan, x: Any, y: Any, out: Any) -> int:
     """Compute out = x y^T of rows that nothing is known of; returns the bytes of workspace."""
     if plan.workspace_limit is not None:
         return execute(plan, describe(x), describe(y), out)
-    device, same = cp.cuda.runtime.getDevice(), bool(x.data.ptr == y.data.ptr)
-    tape = _tape(get_ident(), device, plan.scheme, plan.engine, View.of(x), View.of(y), View.of(out), same)
+    assert plan.scheme is not None
+    tape = tape_of(plan.scheme, plan.engine, x, y, out)
     if tape.complete:
         return int(tape(x, y, out))
     look = describe if isinstance(plan.scheme, Residues) else tops
@@ -158,7 +158,7 @@ def product(plan: Plan, x: Any, y: Any, out: Any) -> int:
         return execute(plan, look(x), look(y), out)
 
     def compute() -> int:
-        beside = _beside(device)
+        beside = _beside(cp.cuda.runtime.getDevice())
         beside.fork()
         left = look(x)
         with beside:
@@ -175,14 +175,6 @@ def product(plan: Plan, x: Any, y: Any, out: Any) -> int:
 @cache
 def _beside(device: int) -> Beside:
     return Beside()
-
-
-@lru_cache(maxsize=1024)
-def _tape(
-    thread: int, device: int, scheme: Scheme | Words, engine: str, x: View, y: View, out: View, same: bool
-) -> Tape:
-    """Of products by kernels of our own alone; `same`: the operands share their memory."""
-    return Tape()
 
 
 def execute(plan: Plan, left: Described | Slices, right: Described | Slices, out: Any) -> int:

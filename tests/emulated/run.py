@@ -79,6 +79,8 @@ def product(scheme: str, slices: int, dtype: str, engine: str, rng: np.random.Ge
             with np.errstate(all="ignore"):
                 expected = ozaki.matmul(x, y, **options)
                 same(expected, ozaki.matmul(cp.asarray(x), cp.asarray(y), out=out, engine=engine, **options))
+        for x in (2 * a, a):  # the second one is found by its views
+            same(ozaki.matmul(x, b, **options), ozaki.matmul(cp.asarray(x), cp.asarray(b), engine=engine, **options))
 
 
 def far(rng: np.random.Generator) -> None:

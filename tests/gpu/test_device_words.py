@@ -36,13 +36,15 @@ def core():
 @pytest.fixture(params=["wgmma", "mma.sync"])
 def kernel(request, monkeypatch):
     """The kernel that multiplies, if the device has a choice."""
-    from ozaki.backends import _word_hopper
+    from ozaki.backends import _again, _word_hopper
 
+    _again.forget()
     if request.param == "mma.sync":
         monkeypatch.setattr(_word_hopper, "fits", lambda words: False)
     elif cp.cuda.Device().compute_capability != "90":
         pytest.skip("wgmma needs Hopper")
-    return request.param
+    yield request.param
+    _again.forget()
 
 
 def operands(rng, m, k, n, spread=3):
