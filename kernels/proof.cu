@@ -133,9 +133,9 @@ error_terms(const int64_t* __restrict__ a, const int64_t* __restrict__ b, double
 // batch entry b start b * p_step and b * q_step further; ld is a multiple of 4, L aligned to 16 bytes.
 //   result[0]  max over the entries with L > 0, as the bits of a double
 //   result[1]  number of entries with L = 0 and a positive numerator
-// The caller sets both to zero first.
+// The caller sets both to zero first. Of each batch entry the first `looked_at` rows count.
 //
-// 256 threads; grid batch * ceil(rows / 128) * ceil(cols / 128), all on x. A warp owns 16 rows x 128 columns. Few
+// 256 threads; grid batch * ceil(looked_at / 128) * ceil(cols / 128), all on x. A warp owns 16 rows x 128 columns. Few
 // entries are computed: for the others float32, rounded up above and down below, shows that they raise no maximum.
 __device__ __forceinline__ double numerator(double p0, double q0, double p1, double q1, double p2, double q2) {
   return __dadd_rn(__dadd_rn(__dmul_rn(p0, q0), __dmul_rn(p1, q1)), __dmul_rn(p2, q2));
@@ -166,9 +166,9 @@ constexpr int WARP_ROWS = 16;
 extern "C" __global__ void __launch_bounds__(256, 2)
 worst_ratio(const int32_t* __restrict__ lower, const double* __restrict__ p, const double* __restrict__ q,
             Atomic* result, int64_t ld, int64_t p_stride, int64_t q_stride, int64_t p_step, int64_t q_step,
-            int64_t rows, int64_t cols) {
+            int64_t rows, int64_t cols, int64_t looked_at) {
   after_previous();
-  const uint32_t down = static_cast<uint32_t>((rows + 127) / 128), over = static_cast<uint32_t>((cols + 127) / 128);
+  const uint32_t down = static_cast<uint32_t>((looked_at + 127) / 128), over = static_cast<uint32_t>((cols + 127) / 128);
   const uint32_t tile = blockIdx.x / over, b = tile / down;
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
   const int64_t col = static_cast<int64_t>(blockIdx.x % over) * 128 + 4 * lane;
@@ -180,7 +180,7 @@ worst_ratio(const int32_t* __restrict__ lower, const double* __restrict__ p, con
   int4 l[WARP_ROWS];
 #pragma unroll
   for (int i = 0; i < WARP_ROWS; ++i)
-    l[i] = row0 + i < rows && col < cols ? __ldcs(reinterpret_cast<const int4*>(lower + i * ld))
+    l[i] = row0 + i < looked_at && col < cols ? __ldcs(reinterpret_cast<const int4*>(lower + i * ld))
                                          : make_int4(0x7fffffff, 0x7fffffff, 0x7fffffff, 0x7fffffff);
 
   float of_col[4][3], of_row[3];  // rounded up; those of row lane % 16
@@ -188,7 +188,7 @@ worst_ratio(const int32_t* __restrict__ lower, const double* __restrict__ p, con
   for (int s = 0; s < 3; ++s) {
 #pragma unroll
     for (int j = 0; j < 4; ++j) of_col[j][s] = col + j < cols ? __double2float_ru(q[s * q_stride + j]) : 0.0f;
-    of_row[s] = row0 + (lane & 15) < rows ? __double2float_ru(p[s * p_stride + (lane & 15)]) : 0.0f;
+    of_row[s] = row0 + (lane & 15) < looked_at ? __double2float_ru(p[s * p_stride + (lane & 15)]) : 0.0f;
   }
 
   Worst worst;
@@ -204,7 +204,7 @@ worst_ratio(const int32_t* __restrict__ lower, const double* __restrict__ p, con
       const float above = __fmaf_ru(p0, of_col[j][0], __fmaf_ru(p1, of_col[j][1], __fmul_ru(p2, of_col[j][2])));
       seen = seen && above <= __fmul_rd(worst.below, __int2float_rd(value[j]));
     }
-    if (__all_sync(ALL, seen) || row0 + i >= rows) continue;
+    if (__all_sync(ALL, seen) || row0 + i >= looked_at) continue;
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
       if (col + j >= cols) continue;

@@ -130,7 +130,11 @@ def choose_a_priori(accuracy: Accuracy, k: int, names: tuple[str, ...]) -> Choic
     """The fewest slice products whose a-priori bound meets a row-column or normwise target."""
     starts = {name: _least(name, k) for name in names}
     order = sorted(names, key=lambda name: _scheme(name, starts[name]).products)
-    choice = _cheapest(order, starts, lambda scheme: _bounds.a_priori(scheme, k), accuracy, k)
+
+    def bound(scheme: Scheme) -> float:
+        return _bounds.a_priori(scheme, k)
+
+    choice = _cheapest(order, starts, bound, bound, accuracy, k)
     return choice or _unreachable(accuracy, names)
 
 
@@ -153,13 +157,13 @@ def choose(
     first = likely[order[0]]
     measured.begin(first)
     for name in order[1:]:
-        start = _scheme(name, usual[name])
-        if start.products < first.products:
-            measured.begin(start)
+        fewer = _fewer(name, usual[name], first.products, accuracy, left.k)
+        if fewer is not None:
+            measured.begin(fewer, glance=True)
     meanwhile(first)
     starts = {name: measured.exact_below(name, count) for name, count in usual.items()}
     while True:
-        choice = _cheapest(order, starts, measured.bound, accuracy, left.k)
+        choice = _cheapest(order, starts, measured.bound, measured.at_least, accuracy, left.k)
         if choice is None:
             excess = MAX_DIGITS
         else:
@@ -242,14 +246,21 @@ class Measured:
         of_measure = _bounds.normwise if self._measure == "normwise" else _bounds.row_column
         return of_measure(left, right, terms)
 
-    def begin(self, scheme: Scheme | Words) -> None:
-        """Begin to prove the bound of a scheme, where a device does that."""
+    def at_least(self, scheme: Scheme) -> float:
+        """What the bound is no smaller than, at a glance."""
+        if self._measure != "componentwise" or scheme.scaling(self._left.k) is None:
+            return self.bound(scheme)
+        assert self._proof is not None
+        return self._proof.at_least(scheme)
+
+    def begin(self, scheme: Scheme | Words, glance: bool = False) -> None:
+        """Begin to prove the bound of a scheme, where a device does that; or to find what it is no smaller than."""
         if isinstance(scheme, Scheme) and scheme.scaling(self._left.k) is None:
             return
         if self._measure == "componentwise":
             if self._proof is None:
                 self._proof = Proof(self._backend, self._left, self._right)
-            self._proof.begin(scheme)
+            self._proof.begin(scheme, glance)
 
     @property
     def _spans(self) -> tuple[int, int]:
@@ -287,15 +298,23 @@ def _exact_below(name: str, most: int, k: int, spans: tuple[int, int]) -> int:
 
 
 def _cheapest(
-    order: list[str], starts: dict[str, int], bound: Callable[[Scheme], float], accuracy: Accuracy, k: int
+    order: list[str],
+    starts: dict[str, int],
+    bound: Callable[[Scheme], float],
+    at_least: Callable[[Scheme], float],
+    accuracy: Accuracy,
+    k: int,
 ) -> Choice | None:
     """The scheme and count with the fewest products that meet the target; of two, the first in that order."""
     best: Choice | None = None
     for name in order:
-        most = inf if best is None else best.scheme.products - 1
-        if best is not None and not _may_take_fewer(name, starts[name], best.scheme.products, accuracy, k):
-            continue
-        choice = _fewest(name, bound, accuracy, k, starts[name], most)
+        start, most = starts[name], inf
+        if best is not None:
+            fewer = _fewer(name, start, best.scheme.products, accuracy, k)
+            if fewer is None or at_least(fewer) > accuracy.tolerance:
+                continue
+            start, most = min(start, fewer.count), fewer.products
+        choice = _fewest(name, bound, accuracy, k, start, most)
         if choice is not None and (best is None or choice.scheme.products < best.scheme.products):
             best = choice
     return best
@@ -305,10 +324,13 @@ _SPARED = 2
 """Slices less than the start that data with single large elements may need."""
 
 
-def _may_take_fewer(name: str, start: int, products: int, accuracy: Accuracy, k: int) -> bool:
-    """Whether a search from that start may end with fewer products."""
-    fewer = max((c for c in range(1, start + 1) if _scheme(name, c).products < products), default=0)
-    return fewer == start or (fewer >= max(start - _SPARED, 1) and _usually_good(_scheme(name, fewer), accuracy, k))
+@lru_cache(maxsize=1024)
+def _fewer(name: str, start: int, products: int, accuracy: Accuracy, k: int) -> Scheme | None:
+    """The most slices with less than that many products, if a search from that start may end there or below."""
+    count = max((c for c in range(1, _most(name) + 1) if _scheme(name, c).products < products), default=0)
+    if count >= start or (count >= max(start - _SPARED, 1) and _usually_good(_scheme(name, count), accuracy, k)):
+        return _scheme(name, count)
+    return None
 
 
 def _fewest(

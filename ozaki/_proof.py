@@ -25,6 +25,9 @@ NARROW_BITS = 7
 NARROW_DEPTH = 2**17 - 128
 """They look at this many inner indices at most, so that the sums fit int32."""
 
+_GLANCE = 128
+"""Rows that show whether a scheme is worth a look at all of them."""
+
 _UP = 1 + 2.0**-30
 
 
@@ -57,8 +60,10 @@ class ProofBackend(Protocol):
     def wide_product(self, left: Described, right: Described) -> Any:
         """floor(abs(x) 2**(w-top)) products with w = wide_bits(k), exact float64, shape (batch, m, n)."""
 
-    def worst_ratio(self, lower: Any, left: Described, right: Described, scheme: Scheme | Words) -> Callable[[], Ratio]:
-        """Begin to look for the worst ratio; calling the result waits for it."""
+    def worst_ratio(
+        self, lower: Any, left: Described, right: Described, scheme: Scheme | Words, rows: int
+    ) -> Callable[[], Ratio]:
+        """Begin to look for the worst ratio in the first rows of all entries; calling the result waits for it."""
 
     def worst_ratio_by_exponents(
         self, lower: Any, left: Described, right: Described, scheme: Scheme | Words, spans: tuple[int, int]
@@ -75,7 +80,7 @@ class Proof:
         self._levels += ["narrow", "wide"]
         self._level = ""
         self._lower: Any = None
-        self._begun: dict[Scheme | Words, Callable[[], Ratio]] = {}
+        self._begun: dict[tuple[Scheme | Words, int], Callable[[], Ratio]] = {}
         self._spans: tuple[int, int] | None = None
         self.sharpen()
 
@@ -94,14 +99,19 @@ class Proof:
         else:
             self._lower = self._backend.narrow_product(self._left, self._right, self._level == "sampled")
 
-    def begin(self, scheme: Scheme | Words) -> None:
-        """Look for the ratio of a scheme: a device does while the host goes on."""
-        if scheme not in self._begun:
-            self._begun[scheme] = self._backend.worst_ratio(self._lower, self._left, self._right, scheme)
+    def begin(self, scheme: Scheme | Words, glance: bool = False) -> None:
+        """Look for the ratio of a scheme, at a glance in a few rows only: a device does while the host goes on."""
+        self._look(scheme, glance)
 
-    def _found(self, scheme: Scheme | Words) -> Ratio:
-        self.begin(scheme)
-        found = self._begun[scheme]()
+    def _look(self, scheme: Scheme | Words, glance: bool) -> Callable[[], Ratio]:
+        rows = int(self._left.x.shape[1])
+        key = scheme, min(rows, _GLANCE) if glance else rows
+        if key not in self._begun:
+            self._begun[key] = self._backend.worst_ratio(self._lower, self._left, self._right, *key)
+        return self._begun[key]
+
+    def _found(self, scheme: Scheme | Words, glance: bool = False) -> Ratio:
+        found = self._look(scheme, glance)()
         self._spans = found.spans
         return found
 
@@ -109,15 +119,24 @@ class Proof:
     def spans(self) -> tuple[int, int]:
         """Largest top - bottom of the rows of both operands."""
         if self._spans is None:
-            scheme = next(iter(self._begun), None)
-            return (self._left.span, self._right.span) if scheme is None else self._found(scheme).spans
+            if not self._begun:
+                return self._left.span, self._right.span
+            self._spans = next(iter(self._begun.values()))().spans
         return self._spans
+
+    def at_least(self, scheme: Scheme) -> float:
+        """What `ratio` is no smaller than, from a few rows; inf where this level cannot tell."""
+        worst, missing, _ = self._found(scheme, glance=True)
+        return inf if missing and self._level != "wide" else worst * 4.0**self._bits
+
+    @property
+    def _bits(self) -> int:
+        return wide_bits(self._left.k) if self._level == "wide" else NARROW_BITS
 
     def ratio(self, scheme: Scheme | Words) -> float:
         """Proven largest image error over (abs(A) abs(B))_ij; inf where this level cannot tell."""
         worst, missing, spans = self._found(scheme)
-        bits = wide_bits(self._left.k) if self._level == "wide" else NARROW_BITS
-        ratio = worst * 4.0**bits
+        ratio = worst * 4.0**self._bits
         if missing:
             if self._level != "wide":
                 return inf

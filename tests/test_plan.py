@@ -271,6 +271,18 @@ def test_auto_takes_the_fewest_products(rng):
         assert products[0] == min(products), plans
 
 
+def test_a_glance_never_sees_more_than_there_is(rng):
+    """From the first rows alone: less than the bound, and the bound where the worst row is among them."""
+    a, b = rng.random((300, 500)).astype("f4"), rng.random((500, 40)).astype("f4")
+    a[200] = np.ldexp(a[200], rng.integers(-20, 0, 500))
+    for x, worst_is_seen in ((a, False), (a[::-1], True)):
+        measured = Measured(_numpy, _numpy.describe(x[None]), _numpy.describe(b.T[None]), "componentwise")
+        for scheme in (Digits(3), Digits(4), Residues(7)):
+            measured.begin(scheme)
+            seen, bound = measured.at_least(scheme), measured.bound(scheme)
+            assert seen <= bound and (seen * 1.01 > bound) == worst_is_seen, (seen, bound)
+
+
 def test_a_slice_less_grows_the_bound_by_what_the_search_relies_on(rng):
     """`_growth`: else a smaller count could be missed. Two digits against one are always tried."""
     assert _growth(Digits(2)) == _growth(Digits(2, 7)) == 0

@@ -77,30 +77,32 @@ def _wide_magnitudes(operand: Described, bits: int) -> Any:
     return cp.floor(cp.ldexp(values, shift))
 
 
-def worst_ratio(lower: Any, left: Described, right: Described, scheme: Scheme | Words) -> Callable[[], Ratio]:
-    """Largest image error / lower over lower > 0; number of positive errors over lower == 0."""
+def worst_ratio(
+    lower: Any, left: Described, right: Described, scheme: Scheme | Words, rows: int
+) -> Callable[[], Ratio]:
+    """Largest image error / lower over lower > 0; number of positive errors over lower == 0; in the first rows."""
     if not isinstance(lower, _NarrowProduct):
-        return _numpy_proof.worst_ratio(lower.get(), left, right, scheme)
+        return _numpy_proof.worst_ratio(lower[:, :rows].get(), left, right, scheme, rows)
     if isinstance(scheme, Words):
-        return _compare_words(lower, left, right, scheme)
+        return _compare_words(lower, left, right, scheme, rows)
     usual = left.k * scheme.drop  # but for spans that the device has yet to find
-    wait = _compare(lower, left, right, scheme, usual)
+    wait = _compare(lower, left, right, scheme, usual, rows)
 
     def found() -> Ratio:
         ratio = wait()
         actual = dropped(scheme, left.k, ratio.spans)
-        return ratio if actual == usual else _compare(lower, left, right, scheme, actual)()
+        return ratio if actual == usual else _compare(lower, left, right, scheme, actual, rows)()
 
     return found
 
 
 def _compare(
-    lower: _NarrowProduct, left: Described, right: Described, scheme: Scheme, dropped: float
+    lower: _NarrowProduct, left: Described, right: Described, scheme: Scheme, dropped: float, rows: int
 ) -> Callable[[], Ratio]:
     """Begin to compare image errors with their lower bound; calling the result waits for it."""
     (batch_a, m, k), (batch_b, n, _) = left.x.shape, right.x.shape
     ld = lower.values.shape[2]
-    launches = _comparing(cp.cuda.runtime.getDevice(), batch_a, batch_b, m, n, ld, k, scheme, dropped)
+    launches = _comparing(cp.cuda.runtime.getDevice(), batch_a, batch_b, m, n, ld, k, scheme, dropped, rows)
     terms = cp.empty(3 * (batch_a * m + batch_b * n))
     result = _cleared_result()
     launches[0](left.fields.data, right.fields.data, terms.data, result)
@@ -108,13 +110,15 @@ def _compare(
     return _on_its_way(result)
 
 
-def _compare_words(lower: _NarrowProduct, left: Described, right: Described, words: Words) -> Callable[[], Ratio]:
+def _compare_words(
+    lower: _NarrowProduct, left: Described, right: Described, words: Words, rows: int
+) -> Callable[[], Ratio]:
     """The same for words, whose error terms are few numbers of the host."""
     (batch_a, m, _), (batch_b, n, _) = left.x.shape, right.x.shape
     of_words = word_terms(left.on_host, right.on_host, words)
     terms = cp.asarray(np.concatenate([of_words.left.ravel(), of_words.right.ravel()]))
     result = _cleared_result()
-    launch = _ratio(cp.cuda.runtime.getDevice(), batch_a, batch_b, m, n, lower.values.shape[2])
+    launch = _ratio(cp.cuda.runtime.getDevice(), batch_a, batch_b, m, n, lower.values.shape[2], rows)
     launch(lower.values.data, terms.data, terms.data + 24 * batch_a * m, result)
     wait = _on_its_way(result)
     return lambda: wait()._replace(spans=(left.span, right.span))
@@ -146,7 +150,7 @@ def _on_its_way(result: cp.cuda.MemoryPointer) -> Callable[[], Ratio]:
 
 @lru_cache(maxsize=1024)
 def _comparing(
-    device: int, batch_a: int, batch_b: int, m: int, n: int, ld: int, k: int, scheme: Scheme, dropped: float
+    device: int, batch_a: int, batch_b: int, m: int, n: int, ld: int, k: int, scheme: Scheme, dropped: float, rows: int
 ) -> tuple[Launch, Launch]:
     scaling = scheme.scaling(k)
     assert scaling is not None
@@ -156,14 +160,14 @@ def _comparing(
         magnitude_bits(k), FIELDS.index(scaling.statistic), scaling.step, scaling.base, scaling.threshold, float(k),
         float(dropped),
     )  # fmt: skip
-    return terms, _ratio(device, batch_a, batch_b, m, n, ld)
+    return terms, _ratio(device, batch_a, batch_b, m, n, ld, rows)
 
 
 @lru_cache(maxsize=1024)
-def _ratio(device: int, batch_a: int, batch_b: int, m: int, n: int, ld: int) -> Launch:
-    grid = (max(batch_a, batch_b) * ceil(m / 128) * ceil(n / 128),)
+def _ratio(device: int, batch_a: int, batch_b: int, m: int, n: int, ld: int, rows: int) -> Launch:
+    grid = (max(batch_a, batch_b) * ceil(rows / 128) * ceil(n / 128),)
     steps = batch_a * m, batch_b * n, m if batch_a > 1 else 0, n if batch_b > 1 else 0
-    return Launch("proof.cu", "worst_ratio", {}, grid, (256,), None, None, None, None, ld, *steps, m, n)
+    return Launch("proof.cu", "worst_ratio", {}, grid, (256,), None, None, None, None, ld, *steps, m, n, rows)
 
 
 def worst_ratio_by_exponents(

@@ -46,15 +46,17 @@ def _magnitudes(operand: Described, bits: int, sampled: bool) -> Floats:
     return magnitudes
 
 
-def worst_ratio(lower: Floats, left: Described, right: Described, scheme: Scheme | Words) -> Callable[[], Ratio]:
-    """Largest image error / lower over lower > 0; number of positive errors over lower == 0."""
+def worst_ratio(
+    lower: Floats, left: Described, right: Described, scheme: Scheme | Words, rows: int
+) -> Callable[[], Ratio]:
+    """Largest image error / lower over lower > 0; number of positive errors over lower == 0; in the first rows."""
     spans = left.span, right.span
     terms = error_terms(left.on_host, right.on_host, scheme, spans)
     worst, missing = 0.0, 0
+    lower = lower[:, :rows]
     for at in row_tiles(*lower.shape):
-        b, rows = at
-        below = lower[b, rows]
-        above = _numerators(terms, b, rows)
+        below = lower[at]
+        above = _numerators(terms, *at)
         positive = below > 0
         if positive.all():
             above /= below
