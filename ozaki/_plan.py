@@ -155,12 +155,13 @@ def choose(
     likely = {name: _scheme(name, _likely(name, usual[name], accuracy, left.k)) for name in names}
     order = sorted(names, key=lambda name: likely[name].products)
     first = likely[order[0]]
+    measured.open()
+    meanwhile(first)
     measured.begin(first)
     for name in order[1:]:
         fewer = _fewer(name, usual[name], first.products, accuracy, left.k)
         if fewer is not None:
             measured.begin(fewer, glance=True)
-    meanwhile(first)
     starts = {name: measured.exact_below(name, count) for name, count in usual.items()}
     while True:
         choice = _cheapest(order, starts, measured.bound, measured.at_least, accuracy, left.k)
@@ -169,6 +170,7 @@ def choose(
         else:
             excess = choice.scheme.count - starts[choice.scheme.name]
             excess = max(excess, _one_less_in_reach(choice, accuracy, left.k, measured.gain))
+        measured.settle()
         if not measured.sharpen(excess):
             return choice or _unreachable(accuracy, names)
 
@@ -253,14 +255,23 @@ class Measured:
         assert self._proof is not None
         return self._proof.at_least(scheme)
 
+    def open(self) -> None:
+        """Begin what the proofs of all schemes need, in the componentwise measure."""
+        if self._measure == "componentwise" and self._proof is None:
+            self._proof = Proof(self._backend, self._left, self._right)
+
     def begin(self, scheme: Scheme | Words, glance: bool = False) -> None:
         """Begin to prove the bound of a scheme, where a device does that; or to find what it is no smaller than."""
         if isinstance(scheme, Scheme) and scheme.scaling(self._left.k) is None:
             return
-        if self._measure == "componentwise":
-            if self._proof is None:
-                self._proof = Proof(self._backend, self._left, self._right)
+        self.open()
+        if self._proof is not None:
             self._proof.begin(scheme, glance)
+
+    def settle(self) -> None:
+        """Wait for all that was begun."""
+        if self._proof is not None:
+            self._proof.settle()
 
     @property
     def _spans(self) -> tuple[int, int]:

@@ -103,6 +103,11 @@ class Proof:
         """Look for the ratio of a scheme, at a glance in a few rows only: a device does while the host goes on."""
         self._look(scheme, glance)
 
+    def settle(self) -> None:
+        """Wait for all that was begun."""
+        for found in self._begun.values():
+            found()
+
     def _look(self, scheme: Scheme | Words, glance: bool) -> Callable[[], Ratio]:
         rows = int(self._left.x.shape[1])
         key = scheme, min(rows, _GLANCE) if glance else rows

@@ -1,10 +1,13 @@
-"""The proof's products of magnitudes on the device, and the worst ratio to them (docs/design.md, section 9)."""
+"""The proof's products of magnitudes on the device, and the worst ratio to them (docs/design.md, section 9).
+
+They run on a stream of their own, beside the splitting of the operands, which need not wait for them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from math import ceil
 from typing import Any
 
@@ -16,8 +19,17 @@ from ozaki._description import FIELDS, Described
 from ozaki._proof import EVERY, NARROW_DEPTH, SAMPLE, Ratio, wide_bits
 from ozaki.backends import _cublas, _numpy_proof
 from ozaki.backends._cupy_native import as_float64, native_obstacle
-from ozaki.backends._launch import Launch, Macros, View, round_up
+from ozaki.backends._launch import Beside, Launch, Macros, View, round_up
 from ozaki.schemes import Scheme, Words, magnitude_bits
+
+
+@cache
+def _beside(device: int) -> Beside:
+    return Beside(urgent=True)
+
+
+def _stream() -> Beside:
+    return _beside(cp.cuda.runtime.getDevice())
 
 
 @dataclass(frozen=True)
@@ -30,6 +42,13 @@ class _NarrowProduct:
 
 def narrow_product(left: Described, right: Described, sampled: bool) -> _NarrowProduct:
     """Exact products of 7-bit magnitudes (2**14 k < 2**31 is split like any other k)."""
+    stream = _stream()
+    stream.fork()
+    with stream:
+        return _narrow_product(left, right, sampled)
+
+
+def _narrow_product(left: Described, right: Described, sampled: bool) -> _NarrowProduct:
     k = left.k
     kept = (k // EVERY) * SAMPLE + min(k % EVERY, SAMPLE) if sampled else k
     a, b = (_magnitudes(x, kept, sampled) for x in (left, right))
@@ -103,11 +122,12 @@ def _compare(
     (batch_a, m, k), (batch_b, n, _) = left.x.shape, right.x.shape
     ld = lower.values.shape[2]
     launches = _comparing(cp.cuda.runtime.getDevice(), batch_a, batch_b, m, n, ld, k, scheme, dropped, rows)
-    terms = cp.empty(3 * (batch_a * m + batch_b * n))
-    result = _cleared_result()
-    launches[0](left.fields.data, right.fields.data, terms.data, result)
-    launches[1](lower.values.data, terms.data, terms.data + 24 * batch_a * m, result)
-    return _on_its_way(result)
+    with _stream():
+        terms = cp.empty(3 * (batch_a * m + batch_b * n))
+        result = _cleared_result()
+        launches[0](left.fields.data, right.fields.data, terms.data, result)
+        launches[1](lower.values.data, terms.data, terms.data + 24 * batch_a * m, result)
+        return _on_its_way(result)
 
 
 def _compare_words(
@@ -116,11 +136,12 @@ def _compare_words(
     """The same for words, whose error terms are few numbers of the host."""
     (batch_a, m, _), (batch_b, n, _) = left.x.shape, right.x.shape
     of_words = word_terms(left.on_host, right.on_host, words)
-    terms = cp.asarray(np.concatenate([of_words.left.ravel(), of_words.right.ravel()]))
-    result = _cleared_result()
     launch = _ratio(cp.cuda.runtime.getDevice(), batch_a, batch_b, m, n, lower.values.shape[2], rows)
-    launch(lower.values.data, terms.data, terms.data + 24 * batch_a * m, result)
-    wait = _on_its_way(result)
+    with _stream():
+        terms = cp.asarray(np.concatenate([of_words.left.ravel(), of_words.right.ravel()]))
+        result = _cleared_result()
+        launch(lower.values.data, terms.data, terms.data + 24 * batch_a * m, result)
+        wait = _on_its_way(result)
     return lambda: wait()._replace(spans=(left.span, right.span))
 
 
@@ -134,7 +155,7 @@ def _cleared_result() -> cp.cuda.MemoryPointer:
 
 
 def _on_its_way(result: cp.cuda.MemoryPointer) -> Callable[[], Ratio]:
-    """Copy to the host when the stream gets there; calling the result waits for it."""
+    """Copy to the host when the stream gets there; calling the result waits for it, and so does the caller's stream."""
     target = cp.cuda.alloc_pinned_memory(_RESULT.itemsize)
     result.copy_to_host_async(target.ptr, _RESULT.itemsize, cp.cuda.get_current_stream())
     copied = cp.cuda.Event(disable_timing=True)
@@ -142,6 +163,7 @@ def _on_its_way(result: cp.cuda.MemoryPointer) -> Callable[[], Ratio]:
 
     def arrived() -> Ratio:
         copied.synchronize()
+        _stream().join()  # memory that the proof has read may be used again
         worst, missing, spans = np.frombuffer(target, _RESULT, 1)[0]
         return Ratio(float(worst), int(missing), (int(spans[0]), int(spans[1])))
 

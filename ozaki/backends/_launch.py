@@ -139,10 +139,11 @@ class Beside(local):
 
     `fork` before all of them; steps under `with` run on the second stream; the current one goes on after them from
     `join` on. `settle` before memory is freed that was allocated under `with`, and so in the order of that stream.
+    Blocks of an `urgent` stream start before those that wait on others.
     """
 
-    def __init__(self) -> None:
-        self._stream = cp.cuda.Stream(non_blocking=True)
+    def __init__(self, urgent: bool = False) -> None:
+        self._stream = cp.cuda.Stream(non_blocking=True, priority=-1 if urgent else 0)
         self._events = [cp.cuda.Event(disable_timing=True) for _ in range(2)]
         own, (forked, joined) = self._stream, self._events  # which a tape holds through these functions
 
