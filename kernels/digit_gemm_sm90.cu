@@ -10,7 +10,8 @@
 //
 // The last tiles may be split along k (pieces.cuh). The cluster with the beginning of a tile is its owner. The others leave
 // what they have in `partial`, as digits and at last accumulators, (12 for each diagonal but the last) + 48 pieces of 16
-// bytes for each thread of every block, and count diagonals in `flags`, two for each block, zero before.
+// bytes for each thread of every block, and count diagonals in `flags`, two for each block, zero before. The owner's
+// producer copies them into the ring, in the order in which they are added.
 //
 // Float64 results that may not be normal numbers are left to digit_far_sm90.cu.
 //
@@ -31,15 +32,15 @@ __device__ __forceinline__ constexpr int accumulator(int h, int g, int z, int x)
 }
 
 __device__ __forceinline__ uint4* partial_of(uint4* partial, int block, int diagonal) {
-  return partial + (block * (12 * (SLICES - 1) + 48) + 12 * diagonal) * 256 + this_thread();
+  return partial + (block * (12 * (SLICES - 1) + 48) + 12 * diagonal) * 256;
 }
 __device__ __forceinline__ uint4* own_digits(uint4* low, int diagonal) {
   return low + (blockIdx.x * (12 * LOWS) + 12 * diagonal) * 256 + this_thread();
 }
 
-// Number of clusters, right before the owner in the grid, that have the rest of its tile.
+// Number of clusters, right before this one in the grid, that have the rest of a tile that it owns.
 __device__ __forceinline__ int helpers_of(const Piece& piece, const Pieces& pieces, int blocks) {
-  if (piece.last == blocks) return 0;
+  if (piece.first > 0 || piece.last == blocks) return 0;
   const int r = gridDim.x / 2 - 1 - blockIdx.x / 2, end = (piece.tile - pieces.whole + 1) * blocks;
   int helpers = 1;
   while (begin_of(r + 1 + helpers, pieces.split, blocks) < end) ++helpers;
@@ -62,18 +63,21 @@ __device__ __forceinline__ void store_bytes(const uint32_t (&d)[96], uint4* to, 
       __stcg(to + (h * 3 + g) * 256, make_uint4(word[0], word[1], word[2], word[3]));
     }
 }
-// Add what another cluster stored: bytes times `unit`.
-__device__ __forceinline__ void add_bytes(uint32_t (&d)[96], const uint4* from, uint32_t unit) {
+constexpr int PARTIAL = 12 * 256 * 16;  // bytes of a tile, one for each entry, those of the first half first
+
+// Add bytes times `unit` that lie in a stage as another cluster stored those of one half.
+__device__ __forceinline__ void add_bytes(uint32_t (&d)[96], uint32_t from, uint32_t unit) {
 #pragma unroll
   for (int h = 0; h < 2; ++h)
 #pragma unroll
-    for (int g = 0; g < 3; ++g)
+    for (int g = 0; g < 3; ++g) {
+      int word[4];
+      load_again(from + (h * 3 + g) * (256 * 16), word);
 #pragma unroll
-      for (int z = 0; z < 4; ++z) {
-        const uint32_t word = load_word(reinterpret_cast<const uint32_t*>(from + (h * 3 + g) * 256) + z);
+      for (int z = 0; z < 4; ++z)
 #pragma unroll
-        for (int x = 0; x < 4; ++x) d[accumulator(h, g, z, x)] += byte_of(word, x) * unit;
-      }
+        for (int x = 0; x < 4; ++x) d[accumulator(h, g, z, x)] += byte_of(static_cast<uint32_t>(word[z]), x) * unit;
+    }
 }
 // What a cluster leaves of one half for the owner: a digit of each entry, or four bytes of the last diagonal.
 __device__ __forceinline__ void hand_over(const uint32_t (&d)[96], uint4* to, bool over) {
@@ -82,9 +86,30 @@ __device__ __forceinline__ void hand_over(const uint32_t (&d)[96], uint4* to, bo
 #pragma unroll
   for (int j = 1; j < 4; ++j) store_bytes(d, to + j * (12 * 256), j, false);
 }
-__device__ __forceinline__ void take_over(uint32_t (&d)[96], const uint4* from, bool over) {
+__device__ __forceinline__ constexpr int bytes_handed_over(bool over) { return over ? 4 : 1; }
+__device__ __forceinline__ void take_over(uint32_t (&d0)[96], uint32_t (&d1)[96], const Stages& stages, Ring& ring,
+                                          int helpers, bool over) {
+  const int each = bytes_handed_over(over);
 #pragma unroll 1
-  for (int j = 0; j < (over ? 4 : 1); ++j) add_bytes(d, from + j * (12 * 256), 1u << (8 * j));
+  for (int i = 0; i < helpers * each; ++i, ring.next()) {
+    const uint32_t from = stages.data + ring.stage * STAGE_BYTES + 16 * this_thread(), unit = 1u << (8 * (i % each));
+    stages.wait(ring);
+    add_bytes(d0, from, unit);
+    add_bytes(d1, from + PARTIAL / 2, unit);
+    named_barrier(1 + this_thread() / 128, 128);  // before one thread says that all are done
+    stages.release(ring.stage);
+  }
+}
+// By the producer: the same bytes, to the stages that come next in the ring.
+__device__ __forceinline__ void copy_partial(const Stages& stages, Ring& ring, uint4* partial, const uint32_t* flags,
+                                             int helpers, int diagonal) {
+  for (int h = 1; h <= helpers; ++h) {
+    const int block = blockIdx.x - 2 * h;
+    for (int i = 0; i < CONSUMERS; ++i) flag_wait(flags + 2 * block + i, diagonal + 1);
+    async_proxy_fence();
+    for (int j = 0; j < bytes_handed_over(diagonal == SLICES - 1); ++j, ring.next())
+      stages.copy_bytes(ring, partial_of(partial, block, diagonal + j), PARTIAL);
+  }
 }
 
 // Carry the rest to the next diagonal.
@@ -200,10 +225,12 @@ digit_gemm(const Operand a, const Operand b, const Output<OUTPUT> output, uint4*
             a.slices + entry * a.batch + (static_cast<int64_t>(2 * i + rank) * blocks + piece.first) * A_BYTES;
         const uint8_t* const from_b =
             b.slices + entry * b.batch + (static_cast<int64_t>(j) * blocks + piece.first) * B_BYTES;
-        for (int pairs = SLICES; pairs > 0; --pairs)
-          for (int s = 0; s < pairs; ++s)
-            stages.copy(ring, from_a + s * a.slice, from_b + (SLICES - pairs + s) * b.slice, piece.last - piece.first,
-                        rank);
+        const int helpers = helpers_of(piece, pieces, blocks);
+        for (int diagonal = 0; diagonal < SLICES; ++diagonal) {
+          for (int s = 0; s < SLICES - diagonal; ++s)
+            stages.copy(ring, from_a + s * a.slice, from_b + (diagonal + s) * b.slice, piece.last - piece.first, rank);
+          copy_partial(stages, ring, partial, flags, helpers, diagonal);
+        }
       }
     }
   } else {
@@ -225,8 +252,7 @@ digit_gemm(const Operand a, const Operand b, const Output<OUTPUT> output, uint4*
         exponents[warpgroup][x] = output.nu[entry * output.nu_batch + smaller(j * COLS + x, output.n - 1)] * (1 << 20);
       named_barrier(1 + warpgroup, 128);
       const bool owner = piece.first == 0;
-      // The blocks of other clusters with parts of this tile: from the one before on.
-      const int helpers = owner ? helpers_of(piece, pieces, blocks) : 0;
+      const int helpers = helpers_of(piece, pieces, blocks);
 #pragma unroll 1
       for (int pairs = SLICES; pairs > 0; --pairs) {  // a diagonal, whose first block is under way
         const bool over = pairs == 1;
@@ -234,11 +260,14 @@ digit_gemm(const Operand a, const Operand b, const Output<OUTPUT> output, uint4*
         multiply_blocks(stages, ring, pairs * (piece.last - piece.first), d0, d1, last);
         multiply_last_block(stages, ring, d0, d1, last);
         const int diagonal = SLICES - pairs;
-        for (int h = 1; h <= helpers; ++h) {
-          flag_wait(flags + 2 * (blockIdx.x - 2 * h) + warpgroup, diagonal + 1);
-          take_over(d0, partial_of(partial, blockIdx.x - 2 * h, diagonal), over);
+        if (helpers > 0) {  // all stages that are under way are needed
+          wgmma_wait<0>();
+          registers_ready(d1);
+          stages.release(last);
+          take_over(d0, d1, stages, ring, helpers, over);
         }
-        uint4* const to = owner ? own_digits(low, over ? 0 : diagonal) : partial_of(partial, blockIdx.x, diagonal);
+        uint4* const to =
+            owner ? own_digits(low, over ? 0 : diagonal) : partial_of(partial, blockIdx.x, diagonal) + this_thread();
         if (!owner) hand_over(d0, to, over);
         else if (!over) store_bytes(d0, to, 0, true);
         else round_half(d0, to, result_of(piece.tile, tiles, output, exponents[warpgroup]), 0);
@@ -250,9 +279,7 @@ digit_gemm(const Operand a, const Operand b, const Output<OUTPUT> output, uint4*
         multiply_half(d0, da, db, over);
         wgmma_wait<1>();
         registers_ready(d1);
-        stages.release(last);
-        for (int h = 1; h <= helpers; ++h)
-          take_over(d1, partial_of(partial, blockIdx.x - 2 * h, diagonal) + 6 * 256, over);
+        if (helpers == 0) stages.release(last);
         if (!owner) hand_over(d1, to + 6 * 256, over);
         else if (!over) store_bytes(d1, to + 6 * 256, 0, true);
         else round_half(d1, to, result_of(piece.tile, tiles, output, exponents[warpgroup]), 1);

@@ -48,7 +48,9 @@ __device__ __forceinline__ void bulk_copy(uint32_t to, const void* from, int byt
                "l"(from), "r"(bytes), "r"(barrier)
                : "memory");
 }
-// The same into every block of the cluster that `blocks` has a bit for, at the same addresses.
+// What other threads have written, and this one has seen by a flag, is seen by its bulk copies too.
+__device__ __forceinline__ void async_proxy_fence() { asm volatile("fence.proxy.async.global;" ::: "memory"); }
+// The same as bulk_copy, into every block of the cluster that `blocks` has a bit for, at the same addresses.
 __device__ __forceinline__ void bulk_copy_to_blocks(uint32_t to, const void* from, int bytes, uint32_t barrier,
                                                     unsigned short blocks) {
   asm volatile(

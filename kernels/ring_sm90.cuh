@@ -89,6 +89,13 @@ struct Stages {
       from_b += B_BYTES;
     }
   }
+  // By the same thread: bytes for this block alone.
+  __device__ __forceinline__ void copy_bytes(const Ring& ring, const void* from, int bytes) const {
+    const uint32_t barrier = full + 8 * ring.stage;
+    barrier_wait(empty + 8 * ring.stage, ring.parity ^ 1);
+    barrier_expect(barrier, bytes);
+    bulk_copy(data + ring.stage * STAGE_BYTES, from, bytes, barrier);
+  }
   // By a consumer.
   __device__ __forceinline__ void wait(const Ring& ring) const { barrier_wait(full + 8 * ring.stage, ring.parity); }
   __device__ __forceinline__ void release(int stage) const {  // to both blocks, whose copies write here
