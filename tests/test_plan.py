@@ -283,6 +283,15 @@ def test_a_glance_never_sees_more_than_there_is(rng):
             assert seen <= bound and (seen * 1.01 > bound) == worst_is_seen, (seen, bound)
 
 
+def test_a_glance_does_not_depend_on_tiles(rng, monkeypatch):
+    a, b = rng.random((300, 60)).astype("f4"), rng.random((60, 40)).astype("f4")
+    host = [_numpy.describe(x[None]) for x in (a, b.T)]
+    lower = _numpy.narrow_product(*host, False)
+    expected = _numpy.worst_ratio(lower, *host, Digits(3), 128)()
+    monkeypatch.setattr(_numpy_describe, "TILE", 40 * 50)
+    assert _numpy.worst_ratio(lower, *host, Digits(3), 128)() == expected
+
+
 def test_a_slice_less_grows_the_bound_by_what_the_search_relies_on(rng):
     """`_growth`: else a smaller count could be missed. Two digits against one are always tried."""
     assert _growth(Digits(2)) == _growth(Digits(2, 7)) == 0

@@ -174,8 +174,8 @@ def _beside(scheme: Digits, grid: int, split: bool) -> tuple[int, int]:
 def _shares(work: int, blocks: int, scheme: Digits, clusters: int) -> tuple[int, int]:
     """Clusters, and how many tiles they multiply as a whole; the rest, fewer than clusters, they split along k.
 
-    A piece has two blocks of k at least, a cluster four. To hand over takes as long as about 14 blocks for each
-    diagonal (H200: two digits gain nothing, seven 12 per cent at 2048 and 7 at 4096).
+    A piece has two blocks of k at least, a cluster four. To hand over takes as long as about 6 blocks for each diagonal
+    (H200: three digits gain 6 per cent at 2048, seven 15).
     """
     rest = work % clusters
     if work < clusters:
@@ -185,7 +185,7 @@ def _shares(work: int, blocks: int, scheme: Digits, clusters: int) -> tuple[int,
     return clusters, work - rest if worth else work
 
 
-_HANDED_OVER = 14
+_HANDED_OVER = 6
 
 
 _FLAGS = 4 * 2 * 1024

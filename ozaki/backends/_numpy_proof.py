@@ -52,8 +52,8 @@ def worst_ratio(
     """Largest image error / lower over lower > 0; number of positive errors over lower == 0; in the first rows."""
     spans = left.span, right.span
     terms = error_terms(left.on_host, right.on_host, scheme, spans)
+    terms, lower = ErrorTerms(terms.left[:, :, :rows], terms.right), lower[:, :rows]
     worst, missing = 0.0, 0
-    lower = lower[:, :rows]
     for at in row_tiles(*lower.shape):
         below = lower[at]
         above = _numerators(terms, *at)
