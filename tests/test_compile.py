@@ -17,7 +17,8 @@ REGISTERS = {
     "describe_finish": 64,
     "split": 128,
     "reduce": 64,
-    "widen": 64,
+    "collect": 40,
+    "split_fp16": 64,
     "recombine": 80,
     "magnitudes": 64,
     "worst_ratio": 128,
@@ -47,6 +48,10 @@ def split(dtype, slices, words, digit_bits, along_k, reversed_=0, tile=0):
     macros = {"INPUT": dtype, "SLICES": slices, "WORDS": words, "DIGIT_BITS": digit_bits}
     macros |= {"ALONG_K": along_k, "REVERSED": reversed_, "TILE": tile, "PERMUTED": int(tile == 192)}
     return "split.cu", macros | {"LARGEST": int(digit_bits == 8)}
+
+
+def split_fp16(dtype, slices, words, digit_bits, along_k, reversed_=0):
+    return "split_fp16.cu", split(dtype, slices, words, digit_bits, along_k, reversed_)[1]
 
 
 def recombine(dtype, slices, words, digit_bits, sum64=0):
@@ -87,6 +92,10 @@ EVERYWHERE = [
     split("float", 7, 1, 0, 1),
     split("double", 7, 2, 8, 0, 1),
     ("reduce.cu", {}),
+    ("collect.cu", {"PRODUCT": "int32_t", "SUM": "int64_t"}),
+    ("collect.cu", {"PRODUCT": "float", "SUM": "int32_t"}),
+    split_fp16("double", 8, 2, 7, 1),
+    split_fp16("float", 4, 1, 7, 0, 1),
     recombine("double", 14, 4, 0),
     recombine("double", 7, 3, 8),
     magnitudes("double", 0),
@@ -116,6 +125,8 @@ MORE = [
     split("double", 7, 2, 8, 1),
     split("double", 8, 2, 7, 1),
     split("double", 16, 4, 8, 0),
+    split_fp16("double", 11, 3, 6, 0, 1),
+    split_fp16("double", 6, 3, 12, 1),
     recombine("double", 2, 1, 0),
     recombine("double", 15, 4, 0),
     recombine("double", 20, 5, 0),
@@ -126,6 +137,7 @@ MORE = [
     recombine("double", 7, 4, 8, 1),
     recombine("double", 8, 3, 7),
     recombine("double", 8, 4, 7, 1),
+    recombine("double", 11, 4, 6),
     magnitudes("double", 1),
     magnitudes("float", 0),
     magnitudes("float", 1),

@@ -317,7 +317,7 @@ def test_fp16_digits(rng):
     for k, bits in ((16, 11), (300, 8), (4096, 7), (2**14, 6)):
         a, b = operands(rng, 2, k, 2)
         c, report = ozaki.matmul(a, b, scheme="fp16-digits", slices=3, return_report=True)
-        assert report.scheme == ("digits" if bits == 8 else f"digits{bits}") and report.reproducible
+        assert report.scheme == f"fp16-digits{bits}" and report.reproducible
         assert k * 4 ** (bits - 1) <= 2**24 < 4 * k * 4 ** (bits - 1)
         bound = ozaki.plan(a, b, scheme="fp16-digits", slices=3).bound
         assert reference.componentwise_error(c, a, b) <= bound

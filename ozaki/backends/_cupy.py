@@ -16,7 +16,7 @@ import cupy as cp
 
 from ozaki._description import Described
 from ozaki._plan import Plan
-from ozaki.backends import _cublas, _hopper, _word_hopper, _word_mma, _word_split
+from ozaki.backends import _cublas, _cublas_fp16, _hopper, _word_hopper, _word_mma, _word_split
 from ozaki.backends import _split as splitting
 from ozaki.backends._cupy_describe import describe as describe
 from ozaki.backends._cupy_native import native as native
@@ -30,7 +30,7 @@ from ozaki.backends._launch import Beside, Launch, Macros, Tape, View, round_up
 from ozaki.backends._rates import rates_of
 from ozaki.backends._split import Engine, Slices
 from ozaki.backends._tops import tops
-from ozaki.schemes import Residues, Scheme, Words
+from ozaki.schemes import Digits, Residues, Scheme, Words
 from ozaki.schemes.formats import A100, H100
 
 name = "cupy"
@@ -86,6 +86,8 @@ def _engine_of(plan: Plan) -> Engine:
 
 def _engine(scheme: Scheme, asked: str, shape: tuple[int, int, int], limit: int | None) -> Engine:
     """The engine that is asked for, or the fastest here; panels do not shrink what digits on Hopper keep aside."""
+    if isinstance(scheme, Digits) and scheme.word == "fp16":
+        return _cublas_fp16
     if asked == "cublas":
         return _cublas
     fits = architecture(cp.cuda.runtime.getDevice()) == "sm_90a" and _hopper.fits(scheme, shape[1])
@@ -154,7 +156,7 @@ def product(plan: Plan, x: Any, y: Any, out: Any) -> int:
     if tape.complete:
         return int(tape(x, y, out))
     look = describe if isinstance(plan.scheme, Residues) else tops
-    if _engine_of(plan) is _cublas:
+    if _engine_of(plan) in (_cublas, _cublas_fp16):
         return execute(plan, look(x), look(y), out)
 
     def compute() -> int:

@@ -21,7 +21,7 @@ import cupy as cp  # noqa: E402
 
 import ozaki  # noqa: E402
 from ozaki._description import FIELDS  # noqa: E402
-from ozaki.backends import _cupy, _hopper, _numpy, _rates, _split  # noqa: E402
+from ozaki.backends import _cublas_fp16, _cupy, _hopper, _numpy, _rates, _split  # noqa: E402
 from ozaki.backends._launch import View  # noqa: E402
 from ozaki.schemes import PRESETS, Digits, Residues  # noqa: E402
 from ozaki.tensor_core import A100, H100, TensorCore  # noqa: E402
@@ -79,6 +79,17 @@ def product(scheme: str, slices: int, dtype: str, engine: str, rng: np.random.Ge
             with np.errstate(all="ignore"):
                 expected = ozaki.matmul(x, y, **options)
                 same(expected, ozaki.matmul(cp.asarray(x), cp.asarray(y), out=out, engine=engine, **options))
+
+
+def fp16_slabs(rng: np.random.Generator) -> None:
+    """FP16 digits of a product so deep that k is cut, and its sums need int64."""
+    a, b = matrix(rng, (5, 300), "f8"), matrix(rng, (300, 7), "f8")
+    expected = ozaki.matmul(a, b, scheme="fp16-digits", slices=5)
+    with (
+        mock.patch.object(_cublas_fp16, "fp16_depth", return_value=128),
+        mock.patch.object(Digits, "depth", return_value=0),
+    ):
+        same(expected, ozaki.matmul(cp.asarray(a), cp.asarray(b), scheme="fp16-digits", slices=5))
 
 
 def far(rng: np.random.Generator) -> None:
@@ -150,13 +161,16 @@ def plans(rng: np.random.Generator) -> None:
 
 
 BOTH = (("residues", 14, "f8"), ("residues", 7, "f4"), ("digits", 3, "f4"), ("digits", 7, "f8"), ("digits7", 5, "f4"))
-CUBLAS = (*BOTH, ("residues", 20, "f8"), ("digits", 10, "f8"))
+CUBLAS = (
+    *BOTH, ("residues", 20, "f8"), ("digits", 10, "f8"), ("fp16-digits", 4, "f4"), ("fp16-digits", 11, "f8"),
+)  # fmt: skip
 WORDS = ("halfhalf", "tf32tf32")
 CASES: dict[str, Callable[[np.random.Generator], None]] = {
     "descriptions": descriptions,
     "proofs": proofs,
     "plans": plans,
     "far": far,
+    "fp16-slabs": fp16_slabs,
     **{"-".join(map(str, case)): partial(product, *case, "cublas") for case in CUBLAS},
     **{name: partial(words, name, A100) for name in (*WORDS, "markidis", "triple-bf16", "fabsum-v2", "two-stage")},
     HOPPER + "split": split_along_k,
