@@ -76,8 +76,9 @@ def word_mma(word, half_sums, promotion):
     return "word_mma.cu", {"WORD": word, "HALF_SUMS": half_sums, "PROMOTION": promotion}
 
 
-def word_gemm(tf32, scale_bits, columns):
-    return "sm_90a", "word_gemm_sm90.cu", {"TF32_WORDS": tf32, "SCALE_BITS": scale_bits, "TILE_COLS": columns}
+def word_gemm(half_sums, tf32, scale_bits, columns, stages=5):
+    macros = {"HALF_SUMS": half_sums, "TF32_WORDS": tf32, "SCALE_BITS": scale_bits}
+    return "sm_90a", "word_gemm_sm90.cu", macros | {"TILE_COLS": columns, "TILE_STAGES": stages}
 
 
 def patch(a, b, c):
@@ -144,6 +145,7 @@ MORE = [
     patch("float", "double", "double"),
     patch("float", "float", "float"),
     split_words("FP16", "RN", 2, 11, 1, tile=128),
+    split_words("FP16", "RN", 1, 0, 0, tile=256),
     split_words("FP16", "RN", 2, 11, 0, tile=192),
     split_words("TF32", "RNA", 2, 0, 0, tile=208),
     split_words("FP16", "RNA", 8, 11, 1),
@@ -155,7 +157,8 @@ CASES = [("sm_90", *case) for case in EVERYWHERE + MORE]
 CASES += [("sm_90a", "residue_gemm_sm90.cu", {})]
 CASES += [digit_gemm(*case) for case in (("float", 2, 8), ("float", 3, 8), ("double", 7, 8), ("double", 4, 7))]
 CASES += [("sm_90a", "digit_far_sm90.cu", {"SLICES": count, "DIGIT_BITS": bits}) for count, bits in ((7, 8), (2, 7))]
-CASES += [word_gemm(*case) for case in ((0, 11, 128), (0, 11, 192), (0, 11, 208), (1, 0, 128), (1, 0, 208))]
+CASES += [word_gemm(0, *case) for case in ((0, 11, 128), (0, 11, 192), (0, 11, 208), (1, 0, 128), (1, 0, 208))]
+CASES += [word_gemm(1, 0, 0, *case) for case in ((128,), (192,), (256, 4))]
 CASES += [(arch, *case) for arch in OTHER_ARCHITECTURES for case in EVERYWHERE]
 
 

@@ -106,7 +106,7 @@ _HOPPER_FROM = 256
 
 def _word_engine(words: Words, stack: tuple[int, int, int]) -> Engine:
     fits = architecture(cp.cuda.runtime.getDevice()) == "sm_90a" and _word_hopper.fits(words)
-    return _word_hopper.Engine.of(*stack) if fits else _word_mma
+    return _word_hopper.Engine.of(words, *stack) if fits else _word_mma
 
 
 def underflows(operand: Described, words: Words) -> int:

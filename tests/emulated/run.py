@@ -21,7 +21,7 @@ import cupy as cp  # noqa: E402
 
 import ozaki  # noqa: E402
 from ozaki._description import FIELDS  # noqa: E402
-from ozaki.backends import _cublas_fp16, _cupy, _hopper, _numpy, _rates, _split  # noqa: E402
+from ozaki.backends import _cublas_fp16, _cupy, _hopper, _numpy, _rates, _split, _word_hopper  # noqa: E402
 from ozaki.backends._launch import View  # noqa: E402
 from ozaki.schemes import PRESETS, Digits, Residues  # noqa: E402
 from ozaki.tensor_core import A100, H100, TensorCore  # noqa: E402
@@ -130,6 +130,16 @@ def words(name: str, core: TensorCore, rng: np.random.Generator) -> None:
             same(ozaki.matmul(a, b, scheme=method), ozaki.matmul(cp.asarray(a), cp.asarray(b), scheme=method, out=out))
 
 
+def columns(rng: np.random.Generator) -> None:
+    """Tiles of every width."""
+    for name in ("halfhalf", "two-stage"):
+        method = PRESETS[name]
+        for columns in _word_hopper._COLUMNS[method.count]:
+            a, b = matrix(rng, (3, 150), "f4"), matrix(rng, (150, columns + 20), "f4")
+            with mock.patch.dict(_word_hopper._COLUMNS, {method.count: {columns: 1.0}}):
+                same(ozaki.matmul(a, b, scheme=method), ozaki.matmul(cp.asarray(a), cp.asarray(b), scheme=method))
+
+
 def fastest(rng: np.random.Generator) -> None:
     """What runs where no accuracy is named, by the rates of the device."""
     halfhalf = (PRESETS["halfhalf"],)
@@ -164,7 +174,7 @@ BOTH = (("residues", 14, "f8"), ("residues", 7, "f4"), ("digits", 3, "f4"), ("di
 CUBLAS = (
     *BOTH, ("residues", 20, "f8"), ("digits", 10, "f8"), ("fp16-digits", 4, "f4"), ("fp16-digits", 11, "f8"),
 )  # fmt: skip
-WORDS = ("halfhalf", "tf32tf32")
+WORDS = ("halfhalf", "tf32tf32", "two-stage")
 CASES: dict[str, Callable[[np.random.Generator], None]] = {
     "descriptions": descriptions,
     "proofs": proofs,
@@ -172,9 +182,10 @@ CASES: dict[str, Callable[[np.random.Generator], None]] = {
     "far": far,
     "fp16-slabs": fp16_slabs,
     **{"-".join(map(str, case)): partial(product, *case, "cublas") for case in CUBLAS},
-    **{name: partial(words, name, A100) for name in (*WORDS, "markidis", "triple-bf16", "fabsum-v2", "two-stage")},
+    **{name: partial(words, name, A100) for name in (*WORDS, "markidis", "triple-bf16", "fabsum-v2")},
     HOPPER + "split": split_along_k,
     HOPPER + "fastest": fastest,
+    HOPPER + "columns": columns,
     **{HOPPER + "-".join(map(str, case)): partial(product, *case, "hopper") for case in BOTH},
     **{HOPPER + name: partial(words, name, H100) for name in WORDS},
 }
