@@ -81,8 +81,11 @@ def product(scheme: str, slices: int, dtype: str, engine: str, rng: np.random.Ge
                 same(expected, ozaki.matmul(cp.asarray(x), cp.asarray(y), out=out, engine=engine, **options))
 
 
-def fp16_slabs(rng: np.random.Generator) -> None:
-    """FP16 digits of a product so deep that k is cut, and its sums need int64."""
+def fp16_sums(rng: np.random.Generator) -> None:
+    """FP16 digits that fill the accumulators; and of a product so deep that k is cut, and its sums need int64."""
+    full = np.full((6, 320), -(126 + 127 / 255) / 256)  # whose digits are -126, -127, -127, ...
+    expected = ozaki.matmul(full, full.T, scheme="fp16-digits", slices=5)
+    same(expected, ozaki.matmul(cp.asarray(full), cp.asarray(full.T), scheme="fp16-digits", slices=5))
     a, b = matrix(rng, (5, 300), "f8"), matrix(rng, (300, 7), "f8")
     expected = ozaki.matmul(a, b, scheme="fp16-digits", slices=5)
     with (
@@ -180,7 +183,7 @@ CASES: dict[str, Callable[[np.random.Generator], None]] = {
     "proofs": proofs,
     "plans": plans,
     "far": far,
-    "fp16-slabs": fp16_slabs,
+    "fp16-sums": fp16_sums,
     **{"-".join(map(str, case)): partial(product, *case, "cublas") for case in CUBLAS},
     **{name: partial(words, name, A100) for name in (*WORDS, "markidis", "triple-bf16", "fabsum-v2")},
     HOPPER + "split": split_along_k,
