@@ -12,6 +12,7 @@ from ozaki._description import FIELDS
 from ozaki._plan import forced
 from ozaki.backends import _numpy
 from ozaki.schemes import Digits, Residues
+from ozaki.schemes.digits import fp16_digit_bits
 
 cp = pytest.importorskip("cupy")
 pytestmark = pytest.mark.gpu
@@ -142,10 +143,12 @@ def test_products(seed):
 
 @pytest.mark.parametrize("k", [4096, 2**14, 2**20, 2**22 + 70])
 def test_fp16_digits(k):
-    """Sums that fill the accumulator: all digits are as large as they can be, but for the last rows."""
-    rng = np.random.default_rng(k)
-    a, b = np.ones((8, k), "f4"), np.ones((k, 6), "f4")
-    a[3:], b[:, 2:] = -0.999, rng.standard_normal((k, 4))
+    """Sums that fill the accumulator: but for the last columns, all digits are about as large as they can be."""
+    radix = 2 ** fp16_digit_bits(k)
+    largest = radix // 2 - 1
+    a = np.full((8, k), -(largest - 1 + largest / (radix - 1)) / radix)  # digits 1 - largest, -largest, -largest, ...
+    b = a[:6].T.copy()
+    b[:, 2:] = np.random.default_rng(k).standard_normal((k, 4))
     expected = ozaki.matmul(a, b, scheme="fp16-digits", slices=3)
     got, report = ozaki.matmul(cp.asarray(a), cp.asarray(b), scheme="fp16-digits", slices=3, return_report=True)
     same_bits(expected, got)
