@@ -17,8 +17,8 @@ from unittest import mock
 from benchmarks.results import Shape
 from ozaki.schemes import Words
 
-COLUMNS = (128, 192, 208)
-"""Those that kernels/wgmma_words.cuh has instructions for."""
+COLUMNS = {1: (128, 192, 256), 2: (128, 192, 208)}
+"""By words: those that kernels/wgmma_words.cuh has instructions for, and a thread has registers for."""
 
 GROUPS = (1, 2, 4, 8, 16, 32)
 
@@ -55,22 +55,27 @@ class Wgmma:
 
     @property
     def constants(self) -> dict[str, int]:
-        """Of the kernel's source."""
-        return {"STAGES": self.stages}
+        """Of the kernel's source: none, columns and stages are macros."""
+        return {}
 
     @property
     def settings(self) -> dict[str, int]:
         """Of the module that launches it."""
-        return {"_GROUP": self.group, "_STAGES": self.stages}
+        return {"_GROUP": self.group}
+
+    def multiplies(self, words: Words) -> bool:
+        """Whether the kernel has such tiles of so many words."""
+        return self.columns in COLUMNS[words.count]
 
     def engine(self) -> Any:
-        return import_module(self.module).Engine(self.columns)
+        return import_module(self.module).Engine(self.columns, self.stages)
 
     @classmethod
-    def of(cls, shape: Shape) -> Wgmma:
+    def of(cls, words: Words, shape: Shape) -> Wgmma:
         """The library's own choice."""
         module = import_module(cls.module)
-        return cls(module.Engine.of(shape.batch, shape.m, shape.n).columns, module._GROUP, module._STAGES)
+        engine = module.Engine.of(words, shape.batch, shape.m, shape.n)
+        return cls(engine.columns, module._GROUP, engine.stages)
 
 
 @dataclass(frozen=True)
@@ -92,11 +97,14 @@ class MmaSync:
     def constants(self) -> dict[str, int]:
         return {"GROUP": self.group}
 
+    def multiplies(self, words: Words) -> bool:
+        return True
+
     def engine(self) -> Any:
         return import_module(self.module)
 
     @classmethod
-    def of(cls, shape: Shape) -> MmaSync:
+    def of(cls, words: Words, shape: Shape) -> MmaSync:
         from ozaki.backends._jit import folder
 
         (group,) = re.findall(r"\bGROUP = (\d+)", (folder() / cls.file).read_text())
@@ -106,14 +114,14 @@ class MmaSync:
 Candidate = Wgmma | MmaSync
 
 SPACE: dict[type[Candidate], tuple[Candidate, ...]] = {
-    Wgmma: tuple(Wgmma(*choice) for choice in product(COLUMNS, GROUPS, STAGES)),
+    Wgmma: tuple(Wgmma(*choice) for choice in product(sorted({*COLUMNS[1], *COLUMNS[2]}), GROUPS, STAGES)),
     MmaSync: tuple(map(MmaSync, GROUPS)),
 }
 
 
-def fits(candidate: Candidate, shared_memory: int) -> bool:
-    """Rule: a block needs no more shared memory than it can have."""
-    return candidate.shared_memory <= shared_memory
+def fits(candidate: Candidate, words: Words, shared_memory: int) -> bool:
+    """Rule: the kernel has such tiles of the words, and a block needs no more shared memory than it can have."""
+    return candidate.multiplies(words) and candidate.shared_memory <= shared_memory
 
 
 def distinct(candidate: Candidate, shape: Shape) -> bool:

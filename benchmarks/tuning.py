@@ -64,7 +64,7 @@ class Problem:
     @classmethod
     def of(cls, device: Device, words: Words, shape: Shape, kernel: type[Candidate]) -> Problem:
         a, b = normal(device, shape, "float32", 0)
-        return cls(words, shape, a, b, ozaki.matmul(a, b, scheme=words), kernel.of(shape))
+        return cls(words, shape, a, b, ozaki.matmul(a, b, scheme=words), kernel.of(words, shape))
 
 
 def seconds_of(device: Device, candidate: Candidate, problem: Problem, least: float) -> float | None:
@@ -98,8 +98,8 @@ def tuned(device: Device, scheme: str, shapes: Sequence[Shape], least: float, co
     words = PRESETS[scheme]
     kernel = kernel_of(words)
     problems = [Problem.of(device, words, shape, kernel) for shape in shapes]
-    fitting = [candidate for candidate in SPACE[kernel] if fits(candidate, shared_memory(device))]
-    console.print(f"{scheme}: {len(fitting)} of {len(SPACE[kernel])} combinations fit into shared memory")
+    fitting = [candidate for candidate in SPACE[kernel] if fits(candidate, words, shared_memory(device))]
+    console.print(f"{scheme}: {len(fitting)} of {len(SPACE[kernel])} combinations fit")
     times: list[Times] = [{} for _ in problems]
     for candidate in fitting:
         with built(candidate):

@@ -1,4 +1,4 @@
-// Balanced digits of a two's complement number of LENGTH words: radix 2^8 and 2^7, digit 0 the least significant here.
+// Balanced digits of a two's complement number of LENGTH words: radix 2^R, digit 0 the least significant here.
 #pragma once
 #include "common.cuh"
 
@@ -14,27 +14,27 @@ template <int LENGTH> HD void balanced_bytes(uint32_t (&words)[LENGTH]) {
   }
 }
 
-// Word i of sum_j 64 * 128^j, j = 0 .. DIGITS - 1.
-template <int DIGITS> HD constexpr uint32_t halves_7(int i) {
+// Word i of sum_j 2^(R - 1) 2^(R j), j = 0 .. DIGITS - 1.
+template <int R, int DIGITS> HD constexpr uint32_t halves(int i) {
   uint32_t word = 0;
   for (int j = 0; j < DIGITS; ++j) {
-    const int bit = 7 * j + 6 - 32 * i;
+    const int bit = R * j + R - 1 - 32 * i;
     if (bit >= 0 && bit < 32) word |= 1u << bit;
   }
   return word;
 }
-template <int DIGITS, int LENGTH> HD void add_halves_7(uint32_t (&words)[LENGTH]) {
+template <int R, int DIGITS, int LENGTH> HD void add_halves(uint32_t (&words)[LENGTH]) {
   uint64_t carry = 0;
 #pragma unroll
   for (int i = 0; i < LENGTH; ++i) {
-    carry += static_cast<uint64_t>(words[i]) + halves_7<DIGITS>(i);
+    carry += static_cast<uint64_t>(words[i]) + halves<R, DIGITS>(i);
     words[i] = low_word(carry);
     carry >>= 32;
   }
 }
-// Digit j plus 64, in the low seven bits, after add_halves_7; higher bits are other digits.
-template <int LENGTH> HD uint32_t raised_digit_7(const uint32_t (&words)[LENGTH], int j) {
-  const int i = 7 * j / 32, bit = 7 * j % 32;
+// Digit j plus 2^(R - 1), in the low R bits, after add_halves; higher bits are other digits.
+template <int R, int LENGTH> HD uint32_t raised_digit(const uint32_t (&words)[LENGTH], int j) {
+  const int i = R * j / 32, bit = R * j % 32;
   const uint32_t next = i + 1 < LENGTH ? words[i + 1 < LENGTH ? i + 1 : 0] : 0u;
   return low_word((static_cast<uint64_t>(next) << 32 | words[i]) >> bit);
 }

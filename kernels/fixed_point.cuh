@@ -160,6 +160,18 @@ HD int row_exponent(int64_t top, int64_t statistic, int step, int base, int64_t 
   return base + g - static_cast<int>(top);
 }
 
+// The same of row `index` of a description, int64 [6][batch_rows], by that field of it; if OF_LARGEST, field 0 is the
+// largest element itself, which gives the peak, of so many bits.
+template <typename Bits, bool OF_LARGEST>
+HD int described_exponent(const int64_t* description, int64_t batch_rows, int64_t index, int statistic, int step, int base,
+                          int64_t threshold) {
+  if (!OF_LARGEST)
+    return row_exponent(description[index], description[statistic * batch_rows + index], step, base, threshold);
+  const Parts p = parts(static_cast<Bits>(description[index]));
+  const int top = top_exponent(p);
+  return row_exponent(top, ceil_magnitude(p, statistic, top).value, step, base, threshold);
+}
+
 // ---- The image RN(2^mu x) as a two's complement number of LENGTH 32-bit words, lowest first -------------------------
 
 // RN((-1)^negative mantissa 2^shift), ties to even, as a 64-bit integer; mantissa < 2^53, mantissa 2^shift < 2^63.

@@ -22,9 +22,4 @@ __device__ __forceinline__ void multiply_words(uint32_t (&c)[2], const uint4& a,
       : "+r"(c[0]), "+r"(c[1])
       : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b0), "r"(b1));
 }
-__device__ __forceinline__ float half_to_float(uint32_t halves, int i) {
-  float x;
-  asm("{\n.reg .f16 low, high;\nmov.b32 {low, high}, %1;\ncvt.f32.f16 %0, low;\n}" : "=f"(x) : "r"(halves >> (16 * i)));
-  return x;
-}
 #endif

@@ -1,4 +1,4 @@
-// int32 slice products -> what is kept of them: bytes modulo m_t, or int64 sums.
+// int32 slice products -> bytes modulo m_t.
 #include "launch.cuh"
 #include "residues.cuh"
 
@@ -40,24 +40,4 @@ reduce(const int32_t* __restrict__ acc, int64_t acc_stride, int64_t ld, uint8_t*
     packed[i] = gather_bytes(r[0], r[1], r[2], r[3], 0);
   }
   *out = make_uint4(packed[0], packed[1], packed[2], packed[3]);
-}
-
-// int32 diagonals [d][rows][ld] -> int64 sums of the same shape, flat: stored, or with `accumulate` added. Both
-// addresses are aligned to 16 bytes.
-//
-// 256 threads; grid ceil(count / 1024). A thread owns 4 entries.
-extern "C" __global__ void __launch_bounds__(256)
-widen(const int32_t* __restrict__ diagonals, int64_t* __restrict__ sums, int64_t count, int accumulate) {
-  after_previous();
-  const int64_t i = (static_cast<int64_t>(blockIdx.x) * 256 + threadIdx.x) * 4;
-  if (i + 4 <= count) {
-    const int4 d = *reinterpret_cast<const int4*>(diagonals + i);
-    longlong2* const out = reinterpret_cast<longlong2*>(sums + i);
-    longlong2 low = make_longlong2(0, 0), high = make_longlong2(0, 0);
-    if (accumulate) low = out[0], high = out[1];
-    out[0] = make_longlong2(low.x + d.x, low.y + d.y);
-    out[1] = make_longlong2(high.x + d.z, high.y + d.w);
-  } else {
-    for (int64_t j = i; j < count; ++j) sums[j] = (accumulate ? sums[j] : 0) + diagonals[j];
-  }
 }

@@ -13,7 +13,7 @@
 // the address of slices multiples of 16, rows_padded a multiple of 8 and of TILE.
 //
 // description is int64 [6][batch * rows]; `statistic` is the field that the scaling reads (1: peak, 3: squares), if
-// LARGEST the bits W of the peak, which is that of the largest element. mu of row (b, row) goes to mu[b * rows + row].
+// LARGEST the bits W of the peak, as described_exponent has it. mu of row (b, row) goes to mu[b * rows + row].
 //
 // 128 threads; grid batch * ceil(rows_padded / 32) * (k_padded / 128), all on x. A block owns 32 rows x 128 elements.
 // Where rows are neighbours in memory, it turns them in shared memory first.
@@ -45,12 +45,12 @@ constexpr int EIGHTS = (SLICES + 7) / 8;
 // What the slices are cut from: the raised image, or its digits.
 __device__ __forceinline__ void bytes_of_image(uint32_t (&words)[WORDS], uint32_t (&bytes)[LENGTH]) {
 #if DIGIT_BITS == 7
-  add_halves_7<SLICES>(words);
+  add_halves<7, SLICES>(words);
 #pragma unroll
   for (int w = 0; w < LENGTH; ++w) {
     uint32_t digit[4];
 #pragma unroll
-    for (int j = 0; j < 4; ++j) digit[j] = 4 * w + j < SLICES ? raised_digit_7(words, 4 * w + j) : 64u;
+    for (int j = 0; j < 4; ++j) digit[j] = 4 * w + j < SLICES ? raised_digit<7>(words, 4 * w + j) : 64u;
     bytes[w] = lower_digits_7(gather_bytes(digit[0], digit[1], digit[2], digit[3], 0));
   }
 #else
@@ -65,14 +65,7 @@ __device__ __forceinline__ void bytes_of_image(uint32_t (&words)[WORDS], uint32_
 // The exponent of a row, twice, plus 1 if its elements need a closer look before they become images.
 __device__ __forceinline__ int row_scale(const int64_t* description, int64_t batch_rows, int64_t index, int statistic,
                                          int step, int base, int64_t threshold) {
-#if LARGEST
-  const Parts p = parts(static_cast<Bits>(description[index]));
-  const int top = top_exponent(p);
-  const int64_t value = ceil_magnitude(p, statistic, top).value;
-#else
-  const int64_t top = description[index], value = description[statistic * batch_rows + index];
-#endif
-  const int mu = row_exponent(top, value, step, base, threshold);
+  const int mu = described_exponent<Bits, LARGEST>(description, batch_rows, index, statistic, step, base, threshold);
   return 2 * mu + (description[5 * batch_rows + index] != 0 || !usual_scale(mu) ? 1 : 0);
 }
 

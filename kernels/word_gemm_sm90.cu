@@ -1,18 +1,21 @@
-// The product of two operands in two words each on Hopper: C = 2^-(mu_i + nu_j) sum over blocks of k of
-//   (A_2 B_1 + A_1 B_2) 2^-SCALE_BITS + A_1 B_1,
+// The product of two operands in one or two words each on Hopper: C = 2^-(mu_i + nu_j) sum over blocks of k of
+//   (A_2 B_1 + A_1 B_2) 2^-SCALE_BITS + A_1 B_1     or     A_1 B_1,
 // a block (128 bytes of a row: 64 elements of 16 bits, 32 of TF32) in one accumulator of the tensor core, the low words'
 // products first; blocks are added to FP32 sums, to nearest (docs/design.md, section 10).
 //
-// Macros: TF32_WORDS (0: FP16); SCALE_BITS; TILE_COLS (128, 192 or 208).
+// Macros: HALF_SUMS: 1 for one word of FP16 and accumulators of FP16, 0 for two words and accumulators of FP32;
+// TF32_WORDS (0: FP16) and SCALE_BITS, of two words; TILE_COLS and TILE_STAGES.
 //
-// Tiles, ring and launch as ring_sm90.cuh has them, but 128 x TILE_COLS in tiles of word_tiles.cuh: a stage is half a
-// block. A thread has two sets of 64 x TILE_COLS / 128 accumulators, 208 of its 240 registers.
+// Tiles, ring and launch as ring_sm90.cuh has them, but 128 x TILE_COLS in tiles of word_tiles.cuh: a stage is a block of
+// one word, or half a block of two. A thread has 64 x TILE_COLS / 128 sums and as many accumulators, two of FP16 in a
+// register: up to 208 of its 240 registers.
 //
 // The tensor cores need never wait while sums are scaled or added: the two warpgroups take turns, and one hands over when
 // half of what it has begun is over.
 //
-// `blocks`: of k, of k_stages / 2 that the operands have.
-constexpr int ROWS = 128, COLS = TILE_COLS, STAGES = 5;
+// `blocks`: of k; `k_stages`: stages that the operands have.
+constexpr int WORD_COUNT = HALF_SUMS ? 1 : 2;
+constexpr int ROWS = 128, COLS = TILE_COLS, STAGES = TILE_STAGES;
 #define OTHER_TILE
 #include "launch.cuh"
 #include "ring_sm90.cuh"
@@ -20,10 +23,49 @@ constexpr int ROWS = 128, COLS = TILE_COLS, STAGES = 5;
 #include "word_tiles.cuh"
 #include "words.cuh"
 
+__device__ __forceinline__ void take_turn() { named_barrier(1 + threadIdx.x / 128, 256); }
+__device__ __forceinline__ void hand_over() { named_barrier_arrive(2 - threadIdx.x / 128, 256); }
+
+typedef float Sums[COLS / 2];
+
+#if HALF_SUMS
+
+typedef uint32_t Accumulators[COLS / 4];
+
+// Half of the products of a stage.
+__device__ __forceinline__ void multiply_half_stage(Accumulators& d, uint64_t a, uint64_t b, bool fresh) {
+  wgmma_fence();
+#pragma unroll
+  for (int z = 0; z < 2; ++z) wgmma_halves(d, a + 2 * z, b + 2 * z, !fresh || z > 0);
+  wgmma_commit();
+}
+
+// Adds the products of a block to the sums.
+__device__ __forceinline__ void add_block(const Stages& stages, Ring& ring, Accumulators& d, Sums& sum) {
+  uint64_t a, b;
+  take_turn();
+  stages.wait(ring);
+  stages.descriptors(ring, a, b);
+  multiply_half_stage(d, a, b, true);
+  multiply_half_stage(d, a + 4, b + 4, false);
+  wgmma_wait<1>();
+  hand_over();
+  wgmma_wait<0>();
+  registers_ready(d);
+  stages.release(ring.stage);
+  ring.next();
+#pragma unroll
+  for (int i = 0; i < COLS / 2; ++i) sum[i] += half_to_float(d[i / 2], i % 2);
+}
+
+#else
+
+typedef Sums Accumulators;
+
 constexpr uint64_t SECOND = 64 >> 4;  // from the descriptor of first words to that of second words
 
 // The products of the low words with the leading ones, over one stage.
-__device__ __forceinline__ void multiply_low(float (&d)[COLS / 2], uint64_t a, uint64_t b, bool fresh) {
+__device__ __forceinline__ void multiply_low(Accumulators& d, uint64_t a, uint64_t b, bool fresh) {
   wgmma_fence();
 #pragma unroll
   for (int z = 0; z < 2; ++z) {
@@ -32,18 +74,52 @@ __device__ __forceinline__ void multiply_low(float (&d)[COLS / 2], uint64_t a, u
   }
   wgmma_commit();
 }
-__device__ __forceinline__ void multiply_leading(float (&d)[COLS / 2], uint64_t a, uint64_t b) {
+__device__ __forceinline__ void multiply_leading(Accumulators& d, uint64_t a, uint64_t b) {
   wgmma_fence();
 #pragma unroll
   for (int z = 0; z < 2; ++z) wgmma_words<TF32_WORDS>(d, a + 2 * z, b + 2 * z, 1);
   wgmma_commit();
 }
 
-__device__ __forceinline__ void take_turn() { named_barrier(1 + threadIdx.x / 128, 256); }
-__device__ __forceinline__ void hand_over() { named_barrier_arrive(2 - threadIdx.x / 128, 256); }
+// Adds the products of a block to the sums.
+__device__ __forceinline__ void add_block(const Stages& stages, Ring& ring, Accumulators& d, Sums& sum) {
+  uint64_t a0, b0, a1, b1;
+  const int first = ring.stage;
+  take_turn();
+  stages.wait(ring);
+  stages.descriptors(ring, a0, b0);
+  multiply_low(d, a0, b0, true);
+  ring.next();
+  stages.wait(ring);
+  stages.descriptors(ring, a1, b1);
+  multiply_low(d, a1, b1, false);
+  const int second = ring.stage;
+  ring.next();
+  if (SCALE_BITS > 0) {
+    wgmma_wait<1>();
+    hand_over();
+    wgmma_wait<0>();
+    registers_ready(d);
+#pragma unroll
+    for (int i = 0; i < COLS / 2; ++i) d[i] *= power_of_two(-SCALE_BITS);
+    take_turn();
+  }
+  multiply_leading(d, a0, b0);
+  multiply_leading(d, a1, b1);
+  wgmma_wait<1>();
+  stages.release(first);
+  hand_over();
+  wgmma_wait<0>();
+  registers_ready(d);
+  stages.release(second);
+#pragma unroll
+  for (int i = 0; i < COLS / 2; ++i) sum[i] += d[i];
+}
+
+#endif
 
 // Scale and store a thread's sums: rows `row` and `row` + 8, and of every 16 columns the 4 from col on.
-__device__ __forceinline__ void store(const float (&sum)[COLS / 2], const Output<float>& to, int b, int row, int col) {
+__device__ __forceinline__ void store(const Sums& sum, const Output<float>& to, int b, int row, int col) {
   float* const c = to.c + b * to.batch;
   const bool aligned = ((reinterpret_cast<uint64_t>(c) | to.row_stride * 4) & 15) == 0;
   const int32_t* const nu = to.nu + b * to.nu_batch;
@@ -94,51 +170,20 @@ word_gemm(const Operand a, const Operand b, const Output<float> to, int blocks, 
         int n, i, j;
         locate(w, tiles, n, i, j);
         stages.copy(ring, a.slices + n * a.batch + static_cast<int64_t>(2 * i + rank) * k_stages * A_BYTES,
-                    b.slices + n * b.batch + static_cast<int64_t>(j) * k_stages * B_BYTES, 2 * blocks, rank);
+                    b.slices + n * b.batch + static_cast<int64_t>(j) * k_stages * B_BYTES, WORD_COUNT * blocks, rank);
       }
     }
   } else {
     take_registers<240>();
-    float d[COLS / 2], sum[COLS / 2];
+    Accumulators d;
+    Sums sum;
     Ring ring;
     if (warpgroup == 1) hand_over();  // the first turn
     for (int w = cluster; w < work; w += clusters) {
 #pragma unroll
       for (int i = 0; i < COLS / 2; ++i) sum[i] = 0.0f;
 #pragma unroll 1
-      for (int block = 0; block < blocks; ++block) {
-        uint64_t a0, b0, a1, b1;
-        const int first = ring.stage;
-        take_turn();
-        stages.wait(ring);
-        stages.descriptors(ring, a0, b0);
-        multiply_low(d, a0, b0, true);
-        ring.next();
-        stages.wait(ring);
-        stages.descriptors(ring, a1, b1);
-        multiply_low(d, a1, b1, false);
-        const int second = ring.stage;
-        ring.next();
-        if (SCALE_BITS > 0) {
-          wgmma_wait<1>();
-          hand_over();
-          wgmma_wait<0>();
-          registers_ready(d);
-#pragma unroll
-          for (int i = 0; i < COLS / 2; ++i) d[i] *= power_of_two(-SCALE_BITS);
-          take_turn();
-        }
-        multiply_leading(d, a0, b0);
-        multiply_leading(d, a1, b1);
-        wgmma_wait<1>();
-        stages.release(first);
-        hand_over();
-        wgmma_wait<0>();
-        registers_ready(d);
-        stages.release(second);
-#pragma unroll
-        for (int i = 0; i < COLS / 2; ++i) sum[i] += d[i];
-      }
+      for (int block = 0; block < blocks; ++block) add_block(stages, ring, d, sum);
       int n, i, j;
       locate(w, tiles, n, i, j);
       const int thread = threadIdx.x % 128, lane = threadIdx.x % 32;

@@ -1,7 +1,8 @@
-// Where the two words of an element lie for wgmma: tiles that one bulk copy brings into shared memory as they are read.
+// Where the words of an element, one or two, lie for wgmma: tiles that one bulk copy brings into shared memory as they are
+// read.
 //
-// A tile block is TILE rows x 64 bytes of k (32 elements of 16 bits, or 16 of 32), contiguous, a row of it 128 bytes:
-// first words, then second words. wgmma reads K-major rows with the 128-byte swizzle, as in tiles.cuh. Blocks follow one
+// A tile block is TILE rows x 128 bytes, contiguous: of a row 128 bytes of k (64 elements of 16 bits, or 32 of 32) in one
+// word, or 64 bytes of k in two, first words, then second words. wgmma reads K-major rows with the 128-byte swizzle, as in tiles.cuh. Blocks follow one
 // another along k, then tiles along the rows.
 #pragma once
 #include "tiles.cuh"
@@ -11,9 +12,11 @@
 // x = j % 16 / 4 and o = j % 4, it is 16 (j / 16) + 8 (o / 2) + 2 x + o % 2.
 HD constexpr int word_column(int j) { return (j & ~15) | (j & 2) << 2 | (j >> 1 & 6) | (j & 1); }
 
-// The place of word s (0 or 1) of the elements at byte `byte` (a multiple of 16) of a row of `row_bytes` bytes.
-HD int64_t word_tile_offset(int64_t row, int64_t byte, int64_t row_bytes, int s, int tile, bool permuted) {
+// The place of word s of `count` of the elements at byte `byte` (a multiple of 16) of a row of `row_bytes` bytes.
+HD int64_t word_tile_offset(int64_t row, int64_t byte, int64_t row_bytes, int s, int count, int tile,
+                            bool permuted) {
   const int in_tile = static_cast<int>(row % tile), r = permuted ? word_column(in_tile) : in_tile;
-  return (row / tile * (row_bytes / 64) + byte / 64) * (tile * 128) +
-         tile_offset(r, 4 * s + static_cast<int>(byte % 64 / 16));
+  const int share = 128 / count;
+  return (row / tile * (row_bytes / share) + byte / share) * (tile * 128) +
+         tile_offset(r, (share * s + static_cast<int>(byte % share)) / 16);
 }

@@ -64,4 +64,10 @@ __device__ __forceinline__ uint32_t pack_halves(float low, float high) {
   asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
   return packed;
 }
+__device__ __forceinline__ float half_to_float(uint32_t halves, int i) {  // i a constant
+  float x;
+  if (i == 0) asm("{\n.reg .f16 low, high;\nmov.b32 {low, high}, %1;\ncvt.f32.f16 %0, low;\n}" : "=f"(x) : "r"(halves));
+  else asm("{\n.reg .f16 low, high;\nmov.b32 {low, high}, %1;\ncvt.f32.f16 %0, high;\n}" : "=f"(x) : "r"(halves));
+  return x;
+}
 #endif

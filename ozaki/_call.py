@@ -526,8 +526,8 @@ def check_choices(scheme: str | Words, engine: str, workspace_limit: int | None,
     """Scheme, engine and limit are such as the backend knows; without a backend, as any does."""
     if not isinstance(scheme, Words) and scheme not in SCHEMES:
         raise ValueError(f"scheme: {scheme!r} is not known; expected one of {', '.join(SCHEMES)}, or ozaki.Words(...)")
-    if scheme == "fp16-digits" and (engine not in ("auto", "float64") or (backend and backend.name != "numpy")):
-        raise ValueError("scheme: 'fp16-digits' runs on NumPy arrays with engine='auto' only; use scheme='digits'")
+    if scheme == "fp16-digits" and engine in ("int8", "hopper"):
+        raise ValueError(f"scheme: 'fp16-digits' are not the int8 that engine={engine!r} multiplies; use engine='auto'")
     engines = ("auto", *(backend.engines if backend else ENGINES))
     if engine not in engines:
         where = f" for {backend.name} arrays" if backend else ""

@@ -89,7 +89,7 @@ class Plan:
 
 def forced(name: str, count: int) -> Scheme:
     """The scheme of that name with that many slices."""
-    if not name.startswith(("digits", "residues")):
+    if not name.startswith(("digits", "fp16-digits", "residues")):
         raise ValueError(
             f"slices: {count} slices of scheme {name!r}; name what to count: scheme='digits' or 'residues'"
         )
@@ -100,7 +100,10 @@ def forced(name: str, count: int) -> Scheme:
 
 
 def _scheme(name: str, count: int) -> Scheme:
-    return Residues(count) if name == "residues" else Digits(count, int(name.removeprefix("digits") or 8))
+    if name == "residues":
+        return Residues(count)
+    kind, _, bits = name.partition("digits")
+    return Digits(count, int(bits or 8), "fp16" if kind else "int8")
 
 
 def words_of(scheme: str | Words) -> Words | None:
@@ -110,7 +113,7 @@ def words_of(scheme: str | Words) -> Words | None:
 
 def integer_scheme(name: str, k: int) -> str:
     """The name with "fp16-digits" spelled out: digits of as many bits as FP16 products leave exact at this k."""
-    return Digits(1, fp16_digit_bits(k)).name if name == "fp16-digits" else name
+    return f"{name}{fp16_digit_bits(k)}" if name == "fp16-digits" else name
 
 
 def default_accuracy(dtype: str, k: int) -> Accuracy:

@@ -17,7 +17,8 @@ REGISTERS = {
     "describe_finish": 64,
     "split": 128,
     "reduce": 64,
-    "widen": 64,
+    "collect": 40,
+    "split_fp16": 64,
     "recombine": 80,
     "magnitudes": 64,
     "worst_ratio": 128,
@@ -49,6 +50,10 @@ def split(dtype, slices, words, digit_bits, along_k, reversed_=0, tile=0):
     return "split.cu", macros | {"LARGEST": int(digit_bits == 8)}
 
 
+def split_fp16(dtype, slices, words, digit_bits, along_k, reversed_=0):
+    return "split_fp16.cu", split(dtype, slices, words, digit_bits, along_k, reversed_)[1]
+
+
 def recombine(dtype, slices, words, digit_bits, sum64=0):
     macros = {"OUTPUT": dtype, "SLICES": slices, "DIGIT_BITS": digit_bits, "WORDS": words, "SUM64": sum64}
     return "recombine.cu", macros
@@ -71,8 +76,9 @@ def word_mma(word, half_sums, promotion):
     return "word_mma.cu", {"WORD": word, "HALF_SUMS": half_sums, "PROMOTION": promotion}
 
 
-def word_gemm(tf32, scale_bits, columns):
-    return "sm_90a", "word_gemm_sm90.cu", {"TF32_WORDS": tf32, "SCALE_BITS": scale_bits, "TILE_COLS": columns}
+def word_gemm(half_sums, tf32, scale_bits, columns, stages=5):
+    macros = {"HALF_SUMS": half_sums, "TF32_WORDS": tf32, "SCALE_BITS": scale_bits}
+    return "sm_90a", "word_gemm_sm90.cu", macros | {"TILE_COLS": columns, "TILE_STAGES": stages}
 
 
 def patch(a, b, c):
@@ -87,6 +93,10 @@ EVERYWHERE = [
     split("float", 7, 1, 0, 1),
     split("double", 7, 2, 8, 0, 1),
     ("reduce.cu", {}),
+    ("collect.cu", {"PRODUCT": "int32_t", "SUM": "int64_t"}),
+    ("collect.cu", {"PRODUCT": "float", "SUM": "int32_t"}),
+    split_fp16("double", 8, 2, 7, 1),
+    split_fp16("float", 4, 1, 7, 0, 1),
     recombine("double", 14, 4, 0),
     recombine("double", 7, 3, 8),
     magnitudes("double", 0),
@@ -116,6 +126,8 @@ MORE = [
     split("double", 7, 2, 8, 1),
     split("double", 8, 2, 7, 1),
     split("double", 16, 4, 8, 0),
+    split_fp16("double", 11, 3, 6, 0, 1),
+    split_fp16("double", 6, 3, 12, 1),
     recombine("double", 2, 1, 0),
     recombine("double", 15, 4, 0),
     recombine("double", 20, 5, 0),
@@ -126,12 +138,14 @@ MORE = [
     recombine("double", 7, 4, 8, 1),
     recombine("double", 8, 3, 7),
     recombine("double", 8, 4, 7, 1),
+    recombine("double", 11, 4, 6),
     magnitudes("double", 1),
     magnitudes("float", 0),
     magnitudes("float", 1),
     patch("float", "double", "double"),
     patch("float", "float", "float"),
     split_words("FP16", "RN", 2, 11, 1, tile=128),
+    split_words("FP16", "RN", 1, 0, 0, tile=256),
     split_words("FP16", "RN", 2, 11, 0, tile=192),
     split_words("TF32", "RNA", 2, 0, 0, tile=208),
     split_words("FP16", "RNA", 8, 11, 1),
@@ -143,7 +157,8 @@ CASES = [("sm_90", *case) for case in EVERYWHERE + MORE]
 CASES += [("sm_90a", "residue_gemm_sm90.cu", {})]
 CASES += [digit_gemm(*case) for case in (("float", 2, 8), ("float", 3, 8), ("double", 7, 8), ("double", 4, 7))]
 CASES += [("sm_90a", "digit_far_sm90.cu", {"SLICES": count, "DIGIT_BITS": bits}) for count, bits in ((7, 8), (2, 7))]
-CASES += [word_gemm(*case) for case in ((0, 11, 128), (0, 11, 192), (0, 11, 208), (1, 0, 128), (1, 0, 208))]
+CASES += [word_gemm(0, *case) for case in ((0, 11, 128), (0, 11, 192), (0, 11, 208), (1, 0, 128), (1, 0, 208))]
+CASES += [word_gemm(1, 0, 0, *case) for case in ((128,), (192,), (256, 4))]
 CASES += [(arch, *case) for arch in OTHER_ARCHITECTURES for case in EVERYWHERE]
 
 

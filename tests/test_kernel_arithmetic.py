@@ -78,12 +78,22 @@ template <int P, int W> void digits(const uint32_t* x, int bits, int8_t* out, in
     uint32_t words[W];
     for (int w = 0; w < W; ++w) words[w] = x[i * W + w];
     if (bits == 8) balanced_bytes(words);
-    else add_halves_7<P>(words);
+    else add_halves<7, P>(words);
     for (int j = 0; j < P; ++j) {  // digit j from the lowest
       const uint32_t digit = bits == 8 ? byte_of(words[j / 4], j % 4)
-                                       : lower_digits_7(gather_bytes(0, 0, raised_digit_7(words, j), 0, 0)) >> 16;
+                                       : lower_digits_7(gather_bytes(0, 0, raised_digit<7>(words, j), 0, 0)) >> 16;
       out[i * P + j] = static_cast<int8_t>(digit & 255);
     }
+  }
+}
+
+template <int R, int P, int W> void wide_digits(const uint32_t* x, int16_t* out, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) {
+    uint32_t words[W];
+    for (int w = 0; w < W; ++w) words[w] = x[i * W + w];
+    add_halves<R, P>(words);
+    for (int j = 0; j < P; ++j)
+      out[i * P + j] = static_cast<int16_t>((raised_digit<R>(words, j) & ((1u << R) - 1)) - (1u << (R - 1)));
   }
 }
 
@@ -218,6 +228,11 @@ void diagonals_{p}_{r}(const int32_t* sums, const int* e, uint32_t* exact, uint6
 }}
 """
 DIAGONALS = [(p, r) for p in range(1, 8) for r in (8, 7)]
+SHIM_WIDE_DIGITS = """
+void wide_digits_{r}_{p}_{w}(const uint32_t* x, int16_t* out, int64_t n) {{ wide_digits<{r}, {p}, {w}>(x, out, n); }}
+"""
+WIDE_DIGITS = [(2, 20, 2), (3, 2, 1), (5, 6, 1), (6, 11, 3), (11, 6, 3), (12, 1, 1), (12, 6, 3)]  # bits, p, words
+
 DIGITS = [(1, 1), (2, 1), (3, 1), (4, 1), (5, 2), (7, 2), (8, 2), (9, 3), (12, 3), (16, 4)]  # p, words
 
 
@@ -244,6 +259,7 @@ def shim(tmp_path_factory):
     source += "".join(SHIM_ROUNDING.format(w=b // 32 + 1, b=b) for b in ROUNDED_BITS)
     source += "".join(SHIM_CRT.format(n=n, w=crt_words(n)) for n in CRT_COUNTS)
     source += "".join(SHIM_DIGITS.format(p=p, w=w) for p, w in DIGITS)
+    source += "".join(SHIM_WIDE_DIGITS.format(r=r, p=p, w=w) for r, p, w in WIDE_DIGITS)
     source += "".join(SHIM_DIAGONALS.format(p=p, r=r) for p, r in DIAGONALS)
     return compiled(source + "}\n", tmp_path_factory.mktemp("shim"))
 
@@ -458,6 +474,10 @@ def test_image_beside_multiples_of_words(shim):
 def check_digits(shim, integers, radix_bits, p, words):
     out = np.empty((len(integers), p), np.int8)
     call(getattr(shim, f"digits_{p}_{words}"), to_words(integers, words), radix_bits, out, len(integers))
+    check_balanced(integers, radix_bits, out)
+
+
+def check_balanced(integers, radix_bits, out):
     half = 1 << radix_bits - 1
     assert out.min() >= -half and out.max() < half
     for x, digits in zip(integers, out.tolist(), strict=True):
@@ -474,14 +494,26 @@ def test_digits(shim, rng, radix_bits):
         if p <= 2:
             check_digits(shim, list(range(smallest, largest + 1)), radix_bits, p, words)
             continue
-        integers = [largest, largest - 1, smallest, smallest + 1, -largest, 0, 1, -1]
-        integers += [rng.randrange(-largest, largest + 1) for _ in range(5000)]
-        integers += [rng.randrange(-largest, largest + 1) >> rng.randrange(radix_bits * p) for _ in range(5000)]
-        for j in range(p):
-            for offset in (-1, 0, 1):
-                integers += [s * ((half << radix_bits * j) + offset) for s in (1, -1)]
-        integers = [x for x in integers if smallest <= x <= largest]
-        check_digits(shim, integers, radix_bits, p, words)
+        check_digits(shim, some_integers(rng, smallest, largest, radix_bits, p), radix_bits, p, words)
+
+
+def some_integers(rng, smallest, largest, radix_bits, p):
+    integers = [largest, largest - 1, smallest, smallest + 1, -largest, 0, 1, -1]
+    integers += [rng.randrange(-largest, largest + 1) for _ in range(5000)]
+    integers += [rng.randrange(-largest, largest + 1) >> rng.randrange(radix_bits * p) for _ in range(5000)]
+    for j in range(p):
+        for offset in (-1, 0, 1):
+            integers += [s * ((1 << radix_bits * (j + 1) - 1) + offset) for s in (1, -1)]
+    return [x for x in integers if smallest <= x <= largest]
+
+
+@pytest.mark.parametrize(("radix_bits", "p", "words"), WIDE_DIGITS)
+def test_digits_of_other_bits(shim, rng, radix_bits, p, words):
+    largest = ((1 << radix_bits - 1) - 1) * ((1 << radix_bits * p) - 1) // ((1 << radix_bits) - 1)
+    integers = some_integers(rng, -largest, largest, radix_bits, p)
+    out = np.empty((len(integers), p), np.int16)
+    call(getattr(shim, f"wide_digits_{radix_bits}_{p}_{words}"), to_words(integers, words), out, len(integers))
+    check_balanced(integers, radix_bits, out)
 
 
 # ---- Residues --------------------------------------------------------------------------------------------------------

@@ -32,8 +32,8 @@ class Cache:
 @pytest.fixture
 def modules(monkeypatch):
     """What launches the kernels, without CuPy."""
-    engine = SimpleNamespace(of=lambda batch, m, n: SimpleNamespace(columns=208 if n > 64 else 128))
-    hopper = SimpleNamespace(_GROUP=8, _STAGES=5, _multiplying=Cache(), Engine=engine)
+    engine = SimpleNamespace(of=lambda words, batch, m, n: SimpleNamespace(columns=208 if n > 64 else 128, stages=5))
+    hopper = SimpleNamespace(_GROUP=8, _multiplying=Cache(), Engine=engine)
     monkeypatch.setitem(sys.modules, Wgmma.module, hopper)
     monkeypatch.setitem(sys.modules, MmaSync.module, SimpleNamespace(_multiplying=Cache()))
     return hopper
@@ -41,16 +41,18 @@ def modules(monkeypatch):
 
 def test_candidates_are_kernels():
     source = (_jit.folder() / "wgmma_words.cuh").read_text()
-    assert tuple(int(n) for n in re.findall(r"^DEFINE\(\d+, (\d+),", source, re.M)) == COLUMNS
+    for words, macro in ((1, "DEFINE_HALVES"), (2, "DEFINE")):
+        assert tuple(int(n) for n in re.findall(rf"^{macro}\(\d+, (\d+),", source, re.M)) == COLUMNS[words]
     ring = (_jit.folder() / "word_gemm_sm90.cu").read_text()
-    assert "ROWS = 128, COLS = TILE_COLS, STAGES = 5;" in ring
+    assert "ROWS = 128, COLS = TILE_COLS, STAGES = TILE_STAGES;" in ring
     assert Wgmma(208, 8, 5).shared_memory == 5 * (128 + 208) * 128 + 1024 + 5 * 2 * 8
 
 
 def test_rules():
-    fitting = {(c.columns, c.stages) for c in SPACE[Wgmma] if fits(c, H200_SHARED)}
-    assert fitting == {(128, s) for s in (4, 5, 6, 7)} | {(columns, s) for columns in (192, 208) for s in (4, 5)}
-    assert all(fits(c, 0) for c in SPACE[MmaSync])
+    for name, wide in (("halfhalf", {(208, 4), (208, 5)}), ("two-stage", {(256, 4)})):
+        fitting = {(c.columns, c.stages) for c in SPACE[Wgmma] if fits(c, PRESETS[name], H200_SHARED)}
+        assert fitting == {(128, s) for s in (4, 5, 6, 7)} | {(192, 4), (192, 5)} | wide
+    assert all(fits(c, PRESETS["markidis"], 0) for c in SPACE[MmaSync])
     for rows, most in ((1, 1), (256, 1), (512, 2), (1024, 4), (1025, 8), (10**6, 32)):
         assert max(c.group for c in SPACE[Wgmma] if distinct(c, Shape.square(rows))) == most
         assert max(c.group for c in SPACE[MmaSync] if distinct(c, Shape(-(-rows // 2), 5, 5))) == most
@@ -69,21 +71,21 @@ def test_a_kernel_is_built_and_put_back(modules, candidate):
     originals = {path.name: path.read_bytes() for path in before.iterdir() if path.is_file()}
     with built(candidate):
         changed = {path.name: path.read_bytes() for path in _jit.folder().iterdir() if path.is_file()}
-        assert {name for name in originals if changed[name] != originals[name]} == {candidate.file}
-        ((name, value),) = candidate.constants.items()
-        assert f"{name} = {value};" in changed[candidate.file].decode()
-        if isinstance(candidate, Wgmma):
-            assert (modules._GROUP, modules._STAGES) == (4, 7)
+        for name, value in candidate.constants.items():
+            assert f"{name} = {value};" in changed[candidate.file].decode()
+        differ = {name for name in originals if changed[name] != originals[name]}
+        assert differ == ({candidate.file} if candidate.constants else set())
+        assert (4 if isinstance(candidate, Wgmma) else 8) == modules._GROUP
         place = _jit._cache()
         assert place != before
-    assert (_jit.folder(), modules._GROUP, modules._STAGES) == (before, 8, 5)
+    assert (_jit.folder(), modules._GROUP) == (before, 8)
     assert not place.parent.exists()
     assert sys.modules[candidate.module]._multiplying.cleared == 2
 
 
 def test_own_choice(modules):
-    assert Wgmma.of(Shape.square(100)) == Wgmma(208, 8, 5)
-    assert MmaSync.of(Shape.square(100)) == MmaSync(8)
+    assert Wgmma.of(PRESETS["halfhalf"], Shape.square(100)) == Wgmma(208, 8, 5)
+    assert MmaSync.of(PRESETS["markidis"], Shape.square(100)) == MmaSync(8)
     assert str(Wgmma(208, 8, 5)) == "208 columns, groups of 8, 5 stages"
 
 
@@ -142,7 +144,7 @@ def test_the_fastest_with_the_bits_of_the_library(device, tmp_path, capsys):
         assert row.tflops == pytest.approx(2e-12 * row.n**3 / row.seconds)
     assert path.with_suffix(".png").exists()
     shown = capsys.readouterr().out
-    assert "other bits" in shown and "48 of 72 combinations" in shown
+    assert "other bits" in shown and "48 of 96 combinations" in shown
 
 
 def test_shapes(device, monkeypatch):

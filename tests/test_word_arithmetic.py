@@ -27,8 +27,8 @@ void scaled(const float* x, const int* e, float* out, int64_t n) {
   for (int64_t i = 0; i < n; ++i) out[i] = Scale(e[i])(x[i]);
 }
 int column(int j) { return word_column(j); }
-int64_t tile_place(int64_t row, int64_t byte, int64_t row_bytes, int s, int tile, int permuted) {
-  return word_tile_offset(row, byte, row_bytes, s, tile, permuted != 0);
+int64_t tile_place(int64_t row, int64_t byte, int64_t row_bytes, int s, int count, int tile, int permuted) {
+  return word_tile_offset(row, byte, row_bytes, s, count, tile, permuted != 0);
 }
 int64_t fragment_place(int64_t row, int64_t byte, int64_t row_bytes) { return fragment_offset(row, byte, row_bytes); }
 """
@@ -92,24 +92,26 @@ def test_scaling_rounds_once(shim):
 
 
 def test_columns_of_a_thread_are_neighbours(shim):
-    columns = [shim.column(j) for j in range(208)]
-    assert sorted(columns) == list(range(208))
-    for i, t, x in itertools.product(range(26), range(4), range(2)):  # accumulator of wgmma, as in word_gemm_sm90.cu
+    columns = [shim.column(j) for j in range(256)]
+    assert sorted(columns) == list(range(256))
+    for i, t, x in itertools.product(range(32), range(4), range(2)):  # accumulator of wgmma, as in word_gemm_sm90.cu
         assert columns[16 * (i // 2) + 4 * t + 2 * (i % 2) + x] == 8 * i + 2 * t + x
 
 
-@pytest.mark.parametrize(("tile", "permuted"), [(128, 0), (192, 1), (208, 1)])
-def test_tiles(shim, tile, permuted):
-    """Every 16 bytes of both words have a place of their own, where wgmma looks for them."""
+@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize(("tile", "permuted"), [(128, 0), (192, 1), (208, 1), (256, 1)])
+def test_tiles(shim, tile, permuted, count):
+    """Every 16 bytes of all words have a place of their own, where wgmma looks for them."""
     rows, row_bytes = 2 * tile, 256
     seen = set()
-    for row, byte, s in itertools.product(range(rows), range(0, row_bytes, 16), range(2)):
-        at = shim.tile_place(*(ctypes.c_int64(v) for v in (row, byte, row_bytes)), s, tile, permuted)
+    for row, byte, s in itertools.product(range(rows), range(0, row_bytes, 16), range(count)):
+        at = shim.tile_place(*(ctypes.c_int64(v) for v in (row, byte, row_bytes)), s, count, tile, permuted)
         seen.add(at)
         r = shim.column(row % tile) if permuted else row % tile
-        block = (row // tile * (row_bytes // 64) + byte // 64) * tile * 128
-        assert at == block + r * 128 + ((4 * s + byte % 64 // 16) ^ r % 8) * 16
-    assert seen == set(range(0, 2 * rows * row_bytes, 16))
+        share = 128 // count
+        block = (row // tile * (row_bytes // share) + byte // share) * tile * 128
+        assert at == block + r * 128 + ((share // 16 * s + byte % share // 16) ^ r % 8) * 16
+    assert seen == set(range(0, count * rows * row_bytes, 16))
 
 
 def test_fragments(shim):

@@ -122,6 +122,16 @@ def test_scaling_covers_the_range_of_float32(rng, name):
     assert (ozaki.matmul(largest, np.full((3, 2), 2.0**-100, np.float32), scheme=name) > 2.0**28).all()
 
 
+@pytest.mark.parametrize("block", [16, 32, 64, 128, 1024])
+def test_accumulators_of_fp16_do_not_overflow(block):
+    """Blocks of equal signs whose elements are all as large as they can be; a step higher they would."""
+    words = replace(PRESETS["two-stage"], block=block)
+    x = np.full((2, 2 * block), 2 - 2.0**-10, np.float32)
+    c = ozaki.matmul(x, x.T, scheme=words)
+    np.testing.assert_allclose(c, x.astype(float) @ x.T, rtol=(block // 16 + 1) * 2.0**-11)
+    assert block * 4.0 ** (words.ceiling + 1) > float(np.finfo(np.float16).max)
+
+
 @pytest.mark.parametrize("name", [name for name, words in ALL.items() if words.word == "fp16"])
 def test_underflows_are_counted(rng, name):
     words = ALL[name]
@@ -317,7 +327,7 @@ def test_fp16_digits(rng):
     for k, bits in ((16, 11), (300, 8), (4096, 7), (2**14, 6)):
         a, b = operands(rng, 2, k, 2)
         c, report = ozaki.matmul(a, b, scheme="fp16-digits", slices=3, return_report=True)
-        assert report.scheme == ("digits" if bits == 8 else f"digits{bits}") and report.reproducible
+        assert report.scheme == f"fp16-digits{bits}" and report.reproducible
         assert k * 4 ** (bits - 1) <= 2**24 < 4 * k * 4 ** (bits - 1)
         bound = ozaki.plan(a, b, scheme="fp16-digits", slices=3).bound
         assert reference.componentwise_error(c, a, b) <= bound

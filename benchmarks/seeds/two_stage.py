@@ -20,13 +20,18 @@ from ozaki.tensor_core import A100, mma
 
 SEED = "two-stage"
 
-SCALES = {"small": (16, 1024), "cpu": (128, 4096), "full": (512, 4096)}
+SCALES = {"small": (16, 4096), "cpu": (128, 4096), "full": (512, 4096)}
 """Rows and columns, and k; 4096 and 4096 in the post."""
 
 SIZES = {"small": 512, "cpu": 4096, "full": 4096}
 """M, N and K on a GPU."""
 
 PERCENTILES = (1, 5, 10, 25, 50, 75, 90, 95, 99, 99.9)
+
+TWO_STAGE = (
+    f"Two-stage promotes every {PRESETS['two-stage'].block} indices of k, where the post does after every "
+    "instruction of 16, and scales rows and columns."
+)
 
 Errors = dict[str, npt.NDArray[Any]]
 
@@ -43,7 +48,7 @@ def figures(scale: str, rng: np.random.Generator) -> Iterator[Figure]:
     }
     differs = (
         f"{n} rows and columns; on the model of the A100, whose tensor cores add eight products at once as those of "
-        "the RTX 4090 do. Two-stage promotes after every instruction of 16, and scales rows and columns."
+        f"the RTX 4090 do. {TWO_STAGE}"
     )
     errors = {name: np.abs(c - reference) for name, c in products.items()}
     yield percentiles(errors, f"Absolute error against FP32, N(0, 1), k = {k}", differs)
@@ -63,8 +68,7 @@ def figures_on_gpu(device: Device, scale: str, rng: np.random.Generator) -> Iter
         seconds[name] = median_seconds(device, [multiply])
     yield times_and_errors(seconds, errors, n)
     differs = (
-        f"On the {device.name}, against a float64 product instead of FP32, so that FP32 has errors too. Two-stage "
-        "promotes after every instruction of 16, and scales rows and columns."
+        f"On the {device.name}, against a float64 product instead of FP32, so that FP32 has errors too. {TWO_STAGE}"
     )
     yield percentiles(errors, f"Absolute error, N(0, 1), M = N = K = {n}", differs)
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from functools import cache, lru_cache
 from math import ceil
-from typing import Any
+from typing import Any, NamedTuple
 
 import cupy as cp
 import numpy as np
 from cupy.cuda import cublas
 
-from ozaki.backends._launch import Launch, round_up
+from ozaki.backends._launch import Launch, Macros, round_up
 from ozaki.backends._recombine import recombine
 from ozaki.backends._split import Layout, Slices, accumulator_moduli
 from ozaki.schemes import Digits, Residues, Scheme
@@ -71,9 +71,9 @@ def _residues(scheme: Residues, a: Slices, b: Slices, out: Any) -> int:
             count = min(group, scheme.count - t)
             for h in range(0, la.k, ACCUMULATOR_DEPTH):
                 depth = min(ACCUMULATOR_DEPTH, la.k - h)
-                gemm(
+                _gemms(
                     at_a + t * la.slice + h, at_b + t * lb.slice + h, accumulators.data.ptr, m, ld, depth,
-                    la.row_bytes, lb.row_bytes, count, la.slice, lb.slice, m * ld,
+                    la.row_bytes, count, la.slice, lb.slice, m * ld,
                 )  # fmt: skip
                 reduce = _reducing(cp.cuda.runtime.getDevice(), scheme, m, ld, t, count, h > 0)
                 reduce(accumulators.data, planes.data)
@@ -101,51 +101,84 @@ def _digits(scheme: Digits, a: Slices, b: Slices, out: Any) -> int:
         for g in range(slabs):
             for pairs in range(1, p + 1):  # left slices 1 .. pairs with the reversed right slices pairs .. 1
                 gemm(
-                    at_a + g * la.slab_stride, at_b + g * lb.slab_stride + (p - pairs) * lb.slice,
+                    INT8, at_a + g * la.slab_stride, at_b + g * lb.slab_stride + (p - pairs) * lb.slice,
                     diagonals[pairs - 1].data.ptr, m, ld, pairs * la.slab, la.row_bytes, lb.row_bytes,
                 )  # fmt: skip
             if slabs > 1:
-                _widening(cp.cuda.runtime.getDevice(), diagonals.size, g > 0)(diagonals.data, sums.data)
+                collect(diagonals, sums, g > 0)
         recombine(scheme, sums[:, None], a.exponents(i), b.exponents(i), out[i : i + 1])
     return int(diagonals.nbytes + (sums.nbytes if slabs > 1 else 0))
 
 
+def collect(products: Any, sums: Any, add: bool) -> None:
+    """sums = products, or with `add` sums + products; as many entries of other dtypes."""
+    dtypes = products.dtype.name, sums.dtype.name
+    _collecting(cp.cuda.runtime.getDevice(), *dtypes, products.size, add)(products.data, sums.data)
+
+
 @lru_cache(maxsize=1024)
-def _widening(device: int, count: int, add: bool) -> Launch:
-    return Launch("reduce.cu", "widen", {}, (ceil(count / 1024),), (256,), None, None, count, int(add))
+def _collecting(device: int, products: str, sums: str, count: int, add: bool) -> Launch:
+    macros: Macros = {"PRODUCT": _C_NAMES[products], "SUM": _C_NAMES[sums]}
+    return Launch("collect.cu", "collect", macros, (ceil(count / 1024),), (256,), None, None, count, int(add))
 
 
-def gemm(
-    a: int,
-    b: int,
-    c: int,
-    m: int,
-    n: int,
-    k: int,
-    lda: int,
-    ldb: int,
-    count: int = 1,
-    step_a: int = 0,
-    step_b: int = 0,
-    step_c: int = 0,
+_C_NAMES = {"float32": "float", "int32": "int32_t", "int64": "int64_t"}
+
+
+class Types(NamedTuple):
+    """What cuBLAS multiplies, adds and returns, by the numbers of cudaDataType_t and cublasComputeType_t."""
+
+    operands: int
+    products: int
+    compute: int
+    dtype: str  # of the factors of the sum
+
+    @property
+    def factors(self) -> tuple[int, int]:
+        """Addresses of one and zero."""
+        return _factor(self.dtype, 1).ctypes.data, _factor(self.dtype, 0).ctypes.data
+
+
+@cache
+def _factor(dtype: str, value: int) -> Any:
+    return np.full(1, value, dtype)
+
+
+INT8 = Types(3, 10, 72, "int32")
+"""CUDA_R_8I, CUDA_R_32I, CUBLAS_COMPUTE_32I."""
+
+FP16 = Types(2, 0, 68, "float32")
+"""CUDA_R_16F, CUDA_R_32F, CUBLAS_COMPUTE_32F."""
+
+
+def gemm(types: Types, a: int, b: int, c: int, m: int, n: int, k: int, lda: int, ldb: int) -> None:
+    """C = A B^T, rows lda, ldb and n entries apart; cuBLAS is column-major, so C^T = B A^T."""
+    one, zero = types.factors
+    cublas.gemmEx(
+        _handle(), cublas.CUBLAS_OP_T, cublas.CUBLAS_OP_N, n, m, k, one, b, types.operands, ldb, a, types.operands, lda,
+        zero, c, types.products, n, types.compute, _DEFAULT,
+    )  # fmt: skip
+
+
+def _gemms(
+    a: int, b: int, c: int, m: int, n: int, k: int, ld: int, count: int, step_a: int, step_b: int, step_c: int
 ) -> None:
-    """`count` products of int8 slices into int32, C = A B^T; cuBLAS is column-major, so C^T = B A^T."""
-    handle = cp.cuda.device.get_cublas_handle()
-    cublas.setStream(handle, cp.cuda.get_current_stream().ptr)
+    """`count` such products of int8 slices, their rows ld apart."""
     if count > 1 and m * n < _BATCHED_BELOW:
+        one, zero = INT8.factors
         cublas.gemmStridedBatchedEx(
-            handle, cublas.CUBLAS_OP_T, cublas.CUBLAS_OP_N, n, m, k, _ONE.ctypes.data, b, _INT8, ldb, step_b,
-            a, _INT8, lda, step_a, _ZERO.ctypes.data, c, _INT32, n, step_c, count, _COMPUTE_INT32, _DEFAULT,
+            _handle(), cublas.CUBLAS_OP_T, cublas.CUBLAS_OP_N, n, m, k, one, b, INT8.operands, ld, step_b, a,
+            INT8.operands, ld, step_a, zero, c, INT8.products, n, step_c, count, INT8.compute, _DEFAULT,
         )  # fmt: skip
         return
     for i in range(count):
-        cublas.gemmEx(
-            handle, cublas.CUBLAS_OP_T, cublas.CUBLAS_OP_N, n, m, k, _ONE.ctypes.data, b + i * step_b, _INT8, ldb,
-            a + i * step_a, _INT8, lda, _ZERO.ctypes.data, c + 4 * i * step_c, _INT32, n, _COMPUTE_INT32, _DEFAULT,
-        )  # fmt: skip
+        gemm(INT8, a + i * step_a, b + i * step_b, c + 4 * i * step_c, m, n, k, ld, ld)
 
 
-_ONE, _ZERO = np.ones(1, np.int32), np.zeros(1, np.int32)
-_INT8, _INT32 = 3, 10  # CUDA_R_8I, CUDA_R_32I
-_COMPUTE_INT32 = 72  # CUBLAS_COMPUTE_32I
+def _handle() -> int:
+    handle: int = cp.cuda.device.get_cublas_handle()
+    cublas.setStream(handle, cp.cuda.get_current_stream().ptr)
+    return handle
+
+
 _DEFAULT = -1  # CUBLAS_GEMM_DEFAULT

@@ -15,7 +15,7 @@ import cupy as cp
 
 from ozaki._description import Described
 from ozaki._plan import Plan
-from ozaki.backends import _cublas, _hopper, _word_hopper, _word_mma, _word_split
+from ozaki.backends import _cublas, _cublas_fp16, _hopper, _word_hopper, _word_mma, _word_split
 from ozaki.backends import _split as splitting
 from ozaki.backends._again import tape as tape_of
 from ozaki.backends._cupy_describe import describe as describe
@@ -30,7 +30,7 @@ from ozaki.backends._launch import Beside, Launch, Macros, View, round_up
 from ozaki.backends._rates import rates_of
 from ozaki.backends._split import Engine, Slices
 from ozaki.backends._tops import tops
-from ozaki.schemes import Residues, Scheme, Words
+from ozaki.schemes import Digits, Residues, Scheme, Words
 from ozaki.schemes.formats import A100, H100
 
 name = "cupy"
@@ -86,6 +86,8 @@ def _engine_of(plan: Plan) -> Engine:
 
 def _engine(scheme: Scheme, asked: str, shape: tuple[int, int, int], limit: int | None) -> Engine:
     """The engine that is asked for, or the fastest here; panels do not shrink what digits on Hopper keep aside."""
+    if isinstance(scheme, Digits) and scheme.word == "fp16":
+        return _cublas_fp16
     if asked == "cublas":
         return _cublas
     fits = architecture(cp.cuda.runtime.getDevice()) == "sm_90a" and _hopper.fits(scheme, shape[1])
@@ -104,7 +106,7 @@ _HOPPER_FROM = 256
 
 def _word_engine(words: Words, stack: tuple[int, int, int]) -> Engine:
     fits = architecture(cp.cuda.runtime.getDevice()) == "sm_90a" and _word_hopper.fits(words)
-    return _word_hopper.Engine.of(*stack) if fits else _word_mma
+    return _word_hopper.Engine.of(words, *stack) if fits else _word_mma
 
 
 def underflows(operand: Described, words: Words) -> int:
@@ -154,7 +156,7 @@ def product(plan: Plan, x: Any, y: Any, out: Any) -> int:
     if tape.complete:
         return int(tape(x, y, out))
     look = describe if isinstance(plan.scheme, Residues) else tops
-    if _engine_of(plan) is _cublas:
+    if _engine_of(plan) in (_cublas, _cublas_fp16):
         return execute(plan, look(x), look(y), out)
 
     def compute() -> int:

@@ -59,8 +59,9 @@ def _narrow_product(left: Described, right: Described, sampled: bool) -> _Narrow
     for i in range(batch):
         at_a, at_b = a[min(i, a.shape[0] - 1)], b[min(i, b.shape[0] - 1)]
         _cublas.gemm(
-            at_a.data.ptr, at_b.data.ptr, out[i].data.ptr, m, b.shape[1], a.shape[2], at_a.strides[0], at_b.strides[0]
-        )
+            _cublas.INT8, at_a.data.ptr, at_b.data.ptr, out[i].data.ptr, m, b.shape[1], a.shape[2], at_a.strides[0],
+            at_b.strides[0],
+        )  # fmt: skip
     return _NarrowProduct(out, n)
 
 

@@ -1,4 +1,4 @@
-"""Operands cut into int8 slices on the device, in the order that an engine reads."""
+"""Operands cut into integer slices on the device, in the order that an engine reads."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ from ozaki.schemes.residues import remainders
 class Layout:
     """Where slice s of element (b, row, h) lies, in bytes from the start.
 
-    Plain: b * batch + row * row_bytes + s * slice + (h // slab) * slab_stride + h % slab. In tiles (kernels/tiles.cuh)
-    rows of a tile stand together, 128 elements at a time; the first byte of a tile is where the plain order has it.
+    Plain: b * batch + row * row_bytes + s * slice + (h // slab) * slab_stride + h % slab, the last one times the
+    bytes of an element. In tiles (kernels/tiles.cuh) rows of a tile stand together, 128 elements at a time; the first
+    byte of a tile is where the plain order has it.
     `unit` rows can be cut off without cutting what the engine reads at once.
     """
 
@@ -131,8 +132,11 @@ def _splitting(device: int, view: View, side: str, scheme: Scheme, layout: Layou
     assert scaling.statistic == "peak" or not largest
     statistic = magnitude_bits(k) if largest else FIELDS.index(scaling.statistic)
     grid = (batch * ceil(layout.rows / 32) * (layout.k // 128),)
+    file, function, threads = "split.cu", "split", 128
+    if isinstance(scheme, Digits) and scheme.word == "fp16":
+        file, function, threads = "split_fp16.cu", "split_fp16", 256
     return Launch(
-        "split.cu", "split", macros, grid, (128,), None, *view.steps, rows, k, layout.rows, layout.k, None,
+        file, function, macros, grid, (threads,), None, *view.steps, rows, k, layout.rows, layout.k, None,
         batch * rows, statistic, scaling.step, scaling.base, scaling.threshold, None, None,
         layout.batch, layout.row_bytes, layout.slice, layout.slab, layout.slab_stride,
         *([_residue_constants(scheme, side)] if isinstance(scheme, Residues) else []),

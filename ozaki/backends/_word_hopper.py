@@ -1,4 +1,4 @@
-"""Products of two words by the library's own kernel for Hopper: promoted block by block, never left the registers."""
+"""Products of one or two words by the library's own kernel for Hopper: promoted block by block in its registers."""
 
 from __future__ import annotations
 
@@ -14,11 +14,15 @@ from ozaki.backends._word_split import width
 from ozaki.schemes import Words
 from ozaki.schemes.words import groups
 
-_ROWS, _DEPTH, _STAGES = 128, 128, 5
-"""A tile, as in kernels/word_gemm_sm90.cu."""
+_ROWS, _DEPTH = 128, 128
+"""Of a tile, as in kernels/word_gemm_sm90.cu."""
 
-_COLUMNS = {208: 1.0, 192: 1.0, 128: 1.1}
-"""Of a tile, with the time of a column: narrow tiles are held back by shared memory (docs/performance.md)."""
+_COLUMNS = {1: {256: 1.0, 192: 1.08, 128: 1.25}, 2: {208: 1.0, 192: 1.0, 128: 1.1}}
+"""Of a tile of so many words, with the time of a column: narrow tiles are held back by shared memory
+(docs/performance.md)."""
+
+_STAGES = {256: 4, 208: 5, 192: 5, 128: 5}
+"""Of the ring, by columns of a tile: as many as fit into shared memory, up to five."""
 
 _GROUP = 8
 """Row-tile pairs walked together."""
@@ -27,9 +31,10 @@ _GROUP = 8
 def fits(words: Words) -> bool:
     """Whether there is a kernel for these words."""
     (share, *others) = groups(words)
+    turns = {"fp16": (((1, 1),),), "fp32": (((2, 1), (1, 2)), ((1, 1),))}[words.accumulator]
     return (
         not others
-        and share.turns == (((2, 1), (1, 2)), ((1, 1),))
+        and share.turns == turns
         and words.word in ("fp16", "tf32")
         and words.promotion == "fp32"
         and (words.block or 0) * width(words) == _DEPTH
@@ -38,21 +43,24 @@ def fits(words: Words) -> bool:
 
 @dataclass(frozen=True)
 class Engine:
-    """The kernel with that many columns in a tile."""
+    """The kernel with that many columns in a tile, and stages in its ring."""
 
     columns: int
+    stages: int
     label: str = "wgmma kernel"
 
     @classmethod
-    def of(cls, batch: int, m: int, n: int) -> Engine:
+    def of(cls, words: Words, batch: int, m: int, n: int) -> Engine:
         """The one that leaves the fewest entries of tiles to the multiprocessors that finish last."""
         clusters = cluster_blocks(cp.cuda.runtime.getDevice()) // 2
         pairs = batch * -(-m // (2 * _ROWS))
+        costs = _COLUMNS[words.count]
 
         def time(columns: int) -> float:
-            return -(-pairs * -(-n // columns) // clusters) * columns * _COLUMNS[columns]
+            return -(-pairs * -(-n // columns) // clusters) * columns * costs[columns]
 
-        return cls(min(_COLUMNS, key=time))
+        columns = min(costs, key=time)
+        return cls(columns, _STAGES[columns])
 
     def layout(self, words: Words, side: str, batch: int, rows: int, k: int) -> Layout:
         """Words in tiles (kernels/word_tiles.cuh)."""
@@ -64,7 +72,7 @@ class Engine:
 
     def multiply(self, words: Words, a: Slices, b: Slices, out: Any) -> int:
         """out = a b^T, shape (batch, m, n), its columns neighbours in memory; returns the bytes of workspace."""
-        operands = a.operand, b.operand, self.columns, a.described.k, View.of(out), a.mu_step, b.mu_step
+        operands = a.operand, b.operand, self.columns, self.stages, a.described.k, View.of(out), a.mu_step, b.mu_step
         launch = _multiplying(cp.cuda.runtime.getDevice(), words, *operands)
         launch(a.parts.data, b.parts.data, out.data, a.mu.data, b.mu.data)
         return 0
@@ -86,6 +94,7 @@ def _multiplying(
     a: tuple[None, int, int],
     b: tuple[None, int, int],
     cols: int,
+    stages: int,
     k: int,
     out: View,
     mu_step: int,
@@ -95,12 +104,14 @@ def _multiplying(
     batch, m, n = out.shape
     pairs, columns = -(-m // (2 * _ROWS)), -(-n // cols)
     macros: Macros = {
-        "TF32_WORDS": int(words.word == "tf32"), "SCALE_BITS": words.scale_bits, "TILE_COLS": cols,
+        "HALF_SUMS": int(words.accumulator == "fp16"), "TF32_WORDS": int(words.word == "tf32"),
+        "SCALE_BITS": words.scale_bits, "TILE_COLS": cols, "TILE_STAGES": stages,
     }  # fmt: skip
     work = batch * pairs * columns
+    k_stages = words.count * round_up(k, 128) * width(words) // _DEPTH
     return Launch(
         "word_gemm_sm90.cu", "word_gemm", macros, (min(cluster_blocks(device), 2 * work),), (384,), a, b,
-        output(out, mu_step, nu_step), -(-k // words.block), round_up(k, 128) * width(words) // 64, work,
+        output(out, mu_step, nu_step), -(-k // words.block), k_stages, work,
         struct([pairs, columns, _GROUP, batch]),
-        shared_mem=_STAGES * (_ROWS + cols) * _DEPTH + 1024,
+        shared_mem=stages * (_ROWS + cols) * _DEPTH + 1024,
     )  # fmt: skip

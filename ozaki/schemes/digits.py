@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cache
+from typing import Literal
 
 from ozaki.schemes.image import Scaling, ceil_log2, max_scaling
 
@@ -18,13 +19,18 @@ class Digits:
         Number of digits p, the most significant first.
     bits : int
         8 (an int8 with no bit wasted), 7 (as in the first int8 implementations), or what FP16 products leave exact.
+    word : {"int8", "fp16"}
+        What a digit is for the tensor cores; a product has the same bits either way.
     """
 
     count: int
     bits: int = 8
+    word: Literal["int8", "fp16"] = "int8"
 
     @property
     def name(self) -> str:
+        if self.word == "fp16":
+            return f"fp16-digits{self.bits}"
         return "digits" if self.bits == 8 else f"digits{self.bits}"
 
     @property
@@ -65,6 +71,11 @@ def fp16_digit_bits(k: int) -> int:
     Mukunoki, Ozaki, Ogita and Imamura (ISC 2020). FP16 itself holds digits of up to 12 bits.
     """
     return max(2, min(12, (24 - ceil_log2(max(k, 1))) // 2 + 1))
+
+
+def fp16_depth(bits: int) -> int:
+    """Largest k that FP16 digits of so many bits leave exact."""
+    return 2**24 >> 2 * (bits - 1)
 
 
 @dataclass(frozen=True)

@@ -108,15 +108,17 @@ def gemm_ex(
     handle: int, op_b: int, op_a: int, n: int, m: int, k: int, one: int, b: int, type_b: int, ldb: int, a: int,
     type_a: int, lda: int, zero: int, c: int, type_c: int, ldc: int, *rest: int,
 ) -> None:  # fmt: skip
-    """C = A B^T of int8 into int32, rows lda, ldb and ldc apart."""
+    """C = A B^T of int8 into int32 or FP16 into FP32, rows lda, ldb and ldc apart; FP32 sums must be exact."""
 
     def matrix(at: int, rows: int, cols: int, ld: int, dtype: Any) -> np.ndarray:
         size = ((rows - 1) * ld + cols) * np.dtype(dtype).itemsize
         flat = np.frombuffer((ctypes.c_char * size).from_address(at), dtype)
         return np.lib.stride_tricks.as_strided(flat, (rows, cols), (ld * flat.itemsize, flat.itemsize))
 
-    x, y = matrix(a, m, k, lda, np.int8), matrix(b, n, k, ldb, np.int8)
-    matrix(c, m, n, ldc, np.int32)[:] = x.astype(np.int32) @ y.astype(np.int32).T
+    words, products = {(3, 10): (np.int8, np.int32), (2, 0): (np.float16, np.float32)}[type_a, type_c]
+    x, y = (matrix(*of, words).astype(np.float64) for of in ((a, m, k, lda), (b, n, k, ldb)))
+    assert type_a == type_b and (products is np.int32 or (abs(x) @ abs(y).T).max() <= 2**24)
+    matrix(c, m, n, ldc, products)[:] = x @ y.T
 
 
 def gemm_strided(

@@ -21,7 +21,7 @@ import cupy as cp  # noqa: E402
 
 import ozaki  # noqa: E402
 from ozaki._description import FIELDS  # noqa: E402
-from ozaki.backends import _cupy, _hopper, _numpy, _rates, _split  # noqa: E402
+from ozaki.backends import _cublas_fp16, _cupy, _hopper, _numpy, _rates, _split, _word_hopper  # noqa: E402
 from ozaki.backends._launch import View  # noqa: E402
 from ozaki.schemes import PRESETS, Digits, Residues  # noqa: E402
 from ozaki.tensor_core import A100, H100, TensorCore  # noqa: E402
@@ -88,6 +88,20 @@ def product(scheme: str, slices: int, dtype: str, engine: str, rng: np.random.Ge
             same(ozaki.matmul(x, b, **options), ozaki.matmul(cp.asarray(x), cp.asarray(b), engine=engine, **options))
 
 
+def fp16_sums(rng: np.random.Generator) -> None:
+    """FP16 digits that fill the accumulators; and of a product so deep that k is cut, and its sums need int64."""
+    full = np.full((6, 320), -(126 + 127 / 255) / 256)  # whose digits are -126, -127, -127, ...
+    expected = ozaki.matmul(full, full.T, scheme="fp16-digits", slices=5)
+    same(expected, ozaki.matmul(cp.asarray(full), cp.asarray(full.T), scheme="fp16-digits", slices=5))
+    a, b = matrix(rng, (5, 300), "f8"), matrix(rng, (300, 7), "f8")
+    expected = ozaki.matmul(a, b, scheme="fp16-digits", slices=5)
+    with (
+        mock.patch.object(_cublas_fp16, "fp16_depth", return_value=128),
+        mock.patch.object(Digits, "depth", return_value=0),
+    ):
+        same(expected, ozaki.matmul(cp.asarray(a), cp.asarray(b), scheme="fp16-digits", slices=5))
+
+
 def far(rng: np.random.Generator) -> None:
     """Digits in the tiles of the Hopper engine, where its kernel leaves subnormal results to another."""
     a, b = (np.ldexp(matrix(rng, shape, "f8"), -535) for shape in ((37, 300), (300, 200)))
@@ -144,6 +158,16 @@ def words(name: str, core: TensorCore, rng: np.random.Generator) -> None:
             same(ozaki.matmul(a, b, scheme=method), ozaki.matmul(cp.asarray(a), cp.asarray(b), scheme=method, out=out))
 
 
+def columns(rng: np.random.Generator) -> None:
+    """Tiles of every width."""
+    for name in ("halfhalf", "two-stage"):
+        method = PRESETS[name]
+        for columns in _word_hopper._COLUMNS[method.count]:
+            a, b = matrix(rng, (3, 150), "f4"), matrix(rng, (150, columns + 20), "f4")
+            with mock.patch.dict(_word_hopper._COLUMNS, {method.count: {columns: 1.0}}):
+                same(ozaki.matmul(a, b, scheme=method), ozaki.matmul(cp.asarray(a), cp.asarray(b), scheme=method))
+
+
 def fastest(rng: np.random.Generator) -> None:
     """What runs where no accuracy is named, by the rates of the device."""
     halfhalf = (PRESETS["halfhalf"],)
@@ -175,19 +199,23 @@ def plans(rng: np.random.Generator) -> None:
 
 
 BOTH = (("residues", 14, "f8"), ("residues", 7, "f4"), ("digits", 3, "f4"), ("digits", 7, "f8"), ("digits7", 5, "f4"))
-CUBLAS = (*BOTH, ("residues", 20, "f8"), ("digits", 10, "f8"))
-WORDS = ("halfhalf", "tf32tf32")
+CUBLAS = (
+    *BOTH, ("residues", 20, "f8"), ("digits", 10, "f8"), ("fp16-digits", 4, "f4"), ("fp16-digits", 11, "f8"),
+)  # fmt: skip
+WORDS = ("halfhalf", "tf32tf32", "two-stage")
 CASES: dict[str, Callable[[np.random.Generator], None]] = {
     "descriptions": descriptions,
     "proofs": proofs,
     "plans": plans,
     "far": far,
+    "fp16-sums": fp16_sums,
     **{"-".join(map(str, case)): partial(product, *case, "cublas") for case in CUBLAS},
-    **{name: partial(words, name, A100) for name in (*WORDS, "markidis", "triple-bf16", "fabsum-v2", "two-stage")},
+    **{name: partial(words, name, A100) for name in (*WORDS, "markidis", "triple-bf16", "fabsum-v2")},
     HOPPER + "split": split_along_k,
     HOPPER + "narrow": narrow,
     HOPPER + "shares": fair_shares,
     HOPPER + "fastest": fastest,
+    HOPPER + "columns": columns,
     **{HOPPER + "-".join(map(str, case)): partial(product, *case, "hopper") for case in BOTH},
     **{HOPPER + name: partial(words, name, H100) for name in WORDS},
 }

@@ -27,9 +27,13 @@ inline double power(double x, int least) {
 
 constexpr int ALIGNMENT = CAPABILITY == 90 ? 25 : 24;
 
+// Of an accumulator: the exponent of the smallest normal number of its format.
+constexpr int OF_FLOAT = -126, OF_HALF = -14;
+
 // The accumulator plus products, aligned to the largest exponent and cut; not yet rounded.
-template <int COUNT> double fused_sum(double total, const double (&x)[COUNT], const double (&y)[COUNT], int least) {
-  double largest = std::max(power(total, -126), std::ldexp(1.0, -126));
+template <int COUNT>
+double fused_sum(double total, const double (&x)[COUNT], const double (&y)[COUNT], int least, int least_total) {
+  double largest = std::max(power(total, least_total), std::ldexp(1.0, -126));
   for (int i = 0; i < COUNT; ++i) largest = std::max(largest, power(x[i], least) * power(y[i], least));
   const double scale = std::ldexp(1.0, ALIGNMENT) / largest;
   double units = std::trunc(total * scale);
@@ -58,7 +62,10 @@ template <Word W> void read_words(const Group& warp, int row, int first, int sec
   }
 }
 
-template <Word W, typename Round> void multiply(float (&c)[4], const uint4& a, uint32_t b0, uint32_t b1, Round round) {
+inline float to_half(double x) { return static_cast<float>(static_cast<_Float16>(x)); }
+
+template <Word W, int LEAST_TOTAL, typename Round>
+void multiply(float (&c)[4], const uint4& a, uint32_t b0, uint32_t b1, Round round) {
   constexpr int DEPTH = W == TF32 ? 8 : 16, FUSED = CAPABILITY == 90 ? DEPTH : DEPTH / 2, LEAST = W == FP16 ? -14 : -126;
   Group& warp = *current->warp;
   const uint32_t own[6] = {a.x, a.y, a.z, a.w, b0, b1};
@@ -72,25 +79,26 @@ template <Word W, typename Round> void multiply(float (&c)[4], const uint4& a, u
       double p[FUSED], q[FUSED];
       std::copy(x + first, x + first + FUSED, p);
       std::copy(y + first, y + first + FUSED, q);
-      c[entry] = round(fused_sum(c[entry], p, q, LEAST));
+      c[entry] = round(fused_sum(c[entry], p, q, LEAST, LEAST_TOTAL));
     }
   }
   arrive(warp);
 }
 
 template <Word W> void multiply_words(float (&c)[4], const uint4& a, uint32_t b0, uint32_t b1) {
-  multiply<W>(c, a, b0, b1, toward_zero);
+  multiply<W, OF_FLOAT>(c, a, b0, b1, toward_zero);
 }
 inline void multiply_words(uint32_t (&c)[2], const uint4& a, uint32_t b0, uint32_t b1) {
   float sums[4];
   for (int i = 0; i < 4; ++i) sums[i] = half_to_float(c[i / 2], i % 2);
-  multiply<FP16>(sums, a, b0, b1, [](double x) { return static_cast<float>(static_cast<_Float16>(x)); });
+  multiply<FP16, OF_HALF>(sums, a, b0, b1, to_half);
   for (int i = 0; i < 2; ++i) c[i] = pack_halves(sums[2 * i], sums[2 * i + 1]);
 }
 
-template <bool IS_TF32, int COUNT> void wgmma_words(float (&d)[COUNT], uint64_t a, uint64_t b, int accumulate) {
+// f(entry, words of a row of A, words of a column of B) for each entry that a thread has of a wgmma.
+template <bool IS_TF32, int N, typename F> void each_of_wgmma(uint64_t a, uint64_t b, F f) {
   constexpr int DEPTH = IS_TF32 ? 8 : 16;
-  each_entry<2 * COUNT>(a, b, [&](int entry, const uint8_t (&x)[32], const uint8_t (&y)[32]) {
+  each_entry<N>(a, b, [&](int entry, const uint8_t (&x)[32], const uint8_t (&y)[32]) {
     double p[DEPTH], q[DEPTH];
     for (int k = 0; k < DEPTH; ++k) {
       uint32_t left = 0, right = 0;
@@ -99,6 +107,20 @@ template <bool IS_TF32, int COUNT> void wgmma_words(float (&d)[COUNT], uint64_t 
       p[k] = IS_TF32 ? float_of_bits(left) : half_to_float(left, 0);
       q[k] = IS_TF32 ? float_of_bits(right) : half_to_float(right, 0);
     }
-    d[entry] = toward_zero(fused_sum(accumulate ? d[entry] : 0.0f, p, q, IS_TF32 ? -126 : -14));
+    f(entry, p, q);
+  });
+}
+template <bool IS_TF32, int COUNT> void wgmma_words(float (&d)[COUNT], uint64_t a, uint64_t b, int accumulate) {
+  each_of_wgmma<IS_TF32, 2 * COUNT>(a, b, [&](int entry, const auto& p, const auto& q) {
+    d[entry] = toward_zero(fused_sum(accumulate ? d[entry] : 0.0f, p, q, IS_TF32 ? -126 : -14, OF_FLOAT));
+  });
+}
+template <int COUNT> void wgmma_halves(uint32_t (&d)[COUNT], uint64_t a, uint64_t b, int accumulate) {
+  each_of_wgmma<false, 4 * COUNT>(a, b, [&](int entry, const auto& p, const auto& q) {
+    uint32_t& own = d[entry / 2];
+    const int shift = 16 * (entry % 2);
+    const float before = accumulate ? half_to_float(own, entry % 2) : 0.0f;
+    const uint32_t sum = half_bits(to_half(fused_sum(before, p, q, -14, OF_HALF)));
+    own = (own & ~(0xffffu << shift)) | sum << shift;
   });
 }

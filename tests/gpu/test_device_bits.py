@@ -12,6 +12,7 @@ from ozaki._description import FIELDS
 from ozaki._plan import forced
 from ozaki.backends import _numpy
 from ozaki.schemes import Digits, Residues
+from ozaki.schemes.digits import fp16_digit_bits
 
 cp = pytest.importorskip("cupy")
 pytestmark = pytest.mark.gpu
@@ -60,6 +61,8 @@ def engines(scheme, slices, k):
     """The engines of this device for a scheme."""
     from ozaki.backends import _hopper
 
+    if scheme == "fp16-digits":
+        return ("cublas",)
     hopper = cp.cuda.Device().compute_capability == "90" and _hopper.fits(forced(scheme, slices), k)
     return ("cublas", "hopper") if hopper else ("cublas",)
 
@@ -112,7 +115,7 @@ def test_products(seed):
     m, k, n = (int(v) for v in rng.integers(1, 400, 3))
     if seed % 10 == 0:
         m, n, k = m % 20 + 1, n % 20 + 1, int(rng.integers(1, 300000))
-    scheme = str(rng.choice(["residues", "digits", "digits7"]))
+    scheme = str(rng.choice(["residues", "digits", "digits7", "fp16-digits"]))
     slices = int(rng.integers(6, 26)) if scheme == "residues" else int(rng.integers(1, 12))
     batch_a = (int(rng.integers(1, 4)),) if seed % 6 == 1 else ()
     batch_b = batch_a if seed % 12 == 1 else ()
@@ -136,6 +139,20 @@ def test_products(seed):
         got = ozaki.matmul(ca, cb, scheme=scheme, slices=slices, engine=engine, out=out)
         assert got is out
         same_bits(expected, got)
+
+
+@pytest.mark.parametrize("k", [4096, 2**14, 2**20, 2**22 + 70])
+def test_fp16_digits(k):
+    """Sums that fill the accumulator: but for the last columns, all digits are about as large as they can be."""
+    radix = 2 ** fp16_digit_bits(k)
+    largest = radix // 2 - 1
+    a = np.full((8, k), -(largest - 1 + largest / (radix - 1)) / radix)  # digits 1 - largest, -largest, -largest, ...
+    b = a[:6].T.copy()
+    b[:, 2:] = np.random.default_rng(k).standard_normal((k, 4))
+    expected = ozaki.matmul(a, b, scheme="fp16-digits", slices=3)
+    got, report = ozaki.matmul(cp.asarray(a), cp.asarray(b), scheme="fp16-digits", slices=3, return_report=True)
+    same_bits(expected, got)
+    assert report.scheme.startswith("fp16-digits") and "FP16" in report.engine
 
 
 @pytest.mark.parametrize("seed", range(60))
