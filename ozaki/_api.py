@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from numbers import Real
 from typing import Any, Literal, overload
 
@@ -115,27 +116,24 @@ def matmul(
     the same shapes, so that the kernels are compiled; give `out`; and let the arrays between come from a pool that
     nothing else uses while the graph lives, as `with cupy.cuda.using_allocator(cupy.cuda.MemoryPool().malloc)`.
     """
-    plan_given = plan is not None
     choices = accuracy, scheme, type(slices), slices, engine, reproducible, workspace_limit, plan
-    alone = out is None and not return_report
-    if alone and (c := again(a, b, choices)) is not None:
+    if not return_report and (c := again(a, b, out, choices)) is not None:
         return c
     call = Call(a, b)
     call.check_out(out)
-    if plan is None:
-        plan = call.plan(accuracy, scheme, slices, engine, reproducible, workspace_limit)
-    else:
+    plan_given = plan is not None
+    if plan is not None:
         if (accuracy, scheme, slices, engine, workspace_limit) != (None, "auto", None, "auto", None) or reproducible:
             raise ValueError(
                 "plan: a plan holds accuracy, scheme, slices, engine and workspace_limit; give one or the other"
             )
         call.check_plan(plan)
     computed = call.result(out)
-    workspace = call.run(plan, computed)
+    with call.recorded(out, choices, computed) if not return_report else nullcontext():
+        plan = plan or call.plan(accuracy, scheme, slices, engine, reproducible, workspace_limit)
+        workspace = call.run(plan, computed)
     report = call.report(plan, workspace, given=plan_given) if return_report else None  # before `out` hides an operand
     c = call.returned(computed, out)
-    if alone:
-        call.remember(choices, plan, computed, c)
     return (c, report) if return_report else c
 
 

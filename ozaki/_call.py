@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from math import inf, prod
@@ -19,7 +21,7 @@ from ozaki._plan import (
     Choice,
     Measured,
     Plan,
-    choose,
+    Search,
     choose_a_priori,
     default_accuracy,
     forced,
@@ -71,6 +73,8 @@ class Call:
             self.sizes = replace(self.sizes, fold=False)
         self._described: dict[str, Described] = {}
         self._ahead: tuple[Scheme, dict[str, Any]] | None = None
+        self._search: Search | None = None
+        self._run_again: Callable[[], bool] | None = None
 
     def described(self, side: Side) -> Described:
         """The description of an operand, made once."""
@@ -119,15 +123,10 @@ class Call:
             choice = Choice(choose_a_priori(Accuracy("row-column", 1.0), max(k, 1), _names(scheme)).scheme, 0.0)
             why = "an empty product"
         else:
+            search = Search(self.backend, self.described("left"), self.described("right"), target, _names(scheme))
             ahead = self.backend.waits and workspace_limit is None and not full
-            choice = choose(
-                self.backend,
-                self.described("left"),
-                self.described("right"),
-                target,
-                _names(scheme),
-                partial(self._split_ahead, target, engine) if ahead else lambda scheme: None,
-            )
+            search.begin(partial(self._split_ahead, target, engine, search.likely) if ahead else lambda: None)
+            choice, self._search = search.choose(), search
         return self._plan(choice.scheme, target, choice.bound, False, engine, workspace_limit, why)
 
     def _split_ahead(self, target: Accuracy, engine: str, scheme: Scheme) -> None:
@@ -251,21 +250,36 @@ class Call:
             self.backend.native(*self._rows(), self.dtype, c)
             return 0
         if not self._described and not isinstance(self.a, Prepared) and not isinstance(self.b, Prepared):
+            if plan.a_priori and plan.workspace_limit is None:
+                self._run_again = _always
             return self.backend.product(plan, *self._rows(), c)
         if self._ahead is not None and self._ahead[0] != plan.scheme:
             self._ahead = None  # frees the memory
+        elif self._search is not None and self._search.plain:
+            self._search.keep()
+            self._run_again = partial(self._search.finds, plan.scheme)
         left, right = self._operand("left"), self._operand("right")
         return self.backend.execute(plan, left, right, c)
 
-    def remember(self, choices: tuple[Any, ...], plan: Plan, out: Any, c: Any) -> None:
-        """Let calls like this one find what it ran, where that does not depend on the operands' elements."""
-        data_decides = not plan.a_priori or plan.workspace_limit is not None or plan.scheme is None
-        if data_decides or self.backend.name != "cupy" or isinstance(self.a, Prepared) or isinstance(self.b, Prepared):
+    @contextmanager
+    def recorded(self, out: Any, choices: tuple[Any, ...], c: Any) -> Iterator[None]:
+        """Let calls like this one run what is run here into c, where that is worth it."""
+        m, k, n = self.sizes.shape
+        large = prod(self.sizes.batch) * m * k * n > _LARGEST_AGAIN
+        if self.backend.name != "cupy" or self._empty or large or Prepared in (type(self.a), type(self.b)):
+            yield
             return
         from ozaki.backends import _again
+        from ozaki.backends._launch import Tape
 
-        assert plan.scheme is not None
-        _again.remember(self.a, self.b, choices, plan.scheme, plan.engine, *self._rows(), out, c)
+        tape, arrays = Tape(), (*self._rows(), c)
+        with tape.recording(*arrays):
+            yield
+        given: tuple[Any, ...] = self.a, self.b, c if out is None else out
+        copied = any(x.data.ptr != y.data.ptr for x, y in zip(arrays, given, strict=True))
+        if self._run_again is not None and tape.complete and not copied:
+            result = self.sizes.result, c.dtype
+            _again.remember(self.a, self.b, out, choices, _again.Done(tape, self._run_again, *result))
 
     def _rows(self) -> tuple[Any, Any]:
         return left_rows(self.a, self.sizes), right_rows(self.b, self.sizes)
@@ -306,6 +320,15 @@ class Call:
             underflows=underflows,
             estimate=estimate,
         )
+
+
+def _always() -> bool:
+    """What is run does not depend on the operands' elements."""
+    return True
+
+
+_LARGEST_AGAIN = 2**39
+"""Multiplications beyond which the host's time is nothing, and memory much."""
 
 
 @lru_cache(maxsize=1024, typed=True)

@@ -12,7 +12,7 @@ from typing import NoReturn
 from ozaki import _bounds, _word_bounds
 from ozaki._accuracy import Accuracy, Measure
 from ozaki._description import Described
-from ozaki._proof import EVERY, SAMPLE, SAMPLED_FROM, Proof, ProofBackend
+from ozaki._proof import EVERY, SAMPLE, SAMPLED_FROM, ChangedError, Proof, ProofBackend
 from ozaki._report import counted, rounded_up
 from ozaki.schemes import PRESETS, Digits, Residues, Scheme, Words
 from ozaki.schemes.digits import MAX_DIGITS, fp16_digit_bits
@@ -141,41 +141,65 @@ def choose_a_priori(accuracy: Accuracy, k: int, names: tuple[str, ...]) -> Choic
     return choice or _unreachable(accuracy, names)
 
 
-def choose(
-    backend: ProofBackend,
-    left: Described,
-    right: Described,
-    accuracy: Accuracy,
-    names: tuple[str, ...],
-    meanwhile: Callable[[Scheme], object] = lambda scheme: None,
-) -> Choice:
-    """The fewest slice products whose bound for these operands meets the target.
+class Search:
+    """For the fewest slice products whose bound for these operands meets the target.
 
-    `meanwhile` is called with the scheme that ordinary data needs, before its proof is waited for.
+    Attributes
+    ----------
+    likely : the scheme that ordinary data needs
     """
-    measured = Measured(backend, left, right, accuracy.measure)
-    usual = {name: _usual(name, accuracy, left.k) for name in names}
-    likely = {name: _scheme(name, _likely(name, usual[name], accuracy, left.k)) for name in names}
-    order = sorted(names, key=lambda name: likely[name].products)
-    first = likely[order[0]]
-    measured.open()
-    meanwhile(first)
-    measured.begin(first)
-    for name in order[1:]:
-        fewer = _fewer(name, usual[name], first.products, accuracy, left.k)
-        if fewer is not None:
-            measured.begin(fewer, glance=True)
-    starts = {name: measured.exact_below(name, count) for name, count in usual.items()}
-    while True:
-        choice = _cheapest(order, starts, measured.bound, measured.at_least, accuracy, left.k)
-        if choice is None:
-            excess = MAX_DIGITS
-        else:
-            excess = choice.scheme.count - starts[choice.scheme.name]
-            excess = max(excess, _one_less_in_reach(choice, accuracy, left.k, measured.gain))
-        measured.settle()
-        if not measured.sharpen(excess):
-            return choice or _unreachable(accuracy, names)
+
+    def __init__(
+        self, backend: ProofBackend, left: Described, right: Described, accuracy: Accuracy, names: tuple[str, ...]
+    ) -> None:
+        self._accuracy, self._names, self._k = accuracy, names, left.k
+        self._measured = Measured(backend, left, right, accuracy.measure)
+        self._usual = {name: _usual(name, accuracy, left.k) for name in names}
+        likely = {name: _scheme(name, _likely(name, self._usual[name], accuracy, left.k)) for name in names}
+        self._order = sorted(names, key=lambda name: likely[name].products)
+        self.likely = likely[self._order[0]]
+
+    def begin(self, meanwhile: Callable[[], object] = lambda: None) -> None:
+        """Begin what ordinary data will be asked for; `meanwhile` is called before its answer is waited for."""
+        self._measured.open()
+        meanwhile()
+        self._measured.begin(self.likely)
+        for name in self._order[1:]:
+            fewer = _fewer(name, self._usual[name], self.likely.products, self._accuracy, self._k)
+            if fewer is not None:
+                self._measured.begin(fewer, glance=True)
+
+    def choose(self) -> Choice:
+        """The scheme, and the bound proven for it."""
+        measured, accuracy, k = self._measured, self._accuracy, self._k
+        starts = {name: measured.exact_below(name, count) for name, count in self._usual.items()}
+        while True:
+            choice = _cheapest(self._order, starts, measured.bound, measured.at_least, accuracy, k)
+            if choice is None:
+                excess = MAX_DIGITS
+            else:
+                excess = choice.scheme.count - starts[choice.scheme.name]
+                excess = max(excess, _one_less_in_reach(choice, accuracy, k, measured.gain))
+            measured.settle()
+            if not measured.sharpen(excess):
+                return choice or _unreachable(accuracy, self._names)
+
+    @property
+    def plain(self) -> bool:
+        """Nothing was looked at but what was begun first."""
+        return self._measured.plain
+
+    def keep(self) -> None:
+        """Let go of the operands, and of all that was found."""
+        self._measured.keep()
+
+    def finds(self, scheme: Scheme | Words | None) -> bool:
+        """Whether a search that was kept, and has been begun anew by others, ends with that scheme."""
+        self._measured.keep()
+        try:
+            return self.choose().scheme == scheme
+        except (ChangedError, ValueError):
+            return False
 
 
 def _one_less_in_reach(choice: Choice, accuracy: Accuracy, k: int, gain: int) -> bool:
@@ -275,6 +299,18 @@ class Measured:
         """Wait for all that was begun."""
         if self._proof is not None:
             self._proof.settle()
+
+    @property
+    def plain(self) -> bool:
+        """Nothing was looked at but by one proof on a device, at its first level."""
+        return self._proof is not None and self._proof.plain
+
+    def keep(self) -> None:
+        """Let go of the operands, and of all that was found."""
+        self._known.clear()
+        if self._proof is not None:
+            self._proof.keep()
+            self._left, self._right = self._proof.operands
 
     @property
     def _spans(self) -> tuple[int, int]:

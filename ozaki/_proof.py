@@ -7,6 +7,7 @@ the same ratio. The levels cost more and more; a later one is asked for only whe
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from math import inf
 from typing import Any, NamedTuple, Protocol
 
@@ -51,6 +52,38 @@ class Ratio(NamedTuple):
     spans: tuple[int, int]
 
 
+class ChangedError(Exception):
+    """A search that was kept needs more than it began with."""
+
+
+@dataclass
+class Look:
+    """A look at entries that may still be under way.
+
+    Attributes
+    ----------
+    wait : waits for what it finds
+    exact : whether that can be taken as it is
+    anew : looks again, knowing that
+    renewed : it did
+    """
+
+    wait: Callable[[], Ratio]
+    exact: Callable[[Ratio], bool] = lambda ratio: True
+    anew: Callable[[Ratio], Ratio] | None = None
+    renewed: bool = False
+
+    def __call__(self) -> Ratio:
+        """What it finds."""
+        ratio = self.wait()
+        if self.exact(ratio):
+            return ratio
+        if self.anew is None:
+            raise ChangedError
+        self.renewed = True
+        return self.anew(ratio)
+
+
 class ProofBackend(Protocol):
     """What a backend does for the proof, on its arrays."""
 
@@ -60,15 +93,19 @@ class ProofBackend(Protocol):
     def wide_product(self, left: Described, right: Described) -> Any:
         """floor(abs(x) 2**(w-top)) products with w = wide_bits(k), exact float64, shape (batch, m, n)."""
 
-    def worst_ratio(
-        self, lower: Any, left: Described, right: Described, scheme: Scheme | Words, rows: int
-    ) -> Callable[[], Ratio]:
-        """Begin to look for the worst ratio in the first rows of all entries; calling the result waits for it."""
+    def worst_ratio(self, lower: Any, left: Described, right: Described, scheme: Scheme | Words, rows: int) -> Look:
+        """Begin to look for the worst ratio in the first rows of all entries."""
 
     def worst_ratio_by_exponents(
         self, lower: Any, left: Described, right: Described, scheme: Scheme | Words, spans: tuple[int, int]
     ) -> float:
         """The same over the entries with lower == 0, bounded by their largest product of leading powers of two."""
+
+
+class _Shape(NamedTuple):
+    """All that a kept proof knows of an operand."""
+
+    shape: tuple[int, ...]
 
 
 class Proof:
@@ -80,9 +117,11 @@ class Proof:
         self._levels += ["narrow", "wide"]
         self._level = ""
         self._lower: Any = None
-        self._begun: dict[tuple[Scheme | Words, int], Callable[[], Ratio]] = {}
+        self._begun: dict[tuple[Scheme | Words, int], Look] = {}
         self._spans: tuple[int, int] | None = None
+        self._kept, self._answered = False, False
         self.sharpen()
+        self._plain = True
 
     @property
     def next_level(self) -> str | None:
@@ -91,6 +130,9 @@ class Proof:
 
     def sharpen(self) -> None:
         """Go to the next level."""
+        if self._kept:
+            raise ChangedError
+        self._plain = False
         self._level = self._levels.pop(0)
         self._lower = None  # free the memory first
         self._begun.clear()
@@ -103,20 +145,42 @@ class Proof:
         """Look for the ratio of a scheme, at a glance in a few rows only: a device does while the host goes on."""
         self._look(scheme, glance)
 
+    def keep(self) -> None:
+        """Let go of the operands: what was begun is all there is from now on, and is waited for anew."""
+        self._lower, self._spans, self._kept = None, None, True
+        self._left, self._right = (Described(_Shape(tuple(x.x.shape)), None) for x in self.operands)
+        for look in self._begun.values():
+            look.anew = None
+
+    @property
+    def plain(self) -> bool:
+        """Nothing was looked at but what was begun before the first answer was waited for."""
+        return self._plain and not any(look.renewed for look in self._begun.values())
+
+    @property
+    def operands(self) -> tuple[Described, Described]:
+        """Of a kept proof their shapes alone."""
+        return self._left, self._right
+
     def settle(self) -> None:
         """Wait for all that was begun."""
         for found in self._begun.values():
             found()
 
-    def _look(self, scheme: Scheme | Words, glance: bool) -> Callable[[], Ratio]:
+    def _look(self, scheme: Scheme | Words, glance: bool) -> Look:
         rows = int(self._left.x.shape[1])
         key = scheme, min(rows, _GLANCE) if glance else rows
         if key not in self._begun:
+            if self._kept:
+                raise ChangedError
+            self._plain = self._plain and not self._answered
             self._begun[key] = self._backend.worst_ratio(self._lower, self._left, self._right, *key)
         return self._begun[key]
 
     def _found(self, scheme: Scheme | Words, glance: bool = False) -> Ratio:
-        found = self._look(scheme, glance)()
+        look = self._look(scheme, glance)
+        self._answered = True
+        found = look()
         self._spans = found.spans
         return found
 
@@ -126,6 +190,7 @@ class Proof:
         if self._spans is None:
             if not self._begun:
                 return self._left.span, self._right.span
+            self._answered = True
             self._spans = next(iter(self._begun.values()))().spans
         return self._spans
 

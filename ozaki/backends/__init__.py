@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from typing import Any, Protocol
 
 from ozaki._description import Described
-from ozaki._proof import Ratio
+from ozaki._proof import Look
 from ozaki.schemes import Scheme, Words
 
 ENGINES = ("float64", "int8", "cublas", "hopper")
@@ -31,9 +30,7 @@ class Backend(Protocol):
     def describe(self, x: Any) -> Described: ...
     def narrow_product(self, left: Described, right: Described, sampled: bool) -> Any: ...
     def wide_product(self, left: Described, right: Described) -> Any: ...
-    def worst_ratio(
-        self, lower: Any, left: Described, right: Described, scheme: Scheme | Words, rows: int
-    ) -> Callable[[], Ratio]: ...
+    def worst_ratio(self, lower: Any, left: Described, right: Described, scheme: Scheme | Words, rows: int) -> Look: ...
     def worst_ratio_by_exponents(
         self, lower: Any, left: Described, right: Described, scheme: Scheme | Words, spans: tuple[int, int]
     ) -> float: ...
@@ -78,7 +75,7 @@ def _is_cupy(x: Any) -> bool:
     return hasattr(x, "slices") and bool(x.backend.name == "cupy")  # a prepared operand
 
 
-def again(a: Any, b: Any, choices: tuple[Any, ...]) -> Any:
-    """The product of CuPy arrays like those of a call before with these choices, as that one ran; else None."""
+def again(a: Any, b: Any, out: Any, choices: tuple[Any, ...]) -> Any:
+    """The product of CuPy arrays, done as a call like this one was before; None if it has to be found out how."""
     module = sys.modules.get("ozaki.backends._again")
-    return None if module is None else module.again(a, b, choices)
+    return None if module is None else module.again(a, b, out, choices)

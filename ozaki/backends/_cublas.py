@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache, lru_cache
 from math import ceil
 from typing import Any, NamedTuple
@@ -10,7 +11,7 @@ import cupy as cp
 import numpy as np
 from cupy.cuda import cublas
 
-from ozaki.backends._launch import Launch, Macros, round_up
+from ozaki.backends._launch import Launch, Macros, Step, round_up
 from ozaki.backends._recombine import recombine
 from ozaki.backends._split import Layout, Slices, accumulator_moduli
 from ozaki.schemes import Digits, Residues, Scheme
@@ -151,34 +152,57 @@ FP16 = Types(2, 0, 68, "float32")
 """CUDA_R_16F, CUDA_R_32F, CUBLAS_COMPUTE_32F."""
 
 
+class _At(NamedTuple):
+    """An address."""
+
+    ptr: int
+
+
+class _Call(Step):
+    """A function of the handle of cuBLAS and the addresses of A, B and C."""
+
+    def __init__(self, function: Callable[[int, int, int, int], object]) -> None:
+        self.places, self.words = [0, 1, 2], [0, 0, 0]
+        words = self.words
+
+        def start(stream: int) -> None:
+            handle = cp.cuda.device.get_cublas_handle()
+            cublas.setStream(handle, stream)
+            function(handle, *words)
+
+        self.start = start
+
+
 def gemm(types: Types, a: int, b: int, c: int, m: int, n: int, k: int, lda: int, ldb: int) -> None:
     """C = A B^T, rows lda, ldb and n entries apart; cuBLAS is column-major, so C^T = B A^T."""
     one, zero = types.factors
-    cublas.gemmEx(
-        _handle(), cublas.CUBLAS_OP_T, cublas.CUBLAS_OP_N, n, m, k, one, b, types.operands, ldb, a, types.operands, lda,
-        zero, c, types.products, n, types.compute, _DEFAULT,
-    )  # fmt: skip
+
+    def run(handle: int, a: int, b: int, c: int) -> None:
+        cublas.gemmEx(
+            handle, cublas.CUBLAS_OP_T, cublas.CUBLAS_OP_N, n, m, k, one, b, types.operands, ldb, a, types.operands,
+            lda, zero, c, types.products, n, types.compute, _DEFAULT,
+        )  # fmt: skip
+
+    _Call(run)(_At(a), _At(b), _At(c))
 
 
 def _gemms(
     a: int, b: int, c: int, m: int, n: int, k: int, ld: int, count: int, step_a: int, step_b: int, step_c: int
 ) -> None:
     """`count` such products of int8 slices, their rows ld apart."""
-    if count > 1 and m * n < _BATCHED_BELOW:
-        one, zero = INT8.factors
+    if count == 1 or m * n >= _BATCHED_BELOW:
+        for i in range(count):
+            gemm(INT8, a + i * step_a, b + i * step_b, c + 4 * i * step_c, m, n, k, ld, ld)
+        return
+    one, zero = INT8.factors
+
+    def run(handle: int, a: int, b: int, c: int) -> None:
         cublas.gemmStridedBatchedEx(
-            _handle(), cublas.CUBLAS_OP_T, cublas.CUBLAS_OP_N, n, m, k, one, b, INT8.operands, ld, step_b, a,
+            handle, cublas.CUBLAS_OP_T, cublas.CUBLAS_OP_N, n, m, k, one, b, INT8.operands, ld, step_b, a,
             INT8.operands, ld, step_a, zero, c, INT8.products, n, step_c, count, INT8.compute, _DEFAULT,
         )  # fmt: skip
-        return
-    for i in range(count):
-        gemm(INT8, a + i * step_a, b + i * step_b, c + 4 * i * step_c, m, n, k, ld, ld)
 
-
-def _handle() -> int:
-    handle: int = cp.cuda.device.get_cublas_handle()
-    cublas.setStream(handle, cp.cuda.get_current_stream().ptr)
-    return handle
+    _Call(run)(_At(a), _At(b), _At(c))
 
 
 _DEFAULT = -1  # CUBLAS_GEMM_DEFAULT

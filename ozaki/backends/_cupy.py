@@ -17,7 +17,6 @@ from ozaki._description import Described
 from ozaki._plan import Plan
 from ozaki.backends import _cublas, _cublas_fp16, _hopper, _word_hopper, _word_mma, _word_split
 from ozaki.backends import _split as splitting
-from ozaki.backends._again import tape as tape_of
 from ozaki.backends._cupy_describe import describe as describe
 from ozaki.backends._cupy_native import native as native
 from ozaki.backends._cupy_native import native_obstacle as native_obstacle
@@ -151,27 +150,19 @@ def product(plan: Plan, x: Any, y: Any, out: Any) -> int:
     """Compute out = x y^T of rows that nothing is known of; returns the bytes of workspace."""
     if plan.workspace_limit is not None:
         return execute(plan, describe(x), describe(y), out)
-    assert plan.scheme is not None
-    tape = tape_of(plan.scheme, plan.engine, x, y, out)
-    if tape.complete:
-        return int(tape(x, y, out))
     look = describe if isinstance(plan.scheme, Residues) else tops
     if _engine_of(plan) in (_cublas, _cublas_fp16):
         return execute(plan, look(x), look(y), out)
-
-    def compute() -> int:
-        beside = _beside(cp.cuda.runtime.getDevice())
-        beside.fork()
-        left = look(x)
-        with beside:
-            right = split(look(y), "right", plan)
-        slices = split(left, "left", plan)
-        beside.join()
-        used = execute(plan, slices, right, out)
-        beside.settle()
-        return used
-
-    return int(tape.record(compute, x, y, out))
+    beside = _beside(cp.cuda.runtime.getDevice())
+    beside.fork()
+    left = look(x)
+    with beside:
+        right = split(look(y), "right", plan)
+    slices = split(left, "left", plan)
+    beside.join()
+    used = execute(plan, slices, right, out)
+    beside.settle()
+    return used
 
 
 @cache

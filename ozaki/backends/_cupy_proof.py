@@ -16,10 +16,10 @@ import numpy as np
 
 from ozaki._bounds import dropped, word_terms
 from ozaki._description import FIELDS, Described
-from ozaki._proof import EVERY, NARROW_DEPTH, SAMPLE, Ratio, wide_bits
+from ozaki._proof import EVERY, NARROW_DEPTH, SAMPLE, Look, Ratio, wide_bits
 from ozaki.backends import _cublas, _numpy_proof
 from ozaki.backends._cupy_native import as_float64, native_obstacle
-from ozaki.backends._launch import Beside, Launch, Macros, View, round_up
+from ozaki.backends._launch import Beside, Clear, Copy, Launch, Macros, Record, View, pause, round_up
 from ozaki.schemes import Scheme, Words, magnitude_bits
 
 
@@ -97,23 +97,20 @@ def _wide_magnitudes(operand: Described, bits: int) -> Any:
     return cp.floor(cp.ldexp(values, shift))
 
 
-def worst_ratio(
-    lower: Any, left: Described, right: Described, scheme: Scheme | Words, rows: int
-) -> Callable[[], Ratio]:
+def worst_ratio(lower: Any, left: Described, right: Described, scheme: Scheme | Words, rows: int) -> Look:
     """Largest image error / lower over lower > 0; number of positive errors over lower == 0; in the first rows."""
     if not isinstance(lower, _NarrowProduct):
         return _numpy_proof.worst_ratio(lower[:, :rows].get(), left, right, scheme, rows)
     if isinstance(scheme, Words):
-        return _compare_words(lower, left, right, scheme, rows)
-    usual = left.k * scheme.drop  # but for spans that the device has yet to find
+        return Look(_compare_words(lower, left, right, scheme, rows))
+    k = left.k
+    usual = k * scheme.drop  # but for spans that the device has yet to find
+
+    def anew(ratio: Ratio) -> Ratio:
+        return _compare(lower, left, right, scheme, dropped(scheme, k, ratio.spans), rows)()
+
     wait = _compare(lower, left, right, scheme, usual, rows)
-
-    def found() -> Ratio:
-        ratio = wait()
-        actual = dropped(scheme, left.k, ratio.spans)
-        return ratio if actual == usual else _compare(lower, left, right, scheme, actual, rows)()
-
-    return found
+    return Look(wait, lambda ratio: dropped(scheme, k, ratio.spans) == usual, anew)
 
 
 def _compare(
@@ -151,20 +148,24 @@ _RESULT = np.dtype([("worst", np.float64), ("missing", np.uint64), ("spans", np.
 
 def _cleared_result() -> cp.cuda.MemoryPointer:
     result = cp.cuda.alloc(_RESULT.itemsize)
-    result.memset_async(0, _RESULT.itemsize)
+    _clear()(result)
     return result
 
 
+@cache
+def _clear() -> Clear:
+    return Clear(_RESULT.itemsize)
+
+
 def _on_its_way(result: cp.cuda.MemoryPointer) -> Callable[[], Ratio]:
-    """Copy to the host when the stream gets there; calling the result waits for it, and so does the caller's stream."""
-    target = cp.cuda.alloc_pinned_memory(_RESULT.itemsize)
-    result.copy_to_host_async(target.ptr, _RESULT.itemsize, cp.cuda.get_current_stream())
-    copied = cp.cuda.Event(disable_timing=True)
-    copied.record()
+    """Copy to the host when the stream gets there; calling the result waits for it."""
+    target, copied = cp.cuda.alloc_pinned_memory(_RESULT.itemsize), cp.cuda.Event(disable_timing=True)
+    Copy(target.ptr, _RESULT.itemsize)(result)
+    Record(copied)()
 
     def arrived() -> Ratio:
+        pause()
         copied.synchronize()
-        _stream().join()  # memory that the proof has read may be used again
         worst, missing, spans = np.frombuffer(target, _RESULT, 1)[0]
         return Ratio(float(worst), int(missing), (int(spans[0]), int(spans[1])))
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from ctypes import addressof, c_uint64, c_void_p
 from functools import cache
 from threading import local
@@ -63,7 +64,7 @@ class Step(local):
     places: list[int]
     start: Callable[[int], object]
 
-    def __call__(self, *arrays: cp.cuda.MemoryPointer) -> None:
+    def __call__(self, *arrays: Any) -> None:
         for i, array in zip(self.places, arrays, strict=True):
             self.words[i] = array.ptr
         stream = get_current_stream().ptr
@@ -127,6 +128,23 @@ class Clear(Step):
         self.start = lambda stream: runtime.memsetAsync(words[0], 0, size, stream)
 
 
+class Copy(Step):
+    """Copy that many bytes to an address on the host."""
+
+    def __init__(self, target: int, size: int) -> None:
+        self.places, self.words = [0], [0]
+        words = self.words
+        self.start = lambda stream: runtime.memcpyAsync(target, words[0], size, runtime.memcpyDeviceToHost, stream)
+
+
+class Record(Step):
+    """Record an event."""
+
+    def __init__(self, event: cp.cuda.Event) -> None:
+        self.places, self.words = [], []
+        self.start = lambda stream: runtime.eventRecord(event.ptr, stream)
+
+
 class _Order(Step):
     """One stream waits for what another one has been given so far."""
 
@@ -175,25 +193,25 @@ class Tape:
 
     Much of what a small product takes is the host's work between launches. Everything that the device does while it
     records must be a `Step`.
-
-    Attributes
-    ----------
-    complete : every address was one of the arrays, or memory that was allocated meanwhile
-    result : what the recorded function returned
     """
 
     def __init__(self) -> None:
-        self.complete = False
-        self.result: Any = None
         self._bases: list[tuple[int, int, int, int]] = []  # first address, size, number among the bases, offset
         self._steps: list[tuple[Callable[[int], object], int | None, Any, list[tuple[int, int, int]]]] = []
         self._bytes = 0
         self._stream = 0
+        self._pause: int | None = None
 
-    def record(self, function: Callable[[], Any], *arrays: Any) -> Any:
-        """Call the function; the arrays are those that later calls replace, in this order."""
+    @property
+    def complete(self) -> bool:
+        """Every address was one of the arrays, or memory that was allocated meanwhile."""
+        return all(place is not None for *_, places in self._steps for place in places)
+
+    @contextmanager
+    def recording(self, *arrays: Any) -> Iterator[None]:
+        """Note what is done; the arrays are those that later calls replace, in this order."""
         self._bases = [(array.data.ptr, 1, i, 0) for i, array in enumerate(arrays)]
-        self._steps, self._bytes, self._stream = [], 0, get_current_stream().ptr
+        self._stream = get_current_stream().ptr
         allocate, last = cp.cuda.get_allocator(), len(arrays)
 
         def noted(size: int) -> cp.cuda.MemoryPointer:
@@ -205,11 +223,9 @@ class Tape:
         outer, _recording.tape = _recording.tape, self
         try:
             with cp.cuda.using_allocator(noted):
-                self.result = function()
+                yield
         finally:
             _recording.tape = outer
-        self.complete = all(place is not None for *_, places in self._steps for place in places)
-        return self.result
 
     def note(self, step: Step, addresses: list[int], stream: int) -> None:
         """Called by steps while this tape records, on the current stream or one beside."""
@@ -219,16 +235,28 @@ class Tape:
             places.append(base and (i, base[2], address - base[0] + base[3]))
         self._steps.append((step.start, None if stream == self._stream else stream, step.words, places))
 
-    def __call__(self, *arrays: Any) -> Any:
-        """All steps again; returns the result of the recording."""
+    def pause(self) -> None:
+        """Note that the host looks at results from here on."""
+        self._pause = len(self._steps) if self._pause is None else self._pause
+
+    def __call__(self, *arrays: Any, go_on: Callable[[], bool]) -> bool:
+        """All steps again; stops at the pause, if there was one, unless `go_on` says so. Whether it got to the end."""
         memory = cp.cuda.alloc(self._bytes)
         bases = (*[array.data.ptr for array in arrays], memory.ptr)
         stream = get_current_stream().ptr
-        for start, beside, words, places in self._steps:
+        for number, (start, beside, words, places) in enumerate(self._steps):
+            if number == self._pause and not go_on():
+                return False
             for i, base, offset in places:
                 words[i] = bases[base] + offset
             start(stream if beside is None else beside)
-        return self.result
+        return True
+
+
+def pause() -> None:
+    """See `Tape.pause`, of the tape that records, if one does."""
+    if _recording.tape is not None:
+        _recording.tape.pause()
 
 
 class _Recording(local):

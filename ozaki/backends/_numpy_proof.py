@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import numpy.typing as npt
 
 from ozaki._bounds import ErrorTerms, error_terms
 from ozaki._description import Described
-from ozaki._proof import EVERY, NARROW_BITS, NARROW_DEPTH, SAMPLE, Ratio, wide_bits
+from ozaki._proof import EVERY, NARROW_BITS, NARROW_DEPTH, SAMPLE, Look, Ratio, wide_bits
 from ozaki.backends._limbs import Floats
 from ozaki.backends._numpy_describe import TILE, row_tiles, scale_rows
 from ozaki.schemes import Scheme, Words
@@ -46,9 +44,7 @@ def _magnitudes(operand: Described, bits: int, sampled: bool) -> Floats:
     return magnitudes
 
 
-def worst_ratio(
-    lower: Floats, left: Described, right: Described, scheme: Scheme | Words, rows: int
-) -> Callable[[], Ratio]:
+def worst_ratio(lower: Floats, left: Described, right: Described, scheme: Scheme | Words, rows: int) -> Look:
     """Largest image error / lower over lower > 0; number of positive errors over lower == 0; in the first rows."""
     spans = left.span, right.span
     terms = error_terms(left.on_host, right.on_host, scheme, spans)
@@ -64,7 +60,8 @@ def worst_ratio(
         else:
             missing += int(np.count_nonzero(above[~positive]))
             worst = max(worst, float((above[positive] / below[positive]).max(initial=0.0)))
-    return lambda: Ratio(worst, missing, spans)
+    found = Ratio(worst, missing, spans)
+    return Look(lambda: found)
 
 
 def _numerators(terms: ErrorTerms, b: slice, rows: slice) -> Floats:

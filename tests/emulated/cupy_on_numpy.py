@@ -157,6 +157,8 @@ def install(capability: str) -> None:
         getDevice=lambda: 0,
         getDeviceProperties=lambda device: {"name": b"emulated device", "multiProcessorCount": 4},
         memsetAsync=lambda ptr, value, size, stream: ctypes.memset(ptr, value, size),
+        memcpyAsync=lambda to, ptr, size, kind, stream: ctypes.memmove(to, ptr, size),
+        memcpyDeviceToHost=2,
         eventRecord=lambda event, stream: None,
         streamWaitEvent=lambda stream, event: None,
         streamIsCapturing=lambda stream: False,

@@ -20,6 +20,7 @@ cupy_on_numpy.install("90" if sys.argv[1:] and sys.argv[1].startswith(HOPPER) el
 import cupy as cp  # noqa: E402
 
 import ozaki  # noqa: E402
+from ozaki import _plan  # noqa: E402
 from ozaki._description import FIELDS  # noqa: E402
 from ozaki.backends import _cublas_fp16, _cupy, _hopper, _numpy, _rates, _split, _word_hopper  # noqa: E402
 from ozaki.backends._launch import View  # noqa: E402
@@ -198,6 +199,25 @@ def plans(rng: np.random.Generator) -> None:
         assert (told.scheme, told.slices, told.bound) == (report.scheme, report.slices, report.bound)
 
 
+def plans_again(rng: np.random.Generator) -> None:
+    """What a plan from data ran is done again while the data ask for the same; else it is planned anew."""
+    for dtype, (m, k, n), engine in (("f4", (20, 1100, 25), "auto"), ("f8", (30, 200, 20), "cublas")):
+        usual = [rng.standard_normal((m, k)).astype(dtype) for _ in range(4)]
+        peaks, whole = usual[0].copy(), rng.integers(-3, 4, (m, k)).astype(dtype)
+        peaks[:, 5] *= 2.0**12
+        b = rng.standard_normal((k, n)).astype(dtype)
+        options = {"accuracy": "fp32" if dtype == "f4" else "fp64", "reproducible": True}
+        begin, got = _plan.Search.begin, []
+        with mock.patch.object(_plan.Search, "begin", autospec=True, side_effect=begin) as planned:
+            for a in (usual[0], usual[1], peaks, whole, usual[2], usual[3]):
+                out = cp.full((m, n), np.nan, dtype)
+                ozaki.matmul(cp.asarray(a), cp.asarray(b), out=out, engine=engine, **options)
+                got.append((a, out))
+        assert planned.call_count == 3  # the first one, peaks and whole numbers
+        for a, c in got:
+            same(ozaki.matmul(a, b, **options), c)
+
+
 BOTH = (("residues", 14, "f8"), ("residues", 7, "f4"), ("digits", 3, "f4"), ("digits", 7, "f8"), ("digits7", 5, "f4"))
 CUBLAS = (
     *BOTH, ("residues", 20, "f8"), ("digits", 10, "f8"), ("fp16-digits", 4, "f4"), ("fp16-digits", 11, "f8"),
@@ -207,6 +227,7 @@ CASES: dict[str, Callable[[np.random.Generator], None]] = {
     "descriptions": descriptions,
     "proofs": proofs,
     "plans": plans,
+    "plans-again": plans_again,
     "far": far,
     "fp16-sums": fp16_sums,
     **{"-".join(map(str, case)): partial(product, *case, "cublas") for case in CUBLAS},
