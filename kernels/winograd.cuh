@@ -12,15 +12,16 @@ HD uint32_t least_of_halves(uint32_t a, uint32_t b, uint32_t c) {
   asm("{\n.reg .b32 sum;\nadd.u16x2 sum, %1, %2;\nmin.u16x2 %0, sum, %3;\n}" : "=r"(x) : "r"(a), "r"(b), "r"(c));
   return x;
 #else
-  const uint32_t low = smaller((a + b) & 0xffffu, c & 0xffffu), high = smaller((a >> 16) + (b >> 16) & 0xffffu, c >> 16);
-  return high << 16 | low;
+  const uint32_t low = smaller((a + b) & 0xffffu, c & 0xffffu);
+  return smaller(((a >> 16) + (b >> 16)) & 0xffffu, c >> 16) << 16 | low;
 #endif
 }
 
 constexpr uint32_t HALVES = 0x10001u;
 
 struct Modulus {
-  uint32_t m, minus_once, minus_twice;  // in both halves: -m, -2 m
+  uint32_t m;
+  uint32_t minus_once, minus_twice;  // -m and -2 m in both halves
 
   HD explicit Modulus(uint32_t m) : m(m), minus_once((65536 - m) * HALVES), minus_twice((65536 - 2 * m) * HALVES) {}
 

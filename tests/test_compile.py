@@ -157,7 +157,7 @@ MORE = [
 CASES = [("sm_90", *case) for case in EVERYWHERE + MORE]
 CASES += [("sm_90a", "residue_gemm_sm90.cu", {})]
 CASES += [("sm_90a", "winograd.cu", {"LEFT": left}) for left in (0, 1)]
-QUADRANTS = (("double", 14, 4), ("double", 15, 4), ("double", 20, 5), ("double", 49, 11), ("float", 7, 2))
+QUADRANTS = (("double", 14, 4), ("double", 15, 4), ("double", 20, 5), ("float", 7, 2))
 CASES += [("sm_90a", *recombine(*case, 0, winograd=1)) for case in QUADRANTS]
 CASES += [digit_gemm(*case) for case in (("float", 2, 8), ("float", 3, 8), ("double", 7, 8), ("double", 4, 7))]
 CASES += [("sm_90a", "digit_far_sm90.cu", {"SLICES": count, "DIGIT_BITS": bits}) for count, bits in ((7, 8), (2, 7))]

@@ -23,6 +23,9 @@ label = f"{_hopper.label}, Strassen-Winograd"
 _FROM = 8192
 """Least m, n and k: an eighth of the products must take longer than the sums (a guess, docs/performance.md)."""
 
+_MOST_MODULI = 20
+"""Far more than ordinary data need; recombining many more does not fit registers (tests/test_compile.py)."""
+
 _PRODUCTS = 7
 
 _PLACES = {"left": (0, 1, 2, 3), "right": (0, 1, 3, 2)}
@@ -32,7 +35,7 @@ kernels/winograd.cu."""
 
 def fits(scheme: Scheme, shape: tuple[int, int, int]) -> bool:
     """Whether it is faster than the same products without it."""
-    return isinstance(scheme, Residues) and min(shape) >= _FROM
+    return isinstance(scheme, Residues) and scheme.count <= _MOST_MODULI and min(shape) >= _FROM
 
 
 def _half(size: int) -> int:
