@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -197,6 +198,53 @@ def test_panels_prepared_and_streams():
         ozaki.matmul(ca, cb, out=wide[:, ::2], **options)
         same_bits(expected, wide[:, ::2])
         assert bool(cp.isnan(wide[:, 1::2]).all())
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_winograd(seed, monkeypatch):
+    """Halves of every size: even, odd, and empty ones."""
+    from ozaki.backends import _winograd
+
+    if cp.cuda.Device().compute_capability != "90":
+        pytest.skip("an engine for Hopper")
+    monkeypatch.setattr(_winograd, "_FROM", 0)
+    rng = np.random.default_rng(3000 + seed)
+    m, k, n = (int(v) for v in rng.integers(1, (1500, 1500, 900)))
+    slices, dtype = ((7, "f4"), (14, "f8"), (20, "f8"), (int(rng.integers(8, 20)), "f8"))[seed % 4]
+    spread = int(rng.choice([0, 5, 60]))
+    a, b = (random_matrix(rng, x, dtype, spread if dtype == "f8" else min(spread, 20)) for x in ((m, k), (k, n)))
+    if seed % 5 == 0:
+        a[-1, -1], b[0, -1] = np.nan, np.inf
+    (a, ca), (b, cb) = views(rng, a), views(rng, b)
+    k = min(a.shape[1], b.shape[0])
+    a, ca, b, cb = a[:, :k], ca[:, :k], b[:k], cb[:k]
+    options = {"scheme": "residues", "slices": slices, "engine": "hopper"}
+    expected = ozaki.matmul(a, b, scheme="residues", slices=slices)
+    for _ in range(3):  # from the tape, the last times
+        out = cp.full(expected.shape, cp.nan, expected.dtype)
+        _, report = ozaki.matmul(ca, cb, out=out, return_report=True, **options)
+        assert "Winograd" in report.engine
+        same_bits(expected, out)
+    plan = ozaki.plan(a.shape, b.shape, dtype=str(expected.dtype), **options)
+    left, right = ozaki.prepare(ca, "left", plan), ozaki.prepare(cb, "right", plan)
+    same_bits(expected, ozaki.matmul(left, cb, plan=plan))
+    same_bits(expected, ozaki.matmul(ca, right, plan=plan))
+    with pytest.raises(ValueError, match="prepared for another plan"):
+        ozaki.matmul(left, cp.stack([cb, cb]), plan=replace(plan, batch=(2,)))
+
+
+@pytest.mark.parametrize(("slices", "dtype"), [(14, "f8"), (7, "f4")])
+def test_winograd_at_full_size(slices, dtype):
+    """As cuBLAS, to the bit, at the least size that takes it and above."""
+    if cp.cuda.Device().compute_capability != "90":
+        pytest.skip("an engine for Hopper")
+    for m, k, n in ((8192, 8192, 8192), (8301, 9000, 8451)):
+        a, b = (cp.random.standard_normal(shape, dtype=dtype) for shape in ((m, k), (k, n)))
+        out = cp.full((m, n), cp.nan, dtype)
+        _, report = ozaki.matmul(a, b, scheme="residues", slices=slices, out=out, return_report=True)
+        assert "Winograd" in report.engine
+        expected = ozaki.matmul(a, b, scheme="residues", slices=slices, engine="cublas")
+        assert bool((out == expected).all())
 
 
 def test_subnormal_and_huge_results():
