@@ -136,12 +136,13 @@ def narrow(rng: np.random.Generator) -> None:
 
 
 def winograd(rng: np.random.Generator) -> None:
-    """Odd sizes, views of every kind, NaN, subnormal results; from the tape the second time; prepared operands."""
+    """Odd sizes, graded rows, views, Inf, subnormal results; from the tape the second time; prepared operands."""
     with mock.patch.object(_winograd, "_FROM", 0):
         for shape, slices, dtype in (((531, 330, 255), 7, "f4"), ((90, 250, 207), 14, "f8"), ((70, 130, 41), 20, "f8")):
             m, k, n = shape
             options: dict[str, Any] = {"scheme": "residues", "slices": slices}
             a, b = matrix(rng, (m, k), dtype), matrix(rng, (k, n), dtype)
+            a, b = np.ldexp(a, np.arange(m)[:, None] // 16), np.ldexp(b, np.arange(n) // 8)
             b[-1, -1] = np.inf
             tiny = a * a.dtype.type(2.0 ** (-1060 if dtype == "f8" else -140))
             pairs = [(tiny, b), (np.asfortranarray(a)[::-1], b.T.copy().T[:, ::-1]), (a, b)]
