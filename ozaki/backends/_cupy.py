@@ -15,7 +15,7 @@ import cupy as cp
 
 from ozaki._description import Described
 from ozaki._plan import Plan
-from ozaki.backends import _cublas, _cublas_fp16, _hopper, _winograd, _word_hopper, _winograd, _word_mma, _word_split
+from ozaki.backends import _cublas, _cublas_fp16, _hopper, _winograd, _word_hopper, _word_mma, _word_split
 from ozaki.backends import _split as splitting
 from ozaki.backends._again import tape as tape_of
 from ozaki.backends._cupy_describe import describe as describe
