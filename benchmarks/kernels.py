@@ -26,7 +26,7 @@ SCHEMES = {
 PRODUCTS = ("residue_gemm_sm90.cu", "digit_gemm_sm90.cu")
 """The kernels that are bound by arithmetic: their rows have operations, not bytes."""
 
-FILES = ("describe.cu", "split.cu", *PRODUCTS, "reduce.cu", "recombine.cu")
+FILES = ("describe.cu", "split.cu", "winograd.cu", *PRODUCTS, "reduce.cu", "recombine.cu")
 """The kernels that are measured, by source file."""
 
 REPEATS = 10
@@ -89,9 +89,11 @@ def kernel_rows(device: Device, n: int, dtype: str, seed: int, least: float) -> 
 def kernels_of(a: Any, b: Any, scheme: str, slices: int, engine: str) -> Iterator[Kernel]:
     """Describe, split, multiply, reduce and recombine, as one product launches them.
 
-    "rows" are those of A, contiguous in memory; "columns" those of B.
+    "rows" are those of A, contiguous in memory; "columns" those of B. "Strassen-Winograd" leaves out an eighth of the
+    operations that are counted.
     """
     launches = recorded(a, b, scheme, slices, engine)
+    winograd = any(launched.file == "winograd.cu" for launched in launches)
     for (file, along_k), launched in groupby(launches, lambda x: (x.file, x.along_k)):
         group = list(launched)
         step = file.removesuffix(".cu")
@@ -100,9 +102,15 @@ def kernels_of(a: Any, b: Any, scheme: str, slices: int, engine: str) -> Iterato
             name = name.replace(step, f"{step} {'rows' if along_k else 'columns'}")
         if step == "split" and engine == "hopper":
             name += ", in tiles"
+        if winograd and step in ("recombine", *(file.removesuffix(".cu") for file in PRODUCTS)):
+            name += ", Strassen-Winograd"
         sliced = 4 if scheme != "residues" and step == "recombine" else 1  # bytes of an element of a slice or product
-        each = {"describe": a.itemsize, "reduce": 5 * slices}.get(step, a.itemsize + sliced * slices)
+        each = {"describe": a.itemsize, "winograd": 2 * slices, "reduce": 5 * slices}.get(
+            step, a.itemsize + sliced * slices
+        )
         moved = None if file in PRODUCTS else each * a.size
+        if winograd and step == "recombine":  # which reads seven quarters of a product
+            moved = (4 * a.itemsize + 7 * slices) * a.size // 4
         count = slices * (slices + 1) // 2 if scheme == "digits" and file in PRODUCTS else slices
         yield Kernel(name, 0 if step == "describe" else count, moved, partial(_all_again, group))
 

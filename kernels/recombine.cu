@@ -2,7 +2,7 @@
 //
 // Macros: OUTPUT (double or float); SLICES; DIGIT_BITS (0: residues; 8 or 7: digits); WORDS: 32-bit words that hold the
 // integer with its sign (residues: Cbar, abs(Cbar) < M / 2; digits: V, without the factor 2^(r(p-1))); SUM64: 1 if the
-// digit diagonals are int64.
+// digit diagonals are int64; WINOGRAD: 1 if the residues are those of Winograd's seven products.
 //
 // planes: residues: bytes y_t in [0, m_t), SLICES planes; digits: int32 or int64 diagonals d = 2 .. p + 1, SLICES
 // planes. Each is [rows][ld], planes plane_stride elements apart, batch entries plane_batch. ld and both strides are
@@ -12,17 +12,31 @@
 // everything is aligned.
 //
 // Block (32, 8); grid (ceil(rows / 8), ceil(cols / 128), batch). A thread owns 4 neighbouring columns of a row.
+//
+// With WINOGRAD, "batch entries" of the planes are the seven products P1 .. P7 of halves; C is one matrix, of four quadrants
+//   P1 + P2             P1 + P6 + P5 + P3
+//   P1 + P6 + P7 + P4   P1 + P6 + P7 + P5      (modulo m_t),
+// the first with half_rows x half_cols entries; a plane has less than 2^32. Grid (4 ceil(half_rows / 8), ceil(half_cols / 128)): blocks that read
+// the same places of planes follow one another.
 #include "crt.cuh"
 #include "launch.cuh"
 #include "residues.cuh"
 #include "rounding.cuh"
+#if WINOGRAD
+#include "winograd.cuh"
+#endif
 
 typedef BitsOf<OUTPUT>::type Bits;
 
 #if DIGIT_BITS == 0
 
 typedef uint8_t Plane;
+#if WINOGRAD
+#define MORE_ARGUMENTS \
+  , const CrtConstants<SLICES, WORDS> constants, int64_t half_rows, int64_t half_cols, const AccumulatorModuli moduli
+#else
 #define MORE_ARGUMENTS , const CrtConstants<SLICES, WORDS> constants
+#endif
 constexpr int BITS = 8 * SLICES - 1;
 
 // All planes at 4 columns, then the integer at each of them.
@@ -33,6 +47,24 @@ struct Entries {
 #pragma unroll
     for (int t = 0; t < SLICES; ++t) y[t] = *reinterpret_cast<const uint32_t*>(p + t * plane_stride);
   }
+#if WINOGRAD
+  // `at`: where in each of the seven products, which are `each` bytes apart.
+  __device__ __forceinline__ void load(const Plane* p, uint32_t at, int64_t plane_stride, int64_t each, int quadrant,
+                                       const AccumulatorModuli& moduli) {
+    const auto four = [&](int product, int t) {
+      return *reinterpret_cast<const uint32_t*>(p + (product * each + t * plane_stride) + at);
+    };
+    if (quadrant == 0) {
+#pragma unroll
+      for (int t = 0; t < SLICES; ++t) y[t] = product_sum(four(0, t), four(1, t), Modulus(moduli.of[t].modulus));
+    } else {
+      const int third = quadrant == 1 ? 4 : 6, fourth = quadrant == 1 ? 2 : quadrant == 2 ? 3 : 4;
+#pragma unroll
+      for (int t = 0; t < SLICES; ++t)
+        y[t] = product_sum(four(0, t), four(5, t), four(third, t), four(fourth, t), Modulus(moduli.of[t].modulus));
+    }
+  }
+#endif
   __device__ __forceinline__ void integer(int j, const CrtConstants<SLICES, WORDS>& constants,
                                           uint32_t (&words)[WORDS]) const {
     chinese_remainder<SLICES, WORDS>(y, j, constants, words);
@@ -119,14 +151,30 @@ recombine(const Plane* __restrict__ planes, int64_t plane_stride, int64_t plane_
 #else
   const int factor = 0;
 #endif
-  const int64_t row = static_cast<int64_t>(blockIdx.x) * 8 + threadIdx.y;
-  const int64_t col = (static_cast<int64_t>(blockIdx.y) * 32 + threadIdx.x) * 4;
+#if WINOGRAD
+  const int quadrant = blockIdx.x % 4;
+  const int64_t block = blockIdx.x / 4;
+#else
+  const int64_t block = blockIdx.x;
+#endif
+  int64_t row = block * 8 + threadIdx.y;
+  int64_t col = (static_cast<int64_t>(blockIdx.y) * 32 + threadIdx.x) * 4;
+  const int64_t at = row * ld + col;
+#if WINOGRAD
+  if (row >= half_rows || col >= half_cols) return;
+  if (quadrant / 2 == 1) row += half_rows;
+  if (quadrant % 2 == 1) col += half_cols;
+#endif
   if (row >= rows || col >= cols) return;
   const int64_t b = blockIdx.z;
   nu += b * nu_batch;
 
   Entries entries;
-  entries.load(planes + b * plane_batch + row * ld + col, plane_stride);
+#if WINOGRAD
+  entries.load(planes, static_cast<uint32_t>(at), plane_stride, plane_batch, quadrant, moduli);
+#else
+  entries.load(planes + b * plane_batch + at, plane_stride);
+#endif
   const int exponent = factor - mu[b * mu_batch + row];
   int nu_four[4];
 #pragma unroll

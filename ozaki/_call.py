@@ -210,6 +210,7 @@ class Call:
                 if x.side != side:
                     raise ValueError(f"{name}: prepared as {x.side} operand; prepare it as {side}")
                 same = (x.plan.scheme, x.plan.engine, x.plan.shape) == (plan.scheme, plan.engine, plan.shape)
+                same = same and self.backend.same_slices(x.plan, plan)
                 if not same or x.slices.described.x.shape[0] not in (1, prod(plan.batch)):
                     raise ValueError(f"{name}: prepared for another plan; prepare it with this one")
         check_choices("auto", plan.engine, plan.workspace_limit, self.backend)

@@ -20,7 +20,7 @@ class Report:
     measure : "componentwise", "row-column" or "normwise"
     scheme : "digits", "digits7", "residues", the name of a preset of words, "words" or "native"
     slices : slices of each operand (0 for the native product)
-    products : number of slice products
+    products : number of slice products (by Strassen-Winograd each takes seven eighths of its operations)
     engine : what computed them
     native, why : whether the native product ran, and the reason for the choice
     workspace_bytes : most memory held beside operands and result

@@ -26,6 +26,7 @@ REGISTERS = {
     "residue_gemm": 168,  # at entry; its warpgroups trade registers among themselves
     "digit_gemm": 168,
     "digit_far": 128,
+    "winograd": 48,  # five blocks of 256 threads
     "patch": 80,
     "split_words": 64,
     "count_underflows": 64,
@@ -54,9 +55,9 @@ def split_fp16(dtype, slices, words, digit_bits, along_k, reversed_=0):
     return "split_fp16.cu", split(dtype, slices, words, digit_bits, along_k, reversed_)[1]
 
 
-def recombine(dtype, slices, words, digit_bits, sum64=0):
+def recombine(dtype, slices, words, digit_bits, sum64=0, winograd=0):
     macros = {"OUTPUT": dtype, "SLICES": slices, "DIGIT_BITS": digit_bits, "WORDS": words, "SUM64": sum64}
-    return "recombine.cu", macros
+    return "recombine.cu", macros | {"WINOGRAD": winograd}
 
 
 def magnitudes(dtype, along_k):
@@ -155,6 +156,9 @@ MORE = [
 ]
 CASES = [("sm_90", *case) for case in EVERYWHERE + MORE]
 CASES += [("sm_90a", "residue_gemm_sm90.cu", {})]
+CASES += [("sm_90a", "winograd.cu", {"LEFT": left}) for left in (0, 1)]
+QUADRANTS = (("double", 14, 4), ("double", 15, 4), ("double", 20, 5), ("float", 7, 2))
+CASES += [("sm_90a", *recombine(*case, 0, winograd=1)) for case in QUADRANTS]
 CASES += [digit_gemm(*case) for case in (("float", 2, 8), ("float", 3, 8), ("double", 7, 8), ("double", 4, 7))]
 CASES += [("sm_90a", "digit_far_sm90.cu", {"SLICES": count, "DIGIT_BITS": bits}) for count, bits in ((7, 8), (2, 7))]
 CASES += [word_gemm(0, *case) for case in ((0, 11, 128), (0, 11, 192), (0, 11, 208), (1, 0, 128), (1, 0, 208))]

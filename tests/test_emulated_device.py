@@ -30,6 +30,7 @@ CASES = [
     "hopper-split",
     "hopper-narrow",
     "hopper-shares",
+    "hopper-winograd",
     "hopper-fastest",
     "hopper-columns",
     *(f"hopper-{name}" for name in (*BOTH, *WORDS)),

@@ -49,6 +49,7 @@ SHIM = """
 #include "residues.cuh"
 #include "rounding.cuh"
 #include "tiles.cuh"
+#include "winograd.cuh"
 
 template <int W, typename Bits> void images(const Bits* x, const int* mu, uint32_t* out, int64_t n) {
   for (int64_t i = 0; i < n; ++i) {
@@ -185,6 +186,23 @@ void residues_of_sums(const Quotient* m, uint32_t* out, int64_t n) {
 }
 void add_all(const uint32_t* x, const uint32_t* y, uint32_t m, uint32_t* out, int64_t n) {
   for (int64_t i = 0; i < n; ++i) out[i] = add_residues(x[i], y[i], m);
+}
+// Four blocks and four sums of bytes, n bytes each, n a multiple of 4.
+void slice_sums_all(const uint32_t* blocks, int left, uint32_t m, uint32_t* out, int64_t n) {
+  for (int64_t i = 0, words = n / 4; i < words; ++i) {
+    const uint32_t p = blocks[i], q = blocks[words + i], r = blocks[2 * words + i], s = blocks[3 * words + i];
+    uint32_t sum[4];
+    if (left) slice_sums<true>(p, q, r, s, Modulus(m), sum);
+    else slice_sums<false>(p, q, r, s, Modulus(m), sum);
+    for (int j = 0; j < 4; ++j) out[j * words + i] = sum[j];
+  }
+}
+void product_sums_all(const uint32_t* products, uint32_t m, uint32_t* out, int64_t n) {
+  for (int64_t i = 0, words = n / 4; i < words; ++i) {
+    const uint32_t x = products[i], y = products[words + i], z = products[2 * words + i], w = products[3 * words + i];
+    out[i] = product_sum(x, y, Modulus(m));
+    out[words + i] = product_sum(x, y, z, w, Modulus(m));
+  }
 }
 int offset_in_tile(int row, int piece) { return tile_offset(row, piece); }
 int permuted(int j) { return permuted_column(j); }
@@ -610,6 +628,45 @@ def test_add_residues(shim):
         out = np.empty(len(x), np.uint32)
         call(shim.add_all, x, y, ctypes.c_uint32(m), out, len(x))
         assert np.array_equal(out, (x + y) % m), m
+
+
+# ---- Sums of blocks and of products: Winograd's form ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("left", [1, 0])
+def test_sums_of_slices(shim, left):
+    """Every pair of residues that a sum adds, every modulus; and all corners."""
+    for m in MODULI:
+        residues = np.arange(-(m // 2), (m + 1) // 2) if m == 256 else np.arange(-(m // 2), m // 2 + 1)
+        one, other = (x.ravel() for x in np.meshgrid(residues, residues))
+        zero = np.zeros_like(one)
+        fill = -np.arange(len(one)) * 7 % m - m // 2
+        fill = np.clip(fill, residues[0], residues[-1])
+        corners = itertools.product([residues[0], residues[0] + 1, -1, 0, 1, residues[-1] - 1, residues[-1]], repeat=4)
+        rows = [np.array(list(corners)).T]
+        rows += [np.array(x) for x in itertools.permutations([one, other, zero, fill])]
+        p, q, r, s = blocks = np.concatenate(rows, axis=1)[:, : sum(x.shape[1] for x in rows) // 4 * 4]
+        if left:
+            sums = np.array([r + s, r + s - p, p - r, q - (r + s - p)])
+        else:
+            sums = np.array([r - p, s - (r - p), s - r, q - (s - (r - p))])
+        out = np.empty(blocks.shape, np.int8)
+        call(shim.slice_sums_all, blocks.astype(np.int8), left, ctypes.c_uint32(m), out, blocks.shape[1])
+        assert np.array_equal(out, (sums - residues[0]) % m + residues[0]), m
+
+
+def test_sums_of_products(shim):
+    """Every pair of bytes, every modulus, beside others; and every sum of four."""
+    for m in MODULI:
+        one, other = (x.ravel() for x in np.meshgrid(np.arange(m), np.arange(m)))
+        total = np.arange(4 * (m - 1) + 1)
+        parts = np.array([total // 4 + (total % 4 > i) for i in range(4)])
+        rest = np.array([m - 1 - one, one * 5 % m])
+        four = np.concatenate([np.concatenate([[one, other], rest]), parts, np.zeros((4, 3), int)], axis=1)
+        four = four[:, : four.shape[1] // 4 * 4]
+        out = np.empty((2, four.shape[1]), np.uint8)
+        call(shim.product_sums_all, four.astype(np.uint8), ctypes.c_uint32(m), out, four.shape[1])
+        assert np.array_equal(out, [four[:2].sum(axis=0) % m, four.sum(axis=0) % m]), m
 
 
 # ---- Tiles ---------------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ import cupy as cp
 
 from ozaki._description import Described
 from ozaki._plan import Plan
-from ozaki.backends import _cublas, _cublas_fp16, _hopper, _word_hopper, _word_mma, _word_split
+from ozaki.backends import _cublas, _cublas_fp16, _hopper, _winograd, _word_hopper, _word_mma, _word_split
 from ozaki.backends import _split as splitting
 from ozaki.backends._cupy_describe import describe as describe
 from ozaki.backends._cupy_native import native as native
@@ -80,7 +80,9 @@ def _engine_of(plan: Plan) -> Engine:
     assert plan.scheme is not None
     if isinstance(plan.scheme, Words):
         return _word_engine(plan.scheme, (prod(plan.batch), plan.shape[0], plan.shape[2]))
-    return _engine(plan.scheme, plan.engine, plan.shape, plan.workspace_limit)
+    engine = _engine(plan.scheme, plan.engine, plan.shape, plan.workspace_limit)
+    whole = prod(plan.batch) == 1 and plan.workspace_limit is None
+    return _winograd if engine is _hopper and whole and _winograd.fits(plan.scheme, plan.shape) else engine
 
 
 def _engine(scheme: Scheme, asked: str, shape: tuple[int, int, int], limit: int | None) -> Engine:
@@ -140,10 +142,19 @@ def words_obstacle(words: Words) -> str | None:
 def split(operand: Described, side: str, plan: Plan) -> Slices:
     """The slices of a whole operand."""
     assert plan.scheme is not None
-    layout = _engine_of(plan).layout(plan.scheme, side, *operand.x.shape)
+    engine = _engine_of(plan)
+    layout = engine.layout(plan.scheme, side, *operand.x.shape)
     if isinstance(plan.scheme, Words):
         return _word_split.split(operand, plan.scheme, layout)
+    if engine is _winograd:
+        assert isinstance(plan.scheme, Residues)
+        return _winograd.split(operand, side, plan.scheme)
     return splitting.split(operand, side, plan.scheme, layout)
+
+
+def same_slices(plan: Plan, other: Plan) -> bool:
+    """A batch or a limit of workspace may ask for another engine."""
+    return bool(_engine_of(plan) == _engine_of(other))
 
 
 def product(plan: Plan, x: Any, y: Any, out: Any) -> int:

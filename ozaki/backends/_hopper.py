@@ -67,18 +67,24 @@ def multiply(scheme: Scheme, a: Slices, b: Slices, out: Any) -> int:
 
 
 def _residues(scheme: Residues, a: Slices, b: Slices, out: Any) -> int:
-    batch, m, n = out.shape
+    planes = residue_products(scheme, a, b, a.operand, b.operand, out.shape)
+    recombine(scheme, planes, a.mu, b.mu, out)
+    return int(planes.nbytes)
+
+
+def residue_products(
+    scheme: Residues, a: Slices, b: Slices, at_a: _Operand, at_b: _Operand, shape: tuple[int, int, int]
+) -> Any:
+    """The bytes y_t of products of that shape (batch, m, n): (moduli, batch, m, n rounded up to whole tiles)."""
+    batch, m, n = shape
     planes = cp.empty((scheme.count, batch, m, round_up(n, _COLS)), np.uint8)
     blocks = a.layout.k // _DEPTH
     # The kernel works on two blocks of k at least, so what is left over for the last launch is never less.
     pieces = -(-blocks // (ACCUMULATOR_DEPTH // _DEPTH))
     for first, last in pairwise([blocks * i // pieces for i in range(pieces + 1)]):
-        launch = _residue_gemm(
-            cp.cuda.runtime.getDevice(), scheme, a.operand, b.operand, blocks, out.shape, first, last
-        )
+        launch = _residue_gemm(cp.cuda.runtime.getDevice(), scheme, at_a, at_b, blocks, shape, first, last)
         launch(a.parts.data + first * _ROWS * _DEPTH, b.parts.data + first * _COLS * _DEPTH, planes.data)
-    recombine(scheme, planes, a.mu, b.mu, out)
-    return int(planes.nbytes)
+    return planes
 
 
 @lru_cache(maxsize=1024)

@@ -9,6 +9,7 @@ from typing import Any
 import cupy as cp
 
 from ozaki.backends._launch import Launch, Macros, View, struct
+from ozaki.backends._split import accumulator_moduli
 from ozaki.schemes import Digits, Residues, Scheme
 
 
@@ -26,21 +27,41 @@ def recombine(scheme: Scheme, planes: Any, mu: Any, nu: Any, out: Any) -> None:
         launch(*(x.data for x in arrays))
 
 
+def recombine_quadrants(scheme: Residues, planes: Any, cols: int, mu: Any, nu: Any, out: Any) -> None:
+    """The same for one matrix, out of the bytes y_t of Winograd's products (moduli, 7, rows, ld), which have `cols`."""
+    views = View.of(planes), View.of(out)
+    _recombining_quadrants(cp.cuda.runtime.getDevice(), scheme, *views, cols)(*(x.data for x in (planes, mu, nu, out)))
+
+
 @lru_cache(maxsize=1024)
 def _recombining(device: int, scheme: Scheme, planes: View, out: View, mu_step: int, nu_step: int) -> Launch:
     batch, m, n = out.shape
-    macros: Macros = {
-        "OUTPUT": out.ctype,
-        "SLICES": scheme.count,
-        "DIGIT_BITS": scheme.bits if isinstance(scheme, Digits) else 0,
-        "WORDS": _product_words(scheme),
-        "SUM64": int(planes.itemsize == 8),
-    }
+    macros = _macros(scheme, out) | {"SUM64": int(planes.itemsize == 8), "WINOGRAD": 0}
     return Launch(
         "recombine.cu", "recombine", macros, (ceil(m / 8), ceil(n / 128), batch), (32, 8), None, *planes.steps[:3],
         None, mu_step, None, nu_step, None, *out.steps, m, n,
         *([_crt_constants(scheme)] if isinstance(scheme, Residues) else []),
     )  # fmt: skip
+
+
+@lru_cache(maxsize=1024)
+def _recombining_quadrants(device: int, scheme: Residues, planes: View, out: View, cols: int) -> Launch:
+    _, m, n = out.shape
+    rows = planes.shape[2]
+    macros = _macros(scheme, out) | {"SUM64": 0, "WINOGRAD": 1}
+    return Launch(
+        "recombine.cu", "recombine", macros, (4 * ceil(rows / 8), ceil(cols / 128)), (32, 8), None, *planes.steps[:3],
+        None, 0, None, 0, None, *out.steps, m, n, _crt_constants(scheme), rows, cols, accumulator_moduli(scheme),
+    )  # fmt: skip
+
+
+def _macros(scheme: Scheme, out: View) -> Macros:
+    return {
+        "OUTPUT": out.ctype,
+        "SLICES": scheme.count,
+        "DIGIT_BITS": scheme.bits if isinstance(scheme, Digits) else 0,
+        "WORDS": _product_words(scheme),
+    }
 
 
 _MOST_BLOCKS = 65535

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from typing import Any
 from unittest import mock
 
 import cupy_on_numpy
@@ -22,7 +23,7 @@ import cupy as cp  # noqa: E402
 import ozaki  # noqa: E402
 from ozaki import _plan  # noqa: E402
 from ozaki._description import FIELDS  # noqa: E402
-from ozaki.backends import _cublas_fp16, _cupy, _hopper, _numpy, _rates, _split, _word_hopper  # noqa: E402
+from ozaki.backends import _cublas_fp16, _cupy, _hopper, _numpy, _rates, _split, _winograd, _word_hopper  # noqa: E402
 from ozaki.backends._launch import View  # noqa: E402
 from ozaki.schemes import PRESETS, Digits, Residues  # noqa: E402
 from ozaki.tensor_core import A100, H100, TensorCore  # noqa: E402
@@ -135,6 +136,40 @@ def narrow(rng: np.random.Generator) -> None:
         same(ozaki.matmul(a, b, scheme="residues", slices=slices), out)
 
 
+def winograd(rng: np.random.Generator) -> None:
+    """Odd sizes, graded rows, views, Inf, subnormal results; from the tape the second time; prepared operands."""
+    with mock.patch.object(_winograd, "_FROM", 0):
+        for shape, slices, dtype in (((531, 330, 255), 7, "f4"), ((90, 250, 207), 14, "f8"), ((70, 130, 41), 20, "f8")):
+            m, k, n = shape
+            options: dict[str, Any] = {"scheme": "residues", "slices": slices}
+            a, b = matrix(rng, (m, k), dtype), matrix(rng, (k, n), dtype)
+            a, b = np.ldexp(a, np.arange(m)[:, None] // 16), np.ldexp(b, np.arange(n) // 8)
+            b[-1, -1] = np.inf
+            tiny = a * a.dtype.type(2.0 ** (-1060 if dtype == "f8" else -140))
+            pairs = [(tiny, b), (np.asfortranarray(a)[::-1], b.T.copy().T[:, ::-1]), (a, b)]
+            with mock.patch.object(_winograd, "multiply", wraps=_winograd.multiply) as multiply:
+                for x, y in pairs if slices == 7 else pairs[:1]:
+                    out = cp.full((m, n), np.nan, dtype)
+                    with np.errstate(all="ignore"):
+                        expected = ozaki.matmul(x, y, **options)
+                    same(expected, ozaki.matmul(cp.asarray(x), cp.asarray(y), out=out, engine="hopper", **options))
+            assert multiply.call_count == (2 if slices == 7 else 1), multiply.call_count  # else from the tape
+            if slices == 7:
+                plan = ozaki.plan(a.shape, b.shape, dtype="float32", engine="hopper", **options)
+                left, right = ozaki.prepare(cp.asarray(a), "left", plan), ozaki.prepare(cp.asarray(b), "right", plan)
+                c, report = ozaki.matmul(left, right, plan=plan, return_report=True)
+                same(expected, c)
+                assert report.engine.endswith("Strassen-Winograd") and report.products == slices
+                others = (replace(plan, workspace_limit=10**9), b), (replace(plan, batch=(2,)), np.stack([b, b]))
+                for other, y in others:
+                    refused = ""
+                    try:
+                        ozaki.matmul(left, cp.asarray(y), plan=other)
+                    except ValueError as error:
+                        refused = str(error)
+                    assert "prepared for another plan" in refused
+
+
 def fair_shares(rng: np.random.Generator) -> None:
     """Narrow tiles: each to one cluster, and none ends much later than it must."""
     for wide, narrow, clusters in rng.integers((1, 1, 2), (3000, 900, 70), (200, 3)).tolist():
@@ -235,6 +270,7 @@ CASES: dict[str, Callable[[np.random.Generator], None]] = {
     HOPPER + "split": split_along_k,
     HOPPER + "narrow": narrow,
     HOPPER + "shares": fair_shares,
+    HOPPER + "winograd": winograd,
     HOPPER + "fastest": fastest,
     HOPPER + "columns": columns,
     **{HOPPER + "-".join(map(str, case)): partial(product, *case, "hopper") for case in BOTH},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -199,6 +200,57 @@ def test_panels_prepared_and_streams():
         assert bool(cp.isnan(wide[:, 1::2]).all())
 
 
+@pytest.mark.parametrize("seed", range(30))
+def test_winograd(seed, monkeypatch):
+    """Halves of every size: even, odd, and empty ones."""
+    from ozaki.backends import _again, _winograd
+
+    if cp.cuda.Device().compute_capability != "90":
+        pytest.skip("an engine for Hopper")
+    monkeypatch.setattr(_winograd, "_FROM", 0)
+    _again.forget()
+    rng = np.random.default_rng(3000 + seed)
+    m, k, n = (int(v) for v in rng.integers(1, (1500, 1500, 900)))
+    slices, dtype = ((7, "f4"), (14, "f8"), (20, "f8"), (int(rng.integers(8, 20)), "f8"))[seed % 4]
+    spread = int(rng.choice([0, 5, 60]))
+    a, b = (random_matrix(rng, x, dtype, spread if dtype == "f8" else min(spread, 20)) for x in ((m, k), (k, n)))
+    if seed % 5 == 0:
+        a[-1, -1], b[0, -1] = np.nan, np.inf
+    (a, ca), (b, cb) = views(rng, a), views(rng, b)
+    k = min(a.shape[1], b.shape[0])
+    a, ca, b, cb = a[:, :k], ca[:, :k], b[:k], cb[:k]
+    options = {"scheme": "residues", "slices": slices, "engine": "hopper"}
+    expected = ozaki.matmul(a, b, scheme="residues", slices=slices)
+    for again in range(3):  # recorded the second time, and done again
+        out = cp.full(expected.shape, cp.nan, expected.dtype)
+        if again:
+            ozaki.matmul(ca, cb, out=out, **options)
+        else:
+            _, report = ozaki.matmul(ca, cb, out=out, return_report=True, **options)
+            assert "Winograd" in report.engine
+        same_bits(expected, out)
+    plan = ozaki.plan(a.shape, b.shape, dtype=str(expected.dtype), **options)
+    left, right = ozaki.prepare(ca, "left", plan), ozaki.prepare(cb, "right", plan)
+    same_bits(expected, ozaki.matmul(left, cb, plan=plan))
+    same_bits(expected, ozaki.matmul(ca, right, plan=plan))
+    with pytest.raises(ValueError, match="prepared for another plan"):
+        ozaki.matmul(left, cp.stack([cb, cb]), plan=replace(plan, batch=(2,)))
+
+
+@pytest.mark.parametrize(("slices", "dtype"), [(14, "f8"), (7, "f4")])
+def test_winograd_at_full_size(slices, dtype):
+    """As cuBLAS, to the bit, at the least size that takes it and above."""
+    if cp.cuda.Device().compute_capability != "90":
+        pytest.skip("an engine for Hopper")
+    for m, k, n in ((8192, 8192, 8192), (8301, 9000, 8451)):
+        a, b = (cp.random.standard_normal(shape, dtype=dtype) for shape in ((m, k), (k, n)))
+        out = cp.full((m, n), cp.nan, dtype)
+        _, report = ozaki.matmul(a, b, scheme="residues", slices=slices, out=out, return_report=True)
+        assert "Winograd" in report.engine
+        expected = ozaki.matmul(a, b, scheme="residues", slices=slices, engine="cublas")
+        assert bool((out == expected).all())
+
+
 def test_subnormal_and_huge_results():
     rng = np.random.default_rng(8)
     for scale_a, scale_b in ((-530, -530), (-1000, -70), (500, 520), (-1074, 100)):
@@ -290,6 +342,29 @@ def test_a_product_again(scheme, slices, dtype):
             stream.synchronize()
     for c, got in outs:
         same_bits(c, got)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_a_planned_product_again(dtype):
+    """What a plan from data ran is done again while the data ask for the same, on any stream; else planned anew."""
+    rng = np.random.default_rng(12)
+    lefts = [rng.standard_normal((700, 1500)).astype(dtype) for _ in range(4)]
+    peaks, whole = lefts[0].copy(), rng.integers(-3, 4, (700, 1500)).astype(dtype)
+    peaks[:, 5] *= dtype == "f8" and 2.0**40 or 2.0**12
+    b = rng.standard_normal((1500, 600)).astype(dtype)
+    lefts[3][4, 5] = np.nan
+    options = {"accuracy": "fp64" if dtype == "f8" else "fp32", "reproducible": True}
+    outs = []
+    for stream in (cp.cuda.Stream.null, cp.cuda.Stream(non_blocking=True)):
+        for a in (lefts[0], lefts[1], peaks, lefts[2], whole, lefts[0], lefts[3]):
+            with stream:
+                out = cp.full((700, 600), cp.nan, dtype)
+                given = cp.asarray(a), cp.asarray(b)
+                outs += [(a, ozaki.matmul(*given, out=out, **options)), (a, ozaki.matmul(*given, **options))]
+        stream.synchronize()
+    expected = {id(a): ozaki.matmul(a, b, **options) for a in (*lefts, peaks, whole)}
+    for a, got in outs:
+        same_bits(expected[id(a)], got)
 
 
 def test_threads():
