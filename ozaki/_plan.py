@@ -200,6 +200,8 @@ class Search:
             return self.choose().scheme == scheme
         except (ChangedError, ValueError):
             return False
+        finally:
+            self._measured.settle()  # before others have the memory
 
 
 def _one_less_in_reach(choice: Choice, accuracy: Accuracy, k: int, gain: int) -> bool:

@@ -164,8 +164,8 @@ class Proof:
 
     def settle(self) -> None:
         """Wait for all that was begun."""
-        for found in self._begun.values():
-            found()
+        for look in self._begun.values():
+            look.wait()
 
     def _look(self, scheme: Scheme | Words, glance: bool) -> Look:
         rows = int(self._left.x.shape[1])

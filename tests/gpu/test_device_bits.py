@@ -55,7 +55,7 @@ def same_bits(x, y):
     assert x.dtype == y.dtype and x.shape == y.shape
     if x.tobytes() != y.tobytes():
         at = tuple(np.argwhere(x.view(f"i{x.itemsize}") != y.view(f"i{y.itemsize}"))[0])
-        pytest.fail(f"first difference at {at}: {x[at].hex()} on NumPy, {y[at].hex()} on CuPy")
+        pytest.fail(f"first difference at {at}: {x[at].item().hex()} on NumPy, {y[at].item().hex()} on CuPy")
 
 
 def engines(scheme, slices, k):
@@ -350,7 +350,7 @@ def test_a_planned_product_again(dtype):
     rng = np.random.default_rng(12)
     lefts = [rng.standard_normal((700, 1500)).astype(dtype) for _ in range(4)]
     peaks, whole = lefts[0].copy(), rng.integers(-3, 4, (700, 1500)).astype(dtype)
-    peaks[:, 5] *= dtype == "f8" and 2.0**40 or 2.0**12
+    peaks[:, 5] *= 2.0**40 if dtype == "f8" else 2.0**12
     b = rng.standard_normal((1500, 600)).astype(dtype)
     lefts[3][4, 5] = np.nan
     options = {"accuracy": "fp64" if dtype == "f8" else "fp32", "reproducible": True}
