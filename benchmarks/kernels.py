@@ -26,7 +26,7 @@ SCHEMES = {
 PRODUCTS = ("residue_gemm_sm90.cu", "digit_gemm_sm90.cu")
 """The kernels that are bound by arithmetic: their rows have operations, not bytes."""
 
-FILES = ("describe.cu", "split.cu", "winograd.cu", *PRODUCTS, "reduce.cu", "recombine.cu")
+FILES = ("describe.cu", "tops.cu", "split.cu", "winograd.cu", *PRODUCTS, "reduce.cu", "recombine.cu")
 """The kernels that are measured, by source file."""
 
 REPEATS = 10
@@ -87,7 +87,7 @@ def kernel_rows(device: Device, n: int, dtype: str, seed: int, least: float) -> 
 
 
 def kernels_of(a: Any, b: Any, scheme: str, slices: int, engine: str) -> Iterator[Kernel]:
-    """Describe, split, multiply, reduce and recombine, as one product launches them.
+    """Describe (or find the largest elements), split, multiply, reduce and recombine, as one product launches them.
 
     "rows" are those of A, contiguous in memory; "columns" those of B. "Strassen-Winograd" leaves out an eighth of the
     operations that are counted.
@@ -97,22 +97,24 @@ def kernels_of(a: Any, b: Any, scheme: str, slices: int, engine: str) -> Iterato
     for (file, along_k), launched in groupby(launches, lambda x: (x.file, x.along_k)):
         group = list(launched)
         step = file.removesuffix(".cu")
-        name = step if step == "describe" else f"{step}, {scheme} {slices}"
-        if step in ("describe", "split"):
+        looks = step in ("describe", "tops")
+        name = step if looks else f"{step}, {scheme} {slices}"
+        if looks or step == "split":
             name = name.replace(step, f"{step} {'rows' if along_k else 'columns'}")
         if step == "split" and engine == "hopper":
             name += ", in tiles"
         if winograd and step in ("recombine", *(file.removesuffix(".cu") for file in PRODUCTS)):
             name += ", Strassen-Winograd"
         sliced = 4 if scheme != "residues" and step == "recombine" else 1  # bytes of an element of a slice or product
-        each = {"describe": a.itemsize, "winograd": 2 * slices, "reduce": 5 * slices}.get(
+        look = a.itemsize
+        each = {"describe": look, "tops": look, "winograd": 2 * slices, "reduce": 5 * slices}.get(
             step, a.itemsize + sliced * slices
         )
         moved = None if file in PRODUCTS else each * a.size
         if winograd and step == "recombine":  # which reads seven quarters of a product
             moved = (4 * a.itemsize + 7 * slices) * a.size // 4
         count = slices * (slices + 1) // 2 if scheme == "digits" and file in PRODUCTS else slices
-        yield Kernel(name, 0 if step == "describe" else count, moved, partial(_all_again, group))
+        yield Kernel(name, 0 if looks else count, moved, partial(_all_again, group))
 
 
 def recorded(a: Any, b: Any, scheme: str, slices: int, engine: str) -> list[Launched]:

@@ -222,7 +222,8 @@ def test_a_small_run_on_a_gpu(tmp_path):
     assert {"cupy", "cublas", "driver"} < set(products.versions)
     steps = {row.routine.split(",")[0] for row in kernels.rows}
     assert steps - {"residue_gemm_sm90", "digit_gemm_sm90"} == {  # those on Hopper
-        "copy", "describe rows", "describe columns", "split rows", "split columns", "reduce", "recombine"
+        "copy", "describe rows", "describe columns", "tops rows", "tops columns", "split rows", "split columns",
+        "reduce", "recombine",
     }  # fmt: skip
 
 
