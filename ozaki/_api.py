@@ -131,7 +131,7 @@ def matmul(
     computed = call.result(out)
     with call.recorded(out, choices, computed) if not return_report else nullcontext():
         plan = plan or call.plan(accuracy, scheme, slices, engine, reproducible, workspace_limit)
-        workspace = call.run(plan, computed)
+        workspace = call.run(plan, computed, plan_given)
     report = call.report(plan, workspace, given=plan_given) if return_report else None  # before `out` hides an operand
     c = call.returned(computed, out)
     return (c, report) if return_report else c

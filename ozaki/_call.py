@@ -240,8 +240,8 @@ class Call:
             out[...] = c
         return out
 
-    def run(self, plan: Plan, c: Any) -> int:
-        """Compute the product into c; returns the bytes of workspace."""
+    def run(self, plan: Plan, c: Any, given: bool) -> int:
+        """Compute the product into c by a plan, given by the caller or not; returns the bytes of workspace."""
         if 0 in self.sizes.stack:
             return 0
         if self.sizes.shape[1] == 0:
@@ -250,13 +250,13 @@ class Call:
         if plan.scheme is None:
             self.backend.native(*self._rows(), self.dtype, c)
             return 0
+        if (plan.a_priori or given) and plan.workspace_limit is None:
+            self._run_again = _always
         if not self._described and not isinstance(self.a, Prepared) and not isinstance(self.b, Prepared):
-            if plan.a_priori and plan.workspace_limit is None:
-                self._run_again = _always
             return self.backend.product(plan, *self._rows(), c)
         if self._ahead is not None and self._ahead[0] != plan.scheme:
             self._ahead = None  # frees the memory
-        elif self._search is not None and self._search.plain:
+        elif self._ahead is not None and self._search is not None and self._search.plain:
             self._search.keep()
             self._run_again = partial(self._search.finds, plan.scheme)
         left, right = self._operand("left"), self._operand("right")
@@ -267,17 +267,22 @@ class Call:
         """Let calls like this one run what is run here into c, where that is worth it."""
         m, k, n = self.sizes.shape
         large = prod(self.sizes.batch) * m * k * n > _LARGEST_AGAIN
-        if self.backend.name != "cupy" or self._empty or large or Prepared in (type(self.a), type(self.b)):
+        if self.backend.name != "cupy" or self._empty or large:
             yield
             return
         from ozaki.backends import _again
         from ozaki.backends._launch import Tape
 
-        tape, arrays = Tape(), (*self._rows(), c)
-        with tape.recording(*arrays):
+        given = *_again.arrays_of(self.a), *_again.arrays_of(self.b), c if out is None else out
+        read = [
+            x if isinstance(operand, Prepared) else rows(operand, self.sizes)
+            for operand, rows in ((self.a, left_rows), (self.b, right_rows))
+            for x in _again.arrays_of(operand)
+        ]
+        tape = Tape()
+        with tape.recording(*read, c):
             yield
-        given: tuple[Any, ...] = self.a, self.b, c if out is None else out
-        copied = any(x.data.ptr != y.data.ptr for x, y in zip(arrays, given, strict=True))
+        copied = any(x.data.ptr != y.data.ptr for x, y in zip((*read, c), given, strict=True))
         if self._run_again is not None and tape.complete and not copied:
             result = self.sizes.result, c.dtype
             _again.remember(self.a, self.b, out, choices, _again.Done(tape, self._run_again, *result))

@@ -30,16 +30,28 @@ _MOST = 1024
 
 def again(a: Any, b: Any, out: Any, choices: tuple[Any, ...]) -> Any:
     """The product, done as a call like this one was; None if none was remembered, or these operands need another."""
-    if type(a) is not cp.ndarray or type(b) is not cp.ndarray or (out is not None and type(out) is not cp.ndarray):
+    if not _is_ours(a) or not _is_ours(b) or (out is not None and type(out) is not cp.ndarray):
         return None
     try:
         done = _done.get(_key(a, b, out, choices))
     except TypeError:  # choices that make no sense
         return None
-    if done is None or (out is not None and (cp.may_share_memory(out, a) or cp.may_share_memory(out, b))):
+    arrays = *arrays_of(a), *arrays_of(b)
+    if done is None or (out is not None and any(cp.may_share_memory(out, x) for x in arrays)):
         return None
     c = cp.empty(done.shape, done.dtype) if out is None else out
-    return c if done.tape(a, b, c, go_on=done.go_on) else None
+    return c if done.tape(*arrays, c, go_on=done.go_on) else None
+
+
+def _is_ours(x: Any) -> bool:
+    return type(x) is cp.ndarray or (hasattr(x, "slices") and x.backend.name == "cupy")  # or a prepared operand
+
+
+def arrays_of(x: Any) -> tuple[Any, ...]:
+    """What a product reads of an operand, prepared or not."""
+    if type(x) is cp.ndarray:
+        return (x,)
+    return x.slices.described.x, x.slices.described.fields, x.slices.parts, x.slices.mu
 
 
 def remember(a: Any, b: Any, out: Any, choices: tuple[Any, ...], done: Done) -> None:
@@ -56,9 +68,12 @@ def forget() -> None:
 
 def _key(a: Any, b: Any, out: Any, choices: tuple[Any, ...]) -> tuple[Any, ...]:
     """All that a recorded product depends on, but for the elements and the addresses."""
-    at_a, at_b = a.data, b.data
-    return (
-        choices, get_ident(), cp.cuda.runtime.getDevice(), at_a.device_id, at_b.device_id, at_a.ptr == at_b.ptr,
-        a.dtype.char, a.shape, a.strides, b.dtype.char, b.shape, b.strides,
-        None if out is None else (out.data.device_id, out.dtype.char, out.shape, out.strides),
-    )  # fmt: skip
+    same = arrays_of(a)[0].data.ptr == arrays_of(b)[0].data.ptr
+    views = _view(a), _view(b), None if out is None else _view(out)
+    return choices, get_ident(), cp.cuda.runtime.getDevice(), same, views
+
+
+def _view(x: Any) -> tuple[Any, ...]:
+    if type(x) is cp.ndarray:
+        return x.data.device_id, x.dtype.char, x.shape, x.strides
+    return x.side, x.plan, x.shape, *_view(x.slices.described.x)

@@ -88,6 +88,10 @@ def product(scheme: str, slices: int, dtype: str, engine: str, rng: np.random.Ge
                 same(expected, ozaki.matmul(cp.asarray(x), cp.asarray(y), out=out, engine=engine, **options))
         for x in (2 * a, a):  # the second one is found by its views
             same(ozaki.matmul(x, b, **options), ozaki.matmul(cp.asarray(x), cp.asarray(b), engine=engine, **options))
+        plan = ozaki.plan(a.shape, b.shape, dtype=a.dtype.name, engine=engine, **options)
+        for x in (3 * a, a):  # and so is a prepared one
+            left = ozaki.prepare(cp.asarray(x), "left", plan)
+            same(ozaki.matmul(x, b, **options), ozaki.matmul(left, cp.asarray(b), plan=plan))
 
 
 def fp16_sums(rng: np.random.Generator) -> None:
