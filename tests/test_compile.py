@@ -22,6 +22,7 @@ REGISTERS = {
     "magnitudes": 64,
     "worst_ratio": 128,
     "error_terms": 40,
+    "proof_gemm": 168,
     "residue_gemm": 168,  # at entry; its warpgroups trade registers among themselves
     "digit_gemm": 168,
     "digit_far": 128,
@@ -35,8 +36,8 @@ REGISTERS = {
 WIDE_REGISTERS = {"split": 168, "recombine": 128}  # more than four words, or int64 diagonals
 
 # Bytes of local memory: what is known of a tile, kept aside while all registers hold accumulators; none of it is
-# touched in the loop over k.
-FRAME = {"digit_gemm": 40, "word_gemm": 24}
+# touched in the loop over k. The proof keeps the entries in doubt there, 384 bytes.
+FRAME = {"digit_gemm": 40, "word_gemm": 24, "proof_gemm": 496}
 
 
 def describe(dtype, along_k):
@@ -54,8 +55,8 @@ def recombine(dtype, slices, words, digit_bits, sum64=0):
     return "recombine.cu", macros
 
 
-def magnitudes(dtype, along_k):
-    return "proof.cu", {"INPUT": dtype, "ALONG_K": along_k}
+def magnitudes(dtype, along_k, tile=0):
+    return "proof.cu", {"INPUT": dtype, "ALONG_K": along_k, "TILE": tile, "PERMUTED": int(tile == 192)}
 
 
 def digit_gemm(dtype, slices, digit_bits):
@@ -129,6 +130,9 @@ MORE = [
     magnitudes("double", 1),
     magnitudes("float", 0),
     magnitudes("float", 1),
+    magnitudes("float", 0, tile=192),
+    magnitudes("float", 1, tile=256),
+    magnitudes("double", 1, tile=192),
     patch("float", "double", "double"),
     patch("float", "float", "float"),
     split_words("FP16", "RN", 2, 11, 1, tile=128),
@@ -140,7 +144,7 @@ MORE = [
     word_mma("TF32", 0, "float"),
 ]
 CASES = [("sm_90", *case) for case in EVERYWHERE + MORE]
-CASES += [("sm_90a", "residue_gemm_sm90.cu", {})]
+CASES += [("sm_90a", "residue_gemm_sm90.cu", {}), ("sm_90a", "proof_gemm_sm90.cu", {})]
 CASES += [digit_gemm(*case) for case in (("float", 2, 8), ("float", 3, 8), ("double", 7, 8), ("double", 4, 7))]
 CASES += [("sm_90a", "digit_far_sm90.cu", {"SLICES": count, "DIGIT_BITS": bits}) for count, bits in ((7, 8), (2, 7))]
 CASES += [word_gemm(*case) for case in ((0, 11, 128), (0, 11, 192), (0, 11, 208), (1, 0, 128), (1, 0, 208))]
