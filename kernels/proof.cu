@@ -56,6 +56,12 @@ magnitudes(const INPUT* __restrict__ x, const int64_t* __restrict__ description,
   const int64_t c = static_cast<int64_t>(at_k) * TILE_K + tile_h();
   x += b * sb;
 
+  int top[2];
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    const int64_t row = row0 + tile_row(i);
+    top[i] = row < rows ? static_cast<int>(description[b * rows + row]) : EMPTY_TOP;
+  }
   Bits bits[2][8];
 #if ALONG_K
   const bool aligned = aligned_along_k(x, 0, sr, sk);
@@ -76,7 +82,6 @@ magnitudes(const INPUT* __restrict__ x, const int64_t* __restrict__ description,
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
     const int64_t row = row0 + tile_row(i);
-    const int top = row < rows ? static_cast<int>(description[b * rows + row]) : EMPTY_TOP;
 #if TILE
     const int in_tile = static_cast<int>(at_row % (TILE / TILE_ROWS)) * TILE_ROWS + tile_row(i);
     int8_t* const to = out + (static_cast<int64_t>(at_row / (TILE / TILE_ROWS)) * tiles_k + at_k) * (TILE * TILE_K) +
@@ -84,7 +89,7 @@ magnitudes(const INPUT* __restrict__ x, const int64_t* __restrict__ description,
 #else
     int8_t* const to = out + row * ks_padded + c;
 #endif
-    if (row < rows_padded) *reinterpret_cast<uint2*>(to) = magnitudes_of(bits[i], top);
+    if (row < rows_padded) *reinterpret_cast<uint2*>(to) = magnitudes_of(bits[i], top[i]);
   }
 }
 

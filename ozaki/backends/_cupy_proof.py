@@ -60,8 +60,8 @@ def narrow_product(left: Described, right: Described, sampled: bool) -> _NarrowP
     stream.fork()
     with stream:
         if in_tiles:
-            return _Magnitudes(*(_in_tiles(x, side, k, sampled) for x, side in ((left, "left"), (right, "right"))))
-        return _narrow_product(*(_in_rows(x, k, sampled) for x in (left, right)), m, n)
+            return _Magnitudes(_in_tiles(left, "left", k, sampled), _in_tiles(right, "right", k, sampled))
+        return _narrow_product(_in_rows(left, k, sampled), _in_rows(right, k, sampled), m, n)
 
 
 def _narrow_product(a: Any, b: Any, m: int, n: int) -> _NarrowProduct:
@@ -178,7 +178,7 @@ def _look(
 
 
 class _Terms(NamedTuple):
-    """Where the error terms of both operands lie, as kernels/worst.cuh has them: all rounded ones, then the exact ones."""
+    """Where the error terms of both operands lie: all rounded ones, then the exact ones (kernels/worst.cuh)."""
 
     batch_a: int
     m: int
@@ -223,9 +223,9 @@ class _Terms(NamedTuple):
 
     def from_host(self, terms: ErrorTerms) -> npt.NDArray[np.uint8]:
         """The bytes at these places."""
-        sides = terms.left, terms.right
-        rounded = (_round_up(side, padded) for side, padded in zip(sides, self.padded, strict=True))
-        return np.concatenate([part.ravel().view(np.uint8) for part in (*rounded, *sides)])
+        sides = zip((terms.left, terms.right), self.padded, strict=True)
+        rounded = b"".join(_round_up(side, padded).tobytes() for side, padded in sides)
+        return np.frombuffer(rounded + terms.left.tobytes() + terms.right.tobytes(), np.uint8)
 
 
 def _round_up(terms: npt.NDArray[np.float64], padded: int) -> npt.NDArray[np.float32]:
