@@ -292,8 +292,8 @@ def _multiplying(
     grid, *walk = _hopper.tiles_of(device, 1, max(left[0], right[0]), rows, terms.n)
     blocks = left[2] // 128
     return Launch(
-        "proof_gemm_sm90.cu", "proof_gemm", {}, (grid,), (384,), *operands, *terms.structs, None, rows, terms.n, blocks,
-        blocks, *walk, shared_mem=_hopper.SHARED,
+        "proof_gemm_sm90.cu", "proof_gemm", {}, (grid,), (384,), *operands, *terms.structs, None, rows, blocks, blocks,
+        *walk, shared_mem=_hopper.SHARED,
     )  # fmt: skip
 
 
