@@ -39,7 +39,7 @@ __device__ __forceinline__ uint2 magnitudes_of(const Bits (&bits)[8], int top) {
                     gather_bytes(value[4], value[5], value[6], value[7], 0));
 }
 
-extern "C" __global__ void __launch_bounds__(256)
+extern "C" __global__ void __launch_bounds__(256, 4)
 magnitudes(const INPUT* __restrict__ x, const int64_t* __restrict__ description, int8_t* __restrict__ out, int64_t sb,
            int64_t sr, int64_t sk, int64_t rows, int64_t k, int64_t rows_padded, int64_t ks_padded, int sampled) {
   after_previous();
