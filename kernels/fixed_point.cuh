@@ -145,6 +145,27 @@ template <> struct FastCeiling<uint32_t> {
   }
 };
 
+// floor(abs(x) 2^(W - top)) < 2^W in the same way, W <= 20; NaN and Inf give 0.
+template <typename Bits> struct FastFloor;
+template <> struct FastFloor<uint64_t> {
+  double factor;
+
+  HD FastFloor(int width, int top) : factor(double_of(static_cast<uint64_t>(width - top + 1023) << 52)) {}
+  HD uint32_t operator()(uint64_t bits) const {
+    const uint64_t y = bits_of(fused_down(double_of(bits & ~(1ull << 63)), factor, 0x1p52));
+    return high_word(y) == 0x43300000u ? low_word(y) : 0u;
+  }
+};
+template <> struct FastFloor<uint32_t> {
+  float factor;
+
+  HD FastFloor(int width, int top) : factor(float_of_bits(static_cast<uint32_t>(width - top + 127) << 23)) {}
+  HD uint32_t operator()(uint32_t bits) const {
+    const uint32_t y = bits_of(fused_down(float_of_bits(bits & 0x7fffffffu), factor, 0x1p23f));
+    return y < 0x4b800000u ? y & 0x7fffffu : 0u;
+  }
+};
+
 // ---- The exponent of a row ------------------------------------------------------------------------------------------
 
 // mu = base + g - top, g the largest integer >= 0 with statistic * step^g <= threshold (step 2 or 4; 0 < statistic <=

@@ -2,23 +2,48 @@
 // (docs/design.md, section 9).
 #include "fixed_point.cuh"
 #include "launch.cuh"
+#include "tiles.cuh"
+#include "worst.cuh"
 
 #ifdef INPUT
 
-// Macros: INPUT (double or float); ALONG_K as in split.cu.
+// Macros: INPUT (double or float); ALONG_K, TILE and PERMUTED as in split.cu.
 //
 // floor(abs(x) 2^(7 - top)), 0 .. 127, NaN and Inf as 0, of a view x (batch, rows, k) with element strides sb, sr, sk.
 // With `sampled`, only of the elements h with h % 128 < 32, at position c = (h / 128) * 32 + h % 128; else c = h.
-// Stored at out + (b * rows_padded + row) * ks_padded + c, zeros for the padding. description is int64
-// [6][batch * rows], of which only top is read. ks_padded is a multiple of 8, out aligned to 8 bytes.
+// Stored at out + b * rows_padded * ks_padded plus
+//   TILE = 0:  row * ks_padded + c
+//   else:      the place of (row, c) that tiles.cuh gives,
+// zeros for the padding. description is int64 [6][batch * rows], of which only top is read. ks_padded is a multiple of
+// 128, rows_padded one of TILE, out aligned to 8 bytes.
 //
-// 256 threads; grid batch * ceil(rows_padded / 32) * ceil(ks_padded / 128), all on x.
-extern "C" __global__ void __launch_bounds__(256)
+// 256 threads; grid batch * ceil(rows_padded / 32) * (ks_padded / 128), all on x.
+typedef BitsOf<INPUT>::type Bits;
+
+constexpr int MAGNITUDE_BITS = 7;
+
+__device__ __forceinline__ uint2 magnitudes_of(const Bits (&bits)[8], int top) {
+  uint32_t value[8];
+  if (top > FastTop<Bits>::value) {
+    const FastFloor<Bits> floor(MAGNITUDE_BITS, top);
+#pragma unroll
+    for (int j = 0; j < 8; ++j) value[j] = floor(bits[j]);
+  } else {
+#pragma unroll
+    for (int j = 0; j < 8; ++j) {
+      const Parts p = parts(bits[j]);
+      value[j] = low_word(floor_scaled(p.mantissa, p.exponent + MAGNITUDE_BITS - top));
+    }
+  }
+  return make_uint2(gather_bytes(value[0], value[1], value[2], value[3], 0),
+                    gather_bytes(value[4], value[5], value[6], value[7], 0));
+}
+
+extern "C" __global__ void __launch_bounds__(256, 4)
 magnitudes(const INPUT* __restrict__ x, const int64_t* __restrict__ description, int8_t* __restrict__ out, int64_t sb,
            int64_t sr, int64_t sk, int64_t rows, int64_t k, int64_t rows_padded, int64_t ks_padded, int sampled) {
   after_previous();
-  typedef BitsOf<INPUT>::type Bits;
-  const uint32_t tiles_k = static_cast<uint32_t>((ks_padded + TILE_K - 1) / TILE_K);
+  const uint32_t tiles_k = static_cast<uint32_t>(ks_padded / TILE_K);
   const uint32_t tiles_row = static_cast<uint32_t>((rows_padded + TILE_ROWS - 1) / TILE_ROWS);
 #if ALONG_K
   const uint32_t at_k = blockIdx.x % tiles_k, rest = blockIdx.x / tiles_k;
@@ -31,38 +56,40 @@ magnitudes(const INPUT* __restrict__ x, const int64_t* __restrict__ description,
   const int64_t c = static_cast<int64_t>(at_k) * TILE_K + tile_h();
   x += b * sb;
 
+  int top[2];
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    const int64_t row = row0 + tile_row(i);
+    top[i] = row < rows ? static_cast<int>(description[b * rows + row]) : EMPTY_TOP;
+  }
+  Bits bits[2][8];
 #if ALONG_K
   const bool aligned = aligned_along_k(x, 0, sr, sk);
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {  // 8 positions are neighbours
+    const int64_t row = row0 + tile_row(i);
+    load_along_k(x + row * sr, sk, position(c, sampled != 0), k, row < rows, aligned, bits[i]);
+  }
 #else
   __shared__ Bits tile[TILE_K * TILE_ROWS];
   stage_along_rows(tile, x, sr, sk, row0, static_cast<int64_t>(at_k) * TILE_K, rows, k, sampled != 0);
   __syncthreads();
+#pragma unroll
+  for (int i = 0; i < 2; ++i) read_staged(tile, tile_row(i), bits[i]);
 #endif
-  if (c >= ks_padded) return;
 
-#pragma unroll 1
+  out += b * rows_padded * ks_padded;
+#pragma unroll
   for (int i = 0; i < 2; ++i) {
     const int64_t row = row0 + tile_row(i);
-    if (row >= rows_padded) continue;
-    const bool valid = row < rows;
-
-    Bits bits[8];
-#if ALONG_K
-    load_along_k(x + row * sr, sk, position(c, sampled != 0), k, valid, aligned, bits);  // 8 positions are neighbours
+#if TILE
+    const int in_tile = static_cast<int>(at_row % (TILE / TILE_ROWS)) * TILE_ROWS + tile_row(i);
+    int8_t* const to = out + (static_cast<int64_t>(at_row / (TILE / TILE_ROWS)) * tiles_k + at_k) * (TILE * TILE_K) +
+                       tile_offset(PERMUTED ? permuted_column(in_tile) : in_tile, tile_h() >> 4) + (tile_h() & 15);
 #else
-    read_staged(tile, tile_row(i), bits);
+    int8_t* const to = out + row * ks_padded + c;
 #endif
-    const int top = valid ? static_cast<int>(description[b * rows + row]) : 0;
-
-    uint32_t value[8];
-#pragma unroll
-    for (int j = 0; j < 8; ++j) {
-      const Parts p = parts(bits[j]);
-      value[j] = low_word(floor_scaled(p.mantissa, p.exponent + 7 - top));
-    }
-    *reinterpret_cast<uint2*>(out + (b * rows_padded + row) * ks_padded + c) =
-        make_uint2(gather_bytes(value[0], value[1], value[2], value[3], 0),
-                   gather_bytes(value[4], value[5], value[6], value[7], 0));
+    if (row < rows_padded) *reinterpret_cast<uint2*>(to) = magnitudes_of(bits[i], top[i]);
   }
 }
 
@@ -73,100 +100,71 @@ __device__ __forceinline__ double power_of_two(int e) {
   return __longlong_as_double(static_cast<long long>(e + 1023) << 52);
 }
 
-constexpr unsigned ALL = 0xffffffffu;
-
-typedef unsigned long long Atomic;
-
-// At `address` what is larger, that or `value`; nonnegative doubles order as their bits do.
-__device__ __forceinline__ void raise(Atomic* address, Atomic value) {
-  if (value > *static_cast<volatile Atomic*>(address)) atomicMax(address, value);
-}
-__device__ __forceinline__ Atomic largest_of_warp(Atomic value) {
-#pragma unroll
-  for (int offset = 16; offset > 0; offset /= 2) value = larger(value, __shfl_xor_sync(ALL, value, offset));
-  return value;
-}
-
 // No macros.
 //
-// The error terms of both operands (ErrorTerms in ozaki/_bounds.py), float64 [3][a_rows], then [3][b_rows], each
-// operation rounded to nearest as NumPy does: with ulp = 2^-bits, u = ulp / 2 for a rounded row, else 0, s = magnitudes
-// 2^-width, and UP = 1 + 2^-30: (u, s + k u, dropped ulp) UP on the left, (s, u, ulp) UP on the right. a_rows and b_rows
-// are those of all of the batch, `statistic` is the field that the scaling reads.
+// The error terms of both operands (ErrorTerms in ozaki/_bounds.py), each operation rounded to nearest as NumPy does: with
+// ulp = 2^-bits, u = ulp / 2 for a rounded row, else 0, s = magnitudes 2^-width, and UP = 1 + 2^-30: (u, s + k u,
+// dropped ulp) UP on the left, (s, u, ulp) UP on the right. `statistic` is the field that the scaling reads.
 //   result[2], result[3]  largest top - bottom of the rows of a and b; the caller sets them to zero first
 //
-// 256 threads; grid ceil(a_rows / 256) + ceil(b_rows / 256). A thread owns a row.
+// 256 threads; grid ceil(a.padded / 256) + ceil(b.padded / 256), `padded` counting the rows of all of the batch. A thread
+// owns a row.
+struct Side {
+  const int64_t* description;
+  double* exact;                // [3][rows]
+  float* above;                 // as place_above has it, `padded` rows, of which each batch entry has as many
+  int64_t batch, rows, padded;  // all of the batch
+};
+
 extern "C" __global__ void __launch_bounds__(256)
-error_terms(const int64_t* __restrict__ a, const int64_t* __restrict__ b, double* __restrict__ terms, Atomic* result,
-            int64_t a_rows, int64_t b_rows, int width, int statistic, int step, int base, int64_t threshold, double k,
-            double dropped) {
+error_terms(const Side a, const Side b, Atomic* result, int width, int statistic, int step, int base, int64_t threshold,
+            double k, double dropped) {
   after_previous();
-  const uint32_t a_blocks = static_cast<uint32_t>((a_rows + 255) / 256);
+  const uint32_t a_blocks = static_cast<uint32_t>((a.padded + 255) / 256);
   const bool left = blockIdx.x < a_blocks;
-  const int64_t rows = left ? a_rows : b_rows;
-  const int64_t i = static_cast<int64_t>(blockIdx.x - (left ? 0 : a_blocks)) * 256 + threadIdx.x;
-  const int64_t* const description = left ? a : b;
-  if (!left) terms += 3 * a_rows;
+  const Side side = left ? a : b;
+  const int64_t each = side.padded / side.batch, rows = side.rows / side.batch;
+  const int64_t at = static_cast<int64_t>(blockIdx.x - (left ? 0 : a_blocks)) * 256 + threadIdx.x;
+  const int64_t entry = at / each, row = at % each;
 
   int64_t span = 0;
-  if (i < rows) {
-    const int64_t top = description[i], bottom = description[4 * rows + i];
-    const int mu = row_exponent(top, description[statistic * rows + i], step, base, threshold);
-    double s = 0, u = 0, ulp = 0;
-    if (top != EMPTY_TOP) {
-      s = __dmul_rn(static_cast<double>(description[2 * rows + i]), power_of_two(-width));
-      ulp = power_of_two(-(mu + static_cast<int>(top)));
-      if (mu + bottom < 0) u = __dmul_rn(ulp, 0.5);
+  if (at < side.padded) {
+    double term[3] = {0, 0, 0};
+    if (row < rows) {
+      const int64_t i = entry * rows + row;
+      const int64_t top = side.description[i], bottom = side.description[4 * side.rows + i];
+      const int mu = row_exponent(top, side.description[statistic * side.rows + i], step, base, threshold);
+      double s = 0, u = 0, ulp = 0;
+      if (top != EMPTY_TOP) {
+        s = __dmul_rn(static_cast<double>(side.description[2 * side.rows + i]), power_of_two(-width));
+        ulp = power_of_two(-(mu + static_cast<int>(top)));
+        if (mu + bottom < 0) u = __dmul_rn(ulp, 0.5);
+      }
+      const double up = 1.0 + power_of_two(-30);
+      term[0] = __dmul_rn(left ? u : s, up);
+      term[1] = __dmul_rn(left ? __dadd_rn(s, __dmul_rn(k, u)) : u, up);
+      term[2] = __dmul_rn(left ? __dmul_rn(dropped, ulp) : ulp, up);
+#pragma unroll
+      for (int t = 0; t < 3; ++t) side.exact[t * side.rows + i] = term[t];
+      span = top - bottom;
     }
-    const double up = 1.0 + power_of_two(-30);
-    terms[i] = __dmul_rn(left ? u : s, up);
-    terms[rows + i] = __dmul_rn(left ? __dadd_rn(s, __dmul_rn(k, u)) : u, up);
-    terms[2 * rows + i] = __dmul_rn(left ? __dmul_rn(dropped, ulp) : ulp, up);
-    span = top - bottom;
+#pragma unroll
+    for (int t = 0; t < 3; ++t) side.above[entry * 3 * each + place_above(row, t)] = __double2float_ru(term[t]);
   }
   const Atomic widest = largest_of_warp(static_cast<Atomic>(span));
   if ((threadIdx.x & 31) == 0) raise(result + (left ? 2 : 3), widest);
 }
 
-// ratio_ij = ((p0_i q0_j + p1_i q1_j) + p2_i q2_j) / L_ij, each operation rounded to nearest, in this order. p_s[i] =
-// p[s * p_stride + i], q likewise, all >= 0; L is int32 [batch][rows][ld], >= 0 and below 2^31 - 1, rows of p and q of
-// batch entry b start b * p_step and b * q_step further; ld is a multiple of 4, L aligned to 16 bytes.
-//   result[0]  max over the entries with L > 0, as the bits of a double
-//   result[1]  number of entries with L = 0 and a positive numerator
-// The caller sets both to zero first. Of each batch entry the first `looked_at` rows count.
+// The worst ratio over L, int32 [batch][rows][ld], >= 0 and below 2^31 - 1; ld is a multiple of 4, L aligned to 16 bytes, result as Worst tells it; the caller sets it to zero first. Of each batch entry the
+// first `looked_at` rows count.
 //
 // 256 threads; grid batch * ceil(looked_at / 128) * ceil(cols / 128), all on x. A warp owns 16 rows x 128 columns. Few
 // entries are computed: for the others float32, rounded up above and down below, shows that they raise no maximum.
-__device__ __forceinline__ double numerator(double p0, double q0, double p1, double q1, double p2, double q2) {
-  return __dadd_rn(__dadd_rn(__dmul_rn(p0, q0), __dmul_rn(p1, q1)), __dmul_rn(p2, q2));
-}
-
-// The worst ratio so far, and entries without any.
-struct Worst {
-  double best = 0;
-  float below = 0;  // best, rounded down
-  int unproven = 0;
-
-  __device__ __forceinline__ void set(double ratio) {
-    best = ratio;
-    below = __double2float_rd(ratio);
-  }
-  __device__ __forceinline__ void see(double above, int l) {
-    // above <= RD(best l) <= best l: the quotient, rounded, is no larger than best. NaN is not skipped.
-    if (l == 0) {
-      if (!(above <= 0.0)) ++unproven;
-    } else if (!(above <= __dmul_rd(best, static_cast<double>(l)))) {
-      set(__ddiv_rn(above, static_cast<double>(l)));
-    }
-  }
-};
-
 constexpr int WARP_ROWS = 16;
 
 extern "C" __global__ void __launch_bounds__(256, 2)
-worst_ratio(const int32_t* __restrict__ lower, const double* __restrict__ p, const double* __restrict__ q,
-            Atomic* result, int64_t ld, int64_t p_stride, int64_t q_stride, int64_t p_step, int64_t q_step,
-            int64_t rows, int64_t cols, int64_t looked_at) {
+worst_ratio(const int32_t* __restrict__ lower, const Terms p, const Terms q, Atomic* result, int64_t ld, int64_t rows, int64_t cols,
+            int64_t looked_at) {
   after_previous();
   const uint32_t down = static_cast<uint32_t>((looked_at + 127) / 128), over = static_cast<uint32_t>((cols + 127) / 128);
   const uint32_t tile = blockIdx.x / over, b = tile / down;
@@ -174,8 +172,6 @@ worst_ratio(const int32_t* __restrict__ lower, const double* __restrict__ p, con
   const int64_t col = static_cast<int64_t>(blockIdx.x % over) * 128 + 4 * lane;
   const int64_t row0 = static_cast<int64_t>(tile % down) * 128 + WARP_ROWS * warp;
   lower += (b * rows + row0) * ld + col;
-  p += b * p_step + row0;
-  q += b * q_step + col;
 
   int4 l[WARP_ROWS];
 #pragma unroll
@@ -183,46 +179,36 @@ worst_ratio(const int32_t* __restrict__ lower, const double* __restrict__ p, con
     l[i] = row0 + i < looked_at && col < cols ? __ldcs(reinterpret_cast<const int4*>(lower + i * ld))
                                          : make_int4(0x7fffffff, 0x7fffffff, 0x7fffffff, 0x7fffffff);
 
-  float of_col[4][3], of_row[3];  // rounded up; those of row lane % 16
+  float4 of_col[3];
+  float of_row[3];  // those of row lane % 16
 #pragma unroll
   for (int s = 0; s < 3; ++s) {
-#pragma unroll
-    for (int j = 0; j < 4; ++j) of_col[j][s] = col + j < cols ? __double2float_ru(q[s * q_stride + j]) : 0.0f;
-    of_row[s] = row0 + (lane & 15) < looked_at ? __double2float_ru(p[s * p_stride + (lane & 15)]) : 0.0f;
+    of_col[s] = col < cols ? *reinterpret_cast<const float4*>(q.above + b * q.above_step + place_above(col, s)) : make_float4(0, 0, 0, 0);
+    of_row[s] = row0 + (lane & 15) < looked_at ? p.above[b * p.above_step + place_above(row0 + (lane & 15), s)] : 0.0f;
   }
 
   Worst worst;
-  worst.set(__longlong_as_double(static_cast<long long>(*static_cast<volatile Atomic*>(result))));
+  worst.set(*static_cast<volatile Atomic*>(result));
 #pragma unroll
   for (int i = 0; i < WARP_ROWS; ++i) {
     const int value[4] = {l[i].x, l[i].y, l[i].z, l[i].w};
     const float p0 = __shfl_sync(ALL, of_row[0], i), p1 = __shfl_sync(ALL, of_row[1], i);
     const float p2 = __shfl_sync(ALL, of_row[2], i);
+    const float above[4] = {__fmaf_ru(p0, of_col[0].x, __fmaf_ru(p1, of_col[1].x, __fmul_ru(p2, of_col[2].x))),
+                            __fmaf_ru(p0, of_col[0].y, __fmaf_ru(p1, of_col[1].y, __fmul_ru(p2, of_col[2].y))),
+                            __fmaf_ru(p0, of_col[0].z, __fmaf_ru(p1, of_col[1].z, __fmul_ru(p2, of_col[2].z))),
+                            __fmaf_ru(p0, of_col[0].w, __fmaf_ru(p1, of_col[1].w, __fmul_ru(p2, of_col[2].w)))};
     bool seen = i > 0;  // with nothing to compare with yet, the first row is computed
 #pragma unroll
-    for (int j = 0; j < 4; ++j) {
-      const float above = __fmaf_ru(p0, of_col[j][0], __fmaf_ru(p1, of_col[j][1], __fmul_ru(p2, of_col[j][2])));
-      seen = seen && above <= __fmul_rd(worst.below, __int2float_rd(value[j]));
-    }
+    for (int j = 0; j < 4; ++j) seen = seen && above[j] <= __fmul_rd(worst.below, __int2float_rd(value[j]));
     if (__all_sync(ALL, seen) || row0 + i >= looked_at) continue;
 #pragma unroll
-    for (int j = 0; j < 4; ++j) {
-      if (col + j >= cols) continue;
-      const double above =
-          numerator(p[i], q[j], p[p_stride + i], q[q_stride + j], p[2 * p_stride + i], q[2 * q_stride + j]);
-      worst.see(above, value[j]);
-    }
-    worst.set(__longlong_as_double(static_cast<long long>(largest_of_warp(__double_as_longlong(worst.best)))));
+    for (int j = 0; j < 4; ++j)
+      if (col + j < cols) worst.see(numerator(p, q, b, row0 + i, col + j), value[j]);
+    worst.share();
   }
-  const double best = worst.best;
-  int unproven = worst.unproven;
-
-  const Atomic bits = largest_of_warp(static_cast<Atomic>(__double_as_longlong(best)));
-#pragma unroll
-  for (int offset = 16; offset > 0; offset /= 2) unproven += __shfl_xor_sync(ALL, unproven, offset);
-  if (lane != 0) return;
-  raise(result, bits);
-  if (unproven != 0) atomicAdd(result + 1, static_cast<Atomic>(unproven));
+  worst.share();
+  worst.tell(result);
 }
 
 #endif

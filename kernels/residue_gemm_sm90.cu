@@ -1,47 +1,12 @@
 // Residue products on Hopper: y_t = (A_t B_t) mod m_t for all moduli in one launch, int32 never leaves the registers.
 //
-// Tiles, ring and launch as ring_sm90.cuh has them; a tile's half is reduced and stored while the other half multiplies,
-// at the end of a tile and at the beginning of the next. A last column tile of which no more than 128 columns are needed is
-// multiplied as that: clusters have all their wide tiles first, then narrow ones.
-//
-// a and b point to the first of `blocks` blocks of k, two at least, of k_blocks that their tiles have; slices are those
-// of the moduli.
+// Tiles, ring and launch as walk_sm90.cuh has them.
 //
 // y: bytes, planes y_stride apart, batch entries y_batch, [rows][ld], ld a multiple of 192; rows < rows_stored are
 // stored. With `accumulate`, added to what is there, modulo m_t.
 #include "launch.cuh"
 #include "residues.cuh"
-#include "ring_sm90.cuh"
-
-// The tiles of a cluster that are as wide as R accumulators of a thread and a half: first, first + step, ..., of those
-// that `tiles` counts, from column tile `column` on.
-template <int R> struct Walk {
-  int first, end, step;
-  Tiles tiles;
-  int column;
-
-  // Modulus t, batch entry n, row-tile pair i, column tile j of tile w.
-  __device__ __forceinline__ void locate(int w, int& t, int& n, int& i, int& j) const {
-    int matrix;
-    ::locate(w, tiles, matrix, i, j);
-    t = matrix / tiles.batch, n = matrix % tiles.batch, j += column;
-  }
-};
-
-// Numbers of wide tiles and of narrow ones, `light` of which belong to the clusters with one wide tile less.
-struct Work {
-  int wide, narrow, light;
-};
-
-__device__ __forceinline__ Walk<96> wide_tiles(const Work& work, const Tiles& tiles) {
-  return {static_cast<int>(blockIdx.x / 2), work.wide, static_cast<int>(gridDim.x / 2), tiles, 0};
-}
-__device__ __forceinline__ Walk<64> narrow_tiles(const Work& work, const Tiles& tiles) {
-  const int clusters = gridDim.x / 2, cluster = blockIdx.x / 2, more = work.wide % clusters;
-  const Tiles column = {tiles.pairs, 1, tiles.group, tiles.batch};
-  if (cluster < more) return {work.light + cluster, work.narrow, more, column, tiles.columns};
-  return {cluster - more, work.light, clusters - more, column, tiles.columns};
-}
+#include "walk_sm90.cuh"
 
 // Reduce one half and store it: thread (warp w, lane) has rows 16 w + lane / 4 + {0, 8} and, of every 64 columns, the 16 from
 // 16 (lane % 4) on.
@@ -81,55 +46,25 @@ __device__ __forceinline__ void reduce_half(const uint32_t (&d)[R], uint8_t* y, 
   }
 }
 
-// By the producer.
-template <int R>
-__device__ __forceinline__ void copy_tiles(const Walk<R>& walk, const Stages& stages, Ring& ring, const Operand& a,
-                                           const Operand& b, int blocks, int k_blocks) {
-  const int rank = cluster_rank();
-  for (int w = walk.first; w < walk.end; w += walk.step) {
-    int t, n, i, j;
-    walk.locate(w, t, n, i, j);
-    stages.copy<2 * R>(ring, a.slices + t * a.slice + n * a.batch + static_cast<int64_t>(2 * i + rank) * k_blocks * A_BYTES,
-                       b.slices + t * b.slice + n * b.batch + static_cast<int64_t>(j) * k_blocks * B_BYTES, blocks, rank);
-  }
-}
+// What happens to a tile's accumulators.
+struct Store {
+  uint8_t* y;
+  int64_t y_stride, y_batch, ld, rows_stored;
+  bool accumulate;
+  const AccumulatorModuli& moduli;
+  AccumulatorModulus m;
+  int64_t row;
+  uint8_t* at;
 
-// By a consumer. After the last tile this multiplies stale bytes, for nothing: a branch there would make the compiler
-// wait for every wgmma in turn.
-template <int R>
-__device__ __forceinline__ void multiply_tiles(const Walk<R>& walk, const Stages& stages, Ring& ring, uint8_t* y,
-                                               int64_t y_stride, int64_t y_batch, int64_t ld, int64_t rows_stored,
-                                               int blocks, bool accumulate, const AccumulatorModuli& moduli) {
-  uint32_t d0[R], d1[R];
-  const int warpgroup = threadIdx.x / 128, thread = threadIdx.x % 128, lane = threadIdx.x % 32;
-  uint64_t da, db;
-  if (walk.first < walk.end) stages.wait(ring);
-  stages.descriptors(ring, da, db);
-  multiply_half(d0, da, db, true);
-  multiply_half(d1, da + HALF, db, true);
-  for (int w = walk.first; w < walk.end; w += walk.step) {
-    int last;
-    multiply_blocks(stages, ring, blocks, d0, d1, last);
-    int t, n, i, j;
-    walk.locate(w, t, n, i, j);
-    const AccumulatorModulus m = moduli.of[t];
-    const int64_t row = (2 * i + static_cast<int64_t>(cluster_rank())) * ROWS + warpgroup * 128 + thread / 32 * 16 + lane / 4;
-    uint8_t* const at = y + t * y_stride + n * y_batch + row * ld + static_cast<int64_t>(j) * COLS + lane % 4 * 16;
-
-    multiply_last_block(stages, ring, d0, d1, last);
-    reduce_half(d0, at, ld, row, rows_stored, m, accumulate);
-    if (w + walk.step < walk.end) stages.wait(ring);
-    stages.descriptors(ring, da, db);
-    multiply_half(d0, da, db, true);
-    wgmma_wait<1>();
-    registers_ready(d1);
-    stages.release(last);
-    reduce_half(d1, at + 64 * ld, ld, row + 64, rows_stored, m, accumulate);
-    wgmma_wait<0>();  // else the compiler takes the reads of d1 above for reads in the stage that begins below
-    multiply_half(d1, da + HALF, db, true);
+  __device__ __forceinline__ void begin(int t, int n, int64_t first_row, int j) {
+    m = moduli.of[t];
+    row = first_row;
+    at = y + t * y_stride + n * y_batch + row * ld + static_cast<int64_t>(j) * COLS + threadIdx.x % 4 * 16;
   }
-  wgmma_wait<0>();
-}
+  template <int R> __device__ __forceinline__ void look(const uint32_t (&d)[R], int first) const {
+    reduce_half(d, at + first * ld, ld, row + first, rows_stored, m, accumulate);
+  }
+};
 
 extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(384, 1)
 residue_gemm(const Operand a, const Operand b, uint8_t* __restrict__ y, int64_t y_stride, int64_t y_batch, int64_t ld,
@@ -151,8 +86,9 @@ residue_gemm(const Operand a, const Operand b, uint8_t* __restrict__ y, int64_t 
   } else {
     take_registers<232>();
     Ring ring;
-    multiply_tiles(wide_tiles(work, tiles), stages, ring, y, y_stride, y_batch, ld, rows_stored, blocks, accumulate, moduli);
-    multiply_tiles(narrow_tiles(work, tiles), stages, ring, y, y_stride, y_batch, ld, rows_stored, blocks, accumulate, moduli);
+    Store store{y, y_stride, y_batch, ld, rows_stored, accumulate != 0, moduli};
+    multiply_tiles(wide_tiles(work, tiles), stages, ring, blocks, store);
+    multiply_tiles(narrow_tiles(work, tiles), stages, ring, blocks, store);
   }
   cluster_barrier();  // no block leaves while the other still copies into it or arrives there
 }

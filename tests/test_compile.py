@@ -23,6 +23,7 @@ REGISTERS = {
     "magnitudes": 64,
     "worst_ratio": 128,
     "error_terms": 40,
+    "proof_gemm": 168,
     "residue_gemm": 168,  # at entry; its warpgroups trade registers among themselves
     "digit_gemm": 168,
     "digit_far": 128,
@@ -37,8 +38,8 @@ REGISTERS = {
 WIDE_REGISTERS = {"split": 168, "recombine": 128}  # more than four words, or int64 diagonals
 
 # Bytes of local memory: what is known of a tile, kept aside while all registers hold accumulators; none of it is
-# touched in the loop over k.
-FRAME = {"digit_gemm": 40, "word_gemm": 24}
+# touched in the loop over k. The proof keeps the entries in doubt there, 384 bytes.
+FRAME = {"digit_gemm": 40, "word_gemm": 24, "proof_gemm": 480}
 
 
 def describe(dtype, along_k):
@@ -60,8 +61,8 @@ def recombine(dtype, slices, words, digit_bits, sum64=0, winograd=0):
     return "recombine.cu", macros | {"WINOGRAD": winograd}
 
 
-def magnitudes(dtype, along_k):
-    return "proof.cu", {"INPUT": dtype, "ALONG_K": along_k}
+def magnitudes(dtype, along_k, tile=0):
+    return "proof.cu", {"INPUT": dtype, "ALONG_K": along_k, "TILE": tile, "PERMUTED": int(tile == 192)}
 
 
 def digit_gemm(dtype, slices, digit_bits):
@@ -143,6 +144,9 @@ MORE = [
     magnitudes("double", 1),
     magnitudes("float", 0),
     magnitudes("float", 1),
+    magnitudes("float", 0, tile=192),
+    magnitudes("float", 1, tile=256),
+    magnitudes("double", 1, tile=192),
     patch("float", "double", "double"),
     patch("float", "float", "float"),
     split_words("FP16", "RN", 2, 11, 1, tile=128),
@@ -155,7 +159,7 @@ MORE = [
     word_mma("TF32", 0, "float"),
 ]
 CASES = [("sm_90", *case) for case in EVERYWHERE + MORE]
-CASES += [("sm_90a", "residue_gemm_sm90.cu", {})]
+CASES += [("sm_90a", "residue_gemm_sm90.cu", {}), ("sm_90a", "proof_gemm_sm90.cu", {})]
 CASES += [("sm_90a", "winograd.cu", {"LEFT": left}) for left in (0, 1)]
 QUADRANTS = (("double", 14, 4), ("double", 15, 4), ("double", 20, 5), ("float", 7, 2))
 CASES += [("sm_90a", *recombine(*case, 0, winograd=1)) for case in QUADRANTS]

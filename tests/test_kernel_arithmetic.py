@@ -162,7 +162,8 @@ template <typename Bits> void measures(const Bits* x, const int* width, const in
     }
     out[0] = p.finite, out[1] = p.negative, out[2] = top_exponent(p);
     out[3] = slow.value, out[4] = slow.inexact, out[5] = fast.value, out[6] = fast.inexact;
-    out[7] = static_cast<int64_t>(floor_scaled(p.mantissa, p.exponent + 7 - top[i]));
+    out[7] = static_cast<int64_t>(top[i] > FastTop<Bits>::value ? FastFloor<Bits>(7, top[i])(x[i])
+                                                                : floor_scaled(p.mantissa, p.exponent + 7 - top[i]));
     out[8] = static_cast<int64_t>(p.mantissa);
   }
 }
@@ -368,7 +369,7 @@ def test_magnitudes_of_a_row(shim, rng, size):
     tops = []
     for b in bits:
         x = value_of(b, size)
-        own = math.frexp(x)[1] if math.isfinite(x) and x != 0 else smallest + 1
+        own = math.frexp(x)[1] if math.isfinite(x) and x != 0 else smallest + 1 if x == 0 else 0
         tops.append(min(highest, own + rng.choice([0, 0, 1, 2, rng.randrange(60), rng.randrange(2200)])))
     out = np.empty((len(bits), 9), np.int64)
     x = np.array(bits, np.uint64 if size == 64 else np.uint32)

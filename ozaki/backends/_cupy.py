@@ -97,12 +97,8 @@ def _engine(scheme: Scheme, asked: str, shape: tuple[int, int, int], limit: int 
             "engine: 'hopper' multiplies residues, or up to 7 digits with moderate k, on devices of compute capability "
             "9.0; use scheme='residues' there, or engine='auto'"
         )
-    fast = fits and min(shape) >= _HOPPER_FROM and (limit is None or isinstance(scheme, Residues))
+    fast = fits and min(shape) >= _hopper.FROM and (limit is None or isinstance(scheme, Residues))
     return _hopper if asked == "hopper" or fast else _cublas
-
-
-_HOPPER_FROM = 256
-"""Least m, n and k for which tiles of 256 x 192 are not mostly padding."""
 
 
 def _word_engine(words: Words, stack: tuple[int, int, int]) -> Engine:

@@ -9,16 +9,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from math import ceil
-from typing import Any
+from typing import Any, NamedTuple
 
 import cupy as cp
 import numpy as np
+import numpy.typing as npt
 
-from ozaki._bounds import dropped, word_terms
+from ozaki._bounds import ErrorTerms, dropped, word_terms
 from ozaki._description import FIELDS, Described
 from ozaki._proof import EVERY, NARROW_DEPTH, SAMPLE, Look, Ratio, wide_bits
-from ozaki.backends import _cublas, _numpy_proof
+from ozaki.backends import _cublas, _hopper, _numpy_proof
 from ozaki.backends._cupy_native import as_float64, native_obstacle
+from ozaki.backends._jit import architecture
 from ozaki.backends._launch import Beside, Clear, Copy, Launch, Macros, Record, View, pause, round_up
 from ozaki.schemes import Scheme, Words, magnitude_bits
 
@@ -40,22 +42,31 @@ class _NarrowProduct:
     n: int
 
 
-def narrow_product(left: Described, right: Described, sampled: bool) -> _NarrowProduct:
-    """Exact products of 7-bit magnitudes (2**14 k < 2**31 is split like any other k)."""
+@dataclass(frozen=True)
+class _Magnitudes:
+    """7-bit magnitudes in tiles, [batch][padded rows][padded k], whose products stay in registers."""
+
+    left: Any
+    right: Any
+
+
+def narrow_product(left: Described, right: Described, sampled: bool) -> _NarrowProduct | _Magnitudes:
+    """Exact products of 7-bit magnitudes, or what a kernel needs to form them where it compares them."""
+    k = (left.k // EVERY) * SAMPLE + min(left.k % EVERY, SAMPLE) if sampled else left.k
+    k = min(k, NARROW_DEPTH)  # saturate: a sum over part of k bounds from below as well
+    m, n = left.x.shape[1], right.x.shape[1]
+    in_tiles = architecture(cp.cuda.runtime.getDevice()) == "sm_90a" and min(m, n, k) >= _hopper.FROM
     stream = _stream()
     stream.fork()
     with stream:
-        return _narrow_product(left, right, sampled)
+        if in_tiles:
+            return _Magnitudes(_in_tiles(left, "left", k, sampled), _in_tiles(right, "right", k, sampled))
+        return _narrow_product(_in_rows(left, k, sampled), _in_rows(right, k, sampled), m, n)
 
 
-def _narrow_product(left: Described, right: Described, sampled: bool) -> _NarrowProduct:
-    k = left.k
-    kept = (k // EVERY) * SAMPLE + min(k % EVERY, SAMPLE) if sampled else k
-    a, b = (_magnitudes(x, kept, sampled) for x in (left, right))
-    batch, m, n = max(a.shape[0], b.shape[0]), left.x.shape[1], right.x.shape[1]
+def _narrow_product(a: Any, b: Any, m: int, n: int) -> _NarrowProduct:
+    batch = max(a.shape[0], b.shape[0])
     out = cp.empty((batch, m, b.shape[1]), np.int32)
-    if a.shape[2] > NARROW_DEPTH:  # saturate: a sum over part of k bounds from below as well
-        a, b = a[:, :, :NARROW_DEPTH], b[:, :, :NARROW_DEPTH]
     for i in range(batch):
         at_a, at_b = a[min(i, a.shape[0] - 1)], b[min(i, b.shape[0] - 1)]
         _cublas.gemm(
@@ -65,19 +76,30 @@ def _narrow_product(left: Described, right: Described, sampled: bool) -> _Narrow
     return _NarrowProduct(out, n)
 
 
-def _magnitudes(operand: Described, kept: int, sampled: bool) -> Any:
-    batch, rows, _ = operand.x.shape
-    out = cp.empty((batch, round_up(rows, 16), round_up(kept, 128)), np.int8)
-    launch = _sampling(cp.cuda.runtime.getDevice(), View.of(operand.x), out.shape, sampled)
+def _in_rows(operand: Described, k: int, sampled: bool) -> Any:
+    return _magnitudes(operand, round_up(operand.x.shape[1], 16), round_up(k, 128), sampled, 0, False)
+
+
+def _in_tiles(operand: Described, side: str, k: int, sampled: bool) -> Any:
+    tile, _, rows, k = _hopper.tiled(side, operand.x.shape[1], k)
+    return _magnitudes(operand, rows, k, sampled, tile, side == "right")
+
+
+def _magnitudes(operand: Described, rows: int, k: int, sampled: bool, tile: int, permuted: bool) -> Any:
+    out = cp.empty((operand.x.shape[0], rows, k), np.int8)
+    view = View.of(operand.x)
+    launch = _sampling(cp.cuda.runtime.getDevice(), view, out.shape, sampled, tile, permuted)
     launch(operand.x.data, operand.fields.data, out.data)
     return out
 
 
 @lru_cache(maxsize=1024)
-def _sampling(device: int, view: View, padded: tuple[int, int, int], sampled: bool) -> Launch:
+def _sampling(
+    device: int, view: View, padded: tuple[int, int, int], sampled: bool, tile: int, permuted: bool
+) -> Launch:
     batch, rows, k = view.shape
-    macros: Macros = {"INPUT": view.ctype, "ALONG_K": view.along_k}
-    grid = (batch * ceil(padded[1] / 32) * ceil(padded[2] / 128),)
+    macros: Macros = {"INPUT": view.ctype, "ALONG_K": view.along_k, "TILE": tile, "PERMUTED": int(permuted)}
+    grid = (batch * ceil(padded[1] / 32) * (padded[2] // 128),)
     sizes = rows, k, *padded[1:]
     return Launch("proof.cu", "magnitudes", macros, grid, (256,), None, None, None, *view.steps, *sizes, int(sampled))
 
@@ -99,7 +121,7 @@ def _wide_magnitudes(operand: Described, bits: int) -> Any:
 
 def worst_ratio(lower: Any, left: Described, right: Described, scheme: Scheme | Words, rows: int) -> Look:
     """Largest image error / lower over lower > 0; number of positive errors over lower == 0; in the first rows."""
-    if not isinstance(lower, _NarrowProduct):
+    if not isinstance(lower, _NarrowProduct | _Magnitudes):
         return _numpy_proof.worst_ratio(lower[:, :rows].get(), left, right, scheme, rows)
     if isinstance(scheme, Words):
         return Look(_compare_words(lower, left, right, scheme, rows))
@@ -114,33 +136,103 @@ def worst_ratio(lower: Any, left: Described, right: Described, scheme: Scheme | 
 
 
 def _compare(
-    lower: _NarrowProduct, left: Described, right: Described, scheme: Scheme, dropped: float, rows: int
+    lower: _NarrowProduct | _Magnitudes, left: Described, right: Described, scheme: Scheme, dropped: float, rows: int
 ) -> Callable[[], Ratio]:
     """Begin to compare image errors with their lower bound; calling the result waits for it."""
-    (batch_a, m, k), (batch_b, n, _) = left.x.shape, right.x.shape
-    ld = lower.values.shape[2]
-    launches = _comparing(cp.cuda.runtime.getDevice(), batch_a, batch_b, m, n, ld, k, scheme, dropped, rows)
+    terms = _Terms.of(left, right)
+    launch = _finding_terms(cp.cuda.runtime.getDevice(), terms, left.k, scheme, dropped)
     with _stream():
-        terms = cp.empty(3 * (batch_a * m + batch_b * n))
+        places = terms.places(cp.cuda.alloc(terms.nbytes))
         result = _cleared_result()
-        launches[0](left.fields.data, right.fields.data, terms.data, result)
-        launches[1](lower.values.data, terms.data, terms.data + 24 * batch_a * m, result)
-        return _on_its_way(result)
+        launch(left.fields.data, *places[:2], right.fields.data, *places[2:], result)
+        return _look(lower, terms, places, result, rows)
 
 
 def _compare_words(
-    lower: _NarrowProduct, left: Described, right: Described, words: Words, rows: int
+    lower: _NarrowProduct | _Magnitudes, left: Described, right: Described, words: Words, rows: int
 ) -> Callable[[], Ratio]:
     """The same for words, whose error terms are few numbers of the host."""
-    (batch_a, m, _), (batch_b, n, _) = left.x.shape, right.x.shape
     of_words = word_terms(left.on_host, right.on_host, words)
-    launch = _ratio(cp.cuda.runtime.getDevice(), batch_a, batch_b, m, n, lower.values.shape[2], rows)
+    terms = _Terms.of(left, right)
     with _stream():
-        terms = cp.asarray(np.concatenate([of_words.left.ravel(), of_words.right.ravel()]))
-        result = _cleared_result()
-        launch(lower.values.data, terms.data, terms.data + 24 * batch_a * m, result)
-        wait = _on_its_way(result)
+        memory = cp.asarray(terms.from_host(of_words))
+        wait = _look(lower, terms, terms.places(memory.data), _cleared_result(), rows)
     return lambda: wait()._replace(spans=(left.span, right.span))
+
+
+_Places = list[cp.cuda.MemoryPointer]
+
+
+def _look(
+    lower: _NarrowProduct | _Magnitudes, terms: _Terms, places: _Places, result: cp.cuda.MemoryPointer, rows: int
+) -> Callable[[], Ratio]:
+    device = cp.cuda.runtime.getDevice()
+    if isinstance(lower, _NarrowProduct):
+        _comparing(device, terms, lower.values.shape[2], rows)(lower.values.data, *places, result)
+    else:
+        launch = _multiplying(device, terms, lower.left.shape, lower.right.shape, rows)
+        launch(lower.left.data, lower.right.data, *places, result)
+    return _on_its_way(result)
+
+
+class _Terms(NamedTuple):
+    """Where the error terms of both operands lie: all rounded ones, then the exact ones (kernels/worst.cuh)."""
+
+    batch_a: int
+    m: int
+    batch_b: int
+    n: int
+
+    @classmethod
+    def of(cls, left: Described, right: Described) -> _Terms:
+        return cls(*left.x.shape[:2], *right.x.shape[:2])
+
+    @property
+    def rows(self) -> tuple[int, int]:
+        """Of all of the batch."""
+        return self.batch_a * self.m, self.batch_b * self.n
+
+    @property
+    def padded(self) -> tuple[int, int]:
+        """Rows of a batch entry for which there are rounded terms; the columns are those of whole tiles."""
+        return round_up(self.m, 4), _hopper.tiled("right", self.n, 1)[2]
+
+    @property
+    def rounded(self) -> tuple[int, int]:
+        """Those of all of the batch."""
+        return self.batch_a * self.padded[0], self.batch_b * self.padded[1]
+
+    @property
+    def nbytes(self) -> int:
+        return 12 * sum(self.rounded) + 24 * sum(self.rows)
+
+    def places(self, memory: cp.cuda.MemoryPointer) -> _Places:
+        """Exact and rounded terms of the left operand, then of the right one."""
+        exact = memory + 12 * sum(self.rounded)
+        return [exact, memory, exact + 24 * self.rows[0], memory + 12 * self.rounded[0]]
+
+    @property
+    def structs(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        """The structs Terms of both."""
+        (a, b), (padded_a, padded_b) = self.rows, self.padded
+        left = (self.m, 3 * padded_a) if self.batch_a > 1 else (0, 0)
+        right = (self.n, 3 * padded_b) if self.batch_b > 1 else (0, 0)
+        return (None, None, a, *left), (None, None, b, *right)
+
+    def from_host(self, terms: ErrorTerms) -> npt.NDArray[np.uint8]:
+        """The bytes at these places."""
+        sides = zip((terms.left, terms.right), self.padded, strict=True)
+        rounded = b"".join(_round_up(side, padded).tobytes() for side, padded in sides)
+        return np.frombuffer(rounded + terms.left.tobytes() + terms.right.tobytes(), np.uint8)
+
+
+def _round_up(terms: npt.NDArray[np.float64], padded: int) -> npt.NDArray[np.float32]:
+    """To float32, [batch][rows / 4][3][4]."""
+    out = np.zeros((*terms.shape[:2], padded), np.float32)
+    with np.errstate(over="ignore"):
+        nearest = terms.astype(np.float32)
+    out[..., : terms.shape[2]] = np.where(nearest < terms, np.nextafter(nearest, np.float32(np.inf)), nearest)
+    return out.reshape(3, -1, padded // 4, 4).transpose(1, 2, 0, 3)
 
 
 _RESULT = np.dtype([("worst", np.float64), ("missing", np.uint64), ("spans", np.uint64, 2)])
@@ -173,25 +265,38 @@ def _on_its_way(result: cp.cuda.MemoryPointer) -> Callable[[], Ratio]:
 
 
 @lru_cache(maxsize=1024)
-def _comparing(
-    device: int, batch_a: int, batch_b: int, m: int, n: int, ld: int, k: int, scheme: Scheme, dropped: float, rows: int
-) -> tuple[Launch, Launch]:
+def _finding_terms(device: int, terms: _Terms, k: int, scheme: Scheme, dropped: float) -> Launch:
     scaling = scheme.scaling(k)
     assert scaling is not None
-    a, b = batch_a * m, batch_b * n
-    terms = Launch(
-        "proof.cu", "error_terms", {}, (ceil(a / 256) + ceil(b / 256),), (256,), None, None, None, None, a, b,
+    left, right = (
+        (None, None, None, *sizes)
+        for sizes in zip((terms.batch_a, terms.batch_b), terms.rows, terms.rounded, strict=True)
+    )
+    return Launch(
+        "proof.cu", "error_terms", {}, (sum(ceil(rows / 256) for rows in terms.rounded),), (256,), left, right, None,
         magnitude_bits(k), FIELDS.index(scaling.statistic), scaling.step, scaling.base, scaling.threshold, float(k),
         float(dropped),
     )  # fmt: skip
-    return terms, _ratio(device, batch_a, batch_b, m, n, ld, rows)
 
 
 @lru_cache(maxsize=1024)
-def _ratio(device: int, batch_a: int, batch_b: int, m: int, n: int, ld: int, rows: int) -> Launch:
-    grid = (max(batch_a, batch_b) * ceil(rows / 128) * ceil(n / 128),)
-    steps = batch_a * m, batch_b * n, m if batch_a > 1 else 0, n if batch_b > 1 else 0
-    return Launch("proof.cu", "worst_ratio", {}, grid, (256,), None, None, None, None, ld, *steps, m, n, rows)
+def _comparing(device: int, terms: _Terms, ld: int, rows: int) -> Launch:
+    grid = (max(terms.batch_a, terms.batch_b) * ceil(rows / 128) * ceil(terms.n / 128),)
+    sizes = ld, terms.m, terms.n, rows
+    return Launch("proof.cu", "worst_ratio", {}, grid, (256,), None, *terms.structs, None, *sizes)
+
+
+@lru_cache(maxsize=1024)
+def _multiplying(
+    device: int, terms: _Terms, left: tuple[int, int, int], right: tuple[int, int, int], rows: int
+) -> Launch:
+    operands = [(None, 0, x[1] * x[2] if x[0] > 1 else 0) for x in (left, right)]
+    grid, *walk = _hopper.tiles_of(device, 1, max(left[0], right[0]), rows, terms.n)
+    blocks = left[2] // 128
+    return Launch(
+        "proof_gemm_sm90.cu", "proof_gemm", {}, (grid,), (384,), *operands, *terms.structs, None, rows, blocks, blocks,
+        *walk, shared_mem=_hopper.SHARED,
+    )  # fmt: skip
 
 
 def worst_ratio_by_exponents(

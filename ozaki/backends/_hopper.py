@@ -24,8 +24,11 @@ label = "fused int8 kernel"
 _ROWS, _COLS, _DEPTH = 256, 192, 128
 """A tile, as in kernels/ring_sm90.cuh."""
 
+FROM = 256
+"""Least m, n and k for which these tiles are not mostly padding."""
+
 _CLUSTER_ROWS = 2 * _ROWS
-_SHARED = 4 * (_ROWS + _COLS) * _DEPTH + 1024
+SHARED = 4 * (_ROWS + _COLS) * _DEPTH + 1024
 _GROUP = 4
 """Row-tile pairs walked together (2, 4, 6, 8 measured on an H200: within two per cent)."""
 
@@ -45,11 +48,16 @@ def fits(scheme: Scheme, k: int) -> bool:
     return scheme.count <= _MOST_DIGITS and max(round_up(k, _DEPTH), 2 * _DEPTH) <= deepest
 
 
+def tiled(side: str, rows: int, k: int) -> tuple[int, int, int, int]:
+    """Rows of a tile and of what is walked at a time, and the rows and k that are stored."""
+    tile, unit = (_ROWS, _CLUSTER_ROWS) if side == "left" else (_COLS, _COLS)
+    return tile, unit, round_up(rows, unit), max(round_up(k, _DEPTH), 2 * _DEPTH)
+
+
 @cache
 def layout(scheme: Scheme, side: str, batch: int, rows: int, k: int) -> Layout:
     """Slices in tiles, the columns of a tile permuted; at least two blocks of k."""
-    tile, unit = (_ROWS, _CLUSTER_ROWS) if side == "left" else (_COLS, _COLS)
-    rows, k = round_up(rows, unit), max(round_up(k, _DEPTH), 2 * _DEPTH)
+    tile, unit, rows, k = tiled(side, rows, k)
     each = rows * k
     return Layout(rows, k, each, k, batch * each, k, 0, scheme.count * batch * each, unit, tile, side == "right")
 
@@ -92,23 +100,28 @@ def _residue_gemm(
     device: int, scheme: Residues, a: _Operand, b: _Operand, blocks: int, shape: tuple[int, ...], first: int, last: int
 ) -> Launch:
     batch, m, n = shape
-    clusters, cols = cluster_blocks(device) // 2, round_up(n, _COLS)
-    pairs, (columns, rest) = -(-m // _CLUSTER_ROWS), divmod(n, _COLS)
-    last_is_narrow = 0 < rest <= _NARROW
-    if not last_is_narrow:
-        columns = cols // _COLS
-    matrices = scheme.count * batch
-    wide, narrow = matrices * pairs * columns, matrices * pairs * last_is_narrow
+    cols, (grid, *walk) = round_up(n, _COLS), tiles_of(device, scheme.count, batch, m, n)
     return Launch(
-        "residue_gemm_sm90.cu", "residue_gemm", {}, (2 * clusters,), (384,), a, b, None,
-        batch * m * cols, m * cols, cols, m, last - first, blocks,
-        struct([wide, narrow, _of_light(wide, narrow, clusters)]), struct([pairs, columns, _GROUP, batch]),
-        int(first > 0), accumulator_moduli(scheme), shared_mem=_SHARED,
+        "residue_gemm_sm90.cu", "residue_gemm", {}, (grid,), (384,), a, b, None, batch * m * cols, m * cols, cols, m,
+        last - first, blocks, *walk, int(first > 0), accumulator_moduli(scheme), shared_mem=SHARED,
     )  # fmt: skip
 
 
+def tiles_of(device: int, matrices: int, batch: int, m: int, n: int) -> tuple[int, Any, Any]:
+    """The grid, and the structs Work and Tiles of kernels/walk_sm90.cuh, for so many products of each batch entry."""
+    clusters = cluster_blocks(device) // 2
+    pairs, (columns, rest) = -(-m // _CLUSTER_ROWS), divmod(n, _COLS)
+    last_is_narrow = 0 < rest <= _NARROW
+    if not last_is_narrow:
+        columns = -(-n // _COLS)
+    matrices *= batch
+    wide, narrow = matrices * pairs * columns, matrices * pairs * last_is_narrow
+    work = struct([wide, narrow, _of_light(wide, narrow, clusters)])
+    return 2 * clusters, work, struct([pairs, columns, _GROUP, batch])
+
+
 _NARROW = 128
-"""Columns of a narrow tile, as in kernels/residue_gemm_sm90.cu."""
+"""Columns of a narrow tile, as in kernels/walk_sm90.cuh."""
 
 
 def _of_light(wide: int, narrow: int, clusters: int) -> int:
@@ -167,7 +180,7 @@ def _digit_gemm(
     macros: Macros = {"OUTPUT": out.ctype, "SLICES": scheme.count, "DIGIT_BITS": scheme.bits}
     launch = Launch(
         "digit_gemm_sm90.cu", "digit_gemm", macros, (2 * clusters,), (384,), a, b, output(out, mu_step, nu_step), None,
-        None, None, blocks, whole | (work - whole) << 32, struct([pairs, columns, _GROUP, batch]), shared_mem=_SHARED,
+        None, None, blocks, whole | (work - whole) << 32, struct([pairs, columns, _GROUP, batch]), shared_mem=SHARED,
     )  # fmt: skip
     return *_beside(scheme, 2 * clusters, whole < work), launch
 

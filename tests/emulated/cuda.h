@@ -217,6 +217,7 @@ inline unsigned __reduce_add_sync(unsigned, unsigned value) {
 inline int __ffs(int x) { return __builtin_ffs(x); }
 inline int __popc(unsigned x) { return __builtin_popcount(x); }
 
+template <typename T> T __ldg(const T* p) { return *p; }
 template <typename T> T __ldcs(const T* p) { return *p; }
 template <typename T> T __ldcg(const T* p) { return *p; }
 template <typename T> void __stcs(T* p, T value) { *p = value; }

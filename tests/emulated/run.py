@@ -23,7 +23,7 @@ import cupy as cp  # noqa: E402
 import ozaki  # noqa: E402
 from ozaki import _plan  # noqa: E402
 from ozaki._description import FIELDS  # noqa: E402
-from ozaki.backends import _cublas_fp16, _cupy, _hopper, _numpy, _rates, _split, _winograd, _word_hopper  # noqa: E402
+from ozaki.backends import _cublas_fp16, _cupy, _cupy_proof, _hopper, _numpy, _rates, _split, _winograd, _word_hopper  # noqa: E402
 from ozaki.backends._launch import View  # noqa: E402
 from ozaki.schemes import PRESETS, Digits, Residues  # noqa: E402
 from ozaki.tensor_core import A100, H100, TensorCore  # noqa: E402
@@ -72,6 +72,32 @@ def proofs(rng: np.random.Generator) -> None:
                     for m, x, d in ((_numpy, lower[0], host), (_cupy, lower[1], device))
                 )
                 assert next(found) == next(found)
+
+
+def fused_proofs(rng: np.random.Generator) -> None:
+    """The same out of tiles: wide and narrow ones, batches, odd shapes, a glance, words."""
+    for batch_a, batch_b, m, k, n in (
+        (1, 1, 530, 700, 500),
+        (2, 1, 300, 261, 259),
+        (1, 2, 260, 1100, 257),
+        (2, 2, 257, 256, 384),
+    ):
+        a, b = matrix(rng, (batch_a, m, k), "f4"), matrix(rng, (batch_b, n, k), "f4")
+        a[0, : m // 2, : k // 2] = 0
+        b[-1, : n // 3, k // 2 :] = 0
+        a[0, 3], b[0, 5, 7], a[0, 9, 1] = 0, np.nan, np.inf
+        a = np.asarray(a, order=rng.choice(["C", "F"]))
+        host = [_numpy.describe(x) for x in (a, b)]
+        device = [_cupy.describe(cp.asarray(x)) for x in (a, b)]
+        for sampled in (False, True) if k > 1024 else (False,):
+            lower = _numpy.narrow_product(*host, sampled), _cupy.narrow_product(*device, sampled)
+            assert isinstance(lower[1], _cupy_proof._Magnitudes)
+            for scheme, rows in ((Residues(8), m), (Digits(7), 128), (Digits(30), m), (PRESETS["halfhalf"], m)):
+                found, expected = (
+                    module.worst_ratio(x, *d, scheme, rows)()
+                    for module, x, d in ((_cupy, lower[1], device), (_numpy, lower[0], host))
+                )
+                assert found == expected, (found, expected, scheme, rows, (batch_a, batch_b, m, k, n))
 
 
 def product(scheme: str, slices: int, dtype: str, engine: str, rng: np.random.Generator) -> None:
@@ -271,6 +297,7 @@ CASES: dict[str, Callable[[np.random.Generator], None]] = {
     "fp16-sums": fp16_sums,
     **{"-".join(map(str, case)): partial(product, *case, "cublas") for case in CUBLAS},
     **{name: partial(words, name, A100) for name in (*WORDS, "markidis", "triple-bf16", "fabsum-v2")},
+    HOPPER + "proofs": fused_proofs,
     HOPPER + "split": split_along_k,
     HOPPER + "narrow": narrow,
     HOPPER + "shares": fair_shares,

@@ -386,7 +386,13 @@ def test_threads():
         same_bits(ozaki.matmul(*pair, scheme="residues", slices=14), result)
 
 
-@pytest.mark.parametrize("shape", [(3, 40, 2000, 50), (1, 2500, 1500, 300), (2, 130, 300, 129)])
+@pytest.mark.parametrize(
+    "shape",
+    [
+        *[(3, 40, 2000, 50), (1, 2500, 1500, 300), (2, 130, 300, 129)],
+        *[(1, 2048, 2048, 2048), (2, 2100, 1300, 2050), (1, 256, 132000, 257)],  # more tiles than clusters; saturated
+    ],
+)
 def test_proof(shape):
     """The worst ratio of a batch, some of whose entries have no lower bound."""
     from ozaki.backends import _cupy
@@ -401,10 +407,10 @@ def test_proof(shape):
     for sampled in (False, True):
         lower = _numpy.narrow_product(*host, sampled), _cupy.narrow_product(*device, sampled)
         for scheme in (Residues(14), Digits(7), Residues(8), Digits(30)):
-            for rows in (lower[0].shape[1], lower[0].shape[1] // 2):
+            for rows in (m, m // 2, min(m, 128)):
                 found = (
-                    m.worst_ratio(x, *d, scheme, rows)()
-                    for m, x, d in ((_numpy, lower[0], host), (_cupy, lower[1], device))
+                    module.worst_ratio(x, *d, scheme, rows)()
+                    for module, x, d in ((_numpy, lower[0], host), (_cupy, lower[1], device))
                 )
                 assert next(found) == next(found)
 

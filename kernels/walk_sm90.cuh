@@ -1,0 +1,91 @@
+// Wide and narrow tiles of a product, walked by clusters: what residue_gemm_sm90.cu and proof_gemm_sm90.cu do with a
+// tile's accumulators differs, how they come about does not.
+//
+// Tiles, ring and launch as ring_sm90.cuh has them; a tile's half is looked at while the other half multiplies, at the end
+// of a tile and at the beginning of the next. A last column tile of which no more than 128 columns are needed is multiplied
+// as that: clusters have all their wide tiles first, then narrow ones.
+//
+// a and b point to the first of `blocks` blocks of k, two at least, of k_blocks that their tiles have; slices are those
+// of the moduli.
+#pragma once
+#include "ring_sm90.cuh"
+
+// The tiles of a cluster that are as wide as R accumulators of a thread and a half: first, first + step, ..., of those
+// that `tiles` counts, from column tile `column` on.
+template <int R> struct Walk {
+  int first, end, step;
+  Tiles tiles;
+  int column;
+
+  // Modulus t, batch entry n, row-tile pair i, column tile j of tile w.
+  __device__ __forceinline__ void locate(int w, int& t, int& n, int& i, int& j) const {
+    int matrix;
+    ::locate(w, tiles, matrix, i, j);
+    t = matrix / tiles.batch, n = matrix % tiles.batch, j += column;
+  }
+};
+
+// Numbers of wide tiles and of narrow ones, `light` of which belong to the clusters with one wide tile less.
+struct Work {
+  int wide, narrow, light;
+};
+
+__device__ __forceinline__ Walk<96> wide_tiles(const Work& work, const Tiles& tiles) {
+  return {static_cast<int>(blockIdx.x / 2), work.wide, static_cast<int>(gridDim.x / 2), tiles, 0};
+}
+__device__ __forceinline__ Walk<64> narrow_tiles(const Work& work, const Tiles& tiles) {
+  const int clusters = gridDim.x / 2, cluster = blockIdx.x / 2, more = work.wide % clusters;
+  const Tiles column = {tiles.pairs, 1, tiles.group, tiles.batch};
+  if (cluster < more) return {work.light + cluster, work.narrow, more, column, tiles.columns};
+  return {cluster - more, work.light, clusters - more, column, tiles.columns};
+}
+
+// By the producer.
+template <int R>
+__device__ __forceinline__ void copy_tiles(const Walk<R>& walk, const Stages& stages, Ring& ring, const Operand& a,
+                                           const Operand& b, int blocks, int k_blocks) {
+  const int rank = cluster_rank();
+  for (int w = walk.first; w < walk.end; w += walk.step) {
+    int t, n, i, j;
+    walk.locate(w, t, n, i, j);
+    stages.copy<2 * R>(ring, a.slices + t * a.slice + n * a.batch + static_cast<int64_t>(2 * i + rank) * k_blocks * A_BYTES,
+                       b.slices + t * b.slice + n * b.batch + static_cast<int64_t>(j) * k_blocks * B_BYTES, blocks, rank);
+  }
+}
+
+// By a consumer. `epilogue.begin(t, n, row, j)` is told the next tile, row being the thread's first; then
+// `epilogue.look(d, first)` is given the accumulators of rows row + first + {0, 8}, and of every 64 columns of tile j the 16
+// from 16 (lane % 4) on. After the last tile this multiplies stale bytes, for nothing: a branch there would make the
+// compiler wait for every wgmma in turn.
+template <int R, typename Epilogue>
+__device__ __forceinline__ void multiply_tiles(const Walk<R>& walk, const Stages& stages, Ring& ring, int blocks,
+                                               Epilogue& epilogue) {
+  uint32_t d0[R], d1[R];
+  const int warpgroup = threadIdx.x / 128, thread = threadIdx.x % 128, lane = threadIdx.x % 32;
+  uint64_t da, db;
+  if (walk.first < walk.end) stages.wait(ring);
+  stages.descriptors(ring, da, db);
+  multiply_half(d0, da, db, true);
+  multiply_half(d1, da + HALF, db, true);
+  for (int w = walk.first; w < walk.end; w += walk.step) {
+    int last;
+    multiply_blocks(stages, ring, blocks, d0, d1, last);
+    int t, n, i, j;
+    walk.locate(w, t, n, i, j);
+    epilogue.begin(t, n, (2 * i + static_cast<int64_t>(cluster_rank())) * ROWS + warpgroup * 128 + thread / 32 * 16 + lane / 4,
+                   j);
+
+    multiply_last_block(stages, ring, d0, d1, last);
+    epilogue.look(d0, 0);
+    if (w + walk.step < walk.end) stages.wait(ring);
+    stages.descriptors(ring, da, db);
+    multiply_half(d0, da, db, true);
+    wgmma_wait<1>();
+    registers_ready(d1);
+    stages.release(last);
+    epilogue.look(d1, 64);
+    wgmma_wait<0>();  // else the compiler takes the reads of d1 above for reads in the stage that begins below
+    multiply_half(d1, da + HALF, db, true);
+  }
+  wgmma_wait<0>();
+}

@@ -1,0 +1,68 @@
+// The worst of the ratios ((p0_i q0_j + p1_i q1_j) + p2_i q2_j) / L_ij, each operation rounded to nearest, in this order, and
+// how float32 shows of most entries that theirs is no worse (docs/design.md, section 9).
+#pragma once
+#include "common.cuh"
+
+constexpr unsigned ALL = 0xffffffffu;
+
+typedef unsigned long long Atomic;
+
+// At `address` what is larger, that or `value`; nonnegative doubles order as their bits do.
+__device__ __forceinline__ void raise(Atomic* address, Atomic value) {
+  if (value > *static_cast<volatile Atomic*>(address)) atomicMax(address, value);
+}
+__device__ __forceinline__ Atomic largest_of_warp(Atomic value) {
+#pragma unroll
+  for (int offset = 16; offset > 0; offset /= 2) value = larger(value, __shfl_xor_sync(ALL, value, offset));
+  return value;
+}
+
+// The error terms of an operand, all >= 0: term s of row r of batch entry b at exact[s * stride + b * step + r] and, rounded
+// up to float32, at above[b * above_step + place_above(r, s)], zero for what is left of four rows or a tile.
+struct Terms {
+  const double* exact;
+  const float* above;
+  int64_t stride, step, above_step;
+};
+
+HD int64_t place_above(int64_t row, int s) { return row / 4 * 12 + 4 * s + row % 4; }
+
+// Row i of p and j of q.
+__device__ __forceinline__ double numerator(const Terms& p, const Terms& q, int64_t b, int64_t i, int64_t j) {
+  const double *const x = p.exact + b * p.step + i, *const y = q.exact + b * q.step + j;
+  const double first = __dmul_rn(x[0], y[0]), second = __dmul_rn(x[p.stride], y[q.stride]);
+  return __dadd_rn(__dadd_rn(first, second), __dmul_rn(x[2 * p.stride], y[2 * q.stride]));
+}
+
+// The worst ratio so far, and entries without any.
+struct Worst {
+  double best = 0;
+  float below = 0;  // best, rounded down
+  int unproven = 0;
+
+  __device__ __forceinline__ void set(Atomic bits) {
+    best = __longlong_as_double(static_cast<long long>(bits));
+    below = __double2float_rd(best);
+  }
+  __device__ __forceinline__ void see(double above, int l) {
+    // above <= RD(best l) <= best l: the quotient, rounded, is no larger than best. NaN is not skipped.
+    if (l == 0) {
+      if (!(above <= 0.0)) ++unproven;
+    } else if (!(above <= __dmul_rd(best, static_cast<double>(l)))) {
+      best = __ddiv_rn(above, static_cast<double>(l));
+    }
+  }
+  // By all lanes of a warp: they go on with the best of them.
+  __device__ __forceinline__ void share() {
+    set(largest_of_warp(static_cast<Atomic>(__double_as_longlong(best))));
+  }
+  // By all lanes, which share: result[0] the largest ratio over L > 0, as the bits of a double; result[1] the number of
+  // entries with L = 0 and a positive numerator.
+  __device__ __forceinline__ void tell(Atomic* result) {
+#pragma unroll
+    for (int offset = 16; offset > 0; offset /= 2) unproven += __shfl_xor_sync(ALL, unproven, offset);
+    if ((threadIdx.x & 31) != 0) return;
+    raise(result, static_cast<Atomic>(__double_as_longlong(best)));
+    if (unproven != 0) atomicAdd(result + 1, static_cast<Atomic>(unproven));
+  }
+};
