@@ -110,7 +110,7 @@ def test_descriptions_of_graded_rows(shape, dtype, step):
             np.testing.assert_array_equal(h, d, err_msg=field)
 
 
-@pytest.mark.parametrize("seed", range(200))
+@pytest.mark.parametrize("seed", range(400))
 def test_products(seed):
     rng = np.random.default_rng(1000 + seed)
     m, k, n = (int(v) for v in rng.integers(1, 400, 3))
@@ -156,7 +156,7 @@ def test_fp16_digits(k):
     assert report.scheme.startswith("fp16-digits") and "FP16" in report.engine
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(100))
 def test_plans(seed):
     """The plan that the data leads to, and its bound, are the same on both."""
     rng = np.random.default_rng(5000 + seed)
