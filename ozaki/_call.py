@@ -74,7 +74,7 @@ class Call:
         self._described: dict[str, Described] = {}
         self._ahead: tuple[Scheme, dict[str, Any]] | None = None
         self._search: Search | None = None
-        self._run_again: Callable[[], bool] | None = None
+        self._right_again: Callable[[], bool] | None = None
 
     def described(self, side: Side) -> Described:
         """The description of an operand, made once."""
@@ -251,14 +251,14 @@ class Call:
             self.backend.native(*self._rows(), self.dtype, c)
             return 0
         if (plan.a_priori or given) and plan.workspace_limit is None:
-            self._run_again = _always
+            self._right_again = _always
         if not self._described and not isinstance(self.a, Prepared) and not isinstance(self.b, Prepared):
             return self.backend.product(plan, *self._rows(), c)
         if self._ahead is not None and self._ahead[0] != plan.scheme:
             self._ahead = None  # frees the memory
         elif self._ahead is not None and self._search is not None and self._search.plain:
             self._search.keep()
-            self._run_again = partial(self._search.finds, plan.scheme)
+            self._right_again = partial(self._search.finds, plan.scheme)
         left, right = self._operand("left"), self._operand("right")
         return self.backend.execute(plan, left, right, c)
 
@@ -283,9 +283,9 @@ class Call:
         with tape.recording(*read, c):
             yield
         copied = any(x.data.ptr != y.data.ptr for x, y in zip((*read, c), given, strict=True))
-        if self._run_again is not None and tape.complete and not copied:
+        if self._right_again is not None and tape.complete and not copied:
             result = self.sizes.result, c.dtype
-            _again.remember(self.a, self.b, out, choices, _again.Done(tape, self._run_again, *result))
+            _again.remember(self.a, self.b, out, choices, _again.Done(tape, self._right_again, *result))
 
     def _rows(self) -> tuple[Any, Any]:
         return left_rows(self.a, self.sizes), right_rows(self.b, self.sizes)

@@ -15,10 +15,10 @@ from ozaki.backends._launch import Tape
 
 
 class Done(NamedTuple):
-    """A recorded product, what decides at its pause whether to go on, and the shape and dtype of its result."""
+    """A recorded product, whether it was the right one for the operands, and the shape and dtype of its result."""
 
     tape: Tape
-    go_on: Callable[[], bool]
+    fits: Callable[[], bool]
     shape: tuple[int, ...]
     dtype: Any
 
@@ -33,14 +33,19 @@ def again(a: Any, b: Any, out: Any, choices: tuple[Any, ...]) -> Any:
     if not _is_ours(a) or not _is_ours(b) or (out is not None and type(out) is not cp.ndarray):
         return None
     try:
-        done = _done.get(_key(a, b, out, choices))
+        key = _key(a, b, out, choices)
+        done = _done.get(key)
     except TypeError:  # choices that make no sense
         return None
     arrays = *arrays_of(a), *arrays_of(b)
     if done is None or (out is not None and any(cp.may_share_memory(out, x) for x in arrays)):
         return None
     c = cp.empty(done.shape, done.dtype) if out is None else out
-    return c if done.tape(*arrays, c, go_on=done.go_on) else None
+    done.tape(*arrays, c)
+    if done.fits():  # the device knows long before it is through, and is kept busy until then
+        return c
+    _done.pop(key, None)
+    return None
 
 
 def _is_ours(x: Any) -> bool:

@@ -21,7 +21,7 @@ from ozaki._proof import EVERY, NARROW_DEPTH, SAMPLE, Look, Ratio, wide_bits
 from ozaki.backends import _cublas, _hopper, _numpy_proof
 from ozaki.backends._cupy_native import as_float64, native_obstacle
 from ozaki.backends._jit import architecture
-from ozaki.backends._launch import Beside, Clear, Copy, Launch, Macros, Record, View, pause, round_up
+from ozaki.backends._launch import Beside, Clear, Copy, Launch, Macros, Record, View, round_up
 from ozaki.schemes import Scheme, Words, magnitude_bits
 
 
@@ -256,7 +256,6 @@ def _on_its_way(result: cp.cuda.MemoryPointer) -> Callable[[], Ratio]:
     Record(copied)()
 
     def arrived() -> Ratio:
-        pause()
         copied.synchronize()
         worst, missing, spans = np.frombuffer(target, _RESULT, 1)[0]
         return Ratio(float(worst), int(missing), (int(spans[0]), int(spans[1])))

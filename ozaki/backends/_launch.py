@@ -209,7 +209,6 @@ class Tape:
         self._steps: list[tuple[Callable[[int], object], int | None, Any, list[tuple[int, int, int]]]] = []
         self._bytes = 0
         self._stream = 0
-        self._pause: int | None = None
 
     @property
     def complete(self) -> bool:
@@ -244,28 +243,15 @@ class Tape:
             places.append(base and (i, base[2], address - base[0] + base[3] + offset))
         self._steps.append((step.start, None if stream == self._stream else stream, step.words, places))
 
-    def pause(self) -> None:
-        """Note that the host looks at results from here on."""
-        self._pause = len(self._steps) if self._pause is None else self._pause
-
-    def __call__(self, *arrays: Any, go_on: Callable[[], bool]) -> bool:
-        """All steps again; stops at the pause, if there was one, unless `go_on` says so. Whether it got to the end."""
+    def __call__(self, *arrays: Any) -> None:
+        """All steps again."""
         memory = cp.cuda.alloc(self._bytes)
         bases = (*[array.data.ptr for array in arrays], memory.ptr)
         stream = get_current_stream().ptr
-        for number, (start, beside, words, places) in enumerate(self._steps):
-            if number == self._pause and not go_on():
-                return False
+        for start, beside, words, places in self._steps:
             for i, base, offset in places:
                 words[i] = bases[base] + offset
             start(stream if beside is None else beside)
-        return True
-
-
-def pause() -> None:
-    """See `Tape.pause`, of the tape that records, if one does."""
-    if _recording.tape is not None:
-        _recording.tape.pause()
 
 
 class _Recording(local):
