@@ -88,6 +88,15 @@ __device__ __forceinline__ void cluster_barrier() {
   asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
 }
 
+// A word of shared memory at the same address in block `rank` of the cluster.
+__device__ __forceinline__ uint32_t read_from_block(uint32_t address, uint32_t rank) {
+  uint32_t word;
+  asm volatile(
+      "{\n.reg .b32 there;\nmapa.shared::cluster.u32 there, %1, %2;\nld.shared::cluster.u32 %0, [there];\n}"
+      : "=r"(word) : "r"(address), "r"(rank) : "memory");
+  return word;
+}
+
 template <int COUNT> __device__ __forceinline__ void keep_registers() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(COUNT));
 }

@@ -264,7 +264,9 @@ void call(void (*kernel)(A...), void** arguments, std::index_sequence<I...>) {
   kernel(*static_cast<std::remove_cv_t<std::remove_reference_t<A>>*>(arguments[I])...);
 }
 
-template <typename... A> void launch(void (*kernel)(A...), void** arguments, Size grid, Size threads, unsigned blocks) {
+// `blocks` of a cluster; `dynamic`: whether they have dynamic shared memory.
+template <typename... A>
+void launch(void (*kernel)(A...), void** arguments, Size grid, Size threads, unsigned blocks, bool dynamic) {
   constexpr size_t STACK = 1 << 17;
   static void (*entry)(A...);
   static void** given;
@@ -300,7 +302,7 @@ template <typename... A> void launch(void (*kernel)(A...), void** arguments, Siz
           block.warps.resize((count + 31) / 32);
           block.warpgroups.resize((count + 127) / 128);
           block.statics.assign(statics, static_cast<char>(0xa5));
-          block.memory.assign(blocks > 1 ? DYNAMIC + 1024 : 0, 0xa5);
+          block.memory.assign(dynamic ? DYNAMIC + 1024 : 0, 0xa5);
           block.dynamic = block.memory.data() + (1024 - reinterpret_cast<uintptr_t>(block.memory.data()) % 1024);
           for (int i = 0; i < count; ++i) {
             Thread& thread = all[r * count + i];
