@@ -27,6 +27,8 @@ CASES = [
     *["residues-20-f8", "digits-10-f8", "fp16-digits-4-f4", "fp16-digits-11-f8"],
     *WORDS,
     *["markidis", "triple-bf16", "fabsum-v2"],
+    "hopper-one-read",
+    "hopper-one-read-ahead",
     "hopper-split",
     "hopper-narrow",
     "hopper-shares",

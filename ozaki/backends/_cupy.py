@@ -187,7 +187,7 @@ def product(plan: Plan, x: Any, y: Any, out: Any) -> int:
 
 
 def describe_ahead(x: Any, side: str, plan: Plan) -> Slices | None:
-    """The slices of rows that nothing is known of, with their description, where both take one read."""
+    """The slices of rows that nothing is known of, with their description, where both take one read; else None."""
     return _split_in_one_read(x, side, plan, True)
 
 

@@ -18,8 +18,8 @@ _BLOCK = 128
 """Elements of a row that are cut together."""
 
 _SHARES = (512, 768)
-"""Elements of a row that a block of the cluster holds: while fewer than eight blocks do, and at most. With 768 there is room
-for two blocks on a multiprocessor, with 512 for three."""
+"""Elements of a row that a block of the cluster holds: while fewer than eight blocks do, and at most. A multiprocessor
+has room for three blocks with 512, for two with 768."""
 
 _MOST_WORDS = 4
 """Longer images do not fit registers beside the rest (tests/test_compile.py)."""

@@ -38,7 +38,8 @@ def built(file: str, function: str, macros: tuple[tuple[str, str | int], ...], c
 {"".join(f"#define {name} {value}" + chr(10) for name, value in macros)}
 {text}
 extern "C" void run(void** arguments, const unsigned* grid, const unsigned* block) {{
-  launch({function}, arguments, Size{{grid[0], grid[1], grid[2]}}, Size{{block[0], block[1], block[2]}}, {blocks}, {dynamic});
+  const Size grid_size = {{grid[0], grid[1], grid[2]}}, block_size = {{block[0], block[1], block[2]}};
+  launch({function}, arguments, grid_size, block_size, {blocks}, {dynamic});
 }}
 """
     headers = b"".join(path.read_bytes() for path in [*sorted(KERNELS.glob("*.cuh")), *sorted(HERE.glob("*.h"))])
