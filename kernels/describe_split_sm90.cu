@@ -96,7 +96,7 @@ __device__ __forceinline__ void load(Bits* elements, const INPUT* x, int64_t sb,
 }
 
 // NaN and Inf are zero from then on.
-__device__ __forceinline__ Tops find_tops(Bits* at, int blocks) {
+__device__ __forceinline__ Tops tops_of_lane(Bits* at, int blocks) {
   Extremes extremes;
   each(at, blocks, [&](Bits bits) { extremes.see(bits); });
   if (extremes.tell()) return extremes.tops();
@@ -107,6 +107,10 @@ __device__ __forceinline__ Tops find_tops(Bits* at, int blocks) {
     if (!p.finite) bits = 0;
   });
   return t;
+}
+__device__ __forceinline__ Tops find_tops(Bits* at, int blocks) {
+  const Tops t = tops_of_lane(at, blocks);
+  return {__reduce_max_sync(ALL, t.top), __reduce_min_sync(ALL, t.smallest), __reduce_add_sync(ALL, t.nonfinite)};
 }
 __device__ __forceinline__ Sums<1> find_sums(Bits* at, int blocks, int width, int top) {
   Adding<1> sum;
@@ -120,9 +124,20 @@ __device__ __forceinline__ Sums<1> find_sums(Bits* at, int blocks, int width, in
       sum.add(r.value);
     });
   }
-  return sum.sums();
+  // At most 24 elements of a lane, y <= 2^20: their squares in 24 bits and 21.
+  const uint32_t low = __reduce_add_sync(ALL, low_word(sum.squares[0]) & 0xffffffu);
+  const uint32_t high = __reduce_add_sync(ALL, low_word(sum.squares[0] >> 24));
+  return {__reduce_max_sync(ALL, sum.peak),
+          __reduce_or_sync(ALL, sum.inexact) != 0 ? 1u : 0u,
+          {__reduce_add_sync(ALL, sum.magnitudes[0])},
+          {(static_cast<uint64_t>(high) << 24) + low}};
 }
 
+__device__ __forceinline__ uint32_t largest_of_warp(uint32_t x) { return __reduce_max_sync(ALL, x); }
+__device__ __forceinline__ uint64_t largest_of_warp(uint64_t x) {
+  const uint32_t high = largest_of_warp(high_word(x));
+  return static_cast<uint64_t>(high) << 32 | largest_of_warp(high_word(x) == high ? low_word(x) : 0u);
+}
 __device__ __forceinline__ Largest find_largest(const Bits* at, int blocks) {
   constexpr Bits SIGN = Bits(1) << (8 * sizeof(INPUT) - 1);
   constexpr Bits SPECIAL = Bits(sizeof(INPUT) == 8 ? 0x7ffull << 52 : 0xffull << 23);
@@ -132,7 +147,7 @@ __device__ __forceinline__ Largest find_largest(const Bits* at, int blocks) {
     if (magnitude < SPECIAL) t.magnitude = larger(t.magnitude, magnitude);
     else ++t.nonfinite;
   });
-  return t;
+  return {largest_of_warp(t.magnitude), __reduce_add_sync(ALL, t.nonfinite)};
 }
 __device__ __forceinline__ void merge(Largest& t, const Largest& other) {
   t.magnitude = larger(t.magnitude, other.magnitude);
@@ -142,7 +157,7 @@ __device__ __forceinline__ Largest across(const Largest& t, int offset) {
   return {__shfl_xor_sync(ALL, t.magnitude, offset), __shfl_xor_sync(ALL, t.nonfinite, offset)};
 }
 
-// What all blocks of the cluster have at the place of `own`, in all lanes.
+// What all blocks of the cluster have at the place of `own`, which CLUSTER neighbouring lanes share.
 template <typename T> __device__ __forceinline__ T of_cluster(const T& own) {
   T t;
 #pragma unroll
@@ -171,55 +186,51 @@ describe_split(const INPUT* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, 
   wait_for_copies();
   __syncthreads();
 
-  const int own = OWN * warp;  // the first of the warp's rows
+  // CLUSTER lanes put a row of the warp together.
+  const int own = OWN * warp, row = own + lane / CLUSTER % OWN;
   const auto start = [&](int i) { return elements + place(own + i, 2 * lane); };
 #if SUMS
-  Tops t[OWN];
 #pragma unroll
   for (int i = 0; i < OWN; ++i) {
-    t[i] = find_tops(start(i), blocks);
-    merge_warp(t[i]);
-    if (lane == 0) exchanged.tops[own + i] = t[i];
+    const Tops t = find_tops(start(i), blocks);
+    if (lane == 0) exchanged.tops[own + i] = t;
   }
   cluster_barrier();
+  const Tops t = of_cluster(exchanged.tops[row]);
 #pragma unroll
   for (int i = 0; i < OWN; ++i) {
-    t[i] = of_cluster(exchanged.tops[own + i]);
-    Sums<1> s = find_sums(start(i), blocks, width, t[i].top);
-    merge_warp(s);
+    const Sums<1> s = find_sums(start(i), blocks, width, __shfl_sync(ALL, t.top, CLUSTER * i));
     if (lane == 0) exchanged.sums[own + i] = s;
   }
+  cluster_barrier();
+  const Sums<1> s = of_cluster(exchanged.sums[row]);
+  const int64_t read = static_cast<int64_t>(statistic == SQUARES ? s.squares[0] : s.peak);
+  const int mu = row_exponent(t.top, read, step, base, threshold);
 #else
 #pragma unroll
   for (int i = 0; i < OWN; ++i) {
-    Largest t = find_largest(start(i), blocks);
-    merge_warp(t);
+    const Largest t = find_largest(start(i), blocks);
     if (lane == 0) exchanged.largest[own + i] = t;
   }
-#endif
   cluster_barrier();
-#pragma unroll
-  for (int i = 0; i < OWN; ++i) {
-    const int64_t row = row0 + own + i, index = b * rows + row;
-    const bool writes = rank == 0 && lane == 0 && row < rows;
-#if SUMS
-    const Sums<1> s = of_cluster(exchanged.sums[own + i]);
-    const int64_t read = static_cast<int64_t>(statistic == SQUARES ? s.squares[0] : s.peak);
-    const int mu = row_exponent(t[i].top, read, step, base, threshold);
-    const bool nonfinite = t[i].nonfinite != 0;
-    if (writes)
-      store(description, batch_rows, index, t[i], s.peak, s.magnitudes[0], s.squares[0], (s.rest & 1) != 0, width);
-#else
-    const Largest t = of_cluster(exchanged.largest[own + i]);
-    const int64_t largest = static_cast<int64_t>(t.magnitude);
-    const int mu = described_exponent<Bits, true>(&largest, 1, 0, width, step, base, threshold);
-    const bool nonfinite = t.nonfinite != 0;
-    if (writes) description[index] = largest, description[NONFINITE * batch_rows + index] = t.nonfinite;
+  const Largest t = of_cluster(exchanged.largest[row]);
+  const int64_t largest = static_cast<int64_t>(t.magnitude);
+  const int mu = described_exponent<Bits, true>(&largest, 1, 0, width, step, base, threshold);
 #endif
-    if (writes) mu_out[index] = mu;
-    if (lane == 0) exchanged.scales[own + i] = scale_of(mu, nonfinite);
+  if (lane % CLUSTER == 0 && lane < CLUSTER * OWN) {
+    exchanged.scales[row] = scale_of(mu, t.nonfinite != 0);
+    if (rank == 0 && row0 + row < rows) {
+      const int64_t index = b * rows + row0 + row;
+      mu_out[index] = mu;
+#if SUMS
+      store(description, batch_rows, index, t, s.peak, s.magnitudes[0], s.squares[0], (s.rest & 1) != 0, width);
+#else
+      description[index] = largest, description[NONFINITE * batch_rows + index] = t.nonfinite;
+#endif
+    }
   }
-  cluster_barrier();  // for the scales, and no block goes while others read what it has left
+  __syncthreads();
+  cluster_arrive();  // this block has read what others left
 
   const int rows_at = 8 * (warp % GROUPS), first = static_cast<int>(group % (TILE / ROWS)) * ROWS + rows_at;
   const int scale = exchanged.scales[rows_at + (lane & 7)];
@@ -233,4 +244,5 @@ describe_split(const INPUT* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, 
                for (int i = 0; i < 2; ++i)
                  load_four(elements + NEXT_BLOCK * j + place(rows_at + r + i, 2 * lane), bits + 4 * i);
              });
+  cluster_wait();
 }

@@ -16,6 +16,14 @@ inline const char* shared_memory(uint32_t address) {
 
 inline uint32_t cluster_rank() { return blockIdx.x % cluster->size(); }
 inline void cluster_barrier() { arrive(together); }
+inline void cluster_arrive() {
+  current->arrived_at = together.generation;
+  ++together.arrived;
+  together.pass();
+}
+inline void cluster_wait() {
+  while (together.generation == current->arrived_at) give_way();
+}
 inline uint32_t read_from_block(uint32_t address, uint32_t rank) {
   uint32_t word;
   std::memcpy(&word, (*cluster)[rank].dynamic + (address - FIRST), 4);
