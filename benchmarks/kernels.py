@@ -26,7 +26,10 @@ SCHEMES = {
 PRODUCTS = ("residue_gemm_sm90.cu", "digit_gemm_sm90.cu")
 """The kernels that are bound by arithmetic: their rows have operations, not bytes."""
 
-FILES = ("describe.cu", "tops.cu", "split.cu", "winograd.cu", *PRODUCTS, "reduce.cu", "recombine.cu")
+FILES = (
+    "describe.cu", "tops.cu", "split.cu", "describe_split_sm90.cu", "winograd.cu",
+    *PRODUCTS, "reduce.cu", "recombine.cu",
+)  # fmt: skip
 """The kernels that are measured, by source file."""
 
 REPEATS = 10
@@ -87,7 +90,7 @@ def kernel_rows(device: Device, n: int, dtype: str, seed: int, least: float) -> 
 
 
 def kernels_of(a: Any, b: Any, scheme: str, slices: int, engine: str) -> Iterator[Kernel]:
-    """Describe (or find the largest elements), split, multiply, reduce and recombine, as one product launches them.
+    """Describe (or find the largest elements) and split, multiply, reduce and recombine, as one product launches them.
 
     "rows" are those of A, contiguous in memory; "columns" those of B. "Strassen-Winograd" leaves out an eighth of the
     operations that are counted.
@@ -96,10 +99,10 @@ def kernels_of(a: Any, b: Any, scheme: str, slices: int, engine: str) -> Iterato
     winograd = any(launched.file == "winograd.cu" for launched in launches)
     for (file, along_k), launched in groupby(launches, lambda x: (x.file, x.along_k)):
         group = list(launched)
-        step = file.removesuffix(".cu")
+        step = file.removesuffix(".cu").replace("describe_split_sm90", "describe and split")
         looks = step in ("describe", "tops")
         name = step if looks else f"{step}, {scheme} {slices}"
-        if looks or step == "split":
+        if looks or step in ("split", "describe and split"):
             name = name.replace(step, f"{step} {'rows' if along_k else 'columns'}")
         if step == "split" and engine == "hopper":
             name += ", in tiles"

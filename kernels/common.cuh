@@ -211,6 +211,18 @@ template <typename T> __device__ __forceinline__ void copy_or_zero(T* to, const 
   *to = readable ? *from : T(0);
 #endif
 }
+// 16 bytes, of which the first `readable` may be read and the others become zero.
+__device__ __forceinline__ void copy_16_bytes(void* to, const void* from, int readable) {
+#if __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(
+                   static_cast<uint32_t>(__cvta_generic_to_shared(to))),
+               "l"(from), "r"(readable)
+               : "memory");
+#else
+  for (int i = 0; i < 16; ++i)
+    static_cast<uint8_t*>(to)[i] = i < readable ? static_cast<const uint8_t*>(from)[i] : uint8_t(0);
+#endif
+}
 __device__ __forceinline__ void wait_for_copies() {
 #if __CUDA_ARCH__ >= 800
   asm volatile("cp.async.wait_all;" ::: "memory");

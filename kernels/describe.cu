@@ -16,69 +16,19 @@
 // The sums of a row are relative to its top, which a segment cannot know. So it notes them for its own top and for the
 // next ones, since ceil(ceil(z) / 2) = ceil(z / 2); where the row's top is higher still, describe_finish reads the
 // segment again. All sums are of integers: neither grid nor order matters.
-#include "fixed_point.cuh"
+#include "describing.cuh"
 #include "launch.cuh"
-
-typedef BitsOf<INPUT>::type Bits;
 
 constexpr int PACK = 16 / sizeof(INPUT);
 constexpr int HELD = ALONG_K || sizeof(INPUT) == 8 ? 256 / sizeof(INPUT) : 48;  // more float32 would spill
 constexpr int CHUNK = 8;                   // held elements that are looked at or left out together
 constexpr int TOPS = 3;                    // that the sums of a segment are noted for
 constexpr int BLOCK = 256, WARPS = BLOCK / 32;
-constexpr unsigned ALL = 0xffffffffu;
 
-enum Field { TOP, PEAK, MAGNITUDES, SQUARES, BOTTOM, NONFINITE };
-
-struct Tops {
-  int top, smallest, nonfinite;  // smallest: exponent of frexp of a nonzero element
-};
-constexpr Tops NOTHING = {EMPTY_TOP, -EMPTY_TOP, 0};
-
-// With y = ceil(abs(x) 2^(W - top)): the sums for `top` + 0, 1, ..., and `rest`, twice the or of all y, plus 1 if one
-// of them was rounded.
-template <int COUNT> struct Sums {
-  uint32_t peak, rest;
-  uint64_t magnitudes[COUNT], squares[COUNT];
-};
 struct Piece {
   Tops tops;
   Sums<TOPS> sums;
 };
-
-__device__ __forceinline__ void merge(Tops& t, const Tops& other) {
-  t.top = larger(t.top, other.top);
-  t.smallest = smaller(t.smallest, other.smallest);
-  t.nonfinite += other.nonfinite;
-}
-template <int COUNT> __device__ __forceinline__ void merge(Sums<COUNT>& s, const Sums<COUNT>& other) {
-  s.peak = larger(s.peak, other.peak);
-  s.rest |= other.rest;
-#pragma unroll
-  for (int j = 0; j < COUNT; ++j) {
-    s.magnitudes[j] += other.magnitudes[j];
-    s.squares[j] += other.squares[j];
-  }
-}
-__device__ __forceinline__ Tops across(const Tops& t, int offset) {
-  return {__shfl_xor_sync(ALL, t.top, offset), __shfl_xor_sync(ALL, t.smallest, offset),
-          __shfl_xor_sync(ALL, t.nonfinite, offset)};
-}
-template <int COUNT> __device__ __forceinline__ Sums<COUNT> across(const Sums<COUNT>& s, int offset) {
-  Sums<COUNT> other;
-  other.peak = __shfl_xor_sync(ALL, s.peak, offset);
-  other.rest = __shfl_xor_sync(ALL, s.rest, offset);
-#pragma unroll
-  for (int j = 0; j < COUNT; ++j) {
-    other.magnitudes[j] = __shfl_xor_sync(ALL, s.magnitudes[j], offset);
-    other.squares[j] = __shfl_xor_sync(ALL, s.squares[j], offset);
-  }
-  return other;
-}
-template <typename T> __device__ __forceinline__ void merge_warp(T& t) {
-#pragma unroll
-  for (int offset = 16; offset > 0; offset /= 2) merge(t, across(t, offset));
-}
 
 // Which elements of a row a thread sees: number i is h(i), in the row while below `end`.
 struct Walk {
@@ -126,70 +76,19 @@ template <typename F> __device__ __forceinline__ void each(int filled, F f) {
   }
 }
 
-// The extremes of the absolute values; for float64, of their upper halves, unless there is a subnormal.
-constexpr uint32_t NO_SIGN = 0x7fffffffu;
-__device__ __forceinline__ void see(uint64_t bits, uint32_t& largest, uint32_t& least, uint32_t& subnormal) {
-  const uint32_t m = high_word(bits) & NO_SIGN;
-  largest = larger(largest, m);
-  least = smaller(least, m - (1u << 20));  // zeros come out large
-  subnormal |= m < 1u << 20 ? m | low_word(bits) : 0u;
-}
-__device__ __forceinline__ void see(uint32_t bits, uint32_t& largest, uint32_t& least, uint32_t&) {
-  largest = larger(largest, bits & NO_SIGN);
-  least = smaller(least, (bits & NO_SIGN) - 1);
-}
-__device__ __forceinline__ int exponent_of(uint64_t, uint32_t m) { return static_cast<int>(m >> 20) - 1022; }
-__device__ __forceinline__ int exponent_of(uint32_t, uint32_t m) { return top_exponent(parts(m)); }
-
-// NaN and Inf are counted, and zero from then on.
+// NaN and Inf are zero from then on.
 __device__ __forceinline__ Tops find_tops(const Walk& w, int filled, Bits (&held)[HELD]) {
-  constexpr uint32_t SPECIAL = sizeof(INPUT) == 8 ? 0x7ffu << 20 : 0xffu << 23;
-  constexpr uint32_t LEAST = sizeof(INPUT) == 8 ? 1u << 20 : 1;
-  uint32_t largest = 0, least = ~0u, subnormal = 0;
-  each(filled, [&](int i) { see(held[i], largest, least, subnormal); });
+  Extremes extremes;
+  each(filled, [&](int i) { extremes.see(held[i]); });
+  if (extremes.tell()) return extremes.tops();
   Tops t = NOTHING;
-  if (largest < SPECIAL && subnormal == 0) {
-    if (largest == 0) return t;
-    t.top = exponent_of(Bits(0), largest);
-    t.smallest = exponent_of(Bits(0), least + LEAST);
-    return t;
-  }
 #pragma unroll 1
-  for (int i = 0; i < filled; ++i) {
-    const Parts p = parts(w.element(i));
-    t.nonfinite += !p.finite;
-    if (p.mantissa == 0) continue;
-    t.top = larger(t.top, top_exponent(p));
-    t.smallest = smaller(t.smallest, top_exponent(p));
-  }
+  for (int i = 0; i < filled; ++i) note(t, parts(w.element(i)));
   each(filled, [&](int i) {
     if (!parts(held[i]).finite) held[i] = 0;
   });
   return t;
 }
-
-// Sums over elements, noted for COUNT tops.
-template <int COUNT> struct Adding {
-  uint32_t peak = 0, any = 0, inexact = 0, magnitudes[COUNT] = {};  // HELD 2^20 < 2^32
-  uint64_t squares[COUNT] = {};
-
-  __device__ __forceinline__ void add(uint32_t y) {
-    peak = larger(peak, y);
-    if (COUNT > 1) any |= y;
-#pragma unroll
-    for (int j = 0; j < COUNT; ++j) {
-      magnitudes[j] += y;
-      squares[j] += static_cast<uint64_t>(y) * y;
-      y = (y + 1) >> 1;
-    }
-  }
-  __device__ __forceinline__ Sums<COUNT> sums() const {
-    Sums<COUNT> s = {peak, any << 1 | (inexact != 0 ? 1u : 0u), {}, {}};
-#pragma unroll
-    for (int j = 0; j < COUNT; ++j) s.magnitudes[j] = magnitudes[j], s.squares[j] = squares[j];
-    return s;
-  }
-};
 
 template <int COUNT>
 __device__ __forceinline__ Sums<COUNT> find_sums(const Walk& w, int filled, const Bits (&held)[HELD], int width,
@@ -236,18 +135,6 @@ __device__ __forceinline__ Place place(const INPUT* x, int64_t sb, int64_t sr, i
   const int64_t length = (larger<int64_t>(w.end - begin, 0) + (ALONG_K ? 31 : WARPS - 1)) / (ALONG_K ? 32 : WARPS);
   p.filled = static_cast<int>(smaller<int64_t>((length + CHUNK - 1) / CHUNK * CHUNK, HELD));
   return p;
-}
-
-__device__ __forceinline__ void store(int64_t* out, int64_t stride, int64_t index, const Tops& t, uint64_t peak,
-                                      uint64_t magnitudes, uint64_t squares, bool inexact, int width) {
-  out[TOP * stride + index] = t.top;
-  out[PEAK * stride + index] = peak;
-  out[MAGNITUDES * stride + index] = magnitudes;
-  out[SQUARES * stride + index] = squares;
-  out[BOTTOM * stride + index] = t.top == EMPTY_TOP ? EMPTY_TOP
-                                 : inexact          ? t.smallest - (sizeof(INPUT) == 8 ? 53 : 24)
-                                                    : t.top - width;
-  out[NONFINITE * stride + index] = t.nonfinite;
 }
 
 // Sums of a row or segment out of those of its threads: in one thread of those that share it.

@@ -88,6 +88,18 @@ __device__ __forceinline__ void cluster_barrier() {
   asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
 }
 
+// The same in two steps; what was written between the last barrier and this one is not seen by other blocks.
+__device__ __forceinline__ void cluster_arrive() { asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory"); }
+__device__ __forceinline__ void cluster_wait() { asm volatile("barrier.cluster.wait.aligned;" ::: "memory"); }
+// A word of shared memory at the same address in block `rank` of the cluster.
+__device__ __forceinline__ uint32_t read_from_block(uint32_t address, uint32_t rank) {
+  uint32_t word;
+  asm volatile(
+      "{\n.reg .b32 there;\nmapa.shared::cluster.u32 there, %1, %2;\nld.shared::cluster.u32 %0, [there];\n}"
+      : "=r"(word) : "r"(address), "r"(rank) : "memory");
+  return word;
+}
+
 template <int COUNT> __device__ __forceinline__ void keep_registers() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(COUNT));
 }

@@ -26,6 +26,7 @@ from ozaki._plan import (
     default_accuracy,
     forced,
     integer_scheme,
+    likely_schemes,
     words_of,
 )
 from ozaki._report import Report
@@ -34,6 +35,7 @@ from ozaki.schemes import PRESETS, Scheme, Words
 from ozaki.schemes.digits import MAX_DIGITS
 
 Side = Literal["left", "right"]
+_SIDES: tuple[Side, Side] = ("left", "right")
 
 
 @dataclass(frozen=True)
@@ -71,8 +73,8 @@ class Call:
         self.sizes = shapes(tuple(self.a.shape), tuple(self.b.shape))
         if isinstance(self.a, Prepared):  # its matrices stand one by one
             self.sizes = replace(self.sizes, fold=False)
-        self._described: dict[str, Described] = {}
-        self._ahead: tuple[Scheme, dict[str, Any]] | None = None
+        self._described: dict[Side, Described] = {}
+        self._ahead: tuple[Scheme, dict[Side, Any]] | None = None
         self._search: Search | None = None
         self._right_again: Callable[[], bool] | None = None
 
@@ -82,8 +84,7 @@ class Call:
         if isinstance(operand, Prepared):
             return operand.slices.described  # type: ignore[no-any-return]
         if side not in self._described:
-            rows = left_rows(operand, self.sizes) if side == "left" else right_rows(operand, self.sizes)
-            self._described[side] = self.backend.describe(rows)
+            self._described[side] = self.backend.describe(self._rows(side))
         return self._described[side]
 
     def plan(
@@ -123,17 +124,27 @@ class Call:
             choice = Choice(choose_a_priori(Accuracy("row-column", 1.0), max(k, 1), _names(scheme)).scheme, 0.0)
             why = "an empty product"
         else:
-            search = Search(self.backend, self.described("left"), self.described("right"), target, _names(scheme))
             ahead = self.backend.waits and workspace_limit is None and not full
+            if ahead:
+                self._describe_ahead(target, engine, likely_schemes(_names(scheme), target, k)[0])
+            search = Search(self.backend, self.described("left"), self.described("right"), target, _names(scheme))
             search.begin(partial(self._split_ahead, target, engine, search.likely) if ahead else lambda: None)
             choice, self._search = search.choose(), search
         return self._plan(choice.scheme, target, choice.bound, False, engine, workspace_limit, why)
 
-    def _split_ahead(self, target: Accuracy, engine: str, scheme: Scheme) -> None:
-        """Split for the scheme that the plan most likely takes, while the device has yet to say so."""
+    def _describe_ahead(self, target: Accuracy, engine: str, scheme: Scheme) -> None:
+        """Split for the scheme that the plan most likely takes while describing, where both take one read."""
         likely = self._plan(scheme, target, inf, False, engine, None, "")
-        sides: tuple[Side, Side] = ("left", "right")
-        self._ahead = scheme, {side: self.backend.split(self.described(side), side, likely) for side in sides}
+        slices = {side: self.backend.describe_ahead(self._rows(side), side, likely) for side in _SIDES}
+        if None not in slices.values():
+            self._described.update((side, x.described) for side, x in slices.items())
+            self._ahead = scheme, slices
+
+    def _split_ahead(self, target: Accuracy, engine: str, scheme: Scheme) -> None:
+        """The same, if not done yet, while the device has yet to say what the plan takes."""
+        if self._ahead is None:
+            likely = self._plan(scheme, target, inf, False, engine, None, "")
+            self._ahead = scheme, {side: self.backend.split(self.described(side), side, likely) for side in _SIDES}
 
     @property
     def _empty(self) -> bool:
@@ -248,12 +259,12 @@ class Call:
             c[...] = 0
             return 0
         if plan.scheme is None:
-            self.backend.native(*self._rows(), self.dtype, c)
+            self.backend.native(self._rows("left"), self._rows("right"), self.dtype, c)
             return 0
         if (plan.a_priori or given) and plan.workspace_limit is None:
             self._right_again = _always
         if not self._described and not isinstance(self.a, Prepared) and not isinstance(self.b, Prepared):
-            return self.backend.product(plan, *self._rows(), c)
+            return self.backend.product(plan, self._rows("left"), self._rows("right"), c)
         if self._ahead is not None and self._ahead[0] != plan.scheme:
             self._ahead = None  # frees the memory
         elif self._ahead is not None and self._search is not None and self._search.plain:
@@ -287,8 +298,8 @@ class Call:
             result = self.sizes.result, c.dtype
             _again.remember(self.a, self.b, out, choices, _again.Done(tape, self._right_again, *result))
 
-    def _rows(self) -> tuple[Any, Any]:
-        return left_rows(self.a, self.sizes), right_rows(self.b, self.sizes)
+    def _rows(self, side: Side) -> Any:
+        return left_rows(self.a, self.sizes) if side == "left" else right_rows(self.b, self.sizes)
 
     def _operand(self, side: Side) -> Any:
         """What there is of an operand to compute with: slices, or a description."""
@@ -307,8 +318,7 @@ class Call:
             nonfinite = sum(int((x.on_host.nonfinite > 0).sum()) for x in both)
         underflows = estimate = None
         if isinstance(scheme, Words):
-            sides: tuple[Side, Side] = ("left", "right")
-            underflows = sum(self.backend.underflows(self.described(side), scheme) for side in sides)
+            underflows = sum(self.backend.underflows(self.described(side), scheme) for side in _SIDES)
             likely = _word_bounds.relative(scheme, max(self.sizes.shape[1], 1), probable=True)
             estimate = _bounds.with_rounding(likely, self.dtype)
         return Report(

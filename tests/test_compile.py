@@ -16,6 +16,7 @@ REGISTERS = {
     "describe": 128,
     "describe_finish": 64,
     "split": 128,
+    "describe_split": 128,
     "reduce": 64,
     "collect": 40,
     "split_fp16": 64,
@@ -50,6 +51,12 @@ def split(dtype, slices, words, digit_bits, along_k, reversed_=0, tile=0):
     macros = {"INPUT": dtype, "SLICES": slices, "WORDS": words, "DIGIT_BITS": digit_bits}
     macros |= {"ALONG_K": along_k, "REVERSED": reversed_, "TILE": tile, "PERMUTED": int(tile == 192)}
     return "split.cu", macros | {"LARGEST": int(digit_bits == 8)}
+
+
+def describe_split(dtype, slices, words, digit_bits, along_k, reversed_, tile, sums, cluster):
+    macros = split(dtype, slices, words, digit_bits, along_k, reversed_, tile)[1]
+    del macros["LARGEST"]
+    return "sm_90a", "describe_split_sm90.cu", macros | {"SUMS": sums, "CLUSTER": cluster}
 
 
 def split_fp16(dtype, slices, words, digit_bits, along_k, reversed_=0):
@@ -163,6 +170,16 @@ CASES += [("sm_90a", "residue_gemm_sm90.cu", {}), ("sm_90a", "proof_gemm_sm90.cu
 CASES += [("sm_90a", "winograd.cu", {"LEFT": left}) for left in (0, 1)]
 QUADRANTS = (("double", 14, 4), ("double", 15, 4), ("double", 20, 5), ("float", 7, 2))
 CASES += [("sm_90a", *recombine(*case, 0, winograd=1)) for case in QUADRANTS]
+CASES += [
+    describe_split(*case)
+    for case in (
+        ("double", 14, 2, 0, 1, 0, 256, 1, 8), ("double", 14, 2, 0, 0, 0, 192, 1, 4),
+        ("double", 30, 4, 0, 0, 0, 192, 1, 1), ("double", 4, 1, 7, 1, 1, 192, 0, 8),
+        ("double", 7, 2, 8, 0, 1, 192, 0, 8), ("double", 7, 2, 8, 1, 0, 256, 1, 2),
+        ("float", 7, 1, 0, 1, 0, 256, 1, 4), ("float", 8, 2, 0, 0, 0, 192, 1, 8),
+        ("float", 3, 1, 8, 1, 0, 256, 0, 8), ("float", 3, 1, 8, 0, 1, 192, 0, 4), ("float", 3, 1, 8, 0, 1, 192, 1, 1),
+    )
+]  # fmt: skip
 CASES += [digit_gemm(*case) for case in (("float", 2, 8), ("float", 3, 8), ("double", 7, 8), ("double", 4, 7))]
 CASES += [("sm_90a", "digit_far_sm90.cu", {"SLICES": count, "DIGIT_BITS": bits}) for count, bits in ((7, 8), (2, 7))]
 CASES += [word_gemm(0, *case) for case in ((0, 11, 128), (0, 11, 192), (0, 11, 208), (1, 0, 128), (1, 0, 208))]

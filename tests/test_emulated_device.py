@@ -28,6 +28,8 @@ CASES = [
     *WORDS,
     *["markidis", "triple-bf16", "fabsum-v2"],
     "hopper-proofs",
+    "hopper-one-read",
+    "hopper-one-read-ahead",
     "hopper-split",
     "hopper-narrow",
     "hopper-shares",

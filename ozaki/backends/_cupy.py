@@ -15,7 +15,16 @@ import cupy as cp
 
 from ozaki._description import Described
 from ozaki._plan import Plan
-from ozaki.backends import _cublas, _cublas_fp16, _hopper, _winograd, _word_hopper, _word_mma, _word_split
+from ozaki.backends import (
+    _cublas,
+    _cublas_fp16,
+    _describe_split,
+    _hopper,
+    _winograd,
+    _word_hopper,
+    _word_mma,
+    _word_split,
+)
 from ozaki.backends import _split as splitting
 from ozaki.backends._cupy_describe import describe as describe
 from ozaki.backends._cupy_native import native as native
@@ -157,19 +166,35 @@ def product(plan: Plan, x: Any, y: Any, out: Any) -> int:
     """Compute out = x y^T of rows that nothing is known of; returns the bytes of workspace."""
     if plan.workspace_limit is not None:
         return execute(plan, describe(x), describe(y), out)
-    look = describe if isinstance(plan.scheme, Residues) else tops
+    sums = isinstance(plan.scheme, Residues)
+    look = describe if sums else tops
     if _engine_of(plan) in (_cublas, _cublas_fp16):
         return execute(plan, look(x), look(y), out)
     beside = _beside(cp.cuda.runtime.getDevice())
     beside.fork()
-    left = look(x)
+    left = _split_in_one_read(x, "left", plan, sums) or look(x)
     with beside:
-        right = split(look(y), "right", plan)
-    slices = split(left, "left", plan)
+        right = _split_in_one_read(y, "right", plan, sums) or split(look(y), "right", plan)
+    slices = left if isinstance(left, Slices) else split(left, "left", plan)
     beside.join()
     used = execute(plan, slices, right, out)
     beside.settle()
     return used
+
+
+def describe_ahead(x: Any, side: str, plan: Plan) -> Slices | None:
+    """The slices of rows that nothing is known of, with their description, where both take one read; else None."""
+    return _split_in_one_read(x, side, plan, True)
+
+
+def _split_in_one_read(x: Any, side: str, plan: Plan, sums: bool) -> Slices | None:
+    if isinstance(plan.scheme, Words) or _engine_of(plan) is not _hopper:
+        return None
+    assert plan.scheme is not None
+    layout = _hopper.layout(plan.scheme, side, *x.shape)
+    if not _describe_split.fits(plan.scheme, layout):
+        return None
+    return _describe_split.describe_and_split(x, side, plan.scheme, layout, sums)
 
 
 @cache

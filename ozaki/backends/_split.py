@@ -13,7 +13,7 @@ import numpy as np
 from ozaki._description import FIELDS, Described
 from ozaki.backends._launch import At, Launch, Macros, View, struct
 from ozaki.backends._tops import Tops
-from ozaki.schemes import Digits, Residues, Scheme, magnitude_bits
+from ozaki.schemes import Digits, Residues, Scaling, Scheme, magnitude_bits
 from ozaki.schemes.residues import remainders
 
 
@@ -121,8 +121,7 @@ def split_blocks(operand: Described, side: str, scheme: Scheme, layout: Layout, 
     """The slices of an operand's blocks, each in that layout; more than one block only of a single matrix."""
     x = operand.x
     batch, rows, k = x.shape
-    if scheme.scaling(k) is None:
-        raise ValueError(f"slices: {scheme.count} {scheme.name} are too few for k = {k}")
+    scaling_of(scheme, k)
     parts, mu = cp.empty(layout.size, np.int8), cp.empty((batch, rows), np.int32)
     for block in blocks:
         launch = _splitting(
@@ -137,19 +136,8 @@ def _splitting(
     device: int, view: View, side: str, scheme: Scheme, layout: Layout, largest: bool, block: Block
 ) -> Launch:
     batch, rows, k = view.shape
-    scaling = scheme.scaling(k)
-    assert scaling is not None
-    macros: Macros = {
-        "INPUT": view.ctype,
-        "SLICES": scheme.count,
-        "WORDS": image_words(scheme),
-        "DIGIT_BITS": scheme.bits if isinstance(scheme, Digits) else 0,
-        "ALONG_K": view.along_k,
-        "REVERSED": int(isinstance(scheme, Digits) and side == "right"),
-        "TILE": layout.tile,
-        "PERMUTED": int(layout.permuted),
-        "LARGEST": int(largest),
-    }
+    scaling = scaling_of(scheme, k)
+    macros = cutting_macros(view, side, scheme, layout) | {"LARGEST": int(largest)}
     assert scaling.statistic == "peak" or not largest
     statistic = magnitude_bits(k) if largest else FIELDS.index(scaling.statistic)
     grid = (batch * ceil(layout.rows / 32) * (layout.k // 128),)
@@ -161,8 +149,35 @@ def _splitting(
         *view.steps, block.rows, block.k, layout.rows, layout.k, At(8 * block.row), batch * rows, statistic,
         scaling.step, scaling.base, scaling.threshold, At(4 * block.row), At(block.place),
         layout.batch, layout.row_bytes, layout.slice, layout.slab, layout.slab_stride,
-        *([_residue_constants(scheme, side)] if isinstance(scheme, Residues) else []),
+        *cutting_constants(scheme, side),
     )  # fmt: skip
+
+
+def scaling_of(scheme: Scheme, k: int) -> Scaling:
+    """The scaling of rows of length k."""
+    scaling = scheme.scaling(k)
+    if scaling is None:
+        raise ValueError(f"slices: {scheme.count} {scheme.name} are too few for k = {k}")
+    return scaling
+
+
+def cutting_macros(view: View, side: str, scheme: Scheme, layout: Layout) -> Macros:
+    """The macros of kernels/cut.cuh, and ALONG_K."""
+    return {
+        "INPUT": view.ctype,
+        "SLICES": scheme.count,
+        "WORDS": image_words(scheme),
+        "DIGIT_BITS": scheme.bits if isinstance(scheme, Digits) else 0,
+        "ALONG_K": view.along_k,
+        "REVERSED": int(isinstance(scheme, Digits) and side == "right"),
+        "TILE": layout.tile,
+        "PERMUTED": int(layout.permuted),
+    }
+
+
+def cutting_constants(scheme: Scheme, side: str) -> tuple[Any, ...]:
+    """MORE_ARGUMENTS of kernels/cut.cuh."""
+    return (_residue_constants(scheme, side),) if isinstance(scheme, Residues) else ()
 
 
 def image_words(scheme: Scheme) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -27,14 +28,18 @@ def compiler() -> str | None:
 def built(file: str, function: str, macros: tuple[tuple[str, str | int], ...], capability: str) -> Any:
     """The function run(arguments, grid, block) of a library that holds the kernel."""
     text = (KERNELS / file).read_text()
-    blocks = 2 if "__cluster_dims__(2" in text else 1
-    text = text.replace("extern __shared__ uint8_t dynamic[];", "uint8_t* const dynamic = here->dynamic;")
+    cluster = re.search(r"__cluster_dims__\((\w+)", text)
+    blocks = 1 if cluster is None else int(dict(macros).get(cluster[1], cluster[1]))
+    text, dynamic = re.subn(
+        r"extern __shared__ (__align__\(16\) )?uint8_t dynamic\[\];", "uint8_t* const dynamic = here->dynamic;", text
+    )
     source = f"""#define CAPABILITY {capability}
 #include "{"words.h" if "words.cuh" in text else "hopper.h"}"
 {"".join(f"#define {name} {value}" + chr(10) for name, value in macros)}
 {text}
 extern "C" void run(void** arguments, const unsigned* grid, const unsigned* block) {{
-  launch({function}, arguments, Size{{grid[0], grid[1], grid[2]}}, Size{{block[0], block[1], block[2]}}, {blocks});
+  const Size grid_size = {{grid[0], grid[1], grid[2]}}, block_size = {{block[0], block[1], block[2]}};
+  launch({function}, arguments, grid_size, block_size, {blocks}, {dynamic});
 }}
 """
     headers = b"".join(path.read_bytes() for path in [*sorted(KERNELS.glob("*.cuh")), *sorted(HERE.glob("*.h"))])

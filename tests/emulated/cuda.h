@@ -105,6 +105,7 @@ struct Thread {
   int lane;
   Group *warp, *warpgroup;
   bool begun, over;
+  unsigned arrived_at;  // the generation of the cluster's threads
 };
 
 inline Thread* current;
@@ -210,10 +211,18 @@ inline int __dp4a(int x, int y, int sum) {
   return sum;
 }
 inline size_t __cvta_generic_to_shared(const void* p) { return reinterpret_cast<size_t>(p); }
-inline unsigned __reduce_add_sync(unsigned, unsigned value) {
-  for (int mask = 16; mask > 0; mask /= 2) value += from_lane(value, current->lane ^ mask);
-  return value;
-}
+#define REDUCE(name, result) \
+  template <typename T> T name(unsigned, T x) { \
+    for (int mask = 16; mask > 0; mask /= 2) { \
+      const T y = from_lane(x, current->lane ^ mask); \
+      x = result; \
+    } \
+    return x; \
+  }
+REDUCE(__reduce_add_sync, x + y)
+REDUCE(__reduce_max_sync, x < y ? y : x)
+REDUCE(__reduce_min_sync, y < x ? y : x)
+REDUCE(__reduce_or_sync, x | y)
 inline int __ffs(int x) { return __builtin_ffs(x); }
 inline int __popc(unsigned x) { return __builtin_popcount(x); }
 
@@ -265,7 +274,9 @@ void call(void (*kernel)(A...), void** arguments, std::index_sequence<I...>) {
   kernel(*static_cast<std::remove_cv_t<std::remove_reference_t<A>>*>(arguments[I])...);
 }
 
-template <typename... A> void launch(void (*kernel)(A...), void** arguments, Size grid, Size threads, unsigned blocks) {
+// `blocks` of a cluster; `dynamic`: whether they have dynamic shared memory.
+template <typename... A>
+void launch(void (*kernel)(A...), void** arguments, Size grid, Size threads, unsigned blocks, bool dynamic) {
   constexpr size_t STACK = 1 << 17;
   static void (*entry)(A...);
   static void** given;
@@ -301,7 +312,7 @@ template <typename... A> void launch(void (*kernel)(A...), void** arguments, Siz
           block.warps.resize((count + 31) / 32);
           block.warpgroups.resize((count + 127) / 128);
           block.statics.assign(statics, static_cast<char>(0xa5));
-          block.memory.assign(blocks > 1 ? DYNAMIC + 1024 : 0, 0xa5);
+          block.memory.assign(dynamic ? DYNAMIC + 1024 : 0, 0xa5);
           block.dynamic = block.memory.data() + (1024 - reinterpret_cast<uintptr_t>(block.memory.data()) % 1024);
           for (int i = 0; i < count; ++i) {
             Thread& thread = all[r * count + i];

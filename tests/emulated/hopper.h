@@ -1,4 +1,4 @@
-// The instructions of kernels/ptx.cuh and kernels/wgmma_words.cuh on a cluster of two blocks. Asynchronous ones are over at
+// The instructions of kernels/ptx.cuh and kernels/wgmma_words.cuh on a cluster of blocks. Asynchronous ones are over at
 // once; a warpgroup waits for all of its threads where it waits for wgmma.
 #pragma once
 #include "cuda.h"
@@ -14,8 +14,21 @@ inline const char* shared_memory(uint32_t address) {
   return address < FIRST ? __start_shared + (address - 16) : reinterpret_cast<char*>(here->dynamic) + (address - FIRST);
 }
 
-inline uint32_t cluster_rank() { return blockIdx.x % 2; }
+inline uint32_t cluster_rank() { return blockIdx.x % cluster->size(); }
 inline void cluster_barrier() { arrive(together); }
+inline void cluster_arrive() {
+  current->arrived_at = together.generation;
+  ++together.arrived;
+  together.pass();
+}
+inline void cluster_wait() {
+  while (together.generation == current->arrived_at) give_way();
+}
+inline uint32_t read_from_block(uint32_t address, uint32_t rank) {
+  uint32_t word;
+  std::memcpy(&word, (*cluster)[rank].dynamic + (address - FIRST), 4);
+  return word;
+}
 
 inline void barrier_init(uint32_t barrier, int count) { here->barriers[barrier].count = here->barriers[barrier].pending = count; }
 inline void barrier_init_fence() {}

@@ -23,8 +23,20 @@ import cupy as cp  # noqa: E402
 import ozaki  # noqa: E402
 from ozaki import _plan  # noqa: E402
 from ozaki._description import FIELDS  # noqa: E402
-from ozaki.backends import _cublas_fp16, _cupy, _cupy_proof, _hopper, _numpy, _rates, _split, _winograd, _word_hopper  # noqa: E402
+from ozaki.backends import (  # noqa: E402
+    _cublas_fp16,
+    _cupy,
+    _cupy_proof,
+    _describe_split,
+    _hopper,
+    _numpy,
+    _rates,
+    _split,
+    _winograd,
+    _word_hopper,
+)
 from ozaki.backends._launch import View  # noqa: E402
+from ozaki.backends._tops import tops  # noqa: E402
 from ozaki.schemes import PRESETS, Digits, Residues  # noqa: E402
 from ozaki.tensor_core import A100, H100, TensorCore  # noqa: E402
 
@@ -147,6 +159,62 @@ def far(rng: np.random.Generator) -> None:
         launch = _hopper._digit_far(0, scheme, left.operand, right.operand, left.layout.k // 128, View.of(out), 0, 0)
         launch(left.parts.data, right.parts.data, out.data, left.mu.data, right.mu.data)
         same(ozaki.matmul(a, b, scheme=scheme.name, slices=scheme.count), out[0])
+
+
+def one_read(rng: np.random.Generator) -> None:
+    """Descriptions, exponents and slices of one read are those of two; clusters of every size, views of every kind."""
+
+    def operand(k: int, dtype: str) -> np.ndarray:
+        x = matrix(rng, (2, 41, k), dtype, 20)
+        least = np.finfo(dtype).smallest_subnormal
+        x[0, 0], x[1, 1] = 0, least * rng.integers(-9, 10, k)  # no nonzero; no normal number
+        x[0, 2] = np.ldexp(x[0, 2], -np.arange(k) // 3)
+        x[1, 3, rng.integers(k, size=9)] = [np.nan, np.inf, -np.inf] * 3
+        x[0, 4], x[1, 5, ::2] = np.nan, least
+        x[0, 6] = np.ldexp(x[0, 6] / abs(x[0, 6]).max(), np.finfo(dtype).maxexp - 1)
+        return x
+
+    for k in range(128, 8 * 768 + 1, 128):
+        cluster, share = _describe_split._shares(k)
+        assert cluster in (1, 2, 4, 8) and share <= 768 and share % 128 == 0 and k <= cluster * share
+    cases = (
+        (Residues(14), "f8", "right", True), (Residues(7), "f4", "right", True), (Digits(3), "f4", "right", False),
+        (Digits(7), "f8", "right", True), (Digits(7), "f8", "right", False), (Digits(5, 7), "f4", "right", True),
+        (Residues(20), "f8", "right", True), (Digits(4, 7), "f4", "left", False),
+    )  # fmt: skip
+    shares = {1: 384, 2: 256, 4: 128, 8: 128}
+    for scheme, dtype, side, sums in cases:
+        for order, cluster in zip((0, rng.integers(1, 4)), rng.permutation(list(shares)), strict=False):
+            x = cp.asarray(operand(304, dtype))  # rows begin at multiples of 16 bytes
+            x = (x.swapaxes(1, 2).copy().swapaxes(1, 2)[..., 3:], x[..., :301], x[:, ::-1, 1:], x[1:, :, ::-1])[order]
+            layout = _hopper.layout(scheme, side, *x.shape)
+            expected = _split.split((_cupy.describe if sums else tops)(x), side, scheme, layout)
+            _describe_split._launch.cache_clear()
+            with mock.patch.object(_describe_split, "_shares", return_value=(cluster, shares[cluster])):
+                got = _describe_split.describe_and_split(x, side, scheme, layout, sums)
+            told = f"{scheme} {dtype} {side} {order} {cluster}"
+            for i, field in enumerate(FIELDS):
+                if sums or field in ("top", "nonfinite"):
+                    want = expected.described.fields[i]
+                    np.testing.assert_array_equal(want, got.described.fields[i], err_msg=f"{field} {told}")
+            np.testing.assert_array_equal(expected.mu, got.mu, err_msg=told)
+            np.testing.assert_array_equal(expected.parts, got.parts, err_msg=told)
+    _describe_split._launch.cache_clear()
+
+
+def one_read_ahead(rng: np.random.Generator) -> None:
+    """Plans from data and given counts read an operand once, where a cluster can hold its rows; the same bits."""
+    for dtype, k, options, reads in (
+        ("f4", 1100, {"accuracy": "fp32"}, 2), ("f8", 300, {"accuracy": "fp64"}, 2),
+        ("f8", 200, {"scheme": "residues", "slices": 49}, 0), ("f4", 6200, {"scheme": "digits", "slices": 2}, 0),
+        ("f4", 700, {"scheme": "digits", "slices": 2}, 2),
+    ):  # fmt: skip
+        a, b = rng.standard_normal((9, k)).astype(dtype), rng.standard_normal((k, 11)).astype(dtype)
+        split = _describe_split.describe_and_split
+        with mock.patch.object(_describe_split, "describe_and_split", side_effect=split) as once:
+            c = ozaki.matmul(cp.asarray(a), cp.asarray(b), engine="hopper", reproducible=True, **options)
+        assert once.call_count == reads, (options, once.call_count)
+        same(ozaki.matmul(a, b, reproducible=True, **options), c)
 
 
 def split_along_k(rng: np.random.Generator) -> None:
@@ -298,6 +366,8 @@ CASES: dict[str, Callable[[np.random.Generator], None]] = {
     **{"-".join(map(str, case)): partial(product, *case, "cublas") for case in CUBLAS},
     **{name: partial(words, name, A100) for name in (*WORDS, "markidis", "triple-bf16", "fabsum-v2")},
     HOPPER + "proofs": fused_proofs,
+    HOPPER + "one-read": one_read,
+    HOPPER + "one-read-ahead": one_read_ahead,
     HOPPER + "split": split_along_k,
     HOPPER + "narrow": narrow,
     HOPPER + "shares": fair_shares,

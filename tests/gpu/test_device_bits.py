@@ -110,6 +110,34 @@ def test_descriptions_of_graded_rows(shape, dtype, step):
             np.testing.assert_array_equal(h, d, err_msg=field)
 
 
+@pytest.mark.parametrize("seed", range(60))
+def test_one_read(seed):
+    """Clusters that hold whole rows find and cut what two kernels do."""
+    from ozaki.backends import _cupy, _describe_split, _hopper, _split
+    from ozaki.backends._tops import tops
+
+    if cp.cuda.Device().compute_capability != "90":
+        pytest.skip("clusters are those of Hopper")
+    rng = np.random.default_rng(3000 + seed)
+    scheme = (Residues(14), Residues(7), Digits(3), Digits(7), Digits(5, 7), Residues(20))[seed % 6]
+    sums = isinstance(scheme, Residues) or seed % 4 == 0
+    batch, rows, k = int(rng.integers(1, 4)), int(rng.integers(1, 700)), int(rng.integers(1, 6145))
+    dtype = rng.choice(["f4", "f8"])
+    x = random_matrix(rng, (batch, rows, k), dtype, int(rng.choice([0, 3, 40, 100 if dtype == "f4" else 800])))
+    if seed % 3 == 0:
+        x.reshape(-1)[rng.integers(0, x.size, 5)] = [np.nan, np.inf, -np.inf, np.nan, np.inf]
+    _, x = views(rng, x)
+    for side in ("left", "right"):
+        layout = _hopper.layout(scheme, side, *x.shape)
+        expected = _split.split((_cupy.describe if sums else tops)(x), side, scheme, layout)
+        got = _describe_split.describe_and_split(x, side, scheme, layout, sums)
+        for i, field in enumerate(FIELDS):
+            if sums or field in ("top", "nonfinite"):
+                assert bool((expected.described.fields[i] == got.described.fields[i]).all()), (field, seed)
+        assert bool((expected.mu == got.mu).all())
+        assert bool((expected.parts == got.parts).all())
+
+
 @pytest.mark.parametrize("seed", range(400))
 def test_products(seed):
     rng = np.random.default_rng(1000 + seed)

@@ -1,0 +1,191 @@
+// Images of elements, and the slices cut from them, for the kernels that split operands.
+//
+// Macros, as split.cu has them: INPUT, SLICES, WORDS, DIGIT_BITS, REVERSED, TILE, PERMUTED.
+//
+// The sums over the bytes of an image that give its residues are a product of small matrices: the tensor cores form
+// them, eight slices at a time, from the images as the lanes of a warp hold them. Lane 4 g + c then has slice g of the
+// images of lanes 8 c .. 8 c + 7, reduces them and stores 8 or 16 neighbouring bytes. Digits go the same way: a sum with a
+// single one picks a byte.
+#pragma once
+#include "digits.cuh"
+#include "fixed_point.cuh"
+#include "mma.cuh"
+#include "residues.cuh"
+#include "tiles.cuh"
+
+typedef BitsOf<INPUT>::type Bits;
+
+#if DIGIT_BITS == 0
+typedef ResidueConstants<SLICES, WORDS> Constants;
+#define MORE_ARGUMENTS , const __grid_constant__ Constants constants
+#define MORE , constants
+#else
+#define MORE_ARGUMENTS
+#define MORE
+#endif
+
+constexpr int BLOCK_K = 128;
+constexpr int LENGTH = DIGIT_BITS == 7 ? (SLICES + 3) / 4 : WORDS;  // words of bytes that the slices are cut from
+constexpr int EIGHTS = (SLICES + 7) / 8;
+
+// What the slices are cut from: the raised image, or its digits.
+__device__ __forceinline__ void bytes_of_image(uint32_t (&words)[WORDS], uint32_t (&bytes)[LENGTH]) {
+#if DIGIT_BITS == 7
+  add_halves<7, SLICES>(words);
+#pragma unroll
+  for (int w = 0; w < LENGTH; ++w) {
+    uint32_t digit[4];
+#pragma unroll
+    for (int j = 0; j < 4; ++j) digit[j] = 4 * w + j < SLICES ? raised_digit<7>(words, 4 * w + j) : 64u;
+    bytes[w] = lower_digits_7(gather_bytes(digit[0], digit[1], digit[2], digit[3], 0));
+  }
+#else
+#if DIGIT_BITS == 8
+  balanced_bytes(words);
+#endif
+#pragma unroll
+  for (int w = 0; w < WORDS; ++w) bytes[w] = words[w];
+#endif
+}
+
+// An exponent, twice, plus 1 if the elements need a closer look before they become images.
+__device__ __forceinline__ int scale_of(int mu, bool nonfinite) { return 2 * mu + (nonfinite || !usual_scale(mu) ? 1 : 0); }
+
+// The images of COUNT elements of a row.
+template <int COUNT>
+__device__ __forceinline__ void make_images(Bits* bits, int scale, uint32_t (*bytes)[LENGTH]) {
+  const int mu = scale >> 1;
+  if (WORDS <= 2 && (scale & 1) != 0) {
+#pragma unroll
+    for (int j = 0; j < COUNT; ++j) bits[j] = tame(bits[j], mu);
+  }
+  const double factor = factor_of(mu);
+#pragma unroll
+  for (int j = 0; j < COUNT; ++j) {
+    uint32_t words[WORDS];
+    if (WORDS <= 2) {
+      image_by_doubles<DIGIT_BITS == 0>(double_of(bits[j]), factor, words);
+    } else {
+      image<WORDS>(bits[j], mu, words);
+      if (DIGIT_BITS == 0) words[WORDS - 1] ^= 0x80000000u;  // + 2^(32 WORDS - 1)
+    }
+    bytes_of_image(words, bytes[j]);
+  }
+}
+
+// Eight slices: for lane 4 g + c, what slice number 8 u + g is folded with and reduced by. A further word of the images
+// is 1 for residues, and its fold the start of the sum: cheaper than to bring it into the registers of every sum.
+constexpr int FOLDS = LENGTH + (DIGIT_BITS == 0 ? 1 : 0);
+struct Cut {
+  uint32_t fold[FOLDS];
+  float inverse;
+  uint32_t modulus;
+  int c;
+
+  // Slices of the images of lanes 8 c + {2 p, 2 p + 4, 2 p + 1, 2 p + 5}, p = 0 or 1, in the low bytes.
+  __device__ __forceinline__ void apply(const uint32_t (&bytes)[LENGTH], int p, uint32_t (&slice)[4]) const {
+    uint32_t first[FOLDS], second[FOLDS], words[FOLDS];
+#pragma unroll
+    for (int w = 0; w < FOLDS; ++w) {
+      first[w] = c == 2 * p ? fold[w] : 0u;
+      second[w] = c == 2 * p + 1 ? fold[w] : 0u;
+      words[w] = w < LENGTH ? bytes[w < LENGTH ? w : 0] : 1u;
+    }
+    fold_pair<FOLDS>(slice, first, second, words);
+#if DIGIT_BITS == 0
+#pragma unroll
+    for (int i = 0; i < 4; ++i) slice[i] = residue_of_sum(slice[i], inverse, SYMMETRIC, modulus);
+#endif
+  }
+};
+
+// What the slices are folded with and reduced by, in shared memory.
+__shared__ uint32_t folds[8 * EIGHTS][FOLDS];
+__shared__ uint2 quotients[8 * EIGHTS];
+
+#if DIGIT_BITS == 0
+__device__ __forceinline__ void fill_folds(int threads, const Constants& constants) {
+#else
+__device__ __forceinline__ void fill_folds(int threads) {
+#endif
+  for (int i = threadIdx.x; i < 8 * EIGHTS * FOLDS; i += threads) {
+    const int t = i / FOLDS, w = i % FOLDS;
+#if DIGIT_BITS == 0
+    const int known = smaller(t, SLICES - 1);
+    folds[t][w] = w < LENGTH ? constants.fold[known][w] : constants.quotient[known].start;
+    if (w == 0)
+      quotients[t] = make_uint2(bits_of(constants.quotient[known].inverse), constants.quotient[known].modulus);
+#else
+    const int digit = SLICES - 1 - t;
+    folds[t][w] = digit >= 0 && digit / 4 == w ? 1u << (8 * (digit % 4)) : 0u;
+#endif
+  }
+}
+
+// Element (row, h) of ROWS rows that are neighbours in memory: writing neighbouring rows and reading neighbouring pairs of h
+// both meet every bank once.
+template <int ROWS> __device__ __forceinline__ int turned(int row, int h) {
+  return h * ROWS + (row ^ (h >> 1 & (ROWS - 1)));
+}
+
+// Byte offset of a 16-byte piece in row `first` + j, j < 8, for `first` a multiple of 8.
+__device__ __forceinline__ int64_t offset_of_row(int first, int j, int piece, int64_t row_stride) {
+#if TILE && PERMUTED  // of the permuted row, only bit 0 comes from j among the lowest three
+  const int base = permuted_column(first);
+  return (base + permuted_column(j)) * 128 + ((piece ^ (base & 7) ^ (j & 1)) << 4);
+#elif TILE
+  return (first + j) * 128 + ((piece ^ j) << 4);
+#else
+  return j * row_stride + 16 * piece;
+#endif
+}
+
+// The slices of 8 rows x 128 elements by a warp, `first` the number of the first row in its tile, out its place for slice 0:
+// two rows r, r + 1 at a time, of which load(r, bits) gives a lane elements 64 half + 2 lane + {0, 1}, 8 in all. Lane
+// r has the scale of row r.
+template <typename Load>
+__device__ __forceinline__ void cut_rows(int scale, int8_t* out, int first, int64_t row_stride,
+                                         int64_t slice_stride, Load load) {
+  const int g = (threadIdx.x & 31) >> 2, c = threadIdx.x & 3;
+  Bits bits[8];
+  load(0, bits);
+#pragma unroll 1
+  for (int r = 0; r < 8; r += 2) {
+    uint32_t bytes[8][LENGTH];
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      make_images<4>(bits + 4 * i, __shfl_sync(0xffffffffu, scale, r + i), bytes + 4 * i);
+    }
+    if (r + 2 < 8) load(r + 2, bits);
+
+#pragma unroll 1
+    for (int u = 0; u < EIGHTS; ++u) {
+      const int s = 8 * u + g;
+      Cut now;
+      now.c = c;
+#pragma unroll
+      for (int w = 0; w < FOLDS; ++w) now.fold[w] = folds[s][w];
+      now.inverse = float_of_bits(quotients[s].x);
+      now.modulus = quotients[s].y;
+      int8_t* const to = out + (REVERSED ? SLICES - 1 - s : s) * slice_stride;
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {  // row i / 2, half i % 2
+        // Byte 2 j + e is element e of lane 8 c + j.
+        uint32_t slice[2][2][4];  // p, e
+#pragma unroll
+        for (int p = 0; p < 2; ++p)
+#pragma unroll
+          for (int e = 0; e < 2; ++e) now.apply(bytes[2 * i + e], p, slice[p][e]);
+        uint32_t word[4];
+#pragma unroll
+        for (int w = 0; w < 4; ++w) {
+          const auto& half = slice[w & 1];
+          word[w] = gather_bytes(half[0][w >> 1], half[1][w >> 1], half[0][2 + (w >> 1)], half[1][2 + (w >> 1)], 0);
+        }
+        if (s < SLICES)
+          *reinterpret_cast<uint4*>(to + offset_of_row(first, r + i / 2, 4 * (i % 2) + c, row_stride)) =
+              make_uint4(word[0], word[1], word[2], word[3]);
+      }
+    }
+  }
+}

@@ -1,0 +1,65 @@
+"""Operands described and split in one read, on Hopper: blocks that hold whole rows in shared memory."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import cupy as cp
+import numpy as np
+
+from ozaki._description import FIELDS, Described
+from ozaki.backends._launch import Launch, View, round_up
+from ozaki.backends._split import Layout, Slices, cutting_constants, cutting_macros, image_words, scaling_of
+from ozaki.backends._tops import Tops
+from ozaki.schemes import Scheme, magnitude_bits
+
+_BLOCK = 128
+"""Elements of a row that are cut together."""
+
+_SHARES = (512, 768)
+"""Elements of a row that a block of the cluster holds: while fewer than eight blocks do, and at most. A multiprocessor
+has room for three blocks with 512, for two with 768."""
+
+_MOST_WORDS = 4
+"""Longer images do not fit registers beside the rest (tests/test_compile.py)."""
+
+_EXCHANGED = 1280
+"""Bytes before the elements, as in kernels/describe_split_sm90.cu."""
+
+
+def fits(scheme: Scheme, layout: Layout) -> bool:
+    """Whether a cluster can hold whole rows."""
+    return layout.tile > 0 and layout.k <= 8 * _SHARES[1] and image_words(scheme) <= _MOST_WORDS
+
+
+def describe_and_split(x: Any, side: str, scheme: Scheme, layout: Layout, sums: bool) -> Slices:
+    """The slices of x, shape (batch, rows, k), with its description or, without `sums`, its largest elements."""
+    batch, rows, _ = x.shape
+    fields = cp.empty((len(FIELDS), batch, rows), np.int64)
+    parts, mu = cp.empty(layout.size, np.int8), cp.empty((batch, rows), np.int32)
+    launch = _launch(cp.cuda.runtime.getDevice(), View.of(x), side, scheme, layout, sums)
+    launch(x.data, fields.data, mu.data, parts.data)
+    return Slices((Described if sums else Tops)(x, fields), parts, layout, mu)
+
+
+@lru_cache(maxsize=1024)
+def _launch(device: int, view: View, side: str, scheme: Scheme, layout: Layout, sums: bool) -> Launch:
+    batch, rows, k = view.shape
+    scaling = scaling_of(scheme, k)
+    assert sums or scaling.statistic == "peak"
+    cluster, share = _shares(layout.k)
+    macros = cutting_macros(view, side, scheme, layout) | {"SUMS": int(sums), "CLUSTER": cluster}
+    grid = (cluster * batch * (layout.rows * view.itemsize // 128),)
+    return Launch(
+        "describe_split_sm90.cu", "describe_split", macros, grid, (256,), None, *view.steps, rows, k, layout.rows,
+        layout.k, None, batch * rows, magnitude_bits(k), FIELDS.index(scaling.statistic), scaling.step, scaling.base,
+        scaling.threshold, None, None, layout.batch, layout.slice, share, *cutting_constants(scheme, side),
+        shared_mem=_EXCHANGED + 128 * share,
+    )  # fmt: skip
+
+
+def _shares(k: int) -> tuple[int, int]:
+    """Blocks of a cluster, and the elements of a row that each holds."""
+    shares = {cluster: round_up(-(-k // cluster), _BLOCK) for cluster in (1, 2, 4, 8)}
+    return next(((cluster, share) for cluster, share in shares.items() if share <= _SHARES[0]), (8, shares[8]))
