@@ -26,7 +26,6 @@ from ozaki._plan import (
     default_accuracy,
     forced,
     integer_scheme,
-    likely_schemes,
     words_of,
 )
 from ozaki._report import Report
@@ -125,26 +124,15 @@ class Call:
             why = "an empty product"
         else:
             ahead = self.backend.waits and workspace_limit is None and not full
-            if ahead:
-                self._describe_ahead(target, engine, likely_schemes(_names(scheme), target, k)[0])
             search = Search(self.backend, self.described("left"), self.described("right"), target, _names(scheme))
             search.begin(partial(self._split_ahead, target, engine, search.likely) if ahead else lambda: None)
             choice, self._search = search.choose(), search
         return self._plan(choice.scheme, target, choice.bound, False, engine, workspace_limit, why)
 
-    def _describe_ahead(self, target: Accuracy, engine: str, scheme: Scheme) -> None:
-        """Split for the scheme that the plan most likely takes while describing, where both take one read."""
-        likely = self._plan(scheme, target, inf, False, engine, None, "")
-        slices = {side: self.backend.describe_ahead(self._rows(side), side, likely) for side in _SIDES}
-        if None not in slices.values():
-            self._described.update((side, x.described) for side, x in slices.items())
-            self._ahead = scheme, slices
-
     def _split_ahead(self, target: Accuracy, engine: str, scheme: Scheme) -> None:
-        """The same, if not done yet, while the device has yet to say what the plan takes."""
-        if self._ahead is None:
-            likely = self._plan(scheme, target, inf, False, engine, None, "")
-            self._ahead = scheme, {side: self.backend.split(self.described(side), side, likely) for side in _SIDES}
+        """Split for the scheme that the plan most likely takes, while the device has yet to say so."""
+        likely = self._plan(scheme, target, inf, False, engine, None, "")
+        self._ahead = scheme, {side: self.backend.split(self.described(side), side, likely) for side in _SIDES}
 
     @property
     def _empty(self) -> bool:

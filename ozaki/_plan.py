@@ -155,9 +155,9 @@ class Search:
         self._accuracy, self._names, self._k = accuracy, names, left.k
         self._measured = Measured(backend, left, right, accuracy.measure)
         self._usual = {name: _usual(name, accuracy, left.k) for name in names}
-        likely = likely_schemes(names, accuracy, left.k)
-        self._order = [scheme.name for scheme in likely]
-        self.likely = likely[0]
+        likely = {name: _scheme(name, _likely(name, self._usual[name], accuracy, left.k)) for name in names}
+        self._order = sorted(names, key=lambda name: likely[name].products)
+        self.likely = likely[self._order[0]]
 
     def begin(self, meanwhile: Callable[[], object] = lambda: None) -> None:
         """Begin what ordinary data will be asked for; `meanwhile` is called before its answer is waited for."""
@@ -236,12 +236,6 @@ def _likely(name: str, start: int, accuracy: Accuracy, k: int) -> int:
     unseen = EVERY // SAMPLE if k > SAMPLED_FROM else 1
     fits = (c for c in counts if unseen * _bounds.usual_worst(_scheme(name, c), k) <= accuracy.tolerance)
     return next(fits, _most(name))
-
-
-def likely_schemes(names: tuple[str, ...], accuracy: Accuracy, k: int) -> list[Scheme]:
-    """What ordinary data needs of each scheme, the one of fewest products first."""
-    schemes = [_scheme(name, _likely(name, _usual(name, accuracy, k), accuracy, k)) for name in names]
-    return sorted(schemes, key=lambda scheme: scheme.products)
 
 
 def _usually_good(scheme: Scheme, accuracy: Accuracy, k: int) -> bool:

@@ -29,7 +29,7 @@ CASES = [
     *["markidis", "triple-bf16", "fabsum-v2"],
     "hopper-proofs",
     "hopper-one-read",
-    "hopper-one-read-ahead",
+    "hopper-one-read-chosen",
     "hopper-split",
     "hopper-narrow",
     "hopper-shares",

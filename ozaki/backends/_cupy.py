@@ -182,19 +182,19 @@ def product(plan: Plan, x: Any, y: Any, out: Any) -> int:
     return used
 
 
-def describe_ahead(x: Any, side: str, plan: Plan) -> Slices | None:
-    """The slices of rows that nothing is known of, with their description, where both take one read; else None."""
-    return _split_in_one_read(x, side, plan, True)
-
-
 def _split_in_one_read(x: Any, side: str, plan: Plan, sums: bool) -> Slices | None:
-    if isinstance(plan.scheme, Words) or _engine_of(plan) is not _hopper:
+    """The slices of rows that nothing is known of, where one kernel that finds and cuts is faster than two."""
+    if isinstance(plan.scheme, Words) or _engine_of(plan) is not _hopper or (sums and x.shape[2] > _MOST_SUMMED):
         return None
     assert plan.scheme is not None
     layout = _hopper.layout(plan.scheme, side, *x.shape)
     if not _describe_split.fits(plan.scheme, layout):
         return None
     return _describe_split.describe_and_split(x, side, plan.scheme, layout, sums)
+
+
+_MOST_SUMMED = 2048
+"""Largest k for which that is so where the scaling needs sums (H200: 2 per cent at 1024 and 2048, none at 3072)."""
 
 
 @cache

@@ -157,10 +157,6 @@ def _panel(engine: _Engine, stack: tuple[int, int, int], limit: int | None) -> i
     return panel
 
 
-def describe_ahead(x: Any, side: str, plan: Plan) -> None:
-    """None: planning has nothing to wait for here."""
-
-
 def split(operand: Described, side: str, plan: Plan) -> Slices | WordSlices:
     """The slices of a whole operand."""
     assert plan.scheme is not None
