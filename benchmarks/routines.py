@@ -32,11 +32,14 @@ OURS: dict[str, dict[str, dict[str, Any]]] = {
 }
 """Options of `ozaki.matmul`. The default looks at the data in every call, the others are planned a priori."""
 
-WORDS: dict[str, dict[str, Any]] = {
-    "ozaki fastest": {},
-    **{f"ozaki {name}": {"scheme": name} for name in ("halfhalf", "tf32tf32")},
+ON_GPU: dict[str, dict[str, dict[str, Any]]] = {
+    "float64": {"ozaki residues 14, cuBLAS": OURS["shapes"]["ozaki residues 14, cuBLAS"]},
+    "float32": {
+        "ozaki fastest": {},
+        **{f"ozaki {name}": {"scheme": name} for name in ("halfhalf", "tf32tf32")},
+    },
 }
-"""For float32 on a GPU; NumPy models each product of their tensor cores."""
+"""On a GPU besides: another engine, and words, of whose tensor cores NumPy models each product."""
 
 PEERS = {"float64": (14, 15), "float32": (7,), "shapes": (14,)}
 """Moduli of GEMMul8, in its accurate mode."""
@@ -84,7 +87,7 @@ def routines(task: str, xp: Any, blas: str, gemmul8: Any = None) -> list[Routine
         lambda a, b, out: xp.matmul(a, b, out=out),
         lambda a, b: Account(None, 1) if task == "shapes" else planned(a, b, {"scheme": "native"}),
     )
-    options_of = OURS[task] | (WORDS if task == "float32" and xp.__name__ == "cupy" else {})
+    options_of = OURS[task] | (ON_GPU.get(task, {}) if xp.__name__ == "cupy" else {})
     ours = [_ours(name, options, proven=task != "shapes") for name, options in options_of.items()]
     peers = [_peer(gemmul8, moduli) for moduli in PEERS[task]] if gemmul8 is not None else []
     return [native, *ours, *peers]

@@ -33,6 +33,7 @@ CASES = [
     "hopper-split",
     "hopper-narrow",
     "hopper-shares",
+    "hopper-long-k",
     "hopper-winograd",
     "hopper-fastest",
     "hopper-columns",

@@ -136,6 +136,14 @@ def _of_light(wide: int, narrow: int, clusters: int) -> int:
     return narrow if heavy == 0 else min(narrow, light * min(range(-(-narrow // light) + 1), key=end))
 
 
+def busy(scheme: Residues, m: int, n: int) -> float:
+    """Part of a product's time that clusters spend on what is needed of it: few tiles leave many idle at the end."""
+    clusters = cluster_blocks(cp.cuda.runtime.getDevice()) // 2
+    columns, rest = divmod(n, _COLS)
+    tiles = scheme.count * -(-m // _CLUSTER_ROWS) * (columns + (rest > 0))
+    return scheme.count * m * n / (_CLUSTER_ROWS * _COLS) / (clusters * -(-tiles // clusters))
+
+
 def _digits(scheme: Digits, a: Slices, b: Slices, out: Any) -> int:
     views = a.operand, b.operand, a.layout.k // _DEPTH, View.of(out), a.mu_step, b.mu_step
     kept, handed, launch = _digit_gemm(cp.cuda.runtime.getDevice(), scheme, *views)

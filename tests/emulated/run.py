@@ -24,6 +24,7 @@ import ozaki  # noqa: E402
 from ozaki import _plan  # noqa: E402
 from ozaki._description import FIELDS  # noqa: E402
 from ozaki.backends import (  # noqa: E402
+    _cublas,
     _cublas_fp16,
     _cupy,
     _cupy_proof,
@@ -268,6 +269,16 @@ def winograd(rng: np.random.Generator) -> None:
                     assert "prepared for another plan" in refused
 
 
+def long_k(rng: np.random.Generator) -> None:
+    """Few tiles and a long k: cuBLAS, unless the own kernel is asked for."""
+    with mock.patch.object(_hopper, "cluster_blocks", return_value=132):
+        for m, k, engine in ((1024, 2**20, "cublas"), (1024, 2048, "hopper"), (2048, 2**20, "hopper")):
+            assert (
+                _cupy._engine(Residues(14), "auto", (m, k, m), None) is {"cublas": _cublas, "hopper": _hopper}[engine]
+            )
+        assert _cupy._engine(Residues(14), "hopper", (1024, 2**20, 1024), None) is _hopper
+
+
 def fair_shares(rng: np.random.Generator) -> None:
     """Narrow tiles: each to one cluster, and none ends much later than it must."""
     for wide, narrow, clusters in rng.integers((1, 1, 2), (3000, 900, 70), (200, 3)).tolist():
@@ -371,6 +382,7 @@ CASES: dict[str, Callable[[np.random.Generator], None]] = {
     HOPPER + "split": split_along_k,
     HOPPER + "narrow": narrow,
     HOPPER + "shares": fair_shares,
+    HOPPER + "long-k": long_k,
     HOPPER + "winograd": winograd,
     HOPPER + "fastest": fastest,
     HOPPER + "columns": columns,
