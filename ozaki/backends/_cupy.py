@@ -291,6 +291,13 @@ def fastest(
     stack: tuple[int, int, int], k: int, dtype: str, scheme: Scheme, words: tuple[Words, ...]
 ) -> Scheme | Words | None:
     """What takes least of the native product (None), slices as of that scheme and these words."""
+    return _fastest(cp.cuda.runtime.getDevice(), stack, k, dtype, scheme, words)
+
+
+@lru_cache(maxsize=1024)
+def _fastest(
+    device: int, stack: tuple[int, int, int], k: int, dtype: str, scheme: Scheme, words: tuple[Words, ...]
+) -> Scheme | Words | None:
     batch, m, n = stack
     rates = rates_of(cp.cuda.Device().compute_capability)
     engine = _engine(scheme, "auto", (m, k, n), None)
@@ -300,6 +307,6 @@ def fastest(
         scheme: rates.slices(batch, m, k, n, dtype, scheme, rows * cols, engine is _hopper),
     }
     for method in words:
-        if architecture(cp.cuda.runtime.getDevice()) == "sm_90a" and _word_hopper.fits(method):
+        if architecture(device) == "sm_90a" and _word_hopper.fits(method):
             times[method] = rates.words(batch, m, k, n, method)
     return min(times, key=lambda way: times[way])

@@ -318,6 +318,7 @@ def fastest(rng: np.random.Generator) -> None:
     halfhalf = (PRESETS["halfhalf"],)
     for n, dtype, scheme, expected in (
         (512, "float32", Residues(7), None),
+        (1024, "float32", Residues(7), halfhalf[0]),
         (4096, "float32", Residues(7), halfhalf[0]),
         (1024, "float64", Residues(14), None),
         (8192, "float64", Residues(14), Residues(14)),
