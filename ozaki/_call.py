@@ -76,6 +76,7 @@ class Call:
         self._ahead: tuple[Scheme, dict[Side, Any]] | None = None
         self._search: Search | None = None
         self._right_again: Callable[[], bool] | None = None
+        self._native_again: Callable[..., object] | None = None
 
     def described(self, side: Side) -> Described:
         """The description of an operand, made once."""
@@ -248,6 +249,8 @@ class Call:
             return 0
         if plan.scheme is None:
             self.backend.native(self._rows("left"), self._rows("right"), self.dtype, c)
+            self._native_again = partial(_native_again, self.backend, self.sizes, self.dtype)
+            self._right_again = partial(_without_obstacle, self.backend, self.dtype)
             return 0
         if (plan.a_priori or given) and plan.workspace_limit is None:
             self._right_again = _always
@@ -282,9 +285,9 @@ class Call:
         with tape.recording(*read, c):
             yield
         copied = any(x.data.ptr != y.data.ptr for x, y in zip((*read, c), given, strict=True))
-        if self._right_again is not None and tape.complete and not copied:
-            result = self.sizes.result, c.dtype
-            _again.remember(self.a, self.b, out, choices, _again.Done(tape, self._right_again, *result))
+        if self._right_again is not None and (self._native_again or (tape.complete and not copied)):
+            done = _again.Done(self._native_again or tape, self._right_again, self.sizes.result, c.dtype)
+            _again.remember(self.a, self.b, out, choices, done)
 
     def _rows(self, side: Side) -> Any:
         return left_rows(self.a, self.sizes) if side == "left" else right_rows(self.b, self.sizes)
@@ -329,6 +332,15 @@ class Call:
 def _always() -> bool:
     """What is run does not depend on the operands' elements."""
     return True
+
+
+def _without_obstacle(backend: Backend, dtype: str) -> bool:
+    """The environment still lets the native product be what it was."""
+    return backend.native_obstacle(dtype) is None
+
+
+def _native_again(backend: Backend, sizes: Shapes, dtype: str, a: Any, b: Any, c: Any) -> None:
+    backend.native(left_rows(a, sizes), right_rows(b, sizes), dtype, c.reshape(sizes.stack))
 
 
 _LARGEST_AGAIN = 2**39

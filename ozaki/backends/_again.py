@@ -11,13 +11,11 @@ from typing import Any, NamedTuple
 
 import cupy as cp
 
-from ozaki.backends._launch import Tape
-
 
 class Done(NamedTuple):
-    """A recorded product, whether it was the right one for the operands, and the shape and dtype of its result."""
+    """What runs a product, whether it was the right one for the operands, and the shape and dtype of its result."""
 
-    tape: Tape
+    run: Callable[..., object]
     fits: Callable[[], bool]
     shape: tuple[int, ...]
     dtype: Any
@@ -41,7 +39,7 @@ def again(a: Any, b: Any, out: Any, choices: tuple[Any, ...]) -> Any:
     if done is None or (out is not None and any(cp.may_share_memory(out, x) for x in arrays)):
         return None
     c = cp.empty(done.shape, done.dtype) if out is None else out
-    done.tape(*arrays, c)
+    done.run(*arrays, c)
     if done.fits():  # the device knows long before it is through, and is kept busy until then
         return c
     _done.pop(key, None)

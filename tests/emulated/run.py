@@ -5,6 +5,7 @@ Without a case it names them all. In a process of its own, since CuPy's place is
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -344,6 +345,17 @@ def plans(rng: np.random.Generator) -> None:
         assert (told.scheme, told.slices, told.bound) == (report.scheme, report.slices, report.bound)
 
 
+def native_again(rng: np.random.Generator) -> None:
+    """The native product too, while the environment lets it be what it was."""
+    a, b = rng.standard_normal((3, 20, 30)), rng.standard_normal((30, 10))
+    for x in (a, 2 * a):
+        out = cp.full((3, 20, 10), np.nan)
+        ozaki.matmul(cp.asarray(x), cp.asarray(b), out=out)
+        np.testing.assert_allclose(out, x @ b, atol=1e-12)
+    with mock.patch.dict(os.environ, CUBLAS_EMULATE_DOUBLE_PRECISION="1"):
+        same(ozaki.matmul(a, b, reproducible=True), ozaki.matmul(cp.asarray(a), cp.asarray(b)))
+
+
 def plans_again(rng: np.random.Generator) -> None:
     """What a plan from data ran is done again while the data ask for the same; else it is planned anew."""
     for dtype, (m, k, n), engine in (("f4", (20, 1100, 25), "auto"), ("f8", (30, 200, 20), "cublas")):
@@ -373,6 +385,7 @@ CASES: dict[str, Callable[[np.random.Generator], None]] = {
     "proofs": proofs,
     "plans": plans,
     "plans-again": plans_again,
+    "native-again": native_again,
     "far": far,
     "fp16-sums": fp16_sums,
     **{"-".join(map(str, case)): partial(product, *case, "cublas") for case in CUBLAS},
