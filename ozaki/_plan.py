@@ -406,6 +406,8 @@ def _fewest(
             return None
         choice = at(count + 1)
     while choice.scheme.count > 1 and choice.bound * _growth(choice.scheme) <= accuracy.tolerance:
+        if choice.bound > 0 and not _usually_good(_scheme(name, choice.scheme.count - 1), accuracy, k):
+            break  # before it is looked at: what is not exact now will not be with less
         fewer = at(choice.scheme.count - 1)
         if not meets(fewer):
             break
