@@ -7,17 +7,25 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from math import inf, prod
-from numbers import Real
 from typing import Any, Literal
 
 import numpy as np
 
 from ozaki import _bounds, _word_bounds
 from ozaki._accuracy import Accuracy
+from ozaki._checks import (
+    check_choices,
+    check_is_plan,
+    check_native,
+    check_out,
+    check_room,
+    check_runs,
+    check_words,
+    suffices,
+)
 from ozaki._description import Described
 from ozaki._operands import Shapes, as_array, dtype_of, left_rows, right_rows, shapes
 from ozaki._plan import (
-    SCHEMES,
     Choice,
     Measured,
     Plan,
@@ -29,7 +37,7 @@ from ozaki._plan import (
     words_of,
 )
 from ozaki._report import Report
-from ozaki.backends import ENGINES, Backend, backend_of
+from ozaki.backends import Backend, backend_of
 from ozaki.schemes import PRESETS, Scheme, Words
 from ozaki.schemes.digits import MAX_DIGITS
 
@@ -143,7 +151,7 @@ class Call:
         self, target: Accuracy | None, name: str, slices: int, engine: str, workspace_limit: int | None, full: bool
     ) -> Plan:
         scheme = forced(name, slices)
-        _check_room(scheme, self.sizes.shape[1])
+        check_room(scheme, self.sizes.shape[1])
         if target is None and not full:
             return _counted(self.backend, self.sizes, self.dtype, name, int(slices), engine, workspace_limit)
         goal = target or default_accuracy(self.dtype, self.sizes.shape[1])
@@ -354,7 +362,7 @@ def _counted(
     """The plan of a given count, for any operands; kept, because small products take no longer than making it."""
     check_choices(name, engine, workspace_limit, backend)
     scheme = forced(integer_scheme(name, sizes.shape[1]), slices)
-    _check_room(scheme, sizes.shape[1])
+    check_room(scheme, sizes.shape[1])
     bound = _bounds.with_rounding(_bounds.a_priori(scheme, sizes.shape[1]), dtype)
     target = Accuracy("row-column", 1.0)
     return Plan(sizes.shape, sizes.batch, dtype, scheme, target, bound, True, engine, workspace_limit, _COUNT_GIVEN)
@@ -408,7 +416,7 @@ def plan_for_shapes(
     scheme = integer_scheme(scheme, k)
     if slices is not None:
         chosen, why = forced(scheme, slices), _COUNT_GIVEN
-        _check_room(chosen, k)
+        check_room(chosen, k)
         bound = _bounds.a_priori(chosen, max(k, 1))
         if target is not None and (target.measure == "componentwise" or bound > target.tolerance):
             raise ValueError(
@@ -446,23 +454,6 @@ def native_plan(sizes: Shapes, dtype: str, target: Accuracy | None, bound: float
     return Plan(sizes.shape, sizes.batch, dtype, None, target, bound, True, why=why)
 
 
-def check_native(dtype: str, target: Accuracy | None, engine: str, reproducible: bool, bound: float) -> None:
-    """The native product, asked for by name, can do what else is asked."""
-    if reproducible:
-        raise ValueError("scheme: 'native' is not reproducible; leave one of the two out")
-    if engine != "auto":
-        raise ValueError(f"engine: {engine!r} multiplies slices; leave it out with scheme='native'")
-    if target is not None and not _suffices(bound, target, dtype):
-        raise ValueError(
-            f"accuracy: {target.tolerance:.3g} is more than the native product can prove ({bound:.3g}); "
-            "use scheme='auto'"
-        )
-
-
-def _suffices(bound: float, target: Accuracy, dtype: str) -> bool:
-    return bound <= _bounds.with_rounding(target.tolerance, dtype)
-
-
 def fastest_way(
     backend: Backend,
     sizes: Shapes,
@@ -486,7 +477,7 @@ def fastest_way(
         return "slices", f"native product ruled out by engine={engine!r}"
     if obstacle:
         return "slices", obstacle
-    if target is not None and not _suffices(bound, target, dtype):
+    if target is not None and not suffices(bound, target, dtype):
         return "slices", f"native product proves only {bound:.2g}"
     k = sizes.shape[1]
     likely = _likely(target or default_accuracy(dtype, k), max(k, 1))
@@ -521,67 +512,3 @@ _NATIVE_ASKED_FOR = "native product: asked for by scheme='native'"
 def _names(scheme: str) -> tuple[str, ...]:
     """The schemes to choose from; the first wins a tie."""
     return ("digits", "residues") if scheme == "auto" else (scheme,)
-
-
-def _check_room(scheme: Scheme, k: int) -> None:
-    if scheme.scaling(max(k, 1)) is None:
-        raise ValueError(f"slices: {scheme.count} {scheme.name} leave no room for k = {k}; give more")
-
-
-def check_is_plan(plan: Any) -> None:
-    """It is a Plan."""
-    if not isinstance(plan, Plan):
-        raise TypeError(f"plan: {type(plan).__name__}; expected a Plan, as ozaki.plan returns it")
-
-
-def check_words(
-    words: Words, dtype: str, slices: int | None, engine: str, reproducible: bool, backend: Backend | None
-) -> None:
-    """Words can do what else is asked."""
-    if dtype != "float32":
-        raise ValueError(
-            f"scheme: {words.name} multiplies float32 matrices, but a and b give {dtype}; use scheme='residues', or "
-            "convert them with .astype('float32')"
-        )
-    if slices is not None:
-        raise ValueError(f"slices: {slices!r}; {words.name} has {words.count}, and ozaki.Words(count=...) makes others")
-    if engine != "auto":
-        raise ValueError(f"engine: {engine!r} multiplies integer slices; leave it out (ozaki.Words has `core`)")
-    if reproducible:
-        raise ValueError(
-            f"scheme: {words.name} is not reproducible: its sums are those of the tensor core; leave one of the two out"
-        )
-    if backend is not None:
-        check_runs(words, backend)
-
-
-def check_runs(scheme: Scheme | Words | None, backend: Backend) -> None:
-    """The backend multiplies what a plan or a choice asks for."""
-    if isinstance(scheme, Words) and (obstacle := backend.words_obstacle(scheme)):
-        raise NotImplementedError(f"scheme: {obstacle}")
-
-
-def check_choices(scheme: str | Words, engine: str, workspace_limit: int | None, backend: Backend | None) -> None:
-    """Scheme, engine and limit are such as the backend knows; without a backend, as any does."""
-    if not isinstance(scheme, Words) and scheme not in SCHEMES:
-        raise ValueError(f"scheme: {scheme!r} is not known; expected one of {', '.join(SCHEMES)}, or ozaki.Words(...)")
-    if scheme == "fp16-digits" and engine in ("int8", "hopper"):
-        raise ValueError(f"scheme: 'fp16-digits' are not the int8 that engine={engine!r} multiplies; use engine='auto'")
-    engines = ("auto", *(backend.engines if backend else ENGINES))
-    if engine not in engines:
-        where = f" for {backend.name} arrays" if backend else ""
-        raise ValueError(f"engine: {engine!r} is not available{where}; expected one of {', '.join(engines)}")
-    if workspace_limit is not None:
-        number = isinstance(workspace_limit, Real) and not isinstance(workspace_limit, bool)
-        if not number or not workspace_limit > 0:
-            raise ValueError(f"workspace_limit: {workspace_limit!r}; expected a positive number of bytes, or None")
-
-
-def check_out(out: Any, shape: tuple[int, ...], dtype: str, backend: Backend) -> None:
-    """`out` can take the result."""
-    if not backend.owns(out):
-        raise TypeError(f"out: {type(out).__name__}; expected a {backend.name} array, as the operands are")
-    if tuple(out.shape) != shape or str(out.dtype) != dtype:
-        raise ValueError(f"out: shape {tuple(out.shape)} and dtype {out.dtype}; expected {shape} and {dtype}")
-    if isinstance(out, np.ndarray) and not out.flags.writeable:
-        raise ValueError("out: is read-only; expected a writable array")

@@ -53,12 +53,13 @@ def test_committed_results_follow_the_schema(path):
     run = read(path)
     assert path.name == run.filename
     for row in run.rows:
-        if row.ours and row.error is not None:
+        if row.ours and row.error is not None and row.task != "shapes":  # whose k is too large to look at everything
             assert row.bound is not None
             assert row.error <= row.bound
         if row.tflops is not None:
             counted = row.products if row.task == "kernels" else 1  # a kernel's are those of the slice products
-            assert row.tflops == pytest.approx(counted * 2e-12 * row.m * row.n * row.k / row.seconds)
+            operations = counted * 2 * row.m * row.n * row.k * (row.batch or 1)
+            assert row.tflops == pytest.approx(1e-12 * operations / row.seconds)
 
 
 def test_a_run_is_read_back_as_it_was_written(tmp_path):

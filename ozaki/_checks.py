@@ -1,0 +1,97 @@
+"""What must hold of the choices of a call, before any work: one function for each, whose error names the argument."""
+
+from __future__ import annotations
+
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+from ozaki import _bounds
+from ozaki._accuracy import Accuracy
+from ozaki._plan import SCHEMES, Plan
+from ozaki.backends import ENGINES, Backend
+from ozaki.schemes import Scheme, Words
+
+
+def check_native(dtype: str, target: Accuracy | None, engine: str, reproducible: bool, bound: float) -> None:
+    """The native product, asked for by name, can do what else is asked."""
+    if reproducible:
+        raise ValueError("scheme: 'native' is not reproducible; leave one of the two out")
+    if engine != "auto":
+        raise ValueError(f"engine: {engine!r} multiplies slices; leave it out with scheme='native'")
+    if target is not None and not suffices(bound, target, dtype):
+        raise ValueError(
+            f"accuracy: {target.tolerance:.3g} is more than the native product can prove ({bound:.3g}); "
+            "use scheme='auto'"
+        )
+
+
+def suffices(bound: float, target: Accuracy, dtype: str) -> bool:
+    """The bound of the native product, rounding included, is as good as what is asked."""
+    return bound <= _bounds.with_rounding(target.tolerance, dtype)
+
+
+def check_room(scheme: Scheme, k: int) -> None:
+    """So many slices leave something of each element at that k."""
+    if scheme.scaling(max(k, 1)) is None:
+        raise ValueError(f"slices: {scheme.count} {scheme.name} leave no room for k = {k}; give more")
+
+
+def check_is_plan(plan: Any) -> None:
+    """It is a Plan."""
+    if not isinstance(plan, Plan):
+        raise TypeError(f"plan: {type(plan).__name__}; expected a Plan, as ozaki.plan returns it")
+
+
+def check_words(
+    words: Words, dtype: str, slices: int | None, engine: str, reproducible: bool, backend: Backend | None
+) -> None:
+    """Words can do what else is asked."""
+    if dtype != "float32":
+        raise ValueError(
+            f"scheme: {words.name} multiplies float32 matrices, but a and b give {dtype}; use scheme='residues', or "
+            "convert them with .astype('float32')"
+        )
+    if slices is not None:
+        raise ValueError(f"slices: {slices!r}; {words.name} has {words.count}, and ozaki.Words(count=...) makes others")
+    if engine != "auto":
+        raise ValueError(f"engine: {engine!r} multiplies integer slices; leave it out (ozaki.Words has `core`)")
+    if reproducible:
+        raise ValueError(
+            f"scheme: {words.name} is not reproducible: its sums are those of the tensor core; leave one of the two out"
+        )
+    if backend is not None:
+        check_runs(words, backend)
+
+
+def check_runs(scheme: Scheme | Words | None, backend: Backend) -> None:
+    """The backend multiplies what a plan or a choice asks for."""
+    if isinstance(scheme, Words) and (obstacle := backend.words_obstacle(scheme)):
+        raise NotImplementedError(f"scheme: {obstacle}")
+
+
+def check_choices(scheme: str | Words, engine: str, workspace_limit: int | None, backend: Backend | None) -> None:
+    """Scheme, engine and limit are such as the backend knows; without a backend, as any does."""
+    if not isinstance(scheme, Words) and scheme not in SCHEMES:
+        raise ValueError(f"scheme: {scheme!r} is not known; expected one of {', '.join(SCHEMES)}, or ozaki.Words(...)")
+    if scheme == "fp16-digits" and engine in ("int8", "hopper"):
+        raise ValueError(f"scheme: 'fp16-digits' are not the int8 that engine={engine!r} multiplies; use engine='auto'")
+    engines = ("auto", *(backend.engines if backend else ENGINES))
+    if engine not in engines:
+        where = f" for {backend.name} arrays" if backend else ""
+        raise ValueError(f"engine: {engine!r} is not available{where}; expected one of {', '.join(engines)}")
+    if workspace_limit is not None:
+        number = isinstance(workspace_limit, Real) and not isinstance(workspace_limit, bool)
+        if not number or not workspace_limit > 0:
+            raise ValueError(f"workspace_limit: {workspace_limit!r}; expected a positive number of bytes, or None")
+
+
+def check_out(out: Any, shape: tuple[int, ...], dtype: str, backend: Backend) -> None:
+    """`out` can take the result."""
+    if not backend.owns(out):
+        raise TypeError(f"out: {type(out).__name__}; expected a {backend.name} array, as the operands are")
+    if tuple(out.shape) != shape or str(out.dtype) != dtype:
+        raise ValueError(f"out: shape {tuple(out.shape)} and dtype {out.dtype}; expected {shape} and {dtype}")
+    if isinstance(out, np.ndarray) and not out.flags.writeable:
+        raise ValueError("out: is read-only; expected a writable array")
