@@ -292,8 +292,8 @@ class Call:
         tape = Tape()
         with tape.recording(*read, c):
             yield
-        copied = any(x.data.ptr != y.data.ptr for x, y in zip((*read, c), given, strict=True))
-        if self._right_again is not None and (self._native_again or (tape.complete and not copied)):
+        *same, into_out = (x.data.ptr == y.data.ptr for x, y in zip((*read, c), given, strict=True))
+        if self._right_again is not None and into_out and (self._native_again or (tape.complete and all(same))):
             done = _again.Done(self._native_again or tape, self._right_again, self.sizes.result, c.dtype)
             _again.remember(self.a, self.b, out, choices, done)
 
