@@ -115,28 +115,31 @@ template <int PENDING> __device__ __forceinline__ void wgmma_wait() {
 }
 
 
+// The accumulators of a wgmma, for the array d of its thread: placeholders, and operands by their constraint ("+r", "+f").
+#define FIRST_32 "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31"
+#define FIRST_48 FIRST_32 ",%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47"
+#define FIRST_64 FIRST_48 ",%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
+#define FIRST_96 FIRST_64 ",%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79," \
+  "%80,%81,%82,%83,%84,%85,%86,%87,%88,%89,%90,%91,%92,%93,%94,%95"
+#define FIRST_104 FIRST_96 ",%96,%97,%98,%99,%100,%101,%102,%103"
+#define EIGHT(C, i) C(d[i]), C(d[i + 1]), C(d[i + 2]), C(d[i + 3]), C(d[i + 4]), C(d[i + 5]), C(d[i + 6]), C(d[i + 7])
+#define REGISTERS_32(C) EIGHT(C, 0), EIGHT(C, 8), EIGHT(C, 16), EIGHT(C, 24)
+#define REGISTERS_48(C) REGISTERS_32(C), EIGHT(C, 32), EIGHT(C, 40)
+#define REGISTERS_64(C) REGISTERS_48(C), EIGHT(C, 48), EIGHT(C, 56)
+#define REGISTERS_96(C) REGISTERS_64(C), EIGHT(C, 64), EIGHT(C, 72), EIGHT(C, 80), EIGHT(C, 88)
+#define REGISTERS_104(C) REGISTERS_96(C), EIGHT(C, 96)
+#define WGMMA(SHAPE, OPERANDS, A, B, P, MORE) \
+  "{\n.reg .pred p;\nsetp.ne.b32 p, " P ", 0;\nwgmma.mma_async.sync.aligned." SHAPE " {" OPERANDS "}, " A ", " B ", p" MORE ";\n}\n"
+
 // d (64 x N int32, N / 2 registers a thread) = [accumulate] d + A (64 x 32) B (32 x N).
-#define R8(i) "+r"(d[i]), "+r"(d[i + 1]), "+r"(d[i + 2]), "+r"(d[i + 3]), "+r"(d[i + 4]), "+r"(d[i + 5]), "+r"(d[i + 6]), "+r"(d[i + 7])
-#define FIRST_64                                                                                             \
-  "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,"                   \
-  "%24,%25,%26,%27,%28,%29,%30,%31,%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,"         \
-  "%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
-#define WGMMA_INT8(N, OPERANDS, A, B, P) \
-  "{\n.reg .pred p;\nsetp.ne.b32 p, " P ", 0;\nwgmma.mma_async.sync.aligned.m64n" #N "k32.s32.s8.s8 {" OPERANDS "}, " A ", " B ", p;\n}\n"
-__device__ __forceinline__ void wgmma_int8(uint32_t (&d)[64], uint64_t a, uint64_t b, int accumulate) {
-  asm volatile(WGMMA_INT8(128, FIRST_64, "%64", "%65", "%66")
-               : R8(0), R8(8), R8(16), R8(24), R8(32), R8(40), R8(48), R8(56)
-               : "l"(a), "l"(b), "r"(accumulate));
-}
-__device__ __forceinline__ void wgmma_int8(uint32_t (&d)[96], uint64_t a, uint64_t b, int accumulate) {
-  asm volatile(WGMMA_INT8(192, FIRST_64 ",%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79,"
-                          "%80,%81,%82,%83,%84,%85,%86,%87,%88,%89,%90,%91,%92,%93,%94,%95", "%96", "%97", "%98")
-               : R8(0), R8(8), R8(16), R8(24), R8(32), R8(40), R8(48), R8(56), R8(64), R8(72), R8(80), R8(88)
-               : "l"(a), "l"(b), "r"(accumulate));
-}
-#undef WGMMA_INT8
-#undef FIRST_64
-#undef R8
+#define DEFINE_INT8(COUNT, N, A, B, P)                                                                         \
+  __device__ __forceinline__ void wgmma_int8(uint32_t (&d)[COUNT], uint64_t a, uint64_t b, int accumulate) {   \
+    asm volatile(WGMMA("m64n" #N "k32.s32.s8.s8", FIRST_##COUNT, A, B, P, "")                                  \
+                 : REGISTERS_##COUNT("+r") : "l"(a), "l"(b), "r"(accumulate));                                 \
+  }
+DEFINE_INT8(64, 128, "%64", "%65", "%66")
+DEFINE_INT8(96, 192, "%96", "%97", "%98")
+#undef DEFINE_INT8
 
 // Results of a wgmma that is over may not be read before this point.
 template <int N> __device__ __forceinline__ void registers_ready(uint32_t (&d)[N]) {
