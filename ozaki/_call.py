@@ -285,9 +285,9 @@ class Call:
 
         given = *_again.arrays_of(self.a), *_again.arrays_of(self.b), c if out is None else out
         read = [
-            x if isinstance(operand, Prepared) else rows(operand, self.sizes)
-            for operand, rows in ((self.a, left_rows), (self.b, right_rows))
-            for x in _again.arrays_of(operand)
+            x
+            for side, operand in zip(_SIDES, (self.a, self.b), strict=True)
+            for x in (_again.arrays_of(operand) if isinstance(operand, Prepared) else (self._rows(side),))
         ]
         tape = Tape()
         with tape.recording(*read, c):

@@ -6,7 +6,7 @@ device.
 
 from __future__ import annotations
 
-from functools import cache, lru_cache
+from functools import lru_cache
 from itertools import chain
 from math import ceil, prod
 from typing import Any
@@ -34,7 +34,7 @@ from ozaki.backends._cupy_proof import wide_product as wide_product
 from ozaki.backends._cupy_proof import worst_ratio as worst_ratio
 from ozaki.backends._cupy_proof import worst_ratio_by_exponents as worst_ratio_by_exponents
 from ozaki.backends._jit import architecture
-from ozaki.backends._launch import Beside, Launch, Macros, View, round_up
+from ozaki.backends._launch import Launch, Macros, View, beside, round_up
 from ozaki.backends._rates import rates_of
 from ozaki.backends._split import Engine, Slices
 from ozaki.backends._tops import tops
@@ -177,15 +177,15 @@ def product(plan: Plan, x: Any, y: Any, out: Any) -> int:
     look = describe if sums else tops
     if _engine_of(plan) in (_cublas, _cublas_fp16):
         return execute(plan, look(x), look(y), out)
-    beside = _beside(cp.cuda.runtime.getDevice())
-    beside.fork()
+    second = beside(cp.cuda.runtime.getDevice())
+    second.fork()
     left = _split_in_one_read(x, "left", plan, sums) or look(x)
-    with beside:
+    with second:
         right = _split_in_one_read(y, "right", plan, sums) or split(look(y), "right", plan)
     slices = left if isinstance(left, Slices) else split(left, "left", plan)
-    beside.join()
+    second.join()
     used = execute(plan, slices, right, out)
-    beside.settle()
+    second.settle()
     return used
 
 
@@ -204,11 +204,6 @@ _MOST_SUMMED = 2048
 """Largest k for which that is so where the scaling needs sums (H200: 2 per cent at 1024 and 2048, none at 3072)."""
 
 
-@cache
-def _beside(device: int) -> Beside:
-    return Beside()
-
-
 def execute(plan: Plan, left: Described | Slices, right: Described | Slices, out: Any) -> int:
     """Compute out, shape (batch, m, n); returns the bytes of workspace."""
     engine = _engine_of(plan)
@@ -220,8 +215,8 @@ def execute(plan: Plan, left: Described | Slices, right: Described | Slices, out
         b = _take(right, "right", plan, c, min(c + cols, n))
         for r in range(0, m, rows):
             a = _take(left, "left", plan, r, min(r + rows, m))
-            beside = engine.multiply(plan.scheme, a, b, out[:, r : r + rows, c : c + cols])
-            used = max(used, a.parts.nbytes + b.parts.nbytes + beside)
+            held = engine.multiply(plan.scheme, a, b, out[:, r : r + rows, c : c + cols])
+            used = max(used, a.parts.nbytes + b.parts.nbytes + held)
     _patch(left, right, out)
     return used
 

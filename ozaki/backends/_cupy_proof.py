@@ -21,17 +21,12 @@ from ozaki._proof import EVERY, NARROW_DEPTH, SAMPLE, Look, Ratio, wide_bits
 from ozaki.backends import _cublas, _hopper, _numpy_proof
 from ozaki.backends._cupy_native import as_float64, native_obstacle
 from ozaki.backends._jit import architecture
-from ozaki.backends._launch import Beside, Clear, Copy, Launch, Macros, Record, View, round_up
+from ozaki.backends._launch import Beside, Clear, Copy, Launch, Macros, Record, View, beside, round_up
 from ozaki.schemes import Scheme, Words, magnitude_bits
 
 
-@cache
-def _beside(device: int) -> Beside:
-    return Beside(urgent=True)
-
-
 def _stream() -> Beside:
-    return _beside(cp.cuda.runtime.getDevice())
+    return beside(cp.cuda.runtime.getDevice(), urgent=True)
 
 
 @dataclass(frozen=True)

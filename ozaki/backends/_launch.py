@@ -197,6 +197,12 @@ class Beside(local):
         self._stream.__exit__(*error)
 
 
+@cache
+def beside(device: int, urgent: bool = False) -> Beside:
+    """The second stream of a device for such steps; each thread has its own."""
+    return Beside(urgent)
+
+
 class Tape:
     """Steps and the memory between them, noted once and done again with other arrays of the same views.
 

@@ -29,12 +29,6 @@ class Memory:
     def __add__(self, offset: int) -> Memory:
         return Memory(self.ptr + offset, self._owner)
 
-    def memset_async(self, value: int, size: int) -> None:
-        ctypes.memset(self.ptr, value, size)
-
-    def copy_to_host_async(self, to: int, size: int, stream: Any) -> None:
-        ctypes.memmove(to, self.ptr, size)
-
 
 class ndarray(np.ndarray):  # noqa: N801
     """cupy.ndarray."""
