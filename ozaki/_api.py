@@ -69,8 +69,8 @@ def matmul(
     accuracy : Accuracy, str, int or float, optional
         "fp32", "fp64", "dd", "qd" or a number of bits b (componentwise, min(k, 4 sqrt(k)) 2**-b), a componentwise
         tolerance (float), or `Accuracy(measure, tolerance)`. Default: what the native product of the result's dtype
-        gives, by whichever is fastest here: that product, slices, or for float32 words whose bound is no larger;
-        naming an accuracy demands its proof.
+        gives, by whichever is fastest here: that product, slices, or for float32 words whose bound is no larger.
+        Naming an accuracy demands its proof, of whichever of these is fastest.
     scheme : str or Words, optional
         How. "auto" takes the fewest slice products of "digits" and "residues", which are exact up to one rounding, as
         "digits7" and "fp16-digits" are; "native" is the library's own product. For float32, words added in floating
@@ -81,7 +81,7 @@ def matmul(
     engine : str
         "auto"; on NumPy "float64" or "int8", on CuPy "cublas" or "hopper".
     reproducible : bool
-        Rule out the native product, whose bits depend on machine and library.
+        Rule out the native product and words, whose bits depend on machine and library.
     out : array, optional
         Of the result's shape and dtype; overwritten and returned.
     workspace_limit : int, optional

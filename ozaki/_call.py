@@ -84,6 +84,7 @@ class Call:
         self._ahead: tuple[Scheme, dict[Side, Any]] | None = None
         self._search: Search | None = None
         self._right_again: Callable[[], bool] | None = None
+        self._slices_again: Callable[[], bool] = _always
         self._native_again: Callable[..., object] | None = None
 
     def described(self, side: Side) -> Described:
@@ -126,7 +127,14 @@ class Call:
         if way == "native":
             return native_plan(self.sizes, self.dtype, target, bound, why)
         if isinstance(way, Words):
-            return self._words(way, None, workspace_limit, full, why)
+            if target is None:
+                return self._words(way, None, workspace_limit, full, why)
+            proven, enough = self._words_by_rows(way), target.tolerance
+            if (bound := proven()) <= enough:
+                self._right_again = lambda: proven() <= enough
+                return self._plan(way, target, bound, False, "auto", workspace_limit, why)
+            self._slices_again = lambda: proven() > enough
+            why = f"{way.name} proves too little at a first look"
         target = target or default_accuracy(self.dtype, k)
         if self._empty:
             choice = Choice(choose_a_priori(Accuracy("row-column", 1.0), max(k, 1), _names(scheme)).scheme, 0.0)
@@ -177,6 +185,16 @@ class Call:
                 f"accuracy asks for {target.tolerance:.3g}; use scheme='auto', or words with a shorter block"
             )
         return self._plan(words, goal, bound, False, "auto", workspace_limit, why)
+
+    def _words_by_rows(self, words: Words) -> Callable[[], float]:
+        """What the descriptions alone prove of words, here and in a call that is done again."""
+        reads = [self.backend.read(self.described(side)) for side in _SIDES]
+
+        def bound() -> float:
+            left, right = (read() for read in reads)
+            return _bounds.words_by_rows(left, right, words)
+
+        return bound
 
     def _prove(self, scheme: Scheme | Words, target: Accuracy) -> float:
         """The bound of a scheme for these operands, before the rounding; as sharp as the target needs."""
@@ -268,7 +286,8 @@ class Call:
             self._ahead = None  # frees the memory
         elif self._ahead is not None and self._search is not None and self._search.plain:
             self._search.keep()
-            self._right_again = partial(self._search.finds, plan.scheme)
+            finds, still = partial(self._search.finds, plan.scheme), self._slices_again
+            self._right_again = lambda: finds() and still()
         left, right = self._operand("left"), self._operand("right")
         return self.backend.execute(plan, left, right, c)
 
@@ -475,27 +494,39 @@ def fastest_way(
         return "slices", "native product ruled out by reproducible=True"
     if engine != "auto":
         return "slices", f"native product ruled out by engine={engine!r}"
-    if obstacle:
-        return "slices", obstacle
-    if target is not None and not suffices(bound, target, dtype):
-        return "slices", f"native product proves only {bound:.2g}"
+    ruled_out = obstacle or ""
+    if not obstacle and target is not None and not suffices(bound, target, dtype):
+        ruled_out = f"native product proves only {bound:.2g}"
     k = sizes.shape[1]
-    likely = _likely(target or default_accuracy(dtype, k), max(k, 1))
-    way = backend.fastest(sizes.stack, k, dtype, likely, () if target else _words_as_good(backend, k, dtype, bound))
+    words = _words_as_good(backend, k, dtype, target)
+    if ruled_out and not words:
+        return "slices", ruled_out
+    slices = _likely(target or default_accuracy(dtype, k), max(k, 1))
+    way = backend.fastest(sizes.stack, k, dtype, (slices, *words) if ruled_out else (slices, *words, None))
+    asked = "no accuracy is named" if target is None else "it proves what is asked"
     if way is None:
-        asked = "no accuracy is named" if target is None else "it proves what is asked"
         return "native", f"native product: fastest here, and {asked}"
     if isinstance(way, Words):
-        return way, f"{way.name}: fastest here, no accuracy is named, and the native product proves no more"
-    return "slices", "slices are faster here than the native product"
+        no_more = ", and the native product proves no more" if target is None else ""
+        return way, f"{way.name}: fastest here, and {asked}{no_more}"
+    return "slices", ruled_out or "slices are faster here than the native product"
 
 
-def _words_as_good(backend: Backend, k: int, dtype: str, bound: float) -> tuple[Words, ...]:
-    """Words whose bound for any operands is no larger than the native product's."""
+def _words_as_good(backend: Backend, k: int, dtype: str, target: Accuracy | None) -> tuple[Words, ...]:
+    """Words that may prove what is asked: no less than the native product for any operands, if nothing is.
+
+    Their root-mean-square error on ordinary data is below that of a native float32 product, promoted as they are.
+    """
     words = PRESETS["halfhalf"]
-    if dtype != "float32" or backend.words_obstacle(words) or _word_bounds.a_priori(words, max(k, 1)) > bound:
+    if dtype != "float32" or backend.words_obstacle(words):
         return ()
-    return (words,)
+    if target is None:
+        return (words,) if _word_bounds.a_priori(words, max(k, 1)) <= _bounds.native(max(k, 1), dtype) else ()
+    usual = target.bits is None or target.bits <= _FLOAT32_BITS
+    return (words,) if usual and _word_bounds.relative(words, max(k, 1)) <= target.tolerance else ()
+
+
+_FLOAT32_BITS = 24
 
 
 @lru_cache(maxsize=1024)

@@ -73,6 +73,12 @@ class Description:
         return self.magnitudes.astype(np.float64) * 2.0 ** -magnitude_bits(self.k)
 
     @cached_property
+    def least_sums(self) -> npt.NDArray[np.float64]:
+        """Lower bounds of sum abs(x) 2**-top: rounding magnitudes up added at most k units."""
+        lower = (self.magnitudes - self.k).astype(np.float64) * 2.0 ** -magnitude_bits(self.k)
+        return np.where(self.empty, 0.0, np.maximum(lower, 0.5))  # the largest element alone is at least 1/2
+
+    @cached_property
     def norms(self) -> npt.NDArray[np.float64]:
         """Lower bounds of norm(x) 2**-top: rounding magnitudes up added at most sqrt(k) units."""
         unit = 2.0 ** -magnitude_bits(self.k)

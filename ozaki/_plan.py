@@ -262,8 +262,8 @@ class Measured:
 
     def _bound(self, scheme: Scheme | Words) -> float:
         if isinstance(scheme, Words):
-            alone = _bounds.word_terms(self._left.on_host, self._right.on_host, scheme).vanish
-            return _word_bounds.relative(scheme, self._left.k) + (0.0 if alone else self._of_terms(scheme))
+            bound = _bounds.words_by_rows(self._left.on_host, self._right.on_host, scheme)
+            return bound if bound < inf else _word_bounds.relative(scheme, self._left.k) + self._of_terms(scheme)
         return inf if scheme.scaling(self._left.k) is None else self._of_terms(scheme)
 
     def _of_terms(self, scheme: Scheme | Words) -> float:

@@ -36,6 +36,7 @@ CASES = [
     "hopper-long-k",
     "hopper-winograd",
     "hopper-fastest",
+    "hopper-words-for-a-target",
     "hopper-columns",
     *(f"hopper-{name}" for name in (*BOTH, *WORDS)),
 ]

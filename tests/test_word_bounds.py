@@ -11,7 +11,8 @@ from test_bound import with_ranges
 from test_words import ALL
 
 import ozaki
-from ozaki import Accuracy, Words, _word_bounds, reference
+from ozaki import Accuracy, Words, _bounds, _plan, _word_bounds, reference
+from ozaki.backends import backend_of
 from ozaki.schemes import PRESETS
 from ozaki.tensor_core import A100, H100, V100, TensorCore
 
@@ -155,6 +156,56 @@ def test_small_elements_cost_a_proof(rng):
     a[:, 1] = 1
     b[:, 1] = 0  # the largest elements meet zeros
     assert ozaki.plan(a, b.T, scheme="halfhalf", accuracy=1e3).bound > 2 * near
+
+
+def rows_of(rng, kind, rows, k):
+    """Rows of one kind: dense ones, such as have little in common, and zeros."""
+    x = rng.standard_normal((rows, k))
+    if kind == "uniform":
+        x = rng.random((rows, k))
+    elif kind == "sparse":
+        x *= rng.random((rows, k)) < 0.3
+    elif kind == "graded":
+        x = np.ldexp(x, rng.integers(-20, 20, (rows, k)))
+    elif kind == "halves":
+        x[::2, : k // 2] = x[1::2, k // 2 :] = 0
+    x[0] *= kind != "normal"
+    return (x * 2.0 ** rng.integers(-30, 30, (rows, 1))).astype("f4")
+
+
+@pytest.mark.parametrize("kind", ["normal", "uniform", "sparse", "graded", "halves"])
+def test_what_rows_have_in_common(rng, kind):
+    """B9 is a lower bound of each entry, and says something of ordinary rows."""
+    backend = backend_of(("a", np.zeros(1)))
+    for k in (1, 2, 7, 100, 2000):
+        a, b = rows_of(rng, kind, 9, k), rows_of(rng, kind, 8, k)
+        left, right = (backend.describe(x[None]).on_host for x in (a, b))
+        share = _bounds.least_share(left, right)
+        entries = np.ldexp(abs(a).astype("f8") @ abs(b).astype("f8").T, -(left.top[0][:, None] + right.top[0]))
+        least = share * left.least_sums[0][:, None] * right.least_sums[0]
+        assert (least <= entries * (1 + 2.0**-40)).all()
+        if k == 2000:
+            assert (share > 0.1 * k * (2.0**-6 / k) ** 2) == (kind in ("normal", "uniform"))
+
+
+def test_equal_rows_have_all_in_common():
+    """The share of rows of ones: no looser than its own constants."""
+    backend = backend_of(("a", np.zeros(1)))
+    ones = backend.describe(np.ones((1, 3, 64), "f4")).on_host
+    assert 0.9 * 64 * (2.0**-6 / 64) ** 2 < _bounds.least_share(ones, ones) < 64 * (2.0**-6 / 64) ** 2
+
+
+def test_small_elements_of_ordinary_rows_cost_nothing(rng, monkeypatch):
+    """A few elements below the floor: proven without a product of magnitudes."""
+    a, b = rng.standard_normal((2, 8, 4096)).astype("f4")
+    before = ozaki.plan(a, b.T, scheme="halfhalf", accuracy="fp32").bound
+    a[3, 7] = b[2, 5] = 2.0**-60
+    with monkeypatch.context() as patch:
+        patch.setattr(_plan, "Proof", None)
+        after = ozaki.plan(a, b.T, scheme="halfhalf", accuracy="fp32").bound
+    assert before < after < 1.01 * before
+    c = ozaki.matmul(a, b.T, scheme="halfhalf", accuracy="fp32")
+    assert reference.componentwise_error(c, a, b.T) <= after
 
 
 def test_an_estimate_of_the_usual_error(rng):

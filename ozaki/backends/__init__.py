@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import Any, Protocol
 
-from ozaki._description import Described
+from ozaki._description import Described, Description
 from ozaki._proof import Look
 from ozaki.schemes import Scheme, Words
 
 ENGINES = ("float64", "int8", "cublas", "hopper")
 """Every engine of every backend."""
+
+Way = Scheme | Words | None
+"""How a product runs: slices, words, or the native product."""
 
 
 class Backend(Protocol):
@@ -28,6 +32,10 @@ class Backend(Protocol):
     def contiguous(self, x: Any) -> bool: ...
     def overlap(self, x: Any, y: Any) -> bool: ...
     def describe(self, x: Any) -> Described: ...
+    def read(self, described: Described) -> Callable[[], Description]:
+        """Begin to bring a description to the host; calling the result waits for it."""
+        ...
+
     def narrow_product(self, left: Described, right: Described, sampled: bool) -> Any: ...
     def wide_product(self, left: Described, right: Described) -> Any: ...
     def worst_ratio(self, lower: Any, left: Described, right: Described, scheme: Scheme | Words, rows: int) -> Look: ...
@@ -45,9 +53,10 @@ class Backend(Protocol):
     def words_obstacle(self, words: Words) -> str | None: ...
     def native(self, a: Any, b: Any, dtype: str, out: Any) -> None: ...
     def native_obstacle(self, dtype: str) -> str | None: ...
-    def fastest(
-        self, stack: tuple[int, int, int], k: int, dtype: str, scheme: Scheme, words: tuple[Words, ...]
-    ) -> Scheme | Words | None: ...
+    def fastest(self, stack: tuple[int, int, int], k: int, dtype: str, ways: tuple[Way, ...]) -> Way:
+        """Of these ways, a scheme first, the fastest for a product (batch, m, n)."""
+        ...
+
     def engine_name(self, plan: Any) -> str: ...
 
 

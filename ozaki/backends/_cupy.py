@@ -16,6 +16,7 @@ import cupy as cp
 from ozaki._description import Described
 from ozaki._plan import Plan
 from ozaki.backends import (
+    Way,
     _cublas,
     _cublas_fp16,
     _describe_split,
@@ -27,6 +28,7 @@ from ozaki.backends import (
 )
 from ozaki.backends import _split as splitting
 from ozaki.backends._cupy_describe import describe as describe
+from ozaki.backends._cupy_describe import read as read
 from ozaki.backends._cupy_native import native as native
 from ozaki.backends._cupy_native import native_obstacle as native_obstacle
 from ozaki.backends._cupy_proof import narrow_product as narrow_product
@@ -282,26 +284,23 @@ def engine_name(plan: Plan) -> str:
     return device if plan.scheme is None else f"{device}, {_engine_of(plan).label}"
 
 
-def fastest(
-    stack: tuple[int, int, int], k: int, dtype: str, scheme: Scheme, words: tuple[Words, ...]
-) -> Scheme | Words | None:
-    """What takes least of the native product (None), slices as of that scheme and these words."""
-    return _fastest(cp.cuda.runtime.getDevice(), stack, k, dtype, scheme, words)
+def fastest(stack: tuple[int, int, int], k: int, dtype: str, ways: tuple[Way, ...]) -> Way:
+    """What takes least of the native product (None), slices as of a scheme, and words."""
+    return _fastest(cp.cuda.runtime.getDevice(), stack, k, dtype, ways)
 
 
 @lru_cache(maxsize=1024)
-def _fastest(
-    device: int, stack: tuple[int, int, int], k: int, dtype: str, scheme: Scheme, words: tuple[Words, ...]
-) -> Scheme | Words | None:
+def _fastest(device: int, stack: tuple[int, int, int], k: int, dtype: str, ways: tuple[Way, ...]) -> Way:
     batch, m, n = stack
     rates = rates_of(cp.cuda.Device().compute_capability)
-    engine = _engine(scheme, "auto", (m, k, n), None)
-    rows, cols = (engine.layout(scheme, side, 1, x, k).rows for side, x in (("left", m), ("right", n)))
-    times: dict[Scheme | Words | None, float] = {
-        None: rates.native(batch, m, k, n, dtype),
-        scheme: rates.slices(batch, m, k, n, dtype, scheme, rows * cols, engine is _hopper),
-    }
-    for method in words:
-        if architecture(device) == "sm_90a" and _word_hopper.fits(method):
-            times[method] = rates.words(batch, m, k, n, method)
+    times: dict[Way, float] = {}
+    for way in ways:
+        if way is None:
+            times[way] = rates.native(batch, m, k, n, dtype)
+        elif isinstance(way, Scheme):
+            engine = _engine(way, "auto", (m, k, n), None)
+            rows, cols = (engine.layout(way, side, 1, x, k).rows for side, x in (("left", m), ("right", n)))
+            times[way] = rates.slices(batch, m, k, n, dtype, way, rows * cols, engine is _hopper)
+        elif architecture(device) == "sm_90a" and _word_hopper.fits(way):
+            times[way] = rates.words(batch, m, k, n, way)
     return min(times, key=lambda way: times[way])

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
 import cupy as cp
 import numpy as np
 
-from ozaki._description import FIELDS, Described
-from ozaki.backends._launch import Launch, Macros, View, round_up
+from ozaki._description import FIELDS, Described, Description
+from ozaki.backends._launch import Copy, Launch, Macros, Record, View, round_up
 from ozaki.schemes import magnitude_bits
 
 
@@ -21,6 +22,20 @@ def describe(x: Any) -> Described:
     for launch in launches:
         launch(x.data, fields.data, between)
     return Described(x, fields)
+
+
+def read(described: Described) -> Callable[[], Description]:
+    """Begin to copy a description to the host; calling the result waits for it, in a call done again for its own."""
+    fields = described.fields
+    target, copied = cp.cuda.alloc_pinned_memory(fields.nbytes), cp.cuda.Event(disable_timing=True)
+    Copy(target, fields.nbytes)(fields.data)
+    Record(copied)()
+
+    def arrived() -> Description:
+        copied.synchronize()
+        return Description(described.k, *np.frombuffer(target, np.int64, fields.size).reshape(fields.shape))
+
+    return arrived
 
 
 @lru_cache(maxsize=1024)

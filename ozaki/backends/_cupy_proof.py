@@ -247,7 +247,7 @@ def _clear() -> Clear:
 def _on_its_way(result: cp.cuda.MemoryPointer) -> Callable[[], Ratio]:
     """Copy to the host when the stream gets there; calling the result waits for it."""
     target, copied = cp.cuda.alloc_pinned_memory(_RESULT.itemsize), cp.cuda.Event(disable_timing=True)
-    Copy(target.ptr, _RESULT.itemsize)(result)
+    Copy(target, _RESULT.itemsize)(result)
     Record(copied)()
 
     def arrived() -> Ratio:

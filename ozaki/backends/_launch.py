@@ -138,12 +138,12 @@ class Clear(Step):
 
 
 class Copy(Step):
-    """Copy that many bytes to an address on the host."""
+    """Copy that many bytes to pinned memory of the host, which lives as long as what copies."""
 
-    def __init__(self, target: int, size: int) -> None:
+    def __init__(self, target: Any, size: int) -> None:
         self.places, self.offsets, self.words = [0], [0], [0]
         words = self.words
-        self.start = lambda stream: runtime.memcpyAsync(target, words[0], size, runtime.memcpyDeviceToHost, stream)
+        self.start = lambda stream: runtime.memcpyAsync(target.ptr, words[0], size, runtime.memcpyDeviceToHost, stream)
 
 
 class Record(Step):

@@ -11,10 +11,11 @@ import numpy.typing as npt
 
 from ozaki._description import Described
 from ozaki._plan import Plan
-from ozaki.backends import _limbs, _words
+from ozaki.backends import Way, _limbs, _words
 from ozaki.backends._limbs import Floats
 from ozaki.backends._numpy_describe import TILE, row_tiles
 from ozaki.backends._numpy_describe import describe as describe
+from ozaki.backends._numpy_describe import read as read
 from ozaki.backends._numpy_proof import narrow_product as narrow_product
 from ozaki.backends._numpy_proof import wide_product as wide_product
 from ozaki.backends._numpy_proof import worst_ratio as worst_ratio
@@ -59,8 +60,9 @@ def overlap(x: npt.NDArray[Any], y: npt.NDArray[Any]) -> bool:
     return np.may_share_memory(x, y)
 
 
-def fastest(stack: tuple[int, int, int], k: int, dtype: str, scheme: Scheme, words: tuple[Words, ...]) -> None:
-    """The native product: on a CPU one out of slices costs several in float64, one out of words far more."""
+def fastest(stack: tuple[int, int, int], k: int, dtype: str, ways: tuple[Way, ...]) -> Way:
+    """The native product if it will do: one out of slices costs several in float64, one out of words far more."""
+    return None if None in ways else ways[0]
 
 
 def native_obstacle(dtype: str) -> str | None:

@@ -324,7 +324,8 @@ def fastest(rng: np.random.Generator) -> None:
         (1024, "float64", Residues(14), None),
         (8192, "float64", Residues(14), Residues(14)),
     ):
-        assert _cupy.fastest((1, n, n), n, dtype, scheme, halfhalf if dtype == "float32" else ()) == expected
+        ways = (scheme, *(halfhalf if dtype == "float32" else ()), None)
+        assert _cupy.fastest((1, n, n), n, dtype, ways) == expected
     a, b = matrix(rng, (40, 300), "f4"), matrix(rng, (300, 50), "f4")
     with mock.patch.object(_rates.Rates, "native", return_value=np.inf):
         c, report = ozaki.matmul(cp.asarray(a), cp.asarray(b), return_report=True)
@@ -332,6 +333,42 @@ def fastest(rng: np.random.Generator) -> None:
         same(ozaki.matmul(a, b, scheme="halfhalf"), c)
         _, report = ozaki.matmul(cp.asarray(a), cp.asarray(b), reproducible=True, return_report=True)
         assert report.scheme == "residues"
+
+
+def words_for_a_target(rng: np.random.Generator) -> None:
+    """Words where they prove what is asked, by the description of each call's operands; else slices."""
+    usual = [matrix(rng, (40, 300), "f4", 0) for _ in range(4)]
+    b = matrix(rng, (300, 50), "f4", 0)
+    small, graded = usual[0].copy(), usual[0].copy()
+    small[3, 7] *= np.float32(2.0**-40)  # adds next to nothing to the bound
+    graded[:, ::2] *= np.float32(2.0**-40)  # too much to see at a first look
+    begin, got = _plan.Search.begin, []
+    with (
+        mock.patch.object(_rates.Rates, "slices", return_value=1.0),
+        mock.patch.object(_plan.Search, "begin", autospec=True, side_effect=begin) as planned,
+    ):
+        for a in (*usual[:2], small, graded, graded, *usual[2:]):
+            out = cp.full((40, 50), np.nan, "f4")
+            ozaki.matmul(cp.asarray(a), cp.asarray(b), out=out, accuracy="fp32")
+            got.append((a, out))
+        assert planned.call_count == 1  # slices are done again only while words prove too little
+        for accuracy in ("fp32", 22, ozaki.Accuracy("row-column", 1e-5)):
+            _, report = ozaki.matmul(cp.asarray(small), cp.asarray(b), accuracy=accuracy, return_report=True)
+            assert report.scheme == "halfhalf" and "proves what is asked" in report.why, report
+            assert report.bound <= 4 * 300**0.5 * 2.0**-24 + 2.0**-23
+            _, plan = ozaki.matmul(
+                cp.asarray(small), cp.asarray(b), plan=ozaki.plan(small, b, scheme="halfhalf", accuracy=accuracy),
+                return_report=True,
+            )  # fmt: skip
+            assert plan.bound == report.bound
+        for accuracy in (25, 1e-7, "fp64"):  # of another format, or more than they prove
+            _, report = ozaki.matmul(cp.asarray(a), cp.asarray(b), accuracy=accuracy, return_report=True)
+            assert report.scheme in ("digits", "residues"), report
+        _, report = ozaki.matmul(cp.asarray(graded), cp.asarray(b), accuracy="fp32", return_report=True)
+        assert report.scheme in ("digits", "residues") and "halfhalf proves too little" in report.why, report
+    for a, c in got:
+        method = {"accuracy": "fp32", "reproducible": True} if a is graded else {"scheme": "halfhalf"}
+        same(ozaki.matmul(a, b, **method), c)
 
 
 def plans(rng: np.random.Generator) -> None:
@@ -403,6 +440,7 @@ CASES: dict[str, Callable[[np.random.Generator], None]] = {
     HOPPER + "long-k": long_k,
     HOPPER + "winograd": winograd,
     HOPPER + "fastest": fastest,
+    HOPPER + "words-for-a-target": words_for_a_target,
     HOPPER + "columns": columns,
     **{HOPPER + "-".join(map(str, case)): partial(product, *case, "hopper") for case in BOTH},
     **{HOPPER + name: partial(words, name, H100) for name in WORDS},
