@@ -18,7 +18,7 @@ from benchmarks.seeds import __main__ as command
 from benchmarks.seeds import energy, page, recovering, throughput, two_stage
 from benchmarks.seeds.__main__ import Scale
 from benchmarks.seeds.__main__ import main as run_seeds
-from benchmarks.seeds.figures import Where, read
+from benchmarks.seeds.figures import Where, read, since
 from benchmarks.seeds.throughput import HALFHALF, RIVALS, SGEMM, TF32TF32, Peaks
 
 
@@ -139,12 +139,18 @@ def test_energy(device, rows, monkeypatch):
         assert summary.at(row.routine, row.n) == pytest.approx(per_watt)
 
 
+def test_since():
+    assert since({16: False, 64: True, 32: True}) == "from n = 32 on"
+    assert since({16: True, 32: True}) == "at all sizes"
+    assert since({16: True, 32: False}) == "not at n = 32"
+
+
 def test_energy_claims_compare_with_sgemm():
     products = {(name, n): y * n for name, y in ((SGEMM, 4.0), (HALFHALF, 1.0), (TF32TF32, 5.0)) for n in (10, 20)}
     spendings = dict.fromkeys(products, Spent(1, 2.0, 300.0, 500.0))
     figure = energy.joules(products, spendings, Spent(1, 2.0, 80.0, 160.0))
     assert [claim.holds for claim in figure.claims] == [True, False, False]
-    assert "0.25 times" in figure.claims[0].ours
+    assert "0.25 times" in figure.claims[0].ours and figure.claims[0].ours.endswith("less at all sizes")
     assert "20.0%" in figure.claims[2].ours
 
 

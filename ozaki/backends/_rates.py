@@ -47,7 +47,7 @@ class Rates:
         return batch * (multiplied + traffic + proof) + _LAUNCHES + _PLANNING
 
     def words(self, batch: int, m: int, k: int, n: int, words: Words) -> float:
-        """Of a product out of words on Hopper, of no accuracy that would have to be proven."""
+        """Of a product out of words on Hopper; a proof goes on beside it, on the host."""
         width = 4 if words.word == "tf32" else 2
         multiplied = 2e-12 * words.products * m * n * k * width / 2 / _WORD_TFLOPS
         traffic = 1e-12 * ((m + n) * k * (8 + width * words.count) + 4 * m * n) / self.memory
