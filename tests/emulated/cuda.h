@@ -137,22 +137,32 @@ inline int __syncthreads_or(int said) {
   return any;
 }
 
-template <typename T> T from_lane(T value, int lane) {
+// f(the values of all lanes, each in the low bytes of its slot)
+template <typename T, typename F> auto exchanged(T value, F f) {
   static_assert(sizeof(T) <= 8, "");
   Group& warp = *current->warp;
   std::memcpy(&warp.slots[current->lane], &value, sizeof(T));
   arrive(warp);
-  T other;
-  std::memcpy(&other, &warp.slots[lane & 31], sizeof(T));
+  const auto result = f(warp.slots);
   arrive(warp);
-  return other;
+  return result;
+}
+template <typename T> T from_slot(const uint64_t& slot) {
+  T value;
+  std::memcpy(&value, &slot, sizeof(T));
+  return value;
+}
+template <typename T> T from_lane(T value, int lane) {
+  return exchanged(value, [lane](const uint64_t (&slots)[32]) { return from_slot<T>(slots[lane & 31]); });
 }
 template <typename T> T __shfl_sync(unsigned, T value, int lane) { return from_lane(value, lane); }
 template <typename T> T __shfl_xor_sync(unsigned, T value, int mask) { return from_lane(value, current->lane ^ mask); }
 inline unsigned __ballot_sync(unsigned, bool said) {
-  unsigned bits = said ? 1u << current->lane : 0u;
-  for (int mask = 16; mask > 0; mask /= 2) bits |= from_lane(bits, current->lane ^ mask);
-  return bits;
+  return exchanged(said, [](const uint64_t (&slots)[32]) {
+    unsigned bits = 0;
+    for (int i = 0; i < 32; ++i) bits |= static_cast<unsigned>(from_slot<bool>(slots[i])) << i;
+    return bits;
+  });
 }
 inline bool __all_sync(unsigned all, bool said) { return __ballot_sync(all, !said) == 0; }
 inline void __syncwarp(unsigned = ~0u) { arrive(*current->warp); }
@@ -212,12 +222,15 @@ inline int __dp4a(int x, int y, int sum) {
 }
 inline size_t __cvta_generic_to_shared(const void* p) { return reinterpret_cast<size_t>(p); }
 #define REDUCE(name, result) \
-  template <typename T> T name(unsigned, T x) { \
-    for (int mask = 16; mask > 0; mask /= 2) { \
-      const T y = from_lane(x, current->lane ^ mask); \
-      x = result; \
-    } \
-    return x; \
+  template <typename T> T name(unsigned, T value) { \
+    return exchanged(value, [](const uint64_t (&slots)[32]) { \
+      T x = from_slot<T>(slots[0]); \
+      for (int i = 1; i < 32; ++i) { \
+        const T y = from_slot<T>(slots[i]); \
+        x = result; \
+      } \
+      return x; \
+    }); \
   }
 REDUCE(__reduce_add_sync, x + y)
 REDUCE(__reduce_max_sync, x < y ? y : x)
@@ -248,23 +261,31 @@ inline uint32_t products(uint32_t x, uint32_t y, uint32_t sum) {
   for (int j = 0; j < 32; j += 8) sum += (x >> j & 255u) * (y >> j & 255u);
   return sum;
 }
-inline void multiply_bytes(uint32_t (&d)[4], const uint32_t (&c)[4], uint32_t first, uint32_t second, uint32_t b) {
+template <int PARTS>
+void multiply_bytes(uint32_t (&d)[4], const uint32_t (&c)[4], const uint32_t (&own)[3 * PARTS]) {
   const int g = current->lane / 4, column = current->lane % 4 * 2;
+  Group& warp = *current->warp;
+  std::memcpy(warp.fragments[current->lane], own, sizeof(own));
+  arrive(warp);
   uint32_t sum[4] = {c[0], c[1], c[2], c[3]};
-  for (int part = 0; part < 4; ++part) {
-    const uint32_t upper = from_lane(first, 4 * g + part), lower = from_lane(second, 4 * g + part);
+  for (int part = 0; part < 4 * PARTS; ++part) {
+    const int from = part / 4 * 3, lane = part % 4;
+    const uint32_t upper = warp.fragments[4 * g + lane][from], lower = warp.fragments[4 * g + lane][from + 1];
     for (int i = 0; i < 2; ++i) {
-      const uint32_t y = from_lane(b, 4 * (column + i) + part);
+      const uint32_t y = warp.fragments[4 * (column + i) + lane][from + 2];
       sum[i] = products(upper, y, sum[i]);
       sum[2 + i] = products(lower, y, sum[2 + i]);
     }
   }
+  arrive(warp);
   for (int i = 0; i < 4; ++i) d[i] = sum[i];
+}
+inline void multiply_bytes(uint32_t (&d)[4], const uint32_t (&c)[4], uint32_t first, uint32_t second, uint32_t b) {
+  multiply_bytes<1>(d, c, {first, second, b});
 }
 inline void multiply_bytes(uint32_t (&d)[4], const uint32_t (&c)[4], uint32_t first, uint32_t second, uint32_t b,
                            uint32_t first_next, uint32_t second_next, uint32_t b_next) {
-  multiply_bytes(d, c, first, second, b);
-  multiply_bytes(d, d, first_next, second_next, b_next);
+  multiply_bytes<2>(d, c, {first, second, b, first_next, second_next, b_next});
 }
 
 // Launching ------------------------------------------------------------------------------------------------------------
