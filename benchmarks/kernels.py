@@ -27,7 +27,7 @@ PRODUCTS = ("residue_gemm_sm90.cu", "digit_gemm_sm90.cu")
 """The kernels that are bound by arithmetic: their rows have operations, not bytes."""
 
 FILES = (
-    "describe.cu", "tops.cu", "split.cu", "describe_split_sm90.cu", "winograd.cu",
+    "describe.cu", "tops.cu", "split.cu", "describe_split_sm90.cu", "split_quadrants.cu",
     *PRODUCTS, "reduce.cu", "recombine.cu",
 )  # fmt: skip
 """The kernels that are measured, by source file."""
@@ -96,13 +96,14 @@ def kernels_of(a: Any, b: Any, scheme: str, slices: int, engine: str) -> Iterato
     operations that are counted.
     """
     launches = recorded(a, b, scheme, slices, engine)
-    winograd = any(launched.file == "winograd.cu" for launched in launches)
+    winograd = any(launched.file == "split_quadrants.cu" for launched in launches)
     for (file, along_k), launched in groupby(launches, lambda x: (x.file, x.along_k)):
         group = list(launched)
         step = file.removesuffix(".cu").replace("describe_split_sm90", "describe and split")
+        step = step.replace("split_quadrants", "split quadrants")
         looks = step in ("describe", "tops")
         name = step if looks else f"{step}, {scheme} {slices}"
-        if looks or step in ("split", "describe and split"):
+        if looks or step in ("split", "describe and split", "split quadrants"):
             name = name.replace(step, f"{step} {'rows' if along_k else 'columns'}")
         if step == "split" and engine == "hopper":
             name += ", in tiles"
@@ -110,11 +111,9 @@ def kernels_of(a: Any, b: Any, scheme: str, slices: int, engine: str) -> Iterato
             name += ", Strassen-Winograd"
         sliced = 4 if scheme != "residues" and step == "recombine" else 1  # bytes of an element of a slice or product
         look = a.itemsize
-        each = {"describe": look, "tops": look, "winograd": 2 * slices, "reduce": 5 * slices}.get(
-            step, a.itemsize + sliced * slices
-        )
+        each = {"describe": look, "tops": look, "reduce": 5 * slices}.get(step, a.itemsize + sliced * slices)
         moved = None if file in PRODUCTS else each * a.size
-        if winograd and step == "recombine":  # which reads seven quarters of a product
+        if step == "split quadrants" or (winograd and step == "recombine"):  # seven quarters of the slices or products
             moved = (4 * a.itemsize + 7 * slices) * a.size // 4
         count = slices * (slices + 1) // 2 if scheme == "digits" and file in PRODUCTS else slices
         yield Kernel(name, 0 if looks else count, moved, partial(_all_again, group))

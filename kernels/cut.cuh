@@ -51,6 +51,13 @@ __device__ __forceinline__ void bytes_of_image(uint32_t (&words)[WORDS], uint32_
 // An exponent, twice, plus 1 if the elements need a closer look before they become images.
 __device__ __forceinline__ int scale_of(int mu, bool nonfinite) { return 2 * mu + (nonfinite || !usual_scale(mu) ? 1 : 0); }
 
+template <bool OF_LARGEST>
+__device__ __forceinline__ int row_scale(const int64_t* description, int64_t batch_rows, int64_t index, int statistic,
+                                         int step, int base, int64_t threshold) {
+  const int mu = described_exponent<Bits, OF_LARGEST>(description, batch_rows, index, statistic, step, base, threshold);
+  return scale_of(mu, description[5 * batch_rows + index] != 0);
+}
+
 // The images of COUNT elements of a row.
 template <int COUNT>
 __device__ __forceinline__ void make_images(Bits* bits, int scale, uint32_t (*bytes)[LENGTH]) {
@@ -73,14 +80,25 @@ __device__ __forceinline__ void make_images(Bits* bits, int scale, uint32_t (*by
   }
 }
 
-// Eight slices: for lane 4 g + c, what slice number 8 u + g is folded with and reduced by. A further word of the images
-// is 1 for residues, and its fold the start of the sum: cheaper than to bring it into the registers of every sum.
+// What the slices are folded with and reduced by, in shared memory. A further word of the images is 1 for residues, and its
+// fold the start of the sum: cheaper than to bring it into the registers of every sum.
 constexpr int FOLDS = LENGTH + (DIGIT_BITS == 0 ? 1 : 0);
+__shared__ uint32_t folds[8 * EIGHTS][FOLDS];
+__shared__ uint2 quotients[8 * EIGHTS];
+
+// Eight slices, of which lane 4 g + c has number s = 8 u + g.
 struct Cut {
   uint32_t fold[FOLDS];
   float inverse;
   uint32_t modulus;
   int c;
+
+  __device__ __forceinline__ Cut(int s, int c) : c(c) {
+#pragma unroll
+    for (int w = 0; w < FOLDS; ++w) fold[w] = folds[s][w];
+    inverse = float_of_bits(quotients[s].x);
+    modulus = quotients[s].y;
+  }
 
   // Slices of the images of lanes 8 c + {2 p, 2 p + 4, 2 p + 1, 2 p + 5}, p = 0 or 1, in the low bytes.
   __device__ __forceinline__ void apply(const uint32_t (&bytes)[LENGTH], int p, uint32_t (&slice)[4]) const {
@@ -97,11 +115,15 @@ struct Cut {
     for (int i = 0; i < 4; ++i) slice[i] = residue_of_sum(slice[i], inverse, SYMMETRIC, modulus);
 #endif
   }
-};
 
-// What the slices are folded with and reduced by, in shared memory.
-__shared__ uint32_t folds[8 * EIGHTS][FOLDS];
-__shared__ uint2 quotients[8 * EIGHTS];
+  // The same for both p, of two elements e of each lane.
+  __device__ __forceinline__ void apply(const uint32_t (*bytes)[LENGTH], uint32_t (&slice)[2][2][4]) const {
+#pragma unroll
+    for (int p = 0; p < 2; ++p)
+#pragma unroll
+      for (int e = 0; e < 2; ++e) apply(bytes[e], p, slice[p][e]);
+  }
+};
 
 #if DIGIT_BITS == 0
 __device__ __forceinline__ void fill_folds(int threads, const Constants& constants) {
@@ -119,6 +141,15 @@ __device__ __forceinline__ void fill_folds(int threads) {
     const int digit = SLICES - 1 - t;
     folds[t][w] = digit >= 0 && digit / 4 == w ? 1u << (8 * (digit % 4)) : 0u;
 #endif
+  }
+}
+
+// Of these, if they are of elements 2 lane + e, a lane has 16 neighbours: byte 2 j + e is element e of lane 8 c + j.
+__device__ __forceinline__ void gather(const uint32_t (&slice)[2][2][4], uint32_t (&word)[4]) {
+#pragma unroll
+  for (int w = 0; w < 4; ++w) {
+    const auto& half = slice[w & 1];
+    word[w] = gather_bytes(half[0][w >> 1], half[1][w >> 1], half[0][2 + (w >> 1)], half[1][2 + (w >> 1)], 0);
   }
 }
 
@@ -161,27 +192,14 @@ __device__ __forceinline__ void cut_rows(int scale, int8_t* out, int first, int6
 #pragma unroll 1
     for (int u = 0; u < EIGHTS; ++u) {
       const int s = 8 * u + g;
-      Cut now;
-      now.c = c;
-#pragma unroll
-      for (int w = 0; w < FOLDS; ++w) now.fold[w] = folds[s][w];
-      now.inverse = float_of_bits(quotients[s].x);
-      now.modulus = quotients[s].y;
+      const Cut now(s, c);
       int8_t* const to = out + (REVERSED ? SLICES - 1 - s : s) * slice_stride;
 #pragma unroll
       for (int i = 0; i < 4; ++i) {  // row i / 2, half i % 2
-        // Byte 2 j + e is element e of lane 8 c + j.
-        uint32_t slice[2][2][4];  // p, e
-#pragma unroll
-        for (int p = 0; p < 2; ++p)
-#pragma unroll
-          for (int e = 0; e < 2; ++e) now.apply(bytes[2 * i + e], p, slice[p][e]);
+        uint32_t slice[2][2][4];
+        now.apply(bytes + 2 * i, slice);
         uint32_t word[4];
-#pragma unroll
-        for (int w = 0; w < 4; ++w) {
-          const auto& half = slice[w & 1];
-          word[w] = gather_bytes(half[0][w >> 1], half[1][w >> 1], half[0][2 + (w >> 1)], half[1][2 + (w >> 1)], 0);
-        }
+        gather(slice, word);
         if (s < SLICES)
           *reinterpret_cast<uint4*>(to + offset_of_row(first, r + i / 2, 4 * (i % 2) + c, row_stride)) =
               make_uint4(word[0], word[1], word[2], word[3]);

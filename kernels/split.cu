@@ -22,12 +22,6 @@
 
 constexpr int THREADS = 128, BLOCK_ROWS = 32;
 
-__device__ __forceinline__ int row_scale(const int64_t* description, int64_t batch_rows, int64_t index, int statistic,
-                                         int step, int base, int64_t threshold) {
-  const int mu = described_exponent<Bits, LARGEST>(description, batch_rows, index, statistic, step, base, threshold);
-  return scale_of(mu, description[5 * batch_rows + index] != 0);
-}
-
 extern "C" __global__ void __launch_bounds__(THREADS, WORDS <= 4 ? 4 : 3)
 split(const INPUT* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, int64_t rows, int64_t k, int64_t rows_padded,
       int64_t k_padded, const int64_t* __restrict__ description, int64_t batch_rows, int statistic, int step, int base,
@@ -75,7 +69,7 @@ split(const INPUT* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, int64_t r
   const int64_t own_row = row0 + 8 * warp + (lane & 7);
   int scale = 0;
   if (own_row < rows) {
-    scale = row_scale(description, batch_rows, b * rows + own_row, statistic, step, base, threshold);
+    scale = row_scale<LARGEST>(description, batch_rows, b * rows + own_row, statistic, step, base, threshold);
     if (at_k == 0 && lane < 8) mu_out[b * rows + own_row] = scale >> 1;
   }
   if (row0 + 8 * warp >= rows_padded) return;

@@ -28,7 +28,7 @@ REGISTERS = {
     "residue_gemm": 168,  # at entry; its warpgroups trade registers among themselves
     "digit_gemm": 168,
     "digit_far": 128,
-    "winograd": 48,  # five blocks of 256 threads
+    "split_quadrants": 168,  # three blocks of 128 threads
     "patch": 80,
     "split_words": 64,
     "count_underflows": 64,
@@ -57,6 +57,12 @@ def describe_split(dtype, slices, words, digit_bits, along_k, reversed_, tile, s
     macros = split(dtype, slices, words, digit_bits, along_k, reversed_, tile)[1]
     del macros["LARGEST"]
     return "sm_90a", "describe_split_sm90.cu", macros | {"SUMS": sums, "CLUSTER": cluster}
+
+
+def split_quadrants(dtype, slices, words, along_k, tile):
+    macros = split(dtype, slices, words, 0, along_k, 0, tile)[1]
+    del macros["LARGEST"]
+    return "sm_90a", "split_quadrants.cu", macros
 
 
 def split_fp16(dtype, slices, words, digit_bits, along_k, reversed_=0):
@@ -167,9 +173,9 @@ MORE = [
 ]
 CASES = [("sm_90", *case) for case in EVERYWHERE + MORE]
 CASES += [("sm_90a", "residue_gemm_sm90.cu", {}), ("sm_90a", "proof_gemm_sm90.cu", {})]
-CASES += [("sm_90a", "winograd.cu", {"LEFT": left}) for left in (0, 1)]
-QUADRANTS = (("double", 14, 4), ("double", 15, 4), ("double", 20, 5), ("float", 7, 2))
-CASES += [("sm_90a", *recombine(*case, 0, winograd=1)) for case in QUADRANTS]
+QUADRANTS = (("double", 14, 2, 4), ("double", 15, 2, 4), ("double", 20, 3, 5), ("float", 7, 1, 2))
+CASES += [split_quadrants(*case[:3], *view) for case in QUADRANTS for view in ((0, 192), (0, 256), (1, 192), (1, 256))]
+CASES += [("sm_90a", *recombine(*case[:2], case[3], 0, winograd=1)) for case in QUADRANTS]
 CASES += [
     describe_split(*case)
     for case in (

@@ -34,6 +34,7 @@ CASES = [
     "hopper-narrow",
     "hopper-shares",
     "hopper-long-k",
+    "hopper-quadrants",
     "hopper-winograd",
     "hopper-fastest",
     "hopper-words-for-a-target",

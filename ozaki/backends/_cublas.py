@@ -162,7 +162,7 @@ class _Call(Step):
     """A function of the handle of cuBLAS and the addresses of A, B and C."""
 
     def __init__(self, function: Callable[[int, int, int, int], object]) -> None:
-        self.places, self.offsets, self.words = [0, 1, 2], [0, 0, 0], [0, 0, 0]
+        self.places, self.words = [0, 1, 2], [0, 0, 0]
         words = self.words
 
         def start(stream: int) -> None:

@@ -19,12 +19,6 @@ from ozaki.backends._jit import kernel
 Macros = dict[str, str | int]
 
 
-class At(NamedTuple):
-    """An argument: the address so many bytes from that of an array."""
-
-    offset: int
-
-
 class View(NamedTuple):
     """All of an array that a launch depends on: everything but its address."""
 
@@ -63,18 +57,16 @@ class Step(local):
     ----------
     words : the arguments, in pieces of eight bytes
     places : where among them addresses stand
-    offsets : how far these are from those of the arrays
     start : does it on the stream of that address
     """
 
     words: Any
     places: list[int]
-    offsets: list[int]
     start: Callable[[int], object]
 
     def __call__(self, *arrays: Any) -> None:
-        for i, offset, array in zip(self.places, self.offsets, arrays, strict=True):
-            self.words[i] = array.ptr + offset
+        for i, array in zip(self.places, arrays, strict=True):
+            self.words[i] = array.ptr
         stream = get_current_stream().ptr
         self.start(stream)
         if _recording.tape is not None:
@@ -92,9 +84,9 @@ class Launch(Step):
     file, function, macros
         As for `kernel`; compiled for the current device.
     grid, block : tuples of int
-    arguments : None, `At`, int, float, `struct` or tuple
-        None and `At` stand for an array, an int for an integer of any size (a kernel reads as many of its low bytes as
-        it declares), a float for a double, a tuple for a struct of such, each of eight bytes.
+    arguments : None, int, float, `struct` or tuple
+        None stands for an array, an int for an integer of any size (a kernel reads as many of its low bytes as it
+        declares), a float for a double, a tuple for a struct of such, each of eight bytes.
     shared_mem : int
         Bytes of dynamic shared memory.
     """
@@ -114,14 +106,13 @@ class Launch(Step):
         if shared_mem > _SHARED_WITHOUT_ASKING:
             call.max_dynamic_shared_size_bytes = shared_mem
         cp.cuda.Device().use()  # a new thread has no context before
-        words: list[int | At] = []
+        words: list[int | None] = []
         starts = []
         for x in arguments:
             starts.append(8 * len(words))
             words += _words(x)
-        addresses_at = [(i, word.offset) for i, word in enumerate(words) if isinstance(word, At)]
-        self.places, self.offsets = [i for i, _ in addresses_at], [offset for _, offset in addresses_at]
-        self.words = (c_uint64 * len(words))(*(0 if isinstance(word, At) else word for word in words))
+        self.places = [i for i, word in enumerate(words) if word is None]
+        self.words = (c_uint64 * len(words))(*(word or 0 for word in words))
         addresses = (c_void_p * len(starts))(*(addressof(self.words) + start for start in starts))
         self._kept = call.kernel, addresses
         sizes = (*grid, 1, 1)[:3], (*block, 1, 1)[:3], shared_mem
@@ -132,7 +123,7 @@ class Clear(Step):
     """Zero that many bytes."""
 
     def __init__(self, size: int) -> None:
-        self.places, self.offsets, self.words = [0], [0], [0]
+        self.places, self.words = [0], [0]
         words = self.words
         self.start = lambda stream: runtime.memsetAsync(words[0], 0, size, stream)
 
@@ -141,7 +132,7 @@ class Copy(Step):
     """Copy that many bytes to pinned memory of the host, which lives as long as what copies."""
 
     def __init__(self, target: Any, size: int) -> None:
-        self.places, self.offsets, self.words = [0], [0], [0]
+        self.places, self.words = [0], [0]
         words = self.words
         self.start = lambda stream: runtime.memcpyAsync(target.ptr, words[0], size, runtime.memcpyDeviceToHost, stream)
 
@@ -150,7 +141,7 @@ class Record(Step):
     """Record an event."""
 
     def __init__(self, event: cp.cuda.Event) -> None:
-        self.places, self.offsets, self.words = [], [], []
+        self.places, self.words = [], []
         self.start = lambda stream: runtime.eventRecord(event.ptr, stream)
 
 
@@ -158,7 +149,7 @@ class _Order(Step):
     """One stream waits for what another one has been given so far."""
 
     def __init__(self, start: Callable[[int], object]) -> None:
-        self.places, self.offsets, self.words, self.start = [], [], [], start
+        self.places, self.words, self.start = [], [], start
 
 
 class Beside(local):
@@ -244,9 +235,9 @@ class Tape:
     def note(self, step: Step, addresses: list[int], stream: int) -> None:
         """Called by steps while this tape records, on the current stream or one beside."""
         places: list[Any] = []
-        for i, offset, address in zip(step.places, step.offsets, addresses, strict=True):
+        for i, address in zip(step.places, addresses, strict=True):
             base = next((b for b in reversed(self._bases) if b[0] <= address < b[0] + b[1]), None)
-            places.append(base and (i, base[2], address - base[0] + base[3] + offset))
+            places.append(base and (i, base[2], address - base[0] + base[3]))
         self._steps.append((step.start, None if stream == self._stream else stream, step.words, places))
 
     def __call__(self, *arrays: Any) -> None:
@@ -270,12 +261,10 @@ _recording = _Recording()
 _SHARED_WITHOUT_ASKING = 48 * 1024
 
 
-def _words(x: Any) -> list[int | At]:
+def _words(x: Any) -> list[int | None]:
     """An argument in pieces of eight bytes."""
     if x is None:
-        return [At(0)]
-    if isinstance(x, At):
-        return [x]
+        return [None]
     if isinstance(x, tuple):
         return [word for part in x for word in _words(part)]
     if isinstance(x, np.ndarray):

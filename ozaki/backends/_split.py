@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from math import ceil
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import cupy as cp
 import numpy as np
 
 from ozaki._description import FIELDS, Described
-from ozaki.backends._launch import At, Launch, Macros, View, struct
+from ozaki.backends._launch import Launch, Macros, View, struct
 from ozaki.backends._tops import Tops
 from ozaki.schemes import Digits, Residues, Scaling, Scheme, magnitude_bits
 from ozaki.schemes.residues import remainders
@@ -101,40 +101,19 @@ class Engine(Protocol):
     def multiply(self, scheme: Any, a: Slices, b: Slices, out: Any) -> int: ...
 
 
-class Block(NamedTuple):
-    """The part of an operand that has `rows` rows and k elements of each, and the byte of `parts` that it begins at."""
-
-    row: int
-    rows: int
-    h: int
-    k: int
-    place: int
-
-
 def split(operand: Described, side: str, scheme: Scheme, layout: Layout) -> Slices:
     """The slices of a whole operand."""
-    _, rows, k = operand.x.shape
-    return split_blocks(operand, side, scheme, layout, (Block(0, rows, 0, k, 0),))
-
-
-def split_blocks(operand: Described, side: str, scheme: Scheme, layout: Layout, blocks: tuple[Block, ...]) -> Slices:
-    """The slices of an operand's blocks, each in that layout; more than one block only of a single matrix."""
     x = operand.x
     batch, rows, k = x.shape
     scaling_of(scheme, k)
     parts, mu = cp.empty(layout.size, np.int8), cp.empty((batch, rows), np.int32)
-    for block in blocks:
-        launch = _splitting(
-            cp.cuda.runtime.getDevice(), View.of(x), side, scheme, layout, isinstance(operand, Tops), block
-        )
-        launch(x.data, operand.fields.data, mu.data, parts.data)
+    launch = _splitting(cp.cuda.runtime.getDevice(), View.of(x), side, scheme, layout, isinstance(operand, Tops))
+    launch(x.data, operand.fields.data, mu.data, parts.data)
     return Slices(operand, parts, layout, mu)
 
 
 @lru_cache(maxsize=1024)
-def _splitting(
-    device: int, view: View, side: str, scheme: Scheme, layout: Layout, largest: bool, block: Block
-) -> Launch:
+def _splitting(device: int, view: View, side: str, scheme: Scheme, layout: Layout, largest: bool) -> Launch:
     batch, rows, k = view.shape
     scaling = scaling_of(scheme, k)
     macros = cutting_macros(view, side, scheme, layout) | {"LARGEST": int(largest)}
@@ -145,9 +124,8 @@ def _splitting(
     if isinstance(scheme, Digits) and scheme.word == "fp16":
         file, function, threads = "split_fp16.cu", "split_fp16", 256
     return Launch(
-        file, function, macros, grid, (threads,), At(block.row * view.strides[1] + block.h * view.strides[2]),
-        *view.steps, block.rows, block.k, layout.rows, layout.k, At(8 * block.row), batch * rows, statistic,
-        scaling.step, scaling.base, scaling.threshold, At(4 * block.row), At(block.place),
+        file, function, macros, grid, (threads,), None, *view.steps, rows, k, layout.rows, layout.k, None,
+        batch * rows, statistic, scaling.step, scaling.base, scaling.threshold, None, None,
         layout.batch, layout.row_bytes, layout.slice, layout.slab, layout.slab_stride,
         *cutting_constants(scheme, side),
     )  # fmt: skip

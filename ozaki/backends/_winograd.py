@@ -6,16 +6,16 @@ In Winograd's form. Sums modulo m are exact, so the products are those of `_hopp
 from __future__ import annotations
 
 from functools import cache, lru_cache
-from itertools import product
 from typing import Any
 
 import cupy as cp
+import numpy as np
 
-from ozaki._description import Described
+from ozaki._description import FIELDS, Described
 from ozaki.backends import _hopper
-from ozaki.backends._launch import Launch, Macros, round_up
+from ozaki.backends._launch import Launch, View, round_up
 from ozaki.backends._recombine import recombine_quadrants
-from ozaki.backends._split import Block, Layout, Slices, accumulator_moduli, split_blocks
+from ozaki.backends._split import Layout, Slices, cutting_constants, cutting_macros, scaling_of
 from ozaki.schemes import Residues, Scheme
 
 label = f"{_hopper.label}, Strassen-Winograd"
@@ -28,10 +28,6 @@ _MOST_MODULI = 20
 """Far more than ordinary data need; recombining many more does not fit registers (tests/test_compile.py)."""
 
 _PRODUCTS = 7
-
-_PLACES = {"left": (0, 1, 2, 3), "right": (0, 1, 3, 2)}
-"""Entries of the blocks (upper rows, first half of k), (upper, second), (lower, first) and (lower, second), as in
-kernels/winograd.cu."""
 
 
 def fits(scheme: Scheme, shape: tuple[int, int, int]) -> bool:
@@ -56,24 +52,27 @@ def workspace(scheme: Residues, rows: int, cols: int, k: int) -> int:
 
 
 def split(operand: Described, side: str, scheme: Residues) -> Slices:
-    """The slices of the blocks that are multiplied, and of the sums of blocks."""
+    """The slices of the blocks that are multiplied: quadrants, and sums of quadrants."""
     _, rows, k = operand.x.shape
     lay = layout(scheme, side, 1, rows, k)
-    halves = ([(0, min(_half(size), size)), (_half(size), max(size - _half(size), 0))] for size in (rows, k))
-    blocks = tuple(
-        Block(*of_rows, *of_k, place * lay.batch)
-        for place, (of_rows, of_k) in zip(_PLACES[side], product(*halves), strict=True)
-    )
-    slices = split_blocks(operand, side, scheme, lay, blocks)
-    _summing(cp.cuda.runtime.getDevice(), scheme, side, lay)(slices.parts.data)
-    return slices
+    parts, mu = cp.empty(lay.size, np.int8), cp.empty((1, rows), np.int32)
+    launch = _splitting(cp.cuda.runtime.getDevice(), View.of(operand.x), side, scheme, lay)
+    launch(operand.x.data, operand.fields.data, mu.data, parts.data)
+    return Slices(operand, parts, lay, mu)
 
 
 @lru_cache(maxsize=1024)
-def _summing(device: int, scheme: Residues, side: str, lay: Layout) -> Launch:
-    grid = (lay.batch // 4096, scheme.count)
-    macros: Macros = {"LEFT": int(side == "left")}
-    return Launch("winograd.cu", "winograd", macros, grid, (256,), None, lay.batch, accumulator_moduli(scheme))
+def _splitting(device: int, view: View, side: str, scheme: Residues, lay: Layout) -> Launch:
+    _, rows, k = view.shape
+    scaling = scaling_of(scheme, k)
+    upper_rows, first_k = (min(_half(size), size) for size in (rows, k))
+    grid = (lay.rows * view.itemsize // 128 * (lay.k // 128),)
+    return Launch(
+        "split_quadrants.cu", "split_quadrants", cutting_macros(view, side, scheme, lay), grid, (128,), None,
+        *view.steps[1:], rows, k, upper_rows, first_k, lay.rows, lay.k, None, FIELDS.index(scaling.statistic),
+        scaling.step, scaling.base, scaling.threshold, None, None, *cutting_constants(scheme, side),
+        shared_mem=0 if view.along_k else 64 * 1024,
+    )  # fmt: skip
 
 
 def multiply(scheme: Residues, a: Slices, b: Slices, out: Any) -> int:

@@ -5,6 +5,7 @@ Without a case it names them all. In a process of its own, since CuPy's place is
 
 from __future__ import annotations
 
+import itertools
 import os
 import sys
 from collections.abc import Callable
@@ -236,6 +237,50 @@ def narrow(rng: np.random.Generator) -> None:
         same(ozaki.matmul(a, b, scheme="residues", slices=slices), out)
 
 
+def quadrants(rng: np.random.Generator) -> None:
+    """Quadrants and their sums out of one kernel; empty halves, views of every kind, NaN and Inf."""
+
+    def in_tiles(x: np.ndarray, layout: _split.Layout) -> np.ndarray:
+        """Blocks as kernels/tiles.cuh has them."""
+        j = np.arange(layout.tile)
+        place = (j & ~63 | (j & 14) << 2 | j >> 3 & 6 | j & 1 if layout.permuted else j)[:, None]
+        padded = np.zeros((len(x), layout.rows, layout.k), np.int8)
+        padded[:, : x.shape[1], : x.shape[2]] = x
+        pieces = padded.reshape(len(x), -1, layout.tile, layout.k // 128, 8, 16).swapaxes(2, 3)
+        stored = np.empty_like(pieces)
+        stored[..., place, np.arange(8) ^ place % 8, :] = pieces
+        return stored.reshape(len(x), -1)
+
+    methods = [(Residues(14), "f8"), (Residues(15), "f8"), (Residues(20), "f8"), (Residues(7), "f4")]
+    shapes = [(1, 1), (64, 300), (65, 64), (200, 385), (531, 129), (130, 530)]
+    orders = itertools.product(("left", "right"), ("C", "F"))
+    rng.shuffle(methods)
+    for (side, order), (scheme, dtype), (rows, k) in zip(
+        orders, methods, rng.permutation(shapes)[:4].tolist(), strict=True
+    ):
+        y = matrix(rng, (rows + 1, 2 * k), dtype, 20)
+        y[0, -1], y[-1, 0], y[-1, -3:] = np.nan, -np.inf, np.finfo(dtype).smallest_subnormal
+        y = cp.asarray(np.asarray(y, order=order))
+        x = (y[1:, :k], y[1:, k - 1 : -1], y[:0:-1, ::-2], y[:-1, ::2])[rng.integers(4)][None]
+        described = _cupy.describe(x)
+        plain = _split.split(described, side, scheme, _cublas.layout(scheme, side, 1, rows, k))
+        got = _winograd.split(described, side, scheme)
+
+        above, first = _winograd._half(rows), _winograd._half(k)
+        whole = np.zeros((scheme.count, 2 * above, 2 * first), int)
+        whole[:, :rows, :k] = plain.parts.reshape(scheme.count, plain.layout.rows, plain.layout.k)[:, :rows, :k]
+        p, q, r, s = (x for half in np.split(whole, 2, 1) for x in np.split(half, 2, 2))
+        if side == "left":
+            blocks = p, q, q - (r + s - p), s, r + s, r + s - p, p - r
+        else:
+            blocks = p, q, s, q - (s - r + p), r - p, s - r + p, s - r
+        m = np.array(scheme.moduli)[:, None, None]
+        want = [in_tiles((block + m // 2) % m - m // 2, got.layout) for block in blocks]
+        told = f"{scheme} {dtype} {side} {x.shape} {x.strides}"
+        np.testing.assert_array_equal(np.stack(want, 1).reshape(-1), got.parts, err_msg=told)
+        np.testing.assert_array_equal(plain.mu, got.mu, err_msg=told)
+
+
 def winograd(rng: np.random.Generator) -> None:
     """Odd sizes, graded rows, views, Inf, subnormal results; from the tape the second time; prepared operands."""
     with mock.patch.object(_winograd, "_FROM", 0):
@@ -438,6 +483,7 @@ CASES: dict[str, Callable[[np.random.Generator], None]] = {
     HOPPER + "narrow": narrow,
     HOPPER + "shares": fair_shares,
     HOPPER + "long-k": long_k,
+    HOPPER + "quadrants": quadrants,
     HOPPER + "winograd": winograd,
     HOPPER + "fastest": fastest,
     HOPPER + "words-for-a-target": words_for_a_target,
