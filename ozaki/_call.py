@@ -142,8 +142,13 @@ class Call:
         else:
             ahead = self.backend.waits and workspace_limit is None and not full
             search = Search(self.backend, self.described("left"), self.described("right"), target, _names(scheme))
-            search.begin(partial(self._split_ahead, target, engine, search.likely) if ahead else lambda: None)
+            kind = self.sizes, self.dtype, target, scheme
+            twice = _lately.get(kind, (None, None))
+            likely = twice[0] if twice[0] is not None and twice[0] == twice[1] else search.likely
+            search.begin(partial(self._split_ahead, target, engine, likely) if ahead else lambda: None)
             choice, self._search = search.choose(), search
+            if ahead:
+                _note_lately(kind, (twice[1], choice.scheme))
         return self._plan(choice.scheme, target, choice.bound, False, engine, workspace_limit, why)
 
     def _split_ahead(self, target: Accuracy, engine: str, scheme: Scheme) -> None:
@@ -354,6 +359,22 @@ class Call:
             underflows=underflows,
             estimate=estimate,
         )
+
+
+_Kind = tuple[Shapes, str, Accuracy, str]
+_Twice = tuple[Scheme | None, Scheme | None]
+
+_lately: dict[_Kind, _Twice] = {}
+"""What the last two plans for products of a kind took; if the same, their operands are split for it meanwhile."""
+
+
+def _note_lately(kind: _Kind, twice: _Twice) -> None:
+    if len(_lately) >= _MOST_KINDS:
+        _lately.clear()
+    _lately[kind] = twice
+
+
+_MOST_KINDS = 1024
 
 
 def _always() -> bool:

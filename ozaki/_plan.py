@@ -173,7 +173,12 @@ class Search:
         """The scheme, and the bound proven for it."""
         measured, accuracy, k = self._measured, self._accuracy, self._k
         starts = {name: measured.exact_below(name, count) for name, count in self._usual.items()}
+        first = _scheme(self._order[0], starts[self._order[0]])
         while True:
+            if measured.gain > 1 and measured.bound(first) > accuracy.tolerance:  # more slices are worth the next level
+                measured.settle()
+                measured.sharpen(1)
+                continue
             choice = _cheapest(self._order, starts, measured.bound, measured.at_least, accuracy, k)
             if choice is None:
                 excess = MAX_DIGITS
@@ -186,7 +191,7 @@ class Search:
 
     @property
     def plain(self) -> bool:
-        """Nothing was looked at but what was begun first."""
+        """What was looked at can be done again, and tells then what `choose` asks."""
         return self._measured.plain
 
     def keep(self) -> None:
@@ -304,7 +309,7 @@ class Measured:
 
     @property
     def plain(self) -> bool:
-        """Nothing was looked at but by one proof on a device, at its first level."""
+        """All was looked at by one proof on a device, which can do that again."""
         return self._proof is not None and self._proof.plain
 
     def keep(self) -> None:

@@ -113,33 +113,43 @@ class Proof:
 
     def __init__(self, backend: ProofBackend, left: Described, right: Described) -> None:
         self._backend, self._left, self._right = backend, left, right
-        self._levels = ["sampled"] if left.k > SAMPLED_FROM else []
-        self._levels += ["narrow", "wide"]
-        self._level = ""
-        self._lower: Any = None
-        self._begun: dict[tuple[Scheme | Words, int], Look] = {}
+        self._levels = ("sampled", "narrow", "wide") if left.k > SAMPLED_FROM else ("narrow", "wide")
+        self._at = 0
+        self._begun: dict[tuple[int, Scheme | Words, int], Look] = {}
         self._spans: tuple[int, int] | None = None
-        self._kept, self._answered = False, False
-        self.sharpen()
-        self._plain = True
+        self._kept = False
+        self._lower = self._lower_bound()
+
+    @property
+    def level(self) -> str:
+        """The current level."""
+        return self._levels[self._at]
 
     @property
     def next_level(self) -> str | None:
         """The level that `sharpen` would go to."""
-        return self._levels[0] if self._levels else None
+        return self._levels[self._at + 1] if self._at + 1 < len(self._levels) else None
 
     def sharpen(self) -> None:
         """Go to the next level."""
+        self._at += 1
         if self._kept:
-            raise ChangedError
-        self._plain = False
-        self._level = self._levels.pop(0)
+            if not any(at == self._at for at, *_ in self._begun):
+                raise ChangedError
+            return
         self._lower = None  # free the memory first
-        self._begun.clear()
-        if self._level == "wide":
-            self._lower = self._backend.wide_product(self._left, self._right)
-        else:
-            self._lower = self._backend.narrow_product(self._left, self._right, self._level == "sampled")
+        self._let_go()
+        self._lower = self._lower_bound()
+
+    def _lower_bound(self) -> Any:
+        if self.level == "wide":
+            return self._backend.wide_product(self._left, self._right)
+        return self._backend.narrow_product(self._left, self._right, self.level == "sampled")
+
+    def _let_go(self) -> None:
+        """Of what looks would look at again."""
+        for look in self._begun.values():
+            look.anew = None
 
     def begin(self, scheme: Scheme | Words, glance: bool = False) -> None:
         """Look for the ratio of a scheme, at a glance in a few rows only: a device does while the host goes on."""
@@ -147,15 +157,14 @@ class Proof:
 
     def keep(self) -> None:
         """Let go of the operands: what was begun is all there is from now on, and is waited for anew."""
-        self._lower, self._spans, self._kept = None, None, True
+        self._lower, self._spans, self._kept, self._at = None, None, True, 0
         self._left, self._right = (Described(_Shape(tuple(x.x.shape)), None) for x in self.operands)
-        for look in self._begun.values():
-            look.anew = None
+        self._let_go()
 
     @property
     def plain(self) -> bool:
-        """Nothing was looked at but what was begun before the first answer was waited for."""
-        return self._plain and not any(look.renewed for look in self._begun.values())
+        """What was begun did not depend on answers, but for whether it was: done again, it tells the same."""
+        return self.level != "wide" and not any(look.renewed for look in self._begun.values())
 
     @property
     def operands(self) -> tuple[Described, Described]:
@@ -169,18 +178,15 @@ class Proof:
 
     def _look(self, scheme: Scheme | Words, glance: bool) -> Look:
         rows = int(self._left.x.shape[1])
-        key = scheme, min(rows, _GLANCE) if glance else rows
+        key = self._at, scheme, min(rows, _GLANCE) if glance else rows
         if key not in self._begun:
             if self._kept:
                 raise ChangedError
-            self._plain = self._plain and not self._answered
-            self._begun[key] = self._backend.worst_ratio(self._lower, self._left, self._right, *key)
+            self._begun[key] = self._backend.worst_ratio(self._lower, self._left, self._right, *key[1:])
         return self._begun[key]
 
     def _found(self, scheme: Scheme | Words, glance: bool = False) -> Ratio:
-        look = self._look(scheme, glance)
-        self._answered = True
-        found = look()
+        found = self._look(scheme, glance)()
         self._spans = found.spans
         return found
 
@@ -190,25 +196,24 @@ class Proof:
         if self._spans is None:
             if not self._begun:
                 return self._left.span, self._right.span
-            self._answered = True
             self._spans = next(iter(self._begun.values()))().spans
         return self._spans
 
     def at_least(self, scheme: Scheme) -> float:
         """What `ratio` is no smaller than, from a few rows; inf where this level cannot tell."""
         worst, missing, _ = self._found(scheme, glance=True)
-        return inf if missing and self._level != "wide" else worst * 4.0**self._bits
+        return inf if missing and self.level != "wide" else worst * 4.0**self._bits
 
     @property
     def _bits(self) -> int:
-        return wide_bits(self._left.k) if self._level == "wide" else NARROW_BITS
+        return wide_bits(self._left.k) if self.level == "wide" else NARROW_BITS
 
     def ratio(self, scheme: Scheme | Words) -> float:
         """Proven largest image error over (abs(A) abs(B))_ij; inf where this level cannot tell."""
         worst, missing, spans = self._found(scheme)
         ratio = worst * 4.0**self._bits
         if missing:
-            if self._level != "wide":
+            if self.level != "wide":
                 return inf
             operands = (self._lower, self._left, self._right, scheme, spans)
             ratio = max(ratio, self._backend.worst_ratio_by_exponents(*operands))

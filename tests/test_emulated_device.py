@@ -22,7 +22,8 @@ pytestmark = [
 BOTH = ["residues-14-f8", "residues-7-f4", "digits-3-f4", "digits-7-f8", "digits7-5-f4"]
 WORDS = ["halfhalf", "tf32tf32", "two-stage"]
 CASES = [
-    *["descriptions", "proofs", "plans", "plans-again", "native-again", "far", "fp16-sums"],
+    *["descriptions", "proofs", "plans", "plans-again", "plans-of-other-data-again", "native-again"],
+    *["far", "fp16-sums"],
     *BOTH,
     *["residues-20-f8", "digits-10-f8", "fp16-digits-4-f4", "fp16-digits-11-f8"],
     *WORDS,

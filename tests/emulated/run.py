@@ -26,6 +26,7 @@ import ozaki  # noqa: E402
 from ozaki import _plan  # noqa: E402
 from ozaki._description import FIELDS  # noqa: E402
 from ozaki.backends import (  # noqa: E402
+    _again,
     _cublas,
     _cublas_fp16,
     _cupy,
@@ -461,6 +462,31 @@ def plans_again(rng: np.random.Generator) -> None:
             same(ozaki.matmul(a, b, **options), c)
 
 
+def plans_of_other_data_again(_: np.random.Generator) -> None:
+    """Data that need a sharper proof, and such as need more slices, which are split for once that is known."""
+    rng = np.random.default_rng(7)  # other data might need one slice more
+
+    def drawn(kind: str, shape: tuple[int, int]) -> np.ndarray:
+        x = rng.standard_normal(shape)
+        return x * (rng.random(shape) < 0.1) if kind == "sparse" else abs(x) ** 1.5
+
+    options = {"accuracy": "fp64", "reproducible": True}
+    for kind, looks, plans in (("steep", 2, 1), ("sparse", 3, 3)):
+        begin, look, got = _plan.Search.begin, _cupy.worst_ratio, []
+        with (
+            mock.patch.object(_plan.Search, "begin", autospec=True, side_effect=begin) as planned,
+            mock.patch.object(_cupy, "worst_ratio", side_effect=look) as looked,
+        ):
+            for _ in range(plans + 2):
+                a, b, out = drawn(kind, (10, 1500)), drawn(kind, (1500, 9)), cp.full((10, 9), np.nan)
+                ozaki.matmul(cp.asarray(a), cp.asarray(b), out=out, **options)
+                got.append((a, b, out))
+        assert (planned.call_count, looked.call_count) == (plans, looks * plans), (kind, looked.call_count)
+        for a, b, c in got:
+            same(ozaki.matmul(a, b, **options), c)
+        _again.forget()
+
+
 BOTH = (("residues", 14, "f8"), ("residues", 7, "f4"), ("digits", 3, "f4"), ("digits", 7, "f8"), ("digits7", 5, "f4"))
 CUBLAS = (
     *BOTH, ("residues", 20, "f8"), ("digits", 10, "f8"), ("fp16-digits", 4, "f4"), ("fp16-digits", 11, "f8"),
@@ -471,6 +497,7 @@ CASES: dict[str, Callable[[np.random.Generator], None]] = {
     "proofs": proofs,
     "plans": plans,
     "plans-again": plans_again,
+    "plans-of-other-data-again": plans_of_other_data_again,
     "native-again": native_again,
     "far": far,
     "fp16-sums": fp16_sums,
