@@ -44,7 +44,7 @@ struct Worst {
     best = __longlong_as_double(static_cast<long long>(bits));
     below = __double2float_rd(best);
   }
-  __device__ __forceinline__ void see(double above, int l) {
+  template <typename L> __device__ __forceinline__ void see(double above, L l) {
     // above <= RD(best l) <= best l: the quotient, rounded, is no larger than best. NaN is not skipped.
     if (l == 0) {
       if (!(above <= 0.0)) ++unproven;

@@ -23,6 +23,7 @@ REGISTERS = {
     "recombine": 80,
     "magnitudes": 64,
     "worst_ratio": 128,
+    "worst_ratio_wide": 64,
     "error_terms": 40,
     "proof_gemm": 168,
     "residue_gemm": 168,  # at entry; its warpgroups trade registers among themselves
@@ -116,6 +117,7 @@ EVERYWHERE = [
     recombine("double", 7, 3, 8),
     magnitudes("double", 0),
     ("proof.cu", {}),
+    ("proof_wide.cu", {}),
     patch("double", "double", "double"),
     *(("tops.cu", {"INPUT": dtype, "ALONG_K": along_k}) for dtype in ("float", "double") for along_k in (0, 1)),
     split_words("FP16", "RN", 2, 11, 1),

@@ -30,8 +30,8 @@ def _stream() -> Beside:
 
 
 @dataclass(frozen=True)
-class _NarrowProduct:
-    """Exact int32 products of 7-bit magnitudes, [batch][m][ld], of which n columns count."""
+class _Product:
+    """Exact products of magnitudes, int32 (of 7 bits) or float64 (wider), [batch][m][ld], of which n columns count."""
 
     values: Any
     n: int
@@ -45,7 +45,7 @@ class _Magnitudes:
     right: Any
 
 
-def narrow_product(left: Described, right: Described, sampled: bool) -> _NarrowProduct | _Magnitudes:
+def narrow_product(left: Described, right: Described, sampled: bool) -> _Product | _Magnitudes:
     """Exact products of 7-bit magnitudes, or what a kernel needs to form them where it compares them."""
     k = (left.k // EVERY) * SAMPLE + min(left.k % EVERY, SAMPLE) if sampled else left.k
     k = min(k, NARROW_DEPTH)  # saturate: a sum over part of k bounds from below as well
@@ -59,7 +59,7 @@ def narrow_product(left: Described, right: Described, sampled: bool) -> _NarrowP
         return _narrow_product(_in_rows(left, k, sampled), _in_rows(right, k, sampled), m, n)
 
 
-def _narrow_product(a: Any, b: Any, m: int, n: int) -> _NarrowProduct:
+def _narrow_product(a: Any, b: Any, m: int, n: int) -> _Product:
     batch = max(a.shape[0], b.shape[0])
     out = cp.empty((batch, m, b.shape[1]), np.int32)
     for i in range(batch):
@@ -68,7 +68,7 @@ def _narrow_product(a: Any, b: Any, m: int, n: int) -> _NarrowProduct:
             _cublas.INT8, at_a.data.ptr, at_b.data.ptr, out[i].data.ptr, m, b.shape[1], a.shape[2], at_a.strides[0],
             at_b.strides[0],
         )  # fmt: skip
-    return _NarrowProduct(out, n)
+    return _Product(out, n)
 
 
 def _in_rows(operand: Described, k: int, sampled: bool) -> Any:
@@ -99,25 +99,30 @@ def _sampling(
     return Launch("proof.cu", "magnitudes", macros, grid, (256,), None, None, None, *view.steps, *sizes, int(sampled))
 
 
-def wide_product(left: Described, right: Described) -> Any:
+def wide_product(left: Described, right: Described) -> _Product:
     """Exact products of wider magnitudes."""
-    bits = wide_bits(left.k)
-    a, b = (_wide_magnitudes(x, bits) for x in (left, right))
-    if native_obstacle("float64"):  # then cuBLAS may not add exactly
-        return cp.asarray(np.matmul(a.get(), b.get().swapaxes(1, 2)))
-    return cp.matmul(a, b.swapaxes(1, 2))
+    bits, n = wide_bits(left.k), right.x.shape[1]
+    stream = _stream()
+    stream.fork()
+    with stream:
+        a, b = (_wide_magnitudes(x, bits) for x in (left, right))
+        if native_obstacle("float64"):  # then cuBLAS may not add exactly
+            return _Product(cp.asarray(np.matmul(a.get(), b.get().swapaxes(1, 2))), n)
+        return _Product(cp.matmul(a, b.swapaxes(1, 2)), n)
 
 
 def _wide_magnitudes(operand: Described, bits: int) -> Any:
+    """Of rows, with further ones up to a multiple of four."""
+    batch, rows, k = operand.x.shape
     values = cp.where(cp.isfinite(operand.x), cp.abs(as_float64(operand.x)), 0.0)
     shift = cp.maximum(bits - operand.fields[0], -2000)[..., None].astype(np.int32)
-    return cp.floor(cp.ldexp(values, shift))
+    padded = cp.zeros((batch, round_up(rows, 4), k))
+    padded[:, :rows] = cp.floor(cp.ldexp(values, shift))
+    return padded
 
 
 def worst_ratio(lower: Any, left: Described, right: Described, scheme: Scheme | Words, rows: int) -> Look:
     """Largest image error / lower over lower > 0; number of positive errors over lower == 0; in the first rows."""
-    if not isinstance(lower, _NarrowProduct | _Magnitudes):
-        return _numpy_proof.worst_ratio(lower[:, :rows].get(), left, right, scheme, rows)
     if isinstance(scheme, Words):
         return Look(_compare_words(lower, left, right, scheme, rows))
     k = left.k
@@ -131,7 +136,7 @@ def worst_ratio(lower: Any, left: Described, right: Described, scheme: Scheme | 
 
 
 def _compare(
-    lower: _NarrowProduct | _Magnitudes, left: Described, right: Described, scheme: Scheme, dropped: float, rows: int
+    lower: _Product | _Magnitudes, left: Described, right: Described, scheme: Scheme, dropped: float, rows: int
 ) -> Callable[[], Ratio]:
     """Begin to compare image errors with their lower bound; calling the result waits for it."""
     terms = _Terms.of(left, right)
@@ -144,7 +149,7 @@ def _compare(
 
 
 def _compare_words(
-    lower: _NarrowProduct | _Magnitudes, left: Described, right: Described, words: Words, rows: int
+    lower: _Product | _Magnitudes, left: Described, right: Described, words: Words, rows: int
 ) -> Callable[[], Ratio]:
     """The same for words, whose error terms are few numbers of the host."""
     of_words = word_terms(left.on_host, right.on_host, words)
@@ -159,11 +164,13 @@ _Places = list[cp.cuda.MemoryPointer]
 
 
 def _look(
-    lower: _NarrowProduct | _Magnitudes, terms: _Terms, places: _Places, result: cp.cuda.MemoryPointer, rows: int
+    lower: _Product | _Magnitudes, terms: _Terms, places: _Places, result: cp.cuda.MemoryPointer, rows: int
 ) -> Callable[[], Ratio]:
     device = cp.cuda.runtime.getDevice()
-    if isinstance(lower, _NarrowProduct):
-        _comparing(device, terms, lower.values.shape[2], rows)(lower.values.data, *places, result)
+    if isinstance(lower, _Product):
+        values = lower.values
+        launch = _comparing(device, terms, values.dtype == np.float64, *values.shape[1:], rows)
+        launch(values.data, *places, result)
     else:
         launch = _multiplying(device, terms, lower.left.shape, lower.right.shape, rows)
         launch(lower.left.data, lower.right.data, *places, result)
@@ -274,10 +281,12 @@ def _finding_terms(device: int, terms: _Terms, k: int, scheme: Scheme, dropped: 
 
 
 @lru_cache(maxsize=1024)
-def _comparing(device: int, terms: _Terms, ld: int, rows: int) -> Launch:
-    grid = (max(terms.batch_a, terms.batch_b) * ceil(rows / 128) * ceil(terms.n / 128),)
-    sizes = ld, terms.m, terms.n, rows
-    return Launch("proof.cu", "worst_ratio", {}, grid, (256,), None, *terms.structs, None, *sizes)
+def _comparing(device: int, terms: _Terms, wide: bool, padded: int, ld: int, rows: int) -> Launch:
+    file, function, *each = (
+        ("proof_wide.cu", "worst_ratio_wide", 32, 256) if wide else ("proof.cu", "worst_ratio", 128, 128)
+    )
+    grid = (max(terms.batch_a, terms.batch_b) * ceil(rows / each[0]) * ceil(terms.n / each[1]),)
+    return Launch(file, function, {}, grid, (256,), None, *terms.structs, None, ld, padded, terms.n, rows)
 
 
 @lru_cache(maxsize=1024)
@@ -294,8 +303,21 @@ def _multiplying(
 
 
 def worst_ratio_by_exponents(
-    lower: Any, left: Described, right: Described, scheme: Scheme | Words, spans: tuple[int, int]
+    lower: _Product, left: Described, right: Described, scheme: Scheme | Words, spans: tuple[int, int]
 ) -> float:
-    """Worst ratio over the entries with lower == 0: rare, so on the host."""
+    """Worst ratio over the entries with lower == 0: those that are no sums of zeros are rare, so on the host."""
+    m = left.x.shape[1]
+    values = lower.values[:, :m, : lower.n]
+    common = _narrow_product(_nonzeros(left), _nonzeros(right), m, lower.n).values[:, :, : lower.n]
+    if not ((common > 0) & (values == 0)).any():
+        return 0.0
     on_host = [Described(x.x.get(), x.fields.get()) for x in (left, right)]
-    return _numpy_proof.worst_ratio_by_exponents(lower.get(), on_host[0], on_host[1], scheme, spans)
+    return _numpy_proof.worst_ratio_by_exponents(values.get(), on_host[0], on_host[1], scheme, spans)
+
+
+def _nonzeros(operand: Described) -> Any:
+    """1 for each nonzero finite element."""
+    batch, rows, k = operand.x.shape
+    out = cp.zeros((batch, round_up(rows, 16), round_up(k, 128)), np.int8)
+    out[:, :rows, :k] = (operand.x != 0) & cp.isfinite(operand.x)
+    return out

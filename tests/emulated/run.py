@@ -79,15 +79,25 @@ def proofs(rng: np.random.Generator) -> None:
     b[:15, 150:] = 0
     host = [_numpy.describe(x) for x in (a, b[None])]
     device = [_cupy.describe(cp.asarray(x)) for x in (a, b[None])]
-    for sampled in (False, True):
-        lower = _numpy.narrow_product(*host, sampled), _cupy.narrow_product(*device, sampled)
+    for level in ("sampled", "narrow", "wide"):
+        lower = [
+            of.wide_product(*d) if level == "wide" else of.narrow_product(*d, level == "sampled")
+            for of, d in ((_numpy, host), (_cupy, device))
+        ]
         for scheme in (Residues(14), Digits(7), Digits(20)):
+            ways = [(of, x, d) for of, x, d in ((_numpy, lower[0], host), (_cupy, lower[1], device))]
             for rows in (lower[0].shape[1], lower[0].shape[1] // 2):
-                found = (
-                    m.worst_ratio(x, *d, scheme, rows)()
-                    for m, x, d in ((_numpy, lower[0], host), (_cupy, lower[1], device))
-                )
-                assert next(found) == next(found)
+                expected, found = (of.worst_ratio(x, *d, scheme, rows)() for of, x, d in ways)
+                assert expected == found
+            if level == "wide":
+                expected, found = (of.worst_ratio_by_exponents(x, *d, scheme, found.spans) for of, x, d in ways)
+                assert expected == found == 0.0
+    tiny = b.copy()
+    tiny[:15, 200] = 2.0**-30  # beside what is zero to the wide level
+    host[1], device[1] = _numpy.describe(tiny[None]), _cupy.describe(cp.asarray(tiny[None]))
+    ways = [(of, of.wide_product(*d), d) for of, d in ((_numpy, host), (_cupy, device))]
+    expected, found = (of.worst_ratio_by_exponents(x, *d, Residues(14), (9, 9)) for of, x, d in ways)
+    assert expected == found > 0
 
 
 def fused_proofs(rng: np.random.Generator) -> None:

@@ -433,8 +433,11 @@ def test_proof(shape):
     b[: n // 2, k // 2 :] = 0
     host = [_numpy.describe(x) for x in (a, b[None])]
     device = [_cupy.describe(cp.asarray(x)) for x in (a, b[None])]
-    for sampled in (False, True):
-        lower = _numpy.narrow_product(*host, sampled), _cupy.narrow_product(*device, sampled)
+    for level in ("sampled", "narrow", "wide"):
+        lower = [
+            of.wide_product(*d) if level == "wide" else of.narrow_product(*d, level == "sampled")
+            for of, d in ((_numpy, host), (_cupy, device))
+        ]
         for scheme in (Residues(14), Digits(7), Residues(8), Digits(30)):
             for rows in (m, m // 2, min(m, 128)):
                 found = (
@@ -442,6 +445,9 @@ def test_proof(shape):
                     for module, x, d in ((_numpy, lower[0], host), (_cupy, lower[1], device))
                 )
                 assert next(found) == next(found)
+    ways = ((_numpy, lower[0], host), (_cupy, lower[1], device))
+    found = (module.worst_ratio_by_exponents(x, *d, Residues(14), (60, 60)) for module, x, d in ways)
+    assert next(found) == next(found)
 
 
 def test_operands_on_both_sides_of_the_bus():
