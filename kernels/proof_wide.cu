@@ -8,7 +8,7 @@
 // one of these.
 constexpr int ROWS = 32;
 
-extern "C" __global__ void __launch_bounds__(256)
+extern "C" __global__ void __launch_bounds__(256, 2)
 worst_ratio_wide(const double* __restrict__ lower, const Terms p, const Terms q, Atomic* result, int64_t ld, int64_t rows,
                  int64_t cols, int64_t looked_at) {
   after_previous();
