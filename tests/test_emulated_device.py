@@ -38,6 +38,7 @@ CASES = [
     "hopper-fastest",
     "hopper-words-for-a-target",
     "hopper-columns",
+    "hopper-tuned",
     *(f"hopper-{name}" for name in (*BOTH, *WORDS)),
 ]
 
