@@ -139,7 +139,7 @@ class OnDevice:
             for name, words in schemes.items():
                 if not np.array_equal(self.multiply(words)(a, b), multiply(words)(a, b)):
                     differ.add(name)
-        ours = f"other bits for {', '.join(sorted(differ))}" if differ else f"the same bits for {', '.join(schemes)}"
+        ours = f"other bits for {', '.join(sorted(differ))}" if differ else f"the same bits for all {len(schemes)}"
         at = ", ".join(map(str, self.modelled))
         return Claim(f"(not in the paper) {MODEL.name}'s model has the tensor cores' bits, n = {at}", ours, not differ)
 

@@ -28,7 +28,7 @@ SIZES = {"small": (256, 512), "cpu": (1024, 2048, 4096), "full": (1024, 2048, 40
 SPREAD = {"small": 512, "cpu": 4096, "full": 4096}
 """Of those whose exponents spread."""
 
-GATES = {"small": (12, (2, 4, 6)), "cpu": (20, (2, 4, 6, 8, 10)), "full": (24, (2, 4, 6, 8, 10, 12))}
+GATES = {"small": (12, (2, 4, 6)), "cpu": (20, (4, 6, 8, 10)), "full": (24, (4, 6, 8, 10, 12))}
 """Qubits of a circuit on a GPU, and of its gates."""
 
 
