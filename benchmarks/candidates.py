@@ -58,24 +58,24 @@ class Wgmma:
         """Of the kernel's source: none, columns and stages are macros."""
         return {}
 
-    @property
-    def settings(self) -> dict[str, int]:
-        """Of the module that launches it."""
-        return {"_GROUP": self.group}
-
     def multiplies(self, words: Words) -> bool:
         """Whether the kernel has such tiles of so many words."""
         return self.columns in COLUMNS[words.count]
 
     def engine(self) -> Any:
-        return import_module(self.module).Engine(self.columns, self.stages)
+        return import_module(self.module).Engine(self.columns, self.stages, self.group)
 
     @classmethod
     def of(cls, words: Words, shape: Shape) -> Wgmma:
         """The library's own choice."""
-        module = import_module(cls.module)
-        engine = module.Engine.of(words, shape.batch, shape.m, shape.n)
-        return cls(engine.columns, module._GROUP, engine.stages)
+        engine = import_module(cls.module).Engine.of(words, shape.batch, shape.m, shape.k, shape.n)
+        return cls(engine.columns, engine.group, engine.stages)
+
+    @classmethod
+    def read(cls, text: str) -> Wgmma | None:
+        """What a result file says; None of the other kernel."""
+        found = re.fullmatch(r"(\d+) columns, groups of (\d+), (\d+) stages", text)
+        return found and cls(*map(int, found.groups()))
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,6 @@ class MmaSync:
     module: ClassVar[str] = "ozaki.backends._word_mma"
     rows: ClassVar[int] = 128
     shared_memory: ClassVar[int] = 0
-    settings: ClassVar[dict[str, int]] = {}
 
     def __str__(self) -> str:
         return f"groups of {self.group}"
@@ -134,7 +133,7 @@ def kernel_of(words: Words) -> type[Candidate]:
     from ozaki.backends import _word_hopper
     from ozaki.backends._cupy import _word_engine
 
-    return Wgmma if isinstance(_word_engine(words, (1, 1, 1)), _word_hopper.Engine) else MmaSync
+    return Wgmma if isinstance(_word_engine(words, (1, 1, 1, 1)), _word_hopper.Engine) else MmaSync
 
 
 def with_constants(text: str, constants: dict[str, int]) -> str:
@@ -160,8 +159,6 @@ def built(candidate: Candidate) -> Iterator[None]:
         (sources / candidate.file).write_text(changed)
         for name, value in {"folder": lambda: sources, "_cache": lambda: Path(place) / "cubins"}.items():
             stack.enter_context(mock.patch.object(_jit, name, value))
-        for name, number in candidate.settings.items():
-            stack.enter_context(mock.patch.object(module, name, number))
         for cache in caches:
             cache.cache_clear()
         yield

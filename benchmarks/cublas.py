@@ -17,17 +17,20 @@ class Compute(IntEnum):
     FP32_BY_TF32 = 77
 
 
-def gemm(a: Any, b: Any, out: Any, compute: Compute) -> None:
-    """out = a b, CuPy arrays of rows that follow one another; cuBLAS is column-major, so out^T = b^T a^T."""
+def gemm(a: Any, b: Any, out: Any, compute: Compute, beta: float = 0) -> None:
+    """out = a b + beta out, CuPy arrays of rows that follow one another.
+
+    cuBLAS is column-major, so out^T = b^T a^T.
+    """
     from cupy.cuda import cublas, device, get_current_stream
 
     (m, k), n = a.shape, b.shape[1]
-    one, zero = (np.full(1, x, np.float16 if compute is Compute.FP16 else np.float32) for x in (1, 0))
+    one, kept = (np.full(1, x, np.float16 if compute is Compute.FP16 else np.float32) for x in (1, beta))
     handle = device.get_cublas_handle()
     cublas.setStream(handle, get_current_stream().ptr)
     cublas.gemmEx(
         handle, cublas.CUBLAS_OP_N, cublas.CUBLAS_OP_N, n, m, k, one.ctypes.data, b.data.ptr, _TYPES[b.dtype.char], n,
-        a.data.ptr, _TYPES[a.dtype.char], k, zero.ctypes.data, out.data.ptr, _TYPES[out.dtype.char], n, int(compute),
+        a.data.ptr, _TYPES[a.dtype.char], k, kept.ctypes.data, out.data.ptr, _TYPES[out.dtype.char], n, int(compute),
         _DEFAULT,
     )  # fmt: skip
 

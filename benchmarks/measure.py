@@ -52,11 +52,17 @@ class Sample:
         )
         return cls(rows, cols, host(a[rows]), host(b[:, cols]))
 
+    def entries(self, c: Any) -> npt.NDArray[Any]:
+        """Those of a product that are in the sample."""
+        return host(_last(c)[self.rows][:, self.cols])
+
+    def error(self, c: Any) -> float:
+        """Largest componentwise error of a product in the sample."""
+        return reference.componentwise_error(self.entries(c), self.a, self.b)
+
     def errors(self, c: Any) -> tuple[float, float]:
-        """Largest componentwise error of a product in the sample, and its root mean square."""
-        entries = host(_last(c)[self.rows][:, self.cols])
-        largest = reference.componentwise_error(entries, self.a, self.b)
-        return largest, reference.componentwise_error(entries, self.a, self.b, rms=True)
+        """The same, and the root mean square."""
+        return self.error(c), reference.componentwise_error(self.entries(c), self.a, self.b, rms=True)
 
 
 def normal(device: Device, shape: Shape, dtype: str, seed: int) -> tuple[Any, Any]:

@@ -2,7 +2,7 @@
 
 As in Ootomo and Yokota, section 3.5.1: rules filter all combinations before they run, and then their answers do. Timed
 is the product of operands that are words already. The file holds, for each method and shape, the fastest choice and the
-one that the library makes.
+one that the library makes; `python -m benchmarks.tiles` puts what is worth it into the library's table.
 """
 
 from __future__ import annotations
@@ -116,6 +116,13 @@ def tuned(device: Device, scheme: str, shapes: Sequence[Shape], least: float, co
         yield from rows_of_times(device, scheme, problem, of_shape)
 
 
+def architecture_of(device: Device) -> str:
+    """As the library's table has it."""
+    from ozaki.backends._jit import architecture
+
+    return architecture(device.xp.cuda.runtime.getDevice())
+
+
 def shared_memory(device: Device) -> int:
     """Bytes that a block can have."""
     return int(device.xp.cuda.Device().attributes["MaxSharedMemoryPerBlockOptin"])
@@ -167,7 +174,8 @@ def main(
     shapes = [Shape.square(n) for n in size] if size else SHAPES
     date = datetime.now(UTC).isoformat(timespec="seconds")
     rows = tuple(row for name in scheme or SCHEMES for row in tuned(device, name, shapes, seconds, console))
-    run = Run(date, commit or git_commit(), device.name, device.versions(), rows)
+    versions = device.versions() | {"architecture": architecture_of(device)}
+    run = Run(date, commit or git_commit(), device.name, versions, rows)
     console.print(table(run))
     path = run.write(output)
     console.print(str(path), soft_wrap=True)

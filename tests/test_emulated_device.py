@@ -40,6 +40,7 @@ CASES = [
     "hopper-fastest",
     "hopper-words-for-a-target",
     "hopper-columns",
+    "hopper-tuned",
     *(f"hopper-{name}" for name in (*BOTH, *WORDS)),
 ]
 

@@ -13,13 +13,28 @@ import pytest
 import typer
 
 from benchmarks.devices import Cpu
+from benchmarks.measure import WrongAnswerError
 from benchmarks.power import Nvml, Spent, spent
 from benchmarks.seeds import __main__ as command
-from benchmarks.seeds import energy, page, recovering, throughput, two_stage
-from benchmarks.seeds.__main__ import Scale
+from benchmarks.seeds import (
+    circuit,
+    digits_speed,
+    energy,
+    multiword,
+    page,
+    recovering,
+    slides,
+    throughput,
+    two_stage,
+    words_speed,
+)
+from benchmarks.seeds.__main__ import SEEDS, Scale
 from benchmarks.seeds.__main__ import main as run_seeds
 from benchmarks.seeds.figures import Where, read, since
+from benchmarks.seeds.speed import Product, speeds
 from benchmarks.seeds.throughput import HALFHALF, RIVALS, SGEMM, TF32TF32, Peaks
+from ozaki.schemes import PRESETS
+from ozaki.tensor_core import A100
 
 
 class Device(Cpu):
@@ -46,13 +61,14 @@ class Meter:
         return 300 * time.perf_counter()
 
 
-def in_numpy(a, b, out, compute):
-    out[...] = a @ b
+def in_numpy(a, b, out, compute, beta=0):
+    product = a.astype(np.float32) @ b.astype(np.float32)
+    out[...] = product + beta * out if beta else product
 
 
 @pytest.fixture
 def device(monkeypatch):
-    for module in (throughput, two_stage):
+    for module in (throughput, two_stage, words_speed):
         monkeypatch.setattr(module, "gemm", in_numpy)
     return Device()
 
@@ -181,6 +197,152 @@ def test_two_stage(device, rng, monkeypatch):
     assert dict(two_stage_errors)[50] > 10 * percentiles.at("SGEMM", 50)
 
 
+# Multiword arithmetic ---------------------------------------------------------------------------------------------
+
+
+def test_words_on_a_device_and_their_model(device, rng):
+    here = multiword.OnDevice(device, (64, 512))
+    for interval in (multiword.POSITIVE, multiword.CENTRED):
+        figure = multiword.on_tensor_cores(11, interval, rng, here)
+        assert set(figure.series) == {"fp32", "fp16, Some GPU", "double-fp16, Some GPU", words_speed.ALGORITHM}
+        assert figure.claims[-1].holds and "n = 64, 512" in figure.claims[-1].published
+    blocks, single = multiword.fabsum(10, rng, here), multiword.fabsum_of_fp16(9, rng, here)
+    assert (len(blocks.series), len(single.series)) == (10, 5)
+    for figure in (blocks, single):
+        assert "Some GPU" in figure.title and "A100" not in figure.title + figure.differs
+        assert figure.claims[-1].holds
+
+
+def test_other_bits_are_named(device, rng):
+    """A device whose tensor cores add as others do."""
+    schemes = {"exact": PRESETS["double-fp16"], "cut": PRESETS["single-fp16"]}
+
+    class Other(multiword.OnDevice):
+        def multiply(self, words):
+            return multiword.multiply(replace(words, core=A100) if words.count == 1 else words)
+
+    claim = Other(device, (512,)).same_bits(schemes, multiword.POSITIVE, rng)
+    assert (claim.holds, claim.ours) == (False, "other bits for cut")
+
+
+def test_algorithm_4_1(rng):
+    a, b = (rng.random((20, 20), dtype=np.float32) for _ in range(2))
+    (high, low), right = words_speed.two_words(a), words_speed.two_words(b)
+    np.testing.assert_allclose(high.astype(float) + low, a, rtol=2.0**-22)
+    out = np.full((20, 20), np.nan, np.float32)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(words_speed, "gemm", in_numpy)
+        words_speed.algorithm_4_1((high, low), right, out)
+    np.testing.assert_allclose(out, a.astype(float) @ b, rtol=2e-6)
+    assert abs(out - high.astype(float) @ right[0]).max() > 1e-4
+
+
+def test_throughput_of_words(device):
+    plain, blocks, single = words_speed.figures(device, (16, 32), Peaks(900, 450, 60, 4), least=0)
+    assert [figure.name for figure in (plain, blocks, single)] == ["Figure 4.1", "Figure 4.4, left", "Figure 4.5, left"]
+    assert {len(points) for points in plain.series.values()} == {2}
+    assert len(blocks.series) == 12 and len(blocks.series["v2, b = 1024"]) == 1
+    assert "double-fp16, v2, b = 256" in single.series and len(single.series) == 5
+    assert not plain.claims[-1].holds  # NumPy is far below the peaks of a GPU
+
+
+def tflops(**times):
+    return {name: [(n, 100 / time) for n in (512, 1024)] for name, time in times.items()}
+
+
+def test_claims_of_words_can_hold_and_fail():
+    published = tflops(fp32=15, fp16=1, ours=15, **{"4.1": 3, "halfhalf": 3})
+    names = {
+        "fp32": words_speed.FP32, "fp16": words_speed.FP16, "4.1": words_speed.ALGORITHM, "ours": words_speed.DOUBLE,
+        "halfhalf": words_speed.HALFHALF,
+    }  # fmt: skip
+    series = {names[name]: points for name, points in published.items()}
+    claims = words_speed.without_blocks(series, Peaks(150, 80, 10, 4)).claims
+    assert [claim.holds for claim in claims] == [True, True, False, True, True]
+    assert claims[0].ours == "up to 5 times, faster at all sizes"
+    assert claims[2].ours.endswith("faster not at n = 1024")
+    assert claims[-1].ours == "67% of 10 and 67% of 150 TFLOP/s"
+    claims = words_speed.without_blocks(series | {words_speed.ALGORITHM: series[words_speed.FP32]}, None).claims
+    assert [claim.holds for claim in claims] == [False, False, False, True]
+
+
+def test_claims_of_blocks_can_hold_and_fail():
+    def made(v1, v2, single):
+        times = {words_speed.FP32: 20, words_speed.ALGORITHM: 3, words_speed.DOUBLE: 3, words_speed.HALFHALF: 2}
+        for kind, costs in (("v1", v1), ("v2", v2), ("fp16, v2", single)):
+            times |= {f"{kind}, b = {b}": cost for b, cost in zip(words_speed.BLOCKS, costs, strict=True)}
+        return tflops(**times)
+
+    for (v1, v2, single), holds in (
+        (((6, 5, 4, 3), (8, 6, 5, 4), (7, 4, 3, 2)), True),
+        (((4, 5, 6, 7), (3, 30, 5, 30), (5, 31, 32, 33)), False),
+    ):
+        series = made(v1, v2, single)
+        one, two = words_speed.with_blocks(series), words_speed.of_single_words(series)
+        assert [claim.holds for claim in one.claims[:5]] == [holds] * 5
+        assert [claim.holds for claim in two.claims] == [holds] * 2
+
+
+def test_a_wrong_product_is_not_timed(device):
+    a, b, out = np.ones((3, 4)), np.ones((4, 2)), np.empty((3, 2))
+    for wrong in (np.nan, 5.0):
+        with pytest.raises(WrongAnswerError, match="none, n = 2"):
+            speeds(device, a, b, [Product("none", lambda wrong=wrong: out.fill(wrong), out, 1e-3)], 0)
+    assert speeds(device, a, b, [Product("right", lambda: out.fill(4), out, 0)], 0)["right"] > 0
+
+
+# Digits, and the circuit ------------------------------------------------------------------------------------------
+
+
+def test_throughput_of_digits(device):
+    over_n, over_phi = digits_speed.figures(device, (8, 16), 16, (0.1, 4.0), least=0)
+    for figure, xs in ((over_n, [8, 16]), (over_phi, [0.1, 4.0])):
+        assert list(figure.series) == ["cuBLAS DGEMM", "int8 digits", "FP16 digits", "residues"]
+        assert all([x for x, _ in points] == xs for points in figure.series.values())
+    assert "slices at phi = 4.0" in over_phi.claims[0].ours
+
+
+def test_claims_of_digits_can_hold_and_fail():
+    names = (digits_speed.DGEMM, digits_speed.FP16, digits_speed.INT8, digits_speed.RESIDUES)
+    slices = {phi: dict.fromkeys(names[1:], count) for phi, count in ((0.1, 7), (4.0, 11))}
+    for faster in (True, False):
+        order = names if faster else names[::-1]
+        series = {name: [(0.1, 10.0 + 9 * i), (4.0, 5.0 + 2 * i)] for i, name in enumerate(order)}
+        claims = digits_speed.against_phi(series, slices, 64).claims
+        assert [claim.holds for claim in claims] == [True, True, faster, faster, faster]
+        claims = digits_speed.against_n({name: [(8 * x, y) for x, y in series[name]] for name in names}).claims
+        assert [claim.holds for claim in claims] == [faster] * 5
+    same = digits_speed.against_phi(series, dict.fromkeys((0.1, 4.0), slices[0.1]), 64).claims
+    assert [claim.holds for claim in same[:2]] == [False, False]
+
+
+def test_circuit(device, rng):
+    amplitudes, seconds = circuit.timed(device, 8, (2, 4), 5, rng, least=0)
+    assert all(claim.holds for claim in amplitudes.claims)
+    assert [x for x, _ in amplitudes.series["largest difference of an amplitude"]] == [2, 4]
+    assert {name: len(points) for name, points in seconds.series.items()} == {"native": 2, "emulated": 2}
+
+
+def test_gates_on_neighbours_are_gates(rng):
+    """A gate on qubits 1 and 2 of 4, either way."""
+    state = rng.standard_normal(16) + 1j * rng.standard_normal(16)
+    gate = circuit.random_gate(4, rng)
+    np.testing.assert_allclose(gate @ gate.conj().T, np.eye(4), atol=1e-15)
+    expected = circuit.apply(circuit.native, gate, state.reshape(2, 2, 2, 2), 1, 2).reshape(-1)
+    np.testing.assert_array_equal(circuit.apply_to_neighbours(circuit.native, gate, state, 1), expected)
+    np.testing.assert_allclose(
+        circuit.apply_to_neighbours(circuit.emulated, gate, state, 1), expected, rtol=0, atol=1e-15
+    )
+
+
+def test_a_circuit_that_is_wrong_or_slow_is_seen():
+    apart = {"largest difference of an amplitude": [(2, 1e-9)]}
+    claims = circuit.accuracy(apart, {"native": 1e-15, "emulated": 1e-9}, 8, 5).claims
+    assert [claim.holds for claim in claims] == [False, False]
+    slow = circuit.times({"native": [(2, 1.0), (4, 3.0)], "emulated": [(2, 2.0), (4, 4.0)]}, 8).claims[0]
+    assert (slow.holds, slow.ours) == (False, "up to 0.75 times as fast, faster not at width = 4")
+
+
 # Files and page ---------------------------------------------------------------------------------------------------
 
 
@@ -190,24 +352,43 @@ def test_command_line(tmp_path, capsys, device, monkeypatch):
     monkeypatch.setitem(recovering.SCALES, "small", 4)
     monkeypatch.setitem(recovering.SIZES, "small", (8,))
     monkeypatch.setitem(two_stage.SIZES, "small", 32)
+    monkeypatch.setitem(multiword.SCALES, "small", 11)
+    monkeypatch.setitem(multiword.SIZES, "small", (16,))
+    monkeypatch.setitem(slides.SIZES, "small", (16,))
+    monkeypatch.setitem(slides.SPREAD, "small", 16)
+    monkeypatch.setitem(slides.GATES, "small", (6, (2, 3)))
     monkeypatch.setitem(throughput.PEAKS, "Some GPU", Peaks(900, 450, 60, 4))
     monkeypatch.setattr(energy, "BURST", 0.005)
     monkeypatch.setattr(energy.figures, "__defaults__", (0.05, 0.0))
+    for module, function in ((words_speed, "figures"), (digits_speed, "figures"), (circuit, "timed")):
+        monkeypatch.setattr(getattr(module, function), "__defaults__", (0,))
     run_seeds(seed=None, scale=Scale.small, device=Where.gpu, output=tmp_path, commit="f" * 40)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["recovering-gpu.json", "two-stage-gpu.json"]
+    assert sorted(path.stem for path in tmp_path.iterdir()) == sorted(f"{seed}-gpu" for seed in SEEDS)
     run = read(tmp_path / "recovering-gpu.json")
     assert (run.where, run.device, run.stem) == (Where.gpu, "Some GPU", "recovering-gpu")
     assert run.commit == "f" * 40
     names = ["Figure 1", "Figure 11", "Figure 13", "Figure 14", "Figure 15", "Figure 16", "Table 6"]
     assert [figure.name for figure in run.figures] == names
-    with pytest.raises(typer.BadParameter, match="recovering, two-stage"):
-        run_seeds(seed=["slides"], device=Where.gpu, output=tmp_path)
+    names = [figure.name for figure in read(tmp_path / "multiword-gpu.json").figures]
+    assert names[-3:] == ["Figure 4.1", "Figure 4.4, left", "Figure 4.5, left"]
+    names = [figure.name for figure in read(tmp_path / "slides-gpu.json").figures]
+    assert names == ["Throughput", "Throughput against phi", "Quantum circuit", "Quantum circuit, time"]
+    with pytest.raises(typer.BadParameter, match="recovering, multiword"):
+        run_seeds(seed=["none"], device=Where.gpu, output=tmp_path)
 
-    page.main(check=False, page=tmp_path / "seeds.md", results=tmp_path)
+    drawn = []
+    with monkeypatch.context() as patch:
+        patch.setattr(page, "plot", lambda figure, path: drawn.append((figure, path)))
+        page.main(check=False, page=tmp_path / "seeds.md", results=tmp_path)
     text = (tmp_path / "seeds.md").read_text()
-    assert "### Figure 14 on the Some GPU: Throughput" in text
+    for title in ("Figure 14 on the Some GPU: Throughput", "Figure 4.1 on", "Quantum circuit, time on"):
+        assert f"### {title}" in text
     assert "need a GPU" not in text and "needs a GPU" not in text
-    assert (tmp_path / "figures" / "seeds" / "recovering-gpu-table-6.png").exists()
+    figures = {path.name: (figure, path) for figure, path in drawn}
+    assert "slides-gpu-throughput-against-phi.png" in figures and len(figures) == len(drawn) == text.count("![")
+    figure, path = figures["recovering-gpu-table-6.png"]
+    page.plot(figure, path)
+    assert path == tmp_path / "figures" / "seeds" / path.name and path.exists()
 
 
 def test_results_of_a_gpu_follow_those_of_the_cpu(tmp_path):
@@ -230,7 +411,7 @@ def test_a_small_run_on_a_gpu(tmp_path, monkeypatch):
     run_seeds(seed=None, scale=Scale.small, device=Where.gpu, output=tmp_path)
     for run in map(read, tmp_path.iterdir()):
         for figure in run.figures:
-            same = [claim for claim in figure.claims if "model of the tensor cores" in claim.published]
+            same = [claim for claim in figure.claims if "tensor cores" in claim.published and "bits" in claim.published]
             assert all(claim.holds for claim in same), figure
             for points in figure.series.values():
                 assert points and np.isfinite(np.array(points)).all()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from types import SimpleNamespace
@@ -11,11 +12,11 @@ import pytest
 import typer
 from rich.console import Console
 
-from benchmarks import tuning
+from benchmarks import tiles, tuning
 from benchmarks.candidates import COLUMNS, SPACE, MmaSync, Wgmma, built, distinct, fits, with_constants
 from benchmarks.devices import Cpu
-from benchmarks.results import Shape, read
-from ozaki.backends import _jit
+from benchmarks.results import Row, Run, Shape, read
+from ozaki.backends import _jit, _tuned
 from ozaki.schemes import PRESETS
 
 H200_SHARED = 227 * 1024
@@ -32,8 +33,11 @@ class Cache:
 @pytest.fixture
 def modules(monkeypatch):
     """What launches the kernels, without CuPy."""
-    engine = SimpleNamespace(of=lambda words, batch, m, n: SimpleNamespace(columns=208 if n > 64 else 128, stages=5))
-    hopper = SimpleNamespace(_GROUP=8, _multiplying=Cache(), Engine=engine)
+
+    def of(words, batch, m, k, n):
+        return SimpleNamespace(columns=208 if n > 64 else 128, stages=5, group=8)
+
+    hopper = SimpleNamespace(_multiplying=Cache(), Engine=SimpleNamespace(of=of))
     monkeypatch.setitem(sys.modules, Wgmma.module, hopper)
     monkeypatch.setitem(sys.modules, MmaSync.module, SimpleNamespace(_multiplying=Cache()))
     return hopper
@@ -75,10 +79,9 @@ def test_a_kernel_is_built_and_put_back(modules, candidate):
             assert f"{name} = {value};" in changed[candidate.file].decode()
         differ = {name for name in originals if changed[name] != originals[name]}
         assert differ == ({candidate.file} if candidate.constants else set())
-        assert (4 if isinstance(candidate, Wgmma) else 8) == modules._GROUP
         place = _jit._cache()
         assert place != before
-    assert (_jit.folder(), modules._GROUP) == (before, 8)
+    assert _jit.folder() == before
     assert not place.parent.exists()
     assert sys.modules[candidate.module]._multiplying.cleared == 2
 
@@ -116,6 +119,7 @@ def device(modules, monkeypatch):
     device = Cpu()
     monkeypatch.setattr(tuning, "device_of", lambda name: device)
     monkeypatch.setattr(tuning, "shared_memory", lambda device: H200_SHARED)
+    monkeypatch.setattr(tuning, "architecture_of", lambda device: "sm_90a")
     monkeypatch.setattr(tuning, "kernel_of", lambda words: Wgmma if words.count == 2 else MmaSync)
     monkeypatch.setattr(
         tuning,
@@ -151,6 +155,74 @@ def test_shapes(device, monkeypatch):
     rows = list(tuning.tuned(device, "halfhalf", [Shape(30, 7, 50)], 0, Console(quiet=True)))
     assert {(row.m, row.k, row.n) for row in rows} == {(30, 7, 50)}
     assert np.isfinite(rows[0].rms)
+
+
+# What the library reads -------------------------------------------------------------------------------------------
+
+
+def row(method, kind, n, seconds, ran):
+    return Row("tuning", f"{method}, {kind}", True, n, n, n, "float32", "normal", seconds, 1.0, 1e-8, None, 3, ran=ran)
+
+
+def run(date, *rows):
+    return Run(f"2026-01-{date}T09:30:00+00:00", "unknown", "Some GPU", {"architecture": "sm_90a"}, rows)
+
+
+WIDE, NARROW = "208 columns, groups of 16, 5 stages", "128 columns, groups of 4, 7 stages"
+
+
+def test_a_choice_is_kept_if_it_is_worth_it():
+    for seconds, choice in ((0.9, Wgmma(128, 4, 7)), (0.99, Wgmma(208, 16, 5))):
+        rows = row("halfhalf", "fastest", 512, seconds, NARROW), row("halfhalf", "own choice", 512, 1.0, WIDE)
+        assert tiles.kept([run("01", *rows)]) == {"sm_90a": {"halfhalf": {(512, 512, 512): choice}}}
+    other = [row("double-fp16", kind, 512, 1.0, "groups of 8") for kind in ("fastest", "own choice")]
+    assert tiles.kept([run("01", *other)]) == {}
+
+
+def test_newer_results_count(tmp_path):
+    for date, n, ran in (("01", 512, WIDE), ("01", 1024, WIDE), ("02", 512, NARROW)):
+        rows = [row("halfhalf", kind, n, 1.0, ran) for kind in ("fastest", "own choice")]
+        run(date, *rows).write(tmp_path / f"{date}-{n}")
+    for path in tmp_path.glob("*/*.json"):
+        path.rename(tmp_path / f"{path.parent.name}.json")
+    output = tmp_path / "table"
+    tiles.main(check=False, results=tmp_path, output=output)
+    tiles.main(check=True, results=tmp_path, output=output)
+    assert json.loads(output.read_text()) == {
+        "sm_90a": {"halfhalf": [[512, 512, 512, 128, 4, 7], [1024, 1024, 1024, 208, 16, 5]]}
+    }
+    output.write_text("{}")
+    with pytest.raises(typer.Exit):
+        tiles.main(check=True, results=tmp_path, output=output)
+
+
+def test_the_table_is_up_to_date():
+    tiles.main(check=True)
+    for methods in _tuned.table().values():
+        for method, entries in methods.items():
+            for choice in entries.values():
+                assert fits(Wgmma(*choice), PRESETS[method], H200_SHARED)
+
+
+def test_the_library_finds_what_was_tuned(monkeypatch, tmp_path):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "tiles.json").write_text('{"sm_90a": {"halfhalf": [[4096, 1024, 4000, 128, 4, 7]]}}')
+    monkeypatch.setattr(_tuned.resources, "files", lambda package: tmp_path)
+    caches = _tuned.table, _tuned._found
+    for cache in caches:
+        cache.cache_clear()
+    try:
+        for name, architecture, size, found in (
+            ("halfhalf", "sm_90a", (4096, 1024, 4000), (128, 4, 7)),
+            ("halfhalf", "sm_90a", (3841, 1000, 4096), (128, 4, 7)),
+            ("halfhalf", "sm_90a", (3840, 1024, 4000), None),
+            ("tf32tf32", "sm_90a", (4096, 1024, 4000), None),
+            ("halfhalf", "sm_100a", (4096, 1024, 4000), None),
+        ):
+            assert _tuned.tiles(architecture, PRESETS[name], *size) == found
+    finally:
+        for cache in caches:
+            cache.cache_clear()
 
 
 def test_command_line_names_what_is_wrong(device, tmp_path):

@@ -50,5 +50,14 @@ def relative_residual(c: Array, a: Array, b: Array) -> float:
 
 def componentwise(c: Array, a: Array, b: Array) -> float:
     """Equation 3.1 of Fasi et al.: max abs(C64 - C) / (abs(A) abs(B)), C64 a float64 product."""
+    return largest_ratio(c, *product_and_scale(a, b))
+
+
+def product_and_scale(a: Array, b: Array) -> tuple[Array, Array]:
+    """C64, and abs(A) abs(B)."""
     left, right = a.astype(np.float64), b.astype(np.float64)
-    return float((np.abs(left @ right - c) / (np.abs(left) @ np.abs(right))).max())
+    return left @ right, np.abs(left) @ np.abs(right)
+
+
+def largest_ratio(c: Array, exact: Array, scale: Array) -> float:
+    return float((np.abs(exact - c) / scale).max())

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 import ozaki
+from benchmarks.devices import Device
+from benchmarks.measure import host
+from benchmarks.seeds import words_speed
 from benchmarks.seeds.data import uniform
-from benchmarks.seeds.figures import Claim, Figure, grows, times
-from benchmarks.seeds.methods import BLOCK_FMA_1, componentwise, simt
+from benchmarks.seeds.figures import Claim, Figure, Series, grows, times
+from benchmarks.seeds.methods import BLOCK_FMA_1, componentwise, largest_ratio, product_and_scale, simt
+from benchmarks.seeds.throughput import PEAKS
+from benchmarks.seeds.words_speed import ALGORITHM, BLOCKS, algorithm_4_1, two_words
 from ozaki import _word_bounds
 from ozaki.schemes import PRESETS, Words
 from ozaki.tensor_core import A100, H100, V100, TensorCore
@@ -21,12 +26,25 @@ SEED = "multiword"
 SCALES = {"small": 11, "cpu": 16, "full": 20}
 """log2 of the largest n; the paper's is 20."""
 
+SIZES = {"small": (256, 512), "cpu": (512, 1024, 2048, 4096), "full": (512, 1024, 2048, 4096, 8192, 16384)}
+"""Of the products whose throughput a GPU shows."""
+
+MODELLED = {"small": (512,), "cpu": (512, 2048, 8192), "full": (512, 2048, 8192)}
+"""n of the products that a GPU and the model of its tensor cores both compute."""
+
 Method = Callable[[Any, Any], Any]
-Series = dict[str, list[tuple[float, float]]]
 
 POSITIVE, CENTRED = (0.0, 1.0), (-0.5, 0.5)
 
-_ON_A_MODEL = "16 rows and columns, on models of the tensor cores, whose order of additions cuBLAS may not share."
+MODEL = H100
+"""Of a device's tensor cores."""
+
+
+def where(here: OnDevice | None) -> str:
+    """What ours ran on, where the paper's cuBLAS may have added in another order."""
+    if here is None:
+        return "16 rows and columns, on models of the tensor cores, whose order of additions cuBLAS may not share."
+    return f"16 rows and columns, by our kernels on the {here.device.name}; fp32 is {here.device.blas} there."
 
 
 def figures(scale: str, rng: np.random.Generator) -> Iterator[Figure]:
@@ -40,6 +58,17 @@ def figures(scale: str, rng: np.random.Generator) -> Iterator[Figure]:
     yield roundings(largest, rng)
     yield fabsum(largest, rng)
     yield fabsum_of_fp16(largest, rng)
+
+
+def figures_on_gpu(device: Device, scale: str, rng: np.random.Generator) -> Iterator[Figure]:
+    """Accuracy of the device's own tensor cores, up to the paper's n and beside their model; throughput."""
+    here = OnDevice(device, MODELLED[scale])
+    largest = SCALES[scale]
+    yield on_tensor_cores(largest, POSITIVE, rng, here)
+    yield on_tensor_cores(largest, CENTRED, rng, here)
+    yield fabsum(largest, rng, here)
+    yield fabsum_of_fp16(largest, rng, here)
+    yield from words_speed.figures(device, SIZES[scale], PEAKS.get(device.name))
 
 
 def bounds(n: int = 4096) -> Figure:
@@ -73,8 +102,57 @@ def bounds(n: int = 4096) -> Figure:
 # Error against n ------------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class OnDevice:
+    """Products on a device, and those that its model computes too.
+
+    Attributes
+    ----------
+    device : Device
+    modelled : their n
+    """
+
+    device: Device
+    modelled: tuple[int, ...]
+
+    def multiply(self, words: Words) -> Method:
+        asarray = self.device.xp.asarray
+        return lambda a, b: host(ozaki.matmul(asarray(a), asarray(b), scheme=words))
+
+    def fp32(self, a: Any, b: Any) -> Any:
+        """The native product."""
+        xp = self.device.xp
+        return host(xp.matmul(xp.asarray(a), xp.asarray(b)))
+
+    def cublas(self, a: Any, b: Any) -> Any:
+        """Algorithm 4.1 as it is in the paper."""
+        xp = self.device.xp
+        out = xp.empty((a.shape[0], b.shape[1]), np.float32)
+        algorithm_4_1(two_words(xp.asarray(a)), two_words(xp.asarray(b)), out)
+        return host(out)
+
+    def same_bits(self, schemes: dict[str, Words], interval: tuple[float, float], rng: np.random.Generator) -> Claim:
+        """Whether the model computes the same products."""
+        differ = set()
+        for n in self.modelled:
+            a, b = uniform(rng, (16, n), *interval), uniform(rng, (n, 16), *interval)
+            for name, words in schemes.items():
+                if not np.array_equal(self.multiply(words)(a, b), multiply(words)(a, b)):
+                    differ.add(name)
+        ours = f"other bits for {', '.join(sorted(differ))}" if differ else f"the same bits for all {len(schemes)}"
+        at = ", ".join(map(str, self.modelled))
+        return Claim(f"(not in the paper) {MODEL.name}'s model has the tensor cores' bits, n = {at}", ours, not differ)
+
+
 def multiply(words: Words) -> Method:
     return lambda a, b: ozaki.matmul(a, b, scheme=words)
+
+
+def all_of(schemes: dict[str, Words], here: OnDevice | None) -> dict[str, Method]:
+    """FP32 and products of words, on a device or on models of tensor cores."""
+    if here is None:
+        return {"fp32": simt, **{name: multiply(words) for name, words in schemes.items()}}
+    return {"fp32": here.fp32, **{name: here.multiply(words) for name, words in schemes.items()}}
 
 
 def preset(name: str, core: TensorCore) -> Method:
@@ -88,8 +166,9 @@ def against_n(
     series: Series = {name: [] for name in methods}
     for n in (2**e for e in range(9, largest + 1)):
         a, b = uniform(rng, (16, n), *interval), uniform(rng, (n, 16), *interval)
+        exact, scale = product_and_scale(a, b)
         for name, method in methods.items():
-            series[name].append((n, componentwise(method(a, b), a, b)))
+            series[name].append((n, largest_ratio(method(a, b), exact, scale)))
     return series
 
 
@@ -121,20 +200,25 @@ def simulated(largest: int, interval: tuple[float, float], rng: np.random.Genera
     return replace(figure, claims=tuple(claims), differs=smaller)
 
 
-def on_tensor_cores(largest: int, interval: tuple[float, float], rng: np.random.Generator) -> Figure:
-    methods: dict[str, Method] = {"fp32": simt}
-    for core in (V100, A100):
-        methods[f"fp16, {core.name}"] = preset("single-fp16", core)
-        methods[f"double-fp16, {core.name}"] = preset("double-fp16", core)
+def on_tensor_cores(
+    largest: int, interval: tuple[float, float], rng: np.random.Generator, here: OnDevice | None = None
+) -> Figure:
+    cores = {core.name: core for core in (V100, A100)} if here is None else {here.device.name: MODEL}
+    last = list(cores)[-1]
+    schemes = {
+        f"{name}, {at}": replace(PRESETS[scheme], core=core)
+        for at, core in cores.items() for name, scheme in (("fp16", "single-fp16"), ("double-fp16", "double-fp16"))
+    }  # fmt: skip
+    methods = all_of(schemes, here) | ({} if here is None else {ALGORITHM: here.cublas})
     series = against_n(methods, largest, interval, rng)
     figure = Figure(f"Figure 4.2, {named(interval)}", "Algorithm 4.1 on tensor cores that truncate", "n",
                     "componentwise error", series, ())  # fmt: skip
-    worst = max(figure.last(f"double-fp16, {core.name}") for core in (V100, A100))
-    best = min(figure.last(f"double-fp16, {core.name}") for core in (V100, A100))
+    worst = max(figure.last(f"double-fp16, {at}") for at in cores)
+    best = min(figure.last(f"double-fp16, {at}") for at in cores)
     claims = []
     if interval == POSITIVE:
-        slope = grows(series["double-fp16, A100"])
-        close = figure.last("fp16, A100") / figure.last("double-fp16, A100")
+        slope = grows(series[f"double-fp16, {last}"])
+        close = figure.last(f"fp16, {last}") / figure.last(f"double-fp16, {last}")
         claims = [
             Claim("double-fp16 is much less accurate than fp32", f"at least {times(best, figure.last('fp32'))}",
                   best > 4 * figure.last("fp32")),
@@ -142,16 +226,22 @@ def on_tensor_cores(largest: int, interval: tuple[float, float], rng: np.random.
             Claim("for large n it is no better than fp16", f"fp16 has {close:.2g} times its error at {2**largest}",
                   close < 3),
         ]  # fmt: skip
+        if here is not None:
+            slope = grows(series[ALGORITHM])
+            claims.append(Claim("cuBLAS's grows so, too", f"as n^{slope:.2f}", 0.8 < slope < 1.2))
     else:
-        pairs = list(zip(series["fp16, A100"], series["double-fp16, A100"], strict=True))
+        pairs = list(zip(series[f"fp16, {last}"], series[f"double-fp16, {last}"], strict=True))
         often = sum(single > 2 * double for (_, single), (_, double) in pairs)
         claims = [
             Claim("double-fp16 is often significantly more accurate than fp16, but not always",
-                  f"more than twice as accurate at {often} of {len(pairs)} sizes on the A100", often > len(pairs) / 2),
+                  f"more than twice as accurate at {often} of {len(pairs)} sizes on the {last}",
+                  often > len(pairs) / 2),
             Claim("but not as accurate as fp32", f"{times(worst, figure.last('fp32'))} its error",
                   worst > figure.last("fp32")),
         ]  # fmt: skip
-    return replace(figure, claims=tuple(claims), differs=_ON_A_MODEL)
+    if here is not None:
+        claims.append(here.same_bits(schemes, interval, rng))
+    return replace(figure, claims=tuple(claims), differs=where(here))
 
 
 def roundings(largest: int, rng: np.random.Generator) -> Figure:
@@ -178,21 +268,25 @@ def roundings(largest: int, rng: np.random.Generator) -> Figure:
         "The V100 loses most when it cuts the terms to align them, not when it rounds their sum; so the tensor core "
         "that rounds to nearest here adds its four products and the accumulator exactly before. "
     )
-    return replace(figure, claims=claims, differs=differs + _ON_A_MODEL)
+    return replace(figure, claims=claims, differs=differs + where(None))
 
 
-BLOCKS = (128, 256, 512, 1024)
+def core_and_name(here: OnDevice | None) -> tuple[TensorCore, str]:
+    """The tensor cores of figures 4.4 and 4.5, and what has them."""
+    return (A100, A100.name) if here is None else (MODEL, here.device.name)
 
 
-def fabsum(largest: int, rng: np.random.Generator) -> Figure:
-    methods: dict[str, Method] = {"fp32": simt, "double-fp16, cuBLAS": preset("double-fp16", A100)}
+def fabsum(largest: int, rng: np.random.Generator, here: OnDevice | None = None) -> Figure:
+    core, at = core_and_name(here)
+    algorithm = ALGORITHM if here is None else "double-fp16"
+    schemes = {algorithm: replace(PRESETS["double-fp16"], core=core)}
     for name in ("fabsum-v1", "fabsum-v2"):
         for block in BLOCKS:
-            methods[f"{name}, b = {block}"] = multiply(replace(PRESETS[name], block=block, core=A100))
-    series = against_n(methods, largest, POSITIVE, rng)
-    figure = Figure("Figure 4.4, right", "FABsum, (0, 1], A100", "n", "componentwise error", series, ())
+            schemes[f"{name}, b = {block}"] = replace(PRESETS[name], block=block, core=core)
+    series = against_n(all_of(schemes, here), largest, POSITIVE, rng)
+    figure = Figure("Figure 4.4, right", f"FABsum, (0, 1], {at}", "n", "componentwise error", series, ())
     v1, v2 = ([figure.last(f"fabsum-{v}, b = {b}") for b in BLOCKS] for v in ("v1", "v2"))
-    plain, fp32 = figure.last("double-fp16, cuBLAS"), figure.last("fp32")
+    plain, fp32 = figure.last(algorithm), figure.last("fp32")
     claims = (
         Claim("FABsum is more accurate than algorithm 4.1 at every block size", f"{plain / max(v1 + v2):.2g} times",
               max(v1 + v2) < plain),
@@ -201,17 +295,19 @@ def fabsum(largest: int, rng: np.random.Generator) -> Figure:
               v2[0] < 2 * fp32),
         Claim("v2 with b = 256 is less accurate than v1 with b = 128 until about n = 10^5",
               f"{times(v2[1], v1[0])} its error at n = {2**largest}", (v2[1] > v1[0]) == (largest <= 16)),
+        *([] if here is None else [here.same_bits(schemes, POSITIVE, rng)]),
     )  # fmt: skip
-    return replace(figure, claims=claims, differs="512 rows and columns in the paper. " + _ON_A_MODEL)
+    return replace(figure, claims=claims, differs="512 rows and columns in the paper. " + where(here))
 
 
-def fabsum_of_fp16(largest: int, rng: np.random.Generator) -> Figure:
-    methods = {
-        f"fp16, b = {block}": multiply(Words("fp16", 1, block=block, promotion="fp64", core=A100)) for block in BLOCKS
+def fabsum_of_fp16(largest: int, rng: np.random.Generator, here: OnDevice | None = None) -> Figure:
+    core, at = core_and_name(here)
+    schemes = {f"fp16, b = {block}": Words("fp16", 1, block=block, promotion="fp64", core=core) for block in BLOCKS} | {
+        "double-fp16, b = 256": replace(PRESETS["fabsum-v2"], core=core)
     }
-    methods["double-fp16, b = 256"] = multiply(replace(PRESETS["fabsum-v2"], core=A100))
-    series = against_n(methods, largest, POSITIVE, rng)
-    figure = Figure("Figure 4.5, right", "FABsum-v2 of fp16, (0, 1], A100", "n", "componentwise error", series, ())
+    methods = all_of(schemes, here)
+    series = against_n({name: methods[name] for name in schemes}, largest, POSITIVE, rng)
+    figure = Figure("Figure 4.5, right", f"FABsum-v2 of fp16, (0, 1], {at}", "n", "componentwise error", series, ())
     errors = [figure.last(f"fp16, b = {block}") for block in BLOCKS]
     double = figure.last("double-fp16, b = 256")
     first = figure.at("fp16, b = 128", 512) / figure.at("double-fp16, b = 256", 512)
@@ -219,5 +315,6 @@ def fabsum_of_fp16(largest: int, rng: np.random.Generator) -> Figure:
         Claim("fp16 is less accurate than double-fp16 with b = 256, the less so the larger n",
               f"{first:.2g} times its error at 512, {min(errors) / double:.2g} times at the end",
               min(errors) > 0.5 * double and min(errors) / double < first),
+        *([] if here is None else [here.same_bits(schemes, POSITIVE, rng)]),
     )  # fmt: skip
-    return replace(figure, claims=claims, differs="512 rows and columns in the paper. " + _ON_A_MODEL)
+    return replace(figure, claims=claims, differs="512 rows and columns in the paper. " + where(here))

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-import numpy.typing as npt
 
 import ozaki
+from benchmarks.devices import Device
+from benchmarks.seeds import circuit, digits_speed
 from benchmarks.seeds.data import spread_normal
 from benchmarks.seeds.figures import Claim, Figure
 from ozaki.schemes.digits import fp16_digit_bits
@@ -21,7 +22,14 @@ K = 4096
 
 PHIS = (0.1, 0.5, 1.0, 2.0, 4.0)
 
-Complex = npt.NDArray[np.complex128]
+SIZES = {"small": (256, 512), "cpu": (1024, 2048, 4096), "full": (1024, 2048, 4096, 8192, 16384)}
+"""Of the products whose throughput a GPU shows."""
+
+SPREAD = {"small": 512, "cpu": 4096, "full": 4096}
+"""Of those whose exponents spread."""
+
+GATES = {"small": (12, (2, 4, 6)), "cpu": (20, (4, 6, 8, 10)), "full": (24, (4, 6, 8, 10, 12))}
+"""Qubits of a circuit on a GPU, and of its gates."""
 
 
 def figures(scale: str, rng: np.random.Generator) -> Iterator[Figure]:
@@ -29,7 +37,13 @@ def figures(scale: str, rng: np.random.Generator) -> Iterator[Figure]:
     n, qubits = SCALES[scale]
     yield bits_of_digits()
     yield splits(n, rng)
-    yield circuit(qubits, 10 * qubits, rng)
+    yield circuit.circuit(qubits, 10 * qubits, rng)
+
+
+def figures_on_gpu(device: Device, scale: str, rng: np.random.Generator) -> Iterator[Figure]:
+    """Throughput over n and over the spread of exponents, and the circuit's accuracy and time."""
+    yield from digits_speed.figures(device, SIZES[scale], SPREAD[scale], PHIS)
+    yield from circuit.timed(device, *GATES[scale], 10, rng)
 
 
 def bits_of_digits() -> Figure:
@@ -65,63 +79,5 @@ def splits(n: int, rng: np.random.Generator) -> Figure:
         Claim("a larger phi needs more splits", f"{first:g} slices at phi = {PHIS[0]}, {last:g} at {PHIS[-1]}",
               last > first),
     )  # fmt: skip
-    differs = (
-        f"{n} rows and columns; the throughput needs a GPU. The accuracy is a proven componentwise 4 sqrt(k) 2^-53."
-    )
+    differs = f"{n} rows and columns. The accuracy is a proven componentwise 4 sqrt(k) 2^-53."
     return Figure("Splits against phi", f"Slices for FP64, k = {K}", "phi", "number", series, claims, differs, "x")
-
-
-# A circuit of random gates on two qubits --------------------------------------------------------------------------
-
-
-def random_gate(rng: np.random.Generator) -> Complex:
-    """A random unitary 4 x 4 matrix."""
-    x = rng.standard_normal((4, 4)) + 1j * rng.standard_normal((4, 4))
-    unitary: Complex = np.linalg.qr(x)[0]
-    return unitary
-
-
-def native(gate: Complex, state: Complex) -> Complex:
-    product: Complex = gate @ state
-    return product
-
-
-def emulated(gate: Complex, state: Complex) -> Complex:
-    """The product through exact real ones: [re -im; im re] [re; im], to the accuracy of FP64."""
-    left = np.block([[gate.real, -gate.imag], [gate.imag, gate.real]])
-    right = np.concatenate([state.real, state.imag])
-    product = ozaki.matmul(left, right, accuracy="fp64", reproducible=True)
-    return product[:4] + 1j * product[4:]
-
-
-def apply(multiply: object, gate: Complex, state: Complex, first: int, second: int) -> Complex:
-    """A gate on two qubits of a state of shape (2, ..., 2)."""
-    assert callable(multiply)
-    front = np.moveaxis(state, (first, second), (0, 1))
-    product = multiply(gate, np.ascontiguousarray(front.reshape(4, -1)))
-    return np.moveaxis(product.reshape(front.shape), (0, 1), (first, second))
-
-
-def circuit(qubits: int, gates: int, rng: np.random.Generator) -> Figure:
-    """Amplitudes after each gate, emulated against native."""
-    states = {}
-    for name in ("native", "emulated"):
-        states[name] = np.zeros((2,) * qubits, np.complex128)
-        states[name][(0,) * qubits] = 1
-    differences, norms = [], []
-    for step in range(1, gates + 1):
-        gate = random_gate(rng)
-        first, second = rng.permutation(qubits)[:2]
-        for name, multiply in (("native", native), ("emulated", emulated)):
-            states[name] = apply(multiply, gate, states[name], int(first), int(second))
-        differences.append((float(step), float(np.abs(states["native"] - states["emulated"]).max())))
-        norms.append((float(step), float(abs(np.linalg.norm(states["emulated"]) - 1))))
-    worst, off = (max(y for _, y in points) for points in (differences, norms))
-    claims = (
-        Claim("the accuracy is almost that of native FP64", f"amplitudes differ by {worst:.1g} after {gates} gates",
-              worst < 1e-14),
-        Claim("the state keeps its norm", f"off by {off:.1g}", off < 1e-13),
-    )  # fmt: skip
-    series = {"largest difference of an amplitude": differences}
-    differs = "Random gates on two qubits of our own circuit; complex products as real ones. Time needs a GPU."
-    return Figure("Quantum circuit", f"State of {qubits} qubits", "gates", "difference", series, claims, differs, "y")

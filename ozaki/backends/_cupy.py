@@ -90,7 +90,7 @@ def check_device(operands: tuple[tuple[str, Any], ...]) -> None:
 def _engine_of(plan: Plan) -> Engine:
     assert plan.scheme is not None
     if isinstance(plan.scheme, Words):
-        return _word_engine(plan.scheme, (prod(plan.batch), plan.shape[0], plan.shape[2]))
+        return _word_engine(plan.scheme, (prod(plan.batch), *plan.shape))
     engine = _engine(plan.scheme, plan.engine, plan.shape, plan.workspace_limit)
     whole = prod(plan.batch) == 1 and plan.workspace_limit is None
     return _winograd if engine is _hopper and whole and _winograd.fits(plan.scheme, plan.shape) else engine
@@ -119,9 +119,10 @@ _SPLIT_FROM, _LEAST_BUSY = 2**16, 0.8
 """Where its int8 product of 1024 x 1024 entries is faster (H200: by 6 per cent at k = 131072, 4 at 1048576)."""
 
 
-def _word_engine(words: Words, stack: tuple[int, int, int]) -> Engine:
+def _word_engine(words: Words, sizes: tuple[int, int, int, int]) -> Engine:
+    """For products of so many batches, m, k, n."""
     fits = architecture(cp.cuda.runtime.getDevice()) == "sm_90a" and _word_hopper.fits(words)
-    return _word_hopper.Engine.of(words, *stack) if fits else _word_mma
+    return _word_hopper.Engine.of(words, *sizes) if fits else _word_mma
 
 
 def underflows(operand: Described, words: Words) -> int:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from typing import Any
 
 import cupy as cp
 
+from ozaki.backends._jit import architecture
 from ozaki.backends._launch import Launch, Macros, View, cluster_blocks, output, round_up, struct
 from ozaki.backends._split import Layout, Slices
+from ozaki.backends._tuned import tiles
 from ozaki.backends._word_split import width
 from ozaki.schemes import Words
 from ozaki.schemes.words import groups
@@ -43,18 +45,25 @@ def fits(words: Words) -> bool:
 
 @dataclass(frozen=True)
 class Engine:
-    """The kernel with that many columns in a tile, and stages in its ring."""
+    """The kernel with that many columns in a tile, stages in its ring, and row-tile pairs walked together.
+
+    Equal where the words of a prepared operand fit both.
+    """
 
     columns: int
-    stages: int
+    stages: int = field(compare=False)
+    group: int = field(default=_GROUP, compare=False)
     label: str = "wgmma kernel"
 
     @classmethod
-    def of(cls, words: Words, batch: int, m: int, n: int) -> Engine:
-        """The one that leaves the fewest entries of tiles to the multiprocessors that finish last."""
-        clusters = cluster_blocks(cp.cuda.runtime.getDevice()) // 2
+    def of(cls, words: Words, batch: int, m: int, k: int, n: int) -> Engine:
+        """What tuning found, or leaves the fewest entries of tiles to the multiprocessors that finish last."""
+        device, costs = cp.cuda.runtime.getDevice(), _COLUMNS[words.count]
+        tuned = tiles(architecture(device), words, m, k, n) if batch == 1 else None
+        if tuned is not None and tuned.columns in costs:
+            return cls(tuned.columns, tuned.stages, tuned.group)
+        clusters = cluster_blocks(device) // 2
         pairs = batch * -(-m // (2 * _ROWS))
-        costs = _COLUMNS[words.count]
 
         def time(columns: int) -> float:
             return -(-pairs * -(-n // columns) // clusters) * columns * costs[columns]
@@ -72,8 +81,8 @@ class Engine:
 
     def multiply(self, words: Words, a: Slices, b: Slices, out: Any) -> int:
         """out = a b^T, shape (batch, m, n), its columns neighbours in memory; returns the bytes of workspace."""
-        operands = a.operand, b.operand, self.columns, self.stages, a.described.k, View.of(out), a.mu_step, b.mu_step
-        launch = _multiplying(cp.cuda.runtime.getDevice(), words, *operands)
+        operands = a.operand, b.operand, a.described.k, View.of(out), a.mu_step, b.mu_step
+        launch = _multiplying(cp.cuda.runtime.getDevice(), words, self.columns, self.stages, self.group, *operands)
         launch(a.parts.data, b.parts.data, out.data, a.mu.data, b.mu.data)
         return 0
 
@@ -91,10 +100,11 @@ def _layout(words: Words, columns: int, side: str, batch: int, rows: int, k: int
 def _multiplying(
     device: int,
     words: Words,
-    a: tuple[None, int, int],
-    b: tuple[None, int, int],
     cols: int,
     stages: int,
+    group: int,
+    a: tuple[None, int, int],
+    b: tuple[None, int, int],
     k: int,
     out: View,
     mu_step: int,
@@ -112,6 +122,6 @@ def _multiplying(
     return Launch(
         "word_gemm_sm90.cu", "word_gemm", macros, (min(cluster_blocks(device), 2 * work),), (384,), a, b,
         output(out, mu_step, nu_step), -(-k // words.block), k_stages, work,
-        struct([pairs, columns, _GROUP, batch]),
+        struct([pairs, columns, group, batch]),
         shared_mem=stages * (_ROWS + cols) * _DEPTH + 1024,
     )  # fmt: skip

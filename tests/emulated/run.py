@@ -36,6 +36,7 @@ from ozaki.backends import (  # noqa: E402
     _numpy,
     _rates,
     _split,
+    _tuned,
     _winograd,
     _word_hopper,
 )
@@ -370,6 +371,19 @@ def columns(rng: np.random.Generator) -> None:
                 same(ozaki.matmul(a, b, scheme=method), ozaki.matmul(cp.asarray(a), cp.asarray(b), scheme=method))
 
 
+def tuned(rng: np.random.Generator) -> None:
+    """What the table has for a product, beside the rule for others; the words of one operand serve both."""
+    method, size = PRESETS["halfhalf"], (1, 1, 2)
+    a, b = matrix(rng, (3, 150), "f4"), matrix(rng, (150, 300), "f4")
+    ruled = _word_hopper.Engine.of(method, 1, 3, 150, 300)
+    table = {"sm_90a": {"halfhalf": {size: _tuned.Tiles(ruled.columns, 2, 4)}}}
+    with mock.patch.object(_tuned, "table", return_value=table):
+        engine = _word_hopper.Engine.of(method, 1, 3, 150, 300)
+        assert (engine.group, engine.stages) == (2, 4) != (ruled.group, ruled.stages)
+        assert engine == ruled == _word_hopper.Engine.of(method, 2, 3, 150, 300)
+        same(ozaki.matmul(a, b, scheme=method), ozaki.matmul(cp.asarray(a), cp.asarray(b), scheme=method))
+
+
 def fastest(rng: np.random.Generator) -> None:
     """What runs where no accuracy is named, by the rates of the device."""
     halfhalf = (PRESETS["halfhalf"],)
@@ -525,6 +539,7 @@ CASES: dict[str, Callable[[np.random.Generator], None]] = {
     HOPPER + "fastest": fastest,
     HOPPER + "words-for-a-target": words_for_a_target,
     HOPPER + "columns": columns,
+    HOPPER + "tuned": tuned,
     **{HOPPER + "-".join(map(str, case)): partial(product, *case, "hopper") for case in BOTH},
     **{HOPPER + name: partial(words, name, H100) for name in WORDS},
 }

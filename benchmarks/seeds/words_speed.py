@@ -1,0 +1,189 @@
+"""Fasi et al. on a GPU: throughput of algorithms 4.1 and 4.4, figures 4.1 and the left halves of 4.4 and 4.5."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+import ozaki
+from benchmarks.cublas import Compute, gemm
+from benchmarks.devices import Device
+from benchmarks.seeds.figures import Claim, Figure, Series, since
+from benchmarks.seeds.speed import Product, over, ratios, speeds
+from benchmarks.seeds.throughput import Peaks, fastest
+from ozaki.schemes import PRESETS, Words
+
+FP32, FP16, ALGORITHM = "fp32, cuBLAS", "fp16, cuBLAS", "double-fp16, cuBLAS"
+
+SINGLE, DOUBLE, HALFHALF = "ozaki fp16", "ozaki double-fp16", "ozaki halfhalf"
+
+BLOCKS = (128, 256, 512, 1024)
+
+PLAIN: dict[str, Words] = {
+    SINGLE: PRESETS["single-fp16"],
+    DOUBLE: PRESETS["double-fp16"],
+    HALFHALF: PRESETS["halfhalf"],
+}
+
+SINGLE_WORDS = {block: f"fp16, v2, b = {block}" for block in BLOCKS}
+
+BLOCKED: dict[str, Words] = {
+    **{f"v1, b = {block}": replace(PRESETS["fabsum-v1"], block=block) for block in BLOCKS},
+    **{f"v2, b = {block}": replace(PRESETS["fabsum-v2"], block=block) for block in BLOCKS},
+    **{name: Words("fp16", 1, block=block, promotion="fp64") for block, name in SINGLE_WORDS.items()},
+}
+"""Algorithm 4.4 with FABsum of either version, and FABsum-v2 of single words."""
+
+_TIMED = (
+    "Uniform on (0, 1]. Times are those of products of words, which are cut before, as in the paper. Our words are "
+    "scaled, those for cuBLAS are not."
+)
+
+_KERNELS = (
+    "Ours multiply any words by one kernel of mma.sync, which promotes blocks in its registers; Hopper reaches its "
+    "peak by other instructions (wgmma), which cuBLAS uses there and, of these, halfhalf alone."
+)
+
+
+def figures(device: Device, sizes: Sequence[int], peaks: Peaks | None, least: float = 0.05) -> Iterator[Figure]:
+    """All three; blocks are not timed at the largest size, where they take longest."""
+    plain = over((n, measured(device, n, plain_products, least)) for n in sizes)
+    yield without_blocks(plain, peaks)
+    blocked = over((n, measured(device, n, blocked_products, least)) for n in sizes[:-1] or sizes)
+    double = {name: points for name, points in blocked.items() if name not in SINGLE_WORDS.values()}
+    yield with_blocks({name: plain[name] for name in (FP32, ALGORITHM, DOUBLE, HALFHALF)} | double)
+    yield of_single_words(blocked)
+
+
+def measured(device: Device, n: int, products: Any, least: float) -> dict[str, float]:
+    """TFLOP/s of n x n products."""
+    rng = device.xp.random.default_rng(0)
+    a, b = (1 - rng.random((n, n), dtype=np.float32) for _ in range(2))
+    return speeds(device, a, b, products(device, a, b), least)
+
+
+def plain_products(device: Device, a: Any, b: Any) -> Iterator[Product]:
+    """FP32, single and double words by cuBLAS, and ours."""
+    out = device.xp.empty(a.shape, np.float32)
+    left, right = two_words(a), two_words(b)
+    yield Product(FP32, partial(device.xp.matmul, a, b, out=out), out, worst(a))
+    yield Product(FP16, partial(gemm, left[0], right[0], out, Compute.FP32), out, worst(a))
+    yield Product(ALGORITHM, partial(algorithm_4_1, left, right, out), out, worst(a))
+    yield from prepared(a, b, out, PLAIN)
+
+
+def blocked_products(device: Device, a: Any, b: Any) -> Iterator[Product]:
+    """FABsum."""
+    return prepared(a, b, device.xp.empty(a.shape, np.float32), BLOCKED)
+
+
+def prepared(a: Any, b: Any, out: Any, schemes: Mapping[str, Words]) -> Iterator[Product]:
+    """Our products of operands that are words already."""
+    for name, words in schemes.items():
+        plan = ozaki.plan(a.shape, b.shape, dtype="float32", scheme=words)
+        left, right = ozaki.prepare(a, "left", plan), ozaki.prepare(b, "right", plan)
+        yield Product(name, partial(ozaki.matmul, left, right, plan=plan, out=out), out, worst(a))
+
+
+def two_words(x: Any) -> tuple[Any, Any]:
+    """Algorithm 4.1, lines 2 to 5."""
+    high = x.astype(np.float16)
+    return high, (x - high).astype(np.float16)
+
+
+def algorithm_4_1(left: tuple[Any, Any], right: tuple[Any, Any], out: Any) -> None:
+    """Lines 6 to 8, by cuBLAS."""
+    gemm(left[1], right[0], out, Compute.FP32)
+    gemm(left[0], right[1], out, Compute.FP32, beta=1)
+    gemm(left[0], right[0], out, Compute.FP32, beta=1)
+
+
+def worst(a: Any) -> float:
+    """Twice the bound of table 2.1 for single words, since tensor cores truncate."""
+    return float(2.0**-9 + a.shape[1] * 2.0**-23)
+
+
+def without_blocks(series: Series, peaks: Peaks | None) -> Figure:
+    """Figure 4.1."""
+    speedup = ratios(series, ALGORITHM, FP32)
+    ours = {name: ratios(series, name, FP32) for name in (DOUBLE, HALFHALF)}
+    slower = max(series[FP16])[1] / max(series[ALGORITHM])[1]
+    claims = [
+        Claim("double-fp16 is up to 2.2 times as fast as fp32 on the V100, and up to 7.3 times on the A100",
+              f"up to {max(speedup.values()):.2g} times, faster {since(faster(speedup))}",
+              max(speedup.values()) >= 2.2),
+        Claim("double-fp16 is about 3 times slower than fp16", f"{slower:.2g} times at n = {largest(series)}",
+              2 < slower < 4),
+        *(Claim(f"(not in the paper) {name} is faster than fp32",
+                f"up to {max(ratio.values()):.2g} times as fast, faster {since(faster(ratio))}",
+                max(ratio.values()) > 1) for name, ratio in ours.items()),
+    ]  # fmt: skip
+    if peaks is not None:
+        single, half = fastest(series, FP32) / peaks.fp32, fastest(series, FP16) / peaks.fp16
+        claims.append(Claim("fp32 and fp16 come close to their peaks: 97% and 51% on the A100",
+                            f"{single:.0%} of {peaks.fp32:g} and {half:.0%} of {peaks.fp16:g} TFLOP/s",
+                            min(single, half) > 0.5))  # fmt: skip
+    return figure("Figure 4.1", "Throughput of algorithm 4.1", series, claims)
+
+
+def with_blocks(series: Series) -> Figure:
+    """Figure 4.4, left."""
+    n = largest(series, "v1, b = 128")
+    v1, v2 = ([dict(series[f"{v}, b = {block}"])[n] for block in BLOCKS] for v in ("v1", "v2"))
+    longer = [x / y for x, y in zip(v1, v2, strict=True)]
+    alike = v2[1] / v1[0]
+    theirs, same = (v1[-1] / dict(series[name])[n] for name in (ALGORITHM, DOUBLE))
+    small, promoted = (max(ratios(series, name, FP32).values()) for name in ("v2, b = 128", HALFHALF))
+    claims = [
+        Claim("FABsum-v2 costs more than FABsum-v1",
+              f"{min(longer):.2g} to {max(longer):.2g} times the time at n = {n}", min(longer) > 1),
+        Claim("smaller blocks are slower", f"v1: {listed(v1)}, v2: {listed(v2)} TFLOP/s",
+              v1 == sorted(v1) and v2 == sorted(v2)),
+        Claim("v2 with b = 256 is as fast as v1 with b = 128", f"{alike:.2g} times as fast", 0.8 < alike < 1.25),
+        Claim("v1 with large blocks can be as fast as algorithm 4.1",
+              f"{theirs:.2g} times as fast with b = {BLOCKS[-1]}", theirs > 0.9),
+        Claim("(not in the paper) and as fast as the same kernel without blocks", f"{same:.2g} times as fast",
+              same > 0.9),
+        Claim("v2 with small blocks is significantly faster than fp32",
+              f"up to {small:.2g} times as fast with b = {BLOCKS[0]}", small > 1.2),
+        Claim("(not in the paper) halfhalf, with blocks of 64 and sums in FP32, is",
+              f"up to {promoted:.2g} times as fast", promoted > 1.2),
+    ]  # fmt: skip
+    return figure("Figure 4.4, left", "Throughput of algorithm 4.4, FABsum", series, claims)
+
+
+def of_single_words(blocked: Series) -> Figure:
+    """Figure 4.5, left."""
+    double = "v2, b = 256"
+    series = {"double-fp16, " + double: blocked[double]} | {name: blocked[name] for name in SINGLE_WORDS.values()}
+    times = {block: ratios(blocked, name, double) for block, name in SINGLE_WORDS.items()}
+    n = largest(blocked)
+    others = [times[block][n] for block in BLOCKS[1:]]
+    claims = [
+        Claim("double-fp16 with b = 256 is faster than fp16 with b = 128",
+              f"fp16 is {times[128][n]:.2g} times as fast at n = {n}", times[128][n] < 1),
+        Claim("fp16 with b = 256 or larger is faster than double-fp16 with b = 256",
+              f"{min(others):.2g} to {max(others):.2g} times as fast at n = {n}", min(others) > 1),
+    ]  # fmt: skip
+    return figure("Figure 4.5, left", "Throughput of FABsum-v2 of fp16", series, claims)
+
+
+def figure(name: str, title: str, series: Series, claims: Sequence[Claim]) -> Figure:
+    return Figure(name, title, "n", "TFLOP/s (2 n³ / time)", series, tuple(claims), f"{_TIMED} {_KERNELS}")
+
+
+def largest(series: Series, name: str = "") -> int:
+    """The largest size of one series, or of all."""
+    return max(int(x) for points in ([series[name]] if name else series.values()) for x, _ in points)
+
+
+def faster(ratio: Mapping[int, float]) -> dict[int, bool]:
+    return {n: y > 1 for n, y in ratio.items()}
+
+
+def listed(speeds: Iterable[float]) -> str:
+    return ", ".join(f"{speed:.3g}" for speed in speeds)

@@ -1,0 +1,74 @@
+"""The library's table of tiles out of the results of benchmarks.tuning: `python -m benchmarks.tiles [--check]`.
+
+All results of the folder count, newer ones over older ones. The library's own choice stays where nothing was faster by
+more than 2 per cent.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from benchmarks.candidates import Wgmma
+from benchmarks.results import RESULTS, ROOT, Row, Run, read_all
+
+TABLE = ROOT / "ozaki" / "data" / "tiles.json"
+
+COMMAND = "python -m benchmarks.tiles"
+
+LEAST = 1.02
+"""Times as fast as the library's own choice; what is below may be noise."""
+
+Table = dict[str, dict[str, dict[tuple[int, int, int], Wgmma]]]
+
+
+def kept(runs: Iterable[Run]) -> Table:
+    """For each architecture, method and shape the choice to make; oldest runs first."""
+    found: Table = {}
+    for run in runs:
+        rows = {(*row.routine.split(", "), (row.m, row.k, row.n)): row for row in run.rows}
+        for (method, kind, shape), fastest in rows.items():
+            if kind != "fastest":
+                continue
+            choice = Wgmma.read(chosen(fastest, rows[method, "own choice", shape]))
+            if choice is not None:
+                found.setdefault(run.versions["architecture"], {}).setdefault(method, {})[shape] = choice
+    return found
+
+
+def chosen(fastest: Row, own: Row) -> str:
+    return str((fastest if fastest.seconds * LEAST < own.seconds else own).ran)
+
+
+def written(table: Table) -> str:
+    """As the library reads it (ozaki/backends/_tuned.py), one line for each product."""
+    lists = {
+        architecture: {
+            method: [[*shape, x.columns, x.group, x.stages] for shape, x in sorted(shapes.items())]
+            for method, shapes in sorted(methods.items())
+        }
+        for architecture, methods in sorted(table.items())
+    }
+    return json.dumps(lists, indent=1) + "\n"
+
+
+def main(
+    check: Annotated[bool, typer.Option("--check", help="Change nothing; fail if the table is stale.")] = False,
+    results: Annotated[Path, typer.Option(help="Folder with the result files.")] = RESULTS,
+    output: Annotated[Path, typer.Option(help="File to write.")] = TABLE,
+) -> None:
+    """Write the table."""
+    text = written(kept(run for run in read_all(results) if "tuning" in run.tasks))
+    if not check:
+        output.write_text(text, encoding="utf-8")
+    elif not output.exists() or output.read_text(encoding="utf-8") != text:
+        typer.echo(f"stale: {output}; run `{COMMAND}`", err=True)
+        raise typer.Exit(1)
+
+
+if __name__ == "__main__":
+    typer.run(main)
