@@ -126,33 +126,36 @@ class Call:
         way, why = fastest_way(self.backend, self.sizes, self.dtype, target, scheme, engine, reproducible, bound)
         if way == "native":
             return native_plan(self.sizes, self.dtype, target, bound, why)
-        if isinstance(way, Words):
-            if target is None:
-                return self._words(way, None, workspace_limit, full, why)
-            proven, enough = self._words_by_rows(way), target.tolerance
-            if (bound := proven()) <= enough:
-                self._right_again = lambda: proven() <= enough
-                return self._plan(way, target, bound, False, "auto", workspace_limit, why)
-            self._slices_again = lambda: proven() > enough
-            why = f"{way.name} proves too little at a first look"
+        if isinstance(way, Words) and target is None:
+            return self._words(way, None, workspace_limit, full, why)
         target = target or default_accuracy(self.dtype, k)
         if self._empty:
-            choice = Choice(choose_a_priori(Accuracy("row-column", 1.0), max(k, 1), _names(scheme)).scheme, 0.0)
-            why = "an empty product"
-        else:
-            ahead = self.backend.waits and workspace_limit is None and not full
-            search = Search(self.backend, self.described("left"), self.described("right"), target, _names(scheme))
-            kind = self.sizes, self.dtype, target, scheme
-            twice = _lately.get(kind, (None, None))
-            likely = twice[0] if twice[0] is not None and twice[0] == twice[1] else search.likely
-            search.begin(partial(self._split_ahead, target, engine, likely) if ahead else lambda: None)
-            choice, self._search = search.choose(), search
-            if ahead:
-                _note_lately(kind, (twice[1], choice.scheme))
+            chosen = choose_a_priori(Accuracy("row-column", 1.0), max(k, 1), _names(scheme)).scheme
+            return self._plan(chosen, target, 0.0, False, engine, workspace_limit, "an empty product")
+        if isinstance(way, Words):
+            if (proven := self._words_by_rows(way, target)) <= target.tolerance:
+                return self._plan(way, target, proven, False, "auto", workspace_limit, why)
+            why = f"{way.name} proves too little at a first look"
+        ahead = self.backend.waits and workspace_limit is None and not full
+        choice = self._searched(target, scheme, engine, ahead)
         return self._plan(choice.scheme, target, choice.bound, False, engine, workspace_limit, why)
 
+    def _searched(self, target: Accuracy, scheme: str, engine: str, ahead: bool) -> Choice:
+        """The fewest slice products that prove the target; `ahead` splits while the device has yet to say so."""
+        search = Search(self.backend, self.described("left"), self.described("right"), target, _names(scheme))
+        if not ahead:
+            search.begin()
+            return search.choose()
+        kind = self.sizes, self.dtype, target, scheme
+        before, last = _lately.get(kind, (None, None))
+        likely = last if last is not None and last == before else search.likely
+        search.begin(partial(self._split_ahead, target, engine, likely))
+        choice, self._search = search.choose(), search
+        _note_lately(kind, (last, choice.scheme))
+        return choice
+
     def _split_ahead(self, target: Accuracy, engine: str, scheme: Scheme) -> None:
-        """Split for the scheme that the plan most likely takes, while the device has yet to say so."""
+        """Split for the scheme that the plan most likely takes."""
         likely = self._plan(scheme, target, inf, False, engine, None, "")
         self._ahead = scheme, {side: self.backend.split(self.described(side), side, likely) for side in _SIDES}
 
@@ -191,14 +194,18 @@ class Call:
             )
         return self._plan(words, goal, bound, False, "auto", workspace_limit, why)
 
-    def _words_by_rows(self, words: Words) -> Callable[[], float]:
-        """What the descriptions alone prove of words, here and in a call that is done again."""
+    def _words_by_rows(self, words: Words, target: Accuracy) -> float:
+        """What the descriptions alone prove of words; a call done again asks whether that is still enough, or not."""
         reads = [self.backend.read(self.described(side)) for side in _SIDES]
 
-        def bound() -> float:
+        def proven() -> float:
             left, right = (read() for read in reads)
             return _bounds.words_by_rows(left, right, words)
 
+        if (bound := proven()) <= target.tolerance:
+            self._right_again = lambda: proven() <= target.tolerance
+        else:
+            self._slices_again = lambda: proven() > target.tolerance
         return bound
 
     def _prove(self, scheme: Scheme | Words, target: Accuracy) -> float:
@@ -273,6 +280,8 @@ class Call:
 
     def run(self, plan: Plan, c: Any, given: bool) -> int:
         """Compute the product into c by a plan, given by the caller or not; returns the bytes of workspace."""
+        if plan.workspace_limit is not None:  # panels take copies that a tape knows nothing of
+            self._right_again = None
         if 0 in self.sizes.stack:
             return 0
         if self.sizes.shape[1] == 0:

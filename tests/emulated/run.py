@@ -408,7 +408,7 @@ def fastest(rng: np.random.Generator) -> None:
 def words_for_a_target(rng: np.random.Generator) -> None:
     """Words where they prove what is asked, by the description of each call's operands; else slices."""
     usual = [matrix(rng, (40, 300), "f4", 0) for _ in range(4)]
-    b = matrix(rng, (300, 50), "f4", 0)
+    b, big = matrix(rng, (300, 50), "f4", 0), matrix(rng, (300, 900), "f4", 0)
     small, graded = usual[0].copy(), usual[0].copy()
     small[3, 7] *= np.float32(2.0**-40)  # adds next to nothing to the bound
     graded[:, ::2] *= np.float32(2.0**-40)  # too much to see at a first look
@@ -422,6 +422,10 @@ def words_for_a_target(rng: np.random.Generator) -> None:
             ozaki.matmul(cp.asarray(a), cp.asarray(b), out=out, accuracy="fp32")
             got.append((a, out))
         assert planned.call_count == 1  # slices are done again only while words prove too little
+        tight: dict[str, Any] = {"accuracy": "fp32", "workspace_limit": 10**6}
+        for scale in (1, 64, 0.5):  # in panels, never done again
+            x = big * np.float32(scale)
+            same(ozaki.matmul(b.T, x, scheme="halfhalf"), ozaki.matmul(cp.asarray(b.T), cp.asarray(x), **tight))
         for accuracy in ("fp32", 22, ozaki.Accuracy("row-column", 1e-5)):
             _, report = ozaki.matmul(cp.asarray(small), cp.asarray(b), accuracy=accuracy, return_report=True)
             assert report.scheme == "halfhalf" and "proves what is asked" in report.why, report
