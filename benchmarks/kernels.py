@@ -28,7 +28,7 @@ PRODUCTS = ("residue_gemm_sm90.cu", "digit_gemm_sm90.cu")
 
 FILES = (
     "describe.cu", "tops.cu", "split.cu", "describe_split_sm90.cu", "split_quadrants.cu",
-    *PRODUCTS, "reduce.cu", "recombine.cu",
+    *PRODUCTS, "reduce.cu", "recombine.cu", "recombine_quadrants.cu",
 )  # fmt: skip
 """The kernels that are measured, by source file."""
 
@@ -100,20 +100,20 @@ def kernels_of(a: Any, b: Any, scheme: str, slices: int, engine: str) -> Iterato
     for (file, along_k), launched in groupby(launches, lambda x: (x.file, x.along_k)):
         group = list(launched)
         step = file.removesuffix(".cu").replace("describe_split_sm90", "describe and split")
-        step = step.replace("split_quadrants", "split quadrants")
+        step = step.replace("_quadrants", " quadrants")
         looks = step in ("describe", "tops")
         name = step if looks else f"{step}, {scheme} {slices}"
         if looks or step in ("split", "describe and split", "split quadrants"):
             name = name.replace(step, f"{step} {'rows' if along_k else 'columns'}")
         if step == "split" and engine == "hopper":
             name += ", in tiles"
-        if winograd and step in ("recombine", *(file.removesuffix(".cu") for file in PRODUCTS)):
+        if winograd and file in PRODUCTS:
             name += ", Strassen-Winograd"
         sliced = 4 if scheme != "residues" and step == "recombine" else 1  # bytes of an element of a slice or product
         look = a.itemsize
         each = {"describe": look, "tops": look, "reduce": 5 * slices}.get(step, a.itemsize + sliced * slices)
         moved = None if file in PRODUCTS else each * a.size
-        if step == "split quadrants" or (winograd and step == "recombine"):  # seven quarters of the slices or products
+        if step.endswith("quadrants"):  # seven quarters of the slices or products
             moved = (4 * a.itemsize + 7 * slices) * a.size // 4
         count = slices * (slices + 1) // 2 if scheme == "digits" and file in PRODUCTS else slices
         yield Kernel(name, 0 if looks else count, moved, partial(_all_again, group))

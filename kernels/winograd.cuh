@@ -77,11 +77,20 @@ HD void slice_sums(uint32_t p, uint32_t q, uint32_t r, uint32_t s, const Modulus
   for (int j = 0; j < 4; ++j) sum[j] = joined_bytes(out[j][0], out[j][1]) ^ 0x80808080u;
 }
 
-// Products: bytes in [0, m).
-HD uint32_t product_sum(uint32_t x, uint32_t y, const Modulus& m) {
-  return joined_bytes(m.reduced(even_bytes(x) + even_bytes(y)), m.reduced(odd_bytes(x) + odd_bytes(y)));
-}
-HD uint32_t product_sum(uint32_t x, uint32_t y, uint32_t z, uint32_t w, const Modulus& m) {
-  return joined_bytes(m.reduced(even_bytes(x) + even_bytes(y) + even_bytes(z) + even_bytes(w)),
-                      m.reduced(odd_bytes(x) + odd_bytes(y) + odd_bytes(z) + odd_bytes(w)));
+// The four quadrants of the result, as recombine_quadrants.cu has them, from bytes of the seven products in [0, m).
+HD void product_sums(const uint32_t (&p)[7], const Modulus& m, uint32_t (&sum)[4]) {
+  uint32_t out[4][2];
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    uint32_t x[7];
+#pragma unroll
+    for (int j = 0; j < 7; ++j) x[j] = i == 0 ? even_bytes(p[j]) : odd_bytes(p[j]);
+    const uint32_t both = x[0] + x[5], three = both + x[6];
+    out[0][i] = m.reduced(x[0] + x[1]);
+    out[1][i] = m.reduced(both + x[4] + x[2]);
+    out[2][i] = m.reduced(three + x[3]);
+    out[3][i] = m.reduced(three + x[4]);
+  }
+#pragma unroll
+  for (int q = 0; q < 4; ++q) sum[q] = joined_bytes(out[q][0], out[q][1]);
 }

@@ -200,9 +200,10 @@ void slice_sums_all(const uint32_t* blocks, int left, uint32_t m, uint32_t* out,
 }
 void product_sums_all(const uint32_t* products, uint32_t m, uint32_t* out, int64_t n) {
   for (int64_t i = 0, words = n / 4; i < words; ++i) {
-    const uint32_t x = products[i], y = products[words + i], z = products[2 * words + i], w = products[3 * words + i];
-    out[i] = product_sum(x, y, Modulus(m));
-    out[words + i] = product_sum(x, y, z, w, Modulus(m));
+    uint32_t p[7], sum[4];
+    for (int j = 0; j < 7; ++j) p[j] = products[j * words + i];
+    product_sums(p, Modulus(m), sum);
+    for (int j = 0; j < 4; ++j) out[j * words + i] = sum[j];
   }
 }
 int offset_in_tile(int row, int piece) { return tile_offset(row, piece); }
@@ -657,17 +658,19 @@ def test_sums_of_slices(shim, left):
 
 
 def test_sums_of_products(shim):
-    """Every pair of bytes, every modulus, beside others; and every sum of four."""
+    """Every pair of bytes, every modulus, beside others, in every place; and every sum of four."""
     for m in MODULI:
         one, other = (x.ravel() for x in np.meshgrid(np.arange(m), np.arange(m)))
         total = np.arange(4 * (m - 1) + 1)
         parts = np.array([total // 4 + (total % 4 > i) for i in range(4)])
-        rest = np.array([m - 1 - one, one * 5 % m])
-        four = np.concatenate([np.concatenate([[one, other], rest]), parts, np.zeros((4, 3), int)], axis=1)
-        four = four[:, : four.shape[1] // 4 * 4]
-        out = np.empty((2, four.shape[1]), np.uint8)
-        call(shim.product_sums_all, four.astype(np.uint8), ctypes.c_uint32(m), out, four.shape[1])
-        assert np.array_equal(out, [four[:2].sum(axis=0) % m, four.sum(axis=0) % m]), m
+        pairs = np.array([one, other, m - 1 - one, one * 5 % m, 0 * one, other * 3 % m, m - 1 - other])
+        rows = [np.roll(pairs, i, axis=0) for i in range(7)] + [parts[[0, 1, 3, 3, 2, 1, 2]], np.zeros((7, 3), int)]
+        p = np.concatenate(rows, axis=1)
+        p = p[:, : p.shape[1] // 4 * 4]
+        out = np.empty((4, p.shape[1]), np.uint8)
+        call(shim.product_sums_all, p.astype(np.uint8), ctypes.c_uint32(m), out, p.shape[1])
+        sums = [p[list(places)].sum(axis=0) % m for places in ((0, 1), (0, 5, 4, 2), (0, 5, 6, 3), (0, 5, 6, 4))]
+        assert np.array_equal(out, sums), m
 
 
 # ---- Tiles ---------------------------------------------------------------------------------------------------------

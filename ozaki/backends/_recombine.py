@@ -36,7 +36,9 @@ def recombine_quadrants(scheme: Residues, planes: Any, cols: int, mu: Any, nu: A
 @lru_cache(maxsize=1024)
 def _recombining(device: int, scheme: Scheme, planes: View, out: View, mu_step: int, nu_step: int) -> Launch:
     batch, m, n = out.shape
-    macros = _macros(scheme, out) | {"SUM64": int(planes.itemsize == 8), "WINOGRAD": 0}
+    macros = _macros(scheme, out) | {
+        "DIGIT_BITS": scheme.bits if isinstance(scheme, Digits) else 0, "SUM64": int(planes.itemsize == 8),
+    }  # fmt: skip
     return Launch(
         "recombine.cu", "recombine", macros, (ceil(m / 8), ceil(n / 128), batch), (32, 8), None, *planes.steps[:3],
         None, mu_step, None, nu_step, None, *out.steps, m, n,
@@ -46,12 +48,11 @@ def _recombining(device: int, scheme: Scheme, planes: View, out: View, mu_step: 
 
 @lru_cache(maxsize=1024)
 def _recombining_quadrants(device: int, scheme: Residues, planes: View, out: View, cols: int) -> Launch:
-    _, m, n = out.shape
-    rows = planes.shape[2]
-    macros = _macros(scheme, out) | {"SUM64": 0, "WINOGRAD": 1}
+    (_, m, n), rows = out.shape, planes.shape[2]
     return Launch(
-        "recombine.cu", "recombine", macros, (4 * ceil(rows / 8), ceil(cols / 128)), (32, 8), None, *planes.steps[:3],
-        None, 0, None, 0, None, *out.steps, m, n, _crt_constants(scheme), rows, cols, accumulator_moduli(scheme),
+        "recombine_quadrants.cu", "recombine_quadrants", _macros(scheme, out), (ceil(rows / 4), ceil(cols / 128)),
+        (32, 4), None, *planes.steps[1:3], None, None, None, *out.steps[1:], m, n, _crt_constants(scheme), rows, cols,
+        accumulator_moduli(scheme),
     )  # fmt: skip
 
 
@@ -59,7 +60,6 @@ def _macros(scheme: Scheme, out: View) -> Macros:
     return {
         "OUTPUT": out.ctype,
         "SLICES": scheme.count,
-        "DIGIT_BITS": scheme.bits if isinstance(scheme, Digits) else 0,
         "WORDS": _product_words(scheme),
     }
 
