@@ -19,7 +19,8 @@ from ozaki.schemes.words import groups
 _COLUMNS: dict[str, dict[int, float]] = {
     "none": {256: 1.0, 192: 1.08, 128: 1.25}, "float": {208: 1.0, 192: 1.03, 128: 1.18}, "double": {128: 1.0},
 }  # fmt: skip
-"""Of a tile, by the totals that a thread holds beside its accumulators, with the time of a column."""
+"""Of a tile, by the totals that a thread holds beside its accumulators, with the time of a column
+(docs/performance.md)."""
 
 
 def fits(words: Words) -> bool:
