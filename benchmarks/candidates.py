@@ -129,7 +129,7 @@ def distinct(candidate: Candidate, shape: Shape) -> bool:
 
 
 def kernel_of(words: Words) -> type[Candidate]:
-    """The kernel that multiplies these words on this device."""
+    """The kernel that is tuned for these words on this device."""
     from ozaki.backends import _word_hopper
     from ozaki.backends._cupy import _word_engine
 

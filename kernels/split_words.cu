@@ -1,9 +1,9 @@
 // The words of an operand, in the order that a kernel multiplies them in (docs/design.md, section 10).
 //
 // Macros: WORD (FP16, BF16 or TF32); CONVERSION (RN, RNA or RZ); COUNT; SCALE_BITS; ALONG_K: 1 if neighbouring threads
-// read along k, 0 if along the rows; TILE: 0 for fragments (fragments.cuh), else the rows of a tile;
-// PERMUTED: 1 permutes the rows of a tile as the columns of a right operand; LARGEST: 1 if field 0 of the description is
-// as tops.cu leaves it, the bits of the largest element instead of its exponent.
+// read along k, 0 if along the rows; TILE: 0 for fragments (fragments.cuh), else the rows of a tile; TOGETHER: words that
+// share a tile, all or one; PERMUTED: 1 permutes the rows of a tile as the columns of a right operand; LARGEST: 1 if field 0
+// of the description is as tops.cu leaves it, the bits of the largest element instead of its exponent.
 //
 // x is a view (batch, rows, k) of float32 with element strides sb, sr, sk of any sign; a row is scaled by
 // 2^mu, mu = ceiling - top. Words are zero for rows <= row < rows_padded, k <= h < k_padded, NaN and Inf.
@@ -117,7 +117,8 @@ split_words(const float* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, int
 #pragma unroll
       for (int i = 0; i < 2 * WIDTH; i += 4) {
 #if TILE
-        uint8_t* const to = out + word_tile_offset(row, byte + 4 * i, k_padded * WIDTH, s, COUNT, TILE, PERMUTED);
+        uint8_t* const to = out + s / TOGETHER * word_stride + word_tile_offset(row, byte + 4 * i, k_padded * WIDTH, s % TOGETHER,
+                                                                            TOGETHER, TILE, PERMUTED);
         *reinterpret_cast<uint4*>(to) = make_uint4(packed[i], packed[i + 1], packed[i + 2], packed[i + 3]);
 #else
 #pragma unroll

@@ -3,28 +3,19 @@
 // a block (128 bytes of a row: 64 elements of 16 bits, 32 of TF32) in one accumulator of the tensor core, the low words'
 // products first; blocks are added to FP32 sums, to nearest (docs/design.md, section 10).
 //
-// Macros: HALF_SUMS: 1 for one word of FP16 and accumulators of FP16, 0 for two words and accumulators of FP32;
-// TF32_WORDS (0: FP16) and SCALE_BITS, of two words; TILE_COLS and TILE_STAGES.
+// Macros: HALF_SUMS: 1 for one word of FP16 and accumulators of FP16, 0 for two words and accumulators of FP32; WORD (FP16
+// or TF32) and SCALE_BITS, of two words; TILE_COLS and TILE_STAGES.
 //
-// Tiles, ring and launch as ring_sm90.cuh has them, but 128 x TILE_COLS in tiles of word_tiles.cuh: a stage is a block of
-// one word, or half a block of two. A thread has 64 x TILE_COLS / 128 sums and as many accumulators, two of FP16 in a
-// register: up to 208 of its 240 registers.
-//
-// The tensor cores need never wait while sums are scaled or added: the two warpgroups take turns, and one hands over when
-// half of what it has begun is over.
+// Tiles, ring and launch as word_ring_sm90.cuh has them, operands in tiles of word_tiles.cuh: a stage is a block of one word,
+// or half a block of two. A thread has 64 x TILE_COLS / 128 sums and as many accumulators, two of FP16 in a register: up to
+// 208 of its 240 registers.
 //
 // `blocks`: of k; `k_stages`: stages that the operands have.
-constexpr int WORD_COUNT = HALF_SUMS ? 1 : 2;
-constexpr int ROWS = 128, COLS = TILE_COLS, STAGES = TILE_STAGES;
-#define OTHER_TILE
 #include "launch.cuh"
-#include "ring_sm90.cuh"
+#include "word_ring_sm90.cuh"
 #include "wgmma_words.cuh"
-#include "word_tiles.cuh"
-#include "words.cuh"
 
-__device__ __forceinline__ void take_turn() { named_barrier(1 + threadIdx.x / 128, 256); }
-__device__ __forceinline__ void hand_over() { named_barrier_arrive(2 - threadIdx.x / 128, 256); }
+constexpr int WORD_COUNT = HALF_SUMS ? 1 : 2;
 
 typedef float Sums[COLS / 2];
 
@@ -69,15 +60,15 @@ __device__ __forceinline__ void multiply_low(Accumulators& d, uint64_t a, uint64
   wgmma_fence();
 #pragma unroll
   for (int z = 0; z < 2; ++z) {
-    wgmma_words<TF32_WORDS>(d, a + SECOND + 2 * z, b + 2 * z, !fresh || z > 0);
-    wgmma_words<TF32_WORDS>(d, a + 2 * z, b + SECOND + 2 * z, 1);
+    wgmma_words<WORD>(d, a + SECOND + 2 * z, b + 2 * z, !fresh || z > 0);
+    wgmma_words<WORD>(d, a + 2 * z, b + SECOND + 2 * z, 1);
   }
   wgmma_commit();
 }
 __device__ __forceinline__ void multiply_leading(Accumulators& d, uint64_t a, uint64_t b) {
   wgmma_fence();
 #pragma unroll
-  for (int z = 0; z < 2; ++z) wgmma_words<TF32_WORDS>(d, a + 2 * z, b + 2 * z, 1);
+  for (int z = 0; z < 2; ++z) wgmma_words<WORD>(d, a + 2 * z, b + 2 * z, 1);
   wgmma_commit();
 }
 
@@ -118,39 +109,6 @@ __device__ __forceinline__ void add_block(const Stages& stages, Ring& ring, Accu
 
 #endif
 
-// Scale and store a thread's sums: rows `row` and `row` + 8, and of every 16 columns the 4 from col on.
-__device__ __forceinline__ void store(const Sums& sum, const Output<float>& to, int b, int row, int col) {
-  float* const c = to.c + b * to.batch;
-  const bool aligned = ((reinterpret_cast<uint64_t>(c) | to.row_stride * 4) & 15) == 0;
-  const int32_t* const nu = to.nu + b * to.nu_batch;
-  int exponent[2];
-#pragma unroll
-  for (int h = 0; h < 2; ++h) exponent[h] = row + 8 * h < to.m ? -to.mu[b * to.mu_batch + row + 8 * h] : 0;
-#pragma unroll
-  for (int g = 0; g < COLS / 16; ++g) {
-    const int first = col + 16 * g;
-    int of_column[4];
-#pragma unroll
-    for (int x = 0; x < 4; ++x) of_column[x] = first + x < to.n ? nu[first + x] : 0;
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      float v[4];
-#pragma unroll
-      for (int x = 0; x < 4; ++x) v[x] = Scale(exponent[h] - of_column[x])(sum[(2 * g + x / 2) * 4 + 2 * h + x % 2]);
-      float* const at = c + (row + 8 * h) * to.row_stride + first;
-      if (row + 8 * h < to.m) {
-        if (aligned && first + 4 <= to.n) {
-          __stcs(reinterpret_cast<float4*>(at), make_float4(v[0], v[1], v[2], v[3]));
-        } else {
-#pragma unroll
-          for (int x = 0; x < 4; ++x)
-            if (first + x < to.n) at[x] = v[x];
-        }
-      }
-    }
-  }
-}
-
 extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(384, 1)
 word_gemm(const Operand a, const Operand b, const Output<float> to, int blocks, int k_stages, int work, const Tiles tiles) {
   after_previous();
@@ -178,7 +136,7 @@ word_gemm(const Operand a, const Operand b, const Output<float> to, int blocks, 
     Accumulators d;
     Sums sum;
     Ring ring;
-    if (warpgroup == 1) hand_over();  // the first turn
+    if (warpgroup == 1) hand_over();
     for (int w = cluster; w < work; w += clusters) {
 #pragma unroll
       for (int i = 0; i < COLS / 2; ++i) sum[i] = 0.0f;
@@ -190,7 +148,7 @@ word_gemm(const Operand a, const Operand b, const Output<float> to, int blocks, 
       store(sum, to, n, (2 * i + static_cast<int>(rank)) * ROWS + warpgroup * 64 + thread / 32 * 16 + lane / 4,
             j * COLS + lane % 4 * 4);
     }
-    if (warpgroup == 0) take_turn();  // what the other one has handed over last
+    if (warpgroup == 0) take_turn();
   }
   cluster_barrier();  // no block leaves while the other still copies into it or arrives there
 }

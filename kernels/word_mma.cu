@@ -12,18 +12,7 @@
 #include "launch.cuh"
 #include "mma_words.cuh"
 #include "product.cuh"
-
-constexpr int MOST = 64;  // pairs
-
-// Groups of pairs: those before pair turn_end[t] belong to turn t, turns before group_end[g] to group g.
-struct Program {
-  int groups;
-  int block;  // fragments after which the last group is promoted, or 0
-  uint8_t left[MOST], right[MOST];
-  uint8_t turn_end[MOST], group_end[MOST];
-  uint8_t down[MOST];    // of turns: the accumulator is multiplied by 2^-down before
-  uint8_t weight[MOST];  // of groups: the sum counts 2^-weight
-};
+#include "word_program.cuh"
 
 constexpr int EIGHTS = sizeof(PROMOTION) == 8 ? 4 : 8;  // of columns of a warp
 constexpr int WARP_ROWS = 32, WARP_COLS = 8 * EIGHTS, ROWS = 4 * WARP_ROWS, COLS = 2 * WARP_COLS;
@@ -88,15 +77,6 @@ template <typename Use> __device__ __forceinline__ void each(const Use& use) {
 #pragma unroll
       for (int x = 0; x < 4; ++x) use(i, j, x);
 }
-
-// x 2^e, rounded once in the end.
-template <typename T> struct Power;
-template <> struct Power<float> : Scale { using Scale::Scale; };
-template <> struct Power<double> {
-  double power;
-  __device__ __forceinline__ explicit Power(int e) : power(double_of_words(static_cast<uint32_t>(e + 1023) << 20, 0)) {}
-  __device__ __forceinline__ double operator()(double x) const { return x * power; }
-};
 
 extern "C" __global__ void __launch_bounds__(256, 1)
 word_mma(const Operand a, const Operand b, const Output<float> to, int units, const __grid_constant__ Program program) {

@@ -23,6 +23,15 @@ struct Scale {
   HD float operator()(float x) const { return x * first * second; }
 };
 
+// The same of either format.
+template <typename T> struct Power;
+template <> struct Power<float> : Scale { using Scale::Scale; };
+template <> struct Power<double> {
+  double power;
+  HD explicit Power(int e) : power(double_of_words(static_cast<uint32_t>(e + 1023) << 20, 0)) {}
+  HD double operator()(double x) const { return x * power; }
+};
+
 // x rounded to a number of the format.
 template <Word W, Conversion C> HD float round_to_word(float x) {
 #ifdef __CUDA_ARCH__

@@ -21,6 +21,7 @@ pytestmark = [
 
 BOTH = ["residues-14-f8", "residues-7-f4", "digits-3-f4", "digits-7-f8", "digits7-5-f4"]
 WORDS = ["halfhalf", "tf32tf32", "two-stage"]
+PAIRS = ["single-fp16", "single-bf16", "single-tf32", "double-bf16", "triple-bf16", "fabsum-v1", "fabsum-v2"]
 CASES = [
     *["descriptions", "proofs", "plans", "plans-again", "plans-of-other-data-again", "native-again"],
     *["far", "fp16-sums"],
@@ -40,8 +41,10 @@ CASES = [
     "hopper-fastest",
     "hopper-words-for-a-target",
     "hopper-columns",
+    "hopper-pairs",
+    "hopper-pair-columns",
     "hopper-tuned",
-    *(f"hopper-{name}" for name in (*BOTH, *WORDS)),
+    *(f"hopper-{name}" for name in (*BOTH, *WORDS, *PAIRS)),
 ]
 
 

@@ -46,8 +46,8 @@ def modules(monkeypatch):
 def test_candidates_are_kernels():
     source = (_jit.folder() / "wgmma_words.cuh").read_text()
     for words, macro in ((1, "DEFINE_HALVES"), (2, "DEFINE")):
-        assert tuple(int(n) for n in re.findall(rf"^{macro}\(\d+, (\d+),", source, re.M)) == COLUMNS[words]
-    ring = (_jit.folder() / "word_gemm_sm90.cu").read_text()
+        assert set(COLUMNS[words]) <= {int(n) for n in re.findall(rf"^{macro}\(\d+, (\d+),", source, re.M)}
+    ring = (_jit.folder() / "word_ring_sm90.cuh").read_text()
     assert "ROWS = 128, COLS = TILE_COLS, STAGES = TILE_STAGES;" in ring
     assert Wgmma(208, 8, 5).shared_memory == 5 * (128 + 208) * 128 + 1024 + 5 * 2 * 8
 

@@ -24,6 +24,7 @@ from ozaki.backends import (
     _winograd,
     _word_hopper,
     _word_mma,
+    _word_pairs,
     _word_split,
 )
 from ozaki.backends import _split as splitting
@@ -121,8 +122,12 @@ _SPLIT_FROM, _LEAST_BUSY = 2**16, 0.8
 
 def _word_engine(words: Words, sizes: tuple[int, int, int, int]) -> Engine:
     """For products of so many batches, m, k, n."""
-    fits = architecture(cp.cuda.runtime.getDevice()) == "sm_90a" and _word_hopper.fits(words)
-    return _word_hopper.Engine.of(words, *sizes) if fits else _word_mma
+    on_hopper = architecture(cp.cuda.runtime.getDevice()) == "sm_90a"
+    if on_hopper and _word_hopper.fits(words):
+        return _word_hopper.Engine.of(words, *sizes)
+    if on_hopper and _word_pairs.fits(words):
+        return _word_pairs.Engine.of(words, *sizes)
+    return _word_mma
 
 
 def underflows(operand: Described, words: Words) -> int:

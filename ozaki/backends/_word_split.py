@@ -33,7 +33,8 @@ def split(operand: Described, words: Words, layout: Layout) -> Slices:
 @lru_cache(maxsize=1024)
 def _splitting(device: int, view: View, words: Words, layout: Layout, largest: bool) -> Launch:
     macros = _macros(view, words) | {
-        "TILE": layout.tile, "PERMUTED": int(layout.permuted), "LARGEST": int(largest),
+        "TILE": layout.tile, "TOGETHER": layout.row_bytes // (layout.k * width(words)),
+        "PERMUTED": int(layout.permuted), "LARGEST": int(largest),
     }  # fmt: skip
     return Launch(
         "split_words.cu", "split_words", macros, _grid(view, layout.rows, layout.k), (256,), None, *view.steps,
@@ -52,7 +53,7 @@ def underflows(operand: Described, words: Words) -> int:
 @lru_cache(maxsize=1024)
 def _counting(device: int, view: View, words: Words) -> Launch:
     _, rows, k = view.shape
-    macros = _macros(view, words) | {"TILE": 0, "PERMUTED": 0, "LARGEST": 0}
+    macros = _macros(view, words) | {"TILE": 0, "TOGETHER": 1, "PERMUTED": 0, "LARGEST": 0}
     padded = round_up(rows, 32), round_up(k, 128)
     return Launch(
         "split_words.cu", "count_underflows", macros, _grid(view, *padded), (256,), None, *view.steps, rows, k, *padded,

@@ -39,10 +39,11 @@ from ozaki.backends import (  # noqa: E402
     _tuned,
     _winograd,
     _word_hopper,
+    _word_pairs,
 )
 from ozaki.backends._launch import View  # noqa: E402
 from ozaki.backends._tops import tops  # noqa: E402
-from ozaki.schemes import PRESETS, Digits, Residues  # noqa: E402
+from ozaki.schemes import PRESETS, Digits, Residues, Words  # noqa: E402
 from ozaki.tensor_core import A100, H100, TensorCore  # noqa: E402
 
 
@@ -361,6 +362,34 @@ def words(name: str, core: TensorCore, rng: np.random.Generator) -> None:
             same(ozaki.matmul(a, b, scheme=method), ozaki.matmul(cp.asarray(a), cp.asarray(b), scheme=method, out=out))
 
 
+def pairs(rng: np.random.Generator) -> None:
+    """Weights and blocks that no preset has, some longer than the ring; batches, views, prepared operands."""
+    fabsum = replace(PRESETS["fabsum-v2"], scale_bits=11, block=448)
+    some = Words("tf32", 3, 5, ((1, 1), (1, 3), (2, 2)), 96, "fp32", "pair", rounding="RZ")
+    for method, k in ((fabsum, 1000), (some, 300), (Words("bf16", 4, 5, accumulators="pair", rounding="RZ"), 70)):
+        a, b = matrix(rng, (2, 3, k), "f4"), matrix(rng, (2, k, 5), "f4")
+        left, right = cp.asarray(a), cp.asarray(b)
+        out = cp.full((2, 3, 10), np.nan, "f4")
+        expected = ozaki.matmul(a, b, scheme=method)
+        _, report = ozaki.matmul(left, right, scheme=method, out=out[..., ::2], return_report=True)
+        same(expected, out[..., ::2])
+        assert np.isnan(out[..., 1::2]).all() and report.engine.endswith("wgmma kernel"), report.engine
+    plan = ozaki.plan(a[0].shape, b[0].shape, dtype="float32", scheme=method)
+    prepared = ozaki.prepare(right[0], "right", plan)
+    same(expected[0], ozaki.matmul(left[0], prepared, plan=plan))
+
+
+def pair_columns(rng: np.random.Generator) -> None:
+    """Tiles of every width, and more of them than clusters."""
+    for name in ("single-fp16", "fabsum-v1"):
+        method = PRESETS[name]
+        widths = _word_pairs._COLUMNS[_word_pairs._totals(method)]
+        for columns in widths:
+            a, b = matrix(rng, (3, 80), "f4"), matrix(rng, (80, 2 * columns + 20), "f4")
+            with mock.patch.dict(widths, {columns: 1.0}, clear=True):
+                same(ozaki.matmul(a, b, scheme=method), ozaki.matmul(cp.asarray(a), cp.asarray(b), scheme=method))
+
+
 def columns(rng: np.random.Generator) -> None:
     """Tiles of every width."""
     for name in ("halfhalf", "two-stage"):
@@ -520,6 +549,7 @@ CUBLAS = (
     *BOTH, ("residues", 20, "f8"), ("digits", 10, "f8"), ("fp16-digits", 4, "f4"), ("fp16-digits", 11, "f8"),
 )  # fmt: skip
 WORDS = ("halfhalf", "tf32tf32", "two-stage")
+PAIRS = ("single-fp16", "single-bf16", "single-tf32", "double-bf16", "triple-bf16", "fabsum-v1", "fabsum-v2")
 CASES: dict[str, Callable[[np.random.Generator], None]] = {
     "descriptions": descriptions,
     "proofs": proofs,
@@ -543,9 +573,11 @@ CASES: dict[str, Callable[[np.random.Generator], None]] = {
     HOPPER + "fastest": fastest,
     HOPPER + "words-for-a-target": words_for_a_target,
     HOPPER + "columns": columns,
+    HOPPER + "pairs": pairs,
+    HOPPER + "pair-columns": pair_columns,
     HOPPER + "tuned": tuned,
     **{HOPPER + "-".join(map(str, case)): partial(product, *case, "hopper") for case in BOTH},
-    **{HOPPER + name: partial(words, name, H100) for name in WORDS},
+    **{HOPPER + name: partial(words, name, H100) for name in (*WORDS, *PAIRS)},
 }
 
 if __name__ == "__main__":

@@ -95,28 +95,28 @@ inline void multiply_words(uint32_t (&c)[2], const uint4& a, uint32_t b0, uint32
   for (int i = 0; i < 2; ++i) c[i] = pack_halves(sums[2 * i], sums[2 * i + 1]);
 }
 
+template <Word W> float word_at(const uint8_t* bytes) {
+  uint32_t bits = 0;
+  std::memcpy(&bits, bytes, W == TF32 ? 4 : 2);
+  return W == FP16 ? half_to_float(bits, 0) : float_of_bits(W == TF32 ? bits : bits << 16);
+}
+
 // f(entry, words of a row of A, words of a column of B) for each entry that a thread has of a wgmma.
-template <bool IS_TF32, int N, typename F> void each_of_wgmma(uint64_t a, uint64_t b, F f) {
-  constexpr int DEPTH = IS_TF32 ? 8 : 16;
+template <Word W, int N, typename F> void each_of_wgmma(uint64_t a, uint64_t b, F f) {
+  constexpr int DEPTH = W == TF32 ? 8 : 16;
   each_entry<N>(a, b, [&](int entry, const uint8_t (&x)[32], const uint8_t (&y)[32]) {
     double p[DEPTH], q[DEPTH];
-    for (int k = 0; k < DEPTH; ++k) {
-      uint32_t left = 0, right = 0;
-      std::memcpy(&left, x + 32 / DEPTH * k, 32 / DEPTH);
-      std::memcpy(&right, y + 32 / DEPTH * k, 32 / DEPTH);
-      p[k] = IS_TF32 ? float_of_bits(left) : half_to_float(left, 0);
-      q[k] = IS_TF32 ? float_of_bits(right) : half_to_float(right, 0);
-    }
+    for (int k = 0; k < DEPTH; ++k) p[k] = word_at<W>(x + 32 / DEPTH * k), q[k] = word_at<W>(y + 32 / DEPTH * k);
     f(entry, p, q);
   });
 }
-template <bool IS_TF32, int COUNT> void wgmma_words(float (&d)[COUNT], uint64_t a, uint64_t b, int accumulate) {
-  each_of_wgmma<IS_TF32, 2 * COUNT>(a, b, [&](int entry, const auto& p, const auto& q) {
-    d[entry] = toward_zero(fused_sum(accumulate ? d[entry] : 0.0f, p, q, IS_TF32 ? -126 : -14, OF_FLOAT));
+template <Word W, int COUNT> void wgmma_words(float (&d)[COUNT], uint64_t a, uint64_t b, int accumulate) {
+  each_of_wgmma<W, 2 * COUNT>(a, b, [&](int entry, const auto& p, const auto& q) {
+    d[entry] = toward_zero(fused_sum(accumulate ? d[entry] : 0.0f, p, q, W == FP16 ? -14 : -126, OF_FLOAT));
   });
 }
 template <int COUNT> void wgmma_halves(uint32_t (&d)[COUNT], uint64_t a, uint64_t b, int accumulate) {
-  each_of_wgmma<false, 4 * COUNT>(a, b, [&](int entry, const auto& p, const auto& q) {
+  each_of_wgmma<FP16, 4 * COUNT>(a, b, [&](int entry, const auto& p, const auto& q) {
     uint32_t& own = d[entry / 2];
     const int shift = 16 * (entry % 2);
     const float before = accumulate ? half_to_float(own, entry % 2) : 0.0f;

@@ -18,8 +18,11 @@ from ozaki.tensor_core import A100, V100
 cp = pytest.importorskip("cupy")
 pytestmark = pytest.mark.gpu
 
-ON_HOPPER = ["halfhalf", "tf32tf32", "two-stage"]
-"""Those that have a kernel of their own there."""
+PROMOTED = ["halfhalf", "tf32tf32", "two-stage"]
+PAIRS = ["single-fp16", "single-bf16", "single-tf32", "double-fp16", "double-bf16", "triple-bf16"]
+PAIRS += ["fabsum-v1", "fabsum-v2"]
+ON_HOPPER = [*PROMOTED, *PAIRS]
+"""Those that have kernels of their own there, one for each list."""
 
 
 @pytest.fixture(scope="module")
@@ -36,11 +39,12 @@ def core():
 @pytest.fixture(params=["wgmma", "mma.sync"])
 def kernel(request, monkeypatch):
     """The kernel that multiplies, if the device has a choice."""
-    from ozaki.backends import _again, _word_hopper
+    from ozaki.backends import _again, _word_hopper, _word_pairs
 
     _again.forget()
     if request.param == "mma.sync":
-        monkeypatch.setattr(_word_hopper, "fits", lambda words: False)
+        for module in (_word_hopper, _word_pairs):
+            monkeypatch.setattr(module, "fits", lambda words: False)
     elif cp.cuda.Device().compute_capability != "90":
         pytest.skip("wgmma needs Hopper")
     yield request.param
@@ -88,15 +92,18 @@ def test_bits_of_the_model(core, name, seed):
 @pytest.mark.parametrize("columns", [128, 192, 208, 256])
 @pytest.mark.parametrize("name", ON_HOPPER)
 def test_tiles(core, name, columns, shape, kernel, monkeypatch):
-    from ozaki.backends import _word_hopper
+    from ozaki.backends import _word_hopper, _word_pairs
 
-    if kernel == "mma.sync" and columns != 192:
+    if kernel == "mma.sync" and columns != 128:
         pytest.skip("the kernel has no columns to choose")
     rng = np.random.default_rng(sum(shape))
     words = replace(PRESETS[name], core=core)
-    if columns not in _word_hopper._COLUMNS[words.count]:
-        pytest.skip("the kernel has no such tiles of so many words")
-    monkeypatch.setitem(_word_hopper._COLUMNS, words.count, {columns: 1.0})
+    widths, key = _word_hopper._COLUMNS, words.count
+    if name in PAIRS:
+        widths, key = _word_pairs._COLUMNS, _word_pairs._totals(words)
+    if columns not in widths[key]:
+        pytest.skip("the kernel has no such tiles of such words")
+    monkeypatch.setitem(widths, key, {columns: 1.0})
     a, b = operands(rng, *shape)
     c = multiplied(cp.asarray(a), cp.asarray(b), words)
     rows, cols = (np.unique(rng.integers(0, size, 20)) for size in (shape[0], shape[2]))
@@ -104,7 +111,21 @@ def test_tiles(core, name, columns, shape, kernel, monkeypatch):
     assert bool(cp.isfinite(c).all())
 
 
-@pytest.mark.parametrize("name", [*ON_HOPPER, "fabsum-v2"])
+@pytest.mark.parametrize("block", [64, 192, 320, 448, 2048])
+@pytest.mark.parametrize("name", ["single-fp16", "fabsum-v1", "fabsum-v2"])
+def test_blocks(core, name, block):
+    """Shorter and longer than the ring of stages."""
+    rng = np.random.default_rng(block)
+    promotion = PRESETS[name].promotion or "fp32"
+    words = replace(PRESETS[name], core=core, block=block, promotion=promotion)
+    a, b = operands(rng, 300, 3000, 700)
+    c = multiplied(cp.asarray(a), cp.asarray(b), words)
+    rows, cols = np.unique(rng.integers(0, 300, 20)), np.unique(rng.integers(0, 700, 20))
+    same_numbers(ozaki.matmul(a[rows], b[:, cols], scheme=words), c[rows][:, cols])
+    assert bool(cp.isfinite(c).all())
+
+
+@pytest.mark.parametrize("name", [*ON_HOPPER, "markidis"])
 def test_more_tiles_than_multiprocessors(core, name):
     rng = np.random.default_rng(3)
     words = replace(PRESETS[name], core=core)
@@ -124,7 +145,7 @@ def test_batches(core, name, kernel):
         same_numbers(ozaki.matmul(a, b, scheme=words), ozaki.matmul(cp.asarray(a), cp.asarray(b), scheme=words))
 
 
-@pytest.mark.parametrize("name", [*ON_HOPPER, "markidis", "fabsum-v2"])
+@pytest.mark.parametrize("name", [*ON_HOPPER, "markidis"])
 def test_nan_and_inf(core, name):
     rng = np.random.default_rng(5)
     words = replace(PRESETS[name], core=core)
@@ -135,7 +156,7 @@ def test_nan_and_inf(core, name):
     same_numbers(expected, multiplied(cp.asarray(a), cp.asarray(b), words))
 
 
-@pytest.mark.parametrize("name", [*ON_HOPPER, "fabsum-v2", "triple-bf16"])
+@pytest.mark.parametrize("name", ON_HOPPER)
 def test_subnormal_and_huge_results(core, name):
     rng = np.random.default_rng(6)
     words = replace(PRESETS[name], core=core)

@@ -1,0 +1,70 @@
+"""Words in tiles, as wgmma reads them: where they lie, how wide a tile is to be, and what multiplies them."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import cupy as cp
+
+from ozaki.backends._launch import Launch, Macros, View, cluster_blocks, output, round_up, struct
+from ozaki.backends._split import Layout
+from ozaki.backends._word_split import width
+from ozaki.schemes import Words
+
+ROWS, DEPTH = 128, 128
+"""Of a tile, as in kernels/word_ring_sm90.cuh, the depth in bytes."""
+
+STAGES = {256: 4, 208: 5, 192: 5, 128: 5}
+"""Of the ring, by columns of a tile: as many as fit into shared memory, up to five."""
+
+GROUP = 16
+"""Row-tile pairs walked together (benchmarks.tuning: 2 to 5 per cent more at 8192 than 8, as much at 4096)."""
+
+
+def columns_of(costs: dict[int, float], batch: int, m: int, n: int) -> int:
+    """The width, of those given with the time of a column, that leaves least to the clusters that finish last."""
+    clusters = cluster_blocks(cp.cuda.runtime.getDevice()) // 2
+    pairs = batch * -(-m // (2 * ROWS))
+
+    def time(columns: int) -> float:
+        return -(-pairs * -(-n // columns) // clusters) * columns * costs[columns]
+
+    return min(costs, key=time)
+
+
+@cache
+def layout(words: Words, columns: int, together: int, side: str, batch: int, rows: int, k: int) -> Layout:
+    """Tiles of `together` words of each element, all or one (kernels/word_tiles.cuh), batch entries within words."""
+    tile, unit = (ROWS, 2 * ROWS) if side == "left" else (columns, columns)
+    rows, k = round_up(rows, unit), round_up(k, 128)
+    row_bytes = together * k * width(words)
+    each = rows * row_bytes
+    size = words.count // together * batch * each
+    return Layout(rows, k, each, row_bytes, batch * each, k, 0, size, unit, tile, side == "right")
+
+
+def multiplying(
+    kernel: tuple[str, str],
+    macros: Macros,
+    shape: tuple[int, int, int],
+    operands: tuple[Any, Any, View, int, int],
+    blocks: int,
+    k_stages: int,
+    *more: Any,
+) -> Launch:
+    """A kernel with tiles of so many columns, stages of the ring, and row-tile pairs walked together.
+
+    Operands are a and b as kernels know them, the result, and the steps of mu and nu from one batch entry to the next.
+    """
+    cols, stages, group = shape
+    a, b, out, mu_step, nu_step = operands
+    batch, m, n = out.shape
+    pairs, columns = -(-m // (2 * ROWS)), -(-n // cols)
+    work = batch * pairs * columns
+    grid = (min(cluster_blocks(cp.cuda.runtime.getDevice()), 2 * work),)
+    return Launch(
+        *kernel, macros | {"TILE_COLS": cols, "TILE_STAGES": stages}, grid, (384,), a, b, output(out, mu_step, nu_step),
+        blocks, k_stages, work, struct([pairs, columns, group, batch]), *more,
+        shared_mem=stages * (ROWS + cols) * DEPTH + 1024,
+    )  # fmt: skip
