@@ -44,8 +44,9 @@ _TIMED = (
 )
 
 _KERNELS = (
-    "Ours multiply any words by one kernel of mma.sync, which promotes blocks in its registers; Hopper reaches its "
-    "peak by other instructions (wgmma), which cuBLAS uses there and, of these, halfhalf alone."
+    "Our kernel multiplies one pair of words after the other and adds blocks while the tensor cores go on; cuBLAS takes "
+    "a product of its own for each pair, and the paper's FABsum is CUTLASS's split of the inner dimension. halfhalf takes "
+    "its three products in one pass."
 )
 
 

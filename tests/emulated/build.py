@@ -34,7 +34,7 @@ def built(file: str, function: str, macros: tuple[tuple[str, str | int], ...], c
         r"extern __shared__ (__align__\(16\) )?uint8_t dynamic\[\];", "uint8_t* const dynamic = here->dynamic;", text
     )
     source = f"""#define CAPABILITY {capability}
-#include "{"words.h" if "word" in file else "hopper.h"}"
+#include "{"words.h" if "words.cuh" in text else "hopper.h"}"
 {"".join(f"#define {name} {value}" + chr(10) for name, value in macros)}
 {text}
 extern "C" void run(void** arguments, const unsigned* grid, const unsigned* block) {{
