@@ -44,9 +44,9 @@ _TIMED = (
 )
 
 _KERNELS = (
-    "Our kernel multiplies one pair of words after the other and adds blocks while the tensor cores go on; cuBLAS takes "
-    "a product of its own for each pair, and the paper's FABsum is CUTLASS's split of the inner dimension. halfhalf takes "
-    "its three products in one pass."
+    "Our kernel multiplies one pair of words after the other and adds blocks while the tensor cores go on; cuBLAS "
+    "takes a product of its own for each pair, and the paper's FABsum is CUTLASS's split of the inner dimension. "
+    "halfhalf takes its three products in one pass."
 )
 
 
