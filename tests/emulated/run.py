@@ -220,11 +220,11 @@ def one_read(rng: np.random.Generator) -> None:
 
 def one_read_chosen(rng: np.random.Generator) -> None:
     """Given counts read an operand once where a cluster can hold its rows and that is faster; the same bits."""
-    for dtype, k, options, once in (
-        ("f8", 300, {"scheme": "residues", "slices": 14}, True), ("f8", 2100, {"scheme": "residues", "slices": 14}, False),
-        ("f8", 200, {"scheme": "residues", "slices": 49}, False), ("f4", 6200, {"scheme": "digits", "slices": 2}, False),
-        ("f4", 2700, {"scheme": "digits", "slices": 2}, True),
+    for dtype, k, scheme, slices, once in (
+        ("f8", 300, "residues", 14, True), ("f8", 2100, "residues", 14, False), ("f8", 200, "residues", 49, False),
+        ("f4", 6200, "digits", 2, False), ("f4", 2700, "digits", 2, True),
     ):  # fmt: skip
+        options: dict[str, Any] = {"scheme": scheme, "slices": slices}
         a, b = rng.standard_normal((9, k)).astype(dtype), rng.standard_normal((k, 11)).astype(dtype)
         if once:
             split = _describe_split.describe_and_split
@@ -234,8 +234,8 @@ def one_read_chosen(rng: np.random.Generator) -> None:
             same(ozaki.matmul(a, b, **options), c)
         else:
             plan = ozaki.plan(a.shape, b.shape, dtype=a.dtype.name, engine="hopper", **options)
-            sums = options["scheme"] == "residues"
-            assert _cupy._split_in_one_read(cp.asarray(a)[None], "left", plan, sums) is None, options
+            look = cp.asarray(a)[None], "left", plan, scheme == "residues"
+            assert _cupy._split_in_one_read(*look) is None, options
 
 
 def split_along_k(rng: np.random.Generator) -> None:
