@@ -27,7 +27,7 @@ from benchmarks.results import RESULTS, Row, Run, Shape, git_commit
 from benchmarks.routines import planned
 from ozaki.schemes import PRESETS, Words
 
-SCHEMES = ("halfhalf", "tf32tf32", "two-stage", "double-fp16")
+SCHEMES = ("halfhalf", "tf32tf32", "two-stage", "markidis")
 
 SHAPES = (
     *map(Shape.square, (1024, 2048, 4096, 8192, 16384)),
