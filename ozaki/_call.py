@@ -21,7 +21,6 @@ from ozaki._checks import (
     check_room,
     check_runs,
     check_words,
-    suffices,
 )
 from ozaki._description import Described
 from ozaki._operands import Shapes, as_array, dtype_of, left_rows, right_rows, shapes
@@ -37,6 +36,7 @@ from ozaki._plan import (
     words_of,
 )
 from ozaki._report import Report
+from ozaki._ways import NATIVE_ASKED_FOR, fastest_way, names_of, native_bound, native_plan
 from ozaki.backends import Backend, backend_of
 from ozaki.schemes import PRESETS, Scheme, Words
 from ozaki.schemes.digits import MAX_DIGITS
@@ -130,7 +130,7 @@ class Call:
             return self._words(way, None, workspace_limit, full, why)
         target = target or default_accuracy(self.dtype, k)
         if self._empty:
-            chosen = choose_a_priori(Accuracy("row-column", 1.0), max(k, 1), _names(scheme)).scheme
+            chosen = choose_a_priori(Accuracy("row-column", 1.0), max(k, 1), names_of(scheme)).scheme
             return self._plan(chosen, target, 0.0, False, engine, workspace_limit, "an empty product")
         if isinstance(way, Words):
             if (proven := self._words_by_rows(way, target)) <= target.tolerance:
@@ -142,7 +142,7 @@ class Call:
 
     def _searched(self, target: Accuracy, scheme: str, engine: str, ahead: bool) -> Choice:
         """The fewest slice products that prove the target; `ahead` splits while the device has yet to say so."""
-        search = Search(self.backend, self.described("left"), self.described("right"), target, _names(scheme))
+        search = Search(self.backend, self.described("left"), self.described("right"), target, names_of(scheme))
         if not ahead:
             search.begin()
             return search.choose()
@@ -282,6 +282,8 @@ class Call:
         """Compute the product into c by a plan, given by the caller or not; returns the bytes of workspace."""
         if plan.workspace_limit is not None:  # panels take copies that a tape knows nothing of
             self._right_again = None
+        elif plan.a_priori or given:
+            self._right_again = _always
         if 0 in self.sizes.stack:
             return 0
         if self.sizes.shape[1] == 0:
@@ -292,8 +294,6 @@ class Call:
             self._native_again = partial(_native_again, self.backend, self.sizes, self.dtype)
             self._right_again = partial(_without_obstacle, self.backend, self.dtype)
             return 0
-        if (plan.a_priori or given) and plan.workspace_limit is None:
-            self._right_again = _always
         if not self._described and not isinstance(self.a, Prepared) and not isinstance(self.b, Prepared):
             return self.backend.product(plan, self._rows("left"), self._rows("right"), c)
         if self._ahead is not None and self._ahead[0] != plan.scheme:
@@ -476,7 +476,7 @@ def plan_for_shapes(
     elif scheme == "native":
         proven = _bounds.native(max(k, 1), dtype)
         check_native(dtype, target, engine, reproducible, proven)
-        return native_plan(sizes, dtype, target, proven, _NATIVE_ASKED_FOR)
+        return native_plan(sizes, dtype, target, proven, NATIVE_ASKED_FOR)
     else:
         if target is not None and target.measure == "componentwise":
             raise ValueError(
@@ -484,7 +484,7 @@ def plan_for_shapes(
                 f"or ask for Accuracy('row-column', {target.tolerance:.3g}) or a number of slices"
             )
         target, why = target or replace(default_accuracy(dtype, k), measure="row-column"), ""
-        choice = choose_a_priori(target, max(k, 1), _names(scheme))
+        choice = choose_a_priori(target, max(k, 1), names_of(scheme))
         chosen, bound = choice.scheme, choice.bound
     return Plan(
         sizes.shape, sizes.batch, dtype, chosen, target, _bounds.with_rounding(bound, dtype), True, engine,
@@ -492,84 +492,4 @@ def plan_for_shapes(
     )  # fmt: skip
 
 
-def native_bound(backend: Backend, k: int, dtype: str) -> float:
-    """What the native product proves, roundings included; inf where a setting makes it less than an IEEE product."""
-    return inf if backend.native_obstacle(dtype) else _bounds.native(max(k, 1), dtype)
-
-
-def native_plan(sizes: Shapes, dtype: str, target: Accuracy | None, bound: float, why: str) -> Plan:
-    """The plan of the native product: its bound is componentwise, and so holds in every measure."""
-    target = target or default_accuracy(dtype, sizes.shape[1])
-    return Plan(sizes.shape, sizes.batch, dtype, None, target, bound, True, why=why)
-
-
-def fastest_way(
-    backend: Backend,
-    sizes: Shapes,
-    dtype: str,
-    target: Accuracy | None,
-    scheme: str,
-    engine: str,
-    reproducible: bool,
-    bound: float,
-) -> tuple[Words | Literal["native", "slices"], str]:
-    """What runs, the native product with that bound, slices or words, and why."""
-    obstacle = backend.native_obstacle(dtype)
-    if scheme == "native":
-        check_native(dtype, target, engine, reproducible, bound)
-        return "native", f"{_NATIVE_ASKED_FOR}; {obstacle}" if obstacle else _NATIVE_ASKED_FOR
-    if scheme != "auto":
-        return "slices", ""
-    if reproducible:
-        return "slices", "native product ruled out by reproducible=True"
-    if engine != "auto":
-        return "slices", f"native product ruled out by engine={engine!r}"
-    ruled_out = obstacle or ""
-    if not obstacle and target is not None and not suffices(bound, target, dtype):
-        ruled_out = f"native product proves only {bound:.2g}"
-    k = sizes.shape[1]
-    words = _words_as_good(backend, k, dtype, target)
-    if ruled_out and not words:
-        return "slices", ruled_out
-    slices = _likely(target or default_accuracy(dtype, k), max(k, 1))
-    way = backend.fastest(sizes.stack, k, dtype, (slices, *words) if ruled_out else (slices, *words, None))
-    asked = "no accuracy is named" if target is None else "it proves what is asked"
-    if way is None:
-        return "native", f"native product: fastest here, and {asked}"
-    if isinstance(way, Words):
-        no_more = ", and the native product proves no more" if target is None else ""
-        return way, f"{way.name}: fastest here, and {asked}{no_more}"
-    return "slices", ruled_out or "slices are faster here than the native product"
-
-
-def _words_as_good(backend: Backend, k: int, dtype: str, target: Accuracy | None) -> tuple[Words, ...]:
-    """Words that may prove what is asked: no less than the native product for any operands, if nothing is.
-
-    Their root-mean-square error on ordinary data is below that of a native float32 product, promoted as they are.
-    """
-    words = PRESETS["halfhalf"]
-    if dtype != "float32" or backend.words_obstacle(words):
-        return ()
-    if target is None:
-        return (words,) if _word_bounds.a_priori(words, max(k, 1)) <= _bounds.native(max(k, 1), dtype) else ()
-    usual = target.bits is None or target.bits <= _FLOAT32_BITS
-    return (words,) if usual and _word_bounds.relative(words, max(k, 1)) <= target.tolerance else ()
-
-
-_FLOAT32_BITS = 24
-
-
-@lru_cache(maxsize=1024)
-def _likely(target: Accuracy, k: int) -> Scheme:
-    """What ordinary data will need."""
-    return choose_a_priori(replace(target, measure="row-column"), k, _names("auto")).scheme
-
-
 _COUNT_GIVEN = "count given by slices"
-
-_NATIVE_ASKED_FOR = "native product: asked for by scheme='native'"
-
-
-def _names(scheme: str) -> tuple[str, ...]:
-    """The schemes to choose from; the first wins a tie."""
-    return ("digits", "residues") if scheme == "auto" else (scheme,)
