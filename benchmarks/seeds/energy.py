@@ -13,6 +13,7 @@ from benchmarks.power import LEAST, WARM_UP, Meter, Spent, spent
 from benchmarks.results import Row, Shape
 from benchmarks.routines import Routine
 from benchmarks.seeds.figures import Claim, Figure, Series, since
+from benchmarks.seeds.speed import ratios
 from benchmarks.seeds.throughput import HALFHALF, SGEMM, TF32TF32, by_routine, compared, fastest
 
 BURST = 0.1
@@ -61,13 +62,12 @@ def over_n(products: dict[tuple[str, int], float]) -> Series:
 
 def joules(products: dict[tuple[str, int], float], spendings: dict[tuple[str, int], Spent], idle: Spent) -> Figure:
     series = over_n(products)
-    native = dict(series[SGEMM])
     claims = []
     for name in (HALFHALF, TF32TF32):
-        ratios = {int(n): y / native[n] for n, y in series[name]}
+        ratio = ratios(series, name, SGEMM)
         claims.append(Claim(f"{name.split()[1]} takes less energy than cuBLAS SGEMM for all sizes on the A100",
-                            f"at most {max(ratios.values()):.2g} times its energy, less "
-                            f"{since({n: y < 1 for n, y in ratios.items()})}", max(ratios.values()) < 1))  # fmt: skip
+                            f"at most {max(ratio.values()):.2g} times its energy, less "
+                            f"{since({n: y < 1 for n, y in ratio.items()})}", max(ratio.values()) < 1))  # fmt: skip
     off = max(abs(each.watts * each.seconds / each.counted - 1) for each in spendings.values())
     claims.append(Claim("(not in the paper) the samples agree with NVML's own counter of energy",
                         f"to {off:.1%}", off < COUNTER_AGREES))  # fmt: skip
@@ -95,8 +95,7 @@ def summary(rows: Sequence[Row], products: dict[tuple[str, int], float]) -> Figu
     for name, published in ((HALFHALF, "51 TFLOP/s, lower consumption, a limited exponent range"),
                             (TF32TF32, "33 TFLOP/s, lower consumption")):  # fmt: skip
         error = max(errors[name, n] / errors[SGEMM, n] for n in sizes)
-        faster = {n: dict(speeds[name])[n] / dict(speeds[SGEMM])[n] for n in sizes}
-        energy = {n: products[name, n] / products[SGEMM, n] for n in sizes}
+        faster, energy = (ratios(of, name, SGEMM) for of in (speeds, over_n(products)))
         better = {n: faster[n] > 1 > energy[n] for n in sizes}
         claims.append(Claim(
             f"{name.split()[1]}: the accuracy of cuBLAS SGEMM, faster, at most {published}",

@@ -12,6 +12,7 @@ from benchmarks.measure import rows_of
 from benchmarks.results import Row, Shape
 from benchmarks.routines import Account, Routine, routines
 from benchmarks.seeds.figures import Claim, Figure, Series, since
+from benchmarks.seeds.speed import ratios
 
 HALFHALF, TF32TF32, SGEMM = "ozaki halfhalf", "ozaki tf32tf32", "cublas sgemm"
 
@@ -77,13 +78,12 @@ def fastest(series: Series, name: str) -> float:
 
 def throughput(rows: Sequence[Row], peaks: Peaks | None) -> Figure:
     series = by_routine(rows)
-    native = dict(series[SGEMM])
     claims = []
     for name in (HALFHALF, TF32TF32):
-        ratios = {int(n): y / native[n] for n, y in series[name]}
+        ratio = ratios(series, name, SGEMM)
         claims.append(Claim(f"{name.split()[1]} is faster than cuBLAS SGEMM for all sizes on the A100",
-                            f"at least {min(ratios.values()):.2g} times as fast, faster "
-                            f"{since({n: y > 1 for n, y in ratios.items()})}", min(ratios.values()) > 1))  # fmt: skip
+                            f"at least {min(ratio.values()):.2g} times as fast, faster "
+                            f"{since({n: y > 1 for n, y in ratio.items()})}", min(ratio.values()) > 1))  # fmt: skip
     both = [fastest(series, name) for name in (HALFHALF, TF32TF32)]
     shown = "{:.3g} and {:.3g} TFLOP/s".format(*both)
     if peaks is not None:
