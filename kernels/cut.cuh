@@ -84,20 +84,18 @@ __device__ __forceinline__ void make_images(Bits* bits, int scale, uint32_t (*by
 // fold the start of the sum: cheaper than to bring it into the registers of every sum.
 constexpr int FOLDS = LENGTH + (DIGIT_BITS == 0 ? 1 : 0);
 __shared__ uint32_t folds[8 * EIGHTS][FOLDS];
-__shared__ uint2 quotients[8 * EIGHTS];
+__shared__ __align__(16) Quotient quotients[8 * EIGHTS];
 
 // Eight slices, of which lane 4 g + c has number s = 8 u + g.
 struct Cut {
   uint32_t fold[FOLDS];
-  float inverse;
-  uint32_t modulus;
+  Quotient quotient;
   int c;
 
   __device__ __forceinline__ Cut(int s, int c) : c(c) {
 #pragma unroll
     for (int w = 0; w < FOLDS; ++w) fold[w] = folds[s][w];
-    inverse = float_of_bits(quotients[s].x);
-    modulus = quotients[s].y;
+    quotient = quotients[s];
   }
 
   // Slices of the images of lanes 8 c + {2 p, 2 p + 4, 2 p + 1, 2 p + 5}, p = 0 or 1, in the low bytes.
@@ -112,7 +110,7 @@ struct Cut {
     fold_pair<FOLDS>(slice, first, second, words);
 #if DIGIT_BITS == 0
 #pragma unroll
-    for (int i = 0; i < 4; ++i) slice[i] = residue_of_sum(slice[i], inverse, SYMMETRIC, modulus);
+    for (int i = 0; i < 4; ++i) slice[i] = residue_of_sum(slice[i], quotient.inverse, quotient.addend, quotient.modulus);
 #endif
   }
 
@@ -135,8 +133,7 @@ __device__ __forceinline__ void fill_folds(int threads) {
 #if DIGIT_BITS == 0
     const int known = smaller(t, SLICES - 1);
     folds[t][w] = w < LENGTH ? constants.fold[known][w] : constants.quotient[known].start;
-    if (w == 0)
-      quotients[t] = make_uint2(bits_of(constants.quotient[known].inverse), constants.quotient[known].modulus);
+    if (w == 0) quotients[t] = constants.quotient[known];
 #else
     const int digit = SLICES - 1 - t;
     folds[t][w] = digit >= 0 && digit / 4 == w ? 1u << (8 * (digit % 4)) : 0u;

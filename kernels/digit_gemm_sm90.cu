@@ -96,8 +96,7 @@ __device__ __forceinline__ void take_over(uint32_t (&d0)[96], uint32_t (&d1)[96]
     stages.wait(ring);
     add_bytes(d0, from, unit);
     add_bytes(d1, from + PARTIAL / 2, unit);
-    named_barrier(1 + this_thread() / 128, 128);  // before one thread says that all are done
-    stages.release(ring.stage);
+    stages.release_own(ring.stage);
   }
 }
 // By the producer: the same bytes, to the stages that come next in the ring.
@@ -241,8 +240,8 @@ digit_gemm(const Operand a, const Operand b, const Output<OUTPUT> output, uint4*
     Piece piece = piece_of(0, pieces, blocks);
     if (piece.exists) stages.wait(ring);
     stages.descriptors(ring, da, db);
-    multiply_half(d0, da, db, true);
-    multiply_half(d1, da + HALF, db, true);
+    multiply_half<int8_t>(d0, da, db, true);
+    multiply_half<int8_t>(d1, da + HALF, db, true);
     for (int w = 1; piece.exists; ++w) {
       const Piece next = piece_of(w, pieces, blocks);
       int entry, i, j;
@@ -257,8 +256,8 @@ digit_gemm(const Operand a, const Operand b, const Output<OUTPUT> output, uint4*
       for (int pairs = SLICES; pairs > 0; --pairs) {  // a diagonal, whose first block is under way
         const bool over = pairs == 1;
         int last;
-        multiply_blocks(stages, ring, pairs * (piece.last - piece.first), d0, d1, last);
-        multiply_last_block(stages, ring, d0, d1, last);
+        multiply_blocks<int8_t>(stages, ring, pairs * (piece.last - piece.first), d0, d1, last);
+        multiply_last_block<int8_t>(stages, ring, d0, d1, last);
         const int diagonal = SLICES - pairs;
         if (helpers > 0) {  // all stages that are under way are needed
           wgmma_wait<0>();
@@ -276,7 +275,7 @@ digit_gemm(const Operand a, const Operand b, const Output<OUTPUT> output, uint4*
         // every wgmma in turn.
         if (!over || next.exists) stages.wait(ring);
         stages.descriptors(ring, da, db);
-        multiply_half(d0, da, db, over);
+        multiply_half<int8_t>(d0, da, db, over);
         wgmma_wait<1>();
         registers_ready(d1);
         if (helpers == 0) stages.release(last);
@@ -285,7 +284,7 @@ digit_gemm(const Operand a, const Operand b, const Output<OUTPUT> output, uint4*
         else round_half(d1, to, result_of(piece.tile, tiles, output, exponents[warpgroup]), 1);
         carry(d1);
         wgmma_wait<0>();  // else the compiler takes the reads of d1 above for reads in the stage that begins below
-        multiply_half(d1, da + HALF, db, over);
+        multiply_half<int8_t>(d1, da + HALF, db, over);
         if (!owner) {
           __threadfence();
           named_barrier(1 + warpgroup, 128);

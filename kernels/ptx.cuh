@@ -32,13 +32,13 @@ __device__ __forceinline__ void barrier_wait(uint32_t barrier, uint32_t parity) 
       "r"(parity)
       : "memory");
 }
-// Arrive at the barrier of the same address in block `rank` of the cluster. What the thread wrote is not released to the
-// other block (a fence that the tensor cores would wait for): it arrives for wgmma, which are over and only read.
-__device__ __forceinline__ void barrier_arrive_in(uint32_t barrier, uint32_t rank) {
+// Arrive at the barrier of the same address in block `rank` of the cluster, for `threads`. What the thread wrote is not
+// released to the other block (a fence that the tensor cores would wait for): it arrives for reads, which are over.
+__device__ __forceinline__ void barrier_arrive_in(uint32_t barrier, uint32_t rank, int threads) {
   asm volatile(
       "{\n.reg .b32 there;\nmapa.shared::cluster.u32 there, %0, %1;\n"
-      "mbarrier.arrive.shared::cluster.b64 _, [there];\n}" ::"r"(barrier),
-      "r"(rank)
+      "mbarrier.arrive.shared::cluster.b64 _, [there], %2;\n}" ::"r"(barrier),
+      "r"(rank), "r"(threads)
       : "memory");
 }
 
@@ -134,15 +134,23 @@ template <int PENDING> __device__ __forceinline__ void wgmma_wait() {
 #define WGMMA(SHAPE, OPERANDS, A, B, P, MORE) \
   "{\n.reg .pred p;\nsetp.ne.b32 p, " P ", 0;\nwgmma.mma_async.sync.aligned." SHAPE " {" OPERANDS "}, " A ", " B ", p" MORE ";\n}\n"
 
-// d (64 x N int32, N / 2 registers a thread) = [accumulate] d + A (64 x 32) B (32 x N).
-#define DEFINE_INT8(COUNT, N, A, B, P)                                                                         \
-  __device__ __forceinline__ void wgmma_int8(uint32_t (&d)[COUNT], uint64_t a, uint64_t b, int accumulate) {   \
-    asm volatile(WGMMA("m64n" #N "k32.s32.s8.s8", FIRST_##COUNT, A, B, P, "")                                  \
-                 : REGISTERS_##COUNT("+r") : "l"(a), "l"(b), "r"(accumulate));                                 \
-  }
-DEFINE_INT8(64, 128, "%64", "%65", "%66")
-DEFINE_INT8(96, 192, "%96", "%97", "%98")
-#undef DEFINE_INT8
+// d (64 x N int32, N / 2 registers a thread) = [accumulate] d + A (64 x 32) B (32 x N), of bytes of type T.
+template <typename T, int COUNT> struct Wgmma;
+#define DEFINE_BYTES(T, TYPES, COUNT, N, A, B, P)                                                           \
+  template <> struct Wgmma<T, COUNT> {                                                                      \
+    static __device__ __forceinline__ void run(uint32_t (&d)[COUNT], uint64_t a, uint64_t b, int accumulate) { \
+      asm volatile(WGMMA("m64n" #N "k32.s32." TYPES, FIRST_##COUNT, A, B, P, "")                            \
+                   : REGISTERS_##COUNT("+r") : "l"(a), "l"(b), "r"(accumulate));                            \
+    }                                                                                                       \
+  };
+DEFINE_BYTES(int8_t, "s8.s8", 96, 192, "%96", "%97", "%98")
+DEFINE_BYTES(uint8_t, "u8.u8", 64, 128, "%64", "%65", "%66")
+DEFINE_BYTES(uint8_t, "u8.u8", 96, 192, "%96", "%97", "%98")
+#undef DEFINE_BYTES
+template <typename T, int COUNT>
+__device__ __forceinline__ void wgmma_bytes(uint32_t (&d)[COUNT], uint64_t a, uint64_t b, int accumulate) {
+  Wgmma<T, COUNT>::run(d, a, b, accumulate);
+}
 
 // Results of a wgmma that is over may not be read before this point.
 template <int N> __device__ __forceinline__ void registers_ready(uint32_t (&d)[N]) {

@@ -34,8 +34,8 @@ reduce(const int32_t* __restrict__ acc, int64_t acc_stride, int64_t ld, uint8_t*
     uint32_t r[4];
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
-      r[j] = accumulator_residue(static_cast<uint32_t>(x[j]), m);
-      if (accumulate) r[j] = add_residues(byte_of(r[j], 0), byte_of(before[i], j), m.modulus);
+      r[j] = accumulator_residue(static_cast<uint32_t>(x[j]) ^ 0x80000000u, m);
+      if (accumulate) r[j] = add_residues(byte_of(r[j], 0), byte_of(before[i], j), m.quotient.modulus);
     }
     packed[i] = gather_bytes(r[0], r[1], r[2], r[3], 0);
   }

@@ -13,9 +13,12 @@
 #pragma once
 #include "common.cuh"
 
+// For a residue in [0, m), f counts (m+1)/2 more than x, so that q is floor plus 1, and s takes that back: f - q m =
+// x - floor m - (m-1)/2, and -s m = (m-1)/2 mod 256.
 struct Quotient {
-  uint32_t start;
+  uint32_t start;    // of f, a byte
   float inverse;     // 2^132 RN(1 / m), RN to float32
+  float addend;      // 1.5 2^6 + s 2^-17; s = 0 for symmetric residues, and for m = 256
   uint32_t modulus;
 };
 
@@ -32,42 +35,39 @@ HD uint32_t residue_of_sum(uint32_t f, float inverse, float addend, uint32_t mod
 
 // Constants of the residues of images; x is raised by 2^(32 LENGTH - 1), so that it is nonnegative.
 //   fold[t][w]   byte j: inv_t 2^(8 (4 w + j)) mod m_t, in [0, m_t); inv_t = 1 for the right operand
-//   quotient[t]  start = -inv_t 2^(32 LENGTH - 1) mod m_t
-// Layout: 4 N (LENGTH + 3) bytes, no padding. f <= 4 LENGTH 255^2 + 255 < 2^22 for LENGTH <= 16.
+//   quotient[t]  start = -inv_t 2^(32 LENGTH - 1) mod m_t, for residues in [0, m_t) after (m_t+1)/2 was added
+// Layout: 4 N (LENGTH + 4) bytes, no padding. f <= 4 LENGTH 255^2 + 255 < 2^22 for LENGTH <= 16.
 template <int N, int LENGTH> struct ResidueConstants {
   uint32_t fold[N][LENGTH];
   Quotient quotient[N];
 };
-constexpr float SYMMETRIC = 96.0f;  // the addend
 
-// The symmetric residue of x inv_t, in [-(m-1)/2, m/2] (m = 256: [-128, 127]), in the low byte. `raised` is
-// x + 2^(32 LENGTH - 1).
+// The residue of x inv_t, in [0, m) or, where it is symmetric, in [-(m-1)/2, m/2] (m = 256: [-128, 127]), in the low byte.
+// `raised` is x + 2^(32 LENGTH - 1).
 template <int N, int LENGTH>
-HD uint32_t symmetric_residue(const uint32_t (&raised)[LENGTH], const ResidueConstants<N, LENGTH>& c, int t) {
+HD uint32_t image_residue(const uint32_t (&raised)[LENGTH], const ResidueConstants<N, LENGTH>& c, int t) {
   const Quotient& m = c.quotient[t];
   uint32_t sum = m.start;
 #pragma unroll
   for (int w = 0; w < LENGTH; ++w) sum = dot_bytes(raised[w], c.fold[t][w], sum);
-  return residue_of_sum(sum, m.inverse, SYMMETRIC, m.modulus);
+  return residue_of_sum(sum, m.inverse, m.addend, m.modulus);
 }
 
-// The same for accumulators: v = x + 2^31 as four unsigned bytes. For a residue in [0, m), f counts (m+1)/2 more than
-// x, so that q is floor plus 1, and s takes that back: f - q m = x - floor m - (m-1)/2, and -s m = (m-1)/2 mod 256.
+// The same for accumulators, to [0, m): of unsigned bytes' products as they are, of signed ones' raised by 2^31, which
+// `start` takes back.
 constexpr int MAX_MODULI = 64;
 struct AccumulatorModulus {
-  uint32_t fold;     // byte j: 2^(8 j) mod m
-  uint32_t start;    // (-2^31 mod m) + (m+1)/2; m = 256: 0
-  float inverse;     // as in Quotient
-  float addend;      // 1.5 2^6 + s 2^-17, s = -(m-1)/2 m^-1 mod 256; m = 256: s = 0
-  uint32_t modulus;
+  uint32_t fold;  // byte j: 2^(8 j) mod m
+  Quotient quotient;
 };
 struct AccumulatorModuli {
   AccumulatorModulus of[MAX_MODULI];
 };
 
-// x mod m in the low byte; the others hold anything.
+// In the low byte; the others hold anything.
 HD uint32_t accumulator_residue(uint32_t x, const AccumulatorModulus& m) {
-  return residue_of_sum(dot_bytes(x ^ 0x80000000u, m.fold, m.start), m.inverse, m.addend, m.modulus);
+  const Quotient& q = m.quotient;
+  return residue_of_sum(dot_bytes(x, m.fold, q.start), q.inverse, q.addend, q.modulus);
 }
 
 HD uint32_t add_residues(uint32_t x, uint32_t y, uint32_t modulus) {  // x, y in [0, m)

@@ -66,7 +66,7 @@ struct Stages {
     if (threadIdx.x == 0) {
       for (int s = 0; s < STAGES; ++s) {
         barrier_init(full + 8 * s, 1);
-        barrier_init(empty + 8 * s, 2 * CONSUMERS);
+        barrier_init(empty + 8 * s, 2 * 128 * CONSUMERS);
       }
       barrier_init_fence();
     }
@@ -98,8 +98,12 @@ struct Stages {
   }
   // By a consumer.
   __device__ __forceinline__ void wait(const Ring& ring) const { barrier_wait(full + 8 * ring.stage, ring.parity); }
-  __device__ __forceinline__ void release(int stage) const {  // to both blocks, whose copies write here
-    if (threadIdx.x % 128 < 2) barrier_arrive_in(empty + 8 * stage, threadIdx.x % 128);
+  // To both blocks, whose copies write here: what wgmma of the warpgroup have read, or what this thread has.
+  __device__ __forceinline__ void release(int stage) const {
+    if (threadIdx.x % 128 < 2) barrier_arrive_in(empty + 8 * stage, threadIdx.x % 128, 128);
+  }
+  __device__ __forceinline__ void release_own(int stage) const {
+    for (int rank = 0; rank < 2; ++rank) barrier_arrive_in(empty + 8 * stage, rank, 1);
   }
   __device__ __forceinline__ void descriptors(const Ring& ring, uint64_t& a, uint64_t& b) const {
     const uint32_t at = data + ring.stage * STAGE_BYTES;
@@ -109,18 +113,18 @@ struct Stages {
 };
 constexpr uint64_t HALF = 8192 >> 4;  // from the descriptor of the first 64 rows to that of the others
 
-// Four wgmma over one stage, for one half; the first clears the accumulators if `fresh`.
-template <int R>
+// Four wgmma over one stage, of slices of type T, for one half; the first clears the accumulators if `fresh`.
+template <typename T, int R>
 __device__ __forceinline__ void multiply_half(uint32_t (&d)[R], uint64_t a, uint64_t b, bool fresh) {
   wgmma_fence();
 #pragma unroll
-  for (int z = 0; z < 4; ++z) wgmma_int8(d, a + 2 * z, b + 2 * z, !fresh || z > 0);
+  for (int z = 0; z < 4; ++z) wgmma_bytes<T>(d, a + 2 * z, b + 2 * z, !fresh || z > 0);
   wgmma_commit();
 }
 
 // `blocks` blocks of k, the first of which is under way, but for the last one; `last`: the stage of the one that is under
 // way then.
-template <int R>
+template <typename T, int R>
 __device__ __forceinline__ void multiply_blocks(const Stages& stages, Ring& ring, int blocks, uint32_t (&d0)[R],
                                                 uint32_t (&d1)[R], int& last) {
   uint64_t a, b;
@@ -129,8 +133,8 @@ __device__ __forceinline__ void multiply_blocks(const Stages& stages, Ring& ring
   for (int k = 2; k < blocks; ++k) {
     stages.wait(ring);
     stages.descriptors(ring, a, b);
-    multiply_half(d0, a, b, false);
-    multiply_half(d1, a + HALF, b, false);
+    multiply_half<T>(d0, a, b, false);
+    multiply_half<T>(d1, a + HALF, b, false);
     wgmma_wait<2>();
     stages.release(last);
     last = ring.stage;
@@ -138,14 +142,14 @@ __device__ __forceinline__ void multiply_blocks(const Stages& stages, Ring& ring
   }
 }
 // The last one: d0 is ready then, d1 under way.
-template <int R>
+template <typename T, int R>
 __device__ __forceinline__ void multiply_last_block(const Stages& stages, Ring& ring, uint32_t (&d0)[R],
                                                     uint32_t (&d1)[R], int& last) {
   uint64_t a, b;
   stages.wait(ring);
   stages.descriptors(ring, a, b);
-  multiply_half(d0, a, b, false);
-  multiply_half(d1, a + HALF, b, false);
+  multiply_half<T>(d0, a, b, false);
+  multiply_half<T>(d1, a + HALF, b, false);
   wgmma_wait<1>();
   registers_ready(d0);
   stages.release(last);

@@ -126,21 +126,19 @@ split_quadrants(const INPUT* __restrict__ x, int64_t sr, int64_t sk, int64_t row
         now.apply(bytes + 2 * i, slice);
         gather(slice, word[i]);
       }
-      const Modulus m(now.modulus);
+      int8_t* const to = out + (s * (7 * block) + offset);
+      const auto store = [&](int i, uint32_t x, uint32_t y, uint32_t z, uint32_t w) {
+        if (s < SLICES) *reinterpret_cast<uint4*>(to + i * block) = make_uint4(x, y, z, w);
+      };
+      constexpr int places[4] = {4, 5, 6, PERMUTED ? 3 : 2};
+      store(0, word[0][0], word[0][1], word[0][2], word[0][3]);
+      store(1, word[1][0], word[1][1], word[1][2], word[1][3]);
+      store(5 - places[3], word[3][0], word[3][1], word[3][2], word[3][3]);
+      const Modulus m(now.quotient.modulus);
 #pragma unroll
       for (int w = 0; w < 4; ++w) slice_sums<!PERMUTED>(word[0][w], word[1][w], word[2][w], word[3][w], m, sum[w]);
-      if (s < SLICES) {
-        int8_t* const to = out + (s * (7 * block) + offset);
-        const auto store = [&](int i, uint32_t x, uint32_t y, uint32_t z, uint32_t w) {
-          *reinterpret_cast<uint4*>(to + i * block) = make_uint4(x, y, z, w);
-        };
-        constexpr int places[4] = {4, 5, 6, PERMUTED ? 3 : 2};
 #pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          if (i != 2) store(i < 2 ? i : 5 - places[3], word[i][0], word[i][1], word[i][2], word[i][3]);
-          store(places[i], sum[0][i], sum[1][i], sum[2][i], sum[3][i]);
-        }
-      }
+      for (int i = 0; i < 4; ++i) store(places[i], sum[0][i], sum[1][i], sum[2][i], sum[3][i]);
     }
   }
 }

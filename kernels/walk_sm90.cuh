@@ -65,27 +65,27 @@ __device__ __forceinline__ void multiply_tiles(const Walk<R>& walk, const Stages
   uint64_t da, db;
   if (walk.first < walk.end) stages.wait(ring);
   stages.descriptors(ring, da, db);
-  multiply_half(d0, da, db, true);
-  multiply_half(d1, da + HALF, db, true);
+  multiply_half<uint8_t>(d0, da, db, true);
+  multiply_half<uint8_t>(d1, da + HALF, db, true);
   for (int w = walk.first; w < walk.end; w += walk.step) {
     int last;
-    multiply_blocks(stages, ring, blocks, d0, d1, last);
+    multiply_blocks<uint8_t>(stages, ring, blocks, d0, d1, last);
     int t, n, i, j;
     walk.locate(w, t, n, i, j);
     epilogue.begin(t, n, (2 * i + static_cast<int64_t>(cluster_rank())) * ROWS + warpgroup * 128 + thread / 32 * 16 + lane / 4,
                    j);
 
-    multiply_last_block(stages, ring, d0, d1, last);
+    multiply_last_block<uint8_t>(stages, ring, d0, d1, last);
     epilogue.look(d0, 0);
     if (w + walk.step < walk.end) stages.wait(ring);
     stages.descriptors(ring, da, db);
-    multiply_half(d0, da, db, true);
+    multiply_half<uint8_t>(d0, da, db, true);
     wgmma_wait<1>();
     registers_ready(d1);
     stages.release(last);
     epilogue.look(d1, 64);
     wgmma_wait<0>();  // else the compiler takes the reads of d1 above for reads in the stage that begins below
-    multiply_half(d1, da + HALF, db, true);
+    multiply_half<uint8_t>(d1, da + HALF, db, true);
   }
   wgmma_wait<0>();
 }

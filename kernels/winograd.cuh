@@ -1,4 +1,4 @@
-// Residues modulo m <= 256 added four at a time: the sums of Winograd's form of Strassen's product (docs/design.md, 6).
+// Residues in [0, m), m <= 256, added four at a time: the sums of Winograd's form of Strassen's product (docs/design.md, 6).
 //
 // Halves of a word hold numbers that are reduced by unsigned minima: of x, x - m, x - 2 m, ..., modulo 2^16, the one in
 // [0, m) is the smallest.
@@ -25,11 +25,10 @@ struct Modulus {
 
   HD explicit Modulus(uint32_t m) : m(m), minus_once((65536 - m) * HALVES), minus_twice((65536 - 2 * m) * HALVES) {}
 
-  // x mod m of both halves, x < 4 m.
-  HD uint32_t reduced(uint32_t x) const {
-    x = least_of_halves(x, minus_twice, x);
-    return least_of_halves(x, minus_once, x);
-  }
+  // x mod m of both halves, x < 2 m.
+  HD uint32_t reduced_once(uint32_t x) const { return least_of_halves(x, minus_once, x); }
+  // The same, x < 4 m.
+  HD uint32_t reduced(uint32_t x) const { return reduced_once(least_of_halves(x, minus_twice, x)); }
 };
 
 // Bytes 0 and 2 of x, and bytes 1 and 3, in halves; and back, from numbers below 256.
@@ -43,41 +42,37 @@ HD uint32_t odd_bytes(uint32_t x) {
 }
 HD uint32_t joined_bytes(uint32_t even, uint32_t odd) { return even + (odd << 8); }
 
-// Symmetric residues of four blocks of an operand, p and q of its upper rows, r and s of its lower ones (for the right
-// operand a row is a column of B), become those of four sums:
+// Residues of four blocks of an operand, p and q of its upper rows, r and s of its lower ones (for the right operand a
+// row is a column of B), become those of four sums:
 //   left    r + s,  r + s - p,  p - r,  q - (r + s - p)
 //   right   r - p,  s - (r - p),  s - r,  q - (s - (r - p))
-// In halves they are raised by 128, and by m / 2 (m = 256: 128) where they have just been reduced.
 template <bool OF_LEFT>
 HD void slice_sums(uint32_t p, uint32_t q, uint32_t r, uint32_t s, const Modulus& m, uint32_t (&sum)[4]) {
-  const uint32_t half = m.m / 2;
-  // What makes x + y, x - y a number in [0, 3 m), congruent to the sum or difference of residues plus m / 2.
-  const uint32_t of_sum = (half + m.m - 256) * HALVES, of_difference = (half + m.m) * HALVES;
-  const uint32_t raise = (128 - half) * HALVES;
+  const uint32_t up = m.m * HALVES;  // what makes a difference a number in (0, 2 m)
   uint32_t out[4][2];
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
-    const auto half_of = [i](uint32_t x) { return i == 0 ? even_bytes(x ^ 0x80808080u) : odd_bytes(x ^ 0x80808080u); };
+    const auto half_of = [i](uint32_t x) { return i == 0 ? even_bytes(x) : odd_bytes(x); };
     const uint32_t a = half_of(p), b = half_of(q), c = half_of(r), d = half_of(s);
     uint32_t x[4];
     if (OF_LEFT) {
-      x[0] = m.reduced(c + d + of_sum) + raise;
-      x[1] = m.reduced(x[0] - a + of_difference) + raise;
-      x[2] = m.reduced(a - c + of_difference) + raise;
+      x[0] = m.reduced_once(c + d);
+      x[1] = m.reduced_once(x[0] - a + up);
+      x[2] = m.reduced_once(a - c + up);
     } else {
-      x[0] = m.reduced(c - a + of_difference) + raise;
-      x[1] = m.reduced(d - x[0] + of_difference) + raise;
-      x[2] = m.reduced(d - c + of_difference) + raise;
+      x[0] = m.reduced_once(c - a + up);
+      x[1] = m.reduced_once(d - x[0] + up);
+      x[2] = m.reduced_once(d - c + up);
     }
-    x[3] = m.reduced(b - x[1] + of_difference) + raise;
+    x[3] = m.reduced_once(b - x[1] + up);
 #pragma unroll
     for (int j = 0; j < 4; ++j) out[j][i] = x[j];
   }
 #pragma unroll
-  for (int j = 0; j < 4; ++j) sum[j] = joined_bytes(out[j][0], out[j][1]) ^ 0x80808080u;
+  for (int j = 0; j < 4; ++j) sum[j] = joined_bytes(out[j][0], out[j][1]);
 }
 
-// The four quadrants of the result, as recombine_quadrants.cu has them, from bytes of the seven products in [0, m).
+// The four quadrants of the result, as recombine_quadrants.cu has them, from those of the seven products.
 HD void product_sums(const uint32_t (&p)[7], const Modulus& m, uint32_t (&sum)[4]) {
   uint32_t out[4][2];
 #pragma unroll

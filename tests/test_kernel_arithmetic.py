@@ -103,7 +103,7 @@ template <int W> void residues(const uint32_t* x, const ResidueConstants<49, W>*
     uint32_t words[W];
     for (int w = 0; w < W; ++w) words[w] = x[i * W + w];
     words[W - 1] ^= 0x80000000u;
-    for (int t = 0; t < 49; ++t) out[i * 49 + t] = static_cast<int8_t>(symmetric_residue<49, W>(words, *c, t));
+    for (int t = 0; t < 49; ++t) out[i * 49 + t] = image_residue<49, W>(words, *c, t) & 255;
   }
 }
 
@@ -182,7 +182,7 @@ void reduce_all(const uint32_t* x, const AccumulatorModulus* m, uint32_t* out, i
 }
 // The residues of the sums f = 0 .. n - 1, moved by `start` moduli.
 void residues_of_sums(const Quotient* m, uint32_t* out, int64_t n) {
-  const float addend = SYMMETRIC + m->start * 0x1p-17f;
+  const float addend = m->addend + m->start * 0x1p-17f;
   for (int64_t f = 0; f < n; ++f) out[f] = residue_of_sum(f, m->inverse, addend, m->modulus) & 255;
 }
 void add_all(const uint32_t* x, const uint32_t* y, uint32_t m, uint32_t* out, int64_t n) {
@@ -539,38 +539,42 @@ def test_digits_of_other_bits(shim, rng, radix_bits, p, words):
 # ---- Residues --------------------------------------------------------------------------------------------------------
 
 
-QUOTIENT = np.dtype([("start", "u4"), ("inverse", "f4"), ("modulus", "u4")])
-ACCUMULATOR = np.dtype([("fold", "u4"), ("start", "u4"), ("inverse", "f4"), ("addend", "f4"), ("modulus", "u4")])
+QUOTIENT = np.dtype([("start", "u4"), ("inverse", "f4"), ("addend", "f4"), ("modulus", "u4")])
+ACCUMULATOR = np.dtype([("fold", "u4"), *((name, QUOTIENT[name]) for name in QUOTIENT.names)])
 
 
 def scaled_inverse(m):
     return np.ldexp(np.float32(1 / m), 132)
 
 
-def residue_constants(moduli, inverses, words):
+def quotient(m, start, symmetric):
+    start, shift = start % m, 0
+    if m % 2 and not symmetric:
+        start = (start + (m + 1) // 2) % m
+        shift = -(m - 1) // 2 * pow(m, -1, 256) % 256
+    return start, scaled_inverse(m), 96 + shift * 2.0**-17, m
+
+
+def residue_constants(moduli, inverses, words, symmetric):
     """ResidueConstants<len(moduli), words>, as kernels/residues.cuh describes it."""
     pairs = list(zip(moduli, inverses, strict=True))
     fold = np.array([[inv * pow(256, b, m) % m for b in range(4 * words)] for m, inv in pairs], np.uint8)
-    table = np.array([(-inv * 2 ** (32 * words - 1) % m, scaled_inverse(m), m) for m, inv in pairs], QUOTIENT)
+    table = np.array([quotient(m, -inv * 2 ** (32 * words - 1), symmetric) for m, inv in pairs], QUOTIENT)
     return np.concatenate([fold.view(np.uint32).ravel(), table.view(np.uint32)])
 
 
-def accumulator_moduli(moduli):
-    """AccumulatorModuli."""
+def accumulator_moduli(moduli, lowest):
+    """AccumulatorModuli, for sums from `lowest` on."""
     table = np.zeros(64, ACCUMULATOR)
     for i, m in enumerate(moduli):
-        fold, start = sum(pow(256, j, m) << 8 * j for j in range(4)), -(2**31) % m
-        shift = 0
-        if m % 2:
-            start += (m + 1) // 2
-            shift = -(m - 1) // 2 * pow(m, -1, 256) % 256
-        table[i] = fold, start, scaled_inverse(m), 96 + shift * 2.0**-17, m
+        table[i] = sum(pow(256, j, m) << 8 * j for j in range(4)), *quotient(m, lowest, symmetric=False)
     return table
 
 
 @pytest.mark.parametrize("words", WORD_COUNTS)
 @pytest.mark.parametrize("side", ["left", "right"])
-def test_residues(shim, rng, words, side):
+@pytest.mark.parametrize("symmetric", [True, False])
+def test_residues(shim, rng, words, side, symmetric):
     limit = 2 ** (32 * words - 1)
     product = math.prod(MODULI)
     inverses = [pow(product // m, -1, m) if side == "left" else 1 for m in MODULI]
@@ -580,15 +584,12 @@ def test_residues(shim, rng, words, side):
     # Those with the largest and smallest sum over bytes.
     integers += [int.from_bytes(bytes(rng.choice([0, 255]) for _ in range(4 * words)), "little") - limit]
     out = np.empty((len(integers), len(MODULI)), np.int32)
-    constants = residue_constants(MODULI, inverses, words)
-    assert constants.nbytes == 4 * 49 * (words + 3)
+    constants = residue_constants(MODULI, inverses, words, symmetric)
+    assert constants.nbytes == 4 * 49 * (words + 4)
     call(getattr(shim, f"residues_{words}"), to_words(integers, words), constants, out, len(integers))
     for t, (m, inv) in enumerate(zip(MODULI, inverses, strict=True)):
-        half = (m - 1) // 2
-        expected = [(x * inv + half) % m - half for x in integers]
-        if m == 256:
-            expected = [(x * inv + 128) % 256 - 128 for x in integers]
-        assert out[:, t].tolist() == expected, m
+        half = (m - 1) // 2 if symmetric else 0
+        assert out[:, t].tolist() == [((x * inv + half) % m - half) % 256 for x in integers], m
 
 
 def test_residues_of_sums(shim):
@@ -599,7 +600,7 @@ def test_residues_of_sums(shim):
         inverse = scaled_inverse(m)
         assert abs(Fraction(float(inverse)) / 2**132 * m - 1) <= Fraction(1, 2**24)
         for shift in (0, 77):
-            constants = np.array([(shift, inverse, m)], QUOTIENT)
+            constants = np.array([(shift, inverse, 96, m)], QUOTIENT)
             call(shim.residues_of_sums, constants, out, len(f))
             half = 128 if m == 256 else (m - 1) // 2
             assert np.array_equal(out, ((f + half) % m - half - shift * m) & 255), m
@@ -611,7 +612,7 @@ def test_accumulator_residue(shim, rng):
     corners = itertools.product([0, 1, 127, 128, 255], repeat=4)
     edges += [int.from_bytes(bytes(b), "little", signed=True) for b in corners]
     stride = np.arange(-(2**31), 2**31, 65521 + rng.randrange(0, 1000), dtype=np.int64)
-    table = accumulator_moduli(MODULI)
+    table, unsigned = (accumulator_moduli(MODULI, lowest) for lowest in (-(2**31), 0))
     assert table.nbytes == 64 * 20
     for i, m in enumerate(MODULI):
         multiples = [e * m + d for e in range(-3, 4) for d in range(m)]
@@ -620,8 +621,10 @@ def test_accumulator_residue(shim, rng):
         x = np.concatenate([np.array(edges + multiples, np.int64), stride])
         x = x[(x >= -(2**31)) & (x < 2**31)]
         out = np.empty(len(x), np.uint32)
-        call(shim.reduce_all, x.astype(np.int32), table[i : i + 1].copy(), out, len(x))
-        assert np.array_equal(out.astype(np.int64), x % m), m
+        above = (x + 2**31).astype(np.uint32)
+        for constants, expected in ((table, x % m), (unsigned, (x + 2**31) % m)):
+            call(shim.reduce_all, above, constants[i : i + 1].copy(), out, len(x))
+            assert np.array_equal(out.astype(np.int64), expected), m
 
 
 def test_add_residues(shim):
@@ -639,12 +642,10 @@ def test_add_residues(shim):
 def test_sums_of_slices(shim, left):
     """Every pair of residues that a sum adds, every modulus; and all corners."""
     for m in MODULI:
-        residues = np.arange(-(m // 2), (m + 1) // 2) if m == 256 else np.arange(-(m // 2), m // 2 + 1)
-        one, other = (x.ravel() for x in np.meshgrid(residues, residues))
+        one, other = (x.ravel() for x in np.meshgrid(np.arange(m), np.arange(m)))
         zero = np.zeros_like(one)
-        fill = -np.arange(len(one)) * 7 % m - m // 2
-        fill = np.clip(fill, residues[0], residues[-1])
-        corners = itertools.product([residues[0], residues[0] + 1, -1, 0, 1, residues[-1] - 1, residues[-1]], repeat=4)
+        fill = -np.arange(len(one)) * 7 % m
+        corners = itertools.product([0, 1, m // 2, m // 2 + 1, m - 2, m - 1], repeat=4)
         rows = [np.array(list(corners)).T]
         rows += [np.array(x) for x in itertools.permutations([one, other, zero, fill])]
         p, q, r, s = blocks = np.concatenate(rows, axis=1)[:, : sum(x.shape[1] for x in rows) // 4 * 4]
@@ -652,9 +653,9 @@ def test_sums_of_slices(shim, left):
             sums = np.array([r + s, r + s - p, p - r, q - (r + s - p)])
         else:
             sums = np.array([r - p, s - (r - p), s - r, q - (s - (r - p))])
-        out = np.empty(blocks.shape, np.int8)
-        call(shim.slice_sums_all, blocks.astype(np.int8), left, ctypes.c_uint32(m), out, blocks.shape[1])
-        assert np.array_equal(out, (sums - residues[0]) % m + residues[0]), m
+        out = np.empty(blocks.shape, np.uint8)
+        call(shim.slice_sums_all, blocks.astype(np.uint8), left, ctypes.c_uint32(m), out, blocks.shape[1])
+        assert np.array_equal(out, sums % m), m
 
 
 def test_sums_of_products(shim):

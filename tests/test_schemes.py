@@ -12,6 +12,7 @@ from ozaki.schemes.digits import MAX_DIGITS, rectangles
 from ozaki.schemes.residues import (
     ACCUMULATOR_DEPTH,
     MAX_RESIDUES,
+    UNSIGNED_DEPTH,
     coprime_moduli,
     exact_moduli,
     remainders,
@@ -86,9 +87,10 @@ def test_one_residue_holds_what_its_scaling_allows():
     assert isqrt(scheme.range) ** 2 < 128 * (1 - 2.0**-10)
 
 
-def test_an_int32_holds_the_products_of_residues_up_to_the_accumulator_depth():
+def test_32_bits_hold_the_products_of_residues_up_to_the_accumulator_depth():
     assert ACCUMULATOR_DEPTH * 128 * 128 < 2**31
-    assert ACCUMULATOR_DEPTH % 128 == 0
+    assert UNSIGNED_DEPTH * 255 * 255 < 2**32
+    assert ACCUMULATOR_DEPTH % 128 == UNSIGNED_DEPTH % 128 == 0
 
 
 @pytest.mark.parametrize("depth", [1, 7, 1024, 2048, 10**6])

@@ -85,7 +85,7 @@ def _residues(scheme: Residues, a: Slices, b: Slices, out: Any) -> int:
 @lru_cache(maxsize=1024)
 def _reducing(device: int, scheme: Residues, m: int, ld: int, first: int, count: int, add: bool) -> Launch:
     grid = (ceil(m / 8), ceil(ld / 512), count)
-    sizes = m * ld, ld, m, ld, first, int(add), accumulator_moduli(scheme)
+    sizes = m * ld, ld, m, ld, first, int(add), accumulator_moduli(scheme, unsigned=False)
     return Launch("reduce.cu", "reduce", {}, grid, (32, 8), None, m * ld, ld, None, *sizes)
 
 

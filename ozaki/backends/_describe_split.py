@@ -54,7 +54,7 @@ def _launch(device: int, view: View, side: str, scheme: Scheme, layout: Layout, 
     return Launch(
         "describe_split_sm90.cu", "describe_split", macros, grid, (256,), None, *view.steps, rows, k, layout.rows,
         layout.k, None, batch * rows, magnitude_bits(k), FIELDS.index(scaling.statistic), scaling.step, scaling.base,
-        scaling.threshold, None, None, layout.batch, layout.slice, share, *cutting_constants(scheme, side),
+        scaling.threshold, None, None, layout.batch, layout.slice, share, *cutting_constants(scheme, side, layout),
         shared_mem=_EXCHANGED + 128 * share,
     )  # fmt: skip
 

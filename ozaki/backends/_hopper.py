@@ -17,7 +17,7 @@ from ozaki.backends._launch import Clear, Launch, Macros, View, cluster_blocks, 
 from ozaki.backends._recombine import recombine
 from ozaki.backends._split import Layout, Slices, accumulator_moduli
 from ozaki.schemes import Digits, Residues, Scheme
-from ozaki.schemes.residues import ACCUMULATOR_DEPTH
+from ozaki.schemes.residues import UNSIGNED_DEPTH
 
 label = "fused int8 kernel"
 
@@ -59,7 +59,7 @@ def layout(scheme: Scheme, side: str, batch: int, rows: int, k: int) -> Layout:
     """Slices in tiles, the columns of a tile permuted; at least two blocks of k."""
     tile, unit, rows, k = tiled(side, rows, k)
     each = rows * k
-    return Layout(rows, k, each, k, batch * each, k, 0, scheme.count * batch * each, unit, tile, side == "right")
+    return Layout(rows, k, each, k, batch * each, k, 0, scheme.count * batch * each, unit, tile, side == "right", unsigned=True)
 
 
 def workspace(scheme: Scheme, rows: int, cols: int, k: int) -> int:
@@ -88,7 +88,7 @@ def residue_products(
     planes = cp.empty((scheme.count, batch, m, round_up(n, _COLS)), np.uint8)
     blocks = a.layout.k // _DEPTH
     # The kernel works on two blocks of k at least, so what is left over for the last launch is never less.
-    pieces = -(-blocks // (ACCUMULATOR_DEPTH // _DEPTH))
+    pieces = -(-blocks // (UNSIGNED_DEPTH // _DEPTH))
     for first, last in pairwise([blocks * i // pieces for i in range(pieces + 1)]):
         launch = _residue_gemm(cp.cuda.runtime.getDevice(), scheme, at_a, at_b, blocks, shape, first, last)
         launch(a.parts.data + first * _ROWS * _DEPTH, b.parts.data + first * _COLS * _DEPTH, planes.data)
@@ -103,7 +103,7 @@ def _residue_gemm(
     cols, (grid, *walk) = round_up(n, _COLS), tiles_of(device, scheme.count, batch, m, n)
     return Launch(
         "residue_gemm_sm90.cu", "residue_gemm", {}, (grid,), (384,), a, b, None, batch * m * cols, m * cols, cols, m,
-        last - first, blocks, *walk, int(first > 0), accumulator_moduli(scheme), shared_mem=SHARED,
+        last - first, blocks, *walk, int(first > 0), accumulator_moduli(scheme, unsigned=True), shared_mem=SHARED,
     )  # fmt: skip
 
 

@@ -52,7 +52,7 @@ def _recombining_quadrants(device: int, scheme: Residues, planes: View, out: Vie
     return Launch(
         "recombine_quadrants.cu", "recombine_quadrants", _macros(scheme, out), (ceil(rows / 4), ceil(cols / 128)),
         (32, 4), None, *planes.steps[1:3], None, None, None, *out.steps[1:], m, n, _crt_constants(scheme), rows, cols,
-        accumulator_moduli(scheme),
+        accumulator_moduli(scheme, unsigned=True),
     )  # fmt: skip
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache, lru_cache
+from itertools import chain
 from math import ceil
 from typing import Any, Protocol
 
@@ -24,7 +25,8 @@ class Layout:
     Plain: b * batch + row * row_bytes + s * slice + (h // slab) * slab_stride + h % slab, the last one times the
     bytes of an element. In tiles (kernels/tiles.cuh) rows of a tile stand together, 128 elements at a time; the first
     byte of a tile is where the plain order has it.
-    `unit` rows can be cut off without cutting what the engine reads at once.
+    `unit` rows can be cut off without cutting what the engine reads at once. Residues are symmetric, or `unsigned`
+    bytes.
     """
 
     rows: int
@@ -38,6 +40,7 @@ class Layout:
     unit: int = 16
     tile: int = 0
     permuted: bool = False
+    unsigned: bool = False
 
 
 @dataclass(frozen=True)
@@ -47,7 +50,7 @@ class Slices:
     Attributes
     ----------
     described : Described
-    parts : int8 array, in the order of `layout`
+    parts : int8 array, in the order of `layout`; its bytes are those of residues that are not symmetric
     layout : Layout
     mu : int32 array, shape (batch, rows), the image exponents
     """
@@ -127,7 +130,7 @@ def _splitting(device: int, view: View, side: str, scheme: Scheme, layout: Layou
         file, function, macros, grid, (threads,), None, *view.steps, rows, k, layout.rows, layout.k, None,
         batch * rows, statistic, scaling.step, scaling.base, scaling.threshold, None, None,
         layout.batch, layout.row_bytes, layout.slice, layout.slab, layout.slab_stride,
-        *cutting_constants(scheme, side),
+        *cutting_constants(scheme, side, layout),
     )  # fmt: skip
 
 
@@ -153,9 +156,9 @@ def cutting_macros(view: View, side: str, scheme: Scheme, layout: Layout) -> Mac
     }
 
 
-def cutting_constants(scheme: Scheme, side: str) -> tuple[Any, ...]:
+def cutting_constants(scheme: Scheme, side: str, layout: Layout) -> tuple[Any, ...]:
     """MORE_ARGUMENTS of kernels/cut.cuh."""
-    return (_residue_constants(scheme, side),) if isinstance(scheme, Residues) else ()
+    return (_residue_constants(scheme, side, layout.unsigned),) if isinstance(scheme, Residues) else ()
 
 
 def image_words(scheme: Scheme) -> int:
@@ -166,7 +169,7 @@ def image_words(scheme: Scheme) -> int:
 
 
 @cache
-def _residue_constants(scheme: Residues, side: str) -> Any:
+def _residue_constants(scheme: Residues, side: str, unsigned: bool) -> Any:
     """The struct ResidueConstants of kernels/residues.cuh."""
     moduli, words = scheme.moduli, image_words(scheme)
     factors = remainders(moduli).inverses if side == "left" else (1,) * len(moduli)
@@ -175,28 +178,24 @@ def _residue_constants(scheme: Residues, side: str) -> Any:
         for f, m in zip(factors, moduli, strict=True)
         for w in range(words)
     ]
-    quotient = [
-        word
-        for f, m in zip(factors, moduli, strict=True)
-        for word in (-f * 2 ** (32 * words - 1) % m, scaled_inverse(m), m)
-    ]
-    return struct([*fold, *quotient])
-
-
-def scaled_inverse(m: int) -> int:
-    """Bits of the float32 2**132 RN(1 / m)."""
-    return int(np.ldexp(np.float32(1 / m), 132).view(np.uint32))
+    quotients = [_quotient(m, -f * 2 ** (32 * words - 1), unsigned) for f, m in zip(factors, moduli, strict=True)]
+    return struct([*fold, *chain(*quotients)])
 
 
 @cache
-def accumulator_moduli(scheme: Residues) -> Any:
-    """The struct AccumulatorModuli of kernels/residues.cuh."""
+def accumulator_moduli(scheme: Residues, unsigned: bool) -> Any:
+    """The struct AccumulatorModuli of kernels/residues.cuh, for sums of products of unsigned or of signed bytes."""
     words: list[int] = []
     for m in scheme.moduli:
         fold = sum(pow(256, j, m) << (8 * j) for j in range(4))
-        start, shift = -(2**31) % m, 0
-        if m % 2:
-            start, shift = start + (m + 1) // 2, -(m - 1) // 2 * pow(m, -1, 256) % 256
-        addend = int(np.float32(96 + shift * 2.0**-17).view(np.uint32))
-        words += [fold, start, scaled_inverse(m), addend, m]
+        words += [fold, *_quotient(m, 0 if unsigned else -(2**31), unsigned=True)]
     return struct(words + [0] * (64 * 5 - len(words)))
+
+
+def _quotient(m: int, start: int, unsigned: bool) -> tuple[int, int, int, int]:
+    """The struct Quotient of kernels/residues.cuh, for residues of sums that begin with a number congruent to start."""
+    start, shift = start % m, 0
+    if m % 2 and unsigned:
+        start, shift = (start + (m + 1) // 2) % m, -(m - 1) // 2 * pow(m, -1, 256) % 256
+    inverse, addend = np.ldexp(np.float32(1 / m), 132), np.float32(96 + shift * 2.0**-17)
+    return start, int(inverse.view(np.uint32)), int(addend.view(np.uint32)), m

@@ -70,7 +70,7 @@ def _splitting(device: int, view: View, side: str, scheme: Residues, lay: Layout
     return Launch(
         "split_quadrants.cu", "split_quadrants", cutting_macros(view, side, scheme, lay), grid, (128,), None,
         *view.steps[1:], rows, k, upper_rows, first_k, lay.rows, lay.k, None, FIELDS.index(scaling.statistic),
-        scaling.step, scaling.base, scaling.threshold, None, None, *cutting_constants(scheme, side),
+        scaling.step, scaling.base, scaling.threshold, None, None, *cutting_constants(scheme, side, lay),
         shared_mem=0 if view.along_k else 64 * 1024,
     )  # fmt: skip
 

@@ -32,6 +32,9 @@ MAX_RESIDUES = 49
 ACCUMULATOR_DEPTH = 2**17 - 128
 """Largest k for which a sum of products of int8 residues surely fits int32."""
 
+UNSIGNED_DEPTH = 2**16
+"""The same for residues in [0, m) and 32 bits without a sign."""
+
 
 @dataclass(frozen=True)
 class Residues:

@@ -37,7 +37,9 @@ inline void barrier_wait(uint32_t barrier, uint32_t parity) {
   Barrier& own = here->barriers[barrier];
   while ((own.phase & 1) == parity) give_way();
 }
-inline void barrier_arrive_in(uint32_t barrier, uint32_t rank) { (*cluster)[rank].barriers[barrier].change(1, 0); }
+inline void barrier_arrive_in(uint32_t barrier, uint32_t rank, int threads) {
+  (*cluster)[rank].barriers[barrier].change(threads, 0);
+}
 
 inline void bulk_copy_to_blocks(uint32_t to, const void* from, int bytes, uint32_t barrier, unsigned short blocks) {
   for (unsigned r = 0; r < cluster->size(); ++r) {
@@ -100,10 +102,10 @@ template <int N, typename F> void each_entry(uint64_t a, uint64_t b, F f) {
     }
 }
 
-template <int R> void wgmma_int8(uint32_t (&d)[R], uint64_t a, uint64_t b, int accumulate) {
+template <typename T, int R> void wgmma_bytes(uint32_t (&d)[R], uint64_t a, uint64_t b, int accumulate) {
   each_entry<2 * R>(a, b, [&](int entry, const uint8_t (&x)[32], const uint8_t (&y)[32]) {
-    int sum = accumulate ? static_cast<int>(d[entry]) : 0;
-    for (int k = 0; k < 32; ++k) sum += static_cast<int8_t>(x[k]) * static_cast<int8_t>(y[k]);
-    d[entry] = static_cast<uint32_t>(sum);
+    uint32_t sum = accumulate ? d[entry] : 0;
+    for (int k = 0; k < 32; ++k) sum += static_cast<uint32_t>(static_cast<T>(x[k]) * static_cast<T>(y[k]));
+    d[entry] = sum;
   });
 }
