@@ -20,9 +20,9 @@ from ozaki.schemes import Residues, Scheme
 
 label = f"{_hopper.label}, Strassen-Winograd"
 
-_FROM = 10000
-"""Least m, n and k: an eighth of the products must take longer than the sums (H200, when these were a pass of their
-own: at 8192 they did not, at 12288 they took half as long)."""
+_FROM = 8192
+"""Least m, n and k: an eighth of the products must take longer than the sums (H200: 3 per cent faster at 8192 when power
+limits both, the same when it does not)."""
 
 _MOST_MODULI = 20
 """Far more than ordinary data need; recombining many more does not fit registers (tests/test_compile.py)."""
