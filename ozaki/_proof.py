@@ -91,15 +91,13 @@ class ProofBackend(Protocol):
         """floor(abs(x) 2**(7-top)) products, exact, shape (batch, m, n)."""
 
     def wide_product(self, left: Described, right: Described) -> Any:
-        """floor(abs(x) 2**(w-top)) products with w = wide_bits(k), exact float64, shape (batch, m, n)."""
+        """floor(abs(x) 2**(w-top)) products with w = wide_bits(k), exact float64, shape (batch, m, n).
+
+        Where that is zero: 4**w times the largest product of leading powers of two, inf where all products are zero.
+        """
 
     def worst_ratio(self, lower: Any, left: Described, right: Described, scheme: Scheme | Words, rows: int) -> Look:
         """Begin to look for the worst ratio in the first rows of all entries."""
-
-    def worst_ratio_by_exponents(
-        self, lower: Any, left: Described, right: Described, scheme: Scheme | Words, spans: tuple[int, int]
-    ) -> float:
-        """The same over the entries with lower == 0, bounded by their largest product of leading powers of two."""
 
 
 class _Shape(NamedTuple):
@@ -202,7 +200,7 @@ class Proof:
     def at_least(self, scheme: Scheme) -> float:
         """What `ratio` is no smaller than, from a few rows; inf where this level cannot tell."""
         worst, missing, _ = self._found(scheme, glance=True)
-        return inf if missing and self.level != "wide" else worst * 4.0**self._bits
+        return inf if missing else worst * 4.0**self._bits
 
     @property
     def _bits(self) -> int:
@@ -210,11 +208,5 @@ class Proof:
 
     def ratio(self, scheme: Scheme | Words) -> float:
         """Proven largest image error over (abs(A) abs(B))_ij; inf where this level cannot tell."""
-        worst, missing, spans = self._found(scheme)
-        ratio = worst * 4.0**self._bits
-        if missing:
-            if self.level != "wide":
-                return inf
-            operands = (self._lower, self._left, self._right, scheme, spans)
-            ratio = max(ratio, self._backend.worst_ratio_by_exponents(*operands))
-        return ratio * _UP
+        worst, missing, _ = self._found(scheme)
+        return inf if missing else worst * 4.0**self._bits * _UP

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from ozaki._bounds import ErrorTerms, dropped, word_terms
 from ozaki._description import FIELDS, Described
 from ozaki._proof import EVERY, NARROW_DEPTH, SAMPLE, Look, Ratio, wide_bits
-from ozaki.backends import _cublas, _hopper, _numpy_proof
+from ozaki.backends import _cublas, _hopper
 from ozaki.backends._cupy_native import as_float64, native_obstacle
 from ozaki.backends._jit import architecture
 from ozaki.backends._launch import Beside, Clear, Copy, Launch, Macros, Record, View, beside, round_up
@@ -100,15 +100,32 @@ def _sampling(
 
 
 def wide_product(left: Described, right: Described) -> _Product:
-    """Exact products of wider magnitudes."""
-    bits, n = wide_bits(left.k), right.x.shape[1]
+    """Exact products of wider magnitudes, and a lower bound by exponents where they are zero."""
+    bits = wide_bits(left.k)
     stream = _stream()
     stream.fork()
     with stream:
         a, b = (_wide_magnitudes(x, bits) for x in (left, right))
         if native_obstacle("float64"):  # then cuBLAS may not add exactly
-            return _Product(cp.asarray(np.matmul(a.get(), b.get().swapaxes(1, 2))), n)
-        return _Product(cp.matmul(a, b.swapaxes(1, 2)), n)
+            values = cp.asarray(np.matmul(a.get(), b.get().swapaxes(1, 2)))
+        else:
+            values = cp.matmul(a, b.swapaxes(1, 2))
+        views = View.of(left.x), View.of(right.x)
+        launch = _bounding_by_exponents(cp.cuda.runtime.getDevice(), *views, *values.shape[1:], 2 * bits)
+        launch(left.x.data, left.fields.data, right.x.data, right.fields.data, values.data)
+        return _Product(values, right.x.shape[1])
+
+
+@lru_cache(maxsize=1024)
+def _bounding_by_exponents(device: int, left: View, right: View, padded: int, ld: int, raised: int) -> Launch:
+    macros: Macros = {"INPUT_A": left.ctype, "INPUT_B": right.ctype}
+    operands = []
+    for batch, rows, _, *steps in ((*view.shape, *view.steps) for view in (left, right)):
+        operands.append((None, None, rows, *((rows, steps[0]) if batch > 1 else (0, 0)), *steps[1:]))
+    tiles = [ceil(view.shape[1] / 64) for view in (left, right)]
+    grid = (max(left.shape[0], right.shape[0]) * tiles[0] * tiles[1],)
+    sizes = left.shape[2], padded, ld
+    return Launch("proof_exponents.cu", "lower_by_exponents", macros, grid, (256,), *operands, None, *sizes, raised)
 
 
 def _wide_magnitudes(operand: Described, bits: int) -> Any:
@@ -300,24 +317,3 @@ def _multiplying(
         "proof_gemm_sm90.cu", "proof_gemm", {}, (grid,), (384,), *operands, *terms.structs, None, rows, blocks, blocks,
         *walk, shared_mem=_hopper.SHARED,
     )  # fmt: skip
-
-
-def worst_ratio_by_exponents(
-    lower: _Product, left: Described, right: Described, scheme: Scheme | Words, spans: tuple[int, int]
-) -> float:
-    """Worst ratio over the entries with lower == 0: those that are no sums of zeros are rare, so on the host."""
-    m = left.x.shape[1]
-    values = lower.values[:, :m, : lower.n]
-    common = _narrow_product(_nonzeros(left), _nonzeros(right), m, lower.n).values[:, :, : lower.n]
-    if not ((common > 0) & (values == 0)).any():
-        return 0.0
-    on_host = [Described(x.x.get(), x.fields.get()) for x in (left, right)]
-    return _numpy_proof.worst_ratio_by_exponents(values.get(), on_host[0], on_host[1], scheme, spans)
-
-
-def _nonzeros(operand: Described) -> Any:
-    """1 for each nonzero finite element."""
-    batch, rows, k = operand.x.shape
-    out = cp.zeros((batch, round_up(rows, 16), round_up(k, 128)), np.int8)
-    out[:, :rows, :k] = (operand.x != 0) & cp.isfinite(operand.x)
-    return out
