@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from math import ceil, inf, log, log2
+from math import ceil, inf, log2
 from numbers import Integral
 from typing import NoReturn
 
@@ -274,7 +274,7 @@ class Measured:
     def _of_terms(self, scheme: Scheme | Words) -> float:
         """What the outer products of B1 come to in the measure."""
         if self._measure == "componentwise":
-            self.begin(scheme)
+            self.open()
             assert self._proof is not None
             return self._proof.ratio(scheme)
         left, right = self._left.on_host, self._right.on_host
@@ -439,15 +439,15 @@ def _in_reach(choice: Choice, accuracy: Accuracy, k: int) -> int:
     if choice.bound == inf:
         return count + 1
     missing = log2(choice.bound) - log2(accuracy.tolerance)
-    more, bits = range(count + 1, _most(name)), _image_bits(choice.scheme, k)
-    return next((c for c in more if ceil(_image_bits(_scheme(name, c), k) - bits) >= missing), _most(name))
+    more, room = range(count + 1, _most(name)), _room(choice.scheme, k)
+    return next((c for c in more if ceil(_room(_scheme(name, c), k) - room) >= missing), _most(name))
 
 
 @cache
-def _image_bits(scheme: Scheme, k: int) -> float:
-    """Bits of an image before they are rounded down to whole ones, but for what depends on the row."""
+def _room(scheme: Scheme, k: int) -> float:
     scaling = scheme.scaling(k)
-    return -inf if scaling is None else scaling.base + log(scaling.threshold, scaling.step)
+    assert scaling is not None  # else there is no bound
+    return scaling.room
 
 
 @cache

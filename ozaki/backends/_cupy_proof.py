@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ozaki._bounds import ErrorTerms, dropped, word_terms
-from ozaki._description import FIELDS, Described
+from ozaki._description import FIELDS, NO_SPAN, Described
 from ozaki._proof import EVERY, NARROW_DEPTH, SAMPLE, Look, Ratio, wide_bits
 from ozaki.backends import _cublas, _hopper
 from ozaki.backends._cupy_native import as_float64, native_obstacle
@@ -174,7 +174,8 @@ def _compare_words(
     with _stream():
         memory = cp.asarray(terms.from_host(of_words))
         wait = _look(lower, terms, terms.places(memory.data), _cleared_result(), rows)
-    return lambda: wait()._replace(spans=(left.span, right.span))
+    spans, least_span = (left.span, right.span), min(left.least_span, right.least_span)
+    return lambda: wait()._replace(spans=spans, least_span=least_span)
 
 
 _Places = list[cp.cuda.MemoryPointer]
@@ -254,7 +255,7 @@ def _round_up(terms: npt.NDArray[np.float64], padded: int) -> npt.NDArray[np.flo
     return out.reshape(3, -1, padded // 4, 4).transpose(1, 2, 0, 3)
 
 
-_RESULT = np.dtype([("worst", np.float64), ("missing", np.uint64), ("spans", np.uint64, 2)])
+_RESULT = np.dtype([("worst", np.float64), ("missing", np.uint64), ("spans", np.uint64, 2), ("spare", np.uint64)])
 
 
 def _cleared_result() -> cp.cuda.MemoryPointer:
@@ -276,8 +277,8 @@ def _on_its_way(result: cp.cuda.MemoryPointer) -> Callable[[], Ratio]:
 
     def arrived() -> Ratio:
         copied.synchronize()
-        worst, missing, spans = np.frombuffer(target, _RESULT, 1)[0]
-        return Ratio(float(worst), int(missing), (int(spans[0]), int(spans[1])))
+        worst, missing, spans, spare = np.frombuffer(target, _RESULT, 1)[0]
+        return Ratio(float(worst), int(missing), (int(spans[0]), int(spans[1])), NO_SPAN - int(spare))
 
     return arrived
 
@@ -293,7 +294,7 @@ def _finding_terms(device: int, terms: _Terms, k: int, scheme: Scheme, dropped: 
     return Launch(
         "proof.cu", "error_terms", {}, (sum(ceil(rows / 256) for rows in terms.rounded),), (256,), left, right, None,
         magnitude_bits(k), FIELDS.index(scaling.statistic), scaling.step, scaling.base, scaling.threshold, float(k),
-        float(dropped),
+        float(dropped), NO_SPAN,
     )  # fmt: skip
 
 

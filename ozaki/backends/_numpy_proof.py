@@ -75,7 +75,7 @@ def worst_ratio(lower: Floats, left: Described, right: Described, scheme: Scheme
         with np.errstate(over="ignore"):
             above /= below
         worst = max(worst, float(above.max(initial=0.0)))
-    found = Ratio(worst, missing, spans)
+    found = Ratio(worst, missing, spans, min(left.least_span, right.least_span))
     return Look(lambda: found)
 
 
