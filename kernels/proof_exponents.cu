@@ -85,8 +85,7 @@ lower_by_exponents(const Rows<INPUT_A> p, const Rows<INPUT_B> q, double* lower, 
     for (int j = 0; j < 4; ++j) best[i][j] = NOTHING;
   for (int64_t h0 = 0; h0 < k; h0 += DEPTH) {
     const bool any_row = stage(of_rows, p, b, row0, h0, k), any_col = stage(of_cols, q, b, col0, h0, k);
-    const bool meet = __syncthreads_or(any_row) & __syncthreads_or(any_col);
-    if (meet && !idle) {
+    if (__syncthreads_or(any_row) && __syncthreads_or(any_col) && !idle) {
 #pragma unroll 4
       for (int h = 0; h < DEPTH; ++h) {
         const int4 x = *reinterpret_cast<const int4*>(&of_rows[h][row]);

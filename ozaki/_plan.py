@@ -431,16 +431,16 @@ def _growth(scheme: Scheme) -> int:
 
 
 def _in_reach(choice: Choice, accuracy: Accuracy, k: int) -> int:
-    """The next count that may meet the target if no more rows are exact: the bound shrinks as units of images do.
+    """The next count that may meet the target if no more rows are exact: the bound shrinks as the units of images do.
 
-    Where rows become exact it may be too large, but never misses the target then.
+    Counts in between could do only where rows become exact, and then this one does, too.
     """
     name, count = choice.scheme.name, choice.scheme.count
     if choice.bound == inf:
         return count + 1
     missing = log2(choice.bound) - log2(accuracy.tolerance)
     more, room = range(count + 1, _most(name)), _room(choice.scheme, k)
-    return next((c for c in more if ceil(_room(_scheme(name, c), k) - room) >= missing), _most(name))
+    return next((c for c in more if ceil(_room(_scheme(name, c), k) - room - 2.0**-20) >= missing), _most(name))
 
 
 @cache
