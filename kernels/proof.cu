@@ -105,7 +105,9 @@ __device__ __forceinline__ double power_of_two(int e) {
 // The error terms of both operands (ErrorTerms in ozaki/_bounds.py), each operation rounded to nearest as NumPy does: with
 // ulp = 2^-bits, u = ulp / 2 for a rounded row, else 0, s = magnitudes 2^-width, and UP = 1 + 2^-30: (u, s + k u,
 // dropped ulp) UP on the left, (s, u, ulp) UP on the right. `statistic` is the field that the scaling reads.
-//   result[2], result[3]  largest top - bottom of the rows of a and b; the caller sets them to zero first
+//   result[2], result[3]  largest top - bottom of the rows of a and b
+//   result[4]             no_span - the smallest one of a row that is not all zeros
+// of which the caller sets all to zero first.
 //
 // 256 threads; grid ceil(a.padded / 256) + ceil(b.padded / 256), `padded` counting the rows of all of the batch. A thread
 // owns a row.
@@ -118,7 +120,7 @@ struct Side {
 
 extern "C" __global__ void __launch_bounds__(256)
 error_terms(const Side a, const Side b, Atomic* result, int width, int statistic, int step, int base, int64_t threshold,
-            double k, double dropped) {
+            double k, double dropped, int64_t no_span) {
   after_previous();
   const uint32_t a_blocks = static_cast<uint32_t>((a.padded + 255) / 256);
   const bool left = blockIdx.x < a_blocks;
@@ -127,7 +129,7 @@ error_terms(const Side a, const Side b, Atomic* result, int width, int statistic
   const int64_t at = static_cast<int64_t>(blockIdx.x - (left ? 0 : a_blocks)) * 256 + threadIdx.x;
   const int64_t entry = at / each, row = at % each;
 
-  int64_t span = 0;
+  int64_t span = 0, spare = 0;
   if (at < side.padded) {
     double term[3] = {0, 0, 0};
     if (row < rows) {
@@ -147,12 +149,16 @@ error_terms(const Side a, const Side b, Atomic* result, int width, int statistic
 #pragma unroll
       for (int t = 0; t < 3; ++t) side.exact[t * side.rows + i] = term[t];
       span = top - bottom;
+      if (top != EMPTY_TOP) spare = no_span - span;
     }
 #pragma unroll
     for (int t = 0; t < 3; ++t) side.above[entry * 3 * each + place_above(row, t)] = __double2float_ru(term[t]);
   }
   const Atomic widest = largest_of_warp(static_cast<Atomic>(span));
-  if ((threadIdx.x & 31) == 0) raise(result + (left ? 2 : 3), widest);
+  const Atomic most_spare = largest_of_warp(static_cast<Atomic>(spare));
+  if ((threadIdx.x & 31) != 0) return;
+  raise(result + (left ? 2 : 3), widest);
+  raise(result + 4, most_spare);
 }
 
 // The worst ratio over L, int32 [batch][rows][ld], >= 0 and below 2^31 - 1; ld is a multiple of 4, L aligned to 16 bytes, result as Worst tells it; the caller sets it to zero first. Of each batch entry the

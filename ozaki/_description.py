@@ -14,6 +14,9 @@ from ozaki.schemes.image import EMPTY_TOP
 
 FIELDS = ("top", "peak", "magnitudes", "squares", "bottom", "nonfinite")
 
+NO_SPAN = 2**16
+"""More than top - bottom of any row."""
+
 Ints = npt.NDArray[np.int64]
 
 
@@ -41,6 +44,12 @@ class Described:
         """Largest top - bottom of a row: bits that an exact image needs. On a GPU this waits for it."""
         top, bottom = (self.fields[FIELDS.index(field)] for field in ("top", "bottom"))
         return int((top - bottom).max())
+
+    @cached_property
+    def least_span(self) -> int:
+        """Smallest top - bottom of a row with a nonzero: with less bits no image is exact. In host memory."""
+        spans = (self.on_host.top - self.on_host.bottom)[~self.on_host.empty]
+        return int(spans.min(initial=NO_SPAN))
 
     @cached_property
     def on_host(self) -> Description:

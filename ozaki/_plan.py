@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from math import inf
+from math import ceil, inf, log2
 from numbers import Integral
 from typing import NoReturn
 
@@ -274,7 +274,7 @@ class Measured:
     def _of_terms(self, scheme: Scheme | Words) -> float:
         """What the outer products of B1 come to in the measure."""
         if self._measure == "componentwise":
-            self.begin(scheme)
+            self.open()
             assert self._proof is not None
             return self._proof.ratio(scheme)
         left, right = self._left.on_host, self._right.on_host
@@ -365,13 +365,13 @@ def _cheapest(
     """The scheme and count with the fewest products that meet the target; of two, the first in that order."""
     best: Choice | None = None
     for name in order:
-        start, most = starts[name], inf
+        start, last = starts[name], _most(name)
         if best is not None:
             fewer = _fewer(name, start, best.scheme.products, accuracy, k)
             if fewer is None or at_least(fewer) > accuracy.tolerance:
                 continue
-            start, most = min(start, fewer.count), fewer.products
-        choice = _fewest(name, bound, accuracy, k, start, most)
+            start, last = min(start, fewer.count), fewer.count
+        choice = _fewest(name, bound, accuracy, k, start, last)
         if choice is not None and (best is None or choice.scheme.products < best.scheme.products):
             best = choice
     return best
@@ -391,9 +391,9 @@ def _fewer(name: str, start: int, products: int, accuracy: Accuracy, k: int) -> 
 
 
 def _fewest(
-    name: str, bound: Callable[[Scheme], float], accuracy: Accuracy, k: int, first: int, most: float
+    name: str, bound: Callable[[Scheme], float], accuracy: Accuracy, k: int, first: int, last: int
 ) -> Choice | None:
-    """The smallest count that meets the target with at most that many products, searched from `first`."""
+    """The smallest count up to `last` that meets the target, searched from `first`."""
 
     def meets(choice: Choice) -> bool:
         usual = choice.bound == 0 or _usually_good(choice.scheme, accuracy, k)
@@ -405,11 +405,10 @@ def _fewest(
     choice = at(first)
     while not meets(choice):
         count = choice.scheme.count
-        if (choice.bound == inf and count > first) or count == _most(name):
+        following = min(_in_reach(choice, accuracy, k), last)
+        if following == count or (choice.bound == inf and count > first):
             return None
-        if _scheme(name, count + 1).products > most:
-            return None
-        choice = at(count + 1)
+        choice = at(following)
     while choice.scheme.count > 1 and choice.bound * _growth(choice.scheme) <= accuracy.tolerance:
         if choice.bound > 0 and not _usually_good(_scheme(name, choice.scheme.count - 1), accuracy, k):
             break  # before it is looked at: what is not exact now will not be with less
@@ -429,6 +428,26 @@ def _growth(scheme: Scheme) -> int:
     if isinstance(scheme, Residues):
         return 8 if scheme.moduli[-1] >= 64 else 4
     return 2 ** (scheme.bits - 1) if scheme.count > 2 else 0
+
+
+def _in_reach(choice: Choice, accuracy: Accuracy, k: int) -> int:
+    """The next count that may meet the target if no more rows are exact: the bound shrinks as the units of images do.
+
+    Counts in between could do only where rows become exact, and then this one does, too.
+    """
+    name, count = choice.scheme.name, choice.scheme.count
+    if choice.bound == inf:
+        return count + 1
+    missing = log2(choice.bound) - log2(accuracy.tolerance)
+    more, room = range(count + 1, _most(name)), _room(choice.scheme, k)
+    return next((c for c in more if ceil(_room(_scheme(name, c), k) - room - 2.0**-20) >= missing), _most(name))
+
+
+@cache
+def _room(scheme: Scheme, k: int) -> float:
+    scaling = scheme.scaling(k)
+    assert scaling is not None  # else there is no bound
+    return scaling.room
 
 
 @cache

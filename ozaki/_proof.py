@@ -45,11 +45,13 @@ class Ratio(NamedTuple):
     worst : largest image error / lower over lower > 0
     missing : number of positive errors over lower == 0
     spans : largest top - bottom of the rows of both operands
+    least_span : smallest one of a row with a nonzero
     """
 
     worst: float
     missing: int
     spans: tuple[int, int]
+    least_span: int
 
 
 class ChangedError(Exception):
@@ -91,15 +93,13 @@ class ProofBackend(Protocol):
         """floor(abs(x) 2**(7-top)) products, exact, shape (batch, m, n)."""
 
     def wide_product(self, left: Described, right: Described) -> Any:
-        """floor(abs(x) 2**(w-top)) products with w = wide_bits(k), exact float64, shape (batch, m, n)."""
+        """floor(abs(x) 2**(w-top)) products with w = wide_bits(k), exact float64, shape (batch, m, n).
+
+        Where that is zero: 4**w times the largest product of leading powers of two, inf where all products are zero.
+        """
 
     def worst_ratio(self, lower: Any, left: Described, right: Described, scheme: Scheme | Words, rows: int) -> Look:
         """Begin to look for the worst ratio in the first rows of all entries."""
-
-    def worst_ratio_by_exponents(
-        self, lower: Any, left: Described, right: Described, scheme: Scheme | Words, spans: tuple[int, int]
-    ) -> float:
-        """The same over the entries with lower == 0, bounded by their largest product of leading powers of two."""
 
 
 class _Shape(NamedTuple):
@@ -117,6 +117,7 @@ class Proof:
         self._at = 0
         self._begun: dict[tuple[int, Scheme | Words, int], Look] = {}
         self._spans: tuple[int, int] | None = None
+        self._unproven: tuple[int, int] | None = None
         self._kept = False
         self._lower = self._lower_bound()
 
@@ -157,7 +158,7 @@ class Proof:
 
     def keep(self) -> None:
         """Let go of the operands: what was begun is all there is from now on, and is waited for anew."""
-        self._lower, self._spans, self._kept, self._at = None, None, True, 0
+        self._lower, self._spans, self._unproven, self._kept, self._at = None, None, None, True, 0
         self._left, self._right = (Described(_Shape(tuple(x.x.shape)), None) for x in self.operands)
         self._let_go()
 
@@ -188,7 +189,16 @@ class Proof:
     def _found(self, scheme: Scheme | Words, glance: bool = False) -> Ratio:
         found = self._look(scheme, glance)()
         self._spans = found.spans
+        if found.missing:
+            self._unproven = self._at, found.least_span
         return found
+
+    def _in_vain(self, scheme: Scheme | Words) -> bool:
+        """Some entry has no lower bound at this level, and an error, since no row that is not all zeros is exact."""
+        if isinstance(scheme, Words) or self._unproven is None or self._unproven[0] != self._at:
+            return False
+        scaling = scheme.scaling(self._left.k)
+        return scaling is not None and scaling.most_bits(self._left.k) < self._unproven[1]
 
     @property
     def spans(self) -> tuple[int, int]:
@@ -201,8 +211,10 @@ class Proof:
 
     def at_least(self, scheme: Scheme) -> float:
         """What `ratio` is no smaller than, from a few rows; inf where this level cannot tell."""
-        worst, missing, _ = self._found(scheme, glance=True)
-        return inf if missing and self.level != "wide" else worst * 4.0**self._bits
+        if self._in_vain(scheme):
+            return inf
+        worst, missing, *_ = self._found(scheme, glance=True)
+        return inf if missing else worst * 4.0**self._bits
 
     @property
     def _bits(self) -> int:
@@ -210,11 +222,7 @@ class Proof:
 
     def ratio(self, scheme: Scheme | Words) -> float:
         """Proven largest image error over (abs(A) abs(B))_ij; inf where this level cannot tell."""
-        worst, missing, spans = self._found(scheme)
-        ratio = worst * 4.0**self._bits
-        if missing:
-            if self.level != "wide":
-                return inf
-            operands = (self._lower, self._left, self._right, scheme, spans)
-            ratio = max(ratio, self._backend.worst_ratio_by_exponents(*operands))
-        return ratio * _UP
+        if self._in_vain(scheme):
+            return inf
+        worst, missing, *_ = self._found(scheme)
+        return inf if missing else worst * 4.0**self._bits * _UP

@@ -25,6 +25,7 @@ REGISTERS = {
     "magnitudes": 64,
     "worst_ratio": 128,
     "worst_ratio_wide": 64,
+    "lower_by_exponents": 80,  # three blocks
     "error_terms": 40,
     "proof_gemm": 168,
     "residue_gemm": 168,  # at entry; its warpgroups trade registers among themselves
@@ -111,6 +112,10 @@ def word_pairs(word, totals, promotion, columns, stages=5):
     return "sm_90a", "word_pairs_sm90.cu", macros | {"TILE_COLS": columns, "TILE_STAGES": stages}
 
 
+def lower_by_exponents(a, b):
+    return "proof_exponents.cu", {"INPUT_A": a, "INPUT_B": b}
+
+
 def patch(a, b, c):
     return "nonfinite.cu", {"INPUT_A": a, "INPUT_B": b, "OUTPUT": c}
 
@@ -132,6 +137,7 @@ EVERYWHERE = [
     magnitudes("double", 0),
     ("proof.cu", {}),
     ("proof_wide.cu", {}),
+    lower_by_exponents("double", "double"),
     patch("double", "double", "double"),
     *(("tops.cu", {"INPUT": dtype, "ALONG_K": along_k}) for dtype in ("float", "double") for along_k in (0, 1)),
     split_words("FP16", "RN", 2, 11, 1),
@@ -176,6 +182,8 @@ MORE = [
     magnitudes("float", 0, tile=192),
     magnitudes("float", 1, tile=256),
     magnitudes("double", 1, tile=192),
+    lower_by_exponents("float", "double"),
+    lower_by_exponents("float", "float"),
     patch("float", "double", "double"),
     patch("float", "float", "float"),
     split_words("FP16", "RN", 2, 11, 1, tile=128, together=2),

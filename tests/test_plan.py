@@ -10,8 +10,9 @@ import pytest
 from cases import power, same_bits, spread
 
 import ozaki
-from ozaki import Accuracy, _bounds, reference
+from ozaki import Accuracy, _bounds, _plan, reference
 from ozaki._plan import Measured, _growth, _usually_good
+from ozaki._proof import Proof
 from ozaki._report import rounded_up
 from ozaki.backends import _numpy, _numpy_describe, _numpy_proof
 from ozaki.schemes import Digits, Residues
@@ -308,6 +309,84 @@ def test_a_slice_less_grows_the_bound_by_what_the_search_relies_on(rng):
             more, less = (measured.bound(scheme_of(name, c)) for c in (count, count - 1))
             growth = _growth(scheme_of(name, count))
             assert growth == 0 or less >= more * growth * (1 - 1e-9), (name, count, k, measure)
+
+
+HEAVY = {
+    "lognormal": (6, lambda rng, shape: np.exp(2 * rng.standard_normal(shape))),
+    "steeper": (7, lambda rng, shape: np.exp(3 * rng.standard_normal(shape))),
+    "cauchy": (7, lambda rng, shape: rng.standard_cauchy(shape)),
+    "sparse": (10, lambda rng, shape: rng.standard_normal(shape) * (rng.random(shape) < 0.05)),
+    "kernel": (8, lambda _, shape: np.exp(-((np.subtract.outer(*(np.linspace(0, 20, n) for n in shape))) ** 2))),
+}
+
+
+@pytest.mark.parametrize("kind", list(HEAVY))
+def test_few_looks_find_the_count_of_all(rng, monkeypatch, kind):
+    """Of 7 to 80 that one count after another takes; what is passed over changes no plan and no bound."""
+    most, draw = HEAVY[kind]
+    a, b = draw(rng, (60, 1500)), draw(rng, (1500, 50))
+    looks = []
+    look = _numpy.worst_ratio
+    monkeypatch.setattr(_numpy, "worst_ratio", lambda *given: looks.append(given) or look(*given))
+    plan = ozaki.plan(a, b, accuracy="fp64", reproducible=True)
+    few = len(looks)
+    monkeypatch.setattr(_plan, "_in_reach", lambda choice, *_: choice.scheme.count + 1)
+    monkeypatch.setattr(Proof, "_in_vain", lambda *_: False)
+    assert ozaki.plan(a, b, accuracy="fp64", reproducible=True) == plan
+    assert few <= most and few < len(looks) - few, (few, len(looks) - few)
+
+
+@pytest.mark.parametrize("accuracy", ["fp32", "fp64", 2.0**-8, 2.0**-12, 2.0**-40, 2.0**-70])
+def test_counts_passed_over_change_no_plan(rng, monkeypatch, accuracy):
+    """Rows that become exact, one by one or all, and entries without a lower bound until then."""
+    for _ in range(12):
+        m, k, n = int(rng.integers(1, 20)), int(np.exp(rng.uniform(0, np.log(1500)))), int(rng.integers(1, 20))
+        span, dtype = int(rng.choice([12, 17, 40, 70])), str(rng.choice(["f4", "f8"]))
+        a, b = spread(rng, (m, k), span, dtype), spread(rng, (k, n), span, dtype)
+        whole = np.ldexp(rng.integers(-9, 10, (m, k)) * 1.0, rng.integers(0, span, (m, k))).astype(dtype)
+        a = np.where(rng.random((m, 1)) < rng.choice([0, 0.5, 1]), whole, a)
+        a *= rng.random((m, k)) < rng.uniform(0.05, 2)
+        b[:, ::2] = np.rint(b[:, ::2] * 8)
+
+        def planned(measure, scheme):
+            target = replace(Accuracy.of(accuracy, k), measure=measure)  # noqa: B023
+            try:
+                return ozaki.plan(a, b, accuracy=target, scheme=scheme, reproducible=True)  # noqa: B023
+            except ValueError as error:
+                return str(error)
+
+        choices = [(m, s) for m in ("componentwise", "row-column", "normwise") for s in ("auto", "digits", "residues")]
+        plans = [planned(*choice) for choice in choices]
+        with monkeypatch.context() as one_by_one:
+            one_by_one.setattr(_plan, "_in_reach", lambda choice, *_: choice.scheme.count + 1)
+            one_by_one.setattr(Proof, "_in_vain", lambda *_: False)
+            assert [planned(*choice) for choice in choices] == plans
+
+
+def test_an_entry_without_a_lower_bound_may_become_exact(rng, monkeypatch):
+    """With a slice more: then the first level proves the others."""
+    a, b = rng.random((6, 40)) + 0.5, rng.random((40, 5)) + 0.5
+    a[0] = b[:, 0] = 0
+    a[0, :2] = 1, 2.0**-10
+    b[1, 0] = 1
+    measured = Measured(_numpy, _numpy.describe(a[None]), _numpy.describe(b.T[None]), "componentwise")
+    assert measured.bound(Residues(4)) == inf > measured.bound(Residues(5)) > 0
+    monkeypatch.setattr(_numpy, "wide_product", None)
+    assert ozaki.plan(a, b, accuracy=2.0**-10, scheme="residues").slices == 5
+
+
+def test_no_row_has_more_bits_than_its_scaling_tells(rng):
+    """`Scaling.most_bits`: else an exact row could be taken for a rounded one. One of a power of two has as many."""
+    for _ in range(60):
+        k = int(np.exp(rng.uniform(0, np.log(3000))))
+        x = spread(rng, (1, 5, k), int(rng.integers(0, 40)))
+        x[0, 0] = 0
+        x[0, 0, k // 2] = 1
+        name = str(rng.choice(list(COUNTS)))
+        scaling = scheme_of(name, int(rng.integers(5, COUNTS[name]))).scaling(k)
+        description = _numpy.describe(x).on_host
+        bits = description.bits(scaling)
+        assert max(bits[~description.empty]) <= scaling.most_bits(k) == bits[0, 0]
 
 
 def test_one_digit_may_be_as_good_as_two():

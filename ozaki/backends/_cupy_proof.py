@@ -16,9 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ozaki._bounds import ErrorTerms, dropped, word_terms
-from ozaki._description import FIELDS, Described
+from ozaki._description import FIELDS, NO_SPAN, Described
 from ozaki._proof import EVERY, NARROW_DEPTH, SAMPLE, Look, Ratio, wide_bits
-from ozaki.backends import _cublas, _hopper, _numpy_proof
+from ozaki.backends import _cublas, _hopper
 from ozaki.backends._cupy_native import as_float64, native_obstacle
 from ozaki.backends._jit import architecture
 from ozaki.backends._launch import Beside, Clear, Copy, Launch, Macros, Record, View, beside, round_up
@@ -100,15 +100,32 @@ def _sampling(
 
 
 def wide_product(left: Described, right: Described) -> _Product:
-    """Exact products of wider magnitudes."""
-    bits, n = wide_bits(left.k), right.x.shape[1]
+    """Exact products of wider magnitudes, and a lower bound by exponents where they are zero."""
+    bits = wide_bits(left.k)
     stream = _stream()
     stream.fork()
     with stream:
         a, b = (_wide_magnitudes(x, bits) for x in (left, right))
         if native_obstacle("float64"):  # then cuBLAS may not add exactly
-            return _Product(cp.asarray(np.matmul(a.get(), b.get().swapaxes(1, 2))), n)
-        return _Product(cp.matmul(a, b.swapaxes(1, 2)), n)
+            values = cp.asarray(np.matmul(a.get(), b.get().swapaxes(1, 2)))
+        else:
+            values = cp.matmul(a, b.swapaxes(1, 2))
+        views = View.of(left.x), View.of(right.x)
+        launch = _bounding_by_exponents(cp.cuda.runtime.getDevice(), *views, *values.shape[1:], 2 * bits)
+        launch(left.x.data, left.fields.data, right.x.data, right.fields.data, values.data)
+        return _Product(values, right.x.shape[1])
+
+
+@lru_cache(maxsize=1024)
+def _bounding_by_exponents(device: int, left: View, right: View, padded: int, ld: int, raised: int) -> Launch:
+    macros: Macros = {"INPUT_A": left.ctype, "INPUT_B": right.ctype}
+    operands = []
+    for batch, rows, _, *steps in ((*view.shape, *view.steps) for view in (left, right)):
+        operands.append((None, None, rows, *((rows, steps[0]) if batch > 1 else (0, 0)), *steps[1:]))
+    tiles = [ceil(view.shape[1] / 64) for view in (left, right)]
+    grid = (max(left.shape[0], right.shape[0]) * tiles[0] * tiles[1],)
+    sizes = left.shape[2], padded, ld
+    return Launch("proof_exponents.cu", "lower_by_exponents", macros, grid, (256,), *operands, None, *sizes, raised)
 
 
 def _wide_magnitudes(operand: Described, bits: int) -> Any:
@@ -157,7 +174,8 @@ def _compare_words(
     with _stream():
         memory = cp.asarray(terms.from_host(of_words))
         wait = _look(lower, terms, terms.places(memory.data), _cleared_result(), rows)
-    return lambda: wait()._replace(spans=(left.span, right.span))
+    spans, least_span = (left.span, right.span), min(left.least_span, right.least_span)
+    return lambda: wait()._replace(spans=spans, least_span=least_span)
 
 
 _Places = list[cp.cuda.MemoryPointer]
@@ -237,7 +255,7 @@ def _round_up(terms: npt.NDArray[np.float64], padded: int) -> npt.NDArray[np.flo
     return out.reshape(3, -1, padded // 4, 4).transpose(1, 2, 0, 3)
 
 
-_RESULT = np.dtype([("worst", np.float64), ("missing", np.uint64), ("spans", np.uint64, 2)])
+_RESULT = np.dtype([("worst", np.float64), ("missing", np.uint64), ("spans", np.uint64, 2), ("spare", np.uint64)])
 
 
 def _cleared_result() -> cp.cuda.MemoryPointer:
@@ -259,8 +277,8 @@ def _on_its_way(result: cp.cuda.MemoryPointer) -> Callable[[], Ratio]:
 
     def arrived() -> Ratio:
         copied.synchronize()
-        worst, missing, spans = np.frombuffer(target, _RESULT, 1)[0]
-        return Ratio(float(worst), int(missing), (int(spans[0]), int(spans[1])))
+        worst, missing, spans, spare = np.frombuffer(target, _RESULT, 1)[0]
+        return Ratio(float(worst), int(missing), (int(spans[0]), int(spans[1])), NO_SPAN - int(spare))
 
     return arrived
 
@@ -276,7 +294,7 @@ def _finding_terms(device: int, terms: _Terms, k: int, scheme: Scheme, dropped: 
     return Launch(
         "proof.cu", "error_terms", {}, (sum(ceil(rows / 256) for rows in terms.rounded),), (256,), left, right, None,
         magnitude_bits(k), FIELDS.index(scaling.statistic), scaling.step, scaling.base, scaling.threshold, float(k),
-        float(dropped),
+        float(dropped), NO_SPAN,
     )  # fmt: skip
 
 
@@ -300,24 +318,3 @@ def _multiplying(
         "proof_gemm_sm90.cu", "proof_gemm", {}, (grid,), (384,), *operands, *terms.structs, None, rows, blocks, blocks,
         *walk, shared_mem=_hopper.SHARED,
     )  # fmt: skip
-
-
-def worst_ratio_by_exponents(
-    lower: _Product, left: Described, right: Described, scheme: Scheme | Words, spans: tuple[int, int]
-) -> float:
-    """Worst ratio over the entries with lower == 0: those that are no sums of zeros are rare, so on the host."""
-    m = left.x.shape[1]
-    values = lower.values[:, :m, : lower.n]
-    common = _narrow_product(_nonzeros(left), _nonzeros(right), m, lower.n).values[:, :, : lower.n]
-    if not ((common > 0) & (values == 0)).any():
-        return 0.0
-    on_host = [Described(x.x.get(), x.fields.get()) for x in (left, right)]
-    return _numpy_proof.worst_ratio_by_exponents(values.get(), on_host[0], on_host[1], scheme, spans)
-
-
-def _nonzeros(operand: Described) -> Any:
-    """1 for each nonzero finite element."""
-    batch, rows, k = operand.x.shape
-    out = cp.zeros((batch, round_up(rows, 16), round_up(k, 128)), np.int8)
-    out[:, :rows, :k] = (operand.x != 0) & cp.isfinite(operand.x)
-    return out

@@ -24,11 +24,26 @@ def narrow_product(left: Described, right: Described, sampled: bool) -> Floats:
 
 
 def wide_product(left: Described, right: Described) -> Floats:
-    """Exact products of wider magnitudes."""
+    """Exact products of wider magnitudes, and a lower bound by exponents where they are zero."""
     bits = wide_bits(left.k)
     a, b = (_magnitudes(x, bits, False) for x in (left, right))
     product: Floats = np.matmul(a, b.swapaxes(1, 2))
+    if not product.all():
+        _bound_by_exponents(product, left, right, 2 * bits)
     return product
+
+
+def _bound_by_exponents(lower: Floats, left: Described, right: Described, raised: int) -> None:
+    """Where lower is zero: the largest product of leading powers of two, inf where all products are zero."""
+    powers = _leading(left), _leading(right)
+    last = [len(e) - 1 for e in powers]
+    a, b = ((e > EMPTY_TOP).astype(np.float32) for e in powers)
+    lower[(lower == 0) & (np.matmul(a, b.swapaxes(1, 2)) == 0)] = np.inf  # often many, found by one product
+    for at, i in zip(*np.nonzero((lower == 0).any(axis=2)), strict=True):
+        j = np.nonzero(lower[at, i] == 0)[0]
+        for part in np.array_split(j, 1 + len(j) * left.k // TILE):
+            best = (powers[0][min(at, last[0]), i] + powers[1][min(at, last[1]), part]).max(axis=-1)
+            lower[at, i, part] = np.ldexp(1.0, best + raised)
 
 
 def _magnitudes(operand: Described, bits: int, sampled: bool) -> Floats:
@@ -54,13 +69,13 @@ def worst_ratio(lower: Floats, left: Described, right: Described, scheme: Scheme
         below = lower[at]
         above = _numerators(terms, *at)
         positive = below > 0
-        if positive.all():
-            above /= below
-            worst = max(worst, float(above.max(initial=0.0)))
-        else:
+        if not positive.all():
             missing += int(np.count_nonzero(above[~positive]))
-            worst = max(worst, float((above[positive] / below[positive]).max(initial=0.0)))
-    found = Ratio(worst, missing, spans)
+            above, below = above[positive], below[positive]
+        with np.errstate(over="ignore"):
+            above /= below
+        worst = max(worst, float(above.max(initial=0.0)))
+    found = Ratio(worst, missing, spans, min(left.least_span, right.least_span))
     return Look(lambda: found)
 
 
@@ -71,28 +86,6 @@ def _numerators(terms: ErrorTerms, b: slice, rows: slice) -> Floats:
     total += p[1] * q[1]
     total += p[2] * q[2]
     return total
-
-
-def worst_ratio_by_exponents(
-    lower: Floats, left: Described, right: Described, scheme: Scheme | Words, spans: tuple[int, int]
-) -> float:
-    """Worst ratio over the entries with lower == 0, from the largest product of leading powers of two."""
-    terms = error_terms(left.on_host, right.on_host, scheme, spans)
-    powers = _leading(left), _leading(right)
-    last = [len(e) - 1 for e in powers]
-    # Where all products are zero there is no error: often many entries, found by one product of zeros and ones.
-    a, b = ((e > EMPTY_TOP).astype(np.float32) for e in powers)
-    unproven = (np.matmul(a, b.swapaxes(1, 2)) > 0) & (lower == 0)
-    worst = 0.0
-    for at, i in zip(*np.nonzero(unproven.any(axis=2)), strict=True):
-        above = _numerators(terms, slice(at, at + 1), slice(i, i + 1))[0, 0]
-        j = np.nonzero(unproven[at, i])[0]
-        for part in np.array_split(j, 1 + len(j) * left.k // TILE):
-            best = (powers[0][min(at, last[0]), i] + powers[1][min(at, last[1]), part]).max(axis=-1)
-            with np.errstate(over="ignore"):
-                ratios = np.ldexp(above[part], -best)  # overflow: nothing is proven
-            worst = max(worst, float(ratios.max(initial=0.0)))
-    return worst
 
 
 def _leading(operand: Described) -> npt.NDArray[np.int32]:

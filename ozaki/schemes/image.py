@@ -1,7 +1,7 @@
 """The fixed-point image: how many bits each row of an operand gets (docs/design.md, sections 3 and 4)."""
 
 from dataclasses import dataclass
-from math import isqrt
+from math import isqrt, log
 from typing import Literal
 
 EMPTY_TOP = -4096
@@ -30,6 +30,16 @@ class Scaling:
     step: int
     base: int
     threshold: int
+
+    @property
+    def room(self) -> float:
+        """Bits of a row whose statistic is 1, before they are rounded down to whole ones."""
+        return self.base + log(self.threshold, self.step)
+
+    def most_bits(self, k: int) -> int:
+        """No row has more: the largest magnitude alone makes the statistic step ** (magnitude_bits(k) - 1) or more."""
+        steps = (self.threshold.bit_length() - 1) // (self.step.bit_length() - 1)
+        return self.base + max(steps - (magnitude_bits(k) - 1), 0)
 
 
 def norm_scaling(largest_norm: int, k: int) -> Scaling | None:

@@ -91,15 +91,30 @@ def proofs(rng: np.random.Generator) -> None:
             for rows in (lower[0].shape[1], lower[0].shape[1] // 2):
                 expected, found = (of.worst_ratio(x, *d, scheme, rows)() for of, x, d in ways)
                 assert expected == found
-            if level == "wide":
-                expected, found = (of.worst_ratio_by_exponents(x, *d, scheme, found.spans) for of, x, d in ways)
-                assert expected == found == 0.0
-    tiny = b.copy()
-    tiny[:15, 200] = 2.0**-30  # beside what is zero to the wide level
-    host[1], device[1] = _numpy.describe(tiny[None]), _cupy.describe(cp.asarray(tiny[None]))
-    ways = [(of, of.wide_product(*d), d) for of, d in ((_numpy, host), (_cupy, device))]
-    expected, found = (of.worst_ratio_by_exponents(x, *d, Residues(14), (9, 9)) for of, x, d in ways)
-    assert expected == found > 0
+
+
+def exponents(rng: np.random.Generator) -> None:
+    """Where wide magnitudes have no product: heavy tails, sums of zeros, too small for any bound; any views."""
+    for batch_a, batch_b, m, k, n in ((1, 1, 150, 70, 67), (2, 1, 9, 300, 130), (1, 2, 66, 33, 5), (2, 2, 70, 64, 64)):
+        a, b = (rng.standard_cauchy((batch, rows, k)) ** 3 for batch, rows in ((batch_a, m), (batch_b, n)))
+        a *= rng.random(a.shape) < 0.7
+        b[..., k // 3 :] *= rng.random((batch_b, n, 1)) < 0.5  # then nothing meets in part of k
+        a[0, :4] = b[:, 2] = 0
+        a[0, :4, 0] = b[:, 2, 2] = 1
+        a[0, :4, 1], b[:, 2, 1] = np.ldexp(1.0, [-962, -963, -1014, -1015]), 2.0**-100
+        a[0, 4], b[0, 4, 5], a[-1, 5, :7] = 0, np.nan, np.inf
+        a[0, 6] = np.ldexp(rng.integers(1, 9, k).astype(float), -1074)
+        b = b.astype(rng.choice(["f4", "f8"]))
+        step = rng.choice([-1, 1])
+        a, b = (np.asarray(x, order=rng.choice(["C", "F"]))[..., ::step] for x in (a, b))
+        host = [_numpy.describe(x) for x in (a, b)]
+        device = [_cupy.describe(cp.asarray(x)) for x in (a, b)]
+        lower, found = _numpy.wide_product(*host), _cupy.wide_product(*device)
+        assert np.isinf(lower).any() and (lower[0, :4, 2] == [2.0**-1022, 2.0**-1023, 2.0**-1074, 0]).all()
+        np.testing.assert_array_equal(lower, found.values[:, :m, :n])
+        for scheme in (Residues(14), Digits(7)):
+            expected = _numpy.worst_ratio(lower, *host, scheme, m)()
+            assert expected == _cupy.worst_ratio(found, *device, scheme, m)()
 
 
 def fused_proofs(rng: np.random.Generator) -> None:
@@ -552,6 +567,7 @@ PAIRS = ("single-fp16", "single-bf16", "single-tf32", "double-bf16", "triple-bf1
 CASES: dict[str, Callable[[np.random.Generator], None]] = {
     "descriptions": descriptions,
     "proofs": proofs,
+    "exponents": exponents,
     "plans": plans,
     "plans-again": plans_again,
     "plans-of-other-data-again": plans_of_other_data_again,
