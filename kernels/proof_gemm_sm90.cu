@@ -14,16 +14,14 @@ struct Compare {
   int rows;
   float below = 0;  // the worst ratio that is known, rounded down
   int entry, row, col;
-  float touched[2];
+  float touched;
 
-  // The terms that threads would wait for come to the first-level cache meanwhile, 32 bytes for each thread.
+  // The columns' terms, which all threads will wait for, come to the first-level cache meanwhile: a line for each.
   __device__ __forceinline__ void begin(int, int n, int64_t first_row, int j) {
     entry = n;
     row = static_cast<int>(first_row);
     col = j * COLS + threadIdx.x % 4 * 16;
-    const int64_t of_rows = place_above(row / ROWS * ROWS, 0) + threadIdx.x % (3 * ROWS / 8) * 8;
-    touched[0] = __ldg(p.above + entry * p.above_step + smaller(of_rows, place_above(rows - 1, 2)));
-    touched[1] = __ldg(q.above + entry * q.above_step + place_above(j * COLS, 0) + threadIdx.x % (3 * COLS / 8) * 8);
+    touched = __ldg(q.above + entry * q.above_step + place_above(j * COLS, 0) + threadIdx.x % (COLS * 3 / 32) * 32);
   }
 
   template <int R> __device__ __forceinline__ void look(const uint32_t (&d)[R], int first) {
@@ -37,7 +35,7 @@ struct Compare {
     }
     const float slope = slope_of(below);
     uint2 kept[2][R / 4];  // pairs as the accumulators have them
-    uint32_t doubtful = smaller(touched[0], touched[1]) < 0.0f ? 1 : 0;  // which it is not
+    uint32_t doubtful = touched < 0.0f ? 1 : 0;  // which it is not
 #pragma unroll
     for (int i = 0; i < R / 8; ++i) {
       column_terms(i, of_col);
