@@ -14,18 +14,14 @@ struct Compare {
   int rows;
   float below = 0;  // the worst ratio that is known, rounded down
   int entry, row, col;
-  float touched;
 
-  // The columns' terms, which all threads will wait for, come to the first-level cache meanwhile: a line for each.
   __device__ __forceinline__ void begin(int, int n, int64_t first_row, int j) {
     entry = n;
     row = static_cast<int>(first_row);
     col = j * COLS + threadIdx.x % 4 * 16;
-    touched = __ldg(q.above + entry * q.above_step + place_above(j * COLS, 0) + threadIdx.x % (COLS * 3 / 32) * 32);
   }
 
   template <int R> __device__ __forceinline__ void look(const uint32_t (&d)[R], int first) {
-    if (below == 0.0f) below = no_more_than_worst(row + first, static_cast<int>(d[0]));
     float of_row[2][3], of_col[3][4];
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
@@ -35,7 +31,7 @@ struct Compare {
     }
     const float slope = slope_of(below);
     uint2 kept[2][R / 4];  // pairs as the accumulators have them
-    uint32_t doubtful = touched < 0.0f ? 1 : 0;  // which it is not
+    uint32_t doubtful = 0;
 #pragma unroll
     for (int i = 0; i < R / 8; ++i) {
       column_terms(i, of_col);
@@ -54,20 +50,6 @@ struct Compare {
       }
     }
     if (!__all_sync(ALL, doubtful == 0)) settle<R>(kept, doubtful, row + first);
-  }
-
-  // With nothing to compare with, all entries would be in doubt: from the first one of each lane.
-  __device__ __forceinline__ float no_more_than_worst(int r, int l) const {
-    float above = 0;  // terms that are normal numbers have been raised by less than 2^-23
-    if (r < rows && l > 0) {
-#pragma unroll
-      for (int s = 0; s < 3; ++s) {
-        const float x = row_term(r, s), y = __ldg(q.above + entry * q.above_step + place_above(col, s));
-        if (smaller(x, y) >= 0x1p-126f) above += x * y;
-      }
-    }
-    const float ratio = __fdividef(above, static_cast<float>(l)) * (1 - 0x1p-18f);
-    return float_of_bits(__reduce_max_sync(ALL, above > 0x1p-100f && above < 0x1p126f ? bits_of(ratio) : 0u));
   }
 
   // Four entries of every lane at a time: compute what is still in doubt with what the warp has found meanwhile.

@@ -189,7 +189,6 @@ BINARY(__fmul_rn, float, FE_TONEAREST, *)
 BINARY(__fmul_ru, float, FE_UPWARD, *)
 BINARY(__fmul_rd, float, FE_DOWNWARD, *)
 inline float __fmaf_rn(float x, float y, float z) { return std::fma(x, y, z); }
-inline float __fdividef(float x, float y) { return x / y; }
 inline float __fmaf_ru(float x, float y, float z) {
   // exact in float64 but for the sum, whose own rounding upward is kept by a second one
   const volatile double product = static_cast<double>(x) * y, addend = z;
