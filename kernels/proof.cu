@@ -206,7 +206,7 @@ worst_ratio(const int32_t* __restrict__ lower, const Terms p, const Terms q, Ato
                             __fmaf_ru(p0, of_col[0].w, __fmaf_ru(p1, of_col[1].w, __fmul_ru(p2, of_col[2].w)))};
     bool seen = i > 0;  // with nothing to compare with yet, the first row is computed
 #pragma unroll
-    for (int j = 0; j < 4; ++j) seen = seen && above[j] <= __fmul_rd(worst.below, __int2float_rd(value[j]));
+    for (int j = 0; j < 4; ++j) seen = seen & (above[j] <= __fmul_rd(worst.below, __int2float_rd(value[j])));
     if (__all_sync(ALL, seen) || row0 + i >= looked_at) continue;
 #pragma unroll
     for (int j = 0; j < 4; ++j)

@@ -40,7 +40,7 @@ struct Compare {
         bool seen = true;
 #pragma unroll
         for (int x = 0; x < 4; ++x)
-          seen = seen && shown(of_row[h], of_col, x, d[8 * i + 4 * (x / 2) + 2 * h + x % 2], slope);
+          seen = seen & shown(of_row[h], of_col, x, d[8 * i + 4 * (x / 2) + 2 * h + x % 2], slope);  // all of them at once
         if (!seen) {
 #pragma unroll
           for (int x = 0; x < 2; ++x)
@@ -90,7 +90,7 @@ struct Compare {
   }
   // Of the i-th four columns of a thread.
   __device__ __forceinline__ void column_terms(int i, float (&terms)[3][4]) const {
-    const float* const from = q.above + entry * q.above_step + place_above(col + column(i), 0);
+    const float* const from = q.above + entry * q.above_step + place_above(col, 0) + place_above(column(i), 0);
 #pragma unroll
     for (int s = 0; s < 3; ++s) {
       const float4 v = __ldg(reinterpret_cast<const float4*>(from) + s);
