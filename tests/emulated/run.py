@@ -489,14 +489,16 @@ def words_for_a_target(rng: np.random.Generator) -> None:
 
 
 def plans(rng: np.random.Generator) -> None:
-    """The same plan, bound and bits from data."""
-    for dtype, shape in (("f4", (20, 1100, 25)), ("f8", (30, 200, 20))):
-        m, k, n = shape
-        a, b = matrix(rng, (m, k), dtype), matrix(rng, (k, n), dtype)
+    """The same plan, bound and bits from data; for heavy tails from wide magnitudes and exponents."""
+    for dtype, (m, k, n), tails in (("f4", (20, 1100, 25), 0), ("f8", (30, 200, 20), 0), ("f8", (20, 1100, 25), 3)):
+        a, b = (matrix(rng, shape, dtype) * rng.standard_cauchy(shape) ** tails for shape in ((m, k), (k, n)))
+        a, b = a.astype(dtype), b.astype(dtype)
         expected, told = ozaki.matmul(a, b, reproducible=True, return_report=True)
-        got, report = ozaki.matmul(cp.asarray(a), cp.asarray(b), reproducible=True, return_report=True)
+        with mock.patch.object(_cupy, "wide_product", side_effect=_cupy.wide_product) as wide:
+            got, report = ozaki.matmul(cp.asarray(a), cp.asarray(b), reproducible=True, return_report=True)
         same(expected, got)
         assert (told.scheme, told.slices, told.bound) == (report.scheme, report.slices, report.bound)
+        assert wide.called == (tails > 0)
 
 
 def native_again(rng: np.random.Generator) -> None:
