@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from math import ceil, inf, log2
@@ -163,11 +163,10 @@ class Search:
         """Begin what ordinary data will be asked for; `meanwhile` is called before its answer is waited for."""
         self._measured.open()
         meanwhile()
-        self._measured.begin(self.likely)
-        for name in self._order[1:]:
-            fewer = _fewer(name, self._usual[name], self.likely.products, self._accuracy, self._k)
-            if fewer is not None:
-                self._measured.begin(fewer, glance=True)
+        others = (
+            _fewer(name, self._usual[name], self.likely.products, self._accuracy, self._k) for name in self._order[1:]
+        )
+        self._measured.begin(self.likely, [scheme for scheme in others if scheme is not None])
 
     def choose(self) -> Choice:
         """The scheme, and the bound proven for it."""
@@ -294,13 +293,12 @@ class Measured:
         if self._measure == "componentwise" and self._proof is None:
             self._proof = Proof(self._backend, self._left, self._right)
 
-    def begin(self, scheme: Scheme | Words, glance: bool = False) -> None:
-        """Begin to prove the bound of a scheme, where a device does that; or to find what it is no smaller than."""
-        if isinstance(scheme, Scheme) and scheme.scaling(self._left.k) is None:
-            return
+    def begin(self, likely: Scheme, others: Sequence[Scheme]) -> None:
+        """Begin to prove a bound, where a device does that, and to find what those of others are no smaller than."""
         self.open()
         if self._proof is not None:
-            self._proof.begin(scheme, glance)
+            schemes, glances = ([x for x in of if x.scaling(self._left.k) is not None] for of in ([likely], others))
+            self._proof.begin(schemes, glances)
 
     def settle(self) -> None:
         """Wait for all that was begun."""

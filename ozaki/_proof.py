@@ -6,7 +6,7 @@ the same ratio. The levels cost more and more; a later one is asked for only whe
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import Any, NamedTuple, Protocol
@@ -98,8 +98,10 @@ class ProofBackend(Protocol):
         Where that is zero: 4**w times the largest product of leading powers of two, inf where all products are zero.
         """
 
-    def worst_ratio(self, lower: Any, left: Described, right: Described, scheme: Scheme | Words, rows: int) -> Look:
-        """Begin to look for the worst ratio in the first rows of all entries."""
+    def worst_ratios(
+        self, lower: Any, left: Described, right: Described, wanted: Sequence[tuple[Scheme | Words, int]]
+    ) -> list[Look]:
+        """Begin to look for the worst ratio of each scheme, in so many rows of all entries."""
 
 
 class _Shape(NamedTuple):
@@ -152,9 +154,21 @@ class Proof:
         for look in self._begun.values():
             look.anew = None
 
-    def begin(self, scheme: Scheme | Words, glance: bool = False) -> None:
-        """Look for the ratio of a scheme, at a glance in a few rows only: a device does while the host goes on."""
-        self._look(scheme, glance)
+    def begin(self, schemes: Sequence[Scheme | Words], glances: Sequence[Scheme | Words] = ()) -> None:
+        """Look for the ratios of schemes, at a glance in a few rows only: a device does while the host goes on."""
+        keys = [self._key(scheme, glance) for glance, of in ((False, schemes), (True, glances)) for scheme in of]
+        keys = [key for key in keys if key not in self._begun]
+        if not keys:
+            return
+        if self._kept:
+            raise ChangedError
+        wanted = [(scheme, rows) for _, scheme, rows in keys]
+        looks = self._backend.worst_ratios(self._lower, self._left, self._right, wanted)
+        self._begun |= dict(zip(keys, looks, strict=True))
+
+    def _key(self, scheme: Scheme | Words, glance: bool) -> tuple[int, Scheme | Words, int]:
+        rows = int(self._left.x.shape[1])
+        return self._at, scheme, min(rows, _GLANCE) if glance else rows
 
     def keep(self) -> None:
         """Let go of the operands: what was begun is all there is from now on, and is waited for anew."""
@@ -177,17 +191,11 @@ class Proof:
         for look in self._begun.values():
             look.wait()
 
-    def _look(self, scheme: Scheme | Words, glance: bool) -> Look:
-        rows = int(self._left.x.shape[1])
-        key = self._at, scheme, min(rows, _GLANCE) if glance else rows
-        if key not in self._begun:
-            if self._kept:
-                raise ChangedError
-            self._begun[key] = self._backend.worst_ratio(self._lower, self._left, self._right, *key[1:])
-        return self._begun[key]
-
     def _found(self, scheme: Scheme | Words, glance: bool = False) -> Ratio:
-        found = self._look(scheme, glance)()
+        key = self._key(scheme, glance)
+        if key not in self._begun:
+            self.begin([] if glance else [scheme], [scheme] if glance else [])
+        found = self._begun[key]()
         self._spans = found.spans
         if found.missing:
             self._unproven = self._at, found.least_span

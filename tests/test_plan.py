@@ -279,7 +279,7 @@ def test_a_glance_never_sees_more_than_there_is(rng):
     for x, worst_is_seen in ((a, False), (a[::-1], True)):
         measured = Measured(_numpy, _numpy.describe(x[None]), _numpy.describe(b.T[None]), "componentwise")
         for scheme in (Digits(3), Digits(4), Residues(7)):
-            measured.begin(scheme)
+            measured.begin(scheme, [scheme])
             seen, bound = measured.at_least(scheme), measured.bound(scheme)
             assert seen <= bound and (seen * 1.01 > bound) == worst_is_seen, (seen, bound)
 
@@ -288,9 +288,9 @@ def test_a_glance_does_not_depend_on_tiles(rng, monkeypatch):
     a, b = rng.random((300, 60)).astype("f4"), rng.random((60, 40)).astype("f4")
     host = [_numpy.describe(x[None]) for x in (a, b.T)]
     lower = _numpy.narrow_product(*host, False)
-    expected = _numpy.worst_ratio(lower, *host, Digits(3), 128)()
+    expected = _numpy.worst_ratios(lower, *host, [(Digits(3), 128)])[0]()
     monkeypatch.setattr(_numpy_describe, "TILE", 40 * 50)
-    assert _numpy.worst_ratio(lower, *host, Digits(3), 128)() == expected
+    assert _numpy.worst_ratios(lower, *host, [(Digits(3), 128)])[0]() == expected
 
 
 def test_a_slice_less_grows_the_bound_by_what_the_search_relies_on(rng):
@@ -326,8 +326,8 @@ def test_few_looks_find_the_count_of_all(rng, monkeypatch, kind):
     most, draw = HEAVY[kind]
     a, b = draw(rng, (60, 1500)), draw(rng, (1500, 50))
     looks = []
-    look = _numpy.worst_ratio
-    monkeypatch.setattr(_numpy, "worst_ratio", lambda *given: looks.append(given) or look(*given))
+    look = _numpy.worst_ratios
+    monkeypatch.setattr(_numpy, "worst_ratios", lambda *given: looks.extend(given[-1]) or look(*given))
     plan = ozaki.plan(a, b, accuracy="fp64", reproducible=True)
     few = len(looks)
     monkeypatch.setattr(_plan, "_in_reach", lambda choice, *_: choice.scheme.count + 1)

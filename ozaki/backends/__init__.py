@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from ozaki._description import Described, Description
@@ -38,7 +38,9 @@ class Backend(Protocol):
 
     def narrow_product(self, left: Described, right: Described, sampled: bool) -> Any: ...
     def wide_product(self, left: Described, right: Described) -> Any: ...
-    def worst_ratio(self, lower: Any, left: Described, right: Described, scheme: Scheme | Words, rows: int) -> Look: ...
+    def worst_ratios(
+        self, lower: Any, left: Described, right: Described, wanted: Sequence[tuple[Scheme | Words, int]]
+    ) -> list[Look]: ...
     def split(self, operand: Described, side: str, plan: Any) -> Any: ...
     def same_slices(self, plan: Any, other: Any) -> bool:
         """Whether slices for one plan serve another one, of the same scheme, engine and (m, k, n)."""

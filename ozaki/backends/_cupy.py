@@ -34,7 +34,7 @@ from ozaki.backends._cupy_native import native as native
 from ozaki.backends._cupy_native import native_obstacle as native_obstacle
 from ozaki.backends._cupy_proof import narrow_product as narrow_product
 from ozaki.backends._cupy_proof import wide_product as wide_product
-from ozaki.backends._cupy_proof import worst_ratio as worst_ratio
+from ozaki.backends._cupy_proof import worst_ratios as worst_ratios
 from ozaki.backends._jit import architecture
 from ozaki.backends._launch import Launch, Macros, View, beside, round_up
 from ozaki.backends._rates import rates_of

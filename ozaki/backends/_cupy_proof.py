@@ -5,7 +5,7 @@ They run on a stream of their own, beside the splitting of the operands, which n
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from math import ceil
@@ -138,61 +138,71 @@ def _wide_magnitudes(operand: Described, bits: int) -> Any:
     return padded
 
 
-def worst_ratio(lower: Any, left: Described, right: Described, scheme: Scheme | Words, rows: int) -> Look:
+def worst_ratios(
+    lower: _Product | _Magnitudes, left: Described, right: Described, wanted: Sequence[tuple[Scheme | Words, int]]
+) -> list[Look]:
     """Largest image error / lower over lower > 0; number of positive errors over lower == 0; in the first rows."""
+    with _stream():
+        # All terms come before the first look: small kernels beside large ones wait long for their turn.
+        ready = [_terms_of(left, right, scheme, _usually_dropped(scheme, left.k)) for scheme, _ in wanted]
+        for found, (_, rows) in zip(ready, wanted, strict=True):
+            _compare(lower, found, rows)
+        waits = [_on_its_way(found.result) for found in ready]
+
+    def look(scheme: Scheme | Words, rows: int, wait: Callable[[], Ratio]) -> Look:
+        if isinstance(scheme, Words):
+            spans, least_span = (left.span, right.span), min(left.least_span, right.least_span)
+            return Look(lambda: wait()._replace(spans=spans, least_span=least_span))
+
+        def dropped_of(ratio: Ratio) -> float:
+            return dropped(scheme, left.k, ratio.spans)
+
+        def anew(ratio: Ratio) -> Ratio:
+            with _stream():
+                found = _terms_of(left, right, scheme, dropped_of(ratio))
+                _compare(lower, found, rows)
+                again = _on_its_way(found.result)
+            return again()
+
+        return Look(wait, lambda ratio: dropped_of(ratio) == _usually_dropped(scheme, left.k), anew)
+
+    return [look(*each, wait) for each, wait in zip(wanted, waits, strict=True)]
+
+
+def _usually_dropped(scheme: Scheme | Words, k: int) -> float:
+    """But for spans that the device has yet to find."""
+    return 0.0 if isinstance(scheme, Words) else k * scheme.drop
+
+
+class _Found(NamedTuple):
+    """Error terms on the device, and where the worst ratio to them goes."""
+
+    terms: _Terms
+    places: list[cp.cuda.MemoryPointer]
+    result: cp.cuda.MemoryPointer
+
+
+def _terms_of(left: Described, right: Described, scheme: Scheme | Words, dropped: float) -> _Found:
+    """Those of words are few numbers of the host."""
+    terms, result = _Terms.of(left, right), _cleared_result()
     if isinstance(scheme, Words):
-        return Look(_compare_words(lower, left, right, scheme, rows))
-    k = left.k
-    usual = k * scheme.drop  # but for spans that the device has yet to find
-
-    def anew(ratio: Ratio) -> Ratio:
-        return _compare(lower, left, right, scheme, dropped(scheme, k, ratio.spans), rows)()
-
-    wait = _compare(lower, left, right, scheme, usual, rows)
-    return Look(wait, lambda ratio: dropped(scheme, k, ratio.spans) == usual, anew)
-
-
-def _compare(
-    lower: _Product | _Magnitudes, left: Described, right: Described, scheme: Scheme, dropped: float, rows: int
-) -> Callable[[], Ratio]:
-    """Begin to compare image errors with their lower bound; calling the result waits for it."""
-    terms = _Terms.of(left, right)
+        of_words = word_terms(left.on_host, right.on_host, scheme)
+        return _Found(terms, terms.places(cp.asarray(terms.from_host(of_words)).data), result)
+    places = terms.places(cp.cuda.alloc(terms.nbytes))
     launch = _finding_terms(cp.cuda.runtime.getDevice(), terms, left.k, scheme, dropped)
-    with _stream():
-        places = terms.places(cp.cuda.alloc(terms.nbytes))
-        result = _cleared_result()
-        launch(left.fields.data, *places[:2], right.fields.data, *places[2:], result)
-        return _look(lower, terms, places, result, rows)
+    launch(left.fields.data, *places[:2], right.fields.data, *places[2:], result)
+    return _Found(terms, places, result)
 
 
-def _compare_words(
-    lower: _Product | _Magnitudes, left: Described, right: Described, words: Words, rows: int
-) -> Callable[[], Ratio]:
-    """The same for words, whose error terms are few numbers of the host."""
-    of_words = word_terms(left.on_host, right.on_host, words)
-    terms = _Terms.of(left, right)
-    with _stream():
-        memory = cp.asarray(terms.from_host(of_words))
-        wait = _look(lower, terms, terms.places(memory.data), _cleared_result(), rows)
-    spans, least_span = (left.span, right.span), min(left.least_span, right.least_span)
-    return lambda: wait()._replace(spans=spans, least_span=least_span)
-
-
-_Places = list[cp.cuda.MemoryPointer]
-
-
-def _look(
-    lower: _Product | _Magnitudes, terms: _Terms, places: _Places, result: cp.cuda.MemoryPointer, rows: int
-) -> Callable[[], Ratio]:
+def _compare(lower: _Product | _Magnitudes, found: _Found, rows: int) -> None:
     device = cp.cuda.runtime.getDevice()
     if isinstance(lower, _Product):
         values = lower.values
-        launch = _comparing(device, terms, values.dtype == np.float64, *values.shape[1:], rows)
-        launch(values.data, *places, result)
+        launch = _comparing(device, found.terms, values.dtype == np.float64, *values.shape[1:], rows)
+        launch(values.data, *found.places, found.result)
     else:
-        launch = _multiplying(device, terms, lower.left.shape, lower.right.shape, rows)
-        launch(lower.left.data, lower.right.data, *places, result)
-    return _on_its_way(result)
+        launch = _multiplying(device, found.terms, lower.left.shape, lower.right.shape, rows)
+        launch(lower.left.data, lower.right.data, *found.places, found.result)
 
 
 class _Terms(NamedTuple):
@@ -226,7 +236,7 @@ class _Terms(NamedTuple):
     def nbytes(self) -> int:
         return 12 * sum(self.rounded) + 24 * sum(self.rows)
 
-    def places(self, memory: cp.cuda.MemoryPointer) -> _Places:
+    def places(self, memory: cp.cuda.MemoryPointer) -> list[cp.cuda.MemoryPointer]:
         """Exact and rounded terms of the left operand, then of the right one."""
         exact = memory + 12 * sum(self.rounded)
         return [exact, memory, exact + 24 * self.rows[0], memory + 12 * self.rounded[0]]

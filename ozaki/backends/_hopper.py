@@ -59,7 +59,9 @@ def layout(scheme: Scheme, side: str, batch: int, rows: int, k: int) -> Layout:
     """Slices in tiles, the columns of a tile permuted; at least two blocks of k."""
     tile, unit, rows, k = tiled(side, rows, k)
     each = rows * k
-    return Layout(rows, k, each, k, batch * each, k, 0, scheme.count * batch * each, unit, tile, side == "right", unsigned=True)
+    return Layout(
+        rows, k, each, k, batch * each, k, 0, scheme.count * batch * each, unit, tile, side == "right", unsigned=True
+    )
 
 
 def workspace(scheme: Scheme, rows: int, cols: int, k: int) -> int:

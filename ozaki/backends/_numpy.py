@@ -18,7 +18,7 @@ from ozaki.backends._numpy_describe import describe as describe
 from ozaki.backends._numpy_describe import read as read
 from ozaki.backends._numpy_proof import narrow_product as narrow_product
 from ozaki.backends._numpy_proof import wide_product as wide_product
-from ozaki.backends._numpy_proof import worst_ratio as worst_ratio
+from ozaki.backends._numpy_proof import worst_ratios as worst_ratios
 from ozaki.backends._words import WordSlices
 from ozaki.schemes import Digits, Residues, Scheme, Words
 from ozaki.schemes.digits import Rectangle, rectangles

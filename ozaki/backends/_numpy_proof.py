@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 
@@ -59,8 +61,14 @@ def _magnitudes(operand: Described, bits: int, sampled: bool) -> Floats:
     return magnitudes
 
 
-def worst_ratio(lower: Floats, left: Described, right: Described, scheme: Scheme | Words, rows: int) -> Look:
+def worst_ratios(
+    lower: Floats, left: Described, right: Described, wanted: Sequence[tuple[Scheme | Words, int]]
+) -> list[Look]:
     """Largest image error / lower over lower > 0; number of positive errors over lower == 0; in the first rows."""
+    return [_worst_ratio(lower, left, right, *each) for each in wanted]
+
+
+def _worst_ratio(lower: Floats, left: Described, right: Described, scheme: Scheme | Words, rows: int) -> Look:
     spans = left.span, right.span
     terms = error_terms(left.on_host, right.on_host, scheme, spans)
     terms, lower = ErrorTerms(terms.left[:, :, :rows], terms.right), lower[:, :rows]

@@ -89,7 +89,7 @@ def proofs(rng: np.random.Generator) -> None:
         for scheme in (Residues(14), Digits(7), Digits(20)):
             ways = [(of, x, d) for of, x, d in ((_numpy, lower[0], host), (_cupy, lower[1], device))]
             for rows in (lower[0].shape[1], lower[0].shape[1] // 2):
-                expected, found = (of.worst_ratio(x, *d, scheme, rows)() for of, x, d in ways)
+                expected, found = (of.worst_ratios(x, *d, [(scheme, rows)])[0]() for of, x, d in ways)
                 assert expected == found
 
 
@@ -113,8 +113,8 @@ def exponents(rng: np.random.Generator) -> None:
         assert np.isinf(lower).any() and (lower[0, :4, 2] == [2.0**-1022, 2.0**-1023, 2.0**-1074, 0]).all()
         np.testing.assert_array_equal(lower, found.values[:, :m, :n])
         for scheme in (Residues(14), Digits(7)):
-            expected = _numpy.worst_ratio(lower, *host, scheme, m)()
-            assert expected == _cupy.worst_ratio(found, *device, scheme, m)()
+            expected = _numpy.worst_ratios(lower, *host, [(scheme, m)])[0]()
+            assert expected == _cupy.worst_ratios(found, *device, [(scheme, m)])[0]()
 
 
 def fused_proofs(rng: np.random.Generator) -> None:
@@ -137,7 +137,7 @@ def fused_proofs(rng: np.random.Generator) -> None:
             assert isinstance(lower[1], _cupy_proof._Magnitudes)
             for scheme, rows in ((Residues(8), m), (Digits(7), 128), (Digits(30), m), (PRESETS["halfhalf"], m)):
                 found, expected = (
-                    module.worst_ratio(x, *d, scheme, rows)()
+                    module.worst_ratios(x, *d, [(scheme, rows)])[0]()
                     for module, x, d in ((_cupy, lower[1], device), (_numpy, lower[0], host))
                 )
                 assert found == expected, (found, expected, scheme, rows, (batch_a, batch_b, m, k, n))
@@ -545,16 +545,17 @@ def plans_of_other_data_again(_: np.random.Generator) -> None:
 
     options = {"accuracy": "fp64", "reproducible": True}
     for kind, looks, plans in (("steep", 2, 1), ("sparse", 3, 3)):
-        begin, look, got = _plan.Search.begin, _cupy.worst_ratio, []
+        begin, look, got = _plan.Search.begin, _cupy.worst_ratios, []
         with (
             mock.patch.object(_plan.Search, "begin", autospec=True, side_effect=begin) as planned,
-            mock.patch.object(_cupy, "worst_ratio", side_effect=look) as looked,
+            mock.patch.object(_cupy, "worst_ratios", side_effect=look) as looked,
         ):
             for _ in range(plans + 2):
                 a, b, out = drawn(kind, (10, 1500)), drawn(kind, (1500, 9)), cp.full((10, 9), np.nan)
                 ozaki.matmul(cp.asarray(a), cp.asarray(b), out=out, **options)
                 got.append((a, b, out))
-        assert (planned.call_count, looked.call_count) == (plans, looks * plans), (kind, looked.call_count)
+        made = sum(len(call.args[-1]) for call in looked.call_args_list)
+        assert (planned.call_count, made) == (plans, looks * plans), (kind, made)
         for a, b, c in got:
             same(ozaki.matmul(a, b, **options), c)
         _again.forget()

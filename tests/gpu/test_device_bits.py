@@ -443,7 +443,7 @@ def test_proof(shape):
         for scheme in (Residues(14), Digits(7), Residues(8), Digits(30)):
             for rows in (m, m // 2, min(m, 128)):
                 found = (
-                    module.worst_ratio(x, *d, scheme, rows)()
+                    module.worst_ratios(x, *d, [(scheme, rows)])[0]()
                     for module, x, d in ((_numpy, lower[0], host), (_cupy, lower[1], device))
                 )
                 assert next(found) == next(found)
