@@ -136,12 +136,12 @@ template <int PENDING> __device__ __forceinline__ void wgmma_wait() {
 
 // d (64 x N int32, N / 2 registers a thread) = [accumulate] d + A (64 x 32) B (32 x N), of bytes of type T.
 template <typename T, int COUNT> struct Wgmma;
-#define DEFINE_BYTES(T, TYPES, COUNT, N, A, B, P)                                                           \
-  template <> struct Wgmma<T, COUNT> {                                                                      \
+#define DEFINE_BYTES(T, TYPES, COUNT, N, A, B, P)                                                              \
+  template <> struct Wgmma<T, COUNT> {                                                                         \
     static __device__ __forceinline__ void run(uint32_t (&d)[COUNT], uint64_t a, uint64_t b, int accumulate) { \
-      asm volatile(WGMMA("m64n" #N "k32.s32." TYPES, FIRST_##COUNT, A, B, P, "")                            \
-                   : REGISTERS_##COUNT("+r") : "l"(a), "l"(b), "r"(accumulate));                            \
-    }                                                                                                       \
+      asm volatile(WGMMA("m64n" #N "k32.s32." TYPES, FIRST_##COUNT, A, B, P, "")                               \
+                   : REGISTERS_##COUNT("+r") : "l"(a), "l"(b), "r"(accumulate));                               \
+    }                                                                                                          \
   };
 DEFINE_BYTES(int8_t, "s8.s8", 96, 192, "%96", "%97", "%98")
 DEFINE_BYTES(uint8_t, "u8.u8", 64, 128, "%64", "%65", "%66")

@@ -98,10 +98,11 @@ struct Stages {
   }
   // By a consumer.
   __device__ __forceinline__ void wait(const Ring& ring) const { barrier_wait(full + 8 * ring.stage, ring.parity); }
-  // To both blocks, whose copies write here: what wgmma of the warpgroup have read, or what this thread has.
+  // To both blocks, whose copies write here, for the warpgroup, whose wgmma are over.
   __device__ __forceinline__ void release(int stage) const {
     if (threadIdx.x % 128 < 2) barrier_arrive_in(empty + 8 * stage, threadIdx.x % 128, 128);
   }
+  // For this thread, which has read: racecheck knows a hand-over by arrivals only, not by a named barrier before one.
   __device__ __forceinline__ void release_own(int stage) const {
     for (int rank = 0; rank < 2; ++rank) barrier_arrive_in(empty + 8 * stage, rank, 1);
   }

@@ -131,6 +131,7 @@ split_quadrants(const INPUT* __restrict__ x, int64_t sr, int64_t sk, int64_t row
         if (s < SLICES) *reinterpret_cast<uint4*>(to + i * block) = make_uint4(x, y, z, w);
       };
       constexpr int places[4] = {4, 5, 6, PERMUTED ? 3 : 2};
+      // First what is there already: later stores would need its registers longer.
       store(0, word[0][0], word[0][1], word[0][2], word[0][3]);
       store(1, word[1][0], word[1][1], word[1][2], word[1][3]);
       store(5 - places[3], word[3][0], word[3][1], word[3][2], word[3][3]);

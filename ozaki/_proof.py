@@ -157,7 +157,7 @@ class Proof:
     def begin(self, schemes: Sequence[Scheme | Words], glances: Sequence[Scheme | Words] = ()) -> None:
         """Look for the ratios of schemes, at a glance in a few rows only: a device does while the host goes on."""
         keys = [self._key(scheme, glance) for glance, of in ((False, schemes), (True, glances)) for scheme in of]
-        keys = [key for key in keys if key not in self._begun]
+        keys = [key for key in dict.fromkeys(keys) if key not in self._begun]
         if not keys:
             return
         if self._kept:
