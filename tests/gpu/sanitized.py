@@ -1,0 +1,64 @@
+"""Products by every kind of kernel on Hopper, small enough for compute-sanitizer.
+
+compute-sanitizer --tool memcheck python tests/gpu/sanitized.py
+compute-sanitizer --tool racecheck python tests/gpu/sanitized.py
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from unittest import mock
+
+import cupy as cp
+import numpy as np
+
+import ozaki
+from ozaki.backends import _winograd
+from ozaki.schemes import PRESETS
+from ozaki.tensor_core import H100
+
+COUNTED = (
+    ("digits", 3, "f4", (513, 1100, 200), "hopper"),  # its last tiles are split along k
+    ("digits", 7, "f8", (513, 700, 200), "hopper"),
+    ("digits", 4, "f8", (50, 300, 40), "cublas"),
+    ("residues", 5, "f4", (300, 300, 200), "hopper"),
+    ("residues", 14, "f8", (300, 500, 300), "cublas"),
+)
+QUADRANTS = (("residues", 7, "f4", (513, 260, 390), "hopper"), ("residues", 14, "f8", (300, 700, 400), "hopper"))
+WORDS = [replace(words, core=H100) for words in PRESETS.values()]
+
+
+def main() -> None:
+    cp.cuda.set_allocator(None)  # else what lies behind an array is most often the pool's
+    rng = np.random.default_rng(0)
+    for case in COUNTED:
+        counted(rng, *case)
+    with mock.patch.object(_winograd, "_FROM", 0):
+        for case in QUADRANTS:
+            counted(rng, *case)
+    a, b = rng.standard_normal((300, 400)).astype("f4"), rng.standard_normal((400, 300)).astype("f4")
+    for words in WORDS:
+        same(words.name, ozaki.matmul(a, b, scheme=words), cp.asarray(a), cp.asarray(b), scheme=words)
+    for sigma in (1, 3):  # the second asks for wide magnitudes
+        a, b = (np.exp(sigma * rng.standard_normal(shape)) for shape in ((300, 1400), (1400, 300)))
+        same("planned", ozaki.matmul(a, b, reproducible=True), cp.asarray(a), cp.asarray(b), reproducible=True)
+
+
+def counted(
+    rng: np.random.Generator, scheme: str, slices: int, dtype: str, shape: tuple[int, int, int], engine: str
+) -> None:
+    m, k, n = shape
+    a, b = rng.standard_normal((m, k)).astype(dtype), rng.standard_normal((k, n)).astype(dtype)
+    expected = ozaki.matmul(a, b, scheme=scheme, slices=slices)
+    for order in ("C", "F"):
+        operands = (cp.asarray(np.asarray(x, order=order)) for x in (a, b))
+        same(f"{slices} {scheme} {engine}", expected, *operands, scheme=scheme, slices=slices, engine=engine)
+
+
+def same(label: str, expected: np.ndarray, a: cp.ndarray, b: cp.ndarray, **choices: object) -> None:
+    found = ozaki.matmul(a, b, **choices).get()
+    print(label, "ok" if found.tobytes() == expected.tobytes() else "DIFFERS", flush=True)
+
+
+if __name__ == "__main__":
+    main()
