@@ -297,8 +297,8 @@ class Measured:
         """Begin to prove a bound, where a device does that, and to find what those of others are no smaller than."""
         self.open()
         if self._proof is not None:
-            schemes, glances = ([x for x in of if x.scaling(self._left.k) is not None] for of in ([likely], others))
-            self._proof.begin(schemes, glances)
+            wanted = ((likely, False), *((other, True) for other in others))
+            self._proof.begin(each for each in wanted if each[0].scaling(self._left.k) is not None)
 
     def settle(self) -> None:
         """Wait for all that was begun."""

@@ -6,7 +6,7 @@ the same ratio. The levels cost more and more; a later one is asked for only whe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import Any, NamedTuple, Protocol
@@ -154,16 +154,14 @@ class Proof:
         for look in self._begun.values():
             look.anew = None
 
-    def begin(self, schemes: Sequence[Scheme | Words], glances: Sequence[Scheme | Words] = ()) -> None:
-        """Look for the ratios of schemes, at a glance in a few rows only: a device does while the host goes on."""
-        keys = [self._key(scheme, glance) for glance, of in ((False, schemes), (True, glances)) for scheme in of]
-        keys = [key for key in dict.fromkeys(keys) if key not in self._begun]
+    def begin(self, wanted: Iterable[tuple[Scheme | Words, bool]]) -> None:
+        """Look for ratios, of those with True at a glance in a few rows only: a device does while the host goes on."""
+        keys = [key for key in dict.fromkeys(self._key(*each) for each in wanted) if key not in self._begun]
         if not keys:
             return
         if self._kept:
             raise ChangedError
-        wanted = [(scheme, rows) for _, scheme, rows in keys]
-        looks = self._backend.worst_ratios(self._lower, self._left, self._right, wanted)
+        looks = self._backend.worst_ratios(self._lower, self._left, self._right, [key[1:] for key in keys])
         self._begun |= dict(zip(keys, looks, strict=True))
 
     def _key(self, scheme: Scheme | Words, glance: bool) -> tuple[int, Scheme | Words, int]:
@@ -192,10 +190,8 @@ class Proof:
             look.wait()
 
     def _found(self, scheme: Scheme | Words, glance: bool = False) -> Ratio:
-        key = self._key(scheme, glance)
-        if key not in self._begun:
-            self.begin([] if glance else [scheme], [scheme] if glance else [])
-        found = self._begun[key]()
+        self.begin([(scheme, glance)])
+        found = self._begun[self._key(scheme, glance)]()
         self._spans = found.spans
         if found.missing:
             self._unproven = self._at, found.least_span

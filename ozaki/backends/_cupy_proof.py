@@ -142,31 +142,44 @@ def worst_ratios(
     lower: _Product | _Magnitudes, left: Described, right: Described, wanted: Sequence[tuple[Scheme | Words, int]]
 ) -> list[Look]:
     """Largest image error / lower over lower > 0; number of positive errors over lower == 0; in the first rows."""
+    begun = _begin(lower, left, right, [(scheme, rows, _usually_dropped(scheme, left.k)) for scheme, rows in wanted])
+    return [_look(lower, left, right, *each, wait) for each, wait in zip(wanted, begun, strict=True)]
+
+
+def _begin(
+    lower: _Product | _Magnitudes,
+    left: Described,
+    right: Described,
+    wanted: Sequence[tuple[Scheme | Words, int, float]],
+) -> list[Callable[[], Ratio]]:
+    """Begin to compare the errors of schemes, in so many rows, with so much dropped; the results wait."""
     with _stream():
-        # All terms come before the first look: small kernels beside large ones wait long for their turn.
-        ready = [_terms_of(left, right, scheme, _usually_dropped(scheme, left.k)) for scheme, _ in wanted]
-        for found, (_, rows) in zip(ready, wanted, strict=True):
+        # Small kernels before large ones, beside which they would wait for their turn.
+        ready = [_terms_of(left, right, scheme, dropped) for scheme, _, dropped in wanted]
+        for found, (_, rows, _) in zip(ready, wanted, strict=True):
             _compare(lower, found, rows)
-        waits = [_on_its_way(found.result) for found in ready]
+        return [_on_its_way(found.result) for found in ready]
 
-    def look(scheme: Scheme | Words, rows: int, wait: Callable[[], Ratio]) -> Look:
-        if isinstance(scheme, Words):
-            spans, least_span = (left.span, right.span), min(left.least_span, right.least_span)
-            return Look(lambda: wait()._replace(spans=spans, least_span=least_span))
 
-        def dropped_of(ratio: Ratio) -> float:
-            return dropped(scheme, left.k, ratio.spans)
+def _look(
+    lower: _Product | _Magnitudes,
+    left: Described,
+    right: Described,
+    scheme: Scheme | Words,
+    rows: int,
+    wait: Callable[[], Ratio],
+) -> Look:
+    """Only its `anew` holds operands: a look that is kept lets go of them with that."""
+    if isinstance(scheme, Words):
+        spans, least_span = (left.span, right.span), min(left.least_span, right.least_span)
+        return Look(lambda: wait()._replace(spans=spans, least_span=least_span))
+    k = left.k
 
-        def anew(ratio: Ratio) -> Ratio:
-            with _stream():
-                found = _terms_of(left, right, scheme, dropped_of(ratio))
-                _compare(lower, found, rows)
-                again = _on_its_way(found.result)
-            return again()
+    def anew(ratio: Ratio) -> Ratio:
+        (again,) = _begin(lower, left, right, [(scheme, rows, dropped(scheme, k, ratio.spans))])
+        return again()
 
-        return Look(wait, lambda ratio: dropped_of(ratio) == _usually_dropped(scheme, left.k), anew)
-
-    return [look(*each, wait) for each, wait in zip(wanted, waits, strict=True)]
+    return Look(wait, lambda ratio: dropped(scheme, k, ratio.spans) == _usually_dropped(scheme, k), anew)
 
 
 def _usually_dropped(scheme: Scheme | Words, k: int) -> float:

@@ -5,9 +5,11 @@ Without a case it names them all. In a process of its own, since CuPy's place is
 
 from __future__ import annotations
 
+import gc
 import itertools
 import os
 import sys
+import weakref
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -518,6 +520,13 @@ def native_again(rng: np.random.Generator) -> None:
 
 def plans_again(rng: np.random.Generator) -> None:
     """What a plan from data ran is done again while the data ask for the same; else it is planned anew."""
+    b, held = cp.asarray(rng.standard_normal((300, 40))), cp.asarray(rng.standard_normal((30, 300)))
+    released = weakref.ref(held)
+    ozaki.matmul(held, b, accuracy="fp64", reproducible=True)
+    del held
+    gc.collect()
+    assert released() is None  # what is kept of the call holds no operand
+
     for dtype, (m, k, n), engine in (("f4", (20, 1100, 25), "auto"), ("f8", (30, 200, 20), "cublas")):
         usual = [rng.standard_normal((m, k)).astype(dtype) for _ in range(4)]
         peaks, whole = usual[0].copy(), rng.integers(-3, 4, (m, k)).astype(dtype)
