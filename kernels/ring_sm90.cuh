@@ -72,12 +72,15 @@ struct Stages {
     }
     cluster_barrier();
   }
-  // By one thread of the producer: `blocks` tile blocks that follow one another, N columns of each.
+  // By one thread of the producer: `blocks` tile blocks that follow one another, the last one first if `back`, N columns of
+  // each.
   template <int N = COLS>
-  __device__ __forceinline__ void copy(Ring& ring, const uint8_t* from_a, const uint8_t* from_b, int blocks,
-                                       uint32_t rank) const {
+  __device__ __forceinline__ void copy(Ring& ring, const uint8_t* from_a, const uint8_t* from_b, int blocks, uint32_t rank,
+                                       bool back = false) const {
     constexpr int PART = N * DEPTH / 2;
-    from_b += rank * PART;
+    const int64_t before = back ? blocks - 1 : 0, step = back ? -1 : 1;
+    from_a += before * A_BYTES;
+    from_b += before * B_BYTES + rank * PART;
 #pragma unroll 1
     for (int k = 0; k < blocks; ++k, ring.next()) {
       const uint32_t to = data + ring.stage * STAGE_BYTES, barrier = full + 8 * ring.stage;
@@ -85,8 +88,8 @@ struct Stages {
       barrier_expect(barrier, A_BYTES + 2 * PART);
       bulk_copy(to, from_a, A_BYTES, barrier);
       bulk_copy_to_blocks(to + A_BYTES + rank * PART, from_b, PART, barrier, 3);
-      from_a += A_BYTES;
-      from_b += B_BYTES;
+      from_a += step * A_BYTES;
+      from_b += step * B_BYTES;
     }
   }
   // By the same thread: bytes for this block alone.

@@ -40,16 +40,18 @@ __device__ __forceinline__ Walk<64> narrow_tiles(const Work& work, const Tiles& 
   return {cluster - more, work.light, clusters - more, column, tiles.columns};
 }
 
-// By the producer.
+// By the producer. Every other tile is gone through from the end of k, where the second-level cache still has what clusters
+// side by side have copied last.
 template <int R>
 __device__ __forceinline__ void copy_tiles(const Walk<R>& walk, const Stages& stages, Ring& ring, const Operand& a,
                                            const Operand& b, int blocks, int k_blocks) {
   const int rank = cluster_rank();
-  for (int w = walk.first; w < walk.end; w += walk.step) {
+  bool back = false;
+  for (int w = walk.first; w < walk.end; w += walk.step, back = !back) {
     int t, n, i, j;
     walk.locate(w, t, n, i, j);
     stages.copy<2 * R>(ring, a.slices + t * a.slice + n * a.batch + static_cast<int64_t>(2 * i + rank) * k_blocks * A_BYTES,
-                       b.slices + t * b.slice + n * b.batch + static_cast<int64_t>(j) * k_blocks * B_BYTES, blocks, rank);
+                       b.slices + t * b.slice + n * b.batch + static_cast<int64_t>(j) * k_blocks * B_BYTES, blocks, rank, back);
   }
 }
 

@@ -16,6 +16,7 @@
 #include "wgmma_words.cuh"
 
 constexpr int WORD_COUNT = HALF_SUMS ? 1 : 2;
+constexpr bool IN_TURNS = WORD_COUNT == 2 && SCALE_BITS > 0;  // where sums are scaled in between: else turns cost more than they save
 
 typedef float Sums[COLS / 2];
 
@@ -23,24 +24,15 @@ typedef float Sums[COLS / 2];
 
 typedef uint32_t Accumulators[COLS / 4];
 
-// Half of the products of a stage.
-__device__ __forceinline__ void multiply_half_stage(Accumulators& d, uint64_t a, uint64_t b, bool fresh) {
-  wgmma_fence();
-#pragma unroll
-  for (int z = 0; z < 2; ++z) wgmma_halves(d, a + 2 * z, b + 2 * z, !fresh || z > 0);
-  wgmma_commit();
-}
-
 // Adds the products of a block to the sums.
 __device__ __forceinline__ void add_block(const Stages& stages, Ring& ring, Accumulators& d, Sums& sum) {
   uint64_t a, b;
-  take_turn();
   stages.wait(ring);
   stages.descriptors(ring, a, b);
-  multiply_half_stage(d, a, b, true);
-  multiply_half_stage(d, a + 4, b + 4, false);
-  wgmma_wait<1>();
-  hand_over();
+  wgmma_fence();
+#pragma unroll
+  for (int z = 0; z < 4; ++z) wgmma_halves(d, a + 2 * z, b + 2 * z, z > 0);
+  wgmma_commit();
   wgmma_wait<0>();
   registers_ready(d);
   stages.release(ring.stage);
@@ -76,7 +68,7 @@ __device__ __forceinline__ void multiply_leading(Accumulators& d, uint64_t a, ui
 __device__ __forceinline__ void add_block(const Stages& stages, Ring& ring, Accumulators& d, Sums& sum) {
   uint64_t a0, b0, a1, b1;
   const int first = ring.stage;
-  take_turn();
+  if (IN_TURNS) take_turn();
   stages.wait(ring);
   stages.descriptors(ring, a0, b0);
   multiply_low(d, a0, b0, true);
@@ -86,7 +78,7 @@ __device__ __forceinline__ void add_block(const Stages& stages, Ring& ring, Accu
   multiply_low(d, a1, b1, false);
   const int second = ring.stage;
   ring.next();
-  if (SCALE_BITS > 0) {
+  if (IN_TURNS) {
     wgmma_wait<1>();
     hand_over();
     wgmma_wait<0>();
@@ -99,7 +91,7 @@ __device__ __forceinline__ void add_block(const Stages& stages, Ring& ring, Accu
   multiply_leading(d, a1, b1);
   wgmma_wait<1>();
   stages.release(first);
-  hand_over();
+  if (IN_TURNS) hand_over();
   wgmma_wait<0>();
   registers_ready(d);
   stages.release(second);
@@ -114,6 +106,7 @@ word_gemm(const Operand a, const Operand b, const Output<float> to, int blocks, 
   after_previous();
   extern __shared__ uint8_t dynamic[];
   __shared__ __align__(8) uint64_t full_barriers[STAGES], empty_barriers[STAGES];
+  __shared__ __align__(16) Exponents exponents;
   Stages stages;
   stages.init(dynamic, full_barriers, empty_barriers);
   const uint32_t rank = cluster_rank();
@@ -136,19 +129,16 @@ word_gemm(const Operand a, const Operand b, const Output<float> to, int blocks, 
     Accumulators d;
     Sums sum;
     Ring ring;
-    if (warpgroup == 1) hand_over();
+    if (IN_TURNS && warpgroup == 1) hand_over();
     for (int w = cluster; w < work; w += clusters) {
+      keep_exponents(exponents, to, tiles, w);
 #pragma unroll
       for (int i = 0; i < COLS / 2; ++i) sum[i] = 0.0f;
 #pragma unroll 1
       for (int block = 0; block < blocks; ++block) add_block(stages, ring, d, sum);
-      int n, i, j;
-      locate(w, tiles, n, i, j);
-      const int thread = threadIdx.x % 128, lane = threadIdx.x % 32;
-      store(sum, to, n, (2 * i + static_cast<int>(rank)) * ROWS + warpgroup * 64 + thread / 32 * 16 + lane / 4,
-            j * COLS + lane % 4 * 4);
+      store(sum, to, tiles, w, exponents);
     }
-    if (warpgroup == 0) take_turn();
+    if (IN_TURNS && warpgroup == 0) take_turn();
   }
   cluster_barrier();  // no block leaves while the other still copies into it or arrives there
 }

@@ -97,6 +97,7 @@ word_pairs(const Operand a, const Operand b, const Output<float> to, int blocks,
   after_previous();
   extern __shared__ uint8_t dynamic[];
   __shared__ __align__(8) uint64_t full_barriers[STAGES], empty_barriers[STAGES];
+  __shared__ __align__(16) Exponents exponents;
   Stages stages;
   stages.init(dynamic, full_barriers, empty_barriers);
   const uint32_t rank = cluster_rank();
@@ -122,6 +123,7 @@ word_pairs(const Operand a, const Operand b, const Output<float> to, int blocks,
     Ring ring;
     if (warpgroup == 1) hand_over();
     for (int w = cluster; w < work; w += clusters) {
+      keep_exponents(exponents, to, tiles, w);
 #if TOTALS
       Totals sum;
       add_pairs(stages, ring, d, sum, blocks, program);
@@ -129,11 +131,7 @@ word_pairs(const Operand a, const Operand b, const Output<float> to, int blocks,
       multiply<false>(stages, ring, d, blocks);
       const Accumulators& sum = d;
 #endif
-      int n, i, j;
-      locate(w, tiles, n, i, j);
-      const int thread = threadIdx.x % 128, lane = threadIdx.x % 32;
-      store(sum, to, n, (2 * i + static_cast<int>(rank)) * ROWS + warpgroup * 64 + thread / 32 * 16 + lane / 4,
-            j * COLS + lane % 4 * 4);
+      store(sum, to, tiles, w, exponents);
     }
     if (warpgroup == 0) take_turn();
   }

@@ -335,8 +335,8 @@ def _multiplying(
     device: int, terms: _Terms, left: tuple[int, int, int], right: tuple[int, int, int], rows: int
 ) -> Launch:
     operands = [(None, 0, x[1] * x[2] if x[0] > 1 else 0) for x in (left, right)]
-    grid, *walk = _hopper.tiles_of(device, 1, max(left[0], right[0]), rows, terms.n)
     blocks = left[2] // 128
+    grid, *walk = _hopper.tiles_of(device, 1, max(left[0], right[0]), rows, terms.n, blocks)
     return Launch(
         "proof_gemm_sm90.cu", "proof_gemm", {}, (grid,), (384,), *operands, *terms.structs, None, rows, blocks, blocks,
         *walk, shared_mem=_hopper.SHARED,

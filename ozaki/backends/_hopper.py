@@ -29,8 +29,13 @@ FROM = 256
 
 _CLUSTER_ROWS = 2 * _ROWS
 SHARED = 4 * (_ROWS + _COLS) * _DEPTH + 1024
-_GROUP = 4
-"""Row-tile pairs walked together (2, 4, 6, 8 measured on an H200: within two per cent)."""
+_GROUP, _PANEL = 4, 2**24
+"""Row-tile pairs walked together, and the bytes of a slice that they may have: so much stays in the second-level cache
+while columns pass by (docs/performance.md, step 36)."""
+
+
+def _group(blocks: int) -> int:
+    return max(min(_GROUP, _PANEL // (_CLUSTER_ROWS * _DEPTH * blocks)), 1)
 
 
 _MOST_DIGITS = 7
@@ -102,15 +107,18 @@ def _residue_gemm(
     device: int, scheme: Residues, a: _Operand, b: _Operand, blocks: int, shape: tuple[int, ...], first: int, last: int
 ) -> Launch:
     batch, m, n = shape
-    cols, (grid, *walk) = round_up(n, _COLS), tiles_of(device, scheme.count, batch, m, n)
+    cols, (grid, *walk) = round_up(n, _COLS), tiles_of(device, scheme.count, batch, m, n, blocks)
     return Launch(
         "residue_gemm_sm90.cu", "residue_gemm", {}, (grid,), (384,), a, b, None, batch * m * cols, m * cols, cols, m,
         last - first, blocks, *walk, int(first > 0), accumulator_moduli(scheme, unsigned=True), shared_mem=SHARED,
     )  # fmt: skip
 
 
-def tiles_of(device: int, matrices: int, batch: int, m: int, n: int) -> tuple[int, Any, Any]:
-    """The grid, and the structs Work and Tiles of kernels/walk_sm90.cuh, for so many products of each batch entry."""
+def tiles_of(device: int, matrices: int, batch: int, m: int, n: int, blocks: int) -> tuple[int, Any, Any]:
+    """The grid, and the structs Work and Tiles of kernels/walk_sm90.cuh, for so many products of each batch entry.
+
+    `blocks`: of k.
+    """
     clusters = cluster_blocks(device) // 2
     pairs, (columns, rest) = -(-m // _CLUSTER_ROWS), divmod(n, _COLS)
     last_is_narrow = 0 < rest <= _NARROW
@@ -119,7 +127,7 @@ def tiles_of(device: int, matrices: int, batch: int, m: int, n: int) -> tuple[in
     matrices *= batch
     wide, narrow = matrices * pairs * columns, matrices * pairs * last_is_narrow
     work = struct([wide, narrow, _of_light(wide, narrow, clusters)])
-    return 2 * clusters, work, struct([pairs, columns, _GROUP, batch])
+    return 2 * clusters, work, struct([pairs, columns, _group(blocks), batch])
 
 
 _NARROW = 128
@@ -190,7 +198,8 @@ def _digit_gemm(
     macros: Macros = {"OUTPUT": out.ctype, "SLICES": scheme.count, "DIGIT_BITS": scheme.bits}
     launch = Launch(
         "digit_gemm_sm90.cu", "digit_gemm", macros, (2 * clusters,), (384,), a, b, output(out, mu_step, nu_step), None,
-        None, None, blocks, whole | (work - whole) << 32, struct([pairs, columns, _GROUP, batch]), shared_mem=SHARED,
+        None, None, blocks, whole | (work - whole) << 32, struct([pairs, columns, _group(blocks), batch]),
+        shared_mem=SHARED,
     )  # fmt: skip
     return *_beside(scheme, 2 * clusters, whole < work), launch
 

@@ -18,8 +18,9 @@ ROWS, DEPTH = 128, 128
 STAGES = {256: 4, 208: 5, 192: 5, 128: 5}
 """Of the ring, by columns of a tile: as many as fit into shared memory, up to five."""
 
-GROUP = 16
-"""Row-tile pairs walked together (benchmarks.tuning: 2 to 5 per cent more at 8192 than 8, as much at 4096)."""
+GROUP = 8
+"""Row-tile pairs walked together: as many rows as columns are multiplied at a time (H200, at the power limit: 2
+per cent more at 8192 and 16384 than 16)."""
 
 
 def columns_of(costs: dict[int, float], batch: int, m: int, n: int) -> int:

@@ -382,6 +382,9 @@ def words(name: str, core: TensorCore, rng: np.random.Generator) -> None:
             b[0, 0] = np.nan
             out = cp.full((m, n), np.nan, "f4")
             same(ozaki.matmul(a, b, scheme=method), ozaki.matmul(cp.asarray(a), cp.asarray(b), scheme=method, out=out))
+    for far in (-100, 60):  # results that are subnormal, or overflow
+        a, b = (np.ldexp(matrix(rng, shape, "f4"), far, dtype="f4") for shape in ((5, 70), (70, 130)))
+        same(ozaki.matmul(a, b, scheme=method), ozaki.matmul(cp.asarray(a), cp.asarray(b), scheme=method))
 
 
 def pairs(rng: np.random.Generator) -> None:
