@@ -267,4 +267,10 @@ __device__ __forceinline__ void read_staged(const Bits* tile, int row, Bits (&bi
   for (int j = 0; j < 8; ++j) bits[j] = tile[(c + j) * TILE_ROWS + (row ^ (c >> 3))];
 }
 
+// Element (row, h) of ROWS rows that are neighbours in memory: writing neighbouring rows and reading neighbouring pairs of h
+// both meet every bank once.
+template <int ROWS> __device__ __forceinline__ int turned(int row, int h) {
+  return h * ROWS + (row ^ (h >> 1 & (ROWS - 1)));
+}
+
 #endif

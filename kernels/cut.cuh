@@ -24,7 +24,7 @@ typedef ResidueConstants<SLICES, WORDS> Constants;
 #define MORE
 #endif
 
-constexpr int BLOCK_K = 128;
+constexpr int BLOCK_K = TILE_K;
 constexpr int LENGTH = DIGIT_BITS == 7 ? (SLICES + 3) / 4 : WORDS;  // words of bytes that the slices are cut from
 constexpr int EIGHTS = (SLICES + 7) / 8;
 
@@ -148,12 +148,6 @@ __device__ __forceinline__ void gather(const uint32_t (&slice)[2][2][4], uint32_
     const auto& half = slice[w & 1];
     word[w] = gather_bytes(half[0][w >> 1], half[1][w >> 1], half[0][2 + (w >> 1)], half[1][2 + (w >> 1)], 0);
   }
-}
-
-// Element (row, h) of ROWS rows that are neighbours in memory: writing neighbouring rows and reading neighbouring pairs of h
-// both meet every bank once.
-template <int ROWS> __device__ __forceinline__ int turned(int row, int h) {
-  return h * ROWS + (row ^ (h >> 1 & (ROWS - 1)));
 }
 
 // Byte offset of a 16-byte piece in row `first` + j, j < 8, for `first` a multiple of 8.

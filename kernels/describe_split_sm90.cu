@@ -1,26 +1,17 @@
 // The description of an operand's rows and their slices in one read, on Hopper (docs/design.md, sections 3 to 6).
 //
 // Macros: those of split.cu, with TILE > 0 and without LARGEST; SUMS: 1 for a whole description, 0 for the fields that
-// tops.cu writes, where the scaling reads the peak; CLUSTER: 1, 2, 4 or 8 blocks that hold some rows together.
+// tops.cu writes, where the scaling reads the peak; CLUSTER as held_rows_sm90.cuh has it.
 //
 // Arguments as those of split.cu; description is written, `width` are its magnitude bits. k_padded is at most
 // CLUSTER * share, share a multiple of 128.
 //
 // 256 threads; grid batch * rows_padded / ROWS clusters, all on x; EXCHANGED + 128 share bytes of dynamic shared memory.
-// Block `rank` of a cluster holds elements [rank share, (rank + 1) share) of ROWS rows. What it finds in them it leaves in
-// its shared memory, where all blocks read it to put the rows together; then each cuts the slices of what it holds.
+// When a cluster has put its rows together, each block cuts the slices of what it holds.
 #include "cut.cuh"
-#include "describing.cuh"
+#include "held_rows_sm90.cuh"
 #include "launch.cuh"
-#include "ptx.cuh"
 
-constexpr int BLOCK = 256, WARPS = BLOCK / 32;
-constexpr int ROWS = 128 / sizeof(INPUT), GROUPS = ROWS / 8, OWN = ROWS / WARPS;  // a warp describes OWN rows
-
-struct Largest {
-  Bits magnitude;
-  uint32_t nonfinite;
-};
 struct Exchanged {
 #if SUMS
   Tops tops[ROWS];
@@ -33,66 +24,10 @@ struct Exchanged {
 constexpr int EXCHANGED = 1280;
 static_assert(sizeof(Exchanged) <= EXCHANGED, "");
 
-// Elements stand in blocks of 128 along k. A lane looks at elements 64 half + 2 lane + {0, 1} of a row of each.
-constexpr int NEXT_BLOCK = ROWS * BLOCK_K, HALF = ALONG_K ? 64 : 64 * ROWS, NEXT = ALONG_K ? 1 : ROWS;
-__device__ __forceinline__ int place(int row, int h) { return ALONG_K ? row * BLOCK_K + h : turned<ROWS>(row, h); }
-
-// The four of a block, from the place of element 2 lane on.
-__device__ __forceinline__ void load_four(const Bits* at, Bits* bits) {
-#pragma unroll
-  for (int half = 0; half < 2; ++half) {
-#if ALONG_K
-    load_pair(reinterpret_cast<const INPUT*>(at + HALF * half), bits[2 * half], bits[2 * half + 1]);
-#else
-    bits[2 * half] = at[HALF * half], bits[2 * half + 1] = at[HALF * half + NEXT];
-#endif
-  }
-}
-template <typename F> __device__ __forceinline__ void each(const Bits* at, int blocks, F f) {
-#pragma unroll 2
-  for (int j = 0; j < blocks; ++j, at += NEXT_BLOCK) {
-    Bits bits[4];
-    load_four(at, bits);
-#pragma unroll
-    for (int i = 0; i < 4; ++i) f(bits[i]);
-  }
-}
 // f(element in shared memory), with less code.
 template <typename F> __device__ __forceinline__ void each_slowly(Bits* at, int blocks, F f) {
 #pragma unroll 1
   for (int i = 0; i < 4 * blocks; ++i) f(at[NEXT_BLOCK * (i / 4) + HALF * (i / 2 % 2) + NEXT * (i % 2)]);
-}
-
-// Elements [h0, h0 + share) of ROWS rows, zero where there are none; x is that of the batch entry.
-__device__ __forceinline__ void load(Bits* elements, const INPUT* x, int64_t sb, int64_t sr, int64_t sk, int64_t row0,
-                                     int64_t h0, int share, int64_t rows, int64_t k) {
-  const int thread = threadIdx.x;
-#if ALONG_K
-  if (aligned_along_k(x, sb, sr, sk)) {
-    constexpr int PACK = 16 / sizeof(INPUT), STEP = BLOCK * PACK / BLOCK_K;
-    const int row = thread / (BLOCK_K / PACK), h = thread % (BLOCK_K / PACK) * PACK;
-    for (int j = 0; j < share; j += BLOCK_K, elements += NEXT_BLOCK) {
-      const int readable = static_cast<int>(larger<int64_t>(smaller<int64_t>(k - (h0 + j + h), PACK), 0)) * sizeof(INPUT);
-#pragma unroll
-      for (int r = row; r < row + ROWS; r += STEP)
-        copy_16_bytes(elements + place(r, h), x + ((row0 + r) * sr + (h0 + j + h)), row0 + r < rows ? readable : 0);
-    }
-    return;
-  }
-  constexpr int STEP_ROWS = BLOCK / BLOCK_K, STEP_K = 0;
-  const int row = thread / BLOCK_K, h = thread % BLOCK_K;
-#else
-  constexpr int STEP_ROWS = 0, STEP_K = BLOCK / ROWS;
-  const int row = thread % ROWS, h = thread / ROWS;
-#endif
-  const Bits* const words = reinterpret_cast<const Bits*>(x);
-  for (int j = 0; j < share; j += BLOCK_K, elements += NEXT_BLOCK)
-#pragma unroll 8
-    for (int i = 0; i < NEXT_BLOCK / BLOCK; ++i) {
-      const int r = row + STEP_ROWS * i, at = h + STEP_K * i;
-      copy_or_zero(elements + place(r, at), words + ((row0 + r) * sr + (h0 + j + at) * sk),
-                   row0 + r < rows && h0 + j + at < k);
-    }
 }
 
 // NaN and Inf are zero from then on.
@@ -131,41 +66,6 @@ __device__ __forceinline__ Sums<1> find_sums(Bits* at, int blocks, int width, in
           __reduce_or_sync(ALL, sum.inexact) != 0 ? 1u : 0u,
           {__reduce_add_sync(ALL, sum.magnitudes[0])},
           {(static_cast<uint64_t>(high) << 24) + low}};
-}
-
-__device__ __forceinline__ uint32_t largest_of_warp(uint32_t x) { return __reduce_max_sync(ALL, x); }
-__device__ __forceinline__ uint64_t largest_of_warp(uint64_t x) {
-  const uint32_t high = largest_of_warp(high_word(x));
-  return static_cast<uint64_t>(high) << 32 | largest_of_warp(high_word(x) == high ? low_word(x) : 0u);
-}
-__device__ __forceinline__ Largest find_largest(const Bits* at, int blocks) {
-  constexpr Bits SIGN = Bits(1) << (8 * sizeof(INPUT) - 1);
-  constexpr Bits SPECIAL = Bits(sizeof(INPUT) == 8 ? 0x7ffull << 52 : 0xffull << 23);
-  Largest t = {0, 0};
-  each(at, blocks, [&](Bits bits) {
-    const Bits magnitude = bits & ~SIGN;
-    if (magnitude < SPECIAL) t.magnitude = larger(t.magnitude, magnitude);
-    else ++t.nonfinite;
-  });
-  return {largest_of_warp(t.magnitude), __reduce_add_sync(ALL, t.nonfinite)};
-}
-__device__ __forceinline__ void merge(Largest& t, const Largest& other) {
-  t.magnitude = larger(t.magnitude, other.magnitude);
-  t.nonfinite += other.nonfinite;
-}
-__device__ __forceinline__ Largest across(const Largest& t, int offset) {
-  return {__shfl_xor_sync(ALL, t.magnitude, offset), __shfl_xor_sync(ALL, t.nonfinite, offset)};
-}
-
-// What all blocks of the cluster have at the place of `own`, which CLUSTER neighbouring lanes share.
-template <typename T> __device__ __forceinline__ T of_cluster(const T& own) {
-  T t;
-#pragma unroll
-  for (int i = 0; i < sizeof(T) / 4; ++i)
-    reinterpret_cast<uint32_t*>(&t)[i] = read_from_block(shared_address(&own) + 4 * i, threadIdx.x % CLUSTER);
-#pragma unroll
-  for (int offset = CLUSTER / 2; offset > 0; offset /= 2) merge(t, across(t, offset));
-  return t;
 }
 
 extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(BLOCK, 2)

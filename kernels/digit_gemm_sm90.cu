@@ -8,9 +8,6 @@
 // on (diagonals.cuh), and the digits left behind go to `low`: 16-byte pieces, 12 for each diagonal but the last and each
 // of 256 threads, of every block of the grid. A half is carried, or rounded and stored, while the other one multiplies.
 //
-// Each pair of digits goes through k the other way round than the one before, with which it shares a slice where a diagonal
-// begins: the second-level cache still has the end of that.
-//
 // The last tiles may be split along k (pieces.cuh). The cluster with the beginning of a tile is its owner. The others leave
 // what they have in `partial`, as digits and at last accumulators, (12 for each diagonal but the last) + 48 pieces of 16
 // bytes for each thread of every block, and count diagonals in `flags`, two for each block, zero before. The owner's
@@ -219,7 +216,6 @@ digit_gemm(const Operand a, const Operand b, const Output<OUTPUT> output, uint4*
     keep_registers<40>();
     if (threadIdx.x == 128 * CONSUMERS) {
       Ring ring;
-      bool back = false;
       Piece piece = piece_of(0, pieces, blocks);
       for (int w = 1; piece.exists; piece = piece_of(w++, pieces, blocks)) {
         int entry, i, j;
@@ -230,11 +226,8 @@ digit_gemm(const Operand a, const Operand b, const Output<OUTPUT> output, uint4*
             b.slices + entry * b.batch + (static_cast<int64_t>(j) * blocks + piece.first) * B_BYTES;
         const int helpers = helpers_of(piece, pieces, blocks);
         for (int diagonal = 0; diagonal < SLICES; ++diagonal) {
-          const int pairs = SLICES - diagonal;
-          for (int x = 0; x < pairs; ++x, back = !back) {
-            const int s = diagonal % 2 == 0 ? x : pairs - 1 - x;
-            stages.copy(ring, from_a + s * a.slice, from_b + (diagonal + s) * b.slice, piece.last - piece.first, rank, back);
-          }
+          for (int s = 0; s < SLICES - diagonal; ++s)
+            stages.copy(ring, from_a + s * a.slice, from_b + (diagonal + s) * b.slice, piece.last - piece.first, rank);
           copy_partial(stages, ring, partial, flags, helpers, diagonal);
         }
       }

@@ -1,8 +1,6 @@
 // The words of an operand, in the order that a kernel multiplies them in (docs/design.md, section 10).
 //
-// Macros: WORD (FP16, BF16 or TF32); CONVERSION (RN, RNA or RZ); COUNT; SCALE_BITS; ALONG_K: 1 if neighbouring threads
-// read along k, 0 if along the rows; TILE: 0 for fragments (fragments.cuh), else the rows of a tile; TOGETHER: words that
-// share a tile, all or one; PERMUTED: 1 permutes the rows of a tile as the columns of a right operand; LARGEST: 1 if field 0
+// Macros: those of cut_words.cuh; ALONG_K: 1 if neighbouring threads read along k, 0 if along the rows; LARGEST: 1 if field 0
 // of the description is as tops.cu leaves it, the bits of the largest element instead of its exponent.
 //
 // x is a view (batch, rows, k) of float32 with element strides sb, sr, sk of any sign; a row is scaled by
@@ -10,13 +8,9 @@
 // description is int64 [6][batch * rows]; mu of row (b, row) goes to mu[b * rows + row].
 //
 // 256 threads; grid batch * ceil(rows_padded / 32) * (k_padded / 128), all on x. A block owns 32 rows x 128 elements.
-#include "fragments.cuh"
+#include "cut_words.cuh"
 #include "fixed_point.cuh"
 #include "launch.cuh"
-#include "words.cuh"
-#include "word_tiles.cuh"
-
-constexpr int WIDTH = WORD == TF32 ? 4 : 2;  // bytes of a word
 
 // A block's part of an operand: 8 neighbouring elements of two rows for each thread, scaled.
 struct Part {
@@ -73,26 +67,11 @@ struct Part {
 #else
       read_staged(tile, tile_row(i), bits);
 #endif
-#pragma unroll
-      for (int j = 0; j < 8; ++j)
-        if ((bits[j] >> 23 & 0xff) == 0xff) bits[j] = 0;
+      clear_nonfinite(bits);
       use(row, mu, bits);
     }
   }
 };
-
-// Eight words of one row in the bytes of their format.
-__device__ __forceinline__ void pack(const float (&words)[8][COUNT], int s, uint32_t (&packed)[2 * WIDTH]) {
-#pragma unroll
-  for (int i = 0; i < 2 * WIDTH; ++i) {
-    if (WORD == TF32) {
-      packed[i] = bits_of(words[i][s]);
-    } else {
-      const float low = words[2 * (i % 4)][s], high = words[2 * (i % 4) + 1][s];
-      packed[i] = WORD == FP16 ? pack_halves(low, high) : bits_of(low) >> 16 | (bits_of(high) & 0xffff0000u);
-    }
-  }
-}
 
 extern "C" __global__ void __launch_bounds__(256)
 split_words(const float* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, int64_t rows, int64_t k,
@@ -104,30 +83,7 @@ split_words(const float* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, int
   part.each(x, sb, sr, sk, rows, k, description, ceiling, [&](int64_t row, int mu, const uint32_t(&bits)[8]) {
     if (row >= rows_padded) return;
     if (part.h0 == 0 && tile_h() == 0 && row < rows) mu_out[part.b * rows + row] = mu;
-    const Scale scale(mu);
-    float words[8][COUNT];
-#pragma unroll
-    for (int j = 0; j < 8; ++j)
-      split_into_words<WORD, CONVERSION, SCALE_BITS>(scale(float_of_bits(bits[j])), words[j]);
-    const int64_t byte = (part.h0 + tile_h()) * WIDTH;
-#pragma unroll
-    for (int s = 0; s < COUNT; ++s) {
-      uint32_t packed[2 * WIDTH];
-      pack(words, s, packed);
-#pragma unroll
-      for (int i = 0; i < 2 * WIDTH; i += 4) {
-#if TILE
-        uint8_t* const to = out + s / TOGETHER * word_stride + word_tile_offset(row, byte + 4 * i, k_padded * WIDTH, s % TOGETHER,
-                                                                            TOGETHER, TILE, PERMUTED);
-        *reinterpret_cast<uint4*>(to) = make_uint4(packed[i], packed[i + 1], packed[i + 2], packed[i + 3]);
-#else
-#pragma unroll
-        for (int j = i; j < i + 4; ++j)
-          *reinterpret_cast<uint32_t*>(out + s * word_stride + fragment_offset(row, byte + 4 * j, k_padded * WIDTH)) =
-              packed[j];
-#endif
-      }
-    }
+    cut_words(bits, mu, out, row, part.h0 + tile_h(), k_padded, word_stride);
   });
 }
 
@@ -144,7 +100,7 @@ count_underflows(const float* __restrict__ x, int64_t sb, int64_t sr, int64_t sk
 #pragma unroll
     for (int j = 0; j < 8; ++j) {
       const float x = scale(float_of_bits(bits[j]));
-      float words[COUNT];
+      float words[WORD_COUNT];
       const float left = split_into_words<WORD, CONVERSION, SCALE_BITS>(x, words);
       const bool more = fabs(static_cast<double>(left)) > residual * fabs(static_cast<double>(x));
       found += more || (x == 0.0f && bits[j] << 1 != 0) ? 1 : 0;  // or scaled to less than float32 holds

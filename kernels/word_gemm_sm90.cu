@@ -16,7 +16,6 @@
 #include "wgmma_words.cuh"
 
 constexpr int WORD_COUNT = HALF_SUMS ? 1 : 2;
-constexpr bool IN_TURNS = WORD_COUNT == 2 && SCALE_BITS > 0;  // where sums are scaled in between: else turns cost more than they save
 
 typedef float Sums[COLS / 2];
 
@@ -24,7 +23,7 @@ typedef float Sums[COLS / 2];
 
 typedef uint32_t Accumulators[COLS / 4];
 
-// Adds the products of a block to the sums.
+// Adds the products of a block to the sums. Without turns: here they would cost more than they save.
 __device__ __forceinline__ void add_block(const Stages& stages, Ring& ring, Accumulators& d, Sums& sum) {
   uint64_t a, b;
   stages.wait(ring);
@@ -68,7 +67,7 @@ __device__ __forceinline__ void multiply_leading(Accumulators& d, uint64_t a, ui
 __device__ __forceinline__ void add_block(const Stages& stages, Ring& ring, Accumulators& d, Sums& sum) {
   uint64_t a0, b0, a1, b1;
   const int first = ring.stage;
-  if (IN_TURNS) take_turn();
+  take_turn();
   stages.wait(ring);
   stages.descriptors(ring, a0, b0);
   multiply_low(d, a0, b0, true);
@@ -78,7 +77,7 @@ __device__ __forceinline__ void add_block(const Stages& stages, Ring& ring, Accu
   multiply_low(d, a1, b1, false);
   const int second = ring.stage;
   ring.next();
-  if (IN_TURNS) {
+  if (SCALE_BITS > 0) {
     wgmma_wait<1>();
     hand_over();
     wgmma_wait<0>();
@@ -91,7 +90,7 @@ __device__ __forceinline__ void add_block(const Stages& stages, Ring& ring, Accu
   multiply_leading(d, a1, b1);
   wgmma_wait<1>();
   stages.release(first);
-  if (IN_TURNS) hand_over();
+  hand_over();
   wgmma_wait<0>();
   registers_ready(d);
   stages.release(second);
@@ -129,7 +128,7 @@ word_gemm(const Operand a, const Operand b, const Output<float> to, int blocks, 
     Accumulators d;
     Sums sum;
     Ring ring;
-    if (IN_TURNS && warpgroup == 1) hand_over();
+    if (WORD_COUNT == 2 && warpgroup == 1) hand_over();
     for (int w = cluster; w < work; w += clusters) {
       keep_exponents(exponents, to, tiles, w);
 #pragma unroll
@@ -138,7 +137,7 @@ word_gemm(const Operand a, const Operand b, const Output<float> to, int blocks, 
       for (int block = 0; block < blocks; ++block) add_block(stages, ring, d, sum);
       store(sum, to, tiles, w, exponents);
     }
-    if (IN_TURNS && warpgroup == 0) take_turn();
+    if (WORD_COUNT == 2 && warpgroup == 0) take_turn();
   }
   cluster_barrier();  // no block leaves while the other still copies into it or arrives there
 }

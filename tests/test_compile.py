@@ -34,6 +34,7 @@ REGISTERS = {
     "split_quadrants": 168,  # three blocks of 128 threads
     "patch": 80,
     "split_words": 64,
+    "tops_split_words": 80,  # three blocks
     "count_underflows": 64,
     "tops": 80,
     "word_mma": 255,
@@ -93,9 +94,15 @@ def digit_gemm(dtype, slices, digit_bits):
 
 
 def split_words(word, conversion, count, scale_bits, along_k, tile=0, together=1):
-    macros = {"WORD": word, "CONVERSION": conversion, "COUNT": count, "SCALE_BITS": scale_bits, "ALONG_K": along_k}
+    macros = {"WORD": word, "CONVERSION": conversion, "WORD_COUNT": count, "SCALE_BITS": scale_bits, "ALONG_K": along_k}
     macros |= {"TILE": tile, "TOGETHER": together}
     return "split_words.cu", macros | {"PERMUTED": int(tile > 128), "LARGEST": int(tile > 0)}
+
+
+def tops_split_words(cluster, *case):
+    macros = split_words(*case)[1]
+    del macros["LARGEST"]
+    return "sm_90a", "tops_split_words_sm90.cu", macros | {"INPUT": "float", "CLUSTER": cluster}
 
 
 def word_mma(word, half_sums, promotion):
@@ -217,6 +224,13 @@ CASES += [
 ]  # fmt: skip
 CASES += [digit_gemm(*case) for case in (("float", 2, 8), ("float", 3, 8), ("double", 7, 8), ("double", 4, 7))]
 CASES += [("sm_90a", "digit_far_sm90.cu", {"SLICES": count, "DIGIT_BITS": bits}) for count, bits in ((7, 8), (2, 7))]
+CASES += [
+    tops_split_words(*case)
+    for case in (
+        (1, "FP16", "RN", 2, 11, 1, 128, 2), (8, "FP16", "RN", 2, 11, 0, 192, 2), (2, "TF32", "RNA", 2, 0, 0, 208, 2),
+        (8, "BF16", "RN", 3, 0, 1, 128, 1), (4, "FP16", "RN", 1, 0, 0, 256, 1),
+    )
+]  # fmt: skip
 CASES += [word_gemm(0, *case) for case in (("FP16", 11, 128), ("FP16", 11, 192), ("FP16", 11, 208))]
 CASES += [word_gemm(0, "TF32", 0, columns) for columns in (128, 208)]
 CASES += [word_gemm(1, "FP16", 0, *case) for case in ((128,), (192,), (256, 4))]

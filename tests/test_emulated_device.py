@@ -32,6 +32,7 @@ CASES = [
     "hopper-proofs",
     "hopper-one-read",
     "hopper-one-read-chosen",
+    "hopper-words-in-one-read",
     "hopper-split",
     "hopper-narrow",
     "hopper-shares",

@@ -198,11 +198,14 @@ def product(plan: Plan, x: Any, y: Any, out: Any) -> int:
 
 def _split_in_one_read(x: Any, side: str, plan: Plan, sums: bool) -> Slices | None:
     """The slices of rows that nothing is known of, where one kernel that finds and cuts is faster than two."""
-    if isinstance(plan.scheme, Words) or _engine_of(plan) is not _hopper or (sums and x.shape[2] > _MOST_SUMMED):
-        return None
     assert plan.scheme is not None
-    layout = _hopper.layout(plan.scheme, side, *x.shape)
+    engine = _engine_of(plan)
+    layout = engine.layout(plan.scheme, side, *x.shape)
     if not _describe_split.fits(plan.scheme, layout):
+        return None
+    if isinstance(plan.scheme, Words):
+        return _describe_split.find_and_split(x, plan.scheme, layout)
+    if engine is not _hopper or (sums and x.shape[2] > _MOST_SUMMED):
         return None
     return _describe_split.describe_and_split(x, side, plan.scheme, layout, sums)
 

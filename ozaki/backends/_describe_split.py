@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from math import ceil
 from typing import Any
 
 import cupy as cp
@@ -12,7 +13,8 @@ from ozaki._description import FIELDS, Described
 from ozaki.backends._launch import Launch, View, round_up
 from ozaki.backends._split import Layout, Slices, cutting_constants, cutting_macros, image_words, scaling_of
 from ozaki.backends._tops import Tops
-from ozaki.schemes import Scheme, magnitude_bits
+from ozaki.backends._word_split import tile_macros
+from ozaki.schemes import Scheme, Words, magnitude_bits
 
 _BLOCK = 128
 """Elements of a row that are cut together."""
@@ -25,12 +27,13 @@ _MOST_WORDS = 4
 """Longer images do not fit registers beside the rest (tests/test_compile.py)."""
 
 _EXCHANGED = 1280
-"""Bytes before the elements, as in kernels/describe_split_sm90.cu."""
+"""Bytes before the elements, as in kernels/describe_split_sm90.cu and kernels/tops_split_words_sm90.cu."""
 
 
-def fits(scheme: Scheme, layout: Layout) -> bool:
+def fits(scheme: Scheme | Words, layout: Layout) -> bool:
     """Whether a cluster can hold whole rows."""
-    return layout.tile > 0 and layout.k <= 8 * _SHARES[1] and image_words(scheme) <= _MOST_WORDS
+    held = layout.tile > 0 and layout.k <= 8 * _SHARES[1]
+    return held and (isinstance(scheme, Words) or image_words(scheme) <= _MOST_WORDS)
 
 
 def describe_and_split(x: Any, side: str, scheme: Scheme, layout: Layout, sums: bool) -> Slices:
@@ -41,6 +44,16 @@ def describe_and_split(x: Any, side: str, scheme: Scheme, layout: Layout, sums: 
     launch = _launch(cp.cuda.runtime.getDevice(), View.of(x), side, scheme, layout, sums)
     launch(x.data, fields.data, mu.data, parts.data)
     return Slices((Described if sums else Tops)(x, fields), parts, layout, mu)
+
+
+def find_and_split(x: Any, words: Words, layout: Layout) -> Slices:
+    """The words of x, shape (batch, rows, k), with its largest elements."""
+    batch, rows, _ = x.shape
+    fields = cp.empty((len(FIELDS), batch, rows), np.int64)
+    parts, mu = cp.empty(layout.size, np.int8), cp.empty((batch, rows), np.int32)
+    launch = _launch_of_words(cp.cuda.runtime.getDevice(), View.of(x), words, layout)
+    launch(x.data, fields.data, mu.data, parts.data)
+    return Slices(Tops(x, fields), parts, layout, mu)
 
 
 @lru_cache(maxsize=1024)
@@ -55,6 +68,19 @@ def _launch(device: int, view: View, side: str, scheme: Scheme, layout: Layout, 
         "describe_split_sm90.cu", "describe_split", macros, grid, (256,), None, *view.steps, rows, k, layout.rows,
         layout.k, None, batch * rows, magnitude_bits(k), FIELDS.index(scaling.statistic), scaling.step, scaling.base,
         scaling.threshold, None, None, layout.batch, layout.slice, share, *cutting_constants(scheme, side, layout),
+        shared_mem=_EXCHANGED + 128 * share,
+    )  # fmt: skip
+
+
+@lru_cache(maxsize=1024)
+def _launch_of_words(device: int, view: View, words: Words, layout: Layout) -> Launch:
+    batch, rows, k = view.shape
+    cluster, share = _shares(layout.k)
+    macros = tile_macros(view, words, layout) | {"INPUT": view.ctype, "CLUSTER": cluster}
+    grid = (cluster * batch * ceil(layout.rows * view.itemsize / 128),)
+    return Launch(
+        "tops_split_words_sm90.cu", "tops_split_words", macros, grid, (256,), None, *view.steps, rows, k, layout.rows,
+        layout.k, None, batch * rows, words.ceiling, None, None, layout.batch, layout.slice, share,
         shared_mem=_EXCHANGED + 128 * share,
     )  # fmt: skip
 

@@ -32,10 +32,7 @@ def split(operand: Described, words: Words, layout: Layout) -> Slices:
 
 @lru_cache(maxsize=1024)
 def _splitting(device: int, view: View, words: Words, layout: Layout, largest: bool) -> Launch:
-    macros = _macros(view, words) | {
-        "TILE": layout.tile, "TOGETHER": layout.row_bytes // (layout.k * width(words)),
-        "PERMUTED": int(layout.permuted), "LARGEST": int(largest),
-    }  # fmt: skip
+    macros = tile_macros(view, words, layout) | {"LARGEST": int(largest)}
     return Launch(
         "split_words.cu", "split_words", macros, _grid(view, layout.rows, layout.k), (256,), None, *view.steps,
         *view.shape[1:], layout.rows, layout.k, None, words.ceiling, None, None, layout.batch, layout.slice,
@@ -61,11 +58,17 @@ def _counting(device: int, view: View, words: Words) -> Launch:
     )  # fmt: skip
 
 
+def tile_macros(view: View, words: Words, layout: Layout) -> Macros:
+    """Macros of kernels/cut_words.cuh, and along what is read."""
+    together = layout.row_bytes // (layout.k * width(words))
+    return _macros(view, words) | {"TILE": layout.tile, "TOGETHER": together, "PERMUTED": int(layout.permuted)}
+
+
 def _macros(view: View, words: Words) -> Macros:
     return {
         "WORD": words.word.upper(),
         "CONVERSION": words.rounding,
-        "COUNT": words.count,
+        "WORD_COUNT": words.count,
         "SCALE_BITS": words.scale_bits,
         "ALONG_K": view.along_k,
     }

@@ -42,6 +42,8 @@ from ozaki.backends import (  # noqa: E402
     _winograd,
     _word_hopper,
     _word_pairs,
+    _word_split,
+    _word_tiles,
 )
 from ozaki.backends._launch import View  # noqa: E402
 from ozaki.backends._tops import tops  # noqa: E402
@@ -235,6 +237,36 @@ def one_read(rng: np.random.Generator) -> None:
     _describe_split._launch.cache_clear()
 
 
+def words_in_one_read(rng: np.random.Generator) -> None:
+    """Words, exponents and largest elements of one read are those of two."""
+    shares = {1: 384, 2: 256, 4: 128, 8: 128}
+    for name, side, columns in (
+        ("halfhalf", "right", 208), ("halfhalf", "left", 128), ("tf32tf32", "right", 192), ("two-stage", "right", 256),
+        ("triple-bf16", "right", 208), ("fabsum-v1", "left", 128),
+    ):  # fmt: skip
+        x = matrix(rng, (2, 41, 304), "f4", 20)
+        x[0, 0], x[1, 1] = 0, np.finfo("f4").smallest_subnormal * rng.integers(-9, 10, 304)
+        x[1, 3, rng.integers(304, size=9)] = [np.nan, np.inf, -np.inf] * 3
+        x[0, 4], x[0, 6] = np.nan, np.ldexp(x[0, 6] / abs(x[0, 6]).max(), 127)
+        order, cluster = rng.integers(4), int(rng.choice(list(shares)))
+        x = cp.asarray(x)
+        x = (x.swapaxes(1, 2).copy().swapaxes(1, 2)[..., 3:], x[..., :301], x[:, ::-1, 1:], x[1:, :, ::-1])[order]
+        words = replace(PRESETS[name], core=H100)
+        together = words.count if _word_hopper.fits(words) else 1
+        layout = _word_tiles.layout(words, columns, together, side, *x.shape)
+        expected = _word_split.split(tops(x), words, layout)
+        with mock.patch.object(_describe_split, "_shares", return_value=(cluster, shares[cluster])):
+            _describe_split._launch_of_words.cache_clear()
+            got = _describe_split.find_and_split(x, words, layout)
+        told = f"{name} {side} {order} {cluster}"
+        for field in ("top", "nonfinite"):
+            i = FIELDS.index(field)
+            np.testing.assert_array_equal(expected.described.fields[i], got.described.fields[i], err_msg=told)
+        np.testing.assert_array_equal(expected.mu, got.mu, err_msg=told)
+        np.testing.assert_array_equal(expected.parts, got.parts, err_msg=told)
+    _describe_split._launch_of_words.cache_clear()
+
+
 def one_read_chosen(rng: np.random.Generator) -> None:
     """Given counts read an operand once where a cluster can hold its rows and that is faster; the same bits."""
     for dtype, k, scheme, slices, once in (
@@ -253,6 +285,13 @@ def one_read_chosen(rng: np.random.Generator) -> None:
             plan = ozaki.plan(a.shape, b.shape, dtype=a.dtype.name, engine="hopper", **options)
             look = cp.asarray(a)[None], "left", plan, scheme == "residues"
             assert _cupy._split_in_one_read(*look) is None, options
+    words = replace(PRESETS["halfhalf"], core=H100)
+    for k, times in ((300, 2), (6200, 0)):
+        a, b = rng.standard_normal((9, k)).astype("f4"), rng.standard_normal((k, 11)).astype("f4")
+        split = _describe_split.find_and_split
+        with mock.patch.object(_describe_split, "find_and_split", side_effect=split) as read:
+            ozaki.matmul(cp.asarray(a), cp.asarray(b), scheme=words)
+        assert read.call_count == times, k
 
 
 def split_along_k(rng: np.random.Generator) -> None:
@@ -594,6 +633,7 @@ CASES: dict[str, Callable[[np.random.Generator], None]] = {
     HOPPER + "proofs": fused_proofs,
     HOPPER + "one-read": one_read,
     HOPPER + "one-read-chosen": one_read_chosen,
+    HOPPER + "words-in-one-read": words_in_one_read,
     HOPPER + "split": split_along_k,
     HOPPER + "narrow": narrow,
     HOPPER + "shares": fair_shares,
