@@ -1,12 +1,12 @@
 // The description of an operand's rows and their slices in one read, on Hopper (docs/design.md, sections 3 to 6).
 //
 // Macros: those of split.cu, with TILE > 0 and without LARGEST; SUMS: 1 for a whole description, 0 for the fields that
-// tops.cu writes, where the scaling reads the peak; CLUSTER as held_rows_sm90.cuh has it.
+// tops.cu writes, where the scaling reads the peak; CLUSTER and ROWS as held_rows_sm90.cuh has them.
 //
 // Arguments as those of split.cu; description is written, `width` are its magnitude bits. k_padded is at most
 // CLUSTER * share, share a multiple of 128.
 //
-// 256 threads; grid batch * rows_padded / ROWS clusters, all on x; EXCHANGED + 128 share bytes of dynamic shared memory.
+// 256 threads; grid batch * rows_padded / ROWS clusters, all on x; EXCHANGED + ROWS * share * sizeof(INPUT) bytes of dynamic shared memory.
 // When a cluster has put its rows together, each block cuts the slices of what it holds.
 #include "cut.cuh"
 #include "held_rows_sm90.cuh"
@@ -59,7 +59,7 @@ __device__ __forceinline__ Sums<1> find_sums(Bits* at, int blocks, int width, in
       sum.add(r.value);
     });
   }
-  // At most 24 elements of a lane, y <= 2^20: their squares in 24 bits and 21.
+  // At most 48 elements of a lane, y <= 2^20: their squares in 24 bits and 21.
   const uint32_t low = __reduce_add_sync(ALL, low_word(sum.squares[0]) & 0xffffffu);
   const uint32_t high = __reduce_add_sync(ALL, low_word(sum.squares[0] >> 24));
   return {__reduce_max_sync(ALL, sum.peak),

@@ -1,11 +1,11 @@
 // The largest elements of an operand's rows and their words in one read, on Hopper (docs/design.md, section 10).
 //
-// Macros: those of cut_words.cuh, with TILE > 0; INPUT (float), ALONG_K and CLUSTER as held_rows_sm90.cuh has them.
+// Macros: those of cut_words.cuh, with TILE > 0; INPUT (float), ALONG_K, CLUSTER and ROWS (16 or 32) as held_rows_sm90.cuh has them.
 //
 // Arguments as those of split_words.cu, but for the fields of the description that tops.cu writes, which are written here.
 // k_padded is at most CLUSTER * share.
 //
-// 256 threads; grid batch * ceil(rows_padded / ROWS) clusters, all on x; HEAD + 128 share bytes of dynamic shared memory.
+// 256 threads; grid batch * ceil(rows_padded / ROWS) clusters, all on x; HEAD + 4 ROWS share bytes of dynamic shared memory.
 // When a cluster has put its rows together, each block cuts the words of what it holds.
 #include "cut_words.cuh"
 #include "held_rows_sm90.cuh"
@@ -16,7 +16,7 @@ struct Exchanged {
   int mu[ROWS];
 };
 constexpr int HEAD = 1280;
-static_assert(sizeof(Exchanged) <= HEAD && ROWS == TILE_ROWS && BLOCK == 256, "");
+static_assert(sizeof(Exchanged) <= HEAD, "");
 
 extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(BLOCK, 2)
 tops_split_words(const float* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, int64_t rows, int64_t k,
@@ -60,8 +60,8 @@ tops_split_words(const float* __restrict__ x, int64_t sb, int64_t sr, int64_t sk
 #pragma unroll 1
   for (int64_t h = h0 + tile_h(); h < smaller(h0 + share, k_padded); h += TILE_K) {
 #pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      const int r = tile_row(i);
+    for (int i = 0; i < ROWS / 16; ++i) {
+      const int r = ROWS == TILE_ROWS ? tile_row(i) : threadIdx.x / 16;
       const Bits* const from = elements + (h - h0) / TILE_K * NEXT_BLOCK;
       uint32_t bits[8];
 #pragma unroll

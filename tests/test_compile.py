@@ -67,7 +67,11 @@ def split(dtype, slices, words, digit_bits, along_k, reversed_=0, tile=0):
 def describe_split(dtype, slices, words, digit_bits, along_k, reversed_, tile, sums, cluster):
     macros = split(dtype, slices, words, digit_bits, along_k, reversed_, tile)[1]
     del macros["LARGEST"]
-    return "sm_90a", "describe_split_sm90.cu", macros | {"SUMS": sums, "CLUSTER": cluster}
+    return (
+        "sm_90a",
+        "describe_split_sm90.cu",
+        macros | {"SUMS": sums, "CLUSTER": cluster, "ROWS": 16 if dtype == "double" else 32},
+    )
 
 
 def split_quadrants(dtype, slices, words, along_k, tile):
@@ -99,10 +103,10 @@ def split_words(word, conversion, count, scale_bits, along_k, tile=0, together=1
     return "split_words.cu", macros | {"PERMUTED": int(tile > 128), "LARGEST": int(tile > 0)}
 
 
-def tops_split_words(cluster, *case):
+def tops_split_words(rows, cluster, *case):
     macros = split_words(*case)[1]
     del macros["LARGEST"]
-    return "sm_90a", "tops_split_words_sm90.cu", macros | {"INPUT": "float", "CLUSTER": cluster}
+    return "sm_90a", "tops_split_words_sm90.cu", macros | {"INPUT": "float", "CLUSTER": cluster, "ROWS": rows}
 
 
 def word_mma(word, half_sums, promotion):
@@ -227,8 +231,9 @@ CASES += [("sm_90a", "digit_far_sm90.cu", {"SLICES": count, "DIGIT_BITS": bits})
 CASES += [
     tops_split_words(*case)
     for case in (
-        (1, "FP16", "RN", 2, 11, 1, 128, 2), (8, "FP16", "RN", 2, 11, 0, 192, 2), (2, "TF32", "RNA", 2, 0, 0, 208, 2),
-        (8, "BF16", "RN", 3, 0, 1, 128, 1), (4, "FP16", "RN", 1, 0, 0, 256, 1),
+        (32, 1, "FP16", "RN", 2, 11, 1, 128, 2), (32, 8, "FP16", "RN", 2, 11, 0, 192, 2),
+        (16, 8, "TF32", "RNA", 2, 0, 0, 208, 2), (16, 8, "BF16", "RN", 3, 0, 1, 128, 1),
+        (32, 4, "FP16", "RN", 1, 0, 0, 256, 1),
     )
 ]  # fmt: skip
 CASES += [word_gemm(0, *case) for case in (("FP16", 11, 128), ("FP16", 11, 192), ("FP16", 11, 208))]

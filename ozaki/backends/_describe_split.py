@@ -20,8 +20,9 @@ _BLOCK = 128
 """Elements of a row that are cut together."""
 
 _SHARES = (512, 768)
-"""Elements of a row that a block of the cluster holds: while fewer than eight blocks do, and at most. A multiprocessor
-has room for three blocks with 512, for two with 768."""
+"""Elements of a row that a block of the cluster holds beside those of other rows, 128 bytes of all: while fewer than eight
+blocks do, and at most; of half as many rows twice that. A multiprocessor has room for three blocks with 512, for two with
+768."""
 
 _MOST_WORDS = 4
 """Longer images do not fit registers beside the rest (tests/test_compile.py)."""
@@ -32,7 +33,7 @@ _EXCHANGED = 1280
 
 def fits(scheme: Scheme | Words, layout: Layout) -> bool:
     """Whether a cluster can hold whole rows."""
-    held = layout.tile > 0 and layout.k <= 8 * _SHARES[1]
+    held = layout.tile > 0 and layout.k <= 2 * 8 * _SHARES[1]
     return held and (isinstance(scheme, Words) or image_words(scheme) <= _MOST_WORDS)
 
 
@@ -61,31 +62,33 @@ def _launch(device: int, view: View, side: str, scheme: Scheme, layout: Layout, 
     batch, rows, k = view.shape
     scaling = scaling_of(scheme, k)
     assert sums or scaling.statistic == "peak"
-    cluster, share = _shares(layout.k)
-    macros = cutting_macros(view, side, scheme, layout) | {"SUMS": int(sums), "CLUSTER": cluster}
-    grid = (cluster * batch * (layout.rows * view.itemsize // 128),)
+    cluster, share, held = _shares(layout.k, view.itemsize)
+    macros = cutting_macros(view, side, scheme, layout) | {"SUMS": int(sums), "CLUSTER": cluster, "ROWS": held}
+    grid = (cluster * batch * (layout.rows // held),)
     return Launch(
         "describe_split_sm90.cu", "describe_split", macros, grid, (256,), None, *view.steps, rows, k, layout.rows,
         layout.k, None, batch * rows, magnitude_bits(k), FIELDS.index(scaling.statistic), scaling.step, scaling.base,
         scaling.threshold, None, None, layout.batch, layout.slice, share, *cutting_constants(scheme, side, layout),
-        shared_mem=_EXCHANGED + 128 * share,
+        shared_mem=_EXCHANGED + held * share * view.itemsize,
     )  # fmt: skip
 
 
 @lru_cache(maxsize=1024)
 def _launch_of_words(device: int, view: View, words: Words, layout: Layout) -> Launch:
     batch, rows, k = view.shape
-    cluster, share = _shares(layout.k)
-    macros = tile_macros(view, words, layout) | {"INPUT": view.ctype, "CLUSTER": cluster}
-    grid = (cluster * batch * ceil(layout.rows * view.itemsize / 128),)
+    cluster, share, held = _shares(layout.k, view.itemsize)
+    macros = tile_macros(view, words, layout) | {"INPUT": view.ctype, "CLUSTER": cluster, "ROWS": held}
+    grid = (cluster * batch * ceil(layout.rows / held),)
     return Launch(
         "tops_split_words_sm90.cu", "tops_split_words", macros, grid, (256,), None, *view.steps, rows, k, layout.rows,
         layout.k, None, batch * rows, words.ceiling, None, None, layout.batch, layout.slice, share,
-        shared_mem=_EXCHANGED + 128 * share,
+        shared_mem=_EXCHANGED + held * share * view.itemsize,
     )  # fmt: skip
 
 
-def _shares(k: int) -> tuple[int, int]:
-    """Blocks of a cluster, and the elements of a row that each holds."""
+def _shares(k: int, itemsize: int) -> tuple[int, int, int]:
+    """Blocks of a cluster, the elements of a row that each holds, and the rows."""
     shares = {cluster: round_up(-(-k // cluster), _BLOCK) for cluster in (1, 2, 4, 8)}
-    return next(((cluster, share) for cluster, share in shares.items() if share <= _SHARES[0]), (8, shares[8]))
+    few = ((cluster, share) for cluster, share in shares.items() if share <= _SHARES[0])
+    cluster, share = next(few, (8, shares[8]))
+    return cluster, share, (128 if share <= _SHARES[1] else 64) // itemsize

@@ -209,9 +209,11 @@ def one_read(rng: np.random.Generator) -> None:
         x[0, 6] = np.ldexp(x[0, 6] / abs(x[0, 6]).max(), np.finfo(dtype).maxexp - 1)
         return x
 
-    for k in range(128, 8 * 768 + 1, 128):
-        cluster, share = _describe_split._shares(k)
-        assert cluster in (1, 2, 4, 8) and share <= 768 and share % 128 == 0 and k <= cluster * share
+    for k, itemsize in itertools.product(range(128, 16 * 768 + 1, 128), (4, 8)):
+        cluster, share, rows = _describe_split._shares(k, itemsize)
+        assert (
+            cluster in (1, 2, 4, 8) and share * rows * itemsize <= 98304 and share % 128 == 0 and k <= cluster * share
+        )
     cases = (
         (Residues(14), "f8", "right", True), (Residues(7), "f4", "right", True), (Digits(3), "f4", "right", False),
         (Digits(7), "f8", "right", True), (Digits(7), "f8", "right", False), (Digits(5, 7), "f4", "right", True),
@@ -220,14 +222,15 @@ def one_read(rng: np.random.Generator) -> None:
     shares = {1: 384, 2: 256, 4: 128, 8: 128}
     for scheme, dtype, side, sums in cases:
         order, cluster = rng.integers(4), int(rng.choice(list(shares)))
+        held = int(rng.choice([64, 128])) // np.dtype(dtype).itemsize
         x = cp.asarray(operand(304, dtype))  # rows begin at multiples of 16 bytes
         x = (x.swapaxes(1, 2).copy().swapaxes(1, 2)[..., 3:], x[..., :301], x[:, ::-1, 1:], x[1:, :, ::-1])[order]
         layout = _hopper.layout(scheme, side, *x.shape)
         expected = _split.split((_cupy.describe if sums else tops)(x), side, scheme, layout)
         _describe_split._launch.cache_clear()
-        with mock.patch.object(_describe_split, "_shares", return_value=(cluster, shares[cluster])):
+        with mock.patch.object(_describe_split, "_shares", return_value=(cluster, shares[cluster], held)):
             got = _describe_split.describe_and_split(x, side, scheme, layout, sums)
-        told = f"{scheme} {dtype} {side} {order} {cluster}"
+        told = f"{scheme} {dtype} {side} {order} {cluster} {held}"
         for i, field in enumerate(FIELDS):
             if sums or field in ("top", "nonfinite"):
                 want = expected.described.fields[i]
@@ -248,17 +251,17 @@ def words_in_one_read(rng: np.random.Generator) -> None:
         x[0, 0], x[1, 1] = 0, np.finfo("f4").smallest_subnormal * rng.integers(-9, 10, 304)
         x[1, 3, rng.integers(304, size=9)] = [np.nan, np.inf, -np.inf] * 3
         x[0, 4], x[0, 6] = np.nan, np.ldexp(x[0, 6] / abs(x[0, 6]).max(), 127)
-        order, cluster = rng.integers(4), int(rng.choice(list(shares)))
+        order, cluster, held = rng.integers(4), int(rng.choice(list(shares))), int(rng.choice([16, 32]))
         x = cp.asarray(x)
         x = (x.swapaxes(1, 2).copy().swapaxes(1, 2)[..., 3:], x[..., :301], x[:, ::-1, 1:], x[1:, :, ::-1])[order]
         words = replace(PRESETS[name], core=H100)
         together = words.count if _word_hopper.fits(words) else 1
         layout = _word_tiles.layout(words, columns, together, side, *x.shape)
         expected = _word_split.split(tops(x), words, layout)
-        with mock.patch.object(_describe_split, "_shares", return_value=(cluster, shares[cluster])):
+        with mock.patch.object(_describe_split, "_shares", return_value=(cluster, shares[cluster], held)):
             _describe_split._launch_of_words.cache_clear()
             got = _describe_split.find_and_split(x, words, layout)
-        told = f"{name} {side} {order} {cluster}"
+        told = f"{name} {side} {order} {cluster} {held}"
         for field in ("top", "nonfinite"):
             i = FIELDS.index(field)
             np.testing.assert_array_equal(expected.described.fields[i], got.described.fields[i], err_msg=told)
@@ -271,7 +274,7 @@ def one_read_chosen(rng: np.random.Generator) -> None:
     """Given counts read an operand once where a cluster can hold its rows and that is faster; the same bits."""
     for dtype, k, scheme, slices, once in (
         ("f8", 300, "residues", 14, True), ("f8", 2100, "residues", 14, False), ("f8", 200, "residues", 49, False),
-        ("f4", 6200, "digits", 2, False), ("f4", 2700, "digits", 2, True),
+        ("f4", 12400, "digits", 2, False), ("f4", 2700, "digits", 2, True),
     ):  # fmt: skip
         options: dict[str, Any] = {"scheme": scheme, "slices": slices}
         a, b = rng.standard_normal((9, k)).astype(dtype), rng.standard_normal((k, 11)).astype(dtype)
@@ -286,7 +289,7 @@ def one_read_chosen(rng: np.random.Generator) -> None:
             look = cp.asarray(a)[None], "left", plan, scheme == "residues"
             assert _cupy._split_in_one_read(*look) is None, options
     words = replace(PRESETS["halfhalf"], core=H100)
-    for k, times in ((300, 2), (6200, 0)):
+    for k, times in ((300, 2), (12400, 0)):
         a, b = rng.standard_normal((9, k)).astype("f4"), rng.standard_normal((k, 11)).astype("f4")
         split = _describe_split.find_and_split
         with mock.patch.object(_describe_split, "find_and_split", side_effect=split) as read:
