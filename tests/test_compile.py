@@ -84,8 +84,9 @@ def recombine(dtype, slices, words, digit_bits, sum64=0):
     return "recombine.cu", macros
 
 
-def magnitudes(dtype, along_k, tile=0):
-    return "proof.cu", {"INPUT": dtype, "ALONG_K": along_k, "TILE": tile, "PERMUTED": int(tile == 192)}
+def magnitudes(a, b, along_k_a, along_k_b, tiles=(0, 0)):
+    macros = {"INPUT_A": a, "INPUT_B": b, "ALONG_K_A": along_k_a, "ALONG_K_B": along_k_b}
+    return "proof.cu", macros | {"TILE_A": tiles[0], "TILE_B": tiles[1]}
 
 
 def digit_gemm(dtype, slices, digit_bits):
@@ -134,7 +135,7 @@ EVERYWHERE = [
     split_fp16("float", 4, 1, 7, 0, 1),
     recombine("double", 14, 4, 0),
     recombine("double", 7, 3, 8),
-    magnitudes("double", 0),
+    magnitudes("double", "double", 1, 0),
     ("proof.cu", {}),
     ("proof_wide.cu", {}),
     lower_by_exponents("double", "double"),
@@ -176,12 +177,12 @@ MORE = [
     recombine("double", 8, 3, 7),
     recombine("double", 8, 4, 7, 1),
     recombine("double", 11, 4, 6),
-    magnitudes("double", 1),
-    magnitudes("float", 0),
-    magnitudes("float", 1),
-    magnitudes("float", 0, tile=192),
-    magnitudes("float", 1, tile=256),
-    magnitudes("double", 1, tile=192),
+    magnitudes("double", "double", 1, 1),
+    magnitudes("double", "float", 0, 0),
+    magnitudes("float", "float", 1, 0),
+    magnitudes("float", "float", 0, 1, (256, 192)),
+    magnitudes("double", "double", 1, 0, (256, 192)),
+    magnitudes("float", "double", 1, 1, (256, 192)),
     lower_by_exponents("float", "double"),
     lower_by_exponents("float", "float"),
     patch("float", "double", "double"),

@@ -51,12 +51,44 @@ def narrow_product(left: Described, right: Described, sampled: bool) -> _Product
     k = min(k, NARROW_DEPTH)  # saturate: a sum over part of k bounds from below as well
     m, n = left.x.shape[1], right.x.shape[1]
     in_tiles = architecture(cp.cuda.runtime.getDevice()) == "sm_90a" and min(m, n, k) >= _hopper.FROM
+    if in_tiles:
+        (tile_a, _, rows_a, depth), (tile_b, _, rows_b, _) = _hopper.tiled("left", m, k), _hopper.tiled("right", n, k)
+        layout = _Layout((rows_a, rows_b), depth, (tile_a, tile_b))
+    else:
+        layout = _Layout((round_up(m, 16), round_up(n, 16)), round_up(k, 128))
     stream = _stream()
     stream.fork()
     with stream:
-        if in_tiles:
-            return _Magnitudes(_in_tiles(left, "left", k, sampled), _in_tiles(right, "right", k, sampled))
-        return _narrow_product(_in_rows(left, k, sampled), _in_rows(right, k, sampled), m, n)
+        a, b = _magnitudes(left, right, layout, sampled)
+        return _Magnitudes(a, b) if in_tiles else _narrow_product(a, b, m, n)
+
+
+class _Layout(NamedTuple):
+    """Rows and k of the magnitudes of both operands, rounded up; rows of their tiles, 0 for none."""
+
+    rows: tuple[int, int]
+    k: int
+    tiles: tuple[int, int] = (0, 0)
+
+
+def _magnitudes(left: Described, right: Described, layout: _Layout, sampled: bool) -> tuple[Any, Any]:
+    a, b = (
+        cp.empty((x.x.shape[0], rows, layout.k), np.int8) for x, rows in zip((left, right), layout.rows, strict=True)
+    )
+    launch = _taking_magnitudes(cp.cuda.runtime.getDevice(), View.of(left.x), View.of(right.x), layout, sampled)
+    launch(left.x.data, left.fields.data, a.data, right.x.data, right.fields.data, b.data)
+    return a, b
+
+
+@lru_cache(maxsize=1024)
+def _taking_magnitudes(device: int, left: View, right: View, layout: _Layout, sampled: bool) -> Launch:
+    macros: Macros = {"INPUT_A": left.ctype, "ALONG_K_A": left.along_k, "TILE_A": layout.tiles[0]}
+    macros |= {"INPUT_B": right.ctype, "ALONG_K_B": right.along_k, "TILE_B": layout.tiles[1]}
+    views = list(zip((left, right), layout.rows, strict=True))
+    blocks = [view.shape[0] * ceil(rows / 32) * (layout.k // 128) for view, rows in views]
+    operands = [(None, None, None, view.shape[1], rows, *view.steps) for view, rows in views]
+    sizes = blocks[0], left.shape[2], layout.k, int(sampled)
+    return Launch("proof.cu", "magnitudes", macros, (sum(blocks),), (256,), *operands, *sizes)
 
 
 def _narrow_product(a: Any, b: Any, m: int, n: int) -> _Product:
@@ -69,34 +101,6 @@ def _narrow_product(a: Any, b: Any, m: int, n: int) -> _Product:
             at_b.strides[0],
         )  # fmt: skip
     return _Product(out, n)
-
-
-def _in_rows(operand: Described, k: int, sampled: bool) -> Any:
-    return _magnitudes(operand, round_up(operand.x.shape[1], 16), round_up(k, 128), sampled, 0, False)
-
-
-def _in_tiles(operand: Described, side: str, k: int, sampled: bool) -> Any:
-    tile, _, rows, k = _hopper.tiled(side, operand.x.shape[1], k)
-    return _magnitudes(operand, rows, k, sampled, tile, side == "right")
-
-
-def _magnitudes(operand: Described, rows: int, k: int, sampled: bool, tile: int, permuted: bool) -> Any:
-    out = cp.empty((operand.x.shape[0], rows, k), np.int8)
-    view = View.of(operand.x)
-    launch = _sampling(cp.cuda.runtime.getDevice(), view, out.shape, sampled, tile, permuted)
-    launch(operand.x.data, operand.fields.data, out.data)
-    return out
-
-
-@lru_cache(maxsize=1024)
-def _sampling(
-    device: int, view: View, padded: tuple[int, int, int], sampled: bool, tile: int, permuted: bool
-) -> Launch:
-    batch, rows, k = view.shape
-    macros: Macros = {"INPUT": view.ctype, "ALONG_K": view.along_k, "TILE": tile, "PERMUTED": int(permuted)}
-    grid = (batch * ceil(padded[1] / 32) * (padded[2] // 128),)
-    sizes = rows, k, *padded[1:]
-    return Launch("proof.cu", "magnitudes", macros, grid, (256,), None, None, None, *view.steps, *sizes, int(sampled))
 
 
 def wide_product(left: Described, right: Described) -> _Product:

@@ -36,6 +36,7 @@ from ozaki.backends import (  # noqa: E402
     _describe_split,
     _hopper,
     _numpy,
+    _numpy_proof,
     _rates,
     _split,
     _tuned,
@@ -62,6 +63,30 @@ def same(expected: np.ndarray, got: np.ndarray) -> None:
     assert not differ.any(), f"{differ.sum()} of {differ.size} differ, first at {tuple(np.argwhere(differ)[0])}"
 
 
+def hard(rng: np.random.Generator, k: int, dtype: str) -> np.ndarray:
+    """Two of 41 rows, some without normal numbers, some with NaN and Inf, graded, or of the widest exponents."""
+    x = matrix(rng, (2, 41, k), dtype, 20)
+    least = np.finfo(dtype).smallest_subnormal
+    x[0, 0], x[1, 1] = 0, least * rng.integers(-9, 10, k)
+    x[0, 2] = np.ldexp(x[0, 2], -np.arange(k) // 3)
+    x[1, 3, rng.integers(k, size=9)] = [np.nan, np.inf, -np.inf] * 3
+    x[0, 4], x[1, 5, ::2] = np.nan, least
+    x[0, 6] = np.ldexp(x[0, 6] / abs(x[0, 6]).max(), np.finfo(dtype).maxexp - 1)
+    return x
+
+
+def in_tiles(x: np.ndarray, rows: int, k: int, tile: int, permuted: bool) -> np.ndarray:
+    """Bytes as kernels/tiles.cuh has them."""
+    j = np.arange(tile)
+    place = (j & ~63 | (j & 14) << 2 | j >> 3 & 6 | j & 1 if permuted else j)[:, None]
+    padded = np.zeros((len(x), rows, k), np.int8)
+    padded[:, : x.shape[1], : x.shape[2]] = x
+    pieces = padded.reshape(len(x), -1, tile, k // 128, 8, 16).swapaxes(2, 3)
+    stored = np.empty_like(pieces)
+    stored[..., place, np.arange(8) ^ place % 8, :] = pieces
+    return stored.reshape(len(x), -1)
+
+
 def descriptions(rng: np.random.Generator) -> None:
     """Rows, columns, strides, graded rows, NaN and Inf."""
     for dtype in ("f4", "f8"):
@@ -74,6 +99,32 @@ def descriptions(rng: np.random.Generator) -> None:
                 host, device = _numpy.describe(v[None]).fields, _cupy.describe(cp.asarray(v)[None]).fields.get()
                 for field, h, d in zip(FIELDS, host, device, strict=True):
                     np.testing.assert_array_equal(h, d, err_msg=f"{field} {dtype} {shape}")
+
+
+def magnitudes(rng: np.random.Generator) -> None:
+    """Of both operands at once, in rows and in tiles; views of every kind."""
+
+    def view(x: np.ndarray) -> np.ndarray:
+        turned = x.swapaxes(1, 2).copy().swapaxes(1, 2)
+        views = x[..., :301], turned[..., 3:], turned[1:, ::-1, 1:302], x[:, ::-1, 2:303], x[1:, :, 300::-1]
+        return views[rng.integers(len(views))]
+
+    in_rows, tiled = _cupy_proof._Layout((48, 48), 384), _cupy_proof._Layout((512, 192), 384, (256, 192))
+    for dtypes in itertools.product(("f4", "f8"), repeat=2):
+        for layout, sampled in itertools.product((in_rows, tiled), (False, True)):
+            k = 128 if sampled else layout.k
+            given = [view(hard(rng, 304, dtype)) for dtype in dtypes]
+            got = _cupy_proof._magnitudes(
+                *(_cupy.describe(cp.asarray(x)) for x in given), layout._replace(k=k), sampled
+            )
+            for x, rows, tile, found in zip(given, layout.rows, layout.tiles, got, strict=True):
+                want = _numpy_proof._magnitudes(_numpy.describe(x), 7, sampled).astype(np.int8)
+                if tile:
+                    want, found = in_tiles(want, rows, k, tile, tile == 192), found.reshape(len(x), -1)
+                else:
+                    want = np.pad(want, ((0, 0), (0, rows - want.shape[1]), (0, k - want.shape[2])))
+                told = f"{x.dtype} {x.shape} {x.strides} {layout} {sampled}"
+                np.testing.assert_array_equal(want, found, err_msg=told)
 
 
 def proofs(rng: np.random.Generator) -> None:
@@ -196,17 +247,6 @@ def far(rng: np.random.Generator) -> None:
 
 def one_read(rng: np.random.Generator) -> None:
     """Descriptions, exponents and slices of one read are those of two; clusters of every size, views of every kind."""
-
-    def operand(k: int, dtype: str) -> np.ndarray:
-        x = matrix(rng, (2, 41, k), dtype, 20)
-        least = np.finfo(dtype).smallest_subnormal
-        x[0, 0], x[1, 1] = 0, least * rng.integers(-9, 10, k)  # no nonzero; no normal number
-        x[0, 2] = np.ldexp(x[0, 2], -np.arange(k) // 3)
-        x[1, 3, rng.integers(k, size=9)] = [np.nan, np.inf, -np.inf] * 3
-        x[0, 4], x[1, 5, ::2] = np.nan, least
-        x[0, 6] = np.ldexp(x[0, 6] / abs(x[0, 6]).max(), np.finfo(dtype).maxexp - 1)
-        return x
-
     for k in range(128, 8 * 768 + 1, 128):
         cluster, share = _describe_split._shares(k)
         assert cluster in (1, 2, 4, 8) and share <= 768 and share % 128 == 0 and k <= cluster * share
@@ -218,7 +258,7 @@ def one_read(rng: np.random.Generator) -> None:
     shares = {1: 384, 2: 256, 4: 128, 8: 128}
     for scheme, dtype, side, sums in cases:
         order, cluster = rng.integers(4), int(rng.choice(list(shares)))
-        x = cp.asarray(operand(304, dtype))  # rows begin at multiples of 16 bytes
+        x = cp.asarray(hard(rng, 304, dtype))  # rows begin at multiples of 16 bytes
         x = (x.swapaxes(1, 2).copy().swapaxes(1, 2)[..., 3:], x[..., :301], x[:, ::-1, 1:], x[1:, :, ::-1])[order]
         layout = _hopper.layout(scheme, side, *x.shape)
         expected = _split.split((_cupy.describe if sums else tops)(x), side, scheme, layout)
@@ -274,18 +314,6 @@ def narrow(rng: np.random.Generator) -> None:
 
 def quadrants(rng: np.random.Generator) -> None:
     """Quadrants and their sums out of one kernel; empty halves, views of every kind, NaN and Inf."""
-
-    def in_tiles(x: np.ndarray, layout: _split.Layout) -> np.ndarray:
-        """Blocks as kernels/tiles.cuh has them."""
-        j = np.arange(layout.tile)
-        place = (j & ~63 | (j & 14) << 2 | j >> 3 & 6 | j & 1 if layout.permuted else j)[:, None]
-        padded = np.zeros((len(x), layout.rows, layout.k), np.int8)
-        padded[:, : x.shape[1], : x.shape[2]] = x
-        pieces = padded.reshape(len(x), -1, layout.tile, layout.k // 128, 8, 16).swapaxes(2, 3)
-        stored = np.empty_like(pieces)
-        stored[..., place, np.arange(8) ^ place % 8, :] = pieces
-        return stored.reshape(len(x), -1)
-
     methods = [(Residues(14), "f8"), (Residues(15), "f8"), (Residues(20), "f8"), (Residues(7), "f4")]
     shapes = [(1, 1), (64, 300), (65, 64), (200, 385), (531, 129), (130, 530)]
     orders = itertools.product(("left", "right"), ("C", "F"))
@@ -310,7 +338,8 @@ def quadrants(rng: np.random.Generator) -> None:
         else:
             blocks = p, q, s, q - (s - r + p), r - p, s - r + p, s - r
         m = np.array(scheme.moduli)[:, None, None]
-        want = [in_tiles((block % m).astype(np.uint8).view(np.int8), got.layout) for block in blocks]
+        tiles = got.layout.rows, got.layout.k, got.layout.tile, got.layout.permuted
+        want = [in_tiles((block % m).astype(np.uint8).view(np.int8), *tiles) for block in blocks]
         told = f"{scheme} {dtype} {side} {x.shape} {x.strides}"
         np.testing.assert_array_equal(np.stack(want, 1).reshape(-1), got.parts, err_msg=told)
         np.testing.assert_array_equal(plain.mu, got.mu, err_msg=told)
@@ -578,6 +607,7 @@ WORDS = ("halfhalf", "tf32tf32", "two-stage")
 PAIRS = ("single-fp16", "single-bf16", "single-tf32", "double-bf16", "triple-bf16", "fabsum-v1", "fabsum-v2")
 CASES: dict[str, Callable[[np.random.Generator], None]] = {
     "descriptions": descriptions,
+    "magnitudes": magnitudes,
     "proofs": proofs,
     "exponents": exponents,
     "plans": plans,
