@@ -84,8 +84,8 @@ def recombine(dtype, slices, words, digit_bits, sum64=0):
     return "recombine.cu", macros
 
 
-def magnitudes(a, b, along_k_a, along_k_b, tiles=(0, 0)):
-    macros = {"INPUT_A": a, "INPUT_B": b, "ALONG_K_A": along_k_a, "ALONG_K_B": along_k_b}
+def magnitudes(a, b, along_k_a, along_k_b, magnitude="int8_t", tiles=(0, 0)):
+    macros = {"INPUT_A": a, "INPUT_B": b, "ALONG_K_A": along_k_a, "ALONG_K_B": along_k_b, "MAGNITUDE": magnitude}
     return "proof.cu", macros | {"TILE_A": tiles[0], "TILE_B": tiles[1]}
 
 
@@ -136,6 +136,7 @@ EVERYWHERE = [
     recombine("double", 14, 4, 0),
     recombine("double", 7, 3, 8),
     magnitudes("double", "double", 1, 0),
+    magnitudes("double", "double", 1, 0, "double"),
     ("proof.cu", {}),
     ("proof_wide.cu", {}),
     lower_by_exponents("double", "double"),
@@ -180,9 +181,12 @@ MORE = [
     magnitudes("double", "double", 1, 1),
     magnitudes("double", "float", 0, 0),
     magnitudes("float", "float", 1, 0),
-    magnitudes("float", "float", 0, 1, (256, 192)),
-    magnitudes("double", "double", 1, 0, (256, 192)),
-    magnitudes("float", "double", 1, 1, (256, 192)),
+    magnitudes("float", "float", 0, 1, tiles=(256, 192)),
+    magnitudes("double", "double", 1, 0, tiles=(256, 192)),
+    magnitudes("float", "double", 1, 1, tiles=(256, 192)),
+    magnitudes("double", "double", 1, 1, "double"),
+    magnitudes("double", "float", 0, 0, "double"),
+    magnitudes("float", "float", 1, 0, "double"),
     lower_by_exponents("float", "double"),
     lower_by_exponents("float", "float"),
     patch("float", "double", "double"),

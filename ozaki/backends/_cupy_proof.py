@@ -17,9 +17,9 @@ import numpy.typing as npt
 
 from ozaki._bounds import ErrorTerms, dropped, word_terms
 from ozaki._description import FIELDS, NO_SPAN, Described
-from ozaki._proof import EVERY, NARROW_DEPTH, SAMPLE, Look, Ratio, wide_bits
+from ozaki._proof import EVERY, NARROW_BITS, NARROW_DEPTH, SAMPLE, Look, Ratio, wide_bits
 from ozaki.backends import _cublas, _hopper
-from ozaki.backends._cupy_native import as_float64, native_obstacle
+from ozaki.backends._cupy_native import native_obstacle
 from ozaki.backends._jit import architecture
 from ozaki.backends._launch import Beside, Clear, Copy, Launch, Macros, Record, View, beside, round_up
 from ozaki.schemes import Scheme, Words, magnitude_bits
@@ -64,17 +64,23 @@ def narrow_product(left: Described, right: Described, sampled: bool) -> _Product
 
 
 class _Layout(NamedTuple):
-    """Rows and k of the magnitudes of both operands, rounded up; rows of their tiles, 0 for none."""
+    """Of the magnitudes of both operands: rows and k, rounded up; rows of tiles, 0 for none; bits, int8 or wider."""
 
     rows: tuple[int, int]
     k: int
     tiles: tuple[int, int] = (0, 0)
+    bits: int = NARROW_BITS
+
+    @property
+    def wide(self) -> bool:
+        """float64."""
+        return self.bits > NARROW_BITS
 
 
 def _magnitudes(left: Described, right: Described, layout: _Layout, sampled: bool) -> tuple[Any, Any]:
-    a, b = (
-        cp.empty((x.x.shape[0], rows, layout.k), np.int8) for x, rows in zip((left, right), layout.rows, strict=True)
-    )
+    """Both [batch][rows][k], or in tiles."""
+    dtype = np.float64 if layout.wide else np.int8
+    a, b = (cp.empty((x.x.shape[0], rows, layout.k), dtype) for x, rows in zip((left, right), layout.rows, strict=True))
     launch = _taking_magnitudes(cp.cuda.runtime.getDevice(), View.of(left.x), View.of(right.x), layout, sampled)
     launch(left.x.data, left.fields.data, a.data, right.x.data, right.fields.data, b.data)
     return a, b
@@ -84,10 +90,11 @@ def _magnitudes(left: Described, right: Described, layout: _Layout, sampled: boo
 def _taking_magnitudes(device: int, left: View, right: View, layout: _Layout, sampled: bool) -> Launch:
     macros: Macros = {"INPUT_A": left.ctype, "ALONG_K_A": left.along_k, "TILE_A": layout.tiles[0]}
     macros |= {"INPUT_B": right.ctype, "ALONG_K_B": right.along_k, "TILE_B": layout.tiles[1]}
+    macros |= {"MAGNITUDE": "double" if layout.wide else "int8_t"}
     views = list(zip((left, right), layout.rows, strict=True))
     blocks = [view.shape[0] * ceil(rows / 32) * (layout.k // 128) for view, rows in views]
     operands = [(None, None, None, view.shape[1], rows, *view.steps) for view, rows in views]
-    sizes = blocks[0], left.shape[2], layout.k, int(sampled)
+    sizes = blocks[0], left.shape[2], layout.k, layout.bits, int(sampled)
     return Launch("proof.cu", "magnitudes", macros, (sum(blocks),), (256,), *operands, *sizes)
 
 
@@ -105,11 +112,11 @@ def _narrow_product(a: Any, b: Any, m: int, n: int) -> _Product:
 
 def wide_product(left: Described, right: Described) -> _Product:
     """Exact products of wider magnitudes, and a lower bound by exponents where they are zero."""
-    bits = wide_bits(left.k)
+    bits, rows = wide_bits(left.k), (round_up(left.x.shape[1], 4), round_up(right.x.shape[1], 4))
     stream = _stream()
     stream.fork()
     with stream:
-        a, b = (_wide_magnitudes(x, bits) for x in (left, right))
+        a, b = _magnitudes(left, right, _Layout(rows, round_up(left.k, 128), bits=bits), False)
         if native_obstacle("float64"):  # then cuBLAS may not add exactly
             values = cp.asarray(np.matmul(a.get(), b.get().swapaxes(1, 2)))
         else:
@@ -130,16 +137,6 @@ def _bounding_by_exponents(device: int, left: View, right: View, padded: int, ld
     grid = (max(left.shape[0], right.shape[0]) * tiles[0] * tiles[1],)
     sizes = left.shape[2], padded, ld
     return Launch("proof_exponents.cu", "lower_by_exponents", macros, grid, (256,), *operands, None, *sizes, raised)
-
-
-def _wide_magnitudes(operand: Described, bits: int) -> Any:
-    """Of rows, with further ones up to a multiple of four."""
-    batch, rows, k = operand.x.shape
-    values = cp.where(cp.isfinite(operand.x), cp.abs(as_float64(operand.x)), 0.0)
-    shift = cp.maximum(bits - operand.fields[0], -2000)[..., None].astype(np.int32)
-    padded = cp.zeros((batch, round_up(rows, 4), k))
-    padded[:, :rows] = cp.floor(cp.ldexp(values, shift))
-    return padded
 
 
 def worst_ratios(

@@ -181,7 +181,7 @@ def install(capability: str) -> None:
     cupy = ModuleType("cupy")
     vars(cupy).update(
         {name: _on_arrays(getattr(np, name)) for name in (
-            "where", "floor", "ldexp", "abs", "maximum", "isfinite", "ascontiguousarray", "asfortranarray", "zeros",
+            "where", "ldexp", "maximum", "ascontiguousarray", "asfortranarray", "zeros",
             "full", "may_share_memory", "broadcast_to", "matmul", "ones",
         )},
         ndarray=ndarray, empty=empty_of_pool, asarray=as_array, asnumpy=np.array, cuda=cuda,

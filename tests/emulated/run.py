@@ -102,29 +102,30 @@ def descriptions(rng: np.random.Generator) -> None:
 
 
 def magnitudes(rng: np.random.Generator) -> None:
-    """Of both operands at once, in rows and in tiles; views of every kind."""
+    """Of both operands at once, in rows, in tiles, and wide ones; views of every kind."""
 
     def view(x: np.ndarray) -> np.ndarray:
         turned = x.swapaxes(1, 2).copy().swapaxes(1, 2)
         views = x[..., :301], turned[..., 3:], turned[1:, ::-1, 1:302], x[:, ::-1, 2:303], x[1:, :, 300::-1]
         return views[rng.integers(len(views))]
 
-    in_rows, tiled = _cupy_proof._Layout((48, 48), 384), _cupy_proof._Layout((512, 192), 384, (256, 192))
-    for dtypes in itertools.product(("f4", "f8"), repeat=2):
-        for layout, sampled in itertools.product((in_rows, tiled), (False, True)):
-            k = 128 if sampled else layout.k
-            given = [view(hard(rng, 304, dtype)) for dtype in dtypes]
-            got = _cupy_proof._magnitudes(
-                *(_cupy.describe(cp.asarray(x)) for x in given), layout._replace(k=k), sampled
-            )
-            for x, rows, tile, found in zip(given, layout.rows, layout.tiles, got, strict=True):
-                want = _numpy_proof._magnitudes(_numpy.describe(x), 7, sampled).astype(np.int8)
-                if tile:
-                    want, found = in_tiles(want, rows, k, tile, tile == 192), found.reshape(len(x), -1)
-                else:
-                    want = np.pad(want, ((0, 0), (0, rows - want.shape[1]), (0, k - want.shape[2])))
-                told = f"{x.dtype} {x.shape} {x.strides} {layout} {sampled}"
-                np.testing.assert_array_equal(want, found, err_msg=told)
+    layouts = [
+        (_cupy_proof._Layout((rows, cols), k, tiles), sampled)
+        for rows, cols, tiles in ((48, 48, (0, 0)), (512, 192, (256, 192)))
+        for k, sampled in ((384, False), (128, True))
+    ]
+    layouts += [(_cupy_proof._Layout((44, 44), 384, bits=bits), False) for bits in (21, int(rng.integers(8, 21)))]
+    for dtypes, (layout, sampled) in itertools.product(itertools.product(("f4", "f8"), repeat=2), layouts):
+        given = [view(hard(rng, 304, dtype)) for dtype in dtypes]
+        got = _cupy_proof._magnitudes(*(_cupy.describe(cp.asarray(x)) for x in given), layout, sampled)
+        for x, rows, tile, found in zip(given, layout.rows, layout.tiles, got, strict=True):
+            want = _numpy_proof._magnitudes(_numpy.describe(x), layout.bits, sampled)
+            if tile:
+                want, found = in_tiles(want, rows, layout.k, tile, tile == 192), found.reshape(len(x), -1)
+            else:
+                want = np.pad(want, ((0, 0), (0, rows - want.shape[1]), (0, layout.k - want.shape[2])))
+            told = f"{x.dtype} {x.shape} {x.strides} {layout} {sampled}"
+            np.testing.assert_array_equal(want, found, err_msg=told)
 
 
 def proofs(rng: np.random.Generator) -> None:
