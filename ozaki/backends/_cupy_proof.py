@@ -35,6 +35,11 @@ class _Product:
 
     values: Any
     n: int
+    by_host: bool = False
+
+    @property
+    def wide(self) -> bool:
+        return bool(self.values.dtype == np.float64)
 
 
 @dataclass(frozen=True)
@@ -60,7 +65,7 @@ def narrow_product(left: Described, right: Described, sampled: bool) -> _Product
     stream.fork()
     with stream:
         a, b = _magnitudes(left, right, layout, sampled)
-        return _Magnitudes(a, b) if in_tiles else _narrow_product(a, b, m, n)
+        return _Magnitudes(a, b) if in_tiles else _product(_cublas.INT8, a, b, m, n)
 
 
 class _Layout(NamedTuple):
@@ -98,33 +103,30 @@ def _taking_magnitudes(device: int, left: View, right: View, layout: _Layout, sa
     return Launch("proof.cu", "magnitudes", macros, (sum(blocks),), (256,), *operands, *sizes)
 
 
-def _narrow_product(a: Any, b: Any, m: int, n: int) -> _Product:
-    batch = max(a.shape[0], b.shape[0])
-    out = cp.empty((batch, m, b.shape[1]), np.int32)
-    for i in range(batch):
-        at_a, at_b = a[min(i, a.shape[0] - 1)], b[min(i, b.shape[0] - 1)]
-        _cublas.gemm(
-            _cublas.INT8, at_a.data.ptr, at_b.data.ptr, out[i].data.ptr, m, b.shape[1], a.shape[2], at_a.strides[0],
-            at_b.strides[0],
-        )  # fmt: skip
+def _product(types: _cublas.Types, a: Any, b: Any, m: int, n: int) -> _Product:
+    batch, ld, k = max(a.shape[0], b.shape[0]), b.shape[1], a.shape[2]
+    out = cp.empty((batch, m, ld), types.dtype)
+    steps = *(x.shape[1] * k if x.shape[0] > 1 else 0 for x in (a, b)), m * ld
+    _cublas.gemms(types, a.data.ptr, b.data.ptr, out.data.ptr, m, ld, k, k, k, batch, steps)
     return _Product(out, n)
 
 
 def wide_product(left: Described, right: Described) -> _Product:
     """Exact products of wider magnitudes, and a lower bound by exponents where they are zero."""
-    bits, rows = wide_bits(left.k), (round_up(left.x.shape[1], 4), round_up(right.x.shape[1], 4))
+    bits, m, n = wide_bits(left.k), left.x.shape[1], right.x.shape[1]
+    layout = _Layout((m, round_up(n, 4)), round_up(left.k, 128), bits=bits)
     stream = _stream()
     stream.fork()
     with stream:
-        a, b = _magnitudes(left, right, _Layout(rows, round_up(left.k, 128), bits=bits), False)
+        a, b = _magnitudes(left, right, layout, False)
         if native_obstacle("float64"):  # then cuBLAS may not add exactly
-            values = cp.asarray(np.matmul(a.get(), b.get().swapaxes(1, 2)))
+            product = _Product(cp.asarray(np.matmul(a.get(), b.get().swapaxes(1, 2))), n, by_host=True)
         else:
-            values = cp.matmul(a, b.swapaxes(1, 2))
-        views = View.of(left.x), View.of(right.x)
+            product = _product(_cublas.FP64, a, b, m, n)
+        views, values = (View.of(left.x), View.of(right.x)), product.values
         launch = _bounding_by_exponents(cp.cuda.runtime.getDevice(), *views, *values.shape[1:], 2 * bits)
         launch(left.x.data, left.fields.data, right.x.data, right.fields.data, values.data)
-        return _Product(values, right.x.shape[1])
+        return product
 
 
 @lru_cache(maxsize=1024)
@@ -175,12 +177,19 @@ def _look(
         spans, least_span = (left.span, right.span), min(left.least_span, right.least_span)
         return Look(lambda: wait()._replace(spans=spans, least_span=least_span))
     k = left.k
+    by_host = isinstance(lower, _Product) and lower.by_host
+    by_cublas = isinstance(lower, _Product) and lower.wide and not by_host
+
+    def exact(ratio: Ratio) -> bool:
+        if by_cublas and native_obstacle("float64"):  # by now
+            return False
+        return dropped(scheme, k, ratio.spans) == _usually_dropped(scheme, k)
 
     def anew(ratio: Ratio) -> Ratio:
         (again,) = _begin(lower, left, right, [(scheme, rows, dropped(scheme, k, ratio.spans))])
         return again()
 
-    return Look(wait, lambda ratio: dropped(scheme, k, ratio.spans) == _usually_dropped(scheme, k), anew)
+    return Look(wait, exact, anew, repeats=not by_host)
 
 
 def _usually_dropped(scheme: Scheme | Words, k: int) -> float:
@@ -211,9 +220,8 @@ def _terms_of(left: Described, right: Described, scheme: Scheme | Words, dropped
 def _compare(lower: _Product | _Magnitudes, found: _Found, rows: int) -> None:
     device = cp.cuda.runtime.getDevice()
     if isinstance(lower, _Product):
-        values = lower.values
-        launch = _comparing(device, found.terms, values.dtype == np.float64, *values.shape[1:], rows)
-        launch(values.data, *found.places, found.result)
+        launch = _comparing(device, found.terms, lower.wide, *lower.values.shape[1:], rows)
+        launch(lower.values.data, *found.places, found.result)
     else:
         launch = _multiplying(device, found.terms, lower.left.shape, lower.right.shape, rows)
         launch(lower.left.data, lower.right.data, *found.places, found.result)

@@ -25,7 +25,7 @@ cupy_on_numpy.install("90" if sys.argv[1:] and sys.argv[1].startswith(HOPPER) el
 import cupy as cp  # noqa: E402
 
 import ozaki  # noqa: E402
-from ozaki import _plan  # noqa: E402
+from ozaki import _call, _plan  # noqa: E402
 from ozaki._description import FIELDS  # noqa: E402
 from ozaki.backends import (  # noqa: E402
     _again,
@@ -600,6 +600,36 @@ def plans_of_other_data_again(_: np.random.Generator) -> None:
         _again.forget()
 
 
+def heavy_plans_again(rng: np.random.Generator) -> None:
+    """Plans from wide magnitudes too, as long as cuBLAS adds exactly, where products are small."""
+    options = {"accuracy": "fp64", "reproducible": True}
+
+    def planned(operands: tuple[np.ndarray, ...]) -> int:
+        """How often, for data that differ but need the same proof."""
+        a, b = (x * rng.choice([-1, 1], x.shape) for x in operands)
+        a, b = a[rng.permutation(len(a))], np.asfortranarray(b[:, rng.permutation(b.shape[1])])
+        out, begin = cp.full((len(a), b.shape[1]), np.nan), _plan.Search.begin
+        with mock.patch.object(_plan.Search, "begin", autospec=True, side_effect=begin) as begun:
+            ozaki.matmul(cp.asarray(a), cp.asarray(b), out=out, **options)
+        same(ozaki.matmul(a, b, **options), out)
+        return begun.call_count
+
+    for k, scale in ((1500, 2.0**-560), (700, 2.0**480)):
+        shapes = (10, k), (k, 9)
+        heavy, usual = ([draw(shape) for shape in shapes] for draw in (rng.standard_cauchy, rng.standard_normal))
+        heavy = [x * scale for x in heavy]
+        heavy[0][3], heavy[0][4, :9], heavy[1][9:, 5], heavy[0][7, 7] = 0, 0, 0, np.nan
+        for _ in range(3):  # the last one was the plan of the two before
+            planned(heavy)
+        with mock.patch.object(_cupy, "wide_product", side_effect=_cupy.wide_product) as wide:
+            assert [planned(heavy), planned(heavy), wide.call_count] == [0, 0, 0]
+            with mock.patch.dict(os.environ, CUBLAS_EMULATE_DOUBLE_PRECISION="1"):
+                assert [planned(heavy), planned(heavy), wide.call_count] == [1, 1, 2]
+        assert [planned(heavy), planned(heavy), planned(usual)] == [1, 0, 1]
+        with mock.patch.object(_call, "_LARGEST_HEAVY_AGAIN", 0):
+            assert [planned(heavy) for _ in range(4)] == [1, 1, 1, 1]
+
+
 BOTH = (("residues", 14, "f8"), ("residues", 7, "f4"), ("digits", 3, "f4"), ("digits", 7, "f8"), ("digits7", 5, "f4"))
 CUBLAS = (
     *BOTH, ("residues", 20, "f8"), ("digits", 10, "f8"), ("fp16-digits", 4, "f4"), ("fp16-digits", 11, "f8"),
@@ -614,6 +644,7 @@ CASES: dict[str, Callable[[np.random.Generator], None]] = {
     "plans": plans,
     "plans-again": plans_again,
     "plans-of-other-data-again": plans_of_other_data_again,
+    "heavy-plans-again": heavy_plans_again,
     "native-again": native_again,
     "far": far,
     "fp16-sums": fp16_sums,

@@ -382,17 +382,19 @@ def test_a_planned_product_again(dtype):
     peaks[:, 5] *= 2.0**40 if dtype == "f8" else 2.0**12
     b = rng.standard_normal((1500, 600)).astype(dtype)
     steep, sparse = abs(lefts[0]) ** 1.5, lefts[1] * (rng.random((700, 1500)) < 0.1)
+    heavy = np.exp(3 * lefts[2])
     lefts[3][4, 5] = np.nan
     options = {"accuracy": "fp64" if dtype == "f8" else "fp32", "reproducible": True}
     outs = []
     for stream in (cp.cuda.Stream.null, cp.cuda.Stream(non_blocking=True)):
-        for a in (lefts[0], lefts[1], peaks, lefts[2], whole, lefts[0], lefts[3], steep, *[sparse] * 4, steep):
+        others = steep, *[sparse] * 4, steep, *[heavy] * 4
+        for a in (lefts[0], lefts[1], peaks, lefts[2], whole, lefts[0], lefts[3], *others):
             with stream:
                 out = cp.full((700, 600), cp.nan, dtype)
                 given = cp.asarray(a), cp.asarray(b)
                 outs += [(a, ozaki.matmul(*given, out=out, **options)), (a, ozaki.matmul(*given, **options))]
         stream.synchronize()
-    expected = {id(a): ozaki.matmul(a, b, **options) for a in (*lefts, peaks, whole, steep, sparse)}
+    expected = {id(a): ozaki.matmul(a, b, **options) for a in (*lefts, peaks, whole, steep, sparse, heavy)}
     for a, got in outs:
         same_bits(expected[id(a)], got)
 
