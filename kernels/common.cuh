@@ -154,14 +154,18 @@ HD uint32_t dot_halves(uint32_t x, uint32_t b, int i) {
 #ifdef __CUDACC__
 
 // How a block of 256 threads reads an operand whose result is stored along k: a tile of 32 rows x 128 elements, in
-// two steps i = 0, 1. In a step each thread owns 8 neighbouring elements of one row, half a warp 128 elements.
+// two steps i = 0, 1. In a step each thread owns 8 elements of one row, half a warp 128 elements: side by side, PACK
+// neighbours of each thread at a time.
 constexpr int TILE_ROWS = 32;
 constexpr int TILE_K = 128;
 
 __device__ __forceinline__ int tile_row(int i) {
   return 2 * (threadIdx.x >> 5) + i + 16 * (threadIdx.x >> 4 & 1);
 }
-__device__ __forceinline__ int tile_h() { return 8 * (threadIdx.x & 15); }
+template <int PACK = 8> __device__ __forceinline__ int tile_h() { return PACK * (threadIdx.x & 15); }
+
+// How far behind the first of a thread's elements number j stands.
+template <int PACK> HD constexpr int behind(int j) { return 16 * (j - j % PACK) + j % PACK; }
 
 // Where position c of the compacted k stands in the operand: the first 32 of every 128 elements, or all.
 __device__ __forceinline__ int64_t position(int64_t c, bool sampled) {
@@ -229,42 +233,51 @@ __device__ __forceinline__ void wait_for_copies() {
 #endif
 }
 
-// The bits of elements h .. h + 7 of the row that starts at `row`; zero where valid is false or h >= k.
-template <typename T, typename Bits>
+// The bits of a thread's elements, the first of which is h, of the row that starts at `row`; zero where valid is false or
+// an element is not below k.
+template <int PACK = 8, typename T, typename Bits>
 __device__ __forceinline__ void load_along_k(const T* row, int64_t sk, int64_t h, int64_t k, bool valid, bool aligned,
                                              Bits (&bits)[8]) {
-  constexpr int PACK = 16 / sizeof(T);
-  if (valid && aligned && h + 8 <= k) {
+  constexpr int AT_ONCE = smaller<int>(PACK, 16 / sizeof(T));
+  if (valid && aligned && h + behind<PACK>(7) < k) {
 #pragma unroll
-    for (int j = 0; j < 8; j += PACK) load_16_bytes(row + h + j, bits + j);
+    for (int j = 0; j < 8; j += AT_ONCE) {
+      if constexpr (AT_ONCE == 2)
+        load_pair(row + h + behind<PACK>(j), bits[j], bits[j + 1]);
+      else
+        load_16_bytes(row + h + behind<PACK>(j), bits + j);
+    }
   } else {
     const Bits* words = reinterpret_cast<const Bits*>(row);
 #pragma unroll
-    for (int j = 0; j < 8; ++j) bits[j] = valid && h + j < k ? words[(h + j) * sk] : Bits(0);
+    for (int j = 0; j < 8; ++j) {
+      const int64_t at = h + behind<PACK>(j);
+      bits[j] = valid && at < k ? words[at * sk] : Bits(0);
+    }
   }
 }
 
 // Rows are neighbours in memory: the block reads the tile row-wise and turns it in shared memory. Element (row, c) of
-// the tile lies at c * 32 + (row ^ (c / 8 % 16)): both the writes (neighbouring rows) and the reads (tile_row, tile_h)
+// the tile lies at c * 32 + (row ^ (c / PACK % 16)): both the writes (neighbouring rows) and the reads (tile_row, tile_h)
 // meet every bank once.
-template <typename T, typename Bits>
+template <int PACK = 8, typename T, typename Bits>
 __device__ __forceinline__ void stage_along_rows(Bits* tile, const T* x, int64_t sr, int64_t sk, int64_t row0,
                                                  int64_t c0, int64_t rows, int64_t k, bool sampled) {
   const int lane = threadIdx.x & 31;
-  const Bits* words = reinterpret_cast<const Bits*>(x);
-#pragma unroll 8
+  const Bits* const from = reinterpret_cast<const Bits*>(x) + (row0 + lane) * sr;
+#pragma unroll 4
   for (int i = 0; i < TILE_K / 8; ++i) {
     const int c = 8 * i + (threadIdx.x >> 5);
     const int64_t h = position(c0 + c, sampled);
-    const bool valid = row0 + lane < rows && h < k;
-    tile[c * TILE_ROWS + (lane ^ (c >> 3 & 15))] = valid ? words[(row0 + lane) * sr + h * sk] : Bits(0);
+    copy_or_zero(tile + c * TILE_ROWS + (lane ^ (c / PACK & 15)), from + h * sk, row0 + lane < rows && h < k);
   }
+  wait_for_copies();
 }
-template <typename Bits>
+template <int PACK = 8, typename Bits>
 __device__ __forceinline__ void read_staged(const Bits* tile, int row, Bits (&bits)[8]) {
-  const int c = tile_h();
 #pragma unroll
-  for (int j = 0; j < 8; ++j) bits[j] = tile[(c + j) * TILE_ROWS + (row ^ (c >> 3))];
+  for (int j = 0; j < 8; ++j)
+    bits[j] = tile[(tile_h<PACK>() + behind<PACK>(j)) * TILE_ROWS + (row ^ (threadIdx.x & 15))];
 }
 
 // Element (row, h) of ROWS rows that are neighbours in memory: writing neighbouring rows and reading neighbouring pairs of h

@@ -1,7 +1,7 @@
 // The description of an operand's rows and their slices in one read, on Hopper (docs/design.md, sections 3 to 6).
 //
 // Macros: those of split.cu, with TILE > 0 and without LARGEST; SUMS: 1 for a whole description, 0 for the fields that
-// tops.cu writes, where the scaling reads the peak; CLUSTER and ROWS as held_rows_sm90.cuh has them.
+// tops.cu writes, where the scaling reads the peak; CLUSTER and HELD as held_rows_sm90.cuh has them.
 //
 // Arguments as those of split.cu; description is written, `width` are its magnitude bits. k_padded is at most
 // CLUSTER * share, share a multiple of 128.

@@ -145,7 +145,7 @@ template <> struct FastCeiling<uint32_t> {
   }
 };
 
-// floor(abs(x) 2^(W - top)) < 2^W in the same way, W <= 20; NaN and Inf give 0.
+// floor(abs(x) 2^(W - top)) < 2^W in the same way, W <= 22; NaN and Inf give 0.
 template <typename Bits> struct FastFloor;
 template <> struct FastFloor<uint64_t> {
   double factor;

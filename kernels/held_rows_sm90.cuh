@@ -2,7 +2,7 @@
 // what is cut from them are one read.
 //
 // Macros: INPUT (double or float); ALONG_K: 1 if neighbouring threads read along k, 0 if along the rows; CLUSTER: 1, 2, 4
-// or 8 blocks that hold ROWS rows together, 8, 16 or 32.
+// or 8 blocks that hold HELD rows together, 8, 16 or 32.
 //
 // 256 threads. Block `rank` of a cluster holds elements [rank share, (rank + 1) share) of each row, share a multiple of
 // TILE_K. What it finds in them it leaves in its shared memory, where all blocks read it to put the rows together.
@@ -11,7 +11,7 @@
 #include "ptx.cuh"
 
 constexpr int BLOCK = 256, WARPS = BLOCK / 32;
-constexpr int GROUPS = ROWS / 8, OWN = ROWS / WARPS;  // a warp describes OWN rows
+constexpr int ROWS = HELD, GROUPS = ROWS / 8, OWN = ROWS / WARPS;  // a warp describes OWN rows
 
 struct Largest {
   Bits magnitude;

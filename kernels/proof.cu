@@ -1,96 +1,121 @@
-// int8 magnitudes, whose product is a lower bound of (abs(A) abs(B))_ij, and the ratio that a componentwise bound needs
+// Magnitudes, whose product is a lower bound of (abs(A) abs(B))_ij, and the ratio that a componentwise bound needs
 // (docs/design.md, section 9).
 #include "fixed_point.cuh"
 #include "launch.cuh"
 #include "tiles.cuh"
 #include "worst.cuh"
 
-#ifdef INPUT
+#ifdef INPUT_A
 
-// Macros: INPUT (double or float); ALONG_K, TILE and PERMUTED as in split.cu.
+// Macros: INPUT_A and INPUT_B (double or float); MAGNITUDE (int8_t or double); ALONG_K and TILE of both as in split.cu, the
+// rows of B's tiles permuted.
 //
-// floor(abs(x) 2^(7 - top)), 0 .. 127, NaN and Inf as 0, of a view x (batch, rows, k) with element strides sb, sr, sk.
+// floor(abs(x) 2^(width - top)), NaN and Inf as 0, of both operands; width <= 7, double: <= 21, plain rows, all elements.
 // With `sampled`, only of the elements h with h % 128 < 32, at position c = (h / 128) * 32 + h % 128; else c = h.
 // Stored at out + b * rows_padded * ks_padded plus
 //   TILE = 0:  row * ks_padded + c
 //   else:      the place of (row, c) that tiles.cuh gives,
-// zeros for the padding. description is int64 [6][batch * rows], of which only top is read. ks_padded is a multiple of
-// 128, rows_padded one of TILE, out aligned to 8 bytes.
+// zeros for the padding. ks_padded is a multiple of 128, rows_padded one of TILE, out aligned to 16 bytes.
 //
-// 256 threads; grid batch * ceil(rows_padded / 32) * (ks_padded / 128), all on x.
-typedef BitsOf<INPUT>::type Bits;
+// 256 threads; grid a_blocks + b_blocks, batch * ceil(rows_padded / 32) * (ks_padded / 128) of each, all on x.
+template <typename T> struct Operand {
+  const T* x;                  // element h of a row of batch entry b at b * sb + row * sr + h * sk
+  const int64_t* description;  // [6][batch * rows], of which only top is read
+  MAGNITUDE* out;
+  int64_t rows, rows_padded, sb, sr, sk;
+};
 
-constexpr int MAGNITUDE_BITS = 7;
+constexpr int PACK = smaller<int>(8, 16 / sizeof(MAGNITUDE));
 
-__device__ __forceinline__ uint2 magnitudes_of(const Bits (&bits)[8], int top) {
-  uint32_t value[8];
+template <typename Bits>
+__device__ __forceinline__ void magnitudes_of(const Bits (&bits)[8], int width, int top, uint32_t (&value)[8]) {
   if (top > FastTop<Bits>::value) {
-    const FastFloor<Bits> floor(MAGNITUDE_BITS, top);
+    const FastFloor<Bits> floor(width, top);
 #pragma unroll
     for (int j = 0; j < 8; ++j) value[j] = floor(bits[j]);
   } else {
 #pragma unroll
     for (int j = 0; j < 8; ++j) {
       const Parts p = parts(bits[j]);
-      value[j] = low_word(floor_scaled(p.mantissa, p.exponent + MAGNITUDE_BITS - top));
+      value[j] = low_word(floor_scaled(p.mantissa, p.exponent + width - top));
     }
   }
-  return make_uint2(gather_bytes(value[0], value[1], value[2], value[3], 0),
-                    gather_bytes(value[4], value[5], value[6], value[7], 0));
 }
 
-extern "C" __global__ void __launch_bounds__(256, 4)
-magnitudes(const INPUT* __restrict__ x, const int64_t* __restrict__ description, int8_t* __restrict__ out, int64_t sb,
-           int64_t sr, int64_t sk, int64_t rows, int64_t k, int64_t rows_padded, int64_t ks_padded, int sampled) {
-  after_previous();
+__device__ __forceinline__ void store(int8_t* to, const uint32_t (&value)[8]) {
+  *reinterpret_cast<uint2*>(to) = make_uint2(gather_bytes(value[0], value[1], value[2], value[3], 0),
+                                             gather_bytes(value[4], value[5], value[6], value[7], 0));
+}
+__device__ __forceinline__ void store(double* to, const uint32_t (&value)[8]) {
+#pragma unroll
+  for (int j = 0; j < 8; j += 2) *reinterpret_cast<double2*>(to + behind<PACK>(j)) = make_double2(value[j], value[j + 1]);
+}
+
+// The part of an operand that is the block's; where rows are neighbours, it is turned in `staged`.
+template <bool ALONG_K, int TILE, bool PERMUTED, typename T>
+__device__ __forceinline__ void part_of(const Operand<T>& operand, uint32_t block, int64_t k, int64_t ks_padded, int width,
+                                        bool sampled, void* staged) {
+  typedef typename BitsOf<T>::type Bits;
+  const int64_t rows = operand.rows, rows_padded = operand.rows_padded, sr = operand.sr, sk = operand.sk;
   const uint32_t tiles_k = static_cast<uint32_t>(ks_padded / TILE_K);
   const uint32_t tiles_row = static_cast<uint32_t>((rows_padded + TILE_ROWS - 1) / TILE_ROWS);
-#if ALONG_K
-  const uint32_t at_k = blockIdx.x % tiles_k, rest = blockIdx.x / tiles_k;
-  const uint32_t at_row = rest % tiles_row, b = rest / tiles_row;
-#else
-  const uint32_t at_row = blockIdx.x % tiles_row, rest = blockIdx.x / tiles_row;
-  const uint32_t at_k = rest % tiles_k, b = rest / tiles_k;
-#endif
+  const uint32_t inner = ALONG_K ? tiles_k : tiles_row, outer = ALONG_K ? tiles_row : tiles_k;
+  const uint32_t rest = block / inner, b = rest / outer;  // neighbouring blocks are neighbours in memory
+  const uint32_t at_k = ALONG_K ? block % inner : rest % outer, at_row = ALONG_K ? rest % outer : block % inner;
   const int64_t row0 = static_cast<int64_t>(at_row) * TILE_ROWS;
-  const int64_t c = static_cast<int64_t>(at_k) * TILE_K + tile_h();
-  x += b * sb;
+  const int64_t c = static_cast<int64_t>(at_k) * TILE_K + tile_h<PACK>();
+  const T* const x = operand.x + b * operand.sb;
 
   int top[2];
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
     const int64_t row = row0 + tile_row(i);
-    top[i] = row < rows ? static_cast<int>(description[b * rows + row]) : EMPTY_TOP;
+    top[i] = row < rows ? static_cast<int>(operand.description[b * rows + row]) : EMPTY_TOP;
   }
   Bits bits[2][8];
-#if ALONG_K
-  const bool aligned = aligned_along_k(x, 0, sr, sk);
+  if (ALONG_K) {
+    const bool aligned = aligned_along_k(x, 0, sr, sk);
 #pragma unroll
-  for (int i = 0; i < 2; ++i) {  // 8 positions are neighbours
-    const int64_t row = row0 + tile_row(i);
-    load_along_k(x + row * sr, sk, position(c, sampled != 0), k, row < rows, aligned, bits[i]);
+    for (int i = 0; i < 2; ++i) {  // neighbours in c are neighbours in h
+      const int64_t row = row0 + tile_row(i);
+      load_along_k<PACK>(x + row * sr, sk, position(c, sampled), k, row < rows, aligned, bits[i]);
+    }
+  } else {
+    Bits* const tile = static_cast<Bits*>(staged);
+    stage_along_rows<PACK>(tile, x, sr, sk, row0, static_cast<int64_t>(at_k) * TILE_K, rows, k, sampled);
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < 2; ++i) read_staged<PACK>(tile, tile_row(i), bits[i]);
   }
-#else
-  __shared__ Bits tile[TILE_K * TILE_ROWS];
-  stage_along_rows(tile, x, sr, sk, row0, static_cast<int64_t>(at_k) * TILE_K, rows, k, sampled != 0);
-  __syncthreads();
-#pragma unroll
-  for (int i = 0; i < 2; ++i) read_staged(tile, tile_row(i), bits[i]);
-#endif
 
-  out += b * rows_padded * ks_padded;
+  MAGNITUDE* const out = operand.out + b * rows_padded * ks_padded;
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
     const int64_t row = row0 + tile_row(i);
-#if TILE
-    const int in_tile = static_cast<int>(at_row % (TILE / TILE_ROWS)) * TILE_ROWS + tile_row(i);
-    int8_t* const to = out + (static_cast<int64_t>(at_row / (TILE / TILE_ROWS)) * tiles_k + at_k) * (TILE * TILE_K) +
-                       tile_offset(PERMUTED ? permuted_column(in_tile) : in_tile, tile_h() >> 4) + (tile_h() & 15);
-#else
-    int8_t* const to = out + row * ks_padded + c;
-#endif
-    if (row < rows_padded) *reinterpret_cast<uint2*>(to) = magnitudes_of(bits[i], top[i]);
+    int64_t at = row * ks_padded + c;
+    if constexpr (TILE > 0) {
+      const int in_tile = static_cast<int>(at_row % (TILE / TILE_ROWS)) * TILE_ROWS + tile_row(i);
+      at = (static_cast<int64_t>(at_row / (TILE / TILE_ROWS)) * tiles_k + at_k) * (TILE * TILE_K) +
+           tile_offset(PERMUTED ? permuted_column(in_tile) : in_tile, tile_h() >> 4) + (tile_h() & 15);
+    }
+    uint32_t value[8];
+    magnitudes_of(bits[i], width, top[i], value);
+    if (row < rows_padded) store(out + at, value);
   }
+}
+
+// Bytes of an element that is turned.
+constexpr int STAGED = larger<int>(ALONG_K_A ? 0 : sizeof(INPUT_A), ALONG_K_B ? 0 : sizeof(INPUT_B));
+
+extern "C" __global__ void __launch_bounds__(256, 4)
+magnitudes(const Operand<INPUT_A> a, const Operand<INPUT_B> b, uint32_t a_blocks, int64_t k, int64_t ks_padded, int width,
+           int sampled) {
+  after_previous();
+  __shared__ __align__(16) uint8_t staged[larger(TILE_K * TILE_ROWS * STAGED, 1)];
+  if (blockIdx.x < a_blocks)
+    part_of<ALONG_K_A, TILE_A, false>(a, blockIdx.x, k, ks_padded, width, sampled != 0, staged);
+  else
+    part_of<ALONG_K_B, TILE_B, true>(b, blockIdx.x - a_blocks, k, ks_padded, width, sampled != 0, staged);
 }
 
 #else

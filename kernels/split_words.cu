@@ -42,14 +42,7 @@ struct Part {
     const bool aligned = aligned_along_k(x, sb, sr, sk);
 #else
     __shared__ uint32_t tile[TILE_ROWS * TILE_K];
-    {  // as stage_along_rows has it, all on its way at once
-      const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
-      const uint32_t* const from = reinterpret_cast<const uint32_t*>(x) + (row0 + lane) * sr;
-#pragma unroll
-      for (int c = warp; c < TILE_K; c += 8)
-        copy_or_zero(tile + c * TILE_ROWS + (lane ^ (c >> 3 & 15)), from + (h0 + c) * sk, row0 + lane < rows && h0 + c < k);
-    }
-    wait_for_copies();
+    stage_along_rows(tile, x, sr, sk, row0, h0, rows, k, false);
     __syncthreads();
 #endif
 #pragma unroll

@@ -1,6 +1,6 @@
 // The largest elements of an operand's rows and their words in one read, on Hopper (docs/design.md, section 10).
 //
-// Macros: those of cut_words.cuh, with TILE > 0; INPUT (float), ALONG_K, CLUSTER and ROWS (16 or 32) as held_rows_sm90.cuh has them.
+// Macros: those of cut_words.cuh, with TILE > 0; INPUT (float), ALONG_K, CLUSTER and HELD (16 or 32) as held_rows_sm90.cuh has them.
 //
 // Arguments as those of split_words.cu, but for the fields of the description that tops.cu writes, which are written here.
 // k_padded is at most CLUSTER * share.

@@ -150,7 +150,9 @@ class Call:
         before, last = _lately.get(kind, (None, None))
         likely = last if last is not None and last == before else search.likely
         search.begin(partial(self._split_ahead, target, engine, likely))
-        choice, self._search = search.choose(), search
+        choice = search.choose()
+        if not search.wide or self._multiplications <= _LARGEST_HEAVY_AGAIN:
+            self._search = search
         _note_lately(kind, (last, choice.scheme))
         return choice
 
@@ -158,6 +160,10 @@ class Call:
         """Split for the scheme that the plan most likely takes."""
         likely = self._plan(scheme, target, inf, False, engine, None, "")
         self._ahead = scheme, {side: self.backend.split(self.described(side), side, likely) for side in _SIDES}
+
+    @property
+    def _multiplications(self) -> int:
+        return prod(self.sizes.batch) * prod(self.sizes.shape)
 
     @property
     def _empty(self) -> bool:
@@ -308,9 +314,7 @@ class Call:
     @contextmanager
     def recorded(self, out: Any, choices: tuple[Any, ...], c: Any) -> Iterator[None]:
         """Let calls like this one run what is run here into c, where that is worth it."""
-        m, k, n = self.sizes.shape
-        large = prod(self.sizes.batch) * m * k * n > _LARGEST_AGAIN
-        if self.backend.name != "cupy" or self._empty or large:
+        if self.backend.name != "cupy" or self._empty or self._multiplications > _LARGEST_AGAIN:
             yield
             return
         from ozaki.backends import _again
@@ -402,6 +406,10 @@ def _native_again(backend: Backend, sizes: Shapes, dtype: str, a: Any, b: Any, c
 
 _LARGEST_AGAIN = 2**39
 """Multiplications beyond which the host's time is nothing, and memory much."""
+
+_LARGEST_HEAVY_AGAIN = 2**35
+"""The same where wide magnitudes were needed: other data with heavy tails often need another plan, and then all was in
+vain."""
 
 
 @lru_cache(maxsize=1024, typed=True)

@@ -67,13 +67,13 @@ class Look:
     wait : waits for what it finds
     exact : whether that can be taken as it is
     anew : looks again, knowing that
-    renewed : it did
+    repeats : a device alone finds it, and does so for other data when it does the same again
     """
 
     wait: Callable[[], Ratio]
     exact: Callable[[Ratio], bool] = lambda ratio: True
     anew: Callable[[Ratio], Ratio] | None = None
-    renewed: bool = False
+    repeats: bool = True
 
     def __call__(self) -> Ratio:
         """What it finds."""
@@ -82,7 +82,7 @@ class Look:
             return ratio
         if self.anew is None:
             raise ChangedError
-        self.renewed = True
+        self.repeats = False
         return self.anew(ratio)
 
 
@@ -177,7 +177,7 @@ class Proof:
     @property
     def plain(self) -> bool:
         """What was begun did not depend on answers, but for whether it was: done again, it tells the same."""
-        return self.level != "wide" and not any(look.renewed for look in self._begun.values())
+        return all(look.repeats for look in self._begun.values())
 
     @property
     def operands(self) -> tuple[Described, Described]:

@@ -70,7 +70,7 @@ def describe_split(dtype, slices, words, digit_bits, along_k, reversed_, tile, s
     return (
         "sm_90a",
         "describe_split_sm90.cu",
-        macros | {"SUMS": sums, "CLUSTER": cluster, "ROWS": 16 if dtype == "double" else 32},
+        macros | {"SUMS": sums, "CLUSTER": cluster, "HELD": 16 if dtype == "double" else 32},
     )
 
 
@@ -89,8 +89,9 @@ def recombine(dtype, slices, words, digit_bits, sum64=0):
     return "recombine.cu", macros
 
 
-def magnitudes(dtype, along_k, tile=0):
-    return "proof.cu", {"INPUT": dtype, "ALONG_K": along_k, "TILE": tile, "PERMUTED": int(tile == 192)}
+def magnitudes(a, b, along_k_a, along_k_b, magnitude="int8_t", tiles=(0, 0)):
+    macros = {"INPUT_A": a, "INPUT_B": b, "ALONG_K_A": along_k_a, "ALONG_K_B": along_k_b, "MAGNITUDE": magnitude}
+    return "proof.cu", macros | {"TILE_A": tiles[0], "TILE_B": tiles[1]}
 
 
 def digit_gemm(dtype, slices, digit_bits):
@@ -106,7 +107,7 @@ def split_words(word, conversion, count, scale_bits, along_k, tile=0, together=1
 def tops_split_words(rows, cluster, *case):
     macros = split_words(*case)[1]
     del macros["LARGEST"]
-    return "sm_90a", "tops_split_words_sm90.cu", macros | {"INPUT": "float", "CLUSTER": cluster, "ROWS": rows}
+    return "sm_90a", "tops_split_words_sm90.cu", macros | {"INPUT": "float", "CLUSTER": cluster, "HELD": rows}
 
 
 def word_mma(word, half_sums, promotion):
@@ -145,7 +146,8 @@ EVERYWHERE = [
     split_fp16("float", 4, 1, 7, 0, 1),
     recombine("double", 14, 4, 0),
     recombine("double", 7, 3, 8),
-    magnitudes("double", 0),
+    magnitudes("double", "double", 1, 0),
+    magnitudes("double", "double", 1, 0, "double"),
     ("proof.cu", {}),
     ("proof_wide.cu", {}),
     lower_by_exponents("double", "double"),
@@ -187,12 +189,15 @@ MORE = [
     recombine("double", 8, 3, 7),
     recombine("double", 8, 4, 7, 1),
     recombine("double", 11, 4, 6),
-    magnitudes("double", 1),
-    magnitudes("float", 0),
-    magnitudes("float", 1),
-    magnitudes("float", 0, tile=192),
-    magnitudes("float", 1, tile=256),
-    magnitudes("double", 1, tile=192),
+    magnitudes("double", "double", 1, 1),
+    magnitudes("double", "float", 0, 0),
+    magnitudes("float", "float", 1, 0),
+    magnitudes("float", "float", 0, 1, tiles=(256, 192)),
+    magnitudes("double", "double", 1, 0, tiles=(256, 192)),
+    magnitudes("float", "double", 1, 1, tiles=(256, 192)),
+    magnitudes("double", "double", 1, 1, "double"),
+    magnitudes("double", "float", 0, 0, "double"),
+    magnitudes("float", "float", 1, 0, "double"),
     lower_by_exponents("float", "double"),
     lower_by_exponents("float", "float"),
     patch("float", "double", "double"),

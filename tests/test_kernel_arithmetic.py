@@ -162,9 +162,11 @@ template <typename Bits> void measures(const Bits* x, const int* width, const in
     }
     out[0] = p.finite, out[1] = p.negative, out[2] = top_exponent(p);
     out[3] = slow.value, out[4] = slow.inexact, out[5] = fast.value, out[6] = fast.inexact;
-    out[7] = static_cast<int64_t>(top[i] > FastTop<Bits>::value ? FastFloor<Bits>(7, top[i])(x[i])
-                                                                : floor_scaled(p.mantissa, p.exponent + 7 - top[i]));
-    out[8] = static_cast<int64_t>(p.mantissa);
+    for (int j = 0; j < 2; ++j) {
+      const int bits = j == 0 ? 7 : 22;
+      const uint64_t floor = floor_scaled(p.mantissa, p.exponent + bits - top[i]);
+      out[7 + j] = static_cast<int64_t>(top[i] > FastTop<Bits>::value ? FastFloor<Bits>(bits, top[i])(x[i]) : floor);
+    }
   }
 }
 
@@ -383,9 +385,9 @@ def test_magnitudes_of_a_row(shim, rng, size):
         scaled = exact * Fraction(2) ** (w - top)
         own_top = math.frexp(x)[1] if exact else EMPTY_TOP
         inexact = int(scaled.denominator != 1)
-        floor = math.floor(exact * Fraction(2) ** (7 - top))
-        expected = [int(finite), b >> size - 1, own_top, math.ceil(scaled), inexact, math.ceil(scaled), inexact, floor]
-        assert got[:8] == expected, (hex(b), w, top)
+        expected = [int(finite), b >> size - 1, own_top, math.ceil(scaled), inexact, math.ceil(scaled), inexact]
+        expected += [math.floor(exact * Fraction(2) ** (bits - top)) for bits in (7, 22)]
+        assert got == expected, (hex(b), w, top)
 
 
 @pytest.mark.parametrize("step", [2, 4])

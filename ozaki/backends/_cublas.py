@@ -72,9 +72,9 @@ def _residues(scheme: Residues, a: Slices, b: Slices, out: Any) -> int:
             count = min(group, scheme.count - t)
             for h in range(0, la.k, ACCUMULATOR_DEPTH):
                 depth = min(ACCUMULATOR_DEPTH, la.k - h)
-                _gemms(
-                    at_a + t * la.slice + h, at_b + t * lb.slice + h, accumulators.data.ptr, m, ld, depth,
-                    la.row_bytes, count, la.slice, lb.slice, m * ld,
+                gemms(
+                    INT8, at_a + t * la.slice + h, at_b + t * lb.slice + h, accumulators.data.ptr, m, ld, depth,
+                    la.row_bytes, lb.row_bytes, count, (la.slice, lb.slice, m * ld),
                 )  # fmt: skip
                 reduce = _reducing(cp.cuda.runtime.getDevice(), scheme, m, ld, t, count, h > 0)
                 reduce(accumulators.data, planes.data)
@@ -132,7 +132,8 @@ class Types(NamedTuple):
     operands: int
     products: int
     compute: int
-    dtype: str  # of the factors of the sum
+    size: int  # bytes of an operand's entry
+    dtype: str  # of a product, and of the factors of the sum
 
     @property
     def factors(self) -> tuple[int, int]:
@@ -145,11 +146,14 @@ def _factor(dtype: str, value: int) -> Any:
     return np.full(1, value, dtype)
 
 
-INT8 = Types(3, 10, 72, "int32")
+INT8 = Types(3, 10, 72, 1, "int32")
 """CUDA_R_8I, CUDA_R_32I, CUBLAS_COMPUTE_32I."""
 
-FP16 = Types(2, 0, 68, "float32")
+FP16 = Types(2, 0, 68, 2, "float32")
 """CUDA_R_16F, CUDA_R_32F, CUBLAS_COMPUTE_32F."""
+
+FP64 = Types(1, 1, 70, 8, "float64")
+"""CUDA_R_64F, CUDA_R_64F, CUBLAS_COMPUTE_64F."""
 
 
 class _At(NamedTuple):
@@ -186,20 +190,24 @@ def gemm(types: Types, a: int, b: int, c: int, m: int, n: int, k: int, lda: int,
     _Call(run)(_At(a), _At(b), _At(c))
 
 
-def _gemms(
-    a: int, b: int, c: int, m: int, n: int, k: int, ld: int, count: int, step_a: int, step_b: int, step_c: int
-) -> None:
-    """`count` such products of int8 slices, their rows ld apart."""
+def gemms(
+    types: Types, a: int, b: int, c: int, m: int, n: int, k: int, lda: int, ldb: int, count: int,
+    steps: tuple[int, int, int],
+) -> None:  # fmt: skip
+    """`count` such products, so many entries of A, B and C apart; all of the same A or B where that is 0."""
+    step_a, step_b, step_c = steps
     if count == 1 or m * n >= _BATCHED_BELOW:
+        size, size_c = types.size, np.dtype(types.dtype).itemsize
         for i in range(count):
-            gemm(INT8, a + i * step_a, b + i * step_b, c + 4 * i * step_c, m, n, k, ld, ld)
+            at = a + i * step_a * size, b + i * step_b * size, c + i * step_c * size_c
+            gemm(types, *at, m, n, k, lda, ldb)
         return
-    one, zero = INT8.factors
+    one, zero = types.factors
 
     def run(handle: int, a: int, b: int, c: int) -> None:
         cublas.gemmStridedBatchedEx(
-            handle, cublas.CUBLAS_OP_T, cublas.CUBLAS_OP_N, n, m, k, one, b, INT8.operands, ld, step_b, a,
-            INT8.operands, ld, step_a, zero, c, INT8.products, n, step_c, count, INT8.compute, _DEFAULT,
+            handle, cublas.CUBLAS_OP_T, cublas.CUBLAS_OP_N, n, m, k, one, b, types.operands, ldb, step_b, a,
+            types.operands, lda, step_a, zero, c, types.products, n, step_c, count, types.compute, _DEFAULT,
         )  # fmt: skip
 
     _Call(run)(_At(a), _At(b), _At(c))

@@ -17,9 +17,9 @@ import numpy.typing as npt
 
 from ozaki._bounds import ErrorTerms, dropped, word_terms
 from ozaki._description import FIELDS, NO_SPAN, Described
-from ozaki._proof import EVERY, NARROW_DEPTH, SAMPLE, Look, Ratio, wide_bits
+from ozaki._proof import EVERY, NARROW_BITS, NARROW_DEPTH, SAMPLE, Look, Ratio, wide_bits
 from ozaki.backends import _cublas, _hopper
-from ozaki.backends._cupy_native import as_float64, native_obstacle
+from ozaki.backends._cupy_native import native_obstacle
 from ozaki.backends._jit import architecture
 from ozaki.backends._launch import Beside, Clear, Copy, Launch, Macros, Record, View, beside, round_up
 from ozaki.schemes import Scheme, Words, magnitude_bits
@@ -35,6 +35,11 @@ class _Product:
 
     values: Any
     n: int
+    by_host: bool = False
+
+    @property
+    def wide(self) -> bool:
+        return bool(self.values.dtype == np.float64)
 
 
 @dataclass(frozen=True)
@@ -51,69 +56,77 @@ def narrow_product(left: Described, right: Described, sampled: bool) -> _Product
     k = min(k, NARROW_DEPTH)  # saturate: a sum over part of k bounds from below as well
     m, n = left.x.shape[1], right.x.shape[1]
     in_tiles = architecture(cp.cuda.runtime.getDevice()) == "sm_90a" and min(m, n, k) >= _hopper.FROM
+    if in_tiles:
+        (tile_a, _, rows_a, depth), (tile_b, _, rows_b, _) = _hopper.tiled("left", m, k), _hopper.tiled("right", n, k)
+        layout = _Layout((rows_a, rows_b), depth, (tile_a, tile_b))
+    else:
+        layout = _Layout((round_up(m, 16), round_up(n, 16)), round_up(k, 128))
     stream = _stream()
     stream.fork()
     with stream:
-        if in_tiles:
-            return _Magnitudes(_in_tiles(left, "left", k, sampled), _in_tiles(right, "right", k, sampled))
-        return _narrow_product(_in_rows(left, k, sampled), _in_rows(right, k, sampled), m, n)
+        a, b = _magnitudes(left, right, layout, sampled)
+        return _Magnitudes(a, b) if in_tiles else _product(_cublas.INT8, a, b, m, n)
 
 
-def _narrow_product(a: Any, b: Any, m: int, n: int) -> _Product:
-    batch = max(a.shape[0], b.shape[0])
-    out = cp.empty((batch, m, b.shape[1]), np.int32)
-    for i in range(batch):
-        at_a, at_b = a[min(i, a.shape[0] - 1)], b[min(i, b.shape[0] - 1)]
-        _cublas.gemm(
-            _cublas.INT8, at_a.data.ptr, at_b.data.ptr, out[i].data.ptr, m, b.shape[1], a.shape[2], at_a.strides[0],
-            at_b.strides[0],
-        )  # fmt: skip
-    return _Product(out, n)
+class _Layout(NamedTuple):
+    """Of the magnitudes of both operands: rows and k, rounded up; rows of tiles, 0 for none; bits, int8 or wider."""
+
+    rows: tuple[int, int]
+    k: int
+    tiles: tuple[int, int] = (0, 0)
+    bits: int = NARROW_BITS
+
+    @property
+    def wide(self) -> bool:
+        """float64."""
+        return self.bits > NARROW_BITS
 
 
-def _in_rows(operand: Described, k: int, sampled: bool) -> Any:
-    return _magnitudes(operand, round_up(operand.x.shape[1], 16), round_up(k, 128), sampled, 0, False)
-
-
-def _in_tiles(operand: Described, side: str, k: int, sampled: bool) -> Any:
-    tile, _, rows, k = _hopper.tiled(side, operand.x.shape[1], k)
-    return _magnitudes(operand, rows, k, sampled, tile, side == "right")
-
-
-def _magnitudes(operand: Described, rows: int, k: int, sampled: bool, tile: int, permuted: bool) -> Any:
-    out = cp.empty((operand.x.shape[0], rows, k), np.int8)
-    view = View.of(operand.x)
-    launch = _sampling(cp.cuda.runtime.getDevice(), view, out.shape, sampled, tile, permuted)
-    launch(operand.x.data, operand.fields.data, out.data)
-    return out
+def _magnitudes(left: Described, right: Described, layout: _Layout, sampled: bool) -> tuple[Any, Any]:
+    """Both [batch][rows][k], or in tiles."""
+    dtype = np.float64 if layout.wide else np.int8
+    a, b = (cp.empty((x.x.shape[0], rows, layout.k), dtype) for x, rows in zip((left, right), layout.rows, strict=True))
+    launch = _taking_magnitudes(cp.cuda.runtime.getDevice(), View.of(left.x), View.of(right.x), layout, sampled)
+    launch(left.x.data, left.fields.data, a.data, right.x.data, right.fields.data, b.data)
+    return a, b
 
 
 @lru_cache(maxsize=1024)
-def _sampling(
-    device: int, view: View, padded: tuple[int, int, int], sampled: bool, tile: int, permuted: bool
-) -> Launch:
-    batch, rows, k = view.shape
-    macros: Macros = {"INPUT": view.ctype, "ALONG_K": view.along_k, "TILE": tile, "PERMUTED": int(permuted)}
-    grid = (batch * ceil(padded[1] / 32) * (padded[2] // 128),)
-    sizes = rows, k, *padded[1:]
-    return Launch("proof.cu", "magnitudes", macros, grid, (256,), None, None, None, *view.steps, *sizes, int(sampled))
+def _taking_magnitudes(device: int, left: View, right: View, layout: _Layout, sampled: bool) -> Launch:
+    macros: Macros = {"INPUT_A": left.ctype, "ALONG_K_A": left.along_k, "TILE_A": layout.tiles[0]}
+    macros |= {"INPUT_B": right.ctype, "ALONG_K_B": right.along_k, "TILE_B": layout.tiles[1]}
+    macros |= {"MAGNITUDE": "double" if layout.wide else "int8_t"}
+    views = list(zip((left, right), layout.rows, strict=True))
+    blocks = [view.shape[0] * ceil(rows / 32) * (layout.k // 128) for view, rows in views]
+    operands = [(None, None, None, view.shape[1], rows, *view.steps) for view, rows in views]
+    sizes = blocks[0], left.shape[2], layout.k, layout.bits, int(sampled)
+    return Launch("proof.cu", "magnitudes", macros, (sum(blocks),), (256,), *operands, *sizes)
+
+
+def _product(types: _cublas.Types, a: Any, b: Any, m: int, n: int) -> _Product:
+    batch, ld, k = max(a.shape[0], b.shape[0]), b.shape[1], a.shape[2]
+    out = cp.empty((batch, m, ld), types.dtype)
+    steps = *(x.shape[1] * k if x.shape[0] > 1 else 0 for x in (a, b)), m * ld
+    _cublas.gemms(types, a.data.ptr, b.data.ptr, out.data.ptr, m, ld, k, k, k, batch, steps)
+    return _Product(out, n)
 
 
 def wide_product(left: Described, right: Described) -> _Product:
     """Exact products of wider magnitudes, and a lower bound by exponents where they are zero."""
-    bits = wide_bits(left.k)
+    bits, m, n = wide_bits(left.k), left.x.shape[1], right.x.shape[1]
+    layout = _Layout((m, round_up(n, 4)), round_up(left.k, 128), bits=bits)
     stream = _stream()
     stream.fork()
     with stream:
-        a, b = (_wide_magnitudes(x, bits) for x in (left, right))
+        a, b = _magnitudes(left, right, layout, False)
         if native_obstacle("float64"):  # then cuBLAS may not add exactly
-            values = cp.asarray(np.matmul(a.get(), b.get().swapaxes(1, 2)))
+            product = _Product(cp.asarray(np.matmul(a.get(), b.get().swapaxes(1, 2))), n, by_host=True)
         else:
-            values = cp.matmul(a, b.swapaxes(1, 2))
-        views = View.of(left.x), View.of(right.x)
+            product = _product(_cublas.FP64, a, b, m, n)
+        views, values = (View.of(left.x), View.of(right.x)), product.values
         launch = _bounding_by_exponents(cp.cuda.runtime.getDevice(), *views, *values.shape[1:], 2 * bits)
         launch(left.x.data, left.fields.data, right.x.data, right.fields.data, values.data)
-        return _Product(values, right.x.shape[1])
+        return product
 
 
 @lru_cache(maxsize=1024)
@@ -126,16 +139,6 @@ def _bounding_by_exponents(device: int, left: View, right: View, padded: int, ld
     grid = (max(left.shape[0], right.shape[0]) * tiles[0] * tiles[1],)
     sizes = left.shape[2], padded, ld
     return Launch("proof_exponents.cu", "lower_by_exponents", macros, grid, (256,), *operands, None, *sizes, raised)
-
-
-def _wide_magnitudes(operand: Described, bits: int) -> Any:
-    """Of rows, with further ones up to a multiple of four."""
-    batch, rows, k = operand.x.shape
-    values = cp.where(cp.isfinite(operand.x), cp.abs(as_float64(operand.x)), 0.0)
-    shift = cp.maximum(bits - operand.fields[0], -2000)[..., None].astype(np.int32)
-    padded = cp.zeros((batch, round_up(rows, 4), k))
-    padded[:, :rows] = cp.floor(cp.ldexp(values, shift))
-    return padded
 
 
 def worst_ratios(
@@ -174,12 +177,19 @@ def _look(
         spans, least_span = (left.span, right.span), min(left.least_span, right.least_span)
         return Look(lambda: wait()._replace(spans=spans, least_span=least_span))
     k = left.k
+    by_host = isinstance(lower, _Product) and lower.by_host
+    by_cublas = isinstance(lower, _Product) and lower.wide and not by_host
+
+    def exact(ratio: Ratio) -> bool:
+        if by_cublas and native_obstacle("float64"):  # by now
+            return False
+        return dropped(scheme, k, ratio.spans) == _usually_dropped(scheme, k)
 
     def anew(ratio: Ratio) -> Ratio:
         (again,) = _begin(lower, left, right, [(scheme, rows, dropped(scheme, k, ratio.spans))])
         return again()
 
-    return Look(wait, lambda ratio: dropped(scheme, k, ratio.spans) == _usually_dropped(scheme, k), anew)
+    return Look(wait, exact, anew, repeats=not by_host)
 
 
 def _usually_dropped(scheme: Scheme | Words, k: int) -> float:
@@ -210,9 +220,8 @@ def _terms_of(left: Described, right: Described, scheme: Scheme | Words, dropped
 def _compare(lower: _Product | _Magnitudes, found: _Found, rows: int) -> None:
     device = cp.cuda.runtime.getDevice()
     if isinstance(lower, _Product):
-        values = lower.values
-        launch = _comparing(device, found.terms, values.dtype == np.float64, *values.shape[1:], rows)
-        launch(values.data, *found.places, found.result)
+        launch = _comparing(device, found.terms, lower.wide, *lower.values.shape[1:], rows)
+        launch(lower.values.data, *found.places, found.result)
     else:
         launch = _multiplying(device, found.terms, lower.left.shape, lower.right.shape, rows)
         launch(lower.left.data, lower.right.data, *found.places, found.result)

@@ -20,9 +20,8 @@ _BLOCK = 128
 """Elements of a row that are cut together."""
 
 _SHARES = (512, 768)
-"""Elements of a row that a block of the cluster holds beside those of other rows, 128 bytes of all: while fewer than eight
-blocks do, and at most; of half as many rows twice that. A multiprocessor has room for three blocks with 512, for two with
-768."""
+"""Elements of a row that a block of the cluster holds, while fewer than eight blocks do and at most, of as many rows as
+are 128 bytes wide; twice that of half as many. A multiprocessor has room for three blocks with 512, two with 768."""
 
 _MOST_WORDS = 4
 """Longer images do not fit registers beside the rest (tests/test_compile.py)."""
@@ -63,7 +62,7 @@ def _launch(device: int, view: View, side: str, scheme: Scheme, layout: Layout, 
     scaling = scaling_of(scheme, k)
     assert sums or scaling.statistic == "peak"
     cluster, share, held = _shares(layout.k, view.itemsize)
-    macros = cutting_macros(view, side, scheme, layout) | {"SUMS": int(sums), "CLUSTER": cluster, "ROWS": held}
+    macros = cutting_macros(view, side, scheme, layout) | {"SUMS": int(sums), "CLUSTER": cluster, "HELD": held}
     grid = (cluster * batch * (layout.rows // held),)
     return Launch(
         "describe_split_sm90.cu", "describe_split", macros, grid, (256,), None, *view.steps, rows, k, layout.rows,
@@ -77,7 +76,7 @@ def _launch(device: int, view: View, side: str, scheme: Scheme, layout: Layout, 
 def _launch_of_words(device: int, view: View, words: Words, layout: Layout) -> Launch:
     batch, rows, k = view.shape
     cluster, share, held = _shares(layout.k, view.itemsize)
-    macros = tile_macros(view, words, layout) | {"INPUT": view.ctype, "CLUSTER": cluster, "ROWS": held}
+    macros = tile_macros(view, words, layout) | {"INPUT": view.ctype, "CLUSTER": cluster, "HELD": held}
     grid = (cluster * batch * ceil(layout.rows / held),)
     return Launch(
         "tops_split_words_sm90.cu", "tops_split_words", macros, grid, (256,), None, *view.steps, rows, k, layout.rows,

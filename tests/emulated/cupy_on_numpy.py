@@ -102,17 +102,21 @@ def gemm_ex(
     handle: int, op_b: int, op_a: int, n: int, m: int, k: int, one: int, b: int, type_b: int, ldb: int, a: int,
     type_a: int, lda: int, zero: int, c: int, type_c: int, ldc: int, *rest: int,
 ) -> None:  # fmt: skip
-    """C = A B^T of int8 into int32 or FP16 into FP32, rows lda, ldb and ldc apart; FP32 sums must be exact."""
+    """C = A B^T of int8 into int32, FP16 into FP32 or FP64, rows lda, ldb and ldc apart; all sums must be exact."""
 
     def matrix(at: int, rows: int, cols: int, ld: int, dtype: Any) -> np.ndarray:
         size = ((rows - 1) * ld + cols) * np.dtype(dtype).itemsize
         flat = np.frombuffer((ctypes.c_char * size).from_address(at), dtype)
         return np.lib.stride_tricks.as_strided(flat, (rows, cols), (ld * flat.itemsize, flat.itemsize))
 
-    words, products = {(3, 10): (np.int8, np.int32), (2, 0): (np.float16, np.float32)}[type_a, type_c]
+    words, products, exact = TYPES[type_a, type_c]
     x, y = (matrix(*of, words).astype(np.float64) for of in ((a, m, k, lda), (b, n, k, ldb)))
-    assert type_a == type_b and (products is np.int32 or (abs(x) @ abs(y).T).max() <= 2**24)
+    assert type_a == type_b and (abs(x) @ abs(y).T).max() <= exact
     matrix(c, m, n, ldc, products)[:] = x @ y.T
+
+
+TYPES = {(3, 10): ("int8", "int32", 2**31 - 1), (2, 0): ("float16", "float32", 2**24), (1, 1): ("f8", "f8", 2**53)}
+"""By the numbers of cudaDataType_t: operands, products, and the largest sum that is exact."""
 
 
 def gemm_strided(
@@ -120,9 +124,10 @@ def gemm_strided(
     a: int, type_a: int, lda: int, step_a: int, zero: int, c: int, type_c: int, ldc: int, step_c: int, count: int,
     *rest: int,
 ) -> None:  # fmt: skip
+    size, size_c = (np.dtype(x).itemsize for x in TYPES[type_a, type_c][:2])
     for i in range(count):
-        gemm_ex(handle, op_b, op_a, n, m, k, one, b + i * step_b, type_b, ldb, a + i * step_a, type_a, lda, zero,
-                c + 4 * i * step_c, type_c, ldc)  # fmt: skip
+        at_a, at_b, at_c = a + size * i * step_a, b + size * i * step_b, c + size_c * i * step_c
+        gemm_ex(handle, op_b, op_a, n, m, k, one, at_b, type_b, ldb, at_a, type_a, lda, zero, at_c, type_c, ldc)
 
 
 def install(capability: str) -> None:
@@ -181,7 +186,7 @@ def install(capability: str) -> None:
     cupy = ModuleType("cupy")
     vars(cupy).update(
         {name: _on_arrays(getattr(np, name)) for name in (
-            "where", "floor", "ldexp", "abs", "maximum", "isfinite", "ascontiguousarray", "asfortranarray", "zeros",
+            "where", "ldexp", "maximum", "ascontiguousarray", "asfortranarray", "zeros",
             "full", "may_share_memory", "broadcast_to", "matmul", "ones",
         )},
         ndarray=ndarray, empty=empty_of_pool, asarray=as_array, asnumpy=np.array, cuda=cuda,

@@ -25,7 +25,7 @@ cupy_on_numpy.install("90" if sys.argv[1:] and sys.argv[1].startswith(HOPPER) el
 import cupy as cp  # noqa: E402
 
 import ozaki  # noqa: E402
-from ozaki import _plan  # noqa: E402
+from ozaki import _call, _plan  # noqa: E402
 from ozaki._description import FIELDS  # noqa: E402
 from ozaki.backends import (  # noqa: E402
     _again,
@@ -36,6 +36,7 @@ from ozaki.backends import (  # noqa: E402
     _describe_split,
     _hopper,
     _numpy,
+    _numpy_proof,
     _rates,
     _split,
     _tuned,
@@ -64,6 +65,30 @@ def same(expected: np.ndarray, got: np.ndarray) -> None:
     assert not differ.any(), f"{differ.sum()} of {differ.size} differ, first at {tuple(np.argwhere(differ)[0])}"
 
 
+def hard(rng: np.random.Generator, k: int, dtype: str) -> np.ndarray:
+    """Two of 41 rows, some without normal numbers, some with NaN and Inf, graded, or of the widest exponents."""
+    x = matrix(rng, (2, 41, k), dtype, 20)
+    least = np.finfo(dtype).smallest_subnormal
+    x[0, 0], x[1, 1] = 0, least * rng.integers(-9, 10, k)
+    x[0, 2] = np.ldexp(x[0, 2], -np.arange(k) // 3)
+    x[1, 3, rng.integers(k, size=9)] = [np.nan, np.inf, -np.inf] * 3
+    x[0, 4], x[1, 5, ::2] = np.nan, least
+    x[0, 6] = np.ldexp(x[0, 6] / abs(x[0, 6]).max(), np.finfo(dtype).maxexp - 1)
+    return x
+
+
+def in_tiles(x: np.ndarray, rows: int, k: int, tile: int, permuted: bool) -> np.ndarray:
+    """Bytes as kernels/tiles.cuh has them."""
+    j = np.arange(tile)
+    place = (j & ~63 | (j & 14) << 2 | j >> 3 & 6 | j & 1 if permuted else j)[:, None]
+    padded = np.zeros((len(x), rows, k), np.int8)
+    padded[:, : x.shape[1], : x.shape[2]] = x
+    pieces = padded.reshape(len(x), -1, tile, k // 128, 8, 16).swapaxes(2, 3)
+    stored = np.empty_like(pieces)
+    stored[..., place, np.arange(8) ^ place % 8, :] = pieces
+    return stored.reshape(len(x), -1)
+
+
 def descriptions(rng: np.random.Generator) -> None:
     """Rows, columns, strides, graded rows, NaN and Inf."""
     for dtype in ("f4", "f8"):
@@ -76,6 +101,33 @@ def descriptions(rng: np.random.Generator) -> None:
                 host, device = _numpy.describe(v[None]).fields, _cupy.describe(cp.asarray(v)[None]).fields.get()
                 for field, h, d in zip(FIELDS, host, device, strict=True):
                     np.testing.assert_array_equal(h, d, err_msg=f"{field} {dtype} {shape}")
+
+
+def magnitudes(rng: np.random.Generator) -> None:
+    """Of both operands at once, in rows, in tiles, and wide ones; views of every kind."""
+
+    def view(x: np.ndarray) -> np.ndarray:
+        turned = x.swapaxes(1, 2).copy().swapaxes(1, 2)
+        views = x[..., :301], turned[..., 3:], turned[1:, ::-1, 1:302], x[:, ::-1, 2:303], x[1:, :, 300::-1]
+        return views[rng.integers(len(views))]
+
+    layouts = [
+        (_cupy_proof._Layout((rows, cols), k, tiles), sampled)
+        for rows, cols, tiles in ((48, 48, (0, 0)), (512, 192, (256, 192)))
+        for k, sampled in ((384, False), (128, True))
+    ]
+    layouts += [(_cupy_proof._Layout((44, 44), 384, bits=bits), False) for bits in (21, int(rng.integers(8, 21)))]
+    for dtypes, (layout, sampled) in itertools.product(itertools.product(("f4", "f8"), repeat=2), layouts):
+        given = [view(hard(rng, 304, dtype)) for dtype in dtypes]
+        got = _cupy_proof._magnitudes(*(_cupy.describe(cp.asarray(x)) for x in given), layout, sampled)
+        for x, rows, tile, found in zip(given, layout.rows, layout.tiles, got, strict=True):
+            want = _numpy_proof._magnitudes(_numpy.describe(x), layout.bits, sampled)
+            if tile:
+                want, found = in_tiles(want, rows, layout.k, tile, tile == 192), found.reshape(len(x), -1)
+            else:
+                want = np.pad(want, ((0, 0), (0, rows - want.shape[1]), (0, layout.k - want.shape[2])))
+            told = f"{x.dtype} {x.shape} {x.strides} {layout} {sampled}"
+            np.testing.assert_array_equal(want, found, err_msg=told)
 
 
 def proofs(rng: np.random.Generator) -> None:
@@ -198,22 +250,10 @@ def far(rng: np.random.Generator) -> None:
 
 def one_read(rng: np.random.Generator) -> None:
     """Descriptions, exponents and slices of one read are those of two; clusters of every size, views of every kind."""
-
-    def operand(k: int, dtype: str) -> np.ndarray:
-        x = matrix(rng, (2, 41, k), dtype, 20)
-        least = np.finfo(dtype).smallest_subnormal
-        x[0, 0], x[1, 1] = 0, least * rng.integers(-9, 10, k)  # no nonzero; no normal number
-        x[0, 2] = np.ldexp(x[0, 2], -np.arange(k) // 3)
-        x[1, 3, rng.integers(k, size=9)] = [np.nan, np.inf, -np.inf] * 3
-        x[0, 4], x[1, 5, ::2] = np.nan, least
-        x[0, 6] = np.ldexp(x[0, 6] / abs(x[0, 6]).max(), np.finfo(dtype).maxexp - 1)
-        return x
-
     for k, itemsize in itertools.product(range(128, 16 * 768 + 1, 128), (4, 8)):
         cluster, share, rows = _describe_split._shares(k, itemsize)
-        assert (
-            cluster in (1, 2, 4, 8) and share * rows * itemsize <= 98304 and share % 128 == 0 and k <= cluster * share
-        )
+        assert cluster in (1, 2, 4, 8) and k <= cluster * share
+        assert share % 128 == 0 and share * rows * itemsize <= 128 * 768
     cases = (
         (Residues(14), "f8", "right", True), (Residues(7), "f4", "right", True), (Digits(3), "f4", "right", False),
         (Digits(7), "f8", "right", True), (Digits(7), "f8", "right", False), (Digits(5, 7), "f4", "right", True),
@@ -223,7 +263,7 @@ def one_read(rng: np.random.Generator) -> None:
     for scheme, dtype, side, sums in cases:
         order, cluster = rng.integers(4), int(rng.choice(list(shares)))
         held = int(rng.choice([64, 128])) // np.dtype(dtype).itemsize
-        x = cp.asarray(operand(304, dtype))  # rows begin at multiples of 16 bytes
+        x = cp.asarray(hard(rng, 304, dtype))  # rows begin at multiples of 16 bytes
         x = (x.swapaxes(1, 2).copy().swapaxes(1, 2)[..., 3:], x[..., :301], x[:, ::-1, 1:], x[1:, :, ::-1])[order]
         layout = _hopper.layout(scheme, side, *x.shape)
         expected = _split.split((_cupy.describe if sums else tops)(x), side, scheme, layout)
@@ -316,18 +356,6 @@ def narrow(rng: np.random.Generator) -> None:
 
 def quadrants(rng: np.random.Generator) -> None:
     """Quadrants and their sums out of one kernel; empty halves, views of every kind, NaN and Inf."""
-
-    def in_tiles(x: np.ndarray, layout: _split.Layout) -> np.ndarray:
-        """Blocks as kernels/tiles.cuh has them."""
-        j = np.arange(layout.tile)
-        place = (j & ~63 | (j & 14) << 2 | j >> 3 & 6 | j & 1 if layout.permuted else j)[:, None]
-        padded = np.zeros((len(x), layout.rows, layout.k), np.int8)
-        padded[:, : x.shape[1], : x.shape[2]] = x
-        pieces = padded.reshape(len(x), -1, layout.tile, layout.k // 128, 8, 16).swapaxes(2, 3)
-        stored = np.empty_like(pieces)
-        stored[..., place, np.arange(8) ^ place % 8, :] = pieces
-        return stored.reshape(len(x), -1)
-
     methods = [(Residues(14), "f8"), (Residues(15), "f8"), (Residues(20), "f8"), (Residues(7), "f4")]
     shapes = [(1, 1), (64, 300), (65, 64), (200, 385), (531, 129), (130, 530)]
     orders = itertools.product(("left", "right"), ("C", "F"))
@@ -352,7 +380,8 @@ def quadrants(rng: np.random.Generator) -> None:
         else:
             blocks = p, q, s, q - (s - r + p), r - p, s - r + p, s - r
         m = np.array(scheme.moduli)[:, None, None]
-        want = [in_tiles((block % m).astype(np.uint8).view(np.int8), got.layout) for block in blocks]
+        tiles = got.layout.rows, got.layout.k, got.layout.tile, got.layout.permuted
+        want = [in_tiles((block % m).astype(np.uint8).view(np.int8), *tiles) for block in blocks]
         told = f"{scheme} {dtype} {side} {x.shape} {x.strides}"
         np.testing.assert_array_equal(np.stack(want, 1).reshape(-1), got.parts, err_msg=told)
         np.testing.assert_array_equal(plain.mu, got.mu, err_msg=told)
@@ -615,6 +644,36 @@ def plans_of_other_data_again(_: np.random.Generator) -> None:
         _again.forget()
 
 
+def heavy_plans_again(rng: np.random.Generator) -> None:
+    """Plans from wide magnitudes too, as long as cuBLAS adds exactly, where products are small."""
+    options = {"accuracy": "fp64", "reproducible": True}
+
+    def planned(operands: tuple[np.ndarray, ...]) -> int:
+        """How often, for data that differ but need the same proof."""
+        a, b = (x * rng.choice([-1, 1], x.shape) for x in operands)
+        a, b = a[rng.permutation(len(a))], np.asfortranarray(b[:, rng.permutation(b.shape[1])])
+        out, begin = cp.full((len(a), b.shape[1]), np.nan), _plan.Search.begin
+        with mock.patch.object(_plan.Search, "begin", autospec=True, side_effect=begin) as begun:
+            ozaki.matmul(cp.asarray(a), cp.asarray(b), out=out, **options)
+        same(ozaki.matmul(a, b, **options), out)
+        return begun.call_count
+
+    for k, scale in ((1500, 2.0**-560), (700, 2.0**480)):
+        shapes = (10, k), (k, 9)
+        heavy, usual = ([draw(shape) for shape in shapes] for draw in (rng.standard_cauchy, rng.standard_normal))
+        heavy = [x * scale for x in heavy]
+        heavy[0][3], heavy[0][4, :9], heavy[1][9:, 5], heavy[0][7, 7] = 0, 0, 0, np.nan
+        for _ in range(3):  # the last one was the plan of the two before
+            planned(heavy)
+        with mock.patch.object(_cupy, "wide_product", side_effect=_cupy.wide_product) as wide:
+            assert [planned(heavy), planned(heavy), wide.call_count] == [0, 0, 0]
+            with mock.patch.dict(os.environ, CUBLAS_EMULATE_DOUBLE_PRECISION="1"):
+                assert [planned(heavy), planned(heavy), wide.call_count] == [1, 1, 2]
+        assert [planned(heavy), planned(heavy), planned(usual)] == [1, 0, 1]
+        with mock.patch.object(_call, "_LARGEST_HEAVY_AGAIN", 0):
+            assert [planned(heavy) for _ in range(4)] == [1, 1, 1, 1]
+
+
 BOTH = (("residues", 14, "f8"), ("residues", 7, "f4"), ("digits", 3, "f4"), ("digits", 7, "f8"), ("digits7", 5, "f4"))
 CUBLAS = (
     *BOTH, ("residues", 20, "f8"), ("digits", 10, "f8"), ("fp16-digits", 4, "f4"), ("fp16-digits", 11, "f8"),
@@ -623,11 +682,13 @@ WORDS = ("halfhalf", "tf32tf32", "two-stage")
 PAIRS = ("single-fp16", "single-bf16", "single-tf32", "double-bf16", "triple-bf16", "fabsum-v1", "fabsum-v2")
 CASES: dict[str, Callable[[np.random.Generator], None]] = {
     "descriptions": descriptions,
+    "magnitudes": magnitudes,
     "proofs": proofs,
     "exponents": exponents,
     "plans": plans,
     "plans-again": plans_again,
     "plans-of-other-data-again": plans_of_other_data_again,
+    "heavy-plans-again": heavy_plans_again,
     "native-again": native_again,
     "far": far,
     "fp16-sums": fp16_sums,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -381,17 +382,19 @@ def test_a_planned_product_again(dtype):
     peaks[:, 5] *= 2.0**40 if dtype == "f8" else 2.0**12
     b = rng.standard_normal((1500, 600)).astype(dtype)
     steep, sparse = abs(lefts[0]) ** 1.5, lefts[1] * (rng.random((700, 1500)) < 0.1)
+    heavy = np.exp(3 * lefts[2])
     lefts[3][4, 5] = np.nan
     options = {"accuracy": "fp64" if dtype == "f8" else "fp32", "reproducible": True}
     outs = []
     for stream in (cp.cuda.Stream.null, cp.cuda.Stream(non_blocking=True)):
-        for a in (lefts[0], lefts[1], peaks, lefts[2], whole, lefts[0], lefts[3], steep, *[sparse] * 4, steep):
+        others = steep, *[sparse] * 4, steep, *[heavy] * 4
+        for a in (lefts[0], lefts[1], peaks, lefts[2], whole, lefts[0], lefts[3], *others):
             with stream:
                 out = cp.full((700, 600), cp.nan, dtype)
                 given = cp.asarray(a), cp.asarray(b)
                 outs += [(a, ozaki.matmul(*given, out=out, **options)), (a, ozaki.matmul(*given, **options))]
         stream.synchronize()
-    expected = {id(a): ozaki.matmul(a, b, **options) for a in (*lefts, peaks, whole, steep, sparse)}
+    expected = {id(a): ozaki.matmul(a, b, **options) for a in (*lefts, peaks, whole, steep, sparse, heavy)}
     for a, got in outs:
         same_bits(expected[id(a)], got)
 
@@ -434,7 +437,7 @@ def test_proof(shape):
     a[0, m - 1, ::2] *= 2.0**-60
     b[n - 1, 1::2] *= 2.0**-60
     host = [_numpy.describe(x) for x in (a, b[None])]
-    device = [_cupy.describe(cp.asarray(x)) for x in (a, b[None])]
+    device = [_cupy.describe(x) for x in (cp.asarray(a), cp.asarray(b.T.copy()).T[None])]
     for level in ("sampled", "narrow", "wide"):
         lower = [
             of.wide_product(*d) if level == "wide" else of.narrow_product(*d, level == "sampled")
@@ -449,6 +452,31 @@ def test_proof(shape):
                 assert next(found) == next(found)
     assert np.isinf(lower[0]).any() and ((lower[0] > 0) & (lower[0] < 1)).any()
     np.testing.assert_array_equal(lower[0], lower[1].values[:, :m, :n].get())
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_magnitudes(dtype):
+    """Rows and columns; subnormals, the widest exponents, NaN and Inf."""
+    from ozaki.backends import _cupy, _cupy_proof, _numpy_proof
+
+    def view(x, kind):
+        turned = x.swapaxes(1, 2).copy().swapaxes(1, 2)
+        return (x, turned, x[..., ::-1])[kind]
+
+    rng = np.random.default_rng(13)
+    a, b = random_matrix(rng, (2, 300, 1500), dtype, 20), random_matrix(rng, (1, 270, 1500), dtype, 20)
+    for x in (a, b):
+        largest = np.finfo(dtype).maxexp - 1
+        x[0, 0], x[0, 1] = 0, np.finfo(dtype).smallest_subnormal * rng.integers(-9, 10, 1500)
+        x[0, 2], x[0, 3, 5:8] = np.ldexp(x[0, 2] / abs(x[0, 2]).max(), largest), (np.nan, np.inf, -np.inf)
+    for kinds in product((0, 1, 2), repeat=2):
+        device = [_cupy.describe(view(cp.asarray(x), kind)) for x, kind in zip((a, b), kinds, strict=True)]
+        for bits, sampled, k in ((7, False, 1536), (7, True, 384), (21, False, 1536)):
+            found = _cupy_proof._magnitudes(*device, _cupy_proof._Layout((304, 272), k, bits=bits), sampled)
+            for x, kind, got in zip((a, b), kinds, found, strict=True):
+                want = _numpy_proof._magnitudes(_numpy.describe(view(x, kind)), bits, sampled)
+                np.testing.assert_array_equal(want, got[:, : want.shape[1], : want.shape[2]].get())
+                assert not got[:, want.shape[1] :].any() and not got[..., want.shape[2] :].any()
 
 
 def test_operands_on_both_sides_of_the_bus():
