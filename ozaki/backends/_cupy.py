@@ -201,7 +201,7 @@ def _split_in_one_read(x: Any, side: str, plan: Plan, sums: bool) -> Slices | No
     assert plan.scheme is not None
     engine = _engine_of(plan)
     layout = engine.layout(plan.scheme, side, *x.shape)
-    if not _describe_split.fits(plan.scheme, layout):
+    if not _describe_split.fits(plan.scheme, layout, x.itemsize):
         return None
     if isinstance(plan.scheme, Words):
         return _describe_split.find_and_split(x, plan.scheme, layout)
