@@ -156,6 +156,34 @@ def test_nan_and_inf(core, name):
     same_numbers(expected, multiplied(cp.asarray(a), cp.asarray(b), words))
 
 
+@pytest.mark.parametrize("seed", range(24))
+def test_words_in_one_read(core, seed):
+    """Clusters that hold whole rows, half as many of long ones, find and cut what two kernels do."""
+    from ozaki.backends import _cupy, _describe_split, _word_split
+    from ozaki.backends._tops import tops
+
+    if cp.cuda.Device().compute_capability != "90":
+        pytest.skip("clusters are those of Hopper")
+    rng = np.random.default_rng(4000 + seed)
+    batch, rows, k = int(rng.integers(1, 3)), int(rng.integers(1, 600)), int(rng.integers(1, (6145, 12289)[seed % 2]))
+    x = random_matrix(rng, (batch, rows, k), "f4", 40)
+    if seed % 3 == 0:
+        x.reshape(-1)[rng.integers(0, x.size, 5)] = [np.nan, np.inf, -np.inf, np.nan, np.inf]
+    x = cp.asarray(x)
+    for y in (x, x.swapaxes(1, 2).copy().swapaxes(1, 2), x[:, ::-1, 1:]):
+        if 0 in y.shape:
+            continue
+        words = replace(PRESETS[ON_HOPPER[seed % len(ON_HOPPER)]], core=core)
+        engine = _cupy._word_engine(words, (batch, rows, y.shape[2], rows))
+        for side in ("left", "right"):
+            layout = engine.layout(words, side, *y.shape)
+            expected = _word_split.split(tops(y), words, layout)
+            got = _describe_split.find_and_split(y, words, layout)
+            assert bool((expected.mu == got.mu).all()) and bool((expected.parts == got.parts).all())
+            for field in (0, 5):
+                assert bool((expected.described.fields[field] == got.described.fields[field]).all())
+
+
 @pytest.mark.parametrize("name", ON_HOPPER)
 def test_subnormal_and_huge_results(core, name):
     rng = np.random.default_rng(6)
