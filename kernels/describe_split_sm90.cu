@@ -21,7 +21,6 @@ struct Exchanged {
 #endif
   int scales[ROWS];
 };
-constexpr int EXCHANGED = 1280;
 static_assert(sizeof(Exchanged) <= EXCHANGED, "");
 
 // f(element in shared memory), with less code.

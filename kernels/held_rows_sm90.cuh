@@ -13,10 +13,13 @@
 constexpr int BLOCK = 256, WARPS = BLOCK / 32;
 constexpr int ROWS = HELD, GROUPS = ROWS / 8, OWN = ROWS / WARPS;  // a warp describes OWN rows
 
+constexpr int EXCHANGED = 1280;  // bytes of shared memory for what blocks tell each other, before the elements
+
 struct Largest {
   Bits magnitude;
   uint32_t nonfinite;
 };
+
 // Elements stand in blocks of 128 along k. A lane looks at elements 64 half + 2 lane + {0, 1} of a row of each.
 constexpr int NEXT_BLOCK = ROWS * TILE_K, HALF = ALONG_K ? 64 : 64 * ROWS, NEXT = ALONG_K ? 1 : ROWS;
 __device__ __forceinline__ int place(int row, int h) { return ALONG_K ? row * TILE_K + h : turned<ROWS>(row, h); }

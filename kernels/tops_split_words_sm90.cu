@@ -1,11 +1,12 @@
 // The largest elements of an operand's rows and their words in one read, on Hopper (docs/design.md, section 10).
 //
-// Macros: those of cut_words.cuh, with TILE > 0; INPUT (float), ALONG_K, CLUSTER and HELD (16 or 32) as held_rows_sm90.cuh has them.
+// Macros: those of cut_words.cuh, with TILE > 0; INPUT (float), ALONG_K, CLUSTER and HELD (16 or 32) as held_rows_sm90.cuh
+// has them.
 //
 // Arguments as those of split_words.cu, but for the fields of the description that tops.cu writes, which are written here.
 // k_padded is at most CLUSTER * share.
 //
-// 256 threads; grid batch * ceil(rows_padded / ROWS) clusters, all on x; HEAD + 4 ROWS share bytes of dynamic shared memory.
+// 256 threads; grid batch * ceil(rows_padded / ROWS) clusters, all on x; EXCHANGED + 4 ROWS share bytes of dynamic shared memory.
 // When a cluster has put its rows together, each block cuts the words of what it holds.
 #include "cut_words.cuh"
 #include "held_rows_sm90.cuh"
@@ -15,8 +16,7 @@ struct Exchanged {
   Largest largest[ROWS];
   int mu[ROWS];
 };
-constexpr int HEAD = 1280;
-static_assert(sizeof(Exchanged) <= HEAD, "");
+static_assert(sizeof(Exchanged) <= EXCHANGED, "");
 
 extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(BLOCK, 2)
 tops_split_words(const float* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, int64_t rows, int64_t k,
@@ -26,7 +26,7 @@ tops_split_words(const float* __restrict__ x, int64_t sb, int64_t sr, int64_t sk
   after_previous();
   extern __shared__ __align__(16) uint8_t dynamic[];
   Exchanged& exchanged = *reinterpret_cast<Exchanged*>(dynamic);
-  Bits* const elements = reinterpret_cast<Bits*>(dynamic + HEAD);
+  Bits* const elements = reinterpret_cast<Bits*>(dynamic + EXCHANGED);
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, blocks = share / TILE_K;
   const uint32_t rank = cluster_rank(), groups = static_cast<uint32_t>((rows_padded + ROWS - 1) / ROWS);
   const uint32_t group = blockIdx.x / CLUSTER % groups, b = blockIdx.x / CLUSTER / groups;

@@ -27,8 +27,7 @@ _MOST_WORDS = 4
 """Longer images do not fit registers beside the rest (tests/test_compile.py)."""
 
 _EXCHANGED = 1280
-"""Bytes before the elements, as in kernels/describe_split_sm90.cu and kernels/tops_split_words_sm90.cu."""
-
+"""Bytes before the elements, as in kernels/held_rows_sm90.cuh."""
 
 _LONGEST_OF_WORDS = 2 * 8 * _SHARES[1]
 _LONGEST_OF_SLICES = {4: 8192, 8: 8 * _SHARES[1]}
