@@ -308,7 +308,8 @@ def _fastest(device: int, stack: tuple[int, int, int], k: int, dtype: str, ways:
         elif isinstance(way, Scheme):
             engine = _engine(way, "auto", (m, k, n), None)
             rows, cols = (engine.layout(way, side, 1, x, k).rows for side, x in (("left", m), ("right", n)))
-            times[way] = rates.slices(batch, m, k, n, dtype, way, rows * cols, engine is _hopper)
+            done = _winograd.DONE if engine is _hopper and batch == 1 and _winograd.fits(way, (m, k, n)) else 1.0
+            times[way] = rates.slices(batch, m, k, n, dtype, way, rows * cols * done, engine is _hopper)
         elif architecture(device) == "sm_90a" and _word_hopper.fits(way):
             times[way] = rates.words(batch, m, k, n, way)
     return min(times, key=lambda way: times[way])

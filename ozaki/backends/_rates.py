@@ -36,9 +36,9 @@ class Rates:
         return 2e-12 * batch * m * n * k / (self.float64 if dtype == "float64" else self.float32) + _NATIVE
 
     def slices(
-        self, batch: int, m: int, k: int, n: int, dtype: str, scheme: Scheme, entries: int, fused: bool
+        self, batch: int, m: int, k: int, n: int, dtype: str, scheme: Scheme, entries: float, fused: bool
     ) -> float:
-        """Of a product out of slices that is planned from the data; `entries` with those that pad tiles."""
+        """Of a product out of slices that is planned from the data; `entries` are those multiplied, of whole tiles."""
         itemsize = 8 if dtype == "float64" else 4
         multiplied = 2e-12 * scheme.products * entries * k / (_HOPPER_TOPS if fused else self.int8)
         between = 2 * scheme.count if fused else 6 * scheme.products  # bytes of an entry, written and read

@@ -29,6 +29,9 @@ _MOST_MODULI = 20
 
 _PRODUCTS = 7
 
+DONE = _PRODUCTS / 8
+"""Part of the multiplications."""
+
 
 def fits(scheme: Scheme, shape: tuple[int, int, int]) -> bool:
     """Whether it is faster than the same products without it."""
