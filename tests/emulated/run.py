@@ -672,7 +672,10 @@ def heavy_plans_again(rng: np.random.Generator) -> None:
             assert [planned(heavy), planned(heavy), wide.call_count] == [0, 0, 0]
             with mock.patch.dict(os.environ, CUBLAS_EMULATE_DOUBLE_PRECISION="1"):
                 assert [planned(heavy), planned(heavy), wide.call_count] == [1, 1, 2]
+        assert [planned(heavy), planned(heavy)] == [1, 1]  # it was in vain once
+        _call._in_vain.clear()
         assert [planned(heavy), planned(heavy), planned(usual)] == [1, 0, 1]
+        _call._in_vain.clear()
         with mock.patch.object(_call, "_LARGEST_HEAVY_AGAIN", 0):
             assert [planned(heavy) for _ in range(4)] == [1, 1, 1, 1]
 
