@@ -330,12 +330,13 @@ def one_read_chosen(rng: np.random.Generator) -> None:
             look = cp.asarray(a)[None], "left", plan, scheme == "residues"
             assert _cupy._split_in_one_read(*look) is None, options
     words = replace(PRESETS["halfhalf"], core=H100)
-    for k, times in ((300, 2), (12400, 0)):
-        a, b = rng.standard_normal((9, k)).astype("f4"), rng.standard_normal((k, 11)).astype("f4")
-        split = _describe_split.find_and_split
-        with mock.patch.object(_describe_split, "find_and_split", side_effect=split) as read:
-            ozaki.matmul(cp.asarray(a), cp.asarray(b), scheme=words)
-        assert read.call_count == times, k
+    a, b = rng.standard_normal((9, 300)).astype("f4"), rng.standard_normal((300, 11)).astype("f4")
+    split = _describe_split.find_and_split
+    with mock.patch.object(_describe_split, "find_and_split", side_effect=split) as read:
+        ozaki.matmul(cp.asarray(a), cp.asarray(b), scheme=words)
+    assert read.call_count == 2
+    plan = ozaki.plan((9, 12400), (12400, 11), dtype="float32", scheme=words)
+    assert _cupy._split_in_one_read(cp.zeros((1, 9, 12400), "f4"), "left", plan, False) is None
 
 
 def split_along_k(rng: np.random.Generator) -> None:
