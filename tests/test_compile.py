@@ -67,11 +67,8 @@ def split(dtype, slices, words, digit_bits, along_k, reversed_=0, tile=0):
 def describe_split(dtype, slices, words, digit_bits, along_k, reversed_, tile, sums, cluster):
     macros = split(dtype, slices, words, digit_bits, along_k, reversed_, tile)[1]
     del macros["LARGEST"]
-    return (
-        "sm_90a",
-        "describe_split_sm90.cu",
-        macros | {"SUMS": sums, "CLUSTER": cluster, "HELD": 16 if dtype == "double" else 32},
-    )
+    held = 16 if dtype == "double" else 32
+    return "sm_90a", "describe_split_sm90.cu", macros | {"SUMS": sums, "CLUSTER": cluster, "HELD": held}
 
 
 def split_quadrants(dtype, slices, words, along_k, tile):

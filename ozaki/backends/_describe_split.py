@@ -44,22 +44,22 @@ def fits(scheme: Scheme | Words, layout: Layout, itemsize: int) -> bool:
 
 def describe_and_split(x: Any, side: str, scheme: Scheme, layout: Layout, sums: bool) -> Slices:
     """The slices of x, shape (batch, rows, k), with its description or, without `sums`, its largest elements."""
-    batch, rows, _ = x.shape
-    fields = cp.empty((len(FIELDS), batch, rows), np.int64)
-    parts, mu = cp.empty(layout.size, np.int8), cp.empty((batch, rows), np.int32)
     launch = _launch(cp.cuda.runtime.getDevice(), View.of(x), side, scheme, layout, sums)
-    launch(x.data, fields.data, mu.data, parts.data)
-    return Slices((Described if sums else Tops)(x, fields), parts, layout, mu)
+    return _launched(launch, Described if sums else Tops, x, layout)
 
 
 def find_and_split(x: Any, words: Words, layout: Layout) -> Slices:
     """The words of x, shape (batch, rows, k), with its largest elements."""
+    launch = _launch_of_words(cp.cuda.runtime.getDevice(), View.of(x), words, layout)
+    return _launched(launch, Tops, x, layout)
+
+
+def _launched(launch: Launch, described: type[Described], x: Any, layout: Layout) -> Slices:
     batch, rows, _ = x.shape
     fields = cp.empty((len(FIELDS), batch, rows), np.int64)
     parts, mu = cp.empty(layout.size, np.int8), cp.empty((batch, rows), np.int32)
-    launch = _launch_of_words(cp.cuda.runtime.getDevice(), View.of(x), words, layout)
     launch(x.data, fields.data, mu.data, parts.data)
-    return Slices(Tops(x, fields), parts, layout, mu)
+    return Slices(described(x, fields), parts, layout, mu)
 
 
 @lru_cache(maxsize=1024)

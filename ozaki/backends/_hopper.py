@@ -31,7 +31,7 @@ _CLUSTER_ROWS = 2 * _ROWS
 SHARED = 4 * (_ROWS + _COLS) * _DEPTH + 1024
 _GROUP, _PANEL = 4, 2**24
 """Row-tile pairs walked together, and the bytes of a slice that they may have: so much stays in the second-level cache
-while columns pass by (docs/performance.md, step 36)."""
+while columns pass by (docs/performance.md, step 38)."""
 
 
 def _group(blocks: int) -> int:
