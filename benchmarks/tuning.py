@@ -1,8 +1,9 @@
 """The choices of the word kernels that no method fixes, timed: `python -m benchmarks.tuning`.
 
 As in Ootomo and Yokota, section 3.5.1: rules filter all combinations before they run, and then their answers do. Timed
-is the product of operands that are words already. The file holds, for each method and shape, the fastest choice and the
-one that the library makes; `python -m benchmarks.tiles` puts what is worth it into the library's table.
+is the product of operands that are words already, once in short for all that is left, and again for the fastest. The
+file holds, for each method and shape, the fastest choice and the one that the library makes; `python -m
+benchmarks.tiles` puts what is worth it into the library's table.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
+from heapq import nsmallest
 from math import ceil
 from pathlib import Path
 from typing import Annotated, Any
@@ -40,6 +42,9 @@ SHAPES = (
 BURST = 1e-3
 """Seconds of products between two events, so that the host is ahead of the device."""
 
+FINALISTS = 6
+"""Candidates of a product that are timed again."""
+
 
 @dataclass(frozen=True)
 class Problem:
@@ -67,8 +72,8 @@ class Problem:
         return cls(words, shape, a, b, ozaki.matmul(a, b, scheme=words), kernel.of(words, shape))
 
 
-def seconds_of(device: Device, candidate: Candidate, problem: Problem, least: float) -> float | None:
-    """Time the product by a candidate that is built; None where its bits are others than the library's."""
+def seconds_of(device: Device, candidate: Candidate, problem: Problem, least: float | None) -> float | None:
+    """Time the product by a candidate that is built, one burst of it if that is None; None for other bits."""
     from ozaki.backends._tops import tops
     from ozaki.backends._word_split import split
 
@@ -87,7 +92,7 @@ def seconds_of(device: Device, candidate: Candidate, problem: Problem, least: fl
         for _ in range(repeats):
             multiply()
 
-    return median_seconds(device, [repeated], least) / repeats
+    return (device.elapsed(repeated) if least is None else median_seconds(device, [repeated], least)) / repeats
 
 
 Times = dict[Candidate, float]
@@ -100,20 +105,35 @@ def tuned(device: Device, scheme: str, shapes: Sequence[Shape], least: float, co
     problems = [Problem.of(device, words, shape, kernel) for shape in shapes]
     fitting = [candidate for candidate in SPACE[kernel] if fits(candidate, words, shared_memory(device))]
     console.print(f"{scheme}: {len(fitting)} of {len(SPACE[kernel])} combinations fit")
+    wanted = [{c for c in fitting if distinct(c, problem.shape)} | {problem.own} for problem in problems]
+    times: list[Times] = []
+    for each in (None, least):
+        times = timed(device, problems, wanted, each, console)
+        wanted = [
+            {problem.own, *nsmallest(FINALISTS, of_shape, key=of_shape.__getitem__)}
+            for problem, of_shape in zip(problems, times, strict=True)
+        ]
+    for problem, of_shape in zip(problems, times, strict=True):
+        yield from rows_of_times(device, scheme, problem, of_shape)
+
+
+def timed(
+    device: Device, problems: Sequence[Problem], wanted: Sequence[set[Candidate]], least: float | None, console: Console
+) -> list[Times]:
+    """Time the candidates that are wanted for each problem, but for those with other bits."""
     times: list[Times] = [{} for _ in problems]
-    for candidate in fitting:
+    for candidate in sorted(set().union(*wanted), key=str):
         with built(candidate):
-            for problem, of_shape in zip(problems, times, strict=True):
-                if not (distinct(candidate, problem.shape) or candidate == problem.own):
+            for problem, candidates, of_shape in zip(problems, wanted, times, strict=True):
+                if candidate not in candidates:
                     continue
                 seconds = seconds_of(device, candidate, problem, least)
                 if seconds is None:
-                    console.print(f"[red]other bits[/red]: {scheme}, {problem.shape}, {candidate}")
+                    console.print(f"[red]other bits[/red]: {problem.words.name}, {problem.shape}, {candidate}")
                 else:
                     of_shape[candidate] = seconds
         device.release()
-    for problem, of_shape in zip(problems, times, strict=True):
-        yield from rows_of_times(device, scheme, problem, of_shape)
+    return times
 
 
 def architecture_of(device: Device) -> str:
