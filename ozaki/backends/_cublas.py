@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import cache, lru_cache
 from math import ceil
 from typing import Any, NamedTuple
@@ -170,9 +171,10 @@ class _Call(Step):
         words = self.words
 
         def start(stream: int) -> None:
-            handle = cp.cuda.device.get_cublas_handle()
-            cublas.setStream(handle, stream)
-            function(handle, *words)
+            # CuPy runs cuBLAS on its current stream, whatever the handle has: another one when a tape is done again.
+            others = stream != cp.cuda.get_current_stream().ptr
+            with cp.cuda.ExternalStream(stream) if others else nullcontext():
+                function(cp.cuda.device.get_cublas_handle(), *words)
 
         self.start = start
 

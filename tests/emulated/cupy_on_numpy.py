@@ -65,11 +65,27 @@ def default_allocator(size: int) -> Memory:
 
 
 class Stream:
-    ptr = 0
+    """All is done at once, but streams have numbers, 0 the first of all; `entered` ends with the current one."""
 
-    def __init__(self, non_blocking: bool = False, priority: int = 0) -> None: ...
-    def __enter__(self) -> None: ...
-    def __exit__(self, *error: Any) -> None: ...
+    numbers = itertools.count(1)
+    entered: ClassVar[list[Any]] = []
+
+    def __init__(self, non_blocking: bool = False, priority: int = 0) -> None:
+        self.ptr = next(self.numbers)
+
+    def __enter__(self) -> None:
+        self.entered.append(self)
+
+    def __exit__(self, *error: Any) -> None:
+        self.entered.pop()
+
+
+class ExternalStream(Stream):
+    def __init__(self, ptr: int) -> None:
+        self.ptr = ptr
+
+
+Stream.entered.append(ExternalStream(0))
 
 
 class Event:
@@ -113,6 +129,17 @@ def gemm_ex(
     x, y = (matrix(*of, words).astype(np.float64) for of in ((a, m, k, lda), (b, n, k, ldb)))
     assert type_a == type_b and (abs(x) @ abs(y).T).max() <= exact
     matrix(c, m, n, ldc, products)[:] = x @ y.T
+
+
+def on_current_stream(function: Any) -> Any:
+    """As CuPy calls cuBLAS, whatever stream the handle has; `used` notes them."""
+
+    def call(*arguments: int) -> None:
+        call.used.append(Stream.entered[-1].ptr)
+        function(*arguments)
+
+    call.used = []
+    return call
 
 
 TYPES = {(3, 10): ("int8", "int32", 2**31 - 1), (2, 0): ("float16", "float32", 2**24), (1, 1): ("f8", "f8", 2**53)}
@@ -164,13 +191,14 @@ def install(capability: str) -> None:
     )
     device = SimpleNamespace(compute_capability=capability, use=lambda: None, synchronize=lambda: None)
     cublas = SimpleNamespace(
-        setStream=lambda handle, stream: None, gemmEx=gemm_ex, gemmStridedBatchedEx=gemm_strided, CUBLAS_OP_T=1,
+        gemmEx=on_current_stream(gemm_ex), gemmStridedBatchedEx=on_current_stream(gemm_strided), CUBLAS_OP_T=1,
         CUBLAS_OP_N=0,
     )  # fmt: skip
     cuda = ModuleType("cupy.cuda")
     vars(cuda).update(
         MemoryPointer=Memory,
         Stream=Stream,
+        ExternalStream=ExternalStream,
         Event=Event,
         Device=lambda number=0: device,
         runtime=runtime,
@@ -179,7 +207,7 @@ def install(capability: str) -> None:
         alloc=alloc,
         get_allocator=lambda: allocator[-1],
         using_allocator=using_allocator,
-        get_current_stream=Stream,
+        get_current_stream=lambda: Stream.entered[-1],
         device=SimpleNamespace(get_cublas_handle=lambda: 0),
         alloc_pinned_memory=lambda size: np.zeros(size, np.uint8).view(Pinned),
     )

@@ -611,13 +611,16 @@ def plans_again(rng: np.random.Generator) -> None:
         peaks[:, 5] *= 2.0**12
         b = rng.standard_normal((k, n)).astype(dtype)
         options = {"accuracy": "fp32" if dtype == "f4" else "fp64", "reproducible": True}
-        begin, got = _plan.Search.begin, []
+        begin, got, streams = _plan.Search.begin, [], []
         with mock.patch.object(_plan.Search, "begin", autospec=True, side_effect=begin) as planned:
             for a in (usual[0], usual[1], peaks, whole, usual[2], usual[3]):
                 out = cp.full((m, n), np.nan, dtype)
+                cp.cuda.cublas.gemmEx.used.clear()
                 ozaki.matmul(cp.asarray(a), cp.asarray(b), out=out, engine=engine, **options)
                 got.append((a, out))
+                streams.append(list(cp.cuda.cublas.gemmEx.used))
         assert planned.call_count == 3  # the first one, peaks, and what came after them
+        assert streams[0] == streams[1] and streams[0][0] > 0  # the proof's product beside the others
         for a, c in got:
             same(ozaki.matmul(a, b, **options), c)
 

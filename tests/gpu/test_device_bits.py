@@ -399,6 +399,30 @@ def test_a_planned_product_again(dtype):
         same_bits(expected[id(a)], got)
 
 
+def test_a_proof_by_cublas_again(monkeypatch):
+    """Its product is done again on the stream where the proof waits for it."""
+    from cupy.cuda import cublas
+
+    from ozaki.backends._launch import beside
+
+    gemm, handle, used = cublas.gemmEx, cp.cuda.device.get_cublas_handle(), []
+
+    def noting(*arguments):
+        gemm(*arguments)
+        used.append(cublas.getStream(handle))
+
+    monkeypatch.setattr(cublas, "gemmEx", noting)
+    rng = np.random.default_rng(13)
+    a, b = cp.asarray(rng.standard_normal((100, 1500))), cp.asarray(rng.standard_normal((1500, 90)))
+    streams = []
+    for _ in range(3):
+        used.clear()
+        ozaki.matmul(a, b, accuracy="fp64", reproducible=True)
+        streams.append(list(used))
+    assert streams[0] == streams[1] == streams[2]
+    assert beside(cp.cuda.runtime.getDevice(), urgent=True)._stream.ptr in streams[0]
+
+
 def test_threads():
     """Kernels are launched from threads that CUDA has not seen before, at the same time."""
     rng = np.random.default_rng(10)
