@@ -29,7 +29,6 @@ struct Compare {
 #pragma unroll
       for (int s = 0; s < 3; ++s) of_row[h][s] = counts ? row_term(row + first + 8 * h, s) : 0.0f;
     }
-    if (below == 0) begin_with<R>(d, of_row, row + first);
     const float slope = slope_of(below);
     uint2 kept[2][R / 4];  // pairs as the accumulators have them
     uint32_t doubtful = 0;
@@ -53,34 +52,6 @@ struct Compare {
     if (!__all_sync(ALL, doubtful == 0)) settle<R>(kept, doubtful, row + first);
   }
 
-  // Nothing is known, and all would be in doubt: compute one entry of each lane, of a few the one that float32 takes for
-  // the worst.
-  template <int R> __device__ __forceinline__ void begin_with(const uint32_t (&d)[R], const float (&of_row)[2][3], int first_row) {
-    float most = 0, of = 1, of_col[3][4];  // above and L of the worst
-    int l = 0, where = 0;
-#pragma unroll
-    for (int i = 0; i < FEW; ++i) {
-      column_terms(i, of_col);
-#pragma unroll
-      for (int h = 0; h < 2; ++h)
-#pragma unroll
-        for (int x = 0; x < 4; ++x) {
-          const int other = static_cast<int>(d[8 * i + 4 * (x / 2) + 2 * h + x % 2]);
-          const float above = of_row[h][0] * of_col[0][x] + of_row[h][1] * of_col[1][x] + of_row[h][2] * of_col[2][x];
-          if (other > 0 && above * of > most * static_cast<float>(other))
-            most = above, of = static_cast<float>(other), l = other, where = 8 * i + 4 * h + x;
-        }
-    }
-    float ratio = 0;  // no more than that of the entry
-    if (l > 0) {
-      const double above = numerator(p, q, entry, first_row + 2 * (where & 4), col + column(where / 8) + (where & 3));
-      ratio = __fdividef(__double2float_rd(above), of) * (1 - 0x1p-20f);
-      if (!(ratio > 0x1p-100f)) ratio = 0;
-    }
-    below = float_of_bits(__reduce_max_sync(ALL, bits_of(ratio)));
-  }
-  static constexpr int FEW = 2;  // times eight
-
   // Four entries of every lane at a time: compute what is still in doubt with what the warp has found meanwhile.
   template <int R>
   __device__ __forceinline__ void settle(const uint2 (&kept)[2][R / 4], uint32_t doubtful, int first_row) {
@@ -96,7 +67,7 @@ struct Compare {
         column_terms(which >> 1, of_col);
 #pragma unroll
         for (int s = 0; s < 3; ++s) of_row[s] = row_term(r, s);
-        const float slope = slope_of(larger(worst.below, below));
+        const float slope = slope_of(worst.below);
 #pragma unroll
         for (int x = 0; x < 4; ++x)
           if (!shown(of_row, of_col, x, l[x], slope)) left |= 1u << x;

@@ -45,7 +45,7 @@ WIDE_REGISTERS = {"split": 168, "recombine": 128}  # more than four words, or in
 
 # Bytes of local memory: what is known of a tile, kept aside while all registers hold accumulators; none of it is
 # touched in the loop over k. The proof keeps the entries in doubt there, 384 bytes.
-FRAME = {"digit_gemm": 40, "word_gemm": 24, "word_pairs": 24, "proof_gemm": 656}
+FRAME = {"digit_gemm": 40, "word_gemm": 24, "word_pairs": 24, "proof_gemm": 544}
 
 
 def put_aside(macros):

@@ -184,7 +184,7 @@ def product(plan: Plan, x: Any, y: Any, out: Any) -> int:
     look = describe if sums else tops
     if _engine_of(plan) in (_cublas, _cublas_fp16):
         return execute(plan, look(x), look(y), out)
-    second = beside(cp.cuda.runtime.getDevice())
+    second = beside(cp.cuda.runtime.getDevice(), "right operand")
     second.fork()
     left = _split_in_one_read(x, "left", plan, sums) or look(x)
     with second:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from math import ceil
 from typing import Any, NamedTuple
 
@@ -25,8 +25,8 @@ from ozaki.backends._launch import Beside, Clear, Copy, Launch, Macros, Record, 
 from ozaki.schemes import Scheme, Words, magnitude_bits
 
 
-def _stream() -> Beside:
-    return beside(cp.cuda.runtime.getDevice(), urgent=True)
+def _stream(steps: str = "proof") -> Beside:
+    return beside(cp.cuda.runtime.getDevice(), steps, urgent=True)
 
 
 @dataclass(frozen=True)
@@ -159,9 +159,18 @@ def _begin(
     with _stream():
         # Small kernels before large ones, beside which they would wait for their turn.
         ready = [_terms_of(left, right, scheme, dropped) for scheme, _, dropped in wanted]
-        for found, (_, rows, _) in zip(ready, wanted, strict=True):
-            _compare(lower, found, rows)
-        return [_on_its_way(found.result) for found in ready]
+        first, *others = (
+            partial(_compare, lower, found, rows) for found, (_, rows, _) in zip(ready, wanted, strict=True)
+        )
+        if not others:
+            return [first()]
+        aside = _stream("further looks")  # what looks at all entries leaves multiprocessors idle at its end
+        aside.fork()
+        begun = [first()]
+        with aside:
+            begun += [other() for other in others]
+        aside.join()  # before what comes next has the memory
+        return begun
 
 
 def _look(
@@ -217,7 +226,7 @@ def _terms_of(left: Described, right: Described, scheme: Scheme | Words, dropped
     return _Found(terms, places, result)
 
 
-def _compare(lower: _Product | _Magnitudes, found: _Found, rows: int) -> None:
+def _compare(lower: _Product | _Magnitudes, found: _Found, rows: int) -> Callable[[], Ratio]:
     device = cp.cuda.runtime.getDevice()
     if isinstance(lower, _Product):
         launch = _comparing(device, found.terms, lower.wide, *lower.values.shape[1:], rows)
@@ -225,6 +234,7 @@ def _compare(lower: _Product | _Magnitudes, found: _Found, rows: int) -> None:
     else:
         launch = _multiplying(device, found.terms, lower.left.shape, lower.right.shape, rows)
         launch(lower.left.data, lower.right.data, *found.places, found.result)
+    return _on_its_way(found.result)
 
 
 class _Terms(NamedTuple):

@@ -189,8 +189,8 @@ class Beside(local):
 
 
 @cache
-def beside(device: int, urgent: bool = False) -> Beside:
-    """The second stream of a device for such steps; each thread has its own."""
+def beside(device: int, steps: str, urgent: bool = False) -> Beside:
+    """The second stream of a device for those steps; each thread has its own."""
     return Beside(urgent)
 
 

@@ -194,7 +194,6 @@ inline float __fmaf_ru(float x, float y, float z) {
   const volatile double product = static_cast<double>(x) * y, addend = z;
   return toward(FE_UPWARD, [&] { const volatile double sum = product + addend; return static_cast<float>(sum); });
 }
-inline float __fdividef(float x, float y) { return x / y * (1 + 0x1p-22f); }  // within 2 units in the last place
 inline float __double2float_ru(double x) {
   const volatile double y = x;
   return toward(FE_UPWARD, [&] { return static_cast<float>(y); });

@@ -420,7 +420,7 @@ def test_a_proof_by_cublas_again(monkeypatch):
         ozaki.matmul(a, b, accuracy="fp64", reproducible=True)
         streams.append(list(used))
     assert streams[0] == streams[1] == streams[2]
-    assert beside(cp.cuda.runtime.getDevice(), urgent=True)._stream.ptr in streams[0]
+    assert beside(cp.cuda.runtime.getDevice(), "proof", urgent=True)._stream.ptr in streams[0]
 
 
 def test_threads():
