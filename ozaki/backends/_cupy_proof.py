@@ -207,10 +207,9 @@ def _usually_dropped(scheme: Scheme | Words, k: int) -> float:
 
 
 class _Found(NamedTuple):
-    """Error terms on the device, how many of an entry may be nonzero, and where the worst ratio to them goes."""
+    """Error terms on the device, and where the worst ratio to them goes."""
 
     terms: _Terms
-    count: int
     places: list[cp.cuda.MemoryPointer]
     result: cp.cuda.MemoryPointer
 
@@ -220,11 +219,11 @@ def _terms_of(left: Described, right: Described, scheme: Scheme | Words, dropped
     terms, result = _Terms.of(left, right), _cleared_result()
     if isinstance(scheme, Words):
         of_words = word_terms(left.on_host, right.on_host, scheme)
-        return _Found(terms, 3, terms.places(cp.asarray(terms.from_host(of_words)).data), result)
+        return _Found(terms, terms.places(cp.asarray(terms.from_host(of_words)).data), result)
     places = terms.places(cp.cuda.alloc(terms.nbytes))
     launch = _finding_terms(cp.cuda.runtime.getDevice(), terms, left.k, scheme, dropped)
     launch(left.fields.data, *places[:2], right.fields.data, *places[2:], result)
-    return _Found(terms, 3 if dropped else 2, places, result)
+    return _Found(terms, places, result)
 
 
 def _compare(lower: _Product | _Magnitudes, found: _Found, rows: int) -> Callable[[], Ratio]:
@@ -233,7 +232,7 @@ def _compare(lower: _Product | _Magnitudes, found: _Found, rows: int) -> Callabl
         launch = _comparing(device, found.terms, lower.wide, *lower.values.shape[1:], rows)
         launch(lower.values.data, *found.places, found.result)
     else:
-        launch = _multiplying(device, found.terms, found.count, lower.left.shape, lower.right.shape, rows)
+        launch = _multiplying(device, found.terms, lower.left.shape, lower.right.shape, rows)
         launch(lower.left.data, lower.right.data, *found.places, found.result)
     return _on_its_way(found.result)
 
@@ -352,12 +351,12 @@ def _comparing(device: int, terms: _Terms, wide: bool, padded: int, ld: int, row
 
 @lru_cache(maxsize=1024)
 def _multiplying(
-    device: int, terms: _Terms, count: int, left: tuple[int, int, int], right: tuple[int, int, int], rows: int
+    device: int, terms: _Terms, left: tuple[int, int, int], right: tuple[int, int, int], rows: int
 ) -> Launch:
     operands = [(None, 0, x[1] * x[2] if x[0] > 1 else 0) for x in (left, right)]
     blocks = left[2] // 128
     grid, *walk = _hopper.tiles_of(device, 1, max(left[0], right[0]), rows, terms.n, blocks)
     return Launch(
-        "proof_gemm_sm90.cu", "proof_gemm", {"TERMS": count}, (grid,), (384,), *operands, *terms.structs, None, rows, blocks, blocks,
+        "proof_gemm_sm90.cu", "proof_gemm", {}, (grid,), (384,), *operands, *terms.structs, None, rows, blocks, blocks,
         *walk, shared_mem=_hopper.SHARED,
     )  # fmt: skip
