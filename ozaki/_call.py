@@ -83,7 +83,6 @@ class Call:
         self._described: dict[Side, Described] = {}
         self._ahead: tuple[Scheme, dict[Side, Any]] | None = None
         self._search: Search | None = None
-        self._heavy: _Kind | None = None
         self._right_again: Callable[[], bool] | None = None
         self._slices_again: Callable[[], bool] = _always
         self._native_again: Callable[..., object] | None = None
@@ -152,10 +151,7 @@ class Call:
         likely = last if last is not None and last == before else search.likely
         search.begin(partial(self._split_ahead, target, engine, likely))
         choice = search.choose()
-        if not search.wide:
-            self._search = search
-        elif self._multiplications <= _LARGEST_HEAVY_AGAIN and kind not in _in_vain:
-            self._search, self._heavy = search, kind
+        self._search = search
         _note_lately(kind, (last, choice.scheme))
         return choice
 
@@ -309,7 +305,7 @@ class Call:
             self._ahead = None  # frees the memory
         elif self._ahead is not None and self._search is not None and self._search.plain:
             self._search.keep()
-            finds, still = partial(_finds, self._search, plan.scheme, self._heavy), self._slices_again
+            finds, still = partial(self._search.finds, plan.scheme), self._slices_again
             self._right_again = lambda: finds() and still()
         left, right = self._operand("left"), self._operand("right")
         return self.backend.execute(plan, left, right, c)
@@ -392,18 +388,6 @@ def _note_lately(kind: _Kind, twice: _Twice) -> None:
 
 _MOST_KINDS = 1024
 
-_in_vain: set[_Kind] = set()
-"""Products of a kind that needed wide magnitudes, and were done again once for operands that asked for another plan."""
-
-
-def _finds(search: Search, scheme: Scheme | Words | None, heavy: _Kind | None) -> bool:
-    """Whether a search that was kept ends with that scheme once more; else no heavy one of the kind is kept again."""
-    if search.finds(scheme):
-        return True
-    if heavy is not None and len(_in_vain) < _MOST_KINDS:
-        _in_vain.add(heavy)
-    return False
-
 
 def _always() -> bool:
     """What is run does not depend on the operands' elements."""
@@ -421,9 +405,6 @@ def _native_again(backend: Backend, sizes: Shapes, dtype: str, a: Any, b: Any, c
 
 _LARGEST_AGAIN = 2**39
 """Multiplications beyond which the host's time is nothing, and memory much."""
-
-_LARGEST_HEAVY_AGAIN = 2**35
-"""The same where wide magnitudes were needed: what was done in vain took longer than the host had."""
 
 
 @lru_cache(maxsize=1024, typed=True)

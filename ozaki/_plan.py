@@ -193,11 +193,6 @@ class Search:
         """What was looked at can be done again, and tells then what `choose` asks."""
         return self._measured.plain
 
-    @property
-    def wide(self) -> bool:
-        """It went on to wide magnitudes."""
-        return self._measured.wide
-
     def keep(self) -> None:
         """Let go of the operands, and of all that was found."""
         self._measured.keep()
@@ -314,11 +309,6 @@ class Measured:
     def plain(self) -> bool:
         """All was looked at by one proof on a device, which can do that again."""
         return self._proof is not None and self._proof.plain
-
-    @property
-    def wide(self) -> bool:
-        """The present level of proof is that of wide magnitudes."""
-        return self._proof is not None and self._proof.level == "wide"
 
     def keep(self) -> None:
         """Let go of the operands, and of all that was found."""

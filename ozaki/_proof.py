@@ -67,7 +67,7 @@ class Look:
     wait : waits for what it finds
     exact : whether that can be taken as it is
     anew : looks again, knowing that
-    repeats : a device alone finds it, and does so for other data when it does the same again
+    repeats : it is what was found first, and so is found for other data when the same is done again
     """
 
     wait: Callable[[], Ratio]
@@ -176,8 +176,11 @@ class Proof:
 
     @property
     def plain(self) -> bool:
-        """What was begun did not depend on answers, but for whether it was: done again, it tells the same."""
-        return all(look.repeats for look in self._begun.values())
+        """What was begun did not depend on answers, but for whether it was: done again, it tells the same.
+
+        Data that need wide magnitudes are seldom alike: what was done for others would most often be done in vain.
+        """
+        return self.level != "wide" and all(look.repeats for look in self._begun.values())
 
     @property
     def operands(self) -> tuple[Described, Described]:

@@ -35,7 +35,6 @@ class _Product:
 
     values: Any
     n: int
-    by_host: bool = False
 
     @property
     def wide(self) -> bool:
@@ -120,7 +119,7 @@ def wide_product(left: Described, right: Described) -> _Product:
     with stream:
         a, b = _magnitudes(left, right, layout, False)
         if native_obstacle("float64"):  # then cuBLAS may not add exactly
-            product = _Product(cp.asarray(np.matmul(a.get(), b.get().swapaxes(1, 2))), n, by_host=True)
+            product = _Product(cp.asarray(np.matmul(a.get(), b.get().swapaxes(1, 2))), n)
         else:
             product = _product(_cublas.FP64, a, b, m, n)
         views, values = (View.of(left.x), View.of(right.x)), product.values
@@ -186,19 +185,15 @@ def _look(
         spans, least_span = (left.span, right.span), min(left.least_span, right.least_span)
         return Look(lambda: wait()._replace(spans=spans, least_span=least_span))
     k = left.k
-    by_host = isinstance(lower, _Product) and lower.by_host
-    by_cublas = isinstance(lower, _Product) and lower.wide and not by_host
 
     def exact(ratio: Ratio) -> bool:
-        if by_cublas and native_obstacle("float64"):  # by now
-            return False
         return dropped(scheme, k, ratio.spans) == _usually_dropped(scheme, k)
 
     def anew(ratio: Ratio) -> Ratio:
         (again,) = _begin(lower, left, right, [(scheme, rows, dropped(scheme, k, ratio.spans))])
         return again()
 
-    return Look(wait, exact, anew, repeats=not by_host)
+    return Look(wait, exact, anew)
 
 
 def _usually_dropped(scheme: Scheme | Words, k: int) -> float:
