@@ -7,10 +7,11 @@ from numbers import Real
 from typing import Any, Literal, overload
 
 from ozaki._accuracy import Accuracy
-from ozaki._call import Call, Prepared, Side, plan_for_shapes, shapes_of_plan
+from ozaki._call import Call, Prepared
 from ozaki._checks import check_choices, check_is_plan, check_runs
-from ozaki._operands import as_array, dtype_named, dtype_of, left_rows, right_rows, shape_of, shapes
+from ozaki._operands import Side, as_array, dtype_named, dtype_of, left_rows, right_rows, shape_of, shapes
 from ozaki._plan import Plan
+from ozaki._plan_ahead import plan_for_shapes, shapes_of_plan
 from ozaki._report import Report
 from ozaki.backends import Backend, again, backend_of
 from ozaki.schemes import Words

@@ -5,25 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import partial
 from math import inf, prod
-from typing import Any, Literal
-
-import numpy as np
+from typing import Any
 
 from ozaki import _bounds, _word_bounds
 from ozaki._accuracy import Accuracy
 from ozaki._checks import (
     check_choices,
     check_is_plan,
-    check_native,
     check_out,
     check_room,
     check_runs,
     check_words,
 )
 from ozaki._description import Described
-from ozaki._operands import Shapes, as_array, dtype_of, left_rows, right_rows, shapes
+from ozaki._operands import Shapes, Side, as_array, dtype_of, left_rows, right_rows, shapes
 from ozaki._plan import (
     Choice,
     Measured,
@@ -35,13 +32,13 @@ from ozaki._plan import (
     integer_scheme,
     words_of,
 )
+from ozaki._plan_ahead import COUNT_GIVEN, counted
 from ozaki._report import Report
-from ozaki._ways import NATIVE_ASKED_FOR, fastest_way, names_of, native_bound, native_plan
+from ozaki._ways import fastest_way, names_of, native_bound, native_plan
 from ozaki.backends import Backend, backend_of
 from ozaki.schemes import PRESETS, Scheme, Words
 from ozaki.schemes.digits import MAX_DIGITS
 
-Side = Literal["left", "right"]
 _SIDES: tuple[Side, Side] = ("left", "right")
 
 
@@ -111,7 +108,7 @@ class Call:
             if isinstance(x, Prepared):
                 raise ValueError(f"plan: missing; {name} is prepared for a plan, so give plan={name}.plan")
         if type(slices) is int and type(scheme) is str and scheme not in PRESETS and accuracy is None and not full:
-            return _counted(self.backend, self.sizes, self.dtype, scheme, slices, engine, workspace_limit)
+            return counted(self.backend, self.sizes, self.dtype, scheme, slices, engine, workspace_limit)
         check_choices(scheme, engine, workspace_limit, self.backend)
         _, k, _ = self.sizes.shape
         target = None if accuracy is None else Accuracy.of(accuracy, k)
@@ -174,7 +171,7 @@ class Call:
         scheme = forced(name, slices)
         check_room(scheme, self.sizes.shape[1])
         if target is None and not full:
-            return _counted(self.backend, self.sizes, self.dtype, name, int(slices), engine, workspace_limit)
+            return counted(self.backend, self.sizes, self.dtype, name, int(slices), engine, workspace_limit)
         goal = target or default_accuracy(self.dtype, self.sizes.shape[1])
         bound = self._prove(scheme, goal)
         if target is not None and bound > target.tolerance:
@@ -182,7 +179,7 @@ class Call:
                 f"slices: {slices} {name} prove {bound:.3g} ({target.measure}) for these operands, "
                 f"accuracy asks for {target.tolerance:.3g}; give more slices, or leave the count to the library"
             )
-        return self._plan(scheme, goal, bound, False, engine, workspace_limit, _COUNT_GIVEN)
+        return self._plan(scheme, goal, bound, False, engine, workspace_limit, COUNT_GIVEN)
 
     def _words(
         self, words: Words, target: Accuracy | None, workspace_limit: int | None, full: bool, why: str = ""
@@ -405,94 +402,3 @@ def _native_again(backend: Backend, sizes: Shapes, dtype: str, a: Any, b: Any, c
 
 _LARGEST_AGAIN = 2**39
 """Multiplications beyond which the host's time is nothing, and memory much."""
-
-
-@lru_cache(maxsize=1024, typed=True)
-def _counted(
-    backend: Backend, sizes: Shapes, dtype: str, name: str, slices: int, engine: str, workspace_limit: int | None
-) -> Plan:
-    """The plan of a given count, for any operands; kept, because small products take no longer than making it."""
-    check_choices(name, engine, workspace_limit, backend)
-    scheme = forced(integer_scheme(name, sizes.shape[1]), slices)
-    check_room(scheme, sizes.shape[1])
-    bound = _bounds.with_rounding(_bounds.a_priori(scheme, sizes.shape[1]), dtype)
-    target = Accuracy("row-column", 1.0)
-    return Plan(sizes.shape, sizes.batch, dtype, scheme, target, bound, True, engine, workspace_limit, _COUNT_GIVEN)
-
-
-def shapes_of_plan(x: tuple[int, ...], side: Side, plan: Plan) -> Shapes:
-    """The shapes that a plan was made for, where an operand of shape x fits them."""
-    m, k, n = plan.shape
-    matrix = (m, k) if side == "left" else (k, n)
-    if len(x) < 2 or x[-2:] != matrix or not _broadcasts(x[:-2], plan.batch):
-        expected = f"{(*plan.batch, *matrix)}" + (f" or {matrix}" if plan.batch else "")
-        raise ValueError(f"x: shape {x} does not fit the {side} side of the plan; expected {expected}")
-    return Shapes(plan.batch, plan.shape, (*plan.batch, m, n), fold=False)
-
-
-def _broadcasts(batch: tuple[int, ...], to: tuple[int, ...]) -> bool:
-    try:
-        return np.broadcast_shapes(batch, to) == to
-    except ValueError:
-        return False
-
-
-def plan_for_shapes(
-    sizes: Shapes,
-    dtype: str,
-    accuracy: Accuracy | str | float | None,
-    scheme: str | Words,
-    slices: int | None,
-    engine: str,
-    reproducible: bool,
-    workspace_limit: int | None,
-) -> Plan:
-    """A plan without data: its bound is in the row-column measure, for all operands of these shapes."""
-    check_choices(scheme, engine, workspace_limit, None)
-    k = sizes.shape[1]
-    target = None if accuracy is None else Accuracy.of(accuracy, k)
-    chosen: Scheme | Words
-    if (words := words_of(scheme)) is not None:
-        check_words(words, dtype, slices, engine, reproducible, None)
-        chosen, bound, why = words, _word_bounds.a_priori(words, max(k, 1)), ""
-        if target is not None and (target.measure == "componentwise" or bound > target.tolerance):
-            raise ValueError(
-                f"accuracy: {words.name} proves {bound:.3g} (row-column) for any operands; accuracy asks for "
-                f"{target.measure} {target.tolerance:.3g}; use scheme='auto', or plan from operands"
-            )
-        return Plan(
-            sizes.shape, sizes.batch, dtype, words, target or Accuracy("row-column", bound),
-            _bounds.with_rounding(bound, dtype), True, engine, workspace_limit, why,
-        )  # fmt: skip
-    assert isinstance(scheme, str)
-    scheme = integer_scheme(scheme, k)
-    if slices is not None:
-        chosen, why = forced(scheme, slices), _COUNT_GIVEN
-        check_room(chosen, k)
-        bound = _bounds.a_priori(chosen, max(k, 1))
-        if target is not None and (target.measure == "componentwise" or bound > target.tolerance):
-            raise ValueError(
-                f"slices: {slices} {scheme} prove {bound:.3g} (row-column) for any operands; accuracy asks for "
-                f"{target.measure} {target.tolerance:.3g}; give more slices, or plan from operands"
-            )
-        target = target or Accuracy("row-column", bound)
-    elif scheme == "native":
-        proven = _bounds.native(max(k, 1), dtype)
-        check_native(dtype, target, engine, reproducible, proven)
-        return native_plan(sizes, dtype, target, proven, NATIVE_ASKED_FOR)
-    else:
-        if target is not None and target.measure == "componentwise":
-            raise ValueError(
-                "accuracy: a componentwise target (all shorthands are) depends on the data; plan from the operands, "
-                f"or ask for Accuracy('row-column', {target.tolerance:.3g}) or a number of slices"
-            )
-        target, why = target or replace(default_accuracy(dtype, k), measure="row-column"), ""
-        choice = choose_a_priori(target, max(k, 1), names_of(scheme))
-        chosen, bound = choice.scheme, choice.bound
-    return Plan(
-        sizes.shape, sizes.batch, dtype, chosen, target, _bounds.with_rounding(bound, dtype), True, engine,
-        workspace_limit, why,
-    )  # fmt: skip
-
-
-_COUNT_GIVEN = "count given by slices"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from math import prod
 from numbers import Integral
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -15,6 +15,8 @@ DTYPES = ("float32", "float64")
 _NAMES = {key: name for name in DTYPES for key in (name, np.dtype(name))}
 
 Shape = tuple[int, ...]
+
+Side = Literal["left", "right"]
 
 
 @dataclass(frozen=True)
