@@ -39,8 +39,10 @@ def again(a: Any, b: Any, out: Any, choices: tuple[Any, ...]) -> Any:
     if done is None or (out is not None and any(cp.may_share_memory(out, x) for x in arrays)):
         return None
     c = cp.empty(done.shape, done.dtype) if out is None else out
-    done.run(*arrays, c)
-    if done.fits():  # the device knows long before it is through, and is kept busy until then
+    memory = done.run(*arrays, c)
+    fits = done.fits()  # the device knows long before it is through, and is kept busy until then
+    del memory  # at which the proof has looked on a stream of its own
+    if fits:
         return c
     _done.pop(key, None)
     return None

@@ -240,8 +240,8 @@ class Tape:
             places.append(base and (i, base[2], address - base[0] + base[3]))
         self._steps.append((step.start, None if stream == self._stream else stream, step.words, places))
 
-    def __call__(self, *arrays: Any) -> None:
-        """All steps again."""
+    def __call__(self, *arrays: Any) -> cp.cuda.MemoryPointer:
+        """All steps again; returns the memory between them, to be held until streams beside are through."""
         memory = cp.cuda.alloc(self._bytes)
         bases = (*[array.data.ptr for array in arrays], memory.ptr)
         stream = get_current_stream().ptr
@@ -249,6 +249,7 @@ class Tape:
             for i, base, offset in places:
                 words[i] = bases[base] + offset
             start(stream if beside is None else beside)
+        return memory
 
 
 class _Recording(local):

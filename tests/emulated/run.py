@@ -46,7 +46,7 @@ from ozaki.backends import (  # noqa: E402
     _word_split,
     _word_tiles,
 )
-from ozaki.backends._launch import View  # noqa: E402
+from ozaki.backends._launch import Tape, View  # noqa: E402
 from ozaki.backends._tops import tops  # noqa: E402
 from ozaki.schemes import PRESETS, Digits, Residues, Words  # noqa: E402
 from ozaki.tensor_core import A100, H100, TensorCore  # noqa: E402
@@ -625,6 +625,26 @@ def plans_again(rng: np.random.Generator) -> None:
             same(ozaki.matmul(a, b, **options), c)
 
 
+def memory_is_held(rng: np.random.Generator) -> None:
+    """What a proof looks at is held until it is through, when it is done again too."""
+    a, b = cp.asarray(rng.standard_normal((20, 1100))), cp.asarray(rng.standard_normal((1100, 25)))
+    held, call, finds = [], Tape.__call__, _plan.Search.finds
+
+    def called(tape, *arrays):
+        memory = call(tape, *arrays)
+        held.append(weakref.ref(memory))
+        return memory
+
+    def found(search, scheme):
+        assert held[-1]() is not None
+        return finds(search, scheme)
+
+    with mock.patch.object(Tape, "__call__", called), mock.patch.object(_plan.Search, "finds", found):
+        for _ in range(3):
+            ozaki.matmul(a, b, accuracy="fp64", reproducible=True)
+    assert len(held) == 2 and held[-1]() is None
+
+
 def plans_of_other_data_again(_: np.random.Generator) -> None:
     """Data that need a sharper proof, and such as need more slices, which are split for once that is known."""
     rng = np.random.default_rng(7)  # other data might need one slice more
@@ -691,6 +711,7 @@ CASES: dict[str, Callable[[np.random.Generator], None]] = {
     "plans": plans,
     "plans-again": plans_again,
     "plans-of-other-data-again": plans_of_other_data_again,
+    "memory-is-held": memory_is_held,
     "heavy-plans-again": heavy_plans_again,
     "native-again": native_again,
     "far": far,
