@@ -505,6 +505,7 @@ def tuned(rng: np.random.Generator) -> None:
     ruled = _word_hopper.Engine.of(method, 1, 3, 150, 300)
     table = {"sm_90a": {"halfhalf": {size: _tuned.Tiles(ruled.columns, 2, 4)}}}
     with mock.patch.object(_tuned, "table", return_value=table):
+        _tuned._found.cache_clear()
         engine = _word_hopper.Engine.of(method, 1, 3, 150, 300)
         assert (engine.group, engine.stages) == (2, 4) != (ruled.group, ruled.stages)
         assert engine == ruled == _word_hopper.Engine.of(method, 2, 3, 150, 300)
