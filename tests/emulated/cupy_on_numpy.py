@@ -1,7 +1,7 @@
 """As much of CuPy as the library uses, on NumPy arrays; `install` puts it in CuPy's place.
 
-The device's kernels are those of kernels/, run by tests/emulated/cuda.h, and its cuBLAS is NumPy's product of integers.
-New memory is filled with 0xa5.
+The device's kernels are those of kernels/, run by tests/emulated/cuda.h, when their stream gets there (streams.py), and
+its cuBLAS is NumPy's product of integers. New memory is filled with 0xa5, and so is what was freed.
 """
 
 from __future__ import annotations
@@ -10,12 +10,16 @@ import contextlib
 import ctypes
 import itertools
 import sys
+import weakref
+from functools import partial
 from types import ModuleType, SimpleNamespace
 from typing import Any, ClassVar
 from unittest import mock
 
 import numpy as np
+import streams
 from build import built
+from streams import Event, ExternalStream, Stream, current, drain, give
 
 
 class Memory:
@@ -31,7 +35,7 @@ class Memory:
 
 
 class ndarray(np.ndarray):  # noqa: N801
-    """cupy.ndarray."""
+    """cupy.ndarray: what NumPy does with it comes after what the current stream was given."""
 
     @property
     def data(self) -> Memory:
@@ -42,58 +46,58 @@ class ndarray(np.ndarray):  # noqa: N801
         return SimpleNamespace(id=0)
 
     def get(self) -> np.ndarray:
+        drain(current().ptr)
         return np.array(self)
 
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        drain(current().ptr)
+        if "out" in options:
+            options["out"] = tuple(map(_on_numpy, options["out"]))
+        return _on_device(getattr(ufunc, method)(*map(_on_numpy, inputs), **options))
 
+    def __setitem__(self, at: Any, value: Any) -> None:
+        drain(current().ptr)
+        super().__setitem__(at, value)
+
+
+def _read_first(name: str) -> Any:
+    def call(self: ndarray, *arguments: Any, **options: Any) -> Any:
+        drain(current().ptr)
+        return getattr(np.ndarray, name)(self, *arguments, **options)
+
+    return call
+
+
+for _name in ("astype", "copy", "fill", "item", "reshape", "tobytes", "tolist"):
+    setattr(ndarray, _name, _read_first(_name))
 ndarray.__module__ = "cupy"
 
 
-def as_array(x: Any) -> ndarray:
-    return np.asarray(x).view(ndarray)
+def _on_numpy(x: Any) -> Any:
+    return x.view(np.ndarray) if isinstance(x, ndarray) else x
 
 
-def empty(shape: Any, dtype: Any = float) -> ndarray:
-    array = np.empty(shape, dtype)
-    if array.size:
-        array.reshape(-1).view(np.uint8)[:] = 0xA5
-    return array.view(ndarray)
+def as_numpy(x: Any) -> np.ndarray:
+    """cupy.asnumpy."""
+    return x.get() if isinstance(x, ndarray) else np.array(x)
+
+
+def _on_device(x: Any) -> Any:
+    return x.view(ndarray) if isinstance(x, np.ndarray) else x
+
+
+class Block:
+    """Memory that its stream overwrites once it was freed."""
+
+    def __init__(self, size: int) -> None:
+        values = np.full(size + 256, 0xA5, np.uint8)
+        self.ptr = -(-values.ctypes.data // 256) * 256
+        weakref.finalize(self, give, current().ptr, partial(values.fill, 0xA5)).atexit = False
 
 
 def default_allocator(size: int) -> Memory:
-    array = empty(max(size, 1) + 256, np.uint8)
-    return Memory(-(-array.data.ptr // 256) * 256, array)
-
-
-class Stream:
-    """All is done at once, but streams have numbers, 0 the first of all; `entered` ends with the current one."""
-
-    numbers = itertools.count(1)
-    entered: ClassVar[list[Any]] = []
-
-    def __init__(self, non_blocking: bool = False, priority: int = 0) -> None:
-        self.ptr = next(self.numbers)
-
-    def __enter__(self) -> None:
-        self.entered.append(self)
-
-    def __exit__(self, *error: Any) -> None:
-        self.entered.pop()
-
-
-class ExternalStream(Stream):
-    def __init__(self, ptr: int) -> None:
-        self.ptr = ptr
-
-
-Stream.entered.append(ExternalStream(0))
-
-
-class Event:
-    ptr = 0
-
-    def __init__(self, disable_timing: bool = False) -> None: ...
-    def record(self) -> None: ...
-    def synchronize(self) -> None: ...
+    block = Block(max(size, 1))
+    return Memory(block.ptr, block)
 
 
 class Kernel:
@@ -135,8 +139,8 @@ def on_current_stream(function: Any) -> Any:
     """As CuPy calls cuBLAS, whatever stream the handle has; `used` notes them."""
 
     def call(*arguments: int) -> None:
-        call.used.append(Stream.entered[-1].ptr)
-        function(*arguments)
+        call.used.append(current().ptr)
+        give(current().ptr, lambda: function(*arguments))
 
     call.used = []
     return call
@@ -179,17 +183,36 @@ def install(capability: str) -> None:
         buffer._memory = memory  # lives as long as the array
         return np.frombuffer(buffer, kind, count).reshape(shape).view(ndarray)
 
+    def as_array(x: Any, order: str = "K") -> ndarray:
+        """A copy of all that lies between the first and the last element, with the same strides."""
+        if isinstance(x, ndarray):
+            return x
+        x = np.asarray(x)
+        first, end = np.lib.array_utils.byte_bounds(x)
+        memory = empty_of_pool(end - first, np.uint8)
+        if x.size:
+            ctypes.memmove(memory.data.ptr, first, end - first)
+        return np.ndarray.__new__(ndarray, x.shape, x.dtype, memory, x.ctypes.data - first, x.strides)
+
+    def on_arrays(function: Any) -> Any:
+        def call(*arguments: Any, **options: Any) -> Any:
+            drain(current().ptr)
+            result = function(*map(_on_numpy, arguments), **options)
+            return as_array(result) if isinstance(result, np.ndarray) else result
+
+        return call
+
     runtime = SimpleNamespace(
         getDevice=lambda: 0,
         getDeviceProperties=lambda device: {"name": b"emulated device", "multiProcessorCount": 4},
-        memsetAsync=lambda ptr, value, size, stream: ctypes.memset(ptr, value, size),
-        memcpyAsync=lambda to, ptr, size, kind, stream: ctypes.memmove(to, ptr, size),
+        memsetAsync=lambda ptr, value, size, stream: give(stream, lambda: ctypes.memset(ptr, value, size)),
+        memcpyAsync=lambda to, ptr, size, kind, stream: give(stream, lambda: ctypes.memmove(to, ptr, size)),
         memcpyDeviceToHost=2,
-        eventRecord=lambda event, stream: None,
-        streamWaitEvent=lambda stream, event: None,
+        eventRecord=streams.record,
+        streamWaitEvent=streams.wait_for,
         streamIsCapturing=lambda stream: False,
     )
-    device = SimpleNamespace(compute_capability=capability, use=lambda: None, synchronize=lambda: None)
+    device = SimpleNamespace(compute_capability=capability, use=lambda: None, synchronize=streams.drain_all)
     cublas = SimpleNamespace(
         gemmEx=on_current_stream(gemm_ex), gemmStridedBatchedEx=on_current_stream(gemm_strided), CUBLAS_OP_T=1,
         CUBLAS_OP_N=0,
@@ -207,17 +230,17 @@ def install(capability: str) -> None:
         alloc=alloc,
         get_allocator=lambda: allocator[-1],
         using_allocator=using_allocator,
-        get_current_stream=lambda: Stream.entered[-1],
+        get_current_stream=current,
         device=SimpleNamespace(get_cublas_handle=lambda: 0),
-        alloc_pinned_memory=lambda size: np.zeros(size, np.uint8).view(Pinned),
+        alloc_pinned_memory=pinned,
     )
     cupy = ModuleType("cupy")
     vars(cupy).update(
-        {name: _on_arrays(getattr(np, name)) for name in (
+        {name: on_arrays(getattr(np, name)) for name in (
             "where", "ldexp", "maximum", "ascontiguousarray", "asfortranarray", "zeros",
             "full", "may_share_memory", "broadcast_to", "matmul", "ones",
         )},
-        ndarray=ndarray, empty=empty_of_pool, asarray=as_array, asnumpy=np.array, cuda=cuda,
+        ndarray=ndarray, empty=empty_of_pool, asarray=as_array, asnumpy=as_numpy, cuda=cuda,
     )  # fmt: skip
     sys.modules.update({"cupy": cupy, "cupy.cuda": cuda})
 
@@ -230,6 +253,9 @@ def install(capability: str) -> None:
     from ozaki.backends import _driver
 
     mock.patch.object(_driver, "launcher", launcher).start()
+    from ozaki.backends._launch import Launch
+
+    mock.patch.object(Launch, "__init__", _launched_later(Launch.__init__)).start()
 
 
 class Pinned(np.ndarray):
@@ -240,9 +266,28 @@ class Pinned(np.ndarray):
         return int(self.__array_interface__["data"][0])
 
 
-def _on_arrays(function: Any) -> Any:
-    def call(*arguments: Any, **options: Any) -> Any:
-        result = function(*arguments, **options)
-        return result.view(ndarray) if isinstance(result, np.ndarray) else result
+_pinned: list[Pinned] = []
 
-    return call
+
+def pinned(size: int) -> Pinned:
+    """cupy.cuda.alloc_pinned_memory; never freed, since copies to it may be on their way."""
+    _pinned.append(np.zeros(size, np.uint8).view(Pinned))
+    return _pinned[-1]
+
+
+def _launched_later(init: Any) -> Any:
+    """A launch that starts when its stream gets there, with the arguments that it was given."""
+
+    def new(self: Any, *arguments: Any, **options: Any) -> None:
+        init(self, *arguments, **options)
+        start, words = self.start, self.words
+
+        def run(stream: int, given: bytes) -> None:
+            now = bytes(words)
+            ctypes.memmove(words, given, len(given))
+            start(stream)
+            ctypes.memmove(words, now, len(now))
+
+        self.start = lambda stream: give(stream, partial(run, stream, bytes(words)))
+
+    return new

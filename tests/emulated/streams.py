@@ -1,0 +1,124 @@
+"""Streams of the emulated device: what they are given waits until someone needs it, or chance lets it go first.
+
+So where nothing orders two steps of different streams, either may come first. Memory that is freed is overwritten by
+the stream that it was allocated on, when that gets there: what still needs it then is not ordered as it must be.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections import defaultdict, deque
+from collections.abc import Callable
+from typing import ClassVar
+
+Work = Callable[[], object]
+
+waiting: dict[int, deque[Work]] = defaultdict(deque)
+"""By the number of a stream."""
+
+chance = random.Random(0)
+
+
+def give(stream: int, work: Work) -> None:
+    """As the last that the stream does."""
+    waiting[stream].append(work)
+
+
+def drain(stream: int) -> None:
+    """Let the stream do all that it was given."""
+    _others_first(stream)
+    while waiting[stream]:
+        waiting[stream].popleft()()
+
+
+def drain_all() -> None:
+    """Let all streams."""
+    for stream in [*waiting]:
+        drain(stream)
+
+
+def _others_first(stream: int) -> None:
+    for other in [*waiting]:
+        if other != stream:
+            for _ in range(chance.choice((0, chance.randint(0, 9), len(waiting[other])))):
+                if waiting[other]:
+                    waiting[other].popleft()()
+
+
+class _Point:
+    """A place in what a stream does."""
+
+    def __init__(self, stream: int) -> None:
+        self.stream, self.passed = stream, False
+        give(stream, self.be_passed)
+
+    def be_passed(self) -> None:
+        self.passed = True
+
+    def reach(self) -> None:
+        while not self.passed:
+            waiting[self.stream].popleft()()
+
+
+_recorded: dict[int, _Point] = {}
+"""By the number of an event."""
+
+
+def record(event: int, stream: int) -> None:
+    """As cudaEventRecord."""
+    _recorded[event] = _Point(stream)
+
+
+def wait_for(stream: int, event: int) -> None:
+    """As cudaStreamWaitEvent: for what was recorded until now."""
+    if event in _recorded:
+        give(stream, _recorded[event].reach)
+
+
+class Stream:
+    """cupy.cuda.Stream; `entered` ends with the current one."""
+
+    numbers = itertools.count(1)
+    entered: ClassVar[list[Stream]] = []
+
+    def __init__(self, non_blocking: bool = False, priority: int = 0) -> None:
+        self.ptr = next(self.numbers)
+
+    def __enter__(self) -> None:
+        self.entered.append(self)
+
+    def __exit__(self, *error: object) -> None:
+        self.entered.pop()
+
+
+class ExternalStream(Stream):
+    """cupy.cuda.ExternalStream."""
+
+    def __init__(self, ptr: int) -> None:
+        self.ptr = ptr
+
+
+Stream.entered.append(ExternalStream(0))
+
+
+def current() -> Stream:
+    """cupy.cuda.get_current_stream."""
+    return Stream.entered[-1]
+
+
+class Event:
+    """cupy.cuda.Event."""
+
+    numbers = itertools.count(1)
+
+    def __init__(self, disable_timing: bool = False) -> None:
+        self.ptr = next(self.numbers)
+
+    def record(self) -> None:
+        record(self.ptr, current().ptr)
+
+    def synchronize(self) -> None:
+        if self.ptr in _recorded:
+            _others_first(_recorded[self.ptr].stream)
+            _recorded[self.ptr].reach()
