@@ -92,7 +92,12 @@ class Block:
     def __init__(self, size: int) -> None:
         values = np.full(size + 256, 0xA5, np.uint8)
         self.ptr = -(-values.ctypes.data // 256) * 256
-        weakref.finalize(self, give, current().ptr, partial(values.fill, 0xA5)).atexit = False
+        weakref.finalize(self, _overwrite, values, current().ptr).atexit = False
+
+
+def _overwrite(values: np.ndarray, stream: int) -> None:
+    streams.freed.append(values)
+    give(stream, partial(values.fill, 0xA5))
 
 
 def default_allocator(size: int) -> Memory:

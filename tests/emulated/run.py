@@ -148,6 +148,9 @@ def proofs(rng: np.random.Generator) -> None:
             for rows in (lower[0].shape[1], lower[0].shape[1] // 2):
                 expected, found = (of.worst_ratios(x, *d, [(scheme, rows)])[0]() for of, x, d in ways)
                 assert expected == found
+        wanted = [(Residues(14), 40), (Digits(7), 20), (Digits(20), 40)]  # side by side
+        expected, found = ([look() for look in of.worst_ratios(x, *d, wanted)] for of, x, d in ways)
+        assert expected == found
 
 
 def exponents(rng: np.random.Generator) -> None:

@@ -19,6 +19,9 @@ waiting: dict[int, deque[Work]] = defaultdict(deque)
 
 chance = random.Random(0)
 
+freed: list[object] = []
+"""Memory that streams may still be about to use, rightly or not."""
+
 
 def give(stream: int, work: Work) -> None:
     """As the last that the stream does."""
@@ -30,6 +33,8 @@ def drain(stream: int) -> None:
     _others_first(stream)
     while waiting[stream]:
         waiting[stream].popleft()()
+    if not any(waiting.values()):
+        freed.clear()
 
 
 def drain_all() -> None:
