@@ -202,26 +202,27 @@ class Tape:
     """
 
     def __init__(self) -> None:
-        self._bases: list[tuple[int, int, int, int]] = []  # first address, size, number among the bases, offset
+        self._given: list[tuple[int, int, int]] = []  # of each array, the addresses: of its first element, least, end
+        self._memory: list[tuple[int, int, int]] = []  # what was allocated: first address, end, offset in all of it
         self._steps: list[tuple[Callable[[int], object], int | None, Any, list[tuple[int, int, int]]]] = []
         self._bytes = 0
         self._stream = 0
 
     @property
     def complete(self) -> bool:
-        """Every address was one of the arrays, or memory that was allocated meanwhile."""
-        return all(place is not None for *_, places in self._steps for place in places)
+        """Every address was one of the arrays, or memory that was allocated meanwhile; and there were not too many."""
+        return len(self._steps) < _MOST_STEPS and all(place for *_, places in self._steps for place in places)
 
     @contextmanager
     def recording(self, *arrays: Any) -> Iterator[None]:
         """Note what is done; the arrays are those that later calls replace, in this order."""
-        self._bases = [(array.data.ptr, 1, i, 0) for i, array in enumerate(arrays)]
+        self._given = [(array.data.ptr, *_extent(array)) for array in arrays]
         self._stream = get_current_stream().ptr
-        allocate, last = cp.cuda.get_allocator(), len(arrays)
+        allocate = cp.cuda.get_allocator()
 
         def noted(size: int) -> cp.cuda.MemoryPointer:
             memory = allocate(size)
-            self._bases.append((memory.ptr, size, last, self._bytes))
+            self._memory.append((memory.ptr, memory.ptr + size, self._bytes))
             self._bytes += round_up(size, 512)
             return memory
 
@@ -234,11 +235,22 @@ class Tape:
 
     def note(self, step: Step, addresses: list[int], stream: int) -> None:
         """Called by steps while this tape records, on the current stream or one beside."""
+        if len(self._steps) == _MOST_STEPS:
+            return
         places: list[Any] = []
         for i, address in zip(step.places, addresses, strict=True):
-            base = next((b for b in reversed(self._bases) if b[0] <= address < b[0] + b[1]), None)
-            places.append(base and (i, base[2], address - base[0] + base[3]))
+            place = self._place(address)
+            places.append(place and (i, *place))
         self._steps.append((step.start, None if stream == self._stream else stream, step.words, places))
+
+    def _place(self, address: int) -> tuple[int, int] | None:
+        """The number of an array, or of the memory after them, and the offset there; None of an array not known."""
+        for first, end, offset in reversed(self._memory):
+            if first <= address < end:
+                return len(self._given), address - first + offset
+        at = [i for i, (first, *_) in enumerate(self._given) if address == first]
+        within = at[-1:] or [i for i, (_, least, end) in enumerate(self._given) if least <= address < end]
+        return (within[0], address - self._given[within[0]][0]) if len(within) == 1 else None
 
     def __call__(self, *arrays: Any) -> cp.cuda.MemoryPointer:
         """All steps again; returns the memory between them, to be held until streams beside are through."""
@@ -250,6 +262,19 @@ class Tape:
                 words[i] = bases[base] + offset
             start(stream if beside is None else beside)
         return memory
+
+
+_MOST_STEPS = 4096
+"""Of a tape that is kept: beyond, as of large batches one by one, the host is soon ahead of the device."""
+
+
+def _extent(x: Any) -> tuple[int, int]:
+    """The least address of an array's bytes, and their end."""
+    if x.size == 0:
+        return x.data.ptr, x.data.ptr
+    steps = [(n - 1) * stride for n, stride in zip(x.shape, x.strides, strict=True)]
+    least, last = (sum(pick(step, 0) for step in steps) for pick in (min, max))
+    return x.data.ptr + least, x.data.ptr + last + x.dtype.itemsize
 
 
 class _Recording(local):

@@ -224,6 +224,25 @@ def product(scheme: str, slices: int, dtype: str, engine: str, rng: np.random.Ge
             same(ozaki.matmul(x, b, **options), ozaki.matmul(left, cp.asarray(b), plan=plan))
 
 
+def batches_again(rng: np.random.Generator) -> None:
+    """Matrices of a batch one by one, from the tape the second time; operands that share memory are told apart."""
+    options: dict[str, Any] = {"slices": 4, "engine": "cublas"}
+    for scheme in ("residues", "digits"):
+        with mock.patch.object(_cupy, "execute", wraps=_cupy.execute) as execute:
+            for _ in range(3):
+                a, b = matrix(rng, (3, 20, 70), "f4"), matrix(rng, (3, 70, 30), "f4")
+                out = cp.full((3, 20, 30), np.nan, "f4")
+                ozaki.matmul(cp.asarray(a), cp.asarray(b)[:, ::-1], scheme=scheme, out=out, **options)
+                same(ozaki.matmul(a, b[:, ::-1], scheme=scheme, slices=4), out)
+            assert execute.call_count == 1
+            for first, second in ((0, 20), (20, 0), (5, 40), (0, 0)):
+                x = matrix(rng, (120, 120), "f4")
+                y = cp.asarray(x)
+                left, right = y[first : first + 40, :70], y[second : second + 70, 10:80]
+                c = ozaki.matmul(left, right, scheme=scheme, **options)
+                same(ozaki.matmul(cp.asnumpy(left), cp.asnumpy(right), scheme=scheme, slices=4), c)
+
+
 def fp16_sums(rng: np.random.Generator) -> None:
     """FP16 digits that fill the accumulators; and of a product so deep that k is cut, and its sums need int64."""
     full = np.full((6, 320), -(126 + 127 / 255) / 256)  # whose digits are -126, -127, -127, ...
@@ -718,6 +737,7 @@ CASES: dict[str, Callable[[np.random.Generator], None]] = {
     "plans-again": plans_again,
     "plans-of-other-data-again": plans_of_other_data_again,
     "memory-is-held": memory_is_held,
+    "batches-again": batches_again,
     "heavy-plans-again": heavy_plans_again,
     "native-again": native_again,
     "far": far,
