@@ -106,14 +106,11 @@ def tuned(device: Device, scheme: str, shapes: Sequence[Shape], least: float, co
     fitting = [candidate for candidate in SPACE[kernel] if fits(candidate, words, shared_memory(device))]
     console.print(f"{scheme}: {len(fitting)} of {len(SPACE[kernel])} combinations fit")
     wanted = [{c for c in fitting if distinct(c, problem.shape)} | {problem.own} for problem in problems]
-    times: list[Times] = []
-    for each in (None, least):
-        times = timed(device, problems, wanted, each, console)
-        wanted = [
-            {problem.own, *nsmallest(FINALISTS, of_shape, key=of_shape.__getitem__)}
-            for problem, of_shape in zip(problems, times, strict=True)
-        ]
-    for problem, of_shape in zip(problems, times, strict=True):
+    finalists = [
+        {problem.own, *nsmallest(FINALISTS, of_shape, key=of_shape.__getitem__)}
+        for problem, of_shape in zip(problems, timed(device, problems, wanted, None, console), strict=True)
+    ]
+    for problem, of_shape in zip(problems, timed(device, problems, finalists, least, console), strict=True):
         yield from rows_of_times(device, scheme, problem, of_shape)
 
 

@@ -147,8 +147,7 @@ class Call:
         before, last = _lately.get(kind, (None, None))
         likely = last if last is not None and last == before else search.likely
         search.begin(partial(self._split_ahead, target, engine, likely))
-        choice = search.choose()
-        self._search = search
+        choice, self._search = search.choose(), search
         _note_lately(kind, (last, choice.scheme))
         return choice
 
@@ -156,10 +155,6 @@ class Call:
         """Split for the scheme that the plan most likely takes."""
         likely = self._plan(scheme, target, inf, False, engine, None, "")
         self._ahead = scheme, {side: self.backend.split(self.described(side), side, likely) for side in _SIDES}
-
-    @property
-    def _multiplications(self) -> int:
-        return prod(self.sizes.batch) * prod(self.sizes.shape)
 
     @property
     def _empty(self) -> bool:
@@ -310,7 +305,8 @@ class Call:
     @contextmanager
     def recorded(self, out: Any, choices: tuple[Any, ...], c: Any) -> Iterator[None]:
         """Let calls like this one run what is run here into c, where that is worth it."""
-        if self.backend.name != "cupy" or self._empty or self._multiplications > _LARGEST_AGAIN:
+        large = prod(self.sizes.batch) * prod(self.sizes.shape) > _LARGEST_AGAIN
+        if self.backend.name != "cupy" or self._empty or large:
             yield
             return
         from ozaki.backends import _again

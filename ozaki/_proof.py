@@ -67,13 +67,13 @@ class Look:
     wait : waits for what it finds
     exact : whether that can be taken as it is
     anew : looks again, knowing that
-    repeats : it is what was found first, and so is found for other data when the same is done again
+    renewed : it did
     """
 
     wait: Callable[[], Ratio]
     exact: Callable[[Ratio], bool] = lambda ratio: True
     anew: Callable[[Ratio], Ratio] | None = None
-    repeats: bool = True
+    renewed: bool = False
 
     def __call__(self) -> Ratio:
         """What it finds."""
@@ -82,7 +82,7 @@ class Look:
             return ratio
         if self.anew is None:
             raise ChangedError
-        self.repeats = False
+        self.renewed = True
         return self.anew(ratio)
 
 
@@ -180,7 +180,7 @@ class Proof:
 
         Data that need wide magnitudes are seldom alike: what was done for others would most often be done in vain.
         """
-        return self.level != "wide" and all(look.repeats for look in self._begun.values())
+        return self.level != "wide" and not any(look.renewed for look in self._begun.values())
 
     @property
     def operands(self) -> tuple[Described, Described]:

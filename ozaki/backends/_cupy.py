@@ -92,8 +92,14 @@ def _engine_of(plan: Plan) -> Engine:
     if isinstance(plan.scheme, Words):
         return _word_engine(plan.scheme, (prod(plan.batch), *plan.shape))
     engine = _engine(plan.scheme, plan.engine, plan.shape, plan.workspace_limit)
-    whole = prod(plan.batch) == 1 and plan.workspace_limit is None
-    return _winograd if engine is _hopper and whole and _winograd.fits(plan.scheme, plan.shape) else engine
+    if plan.workspace_limit is None and _in_quadrants(engine, plan.scheme, prod(plan.batch), plan.shape):
+        return _winograd
+    return engine
+
+
+def _in_quadrants(engine: Engine, scheme: Scheme, batch: int, shape: tuple[int, int, int]) -> bool:
+    """Whether Strassen-Winograd takes less than that engine alone."""
+    return engine is _hopper and batch == 1 and _winograd.fits(scheme, shape)
 
 
 def _engine(scheme: Scheme, asked: str, shape: tuple[int, int, int], limit: int | None) -> Engine:
@@ -308,7 +314,7 @@ def _fastest(device: int, stack: tuple[int, int, int], k: int, dtype: str, ways:
         elif isinstance(way, Scheme):
             engine = _engine(way, "auto", (m, k, n), None)
             rows, cols = (engine.layout(way, side, 1, x, k).rows for side, x in (("left", m), ("right", n)))
-            done = _winograd.DONE if engine is _hopper and batch == 1 and _winograd.fits(way, (m, k, n)) else 1.0
+            done = _winograd.DONE if _in_quadrants(engine, way, batch, (m, k, n)) else 1.0
             times[way] = rates.slices(batch, m, k, n, dtype, way, rows * cols * done, engine is _hopper)
         elif architecture(device) == "sm_90a" and _word_hopper.fits(way):
             times[way] = rates.words(batch, m, k, n, way)

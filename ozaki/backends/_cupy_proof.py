@@ -31,10 +31,9 @@ def _stream(steps: str = "proof") -> Beside:
 
 @dataclass(frozen=True)
 class _Product:
-    """Exact products of magnitudes, int32 (of 7 bits) or float64 (wider), [batch][m][ld], of which n columns count."""
+    """Exact products of magnitudes, int32 (of 7 bits) or float64 (wider), [batch][m][ld]."""
 
     values: Any
-    n: int
 
     @property
     def wide(self) -> bool:
@@ -64,7 +63,7 @@ def narrow_product(left: Described, right: Described, sampled: bool) -> _Product
     stream.fork()
     with stream:
         a, b = _magnitudes(left, right, layout, sampled)
-        return _Magnitudes(a, b) if in_tiles else _product(_cublas.INT8, a, b, m, n)
+        return _Magnitudes(a, b) if in_tiles else _product(_cublas.INT8, a, b, m)
 
 
 class _Layout(NamedTuple):
@@ -102,26 +101,26 @@ def _taking_magnitudes(device: int, left: View, right: View, layout: _Layout, sa
     return Launch("proof.cu", "magnitudes", macros, (sum(blocks),), (256,), *operands, *sizes)
 
 
-def _product(types: _cublas.Types, a: Any, b: Any, m: int, n: int) -> _Product:
+def _product(types: _cublas.Types, a: Any, b: Any, m: int) -> _Product:
     batch, ld, k = max(a.shape[0], b.shape[0]), b.shape[1], a.shape[2]
     out = cp.empty((batch, m, ld), types.dtype)
     steps = *(x.shape[1] * k if x.shape[0] > 1 else 0 for x in (a, b)), m * ld
     _cublas.gemms(types, a.data.ptr, b.data.ptr, out.data.ptr, m, ld, k, k, k, batch, steps)
-    return _Product(out, n)
+    return _Product(out)
 
 
 def wide_product(left: Described, right: Described) -> _Product:
     """Exact products of wider magnitudes, and a lower bound by exponents where they are zero."""
-    bits, m, n = wide_bits(left.k), left.x.shape[1], right.x.shape[1]
-    layout = _Layout((m, round_up(n, 4)), round_up(left.k, 128), bits=bits)
+    bits, m = wide_bits(left.k), left.x.shape[1]
+    layout = _Layout((m, round_up(right.x.shape[1], 4)), round_up(left.k, 128), bits=bits)
     stream = _stream()
     stream.fork()
     with stream:
         a, b = _magnitudes(left, right, layout, False)
         if native_obstacle("float64"):  # then cuBLAS may not add exactly
-            product = _Product(cp.asarray(np.matmul(a.get(), b.get().swapaxes(1, 2))), n)
+            product = _Product(cp.asarray(np.matmul(a.get(), b.get().swapaxes(1, 2))))
         else:
-            product = _product(_cublas.FP64, a, b, m, n)
+            product = _product(_cublas.FP64, a, b, m)
         views, values = (View.of(left.x), View.of(right.x)), product.values
         launch = _bounding_by_exponents(cp.cuda.runtime.getDevice(), *views, *values.shape[1:], 2 * bits)
         launch(left.x.data, left.fields.data, right.x.data, right.fields.data, values.data)
@@ -186,14 +185,11 @@ def _look(
         return Look(lambda: wait()._replace(spans=spans, least_span=least_span))
     k = left.k
 
-    def exact(ratio: Ratio) -> bool:
-        return dropped(scheme, k, ratio.spans) == _usually_dropped(scheme, k)
-
     def anew(ratio: Ratio) -> Ratio:
         (again,) = _begin(lower, left, right, [(scheme, rows, dropped(scheme, k, ratio.spans))])
         return again()
 
-    return Look(wait, exact, anew)
+    return Look(wait, lambda ratio: dropped(scheme, k, ratio.spans) == _usually_dropped(scheme, k), anew)
 
 
 def _usually_dropped(scheme: Scheme | Words, k: int) -> float:

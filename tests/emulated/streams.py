@@ -28,11 +28,16 @@ def give(stream: int, work: Work) -> None:
     waiting[stream].append(work)
 
 
+def _go_on(stream: int) -> None:
+    """With the next that the stream was given."""
+    waiting[stream].popleft()()
+
+
 def drain(stream: int) -> None:
     """Let the stream do all that it was given."""
     _others_first(stream)
     while waiting[stream]:
-        waiting[stream].popleft()()
+        _go_on(stream)
     if not any(waiting.values()):
         freed.clear()
 
@@ -48,7 +53,7 @@ def _others_first(stream: int) -> None:
         if other != stream:
             for _ in range(chance.choice((0, chance.randint(0, 9), len(waiting[other])))):
                 if waiting[other]:
-                    waiting[other].popleft()()
+                    _go_on(other)
 
 
 class _Point:
@@ -63,7 +68,7 @@ class _Point:
 
     def reach(self) -> None:
         while not self.passed:
-            waiting[self.stream].popleft()()
+            _go_on(self.stream)
 
 
 _recorded: dict[int, _Point] = {}
