@@ -80,34 +80,32 @@ __device__ __forceinline__ void make_images(Bits* bits, int scale, uint32_t (*by
   }
 }
 
-// What the slices are folded with and reduced by, in shared memory. A further word of the images is 1 for residues, and its
-// fold the start of the sum: cheaper than to bring it into the registers of every sum.
-constexpr int FOLDS = LENGTH + (DIGIT_BITS == 0 ? 1 : 0);
-__shared__ uint32_t folds[8 * EIGHTS][FOLDS];
+// What the slices are folded with and reduced by, in shared memory.
+__shared__ uint32_t folds[8 * EIGHTS][LENGTH];
+__shared__ __align__(16) uint32_t starts[8 * EIGHTS][4];  // a sum begins with four registers in a row
 __shared__ __align__(16) Quotient quotients[8 * EIGHTS];
 
 // Eight slices, of which lane 4 g + c has number s = 8 u + g.
 struct Cut {
-  uint32_t fold[FOLDS];
+  uint32_t fold[2][2][LENGTH];  // [p][0 or 1]: of the images of lanes 8 c + ..., zero for other c
+  uint32_t start[4];
   Quotient quotient;
-  int c;
 
-  __device__ __forceinline__ Cut(int s, int c) : c(c) {
+  __device__ __forceinline__ Cut(int s, int c) {
 #pragma unroll
-    for (int w = 0; w < FOLDS; ++w) fold[w] = folds[s][w];
+    for (int w = 0; w < LENGTH; ++w) {
+      const uint32_t own = folds[s][w];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) fold[i / 2][i % 2][w] = c == i ? own : 0u;
+    }
     quotient = quotients[s];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) start[i] = DIGIT_BITS == 0 ? starts[s][i] : 0u;
   }
 
   // Slices of the images of lanes 8 c + {2 p, 2 p + 4, 2 p + 1, 2 p + 5}, p = 0 or 1, in the low bytes.
   __device__ __forceinline__ void apply(const uint32_t (&bytes)[LENGTH], int p, uint32_t (&slice)[4]) const {
-    uint32_t first[FOLDS], second[FOLDS], words[FOLDS];
-#pragma unroll
-    for (int w = 0; w < FOLDS; ++w) {
-      first[w] = c == 2 * p ? fold[w] : 0u;
-      second[w] = c == 2 * p + 1 ? fold[w] : 0u;
-      words[w] = w < LENGTH ? bytes[w < LENGTH ? w : 0] : 1u;
-    }
-    fold_pair<FOLDS>(slice, first, second, words);
+    fold_pair<LENGTH>(slice, start, fold[p][0], fold[p][1], bytes);
 #if DIGIT_BITS == 0
 #pragma unroll
     for (int i = 0; i < 4; ++i) slice[i] = residue_of_sum(slice[i], quotient.inverse, quotient.addend, quotient.modulus);
@@ -128,12 +126,14 @@ __device__ __forceinline__ void fill_folds(int threads, const Constants& constan
 #else
 __device__ __forceinline__ void fill_folds(int threads) {
 #endif
-  for (int i = threadIdx.x; i < 8 * EIGHTS * FOLDS; i += threads) {
-    const int t = i / FOLDS, w = i % FOLDS;
+  for (int i = threadIdx.x; i < 8 * EIGHTS * LENGTH; i += threads) {
+    const int t = i / LENGTH, w = i % LENGTH;
 #if DIGIT_BITS == 0
     const int known = smaller(t, SLICES - 1);
-    folds[t][w] = w < LENGTH ? constants.fold[known][w] : constants.quotient[known].start;
-    if (w == 0) quotients[t] = constants.quotient[known];
+    folds[t][w] = constants.fold[known][w];
+    if (w != 0) continue;
+    quotients[t] = constants.quotient[known];
+    for (int j = 0; j < 4; ++j) starts[t][j] = quotients[t].start;
 #else
     const int digit = SLICES - 1 - t;
     folds[t][w] = digit >= 0 && digit / 4 == w ? 1u << (8 * (digit % 4)) : 0u;
@@ -191,9 +191,7 @@ __device__ __forceinline__ void cut_rows(int scale, int8_t* out, int first, int6
         now.apply(bytes + 2 * i, slice);
         uint32_t word[4];
         gather(slice, word);
-        if (s < SLICES)
-          *reinterpret_cast<uint4*>(to + offset_of_row(first, r + i / 2, 4 * (i % 2) + c, row_stride)) =
-              make_uint4(word[0], word[1], word[2], word[3]);
+        store_16_bytes(to + offset_of_row(first, r + i / 2, 4 * (i % 2) + c, row_stride), word, s < SLICES);
       }
     }
   }

@@ -3,7 +3,7 @@
 // The lane 4 g + c of a warp holds four bytes of column g of b, those of its own number. fold_pair multiplies them with
 // 8 rows twice, whose bytes for this lane stand in `first` and `second` of the lane with the same c and with g the row:
 //   d[0], d[1] = sum over all c of first(row g, c) b(column 2 c', c), the same of column 2 c' + 1;  d[2], d[3]: second
-// where the receiving lane is 4 g + c'. LENGTH such words are summed.
+// where the receiving lane is 4 g + c'. LENGTH such words are summed, from `start` on.
 #pragma once
 #include "common.cuh"
 
@@ -41,10 +41,10 @@ __device__ __forceinline__ void multiply_bytes(uint32_t (&d)[4], const uint32_t 
 #endif
 
 template <int LENGTH>
-__device__ __forceinline__ void fold_pair(uint32_t (&d)[4], const uint32_t (&first)[LENGTH],
+__device__ __forceinline__ void fold_pair(uint32_t (&d)[4], const uint32_t (&start)[4], const uint32_t (&first)[LENGTH],
                                           const uint32_t (&second)[LENGTH], const uint32_t (&b)[LENGTH]) {
 #pragma unroll
-  for (int i = 0; i < 4; ++i) d[i] = 0;
+  for (int i = 0; i < 4; ++i) d[i] = start[i];
 #pragma unroll
   for (int w = 0; w + 1 < LENGTH; w += 2)
     multiply_bytes(d, d, first[w], second[w], b[w], first[w + 1], second[w + 1], b[w + 1]);

@@ -22,7 +22,7 @@
 
 constexpr int THREADS = 128, BLOCK_ROWS = 32;
 
-extern "C" __global__ void __launch_bounds__(THREADS, WORDS <= 4 ? 4 : 3)
+extern "C" __global__ void __launch_bounds__(THREADS, WORDS <= 1 ? 7 : WORDS <= 2 && !ALONG_K ? 5 : WORDS <= 4 ? 4 : 3)
 split(const INPUT* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, int64_t rows, int64_t k, int64_t rows_padded,
       int64_t k_padded, const int64_t* __restrict__ description, int64_t batch_rows, int statistic, int step, int base,
       int64_t threshold, int32_t* __restrict__ mu_out, int8_t* __restrict__ slices, int64_t batch_stride,
@@ -32,11 +32,13 @@ split(const INPUT* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, int64_t r
 
   const uint32_t blocks_k = static_cast<uint32_t>(k_padded / BLOCK_K);
   const uint32_t blocks_row = static_cast<uint32_t>((rows_padded + BLOCK_ROWS - 1) / BLOCK_ROWS);
+  // Begin where the description ended: what it read last is still in the second-level cache.
+  const uint32_t block = gridDim.x - 1 - blockIdx.x;
 #if ALONG_K  // neighbouring blocks are neighbours in memory
-  const uint32_t at_k = blockIdx.x % blocks_k, rest = blockIdx.x / blocks_k;
+  const uint32_t at_k = block % blocks_k, rest = block / blocks_k;
   const uint32_t at_row = rest % blocks_row, b = rest / blocks_row;
 #else
-  const uint32_t at_row = blockIdx.x % blocks_row, rest = blockIdx.x / blocks_row;
+  const uint32_t at_row = block % blocks_row, rest = block / blocks_row;
   const uint32_t at_k = rest % blocks_k, b = rest / blocks_k;
 #endif
   const int64_t row0 = static_cast<int64_t>(at_row) * BLOCK_ROWS, h0 = static_cast<int64_t>(at_k) * BLOCK_K;

@@ -18,7 +18,7 @@
 
 constexpr int THREADS = 128, ROWS = 128 / sizeof(INPUT), OWN = ROWS / (THREADS / 32);  // a warp cuts OWN rows
 
-extern "C" __global__ void __launch_bounds__(THREADS, ALONG_K && WORDS <= 2 ? 4 : 3)
+extern "C" __global__ void __launch_bounds__(THREADS, WORDS > 1 ? 2 : ALONG_K ? 4 : 3)
 split_quadrants(const INPUT* __restrict__ x, int64_t sr, int64_t sk, int64_t rows, int64_t k, int64_t upper_rows,
                 int64_t first_k, int64_t rows_padded, int64_t k_padded, const int64_t* __restrict__ description,
                 int statistic, int step, int base, int64_t threshold, int32_t* __restrict__ mu_out,
@@ -127,19 +127,22 @@ split_quadrants(const INPUT* __restrict__ x, int64_t sr, int64_t sk, int64_t row
         gather(slice, word[i]);
       }
       int8_t* const to = out + (s * (7 * block) + offset);
-      const auto store = [&](int i, uint32_t x, uint32_t y, uint32_t z, uint32_t w) {
-        if (s < SLICES) *reinterpret_cast<uint4*>(to + i * block) = make_uint4(x, y, z, w);
-      };
+      const auto store = [&](int i, const uint32_t(&words)[4]) { store_16_bytes(to + i * block, words, s < SLICES); };
       constexpr int places[4] = {4, 5, 6, PERMUTED ? 3 : 2};
       // First what is there already: later stores would need its registers longer.
-      store(0, word[0][0], word[0][1], word[0][2], word[0][3]);
-      store(1, word[1][0], word[1][1], word[1][2], word[1][3]);
-      store(5 - places[3], word[3][0], word[3][1], word[3][2], word[3][3]);
+      store(0, word[0]);
+      store(1, word[1]);
+      store(5 - places[3], word[3]);
       const Modulus m(now.quotient.modulus);
 #pragma unroll
-      for (int w = 0; w < 4; ++w) slice_sums<!PERMUTED>(word[0][w], word[1][w], word[2][w], word[3][w], m, sum[w]);
+      for (int w = 0; w < 4; ++w) {
+        uint32_t sums[4];
+        slice_sums<!PERMUTED>(word[0][w], word[1][w], word[2][w], word[3][w], m, sums);
 #pragma unroll
-      for (int i = 0; i < 4; ++i) store(places[i], sum[0][i], sum[1][i], sum[2][i], sum[3][i]);
+        for (int i = 0; i < 4; ++i) sum[i][w] = sums[i];
+      }
+#pragma unroll
+      for (int i = 0; i < 4; ++i) store(places[i], sum[i]);
     }
   }
 }

@@ -31,7 +31,7 @@ REGISTERS = {
     "residue_gemm": 168,  # at entry; its warpgroups trade registers among themselves
     "digit_gemm": 168,
     "digit_far": 128,
-    "split_quadrants": 168,  # three blocks of 128 threads
+    "split_quadrants": 240,  # two blocks of 128 threads
     "patch": 80,
     "split_words": 64,
     "tops_split_words": 80,  # three blocks
@@ -44,8 +44,9 @@ REGISTERS = {
 WIDE_REGISTERS = {"split": 168, "recombine": 128}  # more than four words, or int64 diagonals
 
 # Bytes of local memory: what is known of a tile, kept aside while all registers hold accumulators; none of it is
-# touched in the loop over k. The proof keeps the entries in doubt there, 384 bytes.
-FRAME = {"digit_gemm": 40, "word_gemm": 24, "word_pairs": 24, "proof_gemm": 544}
+# touched in the loop over k. The proof keeps the entries in doubt there, 384 bytes, and those who split rather are five
+# blocks (six of float32) on a multiprocessor than without.
+FRAME = {"digit_gemm": 40, "word_gemm": 24, "word_pairs": 24, "proof_gemm": 544, "split": 24, "describe_split": 16}
 
 
 def put_aside(macros):
@@ -64,11 +65,12 @@ def split(dtype, slices, words, digit_bits, along_k, reversed_=0, tile=0):
     return "split.cu", macros | {"LARGEST": int(digit_bits == 8)}
 
 
-def describe_split(dtype, slices, words, digit_bits, along_k, reversed_, tile, sums, cluster):
+def describe_split(dtype, slices, words, digit_bits, along_k, reversed_, tile, sums, cluster, threads=256):
     macros = split(dtype, slices, words, digit_bits, along_k, reversed_, tile)[1]
     del macros["LARGEST"]
-    held = 16 if dtype == "double" else 32
-    return "sm_90a", "describe_split_sm90.cu", macros | {"SUMS": sums, "CLUSTER": cluster, "HELD": held}
+    held = threads // 2 // (8 if dtype == "double" else 4)
+    macros |= {"SUMS": sums, "CLUSTER": cluster, "HELD": held, "THREADS": threads}
+    return "sm_90a", "describe_split_sm90.cu", macros
 
 
 def split_quadrants(dtype, slices, words, along_k, tile):
@@ -82,8 +84,9 @@ def split_fp16(dtype, slices, words, digit_bits, along_k, reversed_=0):
 
 
 def recombine(dtype, slices, words, digit_bits, sum64=0):
+    together = 2 if digit_bits == 0 and words <= 4 else 1
     macros = {"OUTPUT": dtype, "SLICES": slices, "DIGIT_BITS": digit_bits, "WORDS": words, "SUM64": sum64}
-    return "recombine.cu", macros
+    return "recombine.cu", macros | {"TOGETHER": together}
 
 
 def magnitudes(a, b, along_k_a, along_k_b, magnitude="int8_t", tiles=(0, 0)):
@@ -101,10 +104,11 @@ def split_words(word, conversion, count, scale_bits, along_k, tile=0, together=1
     return "split_words.cu", macros | {"PERMUTED": int(tile > 128), "LARGEST": int(tile > 0)}
 
 
-def tops_split_words(rows, cluster, *case):
+def tops_split_words(rows, cluster, threads, *case):
     macros = split_words(*case)[1]
     del macros["LARGEST"]
-    return "sm_90a", "tops_split_words_sm90.cu", macros | {"INPUT": "float", "CLUSTER": cluster, "HELD": rows}
+    macros |= {"INPUT": "float", "CLUSTER": cluster, "HELD": rows, "THREADS": threads}
+    return "sm_90a", "tops_split_words_sm90.cu", macros
 
 
 def word_mma(word, half_sums, promotion):
@@ -221,11 +225,12 @@ CASES += [
 CASES += [
     describe_split(*case)
     for case in (
-        ("double", 14, 2, 0, 1, 0, 256, 1, 8), ("double", 14, 2, 0, 0, 0, 192, 1, 4),
+        ("double", 14, 2, 0, 1, 0, 256, 1, 4, 128), ("double", 14, 2, 0, 0, 0, 192, 1, 4),
         ("double", 30, 4, 0, 0, 0, 192, 1, 1), ("double", 4, 1, 7, 1, 1, 192, 0, 8),
-        ("double", 7, 2, 8, 0, 1, 192, 0, 8), ("double", 7, 2, 8, 1, 0, 256, 1, 2),
-        ("float", 7, 1, 0, 1, 0, 256, 1, 4), ("float", 8, 2, 0, 0, 0, 192, 1, 8),
+        ("double", 7, 2, 8, 0, 1, 192, 0, 8), ("double", 7, 2, 8, 1, 0, 256, 1, 2, 128),
+        ("float", 7, 1, 0, 1, 0, 256, 1, 4, 128), ("float", 8, 2, 0, 0, 0, 192, 1, 8),
         ("float", 3, 1, 8, 1, 0, 256, 0, 8), ("float", 3, 1, 8, 0, 1, 192, 0, 4), ("float", 3, 1, 8, 0, 1, 192, 1, 1),
+        ("float", 3, 1, 8, 1, 0, 256, 0, 8, 128),
     )
 ]  # fmt: skip
 CASES += [digit_gemm(*case) for case in (("float", 2, 8), ("float", 3, 8), ("double", 7, 8), ("double", 4, 7))]
@@ -233,9 +238,9 @@ CASES += [("sm_90a", "digit_far_sm90.cu", {"SLICES": count, "DIGIT_BITS": bits})
 CASES += [
     tops_split_words(*case)
     for case in (
-        (32, 1, "FP16", "RN", 2, 11, 1, 128, 2), (32, 8, "FP16", "RN", 2, 11, 0, 192, 2),
-        (16, 8, "TF32", "RNA", 2, 0, 0, 208, 2), (16, 8, "BF16", "RN", 3, 0, 1, 128, 1),
-        (32, 4, "FP16", "RN", 1, 0, 0, 256, 1),
+        (16, 1, 128, "FP16", "RN", 2, 11, 1, 128, 2), (32, 8, 256, "FP16", "RN", 2, 11, 0, 192, 2),
+        (16, 8, 256, "TF32", "RNA", 2, 0, 0, 208, 2), (16, 8, 256, "BF16", "RN", 3, 0, 1, 128, 1),
+        (32, 4, 256, "FP16", "RN", 1, 0, 0, 256, 1),
     )
 ]  # fmt: skip
 CASES += [word_gemm(0, *case) for case in (("FP16", 11, 128), ("FP16", 11, 192), ("FP16", 11, 208))]
