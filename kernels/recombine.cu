@@ -2,7 +2,7 @@
 //
 // Macros: OUTPUT (double or float); SLICES; DIGIT_BITS (0: residues; 8 or 7: digits); WORDS: 32-bit words that hold the
 // integer with its sign (residues: Cbar, abs(Cbar) < M / 2; digits: V, without the factor 2^(r(p-1))); SUM64: 1 if the
-// digit diagonals are int64.
+// digit diagonals are int64; TOGETHER: rows of a thread, all loaded before the first is combined.
 //
 // planes: residues: bytes y_t in [0, m_t), SLICES planes; digits: int32 or int64 diagonals d = 2 .. p + 1, SLICES
 // planes. Each is [rows][ld], planes plane_stride elements apart, batch entries plane_batch. ld and both strides are
@@ -11,7 +11,7 @@
 // c[b * c_batch + row * c_row_stride + col * c_col_stride], any strides; 16-byte stores where c_col_stride is 1 and
 // everything is aligned.
 //
-// Block (32, 8); grid (ceil(rows / 8), ceil(cols / 128), batch). A thread owns 4 neighbouring columns of a row.
+// Block (32, 8); grid (ceil(rows / (8 TOGETHER)), ceil(cols / 128), batch). A thread owns 4 neighbouring columns of rows 8 apart.
 #include "crt.cuh"
 #include "launch.cuh"
 #include "residues.cuh"
@@ -110,18 +110,24 @@ recombine(const Plane* __restrict__ planes, int64_t plane_stride, int64_t plane_
 #else
   const int factor = 0;
 #endif
-  const int64_t row = static_cast<int64_t>(blockIdx.x) * 8 + threadIdx.y;
+  const int64_t row0 = static_cast<int64_t>(blockIdx.x) * (8 * TOGETHER) + threadIdx.y;
   const int64_t col = (static_cast<int64_t>(blockIdx.y) * 32 + threadIdx.x) * 4;
-  const int64_t at = row * ld + col;
-  if (row >= rows || col >= cols) return;
+  if (row0 >= rows || col >= cols) return;
   const int64_t b = blockIdx.z;
   nu += b * nu_batch;
 
-  Entries entries;
-  entries.load(planes + b * plane_batch + at, plane_stride);
-  const int exponent = factor - mu[b * mu_batch + row];
-  const auto place = [&] {
-    return reinterpret_cast<Bits*>(c) + b * c_batch + row * c_row_stride + col * c_col_stride;
-  };
-  round_and_store<OUTPUT, BITS, WORDS>(entries, constants, exponent, nu, col, cols, place, c_col_stride);
+  Entries entries[TOGETHER];
+#pragma unroll
+  for (int i = 0; i < TOGETHER; ++i)
+    if (row0 + 8 * i < rows) entries[i].load(planes + b * plane_batch + (row0 + 8 * i) * ld + col, plane_stride);
+#pragma unroll
+  for (int i = 0; i < TOGETHER; ++i) {
+    const int64_t row = row0 + 8 * i;
+    if (row >= rows) return;
+    const int exponent = factor - mu[b * mu_batch + row];
+    const auto place = [&] {
+      return reinterpret_cast<Bits*>(c) + b * c_batch + row * c_row_stride + col * c_col_stride;
+    };
+    round_and_store<OUTPUT, BITS, WORDS>(entries[i], constants, exponent, nu, col, cols, place, c_col_stride);
+  }
 }

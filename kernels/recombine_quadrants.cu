@@ -8,7 +8,7 @@
 //   P1 + P6 + P7 + P4   P1 + P6 + P7 + P5,
 // the first with half_rows x half_cols entries, half_cols a multiple of 4. mu, nu and C as in recombine.cu.
 //
-// Block (32, 4); grid (ceil(half_rows / 4), ceil(half_cols / 128)). A thread owns 4 neighbouring columns of a row in each
+// Block (32, 4); grid ceil(half_rows / 4) * ceil(min(half_cols, cols) / 128), all on x. A thread owns 4 neighbouring columns of a row in each
 // quadrant.
 #include "crt.cuh"
 #include "launch.cuh"
@@ -28,14 +28,15 @@ struct Entries {
   }
 };
 
-extern "C" __global__ void __launch_bounds__(128, SLICES <= 14 ? 4 : 3)
+extern "C" __global__ void __launch_bounds__(128, 3)
 recombine_quadrants(const uint8_t* __restrict__ planes, int64_t each, int64_t ld, const int32_t* __restrict__ mu,
                     const int32_t* __restrict__ nu, OUTPUT* __restrict__ c, int64_t c_row_stride, int64_t c_col_stride,
                     int64_t rows, int64_t cols, const CrtConstants<SLICES, WORDS> constants, int64_t half_rows,
                     int64_t half_cols, const AccumulatorModuli moduli) {
   after_previous();
-  const int64_t row = static_cast<int64_t>(blockIdx.x) * 4 + threadIdx.y;
-  const int64_t col = (static_cast<int64_t>(blockIdx.y) * 32 + threadIdx.x) * 4;
+  const uint32_t across = static_cast<uint32_t>((smaller(half_cols, cols) + 127) / 128);
+  const int64_t row = static_cast<int64_t>(blockIdx.x / across) * 4 + threadIdx.y;
+  const int64_t col = (static_cast<int64_t>(blockIdx.x % across) * 32 + threadIdx.x) * 4;
   if (row >= smaller(half_rows, rows) || col >= smaller(half_cols, cols)) return;
 
   Entries quadrant[4];

@@ -36,11 +36,14 @@ def recombine_quadrants(scheme: Residues, planes: Any, cols: int, mu: Any, nu: A
 @lru_cache(maxsize=1024)
 def _recombining(device: int, scheme: Scheme, planes: View, out: View, mu_step: int, nu_step: int) -> Launch:
     batch, m, n = out.shape
+    together = 2 if isinstance(scheme, Residues) and _product_words(scheme) <= _FEW_WORDS else 1
     macros = _macros(scheme, out) | {
         "DIGIT_BITS": scheme.bits if isinstance(scheme, Digits) else 0, "SUM64": int(planes.itemsize == 8),
+        "TOGETHER": together,
     }  # fmt: skip
+    grid = ceil(m / (8 * together)), ceil(n / 128), batch
     return Launch(
-        "recombine.cu", "recombine", macros, (ceil(m / 8), ceil(n / 128), batch), (32, 8), None, *planes.steps[:3],
+        "recombine.cu", "recombine", macros, grid, (32, 8), None, *planes.steps[:3],
         None, mu_step, None, nu_step, None, *out.steps, m, n,
         *([_crt_constants(scheme)] if isinstance(scheme, Residues) else []),
     )  # fmt: skip
@@ -49,9 +52,10 @@ def _recombining(device: int, scheme: Scheme, planes: View, out: View, mu_step: 
 @lru_cache(maxsize=1024)
 def _recombining_quadrants(device: int, scheme: Residues, planes: View, out: View, cols: int) -> Launch:
     (_, m, n), rows = out.shape, planes.shape[2]
+    grid = (ceil(rows / 4) * ceil(min(cols, n) / 128),)
     return Launch(
-        "recombine_quadrants.cu", "recombine_quadrants", _macros(scheme, out), (ceil(rows / 4), ceil(cols / 128)),
-        (32, 4), None, *planes.steps[1:3], None, None, None, *out.steps[1:], m, n, _crt_constants(scheme), rows, cols,
+        "recombine_quadrants.cu", "recombine_quadrants", _macros(scheme, out), grid, (32, 4), None, *planes.steps[1:3],
+        None, None, None, *out.steps[1:], m, n, _crt_constants(scheme), rows, cols,
         accumulator_moduli(scheme, unsigned=True),
     )  # fmt: skip
 
@@ -63,6 +67,9 @@ def _macros(scheme: Scheme, out: View) -> Macros:
         "WORDS": _product_words(scheme),
     }
 
+
+_FEW_WORDS = 4
+"""Of an integer, so that a thread has registers for the bytes of two (tests/test_compile.py)."""
 
 _MOST_BLOCKS = 65535
 """Of a grid, in its third dimension."""
