@@ -6,7 +6,7 @@
 // Arguments as those of split.cu; description is written, `width` are its magnitude bits. k_padded is at most
 // CLUSTER * share, share a multiple of 128.
 //
-// 256 threads; grid batch * rows_padded / ROWS clusters, all on x; EXCHANGED + ROWS * share * sizeof(INPUT) bytes of dynamic shared memory.
+// Grid batch * rows_padded / ROWS clusters, all on x; EXCHANGED + ROWS * share * sizeof(INPUT) bytes of dynamic shared memory.
 // When a cluster has put its rows together, each block cuts the slices of what it holds.
 #include "cut.cuh"
 #include "held_rows_sm90.cuh"
@@ -67,7 +67,7 @@ __device__ __forceinline__ Sums<1> find_sums(Bits* at, int blocks, int width, in
           {(static_cast<uint64_t>(high) << 24) + low}};
 }
 
-extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(BLOCK, 2)
+extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(BLOCK, (WORDS <= 1 ? 768 : 512) / BLOCK)
 describe_split(const INPUT* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, int64_t rows, int64_t k,
                int64_t rows_padded, int64_t k_padded, int64_t* __restrict__ description, int64_t batch_rows, int width,
                int statistic, int step, int base, int64_t threshold, int32_t* __restrict__ mu_out,

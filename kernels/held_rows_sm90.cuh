@@ -2,15 +2,15 @@
 // what is cut from them are one read.
 //
 // Macros: INPUT (double or float); ALONG_K: 1 if neighbouring threads read along k, 0 if along the rows; CLUSTER: 1, 2, 4
-// or 8 blocks that hold HELD rows together, 8, 16 or 32.
+// or 8 blocks that hold HELD rows together, 8, 16 or 32; THREADS of a block, 128 or 256.
 //
-// 256 threads. Block `rank` of a cluster holds elements [rank share, (rank + 1) share) of each row, share a multiple of
+// Block `rank` of a cluster holds elements [rank share, (rank + 1) share) of each row, share a multiple of
 // TILE_K. What it finds in them it leaves in its shared memory, where all blocks read it to put the rows together.
 #pragma once
 #include "describing.cuh"
 #include "ptx.cuh"
 
-constexpr int BLOCK = 256, WARPS = BLOCK / 32;
+constexpr int BLOCK = THREADS, WARPS = BLOCK / 32;
 constexpr int ROWS = HELD, GROUPS = ROWS / 8, OWN = ROWS / WARPS;  // a warp describes OWN rows
 
 constexpr int EXCHANGED = 1280;  // bytes of shared memory for what blocks tell each other, before the elements
@@ -47,16 +47,19 @@ template <typename F> __device__ __forceinline__ void each(const Bits* at, int b
 // Elements [h0, h0 + share) of ROWS rows, zero where there are none; x is that of the batch entry.
 __device__ __forceinline__ void load(Bits* elements, const INPUT* x, int64_t sb, int64_t sr, int64_t sk, int64_t row0,
                                      int64_t h0, int share, int64_t rows, int64_t k) {
-  const int thread = threadIdx.x;
+  const int thread = threadIdx.x, rows_left = static_cast<int>(smaller<int64_t>(rows - row0, ROWS));
+  int k_left = static_cast<int>(smaller<int64_t>(larger<int64_t>(k - h0, 0), share));
+  const Bits* const words = reinterpret_cast<const Bits*>(x) + (row0 * sr + h0 * sk);
 #if ALONG_K
   if (aligned_along_k(x, sb, sr, sk)) {
     constexpr int PACK = 16 / sizeof(INPUT), STEP = BLOCK * PACK / TILE_K;
     const int row = thread / (TILE_K / PACK), h = thread % (TILE_K / PACK) * PACK;
-    for (int j = 0; j < share; j += TILE_K, elements += NEXT_BLOCK) {
-      const int readable = static_cast<int>(larger<int64_t>(smaller<int64_t>(k - (h0 + j + h), PACK), 0)) * sizeof(INPUT);
+    const Bits* from = words + (row * sr + h);
+    for (int j = 0; j < share; j += TILE_K, elements += NEXT_BLOCK, from += TILE_K, k_left -= TILE_K) {
+      const int readable = larger(smaller(k_left - h, PACK), 0) * static_cast<int>(sizeof(INPUT));
 #pragma unroll
-      for (int r = row; r < row + ROWS; r += STEP)
-        copy_16_bytes(elements + place(r, h), x + ((row0 + r) * sr + (h0 + j + h)), row0 + r < rows ? readable : 0);
+      for (int r = 0; r < ROWS; r += STEP)
+        copy_16_bytes(elements + place(row + r, h), from + r * sr, row + r < rows_left ? readable : 0);
     }
     return;
   }
@@ -66,14 +69,16 @@ __device__ __forceinline__ void load(Bits* elements, const INPUT* x, int64_t sb,
   constexpr int STEP_ROWS = 0, STEP_K = BLOCK / ROWS;
   const int row = thread % ROWS, h = thread / ROWS;
 #endif
-  const Bits* const words = reinterpret_cast<const Bits*>(x);
-  for (int j = 0; j < share; j += TILE_K, elements += NEXT_BLOCK)
-#pragma unroll 8
-    for (int i = 0; i < NEXT_BLOCK / BLOCK; ++i) {
-      const int r = row + STEP_ROWS * i, at = h + STEP_K * i;
-      copy_or_zero(elements + place(r, at), words + ((row0 + r) * sr + (h0 + j + at) * sk),
-                   row0 + r < rows && h0 + j + at < k);
+  const Bits* from = words + (row * sr + h * sk);
+  const int64_t step = STEP_ROWS * sr + STEP_K * sk;
+  for (int j = 0; j < share; j += TILE_K, elements += NEXT_BLOCK, from += TILE_K * sk, k_left -= TILE_K) {
+    const Bits* at = from;
+#pragma unroll 4
+    for (int i = 0; i < NEXT_BLOCK / BLOCK; ++i, at += step) {
+      const int r = row + STEP_ROWS * i, here = h + STEP_K * i;
+      copy_or_zero(elements + place(r, here), at, r < rows_left && here < k_left);
     }
+  }
 }
 
 __device__ __forceinline__ uint32_t largest_of_warp(uint32_t x) { return __reduce_max_sync(ALL, x); }

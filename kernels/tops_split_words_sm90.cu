@@ -6,7 +6,7 @@
 // Arguments as those of split_words.cu, but for the fields of the description that tops.cu writes, which are written here.
 // k_padded is at most CLUSTER * share.
 //
-// 256 threads; grid batch * ceil(rows_padded / ROWS) clusters, all on x; EXCHANGED + 4 ROWS share bytes of dynamic shared memory.
+// Grid batch * ceil(rows_padded / ROWS) clusters, all on x; EXCHANGED + 4 ROWS share bytes of dynamic shared memory.
 // When a cluster has put its rows together, each block cuts the words of what it holds.
 #include "cut_words.cuh"
 #include "held_rows_sm90.cuh"
@@ -18,7 +18,7 @@ struct Exchanged {
 };
 static_assert(sizeof(Exchanged) <= EXCHANGED, "");
 
-extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(BLOCK, 2)
+extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(BLOCK, 512 / BLOCK)
 tops_split_words(const float* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, int64_t rows, int64_t k,
                  int64_t rows_padded, int64_t k_padded, int64_t* __restrict__ description, int64_t batch_rows, int ceiling,
                  int32_t* __restrict__ mu_out, uint8_t* __restrict__ out, int64_t batch_stride, int64_t word_stride,
@@ -60,8 +60,8 @@ tops_split_words(const float* __restrict__ x, int64_t sb, int64_t sr, int64_t sk
 #pragma unroll 1
   for (int64_t h = h0 + tile_h(); h < smaller(h0 + share, k_padded); h += TILE_K) {
 #pragma unroll
-    for (int i = 0; i < ROWS / 16; ++i) {
-      const int r = ROWS == TILE_ROWS ? tile_row(i) : threadIdx.x / 16;
+    for (int i = 0; i < 16 * ROWS / BLOCK; ++i) {
+      const int r = threadIdx.x / 16 + BLOCK / 16 * i;
       const Bits* const from = elements + (h - h0) / TILE_K * NEXT_BLOCK;
       uint32_t bits[8];
 #pragma unroll

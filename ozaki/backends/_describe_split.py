@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from functools import lru_cache
 from math import ceil
-from typing import Any
+from typing import Any, NamedTuple
 
 import cupy as cp
 import numpy as np
 
 from ozaki._description import FIELDS, Described
-from ozaki.backends._launch import Launch, View, round_up
+from ozaki.backends._launch import Launch, Macros, View, round_up
 from ozaki.backends._split import Layout, Slices, cutting_constants, cutting_macros, image_words, scaling_of
 from ozaki.backends._tops import Tops
 from ozaki.backends._word_split import tile_macros
@@ -21,7 +21,7 @@ _BLOCK = 128
 
 _SHARES = (512, 768)
 """Elements of a row that a block of the cluster holds, while fewer than eight blocks do and at most, of as many rows as
-are 128 bytes wide; twice that of half as many. A multiprocessor has room for three blocks with 512, two with 768."""
+are 128 bytes wide; twice that of half as many."""
 
 _MOST_WORDS = 4
 """Longer images do not fit registers beside the rest (tests/test_compile.py)."""
@@ -62,38 +62,53 @@ def _launched(launch: Launch, described: type[Described], x: Any, layout: Layout
     return Slices(described(x, fields), parts, layout, mu)
 
 
+class _Held(NamedTuple):
+    """What a block of a cluster holds: `share` elements of each of `rows` rows; and its threads."""
+
+    cluster: int
+    share: int
+    rows: int
+    threads: int
+
+    @property
+    def macros(self) -> Macros:
+        """Those of kernels/held_rows_sm90.cuh."""
+        return {"CLUSTER": self.cluster, "HELD": self.rows, "THREADS": self.threads}
+
+
+def _held(k: int, view: View) -> _Held:
+    shares = {cluster: round_up(-(-k // cluster), _BLOCK) for cluster in (1, 2, 4, 8)}
+    few = ((cluster, share) for cluster, share in shares.items() if share <= _SHARES[0])
+    cluster, share = next(few, (8, shares[8]))
+    if view.along_k and share <= _SHARES[0]:  # blocks half as large wait for their clusters at more different times
+        return _Held(cluster, share, 64 // view.itemsize, 128)
+    return _Held(cluster, share, (128 if share <= _SHARES[1] else 64) // view.itemsize, 256)
+
+
 @lru_cache(maxsize=1024)
 def _launch(device: int, view: View, side: str, scheme: Scheme, layout: Layout, sums: bool) -> Launch:
     batch, rows, k = view.shape
     scaling = scaling_of(scheme, k)
     assert sums or scaling.statistic == "peak"
-    cluster, share, held = _shares(layout.k, view.itemsize)
-    macros = cutting_macros(view, side, scheme, layout) | {"SUMS": int(sums), "CLUSTER": cluster, "HELD": held}
-    grid = (cluster * batch * (layout.rows // held),)
+    held = _held(layout.k, view)
+    macros = cutting_macros(view, side, scheme, layout) | {"SUMS": int(sums)} | held.macros
+    grid, threads = (held.cluster * batch * (layout.rows // held.rows),), (held.threads,)
     return Launch(
-        "describe_split_sm90.cu", "describe_split", macros, grid, (256,), None, *view.steps, rows, k, layout.rows,
+        "describe_split_sm90.cu", "describe_split", macros, grid, threads, None, *view.steps, rows, k, layout.rows,
         layout.k, None, batch * rows, magnitude_bits(k), FIELDS.index(scaling.statistic), scaling.step, scaling.base,
-        scaling.threshold, None, None, layout.batch, layout.slice, share, *cutting_constants(scheme, side, layout),
-        shared_mem=_EXCHANGED + held * share * view.itemsize,
+        scaling.threshold, None, None, layout.batch, layout.slice, held.share, *cutting_constants(scheme, side, layout),
+        shared_mem=_EXCHANGED + held.rows * held.share * view.itemsize,
     )  # fmt: skip
 
 
 @lru_cache(maxsize=1024)
 def _launch_of_words(device: int, view: View, words: Words, layout: Layout) -> Launch:
     batch, rows, k = view.shape
-    cluster, share, held = _shares(layout.k, view.itemsize)
-    macros = tile_macros(view, words, layout) | {"INPUT": view.ctype, "CLUSTER": cluster, "HELD": held}
-    grid = (cluster * batch * ceil(layout.rows / held),)
+    held = _held(layout.k, view)
+    macros = tile_macros(view, words, layout) | {"INPUT": view.ctype} | held.macros
+    grid, threads = (held.cluster * batch * ceil(layout.rows / held.rows),), (held.threads,)
     return Launch(
-        "tops_split_words_sm90.cu", "tops_split_words", macros, grid, (256,), None, *view.steps, rows, k, layout.rows,
-        layout.k, None, batch * rows, words.ceiling, None, None, layout.batch, layout.slice, share,
-        shared_mem=_EXCHANGED + held * share * view.itemsize,
+        "tops_split_words_sm90.cu", "tops_split_words", macros, grid, threads, None, *view.steps, rows, k, layout.rows,
+        layout.k, None, batch * rows, words.ceiling, None, None, layout.batch, layout.slice, held.share,
+        shared_mem=_EXCHANGED + held.rows * held.share * view.itemsize,
     )  # fmt: skip
-
-
-def _shares(k: int, itemsize: int) -> tuple[int, int, int]:
-    """Blocks of a cluster, the elements of a row that each holds, and the rows."""
-    shares = {cluster: round_up(-(-k // cluster), _BLOCK) for cluster in (1, 2, 4, 8)}
-    few = ((cluster, share) for cluster, share in shares.items() if share <= _SHARES[0])
-    cluster, share = next(few, (8, shares[8]))
-    return cluster, share, (128 if share <= _SHARES[1] else 64) // itemsize

@@ -272,12 +272,19 @@ def far(rng: np.random.Generator) -> None:
         same(ozaki.matmul(a, b, scheme=scheme.name, slices=scheme.count), out[0])
 
 
+def held_by(rng: np.random.Generator, cluster: int, share: int, dtype: str) -> _describe_split._Held:
+    """Any of the blocks that there are."""
+    width, threads = ((64, 128), (64, 256), (128, 256))[rng.integers(3)]
+    return _describe_split._Held(cluster, share, width // np.dtype(dtype).itemsize, threads)
+
+
 def one_read(rng: np.random.Generator) -> None:
     """Descriptions, exponents and slices of one read are those of two; clusters of every size, views of every kind."""
-    for k, itemsize in itertools.product(range(128, 16 * 768 + 1, 128), (4, 8)):
-        cluster, share, rows = _describe_split._shares(k, itemsize)
+    for k, char, steps in itertools.product(range(128, 16 * 768 + 1, 128), "fd", ((8, 2**20), (2**20, 8))):
+        view = View(char, (1, 2, k), (0, *steps))
+        cluster, share, rows, threads = _describe_split._held(k, view)
         assert cluster in (1, 2, 4, 8) and k <= cluster * share
-        assert share % 128 == 0 and share * rows * itemsize <= 128 * 768
+        assert share % 128 == 0 and share * rows * view.itemsize <= 128 * 768 and rows >= threads // 32
     cases = (
         (Residues(14), "f8", "right", True), (Residues(7), "f4", "right", True), (Digits(3), "f4", "right", False),
         (Digits(7), "f8", "right", True), (Digits(7), "f8", "right", False), (Digits(5, 7), "f4", "right", True),
@@ -286,15 +293,15 @@ def one_read(rng: np.random.Generator) -> None:
     shares = {1: 384, 2: 256, 4: 128, 8: 128}
     for scheme, dtype, side, sums in cases:
         order, cluster = rng.integers(4), int(rng.choice(list(shares)))
-        held = int(rng.choice([64, 128])) // np.dtype(dtype).itemsize
+        held = held_by(rng, cluster, shares[cluster], dtype)
         x = cp.asarray(hard(rng, 304, dtype))  # rows begin at multiples of 16 bytes
         x = (x.swapaxes(1, 2).copy().swapaxes(1, 2)[..., 3:], x[..., :301], x[:, ::-1, 1:], x[1:, :, ::-1])[order]
         layout = _hopper.layout(scheme, side, *x.shape)
         expected = _split.split((_cupy.describe if sums else tops)(x), side, scheme, layout)
         _describe_split._launch.cache_clear()
-        with mock.patch.object(_describe_split, "_shares", return_value=(cluster, shares[cluster], held)):
+        with mock.patch.object(_describe_split, "_held", return_value=held):
             got = _describe_split.describe_and_split(x, side, scheme, layout, sums)
-        told = f"{scheme} {dtype} {side} {order} {cluster} {held}"
+        told = f"{scheme} {dtype} {side} {order} {held}"
         for i, field in enumerate(FIELDS):
             if sums or field in ("top", "nonfinite"):
                 want = expected.described.fields[i]
@@ -315,17 +322,18 @@ def words_in_one_read(rng: np.random.Generator) -> None:
         x[0, 0], x[1, 1] = 0, np.finfo("f4").smallest_subnormal * rng.integers(-9, 10, 304)
         x[1, 3, rng.integers(304, size=9)] = [np.nan, np.inf, -np.inf] * 3
         x[0, 4], x[0, 6] = np.nan, np.ldexp(x[0, 6] / abs(x[0, 6]).max(), 127)
-        order, cluster, held = rng.integers(4), int(rng.choice(list(shares))), int(rng.choice([16, 32]))
+        order, cluster = rng.integers(4), int(rng.choice(list(shares)))
+        held = held_by(rng, cluster, shares[cluster], "f4")
         x = cp.asarray(x)
         x = (x.swapaxes(1, 2).copy().swapaxes(1, 2)[..., 3:], x[..., :301], x[:, ::-1, 1:], x[1:, :, ::-1])[order]
         words = replace(PRESETS[name], core=H100)
         together = words.count if _word_hopper.fits(words) else 1
         layout = _word_tiles.layout(words, columns, together, side, *x.shape)
         expected = _word_split.split(tops(x), words, layout)
-        with mock.patch.object(_describe_split, "_shares", return_value=(cluster, shares[cluster], held)):
+        with mock.patch.object(_describe_split, "_held", return_value=held):
             _describe_split._launch_of_words.cache_clear()
             got = _describe_split.find_and_split(x, words, layout)
-        told = f"{name} {side} {order} {cluster} {held}"
+        told = f"{name} {side} {order} {held}"
         for field in ("top", "nonfinite"):
             i = FIELDS.index(field)
             np.testing.assert_array_equal(expected.described.fields[i], got.described.fields[i], err_msg=told)
