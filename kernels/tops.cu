@@ -7,86 +7,97 @@
 // field 0 becomes the bits of the largest finite magnitude, field 5 the number of elements that are NaN or Inf, as in a
 // description.
 //
-// 256 threads, each with HELD elements of a row; grid batch * ceil(rows / R) * ceil(k / D), all on x, R = 8 and
-// D = 32 HELD along k, R = 32 and D = 8 HELD along the rows.
+// 256 threads, each with 16 bytes of memory LOADS times; grid batch * ceil(rows / R) * ceil(k / D), all on x, R = 8 and
+// D = 32 PACK LOADS along k, R = 32 PACK and D = 8 LOADS along the rows.
 #include "fixed_point.cuh"
 #include "launch.cuh"
 
 typedef BitsOf<INPUT>::type Bits;
 
-constexpr int HELD = 128 / sizeof(INPUT), WARPS = 8, NONFINITE = 5;
+constexpr int PACK = 16 / sizeof(INPUT), LOADS = 8, WARPS = 8, NONFINITE = 5;
+constexpr int OWN = ALONG_K ? 1 : PACK;  // rows of a lane
 constexpr Bits SIGN = Bits(1) << (8 * sizeof(INPUT) - 1);
 constexpr Bits SPECIAL = sizeof(INPUT) == 8 ? Bits(0x7ff) << (sizeof(INPUT) == 8 ? 52 : 0) : Bits(0xff) << 23;
+
+struct Top {
+  Bits largest;
+  uint32_t special;
+
+  __device__ __forceinline__ void merge(const Top& other) {
+    largest = larger(largest, other.largest);
+    special += other.special;
+  }
+};
 
 extern "C" __global__ void __launch_bounds__(256, 3)
 tops(const INPUT* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, int64_t batch, int64_t rows, int64_t k,
      unsigned long long* __restrict__ out) {
   after_previous();
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
-  constexpr uint32_t ROWS = ALONG_K ? WARPS : 32, DEPTH = (ALONG_K ? 32 : WARPS) * HELD;
+  constexpr uint32_t ROWS = ALONG_K ? WARPS : 32 * PACK, DEPTH = ALONG_K ? 32 * PACK * LOADS : WARPS * LOADS;
   const uint32_t groups = static_cast<uint32_t>((rows + ROWS - 1) / ROWS);
   const uint32_t depths = static_cast<uint32_t>((k + DEPTH - 1) / DEPTH);
 #if ALONG_K  // neighbouring blocks are neighbours in memory
   const uint32_t depth = blockIdx.x % depths, rest = blockIdx.x / depths, group = rest % groups, b = rest / groups;
+  constexpr int STEP = 32 * PACK;
+  const int own = warp, first = lane * PACK;
 #else
   const uint32_t group = blockIdx.x % groups, rest = blockIdx.x / groups, depth = rest % depths, b = rest / depths;
+  constexpr int STEP = WARPS;
+  const int own = lane * PACK, first = warp;
 #endif
-  const int64_t row = static_cast<int64_t>(group) * ROWS + (ALONG_K ? warp : lane);
-  const int64_t first = static_cast<int64_t>(depth) * DEPTH;
+  const int64_t row = static_cast<int64_t>(group) * ROWS + own, h0 = static_cast<int64_t>(depth) * DEPTH + first;
   x += b * sb;
 
-  Bits bits[HELD];
-  const Bits* const at = reinterpret_cast<const Bits*>(x + row * sr);
-#if ALONG_K
-  constexpr int PACK = 16 / sizeof(INPUT);
-  if (row < rows && first + DEPTH <= k && aligned_along_k(x, sb, sr, sk)) {
+  Bits bits[LOADS][PACK];
+  const Bits* at = reinterpret_cast<const Bits*>(x) + (row * sr + h0 * sk);
+  const int rows_left = static_cast<int>(smaller<int64_t>(rows - row, OWN));
+  const int k_left = static_cast<int>(smaller<int64_t>(k - h0, DEPTH));
+  const int64_t beside = ALONG_K ? sk : sr, next = STEP * sk;
+  const bool aligned = ALONG_K ? aligned_along_k(x, sb, sr, sk) : aligned_along_k(x, sb, sk, sr);
+  if (aligned && rows_left == OWN && STEP * (LOADS - 1) + PACK - OWN < k_left) {
 #pragma unroll
-    for (int i = 0; i < HELD; i += PACK) load_16_bytes(x + row * sr + first + 32 * i + PACK * lane, bits + i);
+    for (int i = 0; i < LOADS; ++i, at += next) load_16_bytes(reinterpret_cast<const INPUT*>(at), bits[i]);
   } else {
 #pragma unroll
-    for (int i = 0; i < HELD; ++i) {
-      const int64_t h = first + 32 * i + lane;
-      bits[i] = row < rows && h < k ? at[h * sk] : 0;
-    }
-  }
-#else
+    for (int i = 0; i < LOADS; ++i, at += next)
 #pragma unroll
-  for (int i = 0; i < HELD; ++i) {
-    const int64_t h = first + WARPS * i + warp;
-    bits[i] = row < rows && h < k ? at[h * sk] : 0;
+      for (int j = 0; j < PACK; ++j) {
+        const bool inside = ALONG_K ? rows_left > 0 && STEP * i + j < k_left : j < rows_left && STEP * i < k_left;
+        bits[i][j] = inside ? at[j * beside] : 0;
+      }
   }
-#endif
 
-  Bits largest = 0;
-  uint32_t special = 0;
+  Top top[OWN] = {};
 #pragma unroll
-  for (int i = 0; i < HELD; ++i) {
-    const Bits magnitude = bits[i] & ~SIGN;
-    if (magnitude < SPECIAL) largest = larger(largest, magnitude);
-    else ++special;
-  }
-  const int64_t stride = batch * rows, index = b * rows + row;
+  for (int i = 0; i < LOADS; ++i)
+#pragma unroll
+    for (int j = 0; j < PACK; ++j) {
+      const Bits magnitude = bits[i][j] & ~SIGN;
+      const bool finite = magnitude < SPECIAL;
+      top[j % OWN].merge({finite ? magnitude : 0, finite ? 0u : 1u});
+    }
 #if ALONG_K
 #pragma unroll
-  for (int offset = 16; offset > 0; offset /= 2) {
-    largest = larger(largest, __shfl_xor_sync(0xffffffffu, largest, offset));
-    special += __shfl_xor_sync(0xffffffffu, special, offset);
-  }
+  for (int offset = 16; offset > 0; offset /= 2)
+    top[0].merge({__shfl_xor_sync(0xffffffffu, top[0].largest, offset), __shfl_xor_sync(0xffffffffu, top[0].special, offset)});
   if (lane != 0) return;
 #else
-  __shared__ Bits of_warp[WARPS][32];
-  __shared__ uint32_t special_of_warp[WARPS][32];
-  of_warp[warp][lane] = largest;
-  special_of_warp[warp][lane] = special;
+  __shared__ Top of_warp[WARPS][PACK][32];
+#pragma unroll
+  for (int j = 0; j < PACK; ++j) of_warp[warp][j][lane] = top[j];
   __syncthreads();
   if (warp != 0) return;
 #pragma unroll
-  for (int w = 1; w < WARPS; ++w) {
-    largest = larger(largest, of_warp[w][lane]);
-    special += special_of_warp[w][lane];
-  }
+  for (int w = 1; w < WARPS; ++w)
+#pragma unroll
+    for (int j = 0; j < PACK; ++j) top[j].merge(of_warp[w][j][lane]);
 #endif
-  if (row >= rows) return;
-  if (largest != 0) atomicMax(out + index, static_cast<unsigned long long>(largest));
-  if (special != 0) atomicAdd(out + NONFINITE * stride + index, static_cast<unsigned long long>(special));
+  const int64_t stride = batch * rows, index = b * rows + row;
+#pragma unroll
+  for (int j = 0; j < OWN; ++j) {
+    if (row + j >= rows) return;
+    if (top[j].largest != 0) atomicMax(out + index + j, static_cast<unsigned long long>(top[j].largest));
+    if (top[j].special != 0) atomicAdd(out + NONFINITE * stride + index + j, static_cast<unsigned long long>(top[j].special));
+  }
 }

@@ -29,8 +29,8 @@ def tops(x: Any) -> Tops:
 @lru_cache(maxsize=1024)
 def _finding(device: int, view: View) -> tuple[Clear, Launch]:
     batch, rows, k = view.shape
-    held = 128 // view.itemsize
-    block = (8, 32 * held) if view.along_k else (32, 8 * held)
+    pack = 16 // view.itemsize
+    block = (8, 32 * pack * 8) if view.along_k else (32 * pack, 8 * 8)
     grid = (batch * ceil(rows / block[0]) * ceil(k / block[1]),)
     macros: Macros = {"INPUT": view.ctype, "ALONG_K": view.along_k}
     launch = Launch("tops.cu", "tops", macros, grid, (256,), None, *view.steps, *view.shape, None)
