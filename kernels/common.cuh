@@ -207,10 +207,11 @@ __device__ __forceinline__ void load_pair(const float* p, uint32_t& a, uint32_t&
 // Where `wanted`; no branch, so that what comes before and after may be mixed.
 __device__ __forceinline__ void store_16_bytes(void* to, const uint32_t (&words)[4], bool wanted) {
 #if __CUDA_ARCH__
-  asm volatile("{\n.reg .pred wanted;\nsetp.ne.u32 wanted, %0, 0;\n@wanted st.global.v4.u32 [%1], {%2, %3, %4, %5};\n}" ::"r"(
-                   static_cast<uint32_t>(wanted)),
-               "l"(to), "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3])
-               : "memory");
+  asm volatile(
+      "{\n.reg .pred wanted;\nsetp.ne.u32 wanted, %0, 0;\n"
+      "@wanted st.global.v4.u32 [%1], {%2, %3, %4, %5};\n}" ::"r"(static_cast<uint32_t>(wanted)),
+      "l"(to), "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3])
+      : "memory");
 #else
   if (wanted) *static_cast<uint4*>(to) = make_uint4(words[0], words[1], words[2], words[3]);
 #endif

@@ -87,7 +87,7 @@ __shared__ __align__(16) Quotient quotients[8 * EIGHTS];
 
 // Eight slices, of which lane 4 g + c has number s = 8 u + g.
 struct Cut {
-  uint32_t fold[2][2][LENGTH];  // [p][0 or 1]: of the images of lanes 8 c + ..., zero for other c
+  uint32_t fold[2][2][LENGTH];  // [p][i]: the fold where c is 2 p + i, else zero
   uint32_t start[4];
   Quotient quotient;
 

@@ -6,7 +6,8 @@
 // Arguments as those of split.cu; description is written, `width` are its magnitude bits. k_padded is at most
 // CLUSTER * share, share a multiple of 128.
 //
-// Grid batch * rows_padded / ROWS clusters, all on x; EXCHANGED + ROWS * share * sizeof(INPUT) bytes of dynamic shared memory.
+// Grid batch * rows_padded / ROWS clusters, all on x; EXCHANGED + ROWS * share * sizeof(INPUT) bytes of dynamic shared
+// memory.
 // When a cluster has put its rows together, each block cuts the slices of what it holds.
 #include "cut.cuh"
 #include "held_rows_sm90.cuh"

@@ -7,7 +7,7 @@
 // field 0 becomes the bits of the largest finite magnitude, field 5 the number of elements that are NaN or Inf, as in a
 // description.
 //
-// 256 threads, each with 16 bytes of memory LOADS times; grid batch * ceil(rows / R) * ceil(k / D), all on x, R = 8 and
+// 256 threads, each of which loads 16 bytes LOADS times; grid batch * ceil(rows / R) * ceil(k / D), all on x, R = 8 and
 // D = 32 PACK LOADS along k, R = 32 PACK and D = 8 LOADS along the rows.
 #include "fixed_point.cuh"
 #include "launch.cuh"
@@ -80,7 +80,8 @@ tops(const INPUT* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, int64_t ba
 #if ALONG_K
 #pragma unroll
   for (int offset = 16; offset > 0; offset /= 2)
-    top[0].merge({__shfl_xor_sync(0xffffffffu, top[0].largest, offset), __shfl_xor_sync(0xffffffffu, top[0].special, offset)});
+    top[0].merge({__shfl_xor_sync(0xffffffffu, top[0].largest, offset),
+                  __shfl_xor_sync(0xffffffffu, top[0].special, offset)});
   if (lane != 0) return;
 #else
   __shared__ Top of_warp[WARPS][PACK][32];
@@ -98,6 +99,7 @@ tops(const INPUT* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, int64_t ba
   for (int j = 0; j < OWN; ++j) {
     if (row + j >= rows) return;
     if (top[j].largest != 0) atomicMax(out + index + j, static_cast<unsigned long long>(top[j].largest));
-    if (top[j].special != 0) atomicAdd(out + NONFINITE * stride + index + j, static_cast<unsigned long long>(top[j].special));
+    if (top[j].special != 0)
+      atomicAdd(out + NONFINITE * stride + index + j, static_cast<unsigned long long>(top[j].special));
   }
 }
