@@ -128,7 +128,7 @@ def draw_kernels(axes: Axes, rows: Sequence[Row]) -> None:
     shares = ["" if row.of_copy is None else f"{row.of_copy:.0%} of copy" for row in rows]
     axes.bar_label(bars, labels=shares, padding=2)
     axes.invert_yaxis()
-    axes.set(xlabel="TB/s", xlim=(0, 1.25 * max(speeds)))
+    axes.set(xlabel="TB/s", xlim=(0, 1.25 * max(speeds, default=1.0)))
 
 
 def draw_shapes(axes: Axes, rows: Sequence[Row]) -> None:

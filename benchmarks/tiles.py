@@ -30,11 +30,12 @@ def kept(runs: Iterable[Run]) -> Table:
     """For each architecture, method and shape the choice to make; oldest runs first."""
     found: Table = {}
     for run in runs:
-        rows = {(*row.routine.split(", "), (row.m, row.k, row.n)): row for row in run.rows}
-        for (method, kind, shape), fastest in rows.items():
+        rows = {(row.routine, (row.m, row.k, row.n)): row for row in run.rows}
+        for (routine, shape), fastest in rows.items():
+            method, kind = routine.split(", ")
             if kind != "fastest":
                 continue
-            choice = Wgmma.read(chosen(fastest, rows[method, "own choice", shape]))
+            choice = Wgmma.read(chosen(fastest, rows[f"{method}, own choice", shape]))
             if choice is not None:
                 found.setdefault(run.versions["architecture"], {}).setdefault(method, {})[shape] = choice
     return found

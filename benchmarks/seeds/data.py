@@ -38,7 +38,8 @@ def spatial(rng: np.random.Generator, n: int, length: float = 0.1) -> Floats:
     grid = np.stack(np.meshgrid(np.arange(side), np.arange(side)), -1).reshape(-1, 2)[:n]
     points = (grid + 0.4 * rng.random((n, 2))) / side
     distance = np.linalg.norm(points[:, None] - points[None], axis=-1)
-    return np.exp(-distance / length).astype(np.float32)
+    kernel: Floats = np.exp(-distance / length).astype(np.float32)
+    return kernel
 
 
 def cauchy(rng: np.random.Generator, n: int) -> Floats:

@@ -243,9 +243,9 @@ def underflow(samples: int, rng: np.random.Generator) -> Figure:
     series: Series = {}
     worst = 0.0
     for gradual, name in ((True, "P_u+gu"), (False, "P_u")):
-        theory = [(e, p_underflow(e, gradual)) for e in exponents]
+        theory: list[tuple[float, float]] = [(e, p_underflow(e, gradual)) for e in exponents]
         for scale in (0, 11):
-            points = []
+            points: list[tuple[float, float]] = []
             for e in exponents:
                 v = np.ldexp(1 + rng.integers(0, 2**23, samples) * 2.0**-23, e)
                 # Toward zero, and with the exponent of FP16 unbounded, as the theory assumes.
