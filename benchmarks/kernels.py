@@ -75,18 +75,19 @@ class Kernel:
 def kernel_rows(device: Device, n: int, dtype: str, seed: int, least: float) -> Iterator[Row]:
     """Measure the copy of an n x n matrix, and then the kernels for n x n operands, `least` seconds each."""
     a, b = normal(device, Shape.square(n), dtype, seed)
-    target = device.xp.empty_like(a)
-    copy = Kernel("copy", 0, a.nbytes + target.nbytes, lambda: device.xp.copyto(target, a))
-    copied = _row(device, copy, n, dtype, least, None)
-    bandwidth = (a.nbytes + target.nbytes) / copied.seconds
+    bandwidth = None
     if n not in PRODUCTS_ALONE:
+        target = device.xp.empty_like(a)
+        copy = Kernel("copy", 0, a.nbytes + target.nbytes, lambda: device.xp.copyto(target, a))
+        copied = _row(device, copy, n, dtype, least, None)
+        bandwidth = (a.nbytes + target.nbytes) / copied.seconds
         yield copied
     measured = set()
     for scheme, slices, engine in SCHEMES[dtype]:
         if engine == "hopper" and device.xp.cuda.Device().compute_capability != "90":
             continue
         for kernel in kernels_of(a, b, scheme, slices, engine):
-            if kernel.name not in measured and (kernel.bytes is None or n not in PRODUCTS_ALONE):
+            if kernel.name not in measured and (kernel.bytes is None or bandwidth is not None):
                 yield _row(device, kernel, n, dtype, least, bandwidth)
                 measured.add(kernel.name)
         device.release()
@@ -156,7 +157,7 @@ def _row(device: Device, kernel: Kernel, n: int, dtype: str, least: float, bandw
     return Row(
         task="kernels",
         routine=kernel.name,
-        ours=bandwidth is not None,
+        ours=kernel.name != "copy",
         m=n,
         n=n,
         k=n,

@@ -7,18 +7,13 @@
 // Block `rank` of a cluster holds elements [rank share, (rank + 1) share) of each row, share a multiple of
 // TILE_K. What it finds in them it leaves in its shared memory, where all blocks read it to put the rows together.
 #pragma once
-#include "describing.cuh"
+#include "largest.cuh"
 #include "ptx.cuh"
 
 constexpr int BLOCK = THREADS, WARPS = BLOCK / 32;
 constexpr int ROWS = HELD, GROUPS = ROWS / 8, OWN = ROWS / WARPS;  // a warp describes OWN rows
 
 constexpr int EXCHANGED = 1280;  // bytes of shared memory for what blocks tell each other, before the elements
-
-struct Largest {
-  Bits magnitude;
-  uint32_t nonfinite;
-};
 
 // Elements stand in blocks of 128 along k. A lane looks at elements 64 half + 2 lane + {0, 1} of a row of each.
 constexpr int NEXT_BLOCK = ROWS * TILE_K, HALF = ALONG_K ? 64 : 64 * ROWS, NEXT = ALONG_K ? 1 : ROWS;
@@ -87,8 +82,6 @@ __device__ __forceinline__ uint64_t largest_of_warp(uint64_t x) {
   return static_cast<uint64_t>(high) << 32 | largest_of_warp(high_word(x) == high ? low_word(x) : 0u);
 }
 __device__ __forceinline__ Largest find_largest(const Bits* at, int blocks) {
-  constexpr Bits SIGN = Bits(1) << (8 * sizeof(INPUT) - 1);
-  constexpr Bits SPECIAL = Bits(sizeof(INPUT) == 8 ? 0x7ffull << 52 : 0xffull << 23);
   Largest t = {0, 0};
   each(at, blocks, [&](Bits bits) {
     const Bits magnitude = bits & ~SIGN;
@@ -96,13 +89,6 @@ __device__ __forceinline__ Largest find_largest(const Bits* at, int blocks) {
     else ++t.nonfinite;
   });
   return {largest_of_warp(t.magnitude), __reduce_add_sync(ALL, t.nonfinite)};
-}
-__device__ __forceinline__ void merge(Largest& t, const Largest& other) {
-  t.magnitude = larger(t.magnitude, other.magnitude);
-  t.nonfinite += other.nonfinite;
-}
-__device__ __forceinline__ Largest across(const Largest& t, int offset) {
-  return {__shfl_xor_sync(ALL, t.magnitude, offset), __shfl_xor_sync(ALL, t.nonfinite, offset)};
 }
 
 // What all blocks of the cluster have at the place of `own`, which CLUSTER neighbouring lanes share.

@@ -9,25 +9,11 @@
 //
 // 256 threads, each of which loads 16 bytes LOADS times; grid batch * ceil(rows / R) * ceil(k / D), all on x, R = 8 and
 // D = 32 PACK LOADS along k, R = 32 PACK and D = 8 LOADS along the rows.
-#include "fixed_point.cuh"
+#include "largest.cuh"
 #include "launch.cuh"
 
-typedef BitsOf<INPUT>::type Bits;
-
-constexpr int PACK = 16 / sizeof(INPUT), LOADS = 8, WARPS = 8, NONFINITE = 5;
+constexpr int PACK = 16 / sizeof(INPUT), LOADS = 8, WARPS = 8;
 constexpr int OWN = ALONG_K ? 1 : PACK;  // rows of a lane
-constexpr Bits SIGN = Bits(1) << (8 * sizeof(INPUT) - 1);
-constexpr Bits SPECIAL = sizeof(INPUT) == 8 ? Bits(0x7ff) << (sizeof(INPUT) == 8 ? 52 : 0) : Bits(0xff) << 23;
-
-struct Top {
-  Bits largest;
-  uint32_t special;
-
-  __device__ __forceinline__ void merge(const Top& other) {
-    largest = larger(largest, other.largest);
-    special += other.special;
-  }
-};
 
 extern "C" __global__ void __launch_bounds__(256, 3)
 tops(const INPUT* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, int64_t batch, int64_t rows, int64_t k,
@@ -68,23 +54,20 @@ tops(const INPUT* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, int64_t ba
       }
   }
 
-  Top top[OWN] = {};
+  Largest top[OWN] = {};
 #pragma unroll
   for (int i = 0; i < LOADS; ++i)
 #pragma unroll
     for (int j = 0; j < PACK; ++j) {
       const Bits magnitude = bits[i][j] & ~SIGN;
       const bool finite = magnitude < SPECIAL;
-      top[j % OWN].merge({finite ? magnitude : 0, finite ? 0u : 1u});
+      merge(top[j % OWN], {finite ? magnitude : 0, finite ? 0u : 1u});
     }
 #if ALONG_K
-#pragma unroll
-  for (int offset = 16; offset > 0; offset /= 2)
-    top[0].merge({__shfl_xor_sync(0xffffffffu, top[0].largest, offset),
-                  __shfl_xor_sync(0xffffffffu, top[0].special, offset)});
+  merge_warp(top[0]);
   if (lane != 0) return;
 #else
-  __shared__ Top of_warp[WARPS][PACK][32];
+  __shared__ Largest of_warp[WARPS][PACK][32];
 #pragma unroll
   for (int j = 0; j < PACK; ++j) of_warp[warp][j][lane] = top[j];
   __syncthreads();
@@ -92,14 +75,14 @@ tops(const INPUT* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, int64_t ba
 #pragma unroll
   for (int w = 1; w < WARPS; ++w)
 #pragma unroll
-    for (int j = 0; j < PACK; ++j) top[j].merge(of_warp[w][j][lane]);
+    for (int j = 0; j < PACK; ++j) merge(top[j], of_warp[w][j][lane]);
 #endif
   const int64_t stride = batch * rows, index = b * rows + row;
 #pragma unroll
   for (int j = 0; j < OWN; ++j) {
     if (row + j >= rows) return;
-    if (top[j].largest != 0) atomicMax(out + index + j, static_cast<unsigned long long>(top[j].largest));
-    if (top[j].special != 0)
-      atomicAdd(out + NONFINITE * stride + index + j, static_cast<unsigned long long>(top[j].special));
+    if (top[j].magnitude != 0) atomicMax(out + index + j, static_cast<unsigned long long>(top[j].magnitude));
+    if (top[j].nonfinite != 0)
+      atomicAdd(out + NONFINITE * stride + index + j, static_cast<unsigned long long>(top[j].nonfinite));
   }
 }

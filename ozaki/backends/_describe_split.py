@@ -77,6 +77,7 @@ class _Held(NamedTuple):
 
 
 def _held(k: int, view: View) -> _Held:
+    """For rows of length k, padded."""
     shares = {cluster: round_up(-(-k // cluster), _BLOCK) for cluster in (1, 2, 4, 8)}
     few = ((cluster, share) for cluster, share in shares.items() if share <= _SHARES[0])
     cluster, share = next(few, (8, shares[8]))
