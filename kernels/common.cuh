@@ -228,10 +228,10 @@ template <typename T> __device__ __forceinline__ void copy_or_zero(T* to, const 
   *to = readable ? *from : T(0);
 #endif
 }
-// 16 bytes, of which the first `readable` may be read and the others become zero.
+// 16 bytes, of which the first `readable` may be read and the others become zero. Other blocks read what is beside them.
 __device__ __forceinline__ void copy_16_bytes(void* to, const void* from, int readable) {
 #if __CUDA_ARCH__ >= 800
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(
+  asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(
                    static_cast<uint32_t>(__cvta_generic_to_shared(to))),
                "l"(from), "r"(readable)
                : "memory");

@@ -162,13 +162,33 @@ __device__ __forceinline__ int64_t offset_of_row(int first, int j, int piece, in
 #endif
 }
 
+// The slices of two runs of 128 elements by a warp, of which a lane has elements 64 half + 2 lane + {0, 1}: place(run, piece)
+// is where 16 bytes of a slice go, from that of slice 0 on.
+template <typename Place>
+__device__ __forceinline__ void cut_two(const uint32_t (&bytes)[8][LENGTH], int8_t* out, int64_t slice_stride, bool second,
+                                        Place place) {
+  const int g = (threadIdx.x & 31) >> 2, c = threadIdx.x & 3;
+#pragma unroll 1
+  for (int u = 0; u < EIGHTS; ++u) {
+    const int s = 8 * u + g;
+    const Cut now(s, c);
+    int8_t* const to = out + (REVERSED ? SLICES - 1 - s : s) * slice_stride;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {  // run i / 2, half i % 2
+      uint32_t slice[2][2][4];
+      now.apply(bytes + 2 * i, slice);
+      uint32_t word[4];
+      gather(slice, word);
+      store_16_bytes(to + place(i / 2, 4 * (i % 2) + c), word, s < SLICES && (i < 2 || second));
+    }
+  }
+}
+
 // The slices of 8 rows x 128 elements by a warp, `first` the number of the first row in its tile, out its place for slice 0:
-// two rows r, r + 1 at a time, of which load(r, bits) gives a lane elements 64 half + 2 lane + {0, 1}, 8 in all. Lane
-// r has the scale of row r.
+// two rows r, r + 1 at a time, of which load(r, bits) gives a lane its elements, 8 in all. Lane r has the scale of row r.
 template <typename Load>
 __device__ __forceinline__ void cut_rows(int scale, int8_t* out, int first, int64_t row_stride,
                                          int64_t slice_stride, Load load) {
-  const int g = (threadIdx.x & 31) >> 2, c = threadIdx.x & 3;
   Bits bits[8];
   load(0, bits);
 #pragma unroll 1
@@ -179,20 +199,7 @@ __device__ __forceinline__ void cut_rows(int scale, int8_t* out, int first, int6
       make_images<4>(bits + 4 * i, __shfl_sync(0xffffffffu, scale, r + i), bytes + 4 * i);
     }
     if (r + 2 < 8) load(r + 2, bits);
-
-#pragma unroll 1
-    for (int u = 0; u < EIGHTS; ++u) {
-      const int s = 8 * u + g;
-      const Cut now(s, c);
-      int8_t* const to = out + (REVERSED ? SLICES - 1 - s : s) * slice_stride;
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {  // row i / 2, half i % 2
-        uint32_t slice[2][2][4];
-        now.apply(bytes + 2 * i, slice);
-        uint32_t word[4];
-        gather(slice, word);
-        store_16_bytes(to + offset_of_row(first, r + i / 2, 4 * (i % 2) + c, row_stride), word, s < SLICES);
-      }
-    }
+    cut_two(bytes, out, slice_stride, true,
+            [&](int run, int piece) { return offset_of_row(first, r + run, piece, row_stride); });
   }
 }

@@ -1,74 +1,193 @@
-// The description of an operand's rows and their slices in one read, on Hopper (docs/design.md, sections 3 to 6).
+// The description of an operand's rows and their slices in one read, on Hopper (docs/design.md, sections 3 to 6): blocks, or
+// clusters of two, that hold whole rows in shared memory.
 //
 // Macros: those of split.cu, with TILE > 0 and without LARGEST; SUMS: 1 for a whole description, 0 for the fields that
-// tops.cu writes, where the scaling reads the peak; CLUSTER and HELD as held_rows_sm90.cuh has them.
+// tops.cu writes, where the scaling reads the peak; HELD rows, 1, 2 or 4, along the rows a multiple of 16 bytes; CLUSTER:
+// 1 or 2 blocks.
 //
-// Arguments as those of split.cu; description is written, `width` are its magnitude bits. k_padded is at most
-// CLUSTER * share, share a multiple of 128.
+// Arguments as those of split.cu; description is written, `width` are its magnitude bits. Block `rank` of a cluster holds
+// elements [rank share, (rank + 1) share) of each row, share a multiple of 128; k_padded is at most CLUSTER * share.
 //
-// Grid batch * rows_padded / ROWS clusters, all on x; EXCHANGED + ROWS * share * sizeof(INPUT) bytes of dynamic shared
-// memory.
-// When a cluster has put its rows together, each block cuts the slices of what it holds.
+// 128 threads; grid batch * rows_padded / HELD clusters, all on x; EXCHANGED + HELD * share * sizeof(INPUT) bytes of dynamic
+// shared memory. A warp takes every fourth block of 128 elements, of all rows: it describes them, and when the rows have been
+// put together, cuts them.
 #include "cut.cuh"
-#include "held_rows_sm90.cuh"
+#include "largest.cuh"
 #include "launch.cuh"
+#include "ptx.cuh"
 
+constexpr int THREADS = 128, WARPS = THREADS / 32, ROWS = HELD;
+constexpr int PARTS = CLUSTER * WARPS;  // of a row
+
+constexpr int EXCHANGED = 1024;  // bytes of shared memory for what warps tell each other, before the elements
 struct Exchanged {
 #if SUMS
-  Tops tops[ROWS];
-  Sums<1> sums[ROWS];
+  Tops tops[ROWS][WARPS];
+  Sums<1> sums[ROWS][WARPS];
 #else
-  Largest largest[ROWS];
+  Largest largest[ROWS][WARPS];
 #endif
-  int scales[ROWS];
 };
 static_assert(sizeof(Exchanged) <= EXCHANGED, "");
 
-// f(element in shared memory), with less code.
-template <typename F> __device__ __forceinline__ void each_slowly(Bits* at, int blocks, F f) {
+constexpr int NEXT_BLOCK = ROWS * TILE_K, PACK = 16 / sizeof(INPUT);
+
+// Where element (row, h) of a block of 128 stands: copies of 16 bytes, and what a warp reads at once, meet every bank once.
+__device__ __forceinline__ int place(int row, int h) {
+#if ALONG_K
+  return row * TILE_K + h;
+#else
+  constexpr int UNITS = ROWS / PACK;  // of 16 bytes
+  return ((h * UNITS + row / PACK) ^ (UNITS == 1 ? h >> 3 & 1 : h >> 2 & 3)) * PACK + row % PACK;
+#endif
+}
+
+// Elements 64 half + 2 lane + {0, 1} of each row of a block.
+__device__ __forceinline__ void read_block(const Bits* block, Bits (*bits)[4]) {
+  const int lane = threadIdx.x & 31;
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+#if ALONG_K
+#pragma unroll
+    for (int r = 0; r < ROWS; ++r)
+      load_pair(reinterpret_cast<const INPUT*>(block + place(r, 64 * half + 2 * lane)), bits[r][2 * half], bits[r][2 * half + 1]);
+#else
+#pragma unroll
+    for (int e = 0; e < 2; ++e)
+#pragma unroll
+      for (int r = 0; r < ROWS; r += PACK) {
+        Bits unit[PACK];
+        load_16_bytes(reinterpret_cast<const INPUT*>(block + place(r, 64 * half + 2 * lane + e)), unit);
+#pragma unroll
+        for (int i = 0; i < PACK; ++i) bits[r + i][2 * half + e] = unit[i];
+      }
+#endif
+  }
+}
+// f(row, element) of a lane's elements.
+template <typename F> __device__ __forceinline__ void each(const Bits* elements, int blocks, F f) {
+#pragma unroll 2
+  for (int j = threadIdx.x / 32; j < blocks; j += WARPS) {
+    Bits bits[ROWS][4];
+    read_block(elements + j * NEXT_BLOCK, bits);
+#pragma unroll
+    for (int i = 0; i < 4 * ROWS; ++i) f(i / 4, bits[i / 4][i % 4]);
+  }
+}
+// f(element in shared memory), of one row, with less code.
+template <typename F> __device__ __forceinline__ void each_slowly(Bits* elements, int blocks, int row, F f) {
 #pragma unroll 1
-  for (int i = 0; i < 4 * blocks; ++i) f(at[NEXT_BLOCK * (i / 4) + HALF * (i / 2 % 2) + NEXT * (i % 2)]);
+  for (int j = threadIdx.x / 32; j < blocks; j += WARPS)
+#pragma unroll 1
+    for (int h = threadIdx.x % 32; h < TILE_K; h += 32) f(elements[j * NEXT_BLOCK + place(row, h)]);
+}
+
+// Elements [0, share) of ROWS rows, AT_ONCE at once, zero where there are none.
+template <int AT_ONCE>
+__device__ __forceinline__ void load(Bits* elements, const Bits* from, int64_t sr, int64_t sk, int share, int rows, int k) {
+#pragma unroll 4
+  for (int i = AT_ONCE * threadIdx.x; i < ROWS * share; i += AT_ONCE * THREADS) {
+#if ALONG_K  // rows of a block of 128 one after the other
+    const int row = i / TILE_K % ROWS, h = i / TILE_K / ROWS * TILE_K + i % TILE_K, left = row < rows ? k - h : 0;
+#else
+    const int row = i % ROWS, h = i / ROWS, left = h < k ? rows - row : 0;
+#endif
+    Bits* const to = elements + h / TILE_K * NEXT_BLOCK + place(row, h % TILE_K);
+    const Bits* const here = from + (row * sr + h * sk);
+    if (AT_ONCE == 1) copy_or_zero(to, here, left > 0);
+    else copy_16_bytes(to, here, larger(smaller(left, PACK), 0) * int{sizeof(INPUT)});
+  }
+}
+
+// What the warps of the cluster have left at the place of `parts`, the first one's, which PARTS neighbouring lanes share.
+template <typename T> __device__ __forceinline__ T of_parts(const T* parts) {
+  T t;
+  const int part = threadIdx.x % PARTS;
+  if (CLUSTER == 1) {
+    t = parts[part];
+  } else {
+#pragma unroll
+    for (int i = 0; i < sizeof(T) / 4; ++i)
+      reinterpret_cast<uint32_t*>(&t)[i] = read_from_block(shared_address(parts + part % WARPS) + 4 * i, part / WARPS);
+  }
+#pragma unroll
+  for (int offset = PARTS / 2; offset > 0; offset /= 2) merge(t, across(t, offset));
+  return t;
+}
+__device__ __forceinline__ void parts_barrier() {
+  if (CLUSTER == 1) __syncthreads();
+  else cluster_barrier();
 }
 
 // NaN and Inf are zero from then on.
-__device__ __forceinline__ Tops tops_of_lane(Bits* at, int blocks) {
-  Extremes extremes;
-  each(at, blocks, [&](Bits bits) { extremes.see(bits); });
-  if (extremes.tell()) return extremes.tops();
-  Tops t = NOTHING;
-  each_slowly(at, blocks, [&](Bits& bits) {
-    const Parts p = parts(bits);
-    note(t, p);
-    if (!p.finite) bits = 0;
-  });
-  return t;
-}
-__device__ __forceinline__ Tops find_tops(Bits* at, int blocks) {
-  const Tops t = tops_of_lane(at, blocks);
-  return {__reduce_max_sync(ALL, t.top), __reduce_min_sync(ALL, t.smallest), __reduce_add_sync(ALL, t.nonfinite)};
-}
-__device__ __forceinline__ Sums<1> find_sums(Bits* at, int blocks, int width, int top) {
-  Adding<1> sum;
-  if (top > FastTop<Bits>::value) {
-    const FastCeiling<Bits> ceiling(width, top);
-    each(at, blocks, [&](Bits bits) { sum.add(ceiling(bits, sum.inexact)); });
-  } else if (top != EMPTY_TOP) {
-    each_slowly(at, blocks, [&](Bits bits) {
-      const Rounded r = ceil_magnitude(parts(bits), width, top);
-      sum.inexact |= r.inexact ? 1u : 0u;
-      sum.add(r.value);
-    });
+__device__ __forceinline__ void find_tops(Bits* elements, int blocks, Tops (&tops)[ROWS]) {
+  Extremes extremes[ROWS];
+  each(elements, blocks, [&](int r, Bits bits) { extremes[r].see(bits); });
+#pragma unroll
+  for (int r = 0; r < ROWS; ++r) {
+    Tops t;
+    if (__all_sync(ALL, extremes[r].tell())) {
+      t = extremes[r].tops();
+    } else {
+      t = NOTHING;
+      each_slowly(elements, blocks, r, [&](Bits& bits) {
+        const Parts p = parts(bits);
+        note(t, p);
+        if (!p.finite) bits = 0;
+      });
+    }
+    tops[r] = {__reduce_max_sync(ALL, t.top), __reduce_min_sync(ALL, t.smallest), __reduce_add_sync(ALL, t.nonfinite)};
   }
-  // At most 48 elements of a lane, y <= 2^20: their squares in 24 bits and 21.
-  const uint32_t low = __reduce_add_sync(ALL, low_word(sum.squares[0]) & 0xffffffu);
-  const uint32_t high = __reduce_add_sync(ALL, low_word(sum.squares[0] >> 24));
-  return {__reduce_max_sync(ALL, sum.peak),
-          __reduce_or_sync(ALL, sum.inexact) != 0 ? 1u : 0u,
-          {__reduce_add_sync(ALL, sum.magnitudes[0])},
-          {(static_cast<uint64_t>(high) << 24) + low}};
+}
+__device__ __forceinline__ void find_sums(Bits* elements, int blocks, int width, const int (&top)[ROWS], Sums<1> (&sums)[ROWS]) {
+  Adding<1> sum[ROWS];
+  bool fast = true;
+#pragma unroll
+  for (int r = 0; r < ROWS; ++r) fast = fast && (top[r] > FastTop<Bits>::value || top[r] == EMPTY_TOP);
+  if (fast) {
+    each(elements, blocks, [&](int r, Bits bits) {
+      sum[r].add(FastCeiling<Bits>(width, top[r] == EMPTY_TOP ? 0 : top[r])(bits, sum[r].inexact));
+    });
+  } else {
+#pragma unroll
+    for (int r = 0; r < ROWS; ++r)
+      if (top[r] != EMPTY_TOP)
+        each_slowly(elements, blocks, r, [&](Bits bits) {
+          const Rounded y = ceil_magnitude(parts(bits), width, top[r]);
+          sum[r].inexact |= y.inexact ? 1u : 0u;
+          sum[r].add(y.value);
+        });
+  }
+#pragma unroll
+  for (int r = 0; r < ROWS; ++r) {
+    // At most 64 elements of a lane, y <= 2^20: their squares in 24 bits and 22.
+    const uint32_t low = __reduce_add_sync(ALL, low_word(sum[r].squares[0]) & 0xffffffu);
+    const uint32_t high = __reduce_add_sync(ALL, low_word(sum[r].squares[0] >> 24));
+    sums[r] = {__reduce_max_sync(ALL, sum[r].peak),
+               __reduce_or_sync(ALL, sum[r].inexact) != 0 ? 1u : 0u,
+               {__reduce_add_sync(ALL, sum[r].magnitudes[0])},
+               {(static_cast<uint64_t>(high) << 24) + low}};
+  }
+}
+__device__ __forceinline__ uint32_t largest_of_warp(uint32_t x) { return __reduce_max_sync(ALL, x); }
+__device__ __forceinline__ uint64_t largest_of_warp(uint64_t x) {
+  const uint32_t high = largest_of_warp(high_word(x));
+  return static_cast<uint64_t>(high) << 32 | largest_of_warp(high_word(x) == high ? low_word(x) : 0u);
+}
+__device__ __forceinline__ void find_largest(const Bits* elements, int blocks, Largest (&largest)[ROWS]) {
+#pragma unroll
+  for (int r = 0; r < ROWS; ++r) largest[r] = {0, 0};
+  each(elements, blocks, [&](int r, Bits bits) {
+    const Bits magnitude = bits & ~SIGN;
+    if (magnitude < SPECIAL) largest[r].magnitude = larger(largest[r].magnitude, magnitude);
+    else ++largest[r].nonfinite;
+  });
+#pragma unroll
+  for (int r = 0; r < ROWS; ++r)
+    largest[r] = {largest_of_warp(largest[r].magnitude), __reduce_add_sync(ALL, largest[r].nonfinite)};
 }
 
-extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(BLOCK, (WORDS <= 1 ? 768 : 512) / BLOCK)
+extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THREADS, WORDS <= 1 ? 6 : 4)
 describe_split(const INPUT* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, int64_t rows, int64_t k,
                int64_t rows_padded, int64_t k_padded, int64_t* __restrict__ description, int64_t batch_rows, int width,
                int statistic, int step, int base, int64_t threshold, int32_t* __restrict__ mu_out,
@@ -78,71 +197,97 @@ describe_split(const INPUT* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, 
   Exchanged& exchanged = *reinterpret_cast<Exchanged*>(dynamic);
   Bits* const elements = reinterpret_cast<Bits*>(dynamic + EXCHANGED);
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, blocks = share / BLOCK_K;
-  const uint32_t rank = cluster_rank(), groups = static_cast<uint32_t>(rows_padded / ROWS);
+  const uint32_t rank = CLUSTER == 1 ? 0 : cluster_rank(), groups = static_cast<uint32_t>(rows_padded / ROWS);
   const uint32_t group = blockIdx.x / CLUSTER % groups, b = blockIdx.x / CLUSTER / groups;
   const int64_t row0 = static_cast<int64_t>(group) * ROWS, h0 = static_cast<int64_t>(rank) * share;
-  load(elements, x + b * sb, sb, sr, sk, row0, h0, share, rows, k);
-  fill_folds(BLOCK MORE);
+  const Bits* const from = reinterpret_cast<const Bits*>(x) + (b * sb + row0 * sr + h0 * sk);
+  const int rows_left = static_cast<int>(smaller<int64_t>(rows - row0, ROWS));
+  const int k_left = static_cast<int>(smaller<int64_t>(k - h0, share));
+  if (ALONG_K ? aligned_along_k(x, sb, sr, sk) : aligned_along_k(x, sb, sk, sr))
+    load<PACK>(elements, from, sr, sk, share, rows_left, k_left);
+  else
+    load<1>(elements, from, sr, sk, share, rows_left, k_left);
+  fill_folds(THREADS MORE);
   wait_for_copies();
   __syncthreads();
 
-  // CLUSTER lanes put a row of the warp together.
-  const int own = OWN * warp, row = own + lane / CLUSTER % OWN;
-  const auto start = [&](int i) { return elements + place(own + i, 2 * lane); };
+  const int row = lane / PARTS % ROWS;  // that the lane puts together
 #if SUMS
+  {
+    Tops tops[ROWS];
+    find_tops(elements, blocks, tops);
 #pragma unroll
-  for (int i = 0; i < OWN; ++i) {
-    const Tops t = find_tops(start(i), blocks);
-    if (lane == 0) exchanged.tops[own + i] = t;
+    for (int r = 0; r < ROWS; ++r)
+      if (lane == 0) exchanged.tops[r][warp] = tops[r];
   }
-  cluster_barrier();
-  const Tops t = of_cluster(exchanged.tops[row]);
+  parts_barrier();
+  const Tops t = of_parts(exchanged.tops[row]);
+  {
+    Sums<1> sums[ROWS];
+    int top[ROWS];
 #pragma unroll
-  for (int i = 0; i < OWN; ++i) {
-    const Sums<1> s = find_sums(start(i), blocks, width, __shfl_sync(ALL, t.top, CLUSTER * i));
-    if (lane == 0) exchanged.sums[own + i] = s;
+    for (int r = 0; r < ROWS; ++r) top[r] = __shfl_sync(ALL, t.top, PARTS * r);
+    find_sums(elements, blocks, width, top, sums);
+#pragma unroll
+    for (int r = 0; r < ROWS; ++r)
+      if (lane == 0) exchanged.sums[r][warp] = sums[r];
   }
-  cluster_barrier();
-  const Sums<1> s = of_cluster(exchanged.sums[row]);
+  parts_barrier();
+  const Sums<1> s = of_parts(exchanged.sums[row]);
   const int64_t read = static_cast<int64_t>(statistic == SQUARES ? s.squares[0] : s.peak);
   const int mu = row_exponent(t.top, read, step, base, threshold);
 #else
+  {
+    Largest largest[ROWS];
+    find_largest(elements, blocks, largest);
 #pragma unroll
-  for (int i = 0; i < OWN; ++i) {
-    const Largest t = find_largest(start(i), blocks);
-    if (lane == 0) exchanged.largest[own + i] = t;
+    for (int r = 0; r < ROWS; ++r)
+      if (lane == 0) exchanged.largest[r][warp] = largest[r];
   }
-  cluster_barrier();
-  const Largest t = of_cluster(exchanged.largest[row]);
+  parts_barrier();
+  const Largest t = of_parts(exchanged.largest[row]);
   const int64_t largest = static_cast<int64_t>(t.magnitude);
   const int mu = described_exponent<Bits, true>(&largest, 1, 0, width, step, base, threshold);
 #endif
-  if (lane % CLUSTER == 0 && lane < CLUSTER * OWN) {
-    exchanged.scales[row] = scale_of(mu, t.nonfinite != 0);
-    if (rank == 0 && row0 + row < rows) {
-      const int64_t index = b * rows + row0 + row;
-      mu_out[index] = mu;
+  const int scale = scale_of(mu, t.nonfinite != 0);
+  if (rank == 0 && warp == 0 && lane % PARTS == 0 && lane < PARTS * ROWS && row0 + row < rows) {
+    const int64_t index = b * rows + row0 + row;
+    mu_out[index] = mu;
 #if SUMS
-      store(description, batch_rows, index, t, s.peak, s.magnitudes[0], s.squares[0], (s.rest & 1) != 0, width);
+    store(description, batch_rows, index, t, s.peak, s.magnitudes[0], s.squares[0], (s.rest & 1) != 0, width);
 #else
-      description[index] = largest, description[NONFINITE * batch_rows + index] = t.nonfinite;
+    description[index] = largest, description[NONFINITE * batch_rows + index] = t.nonfinite;
 #endif
+  }
+  if (CLUSTER > 1) cluster_arrive();  // this warp has read what others left
+
+  const uint32_t blocks_k = static_cast<uint32_t>(k_padded / BLOCK_K), first_block = rank * blocks;
+  const int own = smaller(blocks, static_cast<int>(blocks_k - smaller(first_block, blocks_k)));  // that there are
+  constexpr int BLOCK_BYTES = TILE * BLOCK_K;
+  const int in_tile = static_cast<int>(group % (TILE / ROWS)) * ROWS;
+  int8_t* const out = slices + b * batch_stride +
+                      (static_cast<int64_t>(group / (TILE / ROWS)) * blocks_k + first_block) * BLOCK_BYTES;
+  // Two runs of 128 elements at a time: of two rows, or of one row two blocks.
+  constexpr int AHEAD = ROWS == 1 ? WARPS : 0;
+#pragma unroll 1
+  for (int j = warp; j < own; j += ROWS == 1 ? 2 * WARPS : WARPS) {
+    const bool second = j + AHEAD < own;
+    Bits bits[larger(ROWS, 2)][4];
+    read_block(elements + j * NEXT_BLOCK, bits);
+    if (ROWS == 1) read_block(elements + (second ? j + AHEAD : j) * NEXT_BLOCK, bits + 1);
+#pragma unroll
+    for (int r = 0; r < larger(ROWS, 2); r += 2) {
+      uint32_t bytes[8][LENGTH];
+      int at[2];
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        const int of_run = ROWS == 1 ? 0 : r + i;
+        make_images<4>(bits[r + i], __shfl_sync(ALL, scale, PARTS * of_run), bytes + 4 * i);
+        at[i] = PERMUTED ? permuted_column(in_tile + of_run) : in_tile + of_run;
+      }
+      cut_two(bytes, out + static_cast<int64_t>(j) * BLOCK_BYTES, slice_stride, second,
+              [&](int run, int piece) { return run * AHEAD * BLOCK_BYTES + tile_offset(at[run], piece); });
     }
   }
-  __syncthreads();
-  cluster_arrive();  // this block has read what others left
-
-  const int rows_at = 8 * (warp % GROUPS), first = static_cast<int>(group % (TILE / ROWS)) * ROWS + rows_at;
-  const int scale = exchanged.scales[rows_at + (lane & 7)];
-  const uint32_t blocks_k = static_cast<uint32_t>(k_padded / BLOCK_K), first_block = rank * blocks;
-  int8_t* const out = slices + b * batch_stride + static_cast<int64_t>(group / (TILE / ROWS)) * blocks_k * (TILE * BLOCK_K);
-#pragma unroll 1
-  for (int j = warp / GROUPS; j < blocks && first_block + j < blocks_k; j += WARPS / GROUPS)
-    cut_rows(scale, out + static_cast<int64_t>(first_block + j) * (TILE * BLOCK_K), first, 0, slice_stride,
-             [&](int r, Bits (&bits)[8]) {
-#pragma unroll
-               for (int i = 0; i < 2; ++i)
-                 load_four(elements + NEXT_BLOCK * j + place(rows_at + r + i, 2 * lane), bits + 4 * i);
-             });
-  cluster_wait();
+  if (CLUSTER > 1) cluster_wait();
 }

@@ -100,6 +100,28 @@ __device__ __forceinline__ uint32_t read_from_block(uint32_t address, uint32_t r
   return word;
 }
 
+// *address = max(*address, value), and a sum, of the same address in block `rank` of the cluster; seen after a barrier of it.
+__device__ __forceinline__ void raise_in_block(uint32_t address, uint32_t rank, uint32_t value) {
+  asm volatile(
+      "{\n.reg .b32 there;\nmapa.shared::cluster.u32 there, %0, %1;\nred.shared::cluster.max.u32 [there], %2;\n}" ::"r"(
+          address),
+      "r"(rank), "r"(value)
+      : "memory");
+}
+__device__ __forceinline__ void add_in_block(uint32_t address, uint32_t rank, uint32_t value) {
+  asm volatile(
+      "{\n.reg .b32 there;\nmapa.shared::cluster.u32 there, %0, %1;\nred.shared::cluster.add.u32 [there], %2;\n}" ::"r"(
+          address),
+      "r"(rank), "r"(value)
+      : "memory");
+}
+
+// Copies into shared memory since the last time are a group; all but the last PENDING groups are complete.
+__device__ __forceinline__ void copies_are_a_group() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+template <int PENDING> __device__ __forceinline__ void wait_for_groups() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory");
+}
+
 template <int COUNT> __device__ __forceinline__ void keep_registers() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(COUNT));
 }

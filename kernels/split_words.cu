@@ -76,7 +76,15 @@ split_words(const float* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, int
   part.each(x, sb, sr, sk, rows, k, description, ceiling, [&](int64_t row, int mu, const uint32_t(&bits)[8]) {
     if (row >= rows_padded) return;
     if (part.h0 == 0 && tile_h() == 0 && row < rows) mu_out[part.b * rows + row] = mu;
-    cut_words(bits, mu, out, row, part.h0 + tile_h(), k_padded, word_stride);
+    const int64_t from = (part.h0 + tile_h()) * WIDTH;
+    cut_words(bits, mu, [&](int s, int byte) {
+#if TILE
+      return out + s / TOGETHER * word_stride +
+             word_tile_offset(row, from + byte, k_padded * WIDTH, s % TOGETHER, TOGETHER, TILE, PERMUTED);
+#else
+      return out + s * word_stride + fragment_offset(row, from + byte, k_padded * WIDTH);
+#endif
+    });
   });
 }
 

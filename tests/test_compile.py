@@ -34,7 +34,7 @@ REGISTERS = {
     "split_quadrants": 240,  # two blocks of 128 threads
     "patch": 80,
     "split_words": 64,
-    "tops_split_words": 80,  # three blocks
+    "tops_split_words": 128,
     "count_underflows": 64,
     "tops": 80,
     "word_mma": 255,
@@ -65,11 +65,10 @@ def split(dtype, slices, words, digit_bits, along_k, reversed_=0, tile=0):
     return "split.cu", macros | {"LARGEST": int(digit_bits == 8)}
 
 
-def describe_split(dtype, slices, words, digit_bits, along_k, reversed_, tile, sums, cluster, threads=256):
+def describe_split(dtype, slices, words, digit_bits, along_k, reversed_, tile, sums, rows):
     macros = split(dtype, slices, words, digit_bits, along_k, reversed_, tile)[1]
     del macros["LARGEST"]
-    held = threads // 2 // (8 if dtype == "double" else 4)
-    macros |= {"SUMS": sums, "CLUSTER": cluster, "HELD": held, "THREADS": threads}
+    macros |= {"SUMS": sums, "CLUSTER": 1 if along_k else 2, "HELD": rows}
     return "sm_90a", "describe_split_sm90.cu", macros
 
 
@@ -104,10 +103,10 @@ def split_words(word, conversion, count, scale_bits, along_k, tile=0, together=1
     return "split_words.cu", macros | {"PERMUTED": int(tile > 128), "LARGEST": int(tile > 0)}
 
 
-def tops_split_words(rows, cluster, threads, *case):
+def tops_split_words(rows, cluster, warps, *case):
     macros = split_words(*case)[1]
     del macros["LARGEST"]
-    macros |= {"INPUT": "float", "CLUSTER": cluster, "HELD": rows, "THREADS": threads}
+    macros |= {"CLUSTER": cluster, "WARPS": warps, "HELD": rows}
     return "sm_90a", "tops_split_words_sm90.cu", macros
 
 
@@ -225,12 +224,12 @@ CASES += [
 CASES += [
     describe_split(*case)
     for case in (
-        ("double", 14, 2, 0, 1, 0, 256, 1, 4, 128), ("double", 14, 2, 0, 0, 0, 192, 1, 4),
-        ("double", 30, 4, 0, 0, 0, 192, 1, 1), ("double", 4, 1, 7, 1, 1, 192, 0, 8),
-        ("double", 7, 2, 8, 0, 1, 192, 0, 8), ("double", 7, 2, 8, 1, 0, 256, 1, 2, 128),
-        ("float", 7, 1, 0, 1, 0, 256, 1, 4, 128), ("float", 8, 2, 0, 0, 0, 192, 1, 8),
-        ("float", 3, 1, 8, 1, 0, 256, 0, 8), ("float", 3, 1, 8, 0, 1, 192, 0, 4), ("float", 3, 1, 8, 0, 1, 192, 1, 1),
-        ("float", 3, 1, 8, 1, 0, 256, 0, 8, 128),
+        ("double", 14, 2, 0, 1, 0, 256, 1, 1), ("double", 14, 2, 0, 0, 0, 192, 1, 4),
+        ("double", 14, 2, 0, 0, 0, 192, 1, 2), ("double", 30, 4, 0, 0, 0, 192, 1, 4),
+        ("double", 30, 4, 0, 1, 0, 256, 1, 2), ("double", 4, 1, 7, 1, 1, 192, 0, 1),
+        ("double", 7, 2, 8, 0, 1, 192, 0, 2), ("double", 7, 2, 8, 1, 0, 256, 1, 2),
+        ("float", 7, 1, 0, 1, 0, 256, 1, 2), ("float", 8, 2, 0, 0, 0, 192, 1, 4),
+        ("float", 3, 1, 8, 1, 0, 256, 0, 1), ("float", 3, 1, 8, 0, 1, 192, 0, 4), ("float", 3, 1, 8, 0, 1, 192, 1, 4),
     )
 ]  # fmt: skip
 CASES += [digit_gemm(*case) for case in (("float", 2, 8), ("float", 3, 8), ("double", 7, 8), ("double", 4, 7))]
@@ -238,9 +237,9 @@ CASES += [("sm_90a", "digit_far_sm90.cu", {"SLICES": count, "DIGIT_BITS": bits})
 CASES += [
     tops_split_words(*case)
     for case in (
-        (16, 1, 128, "FP16", "RN", 2, 11, 1, 128, 2), (32, 8, 256, "FP16", "RN", 2, 11, 0, 192, 2),
-        (16, 8, 256, "TF32", "RNA", 2, 0, 0, 208, 2), (16, 8, 256, "BF16", "RN", 3, 0, 1, 128, 1),
-        (32, 4, 256, "FP16", "RN", 1, 0, 0, 256, 1),
+        (16, 1, 7, "FP16", "RN", 2, 11, 1, 128, 2), (32, 8, 16, "FP16", "RN", 2, 11, 0, 192, 2),
+        (16, 8, 16, "TF32", "RNA", 2, 0, 0, 208, 2), (16, 8, 8, "BF16", "RN", 3, 0, 1, 128, 1),
+        (32, 4, 8, "FP16", "RN", 1, 0, 0, 256, 1),
     )
 ]  # fmt: skip
 CASES += [word_gemm(0, *case) for case in (("FP16", 11, 128), ("FP16", 11, 192), ("FP16", 11, 208))]

@@ -207,17 +207,11 @@ def _split_in_one_read(x: Any, side: str, plan: Plan, sums: bool) -> Slices | No
     assert plan.scheme is not None
     engine = _engine_of(plan)
     layout = engine.layout(plan.scheme, side, *x.shape)
-    if not _describe_split.fits(plan.scheme, layout, x.itemsize):
+    if not _describe_split.fits(plan.scheme, layout, View.of(x), sums):
         return None
     if isinstance(plan.scheme, Words):
         return _describe_split.find_and_split(x, plan.scheme, layout)
-    if engine is not _hopper or (sums and x.shape[2] > _MOST_SUMMED):
-        return None
-    return _describe_split.describe_and_split(x, side, plan.scheme, layout, sums)
-
-
-_MOST_SUMMED = 2048
-"""Largest k for which that is so where the scaling needs sums (H200: 2 per cent at 1024 and 2048, none at 3072)."""
+    return _describe_split.describe_and_split(x, side, plan.scheme, layout, sums) if engine is _hopper else None
 
 
 def execute(plan: Plan, left: Described | Slices, right: Described | Slices, out: Any) -> int:

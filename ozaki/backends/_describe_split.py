@@ -10,7 +10,7 @@ import cupy as cp
 import numpy as np
 
 from ozaki._description import FIELDS, Described
-from ozaki.backends._launch import Launch, Macros, View, round_up
+from ozaki.backends._launch import Launch, Macros, View, clusters_at_once, round_up
 from ozaki.backends._split import Layout, Slices, cutting_constants, cutting_macros, image_words, scaling_of
 from ozaki.backends._tops import Tops
 from ozaki.backends._word_split import tile_macros
@@ -19,27 +19,29 @@ from ozaki.schemes import Scheme, Words, magnitude_bits
 _BLOCK = 128
 """Elements of a row that are cut together."""
 
-_SHARES = (512, 768)
-"""Elements of a row that a block of the cluster holds, while fewer than eight blocks do and at most, of as many rows as
-are 128 bytes wide; twice that of half as many."""
-
 _MOST_WORDS = 4
 """Longer images do not fit registers beside the rest (tests/test_compile.py)."""
 
-_EXCHANGED = 1280
-"""Bytes before the elements, as in kernels/held_rows_sm90.cuh."""
+_EXCHANGED = 1024
+"""Bytes before the elements, as in kernels/describe_split_sm90.cu."""
 
-_LONGEST_OF_WORDS = 2 * 8 * _SHARES[1]
-_LONGEST_OF_SLICES = {4: 8192, 8: 8 * _SHARES[1]}
-"""Longest rows, those of slices by the size of an element: beyond, two kernels are faster (H200: words gain 0.09 of
-5.2 ms at 8192 and 0.1 of 18 at 12288, three digits 0.03 of 4.9 at 8192, and lose 0.1 at 12288)."""
+_LONGEST_OF_WORDS = 16384
+_LONGEST_OF_SUMS = 8192
+"""Longest rows: of words, and of slices where the scaling needs sums."""
+
+_LONGEST_ALONG_K, _LONGEST = 65536, 49152
+"""Bytes of the longest rows of slices: beyond, two kernels are faster (H200: contiguous rows of 16384 float32 take 580
+instead of 761 microseconds, columns of 12288 467 instead of 492, of 16384 1135 instead of 869)."""
 
 
-def fits(scheme: Scheme | Words, layout: Layout, itemsize: int) -> bool:
-    """Whether a cluster can hold whole rows, and is faster than two kernels."""
+def fits(scheme: Scheme | Words, layout: Layout, view: View, sums: bool) -> bool:
+    """Whether blocks can hold whole rows, and are faster than two kernels; `sums`: where the scaling needs them."""
+    if layout.tile == 0:
+        return False
     if isinstance(scheme, Words):
-        return layout.tile > 0 and layout.k <= _LONGEST_OF_WORDS
-    return layout.tile > 0 and layout.k <= _LONGEST_OF_SLICES[itemsize] and image_words(scheme) <= _MOST_WORDS
+        return layout.k <= _LONGEST_OF_WORDS
+    longest = (_LONGEST_ALONG_K if view.along_k else _LONGEST) // view.itemsize
+    return layout.k <= (min(longest, _LONGEST_OF_SUMS) if sums else longest) and image_words(scheme) <= _MOST_WORDS
 
 
 def describe_and_split(x: Any, side: str, scheme: Scheme, layout: Layout, sums: bool) -> Slices:
@@ -63,27 +65,24 @@ def _launched(launch: Launch, described: type[Described], x: Any, layout: Layout
 
 
 class _Held(NamedTuple):
-    """What a block of a cluster holds: `share` elements of each of `rows` rows; and its threads."""
+    """What a block of a cluster holds: `share` elements of each of `rows` rows."""
 
     cluster: int
     share: int
     rows: int
-    threads: int
 
     @property
     def macros(self) -> Macros:
-        """Those of kernels/held_rows_sm90.cuh."""
-        return {"CLUSTER": self.cluster, "HELD": self.rows, "THREADS": self.threads}
+        """Those of kernels/describe_split_sm90.cu."""
+        return {"CLUSTER": self.cluster, "HELD": self.rows}
 
 
 def _held(k: int, view: View) -> _Held:
     """For rows of length k, padded."""
-    shares = {cluster: round_up(-(-k // cluster), _BLOCK) for cluster in (1, 2, 4, 8)}
-    few = ((cluster, share) for cluster, share in shares.items() if share <= _SHARES[0])
-    cluster, share = next(few, (8, shares[8]))
-    if view.along_k and share <= _SHARES[0]:  # blocks half as large wait for their clusters at more different times
-        return _Held(cluster, share, 64 // view.itemsize, 128)
-    return _Held(cluster, share, (128 if share <= _SHARES[1] else 64) // view.itemsize, 256)
+    row = k * view.itemsize
+    if view.along_k:
+        return _Held(1, k, 2 if row <= 16384 else 1)
+    return _Held(2, round_up(ceil(k / 2), _BLOCK), 2 if view.itemsize == 8 and row > 32768 else 4)
 
 
 @lru_cache(maxsize=1024)
@@ -93,23 +92,50 @@ def _launch(device: int, view: View, side: str, scheme: Scheme, layout: Layout, 
     assert sums or scaling.statistic == "peak"
     held = _held(layout.k, view)
     macros = cutting_macros(view, side, scheme, layout) | {"SUMS": int(sums)} | held.macros
-    grid, threads = (held.cluster * batch * (layout.rows // held.rows),), (held.threads,)
+    grid = (held.cluster * batch * (layout.rows // held.rows),)
     return Launch(
-        "describe_split_sm90.cu", "describe_split", macros, grid, threads, None, *view.steps, rows, k, layout.rows,
+        "describe_split_sm90.cu", "describe_split", macros, grid, (128,), None, *view.steps, rows, k, layout.rows,
         layout.k, None, batch * rows, magnitude_bits(k), FIELDS.index(scaling.statistic), scaling.step, scaling.base,
         scaling.threshold, None, None, layout.batch, layout.slice, held.share, *cutting_constants(scheme, side, layout),
         shared_mem=_EXCHANGED + held.rows * held.share * view.itemsize,
     )  # fmt: skip
 
 
+class _Stream(NamedTuple):
+    """How clusters take an operand: groups of `rows` rows, of which each of a block's warps has two chunks of 4 KB."""
+
+    cluster: int
+    warps: int
+    rows: int
+
+    @property
+    def macros(self) -> Macros:
+        """Those of kernels/tops_split_words_sm90.cu."""
+        return {"CLUSTER": self.cluster, "WARPS": self.warps, "HELD": self.rows}
+
+    @property
+    def shared_mem(self) -> int:
+        """Three chunks for each warp, and what a cluster has found in three groups."""
+        return 3 * 4096 * self.warps + 3 * 8 * self.rows
+
+
+def _stream(k: int, view: View) -> _Stream:
+    """For rows of length k, padded."""
+    rows = 16 if view.along_k or k > _LONGEST_OF_WORDS // 2 else 32
+    of_warp = 2048 // rows
+    cluster = next((cluster for cluster in (1, 2, 4) if k <= 8 * of_warp * cluster), 8)
+    return _Stream(cluster, ceil(k / (cluster * of_warp)), rows)
+
+
 @lru_cache(maxsize=1024)
 def _launch_of_words(device: int, view: View, words: Words, layout: Layout) -> Launch:
     batch, rows, k = view.shape
-    held = _held(layout.k, view)
-    macros = tile_macros(view, words, layout) | {"INPUT": view.ctype} | held.macros
-    grid, threads = (held.cluster * batch * ceil(layout.rows / held.rows),), (held.threads,)
+    stream = _stream(layout.k, view)
+    kernel = "tops_split_words_sm90.cu", "tops_split_words", tile_macros(view, words, layout) | stream.macros
+    threads, shared_mem = (32 * stream.warps,), stream.shared_mem
+    at_once = clusters_at_once(*kernel, stream.cluster, threads, shared_mem)
+    grid = (stream.cluster * min(batch * ceil(layout.rows / stream.rows), at_once),)
     return Launch(
-        "tops_split_words_sm90.cu", "tops_split_words", macros, grid, threads, None, *view.steps, rows, k, layout.rows,
-        layout.k, None, batch * rows, words.ceiling, None, None, layout.batch, layout.slice, held.share,
-        shared_mem=_EXCHANGED + held.rows * held.share * view.itemsize,
+        *kernel, grid, threads, None, *view.steps, batch, rows, k, layout.rows, layout.k, None, batch * rows,
+        words.ceiling, None, None, layout.batch, layout.slice, shared_mem=shared_mem,
     )  # fmt: skip

@@ -37,12 +37,13 @@ class _Config(ctypes.Structure):
     )
 
 
+_CLUSTER_DIMENSION = 4
 _PROGRAMMATIC_STREAM_SERIALIZATION = 6
 
 
 def launcher(function: int, grid: Sizes, block: Sizes, shared_mem: int, arguments: int) -> Callable[[int], object]:
     """A function of a stream that launches the kernel; `arguments`: address of an array of addresses."""
-    launch = _launch_kernel_ex() if int(cp.cuda.Device().compute_capability) >= 90 else None
+    launch = _function("cuLaunchKernelEx") if int(cp.cuda.Device().compute_capability) >= 90 else None
     if launch is None:
         plain = partial(driver.launchKernel, function, *grid, *block, shared_mem)
         return lambda stream: plain(stream, arguments, 0)
@@ -59,14 +60,28 @@ def launcher(function: int, grid: Sizes, block: Sizes, shared_mem: int, argument
     return start
 
 
+def most_clusters(function: int, cluster: int, block: Sizes, shared_mem: int) -> int:
+    """How many clusters of that many blocks the device runs at once, or fewer where the driver does not say."""
+    query = _function("cuOccupancyMaxActiveClusters", 3)
+    if query is None:
+        return max(1, int(cp.cuda.Device().attributes["MultiProcessorCount"]) // (2 * cluster))
+    attribute = _Attribute(_CLUSTER_DIMENSION, 0, (cluster, 1, 1))
+    config = _Config((cluster, 1, 1), block, shared_mem, None, ctypes.pointer(attribute), 1)
+    count = ctypes.c_int()
+    status = query(ctypes.addressof(count), function, ctypes.addressof(config))
+    if status:
+        raise driver.CUDADriverError(status)
+    return count.value
+
+
 @cache
-def _launch_kernel_ex() -> Any:
-    """cuLaunchKernelEx, where the driver has it."""
+def _function(name: str, arguments: int = 4) -> Any:
+    """A function of the driver's library that takes so many addresses; None where it has none."""
     try:
         library = ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
-        launch = library.cuLaunchKernelEx
+        function = getattr(library, name)
     except (OSError, AttributeError):
         return None
-    launch.argtypes = [ctypes.c_void_p] * 4
-    launch.restype = ctypes.c_int
-    return launch
+    function.argtypes = [ctypes.c_void_p] * arguments
+    function.restype = ctypes.c_int
+    return function

@@ -13,7 +13,7 @@ import cupy as cp
 import numpy as np
 from cupy.cuda import get_current_stream, runtime
 
-from ozaki.backends._driver import launcher
+from ozaki.backends._driver import launcher, most_clusters
 from ozaki.backends._jit import kernel
 
 Macros = dict[str, str | int]
@@ -102,9 +102,7 @@ class Launch(Step):
         shared_mem: int = 0,
     ) -> None:
         self.file, self.macros = file, macros
-        call = kernel(file, function, **macros)
-        if shared_mem > _SHARED_WITHOUT_ASKING:
-            call.max_dynamic_shared_size_bytes = shared_mem
+        call = _with_shared(file, function, macros, shared_mem)
         cp.cuda.Device().use()  # a new thread has no context before
         words: list[int | None] = []
         starts = []
@@ -117,6 +115,23 @@ class Launch(Step):
         self._kept = call.kernel, addresses
         sizes = (*grid, 1, 1)[:3], (*block, 1, 1)[:3], shared_mem
         self.start = launcher(call.kernel.ptr, *sizes, addressof(addresses))
+
+
+def clusters_at_once(
+    file: str, function: str, macros: Macros, cluster: int, block: tuple[int, ...], shared_mem: int
+) -> int:
+    """How many clusters of that many blocks of a kernel the current device runs at once."""
+    cp.cuda.Device().use()
+    call = _with_shared(file, function, macros, shared_mem)
+    return most_clusters(call.kernel.ptr, cluster, (*block, 1, 1)[:3], shared_mem)
+
+
+def _with_shared(file: str, function: str, macros: Macros, shared_mem: int) -> Any:
+    """The kernel, allowed that many bytes of dynamic shared memory."""
+    call = kernel(file, function, **macros)
+    if shared_mem:
+        call.max_dynamic_shared_size_bytes = shared_mem
+    return call
 
 
 class Clear(Step):
@@ -282,9 +297,6 @@ class _Recording(local):
 
 
 _recording = _Recording()
-
-
-_SHARED_WITHOUT_ASKING = 48 * 1024
 
 
 def _words(x: Any) -> list[int | None]:

@@ -165,6 +165,7 @@ inline unsigned __ballot_sync(unsigned, bool said) {
   });
 }
 inline bool __all_sync(unsigned all, bool said) { return __ballot_sync(all, !said) == 0; }
+inline bool __any_sync(unsigned all, bool said) { return __ballot_sync(all, said) != 0; }
 inline void __syncwarp(unsigned = ~0u) { arrive(*current->warp); }
 
 // Arithmetic -----------------------------------------------------------------------------------------------------------

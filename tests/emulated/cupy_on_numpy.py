@@ -258,6 +258,7 @@ def install(capability: str) -> None:
     from ozaki.backends import _driver
 
     mock.patch.object(_driver, "launcher", launcher).start()
+    mock.patch.object(_driver, "most_clusters", return_value=2).start()
     from ozaki.backends._launch import Launch
 
     mock.patch.object(Launch, "__init__", _launched_later(Launch.__init__)).start()

@@ -3,6 +3,8 @@
 #pragma once
 #include "cuda.h"
 
+#include <algorithm>
+
 // An address in shared memory: variables first, dynamic memory from FIRST on.
 constexpr uint32_t FIRST = 8192;
 inline uint32_t shared_address(const void* p) {
@@ -29,6 +31,17 @@ inline uint32_t read_from_block(uint32_t address, uint32_t rank) {
   std::memcpy(&word, (*cluster)[rank].dynamic + (address - FIRST), 4);
   return word;
 }
+
+inline uint32_t& word_of_block(uint32_t address, uint32_t rank) {
+  return *reinterpret_cast<uint32_t*>((*cluster)[rank].dynamic + (address - FIRST));
+}
+inline void raise_in_block(uint32_t address, uint32_t rank, uint32_t value) {
+  uint32_t& word = word_of_block(address, rank);
+  word = std::max(word, value);
+}
+inline void add_in_block(uint32_t address, uint32_t rank, uint32_t value) { word_of_block(address, rank) += value; }
+inline void copies_are_a_group() {}
+template <int PENDING> void wait_for_groups() {}
 
 inline void barrier_init(uint32_t barrier, int count) { here->barriers[barrier].count = here->barriers[barrier].pending = count; }
 inline void barrier_init_fence() {}

@@ -272,28 +272,17 @@ def far(rng: np.random.Generator) -> None:
         same(ozaki.matmul(a, b, scheme=scheme.name, slices=scheme.count), out[0])
 
 
-def held_by(rng: np.random.Generator, cluster: int, share: int, dtype: str) -> _describe_split._Held:
-    """Any of the blocks that there are."""
-    width, threads = ((64, 128), (64, 256), (128, 256))[rng.integers(3)]
-    return _describe_split._Held(cluster, share, width // np.dtype(dtype).itemsize, threads)
-
-
 def one_read(rng: np.random.Generator) -> None:
-    """Descriptions, exponents and slices of one read are those of two; clusters of every size, views of every kind."""
-    for k, char, steps in itertools.product(range(128, 16 * 768 + 1, 128), "fd", ((8, 2**20), (2**20, 8))):
-        view = View(char, (1, 2, k), (0, *steps))
-        cluster, share, rows, threads = _describe_split._held(k, view)
-        assert cluster in (1, 2, 4, 8) and k <= cluster * share
-        assert share % 128 == 0 and share * rows * view.itemsize <= 128 * 768 and rows >= threads // 32
+    """Descriptions, exponents and slices of one read are those of two; one block and two, views of every kind."""
     cases = (
         (Residues(14), "f8", "right", True), (Residues(7), "f4", "right", True), (Digits(3), "f4", "right", False),
         (Digits(7), "f8", "right", True), (Digits(7), "f8", "right", False), (Digits(5, 7), "f4", "right", True),
         (Residues(20), "f8", "right", True), (Digits(4, 7), "f4", "left", False),
     )  # fmt: skip
-    shares = {1: 384, 2: 256, 4: 128, 8: 128}
     for scheme, dtype, side, sums in cases:
-        order, cluster = rng.integers(4), int(rng.choice(list(shares)))
-        held = held_by(rng, cluster, shares[cluster], dtype)
+        order, cluster = rng.integers(4), int(rng.choice((1, 2)))
+        rows = (2, 4) if order == 0 and dtype == "f8" else (4,) if order == 0 else (1, 2)
+        held = _describe_split._Held(cluster, 384 if cluster == 1 else 256, int(rng.choice(rows)))
         x = cp.asarray(hard(rng, 304, dtype))  # rows begin at multiples of 16 bytes
         x = (x.swapaxes(1, 2).copy().swapaxes(1, 2)[..., 3:], x[..., :301], x[:, ::-1, 1:], x[1:, :, ::-1])[order]
         layout = _hopper.layout(scheme, side, *x.shape)
@@ -313,7 +302,6 @@ def one_read(rng: np.random.Generator) -> None:
 
 def words_in_one_read(rng: np.random.Generator) -> None:
     """Words, exponents and largest elements of one read are those of two."""
-    shares = {1: 384, 2: 256, 4: 128, 8: 128}
     for name, side, columns in (
         ("halfhalf", "right", 208), ("halfhalf", "left", 128), ("tf32tf32", "right", 192), ("two-stage", "right", 256),
         ("triple-bf16", "right", 208), ("fabsum-v1", "left", 128),
@@ -322,18 +310,20 @@ def words_in_one_read(rng: np.random.Generator) -> None:
         x[0, 0], x[1, 1] = 0, np.finfo("f4").smallest_subnormal * rng.integers(-9, 10, 304)
         x[1, 3, rng.integers(304, size=9)] = [np.nan, np.inf, -np.inf] * 3
         x[0, 4], x[0, 6] = np.nan, np.ldexp(x[0, 6] / abs(x[0, 6]).max(), 127)
-        order, cluster = rng.integers(4), int(rng.choice(list(shares)))
-        held = held_by(rng, cluster, shares[cluster], "f4")
+        order, warps = rng.integers(4), {1: (3, 5), 2: (2, 3), 4: (1, 2), 8: (1,)}
+        cluster = int(rng.choice(list(warps)))
+        group = 16 if order in (1, 2, 3) else int(rng.choice((16, 32)))
+        stream = _describe_split._Stream(cluster, int(rng.choice(warps[cluster])) * group // 16, group)
         x = cp.asarray(x)
         x = (x.swapaxes(1, 2).copy().swapaxes(1, 2)[..., 3:], x[..., :301], x[:, ::-1, 1:], x[1:, :, ::-1])[order]
         words = replace(PRESETS[name], core=H100)
         together = words.count if _word_hopper.fits(words) else 1
         layout = _word_tiles.layout(words, columns, together, side, *x.shape)
         expected = _word_split.split(tops(x), words, layout)
-        with mock.patch.object(_describe_split, "_held", return_value=held):
+        with mock.patch.object(_describe_split, "_stream", return_value=stream):
             _describe_split._launch_of_words.cache_clear()
             got = _describe_split.find_and_split(x, words, layout)
-        told = f"{name} {side} {order} {held}"
+        told = f"{name} {side} {order} {stream}"
         for field in ("top", "nonfinite"):
             i = FIELDS.index(field)
             np.testing.assert_array_equal(expected.described.fields[i], got.described.fields[i], err_msg=told)
@@ -343,32 +333,31 @@ def words_in_one_read(rng: np.random.Generator) -> None:
 
 
 def one_read_chosen(rng: np.random.Generator) -> None:
-    """Given counts read an operand once where a cluster can hold its rows and that is faster; the same bits."""
-    for dtype, k, scheme, slices, once in (
-        ("f8", 300, "residues", 14, True), ("f8", 2100, "residues", 14, False), ("f8", 200, "residues", 49, False),
-        ("f4", 8200, "digits", 2, False), ("f8", 6200, "digits", 2, False),
-        ("f4", 2700, "digits", 2, True),
-    ):  # fmt: skip
-        options: dict[str, Any] = {"scheme": scheme, "slices": slices}
+    """Given counts read an operand once where blocks can hold its rows and that is faster; the same bits."""
+    cases = ("f8", 300, "residues", 14), ("f8", 2100, "residues", 14), ("f4", 2700, "digits", 2)
+    for dtype, k, scheme, slices in cases:
         a, b = rng.standard_normal((9, k)).astype(dtype), rng.standard_normal((k, 11)).astype(dtype)
-        if once:
-            split = _describe_split.describe_and_split
-            with mock.patch.object(_describe_split, "describe_and_split", side_effect=split) as read:
-                c = ozaki.matmul(cp.asarray(a), cp.asarray(b), engine="hopper", **options)
-            assert read.call_count == 2, options
-            same(ozaki.matmul(a, b, **options), c)
-        else:
-            plan = ozaki.plan(a.shape, b.shape, dtype=a.dtype.name, engine="hopper", **options)
-            look = cp.asarray(a)[None], "left", plan, scheme == "residues"
-            assert _cupy._split_in_one_read(*look) is None, options
+        split = _describe_split.describe_and_split
+        with mock.patch.object(_describe_split, "describe_and_split", side_effect=split) as read:
+            c = ozaki.matmul(cp.asarray(a), cp.asarray(b), scheme=scheme, slices=slices, engine="hopper")
+        assert read.call_count == 2, (dtype, k, scheme)
+        same(ozaki.matmul(a, b, scheme=scheme, slices=slices), c)
+    for dtype, k, scheme, slices, along_k in (
+        ("f8", 200, "residues", 49, True), ("f4", 8200, "residues", 7, True), ("f8", 8200, "digits", 2, True),
+        ("f4", 16400, "digits", 2, True), ("f4", 12300, "digits", 2, False), ("f8", 6200, "residues", 14, False),
+    ):  # fmt: skip
+        x = cp.zeros((9, k) if along_k else (k, 9), dtype)
+        plan = ozaki.plan((9, k), (k, 11), dtype=x.dtype.name, engine="hopper", scheme=scheme, slices=slices)
+        look = (x if along_k else x.T)[None], "left", plan, scheme == "residues"
+        assert _cupy._split_in_one_read(*look) is None, (dtype, k, scheme, along_k)
     words = replace(PRESETS["halfhalf"], core=H100)
     a, b = rng.standard_normal((9, 300)).astype("f4"), rng.standard_normal((300, 11)).astype("f4")
     split = _describe_split.find_and_split
     with mock.patch.object(_describe_split, "find_and_split", side_effect=split) as read:
         ozaki.matmul(cp.asarray(a), cp.asarray(b), scheme=words)
     assert read.call_count == 2
-    plan = ozaki.plan((9, 12400), (12400, 11), dtype="float32", scheme=words)
-    assert _cupy._split_in_one_read(cp.zeros((1, 9, 12400), "f4"), "left", plan, False) is None
+    plan = ozaki.plan((9, 16400), (16400, 11), dtype="float32", scheme=words)
+    assert _cupy._split_in_one_read(cp.zeros((1, 9, 16400), "f4"), "left", plan, False) is None
 
 
 def split_along_k(rng: np.random.Generator) -> None:
