@@ -127,10 +127,10 @@ def clusters_at_once(
 
 
 def _with_shared(file: str, function: str, macros: Macros, shared_mem: int) -> Any:
-    """The kernel, allowed that many bytes of dynamic shared memory."""
+    """The kernel, allowed that many bytes of dynamic shared memory, and no fewer than other launches of it need."""
     call = kernel(file, function, **macros)
     if shared_mem:
-        call.max_dynamic_shared_size_bytes = shared_mem
+        call.max_dynamic_shared_size_bytes = max(shared_mem, call.max_dynamic_shared_size_bytes)
     return call
 
 

@@ -11,7 +11,7 @@ import ctypes
 import itertools
 import sys
 import weakref
-from functools import partial
+from functools import cache, partial
 from types import ModuleType, SimpleNamespace
 from typing import Any, ClassVar
 from unittest import mock
@@ -109,18 +109,29 @@ class Kernel:
     """A kernel of cupy.RawModule: its number stands for its address."""
 
     capability: ClassVar[str] = ""
-    known: ClassVar[dict[int, Any]] = {}
+    known: ClassVar[dict[int, Kernel]] = {}
     numbers = itertools.count(1)
 
-    def __init__(self, file: str, function: str, macros: dict[str, str | int]) -> None:
+    def __init__(self, file: str, function: str, macros: tuple[tuple[str, str | int], ...]) -> None:
         self.kernel = SimpleNamespace(ptr=next(self.numbers))
-        self.known[self.kernel.ptr] = built(file, function, tuple(sorted(macros.items())), self.capability)
+        self.run = built(file, function, macros, self.capability)
+        self.max_dynamic_shared_size_bytes = 0
+        self.known[self.kernel.ptr] = self
+
+
+_kernel = cache(Kernel)
 
 
 def launcher(function: int, grid: Any, block: Any, shared_mem: int, arguments: int) -> Any:
     """As `ozaki.backends._driver.launcher`."""
     sizes = [(ctypes.c_uint * 3)(*size) for size in (grid, block)]
-    return lambda stream: Kernel.known[function](ctypes.c_void_p(arguments), *sizes)
+
+    def start(stream: int) -> None:
+        kernel = Kernel.known[function]
+        assert shared_mem <= kernel.max_dynamic_shared_size_bytes, "a launch of this kernel since has allowed it less"
+        kernel.run(ctypes.c_void_p(arguments), *sizes)
+
+    return start
 
 
 def gemm_ex(
@@ -252,7 +263,7 @@ def install(capability: str) -> None:
     from ozaki.backends import _jit
 
     def kernel(file: str, function: str, **macros: str | int) -> Kernel:
-        return Kernel(file, function, macros)
+        return _kernel(file, function, tuple(sorted(macros.items())))
 
     mock.patch.object(_jit, "kernel", kernel).start()
     from ozaki.backends import _driver

@@ -140,6 +140,18 @@ def test_one_read(seed):
         assert bool((expected.parts == got.parts).all())
 
 
+def test_shorter_rows_between():
+    """One kernel for all lengths, with as much shared memory as each needs."""
+    rng = np.random.default_rng(8)
+    for k in (5000, 700, 5000, 130, 5000):
+        a, b = random_matrix(rng, (40, k), "f8", 3), random_matrix(rng, (k, 30), "f8", 3)
+        for scheme, slices in (("residues", 14), ("digits", 7)):
+            expected = ozaki.matmul(a, b, scheme=scheme, slices=slices)
+            for engine in engines(scheme, slices, 40):
+                options = {"scheme": scheme, "slices": slices, "engine": engine}
+                same_bits(expected, ozaki.matmul(cp.asarray(a), cp.asarray(b), **options))
+
+
 @pytest.mark.parametrize("seed", range(400))
 def test_products(seed):
     rng = np.random.default_rng(1000 + seed)
