@@ -2,30 +2,31 @@
 // clusters of two, that hold whole rows in shared memory.
 //
 // Macros: those of split.cu, with TILE > 0 and without LARGEST; SUMS: 1 for a whole description, 0 for the fields that
-// tops.cu writes, where the scaling reads the peak; HELD rows, 1, 2 or 4, along the rows a multiple of 16 bytes; CLUSTER:
-// 1 or 2 blocks.
+// tops.cu writes, where the scaling reads the peak; HELD rows of a group, 1, 2 or 4, along the rows a multiple of 16 bytes;
+// SHARING warps that take one together, 4 (all of a block), or 1 if HELD is more than one; CLUSTER: 1 or, if SHARING is
+// 4, 2 blocks.
 //
 // Arguments as those of split.cu; description is written, `width` are its magnitude bits. Block `rank` of a cluster holds
 // elements [rank share, (rank + 1) share) of each row, share a multiple of 128; k_padded is at most CLUSTER * share.
 //
-// 128 threads; grid batch * rows_padded / HELD clusters, all on x; EXCHANGED + HELD * share * sizeof(INPUT) bytes of dynamic
-// shared memory. A warp takes every fourth block of 128 elements, of all rows: it describes them, and when the rows have been
-// put together, cuts them.
+// 128 threads; grid batch * rows_padded / (GROUPS * HELD) clusters, all on x; EXCHANGED + GROUPS * HELD * share *
+// sizeof(INPUT) bytes of dynamic shared memory. A warp takes every SHARING-th block of 128 elements, of all rows of its
+// group: it describes them, and when the rows have been put together, cuts them.
 #include "cut.cuh"
 #include "largest.cuh"
 #include "launch.cuh"
 #include "ptx.cuh"
 
-constexpr int THREADS = 128, WARPS = THREADS / 32, ROWS = HELD;
-constexpr int PARTS = CLUSTER * WARPS;  // of a row
+constexpr int THREADS = 128, ROWS = HELD, GROUPS = THREADS / 32 / SHARING;
+constexpr int PARTS = CLUSTER * SHARING;  // of a row
 
 constexpr int EXCHANGED = 1024;  // bytes of shared memory for what warps tell each other, before the elements
 struct Exchanged {
 #if SUMS
-  Tops tops[ROWS][WARPS];
-  Sums<1> sums[ROWS][WARPS];
+  Tops tops[GROUPS][ROWS][SHARING];
+  Sums<1> sums[GROUPS][ROWS][SHARING];
 #else
-  Largest largest[ROWS][WARPS];
+  Largest largest[GROUPS][ROWS][SHARING];
 #endif
 };
 static_assert(sizeof(Exchanged) <= EXCHANGED, "");
@@ -67,7 +68,7 @@ __device__ __forceinline__ void read_block(const Bits* block, Bits (*bits)[4]) {
 // f(row, element) of a lane's elements.
 template <typename F> __device__ __forceinline__ void each(const Bits* elements, int blocks, F f) {
 #pragma unroll 2
-  for (int j = threadIdx.x / 32; j < blocks; j += WARPS) {
+  for (int j = threadIdx.x / 32 % SHARING; j < blocks; j += SHARING) {
     Bits bits[ROWS][4];
     read_block(elements + j * NEXT_BLOCK, bits);
 #pragma unroll
@@ -77,22 +78,23 @@ template <typename F> __device__ __forceinline__ void each(const Bits* elements,
 // f(element in shared memory), of one row, with less code.
 template <typename F> __device__ __forceinline__ void each_slowly(Bits* elements, int blocks, int row, F f) {
 #pragma unroll 1
-  for (int j = threadIdx.x / 32; j < blocks; j += WARPS)
+  for (int j = threadIdx.x / 32 % SHARING; j < blocks; j += SHARING)
 #pragma unroll 1
     for (int h = threadIdx.x % 32; h < TILE_K; h += 32) f(elements[j * NEXT_BLOCK + place(row, h)]);
 }
 
-// Elements [0, share) of ROWS rows, AT_ONCE at once, zero where there are none.
+// Elements [0, share) of the rows of all groups, AT_ONCE at once, zero where there are none.
 template <int AT_ONCE>
 __device__ __forceinline__ void load(Bits* elements, const Bits* from, int64_t sr, int64_t sk, int share, int rows, int k) {
+  constexpr int ALL = GROUPS * ROWS;
 #pragma unroll 4
-  for (int i = AT_ONCE * threadIdx.x; i < ROWS * share; i += AT_ONCE * THREADS) {
-#if ALONG_K  // rows of a block of 128 one after the other
-    const int row = i / TILE_K % ROWS, h = i / TILE_K / ROWS * TILE_K + i % TILE_K, left = row < rows ? k - h : 0;
+  for (int i = AT_ONCE * threadIdx.x; i < ALL * share; i += AT_ONCE * THREADS) {
+#if ALONG_K
+    const int row = i / TILE_K % ALL, h = i / TILE_K / ALL * TILE_K + i % TILE_K, left = row < rows ? k - h : 0;
 #else
-    const int row = i % ROWS, h = i / ROWS, left = h < k ? rows - row : 0;
+    const int row = i % ALL, h = i / ALL, left = h < k ? rows - row : 0;
 #endif
-    Bits* const to = elements + h / TILE_K * NEXT_BLOCK + place(row, h % TILE_K);
+    Bits* const to = elements + row / ROWS * (ROWS * share) + h / TILE_K * NEXT_BLOCK + place(row % ROWS, h % TILE_K);
     const Bits* const here = from + (row * sr + h * sk);
     if (AT_ONCE == 1) copy_or_zero(to, here, left > 0);
     else copy_16_bytes(to, here, larger(smaller(left, PACK), 0) * int{sizeof(INPUT)});
@@ -108,15 +110,16 @@ template <typename T> __device__ __forceinline__ T of_parts(const T* parts) {
   } else {
 #pragma unroll
     for (int i = 0; i < sizeof(T) / 4; ++i)
-      reinterpret_cast<uint32_t*>(&t)[i] = read_from_block(shared_address(parts + part % WARPS) + 4 * i, part / WARPS);
+      reinterpret_cast<uint32_t*>(&t)[i] = read_from_block(shared_address(parts + part % SHARING) + 4 * i, part / SHARING);
   }
 #pragma unroll
   for (int offset = PARTS / 2; offset > 0; offset /= 2) merge(t, across(t, offset));
   return t;
 }
 __device__ __forceinline__ void parts_barrier() {
-  if (CLUSTER == 1) __syncthreads();
-  else cluster_barrier();
+  if (CLUSTER > 1) cluster_barrier();
+  else if (SHARING > 1) __syncthreads();
+  else __syncwarp();
 }
 
 // NaN and Inf are zero from then on.
@@ -195,13 +198,13 @@ describe_split(const INPUT* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, 
   after_previous();
   extern __shared__ __align__(16) uint8_t dynamic[];
   Exchanged& exchanged = *reinterpret_cast<Exchanged*>(dynamic);
-  Bits* const elements = reinterpret_cast<Bits*>(dynamic + EXCHANGED);
+  Bits* elements = reinterpret_cast<Bits*>(dynamic + EXCHANGED);
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, blocks = share / BLOCK_K;
-  const uint32_t rank = CLUSTER == 1 ? 0 : cluster_rank(), groups = static_cast<uint32_t>(rows_padded / ROWS);
-  const uint32_t group = blockIdx.x / CLUSTER % groups, b = blockIdx.x / CLUSTER / groups;
-  const int64_t row0 = static_cast<int64_t>(group) * ROWS, h0 = static_cast<int64_t>(rank) * share;
-  const Bits* const from = reinterpret_cast<const Bits*>(x) + (b * sb + row0 * sr + h0 * sk);
-  const int rows_left = static_cast<int>(smaller<int64_t>(rows - row0, ROWS));
+  const uint32_t rank = CLUSTER == 1 ? 0 : cluster_rank(), sets = static_cast<uint32_t>(rows_padded / (GROUPS * ROWS));
+  const uint32_t set = blockIdx.x / CLUSTER % sets, b = blockIdx.x / CLUSTER / sets;
+  const int64_t first_row = static_cast<int64_t>(set) * (GROUPS * ROWS), h0 = static_cast<int64_t>(rank) * share;
+  const Bits* const from = reinterpret_cast<const Bits*>(x) + (b * sb + first_row * sr + h0 * sk);
+  const int rows_left = static_cast<int>(smaller<int64_t>(rows - first_row, GROUPS * ROWS));
   const int k_left = static_cast<int>(smaller<int64_t>(k - h0, share));
   if (ALONG_K ? aligned_along_k(x, sb, sr, sk) : aligned_along_k(x, sb, sk, sr))
     load<PACK>(elements, from, sr, sk, share, rows_left, k_left);
@@ -211,6 +214,9 @@ describe_split(const INPUT* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, 
   wait_for_copies();
   __syncthreads();
 
+  const int group = warp / SHARING, of_group = warp % SHARING;
+  const int64_t row0 = first_row + group * ROWS;
+  elements += group * (ROWS * share);
   const int row = lane / PARTS % ROWS;  // that the lane puts together
 #if SUMS
   {
@@ -218,10 +224,10 @@ describe_split(const INPUT* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, 
     find_tops(elements, blocks, tops);
 #pragma unroll
     for (int r = 0; r < ROWS; ++r)
-      if (lane == 0) exchanged.tops[r][warp] = tops[r];
+      if (lane == 0) exchanged.tops[group][r][of_group] = tops[r];
   }
   parts_barrier();
-  const Tops t = of_parts(exchanged.tops[row]);
+  const Tops t = of_parts(exchanged.tops[group][row]);
   {
     Sums<1> sums[ROWS];
     int top[ROWS];
@@ -230,10 +236,10 @@ describe_split(const INPUT* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, 
     find_sums(elements, blocks, width, top, sums);
 #pragma unroll
     for (int r = 0; r < ROWS; ++r)
-      if (lane == 0) exchanged.sums[r][warp] = sums[r];
+      if (lane == 0) exchanged.sums[group][r][of_group] = sums[r];
   }
   parts_barrier();
-  const Sums<1> s = of_parts(exchanged.sums[row]);
+  const Sums<1> s = of_parts(exchanged.sums[group][row]);
   const int64_t read = static_cast<int64_t>(statistic == SQUARES ? s.squares[0] : s.peak);
   const int mu = row_exponent(t.top, read, step, base, threshold);
 #else
@@ -242,15 +248,15 @@ describe_split(const INPUT* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, 
     find_largest(elements, blocks, largest);
 #pragma unroll
     for (int r = 0; r < ROWS; ++r)
-      if (lane == 0) exchanged.largest[r][warp] = largest[r];
+      if (lane == 0) exchanged.largest[group][r][of_group] = largest[r];
   }
   parts_barrier();
-  const Largest t = of_parts(exchanged.largest[row]);
+  const Largest t = of_parts(exchanged.largest[group][row]);
   const int64_t largest = static_cast<int64_t>(t.magnitude);
   const int mu = described_exponent<Bits, true>(&largest, 1, 0, width, step, base, threshold);
 #endif
   const int scale = scale_of(mu, t.nonfinite != 0);
-  if (rank == 0 && warp == 0 && lane % PARTS == 0 && lane < PARTS * ROWS && row0 + row < rows) {
+  if (rank == 0 && of_group == 0 && lane % PARTS == 0 && lane < PARTS * ROWS && row0 + row < rows) {
     const int64_t index = b * rows + row0 + row;
     mu_out[index] = mu;
 #if SUMS
@@ -264,13 +270,12 @@ describe_split(const INPUT* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, 
   const uint32_t blocks_k = static_cast<uint32_t>(k_padded / BLOCK_K), first_block = rank * blocks;
   const int own = smaller(blocks, static_cast<int>(blocks_k - smaller(first_block, blocks_k)));  // that there are
   constexpr int BLOCK_BYTES = TILE * BLOCK_K;
-  const int in_tile = static_cast<int>(group % (TILE / ROWS)) * ROWS;
-  int8_t* const out = slices + b * batch_stride +
-                      (static_cast<int64_t>(group / (TILE / ROWS)) * blocks_k + first_block) * BLOCK_BYTES;
+  const int in_tile = static_cast<int>(row0 % TILE);
+  int8_t* const out = slices + b * batch_stride + (row0 / TILE * blocks_k + first_block) * BLOCK_BYTES;
   // Two runs of 128 elements at a time: of two rows, or of one row two blocks.
-  constexpr int AHEAD = ROWS == 1 ? WARPS : 0;
+  constexpr int AHEAD = ROWS == 1 ? SHARING : 0;
 #pragma unroll 1
-  for (int j = warp; j < own; j += ROWS == 1 ? 2 * WARPS : WARPS) {
+  for (int j = of_group; j < own; j += SHARING + AHEAD) {
     const bool second = j + AHEAD < own;
     Bits bits[larger(ROWS, 2)][4];
     read_block(elements + j * NEXT_BLOCK, bits);

@@ -65,10 +65,10 @@ def split(dtype, slices, words, digit_bits, along_k, reversed_=0, tile=0):
     return "split.cu", macros | {"LARGEST": int(digit_bits == 8)}
 
 
-def describe_split(dtype, slices, words, digit_bits, along_k, reversed_, tile, sums, rows):
+def describe_split(dtype, slices, words, digit_bits, along_k, reversed_, tile, sums, rows, sharing=4):
     macros = split(dtype, slices, words, digit_bits, along_k, reversed_, tile)[1]
     del macros["LARGEST"]
-    macros |= {"SUMS": sums, "CLUSTER": 1 if along_k else 2, "HELD": rows}
+    macros |= {"SUMS": sums, "CLUSTER": 1 if along_k or sharing == 1 else 2, "HELD": rows, "SHARING": sharing}
     return "sm_90a", "describe_split_sm90.cu", macros
 
 
@@ -226,7 +226,8 @@ CASES += [
     for case in (
         ("double", 14, 2, 0, 1, 0, 256, 1, 1), ("double", 14, 2, 0, 0, 0, 192, 1, 4),
         ("double", 14, 2, 0, 0, 0, 192, 1, 2), ("double", 30, 4, 0, 0, 0, 192, 1, 4),
-        ("double", 30, 4, 0, 1, 0, 256, 1, 2), ("double", 4, 1, 7, 1, 1, 192, 0, 1),
+        ("double", 14, 2, 0, 1, 0, 256, 1, 2, 1), ("double", 14, 2, 0, 0, 0, 192, 1, 2, 1),
+        ("float", 7, 1, 0, 0, 0, 192, 1, 4, 1), ("double", 30, 4, 0, 1, 0, 256, 1, 2), ("double", 4, 1, 7, 1, 1, 192, 0, 1),
         ("double", 7, 2, 8, 0, 1, 192, 0, 2), ("double", 7, 2, 8, 1, 0, 256, 1, 2),
         ("float", 7, 1, 0, 1, 0, 256, 1, 2), ("float", 8, 2, 0, 0, 0, 192, 1, 4),
         ("float", 3, 1, 8, 1, 0, 256, 0, 1), ("float", 3, 1, 8, 0, 1, 192, 0, 4), ("float", 3, 1, 8, 0, 1, 192, 1, 4),

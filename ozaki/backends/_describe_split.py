@@ -19,6 +19,9 @@ from ozaki.schemes import Scheme, Words, magnitude_bits
 _BLOCK = 128
 """Elements of a row that are cut together."""
 
+_SHORT = 512
+"""Longest rows of which a warp takes whole ones for itself."""
+
 _MOST_WORDS = 4
 """Longer images do not fit registers beside the rest (tests/test_compile.py)."""
 
@@ -65,21 +68,29 @@ def _launched(launch: Launch, described: type[Described], x: Any, layout: Layout
 
 
 class _Held(NamedTuple):
-    """What a block of a cluster holds: `share` elements of each of `rows` rows."""
+    """What the blocks of a cluster hold: `share` elements each of every row of groups of `rows`, one for `sharing` warps."""
 
     cluster: int
     share: int
     rows: int
+    sharing: int = 4
 
     @property
     def macros(self) -> Macros:
         """Those of kernels/describe_split_sm90.cu."""
-        return {"CLUSTER": self.cluster, "HELD": self.rows}
+        return {"CLUSTER": self.cluster, "HELD": self.rows, "SHARING": self.sharing}
+
+    @property
+    def all_rows(self) -> int:
+        """Rows of all groups."""
+        return 4 // self.sharing * self.rows
 
 
 def _held(k: int, view: View) -> _Held:
     """For rows of length k, padded."""
     row = k * view.itemsize
+    if k <= _SHORT:
+        return _Held(1, k, 2 if view.along_k else 16 // view.itemsize, 1)
     if view.along_k:
         return _Held(1, k, 2 if row <= 16384 else 1)
     return _Held(2, round_up(ceil(k / 2), _BLOCK), 2 if view.itemsize == 8 and row > 32768 else 4)
@@ -92,12 +103,12 @@ def _launch(device: int, view: View, side: str, scheme: Scheme, layout: Layout, 
     assert sums or scaling.statistic == "peak"
     held = _held(layout.k, view)
     macros = cutting_macros(view, side, scheme, layout) | {"SUMS": int(sums)} | held.macros
-    grid = (held.cluster * batch * (layout.rows // held.rows),)
+    grid = (held.cluster * batch * (layout.rows // held.all_rows),)
     return Launch(
         "describe_split_sm90.cu", "describe_split", macros, grid, (128,), None, *view.steps, rows, k, layout.rows,
         layout.k, None, batch * rows, magnitude_bits(k), FIELDS.index(scaling.statistic), scaling.step, scaling.base,
         scaling.threshold, None, None, layout.batch, layout.slice, held.share, *cutting_constants(scheme, side, layout),
-        shared_mem=_EXCHANGED + held.rows * held.share * view.itemsize,
+        shared_mem=_EXCHANGED + held.all_rows * held.share * view.itemsize,
     )  # fmt: skip
 
 

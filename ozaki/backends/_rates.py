@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from ozaki.schemes import Scheme, Words
 
-_HOPPER_TOPS = 1500.0
-"""Of the fused int8 kernels on an H200, padding counted as useful (docs/performance.md)."""
+_HOPPER_TOPS = 1450.0
+"""Of the fused int8 kernels on an H200, padding counted as useful (benchmarks/results: 1415 to 1507 at 4096 and above)."""
 
 _WORD_TFLOPS = 640.0
 """Of the wgmma kernel of FP16 words on an H200; half of it for TF32."""
@@ -47,10 +47,10 @@ class Rates:
         return batch * (multiplied + traffic + proof) + _LAUNCHES + _PLANNING
 
     def words(self, batch: int, m: int, k: int, n: int, words: Words) -> float:
-        """Of a product out of words on Hopper; a proof goes on beside it, on the host."""
+        """Of a product out of words on Hopper, read once; a proof goes on beside it, on the host."""
         width = 4 if words.word == "tf32" else 2
         multiplied = 2e-12 * words.products * m * n * k * width / 2 / _WORD_TFLOPS
-        traffic = 1e-12 * ((m + n) * k * (8 + width * words.count) + 4 * m * n) / self.memory
+        traffic = 1e-12 * ((m + n) * k * (4 + width * words.count) + 4 * m * n) / self.memory
         return batch * (multiplied + traffic) + _LAUNCHES
 
 

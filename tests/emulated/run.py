@@ -283,6 +283,8 @@ def one_read(rng: np.random.Generator) -> None:
         order, cluster = rng.integers(4), int(rng.choice((1, 2)))
         rows = (2, 4) if order == 0 and dtype == "f8" else (4,) if order == 0 else (1, 2)
         held = _describe_split._Held(cluster, 384 if cluster == 1 else 256, int(rng.choice(rows)))
+        if cluster == 1 and held.rows > 1:
+            held = held._replace(sharing=int(rng.choice((1, 4))))
         x = cp.asarray(hard(rng, 304, dtype))  # rows begin at multiples of 16 bytes
         x = (x.swapaxes(1, 2).copy().swapaxes(1, 2)[..., 3:], x[..., :301], x[:, ::-1, 1:], x[1:, :, ::-1])[order]
         layout = _hopper.layout(scheme, side, *x.shape)
@@ -546,7 +548,7 @@ def fastest(rng: np.random.Generator) -> None:
         (1024, "float32", Residues(7), halfhalf[0]),
         (4096, "float32", Residues(7), halfhalf[0]),
         (8192, "float32", Residues(7), halfhalf[0]),
-        (16384, "float32", Residues(7), Residues(7)),
+        (16384, "float32", Residues(7), halfhalf[0]),
         (1024, "float64", Residues(14), None),
         (8192, "float64", Residues(14), Residues(14)),
     ):
