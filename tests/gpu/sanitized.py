@@ -22,6 +22,7 @@ COUNTED = (
     ("digits", 7, "f8", (513, 700, 200), "hopper"),
     ("digits", 4, "f8", (50, 300, 40), "cublas"),
     ("residues", 5, "f4", (300, 300, 200), "hopper"),
+    ("residues", 14, "f8", (300, 1100, 200), "hopper"),  # rows too long for a warp alone
     ("residues", 14, "f8", (300, 500, 300), "cublas"),
 )
 QUADRANTS = (("residues", 7, "f4", (513, 260, 390), "hopper"), ("residues", 14, "f8", (300, 700, 400), "hopper"))
@@ -38,6 +39,10 @@ def main() -> None:
             counted(rng, *case)
     a, b = rng.standard_normal((300, 400)).astype("f4"), rng.standard_normal((400, 300)).astype("f4")
     for words in WORDS:
+        same(words.name, ozaki.matmul(a, b, scheme=words), cp.asarray(a), cp.asarray(b), scheme=words)
+    a, b = rng.standard_normal((300, 2100)).astype("f4"), rng.standard_normal((2100, 300)).astype("f4")
+    for words in (PRESETS["halfhalf"], PRESETS["tf32tf32"]):  # by clusters
+        words = replace(words, core=H100)
         same(words.name, ozaki.matmul(a, b, scheme=words), cp.asarray(a), cp.asarray(b), scheme=words)
     for sigma in (1, 3):  # the second asks for wide magnitudes
         a, b = (np.exp(sigma * rng.standard_normal(shape)) for shape in ((300, 1400), (1400, 300)))
