@@ -228,7 +228,8 @@ template <typename T> __device__ __forceinline__ void copy_or_zero(T* to, const 
   *to = readable ? *from : T(0);
 #endif
 }
-// 16 bytes, of which the first `readable` may be read and the others become zero. Other blocks read what is beside them.
+// 16 bytes, of which the first `readable` may be read and the others become zero. Other blocks read what is beside
+// them.
 __device__ __forceinline__ void copy_16_bytes(void* to, const void* from, int readable) {
 #if __CUDA_ARCH__ >= 800
   asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(
@@ -246,8 +247,8 @@ __device__ __forceinline__ void wait_for_copies() {
 #endif
 }
 
-// The bits of a thread's elements, the first of which is h, of the row that starts at `row`; zero where valid is false or
-// an element is not below k.
+// The bits of a thread's elements, the first of which is h, of the row that starts at `row`; zero where valid is false
+// or an element is not below k.
 template <int PACK = 8, typename T, typename Bits>
 __device__ __forceinline__ void load_along_k(const T* row, int64_t sk, int64_t h, int64_t k, bool valid, bool aligned,
                                              Bits (&bits)[8]) {
@@ -271,8 +272,8 @@ __device__ __forceinline__ void load_along_k(const T* row, int64_t sk, int64_t h
 }
 
 // Rows are neighbours in memory: the block reads the tile row-wise and turns it in shared memory. Element (row, c) of
-// the tile lies at c * 32 + (row ^ (c / PACK % 16)): both the writes (neighbouring rows) and the reads (tile_row, tile_h)
-// meet every bank once.
+// the tile lies at c * 32 + (row ^ (c / PACK % 16)): both the writes (neighbouring rows) and the reads (tile_row,
+// tile_h) meet every bank once.
 template <int PACK = 8, typename T, typename Bits>
 __device__ __forceinline__ void stage_along_rows(Bits* tile, const T* x, int64_t sr, int64_t sk, int64_t row0,
                                                  int64_t c0, int64_t rows, int64_t k, bool sampled) {
@@ -293,8 +294,8 @@ __device__ __forceinline__ void read_staged(const Bits* tile, int row, Bits (&bi
     bits[j] = tile[(tile_h<PACK>() + behind<PACK>(j)) * TILE_ROWS + (row ^ (threadIdx.x & 15))];
 }
 
-// Element (row, h) of ROWS rows that are neighbours in memory: writing neighbouring rows and reading neighbouring pairs of h
-// both meet every bank once.
+// Element (row, h) of ROWS rows that are neighbours in memory: writing neighbouring rows and reading neighbouring pairs
+// of h both meet every bank once.
 template <int ROWS> __device__ __forceinline__ int turned(int row, int h) {
   return h * ROWS + (row ^ (h >> 1 & (ROWS - 1)));
 }

@@ -4,8 +4,8 @@
 //
 // The sums over the bytes of an image that give its residues are a product of small matrices: the tensor cores form
 // them, eight slices at a time, from the images as the lanes of a warp hold them. Lane 4 g + c then has slice g of the
-// images of lanes 8 c .. 8 c + 7, reduces them and stores 8 or 16 neighbouring bytes. Digits go the same way: a sum with a
-// single one picks a byte.
+// images of lanes 8 c .. 8 c + 7, reduces them and stores 8 or 16 neighbouring bytes. Digits go the same way: a sum
+// with a single one picks a byte.
 #pragma once
 #include "digits.cuh"
 #include "fixed_point.cuh"
@@ -162,8 +162,8 @@ __device__ __forceinline__ int64_t offset_of_row(int first, int j, int piece, in
 #endif
 }
 
-// The slices of two runs of 128 elements by a warp, of which a lane has elements 64 half + 2 lane + {0, 1}: place(run, piece)
-// is where 16 bytes of a slice go, from that of slice 0 on.
+// The slices of two runs of 128 elements by a warp, of which a lane has elements 64 half + 2 lane + {0, 1}: place(run,
+// piece) is where 16 bytes of a slice go, from that of slice 0 on.
 template <typename Place>
 __device__ __forceinline__ void cut_two(const uint32_t (&bytes)[8][LENGTH], int8_t* out, int64_t slice_stride, bool second,
                                         Place place) {
@@ -184,8 +184,9 @@ __device__ __forceinline__ void cut_two(const uint32_t (&bytes)[8][LENGTH], int8
   }
 }
 
-// The slices of 8 rows x 128 elements by a warp, `first` the number of the first row in its tile, out its place for slice 0:
-// two rows r, r + 1 at a time, of which load(r, bits) gives a lane its elements, 8 in all. Lane r has the scale of row r.
+// The slices of 8 rows x 128 elements by a warp, `first` the number of the first row in its tile, out its place for
+// slice 0: two rows r, r + 1 at a time, of which load(r, bits) gives a lane its elements, 8 in all. Lane r has the
+// scale of row r.
 template <typename Load>
 __device__ __forceinline__ void cut_rows(int scale, int8_t* out, int first, int64_t row_stride,
                                          int64_t slice_stride, Load load) {

@@ -1,8 +1,8 @@
 // Elements cut into words where a kernel multiplies them from (docs/design.md, section 10).
 //
-// Macros: WORD (FP16, BF16 or TF32); CONVERSION (RN, RNA or RZ); WORD_COUNT; SCALE_BITS; TILE: 0 for fragments (fragments.cuh),
-// else the rows of a tile; TOGETHER: words that share a tile, all or one; PERMUTED: 1 permutes the rows of a tile as the
-// columns of a right operand.
+// Macros: WORD (FP16, BF16 or TF32); CONVERSION (RN, RNA or RZ); WORD_COUNT; SCALE_BITS; TILE: 0 for fragments
+// (fragments.cuh), else the rows of a tile; TOGETHER: words that share a tile, all or one; PERMUTED: 1 permutes the
+// rows of a tile as the columns of a right operand.
 #pragma once
 #include "fragments.cuh"
 #include "word_tiles.cuh"
@@ -31,8 +31,8 @@ __device__ __forceinline__ void round_and_pack(float (&x)[2], uint32_t* packed) 
   }
 }
 
-// The words of eight elements of a row, scaled by 2^mu, as split_into_words has them, to place(s, byte): where the bytes of word s
-// from this one on are stored, 16 at a time (fragments: 4).
+// The words of eight elements of a row, scaled by 2^mu, as split_into_words has them, to place(s, byte): where the
+// bytes of word s from this one on are stored, 16 at a time (fragments: 4).
 template <typename Place> __device__ __forceinline__ void cut_words(const uint32_t (&bits)[8], int mu, Place place) {
   const Scale scale(mu);
   float left[8];

@@ -6,9 +6,9 @@
 // x is a view (batch, rows, k) with element strides sb, sr, sk of any sign. out is int64 [6][batch * rows].
 //
 // A row is cut into `segments` of `segment` elements, segment * segments >= k. Blocks have 256 threads, and a thread
-// keeps HELD elements of a row in registers. ALONG_K = 1: `warps` warps (1, 2, 4 or 8) share a segment of a row, a block
-// has 8 / warps rows, segment is a multiple of 32 * 8 * warps, up to 32 * HELD * warps. ALONG_K = 0: a lane owns a row, a
-// block 32 rows, its warps take turns along k, segment is a multiple of 8 * 8, up to 8 * HELD.
+// keeps HELD elements of a row in registers. ALONG_K = 1: `warps` warps (1, 2, 4 or 8) share a segment of a row, a
+// block has 8 / warps rows, segment is a multiple of 32 * 8 * warps, up to 32 * HELD * warps. ALONG_K = 0: a lane owns
+// a row, a block 32 rows, its warps take turns along k, segment is a multiple of 8 * 8, up to 8 * HELD.
 //
 //   describe         grid batch * ceil(rows / R) * segments,  R = 8 / warps or 32: with one segment all there is
 //   describe_finish  grid batch * ceil(rows / R),  R = 8 or 32: the row out of its pieces, [segments][batch * rows]

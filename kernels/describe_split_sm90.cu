@@ -1,13 +1,14 @@
-// The description of an operand's rows and their slices in one read, on Hopper (docs/design.md, sections 3 to 6): blocks, or
-// clusters of two, that hold whole rows in shared memory.
+// The description of an operand's rows and their slices in one read, on Hopper (docs/design.md, sections 3 to 6):
+// blocks, or clusters of two, that hold whole rows in shared memory.
 //
 // Macros: those of split.cu, with TILE > 0 and without LARGEST; SUMS: 1 for a whole description, 0 for the fields that
-// tops.cu writes, where the scaling reads the peak; HELD rows of a group, 1, 2 or 4, along the rows a multiple of 16 bytes;
-// SHARING warps that take one together, 4 (all of a block), or 1 if HELD is more than one; CLUSTER: 1 or, if SHARING is
-// 4, 2 blocks.
+// tops.cu writes, where the scaling reads the peak; HELD rows of a group, 1, 2 or 4, along the rows a multiple of 16
+// bytes; SHARING warps that take one together, 4 (all of a block), or 1 if HELD is more than one; CLUSTER: 1 or, if
+// SHARING is 4, 2 blocks.
 //
-// Arguments as those of split.cu; description is written, `width` are its magnitude bits. Block `rank` of a cluster holds
-// elements [rank share, (rank + 1) share) of each row, share a multiple of 128; k_padded is at most CLUSTER * share.
+// Arguments as those of split.cu; description is written, `width` are its magnitude bits. Block `rank` of a cluster
+// holds elements [rank share, (rank + 1) share) of each row, share a multiple of 128; k_padded is at most CLUSTER *
+// share.
 //
 // 128 threads; grid batch * rows_padded / (GROUPS * HELD) clusters, all on x; EXCHANGED + GROUPS * HELD * share *
 // sizeof(INPUT) bytes of dynamic shared memory. A warp takes every SHARING-th block of 128 elements, of all rows of its
@@ -33,7 +34,8 @@ static_assert(sizeof(Exchanged) <= EXCHANGED, "");
 
 constexpr int NEXT_BLOCK = ROWS * TILE_K, PACK = 16 / sizeof(INPUT);
 
-// Where element (row, h) of a block of 128 stands: copies of 16 bytes, and what a warp reads at once, meet every bank once.
+// Where element (row, h) of a block of 128 stands: copies of 16 bytes, and what a warp reads at once, meet every bank
+// once.
 __device__ __forceinline__ int place(int row, int h) {
 #if ALONG_K
   return row * TILE_K + h;
@@ -101,7 +103,8 @@ __device__ __forceinline__ void load(Bits* elements, const Bits* from, int64_t s
   }
 }
 
-// What the warps of the cluster have left at the place of `parts`, the first one's, which PARTS neighbouring lanes share.
+// What the warps of the cluster have left at the place of `parts`, the first one's, which PARTS neighbouring lanes
+// share.
 template <typename T> __device__ __forceinline__ T of_parts(const T* parts) {
   T t;
   const int part = threadIdx.x % PARTS;

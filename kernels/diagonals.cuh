@@ -1,5 +1,5 @@
-// Sums of digit products, diagonal by diagonal from the least significant one on, in one accumulator: what a diagonal has
-// below the unit of the next is kept as a digit in [0, 2^R), the rest is carried on. The product is then
+// Sums of digit products, diagonal by diagonal from the least significant one on, in one accumulator: what a diagonal
+// has below the unit of the next is kept as a digit in [0, 2^R), the rest is carried on. The product is then
 //   V = top 2^(R (P - 1)) + sum_i low_i 2^(R i),  i = 0 .. P - 2,
 // for P <= 7 digits of R = 8 or 7 bits. Word i of `low` holds low_i of four entries, of which j (a constant) is meant.
 #pragma once
@@ -36,8 +36,8 @@ HD void join_diagonals(int32_t top, const uint32_t (&low)[low_words(P)], int j, 
   }
 }
 
-// V as a float64: exact where `exact`, else RN(V); with ODD, where that is not exact, the neighbour of V whose last bit is
-// one, so that a further rounding to fewer bits is the only one.
+// V as a float64: exact where `exact`, else RN(V); with ODD, where that is not exact, the neighbour of V whose last bit
+// is one, so that a further rounding to fewer bits is the only one.
 template <int P, int R> constexpr bool EXACT_DIAGONALS = 32 + R * (P - 1) <= 52;
 template <int P, int R, bool ODD> HD double diagonals_as_double(int32_t top, const uint32_t (&low)[low_words(P)], int j) {
   constexpr int SHIFT = R * (P - 1);

@@ -3,8 +3,9 @@
 //
 // Macros: SLICES, up to 7; DIGIT_BITS (8 or 7).
 //
-// Operands, exponents and C as in digit_gemm_sm90.cu. 256 threads; grid batch * ceil(m / 128) * ceil(n / 128), all on x.
-// Such data is rare: a block that finds any multiplies its 128 x 128 entries without tensor cores, 32 x 32 at a time.
+// Operands, exponents and C as in digit_gemm_sm90.cu. 256 threads; grid batch * ceil(m / 128) * ceil(n / 128), all on
+// x. Such data is rare: a block that finds any multiplies its 128 x 128 entries without tensor cores, 32 x 32 at a
+// time.
 #include "diagonals.cuh"
 #include "launch.cuh"
 #include "ring_sm90.cuh"

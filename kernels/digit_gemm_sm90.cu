@@ -3,19 +3,21 @@
 //
 // Macros: OUTPUT (double or float); SLICES <= 7; DIGIT_BITS (8 or 7).
 //
-// Tiles, ring and launch as ring_sm90.cuh has them; slices are digits, the most significant first on the left, last on the
-// right. A tile is multiplied diagonal by diagonal, the least significant first; between them the accumulators are carried
-// on (diagonals.cuh), and the digits left behind go to `low`: 16-byte pieces, 12 for each diagonal but the last and each
-// of 256 threads, of every block of the grid. A half is carried, or rounded and stored, while the other one multiplies.
+// Tiles, ring and launch as ring_sm90.cuh has them; slices are digits, the most significant first on the left, last on
+// the right. A tile is multiplied diagonal by diagonal, the least significant first; between them the accumulators are
+// carried on (diagonals.cuh), and the digits left behind go to `low`: 16-byte pieces, 12 for each diagonal but the last
+// and each of 256 threads, of every block of the grid. A half is carried, or rounded and stored, while the other one
+// multiplies.
 //
-// The last tiles may be split along k (pieces.cuh). The cluster with the beginning of a tile is its owner. The others leave
-// what they have in `partial`, as digits and at last accumulators, (12 for each diagonal but the last) + 48 pieces of 16
-// bytes for each thread of every block, and count diagonals in `flags`, two for each block, zero before. The owner's
-// producer copies them into the ring, in the order in which they are added.
+// The last tiles may be split along k (pieces.cuh). The cluster with the beginning of a tile is its owner. The others
+// leave what they have in `partial`, as digits and at last accumulators, (12 for each diagonal but the last) + 48
+// pieces of 16 bytes for each thread of every block, and count diagonals in `flags`, two for each block, zero before.
+// The owner's producer copies them into the ring, in the order in which they are added.
 //
 // Float64 results that may not be normal numbers are left to digit_far_sm90.cu.
 //
-// `blocks`: blocks of k, two at least. SLICES (2^DIGIT_BITS)^2 / 4 * 128 blocks must stay below 2^31 (1 - 2^-DIGIT_BITS).
+// `blocks`: blocks of k, two at least. SLICES (2^DIGIT_BITS)^2 / 4 * 128 blocks must stay below
+// 2^31 (1 - 2^-DIGIT_BITS).
 #include "diagonals.cuh"
 #include "launch.cuh"
 #include "pieces.cuh"
@@ -47,7 +49,8 @@ __device__ __forceinline__ int helpers_of(const Piece& piece, const Pieces& piec
   return helpers;
 }
 
-// Store byte `j` (a constant) of each accumulator of one half; its digit below the unit of the next diagonal, if `digit`.
+// Store byte `j` (a constant) of each accumulator of one half; its digit below the unit of the next diagonal, if
+// `digit`.
 __device__ __forceinline__ void store_bytes(const uint32_t (&d)[96], uint4* to, int j, bool digit) {
 #pragma unroll
   for (int h = 0; h < 2; ++h)

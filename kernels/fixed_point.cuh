@@ -71,9 +71,9 @@ HD Rounded ceil_magnitude(const Parts& p, int width, int top) {
   return {static_cast<uint32_t>(ceil_scaled(p.mantissa, shift)), has_fraction(p.mantissa, shift)};
 }
 
-// The same by floating-point sums beside which integers are a unit apart, for a row whose top is that of a normal number
-// with room to spare (top > FastTop): y = ceil(abs(x) 2^(W - top)) <= 2^20 is a sum that is rounded up, and no integer
-// if the sum rounded down is another one. Not for NaN and Inf.
+// The same by floating-point sums beside which integers are a unit apart, for a row whose top is that of a normal
+// number with room to spare (top > FastTop): y = ceil(abs(x) 2^(W - top)) <= 2^20 is a sum that is rounded up, and no
+// integer if the sum rounded down is another one. Not for NaN and Inf.
 template <typename Bits> struct FastTop;
 template <> struct FastTop<uint64_t> { static constexpr int value = -1000; };
 template <> struct FastTop<uint32_t> { static constexpr int value = -100; };

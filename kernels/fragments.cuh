@@ -1,9 +1,9 @@
 // Where an operand lies for mma.sync: in fragments, each of which a warp loads with 16 bytes a lane.
 //
-// A fragment is 16 rows x 32 bytes of k, 512 bytes. Lane 4 g + t has the bytes 4 t .. 4 t + 3 and 16 + 4 t .. of rows g and
-// g + 8: register i of the four those of row g + 8 (i % 2) from byte 16 (i / 2) on. This is the A operand of m16n8k16 (16-bit
-// words) and m16n8k8 (TF32), and registers i and i + 2 are the B operand of columns 8 i .. 8 i + 7. Fragments follow one another
-// along k, then along the rows.
+// A fragment is 16 rows x 32 bytes of k, 512 bytes. Lane 4 g + t has the bytes 4 t .. 4 t + 3 and 16 + 4 t .. of rows g
+// and g + 8: register i of the four those of row g + 8 (i % 2) from byte 16 (i / 2) on. This is the A operand of
+// m16n8k16 (16-bit words) and m16n8k8 (TF32), and registers i and i + 2 are the B operand of columns 8 i .. 8 i + 7.
+// Fragments follow one another along k, then along the rows.
 #pragma once
 #include "common.cuh"
 

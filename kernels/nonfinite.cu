@@ -6,8 +6,8 @@
 // of x: NaN (the quiet one with all other bits clear) if a product is NaN or both infinities occur, else Inf with its
 // sign.
 //
-// a(b, row, h) = a[b * a_batch_stride + row * a_row_stride + h * a_k_stride], b(b, h, col) likewise; batch strides are 0
-// where all entries share a matrix. a_description, b_description: int64 [6][a_batch * rows], [6][b_batch * cols].
+// a(b, row, h) = a[b * a_batch_stride + row * a_row_stride + h * a_k_stride], b(b, h, col) likewise; batch strides are
+// 0 where all entries share a matrix. a_description, b_description: int64 [6][a_batch * rows], [6][b_batch * cols].
 //
 // 256 threads; grid batch * ceil(rows / 128) * ceil(cols / 2048), all on x. A block owns 128 rows x 2048 columns and
 // leaves at once if none of them is flagged; otherwise it goes through the 32 x 32 tiles that hold flagged entries. 32

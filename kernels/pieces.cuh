@@ -1,13 +1,14 @@
 // The last tiles split along k, so that every cluster of a persistent grid has its share of them.
 //
-// A tile's pieces belong to clusters that follow one another, the one with the beginning of k last: a cluster waits only
-// for those before it in the grid. Each works on whole tiles first, then on the end of a tile, at last on a beginning, so
-// that the piece which others wait for comes first. Whole tiles go on in step, and share what the cache holds.
+// A tile's pieces belong to clusters that follow one another, the one with the beginning of k last: a cluster waits
+// only for those before it in the grid. Each works on whole tiles first, then on the end of a tile, at last on a
+// beginning, so that the piece which others wait for comes first. Whole tiles go on in step, and share what the cache
+// holds.
 #pragma once
 #include "common.cuh"
 
-// Tiles 0 .. whole - 1 are multiplied as a whole, the next `split` ones, fewer than clusters, in pieces of two blocks of k
-// at least; 0: none is.
+// Tiles 0 .. whole - 1 are multiplied as a whole, the next `split` ones, fewer than clusters, in pieces of two blocks
+// of k at least; 0: none is.
 struct Pieces {
   int whole, split;
 };

@@ -8,8 +8,8 @@ struct Operand {
   int64_t slice, batch;
 };
 
-// C(b, row, col) = c[b * batch + row * row_stride + col], m x n, and the exponents that scale it: int32 mu [m] and nu [n],
-// batch entries mu_batch and nu_batch apart.
+// C(b, row, col) = c[b * batch + row * row_stride + col], m x n, and the exponents that scale it: int32 mu [m] and nu
+// [n], batch entries mu_batch and nu_batch apart.
 template <typename T> struct Output {
   T* c;
   int64_t batch, row_stride;

@@ -7,12 +7,12 @@
 
 #ifdef INPUT_A
 
-// Macros: INPUT_A and INPUT_B (double or float); MAGNITUDE (int8_t or double); ALONG_K and TILE of both as in split.cu, the
-// rows of B's tiles permuted.
+// Macros: INPUT_A and INPUT_B (double or float); MAGNITUDE (int8_t or double); ALONG_K and TILE of both as in split.cu,
+// the rows of B's tiles permuted.
 //
-// floor(abs(x) 2^(width - top)), NaN and Inf as 0, of both operands; width <= 7, double: <= 21, plain rows, all elements.
-// With `sampled`, only of the elements h with h % 128 < 32, at position c = (h / 128) * 32 + h % 128; else c = h.
-// Stored at out + b * rows_padded * ks_padded plus
+// floor(abs(x) 2^(width - top)), NaN and Inf as 0, of both operands; width <= 7, double: <= 21, plain rows, all
+// elements. With `sampled`, only of the elements h with h % 128 < 32, at position c = (h / 128) * 32 + h % 128;
+// else c = h. Stored at out + b * rows_padded * ks_padded plus
 //   TILE = 0:  row * ks_padded + c
 //   else:      the place of (row, c) that tiles.cuh gives,
 // zeros for the padding. ks_padded is a multiple of 128, rows_padded one of TILE, out aligned to 16 bytes.
@@ -127,15 +127,15 @@ __device__ __forceinline__ double power_of_two(int e) {
 
 // No macros.
 //
-// The error terms of both operands (ErrorTerms in ozaki/_bounds.py), each operation rounded to nearest as NumPy does: with
-// ulp = 2^-bits, u = ulp / 2 for a rounded row, else 0, s = magnitudes 2^-width, and UP = 1 + 2^-30: (u, s + k u,
+// The error terms of both operands (ErrorTerms in ozaki/_bounds.py), each operation rounded to nearest as NumPy does:
+// with ulp = 2^-bits, u = ulp / 2 for a rounded row, else 0, s = magnitudes 2^-width, and UP = 1 + 2^-30: (u, s + k u,
 // dropped ulp) UP on the left, (s, u, ulp) UP on the right. `statistic` is the field that the scaling reads.
 //   result[2], result[3]  largest top - bottom of the rows of a and b
 //   result[4]             no_span - the smallest one of a row that is not all zeros
 // of which the caller sets all to zero first.
 //
-// 256 threads; grid ceil(a.padded / 256) + ceil(b.padded / 256), `padded` counting the rows of all of the batch. A thread
-// owns a row.
+// 256 threads; grid ceil(a.padded / 256) + ceil(b.padded / 256), `padded` counting the rows of all of the batch. A
+// thread owns a row.
 struct Side {
   const int64_t* description;
   double* exact;                // [3][rows]
@@ -186,8 +186,9 @@ error_terms(const Side a, const Side b, Atomic* result, int width, int statistic
   raise(result + 4, most_spare);
 }
 
-// The worst ratio over L, int32 [batch][rows][ld], >= 0 and below 2^31 - 1; ld is a multiple of 4, L aligned to 16 bytes, result as Worst tells it; the caller sets it to zero first. Of each batch entry the
-// first `looked_at` rows count.
+// The worst ratio over L, int32 [batch][rows][ld], >= 0 and below 2^31 - 1; ld is a multiple of 4, L aligned to 16
+// bytes, result as Worst tells it; the caller sets it to zero first. Of each batch entry the first `looked_at` rows
+// count.
 //
 // 256 threads; grid batch * ceil(looked_at / 128) * ceil(cols / 128), all on x. A warp owns 16 rows x 128 columns. Few
 // entries are computed: for the others float32, rounded up above and down below, shows that they raise no maximum.

@@ -5,12 +5,12 @@
 // Macros: INPUT_A and INPUT_B (double or float).
 //
 // L is float64 [batch][rows][ld]. An entry that is 0 becomes 2^(raised + e), e the largest e_ih + e_jh over k with
-// 2^e_ih <= abs(a_ih) 2^-top the leading power of two (0 where no float64 is that small); Inf where no two factors meet.
-// NaN and Inf count as zeros.
+// 2^e_ih <= abs(a_ih) 2^-top the leading power of two (0 where no float64 is that small); Inf where no two factors
+// meet. NaN and Inf count as zeros.
 //
-// 256 threads; grid batch * ceil(a.rows / 64) * ceil(b.rows / 64), all on x. A thread owns 4 x 4 entries, a warp 8 x 64.
-// Most blocks have no zeros, and are done; of the others only warps with zeros compute, and of k only where both operands
-// have other than zeros.
+// 256 threads; grid batch * ceil(a.rows / 64) * ceil(b.rows / 64), all on x. A thread owns 4 x 4 entries, a warp 8 x
+// 64. Most blocks have no zeros, and are done; of the others only warps with zeros compute, and of k only where both
+// operands have other than zeros.
 template <typename T> struct Rows {
   const T* x;                  // element h of row r of batch entry b at b * sb + r * sr + h * sk
   const int64_t* description;  // of which only top is read, at b * step + r

@@ -6,8 +6,8 @@
 #include "walk_sm90.cuh"
 #include "worst.cuh"
 
-// What happens to a tile's accumulators: float32 looks at all of them. Those that it leaves in doubt are kept aside, four
-// columns of a row together, until it is through; then their registers are free for the exact comparison.
+// What happens to a tile's accumulators: float32 looks at all of them. Those that it leaves in doubt are kept aside,
+// four columns of a row together, until it is through; then their registers are free for the exact comparison.
 struct Compare {
   const Terms &p, &q;
   Atomic* result;

@@ -2,10 +2,11 @@
 #include "launch.cuh"
 #include "worst.cuh"
 
-// As worst_ratio in proof.cu, over L [batch][rows][ld], float64 >= 0, Inf where there is no error, which are looked at one by one.
+// As worst_ratio in proof.cu, over L [batch][rows][ld], float64 >= 0, Inf where there is no error, which are looked at
+// one by one.
 //
-// 256 threads; grid batch * ceil(looked_at / 32) * ceil(cols / 256), all on x. A block owns 32 rows x 256 columns, a thread
-// one of these.
+// 256 threads; grid batch * ceil(looked_at / 32) * ceil(cols / 256), all on x. A block owns 32 rows x 256 columns, a
+// thread one of these.
 constexpr int ROWS = 32;
 
 extern "C" __global__ void __launch_bounds__(256, 2)

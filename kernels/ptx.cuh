@@ -14,7 +14,8 @@ __device__ __forceinline__ uint32_t shared_address(const void* p) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(p));
 }
 
-// mbarrier: https://docs.nvidia.com/cuda/parallel-thread-execution/#parallel-synchronization-and-communication-instructions-mbarrier
+// mbarrier:
+// https://docs.nvidia.com/cuda/parallel-thread-execution/#parallel-synchronization-and-communication-instructions-mbarrier
 __device__ __forceinline__ void barrier_init(uint32_t barrier, int count) {
   asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(barrier), "r"(count));
 }
@@ -100,7 +101,8 @@ __device__ __forceinline__ uint32_t read_from_block(uint32_t address, uint32_t r
   return word;
 }
 
-// *address = max(*address, value), and a sum, of the same address in block `rank` of the cluster; seen after a barrier of it.
+// *address = max(*address, value), and a sum, of the same address in block `rank` of the cluster; seen after a barrier
+// of it.
 __device__ __forceinline__ void raise_in_block(uint32_t address, uint32_t rank, uint32_t value) {
   asm volatile(
       "{\n.reg .b32 there;\nmapa.shared::cluster.u32 there, %0, %1;\nred.shared::cluster.max.u32 [there], %2;\n}" ::"r"(
@@ -137,7 +139,8 @@ template <int PENDING> __device__ __forceinline__ void wgmma_wait() {
 }
 
 
-// The accumulators of a wgmma, for the array d of its thread: placeholders, and operands by their constraint ("+r", "+f").
+// The accumulators of a wgmma, for the array d of its thread: placeholders, and operands by their constraint ("+r",
+// "+f").
 #define FIRST_32 "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31"
 #define FIRST_48 FIRST_32 ",%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47"
 #define FIRST_64 FIRST_48 ",%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"

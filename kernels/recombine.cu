@@ -11,8 +11,8 @@
 // c[b * c_batch + row * c_row_stride + col * c_col_stride], any strides; 16-byte stores where c_col_stride is 1 and
 // everything is aligned.
 //
-// Block (32, 8); grid (ceil(rows / (8 TOGETHER)), ceil(cols / 128), batch). A thread owns 4 neighbouring columns of rows
-// 8 apart.
+// Block (32, 8); grid (ceil(rows / (8 TOGETHER)), ceil(cols / 128), batch). A thread owns 4 neighbouring columns of
+// rows 8 apart.
 #include "crt.cuh"
 #include "launch.cuh"
 #include "residues.cuh"

@@ -1,9 +1,10 @@
-// The residues of Winograd's seven products of halves -> C = RN(Cbar 2^-(mu_i + nu_j)), one matrix (docs/design.md, 5 to 7).
+// The residues of Winograd's seven products of halves -> C = RN(Cbar 2^-(mu_i + nu_j)), one matrix (docs/design.md, 5
+// to 7).
 //
 // Macros: OUTPUT (double or float), SLICES and WORDS as in recombine.cu, for residues.
 //
-// planes: bytes of products P1 .. P7 [SLICES][7][half_rows][ld], `each` bytes a product; ld is a multiple of 4 and so is
-// the address. C has four quadrants, modulo m_t
+// planes: bytes of products P1 .. P7 [SLICES][7][half_rows][ld], `each` bytes a product; ld is a multiple of 4 and so
+// is the address. C has four quadrants, modulo m_t
 //   P1 + P2             P1 + P6 + P5 + P3
 //   P1 + P6 + P7 + P4   P1 + P6 + P7 + P5,
 // the first with half_rows x half_cols entries, half_cols a multiple of 4. mu, nu and C as in recombine.cu.

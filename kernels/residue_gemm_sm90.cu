@@ -8,8 +8,8 @@
 #include "residues.cuh"
 #include "walk_sm90.cuh"
 
-// Reduce one half and store it: thread (warp w, lane) has rows 16 w + lane / 4 + {0, 8} and, of every 64 columns, the 16 from
-// 16 (lane % 4) on.
+// Reduce one half and store it: thread (warp w, lane) has rows 16 w + lane / 4 + {0, 8} and, of every 64 columns, the
+// 16 from 16 (lane % 4) on.
 template <int R>
 __device__ __forceinline__ void reduce_half(const uint32_t (&d)[R], uint8_t* y, int64_t ld, int64_t row, int64_t rows,
                                             const AccumulatorModulus& m, bool accumulate) {

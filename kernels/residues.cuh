@@ -42,8 +42,8 @@ template <int N, int LENGTH> struct ResidueConstants {
   Quotient quotient[N];
 };
 
-// The residue of x inv_t, in [0, m) or, where it is symmetric, in [-(m-1)/2, m/2] (m = 256: [-128, 127]), in the low byte.
-// `raised` is x + 2^(32 LENGTH - 1).
+// The residue of x inv_t, in [0, m) or, where it is symmetric, in [-(m-1)/2, m/2] (m = 256: [-128, 127]), in the low
+// byte. `raised` is x + 2^(32 LENGTH - 1).
 template <int N, int LENGTH>
 HD uint32_t image_residue(const uint32_t (&raised)[LENGTH], const ResidueConstants<N, LENGTH>& c, int t) {
   const Quotient& m = c.quotient[t];

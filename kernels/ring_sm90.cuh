@@ -1,14 +1,14 @@
 // A tile of slice products on Hopper: operands copied into a ring of stages in shared memory, multiplied by wgmma.
 //
-// Operands lie in tiles (split.cu with TILE): A [slice][row tile of 256][block of 128 along k], B [slice][column tile of
-// 192][block], each tile block contiguous, rows of 128 bytes, the eight 16-byte pieces of a row swizzled as wgmma reads
-// them. The columns of a B tile are permuted (permuted_column in tiles.cuh) so that a thread's accumulators are 16
-// neighbouring columns.
+// Operands lie in tiles (split.cu with TILE): A [slice][row tile of 256][block of 128 along k], B [slice][column tile
+// of 192][block], each tile block contiguous, rows of 128 bytes, the eight 16-byte pieces of a row swizzled as wgmma
+// reads them. The columns of a B tile are permuted (permuted_column in tiles.cuh) so that a thread's accumulators are
+// 16 neighbouring columns.
 //
-// A block of 384 threads owns a tile of 256 x 192 of the result at a time: warpgroup 2 copies tile blocks into a ring of
-// STAGES in shared memory, warpgroups 0 and 1 multiply 128 rows each. Two blocks of a cluster own neighbouring row tiles
-// and share the B tile: each copies half of it into both. Blocks are persistent; tiles are walked in groups of `group`
-// row-tile pairs, so that what is copied stays in the second-level cache.
+// A block of 384 threads owns a tile of 256 x 192 of the result at a time: warpgroup 2 copies tile blocks into a ring
+// of STAGES in shared memory, warpgroups 0 and 1 multiply 128 rows each. Two blocks of a cluster own neighbouring row
+// tiles and share the B tile: each copies half of it into both. Blocks are persistent; tiles are walked in groups of
+// `group` row-tile pairs, so that what is copied stays in the second-level cache.
 //
 // A warpgroup's 128 rows are two halves of 64, each with its own accumulators: while the accumulators of one half are
 // read, the tensor cores work on the other.
@@ -72,8 +72,8 @@ struct Stages {
     }
     cluster_barrier();
   }
-  // By one thread of the producer: `blocks` tile blocks that follow one another, the last one first if `back`, N columns of
-  // each.
+  // By one thread of the producer: `blocks` tile blocks that follow one another, the last one first if `back`, N
+  // columns of each.
   template <int N = COLS>
   __device__ __forceinline__ void copy(Ring& ring, const uint8_t* from_a, const uint8_t* from_b, int blocks, uint32_t rank,
                                        bool back = false) const {
@@ -126,8 +126,8 @@ __device__ __forceinline__ void multiply_half(uint32_t (&d)[R], uint64_t a, uint
   wgmma_commit();
 }
 
-// `blocks` blocks of k, the first of which is under way, but for the last one; `last`: the stage of the one that is under
-// way then.
+// `blocks` blocks of k, the first of which is under way, but for the last one; `last`: the stage of the one that is
+// under way then.
 template <typename T, int R>
 __device__ __forceinline__ void multiply_blocks(const Stages& stages, Ring& ring, int blocks, uint32_t (&d0)[R],
                                                 uint32_t (&d1)[R], int& last) {

@@ -63,8 +63,8 @@ HD uint64_t round_to_format(const uint32_t (&words)[LENGTH], int exponent, bool&
 // RN(words * 2^exponent) by one floating-point addition, where it is large enough and far from over- and underflow;
 // false elsewhere. With the words from the highest on w, v, u, and `sticky` for all below u, in units of u:
 //   H 2^32 = w 2^64 + v 2^32 without the low 11 bits of v,   L = those 11 bits and u, u odd where sticky,
-// both exact float64 numbers: 2^84 + 2^63 + 2^32 w, 2^52 + v and 2^52 are written as bits. abs(H) >= 2^24 puts the sum beyond 2^56, where
-// half an ulp is a multiple of 4: an odd last bit of u stands for what lies below it.
+// both exact float64 numbers: 2^84 + 2^63 + 2^32 w, 2^52 + v and 2^52 are written as bits. abs(H) >= 2^24 puts the sum
+// beyond 2^56, where half an ulp is a multiple of 4: an odd last bit of u stands for what lies below it.
 template <int BITS, int LENGTH>
 HD bool round_by_addition(const uint32_t (&words)[LENGTH], int exponent, double& rounded) {
   if (LENGTH < 3) return false;
@@ -92,9 +92,9 @@ template <int FIRST, int LENGTH> HD uint32_t bits_from(const uint32_t (&words)[L
   return SHIFT == 0 ? word(W) : word(W) >> SHIFT | word(W + 1) << ((32 - SHIFT) & 31);
 }
 
-// The same into a float32, for integers below 2^BITS in magnitude: H, the 24 leading bits, and L, the 23 bits below, odd
-// where anything lies below those, are exact, and RN(2^23 H + L) is one fused multiply-add. H < -4 or H >= 4 puts the sum
-// beyond 2^25, where half an ulp is even: an odd last bit stands for what lies below it.
+// The same into a float32, for integers below 2^BITS in magnitude: H, the 24 leading bits, and L, the 23 bits below,
+// odd where anything lies below those, are exact, and RN(2^23 H + L) is one fused multiply-add. H < -4 or H >= 4 puts
+// the sum beyond 2^25, where half an ulp is even: an odd last bit stands for what lies below it.
 template <int BITS, int LENGTH>
 HD bool round_by_addition(const uint32_t (&words)[LENGTH], int exponent, float& rounded) {
   constexpr int FIRST = BITS - 47;  // of L

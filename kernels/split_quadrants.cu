@@ -2,11 +2,11 @@
 //
 // Macros: those of split.cu but LARGEST, with DIGIT_BITS = 0 and TILE > 0; PERMUTED: 1 for the right operand.
 //
-// x is a view (rows, k) with element strides sr, sk of any sign: two upper quadrants of upper_rows, the first of them and
-// of the lower ones with first_k of k (columns of B count as rows); the others are no larger, maybe empty. slices holds
-// for each modulus seven blocks of rows_padded x k_padded bytes in tiles (tiles.cuh), zeros where a block has no element:
-// as left operand of the products P1 .. P7 (docs/design.md, 6) A11, A12, S4, A22, S1, S2, S3, as right one B11, B21, B22,
-// T4, T1, T2, T3.
+// x is a view (rows, k) with element strides sr, sk of any sign: two upper quadrants of upper_rows, the first of them
+// and of the lower ones with first_k of k (columns of B count as rows); the others are no larger, maybe empty. slices
+// holds for each modulus seven blocks of rows_padded x k_padded bytes in tiles (tiles.cuh), zeros where a block has no
+// element: as left operand of the products P1 .. P7 (docs/design.md, 6) A11, A12, S4, A22, S1, S2, S3, as right one
+// B11, B21, B22, T4, T1, T2, T3.
 //
 // description is int64 [6][rows], of which `statistic` is the field that the scaling reads. mu goes to mu_out[row].
 //

@@ -1,7 +1,7 @@
 // The words of an operand, in the order that a kernel multiplies them in (docs/design.md, section 10).
 //
-// Macros: those of cut_words.cuh; ALONG_K: 1 if neighbouring threads read along k, 0 if along the rows; LARGEST: 1 if field 0
-// of the description is as tops.cu leaves it, the bits of the largest element instead of its exponent.
+// Macros: those of cut_words.cuh; ALONG_K: 1 if neighbouring threads read along k, 0 if along the rows; LARGEST: 1 if
+// field 0 of the description is as tops.cu leaves it, the bits of the largest element instead of its exponent.
 //
 // x is a view (batch, rows, k) of float32 with element strides sb, sr, sk of any sign; a row is scaled by
 // 2^mu, mu = ceiling - top. Words are zero for rows <= row < rows_padded, k <= h < k_padded, NaN and Inf.

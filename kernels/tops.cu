@@ -1,11 +1,12 @@
-// The largest elements of the rows of an operand, and its NaN and Inf: all that the splits into digits and words ask for.
+// The largest elements of the rows of an operand, and its NaN and Inf: all that the splits into digits and words ask
+// for.
 //
 // Macros: INPUT (double or float); ALONG_K: 1 if neighbouring threads walk along k, 0 if along the rows (whichever is
 // contiguous in memory).
 //
-// x is a view (batch, rows, k) with element strides sb, sr, sk of any sign. out is int64 [6][batch * rows], zero before:
-// field 0 becomes the bits of the largest finite magnitude, field 5 the number of elements that are NaN or Inf, as in a
-// description.
+// x is a view (batch, rows, k) with element strides sb, sr, sk of any sign. out is int64 [6][batch * rows], zero
+// before: field 0 becomes the bits of the largest finite magnitude, field 5 the number of elements that are NaN or Inf,
+// as in a description.
 //
 // 256 threads, each of which loads 16 bytes LOADS times; grid batch * ceil(rows / R) * ceil(k / D), all on x, R = 8 and
 // D = 32 PACK LOADS along k, R = 32 PACK and D = 8 LOADS along the rows.

@@ -3,13 +3,13 @@
 // Macros: those of cut_words.cuh, with TILE > 0; ALONG_K: 1 if neighbouring threads read along k, 0 if along the rows;
 // HELD: 16 rows of a group, or 32 if ALONG_K is 0; CLUSTER: 1, 2, 4 or 8 blocks; WARPS of a block, at most 16.
 //
-// Arguments as those of split_words.cu, but for the batch entries, and the fields of the description that tops.cu writes, which
-// are written here. k_padded is at most CLUSTER * WARPS * CHUNKS * CHUNK_K.
+// Arguments as those of split_words.cu, but for the batch entries, and the fields of the description that tops.cu
+// writes, which are written here. k_padded is at most CLUSTER * WARPS * CHUNKS * CHUNK_K.
 //
-// Grid: any number of clusters, all on x; RING + 3 sizeof(Exchanged) bytes of dynamic shared memory. Clusters take groups of rows
-// in turn. A warp has two chunks of a group. It shows all blocks of the cluster the largest elements, and when the
-// cluster has put the rows together, cuts its chunks into words and fills their places with what comes next: a ring of three
-// chunks, of which nobody else knows.
+// Grid: any number of clusters, all on x; RING + 3 sizeof(Exchanged) bytes of dynamic shared memory. Clusters take
+// groups of rows in turn. A warp has two chunks of a group. It shows all blocks of the cluster the largest elements,
+// and when the cluster has put the rows together, cuts its chunks into words and fills their places with what comes
+// next: a ring of three chunks, of which nobody else knows.
 #define INPUT float
 #include "cut_words.cuh"
 #include "largest.cuh"
@@ -21,8 +21,8 @@ constexpr int RING = 4 * STAGES * CHUNK * WARPS;
 constexpr int CHUNK_BYTES = CHUNK_K * WIDTH;  // of a row of a chunk in one word
 constexpr int SHARE = 128 / TOGETHER;         // of those of a tile's row that are of one word
 
-// A lane has eight elements of a row in a pass: PACK neighbours, 16 bytes of words, from PACK piece on, and of words of four
-// bytes those half a chunk further on.
+// A lane has eight elements of a row in a pass: PACK neighbours, 16 bytes of words, from PACK piece on, and of words of
+// four bytes those half a chunk further on.
 constexpr int PASSES = 4, PACK = 16 / WIDTH, PIECES = CHUNK_K / 8, PASS_ROWS = ROWS / PASSES;
 __device__ __forceinline__ int piece_of(int lane) { return lane % PIECES; }
 __device__ __forceinline__ int row_of(int lane, int pass) { return PASS_ROWS * pass + lane / PIECES; }

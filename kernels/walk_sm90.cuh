@@ -1,9 +1,9 @@
 // Wide and narrow tiles of a product, walked by clusters: what residue_gemm_sm90.cu and proof_gemm_sm90.cu do with a
 // tile's accumulators differs, how they come about does not.
 //
-// Tiles, ring and launch as ring_sm90.cuh has them; a tile's half is looked at while the other half multiplies, at the end
-// of a tile and at the beginning of the next. A last column tile of which no more than 128 columns are needed is multiplied
-// as that: clusters have all their wide tiles first, then narrow ones.
+// Tiles, ring and launch as ring_sm90.cuh has them; a tile's half is looked at while the other half multiplies, at the
+// end of a tile and at the beginning of the next. A last column tile of which no more than 128 columns are needed is
+// multiplied as that: clusters have all their wide tiles first, then narrow ones.
 //
 // a and b point to the first of `blocks` blocks of k, two at least, of k_blocks that their tiles have; slices are those
 // of the moduli.
@@ -40,8 +40,8 @@ __device__ __forceinline__ Walk<64> narrow_tiles(const Work& work, const Tiles& 
   return {cluster - more, work.light, clusters - more, column, tiles.columns};
 }
 
-// By the producer. Every other tile is gone through from the end of k, where the second-level cache still has what clusters
-// side by side have copied last.
+// By the producer. Every other tile is gone through from the end of k, where the second-level cache still has what
+// clusters side by side have copied last.
 template <int R>
 __device__ __forceinline__ void copy_tiles(const Walk<R>& walk, const Stages& stages, Ring& ring, const Operand& a,
                                            const Operand& b, int blocks, int k_blocks) {
@@ -56,9 +56,9 @@ __device__ __forceinline__ void copy_tiles(const Walk<R>& walk, const Stages& st
 }
 
 // By a consumer. `epilogue.begin(t, n, row, j)` is told the next tile, row being the thread's first; then
-// `epilogue.look(d, first)` is given the accumulators of rows row + first + {0, 8}, and of every 64 columns of tile j the 16
-// from 16 (lane % 4) on. After the last tile this multiplies stale bytes, for nothing: a branch there would make the
-// compiler wait for every wgmma in turn.
+// `epilogue.look(d, first)` is given the accumulators of rows row + first + {0, 8}, and of every 64 columns of tile j
+// the 16 from 16 (lane % 4) on. After the last tile this multiplies stale bytes, for nothing: a branch there would make
+// the compiler wait for every wgmma in turn.
 template <int R, typename Epilogue>
 __device__ __forceinline__ void multiply_tiles(const Walk<R>& walk, const Stages& stages, Ring& ring, int blocks,
                                                Epilogue& epilogue) {

@@ -1,7 +1,8 @@
-// wgmma on words of FP16, BF16 and TF32 (PTX ISA 8.0, sm_90a): a step along k takes 32 bytes of a row, whatever the format.
+// wgmma on words of FP16, BF16 and TF32 (PTX ISA 8.0, sm_90a): a step along k takes 32 bytes of a row, whatever the
+// format.
 //
-// d (64 x N, N / 2 registers a thread) = [accumulate] d + A (64 x 16 or 8) B (16 or 8 x N), products added in FP32; or FP16
-// words in FP16, whose d is N / 4 registers: entries 2 i and 2 i + 1 in the low and high half of the i-th.
+// d (64 x N, N / 2 registers a thread) = [accumulate] d + A (64 x 16 or 8) B (16 or 8 x N), products added in FP32; or
+// FP16 words in FP16, whose d is N / 4 registers: entries 2 i and 2 i + 1 in the low and high half of the i-th.
 #pragma once
 #include "ptx.cuh"
 #include "words.cuh"

@@ -1,4 +1,5 @@
-// Residues in [0, m), m <= 256, added four at a time: the sums of Winograd's form of Strassen's product (docs/design.md, 6).
+// Residues in [0, m), m <= 256, added four at a time: the sums of Winograd's form of Strassen's product
+// (docs/design.md, 6).
 //
 // Halves of a word hold numbers that are reduced by unsigned minima: of x, x - m, x - 2 m, ..., modulo 2^16, the one in
 // [0, m) is the smallest.

@@ -1,14 +1,14 @@
 // The product of two operands in one or two words each on Hopper: C = 2^-(mu_i + nu_j) sum over blocks of k of
 //   (A_2 B_1 + A_1 B_2) 2^-SCALE_BITS + A_1 B_1     or     A_1 B_1,
-// a block (128 bytes of a row: 64 elements of 16 bits, 32 of TF32) in one accumulator of the tensor core, the low words'
-// products first; blocks are added to FP32 sums, to nearest (docs/design.md, section 10).
+// a block (128 bytes of a row: 64 elements of 16 bits, 32 of TF32) in one accumulator of the tensor core, the low
+// words' products first; blocks are added to FP32 sums, to nearest (docs/design.md, section 10).
 //
-// Macros: HALF_SUMS: 1 for one word of FP16 and accumulators of FP16, 0 for two words and accumulators of FP32; WORD (FP16
-// or TF32) and SCALE_BITS, of two words; TILE_COLS and TILE_STAGES.
+// Macros: HALF_SUMS: 1 for one word of FP16 and accumulators of FP16, 0 for two words and accumulators of FP32; WORD
+// (FP16 or TF32) and SCALE_BITS, of two words; TILE_COLS and TILE_STAGES.
 //
-// Tiles, ring and launch as word_ring_sm90.cuh has them, operands in tiles of word_tiles.cuh: a stage is a block of one word,
-// or half a block of two. A thread has 64 x TILE_COLS / 128 sums and as many accumulators, two of FP16 in a register: up to
-// 208 of its 240 registers.
+// Tiles, ring and launch as word_ring_sm90.cuh has them, operands in tiles of word_tiles.cuh: a stage is a block of one
+// word, or half a block of two. A thread has 64 x TILE_COLS / 128 sums and as many accumulators, two of FP16 in a
+// register: up to 208 of its 240 registers.
 //
 // `blocks`: of k; `k_stages`: stages that the operands have.
 #include "launch.cuh"

@@ -4,7 +4,8 @@
 // Macros: WORD (FP16, BF16 or TF32); HALF_SUMS: 1 for accumulators in FP16, which are promoted; PROMOTION (float or
 // double): of sums outside the tensor core.
 //
-// Operands lie in fragments (fragments.cuh), of `units` fragments along k. Rows are padded to multiples of 128 with zeros.
+// Operands lie in fragments (fragments.cuh), of `units` fragments along k. Rows are padded to multiples of 128 with
+// zeros.
 //
 // 256 threads, grid batch * row tiles * column tiles, all on x. A block owns 128 x COLS entries of the result, a warp
 // 32 x COLS / 2. No shared memory: fragments come through the first-level cache, 16 bytes a lane.

@@ -1,13 +1,13 @@
 // The product of two operands in words on Hopper, each pair of words in an accumulator of its own:
-// C = 2^-(mu_i + nu_j) sum 2^-weight A_s B_t, low words first, the products of a pair added in FP32 over all of k, or those
-// of the last pair over a block of k, blocks then being added outside (docs/design.md, section 10).
+// C = 2^-(mu_i + nu_j) sum 2^-weight A_s B_t, low words first, the products of a pair added in FP32 over all of k, or
+// those of the last pair over a block of k, blocks then being added outside (docs/design.md, section 10).
 //
 // Macros: WORD (FP16, BF16 or TF32); TOTALS: 0 for one pair that is not promoted; PROMOTION (float or double): of sums
 // outside the tensor core, where there are any; TILE_COLS and TILE_STAGES.
 //
 // Tiles, ring and launch as word_ring_sm90.cuh has them; every word of an operand lies in tiles of its own
-// (word_tiles.cuh), `slice` bytes after the one before, and a stage is a block of one word of A and one of B. Pairs follow
-// one another: a thread has COLS / 2 accumulators and as many totals.
+// (word_tiles.cuh), `slice` bytes after the one before, and a stage is a block of one word of A and one of B. Pairs
+// follow one another: a thread has COLS / 2 accumulators and as many totals.
 //
 // `blocks`: of 128 bytes of k; `k_blocks`: those that the operands have; a promoted block is a multiple of 128 bytes.
 #include "launch.cuh"

@@ -6,8 +6,8 @@ constexpr int ROWS = 128, COLS = TILE_COLS, STAGES = TILE_STAGES;
 #include "ring_sm90.cuh"
 #include "words.cuh"
 
-// The tensor cores need never wait while sums are scaled or added: the two warpgroups take turns, and one hands over when
-// half of what it has begun is over. Warpgroup 1 hands over the first turn, and 0 takes the last one.
+// The tensor cores need never wait while sums are scaled or added: the two warpgroups take turns, and one hands over
+// when half of what it has begun is over. Warpgroup 1 hands over the first turn, and 0 takes the last one.
 __device__ __forceinline__ void take_turn() { named_barrier(1 + threadIdx.x / 128, 256); }
 __device__ __forceinline__ void hand_over() { named_barrier_arrive(2 - threadIdx.x / 128, 256); }
 

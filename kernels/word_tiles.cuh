@@ -1,9 +1,9 @@
-// Where the words of an element, one or two, lie for wgmma: tiles that one bulk copy brings into shared memory as they are
-// read.
+// Where the words of an element, one or two, lie for wgmma: tiles that one bulk copy brings into shared memory as they
+// are read.
 //
-// A tile block is TILE rows x 128 bytes, contiguous: of a row 128 bytes of k (64 elements of 16 bits, or 32 of 32) in one
-// word, or 64 bytes of k in two, first words, then second words. wgmma reads K-major rows with the 128-byte swizzle, as in tiles.cuh. Blocks follow one
-// another along k, then tiles along the rows.
+// A tile block is TILE rows x 128 bytes, contiguous: of a row 128 bytes of k (64 elements of 16 bits, or 32 of 32) in
+// one word, or 64 bytes of k in two, first words, then second words. wgmma reads K-major rows with the 128-byte
+// swizzle, as in tiles.cuh. Blocks follow one another along k, then tiles along the rows.
 #pragma once
 #include "tiles.cuh"
 

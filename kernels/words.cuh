@@ -11,8 +11,8 @@ enum Conversion { RN, RNA, RZ };  // to nearest with ties to even or away from z
 // 2^e, for any e: beyond the normal numbers as the nearest of them.
 HD float power_of_two(int e) { return float_of_bits(static_cast<uint32_t>(smaller(larger(e, -126), 127) + 127) << 23); }
 
-// x 2^e, rounded once, for e <= 254 and, where e < -252, abs(x) < 2^100. Two products: the first is exact unless the result is
-// zero or Inf all the same.
+// x 2^e, rounded once, for e <= 254 and, where e < -252, abs(x) < 2^100. Two products: the first is exact unless the
+// result is zero or Inf all the same.
 struct Scale {
   float first, second;
   HD explicit Scale(int e) {

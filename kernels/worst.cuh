@@ -1,5 +1,5 @@
-// The worst of the ratios ((p0_i q0_j + p1_i q1_j) + p2_i q2_j) / L_ij, each operation rounded to nearest, in this order, and
-// how float32 shows of most entries that theirs is no worse (docs/design.md, section 9).
+// The worst of the ratios ((p0_i q0_j + p1_i q1_j) + p2_i q2_j) / L_ij, each operation rounded to nearest, in this
+// order, and how float32 shows of most entries that theirs is no worse (docs/design.md, section 9).
 #pragma once
 #include "common.cuh"
 
@@ -17,8 +17,8 @@ __device__ __forceinline__ Atomic largest_of_warp(Atomic value) {
   return value;
 }
 
-// The error terms of an operand, all >= 0: term s of row r of batch entry b at exact[s * stride + b * step + r] and, rounded
-// up to float32, at above[b * above_step + place_above(r, s)], zero for what is left of four rows or a tile.
+// The error terms of an operand, all >= 0: term s of row r of batch entry b at exact[s * stride + b * step + r] and,
+// rounded up to float32, at above[b * above_step + place_above(r, s)], zero for what is left of four rows or a tile.
 struct Terms {
   const double* exact;
   const float* above;
