@@ -165,8 +165,8 @@ __device__ __forceinline__ int64_t offset_of_row(int first, int j, int piece, in
 // The slices of two runs of 128 elements by a warp, of which a lane has elements 64 half + 2 lane + {0, 1}: place(run,
 // piece) is where 16 bytes of a slice go, from that of slice 0 on.
 template <typename Place>
-__device__ __forceinline__ void cut_two(const uint32_t (&bytes)[8][LENGTH], int8_t* out, int64_t slice_stride, bool second,
-                                        Place place) {
+__device__ __forceinline__ void cut_two(const uint32_t (&bytes)[8][LENGTH], int8_t* out, int64_t slice_stride,
+                                        bool second, Place place) {
   const int g = (threadIdx.x & 31) >> 2, c = threadIdx.x & 3;
 #pragma unroll 1
   for (int u = 0; u < EIGHTS; ++u) {

@@ -53,7 +53,8 @@ __device__ __forceinline__ void read_block(const Bits* block, Bits (*bits)[4]) {
 #if ALONG_K
 #pragma unroll
     for (int r = 0; r < ROWS; ++r)
-      load_pair(reinterpret_cast<const INPUT*>(block + place(r, 64 * half + 2 * lane)), bits[r][2 * half], bits[r][2 * half + 1]);
+      load_pair(reinterpret_cast<const INPUT*>(block + place(r, 64 * half + 2 * lane)), bits[r][2 * half],
+                bits[r][2 * half + 1]);
 #else
 #pragma unroll
     for (int e = 0; e < 2; ++e)
@@ -87,7 +88,8 @@ template <typename F> __device__ __forceinline__ void each_slowly(Bits* elements
 
 // Elements [0, share) of the rows of all groups, AT_ONCE at once, zero where there are none.
 template <int AT_ONCE>
-__device__ __forceinline__ void load(Bits* elements, const Bits* from, int64_t sr, int64_t sk, int share, int rows, int k) {
+__device__ __forceinline__ void load(Bits* elements, const Bits* from, int64_t sr, int64_t sk, int share, int rows,
+                                     int k) {
   constexpr int ALL = GROUPS * ROWS;
 #pragma unroll 4
   for (int i = AT_ONCE * threadIdx.x; i < ALL * share; i += AT_ONCE * THREADS) {
@@ -111,9 +113,10 @@ template <typename T> __device__ __forceinline__ T of_parts(const T* parts) {
   if (CLUSTER == 1) {
     t = parts[part];
   } else {
+    const uint32_t from = shared_address(parts + part % SHARING);
 #pragma unroll
     for (int i = 0; i < sizeof(T) / 4; ++i)
-      reinterpret_cast<uint32_t*>(&t)[i] = read_from_block(shared_address(parts + part % SHARING) + 4 * i, part / SHARING);
+      reinterpret_cast<uint32_t*>(&t)[i] = read_from_block(from + 4 * i, part / SHARING);
   }
 #pragma unroll
   for (int offset = PARTS / 2; offset > 0; offset /= 2) merge(t, across(t, offset));
@@ -145,7 +148,8 @@ __device__ __forceinline__ void find_tops(Bits* elements, int blocks, Tops (&top
     tops[r] = {__reduce_max_sync(ALL, t.top), __reduce_min_sync(ALL, t.smallest), __reduce_add_sync(ALL, t.nonfinite)};
   }
 }
-__device__ __forceinline__ void find_sums(Bits* elements, int blocks, int width, const int (&top)[ROWS], Sums<1> (&sums)[ROWS]) {
+__device__ __forceinline__ void find_sums(Bits* elements, int blocks, int width, const int (&top)[ROWS],
+                                          Sums<1> (&sums)[ROWS]) {
   Adding<1> sum[ROWS];
   bool fast = true;
 #pragma unroll

@@ -116,9 +116,10 @@ __device__ __forceinline__ void read(const Bits* chunk, int pass, uint32_t (&bit
 }
 
 extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(32 * WARPS, 16 / WARPS)
-tops_split_words(const float* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, int64_t batch, int64_t rows, int64_t k,
-                 int64_t rows_padded, int64_t k_padded, int64_t* __restrict__ description, int64_t batch_rows, int ceiling,
-                 int32_t* __restrict__ mu_out, uint8_t* __restrict__ out, int64_t batch_stride, int64_t word_stride) {
+tops_split_words(const float* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, int64_t batch, int64_t rows,
+                 int64_t k, int64_t rows_padded, int64_t k_padded, int64_t* __restrict__ description,
+                 int64_t batch_rows, int ceiling, int32_t* __restrict__ mu_out, uint8_t* __restrict__ out,
+                 int64_t batch_stride, int64_t word_stride) {
   after_previous();
   extern __shared__ __align__(16) uint8_t dynamic[];
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, piece = piece_of(lane);
@@ -132,7 +133,8 @@ tops_split_words(const float* __restrict__ x, int64_t sb, int64_t sr, int64_t sk
 #else
   const bool aligned = aligned_along_k(x, sb, sk, sr);
 #endif
-  Chunks next = {reinterpret_cast<const Bits*>(x), sb, sr, sk, rows, k, groups, all, h, aligned, blockIdx.x / CLUSTER, 0};
+  Chunks next = {reinterpret_cast<const Bits*>(x), sb, sr, sk, rows, k, groups, all, h, aligned,
+                 blockIdx.x / CLUSTER, 0};
   for (int i = threadIdx.x; i < 3 * 2 * ROWS; i += 32 * WARPS) reinterpret_cast<uint32_t*>(exchanged)[i] = 0;
 #pragma unroll
   for (int i = 0; i < STAGES; ++i) next.load(ring + i * CHUNK);
@@ -193,16 +195,19 @@ tops_split_words(const float* __restrict__ x, int64_t sb, int64_t sr, int64_t sk
       for (int offset = PIECES / 2; offset > 0; offset /= 2)
         largest[pass] = larger(largest[pass], __shfl_xor_sync(ALL, largest[pass], offset));
 #pragma unroll
-      for (int r = piece; r < CLUSTER; r += PIECES) raise_in_block(shared_address(&now.magnitude[row]), r, largest[pass]);
+      for (int r = piece; r < CLUSTER; r += PIECES)
+        raise_in_block(shared_address(&now.magnitude[row]), r, largest[pass]);
     }
     if (__any_sync(ALL, any >= SPECIAL)) {
 #pragma unroll
       for (int pass = 0; pass < PASSES; ++pass) {
         const int row = row_of(lane, pass);
 #pragma unroll
-        for (int offset = PIECES / 2; offset > 0; offset /= 2) nonfinite[pass] += __shfl_xor_sync(ALL, nonfinite[pass], offset);
+        for (int offset = PIECES / 2; offset > 0; offset /= 2)
+          nonfinite[pass] += __shfl_xor_sync(ALL, nonfinite[pass], offset);
 #pragma unroll
-        for (int r = piece; r < CLUSTER; r += PIECES) add_in_block(shared_address(&now.nonfinite[row]), r, nonfinite[pass]);
+        for (int r = piece; r < CLUSTER; r += PIECES)
+          add_in_block(shared_address(&now.nonfinite[row]), r, nonfinite[pass]);
       }
     }
     cluster_barrier();
@@ -223,9 +228,11 @@ tops_split_words(const float* __restrict__ x, int64_t sb, int64_t sr, int64_t sk
       }
     }
     turn = turn == 2 ? 0 : turn + 1;
-    if (warp == 0)  // of the group after the next one, which nobody shows anything of before the next barrier
+    if (warp == 0) {  // of the group after the next one, which nobody shows anything of before the next barrier
+      uint32_t* const later = reinterpret_cast<uint32_t*>(exchanged + (turn == 2 ? 0 : turn + 1));
 #pragma unroll
-      for (int i = 0; i < 2 * ROWS; i += 32) reinterpret_cast<uint32_t*>(exchanged + (turn == 2 ? 0 : turn + 1))[lane + i] = 0;
+      for (int i = 0; i < 2 * ROWS; i += 32) later[lane + i] = 0;
+    }
 
     uint8_t* to[ROWS / 16];  // sixteen rows are of one tile
 #pragma unroll
