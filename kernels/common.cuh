@@ -180,6 +180,12 @@ __device__ __forceinline__ bool aligned_along_k(const T* x, int64_t sb, int64_t 
   return sk == 1 && (bytes & 15) == 0;
 }
 
+// The same along k or, if not ALONG, along the rows.
+template <bool ALONG, typename T>
+__device__ __forceinline__ bool aligned_along(const T* x, int64_t sb, int64_t sr, int64_t sk) {
+  return ALONG ? aligned_along_k(x, sb, sr, sk) : aligned_along_k(x, sb, sk, sr);
+}
+
 // The bits of 16 / sizeof(T) neighbouring elements.
 __device__ __forceinline__ void load_16_bytes(const double* p, uint64_t* bits) {
   const ulonglong2 v = *reinterpret_cast<const ulonglong2*>(p);

@@ -213,7 +213,7 @@ describe_split(const INPUT* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, 
   const Bits* const from = reinterpret_cast<const Bits*>(x) + (b * sb + first_row * sr + h0 * sk);
   const int rows_left = static_cast<int>(smaller<int64_t>(rows - first_row, GROUPS * ROWS));
   const int k_left = static_cast<int>(smaller<int64_t>(k - h0, share));
-  if (ALONG_K ? aligned_along_k(x, sb, sr, sk) : aligned_along_k(x, sb, sk, sr))
+  if (aligned_along<ALONG_K>(x, sb, sr, sk))
     load<PACK>(elements, from, sr, sk, share, rows_left, k_left);
   else
     load<1>(elements, from, sr, sk, share, rows_left, k_left);

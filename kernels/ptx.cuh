@@ -14,6 +14,13 @@ __device__ __forceinline__ uint32_t shared_address(const void* p) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(p));
 }
 
+// Where the same address of shared memory is in block `rank` of the cluster.
+__device__ __forceinline__ uint32_t in_block(uint32_t address, uint32_t rank) {
+  uint32_t there;
+  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address), "r"(rank));
+  return there;
+}
+
 // mbarrier:
 // https://docs.nvidia.com/cuda/parallel-thread-execution/#parallel-synchronization-and-communication-instructions-mbarrier
 __device__ __forceinline__ void barrier_init(uint32_t barrier, int count) {
@@ -36,11 +43,8 @@ __device__ __forceinline__ void barrier_wait(uint32_t barrier, uint32_t parity) 
 // Arrive at the barrier of the same address in block `rank` of the cluster, for `threads`. What the thread wrote is not
 // released to the other block (a fence that the tensor cores would wait for): it arrives for reads, which are over.
 __device__ __forceinline__ void barrier_arrive_in(uint32_t barrier, uint32_t rank, int threads) {
-  asm volatile(
-      "{\n.reg .b32 there;\nmapa.shared::cluster.u32 there, %0, %1;\n"
-      "mbarrier.arrive.shared::cluster.b64 _, [there], %2;\n}" ::"r"(barrier),
-      "r"(rank), "r"(threads)
-      : "memory");
+  asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0], %1;" ::"r"(in_block(barrier, rank)), "r"(threads)
+               : "memory");
 }
 
 // cp.async.bulk: global to shared memory, completing on an mbarrier.
@@ -95,27 +99,15 @@ __device__ __forceinline__ void cluster_wait() { asm volatile("barrier.cluster.w
 // A word of shared memory at the same address in block `rank` of the cluster.
 __device__ __forceinline__ uint32_t read_from_block(uint32_t address, uint32_t rank) {
   uint32_t word;
-  asm volatile(
-      "{\n.reg .b32 there;\nmapa.shared::cluster.u32 there, %1, %2;\nld.shared::cluster.u32 %0, [there];\n}"
-      : "=r"(word) : "r"(address), "r"(rank) : "memory");
+  asm volatile("ld.shared::cluster.u32 %0, [%1];" : "=r"(word) : "r"(in_block(address, rank)) : "memory");
   return word;
 }
-
-// *address = max(*address, value), and a sum, of the same address in block `rank` of the cluster; seen after a barrier
-// of it.
+// It becomes the larger of itself and value, or their sum, as is seen after a barrier of the cluster.
 __device__ __forceinline__ void raise_in_block(uint32_t address, uint32_t rank, uint32_t value) {
-  asm volatile(
-      "{\n.reg .b32 there;\nmapa.shared::cluster.u32 there, %0, %1;\nred.shared::cluster.max.u32 [there], %2;\n}" ::"r"(
-          address),
-      "r"(rank), "r"(value)
-      : "memory");
+  asm volatile("red.shared::cluster.max.u32 [%0], %1;" ::"r"(in_block(address, rank)), "r"(value) : "memory");
 }
 __device__ __forceinline__ void add_in_block(uint32_t address, uint32_t rank, uint32_t value) {
-  asm volatile(
-      "{\n.reg .b32 there;\nmapa.shared::cluster.u32 there, %0, %1;\nred.shared::cluster.add.u32 [there], %2;\n}" ::"r"(
-          address),
-      "r"(rank), "r"(value)
-      : "memory");
+  asm volatile("red.shared::cluster.add.u32 [%0], %1;" ::"r"(in_block(address, rank)), "r"(value) : "memory");
 }
 
 // Copies into shared memory since the last time are a group; all but the last PENDING groups are complete.

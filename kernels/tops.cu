@@ -41,8 +41,7 @@ tops(const INPUT* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, int64_t ba
   const int rows_left = static_cast<int>(smaller<int64_t>(rows - row, OWN));
   const int k_left = static_cast<int>(smaller<int64_t>(k - h0, DEPTH));
   const int64_t beside = ALONG_K ? sk : sr, next = STEP * sk;
-  const bool aligned = ALONG_K ? aligned_along_k(x, sb, sr, sk) : aligned_along_k(x, sb, sk, sr);
-  if (aligned && rows_left == OWN && STEP * (LOADS - 1) + PACK - OWN < k_left) {
+  if (aligned_along<ALONG_K>(x, sb, sr, sk) && rows_left == OWN && STEP * (LOADS - 1) + PACK - OWN < k_left) {
 #pragma unroll
     for (int i = 0; i < LOADS; ++i, at += next) load_16_bytes(reinterpret_cast<const INPUT*>(at), bits[i]);
   } else {

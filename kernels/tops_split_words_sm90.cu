@@ -128,11 +128,7 @@ tops_split_words(const float* __restrict__ x, int64_t sb, int64_t sr, int64_t sk
   const uint32_t rank = cluster_rank(), groups = static_cast<uint32_t>((rows_padded + ROWS - 1) / ROWS);
   const uint32_t all = static_cast<uint32_t>(batch) * groups;
   const int64_t h = static_cast<int64_t>(rank * WARPS + warp) * (CHUNKS * CHUNK_K);
-#if ALONG_K
-  const bool aligned = aligned_along_k(x, sb, sr, sk);
-#else
-  const bool aligned = aligned_along_k(x, sb, sk, sr);
-#endif
+  const bool aligned = aligned_along<ALONG_K>(x, sb, sr, sk);
   Chunks next = {reinterpret_cast<const Bits*>(x), sb, sr, sk, rows, k, groups, all, h, aligned,
                  blockIdx.x / CLUSTER, 0};
   for (int i = threadIdx.x; i < 3 * 2 * ROWS; i += 32 * WARPS) reinterpret_cast<uint32_t*>(exchanged)[i] = 0;
