@@ -13,6 +13,7 @@ import weakref
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from math import ceil
 from typing import Any
 from unittest import mock
 
@@ -51,6 +52,9 @@ from ozaki.backends._launch import Tape, View  # noqa: E402
 from ozaki.backends._tops import tops  # noqa: E402
 from ozaki.schemes import PRESETS, Digits, Residues, Words  # noqa: E402
 from ozaki.tensor_core import A100, H100, TensorCore  # noqa: E402
+
+MOST_SHARED = 227 * 1024 - 2048
+"""Bytes of dynamic shared memory of a block, beside static ones."""
 
 
 def matrix(rng: np.random.Generator, shape: tuple[int, ...], dtype: str, spread: int = 3) -> np.ndarray:
@@ -274,6 +278,17 @@ def far(rng: np.random.Generator) -> None:
 
 def one_read(rng: np.random.Generator) -> None:
     """Descriptions, exponents and slices of one read are those of two; one block and two, views of every kind."""
+    for char, steps, rows in itertools.product("fd", ((8, 2**20), (2**20, 8)), (2, 8192)):
+        view = View(char, (1, rows, 1), (0, *steps))
+        longest = (_describe_split._LONGEST_ALONG_K if view.along_k else _describe_split._LONGEST) // view.itemsize
+        for k in range(128, longest + 1, 128):
+            held = _describe_split._held(k, view)
+            assert held.share % 128 == 0 and k <= held.cluster * held.share
+            assert _describe_split._EXCHANGED + held.all_rows * held.share * view.itemsize <= MOST_SHARED
+            assert view.along_k or held.rows * view.itemsize % 16 == 0
+            assert held.sharing == 4 or (held.cluster == 1 and held.rows > 1)
+            of_lane = 4 * ceil(held.share / (128 * held.sharing))
+            assert of_lane <= 64 or k > _describe_split._LONGEST_OF_SUMS
     cases = (
         (Residues(14), "f8", "right", True), (Residues(7), "f4", "right", True), (Digits(3), "f4", "right", False),
         (Digits(7), "f8", "right", True), (Digits(7), "f8", "right", False), (Digits(5, 7), "f4", "right", True),
@@ -304,6 +319,13 @@ def one_read(rng: np.random.Generator) -> None:
 
 def words_in_one_read(rng: np.random.Generator) -> None:
     """Words, exponents and largest elements of one read are those of two."""
+    for steps in ((4, 2**20), (2**20, 4)):
+        view = View("f", (1, 2, 1), (0, *steps))
+        for k in range(128, _describe_split._LONGEST_OF_WORDS + 1, 128):
+            stream = _describe_split._stream(k, view)
+            assert k <= stream.cluster * stream.warps * (2048 // stream.rows)
+            assert stream.warps <= 16 and stream.shared_mem <= MOST_SHARED
+            assert stream.rows in (16, 16 if view.along_k else 32)
     for name, side, columns in (
         ("halfhalf", "right", 208), ("halfhalf", "left", 128), ("tf32tf32", "right", 192), ("two-stage", "right", 256),
         ("triple-bf16", "right", 208), ("fabsum-v1", "left", 128),
@@ -314,7 +336,7 @@ def words_in_one_read(rng: np.random.Generator) -> None:
         x[0, 4], x[0, 6] = np.nan, np.ldexp(x[0, 6] / abs(x[0, 6]).max(), 127)
         order, warps = rng.integers(4), {1: (3, 5), 2: (2, 3), 4: (1, 2), 8: (1,)}
         cluster = int(rng.choice(list(warps)))
-        group = 16 if order in (1, 2, 3) else int(rng.choice((16, 32)))
+        group = int(rng.choice((16, 32))) if order == 0 else 16
         stream = _describe_split._Stream(cluster, int(rng.choice(warps[cluster])) * group // 16, group)
         x = cp.asarray(x)
         x = (x.swapaxes(1, 2).copy().swapaxes(1, 2)[..., 3:], x[..., :301], x[:, ::-1, 1:], x[1:, :, ::-1])[order]
