@@ -78,7 +78,7 @@ class Call:
         if isinstance(self.a, Prepared):  # its matrices stand one by one
             self.sizes = replace(self.sizes, fold=False)
         self._described: dict[Side, Described] = {}
-        self._ahead: tuple[Scheme, dict[Side, Any]] | None = None
+        self._ahead: tuple[Scheme | Words | None, dict[Side, Any]] | None = None
         self._search: Search | None = None
         self._right_again: Callable[[], bool] | None = None
         self._slices_again: Callable[[], bool] = _always
@@ -139,22 +139,37 @@ class Call:
 
     def _searched(self, target: Accuracy, scheme: str, engine: str, ahead: bool) -> Choice:
         """The fewest slice products that prove the target; `ahead` splits while the device has yet to say so."""
-        search = Search(self.backend, self.described("left"), self.described("right"), target, names_of(scheme))
+        search = Search(self.backend, self.sizes.shape[1], target, names_of(scheme))
         if not ahead:
-            search.begin()
+            search.begin(self.described("left"), self.described("right"))
             return search.choose()
         kind = self.sizes, self.dtype, target, scheme
         before, last = _lately.get(kind, (None, None))
         likely = last if last is not None and last == before else search.likely
-        search.begin(partial(self._split_ahead, target, engine, likely))
+        plan = self._plan(likely, target, inf, False, engine, None, "")
+        if self._split_in_one_read(plan):
+            search.begin(self.described("left"), self.described("right"))
+            self.backend.wait_for_proof()
+        else:
+            search.begin(self.described("left"), self.described("right"), partial(self._split_ahead, plan))
         choice, self._search = search.choose(), search
         _note_lately(kind, (last, choice.scheme))
         return choice
 
-    def _split_ahead(self, target: Accuracy, engine: str, scheme: Scheme) -> None:
-        """Split for the scheme that the plan most likely takes."""
-        likely = self._plan(scheme, target, inf, False, engine, None, "")
-        self._ahead = scheme, {side: self.backend.split(self.described(side), side, likely) for side in _SIDES}
+    def _split_in_one_read(self, plan: Plan) -> bool:
+        """Describe and split at once for the most likely plan, where that is faster."""
+        if self._described:
+            return False
+        slices = self.backend.split_in_one_read(plan, self._rows("left"), self._rows("right"))
+        if slices is None:
+            return False
+        self._ahead = plan.scheme, dict(zip(_SIDES, slices, strict=True))
+        self._described = {side: each.described for side, each in self._ahead[1].items()}
+        return True
+
+    def _split_ahead(self, plan: Plan) -> None:
+        """Split for the most likely plan."""
+        self._ahead = plan.scheme, {side: self.backend.split(self.described(side), side, plan) for side in _SIDES}
 
     @property
     def _empty(self) -> bool:

@@ -149,18 +149,18 @@ class Search:
     likely : the scheme that ordinary data needs
     """
 
-    def __init__(
-        self, backend: ProofBackend, left: Described, right: Described, accuracy: Accuracy, names: tuple[str, ...]
-    ) -> None:
-        self._accuracy, self._names, self._k = accuracy, names, left.k
-        self._measured = Measured(backend, left, right, accuracy.measure)
-        self._usual = {name: _usual(name, accuracy, left.k) for name in names}
-        likely = {name: _scheme(name, _likely(name, self._usual[name], accuracy, left.k)) for name in names}
+    _measured: Measured
+
+    def __init__(self, backend: ProofBackend, k: int, accuracy: Accuracy, names: tuple[str, ...]) -> None:
+        self._backend, self._k, self._accuracy, self._names = backend, k, accuracy, names
+        self._usual = {name: _usual(name, accuracy, k) for name in names}
+        likely = {name: _scheme(name, _likely(name, self._usual[name], accuracy, k)) for name in names}
         self._order = sorted(names, key=lambda name: likely[name].products)
         self.likely = likely[self._order[0]]
 
-    def begin(self, meanwhile: Callable[[], object] = lambda: None) -> None:
+    def begin(self, left: Described, right: Described, meanwhile: Callable[[], object] = lambda: None) -> None:
         """Begin what ordinary data will be asked for; `meanwhile` is called before its answer is waited for."""
+        self._measured = Measured(self._backend, left, right, self._accuracy.measure)
         self._measured.open()
         meanwhile()
         others = (

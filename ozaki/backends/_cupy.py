@@ -6,7 +6,8 @@ device.
 
 from __future__ import annotations
 
-from functools import lru_cache
+from collections.abc import Callable
+from functools import lru_cache, partial
 from itertools import chain
 from math import ceil, prod
 from typing import Any
@@ -33,6 +34,7 @@ from ozaki.backends._cupy_describe import read as read
 from ozaki.backends._cupy_native import native as native
 from ozaki.backends._cupy_native import native_obstacle as native_obstacle
 from ozaki.backends._cupy_proof import narrow_product as narrow_product
+from ozaki.backends._cupy_proof import wait_for_proof as wait_for_proof
 from ozaki.backends._cupy_proof import wide_product as wide_product
 from ozaki.backends._cupy_proof import worst_ratios as worst_ratios
 from ozaki.backends._jit import architecture
@@ -192,9 +194,11 @@ def product(plan: Plan, x: Any, y: Any, out: Any) -> int:
         return execute(plan, look(x), look(y), out)
     second = beside(cp.cuda.runtime.getDevice(), "right operand")
     second.fork()
-    left = _split_in_one_read(x, "left", plan, sums) or look(x)
+    in_one_read = _in_one_read(x, "left", plan, sums)
+    left = in_one_read() if in_one_read else look(x)
     with second:
-        right = _split_in_one_read(y, "right", plan, sums) or split(look(y), "right", plan)
+        in_one_read = _in_one_read(y, "right", plan, sums)
+        right = in_one_read() if in_one_read else split(look(y), "right", plan)
     slices = left if isinstance(left, Slices) else split(left, "left", plan)
     second.join()
     used = execute(plan, slices, right, out)
@@ -202,16 +206,24 @@ def product(plan: Plan, x: Any, y: Any, out: Any) -> int:
     return used
 
 
-def _split_in_one_read(x: Any, side: str, plan: Plan, sums: bool) -> Slices | None:
-    """The slices of rows that nothing is known of, where one kernel that finds and cuts is faster than two."""
+def split_in_one_read(plan: Plan, x: Any, y: Any) -> tuple[Slices, Slices] | None:
+    """The slices of rows that nothing is known of, with whole descriptions, where each is faster in one read."""
+    left, right = _in_one_read(x, "left", plan, True), _in_one_read(y, "right", plan, True)
+    return (left(), right()) if left and right else None
+
+
+def _in_one_read(x: Any, side: str, plan: Plan, sums: bool) -> Callable[[], Slices] | None:
+    """What finds and cuts rows by one kernel, where that is faster than two."""
     assert plan.scheme is not None
     engine = _engine_of(plan)
     layout = engine.layout(plan.scheme, side, *x.shape)
     if not _describe_split.fits(plan.scheme, layout, View.of(x), sums):
         return None
     if isinstance(plan.scheme, Words):
-        return _describe_split.find_and_split(x, plan.scheme, layout)
-    return _describe_split.describe_and_split(x, side, plan.scheme, layout, sums) if engine is _hopper else None
+        return partial(_describe_split.find_and_split, x, plan.scheme, layout)
+    if engine is not _hopper:
+        return None
+    return partial(_describe_split.describe_and_split, x, side, plan.scheme, layout, sums)
 
 
 def execute(plan: Plan, left: Described | Slices, right: Described | Slices, out: Any) -> int:

@@ -29,6 +29,11 @@ def _stream(steps: str = "proof") -> Beside:
     return beside(cp.cuda.runtime.getDevice(), steps, urgent=True)
 
 
+def wait_for_proof() -> None:
+    """What comes next on the current stream, and would leave no multiprocessor to a proof, waits for it."""
+    _stream().join()
+
+
 @dataclass(frozen=True)
 class _Product:
     """Exact products of magnitudes, int32 (of 7 bits) or float64 (wider), [batch][m][ld]."""

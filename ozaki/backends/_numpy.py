@@ -17,6 +17,7 @@ from ozaki.backends._numpy_describe import TILE, row_tiles
 from ozaki.backends._numpy_describe import describe as describe
 from ozaki.backends._numpy_describe import read as read
 from ozaki.backends._numpy_proof import narrow_product as narrow_product
+from ozaki.backends._numpy_proof import wait_for_proof as wait_for_proof
 from ozaki.backends._numpy_proof import wide_product as wide_product
 from ozaki.backends._numpy_proof import worst_ratios as worst_ratios
 from ozaki.backends._words import WordSlices
@@ -166,6 +167,10 @@ def split(operand: Described, side: str, plan: Plan) -> Slices | WordSlices:
     engine = _engine(plan)
     mu = _exponents(operand, plan.scheme)
     return Slices(operand, _parts(operand, mu, engine, side, slice(None), slice(None), slice(None)), mu)
+
+
+def split_in_one_read(plan: Plan, x: npt.NDArray[Any], y: npt.NDArray[Any]) -> None:
+    """Nothing: no read is spared."""
 
 
 def _exponents(operand: Described, scheme: Scheme) -> npt.NDArray[np.int64]:

@@ -378,7 +378,7 @@ def one_read_chosen(rng: np.random.Generator) -> None:
         x = cp.zeros((9, k) if along_k else (k, 9), dtype)
         plan = ozaki.plan((9, k), (k, 11), dtype=x.dtype.name, engine="hopper", scheme=scheme, slices=slices)
         look = (x if along_k else x.T)[None], "left", plan, scheme == "residues"
-        assert _cupy._split_in_one_read(*look) is None, (dtype, k, scheme, along_k)
+        assert _cupy._in_one_read(*look) is None, (dtype, k, scheme, along_k)
     words = replace(PRESETS["halfhalf"], core=H100)
     a, b = rng.standard_normal((9, 300)).astype("f4"), rng.standard_normal((300, 11)).astype("f4")
     split = _describe_split.find_and_split
@@ -386,7 +386,7 @@ def one_read_chosen(rng: np.random.Generator) -> None:
         ozaki.matmul(cp.asarray(a), cp.asarray(b), scheme=words)
     assert read.call_count == 2
     plan = ozaki.plan((9, 16400), (16400, 11), dtype="float32", scheme=words)
-    assert _cupy._split_in_one_read(cp.zeros((1, 9, 16400), "f4"), "left", plan, False) is None
+    assert _cupy._in_one_read(cp.zeros((1, 9, 16400), "f4"), "left", plan, False) is None
 
 
 def split_along_k(rng: np.random.Generator) -> None:
