@@ -139,7 +139,7 @@ __device__ __forceinline__ double power_of_two(int e) {
 struct Side {
   const int64_t* description;
   double* exact;                // [3][rows]
-  float* above;                 // as place_above has it, `padded` rows, of which each batch entry has as many
+  float* rounded;               // as place_of has it, `padded` rows, of which each batch entry has as many
   int64_t batch, rows, padded;  // all of the batch
 };
 
@@ -153,10 +153,11 @@ error_terms(const Side a, const Side b, Atomic* result, int width, int statistic
   const int64_t each = side.padded / side.batch, rows = side.rows / side.batch;
   const int64_t at = static_cast<int64_t>(blockIdx.x - (left ? 0 : a_blocks)) * 256 + threadIdx.x;
   const int64_t entry = at / each, row = at % each;
+  float* const rounded = side.rounded + entry * ROUNDED * each;
 
   int64_t span = 0, spare = 0;
+  double term[3] = {0, 0, 0};
   if (at < side.padded) {
-    double term[3] = {0, 0, 0};
     if (row < rows) {
       const int64_t i = entry * rows + row;
       const int64_t top = side.description[i], bottom = side.description[4 * side.rows + i];
@@ -177,7 +178,21 @@ error_terms(const Side a, const Side b, Atomic* result, int width, int statistic
       if (top != EMPTY_TOP) spare = no_span - span;
     }
 #pragma unroll
-    for (int t = 0; t < 3; ++t) side.above[entry * 3 * each + place_above(row, t)] = __double2float_ru(term[t]);
+    for (int t = 0; t < 3; ++t) rounded[place_of(row, t)] = __double2float_ru(term[t]);
+  }
+  if (!left) {
+    const bool empty = term[0] == 0;
+    float quotient[2];
+#pragma unroll
+    for (int t = 0; t < 2; ++t) {
+      quotient[t] = empty ? 0.0f : __double2float_ru(__ddiv_ru(term[1 + t], term[0]));
+#pragma unroll
+      for (int offset = 8; offset > 0; offset /= 2) quotient[t] = fmaxf(quotient[t], __shfl_xor_sync(ALL, quotient[t], offset));
+    }
+    if (at < side.padded) {
+      rounded[place_of(row, INVERSE)] = empty ? float_of_bits(0x7fffffffu) : __double2float_rd(__ddiv_rd(1.0, term[0]));
+      if (row % 4 < 2) rounded[place_of(row, QUOTIENTS)] = quotient[row % 4];
+    }
   }
   const Atomic widest = largest_of_warp(static_cast<Atomic>(span));
   const Atomic most_spare = largest_of_warp(static_cast<Atomic>(spare));
@@ -215,8 +230,8 @@ worst_ratio(const int32_t* __restrict__ lower, const Terms p, const Terms q, Ato
   float of_row[3];  // those of row lane % 16
 #pragma unroll
   for (int s = 0; s < 3; ++s) {
-    of_col[s] = col < cols ? *reinterpret_cast<const float4*>(q.above + b * q.above_step + place_above(col, s)) : make_float4(0, 0, 0, 0);
-    of_row[s] = row0 + (lane & 15) < looked_at ? p.above[b * p.above_step + place_above(row0 + (lane & 15), s)] : 0.0f;
+    of_col[s] = col < cols ? *reinterpret_cast<const float4*>(q.rounded + b * q.rounded_step + place_of(col, s)) : make_float4(0, 0, 0, 0);
+    of_row[s] = row0 + (lane & 15) < looked_at ? p.rounded[b * p.rounded_step + place_of(row0 + (lane & 15), s)] : 0.0f;
   }
 
   Worst worst;

@@ -6,8 +6,10 @@
 #include "walk_sm90.cuh"
 #include "worst.cuh"
 
-// What happens to a tile's accumulators: float32 looks at all of them. Those that it leaves in doubt are kept aside,
-// four columns of a row together, until it is through; then their registers are free for the exact comparison.
+// What happens to a tile's accumulators: float32 looks at all of them, four columns of a row together. Of 16 columns it
+// has the largest quotients alone (in every column that shows at least as much as its own terms); what they leave in
+// doubt is kept aside until all are through. Then registers are free for each entry's own terms, and for the exact
+// comparison.
 struct Compare {
   const Terms &p, &q;
   Atomic* result;
@@ -22,62 +24,73 @@ struct Compare {
   }
 
   template <int R> __device__ __forceinline__ void look(const uint32_t (&d)[R], int first) {
-    float of_row[2][3], of_col[3][4];
+    float of_row[2][3];
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       const bool counts = row + first + 8 * h < rows;  // else nothing there will be in doubt
 #pragma unroll
       for (int s = 0; s < 3; ++s) of_row[h][s] = counts ? row_term(row + first + 8 * h, s) : 0.0f;
     }
-    const float slope = slope_of(below);
-    uint2 kept[2][R / 4];  // pairs as the accumulators have them
-    uint32_t doubtful = 0;
 #pragma unroll
-    for (int i = 0; i < R / 8; ++i) {
-      column_terms(i, of_col);
+    for (int first_group = 0; first_group < R / 8; first_group += 4) {
+      const float slope = slope_of(below);
+      float quotient[4], most[2];
+      of_columns(first_group, QUOTIENTS, quotient);
 #pragma unroll
-      for (int h = 0; h < 2; ++h) {
-        bool seen = true;
+      for (int h = 0; h < 2; ++h)
+        most[h] = __fmaf_ru(of_row[h][2], quotient[1], __fmaf_ru(of_row[h][1], quotient[0], of_row[h][0]));
+      uint2 kept[2][8];  // pairs as the accumulators have them
+      uint32_t doubtful = 0;
 #pragma unroll
-        for (int x = 0; x < 4; ++x)
-          seen = seen & shown(of_row[h], of_col, x, d[8 * i + 4 * (x / 2) + 2 * h + x % 2], slope);  // all of them at once
-        if (!seen) {
+      for (int z = 0; z < 4; ++z) {
+        const int i = first_group + z;
+        float inverse[4];
+        of_columns(i, INVERSE, inverse);
 #pragma unroll
-          for (int x = 0; x < 2; ++x)
-            kept[x][2 * i + h] = make_uint2(d[8 * i + 4 * x + 2 * h], d[8 * i + 4 * x + 2 * h + 1]);
-          doubtful |= 1u << (2 * i + h);
+        for (int h = 0; h < 2; ++h) {
+          float least = float_of_bits(0x7fffffffu);  // NaN, as of columns that are all zeros; of two, fminf takes the other one
+#pragma unroll
+          for (int x = 0; x < 4; ++x)
+            least = fminf(least, __fmul_rd(inverse[x], rounded(d[8 * i + 4 * (x / 2) + 2 * h + x % 2])));
+          if (most[h] > __fmul_rd(slope, least)) {
+#pragma unroll
+            for (int x = 0; x < 2; ++x) kept[x][2 * z + h] = make_uint2(d[8 * i + 4 * x + 2 * h], d[8 * i + 4 * x + 2 * h + 1]);
+            doubtful |= 1u << (2 * z + h);
+          }
         }
       }
+      if (!__all_sync(ALL, doubtful == 0)) settle(kept, doubtful, row + first, first_group);
     }
-    if (!__all_sync(ALL, doubtful == 0)) settle<R>(kept, doubtful, row + first);
   }
 
   // Four entries of every lane at a time: compute what is still in doubt with what the warp has found meanwhile.
-  template <int R>
-  __device__ __forceinline__ void settle(const uint2 (&kept)[2][R / 4], uint32_t doubtful, int first_row) {
+  __device__ __forceinline__ void settle(const uint2 (&kept)[2][8], uint32_t doubtful, int first_row, int first_group) {
     Worst worst;
     worst.set(*static_cast<volatile Atomic*>(result));
     while (!__all_sync(ALL, doubtful == 0)) {
       const int which = doubtful != 0 ? __ffs(static_cast<int>(doubtful)) - 1 : 0;
-      const int r = first_row + 8 * (which & 1), c = col + column(which >> 1);
+      const int r = first_row + 8 * (which & 1), c = col + column(first_group + (which >> 1));
       const uint32_t l[4] = {kept[0][which].x, kept[0][which].y, kept[1][which].x, kept[1][which].y};
       uint32_t left = 0;
       if (doubtful != 0) {
         float of_row[3], of_col[3][4];
-        column_terms(which >> 1, of_col);
 #pragma unroll
-        for (int s = 0; s < 3; ++s) of_row[s] = row_term(r, s);
+        for (int s = 0; s < 3; ++s) of_columns(first_group + (which >> 1), s, of_col[s]), of_row[s] = row_term(r, s);
         const float slope = slope_of(worst.below);
 #pragma unroll
         for (int x = 0; x < 4; ++x)
-          if (!shown(of_row, of_col, x, l[x], slope)) left |= 1u << x;
+          if (!(numerator_above(of_row, of_col, x) <= __fmul_rd(slope, rounded(l[x])))) left |= 1u << x;
         doubtful &= doubtful - 1;
       }
       if (__all_sync(ALL, left == 0)) continue;
-#pragma unroll 1
-      for (; left != 0; left &= left - 1) {
-        const int x = __ffs(static_cast<int>(left)) - 1;
-        worst.see(numerator(p, q, entry, r, c + x), static_cast<int>(x < 2 ? x == 0 ? l[0] : l[1] : x == 2 ? l[2] : l[3]));
+      if (left != 0) {
+        const int any = __ffs(static_cast<int>(left)) - 1;  // in place of those that may lie beyond the terms
+        double above[4];
+#pragma unroll
+        for (int x = 0; x < 4; ++x) above[x] = numerator(p, q, entry, r, c + (left >> x & 1 ? x : any));
+#pragma unroll
+        for (int x = 0; x < 4; ++x)
+          if (left >> x & 1) worst.see(above[x], static_cast<int>(l[x]));
       }
       worst.share();
     }
@@ -86,27 +99,24 @@ struct Compare {
   }
 
   __device__ __forceinline__ float row_term(int r, int s) const {
-    return __ldg(p.above + entry * p.above_step + place_above(r, s));
+    return __ldg(p.rounded + entry * p.rounded_step + place_of(r, s));
   }
   // Of the i-th four columns of a thread.
-  __device__ __forceinline__ void column_terms(int i, float (&terms)[3][4]) const {
-    const float* const from = q.above + entry * q.above_step + place_above(col, 0) + place_above(column(i), 0);
-#pragma unroll
-    for (int s = 0; s < 3; ++s) {
-      const float4 v = __ldg(reinterpret_cast<const float4*>(from) + s);
-      terms[s][0] = v.x, terms[s][1] = v.y, terms[s][2] = v.z, terms[s][3] = v.w;
-    }
+  __device__ __forceinline__ void of_columns(int i, int s, float (&terms)[4]) const {
+    const float* const from = q.rounded + entry * q.rounded_step + place_of(col, s) + place_of(column(i), 0);
+    const float4 v = __ldg(reinterpret_cast<const float4*>(from));
+    terms[0] = v.x, terms[1] = v.y, terms[2] = v.z, terms[3] = v.w;
   }
   __device__ __forceinline__ static int column(int i) { return 64 * (i / 4) + 4 * (i % 4); }
 
-  // L is rounded to nearest, the cheapest way, to less than L (1 + 2^-22); all else of above - best L is rounded up.
-  __device__ __forceinline__ static float slope_of(float best) { return -__fmul_rd(best, 1 - 0x1p-22f); }
-  __device__ __forceinline__ static bool shown(const float (&of_row)[3], const float (&of_col)[3][4], int x, uint32_t l,
-                                               float slope) {
-    float over = __fmul_ru(slope, static_cast<float>(static_cast<int>(l)));
+  // L is rounded to nearest, the cheapest way, to less than L (1 + 2^-22); all else is rounded so that less is shown.
+  __device__ __forceinline__ static float rounded(uint32_t l) { return static_cast<float>(static_cast<int>(l)); }
+  __device__ __forceinline__ static float slope_of(float best) { return __fmul_rd(best, 1 - 0x1p-22f); }
+  __device__ __forceinline__ static float numerator_above(const float (&of_row)[3], const float (&of_col)[3][4], int x) {
+    float above = __fmul_ru(of_row[0], of_col[0][x]);
 #pragma unroll
-    for (int s = 0; s < 3; ++s) over = __fmaf_ru(of_row[s], of_col[s][x], over);
-    return over <= 0.0f;  // NaN is not
+    for (int s = 1; s < 3; ++s) above = __fmaf_ru(of_row[s], of_col[s][x], above);
+    return above;
   }
 };
 

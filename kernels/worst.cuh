@@ -18,14 +18,18 @@ __device__ __forceinline__ Atomic largest_of_warp(Atomic value) {
 }
 
 // The error terms of an operand, all >= 0: term s of row r of batch entry b at exact[s * stride + b * step + r] and,
-// rounded up to float32, at above[b * above_step + place_above(r, s)], zero for what is left of four rows or a tile.
+// rounded up to float32, at rounded[b * rounded_step + place_of(r, s)], zero for what is left of four rows or a tile. For
+// columns, whose term 0 is zero only where all are, besides: its inverse, rounded down, at place_of(r, INVERSE), NaN
+// where it is zero; and the largest quotients of terms 1 and 2 by it among 16 columns, rounded up, at
+// place_of(4 (r / 4), QUOTIENTS) + {0, 1}.
 struct Terms {
   const double* exact;
-  const float* above;
-  int64_t stride, step, above_step;
+  const float* rounded;
+  int64_t stride, step, rounded_step;
 };
 
-HD int64_t place_above(int64_t row, int s) { return row / 4 * 12 + 4 * s + row % 4; }
+constexpr int INVERSE = 3, QUOTIENTS = 4, ROUNDED = 5;  // the last: floats of a row
+HD int64_t place_of(int64_t row, int s) { return row / 4 * (4 * ROUNDED) + 4 * s + row % 4; }
 
 // Row i of p and j of q.
 __device__ __forceinline__ double numerator(const Terms& p, const Terms& q, int64_t b, int64_t i, int64_t j) {

@@ -262,35 +262,57 @@ class _Terms(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        return 12 * sum(self.rounded) + 24 * sum(self.rows)
+        return _ROUNDED * sum(self.rounded) + 24 * sum(self.rows)
 
     def places(self, memory: cp.cuda.MemoryPointer) -> list[cp.cuda.MemoryPointer]:
         """Exact and rounded terms of the left operand, then of the right one."""
-        exact = memory + 12 * sum(self.rounded)
-        return [exact, memory, exact + 24 * self.rows[0], memory + 12 * self.rounded[0]]
+        exact = memory + _ROUNDED * sum(self.rounded)
+        return [exact, memory, exact + 24 * self.rows[0], memory + _ROUNDED * self.rounded[0]]
 
     @property
     def structs(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
         """The structs Terms of both."""
         (a, b), (padded_a, padded_b) = self.rows, self.padded
-        left = (self.m, 3 * padded_a) if self.batch_a > 1 else (0, 0)
-        right = (self.n, 3 * padded_b) if self.batch_b > 1 else (0, 0)
+        left = (self.m, _ROUNDED // 4 * padded_a) if self.batch_a > 1 else (0, 0)
+        right = (self.n, _ROUNDED // 4 * padded_b) if self.batch_b > 1 else (0, 0)
         return (None, None, a, *left), (None, None, b, *right)
 
     def from_host(self, terms: ErrorTerms) -> npt.NDArray[np.uint8]:
         """The bytes at these places."""
-        sides = zip((terms.left, terms.right), self.padded, strict=True)
-        rounded = b"".join(_round_up(side, padded).tobytes() for side, padded in sides)
+        left, right = self.padded
+        rounded = _rounded(terms.left, left, False).tobytes() + _rounded(terms.right, right, True).tobytes()
         return np.frombuffer(rounded + terms.left.tobytes() + terms.right.tobytes(), np.uint8)
 
 
-def _round_up(terms: npt.NDArray[np.float64], padded: int) -> npt.NDArray[np.float32]:
-    """To float32, [batch][rows / 4][3][4]."""
-    out = np.zeros((*terms.shape[:2], padded), np.float32)
+_ROUNDED = 20
+"""Bytes of a row's rounded terms: ROUNDED floats of kernels/worst.cuh."""
+
+
+def _rounded(terms: npt.NDArray[np.float64], padded: int, columns: bool) -> npt.NDArray[np.float32]:
+    """Rounded terms as there, [batch][rows / 4][5][4]."""
+    _, batch, rows = terms.shape
+    out = np.zeros((batch, padded // 4, 5, 4), np.float32)
+    each = np.zeros((3, batch, padded), np.float32)
+    each[..., :rows] = _to_float32(terms, np.inf)
+    out[:, :, :3] = each.reshape(3, batch, -1, 4).transpose(1, 2, 0, 3)
+    if columns:
+        first = np.where(terms[0] == 0, np.nan, terms[0])
+        inverse = np.full((batch, padded), np.nan, np.float32)
+        inverse[:, :rows] = _to_float32(1 / first, -np.inf)
+        out[:, :, 3] = inverse.reshape(batch, -1, 4)
+        quotients = np.zeros((2, batch, padded), np.float32)
+        quotients[..., :rows] = np.nan_to_num(_to_float32(terms[1:] / first, np.inf), posinf=np.inf)
+        largest = quotients.reshape(2, batch, -1, 16).max(3)
+        out[:, :, 4, :2] = largest.repeat(4, 2).transpose(1, 2, 0)
+    return out
+
+
+def _to_float32(x: npt.NDArray[np.float64], toward: float) -> npt.NDArray[np.float32]:
+    """Rounded up or down."""
     with np.errstate(over="ignore"):
-        nearest = terms.astype(np.float32)
-    out[..., : terms.shape[2]] = np.where(nearest < terms, np.nextafter(nearest, np.float32(np.inf)), nearest)
-    return out.reshape(3, -1, padded // 4, 4).transpose(1, 2, 0, 3)
+        nearest = x.astype(np.float32)
+    beyond = nearest < x if toward > 0 else nearest > x
+    return np.where(beyond, np.nextafter(nearest, np.float32(toward)), nearest)
 
 
 _RESULT = np.dtype([("worst", np.float64), ("missing", np.uint64), ("spans", np.uint64, 2), ("spare", np.uint64)])
