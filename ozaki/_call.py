@@ -149,7 +149,6 @@ class Call:
         plan = self._plan(likely, target, inf, False, engine, None, "")
         if self._split_in_one_read(plan):
             search.begin(self.described("left"), self.described("right"))
-            self.backend.wait_for_proof()
         else:
             search.begin(self.described("left"), self.described("right"), partial(self._split_ahead, plan))
         choice, self._search = search.choose(), search

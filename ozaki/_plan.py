@@ -158,11 +158,12 @@ class Search:
         self._order = sorted(names, key=lambda name: likely[name].products)
         self.likely = likely[self._order[0]]
 
-    def begin(self, left: Described, right: Described, meanwhile: Callable[[], object] = lambda: None) -> None:
-        """Begin what ordinary data will be asked for; `meanwhile` is called before its answer is waited for."""
-        self._measured = Measured(self._backend, left, right, self._accuracy.measure)
+    def begin(self, left: Described, right: Described, meanwhile: Callable[[], object] | None = None) -> None:
+        """Begin what ordinary data will be asked for; `meanwhile` gives the device something to do beside it."""
+        self._measured = Measured(self._backend, left, right, self._accuracy.measure, meanwhile is None)
         self._measured.open()
-        meanwhile()
+        if meanwhile is not None:
+            meanwhile()
         others = (
             _fewer(name, self._usual[name], self.likely.products, self._accuracy, self._k) for name in self._order[1:]
         )
@@ -251,10 +252,13 @@ def _usually_good(scheme: Scheme, accuracy: Accuracy, k: int) -> bool:
 
 
 class Measured:
-    """Bounds of schemes for one pair of operands in one measure."""
+    """Bounds of schemes for one pair of operands in one measure; `alone` as a `ProofBackend` takes it."""
 
-    def __init__(self, backend: ProofBackend, left: Described, right: Described, measure: Measure) -> None:
+    def __init__(
+        self, backend: ProofBackend, left: Described, right: Described, measure: Measure, alone: bool = True
+    ) -> None:
         self._backend, self._left, self._right, self._measure = backend, left, right, measure
+        self._alone = alone
         self._proof: Proof | None = None
         self._known: dict[Scheme | Words, float] = {}
 
@@ -291,7 +295,7 @@ class Measured:
     def open(self) -> None:
         """Begin what the proofs of all schemes need, in the componentwise measure."""
         if self._measure == "componentwise" and self._proof is None:
-            self._proof = Proof(self._backend, self._left, self._right)
+            self._proof = Proof(self._backend, self._left, self._right, self._alone)
 
     def begin(self, likely: Scheme, others: Sequence[Scheme]) -> None:
         """Begin to prove a bound, where a device does that, and to find what those of others are no smaller than."""

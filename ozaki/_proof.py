@@ -87,19 +87,27 @@ class Look:
 
 
 class ProofBackend(Protocol):
-    """What a backend does for the proof, on its arrays."""
+    """What a backend does for the proof, on its arrays.
 
-    def narrow_product(self, left: Described, right: Described, sampled: bool) -> Any:
+    If `alone`, what a device is given next waits for it, else it is done beside that.
+    """
+
+    def narrow_product(self, left: Described, right: Described, sampled: bool, alone: bool = True) -> Any:
         """floor(abs(x) 2**(7-top)) products, exact, shape (batch, m, n)."""
 
-    def wide_product(self, left: Described, right: Described) -> Any:
+    def wide_product(self, left: Described, right: Described, alone: bool = True) -> Any:
         """floor(abs(x) 2**(w-top)) products with w = wide_bits(k), exact float64, shape (batch, m, n).
 
         Where that is zero: 4**w times the largest product of leading powers of two, inf where all products are zero.
         """
 
     def worst_ratios(
-        self, lower: Any, left: Described, right: Described, wanted: Sequence[tuple[Scheme | Words, int]]
+        self,
+        lower: Any,
+        left: Described,
+        right: Described,
+        wanted: Sequence[tuple[Scheme | Words, int]],
+        alone: bool = True,
     ) -> list[Look]:
         """Begin to look for the worst ratio of each scheme, in so many rows of all entries."""
 
@@ -113,8 +121,8 @@ class _Shape(NamedTuple):
 class Proof:
     """Worst ratios for one pair of operands, at the current level of the lower bound."""
 
-    def __init__(self, backend: ProofBackend, left: Described, right: Described) -> None:
-        self._backend, self._left, self._right = backend, left, right
+    def __init__(self, backend: ProofBackend, left: Described, right: Described, alone: bool) -> None:
+        self._backend, self._left, self._right, self._alone = backend, left, right, alone
         self._levels = ("sampled", "narrow", "wide") if left.k > SAMPLED_FROM else ("narrow", "wide")
         self._at = 0
         self._begun: dict[tuple[int, Scheme | Words, int], Look] = {}
@@ -146,8 +154,8 @@ class Proof:
 
     def _lower_bound(self) -> Any:
         if self.level == "wide":
-            return self._backend.wide_product(self._left, self._right)
-        return self._backend.narrow_product(self._left, self._right, self.level == "sampled")
+            return self._backend.wide_product(self._left, self._right, self._alone)
+        return self._backend.narrow_product(self._left, self._right, self.level == "sampled", self._alone)
 
     def _let_go(self) -> None:
         """Of what looks would look at again."""
@@ -161,7 +169,8 @@ class Proof:
             return
         if self._kept:
             raise ChangedError
-        looks = self._backend.worst_ratios(self._lower, self._left, self._right, [key[1:] for key in keys])
+        each = [key[1:] for key in keys]
+        looks = self._backend.worst_ratios(self._lower, self._left, self._right, each, self._alone)
         self._begun |= dict(zip(keys, looks, strict=True))
 
     def _key(self, scheme: Scheme | Words, glance: bool) -> tuple[int, Scheme | Words, int]:

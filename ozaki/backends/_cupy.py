@@ -34,11 +34,10 @@ from ozaki.backends._cupy_describe import read as read
 from ozaki.backends._cupy_native import native as native
 from ozaki.backends._cupy_native import native_obstacle as native_obstacle
 from ozaki.backends._cupy_proof import narrow_product as narrow_product
-from ozaki.backends._cupy_proof import wait_for_proof as wait_for_proof
 from ozaki.backends._cupy_proof import wide_product as wide_product
 from ozaki.backends._cupy_proof import worst_ratios as worst_ratios
 from ozaki.backends._jit import architecture
-from ozaki.backends._launch import Launch, Macros, View, beside, round_up
+from ozaki.backends._launch import Beside, Launch, Macros, View, beside, round_up
 from ozaki.backends._rates import rates_of
 from ozaki.backends._split import Engine, Slices
 from ozaki.backends._tops import tops
@@ -194,11 +193,13 @@ def product(plan: Plan, x: Any, y: Any, out: Any) -> int:
         return execute(plan, look(x), look(y), out)
     second = beside(cp.cuda.runtime.getDevice(), "right operand")
     second.fork()
-    in_one_read = _in_one_read(x, "left", plan, sums)
-    left = in_one_read() if in_one_read else look(x)
-    with second:
-        in_one_read = _in_one_read(y, "right", plan, sums)
-        right = in_one_read() if in_one_read else split(look(y), "right", plan)
+    read_left, read_right = _in_one_read(x, "left", plan, sums), _in_one_read(y, "right", plan, sums)
+    left = read_left(None) if read_left else look(x)
+    if read_right:
+        right = read_right(second)
+    else:
+        with second:
+            right = split(look(y), "right", plan)
     slices = left if isinstance(left, Slices) else split(left, "left", plan)
     second.join()
     used = execute(plan, slices, right, out)
@@ -208,12 +209,18 @@ def product(plan: Plan, x: Any, y: Any, out: Any) -> int:
 
 def split_in_one_read(plan: Plan, x: Any, y: Any) -> tuple[Slices, Slices] | None:
     """The slices of rows that nothing is known of, with whole descriptions, where each is faster in one read."""
-    left, right = _in_one_read(x, "left", plan, True), _in_one_read(y, "right", plan, True)
-    return (left(), right()) if left and right else None
+    read_left, read_right = _in_one_read(x, "left", plan, True), _in_one_read(y, "right", plan, True)
+    if read_left is None or read_right is None:
+        return None
+    second = beside(cp.cuda.runtime.getDevice(), "right operand")
+    second.fork()
+    slices = read_left(None), read_right(second)
+    second.join()
+    return slices
 
 
-def _in_one_read(x: Any, side: str, plan: Plan, sums: bool) -> Callable[[], Slices] | None:
-    """What finds and cuts rows by one kernel, where that is faster than two."""
+def _in_one_read(x: Any, side: str, plan: Plan, sums: bool) -> Callable[[Beside | None], Slices] | None:
+    """What finds and cuts rows by one kernel, on another stream if there is one, where that is faster than two."""
     assert plan.scheme is not None
     engine = _engine_of(plan)
     layout = engine.layout(plan.scheme, side, *x.shape)

@@ -1,13 +1,14 @@
 """The proof's products of magnitudes on the device, and the worst ratio to them (docs/design.md, section 9).
 
-They run on a stream of their own, beside the splitting of the operands, which need not wait for them.
+They run on the current stream or, beside the splitting of the operands, on one of their own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from functools import cache, lru_cache, partial
+from functools import cache, lru_cache
 from math import ceil
 from typing import Any, NamedTuple
 
@@ -29,9 +30,13 @@ def _stream(steps: str = "proof") -> Beside:
     return beside(cp.cuda.runtime.getDevice(), steps, urgent=True)
 
 
-def wait_for_proof() -> None:
-    """What comes next on the current stream, and would leave no multiprocessor to a proof, waits for it."""
-    _stream().join()
+def _products_on(alone: bool) -> AbstractContextManager[None]:
+    """The stream for a proof's products: the current one, or another that has waited for it."""
+    if alone:
+        return nullcontext()
+    stream = _stream()
+    stream.fork()
+    return stream
 
 
 @dataclass(frozen=True)
@@ -53,7 +58,7 @@ class _Magnitudes:
     right: Any
 
 
-def narrow_product(left: Described, right: Described, sampled: bool) -> _Product | _Magnitudes:
+def narrow_product(left: Described, right: Described, sampled: bool, alone: bool = True) -> _Product | _Magnitudes:
     """Exact products of 7-bit magnitudes, or what a kernel needs to form them where it compares them."""
     k = (left.k // EVERY) * SAMPLE + min(left.k % EVERY, SAMPLE) if sampled else left.k
     k = min(k, NARROW_DEPTH)  # saturate: a sum over part of k bounds from below as well
@@ -64,9 +69,7 @@ def narrow_product(left: Described, right: Described, sampled: bool) -> _Product
         layout = _Layout((rows_a, rows_b), depth, (tile_a, tile_b))
     else:
         layout = _Layout((round_up(m, 16), round_up(n, 16)), round_up(k, 128))
-    stream = _stream()
-    stream.fork()
-    with stream:
+    with _products_on(alone):
         a, b = _magnitudes(left, right, layout, sampled)
         return _Magnitudes(a, b) if in_tiles else _product(_cublas.INT8, a, b, m)
 
@@ -114,13 +117,11 @@ def _product(types: _cublas.Types, a: Any, b: Any, m: int) -> _Product:
     return _Product(out)
 
 
-def wide_product(left: Described, right: Described) -> _Product:
+def wide_product(left: Described, right: Described, alone: bool = True) -> _Product:
     """Exact products of wider magnitudes, and a lower bound by exponents where they are zero."""
     bits, m = wide_bits(left.k), left.x.shape[1]
     layout = _Layout((m, round_up(right.x.shape[1], 4)), round_up(left.k, 128), bits=bits)
-    stream = _stream()
-    stream.fork()
-    with stream:
+    with _products_on(alone):
         a, b = _magnitudes(left, right, layout, False)
         if native_obstacle("float64"):  # then cuBLAS may not add exactly
             product = _Product(cp.asarray(np.matmul(a.get(), b.get().swapaxes(1, 2))))
@@ -145,11 +146,16 @@ def _bounding_by_exponents(device: int, left: View, right: View, padded: int, ld
 
 
 def worst_ratios(
-    lower: _Product | _Magnitudes, left: Described, right: Described, wanted: Sequence[tuple[Scheme | Words, int]]
+    lower: _Product | _Magnitudes,
+    left: Described,
+    right: Described,
+    wanted: Sequence[tuple[Scheme | Words, int]],
+    alone: bool = True,
 ) -> list[Look]:
     """Largest image error / lower over lower > 0; number of positive errors over lower == 0; in the first rows."""
-    begun = _begin(lower, left, right, [(scheme, rows, _usually_dropped(scheme, left.k)) for scheme, rows in wanted])
-    return [_look(lower, left, right, *each, wait) for each, wait in zip(wanted, begun, strict=True)]
+    usual = [(scheme, rows, _usually_dropped(scheme, left.k)) for scheme, rows in wanted]
+    begun = _begin(lower, left, right, usual, alone)
+    return [_look(lower, left, right, *each, wait, alone) for each, wait in zip(wanted, begun, strict=True)]
 
 
 def _begin(
@@ -157,23 +163,33 @@ def _begin(
     left: Described,
     right: Described,
     wanted: Sequence[tuple[Scheme | Words, int, float]],
+    alone: bool,
 ) -> list[Callable[[], Ratio]]:
     """Begin to compare the errors of schemes, in so many rows, with so much dropped; the results wait."""
-    with _stream():
-        # Small kernels before large ones, beside which they would wait for their turn.
-        ready = [_terms_of(left, right, scheme, dropped) for scheme, _, dropped in wanted]
-        first, *others = (
-            partial(_compare, lower, found, rows) for found, (_, rows, _) in zip(ready, wanted, strict=True)
-        )
-        if not others:
-            return [first()]
-        aside = _stream("further looks")  # what looks at all entries leaves multiprocessors idle at its end
-        aside.fork()
-        begun = [first()]
-        with aside:
-            begun += [other() for other in others]
-        aside.join()  # before what comes next has the memory
-        return begun
+    stream, aside = _stream(), _stream("further looks")
+    # What looks at all entries leaves multiprocessors idle at its end.
+    on = [nullcontext() if alone else stream, *[aside] * (len(wanted) - 1)]
+    if len(on) > 1:
+        with on[0]:
+            aside.fork()
+    ready: list[_Found] = []
+    # Small kernels before large ones, beside which they would wait for their turn.
+    for at, (scheme, _, lost) in zip(on, wanted, strict=True):
+        with at:
+            ready.append(_terms_of(left, right, scheme, lost))
+    for at, found, (_, rows, _) in zip(on, ready, wanted, strict=True):
+        with at:
+            _compare(lower, found, rows)
+    if len(on) > 1:
+        with on[0]:
+            aside.join()  # before what comes next has the memory
+    if alone:
+        stream.fork()
+    begun = []
+    for at, found in zip([stream, *on[1:]], ready, strict=True):
+        with at:
+            begun.append(_on_its_way(found.result))
+    return begun
 
 
 def _look(
@@ -183,6 +199,7 @@ def _look(
     scheme: Scheme | Words,
     rows: int,
     wait: Callable[[], Ratio],
+    alone: bool,
 ) -> Look:
     """Only its `anew` holds operands: a look that is kept lets go of them with that."""
     if isinstance(scheme, Words):
@@ -191,7 +208,7 @@ def _look(
     k = left.k
 
     def anew(ratio: Ratio) -> Ratio:
-        (again,) = _begin(lower, left, right, [(scheme, rows, dropped(scheme, k, ratio.spans))])
+        (again,) = _begin(lower, left, right, [(scheme, rows, dropped(scheme, k, ratio.spans))], alone)
         return again()
 
     return Look(wait, lambda ratio: dropped(scheme, k, ratio.spans) == _usually_dropped(scheme, k), anew)
@@ -222,7 +239,7 @@ def _terms_of(left: Described, right: Described, scheme: Scheme | Words, dropped
     return _Found(terms, places, result)
 
 
-def _compare(lower: _Product | _Magnitudes, found: _Found, rows: int) -> Callable[[], Ratio]:
+def _compare(lower: _Product | _Magnitudes, found: _Found, rows: int) -> None:
     device = cp.cuda.runtime.getDevice()
     if isinstance(lower, _Product):
         launch = _comparing(device, found.terms, lower.wide, *lower.values.shape[1:], rows)
@@ -230,7 +247,6 @@ def _compare(lower: _Product | _Magnitudes, found: _Found, rows: int) -> Callabl
     else:
         launch = _multiplying(device, found.terms, lower.left.shape, lower.right.shape, rows)
         launch(lower.left.data, lower.right.data, *found.places, found.result)
-    return _on_its_way(found.result)
 
 
 class _Terms(NamedTuple):

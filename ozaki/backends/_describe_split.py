@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from functools import lru_cache
 from math import ceil
 from typing import Any, NamedTuple
@@ -10,7 +11,7 @@ import cupy as cp
 import numpy as np
 
 from ozaki._description import FIELDS, Described
-from ozaki.backends._launch import Launch, Macros, View, clusters_at_once, round_up
+from ozaki.backends._launch import Beside, Launch, Macros, View, clusters_at_once, round_up
 from ozaki.backends._split import Layout, Slices, cutting_constants, cutting_macros, image_words, scaling_of
 from ozaki.backends._tops import Tops
 from ozaki.backends._word_split import tile_macros
@@ -48,23 +49,29 @@ def fits(scheme: Scheme | Words, layout: Layout, view: View, sums: bool) -> bool
     return layout.k <= (min(longest, _LONGEST_OF_SUMS) if sums else longest) and image_words(scheme) <= _MOST_WORDS
 
 
-def describe_and_split(x: Any, side: str, scheme: Scheme, layout: Layout, sums: bool) -> Slices:
-    """The slices of x, shape (batch, rows, k), with its description or, without `sums`, its largest elements."""
+def describe_and_split(
+    x: Any, side: str, scheme: Scheme, layout: Layout, sums: bool, stream: Beside | None = None
+) -> Slices:
+    """The slices of x, shape (batch, rows, k), with its description or, without `sums`, its largest elements.
+
+    On another stream, if one is given, in memory of the current one.
+    """
     launch = _launch(cp.cuda.runtime.getDevice(), View.of(x), side, scheme, layout, sums)
-    return _launched(launch, Described if sums else Tops, x, layout)
+    return _launched(launch, Described if sums else Tops, x, layout, stream)
 
 
-def find_and_split(x: Any, words: Words, layout: Layout) -> Slices:
-    """The words of x, shape (batch, rows, k), with its largest elements."""
+def find_and_split(x: Any, words: Words, layout: Layout, stream: Beside | None = None) -> Slices:
+    """The words of x, shape (batch, rows, k), with its largest elements; on another stream as above."""
     launch = _launch_of_words(cp.cuda.runtime.getDevice(), View.of(x), words, layout)
-    return _launched(launch, Tops, x, layout)
+    return _launched(launch, Tops, x, layout, stream)
 
 
-def _launched(launch: Launch, described: type[Described], x: Any, layout: Layout) -> Slices:
+def _launched(launch: Launch, described: type[Described], x: Any, layout: Layout, stream: Beside | None) -> Slices:
     batch, rows, _ = x.shape
     fields = cp.empty((len(FIELDS), batch, rows), np.int64)
     parts, mu = cp.empty(layout.size, np.int8), cp.empty((batch, rows), np.int32)
-    launch(x.data, fields.data, mu.data, parts.data)
+    with stream or nullcontext():
+        launch(x.data, fields.data, mu.data, parts.data)
     return Slices(described(x, fields), parts, layout, mu)
 
 

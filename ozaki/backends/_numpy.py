@@ -17,7 +17,6 @@ from ozaki.backends._numpy_describe import TILE, row_tiles
 from ozaki.backends._numpy_describe import describe as describe
 from ozaki.backends._numpy_describe import read as read
 from ozaki.backends._numpy_proof import narrow_product as narrow_product
-from ozaki.backends._numpy_proof import wait_for_proof as wait_for_proof
 from ozaki.backends._numpy_proof import wide_product as wide_product
 from ozaki.backends._numpy_proof import worst_ratios as worst_ratios
 from ozaki.backends._words import WordSlices

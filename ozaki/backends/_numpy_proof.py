@@ -16,7 +16,7 @@ from ozaki.schemes import Scheme, Words
 from ozaki.schemes.image import EMPTY_TOP
 
 
-def narrow_product(left: Described, right: Described, sampled: bool) -> Floats:
+def narrow_product(left: Described, right: Described, sampled: bool, alone: bool = True) -> Floats:
     """Exact products of 7-bit magnitudes; float32 sums of 2**10 such products are exact."""
     a, b = (_magnitudes(x, NARROW_BITS, sampled)[..., :NARROW_DEPTH].astype(np.float32) for x in (left, right))
     total = np.zeros((max(len(a), len(b)), a.shape[1], b.shape[1]))
@@ -25,7 +25,7 @@ def narrow_product(left: Described, right: Described, sampled: bool) -> Floats:
     return total
 
 
-def wide_product(left: Described, right: Described) -> Floats:
+def wide_product(left: Described, right: Described, alone: bool = True) -> Floats:
     """Exact products of wider magnitudes, and a lower bound by exponents where they are zero."""
     bits = wide_bits(left.k)
     a, b = (_magnitudes(x, bits, False) for x in (left, right))
@@ -62,14 +62,14 @@ def _magnitudes(operand: Described, bits: int, sampled: bool) -> Floats:
 
 
 def worst_ratios(
-    lower: Floats, left: Described, right: Described, wanted: Sequence[tuple[Scheme | Words, int]]
+    lower: Floats,
+    left: Described,
+    right: Described,
+    wanted: Sequence[tuple[Scheme | Words, int]],
+    alone: bool = True,
 ) -> list[Look]:
     """Largest image error / lower over lower > 0; number of positive errors over lower == 0; in the first rows."""
     return [_worst_ratio(lower, left, right, *each) for each in wanted]
-
-
-def wait_for_proof() -> None:
-    """Nothing runs meanwhile."""
 
 
 def _worst_ratio(lower: Floats, left: Described, right: Described, scheme: Scheme | Words, rows: int) -> Look:
