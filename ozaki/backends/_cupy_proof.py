@@ -5,10 +5,10 @@ They run on the current stream or, beside the splitting of the operands, on one 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from math import ceil
 from typing import Any, NamedTuple
 
@@ -26,17 +26,27 @@ from ozaki.backends._launch import Beside, Clear, Copy, Launch, Macros, Record, 
 from ozaki.schemes import Scheme, Words, magnitude_bits
 
 
-def _stream(steps: str = "proof") -> Beside:
+def _beside(steps: str) -> Beside:
     return beside(cp.cuda.runtime.getDevice(), steps, urgent=True)
 
 
-def _products_on(alone: bool) -> AbstractContextManager[None]:
-    """The stream for a proof's products: the current one, or another that has waited for it."""
-    if alone:
-        return nullcontext()
-    stream = _stream()
-    stream.fork()
-    return stream
+def _stream(alone: bool) -> AbstractContextManager[None]:
+    return nullcontext() if alone else _beside("proof")
+
+
+def _aside() -> Beside:
+    """For small steps, which need not wait for the products."""
+    return _beside("proof, aside")
+
+
+@contextmanager
+def _products(alone: bool) -> Iterator[None]:
+    """Where a proof begins, once the operands are described: on the stream of its products, which waits for that."""
+    if not alone:
+        _beside("proof").fork()
+    with _stream(alone):
+        _aside().fork()
+        yield
 
 
 @dataclass(frozen=True)
@@ -69,7 +79,7 @@ def narrow_product(left: Described, right: Described, sampled: bool, alone: bool
         layout = _Layout((rows_a, rows_b), depth, (tile_a, tile_b))
     else:
         layout = _Layout((round_up(m, 16), round_up(n, 16)), round_up(k, 128))
-    with _products_on(alone):
+    with _products(alone):
         a, b = _magnitudes(left, right, layout, sampled)
         return _Magnitudes(a, b) if in_tiles else _product(_cublas.INT8, a, b, m)
 
@@ -121,7 +131,7 @@ def wide_product(left: Described, right: Described, alone: bool = True) -> _Prod
     """Exact products of wider magnitudes, and a lower bound by exponents where they are zero."""
     bits, m = wide_bits(left.k), left.x.shape[1]
     layout = _Layout((m, round_up(right.x.shape[1], 4)), round_up(left.k, 128), bits=bits)
-    with _products_on(alone):
+    with _products(alone):
         a, b = _magnitudes(left, right, layout, False)
         if native_obstacle("float64"):  # then cuBLAS may not add exactly
             product = _Product(cp.asarray(np.matmul(a.get(), b.get().swapaxes(1, 2))))
@@ -166,30 +176,25 @@ def _begin(
     alone: bool,
 ) -> list[Callable[[], Ratio]]:
     """Begin to compare the errors of schemes, in so many rows, with so much dropped; the results wait."""
-    stream, aside = _stream(), _stream("further looks")
-    # What looks at all entries leaves multiprocessors idle at its end.
-    on = [nullcontext() if alone else stream, *[aside] * (len(wanted) - 1)]
-    if len(on) > 1:
-        with on[0]:
+    aside = _aside()
+    with _stream(alone):
+        with aside:
+            ready = [_terms_of(left, right, scheme, lost) for scheme, _, lost in wanted]
+        aside.join()
+        first, *others = (
+            partial(_compare, lower, found, rows) for found, (_, rows, _) in zip(ready, wanted, strict=True)
+        )
+        if others:  # beside the end of the first, which looks at all entries and leaves multiprocessors idle there
             aside.fork()
-    ready: list[_Found] = []
-    # Small kernels before large ones, beside which they would wait for their turn.
-    for at, (scheme, _, lost) in zip(on, wanted, strict=True):
-        with at:
-            ready.append(_terms_of(left, right, scheme, lost))
-    for at, found, (_, rows, _) in zip(on, ready, wanted, strict=True):
-        with at:
-            _compare(lower, found, rows)
-    if len(on) > 1:
-        with on[0]:
-            aside.join()  # before what comes next has the memory
-    if alone:
-        stream.fork()
-    begun = []
-    for at, found in zip([stream, *on[1:]], ready, strict=True):
-        with at:
-            begun.append(_on_its_way(found.result))
-    return begun
+        first()
+        with aside:
+            for other in others:
+                other()
+        if others:
+            aside.join()
+        aside.fork()
+        with aside:
+            return [_on_its_way(found.result) for found in ready]
 
 
 def _look(
