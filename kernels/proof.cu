@@ -182,16 +182,18 @@ error_terms(const Side a, const Side b, Atomic* result, int width, int statistic
   }
   if (!left) {
     const bool empty = term[0] == 0;
+    const float most = __frcp_ru(__double2float_rd(term[0]));
     float quotient[2];
 #pragma unroll
     for (int t = 0; t < 2; ++t) {
-      quotient[t] = empty ? 0.0f : __double2float_ru(__ddiv_ru(term[1 + t], term[0]));
+      quotient[t] = empty ? 0.0f : __fmul_ru(__double2float_ru(term[1 + t]), most);
 #pragma unroll
-      for (int offset = 8; offset > 0; offset /= 2) quotient[t] = fmaxf(quotient[t], __shfl_xor_sync(ALL, quotient[t], offset));
+      for (int offset = 8; offset > 0; offset /= 2)
+        quotient[t] = fmaxf(quotient[t], __shfl_xor_sync(ALL, quotient[t], offset));
     }
     if (at < side.padded) {
-      rounded[place_of(row, INVERSE)] = empty ? float_of_bits(0x7fffffffu) : __double2float_rd(__ddiv_rd(1.0, term[0]));
-      if (row % 4 < 2) rounded[place_of(row, QUOTIENTS)] = quotient[row % 4];
+      rounded[place_of(row, INVERSE)] = empty ? float_of_bits(0x7fffffffu) : __frcp_rd(__double2float_ru(term[0]));
+      if (row % 4 < 2) rounded[place_of(row, QUOTIENTS)] = row % 4 == 0 ? quotient[0] : quotient[1];
     }
   }
   const Atomic widest = largest_of_warp(static_cast<Atomic>(span));

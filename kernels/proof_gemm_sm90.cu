@@ -6,9 +6,9 @@
 #include "walk_sm90.cuh"
 #include "worst.cuh"
 
-// What happens to a tile's accumulators: float32 looks at all of them, four columns of a row together. Of 16 columns it
-// has the largest quotients alone (in every column that shows at least as much as its own terms); what they leave in
-// doubt is kept aside until all are through. Then registers are free for each entry's own terms, and for the exact
+// What happens to a tile's accumulators: float32 looks at all of them, 16 columns at a time with their largest
+// quotients, which show no less than each column's own terms. Those that it leaves in doubt are kept aside, four columns
+// of a row together, until the 16 are through; then registers are free for an entry's own terms, and for the exact
 // comparison.
 struct Compare {
   const Terms &p, &q;
@@ -48,13 +48,14 @@ struct Compare {
         of_columns(i, INVERSE, inverse);
 #pragma unroll
         for (int h = 0; h < 2; ++h) {
-          float least = float_of_bits(0x7fffffffu);  // NaN, as of columns that are all zeros; of two, fminf takes the other one
+          float least = float_of_bits(0x7fffffffu);  // NaN, as of columns that are all zeros: fminf takes the other one
 #pragma unroll
           for (int x = 0; x < 4; ++x)
             least = fminf(least, __fmul_rd(inverse[x], rounded(d[8 * i + 4 * (x / 2) + 2 * h + x % 2])));
           if (most[h] > __fmul_rd(slope, least)) {
 #pragma unroll
-            for (int x = 0; x < 2; ++x) kept[x][2 * z + h] = make_uint2(d[8 * i + 4 * x + 2 * h], d[8 * i + 4 * x + 2 * h + 1]);
+            for (int x = 0; x < 2; ++x)
+              kept[x][2 * z + h] = make_uint2(d[8 * i + 4 * x + 2 * h], d[8 * i + 4 * x + 2 * h + 1]);
             doubtful |= 1u << (2 * z + h);
           }
         }
@@ -79,18 +80,18 @@ struct Compare {
         const float slope = slope_of(worst.below);
 #pragma unroll
         for (int x = 0; x < 4; ++x)
-          if (!(numerator_above(of_row, of_col, x) <= __fmul_rd(slope, rounded(l[x])))) left |= 1u << x;
+          if (!(above(of_row, of_col, x) <= __fmul_rd(slope, rounded(l[x])))) left |= 1u << x;  // NaN is left, too
         doubtful &= doubtful - 1;
       }
       if (__all_sync(ALL, left == 0)) continue;
       if (left != 0) {
         const int any = __ffs(static_cast<int>(left)) - 1;  // in place of those that may lie beyond the terms
-        double above[4];
+        double exact[4];
 #pragma unroll
-        for (int x = 0; x < 4; ++x) above[x] = numerator(p, q, entry, r, c + (left >> x & 1 ? x : any));
+        for (int x = 0; x < 4; ++x) exact[x] = numerator(p, q, entry, r, c + (left >> x & 1 ? x : any));
 #pragma unroll
         for (int x = 0; x < 4; ++x)
-          if (left >> x & 1) worst.see(above[x], static_cast<int>(l[x]));
+          if (left >> x & 1) worst.see(exact[x], static_cast<int>(l[x]));
       }
       worst.share();
     }
@@ -112,11 +113,11 @@ struct Compare {
   // L is rounded to nearest, the cheapest way, to less than L (1 + 2^-22); all else is rounded so that less is shown.
   __device__ __forceinline__ static float rounded(uint32_t l) { return static_cast<float>(static_cast<int>(l)); }
   __device__ __forceinline__ static float slope_of(float best) { return __fmul_rd(best, 1 - 0x1p-22f); }
-  __device__ __forceinline__ static float numerator_above(const float (&of_row)[3], const float (&of_col)[3][4], int x) {
-    float above = __fmul_ru(of_row[0], of_col[0][x]);
+  __device__ __forceinline__ static float above(const float (&of_row)[3], const float (&of_col)[3][4], int x) {
+    float sum = __fmul_ru(of_row[0], of_col[0][x]);
 #pragma unroll
-    for (int s = 1; s < 3; ++s) above = __fmaf_ru(of_row[s], of_col[s][x], above);
-    return above;
+    for (int s = 1; s < 3; ++s) sum = __fmaf_ru(of_row[s], of_col[s][x], sum);
+    return sum;
   }
 };
 

@@ -44,9 +44,9 @@ REGISTERS = {
 WIDE_REGISTERS = {"split": 168, "recombine": 128}  # more than four words, or int64 diagonals
 
 # Bytes of local memory: what is known of a tile, kept aside while all registers hold accumulators; none of it is
-# touched in the loop over k. The proof keeps the entries in doubt there, 384 bytes; splits what is not needed for each
+# touched in the loop over k. The proof keeps the entries in doubt there, 128 bytes; splits what is not needed for each
 # slice, so that one block more fits a multiprocessor.
-FRAME = {"digit_gemm": 40, "word_gemm": 24, "word_pairs": 24, "proof_gemm": 544, "split": 24, "describe_split": 16}
+FRAME = {"digit_gemm": 40, "word_gemm": 24, "word_pairs": 24, "proof_gemm": 144, "split": 24, "describe_split": 16}
 
 
 def put_aside(macros):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from functools import cache, lru_cache, partial
+from functools import cache, lru_cache
 from math import ceil
 from typing import Any, NamedTuple
 
@@ -176,25 +176,23 @@ def _begin(
     alone: bool,
 ) -> list[Callable[[], Ratio]]:
     """Begin to compare the errors of schemes, in so many rows, with so much dropped; the results wait."""
+    (scheme, rows, lost), *others = wanted
     aside = _aside()
     with _stream(alone):
-        with aside:
-            ready = [_terms_of(left, right, scheme, lost) for scheme, _, lost in wanted]
-        aside.join()
-        first, *others = (
-            partial(_compare, lower, found, rows) for found, (_, rows, _) in zip(ready, wanted, strict=True)
-        )
-        if others:  # beside the end of the first, which looks at all entries and leaves multiprocessors idle there
+        with aside:  # small kernels before large ones, beside which they would wait for their turn
+            ready = [_terms_of(left, right, *each) for each in others]
+        if others:
             aside.fork()
-        first()
-        with aside:
-            for other in others:
-                other()
+        found = _terms_of(left, right, scheme, rows, lost)
+        _compare(lower, found)
+        with aside:  # beside the end of what looks at all entries, and leaves multiprocessors idle there
+            for other in ready:
+                _compare(lower, other)
         if others:
             aside.join()
         aside.fork()
         with aside:
-            return [_on_its_way(found.result) for found in ready]
+            return [_on_its_way(each.result) for each in (found, *ready)]
 
 
 def _look(
@@ -225,32 +223,33 @@ def _usually_dropped(scheme: Scheme | Words, k: int) -> float:
 
 
 class _Found(NamedTuple):
-    """Error terms on the device, and where the worst ratio to them goes."""
+    """Error terms on the device, the rows to look at, and where the worst ratio there goes."""
 
     terms: _Terms
+    rows: int
     places: list[cp.cuda.MemoryPointer]
     result: cp.cuda.MemoryPointer
 
 
-def _terms_of(left: Described, right: Described, scheme: Scheme | Words, dropped: float) -> _Found:
+def _terms_of(left: Described, right: Described, scheme: Scheme | Words, rows: int, dropped: float) -> _Found:
     """Those of words are few numbers of the host."""
     terms, result = _Terms.of(left, right), _cleared_result()
     if isinstance(scheme, Words):
         of_words = word_terms(left.on_host, right.on_host, scheme)
-        return _Found(terms, terms.places(cp.asarray(terms.from_host(of_words)).data), result)
+        return _Found(terms, rows, terms.places(cp.asarray(terms.from_host(of_words)).data), result)
     places = terms.places(cp.cuda.alloc(terms.nbytes))
     launch = _finding_terms(cp.cuda.runtime.getDevice(), terms, left.k, scheme, dropped)
     launch(left.fields.data, *places[:2], right.fields.data, *places[2:], result)
-    return _Found(terms, places, result)
+    return _Found(terms, rows, places, result)
 
 
-def _compare(lower: _Product | _Magnitudes, found: _Found, rows: int) -> None:
+def _compare(lower: _Product | _Magnitudes, found: _Found) -> None:
     device = cp.cuda.runtime.getDevice()
     if isinstance(lower, _Product):
-        launch = _comparing(device, found.terms, lower.wide, *lower.values.shape[1:], rows)
+        launch = _comparing(device, found.terms, lower.wide, *lower.values.shape[1:], found.rows)
         launch(lower.values.data, *found.places, found.result)
     else:
-        launch = _multiplying(device, found.terms, lower.left.shape, lower.right.shape, rows)
+        launch = _multiplying(device, found.terms, lower.left.shape, lower.right.shape, found.rows)
         launch(lower.left.data, lower.right.data, *found.places, found.result)
 
 
@@ -351,13 +350,15 @@ def _clear() -> Clear:
 
 
 def _on_its_way(result: cp.cuda.MemoryPointer) -> Callable[[], Ratio]:
-    """Copy to the host when the stream gets there; calling the result waits for it."""
+    """Copy to the host when the stream gets there; calling what is returned waits for that, and holds the result."""
     target, copied = cp.cuda.alloc_pinned_memory(_RESULT.itemsize), cp.cuda.Event(disable_timing=True)
     Copy(target, _RESULT.itemsize)(result)
     Record(copied)()
+    held = [result]
 
     def arrived() -> Ratio:
         copied.synchronize()
+        held.clear()
         worst, missing, spans, spare = np.frombuffer(target, _RESULT, 1)[0]
         return Ratio(float(worst), int(missing), (int(spans[0]), int(spans[1])), NO_SPAN - int(spare))
 

@@ -186,8 +186,6 @@ BINARY(__dadd_rn, double, FE_TONEAREST, +)
 BINARY(__dmul_rn, double, FE_TONEAREST, *)
 BINARY(__dmul_rd, double, FE_DOWNWARD, *)
 BINARY(__ddiv_rn, double, FE_TONEAREST, /)
-BINARY(__ddiv_ru, double, FE_UPWARD, /)
-BINARY(__ddiv_rd, double, FE_DOWNWARD, /)
 BINARY(__fmul_rn, float, FE_TONEAREST, *)
 BINARY(__fmul_ru, float, FE_UPWARD, *)
 BINARY(__fmul_rd, float, FE_DOWNWARD, *)
@@ -195,6 +193,10 @@ inline float __fmaf_rn(float x, float y, float z) { return std::fma(x, y, z); }
 inline float __frcp_rd(float x) {
   const volatile float y = x;
   return toward(FE_DOWNWARD, [&] { return 1.0f / y; });
+}
+inline float __frcp_ru(float x) {
+  const volatile float y = x;
+  return toward(FE_UPWARD, [&] { return 1.0f / y; });
 }
 inline float __fmaf_ru(float x, float y, float z) {
   // exact in float64 but for the sum, whose own rounding upward is kept by a second one

@@ -371,6 +371,12 @@ def one_read_chosen(rng: np.random.Generator) -> None:
         done.append((multiply, a, b, c))
     for multiply, a, b, c in done:  # other lengths of rows were in between
         same(c, multiply(cp.asarray(a), cp.asarray(b), engine="hopper"))
+    default = partial(ozaki.matmul, accuracy="fp64", reproducible=True)
+    with mock.patch.object(_describe_split, "describe_and_split", side_effect=split) as read:
+        for done_again in (False, True, True):
+            a, b = rng.standard_normal((10, 1100)), rng.standard_normal((1100, 70))
+            same(default(a, b), default(cp.asarray(a), cp.asarray(b), engine="hopper"))
+            assert read.call_count == 2, done_again
     for dtype, k, scheme, slices, along_k in (
         ("f8", 200, "residues", 49, True), ("f4", 8200, "residues", 7, True), ("f8", 8200, "digits", 2, True),
         ("f4", 16400, "digits", 2, True), ("f4", 12300, "digits", 2, False), ("f8", 6200, "residues", 14, False),
