@@ -41,6 +41,8 @@ struct Compare {
         most[h] = __fmaf_ru(of_row[h][2], quotient[1], __fmaf_ru(of_row[h][1], quotient[0], of_row[h][0]));
       uint2 kept[2][8];  // pairs as the accumulators have them
       uint32_t doubtful = 0;
+      int worst = 0;  // of those, it seems
+      float above = 0, least_there = 0;
 #pragma unroll
       for (int z = 0; z < 4; ++z) {
         const int i = first_group + z;
@@ -57,19 +59,21 @@ struct Compare {
             for (int x = 0; x < 2; ++x)
               kept[x][2 * z + h] = make_uint2(d[8 * i + 4 * x + 2 * h], d[8 * i + 4 * x + 2 * h + 1]);
             doubtful |= 1u << (2 * z + h);
+            if (above * least <= most[h] * least_there) above = most[h], least_there = least, worst = 2 * z + h;
           }
         }
       }
-      if (!__all_sync(ALL, doubtful == 0)) settle(kept, doubtful, row + first, first_group);
+      if (!__all_sync(ALL, doubtful == 0)) settle(kept, doubtful, worst, row + first, first_group);
     }
   }
 
-  // Four entries of every lane at a time: compute what is still in doubt with what the warp has found meanwhile.
-  __device__ __forceinline__ void settle(const uint2 (&kept)[2][8], uint32_t doubtful, int first_row, int first_group) {
+  // Four entries of every lane at a time, `which` first: compute what is still in doubt with what the warp has found
+  // meanwhile.
+  __device__ __forceinline__ void settle(const uint2 (&kept)[2][8], uint32_t doubtful, int which, int first_row,
+                                         int first_group) {
     Worst worst;
     worst.set(*static_cast<volatile Atomic*>(result));
-    while (!__all_sync(ALL, doubtful == 0)) {
-      const int which = doubtful != 0 ? __ffs(static_cast<int>(doubtful)) - 1 : 0;
+    for (; !__all_sync(ALL, doubtful == 0); which = larger(__ffs(static_cast<int>(doubtful)) - 1, 0)) {
       const int r = first_row + 8 * (which & 1), c = col + column(first_group + (which >> 1));
       const uint32_t l[4] = {kept[0][which].x, kept[0][which].y, kept[1][which].x, kept[1][which].y};
       uint32_t left = 0;
@@ -81,7 +85,7 @@ struct Compare {
 #pragma unroll
         for (int x = 0; x < 4; ++x)
           if (!(above(of_row, of_col, x) <= __fmul_rd(slope, rounded(l[x])))) left |= 1u << x;  // NaN is left, too
-        doubtful &= doubtful - 1;
+        doubtful &= ~(1u << which);
       }
       if (__all_sync(ALL, left == 0)) continue;
       if (left != 0) {
