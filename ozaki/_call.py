@@ -147,10 +147,8 @@ class Call:
         before, last = _lately.get(kind, (None, None))
         likely = last if last is not None and last == before else search.likely
         plan = self._plan(likely, target, inf, False, engine, None, "")
-        if self._split_in_one_read(plan):
-            search.begin(self.described("left"), self.described("right"))
-        else:
-            search.begin(self.described("left"), self.described("right"), partial(self._split_ahead, plan))
+        meanwhile = None if self._split_in_one_read(plan) else partial(self._split_ahead, plan)
+        search.begin(self.described("left"), self.described("right"), meanwhile)
         choice, self._search = search.choose(), search
         _note_lately(kind, (last, choice.scheme))
         return choice

@@ -195,11 +195,8 @@ def product(plan: Plan, x: Any, y: Any, out: Any) -> int:
     second.fork()
     read_left, read_right = _in_one_read(x, "left", plan, sums), _in_one_read(y, "right", plan, sums)
     left = read_left(None) if read_left else look(x)
-    if read_right:
-        right = read_right(second)
-    else:
-        with second:
-            right = split(look(y), "right", plan)
+    with second:
+        right = read_right(None) if read_right else split(look(y), "right", plan)
     slices = left if isinstance(left, Slices) else split(left, "left", plan)
     second.join()
     used = execute(plan, slices, right, out)
@@ -214,7 +211,7 @@ def split_in_one_read(plan: Plan, x: Any, y: Any) -> tuple[Slices, Slices] | Non
         return None
     second = beside(cp.cuda.runtime.getDevice(), "right operand")
     second.fork()
-    slices = read_left(None), read_right(second)
+    slices = read_left(None), read_right(second)  # which free no memory that the other might get
     second.join()
     return slices
 

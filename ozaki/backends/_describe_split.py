@@ -54,7 +54,7 @@ def describe_and_split(
 ) -> Slices:
     """The slices of x, shape (batch, rows, k), with its description or, without `sums`, its largest elements.
 
-    On another stream, if one is given, in memory of the current one.
+    On another stream, if one is given, in memory of the current one, which goes on after that.
     """
     launch = _launch(cp.cuda.runtime.getDevice(), View.of(x), side, scheme, layout, sums)
     return _launched(launch, Described if sums else Tops, x, layout, stream)

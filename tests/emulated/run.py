@@ -374,7 +374,7 @@ def one_read_chosen(rng: np.random.Generator) -> None:
     default = partial(ozaki.matmul, accuracy="fp64", reproducible=True)
     with mock.patch.object(_describe_split, "describe_and_split", side_effect=split) as read:
         for done_again in (False, True, True):
-            a, b = rng.standard_normal((10, 1100)), rng.standard_normal((1100, 70))
+            a, b = rng.standard_normal((10, 300)), rng.standard_normal((300, 11))
             same(default(a, b), default(cp.asarray(a), cp.asarray(b), engine="hopper"))
             assert read.call_count == 2, done_again
     for dtype, k, scheme, slices, along_k in (
