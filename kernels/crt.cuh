@@ -15,7 +15,8 @@ HD constexpr int crt_weight_words(int n, int words, int g) {
 }
 
 // Constants, all uint32, words lowest first, G = (N + 2) / 3:
-//   pair[g]           P_g / m_t of the first two moduli of the group, 16 bits each, the first low (the second may miss: 0)
+//   pair[g]           P_g / m_t of the first two moduli of the group, 16 bits each, the first low (0 for a second that
+//                     there is not)
 //   third[g]          P_g / m_t of the third, or 0
 //   weight[g][w]      M / P_g
 //   fraction[g]       RN(2^F / P_g), F = 31 + floor(log2 min_g P_g)

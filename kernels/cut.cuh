@@ -49,7 +49,9 @@ __device__ __forceinline__ void bytes_of_image(uint32_t (&words)[WORDS], uint32_
 }
 
 // An exponent, twice, plus 1 if the elements need a closer look before they become images.
-__device__ __forceinline__ int scale_of(int mu, bool nonfinite) { return 2 * mu + (nonfinite || !usual_scale(mu) ? 1 : 0); }
+__device__ __forceinline__ int scale_of(int mu, bool nonfinite) {
+  return 2 * mu + (nonfinite || !usual_scale(mu) ? 1 : 0);
+}
 
 template <bool OF_LARGEST>
 __device__ __forceinline__ int row_scale(const int64_t* description, int64_t batch_rows, int64_t index, int statistic,
@@ -108,7 +110,8 @@ struct Cut {
     fold_pair<LENGTH>(slice, start, fold[p][0], fold[p][1], bytes);
 #if DIGIT_BITS == 0
 #pragma unroll
-    for (int i = 0; i < 4; ++i) slice[i] = residue_of_sum(slice[i], quotient.inverse, quotient.addend, quotient.modulus);
+    for (int i = 0; i < 4; ++i)
+      slice[i] = residue_of_sum(slice[i], quotient.inverse, quotient.addend, quotient.modulus);
 #endif
   }
 

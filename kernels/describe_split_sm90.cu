@@ -197,7 +197,8 @@ __device__ __forceinline__ void find_largest(const Bits* elements, int blocks, L
     largest[r] = {largest_of_warp(largest[r].magnitude), __reduce_add_sync(ALL, largest[r].nonfinite)};
 }
 
-extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THREADS, WORDS <= 1 ? 6 : WORDS == 2 && ALONG_K ? 5 : 4)
+extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1)
+    __launch_bounds__(THREADS, WORDS <= 1 ? 6 : WORDS == 2 && ALONG_K ? 5 : 4)
 describe_split(const INPUT* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, int64_t rows, int64_t k,
                int64_t rows_padded, int64_t k_padded, int64_t* __restrict__ description, int64_t batch_rows, int width,
                int statistic, int step, int base, int64_t threshold, int32_t* __restrict__ mu_out,

@@ -39,7 +39,8 @@ HD void join_diagonals(int32_t top, const uint32_t (&low)[low_words(P)], int j, 
 // V as a float64: exact where `exact`, else RN(V); with ODD, where that is not exact, the neighbour of V whose last bit
 // is one, so that a further rounding to fewer bits is the only one.
 template <int P, int R> constexpr bool EXACT_DIAGONALS = 32 + R * (P - 1) <= 52;
-template <int P, int R, bool ODD> HD double diagonals_as_double(int32_t top, const uint32_t (&low)[low_words(P)], int j) {
+template <int P, int R, bool ODD>
+HD double diagonals_as_double(int32_t top, const uint32_t (&low)[low_words(P)], int j) {
   constexpr int SHIFT = R * (P - 1);
   const uint64_t below = below_top<P, R>(low, j);
   if (EXACT_DIAGONALS<P, R>) {  // as an integer added to the bits of 1.5 2^52
@@ -48,7 +49,8 @@ template <int P, int R, bool ODD> HD double diagonals_as_double(int32_t top, con
   }
   const double high = double_of_words(0x43300000u, static_cast<uint32_t>(top) ^ 0x80000000u) -
                       double_of_words(0x43300000u, 0x80000000u);
-  const double rest = double_of_words(0x43300000u | high_word(below), low_word(below)) - double_of_words(0x43300000u, 0);
+  const double rest =
+      double_of_words(0x43300000u | high_word(below), low_word(below)) - double_of_words(0x43300000u, 0);
   const double unit = double_of_words(static_cast<uint32_t>(SHIFT + 1023) << 20, 0);
   const double sum = fused(high, unit, rest);
   if (!ODD) return sum;

@@ -137,7 +137,8 @@ __device__ __forceinline__ void store_four(float* to, const float (&v)[4]) {
   __stcs(reinterpret_cast<float4*>(to), make_float4(v[0], v[1], v[2], v[3]));
 }
 
-__device__ __forceinline__ Result result_of(uint32_t w, const Tiles& tiles, const Output<OUTPUT>& output, const int* exponents) {
+__device__ __forceinline__ Result result_of(uint32_t w, const Tiles& tiles, const Output<OUTPUT>& output,
+                                            const int* exponents) {
   const int warpgroup = this_thread() / 128, thread = this_thread() % 128, lane = this_thread() % 32;
   int entry, i, j;
   locate(w, tiles, entry, i, j);
@@ -204,8 +205,8 @@ __device__ __forceinline__ void round_half(const uint32_t (&d)[96], const uint4*
 }
 
 extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(384, 1)
-digit_gemm(const Operand a, const Operand b, const Output<OUTPUT> output, uint4* low, uint4* partial, uint32_t* flags, int blocks,
-           const Pieces pieces, const Tiles tiles) {
+digit_gemm(const Operand a, const Operand b, const Output<OUTPUT> output, uint4* low, uint4* partial, uint32_t* flags,
+           int blocks, const Pieces pieces, const Tiles tiles) {
   after_previous();
   extern __shared__ uint8_t dynamic[];
   __shared__ __align__(8) uint64_t full_barriers[STAGES], empty_barriers[STAGES];

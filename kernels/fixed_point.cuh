@@ -184,8 +184,8 @@ HD int row_exponent(int64_t top, int64_t statistic, int step, int base, int64_t 
 // The same of row `index` of a description, int64 [6][batch_rows], by that field of it; if OF_LARGEST, field 0 is the
 // largest element itself, which gives the peak, of so many bits.
 template <typename Bits, bool OF_LARGEST>
-HD int described_exponent(const int64_t* description, int64_t batch_rows, int64_t index, int statistic, int step, int base,
-                          int64_t threshold) {
+HD int described_exponent(const int64_t* description, int64_t batch_rows, int64_t index, int statistic, int step,
+                          int base, int64_t threshold) {
   if (!OF_LARGEST)
     return row_exponent(description[index], description[statistic * batch_rows + index], step, base, threshold);
   const Parts p = parts(static_cast<Bits>(description[index]));

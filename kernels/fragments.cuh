@@ -10,5 +10,6 @@
 // The place of the four bytes from `byte` on (a multiple of 4) of a row of `row_bytes` bytes.
 HD int64_t fragment_offset(int64_t row, int64_t byte, int64_t row_bytes) {
   const int r = static_cast<int>(row & 15), q = static_cast<int>(byte & 31) >> 2;
-  return ((row >> 4) * (row_bytes >> 5) + (byte >> 5)) * 512 + ((r & 7) * 4 + (q & 3)) * 16 + ((r >> 3) + 2 * (q >> 2)) * 4;
+  return ((row >> 4) * (row_bytes >> 5) + (byte >> 5)) * 512 + ((r & 7) * 4 + (q & 3)) * 16 +
+         ((r >> 3) + 2 * (q >> 2)) * 4;
 }

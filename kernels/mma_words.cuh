@@ -5,7 +5,8 @@
 #include "words.cuh"
 
 #if defined(__CUDACC_RTC__) || defined(__NVCC__)  // (tests that emulate a warp bring their own)
-template <Word W> __device__ __forceinline__ void multiply_words(float (&c)[4], const uint4& a, uint32_t b0, uint32_t b1) {
+template <Word W>
+__device__ __forceinline__ void multiply_words(float (&c)[4], const uint4& a, uint32_t b0, uint32_t b1) {
 #define MMA(SHAPE)                                                                                               \
   asm("mma.sync.aligned." SHAPE ".f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"                     \
       : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])                                                           \

@@ -48,13 +48,14 @@ __device__ __forceinline__ void store(int8_t* to, const uint32_t (&value)[8]) {
 }
 __device__ __forceinline__ void store(double* to, const uint32_t (&value)[8]) {
 #pragma unroll
-  for (int j = 0; j < 8; j += 2) *reinterpret_cast<double2*>(to + behind<PACK>(j)) = make_double2(value[j], value[j + 1]);
+  for (int j = 0; j < 8; j += 2)
+    *reinterpret_cast<double2*>(to + behind<PACK>(j)) = make_double2(value[j], value[j + 1]);
 }
 
 // The part of an operand that is the block's; where rows are neighbours, it is turned in `staged`.
 template <bool ALONG_K, int TILE, bool PERMUTED, typename T>
-__device__ __forceinline__ void part_of(const Operand<T>& operand, uint32_t block, int64_t k, int64_t ks_padded, int width,
-                                        bool sampled, void* staged) {
+__device__ __forceinline__ void part_of(const Operand<T>& operand, uint32_t block, int64_t k, int64_t ks_padded,
+                                        int width, bool sampled, void* staged) {
   typedef typename BitsOf<T>::type Bits;
   const int64_t rows = operand.rows, rows_padded = operand.rows_padded, sr = operand.sr, sk = operand.sk;
   const uint32_t tiles_k = static_cast<uint32_t>(ks_padded / TILE_K);
@@ -108,8 +109,8 @@ __device__ __forceinline__ void part_of(const Operand<T>& operand, uint32_t bloc
 constexpr int STAGED = larger<int>(ALONG_K_A ? 0 : sizeof(INPUT_A), ALONG_K_B ? 0 : sizeof(INPUT_B));
 
 extern "C" __global__ void __launch_bounds__(256, 4)
-magnitudes(const Operand<INPUT_A> a, const Operand<INPUT_B> b, uint32_t a_blocks, int64_t k, int64_t ks_padded, int width,
-           int sampled) {
+magnitudes(const Operand<INPUT_A> a, const Operand<INPUT_B> b, uint32_t a_blocks, int64_t k, int64_t ks_padded,
+           int width, int sampled) {
   after_previous();
   __shared__ __align__(16) uint8_t staged[larger(TILE_K * TILE_ROWS * STAGED, 1)];
   if (blockIdx.x < a_blocks)
@@ -212,10 +213,11 @@ error_terms(const Side a, const Side b, Atomic* result, int width, int statistic
 constexpr int WARP_ROWS = 16;
 
 extern "C" __global__ void __launch_bounds__(256, 2)
-worst_ratio(const int32_t* __restrict__ lower, const Terms p, const Terms q, Atomic* result, int64_t ld, int64_t rows, int64_t cols,
-            int64_t looked_at) {
+worst_ratio(const int32_t* __restrict__ lower, const Terms p, const Terms q, Atomic* result, int64_t ld, int64_t rows,
+            int64_t cols, int64_t looked_at) {
   after_previous();
-  const uint32_t down = static_cast<uint32_t>((looked_at + 127) / 128), over = static_cast<uint32_t>((cols + 127) / 128);
+  const uint32_t down = static_cast<uint32_t>((looked_at + 127) / 128),
+                 over = static_cast<uint32_t>((cols + 127) / 128);
   const uint32_t tile = blockIdx.x / over, b = tile / down;
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
   const int64_t col = static_cast<int64_t>(blockIdx.x % over) * 128 + 4 * lane;
@@ -232,7 +234,8 @@ worst_ratio(const int32_t* __restrict__ lower, const Terms p, const Terms q, Ato
   float of_row[3];  // those of row lane % 16
 #pragma unroll
   for (int s = 0; s < 3; ++s) {
-    of_col[s] = col < cols ? *reinterpret_cast<const float4*>(q.rounded + b * q.rounded_step + place_of(col, s)) : make_float4(0, 0, 0, 0);
+    of_col[s] = col < cols ? *reinterpret_cast<const float4*>(q.rounded + b * q.rounded_step + place_of(col, s))
+                           : make_float4(0, 0, 0, 0);
     of_row[s] = row0 + (lane & 15) < looked_at ? p.rounded[b * p.rounded_step + place_of(row0 + (lane & 15), s)] : 0.0f;
   }
 

@@ -7,9 +7,9 @@
 #include "worst.cuh"
 
 // What happens to a tile's accumulators: float32 looks at all of them, 16 columns at a time with their largest
-// quotients, which show no less than each column's own terms. Those that it leaves in doubt are kept aside, four columns
-// of a row together, until the 16 are through; then registers are free for an entry's own terms, and for the exact
-// comparison.
+// quotients, which show no less than each column's own terms. Those that it leaves in doubt are kept aside, four
+// columns of a row together, until the 16 are through; then registers are free for an entry's own terms, and for the
+// exact comparison.
 struct Compare {
   const Terms &p, &q;
   Atomic* result;

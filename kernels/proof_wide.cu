@@ -10,8 +10,8 @@
 constexpr int ROWS = 32;
 
 extern "C" __global__ void __launch_bounds__(256, 2)
-worst_ratio_wide(const double* __restrict__ lower, const Terms p, const Terms q, Atomic* result, int64_t ld, int64_t rows,
-                 int64_t cols, int64_t looked_at) {
+worst_ratio_wide(const double* __restrict__ lower, const Terms p, const Terms q, Atomic* result, int64_t ld,
+                 int64_t rows, int64_t cols, int64_t looked_at) {
   after_previous();
   const uint32_t down = static_cast<uint32_t>((looked_at + ROWS - 1) / ROWS);
   const uint32_t over = static_cast<uint32_t>((cols + 255) / 256);

@@ -59,8 +59,8 @@ __device__ __forceinline__ void async_proxy_fence() { asm volatile("fence.proxy.
 __device__ __forceinline__ void bulk_copy_to_blocks(uint32_t to, const void* from, int bytes, uint32_t barrier,
                                                     unsigned short blocks) {
   asm volatile(
-      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1], %2, [%3], %4;" ::
-          "r"(to),
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
+      "[%0], [%1], %2, [%3], %4;" ::"r"(to),
       "l"(from), "r"(bytes), "r"(barrier), "h"(blocks)
       : "memory");
 }
@@ -94,7 +94,9 @@ __device__ __forceinline__ void cluster_barrier() {
 }
 
 // The same in two steps; what was written between the last barrier and this one is not seen by other blocks.
-__device__ __forceinline__ void cluster_arrive() { asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory"); }
+__device__ __forceinline__ void cluster_arrive() {
+  asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+}
 __device__ __forceinline__ void cluster_wait() { asm volatile("barrier.cluster.wait.aligned;" ::: "memory"); }
 // A word of shared memory at the same address in block `rank` of the cluster.
 __device__ __forceinline__ uint32_t read_from_block(uint32_t address, uint32_t rank) {
@@ -133,7 +135,8 @@ template <int PENDING> __device__ __forceinline__ void wgmma_wait() {
 
 // The accumulators of a wgmma, for the array d of its thread: placeholders, and operands by their constraint ("+r",
 // "+f").
-#define FIRST_32 "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31"
+#define FIRST_32 "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15," \
+  "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31"
 #define FIRST_48 FIRST_32 ",%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47"
 #define FIRST_64 FIRST_48 ",%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
 #define FIRST_96 FIRST_64 ",%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79," \
@@ -149,7 +152,8 @@ template <int PENDING> __device__ __forceinline__ void wgmma_wait() {
 #define REGISTERS_104(C) REGISTERS_96(C), EIGHT(C, 96)
 #define REGISTERS_128(C) REGISTERS_104(C), EIGHT(C, 104), EIGHT(C, 112), EIGHT(C, 120)
 #define WGMMA(SHAPE, OPERANDS, A, B, P, MORE) \
-  "{\n.reg .pred p;\nsetp.ne.b32 p, " P ", 0;\nwgmma.mma_async.sync.aligned." SHAPE " {" OPERANDS "}, " A ", " B ", p" MORE ";\n}\n"
+  "{\n.reg .pred p;\nsetp.ne.b32 p, " P ", 0;\n" \
+  "wgmma.mma_async.sync.aligned." SHAPE " {" OPERANDS "}, " A ", " B ", p" MORE ";\n}\n"
 
 // d (64 x N int32, N / 2 registers a thread) = [accumulate] d + A (64 x 32) B (32 x N), of bytes of type T.
 template <typename T, int COUNT> struct Wgmma;

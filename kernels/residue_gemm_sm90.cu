@@ -36,7 +36,8 @@ __device__ __forceinline__ void reduce_half(const uint32_t (&d)[R], uint8_t* y, 
           for (int z = 0; z < 4; ++z) {
             uint32_t r[4];
 #pragma unroll
-            for (int x = 0; x < 4; ++x) r[x] = add_residues(byte_of(word[z], x), byte_of(before[z], x), m.quotient.modulus);
+            for (int x = 0; x < 4; ++x)
+              r[x] = add_residues(byte_of(word[z], x), byte_of(before[z], x), m.quotient.modulus);
             word[z] = gather_bytes(r[0], r[1], r[2], r[3], 0);
           }
         }

@@ -14,8 +14,9 @@ __device__ __forceinline__ void store_four(uint32_t* c, const uint32_t (&bits)[4
 // integer(j, words) 2^(exponent - nu[col + j]), j = 0 .. 3, col + j < cols, each rounded once, from place() on,
 // col_stride apart. The integers and their sign need no more than SIZE + 1 bits.
 template <typename Output, int SIZE, int LENGTH, typename Entries, typename Constants, typename Place>
-__device__ __forceinline__ void round_and_store(const Entries& entries, const Constants& constants, int exponent, const int32_t* nu,
-                                                int64_t col, int64_t cols, Place place, int64_t col_stride) {
+__device__ __forceinline__ void round_and_store(const Entries& entries, const Constants& constants, int exponent,
+                                                const int32_t* nu, int64_t col, int64_t cols, Place place,
+                                                int64_t col_stride) {
   int nu_four[4];
 #pragma unroll
   for (int j = 0; j < 4; ++j) nu_four[j] = nu[smaller(col + j, cols - 1)];

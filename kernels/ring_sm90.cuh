@@ -75,8 +75,8 @@ struct Stages {
   // By one thread of the producer: `blocks` tile blocks that follow one another, the last one first if `back`, N
   // columns of each.
   template <int N = COLS>
-  __device__ __forceinline__ void copy(Ring& ring, const uint8_t* from_a, const uint8_t* from_b, int blocks, uint32_t rank,
-                                       bool back = false) const {
+  __device__ __forceinline__ void copy(Ring& ring, const uint8_t* from_a, const uint8_t* from_b, int blocks,
+                                       uint32_t rank, bool back = false) const {
     constexpr int PART = N * DEPTH / 2;
     const int64_t before = back ? blocks - 1 : 0, step = back ? -1 : 1;
     from_a += before * A_BYTES;

@@ -13,10 +13,11 @@
 typedef BitsOf<INPUT>::type Bits;
 
 extern "C" __global__ void __launch_bounds__(256)
-split_fp16(const INPUT* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, int64_t rows, int64_t k, int64_t rows_padded,
-           int64_t k_padded, const int64_t* __restrict__ description, int64_t batch_rows, int statistic, int step,
-           int base, int64_t threshold, int32_t* __restrict__ mu_out, uint8_t* __restrict__ slices,
-           int64_t batch_stride, int64_t row_stride, int64_t slice_stride, int64_t slab, int64_t slab_stride) {
+split_fp16(const INPUT* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, int64_t rows, int64_t k,
+           int64_t rows_padded, int64_t k_padded, const int64_t* __restrict__ description, int64_t batch_rows,
+           int statistic, int step, int base, int64_t threshold, int32_t* __restrict__ mu_out,
+           uint8_t* __restrict__ slices, int64_t batch_stride, int64_t row_stride, int64_t slice_stride, int64_t slab,
+           int64_t slab_stride) {
   after_previous();
   const uint32_t blocks_k = static_cast<uint32_t>(k_padded / TILE_K);
   const uint32_t blocks_row = static_cast<uint32_t>((rows_padded + TILE_ROWS - 1) / TILE_ROWS);

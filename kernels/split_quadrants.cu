@@ -77,7 +77,8 @@ split_quadrants(const INPUT* __restrict__ x, int64_t sr, int64_t sk, int64_t row
 
   // Elements 64 (r % 2) + 2 lane + {0, 1} of row r / 2 of the warp, in every quadrant.
 #if ALONG_K
-  const bool whole = aligned_in_pairs(x, sr, sk) && ROWS <= rows_left(1) && BLOCK_K <= k_left(1);  // never more than (0)
+  // What is left in the second halves is never more than in the first ones.
+  const bool whole = aligned_in_pairs(x, sr, sk) && ROWS <= rows_left(1) && BLOCK_K <= k_left(1);
   const Bits* at = origin + (own * sr + 2 * lane * sk);
   const auto load = [&](int r, Bits (&bits)[8]) {
 #pragma unroll

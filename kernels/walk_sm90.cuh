@@ -50,8 +50,9 @@ __device__ __forceinline__ void copy_tiles(const Walk<R>& walk, const Stages& st
   for (int w = walk.first; w < walk.end; w += walk.step, back = !back) {
     int t, n, i, j;
     walk.locate(w, t, n, i, j);
-    stages.copy<2 * R>(ring, a.slices + t * a.slice + n * a.batch + static_cast<int64_t>(2 * i + rank) * k_blocks * A_BYTES,
-                       b.slices + t * b.slice + n * b.batch + static_cast<int64_t>(j) * k_blocks * B_BYTES, blocks, rank, back);
+    stages.copy<2 * R>(
+        ring, a.slices + t * a.slice + n * a.batch + static_cast<int64_t>(2 * i + rank) * k_blocks * A_BYTES,
+        b.slices + t * b.slice + n * b.batch + static_cast<int64_t>(j) * k_blocks * B_BYTES, blocks, rank, back);
   }
 }
 
@@ -74,8 +75,8 @@ __device__ __forceinline__ void multiply_tiles(const Walk<R>& walk, const Stages
     multiply_blocks<uint8_t>(stages, ring, blocks, d0, d1, last);
     int t, n, i, j;
     walk.locate(w, t, n, i, j);
-    epilogue.begin(t, n, (2 * i + static_cast<int64_t>(cluster_rank())) * ROWS + warpgroup * 128 + thread / 32 * 16 + lane / 4,
-                   j);
+    epilogue.begin(
+        t, n, (2 * i + static_cast<int64_t>(cluster_rank())) * ROWS + warpgroup * 128 + thread / 32 * 16 + lane / 4, j);
 
     multiply_last_block<uint8_t>(stages, ring, d0, d1, last);
     epilogue.look(d0, 0);

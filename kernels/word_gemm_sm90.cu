@@ -101,7 +101,8 @@ __device__ __forceinline__ void add_block(const Stages& stages, Ring& ring, Accu
 #endif
 
 extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(384, 1)
-word_gemm(const Operand a, const Operand b, const Output<float> to, int blocks, int k_stages, int work, const Tiles tiles) {
+word_gemm(const Operand a, const Operand b, const Output<float> to, int blocks, int k_stages, int work,
+          const Tiles tiles) {
   after_previous();
   extern __shared__ uint8_t dynamic[];
   __shared__ __align__(8) uint64_t full_barriers[STAGES], empty_barriers[STAGES];

@@ -29,7 +29,8 @@ __device__ __forceinline__ void multiply_stage(const Stages& stages, Ring& ring,
   ring.next();
 }
 // Of `count` more; the last one is under way.
-__device__ __forceinline__ void multiply_stages(const Stages& stages, Ring& ring, Accumulators& d, int count, int& last) {
+__device__ __forceinline__ void multiply_stages(const Stages& stages, Ring& ring, Accumulators& d, int count,
+                                                int& last) {
 #pragma unroll 1
   for (int s = 0; s < count; ++s) {
     const int stage = ring.stage;
@@ -92,8 +93,8 @@ __device__ __forceinline__ void add_pairs(const Stages& stages, Ring& ring, Accu
 #endif
 
 extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(384, 1)
-word_pairs(const Operand a, const Operand b, const Output<float> to, int blocks, int k_blocks, int work, const Tiles tiles,
-           const __grid_constant__ Program program) {
+word_pairs(const Operand a, const Operand b, const Output<float> to, int blocks, int k_blocks, int work,
+           const Tiles tiles, const __grid_constant__ Program program) {
   after_previous();
   extern __shared__ uint8_t dynamic[];
   __shared__ __align__(8) uint64_t full_barriers[STAGES], empty_barriers[STAGES];

@@ -13,7 +13,8 @@ __device__ __forceinline__ void hand_over() { named_barrier_arrive(2 - threadIdx
 
 // The exponents of the columns of tile w, in the place of the exponent of a float32, kept by each warpgroup for itself.
 typedef int Exponents[CONSUMERS][COLS];
-__device__ __forceinline__ void keep_exponents(Exponents& exponents, const Output<float>& to, const Tiles& tiles, int w) {
+__device__ __forceinline__ void keep_exponents(Exponents& exponents, const Output<float>& to, const Tiles& tiles,
+                                               int w) {
   const int warpgroup = threadIdx.x / 128;
   int b, i, j;
   locate(w, tiles, b, i, j);
