@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from ozaki._description import Described, Description
-from ozaki._proof import Look
+from ozaki._proof import ProofBackend
 from ozaki.schemes import Scheme, Words
 
 ENGINES = ("float64", "int8", "cublas", "hopper")
@@ -17,7 +17,7 @@ Way = Scheme | Words | None
 """How a product runs: slices, words, or the native product."""
 
 
-class Backend(Protocol):
+class Backend(ProofBackend, Protocol):
     """What a backend module offers; arrays of operands are stacks of rows, shape (batch, rows, k)."""
 
     name: str
@@ -36,16 +36,6 @@ class Backend(Protocol):
         """Begin to bring a description to the host; calling the result waits for it."""
         ...
 
-    def narrow_product(self, left: Described, right: Described, sampled: bool, alone: bool = True) -> Any: ...
-    def wide_product(self, left: Described, right: Described, alone: bool = True) -> Any: ...
-    def worst_ratios(
-        self,
-        lower: Any,
-        left: Described,
-        right: Described,
-        wanted: Sequence[tuple[Scheme | Words, int]],
-        alone: bool = True,
-    ) -> list[Look]: ...
     def split(self, operand: Described, side: str, plan: Any) -> Any: ...
     def split_in_one_read(self, plan: Any, x: Any, y: Any) -> tuple[Any, Any] | None:
         """Slices of rows that nothing is known of, with their descriptions; None where that is no faster."""
