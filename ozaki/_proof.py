@@ -68,16 +68,24 @@ class Look:
     exact : whether that can be taken as it is
     anew : looks again, knowing that
     renewed : it did
+    found : what was waited for
     """
 
     wait: Callable[[], Ratio]
     exact: Callable[[Ratio], bool] = lambda ratio: True
     anew: Callable[[Ratio], Ratio] | None = None
     renewed: bool = False
+    found: Ratio | None = None
+
+    def settle(self) -> Ratio:
+        """Wait for it, once."""
+        if self.found is None:
+            self.found = self.wait()
+        return self.found
 
     def __call__(self) -> Ratio:
         """What it finds."""
-        ratio = self.wait()
+        ratio = self.settle()
         if self.exact(ratio):
             return ratio
         if self.anew is None:
@@ -181,7 +189,8 @@ class Proof:
         """Let go of the operands: what was begun is all there is from now on, and is waited for anew."""
         self._lower, self._spans, self._unproven, self._kept, self._at = None, None, None, True, 0
         self._left, self._right = (Described(_Shape(tuple(x.x.shape)), None) for x in self.operands)
-        self._let_go()
+        for look in self._begun.values():
+            look.anew = look.found = None
 
     @property
     def plain(self) -> bool:
@@ -199,7 +208,7 @@ class Proof:
     def settle(self) -> None:
         """Wait for all that was begun."""
         for look in self._begun.values():
-            look.wait()
+            look.settle()
 
     def _found(self, scheme: Scheme | Words, glance: bool = False) -> Ratio:
         self.begin([(scheme, glance)])
