@@ -17,11 +17,11 @@ __device__ __forceinline__ Atomic largest_of_warp(Atomic value) {
   return value;
 }
 
-// The error terms of an operand, all >= 0: term s of row r of batch entry b at exact[s * stride + b * step + r] and,
-// rounded up to float32, at rounded[b * rounded_step + place_of(r, s)], zero for what is left of four rows or a tile.
-// Columns, whose term 0 is zero only where all are, have besides: its inverse, rounded down, at place_of(r, INVERSE),
-// NaN where it is zero; and the largest quotients of terms 1 and 2 by it among 16 columns, rounded up, at
-// place_of(4 (r / 4), QUOTIENTS) + {0, 1}.
+// The error terms of an operand, all >= 0 and far below 2^127: term s of row r of batch entry b at
+// exact[s * stride + b * step + r] and, rounded up to float32, at rounded[b * rounded_step + place_of(r, s)], zero for
+// what is left of four rows or a tile. Columns, whose term 0 is zero only where all are, have besides: its inverse,
+// rounded down, at place_of(r, INVERSE), NaN where it is zero; and the largest quotients of terms 1 and 2 by it among
+// 16 columns, rounded up, at place_of(4 (r / 4), QUOTIENTS) + {0, 1}.
 struct Terms {
   const double* exact;
   const float* rounded;
