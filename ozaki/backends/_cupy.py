@@ -194,9 +194,9 @@ def product(plan: Plan, x: Any, y: Any, out: Any) -> int:
     second = beside(cp.cuda.runtime.getDevice(), "right operand")
     second.fork()
     read_left, read_right = _in_one_read(x, "left", plan, sums), _in_one_read(y, "right", plan, sums)
-    left = read_left(None) if read_left else look(x)
+    left = read_left() if read_left else look(x)
     with second:
-        right = read_right(None) if read_right else split(look(y), "right", plan)
+        right = read_right() if read_right else split(look(y), "right", plan)
     slices = left if isinstance(left, Slices) else split(left, "left", plan)
     second.join()
     used = execute(plan, slices, right, out)
@@ -206,18 +206,20 @@ def product(plan: Plan, x: Any, y: Any, out: Any) -> int:
 
 def split_in_one_read(plan: Plan, x: Any, y: Any) -> tuple[Slices, Slices] | None:
     """The slices of rows that nothing is known of, with whole descriptions, where each is faster in one read."""
-    read_left, read_right = _in_one_read(x, "left", plan, True), _in_one_read(y, "right", plan, True)
+    second = beside(cp.cuda.runtime.getDevice(), "right operand")
+    read_left, read_right = _in_one_read(x, "left", plan, True), _in_one_read(y, "right", plan, True, second)
     if read_left is None or read_right is None:
         return None
-    second = beside(cp.cuda.runtime.getDevice(), "right operand")
     second.fork()
-    slices = read_left(None), read_right(second)  # which free no memory that the other might get
+    slices = read_left(), read_right()  # which free no memory that the other might get
     second.join()
     return slices
 
 
-def _in_one_read(x: Any, side: str, plan: Plan, sums: bool) -> Callable[[Beside | None], Slices] | None:
-    """What finds and cuts rows by one kernel, on another stream if there is one, where that is faster than two."""
+def _in_one_read(
+    x: Any, side: str, plan: Plan, sums: bool, stream: Beside | None = None
+) -> Callable[[], Slices] | None:
+    """What finds and cuts rows by one kernel, where that is faster than two; slices on another stream, if given."""
     assert plan.scheme is not None
     engine = _engine_of(plan)
     layout = engine.layout(plan.scheme, side, *x.shape)
@@ -227,7 +229,7 @@ def _in_one_read(x: Any, side: str, plan: Plan, sums: bool) -> Callable[[Beside 
         return partial(_describe_split.find_and_split, x, plan.scheme, layout)
     if engine is not _hopper:
         return None
-    return partial(_describe_split.describe_and_split, x, side, plan.scheme, layout, sums)
+    return partial(_describe_split.describe_and_split, x, side, plan.scheme, layout, sums, stream)
 
 
 def execute(plan: Plan, left: Described | Slices, right: Described | Slices, out: Any) -> int:

@@ -60,13 +60,15 @@ def describe_and_split(
     return _launched(launch, Described if sums else Tops, x, layout, stream)
 
 
-def find_and_split(x: Any, words: Words, layout: Layout, stream: Beside | None = None) -> Slices:
-    """The words of x, shape (batch, rows, k), with its largest elements; on another stream as above."""
+def find_and_split(x: Any, words: Words, layout: Layout) -> Slices:
+    """The words of x, shape (batch, rows, k), with its largest elements."""
     launch = _launch_of_words(cp.cuda.runtime.getDevice(), View.of(x), words, layout)
-    return _launched(launch, Tops, x, layout, stream)
+    return _launched(launch, Tops, x, layout)
 
 
-def _launched(launch: Launch, described: type[Described], x: Any, layout: Layout, stream: Beside | None) -> Slices:
+def _launched(
+    launch: Launch, described: type[Described], x: Any, layout: Layout, stream: Beside | None = None
+) -> Slices:
     batch, rows, _ = x.shape
     fields = cp.empty((len(FIELDS), batch, rows), np.int64)
     parts, mu = cp.empty(layout.size, np.int8), cp.empty((batch, rows), np.int32)
