@@ -5,8 +5,9 @@ from __future__ import annotations
 import platform
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib import metadata
+from itertools import cycle
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -18,6 +19,9 @@ WARM_UPS = 3
 
 FEWEST, MOST = 5, 200
 """Timed calls."""
+
+TURNS = 3
+"""Of each routine, where several are compared."""
 
 
 class Device(Protocol):
@@ -144,10 +148,43 @@ def median_seconds(device: Device, calls: Sequence[Callable[[], object]], least:
     """
     for i in range(max(WARM_UPS, len(calls))):
         device.elapsed(calls[i % len(calls)])
+    return statistics.median(_times(device, cycle(calls), least, FEWEST))
+
+
+def medians_side_by_side(
+    device: Device, routines: Sequence[Sequence[Callable[[], object]]], least: float
+) -> list[tuple[float, int | None]]:
+    """Median seconds of each routine, and the clock after it, all routines taken in turn several times over.
+
+    How fast a device is hangs on what it did just before, and drifts. So no routine is measured in one piece, and half
+    a turn goes by before its calls count.
+
+    Parameters
+    ----------
+    device : Device
+    routines : sequence of sequences of functions
+        Of each routine the same work on different memory.
+    least : float
+        Seconds to measure each routine for, however few the calls.
+    """
+    times: list[list[float]] = [[] for _ in routines]
+    clocks: list[int | None] = [None for _ in routines]
+    cycles = [cycle(calls) for calls in routines]
+    for _ in range(TURNS):
+        for i, calls in enumerate(cycles):
+            _times(device, calls, least / TURNS / 2, 1)
+            times[i] += _times(device, calls, least / TURNS, 2)
+            clocks[i] = device.sm_mhz()
+            device.release()
+    return [(statistics.median(of_routine), clock) for of_routine, clock in zip(times, clocks, strict=True)]
+
+
+def _times(device: Device, calls: Iterator[Callable[[], object]], least: float, fewest: int) -> list[float]:
+    """Seconds of each call until it is enough."""
     times: list[float] = []
-    while len(times) < FEWEST or (sum(times) < least and len(times) < MOST):
-        times.append(device.elapsed(calls[len(times) % len(calls)]))
-    return statistics.median(times)
+    while len(times) < fewest or (sum(times) < least and len(times) < MOST):
+        times.append(device.elapsed(next(calls)))
+    return times
 
 
 def _has_gpu() -> bool:

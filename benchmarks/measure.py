@@ -1,4 +1,4 @@
-"""One routine at one size: the answer checked, then timed."""
+"""Routines at one size: the answers checked, then all timed in turn."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks.devices import Device, median_seconds
+from benchmarks.devices import Device, medians_side_by_side
 from benchmarks.results import Row, Shape
 from benchmarks.routines import Routine
 from ozaki import reference
@@ -82,7 +82,7 @@ def copies(operand_bytes: int, cache_bytes: int) -> int:
 def rows_of(
     task: str, dtype: str, device: Device, shape: Shape, routines: list[Routine], seed: int, least: float
 ) -> Iterator[Row]:
-    """Measure routines on the same operands, drawn from N(0, 1); `least` seconds each, or a few calls.
+    """Measure routines in turn on the same operands, drawn from N(0, 1); `least` seconds each, or a few calls.
 
     Raises
     ------
@@ -94,6 +94,7 @@ def rows_of(
     count = copies(a.nbytes + b.nbytes, device.cache_bytes)
     sets = [(a, b) if i == 0 else (a.copy(order="K"), b.copy(order="K")) for i in range(count)]
     out = [device.xp.empty((*a.shape[:-1], shape.n), dtype) for _ in sets]
+    accounts = []
     for routine in routines:
         out[0].fill(np.nan)
         routine.multiply(a, b, out[0])
@@ -101,10 +102,11 @@ def rows_of(
         error, rms = sample.errors(out[0])
         if not (isfinite(error) and error <= (inf if account.bound is None else account.bound)):
             raise WrongAnswerError(f"{routine.name}, {task}, n = {shape}: error {error:.3g}, bound {account.bound}")
-        calls = [partial(routine.multiply, x, y, c) for (x, y), c in zip(sets, out, strict=True)]
-        seconds = median_seconds(device, calls, least)
-        sm_mhz = device.sm_mhz()
+        accounts.append((account, error, rms))
         device.release()
+    calls = [[partial(routine.multiply, x, y, c) for (x, y), c in zip(sets, out, strict=True)] for routine in routines]
+    measured = medians_side_by_side(device, calls, least)
+    for routine, (account, error, rms), (seconds, sm_mhz) in zip(routines, accounts, measured, strict=True):
         yield Row(
             task=task,
             routine=routine.name,

@@ -108,7 +108,7 @@ class Run:
     commit : full hash, with "-dirty" behind it where the library was changed since; "unknown" outside a repository
     device : name of the GPU, or of the CPU with its threads
     versions : of the software that decides bits and speed
-    rows : in the order in which they ran
+    rows : size by size; the routines of one size were taken in turn
     """
 
     date: str

@@ -13,7 +13,7 @@ import typer
 from benchmarks import readme
 from benchmarks.__main__ import Task, Where
 from benchmarks.__main__ import main as run_benchmarks
-from benchmarks.devices import Cpu, median_seconds
+from benchmarks.devices import Cpu, median_seconds, medians_side_by_side
 from benchmarks.measure import Sample, WrongAnswerError, copies, rows_of
 from benchmarks.plots import plot_run
 from benchmarks.results import RESULTS, ROOT, Row, Run, Shape, newest, parse, read, read_all, size, slug, unit
@@ -144,6 +144,25 @@ def test_median_of_calls_in_turn():
     calls = [partial(lambda i: (called.append(i), float(i))[1], i) for i in range(4)]
     assert median_seconds(Clock(), calls, least=0) == 1.0  # of 0, 1, 2, 3, 0
     assert called == [0, 1, 2, 3, 0, 1, 2, 3, 0]
+
+
+def test_routines_are_timed_in_turn():
+    class Clock(Cpu):
+        clocks = 0
+
+        def elapsed(self, call):
+            return call()
+
+        def sm_mhz(self):
+            self.clocks += 1
+            return self.clocks
+
+    called = []
+    first, second = (
+        [partial(lambda i: (called.append(i), i)[1], i) for i in values] for values in ((1.0, 2.0, 4.0), (7.0,))
+    )
+    assert medians_side_by_side(Clock(), [first, second], least=0) == [(3.0, 5), (7.0, 6)]
+    assert called == 3 * [1.0, 2.0, 4.0, 7.0, 7.0, 7.0]  # the first of three is not counted
 
 
 def test_errors_of_a_sample():
