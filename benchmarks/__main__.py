@@ -21,6 +21,7 @@ from benchmarks.measure import WrongAnswerError, rows_of
 from benchmarks.results import RESULTS, Row, Run, Shape, git_commit, label, size, unit
 from benchmarks.routines import PEERS, TASKS, load_gemmul8, routines
 from benchmarks.shapes import shape_rows
+from benchmarks.tensor_cores import tensor_core_rows
 
 
 class Task(StrEnum):
@@ -121,7 +122,8 @@ def _rows(
     if task == "shapes":
         rows = shape_rows(device, peer, seed, seconds)
     elif task == "kernels":
-        rows = chain.from_iterable(kernel_rows(device, n, dtype, seed, seconds) for n in sizes for dtype in SCHEMES)
+        of_kernels = (kernel_rows(device, n, dtype, seed, seconds) for n in sizes for dtype in SCHEMES)
+        rows = chain(tensor_core_rows(device, seed, seconds), chain.from_iterable(of_kernels))
     else:
         squares = map(Shape.square, sizes)
         rows = chain.from_iterable(rows_of(task, task, device, x, compared, seed, seconds) for x in squares)

@@ -9,11 +9,12 @@ from collections.abc import Callable, Iterator, Sequence
 from importlib import metadata
 from itertools import cycle
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 import ozaki
+from benchmarks.power import instant_watts
 
 WARM_UPS = 3
 
@@ -22,6 +23,19 @@ FEWEST, MOST = 5, 200
 
 TURNS = 3
 """Of each routine, where several are compared."""
+
+
+class State(NamedTuple):
+    """What a GPU is at after some work; None where there is nothing to read.
+
+    Attributes
+    ----------
+    sm_mhz : clock of the multiprocessors
+    watts : power
+    """
+
+    sm_mhz: int | None = None
+    watts: float | None = None
 
 
 class Device(Protocol):
@@ -50,8 +64,8 @@ class Device(Protocol):
     def release(self) -> None:
         """Give unused memory back."""
 
-    def sm_mhz(self) -> int | None:
-        """The clock at this moment; None where there is none to read."""
+    def state(self) -> State:
+        """Clock and power at this moment."""
 
 
 class Cpu:
@@ -82,8 +96,8 @@ class Cpu:
     def release(self) -> None:
         pass
 
-    def sm_mhz(self) -> int | None:
-        return None
+    def state(self) -> State:
+        return State()
 
 
 class Gpu:
@@ -123,9 +137,10 @@ class Gpu:
     def release(self) -> None:
         self.xp.get_default_memory_pool().free_all_blocks()
 
-    def sm_mhz(self) -> int | None:
-        clock = _nvml(lambda nvml, device: nvml.nvmlDeviceGetClockInfo(device, nvml.NVML_CLOCK_SM), self.xp.cuda)
-        return None if clock is None else int(clock)
+    def state(self) -> State:
+        cuda = self.xp.cuda
+        clock = _nvml(lambda nvml, device: int(nvml.nvmlDeviceGetClockInfo(device, nvml.NVML_CLOCK_SM)), cuda)
+        return State(clock, _nvml(instant_watts, cuda))
 
 
 def device_of(name: str) -> Device:
@@ -153,8 +168,8 @@ def median_seconds(device: Device, calls: Sequence[Callable[[], object]], least:
 
 def medians_side_by_side(
     device: Device, routines: Sequence[Sequence[Callable[[], object]]], least: float
-) -> list[tuple[float, int | None]]:
-    """Median seconds of each routine, and the clock after it, all routines taken in turn several times over.
+) -> list[tuple[float, State]]:
+    """Median seconds of each routine, and the device's state after it, all routines taken in turn several times over.
 
     How fast a device is hangs on what it did just before, and drifts. So no routine is measured in one piece, and half
     a turn goes by before its calls count.
@@ -168,15 +183,15 @@ def medians_side_by_side(
         Seconds to measure each routine for, however few the calls.
     """
     times: list[list[float]] = [[] for _ in routines]
-    clocks: list[int | None] = [None for _ in routines]
+    states = [State() for _ in routines]
     cycles = [cycle(calls) for calls in routines]
     for _ in range(TURNS):
         for i, calls in enumerate(cycles):
             _times(device, calls, least / TURNS / 2, 1)
             times[i] += _times(device, calls, least / TURNS, 2)
-            clocks[i] = device.sm_mhz()
+            states[i] = device.state()
             device.release()
-    return [(statistics.median(of_routine), clock) for of_routine, clock in zip(times, clocks, strict=True)]
+    return [(statistics.median(of_routine), state) for of_routine, state in zip(times, states, strict=True)]
 
 
 def _times(device: Device, calls: Iterator[Callable[[], object]], least: float, fewest: int) -> list[float]:

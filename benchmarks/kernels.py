@@ -21,18 +21,31 @@ SIZES = (*PRODUCTS_ALONE, 8192, 16384)
 
 SCHEMES = {
     "float64": (("residues", 14, "cublas"), ("residues", 14, "hopper")),
-    "float32": (("residues", 7, "cublas"), ("residues", 7, "hopper"), ("digits", 3, "cublas"), ("digits", 3, "hopper")),
-}
-"""Scheme, slices and engine of the products whose kernels are measured."""
+    "float32": (
+        ("residues", 7, "cublas"), ("residues", 7, "hopper"), ("digits", 3, "cublas"), ("digits", 3, "hopper"),
+        ("halfhalf", None, "auto"), ("tf32tf32", None, "auto"),
+    ),
+}  # fmt: skip
+"""Scheme, slices (of words as many as they have) and engine of the products whose kernels are measured."""
 
-PRODUCTS = ("residue_gemm_sm90.cu", "digit_gemm_sm90.cu")
+PRODUCTS = ("residue_gemm_sm90.cu", "digit_gemm_sm90.cu", "word_gemm_sm90.cu")
 """The kernels that are bound by arithmetic: their rows have operations, not bytes."""
 
 FILES = (
     "describe.cu", "tops.cu", "split.cu", "describe_split_sm90.cu", "split_quadrants.cu",
-    *PRODUCTS, "reduce.cu", "recombine.cu", "recombine_quadrants.cu",
+    "split_words.cu", "tops_split_words_sm90.cu", *PRODUCTS, "reduce.cu", "recombine.cu", "recombine_quadrants.cu",
 )  # fmt: skip
 """The kernels that are measured, by source file."""
+
+NAMES = {
+    "describe_split_sm90.cu": "describe and split",
+    "tops_split_words_sm90.cu": "tops and split words",
+    **{file: file.removesuffix(".cu") for file in PRODUCTS},
+}
+"""Of steps, where they are not those of the files."""
+
+BYTES = {"halfhalf": 2, "tf32tf32": 4}
+"""Of an element of a slice, if not one."""
 
 REPEATS = 10
 """Between two events, so that the host is ahead of the device."""
@@ -93,37 +106,40 @@ def kernel_rows(device: Device, n: int, dtype: str, seed: int, least: float) -> 
         device.release()
 
 
-def kernels_of(a: Any, b: Any, scheme: str, slices: int, engine: str) -> Iterator[Kernel]:
+def kernels_of(a: Any, b: Any, scheme: str, given: int | None, engine: str) -> Iterator[Kernel]:
     """Describe (or find the largest elements) and split, multiply, reduce and recombine, as one product launches them.
 
     "rows" are those of A, contiguous in memory; "columns" those of B. "Strassen-Winograd" leaves out an eighth of the
     operations that are counted.
     """
-    launches = recorded(a, b, scheme, slices, engine)
+    launches = recorded(a, b, scheme, given, engine)
+    plan = ozaki.plan(a, b, scheme=scheme, slices=given, engine=engine)
+    slices, product = plan.slices, f"{scheme} {given}" if given else scheme
     winograd = any(launched.file == "split_quadrants.cu" for launched in launches)
     for (file, along_k), launched in groupby(launches, lambda x: (x.file, x.along_k)):
         group = list(launched)
-        step = file.removesuffix(".cu").replace("describe_split_sm90", "describe and split")
-        step = step.replace("_quadrants", " quadrants")
+        step = NAMES.get(file, file.removesuffix(".cu").replace("_", " "))
         looks = step in ("describe", "tops")
-        name = step if looks else f"{step}, {scheme} {slices}"
-        if looks or step in ("split", "describe and split", "split quadrants"):
+        name = step if looks else f"{step}, {product}"
+        if looks or "split" in step:
             name = name.replace(step, f"{step} {'rows' if along_k else 'columns'}")
         if step == "split" and engine == "hopper":
             name += ", in tiles"
         if winograd and file in PRODUCTS:
             name += ", Strassen-Winograd"
-        sliced = 4 if scheme != "residues" and step == "recombine" else 1  # bytes of an element of a slice or product
+        sliced = BYTES.get(scheme, 1)
+        if scheme == "digits" and step == "recombine":
+            sliced = 4
         look = a.itemsize
         each = {"describe": look, "tops": look, "reduce": 5 * slices}.get(step, a.itemsize + sliced * slices)
         moved = None if file in PRODUCTS else each * a.size
         if step.endswith("quadrants"):  # seven quarters of the slices or products
             moved = (4 * a.itemsize + 7 * slices) * a.size // 4
-        count = slices * (slices + 1) // 2 if scheme == "digits" and file in PRODUCTS else slices
+        count = plan.products if file in PRODUCTS else slices
         yield Kernel(name, 0 if looks else count, moved, partial(_all_again, group))
 
 
-def recorded(a: Any, b: Any, scheme: str, slices: int, engine: str) -> list[Launched]:
+def recorded(a: Any, b: Any, scheme: str, slices: int | None, engine: str) -> list[Launched]:
     """The launches of one product."""
     from ozaki.backends import _again
     from ozaki.backends._launch import Launch, Step
@@ -154,6 +170,7 @@ def _row(device: Device, kernel: Kernel, n: int, dtype: str, least: float, bandw
             kernel.launch()
 
     seconds = median_seconds(device, [repeated], least) / REPEATS
+    state = device.state()
     return Row(
         task="kernels",
         routine=kernel.name,
@@ -168,7 +185,8 @@ def _row(device: Device, kernel: Kernel, n: int, dtype: str, least: float, bandw
         error=None,
         bound=None,
         products=kernel.slices,
-        sm_mhz=device.sm_mhz(),
+        sm_mhz=state.sm_mhz,
+        watts=state.watts,
         bytes=kernel.bytes,
         of_copy=None if bandwidth is None or kernel.bytes is None else kernel.bytes / seconds / bandwidth,
     )

@@ -64,7 +64,7 @@ class Row:
     products : number of slice products
     rms : root mean square of the same errors
     ran : what the default chose, as "14 residues"; when tuning, the choices of the kernel
-    sm_mhz : clock of the GPU after the last run
+    sm_mhz, watts : clock and power of the GPU after the last run
     bytes : moved by a kernel, at least
     of_copy : bytes / seconds over the same of a device-to-device copy
     batch : products at once, if more than one
@@ -86,6 +86,7 @@ class Row:
     rms: float | None = None
     ran: str | None = None
     sm_mhz: int | None = None
+    watts: float | None = None
     bytes: int | None = None
     of_copy: float | None = None
     batch: int | None = None

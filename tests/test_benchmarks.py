@@ -13,7 +13,7 @@ import typer
 from benchmarks import readme
 from benchmarks.__main__ import Task, Where
 from benchmarks.__main__ import main as run_benchmarks
-from benchmarks.devices import Cpu, median_seconds, medians_side_by_side
+from benchmarks.devices import Cpu, State, median_seconds, medians_side_by_side
 from benchmarks.measure import Sample, WrongAnswerError, copies, rows_of
 from benchmarks.plots import plot_run
 from benchmarks.results import RESULTS, ROOT, Row, Run, Shape, newest, parse, read, read_all, size, slug, unit
@@ -153,15 +153,15 @@ def test_routines_are_timed_in_turn():
         def elapsed(self, call):
             return call()
 
-        def sm_mhz(self):
+        def state(self):
             self.clocks += 1
-            return self.clocks
+            return State(self.clocks)
 
     called = []
     first, second = (
         [partial(lambda i: (called.append(i), i)[1], i) for i in values] for values in ((1.0, 2.0, 4.0), (7.0,))
     )
-    assert medians_side_by_side(Clock(), [first, second], least=0) == [(3.0, 5), (7.0, 6)]
+    assert medians_side_by_side(Clock(), [first, second], least=0) == [(3.0, State(5)), (7.0, State(6))]
     assert called == 3 * [1.0, 2.0, 4.0, 7.0, 7.0, 7.0]  # the first of three is not counted
 
 
@@ -241,8 +241,11 @@ def test_a_small_run_on_a_gpu(tmp_path):
     assert all(row.error <= row.bound for row in products.rows)
     assert {"cupy", "cublas", "driver"} < set(products.versions)
     steps = {row.routine.split(",")[0] for row in kernels.rows}
-    hopper = {"residue_gemm_sm90", "digit_gemm_sm90", "describe and split rows", "describe and split columns"}
-    assert steps - hopper == {
+    hopper = {
+        "residue_gemm_sm90", "digit_gemm_sm90", "word_gemm_sm90", "tensor cores alone",
+        *(f"{step} {side}" for step in ("describe and split", "tops and split words") for side in ("rows", "columns")),
+    }  # fmt: skip
+    assert steps - hopper - {"split words rows", "split words columns"} == {
         "copy", "describe rows", "describe columns", "tops rows", "tops columns", "split rows", "split columns",
         "reduce", "recombine",
     }  # fmt: skip

@@ -6,6 +6,8 @@ import re
 
 import pytest
 
+from benchmarks import tensor_cores
+
 core = pytest.importorskip("cuda.core", reason="cuda-core and NVRTC are needed to compile the kernels")
 
 KERNELS = pathlib.Path(__file__).parents[1] / "kernels"
@@ -296,6 +298,16 @@ def test_compiles_within_registers(arch, file, macros):
         registers = int(re.search(r"Used (\d+) registers", report)[1])
         limit = WIDE_REGISTERS.get(name, REGISTERS[name]) if wide else REGISTERS[name]
         assert registers <= limit, f"{name} uses {registers} registers, more than {limit}"
+
+
+@pytest.mark.parametrize("name", tensor_cores.FORMATS)
+def test_tensor_cores_alone_are_not_kept_waiting(name):
+    log = compile_kernel("sm_90a", str(tensor_cores.SOURCE), tensor_cores.FORMATS[name].macros)
+    assert "warning" not in log, log
+    assert "Potential Performance Loss" not in log, log
+    assert "0 bytes stack frame" in log, log
+    accumulators = {"uint8": 192, "int8": 192}.get(name, 104)  # fewer: the compiler has left out the products
+    assert accumulators < int(re.search(r"Used (\d+) registers", log)[1]) <= 255
 
 
 def test_every_kernel_is_compiled_and_has_a_limit():
