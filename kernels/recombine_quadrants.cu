@@ -47,7 +47,7 @@ recombine_quadrants(const uint8_t* __restrict__ planes, int64_t each, int64_t ld
     uint32_t product[7], sum[4];
 #pragma unroll
     for (int i = 0; i < 7; ++i, at += each) product[i] = *reinterpret_cast<const uint32_t*>(at);
-    product_sums(product, Modulus(moduli.of[t].quotient.modulus), sum);
+    product_sums(product, Modulus(moduli.of[t].modulus), sum);
 #pragma unroll
     for (int q = 0; q < 4; ++q) quadrant[q].y[t] = sum[q];
   }

@@ -30,14 +30,9 @@ reduce(const int32_t* __restrict__ acc, int64_t acc_stride, int64_t ld, uint8_t*
   uint32_t packed[4];
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
-    const int32_t x[4] = {v[i].x, v[i].y, v[i].z, v[i].w};
-    uint32_t r[4];
-#pragma unroll
-    for (int j = 0; j < 4; ++j) {
-      r[j] = accumulator_residue(static_cast<uint32_t>(x[j]) ^ 0x80000000u, m);
-      if (accumulate) r[j] = add_residues(byte_of(r[j], 0), byte_of(before[i], j), m.quotient.modulus);
-    }
-    packed[i] = gather_bytes(r[0], r[1], r[2], r[3], 0);
+    constexpr uint32_t RAISED = 0x80000000u;
+    packed[i] = four_residues(v[i].x ^ RAISED, v[i].y ^ RAISED, v[i].z ^ RAISED, v[i].w ^ RAISED, m);
+    if (accumulate) packed[i] = add_four_residues(packed[i], before[i], m.modulus);
   }
   *out = make_uint4(packed[0], packed[1], packed[2], packed[3]);
 }

@@ -3,7 +3,7 @@
 // Tiles, ring and launch as walk_sm90.cuh has them.
 //
 // y: bytes, planes y_stride apart, batch entries y_batch, [rows][ld], ld a multiple of 192; rows < rows_stored are
-// stored. With `accumulate`, added to what is there, modulo m_t.
+// stored; with the macro ACCUMULATE added to what is there, modulo m_t.
 #include "launch.cuh"
 #include "residues.cuh"
 #include "walk_sm90.cuh"
@@ -12,7 +12,7 @@
 // 16 from 16 (lane % 4) on.
 template <int R>
 __device__ __forceinline__ void reduce_half(const uint32_t (&d)[R], uint8_t* y, int64_t ld, int64_t row, int64_t rows,
-                                            const AccumulatorModulus& m, bool accumulate) {
+                                            const AccumulatorModulus& m) {
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
     const bool stored = row + 8 * h < rows;
@@ -22,27 +22,17 @@ __device__ __forceinline__ void reduce_half(const uint32_t (&d)[R], uint8_t* y, 
       uint32_t word[4];
 #pragma unroll
       for (int z = 0; z < 4; ++z) {
-        uint32_t r[4];
-#pragma unroll
-        for (int x = 0; x < 4; ++x) r[x] = accumulator_residue(d[(g * 8 + z * 2 + x / 2) * 4 + h * 2 + x % 2], m);
-        word[z] = gather_bytes(r[0], r[1], r[2], r[3], 0);
+        const int first = (g * 8 + z * 2) * 4 + h * 2;
+        word[z] = four_residues(d[first], d[first + 1], d[first + 4], d[first + 5], m);
       }
       uint4* const out = reinterpret_cast<uint4*>(at + g * 64);
-      if (stored) {
-        if (accumulate) {
-          const uint4 old = *out;
-          const uint32_t before[4] = {old.x, old.y, old.z, old.w};
+#if ACCUMULATE
+      const uint4 old = stored ? *out : make_uint4(0, 0, 0, 0);
+      const uint32_t before[4] = {old.x, old.y, old.z, old.w};
 #pragma unroll
-          for (int z = 0; z < 4; ++z) {
-            uint32_t r[4];
-#pragma unroll
-            for (int x = 0; x < 4; ++x)
-              r[x] = add_residues(byte_of(word[z], x), byte_of(before[z], x), m.quotient.modulus);
-            word[z] = gather_bytes(r[0], r[1], r[2], r[3], 0);
-          }
-        }
-        __stcs(out, make_uint4(word[0], word[1], word[2], word[3]));
-      }
+      for (int z = 0; z < 4; ++z) word[z] = add_four_residues(word[z], before[z], m.modulus);
+#endif
+      if (stored) __stcs(out, make_uint4(word[0], word[1], word[2], word[3]));
     }
   }
 }
@@ -51,7 +41,6 @@ __device__ __forceinline__ void reduce_half(const uint32_t (&d)[R], uint8_t* y, 
 struct Store {
   uint8_t* y;
   int64_t y_stride, y_batch, ld, rows_stored;
-  bool accumulate;
   const AccumulatorModuli& moduli;
   AccumulatorModulus m;
   int64_t row;
@@ -63,14 +52,13 @@ struct Store {
     at = y + t * y_stride + n * y_batch + row * ld + static_cast<int64_t>(j) * COLS + threadIdx.x % 4 * 16;
   }
   template <int R> __device__ __forceinline__ void look(const uint32_t (&d)[R], int first) const {
-    reduce_half(d, at + first * ld, ld, row + first, rows_stored, m, accumulate);
+    reduce_half(d, at + first * ld, ld, row + first, rows_stored, m);
   }
 };
 
 extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(384, 1)
 residue_gemm(const Operand a, const Operand b, uint8_t* __restrict__ y, int64_t y_stride, int64_t y_batch, int64_t ld,
-             int64_t rows_stored, int blocks, int k_blocks, const Work work, const Tiles tiles, int accumulate,
-             const AccumulatorModuli moduli) {
+             int64_t rows_stored, int blocks, int k_blocks, const Work work, const Tiles tiles, const AccumulatorModuli moduli) {
   after_previous();
   extern __shared__ uint8_t dynamic[];
   __shared__ __align__(8) uint64_t full_barriers[STAGES], empty_barriers[STAGES];
@@ -87,7 +75,7 @@ residue_gemm(const Operand a, const Operand b, uint8_t* __restrict__ y, int64_t 
   } else {
     take_registers<232>();
     Ring ring;
-    Store store{y, y_stride, y_batch, ld, rows_stored, accumulate != 0, moduli};
+    Store store{y, y_stride, y_batch, ld, rows_stored, moduli};
     multiply_tiles(wide_tiles(work, tiles), stages, ring, blocks, store);
     multiply_tiles(narrow_tiles(work, tiles), stages, ring, blocks, store);
   }

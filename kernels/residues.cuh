@@ -53,24 +53,50 @@ HD uint32_t image_residue(const uint32_t (&raised)[LENGTH], const ResidueConstan
   return residue_of_sum(sum, m.inverse, m.addend, m.modulus);
 }
 
-// The same for accumulators, to [0, m): of unsigned bytes' products as they are, of signed ones' raised by 2^31, which
-// `start` takes back.
+// Accumulators, to [0, m): of unsigned bytes' products as they are, of signed ones' raised by 2^31, which `start` takes
+// back. Here f < 2^18, and the quotient is rounded down: the subnormal number f 2^-149 times RU(1 / m), 1 / m rounded up
+// to float32, is q 2^-149 then, because f / m <= f RU(1 / m) < f / m + 1 / m; its bits are q = floor(f / m).
 constexpr int MAX_MODULI = 64;
 struct AccumulatorModulus {
-  uint32_t fold;  // byte j: 2^(8 j) mod m
-  Quotient quotient;
+  uint32_t fold;   // byte j: 2^(8 j) mod m
+  uint32_t start;  // of f, a byte
+  float inverse;   // RU(1 / m)
+  uint32_t modulus, negative;  // m and 2^32 - m
 };
 struct AccumulatorModuli {
   AccumulatorModulus of[MAX_MODULI];
 };
 
-// In the low byte; the others hold anything.
-HD uint32_t accumulator_residue(uint32_t x, const AccumulatorModulus& m) {
-  const Quotient& q = m.quotient;
-  return residue_of_sum(dot_bytes(x, m.fold, q.start), q.inverse, q.addend, q.modulus);
+HD uint32_t quotient(uint32_t f, const AccumulatorModulus& m) {
+#ifdef __CUDA_ARCH__
+  float q;  // not flushing subnormals, however this is compiled
+  asm("mul.rm.f32 %0, %1, %2;" : "=f"(q) : "f"(float_of_bits(f)), "f"(m.inverse));
+  return bits_of(q);
+#else
+  return f / m.modulus;
+#endif
+}
+
+// The residues of four accumulators, a byte each: with f and q of each, sum_i 2^(8 i) (f_i - q_i m), modulo 2^32.
+HD uint32_t four_residues(uint32_t x0, uint32_t x1, uint32_t x2, uint32_t x3, const AccumulatorModulus& m) {
+  const uint32_t x[4] = {x0, x1, x2, x3};
+  uint32_t sum = 0, quotients = 0;
+#pragma unroll
+  for (int i = 3; i >= 0; --i) {
+    const uint32_t f = dot_bytes(x[i], m.fold, m.start);
+    sum = (sum << 8) + f;
+    quotients = (quotients << 8) + quotient(f, m);
+  }
+  return sum + quotients * m.negative;
 }
 
 HD uint32_t add_residues(uint32_t x, uint32_t y, uint32_t modulus) {  // x, y in [0, m)
   const uint32_t sum = x + y;
   return smaller(sum, sum - modulus);
+}
+HD uint32_t add_four_residues(uint32_t x, uint32_t y, uint32_t modulus) {  // byte by byte
+  uint32_t r[4];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) r[i] = add_residues(byte_of(x, i), byte_of(y, i), modulus);
+  return gather_bytes(r[0], r[1], r[2], r[3], 0);
 }

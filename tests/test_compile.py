@@ -216,7 +216,8 @@ MORE = [
     word_mma("TF32", 0, "float"),
 ]
 CASES = [("sm_90", *case) for case in EVERYWHERE + MORE]
-CASES += [("sm_90a", "residue_gemm_sm90.cu", {}), ("sm_90a", "proof_gemm_sm90.cu", {})]
+CASES += [("sm_90a", "residue_gemm_sm90.cu", {"ACCUMULATE": x}) for x in (0, 1)]
+CASES += [("sm_90a", "proof_gemm_sm90.cu", {})]
 QUADRANTS = (("double", 14, 2, 4), ("double", 15, 2, 4), ("double", 20, 3, 5), ("float", 7, 1, 2))
 CASES += [split_quadrants(*case[:3], *view) for case in QUADRANTS for view in ((0, 192), (0, 256), (1, 192), (1, 256))]
 CASES += [

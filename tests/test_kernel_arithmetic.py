@@ -180,7 +180,8 @@ void row_exponents(const int64_t* top, const int64_t* statistic, int step, int b
 }
 
 void reduce_all(const uint32_t* x, const AccumulatorModulus* m, uint32_t* out, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) out[i] = accumulator_residue(x[i], *m) & 255;
+  for (int64_t i = 0; i < n; ++i)
+    out[i] = byte_of(four_residues(x[i & ~3], x[(i & ~3) + 1], x[(i & ~3) + 2], x[i | 3], *m), i & 3);
 }
 // The residues of the sums f = 0 .. n - 1, moved by `start` moduli.
 void residues_of_sums(const Quotient* m, uint32_t* out, int64_t n) {
@@ -542,7 +543,7 @@ def test_digits_of_other_bits(shim, rng, radix_bits, p, words):
 
 
 QUOTIENT = np.dtype([("start", "u4"), ("inverse", "f4"), ("addend", "f4"), ("modulus", "u4")])
-ACCUMULATOR = np.dtype([("fold", "u4"), *((name, QUOTIENT[name]) for name in QUOTIENT.names)])
+ACCUMULATOR = np.dtype([("fold", "u4"), ("start", "u4"), ("inverse", "f4"), ("modulus", "u4"), ("negative", "u4")])
 
 
 def scaled_inverse(m):
@@ -569,8 +570,14 @@ def accumulator_moduli(moduli, lowest):
     """AccumulatorModuli, for sums from `lowest` on."""
     table = np.zeros(64, ACCUMULATOR)
     for i, m in enumerate(moduli):
-        table[i] = sum(pow(256, j, m) << 8 * j for j in range(4)), *quotient(m, lowest, symmetric=False)
+        table[i] = sum(pow(256, j, m) << 8 * j for j in range(4)), lowest % m, inverse_above(m), m, 2**32 - m
     return table
+
+
+def inverse_above(m):
+    """1 / m rounded up to float32: for 2^e < m <= 2^(e+1) a multiple of 2^(-e-24)."""
+    e = (m - 1).bit_length() - 1
+    return np.float32(-(-(2 ** (e + 24)) // m) * 2.0 ** -(e + 24))
 
 
 @pytest.mark.parametrize("words", WORD_COUNTS)
@@ -622,11 +629,25 @@ def test_accumulator_residue(shim, rng):
         multiples += [sign * (near + d) for d in range(-m, m + 1) for sign in (1, -1)]
         x = np.concatenate([np.array(edges + multiples, np.int64), stride])
         x = x[(x >= -(2**31)) & (x < 2**31)]
+        x = x[: len(x) // 4 * 4]  # four at a time
         out = np.empty(len(x), np.uint32)
         above = (x + 2**31).astype(np.uint32)
         for constants, expected in ((table, x % m), (unsigned, (x + 2**31) % m)):
             call(shim.reduce_all, above, constants[i : i + 1].copy(), out, len(x))
             assert np.array_equal(out.astype(np.int64), expected), m
+
+
+def test_quotients_rounded_down():
+    """What the header claims of RU(1 / m), for every sum f < 2^18 and every modulus."""
+    f = np.arange(2**18, dtype=np.int64)
+    for m in MODULI:
+        inverse = float(inverse_above(m))
+        assert (
+            inverse == inverse_above(m)
+            and Fraction(inverse) * m >= 1 > Fraction(float(np.nextafter(np.float32(inverse), np.float32(0)))) * m
+        )
+        bits, power = np.frexp(inverse)
+        assert np.array_equal(f * int(bits * 2**24) >> 24 - int(power), f // m), m
 
 
 def test_add_residues(shim):

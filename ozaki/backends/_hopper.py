@@ -108,9 +108,10 @@ def _residue_gemm(
 ) -> Launch:
     batch, m, n = shape
     cols, (grid, *walk) = round_up(n, _COLS), tiles_of(device, scheme.count, batch, m, n, blocks)
+    macros: Macros = {"ACCUMULATE": int(first > 0)}
     return Launch(
-        "residue_gemm_sm90.cu", "residue_gemm", {}, (grid,), (384,), a, b, None, batch * m * cols, m * cols, cols, m,
-        last - first, blocks, *walk, int(first > 0), accumulator_moduli(scheme, unsigned=True), shared_mem=SHARED,
+        "residue_gemm_sm90.cu", "residue_gemm", macros, (grid,), (384,), a, b, None, batch * m * cols, m * cols, cols,
+        m, last - first, blocks, *walk, accumulator_moduli(scheme, unsigned=True), shared_mem=SHARED,
     )  # fmt: skip
 
 

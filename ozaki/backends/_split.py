@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cache, lru_cache
 from itertools import chain
 from math import ceil
@@ -188,8 +189,14 @@ def accumulator_moduli(scheme: Residues, unsigned: bool) -> Any:
     words: list[int] = []
     for m in scheme.moduli:
         fold = sum(pow(256, j, m) << (8 * j) for j in range(4))
-        words += [fold, *_quotient(m, 0 if unsigned else -(2**31), unsigned=True)]
+        words += [fold, 0 if unsigned else -(2**31) % m, int(_above(m).view(np.uint32)), m, 2**32 - m]
     return struct(words + [0] * (64 * 5 - len(words)))
+
+
+def _above(m: int) -> np.float32:
+    """1 / m, rounded up to float32."""
+    nearest = np.float32(1 / m)
+    return nearest if Fraction(float(nearest)) * m >= 1 else np.nextafter(nearest, np.float32(1))
 
 
 def _quotient(m: int, start: int, unsigned: bool) -> tuple[int, int, int, int]:
