@@ -261,7 +261,8 @@ digit_gemm(const Operand a, const Operand b, const Output<OUTPUT> output, uint4*
         const bool over = pairs == 1;
         int last;
         multiply_blocks<int8_t>(stages, ring, pairs * (piece.last - piece.first), d0, d1, last);
-        multiply_last_block<int8_t>(stages, ring, d0, d1, last);
+        multiply_last_block<int8_t>(stages, ring, d0, d1);
+        await_first_half(stages, ring, d0, last);
         const int diagonal = SLICES - pairs;
         if (helpers > 0) {  // all stages that are under way are needed
           wgmma_wait<0>();

@@ -17,9 +17,9 @@ struct Compare {
   float below = 0;  // the worst ratio that is known, rounded down
   int entry, row, col;
 
-  __device__ __forceinline__ void begin(int, int n, int64_t first_row, int j) {
+  __device__ __forceinline__ void begin(int, int n, int first_row, int j) {
     entry = n;
-    row = static_cast<int>(first_row);
+    row = first_row;
     col = j * COLS + threadIdx.x % 4 * 16;
   }
 
@@ -131,6 +131,7 @@ proof_gemm(const Operand a, const Operand b, const Terms p, const Terms q, Atomi
   after_previous();
   extern __shared__ uint8_t dynamic[];
   __shared__ __align__(8) uint64_t full_barriers[STAGES], empty_barriers[STAGES];
+  __shared__ __align__(16) Told told[STAGES];
   Stages stages;
   stages.init(dynamic, full_barriers, empty_barriers);
 
@@ -138,15 +139,15 @@ proof_gemm(const Operand a, const Operand b, const Terms p, const Terms q, Atomi
     keep_registers<40>();
     if (threadIdx.x == 128 * CONSUMERS) {
       Ring ring;
-      copy_tiles(wide_tiles(work, tiles), stages, ring, a, b, blocks, k_blocks);
-      copy_tiles(narrow_tiles(work, tiles), stages, ring, a, b, blocks, k_blocks);
+      copy_tiles(wide_tiles(work, tiles), stages, ring, told, a, b, blocks, k_blocks);
+      copy_tiles(narrow_tiles(work, tiles), stages, ring, told, a, b, blocks, k_blocks);
     }
   } else {
     take_registers<232>();
     Ring ring;
     Compare compare{p, q, result, rows};
-    multiply_tiles(wide_tiles(work, tiles), stages, ring, blocks, compare);
-    multiply_tiles(narrow_tiles(work, tiles), stages, ring, blocks, compare);
+    multiply_tiles(wide_tiles(work, tiles), stages, ring, told, blocks, compare);
+    multiply_tiles(narrow_tiles(work, tiles), stages, ring, told, blocks, compare);
   }
   cluster_barrier();  // no block leaves while the other still copies into it or arrives there
 }

@@ -9,13 +9,13 @@
 #include "walk_sm90.cuh"
 
 // Reduce one half and store it: thread (warp w, lane) has rows 16 w + lane / 4 + {0, 8} and, of every 64 columns, the
-// 16 from 16 (lane % 4) on.
+// 16 from 16 (lane % 4) on. `rows` are left from its first one on.
 template <int R>
-__device__ __forceinline__ void reduce_half(const uint32_t (&d)[R], uint8_t* y, int64_t ld, int64_t row, int64_t rows,
+__device__ __forceinline__ void reduce_half(const uint32_t (&d)[R], uint8_t* y, int64_t ld, int rows,
                                             const AccumulatorModulus& m) {
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
-    const bool stored = row + 8 * h < rows;
+    const bool stored = 8 * h < rows;
     uint8_t* const at = y + 8 * h * ld;
 #pragma unroll
     for (int g = 0; g < R / 32; ++g) {
@@ -40,28 +40,30 @@ __device__ __forceinline__ void reduce_half(const uint32_t (&d)[R], uint8_t* y, 
 // What happens to a tile's accumulators.
 struct Store {
   uint8_t* y;
-  int64_t y_stride, y_batch, ld, rows_stored;
+  int64_t y_stride, y_batch, ld;
+  int rows_stored;
   const AccumulatorModuli& moduli;
   AccumulatorModulus m;
-  int64_t row;
+  int rows;
   uint8_t* at;
 
-  __device__ __forceinline__ void begin(int t, int n, int64_t first_row, int j) {
+  __device__ __forceinline__ void begin(int t, int n, int first_row, int j) {
     m = moduli.of[t];
-    row = first_row;
-    at = y + t * y_stride + n * y_batch + row * ld + static_cast<int64_t>(j) * COLS + threadIdx.x % 4 * 16;
+    rows = rows_stored - first_row;
+    at = y + t * y_stride + n * y_batch + first_row * ld + static_cast<int64_t>(j) * COLS + threadIdx.x % 4 * 16;
   }
   template <int R> __device__ __forceinline__ void look(const uint32_t (&d)[R], int first) const {
-    reduce_half(d, at + first * ld, ld, row + first, rows_stored, m);
+    reduce_half(d, at + first * ld, ld, rows - first, m);
   }
 };
 
 extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(384, 1)
 residue_gemm(const Operand a, const Operand b, uint8_t* __restrict__ y, int64_t y_stride, int64_t y_batch, int64_t ld,
-             int64_t rows_stored, int blocks, int k_blocks, const Work work, const Tiles tiles, const AccumulatorModuli moduli) {
+             int rows_stored, int blocks, int k_blocks, const Work work, const Tiles tiles, const AccumulatorModuli moduli) {
   after_previous();
   extern __shared__ uint8_t dynamic[];
   __shared__ __align__(8) uint64_t full_barriers[STAGES], empty_barriers[STAGES];
+  __shared__ __align__(16) Told told[STAGES];
   Stages stages;
   stages.init(dynamic, full_barriers, empty_barriers);
 
@@ -69,15 +71,15 @@ residue_gemm(const Operand a, const Operand b, uint8_t* __restrict__ y, int64_t 
     keep_registers<40>();
     if (threadIdx.x == 128 * CONSUMERS) {
       Ring ring;
-      copy_tiles(wide_tiles(work, tiles), stages, ring, a, b, blocks, k_blocks);
-      copy_tiles(narrow_tiles(work, tiles), stages, ring, a, b, blocks, k_blocks);
+      copy_tiles(wide_tiles(work, tiles), stages, ring, told, a, b, blocks, k_blocks);
+      copy_tiles(narrow_tiles(work, tiles), stages, ring, told, a, b, blocks, k_blocks);
     }
   } else {
     take_registers<232>();
     Ring ring;
     Store store{y, y_stride, y_batch, ld, rows_stored, moduli};
-    multiply_tiles(wide_tiles(work, tiles), stages, ring, blocks, store);
-    multiply_tiles(narrow_tiles(work, tiles), stages, ring, blocks, store);
+    multiply_tiles(wide_tiles(work, tiles), stages, ring, told, blocks, store);
+    multiply_tiles(narrow_tiles(work, tiles), stages, ring, told, blocks, store);
   }
   cluster_barrier();  // no block leaves while the other still copies into it or arrives there
 }

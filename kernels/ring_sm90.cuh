@@ -84,7 +84,7 @@ struct Stages {
 #pragma unroll 1
     for (int k = 0; k < blocks; ++k, ring.next()) {
       const uint32_t to = data + ring.stage * STAGE_BYTES, barrier = full + 8 * ring.stage;
-      barrier_wait(empty + 8 * ring.stage, ring.parity ^ 1);
+      wait_empty(ring);
       barrier_expect(barrier, A_BYTES + 2 * PART);
       bulk_copy(to, from_a, A_BYTES, barrier);
       bulk_copy_to_blocks(to + A_BYTES + rank * PART, from_b, PART, barrier, 3);
@@ -95,9 +95,13 @@ struct Stages {
   // By the same thread: bytes for this block alone.
   __device__ __forceinline__ void copy_bytes(const Ring& ring, const void* from, int bytes) const {
     const uint32_t barrier = full + 8 * ring.stage;
-    barrier_wait(empty + 8 * ring.stage, ring.parity ^ 1);
+    wait_empty(ring);
     barrier_expect(barrier, bytes);
     bulk_copy(data + ring.stage * STAGE_BYTES, from, bytes, barrier);
+  }
+  // By the same thread: until the stage may be written.
+  __device__ __forceinline__ void wait_empty(const Ring& ring) const {
+    barrier_wait(empty + 8 * ring.stage, ring.parity ^ 1);
   }
   // By a consumer.
   __device__ __forceinline__ void wait(const Ring& ring) const { barrier_wait(full + 8 * ring.stage, ring.parity); }
@@ -145,15 +149,19 @@ __device__ __forceinline__ void multiply_blocks(const Stages& stages, Ring& ring
     ring.next();
   }
 }
-// The last one: d0 is ready then, d1 under way.
+// The last one, which is under way then.
 template <typename T, int R>
-__device__ __forceinline__ void multiply_last_block(const Stages& stages, Ring& ring, uint32_t (&d0)[R],
-                                                    uint32_t (&d1)[R], int& last) {
+__device__ __forceinline__ void multiply_last_block(const Stages& stages, const Ring& ring, uint32_t (&d0)[R],
+                                                    uint32_t (&d1)[R]) {
   uint64_t a, b;
   stages.wait(ring);
   stages.descriptors(ring, a, b);
   multiply_half<T>(d0, a, b, false);
   multiply_half<T>(d1, a + HALF, b, false);
+}
+// After it: d0 is ready then, d1 under way.
+template <int R>
+__device__ __forceinline__ void await_first_half(const Stages& stages, Ring& ring, uint32_t (&d0)[R], int& last) {
   wgmma_wait<1>();
   registers_ready(d0);
   stages.release(last);

@@ -40,31 +40,43 @@ __device__ __forceinline__ Walk<64> narrow_tiles(const Work& work, const Tiles& 
   return {cluster - more, work.light, clusters - more, column, tiles.columns};
 }
 
+// Which tile a stage is the last one of: told by the producer before that stage is full, so that no consumer has to
+// divide while the tensor cores wait.
+struct Told {
+  int t, n, i, j;
+};
+
 // By the producer. Every other tile is gone through from the end of k, where the second-level cache still has what
 // clusters side by side have copied last.
 template <int R>
-__device__ __forceinline__ void copy_tiles(const Walk<R>& walk, const Stages& stages, Ring& ring, const Operand& a,
-                                           const Operand& b, int blocks, int k_blocks) {
+__device__ __forceinline__ void copy_tiles(const Walk<R>& walk, const Stages& stages, Ring& ring, Told* told,
+                                           const Operand& a, const Operand& b, int blocks, int k_blocks) {
   const int rank = cluster_rank();
   bool back = false;
   for (int w = walk.first; w < walk.end; w += walk.step, back = !back) {
-    int t, n, i, j;
-    walk.locate(w, t, n, i, j);
-    stages.copy<2 * R>(
-        ring, a.slices + t * a.slice + n * a.batch + static_cast<int64_t>(2 * i + rank) * k_blocks * A_BYTES,
-        b.slices + t * b.slice + n * b.batch + static_cast<int64_t>(j) * k_blocks * B_BYTES, blocks, rank, back);
+    Told tile;
+    walk.locate(w, tile.t, tile.n, tile.i, tile.j);
+    const uint8_t* const from_a =
+        a.slices + tile.t * a.slice + tile.n * a.batch + static_cast<int64_t>(2 * tile.i + rank) * k_blocks * A_BYTES;
+    const uint8_t* const from_b =
+        b.slices + tile.t * b.slice + tile.n * b.batch + static_cast<int64_t>(tile.j) * k_blocks * B_BYTES;
+    const int most = back ? 1 : 0, last = back ? 0 : blocks - 1;
+    stages.copy<2 * R>(ring, from_a + most * A_BYTES, from_b + most * B_BYTES, blocks - 1, rank, back);
+    stages.wait_empty(ring);
+    told[ring.stage] = tile;
+    stages.copy<2 * R>(ring, from_a + last * A_BYTES, from_b + last * B_BYTES, 1, rank);
   }
 }
 
-// By a consumer. `epilogue.begin(t, n, row, j)` is told the next tile, row being the thread's first; then
+// By a consumer. `epilogue.begin(t, n, row, j)` is told the tile, row being the thread's first; then
 // `epilogue.look(d, first)` is given the accumulators of rows row + first + {0, 8}, and of every 64 columns of tile j
 // the 16 from 16 (lane % 4) on. After the last tile this multiplies stale bytes, for nothing: a branch there would make
 // the compiler wait for every wgmma in turn.
 template <int R, typename Epilogue>
-__device__ __forceinline__ void multiply_tiles(const Walk<R>& walk, const Stages& stages, Ring& ring, int blocks,
-                                               Epilogue& epilogue) {
+__device__ __forceinline__ void multiply_tiles(const Walk<R>& walk, const Stages& stages, Ring& ring, const Told* told,
+                                               int blocks, Epilogue& epilogue) {
   uint32_t d0[R], d1[R];
-  const int warpgroup = threadIdx.x / 128, thread = threadIdx.x % 128, lane = threadIdx.x % 32;
+  const int warpgroup = threadIdx.x / 128, thread = threadIdx.x % 128, lane = threadIdx.x % 32, rank = cluster_rank();
   uint64_t da, db;
   if (walk.first < walk.end) stages.wait(ring);
   stages.descriptors(ring, da, db);
@@ -73,21 +85,20 @@ __device__ __forceinline__ void multiply_tiles(const Walk<R>& walk, const Stages
   for (int w = walk.first; w < walk.end; w += walk.step) {
     int last;
     multiply_blocks<uint8_t>(stages, ring, blocks, d0, d1, last);
-    int t, n, i, j;
-    walk.locate(w, t, n, i, j);
-    epilogue.begin(
-        t, n, (2 * i + static_cast<int64_t>(cluster_rank())) * ROWS + warpgroup * 128 + thread / 32 * 16 + lane / 4, j);
-
-    multiply_last_block<uint8_t>(stages, ring, d0, d1, last);
-    epilogue.look(d0, 0);
+    multiply_last_block<uint8_t>(stages, ring, d0, d1);
+    const Told tile = told[ring.stage];
+    epilogue.begin(tile.t, tile.n, (2 * tile.i + rank) * ROWS + warpgroup * 128 + thread / 32 * 16 + lane / 4, tile.j);
+    await_first_half(stages, ring, d0, last);
     if (w + walk.step < walk.end) stages.wait(ring);
+    epilogue.look(d0, 0);
     stages.descriptors(ring, da, db);
     multiply_half<uint8_t>(d0, da, db, true);
     wgmma_wait<1>();
     registers_ready(d1);
     stages.release(last);
     epilogue.look(d1, 64);
-    wgmma_wait<0>();  // else the compiler takes the reads of d1 above for reads in the stage that begins below
+    __syncwarp();     // else the compiler waits before it has looked
+    wgmma_wait<0>();  // else it takes the reads of d1 above for reads in the stage that begins below
     multiply_half<uint8_t>(d1, da + HALF, db, true);
   }
   wgmma_wait<0>();
