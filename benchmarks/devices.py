@@ -9,12 +9,15 @@ from collections.abc import Callable, Iterator, Sequence
 from importlib import metadata
 from itertools import cycle
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
 import ozaki
-from benchmarks.power import instant_watts
+
+T = TypeVar("T")
+
+CLOCK = Path(__file__).with_name("clock.cu")
 
 WARM_UPS = 3
 
@@ -25,17 +28,23 @@ TURNS = 3
 """Of each routine, where several are compared."""
 
 
-class State(NamedTuple):
-    """What a GPU is at after some work; None where there is nothing to read.
+class Pace(NamedTuple):
+    """How fast a GPU ran for a while; None where there is nothing to read.
 
     Attributes
     ----------
-    sm_mhz : clock of the multiprocessors
-    watts : power
+    sm_mhz : mean clock of the multiprocessors, by their own counters
+    power_limited : part of the time in which the limit of power held it down, by NVML
     """
 
-    sm_mhz: int | None = None
-    watts: float | None = None
+    sm_mhz: float | None = None
+    power_limited: float | None = None
+
+    @classmethod
+    def mean(cls, paces: Sequence[Pace]) -> Pace:
+        """The mean of each, of those that were read."""
+        columns = ([x for x in column if x is not None] for column in zip(*paces, strict=True))
+        return cls(*(round(statistics.mean(column), 3) if column else None for column in columns))
 
 
 class Device(Protocol):
@@ -64,8 +73,8 @@ class Device(Protocol):
     def release(self) -> None:
         """Give unused memory back."""
 
-    def state(self) -> State:
-        """Clock and power at this moment."""
+    def watch(self) -> Callable[[], Pace]:
+        """Begin to watch; what is returned tells the pace since then."""
 
 
 class Cpu:
@@ -96,8 +105,8 @@ class Cpu:
     def release(self) -> None:
         pass
 
-    def state(self) -> State:
-        return State()
+    def watch(self) -> Callable[[], Pace]:
+        return Pace
 
 
 class Gpu:
@@ -114,11 +123,13 @@ class Gpu:
         self.name: str = cupy.cuda.runtime.getDeviceProperties(device.id)["name"].decode()
         self.cache_bytes: int = device.attributes["L2CacheSize"]
         self._events = cupy.cuda.Event(), cupy.cuda.Event()
+        self._nvml = _Nvml(device.pci_bus_id)
+        self._mark = cupy.RawKernel(CLOCK.read_text(), "mark")
 
     def versions(self) -> dict[str, str]:
         cuda = self.xp.cuda
         cublas = cuda.cublas.getVersion(cuda.device.get_cublas_handle())
-        driver = _nvml(lambda nvml, _: nvml.nvmlSystemGetDriverVersion(), cuda)
+        driver = self._nvml(lambda nvml, _: nvml.nvmlSystemGetDriverVersion())
         offers = cuda.runtime.driverGetVersion()
         return _versions() | {
             "cupy": self.xp.__version__,
@@ -137,10 +148,32 @@ class Gpu:
     def release(self) -> None:
         self.xp.get_default_memory_pool().free_all_blocks()
 
-    def state(self) -> State:
-        cuda = self.xp.cuda
-        clock = _nvml(lambda nvml, device: int(nvml.nvmlDeviceGetClockInfo(device, nvml.NVML_CLOCK_SM)), cuda)
-        return State(clock, _nvml(instant_watts, cuda))
+    def watch(self) -> Callable[[], Pace]:
+        before, limited, start = self._marks(), self._seconds_limited(), time.perf_counter()
+
+        def pace() -> Pace:
+            after = self._marks()
+            clocks, nanoseconds = (after - before)[:, ((before > 0) & (after > 0)).all(axis=0)]
+            mhz = float(np.median(1e3 * clocks / nanoseconds)) if clocks.size else None
+            now, seconds = self._seconds_limited(), time.perf_counter() - start
+            part = None if limited is None or now is None else min((now - limited) / seconds, 1.0)
+            return Pace(mhz, part)
+
+        return pace
+
+    def _marks(self) -> Any:
+        """Clocks and nanoseconds of each multiprocessor, int64; zeros of those that were not met."""
+        cp = self.xp
+        count = cp.cuda.Device().attributes["MultiProcessorCount"]
+        marks = cp.zeros((2, count), np.int64)
+        self._mark((8 * count,), (32,), (marks, np.int32(count)))
+        return cp.asnumpy(marks)
+
+    def _seconds_limited(self) -> float | None:
+        """Seconds for which the limit of power has held the clock down, of all time."""
+        return self._nvml(
+            lambda nvml, gpu: 1e-9 * nvml.nvmlDeviceGetViolationStatus(gpu, nvml.NVML_PERF_POLICY_POWER).violationTime
+        )
 
 
 def device_of(name: str) -> Device:
@@ -168,8 +201,8 @@ def median_seconds(device: Device, calls: Sequence[Callable[[], object]], least:
 
 def medians_side_by_side(
     device: Device, routines: Sequence[Sequence[Callable[[], object]]], least: float
-) -> list[tuple[float, State]]:
-    """Median seconds of each routine, and the device's state after it, all routines taken in turn several times over.
+) -> list[tuple[float, Pace]]:
+    """Median seconds of each routine, and the device's pace, all routines taken in turn several times over.
 
     How fast a device is hangs on what it did just before, and drifts. So no routine is measured in one piece, and half
     a turn goes by before its calls count.
@@ -183,15 +216,16 @@ def medians_side_by_side(
         Seconds to measure each routine for, however few the calls.
     """
     times: list[list[float]] = [[] for _ in routines]
-    states = [State() for _ in routines]
+    paces: list[list[Pace]] = [[] for _ in routines]
     cycles = [cycle(calls) for calls in routines]
     for _ in range(TURNS):
         for i, calls in enumerate(cycles):
             _times(device, calls, least / TURNS / 2, 1)
+            pace = device.watch()
             times[i] += _times(device, calls, least / TURNS, 2)
-            states[i] = device.state()
+            paces[i].append(pace())
             device.release()
-    return [(statistics.median(of_routine), state) for of_routine, state in zip(times, states, strict=True)]
+    return [(statistics.median(t), Pace.mean(p)) for t, p in zip(times, paces, strict=True)]
 
 
 def _times(device: Device, calls: Iterator[Callable[[], object]], least: float, fewest: int) -> list[float]:
@@ -224,17 +258,26 @@ def _cpu_model() -> str:
     return platform.processor() or platform.machine()
 
 
-def _nvml(ask: Callable[[Any, Any], Any], cuda: Any) -> Any:
-    """What NVML answers about the current device; None where it does not."""
-    try:
-        import pynvml
-    except ImportError:
-        return None
-    try:
-        pynvml.nvmlInit()
+class _Nvml:
+    """What NVML answers about one GPU; None where it does not."""
+
+    def __init__(self, bus_id: str) -> None:
+        self._gpu: Any = None
         try:
-            return ask(pynvml, pynvml.nvmlDeviceGetHandleByPciBusId(cuda.Device().pci_bus_id))
-        finally:
-            pynvml.nvmlShutdown()
-    except pynvml.NVMLError:
-        return None
+            import pynvml
+        except ImportError:
+            return
+        self._nvml: Any = pynvml
+        try:
+            pynvml.nvmlInit()
+            self._gpu = pynvml.nvmlDeviceGetHandleByPciBusId(bus_id)
+        except pynvml.NVMLError:
+            pass
+
+    def __call__(self, ask: Callable[[Any, Any], T]) -> T | None:
+        if self._gpu is None:
+            return None
+        try:
+            return ask(self._nvml, self._gpu)
+        except self._nvml.NVMLError:
+            return None

@@ -169,8 +169,9 @@ def _row(device: Device, kernel: Kernel, n: int, dtype: str, least: float, bandw
         for _ in range(REPEATS):
             kernel.launch()
 
+    watched = device.watch()
     seconds = median_seconds(device, [repeated], least) / REPEATS
-    state = device.state()
+    pace = watched()
     return Row(
         task="kernels",
         routine=kernel.name,
@@ -185,8 +186,8 @@ def _row(device: Device, kernel: Kernel, n: int, dtype: str, least: float, bandw
         error=None,
         bound=None,
         products=kernel.slices,
-        sm_mhz=state.sm_mhz,
-        watts=state.watts,
+        sm_mhz=pace.sm_mhz,
+        power_limited=pace.power_limited,
         bytes=kernel.bytes,
         of_copy=None if bandwidth is None or kernel.bytes is None else kernel.bytes / seconds / bandwidth,
     )

@@ -106,7 +106,7 @@ def rows_of(
         device.release()
     calls = [[partial(routine.multiply, x, y, c) for (x, y), c in zip(sets, out, strict=True)] for routine in routines]
     measured = medians_side_by_side(device, calls, least)
-    for routine, (account, error, rms), (seconds, state) in zip(routines, accounts, measured, strict=True):
+    for routine, (account, error, rms), (seconds, pace) in zip(routines, accounts, measured, strict=True):
         yield Row(
             task=task,
             routine=routine.name,
@@ -123,8 +123,8 @@ def rows_of(
             products=account.products,
             rms=rms,
             ran=account.ran,
-            sm_mhz=state.sm_mhz,
-            watts=state.watts,
+            sm_mhz=pace.sm_mhz,
+            power_limited=pace.power_limited,
             batch=shape.batch if shape.batch > 1 else None,
         )
 

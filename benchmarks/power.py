@@ -31,7 +31,10 @@ class Meter(Protocol):
 
 
 class Nvml:
-    """The meter of the GPU at that address of the PCI bus."""
+    """The meter of the GPU at that address of the PCI bus.
+
+    From Ampere on, NVML's usual reading is a mean over the last second; this is the other one, of the moment.
+    """
 
     def __init__(self, bus_id: str) -> None:
         import pynvml
@@ -41,26 +44,13 @@ class Nvml:
         self._device = pynvml.nvmlDeviceGetHandleByPciBusId(bus_id)
 
     def watts(self) -> float:
-        return instant_watts(self._nvml, self._device)
+        (field,) = self._nvml.nvmlDeviceGetFieldValues(self._device, [self._nvml.NVML_FI_DEV_POWER_INSTANT])
+        if field.nvmlReturn != self._nvml.NVML_SUCCESS:
+            raise self._nvml.NVMLError(field.nvmlReturn)
+        return 1e-3 * float(field.value.uiVal)
 
     def joules(self) -> float:
         return 1e-3 * float(self._nvml.nvmlDeviceGetTotalEnergyConsumption(self._device))
-
-
-def instant_watts(nvml: Any, device: Any) -> float:
-    """Power of a device at this moment.
-
-    From Ampere on, NVML's usual reading is a mean over the last second; this is the other one.
-
-    Raises
-    ------
-    NVMLError
-        Where the device does not tell.
-    """
-    (field,) = nvml.nvmlDeviceGetFieldValues(device, [nvml.NVML_FI_DEV_POWER_INSTANT])
-    if field.nvmlReturn != nvml.NVML_SUCCESS:
-        raise nvml.NVMLError(field.nvmlReturn)
-    return 1e-3 * float(field.value.uiVal)
 
 
 @dataclass(frozen=True)

@@ -64,7 +64,8 @@ class Row:
     products : number of slice products
     rms : root mean square of the same errors
     ran : what the default chose, as "14 residues"; when tuning, the choices of the kernel
-    sm_mhz, watts : clock and power of the GPU after the last run
+    sm_mhz : mean clock of the GPU meanwhile
+    power_limited : part of the time in which the limit of power held it down
     bytes : moved by a kernel, at least
     of_copy : bytes / seconds over the same of a device-to-device copy
     batch : products at once, if more than one
@@ -85,8 +86,8 @@ class Row:
     products: int
     rms: float | None = None
     ran: str | None = None
-    sm_mhz: int | None = None
-    watts: float | None = None
+    sm_mhz: float | None = None
+    power_limited: float | None = None
     bytes: int | None = None
     of_copy: float | None = None
     batch: int | None = None

@@ -74,9 +74,10 @@ def tensor_core_rows(device: Device, seed: int, least: float) -> Iterator[Row]:
         arguments = None, None, ROUNDS
         shared = data.nbytes + 1024
         launch = Launch(str(SOURCE), "multiply", form.macros, (blocks,), (THREADS,), *arguments, shared_mem=shared)
+        watched = device.watch()
         seconds = median_seconds(device, [partial(launch, data.data, sums.data)], least)
+        pace = watched()
         m, k = blocks * form.rows, ROUNDS * form.stages * DEPTH // data.itemsize
-        state = device.state()
         yield Row(
             task="kernels",
             routine=f"tensor cores alone, {name}",
@@ -91,6 +92,6 @@ def tensor_core_rows(device: Device, seed: int, least: float) -> Iterator[Row]:
             error=None,
             bound=None,
             products=1,
-            sm_mhz=state.sm_mhz,
-            watts=state.watts,
+            sm_mhz=pace.sm_mhz,
+            power_limited=pace.power_limited,
         )

@@ -13,7 +13,7 @@ import typer
 from benchmarks import readme
 from benchmarks.__main__ import Task, Where
 from benchmarks.__main__ import main as run_benchmarks
-from benchmarks.devices import Cpu, State, median_seconds, medians_side_by_side
+from benchmarks.devices import Cpu, Pace, median_seconds, medians_side_by_side
 from benchmarks.measure import Sample, WrongAnswerError, copies, rows_of
 from benchmarks.plots import plot_run
 from benchmarks.results import RESULTS, ROOT, Row, Run, Shape, newest, parse, read, read_all, size, slug, unit
@@ -148,20 +148,23 @@ def test_median_of_calls_in_turn():
 
 def test_routines_are_timed_in_turn():
     class Clock(Cpu):
-        clocks = 0
+        watched = 0
 
         def elapsed(self, call):
             return call()
 
-        def state(self):
-            self.clocks += 1
-            return State(self.clocks)
+        def watch(self):
+            self.watched += 1
+            return partial(Pace, 100 * self.watched)
 
     called = []
     first, second = (
         [partial(lambda i: (called.append(i), i)[1], i) for i in values] for values in ((1.0, 2.0, 4.0), (7.0,))
     )
-    assert medians_side_by_side(Clock(), [first, second], least=0) == [(3.0, State(5)), (7.0, State(6))]
+    assert medians_side_by_side(Clock(), [first, second], least=0) == [
+        (3.0, Pace(300)),
+        (7.0, Pace(400)),
+    ]  # the means of 100, 300, 500 and of 200, 400, 600
     assert called == 3 * [1.0, 2.0, 4.0, 7.0, 7.0, 7.0]  # the first of three is not counted
 
 
