@@ -59,7 +59,8 @@ struct Store {
 
 extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(384, 1)
 residue_gemm(const Operand a, const Operand b, uint8_t* __restrict__ y, int64_t y_stride, int64_t y_batch, int64_t ld,
-             int rows_stored, int blocks, int k_blocks, const Work work, const Tiles tiles, const AccumulatorModuli moduli) {
+             int rows_stored, int blocks, int k_blocks, const Work work, const Tiles tiles,
+             const AccumulatorModuli moduli) {
   after_previous();
   extern __shared__ uint8_t dynamic[];
   __shared__ __align__(8) uint64_t full_barriers[STAGES], empty_barriers[STAGES];

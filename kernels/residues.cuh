@@ -54,8 +54,9 @@ HD uint32_t image_residue(const uint32_t (&raised)[LENGTH], const ResidueConstan
 }
 
 // Accumulators, to [0, m): of unsigned bytes' products as they are, of signed ones' raised by 2^31, which `start` takes
-// back. Here f < 2^18, and the quotient is rounded down: the subnormal number f 2^-149 times RU(1 / m), 1 / m rounded up
-// to float32, is q 2^-149 then, because f / m <= f RU(1 / m) < f / m + 1 / m; its bits are q = floor(f / m).
+// back. Here f < 2^18, and the quotient is rounded down: with RU(1 / m), rounded up to float32, the product of the
+// subnormal number f 2^-149 and RU(1 / m) is q 2^-149, because f / m <= f RU(1 / m) < f / m + 1 / m, and its bits are
+// q = floor(f / m).
 constexpr int MAX_MODULI = 64;
 struct AccumulatorModulus {
   uint32_t fold;   // byte j: 2^(8 j) mod m
