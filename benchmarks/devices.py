@@ -154,9 +154,9 @@ class Gpu:
         def pace() -> Pace:
             after = self._marks()
             clocks, nanoseconds = (after - before)[:, ((before > 0) & (after > 0)).all(axis=0)]
-            mhz = float(np.median(1e3 * clocks / nanoseconds)) if clocks.size else None
+            mhz = round(float(np.median(1e3 * clocks / nanoseconds)), 1) if clocks.size else None
             now, seconds = self._seconds_limited(), time.perf_counter() - start
-            part = None if limited is None or now is None else min((now - limited) / seconds, 1.0)
+            part = None if limited is None or now is None else round(min((now - limited) / seconds, 1.0), 3)
             return Pace(mhz, part)
 
         return pace
