@@ -13,7 +13,7 @@ from ozaki._description import Described
 from ozaki._plan import Plan
 from ozaki.backends import Way, _limbs, _words
 from ozaki.backends._limbs import Floats
-from ozaki.backends._numpy_describe import TILE, row_tiles
+from ozaki.backends._numpy_describe import TILE, along_memory, row_tiles, scale, turned
 from ozaki.backends._numpy_describe import describe as describe
 from ozaki.backends._numpy_describe import read as read
 from ozaki.backends._numpy_proof import narrow_product as narrow_product
@@ -254,19 +254,15 @@ def _parts(
     x = operand.x[b, rows, hs]
     mu = mu[b, rows]
     # The memory order of x is kept, so that a transposed operand is read and written along its rows.
-    flip = x.strides[1] < x.strides[2] if min(x.shape) else False
-    if flip:
-        x = x.swapaxes(1, 2)
-    parts = np.empty((engine.planes, *x.shape))
+    parts = np.empty((engine.planes, *turned(x, x).shape))
     nonfinite = bool(operand.on_host.nonfinite.any())
-    for at in row_tiles(*x.shape):
-        power = mu[at[0], None, :] if flip else mu[at[0], at[1], None]
-        image = _image(x[at], power, nonfinite)
+    for at, piece, exponents in along_memory(x, mu):
+        image = _image(piece, exponents, nonfinite)
         if engine.remainders:
             _residues(image, engine.remainders, side, parts[(slice(None), *at)])
         else:
             _digit_blocks(image, engine, side, parts[(slice(None), *at)])
-    return parts.swapaxes(2, 3) if flip else parts
+    return turned(parts, x)
 
 
 def _image(x: npt.NDArray[Any], mu: npt.NDArray[np.int64], nonfinite: bool) -> Floats:
@@ -274,12 +270,7 @@ def _image(x: npt.NDArray[Any], mu: npt.NDArray[np.int64], nonfinite: bool) -> F
     values = x.astype(np.float64, copy=False)
     if nonfinite:
         values = np.where(np.isfinite(values), values, 0.0)
-    mu = mu.astype(np.int32)
-    if mu.size == 0 or np.abs(mu).max() < 1000:
-        image = values * np.ldexp(1.0, mu)
-    else:
-        half = mu // 2
-        image = (values * np.ldexp(1.0, half)) * np.ldexp(1.0, mu - half)
+    image = scale(values, mu)
     return np.rint(image, out=image)
 
 
@@ -297,12 +288,14 @@ def _residues(image: Floats, crt: Remainders, side: str, out: Floats) -> None:
         [_symmetric(f << (_PIECE_BITS * j), m) for j in range(len(pieces))]
         for f, m in zip(factors, crt.moduli, strict=True)
     ]
-    for t, m in enumerate(crt.moduli):
-        total = pieces[0] * float(table[t][0])
-        for j in range(1, len(pieces)):
-            total += pieces[j] * float(table[t][j])
-        _reduce(total, m)
-        out[t] = total.reshape(image.shape)
+    scratch = np.empty_like(pieces[0])
+    for plane, m, weights in zip(out, crt.moduli, table, strict=True):
+        total = plane.reshape(-1)  # a view: tiles are contiguous
+        np.multiply(pieces[0], float(weights[0]), out=total)
+        for piece, weight in zip(pieces[1:], weights[1:], strict=True):
+            np.multiply(piece, float(weight), out=scratch)
+            total += scratch
+        _reduce(total, m, scratch)
 
 
 def _symmetric(x: int, m: int) -> int:
@@ -310,12 +303,12 @@ def _symmetric(x: int, m: int) -> int:
     return (x + m // 2) % m - m // 2
 
 
-def _reduce(x: Floats, m: int) -> None:
+def _reduce(x: Floats, m: int, scratch: Floats) -> None:
     """x mod m in place, abs(result) <= m/2 (1 + 2**-20); x an integer up to 2**53."""
-    quotient = x * (1.0 / m)
-    np.rint(quotient, out=quotient)
-    quotient *= m
-    x -= quotient
+    np.multiply(x, 1.0 / m, out=scratch)
+    np.rint(scratch, out=scratch)
+    scratch *= m
+    x -= scratch
 
 
 def _digit_blocks(image: Floats, engine: _Engine, side: str, out: Floats) -> None:
@@ -372,7 +365,8 @@ def _multiply(
             sums = np.zeros((engine.limbs, *product.shape[1:])) if sums is None else sums
             _add_digit_products(engine, product, sums)
         else:
-            _reduce_planes(product, engine.remainders)
+            if k > engine.slab:  # else it is reduced when it is recombined
+                _reduce_planes(product, engine.remainders)
             sums = product if sums is None else np.add(sums, product, out=sums)
         del product
     assert sums is not None
@@ -381,9 +375,11 @@ def _multiply(
 
 def _reduce_planes(product: Floats, crt: Remainders) -> None:
     """Each plane modulo its modulus, in place."""
+    scratch = np.empty(TILE)
     for plane, m in zip(product.reshape(len(product), -1), crt.moduli, strict=True):
         for i in range(0, plane.size, TILE):
-            _reduce(plane[i : i + TILE], m)
+            tile = plane[i : i + TILE]
+            _reduce(tile, m, scratch[: tile.size])
 
 
 def _add_digit_products(engine: _Engine, product: Floats, limbs: Floats) -> None:
@@ -420,7 +416,7 @@ def _limbs_of_residues(crt: Remainders, residues: Floats) -> Floats:
     y = np.empty((count + 1, residues.shape[1]))
     y[:count] = residues
     for t, m in enumerate(crt.moduli):
-        _reduce(y[t], m)
+        _reduce(y[t], m, y[count])
     np.matmul(np.array([1.0 / m for m in crt.moduli]), y[:count], out=y[count])
     np.rint(y[count], out=y[count])
     limbs: Floats = np.matmul(_weight_limbs(crt), y)

@@ -63,7 +63,7 @@ def _describe_tile(x: npt.NDArray[Any], fields: npt.NDArray[np.int64]) -> None:
     filled = largest > 0
     top = np.where(filled, np.frexp(largest)[1], 0).astype(np.int64)
     lowest = np.where(filled, np.frexp(np.where(filled, smallest, 1.0))[1], 0).astype(np.int64)
-    scaled = scale_rows(values, width - top)
+    scaled = scale(values, (width - top)[..., None])
     magnitudes = np.ceil(scaled)
     if (filled & (lowest - top + width < -1000)).any():  # the scaling may have flushed a nonzero element
         np.maximum(magnitudes, values > 0, out=magnitudes)
@@ -80,9 +80,9 @@ def _describe_tile(x: npt.NDArray[Any], fields: npt.NDArray[np.int64]) -> None:
         field["squares"] += np.einsum("...h,...h->...", part, part).astype(np.int64)
 
 
-def scale_rows(x: npt.NDArray[Any], exponents: npt.NDArray[np.int64]) -> Floats:
-    """x 2**exponents row by row as float64, without overflow of the powers themselves."""
-    powers = exponents.astype(np.int32)[..., None]
+def scale(x: npt.NDArray[Any], exponents: npt.NDArray[np.int64]) -> Floats:
+    """x 2**exponents as float64, without overflow of the powers themselves."""
+    powers = exponents.astype(np.int32)
     scaled: Floats
     if powers.size == 0 or np.abs(powers).max() < 1000:
         scaled = x * np.ldexp(1.0, powers)
@@ -90,3 +90,25 @@ def scale_rows(x: npt.NDArray[Any], exponents: npt.NDArray[np.int64]) -> Floats:
         half = powers // 2
         scaled = (x * np.ldexp(1.0, half)) * np.ldexp(1.0, powers - half)
     return scaled
+
+
+def along_memory(
+    x: npt.NDArray[Any], of_rows: npt.NDArray[np.int64]
+) -> Iterator[tuple[tuple[slice, slice], npt.NDArray[Any], npt.NDArray[np.int64]]]:
+    """Cut x, shape (batch, rows, k), into pieces whose last axis is that of neighbours in memory.
+
+    Yields the index of a piece in `turned(x, x)`, the piece, and what belongs to its rows, to broadcast with it.
+    """
+    standing, x = _stands(x), turned(x, x)
+    for at in row_tiles(*x.shape):
+        yield at, x[at], of_rows[at[0], None, :] if standing else of_rows[at[0], at[1], None]
+
+
+def turned(x: npt.NDArray[Any], like: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The last two axes of x exchanged, where those of `like` stand in memory the other way round."""
+    return x.swapaxes(-1, -2) if _stands(like) else x
+
+
+def _stands(x: npt.NDArray[Any]) -> bool:
+    """Whether neighbours in memory are of one column."""
+    return bool(min(x.shape) and x.strides[1] < x.strides[2])

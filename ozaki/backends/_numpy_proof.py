@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -11,17 +12,22 @@ from ozaki._bounds import ErrorTerms, error_terms
 from ozaki._description import Described
 from ozaki._proof import EVERY, NARROW_BITS, NARROW_DEPTH, SAMPLE, Look, Ratio, wide_bits
 from ozaki.backends._limbs import Floats
-from ozaki.backends._numpy_describe import TILE, row_tiles, scale_rows
+from ozaki.backends._numpy_describe import TILE, along_memory, row_tiles, scale, turned
 from ozaki.schemes import Scheme, Words
 from ozaki.schemes.image import EMPTY_TOP
 
 
 def narrow_product(left: Described, right: Described, sampled: bool, alone: bool = True) -> Floats:
     """Exact products of 7-bit magnitudes; float32 sums of 2**10 such products are exact."""
-    a, b = (_magnitudes(x, NARROW_BITS, sampled)[..., :NARROW_DEPTH].astype(np.float32) for x in (left, right))
-    total = np.zeros((max(len(a), len(b)), a.shape[1], b.shape[1]))
-    for h in range(0, a.shape[2], 2**10):
-        total += np.matmul(a[:, :, h : h + 2**10], b[:, :, h : h + 2**10].swapaxes(1, 2))
+    a, b = (_magnitudes(x, NARROW_BITS, sampled, np.float32, NARROW_DEPTH) for x in (left, right))
+
+    def product(h: int) -> npt.NDArray[np.float32]:
+        part: npt.NDArray[np.float32] = np.matmul(a[:, :, h : h + 2**10], b[:, :, h : h + 2**10].swapaxes(1, 2))
+        return part
+
+    total = product(0).astype(np.float64)
+    for h in range(2**10, a.shape[2], 2**10):
+        total += product(h)
     return total
 
 
@@ -48,17 +54,25 @@ def _bound_by_exponents(lower: Floats, left: Described, right: Described, raised
             lower[at, i, part] = np.ldexp(1.0, best + raised)
 
 
-def _magnitudes(operand: Described, bits: int, sampled: bool) -> Floats:
+def _magnitudes(
+    operand: Described, bits: int, sampled: bool, dtype: Any = np.float64, depth: int | None = None
+) -> npt.NDArray[Any]:
+    """Leading bits of the magnitudes of the first `depth` elements of rows, or of those that are sampled."""
     x = operand.x
     description = operand.on_host
     if sampled:
         keep = np.arange(x.shape[-1]) % EVERY < SAMPLE
         x = x[..., keep]
-    values = np.abs(x.astype(np.float64, copy=False))
-    if description.nonfinite.any():
-        values[~np.isfinite(values)] = 0
-    magnitudes: Floats = np.floor(scale_rows(values, np.where(description.empty, 0, bits - description.top)))
-    return magnitudes
+    x = x[..., :depth]
+    exponents = np.where(description.empty, 0, bits - description.top)
+    nonfinite = bool(description.nonfinite.any())
+    magnitudes = np.empty(turned(x, x).shape, dtype)
+    for at, piece, of_rows in along_memory(x, exponents):
+        values = np.abs(piece.astype(np.float64, copy=False))
+        if nonfinite:
+            values[~np.isfinite(values)] = 0
+        magnitudes[at] = np.floor(scale(values, of_rows))
+    return turned(magnitudes, x)
 
 
 def worst_ratios(
