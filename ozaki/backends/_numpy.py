@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -423,6 +424,7 @@ def _limbs_of_residues(crt: Remainders, residues: Floats) -> Floats:
     return limbs
 
 
+@cache
 def _weight_limbs(crt: Remainders) -> Floats:
     """Limbs of the weights and of -product, shape (limbs, moduli + 1)."""
     count = -(-(crt.product.bit_length() + 1) // _limbs.LIMB_BITS)
