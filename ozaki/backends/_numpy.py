@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -276,27 +277,22 @@ def _image(x: npt.NDArray[Any], mu: npt.NDArray[np.int64], nonfinite: bool) -> F
 
 
 def _residues(image: Floats, crt: Remainders, side: str, out: Floats) -> None:
-    """out[t] = image (times the CRT inverse on the left) mod moduli[t], symmetric."""
-    largest = float(np.abs(image).max(initial=0.0))
-    pieces = [image.reshape(-1)]
-    while largest > 2.0**_PIECE_BITS:
-        below, above = pieces[-1], np.rint(pieces[-1] * 2.0**-_PIECE_BITS)
-        pieces[-1] = below - above * 2.0**_PIECE_BITS
-        pieces.append(above)
-        largest *= 2.0**-_PIECE_BITS
+    """out[t] = image (times the CRT inverse on the left) mod moduli[t], symmetric; of a tile, contiguous."""
+    bits = int(np.frexp(np.abs(image).max(initial=0.0))[1])
+    count = max(-(-bits // _PIECE_BITS), 1)
+    pieces = np.empty((count, image.size))
+    pieces[0] = image.reshape(-1)
+    for below, above in pairwise(pieces):
+        np.rint(below * 2.0**-_PIECE_BITS, out=above)
+        below -= above * 2.0**_PIECE_BITS
     factors = crt.inverses if side == "left" else (1,) * len(crt.moduli)
     table = [
-        [_symmetric(f << (_PIECE_BITS * j), m) for j in range(len(pieces))]
-        for f, m in zip(factors, crt.moduli, strict=True)
+        [_symmetric(f << (_PIECE_BITS * j), m) for j in range(count)] for f, m in zip(factors, crt.moduli, strict=True)
     ]
-    scratch = np.empty_like(pieces[0])
-    for plane, m, weights in zip(out, crt.moduli, table, strict=True):
-        total = plane.reshape(-1)  # a view: tiles are contiguous
-        np.multiply(pieces[0], float(weights[0]), out=total)
-        for piece, weight in zip(pieces[1:], weights[1:], strict=True):
-            np.multiply(piece, float(weight), out=scratch)
-            total += scratch
-        _reduce(total, m, scratch)
+    totals = out.reshape(len(out), -1)
+    np.matmul(np.array(table, np.float64), pieces, out=totals)  # exact: see _LEAST_DEPTH
+    for total, m in zip(totals, crt.moduli, strict=True):
+        _reduce(total, m, pieces[0])
 
 
 def _symmetric(x: int, m: int) -> int:
