@@ -13,6 +13,7 @@ import ozaki
 from benchmarks.devices import Device, median_seconds
 from benchmarks.measure import normal
 from benchmarks.results import Row, Shape
+from ozaki.schemes import Words
 
 PRODUCTS_ALONE = (2048, 4096)
 """Sizes at which only what arithmetic holds is measured; what memory holds, far past the cache."""
@@ -43,9 +44,6 @@ NAMES = {
     **{file: file.removesuffix(".cu") for file in PRODUCTS},
 }
 """Of steps, where they are not those of the files."""
-
-BYTES = {"halfhalf": 2, "tf32tf32": 4}
-"""Of an element of a slice, if not one."""
 
 REPEATS = 10
 """Between two events, so that the host is ahead of the device."""
@@ -112,6 +110,8 @@ def kernels_of(a: Any, b: Any, scheme: str, given: int | None, engine: str) -> I
     "rows" are those of A, contiguous in memory; "columns" those of B. "Strassen-Winograd" leaves out an eighth of the
     operations that are counted.
     """
+    from ozaki.backends._word_split import width
+
     launches = recorded(a, b, scheme, given, engine)
     plan = ozaki.plan(a, b, scheme=scheme, slices=given, engine=engine)
     slices, product = plan.slices, f"{scheme} {given}" if given else scheme
@@ -127,7 +127,7 @@ def kernels_of(a: Any, b: Any, scheme: str, given: int | None, engine: str) -> I
             name += ", in tiles"
         if winograd and file in PRODUCTS:
             name += ", Strassen-Winograd"
-        sliced = BYTES.get(scheme, 1)
+        sliced = width(plan.scheme) if isinstance(plan.scheme, Words) else 1  # bytes of an element of a slice
         if scheme == "digits" and step == "recombine":
             sliced = 4
         look = a.itemsize
