@@ -6,7 +6,8 @@
 // bytes; SHARING warps that take one together, 4 (all of a block), or 1 if HELD is more than one; CLUSTER: 1 or, if
 // SHARING is 4, 2 blocks.
 //
-// Arguments as those of split.cu; description is written, `width` are its magnitude bits. Block `rank` of a cluster
+// Arguments as those of split.cu; description is written, `width` are its magnitude bits; with SUMS the proof's
+// magnitudes are, too, where they are wanted. Block `rank` of a cluster
 // holds elements [rank share, (rank + 1) share) of each row, share a multiple of 128; k_padded is at most CLUSTER *
 // share.
 //
@@ -16,6 +17,7 @@
 #include "cut.cuh"
 #include "largest.cuh"
 #include "launch.cuh"
+#include "magnitudes.cuh"
 #include "ptx.cuh"
 
 constexpr int THREADS = 128, ROWS = HELD, GROUPS = THREADS / 32 / SHARING;
@@ -31,6 +33,14 @@ struct Exchanged {
 #endif
 };
 static_assert(sizeof(Exchanged) <= EXCHANGED, "");
+
+// floor(abs(x) 2^(width - top)) in tiles as `magnitudes` of proof.cu has them, of the first `of_block` elements of every
+// 128, a multiple of 8; rows and batch entries as those of the slices. `to` is null where none are wanted.
+struct Magnitudes {
+  int8_t* to;
+  int64_t k_padded;
+  int of_block, width;
+};
 
 constexpr int NEXT_BLOCK = ROWS * TILE_K, PACK = 16 / sizeof(INPUT);
 
@@ -65,6 +75,17 @@ __device__ __forceinline__ void read_block(const Bits* block, Bits (*bits)[4]) {
 #pragma unroll
         for (int i = 0; i < PACK; ++i) bits[r + i][2 * half + e] = unit[i];
       }
+#endif
+  }
+}
+// Elements h .. h + 7 of a row of a block.
+__device__ __forceinline__ void read_eight(const Bits* block, int row, int h, Bits (&bits)[8]) {
+#pragma unroll
+  for (int i = 0; i < 8; i += ALONG_K ? PACK : 1) {
+#if ALONG_K
+    load_16_bytes(reinterpret_cast<const INPUT*>(block + place(row, h + i)), bits + i);
+#else
+    bits[i] = block[place(row, h + i)];
 #endif
   }
 }
@@ -202,7 +223,8 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1)
 describe_split(const INPUT* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, int64_t rows, int64_t k,
                int64_t rows_padded, int64_t k_padded, int64_t* __restrict__ description, int64_t batch_rows, int width,
                int statistic, int step, int base, int64_t threshold, int32_t* __restrict__ mu_out,
-               int8_t* __restrict__ slices, int64_t batch_stride, int64_t slice_stride, int share MORE_ARGUMENTS) {
+               int8_t* __restrict__ slices, int64_t batch_stride, int64_t slice_stride, int share,
+               const Magnitudes magnitudes MORE_ARGUMENTS) {
   after_previous();
   extern __shared__ __align__(16) uint8_t dynamic[];
   Exchanged& exchanged = *reinterpret_cast<Exchanged*>(dynamic);
@@ -275,10 +297,31 @@ describe_split(const INPUT* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, 
   }
   if (CLUSTER > 1) cluster_arrive();  // this warp has read what others left
 
+  const int in_tile = static_cast<int>(row0 % TILE);
+#if SUMS
+  if (magnitudes.to != nullptr) {
+    const int wanted = magnitudes.of_block, c0 = static_cast<int>(rank) * blocks * wanted;
+    const int end = rank == CLUSTER - 1 ? static_cast<int>(magnitudes.k_padded) : c0 + blocks * wanted;
+    int8_t* const to = magnitudes.to + (b * rows_padded + row0 / TILE * TILE) * magnitudes.k_padded;
+#pragma unroll 1
+    for (int u = 32 * of_group + lane; u - lane < (end - c0) / 8 * ROWS; u += 32 * SHARING) {
+      const int r = u % ROWS, from_c0 = u / ROWS * 8, c = c0 + from_c0;
+      const int top = __shfl_sync(ALL, t.top, PARTS * r), j = from_c0 / wanted;
+      uint32_t value[8] = {};
+      if (j < blocks) {
+        Bits bits[8];
+        read_eight(elements + j * NEXT_BLOCK, r, from_c0 % wanted, bits);
+        magnitudes_of(bits, magnitudes.width, top, value);
+      }
+      const int at = tile_offset(PERMUTED ? permuted_column(in_tile + r) : in_tile + r, c % TILE_K / 16) + c % 16;
+      if (c < end) store(to + c / TILE_K * (TILE * TILE_K) + at, value);
+    }
+  }
+#endif
+
   const uint32_t blocks_k = static_cast<uint32_t>(k_padded / BLOCK_K), first_block = rank * blocks;
   const int own = smaller(blocks, static_cast<int>(blocks_k - smaller(first_block, blocks_k)));  // that there are
   constexpr int BLOCK_BYTES = TILE * BLOCK_K;
-  const int in_tile = static_cast<int>(row0 % TILE);
   int8_t* const out = slices + b * batch_stride + (row0 / TILE * blocks_k + first_block) * BLOCK_BYTES;
   // Two runs of 128 elements at a time: of two rows, or of one row two blocks.
   constexpr int AHEAD = ROWS == 1 ? SHARING : 0;

@@ -1,7 +1,7 @@
 // Magnitudes, whose product is a lower bound of (abs(A) abs(B))_ij, and the ratio that a componentwise bound needs
 // (docs/design.md, section 9).
-#include "fixed_point.cuh"
 #include "launch.cuh"
+#include "magnitudes.cuh"
 #include "tiles.cuh"
 #include "worst.cuh"
 
@@ -27,25 +27,6 @@ template <typename T> struct Operand {
 
 constexpr int PACK = smaller<int>(8, 16 / sizeof(MAGNITUDE));
 
-template <typename Bits>
-__device__ __forceinline__ void magnitudes_of(const Bits (&bits)[8], int width, int top, uint32_t (&value)[8]) {
-  if (top > FastTop<Bits>::value) {
-    const FastFloor<Bits> floor(width, top);
-#pragma unroll
-    for (int j = 0; j < 8; ++j) value[j] = floor(bits[j]);
-  } else {
-#pragma unroll
-    for (int j = 0; j < 8; ++j) {
-      const Parts p = parts(bits[j]);
-      value[j] = low_word(floor_scaled(p.mantissa, p.exponent + width - top));
-    }
-  }
-}
-
-__device__ __forceinline__ void store(int8_t* to, const uint32_t (&value)[8]) {
-  *reinterpret_cast<uint2*>(to) = make_uint2(gather_bytes(value[0], value[1], value[2], value[3], 0),
-                                             gather_bytes(value[4], value[5], value[6], value[7], 0));
-}
 __device__ __forceinline__ void store(double* to, const uint32_t (&value)[8]) {
 #pragma unroll
   for (int j = 0; j < 8; j += 2)
@@ -128,33 +109,45 @@ __device__ __forceinline__ double power_of_two(int e) {
 
 // No macros.
 //
-// The error terms of both operands (ErrorTerms in ozaki/_bounds.py), each operation rounded to nearest as NumPy does:
+// The error terms of both operands for up to two schemes (ErrorTerms in ozaki/_bounds.py), each operation rounded to
+// nearest as NumPy does:
 // with ulp = 2^-bits, u = ulp / 2 for a rounded row, else 0, s = magnitudes 2^-width, and UP = 1 + 2^-30: (u, s + k u,
 // dropped ulp) UP on the left, (s, u, ulp) UP on the right. `statistic` is the field that the scaling reads.
 //   result[2], result[3]  largest top - bottom of the rows of a and b
 //   result[4]             no_span - the smallest one of a row that is not all zeros
 // of which the caller sets all to zero first.
 //
-// 256 threads; grid ceil(a.padded / 256) + ceil(b.padded / 256), `padded` counting the rows of all of the batch. A
-// thread owns a row.
+// 256 threads; grid ceil(a.padded / 256) + ceil(b.padded / 256), `padded` counting the rows of all of the batch, times
+// the schemes on y. A thread owns a row.
 struct Side {
   const int64_t* description;
-  double* exact;                // [3][rows]
-  float* rounded;               // as place_of has it, `padded` rows, of which each batch entry has as many
   int64_t batch, rows, padded;  // all of the batch
+};
+struct Wanted {
+  double* exact_a;   // [3][rows]
+  float* rounded_a;  // as place_of has it, `padded` rows, of which each batch entry has as many
+  double* exact_b;
+  float* rounded_b;
+  Atomic* result;
+  int64_t statistic, step, base, threshold;
+  double dropped;
+};
+struct AllWanted {
+  Wanted of[2];
 };
 
 extern "C" __global__ void __launch_bounds__(256)
-error_terms(const Side a, const Side b, Atomic* result, int width, int statistic, int step, int base, int64_t threshold,
-            double k, double dropped, int64_t no_span) {
+error_terms(const Side a, const Side b, const __grid_constant__ AllWanted all, int width, double k, int64_t no_span) {
   after_previous();
+  const Wanted& wanted = all.of[blockIdx.y];
   const uint32_t a_blocks = static_cast<uint32_t>((a.padded + 255) / 256);
   const bool left = blockIdx.x < a_blocks;
   const Side side = left ? a : b;
+  double* const exact = left ? wanted.exact_a : wanted.exact_b;
   const int64_t each = side.padded / side.batch, rows = side.rows / side.batch;
   const int64_t at = static_cast<int64_t>(blockIdx.x - (left ? 0 : a_blocks)) * 256 + threadIdx.x;
   const int64_t entry = at / each, row = at % each;
-  float* const rounded = side.rounded + entry * ROUNDED * each;
+  float* const rounded = (left ? wanted.rounded_a : wanted.rounded_b) + entry * ROUNDED * each;
 
   int64_t span = 0, spare = 0;
   double term[3] = {0, 0, 0};
@@ -162,7 +155,8 @@ error_terms(const Side a, const Side b, Atomic* result, int width, int statistic
     if (row < rows) {
       const int64_t i = entry * rows + row;
       const int64_t top = side.description[i], bottom = side.description[4 * side.rows + i];
-      const int mu = row_exponent(top, side.description[statistic * side.rows + i], step, base, threshold);
+      const int mu = row_exponent(top, side.description[wanted.statistic * side.rows + i],
+                                  static_cast<int>(wanted.step), static_cast<int>(wanted.base), wanted.threshold);
       double s = 0, u = 0, ulp = 0;
       if (top != EMPTY_TOP) {
         s = __dmul_rn(static_cast<double>(side.description[2 * side.rows + i]), power_of_two(-width));
@@ -172,9 +166,9 @@ error_terms(const Side a, const Side b, Atomic* result, int width, int statistic
       const double up = 1.0 + power_of_two(-30);
       term[0] = __dmul_rn(left ? u : s, up);
       term[1] = __dmul_rn(left ? __dadd_rn(s, __dmul_rn(k, u)) : u, up);
-      term[2] = __dmul_rn(left ? __dmul_rn(dropped, ulp) : ulp, up);
+      term[2] = __dmul_rn(left ? __dmul_rn(wanted.dropped, ulp) : ulp, up);
 #pragma unroll
-      for (int t = 0; t < 3; ++t) side.exact[t * side.rows + i] = term[t];
+      for (int t = 0; t < 3; ++t) exact[t * side.rows + i] = term[t];
       span = top - bottom;
       if (top != EMPTY_TOP) spare = no_span - span;
     }
@@ -200,8 +194,8 @@ error_terms(const Side a, const Side b, Atomic* result, int width, int statistic
   const Atomic widest = largest_of_warp(static_cast<Atomic>(span));
   const Atomic most_spare = largest_of_warp(static_cast<Atomic>(spare));
   if ((threadIdx.x & 31) != 0) return;
-  raise(result + (left ? 2 : 3), widest);
-  raise(result + 4, most_spare);
+  raise(wanted.result + (left ? 2 : 3), widest);
+  raise(wanted.result + 4, most_spare);
 }
 
 // The worst ratio over L, int32 [batch][rows][ld], >= 0 and below 2^31 - 1; ld is a multiple of 4, L aligned to 16

@@ -1,23 +1,55 @@
 // The worst ratio over a product of magnitudes that never leaves the registers (docs/design.md, section 9), on Hopper.
 //
-// Tiles, ring and launch as walk_sm90.cuh has them. result as Worst tells it; the caller sets it to zero
-// first. Rows below `rows` count; the terms of columns that do not are zero.
+// Ring and launch as walk_sm90.cuh has them; two looks, each with its tiles, the second one's after the first one's,
+// or none.
 #include "launch.cuh"
 #include "walk_sm90.cuh"
 #include "worst.cuh"
+
+// result as Worst tells it; the caller sets it to zero first. Rows below `rows` count; the terms of columns that do not
+// are zero.
+struct Look {
+  Terms p, q;
+  Atomic* result;
+  int64_t rows;
+};
+struct Looks {
+  Look of[2];
+};
+
+// Where a tile's modulus would be, the number of its look.
+template <int R> struct WalkOfLooks : Walk<R> {
+  int of_first;  // tiles
+  Tiles second;
+
+  __device__ __forceinline__ void locate(int w, int& t, int& n, int& i, int& j) const {
+    t = w < of_first ? 0 : 1;
+    ::locate(w - t * of_first, t == 0 ? this->tiles : second, n, i, j);
+    j += this->column;
+  }
+};
+template <int R> __device__ __forceinline__ WalkOfLooks<R> both(const Walk<R>& first, const Tiles& second) {
+  const int matrices = first.tiles.batch * first.tiles.pairs;
+  return {first, matrices * first.tiles.columns, {second.pairs, first.tiles.columns, second.group, second.batch}};
+}
 
 // What happens to a tile's accumulators: float32 looks at all of them, 16 columns at a time with their largest
 // quotients, which show no less than each column's own terms. Those that it leaves in doubt are kept aside, four
 // columns of a row together, until the 16 are through; then registers are free for an entry's own terms, and for the
 // exact comparison.
 struct Compare {
-  const Terms &p, &q;
-  Atomic* result;
-  int rows;
+  const Looks& looks;
+  int which = 0;    // of them
   float below = 0;  // the worst ratio that is known, rounded down
   int entry, row, col;
 
-  __device__ __forceinline__ void begin(int, int n, int first_row, int j) {
+  __device__ __forceinline__ void begin(int t, int n, int first_row, int j) {
+    if (t != which) {
+      which = t;
+      Worst worst;
+      worst.set(*static_cast<volatile Atomic*>(look_of().result));
+      below = worst.below;
+    }
     entry = n;
     row = first_row;
     col = j * COLS + threadIdx.x % 4 * 16;
@@ -27,7 +59,7 @@ struct Compare {
     float of_row[2][3];
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      const bool counts = row + first + 8 * h < rows;  // else nothing there will be in doubt
+      const bool counts = row + first + 8 * h < look_of().rows;  // else nothing there will be in doubt
 #pragma unroll
       for (int s = 0; s < 3; ++s) of_row[h][s] = counts ? row_term(row + first + 8 * h, s) : 0.0f;
     }
@@ -67,47 +99,50 @@ struct Compare {
     }
   }
 
-  // Four entries of every lane at a time, `which` first: compute what is still in doubt with what the warp has found
+  // Four entries of every lane at a time, `group` first: compute what is still in doubt with what the warp has found
   // meanwhile.
-  __device__ __forceinline__ void settle(const uint2 (&kept)[2][8], uint32_t doubtful, int which, int first_row,
+  __device__ __forceinline__ void settle(const uint2 (&kept)[2][8], uint32_t doubtful, int group, int first_row,
                                          int first_group) {
     Worst worst;
-    worst.set(*static_cast<volatile Atomic*>(result));
-    for (; !__all_sync(ALL, doubtful == 0); which = larger(__ffs(static_cast<int>(doubtful)) - 1, 0)) {
-      const int r = first_row + 8 * (which & 1), c = col + column(first_group + (which >> 1));
-      const uint32_t l[4] = {kept[0][which].x, kept[0][which].y, kept[1][which].x, kept[1][which].y};
+    worst.set(*static_cast<volatile Atomic*>(look_of().result));
+    for (; !__all_sync(ALL, doubtful == 0); group = larger(__ffs(static_cast<int>(doubtful)) - 1, 0)) {
+      const int r = first_row + 8 * (group & 1), c = col + column(first_group + (group >> 1));
+      const uint32_t l[4] = {kept[0][group].x, kept[0][group].y, kept[1][group].x, kept[1][group].y};
       uint32_t left = 0;
       if (doubtful != 0) {
         float of_row[3], of_col[3][4];
 #pragma unroll
-        for (int s = 0; s < 3; ++s) of_columns(first_group + (which >> 1), s, of_col[s]), of_row[s] = row_term(r, s);
+        for (int s = 0; s < 3; ++s) of_columns(first_group + (group >> 1), s, of_col[s]), of_row[s] = row_term(r, s);
         const float slope = slope_of(worst.below);
 #pragma unroll
         for (int x = 0; x < 4; ++x)
           if (!(above(of_row, of_col, x) <= __fmul_rd(slope, rounded(l[x])))) left |= 1u << x;  // NaN is left, too
-        doubtful &= ~(1u << which);
+        doubtful &= ~(1u << group);
       }
       if (__all_sync(ALL, left == 0)) continue;
       if (left != 0) {
         const int any = __ffs(static_cast<int>(left)) - 1;  // in place of those that may lie beyond the terms
         double exact[4];
 #pragma unroll
-        for (int x = 0; x < 4; ++x) exact[x] = numerator(p, q, entry, r, c + (left >> x & 1 ? x : any));
+        for (int x = 0; x < 4; ++x) exact[x] = numerator(look_of().p, look_of().q, entry, r, c + (left >> x & 1 ? x : any));
 #pragma unroll
         for (int x = 0; x < 4; ++x)
           if (left >> x & 1) worst.see(exact[x], static_cast<int>(l[x]));
       }
       worst.share();
     }
-    worst.tell(result);
+    worst.tell(look_of().result);
     below = worst.below;
   }
 
+  __device__ __forceinline__ const Look& look_of() const { return looks.of[which]; }
   __device__ __forceinline__ float row_term(int r, int s) const {
+    const Terms& p = look_of().p;
     return __ldg(p.rounded + entry * p.rounded_step + place_of(r, s));
   }
   // Of the i-th four columns of a thread.
   __device__ __forceinline__ void of_columns(int i, int s, float (&terms)[4]) const {
+    const Terms& q = look_of().q;
     const float* const from = q.rounded + entry * q.rounded_step + place_of(col, s) + place_of(column(i), 0);
     const float4 v = __ldg(reinterpret_cast<const float4*>(from));
     terms[0] = v.x, terms[1] = v.y, terms[2] = v.z, terms[3] = v.w;
@@ -126,8 +161,8 @@ struct Compare {
 };
 
 extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(384, 1)
-proof_gemm(const Operand a, const Operand b, const Terms p, const Terms q, Atomic* result, int rows, int blocks,
-           int k_blocks, const Work work, const Tiles tiles) {
+proof_gemm(const Operand a, const Operand b, const __grid_constant__ Looks looks, int blocks, int k_blocks,
+           const Work work, const Tiles tiles, const Tiles second) {
   after_previous();
   extern __shared__ uint8_t dynamic[];
   __shared__ __align__(8) uint64_t full_barriers[STAGES], empty_barriers[STAGES];
@@ -139,13 +174,13 @@ proof_gemm(const Operand a, const Operand b, const Terms p, const Terms q, Atomi
     keep_registers<40>();
     if (threadIdx.x == 128 * CONSUMERS) {
       Ring ring;
-      copy_tiles(wide_tiles(work, tiles), stages, ring, told, a, b, blocks, k_blocks);
-      copy_tiles(narrow_tiles(work, tiles), stages, ring, told, a, b, blocks, k_blocks);
+      copy_tiles(both(wide_tiles(work, tiles), second), stages, ring, told, a, b, blocks, k_blocks);
+      copy_tiles(both(narrow_tiles(work, tiles), second), stages, ring, told, a, b, blocks, k_blocks);
     }
   } else {
     take_registers<232>();
     Ring ring;
-    Compare compare{p, q, result, rows};
+    Compare compare{looks};
     multiply_tiles(wide_tiles(work, tiles), stages, ring, told, blocks, compare);
     multiply_tiles(narrow_tiles(work, tiles), stages, ring, told, blocks, compare);
   }

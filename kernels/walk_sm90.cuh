@@ -10,9 +10,10 @@
 #pragma once
 #include "ring_sm90.cuh"
 
-// The tiles of a cluster that are as wide as R accumulators of a thread and a half: first, first + step, ..., of those
-// that `tiles` counts, from column tile `column` on.
-template <int R> struct Walk {
+// The tiles of a cluster that are as wide as WIDTH accumulators of a thread and a half: first, first + step, ..., of
+// those that `tiles` counts, from column tile `column` on.
+template <int WIDTH> struct Walk {
+  static constexpr int R = WIDTH;
   int first, end, step;
   Tiles tiles;
   int column;
@@ -48,8 +49,8 @@ struct Told {
 
 // By the producer. Every other tile is gone through from the end of k, where the second-level cache still has what
 // clusters side by side have copied last.
-template <int R>
-__device__ __forceinline__ void copy_tiles(const Walk<R>& walk, const Stages& stages, Ring& ring, Told* told,
+template <typename Walk>
+__device__ __forceinline__ void copy_tiles(const Walk& walk, const Stages& stages, Ring& ring, Told* told,
                                            const Operand& a, const Operand& b, int blocks, int k_blocks) {
   const int rank = cluster_rank();
   bool back = false;
@@ -61,10 +62,10 @@ __device__ __forceinline__ void copy_tiles(const Walk<R>& walk, const Stages& st
     const uint8_t* const from_b =
         b.slices + tile.t * b.slice + tile.n * b.batch + static_cast<int64_t>(tile.j) * k_blocks * B_BYTES;
     const int most = back ? 1 : 0, last = back ? 0 : blocks - 1;
-    stages.copy<2 * R>(ring, from_a + most * A_BYTES, from_b + most * B_BYTES, blocks - 1, rank, back);
+    stages.copy<2 * Walk::R>(ring, from_a + most * A_BYTES, from_b + most * B_BYTES, blocks - 1, rank, back);
     stages.wait_empty(ring);
     told[ring.stage] = tile;
-    stages.copy<2 * R>(ring, from_a + last * A_BYTES, from_b + last * B_BYTES, 1, rank);
+    stages.copy<2 * Walk::R>(ring, from_a + last * A_BYTES, from_b + last * B_BYTES, 1, rank);
   }
 }
 
@@ -72,10 +73,10 @@ __device__ __forceinline__ void copy_tiles(const Walk<R>& walk, const Stages& st
 // `epilogue.look(d, first)` is given the accumulators of rows row + first + {0, 8}, and of every 64 columns of tile j
 // the 16 from 16 (lane % 4) on. After the last tile this multiplies stale bytes, for nothing: a branch there would make
 // the compiler wait for every wgmma in turn.
-template <int R, typename Epilogue>
-__device__ __forceinline__ void multiply_tiles(const Walk<R>& walk, const Stages& stages, Ring& ring, const Told* told,
+template <typename Walk, typename Epilogue>
+__device__ __forceinline__ void multiply_tiles(const Walk& walk, const Stages& stages, Ring& ring, const Told* told,
                                                int blocks, Epilogue& epilogue) {
-  uint32_t d0[R], d1[R];
+  uint32_t d0[Walk::R], d1[Walk::R];
   const int warpgroup = threadIdx.x / 128, thread = threadIdx.x % 128, lane = threadIdx.x % 32, rank = cluster_rank();
   uint64_t da, db;
   if (walk.first < walk.end) stages.wait(ring);

@@ -30,10 +30,13 @@ class Described:
         The operand as rows: the rows of A, the columns of B.
     fields : array of int64, shape (6, batch, rows)
         In the order of `FIELDS`, in the memory of the operand's backend.
+    ahead : object
+        What the backend found for a proof at the same time, if anything.
     """
 
     x: Any
     fields: Any
+    ahead: Any = None
 
     @property
     def k(self) -> int:

@@ -38,6 +38,7 @@ from ozaki.backends._cupy_proof import wide_product as wide_product
 from ozaki.backends._cupy_proof import worst_ratios as worst_ratios
 from ozaki.backends._jit import architecture
 from ozaki.backends._launch import Beside, Launch, Macros, View, beside, round_up
+from ozaki.backends._magnitudes import ahead as magnitudes_ahead
 from ozaki.backends._rates import rates_of
 from ozaki.backends._split import Engine, Slices
 from ozaki.backends._tops import tops
@@ -205,20 +206,24 @@ def product(plan: Plan, x: Any, y: Any, out: Any) -> int:
 
 
 def split_in_one_read(plan: Plan, x: Any, y: Any) -> tuple[Slices, Slices] | None:
-    """The slices of rows that nothing is known of, with whole descriptions, where each is faster in one read."""
+    """The slices of rows that nothing is known of, with whole descriptions, where each is faster in one read.
+
+    And with magnitudes, where a proof begins with such.
+    """
     second = beside(cp.cuda.runtime.getDevice(), "right operand")
     read_left, read_right = _in_one_read(x, "left", plan, True), _in_one_read(y, "right", plan, True, second)
     if read_left is None or read_right is None:
         return None
     second.fork()
-    slices = read_left(), read_right()  # which free no memory that the other might get
+    room = magnitudes_ahead(x, y, second) if plan.target.measure == "componentwise" else None
+    slices = read_left(ahead=room), read_right(ahead=room)  # which free no memory that the other might get
     second.join()
     return slices
 
 
 def _in_one_read(
     x: Any, side: str, plan: Plan, sums: bool, stream: Beside | None = None
-) -> Callable[[], Slices] | None:
+) -> Callable[..., Slices] | None:
     """What finds and cuts rows by one kernel, where that is faster than two; slices on another stream, if given."""
     assert plan.scheme is not None
     engine = _engine_of(plan)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import lru_cache
 from math import ceil
 from typing import Any, NamedTuple
 
@@ -18,11 +18,11 @@ import numpy.typing as npt
 
 from ozaki._bounds import ErrorTerms, dropped, word_terms
 from ozaki._description import FIELDS, NO_SPAN, Described
-from ozaki._proof import EVERY, NARROW_BITS, NARROW_DEPTH, SAMPLE, Look, Ratio, wide_bits
+from ozaki._proof import Look, Ratio
 from ozaki.backends import _cublas, _hopper
 from ozaki.backends._cupy_native import native_obstacle
-from ozaki.backends._jit import architecture
-from ozaki.backends._launch import Beside, Clear, Copy, Launch, Macros, Record, View, beside, round_up
+from ozaki.backends._launch import Beside, Copy, Launch, Macros, Record, View, beside, round_up
+from ozaki.backends._magnitudes import RESULT, Layout, Magnitudes, cleared, magnitudes
 from ozaki.schemes import Scheme, Words, magnitude_bits
 
 
@@ -34,111 +34,58 @@ def _stream(alone: bool) -> AbstractContextManager[None]:
     return nullcontext() if alone else _beside("proof")
 
 
-def _aside() -> Beside:
-    """For small steps, which need not wait for the products."""
-    return _beside("proof, aside")
-
-
 @contextmanager
 def _products(alone: bool) -> Iterator[None]:
     """Where a proof begins, once the operands are described: on the stream of its products, which waits for that."""
     if not alone:
         _beside("proof").fork()
     with _stream(alone):
-        _aside().fork()
         yield
 
 
 @dataclass(frozen=True)
 class _Product:
-    """Exact products of magnitudes, int32 (of 7 bits) or float64 (wider), [batch][m][ld]."""
+    """Exact products of magnitudes, int32 (of 7 bits) or float64 (wider), [batch][m][ld]; results that are zero."""
 
     values: Any
+    results: list[cp.cuda.MemoryPointer]
 
     @property
     def wide(self) -> bool:
         return bool(self.values.dtype == np.float64)
 
 
-@dataclass(frozen=True)
-class _Magnitudes:
-    """7-bit magnitudes in tiles, [batch][padded rows][padded k], whose products stay in registers."""
-
-    left: Any
-    right: Any
-
-
-def narrow_product(left: Described, right: Described, sampled: bool, alone: bool = True) -> _Product | _Magnitudes:
+def narrow_product(left: Described, right: Described, sampled: bool, alone: bool = True) -> _Product | Magnitudes:
     """Exact products of 7-bit magnitudes, or what a kernel needs to form them where it compares them."""
-    k = (left.k // EVERY) * SAMPLE + min(left.k % EVERY, SAMPLE) if sampled else left.k
-    k = min(k, NARROW_DEPTH)  # saturate: a sum over part of k bounds from below as well
     m, n = left.x.shape[1], right.x.shape[1]
-    in_tiles = architecture(cp.cuda.runtime.getDevice()) == "sm_90a" and min(m, n, k) >= _hopper.FROM
-    if in_tiles:
-        (tile_a, _, rows_a, depth), (tile_b, _, rows_b, _) = _hopper.tiled("left", m, k), _hopper.tiled("right", n, k)
-        layout = _Layout((rows_a, rows_b), depth, (tile_a, tile_b))
-    else:
-        layout = _Layout((round_up(m, 16), round_up(n, 16)), round_up(k, 128))
+    layout = Layout.narrow(m, n, left.k, sampled)
     with _products(alone):
-        a, b = _magnitudes(left, right, layout, sampled)
-        return _Magnitudes(a, b) if in_tiles else _product(_cublas.INT8, a, b, m)
+        found = magnitudes(left, right, layout)
+        return found if layout.tiles != (0, 0) else _product(_cublas.INT8, found, m)
 
 
-class _Layout(NamedTuple):
-    """Of the magnitudes of both operands: rows and k, rounded up; rows of tiles, 0 for none; bits, int8 or wider."""
-
-    rows: tuple[int, int]
-    k: int
-    tiles: tuple[int, int] = (0, 0)
-    bits: int = NARROW_BITS
-
-    @property
-    def wide(self) -> bool:
-        """float64."""
-        return self.bits > NARROW_BITS
-
-
-def _magnitudes(left: Described, right: Described, layout: _Layout, sampled: bool) -> tuple[Any, Any]:
-    """Both [batch][rows][k], or in tiles."""
-    dtype = np.float64 if layout.wide else np.int8
-    a, b = (cp.empty((x.x.shape[0], rows, layout.k), dtype) for x, rows in zip((left, right), layout.rows, strict=True))
-    launch = _taking_magnitudes(cp.cuda.runtime.getDevice(), View.of(left.x), View.of(right.x), layout, sampled)
-    launch(left.x.data, left.fields.data, a.data, right.x.data, right.fields.data, b.data)
-    return a, b
-
-
-@lru_cache(maxsize=1024)
-def _taking_magnitudes(device: int, left: View, right: View, layout: _Layout, sampled: bool) -> Launch:
-    macros: Macros = {"INPUT_A": left.ctype, "ALONG_K_A": left.along_k, "TILE_A": layout.tiles[0]}
-    macros |= {"INPUT_B": right.ctype, "ALONG_K_B": right.along_k, "TILE_B": layout.tiles[1]}
-    macros |= {"MAGNITUDE": "double" if layout.wide else "int8_t"}
-    views = list(zip((left, right), layout.rows, strict=True))
-    blocks = [view.shape[0] * ceil(rows / 32) * (layout.k // 128) for view, rows in views]
-    operands = [(None, None, None, view.shape[1], rows, *view.steps) for view, rows in views]
-    sizes = blocks[0], left.shape[2], layout.k, layout.bits, int(sampled)
-    return Launch("proof.cu", "magnitudes", macros, (sum(blocks),), (256,), *operands, *sizes)
-
-
-def _product(types: _cublas.Types, a: Any, b: Any, m: int) -> _Product:
+def _product(types: _cublas.Types, of: Magnitudes, m: int) -> _Product:
+    a, b = of.left, of.right
     batch, ld, k = max(a.shape[0], b.shape[0]), b.shape[1], a.shape[2]
     out = cp.empty((batch, m, ld), types.dtype)
     steps = *(x.shape[1] * k if x.shape[0] > 1 else 0 for x in (a, b)), m * ld
     _cublas.gemms(types, a.data.ptr, b.data.ptr, out.data.ptr, m, ld, k, k, k, batch, steps)
-    return _Product(out)
+    return _Product(out, of.results)
 
 
 def wide_product(left: Described, right: Described, alone: bool = True) -> _Product:
     """Exact products of wider magnitudes, and a lower bound by exponents where they are zero."""
-    bits, m = wide_bits(left.k), left.x.shape[1]
-    layout = _Layout((m, round_up(right.x.shape[1], 4)), round_up(left.k, 128), bits=bits)
+    m = left.x.shape[1]
+    layout = Layout.wide(m, right.x.shape[1], left.k)
     with _products(alone):
-        a, b = _magnitudes(left, right, layout, False)
+        found = magnitudes(left, right, layout)
         if native_obstacle("float64"):  # then cuBLAS may not add exactly
-            product = _Product(cp.asarray(np.matmul(a.get(), b.get().swapaxes(1, 2))))
+            exact = np.matmul(found.left.get(), found.right.get().swapaxes(1, 2))
+            product = _Product(cp.asarray(exact), found.results)
         else:
-            product = _product(_cublas.FP64, a, b, m)
+            product = _product(_cublas.FP64, found, m)
         views, values = (View.of(left.x), View.of(right.x)), product.values
-        launch = _bounding_by_exponents(cp.cuda.runtime.getDevice(), *views, *values.shape[1:], 2 * bits)
+        launch = _bounding_by_exponents(cp.cuda.runtime.getDevice(), *views, *values.shape[1:], 2 * layout.bits)
         launch(left.x.data, left.fields.data, right.x.data, right.fields.data, values.data)
         return product
 
@@ -156,7 +103,7 @@ def _bounding_by_exponents(device: int, left: View, right: View, padded: int, ld
 
 
 def worst_ratios(
-    lower: _Product | _Magnitudes,
+    lower: _Product | Magnitudes,
     left: Described,
     right: Described,
     wanted: Sequence[tuple[Scheme | Words, int]],
@@ -169,34 +116,24 @@ def worst_ratios(
 
 
 def _begin(
-    lower: _Product | _Magnitudes,
+    lower: _Product | Magnitudes,
     left: Described,
     right: Described,
     wanted: Sequence[tuple[Scheme | Words, int, float]],
     alone: bool,
 ) -> list[Callable[[], Ratio]]:
     """Begin to compare the errors of schemes, in so many rows, with so much dropped; the results wait."""
-    (scheme, rows, lost), *others = wanted
-    aside = _aside()
     with _stream(alone):
-        with aside:  # small kernels before large ones, beside which they would wait for their turn
-            ready = [_terms_of(left, right, *each) for each in others]
-        if others:
-            aside.fork()
-        found = _terms_of(left, right, scheme, rows, lost)
+        found = _terms_of(lower, left, right, wanted)
         _compare(lower, found)
-        with aside:  # beside the end of what looks at all entries, and leaves multiprocessors idle there
-            for other in ready:
-                _compare(lower, other)
-        if others:
-            aside.join()
+        aside = _beside("answers")
         aside.fork()
         with aside:
-            return [_on_its_way(each.result) for each in (found, *ready)]
+            return [_on_its_way(each.result) for each in found]
 
 
 def _look(
-    lower: _Product | _Magnitudes,
+    lower: _Product | Magnitudes,
     left: Described,
     right: Described,
     scheme: Scheme | Words,
@@ -231,26 +168,48 @@ class _Found(NamedTuple):
     result: cp.cuda.MemoryPointer
 
 
-def _terms_of(left: Described, right: Described, scheme: Scheme | Words, rows: int, dropped: float) -> _Found:
+def _terms_of(
+    lower: _Product | Magnitudes,
+    left: Described,
+    right: Described,
+    wanted: Sequence[tuple[Scheme | Words, int, float]],
+) -> list[_Found]:
     """Those of words are few numbers of the host."""
-    terms, result = _Terms.of(left, right), _cleared_result()
-    if isinstance(scheme, Words):
-        of_words = word_terms(left.on_host, right.on_host, scheme)
-        return _Found(terms, rows, terms.places(cp.asarray(terms.from_host(of_words)).data), result)
-    places = terms.places(cp.cuda.alloc(terms.nbytes))
-    launch = _finding_terms(cp.cuda.runtime.getDevice(), terms, left.k, scheme, dropped)
-    launch(left.fields.data, *places[:2], right.fields.data, *places[2:], result)
-    return _Found(terms, rows, places, result)
+    terms = _Terms.of(left, right)
+    found: list[_Found] = []
+    launches: list[tuple[Scheme, float, int]] = []
+    for scheme, rows, lost in wanted:
+        if isinstance(scheme, Words):
+            memory = cp.asarray(terms.from_host(word_terms(left.on_host, right.on_host, scheme))).data
+        else:
+            memory = cp.cuda.alloc(terms.nbytes)
+            launches.append((scheme, lost, len(found)))
+        result = lower.results.pop() if lower.results else cleared(1)[0]
+        found.append(_Found(terms, rows, terms.places(memory), result))
+    for i in range(0, len(launches), AT_ONCE):
+        some = launches[i : i + AT_ONCE]
+        launch = _finding_terms(cp.cuda.runtime.getDevice(), terms, left.k, tuple(each[:2] for each in some))
+        launch(left.fields.data, right.fields.data, *_addresses([found[each[2]] for each in some]))
+    return found
 
 
-def _compare(lower: _Product | _Magnitudes, found: _Found) -> None:
+def _addresses(found: list[_Found]) -> list[cp.cuda.MemoryPointer]:
+    return [address for each in found for address in (*each.places, each.result)]
+
+
+def _compare(lower: _Product | Magnitudes, found: list[_Found]) -> None:
     device = cp.cuda.runtime.getDevice()
     if isinstance(lower, _Product):
-        launch = _comparing(device, found.terms, lower.wide, *lower.values.shape[1:], found.rows)
-        launch(lower.values.data, *found.places, found.result)
-    else:
-        launch = _multiplying(device, found.terms, lower.left.shape, lower.right.shape, found.rows)
-        launch(lower.left.data, lower.right.data, *found.places, found.result)
+        for each in found:
+            comparing = _comparing(device, each.terms, lower.wide, *lower.values.shape[1:], each.rows)
+            comparing(lower.values.data, *each.places, each.result)
+        return
+    found = sorted(found, key=lambda each: each.rows)  # so that glances, which take few tiles, come first
+    for i in range(0, len(found), AT_ONCE):
+        some = found[i : i + AT_ONCE]
+        rows = tuple(each.rows for each in some)
+        launch = _multiplying(device, some[0].terms, lower.left.shape, lower.right.shape, rows)
+        launch(lower.left.data, lower.right.data, *_addresses(some))
 
 
 class _Terms(NamedTuple):
@@ -335,49 +294,44 @@ def _to_float32(x: npt.NDArray[np.float64], toward: float) -> npt.NDArray[np.flo
     return np.where(beyond, np.nextafter(nearest, np.float32(toward)), nearest)
 
 
-_RESULT = np.dtype([("worst", np.float64), ("missing", np.uint64), ("spans", np.uint64, 2), ("spare", np.uint64)])
-
-
-def _cleared_result() -> cp.cuda.MemoryPointer:
-    result = cp.cuda.alloc(_RESULT.itemsize)
-    _clear()(result)
-    return result
-
-
-@cache
-def _clear() -> Clear:
-    return Clear(_RESULT.itemsize)
-
-
 def _on_its_way(result: cp.cuda.MemoryPointer) -> Callable[[], Ratio]:
     """Copy to the host when the stream gets there; calling what is returned waits for that, and holds the result."""
-    target, copied = cp.cuda.alloc_pinned_memory(_RESULT.itemsize), cp.cuda.Event(disable_timing=True)
-    Copy(target, _RESULT.itemsize)(result)
+    target, copied = cp.cuda.alloc_pinned_memory(RESULT.itemsize), cp.cuda.Event(disable_timing=True)
+    Copy(target, RESULT.itemsize)(result)
     Record(copied)()
     held = [result]
 
     def arrived() -> Ratio:
         copied.synchronize()
         held.clear()
-        worst, missing, spans, spare = np.frombuffer(target, _RESULT, 1)[0]
+        worst, missing, spans, spare = np.frombuffer(target, RESULT, 1)[0]
         return Ratio(float(worst), int(missing), (int(spans[0]), int(spans[1])), NO_SPAN - int(spare))
 
     return arrived
 
 
 @lru_cache(maxsize=1024)
-def _finding_terms(device: int, terms: _Terms, k: int, scheme: Scheme, dropped: float) -> Launch:
-    scaling = scheme.scaling(k)
-    assert scaling is not None
-    left, right = (
-        (None, None, None, *sizes)
-        for sizes in zip((terms.batch_a, terms.batch_b), terms.rows, terms.rounded, strict=True)
-    )
+def _finding_terms(device: int, terms: _Terms, k: int, wanted: tuple[tuple[Scheme, float], ...]) -> Launch:
+    sides = ((None, *of) for of in zip((terms.batch_a, terms.batch_b), terms.rows, terms.rounded, strict=True))
+    each = []
+    for scheme, lost in wanted:
+        scaling = scheme.scaling(k)
+        assert scaling is not None
+        numbers = FIELDS.index(scaling.statistic), scaling.step, scaling.base, scaling.threshold, float(lost)
+        each.append((*[None] * 5, *numbers))
+    grid = sum(ceil(rows / 256) for rows in terms.rounded), len(wanted)
     return Launch(
-        "proof.cu", "error_terms", {}, (sum(ceil(rows / 256) for rows in terms.rounded),), (256,), left, right, None,
-        magnitude_bits(k), FIELDS.index(scaling.statistic), scaling.step, scaling.base, scaling.threshold, float(k),
-        float(dropped), NO_SPAN,
-    )  # fmt: skip
+        "proof.cu", "error_terms", {}, grid, (256,), *sides, _of_all(each), magnitude_bits(k), float(k), NO_SPAN
+    )
+
+
+AT_ONCE = 2
+"""Schemes of a launch, as in kernels."""
+
+
+def _of_all(each: list[tuple[Any, ...]]) -> tuple[Any, ...]:
+    """A struct of AT_ONCE structs."""
+    return *each, *[(0,) * len(each[0])] * (AT_ONCE - len(each))
 
 
 @lru_cache(maxsize=1024)
@@ -391,12 +345,14 @@ def _comparing(device: int, terms: _Terms, wide: bool, padded: int, ld: int, row
 
 @lru_cache(maxsize=1024)
 def _multiplying(
-    device: int, terms: _Terms, left: tuple[int, int, int], right: tuple[int, int, int], rows: int
+    device: int, terms: _Terms, left: tuple[int, int, int], right: tuple[int, int, int], rows: tuple[int, ...]
 ) -> Launch:
     operands = [(None, 0, x[1] * x[2] if x[0] > 1 else 0) for x in (left, right)]
     blocks = left[2] // 128
-    grid, *walk = _hopper.tiles_of(device, 1, max(left[0], right[0]), rows, terms.n, blocks)
+    of_looks = *rows, *[0] * (AT_ONCE - len(rows))
+    grid, *walk = _hopper.tiles_of(device, 1, max(left[0], right[0]), of_looks, terms.n, blocks)
+    looks = _of_all([(*terms.structs, None, each) for each in rows])
     return Launch(
-        "proof_gemm_sm90.cu", "proof_gemm", {}, (grid,), (384,), *operands, *terms.structs, None, rows, blocks, blocks,
-        *walk, shared_mem=_hopper.SHARED,
+        "proof_gemm_sm90.cu", "proof_gemm", {}, (grid,), (384,), *operands, looks, blocks, blocks, *walk,
+        shared_mem=_hopper.SHARED,
     )  # fmt: skip

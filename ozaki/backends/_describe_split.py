@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import ceil
 from typing import Any, NamedTuple
 
@@ -12,6 +13,8 @@ import numpy as np
 
 from ozaki._description import FIELDS, Described
 from ozaki.backends._launch import Beside, Launch, Macros, View, clusters_at_once, round_up
+from ozaki.backends._magnitudes import Layout as MagnitudeLayout
+from ozaki.backends._magnitudes import Magnitudes
 from ozaki.backends._split import Layout, Slices, cutting_constants, cutting_macros, image_words, scaling_of
 from ozaki.backends._tops import Tops
 from ozaki.backends._word_split import tile_macros
@@ -50,14 +53,23 @@ def fits(scheme: Scheme | Words, layout: Layout, view: View, sums: bool) -> bool
 
 
 def describe_and_split(
-    x: Any, side: str, scheme: Scheme, layout: Layout, sums: bool, stream: Beside | None = None
+    x: Any,
+    side: str,
+    scheme: Scheme,
+    layout: Layout,
+    sums: bool,
+    stream: Beside | None = None,
+    ahead: Magnitudes | None = None,
 ) -> Slices:
     """The slices of x, shape (batch, rows, k), with its description or, without `sums`, its largest elements.
 
-    On another stream, if one is given, in memory of the current one, which goes on after that.
+    On another stream, if one is given, in memory of the current one, which goes on after that. With a description, the
+    operand's magnitudes go where a proof looks for them, if room is given.
     """
-    launch = _launch(cp.cuda.runtime.getDevice(), View.of(x), side, scheme, layout, sums)
-    return _launched(launch, Described if sums else Tops, x, layout, stream)
+    wanted = ahead and ahead.layout
+    launch = _launch(cp.cuda.runtime.getDevice(), View.of(x), side, scheme, layout, sums, wanted)
+    with_room = [] if ahead is None else [ahead.left.data if side == "left" else ahead.right.data]
+    return _launched(launch, partial(Described, ahead=ahead) if sums else Tops, x, layout, stream, with_room)
 
 
 def find_and_split(x: Any, words: Words, layout: Layout) -> Slices:
@@ -67,13 +79,18 @@ def find_and_split(x: Any, words: Words, layout: Layout) -> Slices:
 
 
 def _launched(
-    launch: Launch, described: type[Described], x: Any, layout: Layout, stream: Beside | None = None
+    launch: Launch,
+    described: Callable[[Any, Any], Described],
+    x: Any,
+    layout: Layout,
+    stream: Beside | None = None,
+    more: Sequence[cp.cuda.MemoryPointer] = (),
 ) -> Slices:
     batch, rows, _ = x.shape
     fields = cp.empty((len(FIELDS), batch, rows), np.int64)
     parts, mu = cp.empty(layout.size, np.int8), cp.empty((batch, rows), np.int32)
     with stream or nullcontext():
-        launch(x.data, fields.data, mu.data, parts.data)
+        launch(x.data, fields.data, mu.data, parts.data, *more)
     return Slices(described(x, fields), parts, layout, mu)
 
 
@@ -107,17 +124,21 @@ def _held(k: int, view: View) -> _Held:
 
 
 @lru_cache(maxsize=1024)
-def _launch(device: int, view: View, side: str, scheme: Scheme, layout: Layout, sums: bool) -> Launch:
+def _launch(
+    device: int, view: View, side: str, scheme: Scheme, layout: Layout, sums: bool, wanted: MagnitudeLayout | None
+) -> Launch:
     batch, rows, k = view.shape
     scaling = scaling_of(scheme, k)
-    assert sums or scaling.statistic == "peak"
+    assert sums or (scaling.statistic == "peak" and wanted is None)
+    magnitudes = (0, 0, 0) if wanted is None else (None, wanted.k, wanted.of_block | wanted.bits << 32)
     held = _held(layout.k, view)
     macros = cutting_macros(view, side, scheme, layout) | {"SUMS": int(sums)} | held.macros
     grid = (held.cluster * batch * (layout.rows // held.all_rows),)
     return Launch(
         "describe_split_sm90.cu", "describe_split", macros, grid, (128,), None, *view.steps, rows, k, layout.rows,
         layout.k, None, batch * rows, magnitude_bits(k), FIELDS.index(scaling.statistic), scaling.step, scaling.base,
-        scaling.threshold, None, None, layout.batch, layout.slice, held.share, *cutting_constants(scheme, side, layout),
+        scaling.threshold, None, None, layout.batch, layout.slice, held.share, magnitudes,
+        *cutting_constants(scheme, side, layout),
         shared_mem=_EXCHANGED + held.all_rows * held.share * view.itemsize,
     )  # fmt: skip
 

@@ -107,7 +107,7 @@ def _residue_gemm(
     device: int, scheme: Residues, a: _Operand, b: _Operand, blocks: int, shape: tuple[int, ...], first: int, last: int
 ) -> Launch:
     batch, m, n = shape
-    cols, (grid, *walk) = round_up(n, _COLS), tiles_of(device, scheme.count, batch, m, n, blocks)
+    cols, (grid, *walk) = round_up(n, _COLS), tiles_of(device, scheme.count, batch, (m,), n, blocks)
     macros: Macros = {"ACCUMULATE": int(first > 0)}
     return Launch(
         "residue_gemm_sm90.cu", "residue_gemm", macros, (grid,), (384,), a, b, None, batch * m * cols, m * cols, cols,
@@ -115,20 +115,22 @@ def _residue_gemm(
     )  # fmt: skip
 
 
-def tiles_of(device: int, matrices: int, batch: int, m: int, n: int, blocks: int) -> tuple[int, Any, Any]:
-    """The grid, and the structs Work and Tiles of kernels/walk_sm90.cuh, for so many products of each batch entry.
+def tiles_of(
+    device: int, matrices: int, batch: int, rows: tuple[int, ...], n: int, blocks: int
+) -> tuple[int, Any, *tuple[Any, ...]]:
+    """The grid, and the structs Work and, for so many rows each, Tiles of kernels/walk_sm90.cuh.
 
-    `blocks`: of k.
+    Of so many products of each batch entry; `blocks`: of k.
     """
     clusters = cluster_blocks(device) // 2
-    pairs, (columns, rest) = -(-m // _CLUSTER_ROWS), divmod(n, _COLS)
+    pairs, (columns, rest) = [-(-m // _CLUSTER_ROWS) for m in rows], divmod(n, _COLS)
     last_is_narrow = 0 < rest <= _NARROW
     if not last_is_narrow:
         columns = -(-n // _COLS)
-    matrices *= batch
-    wide, narrow = matrices * pairs * columns, matrices * pairs * last_is_narrow
+    tiles = matrices * batch * sum(pairs)
+    wide, narrow = tiles * columns, tiles * last_is_narrow
     work = struct([wide, narrow, _of_light(wide, narrow, clusters)])
-    return 2 * clusters, work, struct([pairs, columns, _group(blocks), batch])
+    return 2 * clusters, work, *(struct([each, columns, _group(blocks), batch]) for each in pairs)
 
 
 _NARROW = 128

@@ -34,9 +34,9 @@ from ozaki.backends import (  # noqa: E402
     _cublas,
     _cublas_fp16,
     _cupy,
-    _cupy_proof,
     _describe_split,
     _hopper,
+    _magnitudes,
     _numpy,
     _numpy_proof,
     _rates,
@@ -49,6 +49,7 @@ from ozaki.backends import (  # noqa: E402
     _word_tiles,
 )
 from ozaki.backends._launch import Tape, View  # noqa: E402
+from ozaki.backends._magnitudes import Layout, Magnitudes  # noqa: E402
 from ozaki.backends._tops import tops  # noqa: E402
 from ozaki.schemes import PRESETS, Digits, Residues, Words  # noqa: E402
 from ozaki.tensor_core import A100, H100, TensorCore  # noqa: E402
@@ -117,21 +118,21 @@ def magnitudes(rng: np.random.Generator) -> None:
         return views[rng.integers(len(views))]
 
     layouts = [
-        (_cupy_proof._Layout((rows, cols), k, tiles), sampled)
+        Layout((rows, cols), k, sampled, tiles)
         for rows, cols, tiles in ((48, 48, (0, 0)), (512, 192, (256, 192)))
         for k, sampled in ((384, False), (128, True))
     ]
-    layouts += [(_cupy_proof._Layout((44, 44), 384, bits=bits), False) for bits in (21, int(rng.integers(8, 21)))]
-    for dtypes, (layout, sampled) in itertools.product(itertools.product(("f4", "f8"), repeat=2), layouts):
+    layouts += [Layout((44, 44), 384, bits=bits) for bits in (21, int(rng.integers(8, 21)))]
+    for dtypes, layout in itertools.product(itertools.product(("f4", "f8"), repeat=2), layouts):
         given = [view(hard(rng, 304, dtype)) for dtype in dtypes]
-        got = _cupy_proof._magnitudes(*(_cupy.describe(cp.asarray(x)) for x in given), layout, sampled)
-        for x, rows, tile, found in zip(given, layout.rows, layout.tiles, got, strict=True):
-            want = _numpy_proof._magnitudes(_numpy.describe(x), layout.bits, sampled)
+        got = _magnitudes.magnitudes(*(_cupy.describe(cp.asarray(x)) for x in given), layout)
+        for x, rows, tile, found in zip(given, layout.rows, layout.tiles, got[:2], strict=True):
+            want = _numpy_proof._magnitudes(_numpy.describe(x), layout.bits, layout.sampled)
             if tile:
                 want, found = in_tiles(want, rows, layout.k, tile, tile == 192), found.reshape(len(x), -1)
             else:
                 want = np.pad(want, ((0, 0), (0, rows - want.shape[1]), (0, layout.k - want.shape[2])))
-            told = f"{x.dtype} {x.shape} {x.strides} {layout} {sampled}"
+            told = f"{x.dtype} {x.shape} {x.strides} {layout}"
             np.testing.assert_array_equal(want, found, err_msg=told)
 
 
@@ -199,13 +200,20 @@ def fused_proofs(rng: np.random.Generator) -> None:
         device = [_cupy.describe(cp.asarray(x)) for x in (a, b)]
         for sampled in (False, True) if k > 1024 else (False,):
             lower = _numpy.narrow_product(*host, sampled), _cupy.narrow_product(*device, sampled)
-            assert isinstance(lower[1], _cupy_proof._Magnitudes)
+            assert isinstance(lower[1], Magnitudes)
             for scheme, rows in ((Residues(8), m), (Digits(7), 128), (Digits(30), m), (PRESETS["halfhalf"], m)):
                 found, expected = (
                     module.worst_ratios(x, *d, [(scheme, rows)])[0]()
                     for module, x, d in ((_cupy, lower[1], device), (_numpy, lower[0], host))
                 )
                 assert found == expected, (found, expected, scheme, rows, (batch_a, batch_b, m, k, n))
+            wanted = (Residues(8), m), (Digits(7), 128), (Digits(30), m - 9)  # two of them by one launch
+            for some in (wanted[:2], wanted):
+                found, expected = (
+                    [look() for look in module.worst_ratios(x, *d, some)]
+                    for module, x, d in ((_cupy, lower[1], device), (_numpy, lower[0], host))
+                )
+                assert found == expected, (found, expected, (batch_a, batch_b, m, k, n))
 
 
 def product(scheme: str, slices: int, dtype: str, engine: str, rng: np.random.Generator) -> None:
@@ -305,8 +313,9 @@ def one_read(rng: np.random.Generator) -> None:
         layout = _hopper.layout(scheme, side, *x.shape)
         expected = _split.split((_cupy.describe if sums else tops)(x), side, scheme, layout)
         _describe_split._launch.cache_clear()
+        room = magnitudes_of(x, x.shape[2], bool(rng.integers(2))) if sums else None
         with mock.patch.object(_describe_split, "_held", return_value=held):
-            got = _describe_split.describe_and_split(x, side, scheme, layout, sums)
+            got = _describe_split.describe_and_split(x, side, scheme, layout, sums, None, room)
         told = f"{scheme} {dtype} {side} {order} {held}"
         for i, field in enumerate(FIELDS):
             if sums or field in ("top", "nonfinite"):
@@ -314,7 +323,20 @@ def one_read(rng: np.random.Generator) -> None:
                 np.testing.assert_array_equal(want, got.described.fields[i], err_msg=f"{field} {told}")
         np.testing.assert_array_equal(expected.mu, got.mu, err_msg=told)
         np.testing.assert_array_equal(expected.parts, got.parts, err_msg=told)
+        if room is not None:
+            want = _magnitudes.magnitudes(expected.described, expected.described, room.layout)
+            np.testing.assert_array_equal(*(getattr(of, side) for of in (want, room)), err_msg=told)
     _describe_split._launch.cache_clear()
+
+
+def magnitudes_of(x: np.ndarray, k: int, sampled: bool) -> Magnitudes:
+    """Room for those of x as both operands, in tiles."""
+    looked_at = k // 128 * 32 + min(k % 128, 32) if sampled else k
+    tiles = [_hopper.tiled(side, x.shape[1], looked_at) for side in ("left", "right")]
+    layout = Layout((tiles[0][2], tiles[1][2]), tiles[0][3], sampled, (tiles[0][0], tiles[1][0]))
+    room = _magnitudes.room(x, x, layout)
+    room.left.fill(85), room.right.fill(85)
+    return room
 
 
 def words_in_one_read(rng: np.random.Generator) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import product
+from math import ceil
 
 import numpy as np
 import pytest
@@ -114,7 +115,7 @@ def test_descriptions_of_graded_rows(shape, dtype, step):
 @pytest.mark.parametrize("seed", range(60))
 def test_one_read(seed):
     """Blocks that hold whole rows find and cut what two kernels do."""
-    from ozaki.backends import _cupy, _describe_split, _hopper, _split
+    from ozaki.backends import _cupy, _describe_split, _hopper, _magnitudes, _split
     from ozaki.backends._tops import tops
 
     if cp.cuda.Device().compute_capability != "90":
@@ -132,12 +133,22 @@ def test_one_read(seed):
     for side in ("left", "right"):
         layout = _hopper.layout(scheme, side, *x.shape)
         expected = _split.split((_cupy.describe if sums else tops)(x), side, scheme, layout)
-        got = _describe_split.describe_and_split(x, side, scheme, layout, sums)
+        room = None
+        if sums:
+            sampled = bool(rng.integers(2))
+            tiles = [_hopper.tiled(which, rows, ceil(k / 128) * 32 if sampled else k) for which in ("left", "right")]
+            shape = (tiles[0][2], tiles[1][2]), tiles[0][3]
+            room = _magnitudes.room(x, x, _magnitudes.Layout(*shape, sampled, (tiles[0][0], tiles[1][0])))
+            room.left.fill(85), room.right.fill(85)
+        got = _describe_split.describe_and_split(x, side, scheme, layout, sums, None, room)
         for i, field in enumerate(FIELDS):
             if sums or field in ("top", "nonfinite"):
                 assert bool((expected.described.fields[i] == got.described.fields[i]).all()), (field, seed)
         assert bool((expected.mu == got.mu).all())
         assert bool((expected.parts == got.parts).all())
+        if room is not None:
+            want = _magnitudes.magnitudes(expected.described, expected.described, room.layout)
+            assert bool((getattr(want, side) == getattr(room, side)).all())
 
 
 def test_shorter_rows_between():
@@ -487,6 +498,13 @@ def test_proof(shape):
                     for module, x, d in ((_numpy, lower[0], host), (_cupy, lower[1], device))
                 )
                 assert next(found) == next(found)
+        wanted = (Residues(14), m), (Digits(7), min(m, 128)), (Digits(30), m // 2)  # two of them by one launch
+        for some in (wanted[:2], wanted):
+            found = (
+                [look() for look in module.worst_ratios(x, *d, some)]
+                for module, x, d in ((_numpy, lower[0], host), (_cupy, lower[1], device))
+            )
+            assert next(found) == next(found)
     assert np.isinf(lower[0]).any() and ((lower[0] > 0) & (lower[0] < 1)).any()
     np.testing.assert_array_equal(lower[0], lower[1].values[:, :m, :n].get())
 
@@ -494,7 +512,7 @@ def test_proof(shape):
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 def test_magnitudes(dtype):
     """Rows and columns; subnormals, the widest exponents, NaN and Inf."""
-    from ozaki.backends import _cupy, _cupy_proof, _numpy_proof
+    from ozaki.backends import _cupy, _magnitudes, _numpy_proof
 
     def view(x, kind):
         turned = x.swapaxes(1, 2).copy().swapaxes(1, 2)
@@ -509,8 +527,8 @@ def test_magnitudes(dtype):
     for kinds in product((0, 1, 2), repeat=2):
         device = [_cupy.describe(view(cp.asarray(x), kind)) for x, kind in zip((a, b), kinds, strict=True)]
         for bits, sampled, k in ((7, False, 1536), (7, True, 384), (21, False, 1536)):
-            found = _cupy_proof._magnitudes(*device, _cupy_proof._Layout((304, 272), k, bits=bits), sampled)
-            for x, kind, got in zip((a, b), kinds, found, strict=True):
+            found = _magnitudes.magnitudes(*device, _magnitudes.Layout((304, 272), k, sampled, bits=bits))
+            for x, kind, got in zip((a, b), kinds, found[:2], strict=True):
                 want = _numpy_proof._magnitudes(_numpy.describe(view(x, kind)), bits, sampled)
                 np.testing.assert_array_equal(want, got[:, : want.shape[1], : want.shape[2]].get())
                 assert not got[:, want.shape[1] :].any() and not got[..., want.shape[2] :].any()
