@@ -206,7 +206,7 @@ __device__ __forceinline__ void round_half(const uint32_t (&d)[96], const uint4*
 
 extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(384, 1)
 digit_gemm(const Operand a, const Operand b, const Output<OUTPUT> output, uint4* low, uint4* partial, uint32_t* flags,
-           int blocks, const Pieces pieces, const Tiles tiles) {
+           int blocks, const Pieces pieces, const Tiles tiles, const Together together) {
   after_previous();
   extern __shared__ uint8_t dynamic[];
   __shared__ __align__(8) uint64_t full_barriers[STAGES], empty_barriers[STAGES];
@@ -230,8 +230,10 @@ digit_gemm(const Operand a, const Operand b, const Output<OUTPUT> output, uint4*
             b.slices + entry * b.batch + (static_cast<int64_t>(j) * blocks + piece.first) * B_BYTES;
         const int helpers = helpers_of(piece, pieces, blocks);
         for (int diagonal = 0; diagonal < SLICES; ++diagonal) {
-          for (int s = 0; s < SLICES - diagonal; ++s)
+          for (int s = 0; s < SLICES - diagonal; ++s) {
+            if (rank == 0) together.begin(piece.tile);
             stages.copy(ring, from_a + s * a.slice, from_b + (diagonal + s) * b.slice, piece.last - piece.first, rank);
+          }
           copy_partial(stages, ring, partial, flags, helpers, diagonal);
         }
       }

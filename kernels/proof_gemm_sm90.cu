@@ -174,8 +174,8 @@ proof_gemm(const Operand a, const Operand b, const __grid_constant__ Looks looks
     keep_registers<40>();
     if (threadIdx.x == 128 * CONSUMERS) {
       Ring ring;
-      copy_tiles(both(wide_tiles(work, tiles), second), stages, ring, told, a, b, blocks, k_blocks);
-      copy_tiles(both(narrow_tiles(work, tiles), second), stages, ring, told, a, b, blocks, k_blocks);
+      copy_tiles(both(wide_tiles(work, tiles), second), stages, ring, told, a, b, blocks, k_blocks, {nullptr, 0});
+      copy_tiles(both(narrow_tiles(work, tiles), second), stages, ring, told, a, b, blocks, k_blocks, {nullptr, 0});
     }
   } else {
     take_registers<232>();

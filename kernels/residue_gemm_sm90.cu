@@ -59,7 +59,7 @@ struct Store {
 
 extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(384, 1)
 residue_gemm(const Operand a, const Operand b, uint8_t* __restrict__ y, int64_t y_stride, int64_t y_batch, int64_t ld,
-             int rows_stored, int blocks, int k_blocks, const Work work, const Tiles tiles,
+             int rows_stored, int blocks, int k_blocks, const Together together, const Work work, const Tiles tiles,
              const AccumulatorModuli moduli) {
   after_previous();
   extern __shared__ uint8_t dynamic[];
@@ -72,8 +72,8 @@ residue_gemm(const Operand a, const Operand b, uint8_t* __restrict__ y, int64_t 
     keep_registers<40>();
     if (threadIdx.x == 128 * CONSUMERS) {
       Ring ring;
-      copy_tiles(wide_tiles(work, tiles), stages, ring, told, a, b, blocks, k_blocks);
-      copy_tiles(narrow_tiles(work, tiles), stages, ring, told, a, b, blocks, k_blocks);
+      copy_tiles(wide_tiles(work, tiles), stages, ring, told, a, b, blocks, k_blocks, together);
+      copy_tiles(narrow_tiles(work, tiles), stages, ring, told, a, b, blocks, k_blocks, {nullptr, 0});
     }
   } else {
     take_registers<232>();

@@ -54,6 +54,27 @@ struct Ring {
   }
 };
 
+// Clusters begin tiles together. Each goes its own pace else, and what one has copied is no longer in the second-level
+// cache when the last one needs it (docs/performance.md, step 62). Results do not hang on it: where one does not come,
+// because the device has something else to do, none waits for long, and then never again.
+struct Together {
+  uint32_t* arrived;  // zero at first
+  int64_t until;      // tiles, a multiple of the clusters
+
+  // By one thread of each cluster, before it copies what tile w needs.
+  __device__ __forceinline__ void begin(int w) const {
+    if (until == 0 || w >= until) return;
+    const uint32_t clusters = gridDim.x / 2, before = atomicAdd(arrived, 1u);
+    const uint32_t all = before - before % clusters + clusters;
+    for (int i = 0; before < NEVER_AGAIN && *static_cast<volatile uint32_t*>(arrived) < all; ++i) {
+      if (i == LONGEST) atomicMax(arrived, NEVER_AGAIN);
+      __nanosleep(100);
+    }
+  }
+  static constexpr uint32_t NEVER_AGAIN = 1u << 31;
+  static constexpr int LONGEST = 1000;
+};
+
 // The ring in shared memory and its barriers, of this block and, at the same addresses, of the other one.
 struct Stages {
   uint32_t data, full, empty;

@@ -51,10 +51,12 @@ struct Told {
 // clusters side by side have copied last.
 template <typename Walk>
 __device__ __forceinline__ void copy_tiles(const Walk& walk, const Stages& stages, Ring& ring, Told* told,
-                                           const Operand& a, const Operand& b, int blocks, int k_blocks) {
+                                           const Operand& a, const Operand& b, int blocks, int k_blocks,
+                                           const Together& together) {
   const int rank = cluster_rank();
   bool back = false;
   for (int w = walk.first; w < walk.end; w += walk.step, back = !back) {
+    if (rank == 0) together.begin(w);
     Told tile;
     walk.locate(w, tile.t, tile.n, tile.i, tile.j);
     const uint8_t* const from_a =

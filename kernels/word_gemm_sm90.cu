@@ -102,7 +102,7 @@ __device__ __forceinline__ void add_block(const Stages& stages, Ring& ring, Accu
 
 extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(384, 1)
 word_gemm(const Operand a, const Operand b, const Output<float> to, int blocks, int k_stages, int work,
-          const Tiles tiles) {
+          const Tiles tiles, const Together together) {
   after_previous();
   extern __shared__ uint8_t dynamic[];
   __shared__ __align__(8) uint64_t full_barriers[STAGES], empty_barriers[STAGES];
@@ -118,6 +118,7 @@ word_gemm(const Operand a, const Operand b, const Output<float> to, int blocks, 
     if (threadIdx.x == 128 * CONSUMERS) {
       Ring ring;
       for (int w = cluster; w < work; w += clusters) {
+        if (rank == 0) together.begin(w);
         int n, i, j;
         locate(w, tiles, n, i, j);
         stages.copy(ring, a.slices + n * a.batch + static_cast<int64_t>(2 * i + rank) * k_stages * A_BYTES,

@@ -22,7 +22,7 @@ from ozaki._proof import Look, Ratio
 from ozaki.backends import _cublas, _hopper
 from ozaki.backends._cupy_native import native_obstacle
 from ozaki.backends._launch import Beside, Copy, Launch, Macros, Record, View, beside, round_up
-from ozaki.backends._magnitudes import RESULT, Layout, Magnitudes, cleared, magnitudes
+from ozaki.backends._magnitudes import RESULT, Layout, Magnitudes, magnitudes, zeros
 from ozaki.schemes import Scheme, Words, magnitude_bits
 
 
@@ -184,7 +184,7 @@ def _terms_of(
         else:
             memory = cp.cuda.alloc(terms.nbytes)
             launches.append((scheme, lost, len(found)))
-        result = lower.results.pop() if lower.results else cleared(1)[0]
+        result = lower.results.pop() if lower.results else zeros(1)[0]
         found.append(_Found(terms, rows, terms.places(memory), result))
     for i in range(0, len(launches), AT_ONCE):
         some = launches[i : i + AT_ONCE]
@@ -350,7 +350,7 @@ def _multiplying(
     operands = [(None, 0, x[1] * x[2] if x[0] > 1 else 0) for x in (left, right)]
     blocks = left[2] // 128
     of_looks = *rows, *[0] * (AT_ONCE - len(rows))
-    grid, *walk = _hopper.tiles_of(device, 1, max(left[0], right[0]), of_looks, terms.n, blocks)
+    grid, _, *walk = _hopper.tiles_of(device, 1, max(left[0], right[0]), of_looks, terms.n, blocks)
     looks = _of_all([(*terms.structs, None, each) for each in rows])
     return Launch(
         "proof_gemm_sm90.cu", "proof_gemm", {}, (grid,), (384,), *operands, looks, blocks, blocks, *walk,

@@ -13,7 +13,18 @@ from typing import Any
 import cupy as cp
 import numpy as np
 
-from ozaki.backends._launch import Clear, Launch, Macros, View, cluster_blocks, output, round_up, struct
+from ozaki.backends._launch import (
+    WORD,
+    Launch,
+    Macros,
+    View,
+    cleared,
+    cluster_blocks,
+    in_whole_waves,
+    output,
+    round_up,
+    struct,
+)
 from ozaki.backends._recombine import recombine
 from ozaki.backends._split import Layout, Slices, accumulator_moduli
 from ozaki.schemes import Digits, Residues, Scheme
@@ -97,28 +108,37 @@ def residue_products(
     # The kernel works on two blocks of k at least, so what is left over for the last launch is never less.
     pieces = -(-blocks // (UNSIGNED_DEPTH // _DEPTH))
     for first, last in pairwise([blocks * i // pieces for i in range(pieces + 1)]):
-        launch = _residue_gemm(cp.cuda.runtime.getDevice(), scheme, at_a, at_b, blocks, shape, first, last)
-        launch(a.parts.data + first * _ROWS * _DEPTH, b.parts.data + first * _COLS * _DEPTH, planes.data)
+        together, launch = _residue_gemm(cp.cuda.runtime.getDevice(), scheme, at_a, at_b, blocks, shape, first, last)
+        arrived = [cleared(WORD)] if together else []
+        launch(a.parts.data + first * _ROWS * _DEPTH, b.parts.data + first * _COLS * _DEPTH, planes.data, *arrived)
     return planes
 
 
 @lru_cache(maxsize=1024)
 def _residue_gemm(
     device: int, scheme: Residues, a: _Operand, b: _Operand, blocks: int, shape: tuple[int, ...], first: int, last: int
-) -> Launch:
+) -> tuple[bool, Launch]:
+    """Whether clusters begin tiles together, which takes a cleared word, and the launch."""
     batch, m, n = shape
-    cols, (grid, *walk) = round_up(n, _COLS), tiles_of(device, scheme.count, batch, (m,), n, blocks)
+    cols, (grid, wide, *walk) = round_up(n, _COLS), tiles_of(device, scheme.count, batch, (m,), n, blocks)
+    together = in_whole_waves(wide, grid // 2) if last - first >= _LONG else 0
     macros: Macros = {"ACCUMULATE": int(first > 0)}
-    return Launch(
+    launch = Launch(
         "residue_gemm_sm90.cu", "residue_gemm", macros, (grid,), (384,), a, b, None, batch * m * cols, m * cols, cols,
-        m, last - first, blocks, *walk, accumulator_moduli(scheme, unsigned=True), shared_mem=SHARED,
+        m, last - first, blocks, (None if together else 0, together), *walk,
+        accumulator_moduli(scheme, unsigned=True), shared_mem=SHARED,
     )  # fmt: skip
+    return together > 0, launch
+
+
+_LONG = 64
+"""Blocks of k from which on clusters begin tiles, or passes over k, together (docs/performance.md, step 62)."""
 
 
 def tiles_of(
     device: int, matrices: int, batch: int, rows: tuple[int, ...], n: int, blocks: int
-) -> tuple[int, Any, *tuple[Any, ...]]:
-    """The grid, and the structs Work and, for so many rows each, Tiles of kernels/walk_sm90.cuh.
+) -> tuple[int, int, *tuple[Any, ...]]:
+    """The grid, wide tiles, and the structs Work and, for so many rows each, Tiles of kernels/walk_sm90.cuh.
 
     Of so many products of each batch entry; `blocks`: of k.
     """
@@ -130,7 +150,7 @@ def tiles_of(
     tiles = matrices * batch * sum(pairs)
     wide, narrow = tiles * columns, tiles * last_is_narrow
     work = struct([wide, narrow, _of_light(wide, narrow, clusters)])
-    return 2 * clusters, work, *(struct([each, columns, _group(blocks), batch]) for each in pairs)
+    return 2 * clusters, wide, work, *(struct([each, columns, _group(blocks), batch]) for each in pairs)
 
 
 _NARROW = 128
@@ -159,13 +179,12 @@ def busy(scheme: Residues, m: int, n: int) -> float:
 
 def _digits(scheme: Digits, a: Slices, b: Slices, out: Any) -> int:
     views = a.operand, b.operand, a.layout.k // _DEPTH, View.of(out), a.mu_step, b.mu_step
-    kept, handed, launch = _digit_gemm(cp.cuda.runtime.getDevice(), scheme, *views)
+    kept, handed, together, launch = _digit_gemm(cp.cuda.runtime.getDevice(), scheme, *views)
     low = cp.cuda.alloc(kept)
-    partial, flags = low, low
-    if handed:
-        partial, flags = cp.cuda.alloc(handed), cp.cuda.alloc(_FLAGS)
-        _clear()(flags)
-    launch(a.parts.data, b.parts.data, out.data, a.mu.data, b.mu.data, low, partial, flags)
+    partial = cp.cuda.alloc(handed) if handed else low
+    flags = cleared(_FLAGS + WORD) if handed or together else low
+    arrived = [flags + _FLAGS] if together else []
+    launch(a.parts.data, b.parts.data, out.data, a.mu.data, b.mu.data, low, partial, flags, *arrived)
     if out.dtype == np.float64:
         far = _digit_far(cp.cuda.runtime.getDevice(), scheme, *views)
         far(a.parts.data, b.parts.data, out.data, a.mu.data, b.mu.data)
@@ -192,19 +211,20 @@ _FAR_REGION = 128
 @lru_cache(maxsize=1024)
 def _digit_gemm(
     device: int, scheme: Digits, a: _Operand, b: _Operand, blocks: int, out: View, mu_step: int, nu_step: int
-) -> tuple[int, int, Launch]:
-    """The bytes that it needs beside, and the launch."""
+) -> tuple[int, int, bool, Launch]:
+    """The bytes that it needs beside, whether clusters begin passes over k together, and the launch."""
     batch, m, n = out.shape
     pairs, columns = -(-m // _CLUSTER_ROWS), -(-n // _COLS)
     work = batch * pairs * columns
     clusters, whole = _shares(work, blocks, scheme, cluster_blocks(device) // 2)
+    together = in_whole_waves(whole, clusters) if blocks >= _LONG else 0
     macros: Macros = {"OUTPUT": out.ctype, "SLICES": scheme.count, "DIGIT_BITS": scheme.bits}
     launch = Launch(
         "digit_gemm_sm90.cu", "digit_gemm", macros, (2 * clusters,), (384,), a, b, output(out, mu_step, nu_step), None,
         None, None, blocks, whole | (work - whole) << 32, struct([pairs, columns, _group(blocks), batch]),
-        shared_mem=SHARED,
+        (None if together else 0, together), shared_mem=SHARED,
     )  # fmt: skip
-    return *_beside(scheme, 2 * clusters, whole < work), launch
+    return *_beside(scheme, 2 * clusters, whole < work), together > 0, launch
 
 
 def _beside(scheme: Digits, grid: int, split: bool) -> tuple[int, int]:
@@ -231,8 +251,3 @@ _HANDED_OVER = 6
 
 _FLAGS = 4 * 2 * 1024
 """Bytes of flags, two for each block of the largest grid."""
-
-
-@cache
-def _clear() -> Clear:
-    return Clear(_FLAGS)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from ctypes import addressof, c_uint64, c_void_p
 from functools import cache
 from threading import local
@@ -203,6 +203,19 @@ class Beside(local):
         self._stream.__exit__(*error)
 
 
+def cleared(size: int, stream: Beside | None = None) -> cp.cuda.MemoryPointer:
+    """Zeroed memory of the current stream; another one clears it, if it is given."""
+    memory = cp.cuda.alloc(size)
+    with stream or nullcontext():
+        _clear(size)(memory)
+    return memory
+
+
+@cache
+def _clear(size: int) -> Clear:
+    return Clear(size)
+
+
 @cache
 def beside(device: int, steps: str, urgent: bool = False) -> Beside:
     """The second stream of a device for those steps; each thread has its own."""
@@ -323,6 +336,15 @@ def output(c: View, mu_step: int, nu_step: int) -> tuple[Any, ...]:
 def cluster_blocks(device: int) -> int:
     """A block for each multiprocessor, as many as clusters of two make."""
     return int(runtime.getDeviceProperties(device)["multiProcessorCount"]) // 2 * 2
+
+
+WORD = 4
+"""Bytes of what clusters count who begin tiles together."""
+
+
+def in_whole_waves(tiles: int, clusters: int) -> int:
+    """Of tiles, those that all clusters begin together, one after the other; 0 if that is but one each."""
+    return tiles // clusters * clusters if tiles >= 2 * clusters else 0
 
 
 def round_up(x: int, multiple: int) -> int:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
-from functools import cache, lru_cache
+from functools import lru_cache
 from math import ceil
 from typing import Any, NamedTuple
 
@@ -14,7 +13,7 @@ from ozaki._description import Described
 from ozaki._proof import EVERY, NARROW_BITS, NARROW_DEPTH, SAMPLE, SAMPLED_FROM, wide_bits
 from ozaki.backends import _hopper
 from ozaki.backends._jit import architecture
-from ozaki.backends._launch import Beside, Clear, Launch, Macros, View, round_up
+from ozaki.backends._launch import Beside, Launch, Macros, View, cleared, round_up
 
 
 class Layout(NamedTuple):
@@ -65,17 +64,10 @@ RESULT = np.dtype([("worst", np.float64), ("missing", np.uint64), ("spans", np.u
 """What a look finds, as kernels/worst.cuh and proof.cu tell it; zero before."""
 
 
-def cleared(count: int, stream: Beside | None = None) -> list[cp.cuda.MemoryPointer]:
-    """So many results that are zero; on another stream, if one is given."""
-    memory = cp.cuda.alloc(count * RESULT.itemsize)
-    with stream or nullcontext():
-        _clear(count)(memory)
+def zeros(count: int, stream: Beside | None = None) -> list[cp.cuda.MemoryPointer]:
+    """So many results that are zero; another stream clears them, if it is given."""
+    memory = cleared(count * RESULT.itemsize, stream)
     return [memory + i * RESULT.itemsize for i in range(count)]
-
-
-@cache
-def _clear(count: int) -> Clear:
-    return Clear(count * RESULT.itemsize)
 
 
 def room(left: Any, right: Any, layout: Layout, stream: Beside | None = None) -> Magnitudes:
@@ -83,7 +75,7 @@ def room(left: Any, right: Any, layout: Layout, stream: Beside | None = None) ->
     a, b = (
         cp.empty((x.shape[0], rows, layout.k), layout.dtype) for x, rows in zip((left, right), layout.rows, strict=True)
     )
-    return Magnitudes(a, b, layout, cleared(_RESULTS, stream))
+    return Magnitudes(a, b, layout, zeros(_RESULTS, stream))
 
 
 _RESULTS = 2

@@ -9,11 +9,11 @@ from typing import Any
 import cupy as cp
 
 from ozaki.backends._jit import architecture
-from ozaki.backends._launch import Launch, Macros, View, round_up
+from ozaki.backends._launch import WORD, Launch, Macros, View, cleared, cluster_blocks, in_whole_waves, round_up
 from ozaki.backends._split import Layout, Slices
 from ozaki.backends._tuned import tiles
 from ozaki.backends._word_split import width
-from ozaki.backends._word_tiles import DEPTH, GROUP, STAGES, columns_of, layout, multiplying
+from ozaki.backends._word_tiles import DEPTH, GROUP, STAGES, columns_of, layout, multiplying, tiles_of
 from ozaki.schemes import Words
 from ozaki.schemes.words import groups
 
@@ -69,18 +69,28 @@ class Engine:
         """out = a b^T, shape (batch, m, n), its columns neighbours in memory; returns the bytes of workspace."""
         operands = a.operand, b.operand, View.of(out), a.mu_step, b.mu_step
         shape = self.columns, self.stages, self.group
-        launch = _multiplying(cp.cuda.runtime.getDevice(), words, shape, a.described.k, operands)
-        launch(a.parts.data, b.parts.data, out.data, a.mu.data, b.mu.data)
+        together, launch = _multiplying(cp.cuda.runtime.getDevice(), words, shape, a.described.k, operands)
+        arrived = [cleared(WORD)] if together else []
+        launch(a.parts.data, b.parts.data, out.data, a.mu.data, b.mu.data, *arrived)
         return 0
 
 
 @lru_cache(maxsize=1024)
 def _multiplying(
     device: int, words: Words, shape: tuple[int, int, int], k: int, operands: tuple[Any, Any, View, int, int]
-) -> Launch:
+) -> tuple[bool, Launch]:
+    """Whether clusters begin tiles together, which takes a cleared word, and the launch."""
     assert words.block is not None
     macros: Macros = {
         "HALF_SUMS": int(words.accumulator == "fp16"), "WORD": words.word.upper(), "SCALE_BITS": words.scale_bits,
     }  # fmt: skip
     k_stages = words.count * round_up(k, 128) * width(words) // DEPTH
-    return multiplying(("word_gemm_sm90.cu", "word_gemm"), macros, shape, operands, -(-k // words.block), k_stages)
+    work, *_ = tiles_of(operands[2], shape[0])
+    together = in_whole_waves(work, cluster_blocks(device) // 2) if k_stages >= _LONG else 0
+    kernel, blocks = ("word_gemm_sm90.cu", "word_gemm"), -(-k // words.block)
+    struct = None if together else 0, together
+    return together > 0, multiplying(kernel, macros, shape, operands, blocks, k_stages, struct)
+
+
+_LONG = 256
+"""Stages of a tile from which on clusters begin tiles together (docs/performance.md, step 62)."""

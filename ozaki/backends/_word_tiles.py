@@ -45,6 +45,13 @@ def layout(words: Words, columns: int, together: int, side: str, batch: int, row
     return Layout(rows, k, each, row_bytes, batch * each, k, 0, size, unit, tile, side == "right")
 
 
+def tiles_of(out: View, columns: int) -> tuple[int, int, int]:
+    """Tiles of a result (batch, m, n), two rows of them together; of a batch entry, such pairs, and columns."""
+    batch, m, n = out.shape
+    pairs, across = -(-m // (2 * ROWS)), -(-n // columns)
+    return batch * pairs * across, pairs, across
+
+
 def multiplying(
     kernel: tuple[str, str],
     macros: Macros,
@@ -60,12 +67,10 @@ def multiplying(
     """
     cols, stages, group = shape
     a, b, out, mu_step, nu_step = operands
-    batch, m, n = out.shape
-    pairs, columns = -(-m // (2 * ROWS)), -(-n // cols)
-    work = batch * pairs * columns
+    work, pairs, columns = tiles_of(out, cols)
     grid = (min(cluster_blocks(cp.cuda.runtime.getDevice()), 2 * work),)
     return Launch(
         *kernel, macros | {"TILE_COLS": cols, "TILE_STAGES": stages}, grid, (384,), a, b, output(out, mu_step, nu_step),
-        blocks, k_stages, work, struct([pairs, columns, group, batch]), *more,
+        blocks, k_stages, work, struct([pairs, columns, group, out.shape[0]]), *more,
         shared_mem=stages * (ROWS + cols) * DEPTH + 1024,
     )  # fmt: skip

@@ -259,6 +259,7 @@ template <typename T> T atomicMax(T* p, T value) {
   if (value > before) *p = value;
   return before;
 }
+inline void __nanosleep(unsigned) {}
 template <typename T> T atomicAdd(T* p, T value) {
   const T before = *p;
   *p += value;

@@ -399,6 +399,14 @@ def one_read_chosen(rng: np.random.Generator) -> None:
             a, b = rng.standard_normal((10, 300)), rng.standard_normal((300, 11))
             same(default(a, b), default(cp.asarray(a), cp.asarray(b), engine="hopper"))
             assert read.call_count == 2, done_again
+    with mock.patch.object(_magnitudes, "_taking", side_effect=_magnitudes._taking) as taking:
+        for _ in range(3):  # with magnitudes, planned and done again
+            a, b = matrix(rng, (260, 300), "f4"), matrix(rng, (300, 257), "f4")
+            c, report = default(cp.asarray(a), cp.asarray(b), engine="hopper", return_report=True)
+            expected, other = default(a, b, return_report=True)
+            same(expected, c)
+            assert report.bound == other.bound
+    assert taking.call_count == 0
     for dtype, k, scheme, slices, along_k in (
         ("f8", 200, "residues", 49, True), ("f4", 8200, "residues", 7, True), ("f8", 8200, "digits", 2, True),
         ("f4", 16400, "digits", 2, True), ("f4", 12300, "digits", 2, False), ("f8", 6200, "residues", 14, False),
@@ -415,6 +423,20 @@ def one_read_chosen(rng: np.random.Generator) -> None:
     assert read.call_count == 2
     plan = ozaki.plan((9, 16400), (16400, 11), dtype="float32", scheme=words)
     assert _cupy._in_one_read(cp.zeros((1, 9, 16400), "f4"), "left", plan, False) is None
+
+
+def together(rng: np.random.Generator) -> None:
+    """Clusters that begin tiles together, or passes over k; one after the other here, so that none waits for long."""
+    for scheme, slices in (("residues", 4), ("digits", 3), (replace(PRESETS["halfhalf"], core=H100), None)):
+        multiply, module = partial(ozaki.matmul, scheme=scheme, slices=slices), _hopper if slices else _word_hopper
+        with (
+            mock.patch.object(module, "_LONG", 2),
+            mock.patch.object(module, "cleared", wraps=module.cleared) as cleared,
+        ):
+            for _ in range(2):
+                a, b = matrix(rng, (9, 270), "f4"), matrix(rng, (270, 900), "f4")
+                same(multiply(a, b), multiply(cp.asarray(a), cp.asarray(b), engine="hopper" if slices else "auto"))
+        assert cleared.call_count == 1, scheme  # else from the tape
 
 
 def split_along_k(rng: np.random.Generator) -> None:
@@ -802,6 +824,7 @@ CASES: dict[str, Callable[[np.random.Generator], None]] = {
     HOPPER + "one-read": one_read,
     HOPPER + "one-read-chosen": one_read_chosen,
     HOPPER + "words-in-one-read": words_in_one_read,
+    HOPPER + "together": together,
     HOPPER + "split": split_along_k,
     HOPPER + "narrow": narrow,
     HOPPER + "shares": fair_shares,

@@ -151,6 +151,24 @@ def test_one_read(seed):
             assert bool((getattr(want, side) == getattr(room, side)).all())
 
 
+@pytest.mark.parametrize(
+    ("scheme", "slices", "dtype"),
+    [("residues", 14, "f8"), ("digits", 3, "f4"), ("digits", 7, "f8"), ("halfhalf", None, "f4")],
+)
+def test_tiles_begun_together(scheme, slices, dtype):
+    """A long k and many tiles; beside a stream that keeps multiprocessors busy, so that not all clusters come."""
+    rng = cp.random.default_rng(9)
+    a, b = rng.standard_normal((3000, 8300), dtype=dtype), rng.standard_normal((8300, 4700), dtype=dtype)
+    c = ozaki.matmul(a, b, scheme=scheme, slices=slices)
+    same_bits(ozaki.matmul(a[-9:].get(), b[:, -40:].get(), scheme=scheme, slices=slices), c[-9:, -40:])
+    beside = cp.cuda.Stream(non_blocking=True)
+    for _ in range(3):
+        with beside:
+            cp.sort(cp.arange(2**24)[::-1])
+        again = ozaki.matmul(a, b, scheme=scheme, slices=slices)
+        assert bool((again == c).all())
+
+
 def test_shorter_rows_between():
     """One kernel for all lengths, with as much shared memory as each needs."""
     rng = np.random.default_rng(8)
