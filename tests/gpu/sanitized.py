@@ -13,7 +13,7 @@ import cupy as cp
 import numpy as np
 
 import ozaki
-from ozaki.backends import _winograd
+from ozaki.backends import _hopper, _winograd, _word_hopper
 from ozaki.schemes import PRESETS
 from ozaki.tensor_core import H100
 
@@ -26,6 +26,10 @@ COUNTED = (
     ("residues", 14, "f8", (300, 500, 300), "cublas"),
 )
 QUADRANTS = (("residues", 7, "f4", (513, 260, 390), "hopper"), ("residues", 14, "f8", (300, 700, 400), "hopper"))
+TOGETHER = (  # tiles for more than two waves
+    ("residues", 5, "f4", (9, 260, 5200), "hopper"),
+    ("digits", 3, "f4", (9, 260, 25400), "hopper"),
+)
 WORDS = [replace(words, core=H100) for words in PRESETS.values()]
 
 
@@ -37,6 +41,12 @@ def main() -> None:
     with mock.patch.object(_winograd, "_FROM", 0):
         for case in QUADRANTS:
             counted(rng, *case)
+    with mock.patch.object(_hopper, "_LONG", 2), mock.patch.object(_word_hopper, "_LONG", 2):
+        for case in TOGETHER:
+            counted(rng, *case)
+        a, b = rng.standard_normal((9, 200)).astype("f4"), rng.standard_normal((200, 27500)).astype("f4")
+        words = replace(PRESETS["halfhalf"], core=H100)
+        same("halfhalf, together", ozaki.matmul(a, b, scheme=words), cp.asarray(a), cp.asarray(b), scheme=words)
     a, b = rng.standard_normal((300, 400)).astype("f4"), rng.standard_normal((400, 300)).astype("f4")
     for words in WORDS:
         same(words.name, ozaki.matmul(a, b, scheme=words), cp.asarray(a), cp.asarray(b), scheme=words)
