@@ -7,9 +7,8 @@
 // SHARING is 4, 2 blocks.
 //
 // Arguments as those of split.cu; description is written, `width` are its magnitude bits; with SUMS the proof's
-// magnitudes are, too, where they are wanted. Block `rank` of a cluster
-// holds elements [rank share, (rank + 1) share) of each row, share a multiple of 128; k_padded is at most CLUSTER *
-// share.
+// magnitudes are, too, where they are wanted. Block `rank` of a cluster holds elements [rank share, (rank + 1) share)
+// of each row, share a multiple of 128; k_padded is at most CLUSTER * share.
 //
 // 128 threads; grid batch * rows_padded / (GROUPS * HELD) clusters, all on x; EXCHANGED + GROUPS * HELD * share *
 // sizeof(INPUT) bytes of dynamic shared memory. A warp takes every SHARING-th block of 128 elements, of all rows of its
@@ -34,8 +33,8 @@ struct Exchanged {
 };
 static_assert(sizeof(Exchanged) <= EXCHANGED, "");
 
-// floor(abs(x) 2^(width - top)) in tiles as `magnitudes` of proof.cu has them, of the first `of_block` elements of every
-// 128, a multiple of 8; rows and batch entries as those of the slices. `to` is null where none are wanted.
+// floor(abs(x) 2^(width - top)) in tiles as `magnitudes` of proof.cu has them, of the first `of_block` elements of
+// every 128, a multiple of 8; rows and batch entries as those of the slices. `to` is null where none are wanted.
 struct Magnitudes {
   int8_t* to;
   int64_t k_padded;

@@ -110,9 +110,9 @@ __device__ __forceinline__ double power_of_two(int e) {
 // No macros.
 //
 // The error terms of both operands for up to two schemes (ErrorTerms in ozaki/_bounds.py), each operation rounded to
-// nearest as NumPy does:
-// with ulp = 2^-bits, u = ulp / 2 for a rounded row, else 0, s = magnitudes 2^-width, and UP = 1 + 2^-30: (u, s + k u,
-// dropped ulp) UP on the left, (s, u, ulp) UP on the right. `statistic` is the field that the scaling reads.
+// nearest as NumPy does: with ulp = 2^-bits, u = ulp / 2 for a rounded row, else 0, s = magnitudes 2^-width, and
+// UP = 1 + 2^-30: (u, s + k u, dropped ulp) UP on the left, (s, u, ulp) UP on the right. `statistic` is the field that
+// the scaling reads.
 //   result[2], result[3]  largest top - bottom of the rows of a and b
 //   result[4]             no_span - the smallest one of a row that is not all zeros
 // of which the caller sets all to zero first.

@@ -122,9 +122,10 @@ struct Compare {
       if (__all_sync(ALL, left == 0)) continue;
       if (left != 0) {
         const int any = __ffs(static_cast<int>(left)) - 1;  // in place of those that may lie beyond the terms
+        const Look& look = look_of();
         double exact[4];
 #pragma unroll
-        for (int x = 0; x < 4; ++x) exact[x] = numerator(look_of().p, look_of().q, entry, r, c + (left >> x & 1 ? x : any));
+        for (int x = 0; x < 4; ++x) exact[x] = numerator(look.p, look.q, entry, r, c + (left >> x & 1 ? x : any));
 #pragma unroll
         for (int x = 0; x < 4; ++x)
           if (left >> x & 1) worst.see(exact[x], static_cast<int>(l[x]));

@@ -48,8 +48,10 @@ WIDE_REGISTERS = {"split": 168, "recombine": 128}  # more than four words, or in
 # Bytes of local memory: what is known of a tile, kept aside while all registers hold accumulators; none of it is
 # touched in the loop over k. The proof keeps the entries in doubt there, 128 bytes; splits what is not needed for each
 # slice, so that one block more fits a multiprocessor.
-FRAME = {"digit_gemm": 40, "word_gemm": 24, "word_pairs": 24, "proof_gemm": 144, "split": 24, "describe_split": 16}
-FRAME["residue_gemm"] = 8
+FRAME = {
+    "digit_gemm": 40, "residue_gemm": 8, "word_gemm": 24, "word_pairs": 24, "proof_gemm": 144, "split": 24,
+    "describe_split": 16,
+}  # fmt: skip
 
 
 def put_aside(macros):

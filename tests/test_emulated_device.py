@@ -33,6 +33,7 @@ CASES = [
     "hopper-one-read",
     "hopper-one-read-chosen",
     "hopper-words-in-one-read",
+    "hopper-together",
     "hopper-split",
     "hopper-narrow",
     "hopper-shares",
