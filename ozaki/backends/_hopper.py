@@ -14,13 +14,12 @@ import cupy as cp
 import numpy as np
 
 from ozaki.backends._launch import (
-    WORD,
     Launch,
     Macros,
+    Together,
     View,
     cleared,
     cluster_blocks,
-    in_whole_waves,
     output,
     round_up,
     struct,
@@ -109,26 +108,25 @@ def residue_products(
     pieces = -(-blocks // (UNSIGNED_DEPTH // _DEPTH))
     for first, last in pairwise([blocks * i // pieces for i in range(pieces + 1)]):
         together, launch = _residue_gemm(cp.cuda.runtime.getDevice(), scheme, at_a, at_b, blocks, shape, first, last)
-        arrived = [cleared(WORD)] if together else []
-        launch(a.parts.data + first * _ROWS * _DEPTH, b.parts.data + first * _COLS * _DEPTH, planes.data, *arrived)
+        slices = a.parts.data + first * _ROWS * _DEPTH, b.parts.data + first * _COLS * _DEPTH
+        launch(*slices, planes.data, *together.arrays())
     return planes
 
 
 @lru_cache(maxsize=1024)
 def _residue_gemm(
     device: int, scheme: Residues, a: _Operand, b: _Operand, blocks: int, shape: tuple[int, ...], first: int, last: int
-) -> tuple[bool, Launch]:
-    """Whether clusters begin tiles together, which takes a cleared word, and the launch."""
+) -> tuple[Together, Launch]:
     batch, m, n = shape
     cols, (grid, wide, *walk) = round_up(n, _COLS), tiles_of(device, scheme.count, batch, (m,), n, blocks)
-    together = in_whole_waves(wide, grid // 2) if last - first >= _LONG else 0
+    together = Together.of(wide, grid // 2) if last - first >= _LONG else Together()
     macros: Macros = {"ACCUMULATE": int(first > 0)}
     launch = Launch(
         "residue_gemm_sm90.cu", "residue_gemm", macros, (grid,), (384,), a, b, None, batch * m * cols, m * cols, cols,
-        m, last - first, blocks, (None if together else 0, together), *walk,
+        m, last - first, blocks, together.struct, *walk,
         accumulator_moduli(scheme, unsigned=True), shared_mem=SHARED,
     )  # fmt: skip
-    return together > 0, launch
+    return together, launch
 
 
 _LONG = 64
@@ -182,9 +180,9 @@ def _digits(scheme: Digits, a: Slices, b: Slices, out: Any) -> int:
     kept, handed, together, launch = _digit_gemm(cp.cuda.runtime.getDevice(), scheme, *views)
     low = cp.cuda.alloc(kept)
     partial = cp.cuda.alloc(handed) if handed else low
-    flags = cleared(_FLAGS + WORD) if handed or together else low
-    arrived = [flags + _FLAGS] if together else []
-    launch(a.parts.data, b.parts.data, out.data, a.mu.data, b.mu.data, low, partial, flags, *arrived)
+    flags = cleared(_FLAGS) if handed else low
+    slices, exponents = (a.parts.data, b.parts.data), (a.mu.data, b.mu.data)
+    launch(*slices, out.data, *exponents, low, partial, flags, *together.arrays())
     if out.dtype == np.float64:
         far = _digit_far(cp.cuda.runtime.getDevice(), scheme, *views)
         far(a.parts.data, b.parts.data, out.data, a.mu.data, b.mu.data)
@@ -211,20 +209,20 @@ _FAR_REGION = 128
 @lru_cache(maxsize=1024)
 def _digit_gemm(
     device: int, scheme: Digits, a: _Operand, b: _Operand, blocks: int, out: View, mu_step: int, nu_step: int
-) -> tuple[int, int, bool, Launch]:
-    """The bytes that it needs beside, whether clusters begin passes over k together, and the launch."""
+) -> tuple[int, int, Together, Launch]:
+    """The bytes that it needs beside, what clusters begin together, and the launch."""
     batch, m, n = out.shape
     pairs, columns = -(-m // _CLUSTER_ROWS), -(-n // _COLS)
     work = batch * pairs * columns
     clusters, whole = _shares(work, blocks, scheme, cluster_blocks(device) // 2)
-    together = in_whole_waves(whole, clusters) if blocks >= _LONG else 0
+    together = Together.of(whole, clusters) if blocks >= _LONG else Together()
     macros: Macros = {"OUTPUT": out.ctype, "SLICES": scheme.count, "DIGIT_BITS": scheme.bits}
     launch = Launch(
         "digit_gemm_sm90.cu", "digit_gemm", macros, (2 * clusters,), (384,), a, b, output(out, mu_step, nu_step), None,
         None, None, blocks, whole | (work - whole) << 32, struct([pairs, columns, _group(blocks), batch]),
-        (None if together else 0, together), shared_mem=SHARED,
+        together.struct, shared_mem=SHARED,
     )  # fmt: skip
-    return *_beside(scheme, 2 * clusters, whole < work), together > 0, launch
+    return *_beside(scheme, 2 * clusters, whole < work), together, launch
 
 
 def _beside(scheme: Digits, grid: int, split: bool) -> tuple[int, int]:

@@ -338,13 +338,24 @@ def cluster_blocks(device: int) -> int:
     return int(runtime.getDeviceProperties(device)["multiProcessorCount"]) // 2 * 2
 
 
-WORD = 4
-"""Bytes of what clusters count who begin tiles together."""
+class Together(NamedTuple):
+    """How many tiles all clusters begin together (kernels/ring_sm90.cuh)."""
 
+    until: int = 0
 
-def in_whole_waves(tiles: int, clusters: int) -> int:
-    """Of tiles, those that all clusters begin together, one after the other; 0 if that is but one each."""
-    return tiles // clusters * clusters if tiles >= 2 * clusters else 0
+    @classmethod
+    def of(cls, tiles: int, clusters: int) -> Together:
+        """All but those that some clusters have and others have not; none if a cluster has but one."""
+        return cls(tiles // clusters * clusters if tiles >= 2 * clusters else 0)
+
+    @property
+    def struct(self) -> tuple[int | None, int]:
+        """The argument of a kernel."""
+        return None if self.until else 0, self.until
+
+    def arrays(self) -> list[cp.cuda.MemoryPointer]:
+        """What the struct needs: where clusters are counted."""
+        return [cleared(4)] if self.until else []
 
 
 def round_up(x: int, multiple: int) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 import cupy as cp
 
 from ozaki.backends._jit import architecture
-from ozaki.backends._launch import WORD, Launch, Macros, View, cleared, cluster_blocks, in_whole_waves, round_up
+from ozaki.backends._launch import Launch, Macros, Together, View, cluster_blocks, round_up
 from ozaki.backends._split import Layout, Slices
 from ozaki.backends._tuned import tiles
 from ozaki.backends._word_split import width
@@ -70,26 +70,23 @@ class Engine:
         operands = a.operand, b.operand, View.of(out), a.mu_step, b.mu_step
         shape = self.columns, self.stages, self.group
         together, launch = _multiplying(cp.cuda.runtime.getDevice(), words, shape, a.described.k, operands)
-        arrived = [cleared(WORD)] if together else []
-        launch(a.parts.data, b.parts.data, out.data, a.mu.data, b.mu.data, *arrived)
+        launch(a.parts.data, b.parts.data, out.data, a.mu.data, b.mu.data, *together.arrays())
         return 0
 
 
 @lru_cache(maxsize=1024)
 def _multiplying(
     device: int, words: Words, shape: tuple[int, int, int], k: int, operands: tuple[Any, Any, View, int, int]
-) -> tuple[bool, Launch]:
-    """Whether clusters begin tiles together, which takes a cleared word, and the launch."""
+) -> tuple[Together, Launch]:
     assert words.block is not None
     macros: Macros = {
         "HALF_SUMS": int(words.accumulator == "fp16"), "WORD": words.word.upper(), "SCALE_BITS": words.scale_bits,
     }  # fmt: skip
     k_stages = words.count * round_up(k, 128) * width(words) // DEPTH
     work, *_ = tiles_of(operands[2], shape[0])
-    together = in_whole_waves(work, cluster_blocks(device) // 2) if k_stages >= _LONG else 0
+    together = Together.of(work, cluster_blocks(device) // 2) if k_stages >= _LONG else Together()
     kernel, blocks = ("word_gemm_sm90.cu", "word_gemm"), -(-k // words.block)
-    struct = None if together else 0, together
-    return together > 0, multiplying(kernel, macros, shape, operands, blocks, k_stages, struct)
+    return together, multiplying(kernel, macros, shape, operands, blocks, k_stages, together.struct)
 
 
 _LONG = 256

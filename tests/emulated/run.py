@@ -36,6 +36,7 @@ from ozaki.backends import (  # noqa: E402
     _cupy,
     _describe_split,
     _hopper,
+    _launch,
     _magnitudes,
     _numpy,
     _numpy_proof,
@@ -431,7 +432,7 @@ def together(rng: np.random.Generator) -> None:
         multiply, module = partial(ozaki.matmul, scheme=scheme, slices=slices), _hopper if slices else _word_hopper
         with (
             mock.patch.object(module, "_LONG", 2),
-            mock.patch.object(module, "cleared", wraps=module.cleared) as cleared,
+            mock.patch.object(_launch, "cleared", wraps=_launch.cleared) as cleared,
         ):
             for _ in range(2):
                 a, b = matrix(rng, (9, 270), "f4"), matrix(rng, (270, 900), "f4")
