@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
 from math import ceil
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import cupy as cp
 import numpy as np
@@ -24,6 +24,8 @@ from ozaki.backends._cupy_native import native_obstacle
 from ozaki.backends._launch import Beside, Copy, Launch, Macros, Record, View, beside, round_up
 from ozaki.backends._magnitudes import RESULT, Layout, Magnitudes, magnitudes, zeros
 from ozaki.schemes import Scheme, Words, magnitude_bits
+
+T = TypeVar("T")
 
 
 def _beside(steps: str) -> Beside:
@@ -174,26 +176,27 @@ def _terms_of(
     right: Described,
     wanted: Sequence[tuple[Scheme | Words, int, float]],
 ) -> list[_Found]:
-    """Those of words are few numbers of the host."""
+    """The error terms of all schemes; those of words are few numbers of the host."""
     terms = _Terms.of(left, right)
     found: list[_Found] = []
-    launches: list[tuple[Scheme, float, int]] = []
+    on_device: list[tuple[tuple[Scheme, float], _Found]] = []
     for scheme, rows, lost in wanted:
         if isinstance(scheme, Words):
             memory = cp.asarray(terms.from_host(word_terms(left.on_host, right.on_host, scheme))).data
         else:
             memory = cp.cuda.alloc(terms.nbytes)
-            launches.append((scheme, lost, len(found)))
         result = lower.results.pop() if lower.results else zeros(1)[0]
         found.append(_Found(terms, rows, terms.places(memory), result))
-    for i in range(0, len(launches), AT_ONCE):
-        some = launches[i : i + AT_ONCE]
-        launch = _finding_terms(cp.cuda.runtime.getDevice(), terms, left.k, tuple(each[:2] for each in some))
-        launch(left.fields.data, right.fields.data, *_addresses([found[each[2]] for each in some]))
+        if isinstance(scheme, Scheme):
+            on_device.append(((scheme, lost), found[-1]))
+    for some in _some_at_once(on_device):
+        schemes, places = zip(*some, strict=True)
+        launch = _finding_terms(cp.cuda.runtime.getDevice(), terms, left.k, schemes)
+        launch(left.fields.data, right.fields.data, *_addresses(places))
     return found
 
 
-def _addresses(found: list[_Found]) -> list[cp.cuda.MemoryPointer]:
+def _addresses(found: Sequence[_Found]) -> list[cp.cuda.MemoryPointer]:
     return [address for each in found for address in (*each.places, each.result)]
 
 
@@ -205,8 +208,7 @@ def _compare(lower: _Product | Magnitudes, found: list[_Found]) -> None:
             comparing(lower.values.data, *each.places, each.result)
         return
     found = sorted(found, key=lambda each: each.rows)  # so that glances, which take few tiles, come first
-    for i in range(0, len(found), AT_ONCE):
-        some = found[i : i + AT_ONCE]
+    for some in _some_at_once(found):
         rows = tuple(each.rows for each in some)
         launch = _multiplying(device, some[0].terms, lower.left.shape, lower.right.shape, rows)
         launch(lower.left.data, lower.right.data, *_addresses(some))
@@ -325,13 +327,19 @@ def _finding_terms(device: int, terms: _Terms, k: int, wanted: tuple[tuple[Schem
     )
 
 
-AT_ONCE = 2
+_AT_ONCE = 2
 """Schemes of a launch, as in kernels."""
 
 
+def _some_at_once(items: Sequence[T]) -> Iterator[Sequence[T]]:
+    """As many as a launch takes."""
+    for i in range(0, len(items), _AT_ONCE):
+        yield items[i : i + _AT_ONCE]
+
+
 def _of_all(each: list[tuple[Any, ...]]) -> tuple[Any, ...]:
-    """A struct of AT_ONCE structs."""
-    return *each, *[(0,) * len(each[0])] * (AT_ONCE - len(each))
+    """A struct of _AT_ONCE structs."""
+    return *each, *[(0,) * len(each[0])] * (_AT_ONCE - len(each))
 
 
 @lru_cache(maxsize=1024)
@@ -349,7 +357,7 @@ def _multiplying(
 ) -> Launch:
     operands = [(None, 0, x[1] * x[2] if x[0] > 1 else 0) for x in (left, right)]
     blocks = left[2] // 128
-    of_looks = *rows, *[0] * (AT_ONCE - len(rows))
+    of_looks = *rows, *[0] * (_AT_ONCE - len(rows))
     grid, _, *walk = _hopper.tiles_of(device, 1, max(left[0], right[0]), of_looks, terms.n, blocks)
     looks = _of_all([(*terms.structs, None, each) for each in rows])
     return Launch(

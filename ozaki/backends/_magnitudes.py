@@ -28,12 +28,17 @@ class Layout(NamedTuple):
     @classmethod
     def narrow(cls, m: int, n: int, k: int, sampled: bool) -> Layout:
         """Of 7 bits: in tiles where a kernel keeps their products in registers."""
-        looked_at = (k // EVERY) * SAMPLE + min(k % EVERY, SAMPLE) if sampled else k
-        k = min(looked_at, NARROW_DEPTH)  # saturate: a sum over part of k bounds from below as well
-        if architecture(cp.cuda.runtime.getDevice()) == "sm_90a" and min(m, n, k) >= _hopper.FROM:
-            (tile_a, _, rows_a, k), (tile_b, _, rows_b, _) = _hopper.tiled("left", m, k), _hopper.tiled("right", n, k)
-            return cls((rows_a, rows_b), k, sampled, (tile_a, tile_b))
-        return cls((round_up(m, 16), round_up(n, 16)), round_up(k, 128), sampled)
+        looked_at = _looked_at(k, sampled)
+        if architecture(cp.cuda.runtime.getDevice()) == "sm_90a" and min(m, n, looked_at) >= _hopper.FROM:
+            return cls.in_tiles(m, n, k, sampled)
+        return cls((round_up(m, 16), round_up(n, 16)), round_up(looked_at, 128), sampled)
+
+    @classmethod
+    def in_tiles(cls, m: int, n: int, k: int, sampled: bool) -> Layout:
+        """Of 7 bits, as that kernel reads them."""
+        sizes = (("left", m), ("right", n))
+        (tile_a, _, rows_a, k), (tile_b, _, rows_b, _) = (_hopper.tiled(*x, _looked_at(k, sampled)) for x in sizes)
+        return cls((rows_a, rows_b), k, sampled, (tile_a, tile_b))
 
     @classmethod
     def wide(cls, m: int, n: int, k: int) -> Layout:
@@ -49,6 +54,12 @@ class Layout(NamedTuple):
     def of_block(self) -> int:
         """Of every 128 elements, those that are looked at."""
         return SAMPLE if self.sampled else EVERY
+
+
+def _looked_at(k: int, sampled: bool) -> int:
+    """Of so many inner indices."""
+    k = (k // EVERY) * SAMPLE + min(k % EVERY, SAMPLE) if sampled else k
+    return min(k, NARROW_DEPTH)  # saturate: a sum over part of k bounds from below as well
 
 
 class Magnitudes(NamedTuple):

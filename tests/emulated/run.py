@@ -314,7 +314,7 @@ def one_read(rng: np.random.Generator) -> None:
         layout = _hopper.layout(scheme, side, *x.shape)
         expected = _split.split((_cupy.describe if sums else tops)(x), side, scheme, layout)
         _describe_split._launch.cache_clear()
-        room = magnitudes_of(x, x.shape[2], bool(rng.integers(2))) if sums else None
+        room = magnitudes_of(x, bool(rng.integers(2))) if sums else None
         with mock.patch.object(_describe_split, "_held", return_value=held):
             got = _describe_split.describe_and_split(x, side, scheme, layout, sums, None, room)
         told = f"{scheme} {dtype} {side} {order} {held}"
@@ -330,12 +330,9 @@ def one_read(rng: np.random.Generator) -> None:
     _describe_split._launch.cache_clear()
 
 
-def magnitudes_of(x: np.ndarray, k: int, sampled: bool) -> Magnitudes:
+def magnitudes_of(x: np.ndarray, sampled: bool) -> Magnitudes:
     """Room for those of x as both operands, in tiles."""
-    looked_at = k // 128 * 32 + min(k % 128, 32) if sampled else k
-    tiles = [_hopper.tiled(side, x.shape[1], looked_at) for side in ("left", "right")]
-    layout = Layout((tiles[0][2], tiles[1][2]), tiles[0][3], sampled, (tiles[0][0], tiles[1][0]))
-    room = _magnitudes.room(x, x, layout)
+    room = _magnitudes.room(x, x, Layout.in_tiles(x.shape[1], *x.shape[1:], sampled))
     room.left.fill(85), room.right.fill(85)
     return room
 

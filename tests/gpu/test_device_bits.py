@@ -5,7 +5,6 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import product
-from math import ceil
 
 import numpy as np
 import pytest
@@ -135,10 +134,7 @@ def test_one_read(seed):
         expected = _split.split((_cupy.describe if sums else tops)(x), side, scheme, layout)
         room = None
         if sums:
-            sampled = bool(rng.integers(2))
-            tiles = [_hopper.tiled(which, rows, ceil(k / 128) * 32 if sampled else k) for which in ("left", "right")]
-            shape = (tiles[0][2], tiles[1][2]), tiles[0][3]
-            room = _magnitudes.room(x, x, _magnitudes.Layout(*shape, sampled, (tiles[0][0], tiles[1][0])))
+            room = _magnitudes.room(x, x, _magnitudes.Layout.in_tiles(rows, rows, k, bool(rng.integers(2))))
             room.left.fill(85), room.right.fill(85)
         got = _describe_split.describe_and_split(x, side, scheme, layout, sums, None, room)
         for i, field in enumerate(FIELDS):
