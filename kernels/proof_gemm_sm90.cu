@@ -23,9 +23,10 @@ template <int R> struct WalkOfLooks : Walk<R> {
   Tiles second;
 
   __device__ __forceinline__ void locate(int w, int& t, int& n, int& i, int& j) const {
+    int column;
     t = w < of_first ? 0 : 1;
-    ::locate(w - t * of_first, t == 0 ? this->tiles : second, n, i, j);
-    j += this->column;
+    ::locate(w - t * of_first, t == 0 ? this->tiles : second, n, i, column);
+    j = this->first_strip(column);
   }
 };
 template <int R> __device__ __forceinline__ WalkOfLooks<R> both(const Walk<R>& first, const Tiles& second) {
@@ -52,7 +53,7 @@ struct Compare {
     }
     entry = n;
     row = first_row;
-    col = j * COLS + threadIdx.x % 4 * 16;
+    col = j * STRIP + threadIdx.x % 4 * 16;
   }
 
   template <int R> __device__ __forceinline__ void look(const uint32_t (&d)[R], int first) {

@@ -50,7 +50,7 @@ struct Store {
   __device__ __forceinline__ void begin(int t, int n, int first_row, int j) {
     m = moduli.of[t];
     rows = rows_stored - first_row;
-    at = y + t * y_stride + n * y_batch + first_row * ld + static_cast<int64_t>(j) * COLS + threadIdx.x % 4 * 16;
+    at = y + t * y_stride + n * y_batch + first_row * ld + static_cast<int64_t>(j) * STRIP + threadIdx.x % 4 * 16;
   }
   template <int R> __device__ __forceinline__ void look(const uint32_t (&d)[R], int first) const {
     reduce_half(d, at + first * ld, ld, rows - first, m);

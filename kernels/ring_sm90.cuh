@@ -93,15 +93,15 @@ struct Stages {
     }
     cluster_barrier();
   }
-  // By one thread of the producer: `blocks` tile blocks that follow one another, the last one first if `back`, N
-  // columns of each.
+  // By one thread of the producer: `blocks` tile blocks that follow one another, the last one first if `back`, of N
+  // columns, of which from_b are the half that this block of the cluster copies.
   template <int N = COLS>
   __device__ __forceinline__ void copy(Ring& ring, const uint8_t* from_a, const uint8_t* from_b, int blocks,
                                        uint32_t rank, bool back = false) const {
     constexpr int PART = N * DEPTH / 2;
     const int64_t before = back ? blocks - 1 : 0, step = back ? -1 : 1;
     from_a += before * A_BYTES;
-    from_b += before * B_BYTES + rank * PART;
+    from_b += before * B_BYTES;
 #pragma unroll 1
     for (int k = 0; k < blocks; ++k, ring.next()) {
       const uint32_t to = data + ring.stage * STAGE_BYTES, barrier = full + 8 * ring.stage;

@@ -2,33 +2,38 @@
 // tile's accumulators differs, how they come about does not.
 //
 // Tiles, ring and launch as ring_sm90.cuh has them; a tile's half is looked at while the other half multiplies, at the
-// end of a tile and at the beginning of the next. A last column tile of which no more than 128 columns are needed is
-// multiplied as that: clusters have all their wide tiles first, then narrow ones.
+// end of a tile and at the beginning of the next. Column tiles are three strips of 64 columns wide, the last one or two
+// of them two strips if three do not divide the number of strips: clusters have all their wide tiles first, then narrow
+// ones.
 //
 // a and b point to the first of `blocks` blocks of k, two at least, of k_blocks that their tiles have; slices are those
 // of the moduli.
 #pragma once
 #include "ring_sm90.cuh"
 
+constexpr int STRIP = 64, STRIPS = COLS / STRIP;
+
 // The tiles of a cluster that are as wide as WIDTH accumulators of a thread and a half: first, first + step, ..., of
-// those that `tiles` counts, from column tile `column` on.
+// those that `tiles` counts, from that strip on.
 template <int WIDTH> struct Walk {
   static constexpr int R = WIDTH;
   int first, end, step;
   Tiles tiles;
-  int column;
+  int strip;
 
-  // Modulus t, batch entry n, row-tile pair i, column tile j of tile w.
+  // Modulus t, batch entry n, row-tile pair i, first strip j of tile w.
   __device__ __forceinline__ void locate(int w, int& t, int& n, int& i, int& j) const {
-    int matrix;
-    ::locate(w, tiles, matrix, i, j);
-    t = matrix / tiles.batch, n = matrix % tiles.batch, j += column;
+    int matrix, column;
+    ::locate(w, tiles, matrix, i, column);
+    t = matrix / tiles.batch, n = matrix % tiles.batch, j = first_strip(column);
   }
+  __device__ __forceinline__ int first_strip(int column) const { return strip + 2 * R / STRIP * column; }
 };
 
-// Numbers of wide tiles and of narrow ones, `light` of which belong to the clusters with one wide tile less.
+// Numbers of wide tiles and of narrow ones, `light` of which belong to the clusters with one wide tile less; column
+// tiles that are narrow.
 struct Work {
-  int wide, narrow, light;
+  int wide, narrow, light, columns;
 };
 
 __device__ __forceinline__ Walk<96> wide_tiles(const Work& work, const Tiles& tiles) {
@@ -36,16 +41,24 @@ __device__ __forceinline__ Walk<96> wide_tiles(const Work& work, const Tiles& ti
 }
 __device__ __forceinline__ Walk<64> narrow_tiles(const Work& work, const Tiles& tiles) {
   const int clusters = gridDim.x / 2, cluster = blockIdx.x / 2, more = work.wide % clusters;
-  const Tiles column = {tiles.pairs, 1, tiles.group, tiles.batch};
-  if (cluster < more) return {work.light + cluster, work.narrow, more, column, tiles.columns};
-  return {cluster - more, work.light, clusters - more, column, tiles.columns};
+  const Tiles columns = {tiles.pairs, work.columns, tiles.group, tiles.batch};
+  const int strip = STRIPS * tiles.columns;  // after those of wide tiles
+  if (cluster < more) return {work.light + cluster, work.narrow, more, columns, strip};
+  return {cluster - more, work.light, clusters - more, columns, strip};
 }
 
-// Which tile a stage is the last one of: told by the producer before that stage is full, so that no consumer has to
-// divide while the tensor cores wait.
+// Which tile, j its first strip, a stage is the last one of: told by the producer before that stage is full, so that no
+// consumer has to divide while the tensor cores wait.
 struct Told {
   int t, n, i, j;
 };
+
+// Where the half of a tile of N columns from strip j on begins that a block of the cluster copies: of a wide tile one
+// and a half of its strips, of a narrow one a strip, the other of which may lie in the next tile of the operand.
+template <int N> __device__ __forceinline__ int64_t part_of(int j, int rank, int k_blocks) {
+  const int strip = N == COLS ? j : j + rank, within = N == COLS ? rank * (COLS / 2) : strip % STRIPS * STRIP;
+  return static_cast<int64_t>(strip / STRIPS) * k_blocks * B_BYTES + within * DEPTH;
+}
 
 // By the producer. Every other tile is gone through from the end of k, where the second-level cache still has what
 // clusters side by side have copied last.
@@ -62,7 +75,7 @@ __device__ __forceinline__ void copy_tiles(const Walk& walk, const Stages& stage
     const uint8_t* const from_a =
         a.slices + tile.t * a.slice + tile.n * a.batch + static_cast<int64_t>(2 * tile.i + rank) * k_blocks * A_BYTES;
     const uint8_t* const from_b =
-        b.slices + tile.t * b.slice + tile.n * b.batch + static_cast<int64_t>(tile.j) * k_blocks * B_BYTES;
+        b.slices + tile.t * b.slice + tile.n * b.batch + part_of<2 * Walk::R>(tile.j, rank, k_blocks);
     const int most = back ? 1 : 0, last = back ? 0 : blocks - 1;
     stages.copy<2 * Walk::R>(ring, from_a + most * A_BYTES, from_b + most * B_BYTES, blocks - 1, rank, back);
     stages.wait_empty(ring);
@@ -72,9 +85,9 @@ __device__ __forceinline__ void copy_tiles(const Walk& walk, const Stages& stage
 }
 
 // By a consumer. `epilogue.begin(t, n, row, j)` is told the tile, row being the thread's first; then
-// `epilogue.look(d, first)` is given the accumulators of rows row + first + {0, 8}, and of every 64 columns of tile j
-// the 16 from 16 (lane % 4) on. After the last tile this multiplies stale bytes, for nothing: a branch there would make
-// the compiler wait for every wgmma in turn.
+// `epilogue.look(d, first)` is given the accumulators of rows row + first + {0, 8}, and of each strip from j on those of
+// the 16 columns from 16 (lane % 4) on. After the last tile this multiplies stale bytes, for nothing: a branch there
+// would make the compiler wait for every wgmma in turn.
 template <typename Walk, typename Epilogue>
 __device__ __forceinline__ void multiply_tiles(const Walk& walk, const Stages& stages, Ring& ring, const Told* told,
                                                int blocks, Epilogue& epilogue) {

@@ -35,7 +35,7 @@ CASES = [
     "hopper-words-in-one-read",
     "hopper-together",
     "hopper-split",
-    "hopper-narrow",
+    "hopper-column-tiles",
     "hopper-shares",
     "hopper-long-k",
     "hopper-quadrants",

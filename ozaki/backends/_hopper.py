@@ -141,18 +141,21 @@ def tiles_of(
     Of so many products of each batch entry; `blocks`: of k.
     """
     clusters = cluster_blocks(device) // 2
-    pairs, (columns, rest) = [-(-m // _CLUSTER_ROWS) for m in rows], divmod(n, _COLS)
-    last_is_narrow = 0 < rest <= _NARROW
-    if not last_is_narrow:
-        columns = -(-n // _COLS)
-    tiles = matrices * batch * sum(pairs)
-    wide, narrow = tiles * columns, tiles * last_is_narrow
-    work = struct([wide, narrow, _of_light(wide, narrow, clusters)])
-    return 2 * clusters, wide, work, *(struct([each, columns, _group(blocks), batch]) for each in pairs)
+    pairs, columns = [-(-m // _CLUSTER_ROWS) for m in rows], _columns(n)
+    wide, narrow = (matrices * batch * sum(pairs) * each for each in columns)
+    work = struct([wide, narrow, _of_light(wide, narrow, clusters), columns[1]])
+    return 2 * clusters, wide, work, *(struct([each, columns[0], _group(blocks), batch]) for each in pairs)
 
 
-_NARROW = 128
-"""Columns of a narrow tile, as in kernels/walk_sm90.cuh."""
+_NARROW, _STRIP = 128, 64
+"""Columns of a narrow tile, and those that all tiles are made of, as in kernels/walk_sm90.cuh."""
+
+
+def _columns(n: int) -> tuple[int, int]:
+    """Wide and narrow column tiles, which have all strips and, but for the narrowest products, no more."""
+    strips = max(-(-n // _STRIP), 2)
+    narrow = -strips % 3
+    return (strips - 2 * narrow) // 3, narrow
 
 
 def _of_light(wide: int, narrow: int, clusters: int) -> int:
@@ -170,8 +173,7 @@ def _of_light(wide: int, narrow: int, clusters: int) -> int:
 def busy(scheme: Residues, m: int, n: int) -> float:
     """Part of a product's time that clusters spend on what is needed of it: few tiles leave many idle at the end."""
     clusters = cluster_blocks(cp.cuda.runtime.getDevice()) // 2
-    columns, rest = divmod(n, _COLS)
-    tiles = scheme.count * -(-m // _CLUSTER_ROWS) * (columns + (rest > 0))
+    tiles = scheme.count * -(-m // _CLUSTER_ROWS) * sum(_columns(n))
     return scheme.count * m * n / (_CLUSTER_ROWS * _COLS) / (clusters * -(-tiles // clusters))
 
 

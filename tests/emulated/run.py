@@ -445,9 +445,10 @@ def split_along_k(rng: np.random.Generator) -> None:
     same(ozaki.matmul(a, b, scheme="digits", slices=3), out)
 
 
-def narrow(rng: np.random.Generator) -> None:
-    """Two clusters: as many wide tiles for both, one more for one of them, none at all."""
-    for (m, k, n), slices in (((30, 400, 300), 6), ((530, 260, 500), 7), ((600, 300, 128), 5)):
+def column_tiles(rng: np.random.Generator) -> None:
+    """Two clusters. Wide tiles with one narrow one, with two, two narrow ones, one for more columns than there are."""
+    shapes = ((30, 400, 300), 6), ((530, 260, 400), 7), ((600, 300, 250), 5), ((20, 260, 50), 4)
+    for (m, k, n), slices in shapes:
         a, b = rng.standard_normal((m, k)).astype("f4"), rng.standard_normal((k, n)).astype("f4")
         out = cp.full((m, n), np.nan, "f4")
         ozaki.matmul(cp.asarray(a), cp.asarray(b), scheme="residues", slices=slices, engine="hopper", out=out)
@@ -824,7 +825,7 @@ CASES: dict[str, Callable[[np.random.Generator], None]] = {
     HOPPER + "words-in-one-read": words_in_one_read,
     HOPPER + "together": together,
     HOPPER + "split": split_along_k,
-    HOPPER + "narrow": narrow,
+    HOPPER + "column-tiles": column_tiles,
     HOPPER + "shares": fair_shares,
     HOPPER + "long-k": long_k,
     HOPPER + "quadrants": quadrants,
