@@ -169,6 +169,7 @@ proof_gemm(const Operand a, const Operand b, const __grid_constant__ Looks looks
   extern __shared__ uint8_t dynamic[];
   __shared__ __align__(8) uint64_t full_barriers[STAGES], empty_barriers[STAGES];
   __shared__ __align__(16) Told told[STAGES];
+  const int cluster = blockIdx.x / 2;
   Stages stages;
   stages.init(dynamic, full_barriers, empty_barriers);
 
@@ -176,15 +177,16 @@ proof_gemm(const Operand a, const Operand b, const __grid_constant__ Looks looks
     keep_registers<40>();
     if (threadIdx.x == 128 * CONSUMERS) {
       Ring ring;
-      copy_tiles(both(wide_tiles(work, tiles), second), stages, ring, told, a, b, blocks, k_blocks, {nullptr, 0});
-      copy_tiles(both(narrow_tiles(work, tiles), second), stages, ring, told, a, b, blocks, k_blocks, {nullptr, 0});
+      const Together alone = {nullptr, 0};
+      copy_tiles(both(wide_tiles(work, tiles, cluster), second), stages, ring, told, a, b, blocks, k_blocks, alone);
+      copy_tiles(both(narrow_tiles(work, tiles, cluster), second), stages, ring, told, a, b, blocks, k_blocks, alone);
     }
   } else {
     take_registers<232>();
     Ring ring;
     Compare compare{looks};
-    multiply_tiles(wide_tiles(work, tiles), stages, ring, told, blocks, compare);
-    multiply_tiles(narrow_tiles(work, tiles), stages, ring, told, blocks, compare);
+    multiply_tiles(wide_tiles(work, tiles, cluster), stages, ring, told, blocks, compare);
+    multiply_tiles(narrow_tiles(work, tiles, cluster), stages, ring, told, blocks, compare);
   }
   cluster_barrier();  // no block leaves while the other still copies into it or arrives there
 }

@@ -14,6 +14,13 @@ __device__ __forceinline__ uint32_t shared_address(const void* p) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(p));
 }
 
+// The number of the multiprocessor that this block runs on.
+__device__ __forceinline__ uint32_t multiprocessor() {
+  uint32_t x;
+  asm("mov.u32 %0, %%smid;" : "=r"(x));
+  return x;
+}
+
 // Where the same address of shared memory is in block `rank` of the cluster.
 __device__ __forceinline__ uint32_t in_block(uint32_t address, uint32_t rank) {
   uint32_t there;

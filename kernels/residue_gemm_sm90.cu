@@ -5,6 +5,7 @@
 // y: bytes, planes y_stride apart, batch entries y_batch, [rows][ld], ld a multiple of 192; rows < rows_stored are
 // stored; with the macro ACCUMULATE added to what is there, modulo m_t.
 #include "launch.cuh"
+#include "places_sm90.cuh"
 #include "residues.cuh"
 #include "walk_sm90.cuh"
 
@@ -59,12 +60,14 @@ struct Store {
 
 extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(384, 1)
 residue_gemm(const Operand a, const Operand b, uint8_t* __restrict__ y, int64_t y_stride, int64_t y_batch, int64_t ld,
-             int rows_stored, int blocks, int k_blocks, const Together together, const Work work, const Tiles tiles,
-             const AccumulatorModuli moduli) {
+             int rows_stored, int blocks, int k_blocks, const Together together, const __grid_constant__ Places places,
+             const Work work, const Tiles tiles, const AccumulatorModuli moduli) {
   after_previous();
   extern __shared__ uint8_t dynamic[];
   __shared__ __align__(8) uint64_t full_barriers[STAGES], empty_barriers[STAGES];
   __shared__ __align__(16) Told told[STAGES];
+  __shared__ int place;
+  take_place(places, place);
   Stages stages;
   stages.init(dynamic, full_barriers, empty_barriers);
 
@@ -72,15 +75,16 @@ residue_gemm(const Operand a, const Operand b, uint8_t* __restrict__ y, int64_t 
     keep_registers<40>();
     if (threadIdx.x == 128 * CONSUMERS) {
       Ring ring;
-      copy_tiles(wide_tiles(work, tiles), stages, ring, told, a, b, blocks, k_blocks, together);
-      copy_tiles(narrow_tiles(work, tiles), stages, ring, told, a, b, blocks, k_blocks, {nullptr, 0});
+      const int cluster = place_of(places, place);
+      copy_tiles(wide_tiles(work, tiles, cluster), stages, ring, told, a, b, blocks, k_blocks, together);
+      copy_tiles(narrow_tiles(work, tiles, cluster), stages, ring, told, a, b, blocks, k_blocks, {nullptr, 0});
     }
   } else {
     take_registers<232>();
     Ring ring;
     Store store{y, y_stride, y_batch, ld, rows_stored, moduli};
-    multiply_tiles(wide_tiles(work, tiles), stages, ring, told, blocks, store);
-    multiply_tiles(narrow_tiles(work, tiles), stages, ring, told, blocks, store);
+    multiply_tiles(wide_tiles(work, tiles, place_of(places, place)), stages, ring, told, blocks, store);
+    multiply_tiles(narrow_tiles(work, tiles, place_of(places, place)), stages, ring, told, blocks, store);
   }
   cluster_barrier();  // no block leaves while the other still copies into it or arrives there
 }

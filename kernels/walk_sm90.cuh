@@ -13,8 +13,8 @@
 
 constexpr int STRIP = 64, STRIPS = COLS / STRIP;
 
-// The tiles of a cluster that are as wide as WIDTH accumulators of a thread and a half: first, first + step, ..., of
-// those that `tiles` counts, from that strip on.
+// The tiles of a cluster, by its place among them, that are as wide as WIDTH accumulators of a thread and a half:
+// first, first + step, ..., of those that `tiles` counts, from that strip on.
 template <int WIDTH> struct Walk {
   static constexpr int R = WIDTH;
   int first, end, step;
@@ -36,11 +36,11 @@ struct Work {
   int wide, narrow, light, columns;
 };
 
-__device__ __forceinline__ Walk<96> wide_tiles(const Work& work, const Tiles& tiles) {
-  return {static_cast<int>(blockIdx.x / 2), work.wide, static_cast<int>(gridDim.x / 2), tiles, 0};
+__device__ __forceinline__ Walk<96> wide_tiles(const Work& work, const Tiles& tiles, int cluster) {
+  return {cluster, work.wide, static_cast<int>(gridDim.x / 2), tiles, 0};
 }
-__device__ __forceinline__ Walk<64> narrow_tiles(const Work& work, const Tiles& tiles) {
-  const int clusters = gridDim.x / 2, cluster = blockIdx.x / 2, more = work.wide % clusters;
+__device__ __forceinline__ Walk<64> narrow_tiles(const Work& work, const Tiles& tiles, int cluster) {
+  const int clusters = gridDim.x / 2, more = work.wide % clusters;
   const Tiles columns = {tiles.pairs, work.columns, tiles.group, tiles.batch};
   const int strip = STRIPS * tiles.columns;  // after those of wide tiles
   if (cluster < more) return {work.light + cluster, work.narrow, more, columns, strip};
@@ -85,9 +85,9 @@ __device__ __forceinline__ void copy_tiles(const Walk& walk, const Stages& stage
 }
 
 // By a consumer. `epilogue.begin(t, n, row, j)` is told the tile, row being the thread's first; then
-// `epilogue.look(d, first)` is given the accumulators of rows row + first + {0, 8}, and of each strip from j on those of
-// the 16 columns from 16 (lane % 4) on. After the last tile this multiplies stale bytes, for nothing: a branch there
-// would make the compiler wait for every wgmma in turn.
+// `epilogue.look(d, first)` is given the accumulators of rows row + first + {0, 8}, and of each strip from j on the 16
+// columns from 16 (lane % 4) on. After the last tile this multiplies stale bytes, for nothing: a branch there would make
+// the compiler wait for every wgmma in turn.
 template <typename Walk, typename Epilogue>
 __device__ __forceinline__ void multiply_tiles(const Walk& walk, const Stages& stages, Ring& ring, const Told* told,
                                                int blocks, Epilogue& epilogue) {

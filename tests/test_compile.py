@@ -15,6 +15,7 @@ OTHER_ARCHITECTURES = ["sm_80", "sm_89", "sm_100", "sm_120"]
 
 # Registers of a thread; a multiprocessor has 65536, for 1024 threads of 64.
 REGISTERS = {
+    "halves": 32,
     "describe": 128,
     "describe_finish": 64,
     "split": 128,
@@ -220,7 +221,7 @@ MORE = [
 ]
 CASES = [("sm_90", *case) for case in EVERYWHERE + MORE]
 CASES += [("sm_90a", "residue_gemm_sm90.cu", {"ACCUMULATE": x}) for x in (0, 1)]
-CASES += [("sm_90a", "proof_gemm_sm90.cu", {})]
+CASES += [("sm_90a", "proof_gemm_sm90.cu", {}), ("sm_90a", "halves.cu", {})]
 QUADRANTS = (("double", 14, 2, 4), ("double", 15, 2, 4), ("double", 20, 3, 5), ("float", 7, 1, 2))
 CASES += [split_quadrants(*case[:3], *view) for case in QUADRANTS for view in ((0, 192), (0, 256), (1, 192), (1, 256))]
 CASES += [

@@ -36,6 +36,7 @@ CASES = [
     "hopper-together",
     "hopper-split",
     "hopper-column-tiles",
+    "hopper-halves",
     "hopper-shares",
     "hopper-long-k",
     "hopper-quadrants",

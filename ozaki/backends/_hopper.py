@@ -13,6 +13,8 @@ from typing import Any
 import cupy as cp
 import numpy as np
 
+from ozaki.backends import _halves
+from ozaki.backends._halves import Places
 from ozaki.backends._launch import (
     Launch,
     Macros,
@@ -103,31 +105,40 @@ def residue_products(
     """The bytes y_t of products of that shape (batch, m, n): (moduli, batch, m, n rounded up to whole tiles)."""
     batch, m, n = shape
     planes = cp.empty((scheme.count, batch, m, round_up(n, _COLS)), np.uint8)
-    blocks = a.layout.k // _DEPTH
+    device, blocks = cp.cuda.runtime.getDevice(), a.layout.k // _DEPTH
     # The kernel works on two blocks of k at least, so what is left over for the last launch is never less.
     pieces = -(-blocks // (UNSIGNED_DEPTH // _DEPTH))
     for first, last in pairwise([blocks * i // pieces for i in range(pieces + 1)]):
-        together, launch = _residue_gemm(cp.cuda.runtime.getDevice(), scheme, at_a, at_b, blocks, shape, first, last)
+        operands = at_a, at_b, blocks, first, last
+        together, places, launch = _residue_gemm(device, scheme, operands, shape, _halves.places(device))
         slices = a.parts.data + first * _ROWS * _DEPTH, b.parts.data + first * _COLS * _DEPTH
-        launch(*slices, planes.data, *together.arrays())
+        launch(*slices, planes.data, *together.arrays(), *places.arrays())
     return planes
 
 
 @lru_cache(maxsize=1024)
 def _residue_gemm(
-    device: int, scheme: Residues, a: _Operand, b: _Operand, blocks: int, shape: tuple[int, ...], first: int, last: int
-) -> tuple[Together, Launch]:
-    batch, m, n = shape
+    device: int,
+    scheme: Residues,
+    operands: tuple[_Operand, _Operand, int, int, int],
+    shape: tuple[int, ...],
+    by_halves: Places,
+) -> tuple[Together, Places, Launch]:
+    (a, b, blocks, first, last), (batch, m, n) = operands, shape
     cols, (grid, wide, *walk) = round_up(n, _COLS), tiles_of(device, scheme.count, batch, (m,), n, blocks)
     together = Together.of(wide, grid // 2) if last - first >= _LONG else Together()
+    places = by_halves if wide >= _MANY * grid // 2 else Places()
     macros: Macros = {"ACCUMULATE": int(first > 0)}
     launch = Launch(
         "residue_gemm_sm90.cu", "residue_gemm", macros, (grid,), (384,), a, b, None, batch * m * cols, m * cols, cols,
-        m, last - first, blocks, together.struct, *walk,
+        m, last - first, blocks, together.struct, places.struct, *walk,
         accumulator_moduli(scheme, unsigned=True), shared_mem=SHARED,
     )  # fmt: skip
-    return together, launch
+    return together, places, launch
 
+
+_MANY = 8
+"""Tiles of a cluster from which on places are by halves: to clear what counts them takes 2 microseconds."""
 
 _LONG = 64
 """Blocks of k from which on clusters begin tiles, or passes over k, together (docs/performance.md, step 62)."""

@@ -17,6 +17,7 @@ inline const char* shared_memory(uint32_t address) {
 }
 
 inline uint32_t cluster_rank() { return blockIdx.x % cluster->size(); }
+inline uint32_t multiprocessor() { return blockIdx.x / 2 * 37; }
 inline void cluster_barrier() { arrive(together); }
 inline void cluster_arrive() {
   current->arrived_at = together.generation;
@@ -27,6 +28,10 @@ inline void cluster_wait() {
   while (together.generation == current->arrived_at) give_way();
 }
 inline uint32_t& word_of_block(uint32_t address, uint32_t rank) {
+  if (address < FIRST) {
+    char* const variables = rank == cluster_rank() ? __start_shared : (*cluster)[rank].statics.data();
+    return *reinterpret_cast<uint32_t*>(variables + (address - 16));
+  }
   return *reinterpret_cast<uint32_t*>((*cluster)[rank].dynamic + (address - FIRST));
 }
 inline uint32_t read_from_block(uint32_t address, uint32_t rank) { return word_of_block(address, rank); }

@@ -35,6 +35,7 @@ from ozaki.backends import (  # noqa: E402
     _cublas_fp16,
     _cupy,
     _describe_split,
+    _halves,
     _hopper,
     _launch,
     _magnitudes,
@@ -55,6 +56,7 @@ from ozaki.backends._tops import tops  # noqa: E402
 from ozaki.schemes import PRESETS, Digits, Residues, Words  # noqa: E402
 from ozaki.tensor_core import A100, H100, TensorCore  # noqa: E402
 
+_halves._found[0] = _halves.Places(frozenset({0}))  # the first cluster's multiprocessor; the other one has another
 MOST_SHARED = 227 * 1024 - 2048
 """Bytes of dynamic shared memory of a block, beside static ones."""
 
@@ -446,13 +448,37 @@ def split_along_k(rng: np.random.Generator) -> None:
 
 
 def column_tiles(rng: np.random.Generator) -> None:
-    """Two clusters. Wide tiles with one narrow one, with two, two narrow ones, one for more columns than there are."""
-    shapes = ((30, 400, 300), 6), ((530, 260, 400), 7), ((600, 300, 250), 5), ((20, 260, 50), 4)
+    """Two clusters. Wide tiles with one narrow one, with two, two narrow ones, one for more columns than there are.
+
+    Places by halves of the cache, which here are those of the grid back to front.
+    """
+    shapes = ((30, 400, 300), 6), ((530, 260, 400), 7), ((600, 300, 250), 5), ((20, 260, 50), 4), ((90, 260, 200), 3)
     for (m, k, n), slices in shapes:
         a, b = rng.standard_normal((m, k)).astype("f4"), rng.standard_normal((k, n)).astype("f4")
         out = cp.full((m, n), np.nan, "f4")
-        ozaki.matmul(cp.asarray(a), cp.asarray(b), scheme="residues", slices=slices, engine="hopper", out=out)
+        with (
+            mock.patch.object(_hopper, "_MANY", 0),
+            mock.patch.object(_halves, "cleared", wraps=_launch.cleared) as cleared,
+        ):
+            ozaki.matmul(cp.asarray(a), cp.asarray(b), scheme="residues", slices=slices, engine="hopper", out=out)
+        assert cleared.call_count == 1
         same(ozaki.matmul(a, b, scheme="residues", slices=slices), out)
+
+
+def halves(rng: np.random.Generator) -> None:
+    """Told apart by near and far words, whatever else the clocks hang on; not where there is nothing to tell."""
+    for share in (0.5, 0.4, 0.7):
+        kinds = rng.random(132) < share
+        near = rng.random(24) < 0.5
+        clocks = 2400 + 1600 * (kinds[:, None] != near) + rng.integers(0, 300, 132)[:, None] + rng.integers(0, 200, 24)
+        clocks += rng.integers(0, 200, clocks.shape)
+        assert _halves.second_half(clocks) == frozenset(np.flatnonzero(kinds != kinds[0]).tolist())
+        clocks[5] = 0
+        assert _halves.second_half(clocks) is None  # one did not come
+        assert _halves.second_half(2400 + rng.integers(0, 200, clocks.shape)) is None
+    assert _halves.second_half(np.full((132, 24), 2400)) is None
+    places = _halves.Places(frozenset({0, 33, 255}))
+    assert places.struct[1].tobytes() == np.array([1, 2, 0, 0, 0, 0, 0, 2**31], np.uint32).tobytes()
 
 
 def quadrants(rng: np.random.Generator) -> None:
@@ -826,6 +852,7 @@ CASES: dict[str, Callable[[np.random.Generator], None]] = {
     HOPPER + "together": together,
     HOPPER + "split": split_along_k,
     HOPPER + "column-tiles": column_tiles,
+    HOPPER + "halves": halves,
     HOPPER + "shares": fair_shares,
     HOPPER + "long-k": long_k,
     HOPPER + "quadrants": quadrants,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import product
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -563,3 +564,24 @@ def test_a_priori_plan_does_not_wait():
         ozaki.matmul(a, a, plan=plan)
     assert not cp.cuda.get_current_stream().done
     cp.cuda.Device().synchronize()
+
+
+def test_halves_of_the_cache_are_the_same_each_time():
+    """And which cluster has which tile changes no result."""
+    from ozaki.backends import _halves
+
+    if cp.cuda.Device().compute_capability != "90":
+        pytest.skip("clusters are those of Hopper")
+    halves, *others = [_halves.second_half(_halves._latencies()) for _ in range(3)]
+    assert halves is None or 0 < len(halves) < cp.cuda.Device().attributes["MultiProcessorCount"]
+    assert others == [halves, halves]
+    rng = np.random.default_rng(10)
+    for i, second in enumerate((None, halves, frozenset(range(0, 256, 3)), frozenset(range(256)))):
+        k = 300 + 100 * i  # else done again as the first time
+        a, b = rng.standard_normal((2100, k)), rng.standard_normal((k, 4100))
+        out = cp.full((2100, 4100), np.nan)
+        with patch.dict(_halves._found, {cp.cuda.runtime.getDevice(): _halves.Places(second)}):
+            for _ in range(2):
+                out.fill(np.nan)
+                ozaki.matmul(cp.asarray(a), cp.asarray(b), scheme="residues", slices=14, out=out)
+                same_bits(ozaki.matmul(a, b, scheme="residues", slices=14), out)
