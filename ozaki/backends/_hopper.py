@@ -127,7 +127,7 @@ def _residue_gemm(
     (a, b, blocks, first, last), (batch, m, n) = operands, shape
     cols, (grid, wide, *walk) = round_up(n, _COLS), tiles_of(device, scheme.count, batch, (m,), n, blocks)
     together = Together.of(wide, grid // 2) if last - first >= _LONG else Together()
-    places = by_halves if wide >= _MANY * grid // 2 else Places()
+    places = by_halves if wide * (last - first) >= _MANY * grid // 2 else Places()
     macros: Macros = {"ACCUMULATE": int(first > 0)}
     launch = Launch(
         "residue_gemm_sm90.cu", "residue_gemm", macros, (grid,), (384,), a, b, None, batch * m * cols, m * cols, cols,
@@ -137,8 +137,9 @@ def _residue_gemm(
     return together, places, launch
 
 
-_MANY = 8
-"""Tiles of a cluster from which on places are by halves: to clear what counts them takes 2 microseconds."""
+_MANY = 512
+"""Blocks that a cluster copies for all of its tiles from which on places are by halves: what counts places is cleared
+between two kernels that overlap else, which takes 5 microseconds (docs/performance.md, step 65)."""
 
 _LONG = 64
 """Blocks of k from which on clusters begin tiles, or passes over k, together (docs/performance.md, step 62)."""
