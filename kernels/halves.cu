@@ -3,11 +3,13 @@
 //
 // latency is [256][count] clocks, rows by multiprocessor; turn, two numbers, and the words are zero. Blocks of 32
 // threads, one for each multiprocessor, with so much dynamic shared memory that no two share one; they take turns.
+#include "launch.cuh"
 #include "ptx.cuh"
 
 extern "C" __global__ void __launch_bounds__(32)
 halves(uint32_t* __restrict__ turn, uint32_t* __restrict__ words, int64_t stride, int count,
        uint32_t* __restrict__ latency) {
+  after_previous();
   if (threadIdx.x != 0) return;
   const uint32_t own = atomicAdd(turn, 1u);
   while (*static_cast<volatile uint32_t*>(turn + 1) != own) __nanosleep(100);
