@@ -1,15 +1,15 @@
 // The places that clusters take in the order of tiles.
 //
 // The second-level cache has two halves, and what multiprocessors of both need is copied from one to the other and held
-// twice (docs/performance.md, step 64). Clusters at one half take places from the first one on, those at the other from
+// twice (docs/performance.md, step 65). Clusters at one half take places from the first one on, those at the other from
 // the last one back, each when it begins, wherever it was put: so those of one half have neighbouring tiles. Which
 // cluster has which tile changes no result.
 #pragma once
 #include "ptx.cuh"
 
-// `taken`: zero at first, and again when all clusters have taken a place: from the first one on in the lower half, from
-// the last one back in the upper half. Null if places are to be those of the grid. `second`: a bit for each
-// multiprocessor at the second half.
+// `taken` counts places, from the first one on in its lower 16 bits, from the last one back in the others; zero at first,
+// and again when all are taken. Null if places are to be those of the grid. `second`: a bit for each multiprocessor at the
+// second half.
 struct Places {
   uint32_t* taken;
   uint32_t second[8];

@@ -109,8 +109,9 @@ def residue_products(
     # The kernel works on two blocks of k at least, so what is left over for the last launch is never less.
     pieces = -(-blocks // (UNSIGNED_DEPTH // _DEPTH))
     for first, last in pairwise([blocks * i // pieces for i in range(pieces + 1)]):
-        operands = at_a, at_b, blocks, first, last
-        together, places, launch = _residue_gemm(device, scheme, operands, shape, _halves.places(device))
+        large = planes.size * (last - first) * _DEPTH >= _LARGE
+        places = _halves.places(device) if large else Places()
+        together, launch = _residue_gemm(device, scheme, (at_a, at_b, blocks, first, last), shape, places)
         slices = a.parts.data + first * _ROWS * _DEPTH, b.parts.data + first * _COLS * _DEPTH
         launch(*slices, planes.data, *together.arrays(), *places.arrays())
     return planes
@@ -122,24 +123,23 @@ def _residue_gemm(
     scheme: Residues,
     operands: tuple[_Operand, _Operand, int, int, int],
     shape: tuple[int, ...],
-    by_halves: Places,
-) -> tuple[Together, Places, Launch]:
+    places: Places,
+) -> tuple[Together, Launch]:
     (a, b, blocks, first, last), (batch, m, n) = operands, shape
     cols, (grid, wide, *walk) = round_up(n, _COLS), tiles_of(device, scheme.count, batch, (m,), n, blocks)
     together = Together.of(wide, grid // 2) if last - first >= _LONG else Together()
-    places = by_halves if wide * (last - first) >= _MANY * grid // 2 else Places()
     macros: Macros = {"ACCUMULATE": int(first > 0)}
     launch = Launch(
         "residue_gemm_sm90.cu", "residue_gemm", macros, (grid,), (384,), a, b, None, batch * m * cols, m * cols, cols,
         m, last - first, blocks, together.struct, places.struct, *walk,
         accumulator_moduli(scheme, unsigned=True), shared_mem=SHARED,
     )  # fmt: skip
-    return together, places, launch
+    return together, launch
 
 
-_MANY = 512
-"""Blocks that a cluster copies for all of its tiles from which on places are by halves: what counts places is cleared
-between two kernels that overlap else, which takes 5 microseconds (docs/performance.md, step 65)."""
+_LARGE = 420_000_000_000
+"""Products of bytes from which on places are by halves (float64 from 3200 on, float32 from 4000): what counts places is
+cleared between two kernels that overlap else, which takes 5 microseconds (docs/performance.md, step 65)."""
 
 _LONG = 64
 """Blocks of k from which on clusters begin tiles, or passes over k, together (docs/performance.md, step 62)."""

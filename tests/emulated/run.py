@@ -457,7 +457,7 @@ def column_tiles(rng: np.random.Generator) -> None:
         a, b = rng.standard_normal((m, k)).astype("f4"), rng.standard_normal((k, n)).astype("f4")
         out = cp.full((m, n), np.nan, "f4")
         with (
-            mock.patch.object(_hopper, "_MANY", 0),
+            mock.patch.object(_hopper, "_LARGE", 0),
             mock.patch.object(_halves, "cleared", wraps=_launch.cleared) as cleared,
         ):
             ozaki.matmul(cp.asarray(a), cp.asarray(b), scheme="residues", slices=slices, engine="hopper", out=out)

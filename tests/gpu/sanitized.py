@@ -47,7 +47,7 @@ def main() -> None:
         a, b = rng.standard_normal((9, 200)).astype("f4"), rng.standard_normal((200, 27500)).astype("f4")
         words = replace(PRESETS["halfhalf"], core=H100)
         same("halfhalf, together", ozaki.matmul(a, b, scheme=words), cp.asarray(a), cp.asarray(b), scheme=words)
-    with mock.patch.object(_hopper, "_MANY", 0):  # places by halves of the cache
+    with mock.patch.object(_hopper, "_LARGE", 0):  # places by halves of the cache
         counted(rng, "residues", 5, "f4", (600, 300, 700), "hopper")
     a, b = rng.standard_normal((300, 400)).astype("f4"), rng.standard_normal((400, 300)).astype("f4")
     for words in WORDS:

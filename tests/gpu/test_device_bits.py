@@ -581,7 +581,7 @@ def test_halves_of_the_cache_are_the_same_each_time():
         a, b = rng.standard_normal((2100, k)), rng.standard_normal((k, 4100))
         out = cp.full((2100, 4100), np.nan)
         placed = {cp.cuda.runtime.getDevice(): _halves.Places(second)}
-        with patch.dict(_halves._found, placed), patch.object(_hopper, "_MANY", 0):
+        with patch.dict(_halves._found, placed), patch.object(_hopper, "_LARGE", 0):
             for _ in range(2):
                 out.fill(np.nan)
                 ozaki.matmul(cp.asarray(a), cp.asarray(b), scheme="residues", slices=14, out=out)
