@@ -87,4 +87,4 @@ def second_half(latencies: npt.NDArray[np.int64]) -> frozenset[int] | None:
 
 
 _CLEAR = 0.5
-"""Least cosine between rows of one kind, about the mean of all (0.9 and more on an H200)."""
+"""Least cosine, or its negative, between the first row and another, about the mean of all, that tells their kinds."""
