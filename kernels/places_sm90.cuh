@@ -7,9 +7,9 @@
 #pragma once
 #include "ptx.cuh"
 
-// `taken` counts places, from the first one on in its lower 16 bits, from the last one back in the others; zero at first,
-// and again when all are taken. Null if places are to be those of the grid. `second`: a bit for each multiprocessor at the
-// second half.
+// `taken` counts places, from the first one on in its lower 16 bits, from the last one back in the others; zero at
+// first, and again when all are taken. Null if places are to be those of the grid. `second`: a bit for each
+// multiprocessor at the second half.
 struct Places {
   uint32_t* taken;
   uint32_t second[8];

@@ -86,8 +86,8 @@ __device__ __forceinline__ void copy_tiles(const Walk& walk, const Stages& stage
 
 // By a consumer. `epilogue.begin(t, n, row, j)` is told the tile, row being the thread's first; then
 // `epilogue.look(d, first)` is given the accumulators of rows row + first + {0, 8}, and of each strip from j on the 16
-// columns from 16 (lane % 4) on. After the last tile this multiplies stale bytes, for nothing: a branch there would make
-// the compiler wait for every wgmma in turn.
+// columns from 16 (lane % 4) on. After the last tile this multiplies stale bytes, for nothing: a branch there would
+// make the compiler wait for every wgmma in turn.
 template <typename Walk, typename Epilogue>
 __device__ __forceinline__ void multiply_tiles(const Walk& walk, const Stages& stages, Ring& ring, const Told* told,
                                                int blocks, Epilogue& epilogue) {
