@@ -104,6 +104,24 @@ HD double fused(double a, double b, double c) {  // RN(a b + c)
 #endif
 }
 
+HD uint32_t not_zero(uint32_t x) {  // 1, or 0 for x = 0; by one instruction
+#ifdef __CUDA_ARCH__
+  uint32_t y;
+  asm("min.u32 %0, %1, 1;" : "=r"(y) : "r"(x));
+  return y;
+#else
+  return x != 0 ? 1 : 0;
+#endif
+}
+
+HD int64_t nearest_integer(double x) {  // ties to even
+#ifdef __CUDA_ARCH__
+  return __double2ll_rn(x);
+#else
+  return __builtin_llrint(x);
+#endif
+}
+
 // Byte j (a constant) of x.
 HD uint32_t byte_of(uint32_t x, int j) {
 #ifdef __CUDA_ARCH__
@@ -234,8 +252,21 @@ template <typename T> __device__ __forceinline__ void copy_or_zero(T* to, const 
   *to = readable ? *from : T(0);
 #endif
 }
-// 16 bytes, of which the first `readable` may be read and the others become zero. Other blocks read what is beside
-// them.
+// 16 bytes, of which the first `readable` may be read and the others become zero, or all of them. Other blocks read what
+// is beside them.
+__device__ __forceinline__ void copy_16_bytes(void* to, const void* from, bool readable) {
+#if __CUDA_ARCH__ >= 800
+  asm volatile(
+      "{\n.reg .pred ignored;\nsetp.eq.u32 ignored, %2, 0;\n"
+      "cp.async.cg.shared.global.L2::128B [%0], [%1], 16, ignored;\n}" ::"r"(
+          static_cast<uint32_t>(__cvta_generic_to_shared(to))),
+      "l"(from), "r"(static_cast<uint32_t>(readable))
+      : "memory");
+#else
+  for (int i = 0; i < 16; ++i)
+    static_cast<uint8_t*>(to)[i] = readable ? static_cast<const uint8_t*>(from)[i] : uint8_t(0);
+#endif
+}
 __device__ __forceinline__ void copy_16_bytes(void* to, const void* from, int readable) {
 #if __CUDA_ARCH__ >= 800
   asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(

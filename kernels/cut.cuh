@@ -79,6 +79,12 @@ __device__ __forceinline__ void make_images(Bits* bits, int scale, uint32_t (*by
       if (DIGIT_BITS == 0) words[WORDS - 1] ^= 0x80000000u;  // + 2^(32 WORDS - 1)
     }
     bytes_of_image(words, bytes[j]);
+#ifdef __CUDA_ARCH__
+    if (DIGIT_BITS == 0) {  // made once, not for each eight slices, and where the products find them
+#pragma unroll
+      for (int w = 0; w < LENGTH; ++w) asm("" : "+r"(bytes[j][w]));
+    }
+#endif
   }
 }
 

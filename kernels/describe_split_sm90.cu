@@ -22,16 +22,21 @@
 constexpr int THREADS = 128, ROWS = HELD, GROUPS = THREADS / 32 / SHARING;
 constexpr int PARTS = CLUSTER * SHARING;  // of a row
 
-constexpr int EXCHANGED = 1024;  // bytes of shared memory for what warps tell each other, before the elements
+constexpr int EXCHANGED = 1152;  // bytes of shared memory for what warps tell each other, before the elements
+template <typename T> struct OfParts {
+  T of[GROUPS][ROWS][PARTS];
+};
 struct Exchanged {
 #if SUMS
-  Tops tops[GROUPS][ROWS][SHARING];
-  Sums<1> sums[GROUPS][ROWS][SHARING];
+  OfParts<Tops> tops;
+  OfParts<Sums<1>> sums;
 #else
-  Largest largest[GROUPS][ROWS][SHARING];
+  OfParts<Largest> largest;
 #endif
 };
 static_assert(sizeof(Exchanged) <= EXCHANGED, "");
+
+__shared__ __align__(8) uint64_t told[2];  // barriers of what blocks of a cluster send each other, once or twice
 
 // floor(abs(x) 2^(width - top)) in tiles as `magnitudes` of proof.cu has them, of the first `of_block` elements of
 // every 128, a multiple of 8; rows and batch entries as those of the slices. `to` is null where none are wanted.
@@ -41,28 +46,35 @@ struct Magnitudes {
   int of_block, width;
 };
 
-constexpr int NEXT_BLOCK = ROWS * TILE_K, PACK = 16 / sizeof(INPUT);
+constexpr int PACK = 16 / sizeof(INPUT);
 
-// Where element (row, h) of a block of 128 stands: copies of 16 bytes, and what a warp reads at once, meet every bank
+// The elements of a group's rows, `share` of each. Copies of 16 bytes, and what a warp reads at once, meet every bank
 // once.
-__device__ __forceinline__ int place(int row, int h) {
-#if ALONG_K
-  return row * TILE_K + h;
-#else
-  constexpr int UNITS = ROWS / PACK;  // of 16 bytes
-  return ((h * UNITS + row / PACK) ^ (UNITS == 1 ? h >> 3 & 1 : h >> 2 & 3)) * PACK + row % PACK;
-#endif
-}
+struct Elements {
+  Bits* first;
+  int share;
 
-// Elements 64 half + 2 lane + {0, 1} of each row of a block.
-__device__ __forceinline__ void read_block(const Bits* block, Bits (*bits)[4]) {
+  // Element h of block j of 128.
+  __device__ __forceinline__ Bits* at(int row, int j, int h) const {
+#if ALONG_K
+    return first + (row * share + j * TILE_K + h);
+#else
+    constexpr int UNITS = ROWS / PACK;  // of 16 bytes
+    const int unit = (h * UNITS + row / PACK) ^ (UNITS == 1 ? h >> 3 & 1 : h >> 2 & 3);
+    return first + (j * (ROWS * TILE_K) + unit * PACK + row % PACK);
+#endif
+  }
+};
+
+// Elements 64 half + 2 lane + {0, 1} of each row of block j.
+__device__ __forceinline__ void read_block(const Elements& elements, int j, Bits (*bits)[4]) {
   const int lane = threadIdx.x & 31;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
 #if ALONG_K
 #pragma unroll
     for (int r = 0; r < ROWS; ++r)
-      load_pair(reinterpret_cast<const INPUT*>(block + place(r, 64 * half + 2 * lane)), bits[r][2 * half],
+      load_pair(reinterpret_cast<const INPUT*>(elements.at(r, j, 64 * half + 2 * lane)), bits[r][2 * half],
                 bits[r][2 * half + 1]);
 #else
 #pragma unroll
@@ -70,96 +82,121 @@ __device__ __forceinline__ void read_block(const Bits* block, Bits (*bits)[4]) {
 #pragma unroll
       for (int r = 0; r < ROWS; r += PACK) {
         Bits unit[PACK];
-        load_16_bytes(reinterpret_cast<const INPUT*>(block + place(r, 64 * half + 2 * lane + e)), unit);
+        load_16_bytes(reinterpret_cast<const INPUT*>(elements.at(r, j, 64 * half + 2 * lane + e)), unit);
 #pragma unroll
         for (int i = 0; i < PACK; ++i) bits[r + i][2 * half + e] = unit[i];
       }
 #endif
   }
 }
-// Elements h .. h + 7 of a row of a block.
-__device__ __forceinline__ void read_eight(const Bits* block, int row, int h, Bits (&bits)[8]) {
+// Elements h .. h + 7 of a row of block j.
+__device__ __forceinline__ void read_eight(const Elements& elements, int row, int j, int h, Bits (&bits)[8]) {
 #pragma unroll
   for (int i = 0; i < 8; i += ALONG_K ? PACK : 1) {
 #if ALONG_K
-    load_16_bytes(reinterpret_cast<const INPUT*>(block + place(row, h + i)), bits + i);
+    load_16_bytes(reinterpret_cast<const INPUT*>(elements.at(row, j, h + i)), bits + i);
 #else
-    bits[i] = block[place(row, h + i)];
+    bits[i] = *elements.at(row, j, h + i);
 #endif
   }
 }
 // f(row, element) of a lane's elements.
-template <typename F> __device__ __forceinline__ void each(const Bits* elements, int blocks, F f) {
+template <typename F> __device__ __forceinline__ void each(const Elements& elements, F f) {
 #pragma unroll 2
-  for (int j = threadIdx.x / 32 % SHARING; j < blocks; j += SHARING) {
+  for (int j = threadIdx.x / 32 % SHARING; j < elements.share / TILE_K; j += SHARING) {
     Bits bits[ROWS][4];
-    read_block(elements + j * NEXT_BLOCK, bits);
+    read_block(elements, j, bits);
 #pragma unroll
     for (int i = 0; i < 4 * ROWS; ++i) f(i / 4, bits[i / 4][i % 4]);
   }
 }
 // f(element in shared memory), of one row, with less code.
-template <typename F> __device__ __forceinline__ void each_slowly(Bits* elements, int blocks, int row, F f) {
+template <typename F> __device__ __forceinline__ void each_slowly(const Elements& elements, int row, F f) {
 #pragma unroll 1
-  for (int j = threadIdx.x / 32 % SHARING; j < blocks; j += SHARING)
+  for (int j = threadIdx.x / 32 % SHARING; j < elements.share / TILE_K; j += SHARING)
 #pragma unroll 1
-    for (int h = threadIdx.x % 32; h < TILE_K; h += 32) f(elements[j * NEXT_BLOCK + place(row, h)]);
+    for (int h = threadIdx.x % 32; h < TILE_K; h += 32) f(*elements.at(row, j, h));
 }
 
-// Elements [0, share) of the rows of all groups, AT_ONCE at once, zero where there are none.
+// The elements of all groups, one group after the other: `rows` rows and `k` elements of each; zero beyond them.
+constexpr int ALL_ROWS = GROUPS * ROWS;
+template <int COUNT> __device__ __forceinline__ void copy(Bits* to, const Bits* from, bool readable) {
+  if (COUNT == 1) copy_or_zero(to, from, readable);
+  else copy_16_bytes(to, from, readable);
+}
 template <int AT_ONCE>
-__device__ __forceinline__ void load(Bits* elements, const Bits* from, int64_t sr, int64_t sk, int share, int rows,
-                                     int k) {
-  constexpr int ALL = GROUPS * ROWS;
-#pragma unroll 4
-  for (int i = AT_ONCE * threadIdx.x; i < ALL * share; i += AT_ONCE * THREADS) {
+__device__ __forceinline__ void load(Bits* to, const Bits* from, int64_t sr, int64_t sk, int share, int rows, int k) {
 #if ALONG_K
-    const int row = i / TILE_K % ALL, h = i / TILE_K / ALL * TILE_K + i % TILE_K, left = row < rows ? k - h : 0;
-#else
-    const int row = i % ALL, h = i / ALL, left = h < k ? rows - row : 0;
-#endif
-    Bits* const to = elements + row / ROWS * (ROWS * share) + h / TILE_K * NEXT_BLOCK + place(row % ROWS, h % TILE_K);
-    const Bits* const here = from + (row * sr + h * sk);
-    if (AT_ONCE == 1) copy_or_zero(to, here, left > 0);
-    else copy_16_bytes(to, here, larger(smaller(left, PACK), 0) * int{sizeof(INPUT)});
+#pragma unroll
+  for (int row = 0; row < ALL_ROWS; ++row) {
+    const int first = AT_ONCE * threadIdx.x;
+    const Bits* here = from + (row * sr + first * sk);
+#pragma unroll 4
+    for (int h = first; h < share; h += AT_ONCE * THREADS, here += AT_ONCE * THREADS * sk)
+      copy<AT_ONCE>(to + (row * share + h), here, row < rows && h < k);
   }
+#else
+  constexpr int THREADS_OF_K = ALL_ROWS / AT_ONCE, STEP = THREADS / THREADS_OF_K;
+  const int row = threadIdx.x % THREADS_OF_K * AT_ONCE, first = threadIdx.x / THREADS_OF_K;
+  const Elements elements = {to + row / ROWS * (ROWS * share), share};
+  const Bits* here = from + (row * sr + first * sk);
+#pragma unroll 2
+  for (int j = 0; j < share / TILE_K; ++j)
+#pragma unroll smaller(TILE_K / STEP, 4)
+    for (int at = 0; at < TILE_K; at += STEP, here += STEP * sk)
+      copy<AT_ONCE>(elements.at(row % ROWS, j, first + at), here, row < rows && j * TILE_K + first + at < k);
+#endif
 }
 
-// What the warps of the cluster have left at the place of `parts`, the first one's, which PARTS neighbouring lanes
-// share.
-template <typename T> __device__ __forceinline__ T of_parts(const T* parts) {
-  T t;
-  const int part = threadIdx.x % PARTS;
+__device__ __forceinline__ void await(uint64_t& barrier, int bytes) {
+  barrier_init(shared_address(&barrier), 1);
+  barrier_expect(shared_address(&barrier), bytes);
+}
+// What the parts of a row have found, of row threadIdx.x / PARTS % ROWS put together, after each warp's share of it is
+// known: found[r], in all lanes. PARTS neighbouring lanes put a row together.
+template <typename T>
+__device__ __forceinline__ T of_parts(OfParts<T>& exchanged, const T (&found)[ROWS], uint64_t& barrier) {
+  const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, group = warp / SHARING;
+  const int part = (CLUSTER == 1 ? 0 : cluster_rank() * SHARING) + warp % SHARING;
   if (CLUSTER == 1) {
-    t = parts[part];
-  } else {
-    const uint32_t from = shared_address(parts + part % SHARING);
 #pragma unroll
-    for (int i = 0; i < sizeof(T) / 4; ++i)
-      reinterpret_cast<uint32_t*>(&t)[i] = read_from_block(from + 4 * i, part / SHARING);
+    for (int r = 0; r < ROWS; ++r)
+      if (lane == 0) exchanged.of[group][r][part] = found[r];
+    if (SHARING > 1) __syncthreads();
+    else __syncwarp();
+  } else {
+    const uint32_t there = shared_address(&barrier);
+    if (lane < CLUSTER) {
+#pragma unroll
+      for (int r = 0; r < ROWS; ++r)
+#pragma unroll
+        for (int i = 0; i < sizeof(T) / 4; ++i)
+          send_to_block(shared_address(&exchanged.of[group][r][part]) + 4 * i, lane,
+                        reinterpret_cast<const uint32_t*>(&found[r])[i], there);
+    }
+    barrier_wait(there, 0);
   }
+  T t = exchanged.of[group][threadIdx.x / PARTS % ROWS][threadIdx.x % PARTS];
 #pragma unroll
   for (int offset = PARTS / 2; offset > 0; offset /= 2) merge(t, across(t, offset));
   return t;
 }
-__device__ __forceinline__ void parts_barrier() {
-  if (CLUSTER > 1) cluster_barrier();
-  else if (SHARING > 1) __syncthreads();
-  else __syncwarp();
-}
 
-// NaN and Inf are zero from then on.
-__device__ __forceinline__ void find_tops(Bits* elements, int blocks, Tops (&tops)[ROWS]) {
+// NaN and Inf are zero from then on. `inexact` where each row is known to have a sum that was rounded.
+__device__ __forceinline__ void find_tops(const Elements& elements, Tops (&tops)[ROWS], bool& inexact) {
   Extremes extremes[ROWS];
-  each(elements, blocks, [&](int r, Bits bits) { extremes[r].see(bits); });
+  inexact = true;
+  each(elements, [&](int r, Bits bits) { extremes[r].see(bits); });
 #pragma unroll
   for (int r = 0; r < ROWS; ++r) {
     Tops t;
     if (__all_sync(ALL, extremes[r].tell())) {
       t = extremes[r].tops();
+      inexact = inexact && __any_sync(ALL, extremes[r].inexact());
     } else {
       t = NOTHING;
-      each_slowly(elements, blocks, r, [&](Bits& bits) {
+      inexact = false;
+      each_slowly(elements, r, [&](Bits& bits) {
         const Parts p = parts(bits);
         note(t, p);
         if (!p.finite) bits = 0;
@@ -168,21 +205,25 @@ __device__ __forceinline__ void find_tops(Bits* elements, int blocks, Tops (&top
     tops[r] = {__reduce_max_sync(ALL, t.top), __reduce_min_sync(ALL, t.smallest), __reduce_add_sync(ALL, t.nonfinite)};
   }
 }
-__device__ __forceinline__ void find_sums(Bits* elements, int blocks, int width, const int (&top)[ROWS],
+__device__ __forceinline__ void find_sums(const Elements& elements, int width, const int (&top)[ROWS], bool inexact,
                                           Sums<1> (&sums)[ROWS]) {
   Adding<1> sum[ROWS];
   bool fast = true;
 #pragma unroll
   for (int r = 0; r < ROWS; ++r) fast = fast && (top[r] > FastTop<Bits>::value || top[r] == EMPTY_TOP);
-  if (fast) {
-    each(elements, blocks, [&](int r, Bits bits) {
+  if (fast && inexact) {
+    each(elements, [&](int r, Bits bits) { sum[r].add(FastCeiling<Bits>(width, top[r])(bits)); });
+#pragma unroll
+    for (int r = 0; r < ROWS; ++r) sum[r].inexact = 1;
+  } else if (fast) {
+    each(elements, [&](int r, Bits bits) {
       sum[r].add(FastCeiling<Bits>(width, top[r] == EMPTY_TOP ? 0 : top[r])(bits, sum[r].inexact));
     });
   } else {
 #pragma unroll
     for (int r = 0; r < ROWS; ++r)
       if (top[r] != EMPTY_TOP)
-        each_slowly(elements, blocks, r, [&](Bits bits) {
+        each_slowly(elements, r, [&](Bits bits) {
           const Rounded y = ceil_magnitude(parts(bits), width, top[r]);
           sum[r].inexact |= y.inexact ? 1u : 0u;
           sum[r].add(y.value);
@@ -204,10 +245,10 @@ __device__ __forceinline__ uint64_t largest_of_warp(uint64_t x) {
   const uint32_t high = largest_of_warp(high_word(x));
   return static_cast<uint64_t>(high) << 32 | largest_of_warp(high_word(x) == high ? low_word(x) : 0u);
 }
-__device__ __forceinline__ void find_largest(const Bits* elements, int blocks, Largest (&largest)[ROWS]) {
+__device__ __forceinline__ void find_largest(const Elements& elements, Largest (&largest)[ROWS]) {
 #pragma unroll
   for (int r = 0; r < ROWS; ++r) largest[r] = {0, 0};
-  each(elements, blocks, [&](int r, Bits bits) {
+  each(elements, [&](int r, Bits bits) {
     const Bits magnitude = bits & ~SIGN;
     if (magnitude < SPECIAL) largest[r].magnitude = larger(largest[r].magnitude, magnitude);
     else ++largest[r].nonfinite;
@@ -218,16 +259,28 @@ __device__ __forceinline__ void find_largest(const Bits* elements, int blocks, L
 }
 
 extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1)
-    __launch_bounds__(THREADS, WORDS <= 1 ? 6 : WORDS == 2 && ALONG_K ? 5 : 4)
+    __launch_bounds__(THREADS, FEW ? 3 : WORDS <= 1 ? 6 : WORDS == 2 && ALONG_K ? 5 : 4)
 describe_split(const INPUT* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, int64_t rows, int64_t k,
                int64_t rows_padded, int64_t k_padded, int64_t* __restrict__ description, int64_t batch_rows, int width,
                int statistic, int step, int base, int64_t threshold, int32_t* __restrict__ mu_out,
                int8_t* __restrict__ slices, int64_t batch_stride, int64_t slice_stride, int share,
                const Magnitudes magnitudes MORE_ARGUMENTS) {
+  if (CLUSTER > 1) {
+    if (threadIdx.x == 0) {
+#if SUMS
+      await(told[0], sizeof(OfParts<Tops>));
+      await(told[1], sizeof(OfParts<Sums<1>>));
+#else
+      await(told[0], sizeof(OfParts<Largest>));
+#endif
+      barrier_init_fence();
+    }
+    cluster_arrive();
+  }
   after_previous();
   extern __shared__ __align__(16) uint8_t dynamic[];
   Exchanged& exchanged = *reinterpret_cast<Exchanged*>(dynamic);
-  Bits* elements = reinterpret_cast<Bits*>(dynamic + EXCHANGED);
+  Bits* const all = reinterpret_cast<Bits*>(dynamic + EXCHANGED);
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, blocks = share / BLOCK_K;
   const uint32_t rank = CLUSTER == 1 ? 0 : cluster_rank(), sets = static_cast<uint32_t>(rows_padded / (GROUPS * ROWS));
   const uint32_t set = blockIdx.x / CLUSTER % sets, b = blockIdx.x / CLUSTER / sets;
@@ -235,52 +288,36 @@ describe_split(const INPUT* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, 
   const Bits* const from = reinterpret_cast<const Bits*>(x) + (b * sb + first_row * sr + h0 * sk);
   const int rows_left = static_cast<int>(smaller<int64_t>(rows - first_row, GROUPS * ROWS));
   const int k_left = static_cast<int>(smaller<int64_t>(k - h0, share));
-  if (aligned_along<ALONG_K>(x, sb, sr, sk))
-    load<PACK>(elements, from, sr, sk, share, rows_left, k_left);
+  if (aligned_along<ALONG_K>(x, sb, sr, sk) && (ALONG_K ? k_left : rows_left) % PACK == 0)
+    load<PACK>(all, from, sr, sk, share, rows_left, k_left);
   else
-    load<1>(elements, from, sr, sk, share, rows_left, k_left);
+    load<1>(all, from, sr, sk, share, rows_left, k_left);
   fill_folds(THREADS MORE);
   wait_for_copies();
   __syncthreads();
+  if (CLUSTER > 1) cluster_wait();  // the other blocks' barriers are there
 
   const int group = warp / SHARING, of_group = warp % SHARING;
   const int64_t row0 = first_row + group * ROWS;
-  elements += group * (ROWS * share);
+  const Elements elements = {all + group * (ROWS * share), share};
   const int row = lane / PARTS % ROWS;  // that the lane puts together
 #if SUMS
-  {
-    Tops tops[ROWS];
-    find_tops(elements, blocks, tops);
+  bool inexact;
+  Tops tops[ROWS];
+  find_tops(elements, tops, inexact);
+  const Tops t = of_parts(exchanged.tops, tops, told[0]);
+  Sums<1> sums[ROWS];
+  int top[ROWS];
 #pragma unroll
-    for (int r = 0; r < ROWS; ++r)
-      if (lane == 0) exchanged.tops[group][r][of_group] = tops[r];
-  }
-  parts_barrier();
-  const Tops t = of_parts(exchanged.tops[group][row]);
-  {
-    Sums<1> sums[ROWS];
-    int top[ROWS];
-#pragma unroll
-    for (int r = 0; r < ROWS; ++r) top[r] = __shfl_sync(ALL, t.top, PARTS * r);
-    find_sums(elements, blocks, width, top, sums);
-#pragma unroll
-    for (int r = 0; r < ROWS; ++r)
-      if (lane == 0) exchanged.sums[group][r][of_group] = sums[r];
-  }
-  parts_barrier();
-  const Sums<1> s = of_parts(exchanged.sums[group][row]);
+  for (int r = 0; r < ROWS; ++r) top[r] = __shfl_sync(ALL, t.top, PARTS * r);
+  find_sums(elements, width, top, inexact, sums);
+  const Sums<1> s = of_parts(exchanged.sums, sums, told[1]);
   const int64_t read = static_cast<int64_t>(statistic == SQUARES ? s.squares[0] : s.peak);
   const int mu = row_exponent(t.top, read, step, base, threshold);
 #else
-  {
-    Largest largest[ROWS];
-    find_largest(elements, blocks, largest);
-#pragma unroll
-    for (int r = 0; r < ROWS; ++r)
-      if (lane == 0) exchanged.largest[group][r][of_group] = largest[r];
-  }
-  parts_barrier();
-  const Largest t = of_parts(exchanged.largest[group][row]);
+  Largest found[ROWS];
+  find_largest(elements, found);
+  const Largest t = of_parts(exchanged.largest, found, told[0]);
   const int64_t largest = static_cast<int64_t>(t.magnitude);
   const int mu = described_exponent<Bits, true>(&largest, 1, 0, width, step, base, threshold);
 #endif
@@ -294,8 +331,6 @@ describe_split(const INPUT* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, 
     description[index] = largest, description[NONFINITE * batch_rows + index] = t.nonfinite;
 #endif
   }
-  if (CLUSTER > 1) cluster_arrive();  // this warp has read what others left
-
   const int in_tile = static_cast<int>(row0 % TILE);
 #if SUMS
   if (magnitudes.to != nullptr) {
@@ -309,7 +344,7 @@ describe_split(const INPUT* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, 
       uint32_t value[8] = {};
       if (j < blocks) {
         Bits bits[8];
-        read_eight(elements + j * NEXT_BLOCK, r, from_c0 % wanted, bits);
+        read_eight(elements, r, j, from_c0 % wanted, bits);
         magnitudes_of(bits, magnitudes.width, top, value);
       }
       const int at = tile_offset(PERMUTED ? permuted_column(in_tile + r) : in_tile + r, c % TILE_K / 16) + c % 16;
@@ -322,14 +357,17 @@ describe_split(const INPUT* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, 
   const int own = smaller(blocks, static_cast<int>(blocks_k - smaller(first_block, blocks_k)));  // that there are
   constexpr int BLOCK_BYTES = TILE * BLOCK_K;
   int8_t* const out = slices + b * batch_stride + (row0 / TILE * blocks_k + first_block) * BLOCK_BYTES;
+  int scales[ROWS];
+#pragma unroll
+  for (int r = 0; r < ROWS; ++r) scales[r] = __shfl_sync(ALL, scale, PARTS * r);
   // Two runs of 128 elements at a time: of two rows, or of one row two blocks.
   constexpr int AHEAD = ROWS == 1 ? SHARING : 0;
 #pragma unroll 1
   for (int j = of_group; j < own; j += SHARING + AHEAD) {
     const bool second = j + AHEAD < own;
     Bits bits[larger(ROWS, 2)][4];
-    read_block(elements + j * NEXT_BLOCK, bits);
-    if (ROWS == 1) read_block(elements + (second ? j + AHEAD : j) * NEXT_BLOCK, bits + 1);
+    read_block(elements, j, bits);
+    if (ROWS == 1) read_block(elements, second ? j + AHEAD : j, bits + 1);
 #pragma unroll
     for (int r = 0; r < larger(ROWS, 2); r += 2) {
       uint32_t bytes[8][LENGTH];
@@ -337,12 +375,11 @@ describe_split(const INPUT* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, 
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
         const int of_run = ROWS == 1 ? 0 : r + i;
-        make_images<4>(bits[r + i], __shfl_sync(ALL, scale, PARTS * of_run), bytes + 4 * i);
+        make_images<4>(bits[r + i], scales[of_run], bytes + 4 * i);
         at[i] = PERMUTED ? permuted_column(in_tile + of_run) : in_tile + of_run;
       }
       cut_two(bytes, out + static_cast<int64_t>(j) * BLOCK_BYTES, slice_stride, second,
               [&](int run, int piece) { return run * AHEAD * BLOCK_BYTES + tile_offset(at[run], piece); });
     }
   }
-  if (CLUSTER > 1) cluster_wait();
 }

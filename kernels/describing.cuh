@@ -59,29 +59,32 @@ template <typename T> __device__ __forceinline__ void merge_warp(T& t) {
 __device__ __forceinline__ int exponent_of(uint64_t, uint32_t m) { return static_cast<int>(m >> 20) - 1022; }
 __device__ __forceinline__ int exponent_of(uint32_t, uint32_t m) { return top_exponent(parts(m)); }
 
-// The extremes of the absolute values; for float64, of their upper halves, unless there is a subnormal.
+// The extremes of the absolute values; for float64, of their upper halves, whose last bit tells zeros from what has a
+// lower half alone.
 constexpr uint32_t NO_SIGN = 0x7fffffffu;
 struct Extremes {
-  uint32_t largest = 0, least = ~0u, subnormal = 0;
+  uint32_t largest = 0, least = ~0u, low = 0;  // least: less 1, so that zeros come out large
 
   __device__ __forceinline__ void see(uint64_t bits) {
-    const uint32_t m = high_word(bits) & NO_SIGN;
-    largest = larger(largest, m);
-    least = smaller(least, m - (1u << 20));  // zeros come out large
-    subnormal |= m < 1u << 20 ? m | low_word(bits) : 0u;
+    see((high_word(bits) & NO_SIGN) | not_zero(low_word(bits)), low_word(bits));
   }
-  __device__ __forceinline__ void see(uint32_t bits) {
-    largest = larger(largest, bits & NO_SIGN);
-    least = smaller(least, (bits & NO_SIGN) - 1);
+  __device__ __forceinline__ void see(uint32_t bits) { see(bits & NO_SIGN, bits & 15u); }
+  __device__ __forceinline__ void see(uint32_t m, uint32_t bits) {
+    largest = larger(largest, m);
+    least = smaller(least, m - 1);
+    low |= bits;
   }
   // Whether they tell the tops; else each element has to be noted.
   __device__ __forceinline__ bool tell() const {
-    return largest < (sizeof(INPUT) == 8 ? 0x7ffu << 20 : 0xffu << 23) && subnormal == 0;
+    return sizeof(INPUT) == 8 ? largest < 0x7ffu << 20 && least >= (1u << 20) - 1 : largest < 0xffu << 23;
   }
   __device__ __forceinline__ Tops tops() const {
     if (largest == 0) return NOTHING;
-    return {exponent_of(Bits(0), largest), exponent_of(Bits(0), least + (sizeof(INPUT) == 8 ? 1u << 20 : 1)), 0};
+    return {exponent_of(Bits(0), largest), exponent_of(Bits(0), least + 1), 0};
   }
+  // Whether some abs(x) 2^(W - top) is known to be no integer, if these tell: for W <= 20, bits below the 21st of a
+  // mantissa are fractions.
+  __device__ __forceinline__ bool inexact() const { return low != 0; }
 };
 // NaN and Inf are counted.
 __device__ __forceinline__ void note(Tops& t, const Parts& p) {

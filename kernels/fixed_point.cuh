@@ -126,10 +126,12 @@ template <> struct FastCeiling<uint64_t> {
   double factor;
 
   HD FastCeiling(int width, int top) : factor(double_of(static_cast<uint64_t>(width - top + 1023) << 52)) {}
+  HD uint32_t operator()(uint64_t bits) const {
+    return low_word(bits_of(fused_up(double_of(bits & ~(1ull << 63)), factor, 0x1p52)));
+  }
   HD uint32_t operator()(uint64_t bits, uint32_t& inexact) const {
-    const double x = double_of(bits & ~(1ull << 63));
-    const uint32_t y = low_word(bits_of(fused_up(x, factor, 0x1p52)));
-    inexact |= y ^ low_word(bits_of(fused_down(x, factor, 0x1p52)));
+    const uint32_t y = (*this)(bits);
+    inexact |= y ^ low_word(bits_of(fused_down(double_of(bits & ~(1ull << 63)), factor, 0x1p52)));
     return y;
   }
 };
@@ -137,11 +139,13 @@ template <> struct FastCeiling<uint32_t> {
   float factor;
 
   HD FastCeiling(int width, int top) : factor(float_of_bits(static_cast<uint32_t>(width - top + 127) << 23)) {}
+  HD uint32_t operator()(uint32_t bits) const {
+    return bits_of(fused_up(float_of_bits(bits & 0x7fffffffu), factor, 0x1p23f)) & 0x7fffffu;
+  }
   HD uint32_t operator()(uint32_t bits, uint32_t& inexact) const {
-    const float x = float_of_bits(bits & 0x7fffffffu);
-    const uint32_t y = bits_of(fused_up(x, factor, 0x1p23f));
-    inexact |= y ^ bits_of(fused_down(x, factor, 0x1p23f));
-    return y & 0x7fffffu;
+    const uint32_t y = (*this)(bits);
+    inexact |= y ^ (bits_of(fused_down(float_of_bits(bits & 0x7fffffffu), factor, 0x1p23f)) & 0x7fffffu);
+    return y;
   }
 };
 
@@ -248,8 +252,7 @@ HD void image_of_parts(const Parts& p, int mu, uint32_t (&words)[LENGTH]) {
   }
 }
 
-// The image in float64 arithmetic, for at most two words: each step is exact or rounds to an integer, ties to even.
-// float64 numbers beside 1.5 2^52 are integers whose low bits are those of the difference, in two's complement.
+// The image in float64 arithmetic, for at most two words.
 HD double double_of(uint32_t bits) {  // of a float32, subnormal ones too
 #ifdef __CUDA_ARCH__
   double x;
@@ -275,21 +278,16 @@ HD uint32_t tame(uint32_t bits, int) {  // float32: every mu is usual
   return (bits >> 23 & 0xff) == 0xff ? 0u : bits;
 }
 
-// RN(x factor) for abs(x factor) < 2^(32 LENGTH - 1), LENGTH <= 2; with RAISED plus 2^(32 LENGTH - 1).
-//   y = x factor is exact, or so small that it counts as zero; h = RN(y 2^-32); y - 2^32 h is exact, its size at most
-// 2^31; rounding it to an integer rounds y, because 2^32 h is even. The integer is 2^32 h plus a number whose sign
-// stands in the upper half of its float64's bits.
+// RN(x factor), ties to even, for abs(x factor) < 2^(32 LENGTH - 1), LENGTH <= 2; with RAISED plus 2^(32 LENGTH - 1).
+// x factor is exact, or so small that it counts as zero. float64 numbers beside 1.5 2^52 are integers whose low bits are
+// those of the difference, in two's complement.
 template <bool RAISED, int LENGTH> HD void image_by_doubles(double x, double factor, uint32_t (&words)[LENGTH]) {
-  const double beside = 0x1.8p52;
   if (LENGTH == 1) {
-    words[0] = low_word(bits_of(fused(x, factor, RAISED ? beside + 0x1p31 : beside)));
+    words[0] = low_word(bits_of(fused(x, factor, RAISED ? 0x1.8p52 + 0x1p31 : 0x1.8p52)));
   } else {
-    const double y = x * factor;
-    const double high = fused(y, 0x1p-32, beside);
-    const double low = fused(high - beside, -0x1p32, y) + beside;
-    const uint32_t rest = (RAISED ? 0x80000000u : 0u) - 0x43380000u;
-    words[0] = low_word(bits_of(low));
-    words[LENGTH > 1 ? 1 : 0] = low_word(bits_of(high)) + high_word(bits_of(low)) + rest;
+    const uint64_t y = static_cast<uint64_t>(nearest_integer(x * factor));
+    words[0] = low_word(y);
+    words[LENGTH > 1 ? 1 : 0] = high_word(y) ^ (RAISED ? 0x80000000u : 0u);
   }
 }
 

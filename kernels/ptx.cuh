@@ -34,7 +34,7 @@ __device__ __forceinline__ void barrier_init(uint32_t barrier, int count) {
   asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(barrier), "r"(count));
 }
 __device__ __forceinline__ void barrier_init_fence() {
-  asm volatile("fence.mbarrier_init.release.cluster;\nfence.proxy.async;" ::: "memory");
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 __device__ __forceinline__ void barrier_expect(uint32_t barrier, int bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
@@ -111,12 +111,31 @@ __device__ __forceinline__ uint32_t read_from_block(uint32_t address, uint32_t r
   asm volatile("ld.shared::cluster.u32 %0, [%1];" : "=r"(word) : "r"(in_block(address, rank)) : "memory");
   return word;
 }
-// It becomes the larger of itself and value, or their sum, as is seen after a barrier of the cluster.
-__device__ __forceinline__ void raise_in_block(uint32_t address, uint32_t rank, uint32_t value) {
-  asm volatile("red.shared::cluster.max.u32 [%0], %1;" ::"r"(in_block(address, rank)), "r"(value) : "memory");
+// It becomes `word`, which counts as bytes that block expects at the barrier.
+__device__ __forceinline__ void send_to_block(uint32_t address, uint32_t rank, uint32_t word, uint32_t barrier) {
+  asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.u32 [%0], %1, [%2];" ::"r"(
+                   in_block(address, rank)),
+               "r"(word), "r"(in_block(barrier, rank))
+               : "memory");
 }
-__device__ __forceinline__ void add_in_block(uint32_t address, uint32_t rank, uint32_t value) {
-  asm volatile("red.shared::cluster.add.u32 [%0], %1;" ::"r"(in_block(address, rank)), "r"(value) : "memory");
+// The same, of the larger of what is there and `word`, and of their sum.
+__device__ __forceinline__ void raise_in_block(uint32_t address, uint32_t rank, uint32_t word, uint32_t barrier) {
+  asm volatile("red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.max.u32 [%0], %1, [%2];" ::"r"(
+                   in_block(address, rank)),
+               "r"(word), "r"(in_block(barrier, rank))
+               : "memory");
+}
+__device__ __forceinline__ void add_in_block(uint32_t address, uint32_t rank, uint32_t word, uint32_t barrier) {
+  asm volatile("red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.add.u32 [%0], %1, [%2];" ::"r"(
+                   in_block(address, rank)),
+               "r"(word), "r"(in_block(barrier, rank))
+               : "memory");
+}
+// So many bytes less are to come there.
+__device__ __forceinline__ void send_nothing(uint32_t rank, int bytes, uint32_t barrier) {
+  asm volatile("mbarrier.complete_tx.relaxed.cluster.shared::cluster.b64 [%0], %1;" ::"r"(in_block(barrier, rank)),
+               "r"(bytes)
+               : "memory");
 }
 
 // Copies into shared memory since the last time are a group; all but the last PENDING groups are complete.

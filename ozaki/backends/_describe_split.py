@@ -30,8 +30,11 @@ take 115 instead of 128 microseconds, 1024 of them 16 instead of 10)."""
 _MOST_WORDS = 4
 """Longer images do not fit registers beside the rest (tests/test_compile.py)."""
 
-_EXCHANGED = 1024
+_EXCHANGED = 1152
 """Bytes before the elements, as in kernels/describe_split_sm90.cu."""
+
+_FEW = 55 * 1024
+"""Bytes of shared memory of which a multiprocessor has no room for four blocks."""
 
 _LONGEST_OF_WORDS = 16384
 _LONGEST_OF_SUMS = 8192
@@ -132,14 +135,15 @@ def _launch(
     assert sums or (scaling.statistic == "peak" and wanted is None)
     magnitudes = (0, 0, 0) if wanted is None else (None, wanted.k, wanted.of_block | wanted.bits << 32)
     held = _held(layout.k, view)
-    macros = cutting_macros(view, side, scheme, layout) | {"SUMS": int(sums)} | held.macros
+    shared_mem = _EXCHANGED + held.all_rows * held.share * view.itemsize
+    macros = cutting_macros(view, side, scheme, layout) | {"SUMS": int(sums), "FEW": int(shared_mem > _FEW)} | held.macros
     grid = (held.cluster * batch * (layout.rows // held.all_rows),)
     return Launch(
         "describe_split_sm90.cu", "describe_split", macros, grid, (128,), None, *view.steps, rows, k, layout.rows,
         layout.k, None, batch * rows, magnitude_bits(k), FIELDS.index(scaling.statistic), scaling.step, scaling.base,
         scaling.threshold, None, None, layout.batch, layout.slice, held.share, magnitudes,
         *cutting_constants(scheme, side, layout),
-        shared_mem=_EXCHANGED + held.all_rows * held.share * view.itemsize,
+        shared_mem=shared_mem,
     )  # fmt: skip
 
 
