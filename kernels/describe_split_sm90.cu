@@ -57,7 +57,7 @@ struct Elements {
   // Element h of block j of 128.
   __device__ __forceinline__ Bits* at(int row, int j, int h) const {
 #if ALONG_K
-    return first + (row * share + j * TILE_K + h);
+    return first + ((j * ROWS + row) * TILE_K + h);
 #else
     constexpr int UNITS = ROWS / PACK;  // of 16 bytes
     const int unit = (h * UNITS + row / PACK) ^ (UNITS == 1 ? h >> 3 & 1 : h >> 2 & 3);
@@ -127,13 +127,18 @@ template <int COUNT> __device__ __forceinline__ void copy(Bits* to, const Bits* 
 template <int AT_ONCE>
 __device__ __forceinline__ void load(Bits* to, const Bits* from, int64_t sr, int64_t sk, int share, int rows, int k) {
 #if ALONG_K
-#pragma unroll
-  for (int row = 0; row < ALL_ROWS; ++row) {
-    const int first = AT_ONCE * threadIdx.x;
-    const Bits* here = from + (row * sr + first * sk);
+  constexpr int RUNS = AT_ONCE * THREADS / TILE_K;  // of 128 elements, at once
+  const int first = AT_ONCE * threadIdx.x, run = first / TILE_K, at = first % TILE_K, row0 = run % ALL_ROWS;
 #pragma unroll 4
-    for (int h = first; h < share; h += AT_ONCE * THREADS, here += AT_ONCE * THREADS * sk)
-      copy<AT_ONCE>(to + (row * share + h), here, row < rows && h < k);
+  for (int j = run / ALL_ROWS; j < share / TILE_K; j += larger(RUNS / ALL_ROWS, 1)) {
+    const int h = j * TILE_K + at;
+    const Bits* here = from + (row0 * sr + h * sk);
+#pragma unroll
+    for (int i = 0; i < larger(ALL_ROWS / RUNS, 1); ++i, here += RUNS * sr) {
+      const int row = row0 + i * RUNS;
+      const Elements elements = {to + row / ROWS * (ROWS * share), share};
+      copy<AT_ONCE>(elements.at(row % ROWS, j, at), here, row < rows && h < k);
+    }
   }
 #else
   constexpr int THREADS_OF_K = ALL_ROWS / AT_ONCE, STEP = THREADS / THREADS_OF_K;
@@ -265,6 +270,7 @@ describe_split(const INPUT* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, 
                int statistic, int step, int base, int64_t threshold, int32_t* __restrict__ mu_out,
                int8_t* __restrict__ slices, int64_t batch_stride, int64_t slice_stride, int share,
                const Magnitudes magnitudes MORE_ARGUMENTS) {
+  after_previous();
   if (CLUSTER > 1) {
     if (threadIdx.x == 0) {
 #if SUMS
@@ -277,7 +283,6 @@ describe_split(const INPUT* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, 
     }
     cluster_arrive();
   }
-  after_previous();
   extern __shared__ __align__(16) uint8_t dynamic[];
   Exchanged& exchanged = *reinterpret_cast<Exchanged*>(dynamic);
   Bits* const all = reinterpret_cast<Bits*>(dynamic + EXCHANGED);

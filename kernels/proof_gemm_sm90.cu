@@ -30,8 +30,8 @@ template <int R> struct WalkOfLooks : Walk<R> {
   }
 };
 template <int R> __device__ __forceinline__ WalkOfLooks<R> both(const Walk<R>& first, const Tiles& second) {
-  const int matrices = first.tiles.batch * first.tiles.pairs;
-  return {first, matrices * first.tiles.columns, {second.pairs, first.tiles.columns, second.group, second.batch}};
+  const int matrices = first.tiles.batch * first.tiles.rows;
+  return {first, matrices * first.tiles.columns, {second.rows, first.tiles.columns, second.group, second.batch}};
 }
 
 // What happens to a tile's accumulators: float32 looks at all of them, 16 columns at a time with their largest

@@ -118,24 +118,12 @@ __device__ __forceinline__ void send_to_block(uint32_t address, uint32_t rank, u
                "r"(word), "r"(in_block(barrier, rank))
                : "memory");
 }
-// The same, of the larger of what is there and `word`, and of their sum.
-__device__ __forceinline__ void raise_in_block(uint32_t address, uint32_t rank, uint32_t word, uint32_t barrier) {
-  asm volatile("red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.max.u32 [%0], %1, [%2];" ::"r"(
-                   in_block(address, rank)),
-               "r"(word), "r"(in_block(barrier, rank))
-               : "memory");
+// It becomes the larger of itself and value, or their sum, as is seen after a barrier of the cluster.
+__device__ __forceinline__ void raise_in_block(uint32_t address, uint32_t rank, uint32_t value) {
+  asm volatile("red.shared::cluster.max.u32 [%0], %1;" ::"r"(in_block(address, rank)), "r"(value) : "memory");
 }
-__device__ __forceinline__ void add_in_block(uint32_t address, uint32_t rank, uint32_t word, uint32_t barrier) {
-  asm volatile("red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.add.u32 [%0], %1, [%2];" ::"r"(
-                   in_block(address, rank)),
-               "r"(word), "r"(in_block(barrier, rank))
-               : "memory");
-}
-// So many bytes less are to come there.
-__device__ __forceinline__ void send_nothing(uint32_t rank, int bytes, uint32_t barrier) {
-  asm volatile("mbarrier.complete_tx.relaxed.cluster.shared::cluster.b64 [%0], %1;" ::"r"(in_block(barrier, rank)),
-               "r"(bytes)
-               : "memory");
+__device__ __forceinline__ void add_in_block(uint32_t address, uint32_t rank, uint32_t value) {
+  asm volatile("red.shared::cluster.add.u32 [%0], %1;" ::"r"(in_block(address, rank)), "r"(value) : "memory");
 }
 
 // Copies into shared memory since the last time are a group; all but the last PENDING groups are complete.

@@ -7,11 +7,14 @@
 //
 // A block of 384 threads owns a tile of 256 x 192 of the result at a time: warpgroup 2 copies tile blocks into a ring
 // of STAGES in shared memory, warpgroups 0 and 1 multiply 128 rows each. Two blocks of a cluster own neighbouring row
-// tiles and share the B tile: each copies half of it into both. Blocks are persistent; tiles are walked in groups of
-// `group` row-tile pairs, so that what is copied stays in the second-level cache.
+// tiles and share the B tile or, with ACROSS, neighbouring column tiles and share the A tile: each copies half of it
+// into both. Blocks are persistent; pairs of tiles are walked in groups of `group` of a column, so that what is copied
+// stays in the second-level cache.
 //
 // A warpgroup's 128 rows are two halves of 64, each with its own accumulators: while the accumulators of one half are
 // read, the tensor cores work on the other.
+//
+// Macro: ACROSS, 0 unless given.
 //
 // Launch: cluster (2, 1, 1), 384 threads, grid 2 * clusters, dynamic shared memory STAGES * 57344 + 1024 bytes.
 #pragma once
@@ -24,26 +27,40 @@ constexpr int ROWS = 256, COLS = 192, STAGES = 4;
 constexpr int DEPTH = 128;
 constexpr int A_BYTES = ROWS * DEPTH, B_BYTES = COLS * DEPTH, STAGE_BYTES = A_BYTES + B_BYTES;
 constexpr int CONSUMERS = 2;
+#ifndef ACROSS
+#define ACROSS 0
+#endif
 
+// What clusters own: pairs of tiles, in so many rows and columns.
 struct Tiles {
-  int pairs;    // row tiles / 2
-  int columns;  // column tiles
-  int group;    // row-tile pairs walked together
+  int rows, columns;
+  int group;  // rows walked together
   int batch;
 };
 
-// Work item w -> matrix (of the batch entries, for one modulus after the other), row-tile pair i, column tile j.
+// Work item w -> matrix (of the batch entries, for one modulus after the other), row i and column j of pairs.
 __device__ __forceinline__ void locate(uint32_t w, const Tiles& tiles, int& matrix, int& i, int& j) {
-  const uint32_t each = tiles.pairs * tiles.columns;
+  const uint32_t each = tiles.rows * tiles.columns;
   matrix = w / each;
   const uint32_t rest = w % each;
   const uint32_t in_group = tiles.group * tiles.columns;
   const int first = rest / in_group * tiles.group;
-  const int height = smaller(tiles.group, tiles.pairs - first);
+  const int height = smaller(tiles.group, tiles.rows - first);
   const uint32_t q = rest % in_group;
   i = first + q % height;
   j = q / height;
 }
+
+// The row tile and the column tile of this block, of pair (i, j).
+__device__ __forceinline__ int own_row(int i) { return ACROSS ? i : 2 * i + static_cast<int>(cluster_rank()); }
+__device__ __forceinline__ int own_column(int j) { return ACROSS ? 2 * j + static_cast<int>(cluster_rank()) : j; }
+
+// Where blocks of k begin that a block copies: of the tile that is shared, its half. With ACROSS, fewer columns than
+// COLS are in two halves, the second one so many bytes after the first.
+struct From {
+  const uint8_t *a, *b;
+  int64_t second = 0;
+};
 
 // Ring position: stage and the parity of its use.
 struct Ring {
@@ -93,24 +110,33 @@ struct Stages {
     }
     cluster_barrier();
   }
-  // By one thread of the producer: `blocks` tile blocks that follow one another, the last one first if `back`, of N
-  // columns, of which from_b are the half that this block of the cluster copies.
+  // By one thread of the producer: `blocks` tile blocks of N columns that follow one another, the last one first if
+  // `back`.
   template <int N = COLS>
-  __device__ __forceinline__ void copy(Ring& ring, const uint8_t* from_a, const uint8_t* from_b, int blocks,
-                                       uint32_t rank, bool back = false) const {
+  __device__ __forceinline__ void copy(Ring& ring, From from, int blocks, uint32_t rank, bool back = false) const {
     constexpr int PART = N * DEPTH / 2;
     const int64_t before = back ? blocks - 1 : 0, step = back ? -1 : 1;
-    from_a += before * A_BYTES;
-    from_b += before * B_BYTES;
+    from.a += before * A_BYTES;
+    from.b += before * B_BYTES;
 #pragma unroll 1
     for (int k = 0; k < blocks; ++k, ring.next()) {
       const uint32_t to = data + ring.stage * STAGE_BYTES, barrier = full + 8 * ring.stage;
       wait_empty(ring);
       barrier_expect(barrier, A_BYTES + 2 * PART);
-      bulk_copy(to, from_a, A_BYTES, barrier);
-      bulk_copy_to_blocks(to + A_BYTES + rank * PART, from_b, PART, barrier, 3);
-      from_a += step * A_BYTES;
-      from_b += step * B_BYTES;
+#if ACROSS
+      bulk_copy_to_blocks(to + rank * (A_BYTES / 2), from.a, A_BYTES / 2, barrier, 3);
+      if (N == COLS) {
+        bulk_copy(to + A_BYTES, from.b, 2 * PART, barrier);
+      } else {
+        bulk_copy(to + A_BYTES, from.b, PART, barrier);
+        bulk_copy(to + A_BYTES + PART, from.b + from.second, PART, barrier);
+      }
+#else
+      bulk_copy(to, from.a, A_BYTES, barrier);
+      bulk_copy_to_blocks(to + A_BYTES + rank * PART, from.b, PART, barrier, 3);
+#endif
+      from.a += step * A_BYTES;
+      from.b += step * B_BYTES;
     }
   }
   // By the same thread: bytes for this block alone.

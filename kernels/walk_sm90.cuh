@@ -1,14 +1,15 @@
 // Wide and narrow tiles of a product, walked by clusters: what residue_gemm_sm90.cu and proof_gemm_sm90.cu do with a
 // tile's accumulators differs, how they come about does not.
 //
-// Tiles, ring and launch as ring_sm90.cuh has them; a tile's half is looked at while the other half multiplies, at the
-// end of a tile and at the beginning of the next. Column tiles are three strips of 64 columns wide, the last one or two
-// of them two strips if three do not divide the number of strips: clusters have all their wide tiles first, then narrow
-// ones.
+// Tiles, ring and launch as ring_sm90.cuh has them, a cluster's two tiles side by side; a tile's half is looked at while
+// the other half multiplies, at the end of a tile and at the beginning of the next. Column tiles are three strips of 64
+// columns wide, the last two or four of them two strips if six do not divide the number of strips: clusters have all
+// their wide tiles first, then narrow ones.
 //
 // a and b point to the first of `blocks` blocks of k, two at least, of k_blocks that their tiles have; slices are those
 // of the moduli.
 #pragma once
+#define ACROSS 1
 #include "ring_sm90.cuh"
 
 constexpr int STRIP = 64, STRIPS = COLS / STRIP;
@@ -21,17 +22,17 @@ template <int WIDTH> struct Walk {
   Tiles tiles;
   int strip;
 
-  // Modulus t, batch entry n, row-tile pair i, first strip j of tile w.
+  // Modulus t, batch entry n, row tile i, first strip j of this block's tile of pair w.
   __device__ __forceinline__ void locate(int w, int& t, int& n, int& i, int& j) const {
     int matrix, column;
     ::locate(w, tiles, matrix, i, column);
     t = matrix / tiles.batch, n = matrix % tiles.batch, j = first_strip(column);
   }
-  __device__ __forceinline__ int first_strip(int column) const { return strip + 2 * R / STRIP * column; }
+  __device__ __forceinline__ int first_strip(int column) const { return strip + 2 * R / STRIP * own_column(column); }
 };
 
-// Numbers of wide tiles and of narrow ones, `light` of which belong to the clusters with one wide tile less; column
-// tiles that are narrow.
+// Numbers of wide pairs and of narrow ones, `light` of which belong to the clusters with one wide pair less; columns of
+// narrow pairs.
 struct Work {
   int wide, narrow, light, columns;
 };
@@ -41,8 +42,8 @@ __device__ __forceinline__ Walk<96> wide_tiles(const Work& work, const Tiles& ti
 }
 __device__ __forceinline__ Walk<64> narrow_tiles(const Work& work, const Tiles& tiles, int cluster) {
   const int clusters = gridDim.x / 2, more = work.wide % clusters;
-  const Tiles columns = {tiles.pairs, work.columns, tiles.group, tiles.batch};
-  const int strip = STRIPS * tiles.columns;  // after those of wide tiles
+  const Tiles columns = {tiles.rows, work.columns, tiles.group, tiles.batch};
+  const int strip = 2 * STRIPS * tiles.columns;  // after those of wide tiles
   if (cluster < more) return {work.light + cluster, work.narrow, more, columns, strip};
   return {cluster - more, work.light, clusters - more, columns, strip};
 }
@@ -53,11 +54,9 @@ struct Told {
   int t, n, i, j;
 };
 
-// Where the half of a tile of N columns from strip j on begins that a block of the cluster copies: of a wide tile one
-// and a half of its strips, of a narrow one a strip, the other of which may lie in the next tile of the operand.
-template <int N> __device__ __forceinline__ int64_t part_of(int j, int rank, int k_blocks) {
-  const int strip = N == COLS ? j : j + rank, within = N == COLS ? rank * (COLS / 2) : strip % STRIPS * STRIP;
-  return static_cast<int64_t>(strip / STRIPS) * k_blocks * B_BYTES + within * DEPTH;
+// Where strip j of the right operand begins. The second one of a narrow tile may lie in the next tile of the operand.
+__device__ __forceinline__ int64_t begin_of_strip(int j, int k_blocks) {
+  return static_cast<int64_t>(j / STRIPS) * k_blocks * B_BYTES + j % STRIPS * (STRIP * DEPTH);
 }
 
 // By the producer. Every other tile is gone through from the end of k, where the second-level cache still has what
@@ -72,15 +71,15 @@ __device__ __forceinline__ void copy_tiles(const Walk& walk, const Stages& stage
     if (rank == 0) together.begin(w);
     Told tile;
     walk.locate(w, tile.t, tile.n, tile.i, tile.j);
-    const uint8_t* const from_a =
-        a.slices + tile.t * a.slice + tile.n * a.batch + static_cast<int64_t>(2 * tile.i + rank) * k_blocks * A_BYTES;
-    const uint8_t* const from_b =
-        b.slices + tile.t * b.slice + tile.n * b.batch + part_of<2 * Walk::R>(tile.j, rank, k_blocks);
+    const int64_t strip = begin_of_strip(tile.j, k_blocks), second = begin_of_strip(tile.j + 1, k_blocks) - strip;
+    const uint8_t* const from_a = a.slices + tile.t * a.slice + tile.n * a.batch +
+                                  static_cast<int64_t>(tile.i) * k_blocks * A_BYTES + rank * (A_BYTES / 2);
+    const uint8_t* const from_b = b.slices + tile.t * b.slice + tile.n * b.batch + strip;
     const int most = back ? 1 : 0, last = back ? 0 : blocks - 1;
-    stages.copy<2 * Walk::R>(ring, from_a + most * A_BYTES, from_b + most * B_BYTES, blocks - 1, rank, back);
+    stages.copy<2 * Walk::R>(ring, {from_a + most * A_BYTES, from_b + most * B_BYTES, second}, blocks - 1, rank, back);
     stages.wait_empty(ring);
     told[ring.stage] = tile;
-    stages.copy<2 * Walk::R>(ring, from_a + last * A_BYTES, from_b + last * B_BYTES, 1, rank);
+    stages.copy<2 * Walk::R>(ring, {from_a + last * A_BYTES, from_b + last * B_BYTES, second}, 1, rank);
   }
 }
 
@@ -92,7 +91,7 @@ template <typename Walk, typename Epilogue>
 __device__ __forceinline__ void multiply_tiles(const Walk& walk, const Stages& stages, Ring& ring, const Told* told,
                                                int blocks, Epilogue& epilogue) {
   uint32_t d0[Walk::R], d1[Walk::R];
-  const int warpgroup = threadIdx.x / 128, thread = threadIdx.x % 128, lane = threadIdx.x % 32, rank = cluster_rank();
+  const int warpgroup = threadIdx.x / 128, thread = threadIdx.x % 128, lane = threadIdx.x % 32;
   uint64_t da, db;
   if (walk.first < walk.end) stages.wait(ring);
   stages.descriptors(ring, da, db);
@@ -103,7 +102,7 @@ __device__ __forceinline__ void multiply_tiles(const Walk& walk, const Stages& s
     multiply_blocks<uint8_t>(stages, ring, blocks, d0, d1, last);
     multiply_last_block<uint8_t>(stages, ring, d0, d1);
     const Told tile = told[ring.stage];
-    epilogue.begin(tile.t, tile.n, (2 * tile.i + rank) * ROWS + warpgroup * 128 + thread / 32 * 16 + lane / 4, tile.j);
+    epilogue.begin(tile.t, tile.n, tile.i * ROWS + warpgroup * 128 + thread / 32 * 16 + lane / 4, tile.j);
     await_first_half(stages, ring, d0, last);
     if (w + walk.step < walk.end) stages.wait(ring);
     epilogue.look(d0, 0);

@@ -116,7 +116,7 @@ word_pairs(const Operand a, const Operand b, const Output<float> to, int blocks,
         const uint8_t* const right =
             b.slices + n * b.batch + static_cast<int64_t>(j) * k_blocks * B_BYTES + rank * (B_BYTES / 2);
         for (int g = 0; g < program.groups; ++g)
-          stages.copy(ring, left + program.left[g] * a.slice, right + program.right[g] * b.slice, blocks, rank);
+          stages.copy(ring, {left + program.left[g] * a.slice, right + program.right[g] * b.slice}, blocks, rank);
       }
     }
   } else {

@@ -39,15 +39,15 @@ _ROWS, _COLS, _DEPTH = 256, 192, 128
 FROM = 256
 """Least m, n and k for which these tiles are not mostly padding."""
 
-_CLUSTER_ROWS = 2 * _ROWS
 SHARED = 4 * (_ROWS + _COLS) * _DEPTH + 1024
-_GROUP, _PANEL = 4, 2**24
-"""Row-tile pairs walked together, and the bytes of a slice that they may have: so much stays in the second-level cache
-while columns pass by (docs/performance.md, step 38)."""
+_GROUP, _PANEL = 2048, 2**24
+"""Rows walked together, and the bytes of a slice that they may have: so much stays in the second-level cache while
+columns pass by (docs/performance.md, step 38)."""
 
 
-def _group(blocks: int) -> int:
-    return max(min(_GROUP, _PANEL // (_CLUSTER_ROWS * _DEPTH * blocks)), 1)
+def _group(rows: int, blocks: int) -> int:
+    """Pairs of tiles of so many rows."""
+    return max(min(_GROUP, _PANEL // (_DEPTH * blocks)) // rows, 1)
 
 
 _MOST_DIGITS = 7
@@ -67,8 +67,14 @@ def fits(scheme: Scheme, k: int) -> bool:
 
 def tiled(side: str, rows: int, k: int) -> tuple[int, int, int, int]:
     """Rows of a tile and of what is walked at a time, and the rows and k that are stored."""
-    tile, unit = (_ROWS, _CLUSTER_ROWS) if side == "left" else (_COLS, _COLS)
-    return tile, unit, round_up(rows, unit), max(round_up(k, _DEPTH), 2 * _DEPTH)
+    tile, unit = (_ROWS, _ROWS) if side == "left" else (_COLS, 2 * _COLS)
+    rows = round_up(rows, _ROWS) if side == "left" else _stored_columns(rows)
+    return tile, unit, rows, max(round_up(k, _DEPTH), 2 * _DEPTH)
+
+
+def _stored_columns(n: int) -> int:
+    """In whole tiles, all that pairs of tiles may have: an even number of strips, four at least."""
+    return round_up(max(round_up(n, 2 * _STRIP), 4 * _STRIP), _COLS)
 
 
 @cache
@@ -85,7 +91,7 @@ def workspace(scheme: Scheme, rows: int, cols: int, k: int) -> int:
     """Bytes held beside the slices."""
     if isinstance(scheme, Digits):
         return sum(_beside(scheme, cluster_blocks(cp.cuda.runtime.getDevice()), True))
-    return scheme.count * rows * round_up(cols, _COLS)
+    return scheme.count * rows * _stored_columns(cols)
 
 
 def multiply(scheme: Scheme, a: Slices, b: Slices, out: Any) -> int:
@@ -104,7 +110,7 @@ def residue_products(
 ) -> Any:
     """The bytes y_t of products of that shape (batch, m, n): (moduli, batch, m, n rounded up to whole tiles)."""
     batch, m, n = shape
-    planes = cp.empty((scheme.count, batch, m, round_up(n, _COLS)), np.uint8)
+    planes = cp.empty((scheme.count, batch, m, _stored_columns(n)), np.uint8)
     device, blocks = cp.cuda.runtime.getDevice(), a.layout.k // _DEPTH
     # The kernel works on two blocks of k at least, so what is left over for the last launch is never less.
     pieces = -(-blocks // (UNSIGNED_DEPTH // _DEPTH))
@@ -126,7 +132,7 @@ def _residue_gemm(
     places: Places,
 ) -> tuple[Together, Launch]:
     (a, b, blocks, first, last), (batch, m, n) = operands, shape
-    cols, (grid, wide, *walk) = round_up(n, _COLS), tiles_of(device, scheme.count, batch, (m,), n, blocks)
+    cols, (grid, wide, *walk) = _stored_columns(n), tiles_of(device, scheme.count, batch, (m,), n, blocks)
     together = Together.of(wide, grid // 2) if last - first >= _LONG else Together()
     macros: Macros = {"ACCUMULATE": int(first > 0)}
     launch = Launch(
@@ -148,15 +154,15 @@ _LONG = 64
 def tiles_of(
     device: int, matrices: int, batch: int, rows: tuple[int, ...], n: int, blocks: int
 ) -> tuple[int, int, *tuple[Any, ...]]:
-    """The grid, wide tiles, and the structs Work and, for so many rows each, Tiles of kernels/walk_sm90.cuh.
+    """The grid, wide pairs, and the structs Work and, for so many rows each, Tiles of kernels/walk_sm90.cuh.
 
     Of so many products of each batch entry; `blocks`: of k.
     """
     clusters = cluster_blocks(device) // 2
-    pairs, columns = [-(-m // _CLUSTER_ROWS) for m in rows], _columns(n)
-    wide, narrow = (matrices * batch * sum(pairs) * each for each in columns)
+    tiles, columns = [-(-m // _ROWS) for m in rows], _columns(n)
+    wide, narrow = (matrices * batch * sum(tiles) * each for each in columns)
     work = struct([wide, narrow, _of_light(wide, narrow, clusters), columns[1]])
-    return 2 * clusters, wide, work, *(struct([each, columns[0], _group(blocks), batch]) for each in pairs)
+    return 2 * clusters, wide, work, *(struct([each, columns[0], _group(_ROWS, blocks), batch]) for each in tiles)
 
 
 _NARROW, _STRIP = 128, 64
@@ -164,14 +170,14 @@ _NARROW, _STRIP = 128, 64
 
 
 def _columns(n: int) -> tuple[int, int]:
-    """Wide and narrow column tiles, which have all strips and, but for the narrowest products, no more."""
-    strips = max(-(-n // _STRIP), 2)
+    """Wide and narrow pairs of column tiles, which have all strips, one more if they are odd, and four at least."""
+    strips = max(-(-n // (2 * _STRIP)), 2)  # of one tile of each pair
     narrow = -strips % 3
     return (strips - 2 * narrow) // 3, narrow
 
 
 def _of_light(wide: int, narrow: int, clusters: int) -> int:
-    """How many narrow tiles go to the clusters that have one wide tile less than the others, so that all end soon."""
+    """How many narrow pairs go to the clusters that have one wide pair less than the others, so that all end soon."""
     heavy = wide % clusters
     light = clusters - heavy
 
@@ -185,8 +191,8 @@ def _of_light(wide: int, narrow: int, clusters: int) -> int:
 def busy(scheme: Residues, m: int, n: int) -> float:
     """Part of a product's time that clusters spend on what is needed of it: few tiles leave many idle at the end."""
     clusters = cluster_blocks(cp.cuda.runtime.getDevice()) // 2
-    tiles = scheme.count * -(-m // _CLUSTER_ROWS) * sum(_columns(n))
-    return scheme.count * m * n / (_CLUSTER_ROWS * _COLS) / (clusters * -(-tiles // clusters))
+    pairs = scheme.count * -(-m // _ROWS) * sum(_columns(n))
+    return scheme.count * m * n / (2 * _ROWS * _COLS) / (clusters * -(-pairs // clusters))
 
 
 def _digits(scheme: Digits, a: Slices, b: Slices, out: Any) -> int:
@@ -226,15 +232,15 @@ def _digit_gemm(
 ) -> tuple[int, int, Together, Launch]:
     """The bytes that it needs beside, what clusters begin together, and the launch."""
     batch, m, n = out.shape
-    pairs, columns = -(-m // _CLUSTER_ROWS), -(-n // _COLS)
-    work = batch * pairs * columns
+    rows, columns = -(-m // (2 * _ROWS)), -(-n // _COLS)
+    work = batch * rows * columns
     clusters, whole = _shares(work, blocks, scheme, cluster_blocks(device) // 2)
     together = Together.of(whole, clusters) if blocks >= _LONG else Together()
     macros: Macros = {"OUTPUT": out.ctype, "SLICES": scheme.count, "DIGIT_BITS": scheme.bits}
+    tiles = struct([rows, columns, _group(2 * _ROWS, blocks), batch])
     launch = Launch(
         "digit_gemm_sm90.cu", "digit_gemm", macros, (2 * clusters,), (384,), a, b, output(out, mu_step, nu_step), None,
-        None, None, blocks, whole | (work - whole) << 32, struct([pairs, columns, _group(blocks), batch]),
-        together.struct, shared_mem=SHARED,
+        None, None, blocks, whole | (work - whole) << 32, tiles, together.struct, shared_mem=SHARED,
     )  # fmt: skip
     return *_beside(scheme, 2 * clusters, whole < work), together, launch
 

@@ -40,7 +40,7 @@ def fits(scheme: Scheme, shape: tuple[int, int, int]) -> bool:
 
 def _half(size: int) -> int:
     """Rows or k of the first half: what is aligned without it still is, and there are no more tiles."""
-    return round_up(-(-size // 2), 64)
+    return round_up(-(-size // 2), 128)
 
 
 @cache

@@ -35,6 +35,11 @@ inline uint32_t& word_of_block(uint32_t address, uint32_t rank) {
   return *reinterpret_cast<uint32_t*>((*cluster)[rank].dynamic + (address - FIRST));
 }
 inline uint32_t read_from_block(uint32_t address, uint32_t rank) { return word_of_block(address, rank); }
+inline void raise_in_block(uint32_t address, uint32_t rank, uint32_t value) {
+  uint32_t& word = word_of_block(address, rank);
+  word = std::max(word, value);
+}
+inline void add_in_block(uint32_t address, uint32_t rank, uint32_t value) { word_of_block(address, rank) += value; }
 inline void copies_are_a_group() {}
 template <int PENDING> void wait_for_groups() {}
 
@@ -60,18 +65,9 @@ inline void bulk_copy(uint32_t to, const void* from, int bytes, uint32_t barrier
   bulk_copy_to_blocks(to, from, bytes, barrier, static_cast<unsigned short>(1u << cluster_rank()));
 }
 
-inline void send_nothing(uint32_t rank, int bytes, uint32_t barrier) {
-  (*cluster)[rank].barriers[barrier].change(0, -bytes);
-}
 inline void send_to_block(uint32_t address, uint32_t rank, uint32_t word, uint32_t barrier) {
   word_of_block(address, rank) = word;
-  send_nothing(rank, 4, barrier);
-}
-inline void raise_in_block(uint32_t address, uint32_t rank, uint32_t word, uint32_t barrier) {
-  send_to_block(address, rank, std::max(word, word_of_block(address, rank)), barrier);
-}
-inline void add_in_block(uint32_t address, uint32_t rank, uint32_t word, uint32_t barrier) {
-  send_to_block(address, rank, word + word_of_block(address, rank), barrier);
+  (*cluster)[rank].barriers[barrier].change(0, -4);
 }
 
 inline void named_barrier_arrive(int number, int threads) {
