@@ -136,7 +136,8 @@ def _launch(
     magnitudes = (0, 0, 0) if wanted is None else (None, wanted.k, wanted.of_block | wanted.bits << 32)
     held = _held(layout.k, view)
     shared_mem = _EXCHANGED + held.all_rows * held.share * view.itemsize
-    macros = cutting_macros(view, side, scheme, layout) | {"SUMS": int(sums), "FEW": int(shared_mem > _FEW)} | held.macros
+    macros = cutting_macros(view, side, scheme, layout) | held.macros
+    macros |= {"SUMS": int(sums), "FEW": int(shared_mem > _FEW)}
     grid = (held.cluster * batch * (layout.rows // held.all_rows),)
     return Launch(
         "describe_split_sm90.cu", "describe_split", macros, grid, (128,), None, *view.steps, rows, k, layout.rows,
