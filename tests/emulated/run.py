@@ -75,7 +75,7 @@ def same(expected: np.ndarray, got: np.ndarray) -> None:
 
 
 def hard(rng: np.random.Generator, k: int, dtype: str) -> np.ndarray:
-    """Two of 41 rows, some without normal numbers, some with NaN and Inf, graded, or of the widest exponents."""
+    """Two of 41 rows, some without normal numbers, with NaN and Inf, graded, of the widest exponents, of few bits."""
     x = matrix(rng, (2, 41, k), dtype, 20)
     least = np.finfo(dtype).smallest_subnormal
     x[0, 0], x[1, 1] = 0, least * rng.integers(-9, 10, k)
@@ -83,6 +83,9 @@ def hard(rng: np.random.Generator, k: int, dtype: str) -> np.ndarray:
     x[1, 3, rng.integers(k, size=9)] = [np.nan, np.inf, -np.inf] * 3
     x[0, 4], x[1, 5, ::2] = np.nan, least
     x[0, 6] = np.ldexp(x[0, 6] / abs(x[0, 6]).max(), np.finfo(dtype).maxexp - 1)
+    x[0, 7], x[1, 7] = rng.integers(-7, 8, k), rng.integers(-(2**20), 2**20, k)
+    x[1, 8] = x[0, 7]
+    x[1, 8, k // 2] += 2.0**-20
     return x
 
 
