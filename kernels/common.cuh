@@ -252,8 +252,8 @@ template <typename T> __device__ __forceinline__ void copy_or_zero(T* to, const 
   *to = readable ? *from : T(0);
 #endif
 }
-// 16 bytes, of which the first `readable` may be read and the others become zero, or all of them. Other blocks read what
-// is beside them.
+// 16 bytes, of which the first `readable` may be read and the others become zero, or all of them. Other blocks read
+// what is beside them.
 __device__ __forceinline__ void copy_16_bytes(void* to, const void* from, bool readable) {
 #if __CUDA_ARCH__ >= 800
   asm volatile(

@@ -4,7 +4,8 @@
 // Macros: those of split.cu, with TILE > 0 and without LARGEST; SUMS: 1 for a whole description, 0 for the fields that
 // tops.cu writes, where the scaling reads the peak; HELD rows of a group, 1, 2 or 4, along the rows a multiple of 16
 // bytes; SHARING warps that take one together, 4 (all of a block), or 1 if HELD is more than one; CLUSTER: 1 or, if
-// SHARING is 4, 2 blocks.
+// SHARING is 4, 2 blocks; FEW: 1 if a multiprocessor's shared memory has no room for four blocks, whose threads may
+// then have more registers.
 //
 // Arguments as those of split.cu; description is written, `width` are its magnitude bits; with SUMS the proof's
 // magnitudes are, too, where they are wanted. Block `rank` of a cluster holds elements [rank share, (rank + 1) share)
@@ -153,12 +154,13 @@ __device__ __forceinline__ void load(Bits* to, const Bits* from, int64_t sr, int
 #endif
 }
 
+// By one thread, before any block sends.
 __device__ __forceinline__ void await(uint64_t& barrier, int bytes) {
   barrier_init(shared_address(&barrier), 1);
   barrier_expect(shared_address(&barrier), bytes);
 }
-// What the parts of a row have found, of row threadIdx.x / PARTS % ROWS put together, after each warp's share of it is
-// known: found[r], in all lanes. PARTS neighbouring lanes put a row together.
+// What the parts of row threadIdx.x / PARTS % ROWS have found, put together by PARTS neighbouring lanes; found[r] is
+// what this warp has, in all lanes. Each block of a cluster is sent it all, so none waits for more than what it needs.
 template <typename T>
 __device__ __forceinline__ T of_parts(OfParts<T>& exchanged, const T (&found)[ROWS], uint64_t& barrier) {
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, group = warp / SHARING;

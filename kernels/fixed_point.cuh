@@ -279,8 +279,8 @@ HD uint32_t tame(uint32_t bits, int) {  // float32: every mu is usual
 }
 
 // RN(x factor), ties to even, for abs(x factor) < 2^(32 LENGTH - 1), LENGTH <= 2; with RAISED plus 2^(32 LENGTH - 1).
-// x factor is exact, or so small that it counts as zero. float64 numbers beside 1.5 2^52 are integers whose low bits are
-// those of the difference, in two's complement.
+// x factor is exact, or so small that it counts as zero. float64 numbers beside 1.5 2^52 are integers whose low bits
+// are those of the difference, in two's complement.
 template <bool RAISED, int LENGTH> HD void image_by_doubles(double x, double factor, uint32_t (&words)[LENGTH]) {
   if (LENGTH == 1) {
     words[0] = low_word(bits_of(fused(x, factor, RAISED ? 0x1.8p52 + 0x1p31 : 0x1.8p52)));
