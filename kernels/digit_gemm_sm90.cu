@@ -142,7 +142,7 @@ __device__ __forceinline__ Result result_of(uint32_t w, const Tiles& tiles, cons
   const int warpgroup = this_thread() / 128, thread = this_thread() % 128, lane = this_thread() % 32;
   int entry, i, j;
   locate(w, tiles, entry, i, j);
-  const int row = own_row(i) * ROWS + warpgroup * 128 + thread / 32 * 16 + lane / 4;
+  const int row = (2 * i + static_cast<int>(cluster_rank())) * ROWS + warpgroup * 128 + thread / 32 * 16 + lane / 4;
   const int col = j * COLS + lane % 4 * 16;
   Result result;
   result.c = output.c + entry * output.batch + row * output.row_stride + col;
@@ -224,7 +224,7 @@ digit_gemm(const Operand a, const Operand b, const Output<OUTPUT> output, uint4*
       for (int w = 1; piece.exists; piece = piece_of(w++, pieces, blocks)) {
         int entry, i, j;
         locate(piece.tile, tiles, entry, i, j);
-        const int64_t row = smaller(own_row(i), (output.m - 1) / ROWS);  // else there is none, and nothing is stored
+        const int64_t row = smaller(2 * i + static_cast<int>(rank), (output.m - 1) / ROWS);  // if not there, not stored
         const uint8_t* const from_a = a.slices + entry * a.batch + (row * blocks + piece.first) * A_BYTES;
         const uint8_t* const from_b = b.slices + entry * b.batch + rank * (B_BYTES / 2) +
                                       (static_cast<int64_t>(j) * blocks + piece.first) * B_BYTES;

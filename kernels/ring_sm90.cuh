@@ -51,10 +51,6 @@ __device__ __forceinline__ void locate(uint32_t w, const Tiles& tiles, int& matr
   j = q / height;
 }
 
-// The row tile and the column tile of this block, of pair (i, j).
-__device__ __forceinline__ int own_row(int i) { return ACROSS ? i : 2 * i + static_cast<int>(cluster_rank()); }
-__device__ __forceinline__ int own_column(int j) { return ACROSS ? 2 * j + static_cast<int>(cluster_rank()) : j; }
-
 // Where blocks of k begin that a block copies: of the tile that is shared, its half. With ACROSS, fewer columns than
 // COLS are in two halves, the second one so many bytes after the first.
 struct From {

@@ -28,7 +28,9 @@ template <int WIDTH> struct Walk {
     ::locate(w, tiles, matrix, i, column);
     t = matrix / tiles.batch, n = matrix % tiles.batch, j = first_strip(column);
   }
-  __device__ __forceinline__ int first_strip(int column) const { return strip + 2 * R / STRIP * own_column(column); }
+  __device__ __forceinline__ int first_strip(int column) const {
+    return strip + 2 * R / STRIP * (2 * column + static_cast<int>(cluster_rank()));
+  }
 };
 
 // Numbers of wide pairs and of narrow ones, `light` of which belong to the clusters with one wide pair less; columns of
