@@ -66,7 +66,7 @@ def fits(scheme: Scheme, k: int) -> bool:
 
 
 def tiled(side: str, rows: int, k: int) -> tuple[int, int, int, int]:
-    """Rows of a tile and of what is walked at a time, and the rows and k that are stored."""
+    """Rows of a tile, of what can be cut off without cutting a pair of tiles, and the rows and k that are stored."""
     tile, unit = (_ROWS, _ROWS) if side == "left" else (_COLS, 2 * _COLS)
     rows = round_up(rows, _ROWS) if side == "left" else _stored_columns(rows)
     return tile, unit, rows, max(round_up(k, _DEPTH), 2 * _DEPTH)
