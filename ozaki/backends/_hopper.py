@@ -66,15 +66,12 @@ def fits(scheme: Scheme, k: int) -> bool:
 
 
 def tiled(side: str, rows: int, k: int) -> tuple[int, int, int, int]:
-    """Rows of a tile, of what can be cut off without cutting a pair of tiles, and the rows and k that are stored."""
+    """Rows of a tile and of what panels are made of, and the rows and k that are stored.
+
+    Columns in pairs of tiles, which is what a panel of few of them multiplies (`_columns`).
+    """
     tile, unit = (_ROWS, _ROWS) if side == "left" else (_COLS, 2 * _COLS)
-    rows = round_up(rows, _ROWS) if side == "left" else _stored_columns(rows)
-    return tile, unit, rows, max(round_up(k, _DEPTH), 2 * _DEPTH)
-
-
-def _stored_columns(n: int) -> int:
-    """In whole tiles, all that pairs of tiles may have: an even number of strips, four at least."""
-    return round_up(max(round_up(n, 2 * _STRIP), 4 * _STRIP), _COLS)
+    return tile, unit, round_up(rows, unit), max(round_up(k, _DEPTH), 2 * _DEPTH)
 
 
 @cache
@@ -91,7 +88,7 @@ def workspace(scheme: Scheme, rows: int, cols: int, k: int) -> int:
     """Bytes held beside the slices."""
     if isinstance(scheme, Digits):
         return sum(_beside(scheme, cluster_blocks(cp.cuda.runtime.getDevice()), True))
-    return scheme.count * rows * _stored_columns(cols)
+    return scheme.count * rows * round_up(cols, 2 * _COLS)
 
 
 def multiply(scheme: Scheme, a: Slices, b: Slices, out: Any) -> int:
@@ -108,9 +105,9 @@ def _residues(scheme: Residues, a: Slices, b: Slices, out: Any) -> int:
 def residue_products(
     scheme: Residues, a: Slices, b: Slices, at_a: _Operand, at_b: _Operand, shape: tuple[int, int, int]
 ) -> Any:
-    """The bytes y_t of products of that shape (batch, m, n): (moduli, batch, m, n rounded up to whole tiles)."""
+    """The bytes y_t of products of that shape (batch, m, n): (moduli, batch, m, n rounded up to pairs of tiles)."""
     batch, m, n = shape
-    planes = cp.empty((scheme.count, batch, m, _stored_columns(n)), np.uint8)
+    planes = cp.empty((scheme.count, batch, m, round_up(n, 2 * _COLS)), np.uint8)
     device, blocks = cp.cuda.runtime.getDevice(), a.layout.k // _DEPTH
     # The kernel works on two blocks of k at least, so what is left over for the last launch is never less.
     pieces = -(-blocks // (UNSIGNED_DEPTH // _DEPTH))
@@ -132,7 +129,7 @@ def _residue_gemm(
     places: Places,
 ) -> tuple[Together, Launch]:
     (a, b, blocks, first, last), (batch, m, n) = operands, shape
-    cols, (grid, wide, *walk) = _stored_columns(n), tiles_of(device, scheme.count, batch, (m,), n, blocks)
+    cols, (grid, wide, *walk) = round_up(n, 2 * _COLS), tiles_of(device, scheme.count, batch, (m,), n, blocks)
     together = Together.of(wide, grid // 2) if last - first >= _LONG else Together()
     macros: Macros = {"ACCUMULATE": int(first > 0)}
     launch = Launch(

@@ -453,7 +453,7 @@ def split_along_k(rng: np.random.Generator) -> None:
 def column_tiles(rng: np.random.Generator) -> None:
     """Two clusters. Wide tiles with one narrow one, with two, two narrow ones, one for more columns than there are.
 
-    Places by halves of the cache, which here are those of the grid back to front.
+    Places by halves of the cache, which here are those of the grid back to front. A panel of few columns.
     """
     shapes = ((30, 400, 300), 6), ((530, 260, 400), 7), ((600, 300, 250), 5), ((20, 260, 50), 4), ((90, 260, 200), 3)
     for (m, k, n), slices in shapes:
@@ -466,6 +466,13 @@ def column_tiles(rng: np.random.Generator) -> None:
             ozaki.matmul(cp.asarray(a), cp.asarray(b), scheme="residues", slices=slices, engine="hopper", out=out)
         assert cleared.call_count == 1
         same(ozaki.matmul(a, b, scheme="residues", slices=slices), out)
+    a, b = rng.standard_normal((30, 260)).astype("f4"), rng.standard_normal((260, 448)).astype("f4")
+    options: dict[str, Any] = {"scheme": "residues", "slices": 5, "workspace_limit": 1_500_000}
+    plan = ozaki.plan(a.shape, b.shape, dtype="float32", engine="hopper", **options)
+    assert _cupy._panel(_hopper, Residues(5), 260, 1, 30, 448, options["workspace_limit"]) == (30, 384)  # and 64
+    right = ozaki.prepare(cp.asarray(b), "right", plan)
+    for y in (cp.asarray(b), right):
+        same(ozaki.matmul(a, b, scheme="residues", slices=5), ozaki.matmul(cp.asarray(a), y, plan=plan))
 
 
 def halves(rng: np.random.Generator) -> None:
@@ -562,7 +569,7 @@ def long_k(rng: np.random.Generator) -> None:
 
 
 def fair_shares(rng: np.random.Generator) -> None:
-    """Narrow tiles: each to one cluster, and none ends much later than it must."""
+    """Narrow tiles: each to one cluster, and none ends much later than it must; all read what is stored."""
     for wide, narrow, clusters in rng.integers((1, 1, 2), (3000, 900, 70), (200, 3)).tolist():
         light = _hopper._of_light(wide, narrow, clusters)
         heavy = wide % clusters
@@ -572,6 +579,13 @@ def fair_shares(rng: np.random.Generator) -> None:
         ends += [(wide // clusters + 1) * 192 + len(range(light + o, narrow, heavy)) * 128 for o in range(heavy)]
         assert sum(ends) == 192 * wide + 128 * narrow
         assert max(ends) <= sum(ends) / clusters + 192
+    _, unit, *_ = _hopper.tiled("right", 1, 128)
+    for n in (*range(1, 900), *rng.integers(900, 99999, 99).tolist()):
+        wide, narrow = _hopper._columns(n)
+        multiplied, stored = 2 * (192 * wide + 128 * narrow), _hopper.tiled("right", n, 128)[2]
+        assert n <= multiplied <= stored and (multiplied < n + 128 or n <= 128)
+        first = int(rng.integers(-(-n // unit))) * unit  # of a panel, which reads what is stored of all columns
+        assert first + 2 * sum(x * y for x, y in zip((192, 128), _hopper._columns(n - first), strict=True)) <= stored
 
 
 def words(name: str, core: TensorCore, rng: np.random.Generator) -> None:
