@@ -252,21 +252,8 @@ template <typename T> __device__ __forceinline__ void copy_or_zero(T* to, const 
   *to = readable ? *from : T(0);
 #endif
 }
-// 16 bytes, of which the first `readable` may be read and the others become zero, or all of them. Other blocks read
-// what is beside them.
-__device__ __forceinline__ void copy_16_bytes(void* to, const void* from, bool readable) {
-#if __CUDA_ARCH__ >= 800
-  asm volatile(
-      "{\n.reg .pred ignored;\nsetp.eq.u32 ignored, %2, 0;\n"
-      "cp.async.cg.shared.global.L2::128B [%0], [%1], 16, ignored;\n}" ::"r"(
-          static_cast<uint32_t>(__cvta_generic_to_shared(to))),
-      "l"(from), "r"(static_cast<uint32_t>(readable))
-      : "memory");
-#else
-  for (int i = 0; i < 16; ++i)
-    static_cast<uint8_t*>(to)[i] = readable ? static_cast<const uint8_t*>(from)[i] : uint8_t(0);
-#endif
-}
+// 16 bytes, of which the first `readable` may be read and the others become zero. Other blocks read what is beside
+// them.
 __device__ __forceinline__ void copy_16_bytes(void* to, const void* from, int readable) {
 #if __CUDA_ARCH__ >= 800
   asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(
@@ -276,6 +263,19 @@ __device__ __forceinline__ void copy_16_bytes(void* to, const void* from, int re
 #else
   for (int i = 0; i < 16; ++i)
     static_cast<uint8_t*>(to)[i] = i < readable ? static_cast<const uint8_t*>(from)[i] : uint8_t(0);
+#endif
+}
+// All of them or none, in fewer instructions.
+__device__ __forceinline__ void copy_16_bytes_or_zeros(void* to, const void* from, bool readable) {
+#if __CUDA_ARCH__ >= 800
+  asm volatile(
+      "{\n.reg .pred ignored;\nsetp.eq.u32 ignored, %2, 0;\n"
+      "cp.async.cg.shared.global.L2::128B [%0], [%1], 16, ignored;\n}" ::"r"(
+          static_cast<uint32_t>(__cvta_generic_to_shared(to))),
+      "l"(from), "r"(static_cast<uint32_t>(readable))
+      : "memory");
+#else
+  copy_16_bytes(to, from, readable ? 16 : 0);
 #endif
 }
 __device__ __forceinline__ void wait_for_copies() {

@@ -123,7 +123,7 @@ template <typename F> __device__ __forceinline__ void each_slowly(const Elements
 constexpr int ALL_ROWS = GROUPS * ROWS;
 template <int COUNT> __device__ __forceinline__ void copy(Bits* to, const Bits* from, bool readable) {
   if (COUNT == 1) copy_or_zero(to, from, readable);
-  else copy_16_bytes(to, from, readable);
+  else copy_16_bytes_or_zeros(to, from, readable);
 }
 template <int AT_ONCE>
 __device__ __forceinline__ void load(Bits* to, const Bits* from, int64_t sr, int64_t sk, int share, int rows, int k) {

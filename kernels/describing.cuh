@@ -82,8 +82,8 @@ struct Extremes {
     if (largest == 0) return NOTHING;
     return {exponent_of(Bits(0), largest), exponent_of(Bits(0), least + 1), 0};
   }
-  // Whether some abs(x) 2^(W - top) is known to be no integer, if these tell: for W <= 20, bits below the 21st of a
-  // mantissa are fractions.
+  // Whether some abs(x) 2^(W - top) is known to be no integer, if these tell and top > FastTop: for W <= 20, bits below
+  // the 21st of a mantissa are fractions, and so is all of a subnormal float32.
   __device__ __forceinline__ bool inexact() const { return low != 0; }
 };
 // NaN and Inf are counted.
