@@ -226,8 +226,8 @@ digit_gemm(const Operand a, const Operand b, const Output<OUTPUT> output, uint4*
         locate(piece.tile, tiles, entry, i, j);
         const int64_t row = smaller(2 * i + static_cast<int>(rank), (output.m - 1) / ROWS);  // if not there, not stored
         const uint8_t* const from_a = a.slices + entry * a.batch + (row * blocks + piece.first) * A_BYTES;
-        const uint8_t* const from_b = b.slices + entry * b.batch + rank * (B_BYTES / 2) +
-                                      (static_cast<int64_t>(j) * blocks + piece.first) * B_BYTES;
+        const uint8_t* const from_b =
+            b.slices + entry * b.batch + (static_cast<int64_t>(j) * blocks + piece.first) * B_BYTES;
         const int helpers = helpers_of(piece, pieces, blocks);
         for (int diagonal = 0; diagonal < SLICES; ++diagonal) {
           for (int s = 0; s < SLICES - diagonal; ++s) {

@@ -51,8 +51,8 @@ __device__ __forceinline__ void locate(uint32_t w, const Tiles& tiles, int& matr
   j = q / height;
 }
 
-// Where blocks of k begin that a block copies: of the tile that is shared, its half. With ACROSS, fewer columns than
-// COLS are in two halves, the second one so many bytes after the first.
+// Where blocks of k begin. With ACROSS, fewer columns than COLS are in two halves, the second one so many bytes after
+// the first.
 struct From {
   const uint8_t *a, *b;
   int64_t second = 0;
@@ -107,13 +107,13 @@ struct Stages {
     cluster_barrier();
   }
   // By one thread of the producer: `blocks` tile blocks of N columns that follow one another, the last one first if
-  // `back`.
+  // `back`; of the tile that is shared, this block's half.
   template <int N = COLS>
   __device__ __forceinline__ void copy(Ring& ring, From from, int blocks, uint32_t rank, bool back = false) const {
     constexpr int PART = N * DEPTH / 2;
     const int64_t before = back ? blocks - 1 : 0, step = back ? -1 : 1;
-    from.a += before * A_BYTES;
-    from.b += before * B_BYTES;
+    from.a += before * A_BYTES + (ACROSS ? rank * (A_BYTES / 2) : 0);
+    from.b += before * B_BYTES + (ACROSS ? 0 : rank * PART);
 #pragma unroll 1
     for (int k = 0; k < blocks; ++k, ring.next()) {
       const uint32_t to = data + ring.stage * STAGE_BYTES, barrier = full + 8 * ring.stage;

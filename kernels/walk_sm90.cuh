@@ -75,7 +75,7 @@ __device__ __forceinline__ void copy_tiles(const Walk& walk, const Stages& stage
     walk.locate(w, tile.t, tile.n, tile.i, tile.j);
     const int64_t strip = begin_of_strip(tile.j, k_blocks), second = begin_of_strip(tile.j + 1, k_blocks) - strip;
     const uint8_t* const from_a = a.slices + tile.t * a.slice + tile.n * a.batch +
-                                  static_cast<int64_t>(tile.i) * k_blocks * A_BYTES + rank * (A_BYTES / 2);
+                                  static_cast<int64_t>(tile.i) * k_blocks * A_BYTES;
     const uint8_t* const from_b = b.slices + tile.t * b.slice + tile.n * b.batch + strip;
     const int most = back ? 1 : 0, last = back ? 0 : blocks - 1;
     stages.copy<2 * Walk::R>(ring, {from_a + most * A_BYTES, from_b + most * B_BYTES, second}, blocks - 1, rank, back);

@@ -121,9 +121,8 @@ word_gemm(const Operand a, const Operand b, const Output<float> to, int blocks, 
         if (rank == 0) together.begin(w);
         int n, i, j;
         locate(w, tiles, n, i, j);
-        const From from = {
-            a.slices + n * a.batch + static_cast<int64_t>(2 * i + rank) * k_stages * A_BYTES,
-            b.slices + n * b.batch + static_cast<int64_t>(j) * k_stages * B_BYTES + rank * (B_BYTES / 2)};
+        const From from = {a.slices + n * a.batch + static_cast<int64_t>(2 * i + rank) * k_stages * A_BYTES,
+                           b.slices + n * b.batch + static_cast<int64_t>(j) * k_stages * B_BYTES};
         stages.copy(ring, from, WORD_COUNT * blocks, rank);
       }
     }

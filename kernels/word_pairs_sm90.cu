@@ -113,8 +113,7 @@ word_pairs(const Operand a, const Operand b, const Output<float> to, int blocks,
         int n, i, j;
         locate(w, tiles, n, i, j);
         const uint8_t* const left = a.slices + n * a.batch + static_cast<int64_t>(2 * i + rank) * k_blocks * A_BYTES;
-        const uint8_t* const right =
-            b.slices + n * b.batch + static_cast<int64_t>(j) * k_blocks * B_BYTES + rank * (B_BYTES / 2);
+        const uint8_t* const right = b.slices + n * b.batch + static_cast<int64_t>(j) * k_blocks * B_BYTES;
         for (int g = 0; g < program.groups; ++g)
           stages.copy(ring, {left + program.left[g] * a.slice, right + program.right[g] * b.slice}, blocks, rank);
       }
