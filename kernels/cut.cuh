@@ -1,6 +1,6 @@
 // Images of elements, and the slices cut from them, for the kernels that split operands.
 //
-// Macros, as split.cu has them: INPUT, SLICES, WORDS, DIGIT_BITS, REVERSED, TILE, PERMUTED.
+// Macros, as split.cu has them: INPUT, SLICES, WORDS, DIGIT_BITS, REVERSED, TILE, NEIGHBOURS.
 //
 // The sums over the bytes of an image that give its residues are a product of small matrices: the tensor cores form
 // them, eight slices at a time, from the images as the lanes of a warp hold them. Lane 4 g + c then has slice g of the
@@ -161,11 +161,9 @@ __device__ __forceinline__ void gather(const uint32_t (&slice)[2][2][4], uint32_
 
 // Byte offset of a 16-byte piece in row `first` + j, j < 8, for `first` a multiple of 8.
 __device__ __forceinline__ int64_t offset_of_row(int first, int j, int piece, int64_t row_stride) {
-#if TILE && PERMUTED  // of the permuted row, only bit 0 comes from j among the lowest three
-  const int base = permuted_column(first);
-  return (base + permuted_column(j)) * 128 + ((piece ^ (base & 7) ^ (j & 1)) << 4);
-#elif TILE
-  return (first + j) * 128 + ((piece ^ j) << 4);
+#if TILE  // a bit of the row's place comes from first or from j
+  const int base = permuted_column<NEIGHBOURS>(first), swizzle = NEIGHBOURS == 0 ? 0 : base & 7;
+  return (base + permuted_column<NEIGHBOURS>(j)) * 128 + ((piece ^ swizzle ^ (permuted_column<NEIGHBOURS>(j) & 7)) << 4);
 #else
   return j * row_stride + 16 * piece;
 #endif

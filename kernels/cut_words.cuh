@@ -1,8 +1,7 @@
 // Elements cut into words where a kernel multiplies them from (docs/design.md, section 10).
 //
 // Macros: WORD (FP16, BF16 or TF32); CONVERSION (RN, RNA or RZ); WORD_COUNT; SCALE_BITS; TILE: 0 for fragments
-// (fragments.cuh), else the rows of a tile; TOGETHER: words that share a tile, all or one; PERMUTED: 1 permutes the
-// rows of a tile as the columns of a right operand.
+// (fragments.cuh), else the rows of a tile, and NEIGHBOURS (tiles.cuh); TOGETHER: words that share a tile, all or one.
 #pragma once
 #include "fragments.cuh"
 #include "word_tiles.cuh"

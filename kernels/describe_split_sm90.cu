@@ -354,7 +354,7 @@ describe_split(const INPUT* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, 
         read_eight(elements, r, j, from_c0 % wanted, bits);
         magnitudes_of(bits, magnitudes.width, top, value);
       }
-      const int at = tile_offset(PERMUTED ? permuted_column(in_tile + r) : in_tile + r, c % TILE_K / 16) + c % 16;
+      const int at = tile_offset(permuted_column<NEIGHBOURS == 0 ? 0 : 16>(in_tile + r), c % TILE_K / 16) + c % 16;
       if (c < end) store(to + c / TILE_K * (TILE * TILE_K) + at, value);
     }
   }
@@ -383,7 +383,7 @@ describe_split(const INPUT* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, 
       for (int i = 0; i < 2; ++i) {
         const int of_run = ROWS == 1 ? 0 : r + i;
         make_images<4>(bits[r + i], scales[of_run], bytes + 4 * i);
-        at[i] = PERMUTED ? permuted_column(in_tile + of_run) : in_tile + of_run;
+        at[i] = permuted_column<NEIGHBOURS>(in_tile + of_run);
       }
       cut_two(bytes, out + static_cast<int64_t>(j) * BLOCK_BYTES, slice_stride, second,
               [&](int run, int piece) { return run * AHEAD * BLOCK_BYTES + tile_offset(at[run], piece); });

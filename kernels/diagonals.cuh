@@ -36,17 +36,24 @@ HD void join_diagonals(int32_t top, const uint32_t (&low)[low_words(P)], int j, 
   }
 }
 
+// V added to 1.5 2^52, where that is exact.
+template <int P, int R> constexpr bool EXACT_DIAGONALS = 32 + R * (P - 1) <= 52;
+constexpr uint32_t BESIDE = 0x43380000u;  // the high word of 1.5 2^52
+template <int P, int R> HD double diagonals_beside(int32_t top, const uint32_t (&low)[low_words(P)], int j) {
+  constexpr int SHIFT = R * (P - 1);
+  static_assert(SHIFT < 32, "");
+  const uint32_t below = low_word(below_top<P, R>(low, j));
+  return double_of_words(static_cast<uint32_t>(top >> smaller(32 - SHIFT, 31)) + BESIDE,
+                         (static_cast<uint32_t>(top) << SHIFT) + below);
+}
+
 // V as a float64: exact where `exact`, else RN(V); with ODD, where that is not exact, the neighbour of V whose last bit
 // is one, so that a further rounding to fewer bits is the only one.
-template <int P, int R> constexpr bool EXACT_DIAGONALS = 32 + R * (P - 1) <= 52;
 template <int P, int R, bool ODD>
 HD double diagonals_as_double(int32_t top, const uint32_t (&low)[low_words(P)], int j) {
   constexpr int SHIFT = R * (P - 1);
   const uint64_t below = below_top<P, R>(low, j);
-  if (EXACT_DIAGONALS<P, R>) {  // as an integer added to the bits of 1.5 2^52
-    const uint64_t v = (static_cast<uint64_t>(static_cast<int64_t>(top)) << SHIFT) + below;
-    return double_of_words(high_word(v) + 0x43380000u, low_word(v)) - double_of_words(0x43380000u, 0);
-  }
+  if constexpr (EXACT_DIAGONALS<P, R>) return diagonals_beside<P, R>(top, low, j) - double_of_words(BESIDE, 0);
   const double high = double_of_words(0x43300000u, static_cast<uint32_t>(top) ^ 0x80000000u) -
                       double_of_words(0x43300000u, 0x80000000u);
   const double rest =
@@ -69,5 +76,10 @@ HD void round_diagonals(int32_t top, const uint32_t (&low)[low_words(P)], int j,
 }
 template <int P, int R>
 HD void round_diagonals(int32_t top, const uint32_t (&low)[low_words(P)], int j, double power, float& rounded) {
-  rounded = static_cast<float>(diagonals_as_double<P, R, true>(top, low, j) * power);
+  if constexpr (EXACT_DIAGONALS<P, R>) {  // (no float32 operands scale a product beyond 2^900)
+    const double beside = double_of_words(high_word(bits_of(power)) + (BESIDE - 0x3ff00000u), 0);
+    rounded = static_cast<float>(fused(diagonals_beside<P, R>(top, low, j), power, -beside));
+  } else {
+    rounded = static_cast<float>(diagonals_as_double<P, R, true>(top, low, j) * power);
+  }
 }

@@ -61,7 +61,7 @@ digit_far(const Operand a, const Operand b, double* __restrict__ c, const int32_
       if (threadIdx.x < TILE * 4) {
         load(left, from_a, a.slice, row0 + at, ROWS, (row0 + at) % ROWS, h, blocks);
       } else {
-        load(right, from_b, b.slice, col0 + at, COLS, permuted_column((col0 + at) % COLS), h, blocks);
+        load(right, from_b, b.slice, col0 + at, COLS, permuted_column<4>((col0 + at) % COLS), h, blocks);
       }
       __syncthreads();
       for (int word = 0; word < SLAB / 4; ++word) {

@@ -27,8 +27,8 @@
 typedef BitsOf<OUTPUT>::type Bits;
 constexpr int LOWS = low_words(SLICES);
 
-// One half of the accumulators of a thread: of rows 16 warp + lane / 4 + {0, 8}, and of every 64 columns the 16 from
-// 16 (lane % 4) on. Entry 4 z + x of piece (h, g): row h, columns 64 g.
+// One half of the accumulators of a thread: of rows 16 warp + lane / 4 + {0, 8}, and of every 16 columns the 4 from
+// 4 (lane % 4) on. Entry 4 z + x of piece (h, g): row h, column 64 g + 16 z + x from there.
 __device__ __forceinline__ constexpr int accumulator(int h, int g, int z, int x) {
   return (g * 8 + z * 2 + x / 2) * 4 + h * 2 + x % 2;
 }
@@ -143,13 +143,13 @@ __device__ __forceinline__ Result result_of(uint32_t w, const Tiles& tiles, cons
   int entry, i, j;
   locate(w, tiles, entry, i, j);
   const int row = (2 * i + static_cast<int>(cluster_rank())) * ROWS + warpgroup * 128 + thread / 32 * 16 + lane / 4;
-  const int col = j * COLS + lane % 4 * 16;
+  const int col = j * COLS + lane % 4 * 4;
   Result result;
   result.c = output.c + entry * output.batch + row * output.row_stride + col;
   result.row_stride = output.row_stride;
   result.rows = output.m - row;
   result.columns = output.n - col;
-  result.nu = shared_address(exponents + lane % 4 * 16);
+  result.nu = shared_address(exponents + lane % 4 * 4);
 #pragma unroll
   for (int x = 0; x < 4; ++x) {
     const int32_t mu = output.mu[entry * output.mu_batch + smaller(row + x / 2 * 64 + x % 2 * 8, output.m - 1)];
@@ -161,44 +161,48 @@ __device__ __forceinline__ Result result_of(uint32_t w, const Tiles& tiles, cons
 // Round and store half `half`.
 __device__ __forceinline__ void round_half(const uint32_t (&d)[96], const uint4* low, const Result& result, int half) {
 #pragma unroll
-  for (int h = 0; h < 2; ++h) {
-    const int row = 64 * half + 8 * h;
-    OUTPUT* const to = result.c + row * result.row_stride;
-    const bool aligned = (reinterpret_cast<uint64_t>(to) & 15) == 0;
-    const int columns = row < result.rows ? result.columns : 0;
+  for (int piece = 0; piece < 6; ++piece) {
+    const int h = piece / 3, g = piece % 3, row = 64 * half + 8 * h;
+    const uint4* const from = low + (half * 6 + piece) * 256;
+    uint4 digits[LOWS] = {};
+    if (SLICES <= 3) {
 #pragma unroll
-    for (int g = 0; g < 3; ++g) {
-      uint4 digits[LOWS] = {};
-      if (SLICES <= 3) {
+      for (int i = 0; i < SLICES - 1; ++i) digits[i] = __ldcg(from + i * (12 * 256));
+    }
+    const auto round_four = [&](int z, OUTPUT (&value)[4]) {
+      uint32_t four[LOWS];
 #pragma unroll
-        for (int i = 0; i < SLICES - 1; ++i) digits[i] = __ldcg(low + (i * 12 + half * 6 + h * 3 + g) * 256);
+      for (int i = 0; i < LOWS; ++i) {
+        four[i] = z == 0 ? digits[i].x : z == 1 ? digits[i].y : z == 2 ? digits[i].z : digits[i].w;
+        if (SLICES > 3)  // no registers for all at once
+          four[i] = load_word(reinterpret_cast<const uint32_t*>(from + i * (12 * 256)) + z);
       }
+      int exponents[4];
+      load_again(result.nu + 4 * (64 * g + 16 * z), exponents);
+#pragma unroll
+      for (int x = 0; x < 4; ++x) {
+        const int32_t top = static_cast<int32_t>(d[accumulator(h, g, z, x)]);
+        const double power = double_of_words(static_cast<uint32_t>(result.exponents[2 * half + h] - exponents[x]), 0);
+        round_diagonals<SLICES, DIGIT_BITS>(top, four, x, power, value[x]);
+      }
+    };
+    OUTPUT* const to = result.c + row * result.row_stride + 64 * g;
+    const int columns = row < result.rows ? result.columns - 64 * g : 0;
+    if (columns >= 52 && (reinterpret_cast<uint64_t>(to) & 15) == 0) {  // one branch for all, else each waits for one
 #pragma unroll
       for (int z = 0; z < 4; ++z) {
-        uint32_t four[LOWS];
-#pragma unroll
-        for (int i = 0; i < LOWS; ++i) {
-          four[i] = z == 0 ? digits[i].x : z == 1 ? digits[i].y : z == 2 ? digits[i].z : digits[i].w;
-          if (SLICES > 3)  // no registers for all at once
-            four[i] = load_word(reinterpret_cast<const uint32_t*>(low + (i * 12 + half * 6 + h * 3 + g) * 256) + z);
-        }
-        int exponents[4];
-        load_again(result.nu + 4 * (64 * g + 4 * z), exponents);
         OUTPUT value[4];
+        round_four(z, value);
+        store_four(to + 16 * z, value);
+      }
+    } else {
 #pragma unroll
-        for (int x = 0; x < 4; ++x) {
-          const int32_t top = static_cast<int32_t>(d[accumulator(h, g, z, x)]);
-          const double power = double_of_words(static_cast<uint32_t>(result.exponents[2 * half + h] - exponents[x]), 0);
-          round_diagonals<SLICES, DIGIT_BITS>(top, four, x, power, value[x]);
-        }
-        const int first = 64 * g + 4 * z;
-        if (aligned && first + 4 <= columns) {
-          store_four(to + first, value);
-        } else {
+      for (int z = 0; z < 4; ++z) {
+        OUTPUT value[4];
+        round_four(z, value);
 #pragma unroll
-          for (int x = 0; x < 4; ++x)
-            if (first + x < columns) to[first + x] = value[x];
-        }
+        for (int x = 0; x < 4; ++x)
+          if (16 * z + x < columns) to[16 * z + x] = value[x];
       }
     }
   }

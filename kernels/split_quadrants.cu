@@ -1,6 +1,6 @@
 // The residues of an operand's quadrants and of their sums, as Winograd's form of Strassen's product multiplies them.
 //
-// Macros: those of split.cu but LARGEST, with DIGIT_BITS = 0 and TILE > 0; PERMUTED: 1 for the right operand.
+// Macros: those of split.cu but LARGEST, with DIGIT_BITS = 0 and TILE > 0; NEIGHBOURS > 0 for the right operand.
 //
 // x is a view (rows, k) with element strides sr, sk of any sign: two upper quadrants of upper_rows, the first of them
 // and of the lower ones with first_k of k (columns of B count as rows); the others are no larger, maybe empty. slices
@@ -129,7 +129,7 @@ split_quadrants(const INPUT* __restrict__ x, int64_t sr, int64_t sk, int64_t row
       }
       int8_t* const to = out + (s * (7 * block) + offset);
       const auto store = [&](int i, const uint32_t(&words)[4]) { store_16_bytes(to + i * block, words, s < SLICES); };
-      constexpr int places[4] = {4, 5, 6, PERMUTED ? 3 : 2};
+      constexpr int places[4] = {4, 5, 6, NEIGHBOURS > 0 ? 3 : 2};
       // First what is there already: later stores would need its registers longer.
       store(0, word[0]);
       store(1, word[1]);
@@ -138,7 +138,7 @@ split_quadrants(const INPUT* __restrict__ x, int64_t sr, int64_t sk, int64_t row
 #pragma unroll
       for (int w = 0; w < 4; ++w) {
         uint32_t sums[4];
-        slice_sums<!PERMUTED>(word[0][w], word[1][w], word[2][w], word[3][w], m, sums);
+        slice_sums<NEIGHBOURS == 0>(word[0][w], word[1][w], word[2][w], word[3][w], m, sums);
 #pragma unroll
         for (int i = 0; i < 4; ++i) sum[i][w] = sums[i];
       }

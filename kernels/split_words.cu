@@ -80,7 +80,7 @@ split_words(const float* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, int
     cut_words(bits, mu, [&](int s, int byte) {
 #if TILE
       return out + s / TOGETHER * word_stride +
-             word_tile_offset(row, from + byte, k_padded * WIDTH, s % TOGETHER, TOGETHER, TILE, PERMUTED);
+             word_tile_offset<NEIGHBOURS>(row, from + byte, k_padded * WIDTH, s % TOGETHER, TOGETHER, TILE);
 #else
       return out + s * word_stride + fragment_offset(row, from + byte, k_padded * WIDTH);
 #endif

@@ -6,14 +6,17 @@
 //
 //   element (row, h) at  ((row / TILE) (k_padded / 128) + h / 128) TILE 128 + tile_offset(r, h % 128 / 16) + h % 16,
 //
-// r = row % TILE, or permuted_column(row % TILE) for the right operand. k_padded is a multiple of 128, the number of
-// rows of TILE.
+// r = permuted_column<NEIGHBOURS>(row % TILE), NEIGHBOURS of the right operand, 0 of the left. k_padded is a multiple of
+// 128, the number of rows of TILE.
 #pragma once
 #include "common.cuh"
 
 HD constexpr int tile_offset(int r, int piece) { return r * 128 + ((piece ^ (r & 7)) << 4); }
 
 // An accumulator of wgmma gives thread lane the columns 8 i + 2 (lane % 4) + {0, 1}. Column j of the result is
-// multiplied at permuted_column(j), so that of every 64 columns a thread has 16 neighbours, 16 (lane % 4) + o: with
-// x = j % 64 / 16 and o = j % 16, it is 64 (j / 64) + 8 (o / 2) + 2 x + o % 2.
-HD constexpr int permuted_column(int j) { return (j & ~63) | (j & 14) << 2 | (j >> 3 & 6) | (j & 1); }
+// multiplied at permuted_column<N>(j), so that of every 4 N columns a thread has N neighbours, N (lane % 4) + o: with
+// x = j % 4 N / N and o = j % N, it is 4 N (j / 4 N) + 8 (o / 2) + 2 x + o % 2. A thread then stores 16 bytes at a
+// time, four threads 64: N = 16 where the result is bytes, 4 where it is float32.
+template <int N> HD constexpr int permuted_column(int j) {
+  return N == 0 ? j : (j & -4 * N) | (j & larger(N - 2, 0)) << 2 | j / larger(N, 1) % 4 << 1 | (j & 1);
+}

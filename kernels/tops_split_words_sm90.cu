@@ -142,7 +142,7 @@ tops_split_words(const float* __restrict__ x, int64_t sb, int64_t sr, int64_t sk
 #pragma unroll
   for (int pass = 0; pass < PASSES; ++pass) {
     const int row = row_of(lane, pass) % 16, byte = 16 * piece;
-    at[pass] = byte / SHARE * (TILE * 128) + tile_offset(PERMUTED ? word_column(row) : row, byte % SHARE / 16);
+    at[pass] = byte / SHARE * (TILE * 128) + tile_offset(permuted_column<NEIGHBOURS>(row), byte % SHARE / 16);
   }
 
   int slot = 0, turn = 0;  // of the group's first chunk in the ring; of three for what is exchanged

@@ -7,16 +7,10 @@
 #pragma once
 #include "tiles.cuh"
 
-// An accumulator of wgmma gives thread lane the columns 8 i + 2 (lane % 4) + {0, 1}. Column j of the result is
-// multiplied at word_column(j), so that of every 16 columns a thread has 4 neighbours, 4 (lane % 4) + o: with
-// x = j % 16 / 4 and o = j % 4, it is 16 (j / 16) + 8 (o / 2) + 2 x + o % 2.
-HD constexpr int word_column(int j) { return (j & ~15) | (j & 2) << 2 | (j >> 1 & 6) | (j & 1); }
-
 // The place of word s of `count` of the elements at byte `byte` (a multiple of 16) of a row of `row_bytes` bytes.
-HD int64_t word_tile_offset(int64_t row, int64_t byte, int64_t row_bytes, int s, int count, int tile,
-                            bool permuted) {
-  const int in_tile = static_cast<int>(row % tile), r = permuted ? word_column(in_tile) : in_tile;
-  const int share = 128 / count;
+template <int NEIGHBOURS>
+HD int64_t word_tile_offset(int64_t row, int64_t byte, int64_t row_bytes, int s, int count, int tile) {
+  const int r = permuted_column<NEIGHBOURS>(static_cast<int>(row % tile)), share = 128 / count;
   return (row / tile * (row_bytes / share) + byte / share) * (tile * 128) +
          tile_offset(r, (share * s + static_cast<int>(byte % share)) / 16);
 }

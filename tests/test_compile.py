@@ -68,7 +68,7 @@ def describe(dtype, along_k):
 
 def split(dtype, slices, words, digit_bits, along_k, reversed_=0, tile=0):
     macros = {"INPUT": dtype, "SLICES": slices, "WORDS": words, "DIGIT_BITS": digit_bits}
-    macros |= {"ALONG_K": along_k, "REVERSED": reversed_, "TILE": tile, "PERMUTED": int(tile == 192)}
+    macros |= {"ALONG_K": along_k, "REVERSED": reversed_, "TILE": tile, "NEIGHBOURS": (4 if digit_bits else 16) * (tile == 192)}
     return "split.cu", macros | {"LARGEST": int(digit_bits == 8)}
 
 
@@ -108,7 +108,7 @@ def digit_gemm(dtype, slices, digit_bits):
 def split_words(word, conversion, count, scale_bits, along_k, tile=0, together=1):
     macros = {"WORD": word, "CONVERSION": conversion, "WORD_COUNT": count, "SCALE_BITS": scale_bits, "ALONG_K": along_k}
     macros |= {"TILE": tile, "TOGETHER": together}
-    return "split_words.cu", macros | {"PERMUTED": int(tile > 128), "LARGEST": int(tile > 0)}
+    return "split_words.cu", macros | {"NEIGHBOURS": 4 * (tile > 128), "LARGEST": int(tile > 0)}
 
 
 def tops_split_words(rows, cluster, warps, *case):

@@ -210,7 +210,8 @@ void product_sums_all(const uint32_t* products, uint32_t m, uint32_t* out, int64
   }
 }
 int offset_in_tile(int row, int piece) { return tile_offset(row, piece); }
-int permuted(int j) { return permuted_column(j); }
+int permuted_16(int j) { return permuted_column<16>(j); }
+int permuted_4(int j) { return permuted_column<4>(j); }
 """
 SHIM_WORDS = """
 void images_64_{w}(const uint64_t* x, const int* mu, uint32_t* out, int64_t n) {{ images<{w}>(x, mu, out, n); }}
@@ -701,9 +702,10 @@ def test_sums_of_products(shim):
 def test_tiles(shim):
     for r in range(256):
         assert [shim.offset_in_tile(r, p) for p in range(8)] == [128 * r + 16 * (p ^ r % 8) for p in range(8)]
-    columns = [64 * g + 8 * (o // 2) + 2 * x + o % 2 for g in range(3) for x in range(4) for o in range(16)]
-    assert [shim.permuted(j) for j in range(192)] == columns
-    assert sorted(columns) == list(range(192))
+    for permuted, n in ((shim.permuted_16, 16), (shim.permuted_4, 4)):
+        columns = [4 * n * g + 8 * (o // 2) + 2 * x + o % 2 for g in range(48 // n) for x in range(4) for o in range(n)]
+        assert [permuted(j) for j in range(192)] == columns
+        assert sorted(columns) == list(range(192))
 
 
 # ---- Chinese remainders ----------------------------------------------------------------------------------------------

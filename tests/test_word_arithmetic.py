@@ -26,9 +26,10 @@ extern "C" {
 void scaled(const float* x, const int* e, float* out, int64_t n) {
   for (int64_t i = 0; i < n; ++i) out[i] = Scale(e[i])(x[i]);
 }
-int column(int j) { return word_column(j); }
+int column(int j) { return permuted_column<4>(j); }
 int64_t tile_place(int64_t row, int64_t byte, int64_t row_bytes, int s, int count, int tile, int permuted) {
-  return word_tile_offset(row, byte, row_bytes, s, count, tile, permuted != 0);
+  return permuted ? word_tile_offset<4>(row, byte, row_bytes, s, count, tile)
+                  : word_tile_offset<0>(row, byte, row_bytes, s, count, tile);
 }
 int64_t fragment_place(int64_t row, int64_t byte, int64_t row_bytes) { return fragment_offset(row, byte, row_bytes); }
 """

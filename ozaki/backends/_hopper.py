@@ -79,8 +79,9 @@ def layout(scheme: Scheme, side: str, batch: int, rows: int, k: int) -> Layout:
     """Slices in tiles, the columns of a tile permuted; at least two blocks of k."""
     tile, unit, rows, k = tiled(side, rows, k)
     each = rows * k
+    neighbours = 0 if side == "left" else 4 if isinstance(scheme, Digits) else 16
     return Layout(
-        rows, k, each, k, batch * each, k, 0, scheme.count * batch * each, unit, tile, side == "right", unsigned=True
+        rows, k, each, k, batch * each, k, 0, scheme.count * batch * each, unit, tile, neighbours, unsigned=True
     )
 
 

@@ -40,7 +40,7 @@ class Layout:
     size: int
     unit: int = 16
     tile: int = 0
-    permuted: bool = False
+    neighbours: int = 0
     unsigned: bool = False
 
 
@@ -153,7 +153,7 @@ def cutting_macros(view: View, side: str, scheme: Scheme, layout: Layout) -> Mac
         "ALONG_K": view.along_k,
         "REVERSED": int(isinstance(scheme, Digits) and side == "right"),
         "TILE": layout.tile,
-        "PERMUTED": int(layout.permuted),
+        "NEIGHBOURS": layout.neighbours,
     }
 
 

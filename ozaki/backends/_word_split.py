@@ -50,7 +50,7 @@ def underflows(operand: Described, words: Words) -> int:
 @lru_cache(maxsize=1024)
 def _counting(device: int, view: View, words: Words) -> Launch:
     _, rows, k = view.shape
-    macros = _macros(view, words) | {"TILE": 0, "TOGETHER": 1, "PERMUTED": 0, "LARGEST": 0}
+    macros = _macros(view, words) | {"TILE": 0, "TOGETHER": 1, "NEIGHBOURS": 0, "LARGEST": 0}
     padded = round_up(rows, 32), round_up(k, 128)
     return Launch(
         "split_words.cu", "count_underflows", macros, _grid(view, *padded), (256,), None, *view.steps, rows, k, *padded,
@@ -61,7 +61,7 @@ def _counting(device: int, view: View, words: Words) -> Launch:
 def tile_macros(view: View, words: Words, layout: Layout) -> Macros:
     """Macros of kernels/cut_words.cuh, and along what is read."""
     together = layout.row_bytes // (layout.k * width(words))
-    return _macros(view, words) | {"TILE": layout.tile, "TOGETHER": together, "PERMUTED": int(layout.permuted)}
+    return _macros(view, words) | {"TILE": layout.tile, "TOGETHER": together, "NEIGHBOURS": layout.neighbours}
 
 
 def _macros(view: View, words: Words) -> Macros:

@@ -42,7 +42,7 @@ def layout(words: Words, columns: int, together: int, side: str, batch: int, row
     row_bytes = together * k * width(words)
     each = rows * row_bytes
     size = words.count // together * batch * each
-    return Layout(rows, k, each, row_bytes, batch * each, k, 0, size, unit, tile, side == "right")
+    return Layout(rows, k, each, row_bytes, batch * each, k, 0, size, unit, tile, 4 if side == "right" else 0)
 
 
 def tiles_of(out: View, columns: int) -> tuple[int, int, int]:

@@ -89,10 +89,12 @@ def hard(rng: np.random.Generator, k: int, dtype: str) -> np.ndarray:
     return x
 
 
-def in_tiles(x: np.ndarray, rows: int, k: int, tile: int, permuted: bool) -> np.ndarray:
+def in_tiles(x: np.ndarray, rows: int, k: int, tile: int, neighbours: int) -> np.ndarray:
     """Bytes as kernels/tiles.cuh has them."""
     j = np.arange(tile)
-    place = (j & ~63 | (j & 14) << 2 | j >> 3 & 6 | j & 1 if permuted else j)[:, None]
+    if n := neighbours:
+        j = j - j % (4 * n) + 8 * (j % n // 2) + 2 * (j // n % 4) + j % 2
+    place = j[:, None]
     padded = np.zeros((len(x), rows, k), np.int8)
     padded[:, : x.shape[1], : x.shape[2]] = x
     pieces = padded.reshape(len(x), -1, tile, k // 128, 8, 16).swapaxes(2, 3)
@@ -517,7 +519,7 @@ def quadrants(rng: np.random.Generator) -> None:
         else:
             blocks = p, q, s, q - (s - r + p), r - p, s - r + p, s - r
         m = np.array(scheme.moduli)[:, None, None]
-        tiles = got.layout.rows, got.layout.k, got.layout.tile, got.layout.permuted
+        tiles = got.layout.rows, got.layout.k, got.layout.tile, got.layout.neighbours
         want = [in_tiles((block % m).astype(np.uint8).view(np.int8), *tiles) for block in blocks]
         told = f"{scheme} {dtype} {side} {x.shape} {x.strides}"
         np.testing.assert_array_equal(np.stack(want, 1).reshape(-1), got.parts, err_msg=told)
