@@ -163,7 +163,8 @@ __device__ __forceinline__ void gather(const uint32_t (&slice)[2][2][4], uint32_
 __device__ __forceinline__ int64_t offset_of_row(int first, int j, int piece, int64_t row_stride) {
 #if TILE  // a bit of the row's place comes from first or from j
   const int base = permuted_column<NEIGHBOURS>(first), swizzle = NEIGHBOURS == 0 ? 0 : base & 7;
-  return (base + permuted_column<NEIGHBOURS>(j)) * 128 + ((piece ^ swizzle ^ (permuted_column<NEIGHBOURS>(j) & 7)) << 4);
+  const int from_base = permuted_column<NEIGHBOURS>(j);
+  return (base + from_base) * 128 + ((piece ^ swizzle ^ (from_base & 7)) << 4);
 #else
   return j * row_stride + 16 * piece;
 #endif

@@ -8,7 +8,7 @@
 #ifdef INPUT_A
 
 // Macros: INPUT_A and INPUT_B (double or float); MAGNITUDE (int8_t or double); ALONG_K and TILE of both as in split.cu,
-// NEIGHBOURS 0 and 16.
+// permuted_column<0> and <16>.
 //
 // floor(abs(x) 2^(width - top)), NaN and Inf as 0, of both operands; width <= 7, double: <= 21, plain rows, all
 // elements. With `sampled`, only of the elements h with h % 128 < 32, at position c = (h / 128) * 32 + h % 128;
@@ -34,7 +34,7 @@ __device__ __forceinline__ void store(double* to, const uint32_t (&value)[8]) {
 }
 
 // The part of an operand that is the block's; where rows are neighbours, it is turned in `staged`.
-template <bool ALONG_K, int TILE, int NEIGHBOURS, typename T>
+template <bool ALONG_K, int TILE, int N, typename T>
 __device__ __forceinline__ void part_of(const Operand<T>& operand, uint32_t block, int64_t k, int64_t ks_padded,
                                         int width, bool sampled, void* staged) {
   typedef typename BitsOf<T>::type Bits;
@@ -78,7 +78,7 @@ __device__ __forceinline__ void part_of(const Operand<T>& operand, uint32_t bloc
     if constexpr (TILE > 0) {
       const int in_tile = static_cast<int>(at_row % (TILE / TILE_ROWS)) * TILE_ROWS + tile_row(i);
       at = (static_cast<int64_t>(at_row / (TILE / TILE_ROWS)) * tiles_k + at_k) * (TILE * TILE_K) +
-           tile_offset(permuted_column<NEIGHBOURS>(in_tile), tile_h() >> 4) + (tile_h() & 15);
+           tile_offset(permuted_column<N>(in_tile), tile_h() >> 4) + (tile_h() & 15);
     }
     uint32_t value[8];
     magnitudes_of(bits[i], width, top[i], value);

@@ -2,7 +2,8 @@
 //
 // Macros: INPUT (double or float); SLICES; WORDS (32-bit words of the image); DIGIT_BITS (0: residues; 8 or 7:
 // balanced digits); ALONG_K: 1 if neighbouring threads read along k, 0 if along the rows; REVERSED: 1 stores slice s as
-// SLICES - 1 - s; TILE: 0, or the rows of a tile, and NEIGHBOURS (tiles.cuh); LARGEST: 1 if field 0 of the description is the largest element itself (tops.cu).
+// SLICES - 1 - s; TILE: 0, or the rows of a tile, and NEIGHBOURS (tiles.cuh); LARGEST: 1 if field 0 of the description
+// is the largest element itself (tops.cu).
 //
 // x is a view (batch, rows, k) with element strides sb, sr, sk of any sign. Slice s of element (b, row, h) goes to
 // slices + b * batch_stride + s * slice_stride plus

@@ -8,9 +8,9 @@
 #include "tiles.cuh"
 
 // The place of word s of `count` of the elements at byte `byte` (a multiple of 16) of a row of `row_bytes` bytes.
-template <int NEIGHBOURS>
+template <int N>
 HD int64_t word_tile_offset(int64_t row, int64_t byte, int64_t row_bytes, int s, int count, int tile) {
-  const int r = permuted_column<NEIGHBOURS>(static_cast<int>(row % tile)), share = 128 / count;
+  const int r = permuted_column<N>(static_cast<int>(row % tile)), share = 128 / count;
   return (row / tile * (row_bytes / share) + byte / share) * (tile * 128) +
          tile_offset(r, (share * s + static_cast<int>(byte % share)) / 16);
 }

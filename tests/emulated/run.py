@@ -137,7 +137,7 @@ def magnitudes(rng: np.random.Generator) -> None:
         for x, rows, tile, found in zip(given, layout.rows, layout.tiles, got[:2], strict=True):
             want = _numpy_proof._magnitudes(_numpy.describe(x), layout.bits, layout.sampled)
             if tile:
-                want, found = in_tiles(want, rows, layout.k, tile, tile == 192), found.reshape(len(x), -1)
+                want, found = in_tiles(want, rows, layout.k, tile, 16 * (tile == 192)), found.reshape(len(x), -1)
             else:
                 want = np.pad(want, ((0, 0), (0, rows - want.shape[1]), (0, layout.k - want.shape[2])))
             told = f"{x.dtype} {x.shape} {x.strides} {layout}"
