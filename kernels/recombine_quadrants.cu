@@ -7,7 +7,7 @@
 // is the address. C has four quadrants, modulo m_t
 //   P1 + P2             P1 + P6 + P5 + P3
 //   P1 + P6 + P7 + P4   P1 + P6 + P7 + P5,
-// the first with half_rows x half_cols entries, half_cols a multiple of 128. mu, nu and C as in recombine.cu.
+// the first with half_rows x half_cols entries, half_cols a multiple of 4. mu, nu and C as in recombine.cu.
 //
 // Block (32, 4); grid ceil(half_rows / 4) * ceil(min(half_cols, cols) / 128), all on x. A thread owns 4 neighbouring
 // columns of a row in each quadrant.
