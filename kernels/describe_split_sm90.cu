@@ -1,11 +1,11 @@
 // The description of an operand's rows and their slices in one read, on Hopper (docs/design.md, sections 3 to 6):
-// blocks, or clusters of two, that hold whole rows in shared memory.
+// blocks, or clusters of two or four, that hold whole rows in shared memory.
 //
 // Macros: those of split.cu, with TILE > 0 and without LARGEST; SUMS: 1 for a whole description, 0 for the fields that
-// tops.cu writes, where the scaling reads the peak; HELD rows of a group, 1, 2 or 4, along the rows a multiple of 16
-// bytes; SHARING warps that take one together, 4 (all of a block), or 1 if HELD is more than one; CLUSTER: 1 or, if
-// SHARING is 4, 2 blocks; FEW: 1 if a multiprocessor's shared memory has no room for four blocks, whose threads may
-// then have more registers.
+// tops.cu writes, where the scaling reads the peak; HELD rows of a group, 1, 2 or 4, without SUMS 8,
+// along the rows a multiple of 16 bytes; SHARING warps that take one together, 4 (all of a block), or 1 if HELD is more
+// than one; CLUSTER: 1 or, if SHARING is 4, 2 blocks, without SUMS 4; FEW: 1 if a multiprocessor's shared memory has no
+// room for four blocks, whose threads may then have more registers.
 //
 // Arguments as those of split.cu; description is written, `width` are its magnitude bits; with SUMS the proof's
 // magnitudes are, too, where they are wanted. Block `rank` of a cluster holds elements [rank share, (rank + 1) share)
@@ -21,7 +21,8 @@
 #include "ptx.cuh"
 
 constexpr int THREADS = 128, ROWS = HELD, GROUPS = THREADS / 32 / SHARING;
-constexpr int PARTS = CLUSTER * SHARING;  // of a row
+constexpr int PARTS = CLUSTER * SHARING;          // of a row
+constexpr int LANES = smaller(PARTS, 32 / ROWS);  // neighbours, which put a row together
 
 constexpr int EXCHANGED = 1152;  // bytes of shared memory for what warps tell each other, before the elements
 template <typename T> struct OfParts {
@@ -159,8 +160,8 @@ __device__ __forceinline__ void await(uint64_t& barrier, int bytes) {
   barrier_init(shared_address(&barrier), 1);
   barrier_expect(shared_address(&barrier), bytes);
 }
-// What the parts of row threadIdx.x / PARTS % ROWS have found, put together by PARTS neighbouring lanes; found[r] is
-// what this warp has, in all lanes. Each block of a cluster is sent it all, so none waits for more than what it needs.
+// What the parts of row lane / LANES % ROWS have found, put together by LANES neighbouring lanes; found[r] is what this
+// warp has, in all lanes. Each block of a cluster is sent it all, so none waits for more than what it needs.
 template <typename T>
 __device__ __forceinline__ T of_parts(OfParts<T>& exchanged, const T (&found)[ROWS], uint64_t& barrier) {
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, group = warp / SHARING;
@@ -183,9 +184,12 @@ __device__ __forceinline__ T of_parts(OfParts<T>& exchanged, const T (&found)[RO
     }
     barrier_wait(there, 0);
   }
-  T t = exchanged.of[group][threadIdx.x / PARTS % ROWS][threadIdx.x % PARTS];
+  const T* const of_row = exchanged.of[group][lane / LANES % ROWS];
+  T t = of_row[lane % LANES];
 #pragma unroll
-  for (int offset = PARTS / 2; offset > 0; offset /= 2) merge(t, across(t, offset));
+  for (int part = LANES; part < PARTS; part += LANES) merge(t, of_row[lane % LANES + part]);
+#pragma unroll
+  for (int offset = LANES / 2; offset > 0; offset /= 2) merge(t, across(t, offset));
   return t;
 }
 
@@ -307,7 +311,7 @@ describe_split(const INPUT* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, 
   const int group = warp / SHARING, of_group = warp % SHARING;
   const int64_t row0 = first_row + group * ROWS;
   const Elements elements = {all + group * (ROWS * share), share};
-  const int row = lane / PARTS % ROWS;  // that the lane puts together
+  const int row = lane / LANES % ROWS;  // that the lane puts together
 #if SUMS
   bool inexact;
   Tops tops[ROWS];
@@ -316,7 +320,7 @@ describe_split(const INPUT* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, 
   Sums<1> sums[ROWS];
   int top[ROWS];
 #pragma unroll
-  for (int r = 0; r < ROWS; ++r) top[r] = __shfl_sync(ALL, t.top, PARTS * r);
+  for (int r = 0; r < ROWS; ++r) top[r] = __shfl_sync(ALL, t.top, LANES * r);
   find_sums(elements, width, top, inexact, sums);
   const Sums<1> s = of_parts(exchanged.sums, sums, told[1]);
   const int64_t read = static_cast<int64_t>(statistic == SQUARES ? s.squares[0] : s.peak);
@@ -329,7 +333,7 @@ describe_split(const INPUT* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, 
   const int mu = described_exponent<Bits, true>(&largest, 1, 0, width, step, base, threshold);
 #endif
   const int scale = scale_of(mu, t.nonfinite != 0);
-  if (rank == 0 && of_group == 0 && lane % PARTS == 0 && lane < PARTS * ROWS && row0 + row < rows) {
+  if (rank == 0 && of_group == 0 && lane % LANES == 0 && lane < LANES * ROWS && row0 + row < rows) {
     const int64_t index = b * rows + row0 + row;
     mu_out[index] = mu;
 #if SUMS
@@ -347,7 +351,7 @@ describe_split(const INPUT* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, 
 #pragma unroll 1
     for (int u = 32 * of_group + lane; u - lane < (end - c0) / 8 * ROWS; u += 32 * SHARING) {
       const int r = u % ROWS, from_c0 = u / ROWS * 8, c = c0 + from_c0;
-      const int top = __shfl_sync(ALL, t.top, PARTS * r), j = from_c0 / wanted;
+      const int top = __shfl_sync(ALL, t.top, LANES * r), j = from_c0 / wanted;
       uint32_t value[8] = {};
       if (j < blocks) {
         Bits bits[8];
@@ -366,7 +370,7 @@ describe_split(const INPUT* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, 
   int8_t* const out = slices + b * batch_stride + (row0 / TILE * blocks_k + first_block) * BLOCK_BYTES;
   int scales[ROWS];
 #pragma unroll
-  for (int r = 0; r < ROWS; ++r) scales[r] = __shfl_sync(ALL, scale, PARTS * r);
+  for (int r = 0; r < ROWS; ++r) scales[r] = __shfl_sync(ALL, scale, LANES * r);
   // Two runs of 128 elements at a time: of two rows, or of one row two blocks.
   constexpr int AHEAD = ROWS == 1 ? SHARING : 0;
 #pragma unroll 1

@@ -2,7 +2,8 @@
 //
 // Operands lie in tiles (split.cu with TILE): A [slice][row tile of 256][block of 128 along k], B [slice][column tile
 // of 192][block], each tile block contiguous, rows of 128 bytes, the eight 16-byte pieces of a row swizzled as wgmma
-// reads them. The columns of a B tile are permuted so that a thread's accumulators are of neighbouring ones (tiles.cuh).
+// reads them. The columns of a B tile are permuted, so that a thread's accumulators are of neighbouring ones
+// (tiles.cuh).
 //
 // A block of 384 threads owns a tile of 256 x 192 of the result at a time: warpgroup 2 copies tile blocks into a ring
 // of STAGES in shared memory, warpgroups 0 and 1 multiply 128 rows each. Two blocks of a cluster own neighbouring row

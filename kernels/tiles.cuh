@@ -6,8 +6,8 @@
 //
 //   element (row, h) at  ((row / TILE) (k_padded / 128) + h / 128) TILE 128 + tile_offset(r, h % 128 / 16) + h % 16,
 //
-// r = permuted_column<NEIGHBOURS>(row % TILE), NEIGHBOURS of the right operand, 0 of the left. k_padded is a multiple of
-// 128, the number of rows of TILE.
+// r = permuted_column<NEIGHBOURS>(row % TILE), NEIGHBOURS = 0 for the left operand. k_padded is a multiple of 128, the
+// number of rows of TILE.
 #pragma once
 #include "common.cuh"
 

@@ -72,10 +72,10 @@ def split(dtype, slices, words, digit_bits, along_k, reversed_=0, tile=0):
     return "split.cu", macros | {"LARGEST": int(digit_bits == 8)}
 
 
-def describe_split(dtype, slices, words, digit_bits, along_k, reversed_, tile, sums, rows, sharing=4, few=0):
+def describe_split(dtype, slices, words, digit_bits, along_k, reversed_, tile, sums, rows, sharing=4, few=0, cluster=2):
     macros = split(dtype, slices, words, digit_bits, along_k, reversed_, tile)[1]
     del macros["LARGEST"]
-    macros |= {"SUMS": sums, "CLUSTER": 1 if along_k or sharing == 1 else 2, "HELD": rows, "SHARING": sharing}
+    macros |= {"SUMS": sums, "CLUSTER": 1 if along_k or sharing == 1 else cluster, "HELD": rows, "SHARING": sharing}
     macros["FEW"] = few
     return "sm_90a", "describe_split_sm90.cu", macros
 
@@ -242,6 +242,9 @@ CASES += [
         ("double", 7, 2, 8, 0, 1, 192, 0, 2), ("double", 7, 2, 8, 1, 0, 256, 1, 2),
         ("float", 7, 1, 0, 1, 0, 256, 1, 2), ("float", 8, 2, 0, 0, 0, 192, 1, 4),
         ("float", 3, 1, 8, 1, 0, 256, 0, 1), ("float", 3, 1, 8, 0, 1, 192, 0, 4), ("float", 3, 1, 8, 0, 1, 192, 1, 4),
+        ("float", 3, 1, 8, 0, 1, 192, 0, 8), ("float", 3, 1, 8, 0, 1, 192, 0, 8, 4, 1),
+        ("float", 3, 1, 8, 0, 1, 192, 0, 8, 4, 1, 4), ("float", 3, 1, 8, 0, 1, 192, 0, 4, 4, 1, 4),
+        ("float", 7, 2, 8, 0, 1, 192, 0, 8, 4, 0, 4),
     )
 ]  # fmt: skip
 CASES += [digit_gemm(*case) for case in (("float", 2, 8), ("float", 3, 8), ("double", 7, 8), ("double", 4, 7))]

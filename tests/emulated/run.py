@@ -294,26 +294,31 @@ def far(rng: np.random.Generator) -> None:
 
 def one_read(rng: np.random.Generator) -> None:
     """Descriptions, exponents and slices of one read are those of two; one block and two, views of every kind."""
-    for char, steps, rows in itertools.product("fd", ((8, 2**20), (2**20, 8)), (2, 8192)):
+    for char, steps, rows, sums in itertools.product("fd", ((8, 2**20), (2**20, 8)), (2, 8192), (True, False)):
         view = View(char, (1, rows, 1), (0, *steps))
-        longest = (_describe_split._LONGEST_ALONG_K if view.along_k else _describe_split._LONGEST) // view.itemsize
-        for k in range(128, longest + 1, 128):
-            held = _describe_split._held(k, view)
+        for k in range(128, 32769, 128):
+            scheme, tile = (Digits(3) if char == "f" else Residues(14)), _hopper.layout(Residues(14), "left", 1, 256, k)
+            if not _describe_split.fits(scheme, tile, view, sums):
+                break
+            held = _describe_split._held(k, view, sums)
             assert held.share % 128 == 0 and k <= held.cluster * held.share
             assert _describe_split._EXCHANGED + held.all_rows * held.share * view.itemsize <= MOST_SHARED
             assert view.along_k or held.rows * view.itemsize % 16 == 0
             assert held.sharing == 4 or (held.cluster == 1 and held.rows > 1)
             of_lane = 4 * ceil(held.share / (128 * held.sharing))
             assert of_lane <= 64 or k > _describe_split._LONGEST_OF_SUMS
+        assert k * view.itemsize > (65536 if not sums and view.along_k else 32768)
     cases = (
         (Residues(14), "f8", "right", True), (Residues(7), "f4", "right", True), (Digits(3), "f4", "right", False),
         (Digits(7), "f8", "right", True), (Digits(7), "f8", "right", False), (Digits(5, 7), "f4", "right", True),
         (Residues(20), "f8", "right", True), (Digits(4, 7), "f4", "left", False),
     )  # fmt: skip
     for scheme, dtype, side, sums in cases:
-        order, cluster = rng.integers(4), int(rng.choice((1, 2)))
+        order, cluster = rng.integers(4), int(rng.choice((1, 2) if sums else (1, 2, 4)))
         rows = (2, 4) if order == 0 and dtype == "f8" else (4,) if order == 0 else (1, 2)
-        held = _describe_split._Held(cluster, 384 if cluster == 1 else 256, int(rng.choice(rows)))
+        if order == 0 and dtype == "f4" and not sums:
+            rows = (4, 8)
+        held = _describe_split._Held(cluster, 384 if cluster == 1 else 512 // cluster, int(rng.choice(rows)))
         if cluster == 1 and held.rows > 1:
             held = held._replace(sharing=int(rng.choice((1, 4))))
         x = cp.asarray(hard(rng, 304, dtype))  # rows begin at multiples of 16 bytes
@@ -386,7 +391,8 @@ def words_in_one_read(rng: np.random.Generator) -> None:
 def one_read_chosen(rng: np.random.Generator) -> None:
     """Given counts read an operand once where blocks can hold its rows and that is faster; the same bits."""
     done = []
-    cases = ("f8", 2100, "residues", 14), ("f8", 300, "residues", 14), ("f4", 2700, "digits", 2)
+    digits = ("f4", 2700, "digits", 2), ("f4", 9000, "digits", 3)
+    cases = ("f8", 2100, "residues", 14), ("f8", 300, "residues", 14), *digits
     for dtype, k, scheme, slices in cases:
         a, b = rng.standard_normal((9, k)).astype(dtype), rng.standard_normal((k, 11)).astype(dtype)
         multiply = partial(ozaki.matmul, scheme=scheme, slices=slices)
@@ -414,7 +420,7 @@ def one_read_chosen(rng: np.random.Generator) -> None:
     assert taking.call_count == 0
     for dtype, k, scheme, slices, along_k in (
         ("f8", 200, "residues", 49, True), ("f4", 8200, "residues", 7, True), ("f8", 8200, "digits", 2, True),
-        ("f4", 16400, "digits", 2, True), ("f4", 12300, "digits", 2, False), ("f8", 6200, "residues", 14, False),
+        ("f4", 16400, "digits", 2, True), ("f4", 16400, "digits", 2, False), ("f8", 6200, "residues", 14, False),
     ):  # fmt: skip
         x = cp.zeros((9, k) if along_k else (k, 9), dtype)
         plan = ozaki.plan((9, k), (k, 11), dtype=x.dtype.name, engine="hopper", scheme=scheme, slices=slices)
