@@ -344,10 +344,12 @@ describe_split(const INPUT* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, 
   }
   const int in_tile = static_cast<int>(row0 % TILE);
 #if SUMS
+  constexpr int OF_PROOF = NEIGHBOURS == 0 ? 256 : 192;  // rows of a tile of the proof's
   if (magnitudes.to != nullptr) {
     const int wanted = magnitudes.of_block, c0 = static_cast<int>(rank) * blocks * wanted;
     const int end = rank == CLUSTER - 1 ? static_cast<int>(magnitudes.k_padded) : c0 + blocks * wanted;
-    int8_t* const to = magnitudes.to + (b * rows_padded + row0 / TILE * TILE) * magnitudes.k_padded;
+    int8_t* const to = magnitudes.to + (b * rows_padded + row0 / OF_PROOF * OF_PROOF) * magnitudes.k_padded;
+    const int in_proof = static_cast<int>(row0 % OF_PROOF);
 #pragma unroll 1
     for (int u = 32 * of_group + lane; u - lane < (end - c0) / 8 * ROWS; u += 32 * SHARING) {
       const int r = u % ROWS, from_c0 = u / ROWS * 8, c = c0 + from_c0;
@@ -358,8 +360,8 @@ describe_split(const INPUT* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, 
         read_eight(elements, r, j, from_c0 % wanted, bits);
         magnitudes_of(bits, magnitudes.width, top, value);
       }
-      const int at = tile_offset(permuted_column<NEIGHBOURS == 0 ? 0 : 16>(in_tile + r), c % TILE_K / 16) + c % 16;
-      if (c < end) store(to + c / TILE_K * (TILE * TILE_K) + at, value);
+      const int at = tile_offset(permuted_column<NEIGHBOURS == 0 ? 0 : 16>(in_proof + r), c % TILE_K / 16) + c % 16;
+      if (c < end) store(to + c / TILE_K * (OF_PROOF * TILE_K) + at, value);
     }
   }
 #endif

@@ -36,24 +36,12 @@ HD void join_diagonals(int32_t top, const uint32_t (&low)[low_words(P)], int j, 
   }
 }
 
-// V added to 1.5 2^52, where that is exact.
-template <int P, int R> constexpr bool EXACT_DIAGONALS = 32 + R * (P - 1) <= 52;
-constexpr uint32_t BESIDE = 0x43380000u;  // the high word of 1.5 2^52
-template <int P, int R> HD double diagonals_beside(int32_t top, const uint32_t (&low)[low_words(P)], int j) {
-  constexpr int SHIFT = R * (P - 1);
-  static_assert(SHIFT < 32, "");
-  const uint32_t below = low_word(below_top<P, R>(low, j));
-  return double_of_words(static_cast<uint32_t>(top >> smaller(32 - SHIFT, 31)) + BESIDE,
-                         (static_cast<uint32_t>(top) << SHIFT) + below);
-}
-
-// V as a float64: exact where `exact`, else RN(V); with ODD, where that is not exact, the neighbour of V whose last bit
-// is one, so that a further rounding to fewer bits is the only one.
+// V as a float64, RN(V), P > 3; with ODD, where that is not exact, the neighbour of V whose last bit is one, so that a
+// further rounding to fewer bits is the only one.
 template <int P, int R, bool ODD>
 HD double diagonals_as_double(int32_t top, const uint32_t (&low)[low_words(P)], int j) {
   constexpr int SHIFT = R * (P - 1);
   const uint64_t below = below_top<P, R>(low, j);
-  if constexpr (EXACT_DIAGONALS<P, R>) return diagonals_beside<P, R>(top, low, j) - double_of_words(BESIDE, 0);
   const double high = double_of_words(0x43300000u, static_cast<uint32_t>(top) ^ 0x80000000u) -
                       double_of_words(0x43300000u, 0x80000000u);
   const double rest =
@@ -76,10 +64,25 @@ HD void round_diagonals(int32_t top, const uint32_t (&low)[low_words(P)], int j,
 }
 template <int P, int R>
 HD void round_diagonals(int32_t top, const uint32_t (&low)[low_words(P)], int j, double power, float& rounded) {
-  if constexpr (EXACT_DIAGONALS<P, R>) {  // (no float32 operands scale a product beyond 2^900)
-    const double beside = double_of_words(high_word(bits_of(power)) + (BESIDE - 0x3ff00000u), 0);
-    rounded = static_cast<float>(fused(diagonals_beside<P, R>(top, low, j), power, -beside));
-  } else {
-    rounded = static_cast<float>(diagonals_as_double<P, R, true>(top, low, j) * power);
-  }
+  rounded = static_cast<float>(diagonals_as_double<P, R, true>(top, low, j) * power);
+}
+
+// The same of the sums themselves, P <= 3, the most significant first: V, below 2^50, is exact as the difference of two
+// float64 numbers beside 1.5 2^52.
+constexpr uint32_t BESIDE = 0x43380000u;  // the high word of 1.5 2^52
+template <int P, int R> HD double few_diagonals_beside(const int32_t (&sums)[P]) {
+  static_assert(P <= 3, "");
+  int64_t v = sums[0];
+#pragma unroll
+  for (int s = 1; s < P; ++s) v = v * (1 << R) + sums[s];
+  const uint64_t bits = static_cast<uint64_t>(v);
+  return double_of_words(high_word(bits) + BESIDE, low_word(bits));
+}
+template <int P, int R> HD void round_few_diagonals(const int32_t (&sums)[P], double power, double& rounded) {
+  rounded = (few_diagonals_beside<P, R>(sums) - double_of_words(BESIDE, 0)) * power;
+}
+template <int P, int R> HD void round_few_diagonals(const int32_t (&sums)[P], double power, float& rounded) {
+  // (no float32 operands scale a product so far that this overflows)
+  const double beside = double_of_words(high_word(bits_of(power)) + (BESIDE - 0x3ff00000u), 0);
+  rounded = static_cast<float>(fused(few_diagonals_beside<P, R>(sums), power, -beside));
 }

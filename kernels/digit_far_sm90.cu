@@ -1,11 +1,16 @@
 // Products of digits in float64 where the exponents of rows and columns may lead beyond the normal numbers, which
-// digit_gemm_sm90.cu does not round: subnormal results, and Inf. Everywhere else it does nothing.
+// digit_gemm_sm90.cu and diagonal_gemm_sm90.cu do not round: subnormal results, and Inf. Everywhere else it does
+// nothing.
 //
 // Macros: SLICES, up to 7; DIGIT_BITS (8 or 7).
 //
-// Operands, exponents and C as in digit_gemm_sm90.cu. 256 threads; grid batch * ceil(m / 128) * ceil(n / 128), all on
+// Operands, exponents and C as in these. 256 threads; grid batch * ceil(m / 128) * ceil(n / 128), all on
 // x. Such data is rare: a block that finds any multiplies its 128 x 128 entries without tensor cores, 32 x 32 at a
 // time.
+#if SLICES <= 3
+#define OTHER_TILE
+constexpr int ROWS = 128, COLS = 128, STAGES = 1;
+#endif
 #include "diagonals.cuh"
 #include "launch.cuh"
 #include "ring_sm90.cuh"

@@ -178,6 +178,7 @@ template <typename T, int COUNT> struct Wgmma;
                    : REGISTERS_##COUNT("+r") : "l"(a), "l"(b), "r"(accumulate));                               \
     }                                                                                                          \
   };
+DEFINE_BYTES(int8_t, "s8.s8", 64, 128, "%64", "%65", "%66")
 DEFINE_BYTES(int8_t, "s8.s8", 96, 192, "%96", "%97", "%98")
 DEFINE_BYTES(uint8_t, "u8.u8", 64, 128, "%64", "%65", "%66")
 DEFINE_BYTES(uint8_t, "u8.u8", 96, 192, "%96", "%97", "%98")

@@ -33,6 +33,7 @@ REGISTERS = {
     "proof_gemm": 168,
     "residue_gemm": 168,  # at entry; its warpgroups trade registers among themselves
     "digit_gemm": 168,
+    "diagonal_gemm": 168,
     "digit_far": 128,
     "split_quadrants": 240,  # two blocks of 128 threads
     "patch": 80,
@@ -51,7 +52,8 @@ WIDE_REGISTERS = {"split": 168, "recombine": 128, "describe_split": 168}
 # touched in the loop over k. The proof keeps the entries in doubt there, 128 bytes; splits what is not needed for each
 # slice, so that one block more fits a multiprocessor.
 FRAME = {
-    "digit_gemm": 40, "residue_gemm": 8, "word_gemm": 24, "word_pairs": 24, "proof_gemm": 144, "split": 24,
+    "digit_gemm": 56, "diagonal_gemm": 40, "residue_gemm": 8, "word_gemm": 24, "word_pairs": 24, "proof_gemm": 144,
+    "split": 24,
     "describe_split": 24,
 }  # fmt: skip
 
@@ -68,7 +70,8 @@ def describe(dtype, along_k):
 
 def split(dtype, slices, words, digit_bits, along_k, reversed_=0, tile=0):
     macros = {"INPUT": dtype, "SLICES": slices, "WORDS": words, "DIGIT_BITS": digit_bits}
-    macros |= {"ALONG_K": along_k, "REVERSED": reversed_, "TILE": tile, "NEIGHBOURS": (4 if digit_bits else 16) * (tile == 192)}
+    neighbours = (4 if digit_bits else 16) * (tile == 192)
+    macros |= {"ALONG_K": along_k, "REVERSED": reversed_, "TILE": tile, "NEIGHBOURS": neighbours}
     return "split.cu", macros | {"LARGEST": int(digit_bits == 8)}
 
 
@@ -102,7 +105,8 @@ def magnitudes(a, b, along_k_a, along_k_b, magnitude="int8_t", tiles=(0, 0)):
 
 
 def digit_gemm(dtype, slices, digit_bits):
-    return "sm_90a", "digit_gemm_sm90.cu", {"OUTPUT": dtype, "SLICES": slices, "DIGIT_BITS": digit_bits}
+    name = "digit_gemm_sm90.cu" if slices <= 3 else "diagonal_gemm_sm90.cu"
+    return "sm_90a", name, {"OUTPUT": dtype, "SLICES": slices, "DIGIT_BITS": digit_bits}
 
 
 def split_words(word, conversion, count, scale_bits, along_k, tile=0, together=1):
@@ -247,7 +251,8 @@ CASES += [
         ("float", 7, 2, 8, 0, 1, 192, 0, 8, 4, 0, 4),
     )
 ]  # fmt: skip
-CASES += [digit_gemm(*case) for case in (("float", 2, 8), ("float", 3, 8), ("double", 7, 8), ("double", 4, 7))]
+CASES += [digit_gemm("float", count, 8) for count in (1, 2, 3)]
+CASES += [digit_gemm("double", *case) for case in ((3, 7), (7, 8), (4, 7))]
 CASES += [("sm_90a", "digit_far_sm90.cu", {"SLICES": count, "DIGIT_BITS": bits}) for count, bits in ((7, 8), (2, 7))]
 CASES += [
     tops_split_words(*case)

@@ -144,8 +144,15 @@ void diagonals(const int32_t* sums, const int* e, uint32_t* exact, uint64_t* to_
     const double power = double_of_words(static_cast<uint32_t>(e[i] + 1023) << 20, 0);
     double rounded_64;
     float rounded_32;
-    round_diagonals<P, R>(top, low, i % 4, power, rounded_64);
-    round_diagonals<P, R>(top, low, i % 4, power, rounded_32);
+    if constexpr (P <= 3) {
+      int32_t most_first[P];
+      for (int d = 0; d < P; ++d) most_first[P - 1 - d] = sums[i * P + d];
+      round_few_diagonals<P, R>(most_first, power, rounded_64);
+      round_few_diagonals<P, R>(most_first, power, rounded_32);
+    } else {
+      round_diagonals<P, R>(top, low, i % 4, power, rounded_64);
+      round_diagonals<P, R>(top, low, i % 4, power, rounded_32);
+    }
     to_64[i] = bits_of(rounded_64), to_32[i] = bits_of(rounded_32);
   }
 }
@@ -832,7 +839,7 @@ def test_rounding_of_small_integers(shim, size):
 
 @pytest.mark.parametrize(("p", "r"), DIAGONALS)
 def test_diagonals(shim, rng, p, r):
-    """Carried from diagonal to diagonal as the kernel does, the sum is exact, and rounded once."""
+    """Carried from diagonal to diagonal, or of few diagonals at once, the sum is exact, and rounded once."""
     most = 2**31 - 2 ** (31 - r) - 4
     sums, exponents = [], []
     for _ in range(4000):

@@ -39,10 +39,18 @@ _ROWS, _COLS, _DEPTH = 256, 192, 128
 FROM = 256
 """Least m, n and k for which these tiles are not mostly padding."""
 
+_OF_FEW_DIGITS = 128
+"""Rows and columns of a tile, as in kernels/digit_gemm_sm90.cu."""
+
 SHARED = 4 * (_ROWS + _COLS) * _DEPTH + 1024
 _GROUP, _PANEL = 2048, 2**24
 """Rows walked together, and the bytes of a slice that they may have: so much stays in the second-level cache while
 columns pass by (docs/performance.md, step 38)."""
+
+
+def _few(scheme: Scheme) -> bool:
+    """Whether all diagonals are summed at once."""
+    return isinstance(scheme, Digits) and scheme.count <= _FEW_DIGITS
 
 
 def _group(rows: int, blocks: int) -> int:
@@ -50,8 +58,8 @@ def _group(rows: int, blocks: int) -> int:
     return max(min(_GROUP, _PANEL // (_DEPTH * blocks)) // rows, 1)
 
 
-_MOST_DIGITS = 7
-"""As kernels/diagonals.cuh joins them."""
+_MOST_DIGITS, _FEW_DIGITS = 7, 3
+"""As kernels/diagonals.cuh joins them, and as a thread has accumulators for all diagonals."""
 
 
 _Operand = tuple[None, int, int]
@@ -79,6 +87,8 @@ def layout(scheme: Scheme, side: str, batch: int, rows: int, k: int) -> Layout:
     """Slices in tiles, the columns of a tile permuted; at least two blocks of k."""
     tile, unit, rows, k = tiled(side, rows, k)
     each = rows * k
+    if _few(scheme):
+        tile = _OF_FEW_DIGITS
     neighbours = 0 if side == "left" else 4 if isinstance(scheme, Digits) else 16
     return Layout(
         rows, k, each, k, batch * each, k, 0, scheme.count * batch * each, unit, tile, neighbours, unsigned=True
@@ -195,16 +205,16 @@ def busy(scheme: Residues, m: int, n: int) -> float:
 
 def _digits(scheme: Digits, a: Slices, b: Slices, out: Any) -> int:
     views = a.operand, b.operand, a.layout.k // _DEPTH, View.of(out), a.mu_step, b.mu_step
-    kept, handed, together, launch = _digit_gemm(cp.cuda.runtime.getDevice(), scheme, *views)
-    low = cp.cuda.alloc(kept)
-    partial = cp.cuda.alloc(handed) if handed else low
-    flags = cleared(_FLAGS) if handed else low
+    beside, together, launch = _digit_gemm(cp.cuda.runtime.getDevice(), scheme, *views)
+    memory = [cp.cuda.alloc(size) if size else None for size in beside]
+    flags = cleared(_FLAGS) if beside[-1] else None
     slices, exponents = (a.parts.data, b.parts.data), (a.mu.data, b.mu.data)
-    launch(*slices, out.data, *exponents, low, partial, flags, *together.arrays())
+    spare = out.data  # for what is not used
+    launch(*slices, out.data, *exponents, *(x or spare for x in (*memory, flags)), *together.arrays())
     if out.dtype == np.float64:
         far = _digit_far(cp.cuda.runtime.getDevice(), scheme, *views)
         far(a.parts.data, b.parts.data, out.data, a.mu.data, b.mu.data)
-    return kept + handed
+    return sum(beside)
 
 
 @lru_cache(maxsize=1024)
@@ -227,39 +237,60 @@ _FAR_REGION = 128
 @lru_cache(maxsize=1024)
 def _digit_gemm(
     device: int, scheme: Digits, a: _Operand, b: _Operand, blocks: int, out: View, mu_step: int, nu_step: int
-) -> tuple[int, int, Together, Launch]:
-    """The bytes that it needs beside, what clusters begin together, and the launch."""
+) -> tuple[tuple[int, ...], Together, Launch]:
+    """The bytes that it needs beside, the last of what is handed over, what clusters begin together, and the launch."""
     batch, m, n = out.shape
-    rows, columns = -(-m // (2 * _ROWS)), -(-n // _COLS)
+    tile_rows, tile_cols = _tile(scheme)
+    rows, columns = -(-m // (2 * tile_rows)), -(-n // tile_cols)
     work = batch * rows * columns
-    clusters, whole = _shares(work, blocks, scheme, cluster_blocks(device) // 2)
+    shares = _few_shares if _few(scheme) else _shares
+    clusters, whole, sharers = shares(work, blocks, scheme, cluster_blocks(device) // 2)
     together = Together.of(whole, clusters) if blocks >= _LONG else Together()
     macros: Macros = {"OUTPUT": out.ctype, "SLICES": scheme.count, "DIGIT_BITS": scheme.bits}
-    tiles = struct([rows, columns, _group(2 * _ROWS, blocks), batch])
+    tiles = struct([rows, columns, _group(2 * tile_rows, blocks), batch])
+    beside, name = _beside(scheme, 2 * clusters, whole < work), "digit" if _few(scheme) else "diagonal"
     launch = Launch(
-        "digit_gemm_sm90.cu", "digit_gemm", macros, (2 * clusters,), (384,), a, b, output(out, mu_step, nu_step), None,
-        None, None, blocks, whole | (work - whole) << 32, tiles, together.struct, shared_mem=SHARED,
+        f"{name}_gemm_sm90.cu", f"{name}_gemm", macros, (2 * clusters,), (384,), a, b, output(out, mu_step, nu_step),
+        *(None for _ in beside), None, blocks, struct([whole, work - whole, sharers]), tiles, together.struct,
+        shared_mem=SHARED,
     )  # fmt: skip
-    return *_beside(scheme, 2 * clusters, whole < work), together, launch
+    return beside, together, launch
 
 
-def _beside(scheme: Digits, grid: int, split: bool) -> tuple[int, int]:
-    """Bytes of digits that blocks keep aside, and of what they hand over."""
-    return grid * _ROWS * _COLS * max(scheme.count - 1, 1), grid * _ROWS * _COLS * (scheme.count + 3) if split else 0
+def _tile(scheme: Scheme) -> tuple[int, int]:
+    return (_OF_FEW_DIGITS, _OF_FEW_DIGITS) if _few(scheme) else (_ROWS, _COLS)
 
 
-def _shares(work: int, blocks: int, scheme: Digits, clusters: int) -> tuple[int, int]:
-    """Clusters, and how many tiles they multiply as a whole; the rest, fewer than clusters, they split along k.
+def _beside(scheme: Digits, grid: int, split: bool) -> tuple[int, ...]:
+    """Bytes of digits that blocks keep aside, where they do, and of what they hand over."""
+    tile_rows, tile_cols = _tile(scheme)
+    entries = grid * tile_rows * tile_cols
+    handed_over = entries * (scheme.count + 3) if split else 0
+    return (handed_over,) if _few(scheme) else (entries * (scheme.count - 1), handed_over)
+
+
+def _shares(work: int, blocks: int, scheme: Digits, clusters: int) -> tuple[int, int, int]:
+    """Clusters, how many tiles they multiply as a whole, and how many clusters split the rest along k.
 
     A piece has two blocks of k at least, a cluster four. To hand over takes as long as about 6 blocks for each diagonal
-    (H200: three digits gain 6 per cent at 2048, seven 15).
+    (H200: seven digits gain 15 per cent at 2048).
     """
     rest = work % clusters
     if work < clusters:
         clusters = max(min(clusters, rest * blocks // 4), work)
     saved = scheme.products * blocks * (clusters - rest) / clusters
     worth = rest > 0 and blocks >= 4 and rest * blocks >= 4 * clusters and saved > _HANDED_OVER * scheme.count
-    return clusters, work - rest if worth else work
+    return clusters, work - rest if worth else work, clusters if worth else 0
+
+
+def _few_shares(work: int, blocks: int, scheme: Digits, clusters: int) -> tuple[int, int, int]:
+    """The same for few digits, where handing over takes about as long as a block of k for each piece of a tile."""
+    rest = work % clusters
+    pieces = max(int(blocks**0.5), 1)
+    sharers = min(clusters, rest * pieces, rest * blocks // 4)
+    if rest == 0 or sharers <= rest or blocks * (1 - rest / sharers) < 2 * sharers / rest + 2:
+        return min(clusters, work), work, 0
+    return (sharers if work < clusters else clusters), work - rest, sharers
 
 
 _HANDED_OVER = 6

@@ -451,11 +451,15 @@ def together(rng: np.random.Generator) -> None:
 
 
 def split_along_k(rng: np.random.Generator) -> None:
-    """Three tiles for two clusters: both have a part of the last one."""
-    a, b = rng.standard_normal((1030, 1930)).astype("f4"), rng.standard_normal((1930, 190)).astype("f4")
-    out = cp.full((1030, 190), np.nan, "f4")
-    ozaki.matmul(cp.asarray(a), cp.asarray(b), scheme="digits", slices=3, engine="hopper", out=out)
-    same(ozaki.matmul(a, b, scheme="digits", slices=3), out)
+    """Three tiles, or one, for two clusters: both have a part of the last one."""
+    shapes = (("digits", 3), (600, 1930, 100)), (("digits7", 2), (130, 1300, 120)), (("digits", 4), (1030, 1930, 190))
+    for (scheme, slices), (m, k, n) in shapes:
+        a, b = rng.standard_normal((m, k)).astype("f4"), rng.standard_normal((k, n)).astype("f4")
+        out = cp.full((m, n), np.nan, "f4")
+        with mock.patch.object(_hopper, "cleared", wraps=_launch.cleared) as cleared:
+            ozaki.matmul(cp.asarray(a), cp.asarray(b), scheme=scheme, slices=slices, engine="hopper", out=out)
+        assert cleared.call_count == 1
+        same(ozaki.matmul(a, b, scheme=scheme, slices=slices), out)
 
 
 def column_tiles(rng: np.random.Generator) -> None:
