@@ -284,11 +284,13 @@ def _shares(work: int, blocks: int, scheme: Digits, clusters: int) -> tuple[int,
 
 
 def _few_shares(work: int, blocks: int, scheme: Digits, clusters: int) -> tuple[int, int, int]:
-    """The same for few digits, where handing over takes about as long as a block of k for each piece of a tile."""
+    """The same for few digits, where a piece of a tile is handed over in the time of about a block of k.
+
+    (H200, three digits: 3000 gains 5 per cent, 6144 and 8192 2 and 3, 4096, by 66 pieces of 50 tiles, nothing.)
+    """
     rest = work % clusters
-    pieces = max(int(blocks**0.5), 1)
-    sharers = min(clusters, rest * pieces, rest * blocks // 4)
-    if rest == 0 or sharers <= rest or blocks * (1 - rest / sharers) < 2 * sharers / rest + 2:
+    sharers = min(clusters, rest * int(blocks**0.5), rest * blocks // 4)
+    if sharers <= rest or blocks * (1 - rest / sharers) < 3 * sharers / rest + 4:
         return min(clusters, work), work, 0
     return (sharers if work < clusters else clusters), work - rest, sharers
 

@@ -452,7 +452,7 @@ def together(rng: np.random.Generator) -> None:
 
 def split_along_k(rng: np.random.Generator) -> None:
     """Three tiles, or one, for two clusters: both have a part of the last one."""
-    shapes = (("digits", 3), (600, 1930, 100)), (("digits7", 2), (130, 1930, 120)), (("digits", 4), (1030, 1930, 190))
+    shapes = (("digits", 3), (600, 2500, 100)), (("digits7", 2), (130, 2500, 120)), (("digits", 4), (1030, 1930, 190))
     for (scheme, slices), (m, k, n) in shapes:
         a, b = rng.standard_normal((m, k)).astype("f4"), rng.standard_normal((k, n)).astype("f4")
         out = cp.full((m, n), np.nan, "f4")

@@ -18,7 +18,7 @@ from ozaki.schemes import PRESETS
 from ozaki.tensor_core import H100
 
 COUNTED = (
-    ("digits", 3, "f4", (513, 1100, 200), "hopper"),  # its last tiles are split along k
+    ("digits", 3, "f4", (513, 4000, 200), "hopper"),  # its last tiles are split along k
     ("digits", 7, "f8", (513, 700, 200), "hopper"),
     ("digits", 4, "f8", (50, 300, 40), "cublas"),
     ("residues", 5, "f4", (300, 300, 200), "hopper"),
