@@ -2,10 +2,10 @@
 // blocks, or clusters of two or four, that hold whole rows in shared memory.
 //
 // Macros: those of split.cu, with TILE > 0 and without LARGEST; SUMS: 1 for a whole description, 0 for the fields that
-// tops.cu writes, where the scaling reads the peak; HELD rows of a group, 1, 2 or 4, without SUMS 8,
-// along the rows a multiple of 16 bytes; SHARING warps that take one together, 4 (all of a block), or 1 if HELD is more
-// than one; CLUSTER: 1 or, if SHARING is 4, 2 blocks, without SUMS 4; FEW: 1 if a multiprocessor's shared memory has no
-// room for four blocks, whose threads may then have more registers.
+// tops.cu writes, where the scaling reads the peak; HELD rows of a group, 1, 2, 4 or, without SUMS,
+// 8, along the rows a multiple of 16 bytes; SHARING warps that take one together, 4 (all of a block), or 1 if HELD is
+// more than one; CLUSTER: 1 or, if SHARING is 4, 2 blocks or, without SUMS, 4; FEW: 1 if a multiprocessor's shared
+// memory has no room for four blocks, whose threads may then have more registers.
 //
 // Arguments as those of split.cu; description is written, `width` are its magnitude bits; with SUMS the proof's
 // magnitudes are, too, where they are wanted. Block `rank` of a cluster holds elements [rank share, (rank + 1) share)

@@ -30,7 +30,7 @@ __device__ __forceinline__ constexpr int accumulator(int h, int z, int x) {
   return (z * 2 + x / 2) * 4 + h * 2 + x % 2;
 }
 
-// Add the products of blocks [first, last) of k: to diagonal s those of digits t and s - t.
+// The products of so many blocks of k: diagonal s has those of digits t and s - t.
 __device__ __forceinline__ void multiply(Diagonal (&d)[SLICES], const Stages& stages, Ring& ring, int blocks) {
   int held[SLICES] = {};  // stages of the last block
 #pragma unroll 1

@@ -258,6 +258,7 @@ def _digit_gemm(
 
 
 def _tile(scheme: Scheme) -> tuple[int, int]:
+    """Rows and columns of a tile."""
     return (_OF_FEW_DIGITS, _OF_FEW_DIGITS) if _few(scheme) else (_ROWS, _COLS)
 
 

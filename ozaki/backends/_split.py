@@ -26,8 +26,8 @@ class Layout:
     Plain: b * batch + row * row_bytes + s * slice + (h // slab) * slab_stride + h % slab, the last one times the
     bytes of an element. In tiles (kernels/tiles.cuh) rows of a tile stand together, 128 elements at a time; the first
     byte of a tile is where the plain order has it.
-    `unit` rows can be cut off without cutting what the engine reads at once. Residues are symmetric, or `unsigned`
-    bytes.
+    `unit` rows can be cut off without cutting what the engine reads at once. Rows of a tile of the right operand are
+    permuted for a product of which a thread has so many `neighbours`. Residues are symmetric, or `unsigned` bytes.
     """
 
     rows: int

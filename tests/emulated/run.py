@@ -311,7 +311,7 @@ def one_read(rng: np.random.Generator) -> None:
     cases = (
         (Residues(14), "f8", "right", True), (Residues(7), "f4", "right", True), (Digits(3), "f4", "right", False),
         (Digits(7), "f8", "right", True), (Digits(7), "f8", "right", False), (Digits(5, 7), "f4", "right", True),
-        (Residues(20), "f8", "right", True), (Digits(4, 7), "f4", "left", False),
+        (Residues(20), "f8", "right", True), (Digits(4, 7), "f4", "left", False), (Digits(2), "f4", "left", True),
     )  # fmt: skip
     for scheme, dtype, side, sums in cases:
         order, cluster = rng.integers(4), int(rng.choice((1, 2) if sums else (1, 2, 4)))
@@ -591,6 +591,11 @@ def fair_shares(rng: np.random.Generator) -> None:
         ends += [(wide // clusters + 1) * 192 + len(range(light + o, narrow, heavy)) * 128 for o in range(heavy)]
         assert sum(ends) == 192 * wide + 128 * narrow
         assert max(ends) <= sum(ends) / clusters + 192
+    for work, blocks, most in rng.integers((1, 2, 2), (3000, 300, 70), (300, 3)).tolist():
+        clusters, whole, sharers = _hopper._few_shares(work, blocks, Digits(3), most)
+        rest = work - whole
+        assert 0 < clusters <= most and whole % clusters * rest == 0 and sharers <= clusters
+        assert (rest == 0) == (sharers == 0) and (rest == 0 or (sharers > rest and rest * blocks >= 4 * sharers))
     _, unit, *_ = _hopper.tiled("right", 1, 128)
     for n in (*range(1, 900), *rng.integers(900, 99999, 99).tolist()):
         wide, narrow = _hopper._columns(n)
