@@ -679,7 +679,7 @@ def fastest(rng: np.random.Generator) -> None:
         (1024, "float32", Residues(7), halfhalf[0]),
         (4096, "float32", Residues(7), halfhalf[0]),
         (8192, "float32", Residues(7), halfhalf[0]),
-        (16384, "float32", Residues(7), halfhalf[0]),
+        (16384, "float32", Residues(7), Residues(7)),
         (1024, "float64", Residues(14), None),
         (8192, "float64", Residues(14), Residues(14)),
     ):
