@@ -120,14 +120,6 @@ struct Result {
   uint32_t nu;         // of its columns, likewise, in shared memory
 };
 
-__device__ __forceinline__ void store_four(double* to, const double (&v)[4]) {
-  __stcs(reinterpret_cast<double2*>(to), make_double2(v[0], v[1]));
-  __stcs(reinterpret_cast<double2*>(to) + 1, make_double2(v[2], v[3]));
-}
-__device__ __forceinline__ void store_four(float* to, const float (&v)[4]) {
-  __stcs(reinterpret_cast<float4*>(to), make_float4(v[0], v[1], v[2], v[3]));
-}
-
 __device__ __forceinline__ Result result_of(uint32_t w, const Tiles& tiles, const Output<OUTPUT>& output,
                                             const int* exponents) {
   const int warpgroup = this_thread() / 128, thread = this_thread() % 128, lane = this_thread() % 32;

@@ -165,14 +165,6 @@ __device__ __forceinline__ void fetch(Exponents& exponents, const Output<OUTPUT>
     copy_or_zero(exponents.rows + x, to.mu + place.entry * to.mu_batch + smaller(place.row + x, to.m - 1), true);
 }
 
-__device__ __forceinline__ void store_four(double* to, const double (&v)[4]) {
-  __stcs(reinterpret_cast<double2*>(to), make_double2(v[0], v[1]));
-  __stcs(reinterpret_cast<double2*>(to) + 1, make_double2(v[2], v[3]));
-}
-__device__ __forceinline__ void store_four(float* to, const float (&v)[4]) {
-  __stcs(reinterpret_cast<float4*>(to), make_float4(v[0], v[1], v[2], v[3]));
-}
-
 __device__ __forceinline__ void round_and_store(const Diagonal (&d)[SLICES], const Output<OUTPUT>& to,
                                                 const Place& place, const Exponents& exponents) {
   const int lane = threadIdx.x % 32, first = threadIdx.x % 128 / 32 * 16 + lane / 4, col = place.col + lane % 4 * 4;

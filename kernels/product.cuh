@@ -17,3 +17,14 @@ template <typename T> struct Output {
   int64_t mu_batch, nu_batch;
   int m, n;
 };
+
+#ifdef __CUDACC__
+// Four neighbouring entries of C, which nobody reads soon.
+__device__ __forceinline__ void store_four(double* to, const double (&v)[4]) {
+  __stcs(reinterpret_cast<double2*>(to), make_double2(v[0], v[1]));
+  __stcs(reinterpret_cast<double2*>(to) + 1, make_double2(v[2], v[3]));
+}
+__device__ __forceinline__ void store_four(float* to, const float (&v)[4]) {
+  __stcs(reinterpret_cast<float4*>(to), make_float4(v[0], v[1], v[2], v[3]));
+}
+#endif
