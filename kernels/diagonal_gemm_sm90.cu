@@ -22,17 +22,11 @@
 #include "launch.cuh"
 #include "pieces.cuh"
 #include "ring_sm90.cuh"
-#include "rounding.cuh"
 
-typedef BitsOf<OUTPUT>::type Bits;
 constexpr int LOWS = low_words(SLICES);
 
 // One half of the accumulators of a thread: of rows 16 warp + lane / 4 + {0, 8}, and of every 16 columns the 4 from
-// 4 (lane % 4) on. Entry 4 z + x of piece (h, g): row h, column 64 g + 16 z + x from there.
-__device__ __forceinline__ constexpr int accumulator(int h, int g, int z, int x) {
-  return (g * 8 + z * 2 + x / 2) * 4 + h * 2 + x % 2;
-}
-
+// 4 (lane % 4) on (`accumulator` in pieces.cuh). Of piece (h, g): row h, groups 4 g .. 4 g + 3.
 __device__ __forceinline__ uint4* partial_of(uint4* partial, int block, int diagonal) {
   return partial + (block * (12 * (SLICES - 1) + 48) + 12 * diagonal) * 256;
 }
@@ -46,16 +40,8 @@ __device__ __forceinline__ void store_bytes(const uint32_t (&d)[96], uint4* to, 
 #pragma unroll
   for (int h = 0; h < 2; ++h)
 #pragma unroll
-    for (int g = 0; g < 3; ++g) {
-      uint32_t word[4];
-#pragma unroll
-      for (int z = 0; z < 4; ++z) {
-        word[z] = gather_bytes(d[accumulator(h, g, z, 0)], d[accumulator(h, g, z, 1)], d[accumulator(h, g, z, 2)],
-                               d[accumulator(h, g, z, 3)], j);
-        if (DIGIT_BITS == 7 && digit) word[z] &= 0x7f7f7f7fu;
-      }
-      __stcg(to + (h * 3 + g) * 256, make_uint4(word[0], word[1], word[2], word[3]));
-    }
+    for (int g = 0; g < 3; ++g)
+      __stcg(to + (h * 3 + g) * 256, bytes_of_groups(d, h, g, j, DIGIT_BITS == 7 && digit ? 0x7f7f7f7fu : ~0u));
 }
 constexpr int PARTIAL = 12 * 256 * 16;  // bytes of a tile, one for each entry, those of the first half first
 
@@ -64,14 +50,7 @@ __device__ __forceinline__ void add_bytes(uint32_t (&d)[96], uint32_t from, uint
 #pragma unroll
   for (int h = 0; h < 2; ++h)
 #pragma unroll
-    for (int g = 0; g < 3; ++g) {
-      int word[4];
-      load_again(from + (h * 3 + g) * (256 * 16), word);
-#pragma unroll
-      for (int z = 0; z < 4; ++z)
-#pragma unroll
-        for (int x = 0; x < 4; ++x) d[accumulator(h, g, z, x)] += byte_of(static_cast<uint32_t>(word[z]), x) * unit;
-    }
+    for (int g = 0; g < 3; ++g) add_to_groups(d, h, g, from + (h * 3 + g) * (256 * 16), unit);
 }
 // What a cluster leaves of one half for the owner: a digit of each entry, or four bytes of the last diagonal.
 __device__ __forceinline__ void hand_over(const uint32_t (&d)[96], uint4* to, bool over) {
@@ -98,8 +77,7 @@ __device__ __forceinline__ void copy_partial(const Stages& stages, Ring& ring, u
                                              int helpers, int diagonal) {
   for (int h = 1; h <= helpers; ++h) {
     const int block = blockIdx.x - 2 * h;
-    for (int i = 0; i < CONSUMERS; ++i) flag_wait(flags + 2 * block + i, diagonal + 1);
-    async_proxy_fence();
+    wait_for_helper(flags, block, diagonal + 1);
     for (int j = 0; j < bytes_handed_over(diagonal == SLICES - 1); ++j, ring.next())
       stages.copy_bytes(ring, partial_of(partial, block, diagonal + j), PARTIAL);
   }
@@ -156,30 +134,14 @@ __device__ __forceinline__ void round_half(const uint32_t (&d)[96], const uint4*
       load_again(result.nu + 4 * (64 * g + 16 * z), exponents);
 #pragma unroll
       for (int x = 0; x < 4; ++x) {
-        const int32_t top = static_cast<int32_t>(d[accumulator(h, g, z, x)]);
+        const int32_t top = static_cast<int32_t>(d[accumulator(h, 4 * g + z, x)]);
         const double power = double_of_words(static_cast<uint32_t>(result.exponents[2 * half + h] - exponents[x]), 0);
         round_diagonals<SLICES, DIGIT_BITS>(top, four, x, power, value[x]);
       }
     };
     OUTPUT* const to = result.c + row * result.row_stride + 64 * g;
     const int columns = row < result.rows ? result.columns - 64 * g : 0;
-    if (columns >= 52 && (reinterpret_cast<uint64_t>(to) & 15) == 0) {  // one branch for all, else each waits for one
-#pragma unroll
-      for (int z = 0; z < 4; ++z) {
-        OUTPUT value[4];
-        round_four(z, value);
-        store_four(to + 16 * z, value);
-      }
-    } else {
-#pragma unroll
-      for (int z = 0; z < 4; ++z) {
-        OUTPUT value[4];
-        round_four(z, value);
-#pragma unroll
-        for (int x = 0; x < 4; ++x)
-          if (16 * z + x < columns) to[16 * z + x] = value[x];
-      }
-    }
+    store_groups<4>(to, columns, round_four);
   }
 }
 
@@ -272,11 +234,7 @@ diagonal_gemm(const Operand a, const Operand b, const Output<OUTPUT> output, uin
         carry(d1);
         wgmma_wait<0>();  // else the compiler takes the reads of d1 above for reads in the stage that begins below
         multiply_half<int8_t>(d1, da + HALF, db, over);
-        if (!owner) {
-          __threadfence();
-          named_barrier(1 + warpgroup, 128);
-          if (threadIdx.x % 128 == 0) flag_raise(flags + 2 * blockIdx.x + warpgroup, diagonal + 1);
-        }
+        if (!owner) tell_owner(flags, warpgroup, diagonal + 1);
       }
       piece = next;
     }

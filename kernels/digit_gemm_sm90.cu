@@ -23,12 +23,9 @@ constexpr int ROWS = 128, COLS = 128, STAGES = 7;
 #include "ring_sm90.cuh"
 
 // Accumulators of a thread for one diagonal: of rows lane / 4 + {0, 8} of its warp's 16, of every 16 columns the 4 from
-// 4 (lane % 4) on. Entry x of group z in row h.
+// 4 (lane % 4) on (`accumulator` in pieces.cuh).
 typedef uint32_t Diagonal[COLS / 2];
 constexpr int GROUPS = COLS / 16;
-__device__ __forceinline__ constexpr int accumulator(int h, int z, int x) {
-  return (z * 2 + x / 2) * 4 + h * 2 + x % 2;
-}
 
 // The products of so many blocks of k: diagonal s has those of digits t and s - t.
 __device__ __forceinline__ void multiply(Diagonal (&d)[SLICES], const Stages& stages, Ring& ring, int blocks) {
@@ -75,33 +72,17 @@ __device__ __forceinline__ void store_plane(const Diagonal& d, uint8_t* to, int 
 #pragma unroll
   for (int h = 0; h < 2; ++h)
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      uint32_t word[4];
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const int z = 4 * half + i;
-        word[i] = gather_bytes(d[accumulator(h, z, 0)], d[accumulator(h, z, 1)], d[accumulator(h, z, 2)],
-                               d[accumulator(h, z, 3)], j);
-        if (DIGIT_BITS == 7 && digit) word[i] &= 0x7f7f7f7fu;
-      }
-      __stcg(reinterpret_cast<uint4*>(to) + ((h * 2 + half) * 256 + this_thread()),
-             make_uint4(word[0], word[1], word[2], word[3]));
-    }
+    for (int q = 0; q < GROUPS / 4; ++q)
+      __stcg(reinterpret_cast<uint4*>(to) + ((h * (GROUPS / 4) + q) * 256 + this_thread()),
+             bytes_of_groups(d, h, q, j, DIGIT_BITS == 7 && digit ? 0x7f7f7f7fu : ~0u));
 }
 // The bytes of a plane in shared memory, times `unit`.
 __device__ __forceinline__ void add_plane(Diagonal& d, uint32_t from, uint32_t unit) {
 #pragma unroll
   for (int h = 0; h < 2; ++h)
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      int word[4];
-      load_again(from + 16 * ((h * 2 + half) * 256 + this_thread()), word);
-#pragma unroll
-      for (int i = 0; i < 4; ++i)
-#pragma unroll
-        for (int x = 0; x < 4; ++x)
-          d[accumulator(h, 4 * half + i, x)] += byte_of(static_cast<uint32_t>(word[i]), x) * unit;
-    }
+    for (int q = 0; q < GROUPS / 4; ++q)
+      add_to_groups(d, h, q, from + 16 * ((h * (GROUPS / 4) + q) * 256 + this_thread()), unit);
 }
 __device__ __forceinline__ void hand_over(Diagonal (&d)[SLICES], uint8_t* to) {
 #pragma unroll
@@ -134,8 +115,7 @@ __device__ __forceinline__ void copy_partial(const Stages& stages, Ring& ring, c
                                              const uint32_t* flags, int helpers) {
   for (int h = 1; h <= helpers; ++h) {
     const int block = blockIdx.x - 2 * h;
-    for (int i = 0; i < CONSUMERS; ++i) flag_wait(flags + 2 * block + i, 1);
-    async_proxy_fence();
+    wait_for_helper(flags, block, 1);
     for (int p = 0; p < PLANES; p += OF_STAGE, ring.next())
       stages.copy_bytes(ring, partial + (block * PLANES + p) * PLANE, smaller(OF_STAGE, PLANES - p) * PLANE);
   }
@@ -186,23 +166,7 @@ __device__ __forceinline__ void round_and_store(const Diagonal (&d)[SLICES], con
         round_few_diagonals<SLICES, DIGIT_BITS>(sums, power, value[x]);
       }
     };
-    if (left > 16 * (GROUPS - 1) + 3 && (reinterpret_cast<uint64_t>(c) & 15) == 0) {
-#pragma unroll
-      for (int z = 0; z < GROUPS; ++z) {
-        OUTPUT value[4];
-        round_four(z, value);
-        store_four(c + 16 * z, value);
-      }
-    } else {
-#pragma unroll
-      for (int z = 0; z < GROUPS; ++z) {
-        OUTPUT value[4];
-        round_four(z, value);
-#pragma unroll
-        for (int x = 0; x < 4; ++x)
-          if (16 * z + x < left) c[16 * z + x] = value[x];
-      }
-    }
+    store_groups<GROUPS>(c, left, round_four);
   }
 }
 
@@ -253,9 +217,7 @@ digit_gemm(const Operand a, const Operand b, const Output<OUTPUT> output, uint8_
         named_barrier(1 + warpgroup, 128);  // before others come here
       } else {
         hand_over(d, partial + static_cast<int64_t>(blockIdx.x) * (PLANES * PLANE));
-        __threadfence();
-        named_barrier(1 + warpgroup, 128);
-        if (threadIdx.x % 128 == 0) flag_raise(flags + 2 * blockIdx.x + warpgroup, 1);
+        tell_owner(flags, warpgroup, 1);
       }
     }
   }

@@ -5,7 +5,7 @@
 // beginning, so that the piece which others wait for comes first. Whole tiles go on in step, and share what the cache
 // holds.
 #pragma once
-#include "common.cuh"
+#include "ptx.cuh"
 
 // Tiles 0 .. whole - 1 are multiplied as a whole, the next `split` ones by the last `sharers` clusters of the grid, as
 // many at least, in pieces of two blocks of k or more; 0: none is.
@@ -47,4 +47,45 @@ __device__ __forceinline__ int helpers_of(const Piece& piece, const Pieces& piec
   int helpers = 1;
   while (begin_of(r + 1 + helpers, pieces, blocks) < end) ++helpers;
   return helpers;
+}
+
+// What is handed over are bytes of accumulators of N / 2 columns, 16 of a thread at a time: of row h, 0 or 8 below a
+// thread's first one, groups 4 q .. 4 q + 3 of 16 columns, of which a thread has 4 neighbours. Entry x of group z:
+HD constexpr int accumulator(int h, int z, int x) { return (z * 2 + x / 2) * 4 + h * 2 + x % 2; }
+
+// Byte `j` of each, with these bits.
+template <int N>
+__device__ __forceinline__ uint4 bytes_of_groups(const uint32_t (&d)[N], int h, int q, int j, uint32_t bits) {
+  uint32_t word[4];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const int z = 4 * q + i;
+    word[i] = gather_bytes(d[accumulator(h, z, 0)], d[accumulator(h, z, 1)], d[accumulator(h, z, 2)],
+                           d[accumulator(h, z, 3)], j);
+    word[i] &= bits;
+  }
+  return make_uint4(word[0], word[1], word[2], word[3]);
+}
+// Such bytes, in shared memory, are added `unit` times.
+template <int N>
+__device__ __forceinline__ void add_to_groups(uint32_t (&d)[N], int h, int q, uint32_t from, uint32_t unit) {
+  int word[4];
+  load_again(from, word);
+#pragma unroll
+  for (int i = 0; i < 4; ++i)
+#pragma unroll
+    for (int x = 0; x < 4; ++x)
+      d[accumulator(h, 4 * q + i, x)] += byte_of(static_cast<uint32_t>(word[i]), x) * unit;
+}
+
+// By one of the two warpgroups that multiply: it has stored what it leaves for the owner, for the time `count`. And by
+// one thread of the owner, before it copies what `block` has left.
+__device__ __forceinline__ void tell_owner(uint32_t* flags, int warpgroup, int count) {
+  __threadfence();
+  named_barrier(1 + warpgroup, 128);
+  if (threadIdx.x % 128 == 0) flag_raise(flags + 2 * blockIdx.x + warpgroup, count);
+}
+__device__ __forceinline__ void wait_for_helper(const uint32_t* flags, int block, int count) {
+  for (int i = 0; i < 2; ++i) flag_wait(flags + 2 * block + i, count);
+  async_proxy_fence();
 }

@@ -72,7 +72,7 @@ __device__ __forceinline__ void store(const T (&sum)[COLS / 2], const Output<flo
       float* const at = c + (row + 8 * h) * to.row_stride + first;
       if (row + 8 * h < to.m) {
         if (aligned && first + 4 <= to.n) {
-          __stcs(reinterpret_cast<float4*>(at), make_float4(v[h][0], v[h][1], v[h][2], v[h][3]));
+          store_four(at, v[h]);
         } else {
 #pragma unroll
           for (int x = 0; x < 4; ++x)

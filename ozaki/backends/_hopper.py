@@ -53,6 +53,11 @@ def _few(scheme: Scheme) -> bool:
     return isinstance(scheme, Digits) and scheme.count <= _FEW_DIGITS
 
 
+def _tile(scheme: Scheme) -> tuple[int, int]:
+    """Rows and columns of a tile."""
+    return (_OF_FEW_DIGITS, _OF_FEW_DIGITS) if _few(scheme) else (_ROWS, _COLS)
+
+
 def _group(rows: int, blocks: int) -> int:
     """Pairs of tiles of so many rows."""
     return max(min(_GROUP, _PANEL // (_DEPTH * blocks)) // rows, 1)
@@ -85,10 +90,8 @@ def tiled(side: str, rows: int, k: int) -> tuple[int, int, int, int]:
 @cache
 def layout(scheme: Scheme, side: str, batch: int, rows: int, k: int) -> Layout:
     """Slices in tiles, the columns of a tile permuted; at least two blocks of k."""
-    tile, unit, rows, k = tiled(side, rows, k)
-    each = rows * k
-    if _few(scheme):
-        tile = _OF_FEW_DIGITS
+    _, unit, rows, k = tiled(side, rows, k)
+    each, tile = rows * k, _tile(scheme)[side == "right"]
     neighbours = 0 if side == "left" else 4 if isinstance(scheme, Digits) else 16
     return Layout(
         rows, k, each, k, batch * each, k, 0, scheme.count * batch * each, unit, tile, neighbours, unsigned=True
@@ -243,8 +246,9 @@ def _digit_gemm(
     tile_rows, tile_cols = _tile(scheme)
     rows, columns = -(-m // (2 * tile_rows)), -(-n // tile_cols)
     work = batch * rows * columns
-    shares = _few_shares if _few(scheme) else _shares
-    clusters, whole, sharers = shares(work, blocks, scheme, cluster_blocks(device) // 2)
+    most = cluster_blocks(device) // 2
+    shares = _few_shares(work, blocks, most) if _few(scheme) else _shares(work, blocks, scheme, most)
+    clusters, whole, sharers = shares
     together = Together.of(whole, clusters) if blocks >= _LONG else Together()
     macros: Macros = {"OUTPUT": out.ctype, "SLICES": scheme.count, "DIGIT_BITS": scheme.bits}
     tiles = struct([rows, columns, _group(2 * tile_rows, blocks), batch])
@@ -255,11 +259,6 @@ def _digit_gemm(
         shared_mem=SHARED,
     )  # fmt: skip
     return beside, together, launch
-
-
-def _tile(scheme: Scheme) -> tuple[int, int]:
-    """Rows and columns of a tile."""
-    return (_OF_FEW_DIGITS, _OF_FEW_DIGITS) if _few(scheme) else (_ROWS, _COLS)
 
 
 def _beside(scheme: Digits, grid: int, split: bool) -> tuple[int, ...]:
@@ -284,7 +283,10 @@ def _shares(work: int, blocks: int, scheme: Digits, clusters: int) -> tuple[int,
     return clusters, work - rest if worth else work, clusters if worth else 0
 
 
-def _few_shares(work: int, blocks: int, scheme: Digits, clusters: int) -> tuple[int, int, int]:
+_HANDED_OVER = 6
+
+
+def _few_shares(work: int, blocks: int, clusters: int) -> tuple[int, int, int]:
     """The same for few digits, where a piece of a tile is handed over in the time of about a block of k.
 
     (H200, three digits: 3000 gains 5 per cent, 6144 and 8192 2 and 3, 4096, by 66 pieces of 50 tiles, nothing.)
@@ -294,9 +296,6 @@ def _few_shares(work: int, blocks: int, scheme: Digits, clusters: int) -> tuple[
     if sharers <= rest or blocks * (1 - rest / sharers) < 3 * sharers / rest + 4:
         return min(clusters, work), work, 0
     return (sharers if work < clusters else clusters), work - rest, sharers
-
-
-_HANDED_OVER = 6
 
 
 _FLAGS = 4 * 2 * 1024

@@ -592,7 +592,7 @@ def fair_shares(rng: np.random.Generator) -> None:
         assert sum(ends) == 192 * wide + 128 * narrow
         assert max(ends) <= sum(ends) / clusters + 192
     for work, blocks, most in rng.integers((1, 2, 2), (3000, 300, 70), (300, 3)).tolist():
-        clusters, whole, sharers = _hopper._few_shares(work, blocks, Digits(3), most)
+        clusters, whole, sharers = _hopper._few_shares(work, blocks, most)
         rest = work - whole
         assert 0 < clusters <= most and whole % clusters * rest == 0 and sharers <= clusters
         assert (rest == 0) == (sharers == 0) and (rest == 0 or (sharers > rest and rest * blocks >= 4 * sharers))
