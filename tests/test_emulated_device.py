@@ -39,6 +39,7 @@ CASES = [
     "hopper-halves",
     "hopper-shares",
     "hopper-long-k",
+    "hopper-limits",
     "hopper-quadrants",
     "hopper-winograd",
     "hopper-fastest",

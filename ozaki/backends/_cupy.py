@@ -105,7 +105,7 @@ def _in_quadrants(engine: Engine, scheme: Scheme, batch: int, shape: tuple[int, 
 
 
 def _engine(scheme: Scheme, asked: str, shape: tuple[int, int, int], limit: int | None) -> Engine:
-    """The engine that is asked for, or the fastest here; panels do not shrink what digits on Hopper keep aside."""
+    """The engine that is asked for, or the fastest here."""
     if isinstance(scheme, Digits) and scheme.word == "fp16":
         return _cublas_fp16
     if asked == "cublas":
@@ -117,10 +117,16 @@ def _engine(scheme: Scheme, asked: str, shape: tuple[int, int, int], limit: int 
             "9.0; use scheme='residues' there, or engine='auto'"
         )
     m, k, n = shape
-    fast = fits and min(shape) >= _hopper.FROM and (limit is None or isinstance(scheme, Residues))
+    fast = fits and min(shape) >= _hopper.FROM and (limit is None or limit >= 2 * _least(_hopper, scheme, k))
     if fast and isinstance(scheme, Residues) and k >= _SPLIT_FROM:  # cuBLAS splits a long k where tiles are few
         fast = _hopper.busy(scheme, m, n) >= _LEAST_BUSY
     return _hopper if asked == "hopper" or fast else _cublas
+
+
+def _least(engine: Engine, scheme: Scheme, k: int) -> int:
+    """Bytes of workspace of the smallest panel, with what digits on Hopper keep aside however small it is."""
+    sides = [engine.layout(scheme, side, 1, 1, k) for side in ("left", "right")]
+    return sum(x.size for x in sides) + engine.workspace(scheme, *(x.unit for x in sides), k)
 
 
 _SPLIT_FROM, _LEAST_BUSY = 2**16, 0.8

@@ -580,6 +580,20 @@ def long_k(rng: np.random.Generator) -> None:
         assert _cupy._engine(Residues(14), "hopper", (1024, 2**20, 1024), None) is _hopper
 
 
+def within_limits(rng: np.random.Generator) -> None:
+    """The own kernel in panels, where what it keeps aside leaves room for them; else cuBLAS, in smaller ones."""
+    a, b = matrix(rng, (300, 260), "f4"), matrix(rng, (260, 270), "f4")
+    for scheme in (Residues(3), Digits(2)):
+        options: dict[str, Any] = {"scheme": scheme.name, "slices": scheme.count}
+        expected, enough = ozaki.matmul(a, b, **options), 2 * _cupy._least(_hopper, scheme, 260)
+        for limit, engine in ((enough, _hopper), (enough - 1, _cublas)):
+            c, report = ozaki.matmul(
+                cp.asarray(a), cp.asarray(b), workspace_limit=limit, return_report=True, **options
+            )
+            same(expected, c)
+            assert report.engine.endswith(engine.label) and report.workspace_bytes <= limit, (report, limit)
+
+
 def fair_shares(rng: np.random.Generator) -> None:
     """Narrow tiles: each to one cluster, and none ends much later than it must; all read what is stored."""
     for wide, narrow, clusters in rng.integers((1, 1, 2), (3000, 900, 70), (200, 3)).tolist():
@@ -889,6 +903,7 @@ CASES: dict[str, Callable[[np.random.Generator], None]] = {
     HOPPER + "halves": halves,
     HOPPER + "shares": fair_shares,
     HOPPER + "long-k": long_k,
+    HOPPER + "limits": within_limits,
     HOPPER + "quadrants": quadrants,
     HOPPER + "winograd": winograd,
     HOPPER + "fastest": fastest,
