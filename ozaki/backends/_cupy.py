@@ -125,8 +125,8 @@ def _engine(scheme: Scheme, asked: str, shape: tuple[int, int, int], limit: int 
 
 def _least(engine: Engine, scheme: Scheme, k: int) -> int:
     """Bytes of workspace of the smallest panel, with what digits on Hopper keep aside however small it is."""
-    sides = [engine.layout(scheme, side, 1, 1, k) for side in ("left", "right")]
-    return sum(x.size for x in sides) + engine.workspace(scheme, *(x.unit for x in sides), k)
+    left, right = (engine.layout(scheme, side, 1, 1, k) for side in ("left", "right"))
+    return left.size + right.size + engine.workspace(scheme, left.unit, right.unit, k)
 
 
 _SPLIT_FROM, _LEAST_BUSY = 2**16, 0.8

@@ -587,9 +587,7 @@ def within_limits(rng: np.random.Generator) -> None:
         options: dict[str, Any] = {"scheme": scheme.name, "slices": scheme.count}
         expected, enough = ozaki.matmul(a, b, **options), 2 * _cupy._least(_hopper, scheme, 260)
         for limit, engine in ((enough, _hopper), (enough - 1, _cublas)):
-            c, report = ozaki.matmul(
-                cp.asarray(a), cp.asarray(b), workspace_limit=limit, return_report=True, **options
-            )
+            c, report = ozaki.matmul(cp.asarray(a), cp.asarray(b), workspace_limit=limit, return_report=True, **options)
             same(expected, c)
             assert report.engine.endswith(engine.label) and report.workspace_bytes <= limit, (report, limit)
 
