@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from importlib import metadata
 from itertools import cycle
 from pathlib import Path
+from random import Random
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -204,8 +205,8 @@ def medians_side_by_side(
 ) -> list[tuple[float, Pace]]:
     """Median seconds of each routine, and the device's pace, all routines taken in turn several times over.
 
-    How fast a device is hangs on what it did just before, and drifts. So no routine is measured in one piece, and half
-    a turn goes by before its calls count.
+    How fast a device is hangs on what it did just before, and drifts. So no routine is measured in one piece, half a
+    turn goes by before its calls count, and the routines follow one another in another order every time.
 
     Parameters
     ----------
@@ -218,11 +219,12 @@ def medians_side_by_side(
     times: list[list[float]] = [[] for _ in routines]
     paces: list[list[Pace]] = [[] for _ in routines]
     cycles = [cycle(calls) for calls in routines]
+    shuffled = Random(0)
     for _ in range(TURNS):
-        for i, calls in enumerate(cycles):
-            _times(device, calls, least / TURNS / 2, 1)
+        for i in shuffled.sample(range(len(cycles)), len(cycles)):
+            _times(device, cycles[i], least / TURNS / 2, 1)
             pace = device.watch()
-            times[i] += _times(device, calls, least / TURNS, 2)
+            times[i] += _times(device, cycles[i], least / TURNS, 2)
             paces[i].append(pace())
             device.release()
     return [(statistics.median(t), Pace.mean(p)) for t, p in zip(times, paces, strict=True)]

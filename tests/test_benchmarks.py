@@ -161,11 +161,13 @@ def test_routines_are_timed_in_turn():
     first, second = (
         [partial(lambda i: (called.append(i), i)[1], i) for i in values] for values in ((1.0, 2.0, 4.0), (7.0,))
     )
-    assert medians_side_by_side(Clock(), [first, second], least=0) == [
-        (3.0, Pace(300)),
-        (7.0, Pace(400)),
-    ]  # the means of 100, 300, 500 and of 200, 400, 600
-    assert called == 3 * [1.0, 2.0, 4.0, 7.0, 7.0, 7.0]  # the first of three is not counted
+    medians = medians_side_by_side(Clock(), [first, second], least=0)
+    assert [seconds for seconds, _ in medians] == [3.0, 7.0]  # the first of three calls is not counted
+    blocks = [called[i : i + 3] for i in range(0, 18, 3)]
+    at = [[i for i, block in enumerate(blocks) if block == of] for of in ([1.0, 2.0, 4.0], [7.0, 7.0, 7.0])]
+    assert [i // 2 for i in at[0]] == [i // 2 for i in at[1]] == [0, 1, 2]  # each once in every turn
+    assert len({i % 2 for i in at[0]}) == 2  # and not always after the same one
+    assert [pace for _, pace in medians] == [Pace(round(100 * (sum(i) + 3) / 3, 3)) for i in at]
 
 
 def test_errors_of_a_sample():

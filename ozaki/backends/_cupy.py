@@ -7,6 +7,7 @@ device.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache, partial
 from itertools import chain
 from math import ceil, prod
@@ -192,11 +193,10 @@ def same_slices(plan: Plan, other: Plan) -> bool:
 
 def product(plan: Plan, x: Any, y: Any, out: Any) -> int:
     """Compute out = x y^T of rows that nothing is known of; returns the bytes of workspace."""
-    if plan.workspace_limit is not None:
-        return execute(plan, describe(x), describe(y), out)
     sums = isinstance(plan.scheme, Residues)
     look = describe if sums else tops
-    if _engine_of(plan) in (_cublas, _cublas_fp16):
+    in_panels = plan.workspace_limit is not None and _panel_of(plan, out.shape) != out.shape[1:]
+    if in_panels or _engine_of(plan) in (_cublas, _cublas_fp16):
         return execute(plan, look(x), look(y), out)
     second = beside(cp.cuda.runtime.getDevice(), "right operand")
     second.fork()
@@ -248,7 +248,7 @@ def execute(plan: Plan, left: Described | Slices, right: Described | Slices, out
     engine = _engine_of(plan)
     _, m, n = out.shape
     assert plan.scheme is not None
-    rows, cols = _panel(engine, plan.scheme, plan.shape[1], *out.shape, plan.workspace_limit)
+    rows, cols = _panel_of(plan, out.shape)
     used = 0
     for c in range(0, n, cols):
         b = _take(right, "right", plan, c, min(c + cols, n))
@@ -267,7 +267,7 @@ def _take(operand: Described | Slices, side: str, plan: Plan, first: int, last: 
     if (first, last) == (0, operand.x.shape[1]):
         return split(operand, side, plan)
     fields = cp.ascontiguousarray(operand.fields[:, :, first:last])
-    return split(Described(operand.x[:, first:last], fields), side, plan)
+    return split(replace(operand, x=operand.x[:, first:last], fields=fields, ahead=None), side, plan)
 
 
 def _patch(left: Described | Slices, right: Described | Slices, out: Any) -> None:
@@ -290,6 +290,12 @@ def _patching(device: int, a: View, b: View, out: View) -> Launch:
 
 _PATCH = (128, 2048)
 """Rows and columns that a block looks after, as in kernels/nonfinite.cu."""
+
+
+def _panel_of(plan: Plan, shape: tuple[int, int, int]) -> tuple[int, int]:
+    """Rows and columns of a product of that shape (batch, m, n) that are computed at a time."""
+    assert plan.scheme is not None
+    return _panel(_engine_of(plan), plan.scheme, plan.shape[1], *shape, plan.workspace_limit)
 
 
 @lru_cache(maxsize=1024, typed=True)

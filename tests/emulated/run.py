@@ -582,14 +582,23 @@ def long_k(rng: np.random.Generator) -> None:
 
 def within_limits(rng: np.random.Generator) -> None:
     """The own kernel in panels, where what it keeps aside leaves room for them; else cuBLAS, in smaller ones."""
-    a, b = matrix(rng, (300, 260), "f4"), matrix(rng, (260, 270), "f4")
-    for scheme in (Residues(3), Digits(2)):
-        options: dict[str, Any] = {"scheme": scheme.name, "slices": scheme.count}
-        expected, enough = ozaki.matmul(a, b, **options), 2 * _cupy._least(_hopper, scheme, 260)
-        for limit, engine in ((enough, _hopper), (enough - 1, _cublas)):
-            c, report = ozaki.matmul(cp.asarray(a), cp.asarray(b), workspace_limit=limit, return_report=True, **options)
-            same(expected, c)
-            assert report.engine.endswith(engine.label) and report.workspace_bytes <= limit, (report, limit)
+    a, b = matrix(rng, (40, 260), "f4"), matrix(rng, (260, 50), "f4")
+    with mock.patch.object(_hopper, "FROM", 1):
+        for scheme in (Residues(3), Digits(2)):
+            options: dict[str, Any] = {"scheme": scheme.name, "slices": scheme.count}
+            expected, enough = ozaki.matmul(a, b, **options), 2 * _cupy._least(_hopper, scheme, 260)
+            for limit, engine in ((enough, _hopper), (enough - 1, _cublas)):
+                given = {"workspace_limit": limit, "return_report": True, **options}
+                c, report = ozaki.matmul(cp.asarray(a), cp.asarray(b), **given)
+                same(expected, c)
+                assert report.engine.endswith(engine.label) and report.workspace_bytes <= limit, (report, limit)
+    a, b = matrix(rng, (300, 26), "f4"), matrix(rng, (26, 270), "f4")
+    for limit, scheme in ((10**5, "residues"), (10**5, "digits"), (25 * 10**4, "halfhalf")):  # which take several
+        options = {"scheme": scheme} if scheme == "halfhalf" else {"scheme": scheme, "slices": 3, "engine": "cublas"}
+        whole = ozaki.matmul(cp.asarray(a), cp.asarray(b), **options)
+        with mock.patch.object(_cupy, "_take", side_effect=_cupy._take) as take:
+            same(whole.get(), ozaki.matmul(cp.asarray(a), cp.asarray(b), workspace_limit=limit, **options))
+        assert take.call_count > 2, (scheme, take.call_count)
 
 
 def fair_shares(rng: np.random.Generator) -> None:
