@@ -94,9 +94,16 @@ def _engine_of(plan: Plan) -> Engine:
     assert plan.scheme is not None
     if isinstance(plan.scheme, Words):
         return _word_engine(plan.scheme, (prod(plan.batch), *plan.shape))
-    engine = _engine(plan.scheme, plan.engine, plan.shape, plan.workspace_limit)
-    if plan.workspace_limit is None and _in_quadrants(engine, plan.scheme, prod(plan.batch), plan.shape):
+    (m, k, n), batch, limit = plan.shape, prod(plan.batch), plan.workspace_limit
+    engine = _engine(plan.scheme, plan.engine, plan.shape)
+    if _in_quadrants(engine, plan.scheme, batch, plan.shape) and (
+        limit is None or limit >= _workspace(_winograd, plan.scheme, k, batch, m, n)
+    ):
         return _winograd
+    if limit is not None and engine is _hopper and plan.engine == "auto":
+        # Panels do not shrink what digits keep aside, and those of cuBLAS may be smaller.
+        least = _workspace(engine, plan.scheme, k, batch, *_units(engine, plan.scheme, k))
+        return engine if limit >= 2 * least else _cublas
     return engine
 
 
@@ -105,7 +112,7 @@ def _in_quadrants(engine: Engine, scheme: Scheme, batch: int, shape: tuple[int, 
     return engine is _hopper and batch == 1 and _winograd.fits(scheme, shape)
 
 
-def _engine(scheme: Scheme, asked: str, shape: tuple[int, int, int], limit: int | None) -> Engine:
+def _engine(scheme: Scheme, asked: str, shape: tuple[int, int, int]) -> Engine:
     """The engine that is asked for, or the fastest here."""
     if isinstance(scheme, Digits) and scheme.word == "fp16":
         return _cublas_fp16
@@ -118,16 +125,22 @@ def _engine(scheme: Scheme, asked: str, shape: tuple[int, int, int], limit: int 
             "9.0; use scheme='residues' there, or engine='auto'"
         )
     m, k, n = shape
-    fast = fits and min(shape) >= _hopper.FROM and (limit is None or limit >= 2 * _least(_hopper, scheme, k))
+    fast = fits and min(shape) >= _hopper.FROM
     if fast and isinstance(scheme, Residues) and k >= _SPLIT_FROM:  # cuBLAS splits a long k where tiles are few
         fast = _hopper.busy(scheme, m, n) >= _LEAST_BUSY
     return _hopper if asked == "hopper" or fast else _cublas
 
 
-def _least(engine: Engine, scheme: Scheme, k: int) -> int:
-    """Bytes of workspace of the smallest panel, with what digits on Hopper keep aside however small it is."""
-    left, right = (engine.layout(scheme, side, 1, 1, k) for side in ("left", "right"))
-    return left.size + right.size + engine.workspace(scheme, left.unit, right.unit, k)
+def _workspace(engine: Engine, scheme: Scheme | Words, k: int, batch: int, rows: int, cols: int) -> int:
+    """Bytes of slices and of what an engine holds beside them for a product of that size."""
+    slices = sum(engine.layout(scheme, side, batch, x, k).size for side, x in (("left", rows), ("right", cols)))
+    return int(slices + batch * engine.workspace(scheme, rows, cols, k))
+
+
+def _units(engine: Engine, scheme: Scheme | Words, k: int) -> tuple[int, int]:
+    """Rows and columns of the smallest panel."""
+    rows, cols = (engine.layout(scheme, side, 1, 1, k).unit for side in ("left", "right"))
+    return rows, cols
 
 
 _SPLIT_FROM, _LEAST_BUSY = 2**16, 0.8
@@ -305,11 +318,10 @@ def _panel(
     """Rows and columns computed at a time, within the caller's limit."""
 
     def workspace(rows: int, cols: int) -> int:
-        slices = sum(engine.layout(scheme, side, batch, x, k).size for side, x in (("left", rows), ("right", cols)))
-        return int(slices + batch * engine.workspace(scheme, rows, cols, k))
+        return _workspace(engine, scheme, k, batch, rows, cols)
 
     rows, cols = m, n
-    units = [engine.layout(scheme, side, 1, 1, k).unit for side in ("left", "right")]
+    units = _units(engine, scheme, k)
     while limit is not None and workspace(rows, cols) > limit:
         if rows <= units[0] and cols <= units[1]:
             raise ValueError(
@@ -341,7 +353,7 @@ def _fastest(device: int, stack: tuple[int, int, int], k: int, dtype: str, ways:
         if way is None:
             times[way] = rates.native(batch, m, k, n, dtype)
         elif isinstance(way, Scheme):
-            engine = _engine(way, "auto", (m, k, n), None)
+            engine = _engine(way, "auto", (m, k, n))
             rows, cols = (engine.layout(way, side, 1, x, k).rows for side, x in (("left", m), ("right", n)))
             done = _winograd.DONE if _in_quadrants(engine, way, batch, (m, k, n)) else 1.0
             times[way] = rates.slices(batch, m, k, n, dtype, way, rows * cols * done, engine is _hopper)

@@ -560,7 +560,10 @@ def winograd(rng: np.random.Generator) -> None:
                 c, report = ozaki.matmul(left, right, plan=plan, return_report=True)
                 same(expected, c)
                 assert report.engine.endswith("Strassen-Winograd") and report.products == slices
-                others = (replace(plan, workspace_limit=10**9), b), (replace(plan, batch=(2,)), np.stack([b, b]))
+                c, report = ozaki.matmul(left, right, plan=replace(plan, workspace_limit=10**9), return_report=True)
+                same(expected, c)  # which has room for it
+                assert report.engine.endswith("Strassen-Winograd") and report.workspace_bytes <= 10**9
+                others = (replace(plan, workspace_limit=10**7), b), (replace(plan, batch=(2,)), np.stack([b, b]))
                 for other, y in others:
                     refused = ""
                     try:
@@ -574,10 +577,8 @@ def long_k(rng: np.random.Generator) -> None:
     """Few tiles and a long k: cuBLAS, unless the own kernel is asked for."""
     with mock.patch.object(_hopper, "cluster_blocks", return_value=132):
         for m, k, engine in ((1024, 2**20, "cublas"), (1024, 2048, "hopper"), (2048, 2**20, "hopper")):
-            assert (
-                _cupy._engine(Residues(14), "auto", (m, k, m), None) is {"cublas": _cublas, "hopper": _hopper}[engine]
-            )
-        assert _cupy._engine(Residues(14), "hopper", (1024, 2**20, 1024), None) is _hopper
+            assert _cupy._engine(Residues(14), "auto", (m, k, m)) is {"cublas": _cublas, "hopper": _hopper}[engine]
+        assert _cupy._engine(Residues(14), "hopper", (1024, 2**20, 1024)) is _hopper
 
 
 def within_limits(rng: np.random.Generator) -> None:
@@ -586,7 +587,7 @@ def within_limits(rng: np.random.Generator) -> None:
     with mock.patch.object(_hopper, "FROM", 1):
         for scheme in (Residues(3), Digits(2)):
             options: dict[str, Any] = {"scheme": scheme.name, "slices": scheme.count}
-            expected, enough = ozaki.matmul(a, b, **options), 2 * _cupy._least(_hopper, scheme, 260)
+            expected, enough = ozaki.matmul(a, b, **options), 2 * _cupy._workspace(_hopper, scheme, 260, 1, 256, 384)
             for limit, engine in ((enough, _hopper), (enough - 1, _cublas)):
                 given = {"workspace_limit": limit, "return_report": True, **options}
                 c, report = ozaki.matmul(cp.asarray(a), cp.asarray(b), **given)
