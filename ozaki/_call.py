@@ -289,9 +289,7 @@ class Call:
 
     def run(self, plan: Plan, c: Any, given: bool) -> int:
         """Compute the product into c by a plan, given by the caller or not; returns the bytes of workspace."""
-        if plan.workspace_limit is not None:  # panels take copies that a tape knows nothing of
-            self._right_again = None
-        elif plan.a_priori or given:
+        if plan.a_priori or given:
             self._right_again = _always
         if 0 in self.sizes.stack:
             return 0

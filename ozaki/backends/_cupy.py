@@ -38,7 +38,7 @@ from ozaki.backends._cupy_proof import narrow_product as narrow_product
 from ozaki.backends._cupy_proof import wide_product as wide_product
 from ozaki.backends._cupy_proof import worst_ratios as worst_ratios
 from ozaki.backends._jit import architecture
-from ozaki.backends._launch import Beside, Launch, Macros, View, beside, round_up
+from ozaki.backends._launch import Beside, Launch, Macros, Tape, View, beside, round_up
 from ozaki.backends._magnitudes import ahead as magnitudes_ahead
 from ozaki.backends._rates import rates_of
 from ozaki.backends._split import Engine, Slices
@@ -279,6 +279,7 @@ def _take(operand: Described | Slices, side: str, plan: Plan, first: int, last: 
         return operand.some_rows(first, last)
     if (first, last) == (0, operand.x.shape[1]):
         return split(operand, side, plan)
+    Tape.misses()
     fields = cp.ascontiguousarray(operand.fields[:, :, first:last])
     return split(replace(operand, x=operand.x[:, first:last], fields=fields, ahead=None), side, plan)
 

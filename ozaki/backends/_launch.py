@@ -235,11 +235,19 @@ class Tape:
         self._steps: list[tuple[Callable[[int], object], int | None, Any, list[tuple[int, int, int]]]] = []
         self._bytes = 0
         self._stream = 0
+        self._all_steps = True
 
     @property
     def complete(self) -> bool:
         """Every address was one of the arrays, or memory that was allocated meanwhile; and there were not too many."""
-        return len(self._steps) < _MOST_STEPS and all(place for *_, places in self._steps for place in places)
+        known = all(place for *_, places in self._steps for place in places)
+        return self._all_steps and len(self._steps) < _MOST_STEPS and known
+
+    @staticmethod
+    def misses() -> None:
+        """Something is done that is no step: what records now, if anything does, is never complete."""
+        if _recording.tape is not None:
+            _recording.tape._all_steps = False
 
     @contextmanager
     def recording(self, *arrays: Any) -> Iterator[None]:

@@ -13,7 +13,7 @@ import cupy as cp
 import numpy as np
 
 from ozaki._description import FIELDS, Described
-from ozaki.backends._launch import Launch, Macros, View, struct
+from ozaki.backends._launch import Launch, Macros, Tape, View, struct
 from ozaki.backends._tops import Tops
 from ozaki.schemes import Digits, Residues, Scaling, Scheme, magnitude_bits
 from ozaki.schemes.residues import remainders
@@ -90,6 +90,7 @@ class Slices:
         if (first, last) == (0, self.mu.shape[1]):
             return self
         described = Described(self.described.x[:, first:last], self.described.fields[:, :, first:last])
+        Tape.misses()
         mu = cp.ascontiguousarray(self.mu[:, first:last])
         return Slices(described, self.parts[first * self.layout.row_bytes :], self.layout, mu)
 

@@ -597,9 +597,22 @@ def within_limits(rng: np.random.Generator) -> None:
     for limit, scheme in ((10**5, "residues"), (10**5, "digits"), (25 * 10**4, "halfhalf")):  # which take several
         options = {"scheme": scheme} if scheme == "halfhalf" else {"scheme": scheme, "slices": 3, "engine": "cublas"}
         whole = ozaki.matmul(cp.asarray(a), cp.asarray(b), **options)
-        with mock.patch.object(_cupy, "_take", side_effect=_cupy._take) as take:
-            same(whole.get(), ozaki.matmul(cp.asarray(a), cp.asarray(b), workspace_limit=limit, **options))
-        assert take.call_count > 2, (scheme, take.call_count)
+        for limited, calls in ((limit, 2), (10**9, 1)):  # panels are never done from the tape
+            with (
+                mock.patch.object(_cupy, "_take", side_effect=_cupy._take) as take,
+                mock.patch.object(_cupy, "product", side_effect=_cupy.product) as product,
+            ):
+                for _ in range(2):
+                    c = ozaki.matmul(cp.asarray(a), cp.asarray(b), workspace_limit=limited, **options)
+                    same(whole.get(), c)
+            assert (take.call_count > 4) == (limited == limit) and product.call_count == calls, (scheme, limited)
+        plan = ozaki.plan(a.shape, b.shape, dtype="float32", workspace_limit=limit, **options)
+        for times in (1, 8):  # the exponents of panels are not those of the call before
+            left, right = (
+                ozaki.prepare(cp.asarray(a), "left", plan),
+                ozaki.prepare(cp.asarray(times * b), "right", plan),
+            )
+            same((times * whole).get(), ozaki.matmul(left, right, plan=plan))
 
 
 def fair_shares(rng: np.random.Generator) -> None:
