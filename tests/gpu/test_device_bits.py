@@ -269,6 +269,23 @@ def test_panels_prepared_and_streams():
         assert bool(cp.isnan(wide[:, 1::2]).all())
 
 
+@pytest.mark.parametrize(
+    ("scheme", "slices", "dtype"), [("residues", 14, "f8"), ("digits", 3, "f4"), ("halfhalf", None, "f4")]
+)
+def test_limits(scheme, slices, dtype):
+    """With room for the whole product, which is done again from the tape, and for panels, which are not."""
+    rng = np.random.default_rng(17)
+    a, b = (cp.asarray(rng.standard_normal(shape).astype(dtype)) for shape in ((700, 900), (900, 633)))
+    options = {"scheme": scheme, "slices": slices}
+    expected, whole = ozaki.matmul(a, b, return_report=True, **options)
+    for limit in (10**10, whole.workspace_bytes // 2):
+        _, report = ozaki.matmul(a, b, workspace_limit=limit, return_report=True, **options)
+        assert report.workspace_bytes <= limit
+        for times in (1, 2, 4):
+            c = ozaki.matmul(a, times * b, workspace_limit=limit, **options)
+            assert bool((c == times * expected).all())
+
+
 @pytest.mark.parametrize("seed", range(30))
 def test_winograd(seed, monkeypatch):
     """Halves of every size: even, odd, and empty ones."""
@@ -314,8 +331,10 @@ def test_winograd_at_full_size(slices, dtype):
     for m, k, n in ((10240, 10240, 10240), (10001, 10321, 10451)):
         a, b = (cp.random.standard_normal(shape, dtype=dtype) for shape in ((m, k), (k, n)))
         out = cp.full((m, n), cp.nan, dtype)
-        _, report = ozaki.matmul(a, b, scheme="residues", slices=slices, out=out, return_report=True)
-        assert "Winograd" in report.engine
+        options = {"scheme": "residues", "slices": slices, "return_report": True}
+        _, report = ozaki.matmul(a, b, out=out, workspace_limit=10**11, **options)  # which has room for it
+        assert "Winograd" in report.engine and report.workspace_bytes <= 10**11
+        assert "Winograd" in ozaki.matmul(a, b, **options)[1].engine
         expected = ozaki.matmul(a, b, scheme="residues", slices=slices, engine="cublas")
         assert bool((out == expected).all())
 
