@@ -1,6 +1,8 @@
 """Limbs: exact sums, and the one rounding, against rationals."""
 
 from fractions import Fraction
+from itertools import pairwise
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -111,11 +113,32 @@ def test_collapse_keeps_what_any_rounding_needs(x):
         assert np.float32(both) == rounded(Fraction(x), "float32")
 
 
+@given(st.lists(wide_integers(), min_size=1, max_size=5), st.data())
+@settings(max_examples=500, deadline=None)
+def test_nearest_of_limbs_in_no_order(integers, data):
+    """Several at a time, each spread over limbs that overlap."""
+    count = max(-(-(abs(x).bit_length() + 2) // BITS) for x in integers)
+    limbs = np.concatenate([balanced(x, count) for x in integers], axis=1)
+    for low, high in pairwise(limbs):
+        moved = data.draw(st.integers(-(2**24), 2**24))
+        low += moved * 2.0**BITS
+        high -= moved
+    wanted = [rounded(Fraction(x), "float64") for x in integers]
+    assert same_bits(_limbs.nearest(limbs), np.array(wanted))
+
+
+@pytest.mark.parametrize("count", [4, 5, 7, 13])
+def test_ordinary_limbs_are_not_put_in_order(rng, count):
+    limbs = rng.integers(-(2**51), 2**51, (count, 2**14)).astype(np.float64)
+    expected = np.add(*_limbs._in_order(limbs.copy()))
+    with mock.patch.object(_limbs, "_in_order", side_effect=AssertionError):
+        assert same_bits(_limbs.nearest(limbs), expected)
+
+
 def checked_rounding(x, rows, cols, dtype):
     limbs = balanced(x, -(-(abs(x).bit_length() + 2) // BITS))
-    high, low = (v.reshape(1, 1, 1) for v in _limbs.collapse(limbs))
     out = np.full((1, 1, 1), np.nan, dtype)
-    _limbs.round_scaled(high, low, np.array([[rows]], np.int64), np.array([[cols]], np.int64), out)
+    _limbs.round_scaled(limbs, np.array([[rows]], np.int64), np.array([[cols]], np.int64), out)
     wanted = rounded(Fraction(x) * power(rows + cols), dtype)
     assert same_bits(out, np.full((1, 1, 1), wanted)), (x, rows, cols, float(out[0, 0, 0]).hex(), float(wanted).hex())
 
@@ -162,11 +185,11 @@ def test_overflow_rounds_to_infinity_and_not_before(dtype, past, sign):
 
 def test_every_tie_of_small_integers():
     for exponent in range(-1078, -1070):
-        x = np.arange(-64.0, 65.0).reshape(1, 1, -1)
-        out = np.full(x.shape, np.nan)
+        x = np.arange(-64.0, 65.0)
+        out = np.full((1, 1, x.size), np.nan)
         cols = np.full((1, x.size), exponent, np.int64)
-        _limbs.round_scaled(x, np.zeros_like(x), np.zeros((1, 1), np.int64), cols, out)
-        wanted = np.array([rounded(Fraction(int(v)) * power(exponent), "float64") for v in x.flat]).reshape(x.shape)
+        _limbs.round_scaled(x.reshape(1, -1).copy(), np.zeros((1, 1), np.int64), cols, out)
+        wanted = np.array([rounded(Fraction(int(v)) * power(exponent), "float64") for v in x]).reshape(out.shape)
         assert same_bits(out, wanted)
 
 

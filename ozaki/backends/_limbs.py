@@ -93,26 +93,75 @@ def add_to_odd(a: Floats, b: Floats) -> Floats:
     return total
 
 
-def round_scaled(
-    high: Floats, low: Floats, rows: npt.NDArray[np.int64], cols: npt.NDArray[np.int64], out: npt.NDArray[np.floating]
-) -> None:
-    """out = (high + low) 2**(rows_i + cols_j), rounded once to nearest, ties to even.
+def _two_sum(a: Floats, b: Floats) -> tuple[Floats, Floats]:
+    """Sum and error (Knuth, The Art of Computer Programming, volume 2, section 4.2.2)."""
+    total = a + b
+    of_b = total - a
+    error = total - of_b
+    np.subtract(a, error, out=error)
+    np.subtract(b, of_b, out=of_b)
+    error += of_b
+    return total, error
 
-    high, low, out have shape (batch, m, n), rows (batch, m), cols (batch, n); high and low come from `collapse`.
+
+def nearest(limbs: Floats) -> Floats:
+    """The values rounded to nearest, ties to even; each limb an integer below 2**52, overwritten.
+
+    The four highest limbs are added without error, the others to what these additions leave. Where the error of that
+    could matter, the limbs are put in order, and nothing is lost.
     """
-    value = high + low if out.dtype == np.float64 else add_to_odd(high, low)
+    count = len(limbs)
+    if count < 4:
+        return np.add(*_in_order(limbs))
+    weights = np.ldexp(1.0, LIMB_BITS * np.arange(count))[:, None]
+    limbs *= weights
+    total, left = _two_sum(limbs[-1], limbs[-2])
+    for limb in limbs[-3:-5:-1]:
+        total, error = _two_sum(total, limb)
+        left += error
+    for limb in limbs[:-4][::-1]:
+        left += limb
+    # No sum of the highest limbs was beyond `most`, what was added to `left` not beyond `rest` together, in fewer
+    # than `count` steps.
+    most = float(np.abs(total).max(initial=0.0)) + 2.0 ** (53 + LIMB_BITS * (count - 3))
+    rest = 3 * 2.0**-53 * most + (2.0 ** (53 + LIMB_BITS * (count - 5)) if count > 4 else 0.0)
+    off = (count + 1) * 2.0**-53 * rest
+    values: Floats = total + (left - off)
+    doubtful = np.flatnonzero(values != total + (left + off))
+    if len(doubtful):
+        values[doubtful] = np.add(*_in_order(limbs[:, doubtful] / weights))
+    return values
+
+
+def _in_order(limbs: Floats) -> tuple[Floats, Floats]:
+    """What `collapse` tells of limbs in no order, which are overwritten."""
+    carry(limbs)
+    return collapse(limbs)
+
+
+def round_scaled(
+    limbs: Floats, rows: npt.NDArray[np.int64], cols: npt.NDArray[np.int64], out: npt.NDArray[np.floating]
+) -> None:
+    """out = value 2**(rows_i + cols_j), rounded once to nearest, ties to even.
+
+    out has shape (batch, m, n), rows (batch, m), cols (batch, n), limbs (count, batch m n); each limb is an integer
+    below 2**52, and overwritten.
+    """
     left, right = rows.astype(np.int32)[..., :, None], cols.astype(np.int32)[..., None, :]
     reach = sum(int(np.abs(e).max(initial=0)) for e in (left, right))
-    largest = float(np.abs(high).max(initial=0.0))
+    double = out.dtype == np.float64
     with np.errstate(over="ignore", under="ignore"):
-        if reach + max(np.frexp(largest)[1], 0) < 1000:
+        if reach + LIMB_BITS * len(limbs) + 27 < 1000:  # no product by a power of two is rounded
+            value = (nearest(limbs) if double else add_to_odd(*_in_order(limbs))).reshape(out.shape)
             value *= np.ldexp(1.0, left)
             value *= np.ldexp(1.0, right)
             out[...] = value
             return
+        high, low = (x.reshape(out.shape) for x in _in_order(limbs))
+        value = high + low if double else add_to_odd(high, low)
         exponents = left + right
         out[...] = np.ldexp(value, exponents)
-        if out.dtype == np.float64:  # value has been rounded already: these must be rounded from high + low
+        if double:  # value has been rounded already: these must be rounded from high + low
             tiny = (value != 0) & (np.frexp(value)[1] + exponents <= -1022)
             out[tiny] = _subnormal(high[tiny], low[tiny], exponents[tiny])
 

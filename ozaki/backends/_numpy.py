@@ -292,7 +292,7 @@ def _residues(image: Floats, crt: Remainders, side: str, out: Floats) -> None:
     totals = out.reshape(len(out), -1)
     np.matmul(np.array(table, np.float64), pieces, out=totals)  # exact: see _LEAST_DEPTH
     for total, m in zip(totals, crt.moduli, strict=True):
-        _reduce(total, m, pieces[0])
+        _reduce(total, m, pieces[0], total)
 
 
 def _symmetric(x: int, m: int) -> int:
@@ -300,12 +300,12 @@ def _symmetric(x: int, m: int) -> int:
     return (x + m // 2) % m - m // 2
 
 
-def _reduce(x: Floats, m: int, scratch: Floats) -> None:
-    """x mod m in place, abs(result) <= m/2 (1 + 2**-20); x an integer up to 2**53."""
+def _reduce(x: Floats, m: int, scratch: Floats, out: Floats) -> None:
+    """out = x mod m, which may be x; abs(out) <= m/2 (1 + 2**-20); x an integer up to 2**53."""
     np.multiply(x, 1.0 / m, out=scratch)
     np.rint(scratch, out=scratch)
     scratch *= m
-    x -= scratch
+    np.subtract(x, scratch, out=out)
 
 
 def _digit_blocks(image: Floats, engine: _Engine, side: str, out: Floats) -> None:
@@ -376,7 +376,7 @@ def _reduce_planes(product: Floats, crt: Remainders) -> None:
     for plane, m in zip(product.reshape(len(product), -1), crt.moduli, strict=True):
         for i in range(0, plane.size, TILE):
             tile = plane[i : i + TILE]
-            _reduce(tile, m, scratch[: tile.size])
+            _reduce(tile, m, scratch[: tile.size], tile)
 
 
 def _add_digit_products(engine: _Engine, product: Floats, limbs: Floats) -> None:
@@ -400,20 +400,17 @@ def _recombine(
         limbs = sums[(slice(None), *at)].reshape(len(sums), -1)
         if engine.remainders:
             limbs = _limbs_of_residues(engine.remainders, limbs)
-        _limbs.carry(limbs)
-        high, low = (x.reshape(out[at].shape) for x in _limbs.collapse(limbs))
         rows = at if mu.shape[0] == batch else (slice(0, 1), at[1])
         cols = at[0] if nu.shape[0] == batch else slice(0, 1)
-        _limbs.round_scaled(high, low, shift - mu[rows], -nu[cols], out[at])
+        _limbs.round_scaled(limbs, shift - mu[rows], -nu[cols], out[at])
 
 
 def _limbs_of_residues(crt: Remainders, residues: Floats) -> Floats:
     """Chinese remainders: limbs = weights y - q product, one small matrix product."""
     count = len(crt.moduli)
     y = np.empty((count + 1, residues.shape[1]))
-    y[:count] = residues
     for t, m in enumerate(crt.moduli):
-        _reduce(y[t], m, y[count])
+        _reduce(residues[t], m, y[count], y[t])
     np.matmul(np.array([1.0 / m for m in crt.moduli]), y[:count], out=y[count])
     np.rint(y[count], out=y[count])
     limbs: Floats = np.matmul(_weight_limbs(crt), y)

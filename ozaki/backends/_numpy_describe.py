@@ -73,7 +73,7 @@ def _describe_tile(x: npt.NDArray[Any], fields: npt.NDArray[np.int64]) -> None:
     digits = 24 if x.dtype == np.float32 else 53
     field["top"][...] = np.where(filled, top, EMPTY_TOP)
     field["bottom"][...] = np.where(filled, np.where(short, top - width, lowest - digits), EMPTY_TOP)
-    field["peak"][...] = magnitudes.max(axis=-1)
+    field["peak"][...] = np.ceil(scale(largest, width - top))
     for h in range(0, k, 2**13):  # 2**13 squares of at most 2**40 add up exactly
         part = magnitudes[..., h : h + 2**13]
         field["magnitudes"] += part.sum(axis=-1).astype(np.int64)
