@@ -270,17 +270,19 @@ def test_panels_prepared_and_streams():
 
 
 @pytest.mark.parametrize(
-    ("scheme", "slices", "dtype"), [("residues", 14, "f8"), ("digits", 3, "f4"), ("halfhalf", None, "f4")]
+    ("scheme", "slices", "dtype", "m"),
+    [("residues", 14, "f8", 700), ("digits", 3, "f4", 8000), ("halfhalf", None, "f4", 700)],
 )
-def test_limits(scheme, slices, dtype):
+def test_limits(scheme, slices, dtype, m):
     """With room for the whole product, which is done again from the tape, and for panels, which are not."""
-    rng = np.random.default_rng(17)
-    a, b = (cp.asarray(rng.standard_normal(shape).astype(dtype)) for shape in ((700, 900), (900, 633)))
+    rng = cp.random.default_rng(17)
+    a, b = (rng.standard_normal(shape, dtype=dtype) for shape in ((m, 900), (900, m - 70)))
     options = {"scheme": scheme, "slices": slices}
     expected, whole = ozaki.matmul(a, b, return_report=True, **options)
-    for limit in (10**10, whole.workspace_bytes // 2):
+    for limit in (10**10, whole.workspace_bytes * 4 // 5, whole.workspace_bytes // 2):
         _, report = ozaki.matmul(a, b, workspace_limit=limit, return_report=True, **options)
         assert report.workspace_bytes <= limit
+        assert report.engine == whole.engine or limit == whole.workspace_bytes // 2
         for times in (1, 2, 4):
             c = ozaki.matmul(a, times * b, workspace_limit=limit, **options)
             assert bool((c == times * expected).all())
