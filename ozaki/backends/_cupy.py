@@ -206,10 +206,9 @@ def same_slices(plan: Plan, other: Plan) -> bool:
 
 def product(plan: Plan, x: Any, y: Any, out: Any) -> int:
     """Compute out = x y^T of rows that nothing is known of; returns the bytes of workspace."""
-    sums = isinstance(plan.scheme, Residues)
+    engine, sums = _engine_of(plan), isinstance(plan.scheme, Residues)
     look = describe if sums else tops
-    in_panels = plan.workspace_limit is not None and _panel_of(plan, out.shape) != out.shape[1:]
-    if in_panels or _engine_of(plan) in (_cublas, _cublas_fp16):
+    if engine in (_cublas, _cublas_fp16) or _panel_of(plan, engine, out.shape) != out.shape[1:]:
         return execute(plan, look(x), look(y), out)
     second = beside(cp.cuda.runtime.getDevice(), "right operand")
     second.fork()
@@ -261,7 +260,7 @@ def execute(plan: Plan, left: Described | Slices, right: Described | Slices, out
     engine = _engine_of(plan)
     _, m, n = out.shape
     assert plan.scheme is not None
-    rows, cols = _panel_of(plan, out.shape)
+    rows, cols = _panel_of(plan, engine, out.shape)
     used = 0
     for c in range(0, n, cols):
         b = _take(right, "right", plan, c, min(c + cols, n))
@@ -306,10 +305,10 @@ _PATCH = (128, 2048)
 """Rows and columns that a block looks after, as in kernels/nonfinite.cu."""
 
 
-def _panel_of(plan: Plan, shape: tuple[int, int, int]) -> tuple[int, int]:
+def _panel_of(plan: Plan, engine: Engine, shape: tuple[int, int, int]) -> tuple[int, int]:
     """Rows and columns of a product of that shape (batch, m, n) that are computed at a time."""
     assert plan.scheme is not None
-    return _panel(_engine_of(plan), plan.scheme, plan.shape[1], *shape, plan.workspace_limit)
+    return _panel(engine, plan.scheme, plan.shape[1], *shape, plan.workspace_limit)
 
 
 @lru_cache(maxsize=1024, typed=True)
@@ -317,10 +316,7 @@ def _panel(
     engine: Engine, scheme: Scheme | Words, k: int, batch: int, m: int, n: int, limit: int | None
 ) -> tuple[int, int]:
     """Rows and columns computed at a time, within the caller's limit."""
-
-    def workspace(rows: int, cols: int) -> int:
-        return _workspace(engine, scheme, k, batch, rows, cols)
-
+    workspace = partial(_workspace, engine, scheme, k, batch)
     rows, cols = m, n
     units = _units(engine, scheme, k)
     while limit is not None and workspace(rows, cols) > limit:
