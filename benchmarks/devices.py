@@ -36,10 +36,12 @@ class Pace(NamedTuple):
     ----------
     sm_mhz : mean clock of the multiprocessors, by their own counters
     power_limited : part of the time in which the limit of power held it down, by NVML
+    watts : mean power, by NVML's count of energy, which is tens of milliseconds late
     """
 
     sm_mhz: float | None = None
     power_limited: float | None = None
+    watts: float | None = None
 
     @classmethod
     def mean(cls, paces: Sequence[Pace]) -> Pace:
@@ -150,15 +152,15 @@ class Gpu:
         self.xp.get_default_memory_pool().free_all_blocks()
 
     def watch(self) -> Callable[[], Pace]:
-        before, limited, start = self._marks(), self._seconds_limited(), time.perf_counter()
+        before, limited, joules, start = self._marks(), self._seconds_limited(), self._joules(), time.perf_counter()
 
         def pace() -> Pace:
             after = self._marks()
             clocks, nanoseconds = (after - before)[:, ((before > 0) & (after > 0)).all(axis=0)]
             mhz = round(float(np.median(1e3 * clocks / nanoseconds)), 1) if clocks.size else None
-            now, seconds = self._seconds_limited(), time.perf_counter() - start
+            now, spent, seconds = self._seconds_limited(), self._joules(), time.perf_counter() - start
             part = None if limited is None or now is None else round(min((now - limited) / seconds, 1.0), 3)
-            return Pace(mhz, part)
+            return Pace(mhz, part, None if joules is None or spent is None else round((spent - joules) / seconds, 1))
 
         return pace
 
@@ -175,6 +177,10 @@ class Gpu:
         return self._nvml(
             lambda nvml, gpu: 1e-9 * nvml.nvmlDeviceGetViolationStatus(gpu, nvml.NVML_PERF_POLICY_POWER).violationTime
         )
+
+    def _joules(self) -> float | None:
+        """Energy since some moment in the past."""
+        return self._nvml(lambda nvml, gpu: 1e-3 * nvml.nvmlDeviceGetTotalEnergyConsumption(gpu))
 
 
 def device_of(name: str) -> Device:
