@@ -6,6 +6,7 @@ import platform
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from importlib import metadata
 from itertools import cycle
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import numpy as np
 
 import ozaki
+from benchmarks.nvml import Nvml
 
 T = TypeVar("T")
 
@@ -126,13 +128,13 @@ class Gpu:
         self.name: str = cupy.cuda.runtime.getDeviceProperties(device.id)["name"].decode()
         self.cache_bytes: int = device.attributes["L2CacheSize"]
         self._events = cupy.cuda.Event(), cupy.cuda.Event()
-        self._nvml = _Nvml(device.pci_bus_id)
+        self._told = _Told(device.pci_bus_id)
         self._mark = cupy.RawKernel(CLOCK.read_text(), "mark")
 
     def versions(self) -> dict[str, str]:
         cuda = self.xp.cuda
         cublas = cuda.cublas.getVersion(cuda.device.get_cublas_handle())
-        driver = self._nvml(lambda nvml, _: nvml.nvmlSystemGetDriverVersion())
+        driver = self._told(Nvml.driver)
         offers = cuda.runtime.driverGetVersion()
         return _versions() | {
             "cupy": self.xp.__version__,
@@ -152,15 +154,18 @@ class Gpu:
         self.xp.get_default_memory_pool().free_all_blocks()
 
     def watch(self) -> Callable[[], Pace]:
-        before, limited, joules, start = self._marks(), self._seconds_limited(), self._joules(), time.perf_counter()
+        before, start = self._marks(), time.perf_counter()
+        limited, joules = self._told(Nvml.seconds_limited), self._told(Nvml.joules)
 
         def pace() -> Pace:
             after = self._marks()
             clocks, nanoseconds = (after - before)[:, ((before > 0) & (after > 0)).all(axis=0)]
             mhz = round(float(np.median(1e3 * clocks / nanoseconds)), 1) if clocks.size else None
-            now, spent, seconds = self._seconds_limited(), self._joules(), time.perf_counter() - start
+            seconds = time.perf_counter() - start
+            now, spent = self._told(Nvml.seconds_limited), self._told(Nvml.joules)
             part = None if limited is None or now is None else round(min((now - limited) / seconds, 1.0), 3)
-            return Pace(mhz, part, None if joules is None or spent is None else round((spent - joules) / seconds, 1))
+            watts = None if joules is None or spent is None else round((spent - joules) / seconds, 1)
+            return Pace(mhz, part, watts)
 
         return pace
 
@@ -171,16 +176,6 @@ class Gpu:
         marks = cp.zeros((2, count), np.int64)
         self._mark((8 * count,), (32,), (marks, np.int32(count)))
         return cp.asnumpy(marks)
-
-    def _seconds_limited(self) -> float | None:
-        """Seconds for which the limit of power has held the clock down, of all time."""
-        return self._nvml(
-            lambda nvml, gpu: 1e-9 * nvml.nvmlDeviceGetViolationStatus(gpu, nvml.NVML_PERF_POLICY_POWER).violationTime
-        )
-
-    def _joules(self) -> float | None:
-        """Energy since some moment in the past."""
-        return self._nvml(lambda nvml, gpu: 1e-3 * nvml.nvmlDeviceGetTotalEnergyConsumption(gpu))
 
 
 def device_of(name: str) -> Device:
@@ -266,26 +261,22 @@ def _cpu_model() -> str:
     return platform.processor() or platform.machine()
 
 
-class _Nvml:
-    """What NVML answers about one GPU; None where it does not."""
+class _Told:
+    """What NVML tells of one GPU; None where it does not."""
 
     def __init__(self, bus_id: str) -> None:
-        self._gpu: Any = None
+        self._nvml: Nvml | None = None
+        self._silent: tuple[type[Exception], ...] = ()
         try:
             import pynvml
         except ImportError:
             return
-        self._nvml: Any = pynvml
-        try:
-            pynvml.nvmlInit()
-            self._gpu = pynvml.nvmlDeviceGetHandleByPciBusId(bus_id)
-        except pynvml.NVMLError:
-            pass
+        self._silent = (pynvml.NVMLError,)
+        with suppress(*self._silent):
+            self._nvml = Nvml(bus_id)
 
-    def __call__(self, ask: Callable[[Any, Any], T]) -> T | None:
-        if self._gpu is None:
-            return None
-        try:
-            return ask(self._nvml, self._gpu)
-        except self._nvml.NVMLError:
-            return None
+    def __call__(self, ask: Callable[[Nvml], T]) -> T | None:
+        if self._nvml is not None:
+            with suppress(*self._silent):
+                return ask(self._nvml)
+        return None

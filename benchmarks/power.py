@@ -1,4 +1,4 @@
-"""What a GPU takes while it works: NVML's power, sampled."""
+"""What a GPU takes while it works: its power, sampled."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from threading import Event
-from typing import Any, Protocol
+from typing import Protocol
 
 INTERVAL = 0.02
 """Seconds between samples, as in Ootomo and Yokota, section 4.3."""
@@ -28,29 +28,6 @@ class Meter(Protocol):
 
     def joules(self) -> float:
         """Energy since some moment in the past."""
-
-
-class Nvml:
-    """The meter of the GPU at that address of the PCI bus.
-
-    From Ampere on, NVML's usual reading is a mean over the last second; this is the other one, of the moment.
-    """
-
-    def __init__(self, bus_id: str) -> None:
-        import pynvml
-
-        pynvml.nvmlInit()
-        self._nvml: Any = pynvml
-        self._device = pynvml.nvmlDeviceGetHandleByPciBusId(bus_id)
-
-    def watts(self) -> float:
-        (field,) = self._nvml.nvmlDeviceGetFieldValues(self._device, [self._nvml.NVML_FI_DEV_POWER_INSTANT])
-        if field.nvmlReturn != self._nvml.NVML_SUCCESS:
-            raise self._nvml.NVMLError(field.nvmlReturn)
-        return 1e-3 * float(field.value.uiVal)
-
-    def joules(self) -> float:
-        return 1e-3 * float(self._nvml.nvmlDeviceGetTotalEnergyConsumption(self._device))
 
 
 @dataclass(frozen=True)

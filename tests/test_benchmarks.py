@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import replace
 from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,8 +15,9 @@ import typer
 from benchmarks import readme
 from benchmarks.__main__ import Task, Where
 from benchmarks.__main__ import main as run_benchmarks
-from benchmarks.devices import Cpu, Pace, median_seconds, medians_side_by_side
+from benchmarks.devices import Cpu, Pace, _Told, median_seconds, medians_side_by_side
 from benchmarks.measure import Sample, WrongAnswerError, copies, rows_of
+from benchmarks.nvml import Nvml
 from benchmarks.plots import plot_run
 from benchmarks.results import RESULTS, ROOT, Row, Run, Shape, newest, parse, read, read_all, size, slug, unit
 from benchmarks.routines import TASKS, Account, Routine, load_gemmul8, routines
@@ -168,6 +171,23 @@ def test_routines_are_timed_in_turn():
     assert [i // 2 for i in at[0]] == [i // 2 for i in at[1]] == [0, 1, 2]  # each once in every turn
     assert len({i % 2 for i in at[0]}) == 2  # and not always after the same one
     assert [pace for _, pace in medians] == [Pace(round(100 * (sum(i) + 3) / 3, 3)) for i in at]
+
+
+def test_what_nvml_does_not_tell(monkeypatch):
+    def refuse(*_):
+        raise LookupError
+
+    def nvml(handle, energy):
+        return SimpleNamespace(
+            NVMLError=LookupError, nvmlInit=lambda: None, nvmlDeviceGetHandleByPciBusId=handle,
+            nvmlDeviceGetTotalEnergyConsumption=energy,
+        )  # fmt: skip
+
+    for module, joules in (
+        (None, None), (nvml(refuse, refuse), None), (nvml(str, refuse), None), (nvml(str, lambda _: 5000), 5),
+    ):  # fmt: skip
+        monkeypatch.setitem(sys.modules, "pynvml", module)
+        assert _Told("0000:01:00.0")(Nvml.joules) == joules
 
 
 def test_errors_of_a_sample():

@@ -14,7 +14,8 @@ import typer
 
 from benchmarks.devices import Cpu
 from benchmarks.measure import WrongAnswerError
-from benchmarks.power import Nvml, Spent, spent
+from benchmarks.nvml import Nvml
+from benchmarks.power import Spent, spent
 from benchmarks.seeds import __main__ as command
 from benchmarks.seeds import (
     circuit,
@@ -104,11 +105,13 @@ def test_nvml_counts_in_thousandths(monkeypatch):
     nvml = SimpleNamespace(
         nvmlInit=lambda: None, nvmlDeviceGetHandleByPciBusId=lambda bus_id: bus_id, NVML_FI_DEV_POWER_INSTANT=186,
         nvmlDeviceGetFieldValues=lambda device, fields: [field] if fields == [186] else [], NVML_SUCCESS=0,
-        nvmlDeviceGetTotalEnergyConsumption=lambda device: 5000, NVMLError=ValueError,
+        nvmlDeviceGetTotalEnergyConsumption=lambda device: 5000, NVMLError=ValueError, NVML_PERF_POLICY_POWER=0,
+        nvmlDeviceGetViolationStatus=lambda device, policy: SimpleNamespace(violationTime=3_000_000_000 + policy),
+        nvmlSystemGetDriverVersion=lambda: "580.1",
     )  # fmt: skip
     monkeypatch.setitem(sys.modules, "pynvml", nvml)
     meter = Nvml("0000:01:00.0")
-    assert (meter.watts(), meter.joules()) == (123, 5)
+    assert (meter.watts(), meter.joules(), meter.seconds_limited(), meter.driver()) == (123, 5, 3, "580.1")
     field.nvmlReturn = 3
     with pytest.raises(ValueError, match="3"):
         meter.watts()
@@ -116,7 +119,8 @@ def test_nvml_counts_in_thousandths(monkeypatch):
 
 def test_nvml_has_what_is_asked_of_it():
     nvml = pytest.importorskip("pynvml")
-    for name in ("nvmlDeviceGetFieldValues", "nvmlDeviceGetTotalEnergyConsumption", "NVML_FI_DEV_POWER_INSTANT"):
+    functions = "GetFieldValues", "GetTotalEnergyConsumption", "GetViolationStatus"
+    for name in (*(f"nvmlDevice{of}" for of in functions), "NVML_FI_DEV_POWER_INSTANT", "NVML_PERF_POLICY_POWER"):
         assert hasattr(nvml, name)
 
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import ozaki
 from benchmarks.devices import Device
 from benchmarks.measure import host
-from benchmarks.power import Nvml
+from benchmarks.nvml import Nvml
 from benchmarks.seeds import energy, throughput
 from benchmarks.seeds.data import cauchy, exp_rand, randtlr, spatial, uniform
 from benchmarks.seeds.figures import Claim, Figure, Series, times
