@@ -14,6 +14,7 @@ from ozaki._accuracy import Accuracy
 from ozaki._checks import (
     check_choices,
     check_is_plan,
+    check_native,
     check_out,
     check_room,
     check_runs,
@@ -34,7 +35,7 @@ from ozaki._plan import (
 )
 from ozaki._plan_ahead import COUNT_GIVEN, counted
 from ozaki._report import Report
-from ozaki._ways import fastest_way, names_of, native_bound, native_plan
+from ozaki._ways import NATIVE_ASKED_FOR, Ways, names_of, native_bound, native_plan
 from ozaki.backends import Backend, backend_of
 from ozaki.schemes import PRESETS, Scheme, Words
 from ozaki.schemes.digits import MAX_DIGITS
@@ -120,22 +121,29 @@ class Call:
         if slices is not None:
             return self._forced(target, scheme, slices, engine, workspace_limit, full)
         bound = native_bound(self.backend, k, self.dtype)
-        way, why = fastest_way(self.backend, self.sizes, self.dtype, target, scheme, engine, reproducible, bound)
+        if scheme == "native":
+            check_native(self.dtype, target, engine, reproducible, bound)
+            obstacle = self.backend.native_obstacle(self.dtype)
+            why = f"{NATIVE_ASKED_FOR}; {obstacle}" if obstacle else NATIVE_ASKED_FOR
+            return native_plan(self.sizes, self.dtype, target, bound, why)
+        ways = Ways.of(self.backend, k, self.dtype, target, scheme, engine, reproducible, bound)
+        way, why = ways.fastest(self.backend, self.sizes, self.dtype)
+        if isinstance(way, Words) and not self._empty:
+            if (proven := self._words_by_rows(way, ways.words_tolerance)) <= ways.words_tolerance:
+                return self._plan(way, ways.target, proven, False, "auto", workspace_limit, why)
+            ways = ways.without_words()
+            way, why = ways.fastest(self.backend, self.sizes, self.dtype)
         if way == "native":
             return native_plan(self.sizes, self.dtype, target, bound, why)
-        if isinstance(way, Words) and target is None:
-            return self._words(way, None, workspace_limit, full, why)
-        target = target or default_accuracy(self.dtype, k)
         if self._empty:
             chosen = choose_a_priori(Accuracy("row-column", 1.0), max(k, 1), names_of(scheme)).scheme
-            return self._plan(chosen, target, 0.0, False, engine, workspace_limit, "an empty product")
-        if isinstance(way, Words):
-            if (proven := self._words_by_rows(way, target)) <= target.tolerance:
-                return self._plan(way, target, proven, False, "auto", workspace_limit, why)
-            why = f"{way.name} proves too little at a first look"
+            return self._plan(chosen, ways.target, 0.0, False, engine, workspace_limit, "an empty product")
         ahead = self.backend.waits and workspace_limit is None and not full
-        choice = self._searched(target, scheme, engine, ahead)
-        return self._plan(choice.scheme, target, choice.bound, False, engine, workspace_limit, why)
+        choice = self._searched(ways.target, scheme, engine, ahead)
+        way, why = replace(ways, words=()).fastest(self.backend, self.sizes, self.dtype, choice.scheme)
+        if way == "native":  # these operands need more than ordinary ones
+            return native_plan(self.sizes, self.dtype, target, bound, why)
+        return self._plan(choice.scheme, ways.target, choice.bound, False, engine, workspace_limit, why)
 
     def _searched(self, target: Accuracy, scheme: str, engine: str, ahead: bool) -> Choice:
         """The fewest slice products that prove the target; `ahead` splits while the device has yet to say so."""
@@ -188,12 +196,10 @@ class Call:
             )
         return self._plan(scheme, goal, bound, False, engine, workspace_limit, COUNT_GIVEN)
 
-    def _words(
-        self, words: Words, target: Accuracy | None, workspace_limit: int | None, full: bool, why: str = ""
-    ) -> Plan:
+    def _words(self, words: Words, target: Accuracy | None, workspace_limit: int | None, full: bool) -> Plan:
         if target is None and not full:
             bound = _word_bounds.a_priori(words, max(self.sizes.shape[1], 1))
-            return self._plan(words, Accuracy("row-column", 1.0), bound, True, "auto", workspace_limit, why)
+            return self._plan(words, Accuracy("row-column", 1.0), bound, True, "auto", workspace_limit, "")
         goal = target or default_accuracy(self.dtype, self.sizes.shape[1])
         bound = self._prove(words, goal)
         if target is not None and bound > target.tolerance:
@@ -201,9 +207,9 @@ class Call:
                 f"accuracy: {words.name} proves {bound:.3g} ({target.measure}) for these operands, "
                 f"accuracy asks for {target.tolerance:.3g}; use scheme='auto', or words with a shorter block"
             )
-        return self._plan(words, goal, bound, False, "auto", workspace_limit, why)
+        return self._plan(words, goal, bound, False, "auto", workspace_limit, "")
 
-    def _words_by_rows(self, words: Words, target: Accuracy) -> float:
+    def _words_by_rows(self, words: Words, tolerance: float) -> float:
         """What the descriptions alone prove of words; a call done again asks whether that is still enough, or not."""
         reads = [self.backend.read(self.described(side)) for side in _SIDES]
 
@@ -211,10 +217,10 @@ class Call:
             left, right = (read() for read in reads)
             return _bounds.words_by_rows(left, right, words)
 
-        if (bound := proven()) <= target.tolerance:
-            self._right_again = lambda: proven() <= target.tolerance
+        if (bound := proven()) <= tolerance:
+            self._right_again = lambda: proven() <= tolerance
         else:
-            self._slices_again = lambda: proven() > target.tolerance
+            self._slices_again = lambda: proven() > tolerance
         return bound
 
     def _prove(self, scheme: Scheme | Words, target: Accuracy) -> float:

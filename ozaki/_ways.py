@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import inf
 from typing import Literal
 
 from ozaki import _bounds, _word_bounds
 from ozaki._accuracy import Accuracy
-from ozaki._checks import check_native, suffices
+from ozaki._checks import suffices
 from ozaki._operands import Shapes
 from ozaki._plan import Plan, choose_a_priori, default_accuracy
 from ozaki.backends import Backend
@@ -28,62 +28,95 @@ def native_plan(sizes: Shapes, dtype: str, target: Accuracy | None, bound: float
     return Plan(sizes.shape, sizes.batch, dtype, None, target, bound, True, why=why)
 
 
-def fastest_way(
-    backend: Backend,
-    sizes: Shapes,
-    dtype: str,
-    target: Accuracy | None,
-    scheme: str,
-    engine: str,
-    reproducible: bool,
-    bound: float,
-) -> tuple[Words | Literal["native", "slices"], str]:
-    """What runs, the native product with that bound, slices or words, and why."""
-    obstacle = backend.native_obstacle(dtype)
-    if scheme == "native":
-        check_native(dtype, target, engine, reproducible, bound)
-        return "native", f"{NATIVE_ASKED_FOR}; {obstacle}" if obstacle else NATIVE_ASKED_FOR
-    if scheme != "auto":
-        return "slices", ""
-    if reproducible:
-        return "slices", "native product ruled out by reproducible=True"
-    if engine != "auto":
-        return "slices", f"native product ruled out by engine={engine!r}"
-    ruled_out = obstacle or ""
-    if not obstacle and target is not None and not suffices(bound, target, dtype):
-        ruled_out = f"native product proves only {bound:.2g}"
-    k = sizes.shape[1]
-    words = _words_as_good(backend, k, dtype, target)
-    if ruled_out and not words:
-        return "slices", ruled_out
-    slices = _likely(target or default_accuracy(dtype, k), max(k, 1))
-    way = backend.fastest(sizes.stack, k, dtype, (slices, *words) if ruled_out else (slices, *words, None))
-    asked = "no accuracy is named" if target is None else "it proves what is asked"
-    if way is None:
-        return "native", f"native product: fastest here, and {asked}"
-    if isinstance(way, Words):
-        no_more = ", and the native product proves no more" if target is None else ""
-        return way, f"{way.name}: fastest here, and {asked}{no_more}"
-    return "slices", ruled_out or "slices are faster here than the native product"
+@dataclass(frozen=True)
+class Ways:
+    """What may run: slices, and others that are as good.
+
+    Attributes
+    ----------
+    target : what slices are to prove
+    words : that may prove what is asked, if their operands' small elements let them
+    words_tolerance : what they have to prove, componentwise, before the rounding to the result
+    ruled_out : why the native product may not run; None if it may
+    asked : what others than slices meet
+    """
+
+    target: Accuracy
+    words: tuple[Words, ...]
+    words_tolerance: float
+    ruled_out: str | None
+    asked: str
+
+    @classmethod
+    def of(
+        cls,
+        backend: Backend,
+        k: int,
+        dtype: str,
+        target: Accuracy | None,
+        scheme: str,
+        engine: str,
+        reproducible: bool,
+        bound: float,
+    ) -> Ways:
+        """Of a call, `bound` that of the native product, roundings included."""
+        words: tuple[Words, ...] = ()
+        # A native product of k - 1 indices and one rounding more prove no more than one of k indices.
+        tolerance = _bounds.native(max(k - 1, 0), dtype) if target is None else target.tolerance
+        ruled_out: str | None
+        if scheme != "auto":
+            ruled_out = ""
+        elif reproducible:
+            ruled_out = "native product ruled out by reproducible=True"
+        elif engine != "auto":
+            ruled_out = f"native product ruled out by engine={engine!r}"
+        else:
+            words = _words_as_good(backend, k, dtype, target, tolerance)
+            ruled_out = backend.native_obstacle(dtype)
+            if ruled_out is None and target is not None and not suffices(bound, target, dtype):
+                ruled_out = f"native product proves only {bound:.2g}"
+        asked = "no accuracy is named" if target is None else "it proves what is asked"
+        return cls(target or default_accuracy(dtype, k), words, tolerance, ruled_out, asked)
+
+    def fastest(
+        self, backend: Backend, sizes: Shapes, dtype: str, slices: Scheme | None = None
+    ) -> tuple[Words | Literal["native", "slices"], str]:
+        """What runs where these slices are needed, or those that ordinary data need; and why."""
+        if not self.words and self.ruled_out is not None:
+            return "slices", self.ruled_out
+        k = sizes.shape[1]
+        ways = slices or _likely(self.target, max(k, 1)), *self.words, *((None,) if self.ruled_out is None else ())
+        way = backend.fastest(sizes.stack, k, dtype, ways)
+        if way is None:
+            return "native", f"native product: fastest here, and {self.asked}"
+        if isinstance(way, Words):
+            no_more = ", and the native product proves no more" if self.ruled_out is None else ""
+            return way, f"{way.name}: fastest here, and {self.asked}{no_more}"
+        return "slices", self.ruled_out or "slices are faster here than the native product"
+
+    def without_words(self) -> Ways:
+        """Where they prove too little."""
+        ruled_out = f"{self.words[0].name} proves too little at a first look"
+        return replace(self, words=(), ruled_out=None if self.ruled_out is None else ruled_out)
 
 
-def _words_as_good(backend: Backend, k: int, dtype: str, target: Accuracy | None) -> tuple[Words, ...]:
-    """Words that may prove what is asked: no less than the native product for any operands, if nothing is.
+def _words_as_good(
+    backend: Backend, k: int, dtype: str, target: Accuracy | None, tolerance: float
+) -> tuple[Words, ...]:
+    """Words that may prove what is asked.
 
     Their root-mean-square error on ordinary data is below that of a native float32 product, promoted as they are.
     """
     words = PRESETS["halfhalf"]
     if dtype != "float32" or backend.words_obstacle(words):
         return ()
-    if target is None:
-        return (words,) if _word_bounds.a_priori(words, max(k, 1)) <= _bounds.native(max(k, 1), dtype) else ()
-    usual = target.bits is None or target.bits <= FORMATS["fp32"].bits
-    return (words,) if usual and _word_bounds.relative(words, max(k, 1)) <= target.tolerance else ()
+    usual = target is None or target.bits is None or target.bits <= FORMATS["fp32"].bits
+    return (words,) if usual and _word_bounds.relative(words, max(k, 1)) <= tolerance else ()
 
 
 @lru_cache(maxsize=1024)
 def _likely(target: Accuracy, k: int) -> Scheme:
-    """What ordinary data will need."""
+    """The slices that ordinary data will need."""
     return choose_a_priori(replace(target, measure="row-column"), k, names_of("auto")).scheme
 
 

@@ -43,6 +43,7 @@ CASES = [
     "hopper-quadrants",
     "hopper-winograd",
     "hopper-fastest",
+    "hopper-no-worse-than-native",
     "hopper-words-for-a-target",
     "hopper-columns",
     "hopper-pairs",

@@ -47,11 +47,11 @@ class Rates:
         return batch * (multiplied + traffic + proof) + _LAUNCHES + _PLANNING
 
     def words(self, batch: int, m: int, k: int, n: int, words: Words) -> float:
-        """Of a product out of words on Hopper, read once; a proof goes on beside it, on the host."""
+        """Of a product out of words on Hopper, whose operands are described for a proof on the host."""
         width = 4 if words.word == "tf32" else 2
         multiplied = 2e-12 * words.products * m * n * k * width / 2 / _WORD_TFLOPS
-        traffic = 1e-12 * ((m + n) * k * (4 + width * words.count) + 4 * m * n) / self.memory
-        return batch * (multiplied + traffic) + _LAUNCHES
+        traffic = 1e-12 * ((m + n) * k * (2 * 4 + width * words.count) + 4 * m * n) / self.memory
+        return batch * (multiplied + traffic) + _LAUNCHES + _PLANNING
 
 
 _RATES = {  # by compute capability
