@@ -9,6 +9,7 @@ from typing import Any, Literal, overload
 from ozaki._accuracy import Accuracy
 from ozaki._call import Call, Prepared
 from ozaki._checks import check_choices, check_is_plan, check_runs
+from ozaki._choices import Choices
 from ozaki._operands import Side, as_array, dtype_named, dtype_of, left_rows, right_rows, shape_of, shapes
 from ozaki._plan import Plan
 from ozaki._plan_ahead import plan_for_shapes, shapes_of_plan
@@ -118,21 +119,22 @@ def matmul(
     the same shapes, so that the kernels are compiled; give `out`; and let the arrays between come from a pool that
     nothing else uses while the graph lives, as `with cupy.cuda.using_allocator(cupy.cuda.MemoryPool().malloc)`.
     """
-    choices = accuracy, scheme, type(slices), slices, engine, reproducible, workspace_limit, plan
-    if not return_report and (c := again(a, b, out, choices)) is not None:
+    choices = Choices(accuracy, scheme, slices, engine, reproducible, workspace_limit)
+    key = plan, *choices.key
+    if not return_report and (c := again(a, b, out, key)) is not None:
         return c
     call = Call(a, b)
     call.check_out(out)
     plan_given = plan is not None
     if plan is not None:
-        if (accuracy, scheme, slices, engine, workspace_limit) != (None, "auto", None, "auto", None) or reproducible:
+        if choices != Choices():
             raise ValueError(
                 "plan: a plan holds accuracy, scheme, slices, engine and workspace_limit; give one or the other"
             )
         call.check_plan(plan)
     computed = call.result(out)
-    with call.recorded(out, choices, computed) if not return_report else nullcontext():
-        plan = plan or call.plan(accuracy, scheme, slices, engine, reproducible, workspace_limit)
+    with call.recorded(out, key, computed) if not return_report else nullcontext():
+        plan = plan or call.plan(choices)
         workspace = call.run(plan, computed, plan_given)
     report = call.report(plan, workspace, given=plan_given) if return_report else None  # before `out` hides an operand
     c = call.returned(computed, out)
@@ -172,16 +174,14 @@ def plan(
     ValueError, TypeError
         Also for a componentwise target without data: it depends on the exponents inside rows and columns.
     """
+    choices = Choices(accuracy, scheme, slices, engine, reproducible, workspace_limit)
     if isinstance(a, tuple) and isinstance(b, tuple):
         if dtype is None:
             raise ValueError("dtype: missing; a plan from shapes needs 'float32' or 'float64'")
-        sizes = shapes(shape_of("a", a), shape_of("b", b))
-        return plan_for_shapes(
-            sizes, dtype_named(dtype), accuracy, scheme, slices, engine, reproducible, workspace_limit
-        )
+        return plan_for_shapes(shapes(shape_of("a", a), shape_of("b", b)), dtype_named(dtype), choices)
     if dtype is not None:
         raise ValueError("dtype: the operands have their own; give it with shapes only")
-    return Call(a, b).plan(accuracy, scheme, slices, engine, reproducible, workspace_limit, full=True)
+    return Call(a, b).plan(choices, full=True)
 
 
 def prepare(x: Any, side: Side, plan: Plan) -> Prepared:
@@ -212,7 +212,7 @@ def prepare(x: Any, side: Side, plan: Plan) -> Prepared:
     backend = backend_of(("x", x))
     x = as_array("x", x, backend)
     dtype = dtype_of("x", x)
-    check_choices("auto", plan.engine, None, backend)
+    check_choices(Choices(engine=plan.engine), backend)
     check_runs(plan.scheme, backend)
     if dtype == "float64" != plan.dtype:
         raise TypeError("x: dtype float64, but the plan is made for float32; expected float32")

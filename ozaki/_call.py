@@ -16,10 +16,10 @@ from ozaki._checks import (
     check_is_plan,
     check_native,
     check_out,
-    check_room,
+    check_proven,
     check_runs,
-    check_words,
 )
+from ozaki._choices import Choices
 from ozaki._description import Described
 from ozaki._operands import Shapes, Side, as_array, dtype_of, left_rows, right_rows, shapes
 from ozaki._plan import (
@@ -29,15 +29,13 @@ from ozaki._plan import (
     Search,
     choose_a_priori,
     default_accuracy,
-    forced,
     integer_scheme,
-    words_of,
 )
-from ozaki._plan_ahead import COUNT_GIVEN, counted
+from ozaki._plan_ahead import named_scheme, plan_for_any, why_named
 from ozaki._report import Report
 from ozaki._ways import NATIVE_ASKED_FOR, Ways, names_of, native_bound, native_plan
 from ozaki.backends import Backend, backend_of
-from ozaki.schemes import PRESETS, Scheme, Words
+from ozaki.schemes import Scheme, Words
 from ozaki.schemes.digits import MAX_DIGITS
 
 _SIDES: tuple[Side, Side] = ("left", "right")
@@ -94,67 +92,53 @@ class Call:
             self._described[side] = self.backend.describe(self._rows(side))
         return self._described[side]
 
-    def plan(
-        self,
-        accuracy: Accuracy | str | float | None,
-        scheme: str | Words,
-        slices: int | None,
-        engine: str,
-        reproducible: bool,
-        workspace_limit: int | None,
-        full: bool = False,
-    ) -> Plan:
-        """The plan for these operands; `full` proves a bound where only a forced count is asked for."""
+    def plan(self, choices: Choices, full: bool = False) -> Plan:
+        """The plan for these operands; `full` proves a bound for them where a named scheme needs none."""
         for name, x in (("a", self.a), ("b", self.b)):
             if isinstance(x, Prepared):
                 raise ValueError(f"plan: missing; {name} is prepared for a plan, so give plan={name}.plan")
-        if type(slices) is int and type(scheme) is str and scheme not in PRESETS and accuracy is None and not full:
-            return counted(self.backend, self.sizes, self.dtype, scheme, slices, engine, workspace_limit)
-        check_choices(scheme, engine, workspace_limit, self.backend)
-        _, k, _ = self.sizes.shape
-        target = None if accuracy is None else Accuracy.of(accuracy, k)
-        if (words := words_of(scheme)) is not None:
-            check_words(words, self.dtype, slices, engine, reproducible, self.backend)
-            return self._words(words, target, workspace_limit, full)
-        assert isinstance(scheme, str)
-        scheme = integer_scheme(scheme, k)
-        if slices is not None:
-            return self._forced(target, scheme, slices, engine, workspace_limit, full)
+        check_choices(choices, self.backend)
+        k = self.sizes.shape[1]
+        target = choices.target(k)
+        if (named := named_scheme(choices, self.dtype, k, self.backend)) is not None:
+            return self._named(named, target, choices, full)
+        assert isinstance(choices.scheme, str)
         bound = native_bound(self.backend, k, self.dtype)
-        if scheme == "native":
-            check_native(self.dtype, target, engine, reproducible, bound)
+        if choices.scheme == "native":
+            check_native(self.dtype, target, choices, bound)
             obstacle = self.backend.native_obstacle(self.dtype)
             why = f"{NATIVE_ASKED_FOR}; {obstacle}" if obstacle else NATIVE_ASKED_FOR
             return native_plan(self.sizes, self.dtype, target, bound, why)
-        ways = Ways.of(self.backend, k, self.dtype, target, scheme, engine, reproducible, bound)
+        ways = Ways.of(self.backend, k, self.dtype, choices, bound)
         way, why = ways.fastest(self.backend, self.sizes, self.dtype)
         if isinstance(way, Words) and not self._empty:
             if (proven := self._words_by_rows(way, ways.words_tolerance)) <= ways.words_tolerance:
-                return self._plan(way, ways.target, proven, False, "auto", workspace_limit, why)
+                return self._plan(way, ways.target, proven, choices, why)
             ways = ways.without_words()
             way, why = ways.fastest(self.backend, self.sizes, self.dtype)
         if way == "native":
             return native_plan(self.sizes, self.dtype, target, bound, why)
+        names = names_of(integer_scheme(choices.scheme, k))
         if self._empty:
-            chosen = choose_a_priori(Accuracy("row-column", 1.0), max(k, 1), names_of(scheme)).scheme
-            return self._plan(chosen, ways.target, 0.0, False, engine, workspace_limit, "an empty product")
-        ahead = self.backend.waits and workspace_limit is None and not full
-        choice = self._searched(ways.target, scheme, engine, ahead)
+            chosen = choose_a_priori(Accuracy("row-column", 1.0), max(k, 1), names).scheme
+            return self._plan(chosen, ways.target, 0.0, choices, "an empty product")
+        ahead = self.backend.waits and choices.workspace_limit is None and not full
+        choice = self._searched(ways.target, names, choices, ahead)
         way, why = replace(ways, words=()).fastest(self.backend, self.sizes, self.dtype, choice.scheme)
         if way == "native":  # these operands need more than ordinary ones
             return native_plan(self.sizes, self.dtype, target, bound, why)
-        return self._plan(choice.scheme, ways.target, choice.bound, False, engine, workspace_limit, why)
+        return self._plan(choice.scheme, ways.target, choice.bound, choices, why)
 
-    def _searched(self, target: Accuracy, scheme: str, engine: str, ahead: bool) -> Choice:
+    def _searched(self, target: Accuracy, names: tuple[str, ...], choices: Choices, ahead: bool) -> Choice:
         """The fewest slice products that prove the target; `ahead` splits while the device has yet to say so."""
-        search = Search(self.backend, self.sizes.shape[1], target, names_of(scheme))
+        search = Search(self.backend, self.sizes.shape[1], target, names)
         if not ahead:
             search.begin(self.described("left"), self.described("right"))
             return search.choose()
-        kind = self.sizes, self.dtype, target, scheme
+        kind = self.sizes, self.dtype, target, names
         before, last = _lately.get(kind, (None, None))
         likely = last if last is not None and last == before else search.likely
-        plan = self._plan(likely, target, inf, False, engine, None, "")
+        plan = self._plan(likely, target, inf, choices, "")
         meanwhile = None if self._split_in_one_read(plan) else partial(self._split_ahead, plan)
         search.begin(self.described("left"), self.described("right"), meanwhile)
         choice, self._search = search.choose(), search
@@ -180,34 +164,13 @@ class Call:
     def _empty(self) -> bool:
         return 0 in (*self.sizes.stack, self.sizes.shape[1])
 
-    def _forced(
-        self, target: Accuracy | None, name: str, slices: int, engine: str, workspace_limit: int | None, full: bool
-    ) -> Plan:
-        scheme = forced(name, slices)
-        check_room(scheme, self.sizes.shape[1])
+    def _named(self, scheme: Scheme | Words, target: Accuracy | None, choices: Choices, full: bool) -> Plan:
         if target is None and not full:
-            return counted(self.backend, self.sizes, self.dtype, name, int(slices), engine, workspace_limit)
+            return plan_for_any(self.sizes, self.dtype, scheme, None, choices, why_named(scheme))
         goal = target or default_accuracy(self.dtype, self.sizes.shape[1])
         bound = self._prove(scheme, goal)
-        if target is not None and bound > target.tolerance:
-            raise ValueError(
-                f"slices: {slices} {name} prove {bound:.3g} ({target.measure}) for these operands, "
-                f"accuracy asks for {target.tolerance:.3g}; give more slices, or leave the count to the library"
-            )
-        return self._plan(scheme, goal, bound, False, engine, workspace_limit, COUNT_GIVEN)
-
-    def _words(self, words: Words, target: Accuracy | None, workspace_limit: int | None, full: bool) -> Plan:
-        if target is None and not full:
-            bound = _word_bounds.a_priori(words, max(self.sizes.shape[1], 1))
-            return self._plan(words, Accuracy("row-column", 1.0), bound, True, "auto", workspace_limit, "")
-        goal = target or default_accuracy(self.dtype, self.sizes.shape[1])
-        bound = self._prove(words, goal)
-        if target is not None and bound > target.tolerance:
-            raise ValueError(
-                f"accuracy: {words.name} proves {bound:.3g} ({target.measure}) for these operands, "
-                f"accuracy asks for {target.tolerance:.3g}; use scheme='auto', or words with a shorter block"
-            )
-        return self._plan(words, goal, bound, False, "auto", workspace_limit, "")
+        check_proven(scheme, bound, target, goal.measure, "these operands")
+        return self._plan(scheme, goal, bound, choices, why_named(scheme))
 
     def _words_by_rows(self, words: Words, tolerance: float) -> float:
         """What the descriptions alone prove of words; a call done again asks whether that is still enough, or not."""
@@ -232,21 +195,10 @@ class Call:
             pass
         return bound
 
-    def _plan(
-        self,
-        scheme: Scheme | Words,
-        target: Accuracy,
-        bound: float,
-        a_priori: bool,
-        engine: str,
-        workspace_limit: int | None,
-        why: str,
-    ) -> Plan:
+    def _plan(self, scheme: Scheme | Words, target: Accuracy, bound: float, choices: Choices, why: str) -> Plan:
         proven = _bounds.with_rounding(bound, self.dtype)
-        sizes = self.sizes
-        return Plan(
-            sizes.shape, sizes.batch, self.dtype, scheme, target, proven, a_priori, engine, workspace_limit, why
-        )
+        sizes, engine, limit = self.sizes, choices.engine, choices.workspace_limit
+        return Plan(sizes.shape, sizes.batch, self.dtype, scheme, target, proven, False, engine, limit, why)
 
     def check_plan(self, plan: Plan) -> None:
         """The operands fit the plan."""
@@ -266,7 +218,7 @@ class Call:
                 same = same and self.backend.same_slices(x.plan, plan)
                 if not same or x.slices.described.x.shape[0] not in (1, prod(plan.batch)):
                     raise ValueError(f"{name}: prepared for another plan; prepare it with this one")
-        check_choices("auto", plan.engine, plan.workspace_limit, self.backend)
+        check_choices(Choices(engine=plan.engine, workspace_limit=plan.workspace_limit), self.backend)
         check_runs(plan.scheme, self.backend)
 
     def check_out(self, out: Any) -> None:
@@ -382,7 +334,7 @@ class Call:
         )
 
 
-_Kind = tuple[Shapes, str, Accuracy, str]
+_Kind = tuple[Shapes, str, Accuracy, tuple[str, ...]]
 _Twice = tuple[Scheme | None, Scheme | None]
 
 _lately: dict[_Kind, _Twice] = {}

@@ -8,18 +8,19 @@ from typing import Any
 import numpy as np
 
 from ozaki import _bounds
-from ozaki._accuracy import Accuracy
+from ozaki._accuracy import Accuracy, Measure
+from ozaki._choices import Choices
 from ozaki._plan import SCHEMES, Plan
 from ozaki.backends import ENGINES, Backend
 from ozaki.schemes import Scheme, Words
 
 
-def check_native(dtype: str, target: Accuracy | None, engine: str, reproducible: bool, bound: float) -> None:
+def check_native(dtype: str, target: Accuracy | None, choices: Choices, bound: float) -> None:
     """The native product, asked for by name, can do what else is asked."""
-    if reproducible:
+    if choices.reproducible:
         raise ValueError("scheme: 'native' is not reproducible; leave one of the two out")
-    if engine != "auto":
-        raise ValueError(f"engine: {engine!r} multiplies slices; leave it out with scheme='native'")
+    if choices.engine != "auto":
+        raise ValueError(f"engine: {choices.engine!r} multiplies slices; leave it out with scheme='native'")
     if target is not None and not suffices(bound, target, dtype):
         raise ValueError(
             f"accuracy: {target.tolerance:.3g} is more than the native product can prove ({bound:.3g}); "
@@ -44,25 +45,45 @@ def check_is_plan(plan: Any) -> None:
         raise TypeError(f"plan: {type(plan).__name__}; expected a Plan, as ozaki.plan returns it")
 
 
-def check_words(
-    words: Words, dtype: str, slices: int | None, engine: str, reproducible: bool, backend: Backend | None
-) -> None:
+def check_words(words: Words, dtype: str, choices: Choices, backend: Backend | None) -> None:
     """Words can do what else is asked."""
     if dtype != "float32":
         raise ValueError(
             f"scheme: {words.name} multiplies float32 matrices, but a and b give {dtype}; use scheme='residues', or "
             "convert them with .astype('float32')"
         )
-    if slices is not None:
-        raise ValueError(f"slices: {slices!r}; {words.name} has {words.count}, and ozaki.Words(count=...) makes others")
-    if engine != "auto":
-        raise ValueError(f"engine: {engine!r} multiplies integer slices; leave it out (ozaki.Words has `core`)")
-    if reproducible:
+    if choices.slices is not None:
+        raise ValueError(
+            f"slices: {choices.slices!r}; {words.name} has {words.count}, and ozaki.Words(count=...) makes others"
+        )
+    if choices.engine != "auto":
+        raise ValueError(f"engine: {choices.engine!r} multiplies integer slices; leave it out (ozaki.Words has `core`)")
+    if choices.reproducible:
         raise ValueError(
             f"scheme: {words.name} is not reproducible: its sums are those of the tensor core; leave one of the two out"
         )
     if backend is not None:
         check_runs(words, backend)
+
+
+def check_proven(
+    scheme: Scheme | Words, bound: float, target: Accuracy | None, measure: Measure, operands: str
+) -> None:
+    """What a named scheme proves of these operands, or of any, in that measure, is what is asked, if anything is."""
+    stronger = target is not None and target.measure == "componentwise" != measure
+    if target is None or (bound <= target.tolerance and not stronger):
+        return
+    if isinstance(scheme, Words):
+        what, remedy = f"accuracy: {scheme.name} proves", "use scheme='auto', or words with a shorter block"
+    else:
+        what, remedy = (
+            f"slices: {scheme.count} {scheme.name} prove",
+            "give more slices, or leave the count to the library",
+        )
+    raise ValueError(
+        f"{what} {bound:.3g} ({measure}) for {operands}, but accuracy asks for {target.measure} "
+        f"{target.tolerance:.3g}; {remedy}" + (", or plan from operands" if stronger else "")
+    )
 
 
 def check_runs(scheme: Scheme | Words | None, backend: Backend) -> None:
@@ -71,8 +92,9 @@ def check_runs(scheme: Scheme | Words | None, backend: Backend) -> None:
         raise NotImplementedError(f"scheme: {obstacle}")
 
 
-def check_choices(scheme: str | Words, engine: str, workspace_limit: int | None, backend: Backend | None) -> None:
+def check_choices(choices: Choices, backend: Backend | None) -> None:
     """Scheme, engine and limit are such as the backend knows; without a backend, as any does."""
+    scheme, engine, limit = choices.scheme, choices.engine, choices.workspace_limit
     if not isinstance(scheme, Words) and scheme not in SCHEMES:
         raise ValueError(f"scheme: {scheme!r} is not known; expected one of {', '.join(SCHEMES)}, or ozaki.Words(...)")
     if scheme == "fp16-digits" and engine in ("int8", "hopper"):
@@ -81,10 +103,10 @@ def check_choices(scheme: str | Words, engine: str, workspace_limit: int | None,
     if engine not in engines:
         where = f" for {backend.name} arrays" if backend else ""
         raise ValueError(f"engine: {engine!r} is not available{where}; expected one of {', '.join(engines)}")
-    if workspace_limit is not None:
-        number = isinstance(workspace_limit, Real) and not isinstance(workspace_limit, bool)
-        if not number or not workspace_limit > 0:
-            raise ValueError(f"workspace_limit: {workspace_limit!r}; expected a positive number of bytes, or None")
+    if limit is not None:
+        number = isinstance(limit, Real) and not isinstance(limit, bool)
+        if not number or not limit > 0:
+            raise ValueError(f"workspace_limit: {limit!r}; expected a positive number of bytes, or None")
 
 
 def check_out(out: Any, shape: tuple[int, ...], dtype: str, backend: Backend) -> None:

@@ -9,86 +9,67 @@ import numpy as np
 
 from ozaki import _bounds, _word_bounds
 from ozaki._accuracy import Accuracy
-from ozaki._checks import check_choices, check_native, check_room, check_words
+from ozaki._checks import check_choices, check_native, check_proven, check_room, check_words
+from ozaki._choices import Choices
 from ozaki._operands import Shapes, Side
 from ozaki._plan import Plan, choose_a_priori, default_accuracy, forced, integer_scheme, words_of
 from ozaki._ways import NATIVE_ASKED_FOR, names_of, native_plan
 from ozaki.backends import Backend
 from ozaki.schemes import Scheme, Words
 
-COUNT_GIVEN = "count given by slices"
-"""Why such a plan has the slices that it has."""
+
+def named_scheme(choices: Choices, dtype: str, k: int, backend: Backend | None) -> Scheme | Words | None:
+    """The scheme that choices name with the count of its slices, if they do; it can do what else is asked."""
+    if (words := words_of(choices.scheme)) is not None:
+        check_words(words, dtype, choices, backend)
+        return words
+    if choices.slices is None:
+        return None
+    assert isinstance(choices.scheme, str)
+    scheme = forced(integer_scheme(choices.scheme, k), choices.slices)
+    check_room(scheme, k)
+    return scheme
 
 
-@lru_cache(maxsize=1024, typed=True)
-def counted(
-    backend: Backend, sizes: Shapes, dtype: str, name: str, slices: int, engine: str, workspace_limit: int | None
+def why_named(scheme: Scheme | Words) -> str:
+    """Why a named scheme has the slices that it has."""
+    return "" if isinstance(scheme, Words) else "count given by slices"
+
+
+@lru_cache(maxsize=1024)
+def plan_for_any(
+    sizes: Shapes, dtype: str, scheme: Scheme | Words, target: Accuracy | None, choices: Choices, why: str
 ) -> Plan:
-    """The plan of a given count, for any operands; kept, because small products take no longer than making it."""
-    check_choices(name, engine, workspace_limit, backend)
-    scheme = forced(integer_scheme(name, sizes.shape[1]), slices)
-    check_room(scheme, sizes.shape[1])
-    bound = _bounds.with_rounding(_bounds.a_priori(scheme, sizes.shape[1]), dtype)
-    target = Accuracy("row-column", 1.0)
-    return Plan(sizes.shape, sizes.batch, dtype, scheme, target, bound, True, engine, workspace_limit, COUNT_GIVEN)
-
-
-def plan_for_shapes(
-    sizes: Shapes,
-    dtype: str,
-    accuracy: Accuracy | str | float | None,
-    scheme: str | Words,
-    slices: int | None,
-    engine: str,
-    reproducible: bool,
-    workspace_limit: int | None,
-) -> Plan:
-    """A plan without data: its bound is in the row-column measure, for all operands of these shapes."""
-    check_choices(scheme, engine, workspace_limit, None)
-    k = sizes.shape[1]
-    target = None if accuracy is None else Accuracy.of(accuracy, k)
-    chosen: Scheme | Words
-    if (words := words_of(scheme)) is not None:
-        check_words(words, dtype, slices, engine, reproducible, None)
-        chosen, bound, why = words, _word_bounds.a_priori(words, max(k, 1)), ""
-        if target is not None and (target.measure == "componentwise" or bound > target.tolerance):
-            raise ValueError(
-                f"accuracy: {words.name} proves {bound:.3g} (row-column) for any operands; accuracy asks for "
-                f"{target.measure} {target.tolerance:.3g}; use scheme='auto', or plan from operands"
-            )
-        return Plan(
-            sizes.shape, sizes.batch, dtype, words, target or Accuracy("row-column", bound),
-            _bounds.with_rounding(bound, dtype), True, engine, workspace_limit, why,
-        )  # fmt: skip
-    assert isinstance(scheme, str)
-    scheme = integer_scheme(scheme, k)
-    if slices is not None:
-        chosen, why = forced(scheme, slices), COUNT_GIVEN
-        check_room(chosen, k)
-        bound = _bounds.a_priori(chosen, max(k, 1))
-        if target is not None and (target.measure == "componentwise" or bound > target.tolerance):
-            raise ValueError(
-                f"slices: {slices} {scheme} prove {bound:.3g} (row-column) for any operands; accuracy asks for "
-                f"{target.measure} {target.tolerance:.3g}; give more slices, or plan from operands"
-            )
-        target = target or Accuracy("row-column", bound)
-    elif scheme == "native":
-        proven = _bounds.native(max(k, 1), dtype)
-        check_native(dtype, target, engine, reproducible, proven)
-        return native_plan(sizes, dtype, target, proven, NATIVE_ASKED_FOR)
-    else:
-        if target is not None and target.measure == "componentwise":
-            raise ValueError(
-                "accuracy: a componentwise target (all shorthands are) depends on the data; plan from the operands, "
-                f"or ask for Accuracy('row-column', {target.tolerance:.3g}) or a number of slices"
-            )
-        target, why = target or replace(default_accuracy(dtype, k), measure="row-column"), ""
-        choice = choose_a_priori(target, max(k, 1), names_of(scheme))
-        chosen, bound = choice.scheme, choice.bound
+    """The plan of a scheme for any operands; kept, because small products take no longer than making it."""
+    k = max(sizes.shape[1], 1)
+    bound = _word_bounds.a_priori(scheme, k) if isinstance(scheme, Words) else _bounds.a_priori(scheme, k)
+    check_proven(scheme, bound, target, "row-column", "any operands")
     return Plan(
-        sizes.shape, sizes.batch, dtype, chosen, target, _bounds.with_rounding(bound, dtype), True, engine,
-        workspace_limit, why,
+        sizes.shape, sizes.batch, dtype, scheme, target or Accuracy("row-column", 1.0),
+        _bounds.with_rounding(bound, dtype), True, choices.engine, choices.workspace_limit, why,
     )  # fmt: skip
+
+
+def plan_for_shapes(sizes: Shapes, dtype: str, choices: Choices) -> Plan:
+    """A plan without data: its bound is in the row-column measure, for all operands of these shapes."""
+    check_choices(choices, None)
+    k = sizes.shape[1]
+    target = choices.target(k)
+    if (scheme := named_scheme(choices, dtype, k, None)) is not None:
+        return plan_for_any(sizes, dtype, scheme, target, choices, why_named(scheme))
+    assert isinstance(choices.scheme, str)
+    if choices.scheme == "native":
+        bound = _bounds.native(max(k, 1), dtype)
+        check_native(dtype, target, choices, bound)
+        return native_plan(sizes, dtype, target, bound, NATIVE_ASKED_FOR)
+    if target is not None and target.measure == "componentwise":
+        raise ValueError(
+            "accuracy: a componentwise target (all shorthands are) depends on the data; plan from the operands, "
+            f"or ask for Accuracy('row-column', {target.tolerance:.3g}) or a number of slices"
+        )
+    target = target or replace(default_accuracy(dtype, k), measure="row-column")
+    choice = choose_a_priori(target, max(k, 1), names_of(integer_scheme(choices.scheme, k)))
+    return plan_for_any(sizes, dtype, choice.scheme, target, choices, "")
 
 
 def shapes_of_plan(x: tuple[int, ...], side: Side, plan: Plan) -> Shapes:

@@ -10,6 +10,7 @@ from typing import Literal
 from ozaki import _bounds, _word_bounds
 from ozaki._accuracy import Accuracy
 from ozaki._checks import suffices
+from ozaki._choices import Choices
 from ozaki._operands import Shapes
 from ozaki._plan import Plan, choose_a_priori, default_accuracy
 from ozaki.backends import Backend
@@ -48,28 +49,19 @@ class Ways:
     asked: str
 
     @classmethod
-    def of(
-        cls,
-        backend: Backend,
-        k: int,
-        dtype: str,
-        target: Accuracy | None,
-        scheme: str,
-        engine: str,
-        reproducible: bool,
-        bound: float,
-    ) -> Ways:
+    def of(cls, backend: Backend, k: int, dtype: str, choices: Choices, bound: float) -> Ways:
         """Of a call, `bound` that of the native product, roundings included."""
+        target = choices.target(k)
         words: tuple[Words, ...] = ()
         # A native product of k - 1 indices and one rounding more prove no more than one of k indices.
         tolerance = _bounds.native(max(k - 1, 0), dtype) if target is None else target.tolerance
         ruled_out: str | None
-        if scheme != "auto":
+        if choices.scheme != "auto":
             ruled_out = ""
-        elif reproducible:
+        elif choices.reproducible:
             ruled_out = "native product ruled out by reproducible=True"
-        elif engine != "auto":
-            ruled_out = f"native product ruled out by engine={engine!r}"
+        elif choices.engine != "auto":
+            ruled_out = f"native product ruled out by engine={choices.engine!r}"
         else:
             words = _words_as_good(backend, k, dtype, target, tolerance)
             ruled_out = backend.native_obstacle(dtype)

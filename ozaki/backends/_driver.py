@@ -41,19 +41,21 @@ _CLUSTER_DIMENSION = 4
 _PROGRAMMATIC_STREAM_SERIALIZATION = 6
 
 
-def launcher(function: int, grid: Sizes, block: Sizes, shared_mem: int, arguments: int) -> Callable[[int], object]:
-    """A function of a stream that launches the kernel; `arguments`: address of an array of addresses."""
+def launcher(
+    function: int, grid: Sizes, block: Sizes, shared_mem: int, arguments: ctypes.Array[ctypes.c_void_p]
+) -> Callable[[int], object]:
+    """A function of a stream that launches the kernel, and holds the addresses of its arguments."""
     launch = _function("cuLaunchKernelEx") if int(cp.cuda.Device().compute_capability) >= 90 else None
     if launch is None:
         plain = partial(driver.launchKernel, function, *grid, *block, shared_mem)
-        return lambda stream: plain(stream, arguments, 0)
+        return lambda stream: plain(stream, ctypes.addressof(arguments), 0)
     attribute = _Attribute(_PROGRAMMATIC_STREAM_SERIALIZATION, 0, (1,))
     config = _Config(grid, block, shared_mem, None, ctypes.pointer(attribute), 1)
     at = ctypes.addressof(config)
 
     def start(stream: int) -> None:
         config.stream = stream
-        status = launch(at, function, arguments, None)
+        status = launch(at, function, ctypes.addressof(arguments), None)
         if status:
             raise driver.CUDADriverError(status)
 

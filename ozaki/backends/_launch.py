@@ -112,9 +112,8 @@ class Launch(Step):
         self.places = [i for i, word in enumerate(words) if word is None]
         self.words = (c_uint64 * len(words))(*(word or 0 for word in words))
         addresses = (c_void_p * len(starts))(*(addressof(self.words) + start for start in starts))
-        self._kept = call.kernel, addresses
         sizes = (*grid, 1, 1)[:3], (*block, 1, 1)[:3], shared_mem
-        self.start = launcher(call.kernel.ptr, *sizes, addressof(addresses))
+        self.start = launcher(call.kernel.ptr, *sizes, addresses)
 
 
 def clusters_at_once(

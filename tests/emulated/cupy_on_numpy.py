@@ -122,14 +122,14 @@ class Kernel:
 _kernel = cache(Kernel)
 
 
-def launcher(function: int, grid: Any, block: Any, shared_mem: int, arguments: int) -> Any:
+def launcher(function: int, grid: Any, block: Any, shared_mem: int, arguments: ctypes.Array[ctypes.c_void_p]) -> Any:
     """As `ozaki.backends._driver.launcher`."""
     sizes = [(ctypes.c_uint * 3)(*size) for size in (grid, block)]
 
     def start(stream: int) -> None:
         kernel = Kernel.known[function]
         assert shared_mem <= kernel.max_dynamic_shared_size_bytes, "a launch of this kernel since has allowed it less"
-        kernel.run(ctypes.c_void_p(arguments), *sizes)
+        kernel.run(arguments, *sizes)
 
     return start
 

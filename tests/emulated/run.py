@@ -5,12 +5,14 @@ Without a case it names them all. In a process of its own, since CuPy's place is
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import itertools
 import os
 import sys
 import weakref
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from math import ceil
@@ -821,6 +823,53 @@ def native_again(rng: np.random.Generator) -> None:
         same(ozaki.matmul(a, b, reproducible=True), ozaki.matmul(cp.asarray(a), cp.asarray(b)))
 
 
+def tapes_outlive_launches(rng: np.random.Generator) -> None:
+    """Also where launches have been forgotten meanwhile, or the thread that recorded them has ended."""
+    a, b = rng.standard_normal((20, 30)), rng.standard_normal((30, 10))
+    x, y = cp.asarray(a), cp.asarray(b)
+
+    def product() -> Any:
+        return ozaki.matmul(x, y, scheme="residues", slices=14)
+
+    def by_thread() -> Any:
+        with ThreadPoolExecutor(1) as thread:
+            return thread.submit(product).result()
+
+    expected, init, begun = ozaki.matmul(a, b, scheme="residues", slices=14), _launch.Launch.__init__, []
+    with mock.patch.object(_launch.Launch, "__init__", lambda *_, **__: begun.append(init(*_, **__))):
+        for multiply in (product, by_thread):
+            for _ in range(3):  # the first one records
+                same(expected, multiply())
+                streams.drain_all()
+                backends = [module for name, module in sys.modules.items() if name.startswith("ozaki.backends.")]
+                for each in [each for module in backends for each in vars(module).values()]:
+                    if hasattr(each, "cache_clear"):
+                        each.cache_clear()
+                gc.collect()
+                junk = [(ctypes.c_void_p * size)(*[8] * size) for size in range(1, 60) for _ in range(100)]
+            del junk
+    assert 0 < len(begun) < 40  # not anew each time
+
+
+def equal_choices_again(_: np.random.Generator) -> None:
+    """Numbers that are equal but mean another accuracy are another choice."""
+    a = b = cp.asarray(np.eye(4))
+    for accuracy, slices in ((60, 15), (60.0, 0), (60, 15), (60.0, 0)):
+        _, report = ozaki.matmul(a, b, accuracy=accuracy, return_report=True)
+        assert (report.slices > 0) == (slices > 0), accuracy
+        for _ in range(2):
+            ozaki.matmul(a, b, accuracy=accuracy)
+        assert {type(key[0][1]) for key in _again._done} >= {type(accuracy)}
+    ozaki.matmul(a, b, accuracy=1)
+    for nonsense in (True, np.True_):
+        try:
+            ozaki.matmul(a, b, accuracy=nonsense)
+        except TypeError as error:
+            assert "accuracy" in str(error)
+        else:
+            raise AssertionError(nonsense)
+
+
 def plans_again(rng: np.random.Generator) -> None:
     """What a plan from data ran is done again while the data ask for the same; else it is planned anew."""
     b, held = cp.asarray(rng.standard_normal((300, 40))), cp.asarray(rng.standard_normal((30, 300)))
@@ -940,6 +989,8 @@ CASES: dict[str, Callable[[np.random.Generator], None]] = {
     "batches-again": batches_again,
     "heavy-plans-again": heavy_plans_again,
     "native-again": native_again,
+    "tapes-outlive-launches": tapes_outlive_launches,
+    "equal-choices-again": equal_choices_again,
     "far": far,
     "fp16-sums": fp16_sums,
     **{"-".join(map(str, case)): partial(product, *case, "cublas") for case in CUBLAS},

@@ -1,0 +1,28 @@
+"""What a caller may choose of a product."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from ozaki._accuracy import Accuracy
+from ozaki.schemes import Words
+
+
+class Choices(NamedTuple):
+    """The choices of `ozaki.matmul`, as they were made."""
+
+    accuracy: Accuracy | str | float | None = None
+    scheme: str | Words = "auto"
+    slices: int | None = None
+    engine: str = "auto"
+    reproducible: bool = False
+    workspace_limit: int | None = None
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """What tells them from all others: 60 bits are not the tolerance 60.0, though the numbers are equal."""
+        return *self, *map(type, self)
+
+    def target(self, k: int) -> Accuracy | None:
+        """The accuracy for inner dimension k, spelled out, if one is named."""
+        return None if self.accuracy is None else Accuracy.of(self.accuracy, k)
