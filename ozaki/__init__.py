@@ -2,8 +2,8 @@
 
 from ozaki._accuracy import Accuracy
 from ozaki._api import gemm, matmul, plan, prepare
-from ozaki._call import Prepared
 from ozaki._plan import Plan
+from ozaki._prepared import Prepared
 from ozaki._report import Report
 from ozaki.schemes import Words
 

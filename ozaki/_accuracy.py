@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import isfinite, sqrt
+from math import inf, isfinite, sqrt
 from numbers import Integral, Real
 from typing import Literal, get_args
 
@@ -44,8 +44,15 @@ class Accuracy:
             )
         if isinstance(self.tolerance, bool) or not isinstance(self.tolerance, Real):
             raise TypeError(f"accuracy: tolerance {self.tolerance!r}; expected a positive finite number")
-        if not (isfinite(self.tolerance) and self.tolerance > 0):
+        try:
+            tolerance = float(self.tolerance)
+        except OverflowError:
+            tolerance = inf
+        if not (isfinite(tolerance) and tolerance > 0):
             raise ValueError(f"accuracy: tolerance {self.tolerance!r}; expected a positive finite number")
+        object.__setattr__(self, "tolerance", tolerance)
+        if self.bits is not None:
+            _check_bits(self.bits)
 
     @staticmethod
     def of(accuracy: Accuracy | str | int | float, k: int) -> Accuracy:
@@ -78,10 +85,16 @@ class Accuracy:
                 "a tolerance (float) or Accuracy(measure, tolerance)"
             )
         if isinstance(accuracy, Integral):
-            if not 1 <= accuracy <= 1000:
-                raise ValueError(f"accuracy: {accuracy} bits; expected 1 to 1000 (a tolerance is a float, as 1e-20)")
+            _check_bits(accuracy)
             return _bits(int(accuracy), k)
         return Accuracy("componentwise", float(accuracy))
+
+
+def _check_bits(bits: object) -> None:
+    if isinstance(bits, bool) or not isinstance(bits, Integral):
+        raise TypeError(f"accuracy: bits {bits!r}; expected a whole number from 1 to 1000")
+    if not 1 <= int(bits) <= 1000:
+        raise ValueError(f"accuracy: {bits} bits; expected 1 to 1000 (a tolerance is a float, as 1e-20)")
 
 
 def _bits(bits: int, k: int) -> Accuracy:

@@ -6,13 +6,16 @@ from contextlib import nullcontext
 from numbers import Real
 from typing import Any, Literal, overload
 
+import numpy as np
+
 from ozaki._accuracy import Accuracy
-from ozaki._call import Call, Prepared
+from ozaki._call import Call
 from ozaki._checks import check_choices, check_is_plan, check_runs
 from ozaki._choices import Choices
 from ozaki._operands import Side, as_array, dtype_named, dtype_of, left_rows, right_rows, shape_of, shapes
 from ozaki._plan import Plan
 from ozaki._plan_ahead import plan_for_shapes, shapes_of_plan
+from ozaki._prepared import Prepared
 from ozaki._report import Report
 from ozaki.backends import Backend, again, backend_of
 from ozaki.schemes import Words
@@ -48,6 +51,7 @@ def matmul(
     plan: Plan | None = None,
     return_report: Literal[True],
 ) -> tuple[Any, Report]: ...
+@np.errstate(all="ignore")
 def matmul(
     a: Any,
     b: Any,
@@ -127,10 +131,8 @@ def matmul(
     call.check_out(out)
     plan_given = plan is not None
     if plan is not None:
-        if choices != Choices():
-            raise ValueError(
-                "plan: a plan holds accuracy, scheme, slices, engine and workspace_limit; give one or the other"
-            )
+        if choices.made:
+            raise ValueError(f"plan: holds {' and '.join(choices.made)} already; give one or the other")
         call.check_plan(plan)
     computed = call.result(out)
     with call.recorded(out, key, computed) if not return_report else nullcontext():
@@ -141,6 +143,7 @@ def matmul(
     return (c, report) if return_report else c
 
 
+@np.errstate(all="ignore")
 def plan(
     a: Any,
     b: Any,
@@ -184,6 +187,7 @@ def plan(
     return Call(a, b).plan(choices, full=True)
 
 
+@np.errstate(all="ignore")
 def prepare(x: Any, side: Side, plan: Plan) -> Prepared:
     """Split one operand once, for many products with the same plan.
 
@@ -221,6 +225,7 @@ def prepare(x: Any, side: Side, plan: Plan) -> Prepared:
     return Prepared(side, plan, x.shape, dtype, backend.split(backend.describe(rows), side, plan), backend)
 
 
+@np.errstate(all="ignore")
 def gemm(
     alpha: float,
     a: Any,
@@ -259,13 +264,11 @@ def gemm(
     -----
     The product is rounded once; alpha times it, beta times c and their sum are rounded in the result's dtype.
     """
-    for name, factor in (("alpha", alpha), ("beta", beta)):
-        if not isinstance(factor, Real):
-            raise TypeError(f"{name}: {factor!r}; expected a real number")
     backend = backend_of(("a", a), ("b", b), *((("c", c),) if c is not None else ()))
     op_a, op_b = _transposed("a", a, trans_a, backend), _transposed("b", b, trans_b, backend)
     call = Call(op_a, op_b)
     call.check_out(out)
+    alpha, beta = _factor("alpha", alpha, call.dtype), _factor("beta", beta, call.dtype)
     if beta != 0 or c is not None:
         c = _addend(c, call)
     if alpha == 0 and not any(isinstance(x, Plan | Prepared) for x in (op_a, op_b, options.get("plan"))):
@@ -276,13 +279,26 @@ def gemm(
     if alpha == 0:
         product[...] = 0
     elif alpha != 1:
-        product *= product.dtype.type(alpha)
+        product *= alpha
     if beta != 0:
-        product += c.astype(product.dtype, copy=False) * product.dtype.type(beta)
+        product += c.astype(product.dtype, copy=False) * beta
     if out is not None:
         out[...] = product
         product = out
     return (product, report) if return_report else product
+
+
+def _factor(name: str, x: Any, dtype: str) -> Any:
+    """A number in the result's dtype."""
+    if not isinstance(x, Real):
+        raise TypeError(f"{name}: {x!r}; expected a real number")
+    try:
+        factor = np.dtype(dtype).type(float(x))
+    except OverflowError:
+        factor = np.inf
+    if (np.isinf(factor) and abs(x) != np.inf) or (factor == 0 != x):
+        raise ValueError(f"{name}: {x!r}; expected a number in the range of {dtype}")
+    return factor
 
 
 def _transposed(name: str, x: Any, transposed: bool, backend: Backend) -> Any:

@@ -7,7 +7,7 @@ rounding inside this module is covered by `_UP`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 from math import hypot, inf, ldexp, log, pi, sqrt
 
 import numpy as np
@@ -171,7 +171,7 @@ def _norm(x: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     return norms
 
 
-@cache
+@lru_cache(maxsize=1024)
 def a_priori(scheme: Scheme, k: int) -> float:
     """B4: abs(E_ij) / (norm(a_i) norm(b_j)) for any operands of inner dimension k, from the scaling rule alone.
 
@@ -190,7 +190,7 @@ def a_priori(scheme: Scheme, k: int) -> float:
     return (2 * sqrt(k) * u + k * u * u + k * scheme.drop * 4 * u * u) * _UP
 
 
-@cache
+@lru_cache(maxsize=1024)
 def usual_worst(scheme: Scheme, k: int) -> float:
     """E3, an estimate, no bound: what B1 comes to, componentwise, for normal data.
 
@@ -200,7 +200,7 @@ def usual_worst(scheme: Scheme, k: int) -> float:
     return a_priori(scheme, k) * min(2 * log(2 * k) / k, 1.0) * pi / 2
 
 
-@cache
+@lru_cache(maxsize=1024)
 def usual_rms(scheme: Scheme, k: int) -> float:
     """E1, an estimate, no bound: root-mean-square componentwise error on normal data.
 

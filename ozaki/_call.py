@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from math import inf, prod
 from typing import Any
@@ -32,6 +32,7 @@ from ozaki._plan import (
     integer_scheme,
 )
 from ozaki._plan_ahead import named_scheme, plan_for_any, why_named
+from ozaki._prepared import Prepared
 from ozaki._report import Report
 from ozaki._ways import NATIVE_ASKED_FOR, Ways, names_of, native_bound, native_plan
 from ozaki.backends import Backend, backend_of
@@ -39,29 +40,6 @@ from ozaki.schemes import Scheme, Words
 from ozaki.schemes.digits import MAX_DIGITS
 
 _SIDES: tuple[Side, Side] = ("left", "right")
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """An operand that is split already; it takes the operand's place in `matmul` with the same plan.
-
-    Attributes
-    ----------
-    side : "left" or "right"
-    plan : the plan that it was split for
-    shape, dtype : of the operand
-    """
-
-    side: Side
-    plan: Plan
-    shape: tuple[int, ...]
-    dtype: str
-    slices: Any
-    backend: Any
-
-    @property
-    def ndim(self) -> int:
-        return len(self.shape)
 
 
 class Call:

@@ -95,12 +95,12 @@ def check_runs(scheme: Scheme | Words | None, backend: Backend) -> None:
 def check_choices(choices: Choices, backend: Backend | None) -> None:
     """Scheme, engine and limit are such as the backend knows; without a backend, as any does."""
     scheme, engine, limit = choices.scheme, choices.engine, choices.workspace_limit
-    if not isinstance(scheme, Words) and scheme not in SCHEMES:
+    if not isinstance(scheme, Words) and not (isinstance(scheme, str) and scheme in SCHEMES):
         raise ValueError(f"scheme: {scheme!r} is not known; expected one of {', '.join(SCHEMES)}, or ozaki.Words(...)")
     if scheme == "fp16-digits" and engine in ("int8", "hopper"):
         raise ValueError(f"scheme: 'fp16-digits' are not the int8 that engine={engine!r} multiplies; use engine='auto'")
     engines = ("auto", *(backend.engines if backend else ENGINES))
-    if engine not in engines:
+    if not isinstance(engine, str) or engine not in engines:
         where = f" for {backend.name} arrays" if backend else ""
         raise ValueError(f"engine: {engine!r} is not available{where}; expected one of {', '.join(engines)}")
     if limit is not None:
@@ -113,6 +113,7 @@ def check_out(out: Any, shape: tuple[int, ...], dtype: str, backend: Backend) ->
     """`out` can take the result."""
     if not backend.owns(out):
         raise TypeError(f"out: {type(out).__name__}; expected a {backend.name} array, as the operands are")
+    backend.check_device((("out", out),))
     if tuple(out.shape) != shape or str(out.dtype) != dtype:
         raise ValueError(f"out: shape {tuple(out.shape)} and dtype {out.dtype}; expected {shape} and {dtype}")
     if isinstance(out, np.ndarray) and not out.flags.writeable:

@@ -23,6 +23,12 @@ class Choices(NamedTuple):
         """What tells them from all others: 60 bits are not the tolerance 60.0, though the numbers are equal."""
         return *self, *map(type, self)
 
+    @property
+    def made(self) -> list[str]:
+        """The names of those that were made."""
+        defaults = zip(Choices().key, self.key, strict=True)
+        return [name for name, (x, y) in zip(self._fields, defaults, strict=False) if type(x) is not type(y) or x != y]
+
     def target(self, k: int) -> Accuracy | None:
         """The accuracy for inner dimension k, spelled out, if one is named."""
         return None if self.accuracy is None else Accuracy.of(self.accuracy, k)

@@ -30,10 +30,11 @@ from rich.table import Table
 
 import ozaki
 from ozaki import _demo, _files, _verify
+from ozaki._operands import shapes
 from ozaki._report import rounded_up
 
-out = Console(highlight=False)
-err = Console(stderr=True, highlight=False)
+out = Console(highlight=False, emoji=False)
+err = Console(stderr=True, highlight=False, emoji=False)
 
 
 class Commands(typer.core.TyperGroup):
@@ -41,9 +42,8 @@ class Commands(typer.core.TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         try:
-            with np.errstate(all="ignore"):  # an overflow gives Inf, and the report says so
-                return super().invoke(ctx)
-        except (ValueError, TypeError, OSError, MemoryError, ModuleNotFoundError) as error:
+            return super().invoke(ctx)
+        except (ValueError, TypeError, OSError, MemoryError, ModuleNotFoundError, NotImplementedError) as error:
             message = str(error) or type(error).__name__
             err.print(f"error: {message}", style="red", markup=False, soft_wrap=True)
             raise typer.Exit(2) from None
@@ -81,13 +81,13 @@ AccuracyOption = Annotated[
     str | None,
     typer.Option(
         "--accuracy",
-        help="fp32, fp64, dd, a number of bits, a componentwise tolerance (1e-20, 2^-60), or MEASURE:TOLERANCE with "
-        "componentwise, row-column or normwise. Default: what the native product gives.",
+        help="fp32, fp64, dd, qd, a number of bits, a componentwise tolerance (1e-20, 2^-60), or MEASURE:TOLERANCE "
+        "with componentwise, row-column or normwise. Default: what the native product gives.",
     ),
 ]
 SchemeOption = Annotated[str, typer.Option("--scheme", help="auto, digits, residues, native, halfhalf, ...")]
 SlicesOption = Annotated[int | None, typer.Option("--slices", help="Force the number of slices.")]
-ReproducibleOption = Annotated[bool, typer.Option("--reproducible", help="Rule out the native product.")]
+ReproducibleOption = Annotated[bool, typer.Option("--reproducible", help="Rule out the native product and words.")]
 DeviceOption = Annotated[Device, typer.Option("--device", help="Where to compute; auto takes a GPU if there is one.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Left = Annotated[str, typer.Argument(metavar="A", help="A file: .npy, .npz (file.npz:name) or .mtx.")]
@@ -100,7 +100,7 @@ def parse_accuracy(text: str | None) -> ozaki.Accuracy | str | int | float | Non
         return None
     measure, colon, number = text.rpartition(":")
     power = re.fullmatch(r"2(?:\^|\*\*)(-?\d+)", number)
-    value: str | int | float = 2.0 ** int(power[1]) if power else number
+    value: str | int | float = _power(text, int(power[1])) if power else number
     if not power:
         for kind in (int, float):
             try:
@@ -113,6 +113,12 @@ def parse_accuracy(text: str | None) -> ozaki.Accuracy | str | int | float | Non
     if isinstance(value, str):
         raise ValueError(f"accuracy: {text!r}; expected MEASURE:TOLERANCE, as componentwise:1e-20")
     return ozaki.Accuracy(measure, float(value))  # type: ignore[arg-type]
+
+
+def _power(text: str, exponent: int) -> float:
+    if exponent > 1023:
+        raise ValueError(f"accuracy: {text}; expected a tolerance that float64 holds")
+    return math.ldexp(1.0, exponent)
 
 
 def pick_device(device: Device) -> str:
@@ -200,6 +206,7 @@ def multiply(
     xp = _demo.array_library(pick_device(device))
     with progress(as_json, 3) as step:
         x, y = (xp.asarray(_files.read(path)) for path in (a, b))
+        _files.check_writable(output, shapes(x.shape, y.shape).result)
         step("multiplying")
         start = time.perf_counter()
         c, account = ozaki.matmul(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import zlib
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 import numpy.typing as npt
@@ -30,32 +32,36 @@ def read(path: str) -> npt.NDArray[Any]:
     try:
         if suffix == ".mtx":
             array = _dense(_matrix_market().mmread(file, spmatrix=False))
-        elif suffix == ".npy":
-            array = np.load(file, allow_pickle=False)
         else:
-            array = _from_archive(file, name)
-    except (ValueError, EOFError) as error:
+            with open(file, "rb") as opened:
+                loaded = np.load(opened, allow_pickle=False)
+                array = _named(loaded, file, name) if suffix == ".npz" else _whole(loaded)
+    except (ValueError, OverflowError, EOFError, BadZipFile, zlib.error) as error:
         raise ValueError(f"{path}: {error}") from None
     return _as_float(path, array)
 
 
 def write(path: str, array: npt.NDArray[Any]) -> None:
     """Write an array in the format that the file's name ends with; in a .npz it is called "c"."""
+    check_writable(path, array.shape)
     suffix = _suffix(path)
-    if suffix == ".mtx":
-        if array.ndim != 2:
-            raise ValueError(f"{path}: a .mtx file holds a matrix, not shape {array.shape}; write .npy")
-        _matrix_market().mmwrite(path, array, precision=17)
-    elif suffix == ".npy":
-        np.save(path, array)
-    else:
-        np.savez(path, c=array)
+    with open(path, "wb") as file:  # by name, they would append a suffix to one in capitals
+        if suffix == ".mtx":
+            _matrix_market().mmwrite(file, array.astype(np.float64), precision=17)  # SciPy cuts float32 short
+        elif suffix == ".npy":
+            np.save(file, array)
+        else:
+            np.savez(file, c=array)
 
 
-def check_writable(path: str) -> None:
-    """Raise what `write` would raise about the name, before anything is computed."""
+def check_writable(path: str, shape: tuple[int, ...] | None = None) -> None:
+    """Raise what `write` would raise about the name and, if it is known, the shape, before anything is computed."""
     if _suffix(path) == ".mtx":
         _matrix_market()
+        if shape is not None and len(shape) != 2:
+            raise ValueError(f"{path}: a .mtx file holds a matrix, not shape {shape}; write .npy")
+    if Path(path).is_dir():
+        raise IsADirectoryError(f"{path}: is a folder; expected the name of a file")
     if not Path(path).absolute().parent.is_dir():
         raise FileNotFoundError(f"{path}: no folder {Path(path).absolute().parent}")
 
@@ -79,22 +85,28 @@ def _dense(matrix: Any) -> npt.NDArray[Any]:
     return np.asarray(matrix.toarray() if hasattr(matrix, "toarray") else matrix)
 
 
-def _from_archive(file: str, name: str) -> npt.NDArray[Any]:
-    with np.load(file, allow_pickle=False) as archive:
-        names = list(archive.keys())
-        if not name and len(names) == 1:
-            name = names[0]
-        if name not in names:
-            raise ValueError(f"arrays {', '.join(names)}; name one, as {file}:{names[0] if names else 'name'}")
-        return np.asarray(archive[name])
+def _whole(loaded: Any) -> npt.NDArray[Any]:
+    if not isinstance(loaded, np.ndarray):
+        raise ValueError("holds an archive; rename it to .npz")
+    return loaded
+
+
+def _named(loaded: Any, file: str, name: str) -> npt.NDArray[Any]:
+    if isinstance(loaded, np.ndarray):
+        raise ValueError("holds one array; rename it to .npy")
+    names = list(loaded.keys())
+    if not name and len(names) == 1:
+        name = names[0]
+    if name not in names:
+        raise ValueError(f"arrays {', '.join(names)}; name one, as {file}:{names[0] if names else 'name'}")
+    return np.asarray(loaded[name])
 
 
 def _as_float(path: str, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     if array.dtype in (np.float32, np.float64):
         return array.astype(array.dtype.newbyteorder("="), copy=False)
     if array.dtype.kind in "iub":
-        converted = array.astype(np.float64)
-        if (abs(converted) <= 2.0**53).all():
-            return converted
+        if array.size == 0 or (int(array.min()) >= -(2**53) and int(array.max()) <= 2**53):
+            return array.astype(np.float64)
         raise ValueError(f"{path}: integers beyond 2**53, which float64 does not hold")
     raise TypeError(f"{path}: {array.dtype} is not supported; expected float32 or float64")

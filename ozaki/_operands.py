@@ -68,9 +68,15 @@ def shapes(a: Shape, b: Shape) -> Shapes:
         raise ValueError(
             f"b: batch {right[:-2]} of shape {b} does not broadcast with {left[:-2]} of a, shape {a}"
         ) from None
+    if k > _LONGEST:
+        raise ValueError(f"a: shape {a}; expected an inner dimension of at most {_LONGEST}")
     result = batch + (() if len(a) == 1 else (m,)) + (() if len(b) == 1 else (n,))
     fold = prod(right[:-2]) == 1 and len(batch) > 0
     return Shapes(batch, (m, k, n), result, fold)
+
+
+_LONGEST = 2**40
+"""Inner indices for which bounds and sums are worked out (docs/bounds.md)."""
 
 
 def as_array(name: str, x: Any, backend: Any) -> Any:
@@ -83,7 +89,7 @@ def as_array(name: str, x: Any, backend: Any) -> Any:
     """
     try:
         return backend.asarray(x)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RuntimeError) as error:
         raise TypeError(f"{name}: expected an array of float32 or float64, got {type(x).__name__} ({error})") from None
 
 
@@ -144,9 +150,8 @@ def dtype_of(name: str, x: Any) -> str:
     """
     known = _NAMES.get(x.dtype)
     if known is None:
-        raise TypeError(
-            f"{name}: dtype {x.dtype} is not supported; expected float32 or float64 ({name}.astype('float64') converts)"
-        )
+        remedy = f" ({name}.astype('float64') converts)" if x.dtype.kind in "biuf" else ""
+        raise TypeError(f"{name}: dtype {x.dtype} is not supported; expected float32 or float64{remedy}")
     return known
 
 

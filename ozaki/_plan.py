@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import lru_cache
 from math import ceil, inf, log2
 from numbers import Integral
 from typing import NoReturn
@@ -216,7 +216,7 @@ def _one_less_in_reach(choice: Choice, accuracy: Accuracy, k: int, gain: int) ->
     return _usually_good(_scheme(choice.scheme.name, choice.scheme.count - 1), accuracy, k)
 
 
-@cache
+@lru_cache(maxsize=1024)
 def _usual(name: str, accuracy: Accuracy, k: int) -> int:
     """The count that ordinary data needs in any measure, at least.
 
@@ -232,7 +232,7 @@ def _usual(name: str, accuracy: Accuracy, k: int) -> int:
     return enough
 
 
-@cache
+@lru_cache(maxsize=1024)
 def _likely(name: str, start: int, accuracy: Accuracy, k: int) -> int:
     """The count that the first level of proof grants ordinary data."""
     if name == "residues" or accuracy.measure != "componentwise":
@@ -445,14 +445,14 @@ def _in_reach(choice: Choice, accuracy: Accuracy, k: int) -> int:
     return next((c for c in more if ceil(_room(_scheme(name, c), k) - room - 2.0**-20) >= missing), _most(name))
 
 
-@cache
+@lru_cache(maxsize=1024)
 def _room(scheme: Scheme, k: int) -> float:
     scaling = scheme.scaling(k)
     assert scaling is not None  # else there is no bound
     return scaling.room
 
 
-@cache
+@lru_cache(maxsize=1024)
 def _least(name: str, k: int) -> int:
     """The smallest count that has room for this k."""
     return next(count for count in range(1, _most(name)) if _scheme(name, count).scaling(k) is not None)

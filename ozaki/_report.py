@@ -18,7 +18,8 @@ class Report:
     bound : proven error in `measure`, the rounding to the output included, unless the result over- or underflows;
         inf where nothing is proven
     measure : "componentwise", "row-column" or "normwise"
-    scheme : "digits", "digits7", "residues", the name of a preset of words, "words" or "native"
+    scheme : "residues", "digits" (or "digits7", "fp16-digits7": of so many bits), the name of a preset of words,
+        "words" or "native"
     slices : slices of each operand (0 for the native product)
     products : number of slice products (by Strassen-Winograd each takes seven eighths of its operations)
     engine : what computed them
@@ -68,7 +69,7 @@ class Report:
 
 def counted(slices: int, scheme: str) -> str:
     """The slices of a scheme, with their number: "14 residues", "2 words (halfhalf)"."""
-    if scheme.startswith(("digits", "residues")):
+    if "digits" in scheme or scheme == "residues":
         return f"{slices} {scheme}"
     return f"{slices} word{'s' if slices > 1 else ''}" + ("" if scheme == "words" else f" ({scheme})")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import lru_cache
 from math import ceil, expm1, inf, log1p, sqrt
 
 from ozaki.schemes.formats import FORMATS
@@ -17,7 +17,7 @@ _LEAST_FP16 = 2.0**-25
 """Half the smallest FP16 number: what rounding to it loses at most where it underflows."""
 
 
-@cache
+@lru_cache(maxsize=1024)
 def relative(words: Words, k: int, probable: bool = False) -> float:
     """B8: abs(E_ij) over the product of abs(A) and abs(B), small elements counted as 2**floor.
 
@@ -41,14 +41,14 @@ def relative(words: Words, k: int, probable: bool = False) -> float:
     return total * _UP
 
 
-@cache
+@lru_cache(maxsize=1024)
 def small(words: Words, k: int) -> float:
     """B8: the factor of what elements below 2**floor lose: `relative`, and what their words leave."""
     left = words.size(words.count + 1)
     return relative(words, k) + (2 * left if words.residual == 0 else 0.0)
 
 
-@cache
+@lru_cache(maxsize=1024)
 def absolute(words: Words, k: int) -> float:
     """B8: what accumulators in FP16 lose to underflow in an entry, in units of the scaled rows."""
     if words.accumulator != "fp16":

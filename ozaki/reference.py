@@ -73,7 +73,7 @@ def exact_entries(a: npt.ArrayLike, b: npt.ArrayLike, rows: Indices = None, cols
     ----------
     a : array, shape (m, k), float32 or float64
     b : array, shape (k, n), float32 or float64
-    rows, cols : sequence of int or slice, optional
+    rows, cols : sequence of int, mask or slice, optional
         The rows of `a` and the columns of `b` to multiply; all by default.
 
     Returns
@@ -82,10 +82,8 @@ def exact_entries(a: npt.ArrayLike, b: npt.ArrayLike, rows: Indices = None, cols
     exponent : int
         ``(a @ b)[np.ix_(rows, cols)] == integers * 2**exponent``.
     """
-    return exact_matmul(
-        _operand("a", a, finite=False)[_index(rows)],
-        _operand("b", b, finite=False)[:, _index(cols)],
-    )
+    left, right = _operand("a", a, finite=False), _operand("b", b, finite=False)
+    return exact_matmul(left[_index("rows", rows, len(left))], right[:, _index("cols", cols, right.shape[1])])
 
 
 def mpmath_matmul(a: npt.ArrayLike, b: npt.ArrayLike) -> Array:
@@ -129,7 +127,7 @@ def componentwise_error(
         A computed product of `a` and `b`.
     a : array, shape (m, k)
     b : array, shape (k, n)
-    rows, cols : sequence of int or slice, optional
+    rows, cols : sequence of int, mask or slice, optional
         Measure only these rows and columns of `c`.
     rms : bool, optional
         The root mean square over the entries instead of the largest. It is
@@ -248,11 +246,20 @@ def _operand(name: str, x: npt.ArrayLike, finite: bool = True) -> Array:
     return matrix
 
 
-def _index(indices: Indices) -> Any:
-    """Return what selects `indices` along an axis; None selects all."""
-    if indices is None:
-        return slice(None)
-    return indices if isinstance(indices, slice) else np.atleast_1d(indices).astype(np.intp)
+def _index(name: str, indices: Indices, size: int) -> Any:
+    """Return what selects `indices` along an axis of that size; None selects all."""
+    if indices is None or isinstance(indices, slice):
+        return slice(None) if indices is None else indices
+    chosen = np.atleast_1d(indices)
+    if chosen.dtype == bool:
+        if chosen.shape != (size,):
+            raise ValueError(f"{name}: a mask of shape {chosen.shape}; expected ({size},)")
+        return np.flatnonzero(chosen)
+    if chosen.ndim != 1 or (chosen.dtype.kind not in "iu" and chosen.size > 0):
+        raise TypeError(f"{name}: expected whole numbers, a mask or a slice, got {chosen.dtype}, shape {chosen.shape}")
+    if ((chosen < -size) | (chosen >= size)).any():
+        raise ValueError(f"{name}: expected indices from {-size} to {size - 1}, got {chosen.min()} to {chosen.max()}")
+    return chosen.astype(np.intp)
 
 
 def _parts(x: Array) -> tuple[Array, Array]:
@@ -375,8 +382,8 @@ def _selected(
     measured = _operand("c", c, finite=False)
     if measured.shape != (expected := (left.shape[0], right.shape[1])):
         raise ValueError(f"c: expected shape {expected}, got {measured.shape}")
-    chosen = _index(rows), _index(cols)
-    return left[chosen[0]], right[:, chosen[1]], measured[chosen[0]][:, chosen[1]]
+    picked, across = _index("rows", rows, len(left)), _index("cols", cols, right.shape[1])
+    return left[picked], right[:, across], measured[picked][:, across]
 
 
 def _nonfinite(c: Array) -> float | None:

@@ -8,7 +8,7 @@ subnormal ones, and results that do not overflow. The payloads of NaN and the si
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -40,9 +40,11 @@ def round_to(x: npt.ArrayLike, name: str, rounding: Rounding = "RN") -> Floats:
 
     Raises
     ------
-    KeyError
-        For an unknown format.
+    ValueError
+        For an unknown format or rounding.
     """
+    _check("name", name, tuple(FORMATS))
+    _check("rounding", rounding, get_args(Rounding))
     values = np.asarray(x, np.float64)
     form = FORMATS[name]
     exponents = np.maximum(np.frexp(values)[1] - 1, form.least) - (form.bits - 1)
@@ -54,6 +56,11 @@ def round_to(x: npt.ArrayLike, name: str, rounding: Rounding = "RN") -> Floats:
         units = whole + np.copysign(np.abs(units - whole) >= 0.5, units) if rounding == "RNA" else whole
     rounded: Floats = np.ldexp(units, exponents)
     return np.where(np.abs(rounded) >= 2.0**form.past, np.copysign(np.inf, rounded), rounded)
+
+
+def _check(argument: str, value: str, known: tuple[str, ...]) -> None:
+    if value not in known:
+        raise ValueError(f"{argument}: {value!r} is not known; expected one of {', '.join(known)}")
 
 
 def mma(
@@ -87,6 +94,7 @@ def mma(
     ValueError
         Where an operand holds a number that its format does not, or the tensor core does not take the format.
     """
+    _check("accumulator", accumulator, get_args(Accumulator))
     if word not in core.words:
         raise ValueError(f"word: {core.name} does not multiply {word}; expected one of {', '.join(core.words)}")
     left, right, start = (np.asarray(x, np.float64) for x in (a, b, c))

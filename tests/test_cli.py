@@ -38,7 +38,7 @@ def test_multiply_writes_the_product(files):
     np.testing.assert_array_equal(np.load(folder / "c.npy"), ozaki.matmul(a, b, accuracy="fp64"))
 
 
-@pytest.mark.parametrize("suffix", [".npz", ".mtx"])
+@pytest.mark.parametrize("suffix", [".npz", ".mtx", ".NPY", ".NPZ", ".MTX"])
 def test_other_formats_go_and_come_back(files, suffix):
     a, b, folder = files
     c = folder / f"c{suffix}"
@@ -46,6 +46,24 @@ def test_other_formats_go_and_come_back(files, suffix):
     np.save(folder / "one.npy", np.eye(20))
     run("multiply", c, folder / "one.npy", "-o", folder / "d.npy", "--reproducible")
     np.testing.assert_array_equal(np.load(folder / "d.npy"), ozaki.matmul(a, b, reproducible=True))
+
+
+def test_float32_goes_through_a_matrix_market_file(tmp_path):
+    x = np.random.default_rng(2).standard_normal((4, 4), dtype=np.float32)
+    np.save(tmp_path / "x.npy", x)
+    np.save(tmp_path / "one.npy", np.eye(4, dtype=np.float32))
+    run("multiply", tmp_path / "x.npy", tmp_path / "one.npy", "-o", tmp_path / "c.mtx", "--reproducible")
+    run("multiply", tmp_path / "c.mtx", tmp_path / "one.npy", "-o", tmp_path / "d.npy", "--reproducible")
+    np.testing.assert_array_equal(np.load(tmp_path / "d.npy"), x)
+
+
+def test_words_that_no_device_multiplies_are_named(files, monkeypatch):
+    def refuse(*_, **__):
+        raise NotImplementedError("scheme: words have no bounds here")
+
+    monkeypatch.setattr(ozaki, "matmul", refuse)
+    words = ["multiply", files[2] / "a.npy", files[2] / "b.npz", "-o", files[2] / "c.npy"]
+    assert "no bounds here" in run(*words, code=2)
 
 
 def test_sparse_and_integer_matrices_become_dense_floats(tmp_path):
@@ -152,6 +170,16 @@ def test_accuracies_as_they_are_typed(text, accuracy):
         (["multiply", "a.npy", "complex.npy", "-o", "c.npy"], "complex128 is not supported"),
         (["multiply", "a.npy", "huge.npy", "-o", "c.npy"], "integers beyond 2**53"),
         (["multiply", "a.npy", "b.npz"], "--output"),
+        (["multiply", "a.npy", "odd.npy", "-o", "c.npy"], "integers beyond 2**53"),
+        (["multiply", "a.npy", "short.npz", "-o", "c.npy"], "short.npz"),
+        (["multiply", "a.npy", "broken.npz", "-o", "c.npy"], "broken.npz"),
+        (["multiply", "a.npy", "one.npz", "-o", "c.npy"], "one.npz: holds one array; rename it to .npy"),
+        (["multiply", "a.npy", "two.npy", "-o", "c.npy"], "two.npy: holds an archive; rename it to .npz"),
+        (["multiply", "stack.npy", "b.npz", "-o", "c.mtx"], "c.mtx: a .mtx file holds a matrix, not shape (2, 30, 20)"),
+        (["multiply", "a.npy", "b.npz", "-o", "folder.npy"], "folder.npy: is a folder"),
+        (["multiply", "a.npy", ":smile:.npy", "-o", "c.npy"], ":smile:.npy"),
+        (["plan", f"5x{10**30}", f"{10**30}x5"], "inner dimension of at most"),
+        (["verify", "a.npy", "b.npz", "--accuracy", "2^5000"], "2^5000"),
         (["verify", "a.npy", "b.npz", "--accuracy", "fp65"], "fp65"),
         (["verify", "a.npy", "b.npz", "--accuracy", "rows:1e-9"], "measure 'rows' is not known"),
         (["verify", "a.npy", "b.npz", "--accuracy", "normwise:fp64"], "MEASURE:TOLERANCE"),
@@ -166,6 +194,17 @@ def test_bad_input_is_named_without_a_traceback(files, monkeypatch, words, messa
     monkeypatch.chdir(files[2])
     np.save("complex.npy", np.ones((40, 2)) * 1j)
     np.save("huge.npy", np.full((40, 2), 2**60))
+    np.save("odd.npy", np.full((40, 2), 2**53 + 1))
+    np.save("stack.npy", np.ones((2, 30, 40)))
+    whole = (files[2] / "b.npz").read_bytes()
+    (files[2] / "short.npz").write_bytes(whole[:200])
+    np.savez_compressed("packed.npz", x=np.ones((40, 2)))
+    packed = bytearray((files[2] / "packed.npz").read_bytes())
+    packed[40:60] = b"x" * 20
+    (files[2] / "broken.npz").write_bytes(packed)
+    (files[2] / "one.npz").write_bytes((files[2] / "a.npy").read_bytes())
+    (files[2] / "two.npy").write_bytes(whole)
+    (files[2] / "folder.npy").mkdir()
     (files[2] / "text.npy").write_text("not an array", encoding="ascii")
     printed = run(*words, code=2)
     assert message in " ".join(printed.split())

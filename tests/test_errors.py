@@ -1,5 +1,7 @@
 """Bad input: an error that names the argument and says what would be right, before anything is computed."""
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 
@@ -55,7 +57,25 @@ def words(**options):
     return lambda: Words(**options)
 
 
+class NoArray:
+    def __array__(self, dtype=None, copy=None):
+        raise RuntimeError("call detach() first")
+
+
 CASES = {
+    "no array just now": (matmul(NoArray()), TypeError, "a", "detach"),
+    "a plan": (matmul(PLAN), TypeError, "a", "float32 or float64"),
+    "masked": (matmul(np.ma.masked_equal(A, 1.0)), TypeError, "a", "filled(0)"),
+    "endless": (shapes((5, 10**30), (10**30, 5)), ValueError, "a", "at most"),
+    "bits, no number": (lambda: Accuracy("componentwise", 1e-9, "x"), TypeError, "accuracy", "whole number"),
+    "bits, too few": (lambda: Accuracy("componentwise", 1e-9, -5), ValueError, "accuracy", "1 to 1000"),
+    "tolerance beyond": (lambda: Accuracy("normwise", 10**400), ValueError, "accuracy", "finite"),
+    "tolerance of fractions": (
+        matmul(WIDE, accuracy=Accuracy("componentwise", Fraction(1, 10**300))),
+        ValueError,
+        "accuracy",
+        "1e-300",
+    ),
     # shapes
     "inner dimensions": (matmul(A, A), ValueError, "b", "(4, n)"),
     "inner dimension of a vector": (matmul(A, np.ones(3)), ValueError, "b", "(4,)"),
@@ -150,6 +170,14 @@ CASES = {
         "slices",
         "plan from operands",
     ),
+    "engine, no text": (matmul(engine=[], scheme="digits", slices=3), ValueError, "engine", "float64, int8"),
+    "limit, no number": (
+        matmul(workspace_limit=[1], scheme="digits", slices=3),
+        ValueError,
+        "workspace_limit",
+        "number of bytes",
+    ),
+    "scheme, no text": (matmul(scheme=np.zeros(2)), ValueError, "scheme", "is not known"),
     "engine": (matmul(engine="x", reproducible=True), ValueError, "engine", "float64, int8"),
     "engine of another backend": (matmul(engine="cublas"), ValueError, "engine", "float64, int8"),
     "engine of shapes": (shapes(engine="x", scheme="residues"), ValueError, "engine", "float64, int8"),
@@ -219,7 +247,13 @@ CASES = {
     "plan and accuracy": (matmul(plan=PLAN, accuracy="fp64"), ValueError, "plan", "one or the other"),
     "plan and scheme": (matmul(plan=PLAN, scheme="digits"), ValueError, "plan", "one or the other"),
     "plan and slices": (matmul(plan=PLAN, slices=14), ValueError, "plan", "one or the other"),
-    "plan and engine": (matmul(plan=PLAN, engine="int8"), ValueError, "plan", "one or the other"),
+    "plan and engine": (matmul(plan=PLAN, engine="int8"), ValueError, "plan", "holds engine already"),
+    "plan and others": (
+        matmul(plan=PLAN, accuracy=np.ones(2), reproducible=True),
+        ValueError,
+        "plan",
+        "accuracy and reproducible",
+    ),
     "plan and reproducible": (matmul(plan=PLAN, reproducible=True), ValueError, "plan", "one or the other"),
     "plan and limit": (matmul(plan=PLAN, workspace_limit=10**9), ValueError, "plan", "one or the other"),
     "plan of another shape": (matmul(np.ones((5, 4)), plan=PLAN), ValueError, "plan", "(5, 4, 2)"),
@@ -261,6 +295,9 @@ CASES = {
         "float32",
     ),
     "gemm alpha": (gemm(alpha=1j), TypeError, "alpha", "real number"),
+    "gemm alpha beyond": (gemm(alpha=10**400), ValueError, "alpha", "range of float64"),
+    "gemm alpha beyond float32": (gemm(1e300, A32, B32), ValueError, "alpha", "range of float32"),
+    "gemm beta below float32": (gemm(1.0, A32, B32, 1e-60, np.ones((3, 2), "f4")), ValueError, "beta", "float32"),
     "gemm alpha text": (gemm(alpha="1"), TypeError, "alpha", "real number"),
     "gemm beta": (gemm(beta=None), TypeError, "beta", "real number"),
     "gemm transposed vector": (gemm(a=np.ones(4), trans_a=True), ValueError, "trans_a", "expected a matrix"),

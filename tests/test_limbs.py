@@ -15,6 +15,12 @@ from ozaki.backends import _limbs
 BITS = _limbs.LIMB_BITS
 
 
+@pytest.fixture(autouse=True)
+def _as_in_matmul():
+    with np.errstate(all="ignore"):
+        yield
+
+
 def value(limbs):
     return sum(int(x) << (BITS * j) for j, x in enumerate(limbs))
 

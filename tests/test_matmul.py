@@ -1,6 +1,7 @@
 """matmul and gemm as the array API and BLAS have them; NaN, Inf, overflow, underflow, zeros."""
 
 import itertools
+import warnings
 from fractions import Fraction
 
 import numpy as np
@@ -238,6 +239,27 @@ def test_out_of_vectors_and_batches(rng):
     ozaki.matmul(a, b, accuracy="dd", reproducible=True, out=out)
     for i in range(3):
         check(out[i], rounded_product(a[i], b))
+
+
+@pytest.mark.parametrize("scheme", ["auto", "digits", "native"])
+def test_no_warnings_whatever_the_caller_asks_of_numpy(scheme):
+    """Overflow, underflow and NaN are what IEEE arithmetic gives, and no occasion for NumPy's warnings or errors."""
+    rng = np.random.default_rng(3)
+    x = np.ldexp(rng.standard_normal((5, 5)), np.arange(25).reshape(5, 5) * 80 - 1000)
+    y = np.where(np.eye(5) > 0, np.inf, x)
+    with np.errstate(all="raise"):
+        for left, right in ((x, x), (x, y), (1e308 * np.ones((5, 5)), x)):
+            ozaki.matmul(left, right, scheme=scheme, return_report=True)
+            ozaki.gemm(2.0, left, right, -1.0, np.full((5, 5), np.inf), scheme=scheme)
+            ozaki.plan(left, right, scheme=scheme)
+
+
+def test_any_kind_of_array_takes_the_result(rng):
+    a, b = rng.standard_normal((3, 4)), rng.standard_normal((4, 2))
+    with warnings.catch_warnings(action="ignore", category=PendingDeprecationWarning):
+        out = np.matrix(np.full((3, 2), np.nan))
+    assert ozaki.matmul(a, b, scheme="residues", slices=14, out=out) is out
+    same_bits(np.asarray(out), ozaki.matmul(a, b, scheme="residues", slices=14))
 
 
 # gemm ---------------------------------------------------------------------------------------------------------------

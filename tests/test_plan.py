@@ -94,6 +94,9 @@ def test_what_a_report_says(rng):
     assert report.native
     assert "native product" in report.why
     assert "bits may differ" in str(report)
+    _, report = ozaki.matmul(a, b, scheme="fp16-digits", slices=4, return_report=True)
+    assert str(report).startswith(f"4 {report.scheme}, 10 slice products")
+    assert "4 fp16-digits" in str(ozaki.plan(a, b, scheme="fp16-digits", slices=4))
 
 
 # The native product -------------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import typing
 
+import numpy as np
 import pytest
 
 import ozaki
@@ -24,9 +25,9 @@ SIGNATURES = {
 }
 
 FIELDS = {
-    "Accuracy": ["measure", "tolerance"],
+    "Accuracy": ["measure", "tolerance", "bits"],
     "Plan": ["shape", "batch", "dtype", "scheme", "target", "bound", "a_priori", "engine", "workspace_limit", "why"],
-    "Prepared": ["side", "plan", "shape", "dtype"],
+    "Prepared": ["side", "plan", "shape", "dtype", "slices", "backend"],
     "Report": [
         "bound",
         "measure",
@@ -38,8 +39,22 @@ FIELDS = {
         "why",
         "workspace_bytes",
         "reproducible",
+        "nonfinite",
+        "underflows",
+        "estimate",
     ],
-    "Words": ["word", "count", "scale_bits", "pairs", "block", "promotion", "accumulators", "accumulator", "rounding"],
+    "Words": [
+        "word",
+        "count",
+        "scale_bits",
+        "pairs",
+        "block",
+        "promotion",
+        "accumulators",
+        "accumulator",
+        "rounding",
+        "core",
+    ],
 }
 
 
@@ -63,7 +78,14 @@ def test_classes_are_frozen_data(name):
     cls = getattr(ozaki, name)
     assert cls.__dataclass_params__.frozen
     names = [field.name for field in dataclasses.fields(cls)]
-    assert names[: len(FIELDS[name])] == FIELDS[name]
+    assert names == FIELDS[name]
+
+
+def test_a_prepared_operand_is_itself_alone():
+    plan = ozaki.plan((30, 30), (30, 30), dtype="float64", scheme="residues", slices=14)
+    x, y = (ozaki.prepare(np.ones((30, 30)), "left", plan) for _ in range(2))
+    assert x == x and x != y and len({x, y}) == 2
+    assert len(repr(x)) < 500 and "'left'" in repr(x)
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

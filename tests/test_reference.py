@@ -243,6 +243,18 @@ def test_nothing_has_no_error(measure, shape):
     assert measure(np.zeros((m, n)), np.zeros((m, k)), np.zeros((k, n))) == 0
 
 
+@pytest.mark.parametrize(
+    ("rows", "error"),
+    [([True], ValueError), ([1.5], TypeError), ([[0]], TypeError), ([2], ValueError), ([-3], ValueError)],
+)
+def test_what_selects_no_rows_is_named(rows, error):
+    x = np.eye(2)
+    with pytest.raises(error, match=r"^rows: "):
+        reference.componentwise_error(x, x, x, rows=rows)
+    with pytest.raises(error, match=r"^cols: "):
+        reference.exact_entries(x, x, cols=rows)
+
+
 @pytest.mark.parametrize("measure", MEASURES)
 def test_sampled_measures_are_those_of_the_selected_product(measure):
     rng = np.random.default_rng(8)
@@ -254,6 +266,8 @@ def test_sampled_measures_are_those_of_the_selected_product(measure):
         assert 0 < sampled < measure(c, a, b)
     else:
         assert sampled == measure(c[np.ix_(rows, cols)], a[rows], b[:, cols])
+    masks = {"rows": np.isin(range(9), rows), "cols": np.isin(range(8), cols)}
+    assert measure(c, a, b, **masks) == measure(c, a, b, rows=sorted(rows), cols=cols)
     # An error elsewhere is not seen, one inside is.
     c[0, 0] = np.nan
     assert measure(c, a, b, rows=rows) < 1

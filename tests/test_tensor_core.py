@@ -166,8 +166,19 @@ def test_round_to_agrees_with_numpy(rng):
         (([[1.0]], [[1 + 2.0**-8]], 0), {"word": "bf16"}, "b: holds numbers that are not bf16"),
         (([[1.0]], [[1.0]], 1e-9), {"accumulator": "fp16"}, "c: holds numbers that are not fp16"),
         (([[1.0]], [[1.0]], 0), {"word": "tf32", "core": V100}, "word: V100 does not multiply tf32"),
+        (
+            ([[1.0]], [[1.0]], 0),
+            {"accumulator": "fp64"},
+            "accumulator: 'fp64' is not known; expected one of fp32, fp16",
+        ),
     ],
 )
 def test_errors(arguments, options, start):
     with pytest.raises(ValueError, match=start):
         mma(*arguments, **options)
+
+
+@pytest.mark.parametrize(("options", "start"), [(("fp8",), "name: 'fp8'"), (("fp16", "rn"), "rounding: 'rn'")])
+def test_an_unknown_format_or_rounding_is_named(options, start):
+    with pytest.raises(ValueError, match=start):
+        round_to([1.0], *options)

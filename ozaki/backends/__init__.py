@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from ozaki._description import Described, Description
+from ozaki._prepared import Prepared
 from ozaki._proof import ProofBackend
 from ozaki.schemes import Scheme, Words
 
@@ -27,6 +28,10 @@ class Backend(ProofBackend, Protocol):
 
     def __hash__(self) -> int: ...
     def owns(self, x: Any) -> bool: ...
+    def check_device(self, operands: tuple[tuple[str, Any], ...]) -> None:
+        """Named operands of the backend lie where it computes."""
+        ...
+
     def asarray(self, x: Any) -> Any: ...
     def empty(self, shape: tuple[int, ...], dtype: str) -> Any: ...
     def contiguous(self, x: Any) -> bool: ...
@@ -83,7 +88,7 @@ def backend_of(*operands: tuple[str, Any]) -> Backend:
 def _is_cupy(x: Any) -> bool:
     if type(x).__module__.startswith("cupy"):
         return True
-    return hasattr(x, "slices") and bool(x.backend.name == "cupy")  # a prepared operand
+    return isinstance(x, Prepared) and bool(x.backend.name == "cupy")
 
 
 def again(a: Any, b: Any, out: Any, choices: tuple[Any, ...]) -> Any:

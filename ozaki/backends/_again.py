@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 
 import cupy as cp
 
+from ozaki._prepared import Prepared
+
 
 class Done(NamedTuple):
     """What runs a product, whether it was the right one for the operands, and the shape and dtype of its result."""
@@ -49,7 +51,7 @@ def again(a: Any, b: Any, out: Any, choices: tuple[Any, ...]) -> Any:
 
 
 def _is_ours(x: Any) -> bool:
-    return type(x) is cp.ndarray or (hasattr(x, "slices") and x.backend.name == "cupy")  # or a prepared operand
+    return type(x) is cp.ndarray or (isinstance(x, Prepared) and x.backend.name == "cupy")
 
 
 def arrays_of(x: Any) -> tuple[Any, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import lru_cache
 from typing import Any
 
 import cupy as cp
@@ -18,7 +18,7 @@ from ozaki.schemes.digits import fp16_depth
 label = "cuBLAS FP16"
 
 
-@cache
+@lru_cache(maxsize=1024)
 def layout(scheme: Digits, side: str, batch: int, rows: int, k: int) -> Layout:
     """Slices side by side along k."""
     rows = round_up(rows, 16)

@@ -20,6 +20,8 @@ def native_obstacle(dtype: str) -> str | None:
     """Settings under which cuBLAS computes less than an IEEE product."""
     if dtype == "float32" and os.environ.get("CUPY_TF32", "0") != "0":
         return "native product ruled out: CUPY_TF32 makes it less accurate than float32"
+    if dtype == "float32" and os.environ.get("CUBLAS_EMULATE_SINGLE_PRECISION", "0") != "0":
+        return "native product ruled out: CUBLAS_EMULATE_SINGLE_PRECISION leaves its accuracy to cuBLAS"
     if dtype == "float64" and os.environ.get("CUBLAS_EMULATE_DOUBLE_PRECISION", "0") != "0":
         return "native product ruled out: CUBLAS_EMULATE_DOUBLE_PRECISION leaves its accuracy to cuBLAS"
     return None

@@ -290,8 +290,7 @@ def _rounded(terms: npt.NDArray[np.float64], padded: int, columns: bool) -> npt.
 
 def _to_float32(x: npt.NDArray[np.float64], toward: float) -> npt.NDArray[np.float32]:
     """Rounded up or down."""
-    with np.errstate(over="ignore"):
-        nearest = x.astype(np.float32)
+    nearest = x.astype(np.float32)
     beyond = nearest < x if toward > 0 else nearest > x
     return np.where(beyond, np.nextafter(nearest, np.float32(toward)), nearest)
 

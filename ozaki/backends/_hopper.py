@@ -5,7 +5,7 @@ Residues leave bytes, which are recombined; digits the result itself.
 
 from __future__ import annotations
 
-from functools import cache, lru_cache
+from functools import lru_cache
 from itertools import pairwise
 from math import ceil
 from typing import Any
@@ -87,7 +87,7 @@ def tiled(side: str, rows: int, k: int) -> tuple[int, int, int, int]:
     return tile, unit, round_up(rows, unit), max(round_up(k, _DEPTH), 2 * _DEPTH)
 
 
-@cache
+@lru_cache(maxsize=1024)
 def layout(scheme: Scheme, side: str, batch: int, rows: int, k: int) -> Layout:
     """Slices in tiles, the columns of a tile permuted; at least two blocks of k."""
     _, unit, rows, k = tiled(side, rows, k)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from ctypes import addressof, c_uint64, c_void_p
-from functools import cache
+from functools import cache, lru_cache
 from threading import local
 from typing import Any, NamedTuple
 
@@ -210,7 +210,7 @@ def cleared(size: int, stream: Beside | None = None) -> cp.cuda.MemoryPointer:
     return memory
 
 
-@cache
+@lru_cache(maxsize=1024)
 def _clear(size: int) -> Clear:
     return Clear(size)
 

@@ -150,20 +150,19 @@ def round_scaled(
     left, right = rows.astype(np.int32)[..., :, None], cols.astype(np.int32)[..., None, :]
     reach = sum(int(np.abs(e).max(initial=0)) for e in (left, right))
     double = out.dtype == np.float64
-    with np.errstate(over="ignore", under="ignore"):
-        if reach + LIMB_BITS * len(limbs) + 27 < 1000:  # no product by a power of two is rounded
-            value = (nearest(limbs) if double else add_to_odd(*_in_order(limbs))).reshape(out.shape)
-            value *= np.ldexp(1.0, left)
-            value *= np.ldexp(1.0, right)
-            out[...] = value
-            return
-        high, low = (x.reshape(out.shape) for x in _in_order(limbs))
-        value = high + low if double else add_to_odd(high, low)
-        exponents = left + right
-        out[...] = np.ldexp(value, exponents)
-        if double:  # value has been rounded already: these must be rounded from high + low
-            tiny = (value != 0) & (np.frexp(value)[1] + exponents <= -1022)
-            out[tiny] = _subnormal(high[tiny], low[tiny], exponents[tiny])
+    if reach + LIMB_BITS * len(limbs) + 27 < 1000:  # no product by a power of two is rounded
+        value = (nearest(limbs) if double else add_to_odd(*_in_order(limbs))).reshape(out.shape)
+        value *= np.ldexp(1.0, left)
+        value *= np.ldexp(1.0, right)
+        out[...] = value
+        return
+    high, low = (x.reshape(out.shape) for x in _in_order(limbs))
+    value = high + low if double else add_to_odd(high, low)
+    exponents = left + right
+    out[...] = np.ldexp(value, exponents)
+    if double:  # value has been rounded already: these must be rounded from high + low
+        tiny = (value != 0) & (np.frexp(value)[1] + exponents <= -1022)
+        out[tiny] = _subnormal(high[tiny], low[tiny], exponents[tiny])
 
 
 def _subnormal(high: Floats, low: Floats, exponents: npt.NDArray[np.int32]) -> Floats:

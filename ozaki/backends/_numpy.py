@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
@@ -42,6 +42,8 @@ where `_reduce` finds the least residue. (An image of 171 bits, the widest, is 7
 
 
 def asarray(x: Any) -> npt.NDArray[Any]:
+    if np.ma.is_masked(x):
+        raise TypeError("masked elements have no product; fill them, as filled(0) does")
     return np.asarray(x)
 
 
@@ -53,8 +55,12 @@ def owns(x: Any) -> bool:
     return isinstance(x, np.ndarray)
 
 
+def check_device(operands: tuple[tuple[str, Any], ...]) -> None:
+    """All arrays lie in host memory."""
+
+
 def contiguous(x: npt.NDArray[Any]) -> bool:
-    return x.flags.c_contiguous
+    return type(x) is np.ndarray and x.flags.c_contiguous
 
 
 def overlap(x: npt.NDArray[Any], y: npt.NDArray[Any]) -> bool:
@@ -73,8 +79,7 @@ def native_obstacle(dtype: str) -> str | None:
 
 def native(a: npt.NDArray[Any], b: npt.NDArray[Any], dtype: str, out: npt.NDArray[Any]) -> None:
     """The native product, in `dtype`, of row views: out = a b^T."""
-    with np.errstate(all="ignore"):  # NaN, Inf and overflow as in a product out of slices
-        np.matmul(a.astype(dtype, copy=False), b.astype(dtype, copy=False).swapaxes(-1, -2), out=out)
+    np.matmul(a.astype(dtype, copy=False), b.astype(dtype, copy=False).swapaxes(-1, -2), out=out)
 
 
 # Executing a plan ---------------------------------------------------------------------------------------------------
@@ -417,7 +422,7 @@ def _limbs_of_residues(crt: Remainders, residues: Floats) -> Floats:
     return limbs
 
 
-@cache
+@lru_cache(maxsize=1024)
 def _weight_limbs(crt: Remainders) -> Floats:
     """Limbs of the weights and of -product, shape (limbs, moduli + 1)."""
     count = -(-(crt.product.bit_length() + 1) // _limbs.LIMB_BITS)
@@ -447,9 +452,8 @@ def _patch(
 def _sign_product(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> Floats:
     """a b^T, of which only NaN and Inf matter: finite elements count as their signs."""
     total = np.zeros((len(a), len(b)))
-    with np.errstate(invalid="ignore"):
-        for h in range(0, a.shape[1], _PANEL):
-            total += np.matmul(_signs(a[:, h : h + _PANEL]), _signs(b[:, h : h + _PANEL]).T)
+    for h in range(0, a.shape[1], _PANEL):
+        total += np.matmul(_signs(a[:, h : h + _PANEL]), _signs(b[:, h : h + _PANEL]).T)
     total[np.isnan(total)] = np.nan  # one NaN, whatever the processor made
     return total
 

@@ -98,8 +98,7 @@ def _worst_ratio(lower: Floats, left: Described, right: Described, scheme: Schem
         if not positive.all():
             missing += int(np.count_nonzero(above[~positive]))
             above, below = above[positive], below[positive]
-        with np.errstate(over="ignore"):
-            above /= below
+        above /= below
         worst = max(worst, float(above.max(initial=0.0)))
     found = Ratio(worst, missing, spans, min(left.least_span, right.least_span))
     return Look(lambda: found)

@@ -5,7 +5,7 @@ In Winograd's form. Sums modulo m are exact, so the products are those of `_hopp
 
 from __future__ import annotations
 
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Any
 
 import cupy as cp
@@ -43,7 +43,7 @@ def _half(size: int) -> int:
     return round_up(-(-size // 2), 128)
 
 
-@cache
+@lru_cache(maxsize=1024)
 def layout(scheme: Residues, side: str, batch: int, rows: int, k: int) -> Layout:
     """For each modulus an operand of each product, a block in tiles, of half the rows and half of k."""
     return _hopper.layout(scheme, side, _PRODUCTS, _half(rows), _half(k))

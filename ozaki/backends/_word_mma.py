@@ -22,7 +22,7 @@ _TILE = 128
 """Rows of a tile, and at least its columns, as in kernels/word_mma.cu."""
 
 
-@cache
+@lru_cache(maxsize=1024)
 def layout(words: Words, side: str, batch: int, rows: int, k: int) -> Layout:
     """Words in fragments."""
     rows, k = round_up(rows, _TILE), round_up(k, 128)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import lru_cache
 from typing import Any
 
 import cupy as cp
@@ -34,7 +34,7 @@ def columns_of(costs: dict[int, float], batch: int, m: int, n: int) -> int:
     return min(costs, key=time)
 
 
-@cache
+@lru_cache(maxsize=1024)
 def layout(words: Words, columns: int, together: int, side: str, batch: int, rows: int, k: int) -> Layout:
     """Tiles of `together` words of each element, all or one (kernels/word_tiles.cuh), batch entries within words."""
     tile, unit = (ROWS, 2 * ROWS) if side == "left" else (columns, columns)

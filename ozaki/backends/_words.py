@@ -124,8 +124,7 @@ def execute(
                 at, to = (i, slice(r, r + rows)), (j, slice(c, c + cols))
                 total = _multiply(words, left, right, mu, nu, at, to, outputs)
                 shift = -(mu[at][:, None] + nu[to][None, :])
-                with np.errstate(over="ignore", under="ignore"):
-                    out[b, r : r + rows, c : c + cols] = np.ldexp(total, shift.astype(np.int32))
+                out[b, r : r + rows, c : c + cols] = np.ldexp(total, shift.astype(np.int32))
     return workspace(words, out.shape, k, outputs)
 
 

@@ -1,7 +1,7 @@
 """Scheme I: balanced digits with one exponent per row (Ozaki, Ogita, Oishi, Rump 2012; docs/design.md, section 5)."""
 
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 from typing import Literal
 
 from ozaki.schemes.image import Scaling, ceil_log2, max_scaling
@@ -44,7 +44,7 @@ class Digits:
         r = self.bits
         return ((1 << (r - 1)) - 1) * ((1 << (r * self.count)) - 1) // ((1 << r) - 1)
 
-    @cache  # noqa: B019 - few schemes, frozen
+    @lru_cache(maxsize=1024)  # noqa: B019 - few at a time, and frozen
     def scaling(self, k: int) -> Scaling:
         """The rule for the rows' exponents."""
         return max_scaling(self.largest, self.bits * self.count - 1, k)
@@ -88,7 +88,7 @@ class Rectangle:
     cols: int
 
 
-@cache
+@lru_cache(maxsize=1024)
 def rectangles(count: int, span: int) -> tuple[Rectangle, ...]:
     """Tile the pairs s + t <= count + 1 by rectangles of rows + cols <= span, with few of them.
 
@@ -98,7 +98,7 @@ def rectangles(count: int, span: int) -> tuple[Rectangle, ...]:
     return tuple(_tile(count, span, 0, 0))
 
 
-@cache
+@lru_cache(maxsize=1024)
 def _cost(size: int, span: int) -> tuple[int, int]:
     """Fewest rectangles for a triangle of that size, and the height of the first."""
     if size == 0:

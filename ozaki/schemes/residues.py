@@ -1,7 +1,7 @@
 """Scheme II: residues and the Chinese remainder theorem (Ozaki, Uchino, Imamura 2025; docs/design.md, section 6)."""
 
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 from math import gcd, isqrt, prod
 
 from ozaki.schemes.image import Scaling, norm_scaling
@@ -10,7 +10,7 @@ SLACK_BITS = 10
 """abs(Cbar) stays this far (relatively, 2**-10) below half the product of the moduli."""
 
 
-@cache
+@lru_cache(maxsize=1024)
 def coprime_moduli(largest: int, count: int) -> tuple[int, ...]:
     """The first `count` of: `largest`, then downwards each integer coprime to all before it."""
     found: list[int] = []
@@ -67,7 +67,7 @@ class Residues:
         product = prod(self.moduli)
         return product // 2 - (product >> SLACK_BITS)
 
-    @cache  # noqa: B019 - few schemes, frozen
+    @lru_cache(maxsize=1024)  # noqa: B019 - few at a time, and frozen
     def scaling(self, k: int) -> Scaling | None:
         """Norm scaling; None where so few moduli cannot hold even one bit at this k."""
         return norm_scaling(isqrt(self.range), k)
@@ -92,7 +92,7 @@ class Remainders:
     inverses: tuple[int, ...]
 
 
-@cache
+@lru_cache(maxsize=1024)
 def remainders(moduli: tuple[int, ...]) -> Remainders:
     """The constants for these moduli, which must be pairwise coprime."""
     product = prod(moduli)
@@ -101,7 +101,7 @@ def remainders(moduli: tuple[int, ...]) -> Remainders:
     return Remainders(moduli, product, weights, inverses)
 
 
-@cache
+@lru_cache(maxsize=1024)
 def exact_moduli(depth: int, accumulator_bits: int, at_least: int) -> tuple[int, ...]:
     """Few moduli m with depth * (m/2)**2 <= 2**accumulator_bits whose product is at least `at_least`."""
     largest = 2 * isqrt(2**accumulator_bits // max(depth, 1))

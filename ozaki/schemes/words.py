@@ -186,11 +186,6 @@ class Words:
         return 2.0 ** (1 - (s - 1) * bits) if self.rounding == "RZ" else 2.0 ** -((s - 1) * bits + s - 2)
 
     @property
-    def reproducible(self) -> bool:
-        """The bits depend on the tensor core."""
-        return False
-
-    @property
     def residual(self) -> float:
         """Bound of what all words leave of a float32 element from 2**floor on, relative to it; 0 if surely nothing."""
         left = self.size(self.count + 1)

@@ -37,9 +37,13 @@ class Memory:
 class ndarray(np.ndarray):  # noqa: N801
     """cupy.ndarray: what NumPy does with it comes after what the current stream was given."""
 
+    device_id = 0
+
     @property
     def data(self) -> Memory:
-        return Memory(self.__array_interface__["data"][0], self)
+        memory = Memory(self.__array_interface__["data"][0], self)
+        memory.device_id = self.device_id
+        return memory
 
     @property
     def device(self) -> Any:

@@ -21,6 +21,7 @@ from unittest import mock
 
 import cupy_on_numpy
 import numpy as np
+import pytest
 import streams
 
 HOPPER = "hopper-"
@@ -862,12 +863,19 @@ def equal_choices_again(_: np.random.Generator) -> None:
         assert {type(key[0][1]) for key in _again._done} >= {type(accuracy)}
     ozaki.matmul(a, b, accuracy=1)
     for nonsense in (True, np.True_):
-        try:
+        with pytest.raises(TypeError, match=r"^accuracy: "):
             ozaki.matmul(a, b, accuracy=nonsense)
-        except TypeError as error:
-            assert "accuracy" in str(error)
-        else:
-            raise AssertionError(nonsense)
+
+
+def out_elsewhere(_: np.random.Generator) -> None:
+    """A result for another device is refused."""
+    a = cp.asarray(np.eye(4))
+    out = cp.full((4, 4), np.nan)
+    out.device_id = 1
+    with pytest.raises(ValueError, match=r"^out: lies on device 1"):
+        ozaki.matmul(a, a, scheme="residues", slices=14, out=out)
+    with pytest.raises(ValueError, match=r"^out: lies on device 1"):
+        ozaki.gemm(1.0, a, a, 0.0, None, out=out)
 
 
 def plans_again(rng: np.random.Generator) -> None:
@@ -991,6 +999,7 @@ CASES: dict[str, Callable[[np.random.Generator], None]] = {
     "native-again": native_again,
     "tapes-outlive-launches": tapes_outlive_launches,
     "equal-choices-again": equal_choices_again,
+    "out-elsewhere": out_elsewhere,
     "far": far,
     "fp16-sums": fp16_sums,
     **{"-".join(map(str, case)): partial(product, *case, "cublas") for case in CUBLAS},

@@ -1,0 +1,29 @@
+"""An operand that is split already."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from ozaki._operands import Side
+from ozaki._plan import Plan
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """An operand that is split already; it takes the operand's place in `matmul` with the same plan.
+
+    Attributes
+    ----------
+    side : "left" or "right"
+    plan : the plan that it was split for
+    shape, dtype : of the operand
+    slices, backend : what its library holds of it; not for use
+    """
+
+    side: Side
+    plan: Plan
+    shape: tuple[int, ...]
+    dtype: str
+    slices: Any = field(repr=False)
+    backend: Any = field(repr=False)
