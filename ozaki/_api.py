@@ -127,9 +127,11 @@ def matmul(
     key = plan, *choices.key
     if not return_report and (c := again(a, b, out, key)) is not None:
         return c
-    call = Call(a, b)
-    call.check_out(out)
     plan_given = plan is not None
+    if plan is not None:
+        check_is_plan(plan)
+    call = Call(a, b, choices.normwise if plan is None else plan.target.measure == "normwise")
+    call.check_out(out)
     if plan is not None:
         if choices.made:
             raise ValueError(f"plan: holds {' and '.join(choices.made)} already; give one or the other")
@@ -184,7 +186,7 @@ def plan(
         return plan_for_shapes(shapes(shape_of("a", a), shape_of("b", b)), dtype_named(dtype), choices)
     if dtype is not None:
         raise ValueError("dtype: the operands have their own; give it with shapes only")
-    return Call(a, b).plan(choices, full=True)
+    return Call(a, b, choices.normwise).plan(choices, full=True)
 
 
 @np.errstate(all="ignore")

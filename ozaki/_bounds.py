@@ -16,10 +16,14 @@ import numpy.typing as npt
 from ozaki import _word_bounds
 from ozaki._description import Description
 from ozaki.schemes import Residues, Scheme, Words, magnitude_bits
+from ozaki.schemes.image import ceil_log2
 
 _UP = 1 + 2.0**-30
 
 UNIT_ROUNDOFF = {"float32": 2.0**-24, "float64": 2.0**-53}
+
+RANGE = {"float32": (-126, 128), "float64": (-1022, 1024)}
+"""Exponents of the smallest normal number, and of what all numbers are below."""
 
 
 @dataclass(frozen=True)
@@ -228,10 +232,20 @@ _SHARE = 1.47
 def native(k: int, dtype: str) -> float:
     """B5: componentwise bound of a native product in any order of summation, roundings included: gamma_k.
 
-    Higham, Accuracy and Stability of Numerical Algorithms, section 3.5; barring over- and underflow.
+    Higham, Accuracy and Stability of Numerical Algorithms, section 3.5; where `native_in_range`.
     """
     ku = k * UNIT_ROUNDOFF[dtype]
     return ku / (1 - ku) * _UP if ku < 0.5 else inf
+
+
+def native_in_range(left: Description, right: Description, dtype: str) -> bool:
+    """B5: no product of two elements, and no sum of such, over- or underflows on the way of a native product."""
+    least, past = RANGE[dtype]
+    if left.empty.all() or right.empty.all():
+        return True
+    largest = sum(int(x.top[~x.empty].max()) for x in (left, right))
+    smallest = sum(int(x.least[~x.empty].min()) for x in (left, right))
+    return largest + ceil_log2(left.k) < past and smallest >= least
 
 
 def with_rounding(bound: float, dtype: str) -> float:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from math import inf, prod
-from typing import Any
+from typing import Any, Literal
 
 from ozaki import _bounds, _word_bounds
 from ozaki._accuracy import Accuracy
@@ -34,7 +34,7 @@ from ozaki._plan import (
 from ozaki._plan_ahead import named_scheme, plan_for_any, why_named
 from ozaki._prepared import Prepared
 from ozaki._report import Report
-from ozaki._ways import NATIVE_ASKED_FOR, Ways, names_of, native_bound, native_plan
+from ozaki._ways import NATIVE_ASKED_FOR, OUT_OF_RANGE, Ways, names_of, native_bound, native_plan
 from ozaki.backends import Backend, backend_of
 from ozaki.schemes import Scheme, Words
 from ozaki.schemes.digits import MAX_DIGITS
@@ -43,16 +43,19 @@ _SIDES: tuple[Side, Side] = ("left", "right")
 
 
 class Call:
-    """The operands of one product, checked, and what has been found out about them."""
+    """The operands of one product, checked, and what has been found out about them.
 
-    def __init__(self, a: Any, b: Any) -> None:
+    Of a stack, each matrix has a `normwise` error of its own, so they are not folded into one.
+    """
+
+    def __init__(self, a: Any, b: Any, normwise: bool = False) -> None:
         self.backend: Backend = backend_of(("a", a), ("b", b))
         self.a, self.b = (
             x if isinstance(x, Prepared) else as_array(name, x, self.backend) for name, x in (("a", a), ("b", b))
         )
         self.dtype = max(dtype_of("a", self.a), dtype_of("b", self.b))  # the names sort by width
         self.sizes = shapes(tuple(self.a.shape), tuple(self.b.shape))
-        if isinstance(self.a, Prepared):  # its matrices stand one by one
+        if normwise or isinstance(self.a, Prepared):  # whose matrices stand one by one
             self.sizes = replace(self.sizes, fold=False)
         self._described: dict[Side, Described] = {}
         self._ahead: tuple[Scheme | Words | None, dict[Side, Any]] | None = None
@@ -84,28 +87,43 @@ class Call:
         bound = native_bound(self.backend, k, self.dtype)
         if choices.scheme == "native":
             check_native(self.dtype, target, choices, bound)
+            if target is not None and not self._in_range:
+                raise ValueError(f"accuracy: {OUT_OF_RANGE} if the product is native; use scheme='auto'")
             obstacle = self.backend.native_obstacle(self.dtype)
             why = f"{NATIVE_ASKED_FOR}; {obstacle}" if obstacle else NATIVE_ASKED_FOR
-            return native_plan(self.sizes, self.dtype, target, bound, why)
+            return native_plan(self.sizes, self.dtype, target, bound, why, target is None)
         ways = Ways.of(self.backend, k, self.dtype, choices, bound)
-        way, why = ways.fastest(self.backend, self.sizes, self.dtype)
+        way, why = self._fastest(ways)
         if isinstance(way, Words) and not self._empty:
             if (proven := self._words_by_rows(way, ways.words_tolerance)) <= ways.words_tolerance:
                 return self._plan(way, ways.target, proven, choices, why)
             ways = ways.without_words()
-            way, why = ways.fastest(self.backend, self.sizes, self.dtype)
+            way, why = self._fastest(ways)
         if way == "native":
-            return native_plan(self.sizes, self.dtype, target, bound, why)
+            return native_plan(self.sizes, self.dtype, target, bound, why, target is None)
         names = names_of(integer_scheme(choices.scheme, k))
         if self._empty:
             chosen = choose_a_priori(Accuracy("row-column", 1.0), max(k, 1), names).scheme
             return self._plan(chosen, ways.target, 0.0, choices, "an empty product")
         ahead = self.backend.waits and choices.workspace_limit is None and not full
         choice = self._searched(ways.target, names, choices, ahead)
-        way, why = replace(ways, words=()).fastest(self.backend, self.sizes, self.dtype, choice.scheme)
+        way, why = self._fastest(replace(ways, words=()), choice.scheme)
         if way == "native":  # these operands need more than ordinary ones
-            return native_plan(self.sizes, self.dtype, target, bound, why)
+            return native_plan(self.sizes, self.dtype, target, bound, why, target is None)
         return self._plan(choice.scheme, ways.target, choice.bound, choices, why)
+
+    def _fastest(self, ways: Ways, slices: Scheme | None = None) -> tuple[Words | Literal["native", "slices"], str]:
+        """As `Ways.fastest`, but for a native product that proves nothing."""
+        way, why = ways.fastest(self.backend, self.sizes, self.dtype, slices)
+        if way == "native" and ways.named and not self._in_range:
+            return ways.without_native().fastest(self.backend, self.sizes, self.dtype, slices)
+        return way, why
+
+    @property
+    def _in_range(self) -> bool:
+        """Whether B5 holds for these operands."""
+        left, right = (self.described(side).on_host for side in _SIDES)
+        return _bounds.native_in_range(left, right, self.dtype)
 
     def _searched(self, target: Accuracy, names: tuple[str, ...], choices: Choices, ahead: bool) -> Choice:
         """The fewest slice products that prove the target; `ahead` splits while the device has yet to say so."""
@@ -234,8 +252,9 @@ class Call:
             return 0
         if plan.scheme is None:
             self.backend.native(self._rows("left"), self._rows("right"), self.dtype, c)
-            self._native_again = partial(_native_again, self.backend, self.sizes, self.dtype)
-            self._right_again = partial(_without_obstacle, self.backend, self.dtype)
+            if self._right_again is not None:
+                self._native_again = partial(_native_again, self.backend, self.sizes, self.dtype)
+                self._right_again = partial(_without_obstacle, self.backend, self.dtype)
             return 0
         if not self._described and not isinstance(self.a, Prepared) and not isinstance(self.b, Prepared):
             return self.backend.product(plan, self._rows("left"), self._rows("right"), c)
@@ -285,8 +304,10 @@ class Call:
     def report(self, plan: Plan, workspace: int, given: bool) -> Report:
         """What ran; the bound of a plan that may come from other operands is proven anew for these."""
         scheme, bound, nonfinite = plan.scheme, plan.bound, None
-        if scheme is not None and not plan.a_priori and not self._empty:
-            if given:
+        if not self._empty and (scheme is None or not plan.a_priori):
+            if scheme is None and not self._in_range:
+                bound = inf
+            elif scheme is not None and given:
                 bound = _bounds.with_rounding(self._prove(scheme, plan.target), self.dtype)
             both = self.described("left"), self.described("right")
             nonfinite = sum(int((x.on_host.nonfinite > 0).sum()) for x in both)

@@ -29,6 +29,11 @@ class Choices(NamedTuple):
         defaults = zip(Choices().key, self.key, strict=True)
         return [name for name, (x, y) in zip(self._fields, defaults, strict=False) if type(x) is not type(y) or x != y]
 
+    @property
+    def normwise(self) -> bool:
+        """The accuracy is that of whole matrices."""
+        return isinstance(self.accuracy, Accuracy) and self.accuracy.measure == "normwise"
+
     def target(self, k: int) -> Accuracy | None:
         """The accuracy for inner dimension k, spelled out, if one is named."""
         return None if self.accuracy is None else Accuracy.of(self.accuracy, k)

@@ -98,15 +98,19 @@ class Description:
         return np.where(self.empty, 0.0, np.maximum(lower, 0.5))  # the largest element alone is at least 1/2
 
     def below(self, exponent: int) -> npt.NDArray[np.bool_]:
-        """Rows of float32 numbers that may hold a nonzero element below 2**(top + exponent).
+        """Rows that may hold a nonzero element below 2**(top + exponent)."""
+        rows: npt.NDArray[np.bool_] = ~self.empty & (self.least < self.top + exponent)
+        return rows
 
-        `bottom` is that of short rows, whose elements are multiples of it, or 24 below an element's exponent; 24
+    @cached_property
+    def least(self) -> Ints:
+        """Exponents of the smallest nonzero elements, or less: none is below 2**least.
+
+        `bottom` is that of short rows, whose elements are multiples of it, or 24 or 53 below an element's exponent; 24
         exceeds the magnitude bits, so it tells which.
         """
         short = self.bottom >= self.top - magnitude_bits(self.k)
-        least = np.where(short, self.bottom, self.bottom + 23)
-        rows: npt.NDArray[np.bool_] = ~self.empty & (least < self.top + exponent)
-        return rows
+        return np.where(short, self.bottom, self.bottom + 23)
 
     def bits(self, scaling: Scaling) -> Ints:
         """Bits of each row's image: mu + top."""

@@ -38,7 +38,8 @@ class Plan:
     scheme : Digits, Residues, Words, or None for the native product
     target : the accuracy asked for, or what the bound is relative to where a count or the native product was
     bound : what is proven in the target's measure, the rounding to `dtype` included (inf: nothing is). A plan made
-        from operands speaks of these operands; an a-priori plan, of all operands.
+        from operands speaks of these operands; an a-priori plan, of all operands (a native one, of those where no
+        partial sum over- or underflows).
     a_priori : made without looking at data
     engine : engine asked for, "auto" for the backend's choice
     workspace_limit : bytes, or None

@@ -23,10 +23,12 @@ def native_bound(backend: Backend, k: int, dtype: str) -> float:
     return inf if backend.native_obstacle(dtype) else _bounds.native(max(k, 1), dtype)
 
 
-def native_plan(sizes: Shapes, dtype: str, target: Accuracy | None, bound: float, why: str) -> Plan:
+def native_plan(
+    sizes: Shapes, dtype: str, target: Accuracy | None, bound: float, why: str, a_priori: bool = True
+) -> Plan:
     """The plan of the native product: its bound is componentwise, and so holds in every measure."""
     target = target or default_accuracy(dtype, sizes.shape[1])
-    return Plan(sizes.shape, sizes.batch, dtype, None, target, bound, True, why=why)
+    return Plan(sizes.shape, sizes.batch, dtype, None, target, bound, a_priori, why=why)
 
 
 @dataclass(frozen=True)
@@ -39,14 +41,14 @@ class Ways:
     words : that may prove what is asked, if their operands' small elements let them
     words_tolerance : what they have to prove, componentwise, before the rounding to the result
     ruled_out : why the native product may not run; None if it may
-    asked : what others than slices meet
+    named : the caller has named the accuracy, so it has to be proven
     """
 
     target: Accuracy
     words: tuple[Words, ...]
     words_tolerance: float
     ruled_out: str | None
-    asked: str
+    named: bool
 
     @classmethod
     def of(cls, backend: Backend, k: int, dtype: str, choices: Choices, bound: float) -> Ways:
@@ -67,8 +69,7 @@ class Ways:
             ruled_out = backend.native_obstacle(dtype)
             if ruled_out is None and target is not None and not suffices(bound, target, dtype):
                 ruled_out = f"native product proves only {bound:.2g}"
-        asked = "no accuracy is named" if target is None else "it proves what is asked"
-        return cls(target or default_accuracy(dtype, k), words, tolerance, ruled_out, asked)
+        return cls(target or default_accuracy(dtype, k), words, tolerance, ruled_out, target is not None)
 
     def fastest(
         self, backend: Backend, sizes: Shapes, dtype: str, slices: Scheme | None = None
@@ -79,12 +80,17 @@ class Ways:
         k = sizes.shape[1]
         ways = slices or _likely(self.target, max(k, 1)), *self.words, *((None,) if self.ruled_out is None else ())
         way = backend.fastest(sizes.stack, k, dtype, ways)
+        asked = "it proves what is asked" if self.named else "no accuracy is named"
         if way is None:
-            return "native", f"native product: fastest here, and {self.asked}"
+            return "native", f"native product: fastest here, and {asked}"
         if isinstance(way, Words):
             no_more = ", and the native product proves no more" if self.ruled_out is None else ""
-            return way, f"{way.name}: fastest here, and {self.asked}{no_more}"
+            return way, f"{way.name}: fastest here, and {asked}{no_more}"
         return "slices", self.ruled_out or "slices are faster here than the native product"
+
+    def without_native(self) -> Ways:
+        """Where it may leave the range of its format."""
+        return replace(self, ruled_out=f"native product ruled out: {OUT_OF_RANGE}")
 
     def without_words(self) -> Ways:
         """Where they prove too little."""
@@ -111,6 +117,8 @@ def _likely(target: Accuracy, k: int) -> Scheme:
     """The slices that ordinary data will need."""
     return choose_a_priori(replace(target, measure="row-column"), k, names_of("auto")).scheme
 
+
+OUT_OF_RANGE = "products of these operands, or sums of them, may over- or underflow on the way"
 
 NATIVE_ASKED_FOR = "native product: asked for by scheme='native'"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import ceil, expm1, inf, log1p, sqrt
 
 from ozaki.schemes.formats import FORMATS
@@ -66,9 +66,9 @@ def a_priori(words: Words, k: int) -> float:
 
 def _steps(words: Words, group: Group, k: int) -> int:
     """Sums that the tensor core rounds for an entry, over all blocks."""
-    terms = words.core.terms(words.word)
+    sums = partial(words.core.sums, words.word)
     whole, rest = divmod(k, words.block) if group.promoted and words.block else (0, k)
-    return len(group.pairs) * (whole * ceil((words.block or 0) / terms) + ceil(rest / terms))
+    return len(group.pairs) * (whole * sums(words.block or 0) + sums(rest))
 
 
 def _of_group(words: Words, group: Group, k: int, probable: bool) -> float:
@@ -91,15 +91,15 @@ def _chain(words: Words, group: Group, k: int, probable: bool) -> float:
     early turns, whose words are small, count less. Cutting toward zero never makes a sum larger, rounding to nearest
     may.
     """
-    core, terms = words.core, words.core.terms(words.word)
+    core, terms, sums = words.core, words.core.terms(words.word), words.core.sums(words.word, k)
     nearest = words.accumulator == "fp16" or core.rounding == "RN"
     roundoff = 2.0 ** -FORMATS[words.accumulator].bits * (1 if nearest else 2)
     each = terms * 2.0**-core.alignment_bits + roundoff
     added, steps, weighted = 0.0, 0, 0.0
     for turn in group.turns:
         added += sum(words.size(s) * words.size(t) for s, t in turn)
-        steps += len(turn) * ceil(k / terms)
-        weighted += len(turn) * ceil(k / terms) * added
+        steps += len(turn) * sums
+        weighted += len(turn) * sums * added
     count = weighted / added
     return (sqrt(count) if probable else count) * each * (1 + _growth(roundoff, steps) if nearest else 1)
 

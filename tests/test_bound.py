@@ -148,6 +148,18 @@ def test_a_batch_has_the_bound_of_its_worst_matrix(rng):
             assert worst <= report.bound <= target.tolerance + 2.0**-52
 
 
+def test_the_matrices_of_a_stack_have_normwise_errors_of_their_own(rng):
+    """Though they could be multiplied as one, where the right operand is the same for all."""
+    a, b = rng.standard_normal((2, 4, 64)), rng.integers(-4, 5, (64, 4)).astype(float)
+    a[0] = rng.integers(-4, 5, (4, 64)) * 2.0**60
+    target = Accuracy("normwise", 1e-8)
+    plan = ozaki.plan(a, b, accuracy=target, reproducible=True)
+    for options in ({"accuracy": target, "reproducible": True}, {"plan": plan}):
+        c, report = ozaki.matmul(a, b, return_report=True, **options)
+        worst = max(reference.normwise_error(c[i], a[i], b) for i in range(2))
+        assert 0 < worst <= report.bound <= target.tolerance + 2.0**-52
+
+
 def test_a_plan_of_other_data_is_proven_anew(rng):
     a, b = rng.standard_normal((10, 100)), rng.standard_normal((100, 10))
     plan = ozaki.plan(a, b, accuracy="fp64", reproducible=True)
@@ -408,6 +420,50 @@ def test_the_native_bound(rng, dtype):
         assert reference.componentwise_error(c, a, b) <= report.bound
         k_u = k * UNIT[dtype]
         assert k_u / (1 - k_u) <= report.bound <= k_u / (1 - k_u) * (1 + 2**-20)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_native_product_proves_nothing_where_it_may_leave_its_range(rng, dtype):
+    """Partial sums that overflow, and products that underflow, though the result does not."""
+    largest = np.finfo(dtype).max * np.array(0.9, dtype)
+    tiny = np.finfo(dtype).tiny
+    one = np.ones((3, 1), dtype)
+    for row, column in (
+        (largest * np.array([[1, 1, -1]], dtype), one),
+        (np.array([[1, 1, -2]], dtype), one * largest),
+        (np.array([[0.3, 0.3, -0.6]], dtype), one * tiny),
+        (np.array([[0.3, 0.3, -0.6]], dtype) * tiny, one),
+    ):
+        c, report = ozaki.matmul(row, column, return_report=True)
+        assert report.native and report.bound == inf
+        for options in ({"accuracy": 1e-6}, {"accuracy": 10}):
+            c, report = ozaki.matmul(row, column, return_report=True, **options)
+            assert not report.native and "over- or underflow" in report.why
+            products = [Fraction(float(x)) * Fraction(float(y)) for x, y in zip(row[0], column[:, 0], strict=True)]
+            allowed = Fraction(report.bound) * sum(map(abs, products)) + power(-1075 if dtype == "float64" else -150)
+            assert np.isfinite(c).all() and abs(Fraction(float(c[0, 0])) - sum(products)) <= allowed
+        with pytest.raises(ValueError, match=r"^accuracy: .* over- or underflow"):
+            ozaki.matmul(row, column, scheme="native", accuracy=1e-3)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_named_accuracy_is_met_whatever_runs(rng, dtype):
+    """Near the ends of the range, natively where B5 holds."""
+    least, past = _bounds.RANGE[dtype]
+    natives = 0
+    for _ in range(300):
+        k = int(rng.integers(1, 9))
+        middle = rng.choice([least, 0, past]) // 2
+        exponents = [rng.integers(middle - 20, middle + 20, shape) for shape in ((2, k), (k, 2))]
+        a, b = (
+            np.ldexp(rng.uniform(0.5, 1, e.shape) * rng.choice([-1, 1], e.shape), e).astype(dtype) for e in exponents
+        )
+        c, report = ozaki.matmul(a, b, accuracy=9, return_report=True)
+        natives += report.native
+        in_range = np.isfinite(c).all() and (abs(c) >= np.finfo(dtype).tiny).all()
+        if in_range or report.native:
+            assert reference.componentwise_error(c, a, b) <= report.bound <= 2.0**-5
+    assert 20 < natives < 280
 
 
 def test_a_native_product_without_a_bound_says_so():

@@ -1,5 +1,6 @@
 """The tensor core in software: against its definition in exact rationals, and against what was measured elsewhere."""
 
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -176,6 +177,21 @@ def test_round_to_agrees_with_numpy(rng):
 def test_errors(arguments, options, start):
     with pytest.raises(ValueError, match=start):
         mma(*arguments, **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "start"),
+    [
+        ({"fused": 0}, "fused: 0"),
+        ({"fused": True}, "fused: True"),
+        ({"alignment_bits": 2000}, "alignment_bits: 2000"),
+        ({"rounding": "zz"}, "rounding: 'zz'"),
+        ({"words": ("fp8",)}, "words: "),
+    ],
+)
+def test_a_tensor_core_that_the_model_cannot_be_is_named(options, start):
+    with pytest.raises(ValueError, match=start):
+        replace(A100, **options)
 
 
 @pytest.mark.parametrize(("options", "start"), [(("fp8",), "name: 'fp8'"), (("fp16", "rn"), "rounding: 'rn'")])

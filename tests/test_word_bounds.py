@@ -95,6 +95,32 @@ def test_adversaries(name, data):
         check(*data(ALL[name], k), ALL[name])
 
 
+def far_between(words, k):
+    """A large product, then small ones, one for each instruction."""
+    a = np.zeros((1, k), np.float32)
+    a[0, ::16] = 2.0**-12
+    b = a.T * np.float32(2 - 2.0**-6)
+    a[0, 0] = b[0, 0] = 1
+    return a, b
+
+
+@pytest.mark.parametrize("rounding", ["RZ", "RN"])
+@pytest.mark.parametrize("fused", [2, 3, 6, 12, 32, 64, 256])
+def test_tensor_cores_of_any_depth(rng, fused, rounding):
+    """Instructions begin anew, also where what is added at once does not divide their depth."""
+    core = TensorCore("any", alignment_bits=int(rng.integers(20, 41)), fused=fused, rounding=rounding)
+    every = tuple((s, t) for s in (1, 2, 3) for t in (1, 2, 3))
+    for words in (
+        Words("bf16", 3, pairs=every, accumulators="pair", core=core),
+        Words("tf32", 2, core=core),
+        Words("fp16", 2, scale_bits=11, block=32, promotion="fp32", core=core),
+    ):
+        for data in (far_between, cut_every_time, first_large):
+            for k in (17, 3200):
+                check(*data(words, k), words)
+        check(rng.standard_normal((3, 200), dtype="f4"), rng.standard_normal((200, 4), dtype="f4"), words)
+
+
 @pytest.mark.parametrize("name", ["single-fp16", "markidis", "double-fp16", "halfhalf"])
 def test_adversaries_come_close(name):
     """A chain of truncations reaches a share of its bound: it is no empty promise."""

@@ -8,7 +8,8 @@ Sources of the numbers, all found by experiment, since the vendor publishes none
 """
 
 from dataclasses import dataclass
-from typing import Literal
+from math import ceil
+from typing import Literal, get_args
 
 Word = Literal["fp16", "bf16", "tf32"]
 Accumulator = Literal["fp32", "fp16"]
@@ -55,6 +56,11 @@ class TensorCore:
     fused : products of FP16 or BF16 words added at once; half as many of TF32 words
     rounding : of sums to FP32; "RZ" in all hardware, "RN" to see what that costs. Sums to FP16 are rounded "RN".
     words : formats that it multiplies
+
+    Raises
+    ------
+    ValueError
+        For numbers that the model cannot add exactly, or unknown names.
     """
 
     name: str
@@ -63,9 +69,24 @@ class TensorCore:
     rounding: Literal["RN", "RZ"] = "RZ"
     words: tuple[Word, ...] = ("fp16", "bf16", "tf32")
 
+    def __post_init__(self) -> None:
+        for name, least, most in (("alignment_bits", 1, 40), ("fused", 2, 256)):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+                raise ValueError(f"{name}: {value!r}; expected a whole number from {least} to {most}")
+        if self.rounding not in ("RN", "RZ"):
+            raise ValueError(f"rounding: {self.rounding!r}; expected 'RN' or 'RZ'")
+        if not self.words or not set(self.words) <= set(get_args(Word)):
+            raise ValueError(f"words: {self.words!r}; expected some of {', '.join(get_args(Word))}")
+
     def terms(self, word: Word) -> int:
         """Products of that format added at once."""
         return self.fused // 2 if word == "tf32" else self.fused
+
+    def sums(self, word: Word, k: int) -> int:
+        """How often products of k inner indices are added to the accumulator; each instruction begins anew."""
+        whole, rest = divmod(k, depth(word))
+        return whole * ceil(depth(word) / self.terms(word)) + ceil(rest / self.terms(word))
 
 
 V100 = TensorCore("V100", alignment_bits=23, fused=4, words=("fp16",))
