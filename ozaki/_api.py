@@ -91,9 +91,9 @@ def matmul(
     out : array, optional
         Of the result's shape and dtype; overwritten and returned.
     workspace_limit : int, optional
-        Bytes of memory to hold beside operands and result; the product is computed in panels that fit. What a plan
-        from data looks at (4 bytes for each entry of the result, a byte for each element of an operand) is freed before
-        and not counted.
+        Bytes of memory to hold beside operands and result; the product is computed in panels that fit. What the native
+        product's library takes is not counted, nor what a plan from data looks at and frees before (4 bytes for each
+        entry of the result, a byte for each element of an operand).
     plan : Plan, optional
         Made by `plan` for such shapes; replaces all of the choices above.
     return_report : bool

@@ -57,6 +57,8 @@ class Call:
         self.sizes = shapes(tuple(self.a.shape), tuple(self.b.shape))
         if normwise or isinstance(self.a, Prepared):  # whose matrices stand one by one
             self.sizes = replace(self.sizes, fold=False)
+        self._views: dict[Side, Any] = {}
+        self._copied = 0
         self._described: dict[Side, Described] = {}
         self._ahead: tuple[Scheme | Words | None, dict[Side, Any]] | None = None
         self._search: Search | None = None
@@ -257,7 +259,8 @@ class Call:
                 self._right_again = partial(_without_obstacle, self.backend, self.dtype)
             return 0
         if not self._described and not isinstance(self.a, Prepared) and not isinstance(self.b, Prepared):
-            return self.backend.product(plan, self._rows("left"), self._rows("right"), c)
+            rows = self._rows("left"), self._rows("right")
+            return self._copied + self.backend.product(self._within_limit(plan), *rows, c)
         if self._ahead is not None and self._ahead[0] != plan.scheme:
             self._ahead = None  # frees the memory
         elif self._ahead is not None and self._search is not None and self._search.plain:
@@ -265,7 +268,7 @@ class Call:
             finds, still = partial(self._search.finds, plan.scheme), self._slices_again
             self._right_again = lambda: finds() and still()
         left, right = self._operand("left"), self._operand("right")
-        return self.backend.execute(plan, left, right, c)
+        return self._copied + self.backend.execute(self._within_limit(plan), left, right, c)
 
     @contextmanager
     def recorded(self, out: Any, choices: tuple[Any, ...], c: Any) -> Iterator[None]:
@@ -292,7 +295,24 @@ class Call:
             _again.remember(self.a, self.b, out, choices, done)
 
     def _rows(self, side: Side) -> Any:
-        return left_rows(self.a, self.sizes) if side == "left" else right_rows(self.b, self.sizes)
+        """An operand as rows, a copy of it where no view has these shapes."""
+        if side not in self._views:
+            operand, rows = (self.a, left_rows) if side == "left" else (self.b, right_rows)
+            self._views[side] = view = rows(operand, self.sizes)
+            if not self.backend.overlap(view, operand):
+                self._copied += view.nbytes
+        return self._views[side]
+
+    def _within_limit(self, plan: Plan) -> Plan:
+        """The plan with what copies of the operands leave of its limit."""
+        if plan.workspace_limit is None or not self._copied:
+            return plan
+        if self._copied >= plan.workspace_limit:
+            raise ValueError(
+                f"workspace_limit: {plan.workspace_limit} bytes are too few; copies of operands that are broadcast or "
+                f"stand in no order take {self._copied}"
+            )
+        return replace(plan, workspace_limit=plan.workspace_limit - self._copied)
 
     def _operand(self, side: Side) -> Any:
         """What there is of an operand to compute with: slices, or a description."""

@@ -254,6 +254,20 @@ def test_no_warnings_whatever_the_caller_asks_of_numpy(scheme):
             ozaki.plan(left, right, scheme=scheme)
 
 
+def test_copies_of_broadcast_operands_count_as_workspace(rng):
+    a, b = rng.standard_normal((30, 1, 20, 30)), rng.standard_normal((1, 20, 30, 20))
+    options = {"scheme": "residues", "slices": 14, "return_report": True}
+    copied = 8 * 600 * 2 * 600
+    c, report = ozaki.matmul(a, b, **options)
+    assert report.workspace_bytes > copied
+    with pytest.raises(ValueError, match=rf"^workspace_limit: {copied} bytes are too few"):
+        ozaki.matmul(a, b, workspace_limit=copied, **options)
+    limit = copied + 10**7
+    same, report = ozaki.matmul(a, b, workspace_limit=limit, **options)
+    assert copied < report.workspace_bytes <= limit
+    same_bits(same, c)
+
+
 def test_any_kind_of_array_takes_the_result(rng):
     a, b = rng.standard_normal((3, 4)), rng.standard_normal((4, 2))
     with warnings.catch_warnings(action="ignore", category=PendingDeprecationWarning):

@@ -322,7 +322,7 @@ def _panel(
     while limit is not None and workspace(rows, cols) > limit:
         if rows <= units[0] and cols <= units[1]:
             raise ValueError(
-                f"workspace_limit: {limit} bytes are too few; this product needs at least {workspace(rows, cols)}"
+                f"workspace_limit: leaves {limit} bytes for slices, which need at least {workspace(rows, cols)}"
             )
         if rows > units[0] and (rows >= cols or cols <= units[1]):
             rows = round_up(-(-rows // 2), units[0])

@@ -160,7 +160,7 @@ def _panel(engine: _Engine, stack: tuple[int, int, int], limit: int | None) -> i
     panel = _PANEL
     while limit is not None and (needed := _workspace(engine, stack, panel)) > limit:
         if panel <= 16:
-            raise ValueError(f"workspace_limit: {limit} bytes are too few; this product needs at least {needed}")
+            raise ValueError(f"workspace_limit: leaves {limit} bytes for slices, which need at least {needed}")
         panel //= 2
     return panel
 
@@ -442,18 +442,26 @@ def _patch(
     """What IEEE arithmetic gives in rows and columns with NaN or Inf (docs/design.md, section 8)."""
     for b in range(out.shape[0]):
         i, j = (min(b, len(x) - 1) for x in (left, right))
-        rows, cols = flags[0][i] > 0, flags[1][j] > 0
-        if rows.any():
-            out[b, rows] = _sign_product(left[i][rows], right[j])
-        if cols.any():
-            out[b][:, cols] = _sign_product(left[i], right[j][cols])
+        rows, cols = (np.flatnonzero(flag[at]) for flag, at in zip(flags, (i, j), strict=True))
+        for some, others in ((rows, np.arange(out.shape[2])), (np.arange(out.shape[1]), cols)):
+            for r in range(0, len(some), _PATCH):
+                for c in range(0, len(others), _PATCH):
+                    at = np.ix_(some[r : r + _PATCH], others[c : c + _PATCH])
+                    out[b][at] = _sign_product(left[i], right[j], *at)
 
 
-def _sign_product(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> Floats:
-    """a b^T, of which only NaN and Inf matter: finite elements count as their signs."""
-    total = np.zeros((len(a), len(b)))
-    for h in range(0, a.shape[1], _PANEL):
-        total += np.matmul(_signs(a[:, h : h + _PANEL]), _signs(b[:, h : h + _PANEL]).T)
+_PATCH = 256
+"""Rows, columns and inner indices that are looked at together: a few hundred KiB."""
+
+
+def _sign_product(
+    a: npt.NDArray[Any], b: npt.NDArray[Any], rows: npt.NDArray[np.intp], cols: npt.NDArray[np.intp]
+) -> Floats:
+    """Entries of a b^T, of which only NaN and Inf matter: finite elements count as their signs."""
+    total = np.zeros((rows.size, cols.size))
+    for h in range(0, a.shape[1], _PATCH):
+        x, y = (of[at.ravel(), h : h + _PATCH] for of, at in ((a, rows), (b, cols)))
+        total += np.matmul(_signs(x), _signs(y).T)
     total[np.isnan(total)] = np.nan  # one NaN, whatever the processor made
     return total
 

@@ -112,7 +112,7 @@ def execute(
     k = (left.described if isinstance(left, WordSlices) else left).k
     while limit is not None and (needed := workspace(words, out.shape, k, outputs)) > limit:
         if outputs <= _LEAST_OUTPUTS:
-            raise ValueError(f"workspace_limit: {limit} bytes are too few; this product needs at least {needed}")
+            raise ValueError(f"workspace_limit: leaves {limit} bytes for slices, which need at least {needed}")
         outputs //= 2
     mu, nu = (x.mu if isinstance(x, WordSlices) else exponents(x, words) for x in (left, right))
     batch, m, n = out.shape
