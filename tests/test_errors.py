@@ -201,7 +201,7 @@ CASES = {
         "accuracy",
         "plan from operands",
     ),
-    "workspace for words": (halfhalf(workspace_limit=1000), ValueError, "workspace_limit", "needs at least"),
+    "workspace for words": (halfhalf(workspace_limit=1000), ValueError, "workspace_limit", "need at least"),
     "fp16-digits and int8": (matmul(scheme="fp16-digits", engine="int8"), ValueError, "scheme", "engine='auto'"),
     "word": (words(word="fp8"), ValueError, "word", "fp16, bf16, tf32"),
     "word of a core": (words(word="tf32", core=V100), ValueError, "word", "fp16"),
@@ -234,7 +234,7 @@ CASES = {
         matmul(workspace_limit=1000, reproducible=True),
         ValueError,
         "workspace_limit",
-        "needs at least",
+        "need at least",
     ),
     # out
     "out of another shape": (matmul(out=np.empty((9, 9))), ValueError, "out", "(3, 2)"),
