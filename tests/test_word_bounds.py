@@ -105,7 +105,7 @@ def far_between(words, k):
 
 
 @pytest.mark.parametrize("rounding", ["RZ", "RN"])
-@pytest.mark.parametrize("fused", [2, 3, 6, 12, 32, 64, 256])
+@pytest.mark.parametrize("fused", [1, 3, 6, 12, 32, 64, 256])
 def test_tensor_cores_of_any_depth(rng, fused, rounding):
     """Instructions begin anew, also where what is added at once does not divide their depth."""
     core = TensorCore("any", alignment_bits=int(rng.integers(20, 41)), fused=fused, rounding=rounding)
@@ -144,7 +144,7 @@ def test_the_bound_is_within_2_10_of_the_error_for_ordinary_data(rng, name):
 def test_theorem_2_1():
     """Fasi et al.: ((p+1) u_low^p + gamma) abs(A) abs(B), here with the truncation that they leave out."""
     for name, leading in (("single-fp16", 2 * 2.0**-11), ("double-bf16", 3 * 2.0**-16), ("single-bf16", 2 * 2.0**-8)):
-        words = replace(PRESETS[name], core=TensorCore("exact but for FP32", 60, 1, "RN", ("fp16", "bf16")))
+        words = replace(PRESETS[name], core=TensorCore("exact but for FP32", 40, 1, "RN", ("fp16", "bf16")))
         for k in (1, 16):
             theirs = leading + (k + words.count**2 - 1) * 2.0**-24
             assert _word_bounds.relative(words, k) <= theirs * (1 + 2.0**-6)

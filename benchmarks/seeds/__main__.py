@@ -28,7 +28,9 @@ class Scale(StrEnum):
 
 def main(
     seed: Annotated[list[str] | None, typer.Option(help=f"One of {', '.join(SEEDS)}; may be repeated.")] = None,
-    scale: Annotated[Scale, typer.Option(help="small: seconds; cpu: minutes; full: the papers' sizes.")] = Scale.cpu,
+    scale: Annotated[
+        Scale, typer.Option(help="small: seconds; cpu: minutes; full: up to the papers' n and k.")
+    ] = Scale.cpu,
     device: Annotated[Where, typer.Option(help="cpu: accuracy, on a model; gpu: what needs one.")] = Where.cpu,
     output: Annotated[Path, typer.Option(help="Folder for the JSON files.")] = FOLDER,
     commit: Annotated[str, typer.Option(help="Of the measured code.", show_default="what git says")] = "",

@@ -70,7 +70,7 @@ class TensorCore:
     words: tuple[Word, ...] = ("fp16", "bf16", "tf32")
 
     def __post_init__(self) -> None:
-        for name, least, most in (("alignment_bits", 1, 40), ("fused", 2, 256)):
+        for name, least, most in (("alignment_bits", 1, 40), ("fused", 1, 256)):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
                 raise ValueError(f"{name}: {value!r}; expected a whole number from {least} to {most}")
@@ -81,7 +81,7 @@ class TensorCore:
 
     def terms(self, word: Word) -> int:
         """Products of that format added at once."""
-        return self.fused // 2 if word == "tf32" else self.fused
+        return max(self.fused // 2, 1) if word == "tf32" else self.fused
 
     def sums(self, word: Word, k: int) -> int:
         """How often products of k inner indices are added to the accumulator; each instruction begins anew."""
