@@ -38,12 +38,10 @@ class Pace(NamedTuple):
     ----------
     sm_mhz : mean clock of the multiprocessors, by their own counters
     power_limited : part of the time in which the limit of power held it down, by NVML
-    watts : mean power, by NVML's count of energy, which is tens of milliseconds late
     """
 
     sm_mhz: float | None = None
     power_limited: float | None = None
-    watts: float | None = None
 
     @classmethod
     def mean(cls, paces: Sequence[Pace]) -> Pace:
@@ -155,17 +153,16 @@ class Gpu:
 
     def watch(self) -> Callable[[], Pace]:
         before, start = self._marks(), time.perf_counter()
-        limited, joules = self._told(Nvml.seconds_limited), self._told(Nvml.joules)
+        limited = self._told(Nvml.seconds_limited)
 
         def pace() -> Pace:
             after = self._marks()
             clocks, nanoseconds = (after - before)[:, ((before > 0) & (after > 0)).all(axis=0)]
             mhz = round(float(np.median(1e3 * clocks / nanoseconds)), 1) if clocks.size else None
             seconds = time.perf_counter() - start
-            now, spent = self._told(Nvml.seconds_limited), self._told(Nvml.joules)
+            now = self._told(Nvml.seconds_limited)
             part = None if limited is None or now is None else round(min((now - limited) / seconds, 1.0), 3)
-            watts = None if joules is None or spent is None else round((spent - joules) / seconds, 1)
-            return Pace(mhz, part, watts)
+            return Pace(mhz, part)
 
         return pace
 

@@ -188,7 +188,6 @@ def _row(device: Device, kernel: Kernel, n: int, dtype: str, least: float, bandw
         products=kernel.slices,
         sm_mhz=pace.sm_mhz,
         power_limited=pace.power_limited,
-        watts=pace.watts,
         bytes=kernel.bytes,
         of_copy=None if bandwidth is None or kernel.bytes is None else kernel.bytes / seconds / bandwidth,
     )

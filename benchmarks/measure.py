@@ -125,7 +125,6 @@ def rows_of(
             ran=account.ran,
             sm_mhz=pace.sm_mhz,
             power_limited=pace.power_limited,
-            watts=pace.watts,
             batch=shape.batch if shape.batch > 1 else None,
         )
 

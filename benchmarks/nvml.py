@@ -31,7 +31,7 @@ class Nvml:
         return 1e-3 * float(field.value.uiVal)
 
     def joules(self) -> float:
-        """Energy since some moment in the past, tens of milliseconds late."""
+        """Energy since some moment in the past, counted on every tenth of a second or so."""
         return 1e-3 * float(self._nvml.nvmlDeviceGetTotalEnergyConsumption(self._device))
 
     def seconds_limited(self) -> float:

@@ -66,7 +66,6 @@ class Row:
     ran : what the default chose, as "14 residues"; when tuning, the choices of the kernel
     sm_mhz : mean clock of the GPU meanwhile
     power_limited : part of the time in which the limit of power held it down
-    watts : its mean power meanwhile
     bytes : moved by a kernel, at least
     of_copy : bytes / seconds over the same of a device-to-device copy
     batch : products at once, if more than one
@@ -89,7 +88,6 @@ class Row:
     ran: str | None = None
     sm_mhz: float | None = None
     power_limited: float | None = None
-    watts: float | None = None
     bytes: int | None = None
     of_copy: float | None = None
     batch: int | None = None

@@ -94,5 +94,4 @@ def tensor_core_rows(device: Device, seed: int, least: float) -> Iterator[Row]:
             products=1,
             sm_mhz=pace.sm_mhz,
             power_limited=pace.power_limited,
-            watts=pace.watts,
         )

@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ozaki import _word_bounds
-from ozaki._description import Description
+from ozaki._description import Description, Ints
 from ozaki.schemes import Residues, Scheme, Words, magnitude_bits
-from ozaki.schemes.image import ceil_log2
+from ozaki.schemes.image import EMPTY_TOP, ceil_log2
 
 _UP = 1 + 2.0**-30
 
@@ -117,6 +117,21 @@ def words_by_rows(left: Description, right: Description, words: Words) -> float:
 _NEXT_TO_NOTHING = 2.0**-7
 
 
+def words_by_sample(left: Description, right: Description, tops: tuple[Ints, Ints], words: Words, k: int) -> float:
+    """B8 for any operands whose rows have these largest elements, componentwise; inf where B9 does not tell enough.
+
+    The descriptions are those of some of the k indices, the same ones of both operands; `tops` are of whole rows.
+    """
+    phi, least = 2.0 ** (words.floor - words.ceiling), least_share(left, right)
+    for side, top in ((left, tops[0]), (right, tops[1])):
+        filled = top != EMPTY_TOP
+        if (side.empty & filled).any():
+            return inf
+        least *= float(np.ldexp(side.least_sums, (side.top - top).astype(np.int32))[filled].min(initial=inf))
+    added = _word_bounds.small(words, k) * k * phi * (2 + phi) + _word_bounds.absolute(words, k) * 4.0**-words.ceiling
+    return (_word_bounds.relative(words, k) + added / least) * _UP if least > 0 else inf
+
+
 def least_share(left: Description, right: Description) -> float:
     """B9: a lower bound of (abs(A) abs(B))_ij / (s_i s_j) over all rows that are not empty, s their `least_sums`.
 
@@ -132,7 +147,7 @@ def least_share(left: Description, right: Description) -> float:
     return meeting * (_FAIR / k) ** 2 / _UP
 
 
-_FAIR = 2.0**-6
+_FAIR = 2.0**-5
 """The t of B9."""
 
 

@@ -33,6 +33,7 @@ from ozaki._plan import (
 )
 from ozaki._plan_ahead import named_scheme, plan_for_any, why_named
 from ozaki._prepared import Prepared
+from ozaki._proof import EVERY, SAMPLE
 from ozaki._report import Report
 from ozaki._ways import NATIVE_ASKED_FOR, OUT_OF_RANGE, Ways, names_of, native_bound, native_plan
 from ozaki.backends import Backend, backend_of
@@ -97,9 +98,10 @@ class Call:
         ways = Ways.of(self.backend, k, self.dtype, choices, bound)
         way, why = self._fastest(ways)
         if isinstance(way, Words) and not self._empty:
-            if (proven := self._words_by_rows(way, ways.words_tolerance)) <= ways.words_tolerance:
-                return self._plan(way, ways.target, proven, choices, why)
-            ways = ways.without_words()
+            plan = self._plan(way, ways.target, inf, choices, why)
+            if (proven := self._proven_at_a_look(plan, way, ways.words_tolerance)) <= ways.words_tolerance:
+                return replace(plan, bound=_bounds.with_rounding(proven, self.dtype))
+            self._ahead, ways = None, ways.without_words()
             way, why = self._fastest(ways)
         if way == "native":
             return native_plan(self.sizes, self.dtype, target, bound, why, target is None)
@@ -170,19 +172,49 @@ class Call:
         check_proven(scheme, bound, target, goal.measure, "these operands")
         return self._plan(scheme, goal, bound, choices, why_named(scheme))
 
-    def _words_by_rows(self, words: Words, tolerance: float) -> float:
-        """What the descriptions alone prove of words; a call done again asks whether that is still enough, or not."""
+    def _proven_at_a_look(self, plan: Plan, words: Words, tolerance: float) -> float:
+        """What words prove without a product; a call done again asks whether that is still enough, or not."""
+        proven = self._by_sample(plan, words) or self._by_rows(words)
+        if (bound := proven()) > tolerance and self._ahead is not None:
+            proven = self._by_rows(words)
+            bound = proven()
+        if bound <= tolerance:
+            self._right_again = lambda: proven() <= tolerance
+        else:
+            self._slices_again = lambda: proven() > tolerance
+        return bound
+
+    def _by_sample(self, plan: Plan, words: Words) -> Callable[[], float] | None:
+        """Proven of the largest elements, which are found while words are cut, and a description of some inner indices.
+
+        Nothing where they are not cut in one read.
+        """
+        k, backend = self.sizes.shape[1], self.backend
+        slices = None
+        if plan.workspace_limit is None:
+            slices = backend.split_in_one_read(plan, self._rows("left"), self._rows("right"))
+        if slices is None:
+            return None
+        self._ahead = words, dict(zip(_SIDES, slices, strict=True))
+        some = max(_SAMPLE_OF_WORDS, k // EVERY * SAMPLE)
+        reads = [backend.read(backend.describe(self._rows(side)[..., :some])) for side in _SIDES]
+        tops = [backend.read_tops(each.described) for each in slices]
+
+        def proven() -> float:
+            (left, right), (of_left, of_right) = (read() for read in reads), (read() for read in tops)
+            return _bounds.words_by_sample(left, right, (of_left, of_right), words, k)
+
+        return proven
+
+    def _by_rows(self, words: Words) -> Callable[[], float]:
+        """Proven of the whole descriptions."""
         reads = [self.backend.read(self.described(side)) for side in _SIDES]
 
         def proven() -> float:
             left, right = (read() for read in reads)
             return _bounds.words_by_rows(left, right, words)
 
-        if (bound := proven()) <= tolerance:
-            self._right_again = lambda: proven() <= tolerance
-        else:
-            self._slices_again = lambda: proven() > tolerance
-        return bound
+        return proven
 
     def _prove(self, scheme: Scheme | Words, target: Accuracy) -> float:
         """The bound of a scheme for these operands, before the rounding; as sharp as the target needs."""
@@ -258,7 +290,8 @@ class Call:
                 self._native_again = partial(_native_again, self.backend, self.sizes, self.dtype)
                 self._right_again = partial(_without_obstacle, self.backend, self.dtype)
             return 0
-        if not self._described and not isinstance(self.a, Prepared) and not isinstance(self.b, Prepared):
+        nothing_known = not self._described and self._ahead is None
+        if nothing_known and not isinstance(self.a, Prepared) and not isinstance(self.b, Prepared):
             rows = self._rows("left"), self._rows("right")
             return self._copied + self.backend.product(self._within_limit(plan), *rows, c)
         if self._ahead is not None and self._ahead[0] != plan.scheme:
@@ -382,6 +415,9 @@ def _without_obstacle(backend: Backend, dtype: str) -> bool:
 def _native_again(backend: Backend, sizes: Shapes, dtype: str, a: Any, b: Any, c: Any) -> None:
     backend.native(left_rows(a, sizes), right_rows(b, sizes), dtype, c.reshape(sizes.stack))
 
+
+_SAMPLE_OF_WORDS = 1024
+"""Inner indices that are described for words, at least."""
 
 _LARGEST_AGAIN = 2**39
 """Multiplications beyond which the host's time is nothing, and memory much."""

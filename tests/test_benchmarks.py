@@ -266,7 +266,6 @@ def test_a_small_run_on_a_gpu(tmp_path):
     assert all(row.error <= row.bound for row in products.rows)
     assert {"cupy", "cublas", "driver"} < set(products.versions)
     assert all(100 < row.sm_mhz < 5000 for row in (*products.rows, *kernels.rows))
-    assert all(row.watts is None or row.watts >= 0 for row in (*products.rows, *kernels.rows))
     steps = {row.routine.split(",")[0] for row in kernels.rows}
     hopper = {
         "residue_gemm_sm90", "digit_gemm_sm90", "word_gemm_sm90", "tensor cores alone",

@@ -211,14 +211,33 @@ def test_what_rows_have_in_common(rng, kind):
         least = share * left.least_sums[0][:, None] * right.least_sums[0]
         assert (least <= entries * (1 + 2.0**-40)).all()
         if k == 2000:
-            assert (share > 0.1 * k * (2.0**-6 / k) ** 2) == (kind in ("normal", "uniform"))
+            assert (share > 0.1 * k * (2.0**-5 / k) ** 2) == (kind in ("normal", "uniform"))
+
+
+@pytest.mark.parametrize("kind", ["normal", "uniform", "sparse", "graded", "halves"])
+def test_words_by_some_inner_indices(rng, kind):
+    """Elements that nothing is known of but that they are no larger than a row's largest one."""
+    backend, words = backend_of(("a", np.zeros(1))), PRESETS["halfhalf"]
+    for k, some in ((7, 7), (600, 600), (2000, 500), (2000, 3)):
+        a, b = rows_of(rng, kind, 9, k), rows_of(rng, kind, 8, k)
+        a[:, some + 1 :: 2] *= np.float32(2.0**-33)  # small elements that no sample sees
+        tops = tuple(backend.read_tops(backend.describe(x[None]))() for x in (a, b))
+        sample = [backend.describe(x[None, :, :some]).on_host for x in (a, b)]
+        bound = _bounds.words_by_sample(*sample, tops, words, k)
+        error = reference.componentwise_error(ozaki.matmul(a, b.T, scheme=words), a, b.T)
+        assert error <= _bounds.with_rounding(bound, "float32")
+        if some >= 500:
+            assert (bound < 1.25 * _word_bounds.relative(words, k)) == (kind in ("normal", "uniform"))
+        if k == some:
+            exact = _bounds.words_by_rows(*sample, words)
+            assert exact <= bound or bound == exact == np.inf
 
 
 def test_equal_rows_have_all_in_common():
     """The share of rows of ones: no looser than its own constants."""
     backend = backend_of(("a", np.zeros(1)))
     ones = backend.describe(np.ones((1, 3, 64), "f4")).on_host
-    assert 0.9 * 64 * (2.0**-6 / 64) ** 2 < _bounds.least_share(ones, ones) < 64 * (2.0**-6 / 64) ** 2
+    assert 0.9 * 64 * (2.0**-5 / 64) ** 2 < _bounds.least_share(ones, ones) < 64 * (2.0**-5 / 64) ** 2
 
 
 def test_small_elements_of_ordinary_rows_cost_nothing(rng, monkeypatch):

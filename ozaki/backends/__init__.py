@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from ozaki._description import Described, Description
+from ozaki._description import Described, Description, Ints
 from ozaki._prepared import Prepared
 from ozaki._proof import ProofBackend
 from ozaki.schemes import Scheme, Words
@@ -39,6 +39,10 @@ class Backend(ProofBackend, Protocol):
     def describe(self, x: Any) -> Described: ...
     def read(self, described: Described) -> Callable[[], Description]:
         """Begin to bring a description to the host; calling the result waits for it."""
+        ...
+
+    def read_tops(self, described: Described) -> Callable[[], Ints]:
+        """Likewise the exponents of the rows' largest elements."""
         ...
 
     def split(self, operand: Described, side: str, plan: Any) -> Any: ...

@@ -32,6 +32,7 @@ from ozaki.backends import (
 from ozaki.backends import _split as splitting
 from ozaki.backends._cupy_describe import describe as describe
 from ozaki.backends._cupy_describe import read as read
+from ozaki.backends._cupy_describe import read_tops as read_tops
 from ozaki.backends._cupy_native import native as native
 from ozaki.backends._cupy_native import native_obstacle as native_obstacle
 from ozaki.backends._cupy_proof import narrow_product as narrow_product
@@ -224,17 +225,19 @@ def product(plan: Plan, x: Any, y: Any, out: Any) -> int:
 
 
 def split_in_one_read(plan: Plan, x: Any, y: Any) -> tuple[Slices, Slices] | None:
-    """The slices of rows that nothing is known of, with whole descriptions, where each is faster in one read.
+    """The slices of rows that nothing is known of, where each is faster in one read, with what a proof begins with.
 
-    And with magnitudes, where a proof begins with such.
+    That are whole descriptions, and magnitudes where it asks for such; of words, the largest elements.
     """
     second = beside(cp.cuda.runtime.getDevice(), "right operand")
     read_left, read_right = _in_one_read(x, "left", plan, True), _in_one_read(y, "right", plan, True, second)
     if read_left is None or read_right is None:
         return None
     second.fork()
-    room = magnitudes_ahead(x, y, second) if plan.target.measure == "componentwise" else None
-    slices = read_left(ahead=room), read_right(ahead=room)  # which free no memory that the other might get
+    more = {}
+    if not isinstance(plan.scheme, Words):
+        more["ahead"] = magnitudes_ahead(x, y, second) if plan.target.measure == "componentwise" else None
+    slices = read_left(**more), read_right(**more)  # which free no memory that the other might get
     second.join()
     return slices
 
@@ -249,7 +252,7 @@ def _in_one_read(
     if not _describe_split.fits(plan.scheme, layout, View.of(x), sums):
         return None
     if isinstance(plan.scheme, Words):
-        return partial(_describe_split.find_and_split, x, plan.scheme, layout)
+        return partial(_describe_split.find_and_split, x, plan.scheme, layout, stream)
     if engine is not _hopper:
         return None
     return partial(_describe_split.describe_and_split, x, side, plan.scheme, layout, sums, stream)

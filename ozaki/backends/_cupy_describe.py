@@ -9,9 +9,11 @@ from typing import Any
 import cupy as cp
 import numpy as np
 
-from ozaki._description import FIELDS, Described, Description
+from ozaki._description import FIELDS, Described, Description, Ints
 from ozaki.backends._launch import Copy, Launch, Macros, Record, View, round_up
+from ozaki.backends._tops import Tops
 from ozaki.schemes import magnitude_bits
+from ozaki.schemes.image import EMPTY_TOP
 
 
 def describe(x: Any) -> Described:
@@ -26,14 +28,32 @@ def describe(x: Any) -> Described:
 
 def read(described: Described) -> Callable[[], Description]:
     """Begin to copy a description to the host; calling the result waits for it, in a call done again for its own."""
-    fields = described.fields
-    target, copied = cp.cuda.alloc_pinned_memory(fields.nbytes), cp.cuda.Event(disable_timing=True)
-    Copy(target, fields.nbytes)(fields.data)
+    arrived = _to_host(described.fields)
+    return lambda: Description(described.k, *arrived())
+
+
+def read_tops(described: Described) -> Callable[[], Ints]:
+    """Likewise the exponents of the rows' largest elements."""
+    arrived, dtype = _to_host(described.fields[0]), described.x.dtype
+    if not isinstance(described, Tops):
+        return arrived
+
+    def tops() -> Ints:
+        largest = arrived().astype(f"u{dtype.itemsize}").view(dtype)
+        return np.where(largest > 0, np.frexp(largest)[1], EMPTY_TOP).astype(np.int64)
+
+    return tops
+
+
+def _to_host(x: Any) -> Callable[[], Ints]:
+    """Begin to copy integers; calling the result waits for them, in a call done again for its own."""
+    target, copied = cp.cuda.alloc_pinned_memory(x.nbytes), cp.cuda.Event(disable_timing=True)
+    Copy(target, x.nbytes)(x.data)
     Record(copied)()
 
-    def arrived() -> Description:
+    def arrived() -> Ints:
         copied.synchronize()
-        return Description(described.k, *np.frombuffer(target, np.int64, fields.size).reshape(fields.shape))
+        return np.frombuffer(target, np.int64, x.size).reshape(x.shape)
 
     return arrived
 

@@ -75,10 +75,10 @@ def describe_and_split(
     return _launched(launch, partial(Described, ahead=ahead) if sums else Tops, x, layout, stream, with_room)
 
 
-def find_and_split(x: Any, words: Words, layout: Layout) -> Slices:
-    """The words of x, shape (batch, rows, k), with its largest elements."""
+def find_and_split(x: Any, words: Words, layout: Layout, stream: Beside | None = None) -> Slices:
+    """The words of x, shape (batch, rows, k), with its largest elements; on another stream as above."""
     launch = _launch_of_words(cp.cuda.runtime.getDevice(), View.of(x), words, layout)
-    return _launched(launch, Tops, x, layout)
+    return _launched(launch, Tops, x, layout, stream)
 
 
 def _launched(

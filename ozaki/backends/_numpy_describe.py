@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ozaki._description import FIELDS, Described, Description, empty_fields
+from ozaki._description import FIELDS, Described, Description, Ints, empty_fields
 from ozaki.backends._limbs import Floats
 from ozaki.schemes import magnitude_bits
 from ozaki.schemes.image import EMPTY_TOP
@@ -30,6 +30,11 @@ def describe(x: npt.NDArray[Any]) -> Described:
 def read(described: Described) -> Callable[[], Description]:
     """The description, as it is: there is nothing to wait for."""
     return lambda: described.on_host
+
+
+def read_tops(described: Described) -> Callable[[], Ints]:
+    """The exponents of the largest elements of rows, as they are."""
+    return lambda: described.on_host.top
 
 
 def row_tiles(batch: int, rows: int, k: int, share: int = 1) -> Iterator[tuple[slice, slice]]:

@@ -787,7 +787,7 @@ def words_for_a_target(rng: np.random.Generator) -> None:
         for accuracy in ("fp32", 22, ozaki.Accuracy("row-column", 1e-5)):
             plan = ozaki.plan(cp.asarray(small), cp.asarray(b), accuracy=accuracy)
             assert plan.scheme == PRESETS["halfhalf"] and "proves what is asked" in plan.why, plan
-            assert plan.bound == ozaki.plan(small, b, scheme="halfhalf", accuracy=accuracy).bound < 5e-6
+            assert ozaki.plan(small, b, scheme="halfhalf", accuracy=accuracy).bound <= plan.bound < 6e-6
         for accuracy in (25, 1e-7, "fp64"):  # of another format, or more than they prove
             assert not isinstance(ozaki.plan(cp.asarray(a), cp.asarray(b), accuracy=accuracy).scheme, Words)
         plan = ozaki.plan(cp.asarray(graded), cp.asarray(b), accuracy="fp32")
