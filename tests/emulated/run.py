@@ -729,7 +729,7 @@ def fastest(rng: np.random.Generator) -> None:
         ways = (scheme, *(halfhalf if dtype == "float32" else ()), None)
         assert _cupy.fastest((1, n, n), n, dtype, ways) == expected
     a, b = matrix(rng, (40, 300), "f4"), matrix(rng, (300, 50), "f4")
-    with mock.patch.object(_rates.Rates, "native", return_value=np.inf):
+    with mock.patch.multiple(_rates.Rates, native=lambda *_: np.inf, slices=lambda *_: np.inf):
         c, report = ozaki.matmul(cp.asarray(a), cp.asarray(b), return_report=True)
         assert (report.scheme, report.reproducible, report.native) == ("halfhalf", False, False), report
         assert report.measure == "componentwise" and report.bound <= _bounds.native(300, "float32")
