@@ -160,9 +160,9 @@ def test_energy(device, rows, monkeypatch):
 
 
 def test_since():
-    assert since({16: False, 64: True, 32: True}) == "from n = 32 on"
-    assert since({16: True, 32: True}) == "at all sizes"
-    assert since({16: True, 32: False}) == "not at n = 32"
+    assert since("faster", {16: False, 64: True, 32: True}) == "faster from n = 32 on"
+    assert since("less", {16: True, 32: True}) == "less at all sizes"
+    assert since("faster", {16: True, 32: False}) == "not faster at n = 32"
 
 
 def test_energy_claims_compare_with_sgemm():
@@ -264,7 +264,7 @@ def test_claims_of_words_can_hold_and_fail():
     claims = words_speed.without_blocks(series, Peaks(150, 80, 10, 4)).claims
     assert [claim.holds for claim in claims] == [True, True, False, True, True]
     assert claims[0].ours == "up to 5 times, faster at all sizes"
-    assert claims[2].ours.endswith("faster not at n = 1024")
+    assert claims[2].ours.endswith("not faster at n = 1024")
     assert claims[-1].ours == "67% of 10 and 67% of 150 TFLOP/s"
     claims = words_speed.without_blocks(series | {words_speed.ALGORITHM: series[words_speed.FP32]}, None).claims
     assert [claim.holds for claim in claims] == [False, False, False, True]
@@ -344,7 +344,7 @@ def test_a_circuit_that_is_wrong_or_slow_is_seen():
     claims = circuit.accuracy(apart, {"native": 1e-15, "emulated": 1e-9}, 8, 5).claims
     assert [claim.holds for claim in claims] == [False, False]
     slow = circuit.times({"native": [(2, 1.0), (4, 3.0)], "emulated": [(2, 2.0), (4, 4.0)]}, 8).claims[0]
-    assert (slow.holds, slow.ours) == (False, "up to 0.75 times as fast, faster not at width = 4")
+    assert (slow.holds, slow.ours) == (False, "up to 0.75 times as fast, not faster at width = 4")
 
 
 # Files and page ---------------------------------------------------------------------------------------------------

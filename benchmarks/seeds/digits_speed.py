@@ -77,8 +77,8 @@ def compared(series: Series, name: str, other: str) -> tuple[str, bool]:
     """How fast one is beside the other at the largest size, since when it is faster, and whether it is at the end."""
     ratio = ratios(series, name, other)
     last = ratio[max(ratio)]
-    faster = since({n: y > 1 for n, y in ratio.items()})
-    return f"{last:.2g} times as fast at n = {max(ratio)}, faster {faster}", last > 1
+    faster = since("faster", {n: y > 1 for n, y in ratio.items()})
+    return f"{last:.2g} times as fast at n = {max(ratio)}, {faster}", last > 1
 
 
 def against_n(series: Series) -> Figure:

@@ -65,9 +65,10 @@ def joules(products: dict[tuple[str, int], float], spendings: dict[tuple[str, in
     claims = []
     for name in (HALFHALF, TF32TF32):
         ratio = ratios(series, name, SGEMM)
+        less = since("less", {n: y < 1 for n, y in ratio.items()})
         claims.append(Claim(f"{name.split()[1]} takes less energy than cuBLAS SGEMM for all sizes on the A100",
-                            f"at most {max(ratio.values()):.2g} times its energy, less "
-                            f"{since({n: y < 1 for n, y in ratio.items()})}", max(ratio.values()) < 1))  # fmt: skip
+                            f"at most {max(ratio.values()):.2g} times its energy, {less}",
+                            max(ratio.values()) < 1))  # fmt: skip
     off = max(abs(each.watts * each.seconds / each.counted - 1) for each in spendings.values())
     claims.append(Claim("(not in the paper) the samples agree with NVML's own counter of energy",
                         f"to {off:.1%}", off < COUNTER_AGREES))  # fmt: skip
@@ -100,8 +101,8 @@ def summary(rows: Sequence[Row], products: dict[tuple[str, int], float]) -> Figu
         claims.append(Claim(
             f"{name.split()[1]}: the accuracy of cuBLAS SGEMM, faster, at most {published}",
             f"at most {error:.2g} times its rms error, at least {min(faster.values()):.2g} times as fast, "
-            f"{fastest(speeds, name):.3g} TFLOP/s, at most {max(energy.values()):.2g} times its energy; faster, with "
-            f"less energy, {since(better)}",
+            f"{fastest(speeds, name):.3g} TFLOP/s, at most {max(energy.values()):.2g} times its energy; "
+            f"{since('faster, with less energy,', better)}",
             error <= 1 and all(better.values()),
         ))  # fmt: skip
     differs = "Scaled rows and columns give halfhalf the whole range of FP32 here."

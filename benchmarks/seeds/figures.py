@@ -122,13 +122,13 @@ def times(x: float, y: float) -> str:
     return f"{x / y:.2g} times"
 
 
-def since(holds: dict[int, bool], size: str = "n") -> str:
-    """From which size on something holds: "from n = 1024 on"."""
+def since(what: str, holds: dict[int, bool], size: str = "n") -> str:
+    """From which size on something holds: "faster from n = 1024 on"."""
     sizes = sorted(holds)
     first = next((i for i in range(len(sizes)) if all(holds[n] for n in sizes[i:])), None)
     if first is None:
-        return f"not at {size} = {sizes[-1]}"
-    return f"from {size} = {sizes[first]} on" if first else "at all sizes"
+        return f"not {what} at {size} = {sizes[-1]}"
+    return f"{what} from {size} = {sizes[first]} on" if first else f"{what} at all sizes"
 
 
 def grows(points: Sequence[tuple[float, float]]) -> float:

@@ -115,12 +115,12 @@ def without_blocks(series: Series, peaks: Peaks | None) -> Figure:
     slower = max(series[FP16])[1] / max(series[ALGORITHM])[1]
     claims = [
         Claim("double-fp16 is up to 2.2 times as fast as fp32 on the V100, and up to 7.3 times on the A100",
-              f"up to {max(speedup.values()):.2g} times, faster {since(faster(speedup))}",
+              f"up to {max(speedup.values()):.2g} times, {since('faster', faster(speedup))}",
               max(speedup.values()) >= 2.2),
         Claim("double-fp16 is about 3 times slower than fp16", f"{slower:.2g} times at n = {largest(series)}",
               2 < slower < 4),
         *(Claim(f"(not in the paper) {name} is faster than fp32",
-                f"up to {max(ratio.values()):.2g} times as fast, faster {since(faster(ratio))}",
+                f"up to {max(ratio.values()):.2g} times as fast, {since('faster', faster(ratio))}",
                 max(ratio.values()) > 1) for name, ratio in ours.items()),
     ]  # fmt: skip
     if peaks is not None:
