@@ -89,7 +89,7 @@ def matmul(
     reproducible : bool
         Rule out the native product and words, whose bits depend on machine and library.
     out : array, optional
-        Of the result's shape and dtype; overwritten and returned.
+        Of the result's shape and dtype, where the operands lie; overwritten and returned. It may overlap an operand.
     workspace_limit : int, optional
         Bytes of memory to hold beside operands and result; the product is computed in panels that fit. What the native
         product's library takes is not counted, nor what a plan from data looks at and frees before (4 bytes for each
@@ -178,6 +178,8 @@ def plan(
     ------
     ValueError, TypeError
         Also for a componentwise target without data: it depends on the exponents inside rows and columns.
+    NotImplementedError
+        For words of CuPy arrays, as in `matmul`.
     """
     choices = Choices(accuracy, scheme, slices, engine, reproducible, workspace_limit)
     if isinstance(a, tuple) and isinstance(b, tuple):
@@ -209,6 +211,8 @@ def prepare(x: Any, side: Side, plan: Plan) -> Prepared:
     ------
     ValueError, TypeError
         Naming the argument, before anything is split.
+    NotImplementedError
+        For words of CuPy arrays, as in `matmul`.
     """
     if side not in ("left", "right"):
         raise ValueError(f"side: {side!r}; expected 'left' or 'right'")
@@ -246,21 +250,27 @@ def gemm(
     ----------
     alpha, beta : float
         With beta == 0, c is not read (it may hold NaN); with alpha == 0 or k == 0, a and b are not.
-    a, b : arrays, shapes (m, k) and (k, n), or transposed where `trans_a`, `trans_b` say so
-    c : array, shape (m, n), of the result's dtype (or float32), or None with beta == 0
+    a, b : arrays, shapes (..., m, k) and (..., k, n), or prepared operands
+        With `trans_a` or `trans_b` the last two axes are exchanged.
+    c : array, shape (..., m, n), of the result's dtype (or float32), or None with beta == 0
         Not modified, unless given as `out` too.
+    trans_a, trans_b : bool
+        Multiply the transpose of `a`, of `b`.
     out : array, optional
+        Of the result's shape and dtype; overwritten and returned. It may be `c`, or overlap an operand.
     **options
-        As for `matmul`, except `plan` made for op(a), op(b).
+        Those of `matmul`; a `plan` is one for op(a) and op(b).
 
     Returns
     -------
-    array, shape (m, n); with `return_report=True` also the Report, whose bound is that of op(a) op(b)
+    array, shape (..., m, n); with `return_report=True` also the Report, whose bound is that of op(a) op(b)
 
     Raises
     ------
     ValueError, TypeError
-        Naming the argument, before anything is computed.
+        Naming the argument, before anything is computed; also for a factor that the dtype does not hold.
+    NotImplementedError
+        For words of CuPy arrays, as in `matmul`.
 
     Notes
     -----

@@ -60,7 +60,8 @@ def test_an_installed_wheel_finds_kernels_and_data(wheel, tmp_path):
 
     done = subprocess.run([python, "-I", "-c", CHECK], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    _, kernels = done.stdout.splitlines()
+    version, kernels = done.stdout.splitlines()
+    assert version in wheel.name
     assert kernels.split() == sorted(path.name for path in (ROOT / "kernels").iterdir())
     script = tmp_path / "env" / "bin" / "ozaki"
     assert (

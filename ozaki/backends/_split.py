@@ -109,8 +109,7 @@ class Engine(Protocol):
 def split(operand: Described, side: str, scheme: Scheme, layout: Layout) -> Slices:
     """The slices of a whole operand."""
     x = operand.x
-    batch, rows, k = x.shape
-    scaling_of(scheme, k)
+    batch, rows, _ = x.shape
     parts, mu = cp.empty(layout.size, np.int8), cp.empty((batch, rows), np.int32)
     launch = _splitting(cp.cuda.runtime.getDevice(), View.of(x), side, scheme, layout, isinstance(operand, Tops))
     launch(x.data, operand.fields.data, mu.data, parts.data)
