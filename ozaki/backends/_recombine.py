@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache, lru_cache
+from itertools import product
 from math import ceil, prod
 from typing import Any
 
@@ -19,12 +20,16 @@ def recombine(scheme: Scheme, planes: Any, mu: Any, nu: Any, out: Any) -> None:
     planes are the bytes y_t, or diagonals of digits, shape (slices, batch, m, ld); mu and nu of shape (batch, m) and
     (batch, n), or with a single entry for all.
     """
-    for first in range(0, out.shape[0], _MOST_BLOCKS):
-        some = slice(first, first + _MOST_BLOCKS)
-        arrays = planes[:, some], *(x[some] if x.shape[0] > 1 else x for x in (mu, nu)), out[some]
-        steps = (x.shape[1] if x.shape[0] > 1 else 0 for x in (mu, nu))
-        launch = _recombining(cp.cuda.runtime.getDevice(), scheme, View.of(arrays[0]), View.of(arrays[-1]), *steps)
-        launch(*(x.data for x in arrays))
+    batch, _, n = out.shape
+    if batch > _MOST_BLOCKS or n > _MOST_BLOCKS * _COLUMNS:
+        for first, col in product(range(0, batch, _MOST_BLOCKS), range(0, n, _MOST_BLOCKS * _COLUMNS)):
+            some, cols = slice(first, first + _MOST_BLOCKS), slice(col, col + _MOST_BLOCKS * _COLUMNS)
+            each_mu, each_nu = (x[some] if x.shape[0] > 1 else x for x in (mu, nu))
+            recombine(scheme, planes[:, some, :, cols], each_mu, each_nu[:, cols], out[some, :, cols])
+        return
+    steps = ((x.strides[0] // x.itemsize if x.shape[0] > 1 else 0) for x in (mu, nu))
+    launch = _recombining(cp.cuda.runtime.getDevice(), scheme, View.of(planes), View.of(out), *steps)
+    launch(*(x.data for x in (planes, mu, nu, out)))
 
 
 def recombine_quadrants(scheme: Residues, planes: Any, cols: int, mu: Any, nu: Any, out: Any) -> None:
@@ -41,7 +46,7 @@ def _recombining(device: int, scheme: Scheme, planes: View, out: View, mu_step: 
         "DIGIT_BITS": scheme.bits if isinstance(scheme, Digits) else 0, "SUM64": int(planes.itemsize == 8),
         "TOGETHER": together,
     }  # fmt: skip
-    grid = ceil(m / (8 * together)), ceil(n / 128), batch
+    grid = ceil(m / (8 * together)), ceil(n / _COLUMNS), batch
     return Launch(
         "recombine.cu", "recombine", macros, grid, (32, 8), None, *planes.steps[:3],
         None, mu_step, None, nu_step, None, *out.steps, m, n,
@@ -71,8 +76,11 @@ def _macros(scheme: Scheme, out: View) -> Macros:
 _FEW_WORDS = 4
 """Of an integer, so that a thread has registers for the bytes of two (tests/test_compile.py)."""
 
+_COLUMNS = 128
+"""Of a block."""
+
 _MOST_BLOCKS = 65535
-"""Of a grid, in its third dimension."""
+"""Of a grid, in its second and third dimensions."""
 
 
 def _product_words(scheme: Scheme) -> int:

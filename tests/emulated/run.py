@@ -46,6 +46,7 @@ from ozaki.backends import (  # noqa: E402
     _numpy,
     _numpy_proof,
     _rates,
+    _recombine,
     _split,
     _tuned,
     _winograd,
@@ -870,6 +871,16 @@ def equal_choices_again(_: np.random.Generator) -> None:
             ozaki.matmul(a, b, accuracy=nonsense)
 
 
+def many_blocks(rng: np.random.Generator) -> None:
+    """More columns, and more of a batch, than a grid has blocks."""
+    with mock.patch.object(_recombine, "_MOST_BLOCKS", 2):
+        for left, right in (((5, 30, 40), (5, 40, 700)), ((30, 40), (40, 900)), ((3, 4, 40), (40, 300))):
+            for scheme, slices, dtype in (("residues", 14, "f8"), ("digits", 4, "f4")):
+                a, b = rng.standard_normal(left).astype(dtype), rng.standard_normal(right).astype(dtype)
+                got = ozaki.matmul(cp.asarray(a), cp.asarray(b), scheme=scheme, slices=slices)
+                same(ozaki.matmul(a, b, scheme=scheme, slices=slices), got)
+
+
 def out_elsewhere(_: np.random.Generator) -> None:
     """A result for another device is refused."""
     a = cp.asarray(np.eye(4))
@@ -1003,6 +1014,8 @@ CASES: dict[str, Callable[[np.random.Generator], None]] = {
     "tapes-outlive-launches": tapes_outlive_launches,
     "equal-choices-again": equal_choices_again,
     "out-elsewhere": out_elsewhere,
+    "many-blocks": many_blocks,
+    HOPPER + "many-blocks": many_blocks,
     "far": far,
     "fp16-sums": fp16_sums,
     **{"-".join(map(str, case)): partial(product, *case, "cublas") for case in CUBLAS},
