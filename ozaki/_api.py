@@ -130,11 +130,11 @@ def matmul(
     plan_given = plan is not None
     if plan is not None:
         check_is_plan(plan)
+        if choices.made:
+            raise ValueError(f"plan: holds {' and '.join(choices.made)} already; give one or the other")
     call = Call(a, b, choices.normwise if plan is None else plan.target.measure == "normwise")
     call.check_out(out)
     if plan is not None:
-        if choices.made:
-            raise ValueError(f"plan: holds {' and '.join(choices.made)} already; give one or the other")
         call.check_plan(plan)
     computed = call.result(out)
     with call.recorded(out, key, computed) if not return_report else nullcontext():

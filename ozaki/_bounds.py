@@ -127,7 +127,7 @@ def words_by_sample(left: Description, right: Description, tops: tuple[Ints, Int
         rows = _filled(side)
         if not isinstance(rows, slice) and (top[~rows] != EMPTY_TOP).any():
             return inf
-        least *= float(_least_sums(side, rows).min(initial=inf)) * 2.0 ** int((side.top - top)[rows].min(initial=0))
+        least *= float(side.least_sums[rows].min(initial=inf)) * 2.0 ** int((side.top - top)[rows].min(initial=0))
     added = _word_bounds.small(words, k) * k * phi * (2 + phi) + _word_bounds.absolute(words, k) * 4.0**-words.ceiling
     return (_word_bounds.relative(words, k) + added / least) * _UP if least > 0 else inf
 
@@ -141,7 +141,7 @@ def least_share(left: Description, right: Description) -> float:
     k, counts = left.k, 0.0
     for side in (left, right):
         rows = _filled(side)
-        sums = _least_sums(side, rows)
+        sums = side.least_sums[rows]
         ratio = float((sums * sums / side.squares[rows]).min(initial=inf)) * 4.0 ** magnitude_bits(k)
         counts += (1 - _FAIR) ** 2 * min(ratio, k)
     meeting = max(counts - k * (1 + 2.0**-20), 0.0)
@@ -151,12 +151,6 @@ def least_share(left: Description, right: Description) -> float:
 def _filled(side: Description) -> slice | npt.NDArray[np.bool_]:
     """What selects the rows that are not empty, most often all."""
     return slice(None) if side.peak.all() else ~side.empty
-
-
-def _least_sums(side: Description, rows: slice | npt.NDArray[np.bool_]) -> npt.NDArray[np.float64]:
-    """As `least_sums`, of some rows that are not empty."""
-    lower = (side.magnitudes[rows] - side.k).astype(np.float64) * 2.0 ** -magnitude_bits(side.k)
-    return np.maximum(lower, 0.5)
 
 
 _FAIR = 2.0**-5

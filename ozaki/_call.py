@@ -13,7 +13,6 @@ from ozaki import _bounds, _word_bounds
 from ozaki._accuracy import Accuracy
 from ozaki._checks import (
     check_choices,
-    check_is_plan,
     check_native,
     check_out,
     check_proven,
@@ -232,7 +231,6 @@ class Call:
 
     def check_plan(self, plan: Plan) -> None:
         """The operands fit the plan."""
-        check_is_plan(plan)
         if (plan.shape, plan.batch) != (self.sizes.shape, self.sizes.batch):
             raise ValueError(
                 f"plan: made for batch {plan.batch} and (m, k, n) = {plan.shape}, "
