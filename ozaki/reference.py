@@ -262,7 +262,7 @@ def _index(name: str, indices: Indices, size: int) -> Any:
     return chosen.astype(np.intp)
 
 
-def _parts(x: Array) -> tuple[Array, Array]:
+def _odd_integers(x: Array) -> tuple[Array, Array]:
     """Split floats into odd integers and exponents, two arrays of int64."""
     fractions, exponents = np.frexp(x.astype(np.float64))
     integers = np.ldexp(fractions, 53).astype(np.int64)
@@ -287,7 +287,7 @@ def _widths(integers: Array, shifts: Array) -> Array:
 
 def _integers(x: Array) -> tuple[Array, int]:
     """Write a matrix as Python integers times one power of two."""
-    integers, exponents = _parts(x)
+    integers, exponents = _odd_integers(x)
     lowest = int(_lowest(exponents))
     shifts = np.where(integers == 0, 0, exponents - lowest)
     return integers.astype(object) << shifts.astype(object), lowest
@@ -302,8 +302,8 @@ def _product(left: Array, right: Array) -> tuple[Array, int]:
     c = np.zeros((m, n), dtype=object)
     if c.size == 0 or k == 0:
         return c, 0
-    a, a_exponents = _parts(left)
-    b, b_exponents = _parts(right)
+    a, a_exponents = _odd_integers(left)
+    b, b_exponents = _odd_integers(right)
     a_lowest, b_lowest = _lowest(a_exponents, 1), _lowest(b_exponents, 0)
     a_shifts = np.where(a == 0, 0, a_exponents - a_lowest[:, None])
     b_shifts = np.where(b == 0, 0, b_exponents - b_lowest)

@@ -58,7 +58,7 @@ def arrays_of(x: Any) -> tuple[Any, ...]:
     """What a product reads of an operand, prepared or not."""
     if type(x) is cp.ndarray:
         return (x,)
-    return x.slices.described.x, x.slices.described.fields, x.slices.parts, x.slices.mu
+    return x.slices.described.x, x.slices.described.fields, x.slices.planes, x.slices.mu
 
 
 def remember(a: Any, b: Any, out: Any, choices: tuple[Any, ...], done: Done) -> None:

@@ -270,7 +270,7 @@ def execute(plan: Plan, left: Described | Slices, right: Described | Slices, out
         for r in range(0, m, rows):
             a = _take(left, "left", plan, r, min(r + rows, m))
             held = engine.multiply(plan.scheme, a, b, out[:, r : r + rows, c : c + cols])
-            used = max(used, a.parts.nbytes + b.parts.nbytes + held)
+            used = max(used, a.planes.nbytes + b.planes.nbytes + held)
     _patch(left, right, out)
     return used
 

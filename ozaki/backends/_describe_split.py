@@ -91,10 +91,10 @@ def _launched(
 ) -> Slices:
     batch, rows, _ = x.shape
     fields = cp.empty((len(FIELDS), batch, rows), np.int64)
-    parts, mu = cp.empty(layout.size, np.int8), cp.empty((batch, rows), np.int32)
+    planes, mu = cp.empty(layout.size, np.int8), cp.empty((batch, rows), np.int32)
     with stream or nullcontext():
-        launch(x.data, fields.data, mu.data, parts.data, *more)
-    return Slices(described(x, fields), parts, layout, mu)
+        launch(x.data, fields.data, mu.data, planes.data, *more)
+    return Slices(described(x, fields), planes, layout, mu)
 
 
 class _Held(NamedTuple):
@@ -154,7 +154,7 @@ def _launch(
 
 
 class _Stream(NamedTuple):
-    """How clusters take an operand: groups of `rows` rows, of which each of a block's warps has two chunks of 4 KB."""
+    """How clusters take an operand: groups of `rows` rows, of which each of a block's warps has two pieces of 4 KB."""
 
     cluster: int
     warps: int
@@ -167,7 +167,7 @@ class _Stream(NamedTuple):
 
     @property
     def shared_mem(self) -> int:
-        """Three chunks for each warp, and what a cluster has found in three groups."""
+        """Three pieces for each warp, and what a cluster has found in three groups."""
         return 3 * 4096 * self.warps + 3 * 8 * self.rows
 
 

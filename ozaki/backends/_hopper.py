@@ -129,7 +129,7 @@ def residue_products(
         large = planes.size * (last - first) * _DEPTH >= _LARGE
         places = _halves.places(device) if large else Places()
         together, launch = _residue_gemm(device, scheme, (at_a, at_b, blocks, first, last), shape, places)
-        slices = a.parts.data + first * _ROWS * _DEPTH, b.parts.data + first * _COLS * _DEPTH
+        slices = a.planes.data + first * _ROWS * _DEPTH, b.planes.data + first * _COLS * _DEPTH
         launch(*slices, planes.data, *together.arrays(), *places.arrays())
     return planes
 
@@ -211,12 +211,12 @@ def _digits(scheme: Digits, a: Slices, b: Slices, out: Any) -> int:
     beside, together, launch = _digit_gemm(cp.cuda.runtime.getDevice(), scheme, *views)
     memory = [cp.cuda.alloc(size) if size else None for size in beside]
     flags = cleared(_FLAGS) if beside[-1] else None
-    slices, exponents = (a.parts.data, b.parts.data), (a.mu.data, b.mu.data)
+    slices, exponents = (a.planes.data, b.planes.data), (a.mu.data, b.mu.data)
     spare = out.data  # for what is not used
     launch(*slices, out.data, *exponents, *(x or spare for x in (*memory, flags)), *together.arrays())
     if out.dtype == np.float64:
         far = _digit_far(cp.cuda.runtime.getDevice(), scheme, *views)
-        far(a.parts.data, b.parts.data, out.data, a.mu.data, b.mu.data)
+        far(a.planes.data, b.planes.data, out.data, a.mu.data, b.mu.data)
     return sum(beside)
 
 

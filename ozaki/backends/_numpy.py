@@ -88,10 +88,10 @@ def native(a: npt.NDArray[Any], b: npt.NDArray[Any], dtype: str, out: npt.NDArra
 
 @dataclass(frozen=True)
 class Slices:
-    """One operand, split: `parts` of shape (parts, batch, rows, k), float64 integers, and the exponents mu."""
+    """One operand, split: `planes` of shape (planes, batch, rows, k), float64 integers, and the exponents mu."""
 
     described: Described
-    parts: Floats
+    planes: Floats
     mu: npt.NDArray[np.int64]
 
 
@@ -146,8 +146,8 @@ def engine_name(plan: Plan) -> str:
 def _workspace(engine: _Engine, stack: tuple[int, int, int], panel: int) -> int:
     """Bytes held while a panel is computed."""
     rows, cols = min(stack[1], panel), min(stack[2], panel)
-    parts = engine.planes * (rows + cols) * engine.slab
-    return 8 * _together(stack, panel) * ((engine.planes + engine.sums) * rows * cols + parts) + 8 * 16 * TILE
+    sliced = engine.planes * (rows + cols) * engine.slab
+    return 8 * _together(stack, panel) * ((engine.planes + engine.sums) * rows * cols + sliced) + 8 * 16 * TILE
 
 
 def _together(stack: tuple[int, int, int], panel: int) -> int:
@@ -173,7 +173,7 @@ def split(operand: Described, side: str, plan: Plan) -> Slices | WordSlices:
         return _words.split(operand, plan.scheme)
     engine = _engine(plan)
     mu = _exponents(operand, plan.scheme)
-    return Slices(operand, _parts(operand, mu, engine, side, slice(None), slice(None), slice(None)), mu)
+    return Slices(operand, _slices_of(operand, mu, engine, side, slice(None), slice(None), slice(None)), mu)
 
 
 def split_in_one_read(plan: Plan, x: npt.NDArray[Any], y: npt.NDArray[Any]) -> None:
@@ -253,24 +253,24 @@ def _at(operand: Described | Slices, b: slice) -> slice:
     return slice(0, 1) if described.x.shape[0] == 1 else b
 
 
-def _parts(
+def _slices_of(
     operand: Described | Slices, mu: npt.NDArray[np.int64], engine: _Engine, side: str, b: slice, rows: slice, hs: slice
 ) -> Floats:
-    """The slices of part of an operand, shape (planes, batch, rows, k)."""
+    """The slices of some rows and inner indices, shape (planes, batch, rows, k)."""
     if isinstance(operand, Slices):
-        return operand.parts[:, b, rows, hs]
+        return operand.planes[:, b, rows, hs]
     x = operand.x[b, rows, hs]
     mu = mu[b, rows]
     # The memory order of x is kept, so that a transposed operand is read and written along its rows.
-    parts = np.empty((engine.planes, *turned(x, x).shape))
+    planes = np.empty((engine.planes, *turned(x, x).shape))
     nonfinite = bool(operand.on_host.nonfinite.any())
     for at, piece, exponents in along_memory(x, mu):
         image = _image(piece, exponents, nonfinite)
         if engine.remainders:
-            _residues(image, engine.remainders, side, parts[(slice(None), *at)])
+            _residues(image, engine.remainders, side, planes[(slice(None), *at)])
         else:
-            _digit_blocks(image, engine, side, parts[(slice(None), *at)])
-    return turned(parts, x)
+            _digit_blocks(image, engine, side, planes[(slice(None), *at)])
+    return turned(planes, x)
 
 
 def _image(x: npt.NDArray[Any], mu: npt.NDArray[np.int64], nonfinite: bool) -> Floats:
@@ -360,8 +360,8 @@ def _multiply(
     sums: Floats | None = None
     for h in range(0, k, engine.slab):
         hs = slice(h, min(h + engine.slab, k))
-        a = _parts(left, mu, engine, "left", at_left, rows, hs)
-        b = _parts(right, nu, engine, "right", at_right, cols, hs)
+        a = _slices_of(left, mu, engine, "left", at_left, rows, hs)
+        b = _slices_of(right, nu, engine, "right", at_right, cols, hs)
         product: Floats = np.matmul(a, b.swapaxes(-1, -2))
         del a, b  # before the next ones
         if engine.remainders is None:

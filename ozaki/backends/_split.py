@@ -51,19 +51,19 @@ class Slices:
     Attributes
     ----------
     described : Described
-    parts : int8 array, in the order of `layout`; its bytes are those of residues that are not symmetric
+    planes : int8 array, in the order of `layout`; its bytes are those of residues that are not symmetric
     layout : Layout
     mu : int32 array, shape (batch, rows), the image exponents
     """
 
     described: Described
-    parts: Any
+    planes: Any
     layout: Layout
     mu: Any
 
     @property
     def step(self) -> int:
-        """Bytes of `parts` from one batch entry to the next; 0 for the only one."""
+        """Bytes of `planes` from one batch entry to the next; 0 for the only one."""
         return self.layout.batch if self.mu.shape[0] > 1 else 0
 
     @property
@@ -78,7 +78,7 @@ class Slices:
 
     def of_batch(self, b: int) -> int:
         """Address of the slices of batch entry b, or of the only one."""
-        return int(self.parts.data.ptr) + b * self.step
+        return int(self.planes.data.ptr) + b * self.step
 
     def exponents(self, b: int) -> Any:
         """mu of batch entry b, or of the only one, shape (1, rows)."""
@@ -92,7 +92,7 @@ class Slices:
         described = Described(self.described.x[:, first:last], self.described.fields[:, :, first:last])
         Tape.misses()
         mu = cp.ascontiguousarray(self.mu[:, first:last])
-        return Slices(described, self.parts[first * self.layout.row_bytes :], self.layout, mu)
+        return Slices(described, self.planes[first * self.layout.row_bytes :], self.layout, mu)
 
 
 class Engine(Protocol):
@@ -110,10 +110,10 @@ def split(operand: Described, side: str, scheme: Scheme, layout: Layout) -> Slic
     """The slices of a whole operand."""
     x = operand.x
     batch, rows, _ = x.shape
-    parts, mu = cp.empty(layout.size, np.int8), cp.empty((batch, rows), np.int32)
+    planes, mu = cp.empty(layout.size, np.int8), cp.empty((batch, rows), np.int32)
     launch = _splitting(cp.cuda.runtime.getDevice(), View.of(x), side, scheme, layout, isinstance(operand, Tops))
-    launch(x.data, operand.fields.data, mu.data, parts.data)
-    return Slices(operand, parts, layout, mu)
+    launch(x.data, operand.fields.data, mu.data, planes.data)
+    return Slices(operand, planes, layout, mu)
 
 
 @lru_cache(maxsize=1024)

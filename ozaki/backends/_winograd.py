@@ -58,10 +58,10 @@ def split(operand: Described, side: str, scheme: Residues) -> Slices:
     """The slices of the blocks that are multiplied: quadrants, and sums of quadrants."""
     _, rows, k = operand.x.shape
     lay = layout(scheme, side, 1, rows, k)
-    parts, mu = cp.empty(lay.size, np.int8), cp.empty((1, rows), np.int32)
+    planes, mu = cp.empty(lay.size, np.int8), cp.empty((1, rows), np.int32)
     launch = _splitting(cp.cuda.runtime.getDevice(), View.of(operand.x), side, scheme, lay)
-    launch(operand.x.data, operand.fields.data, mu.data, parts.data)
-    return Slices(operand, parts, lay, mu)
+    launch(operand.x.data, operand.fields.data, mu.data, planes.data)
+    return Slices(operand, planes, lay, mu)
 
 
 @lru_cache(maxsize=1024)

@@ -70,7 +70,7 @@ class Engine:
         operands = a.operand, b.operand, View.of(out), a.mu_step, b.mu_step
         shape = self.columns, self.stages, self.group
         together, launch = _multiplying(cp.cuda.runtime.getDevice(), words, shape, a.described.k, operands)
-        launch(a.parts.data, b.parts.data, out.data, a.mu.data, b.mu.data, *together.arrays())
+        launch(a.planes.data, b.planes.data, out.data, a.mu.data, b.mu.data, *together.arrays())
         return 0
 
 

@@ -40,7 +40,7 @@ def multiply(words: Words, a: Slices, b: Slices, out: Any) -> int:
     """out = a b^T, shape (batch, m, n), its columns neighbours in memory; returns the bytes of workspace."""
     operands = a.operand, b.operand, a.layout.k, View.of(out), a.mu_step, b.mu_step
     launch = _multiplying(cp.cuda.runtime.getDevice(), words, *operands)
-    launch(a.parts.data, b.parts.data, out.data, a.mu.data, b.mu.data)
+    launch(a.planes.data, b.planes.data, out.data, a.mu.data, b.mu.data)
     return 0
 
 

@@ -53,7 +53,7 @@ class Engine:
         """out = a b^T, shape (batch, m, n), its columns neighbours in memory; returns the bytes of workspace."""
         operands = a.operand, b.operand, View.of(out), a.mu_step, b.mu_step
         launch = _multiplying(cp.cuda.runtime.getDevice(), words, self.columns, a.described.k, operands)
-        launch(a.parts.data, b.parts.data, out.data, a.mu.data, b.mu.data)
+        launch(a.planes.data, b.planes.data, out.data, a.mu.data, b.mu.data)
         return 0
 
 

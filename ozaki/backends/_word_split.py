@@ -23,11 +23,11 @@ def width(words: Words) -> int:
 def split(operand: Described, words: Words, layout: Layout) -> Slices:
     """The words of a whole operand; a layout without tiles is one in fragments (kernels/fragments.cuh)."""
     batch, rows, _ = operand.x.shape
-    parts, mu = cp.empty(layout.size, np.int8), cp.empty((batch, rows), np.int32)
+    planes, mu = cp.empty(layout.size, np.int8), cp.empty((batch, rows), np.int32)
     largest = isinstance(operand, Tops)
     launch = _splitting(cp.cuda.runtime.getDevice(), View.of(operand.x), words, layout, largest)
-    launch(operand.x.data, operand.fields.data, mu.data, parts.data)
-    return Slices(operand, parts, layout, mu)
+    launch(operand.x.data, operand.fields.data, mu.data, planes.data)
+    return Slices(operand, planes, layout, mu)
 
 
 @lru_cache(maxsize=1024)

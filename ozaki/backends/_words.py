@@ -24,10 +24,10 @@ _SLAB = 2**12
 
 @dataclass(frozen=True)
 class WordSlices:
-    """One operand, split: `parts` of shape (count, batch, rows, k), float32, and the exponents mu of the scaling."""
+    """One operand, split: `planes` of shape (count, batch, rows, k), float32, and the exponents mu of the scaling."""
 
     described: Described
-    parts: npt.NDArray[np.float32]
+    planes: npt.NDArray[np.float32]
     mu: npt.NDArray[np.int64]
 
 
@@ -51,8 +51,8 @@ def underflows(operand: Described, words: Words) -> int:
     for b, rows, hs in _tiles(operand.x.shape):
         x = operand.x[b, rows, hs]
         scaled = _scaled(x, mu[b, rows])
-        parts = _words_of(x, mu[b, rows], words)
-        left = scaled - sum(np.ldexp(part, -words.scale_bits * s) for s, part in enumerate(parts))
+        planes = _words_of(x, mu[b, rows], words)
+        left = scaled - sum(np.ldexp(word, -words.scale_bits * s) for s, word in enumerate(planes))
         found += int(np.count_nonzero(np.abs(left) > words.residual * np.abs(scaled)))
     return found
 
@@ -76,11 +76,11 @@ def _scaled(x: npt.NDArray[Any], mu: npt.NDArray[np.int64]) -> Floats:
 def _words_of(x: npt.NDArray[Any], mu: npt.NDArray[np.int64], words: Words) -> Floats:
     """Word s is 2**(scale_bits s) times what the words before it leave, rounded; shape (count, *x.shape)."""
     left = _scaled(x, mu)
-    parts = np.empty((words.count, *x.shape))
+    planes = np.empty((words.count, *x.shape))
     for s in range(words.count):
-        parts[s] = round_to(np.ldexp(left, words.scale_bits * s), words.word, words.rounding)
-        left -= np.ldexp(parts[s], -words.scale_bits * s)
-    return parts
+        planes[s] = round_to(np.ldexp(left, words.scale_bits * s), words.word, words.rounding)
+        left -= np.ldexp(planes[s], -words.scale_bits * s)
+    return planes
 
 
 def workspace(words: Words, shape: tuple[int, int, int], k: int, outputs: int) -> int:
@@ -149,7 +149,7 @@ def _multiply(
     slab = _slab(words)
     for h in range(0, k, slab):
         hs = slice(h, min(h + slab, k))
-        a, b = _part(left, mu, at, hs, words), _part(right, nu, to, hs, words)
+        a, b = _words_at(left, mu, at, hs, words), _words_at(right, nu, to, hs, words)
         for g, group in enumerate(shares):
             if group.promoted:
                 sums[g] = _add_blocks(words, group, a, b, sums[g], outputs)
@@ -162,10 +162,10 @@ def _multiply(
     return total
 
 
-def _part(operand: Described | WordSlices, mu: npt.NDArray[np.int64], at: Tile, hs: slice, words: Words) -> Floats:
-    """The words of part of an operand, shape (count, rows, k)."""
+def _words_at(operand: Described | WordSlices, mu: npt.NDArray[np.int64], at: Tile, hs: slice, words: Words) -> Floats:
+    """The words of some rows and inner indices, shape (count, rows, k)."""
     if isinstance(operand, WordSlices):
-        return operand.parts[:, at[0], at[1], hs].astype(np.float64)
+        return operand.planes[:, at[0], at[1], hs].astype(np.float64)
     return _words_of(operand.x[at[0], at[1], hs], mu[at], words)
 
 
@@ -178,14 +178,14 @@ def _add_blocks(words: Words, group: Group, a: Floats, b: Floats, total: Floats,
     cuts = [slice(h, min(h + together, whole)) for h in range(0, whole, together)] + [slice(whole, k)] * (whole < k)
     for cut in cuts:
         count = max((cut.stop - cut.start) // block, 1)
-        parts, before = np.zeros((count, *total.shape)), None
+        sums, before = np.zeros((count, *total.shape)), None
         for turn in group.turns:
             if before is not None:
-                parts = np.ldexp(parts, words.scale_bits * (sum(turn[0]) - sum(before[0]))).astype(np.float32)
+                sums = np.ldexp(sums, words.scale_bits * (sum(turn[0]) - sum(before[0]))).astype(np.float32)
             pairs = [(_blocks(a[s - 1][:, cut], count), _blocks(b[t - 1][:, cut], count)) for s, t in turn]
-            parts, before = accumulate(pairs, parts, words.word, words.accumulator, words.core), turn
-        for part in parts:
-            total = _outer(words, total + part)
+            sums, before = accumulate(pairs, sums, words.word, words.accumulator, words.core), turn
+        for each in sums:
+            total = _outer(words, total + each)
     return total
 
 

@@ -294,7 +294,7 @@ def far(rng: np.random.Generator) -> None:
         )
         out = cp.full((1, 37, 200), np.nan)
         launch = _hopper._digit_far(0, scheme, left.operand, right.operand, left.layout.k // 128, View.of(out), 0, 0)
-        launch(left.parts.data, right.parts.data, out.data, left.mu.data, right.mu.data)
+        launch(left.planes.data, right.planes.data, out.data, left.mu.data, right.mu.data)
         same(ozaki.matmul(a, b, scheme=scheme.name, slices=scheme.count), out[0])
 
 
@@ -341,7 +341,7 @@ def one_read(rng: np.random.Generator) -> None:
                 want = expected.described.fields[i]
                 np.testing.assert_array_equal(want, got.described.fields[i], err_msg=f"{field} {told}")
         np.testing.assert_array_equal(expected.mu, got.mu, err_msg=told)
-        np.testing.assert_array_equal(expected.parts, got.parts, err_msg=told)
+        np.testing.assert_array_equal(expected.planes, got.planes, err_msg=told)
         if room is not None:
             want = _magnitudes.magnitudes(expected.described, expected.described, room.layout)
             np.testing.assert_array_equal(*(getattr(of, side) for of in (want, room)), err_msg=told)
@@ -390,7 +390,7 @@ def words_in_one_read(rng: np.random.Generator) -> None:
             i = FIELDS.index(field)
             np.testing.assert_array_equal(expected.described.fields[i], got.described.fields[i], err_msg=told)
         np.testing.assert_array_equal(expected.mu, got.mu, err_msg=told)
-        np.testing.assert_array_equal(expected.parts, got.parts, err_msg=told)
+        np.testing.assert_array_equal(expected.planes, got.planes, err_msg=told)
     _describe_split._launch_of_words.cache_clear()
 
 
@@ -528,7 +528,7 @@ def quadrants(rng: np.random.Generator) -> None:
 
         above, first = _winograd._half(rows), _winograd._half(k)
         whole = np.zeros((scheme.count, 2 * above, 2 * first), int)
-        whole[:, :rows, :k] = plain.parts.reshape(scheme.count, plain.layout.rows, plain.layout.k)[:, :rows, :k]
+        whole[:, :rows, :k] = plain.planes.reshape(scheme.count, plain.layout.rows, plain.layout.k)[:, :rows, :k]
         p, q, r, s = (x for half in np.split(whole, 2, 1) for x in np.split(half, 2, 2))
         if side == "left":
             blocks = p, q, q - (r + s - p), s, r + s, r + s - p, p - r
@@ -538,7 +538,7 @@ def quadrants(rng: np.random.Generator) -> None:
         tiles = got.layout.rows, got.layout.k, got.layout.tile, got.layout.neighbours
         want = [in_tiles((block % m).astype(np.uint8).view(np.int8), *tiles) for block in blocks]
         told = f"{scheme} {dtype} {side} {x.shape} {x.strides}"
-        np.testing.assert_array_equal(np.stack(want, 1).reshape(-1), got.parts, err_msg=told)
+        np.testing.assert_array_equal(np.stack(want, 1).reshape(-1), got.planes, err_msg=told)
         np.testing.assert_array_equal(plain.mu, got.mu, err_msg=told)
 
 
