@@ -338,12 +338,14 @@ class Call:
         """The plan with what copies of the operands leave of its limit."""
         if plan.workspace_limit is None or not self._copied:
             return plan
-        if self._copied >= plan.workspace_limit:
+        rest = replace(plan, workspace_limit=plan.workspace_limit - self._copied)
+        prepared = isinstance(self.a, Prepared) or isinstance(self.b, Prepared)
+        if self._copied >= plan.workspace_limit or (prepared and not self.backend.same_slices(plan, rest)):
             raise ValueError(
                 f"workspace_limit: {plan.workspace_limit} bytes are too few; copies of operands that are broadcast or "
                 f"stand in no order take {self._copied}"
             )
-        return replace(plan, workspace_limit=plan.workspace_limit - self._copied)
+        return rest
 
     def _operand(self, side: Side) -> Any:
         """What there is of an operand to compute with: slices, or a description."""
