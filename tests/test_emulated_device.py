@@ -24,8 +24,8 @@ WORDS = ["halfhalf", "tf32tf32", "two-stage"]
 PAIRS = ["single-fp16", "single-bf16", "single-tf32", "double-bf16", "triple-bf16", "fabsum-v1", "fabsum-v2"]
 CASES = [
     *["descriptions", "magnitudes", "proofs", "exponents", "plans", "plans-again", "plans-of-other-data-again"],
-    *["memory-is-held", "batches-again", "heavy-plans-again", "native-again", "equal-choices-again"],
-    *["tapes-outlive-launches", "out-elsewhere", "many-blocks", "far", "fp16-sums"],
+    *["memory-is-held", "batches-again", "heavy-plans-again", "native-again", "tapes-outlive-launches"],
+    *["equal-choices-again", "out-elsewhere", "many-blocks", "far", "fp16-sums"],
     *BOTH,
     *["residues-20-f8", "digits-10-f8", "fp16-digits-4-f4", "fp16-digits-11-f8"],
     *WORDS,
@@ -43,8 +43,8 @@ CASES = [
     "hopper-limits",
     "hopper-quadrants",
     "hopper-winograd",
-    "hopper-fastest",
     "hopper-many-blocks",
+    "hopper-fastest",
     "hopper-no-worse-than-native",
     "hopper-words-for-a-target",
     "hopper-columns",
