@@ -87,7 +87,7 @@ class Accuracy:
         if isinstance(accuracy, Integral):
             _check_bits(accuracy)
             return _bits(int(accuracy), k)
-        return Accuracy("componentwise", float(accuracy))
+        return Accuracy("componentwise", accuracy)
 
 
 def _check_bits(bits: object) -> None:

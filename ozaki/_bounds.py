@@ -264,8 +264,8 @@ def native_in_range(left: Description, right: Description, dtype: str) -> bool:
     least, past = RANGE[dtype]
     if left.empty.all() or right.empty.all():
         return True
-    largest = sum(int(x.top[~x.empty].max()) for x in (left, right))
-    smallest = sum(int(x.least[~x.empty].min()) for x in (left, right))
+    largest = sum(int(x.top[_filled(x)].max()) for x in (left, right))
+    smallest = sum(int(x.least[_filled(x)].min()) for x in (left, right))
     return largest + ceil_log2(left.k) < past and smallest >= least
 
 

@@ -87,13 +87,14 @@ class Call:
             return self._named(named, target, choices, full)
         assert isinstance(choices.scheme, str)
         bound = native_bound(self.backend, k, self.dtype)
+        native = partial(native_plan, self.sizes, self.dtype, target, bound, a_priori=target is None)
         if choices.scheme == "native":
             check_native(self.dtype, target, choices, bound)
             if target is not None and not self._in_range:
                 raise ValueError(f"accuracy: {OUT_OF_RANGE} if the product is native; use scheme='auto'")
             obstacle = self.backend.native_obstacle(self.dtype)
             why = f"{NATIVE_ASKED_FOR}; {obstacle}" if obstacle else NATIVE_ASKED_FOR
-            return native_plan(self.sizes, self.dtype, target, bound, why, target is None)
+            return native(why=why)
         ways = Ways.of(self.backend, k, self.dtype, choices, bound)
         way, why = self._fastest(ways)
         if isinstance(way, Words) and not self._empty:
@@ -103,7 +104,7 @@ class Call:
             self._ahead, ways = None, ways.without_words()
             way, why = self._fastest(ways)
         if way == "native":
-            return native_plan(self.sizes, self.dtype, target, bound, why, target is None)
+            return native(why=why)
         names = names_of(integer_scheme(choices.scheme, k))
         if self._empty:
             chosen = choose_a_priori(Accuracy("row-column", 1.0), max(k, 1), names).scheme
@@ -112,7 +113,7 @@ class Call:
         choice = self._searched(ways.target, names, choices, ahead)
         way, why = self._fastest(replace(ways, words=()), choice.scheme)
         if way == "native":  # these operands need more than ordinary ones
-            return native_plan(self.sizes, self.dtype, target, bound, why, target is None)
+            return native(why=why)
         return self._plan(choice.scheme, ways.target, choice.bound, choices, why)
 
     def _fastest(self, ways: Ways, slices: Scheme | None = None) -> tuple[Words | Literal["native", "slices"], str]:

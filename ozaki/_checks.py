@@ -74,12 +74,11 @@ def check_proven(
     if target is None or (bound <= target.tolerance and not stronger):
         return
     if isinstance(scheme, Words):
-        what, remedy = f"accuracy: {scheme.name} proves", "use scheme='auto', or words with a shorter block"
+        what = f"accuracy: {scheme.name} proves"
+        remedy = "use scheme='auto', or words with a shorter block"
     else:
-        what, remedy = (
-            f"slices: {scheme.count} {scheme.name} prove",
-            "give more slices, or leave the count to the library",
-        )
+        what = f"slices: {scheme.count} {scheme.name} prove"
+        remedy = "give more slices, or leave the count to the library"
     raise ValueError(
         f"{what} {bound:.3g} ({measure}) for {operands}, but accuracy asks for {target.measure} "
         f"{target.tolerance:.3g}; {remedy}" + (", or plan from operands" if stronger else "")

@@ -26,8 +26,8 @@ class Choices(NamedTuple):
     @property
     def made(self) -> list[str]:
         """The names of those that were made."""
-        defaults = zip(Choices().key, self.key, strict=True)
-        return [name for name, (x, y) in zip(self._fields, defaults, strict=False) if type(x) is not type(y) or x != y]
+        chosen = zip(self._fields, self, Choices(), strict=True)
+        return [name for name, x, default in chosen if type(x) is not type(default) or x != default]
 
     @property
     def normwise(self) -> bool:

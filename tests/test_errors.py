@@ -69,6 +69,7 @@ CASES = {
     "endless": (shapes((5, 10**30), (10**30, 5)), ValueError, "a", "at most"),
     "bits, no number": (lambda: Accuracy("componentwise", 1e-9, "x"), TypeError, "accuracy", "whole number"),
     "bits, too few": (lambda: Accuracy("componentwise", 1e-9, -5), ValueError, "accuracy", "1 to 1000"),
+    "tolerance far beyond": (matmul(accuracy=Fraction(10**400)), ValueError, "accuracy", "finite"),
     "tolerance beyond": (lambda: Accuracy("normwise", 10**400), ValueError, "accuracy", "finite"),
     "tolerance of fractions": (
         matmul(WIDE, accuracy=Accuracy("componentwise", Fraction(1, 10**300))),

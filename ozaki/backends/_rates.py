@@ -50,10 +50,10 @@ class Rates:
         return batch * (multiplied + traffic + proof) + _LAUNCHES + _PLANNING
 
     def words(self, batch: int, m: int, k: int, n: int, words: Words) -> float:
-        """Of a product out of words on Hopper, with a look at a quarter of the operands."""
+        """Of a product out of words on Hopper, whose operands are read once and a quarter of them twice."""
         width = 4 if words.word == "tf32" else 2
         multiplied = 2e-12 * words.products * m * n * k * width / 2 / _WORD_TFLOPS
-        traffic = 1e-12 * ((m + n) * k * (4 + 4 / 4 + width * words.count) + 4 * m * n) / self.memory
+        traffic = 1e-12 * ((m + n) * k * (5 + width * words.count) + 4 * m * n) / self.memory
         return batch * (multiplied + traffic) + _LAUNCHES + _LOOK
 
 

@@ -81,9 +81,9 @@ def counted(
 
 def same(label: str, expected: np.ndarray, a: cp.ndarray, b: cp.ndarray, **choices: object) -> None:
     found = ozaki.matmul(a, b, **choices).get()
-    if found.tobytes() != expected.tobytes():
+    if differs := found.tobytes() != expected.tobytes():
         _differ.append(label)
-    print(label, "DIFFERS" if label in _differ else "ok", flush=True)
+    print(label, "DIFFERS" if differs else "ok", flush=True)
 
 
 _differ: list[str] = []
