@@ -789,12 +789,12 @@ def words_for_a_target(rng: np.random.Generator) -> None:
             same(ozaki.matmul(b.T, x, scheme="halfhalf"), ozaki.matmul(cp.asarray(b.T), cp.asarray(x), **tight))
         for accuracy in ("fp32", 22, ozaki.Accuracy("row-column", 1e-5)):
             plan = ozaki.plan(cp.asarray(small), cp.asarray(b), accuracy=accuracy)
-            assert plan.scheme == PRESETS["halfhalf"] and "proves what is asked" in plan.why
+            assert plan.scheme == PRESETS["halfhalf"] and "proves what is asked" in plan.why, plan
             assert ozaki.plan(small, b, scheme="halfhalf", accuracy=accuracy).bound <= plan.bound < 6e-6
         for accuracy in (25, 1e-7, "fp64"):  # of another format, or more than they prove
             assert not isinstance(ozaki.plan(cp.asarray(a), cp.asarray(b), accuracy=accuracy).scheme, Words)
         plan = ozaki.plan(cp.asarray(graded), cp.asarray(b), accuracy="fp32")
-        assert not isinstance(plan.scheme, Words) and "halfhalf proves too little" in plan.why
+        assert not isinstance(plan.scheme, Words) and "halfhalf proves too little" in plan.why, plan
     for a, c in got:
         method = {"accuracy": "fp32", "reproducible": True} if a is graded else {"scheme": "halfhalf"}
         same(ozaki.matmul(a, b, **method), c)
