@@ -170,40 +170,56 @@ def tiles_of(
     Of so many products of each batch entry; `blocks`: of k.
     """
     clusters = cluster_blocks(device) // 2
-    tiles, columns = [-(-m // _ROWS) for m in rows], _columns(n)
+    tiles = [-(-m // _ROWS) for m in rows]
+    columns, _, light = _columns(n, matrices * batch * sum(tiles), clusters, blocks)
     wide, narrow = (matrices * batch * sum(tiles) * each for each in columns)
-    work = struct([wide, narrow, _of_light(wide, narrow, clusters), columns[1]])
+    work = struct([wide, narrow, light, columns[1]])
     return 2 * clusters, wide, work, *(struct([each, columns[0], _group(_ROWS, blocks), batch]) for each in tiles)
 
 
-_NARROW, _STRIP = 128, 64
-"""Columns of a narrow tile, and those that all tiles are made of, as in kernels/walk_sm90.cuh."""
+_STRIP = 64
+"""Columns that all tiles are made of, wide ones of three, narrow ones of two of them, as in kernels/walk_sm90.cuh."""
 
 
-def _columns(n: int) -> tuple[int, int]:
-    """Wide and narrow pairs of column tiles, which have all strips, one more if they are odd, and four at least."""
+def _columns(n: int, rows: int, clusters: int, blocks: int) -> tuple[tuple[int, int], float, int]:
+    """Wide and narrow pairs of column tiles that so many clusters end soonest with, of `rows` row tiles; and as _shares.
+
+    They have all strips, one more if they are odd, and four at least.
+    """
     strips = max(-(-n // (2 * _STRIP)), 2)  # of one tile of each pair
-    narrow = -strips % 3
-    return (strips - 2 * narrow) // 3, narrow
+    choices = [((strips - 2 * narrow) // 3, narrow) for narrow in range(-strips % 3, strips // 2 + 1, 3)]
+    shared = [(pairs, *_narrow_shares(rows * pairs[0], rows * pairs[1], clusters, blocks)) for pairs in choices]
+    return min(shared, key=lambda choice: choice[1])
 
 
-def _of_light(wide: int, narrow: int, clusters: int) -> int:
-    """How many narrow pairs go to the clusters that have one wide pair less than the others, so that all end soon."""
-    heavy = wide % clusters
+def _narrow_shares(wide: int, narrow: int, clusters: int, blocks: int) -> tuple[float, int]:
+    """When the last cluster ends, and how many narrow pairs go to clusters that have one wide pair less than others.
+
+    In the time of a column of a wide tile.
+    """
+    each, heavy = divmod(wide, clusters)
+    of_wide, of_narrow = (time + _END / blocks for time in (_COLS, _NARROW_TIME))
+    if heavy == 0:
+        return each * of_wide + -(-narrow // clusters) * of_narrow, narrow
     light = clusters - heavy
 
-    def end(each: int) -> float:
-        rest = max(narrow - each * light, 0)
-        return max(each * _NARROW, _COLS + -(-rest // heavy) * _NARROW)
+    def end(of_light: int) -> float:
+        rest = narrow - of_light
+        return each * of_wide + max(-(-of_light // light) * of_narrow, of_wide + -(-rest // heavy) * of_narrow)
 
-    return narrow if heavy == 0 else min(narrow, light * min(range(-(-narrow // light) + 1), key=end))
+    fair = int((heavy * of_wide + narrow * of_narrow) / (clusters * of_narrow))  # all end together then
+    return min((end(most), most) for most in (min(narrow, light * x) for x in (fair, fair + 1)))
+
+
+_NARROW_TIME, _END = 150, 192
+"""What a narrow tile takes, and the end of a tile (H200: docs/performance.md, step 79)."""
 
 
 def busy(scheme: Residues, m: int, n: int) -> float:
-    """Part of a product's time that clusters spend on what is needed of it: few tiles leave many idle at the end."""
+    """Part of a long product's time that clusters spend on what is needed of it: few tiles leave many idle at the end."""
     clusters = cluster_blocks(cp.cuda.runtime.getDevice()) // 2
-    pairs = scheme.count * -(-m // _ROWS) * sum(_columns(n))
-    return scheme.count * m * n / (2 * _ROWS * _COLS) / (clusters * -(-pairs // clusters))
+    _, end, _ = _columns(n, scheme.count * -(-m // _ROWS), clusters, 2**20)
+    return scheme.count * m * n / (2 * _ROWS) / (clusters * end)
 
 
 def _digits(scheme: Digits, a: Slices, b: Slices, out: Any) -> int:

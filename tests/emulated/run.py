@@ -624,14 +624,14 @@ def within_limits(rng: np.random.Generator) -> None:
 def fair_shares(rng: np.random.Generator) -> None:
     """Narrow tiles: each to one cluster, and none ends much later than it must; all read what is stored."""
     for wide, narrow, clusters in rng.integers((1, 1, 2), (3000, 900, 70), (200, 3)).tolist():
-        light = _hopper._of_light(wide, narrow, clusters)
+        end, light = _hopper._narrow_shares(wide, narrow, clusters, 2**30)
         heavy = wide % clusters
         others = clusters - heavy
         assert 0 <= light <= narrow and (heavy > 0 or light == narrow)
-        ends = [wide // clusters * 192 + len(range(o, light, others)) * 128 for o in range(others)]
-        ends += [(wide // clusters + 1) * 192 + len(range(light + o, narrow, heavy)) * 128 for o in range(heavy)]
-        assert sum(ends) == 192 * wide + 128 * narrow
-        assert max(ends) <= sum(ends) / clusters + 192
+        ends = [wide // clusters * 192 + len(range(o, light, others)) * 150 for o in range(others)]
+        ends += [(wide // clusters + 1) * 192 + len(range(light + o, narrow, heavy)) * 150 for o in range(heavy)]
+        assert sum(ends) == 192 * wide + 150 * narrow
+        assert abs(max(ends) - end) < 1e-3 and end <= sum(ends) / clusters + 192
     for work, blocks, most in rng.integers((1, 2, 2), (3000, 300, 70), (300, 3)).tolist():
         clusters, whole, sharers = _hopper._few_shares(work, blocks, most)
         rest = work - whole
@@ -639,11 +639,16 @@ def fair_shares(rng: np.random.Generator) -> None:
         assert (rest == 0) == (sharers == 0) and (rest == 0 or (sharers > rest and rest * blocks >= 4 * sharers))
     _, unit, *_ = _hopper.tiled("right", 1, 128)
     for n in (*range(1, 900), *rng.integers(900, 99999, 99).tolist()):
-        wide, narrow = _hopper._columns(n)
+        work = int(rng.integers(1, 300)), int(rng.integers(2, 70)), int(rng.integers(2, 70))
+        (wide, narrow), end, _ = _hopper._columns(n, *work)
+        strips = wide * 3 + narrow * 2
+        fewest = -strips % 3
+        assert end <= _hopper._narrow_shares(work[0] * ((strips - 2 * fewest) // 3), work[0] * fewest, *work[1:])[0]
         multiplied, stored = 2 * (192 * wide + 128 * narrow), _hopper.tiled("right", n, 128)[2]
         assert n <= multiplied <= stored and (multiplied < n + 128 or n <= 128)
         first = int(rng.integers(-(-n // unit))) * unit  # of a panel, which reads what is stored of all columns
-        assert first + 2 * sum(x * y for x, y in zip((192, 128), _hopper._columns(n - first), strict=True)) <= stored
+        (wide, narrow), *_ = _hopper._columns(n - first, *work)
+        assert first + 2 * (192 * wide + 128 * narrow) <= stored
 
 
 def words(name: str, core: TensorCore, rng: np.random.Generator) -> None:
