@@ -285,19 +285,17 @@ def gemm(
         c = _addend(c, call)
     if alpha == 0 and not any(isinstance(x, Plan | Prepared) for x in (op_a, op_b, options.get("plan"))):
         op_a, op_b = op_a[..., :0], op_b[..., :0, :] if op_b.ndim > 1 else op_b[:0]  # nothing to multiply
+    if (alpha, beta) == (1, 0):
+        return matmul(op_a, op_b, out=out, **options)
     return_report = options.get("return_report", False)
     result = matmul(op_a, op_b, **options)
     product, report = result if return_report else (result, None)
     if alpha == 0:
-        product[...] = 0
-    elif alpha != 1:
-        product *= alpha
-    if beta != 0:
-        product += c.astype(product.dtype, copy=False) * beta
-    if out is not None:
-        out[...] = product
-        product = out
-    return (product, report) if return_report else product
+        product[...] = 0  # of what may be NaN
+        alpha = product.dtype.type(1)
+    total = product if out is None else out
+    backend.axpby(alpha, product, beta, c if beta != 0 else None, total)
+    return (total, report) if return_report else total
 
 
 def _factor(name: str, x: Any, dtype: str) -> Any:

@@ -22,6 +22,7 @@ REGISTERS = {
     "describe_split": 128,
     "reduce": 64,
     "collect": 40,
+    "axpby": 32,
     "split_fp16": 64,
     "recombine": 80,
     "recombine_quadrants": 168,  # 14 residues: 128, four blocks of 128 threads
@@ -152,6 +153,15 @@ EVERYWHERE = [
     split("float", 7, 1, 0, 1),
     split("double", 7, 2, 8, 0, 1),
     ("reduce.cu", {}),
+    *(
+        ("axpby.cu", {"OUTPUT": out, "ADDEND": y, "ADD": add})
+        for out, y, add in (
+            ("float", "float", 1),
+            ("double", "double", 1),
+            ("double", "float", 1),
+            ("double", "double", 0),
+        )
+    ),
     ("collect.cu", {"PRODUCT": "int32_t", "SUM": "int64_t"}),
     ("collect.cu", {"PRODUCT": "float", "SUM": "int32_t"}),
     split_fp16("double", 8, 2, 7, 1),

@@ -25,7 +25,7 @@ PAIRS = ["single-fp16", "single-bf16", "single-tf32", "double-bf16", "triple-bf1
 CASES = [
     *["descriptions", "magnitudes", "proofs", "exponents", "plans", "plans-again", "plans-of-other-data-again"],
     *["memory-is-held", "batches-again", "heavy-plans-again", "native-again", "tapes-outlive-launches"],
-    *["equal-choices-again", "out-elsewhere", "many-blocks", "far", "fp16-sums"],
+    *["equal-choices-again", "out-elsewhere", "many-blocks", "ends-of-gemm", "far", "fp16-sums"],
     *BOTH,
     *["residues-20-f8", "digits-10-f8", "fp16-digits-4-f4", "fp16-digits-11-f8"],
     *WORDS,

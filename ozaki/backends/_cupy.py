@@ -30,6 +30,7 @@ from ozaki.backends import (
     _word_split,
 )
 from ozaki.backends import _split as splitting
+from ozaki.backends._axpby import axpby as axpby
 from ozaki.backends._cupy_describe import describe as describe
 from ozaki.backends._cupy_describe import read as read
 from ozaki.backends._cupy_describe import read_tops as read_tops

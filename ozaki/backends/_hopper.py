@@ -182,7 +182,7 @@ _STRIP = 64
 
 
 def _columns(n: int, rows: int, clusters: int, blocks: int) -> tuple[tuple[int, int], float, int]:
-    """Wide and narrow pairs of column tiles that so many clusters end soonest with, of `rows` row tiles; and as _shares.
+    """Wide and narrow pairs of column tiles, for so many rows of them, that end soonest; and what _narrow_shares tells.
 
     They have all strips, one more if they are odd, and four at least.
     """
@@ -216,7 +216,7 @@ _NARROW_TIME, _END = 150, 192
 
 
 def busy(scheme: Residues, m: int, n: int) -> float:
-    """Part of a long product's time that clusters spend on what is needed of it: few tiles leave many idle at the end."""
+    """Part of a product's time, k long, that clusters spend on what is needed: few tiles leave many idle at the end."""
     clusters = cluster_blocks(cp.cuda.runtime.getDevice()) // 2
     _, end, _ = _columns(n, scheme.count * -(-m // _ROWS), clusters, 2**20)
     return scheme.count * m * n / (2 * _ROWS) / (clusters * end)

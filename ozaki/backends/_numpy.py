@@ -187,6 +187,20 @@ def _exponents(operand: Described, scheme: Scheme) -> npt.NDArray[np.int64]:
     return operand.on_host.exponents(scaling)
 
 
+def axpby(
+    alpha: np.floating[Any],
+    x: npt.NDArray[Any],
+    beta: np.floating[Any],
+    y: npt.NDArray[Any] | None,
+    out: npt.NDArray[Any],
+) -> None:
+    np.multiply(x, alpha, out=x)
+    if y is not None:
+        x += y.astype(x.dtype, copy=False) * beta
+    if out is not x:
+        out[...] = x
+
+
 def underflows(operand: Described, words: Words) -> int:
     """Elements that underflow in a split into words."""
     return _words.underflows(operand, words)

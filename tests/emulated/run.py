@@ -902,6 +902,33 @@ def out_elsewhere(_: np.random.Generator) -> None:
         ozaki.gemm(1.0, a, a, 0.0, None, out=out)
 
 
+def ends_of_gemm(rng: np.random.Generator) -> None:
+    """Both factors, addends of any order, subnormals; into a result that is the addend, overlaps it, or is apart."""
+    for shape in ((5, 9), (2, 3, 2, 2100), (5000,), (), (4, 0)):
+        n = shape[-1] if shape else 0
+        for dtype, addend in (("f4", "f4"), ("f8", "f8"), ("f8", "f4")):
+            x, far = rng.standard_normal(shape).astype(dtype), np.ldexp(1.0, -140 if dtype == "f4" else -1060)
+            for alpha, beta in np.array([(-1.5, 0), (1, 1), (1 / 3, -0.7), (far, 0), (far, far)], dtype):
+                for width, some in ((n, slice(None)), (2 * n + 1, slice(1, None, 2)), (2 * n, slice(None, n - 1, -1))):
+                    whole = np.array(rng.standard_normal((*shape[:-1], width)[-len(shape) or 2 :]), addend)
+                    on_device = cp.asarray(whole)
+                    y = on_device[(..., some) if shape else ...]
+                    outs = [None, cp.full(shape, np.nan, dtype), cp.full((*shape, 2), np.nan, dtype)[..., 0]]
+                    if addend == dtype:  # the addend itself, and what overlaps it
+                        outs += [y, on_device[..., :n]] if width == 2 * n + 1 and shape else [y]
+                    for out in outs:
+                        expected, given = np.array(x), cp.asarray(np.array(x))
+                        into, before = given if out is None else out, cp.asnumpy(y).copy()
+                        _numpy.axpby(alpha, expected, beta, before if beta else None, expected)
+                        _cupy.axpby(alpha, given, beta, y if beta else None, into)
+                        same(expected, into)
+    a, b, c = (rng.standard_normal((30, 30)) for _ in range(3))
+    operands, options = (2.0, a, b, -0.3), {"scheme": "residues", "slices": 14}
+    expected, out = ozaki.gemm(*operands, c, **options), cp.asarray(c)
+    assert ozaki.gemm(2.0, cp.asarray(a), cp.asarray(b), -0.3, out, out=out, **options) is out
+    same(expected, out)
+
+
 def plans_again(rng: np.random.Generator) -> None:
     """What a plan from data ran is done again while the data ask for the same; else it is planned anew."""
     b, held = cp.asarray(rng.standard_normal((300, 40))), cp.asarray(rng.standard_normal((30, 300)))
@@ -1025,6 +1052,7 @@ CASES: dict[str, Callable[[np.random.Generator], None]] = {
     "equal-choices-again": equal_choices_again,
     "out-elsewhere": out_elsewhere,
     "many-blocks": many_blocks,
+    "ends-of-gemm": ends_of_gemm,
     "far": far,
     "fp16-sums": fp16_sums,
     **{"-".join(map(str, case)): partial(product, *case, "cublas") for case in CUBLAS},

@@ -484,6 +484,31 @@ def test_a_proof_by_cublas_again(monkeypatch):
     assert beside(cp.cuda.runtime.getDevice(), "proof", urgent=True)._stream.ptr in streams[0]
 
 
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_gemm(dtype):
+    """Factors and addends, subnormals, NaN and Inf, into the addend, into what overlaps it, and apart."""
+    rng = np.random.default_rng(14)
+    least = -140 if dtype == "f4" else -1060
+    for m, k, n, alpha, beta in (
+        *((300, 500, 260, *pair) for pair in ((1, 0), (-1.5, 0), (0, 2), (1 / 3, -0.7), (2.0**least, 2.0**least))),
+        *((m, 70, n, 0.3, 1.7) for m, n in ((1, 1), (1, 5000), (5000, 1), (37, 4099))),
+    ):
+        a, b, wide = (random_matrix(rng, shape, dtype, 9) for shape in ((m, k), (k, n), (m, 2 * n + 1)))
+        a[0, 0], b[-1, 0], wide[0, ::3] = np.inf, np.nan, np.inf
+        for x, c in ((wide[:, :n].copy(), 0), (wide[:, 1::2], 1), (wide.astype("f4")[:, :n], 0)):
+            expected = ozaki.gemm(alpha, a, b, beta, x, scheme="residues", slices=9)
+            on_device = cp.asarray(wide)
+            given = on_device[:, 1::2] if c else cp.asarray(x)
+            outs = [None, cp.full((m, n), np.nan, dtype), cp.full((m, 2 * n), np.nan, dtype)[:, ::2]]
+            outs += [on_device[:, :n]] if c else []
+            outs += [given] if x.dtype == wide.dtype else []
+            for out in outs:
+                on_device[...] = cp.asarray(wide)
+                got = ozaki.gemm(alpha, cp.asarray(a), cp.asarray(b), beta, given, scheme="residues", slices=9, out=out)
+                assert out is None or got is out
+                same_bits(np.where(np.isnan(expected), np.nan, expected), cp.where(cp.isnan(got), np.nan, got))
+
+
 def test_threads():
     """Kernels are launched from threads that CUDA has not seen before, at the same time."""
     rng = np.random.default_rng(10)
