@@ -8,7 +8,7 @@
 // memory has no room for four blocks, whose threads may then have more registers.
 //
 // Arguments as those of split.cu; description is written, `width` are its magnitude bits; with SUMS the proof's
-// magnitudes are, too, where they are wanted. Block `rank` of a cluster holds elements [rank share, (rank + 1) share)
+// magnitudes are, too, where they are wanted. `beside`: as launch.cuh has it. Block `rank` of a cluster holds elements [rank share, (rank + 1) share)
 // of each row, share a multiple of 128; k_padded is at most CLUSTER * share.
 //
 // 128 threads; grid batch * rows_padded / (GROUPS * HELD) clusters, all on x; EXCHANGED + GROUPS * HELD * share *
@@ -42,10 +42,13 @@ __shared__ __align__(8) uint64_t told[2];  // barriers of what blocks of a clust
 
 // floor(abs(x) 2^(width - top)) in tiles as `magnitudes` of proof.cu has them, of the first `of_block` elements of
 // every 128, a multiple of 8; rows and batch entries as those of the slices. `to` is null where none are wanted.
+// `words` words are cleared at `results`, unless that is null.
 struct Magnitudes {
   int8_t* to;
   int64_t k_padded;
   int of_block, width;
+  uint64_t* results;
+  int words;
 };
 
 constexpr int PACK = 16 / sizeof(INPUT);
@@ -275,8 +278,12 @@ describe_split(const INPUT* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, 
                int64_t rows_padded, int64_t k_padded, int64_t* __restrict__ description, int64_t batch_rows, int width,
                int statistic, int step, int base, int64_t threshold, int32_t* __restrict__ mu_out,
                int8_t* __restrict__ slices, int64_t batch_stride, int64_t slice_stride, int share,
-               const Magnitudes magnitudes MORE_ARGUMENTS) {
-  after_previous();
+               int beside, const Magnitudes magnitudes MORE_ARGUMENTS) {
+  beside_previous(beside != 0);
+#if SUMS
+  if (magnitudes.results != nullptr && blockIdx.x == 0 && threadIdx.x < magnitudes.words)
+    magnitudes.results[threadIdx.x] = 0;
+#endif
   if (CLUSTER > 1) {
     if (threadIdx.x == 0) {
 #if SUMS
@@ -395,4 +402,5 @@ describe_split(const INPUT* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, 
               [&](int run, int piece) { return run * AHEAD * BLOCK_BYTES + tile_offset(at[run], piece); });
     }
   }
+  after_both();
 }

@@ -4,7 +4,7 @@
 // HELD: 16 rows of a group, or 32 if ALONG_K is 0; CLUSTER: 1, 2, 4 or 8 blocks; WARPS of a block, at most 16.
 //
 // Arguments as those of split_words.cu, but for the batch entries, and the fields of the description that tops.cu
-// writes, which are written here. k_padded is at most CLUSTER * WARPS * CHUNKS * CHUNK_K.
+// writes, which are written here; `beside` as launch.cuh has it. k_padded is at most CLUSTER * WARPS * CHUNKS * CHUNK_K.
 //
 // Grid: any number of clusters, all on x; RING + 3 sizeof(Exchanged) bytes of dynamic shared memory. Clusters take
 // groups of rows in turn. A warp has two chunks of a group. It shows all blocks of the cluster the largest elements,
@@ -119,8 +119,8 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(32 
 tops_split_words(const float* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, int64_t batch, int64_t rows,
                  int64_t k, int64_t rows_padded, int64_t k_padded, int64_t* __restrict__ description,
                  int64_t batch_rows, int ceiling, int32_t* __restrict__ mu_out, uint8_t* __restrict__ out,
-                 int64_t batch_stride, int64_t word_stride) {
-  after_previous();
+                 int64_t batch_stride, int64_t word_stride, int beside) {
+  beside_previous(beside != 0);
   extern __shared__ __align__(16) uint8_t dynamic[];
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, piece = piece_of(lane);
   Bits* const ring = reinterpret_cast<Bits*>(dynamic) + warp * STAGES * CHUNK;
@@ -258,4 +258,5 @@ tops_split_words(const float* __restrict__ x, int64_t sb, int64_t sr, int64_t sk
     }
     slot = slot + CHUNKS < STAGES ? slot + CHUNKS : slot + CHUNKS - STAGES;
   }
+  after_both();
 }

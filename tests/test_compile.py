@@ -22,7 +22,7 @@ REGISTERS = {
     "describe_split": 128,
     "reduce": 64,
     "collect": 40,
-    "axpby": 32,
+    "axpby": 40,
     "split_fp16": 64,
     "recombine": 80,
     "recombine_quadrants": 168,  # 14 residues: 128, four blocks of 128 threads
@@ -350,5 +350,7 @@ def test_every_kernel_waits_for_the_one_before():
     """All are launched so that they may begin early (kernels/launch.cuh)."""
     for file in KERNELS.glob("*.cu"):
         source = file.read_text()
-        bodies = re.findall(r'extern "C" __global__ [^;{]*?\{\s*(\w+\(\);)', source)
-        assert bodies == ["after_previous();"] * source.count('extern "C" __global__'), file.name
+        bodies = re.findall(r'extern "C" __global__ [^;{]*?\{\s*(\w+\(.*?\);)', source)
+        waits = "beside_previous(beside != 0);" if "int beside" in source else "after_previous();"
+        assert bodies == [waits] * source.count('extern "C" __global__'), file.name
+        assert source.endswith("  after_both();\n}\n") == ("int beside" in source), file.name

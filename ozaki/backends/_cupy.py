@@ -39,8 +39,9 @@ from ozaki.backends._cupy_native import native_obstacle as native_obstacle
 from ozaki.backends._cupy_proof import narrow_product as narrow_product
 from ozaki.backends._cupy_proof import wide_product as wide_product
 from ozaki.backends._cupy_proof import worst_ratios as worst_ratios
+from ozaki.backends._describe_split import Reading
 from ozaki.backends._jit import architecture
-from ozaki.backends._launch import Beside, Launch, Macros, Tape, View, beside, round_up
+from ozaki.backends._launch import Launch, Macros, Tape, View, round_up
 from ozaki.backends._magnitudes import ahead as magnitudes_ahead
 from ozaki.backends._rates import rates_of
 from ozaki.backends._split import Engine, Slices
@@ -208,21 +209,14 @@ def same_slices(plan: Plan, other: Plan) -> bool:
 
 def product(plan: Plan, x: Any, y: Any, out: Any) -> int:
     """Compute out = x y^T of rows that nothing is known of; returns the bytes of workspace."""
-    engine, sums = _engine_of(plan), isinstance(plan.scheme, Residues)
+    sums = isinstance(plan.scheme, Residues)
     look = describe if sums else tops
-    if engine in (_cublas, _cublas_fp16) or _panel_of(plan, engine, out.shape) != out.shape[1:]:
+    if _panel_of(plan, _engine_of(plan), out.shape) != out.shape[1:]:
         return execute(plan, look(x), look(y), out)
-    second = beside(cp.cuda.runtime.getDevice(), "right operand")
-    second.fork()
-    read_left, read_right = _in_one_read(x, "left", plan, sums), _in_one_read(y, "right", plan, sums)
-    left = read_left() if read_left else look(x)
-    with second:
-        right = read_right() if read_right else split(look(y), "right", plan)
-    slices = left if isinstance(left, Slices) else split(left, "left", plan)
-    second.join()
-    used = execute(plan, slices, right, out)
-    second.settle()
-    return used
+    read_left = _in_one_read(x, "left", plan, sums)
+    read_right = _in_one_read(y, "right", plan, sums, beside=read_left is not None)
+    left, right = (read and read() for read in (read_left, read_right))
+    return execute(plan, left.begin() if left else look(x), right.begin() if right else look(y), out)
 
 
 def split_in_one_read(plan: Plan, x: Any, y: Any) -> tuple[Slices, Slices] | None:
@@ -230,33 +224,28 @@ def split_in_one_read(plan: Plan, x: Any, y: Any) -> tuple[Slices, Slices] | Non
 
     That are whole descriptions, and magnitudes where it asks for such; of words, the largest elements.
     """
-    second = beside(cp.cuda.runtime.getDevice(), "right operand")
-    read_left, read_right = _in_one_read(x, "left", plan, True), _in_one_read(y, "right", plan, True, second)
+    read_left, read_right = _in_one_read(x, "left", plan, True), _in_one_read(y, "right", plan, True, beside=True)
     if read_left is None or read_right is None:
         return None
-    second.fork()
     more = {}
     if not isinstance(plan.scheme, Words):
-        more["ahead"] = magnitudes_ahead(x, y, second) if plan.target.measure == "componentwise" else None
-    slices = read_left(**more), read_right(**more)  # which free no memory that the other might get
-    second.join()
-    return slices
+        more["ahead"] = magnitudes_ahead(x, y) if plan.target.measure == "componentwise" else None
+    left, right = read_left(**more), read_right(**more)
+    return left.begin(), right.begin()
 
 
-def _in_one_read(
-    x: Any, side: str, plan: Plan, sums: bool, stream: Beside | None = None
-) -> Callable[..., Slices] | None:
-    """What finds and cuts rows by one kernel, where that is faster than two; slices on another stream, if given."""
+def _in_one_read(x: Any, side: str, plan: Plan, sums: bool, beside: bool = False) -> Callable[..., Reading] | None:
+    """What finds and cuts rows by one kernel, where that is faster than two; `beside`: right after another one."""
     assert plan.scheme is not None
     engine = _engine_of(plan)
     layout = engine.layout(plan.scheme, side, *x.shape)
     if not _describe_split.fits(plan.scheme, layout, View.of(x), sums):
         return None
     if isinstance(plan.scheme, Words):
-        return partial(_describe_split.find_and_split, x, plan.scheme, layout, stream)
+        return partial(_describe_split.find_and_split, x, plan.scheme, layout, beside=beside)
     if engine is not _hopper:
         return None
-    return partial(_describe_split.describe_and_split, x, side, plan.scheme, layout, sums, stream)
+    return partial(_describe_split.describe_and_split, x, side, plan.scheme, layout, sums, beside=beside)
 
 
 def execute(plan: Plan, left: Described | Slices, right: Described | Slices, out: Any) -> int:

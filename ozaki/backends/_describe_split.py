@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable
 from functools import lru_cache, partial
 from math import ceil
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import cupy as cp
 import numpy as np
 
 from ozaki._description import FIELDS, Described
-from ozaki.backends._launch import Beside, Launch, Macros, View, clusters_at_once, round_up
+from ozaki.backends._launch import Launch, Macros, View, clusters_at_once, round_up
+from ozaki.backends._magnitudes import RESULT_WORDS, Magnitudes
 from ozaki.backends._magnitudes import Layout as MagnitudeLayout
-from ozaki.backends._magnitudes import Magnitudes
 from ozaki.backends._split import Layout, Slices, cutting_constants, cutting_macros, image_words, scaling_of
 from ozaki.backends._tops import Tops
 from ozaki.backends._word_split import tile_macros
@@ -55,46 +54,54 @@ def fits(scheme: Scheme | Words, layout: Layout, view: View, sums: bool) -> bool
     return layout.k <= (min(longest, _LONGEST_OF_SUMS) if sums else longest) and image_words(scheme) <= _MOST_WORDS
 
 
+class Reading(NamedTuple):
+    """Slices in memory that is theirs, and what makes them."""
+
+    slices: Slices
+    launch: Launch
+    room: tuple[cp.cuda.MemoryPointer, ...]
+
+    @classmethod
+    def of(cls, launch: Launch, described: Callable[[Any, Any], Described], x: Any, layout: Layout, *room: Any) -> Self:
+        batch, rows, _ = x.shape
+        fields = cp.empty((len(FIELDS), batch, rows), np.int64)
+        planes, mu = cp.empty(layout.size, np.int8), cp.empty((batch, rows), np.int32)
+        return cls(Slices(described(x, fields), planes, layout, mu), launch, room)
+
+    def begin(self) -> Slices:
+        described = self.slices.described
+        arrays = described.x, described.fields, self.slices.mu, self.slices.planes
+        self.launch(*(each.data for each in arrays), *self.room)
+        return self.slices
+
+
 def describe_and_split(
     x: Any,
     side: str,
     scheme: Scheme,
     layout: Layout,
     sums: bool,
-    stream: Beside | None = None,
     ahead: Magnitudes | None = None,
-) -> Slices:
+    beside: bool = False,
+) -> Reading:
     """The slices of x, shape (batch, rows, k), with its description or, without `sums`, its largest elements.
 
-    On another stream, if one is given, in memory of the current one, which goes on after that. With a description, the
-    operand's magnitudes go where a proof looks for them, if room is given.
+    With a description, the operand's magnitudes go where a proof looks for them, if room is given; the left one clears
+    what is found there. `beside`: it begins right after another one, and does not wait for that; both have to be there
+    before either begins (kernels/launch.cuh).
     """
     wanted = ahead and ahead.layout
-    launch = _launch(cp.cuda.runtime.getDevice(), View.of(x), side, scheme, layout, sums, wanted)
-    with_room = [] if ahead is None else [ahead.left.data if side == "left" else ahead.right.data]
-    return _launched(launch, partial(Described, ahead=ahead) if sums else Tops, x, layout, stream, with_room)
+    launch = _launch(cp.cuda.runtime.getDevice(), View.of(x), side, scheme, layout, sums, wanted, beside)
+    room = []
+    if ahead is not None:
+        room = [ahead.left.data, ahead.results[0]] if side == "left" else [ahead.right.data]
+    return Reading.of(launch, partial(Described, ahead=ahead) if sums else Tops, x, layout, *room)
 
 
-def find_and_split(x: Any, words: Words, layout: Layout, stream: Beside | None = None) -> Slices:
-    """The words of x, shape (batch, rows, k), with its largest elements; on another stream as above."""
-    launch = _launch_of_words(cp.cuda.runtime.getDevice(), View.of(x), words, layout)
-    return _launched(launch, Tops, x, layout, stream)
-
-
-def _launched(
-    launch: Launch,
-    described: Callable[[Any, Any], Described],
-    x: Any,
-    layout: Layout,
-    stream: Beside | None = None,
-    more: Sequence[cp.cuda.MemoryPointer] = (),
-) -> Slices:
-    batch, rows, _ = x.shape
-    fields = cp.empty((len(FIELDS), batch, rows), np.int64)
-    planes, mu = cp.empty(layout.size, np.int8), cp.empty((batch, rows), np.int32)
-    with stream or nullcontext():
-        launch(x.data, fields.data, mu.data, planes.data, *more)
-    return Slices(described(x, fields), planes, layout, mu)
+def find_and_split(x: Any, words: Words, layout: Layout, beside: bool = False) -> Reading:
+    """The words of x, shape (batch, rows, k), with its largest elements; `beside` as above."""
+    launch = _launch_of_words(cp.cuda.runtime.getDevice(), View.of(x), words, layout, beside)
+    return Reading.of(launch, Tops, x, layout)
 
 
 class _Held(NamedTuple):
@@ -133,12 +140,22 @@ def _held(k: int, view: View, sums: bool) -> _Held:
 
 @lru_cache(maxsize=1024)
 def _launch(
-    device: int, view: View, side: str, scheme: Scheme, layout: Layout, sums: bool, wanted: MagnitudeLayout | None
+    device: int,
+    view: View,
+    side: str,
+    scheme: Scheme,
+    layout: Layout,
+    sums: bool,
+    wanted: MagnitudeLayout | None,
+    beside: bool,
 ) -> Launch:
     batch, rows, k = view.shape
     scaling = scaling_of(scheme, k)
     assert sums or (scaling.statistic == "peak" and wanted is None)
-    magnitudes = (0, 0, 0) if wanted is None else (None, wanted.k, wanted.of_block | wanted.bits << 32)
+    magnitudes: tuple[int | None, ...] = 0, 0, 0, 0, 0
+    if wanted is not None:
+        cleared = (None, RESULT_WORDS) if side == "left" else (0, 0)
+        magnitudes = None, wanted.k, wanted.of_block | wanted.bits << 32, *cleared
     held = _held(layout.k, view, sums)
     shared_mem = _EXCHANGED + held.all_rows * held.share * view.itemsize
     macros = cutting_macros(view, side, scheme, layout) | held.macros
@@ -147,7 +164,8 @@ def _launch(
     return Launch(
         "describe_split_sm90.cu", "describe_split", macros, grid, (128,), None, *view.steps, rows, k, layout.rows,
         layout.k, None, batch * rows, magnitude_bits(k), FIELDS.index(scaling.statistic), scaling.step, scaling.base,
-        scaling.threshold, None, None, layout.batch, layout.slice, held.share, magnitudes,
+        scaling.threshold, None, None, layout.batch, layout.slice, held.share, int(beside),
+        magnitudes,
         *cutting_constants(scheme, side, layout),
         shared_mem=shared_mem,
     )  # fmt: skip
@@ -180,7 +198,7 @@ def _stream(k: int, view: View) -> _Stream:
 
 
 @lru_cache(maxsize=1024)
-def _launch_of_words(device: int, view: View, words: Words, layout: Layout) -> Launch:
+def _launch_of_words(device: int, view: View, words: Words, layout: Layout, beside: bool) -> Launch:
     batch, rows, k = view.shape
     stream = _stream(layout.k, view)
     kernel = "tops_split_words_sm90.cu", "tops_split_words", tile_macros(view, words, layout) | stream.macros
@@ -189,5 +207,5 @@ def _launch_of_words(device: int, view: View, words: Words, layout: Layout) -> L
     grid = (stream.cluster * min(batch * ceil(layout.rows / stream.rows), at_once),)
     return Launch(
         *kernel, grid, threads, None, *view.steps, batch, rows, k, layout.rows, layout.k, None, batch * rows,
-        words.ceiling, None, None, layout.batch, layout.slice, shared_mem=shared_mem,
+        words.ceiling, None, None, layout.batch, layout.slice, int(beside), shared_mem=shared_mem,
     )  # fmt: skip

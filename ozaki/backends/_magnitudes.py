@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from math import ceil
 from typing import Any, NamedTuple
@@ -13,7 +14,7 @@ from ozaki._description import Described
 from ozaki._proof import EVERY, NARROW_BITS, NARROW_DEPTH, SAMPLE, SAMPLED_FROM, wide_bits
 from ozaki.backends import _hopper
 from ozaki.backends._jit import architecture
-from ozaki.backends._launch import Beside, Launch, Macros, View, cleared, round_up
+from ozaki.backends._launch import Launch, Macros, View, cleared, round_up
 
 
 class Layout(NamedTuple):
@@ -75,28 +76,34 @@ RESULT = np.dtype([("worst", np.float64), ("missing", np.uint64), ("spans", np.u
 """What a look finds, as kernels/worst.cuh and proof.cu tell it; zero before."""
 
 
-def zeros(count: int, stream: Beside | None = None) -> list[cp.cuda.MemoryPointer]:
-    """So many results that are zero; another stream clears them, if it is given."""
-    memory = cleared(count * RESULT.itemsize, stream)
+def zeros(count: int) -> list[cp.cuda.MemoryPointer]:
+    """So many results that are zero."""
+    return _results(count, cleared)
+
+
+def _results(count: int, allocate: Callable[[int], cp.cuda.MemoryPointer]) -> list[cp.cuda.MemoryPointer]:
+    memory = allocate(count * RESULT.itemsize)
     return [memory + i * RESULT.itemsize for i in range(count)]
 
 
-def room(left: Any, right: Any, layout: Layout, stream: Beside | None = None) -> Magnitudes:
-    """Memory for the magnitudes of operands (batch, rows, k); the results are zero, by another stream, if given."""
+def room(left: Any, right: Any, layout: Layout, results: list[cp.cuda.MemoryPointer] | None = None) -> Magnitudes:
+    """Memory for the magnitudes of operands (batch, rows, k), with results that are zero if none are given."""
     a, b = (
         cp.empty((x.shape[0], rows, layout.k), layout.dtype) for x, rows in zip((left, right), layout.rows, strict=True)
     )
-    return Magnitudes(a, b, layout, zeros(_RESULTS, stream))
+    return Magnitudes(a, b, layout, zeros(_RESULTS) if results is None else results)
 
 
 _RESULTS = 2
 """As many as a proof most often asks for."""
 
+RESULT_WORDS = _RESULTS * RESULT.itemsize // 8
 
-def ahead(left: Any, right: Any, stream: Beside) -> Magnitudes | None:
-    """Room for those that a proof begins with, if they are in tiles; the results are cleared on another stream."""
+
+def ahead(left: Any, right: Any) -> Magnitudes | None:
+    """Room for those that a proof begins with, if they are in tiles; who takes them clears the results."""
     layout = Layout.narrow(left.shape[1], right.shape[1], left.shape[2], left.shape[2] > SAMPLED_FROM)
-    return None if layout.tiles == (0, 0) else room(left, right, layout, stream)
+    return None if layout.tiles == (0, 0) else room(left, right, layout, _results(_RESULTS, cp.cuda.alloc))
 
 
 def magnitudes(left: Described, right: Described, layout: Layout) -> Magnitudes:

@@ -334,7 +334,7 @@ def one_read(rng: np.random.Generator) -> None:
         _describe_split._launch.cache_clear()
         room = magnitudes_of(x, bool(rng.integers(2))) if sums else None
         with mock.patch.object(_describe_split, "_held", return_value=held):
-            got = _describe_split.describe_and_split(x, side, scheme, layout, sums, None, room)
+            got = _describe_split.describe_and_split(x, side, scheme, layout, sums, room).begin()
         told = f"{scheme} {dtype} {side} {order} {held}"
         for i, field in enumerate(FIELDS):
             if sums or field in ("top", "nonfinite"):
@@ -384,7 +384,7 @@ def words_in_one_read(rng: np.random.Generator) -> None:
         expected = _word_split.split(tops(x), words, layout)
         with mock.patch.object(_describe_split, "_stream", return_value=stream):
             _describe_split._launch_of_words.cache_clear()
-            got = _describe_split.find_and_split(x, words, layout)
+            got = _describe_split.find_and_split(x, words, layout).begin()
         told = f"{name} {side} {order} {stream}"
         for field in ("top", "nonfinite"):
             i = FIELDS.index(field)

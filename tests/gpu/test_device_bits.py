@@ -138,7 +138,7 @@ def test_one_read(seed):
         if sums:
             room = _magnitudes.room(x, x, _magnitudes.Layout.in_tiles(rows, rows, k, bool(rng.integers(2))))
             room.left.fill(85), room.right.fill(85)
-        got = _describe_split.describe_and_split(x, side, scheme, layout, sums, None, room)
+        got = _describe_split.describe_and_split(x, side, scheme, layout, sums, room).begin()
         for i, field in enumerate(FIELDS):
             if sums or field in ("top", "nonfinite"):
                 assert bool((expected.described.fields[i] == got.described.fields[i]).all()), (field, seed)
@@ -507,6 +507,35 @@ def test_gemm(dtype):
                 got = ozaki.gemm(alpha, cp.asarray(a), cp.asarray(b), beta, given, scheme="residues", slices=9, out=out)
                 assert out is None or got is out
                 same_bits(np.where(np.isnan(expected), np.nan, expected), cp.where(cp.isnan(got), np.nan, got))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "options"),
+    [
+        ("f8", {"scheme": "residues", "slices": 14}),
+        ("f4", {"scheme": "digits", "slices": 3}),
+        ("f4", {"scheme": "halfhalf"}),
+        ("f4", {"accuracy": "fp32", "reproducible": True}),
+        ("f8", {"accuracy": "fp64", "reproducible": True}),
+    ],
+)
+@pytest.mark.parametrize("size", [300, 1100])
+def test_operands_written_right_before(dtype, options, size):
+    """Both operands are split side by side, and neither before what the stream has to do first is over."""
+    rng = np.random.default_rng(15)
+    lefts, rights = cp.asarray(rng.standard_normal((2, 3, size, size)).astype(dtype))
+    expected = {}
+    for i, j in product(range(3), repeat=2):
+        cp.cuda.Device().synchronize()
+        expected[i, j] = ozaki.matmul(lefts[i], rights[j], **options).get()
+    a, b, later = cp.empty_like(lefts[0]), cp.empty_like(rights[0]), []
+    for _ in range(5):
+        for i, j in expected:
+            cp.add(lefts[i], 0, out=a)
+            cp.add(rights[j], 0, out=b)
+            later.append((expected[i, j], ozaki.matmul(a, b, **options)))
+    for want, got in later:
+        same_bits(want, got)
 
 
 def test_threads():
