@@ -7,9 +7,10 @@
 // more than one; CLUSTER: 1 or, if SHARING is 4, 2 blocks or, without SUMS, 4; FEW: 1 if a multiprocessor's shared
 // memory has no room for four blocks, whose threads may then have more registers.
 //
-// Arguments as those of split.cu; description is written, `width` are its magnitude bits; with SUMS the proof's
-// magnitudes are, too, where they are wanted. `beside`: as launch.cuh has it. Block `rank` of a cluster holds elements [rank share, (rank + 1) share)
-// of each row, share a multiple of 128; k_padded is at most CLUSTER * share.
+// Arguments as those of split.cu, `beside` as launch.cuh has it; description is written, `width` are its magnitude bits;
+// with SUMS the proof's magnitudes are, too, where they are wanted. Rows from rows_padded on stay as they are. Block
+// `rank` of a cluster holds elements [rank share, (rank + 1) share) of each row, share a multiple of 128; k_padded is at
+// most CLUSTER * share.
 //
 // 128 threads; grid batch * rows_padded / (GROUPS * HELD) clusters, all on x; EXCHANGED + GROUPS * HELD * share *
 // sizeof(INPUT) bytes of dynamic shared memory. A warp takes every SHARING-th block of 128 elements, of all rows of its
@@ -41,11 +42,11 @@ static_assert(sizeof(Exchanged) <= EXCHANGED, "");
 __shared__ __align__(8) uint64_t told[2];  // barriers of what blocks of a cluster send each other, once or twice
 
 // floor(abs(x) 2^(width - top)) in tiles as `magnitudes` of proof.cu has them, of the first `of_block` elements of
-// every 128, a multiple of 8; rows and batch entries as those of the slices. `to` is null where none are wanted.
-// `words` words are cleared at `results`, unless that is null.
+// every 128, a multiple of 8; batch entries `batch` bytes apart. `to` is null where none are wanted. `words` words are
+// cleared at `results`, unless that is null.
 struct Magnitudes {
   int8_t* to;
-  int64_t k_padded;
+  int64_t batch, k_padded;
   int of_block, width;
   uint64_t* results;
   int words;
@@ -355,7 +356,7 @@ describe_split(const INPUT* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, 
   if (magnitudes.to != nullptr) {
     const int wanted = magnitudes.of_block, c0 = static_cast<int>(rank) * blocks * wanted;
     const int end = rank == CLUSTER - 1 ? static_cast<int>(magnitudes.k_padded) : c0 + blocks * wanted;
-    int8_t* const to = magnitudes.to + (b * rows_padded + row0 / OF_PROOF * OF_PROOF) * magnitudes.k_padded;
+    int8_t* const to = magnitudes.to + b * magnitudes.batch + row0 / OF_PROOF * OF_PROOF * magnitudes.k_padded;
     const int in_proof = static_cast<int>(row0 % OF_PROOF);
 #pragma unroll 1
     for (int u = 32 * of_group + lane; u - lane < (end - c0) / 8 * ROWS; u += 32 * SHARING) {

@@ -148,12 +148,12 @@ __device__ __forceinline__ void round_half(const uint32_t (&d)[96], const uint4*
 extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(384, 1)
 diagonal_gemm(const Operand a, const Operand b, const Output<OUTPUT> output, uint4* low, uint4* partial,
               uint32_t* flags, int blocks, const Pieces pieces, const Tiles tiles, const Together together) {
-  after_previous();
   extern __shared__ uint8_t dynamic[];
   __shared__ __align__(8) uint64_t full_barriers[STAGES], empty_barriers[STAGES];
   __shared__ __align__(16) int exponents[CONSUMERS][COLS];
   Stages stages;
   stages.init(dynamic, full_barriers, empty_barriers);
+  after_previous();
   const uint32_t rank = cluster_rank();
   const int warpgroup = threadIdx.x / 128;
 

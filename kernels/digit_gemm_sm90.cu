@@ -173,12 +173,12 @@ __device__ __forceinline__ void round_and_store(const Diagonal (&d)[SLICES], con
 extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(384, 1)
 digit_gemm(const Operand a, const Operand b, const Output<OUTPUT> output, uint8_t* partial, uint32_t* flags, int blocks,
            const Pieces pieces, const Tiles tiles, const Together together) {
-  after_previous();
   extern __shared__ uint8_t dynamic[];
   __shared__ __align__(8) uint64_t full_barriers[STAGES], empty_barriers[STAGES];
   __shared__ Exponents exponents[CONSUMERS];
   Stages stages;
   stages.init(dynamic, full_barriers, empty_barriers);
+  after_previous();
   const uint32_t rank = cluster_rank();
   const int warpgroup = threadIdx.x / 128;
 

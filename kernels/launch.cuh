@@ -1,4 +1,4 @@
-// What every kernel does first of all.
+// What every kernel does before it reads what others wrote, or writes.
 //
 // A kernel may begin before the one ahead of it on the stream is over (programmatic dependent launch, compute
 // capability 9.0 and up): when all blocks of that one have begun, and all that was ahead of it is over.

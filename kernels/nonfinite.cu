@@ -40,7 +40,6 @@ patch(const INPUT_A* __restrict__ a, const INPUT_B* __restrict__ b, const int64_
       int64_t a_k_stride, int64_t b_batch_stride, int64_t b_col_stride, int64_t b_k_stride, int64_t c_batch_stride,
       int64_t c_row_stride, int64_t c_col_stride, int64_t a_batch, int64_t b_batch, int64_t rows, int64_t cols,
       int64_t k) {
-  after_previous();
   __shared__ Masks of_row[32], of_col[32];
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
   const uint32_t down = static_cast<uint32_t>((rows + BLOCK_ROWS - 1) / BLOCK_ROWS);
@@ -58,6 +57,7 @@ patch(const INPUT_A* __restrict__ a, const INPUT_B* __restrict__ b, const int64_
     const int64_t col = first_col + 256 * i + threadIdx.x;
     flagged = flagged || (col < last_col && b_nonfinite[col] != 0);
   }
+  after_previous();  // descriptions are older than what is ahead of this kernel
   if (!__syncthreads_or(flagged)) return;
 
   a += at * a_batch_stride, b += at * b_batch_stride, c += at * c_batch_stride;

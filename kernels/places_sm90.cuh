@@ -15,14 +15,18 @@ struct Places {
   uint32_t second[8];
 };
 
-// By all threads; `place` is in shared memory. A barrier of the cluster stands between this and place_of.
+// By all threads, before place_of; `place` is in shared memory.
 __device__ __forceinline__ void take_place(const Places& places, int& place) {
-  if (places.taken == nullptr || threadIdx.x != 0 || cluster_rank() != 0) return;
-  const uint32_t sm = multiprocessor() % 256, clusters = gridDim.x / 2;
-  const bool second = (places.second[sm / 32] >> sm % 32 & 1) != 0;
-  const uint32_t before = atomicAdd(places.taken, second ? 0x10000u : 1u), first = before & 0xffff, last = before >> 16;
-  place = static_cast<int>(second ? clusters - 1 - last : first);
-  if (first + last == clusters - 1) *places.taken = 0;
+  if (places.taken == nullptr) return;
+  if (threadIdx.x == 0 && cluster_rank() == 0) {
+    const uint32_t sm = multiprocessor() % 256, clusters = gridDim.x / 2;
+    const bool second = (places.second[sm / 32] >> sm % 32 & 1) != 0;
+    const uint32_t before = atomicAdd(places.taken, second ? 0x10000u : 1u);
+    const uint32_t first = before & 0xffff, last = before >> 16;
+    place = static_cast<int>(second ? clusters - 1 - last : first);
+    if (first + last == clusters - 1) *places.taken = 0;
+  }
+  cluster_barrier();
 }
 __device__ __forceinline__ int place_of(const Places& places, const int& place) {
   if (places.taken == nullptr) return static_cast<int>(blockIdx.x / 2);

@@ -165,13 +165,13 @@ struct Compare {
 extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(384, 1)
 proof_gemm(const Operand a, const Operand b, const __grid_constant__ Looks looks, int blocks, int k_blocks,
            const Work work, const Tiles tiles, const Tiles second) {
-  after_previous();
   extern __shared__ uint8_t dynamic[];
   __shared__ __align__(8) uint64_t full_barriers[STAGES], empty_barriers[STAGES];
   __shared__ __align__(16) Told told[STAGES];
   const int cluster = blockIdx.x / 2;
   Stages stages;
   stages.init(dynamic, full_barriers, empty_barriers);
+  after_previous();
 
   if (threadIdx.x / 128 == CONSUMERS) {
     keep_registers<40>();

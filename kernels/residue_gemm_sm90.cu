@@ -62,14 +62,14 @@ extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(384, 1)
 residue_gemm(const Operand a, const Operand b, uint8_t* __restrict__ y, int64_t y_stride, int64_t y_batch, int64_t ld,
              int rows_stored, int blocks, int k_blocks, const Together together, const __grid_constant__ Places places,
              const Work work, const Tiles tiles, const AccumulatorModuli moduli) {
-  after_previous();
   extern __shared__ uint8_t dynamic[];
   __shared__ __align__(8) uint64_t full_barriers[STAGES], empty_barriers[STAGES];
   __shared__ __align__(16) Told told[STAGES];
   __shared__ int place;
-  take_place(places, place);
   Stages stages;
   stages.init(dynamic, full_barriers, empty_barriers);
+  after_previous();
+  take_place(places, place);
 
   if (threadIdx.x / 128 == CONSUMERS) {
     keep_registers<40>();

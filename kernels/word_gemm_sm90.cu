@@ -103,12 +103,12 @@ __device__ __forceinline__ void add_block(const Stages& stages, Ring& ring, Accu
 extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(384, 1)
 word_gemm(const Operand a, const Operand b, const Output<float> to, int blocks, int k_stages, int work,
           const Tiles tiles, const Together together) {
-  after_previous();
   extern __shared__ uint8_t dynamic[];
   __shared__ __align__(8) uint64_t full_barriers[STAGES], empty_barriers[STAGES];
   __shared__ __align__(16) Exponents exponents;
   Stages stages;
   stages.init(dynamic, full_barriers, empty_barriers);
+  after_previous();
   const uint32_t rank = cluster_rank();
   const int cluster = blockIdx.x / 2, clusters = gridDim.x / 2;
   const int warpgroup = threadIdx.x / 128;

@@ -152,17 +152,18 @@ def _launch(
     batch, rows, k = view.shape
     scaling = scaling_of(scheme, k)
     assert sums or (scaling.statistic == "peak" and wanted is None)
-    magnitudes: tuple[int | None, ...] = 0, 0, 0, 0, 0
+    magnitudes: tuple[int | None, ...] = 0, 0, 0, 0, 0, 0
     if wanted is not None:
         cleared = (None, RESULT_WORDS) if side == "left" else (0, 0)
-        magnitudes = None, wanted.k, wanted.of_block | wanted.bits << 32, *cleared
+        of_side = wanted.rows[side == "right"] * wanted.k
+        magnitudes = None, of_side, wanted.k, wanted.of_block | wanted.bits << 32, *cleared
     held = _held(layout.k, view, sums)
     shared_mem = _EXCHANGED + held.all_rows * held.share * view.itemsize
     macros = cutting_macros(view, side, scheme, layout) | held.macros
     macros |= {"SUMS": int(sums), "FEW": int(shared_mem > _FEW)}
-    grid = (held.cluster * batch * (layout.rows // held.all_rows),)
+    grid = (held.cluster * batch * (layout.filled // held.all_rows),)
     return Launch(
-        "describe_split_sm90.cu", "describe_split", macros, grid, (128,), None, *view.steps, rows, k, layout.rows,
+        "describe_split_sm90.cu", "describe_split", macros, grid, (128,), None, *view.steps, rows, k, layout.filled,
         layout.k, None, batch * rows, magnitude_bits(k), FIELDS.index(scaling.statistic), scaling.step, scaling.base,
         scaling.threshold, None, None, layout.batch, layout.slice, held.share, int(beside),
         magnitudes,

@@ -90,11 +90,13 @@ def tiled(side: str, rows: int, k: int) -> tuple[int, int, int, int]:
 @lru_cache(maxsize=1024)
 def layout(scheme: Scheme, side: str, batch: int, rows: int, k: int) -> Layout:
     """Slices in tiles, the columns of a tile permuted; at least two blocks of k."""
-    _, unit, rows, k = tiled(side, rows, k)
-    each, tile = rows * k, _tile(scheme)[side == "right"]
+    _, unit, padded, k = tiled(side, rows, k)
+    each, tile = padded * k, _tile(scheme)[side == "right"]
+    in_pairs = side == "right" and (isinstance(scheme, Residues) or _few(scheme))  # of strips, four at least
+    filled = max(round_up(rows, 2 * _STRIP), 4 * _STRIP) if in_pairs else padded
     neighbours = 0 if side == "left" else 4 if isinstance(scheme, Digits) else 16
     return Layout(
-        rows, k, each, k, batch * each, k, 0, scheme.count * batch * each, unit, tile, neighbours, unsigned=True
+        padded, k, each, k, batch * each, k, 0, scheme.count * batch * each, unit, tile, neighbours, True, filled
     )
 
 

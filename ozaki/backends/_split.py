@@ -28,6 +28,7 @@ class Layout:
     byte of a tile is where the plain order has it.
     `unit` rows can be cut off without cutting what the engine reads at once. Rows of a tile of the right operand are
     permuted for a product of which a thread has so many `neighbours`. Residues are symmetric, or `unsigned` bytes.
+    In tiles, rows from `filled` on may hold anything: they are multiplied with panels only, for nothing.
     """
 
     rows: int
@@ -42,6 +43,7 @@ class Layout:
     tile: int = 0
     neighbours: int = 0
     unsigned: bool = False
+    filled: int = 0
 
 
 @dataclass(frozen=True)
