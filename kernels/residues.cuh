@@ -42,17 +42,6 @@ template <int N, int LENGTH> struct ResidueConstants {
   Quotient quotient[N];
 };
 
-// The residue of x inv_t, in [0, m) or, where it is symmetric, in [-(m-1)/2, m/2] (m = 256: [-128, 127]), in the low
-// byte. `raised` is x + 2^(32 LENGTH - 1).
-template <int N, int LENGTH>
-HD uint32_t image_residue(const uint32_t (&raised)[LENGTH], const ResidueConstants<N, LENGTH>& c, int t) {
-  const Quotient& m = c.quotient[t];
-  uint32_t sum = m.start;
-#pragma unroll
-  for (int w = 0; w < LENGTH; ++w) sum = dot_bytes(raised[w], c.fold[t][w], sum);
-  return residue_of_sum(sum, m.inverse, m.addend, m.modulus);
-}
-
 // Accumulators, to [0, m): of unsigned bytes' products as they are, of signed ones' raised by 2^31, which `start` takes
 // back. Here f < 2^18, and the quotient is rounded down: with RU(1 / m), rounded up to float32, the product of the
 // subnormal number f 2^-149 and RU(1 / m) is q 2^-149, because f / m <= f RU(1 / m) < f / m + 1 / m, and its bits are

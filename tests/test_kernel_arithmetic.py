@@ -99,12 +99,14 @@ template <int R, int P, int W> void wide_digits(const uint32_t* x, int16_t* out,
 }
 
 template <int W> void residues(const uint32_t* x, const ResidueConstants<49, W>* c, int32_t* out, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) {
-    uint32_t words[W];
-    for (int w = 0; w < W; ++w) words[w] = x[i * W + w];
-    words[W - 1] ^= 0x80000000u;
-    for (int t = 0; t < 49; ++t) out[i * 49 + t] = image_residue<49, W>(words, *c, t) & 255;
-  }
+  for (int64_t i = 0; i < n; ++i)
+    for (int t = 0; t < 49; ++t) {
+      const Quotient& m = c->quotient[t];
+      uint32_t sum = m.start;
+      for (int w = 0; w < W; ++w)
+        sum = dot_bytes(x[i * W + w] ^ (w == W - 1 ? 0x80000000u : 0u), c->fold[t][w], sum);
+      out[i * 49 + t] = residue_of_sum(sum, m.inverse, m.addend, m.modulus) & 255;
+    }
 }
 
 template <int N, int W> void remainders(const uint8_t* y, const CrtConstants<N, W>* c, uint32_t* out, int64_t n) {
