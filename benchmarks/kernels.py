@@ -142,7 +142,8 @@ def kernels_of(a: Any, b: Any, scheme: str, given: int | None, engine: str) -> I
 def recorded(a: Any, b: Any, scheme: str, slices: int | None, engine: str) -> list[Launched]:
     """The launches of one product."""
     from ozaki.backends import _again
-    from ozaki.backends._launch import Launch, Step
+    from ozaki.backends._launch import Launch
+    from ozaki.backends._tape import Step
 
     launches: list[Launched] = []
     call = Step.__call__

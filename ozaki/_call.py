@@ -310,7 +310,7 @@ class Call:
             yield
             return
         from ozaki.backends import _again
-        from ozaki.backends._launch import Tape
+        from ozaki.backends._tape import Tape
 
         given = *_again.arrays_of(self.a), *_again.arrays_of(self.b), c if out is None else out
         read = [

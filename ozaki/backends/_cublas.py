@@ -12,9 +12,10 @@ import cupy as cp
 import numpy as np
 from cupy.cuda import cublas
 
-from ozaki.backends._launch import Launch, Macros, Step, round_up
+from ozaki.backends._launch import Launch, Macros, round_up
 from ozaki.backends._recombine import recombine
 from ozaki.backends._split import Layout, Slices, accumulator_moduli
+from ozaki.backends._tape import Step
 from ozaki.schemes import Digits, Residues, Scheme
 from ozaki.schemes.residues import ACCUMULATOR_DEPTH
 

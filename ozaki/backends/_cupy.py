@@ -41,10 +41,11 @@ from ozaki.backends._cupy_proof import wide_product as wide_product
 from ozaki.backends._cupy_proof import worst_ratios as worst_ratios
 from ozaki.backends._describe_split import Reading
 from ozaki.backends._jit import architecture
-from ozaki.backends._launch import Launch, Macros, Tape, View, round_up
+from ozaki.backends._launch import Launch, Macros, View, round_up
 from ozaki.backends._magnitudes import ahead as magnitudes_ahead
 from ozaki.backends._rates import rates_of
 from ozaki.backends._split import Engine, Slices
+from ozaki.backends._tape import Tape
 from ozaki.backends._tops import tops
 from ozaki.schemes import Digits, Residues, Scheme, Words
 from ozaki.schemes.formats import A100, H100

@@ -10,7 +10,8 @@ import cupy as cp
 import numpy as np
 
 from ozaki._description import FIELDS, Described, Description, Ints
-from ozaki.backends._launch import Copy, Launch, Macros, Record, View, round_up
+from ozaki.backends._launch import Launch, Macros, View, round_up
+from ozaki.backends._tape import Copy, Record
 from ozaki.backends._tops import Tops
 from ozaki.schemes import magnitude_bits
 from ozaki.schemes.image import EMPTY_TOP

@@ -20,16 +20,18 @@ from ozaki._bounds import ErrorTerms, dropped, word_terms
 from ozaki._description import FIELDS, NO_SPAN, Described
 from ozaki._proof import Look, Ratio
 from ozaki.backends import _cublas, _hopper
+from ozaki.backends._beside import Beside, beside
 from ozaki.backends._cupy_native import native_obstacle
-from ozaki.backends._launch import Beside, Copy, Launch, Macros, Record, View, beside, round_up
+from ozaki.backends._launch import Launch, Macros, View, round_up
 from ozaki.backends._magnitudes import RESULT, Layout, Magnitudes, magnitudes, zeros
+from ozaki.backends._tape import Copy, Record
 from ozaki.schemes import Scheme, Words, magnitude_bits
 
 T = TypeVar("T")
 
 
 def _beside(steps: str) -> Beside:
-    return beside(cp.cuda.runtime.getDevice(), steps, urgent=True)
+    return beside(cp.cuda.runtime.getDevice(), steps)
 
 
 def _stream(alone: bool) -> AbstractContextManager[None]:

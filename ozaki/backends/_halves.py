@@ -14,7 +14,8 @@ import numpy.typing as npt
 from cupy.cuda import get_current_stream, runtime
 
 from ozaki.backends._jit import kernel
-from ozaki.backends._launch import cleared, struct
+from ozaki.backends._launch import struct
+from ozaki.backends._tape import cleared
 
 _LIMIT = 256
 """Multiprocessors that are told apart."""

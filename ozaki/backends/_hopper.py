@@ -15,19 +15,10 @@ import numpy as np
 
 from ozaki.backends import _halves
 from ozaki.backends._halves import Places
-from ozaki.backends._launch import (
-    Launch,
-    Macros,
-    Together,
-    View,
-    cleared,
-    cluster_blocks,
-    output,
-    round_up,
-    struct,
-)
+from ozaki.backends._launch import Launch, Macros, Together, View, cluster_blocks, output, round_up, struct
 from ozaki.backends._recombine import recombine
 from ozaki.backends._split import Layout, Slices, accumulator_moduli
+from ozaki.backends._tape import cleared
 from ozaki.schemes import Digits, Residues, Scheme
 from ozaki.schemes.residues import UNSIGNED_DEPTH
 

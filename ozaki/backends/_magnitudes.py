@@ -14,7 +14,8 @@ from ozaki._description import Described
 from ozaki._proof import EVERY, NARROW_BITS, NARROW_DEPTH, SAMPLE, SAMPLED_FROM, wide_bits
 from ozaki.backends import _hopper
 from ozaki.backends._jit import architecture
-from ozaki.backends._launch import Launch, Macros, View, cleared, round_up
+from ozaki.backends._launch import Launch, Macros, View, round_up
+from ozaki.backends._tape import cleared
 
 
 class Layout(NamedTuple):

@@ -13,7 +13,8 @@ import cupy as cp
 import numpy as np
 
 from ozaki._description import FIELDS, Described
-from ozaki.backends._launch import Launch, Macros, Tape, View, struct
+from ozaki.backends._launch import Launch, Macros, View, struct
+from ozaki.backends._tape import Tape
 from ozaki.backends._tops import Tops
 from ozaki.schemes import Digits, Residues, Scaling, Scheme, magnitude_bits
 from ozaki.schemes.residues import remainders

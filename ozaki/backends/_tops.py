@@ -10,7 +10,8 @@ import cupy as cp
 import numpy as np
 
 from ozaki._description import FIELDS, Described
-from ozaki.backends._launch import Clear, Launch, Macros, View
+from ozaki.backends._launch import Launch, Macros, View
+from ozaki.backends._tape import Clear
 
 
 class Tops(Described):

@@ -48,6 +48,7 @@ from ozaki.backends import (  # noqa: E402
     _rates,
     _recombine,
     _split,
+    _tape,
     _tuned,
     _winograd,
     _word_hopper,
@@ -55,8 +56,9 @@ from ozaki.backends import (  # noqa: E402
     _word_split,
     _word_tiles,
 )
-from ozaki.backends._launch import Tape, View  # noqa: E402
+from ozaki.backends._launch import View  # noqa: E402
 from ozaki.backends._magnitudes import Layout, Magnitudes  # noqa: E402
+from ozaki.backends._tape import Tape  # noqa: E402
 from ozaki.backends._tops import tops  # noqa: E402
 from ozaki.reference import componentwise_error  # noqa: E402
 from ozaki.schemes import PRESETS, Digits, Residues, Words  # noqa: E402
@@ -462,7 +464,7 @@ def together(rng: np.random.Generator) -> None:
         multiply, module = partial(ozaki.matmul, scheme=scheme, slices=slices), _hopper if slices else _word_hopper
         with (
             mock.patch.object(module, "_LONG", 2),
-            mock.patch.object(_launch, "cleared", wraps=_launch.cleared) as cleared,
+            mock.patch.object(_launch, "cleared", wraps=_tape.cleared) as cleared,
         ):
             for _ in range(2):
                 a, b = matrix(rng, (9, 270), "f4"), matrix(rng, (270, 900), "f4")
@@ -476,7 +478,7 @@ def split_along_k(rng: np.random.Generator) -> None:
     for (scheme, slices), (m, k, n) in shapes:
         a, b = rng.standard_normal((m, k)).astype("f4"), rng.standard_normal((k, n)).astype("f4")
         out = cp.full((m, n), np.nan, "f4")
-        with mock.patch.object(_hopper, "cleared", wraps=_launch.cleared) as cleared:
+        with mock.patch.object(_hopper, "cleared", wraps=_tape.cleared) as cleared:
             ozaki.matmul(cp.asarray(a), cp.asarray(b), scheme=scheme, slices=slices, engine="hopper", out=out)
         assert cleared.call_count == 1
         same(ozaki.matmul(a, b, scheme=scheme, slices=slices), out)
@@ -493,7 +495,7 @@ def column_tiles(rng: np.random.Generator) -> None:
         out = cp.full((m, n), np.nan, "f4")
         with (
             mock.patch.object(_hopper, "_LARGE", 0),
-            mock.patch.object(_halves, "cleared", wraps=_launch.cleared) as cleared,
+            mock.patch.object(_halves, "cleared", wraps=_tape.cleared) as cleared,
         ):
             ozaki.matmul(cp.asarray(a), cp.asarray(b), scheme="residues", slices=slices, engine="hopper", out=out)
         assert cleared.call_count == 1

@@ -471,7 +471,7 @@ def test_a_proof_by_cublas_again(monkeypatch):
     """Its product is done again on the stream where the proof waits for it."""
     from cupy.cuda import cublas
 
-    from ozaki.backends._launch import beside
+    from ozaki.backends._beside import beside
 
     gemm, handle, used = cublas.gemmEx, cp.cuda.device.get_cublas_handle(), []
 
@@ -488,7 +488,7 @@ def test_a_proof_by_cublas_again(monkeypatch):
         ozaki.matmul(a, b, accuracy="fp64", reproducible=True)
         streams.append(list(used))
     assert streams[0] == streams[1] == streams[2]
-    assert beside(cp.cuda.runtime.getDevice(), "proof", urgent=True)._stream.ptr in streams[0]
+    assert beside(cp.cuda.runtime.getDevice(), "proof")._stream.ptr in streams[0]
 
 
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
