@@ -124,7 +124,7 @@ def words_by_sample(left: Description, right: Description, tops: tuple[Ints, Int
     """
     phi, least = 2.0 ** (words.floor - words.ceiling), least_share(left, right)
     for side, top in ((left, tops[0]), (right, tops[1])):
-        rows = _filled(side)
+        rows = side.filled
         if not isinstance(rows, slice) and (top[~rows] != EMPTY_TOP).any():
             return inf
         least *= float(side.least_sums[rows].min(initial=inf)) * 2.0 ** int((side.top - top)[rows].min(initial=0))
@@ -140,17 +140,11 @@ def least_share(left: Description, right: Description) -> float:
     """
     k, counts = left.k, 0.0
     for side in (left, right):
-        rows = _filled(side)
-        sums = side.least_sums[rows]
-        ratio = float((sums * sums / side.squares[rows]).min(initial=inf)) * 4.0 ** magnitude_bits(k)
+        sums = side.least_sums[side.filled]
+        ratio = float((sums * sums / side.squares[side.filled]).min(initial=inf)) * 4.0 ** magnitude_bits(k)
         counts += (1 - _FAIR) ** 2 * min(ratio, k)
     meeting = max(counts - k * (1 + 2.0**-20), 0.0)
     return meeting * (_FAIR / k) ** 2 / _UP
-
-
-def _filled(side: Description) -> slice | npt.NDArray[np.bool_]:
-    """What selects the rows that are not empty, most often all."""
-    return slice(None) if side.peak.all() else ~side.empty
 
 
 _FAIR = 2.0**-5
@@ -264,8 +258,8 @@ def native_in_range(left: Description, right: Description, dtype: str) -> bool:
     least, past = RANGE[dtype]
     if left.empty.all() or right.empty.all():
         return True
-    largest = sum(int(x.top[_filled(x)].max()) for x in (left, right))
-    smallest = sum(int(x.least[_filled(x)].min()) for x in (left, right))
+    largest = sum(int(x.top[x.filled].max()) for x in (left, right))
+    smallest = sum(int(x.least[x.filled].min()) for x in (left, right))
     return largest + ceil_log2(left.k) < past and smallest >= least
 
 

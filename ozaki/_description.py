@@ -80,6 +80,11 @@ class Description:
         return rows
 
     @cached_property
+    def filled(self) -> slice | npt.NDArray[np.bool_]:
+        """What selects the rows that are not empty, most often all."""
+        return slice(None) if self.peak.all() else ~self.empty
+
+    @cached_property
     def sums(self) -> npt.NDArray[np.float64]:
         """Upper bounds of sum abs(x) 2**-top."""
         return self.magnitudes.astype(np.float64) * 2.0 ** -magnitude_bits(self.k)
@@ -87,8 +92,11 @@ class Description:
     @cached_property
     def least_sums(self) -> npt.NDArray[np.float64]:
         """Lower bounds of sum abs(x) 2**-top: rounding magnitudes up added at most k units."""
-        lower = (self.magnitudes - self.k).astype(np.float64) * 2.0 ** -magnitude_bits(self.k)
-        return np.where(self.empty, 0.0, np.maximum(lower, 0.5))  # the largest element alone is at least 1/2
+        lower = np.multiply(self.magnitudes - self.k, 2.0 ** -magnitude_bits(self.k))
+        np.maximum(lower, 0.5, out=lower)  # the largest element alone is at least 1/2
+        if not isinstance(self.filled, slice):
+            lower[self.empty] = 0.0
+        return lower
 
     @cached_property
     def norms(self) -> npt.NDArray[np.float64]:

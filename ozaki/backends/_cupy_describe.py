@@ -39,9 +39,15 @@ def read_tops(described: Described) -> Callable[[], Ints]:
     if not isinstance(described, Tops):
         return arrived
 
+    mantissa, least_normal = np.finfo(dtype).nmant, np.finfo(dtype).minexp
+
     def tops() -> Ints:
-        largest = arrived().astype(f"u{dtype.itemsize}").view(dtype)
-        return np.where(largest > 0, np.frexp(largest)[1], EMPTY_TOP).astype(np.int64)
+        bits = arrived()
+        exponents: Ints = (bits >> mantissa) + least_normal
+        if (few := bits < 1 << mantissa).any():  # subnormal numbers, and zeros
+            mantissas, lowest = np.frexp(bits[few].astype(np.float64))
+            exponents[few] = np.where(mantissas > 0, lowest + (least_normal - mantissa), EMPTY_TOP)
+        return exponents
 
     return tops
 
