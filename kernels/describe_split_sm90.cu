@@ -278,8 +278,8 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1)
 describe_split(const INPUT* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, int64_t rows, int64_t k,
                int64_t rows_padded, int64_t k_padded, int64_t* __restrict__ description, int64_t batch_rows, int width,
                int statistic, int step, int base, int64_t threshold, int32_t* __restrict__ mu_out,
-               int8_t* __restrict__ slices, int64_t batch_stride, int64_t slice_stride, int share,
-               int beside, const Magnitudes magnitudes MORE_ARGUMENTS) {
+               int8_t* __restrict__ slices, int64_t batch_stride, int64_t slice_stride, int share, int beside,
+               const Magnitudes magnitudes MORE_ARGUMENTS) {
   beside_previous(beside != 0);
 #if SUMS
   if (magnitudes.results != nullptr && blockIdx.x == 0 && threadIdx.x < magnitudes.words)

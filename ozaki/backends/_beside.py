@@ -21,26 +21,22 @@ class _Order(Step):
 
 
 class Beside(local):
-    """A second stream, for steps that need not wait for those of the current one, nor these for them.
+    """A second stream, for steps that the current one does not wait for, but the host may.
 
-    `fork` before all of them; steps under `with` run on the second stream; the current one goes on after them from
-    `join` on. Their blocks start before those that wait on other streams.
+    `fork` before all of them: they need what the current stream has been given so far. Steps under `with` run on the
+    second stream; their blocks start before those that wait on other streams.
     """
 
     def __init__(self) -> None:
         self._stream = cp.cuda.Stream(non_blocking=True, priority=-1)
-        self._events = [cp.cuda.Event(disable_timing=True) for _ in range(2)]
-        own, (forked, joined) = self._stream, self._events  # which a tape holds through these functions
+        self._forked = cp.cuda.Event(disable_timing=True)
+        own, forked = self._stream, self._forked  # which a tape holds through this function
 
         def fork(stream: int) -> None:
             runtime.eventRecord(forked.ptr, stream)
             runtime.streamWaitEvent(own.ptr, forked.ptr)
 
-        def join(stream: int) -> None:
-            runtime.eventRecord(joined.ptr, own.ptr)
-            runtime.streamWaitEvent(stream, joined.ptr)
-
-        self.fork, self.join = _Order(fork), _Order(join)
+        self.fork = _Order(fork)
 
     def __enter__(self) -> None:
         self._stream.__enter__()
