@@ -55,10 +55,15 @@ def exact_matmul(a: npt.ArrayLike, b: npt.ArrayLike) -> tuple[Array, int]:
     integers : array of Python integers (dtype object), shape (m, n)
     exponent : int
         ``a @ b == integers * 2**exponent``, without any error.
+
+    Raises
+    ------
+    ValueError
+        Where an operand is no matrix, has a NaN or an Inf, or does not fit.
+    TypeError
+        Where it is not of float32 or float64.
     """
-    left, right = _operand("a", a), _operand("b", b)
-    if left.shape[1] != right.shape[0]:
-        raise ValueError(f"b: shape {right.shape} does not fit a of shape {left.shape}; expected ({left.shape[1]}, n)")
+    left, right = _operands(a, b)
     # The longer of the two is packed: fewer and longer multiplications.
     if left.shape[0] > right.shape[1]:
         integers, exponent = _product(right.T, left.T)
@@ -81,6 +86,12 @@ def exact_entries(a: npt.ArrayLike, b: npt.ArrayLike, rows: Indices = None, cols
     integers : array of Python integers (dtype object), shape (rows, cols)
     exponent : int
         ``(a @ b)[np.ix_(rows, cols)] == integers * 2**exponent``.
+
+    Raises
+    ------
+    ValueError, TypeError
+        As `exact_matmul`, for NaN and Inf only in what is multiplied; also for
+        rows or columns that there are not.
     """
     left, right = _operand("a", a, finite=False), _operand("b", b, finite=False)
     return exact_matmul(left[_index("rows", rows, len(left))], right[:, _index("cols", cols, right.shape[1])])
@@ -99,8 +110,13 @@ def mpmath_matmul(a: npt.ArrayLike, b: npt.ArrayLike) -> Array:
     c : array of mpmath.mpf (dtype object), shape (m, n)
         The exact product. Further arithmetic with it rounds to mpmath's
         current precision.
+
+    Raises
+    ------
+    ValueError, TypeError
+        As `exact_matmul`.
     """
-    left, right = _operand("a", a), _operand("b", b)
+    left, right = _operands(a, b)
     c = np.empty((left.shape[0], right.shape[1]), dtype=object)
     # The span of two products of floats, the widest ranges included.
     with mpmath.workprec(2 * (1024 + 1074) + max(1, left.shape[1]).bit_length()):
@@ -139,6 +155,11 @@ def componentwise_error(
         The exact value rounded up, so that ``error <= bound`` holds if and
         only if it holds without any rounding. NaN where `c` has a NaN, Inf
         where it has an Inf or misses an entry whose products are all zero.
+
+    Raises
+    ------
+    ValueError, TypeError
+        As `exact_entries`; also for a `c` that is no such matrix of floats.
     """
     left, right, measured = _selected(c, a, b, rows, cols)
     if (worst := _nonfinite(measured)) is not None:
@@ -162,8 +183,8 @@ def row_column_error(
 ) -> float:
     """Measure the largest ``abs(c - a b)_ij / (norm(a_i) norm(b_j))``.
 
-    Norms are Euclidean, of row i of `a` and of column j of `b`. Parameters and
-    result are those of `componentwise_error`.
+    Norms are Euclidean, of row i of `a` and of column j of `b`. Parameters,
+    result and errors are those of `componentwise_error`.
     """
     left, right, measured = _selected(c, a, b, rows, cols)
     if (worst := _nonfinite(measured)) is not None:
@@ -189,8 +210,8 @@ def normwise_error(
 
     With `rows` and `cols`, the error is that of the selected entries, and the
     norms are those of all of `a` and `b`: as in the other measures, a sample
-    never shows more than the whole. Parameters and result are those of
-    `componentwise_error`.
+    never shows more than the whole. Parameters, result and errors are those
+    of `componentwise_error`.
     """
     left, right, measured = _selected(c, a, b, rows, cols)
     if (worst := _nonfinite(measured)) is not None:
@@ -214,8 +235,8 @@ def relative_residual(
 
     Equation 7 of Ootomo and Yokota, "Recovering single precision accuracy from
     Tensor Cores while surpassing the FP32 theoretical peak performance"
-    (2022), against the exact product. Parameters and result are those of
-    `componentwise_error`.
+    (2022), against the exact product. Parameters, result and errors are those
+    of `componentwise_error`.
     """
     left, right, measured = _selected(c, a, b, rows, cols)
     if (worst := _nonfinite(measured)) is not None:
@@ -244,6 +265,14 @@ def _operand(name: str, x: npt.ArrayLike, finite: bool = True) -> Array:
     if finite and not np.isfinite(matrix).all():
         raise ValueError(f"{name}: NaN and Inf have no exact product")
     return matrix
+
+
+def _operands(a: npt.ArrayLike, b: npt.ArrayLike) -> tuple[Array, Array]:
+    """Return two matrices that can be multiplied."""
+    left, right = _operand("a", a), _operand("b", b)
+    if left.shape[1] != right.shape[0]:
+        raise ValueError(f"b: shape {right.shape} does not fit a of shape {left.shape}; expected ({left.shape[1]}, n)")
+    return left, right
 
 
 def _index(name: str, indices: Indices, size: int) -> Any:

@@ -145,8 +145,9 @@ def test_mpmath_agrees(pair):
     ],
 )
 def test_what_does_not_fit_is_named(a, b, error, words):
-    with pytest.raises(error, match=words):
-        reference.exact_matmul(a, b)
+    for product in (reference.exact_matmul, reference.exact_entries, reference.mpmath_matmul):
+        with pytest.raises(error, match=words):
+            product(a, b)
 
 
 # --- the measures ------------------------------------------------------------
