@@ -345,9 +345,10 @@ def _fastest(device: int, stack: tuple[int, int, int], k: int, dtype: str, ways:
             times[way] = rates.native(batch, m, k, n, dtype)
         elif isinstance(way, Scheme):
             engine = _engine(way, "auto", (m, k, n))
-            rows, cols = (engine.layout(way, side, 1, x, k).rows for side, x in (("left", m), ("right", n)))
+            layouts = (engine.layout(way, side, 1, x, k) for side, x in (("left", m), ("right", n)))
+            entries = prod(layout.filled or layout.rows for layout in layouts)
             done = _winograd.DONE if _in_quadrants(engine, way, batch, (m, k, n)) else 1.0
-            times[way] = rates.slices(batch, m, k, n, dtype, way, rows * cols * done, engine is _hopper)
+            times[way] = rates.slices(batch, m, k, n, dtype, way, entries * done, engine is _hopper)
         elif architecture(device) == "sm_90a" and _word_hopper.fits(way):
             times[way] = rates.words(batch, m, k, n, way)
     return min(times, key=lambda way: times[way])

@@ -739,6 +739,7 @@ def fastest(rng: np.random.Generator) -> None:
     for n, dtype, scheme, expected in (
         (512, "float32", Residues(7), None),
         (1024, "float32", Residues(7), None),
+        (1280, "float32", Residues(7), Residues(7)),
         (1536, "float32", Residues(7), Residues(7)),
         (2048, "float32", Residues(7), Residues(7)),
         (3000, "float32", Residues(7), halfhalf[0]),
@@ -746,6 +747,7 @@ def fastest(rng: np.random.Generator) -> None:
         (8192, "float32", Residues(7), halfhalf[0]),
         (16384, "float32", Residues(7), Residues(7)),
         (1024, "float64", Residues(14), None),
+        (2048, "float64", Residues(14), Residues(14)),
         (8192, "float64", Residues(14), Residues(14)),
     ):
         ways = (scheme, *(halfhalf if dtype == "float32" else ()), None)
