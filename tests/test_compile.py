@@ -346,6 +346,12 @@ def test_every_kernel_is_compiled_and_has_a_limit():
     assert set(found.values()) == {file for _, file, _ in CASES}
 
 
+_OF_NOBODY = re.compile(
+    r"|(extern )?__shared__ .*;|Stages stages;|stages\.init\(.*\);|const int cluster = blockIdx.x / 2;"
+)
+"""What a kernel may do before it waits: it touches nothing that other kernels do."""
+
+
 def test_every_kernel_waits_for_the_one_before():
     """All are launched so that they may begin early (kernels/launch.cuh)."""
     for file in KERNELS.glob("*.cu"):
@@ -353,5 +359,8 @@ def test_every_kernel_waits_for_the_one_before():
         bodies = re.sub(r" *//.*", "", source).split('extern "C" __global__')[1:]
         waits = "beside_previous(beside != 0);" if "int beside" in source else "after_previous();"
         assert all(len(re.findall(r"^  \w+_previous\(.*\);$", body, re.M)) == 1 for body in bodies), file.name
-        assert all(waits in body for body in bodies), file.name
+        for body in bodies:
+            before = body[body.index("{") + 1 : body.index(waits)].split("\n")
+            known = all(_OF_NOBODY.fullmatch(line.strip()) for line in before)
+            assert known or file.name == "nonfinite.cu", file.name  # which reads what is older
         assert source.endswith("  after_both();\n}\n") == ("int beside" in source), file.name
