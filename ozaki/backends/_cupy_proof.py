@@ -23,7 +23,7 @@ from ozaki.backends import _cublas, _hopper
 from ozaki.backends._beside import Beside, beside
 from ozaki.backends._cupy_native import native_obstacle
 from ozaki.backends._launch import Launch, Macros, View, round_up
-from ozaki.backends._magnitudes import RESULT, Layout, Magnitudes, magnitudes, zeros
+from ozaki.backends._magnitudes import RESULT, Layout, Magnitudes, magnitudes, results
 from ozaki.backends._tape import Copy, Record
 from ozaki.schemes import Scheme, Words, magnitude_bits
 
@@ -187,7 +187,7 @@ def _terms_of(
             memory = cp.asarray(terms.from_host(word_terms(left.on_host, right.on_host, scheme))).data
         else:
             memory = cp.cuda.alloc(terms.nbytes)
-        result = lower.results.pop() if lower.results else zeros(1)[0]
+        result = lower.results.pop() if lower.results else results(1)[0]
         found.append(_Found(terms, rows, terms.places(memory), result))
         if isinstance(scheme, Scheme):
             on_device.append(((scheme, lost), found[-1]))

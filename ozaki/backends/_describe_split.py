@@ -166,9 +166,7 @@ def _launch(
         "describe_split_sm90.cu", "describe_split", macros, grid, (128,), None, *view.steps, rows, k, layout.filled,
         layout.k, None, batch * rows, magnitude_bits(k), FIELDS.index(scaling.statistic), scaling.step, scaling.base,
         scaling.threshold, None, None, layout.batch, layout.slice, held.share, int(beside),
-        magnitudes,
-        *cutting_constants(scheme, side, layout),
-        shared_mem=shared_mem,
+        magnitudes, *cutting_constants(scheme, side, layout), shared_mem=shared_mem,
     )  # fmt: skip
 
 

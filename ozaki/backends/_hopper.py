@@ -174,6 +174,7 @@ _STRIP = 64
 """Columns that all tiles are made of, wide ones of three, narrow ones of two of them, as in kernels/walk_sm90.cuh."""
 
 
+@lru_cache(maxsize=1024)
 def _columns(n: int, rows: int, clusters: int, blocks: int) -> tuple[tuple[int, int], float, int]:
     """Wide and narrow pairs of column tiles, for so many rows of them, that end soonest; and what _narrow_shares tells.
 

@@ -77,22 +77,21 @@ RESULT = np.dtype([("worst", np.float64), ("missing", np.uint64), ("spans", np.u
 """What a look finds, as kernels/worst.cuh and proof.cu tell it; zero before."""
 
 
-def zeros(count: int) -> list[cp.cuda.MemoryPointer]:
-    """So many results that are zero."""
-    return _results(count, cleared)
+_Allocate = Callable[[int], cp.cuda.MemoryPointer]
 
 
-def _results(count: int, allocate: Callable[[int], cp.cuda.MemoryPointer]) -> list[cp.cuda.MemoryPointer]:
+def results(count: int, allocate: _Allocate = cleared) -> list[cp.cuda.MemoryPointer]:
+    """So many results, which are zero if not allocated otherwise."""
     memory = allocate(count * RESULT.itemsize)
     return [memory + i * RESULT.itemsize for i in range(count)]
 
 
-def room(left: Any, right: Any, layout: Layout, results: list[cp.cuda.MemoryPointer] | None = None) -> Magnitudes:
-    """Memory for the magnitudes of operands (batch, rows, k), with results that are zero if none are given."""
+def room(left: Any, right: Any, layout: Layout, allocate: _Allocate = cleared) -> Magnitudes:
+    """Memory for the magnitudes of operands (batch, rows, k), and for results as above."""
     a, b = (
         cp.empty((x.shape[0], rows, layout.k), layout.dtype) for x, rows in zip((left, right), layout.rows, strict=True)
     )
-    return Magnitudes(a, b, layout, zeros(_RESULTS) if results is None else results)
+    return Magnitudes(a, b, layout, results(_RESULTS, allocate))
 
 
 _RESULTS = 2
@@ -104,7 +103,7 @@ RESULT_WORDS = _RESULTS * RESULT.itemsize // 8
 def ahead(left: Any, right: Any) -> Magnitudes | None:
     """Room for those that a proof begins with, if they are in tiles; who takes them clears the results."""
     layout = Layout.narrow(left.shape[1], right.shape[1], left.shape[2], left.shape[2] > SAMPLED_FROM)
-    return None if layout.tiles == (0, 0) else room(left, right, layout, _results(_RESULTS, cp.cuda.alloc))
+    return None if layout.tiles == (0, 0) else room(left, right, layout, cp.cuda.alloc)
 
 
 def magnitudes(left: Described, right: Described, layout: Layout) -> Magnitudes:
