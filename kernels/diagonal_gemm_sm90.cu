@@ -184,7 +184,7 @@ diagonal_gemm(const Operand a, const Operand b, const Output<OUTPUT> output, uin
     take_registers<232>();
     uint32_t d0[96], d1[96];
     Ring ring;
-    uint64_t da, db;
+    uint32_t da, db;
     Piece piece = piece_of(0, pieces, blocks);
     if (piece.exists) stages.wait(ring);
     stages.descriptors(ring, da, db);

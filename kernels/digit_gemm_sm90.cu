@@ -32,7 +32,7 @@ __device__ __forceinline__ void multiply(Diagonal (&d)[SLICES], const Stages& st
   int held[SLICES] = {};  // stages of the last block
 #pragma unroll 1
   for (int k = 0; k < blocks; ++k) {
-    uint64_t a[SLICES], b[SLICES];
+    uint32_t a[SLICES], b[SLICES];
     int now[SLICES];
 #pragma unroll
     for (int s = 0; s < SLICES; ++s, ring.next()) {

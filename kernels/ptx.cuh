@@ -2,11 +2,11 @@
 #pragma once
 #include "common.cuh"
 
-// A K-major tile of int8 with rows of 128 bytes, swizzled by 128 bytes; `address` of 1024 * i, plus 32 bytes a step
-// along k (a step adds 2 to the descriptor), plus 8192 bytes for 64 rows (adds 512).
-__device__ __forceinline__ uint64_t tile_descriptor(uint32_t address) {
-  return static_cast<uint64_t>((address & 0x3ffff) >> 4) | 1ull << 16 | 64ull << 32 | 1ull << 62;
-}
+// The lower word of the descriptor of a K-major tile with rows of 128 bytes, swizzled by 128 bytes; `address` of 1024 *
+// i, plus 32 bytes a step along k (a step adds 2 to the word), plus 8192 bytes for 64 rows (adds 512). Words do for
+// arithmetic, the upper one being the same for all tiles.
+__device__ __forceinline__ uint32_t tile_descriptor(uint32_t address) { return (address & 0x3ffff) >> 4 | 1u << 16; }
+__device__ __forceinline__ uint64_t whole_descriptor(uint32_t lower) { return (64ull | 1ull << 30) << 32 | lower; }
 
 #if defined(__CUDACC_RTC__) || defined(__NVCC__)  // (tests that emulate a cluster bring their own)
 
@@ -90,7 +90,6 @@ __device__ __forceinline__ void flag_wait(const uint32_t* flag, uint32_t count) 
   do asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(raised) : "l"(flag) : "memory");
   while (raised < count);
 }
-
 __device__ __forceinline__ uint32_t cluster_rank() {
   uint32_t rank;
   asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
@@ -173,9 +172,10 @@ template <int PENDING> __device__ __forceinline__ void wgmma_wait() {
 template <typename T, int COUNT> struct Wgmma;
 #define DEFINE_BYTES(T, TYPES, COUNT, N, A, B, P)                                                              \
   template <> struct Wgmma<T, COUNT> {                                                                         \
-    static __device__ __forceinline__ void run(uint32_t (&d)[COUNT], uint64_t a, uint64_t b, int accumulate) { \
+    static __device__ __forceinline__ void run(uint32_t (&d)[COUNT], uint32_t a, uint32_t b, int accumulate) { \
       asm volatile(WGMMA("m64n" #N "k32.s32." TYPES, FIRST_##COUNT, A, B, P, "")                               \
-                   : REGISTERS_##COUNT("+r") : "l"(a), "l"(b), "r"(accumulate));                               \
+                   : REGISTERS_##COUNT("+r")                                                                  \
+                   : "l"(whole_descriptor(a)), "l"(whole_descriptor(b)), "r"(accumulate));                    \
     }                                                                                                          \
   };
 DEFINE_BYTES(int8_t, "s8.s8", 64, 128, "%64", "%65", "%66")
@@ -184,7 +184,7 @@ DEFINE_BYTES(uint8_t, "u8.u8", 64, 128, "%64", "%65", "%66")
 DEFINE_BYTES(uint8_t, "u8.u8", 96, 192, "%96", "%97", "%98")
 #undef DEFINE_BYTES
 template <typename T, int COUNT>
-__device__ __forceinline__ void wgmma_bytes(uint32_t (&d)[COUNT], uint64_t a, uint64_t b, int accumulate) {
+__device__ __forceinline__ void wgmma_bytes(uint32_t (&d)[COUNT], uint32_t a, uint32_t b, int accumulate) {
   Wgmma<T, COUNT>::run(d, a, b, accumulate);
 }
 

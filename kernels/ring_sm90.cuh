@@ -88,15 +88,18 @@ struct Together {
   static constexpr int LONGEST = 1000;
 };
 
-// The ring in shared memory and its barriers, of this block and, at the same addresses, of the other one.
+// The ring in shared memory and its barriers, of this block and, at the same addresses, of the other one. The thread's
+// warpgroup is kept as a number that the compiler knows to be that of all threads of a warp: so descriptors are worked
+// out once for a warp (docs/performance.md, step 85).
 struct Stages {
-  uint32_t data, full, empty;
+  uint32_t data, full, empty, warpgroup;
 
   // By all threads, before anything else.
   __device__ __forceinline__ void init(uint8_t* dynamic, uint64_t* full_barriers, uint64_t* empty_barriers) {
     data = (shared_address(dynamic) + 1023) & ~1023u;
     full = shared_address(full_barriers);
     empty = shared_address(empty_barriers);
+    warpgroup = __shfl_sync(~0u, threadIdx.x / 128, 0);
     if (threadIdx.x == 0) {
       for (int s = 0; s < STAGES; ++s) {
         barrier_init(full + 8 * s, 1);
@@ -156,17 +159,17 @@ struct Stages {
   __device__ __forceinline__ void release_own(int stage) const {
     for (int rank = 0; rank < 2; ++rank) barrier_arrive_in(empty + 8 * stage, rank, 1);
   }
-  __device__ __forceinline__ void descriptors(const Ring& ring, uint64_t& a, uint64_t& b) const {
+  __device__ __forceinline__ void descriptors(const Ring& ring, uint32_t& a, uint32_t& b) const {
     const uint32_t at = data + ring.stage * STAGE_BYTES;
-    a = tile_descriptor(at + threadIdx.x / 128 * (A_BYTES / 2));
+    a = tile_descriptor(at + warpgroup * (A_BYTES / 2));
     b = tile_descriptor(at + A_BYTES);
   }
 };
-constexpr uint64_t HALF = 8192 >> 4;  // from the descriptor of the first 64 rows to that of the others
+constexpr uint32_t HALF = 8192 >> 4;  // from the descriptor of the first 64 rows to that of the others
 
 // Four wgmma over one stage, of slices of type T, for one half; the first clears the accumulators if `fresh`.
 template <typename T, int R>
-__device__ __forceinline__ void multiply_half(uint32_t (&d)[R], uint64_t a, uint64_t b, bool fresh) {
+__device__ __forceinline__ void multiply_half(uint32_t (&d)[R], uint32_t a, uint32_t b, bool fresh) {
   wgmma_fence();
 #pragma unroll
   for (int z = 0; z < 4; ++z) wgmma_bytes<T>(d, a + 2 * z, b + 2 * z, !fresh || z > 0);
@@ -178,7 +181,7 @@ __device__ __forceinline__ void multiply_half(uint32_t (&d)[R], uint64_t a, uint
 template <typename T, int R>
 __device__ __forceinline__ void multiply_blocks(const Stages& stages, Ring& ring, int blocks, uint32_t (&d0)[R],
                                                 uint32_t (&d1)[R], int& last) {
-  uint64_t a, b;
+  uint32_t a, b;
   last = ring.stage;
   ring.next();
   for (int k = 2; k < blocks; ++k) {
@@ -196,7 +199,7 @@ __device__ __forceinline__ void multiply_blocks(const Stages& stages, Ring& ring
 template <typename T, int R>
 __device__ __forceinline__ void multiply_last_block(const Stages& stages, const Ring& ring, uint32_t (&d0)[R],
                                                     uint32_t (&d1)[R]) {
-  uint64_t a, b;
+  uint32_t a, b;
   stages.wait(ring);
   stages.descriptors(ring, a, b);
   multiply_half<T>(d0, a, b, false);

@@ -94,7 +94,7 @@ __device__ __forceinline__ void multiply_tiles(const Walk& walk, const Stages& s
                                                int blocks, Epilogue& epilogue) {
   uint32_t d0[Walk::R], d1[Walk::R];
   const int warpgroup = threadIdx.x / 128, thread = threadIdx.x % 128, lane = threadIdx.x % 32;
-  uint64_t da, db;
+  uint32_t da, db;
   if (walk.first < walk.end) stages.wait(ring);
   stages.descriptors(ring, da, db);
   multiply_half<uint8_t>(d0, da, db, true);

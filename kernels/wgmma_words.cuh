@@ -10,16 +10,19 @@
 #if defined(__CUDACC_RTC__) || defined(__NVCC__)  // (tests that emulate a cluster bring their own)
 #define DEFINE(COUNT, N, A, B, P)                                                                                \
   template <Word W>                                                                                             \
-  __device__ __forceinline__ void wgmma_words(float (&d)[COUNT], uint64_t a, uint64_t b, int accumulate) {      \
+  __device__ __forceinline__ void wgmma_words(float (&d)[COUNT], uint32_t a, uint32_t b, int accumulate) {      \
     if constexpr (W == TF32)                                                                                    \
       asm volatile(WGMMA("m64n" #N "k8.f32.tf32.tf32", FIRST_##COUNT, A, B, P, ", 1, 1")                        \
-                   : REGISTERS_##COUNT("+f") : "l"(a), "l"(b), "r"(accumulate));                                \
+                   : REGISTERS_##COUNT("+f")                                                                   \
+                   : "l"(whole_descriptor(a)), "l"(whole_descriptor(b)), "r"(accumulate));                     \
     else if constexpr (W == BF16)                                                                               \
       asm volatile(WGMMA("m64n" #N "k16.f32.bf16.bf16", FIRST_##COUNT, A, B, P, ", 1, 1, 0, 0")                 \
-                   : REGISTERS_##COUNT("+f") : "l"(a), "l"(b), "r"(accumulate));                                \
+                   : REGISTERS_##COUNT("+f")                                                                   \
+                   : "l"(whole_descriptor(a)), "l"(whole_descriptor(b)), "r"(accumulate));                     \
     else                                                                                                        \
       asm volatile(WGMMA("m64n" #N "k16.f32.f16.f16", FIRST_##COUNT, A, B, P, ", 1, 1, 0, 0")                   \
-                   : REGISTERS_##COUNT("+f") : "l"(a), "l"(b), "r"(accumulate));                                \
+                   : REGISTERS_##COUNT("+f")                                                                   \
+                   : "l"(whole_descriptor(a)), "l"(whole_descriptor(b)), "r"(accumulate));                     \
   }
 DEFINE(64, 128, "%64", "%65", "%66")
 DEFINE(96, 192, "%96", "%97", "%98")
@@ -28,9 +31,10 @@ DEFINE(128, 256, "%128", "%129", "%130")
 #undef DEFINE
 
 #define DEFINE_HALVES(COUNT, N, A, B, P)                                                                         \
-  __device__ __forceinline__ void wgmma_halves(uint32_t (&d)[COUNT], uint64_t a, uint64_t b, int accumulate) {   \
+  __device__ __forceinline__ void wgmma_halves(uint32_t (&d)[COUNT], uint32_t a, uint32_t b, int accumulate) {   \
     asm volatile(WGMMA("m64n" #N "k16.f16.f16.f16", FIRST_##COUNT, A, B, P, ", 1, 1, 0, 0")                      \
-                 : REGISTERS_##COUNT("+r") : "l"(a), "l"(b), "r"(accumulate));                                   \
+                 : REGISTERS_##COUNT("+r")                                                                     \
+                 : "l"(whole_descriptor(a)), "l"(whole_descriptor(b)), "r"(accumulate));                       \
   }
 DEFINE_HALVES(32, 128, "%32", "%33", "%34")
 DEFINE_HALVES(48, 192, "%48", "%49", "%50")

@@ -25,7 +25,7 @@ typedef uint32_t Accumulators[COLS / 4];
 
 // Adds the products of a block to the sums. Without turns: here they would cost more than they save.
 __device__ __forceinline__ void add_block(const Stages& stages, Ring& ring, Accumulators& d, Sums& sum) {
-  uint64_t a, b;
+  uint32_t a, b;
   stages.wait(ring);
   stages.descriptors(ring, a, b);
   wgmma_fence();
@@ -44,10 +44,10 @@ __device__ __forceinline__ void add_block(const Stages& stages, Ring& ring, Accu
 
 typedef Sums Accumulators;
 
-constexpr uint64_t SECOND = 64 >> 4;  // from the descriptor of first words to that of second words
+constexpr uint32_t SECOND = 64 >> 4;  // from the descriptor of first words to that of second words
 
 // The products of the low words with the leading ones, over one stage.
-__device__ __forceinline__ void multiply_low(Accumulators& d, uint64_t a, uint64_t b, bool fresh) {
+__device__ __forceinline__ void multiply_low(Accumulators& d, uint32_t a, uint32_t b, bool fresh) {
   wgmma_fence();
 #pragma unroll
   for (int z = 0; z < 2; ++z) {
@@ -56,7 +56,7 @@ __device__ __forceinline__ void multiply_low(Accumulators& d, uint64_t a, uint64
   }
   wgmma_commit();
 }
-__device__ __forceinline__ void multiply_leading(Accumulators& d, uint64_t a, uint64_t b) {
+__device__ __forceinline__ void multiply_leading(Accumulators& d, uint32_t a, uint32_t b) {
   wgmma_fence();
 #pragma unroll
   for (int z = 0; z < 2; ++z) wgmma_words<WORD>(d, a + 2 * z, b + 2 * z, 1);
@@ -65,7 +65,7 @@ __device__ __forceinline__ void multiply_leading(Accumulators& d, uint64_t a, ui
 
 // Adds the products of a block to the sums.
 __device__ __forceinline__ void add_block(const Stages& stages, Ring& ring, Accumulators& d, Sums& sum) {
-  uint64_t a0, b0, a1, b1;
+  uint32_t a0, b0, a1, b1;
   const int first = ring.stage;
   take_turn();
   stages.wait(ring);

@@ -19,7 +19,7 @@ typedef float Accumulators[COLS / 2];
 
 // The products of the next stage.
 __device__ __forceinline__ void multiply_stage(const Stages& stages, Ring& ring, Accumulators& d, bool fresh) {
-  uint64_t a, b;
+  uint32_t a, b;
   stages.wait(ring);
   stages.descriptors(ring, a, b);
   wgmma_fence();

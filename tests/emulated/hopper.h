@@ -100,7 +100,7 @@ inline uint32_t load_word(const uint32_t* from) { return *from; }
 inline void load_again(uint32_t from, int (&v)[4]) { std::memcpy(v, shared_memory(from), 16); }
 
 // 32 bytes of a row of the tile that a descriptor points to, swizzled by 128 bytes.
-inline void read_row(uint64_t descriptor, int row, uint8_t (&out)[32]) {
+inline void read_row(uint32_t descriptor, int row, uint8_t (&out)[32]) {
   for (int i = 0; i < 2; ++i) {
     const uint32_t linear = static_cast<uint32_t>((descriptor & 0x3fff) << 4) + row * 128 + 16 * i;
     std::memcpy(out + 16 * i, here->dynamic + ((linear ^ ((linear >> 7 & 7) << 4)) - FIRST), 16);
@@ -108,7 +108,7 @@ inline void read_row(uint64_t descriptor, int row, uint8_t (&out)[32]) {
 }
 
 // f(entry of d, bytes of a row of A, bytes of a row of B^T) for each entry that a thread has.
-template <int N, typename F> void each_entry(uint64_t a, uint64_t b, F f) {
+template <int N, typename F> void each_entry(uint32_t a, uint32_t b, F f) {
   const int row = threadIdx.x % 128 / 32 * 16 + current->lane / 4;
   uint8_t x[2][32], y[32];
   for (int i = 0; i < 2; ++i) read_row(a, row + 8 * i, x[i]);
@@ -120,7 +120,7 @@ template <int N, typename F> void each_entry(uint64_t a, uint64_t b, F f) {
     }
 }
 
-template <typename T, int R> void wgmma_bytes(uint32_t (&d)[R], uint64_t a, uint64_t b, int accumulate) {
+template <typename T, int R> void wgmma_bytes(uint32_t (&d)[R], uint32_t a, uint32_t b, int accumulate) {
   each_entry<2 * R>(a, b, [&](int entry, const uint8_t (&x)[32], const uint8_t (&y)[32]) {
     uint32_t sum = accumulate ? d[entry] : 0;
     for (int k = 0; k < 32; ++k) sum += static_cast<uint32_t>(static_cast<T>(x[k]) * static_cast<T>(y[k]));

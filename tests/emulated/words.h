@@ -102,7 +102,7 @@ template <Word W> float word_at(const uint8_t* bytes) {
 }
 
 // f(entry, words of a row of A, words of a column of B) for each entry that a thread has of a wgmma.
-template <Word W, int N, typename F> void each_of_wgmma(uint64_t a, uint64_t b, F f) {
+template <Word W, int N, typename F> void each_of_wgmma(uint32_t a, uint32_t b, F f) {
   constexpr int DEPTH = W == TF32 ? 8 : 16;
   each_entry<N>(a, b, [&](int entry, const uint8_t (&x)[32], const uint8_t (&y)[32]) {
     double p[DEPTH], q[DEPTH];
@@ -110,12 +110,12 @@ template <Word W, int N, typename F> void each_of_wgmma(uint64_t a, uint64_t b, 
     f(entry, p, q);
   });
 }
-template <Word W, int COUNT> void wgmma_words(float (&d)[COUNT], uint64_t a, uint64_t b, int accumulate) {
+template <Word W, int COUNT> void wgmma_words(float (&d)[COUNT], uint32_t a, uint32_t b, int accumulate) {
   each_of_wgmma<W, 2 * COUNT>(a, b, [&](int entry, const auto& p, const auto& q) {
     d[entry] = toward_zero(fused_sum(accumulate ? d[entry] : 0.0f, p, q, W == FP16 ? -14 : -126, OF_FLOAT));
   });
 }
-template <int COUNT> void wgmma_halves(uint32_t (&d)[COUNT], uint64_t a, uint64_t b, int accumulate) {
+template <int COUNT> void wgmma_halves(uint32_t (&d)[COUNT], uint32_t a, uint32_t b, int accumulate) {
   each_of_wgmma<FP16, 4 * COUNT>(a, b, [&](int entry, const auto& p, const auto& q) {
     uint32_t& own = d[entry / 2];
     const int shift = 16 * (entry % 2);
