@@ -72,7 +72,7 @@ residue_gemm(const Operand a, const Operand b, uint8_t* __restrict__ y, int64_t 
   take_place(places, place);
 
   if (threadIdx.x / 128 == CONSUMERS) {
-    keep_registers<40>();
+    keep_registers<56>();
     if (threadIdx.x == 128 * CONSUMERS) {
       Ring ring;
       const int cluster = place_of(places, place);
@@ -80,7 +80,7 @@ residue_gemm(const Operand a, const Operand b, uint8_t* __restrict__ y, int64_t 
       copy_tiles(narrow_tiles(work, tiles, cluster), stages, ring, told, a, b, blocks, k_blocks, {nullptr, 0});
     }
   } else {
-    take_registers<232>();
+    take_registers<224>();
     Ring ring;
     Store store{y, y_stride, y_batch, ld, rows_stored, moduli};
     multiply_tiles(wide_tiles(work, tiles, place_of(places, place)), stages, ring, told, blocks, store);

@@ -53,7 +53,7 @@ WIDE_REGISTERS = {"split": 168, "recombine": 128, "describe_split": 168}
 # touched in the loop over k. The proof keeps the entries in doubt there, 128 bytes; splits what is not needed for each
 # slice, so that one block more fits a multiprocessor.
 FRAME = {
-    "digit_gemm": 56, "diagonal_gemm": 40, "residue_gemm": 8, "word_gemm": 24, "word_pairs": 24, "proof_gemm": 144,
+    "digit_gemm": 56, "diagonal_gemm": 40, "word_gemm": 24, "word_pairs": 24, "proof_gemm": 144,
     "split": 24,
     "describe_split": 24,
 }  # fmt: skip
