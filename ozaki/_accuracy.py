@@ -99,3 +99,8 @@ def _check_bits(bits: object) -> None:
 
 def _bits(bits: int, k: int) -> Accuracy:
     return Accuracy("componentwise", max(1.0, min(k, 4 * sqrt(k))) * 2.0**-bits, bits)
+
+
+def default_accuracy(dtype: str, k: int) -> Accuracy:
+    """What `accuracy=None` asks for: the shorthand of the output's dtype."""
+    return Accuracy.of({"float32": "fp32", "float64": "fp64"}[dtype], k)

@@ -10,7 +10,7 @@ from math import inf, prod
 from typing import Any, Literal
 
 from ozaki import _bounds, _word_bounds
-from ozaki._accuracy import Accuracy
+from ozaki._accuracy import Accuracy, default_accuracy
 from ozaki._checks import (
     check_choices,
     check_native,
@@ -20,24 +20,19 @@ from ozaki._checks import (
 )
 from ozaki._choices import Choices
 from ozaki._description import Described
+from ozaki._measured import Measured
 from ozaki._operands import Shapes, Side, as_array, dtype_of, left_rows, right_rows, shapes
-from ozaki._plan import (
-    Choice,
-    Measured,
-    Plan,
-    Search,
-    choose_a_priori,
-    default_accuracy,
-    integer_scheme,
-)
+from ozaki._plan import Plan
 from ozaki._plan_ahead import named_scheme, plan_for_any, why_named
 from ozaki._prepared import Prepared
 from ozaki._proof import EVERY, SAMPLE
 from ozaki._report import Report
+from ozaki._search import Choice, Search, choose_a_priori
 from ozaki._ways import NATIVE_ASKED_FOR, OUT_OF_RANGE, Ways, names_of, native_bound, native_plan
 from ozaki.backends import Backend, backend_of
 from ozaki.schemes import Scheme, Words
 from ozaki.schemes.digits import MAX_DIGITS
+from ozaki.schemes.named import integer_scheme
 
 _SIDES: tuple[Side, Side] = ("left", "right")
 

@@ -10,9 +10,10 @@ import numpy as np
 from ozaki import _bounds
 from ozaki._accuracy import Accuracy, Measure
 from ozaki._choices import Choices
-from ozaki._plan import SCHEMES, Plan
+from ozaki._plan import Plan
 from ozaki.backends import ENGINES, Backend
 from ozaki.schemes import Scheme, Words
+from ozaki.schemes.named import SCHEMES
 
 
 def check_native(dtype: str, target: Accuracy | None, choices: Choices, bound: float) -> None:

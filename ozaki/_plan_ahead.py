@@ -8,14 +8,16 @@ from functools import lru_cache
 import numpy as np
 
 from ozaki import _bounds, _word_bounds
-from ozaki._accuracy import Accuracy
+from ozaki._accuracy import Accuracy, default_accuracy
 from ozaki._checks import check_choices, check_native, check_proven, check_room, check_words
 from ozaki._choices import Choices
 from ozaki._operands import Shapes, Side
-from ozaki._plan import Plan, choose_a_priori, default_accuracy, forced, integer_scheme, words_of
+from ozaki._plan import Plan
+from ozaki._search import choose_a_priori
 from ozaki._ways import NATIVE_ASKED_FOR, names_of, native_plan
 from ozaki.backends import Backend
 from ozaki.schemes import Scheme, Words
+from ozaki.schemes.named import forced, integer_scheme, words_of
 
 
 def named_scheme(choices: Choices, dtype: str, k: int, backend: Backend | None) -> Scheme | Words | None:

@@ -8,11 +8,12 @@ from math import inf
 from typing import Literal
 
 from ozaki import _bounds, _word_bounds
-from ozaki._accuracy import Accuracy
+from ozaki._accuracy import Accuracy, default_accuracy
 from ozaki._checks import suffices
 from ozaki._choices import Choices
 from ozaki._operands import Shapes
-from ozaki._plan import Plan, choose_a_priori, default_accuracy
+from ozaki._plan import Plan
+from ozaki._search import choose_a_priori
 from ozaki.backends import Backend
 from ozaki.schemes import PRESETS, Scheme, Words
 from ozaki.schemes.formats import FORMATS

@@ -10,10 +10,11 @@ import pytest
 from cases import power, same_bits, spread
 
 import ozaki
-from ozaki import Accuracy, _bounds, _plan, reference
-from ozaki._plan import Measured, _growth, _usually_good
+from ozaki import Accuracy, _bounds, _search, reference
+from ozaki._measured import Measured
 from ozaki._proof import Proof
 from ozaki._report import rounded_up
+from ozaki._search import _growth, _usually_good
 from ozaki.backends import _numpy, _numpy_describe, _numpy_proof
 from ozaki.schemes import Digits, Residues
 from ozaki.schemes.digits import MAX_DIGITS
@@ -334,7 +335,7 @@ def test_few_looks_find_the_count_of_all(monkeypatch, kind):
     monkeypatch.setattr(_numpy, "worst_ratios", lambda *given: looks.extend(given[3]) or look(*given))
     plan = ozaki.plan(a, b, accuracy="fp64", reproducible=True)
     few = len(looks)
-    monkeypatch.setattr(_plan, "_in_reach", lambda choice, *_: choice.scheme.count + 1)
+    monkeypatch.setattr(_search, "_in_reach", lambda choice, *_: choice.scheme.count + 1)
     monkeypatch.setattr(Proof, "_in_vain", lambda *_: False)
     assert ozaki.plan(a, b, accuracy="fp64", reproducible=True) == plan
     assert few <= most and few < len(looks) - few, (few, len(looks) - few)
@@ -362,7 +363,7 @@ def test_counts_passed_over_change_no_plan(rng, monkeypatch, accuracy):
         choices = [(m, s) for m in ("componentwise", "row-column", "normwise") for s in ("auto", "digits", "residues")]
         plans = [planned(*choice) for choice in choices]
         with monkeypatch.context() as one_by_one:
-            one_by_one.setattr(_plan, "_in_reach", lambda choice, *_: choice.scheme.count + 1)
+            one_by_one.setattr(_search, "_in_reach", lambda choice, *_: choice.scheme.count + 1)
             one_by_one.setattr(Proof, "_in_vain", lambda *_: False)
             assert [planned(*choice) for choice in choices] == plans
 

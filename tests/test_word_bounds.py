@@ -11,7 +11,7 @@ from test_bound import with_ranges
 from test_words import ALL
 
 import ozaki
-from ozaki import Accuracy, Words, _bounds, _plan, _word_bounds, reference
+from ozaki import Accuracy, Words, _bounds, _measured, _word_bounds, reference
 from ozaki.backends import backend_of
 from ozaki.schemes import PRESETS
 from ozaki.tensor_core import A100, H100, V100, TensorCore
@@ -246,7 +246,7 @@ def test_small_elements_of_ordinary_rows_cost_nothing(rng, monkeypatch):
     before = ozaki.plan(a, b.T, scheme="halfhalf", accuracy="fp32").bound
     a[3, 7] = b[2, 5] = 2.0**-60
     with monkeypatch.context() as patch:
-        patch.setattr(_plan, "Proof", None)
+        patch.setattr(_measured, "Proof", None)
         after = ozaki.plan(a, b.T, scheme="halfhalf", accuracy="fp32").bound
     assert before < after < 1.01 * before
     c = ozaki.matmul(a, b.T, scheme="halfhalf", accuracy="fp32")

@@ -30,7 +30,7 @@ cupy_on_numpy.install("90" if sys.argv[1:] and sys.argv[1].startswith(HOPPER) el
 import cupy as cp  # noqa: E402
 
 import ozaki  # noqa: E402
-from ozaki import _bounds, _plan  # noqa: E402
+from ozaki import _bounds, _search  # noqa: E402
 from ozaki._choices import Choices  # noqa: E402
 from ozaki._description import FIELDS  # noqa: E402
 from ozaki.backends import (  # noqa: E402
@@ -796,10 +796,10 @@ def words_for_a_target(rng: np.random.Generator) -> None:
     small, graded = usual[0].copy(), usual[0].copy()
     small[3, 7] *= np.float32(2.0**-40)  # adds next to nothing to the bound
     graded[:, ::2] *= np.float32(2.0**-40)  # too much to see at a first look
-    begin, got = _plan.Search.begin, []
+    begin, got = _search.Search.begin, []
     with (
         mock.patch.object(_rates.Rates, "slices", return_value=1.0),
-        mock.patch.object(_plan.Search, "begin", autospec=True, side_effect=begin) as planned,
+        mock.patch.object(_search.Search, "begin", autospec=True, side_effect=begin) as planned,
     ):
         for a in (*usual[:2], small, graded, graded, usual[2]):
             out = cp.full((40, 50), np.nan, "f4")
@@ -962,8 +962,8 @@ def plans_again(rng: np.random.Generator) -> None:
         peaks[:, 5] *= 2.0**12
         b = rng.standard_normal((k, n)).astype(dtype)
         options = {"accuracy": "fp32" if dtype == "f4" else "fp64", "reproducible": True}
-        begin, got, used = _plan.Search.begin, [], []
-        with mock.patch.object(_plan.Search, "begin", autospec=True, side_effect=begin) as planned:
+        begin, got, used = _search.Search.begin, [], []
+        with mock.patch.object(_search.Search, "begin", autospec=True, side_effect=begin) as planned:
             for a in (usual[0], usual[1], peaks, whole, usual[2], usual[3]):
                 out = cp.full((m, n), np.nan, dtype)
                 cp.cuda.cublas.gemmEx.used.clear()
@@ -979,7 +979,7 @@ def plans_again(rng: np.random.Generator) -> None:
 def memory_is_held(rng: np.random.Generator) -> None:
     """What a proof looks at is held until it is through, when it is done again too."""
     a, b = cp.asarray(rng.standard_normal((20, 1100))), cp.asarray(rng.standard_normal((1100, 25)))
-    held, call, finds = [], Tape.__call__, _plan.Search.finds
+    held, call, finds = [], Tape.__call__, _search.Search.finds
 
     def called(tape, *arrays):
         memory = call(tape, *arrays)
@@ -990,7 +990,7 @@ def memory_is_held(rng: np.random.Generator) -> None:
         assert held[-1]() is not None
         return finds(search, scheme)
 
-    with mock.patch.object(Tape, "__call__", called), mock.patch.object(_plan.Search, "finds", found):
+    with mock.patch.object(Tape, "__call__", called), mock.patch.object(_search.Search, "finds", found):
         for _ in range(3):
             ozaki.matmul(a, b, accuracy="fp64", reproducible=True)
     assert len(held) == 2 and held[-1]() is None
@@ -1006,9 +1006,9 @@ def plans_of_other_data_again(_: np.random.Generator) -> None:
 
     options = {"accuracy": "fp64", "reproducible": True}
     for kind, looks, plans in (("steep", 2, 1), ("sparse", 3, 3)):
-        begin, look, got = _plan.Search.begin, _cupy.worst_ratios, []
+        begin, look, got = _search.Search.begin, _cupy.worst_ratios, []
         with (
-            mock.patch.object(_plan.Search, "begin", autospec=True, side_effect=begin) as planned,
+            mock.patch.object(_search.Search, "begin", autospec=True, side_effect=begin) as planned,
             mock.patch.object(_cupy, "worst_ratios", side_effect=look) as looked,
         ):
             for _ in range(plans + 2):
@@ -1030,8 +1030,8 @@ def heavy_plans_again(rng: np.random.Generator) -> None:
         """How often, for data that differ but need the same proof."""
         a, b = (x * rng.choice([-1, 1], x.shape) for x in operands)
         a, b = a[rng.permutation(len(a))], np.asfortranarray(b[:, rng.permutation(b.shape[1])])
-        out, begin = cp.full((len(a), b.shape[1]), np.nan), _plan.Search.begin
-        with mock.patch.object(_plan.Search, "begin", autospec=True, side_effect=begin) as begun:
+        out, begin = cp.full((len(a), b.shape[1]), np.nan), _search.Search.begin
+        with mock.patch.object(_search.Search, "begin", autospec=True, side_effect=begin) as begun:
             ozaki.matmul(cp.asarray(a), cp.asarray(b), out=out, **options)
         same(ozaki.matmul(a, b, **options), out)
         return begun.call_count

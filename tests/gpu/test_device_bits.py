@@ -12,10 +12,10 @@ import pytest
 
 import ozaki
 from ozaki._description import FIELDS
-from ozaki._plan import forced
 from ozaki.backends import _numpy
 from ozaki.schemes import Digits, Residues
 from ozaki.schemes.digits import fp16_digit_bits
+from ozaki.schemes.named import forced
 
 cp = pytest.importorskip("cupy")
 pytestmark = pytest.mark.gpu
