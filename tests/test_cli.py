@@ -1,5 +1,6 @@
 """The command line: what it prints, writes and returns."""
 
+import importlib.util
 import json
 import subprocess
 import sys
@@ -9,7 +10,10 @@ import pytest
 from typer.testing import CliRunner
 
 import ozaki
-from ozaki import _cli, _verify, reference
+from ozaki import reference
+from ozaki._cli import verify
+from ozaki._cli.commands import app
+from ozaki._cli.options import parse_accuracy
 from ozaki._report import rounded_up
 
 runner = CliRunner()
@@ -17,7 +21,7 @@ runner = CliRunner()
 
 def run(*words, code=0):
     """Run a command line; return its standard output."""
-    result = runner.invoke(_cli.app, [str(word) for word in words], catch_exceptions=False)
+    result = runner.invoke(app, [str(word) for word in words], catch_exceptions=False)
     assert result.exit_code == code, result.output
     return result.stdout if code != 2 else result.stderr
 
@@ -155,8 +159,8 @@ def test_info_names_versions_and_engines():
     ],
 )
 def test_accuracies_as_they_are_typed(text, accuracy):
-    assert _cli.parse_accuracy(text) == accuracy
-    assert type(_cli.parse_accuracy(text)) is type(accuracy)
+    assert parse_accuracy(text) == accuracy
+    assert type(parse_accuracy(text)) is type(accuracy)
 
 
 @pytest.mark.parametrize(
@@ -221,8 +225,8 @@ def test_bad_input_is_named_without_a_traceback(files, monkeypatch, words, messa
 )
 def test_a_missing_extra_is_named(files, monkeypatch, module, words, extra):
     monkeypatch.chdir(files[2])
-    find_spec = _cli.importlib.util.find_spec
-    monkeypatch.setattr(_cli.importlib.util, "find_spec", lambda name: None if name == module else find_spec(name))
+    find_spec = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == module else find_spec(name))
     monkeypatch.setitem(sys.modules, f"{module}.io", None)
     assert extra in run(*words, code=2)
 
@@ -247,15 +251,15 @@ def test_stacks_and_vectors_are_checked():
     rng = np.random.default_rng(2)
     a, b = rng.standard_normal((3, 1, 5, 6)), rng.standard_normal((2, 6, 4))
     c = a @ b
-    assert _verify.sampled(c, a, b, "componentwise", 9, 9).entries == 4 * 5 * 4
+    assert verify.sampled(c, a, b, "componentwise", 9, 9).entries == 4 * 5 * 4
     c[...] += 1
-    assert _verify.sampled(c, a, b, "componentwise", 9, 9).error > 1e-3
+    assert verify.sampled(c, a, b, "componentwise", 9, 9).error > 1e-3
     x = rng.standard_normal(6)
     for left, right in ((x, b), (a, x), (x, x)):
-        checked = _verify.sampled(np.asarray(left @ right), left, right, "row-column", 9, 9)
+        checked = verify.sampled(np.asarray(left @ right), left, right, "row-column", 9, 9)
         assert 0 < checked.error < 1e-15
-    empty = _verify.sampled(np.zeros((0, 4)), np.zeros((0, 6)), b[0], "normwise", 9, 9)
-    assert empty == _verify.Checked(0.0, 0, 0)
+    empty = verify.sampled(np.zeros((0, 4)), np.zeros((0, 6)), b[0], "normwise", 9, 9)
+    assert empty == verify.Checked(0.0, 0, 0)
 
 
 def test_a_wrong_nan_is_found_and_a_right_one_is_skipped():
@@ -263,9 +267,9 @@ def test_a_wrong_nan_is_found_and_a_right_one_is_skipped():
     a, b = rng.standard_normal((4, 5)), rng.standard_normal((5, 3))
     c = a @ b
     c[2, 1] = np.nan
-    assert np.isnan(_verify.sampled(c, a, b, "componentwise", 9, 9).error)
+    assert np.isnan(verify.sampled(c, a, b, "componentwise", 9, 9).error)
     a[2, 0] = np.nan
-    checked = _verify.sampled(c, a, b, "componentwise", 9, 9)
+    checked = verify.sampled(c, a, b, "componentwise", 9, 9)
     assert (checked.entries, checked.skipped) == (9, 3)
     assert checked.error < 1e-15
 
@@ -274,9 +278,9 @@ def test_entries_out_of_range_are_skipped():
     a, b = np.array([[1e200, 1.0]]), np.array([[1e200, 1e-320, 1.0, 0.0], [0.0, 0.0, 1.0, 0.0]])
     with np.errstate(over="ignore"):
         c = a @ b
-    checked = _verify.sampled(c, a, b, "componentwise", 9, 9)
+    checked = verify.sampled(c, a, b, "componentwise", 9, 9)
     assert (checked.entries, checked.skipped) == (3, 1)
-    tiny = _verify.sampled(np.zeros((1, 1)), np.array([[1e-200]]), np.array([[1e-200]]), "componentwise", 9, 9)
+    tiny = verify.sampled(np.zeros((1, 1)), np.array([[1e-200]]), np.array([[1e-200]]), "componentwise", 9, 9)
     assert (tiny.entries, tiny.skipped) == (0, 1)
 
 
@@ -285,4 +289,4 @@ def test_the_norms_of_a_normwise_check_are_those_of_the_whole():
     a, b = rng.standard_normal((50, 6)), rng.standard_normal((6, 50))
     c = a @ b
     whole = reference.normwise_error(c, a, b)
-    assert 0 < _verify.sampled(c, a, b, "normwise", 5, 5).error < whole
+    assert 0 < verify.sampled(c, a, b, "normwise", 5, 5).error < whole

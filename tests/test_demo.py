@@ -9,17 +9,20 @@ import pytest
 from typer.testing import CliRunner
 
 import ozaki
-from ozaki import _cli, _demo
+from ozaki._cli import dgemm
+from ozaki._cli import longley as regression
+from ozaki._cli.commands import app
+from ozaki._cli.devices import gpus
 
 
 @pytest.fixture(scope="module")
 def longley():
-    return _demo.longley()
+    return regression.longley()
 
 
 @pytest.fixture(scope="module")
 def solved(longley):
-    return {row.method: row for row in _demo.solve_longley(longley)}
+    return {row.method: row for row in regression.solve_longley(longley)}
 
 
 def test_the_exact_solution_rounds_to_the_certified_digits(longley):
@@ -74,14 +77,14 @@ def test_an_imprecise_residual_would_show(longley, monkeypatch):
         return c * (1 + 1e-3 * np.sin(np.arange(c.size)[:, None])) + 1e-6, report
 
     monkeypatch.setattr(ozaki, "matmul", rounded)
-    *_, last = _demo.solve_longley(longley)
+    *_, last = regression.solve_longley(longley)
     assert last.digits < 13
 
 
 def test_emulated_products_meet_their_bounds():
-    timed = list(_demo.emulate_dgemm(120, "cpu"))
+    timed = list(dgemm.emulate_dgemm(120, "cpu"))
     native, *ours = timed
-    assert [row.name for row in ours] == list(_demo.REQUESTS)
+    assert [row.name for row in ours] == list(dgemm.REQUESTS)
     assert 0 < native.error < 1e-14
     for row in ours:
         assert 0 < row.rms <= row.error <= row.bound
@@ -92,7 +95,7 @@ def test_emulated_products_meet_their_bounds():
 
 def test_the_command_prints_both_tables_and_draws_them(tmp_path):
     picture = tmp_path / "demo.png"
-    done = CliRunner().invoke(_cli.app, ["demo", "--size", "64", "--device", "cpu", "--plot", str(picture)])
+    done = CliRunner().invoke(app, ["demo", "--size", "64", "--device", "cpu", "--plot", str(picture)])
     assert done.exit_code == 0, done.output
     for words in ("normal equations", "residuals to 2^-72", "fp64", "residues", "promised"):
         assert words in done.stdout
@@ -100,7 +103,7 @@ def test_the_command_prints_both_tables_and_draws_them(tmp_path):
 
 
 def test_the_command_prints_json():
-    done = CliRunner().invoke(_cli.app, ["demo", "--size", "16", "--device", "cpu", "--json"])
+    done = CliRunner().invoke(app, ["demo", "--size", "16", "--device", "cpu", "--json"])
     found = json.loads(done.stdout)
     assert [len(found["longley"]), len(found["dgemm"])] == [8, 5]
     assert found["dgemm"][0]["name"] == "native"
@@ -110,7 +113,7 @@ def test_the_command_prints_json():
 @pytest.mark.gpu
 def test_the_gpu_solves_it_alike(longley, solved):
     pytest.importorskip("cupy")
-    if not _cli.gpus():
+    if not gpus():
         pytest.skip("no GPU")
-    *_, last = _demo.solve_longley(longley, "gpu")
+    *_, last = regression.solve_longley(longley, "gpu")
     assert last == list(solved.values())[-1]

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 import ozaki
-from ozaki import _cli
+from ozaki._cli.commands import app
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -40,7 +40,7 @@ def test_the_shell_commands_run(tmp_path, monkeypatch):
     commands = re.findall(r"^    ozaki (.*)$", README, flags=re.M)
     assert len(commands) == 2
     for command in commands:
-        assert CliRunner().invoke(_cli.app, command.split()).exit_code == 0
+        assert CliRunner().invoke(app, command.split()).exit_code == 0
 
 
 def test_the_counts_of_the_table_are_right():

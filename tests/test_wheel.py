@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1]
 CHECK = """
 import pathlib, sys
 import ozaki
-from ozaki import _demo
+from ozaki._cli import longley
 from ozaki.backends import _jit
 
 package = pathlib.Path(ozaki.__file__).parent
@@ -22,7 +22,7 @@ assert package.is_relative_to(sys.prefix), package
 print(ozaki.__version__)
 assert _jit.folder() == package / "kernels"
 print(*sorted(path.name for path in _jit.folder().iterdir()))
-assert _demo.longley().a.shape == (16, 7)
+assert longley.longley().a.shape == (16, 7)
 assert (package / "py.typed").exists()
 """
 

@@ -1,7 +1,6 @@
-"""The demonstration: a regression that needs accurate products, and an emulated DGEMM.
+"""A regression that needs accurate products: Longley's (1967), NIST's standard test of least squares.
 
-The regression is Longley's (1967), NIST's standard test of least squares: the
-columns of the data are so nearly dependent that double precision keeps about
+The columns of the data are so nearly dependent that double precision keeps about
 half of its digits. Iterative refinement of the augmented system
 
     [ I   A ] [ r ]   [ y ]
@@ -15,21 +14,18 @@ Nothing is precomputed.
 from __future__ import annotations
 
 import re
-import statistics
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import partial
 from importlib import resources
-from math import inf, log10, sqrt
+from math import inf, log10
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 import ozaki
-from ozaki import reference
+from ozaki._cli.devices import array_library, to_host
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Product: TypeAlias = Callable[[Floats, Floats], tuple[Floats, float, str]]
@@ -42,9 +38,6 @@ WORDS = 2
 
 FULL = 16.0
 """Digits are counted up to this, about what a float64 holds."""
-
-
-# --- Longley's regression ----------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -204,142 +197,3 @@ def _add(words: Floats, x: Floats) -> Floats:
             t = s - p
             terms[i], terms[i + 1] = s, (p - (s - t)) + (q - t)
     return np.stack(terms[: len(words)])
-
-
-# --- an emulated DGEMM -------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Timed:
-    """One float64 product, with its error and its time.
-
-    Attributes
-    ----------
-    name : what was asked for
-    what : what ran
-    error : the largest componentwise error over the sampled entries
-    rms : its root mean square
-    bound : the proven componentwise bound, inf without one
-    seconds : the median time of a product
-    report : the library's own account of it
-    """
-
-    name: str
-    what: str
-    error: float
-    rms: float
-    bound: float
-    seconds: float
-    report: str
-
-
-REQUESTS: dict[str, str | int] = {"fp32": "fp32", "40 bits": 40, "fp64": "fp64", "64 bits": 64}
-"""The accuracies of the emulated products, by the names that are printed."""
-
-SIZES = {"cpu": 2000, "gpu": 4096}
-"""Rows of the emulated products."""
-
-
-def emulate_dgemm(size: int, device: str, seed: int = 0) -> Iterator[Timed]:
-    """Multiply two normal matrices natively, and then to each accuracy of `REQUESTS`.
-
-    Errors are measured against exact entries, in 16 rows and 200 columns.
-    """
-    xp = array_library(device)
-    rng = np.random.default_rng(seed)
-    a, b = rng.standard_normal((2, size, size))
-    rows, cols = (rng.choice(size, min(size, count), replace=False) for count in (16, 200))
-    x, y = xp.asarray(a), xp.asarray(b)
-
-    def timed(name: str, product: Callable[..., Any], **options: Any) -> Timed:
-        report = ozaki.matmul(x, y, **options, return_report=True)[1]
-        seconds, c = _median_time(product, device)
-        where = {"rows": rows, "cols": cols}
-        error, rms = (reference.componentwise_error(to_host(c), a, b, **where, rms=rms) for rms in (False, True))
-        what = "float64" if report.native else f"{report.slices} {report.scheme}"
-        return Timed(name, what, error, rms, report.bound, seconds, str(report))
-
-    yield timed("native", lambda: x @ y, scheme="native")
-    for name, accuracy in REQUESTS.items():
-        options = {"accuracy": accuracy, "reproducible": True}
-        yield timed(name, partial(ozaki.matmul, x, y, **options), **options)
-
-
-def _median_time(product: Callable[[], Any], device: str, enough: float = 1.0) -> tuple[float, Any]:
-    """Return the median time of at most five runs after one to warm up, and the result."""
-    finish = array_library(device).cuda.Device().synchronize if device == "gpu" else lambda: None
-    c = product()
-    finish()
-    times: list[float] = []
-    while len(times) < 5 and sum(times) < enough:
-        start = time.perf_counter()
-        c = product()
-        finish()
-        times.append(time.perf_counter() - start)
-    return statistics.median(times), c
-
-
-# --- devices -----------------------------------------------------------------
-
-
-def array_library(device: str) -> Any:
-    """Return the array library for "cpu" or "gpu"."""
-    if device == "cpu":
-        return np
-    import cupy
-
-    return cupy
-
-
-def to_host(x: Any) -> npt.NDArray[Any]:
-    """Return a NumPy array, from a GPU if `x` lies there."""
-    return x.get() if hasattr(x, "get") else np.asarray(x)
-
-
-# --- the picture -------------------------------------------------------------
-
-
-def plot(solved: list[Solved], timed: list[Timed], size: int, path: str) -> None:
-    """Draw both tables into a file, in the format that its name ends with."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-    from matplotlib.ticker import NullFormatter
-
-    figure = Figure(figsize=(11, 4.2), layout="constrained")
-    FigureCanvasAgg(figure)
-    left, right = figure.subplots(1, 2)
-
-    names = [f"{row.method}\n({row.product})" if row.product else row.method for row in solved]
-    ours = [row.product not in ("", "float64") for row in solved]
-    bars = left.barh(names, [row.digits for row in solved], color=["tab:blue" if x else "tab:gray" for x in ours])
-    left.bar_label(bars, fmt="%.1f", padding=3)
-    promised = [(row.promised, name) for row, name in zip(solved, names, strict=True) if row.promised is not None]
-    left.plot(*zip(*promised, strict=True), "|", color="black", markersize=18, label="promised by the residuals' bound")
-    left.legend(loc="lower center", bbox_to_anchor=(0.5, -0.32), fontsize=8, frameon=False)
-    left.invert_yaxis()
-    left.tick_params(axis="y", labelsize=8)
-    left.set(xlim=(0, FULL + 2), xlabel="correct digits", title="Longley regression")
-
-    middle = sqrt(min(row.seconds for row in timed) * max(row.seconds for row in timed))
-    for row in timed:
-        colour = "tab:gray" if row.name == "native" else "tab:blue"
-        right.plot(row.seconds, row.error, "o", color=colour)
-        if row.bound < inf:
-            right.plot(row.seconds, row.bound, "v", color=colour, markerfacecolor="none")
-        side = 1 if row.seconds < middle else -1
-        right.annotate(
-            f"{row.name}: {row.what}",
-            (row.seconds, row.error),
-            xytext=(8 * side, 0),
-            textcoords="offset points",
-            horizontalalignment="left" if side > 0 else "right",
-            verticalalignment="center",
-            fontsize=8,
-        )
-    right.plot([], [], "ko", label="largest error")
-    right.plot([], [], "kv", markerfacecolor="none", label="proven bound")
-    right.legend(loc="lower center", bbox_to_anchor=(0.5, -0.32), fontsize=8, frameon=False, ncols=2)
-    right.set(xscale="log", yscale="log", xlabel="seconds", ylabel="componentwise error", title=f"float64, n = {size}")
-    right.margins(x=0.2)
-    right.xaxis.set_minor_formatter(NullFormatter())
-    figure.savefig(path, dpi=150)

@@ -1,0 +1,255 @@
+"""The commands, their help and their errors."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+import typer.core
+from rich.markup import escape
+from rich.table import Table
+
+import ozaki
+from ozaki._cli import dgemm, files, longley, picture
+from ozaki._cli.devices import array_library, environment, pick_device, to_host
+from ozaki._cli.options import (
+    AccuracyOption,
+    Device,
+    DeviceOption,
+    Dtype,
+    JsonOption,
+    Left,
+    ReproducibleOption,
+    Right,
+    SchemeOption,
+    SlicesOption,
+    parse_accuracy,
+    parse_shape,
+)
+from ozaki._cli.printing import err, out, print_dgemm, print_json, print_longley, progress
+from ozaki._cli.verify import sampled
+from ozaki._operands import shapes
+from ozaki._report import rounded_up
+
+
+class Commands(typer.core.TyperGroup):
+    """Commands whose errors about the input end in a line and exit code 2, without a traceback."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except (ValueError, TypeError, OSError, MemoryError, ModuleNotFoundError, NotImplementedError) as error:
+            message = str(error) or type(error).__name__
+            err.print(f"error: {message}", style="red", markup=False, soft_wrap=True)
+            raise typer.Exit(2) from None
+
+
+app = typer.Typer(
+    cls=Commands,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Matrix products to the accuracy you ask for, with a proven error bound.",
+)
+
+
+def main() -> None:
+    """Run the command line."""
+    app()
+
+
+@app.command()
+def demo(
+    size: Annotated[
+        int | None, typer.Option("--size", min=1, help="Rows of the emulated DGEMM: 2000 on a CPU, 4096 on a GPU.")
+    ] = None,
+    device: DeviceOption = Device.auto,
+    plot: Annotated[
+        Path | None, typer.Option("--plot", help="Draw both tables into a file (.png, .svg, .pdf).")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Solve NIST's Longley regression by accurate products, and emulate DGEMM beside the native product."""
+    if plot is not None and importlib.util.find_spec("matplotlib") is None:
+        raise ModuleNotFoundError("--plot needs matplotlib: pip install 'ozaki[plot]'")
+    where = pick_device(device)
+    size = size or dgemm.SIZES[where]
+    data = longley.longley()
+    solved, timed = [], []
+    with progress(as_json, 8 + 1 + len(dgemm.REQUESTS)) as step:
+        for solution in longley.solve_longley(data, where):
+            solved.append(solution)
+            step(solution.method)
+        for product in dgemm.emulate_dgemm(size, where):
+            timed.append(product)
+            step(f"{size} x {size}, {product.name}")
+    if plot is not None:
+        picture.plot(solved, timed, size, str(plot))
+    if as_json:
+        print_json(
+            {"device": where, "longley": [asdict(x) for x in solved], "size": size, "dgemm": [asdict(x) for x in timed]}
+        )
+        return
+    print_longley(solved)
+    print_dgemm(timed, size, where)
+    if plot is not None:
+        out.print(f"\nDrawn into {plot}", soft_wrap=True, markup=False)
+
+
+@app.command()
+def multiply(
+    a: Left,
+    b: Right,
+    output: Annotated[str, typer.Option("--output", "-o", metavar="C", help="Where the product goes.")],
+    accuracy: AccuracyOption = None,
+    scheme: SchemeOption = "auto",
+    slices: SlicesOption = None,
+    reproducible: ReproducibleOption = False,
+    device: DeviceOption = Device.auto,
+    report: Annotated[bool, typer.Option("--report", help="Print what ran and what is proven.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Multiply two matrices in files."""
+    files.check_writable(output)
+    target = parse_accuracy(accuracy)
+    xp = array_library(pick_device(device))
+    with progress(as_json, 3) as step:
+        x, y = (xp.asarray(files.read(path)) for path in (a, b))
+        files.check_writable(output, shapes(x.shape, y.shape).result)
+        step("multiplying")
+        start = time.perf_counter()
+        c, account = ozaki.matmul(
+            x, y, accuracy=target, scheme=scheme, slices=slices, reproducible=reproducible, return_report=True
+        )
+        c = to_host(c)
+        seconds = time.perf_counter() - start
+        step("writing")
+        files.write(output, c)
+        step("done")
+    if as_json:
+        print_json({"output": output, "shape": c.shape, "dtype": str(c.dtype), "seconds": seconds, **asdict(account)})
+    elif report:
+        out.print(
+            f"{output}: {'x'.join(map(str, c.shape)) or 'a number'}, {c.dtype}, {seconds:.3g} s",
+            soft_wrap=True,
+            markup=False,
+        )
+        out.print(str(account), soft_wrap=True, markup=False)
+
+
+@app.command()
+def plan(
+    a: Annotated[str, typer.Argument(metavar="A", help="A file, or a shape as 4000x3000.")],
+    b: Annotated[str, typer.Argument(metavar="B", help="A file, or a shape.")],
+    dtype: Annotated[Dtype | None, typer.Option("--dtype", help="With shapes.")] = None,
+    accuracy: AccuracyOption = None,
+    scheme: SchemeOption = "auto",
+    slices: SlicesOption = None,
+    reproducible: ReproducibleOption = False,
+    device: DeviceOption = Device.auto,
+    as_json: JsonOption = False,
+) -> None:
+    """Print the scheme and the number of slices that a product would take."""
+    shapes = parse_shape(a), parse_shape(b)
+    options: dict[str, Any] = {
+        "accuracy": parse_accuracy(accuracy),
+        "scheme": scheme,
+        "slices": slices,
+        "reproducible": reproducible,
+    }
+    if None not in shapes:
+        chosen = ozaki.plan(*shapes, dtype=dtype or Dtype.float64, **options)
+    elif shapes == (None, None):
+        if dtype is not None:
+            raise ValueError("dtype: files have their own; give it with shapes only")
+        xp = array_library(pick_device(device))
+        with progress(as_json, 1) as step:
+            chosen = ozaki.plan(*(xp.asarray(files.read(path)) for path in (a, b)), **options)
+            step("planning")
+    else:
+        raise ValueError(f"expected two files or two shapes, got {a} and {b}")
+    if as_json:
+        names = ("shape", "batch", "dtype", "slices", "products", "bound", "a_priori", "engine", "why")
+        method = "native" if chosen.scheme is None else chosen.scheme.name
+        print_json(
+            {**{name: getattr(chosen, name) for name in names}, "scheme": method, "target": asdict(chosen.target)}
+        )
+    else:
+        out.print(str(chosen), soft_wrap=True, markup=False)
+
+
+@app.command()
+def verify(
+    a: Left,
+    b: Right,
+    accuracy: AccuracyOption = None,
+    scheme: SchemeOption = "auto",
+    slices: SlicesOption = None,
+    reproducible: ReproducibleOption = False,
+    device: DeviceOption = Device.auto,
+    rows: Annotated[int, typer.Option("--rows", min=1, help="Rows to check.")] = 16,
+    cols: Annotated[int, typer.Option("--cols", min=1, help="Columns to check.")] = 64,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Which rows and columns.")] = 0,
+    as_json: JsonOption = False,
+) -> None:
+    """Multiply, and check sampled entries against exact arithmetic; exit code 1 if the proven bound is broken."""
+    target = parse_accuracy(accuracy)
+    xp = array_library(pick_device(device))
+    with progress(as_json, 3) as step:
+        x, y = (files.read(path) for path in (a, b))
+        step("multiplying")
+        c, account = ozaki.matmul(
+            xp.asarray(x),
+            xp.asarray(y),
+            accuracy=target,
+            scheme=scheme,
+            slices=slices,
+            reproducible=reproducible,
+            return_report=True,
+        )
+        step("checking")
+        checked = sampled(to_host(c), x, y, account.measure, rows, cols, seed)
+        step("done")
+    holds = account.bound == math.inf or checked.error <= account.bound
+    if as_json:
+        print_json({"holds": holds, **asdict(checked), "report": asdict(account)})
+    else:
+        out.print(str(account), soft_wrap=True, markup=False)
+        if checked.skipped:
+            out.print(f"{checked.skipped} sampled entries over- or underflow, or meet NaN or Inf: not checked")
+        table = Table("measure", "entries", "error", "bound", "")
+        verdict = "no bound to check" if account.bound == math.inf else "holds" if holds else "BROKEN"
+        table.add_row(
+            account.measure, str(checked.entries), rounded_up(checked.error), rounded_up(account.bound), verdict
+        )
+        out.print(table)
+    if not holds:
+        raise typer.Exit(1)
+
+
+@app.command()
+def info(as_json: JsonOption = False) -> None:
+    """Print versions, devices and engines."""
+    found = environment()
+    if as_json:
+        print_json(found)
+        return
+    table = Table(show_header=False, box=None)
+    for name, version in found["versions"].items():
+        table.add_row(name, version or "not installed")
+    for index, gpu in enumerate(found["gpus"]):
+        table.add_row(f"GPU {index}", f"{gpu['name']}, sm_{gpu['capability']}, {gpu['memory'] / 2**30:.0f} GiB")
+    if not found["gpus"]:
+        table.add_row(
+            "GPU",
+            "none" if found["versions"]["cupy"] else escape("none (needs CuPy: pip install 'ozaki[cuda13]')"),
+            end_section=True,
+        )
+    for backend, engines in found["engines"].items():
+        table.add_row(f"engines on {backend}", ", ".join(engines))
+    out.print(table)

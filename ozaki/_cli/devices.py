@@ -1,0 +1,93 @@
+"""Where to compute, and what there is to compute with."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import platform
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+import ozaki
+from ozaki._cli.options import Device
+
+
+def pick_device(device: Device) -> str:
+    """Return "gpu" or "cpu"; an error says what a GPU would need."""
+    if device is Device.cpu:
+        return "cpu"
+    if importlib.util.find_spec("cupy") is None:
+        if device is Device.gpu:
+            raise ModuleNotFoundError("device: a GPU needs CuPy: pip install 'ozaki[cuda13]' (or 'ozaki[cuda12]')")
+        return "cpu"
+    if gpus():
+        return "gpu"
+    if device is Device.gpu:
+        raise ValueError("device: no GPU found; see `ozaki info`")
+    return "cpu"
+
+
+def gpus() -> int:
+    """The number of GPUs that CuPy, which is there, can use."""
+    import cupy
+
+    try:
+        return int(cupy.cuda.runtime.getDeviceCount())
+    except cupy.cuda.runtime.CUDARuntimeError:
+        return 0
+
+
+def array_library(device: str) -> Any:
+    """Return the array library for "cpu" or "gpu"."""
+    if device == "cpu":
+        return np
+    import cupy
+
+    return cupy
+
+
+def to_host(x: Any) -> npt.NDArray[Any]:
+    """Return a NumPy array, from a GPU if `x` lies there."""
+    return x.get() if hasattr(x, "get") else np.asarray(x)
+
+
+def environment() -> dict[str, Any]:
+    """Versions, devices and engines, as plain data."""
+    packages = ("ozaki", "numpy", "mpmath", "scipy", "matplotlib")
+    versions: dict[str, str | None] = {"python": platform.python_version()}
+    for package in packages:
+        try:
+            versions[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            versions[package] = ozaki.__version__ if package == "ozaki" else None
+    blas = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
+    versions["blas"] = f"{blas['name']} {blas['version']}"
+    versions["cupy"] = None
+    devices: list[dict[str, Any]] = []
+    from ozaki.backends import _numpy
+
+    engines = {"numpy": list(_numpy.engines)}
+    if importlib.util.find_spec("cupy") is not None:
+        import cupy
+
+        versions["cupy"] = cupy.__version__
+        if gpus():
+            from ozaki.backends import _cupy
+
+            versions["cuda driver"], versions["cuda runtime"] = (
+                f"{v // 1000}.{v % 1000 // 10}"
+                for v in (cupy.cuda.runtime.driverGetVersion(), cupy.cuda.runtime.runtimeGetVersion())
+            )
+            engines["cupy"] = list(_cupy.engines)
+            for index in range(gpus()):
+                properties = cupy.cuda.runtime.getDeviceProperties(index)
+                devices.append(
+                    {
+                        "name": properties["name"].decode(),
+                        "capability": f"{properties['major']}{properties['minor']}",
+                        "memory": properties["totalGlobalMem"],
+                    }
+                )
+    return {"versions": versions, "gpus": devices, "engines": engines}

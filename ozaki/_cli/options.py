@@ -1,0 +1,75 @@
+"""What can be typed: options, accuracies, shapes."""
+
+from __future__ import annotations
+
+import math
+import re
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import ozaki
+
+
+class Device(StrEnum):
+    auto = "auto"
+    cpu = "cpu"
+    gpu = "gpu"
+
+
+class Dtype(StrEnum):
+    float32 = "float32"
+    float64 = "float64"
+
+
+AccuracyOption = Annotated[
+    str | None,
+    typer.Option(
+        "--accuracy",
+        help="fp32, fp64, dd, qd, a number of bits, a componentwise tolerance (1e-20, 2^-60), or MEASURE:TOLERANCE "
+        "with componentwise, row-column or normwise. Default: what the native product gives.",
+    ),
+]
+SchemeOption = Annotated[str, typer.Option("--scheme", help="auto, digits, residues, native, halfhalf, ...")]
+SlicesOption = Annotated[int | None, typer.Option("--slices", help="Force the number of slices.")]
+ReproducibleOption = Annotated[bool, typer.Option("--reproducible", help="Rule out the native product and words.")]
+DeviceOption = Annotated[Device, typer.Option("--device", help="Where to compute; auto takes a GPU if there is one.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Left = Annotated[str, typer.Argument(metavar="A", help="A file: .npy, .npz (file.npz:name) or .mtx.")]
+Right = Annotated[str, typer.Argument(metavar="B", help="A file, as A.")]
+
+
+def parse_accuracy(text: str | None) -> ozaki.Accuracy | str | int | float | None:
+    """Read an accuracy as it is typed."""
+    if text is None:
+        return None
+    measure, colon, number = text.rpartition(":")
+    power = re.fullmatch(r"2(?:\^|\*\*)(-?\d+)", number)
+    value: str | int | float = _power(text, int(power[1])) if power else number
+    if not power:
+        for kind in (int, float):
+            try:
+                value = kind(number)
+                break
+            except ValueError:
+                continue
+    if not colon:
+        return value
+    if isinstance(value, str):
+        raise ValueError(f"accuracy: {text!r}; expected MEASURE:TOLERANCE, as componentwise:1e-20")
+    return ozaki.Accuracy(measure, float(value))  # type: ignore[arg-type]
+
+
+def _power(text: str, exponent: int) -> float:
+    if exponent > 1023:
+        raise ValueError(f"accuracy: {text}; expected a tolerance that float64 holds")
+    return math.ldexp(1.0, exponent)
+
+
+def parse_shape(text: str) -> tuple[int, ...] | None:
+    """Return the shape that a word like 4000x3000 names; None for any other word."""
+    if not re.fullmatch(r"\d+(x\d+)*", text) or Path(text).exists():
+        return None
+    return tuple(map(int, text.split("x")))

@@ -1,0 +1,54 @@
+"""The demonstration drawn."""
+
+from __future__ import annotations
+
+from math import inf, sqrt
+
+from ozaki._cli.dgemm import Timed
+from ozaki._cli.longley import FULL, Solved
+
+
+def plot(solved: list[Solved], timed: list[Timed], size: int, path: str) -> None:
+    """Draw both tables into a file, in the format that its name ends with."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import NullFormatter
+
+    figure = Figure(figsize=(11, 4.2), layout="constrained")
+    FigureCanvasAgg(figure)
+    left, right = figure.subplots(1, 2)
+
+    names = [f"{row.method}\n({row.product})" if row.product else row.method for row in solved]
+    ours = [row.product not in ("", "float64") for row in solved]
+    bars = left.barh(names, [row.digits for row in solved], color=["tab:blue" if x else "tab:gray" for x in ours])
+    left.bar_label(bars, fmt="%.1f", padding=3)
+    promised = [(row.promised, name) for row, name in zip(solved, names, strict=True) if row.promised is not None]
+    left.plot(*zip(*promised, strict=True), "|", color="black", markersize=18, label="promised by the residuals' bound")
+    left.legend(loc="lower center", bbox_to_anchor=(0.5, -0.32), fontsize=8, frameon=False)
+    left.invert_yaxis()
+    left.tick_params(axis="y", labelsize=8)
+    left.set(xlim=(0, FULL + 2), xlabel="correct digits", title="Longley regression")
+
+    middle = sqrt(min(row.seconds for row in timed) * max(row.seconds for row in timed))
+    for row in timed:
+        colour = "tab:gray" if row.name == "native" else "tab:blue"
+        right.plot(row.seconds, row.error, "o", color=colour)
+        if row.bound < inf:
+            right.plot(row.seconds, row.bound, "v", color=colour, markerfacecolor="none")
+        side = 1 if row.seconds < middle else -1
+        right.annotate(
+            f"{row.name}: {row.what}",
+            (row.seconds, row.error),
+            xytext=(8 * side, 0),
+            textcoords="offset points",
+            horizontalalignment="left" if side > 0 else "right",
+            verticalalignment="center",
+            fontsize=8,
+        )
+    right.plot([], [], "ko", label="largest error")
+    right.plot([], [], "kv", markerfacecolor="none", label="proven bound")
+    right.legend(loc="lower center", bbox_to_anchor=(0.5, -0.32), fontsize=8, frameon=False, ncols=2)
+    right.set(xscale="log", yscale="log", xlabel="seconds", ylabel="componentwise error", title=f"float64, n = {size}")
+    right.margins(x=0.2)
+    right.xaxis.set_minor_formatter(NullFormatter())
+    figure.savefig(path, dpi=150)

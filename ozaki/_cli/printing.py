@@ -1,0 +1,83 @@
+"""Tables, JSON and progress on the terminal."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from ozaki._cli.dgemm import Timed
+from ozaki._cli.longley import Solved
+from ozaki._report import rounded_up
+
+out = Console(highlight=False, emoji=False)
+err = Console(stderr=True, highlight=False, emoji=False)
+
+
+def print_longley(solved: list[Solved]) -> None:
+    table = Table(
+        "method", "residuals", "digits", "promised", title="Longley regression: correct digits of the worst coefficient"
+    )
+    for row in solved:
+        promised = "" if row.promised is None else f"{row.promised:.1f}"
+        table.add_row(row.method, row.product, f"{row.digits:.1f}", promised)
+    out.print(table)
+    out.print(
+        "Digits are counted against the exact solution, which rounds to NIST's certified values. Promised: what the\n"
+        "error bound of the residuals allows at worst.\n",
+        soft_wrap=True,
+    )
+
+
+def print_dgemm(timed: list[Timed], size: int, device: str) -> None:
+    table = Table(
+        "accuracy",
+        "ran",
+        "error",
+        "proven",
+        "rms error",
+        "ms",
+        title=f"float64, {size} x {size}, on the {device.upper()}",
+    )
+    for row in timed:
+        errors = (rounded_up(x) for x in (row.error, row.bound, row.rms))
+        table.add_row(row.name, row.what, *errors, f"{1000 * row.seconds:.1f}")
+    out.print(table)
+    out.print("Componentwise errors against exact entries, 16 rows by 200 columns. The report of fp64:\n")
+    (report,) = (row.report for row in timed if row.name == "fp64")
+    out.print(report, soft_wrap=True, markup=False)
+
+
+def print_json(value: Any) -> None:
+    sys.stdout.write(json.dumps(plain(value), allow_nan=False) + "\n")
+
+
+def plain(value: Any) -> Any:
+    """Return what JSON can hold: Inf and NaN become null."""
+    if isinstance(value, dict):
+        return {key: plain(x) for key, x in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(x) for x in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+@contextmanager
+def progress(silent: bool, steps: int) -> Iterator[Callable[[str], None]]:
+    """Show a bar on a terminal's standard error; yields a function that takes one step."""
+    columns = (
+        SpinnerColumn(),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.description}"),
+    )
+    with Progress(*columns, console=err, transient=True, disable=silent or not err.is_terminal) as bar:
+        task = bar.add_task("", total=steps)
+        yield lambda text: bar.update(task, advance=1, description=text)
