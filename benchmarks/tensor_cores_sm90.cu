@@ -39,7 +39,7 @@ multiply(const uint8_t* __restrict__ stages, uint32_t* __restrict__ sums, int ro
 #pragma unroll 1
   for (int i = 0, s = 0; i < rounds * STAGES; ++i, s = s == STAGES - 1 ? 0 : s + 1) {
     const uint32_t at = data + s * STAGE_BYTES;
-    const uint64_t a = tile_descriptor(at + threadIdx.x / 128 * (A_BYTES / 2)), b = tile_descriptor(at + A_BYTES);
+    const uint32_t a = tile_descriptor(at + threadIdx.x / 128 * (A_BYTES / 2)), b = tile_descriptor(at + A_BYTES);
 #ifdef WORD
     wgmma_fence();
 #pragma unroll

@@ -145,7 +145,6 @@ template <int PENDING> __device__ __forceinline__ void wgmma_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
 }
 
-
 // The accumulators of a wgmma, for the array d of its thread: placeholders, and operands by their constraint ("+r",
 // "+f").
 #define FIRST_32 "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15," \
