@@ -14,6 +14,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from ozaki.schemes import Residues
+from ozaki.schemes import constants as library
+
 KERNELS = pathlib.Path(__file__).parents[1] / "kernels"
 EMPTY_TOP = -4096
 CRT_COUNTS = [*range(2, 21), 30, 49]
@@ -773,6 +776,20 @@ def test_chinese_remainder(shim, rng, n):
     out = np.empty((len(integers), words), np.uint32)
     call(getattr(shim, f"remainders_{n}"), y, constants, out, len(integers))
     assert from_words(out) == integers
+
+
+@pytest.mark.parametrize("n", CRT_COUNTS)
+def test_the_library_has_these_constants(n):
+    scheme, moduli, product = Residues(n), MODULI[:n], math.prod(MODULI[:n])
+    inverses = {"left": [pow(product // m, -1, m) for m in moduli], "right": [1] * n}
+    for side, unsigned in itertools.product(inverses, (True, False)):
+        expected = residue_constants(moduli, inverses[side], library.image_words(scheme), not unsigned)
+        assert library.residue_constants(scheme, side, unsigned) == tuple(expected.tolist())
+    for unsigned, lowest in ((True, 0), (False, -(2**31))):
+        expected = accumulator_moduli(moduli, lowest).view(np.uint32)
+        assert library.accumulator_moduli(scheme, unsigned) == tuple(expected.tolist())
+    assert library.product_words(scheme) == crt_words(n)
+    assert library.crt_constants(scheme) == tuple(crt_constants(n).tolist())
 
 
 # ---- Rounding --------------------------------------------------------------------------------------------------------

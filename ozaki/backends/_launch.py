@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from ctypes import addressof, c_uint64, c_void_p
 from functools import cache
 from typing import Any, NamedTuple
@@ -159,6 +160,6 @@ def round_up(x: int, multiple: int) -> int:
     return -(-x // multiple) * multiple
 
 
-def struct(words: list[int]) -> Any:
+def struct(words: Sequence[int]) -> Any:
     """A struct of uint32 that a kernel takes by value: CuPy passes an array of one element so."""
     return np.array(words, np.uint32).view(f"V{4 * len(words)}")

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from functools import cache, lru_cache
 from itertools import product
-from math import ceil, prod
+from math import ceil
 from typing import Any
 
 import cupy as cp
 
 from ozaki.backends._launch import Launch, Macros, View, struct
 from ozaki.backends._split import accumulator_moduli
-from ozaki.schemes import Digits, Residues, Scheme
+from ozaki.schemes import Digits, Residues, Scheme, constants
+from ozaki.schemes.constants import product_words
 
 
 def recombine(scheme: Scheme, planes: Any, mu: Any, nu: Any, out: Any) -> None:
@@ -41,7 +42,7 @@ def recombine_quadrants(scheme: Residues, planes: Any, cols: int, mu: Any, nu: A
 @lru_cache(maxsize=1024)
 def _recombining(device: int, scheme: Scheme, planes: View, out: View, mu_step: int, nu_step: int) -> Launch:
     batch, m, n = out.shape
-    together = 2 if isinstance(scheme, Residues) and _product_words(scheme) <= _FEW_WORDS else 1
+    together = 2 if isinstance(scheme, Residues) and product_words(scheme) <= _FEW_WORDS else 1
     macros = _macros(scheme, out) | {
         "DIGIT_BITS": scheme.bits if isinstance(scheme, Digits) else 0, "SUM64": int(planes.itemsize == 8),
         "TOGETHER": together,
@@ -69,7 +70,7 @@ def _macros(scheme: Scheme, out: View) -> Macros:
     return {
         "OUTPUT": out.ctype,
         "SLICES": scheme.count,
-        "WORDS": _product_words(scheme),
+        "WORDS": product_words(scheme),
     }
 
 
@@ -83,30 +84,7 @@ _MOST_BLOCKS = 65535
 """Of a grid, in its second and third dimensions."""
 
 
-def _product_words(scheme: Scheme) -> int:
-    """32-bit words that hold an entry of the product with its sign; for digits, whatever k < 2**40."""
-    if isinstance(scheme, Digits):
-        return -(-(scheme.bits * (scheme.count + 1) + 41) // 32)
-    return -(-prod(scheme.moduli).bit_length() // 32)
-
-
 @cache
 def _crt_constants(scheme: Residues) -> Any:
-    """The struct CrtConstants of kernels/crt.cuh: moduli in groups of three, the last ones of two."""
-    moduli, words = scheme.moduli, _product_words(scheme)
-    count = len(moduli)
-    groups = -(-count // 3)
-    pairs = 0 if count == 1 else (3 - count % 3) % 3
-    sizes = [3] * (groups - pairs) + [2] * pairs if count > 1 else [1]
-    members, first = [], 0
-    for size in sizes:
-        members.append(moduli[first : first + size])
-        first += size
-    product = prod(moduli)
-    factor = [([prod(group) // m for m in group] + [0, 0])[:3] for group in members]
-    pair, third = [f[0] | f[1] << 16 for f in factor], [f[2] for f in factor]
-    weight = [product // prod(group) >> (32 * w) & 0xFFFFFFFF for group in members for w in range(words)]
-    shift = min(prod(group) for group in members).bit_length() - 1 + 31
-    fraction = [((2 << shift) // prod(group) + 1) // 2 for group in members]
-    minus = [(2 ** (32 * words) - product) >> (32 * w) & 0xFFFFFFFF for w in range(words)]
-    return struct([*pair, *third, *weight, *fraction, *minus, shift - 32])
+    """The struct CrtConstants of kernels/crt.cuh."""
+    return struct(constants.crt_constants(scheme))

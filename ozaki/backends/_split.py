@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cache, lru_cache
-from itertools import chain
 from math import ceil
 from typing import Any, Protocol
 
@@ -16,8 +14,7 @@ from ozaki._description import FIELDS, Described
 from ozaki.backends._launch import Launch, Macros, View, struct
 from ozaki.backends._tape import Tape
 from ozaki.backends._tops import Tops
-from ozaki.schemes import Digits, Residues, Scaling, Scheme, magnitude_bits
-from ozaki.schemes.residues import remainders
+from ozaki.schemes import Digits, Residues, Scaling, Scheme, constants, magnitude_bits
 
 
 @dataclass(frozen=True)
@@ -151,7 +148,7 @@ def cutting_macros(view: View, side: str, scheme: Scheme, layout: Layout) -> Mac
     return {
         "INPUT": view.ctype,
         "SLICES": scheme.count,
-        "WORDS": image_words(scheme),
+        "WORDS": constants.image_words(scheme),
         "DIGIT_BITS": scheme.bits if isinstance(scheme, Digits) else 0,
         "ALONG_K": view.along_k,
         "REVERSED": int(isinstance(scheme, Digits) and side == "right"),
@@ -165,47 +162,13 @@ def cutting_constants(scheme: Scheme, side: str, layout: Layout) -> tuple[Any, .
     return (_residue_constants(scheme, side, layout.unsigned),) if isinstance(scheme, Residues) else ()
 
 
-def image_words(scheme: Scheme) -> int:
-    """32-bit words that hold an image with its sign."""
-    if isinstance(scheme, Digits):
-        return -(-scheme.bits * scheme.count // 32)
-    return -(-(scheme.range.bit_length() // 2 + 2) // 32)
-
-
 @cache
 def _residue_constants(scheme: Residues, side: str, unsigned: bool) -> Any:
     """The struct ResidueConstants of kernels/residues.cuh."""
-    moduli, words = scheme.moduli, image_words(scheme)
-    factors = remainders(moduli).inverses if side == "left" else (1,) * len(moduli)
-    fold = [
-        sum(f * pow(2, 8 * (4 * w + j), m) % m << (8 * j) for j in range(4))
-        for f, m in zip(factors, moduli, strict=True)
-        for w in range(words)
-    ]
-    quotients = [_quotient(m, -f * 2 ** (32 * words - 1), unsigned) for f, m in zip(factors, moduli, strict=True)]
-    return struct([*fold, *chain(*quotients)])
+    return struct(constants.residue_constants(scheme, side, unsigned))
 
 
 @cache
 def accumulator_moduli(scheme: Residues, unsigned: bool) -> Any:
-    """The struct AccumulatorModuli of kernels/residues.cuh, for sums of products of unsigned or of signed bytes."""
-    words: list[int] = []
-    for m in scheme.moduli:
-        fold = sum(pow(256, j, m) << (8 * j) for j in range(4))
-        words += [fold, 0 if unsigned else -(2**31) % m, int(_above(m).view(np.uint32)), m, 2**32 - m]
-    return struct(words + [0] * (64 * 5 - len(words)))
-
-
-def _above(m: int) -> np.float32:
-    """1 / m, rounded up to float32."""
-    nearest = np.float32(1 / m)
-    return nearest if Fraction(float(nearest)) * m >= 1 else np.nextafter(nearest, np.float32(1))
-
-
-def _quotient(m: int, start: int, unsigned: bool) -> tuple[int, int, int, int]:
-    """The struct Quotient of kernels/residues.cuh, for residues of sums that begin with a number congruent to start."""
-    start, shift = start % m, 0
-    if m % 2 and unsigned:
-        start, shift = (start + (m + 1) // 2) % m, -(m - 1) // 2 * pow(m, -1, 256) % 256
-    inverse, addend = np.ldexp(np.float32(1 / m), 132), np.float32(96 + shift * 2.0**-17)
-    return start, int(inverse.view(np.uint32)), int(addend.view(np.uint32)), m
+    """The struct AccumulatorModuli of kernels/residues.cuh."""
+    return struct(constants.accumulator_moduli(scheme, unsigned))

@@ -1,0 +1,95 @@
+"""The numbers that kernels for slices compute with, as 32-bit words (kernels/residues.cuh, kernels/crt.cuh)."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from functools import lru_cache
+from itertools import chain
+from math import ldexp, prod
+from struct import pack, unpack
+
+from ozaki.schemes import Digits, Residues, Scheme
+from ozaki.schemes.residues import remainders
+
+
+def image_words(scheme: Scheme) -> int:
+    """Words that hold an image with its sign."""
+    if isinstance(scheme, Digits):
+        return -(-scheme.bits * scheme.count // 32)
+    return -(-(scheme.range.bit_length() // 2 + 2) // 32)
+
+
+def product_words(scheme: Scheme) -> int:
+    """Words that hold an entry of the product with its sign; for digits, whatever k < 2**40."""
+    if isinstance(scheme, Digits):
+        return -(-(scheme.bits * (scheme.count + 1) + 41) // 32)
+    return -(-prod(scheme.moduli).bit_length() // 32)
+
+
+@lru_cache(maxsize=1024)
+def residue_constants(scheme: Residues, side: str, unsigned: bool) -> tuple[int, ...]:
+    """The struct ResidueConstants of kernels/residues.cuh."""
+    moduli, words = scheme.moduli, image_words(scheme)
+    factors = remainders(moduli).inverses if side == "left" else (1,) * len(moduli)
+    fold = [
+        sum(f * pow(2, 8 * (4 * w + j), m) % m << (8 * j) for j in range(4))
+        for f, m in zip(factors, moduli, strict=True)
+        for w in range(words)
+    ]
+    quotients = [_quotient(m, -f * 2 ** (32 * words - 1), unsigned) for f, m in zip(factors, moduli, strict=True)]
+    return (*fold, *chain(*quotients))
+
+
+def _quotient(m: int, start: int, unsigned: bool) -> tuple[int, int, int, int]:
+    """The struct Quotient there, for residues of sums that begin with a number congruent to start."""
+    start, shift = start % m, 0
+    if m % 2 and unsigned:
+        start, shift = (start + (m + 1) // 2) % m, -(m - 1) // 2 * pow(m, -1, 256) % 256
+    return start, _float32(ldexp(_number(_float32(1 / m)), 132)), _float32(96 + shift * 2.0**-17), m
+
+
+@lru_cache(maxsize=1024)
+def accumulator_moduli(scheme: Residues, unsigned: bool) -> tuple[int, ...]:
+    """The struct AccumulatorModuli of kernels/residues.cuh, for sums of products of unsigned or of signed bytes."""
+    words: list[int] = []
+    for m in scheme.moduli:
+        fold = sum(pow(256, j, m) << (8 * j) for j in range(4))
+        words += [fold, 0 if unsigned else -(2**31) % m, _above(m), m, 2**32 - m]
+    return (*words, *[0] * (64 * 5 - len(words)))
+
+
+def _above(m: int) -> int:
+    """1 / m, rounded up to float32."""
+    nearest = _float32(1 / m)
+    return nearest if Fraction(_number(nearest)) * m >= 1 else nearest + 1
+
+
+@lru_cache(maxsize=1024)
+def crt_constants(scheme: Residues) -> tuple[int, ...]:
+    """The struct CrtConstants of kernels/crt.cuh: moduli in groups of three, the last ones of two."""
+    moduli, words = scheme.moduli, product_words(scheme)
+    count = len(moduli)
+    groups = -(-count // 3)
+    pairs = 0 if count == 1 else (3 - count % 3) % 3
+    sizes = [3] * (groups - pairs) + [2] * pairs if count > 1 else [1]
+    members, first = [], 0
+    for size in sizes:
+        members.append(moduli[first : first + size])
+        first += size
+    product = prod(moduli)
+    factor = [([prod(group) // m for m in group] + [0, 0])[:3] for group in members]
+    pair, third = [f[0] | f[1] << 16 for f in factor], [f[2] for f in factor]
+    weight = [product // prod(group) >> (32 * w) & 0xFFFFFFFF for group in members for w in range(words)]
+    shift = min(prod(group) for group in members).bit_length() - 1 + 31
+    fraction = [((2 << shift) // prod(group) + 1) // 2 for group in members]
+    minus = [(2 ** (32 * words) - product) >> (32 * w) & 0xFFFFFFFF for w in range(words)]
+    return (*pair, *third, *weight, *fraction, *minus, shift - 32)
+
+
+def _float32(x: float) -> int:
+    """The bits of RN(x)."""
+    return int(unpack("<I", pack("<f", x))[0])
+
+
+def _number(bits: int) -> float:
+    return float(unpack("<f", pack("<I", bits))[0])
