@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from functools import lru_cache
 from itertools import chain
 from math import ldexp, prod
 from struct import pack, unpack
@@ -26,7 +25,6 @@ def product_words(scheme: Scheme) -> int:
     return -(-prod(scheme.moduli).bit_length() // 32)
 
 
-@lru_cache(maxsize=1024)
 def residue_constants(scheme: Residues, side: str, unsigned: bool) -> tuple[int, ...]:
     """The struct ResidueConstants of kernels/residues.cuh."""
     moduli, words = scheme.moduli, image_words(scheme)
@@ -48,7 +46,6 @@ def _quotient(m: int, start: int, unsigned: bool) -> tuple[int, int, int, int]:
     return start, _float32(ldexp(_number(_float32(1 / m)), 132)), _float32(96 + shift * 2.0**-17), m
 
 
-@lru_cache(maxsize=1024)
 def accumulator_moduli(scheme: Residues, unsigned: bool) -> tuple[int, ...]:
     """The struct AccumulatorModuli of kernels/residues.cuh, for sums of products of unsigned or of signed bytes."""
     words: list[int] = []
@@ -64,7 +61,6 @@ def _above(m: int) -> int:
     return nearest if Fraction(_number(nearest)) * m >= 1 else nearest + 1
 
 
-@lru_cache(maxsize=1024)
 def crt_constants(scheme: Residues) -> tuple[int, ...]:
     """The struct CrtConstants of kernels/crt.cuh: moduli in groups of three, the last ones of two."""
     moduli, words = scheme.moduli, product_words(scheme)
