@@ -18,13 +18,10 @@ from ozaki._search import _growth, _usually_good
 from ozaki.backends import _numpy, _numpy_describe, _numpy_proof
 from ozaki.schemes import Digits, Residues
 from ozaki.schemes.digits import MAX_DIGITS
+from ozaki.schemes.named import scheme_of
 from ozaki.schemes.residues import MAX_RESIDUES
 
 COUNTS = {"digits": MAX_DIGITS, "digits7": MAX_DIGITS, "residues": MAX_RESIDUES}
-
-
-def scheme_of(name, count):
-    return Residues(count) if name == "residues" else Digits(count, 7 if name == "digits7" else 8)
 
 
 # Accuracy -----------------------------------------------------------------------------------------------------------

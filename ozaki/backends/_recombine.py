@@ -12,7 +12,6 @@ import cupy as cp
 from ozaki.backends._launch import Launch, Macros, View, struct
 from ozaki.backends._split import accumulator_moduli
 from ozaki.schemes import Digits, Residues, Scheme, constants
-from ozaki.schemes.constants import product_words
 
 
 def recombine(scheme: Scheme, planes: Any, mu: Any, nu: Any, out: Any) -> None:
@@ -42,7 +41,7 @@ def recombine_quadrants(scheme: Residues, planes: Any, cols: int, mu: Any, nu: A
 @lru_cache(maxsize=1024)
 def _recombining(device: int, scheme: Scheme, planes: View, out: View, mu_step: int, nu_step: int) -> Launch:
     batch, m, n = out.shape
-    together = 2 if isinstance(scheme, Residues) and product_words(scheme) <= _FEW_WORDS else 1
+    together = 2 if isinstance(scheme, Residues) and constants.product_words(scheme) <= _FEW_WORDS else 1
     macros = _macros(scheme, out) | {
         "DIGIT_BITS": scheme.bits if isinstance(scheme, Digits) else 0, "SUM64": int(planes.itemsize == 8),
         "TOGETHER": together,
@@ -70,7 +69,7 @@ def _macros(scheme: Scheme, out: View) -> Macros:
     return {
         "OUTPUT": out.ctype,
         "SLICES": scheme.count,
-        "WORDS": product_words(scheme),
+        "WORDS": constants.product_words(scheme),
     }
 
 
