@@ -23,6 +23,7 @@ multiply(const uint8_t* __restrict__ stages, uint32_t* __restrict__ sums, int ro
   extern __shared__ uint8_t dynamic[];
   __shared__ __align__(8) uint64_t filled;
   const uint32_t data = (shared_address(dynamic) + 1023) & ~1023u, barrier = shared_address(&filled);
+  const uint32_t warpgroup = __shfl_sync(~0u, threadIdx.x / 128, 0);  // descriptors are worked out once for a warp
   if (threadIdx.x == 0) {
     barrier_init(barrier, 1);
     barrier_init_fence();
@@ -39,7 +40,7 @@ multiply(const uint8_t* __restrict__ stages, uint32_t* __restrict__ sums, int ro
 #pragma unroll 1
   for (int i = 0, s = 0; i < rounds * STAGES; ++i, s = s == STAGES - 1 ? 0 : s + 1) {
     const uint32_t at = data + s * STAGE_BYTES;
-    const uint32_t a = tile_descriptor(at + threadIdx.x / 128 * (A_BYTES / 2)), b = tile_descriptor(at + A_BYTES);
+    const uint32_t a = tile_descriptor(at + warpgroup * (A_BYTES / 2)), b = tile_descriptor(at + A_BYTES);
 #ifdef WORD
     wgmma_fence();
 #pragma unroll

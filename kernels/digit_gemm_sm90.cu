@@ -126,15 +126,18 @@ struct __align__(16) Exponents {
   int32_t columns[COLS], rows[ROWS / CONSUMERS];
 };
 
+// What consumers have to do, told by the producer before the first stage of it is full, so that none of them has to
+// divide while the tensor cores wait: so many blocks of a tile, and what so many helpers have left, or to leave that
+// themselves (helpers < 0); whether there is more.
+struct Told {
+  int blocks, helpers, entry, row, col, more;
+};
 // Where a tile lies in the result: its first row, for this warpgroup, and column.
 struct Place {
   int entry, row, col;
 };
-__device__ __forceinline__ Place place_of(int tile, const Tiles& tiles) {
-  int entry, i, j;
-  locate(tile, tiles, entry, i, j);
-  const int warpgroup = this_thread() / 128;
-  return {entry, (2 * i + static_cast<int>(cluster_rank())) * ROWS + warpgroup * (ROWS / CONSUMERS), j * COLS};
+__device__ __forceinline__ Place place_of(const Told& told) {
+  return {told.entry, told.row + static_cast<int>(this_thread()) / 128 * (ROWS / CONSUMERS), told.col};
 }
 
 // They are there after wait_for_copies and a barrier of the warpgroup.
@@ -176,6 +179,7 @@ digit_gemm(const Operand a, const Operand b, const Output<OUTPUT> output, uint8_
   extern __shared__ uint8_t dynamic[];
   __shared__ __align__(8) uint64_t full_barriers[STAGES], empty_barriers[STAGES];
   __shared__ Exponents exponents[CONSUMERS];
+  __shared__ Told told[STAGES];
   Stages stages;
   stages.init(dynamic, full_barriers, empty_barriers);
   after_previous();
@@ -186,34 +190,40 @@ digit_gemm(const Operand a, const Operand b, const Output<OUTPUT> output, uint8_
     keep_registers<40>();
     if (threadIdx.x == 128 * CONSUMERS) {
       Ring ring;
-      Piece piece = piece_of(0, pieces, blocks);
-      for (int w = 1; piece.exists; piece = piece_of(w++, pieces, blocks)) {
+      Piece piece = piece_of(0, pieces, blocks), next;
+      for (int w = 1; piece.exists; piece = next) {
+        next = piece_of(w++, pieces, blocks);
         int entry, i, j;
         locate(piece.tile, tiles, entry, i, j);
-        const int64_t row = 2 * i + static_cast<int>(rank);
-        From from = {a.slices + entry * a.batch + (row * blocks + piece.first) * A_BYTES,
+        const int row = 2 * i + static_cast<int>(rank), helpers = helpers_of(piece, pieces, blocks);
+        From from = {a.slices + entry * a.batch + (static_cast<int64_t>(row) * blocks + piece.first) * A_BYTES,
                      b.slices + entry * b.batch + (static_cast<int64_t>(j) * blocks + piece.first) * B_BYTES};
         if (rank == 0) together.begin(piece.tile);
+        stages.wait_empty(ring);
+        told[ring.stage] = {piece.last - piece.first, piece.first == 0 ? helpers : -1, entry, row * ROWS, j * COLS,
+                            next.exists};
         for (int k = piece.first; k < piece.last; ++k, from.a += A_BYTES, from.b += B_BYTES)
           for (int s = 0; s < SLICES; ++s)
             stages.copy(ring, {from.a + s * a.slice, from.b + (SLICES - 1 - s) * b.slice}, 1, rank);
-        copy_partial(stages, ring, partial, flags, helpers_of(piece, pieces, blocks));
+        copy_partial(stages, ring, partial, flags, helpers);
       }
     }
   } else {
     take_registers<232>();
     Diagonal d[SLICES];
     Ring ring;
-    Piece piece = piece_of(0, pieces, blocks);
-    for (int w = 1; piece.exists; piece = piece_of(w++, pieces, blocks)) {
-      const bool owner = piece.first == 0;
-      if (owner) fetch(exponents[warpgroup], output, place_of(piece.tile, tiles));
-      multiply(d, stages, ring, piece.last - piece.first);
-      if (owner) {
-        take_over(d, stages, ring, helpers_of(piece, pieces, blocks));
+    bool more = piece_of(0, pieces, blocks).exists;
+    while (more) {
+      stages.wait(ring);
+      const Told here = told[ring.stage];
+      more = here.more != 0;
+      if (here.helpers >= 0) fetch(exponents[warpgroup], output, place_of(here));
+      multiply(d, stages, ring, here.blocks);
+      if (here.helpers >= 0) {
+        take_over(d, stages, ring, here.helpers);
         wait_for_copies();
         named_barrier(1 + warpgroup, 128);
-        round_and_store(d, output, place_of(piece.tile, tiles), exponents[warpgroup]);
+        round_and_store(d, output, place_of(here), exponents[warpgroup]);
         named_barrier(1 + warpgroup, 128);  // before others come here
       } else {
         hand_over(d, partial + static_cast<int64_t>(blockIdx.x) * (PLANES * PLANE));
