@@ -1,21 +1,16 @@
-"""The choices of the word kernels that no method fixes: combinations, rules that filter them, kernels."""
+"""The choices of the word kernels that no method fixes: combinations, and rules that filter them."""
 
 from __future__ import annotations
 
 import re
-import shutil
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from itertools import product
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, ClassVar
-from unittest import mock
 
 from benchmarks.results import Shape
 from ozaki.schemes import Words
+from ozaki.schemes.words import groups
 
 COLUMNS = {1: (128, 192, 256), 2: (128, 192, 208)}
 """By words: those that kernels/wgmma_words.cuh has instructions for, and a thread has registers for."""
@@ -40,7 +35,6 @@ class Wgmma:
     group: int
     stages: int
 
-    file: ClassVar[str] = "word_gemm_sm90.cu"
     module: ClassVar[str] = "ozaki.backends._word_hopper"
     rows: ClassVar[int] = 256
     """Of what a group counts: a pair of tiles."""
@@ -48,15 +42,9 @@ class Wgmma:
     def __str__(self) -> str:
         return f"{self.columns} columns, groups of {self.group}, {self.stages} stages"
 
-    @property
-    def shared_memory(self) -> int:
+    def shared_memory(self, words: Words) -> int:
         """Bytes of a block: a stage of 128 rows and the columns, 128 bytes each; its two barriers; the alignment."""
         return self.stages * ((128 + self.columns) * 128 + 16) + 1024
-
-    @property
-    def constants(self) -> dict[str, int]:
-        """Of the kernel's source: none, columns and stages are macros."""
-        return {}
 
     def multiplies(self, words: Words) -> bool:
         """Whether the kernel has such tiles of so many words."""
@@ -80,47 +68,68 @@ class Wgmma:
 
 @dataclass(frozen=True)
 class MmaSync:
-    """The one choice of kernels/word_mma.cu: row tiles walked together."""
+    """Choices of kernels/word_mma.cu.
 
+    Attributes
+    ----------
+    warps : of a block, 4 (of which a multiprocessor has two) or 8
+    height, width : of what a warp owns
+    units : of k, of 32 bytes, held at a time
+    group : row tiles walked together
+    """
+
+    warps: int
+    height: int
+    width: int
+    units: int
     group: int
 
-    file: ClassVar[str] = "word_mma.cu"
     module: ClassVar[str] = "ozaki.backends._word_mma"
     rows: ClassVar[int] = 128
-    shared_memory: ClassVar[int] = 0
 
     def __str__(self) -> str:
-        return f"groups of {self.group}"
+        tile = f"{self.warps} warps of {self.height} x {self.width}"
+        return f"{tile}, {self.units} units of k, groups of {self.group}"
 
     @property
-    def constants(self) -> dict[str, int]:
-        return {"GROUP": self.group}
+    def columns(self) -> int:
+        """Of a block's tile."""
+        return self.warps * self.height // self.rows * self.width
+
+    def shared_memory(self, words: Words) -> int:
+        """Bytes for all blocks of a multiprocessor: units that are multiplied and as many that come."""
+        return 8 // self.warps * (2 * self.units * words.count * (self.rows + self.columns) * 32 + 1024)
 
     def multiplies(self, words: Words) -> bool:
-        return True
+        """Whether a row of operands is padded to whole tiles, and a thread has registers for its sums."""
+        outside = int(words.block is not None) + int(len(groups(words)) > 1)
+        sums = 1 + outside * (2 if words.promotion == "fp64" else 1)
+        return 16 <= self.columns <= 128 and self.height * self.width // 32 * sums <= REGISTERS
 
     def engine(self) -> Any:
-        return import_module(self.module)
+        return import_module(self.module).Engine(self.warps, self.height, self.width, self.units, self.group)
 
     @classmethod
     def of(cls, words: Words, shape: Shape) -> MmaSync:
-        from ozaki.backends._jit import folder
+        """The library's own choice."""
+        engine = import_module(cls.module).Engine.of(words)
+        return cls(engine.warps, engine.rows, engine.columns, engine.units, engine.group)
 
-        (group,) = re.findall(r"\bGROUP = (\d+)", (folder() / cls.file).read_text())
-        return cls(int(group))
 
+REGISTERS = 192
+"""For sums, of the 255 of a thread."""
 
 Candidate = Wgmma | MmaSync
 
 SPACE: dict[type[Candidate], tuple[Candidate, ...]] = {
     Wgmma: tuple(Wgmma(*choice) for choice in product(sorted({*COLUMNS[1], *COLUMNS[2]}), GROUPS, STAGES)),
-    MmaSync: tuple(map(MmaSync, GROUPS)),
+    MmaSync: tuple(MmaSync(*choice) for choice in product((4, 8), (32, 64), (16, 32, 64), (2, 4, 8), GROUPS)),
 }
 
 
 def fits(candidate: Candidate, words: Words, shared_memory: int) -> bool:
     """Rule: the kernel has such tiles of the words, and a block needs no more shared memory than it can have."""
-    return candidate.multiplies(words) and candidate.shared_memory <= shared_memory
+    return candidate.multiplies(words) and candidate.shared_memory(words) <= shared_memory
 
 
 def distinct(candidate: Candidate, shape: Shape) -> bool:
@@ -134,34 +143,3 @@ def kernel_of(words: Words) -> type[Candidate]:
     from ozaki.backends._cupy import _word_engine
 
     return Wgmma if isinstance(_word_engine(words, (1, 1, 1, 1)), _word_hopper.Engine) else MmaSync
-
-
-def with_constants(text: str, constants: dict[str, int]) -> str:
-    """A kernel's source with other values of its constants."""
-    for name, value in constants.items():
-        text, found = re.subn(rf"\b{name} = \d+(?=[,;])", f"{name} = {value}", text)
-        if found != 1:
-            raise ValueError(f"{name}: defined {found} times; expected once")
-    return text
-
-
-@contextmanager
-def built(candidate: Candidate) -> Iterator[None]:
-    """The library with a candidate's kernel in place of its own, where its source has other constants."""
-    if not candidate.constants:
-        yield
-        return
-    from ozaki.backends import _jit
-
-    module = import_module(candidate.module)
-    caches = _jit._cubin, _jit._function, module._multiplying
-    with TemporaryDirectory() as place, ExitStack() as stack:
-        stack.callback(lambda: [cache.cache_clear() for cache in caches])
-        sources = Path(shutil.copytree(_jit.folder(), Path(place) / "kernels"))
-        changed = with_constants((sources / candidate.file).read_text(), candidate.constants)
-        (sources / candidate.file).write_text(changed)
-        for name, value in {"folder": lambda: sources, "_cache": lambda: Path(place) / "cubins"}.items():
-            stack.enter_context(mock.patch.object(_jit, name, value))
-        for cache in caches:
-            cache.cache_clear()
-        yield

@@ -22,7 +22,7 @@ from rich.console import Console
 
 import ozaki
 from benchmarks.__main__ import draw, table
-from benchmarks.candidates import SPACE, Candidate, built, distinct, fits, kernel_of
+from benchmarks.candidates import SPACE, Candidate, distinct, fits, kernel_of
 from benchmarks.devices import Device, device_of, median_seconds
 from benchmarks.measure import Sample, normal
 from benchmarks.results import RESULTS, Row, Run, Shape, git_commit
@@ -73,7 +73,7 @@ class Problem:
 
 
 def seconds_of(device: Device, candidate: Candidate, problem: Problem, least: float | None) -> float | None:
-    """Time the product by a candidate that is built, one burst of it if that is None; None for other bits."""
+    """Time the product by a candidate, one burst of it if that is None; None for other bits."""
     from ozaki.backends._tops import tops
     from ozaki.backends._word_split import split
 
@@ -120,15 +120,14 @@ def timed(
     """Time the candidates that are wanted for each problem, but for those with other bits."""
     times: list[Times] = [{} for _ in problems]
     for candidate in sorted(set().union(*wanted), key=str):
-        with built(candidate):
-            for problem, candidates, of_shape in zip(problems, wanted, times, strict=True):
-                if candidate not in candidates:
-                    continue
-                seconds = seconds_of(device, candidate, problem, least)
-                if seconds is None:
-                    console.print(f"[red]other bits[/red]: {problem.words.name}, {problem.shape}, {candidate}")
-                else:
-                    of_shape[candidate] = seconds
+        for problem, candidates, of_shape in zip(problems, wanted, times, strict=True):
+            if candidate not in candidates:
+                continue
+            seconds = seconds_of(device, candidate, problem, least)
+            if seconds is None:
+                console.print(f"[red]other bits[/red]: {problem.words.name}, {problem.shape}, {candidate}")
+            else:
+                of_shape[candidate] = seconds
         device.release()
     return times
 

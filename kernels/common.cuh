@@ -265,6 +265,24 @@ __device__ __forceinline__ void copy_16_bytes(void* to, const void* from, int re
     static_cast<uint8_t*>(to)[i] = i < readable ? static_cast<const uint8_t*>(from)[i] : uint8_t(0);
 #endif
 }
+// Where copies go, worked out once for many.
+struct Destination {
+#if __CUDA_ARCH__ >= 800
+  uint32_t at;
+  __device__ __forceinline__ explicit Destination(void* to) : at(static_cast<uint32_t>(__cvta_generic_to_shared(to))) {}
+#else
+  uint8_t* at;
+  __device__ __forceinline__ explicit Destination(void* to) : at(static_cast<uint8_t*>(to)) {}
+#endif
+};
+// 16 bytes, to so many bytes further on.
+__device__ __forceinline__ void copy_16_bytes(const Destination& to, int further, const uint4* from) {
+#if __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16;" ::"r"(to.at + further), "l"(from) : "memory");
+#else
+  *reinterpret_cast<uint4*>(to.at + further) = *from;
+#endif
+}
 // All of them or none, in fewer instructions.
 __device__ __forceinline__ void copy_16_bytes_or_zeros(void* to, const void* from, bool readable) {
 #if __CUDA_ARCH__ >= 800

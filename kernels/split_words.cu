@@ -82,7 +82,7 @@ split_words(const float* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, int
       return out + s / TOGETHER * word_stride +
              word_tile_offset<NEIGHBOURS>(row, from + byte, k_padded * WIDTH, s % TOGETHER, TOGETHER, TILE);
 #else
-      return out + s * word_stride + fragment_offset(row, from + byte, k_padded * WIDTH);
+      return out + s * word_stride + fragment_offset<(NEIGHBOURS > 0)>(row, from + byte, k_padded * WIDTH);
 #endif
     });
   });

@@ -123,8 +123,16 @@ def tops_split_words(rows, cluster, warps, *case):
     return "sm_90a", "tops_split_words_sm90.cu", macros
 
 
-def word_mma(word, half_sums, promotion):
-    return "word_mma.cu", {"WORD": word, "HALF_SUMS": half_sums, "PROMOTION": promotion}
+ONE_PRODUCT = "{1,4,{0},{0},{1},{1},{0},{0}}"
+BY_BLOCKS = "{1,4,{1,0,0},{0,1,0},{2,3},{2},{0,11},{0}}"  # halfhalf
+OF_ALL_K = "{1,0,{1,1,0,0},{1,0,1,0},{4},{1},{0},{0}}"  # markidis
+SEVERAL = "{3,8,{1,0,0},{0,1,0},{1,2,3},{1,2,3},{0,0,0},{0,0,0}}"  # fabsum-v1
+
+
+def word_mma(word, program, half_sums=0, promotion="float", tile=(4, 64, 32), held=4):
+    macros = {"WORD": word, "WORD_COUNT": 1 if program is ONE_PRODUCT else 2, "HALF_SUMS": half_sums}
+    macros |= {"PROMOTION": promotion, "PROGRAM": program, "HELD": held}
+    return "word_mma.cu", macros | dict(zip(("WARPS", "WARP_ROWS", "WARP_COLS"), tile, strict=True))
 
 
 def word_gemm(half_sums, word, scale_bits, columns, stages=5):
@@ -177,10 +185,10 @@ EVERYWHERE = [
     *(("tops.cu", {"INPUT": dtype, "ALONG_K": along_k}) for dtype in ("float", "double") for along_k in (0, 1)),
     split_words("FP16", "RN", 2, 11, 1),
     split_words("TF32", "RNA", 2, 0, 0),
-    word_mma("FP16", 0, "float"),
-    word_mma("FP16", 1, "float"),
-    word_mma("BF16", 0, "float"),
-    word_mma("TF32", 0, "double"),
+    word_mma("FP16", BY_BLOCKS),
+    word_mma("FP16", ONE_PRODUCT, 1),
+    word_mma("BF16", OF_ALL_K, tile=(4, 64, 64)),
+    word_mma("TF32", SEVERAL, promotion="double", tile=(8, 32, 32)),
 ]
 MORE = [
     describe("double", 0),
@@ -232,8 +240,9 @@ MORE = [
     split_words("FP16", "RN", 2, 0, 0, tile=208),
     split_words("FP16", "RNA", 8, 11, 1),
     split_words("BF16", "RZ", 3, 0, 0),
-    word_mma("FP16", 0, "double"),
-    word_mma("TF32", 0, "float"),
+    word_mma("FP16", SEVERAL, tile=(8, 64, 32)),
+    word_mma("TF32", BY_BLOCKS, held=2),  # turns of a block one by one
+    word_mma("FP16", BY_BLOCKS, tile=(8, 32, 32), held=9),
 ]
 CASES = [("sm_90", *case) for case in EVERYWHERE + MORE]
 CASES += [("sm_90a", "residue_gemm_sm90.cu", {"ACCUMULATE": x}) for x in (0, 1)]

@@ -29,7 +29,7 @@ CASES = [
     *BOTH,
     *["residues-20-f8", "digits-10-f8", "fp16-digits-4-f4", "fp16-digits-11-f8"],
     *WORDS,
-    *["markidis", "triple-bf16", "fabsum-v2"],
+    *["markidis", "triple-bf16", "fabsum-v2", "parts", "little-memory"],
     "hopper-proofs",
     "hopper-one-read",
     "hopper-one-read-chosen",

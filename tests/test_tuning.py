@@ -13,21 +13,13 @@ import typer
 from rich.console import Console
 
 from benchmarks import tiles, tuning
-from benchmarks.candidates import COLUMNS, SPACE, MmaSync, Wgmma, built, distinct, fits, with_constants
+from benchmarks.candidates import COLUMNS, SPACE, MmaSync, Wgmma, distinct, fits
 from benchmarks.devices import Cpu
 from benchmarks.results import Row, Run, Shape, read
 from ozaki.backends import _jit, _tuned
 from ozaki.schemes import PRESETS
 
 H200_SHARED = 227 * 1024
-
-
-class Cache:
-    def __init__(self):
-        self.cleared = 0
-
-    def cache_clear(self):
-        self.cleared += 1
 
 
 @pytest.fixture
@@ -37,10 +29,9 @@ def modules(monkeypatch):
     def of(words, batch, m, k, n):
         return SimpleNamespace(columns=208 if n > 64 else 128, stages=5, group=8)
 
-    hopper = SimpleNamespace(_multiplying=Cache(), Engine=SimpleNamespace(of=of))
-    monkeypatch.setitem(sys.modules, Wgmma.module, hopper)
-    monkeypatch.setitem(sys.modules, MmaSync.module, SimpleNamespace(_multiplying=Cache()))
-    return hopper
+    own = SimpleNamespace(warps=4, rows=64, columns=32, units=4, group=8)
+    monkeypatch.setitem(sys.modules, Wgmma.module, SimpleNamespace(Engine=SimpleNamespace(of=of)))
+    monkeypatch.setitem(sys.modules, MmaSync.module, SimpleNamespace(Engine=SimpleNamespace(of=lambda words: own)))
 
 
 def test_candidates_are_kernels():
@@ -49,46 +40,26 @@ def test_candidates_are_kernels():
         assert set(COLUMNS[words]) <= {int(n) for n in re.findall(rf"^{macro}\(\d+, (\d+),", source, re.M)}
     ring = (_jit.folder() / "word_ring_sm90.cuh").read_text()
     assert "ROWS = 128, COLS = TILE_COLS, STAGES = TILE_STAGES;" in ring
-    assert Wgmma(208, 8, 5).shared_memory == 5 * (128 + 208) * 128 + 1024 + 5 * 2 * 8
+    assert Wgmma(208, 8, 5).shared_memory(PRESETS["halfhalf"]) == 5 * (128 + 208) * 128 + 1024 + 5 * 2 * 8
 
 
 def test_rules():
     for name, wide in (("halfhalf", {(208, 4), (208, 5)}), ("two-stage", {(256, 4)})):
         fitting = {(c.columns, c.stages) for c in SPACE[Wgmma] if fits(c, PRESETS[name], H200_SHARED)}
         assert fitting == {(128, s) for s in (4, 5, 6, 7)} | {(192, 4), (192, 5)} | wide
-    assert all(fits(c, PRESETS["markidis"], 0) for c in SPACE[MmaSync])
+    for name, largest in (("markidis", 64), ("halfhalf", 32), ("fabsum-v1", 32)):
+        fitting = [c for c in SPACE[MmaSync] if fits(c, PRESETS[name], H200_SHARED)]
+        assert max(c.height * c.width for c in fitting) == 64 * largest
+        assert all(c.columns <= 128 for c in fitting)
+        assert not any(c.units == 8 for c in fitting if c.columns == 128)
     for rows, most in ((1, 1), (256, 1), (512, 2), (1024, 4), (1025, 8), (10**6, 32)):
         assert max(c.group for c in SPACE[Wgmma] if distinct(c, Shape.square(rows))) == most
         assert max(c.group for c in SPACE[MmaSync] if distinct(c, Shape(-(-rows // 2), 5, 5))) == most
 
 
-def test_constants_of_a_source():
-    assert with_constants("int A = 1, AB = 2;", {"A": 30}) == "int A = 30, AB = 2;"
-    for text in ("", "int A = 1; int A = 2;", "int A = 1 + 1;"):
-        with pytest.raises(ValueError, match="A: defined"):
-            with_constants(text, {"A": 3})
-
-
-def test_a_kernel_is_built_and_put_back(modules):
-    before, candidate = _jit.folder(), MmaSync(16)
-    originals = {path.name: path.read_bytes() for path in before.iterdir() if path.is_file()}
-    with built(candidate):
-        changed = {path.name: path.read_bytes() for path in _jit.folder().iterdir() if path.is_file()}
-        for name, value in candidate.constants.items():
-            assert f"{name} = {value};" in changed[candidate.file].decode()
-        assert {name for name in originals if changed[name] != originals[name]} == {candidate.file}
-        place = _jit._cache()
-        assert place != before
-    assert _jit.folder() == before
-    assert not place.parent.exists()
-    assert sys.modules[candidate.module]._multiplying.cleared == 2
-    with built(Wgmma(128, 4, 7)):
-        assert _jit.folder() == before
-
-
 def test_own_choice(modules):
     assert Wgmma.of(PRESETS["halfhalf"], Shape.square(100)) == Wgmma(208, 8, 5)
-    assert MmaSync.of(PRESETS["markidis"], Shape.square(100)) == MmaSync(8)
+    assert MmaSync.of(PRESETS["markidis"], Shape.square(100)) == MmaSync(4, 64, 32, 4, 8)
     assert str(Wgmma(208, 8, 5)) == "208 columns, groups of 8, 5 stages"
 
 
@@ -138,10 +109,10 @@ def test_the_fastest_with_the_bits_of_the_library(device, tmp_path, capsys):
         (16, "halfhalf, own choice", "128 columns, groups of 8, 5 stages"),
         (300, "halfhalf, fastest", "128 columns, groups of 2, 4 stages"),
         (300, "halfhalf, own choice", "208 columns, groups of 8, 5 stages"),
-        (16, "two-stage, fastest", "groups of 8"),
-        (16, "two-stage, own choice", "groups of 8"),
-        (300, "two-stage, fastest", "groups of 2"),
-        (300, "two-stage, own choice", "groups of 8"),
+        (16, "two-stage, fastest", "4 warps of 64 x 32, 4 units of k, groups of 8"),
+        (16, "two-stage, own choice", "4 warps of 64 x 32, 4 units of k, groups of 8"),
+        (300, "two-stage, fastest", "4 warps of 32 x 16, 2 units of k, groups of 2"),
+        (300, "two-stage, own choice", "4 warps of 64 x 32, 4 units of k, groups of 8"),
     ]
     for row in run.rows:
         assert row.error <= row.bound

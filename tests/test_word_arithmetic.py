@@ -31,7 +31,9 @@ int64_t tile_place(int64_t row, int64_t byte, int64_t row_bytes, int s, int coun
   return permuted ? word_tile_offset<4>(row, byte, row_bytes, s, count, tile)
                   : word_tile_offset<0>(row, byte, row_bytes, s, count, tile);
 }
-int64_t fragment_place(int64_t row, int64_t byte, int64_t row_bytes) { return fragment_offset(row, byte, row_bytes); }
+int64_t fragment_place(int64_t row, int64_t byte, int64_t row_bytes, int right) {
+  return right ? fragment_offset<true>(row, byte, row_bytes) : fragment_offset<false>(row, byte, row_bytes);
+}
 """
 SHIM_SPLIT = """
 void split_{word}_{rounding}_{count}_{scale}(const float* x, float* out, float* left, int64_t n) {{
@@ -115,18 +117,20 @@ def test_tiles(shim, tile, permuted, count):
     assert seen == set(range(0, count * rows * row_bytes, 16))
 
 
-def test_fragments(shim):
+@pytest.mark.parametrize("right", [0, 1])
+def test_fragments(shim, right):
     """Lane 4 g + t of a warp finds the operands of mma.sync in its 16 bytes."""
     rows, row_bytes = 32, 64
     places = {
-        (row, byte): shim.fragment_place(*(ctypes.c_int64(v) for v in (row, byte, row_bytes)))
+        (row, byte): shim.fragment_place(*(ctypes.c_int64(v) for v in (row, byte, row_bytes)), right)
         for row in range(rows)
         for byte in range(0, row_bytes, 4)
     }
     assert sorted(places.values()) == list(range(0, rows * row_bytes, 4))
     for tile, unit, g, t, i in itertools.product(range(2), range(2), range(8), range(4), range(4)):
         at = (tile * 2 + unit) * 512 + (4 * g + t) * 16 + 4 * i
-        assert places[16 * tile + g + 8 * (i % 2), 32 * unit + 4 * t + 16 * (i // 2)] == at
+        lower, later = (i // 2, i % 2) if right else (i % 2, i // 2)
+        assert places[16 * tile + g + 8 * lower, 32 * unit + 4 * t + 16 * later] == at
 
 
 def test_every_preset_has_a_split_that_is_tested():

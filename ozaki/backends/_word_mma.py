@@ -2,84 +2,120 @@
 
 from __future__ import annotations
 
-from functools import cache, lru_cache
-from itertools import accumulate
+from dataclasses import dataclass, field
+from functools import lru_cache
 from math import ceil
 from typing import Any
 
 import cupy as cp
-import numpy as np
 
 from ozaki.backends._launch import Launch, Macros, View, output, round_up
 from ozaki.backends._split import Layout, Slices
+from ozaki.backends._word_program import initializer
 from ozaki.backends._word_split import width
 from ozaki.schemes import Words
 from ozaki.schemes.words import groups
 
-label = "mma.sync kernel"
+_ROWS, _COLUMNS = 128, 128
+"""Of a tile, as in kernels/word_mma.cu, the columns at most."""
 
-_TILE = 128
-"""Rows of a tile, and at least its columns, as in kernels/word_mma.cu."""
+
+@dataclass(frozen=True)
+class Engine:
+    """The kernel with so many warps in a block, each of which owns so many entries.
+
+    All are equal: words lie in the same order for each.
+
+    Attributes
+    ----------
+    warps : 4, for two blocks on a multiprocessor, or 8
+    rows, columns : of a warp
+    units : of k, 32 bytes of each word, that are held at a time at most
+    group : row tiles walked together
+    """
+
+    warps: int = field(compare=False)
+    rows: int = field(compare=False)
+    columns: int = field(compare=False)
+    units: int = field(default=4, compare=False)
+    group: int = field(default=8, compare=False)
+    label: str = "mma.sync kernel"
+
+    @classmethod
+    def of(cls, words: Words) -> Engine:
+        """With as many entries as registers and shared memory have room for."""
+        several = len(groups(words)) > 1
+        large = cls(8, 64, 32) if several else cls(4, 64, 64 if words.block is None else 32)
+        if words.promotion == "fp64" or large.held(words, cp.cuda.runtime.getDevice()) == 0:
+            return cls(8, 32, 32)
+        return large
+
+    def held(self, words: Words, device: int) -> int:
+        """Units of k that a block can hold while as many are brought."""
+        memory = cp.cuda.Device(device).attributes["MaxSharedMemoryPerMultiprocessor"] // (8 // self.warps) - _RESERVED
+        return int(min(memory // self.unit_bytes(words), self.units))
+
+    def unit_bytes(self, words: Words) -> int:
+        """Of shared memory, for a unit that is held and one that is brought."""
+        return 2 * words.count * (_ROWS + self.width) * 32
+
+    @property
+    def width(self) -> int:
+        """Columns of a block's tile."""
+        return self.warps // (_ROWS // self.rows) * self.columns
+
+    def layout(self, words: Words, side: str, batch: int, rows: int, k: int) -> Layout:
+        """Words in fragments."""
+        return _layout(words, side, batch, rows, k)
+
+    def workspace(self, words: Words, rows: int, cols: int, k: int) -> int:
+        """Bytes held beside the words."""
+        return 0
+
+    def multiply(self, words: Words, a: Slices, b: Slices, out: Any) -> int:
+        """out = a b^T, shape (batch, m, n), its columns neighbours in memory; returns the bytes of workspace."""
+        choices = self.warps, self.rows, self.columns, self.units, self.group
+        operands = a.operand, b.operand, View.of(out), a.mu_step, b.mu_step
+        launch = _multiplying(cp.cuda.runtime.getDevice(), words, choices, a.described.k, a.layout.k, operands)
+        launch(a.planes.data, b.planes.data, out.data, a.mu.data, b.mu.data)
+        return 0
 
 
 @lru_cache(maxsize=1024)
-def layout(words: Words, side: str, batch: int, rows: int, k: int) -> Layout:
-    """Words in fragments."""
-    rows, k = round_up(rows, _TILE), round_up(k, 128)
+def _layout(words: Words, side: str, batch: int, rows: int, k: int) -> Layout:
+    unit = _ROWS if side == "left" else _COLUMNS
+    rows, k = round_up(rows, unit), round_up(k, 128)
     row_bytes = k * width(words)
     each = rows * row_bytes
-    return Layout(rows, k, each, row_bytes, batch * each, k, 0, words.count * batch * each, _TILE)
-
-
-def workspace(words: Words, rows: int, cols: int, k: int) -> int:
-    """Bytes held beside the words."""
-    return 0
-
-
-def multiply(words: Words, a: Slices, b: Slices, out: Any) -> int:
-    """out = a b^T, shape (batch, m, n), its columns neighbours in memory; returns the bytes of workspace."""
-    operands = a.operand, b.operand, a.layout.k, View.of(out), a.mu_step, b.mu_step
-    launch = _multiplying(cp.cuda.runtime.getDevice(), words, *operands)
-    launch(a.planes.data, b.planes.data, out.data, a.mu.data, b.mu.data)
-    return 0
+    size = words.count * batch * each
+    return Layout(rows, k, each, row_bytes, batch * each, k, 0, size, unit, neighbours=0 if side == "left" else 2)
 
 
 @lru_cache(maxsize=1024)
 def _multiplying(
     device: int,
     words: Words,
-    a: tuple[None, int, int],
-    b: tuple[None, int, int],
+    choices: tuple[int, int, int, int, int],
     k: int,
-    out: View,
-    mu_step: int,
-    nu_step: int,
+    k_padded: int,
+    operands: tuple[Any, Any, View, int, int],
 ) -> Launch:
+    engine = Engine(*choices)
+    a, b, out, mu_step, nu_step = operands
     batch, m, n = out.shape
-    promotion = "double" if words.promotion == "fp64" else "float"
-    macros: Macros = {"WORD": words.word.upper(), "HALF_SUMS": int(words.accumulator == "fp16"), "PROMOTION": promotion}
-    columns = _TILE // 2 if promotion == "double" else _TILE
+    held = engine.held(words, device)
+    macros: Macros = {
+        "WORD": words.word.upper(), "WORD_COUNT": words.count, "HALF_SUMS": int(words.accumulator == "fp16"),
+        "PROMOTION": "double" if words.promotion == "fp64" else "float", "PROGRAM": initializer(words),
+        "WARPS": engine.warps, "WARP_ROWS": engine.rows, "WARP_COLS": engine.columns, "HELD": held,
+    }  # fmt: skip
+    grid = (batch * ceil(m / _ROWS) * ceil(n / engine.width),)
+    units = (-(-size * width(words) // 32) for size in (k, k_padded))
     return Launch(
-        "word_mma.cu", "word_mma", macros, (batch * ceil(m / _TILE) * ceil(n / columns),), (256,), a, b,
-        output(out, mu_step, nu_step), k * width(words) // 32, program(words),
+        "word_mma.cu", "word_mma", macros, grid, (32 * engine.warps,), a, b, output(out, mu_step, nu_step), *units,
+        engine.group, shared_mem=held * engine.unit_bytes(words),
     )  # fmt: skip
 
 
-@cache
-def program(words: Words) -> Any:
-    """The struct Program of kernels/word_mma.cu."""
-    shares = groups(words)
-    turns = [turn for group in shares for turn in group.turns]
-    levels = [sum(turn[0]) for turn in turns]
-    down = [words.scale_bits * max(before - level, 0) for before, level in zip([0, *levels], levels, strict=False)]
-    ends = accumulate(len(turn) for turn in turns), accumulate(len(group.turns) for group in shares)
-    pairs = [pair for turn in turns for pair in turn]
-    lists = [s - 1 for s, _ in pairs], [t - 1 for _, t in pairs], *ends, down, [group.weight for group in shares]
-    block = (words.block or 0) * width(words) // 32
-    memory = np.array([len(shares), block], np.int32).tobytes()
-    for values in lists:
-        memory += bytes(values).ljust(_MOST_PAIRS, b"\0")
-    return np.frombuffer(memory, f"V{len(memory)}")
-
-
-_MOST_PAIRS = 64
+_RESERVED = 1024
+"""Bytes of shared memory of each block that the system keeps."""

@@ -10,7 +10,7 @@ import cupy as cp
 
 from ozaki.backends._launch import Launch, Macros, View, round_up
 from ozaki.backends._split import Layout, Slices
-from ozaki.backends._word_mma import program
+from ozaki.backends._word_program import program
 from ozaki.backends._word_split import width
 from ozaki.backends._word_tiles import DEPTH, GROUP, STAGES, columns_of, layout, multiplying
 from ozaki.schemes import Words

@@ -232,7 +232,11 @@ def install(capability: str) -> None:
         streamWaitEvent=streams.wait_for,
         streamIsCapturing=lambda stream: False,
     )
-    device = SimpleNamespace(compute_capability=capability, use=lambda: None, synchronize=streams.drain_all)
+    shared = {"80": 167936, "90": 233472}[capability]
+    device = SimpleNamespace(
+        compute_capability=capability, use=lambda: None, synchronize=streams.drain_all,
+        attributes={"MaxSharedMemoryPerMultiprocessor": shared},
+    )  # fmt: skip
     cublas = SimpleNamespace(
         gemmEx=on_current_stream(gemm_ex), gemmStridedBatchedEx=on_current_stream(gemm_strided), CUBLAS_OP_T=1,
         CUBLAS_OP_N=0,

@@ -52,6 +52,7 @@ from ozaki.backends import (  # noqa: E402
     _tuned,
     _winograd,
     _word_hopper,
+    _word_mma,
     _word_pairs,
     _word_split,
     _word_tiles,
@@ -681,6 +682,41 @@ def words(name: str, core: TensorCore, rng: np.random.Generator) -> None:
         same(ozaki.matmul(a, b, scheme=method), ozaki.matmul(cp.asarray(a), cp.asarray(b), scheme=method))
 
 
+def parts(rng: np.random.Generator) -> None:
+    """Blocks of k that shared memory holds, several at a time or none; tiles; batches, views, prepared operands."""
+    halfhalf, tf32, fabsum = (replace(PRESETS[name], core=A100) for name in ("halfhalf", "tf32tf32", "fabsum-v1"))
+    cases = (
+        (halfhalf, 4), (replace(halfhalf, block=16), 3), (replace(halfhalf, block=176), 2),
+        (replace(tf32, block=64), 4), (fabsum, 1),
+        (replace(tf32, count=3, scale_bits=5, block=48, accumulators="diagonal"), 3),
+        (replace(halfhalf, block=32, promotion="fp64", accumulators="diagonal"), 4),
+        (Words("bf16", 4, 5, accumulators="pair", rounding="RZ", core=A100), 2),
+    )  # fmt: skip
+    for (method, units), (warps, rows, columns) in zip(cases, itertools.cycle(((4, 64, 32), (8, 32, 32), (8, 64, 32)))):
+        a, b = matrix(rng, (2, 5, 400), "f4"), matrix(rng, (2, 400, 70), "f4")
+        left, right = cp.asarray(a), cp.asarray(b)
+        engine = _word_mma.Engine(warps, rows, columns, units, group=1)
+        with mock.patch.object(_word_mma.Engine, "of", return_value=engine):
+            _again.forget()
+            out = cp.full((2, 5, 140), np.nan, "f4")
+            ozaki.matmul(left, right, scheme=method, out=out[..., ::2])
+            same(ozaki.matmul(a, b, scheme=method), out[..., ::2])
+            assert np.isnan(out[..., 1::2]).all()
+            plan = ozaki.plan((5, 133), (133, 70), dtype="float32", scheme=method)
+            prepared = ozaki.prepare(right[0, -2::-3], "right", plan)
+            expected = ozaki.matmul(a[1, :, 1::3], b[0, -2::-3], scheme=method)
+            same(expected, ozaki.matmul(left[1, :, 1::3], prepared, plan=plan))
+
+
+def little_memory(rng: np.random.Generator) -> None:
+    """A device whose blocks hold no unit of the large tiles."""
+    words = Words("bf16", 8, accumulators="one", core=A100)
+    a, b = matrix(rng, (5, 40), "f4"), matrix(rng, (40, 70), "f4")
+    with mock.patch.dict(cp.cuda.Device(0).attributes, {"MaxSharedMemoryPerMultiprocessor": 102400}):
+        assert _word_mma.Engine.of(words).warps == 8
+        same(ozaki.matmul(a, b, scheme=words), ozaki.matmul(cp.asarray(a), cp.asarray(b), scheme=words))
+
+
 def pairs(rng: np.random.Generator) -> None:
     """Weights and blocks that no preset has, some longer than the ring; batches, views, prepared operands."""
     fabsum = replace(PRESETS["fabsum-v2"], scale_bits=11, block=448)
@@ -1075,6 +1111,8 @@ CASES: dict[str, Callable[[np.random.Generator], None]] = {
     "fp16-sums": fp16_sums,
     **{"-".join(map(str, case)): partial(product, *case, "cublas") for case in CUBLAS},
     **{name: partial(words, name, A100) for name in (*WORDS, "markidis", "triple-bf16", "fabsum-v2")},
+    "parts": parts,
+    "little-memory": little_memory,
     HOPPER + "proofs": fused_proofs,
     HOPPER + "one-read": one_read,
     HOPPER + "one-read-chosen": one_read_chosen,

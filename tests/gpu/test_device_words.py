@@ -111,6 +111,27 @@ def test_tiles(core, name, columns, shape, kernel, monkeypatch):
     assert bool(cp.isfinite(c).all())
 
 
+@pytest.mark.parametrize("shape", [(129, 64, 193), (300, 1000, 500), (40, 5000, 420)])
+@pytest.mark.parametrize("tile", [(4, 64, 32, 4), (4, 64, 64, 2), (4, 32, 16, 3), (8, 32, 32, 4), (8, 64, 32, 2)])
+@pytest.mark.parametrize("name", ["halfhalf", "tf32tf32", "markidis", "two-stage", "triple-bf16", "fabsum-v1"])
+def test_tiles_of_mma(core, name, tile, shape, monkeypatch):
+    """Warps, what each owns, and the units of k that are held."""
+    from ozaki.backends import _again, _word_hopper, _word_mma, _word_pairs
+
+    _again.forget()
+    for module in (_word_hopper, _word_pairs):
+        monkeypatch.setattr(module, "fits", lambda words: False)
+    monkeypatch.setattr(_word_mma.Engine, "of", lambda words: _word_mma.Engine(*tile))
+    rng = np.random.default_rng(sum(shape))
+    words = replace(PRESETS[name], core=core)
+    a, b = operands(rng, *shape)
+    c = multiplied(cp.asarray(a), cp.asarray(b), words)
+    rows, cols = (np.unique(rng.integers(0, size, 20)) for size in (shape[0], shape[2]))
+    same_numbers(ozaki.matmul(a[rows], b[:, cols], scheme=words), c[rows][:, cols])
+    assert bool(cp.isfinite(c).all())
+    _again.forget()
+
+
 @pytest.mark.parametrize("block", [64, 192, 320, 448, 2048])
 @pytest.mark.parametrize("name", ["single-fp16", "fabsum-v1", "fabsum-v2"])
 def test_blocks(core, name, block):
