@@ -112,7 +112,7 @@ class MmaSync:
     @classmethod
     def of(cls, words: Words, shape: Shape) -> MmaSync:
         """The library's own choice."""
-        engine = import_module(cls.module).Engine.of(words)
+        engine = import_module(cls.module).Engine.of(words, shape.batch, shape.m, shape.k, shape.n)
         return cls(engine.warps, engine.rows, engine.columns, engine.units, engine.group)
 
 

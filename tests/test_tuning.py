@@ -31,7 +31,7 @@ def modules(monkeypatch):
 
     own = SimpleNamespace(warps=4, rows=64, columns=32, units=4, group=8)
     monkeypatch.setitem(sys.modules, Wgmma.module, SimpleNamespace(Engine=SimpleNamespace(of=of)))
-    monkeypatch.setitem(sys.modules, MmaSync.module, SimpleNamespace(Engine=SimpleNamespace(of=lambda words: own)))
+    monkeypatch.setitem(sys.modules, MmaSync.module, SimpleNamespace(Engine=SimpleNamespace(of=lambda *_: own)))
 
 
 def test_candidates_are_kernels():

@@ -158,7 +158,7 @@ def _word_engine(words: Words, sizes: tuple[int, int, int, int]) -> Engine:
         return _word_hopper.Engine.of(words, *sizes)
     if on_hopper and _word_pairs.fits(words):
         return _word_pairs.Engine.of(words, *sizes)
-    return _word_mma.Engine.of(words)
+    return _word_mma.Engine.of(words, *sizes)
 
 
 def underflows(operand: Described, words: Words) -> int:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache, lru_cache
 from math import ceil
 from typing import Any
 
 import cupy as cp
 
-from ozaki.backends._launch import Launch, Macros, View, output, round_up
+from ozaki.backends._launch import Launch, Macros, View, cluster_blocks, output, round_up
 from ozaki.backends._split import Layout, Slices
 from ozaki.backends._word_program import initializer
 from ozaki.backends._word_split import width
@@ -42,18 +42,22 @@ class Engine:
     label: str = "mma.sync kernel"
 
     @classmethod
-    def of(cls, words: Words) -> Engine:
-        """With as many entries as registers and shared memory have room for."""
+    def of(cls, words: Words, batch: int, m: int, k: int, n: int) -> Engine:
+        """With as many entries as registers and shared memory have room for; fewer where there are few tiles."""
+        device = cp.cuda.runtime.getDevice()
         several = len(groups(words)) > 1
         large = cls(8, 64, 32) if several else cls(4, 64, 64 if words.block is None else 32)
-        if words.promotion == "fp64" or large.held(words, cp.cuda.runtime.getDevice()) == 0:
+        if words.promotion == "fp64" or large.held(words, device) == 0:
             return cls(8, 32, 32)
-        return large
+        at_once = cluster_blocks(device) * (8 // large.warps)
+        small = cls(8, 64, 16)
+        few = 2 * batch * ceil(m / _ROWS) * ceil(n / large.width) <= at_once
+        return small if few and small.held(words, device) > 0 else large
 
     def held(self, words: Words, device: int) -> int:
         """Units of k that a block can hold while as many are brought."""
-        memory = cp.cuda.Device(device).attributes["MaxSharedMemoryPerMultiprocessor"] // (8 // self.warps) - _RESERVED
-        return int(min(memory // self.unit_bytes(words), self.units))
+        memory = _shared_memory(device) // (8 // self.warps) - _RESERVED
+        return min(memory // self.unit_bytes(words), self.units)
 
     def unit_bytes(self, words: Words) -> int:
         """Of shared memory, for a unit that is held and one that is brought."""
@@ -115,6 +119,12 @@ def _multiplying(
         "word_mma.cu", "word_mma", macros, grid, (32 * engine.warps,), a, b, output(out, mu_step, nu_step), *units,
         engine.group, shared_mem=held * engine.unit_bytes(words),
     )  # fmt: skip
+
+
+@cache
+def _shared_memory(device: int) -> int:
+    """Bytes of a multiprocessor."""
+    return int(cp.cuda.Device(device).attributes["MaxSharedMemoryPerMultiprocessor"])
 
 
 _RESERVED = 1024

@@ -712,9 +712,10 @@ def little_memory(rng: np.random.Generator) -> None:
     """A device whose blocks hold no unit of the large tiles."""
     words = Words("bf16", 8, accumulators="one", core=A100)
     a, b = matrix(rng, (5, 40), "f4"), matrix(rng, (40, 70), "f4")
-    with mock.patch.dict(cp.cuda.Device(0).attributes, {"MaxSharedMemoryPerMultiprocessor": 102400}):
-        assert _word_mma.Engine.of(words).warps == 8
+    with mock.patch.object(_word_mma, "_shared_memory", return_value=102400):
+        assert _word_mma.Engine.of(words, 1, 5, 40, 7000).rows == 32
         same(ozaki.matmul(a, b, scheme=words), ozaki.matmul(cp.asarray(a), cp.asarray(b), scheme=words))
+    assert [_word_mma.Engine.of(PRESETS["halfhalf"], 1, 128, 40, 64 * tiles).warps for tiles in (4, 5)] == [8, 4]
 
 
 def pairs(rng: np.random.Generator) -> None:
