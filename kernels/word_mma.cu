@@ -2,9 +2,9 @@
 // docs/design.md, section 10, defines it (the order of groups, turns, blocks, instructions and pairs included).
 //
 // Macros: WORD (FP16, BF16 or TF32); WORD_COUNT; HALF_SUMS: 1 for accumulators in FP16, which are promoted; PROMOTION
-// (float or double): of sums outside the tensor core; PROGRAM: the value of a Program; WARPS of a block, 4 for two blocks
-// on a multiprocessor or 8, each of which owns WARP_ROWS x WARP_COLS entries; HELD: units of k, of 32 bytes, that are held
-// at a time.
+// (float or double): of sums outside the tensor core; PROGRAM: the value of a Program; WARPS of a block, 4 for two
+// blocks on a multiprocessor or 8, each of which owns WARP_ROWS x WARP_COLS entries; HELD: units of k, of 32 bytes,
+// that are held at a time.
 //
 // Operands lie in fragments (fragments.cuh), of `stride` fragments along k, of which `units` are not padding. Rows are
 // padded with zeros to multiples of a tile's. `group` row tiles are walked together.

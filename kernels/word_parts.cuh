@@ -1,4 +1,4 @@
-// The order in which a kernel goes through k, and what of it shared memory holds at a time (docs/design.md, section 10).
+// The order in which a kernel goes through k, and what of it shared memory holds (docs/design.md, section 10).
 //
 // Macros: PROGRAM: the value of a Program; HELD: units of k that are held at a time.
 #pragma once
