@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from math import ceil
@@ -45,14 +46,10 @@ class Engine:
     def of(cls, words: Words, batch: int, m: int, k: int, n: int) -> Engine:
         """With as many entries as registers and shared memory have room for; fewer where there are few tiles."""
         device = cp.cuda.runtime.getDevice()
-        several = len(groups(words)) > 1
-        large = cls(8, 64, 32) if several else cls(4, 64, 64 if words.block is None else 32)
-        if words.promotion == "fp64" or large.held(words, device) == 0:
-            return cls(8, 32, 32)
+        large = _large(words, device)
         at_once = cluster_blocks(device) * (8 // large.warps)
-        small = cls(8, 64, 16)
         few = 2 * batch * ceil(m / _ROWS) * ceil(n / large.width) <= at_once
-        return small if few and small.held(words, device) > 0 else large
+        return next(_fitting((_SMALL,), words, device), large) if few else large
 
     def held(self, words: Words, device: int) -> int:
         """Units of k that a block can hold while as many are brought."""
@@ -83,6 +80,30 @@ class Engine:
         launch = _multiplying(cp.cuda.runtime.getDevice(), words, choices, a.described.k, a.layout.k, operands)
         launch(a.planes.data, b.planes.data, out.data, a.mu.data, b.mu.data)
         return 0
+
+
+_SMALL, _SMALLEST = Engine(8, 64, 16), Engine(8, 32, 32)
+"""For few tiles; of those with room for two sums in FP64, and where a block has little shared memory."""
+
+
+@lru_cache(maxsize=1024)
+def _large(words: Words, device: int) -> Engine:
+    """For many tiles (docs/performance.md)."""
+    if words.promotion == "fp64":
+        return _SMALLEST
+    block = Engine(8, 64, 32)
+    if len(groups(words)) > 1:
+        two = block
+    else:
+        two = Engine(4, 64, 32) if words.block else Engine(4, 64, 64, units=max(4 // words.count, 1))
+    return next(_fitting((two, block), words, device), _SMALLEST)
+
+
+def _fitting(engines: Iterable[Engine], words: Words, device: int) -> Iterator[Engine]:
+    """Those that hold a short block at once, so that no turn but the first one has to bring it."""
+    block = (words.block or 0) * width(words) // 32
+    needed = block if len(groups(words)) == 1 and words.count > 1 and 1 <= block <= 4 else 1
+    return (engine for engine in engines if engine.held(words, device) >= needed)
 
 
 @lru_cache(maxsize=1024)

@@ -709,13 +709,26 @@ def parts(rng: np.random.Generator) -> None:
 
 
 def little_memory(rng: np.random.Generator) -> None:
-    """A device whose blocks hold no unit of the large tiles."""
-    words = Words("bf16", 8, accumulators="one", core=A100)
+    """Tiles by what is to be multiplied and what a multiprocessor has; one that holds no unit of the large tiles."""
+    halfhalf, many = PRESETS["halfhalf"], Words("bf16", 8, accumulators="one", core=A100)
+
+    def tile(words: Words, memory: int, columns: int) -> tuple[int, int, int]:
+        with mock.patch.object(_word_mma, "_shared_memory", return_value=memory):
+            _word_mma._large.cache_clear()
+            engine = _word_mma.Engine.of(words, 1, 128, 40, columns)
+        _word_mma._large.cache_clear()
+        return engine.warps, engine.rows, engine.columns
+
+    of_h200, of_a100, of_4090 = 233472, 167936, 102400
+    assert [tile(halfhalf, of_h200, 64 * tiles) for tiles in (4, 5)] == [(8, 64, 16), (4, 64, 32)]
+    assert [tile(halfhalf, memory, 6400) for memory in (of_a100, of_4090)] == [(8, 64, 32), (8, 32, 32)]
+    assert [tile(PRESETS["markidis"], memory, 6400)[2] for memory in (of_h200, of_a100, of_4090)] == [64] * 3
+    assert tile(PRESETS["triple-bf16"], of_h200, 6400) == (8, 64, 32)
+    assert tile(many, of_4090, 6400) == (8, 32, 32)
     a, b = matrix(rng, (5, 40), "f4"), matrix(rng, (40, 70), "f4")
-    with mock.patch.object(_word_mma, "_shared_memory", return_value=102400):
-        assert _word_mma.Engine.of(words, 1, 5, 40, 7000).rows == 32
-        same(ozaki.matmul(a, b, scheme=words), ozaki.matmul(cp.asarray(a), cp.asarray(b), scheme=words))
-    assert [_word_mma.Engine.of(PRESETS["halfhalf"], 1, 128, 40, 64 * tiles).warps for tiles in (4, 5)] == [8, 4]
+    with mock.patch.object(_word_mma, "_shared_memory", return_value=of_4090):
+        same(ozaki.matmul(a, b, scheme=many), ozaki.matmul(cp.asarray(a), cp.asarray(b), scheme=many))
+    _word_mma._large.cache_clear()
 
 
 def pairs(rng: np.random.Generator) -> None:
