@@ -6,14 +6,14 @@ import re
 from dataclasses import dataclass
 from importlib import import_module
 from itertools import product
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from benchmarks.results import Shape
 from ozaki.schemes import Words
 from ozaki.schemes.words import groups
 
 COLUMNS = {1: (128, 192, 256), 2: (128, 192, 208)}
-"""By words: those that kernels/wgmma_words.cuh has instructions for, and a thread has registers for."""
+"""By words, or sets of sums: those that kernels/wgmma_words.cuh has instructions for, and threads have registers."""
 
 GROUPS = (1, 2, 4, 8, 16, 32)
 
@@ -51,10 +51,10 @@ class Wgmma:
         return self.columns in COLUMNS[words.count]
 
     def engine(self) -> Any:
-        return import_module(self.module).Engine(self.columns, self.stages, self.group)
+        return import_module(self.module).Engine(self.columns, self.group, self.stages)
 
     @classmethod
-    def of(cls, words: Words, shape: Shape) -> Wgmma:
+    def of(cls, words: Words, shape: Shape) -> Self:
         """The library's own choice."""
         engine = import_module(cls.module).Engine.of(words, shape.batch, shape.m, shape.k, shape.n)
         return cls(engine.columns, engine.group, engine.stages)
@@ -64,6 +64,20 @@ class Wgmma:
         """What a result file says; None of the other kernel."""
         found = re.fullmatch(r"(\d+) columns, groups of (\d+), (\d+) stages", text)
         return found and cls(*map(int, found.groups()))
+
+
+@dataclass(frozen=True)
+class WgmmaOfPairs(Wgmma):
+    """The same of kernels/word_pairs_sm90.cu."""
+
+    module: ClassVar[str] = "ozaki.backends._word_pairs"
+
+    def multiplies(self, words: Words) -> bool:
+        """Whether a thread has registers for such tiles and the totals beside them."""
+        if words.promotion == "fp64":
+            return self.columns == 128
+        several = words.block is not None or len(groups(words)) > 1
+        return self.columns in COLUMNS[2 if several else 1]
 
 
 @dataclass(frozen=True)
@@ -122,7 +136,10 @@ REGISTERS = 192
 Candidate = Wgmma | MmaSync
 
 SPACE: dict[type[Candidate], tuple[Candidate, ...]] = {
-    Wgmma: tuple(Wgmma(*choice) for choice in product(sorted({*COLUMNS[1], *COLUMNS[2]}), GROUPS, STAGES)),
+    **{
+        kernel: tuple(kernel(*choice) for choice in product(sorted({*COLUMNS[1], *COLUMNS[2]}), GROUPS, STAGES))
+        for kernel in (Wgmma, WgmmaOfPairs)
+    },
     MmaSync: tuple(MmaSync(*choice) for choice in product((4, 8), (32, 64), (16, 32, 64), (2, 4, 8), GROUPS)),
 }
 
@@ -139,7 +156,7 @@ def distinct(candidate: Candidate, shape: Shape) -> bool:
 
 def kernel_of(words: Words) -> type[Candidate]:
     """The kernel that is tuned for these words on this device."""
-    from ozaki.backends import _word_hopper
     from ozaki.backends._cupy import _word_engine
 
-    return Wgmma if isinstance(_word_engine(words, (1, 1, 1, 1)), _word_hopper.Engine) else MmaSync
+    module = type(_word_engine(words, (1, 1, 1, 1))).__module__
+    return next(kernel for kernel in SPACE if kernel.module == module)

@@ -2,14 +2,14 @@
 
 As in Ootomo and Yokota, section 3.5.1: rules filter all combinations before they run, and then their answers do. Timed
 is the product of operands that are words already, once in short for all that is left, and again for the fastest. The
-file holds, for each method and shape, the fastest choice and the one that the library makes; `python -m
-benchmarks.tiles` puts what is worth it into the library's table.
+file holds, for each method and shape, the fastest choice and the one that the library makes, and what other blocks of k
+cost and err; `python -m benchmarks.tiles` puts what is worth it into the library's table.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from heapq import nsmallest
@@ -29,7 +29,10 @@ from benchmarks.results import RESULTS, Row, Run, Shape, git_commit
 from benchmarks.routines import planned
 from ozaki.schemes import PRESETS, Words
 
-SCHEMES = ("halfhalf", "tf32tf32", "two-stage", "markidis")
+SCHEMES = ("halfhalf", "tf32tf32", "two-stage", "single-fp16", "triple-bf16", "fabsum-v1", "fabsum-v2", "markidis")
+
+BLOCKS = (16, 32, 64, 128, 256, 512)
+"""Inner indices after which the leading product is promoted."""
 
 SHAPES = (
     *map(Shape.square, (1024, 2048, 4096, 8192, 16384)),
@@ -146,27 +149,45 @@ def shared_memory(device: Device) -> int:
 
 def rows_of_times(device: Device, scheme: str, problem: Problem, times: Times) -> Iterator[Row]:
     """The fastest candidate, and the library's own choice; their bits are the same, and so are their errors."""
+    for name, candidate in (("fastest", min(times, key=times.__getitem__)), ("own choice", problem.own)):
+        yield row_of(device, f"{scheme}, {name}", problem, candidate, times[candidate])
+
+
+def rows_of_blocks(device: Device, scheme: str, shape: Shape, least: float) -> Iterator[Row]:
+    """What other blocks of k would cost, and err: it is the block that makes a method what it is, not its tiles."""
+    if PRESETS[scheme].block is None:
+        return
+    for block in BLOCKS:
+        words = replace(PRESETS[scheme], block=block)
+        problem = Problem.of(device, words, shape, kernel_of(words))
+        seconds = seconds_of(device, problem.own, problem, least)
+        assert seconds is not None, "the bits of the library's own choice are the library's"
+        yield row_of(device, f"{scheme}, block {block}", problem, problem.own, seconds)
+        device.release()
+
+
+def row_of(device: Device, routine: str, problem: Problem, candidate: Candidate, seconds: float) -> Row:
+    """One candidate, with the errors of the product."""
     a, b, shape = problem.a, problem.b, problem.shape
     error, rms = Sample.of(a, b, device.xp, 0).errors(problem.c)
-    account = planned(a, b, {"scheme": scheme})
-    for name, candidate in (("fastest", min(times, key=times.__getitem__)), ("own choice", problem.own)):
-        yield Row(
-            task="tuning",
-            routine=f"{scheme}, {name}",
-            ours=True,
-            m=shape.m,
-            n=shape.n,
-            k=shape.k,
-            dtype="float32",
-            data="normal",
-            seconds=times[candidate],
-            tflops=2e-12 * shape.m * shape.k * shape.n / times[candidate],
-            error=error,
-            bound=account.bound,
-            products=account.products,
-            rms=rms,
-            ran=str(candidate),
-        )
+    account = planned(a, b, {"scheme": problem.words})
+    return Row(
+        task="tuning",
+        routine=routine,
+        ours=True,
+        m=shape.m,
+        n=shape.n,
+        k=shape.k,
+        dtype="float32",
+        data="normal",
+        seconds=seconds,
+        tflops=2e-12 * shape.m * shape.k * shape.n / seconds,
+        error=error,
+        bound=account.bound,
+        products=account.products,
+        rms=rms,
+        ran=str(candidate),
+    )
 
 
 def main(
@@ -189,9 +210,12 @@ def main(
         raise typer.BadParameter(f"{error}; install the extra cuda12 or cuda13") from None
     shapes = [Shape.square(n) for n in size] if size else SHAPES
     date = datetime.now(UTC).isoformat(timespec="seconds")
-    rows = tuple(row for name in scheme or SCHEMES for row in tuned(device, name, shapes, seconds, console))
+    rows = [row for name in scheme or SCHEMES for row in tuned(device, name, shapes, seconds, console)]
+    largest = max((shape for shape in shapes if shape.k <= 4096), key=lambda shape: shape.k, default=None)
+    for name in scheme or SCHEMES:
+        rows += [] if largest is None else rows_of_blocks(device, name, largest, seconds)
     versions = device.versions() | {"architecture": architecture_of(device)}
-    run = Run(date, commit or git_commit(), device.name, versions, rows)
+    run = Run(date, commit or git_commit(), device.name, versions, tuple(rows))
     console.print(table(run))
     path = run.write(output)
     console.print(str(path), soft_wrap=True)

@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 
 from benchmarks import tiles, tuning
-from benchmarks.candidates import COLUMNS, SPACE, MmaSync, Wgmma, distinct, fits
+from benchmarks.candidates import COLUMNS, SPACE, MmaSync, Wgmma, WgmmaOfPairs, distinct, fits, kernel_of
 from benchmarks.devices import Cpu
 from benchmarks.results import Row, Run, Shape, read
 from ozaki.backends import _jit, _tuned
@@ -47,6 +47,8 @@ def test_rules():
     for name, wide in (("halfhalf", {(208, 4), (208, 5)}), ("two-stage", {(256, 4)})):
         fitting = {(c.columns, c.stages) for c in SPACE[Wgmma] if fits(c, PRESETS[name], H200_SHARED)}
         assert fitting == {(128, s) for s in (4, 5, 6, 7)} | {(192, 4), (192, 5)} | wide
+    for name, widths in (("single-fp16", {128, 192, 256}), ("fabsum-v1", {128, 192, 208}), ("fabsum-v2", {128})):
+        assert {c.columns for c in SPACE[WgmmaOfPairs] if fits(c, PRESETS[name], H200_SHARED)} == widths
     for name, largest in (("markidis", 64), ("halfhalf", 32), ("fabsum-v1", 32)):
         fitting = [c for c in SPACE[MmaSync] if fits(c, PRESETS[name], H200_SHARED)]
         assert max(c.height * c.width for c in fitting) == 64 * largest
@@ -55,6 +57,15 @@ def test_rules():
     for rows, most in ((1, 1), (256, 1), (512, 2), (1024, 4), (1025, 8), (10**6, 32)):
         assert max(c.group for c in SPACE[Wgmma] if distinct(c, Shape.square(rows))) == most
         assert max(c.group for c in SPACE[MmaSync] if distinct(c, Shape(-(-rows // 2), 5, 5))) == most
+
+
+def test_kernels_are_found_by_their_engines(monkeypatch):
+    engines = {}
+    backend = SimpleNamespace(_word_engine=lambda words, sizes: engines[words]())
+    monkeypatch.setitem(sys.modules, "ozaki.backends._cupy", backend)
+    for kernel, name in ((Wgmma, "halfhalf"), (WgmmaOfPairs, "fabsum-v1"), (MmaSync, "markidis")):
+        engines[PRESETS[name]] = type("Engine", (), {"__module__": kernel.module})
+        assert kernel_of(PRESETS[name]) is kernel
 
 
 def test_own_choice(modules):
@@ -90,6 +101,7 @@ def device(modules, monkeypatch):
     device = Cpu()
     monkeypatch.setattr(tuning, "device_of", lambda name: device)
     monkeypatch.setattr(tuning, "shared_memory", lambda device: H200_SHARED)
+    monkeypatch.setattr(tuning, "BLOCKS", (16, 64))
     monkeypatch.setattr(tuning, "architecture_of", lambda device: "sm_90a")
     monkeypatch.setattr(tuning, "kernel_of", lambda words: Wgmma if words.count == 2 else MmaSync)
     monkeypatch.setattr(
@@ -113,7 +125,12 @@ def test_the_fastest_with_the_bits_of_the_library(device, tmp_path, capsys):
         (16, "two-stage, own choice", "4 warps of 64 x 32, 4 units of k, groups of 8"),
         (300, "two-stage, fastest", "4 warps of 32 x 16, 2 units of k, groups of 2"),
         (300, "two-stage, own choice", "4 warps of 64 x 32, 4 units of k, groups of 8"),
+        (300, "halfhalf, block 16", "208 columns, groups of 8, 5 stages"),
+        (300, "halfhalf, block 64", "208 columns, groups of 8, 5 stages"),
+        (300, "two-stage, block 16", "4 warps of 64 x 32, 4 units of k, groups of 8"),
+        (300, "two-stage, block 64", "4 warps of 64 x 32, 4 units of k, groups of 8"),
     ]
+    assert run.rows[-2].rms < run.rows[-1].rms  # a shorter block errs less
     for row in run.rows:
         assert row.error <= row.bound
         assert row.tflops == pytest.approx(2e-12 * row.n**3 / row.seconds)
@@ -148,6 +165,8 @@ def test_a_choice_is_kept_if_it_is_worth_it():
         assert tiles.kept([run("01", *rows)]) == {"sm_90a": {"halfhalf": {(512, 512, 512): choice}}}
     other = [row("double-fp16", kind, 512, 1.0, "groups of 8") for kind in ("fastest", "own choice")]
     assert tiles.kept([run("01", *other)]) == {}
+    blocks = [row("halfhalf", f"block {block}", 512, 1.0, WIDE) for block in (32, 64)]
+    assert tiles.kept([run("01", *blocks)]) == {}
 
 
 def test_newer_results_count(tmp_path):
@@ -172,7 +191,7 @@ def test_the_table_is_up_to_date():
     for methods in _tuned.table().values():
         for method, entries in methods.items():
             for choice in entries.values():
-                assert fits(Wgmma(*choice), PRESETS[method], H200_SHARED)
+                assert any(fits(kernel(*choice), PRESETS[method], H200_SHARED) for kernel in (Wgmma, WgmmaOfPairs))
 
 
 def test_the_library_finds_what_was_tuned(monkeypatch, tmp_path):

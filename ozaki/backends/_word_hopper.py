@@ -8,12 +8,11 @@ from typing import Any
 
 import cupy as cp
 
-from ozaki.backends._jit import architecture
 from ozaki.backends._launch import Launch, Macros, Together, View, cluster_blocks, round_up
 from ozaki.backends._split import Layout, Slices
-from ozaki.backends._tuned import tiles
+from ozaki.backends._tuned import Tiles
 from ozaki.backends._word_split import width
-from ozaki.backends._word_tiles import DEPTH, GROUP, STAGES, columns_of, layout, multiplying, tiles_of
+from ozaki.backends._word_tiles import DEPTH, chosen, layout, multiplying, tiles_of
 from ozaki.schemes import Words
 from ozaki.schemes.words import groups
 
@@ -37,25 +36,20 @@ def fits(words: Words) -> bool:
 
 @dataclass(frozen=True)
 class Engine:
-    """The kernel with that many columns in a tile, stages in its ring, and row-tile pairs walked together.
+    """The kernel with that many columns in a tile, row-tile pairs walked together, and stages in its ring.
 
     Equal where the words of a prepared operand fit both.
     """
 
     columns: int
+    group: int = field(compare=False)
     stages: int = field(compare=False)
-    group: int = field(default=GROUP, compare=False)
     label: str = "wgmma kernel"
 
     @classmethod
     def of(cls, words: Words, batch: int, m: int, k: int, n: int) -> Engine:
         """What tuning found, or leaves the fewest entries of tiles to the multiprocessors that finish last."""
-        device, costs = cp.cuda.runtime.getDevice(), _COLUMNS[words.count]
-        tuned = tiles(architecture(device), words, m, k, n) if batch == 1 else None
-        if tuned is not None and tuned.columns in costs:
-            return cls(tuned.columns, tuned.stages, tuned.group)
-        columns = columns_of(costs, batch, m, n)
-        return cls(columns, STAGES[columns])
+        return cls(*chosen(words, _COLUMNS[words.count], batch, m, k, n))
 
     def layout(self, words: Words, side: str, batch: int, rows: int, k: int) -> Layout:
         """All words of an element in one tile."""
@@ -68,25 +62,25 @@ class Engine:
     def multiply(self, words: Words, a: Slices, b: Slices, out: Any) -> int:
         """out = a b^T, shape (batch, m, n), its columns neighbours in memory; returns the bytes of workspace."""
         operands = a.operand, b.operand, View.of(out), a.mu_step, b.mu_step
-        shape = self.columns, self.stages, self.group
-        together, launch = _multiplying(cp.cuda.runtime.getDevice(), words, shape, a.described.k, operands)
+        tiles = Tiles(self.columns, self.group, self.stages)
+        together, launch = _multiplying(cp.cuda.runtime.getDevice(), words, tiles, a.described.k, operands)
         launch(a.planes.data, b.planes.data, out.data, a.mu.data, b.mu.data, *together.arrays())
         return 0
 
 
 @lru_cache(maxsize=1024)
 def _multiplying(
-    device: int, words: Words, shape: tuple[int, int, int], k: int, operands: tuple[Any, Any, View, int, int]
+    device: int, words: Words, tiles: Tiles, k: int, operands: tuple[Any, Any, View, int, int]
 ) -> tuple[Together, Launch]:
     assert words.block is not None
     macros: Macros = {
         "HALF_SUMS": int(words.accumulator == "fp16"), "WORD": words.word.upper(), "SCALE_BITS": words.scale_bits,
     }  # fmt: skip
     k_stages = words.count * round_up(k, 128) * width(words) // DEPTH
-    work, *_ = tiles_of(operands[2], shape[0])
+    work, *_ = tiles_of(operands[2], tiles.columns)
     together = Together.of(work, cluster_blocks(device) // 2) if k_stages >= _LONG else Together()
     kernel, blocks = ("word_gemm_sm90.cu", "word_gemm"), -(-k // words.block)
-    return together, multiplying(kernel, macros, shape, operands, blocks, k_stages, together.struct)
+    return together, multiplying(kernel, macros, tiles, operands, blocks, k_stages, together.struct)
 
 
 _LONG = 256

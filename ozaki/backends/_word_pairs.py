@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
@@ -10,9 +10,10 @@ import cupy as cp
 
 from ozaki.backends._launch import Launch, Macros, View, round_up
 from ozaki.backends._split import Layout, Slices
+from ozaki.backends._tuned import Tiles
 from ozaki.backends._word_program import program
 from ozaki.backends._word_split import width
-from ozaki.backends._word_tiles import DEPTH, GROUP, STAGES, columns_of, layout, multiplying
+from ozaki.backends._word_tiles import DEPTH, chosen, layout, multiplying
 from ozaki.schemes import Words
 from ozaki.schemes.words import groups
 
@@ -31,15 +32,20 @@ def fits(words: Words) -> bool:
 
 @dataclass(frozen=True)
 class Engine:
-    """The kernel with that many columns in a tile."""
+    """The kernel with that many columns in a tile, row-tile pairs walked together, and stages in its ring.
+
+    Equal where the words of a prepared operand fit both.
+    """
 
     columns: int
+    group: int = field(compare=False)
+    stages: int = field(compare=False)
     label: str = "wgmma kernel"
 
     @classmethod
     def of(cls, words: Words, batch: int, m: int, k: int, n: int) -> Engine:
-        """That leaves the fewest entries of tiles to the multiprocessors that finish last."""
-        return cls(columns_of(_COLUMNS[_totals(words)], batch, m, n))
+        """What tuning found, or leaves the fewest entries of tiles to the multiprocessors that finish last."""
+        return cls(*chosen(words, _COLUMNS[_totals(words)], batch, m, k, n))
 
     def layout(self, words: Words, side: str, batch: int, rows: int, k: int) -> Layout:
         """Each word in tiles of its own."""
@@ -52,7 +58,8 @@ class Engine:
     def multiply(self, words: Words, a: Slices, b: Slices, out: Any) -> int:
         """out = a b^T, shape (batch, m, n), its columns neighbours in memory; returns the bytes of workspace."""
         operands = a.operand, b.operand, View.of(out), a.mu_step, b.mu_step
-        launch = _multiplying(cp.cuda.runtime.getDevice(), words, self.columns, a.described.k, operands)
+        tiles = Tiles(self.columns, self.group, self.stages)
+        launch = _multiplying(cp.cuda.runtime.getDevice(), words, tiles, a.described.k, operands)
         launch(a.planes.data, b.planes.data, out.data, a.mu.data, b.mu.data)
         return 0
 
@@ -65,10 +72,9 @@ def _totals(words: Words) -> str:
 
 
 @lru_cache(maxsize=1024)
-def _multiplying(device: int, words: Words, cols: int, k: int, operands: tuple[Any, Any, View, int, int]) -> Launch:
+def _multiplying(device: int, words: Words, tiles: Tiles, k: int, operands: tuple[Any, Any, View, int, int]) -> Launch:
     totals = _totals(words)
     macros: Macros = {"WORD": words.word.upper(), "TOTALS": int(totals != "none")}
     macros["PROMOTION"] = "double" if totals == "double" else "float"
     blocks, k_blocks = (-(-elements * width(words) // DEPTH) for elements in (k, round_up(k, 128)))
-    shape = cols, STAGES[cols], GROUP
-    return multiplying(("word_pairs_sm90.cu", "word_pairs"), macros, shape, operands, blocks, k_blocks, program(words))
+    return multiplying(("word_pairs_sm90.cu", "word_pairs"), macros, tiles, operands, blocks, k_blocks, program(words))

@@ -7,8 +7,11 @@ from typing import Any
 
 import cupy as cp
 
+from ozaki.backends import _tuned
+from ozaki.backends._jit import architecture
 from ozaki.backends._launch import Launch, Macros, View, cluster_blocks, output, round_up, struct
 from ozaki.backends._split import Layout
+from ozaki.backends._tuned import Tiles
 from ozaki.backends._word_split import width
 from ozaki.schemes import Words
 
@@ -23,8 +26,17 @@ GROUP = 8
 per cent more at 8192 and 16384 than 16)."""
 
 
-def columns_of(costs: dict[int, float], batch: int, m: int, n: int) -> int:
-    """The width, of those given with the time of a column, that leaves least to the clusters that finish last."""
+def chosen(words: Words, costs: dict[int, float], batch: int, m: int, k: int, n: int) -> Tiles:
+    """What tuning found for a product, or the width, of those with the time of a column, that the rule gives."""
+    tuned = _tuned.tiles(architecture(cp.cuda.runtime.getDevice()), words, m, k, n) if batch == 1 else None
+    if tuned is not None and tuned.columns in costs:
+        return tuned
+    columns = _columns(costs, batch, m, n)
+    return Tiles(columns, GROUP, STAGES[columns])
+
+
+def _columns(costs: dict[int, float], batch: int, m: int, n: int) -> int:
+    """The width that leaves least to the clusters that finish last."""
     clusters = cluster_blocks(cp.cuda.runtime.getDevice()) // 2
     pairs = batch * -(-m // (2 * ROWS))
 
@@ -55,17 +67,17 @@ def tiles_of(out: View, columns: int) -> tuple[int, int, int]:
 def multiplying(
     kernel: tuple[str, str],
     macros: Macros,
-    shape: tuple[int, int, int],
+    tiles: Tiles,
     operands: tuple[Any, Any, View, int, int],
     blocks: int,
     k_stages: int,
     *more: Any,
 ) -> Launch:
-    """A kernel with tiles of so many columns, stages of the ring, and row-tile pairs walked together.
+    """A kernel with such tiles.
 
     Operands are a and b as kernels know them, the result, and the steps of mu and nu from one batch entry to the next.
     """
-    cols, stages, group = shape
+    cols, group, stages = tiles
     a, b, out, mu_step, nu_step = operands
     work, pairs, columns = tiles_of(out, cols)
     grid = (min(cluster_blocks(cp.cuda.runtime.getDevice()), 2 * work),)
