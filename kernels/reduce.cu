@@ -2,24 +2,21 @@
 #include "launch.cuh"
 #include "residues.cuh"
 
-// acc: int32 [groups][rows][ld], groups acc_stride apart -> y: bytes in [0, m_t), [t][rows][ld_out], planes y_stride
-// apart, t = first + group. With `accumulate`, added to the y that is there, modulo m_t.
-// All addresses are aligned to 16 bytes: acc_stride, ld multiples of 4, y_stride, ld_out of 16, and both rows hold
-// cols rounded up to 16 entries, for the last ones are reduced with the rest.
+// acc: int32 [groups][count] -> y: bytes in [0, m_t), [t][count], t = first + group. With `accumulate`, added to the y
+// that is there, modulo m_t. `count` is a multiple of 16, and all addresses are aligned to 16 bytes.
 //
-// Block (32, 8); grid (ceil(rows / 8), ceil(cols / 512), groups). A thread owns 16 neighbouring entries of a row.
+// 256 threads; grid (ceil(count / 4096), groups). A thread owns 16 neighbouring entries.
 extern "C" __global__ void __launch_bounds__(256)
-reduce(const int32_t* __restrict__ acc, int64_t acc_stride, int64_t ld, uint8_t* __restrict__ y, int64_t y_stride,
-       int64_t ld_out, int64_t rows, int64_t cols, int first, int accumulate, const AccumulatorModuli moduli) {
+reduce(const int32_t* __restrict__ acc, uint8_t* __restrict__ y, int64_t count, int first, int accumulate,
+       const AccumulatorModuli moduli) {
   after_previous();
-  const int64_t row = static_cast<int64_t>(blockIdx.x) * 8 + threadIdx.y;
-  const int64_t col = (static_cast<int64_t>(blockIdx.y) * 32 + threadIdx.x) * 16;
-  if (row >= rows || col >= cols) return;
-  const int t = first + blockIdx.z;
+  const int64_t at = (static_cast<int64_t>(blockIdx.x) * 256 + threadIdx.x) * 16;
+  if (at >= count) return;
+  const int t = first + blockIdx.y;
   const AccumulatorModulus m = moduli.of[t];
 
-  const int4* const in = reinterpret_cast<const int4*>(acc + blockIdx.z * acc_stride + row * ld + col);
-  uint4* const out = reinterpret_cast<uint4*>(y + t * y_stride + row * ld_out + col);
+  const int4* const in = reinterpret_cast<const int4*>(acc + blockIdx.y * count + at);
+  uint4* const out = reinterpret_cast<uint4*>(y + t * count + at);
   int4 v[4];
 #pragma unroll
   for (int i = 0; i < 4; ++i) v[i] = in[i];

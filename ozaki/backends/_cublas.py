@@ -78,17 +78,17 @@ def _residues(scheme: Residues, a: Slices, b: Slices, out: Any) -> int:
                     INT8, at_a + t * la.slice + h, at_b + t * lb.slice + h, accumulators.data.ptr, m, ld, depth,
                     la.row_bytes, lb.row_bytes, count, (la.slice, lb.slice, m * ld),
                 )  # fmt: skip
-                reduce = _reducing(cp.cuda.runtime.getDevice(), scheme, m, ld, t, count, h > 0)
+                reduce = _reducing(cp.cuda.runtime.getDevice(), scheme, m * ld, t, count, h > 0)
                 reduce(accumulators.data, planes.data)
         recombine(scheme, planes[:, None], a.exponents(i), b.exponents(i), out[i : i + 1])
     return int(accumulators.nbytes + planes.nbytes)
 
 
 @lru_cache(maxsize=1024)
-def _reducing(device: int, scheme: Residues, m: int, ld: int, first: int, count: int, add: bool) -> Launch:
-    grid = (ceil(m / 8), ceil(ld / 512), count)
-    sizes = m * ld, ld, m, ld, first, int(add), accumulator_moduli(scheme, unsigned=False)
-    return Launch("reduce.cu", "reduce", {}, grid, (32, 8), None, m * ld, ld, None, *sizes)
+def _reducing(device: int, scheme: Residues, entries: int, first: int, count: int, add: bool) -> Launch:
+    moduli = accumulator_moduli(scheme, unsigned=False)
+    grid = (ceil(entries / 4096), count)
+    return Launch("reduce.cu", "reduce", {}, grid, (256,), None, None, entries, first, int(add), moduli)
 
 
 def _digits(scheme: Digits, a: Slices, b: Slices, out: Any) -> int:
