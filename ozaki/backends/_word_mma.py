@@ -91,16 +91,14 @@ def _large(words: Words, device: int) -> Engine:
     """For many tiles (docs/performance.md)."""
     if words.promotion == "fp64":
         return _SMALLEST
-    block = Engine(8, 64, 32)
-    if len(groups(words)) > 1:
-        two = block
-    else:
-        two = Engine(4, 64, 32) if words.block else Engine(4, 64, 64, units=max(4 // words.count, 1))
-    return next(_fitting((two, block), words, device), _SMALLEST)
+    engines = [Engine(8, 64, 32)]
+    if len(groups(words)) == 1:  # nothing is added to what other groups give
+        engines.insert(0, Engine(4, 64, 32) if words.block else Engine(4, 64, 64, units=max(4 // words.count, 1)))
+    return next(_fitting(engines, words, device), _SMALLEST)
 
 
 def _fitting(engines: Iterable[Engine], words: Words, device: int) -> Iterator[Engine]:
-    """Those that hold a short block at once, so that no turn but the first one has to bring it."""
+    """Those that hold a unit, or a short block, of which else each turn would bring what it needs."""
     block = (words.block or 0) * width(words) // 32
     needed = block if len(groups(words)) == 1 and words.count > 1 and 1 <= block <= 4 else 1
     return (engine for engine in engines if engine.held(words, device) >= needed)
