@@ -40,7 +40,7 @@ class ndarray(np.ndarray):  # noqa: N801
     device_id = 0
 
     @property
-    def data(self) -> Memory:
+    def data(self) -> Memory:  # type: ignore[override]
         memory = Memory(self.__array_interface__["data"][0], self)
         memory.device_id = self.device_id
         return memory
@@ -157,12 +157,13 @@ def gemm_ex(
 
 def on_current_stream(function: Any) -> Any:
     """As CuPy calls cuBLAS, whatever stream the handle has; `used` notes them."""
+    used: list[int] = []
 
     def call(*arguments: int) -> None:
-        call.used.append(current().ptr)
+        used.append(current().ptr)
         give(current().ptr, lambda: function(*arguments))
 
-    call.used = []
+    vars(call)["used"] = used
     return call
 
 
@@ -193,7 +194,7 @@ def install(capability: str) -> None:
         allocator.pop()
 
     def alloc(size: int) -> Memory:
-        return allocator[-1](size)  # type: ignore[no-any-return]
+        return allocator[-1](size)
 
     def empty_of_pool(shape: Any, dtype: Any = float) -> ndarray:
         shape = (shape,) if np.isscalar(shape) else tuple(shape)

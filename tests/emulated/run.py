@@ -11,7 +11,7 @@ import itertools
 import os
 import sys
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -142,7 +142,8 @@ def magnitudes(rng: np.random.Generator) -> None:
     layouts += [Layout((44, 44), 384, bits=bits) for bits in (21, int(rng.integers(8, 21)))]
     for dtypes, layout in itertools.product(itertools.product(("f4", "f8"), repeat=2), layouts):
         given = [view(hard(rng, 304, dtype)) for dtype in dtypes]
-        got = _magnitudes.magnitudes(*(_cupy.describe(cp.asarray(x)) for x in given), layout)
+        left, right = (_cupy.describe(cp.asarray(x)) for x in given)
+        got = _magnitudes.magnitudes(left, right, layout)
         for x, rows, tile, found in zip(given, layout.rows, layout.tiles, got[:2], strict=True):
             want = _numpy_proof._magnitudes(_numpy.describe(x), layout.bits, layout.sampled)
             if tile:
@@ -189,8 +190,8 @@ def exponents(rng: np.random.Generator) -> None:
         b = b.astype(rng.choice(["f4", "f8"]))
         step = rng.choice([-1, 1])
         a, b = (np.asarray(x, order=rng.choice(["C", "F"]))[..., ::step] for x in (a, b))
-        host = [_numpy.describe(x) for x in (a, b)]
-        device = [_cupy.describe(cp.asarray(x)) for x in (a, b)]
+        host = _numpy.describe(a), _numpy.describe(b)
+        device = _cupy.describe(cp.asarray(a)), _cupy.describe(cp.asarray(b))
         lower, found = _numpy.wide_product(*host), _cupy.wide_product(*device)
         assert np.isinf(lower).any() and (lower[0, :4, 2] == [2.0**-1022, 2.0**-1023, 2.0**-1074, 0]).all()
         cp.cuda.Device().synchronize()  # the proof's stream as well
@@ -213,8 +214,8 @@ def fused_proofs(rng: np.random.Generator) -> None:
         b[-1, : n // 3, k // 2 :] = 0
         a[0, 3], b[0, 5, 7], a[0, 9, 1] = 0, np.nan, np.inf
         a = np.asarray(a, order=rng.choice(["C", "F"]))
-        host = [_numpy.describe(x) for x in (a, b)]
-        device = [_cupy.describe(cp.asarray(x)) for x in (a, b)]
+        host = _numpy.describe(a), _numpy.describe(b)
+        device = _cupy.describe(cp.asarray(a)), _cupy.describe(cp.asarray(b))
         for sampled in (False, True) if k > 1024 else (False,):
             lower = _numpy.narrow_product(*host, sampled), _cupy.narrow_product(*device, sampled)
             assert isinstance(lower[1], Magnitudes)
@@ -235,7 +236,7 @@ def fused_proofs(rng: np.random.Generator) -> None:
 
 def product(scheme: str, slices: int, dtype: str, engine: str, rng: np.random.Generator) -> None:
     """Views of every kind, NaN and Inf, subnormal results; from the tape the second time, where there is one."""
-    options = {"scheme": scheme, "slices": slices}
+    options: dict[str, Any] = {"scheme": scheme, "slices": slices}
     for m, k, n in ((33, 270, 130), (5, 1, 3))[: 1 if engine == "hopper" else 2]:  # tiles take as long for both
         a, b = matrix(rng, (m, k), dtype), matrix(rng, (k, n), dtype)
         b[0, 0] = np.inf
@@ -332,10 +333,10 @@ def one_read(rng: np.random.Generator) -> None:
     )  # fmt: skip
     for scheme, dtype, side, sums in cases:
         order, cluster = rng.integers(4), int(rng.choice((1, 2) if sums else (1, 2, 4)))
-        rows = (2, 4) if order == 0 and dtype == "f8" else (4,) if order == 0 else (1, 2)
+        known: tuple[int, ...] = (2, 4) if order == 0 and dtype == "f8" else (4,) if order == 0 else (1, 2)
         if order == 0 and dtype == "f4" and not sums:
-            rows = (4, 8)
-        held = _describe_split._Held(cluster, 384 if cluster == 1 else 512 // cluster, int(rng.choice(rows)))
+            known = (4, 8)
+        held = _describe_split._Held(cluster, 384 if cluster == 1 else 512 // cluster, int(rng.choice(known)))
         if cluster == 1 and held.rows > 1:
             held = held._replace(sharing=int(rng.choice((1, 4))))
         x = cp.asarray(hard(rng, 304, dtype))  # rows begin at multiples of 16 bytes
@@ -361,13 +362,14 @@ def one_read(rng: np.random.Generator) -> None:
             ones = _cupy.describe(cp.asarray(np.ones((x.shape[0], layout.filled, looked_at), "f4")))
             filled = getattr(_magnitudes.magnitudes(ones, ones, room.layout), side) != 0
             assert filled.mean() == layout.filled / layout.rows
-            np.testing.assert_array_equal(*(getattr(of, side)[filled] for of in (want, room)), err_msg=told)
+            expected, found = (getattr(of, side)[filled] for of in (want, room))
+            np.testing.assert_array_equal(expected, found, err_msg=told)
     _describe_split._launch.cache_clear()
 
 
 def magnitudes_of(x: np.ndarray, sampled: bool) -> Magnitudes:
     """Room for those of x as both operands, in tiles."""
-    room = _magnitudes.room(x, x, Layout.in_tiles(x.shape[1], *x.shape[1:], sampled))
+    room = _magnitudes.room(x, x, Layout.in_tiles(x.shape[1], x.shape[1], x.shape[2], sampled))
     room.left.fill(85), room.right.fill(85)
     return room
 
@@ -451,8 +453,8 @@ def one_read_chosen(rng: np.random.Generator) -> None:
         assert _cupy._in_one_read(*look) is None, (dtype, k, scheme, along_k)
     words = replace(PRESETS["halfhalf"], core=H100)
     a, b = rng.standard_normal((9, 300)).astype("f4"), rng.standard_normal((300, 11)).astype("f4")
-    split = _describe_split.find_and_split
-    with mock.patch.object(_describe_split, "find_and_split", side_effect=split) as read:
+    cut = _describe_split.find_and_split
+    with mock.patch.object(_describe_split, "find_and_split", side_effect=cut) as read:
         ozaki.matmul(cp.asarray(a), cp.asarray(b), scheme=words)
     assert read.call_count == 2
     plan = ozaki.plan((9, 16400), (16400, 11), dtype="float32", scheme=words)
@@ -537,7 +539,7 @@ def quadrants(rng: np.random.Generator) -> None:
     ):
         y = matrix(rng, (rows + 1, 2 * k), dtype, 20)
         y[0, -1], y[-1, 0], y[-1, -3:] = np.nan, -np.inf, np.finfo(dtype).smallest_subnormal
-        y = cp.asarray(np.asarray(y, order=order))
+        y = cp.asarray(np.asfortranarray(y) if order == "F" else y)
         x = (y[1:, :k], y[1:, k - 1 : -1], y[:0:-1, ::-2], y[:-1, ::2])[rng.integers(4)][None]
         described = _cupy.describe(x)
         plain = _split.split(described, side, scheme, _cublas.layout(scheme, side, 1, rows, k))
@@ -617,8 +619,8 @@ def within_limits(rng: np.random.Generator) -> None:
                 same(expected, c)
                 assert report.engine.endswith(engine.label) and report.workspace_bytes <= limit, (report, limit)
     a, b = matrix(rng, (300, 26), "f4"), matrix(rng, (26, 270), "f4")
-    for limit, scheme in ((10**5, "residues"), (10**5, "digits"), (25 * 10**4, "halfhalf")):  # which take several
-        options = {"scheme": scheme} if scheme == "halfhalf" else {"scheme": scheme, "slices": 3, "engine": "cublas"}
+    for limit, name in ((10**5, "residues"), (10**5, "digits"), (25 * 10**4, "halfhalf")):  # which take several
+        options = {"scheme": name} | ({} if name == "halfhalf" else {"slices": 3, "engine": "cublas"})
         whole = ozaki.matmul(cp.asarray(a), cp.asarray(b), **options)
         for limited, calls in ((limit, 2), (10**9, 1)):  # panels are never done from the tape
             with (
@@ -866,8 +868,8 @@ def words_for_a_target(rng: np.random.Generator) -> None:
             plan = ozaki.plan(cp.asarray(small), cp.asarray(b), accuracy=accuracy)
             assert plan.scheme == PRESETS["halfhalf"] and "proves what is asked" in plan.why, plan
             assert ozaki.plan(small, b, scheme="halfhalf", accuracy=accuracy).bound <= plan.bound < 6e-6
-        for accuracy in (25, 1e-7, "fp64"):  # of another format, or more than they prove
-            assert not isinstance(ozaki.plan(cp.asarray(a), cp.asarray(b), accuracy=accuracy).scheme, Words)
+        for more in (25, 1e-7, "fp64"):  # of another format, or more than they prove
+            assert not isinstance(ozaki.plan(cp.asarray(a), cp.asarray(b), accuracy=more).scheme, Words)
         plan = ozaki.plan(cp.asarray(graded), cp.asarray(b), accuracy="fp32")
         assert not isinstance(plan.scheme, Words) and "halfhalf proves too little" in plan.why, plan
     for a, c in got:
@@ -920,7 +922,8 @@ def tapes_outlive_launches(rng: np.random.Generator) -> None:
         with ThreadPoolExecutor(1) as thread:
             return thread.submit(product).result()
 
-    expected, init, begun = ozaki.matmul(a, b, scheme="residues", slices=14), _launch.Launch.__init__, []
+    expected, init = ozaki.matmul(a, b, scheme="residues", slices=14), _launch.Launch.__init__
+    begun: list[None] = []
     with mock.patch.object(_launch.Launch, "__init__", lambda *_, **__: begun.append(init(*_, **__))):
         for multiply in (product, by_thread):
             for _ in range(3):  # the first one records
@@ -936,16 +939,17 @@ def tapes_outlive_launches(rng: np.random.Generator) -> None:
     assert 0 < len(begun) < 40  # not anew each time
 
 
-def equal_choices_again(_: np.random.Generator) -> None:
+def equal_choices_again(_rng: np.random.Generator) -> None:
     """Numbers that are equal but mean another accuracy are another choice."""
     a = b = cp.asarray(np.eye(4))
     for accuracy, slices in ((60, 15), (60.0, 0), (60, 15), (60.0, 0)):
         _, report = ozaki.matmul(a, b, accuracy=accuracy, return_report=True)
         assert (report.slices > 0) == (slices > 0), accuracy
-        for _ in range(2):
-            ozaki.matmul(a, b, accuracy=accuracy)
+        ozaki.matmul(a, b, accuracy=accuracy)
+        ozaki.matmul(a, b, accuracy=accuracy)
     assert Choices(60).key != Choices(60.0).key
     ozaki.matmul(a, b, accuracy=1)
+    nonsense: Any
     for nonsense in (True, np.True_):
         with pytest.raises(TypeError, match=r"^accuracy: "):
             ozaki.matmul(a, b, accuracy=nonsense)
@@ -961,7 +965,7 @@ def many_blocks(rng: np.random.Generator) -> None:
                 same(ozaki.matmul(a, b, scheme=scheme, slices=slices), got)
 
 
-def out_elsewhere(_: np.random.Generator) -> None:
+def out_elsewhere(_rng: np.random.Generator) -> None:
     """A result for another device is refused."""
     a = cp.asarray(np.eye(4))
     out = cp.full((4, 4), np.nan)
@@ -993,8 +997,8 @@ def ends_of_gemm(rng: np.random.Generator) -> None:
                         _cupy.axpby(alpha, given, beta, y if beta else None, into)
                         same(expected, into)
     a, b, c = (rng.standard_normal((30, 30)) for _ in range(3))
-    operands, options = (2.0, a, b, -0.3), {"scheme": "residues", "slices": 14}
-    expected, out = ozaki.gemm(*operands, c, **options), cp.asarray(c)
+    options: dict[str, Any] = {"scheme": "residues", "slices": 14}
+    expected, out = ozaki.gemm(2.0, a, b, -0.3, c, **options), cp.asarray(c)
     assert ozaki.gemm(2.0, cp.asarray(a), cp.asarray(b), -0.3, out, out=out, **options) is out
     same(expected, out)
 
@@ -1013,7 +1017,7 @@ def plans_again(rng: np.random.Generator) -> None:
         peaks, whole = usual[0].copy(), rng.integers(-3, 4, (m, k)).astype(dtype)
         peaks[:, 5] *= 2.0**12
         b = rng.standard_normal((k, n)).astype(dtype)
-        options = {"accuracy": "fp32" if dtype == "f4" else "fp64", "reproducible": True}
+        options: dict[str, Any] = {"accuracy": "fp32" if dtype == "f4" else "fp64", "reproducible": True}
         begin, got, used = _search.Search.begin, [], []
         with mock.patch.object(_search.Search, "begin", autospec=True, side_effect=begin) as planned:
             for a in (usual[0], usual[1], peaks, whole, usual[2], usual[3]):
@@ -1031,14 +1035,15 @@ def plans_again(rng: np.random.Generator) -> None:
 def memory_is_held(rng: np.random.Generator) -> None:
     """What a proof looks at is held until it is through, when it is done again too."""
     a, b = cp.asarray(rng.standard_normal((20, 1100))), cp.asarray(rng.standard_normal((1100, 25)))
-    held, call, finds = [], Tape.__call__, _search.Search.finds
+    call, finds = Tape.__call__, _search.Search.finds
+    held: list[weakref.ref[Any]] = []
 
-    def called(tape, *arrays):
+    def called(tape: Tape, *arrays: Any) -> Any:
         memory = call(tape, *arrays)
         held.append(weakref.ref(memory))
         return memory
 
-    def found(search, scheme):
+    def found(search: Any, scheme: Any) -> Any:
         assert held[-1]() is not None
         return finds(search, scheme)
 
@@ -1048,7 +1053,7 @@ def memory_is_held(rng: np.random.Generator) -> None:
     assert len(held) == 2 and held[-1]() is None
 
 
-def plans_of_other_data_again(_: np.random.Generator) -> None:
+def plans_of_other_data_again(_rng: np.random.Generator) -> None:
     """Data that need a sharper proof, and such as need more slices, which are split for once that is known."""
     rng = np.random.default_rng(7)  # other data might need one slice more
 
@@ -1056,7 +1061,7 @@ def plans_of_other_data_again(_: np.random.Generator) -> None:
         x = rng.standard_normal(shape)
         return x * (rng.random(shape) < 0.1) if kind == "sparse" else abs(x) ** 1.5
 
-    options = {"accuracy": "fp64", "reproducible": True}
+    options: dict[str, Any] = {"accuracy": "fp64", "reproducible": True}
     for kind, looks, plans in (("steep", 2, 1), ("sparse", 3, 3)):
         begin, look, got = _search.Search.begin, _cupy.worst_ratios, []
         with (
@@ -1076,9 +1081,9 @@ def plans_of_other_data_again(_: np.random.Generator) -> None:
 
 def heavy_plans_again(rng: np.random.Generator) -> None:
     """Plans from wide magnitudes are made anew, out of NumPy's product where cuBLAS may not add exactly."""
-    options = {"accuracy": "fp64", "reproducible": True}
+    options: dict[str, Any] = {"accuracy": "fp64", "reproducible": True}
 
-    def planned(operands: tuple[np.ndarray, ...]) -> int:
+    def planned(operands: Sequence[np.ndarray]) -> int:
         """How often, for data that differ but need the same proof."""
         a, b = (x * rng.choice([-1, 1], x.shape) for x in operands)
         a, b = a[rng.permutation(len(a))], np.asfortranarray(b[:, rng.permutation(b.shape[1])])
