@@ -152,7 +152,7 @@ word_mma(const Operand a, const Operand b, const Output<float> to, int units, in
 #pragma unroll
       for (int turn = 0; turn < TURNS; ++turn) {
         if (!part.has(turn)) continue;
-        if (opens && !opens_group(turn) && program.down[turn] != 0) d.scale(-program.down[turn]);
+        if (opens && program.down[turn] != 0) d.scale(-program.down[turn]);
         const int at = (half * HELD + first - part.first) * UNIT_STEP, begin = turn_begin(turn);
         const int pairs = program.turn_end[turn] - begin;
         const auto read = [&](Fragments& to, int u, int pair) {

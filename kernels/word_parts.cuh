@@ -9,11 +9,6 @@ constexpr int TURNS = program.group_end[program.groups - 1];
 constexpr bool PROMOTED = program.block > 0;  // the last group
 HD constexpr int group_begin(int group) { return group > 0 ? program.group_end[group - 1] : 0; }
 HD constexpr int turn_begin(int turn) { return turn > 0 ? program.turn_end[turn - 1] : 0; }
-HD constexpr bool opens_group(int turn) {
-  for (int group = 0; group < program.groups; ++group)
-    if (turn == group_begin(group)) return true;
-  return false;
-}
 HD constexpr bool takes(const uint8_t (&words)[MOST], int turn, int word) {
   for (int pair = turn_begin(turn); pair < program.turn_end[turn]; ++pair)
     if (words[pair] == word) return true;
@@ -22,11 +17,11 @@ HD constexpr bool takes(const uint8_t (&words)[MOST], int turn, int word) {
 // Whether blocks of the last group are short, so that several may be held at a time, and whether what is held always is
 // for all turns that there are.
 constexpr bool SHORT = PROMOTED && program.block <= HELD, AT_ONCE = program.groups == 1 && (TURNS == 1 || SHORT);
-// Units of k that are held at a time, and that a turn most often goes through.
-constexpr int SPAN = SHORT ? HELD - HELD % program.block : HELD;
-constexpr int AT_A_TIME = SHORT && program.groups == 1 ? program.block : HELD;
 // Whether accumulators are cleared where a block begins, which then costs nothing, instead of where they are over.
 constexpr bool CLEARED_FIRST = SHORT && program.groups == 1;
+// Units of k that are held at a time, and that a turn most often goes through.
+constexpr int SPAN = SHORT ? HELD - HELD % program.block : HELD;
+constexpr int AT_A_TIME = CLEARED_FIRST ? program.block : HELD;
 
 // What shared memory holds at a time: units of k, for turns of a group.
 struct Part {

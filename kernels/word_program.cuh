@@ -10,6 +10,6 @@ struct Program {
   int block;  // so many times 32 bytes of k after which the last group is promoted, or 0
   uint8_t left[MOST], right[MOST];
   uint8_t turn_end[MOST], group_end[MOST];
-  uint8_t down[MOST];    // of turns: the accumulator is multiplied by 2^-down before
+  uint8_t down[MOST];    // of turns: the accumulator is multiplied by 2^-down before; 0 of a group's first one
   uint8_t weight[MOST];  // of groups: the sum counts 2^-weight
 };

@@ -33,8 +33,11 @@ def _fields(words: Words) -> tuple[list[int], list[list[int]]]:
     """Groups and block; words of pairs; where turns and groups end; `down` of turns; weights of groups."""
     shares = groups(words)
     turns = [turn for group in shares for turn in group.turns]
-    levels = [sum(turn[0]) for turn in turns]
-    down = [words.scale_bits * max(before - level, 0) for before, level in zip([0, *levels], levels, strict=False)]
+    down = [
+        words.scale_bits * (sum(before[0]) - sum(turn[0]))
+        for group in shares
+        for before, turn in zip((group.turns[0], *group.turns), group.turns, strict=False)
+    ]
     ends = list(accumulate(map(len, turns))), list(accumulate(len(group.turns) for group in shares))
     pairs = [pair for turn in turns for pair in turn]
     block = (words.block or 0) * width(words) // 32
