@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
 import cupy as cp
 
+from ozaki.backends import _word_tiles
 from ozaki.backends._launch import Launch, Macros, Together, View, cluster_blocks, round_up
 from ozaki.backends._split import Layout, Slices
 from ozaki.backends._tuned import Tiles
@@ -34,17 +34,8 @@ def fits(words: Words) -> bool:
     )
 
 
-@dataclass(frozen=True)
-class Engine:
-    """The kernel with that many columns in a tile, row-tile pairs walked together, and stages in its ring.
-
-    Equal where the words of a prepared operand fit both.
-    """
-
-    columns: int
-    group: int = field(compare=False)
-    stages: int = field(compare=False)
-    label: str = "wgmma kernel"
+class Engine(_word_tiles.Engine):
+    """The kernel of one promoted accumulator."""
 
     @classmethod
     def of(cls, words: Words, batch: int, m: int, k: int, n: int) -> Engine:
@@ -55,15 +46,10 @@ class Engine:
         """All words of an element in one tile."""
         return layout(words, self.columns, words.count, side, batch, rows, k)
 
-    def workspace(self, words: Words, rows: int, cols: int, k: int) -> int:
-        """Bytes held beside the words."""
-        return 0
-
     def multiply(self, words: Words, a: Slices, b: Slices, out: Any) -> int:
         """out = a b^T, shape (batch, m, n), its columns neighbours in memory; returns the bytes of workspace."""
         operands = a.operand, b.operand, View.of(out), a.mu_step, b.mu_step
-        tiles = Tiles(self.columns, self.group, self.stages)
-        together, launch = _multiplying(cp.cuda.runtime.getDevice(), words, tiles, a.described.k, operands)
+        together, launch = _multiplying(cp.cuda.runtime.getDevice(), words, self.tiles, a.described.k, operands)
         launch(a.planes.data, b.planes.data, out.data, a.mu.data, b.mu.data, *together.arrays())
         return 0
 

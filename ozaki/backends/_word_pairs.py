@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
 import cupy as cp
 
+from ozaki.backends import _word_tiles
 from ozaki.backends._launch import Launch, Macros, View, round_up
 from ozaki.backends._split import Layout, Slices
 from ozaki.backends._tuned import Tiles
@@ -30,17 +30,8 @@ def fits(words: Words) -> bool:
     return alone and words.accumulator == "fp32" and (words.block or 0) * width(words) % DEPTH == 0
 
 
-@dataclass(frozen=True)
-class Engine:
-    """The kernel with that many columns in a tile, row-tile pairs walked together, and stages in its ring.
-
-    Equal where the words of a prepared operand fit both.
-    """
-
-    columns: int
-    group: int = field(compare=False)
-    stages: int = field(compare=False)
-    label: str = "wgmma kernel"
+class Engine(_word_tiles.Engine):
+    """The kernel of an accumulator for each pair."""
 
     @classmethod
     def of(cls, words: Words, batch: int, m: int, k: int, n: int) -> Engine:
@@ -51,15 +42,10 @@ class Engine:
         """Each word in tiles of its own."""
         return layout(words, self.columns, 1, side, batch, rows, k)
 
-    def workspace(self, words: Words, rows: int, cols: int, k: int) -> int:
-        """Bytes held beside the words."""
-        return 0
-
     def multiply(self, words: Words, a: Slices, b: Slices, out: Any) -> int:
         """out = a b^T, shape (batch, m, n), its columns neighbours in memory; returns the bytes of workspace."""
         operands = a.operand, b.operand, View.of(out), a.mu_step, b.mu_step
-        tiles = Tiles(self.columns, self.group, self.stages)
-        launch = _multiplying(cp.cuda.runtime.getDevice(), words, tiles, a.described.k, operands)
+        launch = _multiplying(cp.cuda.runtime.getDevice(), words, self.tiles, a.described.k, operands)
         launch(a.planes.data, b.planes.data, out.data, a.mu.data, b.mu.data)
         return 0
 

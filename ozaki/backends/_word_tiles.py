@@ -1,7 +1,8 @@
-"""Words in tiles, as wgmma reads them: where they lie, how wide a tile is to be, and what multiplies them."""
+"""Words in tiles, as wgmma reads them: where they lie, how wide a tile is to be, and what their engines share."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
@@ -24,6 +25,28 @@ STAGES = {256: 4, 208: 5, 192: 5, 128: 5}
 GROUP = 8
 """Row-tile pairs walked together: as many rows as columns are multiplied at a time (H200, at the power limit: 2
 per cent more at 8192 and 16384 than 16)."""
+
+
+@dataclass(frozen=True)
+class Engine:
+    """A kernel with that many columns in a tile, row-tile pairs walked together, and stages in its ring.
+
+    Equal where the words of a prepared operand fit both.
+    """
+
+    columns: int
+    group: int = field(compare=False)
+    stages: int = field(compare=False)
+    label: str = "wgmma kernel"
+
+    @property
+    def tiles(self) -> Tiles:
+        """The choices alone, of which each makes another launch."""
+        return Tiles(self.columns, self.group, self.stages)
+
+    def workspace(self, words: Words, rows: int, cols: int, k: int) -> int:
+        """Bytes held beside the words."""
+        return 0
 
 
 def chosen(words: Words, costs: dict[int, float], batch: int, m: int, k: int, n: int) -> Tiles:
