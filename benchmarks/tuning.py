@@ -148,9 +148,10 @@ def shared_memory(device: Device) -> int:
 
 
 def rows_of_times(device: Device, scheme: str, problem: Problem, times: Times) -> Iterator[Row]:
-    """The fastest candidate, and the library's own choice; their bits are the same, and so are their errors."""
-    for name, candidate in (("fastest", min(times, key=times.__getitem__)), ("own choice", problem.own)):
-        yield row_of(device, f"{scheme}, {name}", problem, candidate, times[candidate])
+    """The fastest candidate, and the library's own choice."""
+    fastest = min(times, key=times.__getitem__)
+    named = {f"{scheme}, fastest": fastest, f"{scheme}, own choice": problem.own}
+    yield from rows_of(device, problem, {name: (candidate, times[candidate]) for name, candidate in named.items()})
 
 
 def rows_of_blocks(device: Device, scheme: str, shape: Shape, least: float) -> Iterator[Row]:
@@ -162,32 +163,33 @@ def rows_of_blocks(device: Device, scheme: str, shape: Shape, least: float) -> I
         problem = Problem.of(device, words, shape, kernel_of(words))
         seconds = seconds_of(device, problem.own, problem, least)
         assert seconds is not None, "the bits of the library's own choice are the library's"
-        yield row_of(device, f"{scheme}, block {block}", problem, problem.own, seconds)
+        yield from rows_of(device, problem, {f"{scheme}, block {block}": (problem.own, seconds)})
         device.release()
 
 
-def row_of(device: Device, routine: str, problem: Problem, candidate: Candidate, seconds: float) -> Row:
-    """One candidate, with the errors of the product."""
+def rows_of(device: Device, problem: Problem, timed: dict[str, tuple[Candidate, float]]) -> Iterator[Row]:
+    """Candidates for one product, by the routine's name; their bits are the same, and so are their errors."""
     a, b, shape = problem.a, problem.b, problem.shape
     error, rms = Sample.of(a, b, device.xp, 0).errors(problem.c)
     account = planned(a, b, {"scheme": problem.words})
-    return Row(
-        task="tuning",
-        routine=routine,
-        ours=True,
-        m=shape.m,
-        n=shape.n,
-        k=shape.k,
-        dtype="float32",
-        data="normal",
-        seconds=seconds,
-        tflops=2e-12 * shape.m * shape.k * shape.n / seconds,
-        error=error,
-        bound=account.bound,
-        products=account.products,
-        rms=rms,
-        ran=str(candidate),
-    )
+    for routine, (candidate, seconds) in timed.items():
+        yield Row(
+            task="tuning",
+            routine=routine,
+            ours=True,
+            m=shape.m,
+            n=shape.n,
+            k=shape.k,
+            dtype="float32",
+            data="normal",
+            seconds=seconds,
+            tflops=2e-12 * shape.m * shape.k * shape.n / seconds,
+            error=error,
+            bound=account.bound,
+            products=account.products,
+            rms=rms,
+            ran=str(candidate),
+        )
 
 
 def main(
