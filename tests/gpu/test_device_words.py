@@ -69,6 +69,14 @@ def same_numbers(expected, got):
         )
 
 
+def same_in_samples(rng, a, b, words, count=20):
+    """A whole product, in some of its rows and columns those of the model; finite in all."""
+    c = multiplied(cp.asarray(a), cp.asarray(b), words)
+    rows, cols = (np.unique(rng.integers(0, size, count)) for size in c.shape)
+    same_numbers(ozaki.matmul(a[rows], b[:, cols], scheme=words), c[rows][:, cols])
+    assert bool(cp.isfinite(c).all())
+
+
 def multiplied(a, b, words, **options):
     out = cp.full((*a.shape[:-1], b.shape[-1]), cp.nan, np.float32)
     assert ozaki.matmul(a, b, scheme=words, out=out, **options) is out
@@ -105,31 +113,20 @@ def test_tiles(core, name, columns, shape, kernel, monkeypatch):
         pytest.skip("the kernel has no such tiles of such words")
     monkeypatch.setitem(widths, key, {columns: 1.0})
     a, b = operands(rng, *shape)
-    c = multiplied(cp.asarray(a), cp.asarray(b), words)
-    rows, cols = (np.unique(rng.integers(0, size, 20)) for size in (shape[0], shape[2]))
-    same_numbers(ozaki.matmul(a[rows], b[:, cols], scheme=words), c[rows][:, cols])
-    assert bool(cp.isfinite(c).all())
+    same_in_samples(rng, a, b, words)
 
 
 @pytest.mark.parametrize("shape", [(129, 64, 193), (300, 1000, 500), (40, 5000, 420)])
 @pytest.mark.parametrize("tile", [(4, 64, 32, 4), (4, 64, 64, 2), (8, 64, 16, 3), (8, 32, 32, 4), (8, 64, 32, 2)])
 @pytest.mark.parametrize("name", ["halfhalf", "tf32tf32", "markidis", "two-stage", "triple-bf16", "fabsum-v1"])
-def test_tiles_of_mma(core, name, tile, shape, monkeypatch):
+@pytest.mark.parametrize("kernel", ["mma.sync"], indirect=True)
+def test_tiles_of_mma(core, name, tile, shape, kernel, monkeypatch):
     """Warps, what each owns, and the units of k that are held."""
-    from ozaki.backends import _again, _word_hopper, _word_mma, _word_pairs
+    from ozaki.backends import _word_mma
 
-    _again.forget()
-    for module in (_word_hopper, _word_pairs):
-        monkeypatch.setattr(module, "fits", lambda words: False)
     monkeypatch.setattr(_word_mma.Engine, "of", lambda *_: _word_mma.Engine(*tile))
     rng = np.random.default_rng(sum(shape))
-    words = replace(PRESETS[name], core=core)
-    a, b = operands(rng, *shape)
-    c = multiplied(cp.asarray(a), cp.asarray(b), words)
-    rows, cols = (np.unique(rng.integers(0, size, 20)) for size in (shape[0], shape[2]))
-    same_numbers(ozaki.matmul(a[rows], b[:, cols], scheme=words), c[rows][:, cols])
-    assert bool(cp.isfinite(c).all())
-    _again.forget()
+    same_in_samples(rng, *operands(rng, *shape), replace(PRESETS[name], core=core))
 
 
 @pytest.mark.parametrize("block", [64, 192, 320, 448, 2048])
@@ -140,10 +137,7 @@ def test_blocks(core, name, block):
     promotion = PRESETS[name].promotion or "fp32"
     words = replace(PRESETS[name], core=core, block=block, promotion=promotion)
     a, b = operands(rng, 300, 3000, 700)
-    c = multiplied(cp.asarray(a), cp.asarray(b), words)
-    rows, cols = np.unique(rng.integers(0, 300, 20)), np.unique(rng.integers(0, 700, 20))
-    same_numbers(ozaki.matmul(a[rows], b[:, cols], scheme=words), c[rows][:, cols])
-    assert bool(cp.isfinite(c).all())
+    same_in_samples(rng, a, b, words)
 
 
 @pytest.mark.parametrize("name", [*ON_HOPPER, "markidis"])
@@ -151,10 +145,7 @@ def test_more_tiles_than_multiprocessors(core, name):
     rng = np.random.default_rng(3)
     words = replace(PRESETS[name], core=core)
     a, b = rng.standard_normal((3000, 700)).astype("f4"), rng.standard_normal((700, 5000)).astype("f4")
-    c = multiplied(cp.asarray(a), cp.asarray(b), words)
-    rows, cols = np.unique(rng.integers(0, 3000, 40)), np.unique(rng.integers(0, 5000, 40))
-    same_numbers(ozaki.matmul(a[rows], b[:, cols], scheme=words), c[rows][:, cols])
-    assert bool(cp.isfinite(c).all())
+    same_in_samples(rng, a, b, words, 40)
 
 
 @pytest.mark.parametrize("name", ON_HOPPER)
