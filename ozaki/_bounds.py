@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ozaki import _word_bounds
-from ozaki._description import Description, Ints
+from ozaki._description import Description, Least
 from ozaki.schemes import Residues, Scheme, Words, magnitude_bits
-from ozaki.schemes.image import EMPTY_TOP, ceil_log2
+from ozaki.schemes.image import ceil_log2
 
 _UP = 1 + 2.0**-30
 
@@ -117,34 +117,34 @@ def words_by_rows(left: Description, right: Description, words: Words) -> float:
 _NEXT_TO_NOTHING = 2.0**-7
 
 
-def words_by_sample(left: Description, right: Description, tops: tuple[Ints, Ints], words: Words, k: int) -> float:
+def words_by_sample(left: Least, right: Least, some: int, words: Words, k: int) -> float:
     """B8 for any operands whose rows have these largest elements, componentwise; inf where B9 does not tell enough.
 
-    The descriptions are those of some of the k indices, the same ones of both operands; `tops` are of whole rows.
+    `some` of the k indices were described, the same ones of both operands.
     """
-    phi, least = 2.0 ** (words.floor - words.ceiling), least_share(left, right)
-    for side, top in ((left, tops[0]), (right, tops[1])):
-        rows = side.filled
-        if not isinstance(rows, slice) and (top[~rows] != EMPTY_TOP).any():
-            return inf
-        least *= float(side.least_sums[rows].min(initial=inf)) * 2.0 ** int((side.top - top)[rows].min(initial=0))
+    if not (left.told and right.told):
+        return inf
+    phi, least = 2.0 ** (words.floor - words.ceiling), _share(left.elements, right.elements, some)
+    for side in (left, right):
+        least *= side.sums * 2.0**side.steps
     added = _word_bounds.small(words, k) * k * phi * (2 + phi) + _word_bounds.absolute(words, k) * 4.0**-words.ceiling
     return (_word_bounds.relative(words, k) + added / least) * _UP if least > 0 else inf
 
 
 def least_share(left: Description, right: Description) -> float:
-    """B9: a lower bound of (abs(A) abs(B))_ij / (s_i s_j) over all rows that are not empty, s their `least_sums`.
+    """B9: a lower bound of (abs(A) abs(B))_ij / (s_i s_j) over all rows that are not empty, s their `least_sums`."""
+    return _share(left.least_elements, right.least_elements, left.k)
+
+
+def _share(left: float, right: float, k: int) -> float:
+    """The same, from the least s_i**2 / norm(a_i)**2 of either operand.
 
     By the Paley-Zygmund inequality at least (1 - t)**2 s_i**2 / norm(a_i)**2 elements of a row are t s_i / k or more;
     where those of two rows are more than k together, as many of them meet. 0 where they are not.
     """
-    k, counts = left.k, 0.0
-    for side in (left, right):
-        sums = side.least_sums[side.filled]
-        ratio = float((sums * sums / side.squares[side.filled]).min(initial=inf)) * 4.0 ** magnitude_bits(k)
-        counts += (1 - _FAIR) ** 2 * min(ratio, k)
+    counts = sum((1 - _FAIR) ** 2 * min(elements, k) for elements in (left, right))
     meeting = max(counts - k * (1 + 2.0**-20), 0.0)
-    return meeting * (_FAIR / k) ** 2 / _UP
+    return float(meeting * (_FAIR / k) ** 2 / _UP)
 
 
 _FAIR = 2.0**-5

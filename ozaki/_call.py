@@ -192,14 +192,9 @@ class Call:
             return None
         self._ahead = words, dict(zip(_SIDES, slices, strict=True))
         some = max(_SAMPLE_OF_WORDS, k // EVERY * SAMPLE)
-        reads = [backend.read(backend.describe(self._rows(side)[..., :some])) for side in _SIDES]
-        tops = [backend.read_tops(each.described) for each in slices]
-
-        def proven() -> float:
-            (left, right), (of_left, of_right) = (read() for read in reads), (read() for read in tops)
-            return _bounds.words_by_sample(left, right, (of_left, of_right), words, k)
-
-        return proven
+        left, right = (backend.describe(self._rows(side)[..., :some]) for side in _SIDES)
+        least = backend.read_least((left, right), (slices[0].described, slices[1].described))
+        return lambda: _bounds.words_by_sample(*least(), min(some, k), words, k)
 
     def _by_rows(self, words: Words) -> Callable[[], float]:
         """Proven of the whole descriptions."""

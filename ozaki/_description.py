@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from math import inf
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -61,6 +62,10 @@ class Described:
         return Description(self.k, *fields)
 
 
+Sides = tuple[Described, Described]
+"""Both operands of a product."""
+
+
 @dataclass(frozen=True)
 class Description:
     """The fields of a description, each of shape (batch, rows)."""
@@ -97,6 +102,12 @@ class Description:
         if not isinstance(self.filled, slice):
             lower[self.empty] = 0.0
         return lower
+
+    @property
+    def least_elements(self) -> float:
+        """Lower bound of (sum abs(x))**2 / sum x**2 over all rows that are not empty: so many elements, if equal."""
+        sums = self.least_sums[self.filled]
+        return float((sums * sums / self.squares[self.filled]).min(initial=inf)) * 4.0 ** magnitude_bits(self.k)
 
     @cached_property
     def norms(self) -> npt.NDArray[np.float64]:
@@ -137,6 +148,31 @@ class Description:
     def rounded(self, scaling: Scaling) -> npt.NDArray[np.bool_]:
         """Rows whose image may differ from 2**mu x."""
         return ~self.empty & (self.exponents(scaling) + self.bottom < 0)
+
+
+class Least(NamedTuple):
+    """The least numbers of rows of which some elements were described, over those that are not empty.
+
+    Attributes
+    ----------
+    elements : least_sums**2 / squares, with squares in units of 2**(2 top)
+    sums : least_sums
+    steps : top of what was described minus that of the whole row
+    told : whether each row that has elements showed some
+    """
+
+    elements: float
+    sums: float
+    steps: int
+    told: bool
+
+    @classmethod
+    def of(cls, some: Description, tops: Ints) -> Least:
+        """Of a description and the tops of whole rows."""
+        rows = some.filled
+        told = isinstance(rows, slice) or not (tops[~rows] != EMPTY_TOP).any()
+        steps = int((some.top - tops)[rows].min(initial=0))
+        return cls(some.least_elements, float(some.least_sums[rows].min(initial=inf)), steps, told)
 
 
 def empty_fields(batch: int, rows: int) -> Ints:

@@ -23,9 +23,10 @@ BOTH = ["residues-14-f8", "residues-7-f4", "digits-3-f4", "digits-7-f8", "digits
 WORDS = ["halfhalf", "tf32tf32", "two-stage"]
 PAIRS = ["single-fp16", "single-bf16", "single-tf32", "double-bf16", "triple-bf16", "fabsum-v1", "fabsum-v2"]
 CASES = [
-    *["descriptions", "magnitudes", "proofs", "exponents", "plans", "plans-again", "plans-of-other-data-again"],
-    *["memory-is-held", "batches-again", "heavy-plans-again", "native-again", "tapes-outlive-launches"],
-    *["equal-choices-again", "out-elsewhere", "many-blocks", "ends-of-gemm", "far", "fp16-sums"],
+    *["descriptions", "looks", "magnitudes", "proofs", "exponents", "plans", "plans-again"],
+    *["plans-of-other-data-again", "memory-is-held", "batches-again", "heavy-plans-again", "native-again"],
+    *["tapes-outlive-launches", "equal-choices-again", "out-elsewhere", "many-blocks", "ends-of-gemm", "far"],
+    "fp16-sums",
     *BOTH,
     *["residues-20-f8", "digits-10-f8", "fp16-digits-4-f4", "fp16-digits-11-f8"],
     *WORDS,

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from ozaki._description import Described, Description, Ints
+from ozaki._description import Described, Description, Least, Sides
 from ozaki._prepared import Prepared
 from ozaki._proof import ProofBackend
 from ozaki.schemes import Scheme, Words
@@ -41,8 +41,8 @@ class Backend(ProofBackend, Protocol):
         """Begin to bring a description to the host; calling the result waits for it."""
         ...
 
-    def read_tops(self, described: Described) -> Callable[[], Ints]:
-        """Likewise the exponents of the rows' largest elements."""
+    def read_least(self, some: Sides, whole: Sides) -> Callable[[], tuple[Least, Least]]:
+        """Likewise what some elements of the rows of both operands tell, given the whole rows' largest elements."""
         ...
 
     def split(self, operand: Described, side: str, plan: Any) -> Any: ...

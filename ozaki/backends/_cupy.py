@@ -33,7 +33,7 @@ from ozaki.backends import _split as splitting
 from ozaki.backends._axpby import axpby as axpby
 from ozaki.backends._cupy_describe import describe as describe
 from ozaki.backends._cupy_describe import read as read
-from ozaki.backends._cupy_describe import read_tops as read_tops
+from ozaki.backends._cupy_describe import read_least as read_least
 from ozaki.backends._cupy_native import native as native
 from ozaki.backends._cupy_native import native_obstacle as native_obstacle
 from ozaki.backends._cupy_proof import narrow_product as narrow_product

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
+from math import ceil
 from typing import Any
 
 import cupy as cp
 import numpy as np
+import numpy.typing as npt
 
-from ozaki._description import FIELDS, Described, Description, Ints
+from ozaki._description import FIELDS, Described, Description, Least, Sides
 from ozaki.backends._launch import Launch, Macros, View, round_up
 from ozaki.backends._tape import Copy, Record
 from ozaki.backends._tops import Tops
 from ozaki.schemes import magnitude_bits
-from ozaki.schemes.image import EMPTY_TOP
 
 
 def describe(x: Any) -> Described:
@@ -33,34 +34,49 @@ def read(described: Described) -> Callable[[], Description]:
     return lambda: Description(described.k, *arrived())
 
 
-def read_tops(described: Described) -> Callable[[], Ints]:
-    """Likewise the exponents of the rows' largest elements."""
-    arrived, dtype = _to_host(described.fields[0]), described.x.dtype
-    if not isinstance(described, Tops):
-        return arrived
+def read_least(some: Sides, whole: Sides) -> Callable[[], tuple[Least, Least]]:
+    """Likewise what some elements of the rows of both operands tell; the device looks for the least numbers."""
+    (left, right), k = some, some[0].k
+    sizes = left.fields[0].size, right.fields[0].size
+    blocks = min(ceil(max(sizes) / _ROWS_AT_ONCE), _BLOCKS)
+    least = cp.empty((2, blocks, len(Least._fields)), np.float64)
+    largest = isinstance(whole[0], Tops)
+    assert isinstance(whole[1], Tops) == largest
+    launch = _looking(cp.cuda.runtime.getDevice(), blocks, sizes, k, largest)
+    launch(left.fields.data, whole[0].fields.data, right.fields.data, whole[1].fields.data, least.data)
+    arrived = _to_host(least)
 
-    mantissa, least_normal = np.finfo(dtype).nmant, np.finfo(dtype).minexp
+    def read() -> tuple[Least, Least]:
+        of_left, of_right = (
+            Least(elements * 4.0 ** magnitude_bits(k), sums, int(steps), bool(told))
+            for elements, sums, steps, told in arrived().min(axis=1).tolist()
+        )
+        return of_left, of_right
 
-    def tops() -> Ints:
-        bits = arrived()
-        exponents: Ints = (bits >> mantissa) + least_normal
-        if (few := bits < 1 << mantissa).any():  # subnormal numbers, and zeros
-            mantissas, lowest = np.frexp(bits[few].astype(np.float64))
-            exponents[few] = np.where(mantissas > 0, lowest + (least_normal - mantissa), EMPTY_TOP)
-        return exponents
-
-    return tops
+    return read
 
 
-def _to_host(x: Any) -> Callable[[], Ints]:
-    """Begin to copy integers; calling the result waits for them, in a call done again for its own."""
+_ROWS_AT_ONCE, _BLOCKS = 512, 32
+"""Rows of a block of kernels/least.cu, one of each thread; blocks for each operand, at most."""
+
+
+@lru_cache(maxsize=1024)
+def _looking(device: int, blocks: int, sizes: tuple[int, int], k: int, largest: bool) -> Launch:
+    rows, threads = ((None, None, size) for size in sizes), (_ROWS_AT_ONCE,)
+    macros: Macros = {"LARGEST": int(largest)}
+    unit = 2.0 ** -magnitude_bits(k)
+    return Launch("least.cu", "least_of_rows", macros, (2 * blocks,), threads, *rows, None, k, unit)
+
+
+def _to_host(x: Any) -> Callable[[], Any]:
+    """Begin to copy an array; calling the result waits for it, in a call done again for its own."""
     target, copied = cp.cuda.alloc_pinned_memory(x.nbytes), cp.cuda.Event(disable_timing=True)
     Copy(target, x.nbytes)(x.data)
     Record(copied)()
 
-    def arrived() -> Ints:
+    def arrived() -> npt.NDArray[Any]:
         copied.synchronize()
-        return np.frombuffer(target, np.int64, x.size).reshape(x.shape)
+        return np.frombuffer(target, x.dtype, x.size).reshape(x.shape)
 
     return arrived
 

@@ -18,7 +18,7 @@ from ozaki.backends._limbs import Floats
 from ozaki.backends._numpy_describe import TILE, along_memory, row_tiles, scale, turned
 from ozaki.backends._numpy_describe import describe as describe
 from ozaki.backends._numpy_describe import read as read
-from ozaki.backends._numpy_describe import read_tops as read_tops
+from ozaki.backends._numpy_describe import read_least as read_least
 from ozaki.backends._numpy_proof import narrow_product as narrow_product
 from ozaki.backends._numpy_proof import wide_product as wide_product
 from ozaki.backends._numpy_proof import worst_ratios as worst_ratios

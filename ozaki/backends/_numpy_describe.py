@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ozaki._description import FIELDS, Described, Description, Ints, empty_fields
+from ozaki._description import FIELDS, Described, Description, Least, Sides, empty_fields
 from ozaki.backends._limbs import Floats
 from ozaki.schemes import magnitude_bits
 from ozaki.schemes.image import EMPTY_TOP
@@ -32,9 +32,10 @@ def read(described: Described) -> Callable[[], Description]:
     return lambda: described.on_host
 
 
-def read_tops(described: Described) -> Callable[[], Ints]:
-    """The exponents of the largest elements of rows, as they are."""
-    return lambda: described.on_host.top
+def read_least(some: Sides, whole: Sides) -> Callable[[], tuple[Least, Least]]:
+    """What some elements of rows tell, given the whole rows."""
+    left, right = (Least.of(part.on_host, of.on_host.top) for part, of in zip(some, whole, strict=True))
+    return lambda: (left, right)
 
 
 def row_tiles(batch: int, rows: int, k: int, share: int = 1) -> Iterator[tuple[slice, slice]]:

@@ -44,6 +44,7 @@ from ozaki.backends import (  # noqa: E402
     _launch,
     _magnitudes,
     _numpy,
+    _numpy_describe,
     _numpy_proof,
     _rates,
     _recombine,
@@ -124,6 +125,23 @@ def descriptions(rng: np.random.Generator) -> None:
                 host, device = _numpy.describe(v[None]).fields, _cupy.describe(cp.asarray(v)[None]).fields.get()
                 for field, h, d in zip(FIELDS, host, device, strict=True):
                     np.testing.assert_array_equal(h, d, err_msg=f"{field} {dtype} {shape}")
+
+
+def looks(rng: np.random.Generator) -> None:
+    """The least numbers of rows: empty ones, such as look empty, subnormal ones; none at all."""
+    for find, (batch, m, n) in itertools.product((tops, _cupy.describe), ((1, 40, 17000), (3, 9, 1), (1, 5, 4))):
+        a, b = (matrix(rng, (batch, rows, 300), "f4", 30) for rows in (m, n))
+        a[:, 3], b[:, 0] = 0, np.ldexp(b[:, 0], -130 - rng.integers(20))
+        a[0, 4] *= np.arange(300) != 7
+        if n == 4:
+            a[0, 2, :100], b[:] = 0, 0
+        sides = a, b
+        some = [_numpy.describe(x[..., :100]) for x in sides]
+        want = _numpy_describe.read_least((some[0], some[1]), (_numpy.describe(a), _numpy.describe(b)))()
+        left, right = (cp.asarray(x) for x in sides)
+        described = _cupy.describe(left[..., :100]), _cupy.describe(right[..., :100])
+        assert _cupy.read_least(described, (find(left), find(right)))() == want
+        assert want[0].told == (n != 4) and (n != 4 or want[1] == (np.inf, np.inf, 0, True))
 
 
 def magnitudes(rng: np.random.Generator) -> None:
@@ -1113,6 +1131,7 @@ WORDS = ("halfhalf", "tf32tf32", "two-stage")
 PAIRS = ("single-fp16", "single-bf16", "single-tf32", "double-bf16", "triple-bf16", "fabsum-v1", "fabsum-v2")
 CASES: dict[str, Callable[[np.random.Generator], None]] = {
     "descriptions": descriptions,
+    "looks": looks,
     "magnitudes": magnitudes,
     "proofs": proofs,
     "exponents": exponents,

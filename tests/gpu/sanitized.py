@@ -9,14 +9,17 @@ Of racecheck's errors those in nvjet_* are cuBLAS's own; to exclude its kernels 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 from unittest import mock
 
 import cupy as cp
 import numpy as np
 
 import ozaki
-from ozaki.backends import _hopper, _winograd, _word_hopper
+from ozaki.backends import _cupy, _hopper, _numpy, _winograd, _word_hopper
+from ozaki.backends._tops import tops
 from ozaki.schemes import PRESETS
 from ozaki.tensor_core import H100
 
@@ -74,7 +77,15 @@ def main() -> int:
     for some in (slice(301), slice(1, None, 2)):
         expected, out = ozaki.gemm(2, a, b, -0.5, c[:, some], **batch), cp.asarray(c)[:, some]
         tell("gemm", expected, ozaki.gemm(2, cp.asarray(a), cp.asarray(b), -0.5, out, out=out, **batch).get())
+    a, b = (rng.standard_normal((2600, 300)).astype("f4") for _ in range(2))
+    tell("a look", looked(_numpy, _numpy.describe, a, b), looked(_cupy, tops, cp.asarray(a), cp.asarray(b)))
     return len(_differ)
+
+
+def looked(backend: Any, find: Callable[[Any], Any], *sides: Any) -> np.ndarray:
+    """The least numbers of the rows of both sides, by the first third of each."""
+    some, whole = [backend.describe(x[None, :, :100]) for x in sides], [find(x[None]) for x in sides]
+    return np.array(backend.read_least(some, whole)())
 
 
 def counted(

@@ -112,6 +112,29 @@ def test_descriptions_of_graded_rows(shape, dtype, step):
             np.testing.assert_array_equal(h, d, err_msg=field)
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_least_numbers_of_rows(seed):
+    """What a look at some elements tells of all rows, with whole rows described or only their largest elements."""
+    from ozaki.backends import _cupy, _numpy_describe
+    from ozaki.backends._tops import tops
+
+    rng = np.random.default_rng(5000 + seed)
+    batch, k = int(rng.integers(1, 4)), int(rng.integers(2, 900))
+    most = 3000 if k > 200 else 30000
+    sides = [random_matrix(rng, (batch, int(rng.integers(1, most)), k), "f4", int(rng.choice([3, 70]))) for _ in "ab"]
+    sides[0][:, ::9] = 0
+    if seed % 4 == 0:
+        sides[1][-1, -1, : k - 1] = 0  # a row that looks empty
+    if seed % 5 == 0:
+        sides[0][:] = 0
+    some = int(rng.integers(1, k))
+    host = [_numpy.describe(x[..., :some]) for x in sides], [_numpy.describe(x) for x in sides]
+    expected = _numpy_describe.read_least(*host)()
+    for find in (tops, _cupy.describe):
+        of_rows = [_cupy.describe(cp.asarray(x)[..., :some]) for x in sides], [find(cp.asarray(x)) for x in sides]
+        assert _cupy.read_least(*of_rows)() == expected
+
+
 @pytest.mark.parametrize("seed", range(60))
 def test_one_read(seed):
     """Blocks that hold whole rows find and cut what two kernels do."""

@@ -1,0 +1,68 @@
+// What the descriptions of both operands, of some elements of their rows, tell of all rows: the least numbers that the
+// proof of words asks for (docs/bounds.md, B9).
+//
+// Macros: LARGEST: 1 if field 0 of whole rows is as tops.cu leaves it, the bits of the largest float32 element, instead
+// of its exponent.
+//
+// least[side][block] = {least s^2 / squares, least s, least top - top of the whole row (at most 0), 1 if each row with
+// elements shows some, else 0}, s = max((magnitudes - k) unit, 1/2), over rows that are not empty; without such the
+// first two are infinite. Each block takes a share of the rows.
+//
+// 512 threads; grid 2 * blocks, the first half for the left operand.
+#include "common.cuh"
+#include "fixed_point.cuh"
+#include "launch.cuh"
+
+constexpr int THREADS = 512;
+
+struct Rows {
+  const int64_t *some, *whole;  // int64 [6][count] of some elements; [count] of whole rows, field 0
+  int64_t count;
+};
+
+struct Least {
+  double elements, sums, steps, told;
+
+  __device__ __forceinline__ void include(const Least& other) {
+    elements = smaller(elements, other.elements);
+    sums = smaller(sums, other.sums);
+    steps = smaller(steps, other.steps);
+    told = smaller(told, other.told);
+  }
+};
+
+__device__ __forceinline__ Least of_lanes(Least least) {
+#pragma unroll
+  for (int mask = 16; mask > 0; mask /= 2)
+    least.include({__shfl_xor_sync(0xffffffffu, least.elements, mask), __shfl_xor_sync(0xffffffffu, least.sums, mask),
+                   __shfl_xor_sync(0xffffffffu, least.steps, mask), __shfl_xor_sync(0xffffffffu, least.told, mask)});
+  return least;
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS)
+least_of_rows(const Rows left, const Rows right, Least* __restrict__ least, int64_t k, double unit) {
+  after_previous();
+  __shared__ Least of_warp[THREADS / 32];
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  const uint32_t blocks = gridDim.x / 2;
+  const Rows rows = blockIdx.x < blocks ? left : right;
+  Least found = {double_of_words(0x7ff00000u, 0), double_of_words(0x7ff00000u, 0), 0.0, 1.0};
+  for (int64_t row = blockIdx.x % blocks * THREADS + threadIdx.x; row < rows.count; row += blocks * THREADS) {
+    const int64_t field = rows.whole[row];
+    const int whole = LARGEST ? top_exponent(parts(low_word(static_cast<uint64_t>(field)))) : static_cast<int>(field);
+    const int64_t top = rows.some[row], peak = rows.some[rows.count + row];
+    if (peak == 0) {
+      found.told = whole == EMPTY_TOP ? found.told : 0.0;
+      continue;
+    }
+    const double magnitudes = static_cast<double>(rows.some[2 * rows.count + row] - k);
+    const double squares = static_cast<double>(rows.some[3 * rows.count + row]);
+    const double sum = larger(__dmul_rn(magnitudes, unit), 0.5);
+    found.include({__ddiv_rn(__dmul_rn(sum, sum), squares), sum, static_cast<double>(top - whole), 1.0});
+  }
+  found = of_lanes(found);
+  if (lane == 0) of_warp[warp] = found;
+  __syncthreads();
+  if (warp == 0) found = of_lanes(of_warp[lane % (THREADS / 32)]);
+  if (threadIdx.x == 0) least[blockIdx.x] = found;
+}
