@@ -47,6 +47,7 @@ least_of_rows(const Rows left, const Rows right, Least* __restrict__ least, int6
   const uint32_t blocks = gridDim.x / 2;
   const Rows rows = blockIdx.x < blocks ? left : right;
   Least found = {double_of_words(0x7ff00000u, 0), double_of_words(0x7ff00000u, 0), 0.0, 1.0};
+#pragma unroll 1
   for (int64_t row = blockIdx.x % blocks * THREADS + threadIdx.x; row < rows.count; row += blocks * THREADS) {
     const int64_t field = rows.whole[row];
     const int whole = LARGEST ? top_exponent(parts(low_word(static_cast<uint64_t>(field)))) : static_cast<int>(field);
@@ -57,8 +58,8 @@ least_of_rows(const Rows left, const Rows right, Least* __restrict__ least, int6
     }
     const double magnitudes = static_cast<double>(rows.some[2 * rows.count + row] - k);
     const double squares = static_cast<double>(rows.some[3 * rows.count + row]);
-    const double sum = larger(__dmul_rn(magnitudes, unit), 0.5);
-    found.include({__ddiv_rn(__dmul_rn(sum, sum), squares), sum, static_cast<double>(top - whole), 1.0});
+    const double sum = larger(__dmul_rn(magnitudes, unit), 0.5), elements = __ddiv_rn(__dmul_rn(sum, sum), squares);
+    found.include({elements, sum, static_cast<double>(top - whole), 1.0});
   }
   found = of_lanes(found);
   if (lane == 0) of_warp[warp] = found;

@@ -810,10 +810,9 @@ def fastest(rng: np.random.Generator) -> None:
     halfhalf = (PRESETS["halfhalf"],)
     for n, dtype, scheme, expected in (
         (512, "float32", Residues(7), None),
-        (1024, "float32", Residues(7), None),
-        (1280, "float32", Residues(7), Residues(7)),
-        (1536, "float32", Residues(7), Residues(7)),
-        (2048, "float32", Residues(7), Residues(7)),
+        (768, "float32", Residues(7), None),
+        (1024, "float32", Residues(7), halfhalf[0]),
+        (2048, "float32", Residues(7), halfhalf[0]),
         (3000, "float32", Residues(7), halfhalf[0]),
         (4096, "float32", Residues(7), halfhalf[0]),
         (8192, "float32", Residues(7), halfhalf[0]),
