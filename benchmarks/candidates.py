@@ -48,7 +48,7 @@ class Wgmma:
 
     def multiplies(self, words: Words) -> bool:
         """Whether the kernel has such tiles of so many words."""
-        return self.columns in COLUMNS[words.count]
+        return self.columns in COLUMNS.get(words.count, ())
 
     def engine(self) -> Any:
         return import_module(self.module).Engine(self.columns, self.group, self.stages)

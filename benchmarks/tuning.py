@@ -1,14 +1,14 @@
 """The choices of the word kernels that no method fixes, timed: `python -m benchmarks.tuning`.
 
 As in Ootomo and Yokota, section 3.5.1: rules filter all combinations before they run, and then their answers do. Timed
-is the product of operands that are words already, once in short for all that is left, and again for the fastest. The
-file holds, for each method and shape, the fastest choice and the one that the library makes, and what other blocks of k
-cost and err; `python -m benchmarks.tiles` puts what is worth it into the library's table.
+is the product of operands that are words already, once in short for all that is left, and again, side by side, for the
+fastest. The file holds, for each method and shape, the fastest choice and the one that the library makes, and what
+other blocks of k cost and err; `python -m benchmarks.tiles` puts what is worth it into the library's table.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -23,7 +23,7 @@ from rich.console import Console
 import ozaki
 from benchmarks.__main__ import draw, table
 from benchmarks.candidates import SPACE, Candidate, distinct, fits, kernel_of
-from benchmarks.devices import Device, device_of, median_seconds
+from benchmarks.devices import Device, device_of, medians_side_by_side
 from benchmarks.measure import Sample, normal
 from benchmarks.results import RESULTS, Row, Run, Shape, git_commit
 from benchmarks.routines import planned
@@ -75,27 +75,36 @@ class Problem:
         return cls(words, shape, a, b, ozaki.matmul(a, b, scheme=words), kernel.of(words, shape))
 
 
-def seconds_of(device: Device, candidate: Candidate, problem: Problem, least: float | None) -> float | None:
-    """Time the product by a candidate, one burst of it if that is None; None for other bits."""
+def multiplied(device: Device, candidate: Candidate, problem: Problem, slices: dict[Any, Any]) -> Call | None:
+    """Multiply by a candidate, so often that it takes a burst; None for other bits.
+
+    `slices` are those made before, by the engines that they fit.
+    """
     from ozaki.backends._tops import tops
     from ozaki.backends._word_split import split
 
     engine, words = candidate.engine(), problem.words
-    sides = {"left": problem.a[None], "right": problem.b.T[None]}
-    slices = [split(tops(x), words, engine.layout(words, side, *x.shape)) for side, x in sides.items()]
+    if engine not in slices:
+        sides = {"left": problem.a[None], "right": problem.b.T[None]}
+        slices[engine] = [split(tops(x), words, engine.layout(words, side, *x.shape)) for side, x in sides.items()]
     out = device.xp.full_like(problem.c, device.xp.nan)
-    multiply = partial(engine.multiply, words, *slices, out[None])
+    multiply = partial(engine.multiply, words, *slices[engine], out[None])
     multiply()
     if not bool((out == problem.c).all()):
         return None
+    return Call(multiply, ceil(BURST / device.elapsed(multiply)))
 
-    repeats = ceil(BURST / device.elapsed(multiply))
 
-    def repeated() -> None:
-        for _ in range(repeats):
-            multiply()
+@dataclass(frozen=True)
+class Call:
+    """A product, so many times."""
 
-    return (device.elapsed(repeated) if least is None else median_seconds(device, [repeated], least)) / repeats
+    multiply: Callable[[], None]
+    repeats: int
+
+    def __call__(self) -> None:
+        for _ in range(self.repeats):
+            self.multiply()
 
 
 Times = dict[Candidate, float]
@@ -108,31 +117,37 @@ def tuned(device: Device, scheme: str, shapes: Sequence[Shape], least: float, co
     problems = [Problem.of(device, words, shape, kernel) for shape in shapes]
     fitting = [candidate for candidate in SPACE[kernel] if fits(candidate, words, shared_memory(device))]
     console.print(f"{scheme}: {len(fitting)} of {len(SPACE[kernel])} combinations fit")
-    wanted = [{c for c in fitting if distinct(c, problem.shape)} | {problem.own} for problem in problems]
-    finalists = [
-        {problem.own, *nsmallest(FINALISTS, of_shape, key=of_shape.__getitem__)}
-        for problem, of_shape in zip(problems, timed(device, problems, wanted, None, console), strict=True)
-    ]
-    for problem, of_shape in zip(problems, timed(device, problems, finalists, least, console), strict=True):
-        yield from rows_of_times(device, scheme, problem, of_shape)
+    for problem, of_shape in zip(problems, in_short(device, problems, fitting, console), strict=True):
+        finalists = {problem.own, *nsmallest(FINALISTS, of_shape, key=of_shape.__getitem__)}
+        yield from rows_of_times(device, scheme, problem, in_turn(device, problem, finalists, least))
+        device.release()
 
 
-def timed(
-    device: Device, problems: Sequence[Problem], wanted: Sequence[set[Candidate]], least: float | None, console: Console
+def in_short(
+    device: Device, problems: Sequence[Problem], fitting: Sequence[Candidate], console: Console
 ) -> list[Times]:
-    """Time the candidates that are wanted for each problem, but for those with other bits."""
+    """Time one burst of each candidate, one after the other, but for those with other bits; each is compiled once."""
+    wanted = [{c for c in fitting if distinct(c, problem.shape)} | {problem.own} for problem in problems]
     times: list[Times] = [{} for _ in problems]
     for candidate in sorted(set().union(*wanted), key=str):
         for problem, candidates, of_shape in zip(problems, wanted, times, strict=True):
             if candidate not in candidates:
                 continue
-            seconds = seconds_of(device, candidate, problem, least)
-            if seconds is None:
+            call = multiplied(device, candidate, problem, {})
+            if call is None:
                 console.print(f"[red]other bits[/red]: {problem.words.name}, {problem.shape}, {candidate}")
             else:
-                of_shape[candidate] = seconds
+                of_shape[candidate] = device.elapsed(call) / call.repeats
         device.release()
     return times
+
+
+def in_turn(device: Device, problem: Problem, candidates: Iterable[Candidate], least: float) -> Times:
+    """Time candidates side by side: one after the other, the first would find the device cool."""
+    slices: dict[Any, Any] = {}
+    calls = {c: call for c in sorted(candidates, key=str) if (call := multiplied(device, c, problem, slices))}
+    medians = medians_side_by_side(device, [[call] for call in calls.values()], least)
+    return {c: seconds / call.repeats for (c, call), (seconds, _) in zip(calls.items(), medians, strict=True)}
 
 
 def architecture_of(device: Device) -> str:
@@ -161,8 +176,7 @@ def rows_of_blocks(device: Device, scheme: str, shape: Shape, least: float) -> I
     for block in BLOCKS:
         words = replace(PRESETS[scheme], block=block)
         problem = Problem.of(device, words, shape, kernel_of(words))
-        seconds = seconds_of(device, problem.own, problem, least)
-        assert seconds is not None, "the bits of the library's own choice are the library's"
+        seconds = in_turn(device, problem, [problem.own], least)[problem.own]
         yield from rows_of(device, problem, {f"{scheme}, block {block}": (problem.own, seconds)})
         device.release()
 

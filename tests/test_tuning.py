@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import re
 import sys
+from functools import partial
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -85,11 +87,11 @@ def test_other_bits_are_not_timed(monkeypatch):
             assert (x.shape, y.shape, out.shape) == ((1, 3, 4), (1, 2, 4), (1, 3, 2))
             out[...] = x @ y.swapaxes(1, 2) + off
 
-        engine = SimpleNamespace(layout=lambda *sizes: None, multiply=multiply)
+        engine = Mock(layout=lambda *sizes: None, multiply=multiply)
         candidate = SimpleNamespace(engine=lambda engine=engine: engine)
         problem = tuning.Problem(PRESETS["halfhalf"], Shape(3, 4, 2), a, b, a @ b, Wgmma(128, 8, 5))
-        seconds = tuning.seconds_of(Cpu(), candidate, problem, least=0)
-        assert (seconds is not None and 0 < seconds < 1) == timed
+        call = tuning.multiplied(Cpu(), candidate, problem, {})
+        assert (call is not None and call.repeats > 1) == timed
 
 
 # The table --------------------------------------------------------------------------------------------------------
@@ -106,9 +108,12 @@ def device(modules, monkeypatch):
     monkeypatch.setattr(tuning, "kernel_of", lambda words: Wgmma if words.count == 2 else MmaSync)
     monkeypatch.setattr(
         tuning,
-        "seconds_of",
-        lambda device, candidate, problem, least: candidate.group / problem.shape.n if candidate.group > 1 else None,
+        "multiplied",
+        lambda device, candidate, problem, slices: (
+            tuning.Call(partial(float, candidate.group / problem.shape.n), 4) if candidate.group > 1 else None
+        ),
     )
+    monkeypatch.setattr(device, "elapsed", lambda call: call.repeats * call.multiply())
     return device
 
 
