@@ -90,7 +90,7 @@ def test_other_bits_are_not_timed(monkeypatch):
         engine = Mock(layout=lambda *sizes: None, multiply=multiply)
         candidate = SimpleNamespace(engine=lambda engine=engine: engine)
         problem = tuning.Problem(PRESETS["halfhalf"], Shape(3, 4, 2), a, b, a @ b, Wgmma(128, 8, 5))
-        call = tuning.multiplied(Cpu(), candidate, problem, {})
+        call = tuning.multiplied(Cpu(), candidate, problem, {}, np.empty_like(problem.c))
         assert (call is not None and call.repeats > 1) == timed
 
 
@@ -109,7 +109,7 @@ def device(modules, monkeypatch):
     monkeypatch.setattr(
         tuning,
         "multiplied",
-        lambda device, candidate, problem, slices: (
+        lambda device, candidate, problem, slices, out: (
             tuning.Call(partial(float, candidate.group / problem.shape.n), 4) if candidate.group > 1 else None
         ),
     )
