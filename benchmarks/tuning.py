@@ -27,6 +27,7 @@ from benchmarks.devices import Device, device_of, medians_side_by_side
 from benchmarks.measure import Sample, normal
 from benchmarks.results import RESULTS, Row, Run, Shape, git_commit
 from benchmarks.routines import planned
+from ozaki.backends import backend_of
 from ozaki.schemes import PRESETS, Words
 
 SCHEMES = ("halfhalf", "tf32tf32", "two-stage", "single-fp16", "triple-bf16", "fabsum-v1", "fabsum-v2", "markidis")
@@ -78,6 +79,14 @@ class Problem:
         return cls(words, shape, a, b, ozaki.matmul(a, b, scheme=words), kernel.of(words, shape))
 
 
+def preset(device: Device, scheme: str) -> Words:
+    """The words of that name on the device's tensor cores."""
+    core = backend_of(("a", device.xp.empty(0))).core()
+    if core is None:
+        raise typer.BadParameter(f"the tensor cores of this {device.name} are unknown to ozaki.Words")
+    return replace(PRESETS[scheme], core=core)
+
+
 def multiplied(device: Device, candidate: Candidate, problem: Problem, slices: dict[Any, Any], out: Any) -> Call | None:
     """Multiply by a candidate into out, so often that it takes a burst; None for other bits.
 
@@ -115,7 +124,7 @@ Times = dict[Candidate, float]
 
 def tuned(device: Device, scheme: str, shapes: Sequence[Shape], least: float, console: Console) -> Iterator[Row]:
     """Time all candidates for one method; for each shape the fastest and the library's own."""
-    words = PRESETS[scheme]
+    words = preset(device, scheme)
     kernel = kernel_of(words)
     fitting = [candidate for candidate in SPACE[kernel] if fits(candidate, words, shared_memory(device))]
     console.print(f"{scheme}: {len(fitting)} of {len(SPACE[kernel])} combinations fit")
@@ -176,10 +185,11 @@ def rows_of_times(device: Device, scheme: str, problem: Problem, times: Times) -
 
 def rows_of_blocks(device: Device, scheme: str, shape: Shape, least: float, console: Console) -> Iterator[Row]:
     """What other blocks of k would cost, and err: it is the block that makes a method what it is, not its tiles."""
-    if PRESETS[scheme].block is None:
+    preferred = preset(device, scheme)
+    if preferred.block is None:
         return
     for block in BLOCKS:
-        words = replace(PRESETS[scheme], block=block)
+        words = replace(preferred, block=block)
         problem = Problem.of(device, words, shape, kernel_of(words))
         calls = calls_of(device, problem, [problem.own], console)
         times = side_by_side(device, calls, calls, least)

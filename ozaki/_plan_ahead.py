@@ -22,7 +22,7 @@ from ozaki.schemes.named import forced, integer_scheme, words_of
 
 def named_scheme(choices: Choices, dtype: str, k: int, backend: Backend | None) -> Scheme | Words | None:
     """The scheme that choices name with the count of its slices, if they do; it can do what else is asked."""
-    if (words := words_of(choices.scheme)) is not None:
+    if (words := words_of(choices.scheme, None if backend is None else backend.core())) is not None:
         check_words(words, dtype, choices, backend)
         return words
     if choices.slices is None:

@@ -48,7 +48,7 @@ from ozaki.backends._split import Engine, Slices
 from ozaki.backends._tape import Tape
 from ozaki.backends._tops import tops
 from ozaki.schemes import Digits, Residues, Scheme, Words
-from ozaki.schemes.formats import A100, H100
+from ozaki.schemes.formats import A100, H100, TensorCore
 
 name = "cupy"
 engines: tuple[str, ...] = ("cublas", "hopper")
@@ -172,16 +172,21 @@ _CORES = {"80": A100, "86": A100, "87": A100, "89": A100, "90": H100}
 """By compute capability: the tensor cores whose sums are known."""
 
 
+def core() -> TensorCore | None:
+    """Those of the device."""
+    return _CORES.get(cp.cuda.Device().compute_capability)
+
+
 def words_obstacle(words: Words) -> str | None:
     """The device has no tensor cores that the words' bounds speak of."""
-    capability = cp.cuda.Device().compute_capability
-    if capability not in _CORES:
+    here = core()
+    if here is None:
+        capability = cp.cuda.Device().compute_capability
         known = ", ".join(f"{c[:-1]}.{c[-1:]}" for c in _CORES)
         return (
             f"words have bounds for tensor cores of compute capability {known}, not {capability[:-1]}."
             f"{capability[-1:]}; use scheme='digits'"
         )
-    here = _CORES[capability]
     if words.core != here:
         return (
             f"{words.name} speaks of the tensor cores of {words.core.name}, and those here add as those of "

@@ -25,6 +25,7 @@ from ozaki.backends._numpy_proof import worst_ratios as worst_ratios
 from ozaki.backends._words import WordSlices
 from ozaki.schemes import Digits, Residues, Scheme, Words
 from ozaki.schemes.digits import Rectangle, rectangles
+from ozaki.schemes.formats import H100, TensorCore
 from ozaki.schemes.residues import Remainders, exact_moduli, remainders
 
 name = "numpy"
@@ -204,6 +205,11 @@ def axpby(
 def underflows(operand: Described, words: Words) -> int:
     """Elements that underflow in a split into words."""
     return _words.underflows(operand, words)
+
+
+def core() -> TensorCore:
+    """As the presets have it."""
+    return H100
 
 
 def words_obstacle(words: Words) -> str | None:

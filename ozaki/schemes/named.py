@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 from numbers import Integral
 
 from ozaki.schemes import PRESETS, Digits, Residues, Scheme, Words
 from ozaki.schemes.digits import MAX_DIGITS, fp16_digit_bits
+from ozaki.schemes.formats import TensorCore
 from ozaki.schemes.residues import MAX_RESIDUES
 
 SCHEMES = ("auto", "digits", "digits7", "fp16-digits", "residues", "native", *PRESETS)
@@ -32,9 +34,12 @@ def scheme_of(name: str, count: int) -> Scheme:
     return Digits(count, int(bits or 8), "fp16" if kind else "int8")
 
 
-def words_of(scheme: str | Words) -> Words | None:
-    """The words that a choice of scheme means, if it means words."""
-    return scheme if isinstance(scheme, Words) else PRESETS.get(scheme)
+def words_of(scheme: str | Words, core: TensorCore | None) -> Words | None:
+    """The words that a choice of scheme means, if it means words; of a name, on these tensor cores, if known."""
+    if isinstance(scheme, Words):
+        return scheme
+    words = PRESETS.get(scheme)
+    return words if words is None or core in (None, words.core) else replace(words, core=core)
 
 
 def integer_scheme(name: str, k: int) -> str:

@@ -77,7 +77,8 @@ class Words:
     rounding : {"RN", "RNA", "RZ"}
         Of conversions to words: to nearest with ties to even or away from zero, or toward zero.
     core : TensorCore
-        The tensor cores that are modelled on NumPy, and that the bounds speak of.
+        The tensor cores that are modelled on NumPy, and that the bounds speak of. Words that are given by name have
+        those of the device where the operands are (ozaki.plan, of shapes alone: the H100's).
 
     Raises
     ------

@@ -691,6 +691,7 @@ def fair_shares(rng: np.random.Generator) -> None:
 def words(name: str, core: TensorCore, rng: np.random.Generator) -> None:
     """Twice, from the tape the second time; the tensor core's bits are those of the model."""
     method = replace(PRESETS[name], core=core)
+    assert ozaki.plan(cp.zeros((3, 5), "f4"), cp.zeros((5, 2), "f4"), scheme=name).scheme == method
     for m, k, n in ((20, 70, 130), (3, 200, 5)):
         for order in ("C", "F", "C"):
             a, b = (np.asarray(matrix(rng, shape, "f4"), order=order) for shape in ((m, k), (k, n)))

@@ -273,6 +273,14 @@ def test_no_less_accurate_than_the_native_product(core, name):
         assert words <= native
 
 
+def test_presets_by_name(core):
+    a, b = (cp.ones(shape, "f4") for shape in ((3, 70), (70, 5)))
+    for words in PRESETS.values():
+        plan = ozaki.plan(a, b, scheme=words.name)
+        assert plan.scheme == replace(words, core=core)
+        assert bool((ozaki.matmul(a, b, plan=plan) == ozaki.matmul(a, b, scheme=plan.scheme)).all())
+
+
 def test_other_tensor_cores_are_refused(core):
     other = A100 if core != A100 else V100
     with pytest.raises(NotImplementedError, match=f"^scheme: single-fp16 speaks of the tensor cores of {other.name}"):
