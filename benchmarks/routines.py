@@ -33,13 +33,13 @@ OURS: dict[str, dict[str, dict[str, Any]]] = {
 """Options of `ozaki.matmul`. The default looks at the data in every call, the others are planned a priori."""
 
 ON_GPU: dict[str, dict[str, dict[str, Any]]] = {
-    "float64": {"ozaki residues 14, cuBLAS": OURS["shapes"]["ozaki residues 14, cuBLAS"]},
+    "float64": {"ozaki residues 14, cuBLAS": OURS["shapes"]["ozaki residues 14, cuBLAS"], "ozaki fastest": {}},
     "float32": {
         "ozaki fastest": {},
         **{f"ozaki {name}": {"scheme": name} for name in ("halfhalf", "tf32tf32")},
     },
 }
-"""On a GPU besides: another engine, and words, of whose tensor cores NumPy models each product."""
+"""On a GPU besides: another engine, what runs where nothing is named, and words, whose tensor cores NumPy models."""
 
 PEERS = {"float64": (14, 15), "float32": (7,), "shapes": (14,)}
 """Moduli of GEMMul8, in its accurate mode."""

@@ -78,10 +78,11 @@ def matmul(
         gives, by whichever is fastest here: that product, slices, or for float32 words whose bound is no larger.
         Naming an accuracy demands its proof, of whichever of these is fastest.
     scheme : str or Words, optional
-        How. "auto" takes the fewest slice products of "digits" and "residues", which are exact up to one rounding, as
-        "digits7" and "fp16-digits" are; "native" is the library's own product. For float32, words added in floating
-        point: "single-fp16", "single-bf16", "single-tf32", "markidis", "feng", "halfhalf", "tf32tf32", "double-fp16",
-        "double-bf16", "triple-bf16", "fabsum-v1", "fabsum-v2", "two-stage", or `Words(...)`.
+        How. "auto" takes "digits" or "residues", whichever a look at the data shows to need fewer slice products; they
+        are exact up to one rounding, as "digits7" and "fp16-digits" are. "native" is the library's own product. For
+        float32, words added in floating point: "single-fp16", "single-bf16", "single-tf32", "markidis", "feng",
+        "halfhalf", "tf32tf32", "double-fp16", "double-bf16", "triple-bf16", "fabsum-v1", "fabsum-v2", "two-stage", or
+        `Words(...)`.
     slices : int, optional
         Number of digits or residues, instead of the plan's own choice; needs `scheme`.
     engine : str

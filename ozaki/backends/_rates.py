@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ozaki.schemes import Scheme, Words
 
 _HOPPER_TOPS = 1500.0
-"""Of the fused int8 kernels on an H200 (benchmarks/results: 1455 to 1551 from 4096 on), padding counted as useful."""
+"""Of the fused int8 kernels on an H200 (benchmarks/results: 1482 to 1578 from 4096 on), padding counted as useful."""
 
 _WORD_TFLOPS = 640.0
 """Of the wgmma kernel of FP16 words on an H200; half of it for TF32."""

@@ -18,9 +18,9 @@ import cupy as cp
 import numpy as np
 
 import ozaki
-from ozaki.backends import _cupy, _hopper, _numpy, _winograd, _word_hopper
+from ozaki.backends import _again, _cupy, _hopper, _numpy, _winograd, _word_hopper, _word_pairs
 from ozaki.backends._tops import tops
-from ozaki.schemes import PRESETS
+from ozaki.schemes import PRESETS, Words
 from ozaki.tensor_core import H100
 
 COUNTED = (
@@ -60,6 +60,12 @@ def main() -> int:
     a, b = rng.standard_normal((300, 400)).astype("f4"), rng.standard_normal((400, 300)).astype("f4")
     for words in WORDS:
         same(words.name, ozaki.matmul(a, b, scheme=words), cp.asarray(a), cp.asarray(b), scheme=words)
+    _again.forget()
+    with mock.patch.object(_word_hopper, "fits", never), mock.patch.object(_word_pairs, "fits", never):
+        for words in (*WORDS, replace(PRESETS["halfhalf"], core=H100, block=16)):
+            expected = ozaki.matmul(a, b, scheme=words)
+            same(f"{words.name}, mma.sync", expected, cp.asarray(a), cp.asarray(b), scheme=words)
+    _again.forget()
     a, b = rng.standard_normal((300, 2100)).astype("f4"), rng.standard_normal((2100, 300)).astype("f4")
     for words in (PRESETS["halfhalf"], PRESETS["tf32tf32"]):  # by clusters
         words = replace(words, core=H100)
@@ -80,6 +86,11 @@ def main() -> int:
     a, b = (rng.standard_normal((2600, 300)).astype("f4") for _ in range(2))
     tell("a look", looked(_numpy, _numpy.describe, a, b), looked(_cupy, tops, cp.asarray(a), cp.asarray(b)))
     return len(_differ)
+
+
+def never(words: Words) -> bool:
+    """Whether wgmma has a kernel for them."""
+    return False
 
 
 def looked(backend: Any, find: Callable[[Any], Any], *sides: Any) -> np.ndarray:

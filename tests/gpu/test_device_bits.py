@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import ozaki
+from ozaki import reference
 from ozaki._description import FIELDS
 from ozaki.backends import _numpy
 from ozaki.schemes import Digits, Residues
@@ -654,6 +655,24 @@ def test_magnitudes(dtype):
                 want = _numpy_proof._magnitudes(_numpy.describe(view(x, kind)), bits, sampled)
                 np.testing.assert_array_equal(want, got[:, : want.shape[1], : want.shape[2]].get())
                 assert not got[:, want.shape[1] :].any() and not got[..., want.shape[2] :].any()
+
+
+@pytest.mark.parametrize(
+    ("n", "dtype", "chosen"),
+    [(512, "f4", "native"), (1024, "f4", "halfhalf"), (2048, "f4", "halfhalf"), (8192, "f4", "halfhalf"),
+     (512, "f8", "native"), (1024, "f8", "native"), (2048, "f8", "residues"), (4096, "f8", "residues")],
+)  # fmt: skip
+def test_what_runs_where_nothing_is_named(n, dtype, chosen):
+    if cp.cuda.Device().compute_capability != "90":
+        pytest.skip("the rates are those of Hopper")
+    a, b = (cp.random.standard_normal((n, n), dtype=dtype) for _ in range(2))
+    plan = ozaki.plan(a, b)
+    assert (plan.scheme.name if plan.scheme else "native") == chosen
+    if n <= 2048:
+        c, report = ozaki.matmul(a, b, return_report=True)
+        assert (report.scheme, report.native) == (chosen, chosen == "native")
+        assert not ozaki.matmul(a, b, return_report=True, reproducible=True)[1].native
+        assert reference.componentwise_error(c[:3, :20].get(), a[:3].get(), b[:, :20].get()) <= report.bound
 
 
 def test_operands_on_both_sides_of_the_bus():
