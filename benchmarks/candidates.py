@@ -59,12 +59,6 @@ class Wgmma:
         engine = import_module(cls.module).Engine.of(words, shape.batch, shape.m, shape.k, shape.n)
         return cls(engine.columns, engine.group, engine.stages)
 
-    @classmethod
-    def read(cls, text: str) -> Wgmma | None:
-        """What a result file says; None of the other kernel."""
-        found = re.fullmatch(r"(\d+) columns, groups of (\d+), (\d+) stages", text)
-        return found and cls(*map(int, found.groups()))
-
 
 @dataclass(frozen=True)
 class WgmmaOfPairs(Wgmma):
@@ -134,6 +128,12 @@ REGISTERS = 192
 """For sums, of the 255 of a thread."""
 
 Candidate = Wgmma | MmaSync
+
+
+def numbers(text: str) -> tuple[int, ...]:
+    """What a candidate is made of, as it says itself, and its engine is made of the same."""
+    return tuple(map(int, re.findall(r"\d+", text)))
+
 
 SPACE: dict[type[Candidate], tuple[Candidate, ...]] = {
     **{

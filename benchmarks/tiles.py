@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from benchmarks.candidates import Wgmma
+from benchmarks.candidates import numbers
 from benchmarks.results import RESULTS, ROOT, Row, Run, read_all
 
 TABLE = ROOT / "ozaki" / "data" / "tiles.json"
@@ -23,7 +23,7 @@ COMMAND = "python -m benchmarks.tiles"
 LEAST = 1.02
 """Times as fast as the library's own choice; what is below may be noise."""
 
-Table = dict[str, dict[str, dict[tuple[int, int, int], Wgmma]]]
+Table = dict[str, dict[str, dict[tuple[int, int, int], tuple[int, ...]]]]
 
 
 def kept(runs: Iterable[Run]) -> Table:
@@ -35,9 +35,8 @@ def kept(runs: Iterable[Run]) -> Table:
             method, kind = routine.split(", ")
             if kind != "fastest":
                 continue
-            choice = Wgmma.read(chosen(fastest, rows[f"{method}, own choice", shape]))
-            if choice is not None:
-                found.setdefault(run.versions["architecture"], {}).setdefault(method, {})[shape] = choice
+            of_method = found.setdefault(run.versions["architecture"], {}).setdefault(method, {})
+            of_method[shape] = numbers(chosen(fastest, rows[f"{method}, own choice", shape]))
     return found
 
 
@@ -49,7 +48,7 @@ def written(table: Table) -> str:
     """As the library reads it (ozaki/backends/_tuned.py), one line for each product."""
     lists = {
         architecture: {
-            method: [[*shape, x.columns, x.group, x.stages] for shape, x in sorted(shapes.items())]
+            method: [[*shape, *choice] for shape, choice in sorted(shapes.items())]
             for method, shapes in sorted(methods.items())
         }
         for architecture, methods in sorted(table.items())

@@ -165,11 +165,13 @@ WIDE, NARROW = "208 columns, groups of 16, 5 stages", "128 columns, groups of 4,
 
 
 def test_a_choice_is_kept_if_it_is_worth_it():
-    for seconds, choice in ((0.9, Wgmma(128, 4, 7)), (0.99, Wgmma(208, 16, 5))):
+    for seconds, choice in ((0.9, (128, 4, 7)), (0.99, (208, 16, 5))):
         rows = row("halfhalf", "fastest", 512, seconds, NARROW), row("halfhalf", "own choice", 512, 1.0, WIDE)
         assert tiles.kept([run("01", *rows)]) == {"sm_90a": {"halfhalf": {(512, 512, 512): choice}}}
-    other = [row("double-fp16", kind, 512, 1.0, "groups of 8") for kind in ("fastest", "own choice")]
-    assert tiles.kept([run("01", *other)]) == {}
+    warps = MmaSync(8, 64, 16, 4, 2)
+    other = [row("markidis", kind, 512, 1.0, str(warps)) for kind in ("fastest", "own choice")]
+    ((found,),) = (methods.values() for methods in tiles.kept([run("01", *other)])["sm_90a"].values())
+    assert MmaSync(*found) == warps
     blocks = [row("halfhalf", f"block {block}", 512, 1.0, WIDE) for block in (32, 64)]
     assert tiles.kept([run("01", *blocks)]) == {}
 
@@ -196,7 +198,8 @@ def test_the_table_is_up_to_date():
     for methods in _tuned.table().values():
         for method, entries in methods.items():
             for choice in entries.values():
-                assert any(fits(kernel(*choice), PRESETS[method], H200_SHARED) for kernel in (Wgmma, WgmmaOfPairs))
+                kernels = (Wgmma, WgmmaOfPairs) if len(choice) == 3 else (MmaSync,)
+                assert any(fits(kernel(*choice), PRESETS[method], H200_SHARED) for kernel in kernels)
 
 
 def test_the_library_finds_what_was_tuned(monkeypatch, tmp_path):
@@ -214,7 +217,9 @@ def test_the_library_finds_what_was_tuned(monkeypatch, tmp_path):
             ("tf32tf32", "sm_90a", (4096, 1024, 4000), None),
             ("halfhalf", "sm_100a", (4096, 1024, 4000), None),
         ):
-            assert _tuned.tiles(architecture, PRESETS[name], *size) == found
+            assert _tuned.choice(architecture, PRESETS[name], 1, *size, 3) == found
+            assert _tuned.choice(architecture, PRESETS[name], 1, *size, 5) is None
+            assert _tuned.choice(architecture, PRESETS[name], 2, *size, 3) is None
     finally:
         for cache in caches:
             cache.cache_clear()

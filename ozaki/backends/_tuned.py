@@ -1,7 +1,7 @@
 """Tiles that were the fastest when a device was tuned: data/tiles.json, written by `python -m benchmarks.tiles`.
 
-By architecture and method, products are listed as [m, k, n, columns, group, stages]; what is not listed goes by the
-rule of the kernel's engine. As Ootomo and Yokota choose for each size (IJHPCA 2022, section 3.5.1).
+By architecture and method, products are listed as [m, k, n, ...] with what their engine is made of; what is not listed
+goes by the engine's rule. As Ootomo and Yokota choose for each size (IJHPCA 2022, section 3.5.1).
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from functools import cache, lru_cache
 from importlib import resources
-from typing import NamedTuple
 
 from ozaki.schemes import Words
 
@@ -19,36 +18,33 @@ _UNIT = 256
 Size = tuple[int, int, int]
 
 
-class Tiles(NamedTuple):
-    """Columns of a tile, pairs of row tiles walked together, stages of the ring."""
-
-    columns: int
-    group: int
-    stages: int
+Choice = tuple[int, ...]
+"""What an engine of words is made of: three numbers of those with wgmma, five of that with mma.sync."""
 
 
 @cache
-def table() -> dict[str, dict[str, dict[Size, Tiles]]]:
+def table() -> dict[str, dict[str, dict[Size, Choice]]]:
     """All entries, by architecture and method."""
     lists = json.loads(resources.files("ozaki").joinpath("data", "tiles.json").read_text("utf-8"))
     return {
         architecture: {
-            method: {_in_units(*entry[:3]): Tiles(*entry[3:]) for entry in entries}
+            method: {_in_units(*entry[:3]): tuple(entry[3:]) for entry in entries}
             for method, entries in methods.items()
         }
         for architecture, methods in lists.items()
     }
 
 
-def tiles(architecture: str, words: Words, m: int, k: int, n: int) -> Tiles | None:
-    """What was fastest for such a product; None where none was tuned."""
-    if architecture not in table():
+def choice(architecture: str, words: Words, batch: int, m: int, k: int, n: int, numbers: int) -> Choice | None:
+    """What was fastest for such a product, of an engine of so many numbers; None where none was tuned."""
+    if batch != 1 or architecture not in table():
         return None
-    return _found(architecture, words, m, k, n)
+    found = _found(architecture, words, m, k, n)
+    return found if found is not None and len(found) == numbers else None
 
 
 @lru_cache(maxsize=1024)
-def _found(architecture: str, words: Words, m: int, k: int, n: int) -> Tiles | None:
+def _found(architecture: str, words: Words, m: int, k: int, n: int) -> Choice | None:
     return table()[architecture].get(words.name, {}).get(_in_units(m, k, n))
 
 

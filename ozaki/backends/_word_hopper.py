@@ -10,9 +10,8 @@ import cupy as cp
 from ozaki.backends import _word_tiles
 from ozaki.backends._launch import Launch, Macros, Together, View, cluster_blocks, round_up
 from ozaki.backends._split import Layout, Slices
-from ozaki.backends._tuned import Tiles
 from ozaki.backends._word_split import width
-from ozaki.backends._word_tiles import DEPTH, chosen, layout, multiplying, tiles_of
+from ozaki.backends._word_tiles import DEPTH, Tiles, chosen, layout, multiplying, tiles_of
 from ozaki.schemes import Words
 from ozaki.schemes.words import groups
 

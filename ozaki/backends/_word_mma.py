@@ -10,6 +10,8 @@ from typing import Any
 
 import cupy as cp
 
+from ozaki.backends import _tuned
+from ozaki.backends._jit import architecture
 from ozaki.backends._launch import Launch, Macros, View, cluster_blocks, output, round_up
 from ozaki.backends._split import Layout, Slices
 from ozaki.backends._word_program import initializer
@@ -44,8 +46,12 @@ class Engine:
 
     @classmethod
     def of(cls, words: Words, batch: int, m: int, k: int, n: int) -> Engine:
-        """With as many entries as registers and shared memory have room for; fewer where there are few tiles."""
+        """As it was tuned, or with as many entries as there is room for; fewer where there are few tiles."""
         device = cp.cuda.runtime.getDevice()
+        tuned = _tuned.choice(architecture(device), words, batch, m, k, n, 5)
+        if tuned is not None:
+            warps, rows, columns, units, group = tuned
+            return cls(warps, rows, columns, units, group)
         large = _large(words, device)
         at_once = cluster_blocks(device) * (8 // large.warps)
         few = 2 * batch * ceil(m / _ROWS) * ceil(n / large.width) <= at_once

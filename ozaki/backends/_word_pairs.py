@@ -10,10 +10,9 @@ import cupy as cp
 from ozaki.backends import _word_tiles
 from ozaki.backends._launch import Launch, Macros, View, round_up
 from ozaki.backends._split import Layout, Slices
-from ozaki.backends._tuned import Tiles
 from ozaki.backends._word_program import program
 from ozaki.backends._word_split import width
-from ozaki.backends._word_tiles import DEPTH, chosen, layout, multiplying
+from ozaki.backends._word_tiles import DEPTH, Tiles, chosen, layout, multiplying
 from ozaki.schemes import Words
 from ozaki.schemes.words import groups
 

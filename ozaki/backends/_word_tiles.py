@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import cupy as cp
 
@@ -12,7 +12,6 @@ from ozaki.backends import _tuned
 from ozaki.backends._jit import architecture
 from ozaki.backends._launch import Launch, Macros, View, cluster_blocks, output, round_up, struct
 from ozaki.backends._split import Layout
-from ozaki.backends._tuned import Tiles
 from ozaki.backends._word_split import width
 from ozaki.schemes import Words
 
@@ -25,6 +24,14 @@ STAGES = {256: 4, 208: 5, 192: 5, 128: 5}
 GROUP = 8
 """Row-tile pairs walked together: as many rows as columns are multiplied at a time (H200, at the power limit: 2
 per cent more at 8192 and 16384 than 16)."""
+
+
+class Tiles(NamedTuple):
+    """Columns of a tile, pairs of row tiles walked together, stages of the ring."""
+
+    columns: int
+    group: int
+    stages: int
 
 
 @dataclass(frozen=True)
@@ -51,9 +58,9 @@ class Engine:
 
 def chosen(words: Words, costs: dict[int, float], batch: int, m: int, k: int, n: int) -> Tiles:
     """What tuning found for a product, or the width, of those with the time of a column, that the rule gives."""
-    tuned = _tuned.tiles(architecture(cp.cuda.runtime.getDevice()), words, m, k, n) if batch == 1 else None
-    if tuned is not None and tuned.columns in costs:
-        return tuned
+    tuned = _tuned.choice(architecture(cp.cuda.runtime.getDevice()), words, batch, m, k, n, len(Tiles._fields))
+    if tuned is not None and tuned[0] in costs:
+        return Tiles(*tuned)
     columns = _columns(costs, batch, m, n)
     return Tiles(columns, GROUP, STAGES[columns])
 

@@ -793,14 +793,15 @@ def columns(rng: np.random.Generator) -> None:
 def tuned(rng: np.random.Generator) -> None:
     """What the table has for a product, beside the rule for others; the words of one operand serve both."""
     a, b = matrix(rng, (3, 150), "f4"), matrix(rng, (150, 300), "f4")
-    for name, module in (("halfhalf", _word_hopper), ("fabsum-v1", _word_pairs)):
+    for name, module in (("halfhalf", _word_hopper), ("fabsum-v1", _word_pairs), ("markidis", _word_mma)):
         method = PRESETS[name]
         ruled = module.Engine.of(method, 1, 3, 150, 300)
-        table = {"sm_90a": {name: {(1, 1, 2): _tuned.Tiles(ruled.columns, 2, 4)}}}
+        choice = (8, 64, 32, 1, 2) if module is _word_mma else (ruled.columns, 2, 4)
+        table = {"sm_90a": {name: {(1, 1, 2): choice}}}
         with mock.patch.object(_tuned, "table", return_value=table):
             _tuned._found.cache_clear()
             engine = module.Engine.of(method, 1, 3, 150, 300)
-            assert (engine.group, engine.stages) == (2, 4) != (ruled.group, ruled.stages)
+            assert repr(engine) == repr(module.Engine(*choice)) != repr(ruled)
             assert engine == ruled == module.Engine.of(method, 2, 3, 150, 300)
             same(ozaki.matmul(a, b, scheme=method), ozaki.matmul(cp.asarray(a), cp.asarray(b), scheme=method))
         _tuned._found.cache_clear()
