@@ -1,9 +1,6 @@
 // What the descriptions of both operands, of some elements of their rows, tell of all rows: the least numbers that the
 // proof of words asks for (docs/bounds.md, B9).
 //
-// Macros: LARGEST: 1 if field 0 of whole rows is as tops.cu leaves it, the bits of the largest float32 element, instead
-// of its exponent.
-//
 // least[side][block] = {least s^2 / squares, least s, least top - top of the whole row (at most 0), 1 if each row with
 // elements shows some, else 0}, s = max((magnitudes - k) unit, 1/2), over rows that are not empty; without such the
 // first two are infinite. Each block takes a share of the rows.
@@ -16,7 +13,7 @@
 constexpr int THREADS = 512;
 
 struct Rows {
-  const int64_t *some, *whole;  // int64 [6][count] of some elements; [count] of whole rows, field 0
+  const int64_t *some, *whole;  // [6][count] of some elements; [count] of whole rows, as tops.cu leaves field 0
   int64_t count;
 };
 
@@ -49,8 +46,7 @@ least_of_rows(const Rows left, const Rows right, Least* __restrict__ least, int6
   Least found = {double_of_words(0x7ff00000u, 0), double_of_words(0x7ff00000u, 0), 0.0, 1.0};
 #pragma unroll 1
   for (int64_t row = blockIdx.x % blocks * THREADS + threadIdx.x; row < rows.count; row += blocks * THREADS) {
-    const int64_t field = rows.whole[row];
-    const int whole = LARGEST ? top_exponent(parts(low_word(static_cast<uint64_t>(field)))) : static_cast<int>(field);
+    const int whole = top_exponent(parts(low_word(static_cast<uint64_t>(rows.whole[row]))));
     const int64_t top = rows.some[row], peak = rows.some[rows.count + row];
     if (peak == 0) {
       found.told = whole == EMPTY_TOP ? found.told : 0.0;

@@ -185,7 +185,7 @@ EVERYWHERE = [
     recombine("double", 7, 3, 8),
     magnitudes("double", "double", 1, 0),
     magnitudes("double", "double", 1, 0, "double"),
-    ("least.cu", {"LARGEST": 1}),
+    ("least.cu", {}),
     ("proof.cu", {}),
     ("proof_wide.cu", {}),
     lower_by_exponents("double", "double"),

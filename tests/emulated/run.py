@@ -129,7 +129,7 @@ def descriptions(rng: np.random.Generator) -> None:
 
 def looks(rng: np.random.Generator) -> None:
     """The least numbers of rows: empty ones, such as look empty, subnormal ones; none at all."""
-    for find, (batch, m, n) in itertools.product((tops, _cupy.describe), ((1, 40, 17000), (3, 9, 1), (1, 5, 4))):
+    for batch, m, n in ((1, 40, 17000), (3, 9, 1), (1, 5, 4)):
         a, b = (matrix(rng, (batch, rows, 300), "f4", 30) for rows in (m, n))
         a[:, 3], b[:, 0] = 0, np.ldexp(b[:, 0], -130 - rng.integers(20))
         a[0, 4] *= np.arange(300) != 7
@@ -140,7 +140,7 @@ def looks(rng: np.random.Generator) -> None:
         want = _numpy_describe.read_least((some[0], some[1]), (_numpy.describe(a), _numpy.describe(b)))()
         left, right = (cp.asarray(x) for x in sides)
         described = _cupy.describe(left[..., :100]), _cupy.describe(right[..., :100])
-        assert _cupy.read_least(described, (find(left), find(right)))() == want
+        assert _cupy.read_least(described, (tops(left), tops(right)))() == want
         assert want[0].told == (n != 4) and (n != 4 or want[1] == (np.inf, np.inf, 0, True))
 
 
