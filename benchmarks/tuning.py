@@ -135,6 +135,7 @@ def tuned(device: Device, scheme: str, shapes: Sequence[Shape], least: float, co
         several = side_by_side(device, calls, {problem.own, *nsmallest(FINALISTS, once, key=once.__getitem__)}, least)
         # What came first of many owes it to chance, too: the two times of the file are of their own.
         two = side_by_side(device, calls, {problem.own, min(several, key=several.__getitem__)}, FINAL * least)
+        console.print(f"{shape.m} x {shape.k} x {shape.n}: {min(two, key=two.__getitem__)}")
         yield from rows_of_times(device, scheme, problem, two)
         del calls
         device.release()
