@@ -60,6 +60,7 @@ class Call:
         self._right_again: Callable[[], bool] | None = None
         self._slices_again: Callable[[], bool] = _always
         self._native_again: Callable[..., object] | None = None
+        self._native_by_data = False  # a native product, if it runs, does so for what these operands are
 
     def described(self, side: Side) -> Described:
         """The description of an operand, made once."""
@@ -96,7 +97,7 @@ class Call:
             plan = self._plan(way, ways.target, inf, choices, why)
             if (proven := self._proven_at_a_look(plan, way, ways.words_tolerance)) <= ways.words_tolerance:
                 return replace(plan, bound=_bounds.with_rounding(proven, self.dtype))
-            self._ahead, ways = None, ways.without_words()
+            self._ahead, self._native_by_data, ways = None, True, ways.without_words()
             way, why = self._fastest(ways)
         if way == "native":
             return native(why=why)
@@ -108,6 +109,7 @@ class Call:
         choice = self._searched(ways.target, names, choices, ahead)
         way, why = self._fastest(replace(ways, words=()), choice.scheme)
         if way == "native":  # these operands need more than ordinary ones
+            self._native_by_data = True
             return native(why=why)
         return self._plan(choice.scheme, ways.target, choice.bound, choices, why)
 
@@ -266,7 +268,7 @@ class Call:
 
     def run(self, plan: Plan, c: Any, given: bool) -> int:
         """Compute the product into c by a plan, given by the caller or not; returns the bytes of workspace."""
-        if plan.a_priori or given:
+        if given or (plan.a_priori and not self._native_by_data):
             self._right_again = _always
         if 0 in self.sizes.stack:
             return 0

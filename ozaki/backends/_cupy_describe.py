@@ -30,8 +30,8 @@ def describe(x: Any) -> Described:
 
 def read(described: Described) -> Callable[[], Description]:
     """Begin to copy a description to the host; calling the result waits for it, in a call done again for its own."""
-    arrived = _to_host(described.fields)
-    return lambda: Description(described.k, *arrived())
+    k, arrived = described.k, _to_host(described.fields)
+    return lambda: Description(k, *arrived())
 
 
 def read_least(some: Sides, whole: Sides) -> Callable[[], tuple[Least, Least]]:
@@ -66,14 +66,15 @@ def _looking(device: int, blocks: int, sizes: tuple[int, int], k: int) -> Launch
 
 
 def _to_host(x: Any) -> Callable[[], Any]:
-    """Begin to copy an array; calling the result waits for it, in a call done again for its own."""
+    """Begin to copy an array; calling the result waits for it, in a call done again for its own. It does not hold x."""
     target, copied = cp.cuda.alloc_pinned_memory(x.nbytes), cp.cuda.Event(disable_timing=True)
     Copy(target, x.nbytes)(x.data)
     Record(copied)()
+    dtype, size, shape = x.dtype, x.size, x.shape
 
     def arrived() -> npt.NDArray[Any]:
         copied.synchronize()
-        return np.frombuffer(target, x.dtype, x.size).reshape(x.shape)
+        return np.frombuffer(target, dtype, size).reshape(shape)
 
     return arrived
 
