@@ -58,7 +58,7 @@ class Described:
     @cached_property
     def on_host(self) -> Description:
         """The description in host memory; on a GPU this waits for it."""
-        fields = self.fields if isinstance(self.fields, np.ndarray) else self.fields.get()
+        fields = self.fields.get() if hasattr(self.fields, "get") else self.fields
         return Description(self.k, *fields)
 
 

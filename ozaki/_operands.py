@@ -133,7 +133,7 @@ def _stack(x: Any, sizes: Shapes, matrix: tuple[int, int]) -> Any:
 
 
 def _broadcast(x: Any, shape: Shape) -> Any:
-    if isinstance(x, np.ndarray):
+    if not hasattr(x, "get"):
         return np.broadcast_to(x, shape)
     import cupy
 

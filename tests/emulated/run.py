@@ -920,6 +920,10 @@ def plans(rng: np.random.Generator) -> None:
         same(expected, got)
         assert (told.scheme, told.slices, told.bound) == (report.scheme, report.slices, report.bound)
         assert wide.called == (tails > 0)
+    a, b = matrix(rng, (2, 1, 4, 100), "f8"), matrix(rng, (3, 100, 5), "f8")
+    for accuracy in ("fp64", ozaki.Accuracy("row-column", 1e-14), ozaki.Accuracy("normwise", 1e-14)):
+        options: dict[str, Any] = {"accuracy": accuracy, "reproducible": True}
+        same(ozaki.matmul(a, b, **options), ozaki.matmul(cp.asarray(a), cp.asarray(b), **options))
 
 
 def native_again(rng: np.random.Generator) -> None:
