@@ -130,8 +130,8 @@ def percentiles(errors: Errors, title: str, differs: str) -> Figure:
                      ("two-stage", EVERY_16)] for i in range(2))  # fmt: skip
     claims = (
         Claim("two-stage has about 100 times the error of FP16/32",
-              f"{above[0]:.0f} times, {above[1]:.0f} promoted every 16", 50 < above[0] < 200),
+              f"{above[0]:.0f} times, {above[1]:.0f} promoted every 16", 50 < above[0] < 200 and 25 < above[1] < 400),
         Claim("two-stage has about a tenth of the error of FP16/16",
-              f"1/{below[0]:.1f}, 1/{below[1]:.1f} promoted every 16", 5 < below[0] < 20),
+              f"1/{below[0]:.1f}, 1/{below[1]:.1f} promoted every 16", 5 < below[0] < 20 and 3 < below[1] < 30),
     )  # fmt: skip
     return Figure("Percentiles", title, "percentile", "absolute error", series, claims, differs, "y")
