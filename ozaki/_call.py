@@ -27,7 +27,7 @@ from ozaki._plan_ahead import named_scheme, plan_for_any, why_named
 from ozaki._prepared import Prepared
 from ozaki._proof import EVERY, SAMPLE
 from ozaki._report import Report
-from ozaki._search import Choice, Search, choose_a_priori
+from ozaki._search import Search, choose_a_priori
 from ozaki._ways import NATIVE_ASKED_FOR, OUT_OF_RANGE, Ways, names_of, native_bound, native_plan
 from ozaki.backends import Backend, backend_of
 from ozaki.schemes import Scheme, Words
@@ -94,10 +94,9 @@ class Call:
         ways = Ways.of(self.backend, k, self.dtype, choices, bound)
         way, why = self._fastest(ways)
         if isinstance(way, Words) and not self._empty:
-            plan = self._plan(way, ways.target, inf, choices, why)
-            if (proven := self._proven_at_a_look(plan, way, ways.words_tolerance)) <= ways.words_tolerance:
-                return replace(plan, bound=_bounds.with_rounding(proven, self.dtype))
-            self._ahead, self._native_by_data, ways = None, True, ways.without_words()
+            if (plan := self._proven_plan(way, ways, choices, why)) is not None:
+                return plan
+            ways = ways.without_words()
             way, why = self._fastest(ways)
         if way == "native":
             return native(why=why)
@@ -106,7 +105,17 @@ class Call:
             chosen = choose_a_priori(Accuracy("row-column", 1.0), max(k, 1), names).scheme
             return self._plan(chosen, ways.target, 0.0, choices, "an empty product")
         ahead = self.backend.waits and choices.workspace_limit is None and not full
-        choice = self._searched(ways.target, names, choices, ahead)
+        search = self._begun(ways.target, names, choices, ahead)
+        if ways.words and not search.likely_proven():
+            way, why = self._fastest(ways, search.one_more)
+            if isinstance(way, Words):
+                if (plan := self._proven_plan(way, ways, choices, why)) is not None:
+                    self._search = self._right_again = None  # words prove enough of other data, too
+                    return plan
+                ways = ways.without_words()
+        choice = search.choose()
+        if ahead:
+            _note_lately(self._kind(ways.target, names), choice.scheme)
         way, why = self._fastest(replace(ways, words=()), choice.scheme)
         if way == "native":  # these operands need more than ordinary ones
             self._native_by_data = True
@@ -126,21 +135,22 @@ class Call:
         left, right = (self.described(side).on_host for side in _SIDES)
         return _bounds.native_in_range(left, right, self.dtype)
 
-    def _searched(self, target: Accuracy, names: tuple[str, ...], choices: Choices, ahead: bool) -> Choice:
-        """The fewest slice products that prove the target; `ahead` splits while the device has yet to say so."""
+    def _begun(self, target: Accuracy, names: tuple[str, ...], choices: Choices, ahead: bool) -> Search:
+        """A search for the fewest slice products; `ahead` splits while the device has yet to say what it finds."""
         search = Search(self.backend, self.sizes.shape[1], target, names)
         if not ahead:
             search.begin(self.described("left"), self.described("right"))
-            return search.choose()
-        kind = self.sizes, self.dtype, target, names
-        before, last = _lately.get(kind, (None, None))
+            return search
+        before, last = _lately.get(self._kind(target, names), (None, None))
         likely = last if last is not None and last == before else search.likely
         plan = self._plan(likely, target, inf, choices, "")
         meanwhile = None if self._split_in_one_read(plan) else partial(self._split_ahead, plan)
         search.begin(self.described("left"), self.described("right"), meanwhile)
-        choice, self._search = search.choose(), search
-        _note_lately(kind, (last, choice.scheme))
-        return choice
+        self._search = search
+        return search
+
+    def _kind(self, target: Accuracy, names: tuple[str, ...]) -> _Kind:
+        return self.sizes, self.dtype, target, names
 
     def _split_in_one_read(self, plan: Plan) -> bool:
         """Describe and split at once for the most likely plan, where that is faster."""
@@ -168,6 +178,14 @@ class Call:
         bound = self._prove(scheme, goal)
         check_proven(scheme, bound, target, goal.measure, "these operands")
         return self._plan(scheme, goal, bound, choices, why_named(scheme))
+
+    def _proven_plan(self, words: Words, ways: Ways, choices: Choices, why: str) -> Plan | None:
+        """The plan of words, if they prove enough at a look; nothing if they do not."""
+        plan = self._plan(words, ways.target, inf, choices, why)
+        if (proven := self._proven_at_a_look(plan, words, ways.words_tolerance)) <= ways.words_tolerance:
+            return replace(plan, bound=_bounds.with_rounding(proven, self.dtype))
+        self._ahead, self._native_by_data = None, True
+        return None
 
     def _proven_at_a_look(self, plan: Plan, words: Words, tolerance: float) -> float:
         """What words prove without a product; a call done again asks whether that is still enough, or not."""
@@ -386,10 +404,11 @@ _lately: dict[_Kind, _Twice] = {}
 """What the last two plans for products of a kind took; if the same, their operands are split for it meanwhile."""
 
 
-def _note_lately(kind: _Kind, twice: _Twice) -> None:
+def _note_lately(kind: _Kind, scheme: Scheme) -> None:
+    _, last = _lately.get(kind, (None, None))
     if len(_lately) >= _MOST_KINDS:
         _lately.clear()
-    _lately[kind] = twice
+    _lately[kind] = last, scheme
 
 
 _MOST_KINDS = 1024

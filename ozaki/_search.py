@@ -51,9 +51,9 @@ class Search:
     def __init__(self, backend: ProofBackend, k: int, accuracy: Accuracy, names: tuple[str, ...]) -> None:
         self._backend, self._k, self._accuracy, self._names = backend, k, accuracy, names
         self._usual = {name: _usual(name, accuracy, k) for name in names}
-        likely = {name: scheme_of(name, _likely(name, self._usual[name], accuracy, k)) for name in names}
-        self._order = sorted(names, key=lambda name: likely[name].products)
-        self.likely = likely[self._order[0]]
+        by_products = likely_schemes(accuracy, k, names)
+        self._order = [scheme.name for scheme in by_products]
+        self.likely = by_products[0]
 
     def begin(self, left: Described, right: Described, meanwhile: Callable[[], object] | None = None) -> None:
         """Begin what ordinary data will be asked for; `meanwhile` gives the device something to do beside it."""
@@ -65,6 +65,18 @@ class Search:
             _fewer(name, self._usual[name], self.likely.products, self._accuracy, self._k) for name in self._order[1:]
         )
         self._measured.begin(self.likely, [scheme for scheme in others if scheme is not None])
+
+    @property
+    def one_more(self) -> Scheme:
+        """What is to be expected of operands that need more than that, at least."""
+        return scheme_of(self.likely.name, self.likely.count + 1)
+
+    def likely_proven(self) -> bool:
+        """Whether the first level of proof grants these operands what ordinary data need; waits for it."""
+        try:
+            return self._measured.bound(self.likely) <= self._accuracy.tolerance
+        finally:
+            self._measured.settle()
 
     def choose(self) -> Choice:
         """The scheme, and the bound proven for it."""
@@ -130,8 +142,15 @@ def _usual(name: str, accuracy: Accuracy, k: int) -> int:
 
 
 @lru_cache(maxsize=1024)
-def _likely(name: str, start: int, accuracy: Accuracy, k: int) -> int:
+def likely_schemes(accuracy: Accuracy, k: int, names: tuple[str, ...]) -> tuple[Scheme, ...]:
+    """Of each name what ordinary data need, fewest products first."""
+    schemes = (scheme_of(name, _likely(name, accuracy, k)) for name in names)
+    return tuple(sorted(schemes, key=lambda scheme: scheme.products))
+
+
+def _likely(name: str, accuracy: Accuracy, k: int) -> int:
     """The count that the first level of proof grants ordinary data."""
+    start = _usual(name, accuracy, k)
     if name == "residues" or accuracy.measure != "componentwise":
         return start
     counts = range(start, most_of(name))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ozaki.schemes import Scheme, Words
+from ozaki.schemes import Residues, Scheme, Words
 
 _HOPPER_TOPS = 1500.0
 """Of the fused int8 kernels on an H200 (benchmarks/results: 1482 to 1578 from 4096 on), padding counted as useful."""
@@ -44,7 +44,8 @@ class Rates:
         """Of a product out of slices that is planned from the data; `entries` are those multiplied, of whole tiles."""
         itemsize = 8 if dtype == "float64" else 4
         multiplied = 2e-12 * scheme.products * entries * k / (_HOPPER_TOPS if fused else self.int8)
-        between = 2 * scheme.count if fused else 6 * scheme.products  # bytes of an entry, written and read
+        # Bytes of an entry between the products and C, written and read.
+        between = 6 * scheme.products if not fused else 2 * scheme.count if isinstance(scheme, Residues) else 0
         traffic = 1e-12 * ((m + n) * k * (2 * itemsize + scheme.count) + m * n * (between + itemsize)) / self.memory
         proof = 5e-13 * m * n * k / self.int8 + 8e-12 * m * n / self.memory  # a sampled product, written and read
         return batch * (multiplied + traffic + proof) + _LAUNCHES + _PLANNING

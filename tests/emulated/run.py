@@ -815,10 +815,12 @@ def fastest(rng: np.random.Generator) -> None:
         (768, "float32", Residues(7), None),
         (1024, "float32", Residues(7), halfhalf[0]),
         (2048, "float32", Residues(7), halfhalf[0]),
-        (3000, "float32", Residues(7), halfhalf[0]),
+        (3000, "float32", Digits(3), halfhalf[0]),
+        (4096, "float32", Digits(3), Digits(3)),
         (4096, "float32", Residues(7), halfhalf[0]),
+        (8192, "float32", Digits(3), Digits(3)),
         (8192, "float32", Residues(7), halfhalf[0]),
-        (16384, "float32", Residues(7), Residues(7)),
+        (16384, "float32", Digits(3), Digits(3)),
         (1024, "float64", Residues(14), None),
         (2048, "float64", Residues(14), Residues(14)),
         (8192, "float64", Residues(14), Residues(14)),
@@ -864,6 +866,17 @@ def no_worse_than_native(rng: np.random.Generator) -> None:
         _cupy._fastest.cache_clear()
         small = np.where(np.arange(k) % 2, a, np.ldexp(a, -40)).astype("f4")  # words lose these elements
         assert not held(a, b) and not held(*long) and not held(small, b, accuracy="fp32")
+        steps = (np.where(rng.random(x.shape) < 0.03, 1, 2.0**-12) for x in (a, b))
+        spread = tuple((step * rng.uniform(1, 2, step.shape)).astype("f4") for step in steps)  # for more residues
+        for ran, words in (("halfhalf", 7.5), ("residues", 20.0)):
+            times["words"] = words
+            _cupy._fastest.cache_clear()
+            _again.forget()
+            for x, y, scheme in ((a, b, "residues"), (*spread, ran), (*spread, ran), (a, b, "residues")):
+                c, report = ozaki.matmul(cp.asarray(x), cp.asarray(y), return_report=True)
+                assert report.scheme == scheme and report.bound <= _bounds.native(k, "float32"), report
+                assert componentwise_error(cp.asnumpy(c), x, y) <= report.bound
+                same(c, ozaki.matmul(cp.asarray(x), cp.asarray(y)))
         times["words"], times["native"] = 1e3, 10.0  # residues for these, native for such that need more
         _cupy._fastest.cache_clear()
         _again.forget()
