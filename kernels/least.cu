@@ -5,6 +5,8 @@
 // elements shows some, else 0}, s = max((magnitudes - k) unit, 1/2), over rows that are not empty; without such the
 // first two are infinite. Each block takes a share of the rows.
 //
+// Macro: TOPS, 1 if the tops of whole rows are as tops.cu leaves them, 0 if as a description has them.
+//
 // 512 threads; grid 2 * blocks, the first half for the left operand.
 #include "common.cuh"
 #include "fixed_point.cuh"
@@ -13,7 +15,7 @@
 constexpr int THREADS = 512;
 
 struct Rows {
-  const int64_t *some, *whole;  // [6][count] of some elements; [count] of whole rows, as tops.cu leaves field 0
+  const int64_t *some, *whole;  // [6][count] of some elements; [count] field 0 of whole rows
   int64_t count;
 };
 
@@ -46,7 +48,8 @@ least_of_rows(const Rows left, const Rows right, Least* __restrict__ least, int6
   Least found = {double_of_words(0x7ff00000u, 0), double_of_words(0x7ff00000u, 0), 0.0, 1.0};
 #pragma unroll 1
   for (int64_t row = blockIdx.x % blocks * THREADS + threadIdx.x; row < rows.count; row += blocks * THREADS) {
-    const int whole = top_exponent(parts(low_word(static_cast<uint64_t>(rows.whole[row]))));
+    const uint32_t field = low_word(static_cast<uint64_t>(rows.whole[row]));
+    const int whole = TOPS ? top_exponent(parts(field)) : static_cast<int>(field);
     const int64_t top = rows.some[row], peak = rows.some[rows.count + row];
     if (peak == 0) {
       found.told = whole == EMPTY_TOP ? found.told : 0.0;

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from ozaki import _word_bounds
 from ozaki._description import Description, Least
-from ozaki.schemes import Residues, Scheme, Words, magnitude_bits
+from ozaki.schemes import Digits, Residues, Scheme, Words, magnitude_bits
 from ozaki.schemes.image import ceil_log2
 
 _UP = 1 + 2.0**-30
@@ -217,6 +217,18 @@ def usual_worst(scheme: Scheme, k: int) -> float:
     have 2 log(2k) / k of their squares there, and sum abs(a b) is 2/pi of the product of the norms.
     """
     return a_priori(scheme, k) * min(2 * log(2 * k) / k, 1.0) * pi / 2
+
+
+def usual_of(left: Least, right: Least, some: int, digits: Digits, k: int) -> float:
+    """E4, an estimate, no bound: what B1 comes to, componentwise, for rows of which `some` elements were described.
+
+    As if an entry of abs(A) abs(B) were what the sums of its rows let expect, s_i s_j / k. The two rows that are worst
+    are taken together, which makes of normal data about what the first level of B7 does.
+    """
+    scaling = digits.scaling(k)
+    assert scaling is not None
+    ulp, (x, y) = 2.0**-scaling.base, (some / side.sums for side in (left, right))
+    return ulp / 2 * (x + y) + (ulp * ulp / 4 + digits.drop * ulp * ulp) * x * y
 
 
 @lru_cache(maxsize=1024)

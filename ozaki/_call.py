@@ -19,7 +19,7 @@ from ozaki._checks import (
     check_runs,
 )
 from ozaki._choices import Choices
-from ozaki._description import Described
+from ozaki._description import Described, Sides
 from ozaki._measured import Measured
 from ozaki._operands import Shapes, Side, as_array, dtype_of, left_rows, right_rows, shapes
 from ozaki._plan import Plan
@@ -27,10 +27,10 @@ from ozaki._plan_ahead import named_scheme, plan_for_any, why_named
 from ozaki._prepared import Prepared
 from ozaki._proof import EVERY, SAMPLE
 from ozaki._report import Report
-from ozaki._search import Search, choose_a_priori
+from ozaki._search import Search, choose_a_priori, likely_schemes
 from ozaki._ways import NATIVE_ASKED_FOR, OUT_OF_RANGE, Ways, names_of, native_bound, native_plan
 from ozaki.backends import Backend, backend_of
-from ozaki.schemes import Scheme, Words
+from ozaki.schemes import Digits, Scheme, Words
 from ozaki.schemes.digits import MAX_DIGITS
 from ozaki.schemes.named import integer_scheme
 
@@ -58,9 +58,10 @@ class Call:
         self._ahead: tuple[Scheme | Words | None, dict[Side, Any]] | None = None
         self._search: Search | None = None
         self._right_again: Callable[[], bool] | None = None
-        self._slices_again: Callable[[], bool] = _always
+        self._still: list[Callable[[], bool]] = []  # what else a call done again asks
         self._native_again: Callable[..., object] | None = None
         self._native_by_data = False  # a native product, if it runs, does so for what these operands are
+        self._unforeseen = False  # they were taken for ordinary ones
 
     def described(self, side: Side) -> Described:
         """The description of an operand, made once."""
@@ -92,11 +93,17 @@ class Call:
             why = f"{NATIVE_ASKED_FOR}; {obstacle}" if obstacle else NATIVE_ASKED_FOR
             return native(why=why)
         ways = Ways.of(self.backend, k, self.dtype, choices, bound)
-        way, why = self._fastest(ways)
-        if isinstance(way, Words) and not self._empty:
-            if (plan := self._proven_plan(way, ways, choices, why)) is not None:
+        slices = None
+        if ways.words and not self._empty:
+            plan, slices = self._proven_first(ways, choices, full)
+            if plan is not None:
                 return plan
-            ways = ways.without_words()
+        way, why = self._fastest(ways, slices)
+        if isinstance(way, Words) and not self._empty:
+            plan = self._plan(way, ways.target, inf, choices, why)
+            if (proven := self._proven_at_a_look(plan, way, ways.words_tolerance)) <= ways.words_tolerance:
+                return replace(plan, bound=_bounds.with_rounding(proven, self.dtype))
+            self._ahead, self._native_by_data, ways = None, True, ways.without_words()
             way, why = self._fastest(ways)
         if way == "native":
             return native(why=why)
@@ -104,17 +111,11 @@ class Call:
         if self._empty:
             chosen = choose_a_priori(Accuracy("row-column", 1.0), max(k, 1), names).scheme
             return self._plan(chosen, ways.target, 0.0, choices, "an empty product")
-        ahead = self.backend.waits and choices.workspace_limit is None and not full
+        ahead = self._goes_ahead(choices, full)
         search = self._begun(ways.target, names, choices, ahead)
-        if ways.words and not search.likely_proven():
-            way, why = self._fastest(ways, search.one_more)
-            if isinstance(way, Words):
-                if (plan := self._proven_plan(way, ways, choices, why)) is not None:
-                    self._search = self._right_again = None  # words prove enough of other data, too
-                    return plan
-                ways = ways.without_words()
         choice = search.choose()
         if ahead:
+            self._search = search
             _note_lately(self._kind(ways.target, names), choice.scheme)
         way, why = self._fastest(replace(ways, words=()), choice.scheme)
         if way == "native":  # these operands need more than ordinary ones
@@ -135,6 +136,48 @@ class Call:
         left, right = (self.described(side).on_host for side in _SIDES)
         return _bounds.native_in_range(left, right, self.dtype)
 
+    def _proven_first(self, ways: Ways, choices: Choices, full: bool) -> tuple[Plan | None, Scheme | None]:
+        """The plan of digits, if they are fastest for ordinary operands and a first look finds these to be such.
+
+        Else the slices that these operands will need at least, where that is seen.
+        """
+        names, k = names_of("auto"), self.sizes.shape[1]
+        digits = likely_schemes(ways.first, k, names)[0]
+        way, why = self._fastest(ways, digits)
+        if way != "slices" or not isinstance(digits, Digits) or ways.first.measure != "componentwise":
+            return None, None
+        more = replace(digits, count=digits.count + 1)
+        some = min(_SAMPLE, k)
+        sample = self._described_some(some)
+        least = self.backend.read_least(sample, sample)
+
+        def ordinary() -> bool:
+            return _bounds.usual_of(*least(), some, digits, k) <= ways.first.tolerance
+
+        self._native_by_data = True
+        if not ordinary():
+            self._still.append(lambda: not ordinary())
+            return None, more
+        ahead = self._goes_ahead(choices, full)
+        search = self._begun(ways.first, names, choices, ahead)
+        if not search.likely_proven():
+            self._unforeseen = True
+            return None, more
+        choice = search.choose()
+        self._still.append(ordinary)
+        if ahead:
+            self._search = search
+        return self._plan(choice.scheme, ways.first, choice.bound, choices, why), None
+
+    def _described_some(self, some: int) -> Sides:
+        """Descriptions of the first inner indices."""
+        left, right = (self.backend.describe(self._rows(side)[..., :some]) for side in _SIDES)
+        return left, right
+
+    def _goes_ahead(self, choices: Choices, full: bool) -> bool:
+        """The operands are split while a device looks at them."""
+        return self.backend.waits and choices.workspace_limit is None and not full
+
     def _begun(self, target: Accuracy, names: tuple[str, ...], choices: Choices, ahead: bool) -> Search:
         """A search for the fewest slice products; `ahead` splits while the device has yet to say what it finds."""
         search = Search(self.backend, self.sizes.shape[1], target, names)
@@ -146,7 +189,6 @@ class Call:
         plan = self._plan(likely, target, inf, choices, "")
         meanwhile = None if self._split_in_one_read(plan) else partial(self._split_ahead, plan)
         search.begin(self.described("left"), self.described("right"), meanwhile)
-        self._search = search
         return search
 
     def _kind(self, target: Accuracy, names: tuple[str, ...]) -> _Kind:
@@ -179,14 +221,6 @@ class Call:
         check_proven(scheme, bound, target, goal.measure, "these operands")
         return self._plan(scheme, goal, bound, choices, why_named(scheme))
 
-    def _proven_plan(self, words: Words, ways: Ways, choices: Choices, why: str) -> Plan | None:
-        """The plan of words, if they prove enough at a look; nothing if they do not."""
-        plan = self._plan(words, ways.target, inf, choices, why)
-        if (proven := self._proven_at_a_look(plan, words, ways.words_tolerance)) <= ways.words_tolerance:
-            return replace(plan, bound=_bounds.with_rounding(proven, self.dtype))
-        self._ahead, self._native_by_data = None, True
-        return None
-
     def _proven_at_a_look(self, plan: Plan, words: Words, tolerance: float) -> float:
         """What words prove without a product; a call done again asks whether that is still enough, or not."""
         proven = self._by_sample(plan, words) or self._by_rows(words)
@@ -196,7 +230,7 @@ class Call:
         if bound <= tolerance:
             self._right_again = lambda: proven() <= tolerance
         else:
-            self._slices_again = lambda: proven() > tolerance
+            self._still.append(lambda: proven() > tolerance)
         return bound
 
     def _by_sample(self, plan: Plan, words: Words) -> Callable[[], float] | None:
@@ -211,9 +245,8 @@ class Call:
         if slices is None:
             return None
         self._ahead = words, dict(zip(_SIDES, slices, strict=True))
-        some = max(_SAMPLE_OF_WORDS, k // EVERY * SAMPLE)
-        left, right = (backend.describe(self._rows(side)[..., :some]) for side in _SIDES)
-        least = backend.read_least((left, right), (slices[0].described, slices[1].described))
+        some = max(_SAMPLE, k // EVERY * SAMPLE)
+        least = backend.read_least(self._described_some(some), (slices[0].described, slices[1].described))
         return lambda: _bounds.words_by_sample(*least(), min(some, k), words, k)
 
     def _by_rows(self, words: Words) -> Callable[[], float]:
@@ -307,8 +340,7 @@ class Call:
             self._ahead = None  # frees the memory
         elif self._ahead is not None and self._search is not None and self._search.plain:
             self._search.keep()
-            finds, still = partial(self._search.finds, plan.scheme), self._slices_again
-            self._right_again = lambda: finds() and still()
+            self._right_again = partial(self._search.finds, plan.scheme)
         left, right = self._operand("left"), self._operand("right")
         return self._copied + self.backend.execute(self._within_limit(plan), left, right, c)
 
@@ -332,8 +364,11 @@ class Call:
         with tape.recording(*read, c):
             yield
         *same, into_out = (x.data.ptr == y.data.ptr for x, y in zip((*read, c), given, strict=True))
-        if self._right_again is not None and into_out and (self._native_again or (tape.complete and all(same))):
-            done = _again.Done(self._native_again or tape, self._right_again, self.sizes.result, c.dtype)
+        if self._right_again is None or self._unforeseen or not into_out:
+            return
+        if self._native_again or (tape.complete and all(same)):
+            right_again = partial(_all_hold, self._right_again, *self._still)
+            done = _again.Done(self._native_again or tape, right_again, self.sizes.result, c.dtype)
             _again.remember(self.a, self.b, out, choices, done)
 
     def _rows(self, side: Side) -> Any:
@@ -419,6 +454,10 @@ def _always() -> bool:
     return True
 
 
+def _all_hold(*conditions: Callable[[], bool]) -> bool:
+    return all(holds() for holds in conditions)
+
+
 def _without_obstacle(backend: Backend, dtype: str) -> bool:
     """The environment still lets the native product be what it was."""
     return backend.native_obstacle(dtype) is None
@@ -428,8 +467,8 @@ def _native_again(backend: Backend, sizes: Shapes, dtype: str, a: Any, b: Any, c
     backend.native(left_rows(a, sizes), right_rows(b, sizes), dtype, c.reshape(sizes.stack))
 
 
-_SAMPLE_OF_WORDS = 1024
-"""Inner indices that are described for words, at least."""
+_SAMPLE = 1024
+"""Inner indices that are described before words or digits are cut, at least."""
 
 _LARGEST_AGAIN = 2**39
 """Multiplications beyond which the host's time is nothing, and memory much."""

@@ -66,11 +66,6 @@ class Search:
         )
         self._measured.begin(self.likely, [scheme for scheme in others if scheme is not None])
 
-    @property
-    def one_more(self) -> Scheme:
-        """What is to be expected of operands that need more than that, at least."""
-        return scheme_of(self.likely.name, self.likely.count + 1)
-
     def likely_proven(self) -> bool:
         """Whether the first level of proof grants these operands what ordinary data need; waits for it."""
         try:

@@ -38,6 +38,7 @@ class Ways:
     Attributes
     ----------
     target : what slices are to prove
+    first : what they are to prove at a first look, to run in place of words
     words : that may prove what is asked, if their operands' small elements let them
     words_tolerance : what they have to prove, componentwise, before the rounding to the result
     ruled_out : why the native product may not run; None if it may
@@ -45,6 +46,7 @@ class Ways:
     """
 
     target: Accuracy
+    first: Accuracy
     words: tuple[Words, ...]
     words_tolerance: float
     ruled_out: str | None
@@ -69,8 +71,9 @@ class Ways:
             ruled_out = backend.native_obstacle(dtype)
             if ruled_out is None and target is not None and not suffices(bound, target, dtype):
                 ruled_out = f"native product proves only {bound:.2g}"
-        proven = target or (_in_place_of_words(tolerance, dtype, k) if words else default_accuracy(dtype, k))
-        return cls(proven, words, tolerance, ruled_out, target is not None)
+        usual = target or default_accuracy(dtype, k)
+        first = target or replace(usual, tolerance=min(_NEAR * usual.tolerance, tolerance))
+        return cls(usual, first, words, tolerance, ruled_out, target is not None)
 
     def fastest(
         self, backend: Backend, sizes: Shapes, dtype: str, slices: Scheme | None = None
@@ -103,19 +106,12 @@ class Ways:
         return replace(self, words=(), ruled_out=None if self.ruled_out is None else ruled_out)
 
 
-def _in_place_of_words(tolerance: float, dtype: str, k: int) -> Accuracy:
-    """What slices are to prove where no accuracy is named, and words may run that prove `tolerance`.
-
-    That tolerance, the native product's own bound, would let data of wide range have errors far larger than those of a
-    native product, which are nowhere near its bound. What ordinary data need keeps them close to it.
-    """
-    usual = default_accuracy(dtype, k)
-    return replace(usual, tolerance=min(_NEAR * usual.tolerance, tolerance))
-
-
 _NEAR = 8
-"""Three digits prove 18 to 24 sqrt(k) 2**-24 of normal and of uniform data at k = 2048 to 4096, and less beyond; three
-quarters of it is for the inner indices that nobody looked at."""
+"""Times the shorthand that slices may prove in place of words where no accuracy is named.
+
+Three digits prove 4 to 6 times it for normal data at k = 2560 to 4096, and less beyond; they have a quarter of that.
+The native product's own bound would let data of wide range have errors far above those of native products.
+"""
 
 
 def _words_as_good(

@@ -47,6 +47,7 @@ CASES = [
     "hopper-many-blocks",
     "hopper-fastest",
     "hopper-no-worse-than-native",
+    "hopper-digits-where-ordinary",
     "hopper-words-for-a-target",
     "hopper-columns",
     "hopper-pairs",

@@ -40,8 +40,7 @@ def read_least(some: Sides, whole: Sides) -> Callable[[], tuple[Least, Least]]:
     sizes = left.fields[0].size, right.fields[0].size
     blocks = min(ceil(max(sizes) / _ROWS_AT_ONCE), _BLOCKS)
     least = cp.empty((2, blocks, len(Least._fields)), np.float64)
-    assert isinstance(whole[0], Tops) and isinstance(whole[1], Tops)
-    launch = _looking(cp.cuda.runtime.getDevice(), blocks, sizes, k)
+    launch = _looking(cp.cuda.runtime.getDevice(), blocks, sizes, k, isinstance(whole[0], Tops))
     launch(left.fields.data, whole[0].fields.data, right.fields.data, whole[1].fields.data, least.data)
     arrived = _to_host(least)
 
@@ -60,9 +59,10 @@ _ROWS_AT_ONCE, _BLOCKS = 512, 32
 
 
 @lru_cache(maxsize=1024)
-def _looking(device: int, blocks: int, sizes: tuple[int, int], k: int) -> Launch:
+def _looking(device: int, blocks: int, sizes: tuple[int, int], k: int, tops: bool) -> Launch:
+    macros: Macros = {"TOPS": int(tops)}
     rows, unit = ((None, None, size) for size in sizes), 2.0 ** -magnitude_bits(k)
-    return Launch("least.cu", "least_of_rows", {}, (2 * blocks,), (_ROWS_AT_ONCE,), *rows, None, k, unit)
+    return Launch("least.cu", "least_of_rows", macros, (2 * blocks,), (_ROWS_AT_ONCE,), *rows, None, k, unit)
 
 
 def _to_host(x: Any) -> Callable[[], Any]:

@@ -137,10 +137,12 @@ def looks(rng: np.random.Generator) -> None:
             a[0, 2, :100], b[:] = 0, 0
         sides = a, b
         some = [_numpy.describe(x[..., :100]) for x in sides]
-        want = _numpy_describe.read_least((some[0], some[1]), (_numpy.describe(a), _numpy.describe(b)))()
+        shown = some[0], some[1]
+        want = _numpy_describe.read_least(shown, (_numpy.describe(a), _numpy.describe(b)))()
         left, right = (cp.asarray(x) for x in sides)
         described = _cupy.describe(left[..., :100]), _cupy.describe(right[..., :100])
         assert _cupy.read_least(described, (tops(left), tops(right)))() == want
+        assert _cupy.read_least(described, described)() == _numpy_describe.read_least(shown, shown)()
         assert want[0].told == (n != 4) and (n != 4 or want[1] == (np.inf, np.inf, 0, True))
 
 
@@ -866,17 +868,6 @@ def no_worse_than_native(rng: np.random.Generator) -> None:
         _cupy._fastest.cache_clear()
         small = np.where(np.arange(k) % 2, a, np.ldexp(a, -40)).astype("f4")  # words lose these elements
         assert not held(a, b) and not held(*long) and not held(small, b, accuracy="fp32")
-        steps = (np.where(rng.random(x.shape) < 0.03, 1, 2.0**-12) for x in (a, b))
-        spread = tuple((step * rng.uniform(1, 2, step.shape)).astype("f4") for step in steps)  # for more residues
-        for ran, words in (("halfhalf", 7.5), ("residues", 20.0)):
-            times["words"] = words
-            _cupy._fastest.cache_clear()
-            _again.forget()
-            for x, y, scheme in ((a, b, "residues"), (*spread, ran), (*spread, ran), (a, b, "residues")):
-                c, report = ozaki.matmul(cp.asarray(x), cp.asarray(y), return_report=True)
-                assert report.scheme == scheme and report.bound <= _bounds.native(k, "float32"), report
-                assert componentwise_error(cp.asnumpy(c), x, y) <= report.bound
-                same(c, ozaki.matmul(cp.asarray(x), cp.asarray(y)))
         times["words"], times["native"] = 1e3, 10.0  # residues for these, native for such that need more
         _cupy._fastest.cache_clear()
         _again.forget()
@@ -885,6 +876,49 @@ def no_worse_than_native(rng: np.random.Generator) -> None:
             for x, y in ((a, b), (a, b), graded, (a, b), (a, b)):
                 ozaki.matmul(cp.asarray(x), cp.asarray(y))
         assert [call.args[1].native for call in planned.call_args_list] == [False, True, False]
+    _cupy._fastest.cache_clear()
+
+
+def digits_where_ordinary(rng: np.random.Generator) -> None:
+    """Without an accuracy, digits for ordinary operands, words for others; those that only look it are planned anew."""
+    k = 2560
+    usual = matrix(rng, (12, k), "f4", 0), matrix(rng, (k, 9), "f4", 0)
+    wide = tuple(np.exp(x) for x in usual)
+    early = np.arange(k) < 1024
+    late = np.where(early, usual[0], wide[0]), np.where(early[:, None], usual[1], wide[1])
+    times = {"words": 6.5, "native": 1e3}
+    with (
+        mock.patch.object(_rates.Rates, "words", side_effect=lambda *_: times["words"]),
+        mock.patch.object(_rates.Rates, "native", side_effect=lambda *_: times["native"]),
+        mock.patch.object(_rates.Rates, "slices", side_effect=lambda *a: float(a[5].products)),
+    ):
+        for words, others in ((6.5, "halfhalf"), (20.0, "residues")):
+            times["words"] = words
+            _cupy._fastest.cache_clear()
+            _again.forget()
+            cases = (*usual, "digits"), (*wide, others), (*late, others)
+            found = []
+            for x, y, scheme in cases:
+                c, report = ozaki.matmul(cp.asarray(x), cp.asarray(y), return_report=True)
+                assert report.scheme == scheme and report.bound <= _bounds.native(k, "float32"), report
+                assert componentwise_error(cp.asnumpy(c), x, y) <= report.bound
+                slices = {} if scheme == "halfhalf" else {"slices": report.slices}
+                same(ozaki.matmul(x, y, scheme=scheme, **slices), c)
+                found.append(cp.asnumpy(c))
+            run = _call.Call.run
+            with mock.patch.object(_call.Call, "run", autospec=True, side_effect=run) as planned:
+                for i in (0, 1, 1, 0, 0, 2, 2, 0):
+                    x, y, _ = cases[i]
+                    same(found[i], ozaki.matmul(cp.asarray(x), cp.asarray(y)))
+            ran = [call.args[1].scheme.name for call in planned.call_args_list]
+            assert ran == ["digits", others, "digits", others, others, "digits"], ran
+        assert not held(*usual) and not held(*wide)
+        _, report = ozaki.matmul(cp.asarray(usual[0]), cp.asarray(usual[1]), workspace_limit=2**20, return_report=True)
+        assert report.scheme == "digits"
+        _, report = ozaki.matmul(
+            *map(cp.asarray, usual), accuracy=ozaki.Accuracy("row-column", 1e-5), return_report=True
+        )
+        assert report.scheme == "digits"
     _cupy._fastest.cache_clear()
 
 
@@ -1217,6 +1251,7 @@ CASES: dict[str, Callable[[np.random.Generator], None]] = {
     HOPPER + "many-blocks": many_blocks,
     HOPPER + "fastest": fastest,
     HOPPER + "no-worse-than-native": no_worse_than_native,
+    HOPPER + "digits-where-ordinary": digits_where_ordinary,
     HOPPER + "words-for-a-target": words_for_a_target,
     HOPPER + "columns": columns,
     HOPPER + "pairs": pairs,

@@ -134,6 +134,7 @@ def test_least_numbers_of_rows(seed):
     on_device = [cp.asarray(x) for x in sides]
     looked = [_cupy.describe(x[..., :some]) for x in on_device], [tops(x) for x in on_device]
     assert _cupy.read_least(*looked)() == expected
+    assert _cupy.read_least(looked[0], looked[0])() == _numpy_describe.read_least(host[0], host[0])()
 
 
 @pytest.mark.parametrize("seed", range(60))
