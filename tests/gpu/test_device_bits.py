@@ -659,14 +659,17 @@ def test_magnitudes(dtype):
 
 
 @pytest.mark.parametrize(
-    ("n", "dtype", "chosen"),
-    [(512, "f4", "native"), (1024, "f4", "halfhalf"), (2048, "f4", "halfhalf"), (8192, "f4", "halfhalf"),
-     (512, "f8", "native"), (1024, "f8", "native"), (2048, "f8", "residues"), (4096, "f8", "residues")],
+    ("n", "dtype", "wide", "chosen"),
+    [(512, "f4", False, "native"), (1024, "f4", False, "halfhalf"), (2048, "f4", False, "halfhalf"), (5120, "f4", False, "digits"),
+     (5120, "f4", True, "halfhalf"),
+     (512, "f8", False, "native"), (1024, "f8", False, "native"), (2048, "f8", False, "residues"), (4096, "f8", False, "residues")],
 )  # fmt: skip
-def test_what_runs_where_nothing_is_named(n, dtype, chosen):
+def test_what_runs_where_nothing_is_named(n, dtype, wide, chosen):
     if cp.cuda.Device().compute_capability != "90":
         pytest.skip("the rates are those of Hopper")
     a, b = (cp.random.standard_normal((n, n), dtype=dtype) for _ in range(2))
+    if wide:
+        a, b = cp.exp(a), cp.exp(b)
     plan = ozaki.plan(a, b)
     assert (plan.scheme.name if plan.scheme else "native") == chosen
     if n <= 2048:
