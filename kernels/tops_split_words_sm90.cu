@@ -4,7 +4,8 @@
 // HELD: 16 rows of a group, or 32 if ALONG_K is 0; CLUSTER: 1, 2, 4 or 8 blocks; WARPS of a block, at most 16.
 //
 // Arguments as those of split_words.cu, but for the batch entries, and the fields of the description that tops.cu
-// writes, which are written here; `beside` as launch.cuh has it. k_padded is at most CLUSTER * WARPS * CHUNKS * CHUNK_K.
+// writes, which are written here, as is field 4: 1 for a row with an element below 2^floor when it is scaled, else 0.
+// `beside` as launch.cuh has it. k_padded is at most CLUSTER * WARPS * CHUNKS * CHUNK_K.
 //
 // Grid: any number of clusters, all on x; RING + 3 sizeof(Exchanged) bytes of dynamic shared memory. Clusters take
 // groups of rows in turn. A warp has two chunks of a group. It shows all blocks of the cluster the largest elements,
@@ -31,6 +32,12 @@ __device__ __forceinline__ int row_of(int lane, int pass) { return PASS_ROWS * p
 struct Exchanged {
   uint32_t magnitude[ROWS], nonfinite[ROWS];
 };
+
+// The bits of 2^e, of which those of a number tell whether it is smaller; 0 where none is.
+__device__ __forceinline__ uint32_t bits_of_power(int e) {
+  const int beyond = e + 149;  // of the smallest number
+  return e >= -126 ? static_cast<uint32_t>(e + 127) << 23 : beyond > 0 ? 1u << beyond : 0;
+}
 
 // Where element (row, h) of a chunk stands: copies of 16 bytes, and what the lanes read at once, meet every bank once.
 __device__ __forceinline__ int place(int row, int h) {
@@ -118,7 +125,7 @@ __device__ __forceinline__ void read(const Bits* chunk, int pass, uint32_t (&bit
 extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(32 * WARPS, 16 / WARPS)
 tops_split_words(const float* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, int64_t batch, int64_t rows,
                  int64_t k, int64_t rows_padded, int64_t k_padded, int64_t* __restrict__ description,
-                 int64_t batch_rows, int ceiling, int32_t* __restrict__ mu_out, uint8_t* __restrict__ out,
+                 int64_t batch_rows, int ceiling, int floor, int32_t* __restrict__ mu_out, uint8_t* __restrict__ out,
                  int64_t batch_stride, int64_t word_stride, int beside) {
   beside_previous(beside != 0);
   extern __shared__ __align__(16) uint8_t dynamic[];
@@ -151,7 +158,9 @@ tops_split_words(const float* __restrict__ x, int64_t sb, int64_t sr, int64_t sk
   for (uint32_t group = blockIdx.x / CLUSTER; group < all; group += gridDim.x / CLUSTER) {
     wait_for_groups<STAGES - CHUNKS>();
     __syncwarp();
-    uint32_t largest[PASSES] = {};
+    uint32_t largest[PASSES] = {}, smallest[PASSES];  // the latter less one, and so none of zeros
+#pragma unroll
+    for (int pass = 0; pass < PASSES; ++pass) smallest[pass] = ~0u;
 #pragma unroll
     for (int c = 0; c < CHUNKS; ++c)
 #pragma unroll
@@ -159,7 +168,11 @@ tops_split_words(const float* __restrict__ x, int64_t sb, int64_t sr, int64_t sk
         uint32_t bits[8];
         read(chunk_at(c), pass, bits);
 #pragma unroll
-        for (int i = 0; i < 8; ++i) largest[pass] = larger(largest[pass], bits[i] & ~SIGN);
+        for (int i = 0; i < 8; ++i) {
+          const uint32_t magnitude = bits[i] & ~SIGN;
+          largest[pass] = larger(largest[pass], magnitude);
+          smallest[pass] = smaller(smallest[pass], magnitude - 1);
+        }
       }
     const uint32_t any = larger(larger(largest[0], largest[1]), larger(largest[2], largest[3]));
     uint32_t nonfinite[PASSES] = {};
@@ -206,9 +219,11 @@ tops_split_words(const float* __restrict__ x, int64_t sb, int64_t sr, int64_t sk
           add_in_block(shared_address(&now.nonfinite[row]), r, nonfinite[pass]);
       }
     }
+    const int64_t b = group / groups, row0 = static_cast<int64_t>(group % groups) * ROWS;
+    const int64_t first = b * rows + row0;
+    if (rank == 0 && warp == 0 && lane < ROWS && row0 + lane < rows) description[BOTTOM * batch_rows + first + lane] = 0;
     cluster_barrier();
 
-    const int64_t b = group / groups, row0 = static_cast<int64_t>(group % groups) * ROWS;
     int mu[PASSES];
     bool clean = true;
 #pragma unroll
@@ -218,10 +233,11 @@ tops_split_words(const float* __restrict__ x, int64_t sb, int64_t sr, int64_t sk
       clean = clean && count == 0;
       mu[pass] = magnitude == 0 ? 0 : ceiling - top_exponent(parts(magnitude));
       if (rank == 0 && warp == 0 && piece == 0 && row0 + row < rows) {
-        const int64_t index = b * rows + row0 + row;
-        mu_out[index] = mu[pass];
-        description[index] = magnitude, description[NONFINITE * batch_rows + index] = count;
+        mu_out[first + row] = mu[pass];
+        description[first + row] = magnitude, description[NONFINITE * batch_rows + first + row] = count;
       }
+      const uint32_t kept = bits_of_power(floor - mu[pass]);
+      if (kept > 1 && smallest[pass] < kept - 1 && magnitude != 0) description[BOTTOM * batch_rows + first + row] = 1;
     }
     turn = turn == 2 ? 0 : turn + 1;
     if (warp == 0) {  // of the group after the next one, which nobody shows anything of before the next barrier

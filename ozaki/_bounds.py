@@ -122,13 +122,16 @@ def words_by_sample(left: Least, right: Least, some: int, words: Words, k: int) 
 
     `some` of the k indices were described, the same ones of both operands.
     """
+    lost, relative = _word_bounds.absolute(words, k) * 4.0**-words.ceiling, _word_bounds.relative(words, k)
+    if left.kept and right.kept and lost == 0:
+        return relative
     if not (left.told and right.told):
         return inf
     phi, least = 2.0 ** (words.floor - words.ceiling), _share(left.elements, right.elements, some)
     for side in (left, right):
         least *= side.sums * 2.0**side.steps
-    added = _word_bounds.small(words, k) * k * phi * (2 + phi) + _word_bounds.absolute(words, k) * 4.0**-words.ceiling
-    return (_word_bounds.relative(words, k) + added / least) * _UP if least > 0 else inf
+    added = _word_bounds.small(words, k) * k * phi * (2 + phi) + lost
+    return (relative + added / least) * _UP if least > 0 else inf
 
 
 def least_share(left: Description, right: Description) -> float:

@@ -147,7 +147,7 @@ class Call:
         if way != "slices" or not isinstance(digits, Digits) or ways.first.measure != "componentwise":
             return None, None
         more = replace(digits, count=digits.count + 1)
-        some = min(_SAMPLE, k)
+        some = min(_GLANCE, k)
         sample = self._described_some(some)
         least = self.backend.read_least(sample, sample)
 
@@ -224,17 +224,14 @@ class Call:
     def _proven_at_a_look(self, plan: Plan, words: Words, tolerance: float) -> float:
         """What words prove without a product; a call done again asks whether that is still enough, or not."""
         proven = self._by_sample(plan, words) or self._by_rows(words)
-        if (bound := proven()) > tolerance and self._ahead is not None:
-            proven = self._by_rows(words)
-            bound = proven()
-        if bound <= tolerance:
+        if (bound := proven()) <= tolerance:
             self._right_again = lambda: proven() <= tolerance
         else:
             self._still.append(lambda: proven() > tolerance)
         return bound
 
     def _by_sample(self, plan: Plan, words: Words) -> Callable[[], float] | None:
-        """Proven of the largest elements, which are found while words are cut, and a description of some inner indices.
+        """Proven of what is found while words are cut, and a description of some inner indices.
 
         Nothing where they are not cut in one read.
         """
@@ -246,7 +243,7 @@ class Call:
             return None
         self._ahead = words, dict(zip(_SIDES, slices, strict=True))
         some = max(_SAMPLE, k // EVERY * SAMPLE)
-        least = backend.read_least(self._described_some(some), (slices[0].described, slices[1].described))
+        least = backend.read_least(self._described_some(some), (slices[0].described, slices[1].described), words)
         return lambda: _bounds.words_by_sample(*least(), min(some, k), words, k)
 
     def _by_rows(self, words: Words) -> Callable[[], float]:
@@ -468,7 +465,10 @@ def _native_again(backend: Backend, sizes: Shapes, dtype: str, a: Any, b: Any, c
 
 
 _SAMPLE = 1024
-"""Inner indices that are described before words or digits are cut, at least."""
+"""Inner indices that are described for words, at least."""
+
+_GLANCE = 256
+"""Of which the sums show whether operands are ordinary ones."""
 
 _LARGEST_AGAIN = 2**39
 """Multiplications beyond which the host's time is nothing, and memory much."""

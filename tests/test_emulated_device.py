@@ -23,7 +23,7 @@ BOTH = ["residues-14-f8", "residues-7-f4", "digits-3-f4", "digits-7-f8", "digits
 WORDS = ["halfhalf", "tf32tf32", "two-stage"]
 PAIRS = ["single-fp16", "single-bf16", "single-tf32", "double-bf16", "triple-bf16", "fabsum-v1", "fabsum-v2"]
 CASES = [
-    *["descriptions", "looks", "magnitudes", "proofs", "exponents", "plans", "plans-again"],
+    *["descriptions", "magnitudes", "proofs", "exponents", "plans", "plans-again"],
     *["plans-of-other-data-again", "memory-is-held", "batches-again", "heavy-plans-again", "native-again"],
     *["tapes-outlive-launches", "equal-choices-again", "out-elsewhere", "many-blocks", "ends-of-gemm", "far"],
     "fp16-sums",
@@ -35,6 +35,7 @@ CASES = [
     "hopper-one-read",
     "hopper-one-read-chosen",
     "hopper-words-in-one-read",
+    "hopper-looks",
     "hopper-together",
     "hopper-split",
     "hopper-column-tiles",

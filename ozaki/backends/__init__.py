@@ -42,8 +42,8 @@ class Backend(ProofBackend, Protocol):
         """Begin to bring a description to the host; calling the result waits for it."""
         ...
 
-    def read_least(self, some: Sides, whole: Sides) -> Callable[[], tuple[Least, Least]]:
-        """Likewise what some elements of the rows of both operands tell, given the whole rows' largest elements."""
+    def read_least(self, some: Sides, whole: Sides, words: Words | None = None) -> Callable[[], tuple[Least, Least]]:
+        """Likewise what some elements of the rows of both operands tell, given the whole rows, as words found them."""
         ...
 
     def split(self, operand: Described, side: str, plan: Any) -> Any: ...

@@ -14,8 +14,8 @@ import numpy.typing as npt
 from ozaki._description import FIELDS, Described, Description, Least, Sides
 from ozaki.backends._launch import Launch, Macros, View, round_up
 from ozaki.backends._tape import Copy, Record
-from ozaki.backends._tops import Tops
-from ozaki.schemes import magnitude_bits
+from ozaki.backends._tops import TopsOfWords
+from ozaki.schemes import Words, magnitude_bits
 
 
 def describe(x: Any) -> Described:
@@ -34,20 +34,21 @@ def read(described: Described) -> Callable[[], Description]:
     return lambda: Description(k, *arrived())
 
 
-def read_least(some: Sides, whole: Sides) -> Callable[[], tuple[Least, Least]]:
+def read_least(some: Sides, whole: Sides, words: Words | None = None) -> Callable[[], tuple[Least, Least]]:
     """Likewise what some elements of the rows of both operands tell; the device looks for the least numbers."""
     (left, right), k = some, some[0].k
     sizes = left.fields[0].size, right.fields[0].size
     blocks = min(ceil(max(sizes) / _ROWS_AT_ONCE), _BLOCKS)
     least = cp.empty((2, blocks, len(Least._fields)), np.float64)
-    launch = _looking(cp.cuda.runtime.getDevice(), blocks, sizes, k, isinstance(whole[0], Tops))
+    assert words is None or all(isinstance(side, TopsOfWords) for side in whole)
+    launch = _looking(cp.cuda.runtime.getDevice(), blocks, sizes, k, words is not None)
     launch(left.fields.data, whole[0].fields.data, right.fields.data, whole[1].fields.data, least.data)
     arrived = _to_host(least)
 
     def read() -> tuple[Least, Least]:
         of_left, of_right = (
-            Least(elements * 4.0 ** magnitude_bits(k), sums, int(steps), bool(told))
-            for elements, sums, steps, told in arrived().min(axis=1).tolist()
+            Least(elements * 4.0 ** magnitude_bits(k), sums, int(steps), bool(told), bool(kept))
+            for elements, sums, steps, told, kept in arrived().min(axis=1).tolist()
         )
         return of_left, of_right
 
@@ -59,8 +60,8 @@ _ROWS_AT_ONCE, _BLOCKS = 512, 32
 
 
 @lru_cache(maxsize=1024)
-def _looking(device: int, blocks: int, sizes: tuple[int, int], k: int, tops: bool) -> Launch:
-    macros: Macros = {"TOPS": int(tops)}
+def _looking(device: int, blocks: int, sizes: tuple[int, int], k: int, of_words: bool) -> Launch:
+    macros: Macros = {"WORDS": int(of_words)}
     rows, unit = ((None, None, size) for size in sizes), 2.0 ** -magnitude_bits(k)
     return Launch("least.cu", "least_of_rows", macros, (2 * blocks,), (_ROWS_AT_ONCE,), *rows, None, k, unit)
 

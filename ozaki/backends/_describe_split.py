@@ -15,7 +15,7 @@ from ozaki.backends._launch import Launch, Macros, View, clusters_at_once, round
 from ozaki.backends._magnitudes import RESULT_WORDS, Magnitudes
 from ozaki.backends._magnitudes import Layout as MagnitudeLayout
 from ozaki.backends._split import Layout, Slices, cutting_constants, cutting_macros, scaling_of
-from ozaki.backends._tops import Tops
+from ozaki.backends._tops import Tops, TopsOfWords
 from ozaki.backends._word_split import tile_macros
 from ozaki.schemes import Scheme, Words, magnitude_bits
 from ozaki.schemes.constants import image_words
@@ -102,7 +102,7 @@ def describe_and_split(
 def find_and_split(x: Any, words: Words, layout: Layout, beside: bool = False) -> Reading:
     """The words of x, shape (batch, rows, k), with its largest elements; `beside` as above."""
     launch = _launch_of_words(cp.cuda.runtime.getDevice(), View.of(x), words, layout, beside)
-    return Reading.of(launch, Tops, x, layout)
+    return Reading.of(launch, TopsOfWords, x, layout)
 
 
 class _Held(NamedTuple):
@@ -207,5 +207,5 @@ def _launch_of_words(device: int, view: View, words: Words, layout: Layout, besi
     grid = (stream.cluster * min(batch * ceil(layout.rows / stream.rows), at_once),)
     return Launch(
         *kernel, grid, threads, None, *view.steps, batch, rows, k, layout.rows, layout.k, None, batch * rows,
-        words.ceiling, None, None, layout.batch, layout.slice, int(beside), shared_mem=shared_mem,
+        words.ceiling, words.floor, None, None, layout.batch, layout.slice, int(beside), shared_mem=shared_mem,
     )  # fmt: skip

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from ozaki._description import FIELDS, Described, Description, Least, Sides, empty_fields
 from ozaki.backends._limbs import Floats
-from ozaki.schemes import magnitude_bits
+from ozaki.schemes import Words, magnitude_bits
 from ozaki.schemes.image import EMPTY_TOP
 
 TILE = 2**16
@@ -32,9 +32,9 @@ def read(described: Described) -> Callable[[], Description]:
     return lambda: described.on_host
 
 
-def read_least(some: Sides, whole: Sides) -> Callable[[], tuple[Least, Least]]:
+def read_least(some: Sides, whole: Sides, words: Words | None = None) -> Callable[[], tuple[Least, Least]]:
     """What some elements of rows tell, given the whole rows."""
-    left, right = (Least.of(part.on_host, of.on_host.top) for part, of in zip(some, whole, strict=True))
+    left, right = (Least.of(part.on_host, of.on_host, words) for part, of in zip(some, whole, strict=True))
     return lambda: (left, right)
 
 

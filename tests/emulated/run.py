@@ -129,8 +129,9 @@ def descriptions(rng: np.random.Generator) -> None:
 
 def looks(rng: np.random.Generator) -> None:
     """The least numbers of rows: empty ones, such as look empty, subnormal ones; none at all."""
-    for batch, m, n in ((1, 40, 17000), (3, 9, 1), (1, 5, 4)):
-        a, b = (matrix(rng, (batch, rows, 300), "f4", 30) for rows in (m, n))
+    words, kept = PRESETS["halfhalf"], set()
+    for batch, m, n, wide in ((1, 40, 9000, 3), (3, 9, 1, 30), (3, 9, 8, 4), (1, 5, 4, 30)):
+        a, b = (matrix(rng, (batch, rows, 300), "f4", wide) for rows in (m, n))
         a[:, 3], b[:, 0] = 0, np.ldexp(b[:, 0], -130 - rng.integers(20))
         a[0, 4] *= np.arange(300) != 7
         if n == 4:
@@ -138,12 +139,20 @@ def looks(rng: np.random.Generator) -> None:
         sides = a, b
         some = [_numpy.describe(x[..., :100]) for x in sides]
         shown = some[0], some[1]
-        want = _numpy_describe.read_least(shown, (_numpy.describe(a), _numpy.describe(b)))()
+        want = _numpy_describe.read_least(shown, (_numpy.describe(a), _numpy.describe(b)), words)()
         left, right = (cp.asarray(x) for x in sides)
         described = _cupy.describe(left[..., :100]), _cupy.describe(right[..., :100])
-        assert _cupy.read_least(described, (tops(left), tops(right)))() == want
+        assert _cupy.read_least(described, (of_words(left, words), of_words(right, words)), words)() == want
         assert _cupy.read_least(described, described)() == _numpy_describe.read_least(shown, shown)()
-        assert want[0].told == (n != 4) and (n != 4 or want[1] == (np.inf, np.inf, 0, True))
+        assert want[0].told == (n != 4) and (n != 4 or want[1] == (np.inf, np.inf, 0, True, True))
+        kept |= {least.kept for least in want}
+    assert kept == {True, False}
+
+
+def of_words(x: Any, words: Words) -> Any:
+    """What is found of rows while they are cut into words."""
+    layout = _word_tiles.layout(words, 128, words.count, "left", *x.shape)
+    return _describe_split.find_and_split(x, words, layout).begin().described
 
 
 def magnitudes(rng: np.random.Generator) -> None:
@@ -425,12 +434,20 @@ def words_in_one_read(rng: np.random.Generator) -> None:
             _describe_split._launch_of_words.cache_clear()
             got = _describe_split.find_and_split(x, words, layout).begin()
         told = f"{name} {side} {order} {stream}"
+        np.testing.assert_array_equal(lossy(cp.asnumpy(x), words), got.described.fields[FIELDS.index("bottom")], told)
         for field in ("top", "nonfinite"):
             i = FIELDS.index(field)
             np.testing.assert_array_equal(expected.described.fields[i], got.described.fields[i], err_msg=told)
         np.testing.assert_array_equal(expected.mu, got.mu, err_msg=told)
         np.testing.assert_array_equal(expected.planes, got.planes, err_msg=told)
     _describe_split._launch_of_words.cache_clear()
+
+
+def lossy(x: np.ndarray, words: Words) -> np.ndarray:
+    """Rows with elements that are below the floor of words when they are scaled."""
+    magnitudes = np.where(np.isfinite(x), abs(x), 0).astype("f8")
+    tops = np.frexp(magnitudes.max(axis=-1, keepdims=True))[1]
+    return ((magnitudes > 0) & (magnitudes < np.ldexp(1.0, tops + words.floor - words.ceiling))).any(axis=-1)
 
 
 def one_read_chosen(rng: np.random.Generator) -> None:
@@ -1213,7 +1230,6 @@ WORDS = ("halfhalf", "tf32tf32", "two-stage")
 PAIRS = ("single-fp16", "single-bf16", "single-tf32", "double-bf16", "triple-bf16", "fabsum-v1", "fabsum-v2")
 CASES: dict[str, Callable[[np.random.Generator], None]] = {
     "descriptions": descriptions,
-    "looks": looks,
     "magnitudes": magnitudes,
     "proofs": proofs,
     "exponents": exponents,
@@ -1239,6 +1255,7 @@ CASES: dict[str, Callable[[np.random.Generator], None]] = {
     HOPPER + "one-read": one_read,
     HOPPER + "one-read-chosen": one_read_chosen,
     HOPPER + "words-in-one-read": words_in_one_read,
+    HOPPER + "looks": looks,
     HOPPER + "together": together,
     HOPPER + "split": split_along_k,
     HOPPER + "column-tiles": column_tiles,

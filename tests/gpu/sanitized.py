@@ -18,8 +18,17 @@ import cupy as cp
 import numpy as np
 
 import ozaki
-from ozaki.backends import _again, _cupy, _hopper, _numpy, _winograd, _word_hopper, _word_pairs
-from ozaki.backends._tops import tops
+from ozaki.backends import (
+    _again,
+    _cupy,
+    _describe_split,
+    _hopper,
+    _numpy,
+    _winograd,
+    _word_hopper,
+    _word_pairs,
+    _word_tiles,
+)
 from ozaki.schemes import PRESETS, Words
 from ozaki.tensor_core import H100
 
@@ -84,7 +93,7 @@ def main() -> int:
         expected, out = ozaki.gemm(2, a, b, -0.5, c[:, some], **batch), cp.asarray(c)[:, some]
         tell("gemm", expected, ozaki.gemm(2, cp.asarray(a), cp.asarray(b), -0.5, out, out=out, **batch).get())
     a, b = (rng.standard_normal((2600, 300)).astype("f4") for _ in range(2))
-    tell("a look", looked(_numpy, _numpy.describe, a, b), looked(_cupy, tops, cp.asarray(a), cp.asarray(b)))
+    tell("a look", looked(_numpy, _numpy.describe, a, b), looked(_cupy, of_words, cp.asarray(a), cp.asarray(b)))
     return len(_differ)
 
 
@@ -96,7 +105,14 @@ def never(words: Words) -> bool:
 def looked(backend: Any, find: Callable[[Any], Any], *sides: Any) -> np.ndarray:
     """The least numbers of the rows of both sides, by the first third of each."""
     some, whole = [backend.describe(x[None, :, :100]) for x in sides], [find(x[None]) for x in sides]
-    return np.array(backend.read_least(some, whole)())
+    return np.array(backend.read_least(some, whole, PRESETS["halfhalf"])())
+
+
+def of_words(x: cp.ndarray) -> Any:
+    """What is found of rows while they are cut into words."""
+    words = PRESETS["halfhalf"]
+    layout = _word_tiles.layout(words, 128, words.count, "left", *x.shape)
+    return _describe_split.find_and_split(x, words, layout).begin().described
 
 
 def counted(

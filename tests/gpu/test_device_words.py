@@ -194,6 +194,10 @@ def test_words_in_one_read(core, seed):
             assert bool((expected.mu == got.mu).all()) and bool((expected.planes == got.planes).all())
             for field in (0, 5):
                 assert bool((expected.described.fields[field] == got.described.fields[field]).all())
+            magnitudes = cp.where(cp.isfinite(y), abs(y), 0).astype("f8")
+            tops_of_rows = cp.frexp(magnitudes.max(axis=-1, keepdims=True))[1]
+            small = magnitudes < cp.ldexp(cp.ones_like(magnitudes), tops_of_rows + (words.floor - words.ceiling))
+            assert bool(((small & (magnitudes > 0)).any(axis=-1) == got.described.fields[4]).all())
 
 
 @pytest.mark.parametrize("name", ON_HOPPER)
