@@ -222,6 +222,9 @@ describe_finish(const INPUT* __restrict__ x, int64_t* __restrict__ out, const Pi
   // ALONG_K = 1: a warp owns a row, its lanes take turns at the segments. 0: a lane owns a row, the warps take turns.
   __shared__ Tops tops[WARPS][ALONG_K ? 1 : 32];
   __shared__ Sums<1> sums[WARPS][ALONG_K ? 1 : 32];
+#if !ALONG_K
+  __shared__ uint32_t missed[WARPS];  // lanes whose rows have to be read again, for the segment of each warp
+#endif
   constexpr uint32_t ROWS = ALONG_K ? WARPS : 32;
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
   const uint32_t groups = static_cast<uint32_t>((rows + ROWS - 1) / ROWS);
@@ -245,17 +248,27 @@ describe_finish(const INPUT* __restrict__ x, int64_t* __restrict__ out, const Pi
   }
 
   Sums<1> s = {};
+#pragma unroll 1
   for (uint32_t i0 = 0; i0 < segments; i0 += step) {
     const uint32_t i = i0 + begin;
-    bool missing = i < segments && !noted(pieces[i * stride + index], t.top, s);
-    if (ALONG_K) {
-      for (uint32_t all = __ballot_sync(ALL, missing); all != 0; all &= all - 1) {
-        const int64_t start = static_cast<int64_t>(i0 + __ffs(all) - 1) * segment;
-        read_again(at, sk, start + lane, smaller(start + segment, k), 32, width, t.top, s);
-      }
-    } else if (missing) {
-      read_again(at, sk, i * segment, smaller<int64_t>(i * segment + segment, k), 1, width, t.top, s);
+    const bool missing = i < segments && row < rows && !noted(pieces[i * stride + index], t.top, s);
+    uint32_t all = __ballot_sync(ALL, missing);
+#if ALONG_K
+    for (; all != 0; all &= all - 1) {
+      const int64_t start = static_cast<int64_t>(i0 + __ffs(all) - 1) * segment;
+      read_again(at, sk, start + lane, smaller(start + segment, k), 32, width, t.top, s);
     }
+#else
+    if (lane == 0) missed[warp] = all;
+    if (__syncthreads_or(missing) != 0)
+#pragma unroll 1
+      for (int w = 0; w < WARPS; ++w) {
+        const int64_t start = (i0 + w) * segment;
+        if ((missed[w] >> lane & 1) != 0)
+          read_again(at, sk, start + warp, smaller(start + segment, k), WARPS, width, t.top, s);
+      }
+    __syncthreads();
+#endif
   }
   if (gather(s, sums, ALONG_K ? warp : 0, ALONG_K ? 1 : WARPS) && row < rows)
     store(out, stride, index, t, s.peak, s.magnitudes[0], s.squares[0], (s.rest & 1) != 0, width);

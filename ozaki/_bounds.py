@@ -226,7 +226,7 @@ def usual_of(left: Least, right: Least, some: int, digits: Digits, k: int) -> fl
     """E4, an estimate, no bound: what B1 comes to, componentwise, for rows of which `some` elements were described.
 
     As if an entry of abs(A) abs(B) were what the sums of its rows let expect, s_i s_j / k. The two rows that are worst
-    are taken together, which makes of normal data about what the first level of B7 does.
+        are taken together, which makes about what the first level of B7 does, or up to a third less.
     """
     scaling = digits.scaling(k)
     assert scaling is not None

@@ -152,7 +152,7 @@ class Call:
         least = self.backend.read_least(sample, sample)
 
         def ordinary() -> bool:
-            return _bounds.usual_of(*least(), some, digits, k) <= ways.first.tolerance
+            return _SURELY * _bounds.usual_of(*least(), some, digits, k) <= ways.first.tolerance
 
         self._native_by_data = True
         if not ordinary():
@@ -469,6 +469,9 @@ _SAMPLE = 1024
 
 _GLANCE = 256
 """Of which the sums show whether operands are ordinary ones."""
+
+_SURELY = 1.5
+"""Times what they let expect: to find out that a proof fails takes longer than it may save."""
 
 _LARGEST_AGAIN = 2**39
 """Multiplications beyond which the host's time is nothing, and memory much."""
