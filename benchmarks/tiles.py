@@ -46,14 +46,22 @@ def chosen(fastest: Row, own: Row) -> str:
 
 def written(table: Table) -> str:
     """As the library reads it (ozaki/backends/_tuned.py), one line for each product."""
-    lists = {
-        architecture: {
-            method: [[*shape, *choice] for shape, choice in sorted(shapes.items())]
-            for method, shapes in sorted(methods.items())
-        }
-        for architecture, methods in sorted(table.items())
-    }
-    return json.dumps(lists, indent=1) + "\n"
+    return _within("{}", 0, (_of_architecture(*each) for each in sorted(table.items()))) + "\n"
+
+
+def _of_architecture(name: str, methods: dict[str, dict[tuple[int, int, int], tuple[int, ...]]]) -> str:
+    return f'"{name}": ' + _within("{}", 1, (_of_method(*each) for each in sorted(methods.items())))
+
+
+def _of_method(name: str, shapes: dict[tuple[int, int, int], tuple[int, ...]]) -> str:
+    products = (json.dumps([*shape, *choice]) for shape, choice in sorted(shapes.items()))
+    return f'"{name}": ' + _within("[]", 2, products)
+
+
+def _within(brackets: str, depth: int, lines: Iterable[str]) -> str:
+    margin = "\n" + " " * depth
+    inside = ",".join(f"{margin} {line}" for line in lines)
+    return f"{brackets[0]}{inside}{margin if inside else ''}{brackets[1]}"
 
 
 def main(
