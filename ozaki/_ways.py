@@ -72,7 +72,9 @@ class Ways:
             if ruled_out is None and target is not None and not suffices(bound, target, dtype):
                 ruled_out = f"native product proves only {bound:.2g}"
         usual = target or default_accuracy(dtype, k)
-        first = target or replace(usual, tolerance=min(_NEAR * usual.tolerance, tolerance))
+        first = usual
+        if target is None and words:
+            first = replace(usual, tolerance=min(_NEAR * usual.tolerance, tolerance))
         return cls(usual, first, words, tolerance, ruled_out, target is not None)
 
     def fastest(

@@ -846,6 +846,9 @@ def fastest(rng: np.random.Generator) -> None:
     ):
         ways = (scheme, *(halfhalf if dtype == "float32" else ()), None)
         assert _cupy.fastest((1, n, n), n, dtype, ways) == expected
+    for dtype, k in itertools.product(("f4", "f8"), (0, 1, 2)):
+        a, b = cp.asarray(matrix(rng, (9, k), dtype)), cp.asarray(matrix(rng, (k, 5), dtype))
+        assert ozaki.matmul(a, b, return_report=True)[1].native
     a, b = matrix(rng, (40, 300), "f4"), matrix(rng, (300, 50), "f4")
     with mock.patch.multiple(_rates.Rates, native=lambda *_: np.inf, slices=lambda *_: np.inf):
         c, report = ozaki.matmul(cp.asarray(a), cp.asarray(b), return_report=True)

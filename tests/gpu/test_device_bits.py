@@ -684,6 +684,16 @@ def test_what_runs_where_nothing_is_named(n, dtype, wide, chosen):
         assert reference.componentwise_error(c[:3, :20].get(), a[:3].get(), b[:, :20].get()) <= report.bound
 
 
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("k", [0, 1, 2])
+def test_few_inner_indices_and_nothing_named(k, dtype):
+    rng = np.random.default_rng(k)
+    a, b = (random_matrix(rng, shape, dtype, 3) for shape in ((70, k), (k, 50)))
+    c, report = ozaki.matmul(cp.asarray(a), cp.asarray(b), return_report=True)
+    assert report.native
+    assert reference.componentwise_error(c.get(), a, b) <= report.bound
+
+
 def test_operands_on_both_sides_of_the_bus():
     with pytest.raises(TypeError, match="b: not a CuPy array"):
         ozaki.matmul(cp.ones((2, 2)), np.ones((2, 2)))
