@@ -75,7 +75,7 @@ def matmul(
     accuracy : Accuracy, str, int or float, optional
         "fp32", "fp64", "dd", "qd" or a number of bits b (componentwise, min(k, 4 sqrt(k)) 2**-b), a componentwise
         tolerance (float), or `Accuracy(measure, tolerance)`. Default: what the native product of the result's dtype
-        gives, by whichever is fastest here: that product, slices, or for float32 words whose bound is no larger.
+        gives, by whichever is fastest here: that product, slices, or for float32 words, whose bounds are no larger.
         Naming an accuracy demands its proof, of whichever of these is fastest.
     scheme : str or Words, optional
         How. "auto" takes "digits" or "residues", whichever a look at the data shows to need fewer slice products; they
