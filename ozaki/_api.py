@@ -13,8 +13,10 @@ from ozaki._call import Call
 from ozaki._checks import check_choices, check_is_plan, check_runs
 from ozaki._choices import Choices
 from ozaki._operands import Side, as_array, dtype_named, dtype_of, left_rows, right_rows, shape_of, shapes
+from ozaki._pair import Pair
 from ozaki._plan import Plan
 from ozaki._plan_ahead import plan_for_shapes, shapes_of_plan
+from ozaki._planning import Planning
 from ozaki._prepared import Prepared
 from ozaki._report import Report
 from ozaki.backends import Backend, again, backend_of
@@ -133,16 +135,16 @@ def matmul(
         check_is_plan(plan)
         if choices.made:
             raise ValueError(f"plan: holds {' and '.join(choices.made)} already; give one or the other")
-    call = Call(a, b, choices.normwise if plan is None else plan.target.measure == "normwise")
-    call.check_out(out)
+    pair = Pair(a, b, choices.normwise if plan is None else plan.target.measure == "normwise")
+    pair.check_out(out)
     if plan is not None:
-        call.check_plan(plan)
-    computed = call.result(out)
+        pair.check_plan(plan)
+    call, computed = Call(pair), pair.result(out)
     with call.recorded(out, key, computed) if not return_report else nullcontext():
         plan = plan or call.plan(choices)
         workspace = call.run(plan, computed, plan_given)
     report = call.report(plan, workspace, given=plan_given) if return_report else None  # before `out` hides an operand
-    c = call.returned(computed, out)
+    c = pair.returned(computed, out)
     return (c, report) if return_report else c
 
 
@@ -189,7 +191,7 @@ def plan(
         return plan_for_shapes(shapes(shape_of("a", a), shape_of("b", b)), dtype_named(dtype), choices)
     if dtype is not None:
         raise ValueError("dtype: the operands have their own; give it with shapes only")
-    return Call(a, b, choices.normwise).plan(choices, full=True)
+    return Planning(Pair(a, b, choices.normwise)).plan(choices, full=True)
 
 
 @np.errstate(all="ignore")
@@ -279,11 +281,11 @@ def gemm(
     """
     backend = backend_of(("a", a), ("b", b), *((("c", c),) if c is not None else ()))
     op_a, op_b = _transposed("a", a, trans_a, backend), _transposed("b", b, trans_b, backend)
-    call = Call(op_a, op_b)
-    call.check_out(out)
-    alpha, beta = _factor("alpha", alpha, call.dtype), _factor("beta", beta, call.dtype)
+    pair = Pair(op_a, op_b)
+    pair.check_out(out)
+    alpha, beta = _factor("alpha", alpha, pair.dtype), _factor("beta", beta, pair.dtype)
     if beta != 0 or c is not None:
-        c = _addend(c, call)
+        c = _addend(c, pair)
     if alpha == 0 and not any(isinstance(x, Plan | Prepared) for x in (op_a, op_b, options.get("plan"))):
         op_a, op_b = op_a[..., :0], op_b[..., :0, :] if op_b.ndim > 1 else op_b[:0]  # nothing to multiply
     if (alpha, beta) == (1, 0):
@@ -323,14 +325,14 @@ def _transposed(name: str, x: Any, transposed: bool, backend: Backend) -> Any:
     return x.swapaxes(-1, -2)
 
 
-def _addend(c: Any, call: Call) -> Any:
+def _addend(c: Any, pair: Pair) -> Any:
     """What gemm adds, checked."""
-    expected = f"expected an array of shape {call.sizes.result} and dtype {call.dtype}"
+    expected = f"expected an array of shape {pair.sizes.result} and dtype {pair.dtype}"
     if c is None:
         raise ValueError(f"c: missing; {expected}, or beta = 0")
-    c = as_array("c", c, call.backend)
-    if tuple(c.shape) != call.sizes.result:
+    c = as_array("c", c, pair.backend)
+    if tuple(c.shape) != pair.sizes.result:
         raise ValueError(f"c: shape {tuple(c.shape)} does not fit the product; {expected}")
-    if dtype_of("c", c) == "float64" != call.dtype:
+    if dtype_of("c", c) == "float64" != pair.dtype:
         raise TypeError(f"c: dtype float64 does not fit float32 operands; {expected}")
     return c

@@ -225,8 +225,8 @@ def usual_worst(scheme: Scheme, k: int) -> float:
 def usual_of(left: Least, right: Least, some: int, digits: Digits, k: int) -> float:
     """E4, an estimate, no bound: what B1 comes to, componentwise, for rows of which `some` elements were described.
 
-    As if an entry of abs(A) abs(B) were what the sums of its rows let expect, s_i s_j / k. The two rows that are worst
-        are taken together, which makes about what the first level of B7 does, or up to a third less.
+    As if an entry of abs(A) abs(B) were what the sums of its rows let expect, s_i s_j / k. The two worst rows are taken
+    together, which makes up for what the first level of B7 does not see.
     """
     scaling = digits.scaling(k)
     assert scaling is not None

@@ -11,6 +11,7 @@ from cases import power, same_bits, spread, viewed
 import ozaki
 from ozaki import Accuracy, _bounds, reference
 from ozaki._description import Described
+from ozaki._proof import Proof
 from ozaki.backends import _numpy
 from ozaki.schemes import Digits, Residues
 
@@ -502,3 +503,14 @@ def test_the_usual_error_is_what_normal_data_has(rng):
         magnitudes = np.abs(a) @ np.abs(b)
         rms = hypot(*(float(e) / w for e, w in zip(errors.flat, magnitudes.flat, strict=True))) / 12
         assert rms / 2 < _bounds.usual_rms(scheme, k) < rms * 2, scheme
+
+
+@pytest.mark.parametrize("kind", ["normal", "uniform", "lognormal"])
+def test_what_some_indices_let_expect_is_near_what_is_proven(rng, kind):
+    k, digits = 2048, Digits(3)
+    draw = {"normal": rng.standard_normal, "uniform": rng.random, "lognormal": lambda s: rng.lognormal(0, 0.5, s)}[kind]
+    left, right = (draw((1, 200, k)).astype("f4") for _ in "ab")
+    shown = _numpy.describe(left[..., :256]), _numpy.describe(right[..., :256])
+    expected = _bounds.usual_of(*_numpy.read_least(shown, shown)(), 256, digits, k)
+    proven = Proof(_numpy, _numpy.describe(left), _numpy.describe(right), alone=True).ratio(digits)
+    assert 0.15 * proven < expected < 1.2 * proven

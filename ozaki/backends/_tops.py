@@ -19,7 +19,7 @@ class Tops(Described):
 
 
 class TopsOfWords(Tops):
-    """Of the fields the fifth, too: 1 for rows with elements so small that words lose some of them, 0 for others."""
+    """Of the fields the fifth, too: 1 for rows with elements so small that words lose part of them, 0 for others."""
 
 
 def tops(x: Any) -> Tops:

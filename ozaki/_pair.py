@@ -1,0 +1,138 @@
+"""The operands of one product: checked, as stacks of rows, described once; and where the result goes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import prod
+from typing import Any
+
+from ozaki import _bounds
+from ozaki._checks import check_choices, check_out, check_runs
+from ozaki._choices import Choices
+from ozaki._description import Described, Sides
+from ozaki._operands import Side, as_array, dtype_of, left_rows, right_rows, shapes
+from ozaki._plan import Plan
+from ozaki._prepared import Prepared
+from ozaki.backends import Backend, backend_of
+
+SIDES: tuple[Side, Side] = ("left", "right")
+
+
+class Pair:
+    """The operands of one product.
+
+    Of a stack, each matrix has a `normwise` error of its own, so they are not folded into one.
+
+    Attributes
+    ----------
+    backend : Backend
+    a, b : array or Prepared
+    dtype : {"float32", "float64"}, of the result
+    sizes : Shapes
+    copied : bytes of copies, where no view of an operand has these shapes
+    """
+
+    def __init__(self, a: Any, b: Any, normwise: bool = False) -> None:
+        self.backend: Backend = backend_of(("a", a), ("b", b))
+        self.a, self.b = (
+            x if isinstance(x, Prepared) else as_array(name, x, self.backend) for name, x in (("a", a), ("b", b))
+        )
+        self.dtype = max(dtype_of("a", self.a), dtype_of("b", self.b))  # the names sort by width
+        self.sizes = shapes(tuple(self.a.shape), tuple(self.b.shape))
+        if normwise or isinstance(self.a, Prepared):  # whose matrices stand one by one
+            self.sizes = replace(self.sizes, fold=False)
+        self._views: dict[Side, Any] = {}
+        self.copied = 0
+        self._described: dict[Side, Described] = {}
+
+    @property
+    def prepared(self) -> bool:
+        """One of them is, at least."""
+        return isinstance(self.a, Prepared) or isinstance(self.b, Prepared)
+
+    @property
+    def empty(self) -> bool:
+        """No entry, or no inner index."""
+        return 0 in (*self.sizes.stack, self.sizes.shape[1])
+
+    @property
+    def in_range(self) -> bool:
+        """Whether B5 holds for these operands."""
+        left, right = (self.described(side).on_host for side in SIDES)
+        return _bounds.native_in_range(left, right, self.dtype)
+
+    @property
+    def undescribed(self) -> bool:
+        """Nothing is known of either."""
+        return not self._described and not self.prepared
+
+    def rows(self, side: Side) -> Any:
+        """An operand as rows, a copy of it where no view has these shapes."""
+        if side not in self._views:
+            operand, rows = (self.a, left_rows) if side == "left" else (self.b, right_rows)
+            self._views[side] = view = rows(operand, self.sizes)
+            if not self.backend.overlap(view, operand):
+                self.copied += view.nbytes
+        return self._views[side]
+
+    def described(self, side: Side) -> Described:
+        """The description of an operand, made once."""
+        operand = self.a if side == "left" else self.b
+        if isinstance(operand, Prepared):
+            return operand.slices.described  # type: ignore[no-any-return]
+        if side not in self._described:
+            self._described[side] = self.backend.describe(self.rows(side))
+        return self._described[side]
+
+    def take_descriptions(self, found: dict[Side, Described]) -> None:
+        """Of both, found otherwise."""
+        self._described = found
+
+    def described_some(self, some: int) -> Sides:
+        """Descriptions of the first inner indices."""
+        left, right = (self.backend.describe(self.rows(side)[..., :some]) for side in SIDES)
+        return left, right
+
+    def check_plan(self, plan: Plan) -> None:
+        """The operands fit the plan."""
+        if (plan.shape, plan.batch) != (self.sizes.shape, self.sizes.batch):
+            raise ValueError(
+                f"plan: made for batch {plan.batch} and (m, k, n) = {plan.shape}, "
+                f"but a and b have batch {self.sizes.batch} and {self.sizes.shape}"
+            )
+        if plan.dtype != self.dtype:
+            raise ValueError(f"plan: made for {plan.dtype}, but a and b give {self.dtype}")
+        for name, x, side in (("a", self.a, "left"), ("b", self.b, "right")):
+            if isinstance(x, Prepared):
+                if x.side != side:
+                    raise ValueError(f"{name}: prepared as {x.side} operand; prepare it as {side}")
+                same = (x.plan.scheme, x.plan.engine, x.plan.shape) == (plan.scheme, plan.engine, plan.shape)
+                same = same and self.backend.same_slices(x.plan, plan)
+                if not same or x.slices.described.x.shape[0] not in (1, prod(plan.batch)):
+                    raise ValueError(f"{name}: prepared for another plan; prepare it with this one")
+        check_choices(Choices(engine=plan.engine, workspace_limit=plan.workspace_limit), self.backend)
+        check_runs(plan.scheme, self.backend)
+
+    def check_out(self, out: Any) -> None:
+        """`out`, where there is one, can take the result."""
+        if out is not None:
+            check_out(out, self.sizes.result, self.dtype, self.backend)
+
+    def result(self, out: Any) -> Any:
+        """Where the result is computed, shape (batch, m, n): apart from the operands, which the report looks at too."""
+        if out is None:
+            return self.backend.empty(self.sizes.stack, self.dtype)
+        operands = [x.slices.described.x if isinstance(x, Prepared) else x for x in (self.a, self.b)]
+        if not self.backend.contiguous(out) or any(self.backend.overlap(out, x) for x in operands):
+            return self.backend.empty(self.sizes.stack, self.dtype)
+        return out.reshape(self.sizes.stack)
+
+    def returned(self, c: Any, out: Any) -> Any:
+        """The result in its own shape, in `out` if there is one."""
+        if c.shape != self.sizes.result:
+            c = c.reshape(self.sizes.result)
+        if out is None:
+            return c
+        if not self.backend.overlap(out, c):
+            out[...] = c
+        return out
