@@ -447,7 +447,8 @@ def lossy(x: np.ndarray, words: Words) -> np.ndarray:
     """Rows with elements that are below the floor of words when they are scaled."""
     magnitudes = np.where(np.isfinite(x), abs(x), 0).astype("f8")
     tops = np.frexp(magnitudes.max(axis=-1, keepdims=True))[1]
-    return ((magnitudes > 0) & (magnitudes < np.ldexp(1.0, tops + words.floor - words.ceiling))).any(axis=-1)
+    small = (magnitudes > 0) & (magnitudes < np.ldexp(1.0, tops + words.floor - words.ceiling))
+    return np.asarray(small.any(axis=-1))
 
 
 def one_read_chosen(rng: np.random.Generator) -> None:
@@ -922,7 +923,7 @@ def digits_where_ordinary(rng: np.random.Generator) -> None:
                 c, report = ozaki.matmul(cp.asarray(x), cp.asarray(y), return_report=True)
                 assert report.scheme == scheme and report.bound <= _bounds.native(k, "float32"), report
                 assert componentwise_error(cp.asnumpy(c), x, y) <= report.bound
-                slices = {} if scheme == "halfhalf" else {"slices": report.slices}
+                slices: dict[str, Any] = {} if scheme == "halfhalf" else {"slices": report.slices}
                 same(ozaki.matmul(x, y, scheme=scheme, **slices), c)
                 found.append(cp.asnumpy(c))
             run = _call.Call.run
