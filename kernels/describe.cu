@@ -189,18 +189,19 @@ describe(const INPUT* __restrict__ x, int64_t* __restrict__ out, Piece* __restri
   }
 }
 
-// The sums of a segment for the row's top; false if they were not noted.
-__device__ __forceinline__ bool noted(const Piece& piece, int top, Sums<1>& s) {
-  const int j = top - piece.tops.top;
-  if (piece.tops.top == EMPTY_TOP) return true;
-  if (j >= TOPS) return false;
-  uint64_t magnitudes = piece.sums.magnitudes[0], squares = piece.sums.squares[0];
-#pragma unroll
-  for (int i = 1; i < TOPS; ++i)
-    if (j == i) magnitudes = piece.sums.magnitudes[i], squares = piece.sums.squares[i];
-  const uint32_t peak = (piece.sums.peak + (1u << j) - 1) >> j;
-  merge(s, {peak, (piece.sums.rest & ((2u << j) - 1)) != 0 ? 1u : 0u, {magnitudes}, {squares}});
-  return true;
+// Whether the sums of a segment were not noted for the row's top.
+__device__ __forceinline__ bool far(int top_of_segment, int top) {
+  return top_of_segment != EMPTY_TOP && top - top_of_segment >= TOPS;
+}
+// Adds the sums of a segment for the row's top, if they were noted; without a branch, so that several are loaded at once.
+__device__ __forceinline__ void add_noted(const Piece& piece, int top, Sums<1>& s) {
+  const int of_segment = piece.tops.top;
+  const bool noted = of_segment != EMPTY_TOP && !far(of_segment, top);
+  const int j = noted ? top - of_segment : 0;
+  const uint32_t peak = (piece.sums.peak + (1u << j) - 1) >> j, all = noted ? ~0u : 0;
+  const uint64_t magnitudes = piece.sums.magnitudes[j], squares = piece.sums.squares[j];
+  const uint32_t inexact = (piece.sums.rest & all & ((2u << j) - 1)) != 0 ? 1 : 0;
+  merge(s, {peak & all, inexact, {noted ? magnitudes : 0}, {noted ? squares : 0}});
 }
 
 // The sums of every `step`th element from begin to end, for a top that is known.
@@ -248,27 +249,36 @@ describe_finish(const INPUT* __restrict__ x, int64_t* __restrict__ out, const Pi
   }
 
   Sums<1> s = {};
+  bool some_far = false;
+#pragma unroll 4
+  for (uint32_t i = begin; i < segments; i += step) {
+    const Piece& piece = pieces[i * stride + index];
+    add_noted(piece, t.top, s);
+    some_far |= far(piece.tops.top, t.top);
+  }
+  if (__syncthreads_or(some_far && row < rows) != 0) {
 #pragma unroll 1
-  for (uint32_t i0 = 0; i0 < segments; i0 += step) {
-    const uint32_t i = i0 + begin;
-    const bool missing = i < segments && row < rows && !noted(pieces[i * stride + index], t.top, s);
-    uint32_t all = __ballot_sync(ALL, missing);
+    for (uint32_t i0 = 0; i0 < segments; i0 += step) {
+      const uint32_t i = i0 + begin;
+      const bool missing = i < segments && row < rows && far(pieces[i * stride + index].tops.top, t.top);
+      uint32_t all = __ballot_sync(ALL, missing);
 #if ALONG_K
-    for (; all != 0; all &= all - 1) {
-      const int64_t start = static_cast<int64_t>(i0 + __ffs(all) - 1) * segment;
-      read_again(at, sk, start + lane, smaller(start + segment, k), 32, width, t.top, s);
-    }
-#else
-    if (lane == 0) missed[warp] = all;
-    if (__syncthreads_or(missing) != 0)
-#pragma unroll 1
-      for (int w = 0; w < WARPS; ++w) {
-        const int64_t start = (i0 + w) * segment;
-        if ((missed[w] >> lane & 1) != 0)
-          read_again(at, sk, start + warp, smaller(start + segment, k), WARPS, width, t.top, s);
+      for (; all != 0; all &= all - 1) {
+        const int64_t start = static_cast<int64_t>(i0 + __ffs(all) - 1) * segment;
+        read_again(at, sk, start + lane, smaller(start + segment, k), 32, width, t.top, s);
       }
-    __syncthreads();
+#else
+      if (lane == 0) missed[warp] = all;
+      if (__syncthreads_or(missing) != 0)
+#pragma unroll 1
+        for (int w = 0; w < WARPS; ++w) {
+          const int64_t start = (i0 + w) * segment;
+          if ((missed[w] >> lane & 1) != 0)
+            read_again(at, sk, start + warp, smaller(start + segment, k), WARPS, width, t.top, s);
+        }
+      __syncthreads();
 #endif
+    }
   }
   if (gather(s, sums, ALONG_K ? warp : 0, ALONG_K ? 1 : WARPS) && row < rows)
     store(out, stride, index, t, s.peak, s.magnitudes[0], s.squares[0], (s.rest & 1) != 0, width);
