@@ -21,6 +21,7 @@ REGISTERS = {
     "split": 128,
     "describe_split": 128,
     "reduce": 64,
+    "sum_parts": 64,
     "collect": 40,
     "axpby": 40,
     "split_fp16": 64,
@@ -168,6 +169,7 @@ EVERYWHERE = [
     split("float", 7, 1, 0, 1),
     split("double", 7, 2, 8, 0, 1),
     ("reduce.cu", {}),
+    ("sum_parts.cu", {}),
     *(
         ("axpby.cu", {"OUTPUT": out, "ADDEND": y, "ADD": add})
         for out, y, add in (

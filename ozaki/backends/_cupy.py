@@ -99,7 +99,7 @@ def _engine_of(plan: Plan) -> Engine:
     if isinstance(plan.scheme, Words):
         return _word_engine(plan.scheme, (prod(plan.batch), *plan.shape))
     (m, k, n), batch, limit = plan.shape, prod(plan.batch), plan.workspace_limit
-    engine = _engine(plan.scheme, plan.engine, plan.shape)
+    engine = _engine(plan.scheme, plan.engine, batch, plan.shape)
     if _in_quadrants(engine, plan.scheme, batch, plan.shape) and (
         limit is None or limit >= _workspace(_winograd, plan.scheme, k, batch, m, n)
     ):
@@ -116,7 +116,7 @@ def _in_quadrants(engine: Engine, scheme: Scheme, batch: int, shape: tuple[int, 
     return engine is _hopper and batch == 1 and _winograd.fits(scheme, shape)
 
 
-def _engine(scheme: Scheme, asked: str, shape: tuple[int, int, int]) -> Engine:
+def _engine(scheme: Scheme, asked: str, batch: int, shape: tuple[int, int, int]) -> Engine:
     """The engine that is asked for, or the fastest here."""
     if isinstance(scheme, Digits) and scheme.word == "fp16":
         return _cublas_fp16
@@ -128,11 +128,25 @@ def _engine(scheme: Scheme, asked: str, shape: tuple[int, int, int]) -> Engine:
             "engine: 'hopper' multiplies residues, or up to 7 digits with moderate k, on devices of compute capability "
             "9.0; use scheme='residues' there, or engine='auto'"
         )
+    return _hopper if asked == "hopper" or (fits and _hopper_is_faster(scheme, batch, shape)) else _cublas
+
+
+@lru_cache(maxsize=1024)
+def _hopper_is_faster(scheme: Scheme, batch: int, shape: tuple[int, int, int]) -> bool:
+    """Its tiles are not mostly padding; or that costs less than what cuBLAS does, one after the other, for a batch."""
     m, k, n = shape
-    fast = fits and min(shape) >= _hopper.FROM
-    if fast and isinstance(scheme, Residues) and k >= _SPLIT_FROM:  # cuBLAS splits a long k where tiles are few
-        fast = _hopper.busy(scheme, m, n) >= _LEAST_BUSY
-    return _hopper if asked == "hopper" or fast else _cublas
+    if min(m, n) >= _hopper.FROM:
+        return True
+    if batch == 1:
+        return isinstance(scheme, Digits) or m * n >= _FEW_ENTRIES or k <= _SHORT
+    return _workspace(_hopper, scheme, k, batch, m, n) <= _MOST_PADDED
+
+
+_FEW_ENTRIES, _SHORT = 2**13, 2**12
+"""Of a result, which cuBLAS multiplies faster, by smaller tiles, where k is longer than that."""
+
+_MOST_PADDED = 2**33
+"""Bytes that small matrices of a batch may take when they are padded to whole tiles."""
 
 
 def _workspace(engine: Engine, scheme: Scheme | Words, k: int, batch: int, rows: int, cols: int) -> int:
@@ -145,10 +159,6 @@ def _units(engine: Engine, scheme: Scheme | Words, k: int) -> tuple[int, int]:
     """Rows and columns of the smallest panel."""
     rows, cols = (engine.layout(scheme, side, 1, 1, k).unit for side in ("left", "right"))
     return rows, cols
-
-
-_SPLIT_FROM, _LEAST_BUSY = 2**16, 0.85
-"""Where its int8 product of 1024 x 1024 entries is faster (H200: by 6 per cent at k = 131072, 4 at 1048576)."""
 
 
 def _word_engine(words: Words, sizes: tuple[int, int, int, int]) -> Engine:
@@ -349,11 +359,15 @@ def _fastest(device: int, stack: tuple[int, int, int], k: int, dtype: str, ways:
         if way is None:
             times[way] = rates.native(batch, m, k, n, dtype)
         elif isinstance(way, Scheme):
-            engine = _engine(way, "auto", (m, k, n))
-            layouts = (engine.layout(way, side, 1, x, k) for side, x in (("left", m), ("right", n)))
-            entries = prod(layout.filled or layout.rows for layout in layouts)
+            engine = _engine(way, "auto", batch, (m, k, n))
+            if engine is _hopper:
+                entries = _hopper.occupied(way, batch, m, k, n)
+            else:
+                layouts = (engine.layout(way, side, 1, x, k) for side, x in (("left", m), ("right", n)))
+                entries = batch * prod(layout.rows for layout in layouts)
             done = _winograd.DONE if _in_quadrants(engine, way, batch, (m, k, n)) else 1.0
             times[way] = rates.slices(batch, m, k, n, dtype, way, entries * done, engine is _hopper)
         elif architecture(device) == "sm_90a" and _word_hopper.fits(way):
-            times[way] = rates.words(batch, m, k, n, way)
+            entries = _word_hopper.Engine.of(way, batch, m, k, n).occupied(batch, m, n)
+            times[way] = rates.words(batch, m, k, n, way, entries)
     return min(times, key=lambda way: times[way])

@@ -93,9 +93,11 @@ def layout(scheme: Scheme, side: str, batch: int, rows: int, k: int) -> Layout:
 
 def workspace(scheme: Scheme, rows: int, cols: int, k: int) -> int:
     """Bytes held beside the slices."""
+    device = cp.cuda.runtime.getDevice()
     if isinstance(scheme, Digits):
-        return sum(_beside(scheme, cluster_blocks(cp.cuda.runtime.getDevice()), True))
-    return scheme.count * rows * round_up(cols, 2 * _COLS)
+        return sum(_beside(scheme, cluster_blocks(device), True))
+    parts = _parts(device, scheme.count, rows, cols, tiled("left", rows, k)[3] // _DEPTH)
+    return parts * scheme.count * rows * round_up(cols, 2 * _COLS)
 
 
 def multiply(scheme: Scheme, a: Slices, b: Slices, out: Any) -> int:
@@ -105,43 +107,110 @@ def multiply(scheme: Scheme, a: Slices, b: Slices, out: Any) -> int:
 
 def _residues(scheme: Residues, a: Slices, b: Slices, out: Any) -> int:
     planes = residue_products(scheme, a, b, a.operand, b.operand, out.shape)
-    recombine(scheme, planes, a.mu, b.mu, out)
+    recombine(scheme, planes[:, : out.shape[0]], a.mu, b.mu, out)
     return int(planes.nbytes)
 
 
 def residue_products(
     scheme: Residues, a: Slices, b: Slices, at_a: _Operand, at_b: _Operand, shape: tuple[int, int, int]
 ) -> Any:
-    """The bytes y_t of products of that shape (batch, m, n): (moduli, batch, m, n rounded up to pairs of tiles)."""
+    """The bytes y_t of products of that shape (batch, m, n): the first of (moduli, batch or more, m, columns or more).
+
+    Columns in pairs of tiles.
+    """
     batch, m, n = shape
-    planes = cp.empty((scheme.count, batch, m, round_up(n, 2 * _COLS)), np.uint8)
     device, blocks = cp.cuda.runtime.getDevice(), a.layout.k // _DEPTH
-    # The kernel works on two blocks of k at least, so what is left over for the last launch is never less.
-    pieces = -(-blocks // (UNSIGNED_DEPTH // _DEPTH))
-    for first, last in pairwise([blocks * i // pieces for i in range(pieces + 1)]):
-        large = planes.size * (last - first) * _DEPTH >= _LARGE
+    parts = _parts(device, scheme.count, m, n, blocks) if batch == 1 else 1
+    planes = cp.empty((scheme.count, parts * batch, m, round_up(n, 2 * _COLS)), np.uint8)
+
+    def launch(first: int, last: int, parts: int) -> None:
+        """Products of blocks first .. last of k, or, in as many entries of the planes, of parts of them."""
+        each = (last - first) // parts
+        large = scheme.count * parts * batch * m * planes.shape[3] * each * _DEPTH >= _LARGE
         places = _halves.places(device) if large else Places()
-        together, launch = _residue_gemm(device, scheme, (at_a, at_b, blocks, first, last), shape, places)
+        if parts > 1:
+            operands = (None, at_a[1], each * _ROWS * _DEPTH), (None, at_b[1], each * _COLS * _DEPTH)
+        else:
+            operands = at_a, at_b
+        together, run = _residue_gemm(
+            device, scheme, operands, (blocks, each, first > 0), (parts * batch, m, n), planes.shape[1], places
+        )
         slices = a.planes.data + first * _ROWS * _DEPTH, b.planes.data + first * _COLS * _DEPTH
-        launch(*slices, planes.data, *together.arrays(), *places.arrays())
+        run(*slices, planes.data, *together.arrays(), *places.arrays())
+
+    if parts > 1:
+        each, rest = _shares_of_parts(blocks, parts)
+        launch(0, parts * each, parts)
+        if rest > 0:
+            launch(parts * each, blocks, 1)
+        _summing(device, scheme, parts, m * planes.shape[3])(planes.data)
+    else:
+        # The kernel works on two blocks of k at least, so what is left over for the last launch is never less.
+        pieces = -(-blocks // _DEEPEST)
+        for first, last in pairwise([blocks * i // pieces for i in range(pieces + 1)]):
+            launch(first, last, 1)
     return planes
+
+
+_DEEPEST = UNSIGNED_DEPTH // _DEPTH
+"""Blocks of k that an accumulator takes."""
+
+
+@lru_cache(maxsize=1024)
+def _parts(device: int, matrices: int, m: int, n: int, blocks: int) -> int:
+    """Parts of k that are multiplied beside one another, where there are fewer tiles than clusters, or few more."""
+    clusters, rows = cluster_blocks(device) // 2, matrices * -(-m // _ROWS)
+
+    def time(parts: int) -> float:
+        each, rest = _shares_of_parts(blocks, parts) if parts > 1 else (blocks, 0)
+        end = _columns(n, parts * rows, clusters, each)[1] * each
+        if rest > 0:
+            end += _columns(n, rows, clusters, rest)[1] * rest
+        return end + (parts * matrices * m * n * _SUMMED + _SUMMING if parts > 1 else 0)
+
+    least = max(-(-blocks // _DEEPEST), 2)
+    choices = [x for x in range(least, clusters + 1) if blocks >= _LEAST_OF_PART * x]
+    return min((1, *choices), key=time)
+
+
+def _shares_of_parts(blocks: int, parts: int) -> tuple[int, int]:
+    """Blocks of each part, and what is left for the first one: none, or two at least."""
+    each, rest = divmod(blocks, parts)
+    return (each - 1, rest + parts) if rest == 1 else (each, rest)
+
+
+_LEAST_OF_PART = 8
+"""Blocks."""
+
+_SUMMED, _SUMMING = 9e-5, 900.0
+"""What an entry of a part costs to write and add, and what that takes at least, in the time that a cluster takes for a
+block of k of one column of a wide tile, 6 nanoseconds."""
+
+
+@lru_cache(maxsize=1024)
+def _summing(device: int, scheme: Residues, parts: int, entries: int) -> Launch:
+    grid, moduli = (ceil(entries / 4096), scheme.count), accumulator_moduli(scheme, unsigned=True)
+    return Launch("sum_parts.cu", "sum_parts", {}, grid, (256,), None, entries, parts, moduli)
 
 
 @lru_cache(maxsize=1024)
 def _residue_gemm(
     device: int,
     scheme: Residues,
-    operands: tuple[_Operand, _Operand, int, int, int],
-    shape: tuple[int, ...],
+    operands: tuple[_Operand, _Operand],
+    depth: tuple[int, int, bool],
+    shape: tuple[int, int, int],
+    entries: int,
     places: Places,
 ) -> tuple[Together, Launch]:
-    (a, b, blocks, first, last), (batch, m, n) = operands, shape
+    """Of so many of the blocks that operands have, added to what is there or not, where planes have so many entries."""
+    (blocks, taken, add), (batch, m, n) = depth, shape
     cols, (grid, wide, *walk) = round_up(n, 2 * _COLS), tiles_of(device, scheme.count, batch, (m,), n, blocks)
-    together = Together.of(wide, grid // 2) if last - first >= _LONG else Together()
-    macros: Macros = {"ACCUMULATE": int(first > 0)}
+    together = Together.of(wide, grid // 2) if taken >= _LONG else Together()
+    macros: Macros = {"ACCUMULATE": int(add)}
     launch = Launch(
-        "residue_gemm_sm90.cu", "residue_gemm", macros, (grid,), (384,), a, b, None, batch * m * cols, m * cols, cols,
-        m, last - first, blocks, together.struct, places.struct, *walk,
+        "residue_gemm_sm90.cu", "residue_gemm", macros, (grid,), (384,), *operands, None, entries * m * cols, m * cols,
+        cols, m, taken, blocks, together.struct, places.struct, *walk,
         accumulator_moduli(scheme, unsigned=True), shared_mem=SHARED,
     )  # fmt: skip
     return together, launch
@@ -209,11 +278,23 @@ _NARROW_TIME, _END = 150, 192
 """What a narrow tile takes, and the end of a tile (H200: docs/performance.md, step 79)."""
 
 
-def busy(scheme: Residues, m: int, n: int) -> float:
-    """Part of a product's time, k long, that clusters spend on what is needed: few tiles leave many idle at the end."""
-    clusters = cluster_blocks(cp.cuda.runtime.getDevice()) // 2
-    _, end, _ = _columns(n, scheme.count * -(-m // _ROWS), clusters, 2**20)
-    return scheme.count * m * n / (2 * _ROWS) / (clusters * end)
+def occupied(scheme: Scheme, batch: int, m: int, k: int, n: int) -> float:
+    """Entries of each slice product that would keep all clusters busy for as long as a product does."""
+    clusters, blocks = cluster_blocks(cp.cuda.runtime.getDevice()) // 2, tiled("left", m, k)[3] // _DEPTH
+    if isinstance(scheme, Residues):
+        parts = _parts(cp.cuda.runtime.getDevice(), scheme.count, m, n, blocks) if batch == 1 else 1
+        _, end, _ = _columns(n, scheme.count * batch * parts * -(-m // _ROWS), clusters, blocks // parts)
+        return clusters * end * 2 * _ROWS / (scheme.count * parts)
+    rows, cols = _tile(scheme)
+    tiles = batch * -(-m // (2 * rows)) * -(-n // cols)
+    _, whole, sharers = _clusters_of(scheme, tiles, blocks, clusters)
+    last = (tiles - whole) / sharers if sharers else 0
+    return clusters * (-(-whole // clusters) + last) * 2 * rows * cols
+
+
+def _clusters_of(scheme: Digits, tiles: int, blocks: int, clusters: int) -> tuple[int, int, int]:
+    """Clusters, how many tiles they multiply as a whole, and how many clusters split the rest along k."""
+    return _few_shares(tiles, blocks, clusters) if _few(scheme) else _shares(tiles, blocks, scheme, clusters)
 
 
 def _digits(scheme: Digits, a: Slices, b: Slices, out: Any) -> int:
@@ -257,8 +338,7 @@ def _digit_gemm(
     rows, columns = -(-m // (2 * tile_rows)), -(-n // tile_cols)
     work = batch * rows * columns
     most = cluster_blocks(device) // 2
-    shares = _few_shares(work, blocks, most) if _few(scheme) else _shares(work, blocks, scheme, most)
-    clusters, whole, sharers = shares
+    clusters, whole, sharers = _clusters_of(scheme, work, blocks, most)
     together = Together.of(whole, clusters) if blocks >= _LONG else Together()
     macros: Macros = {"OUTPUT": out.ctype, "SLICES": scheme.count, "DIGIT_BITS": scheme.bits}
     tiles = struct([rows, columns, _group(2 * tile_rows, blocks), batch])
@@ -280,10 +360,9 @@ def _beside(scheme: Digits, grid: int, split: bool) -> tuple[int, ...]:
 
 
 def _shares(work: int, blocks: int, scheme: Digits, clusters: int) -> tuple[int, int, int]:
-    """Clusters, how many tiles they multiply as a whole, and how many clusters split the rest along k.
+    """A piece has two blocks of k at least, a cluster four.
 
-    A piece has two blocks of k at least, a cluster four. To hand over takes as long as about 6 blocks for each diagonal
-    (H200: seven digits gain 15 per cent at 2048).
+    To hand over takes as long as about 6 blocks for each diagonal (H200: seven digits gain 15 per cent at 2048).
     """
     rest = work % clusters
     if work < clusters:

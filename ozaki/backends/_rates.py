@@ -6,11 +6,15 @@ from dataclasses import dataclass
 
 from ozaki.schemes import Residues, Scheme, Words
 
-_HOPPER_TOPS = 1500.0
-"""Of the fused int8 kernels on an H200 (benchmarks/results: 1482 to 1578 from 4096 on), padding counted as useful."""
+_HOPPER_TOPS, _HOPPER_COOL_TOPS = 1550.0, 1850.0
+"""Of the fused int8 kernels on an H200: of what is needed, at the limit of power (benchmarks/results: 1423 to 1592),
+and of all that clusters could do meanwhile, where some are idle."""
 
-_WORD_TFLOPS = 640.0
-"""Of the wgmma kernel of FP16 words on an H200; half of it for TF32."""
+_WORD_TFLOPS, _WORD_COOL_TFLOPS = 640.0, 740.0
+"""The same of the wgmma kernel of FP16 words; half of it for TF32."""
+
+_WIDE = 1024
+"""Rows and columns from which on cuBLAS has its rate of int8 (H200: a quarter of it with 256, half with 512)."""
 
 _NATIVE = 40e-6
 """Seconds that small native products take besides what their rate says (H200: 20 to 80 from 512 to 2048)."""
@@ -41,21 +45,29 @@ class Rates:
     def slices(
         self, batch: int, m: int, k: int, n: int, dtype: str, scheme: Scheme, entries: float, fused: bool
     ) -> float:
-        """Of a product out of slices that is planned from the data; `entries` are those multiplied, of whole tiles."""
+        """Of a product out of slices that is planned from the data.
+
+        `entries`: of the whole batch, that would be multiplied in the same time if nothing of the device were idle.
+        """
         itemsize = 8 if dtype == "float64" else 4
-        multiplied = 2e-12 * scheme.products * entries * k / (_HOPPER_TOPS if fused else self.int8)
+        if fused:
+            multiplied = max(batch * m * n / _HOPPER_TOPS, entries / _HOPPER_COOL_TOPS)
+        else:
+            multiplied = entries / (self.int8 * min((m * n) ** 0.5 / _WIDE, 1))
+        multiplied *= 2e-12 * scheme.products * k
         # Bytes of an entry between the products and C, written and read.
         between = 6 * scheme.products if not fused else 2 * scheme.count if isinstance(scheme, Residues) else 0
         traffic = 1e-12 * ((m + n) * k * (2 * itemsize + scheme.count) + m * n * (between + itemsize)) / self.memory
         proof = 5e-13 * m * n * k / self.int8 + 8e-12 * m * n / self.memory  # a sampled product, written and read
-        return batch * (multiplied + traffic + proof) + _LAUNCHES + _PLANNING
+        return multiplied + batch * (traffic + proof) + _LAUNCHES + _PLANNING
 
-    def words(self, batch: int, m: int, k: int, n: int, words: Words) -> float:
-        """Of a product out of words on Hopper, whose operands are read once and a quarter of them twice."""
+    def words(self, batch: int, m: int, k: int, n: int, words: Words, entries: float) -> float:
+        """The same of words on Hopper, whose operands are read once and a quarter of them twice."""
         width = 4 if words.word == "tf32" else 2
-        multiplied = 2e-12 * words.products * m * n * k * width / 2 / _WORD_TFLOPS
+        multiplied = max(batch * m * n / _WORD_TFLOPS, entries / _WORD_COOL_TFLOPS)
+        multiplied *= 1e-12 * words.products * k * width
         traffic = 1e-12 * ((m + n) * k * (5 + width * words.count) + 4 * m * n) / self.memory
-        return batch * (multiplied + traffic) + _LAUNCHES + _LOOK
+        return multiplied + batch * traffic + _LAUNCHES + _LOOK
 
 
 _RATES = {  # by compute capability

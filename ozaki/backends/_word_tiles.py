@@ -51,6 +51,12 @@ class Engine:
         """The choices alone, of which each makes another launch."""
         return Tiles(self.columns, self.group, self.stages)
 
+    def occupied(self, batch: int, m: int, n: int) -> int:
+        """Entries that would keep all multiprocessors busy for as long as a product does."""
+        clusters = cluster_blocks(cp.cuda.runtime.getDevice()) // 2
+        pairs = batch * -(-m // (2 * ROWS)) * -(-n // self.columns)
+        return -(-pairs // clusters) * clusters * 2 * ROWS * self.columns
+
     def workspace(self, words: Words, rows: int, cols: int, k: int) -> int:
         """Bytes held beside the words."""
         return 0

@@ -636,12 +636,34 @@ def winograd(rng: np.random.Generator) -> None:
                     assert "prepared for another plan" in refused
 
 
-def long_k(rng: np.random.Generator) -> None:
-    """Few tiles and a long k: cuBLAS, unless the own kernel is asked for."""
+def parts_of_k(rng: np.random.Generator) -> None:
+    """Two clusters and few tiles: two parts of k, with nothing left over, or what is left added to the first one."""
+    for k, rest in (2560, 0), (5200, 3), (70000, 3):
+        a, b = rng.standard_normal((30, k)).astype("f4"), rng.standard_normal((k, 40)).astype("f4")
+        out, options = cp.full((30, 40), np.nan, "f4"), dict[str, Any](scheme="residues", slices=5)
+        parts, blocks = _hopper._parts(0, 5, 30, 40, -(-k // 128)), -(-k // 128)
+        assert (parts, *_hopper._shares_of_parts(blocks, parts)) == (2, (blocks - rest) // 2, rest)
+        for _ in range(2):
+            ozaki.matmul(cp.asarray(a), cp.asarray(b), engine="hopper", out=out, **options)
+            same(ozaki.matmul(a, b, **options), out)
+            out[:] = np.nan
+
+
+def engines(_rng: np.random.Generator) -> None:
+    """The own kernel, but where padding would cost more than cuBLAS does."""
     with mock.patch.object(_hopper, "cluster_blocks", return_value=132):
-        for m, k, engine in ((1024, 2**20, "cublas"), (1024, 2048, "hopper"), (2048, 2**20, "hopper")):
-            assert _cupy._engine(Residues(14), "auto", (m, k, m)) is {"cublas": _cublas, "hopper": _hopper}[engine]
-        assert _cupy._engine(Residues(14), "hopper", (1024, 2**20, 1024)) is _hopper
+        for scheme, batch, shape, engine in (
+            (Residues(14), 1, (1024, 2**20, 1024), _hopper),
+            (Residues(14), 1, (64, 2**16, 64), _cublas),
+            (Residues(14), 1, (64, 100, 64), _hopper),
+            (Residues(14), 1, (64, 2**16, 200), _hopper),
+            (Digits(3), 1, (64, 2**15, 64), _hopper),
+            (Digits(3), 1, (64, 2**16, 64), _cublas),
+            (Residues(7), 1000, (100, 100, 100), _hopper),
+            (Residues(7), 100000, (100, 100, 100), _cublas),
+        ):
+            assert _cupy._engine(scheme, "auto", batch, shape) is engine, (scheme, batch, shape)
+        assert _cupy._engine(Residues(14), "hopper", 1, (64, 2**16, 64)) is _hopper
 
 
 def within_limits(rng: np.random.Generator) -> None:
@@ -830,12 +852,23 @@ def tuned(rng: np.random.Generator) -> None:
 def fastest(rng: np.random.Generator) -> None:
     """What runs where no accuracy is named, by the rates of the device."""
     halfhalf = (PRESETS["halfhalf"],)
+    of_h200 = [mock.patch.object(module, "cluster_blocks", return_value=132) for module in (_hopper, _word_tiles)]
+    for shape, scheme, expected in (
+        ((256, 2**16, 256), Digits(3), None),
+        ((512, 2**14, 512), Residues(7), Residues(7)),
+        ((64, 2**18, 64), Residues(7), None),
+        ((10000, 1000, 500), Residues(7), halfhalf[0]),
+    ):
+        with of_h200[0], of_h200[1]:
+            m, k, n = shape
+            assert _cupy.fastest((1, m, n), k, "float32", (scheme, *halfhalf, None)) == expected, shape
     for n, dtype, scheme, expected in (
         (512, "float32", Residues(7), None),
         (768, "float32", Residues(7), None),
-        (1024, "float32", Residues(7), halfhalf[0]),
+        (1024, "float32", Residues(7), None),
+        (1536, "float32", Residues(7), halfhalf[0]),
         (2048, "float32", Residues(7), halfhalf[0]),
-        (3000, "float32", Digits(3), halfhalf[0]),
+        (2000, "float32", Digits(3), halfhalf[0]),
         (4096, "float32", Digits(3), Digits(3)),
         (4096, "float32", Residues(7), halfhalf[0]),
         (8192, "float32", Digits(3), Digits(3)),
@@ -846,7 +879,8 @@ def fastest(rng: np.random.Generator) -> None:
         (8192, "float64", Residues(14), Residues(14)),
     ):
         ways = (scheme, *(halfhalf if dtype == "float32" else ()), None)
-        assert _cupy.fastest((1, n, n), n, dtype, ways) == expected
+        with of_h200[0], of_h200[1]:
+            assert _cupy.fastest((1, n, n), n, dtype, ways) == expected, (n, dtype, scheme)
     for dtype, k in itertools.product(("f4", "f8"), (0, 1, 2)):
         a, b = cp.asarray(matrix(rng, (9, k), dtype)), cp.asarray(matrix(rng, (k, 5), dtype))
         assert ozaki.matmul(a, b, return_report=True)[1].native
@@ -1265,7 +1299,8 @@ CASES: dict[str, Callable[[np.random.Generator], None]] = {
     HOPPER + "column-tiles": column_tiles,
     HOPPER + "halves": halves,
     HOPPER + "shares": fair_shares,
-    HOPPER + "long-k": long_k,
+    HOPPER + "parts-of-k": parts_of_k,
+    HOPPER + "engines": engines,
     HOPPER + "limits": within_limits,
     HOPPER + "quadrants": quadrants,
     HOPPER + "winograd": winograd,

@@ -203,6 +203,33 @@ def test_tiles_begun_together(scheme, slices, dtype):
         assert bool((again == c).all())
 
 
+@pytest.mark.parametrize(
+    ("shape", "slices"),
+    [((64, 100000, 64), 14), ((256, 70000, 300), 7), ((200, 140001, 130), 16), ((700, 20000, 500), 14)],
+)
+def test_parts_of_k(shape, slices):
+    """Few tiles and a long k: into poisoned memory, of rows and of columns."""
+    (m, k, n), rng = shape, np.random.default_rng(10)
+    a, b = random_matrix(rng, (m, k), "f8", 3), random_matrix(rng, (k, n), "f8", 3)
+    for x, y in ((cp.asarray(a), cp.asarray(b)), (cp.asarray(a.T.copy()).T, cp.asarray(b.T.copy()).T)):
+        expected = ozaki.matmul(a, b, scheme="residues", slices=slices)
+        for engine in engines("residues", slices, k):
+            out = cp.full((m, n), np.nan)
+            ozaki.matmul(x, y, scheme="residues", slices=slices, engine=engine, out=out)
+            same_bits(expected, out)
+
+
+def test_small_matrices_of_a_batch():
+    """Padded to whole tiles, where cuBLAS would take them one by one."""
+    rng = np.random.default_rng(11)
+    a, b = random_matrix(rng, (300, 30, 60), "f8", 3), random_matrix(rng, (300, 60, 20), "f8", 3)
+    for scheme, slices in (("residues", 14), ("digits", 7)):
+        same_bits(
+            ozaki.matmul(a, b, scheme=scheme, slices=slices),
+            ozaki.matmul(cp.asarray(a), cp.asarray(b), scheme=scheme, slices=slices),
+        )
+
+
 def test_shorter_rows_between():
     """One kernel for all lengths, with as much shared memory as each needs."""
     rng = np.random.default_rng(8)
