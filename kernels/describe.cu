@@ -11,7 +11,8 @@
 // a row, a block 32 rows, its warps take turns along k, segment is a multiple of 8 * 8, up to 8 * HELD.
 //
 //   describe         grid batch * ceil(rows / R) * segments,  R = 8 / warps or 32: with one segment all there is
-//   describe_finish  grid batch * ceil(rows / R),  R = 8 or 32: the row out of its pieces, [segments][batch * rows]
+//   describe_finish  grid batch * ceil(rows / R),  R = 8 or 32: the row out of its pieces, [segments][batch * rows]; blocks
+//                    of 768 threads where ALONG_K = 0
 //
 // The sums of a row are relative to its top, which a segment cannot know. So it notes them for its own top and for the
 // next ones, since ceil(ceil(z) / 2) = ceil(z / 2); where the row's top is higher still, describe_finish reads the
@@ -215,25 +216,27 @@ __device__ __forceinline__ void read_again(const INPUT* row, int64_t sk, int64_t
   }
 }
 
-extern "C" __global__ void __launch_bounds__(BLOCK, 4)
+constexpr int FINISHING = ALONG_K ? WARPS : 24;  // warps
+
+extern "C" __global__ void __launch_bounds__(32 * FINISHING, ALONG_K ? 4 : 1)
 describe_finish(const INPUT* __restrict__ x, int64_t* __restrict__ out, const Piece* __restrict__ pieces, int64_t sb,
                 int64_t sr, int64_t sk, int64_t batch, int64_t rows, int64_t k, int64_t segment, uint32_t segments,
                 int, int width) {
   after_previous();
   // ALONG_K = 1: a warp owns a row, its lanes take turns at the segments. 0: a lane owns a row, the warps take turns.
-  __shared__ Tops tops[WARPS][ALONG_K ? 1 : 32];
-  __shared__ Sums<1> sums[WARPS][ALONG_K ? 1 : 32];
+  __shared__ Tops tops[FINISHING][ALONG_K ? 1 : 32];
+  __shared__ Sums<1> sums[FINISHING][ALONG_K ? 1 : 32];
 #if !ALONG_K
-  __shared__ uint32_t missed[WARPS];  // lanes whose rows have to be read again, for the segment of each warp
+  __shared__ uint32_t missed[FINISHING];  // lanes whose rows have to be read again, for the segment of each warp
 #endif
-  constexpr uint32_t ROWS = ALONG_K ? WARPS : 32;
+  constexpr uint32_t ROWS = ALONG_K ? FINISHING : 32;
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
   const uint32_t groups = static_cast<uint32_t>((rows + ROWS - 1) / ROWS);
   const uint32_t group = blockIdx.x % groups, b = blockIdx.x / groups;
   const int64_t row = static_cast<int64_t>(group) * ROWS + (ALONG_K ? warp : lane);
   const int64_t stride = batch * rows, index = b * rows + smaller(row, rows - 1);
   const INPUT* at = x + b * sb + smaller(row, rows - 1) * sr;
-  const uint32_t begin = ALONG_K ? lane : warp, step = ALONG_K ? 32 : WARPS;
+  const uint32_t begin = ALONG_K ? lane : warp, step = ALONG_K ? 32 : FINISHING;
 
   Tops t = NOTHING;
 #pragma unroll 4
@@ -245,7 +248,7 @@ describe_finish(const INPUT* __restrict__ x, int64_t* __restrict__ out, const Pi
     __syncthreads();
     t = NOTHING;
 #pragma unroll
-    for (int i = 0; i < WARPS; ++i) merge(t, tops[i][ALONG_K ? 0 : lane]);
+    for (int i = 0; i < FINISHING; ++i) merge(t, tops[i][ALONG_K ? 0 : lane]);
   }
 
   Sums<1> s = {};
@@ -271,15 +274,15 @@ describe_finish(const INPUT* __restrict__ x, int64_t* __restrict__ out, const Pi
       if (lane == 0) missed[warp] = all;
       if (__syncthreads_or(missing) != 0)
 #pragma unroll 1
-        for (int w = 0; w < WARPS; ++w) {
+        for (int w = 0; w < FINISHING; ++w) {
           const int64_t start = (i0 + w) * segment;
           if ((missed[w] >> lane & 1) != 0)
-            read_again(at, sk, start + warp, smaller(start + segment, k), WARPS, width, t.top, s);
+            read_again(at, sk, start + warp, smaller(start + segment, k), FINISHING, width, t.top, s);
         }
       __syncthreads();
 #endif
     }
   }
-  if (gather(s, sums, ALONG_K ? warp : 0, ALONG_K ? 1 : WARPS) && row < rows)
+  if (gather(s, sums, ALONG_K ? warp : 0, ALONG_K ? 1 : FINISHING) && row < rows)
     store(out, stride, index, t, s.peak, s.magnitudes[0], s.squares[0], (s.rest & 1) != 0, width);
 }

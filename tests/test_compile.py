@@ -17,7 +17,7 @@ OTHER_ARCHITECTURES = ["sm_80", "sm_89", "sm_100", "sm_120"]
 REGISTERS = {
     "halves": 32,
     "describe": 128,
-    "describe_finish": 64,
+    "describe_finish": 80,
     "split": 128,
     "describe_split": 128,
     "reduce": 64,

@@ -142,7 +142,7 @@ def _hopper_is_faster(scheme: Scheme, batch: int, shape: tuple[int, int, int]) -
     return _workspace(_hopper, scheme, k, batch, m, n) <= _MOST_PADDED
 
 
-_FEW_ENTRIES, _SHORT = 2**13, 2**12
+_FEW_ENTRIES, _SHORT = 2**15, 2**13
 """Of a result, which cuBLAS multiplies faster, by smaller tiles, where k is longer than that."""
 
 _MOST_PADDED = 2**33

@@ -101,7 +101,8 @@ def _describing(device: int, view: View) -> tuple[int, tuple[Launch, ...]]:
     if segments == 1:
         return 0, (first,)
     grid = (batch * -(-rows // finish_group),)
-    second = Launch("describe.cu", "describe_finish", macros, grid, (256,), *arguments)
+    threads = 256 if view.along_k else 768
+    second = Launch("describe.cu", "describe_finish", macros, grid, (threads,), *arguments)
     return _PIECE * segments * batch * rows, (first, second)
 
 

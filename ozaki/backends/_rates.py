@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ozaki.schemes import Residues, Scheme, Words
+from ozaki.schemes import Digits, Residues, Scheme, Words
 
 _HOPPER_TOPS, _HOPPER_COOL_TOPS = 1550.0, 1850.0
 """Of the fused int8 kernels on an H200: of what is needed, at the limit of power (benchmarks/results: 1423 to 1592),
@@ -13,8 +13,8 @@ and of all that clusters could do meanwhile, where some are idle."""
 _WORD_TFLOPS, _WORD_COOL_TFLOPS = 640.0, 740.0
 """The same of the wgmma kernel of FP16 words; half of it for TF32."""
 
-_WIDE = 1024
-"""Rows and columns from which on cuBLAS has its rate of int8 (H200: a quarter of it with 256, half with 512)."""
+_WIDE = 2048
+"""Rows and columns from which on cuBLAS has its rate of int8 (H200: half of it with 1024 and a long k)."""
 
 _NATIVE = 40e-6
 """Seconds that small native products take besides what their rate says (H200: 20 to 80 from 512 to 2048)."""
@@ -24,6 +24,10 @@ _LAUNCHES = 45e-6
 
 _PLANNING = 20e-6
 """Seconds that a plan from data takes besides, when it was made before for such operands (H200: 1024 to 2048)."""
+
+_GLANCED = 210e-6
+"""Seconds that products by digits take at least, whose operands are looked at before these are chosen (H200: 204 to 253
+from 384 to 1536)."""
 
 _LOOK = 15e-6
 """The same of words, whose operands are looked at before (H200: 1024 to 3072)."""
@@ -59,7 +63,8 @@ class Rates:
         between = 6 * scheme.products if not fused else 2 * scheme.count if isinstance(scheme, Residues) else 0
         traffic = 1e-12 * ((m + n) * k * (2 * itemsize + scheme.count) + m * n * (between + itemsize)) / self.memory
         proof = 5e-13 * m * n * k / self.int8 + 8e-12 * m * n / self.memory  # a sampled product, written and read
-        return multiplied + batch * (traffic + proof) + _LAUNCHES + _PLANNING
+        time = multiplied + batch * (traffic + proof) + _LAUNCHES + _PLANNING
+        return max(time, _GLANCED) if isinstance(scheme, Digits) else time
 
     def words(self, batch: int, m: int, k: int, n: int, words: Words, entries: float) -> float:
         """The same of words on Hopper, whose operands are read once and a quarter of them twice."""

@@ -63,7 +63,7 @@ from ozaki.backends._magnitudes import Layout, Magnitudes  # noqa: E402
 from ozaki.backends._tape import Tape  # noqa: E402
 from ozaki.backends._tops import tops  # noqa: E402
 from ozaki.reference import componentwise_error  # noqa: E402
-from ozaki.schemes import PRESETS, Digits, Residues, Words  # noqa: E402
+from ozaki.schemes import PRESETS, Digits, Residues, Scheme, Words  # noqa: E402
 from ozaki.tensor_core import A100, H100, TensorCore  # noqa: E402
 
 _halves._found[0] = _halves.Places(frozenset({0}))  # the first cluster's multiprocessor; the other one has another
@@ -656,7 +656,7 @@ def engines(_rng: np.random.Generator) -> None:
             (Residues(14), 1, (1024, 2**20, 1024), _hopper),
             (Residues(14), 1, (64, 2**16, 64), _cublas),
             (Residues(14), 1, (64, 100, 64), _hopper),
-            (Residues(14), 1, (64, 2**16, 200), _hopper),
+            (Residues(14), 1, (64, 2**16, 600), _hopper),
             (Digits(3), 1, (64, 2**15, 64), _hopper),
             (Digits(3), 1, (64, 2**16, 64), _cublas),
             (Residues(7), 1000, (100, 100, 100), _hopper),
@@ -853,12 +853,13 @@ def fastest(rng: np.random.Generator) -> None:
     """What runs where no accuracy is named, by the rates of the device."""
     halfhalf = (PRESETS["halfhalf"],)
     of_h200 = [mock.patch.object(module, "cluster_blocks", return_value=132) for module in (_hopper, _word_tiles)]
-    for shape, scheme, expected in (
+    of_shapes: tuple[tuple[tuple[int, int, int], Scheme, Any], ...] = (
         ((256, 2**16, 256), Digits(3), None),
-        ((512, 2**14, 512), Residues(7), Residues(7)),
+        ((1024, 2**14, 1024), Digits(3), Digits(3)),
         ((64, 2**18, 64), Residues(7), None),
         ((10000, 1000, 500), Residues(7), halfhalf[0]),
-    ):
+    )
+    for shape, scheme, expected in of_shapes:
         with of_h200[0], of_h200[1]:
             m, k, n = shape
             assert _cupy.fastest((1, m, n), k, "float32", (scheme, *halfhalf, None)) == expected, shape
