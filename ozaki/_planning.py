@@ -94,10 +94,11 @@ class Planning:
         if ahead:
             self.search = search
             _note_lately(self._kind(ways.target, names), choice.scheme)
-        way, why = self._fastest(replace(ways, words=()), choice.scheme)
-        if way == "native":  # these operands need more than ordinary ones
-            self.native_by_data = True
-            return native(why=why)
+        if choice.scheme.products > search.likely.products:  # these operands need more than ordinary ones
+            way, why = self._fastest(replace(ways, words=()), choice.scheme)
+            if way == "native":
+                self.native_by_data = True
+                return native(why=why)
         return self._plan(choice.scheme, ways.target, choice.bound, choices, why)
 
     def _fastest(self, ways: Ways, slices: Scheme | None = None) -> tuple[Words | Literal["native", "slices"], str]:

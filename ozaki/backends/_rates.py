@@ -25,9 +25,9 @@ _LAUNCHES = 45e-6
 _PLANNING = 20e-6
 """Seconds that a plan from data takes besides, when it was made before for such operands (H200: 1024 to 2048)."""
 
-_GLANCED = 210e-6
-"""Seconds that products by digits take at least, whose operands are looked at before these are chosen (H200: 204 to 253
-from 384 to 1536)."""
+_PLANNED, _GLANCED = 150e-6, 210e-6
+"""Seconds that products planned from data take at least, and those by digits, whose operands are looked at before these
+are chosen (H200, one after the other: 100 to 200 and 204 to 253 below 1536)."""
 
 _LOOK = 15e-6
 """The same of words, whose operands are looked at before (H200: 1024 to 3072)."""
@@ -64,7 +64,7 @@ class Rates:
         traffic = 1e-12 * ((m + n) * k * (2 * itemsize + scheme.count) + m * n * (between + itemsize)) / self.memory
         proof = 5e-13 * m * n * k / self.int8 + 8e-12 * m * n / self.memory  # a sampled product, written and read
         time = multiplied + batch * (traffic + proof) + _LAUNCHES + _PLANNING
-        return max(time, _GLANCED) if isinstance(scheme, Digits) else time
+        return max(time, _GLANCED if isinstance(scheme, Digits) else _PLANNED)
 
     def words(self, batch: int, m: int, k: int, n: int, words: Words, entries: float) -> float:
         """The same of words on Hopper, whose operands are read once and a quarter of them twice."""
