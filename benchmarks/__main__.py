@@ -20,7 +20,7 @@ from benchmarks.kernels import SIZES as KERNEL_SIZES
 from benchmarks.measure import WrongAnswerError, rows_of
 from benchmarks.results import RESULTS, Row, Run, Shape, git_commit, label, size, unit
 from benchmarks.routines import PEERS, TASKS, load_gemmul8, routines
-from benchmarks.shapes import shape_rows
+from benchmarks.shapes import choice_rows, shape_rows
 from benchmarks.tensor_cores import tensor_core_rows
 
 
@@ -28,6 +28,7 @@ class Task(StrEnum):
     float64 = "float64"
     float32 = "float32"
     shapes = "shapes"
+    choices = "choices"
     kernels = "kernels"
 
 
@@ -57,7 +58,7 @@ def main(
         raise typer.BadParameter(f"{error}; install the extra cuda12 or cuda13", param_hint="--device") from None
     tasks = [t.value for t in task] if task else list(TASKS)
     if not set(tasks) <= set(TASKS) and where.xp.__name__ != "cupy":
-        raise typer.BadParameter("shapes and kernels run on a GPU only", param_hint="--task")
+        raise typer.BadParameter("shapes, choices and kernels run on a GPU only", param_hint="--task")
     chosen = _sizes(sizes)
     peer = _peer(gemmul8, where, progress_console)
     columns = TextColumn("{task.description}"), MofNCompleteColumn(), TimeElapsedColumn()
@@ -121,6 +122,8 @@ def _rows(
     rows: Iterable[Row]
     if task == "shapes":
         rows = shape_rows(device, peer, seed, seconds)
+    elif task == "choices":
+        rows = choice_rows(device, seed, seconds)
     elif task == "kernels":
         of_kernels = (kernel_rows(device, n, dtype, seed, seconds) for n in sizes for dtype in SCHEMES)
         rows = chain(tensor_core_rows(device, seed, seconds), chain.from_iterable(of_kernels))

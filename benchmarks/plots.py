@@ -34,7 +34,7 @@ def plot_file(path: Path) -> Path:
 
 def plot_run(run: Run, path: Path) -> None:
     """Draw a run into a file: time against error and speed against n, or bars for kernels, shapes and tuning."""
-    if run.tasks in (("kernels",), ("shapes",), ("tuning",)):
+    if run.tasks in (("kernels",), ("shapes",), ("choices",), ("tuning",)):
         figure = Figure(figsize=(8, 0.5 + 0.3 * len(run.rows)), layout="constrained")
         draw = draw_kernels if run.tasks == ("kernels",) else draw_shapes
         draw(figure.subplots(), run.rows)
@@ -133,7 +133,8 @@ def draw_kernels(axes: Axes, rows: Sequence[Row]) -> None:
 
 def draw_shapes(axes: Axes, rows: Sequence[Row]) -> None:
     """Speed of each routine for each shape."""
-    names = [f"{size(row)}, {label(row)}" for row in rows]
+    several = len({row.dtype for row in rows}) > 1
+    names = [f"{size(row)}, {f'{row.dtype}, ' if several else ''}{label(row)}" for row in rows]
     bars = axes.barh(names, [row.tflops or 0 for row in rows], color=[colour(row) for row in rows])
     axes.bar_label(bars, fmt="%.3g", padding=2)
     axes.invert_yaxis()

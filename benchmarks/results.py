@@ -51,7 +51,7 @@ class Row:
 
     Attributes
     ----------
-    task : "float64", "float32", "shapes", "kernels", "tuning"
+    task : "float64", "float32", "shapes", "choices", "kernels", "tuning"
     routine : as "ozaki residues 14", "cublas dgemm", "GEMMul8 15"
     ours : whether this library ran
     m, n, k : (m x k) (k x n)

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import ozaki
+from ozaki.schemes import PRESETS
+from ozaki.schemes.named import scheme_of
 
 TASKS = ("float64", "float32")
 
@@ -28,6 +30,13 @@ OURS: dict[str, dict[str, dict[str, Any]]] = {
     "shapes": {
         "ozaki residues 14": {"scheme": "residues", "slices": 14},
         "ozaki residues 14, cuBLAS": {"scheme": "residues", "slices": 14, "engine": "cublas"},
+    },
+    "choices float64": {"ozaki fastest": {}, "ozaki residues 14": {"scheme": "residues", "slices": 14}},
+    "choices float32": {
+        "ozaki fastest": {},
+        "ozaki halfhalf": {"scheme": "halfhalf"},
+        "ozaki digits 3": {"scheme": "digits", "slices": 3},
+        "ozaki residues 7": {"scheme": "residues", "slices": 7},
     },
 }
 """Options of `ozaki.matmul`. The default looks at the data in every call, the others are planned a priori."""
@@ -81,14 +90,15 @@ class Routine:
 
 def routines(task: str, xp: Any, blas: str, gemmul8: Any = None) -> list[Routine]:
     """The routines of a task, the native product first, GEMMul8 last (None: without it)."""
+    proven = task in TASKS
     native = Routine(
-        f"{blas} {'sgemm' if task == 'float32' else 'dgemm'}",
+        f"{blas} {'sgemm' if task.endswith('float32') else 'dgemm'}",
         False,
         lambda a, b, out: xp.matmul(a, b, out=out),
-        lambda a, b: Account(None, 1) if task == "shapes" else planned(a, b, {"scheme": "native"}),
+        lambda a, b: planned(a, b, {"scheme": "native"}) if proven else Account(None, 1),
     )
     options_of = OURS[task] | (ON_GPU.get(task, {}) if xp.__name__ == "cupy" else {})
-    ours = [_ours(name, options, proven=task != "shapes") for name, options in options_of.items()]
+    ours = [_ours(name, options, proven) for name, options in options_of.items()]
     peers = [_peer(gemmul8, moduli) for moduli in PEERS[task]] if gemmul8 is not None else []
     return [native, *ours, *peers]
 
@@ -98,8 +108,14 @@ def _ours(name: str, options: dict[str, Any], proven: bool) -> Routine:
         name,
         True,
         lambda a, b, out: ozaki.matmul(a, b, out=out, **options),
-        lambda a, b: planned(a, b, options) if proven else Account(None, options["slices"]),
+        lambda a, b: planned(a, b, options) if proven or not options else Account(None, products_of(options)),
     )
+
+
+def products_of(options: dict[str, Any]) -> int:
+    """Slice products of a named scheme."""
+    named = PRESETS.get(options["scheme"]) or scheme_of(options["scheme"], options["slices"])
+    return named.products
 
 
 def planned(a: Any, b: Any, options: dict[str, Any]) -> Account:

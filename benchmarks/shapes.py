@@ -1,4 +1,4 @@
-"""Products that are not square, float64: ours with either engine beside the native product."""
+"""Products that are not square: float64 with either engine, and what runs by default beside what might."""
 
 from __future__ import annotations
 
@@ -31,3 +31,31 @@ def shape_rows(device: Device, peer: Any, seed: int, least: float) -> Iterator[R
         compared = routines("shapes", device.xp, device.blas, peer if takes else None)
         yield from rows_of("shapes", "float64", device, shape, compared, seed, least)
         device.release()
+
+
+CHOICES = (
+    Shape(64, 2**18, 64),
+    Shape(256, 2**16, 256),
+    Shape(512, 2**14, 512),
+    Shape(768, 4096, 768),
+    Shape(1024, 2**16, 1024),
+    Shape(1536, 1024, 1536),
+    Shape(4096, 1024, 4096),
+    Shape(16384, 4096, 128),
+    Shape(128, 4096, 16384),
+    Shape(10000, 1000, 500),
+    Shape(64, 100000, 64, turned=True),
+    Shape(100000, 64, 64),
+    Shape(512, 512, 512, batch=64),
+    Shape(128, 128, 128, batch=1024),
+)
+"""Narrow, wide, of long and short k, and batches: what is fastest differs."""
+
+
+def choice_rows(device: Device, seed: int, least: float) -> Iterator[Row]:
+    """What runs where nothing is named, beside all that might, in both formats."""
+    for dtype in ("float64", "float32"):
+        for shape in CHOICES:
+            compared = routines(f"choices {dtype}", device.xp, device.blas)
+            yield from rows_of("choices", dtype, device, shape, compared, seed, least)
+            device.release()
