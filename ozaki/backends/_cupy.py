@@ -133,20 +133,21 @@ def _engine(scheme: Scheme, asked: str, batch: int, shape: tuple[int, int, int])
 
 @lru_cache(maxsize=1024)
 def _hopper_is_faster(scheme: Scheme, batch: int, shape: tuple[int, int, int]) -> bool:
-    """Its tiles are not mostly padding; or that costs less than what cuBLAS does, one after the other, for a batch."""
+    """Its tiles are not mostly padding; or that costs less than products by cuBLAS, for a batch one after the other."""
     m, k, n = shape
     if min(m, n) >= _hopper.FROM:
         return True
     if batch == 1:
         return isinstance(scheme, Digits) or m * n >= _FEW_ENTRIES or k <= _SHORT
-    return _workspace(_hopper, scheme, k, batch, m, n) <= _MOST_PADDED
+    slices = sum(_hopper.layout(scheme, side, batch, x, k).size for side, x in (("left", m), ("right", n)))
+    return slices <= _MOST_PADDED
 
 
 _FEW_ENTRIES, _SHORT = 2**15, 2**13
 """Of a result, which cuBLAS multiplies faster, by smaller tiles, where k is longer than that."""
 
 _MOST_PADDED = 2**33
-"""Bytes that small matrices of a batch may take when they are padded to whole tiles."""
+"""Bytes that slices of small matrices of a batch may take when they are padded to whole tiles."""
 
 
 def _workspace(engine: Engine, scheme: Scheme | Words, k: int, batch: int, rows: int, cols: int) -> int:

@@ -660,6 +660,7 @@ def engines(_rng: np.random.Generator) -> None:
             (Digits(3), 1, (64, 2**15, 64), _hopper),
             (Digits(3), 1, (64, 2**16, 64), _cublas),
             (Residues(7), 1000, (100, 100, 100), _hopper),
+            (Digits(3), 1000, (100, 100, 100), _hopper),
             (Residues(7), 100000, (100, 100, 100), _cublas),
         ):
             assert _cupy._engine(scheme, "auto", batch, shape) is engine, (scheme, batch, shape)
