@@ -7,24 +7,32 @@ from typing import Any
 
 import cupy as cp
 import numpy as np
+from cupy._core import _routines_linalg
 
 
 def native(a: Any, b: Any, dtype: str, out: Any) -> None:
     """The native product, in `dtype`, of row views: out = a b^T."""
     if dtype == "float64":
         a, b = as_float64(a), as_float64(b)
+    if len(out) == 1:  # of stacks CuPy copies what is transposed, and cuBLAS does not split k
+        a, b, out = a[0], b[0], out[0]
     cp.matmul(a, b.swapaxes(-1, -2), out=out)
 
 
 def native_obstacle(dtype: str) -> str | None:
     """Settings under which cuBLAS computes less than an IEEE product."""
-    if dtype == "float32" and os.environ.get("CUPY_TF32", "0") != "0":
+    if dtype == "float32" and (os.environ.get("CUPY_TF32", "0") != "0" or _by_tf32()):
         return "native product ruled out: CUPY_TF32 makes it less accurate than float32"
     if dtype == "float32" and os.environ.get("CUBLAS_EMULATE_SINGLE_PRECISION", "0") != "0":
         return "native product ruled out: CUBLAS_EMULATE_SINGLE_PRECISION leaves its accuracy to cuBLAS"
     if dtype == "float64" and os.environ.get("CUBLAS_EMULATE_DOUBLE_PRECISION", "0") != "0":
         return "native product ruled out: CUBLAS_EMULATE_DOUBLE_PRECISION leaves its accuracy to cuBLAS"
     return None
+
+
+def _by_tf32() -> bool:
+    """CuPy reads its setting once, and goes by what it was then."""
+    return bool(_routines_linalg.get_compute_type(np.dtype(np.float32)) == _routines_linalg.COMPUTE_TYPE_TF32)
 
 
 def as_float64(x: Any) -> Any:

@@ -267,7 +267,9 @@ def install(capability: str) -> None:
         )},
         ndarray=ndarray, empty=empty_of_pool, asarray=as_array, asnumpy=as_numpy, cuda=cuda,
     )  # fmt: skip
-    sys.modules.update({"cupy": cupy, "cupy.cuda": cuda})
+    core = ModuleType("cupy._core")
+    vars(core).update(_routines_linalg=SimpleNamespace(COMPUTE_TYPE_TF32=7, get_compute_type=lambda _: 1))
+    sys.modules.update({"cupy": cupy, "cupy.cuda": cuda, "cupy._core": core})
 
     from ozaki.backends import _jit
 
