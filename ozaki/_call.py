@@ -43,9 +43,10 @@ class Call:
             c[...] = 0
             return 0
         if plan.scheme is None:
-            pair.backend.native(pair.rows("left"), pair.rows("right"), pair.dtype, c)
+            multiply = partial(_native, pair.backend, pair.sizes, pair.dtype)
+            multiply(pair.a, pair.b, c)
             if planning.right_again is not None:
-                self._native_again = partial(_native_again, pair.backend, pair.sizes, pair.dtype)
+                self._native_again = multiply
                 planning.right_again = partial(_without_obstacle, pair.backend, pair.dtype)
             return 0
         if pair.undescribed and planning.ahead is None:
@@ -155,8 +156,14 @@ def _without_obstacle(backend: Backend, dtype: str) -> bool:
     return backend.native_obstacle(dtype) is None
 
 
-def _native_again(backend: Backend, sizes: Shapes, dtype: str, a: Any, b: Any, c: Any) -> None:
-    backend.native(left_rows(a, sizes), right_rows(b, sizes), dtype, c.reshape(sizes.stack))
+def _native(backend: Backend, sizes: Shapes, dtype: str, a: Any, b: Any, c: Any) -> None:
+    """The native product into c, of the result's shape or a stack."""
+    if a.ndim == b.ndim == 2:  # as they are: views would take longer than small products do
+        backend.native(a, b, dtype, c if c.ndim == 2 else c[0])
+    else:
+        stacks = left_rows(a, sizes), right_rows(b, sizes).swapaxes(1, 2), c.reshape(sizes.stack)
+        a, b, c = (x[0] for x in stacks) if sizes.stack[0] == 1 else stacks
+        backend.native(a, b, dtype, c)
 
 
 _LARGEST_AGAIN = 2**39

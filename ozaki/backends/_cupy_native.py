@@ -11,12 +11,13 @@ from cupy._core import _routines_linalg
 
 
 def native(a: Any, b: Any, dtype: str, out: Any) -> None:
-    """The native product, in `dtype`, of row views: out = a b^T."""
+    """The native product out = a b, in `dtype`, of matrices or of stacks.
+
+    Of stacks CuPy copies what is transposed, and cuBLAS does not split k.
+    """
     if dtype == "float64":
         a, b = as_float64(a), as_float64(b)
-    if len(out) == 1:  # of stacks CuPy copies what is transposed, and cuBLAS does not split k
-        a, b, out = a[0], b[0], out[0]
-    cp.matmul(a, b.swapaxes(-1, -2), out=out)
+    cp.matmul(a, b, out=out)
 
 
 def native_obstacle(dtype: str) -> str | None:

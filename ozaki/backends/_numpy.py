@@ -80,8 +80,8 @@ def native_obstacle(dtype: str) -> str | None:
 
 
 def native(a: npt.NDArray[Any], b: npt.NDArray[Any], dtype: str, out: npt.NDArray[Any]) -> None:
-    """The native product, in `dtype`, of row views: out = a b^T."""
-    np.matmul(a.astype(dtype, copy=False), b.astype(dtype, copy=False).swapaxes(-1, -2), out=out)
+    """The native product out = a b, in `dtype`, of matrices or of stacks."""
+    np.matmul(a.astype(dtype, copy=False), b.astype(dtype, copy=False), out=out)
 
 
 # Executing a plan ---------------------------------------------------------------------------------------------------
