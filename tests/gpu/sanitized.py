@@ -39,6 +39,7 @@ COUNTED = (
     ("residues", 5, "f4", (300, 300, 200), "hopper"),
     ("residues", 14, "f8", (300, 1100, 200), "hopper"),  # rows too long for a warp alone
     ("residues", 14, "f8", (300, 500, 300), "cublas"),
+    ("residues", 7, "f4", (100, 9000, 40), "hopper"),  # in parts of k
     ("fp16-digits", 4, "f4", (50, 300, 40), "auto"),
 )
 QUADRANTS = (("residues", 7, "f4", (513, 260, 390), "hopper"), ("residues", 14, "f8", (300, 700, 400), "hopper"))
