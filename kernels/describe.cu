@@ -11,8 +11,8 @@
 // a row, a block 32 rows, its warps take turns along k, segment is a multiple of 8 * 8, up to 8 * HELD.
 //
 //   describe         grid batch * ceil(rows / R) * segments,  R = 8 / warps or 32: with one segment all there is
-//   describe_finish  grid batch * ceil(rows / R),  R = 8 or 32: the row out of its pieces, [segments][batch * rows]; blocks
-//                    of 768 threads where ALONG_K = 0
+//   describe_finish  grid batch * ceil(rows / R),  R = 8 or 32: the row out of its pieces, [segments][batch * rows]; with
+//                    ALONG_K = 0 by 768 threads
 //
 // The sums of a row are relative to its top, which a segment cannot know. So it notes them for its own top and for the
 // next ones, since ceil(ceil(z) / 2) = ceil(z / 2); where the row's top is higher still, describe_finish reads the
@@ -194,7 +194,7 @@ describe(const INPUT* __restrict__ x, int64_t* __restrict__ out, Piece* __restri
 __device__ __forceinline__ bool far(int top_of_segment, int top) {
   return top_of_segment != EMPTY_TOP && top - top_of_segment >= TOPS;
 }
-// Adds the sums of a segment for the row's top, if they were noted; without a branch, so that several are loaded at once.
+// Adds the sums of a segment for the row's top, if they were noted; without a branch, so that several load at once.
 __device__ __forceinline__ void add_noted(const Piece& piece, int top, Sums<1>& s) {
   const int of_segment = piece.tops.top;
   const bool noted = of_segment != EMPTY_TOP && !far(of_segment, top);
