@@ -44,6 +44,7 @@ CASES = [
     "hopper-parts-of-k",
     "hopper-engines",
     "hopper-limits",
+    "hopper-workspaces",
     "hopper-quadrants",
     "hopper-winograd",
     "hopper-many-blocks",

@@ -42,8 +42,8 @@ def layout(scheme: Scheme, side: str, batch: int, rows: int, k: int) -> Layout:
     return Layout(rows, slab * slabs, rows * row, row, slab, slab, scheme.count * slab, batch * rows * row)
 
 
-def workspace(scheme: Scheme, rows: int, cols: int, k: int) -> int:
-    """Bytes held beside the slices."""
+def workspace(scheme: Scheme, batch: int, rows: int, cols: int, k: int) -> int:
+    """Bytes held beside the slices, the same for each entry of a batch."""
     entries = rows * round_up(cols, 16)
     if isinstance(scheme, Residues):
         return entries * (4 * _group(scheme, entries) + scheme.count)

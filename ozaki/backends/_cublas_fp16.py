@@ -30,8 +30,8 @@ def layout(scheme: Digits, side: str, batch: int, rows: int, k: int) -> Layout:
     )  # fmt: skip
 
 
-def workspace(scheme: Digits, rows: int, cols: int, k: int) -> int:
-    """Bytes held beside the slices."""
+def workspace(scheme: Digits, batch: int, rows: int, cols: int, k: int) -> int:
+    """Bytes held beside the slices, the same for each entry of a batch."""
     return rows * round_up(cols, 16) * (4 + scheme.count * np.dtype(_sums(scheme, k)).itemsize)
 
 

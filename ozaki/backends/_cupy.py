@@ -153,7 +153,7 @@ _MOST_PADDED = 2**33
 def _workspace(engine: Engine, scheme: Scheme | Words, k: int, batch: int, rows: int, cols: int) -> int:
     """Bytes of slices and of what an engine holds beside them for a product of that size."""
     slices = sum(engine.layout(scheme, side, batch, x, k).size for side, x in (("left", rows), ("right", cols)))
-    return int(slices + batch * engine.workspace(scheme, rows, cols, k))
+    return int(slices + engine.workspace(scheme, batch, rows, cols, k))
 
 
 def _units(engine: Engine, scheme: Scheme | Words, k: int) -> tuple[int, int]:

@@ -91,13 +91,13 @@ def layout(scheme: Scheme, side: str, batch: int, rows: int, k: int) -> Layout:
     )
 
 
-def workspace(scheme: Scheme, rows: int, cols: int, k: int) -> int:
+def workspace(scheme: Scheme, batch: int, rows: int, cols: int, k: int) -> int:
     """Bytes held beside the slices."""
     device = cp.cuda.runtime.getDevice()
     if isinstance(scheme, Digits):
         return sum(_beside(scheme, cluster_blocks(device), True))
-    parts = _parts(device, scheme.count, rows, cols, tiled("left", rows, k)[3] // _DEPTH)
-    return parts * scheme.count * rows * round_up(cols, 2 * _COLS)
+    parts = _parts(device, scheme.count, batch, rows, cols, tiled("left", rows, k)[3] // _DEPTH)
+    return parts * scheme.count * batch * rows * round_up(cols, 2 * _COLS)
 
 
 def multiply(scheme: Scheme, a: Slices, b: Slices, out: Any) -> int:
@@ -120,7 +120,7 @@ def residue_products(
     """
     batch, m, n = shape
     device, blocks = cp.cuda.runtime.getDevice(), a.layout.k // _DEPTH
-    parts = _parts(device, scheme.count, m, n, blocks) if batch == 1 else 1
+    parts = _parts(device, scheme.count, batch, m, n, blocks)
     planes = cp.empty((scheme.count, parts * batch, m, round_up(n, 2 * _COLS)), np.uint8)
 
     def launch(first: int, last: int, parts: int) -> None:
@@ -157,8 +157,13 @@ _DEEPEST = UNSIGNED_DEPTH // _DEPTH
 
 
 @lru_cache(maxsize=1024)
-def _parts(device: int, matrices: int, m: int, n: int, blocks: int) -> int:
-    """Parts of k that are multiplied beside one another, where there are fewer tiles than clusters, or few more."""
+def _parts(device: int, matrices: int, batch: int, m: int, n: int, blocks: int) -> int:
+    """Parts of k that are multiplied beside one another, where there are fewer tiles than clusters, or few more.
+
+    In the place of a batch, so there is none for a batch of products.
+    """
+    if batch > 1:
+        return 1
     clusters, rows = cluster_blocks(device) // 2, matrices * -(-m // _ROWS)
 
     def time(parts: int) -> float:
@@ -282,7 +287,7 @@ def occupied(scheme: Scheme, batch: int, m: int, k: int, n: int) -> float:
     """Entries of each slice product that would keep all clusters busy for as long as a product does."""
     clusters, blocks = cluster_blocks(cp.cuda.runtime.getDevice()) // 2, tiled("left", m, k)[3] // _DEPTH
     if isinstance(scheme, Residues):
-        parts = _parts(cp.cuda.runtime.getDevice(), scheme.count, m, n, blocks) if batch == 1 else 1
+        parts = _parts(cp.cuda.runtime.getDevice(), scheme.count, batch, m, n, blocks)
         _, end, _ = _columns(n, scheme.count * batch * parts * -(-m // _ROWS), clusters, blocks // parts)
         return clusters * end * 2 * _ROWS / (scheme.count * parts)
     rows, cols = _tile(scheme)

@@ -49,9 +49,9 @@ def layout(scheme: Residues, side: str, batch: int, rows: int, k: int) -> Layout
     return _hopper.layout(scheme, side, _PRODUCTS, _half(rows), _half(k))
 
 
-def workspace(scheme: Residues, rows: int, cols: int, k: int) -> int:
+def workspace(scheme: Residues, batch: int, rows: int, cols: int, k: int) -> int:
     """Bytes held beside the slices."""
-    return _PRODUCTS * _hopper.workspace(scheme, _half(rows), _half(cols), k)
+    return _hopper.workspace(scheme, _PRODUCTS, _half(rows), _half(cols), k)
 
 
 def split(operand: Described, side: str, scheme: Residues) -> Slices:

@@ -75,7 +75,7 @@ class Engine:
         """Words in fragments."""
         return _layout(words, side, batch, rows, k)
 
-    def workspace(self, words: Words, rows: int, cols: int, k: int) -> int:
+    def workspace(self, words: Words, batch: int, rows: int, cols: int, k: int) -> int:
         """Bytes held beside the words."""
         return 0
 

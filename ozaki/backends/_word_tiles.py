@@ -57,7 +57,7 @@ class Engine:
         pairs = batch * -(-m // (2 * ROWS)) * -(-n // self.columns)
         return -(-pairs // clusters) * clusters * 2 * ROWS * self.columns
 
-    def workspace(self, words: Words, rows: int, cols: int, k: int) -> int:
+    def workspace(self, words: Words, batch: int, rows: int, cols: int, k: int) -> int:
         """Bytes held beside the words."""
         return 0
 

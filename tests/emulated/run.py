@@ -641,7 +641,7 @@ def parts_of_k(rng: np.random.Generator) -> None:
     for k, rest in (2560, 0), (5200, 3), (70000, 3):
         a, b = rng.standard_normal((30, k)).astype("f4"), rng.standard_normal((k, 40)).astype("f4")
         out, options = cp.full((30, 40), np.nan, "f4"), dict[str, Any](scheme="residues", slices=5)
-        parts, blocks = _hopper._parts(0, 5, 30, 40, -(-k // 128)), -(-k // 128)
+        parts, blocks = _hopper._parts(0, 5, 1, 30, 40, -(-k // 128)), -(-k // 128)
         assert (parts, *_hopper._shares_of_parts(blocks, parts)) == (2, (blocks - rest) // 2, rest)
         for _ in range(2):
             ozaki.matmul(cp.asarray(a), cp.asarray(b), engine="hopper", out=out, **options)
@@ -699,6 +699,24 @@ def within_limits(rng: np.random.Generator) -> None:
                 ozaki.prepare(cp.asarray(times * b), "right", plan),
             )
             same((times * whole).get(), ozaki.matmul(left, right, plan=plan))
+
+
+def workspaces(rng: np.random.Generator) -> None:
+    """What is expected is held: once for a batch that is multiplied one by one, and of digits kept aside at most."""
+    a, b = matrix(rng, (3, 40, 260), "f4"), matrix(rng, (3, 260, 50), "f4")
+    schemes: tuple[Scheme, ...] = (Residues(3), Digits(4))
+    for scheme, engine in itertools.product(schemes, ("cublas", "hopper")):
+        options: dict[str, Any] = {"scheme": scheme.name, "slices": scheme.count, "engine": engine}
+        _, report = ozaki.matmul(cp.asarray(a), cp.asarray(b), return_report=True, **options)
+        module = {"cublas": _cublas, "hopper": _hopper}[engine]
+        expected = _cupy._workspace(module, scheme, 260, 3, 40, 50)
+        at_most = isinstance(scheme, Digits) and engine == "hopper"
+        assert report.workspace_bytes == expected or (at_most and report.workspace_bytes < expected), (scheme, engine)
+        given = {"workspace_limit": expected, **options}
+        same(
+            ozaki.matmul(a, b, scheme=scheme.name, slices=scheme.count),
+            ozaki.matmul(cp.asarray(a), cp.asarray(b), **given),
+        )
 
 
 def fair_shares(rng: np.random.Generator) -> None:
@@ -1304,6 +1322,7 @@ CASES: dict[str, Callable[[np.random.Generator], None]] = {
     HOPPER + "parts-of-k": parts_of_k,
     HOPPER + "engines": engines,
     HOPPER + "limits": within_limits,
+    HOPPER + "workspaces": workspaces,
     HOPPER + "quadrants": quadrants,
     HOPPER + "winograd": winograd,
     HOPPER + "many-blocks": many_blocks,
