@@ -66,7 +66,12 @@ def fits(scheme: Scheme, k: int) -> bool:
     if isinstance(scheme, Residues):
         return True
     deepest = scheme.depth(2**31 - 2 ** (31 - scheme.bits) - 4)
-    return scheme.count <= _MOST_DIGITS and max(round_up(k, _DEPTH), 2 * _DEPTH) <= deepest
+    return scheme.count <= _MOST_DIGITS and _DEPTH * _blocks(k) <= deepest
+
+
+def _blocks(k: int) -> int:
+    """Of k, as they are stored: the kernels work on two at least."""
+    return max(-(-k // _DEPTH), 2)
 
 
 def tiled(side: str, rows: int, k: int) -> tuple[int, int, int, int]:
@@ -75,7 +80,7 @@ def tiled(side: str, rows: int, k: int) -> tuple[int, int, int, int]:
     Columns in pairs of tiles, which is what a panel of few of them multiplies (`_columns`).
     """
     tile, unit = (_ROWS, _ROWS) if side == "left" else (_COLS, 2 * _COLS)
-    return tile, unit, round_up(rows, unit), max(round_up(k, _DEPTH), 2 * _DEPTH)
+    return tile, unit, round_up(rows, unit), _DEPTH * _blocks(k)
 
 
 @lru_cache(maxsize=1024)
@@ -96,7 +101,7 @@ def workspace(scheme: Scheme, batch: int, rows: int, cols: int, k: int) -> int:
     device = cp.cuda.runtime.getDevice()
     if isinstance(scheme, Digits):
         return sum(_beside(scheme, cluster_blocks(device), True))
-    parts = _parts(device, scheme.count, batch, rows, cols, tiled("left", rows, k)[3] // _DEPTH)
+    parts = _parts(device, scheme.count, batch, rows, cols, _blocks(k))
     return parts * scheme.count * batch * rows * round_up(cols, 2 * _COLS)
 
 
@@ -285,9 +290,10 @@ _NARROW_TIME, _END = 150, 192
 
 def occupied(scheme: Scheme, batch: int, m: int, k: int, n: int) -> float:
     """Entries of each slice product that would keep all clusters busy for as long as a product does."""
-    clusters, blocks = cluster_blocks(cp.cuda.runtime.getDevice()) // 2, tiled("left", m, k)[3] // _DEPTH
+    device, blocks = cp.cuda.runtime.getDevice(), _blocks(k)
+    clusters = cluster_blocks(device) // 2
     if isinstance(scheme, Residues):
-        parts = _parts(cp.cuda.runtime.getDevice(), scheme.count, batch, m, n, blocks)
+        parts = _parts(device, scheme.count, batch, m, n, blocks)
         _, end, _ = _columns(n, scheme.count * batch * parts * -(-m // _ROWS), clusters, blocks // parts)
         return clusters * end * 2 * _ROWS / (scheme.count * parts)
     rows, cols = _tile(scheme)

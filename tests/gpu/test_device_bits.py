@@ -211,8 +211,8 @@ def test_parts_of_k(shape, slices):
     """Few tiles and a long k: into poisoned memory, of rows and of columns."""
     (m, k, n), rng = shape, np.random.default_rng(10)
     a, b = random_matrix(rng, (m, k), "f8", 3), random_matrix(rng, (k, n), "f8", 3)
+    expected = ozaki.matmul(a, b, scheme="residues", slices=slices)
     for x, y in ((cp.asarray(a), cp.asarray(b)), (cp.asarray(a.T.copy()).T, cp.asarray(b.T.copy()).T)):
-        expected = ozaki.matmul(a, b, scheme="residues", slices=slices)
         for engine in engines("residues", slices, k):
             out = cp.full((m, n), np.nan)
             ozaki.matmul(x, y, scheme="residues", slices=slices, engine=engine, out=out)
