@@ -10,7 +10,7 @@ CUDA := $(shell nvidia-smi 2>/dev/null | sed -n 's/.*CUDA[A-Za-z ]*Version: *\([
 GPU := $(if $(CUDA),$(if $(filter 12,$(CUDA)),$(comma)cuda12,$(comma)cuda13))
 
 # Tests run in one process per core, so that each needs one BLAS thread only.
-TEST := OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
+TEST := OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal
 
 .PHONY: demo test lint format clean
 

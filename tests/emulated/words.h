@@ -101,26 +101,37 @@ template <Word W> float word_at(const uint8_t* bytes) {
   return W == FP16 ? half_to_float(bits, 0) : float_of_bits(W == TF32 ? bits : bits << 16);
 }
 
-// f(entry, words of a row of A, words of a column of B) for each entry that a thread has of a wgmma.
-template <Word W, int N, typename F> void each_of_wgmma(uint32_t a, uint32_t b, F f) {
+inline bool all_zero(const uint8_t (&bytes)[32]) {
+  uint64_t parts[4];
+  std::memcpy(parts, bytes, 32);
+  return (parts[0] | parts[1] | parts[2] | parts[3]) == 0;
+}
+
+// f(entry, words of a row of A, words of a column of B) for each entry that a thread has of a wgmma; none(entry) where
+// one of them is nothing but zeros, as most of what pads a tile.
+template <Word W, int N, typename None, typename F> void each_of_wgmma(uint32_t a, uint32_t b, None none, F f) {
   constexpr int DEPTH = W == TF32 ? 8 : 16;
   each_entry<N>(a, b, [&](int entry, const uint8_t (&x)[32], const uint8_t (&y)[32]) {
     double p[DEPTH], q[DEPTH];
+    if (all_zero(x) || all_zero(y)) return none(entry);
     for (int k = 0; k < DEPTH; ++k) p[k] = word_at<W>(x + 32 / DEPTH * k), q[k] = word_at<W>(y + 32 / DEPTH * k);
     f(entry, p, q);
   });
 }
 template <Word W, int COUNT> void wgmma_words(float (&d)[COUNT], uint32_t a, uint32_t b, int accumulate) {
-  each_of_wgmma<W, 2 * COUNT>(a, b, [&](int entry, const auto& p, const auto& q) {
+  const auto none = [&](int entry) { d[entry] = accumulate ? d[entry] : 0.0f; };
+  each_of_wgmma<W, 2 * COUNT>(a, b, none, [&](int entry, const auto& p, const auto& q) {
     d[entry] = toward_zero(fused_sum(accumulate ? d[entry] : 0.0f, p, q, W == FP16 ? -14 : -126, OF_FLOAT));
   });
 }
 template <int COUNT> void wgmma_halves(uint32_t (&d)[COUNT], uint32_t a, uint32_t b, int accumulate) {
-  each_of_wgmma<FP16, 4 * COUNT>(a, b, [&](int entry, const auto& p, const auto& q) {
-    uint32_t& own = d[entry / 2];
+  const auto before = [&](int entry) { return accumulate ? half_to_float(d[entry / 2], entry % 2) : 0.0f; };
+  const auto set = [&](int entry, float sum) {
     const int shift = 16 * (entry % 2);
-    const float before = accumulate ? half_to_float(own, entry % 2) : 0.0f;
-    const uint32_t sum = half_bits(to_half(fused_sum(before, p, q, -14, OF_HALF)));
-    own = (own & ~(0xffffu << shift)) | sum << shift;
+    d[entry / 2] = (d[entry / 2] & ~(0xffffu << shift)) | half_bits(sum) << shift;
+  };
+  const auto none = [&](int entry) { set(entry, before(entry)); };
+  each_of_wgmma<FP16, 4 * COUNT>(a, b, none, [&](int entry, const auto& p, const auto& q) {
+    set(entry, to_half(fused_sum(before(entry), p, q, -14, OF_HALF)));
   });
 }
