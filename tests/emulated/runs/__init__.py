@@ -1,0 +1,45 @@
+"""What is run on the emulated device, by name: on one of Ampere, or of Hopper where the name begins with that.
+
+Nothing is imported here: CuPy's place has to be taken before.
+"""
+
+from __future__ import annotations
+
+HOPPER = "hopper-"
+
+FUNCTIONS = {
+    "describing": ("descriptions", "magnitudes", "hopper-looks"),
+    "proving": ("proofs", "exponents", "hopper-fused-proofs"),
+    "reading": ("hopper-one-read", "hopper-words-in-one-read", "hopper-one-read-chosen"),
+    "products": ("fp16-sums", "far", "many-blocks", "hopper-many-blocks", "out-elsewhere", "ends-of-gemm"),
+    "tiles": (
+        *("hopper-together", "hopper-split-along-k", "hopper-column-tiles", "hopper-halves", "hopper-parts-of-k"),
+        "hopper-fair-shares",
+    ),
+    "quadrants": ("hopper-quadrants", "hopper-winograd"),
+    "workspaces": ("hopper-within-limits", "hopper-workspaces"),
+    "words": ("parts", "little-memory", "hopper-pairs", "hopper-pair-columns", "hopper-columns", "hopper-tuned"),
+    "choosing": (
+        *("plans", "hopper-engines", "hopper-fastest", "hopper-no-worse-than-native", "hopper-digits-where-ordinary"),
+        "hopper-words-for-a-target",
+    ),
+    "again": (
+        *("batches-again", "native-again", "plans-again", "plans-of-other-data-again", "heavy-plans-again"),
+        *("memory-is-held", "tapes-outlive-launches", "equal-choices-again"),
+    ),
+}
+"""By module: each function under its own name."""
+
+_ON_BOTH = ("residues-14-f8", "residues-7-f4", "digits-3-f4", "digits-7-f8", "digits7-5-f4")
+PRODUCTS = (
+    *(*_ON_BOTH, "residues-20-f8", "digits-10-f8", "fp16-digits-4-f4", "fp16-digits-11-f8"),
+    *(HOPPER + name for name in _ON_BOTH),
+)
+"""Scheme, number of slices and dtype, by cuBLAS or by the kernels of Hopper."""
+
+_WORDS = ("halfhalf", "tf32tf32", "two-stage")
+_PAIRS = ("single-fp16", "single-bf16", "single-tf32", "double-bf16", "triple-bf16", "fabsum-v1", "fabsum-v2")
+WORDS = (*_WORDS, "markidis", "triple-bf16", "fabsum-v2", *(HOPPER + name for name in (*_WORDS, *_PAIRS)))
+"""Presets, on A100 or H100."""
+
+CASES = (*(name for names in FUNCTIONS.values() for name in names), *PRODUCTS, *WORDS)

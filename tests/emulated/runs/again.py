@@ -1,0 +1,228 @@
+"""Calls like one before, done again."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import os
+import sys
+import weakref
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+from unittest import mock
+
+import cupy as cp
+import numpy as np
+import pytest
+import streams
+
+import ozaki
+from ozaki import _search
+from ozaki._choices import Choices
+from ozaki.backends import _again, _cupy, _launch
+from ozaki.backends._tape import Tape
+from runs.operands import matrix, same
+
+
+def batches_again(rng: np.random.Generator) -> None:
+    """Matrices of a batch one by one, from the tape the second time; operands that share memory are told apart."""
+    options: dict[str, Any] = {"slices": 4, "engine": "cublas"}
+    for scheme in ("residues", "digits"):
+        with mock.patch.object(_cupy, "execute", wraps=_cupy.execute) as execute:
+            for _ in range(3):
+                a, b = matrix(rng, (3, 20, 70), "f4"), matrix(rng, (3, 70, 30), "f4")
+                out = cp.full((3, 20, 30), np.nan, "f4")
+                ozaki.matmul(cp.asarray(a), cp.asarray(b)[:, ::-1], scheme=scheme, out=out, **options)
+                same(ozaki.matmul(a, b[:, ::-1], scheme=scheme, slices=4), out)
+            assert execute.call_count == 1
+            for first, second in ((0, 20), (20, 0), (5, 40), (0, 0)):
+                x = matrix(rng, (120, 120), "f4")
+                y = cp.asarray(x)
+                left, right = y[first : first + 40, :70], y[second : second + 70, 10:80]
+                c = ozaki.matmul(left, right, scheme=scheme, **options)
+                same(ozaki.matmul(cp.asnumpy(left), cp.asnumpy(right), scheme=scheme, slices=4), c)
+
+
+def native_again(rng: np.random.Generator) -> None:
+    """The native product too, while the environment lets it be what it was."""
+    a, b = rng.standard_normal((3, 20, 30)), rng.standard_normal((30, 10))
+    for x in (a, 2 * a):
+        out = cp.full((3, 20, 10), np.nan)
+        ozaki.matmul(cp.asarray(x), cp.asarray(b), out=out)
+        np.testing.assert_allclose(out, x @ b, atol=1e-12)
+        turned = cp.full((3, 10, 20), np.nan)
+        for scheme in ("native", "residues"):  # where `out` is no place to compute in
+            ozaki.matmul(cp.asarray(x), cp.asarray(b), scheme=scheme, out=turned.swapaxes(1, 2))
+            np.testing.assert_allclose(turned.swapaxes(1, 2), x @ b, atol=1e-12)
+    with mock.patch.dict(os.environ, CUBLAS_EMULATE_DOUBLE_PRECISION="1"):
+        same(ozaki.matmul(a, b, reproducible=True), ozaki.matmul(cp.asarray(a), cp.asarray(b)))
+    x, y = cp.asarray(a.astype("f4")), cp.asarray(b.astype("f4"))
+    assert ozaki.plan(x, y).native
+    with mock.patch.dict(os.environ, CUBLAS_EMULATE_SINGLE_PRECISION="1"):
+        plan = ozaki.plan(x, y)
+        assert not plan.native and "CUBLAS_EMULATE_SINGLE_PRECISION" in plan.why
+
+
+def plans_again(rng: np.random.Generator) -> None:
+    """What a plan from data ran is done again while the data ask for the same; else it is planned anew."""
+    a, b = rng.standard_normal((30, 300)), rng.standard_normal((300, 40))
+    assert not held(a, b, accuracy="fp64", reproducible=True)
+
+    for dtype, (m, k, n), engine in (("f4", (20, 1100, 25), "auto"), ("f8", (30, 200, 20), "cublas")):
+        usual = [rng.standard_normal((m, k)).astype(dtype) for _ in range(4)]
+        peaks, whole = usual[0].copy(), rng.integers(-3, 4, (m, k)).astype(dtype)
+        peaks[:, 5] *= 2.0**12
+        b = rng.standard_normal((k, n)).astype(dtype)
+        options: dict[str, Any] = {"accuracy": "fp32" if dtype == "f4" else "fp64", "reproducible": True}
+        begin, got, used = _search.Search.begin, [], []
+        with mock.patch.object(_search.Search, "begin", autospec=True, side_effect=begin) as planned:
+            for a in (usual[0], usual[1], peaks, whole, usual[2], usual[3]):
+                out = cp.full((m, n), np.nan, dtype)
+                cp.cuda.cublas.gemmEx.used.clear()
+                ozaki.matmul(cp.asarray(a), cp.asarray(b), out=out, engine=engine, **options)
+                got.append((a, out))
+                used.append(list(cp.cuda.cublas.gemmEx.used))
+        assert planned.call_count == 3  # the first one, peaks, and what came after them
+        assert used[0] == used[1] and used[0][0] > 0  # the proof's product beside the others
+        for a, c in got:
+            same(ozaki.matmul(a, b, **options), c)
+
+
+def plans_of_other_data_again(_rng: np.random.Generator) -> None:
+    """Data that need a sharper proof, and such as need more slices, which are split for once that is known."""
+    rng = np.random.default_rng(7)  # other data might need one slice more
+
+    def drawn(kind: str, shape: tuple[int, int]) -> np.ndarray:
+        x = rng.standard_normal(shape)
+        return x * (rng.random(shape) < 0.1) if kind == "sparse" else abs(x) ** 1.5
+
+    options: dict[str, Any] = {"accuracy": "fp64", "reproducible": True}
+    for kind, looks, plans in (("steep", 2, 1), ("sparse", 3, 3)):
+        begin, look, got = _search.Search.begin, _cupy.worst_ratios, []
+        with (
+            mock.patch.object(_search.Search, "begin", autospec=True, side_effect=begin) as planned,
+            mock.patch.object(_cupy, "worst_ratios", side_effect=look) as looked,
+        ):
+            for _ in range(plans + 2):
+                a, b, out = drawn(kind, (10, 1500)), drawn(kind, (1500, 9)), cp.full((10, 9), np.nan)
+                ozaki.matmul(cp.asarray(a), cp.asarray(b), out=out, **options)
+                got.append((a, b, out))
+        made = sum(len(call.args[3]) for call in looked.call_args_list)
+        assert (planned.call_count, made) == (plans, looks * plans), (kind, made)
+        for a, b, c in got:
+            same(ozaki.matmul(a, b, **options), c)
+        _again.forget()
+
+
+def heavy_plans_again(rng: np.random.Generator) -> None:
+    """Plans from wide magnitudes are made anew, out of NumPy's product where cuBLAS may not add exactly."""
+    options: dict[str, Any] = {"accuracy": "fp64", "reproducible": True}
+
+    def planned(operands: Sequence[np.ndarray]) -> int:
+        """How often, for data that differ but need the same proof."""
+        a, b = (x * rng.choice([-1, 1], x.shape) for x in operands)
+        a, b = a[rng.permutation(len(a))], np.asfortranarray(b[:, rng.permutation(b.shape[1])])
+        out, begin = cp.full((len(a), b.shape[1]), np.nan), _search.Search.begin
+        with mock.patch.object(_search.Search, "begin", autospec=True, side_effect=begin) as begun:
+            ozaki.matmul(cp.asarray(a), cp.asarray(b), out=out, **options)
+        same(ozaki.matmul(a, b, **options), out)
+        return begun.call_count
+
+    for k, scale in ((1500, 2.0**-560), (700, 2.0**480)):
+        shapes = (10, k), (k, 9)
+        heavy, usual = ([draw(shape) for shape in shapes] for draw in (rng.standard_cauchy, rng.standard_normal))
+        heavy = [x * scale for x in heavy]
+        heavy[0][3], heavy[0][4, :9], heavy[1][9:, 5], heavy[0][7, 7] = 0, 0, 0, np.nan
+        with mock.patch.object(_cupy, "wide_product", side_effect=_cupy.wide_product) as wide:
+            assert [planned(heavy) for _ in range(4)] == [1, 1, 1, 1]
+            with mock.patch.dict(os.environ, CUBLAS_EMULATE_DOUBLE_PRECISION="1"):
+                assert [planned(heavy), wide.call_count] == [1, 5]
+        assert [planned(usual) for _ in range(4)][-2:] == [0, 0]
+
+
+def memory_is_held(rng: np.random.Generator) -> None:
+    """What a proof looks at is held until it is through, when it is done again too."""
+    a, b = cp.asarray(rng.standard_normal((20, 1100))), cp.asarray(rng.standard_normal((1100, 25)))
+    call, finds = Tape.__call__, _search.Search.finds
+    held: list[weakref.ref[Any]] = []
+
+    def called(tape: Tape, *arrays: Any) -> Any:
+        memory = call(tape, *arrays)
+        held.append(weakref.ref(memory))
+        return memory
+
+    def found(search: Any, scheme: Any) -> Any:
+        assert held[-1]() is not None
+        return finds(search, scheme)
+
+    with mock.patch.object(Tape, "__call__", called), mock.patch.object(_search.Search, "finds", found):
+        for _ in range(3):
+            ozaki.matmul(a, b, accuracy="fp64", reproducible=True)
+    assert len(held) == 2 and held[-1]() is None
+
+
+def tapes_outlive_launches(rng: np.random.Generator) -> None:
+    """Also where launches have been forgotten meanwhile, or the thread that recorded them has ended."""
+    a, b = rng.standard_normal((20, 30)), rng.standard_normal((30, 10))
+    x, y = cp.asarray(a), cp.asarray(b)
+
+    def product() -> Any:
+        return ozaki.matmul(x, y, scheme="residues", slices=14)
+
+    def by_thread() -> Any:
+        with ThreadPoolExecutor(1) as thread:
+            return thread.submit(product).result()
+
+    expected, init = ozaki.matmul(a, b, scheme="residues", slices=14), _launch.Launch.__init__
+    begun: list[None] = []
+    with mock.patch.object(_launch.Launch, "__init__", lambda *_, **__: begun.append(init(*_, **__))):
+        for multiply in (product, by_thread):
+            for _ in range(3):  # the first one records
+                same(expected, multiply())
+                streams.drain_all()
+                backends = [module for name, module in sys.modules.items() if name.startswith("ozaki.backends.")]
+                for each in [each for module in backends for each in vars(module).values()]:
+                    if hasattr(each, "cache_clear"):
+                        each.cache_clear()
+                gc.collect()
+                junk = [(ctypes.c_void_p * size)(*[8] * size) for size in range(1, 60) for _ in range(100)]
+            del junk
+    assert 0 < len(begun) < 40  # not anew each time
+
+
+def equal_choices_again(_rng: np.random.Generator) -> None:
+    """Numbers that are equal but mean another accuracy are another choice."""
+    a = b = cp.asarray(np.eye(4))
+    for accuracy, slices in ((60, 15), (60.0, 0), (60, 15), (60.0, 0)):
+        _, report = ozaki.matmul(a, b, accuracy=accuracy, return_report=True)
+        assert (report.slices > 0) == (slices > 0), accuracy
+        ozaki.matmul(a, b, accuracy=accuracy)
+        ozaki.matmul(a, b, accuracy=accuracy)
+    assert Choices(60).key != Choices(60.0).key
+    ozaki.matmul(a, b, accuracy=1)
+    nonsense: Any
+    for nonsense in (True, np.True_):
+        with pytest.raises(TypeError, match=r"^accuracy: "):
+            ozaki.matmul(a, b, accuracy=nonsense)
+
+
+def held(a: np.ndarray, b: np.ndarray, **options: Any) -> bool:
+    """Whether what is kept of a call, which is something, holds an operand."""
+    x, y = cp.asarray(a), cp.asarray(b)
+    owners = [weakref.ref(owner_of(each)) for each in (x, y)]
+    _again.forget()
+    for _ in range(3):  # what such operands need is known from the second time on
+        ozaki.matmul(x, y, **options)
+    assert _again._done
+    del x, y
+    streams.drain_all()
+    gc.collect()
+    return any(owner() is not None for owner in owners)
+
+
+def owner_of(x: Any) -> Any:
+    """What has an array's memory, as its views do."""
+    while not hasattr(x, "_memory"):
+        x = x.base if isinstance(x, np.ndarray) else x.obj
+    return x._memory

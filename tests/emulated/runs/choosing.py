@@ -1,0 +1,216 @@
+"""What runs: engines, plans from data, and the fastest way where no accuracy is named."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+from unittest import mock
+
+import cupy as cp
+import numpy as np
+
+import ozaki
+from ozaki import _bounds, _call, _search
+from ozaki.backends import _again, _cublas, _cupy, _hopper, _rates, _word_tiles
+from ozaki.reference import componentwise_error
+from ozaki.schemes import PRESETS, Digits, Residues, Scheme, Words
+from runs.again import held
+from runs.operands import matrix, same
+
+
+def engines(_rng: np.random.Generator) -> None:
+    """The own kernel, but where padding would cost more than cuBLAS does."""
+    with mock.patch.object(_hopper, "cluster_blocks", return_value=132):
+        for scheme, batch, shape, engine in (
+            (Residues(14), 1, (1024, 2**20, 1024), _hopper),
+            (Residues(14), 1, (64, 2**16, 64), _cublas),
+            (Residues(14), 1, (64, 100, 64), _hopper),
+            (Residues(14), 1, (64, 2**16, 600), _hopper),
+            (Digits(3), 1, (64, 2**15, 64), _hopper),
+            (Digits(3), 1, (64, 2**16, 64), _cublas),
+            (Residues(7), 1000, (100, 100, 100), _hopper),
+            (Digits(3), 1000, (100, 100, 100), _hopper),
+            (Residues(7), 100000, (100, 100, 100), _cublas),
+        ):
+            assert _cupy._engine(scheme, "auto", batch, shape) is engine, (scheme, batch, shape)
+        assert _cupy._engine(Residues(14), "hopper", 1, (64, 2**16, 64)) is _hopper
+
+
+def plans(rng: np.random.Generator) -> None:
+    """The same plan, bound and bits from data; for heavy tails from wide magnitudes and exponents."""
+    for dtype, (m, k, n), tails in (("f4", (20, 1100, 25), 0), ("f8", (30, 200, 20), 0), ("f8", (20, 1100, 25), 3)):
+        a, b = (matrix(rng, shape, dtype) * rng.standard_cauchy(shape) ** tails for shape in ((m, k), (k, n)))
+        a, b = a.astype(dtype), b.astype(dtype)
+        expected, told = ozaki.matmul(a, b, reproducible=True, return_report=True)
+        with mock.patch.object(_cupy, "wide_product", side_effect=_cupy.wide_product) as wide:
+            got, report = ozaki.matmul(cp.asarray(a), cp.asarray(b), reproducible=True, return_report=True)
+        same(expected, got)
+        assert (told.scheme, told.slices, told.bound) == (report.scheme, report.slices, report.bound)
+        assert wide.called == (tails > 0)
+    a, b = matrix(rng, (2, 1, 4, 100), "f8"), matrix(rng, (3, 100, 5), "f8")
+    for accuracy in ("fp64", ozaki.Accuracy("row-column", 1e-14), ozaki.Accuracy("normwise", 1e-14)):
+        options: dict[str, Any] = {"accuracy": accuracy, "reproducible": True}
+        same(ozaki.matmul(a, b, **options), ozaki.matmul(cp.asarray(a), cp.asarray(b), **options))
+
+
+def fastest(rng: np.random.Generator) -> None:
+    """What runs where no accuracy is named, by the rates of the device."""
+    halfhalf = (PRESETS["halfhalf"],)
+    of_h200 = [mock.patch.object(module, "cluster_blocks", return_value=132) for module in (_hopper, _word_tiles)]
+    of_shapes: tuple[tuple[tuple[int, int, int], Scheme, Any], ...] = (
+        ((256, 2**16, 256), Digits(3), None),
+        ((1024, 2**14, 1024), Digits(3), Digits(3)),
+        ((64, 2**18, 64), Residues(7), None),
+        ((10000, 1000, 500), Residues(7), halfhalf[0]),
+    )
+    for shape, scheme, expected in of_shapes:
+        with of_h200[0], of_h200[1]:
+            m, k, n = shape
+            assert _cupy.fastest((1, m, n), k, "float32", (scheme, *halfhalf, None)) == expected, shape
+    for n, dtype, scheme, expected in (
+        (512, "float32", Residues(7), None),
+        (768, "float32", Residues(7), None),
+        (1024, "float32", Residues(7), None),
+        (1536, "float32", Residues(7), halfhalf[0]),
+        (2048, "float32", Residues(7), halfhalf[0]),
+        (2000, "float32", Digits(3), halfhalf[0]),
+        (4096, "float32", Digits(3), Digits(3)),
+        (4096, "float32", Residues(7), halfhalf[0]),
+        (8192, "float32", Digits(3), Digits(3)),
+        (8192, "float32", Residues(7), halfhalf[0]),
+        (16384, "float32", Digits(3), Digits(3)),
+        (1024, "float64", Residues(14), None),
+        (2048, "float64", Residues(14), Residues(14)),
+        (8192, "float64", Residues(14), Residues(14)),
+    ):
+        ways = (scheme, *(halfhalf if dtype == "float32" else ()), None)
+        with of_h200[0], of_h200[1]:
+            assert _cupy.fastest((1, n, n), n, dtype, ways) == expected, (n, dtype, scheme)
+    for dtype, k in itertools.product(("f4", "f8"), (0, 1, 2)):
+        a, b = cp.asarray(matrix(rng, (9, k), dtype)), cp.asarray(matrix(rng, (k, 5), dtype))
+        assert ozaki.matmul(a, b, return_report=True)[1].native
+    a, b = (rng.uniform(1, 2, shape).astype("f4") for shape in ((40, 300), (300, 50)))  # words lose none of these
+    with mock.patch.multiple(_rates.Rates, native=lambda *_: np.inf, slices=lambda *_: np.inf):
+        c, report = ozaki.matmul(cp.asarray(a), cp.asarray(b), return_report=True)
+        assert (report.scheme, report.reproducible, report.native) == ("halfhalf", False, False), report
+        assert report.measure == "componentwise" and report.bound <= _bounds.native(300, "float32")
+        same(ozaki.matmul(a, b, scheme="halfhalf"), c)
+        _, report = ozaki.matmul(cp.asarray(a), cp.asarray(b), reproducible=True, return_report=True)
+        assert report.scheme == "residues"
+
+
+def no_worse_than_native(rng: np.random.Generator) -> None:
+    """Without an accuracy, operands whose small elements words lose, and such that need many slices."""
+    k = 300
+    scale = np.ldexp(1.0, rng.integers(-30, 31, k)).astype("f4")
+    a, b = matrix(rng, (40, k), "f4", 0), matrix(rng, (k, 50), "f4", 0)
+    graded = a * scale, b / scale[:, None]
+    lost = componentwise_error(ozaki.matmul(*graded, scheme="halfhalf"), *graded)
+    assert lost > _bounds.native(k, "float32")
+    times = {"words": 1.0, "native": 10.0}
+    with (
+        mock.patch.object(_rates.Rates, "words", side_effect=lambda *_: times["words"]),
+        mock.patch.object(_rates.Rates, "native", side_effect=lambda *_: times["native"]),
+        mock.patch.object(_rates.Rates, "slices", side_effect=lambda *a: float(a[5].products)),
+    ):
+        for slower, ran in (("native", "residues"), ("slices", "native")):
+            times["native"] = 1e3 if slower == "native" else 10.0
+            _cupy._fastest.cache_clear()
+            for x, y in (graded, graded):  # the second one may be done again
+                c, report = ozaki.matmul(cp.asarray(x), cp.asarray(y), return_report=True)
+                assert report.scheme == ran and report.bound <= _bounds.native(k, "float32"), report
+                assert componentwise_error(cp.asnumpy(c), x, y) <= report.bound
+                same(cp.asnumpy(c), cp.asnumpy(ozaki.matmul(cp.asarray(x), cp.asarray(y))))
+            _, report = ozaki.matmul(cp.asarray(a), cp.asarray(b), return_report=True)
+            assert report.scheme == "halfhalf" and report.bound <= _bounds.native(k, "float32"), report
+        long = matrix(rng, (2, 16500), "f4", 0), matrix(rng, (16500, 3), "f4", 0)  # described as a whole
+        times["native"] = 1e3
+        _cupy._fastest.cache_clear()
+        small = np.where(np.arange(k) % 2, a, np.ldexp(a, -40)).astype("f4")  # words lose these elements
+        assert not held(a, b) and not held(*long) and not held(small, b, accuracy="fp32")
+        times["words"], times["native"] = 1e3, 10.0  # residues for these, native for such that need more
+        _cupy._fastest.cache_clear()
+        _again.forget()
+        run = _call.Call.run
+        with mock.patch.object(_call.Call, "run", autospec=True, side_effect=run) as planned:
+            for x, y in ((a, b), (a, b), graded, (a, b), (a, b)):
+                ozaki.matmul(cp.asarray(x), cp.asarray(y))
+        assert [call.args[1].native for call in planned.call_args_list] == [False, True, False]
+    _cupy._fastest.cache_clear()
+
+
+def digits_where_ordinary(rng: np.random.Generator) -> None:
+    """Without an accuracy, digits for ordinary operands, words for others; those that only look it are planned anew."""
+    k = 2560
+    usual = matrix(rng, (12, k), "f4", 0), matrix(rng, (k, 9), "f4", 0)
+    wide = tuple(np.exp(x) for x in usual)
+    early = np.arange(k) < 1024
+    late = np.where(early, usual[0], wide[0]), np.where(early[:, None], usual[1], wide[1])
+    times = {"words": 6.5, "native": 1e3}
+    with (
+        mock.patch.object(_rates.Rates, "words", side_effect=lambda *_: times["words"]),
+        mock.patch.object(_rates.Rates, "native", side_effect=lambda *_: times["native"]),
+        mock.patch.object(_rates.Rates, "slices", side_effect=lambda *a: float(a[5].products)),
+    ):
+        for words, others in ((6.5, "halfhalf"), (20.0, "residues")):
+            times["words"] = words
+            _cupy._fastest.cache_clear()
+            _again.forget()
+            cases = (*usual, "digits"), (*wide, others), (*late, others)
+            found = []
+            for x, y, scheme in cases:
+                c, report = ozaki.matmul(cp.asarray(x), cp.asarray(y), return_report=True)
+                assert report.scheme == scheme and report.bound <= _bounds.native(k, "float32"), report
+                assert componentwise_error(cp.asnumpy(c), x, y) <= report.bound
+                slices: dict[str, Any] = {} if scheme == "halfhalf" else {"slices": report.slices}
+                same(ozaki.matmul(x, y, scheme=scheme, **slices), c)
+                found.append(cp.asnumpy(c))
+            run = _call.Call.run
+            with mock.patch.object(_call.Call, "run", autospec=True, side_effect=run) as planned:
+                for i in (0, 1, 1, 0, 0, 2, 2, 0):
+                    x, y, _ = cases[i]
+                    same(found[i], ozaki.matmul(cp.asarray(x), cp.asarray(y)))
+            ran = [call.args[1].scheme.name for call in planned.call_args_list]
+            assert ran == ["digits", others, "digits", others, others, "digits"], ran
+        assert not held(*usual) and not held(*wide)
+        _, report = ozaki.matmul(cp.asarray(usual[0]), cp.asarray(usual[1]), workspace_limit=2**20, return_report=True)
+        assert report.scheme == "digits"
+        _, report = ozaki.matmul(
+            *map(cp.asarray, usual), accuracy=ozaki.Accuracy("row-column", 1e-5), return_report=True
+        )
+        assert report.scheme == "digits"
+    _cupy._fastest.cache_clear()
+
+
+def words_for_a_target(rng: np.random.Generator) -> None:
+    """Words where they prove what is asked, by the description of each call's operands; else slices."""
+    usual = [matrix(rng, (40, 300), "f4", 0) for _ in range(3)]
+    b, wide = matrix(rng, (300, 50), "f4", 0), matrix(rng, (300, 250), "f4", 0)
+    small, graded = usual[0].copy(), usual[0].copy()
+    small[3, 7] *= np.float32(2.0**-40)  # adds next to nothing to the bound
+    graded[:, ::2] *= np.float32(2.0**-40)  # too much to see at a first look
+    begin, got = _search.Search.begin, []
+    with (
+        mock.patch.object(_rates.Rates, "slices", return_value=1.0),
+        mock.patch.object(_search.Search, "begin", autospec=True, side_effect=begin) as planned,
+    ):
+        for a in (*usual[:2], small, graded, graded, usual[2]):
+            out = cp.full((40, 50), np.nan, "f4")
+            ozaki.matmul(cp.asarray(a), cp.asarray(b), out=out, accuracy="fp32")
+            got.append((a, out))
+        assert planned.call_count == 1  # slices are done again only while words prove too little
+        tight: dict[str, Any] = {"accuracy": "fp32", "workspace_limit": 7 * 10**5}
+        for scale in (1, 64):  # in panels, never done again
+            x = wide * np.float32(scale)
+            same(ozaki.matmul(b.T, x, scheme="halfhalf"), ozaki.matmul(cp.asarray(b.T), cp.asarray(x), **tight))
+        for accuracy in ("fp32", 22, ozaki.Accuracy("row-column", 1e-5)):
+            plan = ozaki.plan(cp.asarray(small), cp.asarray(b), accuracy=accuracy)
+            assert plan.scheme == PRESETS["halfhalf"] and "proves what is asked" in plan.why, plan
+            assert ozaki.plan(small, b, scheme="halfhalf", accuracy=accuracy).bound <= plan.bound < 6e-6
+        for more in (25, 1e-7, "fp64"):  # of another format, or more than they prove
+            assert not isinstance(ozaki.plan(cp.asarray(a), cp.asarray(b), accuracy=more).scheme, Words)
+        plan = ozaki.plan(cp.asarray(graded), cp.asarray(b), accuracy="fp32")
+        assert not isinstance(plan.scheme, Words) and "halfhalf proves too little" in plan.why, plan
+    for a, c in got:
+        method = {"accuracy": "fp32", "reproducible": True} if a is graded else {"scheme": "halfhalf"}
+        same(ozaki.matmul(a, b, **method), c)

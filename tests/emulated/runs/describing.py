@@ -1,0 +1,85 @@
+"""Descriptions of rows, and the magnitudes that proofs multiply."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import cupy as cp
+import numpy as np
+
+from ozaki._description import FIELDS
+from ozaki.backends import _cupy, _describe_split, _magnitudes, _numpy, _numpy_describe, _numpy_proof, _word_tiles
+from ozaki.backends._magnitudes import Layout
+from ozaki.schemes import PRESETS, Words
+from runs.operands import hard, in_tiles, matrix
+
+
+def descriptions(rng: np.random.Generator) -> None:
+    """Rows, columns, strides, graded rows, NaN and Inf."""
+    for dtype in ("f4", "f8"):
+        for shape in ((3, 2900), (70, 130), (9, 33)):
+            x = matrix(rng, shape, dtype, 20)
+            x[0] = np.ldexp(x[0], -np.arange(shape[1]) // 9)
+            x[1, ::3] = 0
+            x[2, 5], x[2, 7] = np.nan, -np.inf
+            for v in (x, np.asfortranarray(x), x[:, ::-1], x[:, 1:]):
+                host, device = _numpy.describe(v[None]).fields, _cupy.describe(cp.asarray(v)[None]).fields.get()
+                for field, h, d in zip(FIELDS, host, device, strict=True):
+                    np.testing.assert_array_equal(h, d, err_msg=f"{field} {dtype} {shape}")
+
+
+def looks(rng: np.random.Generator) -> None:
+    """The least numbers of rows: empty ones, such as look empty, subnormal ones; none at all."""
+    words, kept = PRESETS["halfhalf"], set()
+    for batch, m, n, wide in ((1, 40, 9000, 3), (3, 9, 1, 30), (3, 9, 8, 4), (1, 5, 4, 30)):
+        a, b = (matrix(rng, (batch, rows, 300), "f4", wide) for rows in (m, n))
+        a[:, 3], b[:, 0] = 0, np.ldexp(b[:, 0], -130 - rng.integers(20))
+        a[0, 4] *= np.arange(300) != 7
+        if n == 4:
+            a[0, 2, :100], b[:] = 0, 0
+        sides = a, b
+        some = [_numpy.describe(x[..., :100]) for x in sides]
+        shown = some[0], some[1]
+        want = _numpy_describe.read_least(shown, (_numpy.describe(a), _numpy.describe(b)), words)()
+        left, right = (cp.asarray(x) for x in sides)
+        described = _cupy.describe(left[..., :100]), _cupy.describe(right[..., :100])
+        assert _cupy.read_least(described, (of_words(left, words), of_words(right, words)), words)() == want
+        assert _cupy.read_least(described, described)() == _numpy_describe.read_least(shown, shown)()
+        assert want[0].told == (n != 4) and (n != 4 or want[1] == (np.inf, np.inf, 0, True, True))
+        kept |= {least.kept for least in want}
+    assert kept == {True, False}
+
+
+def of_words(x: Any, words: Words) -> Any:
+    """What is found of rows while they are cut into words."""
+    layout = _word_tiles.layout(words, 128, words.count, "left", *x.shape)
+    return _describe_split.find_and_split(x, words, layout).begin().described
+
+
+def magnitudes(rng: np.random.Generator) -> None:
+    """Of both operands at once, in rows, in tiles, and wide ones; views of every kind."""
+
+    def view(x: np.ndarray) -> np.ndarray:
+        turned = x.swapaxes(1, 2).copy().swapaxes(1, 2)
+        views = x[..., :301], turned[..., 3:], turned[1:, ::-1, 1:302], x[:, ::-1, 2:303], x[1:, :, 300::-1]
+        return views[rng.integers(len(views))]
+
+    layouts = [
+        Layout((rows, cols), k, sampled, tiles)
+        for rows, cols, tiles in ((48, 48, (0, 0)), (512, 192, (256, 192)))
+        for k, sampled in ((384, False), (128, True))
+    ]
+    layouts += [Layout((44, 44), 384, bits=bits) for bits in (21, int(rng.integers(8, 21)))]
+    for dtypes, layout in itertools.product(itertools.product(("f4", "f8"), repeat=2), layouts):
+        given = [view(hard(rng, 304, dtype)) for dtype in dtypes]
+        left, right = (_cupy.describe(cp.asarray(x)) for x in given)
+        got = _magnitudes.magnitudes(left, right, layout)
+        for x, rows, tile, found in zip(given, layout.rows, layout.tiles, got[:2], strict=True):
+            want = _numpy_proof._magnitudes(_numpy.describe(x), layout.bits, layout.sampled)
+            if tile:
+                want, found = in_tiles(want, rows, layout.k, tile, 16 * (tile == 192)), found.reshape(len(x), -1)
+            else:
+                want = np.pad(want, ((0, 0), (0, rows - want.shape[1]), (0, layout.k - want.shape[2])))
+            told = f"{x.dtype} {x.shape} {x.strides} {layout}"
+            np.testing.assert_array_equal(want, found, err_msg=told)

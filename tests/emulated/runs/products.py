@@ -1,0 +1,113 @@
+"""Whole products of slices, and how gemm ends."""
+
+from __future__ import annotations
+
+from typing import Any
+from unittest import mock
+
+import cupy as cp
+import numpy as np
+import pytest
+
+import ozaki
+from ozaki.backends import _cublas_fp16, _cupy, _hopper, _numpy, _recombine, _split
+from ozaki.backends._launch import View
+from ozaki.schemes import Digits
+from runs.operands import matrix, same
+
+
+def product(scheme: str, slices: int, dtype: str, engine: str, rng: np.random.Generator) -> None:
+    """Views of every kind, NaN and Inf, subnormal results; from the tape the second time, where there is one."""
+    options: dict[str, Any] = {"scheme": scheme, "slices": slices}
+    for m, k, n in ((33, 270, 130), (5, 1, 3))[: 1 if engine == "hopper" else 2]:  # tiles take as long for both
+        a, b = matrix(rng, (m, k), dtype), matrix(rng, (k, n), dtype)
+        b[0, 0] = np.inf
+        tiny = a * a.dtype.type(2.0 ** (-1060 if dtype == "f8" else -140))
+        for x, y in ((a, b), (np.asfortranarray(a), b.T.copy().T), (a[::-1], b[:, ::-1]), (tiny, b), (a, b)):
+            out = cp.full((m, n), np.nan, dtype)
+            with np.errstate(all="ignore"):
+                expected = ozaki.matmul(x, y, **options)
+                same(expected, ozaki.matmul(cp.asarray(x), cp.asarray(y), out=out, engine=engine, **options))
+        for x in (2 * a, a):  # the second one is found by its views
+            same(ozaki.matmul(x, b, **options), ozaki.matmul(cp.asarray(x), cp.asarray(b), engine=engine, **options))
+        plan = ozaki.plan(a.shape, b.shape, dtype=a.dtype.name, engine=engine, **options)
+        for x in (3 * a, a):  # and so is a prepared one
+            left = ozaki.prepare(cp.asarray(x), "left", plan)
+            same(ozaki.matmul(x, b, **options), ozaki.matmul(left, cp.asarray(b), plan=plan))
+
+
+def fp16_sums(rng: np.random.Generator) -> None:
+    """FP16 digits that fill the accumulators; and of a product so deep that k is cut, and its sums need int64."""
+    full = np.full((6, 320), -(126 + 127 / 255) / 256)  # whose digits are -126, -127, -127, ...
+    expected = ozaki.matmul(full, full.T, scheme="fp16-digits", slices=5)
+    same(expected, ozaki.matmul(cp.asarray(full), cp.asarray(full.T), scheme="fp16-digits", slices=5))
+    a, b = matrix(rng, (5, 300), "f8"), matrix(rng, (300, 7), "f8")
+    expected = ozaki.matmul(a, b, scheme="fp16-digits", slices=5)
+    with (
+        mock.patch.object(_cublas_fp16, "fp16_depth", return_value=128),
+        mock.patch.object(Digits, "depth", return_value=0),
+    ):
+        same(expected, ozaki.matmul(cp.asarray(a), cp.asarray(b), scheme="fp16-digits", slices=5))
+
+
+def far(rng: np.random.Generator) -> None:
+    """Digits in the tiles of the Hopper engine, where its kernel leaves subnormal results to another."""
+    a, b = (np.ldexp(matrix(rng, shape, "f8"), -535) for shape in ((37, 300), (300, 200)))
+    for scheme in (Digits(7), Digits(4, 7)):
+        views = (("left", cp.asarray(a)), ("right", cp.asarray(b).T))
+        left, right = (
+            _split.split(_cupy.describe(x[None]), side, scheme, _hopper.layout(scheme, side, 1, *x.shape))
+            for side, x in views
+        )
+        out = cp.full((1, 37, 200), np.nan)
+        launch = _hopper._digit_far(0, scheme, left.operand, right.operand, left.layout.k // 128, View.of(out), 0, 0)
+        launch(left.planes.data, right.planes.data, out.data, left.mu.data, right.mu.data)
+        same(ozaki.matmul(a, b, scheme=scheme.name, slices=scheme.count), out[0])
+
+
+def many_blocks(rng: np.random.Generator) -> None:
+    """More columns, and more of a batch, than a grid has blocks."""
+    with mock.patch.object(_recombine, "_MOST_BLOCKS", 2):
+        for left, right in (((5, 30, 40), (5, 40, 700)), ((30, 40), (40, 900)), ((3, 4, 40), (40, 300))):
+            for scheme, slices, dtype in (("residues", 14, "f8"), ("digits", 4, "f4")):
+                a, b = rng.standard_normal(left).astype(dtype), rng.standard_normal(right).astype(dtype)
+                got = ozaki.matmul(cp.asarray(a), cp.asarray(b), scheme=scheme, slices=slices)
+                same(ozaki.matmul(a, b, scheme=scheme, slices=slices), got)
+
+
+def out_elsewhere(_rng: np.random.Generator) -> None:
+    """A result for another device is refused."""
+    a = cp.asarray(np.eye(4))
+    out = cp.full((4, 4), np.nan)
+    out.device_id = 1
+    with pytest.raises(ValueError, match=r"^out: lies on device 1"):
+        ozaki.matmul(a, a, scheme="residues", slices=14, out=out)
+    with pytest.raises(ValueError, match=r"^out: lies on device 1"):
+        ozaki.gemm(1.0, a, a, 0.0, None, out=out)
+
+
+def ends_of_gemm(rng: np.random.Generator) -> None:
+    """Both factors, addends of any order, subnormals; into a result that is the addend, overlaps it, or is apart."""
+    for shape in ((5, 9), (2, 3, 2, 2100), (5000,), (), (4, 0)):
+        n = shape[-1] if shape else 0
+        for dtype, addend in (("f4", "f4"), ("f8", "f8"), ("f8", "f4")):
+            x, far = rng.standard_normal(shape).astype(dtype), np.ldexp(1.0, -140 if dtype == "f4" else -1060)
+            for alpha, beta in np.array([(-1.5, 0), (1, 1), (1 / 3, -0.7), (far, 0), (far, far)], dtype):
+                for width, some in ((n, slice(None)), (2 * n + 1, slice(1, None, 2)), (2 * n, slice(None, n - 1, -1))):
+                    whole = np.array(rng.standard_normal((*shape[:-1], width)[-len(shape) or 2 :]), addend)
+                    on_device = cp.asarray(whole)
+                    y = on_device[(..., some) if shape else ...]
+                    outs = [None, cp.full(shape, np.nan, dtype), cp.full((*shape, 2), np.nan, dtype)[..., 0]]
+                    if addend == dtype:  # the addend itself, and what overlaps it
+                        outs += [y, on_device[..., :n]] if width == 2 * n + 1 and shape else [y]
+                    for out in outs:
+                        expected, given = np.array(x), cp.asarray(np.array(x))
+                        into, before = given if out is None else out, cp.asnumpy(y).copy()
+                        _numpy.axpby(alpha, expected, beta, before if beta else None, expected)
+                        _cupy.axpby(alpha, given, beta, y if beta else None, into)
+                        same(expected, into)
+    a, b, c = (rng.standard_normal((30, 30)) for _ in range(3))
+    options: dict[str, Any] = {"scheme": "residues", "slices": 14}
+    expected, out = ozaki.gemm(2.0, a, b, -0.3, c, **options), cp.asarray(c)
+    assert ozaki.gemm(2.0, cp.asarray(a), cp.asarray(b), -0.3, out, out=out, **options) is out
+    same(expected, out)

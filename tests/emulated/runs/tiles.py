@@ -1,0 +1,127 @@
+"""Which cluster of Hopper multiplies which tiles, and which part of k."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import Any
+from unittest import mock
+
+import cupy as cp
+import numpy as np
+
+import ozaki
+from ozaki.backends import _cupy, _halves, _hopper, _launch, _tape, _word_hopper
+from ozaki.schemes import PRESETS, Residues
+from ozaki.tensor_core import H100
+from runs.operands import matrix, same
+
+
+def together(rng: np.random.Generator) -> None:
+    """Clusters that begin tiles together, or passes over k; one after the other here, so that none waits for long."""
+    for scheme, slices in (("residues", 4), ("digits", 3), (replace(PRESETS["halfhalf"], core=H100), None)):
+        multiply, module = partial(ozaki.matmul, scheme=scheme, slices=slices), _hopper if slices else _word_hopper
+        with (
+            mock.patch.object(module, "_LONG", 2),
+            mock.patch.object(_launch, "cleared", wraps=_tape.cleared) as cleared,
+        ):
+            for _ in range(2):
+                a, b = matrix(rng, (9, 270), "f4"), matrix(rng, (270, 900), "f4")
+                same(multiply(a, b), multiply(cp.asarray(a), cp.asarray(b), engine="hopper" if slices else "auto"))
+        assert cleared.call_count == 1, scheme  # else from the tape
+
+
+def split_along_k(rng: np.random.Generator) -> None:
+    """Three tiles, or one, for two clusters: both have a part of the last one."""
+    shapes = (("digits", 3), (600, 2500, 100)), (("digits7", 2), (130, 2500, 120)), (("digits", 4), (1030, 1930, 190))
+    for (scheme, slices), (m, k, n) in shapes:
+        a, b = rng.standard_normal((m, k)).astype("f4"), rng.standard_normal((k, n)).astype("f4")
+        out = cp.full((m, n), np.nan, "f4")
+        with mock.patch.object(_hopper, "cleared", wraps=_tape.cleared) as cleared:
+            ozaki.matmul(cp.asarray(a), cp.asarray(b), scheme=scheme, slices=slices, engine="hopper", out=out)
+        assert cleared.call_count == 1
+        same(ozaki.matmul(a, b, scheme=scheme, slices=slices), out)
+
+
+def column_tiles(rng: np.random.Generator) -> None:
+    """Two clusters. Wide tiles with one narrow one, with two, two narrow ones, one for more columns than there are.
+
+    Places by halves of the cache, which here are those of the grid back to front. A panel of few columns.
+    """
+    shapes = ((30, 400, 300), 6), ((530, 260, 400), 7), ((600, 300, 250), 5), ((20, 260, 50), 4), ((90, 260, 200), 3)
+    for (m, k, n), slices in shapes:
+        a, b = rng.standard_normal((m, k)).astype("f4"), rng.standard_normal((k, n)).astype("f4")
+        out = cp.full((m, n), np.nan, "f4")
+        with (
+            mock.patch.object(_hopper, "_LARGE", 0),
+            mock.patch.object(_halves, "cleared", wraps=_tape.cleared) as cleared,
+        ):
+            ozaki.matmul(cp.asarray(a), cp.asarray(b), scheme="residues", slices=slices, engine="hopper", out=out)
+        assert cleared.call_count == 1
+        same(ozaki.matmul(a, b, scheme="residues", slices=slices), out)
+    a, b = rng.standard_normal((30, 260)).astype("f4"), rng.standard_normal((260, 448)).astype("f4")
+    options: dict[str, Any] = {"scheme": "residues", "slices": 5, "workspace_limit": 1_500_000}
+    plan = ozaki.plan(a.shape, b.shape, dtype="float32", engine="hopper", **options)
+    assert _cupy._panel(_hopper, Residues(5), 260, 1, 30, 448, options["workspace_limit"]) == (30, 384)  # and 64
+    right = ozaki.prepare(cp.asarray(b), "right", plan)
+    for y in (cp.asarray(b), right):
+        same(ozaki.matmul(a, b, scheme="residues", slices=5), ozaki.matmul(cp.asarray(a), y, plan=plan))
+
+
+def halves(rng: np.random.Generator) -> None:
+    """Told apart by near and far words, whatever else the clocks hang on; not where there is nothing to tell."""
+    for share in (0.5, 0.4, 0.7):
+        kinds = rng.random(132) < share
+        near = rng.random(24) < 0.5
+        clocks = 2400 + 1600 * (kinds[:, None] != near) + rng.integers(0, 300, 132)[:, None] + rng.integers(0, 200, 24)
+        clocks += rng.integers(0, 200, clocks.shape)
+        assert _halves.second_half(clocks) == frozenset(np.flatnonzero(kinds != kinds[0]).tolist())
+        clocks[5] = 0
+        assert _halves.second_half(clocks) is None  # one did not come
+        assert _halves.second_half(2400 + rng.integers(0, 200, clocks.shape)) is None
+    assert _halves.second_half(np.full((132, 24), 2400)) is None
+    places = _halves.Places(frozenset({0, 33, 255}))
+    assert places.struct[1].tobytes() == np.array([1, 2, 0, 0, 0, 0, 0, 2**31], np.uint32).tobytes()
+
+
+def parts_of_k(rng: np.random.Generator) -> None:
+    """Two clusters and few tiles: two parts of k, with nothing left over, or what is left added to the first one."""
+    for k, rest in (2560, 0), (5200, 3), (70000, 3):
+        a, b = rng.standard_normal((30, k)).astype("f4"), rng.standard_normal((k, 40)).astype("f4")
+        out, options = cp.full((30, 40), np.nan, "f4"), dict[str, Any](scheme="residues", slices=5)
+        parts, blocks = _hopper._parts(0, 5, 1, 30, 40, -(-k // 128)), -(-k // 128)
+        assert (parts, *_hopper._shares_of_parts(blocks, parts)) == (2, (blocks - rest) // 2, rest)
+        for _ in range(2):
+            ozaki.matmul(cp.asarray(a), cp.asarray(b), engine="hopper", out=out, **options)
+            same(ozaki.matmul(a, b, **options), out)
+            out[:] = np.nan
+
+
+def fair_shares(rng: np.random.Generator) -> None:
+    """Narrow tiles: each to one cluster, and none ends much later than it must; all read what is stored."""
+    for wide, narrow, clusters in rng.integers((1, 1, 2), (3000, 900, 70), (200, 3)).tolist():
+        end, light = _hopper._narrow_shares(wide, narrow, clusters, 2**30)
+        heavy = wide % clusters
+        others = clusters - heavy
+        assert 0 <= light <= narrow and (heavy > 0 or light == narrow)
+        ends = [wide // clusters * 192 + len(range(o, light, others)) * 150 for o in range(others)]
+        ends += [(wide // clusters + 1) * 192 + len(range(light + o, narrow, heavy)) * 150 for o in range(heavy)]
+        assert sum(ends) == 192 * wide + 150 * narrow
+        assert abs(max(ends) - end) < 1e-3 and end <= sum(ends) / clusters + 192
+    for work, blocks, most in rng.integers((1, 2, 2), (3000, 300, 70), (300, 3)).tolist():
+        clusters, whole, sharers = _hopper._few_shares(work, blocks, most)
+        rest = work - whole
+        assert 0 < clusters <= most and whole % clusters * rest == 0 and sharers <= clusters
+        assert (rest == 0) == (sharers == 0) and (rest == 0 or (sharers > rest and rest * blocks >= 4 * sharers))
+    _, unit, *_ = _hopper.tiled("right", 1, 128)
+    for n in (*range(1, 900), *rng.integers(900, 99999, 99).tolist()):
+        work = int(rng.integers(1, 300)), int(rng.integers(2, 70)), int(rng.integers(2, 70))
+        (wide, narrow), end, _ = _hopper._columns(n, *work)
+        strips = wide * 3 + narrow * 2
+        fewest = -strips % 3
+        assert end <= _hopper._narrow_shares(work[0] * ((strips - 2 * fewest) // 3), work[0] * fewest, *work[1:])[0]
+        multiplied, stored = 2 * (192 * wide + 128 * narrow), _hopper.tiled("right", n, 128)[2]
+        assert n <= multiplied <= stored and (multiplied < n + 128 or n <= 128)
+        first = int(rng.integers(-(-n // unit))) * unit  # of a panel, which reads what is stored of all columns
+        (wide, narrow), *_ = _hopper._columns(n - first, *work)
+        assert first + 2 * (192 * wide + 128 * narrow) <= stored

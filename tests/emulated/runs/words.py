@@ -1,0 +1,135 @@
+"""Words, on every engine that multiplies them."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from unittest import mock
+
+import cupy as cp
+import numpy as np
+
+import ozaki
+from ozaki.backends import _again, _tuned, _word_hopper, _word_mma, _word_pairs
+from ozaki.schemes import PRESETS, Words
+from ozaki.tensor_core import A100, TensorCore
+from runs.operands import matrix, same
+
+
+def words(name: str, core: TensorCore, rng: np.random.Generator) -> None:
+    """Twice, from the tape the second time; the tensor core's bits are those of the model."""
+    method = replace(PRESETS[name], core=core)
+    assert ozaki.plan(cp.zeros((3, 5), "f4"), cp.zeros((5, 2), "f4"), scheme=name).scheme == method
+    for m, k, n in ((20, 70, 130), (3, 200, 5)):
+        for order in ("C", "F", "C"):
+            a, b = (np.asarray(matrix(rng, shape, "f4"), order=order) for shape in ((m, k), (k, n)))
+            b[0, 0] = np.nan
+            out = cp.full((m, n), np.nan, "f4")
+            same(ozaki.matmul(a, b, scheme=method), ozaki.matmul(cp.asarray(a), cp.asarray(b), scheme=method, out=out))
+    for far in (-100, 60):  # results that are subnormal, or overflow
+        a, b = (np.ldexp(matrix(rng, shape, "f4"), far, dtype="f4") for shape in ((5, 70), (70, 130)))
+        same(ozaki.matmul(a, b, scheme=method), ozaki.matmul(cp.asarray(a), cp.asarray(b), scheme=method))
+
+
+def parts(rng: np.random.Generator) -> None:
+    """Blocks of k that shared memory holds, several at a time or none; tiles; batches, views, prepared operands."""
+    halfhalf, tf32, fabsum = (replace(PRESETS[name], core=A100) for name in ("halfhalf", "tf32tf32", "fabsum-v1"))
+    cases = (
+        (halfhalf, 4), (replace(halfhalf, block=16), 3), (replace(halfhalf, block=176), 2),
+        (replace(tf32, block=64), 4), (fabsum, 1),
+        (replace(tf32, count=3, scale_bits=5, block=48, accumulators="diagonal"), 3),
+        (replace(halfhalf, block=32, promotion="fp64", accumulators="diagonal"), 4),
+        (Words("bf16", 4, 5, accumulators="pair", rounding="RZ", core=A100), 2),
+    )  # fmt: skip
+    for (method, units), (warps, rows, columns) in zip(cases, itertools.cycle(((4, 64, 32), (8, 32, 32), (8, 64, 32)))):
+        a, b = matrix(rng, (2, 5, 400), "f4"), matrix(rng, (2, 400, 70), "f4")
+        left, right = cp.asarray(a), cp.asarray(b)
+        engine = _word_mma.Engine(warps, rows, columns, units, group=1)
+        with mock.patch.object(_word_mma.Engine, "of", return_value=engine):
+            _again.forget()
+            out = cp.full((2, 5, 140), np.nan, "f4")
+            ozaki.matmul(left, right, scheme=method, out=out[..., ::2])
+            same(ozaki.matmul(a, b, scheme=method), out[..., ::2])
+            assert np.isnan(out[..., 1::2]).all()
+            plan = ozaki.plan((5, 133), (133, 70), dtype="float32", scheme=method)
+            prepared = ozaki.prepare(right[0, -2::-3], "right", plan)
+            expected = ozaki.matmul(a[1, :, 1::3], b[0, -2::-3], scheme=method)
+            same(expected, ozaki.matmul(left[1, :, 1::3], prepared, plan=plan))
+
+
+def little_memory(rng: np.random.Generator) -> None:
+    """Tiles by what is to be multiplied and what a multiprocessor has; one that holds no unit of the large tiles."""
+    halfhalf, many = PRESETS["halfhalf"], Words("bf16", 8, accumulators="one", core=A100)
+
+    def tile(words: Words, memory: int, columns: int) -> tuple[int, int, int]:
+        with mock.patch.object(_word_mma, "_shared_memory", return_value=memory):
+            _word_mma._large.cache_clear()
+            engine = _word_mma.Engine.of(words, 1, 128, 40, columns)
+        _word_mma._large.cache_clear()
+        return engine.warps, engine.rows, engine.columns
+
+    of_h200, of_a100, of_4090 = 233472, 167936, 102400
+    assert [tile(halfhalf, of_h200, 64 * tiles) for tiles in (4, 5)] == [(8, 64, 16), (4, 64, 32)]
+    assert [tile(halfhalf, memory, 6400) for memory in (of_a100, of_4090)] == [(8, 64, 32), (8, 32, 32)]
+    assert [tile(PRESETS["markidis"], memory, 6400)[2] for memory in (of_h200, of_a100, of_4090)] == [64] * 3
+    assert tile(PRESETS["triple-bf16"], of_h200, 6400) == (8, 64, 32)
+    assert tile(many, of_4090, 6400) == (8, 32, 32)
+    a, b = matrix(rng, (5, 40), "f4"), matrix(rng, (40, 70), "f4")
+    with mock.patch.object(_word_mma, "_shared_memory", return_value=of_4090):
+        same(ozaki.matmul(a, b, scheme=many), ozaki.matmul(cp.asarray(a), cp.asarray(b), scheme=many))
+    _word_mma._large.cache_clear()
+
+
+def pairs(rng: np.random.Generator) -> None:
+    """Weights and blocks that no preset has, some longer than the ring; batches, views, prepared operands."""
+    fabsum = replace(PRESETS["fabsum-v2"], scale_bits=11, block=448)
+    some = Words("tf32", 3, 5, ((1, 1), (1, 3), (2, 2)), 96, "fp32", "pair", rounding="RZ")
+    for method, k in ((fabsum, 1000), (some, 300), (Words("bf16", 4, 5, accumulators="pair", rounding="RZ"), 70)):
+        a, b = matrix(rng, (2, 3, k), "f4"), matrix(rng, (2, k, 5), "f4")
+        left, right = cp.asarray(a), cp.asarray(b)
+        out = cp.full((2, 3, 10), np.nan, "f4")
+        expected = ozaki.matmul(a, b, scheme=method)
+        _, report = ozaki.matmul(left, right, scheme=method, out=out[..., ::2], return_report=True)
+        same(expected, out[..., ::2])
+        assert np.isnan(out[..., 1::2]).all() and report.engine.endswith("wgmma kernel"), report.engine
+    plan = ozaki.plan(a[0].shape, b[0].shape, dtype="float32", scheme=method)
+    prepared = ozaki.prepare(right[0], "right", plan)
+    same(expected[0], ozaki.matmul(left[0], prepared, plan=plan))
+
+
+def pair_columns(rng: np.random.Generator) -> None:
+    """Tiles of every width, and more of them than clusters."""
+    for name in ("single-fp16", "fabsum-v1"):
+        method = PRESETS[name]
+        widths = _word_pairs._COLUMNS[_word_pairs._totals(method)]
+        for columns in widths:
+            a, b = matrix(rng, (3, 80), "f4"), matrix(rng, (80, 2 * columns + 20), "f4")
+            with mock.patch.dict(widths, {columns: 1.0}, clear=True):
+                same(ozaki.matmul(a, b, scheme=method), ozaki.matmul(cp.asarray(a), cp.asarray(b), scheme=method))
+
+
+def columns(rng: np.random.Generator) -> None:
+    """Tiles of every width."""
+    for name in ("halfhalf", "two-stage"):
+        method = PRESETS[name]
+        for columns in _word_hopper._COLUMNS[method.count]:
+            a, b = matrix(rng, (3, 150), "f4"), matrix(rng, (150, columns + 20), "f4")
+            with mock.patch.dict(_word_hopper._COLUMNS, {method.count: {columns: 1.0}}):
+                same(ozaki.matmul(a, b, scheme=method), ozaki.matmul(cp.asarray(a), cp.asarray(b), scheme=method))
+
+
+def tuned(rng: np.random.Generator) -> None:
+    """What the table has for a product, beside the rule for others; the words of one operand serve both."""
+    a, b = matrix(rng, (3, 150), "f4"), matrix(rng, (150, 300), "f4")
+    for name, module in (("halfhalf", _word_hopper), ("fabsum-v1", _word_pairs), ("markidis", _word_mma)):
+        method = PRESETS[name]
+        ruled = module.Engine.of(method, 1, 3, 150, 300)
+        choice = (8, 64, 32, 1, 2) if module is _word_mma else (ruled.columns, 2, 4)
+        table = {"sm_90a": {name: {(1, 1, 2): choice}}}
+        with mock.patch.object(_tuned, "table", return_value=table):
+            _tuned._found.cache_clear()
+            engine = module.Engine.of(method, 1, 3, 150, 300)
+            assert repr(engine) == repr(module.Engine(*choice)) != repr(ruled)
+            assert engine == ruled == module.Engine.of(method, 2, 3, 150, 300)
+            same(ozaki.matmul(a, b, scheme=method), ozaki.matmul(cp.asarray(a), cp.asarray(b), scheme=method))
+        _tuned._found.cache_clear()

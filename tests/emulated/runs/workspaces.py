@@ -1,0 +1,67 @@
+"""Memory: panels within a limit, and what is held."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+from unittest import mock
+
+import cupy as cp
+import numpy as np
+
+import ozaki
+from ozaki.backends import _cublas, _cupy, _hopper
+from ozaki.schemes import Digits, Residues, Scheme
+from runs.operands import matrix, same
+
+
+def within_limits(rng: np.random.Generator) -> None:
+    """The own kernel in panels, where what it keeps aside leaves room for them; else cuBLAS, in smaller ones."""
+    a, b = matrix(rng, (40, 260), "f4"), matrix(rng, (260, 50), "f4")
+    with mock.patch.object(_hopper, "FROM", 1):
+        for scheme in (Residues(3), Digits(2)):
+            options: dict[str, Any] = {"scheme": scheme.name, "slices": scheme.count}
+            expected, enough = ozaki.matmul(a, b, **options), 2 * _cupy._workspace(_hopper, scheme, 260, 1, 256, 384)
+            for limit, engine in ((enough, _hopper), (enough - 1, _cublas)):
+                given = {"workspace_limit": limit, "return_report": True, **options}
+                c, report = ozaki.matmul(cp.asarray(a), cp.asarray(b), **given)
+                same(expected, c)
+                assert report.engine.endswith(engine.label) and report.workspace_bytes <= limit, (report, limit)
+    a, b = matrix(rng, (300, 26), "f4"), matrix(rng, (26, 270), "f4")
+    for limit, name in ((10**5, "residues"), (10**5, "digits"), (25 * 10**4, "halfhalf")):  # which take several
+        options = {"scheme": name} | ({} if name == "halfhalf" else {"slices": 3, "engine": "cublas"})
+        whole = ozaki.matmul(cp.asarray(a), cp.asarray(b), **options)
+        for limited, calls in ((limit, 2), (10**9, 1)):  # panels are never done from the tape
+            with (
+                mock.patch.object(_cupy, "_take", side_effect=_cupy._take) as take,
+                mock.patch.object(_cupy, "product", side_effect=_cupy.product) as product,
+            ):
+                for _ in range(2):
+                    c = ozaki.matmul(cp.asarray(a), cp.asarray(b), workspace_limit=limited, **options)
+                    same(whole.get(), c)
+            assert (take.call_count > 4) == (limited == limit) and product.call_count == calls, (scheme, limited)
+        plan = ozaki.plan(a.shape, b.shape, dtype="float32", workspace_limit=limit, **options)
+        for times in (1, 8):  # the exponents of panels are not those of the call before
+            left, right = (
+                ozaki.prepare(cp.asarray(a), "left", plan),
+                ozaki.prepare(cp.asarray(times * b), "right", plan),
+            )
+            same((times * whole).get(), ozaki.matmul(left, right, plan=plan))
+
+
+def workspaces(rng: np.random.Generator) -> None:
+    """What is expected is held: once for a batch that is multiplied one by one, and of digits kept aside at most."""
+    a, b = matrix(rng, (3, 40, 260), "f4"), matrix(rng, (3, 260, 50), "f4")
+    schemes: tuple[Scheme, ...] = (Residues(3), Digits(4))
+    for scheme, engine in itertools.product(schemes, ("cublas", "hopper")):
+        options: dict[str, Any] = {"scheme": scheme.name, "slices": scheme.count, "engine": engine}
+        _, report = ozaki.matmul(cp.asarray(a), cp.asarray(b), return_report=True, **options)
+        module = {"cublas": _cublas, "hopper": _hopper}[engine]
+        expected = _cupy._workspace(module, scheme, 260, 3, 40, 50)
+        at_most = isinstance(scheme, Digits) and engine == "hopper"
+        assert report.workspace_bytes == expected or (at_most and report.workspace_bytes < expected), (scheme, engine)
+        given = {"workspace_limit": expected, **options}
+        same(
+            ozaki.matmul(a, b, scheme=scheme.name, slices=scheme.count),
+            ozaki.matmul(cp.asarray(a), cp.asarray(b), **given),
+        )
