@@ -10,8 +10,8 @@ from ozaki.schemes.words import Group, Words, groups
 
 _UP = 1 + 2.0**-30
 
-_UNDERFLOW = 2.0**-85
-"""What FP32 loses to underflow in one step, relative to the least product of two elements: 2**-145 / 2**-60."""
+_LEAST_PRODUCT = 2.0**-60
+"""Of two elements that are counted as 2**floor at least."""
 
 _LEAST_FP16 = 2.0**-25
 """Half the smallest FP16 number: what rounding to it loses at most where it underflows."""
@@ -37,7 +37,8 @@ def relative(words: Words, k: int, probable: bool = False) -> float:
         total += sum(words.size(s) * words.size(t) for s, t in group.pairs) * error
     if words.accumulator == "fp32":
         # Twice: an accumulator may lose as much when it is scaled after a turn, and a turn has a step at least.
-        total += _UNDERFLOW * (2 * sum(_steps(words, group, k) for group in shares) + len(shares))
+        underflow = (_cut(words) * 2.0 ** FORMATS["fp32"].least + 2.0**-149) / _LEAST_PRODUCT
+        total += underflow * (2 * sum(_steps(words, group, k) for group in shares) + len(shares))
     return total * _UP
 
 
@@ -71,6 +72,15 @@ def _steps(words: Words, group: Group, k: int) -> int:
     return len(group.pairs) * (whole * sums(words.block or 0) + sums(rest))
 
 
+def _cut(words: Words) -> float:
+    """What a sum on the tensor core loses at most when its terms are aligned, relative to the power of its largest.
+
+    That one is not cut where all bits of FP32 are kept.
+    """
+    core = words.core
+    return (core.terms(words.word) + (core.alignment_bits < FORMATS["fp32"].bits - 1)) * 2.0**-core.alignment_bits
+
+
 def _of_group(words: Words, group: Group, k: int, probable: bool) -> float:
     """Error of the sum of a group, promotion included, relative to the sum of its absolute products."""
     if not group.promoted:
@@ -87,14 +97,14 @@ def _of_group(words: Words, group: Group, k: int, probable: bool) -> float:
 def _chain(words: Words, group: Group, k: int, probable: bool) -> float:
     """Error of one accumulator of the tensor core over k, relative to the sum of the absolute products.
 
-    Each sum cuts `terms` terms below its largest one, and rounds, relative to what has been added so far: steps of
+    Each sum cuts what lies far below its largest term, and rounds, relative to what has been added so far: steps of
     early turns, whose words are small, count less. Cutting toward zero never makes a sum larger, rounding to nearest
     may.
     """
-    core, terms, sums = words.core, words.core.terms(words.word), words.core.sums(words.word, k)
-    nearest = words.accumulator == "fp16" or core.rounding == "RN"
+    sums = words.core.sums(words.word, k)
+    nearest = words.accumulator == "fp16" or words.core.rounding == "RN"
     roundoff = 2.0 ** -FORMATS[words.accumulator].bits * (1 if nearest else 2)
-    each = terms * 2.0**-core.alignment_bits + roundoff
+    each = _cut(words) + roundoff
     added, steps, weighted = 0.0, 0, 0.0
     for turn in group.turns:
         added += sum(words.size(s) * words.size(t) for s, t in turn)
