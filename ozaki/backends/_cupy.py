@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache, partial
 from itertools import chain
+from itertools import product as pairs_of
 from math import ceil, prod
 from typing import Any
 
@@ -128,26 +129,27 @@ def _engine(scheme: Scheme, asked: str, batch: int, shape: tuple[int, int, int])
             "engine: 'hopper' multiplies residues, or up to 7 digits with moderate k, on devices of compute capability "
             "9.0; use scheme='residues' there, or engine='auto'"
         )
-    return _hopper if asked == "hopper" or (fits and _hopper_is_faster(scheme, batch, shape)) else _cublas
+    faster = asked == "hopper" or (fits and _hopper_is_faster(cp.cuda.runtime.getDevice(), scheme, batch, shape))
+    return _hopper if faster else _cublas
 
 
 @lru_cache(maxsize=1024)
-def _hopper_is_faster(scheme: Scheme, batch: int, shape: tuple[int, int, int]) -> bool:
+def _hopper_is_faster(device: int, scheme: Scheme, batch: int, shape: tuple[int, int, int]) -> bool:
     """Its tiles are not mostly padding; or that costs less than products by cuBLAS, for a batch one after the other."""
     m, k, n = shape
     if min(m, n) >= _hopper.FROM:
         return True
-    if batch == 1:
-        return isinstance(scheme, Digits) or m * n >= _FEW_ENTRIES or k <= _SHORT
-    slices = sum(_hopper.layout(scheme, side, batch, x, k).size for side, x in (("left", m), ("right", n)))
-    return slices <= _MOST_PADDED
+    if batch == 1 and isinstance(scheme, Residues) and m * n < _FEW_ENTRIES and k > _SHORT:
+        return False
+    padded, plain = (_workspace(engine, scheme, k, batch, m, n) for engine in (_hopper, _cublas))
+    return padded <= max(_MOST_PADDED, plain)
 
 
 _FEW_ENTRIES, _SHORT = 2**15, 2**13
 """Of a result, which cuBLAS multiplies faster, by smaller tiles, where k is longer than that."""
 
 _MOST_PADDED = 2**33
-"""Bytes that slices of small matrices of a batch may take when they are padded to whole tiles."""
+"""Bytes that small or narrow matrices may take when they are padded to whole tiles; more, if cuBLAS takes as much."""
 
 
 def _workspace(engine: Engine, scheme: Scheme | Words, k: int, batch: int, rows: int, cols: int) -> int:
@@ -318,15 +320,21 @@ _PATCH = (128, 2048)
 def _panel_of(plan: Plan, engine: Engine, shape: tuple[int, int, int]) -> tuple[int, int]:
     """Rows and columns of a product of that shape (batch, m, n) that are computed at a time."""
     assert plan.scheme is not None
-    return _panel(engine, plan.scheme, plan.shape[1], *shape, plan.workspace_limit)
+    device = cp.cuda.runtime.getDevice()
+    return _panel(device, engine, plan.scheme, plan.shape[1], *shape, plan.workspace_limit)
 
 
 @lru_cache(maxsize=1024, typed=True)
 def _panel(
-    engine: Engine, scheme: Scheme | Words, k: int, batch: int, m: int, n: int, limit: int | None
+    device: int, engine: Engine, scheme: Scheme | Words, k: int, batch: int, m: int, n: int, limit: int | None
 ) -> tuple[int, int]:
     """Rows and columns computed at a time, within the caller's limit."""
-    workspace = partial(_workspace, engine, scheme, k, batch)
+
+    def workspace(rows: int, cols: int) -> int:
+        """Of whatever panel takes most: the last ones are smaller, but may be multiplied in more parts of k."""
+        sizes = pairs_of({rows, m % rows or rows}, {cols, n % cols or cols})
+        return max(_workspace(engine, scheme, k, batch, *size) for size in sizes)
+
     rows, cols = m, n
     units = _units(engine, scheme, k)
     while limit is not None and workspace(rows, cols) > limit:
@@ -348,6 +356,8 @@ def engine_name(plan: Plan) -> str:
 
 def fastest(stack: tuple[int, int, int], k: int, dtype: str, ways: tuple[Way, ...]) -> Way:
     """What takes least of the native product (None), slices as of a scheme, and words."""
+    if 0 in (*stack, k):
+        return None if None in ways else ways[0]
     return _fastest(cp.cuda.runtime.getDevice(), stack, k, dtype, ways)
 
 
@@ -367,7 +377,7 @@ def _fastest(device: int, stack: tuple[int, int, int], k: int, dtype: str, ways:
                 layouts = (engine.layout(way, side, 1, x, k) for side, x in (("left", m), ("right", n)))
                 entries = batch * prod(layout.rows for layout in layouts)
             done = _winograd.DONE if _in_quadrants(engine, way, batch, (m, k, n)) else 1.0
-            times[way] = rates.slices(batch, m, k, n, dtype, way, entries * done, engine is _hopper)
+            times[way] = rates.slices(batch, m, k, n, dtype, way, entries, engine is _hopper, done)
         elif architecture(device) == "sm_90a" and _word_hopper.fits(way):
             entries = _word_hopper.Engine.of(way, batch, m, k, n).occupied(batch, m, n)
             times[way] = rates.words(batch, m, k, n, way, entries)

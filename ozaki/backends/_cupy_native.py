@@ -13,10 +13,13 @@ from cupy._core import _routines_linalg
 def native(a: Any, b: Any, dtype: str, out: Any) -> None:
     """The native product out = a b, in `dtype`, of matrices or of stacks.
 
-    Of stacks CuPy copies what is transposed, and cuBLAS does not split k.
+    Of stacks CuPy copies what is transposed, and cuBLAS does not split k. But of matrices CuPy sums a single entry by
+    kernels of its own, which flush float32 subnormals.
     """
     if dtype == "float64":
         a, b = as_float64(a), as_float64(b)
+    elif out.shape == (1, 1):
+        a, b, out = a[None], b[None], out[None]
     cp.matmul(a, b, out=out)
 
 

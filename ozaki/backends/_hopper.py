@@ -171,16 +171,22 @@ def _parts(device: int, matrices: int, batch: int, m: int, n: int, blocks: int) 
         return 1
     clusters, rows = cluster_blocks(device) // 2, matrices * -(-m // _ROWS)
 
+    def added(parts: int) -> float:
+        return parts * matrices * m * n * _SUMMED + _SUMMING
+
     def time(parts: int) -> float:
-        each, rest = _shares_of_parts(blocks, parts) if parts > 1 else (blocks, 0)
+        each, rest = _shares_of_parts(blocks, parts)
         end = _columns(n, parts * rows, clusters, each)[1] * each
         if rest > 0:
             end += _columns(n, rows, clusters, rest)[1] * rest
-        return end + (parts * matrices * m * n * _SUMMED + _SUMMING if parts > 1 else 0)
+        return end + added(parts)
 
+    whole = _columns(n, rows, clusters, blocks)[1] * blocks
+    idle = whole - rows * n / 2 * blocks / clusters  # the most that parts can save
     least = max(-(-blocks // _DEEPEST), 2)
-    choices = [x for x in range(least, clusters + 1) if blocks >= _LEAST_OF_PART * x]
-    return min((1, *choices), key=time)
+    choices = [x for x in range(least, clusters + 1) if blocks >= _LEAST_OF_PART * x and added(x) < idle]
+    times = {1: whole} | {parts: time(parts) for parts in choices}
+    return min(times, key=lambda parts: times[parts])
 
 
 def _shares_of_parts(blocks: int, parts: int) -> tuple[int, int]:

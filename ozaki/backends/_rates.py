@@ -10,8 +10,8 @@ _HOPPER_TOPS, _HOPPER_COOL_TOPS = 1550.0, 1850.0
 """Of the fused int8 kernels on an H200: of what is needed, at the limit of power (benchmarks/results: 1423 to 1592),
 and of all that clusters could do meanwhile, where some are idle."""
 
-_WORD_TFLOPS, _WORD_COOL_TFLOPS = 640.0, 740.0
-"""The same of the wgmma kernel of FP16 words; half of it for TF32."""
+_WORD_TFLOPS, _WORD_COOL_TFLOPS = 660.0, 740.0
+"""The same of the wgmma kernel of FP16 words (666 and 667 at 8192 and 16384); half of it for TF32."""
 
 _WIDE = 2048
 """Rows and columns from which on cuBLAS has its rate of int8 (H200: half of it with 1024 and a long k)."""
@@ -47,18 +47,19 @@ class Rates:
         return 2e-12 * batch * m * n * k / (self.float64 if dtype == "float64" else self.float32) + _NATIVE
 
     def slices(
-        self, batch: int, m: int, k: int, n: int, dtype: str, scheme: Scheme, entries: float, fused: bool
+        self, batch: int, m: int, k: int, n: int, dtype: str, scheme: Scheme, entries: float, fused: bool, done: float
     ) -> float:
         """Of a product out of slices that is planned from the data.
 
         `entries`: of the whole batch, that would be multiplied in the same time if nothing of the device were idle.
+        `done`: the part of the operations that is left of them.
         """
         itemsize = 8 if dtype == "float64" else 4
         if fused:
             multiplied = max(batch * m * n / _HOPPER_TOPS, entries / _HOPPER_COOL_TOPS)
         else:
             multiplied = entries / (self.int8 * min((m * n) ** 0.5 / _WIDE, 1))
-        multiplied *= 2e-12 * scheme.products * k
+        multiplied *= 2e-12 * scheme.products * k * done
         # Bytes of an entry between the products and C, written and read.
         between = 6 * scheme.products if not fused else 2 * scheme.count if isinstance(scheme, Residues) else 0
         traffic = 1e-12 * ((m + n) * k * (2 * itemsize + scheme.count) + m * n * (between + itemsize)) / self.memory

@@ -17,10 +17,18 @@ FUNCTIONS = {
         "hopper-fair-shares",
     ),
     "quadrants": ("hopper-quadrants", "hopper-winograd"),
-    "workspaces": ("hopper-within-limits", "hopper-workspaces"),
+    "workspaces": ("hopper-within-limits", "hopper-panels", "hopper-workspaces"),
     "words": ("parts", "little-memory", "hopper-pairs", "hopper-pair-columns", "hopper-columns", "hopper-tuned"),
     "choosing": (
-        *("plans", "hopper-engines", "hopper-fastest", "hopper-no-worse-than-native", "hopper-digits-where-ordinary"),
+        *(
+            "empty-products",
+            "hopper-empty-products",
+            "plans",
+            "hopper-engines",
+            "hopper-fastest",
+            "hopper-no-worse-than-native",
+            "hopper-digits-where-ordinary",
+        ),
         "hopper-words-for-a-target",
     ),
     "again": (

@@ -58,6 +58,11 @@ def native_again(rng: np.random.Generator) -> None:
     with mock.patch.dict(os.environ, CUBLAS_EMULATE_DOUBLE_PRECISION="1"):
         same(ozaki.matmul(a, b, reproducible=True), ozaki.matmul(cp.asarray(a), cp.asarray(b)))
     x, y = cp.asarray(a.astype("f4")), cp.asarray(b.astype("f4"))
+    with mock.patch.object(cp, "matmul", side_effect=cp.matmul) as multiply:
+        for left, right in ((x[0, :1], y[:, :1]), (x[0, 1], y[:, 2]), (x[0], y)):
+            ozaki.matmul(left, right, scheme="native")
+    # A single entry by cuBLAS, too, which does not flush float32 subnormals.
+    assert [call.args[0].shape for call in multiply.call_args_list] == [(1, 1, 30), (1, 1, 30), (20, 30)]
     assert ozaki.plan(x, y).native
     with mock.patch.dict(os.environ, CUBLAS_EMULATE_SINGLE_PRECISION="1"):
         plan = ozaki.plan(x, y)

@@ -31,9 +31,20 @@ def engines(_rng: np.random.Generator) -> None:
             (Residues(7), 1000, (100, 100, 100), _hopper),
             (Digits(3), 1000, (100, 100, 100), _hopper),
             (Residues(7), 100000, (100, 100, 100), _cublas),
+            (Residues(14), 1, (10**7, 64, 1), _cublas),  # by its own kernel four times the memory
+            (Residues(14), 1, (10**5, 64, 64), _hopper),
         ):
             assert _cupy._engine(scheme, "auto", batch, shape) is engine, (scheme, batch, shape)
         assert _cupy._engine(Residues(14), "hopper", 1, (64, 2**16, 64)) is _hopper
+
+
+def empty_products(_rng: np.random.Generator) -> None:
+    """Nothing is worked out of rates for them."""
+    for m, k, n in ((0, 5, 3), (4, 5, 0), (0, 0, 0), (3, 0, 4), (0, 10000, 3), (0, 1, 3)):
+        for dtype in ("f4", "f8"):
+            a, b = np.zeros((m, k), dtype), np.zeros((k, n), dtype)
+            for options in ({}, {"accuracy": "fp32"}, {"accuracy": ozaki.Accuracy("row-column", 2.0**-35)}):
+                same(a @ b, ozaki.matmul(cp.asarray(a), cp.asarray(b), **options))
 
 
 def plans(rng: np.random.Generator) -> None:
@@ -79,6 +90,7 @@ def fastest(rng: np.random.Generator) -> None:
         (8192, "float32", Digits(3), Digits(3)),
         (8192, "float32", Residues(7), halfhalf[0]),
         (16384, "float32", Digits(3), Digits(3)),
+        (16384, "float32", Residues(7), Residues(7)),  # by Strassen-Winograd
         (1024, "float64", Residues(14), None),
         (2048, "float64", Residues(14), Residues(14)),
         (8192, "float64", Residues(14), Residues(14)),
@@ -142,7 +154,8 @@ def no_worse_than_native(rng: np.random.Generator) -> None:
 def digits_where_ordinary(rng: np.random.Generator) -> None:
     """Without an accuracy, digits for ordinary operands, words for others; those that only look it are planned anew."""
     k = 2560
-    usual = matrix(rng, (12, k), "f4", 0), matrix(rng, (k, 9), "f4", 0)
+    a, b = (rng.standard_normal(shape).clip(-3.9, 3.9).astype("f4") for shape in ((12, k), (k, 9)))
+    usual = a, b
     wide = tuple(np.exp(x) for x in usual)
     early = np.arange(k) < 1024
     late = np.where(early, usual[0], wide[0]), np.where(early[:, None], usual[1], wide[1])

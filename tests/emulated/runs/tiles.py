@@ -62,7 +62,7 @@ def column_tiles(rng: np.random.Generator) -> None:
     a, b = rng.standard_normal((30, 260)).astype("f4"), rng.standard_normal((260, 448)).astype("f4")
     options: dict[str, Any] = {"scheme": "residues", "slices": 5, "workspace_limit": 1_500_000}
     plan = ozaki.plan(a.shape, b.shape, dtype="float32", engine="hopper", **options)
-    assert _cupy._panel(_hopper, Residues(5), 260, 1, 30, 448, options["workspace_limit"]) == (30, 384)  # and 64
+    assert _cupy._panel(0, _hopper, Residues(5), 260, 1, 30, 448, options["workspace_limit"]) == (30, 384)  # and 64
     right = ozaki.prepare(cp.asarray(b), "right", plan)
     for y in (cp.asarray(b), right):
         same(ozaki.matmul(a, b, scheme="residues", slices=5), ozaki.matmul(cp.asarray(a), y, plan=plan))
@@ -73,6 +73,7 @@ def halves(rng: np.random.Generator) -> None:
     for share in (0.5, 0.4, 0.7):
         kinds = rng.random(132) < share
         near = rng.random(24) < 0.5
+        near[:2] = True, False
         clocks = 2400 + 1600 * (kinds[:, None] != near) + rng.integers(0, 300, 132)[:, None] + rng.integers(0, 200, 24)
         clocks += rng.integers(0, 200, clocks.shape)
         assert _halves.second_half(clocks) == frozenset(np.flatnonzero(kinds != kinds[0]).tolist())
@@ -85,16 +86,22 @@ def halves(rng: np.random.Generator) -> None:
 
 
 def parts_of_k(rng: np.random.Generator) -> None:
-    """Two clusters and few tiles: two parts of k, with nothing left over, or what is left added to the first one."""
-    for k, rest in (2560, 0), (5200, 3), (70000, 3):
+    """Two clusters and few tiles: two parts of k, with nothing left over, or what is left added to the first one.
+
+    More parts than clusters, which accumulators would need, are multiplied one after the other.
+    """
+    for k, deepest, split in ((2560, 512, (2, 10, 0)), (5200, 24, (2, 19, 3)), (5200, 8, (1, 41, 0))):
         a, b = rng.standard_normal((30, k)).astype("f4"), rng.standard_normal((k, 40)).astype("f4")
         out, options = cp.full((30, 40), np.nan, "f4"), dict[str, Any](scheme="residues", slices=5)
-        parts, blocks = _hopper._parts(0, 5, 1, 30, 40, -(-k // 128)), -(-k // 128)
-        assert (parts, *_hopper._shares_of_parts(blocks, parts)) == (2, (blocks - rest) // 2, rest)
-        for _ in range(2):
-            ozaki.matmul(cp.asarray(a), cp.asarray(b), engine="hopper", out=out, **options)
-            same(ozaki.matmul(a, b, **options), out)
-            out[:] = np.nan
+        with mock.patch.object(_hopper, "_DEEPEST", deepest):
+            _hopper._parts.cache_clear()
+            parts, blocks = _hopper._parts(0, 5, 1, 30, 40, -(-k // 128)), -(-k // 128)
+            assert (parts, *_hopper._shares_of_parts(blocks, parts)) == split
+            for _ in range(2):
+                ozaki.matmul(cp.asarray(a), cp.asarray(b), engine="hopper", out=out, **options)
+                same(ozaki.matmul(a, b, **options), out)
+                out[:] = np.nan
+    _hopper._parts.cache_clear()
 
 
 def fair_shares(rng: np.random.Generator) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from functools import partial
 from typing import Any
 from unittest import mock
 
@@ -47,6 +48,18 @@ def within_limits(rng: np.random.Generator) -> None:
                 ozaki.prepare(cp.asarray(times * b), "right", plan),
             )
             same((times * whole).get(), ozaki.matmul(left, right, plan=plan))
+
+
+def panels(rng: np.random.Generator) -> None:
+    """No panel takes more than the limit: the last ones are smaller, but multiplied in more parts of k."""
+    with mock.patch.object(_hopper, "cluster_blocks", return_value=132):
+        for m, k, n in rng.integers((300, 1000, 300), (3000, 9000, 30000), (100, 3)).tolist():
+            scheme = Residues(int(rng.choice((7, 14))))
+            size = partial(_cupy._workspace, _hopper, scheme, k, 1)
+            limit = int(size(m, n) * rng.uniform(0.2, 1)) + size(*_cupy._units(_hopper, scheme, k))
+            rows, cols = _cupy._panel(0, _hopper, scheme, k, 1, m, n, limit)
+            for r, c in itertools.product(range(0, m, rows), range(0, n, cols)):
+                assert size(min(rows, m - r), min(cols, n - c)) <= limit, (scheme, m, k, n, limit)
 
 
 def workspaces(rng: np.random.Generator) -> None:
