@@ -1,7 +1,7 @@
 """The library's table of tiles out of the results of benchmarks.tuning: `python -m benchmarks.tiles [--check]`.
 
-All results of the folder count, newer ones over older ones. The library's own choice stays where nothing was faster by
-more than 2 per cent.
+All results of the folder count, newer ones over older ones. Where nothing was faster than the library's own choice by
+more than 2 per cent, the table has no entry: one counts for all sizes near its own, whose best choice may be another.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 from benchmarks.candidates import numbers
-from benchmarks.results import RESULTS, ROOT, Row, Run, read_all
+from benchmarks.results import RESULTS, ROOT, Run, read_all
 
 TABLE = ROOT / "ozaki" / "data" / "tiles.json"
 
@@ -27,7 +27,7 @@ Table = dict[str, dict[str, dict[tuple[int, int, int], tuple[int, ...]]]]
 
 
 def kept(runs: Iterable[Run]) -> Table:
-    """For each architecture, method and shape the choice to make; oldest runs first."""
+    """For each architecture, method and shape what is better than the library's own choice; oldest runs first."""
     found: Table = {}
     for run in runs:
         rows = {(row.routine, (row.m, row.k, row.n)): row for row in run.rows}
@@ -36,12 +36,11 @@ def kept(runs: Iterable[Run]) -> Table:
             if kind != "fastest":
                 continue
             of_method = found.setdefault(run.versions["architecture"], {}).setdefault(method, {})
-            of_method[shape] = numbers(chosen(fastest, rows[f"{method}, own choice", shape]))
-    return found
-
-
-def chosen(fastest: Row, own: Row) -> str:
-    return str((fastest if fastest.seconds * LEAST < own.seconds else own).ran)
+            of_method.pop(shape, None)
+            if fastest.seconds * LEAST < rows[f"{method}, own choice", shape].seconds:
+                of_method[shape] = numbers(str(fastest.ran))
+    tables = {name: {method: shapes for method, shapes in of.items() if shapes} for name, of in found.items()}
+    return {name: methods for name, methods in tables.items() if methods}
 
 
 def written(table: Table) -> str:

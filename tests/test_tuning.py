@@ -165,11 +165,12 @@ WIDE, NARROW = "208 columns, groups of 16, 5 stages", "128 columns, groups of 4,
 
 
 def test_a_choice_is_kept_if_it_is_worth_it():
-    for seconds, choice in ((0.9, (128, 4, 7)), (0.99, (208, 16, 5))):
-        rows = row("halfhalf", "fastest", 512, seconds, NARROW), row("halfhalf", "own choice", 512, 1.0, WIDE)
-        assert tiles.kept([run("01", *rows)]) == {"sm_90a": {"halfhalf": {(512, 512, 512): choice}}}
+    own = row("halfhalf", "own choice", 512, 1.0, WIDE)
+    better, no_better = (run("01", row("halfhalf", "fastest", 512, seconds, NARROW), own) for seconds in (0.9, 0.99))
+    assert tiles.kept([no_better, better]) == {"sm_90a": {"halfhalf": {(512, 512, 512): (128, 4, 7)}}}
+    assert tiles.kept([better, no_better]) == {}
     warps = MmaSync(8, 64, 16, 4, 2)
-    other = [row("markidis", kind, 512, 1.0, str(warps)) for kind in ("fastest", "own choice")]
+    other = row("markidis", "fastest", 512, 0.5, str(warps)), row("markidis", "own choice", 512, 1.0, WIDE)
     ((found,),) = (methods.values() for methods in tiles.kept([run("01", *other)])["sm_90a"].values())
     assert MmaSync(*found) == warps
     blocks = [row("halfhalf", f"block {block}", 512, 1.0, WIDE) for block in (32, 64)]
@@ -178,7 +179,7 @@ def test_a_choice_is_kept_if_it_is_worth_it():
 
 def test_newer_results_count(tmp_path):
     for date, n, ran in (("01", 512, WIDE), ("01", 1024, WIDE), ("02", 512, NARROW)):
-        rows = [row("halfhalf", kind, n, 1.0, ran) for kind in ("fastest", "own choice")]
+        rows = row("halfhalf", "fastest", n, 0.5, ran), row("halfhalf", "own choice", n, 1.0, "another")
         run(date, *rows).write(tmp_path / f"{date}-{n}")
     for path in tmp_path.glob("*/*.json"):
         path.rename(tmp_path / f"{path.parent.name}.json")
