@@ -1,4 +1,4 @@
-"""Error bounds, one function each; docs/bounds.md derives them.
+"""Error bounds, and what is usual (E1, E3, E4), a function each; docs/bounds.md derives them.
 
 All are relative to a measure and hold before the rounding to the output, unless said otherwise. Floating-point
 rounding inside this module is covered by `_UP`.
@@ -262,7 +262,7 @@ _SHARE = 1.47
 def native(k: int, dtype: str) -> float:
     """B5: componentwise bound of a native product in any order of summation, roundings included: gamma_k.
 
-    Higham, Accuracy and Stability of Numerical Algorithms, section 3.5; where `native_in_range`.
+    Higham, Accuracy and Stability of Numerical Algorithms, 2nd edition, sections 3.1 and 3.5; where `native_in_range`.
     """
     ku = k * UNIT_ROUNDOFF[dtype]
     return ku / (1 - ku) * _UP if ku < 0.5 else inf

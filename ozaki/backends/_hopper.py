@@ -36,7 +36,7 @@ _OF_FEW_DIGITS = 128
 SHARED = 4 * (_ROWS + _COLS) * _DEPTH + 1024
 _GROUP, _PANEL = 2048, 2**24
 """Rows walked together, and the bytes of a slice that they may have: so much stays in the second-level cache while
-columns pass by (docs/performance.md, step 38)."""
+columns pass by (docs/performance-log.md, step 38)."""
 
 
 def _few(scheme: Scheme) -> bool:
@@ -234,10 +234,10 @@ def _residue_gemm(
 
 _LARGE = 420_000_000_000
 """Products of bytes from which on places are by halves (float64 from 3200 on, float32 from 4000): what counts places is
-cleared between two kernels that overlap else, which takes 5 microseconds (docs/performance.md, step 65)."""
+cleared between two kernels that overlap else, which takes 5 microseconds (docs/performance-log.md, step 65)."""
 
 _LONG = 64
-"""Blocks of k from which on clusters begin tiles, or passes over k, together (docs/performance.md, step 62)."""
+"""Blocks of k from which on clusters begin tiles, or passes over k, together (docs/performance-log.md, step 62)."""
 
 
 def tiles_of(
@@ -291,7 +291,7 @@ def _narrow_shares(wide: int, narrow: int, clusters: int, blocks: int) -> tuple[
 
 
 _NARROW_TIME, _END = 150, 192
-"""What a narrow tile takes, and the end of a tile (H200: docs/performance.md, step 79)."""
+"""What a narrow tile takes, and the end of a tile (H200: docs/performance-log.md, step 80)."""
 
 
 def occupied(scheme: Scheme, batch: int, m: int, k: int, n: int) -> float:

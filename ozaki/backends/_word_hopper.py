@@ -17,7 +17,7 @@ from ozaki.schemes.words import groups
 
 _COLUMNS = {1: {256: 1.0, 192: 1.08, 128: 1.25}, 2: {208: 1.02, 192: 1.0, 128: 1.1}}
 """Of a tile of so many words, with the time of a column: narrow tiles are held back by shared memory
-(docs/performance.md)."""
+(docs/performance-log.md, Words)."""
 
 
 def fits(words: Words) -> bool:
@@ -69,4 +69,4 @@ def _multiplying(
 
 
 _LONG = 256
-"""Stages of a tile from which on clusters begin tiles together (docs/performance.md, step 62)."""
+"""Stages of a tile from which on clusters begin tiles together (docs/performance-log.md, step 62)."""

@@ -94,7 +94,7 @@ _SMALL, _SMALLEST = Engine(8, 64, 16), Engine(8, 32, 32)
 
 @lru_cache(maxsize=1024)
 def _large(words: Words, device: int) -> Engine:
-    """For many tiles (docs/performance.md)."""
+    """For many tiles (docs/performance-log.md, Words)."""
     if words.promotion == "fp64":
         return _SMALLEST
     engines = [Engine(8, 64, 32)]

@@ -20,7 +20,7 @@ _COLUMNS: dict[str, dict[int, float]] = {
     "none": {256: 1.0, 192: 1.08, 128: 1.25}, "float": {208: 1.0, 192: 1.03, 128: 1.18}, "double": {128: 1.0},
 }  # fmt: skip
 """Of a tile, by the totals that a thread holds beside its accumulators, with the time of a column
-(docs/performance.md)."""
+(docs/performance-log.md, Words)."""
 
 
 def fits(words: Words) -> bool:
