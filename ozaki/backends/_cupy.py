@@ -41,6 +41,7 @@ from ozaki.backends._cupy_proof import narrow_product as narrow_product
 from ozaki.backends._cupy_proof import wide_product as wide_product
 from ozaki.backends._cupy_proof import worst_ratios as worst_ratios
 from ozaki.backends._describe_split import Reading
+from ozaki.backends._hopper_tiles import FROM
 from ozaki.backends._jit import architecture
 from ozaki.backends._launch import Launch, Macros, View, round_up
 from ozaki.backends._magnitudes import ahead as magnitudes_ahead
@@ -137,7 +138,7 @@ def _engine(scheme: Scheme, asked: str, batch: int, shape: tuple[int, int, int])
 def _hopper_is_faster(device: int, scheme: Scheme, batch: int, shape: tuple[int, int, int]) -> bool:
     """Its tiles are not mostly padding; or that costs less than products by cuBLAS, for a batch one after the other."""
     m, k, n = shape
-    if min(m, n) >= _hopper.FROM:
+    if min(m, n) >= FROM:
         return True
     if batch == 1 and isinstance(scheme, Residues) and m * n < _FEW_ENTRIES and k > _SHORT:
         return False

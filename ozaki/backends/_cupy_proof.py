@@ -19,9 +19,11 @@ import numpy.typing as npt
 from ozaki._bounds import ErrorTerms, dropped, word_terms
 from ozaki._description import FIELDS, NO_SPAN, Described
 from ozaki._proof import Look, Ratio
-from ozaki.backends import _cublas, _hopper
+from ozaki.backends import _cublas
 from ozaki.backends._beside import Beside, beside
 from ozaki.backends._cupy_native import native_obstacle
+from ozaki.backends._hopper_residues import tiles_of
+from ozaki.backends._hopper_tiles import SHARED, tiled
 from ozaki.backends._launch import Launch, Macros, View, round_up
 from ozaki.backends._magnitudes import RESULT, Layout, Magnitudes, magnitudes, results
 from ozaki.backends._tape import Copy, Record
@@ -236,7 +238,7 @@ class _Terms(NamedTuple):
     @property
     def padded(self) -> tuple[int, int]:
         """Rows of a batch entry for which there are rounded terms; the columns are those of whole tiles."""
-        return round_up(self.m, 4), _hopper.tiled("right", self.n, 1)[2]
+        return round_up(self.m, 4), tiled("right", self.n, 1)[2]
 
     @property
     def rounded(self) -> tuple[int, int]:
@@ -359,9 +361,9 @@ def _multiplying(
     operands = [(None, 0, x[1] * x[2] if x[0] > 1 else 0) for x in (left, right)]
     blocks = left[2] // 128
     of_looks = *rows, *[0] * (_AT_ONCE - len(rows))
-    grid, _, *walk = _hopper.tiles_of(device, 1, max(left[0], right[0]), of_looks, terms.n, blocks)
+    grid, _, *walk = tiles_of(device, 1, max(left[0], right[0]), of_looks, terms.n, blocks)
     looks = _of_all([(*terms.structs, None, each) for each in rows])
     return Launch(
         "proof_gemm_sm90.cu", "proof_gemm", {}, (grid,), (384,), *operands, looks, blocks, blocks, *walk,
-        shared_mem=_hopper.SHARED,
+        shared_mem=SHARED,
     )  # fmt: skip

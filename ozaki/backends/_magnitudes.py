@@ -12,7 +12,7 @@ import numpy as np
 
 from ozaki._description import Described
 from ozaki._proof import EVERY, NARROW_BITS, NARROW_DEPTH, SAMPLE, SAMPLED_FROM, wide_bits
-from ozaki.backends import _hopper
+from ozaki.backends._hopper_tiles import FROM, tiled
 from ozaki.backends._jit import architecture
 from ozaki.backends._launch import Launch, Macros, View, round_up
 from ozaki.backends._tape import cleared
@@ -31,7 +31,7 @@ class Layout(NamedTuple):
     def narrow(cls, m: int, n: int, k: int, sampled: bool) -> Layout:
         """Of 7 bits: in tiles where a kernel keeps their products in registers."""
         looked_at = _looked_at(k, sampled)
-        if architecture(cp.cuda.runtime.getDevice()) == "sm_90a" and min(m, n, looked_at) >= _hopper.FROM:
+        if architecture(cp.cuda.runtime.getDevice()) == "sm_90a" and min(m, n, looked_at) >= FROM:
             return cls.in_tiles(m, n, k, sampled)
         return cls((round_up(m, 16), round_up(n, 16)), round_up(looked_at, 128), sampled)
 
@@ -39,7 +39,7 @@ class Layout(NamedTuple):
     def in_tiles(cls, m: int, n: int, k: int, sampled: bool) -> Layout:
         """Of 7 bits, as that kernel reads them."""
         sizes = (("left", m), ("right", n))
-        (tile_a, _, rows_a, k), (tile_b, _, rows_b, _) = (_hopper.tiled(*x, _looked_at(k, sampled)) for x in sizes)
+        (tile_a, _, rows_a, k), (tile_b, _, rows_b, _) = (tiled(*x, _looked_at(k, sampled)) for x in sizes)
         return cls((rows_a, rows_b), k, sampled, (tile_a, tile_b))
 
     @classmethod

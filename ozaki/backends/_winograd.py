@@ -12,7 +12,7 @@ import cupy as cp
 import numpy as np
 
 from ozaki._description import FIELDS, Described
-from ozaki.backends import _hopper
+from ozaki.backends import _hopper, _hopper_residues
 from ozaki.backends._launch import Launch, View, round_up
 from ozaki.backends._recombine import recombine_quadrants
 from ozaki.backends._split import Layout, Slices, cutting_constants, cutting_macros, scaling_of
@@ -82,6 +82,6 @@ def multiply(scheme: Residues, a: Slices, b: Slices, out: Any) -> int:
     """out = a b^T, shape (1, m, n), its columns neighbours in memory; returns the bytes of workspace."""
     _, m, n = out.shape
     at_a, at_b = ((None, x.layout.slice, x.layout.batch) for x in (a, b))
-    planes = _hopper.residue_products(scheme, a, b, at_a, at_b, (_PRODUCTS, _half(m), _half(n)))
+    planes = _hopper_residues.products(scheme, a, b, at_a, at_b, (_PRODUCTS, _half(m), _half(n)))
     recombine_quadrants(scheme, planes, _half(n), a.mu, b.mu, out)
     return int(planes.nbytes)

@@ -22,7 +22,8 @@ from ozaki.backends import (
     _again,
     _cupy,
     _describe_split,
-    _hopper,
+    _hopper_residues,
+    _hopper_tiles,
     _numpy,
     _winograd,
     _word_hopper,
@@ -59,13 +60,13 @@ def main() -> int:
     with mock.patch.object(_winograd, "_FROM", 0):
         for case in QUADRANTS:
             counted(rng, *case)
-    with mock.patch.object(_hopper, "_LONG", 2), mock.patch.object(_word_hopper, "_LONG", 2):
+    with mock.patch.object(_hopper_tiles, "_LONG", 2), mock.patch.object(_word_hopper, "_LONG", 2):
         for case in TOGETHER:
             counted(rng, *case)
         a, b = rng.standard_normal((9, 200)).astype("f4"), rng.standard_normal((200, 27500)).astype("f4")
         words = replace(PRESETS["halfhalf"], core=H100)
         same("halfhalf, together", ozaki.matmul(a, b, scheme=words), cp.asarray(a), cp.asarray(b), scheme=words)
-    with mock.patch.object(_hopper, "_LARGE", 0):  # places by halves of the cache
+    with mock.patch.object(_hopper_residues, "_LARGE", 0):  # places by halves of the cache
         counted(rng, "residues", 5, "f4", (600, 300, 700), "hopper")
     a, b = rng.standard_normal((300, 400)).astype("f4"), rng.standard_normal((400, 300)).astype("f4")
     for words in WORDS:

@@ -13,7 +13,7 @@ FUNCTIONS = {
     "reading": ("hopper-one-read", "hopper-words-in-one-read", "hopper-one-read-chosen"),
     "products": ("fp16-sums", "far", "many-blocks", "hopper-many-blocks", "out-elsewhere", "ends-of-gemm"),
     "tiles": (
-        *("hopper-together", "hopper-split-along-k", "hopper-column-tiles", "hopper-halves", "hopper-parts-of-k"),
+        *("hopper-together", "hopper-split-along-k", "hopper-column-tiles", "hopper-halves", "hopper-side-by-side"),
         "hopper-fair-shares",
     ),
     "quadrants": ("hopper-quadrants", "hopper-winograd"),

@@ -11,7 +11,7 @@ import numpy as np
 
 import ozaki
 from ozaki import _bounds, _call, _search
-from ozaki.backends import _again, _cublas, _cupy, _hopper, _rates, _word_tiles
+from ozaki.backends import _again, _cublas, _cupy, _hopper, _hopper_tiles, _rates, _word_tiles
 from ozaki.reference import componentwise_error
 from ozaki.schemes import PRESETS, Digits, Residues, Scheme, Words
 from runs.again import held
@@ -20,7 +20,7 @@ from runs.operands import matrix, same
 
 def engines(_rng: np.random.Generator) -> None:
     """The own kernel, but where padding would cost more than cuBLAS does."""
-    with mock.patch.object(_hopper, "cluster_blocks", return_value=132):
+    with mock.patch.object(_hopper_tiles, "cluster_blocks", return_value=132):
         for scheme, batch, shape, engine in (
             (Residues(14), 1, (1024, 2**20, 1024), _hopper),
             (Residues(14), 1, (64, 2**16, 64), _cublas),
@@ -67,7 +67,7 @@ def plans(rng: np.random.Generator) -> None:
 def fastest(rng: np.random.Generator) -> None:
     """What runs where no accuracy is named, by the rates of the device."""
     halfhalf = (PRESETS["halfhalf"],)
-    of_h200 = [mock.patch.object(module, "cluster_blocks", return_value=132) for module in (_hopper, _word_tiles)]
+    of_h200 = [mock.patch.object(module, "cluster_blocks", return_value=132) for module in (_hopper_tiles, _word_tiles)]
     of_shapes: tuple[tuple[tuple[int, int, int], Scheme, Any], ...] = (
         ((256, 2**16, 256), Digits(3), None),
         ((1024, 2**14, 1024), Digits(3), Digits(3)),

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import ozaki
-from ozaki.backends import _cublas_fp16, _cupy, _hopper, _numpy, _recombine, _split
+from ozaki.backends import _cublas_fp16, _cupy, _hopper, _hopper_digits, _numpy, _recombine, _split
 from ozaki.backends._launch import View
 from ozaki.schemes import Digits
 from runs.operands import matrix, same
@@ -60,7 +60,7 @@ def far(rng: np.random.Generator) -> None:
             for side, x in views
         )
         out = cp.full((1, 37, 200), np.nan)
-        launch = _hopper._digit_far(0, scheme, left.operand, right.operand, left.layout.k // 128, View.of(out), 0, 0)
+        launch = _hopper_digits._far(0, scheme, left.operand, right.operand, left.layout.k // 128, View.of(out), 0, 0)
         launch(left.planes.data, right.planes.data, out.data, left.mu.data, right.mu.data)
         same(ozaki.matmul(a, b, scheme=scheme.name, slices=scheme.count), out[0])
 

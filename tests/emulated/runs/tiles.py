@@ -11,7 +11,19 @@ import cupy as cp
 import numpy as np
 
 import ozaki
-from ozaki.backends import _cupy, _halves, _hopper, _launch, _tape, _word_hopper
+from ozaki.backends import (
+    _cupy,
+    _halves,
+    _hopper,
+    _hopper_digits,
+    _hopper_residues,
+    _hopper_shares,
+    _hopper_tiles,
+    _launch,
+    _tape,
+    _word_hopper,
+)
+from ozaki.backends._hopper_shares import parts_of_k
 from ozaki.schemes import PRESETS, Residues
 from ozaki.tensor_core import H100
 from runs.operands import matrix, same
@@ -20,7 +32,8 @@ from runs.operands import matrix, same
 def together(rng: np.random.Generator) -> None:
     """Clusters that begin tiles together, or passes over k; one after the other here, so that none waits for long."""
     for scheme, slices in (("residues", 4), ("digits", 3), (replace(PRESETS["halfhalf"], core=H100), None)):
-        multiply, module = partial(ozaki.matmul, scheme=scheme, slices=slices), _hopper if slices else _word_hopper
+        multiply = partial(ozaki.matmul, scheme=scheme, slices=slices)
+        module = _hopper_tiles if slices else _word_hopper
         with (
             mock.patch.object(module, "_LONG", 2),
             mock.patch.object(_launch, "cleared", wraps=_tape.cleared) as cleared,
@@ -37,7 +50,7 @@ def split_along_k(rng: np.random.Generator) -> None:
     for (scheme, slices), (m, k, n) in shapes:
         a, b = rng.standard_normal((m, k)).astype("f4"), rng.standard_normal((k, n)).astype("f4")
         out = cp.full((m, n), np.nan, "f4")
-        with mock.patch.object(_hopper, "cleared", wraps=_tape.cleared) as cleared:
+        with mock.patch.object(_hopper_digits, "cleared", wraps=_tape.cleared) as cleared:
             ozaki.matmul(cp.asarray(a), cp.asarray(b), scheme=scheme, slices=slices, engine="hopper", out=out)
         assert cleared.call_count == 1
         same(ozaki.matmul(a, b, scheme=scheme, slices=slices), out)
@@ -53,7 +66,7 @@ def column_tiles(rng: np.random.Generator) -> None:
         a, b = rng.standard_normal((m, k)).astype("f4"), rng.standard_normal((k, n)).astype("f4")
         out = cp.full((m, n), np.nan, "f4")
         with (
-            mock.patch.object(_hopper, "_LARGE", 0),
+            mock.patch.object(_hopper_residues, "_LARGE", 0),
             mock.patch.object(_halves, "cleared", wraps=_tape.cleared) as cleared,
         ):
             ozaki.matmul(cp.asarray(a), cp.asarray(b), scheme="residues", slices=slices, engine="hopper", out=out)
@@ -85,7 +98,7 @@ def halves(rng: np.random.Generator) -> None:
     assert places.struct[1].tobytes() == np.array([1, 2, 0, 0, 0, 0, 0, 2**31], np.uint32).tobytes()
 
 
-def parts_of_k(rng: np.random.Generator) -> None:
+def side_by_side(rng: np.random.Generator) -> None:
     """Two clusters and few tiles: two parts of k, with nothing left over, or what is left added to the first one.
 
     More parts than clusters, which accumulators would need, are multiplied one after the other.
@@ -93,21 +106,24 @@ def parts_of_k(rng: np.random.Generator) -> None:
     for k, deepest, split in ((2560, 512, (2, 10, 0)), (5200, 24, (2, 19, 3)), (5200, 8, (1, 41, 0))):
         a, b = rng.standard_normal((30, k)).astype("f4"), rng.standard_normal((k, 40)).astype("f4")
         out, options = cp.full((30, 40), np.nan, "f4"), dict[str, Any](scheme="residues", slices=5)
-        with mock.patch.object(_hopper, "_DEEPEST", deepest):
-            _hopper._parts.cache_clear()
-            parts, blocks = _hopper._parts(0, 5, 1, 30, 40, -(-k // 128)), -(-k // 128)
-            assert (parts, *_hopper._shares_of_parts(blocks, parts)) == split
+        with (
+            mock.patch.object(_hopper_shares, "DEEPEST", deepest),
+            mock.patch.object(_hopper_residues, "DEEPEST", deepest),
+        ):
+            parts_of_k.cache_clear()
+            parts, blocks = parts_of_k(2, 5, 1, 30, 40, -(-k // 128)), -(-k // 128)
+            assert (parts, *_hopper_shares.of_parts(blocks, parts)) == split
             for _ in range(2):
                 ozaki.matmul(cp.asarray(a), cp.asarray(b), engine="hopper", out=out, **options)
                 same(ozaki.matmul(a, b, **options), out)
                 out[:] = np.nan
-    _hopper._parts.cache_clear()
+    parts_of_k.cache_clear()
 
 
 def fair_shares(rng: np.random.Generator) -> None:
     """Narrow tiles: each to one cluster, and none ends much later than it must; all read what is stored."""
     for wide, narrow, clusters in rng.integers((1, 1, 2), (3000, 900, 70), (200, 3)).tolist():
-        end, light = _hopper._narrow_shares(wide, narrow, clusters, 2**30)
+        end, light = _hopper_shares.narrow_shares(wide, narrow, clusters, 2**30)
         heavy = wide % clusters
         others = clusters - heavy
         assert 0 <= light <= narrow and (heavy > 0 or light == narrow)
@@ -116,19 +132,21 @@ def fair_shares(rng: np.random.Generator) -> None:
         assert sum(ends) == 192 * wide + 150 * narrow
         assert abs(max(ends) - end) < 1e-3 and end <= sum(ends) / clusters + 192
     for work, blocks, most in rng.integers((1, 2, 2), (3000, 300, 70), (300, 3)).tolist():
-        clusters, whole, sharers = _hopper._few_shares(work, blocks, most)
+        clusters, whole, sharers = _hopper_shares.few_digit_shares(work, blocks, most)
         rest = work - whole
         assert 0 < clusters <= most and whole % clusters * rest == 0 and sharers <= clusters
         assert (rest == 0) == (sharers == 0) and (rest == 0 or (sharers > rest and rest * blocks >= 4 * sharers))
-    _, unit, *_ = _hopper.tiled("right", 1, 128)
+    _, unit, *_ = _hopper_tiles.tiled("right", 1, 128)
     for n in (*range(1, 900), *rng.integers(900, 99999, 99).tolist()):
         work = int(rng.integers(1, 300)), int(rng.integers(2, 70)), int(rng.integers(2, 70))
-        (wide, narrow), end, _ = _hopper._columns(n, *work)
+        (wide, narrow), end, _ = _hopper_shares.columns(n, *work)
         strips = wide * 3 + narrow * 2
         fewest = -strips % 3
-        assert end <= _hopper._narrow_shares(work[0] * ((strips - 2 * fewest) // 3), work[0] * fewest, *work[1:])[0]
-        multiplied, stored = 2 * (192 * wide + 128 * narrow), _hopper.tiled("right", n, 128)[2]
+        assert (
+            end <= _hopper_shares.narrow_shares(work[0] * ((strips - 2 * fewest) // 3), work[0] * fewest, *work[1:])[0]
+        )
+        multiplied, stored = 2 * (192 * wide + 128 * narrow), _hopper_tiles.tiled("right", n, 128)[2]
         assert n <= multiplied <= stored and (multiplied < n + 128 or n <= 128)
         first = int(rng.integers(-(-n // unit))) * unit  # of a panel, which reads what is stored of all columns
-        (wide, narrow), *_ = _hopper._columns(n - first, *work)
+        (wide, narrow), *_ = _hopper_shares.columns(n - first, *work)
         assert first + 2 * (192 * wide + 128 * narrow) <= stored

@@ -11,7 +11,7 @@ import cupy as cp
 import numpy as np
 
 import ozaki
-from ozaki.backends import _cublas, _cupy, _hopper
+from ozaki.backends import _cublas, _cupy, _hopper, _hopper_tiles
 from ozaki.schemes import Digits, Residues, Scheme
 from runs.operands import matrix, same
 
@@ -19,7 +19,7 @@ from runs.operands import matrix, same
 def within_limits(rng: np.random.Generator) -> None:
     """The own kernel in panels, where what it keeps aside leaves room for them; else cuBLAS, in smaller ones."""
     a, b = matrix(rng, (40, 260), "f4"), matrix(rng, (260, 50), "f4")
-    with mock.patch.object(_hopper, "FROM", 1):
+    with mock.patch.object(_cupy, "FROM", 1):
         for scheme in (Residues(3), Digits(2)):
             options: dict[str, Any] = {"scheme": scheme.name, "slices": scheme.count}
             expected, enough = ozaki.matmul(a, b, **options), 2 * _cupy._workspace(_hopper, scheme, 260, 1, 256, 384)
@@ -52,7 +52,7 @@ def within_limits(rng: np.random.Generator) -> None:
 
 def panels(rng: np.random.Generator) -> None:
     """No panel takes more than the limit: the last ones are smaller, but multiplied in more parts of k."""
-    with mock.patch.object(_hopper, "cluster_blocks", return_value=132):
+    with mock.patch.object(_hopper_tiles, "cluster_blocks", return_value=132):
         for m, k, n in rng.integers((300, 1000, 300), (3000, 9000, 30000), (100, 3)).tolist():
             scheme = Residues(int(rng.choice((7, 14))))
             size = partial(_cupy._workspace, _hopper, scheme, k, 1)
