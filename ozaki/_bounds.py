@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from ozaki import _word_bounds
 from ozaki._description import Description, Least
-from ozaki.schemes import Digits, Residues, Scheme, Words, magnitude_bits
+from ozaki.schemes import Digits, Residues, Scheme, Words, magnitude_bits, scaling_of
 from ozaki.schemes.image import ceil_log2
 
 _UP = 1 + 2.0**-30
@@ -66,8 +66,7 @@ def error_terms(left: Description, right: Description, scheme: Scheme | Words, s
     if isinstance(scheme, Words):
         return word_terms(left, right, scheme)
     k = left.k
-    scaling = scheme.scaling(k)
-    assert scaling is not None
+    scaling = scaling_of(scheme, k)
     ulp_left, ulp_right = (_powers(-side.bits(scaling), side) for side in (left, right))
     u_left = np.where(left.rounded(scaling), ulp_left / 2, 0.0)
     u_right = np.where(right.rounded(scaling), ulp_right / 2, 0.0)
@@ -228,8 +227,7 @@ def usual_of(left: Least, right: Least, some: int, digits: Digits, k: int) -> fl
     As if an entry of abs(A) abs(B) were what the sums of its rows let expect, s_i s_j / k. The two worst rows are taken
     together, which makes up for what the first level of B7 does not see.
     """
-    scaling = digits.scaling(k)
-    assert scaling is not None
+    scaling = scaling_of(digits, k)
     ulp, (x, y) = 2.0**-scaling.base, (some / side.sums for side in (left, right))
     return ulp / 2 * (x + y) + (ulp * ulp / 4 + digits.drop * ulp * ulp) * x * y
 

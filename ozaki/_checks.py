@@ -34,12 +34,6 @@ def suffices(bound: float, target: Accuracy, dtype: str) -> bool:
     return bound <= _bounds.with_rounding(target.tolerance, dtype)
 
 
-def check_room(scheme: Scheme, k: int) -> None:
-    """So many slices leave something of each element at that k."""
-    if scheme.scaling(max(k, 1)) is None:
-        raise ValueError(f"slices: {scheme.count} {scheme.name} leave no room for k = {k}; give more")
-
-
 def check_is_plan(plan: Any) -> None:
     """It is a Plan."""
     if not isinstance(plan, Plan):

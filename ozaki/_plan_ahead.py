@@ -9,14 +9,14 @@ import numpy as np
 
 from ozaki import _bounds, _word_bounds
 from ozaki._accuracy import Accuracy, default_accuracy
-from ozaki._checks import check_choices, check_native, check_proven, check_room, check_words
+from ozaki._checks import check_choices, check_native, check_proven, check_words
 from ozaki._choices import Choices
 from ozaki._operands import Shapes, Side
 from ozaki._plan import Plan
 from ozaki._search import choose_a_priori
 from ozaki._ways import NATIVE_ASKED_FOR, names_of, native_plan
 from ozaki.backends import Backend
-from ozaki.schemes import Scheme, Words
+from ozaki.schemes import Scheme, Words, scaling_of
 from ozaki.schemes.named import forced, integer_scheme, words_of
 
 
@@ -29,7 +29,7 @@ def named_scheme(choices: Choices, dtype: str, k: int, backend: Backend | None) 
         return None
     assert isinstance(choices.scheme, str)
     scheme = forced(integer_scheme(choices.scheme, k), choices.slices)
-    check_room(scheme, k)
+    scaling_of(scheme, max(k, 1))
     return scheme
 
 

@@ -13,7 +13,7 @@ from ozaki._accuracy import Accuracy
 from ozaki._description import Described
 from ozaki._measured import Measured
 from ozaki._proof import EVERY, SAMPLE, SAMPLED_FROM, ChangedError, ProofBackend
-from ozaki.schemes import Residues, Scheme, Words
+from ozaki.schemes import Residues, Scheme, Words, scaling_of
 from ozaki.schemes.digits import MAX_DIGITS
 from ozaki.schemes.named import least_of, most_of, scheme_of
 
@@ -253,9 +253,7 @@ def _in_reach(choice: Choice, accuracy: Accuracy, k: int) -> int:
 
 @lru_cache(maxsize=1024)
 def _room(scheme: Scheme, k: int) -> float:
-    scaling = scheme.scaling(k)
-    assert scaling is not None  # else there is no bound
-    return scaling.room
+    return scaling_of(scheme, k).room
 
 
 def _unreachable(accuracy: Accuracy, names: tuple[str, ...]) -> NoReturn:

@@ -141,7 +141,7 @@ CASES = {
         for scheme, most in (("residues", 49), ("digits", 64), ("digits7", 64))
         for slices in (0, -1, most + 1, 2.0, True, np.True_, "7", 2.5)
     },
-    "too few for k": (
+    "no room for k": (
         matmul(np.ones((1, 70000)), np.ones((70000, 1)), scheme="residues", slices=1),
         ValueError,
         "slices",

@@ -27,7 +27,7 @@ from ozaki.backends._hopper_tiles import SHARED, tiled
 from ozaki.backends._launch import Launch, Macros, View, round_up
 from ozaki.backends._magnitudes import RESULT, Layout, Magnitudes, magnitudes, results
 from ozaki.backends._tape import Copy, Record
-from ozaki.schemes import Scheme, Words, magnitude_bits
+from ozaki.schemes import Scheme, Words, magnitude_bits, scaling_of
 
 T = TypeVar("T")
 
@@ -320,8 +320,7 @@ def _finding_terms(device: int, terms: _Terms, k: int, wanted: tuple[tuple[Schem
     sides = ((None, *of) for of in zip((terms.batch_a, terms.batch_b), terms.rows, terms.rounded, strict=True))
     each = []
     for scheme, lost in wanted:
-        scaling = scheme.scaling(k)
-        assert scaling is not None
+        scaling = scaling_of(scheme, k)
         numbers = FIELDS.index(scaling.statistic), scaling.step, scaling.base, scaling.threshold, float(lost)
         each.append((*[None] * 5, *numbers))
     grid = sum(ceil(rows / 256) for rows in terms.rounded), len(wanted)

@@ -14,10 +14,10 @@ from ozaki._description import FIELDS, Described
 from ozaki.backends._launch import Launch, Macros, View, clusters_at_once, round_up
 from ozaki.backends._magnitudes import RESULT_WORDS, Magnitudes
 from ozaki.backends._magnitudes import Layout as MagnitudeLayout
-from ozaki.backends._split import Layout, Slices, cutting_constants, cutting_macros, scaling_of
+from ozaki.backends._split import Layout, Slices, cutting_constants, cutting_macros
 from ozaki.backends._tops import Tops, TopsOfWords
 from ozaki.backends._word_split import tile_macros
-from ozaki.schemes import Scheme, Words, magnitude_bits
+from ozaki.schemes import Scheme, Words, magnitude_bits, scaling_of
 from ozaki.schemes.constants import image_words
 
 _BLOCK = 128

@@ -23,7 +23,7 @@ from ozaki.backends._numpy_proof import narrow_product as narrow_product
 from ozaki.backends._numpy_proof import wide_product as wide_product
 from ozaki.backends._numpy_proof import worst_ratios as worst_ratios
 from ozaki.backends._words import WordSlices
-from ozaki.schemes import Digits, Residues, Scheme, Words
+from ozaki.schemes import Digits, Residues, Scheme, Words, scaling_of
 from ozaki.schemes.digits import Rectangle, rectangles
 from ozaki.schemes.formats import H100, TensorCore
 from ozaki.schemes.residues import Remainders, exact_moduli, remainders
@@ -182,10 +182,7 @@ def split_in_one_read(plan: Plan, x: npt.NDArray[Any], y: npt.NDArray[Any]) -> N
 
 
 def _exponents(operand: Described, scheme: Scheme) -> npt.NDArray[np.int64]:
-    scaling = scheme.scaling(operand.k)
-    if scaling is None:
-        raise ValueError(f"slices: {scheme.count} {scheme.name} are too few for k = {operand.k}")
-    return operand.on_host.exponents(scaling)
+    return operand.on_host.exponents(scaling_of(scheme, operand.k))
 
 
 def axpby(

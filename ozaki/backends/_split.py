@@ -14,7 +14,7 @@ from ozaki._description import FIELDS, Described
 from ozaki.backends._launch import Launch, Macros, View, struct
 from ozaki.backends._tape import Tape
 from ozaki.backends._tops import Tops
-from ozaki.schemes import Digits, Residues, Scaling, Scheme, constants, magnitude_bits
+from ozaki.schemes import Digits, Residues, Scheme, constants, magnitude_bits, scaling_of
 
 
 @dataclass(frozen=True)
@@ -133,14 +133,6 @@ def _splitting(device: int, view: View, side: str, scheme: Scheme, layout: Layou
         layout.batch, layout.row_bytes, layout.slice, layout.slab, layout.slab_stride,
         *cutting_constants(scheme, side, layout),
     )  # fmt: skip
-
-
-def scaling_of(scheme: Scheme, k: int) -> Scaling:
-    """The scaling of rows of length k."""
-    scaling = scheme.scaling(k)
-    if scaling is None:
-        raise ValueError(f"slices: {scheme.count} {scheme.name} are too few for k = {k}")
-    return scaling
 
 
 def cutting_macros(view: View, side: str, scheme: Scheme, layout: Layout) -> Macros:

@@ -15,8 +15,8 @@ from ozaki._description import FIELDS, Described
 from ozaki.backends import _hopper, _hopper_residues
 from ozaki.backends._launch import Launch, View, round_up
 from ozaki.backends._recombine import recombine_quadrants
-from ozaki.backends._split import Layout, Slices, cutting_constants, cutting_macros, scaling_of
-from ozaki.schemes import Residues, Scheme
+from ozaki.backends._split import Layout, Slices, cutting_constants, cutting_macros
+from ozaki.schemes import Residues, Scheme, scaling_of
 
 label = f"{_hopper.label}, Strassen-Winograd"
 
