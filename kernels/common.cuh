@@ -21,6 +21,8 @@ typedef unsigned long long uint64_t;
 #define HD inline
 #endif
 
+constexpr uint32_t ALL = 0xffffffffu;  // lanes of a warp
+
 // `top` and `bottom` of a row without nonzero element.
 constexpr int EMPTY_TOP = -4096;
 

@@ -11,8 +11,8 @@
 // a row, a block 32 rows, its warps take turns along k, segment is a multiple of 8 * 8, up to 8 * HELD.
 //
 //   describe         grid batch * ceil(rows / R) * segments,  R = 8 / warps or 32: with one segment all there is
-//   describe_finish  grid batch * ceil(rows / R),  R = 8 or 32: the row out of its pieces, [segments][batch * rows]; with
-//                    ALONG_K = 0 by 768 threads
+//   describe_finish  grid batch * ceil(rows / R),  R = 8 or 32: the row out of its pieces, [segments][batch * rows];
+//                    with ALONG_K = 0 by 768 threads
 //
 // The sums of a row are relative to its top, which a segment cannot know. So it notes them for its own top and for the
 // next ones, since ceil(ceil(z) / 2) = ceil(z / 2); where the row's top is higher still, describe_finish reads the
@@ -22,7 +22,7 @@
 
 constexpr int PACK = 16 / sizeof(INPUT);
 constexpr int HELD = ALONG_K || sizeof(INPUT) == 8 ? 256 / sizeof(INPUT) : 48;  // more float32 would spill
-constexpr int CHUNK = 8;                   // held elements that are looked at or left out together
+constexpr int RUN = 8;                     // held elements that are looked at or left out together
 constexpr int TOPS = 3;                    // that the sums of a segment are noted for
 constexpr int BLOCK = 256, WARPS = BLOCK / 32;
 
@@ -48,21 +48,21 @@ struct Walk {
 
 __device__ __forceinline__ void load(const Walk& w, int filled, Bits (&held)[HELD]) {
 #pragma unroll
-  for (int c = 0; c < HELD; c += CHUNK) {
+  for (int c = 0; c < HELD; c += RUN) {
     if (c >= filled) {
 #pragma unroll
-      for (int i = c; i < c + CHUNK; ++i) held[i] = 0;
-    } else if (ALONG_K && w.packs && w.h(c + CHUNK - 1) < w.end) {
+      for (int i = c; i < c + RUN; ++i) held[i] = 0;
+    } else if (ALONG_K && w.packs && w.h(c + RUN - 1) < w.end) {
 #pragma unroll
-      for (int i = c; i < c + CHUNK; i += PACK) load_16_bytes(w.row + w.h(i), held + i);
-    } else if (w.h(c + CHUNK - 1) < w.end) {
+      for (int i = c; i < c + RUN; i += PACK) load_16_bytes(w.row + w.h(i), held + i);
+    } else if (w.h(c + RUN - 1) < w.end) {
       const Bits* p = reinterpret_cast<const Bits*>(w.row) + w.h(c) * w.sk;
       const int64_t step = (ALONG_K ? 32 : WARPS) * w.sk;
 #pragma unroll
-      for (int i = c; i < c + CHUNK; ++i, p += step) held[i] = *p;
+      for (int i = c; i < c + RUN; ++i, p += step) held[i] = *p;
     } else {
 #pragma unroll
-      for (int i = c; i < c + CHUNK; ++i) held[i] = w.element(i);
+      for (int i = c; i < c + RUN; ++i) held[i] = w.element(i);
     }
   }
 }
@@ -70,10 +70,10 @@ __device__ __forceinline__ void load(const Walk& w, int filled, Bits (&held)[HEL
 // f(i) for every held element.
 template <typename F> __device__ __forceinline__ void each(int filled, F f) {
 #pragma unroll
-  for (int c = 0; c < HELD; c += CHUNK) {
+  for (int c = 0; c < HELD; c += RUN) {
     if (c >= filled) break;
 #pragma unroll
-    for (int i = c; i < c + CHUNK; ++i) f(i);
+    for (int i = c; i < c + RUN; ++i) f(i);
   }
 }
 
@@ -134,7 +134,7 @@ __device__ __forceinline__ Place place(const INPUT* x, int64_t sb, int64_t sr, i
   w.packs = ALONG_K && aligned_along_k(x, sb, sr, sk);
   w.begin = begin + (!ALONG_K ? warp : lane * (w.packs ? PACK : 1));
   const int64_t length = (larger<int64_t>(w.end - begin, 0) + (ALONG_K ? 31 : WARPS - 1)) / (ALONG_K ? 32 : WARPS);
-  p.filled = static_cast<int>(smaller<int64_t>((length + CHUNK - 1) / CHUNK * CHUNK, HELD));
+  p.filled = static_cast<int>(smaller<int64_t>((length + RUN - 1) / RUN * RUN, HELD));
   return p;
 }
 

@@ -7,10 +7,10 @@
 // more than one; CLUSTER: 1 or, if SHARING is 4, 2 blocks or, without SUMS, 4; FEW: 1 if a multiprocessor's shared
 // memory has no room for four blocks, whose threads may then have more registers.
 //
-// Arguments as those of split.cu, `beside` as launch.cuh has it; description is written, `width` are its magnitude bits;
-// with SUMS the proof's magnitudes are, too, where they are wanted. Rows from rows_padded on stay as they are. Block
-// `rank` of a cluster holds elements [rank share, (rank + 1) share) of each row, share a multiple of 128; k_padded is at
-// most CLUSTER * share.
+// Arguments as those of split.cu, `beside` as launch.cuh has it; description is written, `width` are its magnitude
+// bits; with SUMS the proof's magnitudes are, too, where they are wanted. Rows from rows_padded on stay as they are.
+// Block `rank` of a cluster holds elements [rank share, (rank + 1) share) of each row, share a multiple of 128;
+// k_padded is at most CLUSTER * share.
 //
 // 128 threads; grid batch * rows_padded / (GROUPS * HELD) clusters, all on x; EXCHANGED + GROUPS * HELD * share *
 // sizeof(INPUT) bytes of dynamic shared memory. A warp takes every SHARING-th block of 128 elements, of all rows of its

@@ -6,8 +6,6 @@
 
 typedef BitsOf<INPUT>::type Bits;
 
-constexpr unsigned ALL = 0xffffffffu;
-
 enum Field { TOP, PEAK, MAGNITUDES, SQUARES, BOTTOM, NONFINITE };
 
 struct Tops {

@@ -61,10 +61,10 @@ __device__ __forceinline__ void hand_over(const uint32_t (&d)[96], uint4* to, bo
 }
 __device__ __forceinline__ constexpr int bytes_handed_over(bool over) { return over ? 4 : 1; }
 __device__ __forceinline__ void take_over(uint32_t (&d0)[96], uint32_t (&d1)[96], const Stages& stages, Ring& ring,
-                                          int helpers, bool over) {
+                                          int contributors, bool over) {
   const int each = bytes_handed_over(over);
 #pragma unroll 1
-  for (int i = 0; i < helpers * each; ++i, ring.next()) {
+  for (int i = 0; i < contributors * each; ++i, ring.next()) {
     const uint32_t from = stages.data + ring.stage * STAGE_BYTES + 16 * this_thread(), unit = 1u << (8 * (i % each));
     stages.wait(ring);
     add_bytes(d0, from, unit);
@@ -74,10 +74,10 @@ __device__ __forceinline__ void take_over(uint32_t (&d0)[96], uint32_t (&d1)[96]
 }
 // By the producer: the same bytes, to the stages that come next in the ring.
 __device__ __forceinline__ void copy_partial(const Stages& stages, Ring& ring, uint4* partial, const uint32_t* flags,
-                                             int helpers, int diagonal) {
-  for (int h = 1; h <= helpers; ++h) {
+                                             int contributors, int diagonal) {
+  for (int h = 1; h <= contributors; ++h) {
     const int block = blockIdx.x - 2 * h;
-    wait_for_helper(flags, block, diagonal + 1);
+    wait_for_contributor(flags, block, diagonal + 1);
     for (int j = 0; j < bytes_handed_over(diagonal == SLICES - 1); ++j, ring.next())
       stages.copy_bytes(ring, partial_of(partial, block, diagonal + j), PARTIAL);
   }
@@ -169,14 +169,14 @@ diagonal_gemm(const Operand a, const Operand b, const Output<OUTPUT> output, uin
         const uint8_t* const from_a = a.slices + entry * a.batch + (row * blocks + piece.first) * A_BYTES;
         const uint8_t* const from_b =
             b.slices + entry * b.batch + (static_cast<int64_t>(j) * blocks + piece.first) * B_BYTES;
-        const int helpers = helpers_of(piece, pieces, blocks);
+        const int contributors = contributors_of(piece, pieces, blocks);
         for (int diagonal = 0; diagonal < SLICES; ++diagonal) {
           for (int s = 0; s < SLICES - diagonal; ++s) {
             if (rank == 0) together.begin(piece.tile);
             const From from = {from_a + s * a.slice, from_b + (diagonal + s) * b.slice};
             stages.copy(ring, from, piece.last - piece.first, rank);
           }
-          copy_partial(stages, ring, partial, flags, helpers, diagonal);
+          copy_partial(stages, ring, partial, flags, contributors, diagonal);
         }
       }
     }
@@ -199,7 +199,7 @@ diagonal_gemm(const Operand a, const Operand b, const Output<OUTPUT> output, uin
         exponents[warpgroup][x] = output.nu[entry * output.nu_batch + smaller(j * COLS + x, output.n - 1)] * (1 << 20);
       named_barrier(1 + warpgroup, 128);
       const bool owner = piece.first == 0;
-      const int helpers = helpers_of(piece, pieces, blocks);
+      const int contributors = contributors_of(piece, pieces, blocks);
 #pragma unroll 1
       for (int pairs = SLICES; pairs > 0; --pairs) {  // a diagonal, whose first block is under way
         const bool over = pairs == 1;
@@ -208,11 +208,11 @@ diagonal_gemm(const Operand a, const Operand b, const Output<OUTPUT> output, uin
         multiply_last_block<int8_t>(stages, ring, d0, d1);
         await_first_half(stages, ring, d0, last);
         const int diagonal = SLICES - pairs;
-        if (helpers > 0) {  // all stages that are under way are needed
+        if (contributors > 0) {  // all stages that are under way are needed
           wgmma_wait<0>();
           registers_ready(d1);
           stages.release(last);
-          take_over(d0, d1, stages, ring, helpers, over);
+          take_over(d0, d1, stages, ring, contributors, over);
         }
         uint4* const to =
             owner ? own_digits(low, over ? 0 : diagonal) : partial_of(partial, blockIdx.x, diagonal) + this_thread();
@@ -227,7 +227,7 @@ diagonal_gemm(const Operand a, const Operand b, const Output<OUTPUT> output, uin
         multiply_half<int8_t>(d0, da, db, over);
         wgmma_wait<1>();
         registers_ready(d1);
-        if (helpers == 0) stages.release(last);
+        if (contributors == 0) stages.release(last);
         if (!owner) hand_over(d1, to + 6 * 256, over);
         else if (!over) store_bytes(d1, to + 6 * 256, 0, true);
         else round_half(d1, to, result_of(piece.tile, tiles, output, exponents[warpgroup]), 1);

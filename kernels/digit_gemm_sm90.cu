@@ -97,9 +97,9 @@ __device__ __forceinline__ void hand_over(Diagonal (&d)[SLICES], uint8_t* to) {
   for (int j = 1; j < 4; ++j) store_plane(d[0], to + (SLICES - 1 + j) * PLANE, j, false);
 }
 // Planes are those of diagonals 0, 1, ... at first, then the upper bytes of diagonal 0.
-__device__ __forceinline__ void take_over(Diagonal (&d)[SLICES], const Stages& stages, Ring& ring, int helpers) {
+__device__ __forceinline__ void take_over(Diagonal (&d)[SLICES], const Stages& stages, Ring& ring, int contributors) {
 #pragma unroll 1
-  for (int h = 0; h < helpers; ++h)
+  for (int h = 0; h < contributors; ++h)
 #pragma unroll
     for (int q = 0; q < STAGES_HANDED_OVER; ++q, ring.next()) {
       stages.wait(ring);
@@ -112,10 +112,10 @@ __device__ __forceinline__ void take_over(Diagonal (&d)[SLICES], const Stages& s
 }
 // By the producer, to the stages that come next.
 __device__ __forceinline__ void copy_partial(const Stages& stages, Ring& ring, const uint8_t* partial,
-                                             const uint32_t* flags, int helpers) {
-  for (int h = 1; h <= helpers; ++h) {
+                                             const uint32_t* flags, int contributors) {
+  for (int h = 1; h <= contributors; ++h) {
     const int block = blockIdx.x - 2 * h;
-    wait_for_helper(flags, block, 1);
+    wait_for_contributor(flags, block, 1);
     for (int p = 0; p < PLANES; p += OF_STAGE, ring.next())
       stages.copy_bytes(ring, partial + (block * PLANES + p) * PLANE, smaller(OF_STAGE, PLANES - p) * PLANE);
   }
@@ -127,10 +127,10 @@ struct __align__(16) Exponents {
 };
 
 // What consumers have to do, told by the producer before the first stage of it is full, so that none of them has to
-// divide while the tensor cores wait: so many blocks of a tile, and what so many helpers have left, or to leave that
-// themselves (helpers < 0); whether there is more.
+// divide while the tensor cores wait: so many blocks of a tile, and what so many contributors have left, or to leave
+// that themselves (contributors < 0); whether there is more.
 struct Told {
-  int blocks, helpers, entry, row, col, more;
+  int blocks, contributors, entry, row, col, more;
 };
 // Where a tile lies in the result: its first row, for this warpgroup, and column.
 struct Place {
@@ -195,17 +195,17 @@ digit_gemm(const Operand a, const Operand b, const Output<OUTPUT> output, uint8_
         next = piece_of(w++, pieces, blocks);
         int entry, i, j;
         locate(piece.tile, tiles, entry, i, j);
-        const int row = 2 * i + static_cast<int>(rank), helpers = helpers_of(piece, pieces, blocks);
+        const int row = 2 * i + static_cast<int>(rank), contributors = contributors_of(piece, pieces, blocks);
         From from = {a.slices + entry * a.batch + (static_cast<int64_t>(row) * blocks + piece.first) * A_BYTES,
                      b.slices + entry * b.batch + (static_cast<int64_t>(j) * blocks + piece.first) * B_BYTES};
         if (rank == 0) together.begin(piece.tile);
         stages.wait_empty(ring);
-        told[ring.stage] = {piece.last - piece.first, piece.first == 0 ? helpers : -1, entry, row * ROWS, j * COLS,
+        told[ring.stage] = {piece.last - piece.first, piece.first == 0 ? contributors : -1, entry, row * ROWS, j * COLS,
                             next.exists};
         for (int k = piece.first; k < piece.last; ++k, from.a += A_BYTES, from.b += B_BYTES)
           for (int s = 0; s < SLICES; ++s)
             stages.copy(ring, {from.a + s * a.slice, from.b + (SLICES - 1 - s) * b.slice}, 1, rank);
-        copy_partial(stages, ring, partial, flags, helpers);
+        copy_partial(stages, ring, partial, flags, contributors);
       }
     }
   } else {
@@ -217,10 +217,10 @@ digit_gemm(const Operand a, const Operand b, const Output<OUTPUT> output, uint8_
       stages.wait(ring);
       const Told here = told[ring.stage];
       more = here.more != 0;
-      if (here.helpers >= 0) fetch(exponents[warpgroup], output, place_of(here));
+      if (here.contributors >= 0) fetch(exponents[warpgroup], output, place_of(here));
       multiply(d, stages, ring, here.blocks);
-      if (here.helpers >= 0) {
-        take_over(d, stages, ring, here.helpers);
+      if (here.contributors >= 0) {
+        take_over(d, stages, ring, here.contributors);
         wait_for_copies();
         named_barrier(1 + warpgroup, 128);
         round_and_store(d, output, place_of(here), exponents[warpgroup]);

@@ -1,8 +1,8 @@
 // What every kernel does before it reads what others wrote, or writes.
 //
 // A kernel may begin before the one ahead of it on the stream is over (programmatic dependent launch, compute
-// capability 9.0 and up): when all blocks of that one have begun and, if it does not itself work beside another one, all
-// that was ahead of it is over.
+// capability 9.0 and up): when all blocks of that one have begun and, if it does not itself work beside another one,
+// all that was ahead of it is over.
 #pragma once
 
 __device__ __forceinline__ void wait_for_previous() {

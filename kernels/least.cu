@@ -2,8 +2,9 @@
 // proof of words asks for (docs/bounds.md, B9).
 //
 // least[side][block] = {least s^2 / squares, least s, least top - top of the whole row (at most 0), 1 if each row with
-// elements shows some, else 0, 1 if words keep all elements whole, 0 if not or if nobody knows}, s = max((magnitudes - k)
-// unit, 1/2), over rows that are not empty; without such the first two are infinite. Each block takes a share of the rows.
+// elements shows some, else 0, 1 if words keep all elements whole, 0 if not or if nobody knows}, s = max((magnitudes -
+// k) unit, 1/2), over rows that are not empty; without such the first two are infinite. Each block takes a share of the
+// rows.
 //
 // Macro: WORDS, 1 if whole rows are described as tops_split_words_sm90.cu does, 0 if in full.
 //

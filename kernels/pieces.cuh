@@ -41,12 +41,12 @@ __device__ __forceinline__ Piece piece_of(int i, const Pieces& pieces, int block
 }
 
 // Number of clusters, right before this one in the grid, that have the rest of a tile that it owns.
-__device__ __forceinline__ int helpers_of(const Piece& piece, const Pieces& pieces, int blocks) {
+__device__ __forceinline__ int contributors_of(const Piece& piece, const Pieces& pieces, int blocks) {
   if (piece.first > 0 || piece.last == blocks) return 0;
   const int r = gridDim.x / 2 - 1 - blockIdx.x / 2, end = (piece.tile - pieces.whole + 1) * blocks;
-  int helpers = 1;
-  while (begin_of(r + 1 + helpers, pieces, blocks) < end) ++helpers;
-  return helpers;
+  int contributors = 1;
+  while (begin_of(r + 1 + contributors, pieces, blocks) < end) ++contributors;
+  return contributors;
 }
 
 // What is handed over are bytes of accumulators of N / 2 columns, 16 of a thread at a time: of row h, 0 or 8 below a
@@ -85,7 +85,7 @@ __device__ __forceinline__ void tell_owner(uint32_t* flags, int warpgroup, int c
   named_barrier(1 + warpgroup, 128);
   if (threadIdx.x % 128 == 0) flag_raise(flags + 2 * blockIdx.x + warpgroup, count);
 }
-__device__ __forceinline__ void wait_for_helper(const uint32_t* flags, int block, int count) {
+__device__ __forceinline__ void wait_for_contributor(const uint32_t* flags, int block, int count) {
   for (int i = 0; i < 2; ++i) flag_wait(flags + 2 * block + i, count);
   async_proxy_fence();
 }

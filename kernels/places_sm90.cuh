@@ -1,8 +1,8 @@
 // The places that clusters take in the order of tiles.
 //
 // The second-level cache has two halves, and what multiprocessors of both need is copied from one to the other and held
-// twice (docs/performance-log.md, step 65). Clusters at one half take places from the first one on, those at the other from
-// the last one back, each when it begins, wherever it was put: so those of one half have neighbouring tiles. Which
+// twice (docs/performance-log.md, step 65). Clusters at one half take places from the first one on, those at the other
+// from the last one back, each when it begins, wherever it was put: so those of one half have neighbouring tiles. Which
 // cluster has which tile changes no result.
 #pragma once
 #include "ptx.cuh"

@@ -68,8 +68,8 @@ struct Ring {
 };
 
 // Clusters begin tiles together. Each goes its own pace else, and what one has copied is no longer in the second-level
-// cache when the last one needs it (docs/performance-log.md, step 62). Results do not hang on it: where one does not come,
-// because the device has something else to do, none waits for long, and then never again.
+// cache when the last one needs it (docs/performance-log.md, step 62). Results do not hang on it: where one does not
+// come, because the device has something else to do, none waits for long, and then never again.
 struct Together {
   uint32_t* arrived;  // zero at first
   int64_t until;      // tiles, a multiple of the clusters

@@ -5,26 +5,26 @@
 //
 // Arguments as those of split_words.cu, but for the batch entries, and the fields of the description that tops.cu
 // writes, which are written here, as is field 4: 1 for a row with an element below 2^floor when it is scaled, else 0.
-// `beside` as launch.cuh has it. k_padded is at most CLUSTER * WARPS * CHUNKS * CHUNK_K.
+// `beside` as launch.cuh has it. k_padded is at most CLUSTER * WARPS * SLABS * SLAB_K.
 //
 // Grid: any number of clusters, all on x; RING + 3 sizeof(Exchanged) bytes of dynamic shared memory. Clusters take
-// groups of rows in turn. A warp has two chunks of a group. It shows all blocks of the cluster the largest elements,
-// and when the cluster has put the rows together, cuts its chunks into words and fills their places with what comes
-// next: a ring of three chunks, of which nobody else knows.
+// groups of rows in turn. A warp has two slabs of a group. It shows all blocks of the cluster the largest elements,
+// and when the cluster has put the rows together, cuts its slabs into words and fills their places with what comes
+// next: a ring of three slabs, of which nobody else knows.
 #define INPUT float
 #include "cut_words.cuh"
 #include "largest.cuh"
 #include "launch.cuh"
 #include "ptx.cuh"
 
-constexpr int ROWS = HELD, CHUNK = 1024, CHUNK_K = CHUNK / ROWS, CHUNKS = 2, STAGES = 3;
-constexpr int RING = 4 * STAGES * CHUNK * WARPS;
-constexpr int CHUNK_BYTES = CHUNK_K * WIDTH;  // of a row of a chunk in one word
+constexpr int ROWS = HELD, SLAB = 1024, SLAB_K = SLAB / ROWS, SLABS = 2, STAGES = 3;
+constexpr int RING = 4 * STAGES * SLAB * WARPS;
+constexpr int SLAB_BYTES = SLAB_K * WIDTH;  // of a row of a slab in one word
 constexpr int SHARE = 128 / TOGETHER;         // of those of a tile's row that are of one word
 
 // A lane has eight elements of a row in a pass: PACK neighbours, 16 bytes of words, from PACK piece on, and of words of
-// four bytes those half a chunk further on.
-constexpr int PASSES = 4, PACK = 16 / WIDTH, PIECES = CHUNK_K / 8, PASS_ROWS = ROWS / PASSES;
+// four bytes those half a slab further on.
+constexpr int PASSES = 4, PACK = 16 / WIDTH, PIECES = SLAB_K / 8, PASS_ROWS = ROWS / PASSES;
 __device__ __forceinline__ int piece_of(int lane) { return lane % PIECES; }
 __device__ __forceinline__ int row_of(int lane, int pass) { return PASS_ROWS * pass + lane / PIECES; }
 
@@ -39,10 +39,10 @@ __device__ __forceinline__ uint32_t bits_of_power(int e) {
   return e >= -126 ? static_cast<uint32_t>(e + 127) << 23 : beyond > 0 ? 1u << beyond : 0;
 }
 
-// Where element (row, h) of a chunk stands: copies of 16 bytes, and what the lanes read at once, meet every bank once.
+// Where element (row, h) of a slab stands: copies of 16 bytes, and what the lanes read at once, meet every bank once.
 __device__ __forceinline__ int place(int row, int h) {
 #if ALONG_K
-  return row * CHUNK_K + ((h >> 2 ^ (PACK == 8 ? h >> 5 & 1 : 0)) << 2) + (h & 3);
+  return row * SLAB_K + ((h >> 2 ^ (PACK == 8 ? h >> 5 & 1 : 0)) << 2) + (h & 3);
 #elif HELD == 32
   return h * ROWS + ((row >> 2 ^ 2 * (h / PACK & 3)) << 2) + (row & 3);
 #else
@@ -50,24 +50,24 @@ __device__ __forceinline__ int place(int row, int h) {
 #endif
 }
 
-// The chunks of a warp, one after the other.
-struct Chunks {
+// The slabs of a warp, one after the other.
+struct Slabs {
   const Bits* x;
   int64_t sb, sr, sk, rows, k;
   uint32_t groups, all;  // of a batch entry, and of all
   int64_t h;             // where the warp begins in a row
   bool aligned;          // 16 bytes may be read at once
-  uint32_t group;        // that the next chunk is of,
-  int chunk;             // and its number there
+  uint32_t group;        // that the next slab is of,
+  int slab;              // and its number there
 
   // The next one, as a group of copies; none after the last.
   __device__ __forceinline__ void load(Bits* to) {
     if (group < all) {
       const int lane = threadIdx.x & 31;
-      const int64_t row0 = static_cast<int64_t>(group % groups) * ROWS, h0 = h + chunk * CHUNK_K;
+      const int64_t row0 = static_cast<int64_t>(group % groups) * ROWS, h0 = h + slab * SLAB_K;
       const Bits* from = x + group / groups * sb + row0 * sr + h0 * sk;
       const int rows_left = static_cast<int>(smaller<int64_t>(rows - row0, ROWS));
-      const int k_left = static_cast<int>(larger<int64_t>(smaller<int64_t>(k - h0, CHUNK_K), 0));
+      const int k_left = static_cast<int>(larger<int64_t>(smaller<int64_t>(k - h0, SLAB_K), 0));
 #if ALONG_K
       if (aligned) {
         const int at = 4 * (lane & 15), row = lane >> 4;
@@ -81,7 +81,7 @@ struct Chunks {
 #pragma unroll 4
         for (int i = 0; i < ROWS; ++i, from += sr)
 #pragma unroll
-          for (int at = 0; at < CHUNK_K; at += 32)
+          for (int at = 0; at < SLAB_K; at += 32)
             copy_or_zero(to + place(i, lane + at), from + at * sk, i < rows_left && lane + at < k_left);
       }
 #else
@@ -91,34 +91,34 @@ struct Chunks {
         const int readable = 4 * larger(smaller(rows_left - row, 4), 0);
         from += row + at * sk;
 #pragma unroll
-        for (int i = 0; i < CHUNK_K; i += AT_ONCE, from += AT_ONCE * sk)
+        for (int i = 0; i < SLAB_K; i += AT_ONCE, from += AT_ONCE * sk)
           copy_16_bytes(to + place(row, at + i), from, at + i < k_left ? readable : 0);
       } else {
         const int at = lane / ROWS, row = lane % ROWS;
         from += row * sr + at * sk;
 #pragma unroll 4
-        for (int i = 0; i < CHUNK_K; i += 32 / ROWS, from += 32 / ROWS * sk)
+        for (int i = 0; i < SLAB_K; i += 32 / ROWS, from += 32 / ROWS * sk)
           copy_or_zero(to + place(row, at + i), from, row < rows_left && at + i < k_left);
       }
 #endif
-      if (++chunk == CHUNKS) chunk = 0, group += gridDim.x / CLUSTER;
+      if (++slab == SLABS) slab = 0, group += gridDim.x / CLUSTER;
     }
     copies_are_a_group();
   }
 };
 
-// A lane's elements of a chunk in a pass, from where `place` has them.
-__device__ __forceinline__ void read(const Bits* chunk, int pass, uint32_t (&bits)[8]) {
+// A lane's elements of a slab in a pass, from where `place` has them.
+__device__ __forceinline__ void read(const Bits* slab, int pass, uint32_t (&bits)[8]) {
   const int lane = threadIdx.x & 31, piece = piece_of(lane), row = row_of(lane, pass), apart = piece >> 2;
 #if ALONG_K
-  const Bits* const at = chunk + row * CHUNK_K + PACK * piece;
+  const Bits* const at = slab + row * SLAB_K + PACK * piece;
   load_16_bytes(reinterpret_cast<const float*>(at + (PACK == 8 ? 4 * apart : 0)), bits);
-  load_16_bytes(reinterpret_cast<const float*>(at + (PACK == 8 ? 4 - 4 * apart : CHUNK_K / 2)), bits + 4);
+  load_16_bytes(reinterpret_cast<const float*>(at + (PACK == 8 ? 4 - 4 * apart : SLAB_K / 2)), bits + 4);
 #else
-  const Bits* const at = chunk + PACK * ROWS * piece + ((row >> 2 ^ (piece & 3) * (ROWS / 16)) << 2) + (row & 3);
+  const Bits* const at = slab + PACK * ROWS * piece + ((row >> 2 ^ (piece & 3) * (ROWS / 16)) << 2) + (row & 3);
   const Bits *const even = at + ROWS * apart, *const odd = at - ROWS * apart;
 #pragma unroll
-  for (int i = 0; i < 8; ++i) bits[i] = (i % 2 == 0 ? even : odd)[ROWS * (i % PACK + i / PACK * (CHUNK_K / 2))];
+  for (int i = 0; i < 8; ++i) bits[i] = (i % 2 == 0 ? even : odd)[ROWS * (i % PACK + i / PACK * (SLAB_K / 2))];
 #endif
 }
 
@@ -130,43 +130,43 @@ tops_split_words(const float* __restrict__ x, int64_t sb, int64_t sr, int64_t sk
   beside_previous(beside != 0);
   extern __shared__ __align__(16) uint8_t dynamic[];
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, piece = piece_of(lane);
-  Bits* const ring = reinterpret_cast<Bits*>(dynamic) + warp * STAGES * CHUNK;
+  Bits* const ring = reinterpret_cast<Bits*>(dynamic) + warp * STAGES * SLAB;
   Exchanged* const exchanged = reinterpret_cast<Exchanged*>(dynamic + RING);
   const uint32_t rank = cluster_rank(), groups = static_cast<uint32_t>((rows_padded + ROWS - 1) / ROWS);
   const uint32_t all = static_cast<uint32_t>(batch) * groups;
-  const int64_t h = static_cast<int64_t>(rank * WARPS + warp) * (CHUNKS * CHUNK_K);
+  const int64_t h = static_cast<int64_t>(rank * WARPS + warp) * (SLABS * SLAB_K);
   const bool aligned = aligned_along<ALONG_K>(x, sb, sr, sk);
-  Chunks next = {reinterpret_cast<const Bits*>(x), sb, sr, sk, rows, k, groups, all, h, aligned,
+  Slabs next = {reinterpret_cast<const Bits*>(x), sb, sr, sk, rows, k, groups, all, h, aligned,
                  blockIdx.x / CLUSTER, 0};
   for (int i = threadIdx.x; i < 3 * 2 * ROWS; i += 32 * WARPS) reinterpret_cast<uint32_t*>(exchanged)[i] = 0;
 #pragma unroll
-  for (int i = 0; i < STAGES; ++i) next.load(ring + i * CHUNK);
+  for (int i = 0; i < STAGES; ++i) next.load(ring + i * SLAB);
   cluster_barrier();
 
   const int64_t tile_bytes = k_padded * WIDTH / SHARE * (TILE * 128);
   out += h * WIDTH / SHARE * (TILE * 128);
-  int at[PASSES];  // of the first word of a lane's elements in a chunk, from that of the group
+  int at[PASSES];  // of the first word of a lane's elements in a slab, from that of the group
 #pragma unroll
   for (int pass = 0; pass < PASSES; ++pass) {
     const int row = row_of(lane, pass) % 16, byte = 16 * piece;
     at[pass] = byte / SHARE * (TILE * 128) + tile_offset(permuted_column<NEIGHBOURS>(row), byte % SHARE / 16);
   }
 
-  int slot = 0, turn = 0;  // of the group's first chunk in the ring; of three for what is exchanged
-  const auto chunk_at = [&](int c) { return ring + (slot + c < STAGES ? slot + c : slot + c - STAGES) * CHUNK; };
+  int slot = 0, turn = 0;  // of the group's first slab in the ring; of three for what is exchanged
+  const auto slab_at = [&](int c) { return ring + (slot + c < STAGES ? slot + c : slot + c - STAGES) * SLAB; };
 #pragma unroll 1
   for (uint32_t group = blockIdx.x / CLUSTER; group < all; group += gridDim.x / CLUSTER) {
-    wait_for_groups<STAGES - CHUNKS>();
+    wait_for_groups<STAGES - SLABS>();
     __syncwarp();
     uint32_t largest[PASSES] = {}, smallest[PASSES];  // the latter less one, and so none of zeros
 #pragma unroll
     for (int pass = 0; pass < PASSES; ++pass) smallest[pass] = ~0u;
 #pragma unroll
-    for (int c = 0; c < CHUNKS; ++c)
+    for (int c = 0; c < SLABS; ++c)
 #pragma unroll
       for (int pass = 0; pass < PASSES; ++pass) {
         uint32_t bits[8];
-        read(chunk_at(c), pass, bits);
+        read(slab_at(c), pass, bits);
 #pragma unroll
         for (int i = 0; i < 8; ++i) {
           const uint32_t magnitude = bits[i] & ~SIGN;
@@ -181,9 +181,9 @@ tops_split_words(const float* __restrict__ x, int64_t sb, int64_t sr, int64_t sk
       for (int pass = 0; pass < PASSES; ++pass) {
         uint32_t finite = 0, count = 0;
 #pragma unroll 1
-        for (int c = 0; c < CHUNKS; ++c) {
+        for (int c = 0; c < SLABS; ++c) {
           uint32_t bits[8];
-          read(chunk_at(c), pass, bits);
+          read(slab_at(c), pass, bits);
 #pragma unroll
           for (int i = 0; i < 8; ++i) {
             const uint32_t magnitude = bits[i] & ~SIGN;
@@ -221,7 +221,8 @@ tops_split_words(const float* __restrict__ x, int64_t sb, int64_t sr, int64_t sk
     }
     const int64_t b = group / groups, row0 = static_cast<int64_t>(group % groups) * ROWS;
     const int64_t first = b * rows + row0;
-    if (rank == 0 && warp == 0 && lane < ROWS && row0 + lane < rows) description[BOTTOM * batch_rows + first + lane] = 0;
+    if (rank == 0 && warp == 0 && lane < ROWS && row0 + lane < rows)
+      description[BOTTOM * batch_rows + first + lane] = 0;
     cluster_barrier();
 
     int mu[PASSES];
@@ -253,26 +254,26 @@ tops_split_words(const float* __restrict__ x, int64_t sb, int64_t sr, int64_t sk
       to[i] = out + b * batch_stride + row / TILE * tile_bytes + row % TILE * 128;
     }
 #pragma unroll
-    for (int c = 0; c < CHUNKS; ++c) {
-      Bits* const chunk = chunk_at(c);
+    for (int c = 0; c < SLABS; ++c) {
+      Bits* const slab = slab_at(c);
       if (h < k_padded) {
 #pragma unroll
         for (int pass = 0; pass < PASSES; ++pass) {
           if (ROWS > 16 && row0 + PASS_ROWS * pass >= rows_padded) break;
           uint32_t bits[8];
-          read(chunk, pass, bits);
+          read(slab, pass, bits);
           if (!clean) clear_nonfinite(bits);
           cut_words(bits, mu[pass], [&](int s, int byte) {
-            const int step = c * CHUNK_BYTES + byte / 16 * (CHUNK_BYTES / 2);
+            const int step = c * SLAB_BYTES + byte / 16 * (SLAB_BYTES / 2);
             return to[PASS_ROWS * pass / 16] + s / TOGETHER * word_stride + step / SHARE * (TILE * 128) +
                    (at[pass] ^ (step % SHARE) ^ (s % TOGETHER * SHARE));
           });
         }
       }
       __syncwarp();
-      next.load(chunk);
+      next.load(slab);
     }
-    slot = slot + CHUNKS < STAGES ? slot + CHUNKS : slot + CHUNKS - STAGES;
+    slot = slot + SLABS < STAGES ? slot + SLABS : slot + SLABS - STAGES;
   }
   after_both();
 }

@@ -3,8 +3,6 @@
 #pragma once
 #include "common.cuh"
 
-constexpr unsigned ALL = 0xffffffffu;
-
 typedef unsigned long long Atomic;
 
 // At `address` what is larger, that or `value`; nonnegative doubles order as their bits do.
