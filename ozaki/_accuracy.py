@@ -61,6 +61,16 @@ class Accuracy:
         "fp32", "fp64", "dd", "qd" and a whole number of bits b mean componentwise min(k, 4 sqrt(k)) 2**-b, what a
         good native product of that format does in practice; a float is a componentwise tolerance as it stands.
 
+        Parameters
+        ----------
+        accuracy : Accuracy, str, int or float
+        k : int
+            Inner dimension of the product.
+
+        Returns
+        -------
+        Accuracy
+
         Raises
         ------
         ValueError, TypeError

@@ -1,7 +1,7 @@
 """Error bounds, and what is usual (E1, E3, E4), a function each; docs/bounds.md derives them.
 
 All are relative to a measure and hold before the rounding to the output, unless said otherwise. Floating-point
-rounding inside this module is covered by `_UP`.
+rounding inside this module is covered by `UP`.
 """
 
 from __future__ import annotations
@@ -15,10 +15,9 @@ import numpy.typing as npt
 
 from ozaki import _word_bounds
 from ozaki._description import Description, Least
+from ozaki._word_bounds import UP
 from ozaki.schemes import Digits, Residues, Scheme, Words, magnitude_bits, scaling_of
-from ozaki.schemes.image import ceil_log2
-
-_UP = 1 + 2.0**-30
+from ozaki.schemes.image import EMPTY_TOP, ceil_log2
 
 UNIT_ROUNDOFF = {"float32": 2.0**-24, "float64": 2.0**-53}
 
@@ -71,8 +70,8 @@ def error_terms(left: Description, right: Description, scheme: Scheme | Words, s
     u_left = np.where(left.rounded(scaling), ulp_left / 2, 0.0)
     u_right = np.where(right.rounded(scaling), ulp_right / 2, 0.0)
     return ErrorTerms(
-        np.stack([u_left, left.sums + k * u_left, dropped(scheme, k, spans) * ulp_left]) * _UP,
-        np.stack([right.sums, u_right, ulp_right]) * _UP,
+        np.stack([u_left, left.sums + k * u_left, dropped(scheme, k, spans) * ulp_left]) * UP,
+        np.stack([right.sums, u_right, ulp_right]) * UP,
     )
 
 
@@ -88,8 +87,8 @@ def word_terms(left: Description, right: Description, words: Words) -> ErrorTerm
                 for side in (left, right))  # fmt: skip
     filled_left, filled_right = (np.where(side.empty, 0.0, 1.0) for side in (left, right))
     return ErrorTerms(
-        np.stack([c * phi, c * (left.sums + k * phi), lost * filled_left]) * _UP,
-        np.stack([right.sums, psi, filled_right]) * _UP,
+        np.stack([c * phi, c * (left.sums + k * phi), lost * filled_left]) * UP,
+        np.stack([right.sums, psi, filled_right]) * UP,
     )
 
 
@@ -110,7 +109,7 @@ def words_by_rows(left: Description, right: Description, words: Words) -> float:
         for of, side in ((terms.left, left), (terms.right, right))
     )
     added = float((worst_left * worst_right).sum()) / share
-    return (relative + added) * _UP if added <= _NEXT_TO_NOTHING * relative else inf
+    return (relative + added) * UP if added <= _NEXT_TO_NOTHING * relative else inf
 
 
 _NEXT_TO_NOTHING = 2.0**-7
@@ -130,7 +129,7 @@ def words_by_sample(left: Least, right: Least, some: int, words: Words, k: int) 
     for side in (left, right):
         least *= side.sums * 2.0**side.steps
     added = _word_bounds.small(words, k) * k * phi * (2 + phi) + lost
-    return (relative + added / least) * _UP if least > 0 else inf
+    return (relative + added / least) * UP if least > 0 else inf
 
 
 def least_share(left: Description, right: Description) -> float:
@@ -146,7 +145,7 @@ def _share(left: float, right: float, k: int) -> float:
     """
     counts = sum((1 - _FAIR) ** 2 * min(elements, k) for elements in (left, right))
     meeting = max(counts - k * (1 + 2.0**-20), 0.0)
-    return float(meeting * (_FAIR / k) ** 2 / _UP)
+    return float(meeting * (_FAIR / k) ** 2 / UP)
 
 
 _FAIR = 2.0**-5
@@ -163,7 +162,7 @@ def row_column(left: Description, right: Description, terms: ErrorTerms) -> floa
     per_right = np.divide(terms.right, right.norms, out=np.zeros_like(terms.right), where=right.norms > 0)
     worst_left = per_left.max(axis=(1, 2), initial=0.0)
     worst_right = per_right.max(axis=(1, 2), initial=0.0)
-    return float((worst_left * worst_right).sum()) * _UP
+    return float((worst_left * worst_right).sum()) * UP
 
 
 def normwise(left: Description, right: Description, terms: ErrorTerms) -> float:
@@ -172,14 +171,14 @@ def normwise(left: Description, right: Description, terms: ErrorTerms) -> float:
     b, norm_b = _frobenius(right, terms.right)
     product = norm_a * norm_b
     total = (a * b).sum(axis=0)
-    return float(np.divide(total, product, out=np.zeros_like(total), where=product > 0).max(initial=0.0)) * _UP
+    return float(np.divide(total, product, out=np.zeros_like(total), where=product > 0).max(initial=0.0)) * UP
 
 
 def _frobenius(
     description: Description, terms: npt.NDArray[np.float64]
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """Norms over the rows of the terms, and of the operand, in units of 2**(largest top)."""
-    largest = description.top.max(axis=1, keepdims=True, initial=-4096)
+    largest = description.top.max(axis=1, keepdims=True, initial=EMPTY_TOP)
     weights = np.ldexp(1.0, np.maximum(description.top - largest, -1000).astype(np.int32))
     return _norm(terms * weights), _norm(description.norms * weights)
 
@@ -208,7 +207,7 @@ def a_priori(scheme: Scheme, k: int) -> float:
     else:
         image_norm = scaling.threshold / 2 / (1 + 2.0 ** (1 - width))
     u = 0.5 / ldexp(image_norm, scaling.base - width)
-    return (2 * sqrt(k) * u + k * u * u + k * scheme.drop * 4 * u * u) * _UP
+    return (2 * sqrt(k) * u + k * u * u + k * scheme.drop * 4 * u * u) * UP
 
 
 @lru_cache(maxsize=1024)
@@ -263,7 +262,7 @@ def native(k: int, dtype: str) -> float:
     Higham, Accuracy and Stability of Numerical Algorithms, 2nd edition, sections 3.1 and 3.5; where `native_in_range`.
     """
     ku = k * UNIT_ROUNDOFF[dtype]
-    return ku / (1 - ku) * _UP if ku < 0.5 else inf
+    return ku / (1 - ku) * UP if ku < 0.5 else inf
 
 
 def native_in_range(left: Description, right: Description, dtype: str) -> bool:
@@ -279,4 +278,4 @@ def native_in_range(left: Description, right: Description, dtype: str) -> bool:
 def with_rounding(bound: float, dtype: str) -> float:
     """B6: the bound after the one rounding to the output format."""
     u = UNIT_ROUNDOFF[dtype]
-    return (bound + u * (1 + bound)) * _UP if bound else u
+    return (bound + u * (1 + bound)) * UP if bound else u

@@ -12,6 +12,7 @@ from math import inf
 from typing import Any, NamedTuple, Protocol
 
 from ozaki._description import Described
+from ozaki._word_bounds import UP
 from ozaki.schemes import Scheme, Words
 
 SAMPLE, EVERY = 32, 128
@@ -28,8 +29,6 @@ NARROW_DEPTH = 2**17 - 128
 
 _GLANCE = 128
 """Rows that show whether a scheme is worth a look at all of them."""
-
-_UP = 1 + 2.0**-30
 
 
 def wide_bits(k: int) -> int:
@@ -250,4 +249,4 @@ class Proof:
         if self._in_vain(scheme):
             return inf
         worst, missing, *_ = self._found(scheme)
-        return inf if missing else worst * 4.0**self._bits * _UP
+        return inf if missing else worst * 4.0**self._bits * UP

@@ -8,7 +8,8 @@ from math import ceil, expm1, inf, log1p, sqrt
 from ozaki.schemes.formats import FORMATS
 from ozaki.schemes.words import Group, Words, groups
 
-_UP = 1 + 2.0**-30
+UP = 1 + 2.0**-30
+"""Covers the roundings of what it multiplies, thousands of them (docs/bounds.md)."""
 
 _LEAST_PRODUCT = 2.0**-60
 """Of two elements that are counted as 2**floor at least."""
@@ -39,7 +40,7 @@ def relative(words: Words, k: int, probable: bool = False) -> float:
         # Twice: an accumulator may lose as much when it is scaled after a turn, and a turn has a step at least.
         underflow = (_cut(words) * 2.0 ** FORMATS["fp32"].least + 2.0**-149) / _LEAST_PRODUCT
         total += underflow * (2 * sum(_steps(words, group, k) for group in shares) + len(shares))
-    return total * _UP
+    return total * UP
 
 
 @lru_cache(maxsize=1024)
@@ -62,7 +63,7 @@ def a_priori(words: Words, k: int) -> float:
     """B8: abs(E_ij) / (norm(a_i) norm(b_j)) for any operands of inner dimension k."""
     phi = 2.0 ** (words.floor - words.ceiling)
     lost = small(words, k) * (4 * sqrt(k) * phi + 4 * k * phi**2) + 4 * absolute(words, k) * 4.0**-words.ceiling
-    return (relative(words, k) + lost) * _UP
+    return (relative(words, k) + lost) * UP
 
 
 def _steps(words: Words, group: Group, k: int) -> int:

@@ -24,22 +24,32 @@ import mpmath
 import numpy as np
 import numpy.typing as npt
 
+__all__ = [
+    "componentwise_error",
+    "exact_entries",
+    "exact_matmul",
+    "mpmath_matmul",
+    "normwise_error",
+    "relative_residual",
+    "row_column_error",
+]
+
 Array: TypeAlias = npt.NDArray[Any]
 Indices: TypeAlias = npt.ArrayLike | slice | None
 
 # Elements of `a` wider than this are multiplied as a 53-bit integer and
 # shifted afterwards: a long integer that is mostly zeros costs as much as a
 # full one.
-WIDE_BITS = 150
+_WIDE_BITS = 150
 
 # Packed integers are kept about this long, so that they stay in the cache.
-PACKED_BYTES = 1 << 15
+_PACKED_BYTES = 1 << 15
 
 # As many of them are packed at a time as fill a buffer of about this length.
-BUFFER_BYTES = 1 << 21
+_BUFFER_BYTES = 1 << 21
 
 # The exponent of a zero: above that of any other float.
-ZERO_EXPONENT = 4096
+_ZERO_EXPONENT = 4096
 
 
 def exact_matmul(a: npt.ArrayLike, b: npt.ArrayLike) -> tuple[Array, int]:
@@ -298,14 +308,14 @@ def _odd_integers(x: Array) -> tuple[Array, Array]:
     # The lowest set bit is a power of two, of which frexp gives the exponent.
     zeros = np.frexp((integers & -integers).astype(np.float64))[1] - 1
     zeros = np.where(integers == 0, 0, zeros).astype(np.int64)
-    exponents = np.where(integers == 0, ZERO_EXPONENT, exponents - 53 + zeros)
+    exponents = np.where(integers == 0, _ZERO_EXPONENT, exponents - 53 + zeros)
     return integers >> zeros, exponents.astype(np.int64)
 
 
 def _lowest(exponents: Array, axis: int | None = None) -> Array:
     """Return the smallest exponents along an axis; 0 where all elements are 0."""
-    lowest = exponents.min(axis=axis, initial=ZERO_EXPONENT)
-    return np.where(lowest == ZERO_EXPONENT, 0, lowest)
+    lowest = exponents.min(axis=axis, initial=_ZERO_EXPONENT)
+    return np.where(lowest == _ZERO_EXPONENT, 0, lowest)
 
 
 def _widths(integers: Array, shifts: Array) -> Array:
@@ -343,13 +353,13 @@ def _product(left: Array, right: Array) -> tuple[Array, int]:
     bits = int(a_widths.max()) + b_width + k.bit_length() + 2
     slot = max((bits + 7) // 8, int(b_shifts.max()) // 8 + 8)
 
-    block = max(1, PACKED_BYTES // slot)
+    block = max(1, _PACKED_BYTES // slot)
     for start in range(0, n, block):
         here = slice(start, min(start + block, n))
         packed = _pack(b[:, here], b_shifts[:, here], slot)
         for i in range(m):
             factors, shifts = a[i].tolist(), a_shifts[i].tolist()
-            if a_widths[i] <= WIDE_BITS:
+            if a_widths[i] <= _WIDE_BITS:
                 factors = [x << s for x, s in zip(factors, shifts, strict=True)]
                 total = sum(map(mul, factors, packed))
             else:
@@ -372,7 +382,7 @@ def _pack(integers: Array, shifts: Array, slot: int) -> list[int]:
     # Whole bytes of a shift move the element; 53 bits and the rest fit 8 bytes.
     octets = (abs(integers) << (shifts % 8)).astype("<u8")[..., None].view(np.uint8)
     packed = []
-    group = max(1, BUFFER_BYTES // (slot * n))
+    group = max(1, _BUFFER_BYTES // (slot * n))
     for first in range(0, k, group):
         here = slice(first, min(first + group, k))
         ends = slot * n * np.arange(1 + here.stop - here.start)
@@ -447,13 +457,13 @@ def _power(exponent: int) -> Fraction:
 
 # A ratio with nothing below it: no error there counts as none, any other one
 # as infinite. A number that no exact ratio reaches stands for infinity.
-UNBOUNDED = Fraction(1 << (1 << 16))
+_UNBOUNDED = Fraction(1 << (1 << 16))
 
 
 def _ratio(error: int, scale: int) -> Fraction:
     if scale:
         return Fraction(error, scale)
-    return UNBOUNDED if error else Fraction(0)
+    return _UNBOUNDED if error else Fraction(0)
 
 
 def _largest(pairs: Iterator[tuple[int, int]]) -> Fraction:
@@ -462,7 +472,7 @@ def _largest(pairs: Iterator[tuple[int, int]]) -> Fraction:
     for error, scale in pairs:
         if error * over > most * scale:
             if not scale:
-                return UNBOUNDED
+                return _UNBOUNDED
             most, over = error, scale
     return Fraction(most, over)
 

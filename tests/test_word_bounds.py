@@ -253,10 +253,10 @@ def test_small_elements_of_ordinary_rows_cost_nothing(rng, monkeypatch):
 
 
 def test_an_estimate_of_the_usual_error(rng):
-    """E2 is the size of what is seen with rounding to nearest: no bound, but within a factor of 50 above."""
+    """E2 goes with what is seen with rounding to nearest, here 370 to 540 times the root mean square; no bound."""
     core = TensorCore("mine", 24, 8, "RN")
     for name in ("markidis", "double-fp16", "halfhalf"):
         words = replace(PRESETS[name], core=core)
         a, b = spread(rng, (16, 4096), 0, "float32"), spread(rng, (4096, 16), 0, "float32")
-        error = reference.componentwise_error(ozaki.matmul(a, b, scheme=words), a, b)
-        assert error < _word_bounds.relative(words, 4096, True) < 50 * error * 4
+        error = reference.componentwise_error(ozaki.matmul(a, b, scheme=words), a, b, rms=True)
+        assert 200 * error < _word_bounds.relative(words, 4096, True) < 1000 * error

@@ -1,1 +1,1 @@
-"""The papers that the library starts from: their tables and figures, as far as they need no GPU, reproduced."""
+"""The papers that the library starts from: tables and figures, reproduced on models of tensor cores and on GPUs."""

@@ -262,8 +262,8 @@ def install(capability: str) -> None:
     cupy = ModuleType("cupy")
     vars(cupy).update(
         {name: on_arrays(getattr(np, name)) for name in (
-            "where", "ldexp", "maximum", "ascontiguousarray", "asfortranarray", "zeros",
-            "full", "may_share_memory", "broadcast_to", "matmul", "ones",
+            "where", "ldexp", "maximum", "ascontiguousarray", "zeros", "full", "may_share_memory", "broadcast_to",
+            "matmul",
         )},
         ndarray=ndarray, empty=empty_of_pool, asarray=as_array, asnumpy=as_numpy, cuda=cuda,
     )  # fmt: skip
