@@ -53,6 +53,7 @@ class Accuracy:
         object.__setattr__(self, "tolerance", tolerance)
         if self.bits is not None:
             _check_bits(self.bits)
+            object.__setattr__(self, "bits", int(self.bits))
 
     @staticmethod
     def of(accuracy: Accuracy | str | int | float, k: int) -> Accuracy:

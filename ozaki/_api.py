@@ -10,7 +10,7 @@ import numpy as np
 
 from ozaki._accuracy import Accuracy
 from ozaki._call import Call
-from ozaki._checks import check_choices, check_is_plan, check_runs
+from ozaki._checks import check_choices, check_flag, check_is_plan, check_runs
 from ozaki._choices import Choices
 from ozaki._operands import Side, as_array, dtype_named, dtype_of, left_rows, right_rows, shape_of, shapes
 from ozaki._pair import Pair
@@ -217,6 +217,8 @@ def prepare(x: Any, side: Side, plan: Plan) -> Prepared:
     NotImplementedError
         For words of CuPy arrays, as in `matmul`.
     """
+    if not isinstance(side, str):
+        raise TypeError(f"side: {type(side).__name__}; expected 'left' or 'right'")
     if side not in ("left", "right"):
         raise ValueError(f"side: {side!r}; expected 'left' or 'right'")
     check_is_plan(plan)
@@ -315,6 +317,7 @@ def _factor(name: str, x: Any, dtype: str) -> Any:
 
 
 def _transposed(name: str, x: Any, transposed: bool, backend: Backend) -> Any:
+    check_flag(f"trans_{name}", transposed)
     prepared = isinstance(x, Prepared)
     x = x if prepared else as_array(name, x, backend)
     if not transposed:

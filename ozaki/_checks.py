@@ -34,6 +34,12 @@ def suffices(bound: float, target: Accuracy, dtype: str) -> bool:
     return bound <= _bounds.with_rounding(target.tolerance, dtype)
 
 
+def check_flag(name: str, x: Any) -> None:
+    """It is True or False."""
+    if not isinstance(x, bool | np.bool_):
+        raise TypeError(f"{name}: {repr(x) if isinstance(x, str | int) else type(x).__name__}; expected True or False")
+
+
 def check_is_plan(plan: Any) -> None:
     """It is a Plan."""
     if not isinstance(plan, Plan):
@@ -89,6 +95,7 @@ def check_runs(scheme: Scheme | Words | None, backend: Backend) -> None:
 def check_choices(choices: Choices, backend: Backend | None) -> None:
     """Scheme, engine and limit are such as the backend knows; without a backend, as any does."""
     scheme, engine, limit = choices.scheme, choices.engine, choices.workspace_limit
+    check_flag("reproducible", choices.reproducible)
     if not isinstance(scheme, Words) and not (isinstance(scheme, str) and scheme in SCHEMES):
         raise ValueError(f"scheme: {scheme!r} is not known; expected one of {', '.join(SCHEMES)}, or ozaki.Words(...)")
     if scheme == "fp16-digits" and engine in ("int8", "hopper"):

@@ -53,6 +53,8 @@ class Planning:
         pair = self._pair
         for name, x in (("a", pair.a), ("b", pair.b)):
             if isinstance(x, Prepared):
+                if full:
+                    raise ValueError(f"{name}: prepared for a plan already, which is {name}.plan; expected an array")
                 raise ValueError(f"plan: missing; {name} is prepared for a plan, so give plan={name}.plan")
         check_choices(choices, pair.backend)
         k = pair.sizes.shape[1]
@@ -61,7 +63,9 @@ class Planning:
             return self._named(named, target, choices, full)
         assert isinstance(choices.scheme, str)
         bound = native_bound(pair.backend, k, pair.dtype)
-        native = partial(native_plan, pair.sizes, pair.dtype, target, bound, a_priori=target is None)
+        if full and choices.scheme in ("auto", "native") and not pair.empty and not pair.in_range:
+            bound = inf
+        native = partial(native_plan, pair.sizes, pair.dtype, target, bound, a_priori=target is None and not full)
         if choices.scheme == "native":
             check_native(pair.dtype, target, choices, bound)
             if target is not None and not pair.in_range:

@@ -63,6 +63,7 @@ def _check(argument: str, value: str, known: tuple[str, ...]) -> None:
         raise ValueError(f"{argument}: {value!r} is not known; expected one of {', '.join(known)}")
 
 
+@np.errstate(all="ignore")
 def mma(
     a: npt.ArrayLike,
     b: npt.ArrayLike,
@@ -91,10 +92,13 @@ def mma(
 
     Raises
     ------
-    ValueError
-        Where an operand holds a number that its format does not, or the tensor core does not take the format.
+    ValueError, TypeError
+        Where shapes do not fit, an operand holds a number that its format does not, or the tensor core does not take
+        the format.
     """
     _check("accumulator", accumulator, get_args(Accumulator))
+    if not isinstance(core, TensorCore):
+        raise TypeError(f"core: {core!r}; expected a TensorCore, as ozaki.tensor_core.H100")
     if word not in core.words:
         raise ValueError(f"word: {core.name} does not multiply {word}; expected one of {', '.join(core.words)}")
     left, right, start = (np.asarray(x, np.float64) for x in (a, b, c))
@@ -102,8 +106,9 @@ def mma(
         finite = np.where(np.isfinite(x), x, 0.0)
         if not np.array_equal(round_to(finite, form), finite):
             raise ValueError(f"{name}: holds numbers that are not {form}; expected tensor_core.round_to({name}, ...)")
-    with np.errstate(invalid="ignore", over="ignore"):
-        ieee = np.matmul(left, right) + start
+    if min(left.ndim, right.ndim) < 2 or left.shape[-1] != right.shape[-2]:
+        raise ValueError(f"b: shape {right.shape} does not fit a of shape {left.shape}; expected (m, k) and (k, n)")
+    ieee = np.matmul(left, right) + start
     known = [np.where(np.isfinite(x), x, 0.0) for x in (left, right, start)]
     batch = ieee.shape[:-2]
     rows = np.broadcast_to(known[0], (*batch, *left.shape[-2:]))
@@ -111,8 +116,7 @@ def mma(
     total = accumulate([(rows, columns)], np.broadcast_to(known[2], ieee.shape), word, accumulator, core)
     touched = ~np.isfinite(ieee)
     total[touched] = ieee[touched]
-    with np.errstate(over="ignore"):
-        return total.astype(np.float32 if accumulator == "fp32" else np.float16)
+    return total.astype(np.float32 if accumulator == "fp32" else np.float16)
 
 
 def accumulate(

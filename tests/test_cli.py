@@ -13,6 +13,7 @@ import ozaki
 from ozaki import reference
 from ozaki._cli import verify
 from ozaki._cli.commands import app
+from ozaki._cli.files import read
 from ozaki._cli.options import parse_accuracy
 from ozaki._report import rounded_up
 
@@ -86,6 +87,20 @@ def test_one_array_of_an_archive(files):
     run("multiply", f"{both}:a", f"{both}:b", "-o", folder / "c.npy", "--reproducible")
     np.testing.assert_array_equal(np.load(folder / "c.npy"), ozaki.matmul(a, b, reproducible=True))
     assert "arrays a, b; name one" in run("multiply", both, both, "-o", folder / "c.npy", code=2)
+
+
+def test_floats_of_another_byte_order(tmp_path):
+    x = np.arange(12.0).reshape(3, 4)
+    np.save(tmp_path / "x.npy", x.astype(">f8"))
+    assert read(str(tmp_path / "x.npy")).dtype == np.float64
+    assert np.array_equal(read(str(tmp_path / "x.npy")), x)
+
+
+def test_names_in_an_archive_whose_own_is_in_capitals(tmp_path):
+    with open(tmp_path / "AB.NPZ", "wb") as file:
+        np.savez(file, **{"a:b": np.ones((2, 2)), "c": np.zeros((1, 3))})
+    assert read(f"{tmp_path}/AB.NPZ:a:b").shape == (2, 2)
+    assert read(f"{tmp_path}/AB.NPZ:c").shape == (1, 3)
 
 
 def test_the_report_is_printed_on_request(files):
@@ -192,6 +207,12 @@ def test_accuracies_as_they_are_typed(text, accuracy):
         (["plan", "a.npy", "b.npz", "--dtype", "float32"], "dtype"),
         (["plan", "30x40", "50x20"], "does not fit"),
         (["nothing"], "nothing"),
+        (["multiply", "a.npy", "header.npy", "-o", "c.npy"], "header.npy"),
+        (["multiply", "a.npy", "empty.mtx", "-o", "c.npy"], "empty.mtx: a matrix of shape (0, 5)"),
+        (["multiply", "none.npy", "b.npz", "-o", "c.mtx"], "c.mtx: a .mtx file of shape (0, 20)"),
+        (["verify", "a.npy", "b.npz", "--accuracy", "normwise:" + 400 * "9"], "finite"),
+        (["demo", "--plot", "x.txt"], "ends with .png"),
+        (["demo", "--plot", "no/x.png"], "no file can be written"),
     ],
 )
 def test_bad_input_is_named_without_a_traceback(files, monkeypatch, words, message):
@@ -210,6 +231,10 @@ def test_bad_input_is_named_without_a_traceback(files, monkeypatch, words, messa
     (files[2] / "two.npy").write_bytes(whole)
     (files[2] / "folder.npy").mkdir()
     (files[2] / "text.npy").write_text("not an array", encoding="ascii")
+    header = (files[2] / "a.npy").read_bytes().replace(b"}", b" ", 1)
+    (files[2] / "header.npy").write_bytes(header)
+    (files[2] / "empty.mtx").write_text("%%MatrixMarket matrix array real general\n0 5\n", encoding="ascii")
+    np.save("none.npy", np.ones((0, 40)))
     printed = run(*words, code=2)
     assert message in " ".join(printed.split())
     assert "Traceback" not in printed

@@ -1,5 +1,6 @@
 """Bad input: an error that names the argument and says what would be right, before anything is computed."""
 
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -304,6 +305,24 @@ CASES = {
     "gemm transposed vector": (gemm(a=np.ones(4), trans_a=True), ValueError, "trans_a", "expected a matrix"),
     "gemm transposed prepared": (gemm(b=RIGHT, trans_b=True, plan=PLAN), ValueError, "trans_b", "prepared"),
     "gemm accuracy": (gemm(accuracy="fp65"), ValueError, "accuracy", "fp64"),
+    # flags
+    **{
+        f"reproducible {type(x).__name__}": (matmul(reproducible=x), TypeError, "reproducible", "True or False")
+        for x in ("no", 1, [], None, A)
+    },
+    "reproducible of shapes": (shapes(scheme="residues", slices=9, reproducible=[]), TypeError, "reproducible", "True"),
+    "gemm transposed as BLAS says it": (gemm(trans_a="N"), TypeError, "trans_a", "True or False"),
+    "gemm transposed b": (gemm(trans_b=1), TypeError, "trans_b", "True or False"),
+    # arguments in each other's places
+    "prepare side and operand": (lambda: ozaki.prepare("left", A, PLAN), TypeError, "side", "'left' or 'right'"),
+    "plan of a prepared operand": (plan(LEFT), ValueError, "a", "expected an array"),
+    # equal to whole numbers, but not whole
+    **{
+        f"words pairs {pair}": (words(word="fp16", count=2, pairs=(pair, (1, 2))), ValueError, "pairs", "as a tuple")
+        for pair in ((1.0, 1.0), (True, 1), [1, 1], (1, 1, 1), 1)
+    },
+    "words on a tensor core of a list": (lambda: replace(V100, words=["fp16"]), ValueError, "words", "as a tuple"),
+    "words on a tensor core of a number": (lambda: replace(V100, words=5), ValueError, "words", "as a tuple"),
 }
 
 

@@ -75,7 +75,15 @@ def test_what_a_plan_says():
     assert "for any operands" in str(plan)
     native = ozaki.plan(np.ones((3, 4)), np.ones((4, 2)))
     assert (native.slices, native.products, native.native, native.reproducible) == (0, 1, True, False)
-    assert "native" in str(native)
+    assert "native" in str(native) and "for these operands" in str(native)
+
+
+@pytest.mark.parametrize("options", [{}, {"scheme": "native"}])
+def test_a_native_plan_proves_nothing_for_operands_that_leave_the_range(options):
+    """1e400 - 1e400 on the way."""
+    plan = ozaki.plan(np.array([[1e200, 1e200]]), np.array([[1e200], [-1e200]]), **options)
+    assert plan.native and plan.bound == np.inf and "no bound" in str(plan)
+    assert ozaki.plan((1, 2), (2, 1), dtype="float64", scheme="native").bound < 1e-15
 
 
 def test_what_a_report_says(rng):
@@ -103,10 +111,10 @@ def test_what_a_report_says(rng):
 def test_the_native_product_runs_where_it_may(rng):
     a, b = rng.standard_normal((20, 30)), rng.standard_normal((30, 20))
     native = {
-        "nothing": {},
-        "tolerance": {"accuracy": 1e-10},
-        "by name": {"scheme": "native"},
-        "by name, proven": {"scheme": "native", "accuracy": Accuracy("normwise", 1e-10)},
+        "nothing": ({}, "componentwise"),
+        "tolerance": ({"accuracy": 1e-10}, "componentwise"),
+        "by name": ({"scheme": "native"}, "componentwise"),
+        "by name, proven": ({"scheme": "native", "accuracy": Accuracy("normwise", 1e-10)}, "normwise"),
     }
     slices = {
         "fp64": {"accuracy": "fp64"},
@@ -115,14 +123,12 @@ def test_the_native_product_runs_where_it_may(rng):
         "scheme": {"scheme": "digits"},
         "count": {"scheme": "residues", "slices": 14},
     }
-    for name, options in native.items():
+    for name, (options, measure) in native.items():
         c, report = ozaki.matmul(a, b, return_report=True, **options)
         assert report.native, name
         assert report.why, name
         assert same_bits(c, a @ b)
-        assert (
-            report.measure == options.get("accuracy", Accuracy("componentwise", 1.0)).measure if name[-1] == "n" else 1
-        )
+        assert report.measure == measure, name
     for name, options in slices.items():
         _, report = ozaki.matmul(a, b, return_report=True, **options)
         assert not report.native, name

@@ -172,11 +172,25 @@ def test_round_to_agrees_with_numpy(rng):
             {"accumulator": "fp64"},
             "accumulator: 'fp64' is not known; expected one of fp32, fp16",
         ),
+        (([[1.0]], [[1.0], [1.0]], 0), {}, r"b: shape \(2, 1\) does not fit"),
+        (([1.0], [[1.0]], 0), {}, r"b: shape \(1, 1\) does not fit"),
     ],
 )
 def test_errors(arguments, options, start):
     with pytest.raises(ValueError, match=start):
         mma(*arguments, **options)
+
+
+def test_the_core_is_an_object():
+    with pytest.raises(TypeError, match=r"^core: 'H100'"):
+        mma([[1.0]], [[1.0]], 0, core="H100")
+
+
+@pytest.mark.parametrize("accumulator", ["fp32", "fp16"])
+def test_underflow_raises_nothing(accumulator):
+    with np.errstate(all="raise"):
+        d = mma([[2.0**-13]], [[2.0**-14]], 0, accumulator=accumulator, core=replace(A100, rounding="RN"))
+    assert d == (2.0**-27 if accumulator == "fp32" else 0)
 
 
 @pytest.mark.parametrize(

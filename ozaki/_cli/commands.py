@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
 import time
 from dataclasses import asdict
@@ -75,8 +74,8 @@ def demo(
     as_json: JsonOption = False,
 ) -> None:
     """Solve NIST's Longley regression by accurate products, and emulate DGEMM beside the native product."""
-    if plot is not None and importlib.util.find_spec("matplotlib") is None:
-        raise ModuleNotFoundError("--plot needs matplotlib: pip install 'ozaki[plot]'")
+    if plot is not None:
+        picture.check(plot)
     where = pick_device(device)
     size = size or dgemm.SIZES[where]
     data = longley.longley()

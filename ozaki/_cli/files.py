@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import zlib
+import re
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 import numpy.typing as npt
@@ -27,17 +26,20 @@ def read(path: str) -> npt.NDArray[Any]:
     ValueError, TypeError, OSError, ModuleNotFoundError
         Naming the file.
     """
-    file, _, name = path.rpartition(":") if not Path(path).exists() and ".npz:" in path else (path, "", "")
+    picked = None if Path(path).exists() else re.fullmatch(r"(.*?\.npz):(.*)", path, re.IGNORECASE | re.DOTALL)
+    file, name = picked.groups() if picked else (path, "")
     suffix = _suffix(file)
     try:
         if suffix == ".mtx":
-            array = _dense(_matrix_market().mmread(file, spmatrix=False))
+            array = _dense(file)
         else:
             with open(file, "rb") as opened:
                 loaded = np.load(opened, allow_pickle=False)
                 array = _named(loaded, file, name) if suffix == ".npz" else _whole(loaded)
-    except (ValueError, OverflowError, EOFError, BadZipFile, zlib.error) as error:
-        raise ValueError(f"{path}: {error}") from None
+    except (OSError, ModuleNotFoundError):
+        raise
+    except Exception as error:  # whatever the readers of the formats make of a damaged file
+        raise ValueError(f"{path}: {error or type(error).__name__}") from None
     return _as_float(path, array)
 
 
@@ -60,6 +62,8 @@ def check_writable(path: str, shape: tuple[int, ...] | None = None) -> None:
         _matrix_market()
         if shape is not None and len(shape) != 2:
             raise ValueError(f"{path}: a .mtx file holds a matrix, not shape {shape}; write .npy")
+        if shape is not None and 0 in shape:
+            raise ValueError(f"{path}: a .mtx file of shape {shape} cannot be read again; write .npy")
     if Path(path).is_dir():
         raise IsADirectoryError(f"{path}: is a folder; expected the name of a file")
     if not Path(path).absolute().parent.is_dir():
@@ -81,7 +85,12 @@ def _matrix_market() -> Any:
     return scipy.io
 
 
-def _dense(matrix: Any) -> npt.NDArray[Any]:
+def _dense(file: str) -> npt.NDArray[Any]:
+    market = _matrix_market()
+    rows, columns, *_ = market.mminfo(file)
+    if 0 in (rows, columns):  # SciPy's reader ends the process
+        raise ValueError(f"a matrix of shape ({rows}, {columns}); expected one that is not empty, or .npy")
+    matrix = market.mmread(file, spmatrix=False)
     return np.asarray(matrix.toarray() if hasattr(matrix, "toarray") else matrix)
 
 
@@ -103,8 +112,9 @@ def _named(loaded: Any, file: str, name: str) -> npt.NDArray[Any]:
 
 
 def _as_float(path: str, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    if array.dtype in (np.float32, np.float64):
-        return array.astype(array.dtype.newbyteorder("="), copy=False)
+    native = array.dtype.newbyteorder("=")
+    if native in (np.float32, np.float64):
+        return array.astype(native, copy=False)
     if array.dtype.kind in "iub":
         if array.size == 0 or (int(array.min()) >= -(2**53) and int(array.max()) <= 2**53):
             return array.astype(np.float64)

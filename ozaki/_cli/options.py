@@ -59,7 +59,7 @@ def parse_accuracy(text: str | None) -> ozaki.Accuracy | str | int | float | Non
         return value
     if isinstance(value, str):
         raise ValueError(f"accuracy: {text!r}; expected MEASURE:TOLERANCE, as componentwise:1e-20")
-    return ozaki.Accuracy(measure, float(value))  # type: ignore[arg-type]
+    return ozaki.Accuracy(measure, value)  # type: ignore[arg-type]
 
 
 def _power(text: str, exponent: int) -> float:

@@ -76,8 +76,9 @@ class TensorCore:
                 raise ValueError(f"{name}: {value!r}; expected a whole number from {least} to {most}")
         if self.rounding not in ("RN", "RZ"):
             raise ValueError(f"rounding: {self.rounding!r}; expected 'RN' or 'RZ'")
-        if not self.words or not set(self.words) <= set(get_args(Word)):
-            raise ValueError(f"words: {self.words!r}; expected some of {', '.join(get_args(Word))}")
+        known = get_args(Word)
+        if not isinstance(self.words, tuple) or not self.words or not all(word in known for word in self.words):
+            raise ValueError(f"words: {self.words!r}; expected some of {', '.join(known)}, as a tuple")
 
     def terms(self, word: Word) -> int:
         """Products of that format added at once."""

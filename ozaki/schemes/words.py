@@ -7,6 +7,7 @@ Algorithm 2.1 of Fasi, Higham, Lopez, Mary and Mikaitis (SIAM J. Sci. Comput., 2
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
+from itertools import chain
 from typing import Literal, get_args
 
 from ozaki.schemes.formats import FORMATS, H100, Accumulator, Rounding, TensorCore, Word
@@ -146,8 +147,9 @@ class Words:
     def _check_pairs(self) -> None:
         if self.pairs is None:
             return
-        known = {(s, t) for s in range(1, self.count + 1) for t in range(1, self.count + 1)}
-        if not isinstance(self.pairs, tuple) or not set(self.pairs) <= known or len(set(self.pairs)) != len(self.pairs):
+        pairs = self.pairs if isinstance(self.pairs, tuple) else ()
+        whole = all(isinstance(pair, tuple) and [*map(type, pair)] == [int, int] for pair in pairs)
+        if not pairs or not whole or len({*pairs}) < len(pairs) or not {*chain(*pairs)} <= {*range(1, self.count + 1)}:
             raise ValueError(
                 f"pairs: {self.pairs!r}; expected different pairs (s, t) from 1 to {self.count}, as a tuple"
             )
