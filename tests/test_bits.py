@@ -10,8 +10,8 @@ from cases import first_difference, same_bits, spread, viewed
 
 import ozaki
 from ozaki._description import FIELDS
-from ozaki.backends import _numpy, _numpy_describe
-from ozaki.schemes import Digits, Residues
+from ozaki.backends import _numpy, _numpy_describe, _numpy_multiply
+from ozaki.schemes import Digits, Residues, blas
 from ozaki.schemes.digits import MAX_DIGITS
 from ozaki.schemes.residues import MAX_RESIDUES
 
@@ -152,9 +152,10 @@ def test_tiles_and_panels_change_nothing(rng, monkeypatch, tile, panel):
         a, b = viewed(rng, random_matrix(rng, (2, m, k))), viewed(rng, random_matrix(rng, (2, n, k))).swapaxes(1, 2)
         scheme = random_scheme(rng, k, most=20)
         cases.append((a, b, scheme, multiply(a, b, scheme)))
-    for module in (_numpy, _numpy_describe):
+    for module in (_numpy_multiply, _numpy_describe):
         monkeypatch.setattr(module, "TILE", tile)
     monkeypatch.setattr(_numpy, "_PANEL", panel)
+    monkeypatch.setattr(blas, "DEPTH", panel)
     for a, b, scheme, c in cases:
         check(multiply(a, b, scheme), c, scheme, a.shape, b.shape)
 

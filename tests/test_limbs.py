@@ -11,8 +11,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ozaki.backends import _limbs
+from ozaki.schemes.blas import LIMB_BITS
 
-BITS = _limbs.LIMB_BITS
+BITS = LIMB_BITS
 
 
 @pytest.fixture(autouse=True)

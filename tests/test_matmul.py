@@ -10,7 +10,8 @@ from cases import first_difference, power, rounded, same_bits, spread, viewed
 
 import ozaki
 from ozaki import reference
-from ozaki.backends import _numpy
+from ozaki.backends import _numpy_nonfinite
+from ozaki.schemes import blas
 
 WAYS = [
     {"accuracy": 200, "scheme": "residues"},
@@ -375,7 +376,8 @@ def test_all_nan_and_infinities_of_both_signs(way):
 
 def test_nonfinite_values_in_slabs_meet(monkeypatch):
     """An Inf in one slab of k and a -Inf in another make a NaN."""
-    monkeypatch.setattr(_numpy, "_PANEL", 4)
+    monkeypatch.setattr(_numpy_nonfinite, "_PATCH", 4)
+    monkeypatch.setattr(blas, "DEPTH", 4)
     a = np.zeros((1, 12))
     a[0, 1], a[0, 10] = np.inf, -np.inf
     assert np.isnan(ozaki.matmul(a, np.ones((12, 1)), scheme="digits", slices=2)).all()

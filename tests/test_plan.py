@@ -517,6 +517,8 @@ def test_counts_may_be_numpy_integers():
     plan = ozaki.plan((3, 4), (4, 5), dtype="float64", scheme="residues", slices=np.int64(14))
     assert plan == ozaki.plan((3, 4), (4, 5), dtype="float64", scheme="residues", slices=14)
     assert type(plan.scheme.count) is int
+    bits = Accuracy("componentwise", 1e-3, np.uint8(53)).bits
+    assert (bits, type(bits)) == (53, int)
 
 
 def test_an_exact_image_needs_no_more_slices(rng):

@@ -10,7 +10,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-LIMB_BITS = 26
+from ozaki.schemes.blas import LIMB_BITS
 
 Floats = npt.NDArray[np.float64]
 
