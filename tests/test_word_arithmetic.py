@@ -5,7 +5,7 @@ import itertools
 
 import numpy as np
 import pytest
-from test_kernel_arithmetic import call, compiled
+from shim import call, compiled
 
 from ozaki.schemes import PRESETS, Words
 from ozaki.tensor_core import round_to
