@@ -6,7 +6,7 @@ from math import ceil, hypot, inf, isqrt, sqrt
 import definition
 import numpy as np
 import pytest
-from cases import power, same_bits, spread, viewed
+from cases import power, same_bits, spread, viewed, with_ranges
 
 import ozaki
 from ozaki import Accuracy, _bounds, reference
@@ -21,24 +21,6 @@ ERRORS = {
     "normwise": reference.normwise_error,
 }
 UNIT = {"float32": 2.0**-24, "float64": 2.0**-53}
-
-
-def with_ranges(rng, shape, span, dtype):
-    """Elements spread over 2**span inside rows, rows of other sizes, some zeros, now and then all of one kind.
-
-    Products stay within float32, so that nothing over- or underflows.
-    """
-    x = np.ldexp(spread(rng, shape, span, "float64"), span // 2)
-    kind = rng.integers(0, 8)
-    if kind == 0:
-        x = np.abs(x)
-    elif kind == 1:
-        x = np.ldexp(np.rint(np.ldexp(x, span // 2)), -(span // 2))
-    elif kind == 2:
-        x = np.sign(x) * np.ldexp(1.0, span // 2 - rng.integers(0, span + 1, shape))
-    elif kind == 3 and x.size:
-        x[rng.integers(0, shape[0])] = 0
-    return np.ldexp(x, rng.integers(-10, 11, (shape[0], 1))).astype(dtype)
 
 
 def sampled(rng, size, most=10):
