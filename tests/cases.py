@@ -16,6 +16,24 @@ def spread(rng, shape, span, dtype="float64"):
     return x.astype(dtype)
 
 
+def with_ranges(rng, shape, span, dtype):
+    """Elements spread over 2**span inside rows, rows of other sizes, some zeros, now and then all of one kind.
+
+    Products stay within float32, so that nothing over- or underflows.
+    """
+    x = np.ldexp(spread(rng, shape, span, "float64"), span // 2)
+    kind = rng.integers(0, 8)
+    if kind == 0:
+        x = np.abs(x)
+    elif kind == 1:
+        x = np.ldexp(np.rint(np.ldexp(x, span // 2)), -(span // 2))
+    elif kind == 2:
+        x = np.sign(x) * np.ldexp(1.0, span // 2 - rng.integers(0, span + 1, shape))
+    elif kind == 3 and x.size:
+        x[rng.integers(0, shape[0])] = 0
+    return np.ldexp(x, rng.integers(-10, 11, (shape[0], 1))).astype(dtype)
+
+
 def viewed(rng, x):
     """The same matrices behind other strides: transposed, reversed, with gaps, read-only."""
     kind = rng.integers(0, 4)

@@ -58,8 +58,8 @@ def check(x, y, *about):
 
 
 @pytest.mark.parametrize("engine", ["float64", "int8"])
-@pytest.mark.parametrize("chunk", range(4))
-def test_the_bits_are_those_of_the_definition(rng, engine, chunk):
+@pytest.mark.parametrize("repetition", range(4))
+def test_the_bits_are_those_of_the_definition(rng, engine, repetition):
     for _ in range(30):
         m, k, n = (int(v) for v in rng.integers(1, 9, 3))
         k = k if rng.integers(0, 2) else int(rng.integers(1, 70))
@@ -125,8 +125,8 @@ def test_the_digits_of_numbers_at_which_a_digit_carries(scheme):
 # Engines, tiles, workspace, batch -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("chunk", range(4))
-def test_engines_agree(rng, chunk):
+@pytest.mark.parametrize("repetition", range(4))
+def test_engines_agree(rng, repetition):
     for _ in range(12):
         m, k, n = (int(v) for v in rng.integers(1, 90, 3))
         k = k if rng.integers(0, 3) else int(rng.integers(2000, 7000))

@@ -152,7 +152,7 @@ def test_results_are_rounded_once(rng, way):
         check(ozaki.matmul(a, b, **way), rounded_product(a, b))
 
 
-def test_a_hard_rounding_to_float32(rng):
+def test_a_hard_rounding_to_float32():
     """Next to ties: through float64 in between, these would round twice."""
     a = np.array([[1.0, 2.0**-24, 2.0**-60], [1.0, 2.0**-24, -(2.0**-60)], [1.0, 2.0**-24, 0.0]], np.float32)
     b = np.array([[1.0], [1.0], [1.0]], np.float32)
@@ -266,7 +266,7 @@ def test_copies_of_broadcast_operands_count_as_workspace(rng):
     limit = copied + 10**7
     same, report = ozaki.matmul(a, b, workspace_limit=limit, **options)
     assert copied < report.workspace_bytes <= limit
-    same_bits(same, c)
+    check(same, c)
 
 
 def test_any_kind_of_array_takes_the_result(rng):
@@ -274,7 +274,7 @@ def test_any_kind_of_array_takes_the_result(rng):
     with warnings.catch_warnings(action="ignore", category=PendingDeprecationWarning):
         out = np.matrix(np.full((3, 2), np.nan))
     assert ozaki.matmul(a, b, scheme="residues", slices=14, out=out) is out
-    same_bits(np.asarray(out), ozaki.matmul(a, b, scheme="residues", slices=14))
+    check(out, ozaki.matmul(a, b, scheme="residues", slices=14))
 
 
 # gemm ---------------------------------------------------------------------------------------------------------------

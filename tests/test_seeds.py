@@ -67,7 +67,7 @@ def test_claims_can_fail(rng, monkeypatch):
     assert not lost.holds and lost.ours.startswith("1 times")
 
 
-# Helpers ---------------------------------------------------------------------------------------------------------
+# Data and methods ------------------------------------------------------------------------------------------------
 
 
 def test_data(rng):

@@ -350,7 +350,7 @@ def test_a_circuit_that_is_wrong_or_slow_is_seen():
 # Files and page ---------------------------------------------------------------------------------------------------
 
 
-def test_command_line(tmp_path, capsys, device, monkeypatch):
+def test_command_line(tmp_path, device, monkeypatch):
     monkeypatch.setattr(command, "device_of", lambda name: device)
     monkeypatch.setattr(recovering, "Nvml", Meter)
     monkeypatch.setitem(recovering.SCALES, "small", 4)
@@ -395,7 +395,7 @@ def test_command_line(tmp_path, capsys, device, monkeypatch):
     assert path == tmp_path / "figures" / "seeds" / path.name and path.exists()
 
 
-def test_results_of_a_gpu_follow_those_of_the_cpu(tmp_path):
+def test_results_of_a_gpu_follow_those_of_the_cpu():
     cpu = read(page.FOLDER / "two-stage.json")
     alone = page.section([cpu])
     assert "needs a GPU" in alone

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from test_device_bits import random_matrix, views
-from test_words import ALL
+from operands import random_matrix, views
+from word_schemes import ALL
 
 import ozaki
 from ozaki import reference

@@ -1,0 +1,57 @@
+"""Operands of many kinds and layouts on host and device, and the comparison of their products, bit by bit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from ozaki.schemes.named import forced
+
+cp = pytest.importorskip("cupy")
+
+
+def random_matrix(rng, shape, dtype, spread):
+    """Normal entries with exponents spread over rows, columns and single elements."""
+    x = rng.standard_normal(shape)
+    x = np.ldexp(x, rng.integers(-spread, spread + 1, (*shape[:-1], 1)))
+    x = np.ldexp(x, rng.integers(-spread, spread + 1, shape) // 2)
+    x[rng.random(shape) < 0.05] = 0
+    return x.astype(dtype)
+
+
+def views(rng, x):
+    """The same matrix in some memory layout, on host and device."""
+    kind = int(rng.integers(6))
+    if kind == 1:
+        x = np.asfortranarray(x)
+    y = cp.asarray(x, order="F" if kind == 1 else "C")
+    if kind == 2:
+        x, y = x[..., ::-1], y[..., ::-1]
+    if kind == 3:
+        x, y = x[..., ::-1, :], y[..., ::-1, :]
+    if kind == 4:
+        x, y = x[..., ::2], y[..., ::2]
+    if kind == 5:
+        x, y = (
+            np.ascontiguousarray(x.swapaxes(-1, -2)).swapaxes(-1, -2),
+            cp.ascontiguousarray(y.swapaxes(-1, -2)).swapaxes(-1, -2),
+        )
+    return x, y
+
+
+def same_bits(x, y):
+    x, y = np.ascontiguousarray(x), np.ascontiguousarray(cp.asnumpy(y))
+    assert x.dtype == y.dtype and x.shape == y.shape
+    if x.tobytes() != y.tobytes():
+        at = tuple(np.argwhere(x.view(f"i{x.itemsize}") != y.view(f"i{y.itemsize}"))[0])
+        pytest.fail(f"first difference at {at}: {x[at].item().hex()} on NumPy, {y[at].item().hex()} on CuPy")
+
+
+def engines(scheme, slices, k):
+    """The engines of this device for a scheme."""
+    from ozaki.backends import _hopper
+
+    if scheme == "fp16-digits":
+        return ("cublas",)
+    hopper = cp.cuda.Device().compute_capability == "90" and _hopper.fits(forced(scheme, slices), k)
+    return ("cublas", "hopper") if hopper else ("cublas",)

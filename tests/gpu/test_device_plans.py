@@ -1,0 +1,134 @@
+"""NumPy and CuPy prove and plan the same; what runs where nothing is named."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+from operands import random_matrix, same_bits
+
+import ozaki
+from ozaki import reference
+from ozaki.backends import _numpy
+from ozaki.schemes import Digits, Residues
+
+cp = pytest.importorskip("cupy")
+pytestmark = pytest.mark.gpu
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_plans(seed):
+    """The plan that the data leads to, and its bound, are the same on both."""
+    rng = np.random.default_rng(5000 + seed)
+    m, k, n = (int(v) for v in rng.integers(1, 1500 if seed % 3 else 100, 3))
+    spread = int(rng.choice([0, 0, 2, 10, 30]))
+    dtype = rng.choice(["f4", "f8"])
+    a, b = random_matrix(rng, (m, k), dtype, spread), random_matrix(rng, (k, n), dtype, spread)
+    accuracy = [None, "fp64", "fp32", 80, 1e-9, ozaki.Accuracy("row-column", 1e-14), ozaki.Accuracy("normwise", 1e-20)]
+    options = {"accuracy": accuracy[seed % len(accuracy)], "reproducible": True}
+    expected, x = ozaki.matmul(a, b, return_report=True, **options)
+    out = cp.full(expected.shape, np.nan, expected.dtype)
+    got, y = ozaki.matmul(cp.asarray(a), cp.asarray(b), out=out, return_report=True, **options)
+    assert (x.scheme, x.slices, x.bound, x.measure) == (y.scheme, y.slices, y.bound, y.measure)
+    same_bits(expected, got)
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        *[(3, 40, 2000, 50), (1, 2500, 1500, 300), (2, 130, 300, 129)],
+        *[(1, 2048, 2048, 2048), (2, 2100, 1300, 2050), (1, 256, 132000, 257)],  # more tiles than clusters; saturated
+    ],
+)
+def test_proof(shape):
+    """The worst ratio of a batch, some of whose entries have no lower bound."""
+    from ozaki.backends import _cupy
+
+    batch, m, k, n = shape
+    rng = np.random.default_rng(sum(shape))
+    a, b = random_matrix(rng, (batch, m, k), "f8", 3), random_matrix(rng, (n, k), "f8", 3)
+    a[0, : m // 2, : k // 2] = 0
+    b[: n // 2, k // 2 :] = 0
+    a[0, m - 1, ::2] *= 2.0**-60
+    b[n - 1, 1::2] *= 2.0**-60
+    host = [_numpy.describe(x) for x in (a, b[None])]
+    device = [_cupy.describe(x) for x in (cp.asarray(a), cp.asarray(b.T.copy()).T[None])]
+    for level in ("sampled", "narrow", "wide"):
+        lower = [
+            of.wide_product(*d) if level == "wide" else of.narrow_product(*d, level == "sampled")
+            for of, d in ((_numpy, host), (_cupy, device))
+        ]
+        for scheme in (Residues(14), Digits(7), Residues(8), Digits(30)):
+            for rows in (m, m // 2, min(m, 128)):
+                found = (
+                    module.worst_ratios(x, *d, [(scheme, rows)])[0]()
+                    for module, x, d in ((_numpy, lower[0], host), (_cupy, lower[1], device))
+                )
+                assert next(found) == next(found)
+        wanted = (Residues(14), m), (Digits(7), min(m, 128)), (Digits(30), m // 2)  # two of them by one launch
+        for some in (wanted[:2], wanted):
+            found = (
+                [look() for look in module.worst_ratios(x, *d, some)]
+                for module, x, d in ((_numpy, lower[0], host), (_cupy, lower[1], device))
+            )
+            assert next(found) == next(found)
+    assert np.isinf(lower[0]).any() and ((lower[0] > 0) & (lower[0] < 1)).any()
+    np.testing.assert_array_equal(lower[0], lower[1].values[:, :m, :n].get())
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_magnitudes(dtype):
+    """Rows and columns; subnormals, the widest exponents, NaN and Inf."""
+    from ozaki.backends import _cupy, _magnitudes, _numpy_proof
+
+    def view(x, kind):
+        turned = x.swapaxes(1, 2).copy().swapaxes(1, 2)
+        return (x, turned, x[..., ::-1])[kind]
+
+    rng = np.random.default_rng(13)
+    a, b = random_matrix(rng, (2, 300, 1500), dtype, 20), random_matrix(rng, (1, 270, 1500), dtype, 20)
+    for x in (a, b):
+        largest = np.finfo(dtype).maxexp - 1
+        x[0, 0], x[0, 1] = 0, np.finfo(dtype).smallest_subnormal * rng.integers(-9, 10, 1500)
+        x[0, 2], x[0, 3, 5:8] = np.ldexp(x[0, 2] / abs(x[0, 2]).max(), largest), (np.nan, np.inf, -np.inf)
+    for kinds in product((0, 1, 2), repeat=2):
+        device = [_cupy.describe(view(cp.asarray(x), kind)) for x, kind in zip((a, b), kinds, strict=True)]
+        for bits, sampled, k in ((7, False, 1536), (7, True, 384), (21, False, 1536)):
+            found = _magnitudes.magnitudes(*device, _magnitudes.Layout((304, 272), k, sampled, bits=bits))
+            for x, kind, got in zip((a, b), kinds, found[:2], strict=True):
+                want = _numpy_proof._magnitudes(_numpy.describe(view(x, kind)), bits, sampled)
+                np.testing.assert_array_equal(want, got[:, : want.shape[1], : want.shape[2]].get())
+                assert not got[:, want.shape[1] :].any() and not got[..., want.shape[2] :].any()
+
+
+@pytest.mark.parametrize(
+    ("n", "dtype", "wide", "chosen"),
+    [(512, "f4", False, "native"), (1024, "f4", False, "native"), (2048, "f4", False, "halfhalf"),
+     (2048, "f4", True, "halfhalf"), (5120, "f4", False, "digits"), (5120, "f4", True, "halfhalf"),
+     (512, "f8", False, "native"), (1024, "f8", False, "native"), (2048, "f8", False, "residues"),
+     (4096, "f8", False, "residues")],
+)  # fmt: skip
+def test_what_runs_where_nothing_is_named(n, dtype, wide, chosen):
+    if cp.cuda.Device().compute_capability != "90":
+        pytest.skip("the rates are those of Hopper")
+    a, b = (cp.random.standard_normal((n, n), dtype=dtype) for _ in range(2))
+    if wide:
+        a, b = cp.exp(a), cp.exp(b)
+    plan = ozaki.plan(a, b)
+    assert (plan.scheme.name if plan.scheme else "native") == chosen
+    if n <= 2048:
+        c, report = ozaki.matmul(a, b, return_report=True)
+        assert (report.scheme, report.native) == (chosen, chosen == "native")
+        assert not ozaki.matmul(a, b, return_report=True, reproducible=True)[1].native
+        assert reference.componentwise_error(c[:3, :20].get(), a[:3].get(), b[:, :20].get()) <= report.bound
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("k", [0, 1, 2])
+def test_few_inner_indices_and_nothing_named(k, dtype):
+    rng = np.random.default_rng(k)
+    a, b = (random_matrix(rng, shape, dtype, 3) for shape in ((70, k), (k, 50)))
+    c, report = ozaki.matmul(cp.asarray(a), cp.asarray(b), return_report=True)
+    assert report.native
+    assert reference.componentwise_error(c.get(), a, b) <= report.bound

@@ -1,0 +1,28 @@
+"""Places in a tile: kernels/tiles.cuh against what wgmma reads and where its results stand."""
+
+import pytest
+from shim import compiled
+
+SOURCE = """
+#include "tiles.cuh"
+
+extern "C" {
+int offset_in_tile(int row, int piece) { return tile_offset(row, piece); }
+int permuted_16(int j) { return permuted_column<16>(j); }
+int permuted_4(int j) { return permuted_column<4>(j); }
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def shim(tmp_path_factory):
+    return compiled(SOURCE, tmp_path_factory.mktemp("tiles"))
+
+
+def test_tiles(shim):
+    for r in range(256):
+        assert [shim.offset_in_tile(r, p) for p in range(8)] == [128 * r + 16 * (p ^ r % 8) for p in range(8)]
+    for permuted, n in ((shim.permuted_16, 16), (shim.permuted_4, 4)):
+        columns = [4 * n * g + 8 * (o // 2) + 2 * x + o % 2 for g in range(48 // n) for x in range(4) for o in range(n)]
+        assert [permuted(j) for j in range(192)] == columns
+        assert sorted(columns) == list(range(192))
