@@ -40,7 +40,7 @@ template <int N, int LENGTH> struct CrtConstants {
 // q = RN(sum_g z_g / P_g). The sum is q + Cbar / M, and abs(Cbar) <= R < M (1/2 - 2^-10) + 1, so an error below
 // 2^-10 - 1/M rounds the same. Each fraction[g] is off by at most 1/2 unit of 2^-F, so the sum by at most
 // sum_g (3 P_g) / 2 units: with 2^F > 2^30 min P_g that is 1.5 G (max P_g / min P_g) 2^-30. The exact figures are below
-// 2^-18 up to N = 20 and below 2^-14 for all 49 moduli (tests/test_kernel_arithmetic.py computes them).
+// 2^-18 up to N = 20 and below 2^-14 for all 49 moduli (tests/test_kernel_residues.py computes them).
 template <int N, int LENGTH>
 HD void chinese_remainder(const uint32_t (&y)[N], int j, const CrtConstants<N, LENGTH>& c, uint32_t (&words)[LENGTH]) {
   constexpr int GROUPS = crt_groups(N);

@@ -530,7 +530,7 @@ def test_an_exact_image_needs_no_more_slices(rng):
 
 
 @pytest.mark.parametrize("engine", ["float64", "int8"])
-def test_a_plan_keeps_engine_and_limit(rng, engine):
+def test_a_plan_keeps_engine_and_limit(engine):
     plan = ozaki.plan(np.ones((4, 5)), np.ones((5, 4)), engine=engine, workspace_limit=10**8, scheme="residues")
     assert (plan.engine, plan.workspace_limit) == (engine, 10**8)
     _, report = ozaki.matmul(np.ones((4, 5)), np.ones((5, 4)), plan=plan, return_report=True)

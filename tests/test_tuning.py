@@ -144,7 +144,7 @@ def test_the_fastest_with_the_bits_of_the_library(device, tmp_path, capsys):
     assert "other bits" in shown and "48 of 96 combinations" in shown
 
 
-def test_shapes(device, monkeypatch):
+def test_shapes(device):
     rows = list(tuning.tuned(device, "halfhalf", [Shape(30, 7, 50)], 0, Console(quiet=True)))
     assert {(row.m, row.k, row.n) for row in rows} == {(30, 7, 50)}
     assert np.isfinite(rows[0].rms)

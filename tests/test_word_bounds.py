@@ -4,23 +4,17 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from cases import spread
+from cases import spread, with_ranges
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_bound import with_ranges
-from test_words import ALL
+from word_schemes import ALL
 
 import ozaki
 from ozaki import Accuracy, Words, _bounds, _measured, _word_bounds, reference
+from ozaki._cli.verify import MEASURES
 from ozaki.backends import backend_of
 from ozaki.schemes import PRESETS
 from ozaki.tensor_core import A100, H100, V100, TensorCore
-
-ERRORS = {
-    "componentwise": reference.componentwise_error,
-    "row-column": reference.row_column_error,
-    "normwise": reference.normwise_error,
-}
 
 SCHEMES = st.builds(
     Words,
@@ -36,7 +30,7 @@ SCHEMES = st.builds(
 
 
 def check(a, b, words):
-    for measure, of in ERRORS.items():
+    for measure, of in MEASURES.items():
         target = Accuracy(measure, 1e300)
         c, report = ozaki.matmul(a, b, scheme=words, accuracy=target, return_report=True)
         assert of(c, a, b) <= report.bound, (measure, words, report)
@@ -154,8 +148,8 @@ def test_longer_blocks_and_sums_prove_less():
     for name, words in ALL.items():
         bounds = [_word_bounds.relative(words, k) for k in (1, 10, 100, 1000, 10000, 10**6, 10**9)]
         assert bounds == sorted(bounds), name
-        likely = [_word_bounds.relative(words, k, True) for k in (1, 10, 100, 1000, 10000, 10**6)]
-        assert all(x <= y for x, y in zip(likely, bounds, strict=False))
+        likely = [_word_bounds.relative(words, k, True) for k in (1, 10, 100, 1000, 10000, 10**6, 10**9)]
+        assert all(x <= y for x, y in zip(likely, bounds, strict=True))
     worse = [replace(PRESETS["markidis"], core=core) for core in (H100, A100, V100)]
     bounds = [_word_bounds.relative(words, 1000) for words in worse]
     assert bounds == sorted(bounds)

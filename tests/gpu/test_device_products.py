@@ -181,7 +181,7 @@ def test_digits_split_along_k(shape, slices, dtype):
 
 def test_halves_of_the_cache_are_the_same_each_time():
     """And which cluster has which tile changes no result."""
-    from ozaki.backends import _halves, _hopper
+    from ozaki.backends import _halves, _hopper_residues
 
     if cp.cuda.Device().compute_capability != "90":
         pytest.skip("clusters are those of Hopper")
@@ -194,7 +194,7 @@ def test_halves_of_the_cache_are_the_same_each_time():
         a, b = rng.standard_normal((2100, k)), rng.standard_normal((k, 4100))
         out = cp.full((2100, 4100), np.nan)
         placed = {cp.cuda.runtime.getDevice(): _halves.Places(second)}
-        with patch.dict(_halves._found, placed), patch.object(_hopper, "_LARGE", 0):
+        with patch.dict(_halves._found, placed), patch.object(_hopper_residues, "_LARGE", 0):
             for _ in range(2):
                 out.fill(np.nan)
                 ozaki.matmul(cp.asarray(a), cp.asarray(b), scheme="residues", slices=14, out=out)
@@ -204,3 +204,12 @@ def test_halves_of_the_cache_are_the_same_each_time():
 def test_operands_on_both_sides_of_the_bus():
     with pytest.raises(TypeError, match="b: not a CuPy array"):
         ozaki.matmul(cp.ones((2, 2)), np.ones((2, 2)))
+
+
+@pytest.mark.parametrize("shape", [(0, 5, 3), (4, 5, 0), (0, 0, 0), (3, 0, 4), (0, 10000, 3), (0, 1, 3)])
+def test_empty_products(shape):
+    m, k, n = shape
+    for dtype in ("f4", "f8"):
+        a, b = np.zeros((m, k), dtype), np.zeros((k, n), dtype)
+        for options in ({}, {"accuracy": "fp32"}, {"reproducible": True}):
+            same_bits(a @ b, ozaki.matmul(cp.asarray(a), cp.asarray(b), **options))
