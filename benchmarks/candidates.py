@@ -156,7 +156,7 @@ def distinct(candidate: Candidate, shape: Shape) -> bool:
 
 def kernel_of(words: Words) -> type[Candidate]:
     """The kernel that is tuned for these words on this device."""
-    from ozaki.backends._cupy import _word_engine
+    from ozaki.backends._engines import word_engine
 
-    module = type(_word_engine(words, (1, 1, 1, 1))).__module__
+    module = type(word_engine(words, (1, 1, 1, 1))).__module__
     return next(kernel for kernel in SPACE if kernel.module == module)

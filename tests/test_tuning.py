@@ -63,8 +63,8 @@ def test_rules():
 
 def test_kernels_are_found_by_their_engines(monkeypatch):
     engines = {}
-    backend = SimpleNamespace(_word_engine=lambda words, sizes: engines[words]())
-    monkeypatch.setitem(sys.modules, "ozaki.backends._cupy", backend)
+    backend = SimpleNamespace(word_engine=lambda words, sizes: engines[words]())
+    monkeypatch.setitem(sys.modules, "ozaki.backends._engines", backend)
     for kernel, name in ((Wgmma, "halfhalf"), (WgmmaOfPairs, "fabsum-v1"), (MmaSync, "markidis")):
         engines[PRESETS[name]] = type("Engine", (), {"__module__": kernel.module})
         assert kernel_of(PRESETS[name]) is kernel

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from math import ceil
-from typing import Any, Protocol
+from typing import Any
 
 import cupy as cp
 import numpy as np
@@ -93,17 +93,6 @@ class Slices:
         Tape.misses()
         mu = cp.ascontiguousarray(self.mu[:, first:last])
         return Slices(described, self.planes[first * self.layout.row_bytes :], self.layout, mu)
-
-
-class Engine(Protocol):
-    """What multiplies slices, and how it wants them to lie: a module, or an instance for one shape of tiles."""
-
-    @property
-    def label(self) -> str: ...
-    def __hash__(self) -> int: ...
-    def layout(self, scheme: Any, side: str, batch: int, rows: int, k: int) -> Layout: ...
-    def workspace(self, scheme: Any, batch: int, rows: int, cols: int, k: int) -> int: ...
-    def multiply(self, scheme: Any, a: Slices, b: Slices, out: Any) -> int: ...
 
 
 def split(operand: Described, side: str, scheme: Scheme, layout: Layout) -> Slices:

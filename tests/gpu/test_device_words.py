@@ -171,7 +171,7 @@ def test_nan_and_inf(core, name):
 @pytest.mark.parametrize("seed", range(24))
 def test_words_in_one_read(core, seed):
     """Clusters that hold whole rows, fewer of long ones, find and cut what two kernels do."""
-    from ozaki.backends import _cupy, _describe_split, _word_split
+    from ozaki.backends import _describe_split, _engines, _word_split
     from ozaki.backends._tops import tops
 
     if cp.cuda.Device().compute_capability != "90":
@@ -186,7 +186,7 @@ def test_words_in_one_read(core, seed):
         if 0 in y.shape:
             continue
         words = replace(PRESETS[ON_HOPPER[seed % len(ON_HOPPER)]], core=core)
-        engine = _cupy._word_engine(words, (batch, rows, y.shape[2], rows))
+        engine = _engines.word_engine(words, (batch, rows, y.shape[2], rows))
         for side in ("left", "right"):
             layout = engine.layout(words, side, *y.shape)
             expected = _word_split.split(tops(y), words, layout)

@@ -11,7 +11,7 @@ import numpy as np
 
 import ozaki
 from ozaki import _bounds, _call, _search
-from ozaki.backends import _again, _cublas, _cupy, _hopper, _hopper_tiles, _rates, _word_tiles
+from ozaki.backends import _again, _cublas, _cupy, _engines, _hopper, _hopper_tiles, _rates, _word_tiles
 from ozaki.reference import componentwise_error
 from ozaki.schemes import PRESETS, Digits, Residues, Scheme, Words
 from runs.again import held
@@ -34,8 +34,8 @@ def engines(_rng: np.random.Generator) -> None:
             (Residues(14), 1, (10**7, 64, 1), _cublas),  # by its own kernel four times the memory
             (Residues(14), 1, (10**5, 64, 64), _hopper),
         ):
-            assert _cupy._engine(scheme, "auto", batch, shape) is engine, (scheme, batch, shape)
-        assert _cupy._engine(Residues(14), "hopper", 1, (64, 2**16, 64)) is _hopper
+            assert _engines._engine(scheme, "auto", batch, shape) is engine, (scheme, batch, shape)
+        assert _engines._engine(Residues(14), "hopper", 1, (64, 2**16, 64)) is _hopper
 
 
 def empty_products(_rng: np.random.Generator) -> None:
@@ -77,7 +77,7 @@ def fastest(rng: np.random.Generator) -> None:
     for shape, scheme, expected in of_shapes:
         with of_h200[0], of_h200[1]:
             m, k, n = shape
-            assert _cupy.fastest((1, m, n), k, "float32", (scheme, *halfhalf, None)) == expected, shape
+            assert _engines.fastest((1, m, n), k, "float32", (scheme, *halfhalf, None)) == expected, shape
     for n, dtype, scheme, expected in (
         (512, "float32", Residues(7), None),
         (768, "float32", Residues(7), None),
@@ -97,7 +97,7 @@ def fastest(rng: np.random.Generator) -> None:
     ):
         ways = (scheme, *(halfhalf if dtype == "float32" else ()), None)
         with of_h200[0], of_h200[1]:
-            assert _cupy.fastest((1, n, n), n, dtype, ways) == expected, (n, dtype, scheme)
+            assert _engines.fastest((1, n, n), n, dtype, ways) == expected, (n, dtype, scheme)
     for dtype, k in itertools.product(("f4", "f8"), (0, 1, 2)):
         a, b = cp.asarray(matrix(rng, (9, k), dtype)), cp.asarray(matrix(rng, (k, 5), dtype))
         assert ozaki.matmul(a, b, return_report=True)[1].native
@@ -127,7 +127,7 @@ def no_worse_than_native(rng: np.random.Generator) -> None:
     ):
         for slower, ran in (("native", "residues"), ("slices", "native")):
             times["native"] = 1e3 if slower == "native" else 10.0
-            _cupy._fastest.cache_clear()
+            _engines._fastest.cache_clear()
             for x, y in (graded, graded):  # the second one may be done again
                 c, report = ozaki.matmul(cp.asarray(x), cp.asarray(y), return_report=True)
                 assert report.scheme == ran and report.bound <= _bounds.native(k, "float32"), report
@@ -137,18 +137,18 @@ def no_worse_than_native(rng: np.random.Generator) -> None:
             assert report.scheme == "halfhalf" and report.bound <= _bounds.native(k, "float32"), report
         long = matrix(rng, (2, 16500), "f4", 0), matrix(rng, (16500, 3), "f4", 0)  # described as a whole
         times["native"] = 1e3
-        _cupy._fastest.cache_clear()
+        _engines._fastest.cache_clear()
         small = np.where(np.arange(k) % 2, a, np.ldexp(a, -40)).astype("f4")  # words lose these elements
         assert not held(a, b) and not held(*long) and not held(small, b, accuracy="fp32")
         times["words"], times["native"] = 1e3, 10.0  # residues for these, native for such that need more
-        _cupy._fastest.cache_clear()
+        _engines._fastest.cache_clear()
         _again.forget()
         run = _call.Call.run
         with mock.patch.object(_call.Call, "run", autospec=True, side_effect=run) as planned:
             for x, y in ((a, b), (a, b), graded, (a, b), (a, b)):
                 ozaki.matmul(cp.asarray(x), cp.asarray(y))
         assert [call.args[1].native for call in planned.call_args_list] == [False, True, False]
-    _cupy._fastest.cache_clear()
+    _engines._fastest.cache_clear()
 
 
 def digits_where_ordinary(rng: np.random.Generator) -> None:
@@ -167,7 +167,7 @@ def digits_where_ordinary(rng: np.random.Generator) -> None:
     ):
         for words, others in ((6.5, "halfhalf"), (20.0, "residues")):
             times["words"] = words
-            _cupy._fastest.cache_clear()
+            _engines._fastest.cache_clear()
             _again.forget()
             cases = (*usual, "digits"), (*wide, others), (*late, others)
             found = []
@@ -192,7 +192,7 @@ def digits_where_ordinary(rng: np.random.Generator) -> None:
             *map(cp.asarray, usual), accuracy=ozaki.Accuracy("row-column", 1e-5), return_report=True
         )
         assert report.scheme == "digits"
-    _cupy._fastest.cache_clear()
+    _engines._fastest.cache_clear()
 
 
 def words_for_a_target(rng: np.random.Generator) -> None:

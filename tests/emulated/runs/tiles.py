@@ -12,7 +12,7 @@ import numpy as np
 
 import ozaki
 from ozaki.backends import (
-    _cupy,
+    _engines,
     _halves,
     _hopper,
     _hopper_digits,
@@ -75,7 +75,7 @@ def column_tiles(rng: np.random.Generator) -> None:
     a, b = rng.standard_normal((30, 260)).astype("f4"), rng.standard_normal((260, 448)).astype("f4")
     options: dict[str, Any] = {"scheme": "residues", "slices": 5, "workspace_limit": 1_500_000}
     plan = ozaki.plan(a.shape, b.shape, dtype="float32", engine="hopper", **options)
-    assert _cupy._panel(0, _hopper, Residues(5), 260, 1, 30, 448, options["workspace_limit"]) == (30, 384)  # and 64
+    assert _engines._panel(0, _hopper, Residues(5), 260, 1, 30, 448, options["workspace_limit"]) == (30, 384)  # and 64
     right = ozaki.prepare(cp.asarray(b), "right", plan)
     for y in (cp.asarray(b), right):
         same(ozaki.matmul(a, b, scheme="residues", slices=5), ozaki.matmul(cp.asarray(a), y, plan=plan))

@@ -11,7 +11,7 @@ import cupy as cp
 import numpy as np
 
 import ozaki
-from ozaki.backends import _cublas, _cupy, _hopper, _hopper_tiles
+from ozaki.backends import _cublas, _cupy, _engines, _hopper, _hopper_tiles
 from ozaki.schemes import Digits, Residues, Scheme
 from runs.operands import matrix, same
 
@@ -19,10 +19,11 @@ from runs.operands import matrix, same
 def within_limits(rng: np.random.Generator) -> None:
     """The own kernel in panels, where what it keeps aside leaves room for them; else cuBLAS, in smaller ones."""
     a, b = matrix(rng, (40, 260), "f4"), matrix(rng, (260, 50), "f4")
-    with mock.patch.object(_cupy, "FROM", 1):
+    with mock.patch.object(_engines, "FROM", 1):
         for scheme in (Residues(3), Digits(2)):
             options: dict[str, Any] = {"scheme": scheme.name, "slices": scheme.count}
-            expected, enough = ozaki.matmul(a, b, **options), 2 * _cupy._workspace(_hopper, scheme, 260, 1, 256, 384)
+            expected = ozaki.matmul(a, b, **options)
+            enough = 2 * _engines.workspace_of(_hopper, scheme, 260, 1, 256, 384)
             for limit, engine in ((enough, _hopper), (enough - 1, _cublas)):
                 given = {"workspace_limit": limit, "return_report": True, **options}
                 c, report = ozaki.matmul(cp.asarray(a), cp.asarray(b), **given)
@@ -55,9 +56,9 @@ def panels(rng: np.random.Generator) -> None:
     with mock.patch.object(_hopper_tiles, "cluster_blocks", return_value=132):
         for m, k, n in rng.integers((300, 1000, 300), (3000, 9000, 30000), (100, 3)).tolist():
             scheme = Residues(int(rng.choice((7, 14))))
-            size = partial(_cupy._workspace, _hopper, scheme, k, 1)
-            limit = int(size(m, n) * rng.uniform(0.2, 1)) + size(*_cupy._units(_hopper, scheme, k))
-            rows, cols = _cupy._panel(0, _hopper, scheme, k, 1, m, n, limit)
+            size = partial(_engines.workspace_of, _hopper, scheme, k, 1)
+            limit = int(size(m, n) * rng.uniform(0.2, 1)) + size(*_engines.units_of(_hopper, scheme, k))
+            rows, cols = _engines._panel(0, _hopper, scheme, k, 1, m, n, limit)
             for r, c in itertools.product(range(0, m, rows), range(0, n, cols)):
                 assert size(min(rows, m - r), min(cols, n - c)) <= limit, (scheme, m, k, n, limit)
 
@@ -70,7 +71,7 @@ def workspaces(rng: np.random.Generator) -> None:
         options: dict[str, Any] = {"scheme": scheme.name, "slices": scheme.count, "engine": engine}
         _, report = ozaki.matmul(cp.asarray(a), cp.asarray(b), return_report=True, **options)
         module = {"cublas": _cublas, "hopper": _hopper}[engine]
-        expected = _cupy._workspace(module, scheme, 260, 3, 40, 50)
+        expected = _engines.workspace_of(module, scheme, 260, 3, 40, 50)
         at_most = isinstance(scheme, Digits) and engine == "hopper"
         assert report.workspace_bytes == expected or (at_most and report.workspace_bytes < expected), (scheme, engine)
         given = {"workspace_limit": expected, **options}
