@@ -107,21 +107,34 @@ inline void read_row(uint32_t descriptor, int row, uint8_t (&out)[32]) {
   }
 }
 
-// f(entry of d, bytes of a row of A, bytes of a row of B^T) for each entry that a thread has.
-template <int N, typename F> void each_entry(uint32_t a, uint32_t b, F f) {
+inline bool all_zero(const uint8_t (&bytes)[32]) {
+  uint64_t parts[4];
+  std::memcpy(parts, bytes, 32);
+  return (parts[0] | parts[1] | parts[2] | parts[3]) == 0;
+}
+
+// f(entry of d, bytes of a row of A, bytes of a row of B^T) for each entry that a thread has; none(entry) where one of
+// them is nothing but zeros, as most of what pads a tile.
+template <int N, typename None, typename F> void each_entry(uint32_t a, uint32_t b, None none, F f) {
   const int row = threadIdx.x % 128 / 32 * 16 + current->lane / 4;
   uint8_t x[2][32], y[32];
-  for (int i = 0; i < 2; ++i) read_row(a, row + 8 * i, x[i]);
+  bool zero[2];
+  for (int i = 0; i < 2; ++i) read_row(a, row + 8 * i, x[i]), zero[i] = all_zero(x[i]);
   for (int j = 0; j < N / 8; ++j)
     for (int i = 0; i < 2; ++i) {
-      read_row(b, 8 * j + current->lane % 4 * 2 + i, y);
-      f(4 * j + i, x[0], y);
-      f(4 * j + 2 + i, x[1], y);
+      bool zeros = zero[0] && zero[1];
+      if (!zeros) read_row(b, 8 * j + current->lane % 4 * 2 + i, y), zeros = all_zero(y);
+      for (int r = 0; r < 2; ++r)
+        if (zeros || zero[r])
+          none(4 * j + 2 * r + i);
+        else
+          f(4 * j + 2 * r + i, x[r], y);
     }
 }
 
 template <typename T, int R> void wgmma_bytes(uint32_t (&d)[R], uint32_t a, uint32_t b, int accumulate) {
-  each_entry<2 * R>(a, b, [&](int entry, const uint8_t (&x)[32], const uint8_t (&y)[32]) {
+  const auto none = [&](int entry) { d[entry] = accumulate ? d[entry] : 0; };
+  each_entry<2 * R>(a, b, none, [&](int entry, const uint8_t (&x)[32], const uint8_t (&y)[32]) {
     uint32_t sum = accumulate ? d[entry] : 0;
     for (int k = 0; k < 32; ++k) sum += static_cast<uint32_t>(static_cast<T>(x[k]) * static_cast<T>(y[k]));
     d[entry] = sum;

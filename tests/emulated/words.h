@@ -101,19 +101,11 @@ template <Word W> float word_at(const uint8_t* bytes) {
   return W == FP16 ? half_to_float(bits, 0) : float_of_bits(W == TF32 ? bits : bits << 16);
 }
 
-inline bool all_zero(const uint8_t (&bytes)[32]) {
-  uint64_t parts[4];
-  std::memcpy(parts, bytes, 32);
-  return (parts[0] | parts[1] | parts[2] | parts[3]) == 0;
-}
-
-// f(entry, words of a row of A, words of a column of B) for each entry that a thread has of a wgmma; none(entry) where
-// one of them is nothing but zeros, as most of what pads a tile.
+// As each_entry, with the words of the rows.
 template <Word W, int N, typename None, typename F> void each_of_wgmma(uint32_t a, uint32_t b, None none, F f) {
   constexpr int DEPTH = W == TF32 ? 8 : 16;
-  each_entry<N>(a, b, [&](int entry, const uint8_t (&x)[32], const uint8_t (&y)[32]) {
+  each_entry<N>(a, b, none, [&](int entry, const uint8_t (&x)[32], const uint8_t (&y)[32]) {
     double p[DEPTH], q[DEPTH];
-    if (all_zero(x) || all_zero(y)) return none(entry);
     for (int k = 0; k < DEPTH; ++k) p[k] = word_at<W>(x + 32 / DEPTH * k), q[k] = word_at<W>(y + 32 / DEPTH * k);
     f(entry, p, q);
   });
