@@ -35,7 +35,7 @@ class Wgmma:
     group: int
     stages: int
 
-    module: ClassVar[str] = "ozaki.backends._word_hopper"
+    module: ClassVar[str] = "ozaki.backends.cupy.engines._word_hopper"
     rows: ClassVar[int] = 256
     """Of what a group counts: a pair of tiles."""
 
@@ -64,7 +64,7 @@ class Wgmma:
 class WgmmaOfPairs(Wgmma):
     """The same of kernels/word_pairs_sm90.cu."""
 
-    module: ClassVar[str] = "ozaki.backends._word_pairs"
+    module: ClassVar[str] = "ozaki.backends.cupy.engines._word_pairs"
 
     def multiplies(self, words: Words) -> bool:
         """Whether a thread has registers for such tiles and the totals beside them."""
@@ -92,7 +92,7 @@ class MmaSync:
     units: int
     group: int
 
-    module: ClassVar[str] = "ozaki.backends._word_mma"
+    module: ClassVar[str] = "ozaki.backends.cupy.engines._word_mma"
     rows: ClassVar[int] = 128
 
     def __str__(self) -> str:
@@ -156,7 +156,7 @@ def distinct(candidate: Candidate, shape: Shape) -> bool:
 
 def kernel_of(words: Words) -> type[Candidate]:
     """The kernel that is tuned for these words on this device."""
-    from ozaki.backends._engines import word_engine
+    from ozaki.backends.cupy._choice import word_engine
 
     module = type(word_engine(words, (1, 1, 1, 1))).__module__
     return next(kernel for kernel in SPACE if kernel.module == module)

@@ -111,7 +111,7 @@ def kernels_of(a: Any, b: Any, scheme: str, given: int | None, engine: str) -> I
     "rows" are those of A, contiguous in memory; "columns" those of B. "Strassen-Winograd" leaves out an eighth of the
     operations that are counted.
     """
-    from ozaki.backends._word_split import width
+    from ozaki.backends.cupy.engines._word_split import width
 
     launches = recorded(a, b, scheme, given, engine)
     plan = ozaki.plan(a, b, scheme=scheme, slices=given, engine=engine)
@@ -144,7 +144,7 @@ def whole_products(a: Any, b: Any, scheme: str, given: int | None, engine: str) 
     """What multiplies residues without Strassen-Winograd, so that all operations that are counted are done."""
     if scheme != "residues" or engine != "hopper":
         return []
-    from ozaki.backends import _winograd
+    from ozaki.backends.cupy.engines import _winograd
 
     with mock.patch.object(_winograd, "_FROM", inf):
         return [kernel for kernel in kernels_of(a, b, scheme, given, engine) if kernel.bytes is None]
@@ -152,9 +152,9 @@ def whole_products(a: Any, b: Any, scheme: str, given: int | None, engine: str) 
 
 def recorded(a: Any, b: Any, scheme: str, slices: int | None, engine: str) -> list[Launched]:
     """The launches of one product."""
-    from ozaki.backends import _again
-    from ozaki.backends._launch import Launch
-    from ozaki.backends._tape import Step
+    from ozaki.backends.cupy import _again
+    from ozaki.backends.cupy.launching._launch import Launch
+    from ozaki.backends.cupy.launching._tape import Step
 
     launches: list[Launched] = []
     call = Step.__call__

@@ -64,7 +64,7 @@ def tensor_core_rows(device: Device, seed: int, least: float) -> Iterator[Row]:
     """Measure each format for `least` seconds; nothing on other devices than Hopper."""
     if device.xp.cuda.Device().compute_capability != "90":
         return
-    from ozaki.backends._launch import Launch
+    from ozaki.backends.cupy.launching._launch import Launch
 
     rng = np.random.default_rng(seed)
     blocks = device.xp.cuda.Device().attributes["MultiProcessorCount"]

@@ -44,7 +44,7 @@ def kept(runs: Iterable[Run]) -> Table:
 
 
 def written(table: Table) -> str:
-    """As the library reads it (ozaki/backends/_tuned.py), one line for each product."""
+    """As the library reads it (ozaki/backends/cupy/engines/_tuned.py), one line for each product."""
     return _within("{}", 0, (_of_architecture(*each) for each in sorted(table.items()))) + "\n"
 
 

@@ -92,8 +92,8 @@ def multiplied(device: Device, candidate: Candidate, problem: Problem, slices: d
 
     `slices` are those made before, by the engines that they fit.
     """
-    from ozaki.backends._tops import tops
-    from ozaki.backends._word_split import split
+    from ozaki.backends.cupy._tops import tops
+    from ozaki.backends.cupy.engines._word_split import split
 
     engine, words = candidate.engine(), problem.words
     if engine not in slices:
@@ -167,7 +167,7 @@ def side_by_side(
 
 def architecture_of(device: Device) -> str:
     """As the library's table has it."""
-    from ozaki.backends._jit import architecture
+    from ozaki.backends.cupy.launching._jit import architecture
 
     return architecture(device.xp.cuda.runtime.getDevice())
 

@@ -68,8 +68,8 @@ class Call:
         if pair.backend.name != "cupy" or pair.empty or large:
             yield
             return
-        from ozaki.backends import _again
-        from ozaki.backends._tape import Tape
+        from ozaki.backends.cupy import _again
+        from ozaki.backends.cupy.launching._tape import Tape
 
         given = *_again.arrays_of(pair.a), *_again.arrays_of(pair.b), c if out is None else out
         read = [

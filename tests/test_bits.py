@@ -10,7 +10,9 @@ from cases import first_difference, same_bits, spread, viewed
 
 import ozaki
 from ozaki._description import FIELDS
-from ozaki.backends import _numpy, _numpy_describe, _numpy_multiply
+from ozaki.backends.numpy import _backend as _numpy
+from ozaki.backends.numpy import _describe as _numpy_describe
+from ozaki.backends.numpy import _multiply as _numpy_multiply
 from ozaki.schemes import Digits, Residues, blas
 from ozaki.schemes.digits import MAX_DIGITS
 from ozaki.schemes.residues import MAX_RESIDUES

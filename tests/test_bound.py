@@ -13,7 +13,7 @@ from ozaki import Accuracy, _bounds, reference
 from ozaki._cli.verify import MEASURES
 from ozaki._description import Described
 from ozaki._proof import Proof
-from ozaki.backends import _numpy
+from ozaki.backends.numpy import _backend as _numpy
 from ozaki.schemes import Digits, Residues, magnitude_bits
 
 UNIT = {"float32": 2.0**-24, "float64": 2.0**-53}

@@ -8,7 +8,8 @@ import pytest
 
 import ozaki
 from ozaki import Accuracy, Words
-from ozaki.backends import _numpy, _words
+from ozaki.backends.numpy import _backend as _numpy
+from ozaki.backends.numpy import _words
 from ozaki.tensor_core import V100
 
 A, B = np.ones((3, 4)), np.ones((4, 2))

@@ -10,7 +10,7 @@ from cases import power, rounded, same_bits
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ozaki.backends import _limbs
+from ozaki.backends.numpy import _limbs
 from ozaki.schemes.blas import LIMB_BITS
 
 BITS = LIMB_BITS

@@ -10,7 +10,7 @@ from cases import first_difference, power, rounded, same_bits, spread, viewed
 
 import ozaki
 from ozaki import reference
-from ozaki.backends import _numpy_nonfinite
+from ozaki.backends.numpy import _nonfinite as _numpy_nonfinite
 from ozaki.schemes import blas
 
 WAYS = [

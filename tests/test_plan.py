@@ -15,7 +15,9 @@ from ozaki._measured import Measured
 from ozaki._proof import Proof
 from ozaki._report import rounded_up
 from ozaki._search import _growth, _usually_good
-from ozaki.backends import _numpy, _numpy_describe, _numpy_proof
+from ozaki.backends.numpy import _backend as _numpy
+from ozaki.backends.numpy import _describe as _numpy_describe
+from ozaki.backends.numpy import _proof as _numpy_proof
 from ozaki.schemes import Digits, Residues
 from ozaki.schemes.digits import MAX_DIGITS
 from ozaki.schemes.named import scheme_of

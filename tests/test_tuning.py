@@ -18,7 +18,8 @@ from benchmarks import tiles, tuning
 from benchmarks.candidates import COLUMNS, SPACE, MmaSync, Wgmma, WgmmaOfPairs, distinct, fits, kernel_of
 from benchmarks.devices import Cpu
 from benchmarks.results import Row, Run, Shape, read
-from ozaki.backends import _jit, _tuned
+from ozaki.backends.cupy.engines import _tuned
+from ozaki.backends.cupy.launching import _jit
 from ozaki.schemes import PRESETS
 
 H200_SHARED = 227 * 1024
@@ -64,7 +65,7 @@ def test_rules():
 def test_kernels_are_found_by_their_engines(monkeypatch):
     engines = {}
     backend = SimpleNamespace(word_engine=lambda words, sizes: engines[words]())
-    monkeypatch.setitem(sys.modules, "ozaki.backends._engines", backend)
+    monkeypatch.setitem(sys.modules, "ozaki.backends.cupy._choice", backend)
     for kernel, name in ((Wgmma, "halfhalf"), (WgmmaOfPairs, "fabsum-v1"), (MmaSync, "markidis")):
         engines[PRESETS[name]] = type("Engine", (), {"__module__": kernel.module})
         assert kernel_of(PRESETS[name]) is kernel
@@ -78,8 +79,9 @@ def test_own_choice(modules):
 
 def test_other_bits_are_not_timed(monkeypatch):
     """The engine and the split of CuPy are stubs: operands stay as they are."""
-    monkeypatch.setitem(sys.modules, "ozaki.backends._tops", SimpleNamespace(tops=lambda x: x))
-    monkeypatch.setitem(sys.modules, "ozaki.backends._word_split", SimpleNamespace(split=lambda x, words, layout: x))
+    monkeypatch.setitem(sys.modules, "ozaki.backends.cupy._tops", SimpleNamespace(tops=lambda x: x))
+    cut = SimpleNamespace(split=lambda x, words, layout: x)
+    monkeypatch.setitem(sys.modules, "ozaki.backends.cupy.engines._word_split", cut)
     a, b = np.arange(12, dtype="f4").reshape(3, 4), np.ones((4, 2), "f4")
     for off, timed in ((0, True), (1, False)):
 

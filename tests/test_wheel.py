@@ -15,7 +15,7 @@ CHECK = """
 import pathlib, sys
 import ozaki
 from ozaki._cli import longley
-from ozaki.backends import _jit
+from ozaki.backends.cupy.launching import _jit
 
 package = pathlib.Path(ozaki.__file__).parent
 assert package.is_relative_to(sys.prefix), package

@@ -14,7 +14,8 @@ from words_definition import split, words_by_definition
 import ozaki
 from ozaki import Words, reference
 from ozaki._description import Described
-from ozaki.backends import _numpy, _words
+from ozaki.backends.numpy import _backend as _numpy
+from ozaki.backends.numpy import _words
 from ozaki.schemes import PRESETS
 from ozaki.schemes.words import groups
 from ozaki.tensor_core import TensorCore

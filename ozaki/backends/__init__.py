@@ -127,13 +127,13 @@ def backend_of(*operands: tuple[str, Any]) -> Backend:
     """
     cupy = [_is_cupy(x) for _, x in operands]
     if not any(cupy):
-        from ozaki.backends import _numpy
+        from ozaki.backends.numpy import _backend as _numpy
 
         return _numpy
     if not all(cupy):
         here, other = operands[cupy.index(True)][0], operands[cupy.index(False)][0]
         raise TypeError(f"{other}: not a CuPy array, but {here} is; move one of them with cupy.asarray or cupy.asnumpy")
-    from ozaki.backends import _cupy
+    from ozaki.backends.cupy import _backend as _cupy
 
     _cupy.check_device(operands)
     return _cupy
@@ -147,5 +147,5 @@ def _is_cupy(x: Any) -> bool:
 
 def again(a: Any, b: Any, out: Any, choices: tuple[Any, ...]) -> Any:
     """The product of CuPy arrays, done as a call like this one was before; None if it has to be found out how."""
-    module = sys.modules.get("ozaki.backends._again")
+    module = sys.modules.get("ozaki.backends.cupy._again")
     return None if module is None else module.again(a, b, out, choices)

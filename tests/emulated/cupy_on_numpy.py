@@ -127,7 +127,7 @@ _kernel = cache(Kernel)
 
 
 def launcher(function: int, grid: Any, block: Any, shared_mem: int, arguments: ctypes.Array[ctypes.c_void_p]) -> Any:
-    """As `ozaki.backends._driver.launcher`."""
+    """As `ozaki.backends.cupy.launching._driver.launcher`."""
     sizes = [(ctypes.c_uint * 3)(*size) for size in (grid, block)]
 
     def start(stream: int) -> None:
@@ -271,17 +271,17 @@ def install(capability: str) -> None:
     vars(core).update(_routines_linalg=SimpleNamespace(COMPUTE_TYPE_TF32=7, get_compute_type=lambda _: 1))
     sys.modules.update({"cupy": cupy, "cupy.cuda": cuda, "cupy._core": core})
 
-    from ozaki.backends import _jit
+    from ozaki.backends.cupy.launching import _jit
 
     def kernel(file: str, function: str, **macros: str | int) -> Kernel:
         return _kernel(file, function, tuple(sorted(macros.items())))
 
     mock.patch.object(_jit, "kernel", kernel).start()
-    from ozaki.backends import _driver
+    from ozaki.backends.cupy.launching import _driver
 
     mock.patch.object(_driver, "launcher", launcher).start()
     mock.patch.object(_driver, "most_clusters", return_value=2).start()
-    from ozaki.backends._launch import Launch
+    from ozaki.backends.cupy.launching._launch import Launch
 
     mock.patch.object(Launch, "__init__", _launched_later(Launch.__init__)).start()
 

@@ -35,7 +35,7 @@ def find(case: str) -> Callable[[np.random.Generator], None]:
 if __name__ == "__main__":
     case, seed = sys.argv[1], int(sys.argv[2])
     cupy_on_numpy.install("90" if case.startswith(HOPPER) else "80")
-    halves = import_module("ozaki.backends._halves")
+    halves = import_module("ozaki.backends.cupy.engines._halves")
     halves._found[0] = halves.Places(frozenset({0}))  # the first cluster's multiprocessor; the other one has another
     run = find(case)
     streams.chance.seed(seed)

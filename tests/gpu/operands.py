@@ -49,7 +49,7 @@ def same_bits(x, y):
 
 def engines(scheme, slices, k):
     """The engines of this device for a scheme."""
-    from ozaki.backends import _hopper
+    from ozaki.backends.cupy.engines import _hopper
 
     if scheme == "fp16-digits":
         return ("cublas",)

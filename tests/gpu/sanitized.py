@@ -18,18 +18,17 @@ import cupy as cp
 import numpy as np
 
 import ozaki
-from ozaki.backends import (
-    _again,
-    _cupy,
-    _describe_split,
+from ozaki.backends.cupy import _again, _describe_split
+from ozaki.backends.cupy import _backend as _cupy
+from ozaki.backends.cupy.engines import (
     _hopper_residues,
     _hopper_tiles,
-    _numpy,
     _winograd,
     _word_hopper,
     _word_pairs,
     _word_tiles,
 )
+from ozaki.backends.numpy import _backend as _numpy
 from ozaki.schemes import PRESETS, Words
 from ozaki.tensor_core import H100
 

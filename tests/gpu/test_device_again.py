@@ -74,7 +74,7 @@ def test_a_proof_by_cublas_again(monkeypatch):
     """Its product is done again on the stream where the proof waits for it."""
     from cupy.cuda import cublas
 
-    from ozaki.backends._beside import beside
+    from ozaki.backends.cupy.launching._beside import beside
 
     gemm, handle, used = cublas.gemmEx, cp.cuda.device.get_cublas_handle(), []
 

@@ -10,7 +10,7 @@ from operands import random_matrix, same_bits
 
 import ozaki
 from ozaki import reference
-from ozaki.backends import _numpy
+from ozaki.backends.numpy import _backend as _numpy
 from ozaki.schemes import Digits, Residues
 
 cp = pytest.importorskip("cupy")
@@ -43,7 +43,7 @@ def test_plans(seed):
 )
 def test_proof(shape):
     """The worst ratio of a batch, some of whose entries have no lower bound."""
-    from ozaki.backends import _cupy
+    from ozaki.backends.cupy import _backend as _cupy
 
     batch, m, k, n = shape
     rng = np.random.default_rng(sum(shape))
@@ -80,7 +80,9 @@ def test_proof(shape):
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 def test_magnitudes(dtype):
     """Rows and columns; subnormals, the widest exponents, NaN and Inf."""
-    from ozaki.backends import _cupy, _magnitudes, _numpy_proof
+    from ozaki.backends.cupy import _backend as _cupy
+    from ozaki.backends.cupy import _magnitudes
+    from ozaki.backends.numpy import _proof as _numpy_proof
 
     def view(x, kind):
         turned = x.swapaxes(1, 2).copy().swapaxes(1, 2)

@@ -181,7 +181,7 @@ def test_digits_split_along_k(shape, slices, dtype):
 
 def test_halves_of_the_cache_are_the_same_each_time():
     """And which cluster has which tile changes no result."""
-    from ozaki.backends import _halves, _hopper_residues
+    from ozaki.backends.cupy.engines import _halves, _hopper_residues
 
     if cp.cuda.Device().compute_capability != "90":
         pytest.skip("clusters are those of Hopper")

@@ -17,7 +17,8 @@ pytestmark = pytest.mark.gpu
 @pytest.mark.parametrize("seed", range(30))
 def test_winograd(seed, monkeypatch):
     """Halves of every size: even, odd, and empty ones."""
-    from ozaki.backends import _again, _winograd
+    from ozaki.backends.cupy import _again
+    from ozaki.backends.cupy.engines import _winograd
 
     if cp.cuda.Device().compute_capability != "90":
         pytest.skip("an engine for Hopper")

@@ -11,7 +11,7 @@ from word_schemes import ALL
 
 import ozaki
 from ozaki import reference
-from ozaki.backends import _numpy
+from ozaki.backends.numpy import _backend as _numpy
 from ozaki.schemes import PRESETS
 from ozaki.tensor_core import A100, V100
 
@@ -28,7 +28,7 @@ ON_HOPPER = [*PROMOTED, *PAIRS]
 @pytest.fixture(scope="module")
 def core():
     """The model of the device's tensor cores."""
-    from ozaki.backends import _cupy
+    from ozaki.backends.cupy import _backend as _cupy
 
     capability = cp.cuda.Device().compute_capability
     if capability not in _cupy._CORES:
@@ -39,7 +39,8 @@ def core():
 @pytest.fixture(params=["wgmma", "mma.sync"])
 def kernel(request, monkeypatch):
     """The kernel that multiplies, if the device has a choice."""
-    from ozaki.backends import _again, _word_hopper, _word_pairs
+    from ozaki.backends.cupy import _again
+    from ozaki.backends.cupy.engines import _word_hopper, _word_pairs
 
     _again.forget()
     if request.param == "mma.sync":
@@ -100,7 +101,7 @@ def test_bits_of_the_model(core, name, seed):
 @pytest.mark.parametrize("columns", [128, 192, 208, 256])
 @pytest.mark.parametrize("name", ON_HOPPER)
 def test_tiles(core, name, columns, shape, kernel, monkeypatch):
-    from ozaki.backends import _word_hopper, _word_pairs
+    from ozaki.backends.cupy.engines import _word_hopper, _word_pairs
 
     if kernel == "mma.sync" and columns != 128:
         pytest.skip("the kernel has no columns to choose")
@@ -122,7 +123,7 @@ def test_tiles(core, name, columns, shape, kernel, monkeypatch):
 @pytest.mark.parametrize("kernel", ["mma.sync"], indirect=True)
 def test_tiles_of_mma(core, name, tile, shape, kernel, monkeypatch):
     """Warps, what each owns, and the units of k that are held."""
-    from ozaki.backends import _word_mma
+    from ozaki.backends.cupy.engines import _word_mma
 
     monkeypatch.setattr(_word_mma.Engine, "of", lambda *_: _word_mma.Engine(*tile))
     rng = np.random.default_rng(sum(shape))
@@ -171,8 +172,10 @@ def test_nan_and_inf(core, name):
 @pytest.mark.parametrize("seed", range(24))
 def test_words_in_one_read(core, seed):
     """Clusters that hold whole rows, fewer of long ones, find and cut what two kernels do."""
-    from ozaki.backends import _describe_split, _engines, _word_split
-    from ozaki.backends._tops import tops
+    from ozaki.backends.cupy import _choice as _engines
+    from ozaki.backends.cupy import _describe_split
+    from ozaki.backends.cupy._tops import tops
+    from ozaki.backends.cupy.engines import _word_split
 
     if cp.cuda.Device().compute_capability != "90":
         pytest.skip("clusters are those of Hopper")
@@ -244,7 +247,7 @@ def test_panels_prepared_and_streams(core, name, kernel):
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_underflows_and_bounds(core, name):
-    from ozaki.backends import _cupy
+    from ozaki.backends.cupy import _backend as _cupy
 
     rng = np.random.default_rng(8)
     words = replace(PRESETS[name], core=core)

@@ -20,8 +20,10 @@ import streams
 import ozaki
 from ozaki import _search
 from ozaki._choices import Choices
-from ozaki.backends import _again, _cupy, _launch
-from ozaki.backends._tape import Tape
+from ozaki.backends.cupy import _again
+from ozaki.backends.cupy import _backend as _cupy
+from ozaki.backends.cupy.launching import _launch
+from ozaki.backends.cupy.launching._tape import Tape
 from runs.operands import matrix, same
 
 

@@ -9,8 +9,13 @@ import cupy as cp
 import numpy as np
 
 from ozaki._description import FIELDS
-from ozaki.backends import _cupy, _describe_split, _magnitudes, _numpy, _numpy_describe, _numpy_proof, _word_tiles
-from ozaki.backends._magnitudes import Layout
+from ozaki.backends.cupy import _backend as _cupy
+from ozaki.backends.cupy import _describe_split, _magnitudes
+from ozaki.backends.cupy._magnitudes import Layout
+from ozaki.backends.cupy.engines import _word_tiles
+from ozaki.backends.numpy import _backend as _numpy
+from ozaki.backends.numpy import _describe as _numpy_describe
+from ozaki.backends.numpy import _proof as _numpy_proof
 from ozaki.schemes import PRESETS, Words
 from runs.operands import hard, in_tiles, matrix
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import cupy as cp
 import numpy as np
 
-from ozaki.backends import _cupy, _numpy
-from ozaki.backends._magnitudes import Magnitudes
+from ozaki.backends.cupy import _backend as _cupy
+from ozaki.backends.cupy._magnitudes import Magnitudes
+from ozaki.backends.numpy import _backend as _numpy
 from ozaki.schemes import PRESETS, Digits, Residues
 from runs.operands import matrix
 

@@ -14,10 +14,12 @@ import numpy as np
 
 import ozaki
 from ozaki._description import FIELDS
-from ozaki.backends import _cupy, _describe_split, _hopper, _magnitudes, _split, _word_hopper, _word_split, _word_tiles
-from ozaki.backends._launch import View
-from ozaki.backends._magnitudes import Layout, Magnitudes
-from ozaki.backends._tops import tops
+from ozaki.backends.cupy import _backend as _cupy
+from ozaki.backends.cupy import _describe_split, _magnitudes, _split
+from ozaki.backends.cupy._magnitudes import Layout, Magnitudes
+from ozaki.backends.cupy._tops import tops
+from ozaki.backends.cupy.engines import _hopper, _word_hopper, _word_split, _word_tiles
+from ozaki.backends.cupy.launching._launch import View
 from ozaki.schemes import PRESETS, Digits, Residues, Words
 from ozaki.tensor_core import H100
 from runs.operands import hard, matrix, same

@@ -11,19 +11,18 @@ import cupy as cp
 import numpy as np
 
 import ozaki
-from ozaki.backends import (
-    _engines,
+from ozaki.backends.cupy import _choice as _engines
+from ozaki.backends.cupy.engines import (
     _halves,
     _hopper,
     _hopper_digits,
     _hopper_residues,
     _hopper_shares,
     _hopper_tiles,
-    _launch,
-    _tape,
     _word_hopper,
 )
-from ozaki.backends._hopper_shares import parts_of_k
+from ozaki.backends.cupy.engines._hopper_shares import parts_of_k
+from ozaki.backends.cupy.launching import _launch, _tape
 from ozaki.schemes import PRESETS, Residues
 from ozaki.tensor_core import H100
 from runs.operands import matrix, same

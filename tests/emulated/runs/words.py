@@ -10,7 +10,8 @@ import cupy as cp
 import numpy as np
 
 import ozaki
-from ozaki.backends import _again, _tuned, _word_hopper, _word_mma, _word_pairs
+from ozaki.backends.cupy import _again
+from ozaki.backends.cupy.engines import _tuned, _word_hopper, _word_mma, _word_pairs
 from ozaki.schemes import PRESETS, Words
 from ozaki.tensor_core import A100, TensorCore
 from runs.operands import matrix, same

@@ -1,0 +1,1 @@
+"""CuPy: the arrows of a product on a GPU."""

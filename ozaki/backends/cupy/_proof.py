@@ -1,0 +1,368 @@
+"""The proof's products of magnitudes on the device, and the worst ratio to them (docs/design.md, section 9).
+
+They run on the current stream or, beside the splitting of the operands, on one of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from functools import lru_cache
+from math import ceil
+from typing import Any, NamedTuple, TypeVar
+
+import cupy as cp
+import numpy as np
+import numpy.typing as npt
+
+from ozaki._bounds import ErrorTerms, dropped, word_terms
+from ozaki._description import FIELDS, NO_SPAN, Described
+from ozaki._proof import Look, Ratio
+from ozaki.backends.cupy._magnitudes import RESULT, Layout, Magnitudes, magnitudes, results
+from ozaki.backends.cupy._native import native_obstacle
+from ozaki.backends.cupy.engines import _cublas
+from ozaki.backends.cupy.engines._hopper_residues import tiles_of
+from ozaki.backends.cupy.engines._hopper_tiles import SHARED, tiled
+from ozaki.backends.cupy.launching._beside import Beside, beside
+from ozaki.backends.cupy.launching._launch import Launch, Macros, View, round_up
+from ozaki.backends.cupy.launching._tape import Copy, Record
+from ozaki.schemes import Scheme, Words, magnitude_bits, scaling_of
+
+T = TypeVar("T")
+
+
+def _beside(steps: str) -> Beside:
+    return beside(cp.cuda.runtime.getDevice(), steps)
+
+
+def _stream(alone: bool) -> AbstractContextManager[None]:
+    return nullcontext() if alone else _beside("proof")
+
+
+@contextmanager
+def _products(alone: bool) -> Iterator[None]:
+    """Where a proof begins, once the operands are described: on the stream of its products, which waits for that."""
+    if not alone:
+        _beside("proof").fork()
+    with _stream(alone):
+        yield
+
+
+@dataclass(frozen=True)
+class _Product:
+    """Exact products of magnitudes, int32 (of 7 bits) or float64 (wider), [batch][m][ld]; results that are zero."""
+
+    values: Any
+    results: list[cp.cuda.MemoryPointer]
+
+    @property
+    def wide(self) -> bool:
+        return bool(self.values.dtype == np.float64)
+
+
+def narrow_product(left: Described, right: Described, sampled: bool, alone: bool = True) -> _Product | Magnitudes:
+    """Exact products of 7-bit magnitudes, or what a kernel needs to form them where it compares them."""
+    m, n = left.x.shape[1], right.x.shape[1]
+    layout = Layout.narrow(m, n, left.k, sampled)
+    with _products(alone):
+        found = magnitudes(left, right, layout)
+        return found if layout.tiles != (0, 0) else _product(_cublas.INT8, found, m)
+
+
+def _product(types: _cublas.Types, of: Magnitudes, m: int) -> _Product:
+    a, b = of.left, of.right
+    batch, ld, k = max(a.shape[0], b.shape[0]), b.shape[1], a.shape[2]
+    out = cp.empty((batch, m, ld), types.dtype)
+    steps = *(x.shape[1] * k if x.shape[0] > 1 else 0 for x in (a, b)), m * ld
+    _cublas.gemms(types, a.data.ptr, b.data.ptr, out.data.ptr, m, ld, k, k, k, batch, steps)
+    return _Product(out, of.results)
+
+
+def wide_product(left: Described, right: Described, alone: bool = True) -> _Product:
+    """Exact products of wider magnitudes, and a lower bound by exponents where they are zero."""
+    m = left.x.shape[1]
+    layout = Layout.wide(m, right.x.shape[1], left.k)
+    with _products(alone):
+        found = magnitudes(left, right, layout)
+        if native_obstacle("float64"):  # then cuBLAS may not add exactly
+            exact = np.matmul(found.left.get(), found.right.get().swapaxes(1, 2))
+            product = _Product(cp.asarray(exact), found.results)
+        else:
+            product = _product(_cublas.FP64, found, m)
+        views, values = (View.of(left.x), View.of(right.x)), product.values
+        launch = _bounding_by_exponents(cp.cuda.runtime.getDevice(), *views, *values.shape[1:], 2 * layout.bits)
+        launch(left.x.data, left.fields.data, right.x.data, right.fields.data, values.data)
+        return product
+
+
+@lru_cache(maxsize=1024)
+def _bounding_by_exponents(device: int, left: View, right: View, padded: int, ld: int, raised: int) -> Launch:
+    macros: Macros = {"INPUT_A": left.ctype, "INPUT_B": right.ctype}
+    operands = []
+    for batch, rows, _, *steps in ((*view.shape, *view.steps) for view in (left, right)):
+        operands.append((None, None, rows, *((rows, steps[0]) if batch > 1 else (0, 0)), *steps[1:]))
+    tiles = [ceil(view.shape[1] / 64) for view in (left, right)]
+    grid = (max(left.shape[0], right.shape[0]) * tiles[0] * tiles[1],)
+    sizes = left.shape[2], padded, ld
+    return Launch("proof_exponents.cu", "lower_by_exponents", macros, grid, (256,), *operands, None, *sizes, raised)
+
+
+def worst_ratios(
+    lower: _Product | Magnitudes,
+    left: Described,
+    right: Described,
+    wanted: Sequence[tuple[Scheme | Words, int]],
+    alone: bool = True,
+) -> list[Look]:
+    """Largest image error / lower over lower > 0; number of positive errors over lower == 0; in the first rows."""
+    usual = [(scheme, rows, _usually_dropped(scheme, left.k)) for scheme, rows in wanted]
+    begun = _begin(lower, left, right, usual, alone)
+    return [_look(lower, left, right, *each, wait, alone) for each, wait in zip(wanted, begun, strict=True)]
+
+
+def _begin(
+    lower: _Product | Magnitudes,
+    left: Described,
+    right: Described,
+    wanted: Sequence[tuple[Scheme | Words, int, float]],
+    alone: bool,
+) -> list[Callable[[], Ratio]]:
+    """Begin to compare the errors of schemes, in so many rows, with so much dropped; the results wait."""
+    with _stream(alone):
+        found = _terms_of(lower, left, right, wanted)
+        _compare(lower, found)
+        aside = _beside("answers")
+        aside.fork()
+        with aside:
+            return [_on_its_way(each.result) for each in found]
+
+
+def _look(
+    lower: _Product | Magnitudes,
+    left: Described,
+    right: Described,
+    scheme: Scheme | Words,
+    rows: int,
+    wait: Callable[[], Ratio],
+    alone: bool,
+) -> Look:
+    """Only its `anew` holds operands: a look that is kept lets go of them with that."""
+    if isinstance(scheme, Words):
+        spans, least_span = (left.span, right.span), min(left.least_span, right.least_span)
+        return Look(lambda: wait()._replace(spans=spans, least_span=least_span))
+    k = left.k
+
+    def anew(ratio: Ratio) -> Ratio:
+        (again,) = _begin(lower, left, right, [(scheme, rows, dropped(scheme, k, ratio.spans))], alone)
+        return again()
+
+    return Look(wait, lambda ratio: dropped(scheme, k, ratio.spans) == _usually_dropped(scheme, k), anew)
+
+
+def _usually_dropped(scheme: Scheme | Words, k: int) -> float:
+    """But for spans that the device has yet to find."""
+    return 0.0 if isinstance(scheme, Words) else k * scheme.drop
+
+
+class _Found(NamedTuple):
+    """Error terms on the device, the rows to look at, and where the worst ratio there goes."""
+
+    terms: _Terms
+    rows: int
+    places: list[cp.cuda.MemoryPointer]
+    result: cp.cuda.MemoryPointer
+
+
+def _terms_of(
+    lower: _Product | Magnitudes,
+    left: Described,
+    right: Described,
+    wanted: Sequence[tuple[Scheme | Words, int, float]],
+) -> list[_Found]:
+    """The error terms of all schemes; those of words are few numbers of the host."""
+    terms = _Terms.of(left, right)
+    found: list[_Found] = []
+    on_device: list[tuple[tuple[Scheme, float], _Found]] = []
+    for scheme, rows, lost in wanted:
+        if isinstance(scheme, Words):
+            memory = cp.asarray(terms.from_host(word_terms(left.on_host, right.on_host, scheme))).data
+        else:
+            memory = cp.cuda.alloc(terms.nbytes)
+        result = lower.results.pop() if lower.results else results(1)[0]
+        found.append(_Found(terms, rows, terms.places(memory), result))
+        if isinstance(scheme, Scheme):
+            on_device.append(((scheme, lost), found[-1]))
+    for some in _some_at_once(on_device):
+        schemes, places = zip(*some, strict=True)
+        launch = _finding_terms(cp.cuda.runtime.getDevice(), terms, left.k, schemes)
+        launch(left.fields.data, right.fields.data, *_addresses(places))
+    return found
+
+
+def _addresses(found: Sequence[_Found]) -> list[cp.cuda.MemoryPointer]:
+    return [address for each in found for address in (*each.places, each.result)]
+
+
+def _compare(lower: _Product | Magnitudes, found: list[_Found]) -> None:
+    device = cp.cuda.runtime.getDevice()
+    if isinstance(lower, _Product):
+        for each in found:
+            comparing = _comparing(device, each.terms, lower.wide, *lower.values.shape[1:], each.rows)
+            comparing(lower.values.data, *each.places, each.result)
+        return
+    found = sorted(found, key=lambda each: each.rows)  # so that glances, which take few tiles, come first
+    for some in _some_at_once(found):
+        rows = tuple(each.rows for each in some)
+        launch = _multiplying(device, some[0].terms, lower.left.shape, lower.right.shape, rows)
+        launch(lower.left.data, lower.right.data, *_addresses(some))
+
+
+class _Terms(NamedTuple):
+    """Where the error terms of both operands lie: all rounded ones, then the exact ones (kernels/worst.cuh)."""
+
+    batch_a: int
+    m: int
+    batch_b: int
+    n: int
+
+    @classmethod
+    def of(cls, left: Described, right: Described) -> _Terms:
+        return cls(*left.x.shape[:2], *right.x.shape[:2])
+
+    @property
+    def rows(self) -> tuple[int, int]:
+        """Of all of the batch."""
+        return self.batch_a * self.m, self.batch_b * self.n
+
+    @property
+    def padded(self) -> tuple[int, int]:
+        """Rows of a batch entry for which there are rounded terms; the columns are those of whole tiles."""
+        return round_up(self.m, 4), tiled("right", self.n, 1)[2]
+
+    @property
+    def rounded(self) -> tuple[int, int]:
+        """Those of all of the batch."""
+        return self.batch_a * self.padded[0], self.batch_b * self.padded[1]
+
+    @property
+    def nbytes(self) -> int:
+        return _ROUNDED * sum(self.rounded) + 24 * sum(self.rows)
+
+    def places(self, memory: cp.cuda.MemoryPointer) -> list[cp.cuda.MemoryPointer]:
+        """Exact and rounded terms of the left operand, then of the right one."""
+        exact = memory + _ROUNDED * sum(self.rounded)
+        return [exact, memory, exact + 24 * self.rows[0], memory + _ROUNDED * self.rounded[0]]
+
+    @property
+    def structs(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        """The structs Terms of both."""
+        (a, b), (padded_a, padded_b) = self.rows, self.padded
+        left = (self.m, _ROUNDED // 4 * padded_a) if self.batch_a > 1 else (0, 0)
+        right = (self.n, _ROUNDED // 4 * padded_b) if self.batch_b > 1 else (0, 0)
+        return (None, None, a, *left), (None, None, b, *right)
+
+    def from_host(self, terms: ErrorTerms) -> npt.NDArray[np.uint8]:
+        """The bytes at these places."""
+        left, right = self.padded
+        rounded = _rounded(terms.left, left, False).tobytes() + _rounded(terms.right, right, True).tobytes()
+        return np.frombuffer(rounded + terms.left.tobytes() + terms.right.tobytes(), np.uint8)
+
+
+_ROUNDED = 20
+"""Bytes of a row's rounded terms: ROUNDED floats of kernels/worst.cuh."""
+
+
+def _rounded(terms: npt.NDArray[np.float64], padded: int, columns: bool) -> npt.NDArray[np.float32]:
+    """Rounded terms as there, [batch][rows / 4][5][4]."""
+    _, batch, rows = terms.shape
+    out = np.zeros((batch, padded // 4, 5, 4), np.float32)
+    each = np.zeros((3, batch, padded), np.float32)
+    each[..., :rows] = _to_float32(terms, np.inf)
+    out[:, :, :3] = each.reshape(3, batch, -1, 4).transpose(1, 2, 0, 3)
+    if columns:
+        first = np.where(terms[0] == 0, np.nan, terms[0])
+        inverse = np.full((batch, padded), np.nan, np.float32)
+        inverse[:, :rows] = _to_float32(1 / first, -np.inf)
+        out[:, :, 3] = inverse.reshape(batch, -1, 4)
+        quotients = np.zeros((2, batch, padded), np.float32)
+        quotients[..., :rows] = np.nan_to_num(_to_float32(terms[1:] / first, np.inf), posinf=np.inf)
+        largest = quotients.reshape(2, batch, -1, 16).max(3)
+        out[:, :, 4, :2] = largest.repeat(4, 2).transpose(1, 2, 0)
+    return out
+
+
+def _to_float32(x: npt.NDArray[np.float64], toward: float) -> npt.NDArray[np.float32]:
+    """Rounded up or down."""
+    nearest = x.astype(np.float32)
+    beyond = nearest < x if toward > 0 else nearest > x
+    return np.where(beyond, np.nextafter(nearest, np.float32(toward)), nearest)
+
+
+def _on_its_way(result: cp.cuda.MemoryPointer) -> Callable[[], Ratio]:
+    """Copy to the host when the stream gets there; calling what is returned waits for that, and holds the result."""
+    target, copied = cp.cuda.alloc_pinned_memory(RESULT.itemsize), cp.cuda.Event(disable_timing=True)
+    Copy(target, RESULT.itemsize)(result)
+    Record(copied)()
+    held = [result]
+
+    def arrived() -> Ratio:
+        copied.synchronize()
+        held.clear()
+        worst, missing, spans, spare = np.frombuffer(target, RESULT, 1)[0]
+        return Ratio(float(worst), int(missing), (int(spans[0]), int(spans[1])), NO_SPAN - int(spare))
+
+    return arrived
+
+
+@lru_cache(maxsize=1024)
+def _finding_terms(device: int, terms: _Terms, k: int, wanted: tuple[tuple[Scheme, float], ...]) -> Launch:
+    sides = ((None, *of) for of in zip((terms.batch_a, terms.batch_b), terms.rows, terms.rounded, strict=True))
+    each = []
+    for scheme, lost in wanted:
+        scaling = scaling_of(scheme, k)
+        numbers = FIELDS.index(scaling.statistic), scaling.step, scaling.base, scaling.threshold, float(lost)
+        each.append((*[None] * 5, *numbers))
+    grid = sum(ceil(rows / 256) for rows in terms.rounded), len(wanted)
+    return Launch(
+        "proof.cu", "error_terms", {}, grid, (256,), *sides, _of_all(each), magnitude_bits(k), float(k), NO_SPAN
+    )
+
+
+_AT_ONCE = 2
+"""Schemes of a launch, as in kernels."""
+
+
+def _some_at_once(items: Sequence[T]) -> Iterator[Sequence[T]]:
+    """As many as a launch takes."""
+    for i in range(0, len(items), _AT_ONCE):
+        yield items[i : i + _AT_ONCE]
+
+
+def _of_all(each: list[tuple[Any, ...]]) -> tuple[Any, ...]:
+    """A struct of _AT_ONCE structs."""
+    return *each, *[(0,) * len(each[0])] * (_AT_ONCE - len(each))
+
+
+@lru_cache(maxsize=1024)
+def _comparing(device: int, terms: _Terms, wide: bool, padded: int, ld: int, rows: int) -> Launch:
+    file, function, *each = (
+        ("proof_wide.cu", "worst_ratio_wide", 32, 256) if wide else ("proof.cu", "worst_ratio", 128, 128)
+    )
+    grid = (max(terms.batch_a, terms.batch_b) * ceil(rows / each[0]) * ceil(terms.n / each[1]),)
+    return Launch(file, function, {}, grid, (256,), None, *terms.structs, None, ld, padded, terms.n, rows)
+
+
+@lru_cache(maxsize=1024)
+def _multiplying(
+    device: int, terms: _Terms, left: tuple[int, int, int], right: tuple[int, int, int], rows: tuple[int, ...]
+) -> Launch:
+    operands = [(None, 0, x[1] * x[2] if x[0] > 1 else 0) for x in (left, right)]
+    blocks = left[2] // 128
+    of_looks = *rows, *[0] * (_AT_ONCE - len(rows))
+    grid, _, *walk = tiles_of(device, 1, max(left[0], right[0]), of_looks, terms.n, blocks)
+    looks = _of_all([(*terms.structs, None, each) for each in rows])
+    return Launch(
+        "proof_gemm_sm90.cu", "proof_gemm", {}, (grid,), (384,), *operands, looks, blocks, blocks, *walk,
+        shared_mem=SHARED,
+    )  # fmt: skip

@@ -1,0 +1,1 @@
+"""The engines of a GPU: a layout of slices, and what multiplies them."""

@@ -1,0 +1,124 @@
+"""Words in tiles, as wgmma reads them: where they lie, how wide a tile is to be, and what their engines share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import cupy as cp
+
+from ozaki.backends.cupy._split import Layout
+from ozaki.backends.cupy.engines import _tuned
+from ozaki.backends.cupy.engines._word_split import width
+from ozaki.backends.cupy.launching._jit import architecture
+from ozaki.backends.cupy.launching._launch import Launch, Macros, View, cluster_blocks, output, round_up, struct
+from ozaki.schemes import Words
+
+ROWS, DEPTH = 128, 128
+"""Of a tile, as in kernels/word_ring_sm90.cuh, the depth in bytes."""
+
+STAGES = {256: 4, 208: 5, 192: 5, 128: 5}
+"""Of the ring, by columns of a tile: as many as fit into shared memory, up to five."""
+
+GROUP = 8
+"""Row-tile pairs walked together: as many rows as columns are multiplied at a time (H200, at the power limit: 2
+per cent more at 8192 and 16384 than 16)."""
+
+
+class Tiles(NamedTuple):
+    """Columns of a tile, pairs of row tiles walked together, stages of the ring."""
+
+    columns: int
+    group: int
+    stages: int
+
+
+@dataclass(frozen=True)
+class Engine:
+    """A kernel with that many columns in a tile, row-tile pairs walked together, and stages in its ring.
+
+    Equal where the words of a prepared operand fit both.
+    """
+
+    columns: int
+    group: int = field(compare=False)
+    stages: int = field(compare=False)
+    label: str = "wgmma kernel"
+
+    @property
+    def tiles(self) -> Tiles:
+        """The choices alone, of which each makes another launch."""
+        return Tiles(self.columns, self.group, self.stages)
+
+    def occupied(self, batch: int, m: int, n: int) -> int:
+        """Entries that would keep all multiprocessors busy for as long as a product does."""
+        clusters = cluster_blocks(cp.cuda.runtime.getDevice()) // 2
+        pairs = batch * -(-m // (2 * ROWS)) * -(-n // self.columns)
+        return -(-pairs // clusters) * clusters * 2 * ROWS * self.columns
+
+    def workspace(self, words: Words, batch: int, rows: int, cols: int, k: int) -> int:
+        """Bytes held beside the words."""
+        return 0
+
+
+def chosen(words: Words, costs: dict[int, float], batch: int, m: int, k: int, n: int) -> Tiles:
+    """What tuning found for a product, or the width, of those with the time of a column, that the rule gives."""
+    tuned = _tuned.choice(architecture(cp.cuda.runtime.getDevice()), words, batch, m, k, n, len(Tiles._fields))
+    if tuned is not None and tuned[0] in costs:
+        return Tiles(*tuned)
+    columns = _columns(costs, batch, m, n)
+    return Tiles(columns, GROUP, STAGES[columns])
+
+
+def _columns(costs: dict[int, float], batch: int, m: int, n: int) -> int:
+    """The width that leaves least to the clusters that finish last."""
+    clusters = cluster_blocks(cp.cuda.runtime.getDevice()) // 2
+    pairs = batch * -(-m // (2 * ROWS))
+
+    def time(columns: int) -> float:
+        return -(-pairs * -(-n // columns) // clusters) * columns * costs[columns]
+
+    return min(costs, key=time)
+
+
+@lru_cache(maxsize=1024)
+def layout(words: Words, columns: int, together: int, side: str, batch: int, rows: int, k: int) -> Layout:
+    """Tiles of `together` words of each element, all or one (kernels/word_tiles.cuh), batch entries within words."""
+    tile, unit = (ROWS, 2 * ROWS) if side == "left" else (columns, columns)
+    rows, k = round_up(rows, unit), round_up(k, 128)
+    row_bytes = together * k * width(words)
+    each = rows * row_bytes
+    size = words.count // together * batch * each
+    return Layout(rows, k, each, row_bytes, batch * each, k, 0, size, unit, tile, 4 if side == "right" else 0)
+
+
+def tiles_of(out: View, columns: int) -> tuple[int, int, int]:
+    """Tiles of a result (batch, m, n), two rows of them together; of a batch entry, such pairs, and columns."""
+    batch, m, n = out.shape
+    pairs, across = -(-m // (2 * ROWS)), -(-n // columns)
+    return batch * pairs * across, pairs, across
+
+
+def multiplying(
+    kernel: tuple[str, str],
+    macros: Macros,
+    tiles: Tiles,
+    operands: tuple[Any, Any, View, int, int],
+    blocks: int,
+    k_stages: int,
+    *more: Any,
+) -> Launch:
+    """A kernel with such tiles.
+
+    Operands are a and b as kernels know them, the result, and the steps of mu and nu from one batch entry to the next.
+    """
+    cols, group, stages = tiles
+    a, b, out, mu_step, nu_step = operands
+    work, pairs, columns = tiles_of(out, cols)
+    grid = (min(cluster_blocks(cp.cuda.runtime.getDevice()), 2 * work),)
+    return Launch(
+        *kernel, macros | {"TILE_COLS": cols, "TILE_STAGES": stages}, grid, (384,), a, b, output(out, mu_step, nu_step),
+        blocks, k_stages, work, struct([pairs, columns, group, out.shape[0]]), *more,
+        shared_mem=stages * (ROWS + cols) * DEPTH + 1024,
+    )  # fmt: skip

@@ -1,0 +1,99 @@
+"""Find the CUDA sources, compile them at run time with NVRTC, keep the result on disk."""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import Any
+
+_PLACES = (Path(__file__).parents[3] / "kernels", Path(__file__).parents[4] / "kernels")
+"""Beside the package in a wheel; at the top of a checkout."""
+
+Macros = tuple[tuple[str, str | int], ...]
+
+
+@cache
+def folder() -> Path:
+    """The folder of the CUDA sources.
+
+    Raises
+    ------
+    FileNotFoundError
+        If the installation has lost it.
+    """
+    for place in _PLACES:
+        if (place / "common.cuh").is_file():
+            return place
+    raise FileNotFoundError(f"no kernels in {' or '.join(map(str, _PLACES))}; install ozaki again")
+
+
+def options(macros: Macros, architecture: str) -> tuple[str, ...]:
+    """Compiler options of a kernel with these macros."""
+    defined = (f"-D{name}={value}" for name, value in macros)
+    return ("-std=c++17", f"-I{folder()}", f"--gpu-architecture={architecture}", *defined)
+
+
+def _cache() -> Path:
+    """CuPy's folder of compiled kernels."""
+    return Path(os.environ.get("CUPY_CACHE_DIR", "~/.cupy/kernel_cache")).expanduser()
+
+
+@cache
+def _headers() -> bytes:
+    return b"".join(header.read_bytes() for header in sorted(folder().glob("*.cuh")))
+
+
+@cache
+def architecture(device: int) -> str:
+    """The real architecture of a device; Hopper's with its own instructions."""
+    import cupy
+
+    capability = cupy.cuda.Device(device).compute_capability
+    return "sm_90a" if capability == "90" else f"sm_{capability}"
+
+
+@cache
+def _cubin(name: str, macros: Macros, target: str) -> Path:
+    """The compiled kernel, from the cache on disk (CuPy's folder) or the compiler.
+
+    CuPy's own compilation would flush float32 subnormals, overlook changes of included headers, and leave out the
+    instructions that Hopper alone has.
+    """
+    from cupy.cuda import nvrtc
+
+    source = (folder() / name).read_text()
+    described = repr((nvrtc.getVersion(), options(macros, target))).encode()
+    key = sha256(source.encode() + _headers() + described).hexdigest()
+    place = _cache() / f"ozaki_{Path(name).stem}_{key[:32]}.cubin"
+    if place.is_file():
+        return place
+    program = nvrtc.createProgram(source, name, (), ())
+    try:
+        nvrtc.compileProgram(program, options(macros, target))
+        cubin = nvrtc.getCUBIN(program)
+    except nvrtc.NVRTCError as error:
+        raise RuntimeError(f"{name} does not compile for {target}: {nvrtc.getProgramLog(program)}") from error
+    finally:
+        nvrtc.destroyProgram(program)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with NamedTemporaryFile(dir=place.parent, delete=False) as file:
+        file.write(cubin)
+    os.replace(file.name, place)
+    return place
+
+
+@cache
+def _function(device: int, name: str, function: str, macros: Macros) -> Any:
+    import cupy
+
+    return cupy.RawModule(path=str(_cubin(name, macros, architecture(device)))).get_function(function)
+
+
+def kernel(name: str, function: str, **macros: str | int) -> Any:
+    """The kernel `function` of kernels/`name`, compiled for the current device."""
+    import cupy
+
+    return _function(cupy.cuda.runtime.getDevice(), name, function, tuple(sorted(macros.items())))

@@ -1,0 +1,120 @@
+"""The description of rows on NumPy (docs/design.md, section 3)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ozaki._description import FIELDS, Described, Description, Least, Sides, empty_fields
+from ozaki.backends.numpy._limbs import Floats
+from ozaki.schemes import Words, magnitude_bits
+from ozaki.schemes.image import EMPTY_TOP
+
+TILE = 2**16
+"""Elements worked on at a time: a few float64 arrays of them stay in the second-level cache."""
+
+
+def describe(x: npt.NDArray[Any]) -> Described:
+    """The description of the rows of x, shape (batch, rows, k)."""
+    batch, rows, k = x.shape
+    fields = empty_fields(batch, rows)
+    if k:
+        for at in row_tiles(batch, rows, k):
+            _describe_tile(x[at], fields[(slice(None), *at)])
+    return Described(x, fields)
+
+
+def read(described: Described) -> Callable[[], Description]:
+    """The description, as it is: there is nothing to wait for."""
+    return lambda: described.on_host
+
+
+def read_least(some: Sides, whole: Sides, words: Words | None = None) -> Callable[[], tuple[Least, Least]]:
+    """What some elements of rows tell, given the whole rows."""
+    left, right = (Least.of(part.on_host, of.on_host, words) for part, of in zip(some, whole, strict=True))
+    return lambda: (left, right)
+
+
+def row_tiles(batch: int, rows: int, k: int, share: int = 1) -> Iterator[tuple[slice, slice]]:
+    """Cut (batch, rows) into index pairs of about `TILE` / share elements."""
+    tile = TILE // share
+    step = max(1, tile // max(k, 1))
+    if step >= rows:
+        together = max(1, tile // max(rows * k, 1))
+        for b in range(0, batch, together):
+            yield slice(b, b + together), slice(0, rows)
+    else:
+        for b in range(batch):
+            for r in range(0, rows, step):
+                yield slice(b, b + 1), slice(r, r + step)
+
+
+def _describe_tile(x: npt.NDArray[Any], fields: npt.NDArray[np.int64]) -> None:
+    field = dict(zip(FIELDS, fields, strict=True))
+    k = x.shape[-1]
+    width = magnitude_bits(k)
+    values = np.abs(x.astype(np.float64, copy=False))
+    largest = values.max(axis=-1)
+    if not np.isfinite(largest).all():
+        bad = ~np.isfinite(values)
+        field["nonfinite"][...] = bad.sum(axis=-1)
+        values[bad] = 0
+        largest = values.max(axis=-1)
+    smallest = values.min(axis=-1)
+    if not smallest.all():
+        smallest = np.where(values == 0, np.inf, values).min(axis=-1)
+    filled = largest > 0
+    top = np.where(filled, np.frexp(largest)[1], 0).astype(np.int64)
+    lowest = np.where(filled, np.frexp(np.where(filled, smallest, 1.0))[1], 0).astype(np.int64)
+    scaled = scale(values, (width - top)[..., None])
+    magnitudes = np.ceil(scaled)
+    if (filled & (lowest - top + width < -1000)).any():  # the scaling may have flushed a nonzero element
+        np.maximum(magnitudes, values > 0, out=magnitudes)
+    short = (scaled[..., :16] == magnitudes[..., :16]).all(axis=-1)
+    if short.any():
+        short = (scaled == magnitudes).all(axis=-1)
+    digits = 24 if x.dtype == np.float32 else 53
+    field["top"][...] = np.where(filled, top, EMPTY_TOP)
+    field["bottom"][...] = np.where(filled, np.where(short, top - width, lowest - digits), EMPTY_TOP)
+    field["peak"][...] = np.ceil(scale(largest, width - top))
+    for h in range(0, k, 2**13):  # 2**13 squares of at most 2**40 add up exactly
+        part = magnitudes[..., h : h + 2**13]
+        field["magnitudes"] += part.sum(axis=-1).astype(np.int64)
+        field["squares"] += np.einsum("...h,...h->...", part, part).astype(np.int64)
+
+
+def scale(x: npt.NDArray[Any], exponents: npt.NDArray[np.int64]) -> Floats:
+    """x 2**exponents as float64, without overflow of the powers themselves."""
+    powers = exponents.astype(np.int32)
+    scaled: Floats
+    if powers.size == 0 or np.abs(powers).max() < 1000:
+        scaled = x * np.ldexp(1.0, powers)
+    else:
+        half = powers // 2
+        scaled = (x * np.ldexp(1.0, half)) * np.ldexp(1.0, powers - half)
+    return scaled
+
+
+def along_memory(
+    x: npt.NDArray[Any], of_rows: npt.NDArray[np.int64]
+) -> Iterator[tuple[tuple[slice, slice], npt.NDArray[Any], npt.NDArray[np.int64]]]:
+    """Cut x, shape (batch, rows, k), into pieces whose last axis is that of neighbours in memory.
+
+    Yields the index of a piece in `turned(x, x)`, the piece, and what belongs to its rows, to broadcast with it.
+    """
+    standing, x = _stands(x), turned(x, x)
+    for at in row_tiles(*x.shape):
+        yield at, x[at], of_rows[at[0], None, :] if standing else of_rows[at[0], at[1], None]
+
+
+def turned(x: npt.NDArray[Any], like: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The last two axes of x exchanged, where those of `like` stand in memory the other way round."""
+    return x.swapaxes(-1, -2) if _stands(like) else x
+
+
+def _stands(x: npt.NDArray[Any]) -> bool:
+    """Whether neighbours in memory are of one column."""
+    return bool(min(x.shape) and x.strides[1] < x.strides[2])
