@@ -12,7 +12,8 @@ from typing import Any
 _PLACES = (Path(__file__).parents[3] / "kernels", Path(__file__).parents[4] / "kernels")
 """Beside the package in a wheel; at the top of a checkout."""
 
-Macros = tuple[tuple[str, str | int], ...]
+Definitions = tuple[tuple[str, str | int], ...]
+"""Macros and what they stand for, in order."""
 
 
 @cache
@@ -30,7 +31,7 @@ def folder() -> Path:
     raise FileNotFoundError(f"no kernels in {' or '.join(map(str, _PLACES))}; install ozaki again")
 
 
-def options(macros: Macros, architecture: str) -> tuple[str, ...]:
+def options(macros: Definitions, architecture: str) -> tuple[str, ...]:
     """Compiler options of a kernel with these macros."""
     defined = (f"-D{name}={value}" for name, value in macros)
     return ("-std=c++17", f"-I{folder()}", f"--gpu-architecture={architecture}", *defined)
@@ -56,7 +57,7 @@ def architecture(device: int) -> str:
 
 
 @cache
-def _cubin(name: str, macros: Macros, target: str) -> Path:
+def _cubin(name: str, macros: Definitions, target: str) -> Path:
     """The compiled kernel, from the cache on disk (CuPy's folder) or the compiler.
 
     CuPy's own compilation would flush float32 subnormals, overlook changes of included headers, and leave out the
@@ -86,7 +87,7 @@ def _cubin(name: str, macros: Macros, target: str) -> Path:
 
 
 @cache
-def _function(device: int, name: str, function: str, macros: Macros) -> Any:
+def _function(device: int, name: str, function: str, macros: Definitions) -> Any:
     import cupy
 
     return cupy.RawModule(path=str(_cubin(name, macros, architecture(device)))).get_function(function)
