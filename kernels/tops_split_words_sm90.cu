@@ -20,7 +20,7 @@
 constexpr int ROWS = HELD, SLAB = 1024, SLAB_K = SLAB / ROWS, SLABS = 2, STAGES = 3;
 constexpr int RING = 4 * STAGES * SLAB * WARPS;
 constexpr int SLAB_BYTES = SLAB_K * WIDTH;  // of a row of a slab in one word
-constexpr int SHARE = 128 / TOGETHER;         // of those of a tile's row that are of one word
+constexpr int SHARE = 128 / TOGETHER;       // of those of a tile's row that are of one word
 
 // A lane has eight elements of a row in a pass: PACK neighbours, 16 bytes of words, from PACK piece on, and of words of
 // four bytes those half a slab further on.
@@ -137,7 +137,7 @@ tops_split_words(const float* __restrict__ x, int64_t sb, int64_t sr, int64_t sk
   const int64_t h = static_cast<int64_t>(rank * WARPS + warp) * (SLABS * SLAB_K);
   const bool aligned = aligned_along<ALONG_K>(x, sb, sr, sk);
   Slabs next = {reinterpret_cast<const Bits*>(x), sb, sr, sk, rows, k, groups, all, h, aligned,
-                 blockIdx.x / CLUSTER, 0};
+                blockIdx.x / CLUSTER, 0};
   for (int i = threadIdx.x; i < 3 * 2 * ROWS; i += 32 * WARPS) reinterpret_cast<uint32_t*>(exchanged)[i] = 0;
 #pragma unroll
   for (int i = 0; i < STAGES; ++i) next.load(ring + i * SLAB);

@@ -63,9 +63,11 @@ class Planning:
             return self._named(named, target, choices, full)
         assert isinstance(choices.scheme, str)
         bound = native_bound(pair.backend, k, pair.dtype)
-        if full and choices.scheme in ("auto", "native") and not pair.empty and not pair.in_range:
-            bound = inf
-        native = partial(native_plan, pair.sizes, pair.dtype, target, bound, a_priori=target is None and not full)
+
+        def native(why: str) -> Plan:
+            proven = inf if full and not pair.empty and not pair.in_range else bound
+            return native_plan(pair.sizes, pair.dtype, target, proven, why, a_priori=target is None and not full)
+
         if choices.scheme == "native":
             check_native(pair.dtype, target, choices, bound)
             if target is not None and not pair.in_range:

@@ -85,6 +85,8 @@ def test_a_native_plan_proves_nothing_for_operands_that_leave_the_range(options)
     """1e400 - 1e400 on the way."""
     plan = ozaki.plan(np.array([[1e200, 1e200]]), np.array([[1e200], [-1e200]]), **options)
     assert plan.native and plan.bound == np.inf and "no bound" in str(plan)
+    with pytest.raises(ValueError, match="over- or underflow on the way"):
+        ozaki.plan(np.array([[1e200, 1e200]]), np.array([[1e200], [-1e200]]), scheme="native", accuracy=1e-5)
     assert ozaki.plan((1, 2), (2, 1), dtype="float64", scheme="native").bound < 1e-15
 
 

@@ -36,7 +36,7 @@ def read(path: str) -> npt.NDArray[Any]:
             with open(file, "rb") as opened:
                 loaded = np.load(opened, allow_pickle=False)
                 array = _named(loaded, file, name) if suffix == ".npz" else _whole(loaded)
-    except (OSError, ModuleNotFoundError):
+    except (OSError, ModuleNotFoundError, MemoryError):
         raise
     except Exception as error:  # whatever the readers of the formats make of a damaged file
         raise ValueError(f"{path}: {error or type(error).__name__}") from None

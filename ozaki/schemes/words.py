@@ -7,7 +7,6 @@ Algorithm 2.1 of Fasi, Higham, Lopez, Mary and Mikaitis (SIAM J. Sci. Comput., 2
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
-from itertools import chain
 from typing import Literal, get_args
 
 from ozaki.schemes.formats import FORMATS, H100, Accumulator, Rounding, TensorCore, Word
@@ -147,14 +146,17 @@ class Words:
     def _check_pairs(self) -> None:
         if self.pairs is None:
             return
-        pairs = self.pairs if isinstance(self.pairs, tuple) else ()
-        whole = all(isinstance(pair, tuple) and [*map(type, pair)] == [int, int] for pair in pairs)
-        if not pairs or not whole or len({*pairs}) < len(pairs) or not {*chain(*pairs)} <= {*range(1, self.count + 1)}:
+        pairs = self.pairs if isinstance(self.pairs, tuple) else (None,)
+        if not all(map(self._is_pair, pairs)) or len(set(pairs)) < len(pairs):
             raise ValueError(
                 f"pairs: {self.pairs!r}; expected different pairs (s, t) from 1 to {self.count}, as a tuple"
             )
         if (1, 1) not in self.pairs:
             raise ValueError(f"pairs: {self.pairs!r} lacks (1, 1), the leading product")
+
+    def _is_pair(self, pair: object) -> bool:
+        """Two words of those there are; 1.0 and True are equal to the first one's number, but not the same."""
+        return isinstance(pair, tuple) and len(pair) == 2 and all(type(x) is int and 1 <= x <= self.count for x in pair)
 
     @property
     def name(self) -> str:

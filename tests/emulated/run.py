@@ -16,14 +16,16 @@ import numpy as np
 import streams
 from runs import FUNCTIONS, HOPPER, PRODUCTS
 
+Run = Callable[[np.random.Generator], None]
 
-def find(case: str) -> Callable[[np.random.Generator], None]:
+
+def find(case: str) -> Run:
     """What is run, once CuPy's place is taken."""
     of_hopper, name = case.startswith(HOPPER), case.removeprefix(HOPPER)
     for module, names in FUNCTIONS.items():
         if case in names:
-            found: Any = getattr(import_module(f"runs.{module}"), name.replace("-", "_"))
-            return partial(found)
+            found: Run = getattr(import_module(f"runs.{module}"), name.replace("-", "_"))
+            return found
     if case in PRODUCTS:
         scheme, slices, dtype = name.rsplit("-", 2)
         product: Any = import_module("runs.products").product

@@ -211,5 +211,10 @@ def test_empty_products(shape):
     m, k, n = shape
     for dtype in ("f4", "f8"):
         a, b = np.zeros((m, k), dtype), np.zeros((k, n), dtype)
-        for options in ({}, {"accuracy": "fp32"}, {"reproducible": True}):
-            same_bits(a @ b, ozaki.matmul(cp.asarray(a), cp.asarray(b), **options))
+        x, y = cp.asarray(a), cp.asarray(b)
+        for options in ({}, {"accuracy": "fp32"}, {"reproducible": True}, {"scheme": "digits", "slices": 3}):
+            same_bits(a @ b, ozaki.matmul(x, y, **options))
+            same_bits(a @ b, ozaki.matmul(x, y, return_report=True, **options)[0])
+        for scheme in ("residues", "digits"):
+            plan = ozaki.plan(a.shape, b.shape, dtype=a.dtype.name, scheme=scheme, slices=7)
+            same_bits(a @ b, ozaki.matmul(ozaki.prepare(x, "left", plan), ozaki.prepare(y, "right", plan), plan=plan))

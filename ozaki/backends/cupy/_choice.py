@@ -84,7 +84,7 @@ def _hopper_is_faster(device: int, scheme: Scheme, batch: int, shape: tuple[int,
 _FEW_ENTRIES, _SHORT = 2**15, 2**13
 """Of a result, which cuBLAS multiplies faster, by smaller tiles, where k is longer than that."""
 
-_MOST_PADDED = 2**33
+_MOST_PADDED = 2**34
 """Bytes that small or narrow matrices may take when they are padded to whole tiles; more, if cuBLAS takes as much."""
 
 

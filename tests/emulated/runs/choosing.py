@@ -35,19 +35,28 @@ def engines(_rng: np.random.Generator) -> None:
             (Digits(3), 1000, (100, 100, 100), _hopper),
             (Residues(7), 100000, (100, 100, 100), _cublas),
             (Residues(14), 1, (10**7, 64, 1), _cublas),  # by its own kernel four times the memory
-            (Residues(14), 1, (10**5, 64, 64), _hopper),
+            (Residues(14), 1, (10**6, 64, 64), _hopper),
         ):
             assert _engines._engine(scheme, "auto", batch, shape) is engine, (scheme, batch, shape)
         assert _engines._engine(Residues(14), "hopper", 1, (64, 2**16, 64)) is _hopper
 
 
 def empty_products(_rng: np.random.Generator) -> None:
-    """Nothing is worked out of rates for them."""
+    """Of all plans, with a report and out of prepared operands."""
+    counts: list[dict[str, Any]] = [{"scheme": "residues", "slices": 14}, {"scheme": "digits", "slices": 3}]
+    choices = [*counts, {"reproducible": True}]
+    choices += [{"accuracy": accuracy} for accuracy in (None, "fp32", ozaki.Accuracy("row-column", 2.0**-35))]
     for m, k, n in ((0, 5, 3), (4, 5, 0), (0, 0, 0), (3, 0, 4), (0, 10000, 3), (0, 1, 3)):
         for dtype in ("f4", "f8"):
             a, b = np.zeros((m, k), dtype), np.zeros((k, n), dtype)
-            for options in ({}, {"accuracy": "fp32"}, {"accuracy": ozaki.Accuracy("row-column", 2.0**-35)}):
-                same(a @ b, ozaki.matmul(cp.asarray(a), cp.asarray(b), **options))
+            x, y = cp.asarray(a), cp.asarray(b)
+            for options in choices:
+                same(a @ b, ozaki.matmul(x, y, **options))
+                same(a @ b, ozaki.matmul(x, y, return_report=True, **options)[0])
+            for count in counts:
+                plan = ozaki.plan(a.shape, b.shape, dtype=a.dtype.name, **count)
+                left, right = ozaki.prepare(x, "left", plan), ozaki.prepare(y, "right", plan)
+                same(a @ b, ozaki.matmul(left, right, plan=plan))
 
 
 def plans(rng: np.random.Generator) -> None:

@@ -36,7 +36,7 @@ def layout(scheme: Scheme, side: str, batch: int, rows: int, k: int) -> Layout:
         k = round_up(k, 128)
         each = batch * rows * k
         return Layout(rows, k, rows * k, k, each, k, 0, scheme.count * each)
-    slabs = -(-k // (scheme.depth() // 128 * 128))
+    slabs = max(-(-k // (scheme.depth() // 128 * 128)), 1)
     slab = round_up(-(-k // slabs), 128)
     row = scheme.count * slab * slabs
     return Layout(rows, slab * slabs, rows * row, row, slab, slab, scheme.count * slab, batch * rows * row)
@@ -52,7 +52,7 @@ def workspace(scheme: Scheme, batch: int, rows: int, cols: int, k: int) -> int:
 
 def _group(scheme: Residues, entries: int) -> int:
     """Moduli whose products are gathered before they are reduced."""
-    return max(1, min(scheme.count, _ACCUMULATORS // (4 * entries)))
+    return max(1, min(scheme.count, _ACCUMULATORS // max(4 * entries, 1)))
 
 
 def multiply(scheme: Scheme, a: Slices, b: Slices, out: Any) -> int:
