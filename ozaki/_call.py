@@ -17,6 +17,7 @@ from ozaki._plan import Plan
 from ozaki._planning import Planning
 from ozaki._prepared import Prepared
 from ozaki._report import Report
+from ozaki._ways import native_bound
 from ozaki.backends import Backend
 from ozaki.schemes import Words
 
@@ -114,9 +115,9 @@ class Call:
         pair = self._pair
         scheme, bound, nonfinite = plan.scheme, plan.bound, None
         if not pair.empty and (scheme is None or not plan.a_priori):
-            if scheme is None and not pair.in_range:
-                bound = inf
-            elif scheme is not None and given:
+            if scheme is None:
+                bound = native_bound(pair.backend, pair.sizes.shape[1], pair.dtype) if pair.in_range else inf
+            elif given:
                 bound = _bounds.with_rounding(self._planning.prove(scheme, plan.target), pair.dtype)
             both = pair.described("left"), pair.described("right")
             nonfinite = sum(int((x.on_host.nonfinite > 0).sum()) for x in both)
