@@ -175,19 +175,26 @@ def test_energy_claims_compare_with_sgemm():
 
 
 def test_the_device_stands_beside_its_model(device, rng):
-    for figure in (
-        recovering.error_against_k(8, 2, rng, device),
-        recovering.exponent_ranges(16, rng, device),
-        recovering.patterns(64, rng, device),
+    for figure, panel in (
+        (recovering.error_against_k(8, 2, rng, device), ""),
+        (recovering.exponent_ranges((16, 32), rng, device), "type 2: "),
+        (recovering.patterns((64,), rng, device), "urand times cauchy: "),
     ):
-        assert {"halfhalf, Some GPU", "tf32tf32, Some GPU", "Markidis, Some GPU", "cublas SGEMM, Some GPU"} < set(
-            figure.series
-        )
-        assert figure.series["halfhalf, Some GPU"] == figure.series["halfhalf"]
+        own = {name.removeprefix(panel) for name in figure.series if name.startswith(panel)}
+        assert {"halfhalf, Some GPU", "tf32tf32, Some GPU", "Markidis, Some GPU", "cublas SGEMM, Some GPU"} < own
+        assert figure.series[f"{panel}halfhalf, Some GPU"] == figure.series[f"{panel}halfhalf"]
         assert figure.claims[-1].holds
-        figure.series["halfhalf, Some GPU"][0] = (16, 1.0)
+        figure.series[f"{panel}halfhalf, Some GPU"][0] = (16, 1.0)
         (claim,) = recovering.same_as_model(figure.series, device)
         assert (claim.holds, claim.ours) == (False, "other errors for halfhalf")
+
+
+def test_a_device_goes_on_where_its_model_takes_too_long(device, rng, monkeypatch):
+    monkeypatch.setitem(recovering.EXPONENT_SIZES, "full", (8, 16))
+    figure = recovering.exponent_ranges_of_the_report((8, 16, 32), rng, device)
+    for method, sizes in (("halfhalf", [8, 16]), ("halfhalf, Some GPU", [8, 16, 32]), ("FP32 SIMT", [8, 16, 32])):
+        assert [n for n, _ in figure.series[f"type 1: {method}"]] == sizes
+    assert all(claim.holds for claim in recovering.same_as_model(figure.series, device))
 
 
 def test_two_stage(device, rng, monkeypatch):

@@ -49,6 +49,7 @@ class Figure:
     claims : published statements, checked against the series
     differs : where and why ours differs from the published figure
     log : axes that are logarithmic, "x", "y" or "xy"
+    panels : of a plot of several, each of the series whose names begin with its own and a colon
     """
 
     name: str
@@ -59,6 +60,7 @@ class Figure:
     claims: tuple[Claim, ...]
     differs: str = ""
     log: str = "xy"
+    panels: tuple[str, ...] = ()
 
     def at(self, name: str, x: float) -> float:
         """The y of a series at that x."""
@@ -114,7 +116,8 @@ def read(path: Path) -> SeedRun:
 def _figure(content: dict[str, Any]) -> Figure:
     series = {name: [(x, y) for x, y in points] for name, points in content.pop("series").items()}
     claims = tuple(Claim(**claim) for claim in content.pop("claims"))
-    return Figure(**content, series=series, claims=claims)
+    panels = tuple(content.pop("panels", ()))
+    return Figure(**content, series=series, claims=claims, panels=panels)
 
 
 def times(x: float, y: float) -> str:

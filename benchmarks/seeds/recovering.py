@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from math import sqrt
 from typing import Any
 
@@ -30,6 +31,12 @@ SCALES = {"small": 10, "cpu": 16, "full": 20}
 SIZES = {"small": (256, 512), "cpu": (1024, 2048, 4096, 8192), "full": (512, 1024, 2048, 4096, 8192, 16384)}
 """Of the products whose throughput and energy a GPU shows."""
 
+EXPONENT_SIZES = {"small": (32, 64), "cpu": (64, 128, 256), "full": (64, 128, 256, 512)}
+"""Of the products of operands with given exponents, on a model."""
+
+ON_DEVICE = {"small": (), "cpu": (1024,), "full": (1024, 2048, 4096)}
+"""More of them that a device multiplies without its model beside it."""
+
 REPEATS = {"small": 2, "cpu": 2, "full": 8}
 """Pairs of matrices that errors against k are averaged over; 8 in the paper."""
 
@@ -47,19 +54,21 @@ def figures(scale: str, rng: np.random.Generator) -> Iterator[Figure]:
     yield rounding_of_the_accumulator(largest, repeats, rng)
     yield underflow(samples // 10, rng)
     yield representation(samples // 100, rng)
-    yield exponent_ranges(256 if largest > 10 else 64, rng)
-    yield exponent_ranges_of_the_report(256 if largest > 10 else 64, rng)
-    yield exponent_patterns(256 if largest > 10 else 64, rng)
-    yield patterns(256 if largest > 10 else 128, rng)
+    sizes = EXPONENT_SIZES[scale]
+    yield exponent_ranges(sizes, rng)
+    yield exponent_ranges_of_the_report(sizes, rng)
+    yield exponent_patterns(sizes[-1], rng)
+    yield patterns(sizes, rng)
 
 
 def figures_on_gpu(device: Device, scale: str, rng: np.random.Generator) -> Iterator[Figure]:
     """Accuracy of the device's own tensor cores beside their model; throughput; energy."""
     largest = SCALES[scale]
     yield error_against_k(largest, 2, rng, device)  # which the model computes on one thread, too
-    yield exponent_ranges(256 if largest > 10 else 64, rng, device)
-    yield exponent_ranges_of_the_report(256 if largest > 10 else 64, rng, device)
-    yield patterns(256 if largest > 10 else 128, rng, device)
+    sizes = (*EXPONENT_SIZES[scale], *ON_DEVICE[scale])
+    yield exponent_ranges(sizes, rng, device)
+    yield exponent_ranges_of_the_report(sizes, rng, device)
+    yield patterns(sizes, rng, device)
     rows = throughput.measured(device, SIZES[scale], least=0.5)
     yield from throughput.figures(rows, throughput.PEAKS.get(device.name))
     yield from energy.figures(device, rows, Nvml(device.xp.cuda.Device().pci_bus_id))
@@ -143,8 +152,8 @@ def same_as_model(series: Series, device: Device | None) -> tuple[Claim, ...]:
     if device is None:
         return ()
     pairs = [(name, f"{name}, {device.name}") for name in series if f"{name}, {device.name}" in series]
-    differ = [name for name, on_device in pairs if series[name] != series[on_device]]
-    names = differ or [name for name, _ in pairs]
+    differ = [name for name, on_device in pairs if not set(series[name]) <= set(series[on_device])]
+    names = [*dict.fromkeys(name.rpartition(": ")[2] for name in differ or [name for name, _ in pairs])]
     ours = f"{'other' if differ else 'the same'} errors for {', '.join(names)}"
     return (Claim("(not in the paper) the model of the tensor cores has their bits", ours, not differ),)
 
@@ -323,77 +332,112 @@ def representation(samples: int, rng: np.random.Generator) -> Figure:
 # Figures 11 to 13: exponents of the operands ----------------------------------------------------------------------
 
 
-def unscaled(name: str, core: TensorCore) -> Method:
-    """A preset that sees only what its words hold without scaling, as in the paper."""
+def unscaled(name: str, core: TensorCore, device: Device | None = None) -> Method:
+    """A preset that sees only what its words hold without scaling, as in the paper; on a device if one is given."""
     words = replace(PRESETS[name], core=core)
-    return lambda a, b: ozaki.matmul(held(a, words), held(b, words), scheme=words)
+    place = (lambda x: x) if device is None else device.xp.asarray
+    return lambda a, b: host(ozaki.matmul(place(held(a, words)), place(held(b, words)), scheme=words))
 
 
 Exponents = tuple[int, int]
 
+Pairs = dict[str, Callable[[int], tuple[Any, Any]]]
+"""What draws two n x n matrices, by the name of a panel."""
 
-def errors_by_exponents(
-    types: dict[int, tuple[Exponents, Exponents]], n: int, rng: np.random.Generator, device: Device | None
-) -> Series:
-    """Errors for pairs of exp_rand matrices of these ranges."""
+
+def errors_by_size(pairs: Pairs, sizes: Sequence[int], device: Device | None, published: bool) -> Series:
+    """Errors of square products, `published`: of halfhalf without scaling, too; of models up to their largest size."""
     core = core_beside(device)
-    methods: dict[str, Method] = {
-        "halfhalf, as published": unscaled("halfhalf", core),
-        "halfhalf": on("halfhalf", core),
-        "tf32tf32": on("tf32tf32", core),
-        "FP32 SIMT": simt,
-        **real(device),
-    }
-    series: Series = {name: [] for name in methods}
-    for kind, (left, right) in types.items():
-        a, b = exp_rand(rng, (n, n), *left), exp_rand(rng, (n, n), *right)
-        for name, method in methods.items():
-            series[name].append((kind, relative_residual(method(a, b), a, b)))
+    modelled: dict[str, Method] = {"halfhalf": on("halfhalf", core), "tf32tf32": on("tf32tf32", core)}
+    methods = real(device)
+    if published:
+        modelled[AS_PUBLISHED] = unscaled("halfhalf", core)
+        if device is not None:
+            methods[f"{AS_PUBLISHED}, {device.name}"] = unscaled("halfhalf", core, device)
+    series: Series = {}
+    for panel, draw in pairs.items():
+        for n in sizes:
+            a, b = draw(n)
+            here = {**(modelled if n <= EXPONENT_SIZES["full"][-1] else {}), "FP32 SIMT": simt, **methods}
+            for name, method in here.items():
+                series.setdefault(f"{panel}: {name}", []).append((n, relative_residual(method(a, b), a, b)))
     return series
 
 
-def exponent_ranges_of_the_report(n: int, rng: np.random.Generator, device: Device | None = None) -> Figure:
+AS_PUBLISHED = "halfhalf, as published"
+
+
+def beside_fp32(series: Series, panel: str, name: str, device: Device | None) -> list[float]:
+    """Errors of a method, on the device if there is one, in those of FP32 SIMT, from the smallest size on."""
+    ours = name if device is None else f"{name}, {device.name}"
+    reference = dict(series[f"{panel}: {fp32(device)}"])
+    return [y / reference[n] for n, y in sorted(series[f"{panel}: {ours}"])]
+
+
+def loses(errors: Sequence[float]) -> bool:
+    """Against FP32, whose own error grows with n and comes nearer."""
+    return errors[0] > 3 and min(errors) > 1.5
+
+
+def exp_rands(types: dict[str, tuple[Exponents, Exponents]], rng: np.random.Generator) -> Pairs:
+    """Pairs of exp_rand matrices of these ranges."""
+
+    def drawing(left: Exponents, right: Exponents) -> Callable[[int], tuple[Any, Any]]:
+        return lambda n: (exp_rand(rng, (n, n), *left), exp_rand(rng, (n, n), *right))
+
+    return {name: drawing(*ranges) for name, ranges in types.items()}
+
+
+def exponent_ranges_of_the_report(
+    sizes: Sequence[int], rng: np.random.Generator, device: Device | None = None
+) -> Figure:
     high, low, none = (-15, 14), (-35, -15), (-45, -35)
-    series = errors_by_exponents({1: (high, high), 2: (high, low), 3: (high, none)}, n, rng, device)
-    bare, native = dict(series["halfhalf, as published"]), dict(series[fp32(device)])
-    tf32 = max(y / native[x] for x, y in series["tf32tf32"])
+    types = {"type 1": (high, high), "type 2": (high, low), "type 3": (high, none)}
+    series = errors_by_size(exp_rands(types, rng), sizes, device, published=True)
+    bare = {panel: beside_fp32(series, panel, AS_PUBLISHED, device) for panel in types}
+    lost = min(y for name, points in series.items() if name.startswith(f"type 3: {AS_PUBLISHED}") for _, y in points)
+    tf32 = max(max(beside_fp32(series, panel, "tf32tf32", device)) for panel in types)
     claims = (
         Claim("exp_rand(-15, 15) both: halfhalf has the accuracy of FP32 SIMT",
-              f"{times(bare[1], native[1])} its error", bare[1] < 3 * native[1]),
-        Claim("exp_rand(-35, -15) in one: it loses accuracy", f"{times(bare[2], native[2])} its error",
-              bare[2] > 3 * native[2]),
-        Claim("exp_rand(-45, -35) in one: it cannot hold the elements", f"an error of {bare[3]:.1g}", bare[3] > 0.1),
+              f"at most {max(bare['type 1']):.2g} times its error", max(bare["type 1"]) < 3),
+        Claim("exp_rand(-35, -15) in one: it loses accuracy", f"{bare['type 2'][0]:.2g} times its error at n = "
+              f"{sizes[0]}, {bare['type 2'][-1]:.2g} at {sizes[-1]}", loses(bare["type 2"])),
+        Claim("exp_rand(-45, -35) in one: it cannot hold the elements", f"an error of {lost:.1g}", lost > 0.1),
         Claim("tf32tf32 has the accuracy of FP32 SIMT throughout", f"at most {tf32:.2g} times its error", tf32 < 3),
     )  # fmt: skip
-    return Figure("Figure 8 of the report", f"Exponent ranges, n = {n}", "type", "relative residual", series, claims,
-                  "Types 1 to 3 in the order of the rows above, one pair of matrices each; exponents up to 14 instead "
-                  "of 15, since FP16 rounds elements from 65520 on to Inf.", "y")  # fmt: skip
+    return Figure("Figure 8 of the report", "Exponent ranges", "n", "relative residual", series, claims,
+                  "Types 1 to 3 in the order of the rows above, one pair of matrices for each size; exponents up to 14 "
+                  "instead of 15, since FP16 rounds elements from 65520 on to Inf.", panels=tuple(types))  # fmt: skip
 
 
-def exponent_ranges(n: int, rng: np.random.Generator, device: Device | None = None) -> Figure:
+def exponent_ranges(sizes: Sequence[int], rng: np.random.Generator, device: Device | None = None) -> Figure:
     high, low, tiny = (-15, 14), (-35, -15), (-100, -35)
-    types = {1: (high, high), 2: (high, low), 3: (low, low), 4: (high, tiny)}
-    series = errors_by_exponents(types, n, rng, device)
-    figure = Figure(
-        "Figure 11", f"Exponent ranges, exp_rand, n = {n}", "type", "relative residual", series, (), log="y"
+    types = {"type 1": (high, high), "type 2": (high, low), "type 3": (low, low), "type 4": (high, tiny)}
+    series = errors_by_size(exp_rands(types, rng), sizes, device, published=True)
+    bare = {panel: beside_fp32(series, panel, AS_PUBLISHED, device) for panel in types}
+    none = min(y for name, points in series.items() if name.startswith(f"type 4: {AS_PUBLISHED}") for _, y in points)
+    tf32, ours = (
+        max(max(beside_fp32(series, panel, name, device)) for panel in types) for name in ("tf32tf32", "halfhalf")
     )
-    bare, simt_error = dict(series["halfhalf, as published"]), dict(series[fp32(device)])
-    tf32 = max(y / simt_error[x] for x, y in series["tf32tf32"])
-    ours = max(y / simt_error[x] for x, y in series["halfhalf"])
+    first, last = ((bare["type 2"][i], bare["type 3"][i]) for i in (0, -1))
     claims = (
-        Claim("tf32tf32 has the accuracy of FP32 SIMT in all types", f"{tf32:.2g} times its error", tf32 < 3),
-        Claim("halfhalf has it in type 1", f"{times(bare[1], simt_error[1])} its error", bare[1] < 3 * simt_error[1]),
-        Claim("halfhalf loses accuracy in types 2 and 3", f"{bare[2]:.1g} and {bare[3]:.1g}",
-              min(bare[2] / simt_error[2], bare[3] / simt_error[3]) > 3),
-        Claim("halfhalf cannot compute type 4: scaling is needed first", f"{bare[4]:.1g}", bare[4] > 0.1),
-        Claim("(not in the paper) scaled, halfhalf computes all types", f"{ours:.2g} times that of FP32", ours < 3),
+        Claim("tf32tf32 has the accuracy of FP32 SIMT in all types", f"at most {tf32:.2g} times its error", tf32 < 3),
+        Claim("halfhalf has it in type 1", f"at most {max(bare['type 1']):.2g} times its error",
+              max(bare["type 1"]) < 3),
+        Claim("halfhalf loses accuracy in types 2 and 3", f"{first[0]:.2g} and {first[1]:.2g} times its error at n = "
+              f"{sizes[0]}, {last[0]:.2g} and {last[1]:.2g} at {sizes[-1]}",
+              loses(bare["type 2"]) and loses(bare["type 3"])),
+        Claim("halfhalf cannot compute type 4: scaling is needed first", f"an error of {none:.1g}", none > 0.1),
+        Claim("(not in the paper) scaled, halfhalf computes all types", f"at most {ours:.2g} times that of FP32",
+              ours < 3),
         *same_as_model(series, device),
     )  # fmt: skip
     differs = (
         "Type 2 pairs exp_rand(-15, 14) with exp_rand(-35, -15), as the figure's caption has it; the text prints the "
-        "range of type 4. Scaling rows and columns is this library's addition. One size, and one pair of matrices each."
+        "range of type 4. Scaling rows and columns is this library's addition. One pair of matrices for each size."
     )
-    return replace(figure, claims=claims, differs=differs)
+    return Figure("Figure 11", "Exponent ranges, exp_rand", "n", "relative residual", series, claims, differs,
+                  panels=tuple(types))  # fmt: skip
 
 
 def exponent_patterns(n: int, rng: np.random.Generator) -> Figure:
@@ -415,25 +459,23 @@ def exponent_patterns(n: int, rng: np.random.Generator) -> Figure:
     )  # fmt: skip
 
 
-def patterns(n: int, rng: np.random.Generator, device: Device | None = None) -> Figure:
-    core = core_beside(device)
-    methods: dict[str, Method] = {
-        "halfhalf": on("halfhalf", core),
-        "tf32tf32": on("tf32tf32", core),
-        "FP32 SIMT": simt,
-        **real(device),
-    }
-    left = {"urand": uniform(rng, (n, n), -1, 1), "exp_rand": exp_rand(rng, (n, n), -15, 0)}
-    right = {"randtlr": randtlr(rng, n), "spatial": spatial(rng, n), "cauchy": cauchy(rng, n)}
-    series: Series = {name: [] for name in methods}
-    for i, (a, b) in enumerate((a, b) for a in left.values() for b in right.values()):
-        for name, method in methods.items():
-            series[name].append((i + 1, relative_residual(method(a, b), a, b)))
-    reference = dict(series[fp32(device)])
-    worst = max(y / reference[x] for name in ("halfhalf", "tf32tf32") for x, y in series[name])
-    ours = f"at most {worst:.2g} times its error"
-    claim = Claim("halfhalf and tf32tf32 are as accurate as SGEMM for all patterns", ours, worst < 2)
-    pairs = ", ".join(f"{i + 1}: {a} times {b}" for i, (a, b) in enumerate((a, b) for a in left for b in right))
-    return Figure("Figure 13", f"Patterns of exponents, n = {n}", "pair", "relative residual", series,
-                  (claim, *same_as_model(series, device)), f"One size, on the model of the {core.name}. {pairs}.",
-                  "y")  # fmt: skip
+def patterns(sizes: Sequence[int], rng: np.random.Generator, device: Device | None = None) -> Figure:
+    left: dict[str, Callable[[int], Any]] = {
+        "urand": lambda n: uniform(rng, (n, n), -1, 1), "exp_rand": lambda n: exp_rand(rng, (n, n), -15, 0),
+    }  # fmt: skip
+    right: dict[str, Callable[[int], Any]] = {
+        "randtlr": partial(randtlr, rng), "spatial": partial(spatial, rng), "cauchy": partial(cauchy, rng),
+    }  # fmt: skip
+
+    def drawing(a: str, b: str) -> Callable[[int], tuple[Any, Any]]:
+        return lambda n: (left[a](n), right[b](n))
+
+    pairs = {f"{a} times {b}": drawing(a, b) for a in left for b in right}
+    series = errors_by_size(pairs, sizes, device, published=False)
+    worst = max(max(beside_fp32(series, panel, name, device)) for panel in pairs for name in ("halfhalf", "tf32tf32"))
+    claim = Claim("halfhalf and tf32tf32 are as accurate as SGEMM for all patterns",
+                  f"at most {worst:.2g} times its error", worst < 2)  # fmt: skip
+    return Figure("Figure 13", "Patterns of exponents", "n", "relative residual", series,
+                  (claim, *same_as_model(series, device)),
+                  f"On the model of the {core_beside(device).name}, one pair of matrices for each size.",
+                  panels=tuple(pairs))  # fmt: skip
