@@ -1,0 +1,230 @@
+"""The error measures of the field, against exact products."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from fractions import Fraction
+
+import numpy as np
+import numpy.typing as npt
+
+from ozaki.reference._exact import Array, Indices, exact_matmul, index, integers_of, operand
+
+# A ratio with nothing below it: no error there counts as none, any other one
+# as infinite. A number that no exact ratio reaches stands for infinity.
+_UNBOUNDED = Fraction(1 << (1 << 16))
+
+
+def componentwise_error(
+    c: npt.ArrayLike,
+    a: npt.ArrayLike,
+    b: npt.ArrayLike,
+    *,
+    rows: Indices = None,
+    cols: Indices = None,
+    rms: bool = False,
+) -> float:
+    """Measure the largest ``abs(c - a b)_ij / (abs(a) abs(b))_ij``.
+
+    Parameters
+    ----------
+    c : array, shape (m, n)
+        A computed product of `a` and `b`.
+    a : array, shape (m, k)
+    b : array, shape (k, n)
+    rows, cols : sequence of int, mask or slice, optional
+        Measure only these rows and columns of `c`.
+    rms : bool, optional
+        The root mean square over the entries instead of the largest. It is
+        accurate to a few units in the last place.
+
+    Returns
+    -------
+    error : float
+        The exact value rounded up, so that ``error <= bound`` holds if and
+        only if it holds without any rounding. NaN where `c` has a NaN, Inf
+        where it has an Inf or misses an entry whose products are all zero.
+
+    Raises
+    ------
+    ValueError, TypeError
+        As `exact_entries`; also for a `c` that is no such matrix of floats.
+    """
+    left, right, measured = _selected(c, a, b, rows, cols)
+    if (worst := _nonfinite(measured)) is not None:
+        return worst
+    errors, exponent = _differences(measured, left, right)
+    scales, scale_exponent = exact_matmul(abs(left), abs(right))
+    pairs = list(zip(errors.flat, scales.flat, strict=True))
+    factor = _power(exponent - scale_exponent)
+    if rms:
+        return _root_mean_square([_round_up(factor * _ratio(e, s)) for e, s in pairs])
+    return _round_up(factor * _largest(iter(pairs)))
+
+
+def row_column_error(
+    c: npt.ArrayLike,
+    a: npt.ArrayLike,
+    b: npt.ArrayLike,
+    *,
+    rows: Indices = None,
+    cols: Indices = None,
+) -> float:
+    """Measure the largest ``abs(c - a b)_ij / (norm(a_i) norm(b_j))``.
+
+    Norms are Euclidean, of row i of `a` and of column j of `b`. Parameters,
+    result and errors are those of `componentwise_error`.
+    """
+    left, right, measured = _selected(c, a, b, rows, cols)
+    if (worst := _nonfinite(measured)) is not None:
+        return worst
+    errors, exponent = _differences(measured, left, right)
+    left_squares, left_exponent = _squared_norms(left)
+    right_squares, right_exponent = _squared_norms(right.T)
+    largest = _largest(
+        (errors[i, j] ** 2, x * y) for i, x in enumerate(left_squares) for j, y in enumerate(right_squares)
+    )
+    return _root_up(_power(2 * exponent - left_exponent - right_exponent) * largest)
+
+
+def normwise_error(
+    c: npt.ArrayLike,
+    a: npt.ArrayLike,
+    b: npt.ArrayLike,
+    *,
+    rows: Indices = None,
+    cols: Indices = None,
+) -> float:
+    """Measure ``norm(c - a b) / (norm(a) norm(b))``, in Frobenius norms.
+
+    With `rows` and `cols`, the error is that of the selected entries, and the
+    norms are those of all of `a` and `b`: as in the other measures, a sample
+    never shows more than the whole. Parameters, result and errors are those
+    of `componentwise_error`.
+    """
+    left, right, measured = _selected(c, a, b, rows, cols)
+    if (worst := _nonfinite(measured)) is not None:
+        return worst
+    errors, exponent = _differences(measured, left, right)
+    left_squares, left_exponent = _squared_norms(operand("a", a))
+    right_squares, right_exponent = _squared_norms(operand("b", b))
+    ratio = _ratio(_sum_of_squares(errors), sum(left_squares) * sum(right_squares))
+    return _root_up(_power(2 * exponent - left_exponent - right_exponent) * ratio)
+
+
+def relative_residual(
+    c: npt.ArrayLike,
+    a: npt.ArrayLike,
+    b: npt.ArrayLike,
+    *,
+    rows: Indices = None,
+    cols: Indices = None,
+) -> float:
+    """Measure ``norm(a b - c) / norm(a b)``, in Frobenius norms.
+
+    Equation 7 of Ootomo and Yokota, "Recovering single precision accuracy from
+    Tensor Cores while surpassing the FP32 theoretical peak performance"
+    (2022), against the exact product. Parameters, result and errors are those
+    of `componentwise_error`.
+    """
+    left, right, measured = _selected(c, a, b, rows, cols)
+    if (worst := _nonfinite(measured)) is not None:
+        return worst
+    errors, exponent = _differences(measured, left, right)
+    exact, exact_exponent = exact_matmul(left, right)
+    ratio = _ratio(_sum_of_squares(errors), _sum_of_squares(exact))
+    return _root_up(_power(2 * (exponent - exact_exponent)) * ratio)
+
+
+def _selected(
+    c: npt.ArrayLike, a: npt.ArrayLike, b: npt.ArrayLike, rows: Indices, cols: Indices
+) -> tuple[Array, Array, Array]:
+    """Return the selected rows of a, columns of b and entries of c."""
+    left, right = operand("a", a, finite=False), operand("b", b, finite=False)
+    measured = operand("c", c, finite=False)
+    if measured.shape != (expected := (left.shape[0], right.shape[1])):
+        raise ValueError(f"c: expected shape {expected}, got {measured.shape}")
+    picked, across = index("rows", rows, len(left)), index("cols", cols, right.shape[1])
+    return left[picked], right[:, across], measured[picked][:, across]
+
+
+def _nonfinite(c: Array) -> float | None:
+    """Return the error of a matrix with a NaN or an Inf; None if it has none."""
+    if np.isnan(c).any():
+        return math.nan
+    return math.inf if np.isinf(c).any() else None
+
+
+def _differences(c: Array, left: Array, right: Array) -> tuple[Array, int]:
+    """Return c - a b as integers times one power of two."""
+    exact, exact_exponent = exact_matmul(left, right)
+    integers, exponent = integers_of(c)
+    lowest = min(exact_exponent, exponent)
+    difference = (integers << (exponent - lowest)) - (exact << (exact_exponent - lowest))
+    return abs(difference), lowest
+
+
+def _squared_norms(rows: Array) -> tuple[list[int], int]:
+    """Return the squared norms of rows, integers times one power of two."""
+    integers, exponent = integers_of(rows)
+    return [sum(x * x for x in row) for row in integers.tolist()], 2 * exponent
+
+
+def _sum_of_squares(integers: Array) -> int:
+    return sum(x * x for x in integers.flat)
+
+
+def _power(exponent: int) -> Fraction:
+    return Fraction(1 << exponent) if exponent >= 0 else Fraction(1, 1 << -exponent)
+
+
+def _ratio(error: int, scale: int) -> Fraction:
+    if scale:
+        return Fraction(error, scale)
+    return _UNBOUNDED if error else Fraction(0)
+
+
+def _largest(pairs: Iterator[tuple[int, int]]) -> Fraction:
+    """Return the largest of the ratios error / scale, without rounding any."""
+    most, over = 0, 1
+    for error, scale in pairs:
+        if error * over > most * scale:
+            if not scale:
+                return _UNBOUNDED
+            most, over = error, scale
+    return Fraction(most, over)
+
+
+def _float(value: Fraction) -> float:
+    """Round to nearest; Inf past the largest float."""
+    try:
+        return value.numerator / value.denominator
+    except OverflowError:
+        return math.inf
+
+
+def _round_up(value: Fraction) -> float:
+    """Return the smallest float that is not below the value."""
+    nearest = _float(value)
+    if nearest < math.inf and Fraction(nearest) < value:
+        return math.nextafter(nearest, math.inf)
+    return nearest
+
+
+def _root_up(square: Fraction) -> float:
+    """Return a float that is not below the square root, and barely above it."""
+    numerator, denominator = square.numerator, square.denominator
+    # 64 bits or more of the root, rounded down.
+    places = max(0, 66 + (denominator.bit_length() - numerator.bit_length()) // 2)
+    root = _float(Fraction(math.isqrt((numerator << 2 * places) // denominator), 1 << places))
+    while root < math.inf and Fraction(root) ** 2 < square:
+        root = math.nextafter(root, math.inf)
+    return root
+
+
+def _root_mean_square(values: list[float]) -> float:
+    largest = max(values, default=0.0)
+    if largest in (0.0, math.inf):
+        return largest
+    return largest * math.sqrt(math.fsum((x / largest) ** 2 for x in values) / len(values))
