@@ -247,10 +247,12 @@ def test_small_elements_of_ordinary_rows_cost_nothing(rng, monkeypatch):
 
 
 def test_an_estimate_of_the_usual_error(rng):
-    """E2 goes with what is seen with rounding to nearest, here 370 to 540 times the root mean square; no bound."""
+    """E2 goes with what is seen with rounding to nearest, here 370 to 620 times the root mean square; no bound."""
     core = TensorCore("mine", 24, 8, "RN")
     for name in ("markidis", "double-fp16", "halfhalf"):
         words = replace(PRESETS[name], core=core)
         a, b = spread(rng, (16, 4096), 0, "float32"), spread(rng, (4096, 16), 0, "float32")
-        error = reference.componentwise_error(ozaki.matmul(a, b, scheme=words), a, b, rms=True)
-        assert 200 * error < _word_bounds.relative(words, 4096, True) < 1000 * error
+        c, estimate = ozaki.matmul(a, b, scheme=words), _word_bounds.relative(words, 4096, True)
+        assert reference.componentwise_error(c, a, b) < estimate
+        usual = reference.componentwise_error(c, a, b, rms=True)
+        assert 200 * usual < estimate < 800 * usual
