@@ -212,7 +212,7 @@ def test_accuracies_as_they_are_typed(text, accuracy):
         (["multiply", "none.npy", "b.npz", "-o", "c.mtx"], "c.mtx: a .mtx file of shape (0, 20)"),
         (["verify", "a.npy", "b.npz", "--accuracy", "normwise:" + 400 * "9"], "finite"),
         (["demo", "--plot", "x.txt"], "ends with .png"),
-        (["demo", "--plot", "no/x.png"], "no file can be written"),
+        (["demo", "--plot", "no/x.png"], "no/x.png: no folder"),
     ],
 )
 def test_bad_input_is_named_without_a_traceback(files, monkeypatch, words, message):

@@ -64,6 +64,11 @@ def check_writable(path: str, shape: tuple[int, ...] | None = None) -> None:
             raise ValueError(f"{path}: a .mtx file holds a matrix, not shape {shape}; write .npy")
         if shape is not None and 0 in shape:
             raise ValueError(f"{path}: a .mtx file of shape {shape} cannot be read again; write .npy")
+    check_place(path)
+
+
+def check_place(path: str) -> None:
+    """Raise where no file of that name can be written."""
     if Path(path).is_dir():
         raise IsADirectoryError(f"{path}: is a folder; expected the name of a file")
     if not Path(path).absolute().parent.is_dir():

@@ -7,19 +7,19 @@ from math import inf, sqrt
 from pathlib import Path
 
 from ozaki._cli.dgemm import Timed
+from ozaki._cli.files import check_place
 from ozaki._cli.longley import FULL, Solved
 
-FORMATS = (".png", ".svg", ".pdf")
+_SUFFIXES = (".png", ".svg", ".pdf")
 
 
 def check(path: Path) -> None:
     """Raise what `plot` would raise about the file, before anything is computed."""
     if importlib.util.find_spec("matplotlib") is None:
         raise ModuleNotFoundError("--plot needs matplotlib: pip install 'ozaki[plot]'")
-    if path.suffix.lower() not in FORMATS:
-        raise ValueError(f"--plot: {path}; expected a name that ends with {', '.join(FORMATS)}")
-    if path.is_dir() or not path.absolute().parent.is_dir():
-        raise FileNotFoundError(f"--plot: {path}: no file can be written there")
+    if path.suffix.lower() not in _SUFFIXES:
+        raise ValueError(f"--plot: {path}; expected a name that ends with {', '.join(_SUFFIXES)}")
+    check_place(str(path))
 
 
 def plot(solved: list[Solved], timed: list[Timed], size: int, path: str) -> None:
