@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 
 from ozaki.schemes import Digits, Residues, Scheme
 from ozaki.schemes.digits import Rectangle, rectangles
@@ -63,7 +62,6 @@ def engine_of(scheme: Scheme, k: int, int8: bool = False) -> Engine:
     return Engine(scheme, k, slab, None, rectangles(scheme.count, span))
 
 
-@lru_cache(maxsize=1024)
 def piece_residues(crt: Remainders, pieces: int, with_inverses: bool) -> tuple[tuple[int, ...], ...]:
     """For each modulus the residues of 2**(PIECE_BITS j), times the CRT inverse or not."""
     factors = crt.inverses if with_inverses else (1,) * len(crt.moduli)
@@ -78,7 +76,6 @@ def _symmetric(x: int, m: int) -> int:
     return (x + m // 2) % m - m // 2
 
 
-@lru_cache(maxsize=1024)
 def weight_limbs(crt: Remainders) -> tuple[tuple[int, ...], ...]:
     """Limbs of the weights and of -product, a row for each limb, the lowest first."""
     count = -(-(crt.product.bit_length() + 1) // LIMB_BITS)

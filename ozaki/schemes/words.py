@@ -146,8 +146,8 @@ class Words:
     def _check_pairs(self) -> None:
         if self.pairs is None:
             return
-        pairs = self.pairs if isinstance(self.pairs, tuple) else (None,)
-        if not all(map(self._is_pair, pairs)) or len(set(pairs)) < len(pairs):
+        known = isinstance(self.pairs, tuple) and all(map(self._is_pair, self.pairs))
+        if not known or len(set(self.pairs)) < len(self.pairs):
             raise ValueError(
                 f"pairs: {self.pairs!r}; expected different pairs (s, t) from 1 to {self.count}, as a tuple"
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -92,5 +93,10 @@ def _limbs_of_residues(crt: Remainders, residues: Floats) -> Floats:
         reduce(residues[t], m, y[count], y[t])
     np.matmul(np.array([1.0 / m for m in crt.moduli]), y[:count], out=y[count])
     np.rint(y[count], out=y[count])
-    limbs: Floats = np.matmul(np.array(weight_limbs(crt), np.float64), y)
+    limbs: Floats = np.matmul(_weights(crt), y)
     return limbs
+
+
+@lru_cache(maxsize=1024)
+def _weights(crt: Remainders) -> Floats:
+    return np.array(weight_limbs(crt), np.float64)

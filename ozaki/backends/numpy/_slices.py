@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
@@ -64,11 +65,15 @@ def _residues(image: Floats, crt: Remainders, side: str, out: Floats) -> None:
     for below, above in pairwise(pieces):
         np.rint(below * 2.0**-PIECE_BITS, out=above)
         below -= above * 2.0**PIECE_BITS
-    table = piece_residues(crt, count, side == "left")
     totals = out.reshape(len(out), -1)
-    np.matmul(np.array(table, np.float64), pieces, out=totals)  # exact (schemes/blas.py)
+    np.matmul(_table(crt, count, side == "left"), pieces, out=totals)  # exact (schemes/blas.py)
     for total, m in zip(totals, crt.moduli, strict=True):
         reduce(total, m, pieces[0], total)
+
+
+@lru_cache(maxsize=1024)
+def _table(crt: Remainders, pieces: int, with_inverses: bool) -> Floats:
+    return np.array(piece_residues(crt, pieces, with_inverses), np.float64)
 
 
 def reduce(x: Floats, m: int, scratch: Floats, out: Floats) -> None:
