@@ -12,6 +12,7 @@ import itertools
 import sys
 import weakref
 from functools import cache, partial
+from math import prod
 from types import ModuleType, SimpleNamespace
 from typing import Any, ClassVar
 from unittest import mock
@@ -19,7 +20,7 @@ from unittest import mock
 import numpy as np
 import streams
 from build import built
-from streams import Event, ExternalStream, Stream, current, drain, give
+from streams import Event, Stream, current, drain, give
 
 
 class Memory:
@@ -129,6 +130,8 @@ _kernel = cache(Kernel)
 def launcher(function: int, grid: Any, block: Any, shared_mem: int, arguments: ctypes.Array[ctypes.c_void_p]) -> Any:
     """As `ozaki.backends.cupy.launching._driver.launcher`."""
     sizes = [(ctypes.c_uint * 3)(*size) for size in (grid, block)]
+    assert all(0 < n <= most for n, most in zip(grid, (2**31 - 1, 65535, 65535), strict=True)), grid
+    assert 0 < prod(block) <= 1024, block
 
     def start(stream: int) -> None:
         kernel = Kernel.known[function]
@@ -246,7 +249,6 @@ def install(capability: str) -> None:
     vars(cuda).update(
         MemoryPointer=Memory,
         Stream=Stream,
-        ExternalStream=ExternalStream,
         Event=Event,
         Device=lambda number=0: device,
         runtime=runtime,

@@ -10,7 +10,8 @@ import itertools
 import random
 from collections import defaultdict, deque
 from collections.abc import Callable
-from typing import ClassVar
+from types import SimpleNamespace
+from typing import Any, ClassVar
 
 Work = Callable[[], object]
 
@@ -95,6 +96,12 @@ class Stream:
     def __init__(self, non_blocking: bool = False, priority: int = 0) -> None:
         self.ptr = next(self.numbers)
 
+    @classmethod
+    def from_external(cls, other: Any) -> Stream:
+        self = cls.__new__(cls)
+        _, self.ptr = other.__cuda_stream__()
+        return self
+
     def __enter__(self) -> None:
         self.entered.append(self)
 
@@ -102,14 +109,7 @@ class Stream:
         self.entered.pop()
 
 
-class ExternalStream(Stream):
-    """cupy.cuda.ExternalStream."""
-
-    def __init__(self, ptr: int) -> None:
-        self.ptr = ptr
-
-
-Stream.entered.append(ExternalStream(0))
+Stream.entered.append(Stream.from_external(SimpleNamespace(__cuda_stream__=lambda: (0, 0))))
 
 
 def current() -> Stream:

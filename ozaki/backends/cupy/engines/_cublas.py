@@ -164,6 +164,15 @@ class _At(NamedTuple):
     ptr: int
 
 
+class _Stream(NamedTuple):
+    """The stream of an address, by the protocol of CUDA's streams."""
+
+    ptr: int
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, self.ptr
+
+
 class _Call(Step):
     """A function of the handle of cuBLAS and the addresses of A, B and C."""
 
@@ -174,7 +183,7 @@ class _Call(Step):
         def start(stream: int) -> None:
             # CuPy runs cuBLAS on its current stream, whatever the handle has: another one when a tape is done again.
             others = stream != cp.cuda.get_current_stream().ptr
-            with cp.cuda.ExternalStream(stream) if others else nullcontext():
+            with cp.cuda.Stream.from_external(_Stream(stream)) if others else nullcontext():
                 function(cp.cuda.device.get_cublas_handle(), *words)
 
         self.start = start

@@ -60,6 +60,7 @@ class Launch(Step):
     file, function, macros
         As for `kernel`; compiled for the current device.
     grid, block : tuples of int
+        Without blocks, as for arrays without elements, nothing is done, where CUDA reports an error.
     arguments : None, int, float, `struct` or tuple
         None stands for an array, an int for an integer of any size (a kernel reads as many of its low bytes as it
         declares), a float for a double, a tuple for a struct of such, each of eight bytes.
@@ -89,7 +90,11 @@ class Launch(Step):
         self.words = (c_uint64 * len(words))(*(word or 0 for word in words))
         addresses = (c_void_p * len(starts))(*(addressof(self.words) + start for start in starts))
         sizes = (*grid, 1, 1)[:3], (*block, 1, 1)[:3], shared_mem
-        self.start = launcher(call.kernel.ptr, *sizes, addresses)
+        self.start = launcher(call.kernel.ptr, *sizes, addresses) if all(grid) else _nothing
+
+
+def _nothing(_stream: int) -> None:
+    pass
 
 
 def clusters_at_once(
