@@ -5,9 +5,9 @@ BIN := $(VENV)/bin
 
 comma := ,
 
-# The CuPy extra for the CUDA version that the driver offers; none without GPU.
+# The CuPy extra for the CUDA version that the driver offers; none without a GPU, or with a driver older than CUDA 12.
 CUDA := $(shell nvidia-smi 2>/dev/null | sed -n 's/.*CUDA[A-Za-z ]*Version: *\([0-9]*\)\..*/\1/p')
-GPU := $(if $(CUDA),$(if $(filter 12,$(CUDA)),$(comma)cuda12,$(comma)cuda13))
+GPU := $(if $(filter-out 9 10 11,$(CUDA)),$(comma)cuda1$(if $(filter 12,$(CUDA)),2,3))
 
 # Tests run in one process per core, so that each needs one BLAS thread only.
 TEST := OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal

@@ -18,7 +18,7 @@ from benchmarks.devices import Device, device_of
 from benchmarks.kernels import SCHEMES, kernel_rows
 from benchmarks.kernels import SIZES as KERNEL_SIZES
 from benchmarks.measure import WrongAnswerError, rows_of
-from benchmarks.results import RESULTS, Row, Run, Shape, git_commit, label, size, unit
+from benchmarks.results import RESULTS, Row, Run, Shape, error_of, git_commit, label, size, unit
 from benchmarks.routines import PEERS, TASKS, load_gemmul8, routines
 from benchmarks.shapes import choice_rows, shape_rows
 from benchmarks.tensor_cores import tensor_core_rows
@@ -152,14 +152,10 @@ def table(run: Run) -> Table:
             rate = f"{row.bytes / row.seconds * 1e-12:.2f}" if row.bytes else f"{row.tflops:.0f} TOPS"
             cells = [row.dtype, rate, f"{row.of_copy:.0%}" if row.of_copy else ""]
         else:
-            cells = [f"{(row.tflops or 0) / scale:.1f}", *map(_small, (row.error, row.rms, row.bound))]
+            cells = [f"{(row.tflops or 0) / scale:.1f}", *map(error_of, (row.error, row.rms, row.bound))]
         shown.add_row(size(row), label(row), f"{row.seconds:.3g}", *cells, style="bold" if row.ours else "")
         previous = row
     return shown
-
-
-def _small(value: float | None) -> str:
-    return "none" if value is None else f"{value:.1e}"
 
 
 if __name__ == "__main__":

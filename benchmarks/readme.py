@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from benchmarks.plots import plot_time_error
-from benchmarks.results import RESULTS, ROOT, Row, Run, label, largest, newest, read_all, slug, unit
+from benchmarks.results import RESULTS, ROOT, Row, Run, error_of, label, largest, newest, read_all, slug, unit
 from benchmarks.routines import TASKS
 
 BEGIN, END = "<!-- benchmarks:begin -->", "<!-- benchmarks:end -->"
@@ -21,8 +21,9 @@ COMMAND = "python -m benchmarks.readme"
 INTRODUCTION = (
     "Square matrices of N(0, 1) elements. Errors are componentwise, the largest over a sample of exactly computed "
     "entries, and the bounds are proven for these operands, both at the largest n. `default` chooses its slices from "
-    "the data in every call (`reproducible=True`), `fastest` whatever is as good as the native product (no accuracy "
-    "named; in brackets the choice at the largest n); the others have a given number of slices."
+    "the data in every call (`reproducible=True`); `fastest` runs whatever is as good as the native product (no "
+    "accuracy named), and proves no more than that asks, so its bound may be larger than that of the same slices by "
+    "count. In brackets is the choice at the largest n; the others have a given number of slices."
 )
 
 
@@ -97,8 +98,8 @@ def table(rows: Sequence[Row]) -> str:
         lines.append([
             f"**{label(last)}**" if last.ours else label(last),
             str(last.products) if last.ours or last.products > 1 else "",
-            _small(last.error),
-            _small(last.bound),
+            error_of(last.error),
+            error_of(last.bound),
             *(_speed(speeds.get(n), scale) for n in sizes),
         ])  # fmt: skip
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
@@ -110,10 +111,6 @@ def figure_name(device: str) -> str:
 
 def _wrapped(text: str) -> str:
     return fill(text, 120, break_long_words=False, break_on_hyphens=False)
-
-
-def _small(value: float | None) -> str:
-    return "none" if value is None else f"{value:.1e}"
 
 
 def _speed(tflops: float | None, scale: float) -> str:

@@ -211,6 +211,11 @@ def unit(rows: Sequence[Row]) -> tuple[str, float]:
     return ("TFLOP/s", 1.0) if max(row.tflops or 0 for row in rows) >= 1 else ("GFLOP/s", 1e-3)
 
 
+def error_of(value: float | None) -> str:
+    """An error or a bound as a text."""
+    return "none" if value is None else f"{value:.1e}"
+
+
 def label(row: Row) -> str:
     """The routine, with what a default chose."""
     return f"{row.routine} ({row.ran})" if row.ran else row.routine

@@ -3,8 +3,8 @@
 //
 // Tiles, ring and launch as ring_sm90.cuh has them, a cluster's two tiles side by side; a tile's half is looked at
 // while the other half multiplies, at the end of a tile and at the beginning of the next. Column tiles are three strips
-// of 64 columns wide, the last two or four of them two strips if six do not divide the number of strips: clusters have
-// all their wide tiles first, then narrow ones.
+// of 64 columns wide, the last ones two, as many as the host finds to end soonest: clusters have all their wide tiles
+// first, then narrow ones.
 //
 // a and b point to the first of `blocks` blocks of k, two at least, of k_blocks that their tiles have; slices are those
 // of the moduli.

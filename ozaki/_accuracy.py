@@ -24,8 +24,8 @@ class Accuracy:
     tolerance : float
         Relative to the measure, without unit; positive and finite.
     bits : int, optional
-        Of the format whose usual accuracy is asked for as well (the shorthands set it): the root-mean-square error
-        on ordinary data is to be what native products of that format have, which their bound says little about.
+        Set by the shorthands: on normally distributed data the root-mean-square error is to be no larger, too, than
+        that of a native product with so many bits of significand. An estimate, not proven.
 
     Raises
     ------

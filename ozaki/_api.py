@@ -76,9 +76,9 @@ def matmul(
     b : array, shape (..., k, n) or (k,), same library and device as `a`; or a `Prepared` right operand
     accuracy : Accuracy, str, int or float, optional
         "fp32", "fp64", "dd", "qd" or a number of bits b (componentwise, min(k, 4 sqrt(k)) 2**-b), a componentwise
-        tolerance (float), or `Accuracy(measure, tolerance)`. Default: what the native product of the result's dtype
-        gives, by whichever is fastest here: that product, slices, or for float32 words, whose bounds are no larger.
-        Naming an accuracy demands its proof, of whichever of these is fastest.
+        tolerance (float), or `Accuracy(measure, tolerance)`. Default: as good as the native product of the result's
+        dtype, by whichever is fastest here: that product, slices to "fp32" or "fp64", or, for float32 on Hopper, words.
+        With a named accuracy the fastest of these runs that proves it.
     scheme : str or Words, optional
         How. "auto" takes "digits" or "residues", whichever a look at the data shows to need fewer slice products; they
         are exact up to one rounding, as "digits7" and "fp16-digits" are. "native" is the library's own product. For
@@ -88,15 +88,18 @@ def matmul(
     slices : int, optional
         Number of digits or residues, instead of the plan's own choice; needs `scheme`.
     engine : str
-        "auto"; on NumPy "float64" or "int8", on CuPy "cublas" or "hopper".
+        "auto" chooses. NumPy: "float64", integers as wide as float64 BLAS adds exactly, or "int8", the slices that a
+        GPU multiplies, slower. CuPy: "cublas", on every GPU, or "hopper", the library's own kernels (compute capability
+        9.0).
     reproducible : bool
         Rule out the native product and words, whose bits depend on machine and library.
     out : array, optional
         Of the result's shape and dtype, where the operands lie; overwritten and returned. It may overlap an operand.
     workspace_limit : int, optional
         Bytes of memory to hold beside operands and result; the product is computed in panels that fit. What the native
-        product's library takes is not counted, nor what a plan from data looks at and frees before (4 bytes for each
-        entry of the result, a byte for each element of an operand).
+        product's library takes is not counted, nor what a plan from data looks at and frees before: most often 4
+        bytes for each entry of the result, or none, and one for each element of an operand on a GPU, 12 and 8 at most,
+        and up to 24 and 8 with NumPy.
     plan : Plan, optional
         Made by `plan` for such shapes; replaces all of the choices above.
     return_report : bool
@@ -104,7 +107,8 @@ def matmul(
 
     Returns
     -------
-    c : array, shape (..., m, n), in the operands' library, float64 if either operand is
+    c : array, shape (..., m, n), without m or n where that operand is a vector, in the operands' library
+        float64 if either operand is.
     report : Report
         Only if asked for. A componentwise bound costs a pass over the data and, on a GPU, a synchronisation.
 
@@ -128,6 +132,7 @@ def matmul(
     """
     choices = Choices(accuracy, scheme, slices, engine, reproducible, workspace_limit)
     key = plan, *choices.key
+    check_flag("return_report", return_report)
     if not return_report and (c := again(a, b, out, key)) is not None:
         return c
     plan_given = plan is not None
@@ -200,7 +205,7 @@ def prepare(x: Any, side: Side, plan: Plan) -> Prepared:
 
     Parameters
     ----------
-    x : array of the shape that the plan has for this side
+    x : array of the shape that the plan has for this side; its batch may broadcast to the plan's
     side : {"left", "right"}
     plan : Plan
         Not a native one.
@@ -224,6 +229,8 @@ def prepare(x: Any, side: Side, plan: Plan) -> Prepared:
     check_is_plan(plan)
     if plan.scheme is None:
         raise ValueError("plan: the native product has no slices to prepare; plan with reproducible=True")
+    if isinstance(x, Prepared):
+        raise TypeError("x: prepared already; expected an array")
     backend = backend_of(("x", x))
     x = as_array("x", x, backend)
     dtype = dtype_of("x", x)

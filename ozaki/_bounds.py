@@ -83,7 +83,7 @@ def word_terms(left: Description, right: Description, words: Words) -> ErrorTerm
     """
     k, c = left.k, _word_bounds.small(words, left.k)
     lost = _word_bounds.absolute(words, k) * 4.0**-words.ceiling
-    phi, psi = (np.where(side.below(words.floor - words.ceiling), 2.0 ** (words.floor - words.ceiling), 0.0)
+    phi, psi = (np.where(side.below(words.lowest), 2.0**words.lowest, 0.0)
                 for side in (left, right))  # fmt: skip
     filled_left, filled_right = (np.where(side.empty, 0.0, 1.0) for side in (left, right))
     return ErrorTerms(
@@ -125,7 +125,7 @@ def words_by_sample(left: Least, right: Least, some: int, words: Words, k: int) 
         return relative
     if not (left.told and right.told):
         return inf
-    phi, least = 2.0 ** (words.floor - words.ceiling), _share(left.elements, right.elements, some)
+    phi, least = 2.0**words.lowest, _share(left.elements, right.elements, some)
     for side in (left, right):
         least *= side.sums * 2.0**side.steps
     added = _word_bounds.small(words, k) * k * phi * (2 + phi) + lost
@@ -279,3 +279,8 @@ def with_rounding(bound: float, dtype: str) -> float:
     """B6: the bound after the one rounding to the output format."""
     u = UNIT_ROUNDOFF[dtype]
     return (bound + u * (1 + bound)) * UP if bound else u
+
+
+def suffices(bound: float, tolerance: float, dtype: str) -> bool:
+    """A bound that includes the rounding to the output is as good as a tolerance that does not."""
+    return bound <= with_rounding(tolerance, dtype)

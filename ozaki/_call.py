@@ -123,7 +123,9 @@ class Call:
             nonfinite = sum(int((x.on_host.nonfinite > 0).sum()) for x in both)
         underflows = estimate = None
         if isinstance(scheme, Words):
-            underflows = sum(pair.backend.underflows(pair.described(side), scheme) for side in SIDES)
+            operands = (pair.described(side) for side in SIDES)
+            small = (operand for operand in operands if operand.on_host.below(scheme.lowest).any())
+            underflows = sum(pair.backend.underflows(operand, scheme) for operand in small)
             likely = _word_bounds.relative(scheme, max(pair.sizes.shape[1], 1), probable=True)
             estimate = _bounds.with_rounding(likely, pair.dtype)
         return Report(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from numbers import Real
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -22,22 +22,22 @@ def check_native(dtype: str, target: Accuracy | None, choices: Choices, bound: f
         raise ValueError("scheme: 'native' is not reproducible; leave one of the two out")
     if choices.engine != "auto":
         raise ValueError(f"engine: {choices.engine!r} multiplies slices; leave it out with scheme='native'")
-    if target is not None and not suffices(bound, target, dtype):
+    if target is not None and not _bounds.suffices(bound, target.tolerance, dtype):
         raise ValueError(
-            f"accuracy: {target.tolerance:.3g} is more than the native product can prove ({bound:.3g}); "
+            f"accuracy: {target.tolerance:.3g} is asked for, but the native product proves only {bound:.3g}; "
             "use scheme='auto'"
         )
-
-
-def suffices(bound: float, target: Accuracy, dtype: str) -> bool:
-    """The bound of the native product, rounding included, is as good as what is asked."""
-    return bound <= _bounds.with_rounding(target.tolerance, dtype)
 
 
 def check_flag(name: str, x: Any) -> None:
     """It is True or False."""
     if not isinstance(x, bool | np.bool_):
         raise TypeError(f"{name}: {repr(x) if isinstance(x, str | int) else type(x).__name__}; expected True or False")
+
+
+def too_few_bytes(limit: int, needed: int) -> NoReturn:
+    """The smallest panel takes more than the limit."""
+    raise ValueError(f"workspace_limit: leaves {limit} bytes for the product, which needs at least {needed}")
 
 
 def check_is_plan(plan: Any) -> None:

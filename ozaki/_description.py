@@ -174,7 +174,7 @@ class Least(NamedTuple):
         rows, tops = some.filled, whole.top
         told = isinstance(rows, slice) or not (tops[~rows] != EMPTY_TOP).any()
         steps = int((some.top - tops)[rows].min(initial=0))
-        kept = words is not None and not whole.below(words.floor - words.ceiling).any()
+        kept = words is not None and not whole.below(words.lowest).any()
         return cls(some.least_elements, float(some.least_sums[rows].min(initial=inf)), steps, told, kept)
 
 

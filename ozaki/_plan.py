@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import inf
 
 from ozaki._accuracy import Accuracy
-from ozaki._report import counted, rounded_up
+from ozaki._report import counted, rounded_up, several
 from ozaki.schemes import Scheme, Words
 
 
@@ -19,7 +19,7 @@ class Plan:
     shape : (m, k, n)
     batch : leading dimensions of the result
     dtype : "float32" or "float64", the format of the result
-    scheme : Digits, Residues, Words, or None for the native product
+    scheme : Digits, Residues or Words, with `name`, `count` of slices and `products`, or None for the native product
     target : the accuracy asked for, or what the bound is relative to where a count or the native product was
     bound : what is proven in the target's measure, the rounding to `dtype` included (inf: nothing is). A plan made
         from operands speaks of these operands; an a-priori plan, of all operands (a native one, of those where no
@@ -43,10 +43,12 @@ class Plan:
 
     @property
     def native(self) -> bool:
+        """Whether the array library's own product runs."""
         return self.scheme is None
 
     @property
     def reproducible(self) -> bool:
+        """Whether every backend gives the same bits."""
         return isinstance(self.scheme, Scheme)
 
     @property
@@ -64,7 +66,7 @@ class Plan:
         stack = "".join(f"{b} x " for b in self.batch)
         what = "the native product"
         if self.scheme is not None:
-            what = f"{counted(self.slices, self.scheme.name)}, {self.products} products"
+            what = f"{counted(self.slices, self.scheme.name)}, {several(self.products, 'product')}"
         proven = "no bound" if self.bound == inf else f"{self.target.measure} error <= {rounded_up(self.bound)}"
         origin = "for any operands" if self.a_priori else "for these operands"
         return f"{stack}({m} x {k}) ({k} x {n}), {self.dtype}: {what}\n{proven}, {origin}" + (

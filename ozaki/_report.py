@@ -48,7 +48,7 @@ class Report:
 
     def __str__(self) -> str:
         slices = counted(self.slices, self.scheme)
-        what = "native product" if self.native else f"{slices}, {self.products} slice products"
+        what = "native product" if self.native else f"{slices}, {several(self.products, 'slice product')}"
         lines = [f"{what} on {self.engine}"]
         if self.bound == inf:
             lines.append("no error bound")
@@ -71,7 +71,12 @@ def counted(slices: int, scheme: str) -> str:
     """The slices of a scheme, with their number: "14 residues", "2 words (halfhalf)"."""
     if "digits" in scheme or scheme == "residues":
         return f"{slices} {scheme}"
-    return f"{slices} word{'s' if slices > 1 else ''}" + ("" if scheme == "words" else f" ({scheme})")
+    return several(slices, "word") + ("" if scheme == "words" else f" ({scheme})")
+
+
+def several(count: int, what: str) -> str:
+    """So many of them: "1 word", "2 words"."""
+    return f"{count} {what}" + ("s" if count != 1 else "")
 
 
 def rounded_up(x: float) -> str:

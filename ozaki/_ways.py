@@ -8,7 +8,6 @@ from typing import Literal
 
 from ozaki import _bounds, _word_bounds
 from ozaki._accuracy import Accuracy, default_accuracy
-from ozaki._checks import suffices
 from ozaki._choices import Choices
 from ozaki._operands import Shapes
 from ozaki._plan import Plan
@@ -69,7 +68,7 @@ class Ways:
         else:
             words = _words_as_good(backend, k, dtype, target, tolerance)
             ruled_out = backend.native_obstacle(dtype)
-            if ruled_out is None and target is not None and not suffices(bound, target, dtype):
+            if ruled_out is None and target is not None and not _bounds.suffices(bound, target.tolerance, dtype):
                 ruled_out = f"native product proves only {bound:.2g}"
         usual = target or default_accuracy(dtype, k)
         first = usual

@@ -61,7 +61,7 @@ def absolute(words: Words, k: int) -> float:
 
 def a_priori(words: Words, k: int) -> float:
     """B8: abs(E_ij) / (norm(a_i) norm(b_j)) for any operands of inner dimension k."""
-    phi = 2.0 ** (words.floor - words.ceiling)
+    phi = 2.0**words.lowest
     lost = small(words, k) * (4 * sqrt(k) * phi + 4 * k * phi**2) + 4 * absolute(words, k) * 4.0**-words.ceiling
     return (relative(words, k) + lost) * UP
 

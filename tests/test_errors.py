@@ -203,7 +203,7 @@ CASES = {
         "accuracy",
         "plan from operands",
     ),
-    "workspace for words": (halfhalf(workspace_limit=1000), ValueError, "workspace_limit", "need at least"),
+    "workspace for words": (halfhalf(workspace_limit=1000), ValueError, "workspace_limit", "needs at least"),
     "fp16-digits and int8": (matmul(scheme="fp16-digits", engine="int8"), ValueError, "scheme", "engine='auto'"),
     "word": (words(word="fp8"), ValueError, "word", "fp16, bf16, tf32"),
     "word of a core": (words(word="tf32", core=V100), ValueError, "word", "fp16"),
@@ -236,7 +236,7 @@ CASES = {
         matmul(workspace_limit=1000, reproducible=True),
         ValueError,
         "workspace_limit",
-        "need at least",
+        "needs at least",
     ),
     # out
     "out of another shape": (matmul(out=np.empty((9, 9))), ValueError, "out", "(3, 2)"),
@@ -275,6 +275,7 @@ CASES = {
     "prepare for the wrong side": (prepare(A, "right"), ValueError, "x", "(4, 2)"),
     "prepare a vector": (prepare(np.ones(4), "left"), ValueError, "x", "(3, 4)"),
     "prepare a batch": (prepare(np.ones((5, 3, 4)), "left"), ValueError, "x", "(3, 4)"),
+    "prepare what is prepared": (prepare(LEFT, "left"), TypeError, "x", "prepared already"),
     "prepare integers": (prepare(A.astype(int), "left"), TypeError, "x", "float32 or float64"),
     "prepare float64 for float32": (prepare(A, "left", PLAN32), TypeError, "x", "expected float32"),
     "prepare native": (prepare(A, "left", NATIVE), ValueError, "plan", "reproducible=True"),
@@ -312,6 +313,7 @@ CASES = {
     },
     "reproducible of shapes": (shapes(scheme="residues", slices=9, reproducible=[]), TypeError, "reproducible", "True"),
     "gemm transposed as BLAS says it": (gemm(trans_a="N"), TypeError, "trans_a", "True or False"),
+    "return_report": (matmul(return_report="no"), TypeError, "return_report", "True or False"),
     "gemm transposed b": (gemm(trans_b=1), TypeError, "trans_b", "True or False"),
     # arguments in each other's places
     "prepare side and operand": (lambda: ozaki.prepare("left", A, PLAN), TypeError, "side", "'left' or 'right'"),

@@ -15,6 +15,7 @@ import ozaki
 
 FUNCTIONS = ["gemm", "matmul", "plan", "prepare"]
 CLASSES = ["Accuracy", "Plan", "Prepared", "Report", "Words"]
+MODULES = ["reference", "tensor_core"]
 
 CHOICES = "accuracy=None, scheme='auto', slices=None"
 REST = "engine='auto', reproducible=False"
@@ -61,11 +62,16 @@ FIELDS = {
 
 
 def test_the_public_names():
-    assert ozaki.__all__ == [*CLASSES, "__version__", *FUNCTIONS]
+    assert ozaki.__all__ == [*CLASSES, "__version__", *FUNCTIONS, *MODULES]
     for name in ozaki.__all__:
         assert hasattr(ozaki, name)
     public = [name for name, value in vars(ozaki).items() if name[0] != "_" and not inspect.ismodule(value)]
     assert sorted(public) == sorted(CLASSES + FUNCTIONS)
+
+
+def test_modules_come_with_the_package():
+    names = ", ".join(f"ozaki.{name}" for name in MODULES)
+    subprocess.run([sys.executable, "-c", f"import ozaki; print({names})"], check=True)
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

@@ -33,7 +33,7 @@ Product: TypeAlias = Callable[[Floats, Floats], tuple[Floats, float, str]]
 TOLERANCES = (-48, -60, -66, -72)
 """Componentwise tolerances of the residuals, as powers of two."""
 
-WORDS = 2
+DOUBLES = 2
 """Doubles that hold an element of z: one alone would round z before the residual is taken."""
 
 FULL = 16.0
@@ -143,7 +143,7 @@ def refine(a: Floats, y: Floats, product: Product) -> tuple[Floats, float, str]:
 
     Returns
     -------
-    x : array, shape (WORDS, n)
+    x : array, shape (DOUBLES, n)
         The solution as an unevaluated sum of doubles, high word first.
     error : float
         The largest relative error of x that residuals of this tolerance allow, to first order.
@@ -153,13 +153,13 @@ def refine(a: Floats, y: Floats, product: Product) -> tuple[Floats, float, str]:
     m, n = a.shape
     k = np.block([[np.eye(m), a], [a.T, np.zeros((n, n))]])
     rhs = np.concatenate([y, np.zeros(n)])
-    z = np.zeros((WORDS, m + n))
+    z = np.zeros((DOUBLES, m + n))
     change = inf
     while True:
         # Powers of two, moved from z into the columns of K, make all of z alike in size: one exponent serves it.
         scales = 2.0 ** np.frexp(z[0])[1]
         scaled, unit_z = k * scales, z / scales
-        left, right = np.hstack([scaled] * WORDS + [rhs[:, None]]), np.append(-unit_z, 1.0)[:, None]
+        left, right = np.hstack([scaled] * DOUBLES + [rhs[:, None]]), np.append(-unit_z, 1.0)[:, None]
         residual, tolerance, what = product(left, right)
         correction = scales * np.linalg.solve(scaled, residual[:, 0])
         last, change = change, _largest_ratio(correction[m:], z[0, m:] + correction[m:])

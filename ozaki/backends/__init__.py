@@ -7,6 +7,8 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from ozaki._description import Described, Description, Least, Sides
+from ozaki._operands import Side
+from ozaki._plan import Plan
 from ozaki._prepared import Prepared
 from ozaki._proof import ProofBackend
 from ozaki.schemes import Scheme, Words
@@ -64,23 +66,23 @@ class Backend(ProofBackend, Protocol):
         """Likewise what some elements of the rows of both operands tell, given the whole rows, as words found them."""
         ...
 
-    def split(self, operand: Described, side: str, plan: Any) -> Any:
+    def split(self, operand: Described, side: Side, plan: Plan) -> Any:
         """The slices of an operand, as the engine of the plan reads them."""
         ...
 
-    def split_in_one_read(self, plan: Any, x: Any, y: Any) -> tuple[Any, Any] | None:
+    def split_in_one_read(self, plan: Plan, x: Any, y: Any) -> tuple[Any, Any] | None:
         """Slices of rows that nothing is known of, with their descriptions; None where that is no faster."""
         ...
 
-    def same_slices(self, plan: Any, other: Any) -> bool:
+    def same_slices(self, plan: Plan, other: Plan) -> bool:
         """Whether slices for one plan serve another one, of the same scheme, engine and (m, k, n)."""
         ...
 
-    def product(self, plan: Any, x: Any, y: Any, out: Any) -> int:
+    def product(self, plan: Plan, x: Any, y: Any, out: Any) -> int:
         """out = x y^T, shape (batch, m, n), of rows that nothing is known of; the bytes of workspace."""
         ...
 
-    def execute(self, plan: Any, left: Any, right: Any, out: Any) -> int:
+    def execute(self, plan: Plan, left: Any, right: Any, out: Any) -> int:
         """The same of operands that are described or split."""
         ...
 
@@ -112,7 +114,7 @@ class Backend(ProofBackend, Protocol):
         """Of these ways, a scheme first, the fastest for a product (batch, m, n)."""
         ...
 
-    def engine_name(self, plan: Any) -> str:
+    def engine_name(self, plan: Plan) -> str:
         """Device and engine, for the report."""
         ...
 

@@ -77,8 +77,8 @@ class Words:
     rounding : {"RN", "RNA", "RZ"}
         Of conversions to words: to nearest with ties to even or away from zero, or toward zero.
     core : TensorCore
-        The tensor cores that are modelled on NumPy, and that the bounds speak of. Words that are given by name have
-        those of the device where the operands are (ozaki.plan, of shapes alone: the H100's).
+        The tensor cores that NumPy models and that the bounds speak of. A preset given by name takes those of the
+        operands' device; in a plan from shapes alone, the H100's.
 
     Raises
     ------
@@ -182,6 +182,11 @@ class Words:
         form = FORMATS[self.word]
         needed = form.least + (form.bits + 1 - self.scale_bits) * (self.count - 1)
         return needed if self.word == "fp16" else max(needed, _WIDE_FLOOR)
+
+    @property
+    def lowest(self) -> int:
+        """Exponent, from that of a row's largest element, from which on elements keep their relative accuracy."""
+        return self.floor - self.ceiling
 
     def size(self, s: int) -> float:
         """Bound of abs(word s) / abs(x), and so of what s - 1 words leave, for elements from 2**floor on (B8)."""

@@ -115,7 +115,7 @@ def test_one_read(seed):
         expected = _split.split((_cupy.describe if sums else tops)(x), side, scheme, layout)
         room = None
         if sums:
-            room = _magnitudes.room(x, x, _magnitudes.Layout.in_tiles(rows, rows, k, bool(rng.integers(2))))
+            room = _magnitudes.room(x, x, _magnitudes.MagnitudeLayout.in_tiles(rows, rows, k, bool(rng.integers(2))))
             room.left.fill(85), room.right.fill(85)
         got = _describe_split.describe_and_split(x, side, scheme, layout, sums, room).begin()
         for i, field in enumerate(FIELDS):

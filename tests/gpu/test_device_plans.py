@@ -97,7 +97,7 @@ def test_magnitudes(dtype):
     for kinds in product((0, 1, 2), repeat=2):
         device = [_cupy.describe(view(cp.asarray(x), kind)) for x, kind in zip((a, b), kinds, strict=True)]
         for bits, sampled, k in ((7, False, 1536), (7, True, 384), (21, False, 1536)):
-            found = _magnitudes.magnitudes(*device, _magnitudes.Layout((304, 272), k, sampled, bits=bits))
+            found = _magnitudes.magnitudes(*device, _magnitudes.MagnitudeLayout((304, 272), k, sampled, bits=bits))
             for x, kind, got in zip((a, b), kinds, found[:2], strict=True):
                 want = _numpy_proof._magnitudes(_numpy.describe(view(x, kind)), bits, sampled)
                 np.testing.assert_array_equal(want, got[:, : want.shape[1], : want.shape[2]].get())

@@ -87,8 +87,6 @@ def check_device(operands: tuple[tuple[str, Any], ...]) -> None:
 
 def underflows(operand: Described, words: Words) -> int:
     """Elements that lose more than their share of bits; counted on the device, and waited for."""
-    if not operand.on_host.below(words.floor - words.ceiling).any():
-        return 0
     return _word_split.underflows(operand, words)
 
 

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import cupy as cp
 
+from ozaki._checks import too_few_bytes
 from ozaki._plan import Plan
 from ozaki.backends import Way
 from ozaki.backends.cupy._rates import rates_of
@@ -137,9 +138,7 @@ def _panel(
     units = units_of(engine, scheme, k)
     while limit is not None and workspace(rows, cols) > limit:
         if rows <= units[0] and cols <= units[1]:
-            raise ValueError(
-                f"workspace_limit: leaves {limit} bytes for slices, which need at least {workspace(rows, cols)}"
-            )
+            too_few_bytes(limit, workspace(rows, cols))
         if rows > units[0] and (rows >= cols or cols <= units[1]):
             rows = round_up(-(-rows // 2), units[0])
         else:

@@ -11,8 +11,7 @@ import cupy as cp
 import numpy as np
 
 from ozaki._description import FIELDS, Described
-from ozaki.backends.cupy._magnitudes import RESULT_WORDS, Magnitudes
-from ozaki.backends.cupy._magnitudes import Layout as MagnitudeLayout
+from ozaki.backends.cupy._magnitudes import RESULT_WORDS, MagnitudeLayout, Magnitudes
 from ozaki.backends.cupy._split import Layout, Slices, cutting_constants, cutting_macros
 from ozaki.backends.cupy._tops import Tops, TopsOfWords
 from ozaki.backends.cupy.engines._word_split import tile_macros
@@ -27,7 +26,7 @@ _SHORT, _SHORT_OF_MANY, _MANY = 512, 1024, 8192
 """Longest rows of which a warp takes whole ones for itself: always, and of so many (H200: 16384 rows of 1024 float64
 take 115 instead of 128 microseconds, 1024 of them 16 instead of 10)."""
 
-_MOST_WORDS = 4
+_MOST_IMAGE_WORDS = 4
 """Longer images do not fit registers beside the rest (tests/test_compile.py)."""
 
 _EXCHANGED = 1152
@@ -52,7 +51,8 @@ def fits(scheme: Scheme | Words, layout: Layout, view: View, sums: bool) -> bool
     if isinstance(scheme, Words):
         return layout.k <= _LONGEST_OF_WORDS
     longest = (_LONGEST if view.along_k or view.itemsize == 4 else _LONGEST_WIDE) // view.itemsize
-    return layout.k <= (min(longest, _LONGEST_OF_SUMS) if sums else longest) and image_words(scheme) <= _MOST_WORDS
+    longest = min(longest, _LONGEST_OF_SUMS) if sums else longest
+    return layout.k <= longest and image_words(scheme) <= _MOST_IMAGE_WORDS
 
 
 class Reading(NamedTuple):

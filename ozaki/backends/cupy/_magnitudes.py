@@ -18,7 +18,7 @@ from ozaki.backends.cupy.launching._launch import Launch, Macros, View, round_up
 from ozaki.backends.cupy.launching._tape import cleared
 
 
-class Layout(NamedTuple):
+class MagnitudeLayout(NamedTuple):
     """Of the magnitudes of both operands: rows and k, rounded up; rows of tiles, 0 for none; bits, int8 or wider."""
 
     rows: tuple[int, int]
@@ -28,7 +28,7 @@ class Layout(NamedTuple):
     bits: int = NARROW_BITS
 
     @classmethod
-    def narrow(cls, m: int, n: int, k: int, sampled: bool) -> Layout:
+    def narrow(cls, m: int, n: int, k: int, sampled: bool) -> MagnitudeLayout:
         """Of 7 bits: in tiles where a kernel keeps their products in registers."""
         looked_at = _looked_at(k, sampled)
         if architecture(cp.cuda.runtime.getDevice()) == "sm_90a" and min(m, n, looked_at) >= FROM:
@@ -36,14 +36,14 @@ class Layout(NamedTuple):
         return cls((round_up(m, 16), round_up(n, 16)), round_up(looked_at, 128), sampled)
 
     @classmethod
-    def in_tiles(cls, m: int, n: int, k: int, sampled: bool) -> Layout:
+    def in_tiles(cls, m: int, n: int, k: int, sampled: bool) -> MagnitudeLayout:
         """Of 7 bits, as that kernel reads them."""
         sizes = (("left", m), ("right", n))
         (tile_a, _, rows_a, k), (tile_b, _, rows_b, _) = (tiled(*x, _looked_at(k, sampled)) for x in sizes)
         return cls((rows_a, rows_b), k, sampled, (tile_a, tile_b))
 
     @classmethod
-    def wide(cls, m: int, n: int, k: int) -> Layout:
+    def wide(cls, m: int, n: int, k: int) -> MagnitudeLayout:
         """As many bits as float64 sums exactly."""
         return cls((m, round_up(n, 4)), round_up(k, 128), bits=wide_bits(k))
 
@@ -69,7 +69,7 @@ class Magnitudes(NamedTuple):
 
     left: Any
     right: Any
-    layout: Layout
+    layout: MagnitudeLayout
     results: list[cp.cuda.MemoryPointer]
 
 
@@ -86,7 +86,7 @@ def results(count: int, allocate: _Allocate = cleared) -> list[cp.cuda.MemoryPoi
     return [memory + i * RESULT.itemsize for i in range(count)]
 
 
-def room(left: Any, right: Any, layout: Layout, allocate: _Allocate = cleared) -> Magnitudes:
+def room(left: Any, right: Any, layout: MagnitudeLayout, allocate: _Allocate = cleared) -> Magnitudes:
     """Memory for the magnitudes of operands (batch, rows, k), and for results as above."""
     a, b = (
         cp.empty((x.shape[0], rows, layout.k), layout.dtype) for x, rows in zip((left, right), layout.rows, strict=True)
@@ -102,11 +102,11 @@ RESULT_WORDS = _RESULTS * RESULT.itemsize // 8
 
 def ahead(left: Any, right: Any) -> Magnitudes | None:
     """Room for those that a proof begins with, if they are in tiles; who takes them clears the results."""
-    layout = Layout.narrow(left.shape[1], right.shape[1], left.shape[2], left.shape[2] > SAMPLED_FROM)
+    layout = MagnitudeLayout.narrow(left.shape[1], right.shape[1], left.shape[2], left.shape[2] > SAMPLED_FROM)
     return None if layout.tiles == (0, 0) else room(left, right, layout, cp.cuda.alloc)
 
 
-def magnitudes(left: Described, right: Described, layout: Layout) -> Magnitudes:
+def magnitudes(left: Described, right: Described, layout: MagnitudeLayout) -> Magnitudes:
     """Those that were taken when both operands were split, or take them now."""
     if left.ahead is not None and left.ahead is right.ahead and left.ahead.layout == layout:
         return left.ahead  # type: ignore[no-any-return]
@@ -117,7 +117,7 @@ def magnitudes(left: Described, right: Described, layout: Layout) -> Magnitudes:
 
 
 @lru_cache(maxsize=1024)
-def _taking(device: int, left: View, right: View, layout: Layout) -> Launch:
+def _taking(device: int, left: View, right: View, layout: MagnitudeLayout) -> Launch:
     macros: Macros = {"INPUT_A": left.ctype, "ALONG_K_A": left.along_k, "TILE_A": layout.tiles[0]}
     macros |= {"INPUT_B": right.ctype, "ALONG_K_B": right.along_k, "TILE_B": layout.tiles[1]}
     macros |= {"MAGNITUDE": "int8_t" if layout.dtype is np.int8 else "double"}

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from ozaki._bounds import ErrorTerms, dropped, word_terms
 from ozaki._description import FIELDS, NO_SPAN, Described
 from ozaki._proof import Look, Ratio
-from ozaki.backends.cupy._magnitudes import RESULT, Layout, Magnitudes, magnitudes, results
+from ozaki.backends.cupy._magnitudes import RESULT, MagnitudeLayout, Magnitudes, magnitudes, results
 from ozaki.backends.cupy._native import native_obstacle
 from ozaki.backends.cupy.engines import _cublas
 from ozaki.backends.cupy.engines._hopper_residues import tiles_of
@@ -64,7 +64,7 @@ class _Product:
 def narrow_product(left: Described, right: Described, sampled: bool, alone: bool = True) -> _Product | Magnitudes:
     """Exact products of 7-bit magnitudes, or what a kernel needs to form them where it compares them."""
     m, n = left.x.shape[1], right.x.shape[1]
-    layout = Layout.narrow(m, n, left.k, sampled)
+    layout = MagnitudeLayout.narrow(m, n, left.k, sampled)
     with _products(alone):
         found = magnitudes(left, right, layout)
         return found if layout.tiles != (0, 0) else _product(_cublas.INT8, found, m)
@@ -82,7 +82,7 @@ def _product(types: _cublas.Types, of: Magnitudes, m: int) -> _Product:
 def wide_product(left: Described, right: Described, alone: bool = True) -> _Product:
     """Exact products of wider magnitudes, and a lower bound by exponents where they are zero."""
     m = left.x.shape[1]
-    layout = Layout.wide(m, right.x.shape[1], left.k)
+    layout = MagnitudeLayout.wide(m, right.x.shape[1], left.k)
     with _products(alone):
         found = magnitudes(left, right, layout)
         if native_obstacle("float64"):  # then cuBLAS may not add exactly

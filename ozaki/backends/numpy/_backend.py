@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ozaki._checks import too_few_bytes
 from ozaki._description import Described
 from ozaki._plan import Plan
 from ozaki.backends import Way
@@ -110,7 +111,7 @@ def _panel(engine: Engine, stack: tuple[int, int, int], limit: int | None) -> in
     panel = _PANEL
     while limit is not None and (needed := _workspace(engine, stack, panel)) > limit:
         if panel <= 16:
-            raise ValueError(f"workspace_limit: leaves {limit} bytes for slices, which need at least {needed}")
+            too_few_bytes(limit, needed)
         panel //= 2
     return panel
 

@@ -76,9 +76,9 @@ def _describe_tile(x: npt.NDArray[Any], fields: npt.NDArray[np.int64]) -> None:
     short = (scaled[..., :16] == magnitudes[..., :16]).all(axis=-1)
     if short.any():
         short = (scaled == magnitudes).all(axis=-1)
-    digits = 24 if x.dtype == np.float32 else 53
+    precision = 24 if x.dtype == np.float32 else 53
     field["top"][...] = np.where(filled, top, EMPTY_TOP)
-    field["bottom"][...] = np.where(filled, np.where(short, top - width, lowest - digits), EMPTY_TOP)
+    field["bottom"][...] = np.where(filled, np.where(short, top - width, lowest - precision), EMPTY_TOP)
     field["peak"][...] = np.ceil(scale(largest, width - top))
     for h in range(0, k, 2**13):  # 2**13 squares of at most 2**40 add up exactly
         part = magnitudes[..., h : h + 2**13]

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ozaki._checks import too_few_bytes
 from ozaki._description import Described
 from ozaki.schemes.words import Group, Words, groups
 from ozaki.tensor_core import Floats, accumulate, round_to
@@ -45,8 +46,6 @@ def split(operand: Described, words: Words) -> WordSlices:
 
 def underflows(operand: Described, words: Words) -> int:
     """Elements whose words leave more than underflow-free words would: they are worth less than their bits say."""
-    if not operand.on_host.below(words.floor - words.ceiling).any():
-        return 0
     mu, found = exponents(operand, words), 0
     for b, rows, hs in _tiles(operand.x.shape):
         x = operand.x[b, rows, hs]
@@ -112,7 +111,7 @@ def execute(
     k = (left.described if isinstance(left, WordSlices) else left).k
     while limit is not None and (needed := workspace(words, out.shape, k, outputs)) > limit:
         if outputs <= _LEAST_OUTPUTS:
-            raise ValueError(f"workspace_limit: leaves {limit} bytes for slices, which need at least {needed}")
+            too_few_bytes(limit, needed)
         outputs //= 2
     mu, nu = (x.mu if isinstance(x, WordSlices) else exponents(x, words) for x in (left, right))
     batch, m, n = out.shape

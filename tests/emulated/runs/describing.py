@@ -11,7 +11,7 @@ import numpy as np
 from ozaki._description import FIELDS
 from ozaki.backends.cupy import _backend as _cupy
 from ozaki.backends.cupy import _describe_split, _magnitudes
-from ozaki.backends.cupy._magnitudes import Layout
+from ozaki.backends.cupy._magnitudes import MagnitudeLayout
 from ozaki.backends.cupy.engines import _word_tiles
 from ozaki.backends.numpy import _backend as _numpy
 from ozaki.backends.numpy import _describe as _numpy_describe
@@ -71,11 +71,11 @@ def magnitudes(rng: np.random.Generator) -> None:
         return views[rng.integers(len(views))]
 
     layouts = [
-        Layout((rows, cols), k, sampled, tiles)
+        MagnitudeLayout((rows, cols), k, sampled, tiles)
         for rows, cols, tiles in ((48, 48, (0, 0)), (512, 192, (256, 192)))
         for k, sampled in ((384, False), (128, True))
     ]
-    layouts += [Layout((44, 44), 384, bits=bits) for bits in (21, int(rng.integers(8, 21)))]
+    layouts += [MagnitudeLayout((44, 44), 384, bits=bits) for bits in (21, int(rng.integers(8, 21)))]
     for dtypes, layout in itertools.product(itertools.product(("f4", "f8"), repeat=2), layouts):
         given = [view(hard(rng, 304, dtype)) for dtype in dtypes]
         left, right = (_cupy.describe(cp.asarray(x)) for x in given)

@@ -16,7 +16,7 @@ import ozaki
 from ozaki._description import FIELDS
 from ozaki.backends.cupy import _backend as _cupy
 from ozaki.backends.cupy import _describe_split, _magnitudes, _split
-from ozaki.backends.cupy._magnitudes import Layout, Magnitudes
+from ozaki.backends.cupy._magnitudes import MagnitudeLayout, Magnitudes
 from ozaki.backends.cupy._tops import tops
 from ozaki.backends.cupy.engines import _hopper, _word_hopper, _word_split, _word_tiles
 from ozaki.backends.cupy.launching._launch import View
@@ -95,7 +95,7 @@ def filled_places(scheme: Any, side: str, layout: Any) -> np.ndarray:
 
 def magnitudes_of(x: np.ndarray, sampled: bool) -> Magnitudes:
     """Room for those of x as both operands, in tiles."""
-    room = _magnitudes.room(x, x, Layout.in_tiles(x.shape[1], x.shape[1], x.shape[2], sampled))
+    room = _magnitudes.room(x, x, MagnitudeLayout.in_tiles(x.shape[1], x.shape[1], x.shape[2], sampled))
     room.left.fill(85), room.right.fill(85)
     return room
 
