@@ -46,8 +46,8 @@ def main(
     output: Annotated[
         Path, typer.Option(help="Folder for the JSON and PNG files.", show_default="benchmarks/results")
     ] = RESULTS,
-    seconds: Annotated[float, typer.Option(help="Least time to measure each routine for.")] = 0.5,
-    seed: Annotated[int, typer.Option(help="Of the random matrices.")] = 0,
+    seconds: Annotated[float, typer.Option(min=0, help="Least time to measure each routine for.")] = 0.5,
+    seed: Annotated[int, typer.Option(min=0, help="Of the random matrices.")] = 0,
     commit: Annotated[str, typer.Option(help="Of the measured code.", show_default="what git says")] = "",
 ) -> None:
     """Time ours beside the native product (and GEMMul8), check every answer, and write one JSON and PNG per task."""
@@ -60,6 +60,10 @@ def main(
     if not set(tasks) <= set(TASKS) and where.xp.__name__ != "cupy":
         raise typer.BadParameter("shapes, choices and kernels run on a GPU only", param_hint="--task")
     chosen = _sizes(sizes)
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise typer.BadParameter(str(error), param_hint="--output") from None
     peer = _peer(gemmul8, where, progress_console)
     columns = TextColumn("{task.description}"), MofNCompleteColumn(), TimeElapsedColumn()
     progress = Progress(*columns, console=progress_console, transient=True)
@@ -93,7 +97,7 @@ def draw(path: Path, console: Console) -> None:
 
 def _sizes(text: str) -> tuple[int, ...]:
     try:
-        sizes = tuple(int(size) for size in text.split(",") if size)
+        sizes = tuple(int(size) for size in text.split(",")) if text else ()
     except ValueError:
         sizes = (0,)
     if any(size < 1 for size in sizes):

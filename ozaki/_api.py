@@ -96,10 +96,10 @@ def matmul(
     out : array, optional
         Of the result's shape and dtype, where the operands lie; overwritten and returned. It may overlap an operand.
     workspace_limit : int, optional
-        Bytes of memory to hold beside operands and result; the product is computed in panels that fit. What the native
-        product's library takes is not counted, nor what a plan from data looks at and frees before: most often 4
-        bytes for each entry of the result, or none, and one for each element of an operand on a GPU, 12 and 8 at most,
-        and up to 24 and 8 with NumPy.
+        Bytes of memory to hold beside operands, result and what describes rows and columns (some 60 bytes for each);
+        the product is computed in panels that fit. What the native product's library takes is not counted, nor what a
+        plan from data looks at and frees before: most often 4 bytes for each entry of the result, or none, and one for
+        each element of an operand on a GPU, 12 and 8 at most, and up to 24 and 8 with NumPy.
     plan : Plan, optional
         Made by `plan` for such shapes; replaces all of the choices above.
     return_report : bool

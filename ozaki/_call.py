@@ -98,7 +98,7 @@ class Call:
         if pair.copied >= plan.workspace_limit or (pair.prepared and not pair.backend.same_slices(plan, rest)):
             raise ValueError(
                 f"workspace_limit: {plan.workspace_limit} bytes are too few; copies of operands that are broadcast or "
-                f"stand in no order take {pair.copied}"
+                f"stand in no order, and of an `out` in which nothing can be computed, take {pair.copied}"
             )
         return rest
 
@@ -119,13 +119,12 @@ class Call:
                 bound = native_bound(pair.backend, pair.sizes.shape[1], pair.dtype) if pair.in_range else inf
             elif given:
                 bound = _bounds.with_rounding(self._planning.prove(scheme, plan.target), pair.dtype)
-            both = pair.described("left"), pair.described("right")
-            nonfinite = sum(int((x.on_host.nonfinite > 0).sum()) for x in both)
+            rows = {side: int((pair.described(side).on_host.nonfinite > 0).sum()) for side in SIDES}
+            nonfinite = sum(count // pair.copies(side) for side, count in rows.items())
         underflows = estimate = None
         if isinstance(scheme, Words):
-            operands = (pair.described(side) for side in SIDES)
-            small = (operand for operand in operands if operand.on_host.below(scheme.lowest).any())
-            underflows = sum(pair.backend.underflows(operand, scheme) for operand in small)
+            small = (side for side in SIDES if pair.described(side).on_host.below(scheme.lowest).any())
+            underflows = sum(pair.backend.underflows(pair.described(x), scheme) // pair.copies(x) for x in small)
             likely = _word_bounds.relative(scheme, max(pair.sizes.shape[1], 1), probable=True)
             estimate = _bounds.with_rounding(likely, pair.dtype)
         return Report(

@@ -117,5 +117,9 @@ def check_out(out: Any, shape: tuple[int, ...], dtype: str, backend: Backend) ->
     backend.check_device((("out", out),))
     if tuple(out.shape) != shape or str(out.dtype) != dtype:
         raise ValueError(f"out: shape {tuple(out.shape)} and dtype {out.dtype}; expected {shape} and {dtype}")
+    if np.ma.is_masked(out):
+        raise TypeError("out: has masked elements; expected an array without any")
+    if out.size and any(step == 0 and size > 1 for step, size in zip(out.strides, out.shape, strict=True)):
+        raise ValueError("out: elements share their memory; expected an array in which each has its own")
     if isinstance(out, np.ndarray) and not out.flags.writeable:
         raise ValueError("out: is read-only; expected a writable array")

@@ -89,7 +89,9 @@ def as_array(name: str, x: Any, backend: Any) -> Any:
     """
     try:
         return backend.asarray(x)
-    except (TypeError, ValueError, RuntimeError) as error:
+    except MemoryError:
+        raise
+    except Exception as error:  # whatever an object makes of being converted
         raise TypeError(f"{name}: expected an array of float32 or float64, got {type(x).__name__} ({error})") from None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import dropwhile
 from math import prod
 from typing import Any
 
@@ -29,7 +30,7 @@ class Pair:
     a, b : array or Prepared
     dtype : {"float32", "float64"}, of the result
     sizes : Shapes
-    copied : bytes of copies, where no view of an operand has these shapes
+    copied : bytes of copies, where no view of an operand has these shapes, or the result cannot be computed in place
     """
 
     def __init__(self, a: Any, b: Any, normwise: bool = False) -> None:
@@ -84,6 +85,11 @@ class Pair:
             self._described[side] = self.backend.describe(self.rows(side))
         return self._described[side]
 
+    def copies(self, side: Side) -> int:
+        """How often each matrix of an operand stands in its stack, where its batch is broadcast."""
+        operand = self.a if side == "left" else self.b
+        return max(1, int(self.described(side).x.shape[0]) // max(1, prod(operand.shape[:-2])))
+
     def take_descriptions(self, found: dict[Side, Described]) -> None:
         """Of both, found otherwise."""
         self._described = found
@@ -108,7 +114,8 @@ class Pair:
                     raise ValueError(f"{name}: prepared as {x.side} operand; prepare it as {side}")
                 same = (x.plan.scheme, x.plan.engine, x.plan.shape) == (plan.scheme, plan.engine, plan.shape)
                 same = same and self.backend.same_slices(x.plan, plan)
-                if not same or x.slices.described.x.shape[0] not in (1, prod(plan.batch)):
+                stack = x.slices.described.x.shape[0]  # in the order of the batch that it was prepared for
+                if not same or (stack != 1 and _of_stack(x.plan.batch) != _of_stack(plan.batch)):
                     raise ValueError(f"{name}: prepared for another plan; prepare it with this one")
         check_choices(Choices(engine=plan.engine, workspace_limit=plan.workspace_limit), self.backend)
         check_runs(plan.scheme, self.backend)
@@ -124,6 +131,7 @@ class Pair:
             return self.backend.empty(self.sizes.stack, self.dtype)
         operands = [x.slices.described.x if isinstance(x, Prepared) else x for x in (self.a, self.b)]
         if not self.backend.contiguous(out) or any(self.backend.overlap(out, x) for x in operands):
+            self.copied += out.nbytes
             return self.backend.empty(self.sizes.stack, self.dtype)
         return out.reshape(self.sizes.stack)
 
@@ -136,3 +144,8 @@ class Pair:
         if not self.backend.overlap(out, c):
             out[...] = c
         return out
+
+
+def _of_stack(batch: tuple[int, ...]) -> tuple[int, ...]:
+    """A batch without leading ones, which change nothing of the order of its matrices."""
+    return tuple(dropwhile(lambda size: size == 1, batch))

@@ -30,7 +30,7 @@ from ozaki._cli.options import (
     parse_accuracy,
     parse_shape,
 )
-from ozaki._cli.printing import err, out, print_dgemm, print_json, print_longley, progress
+from ozaki._cli.printing import err, error_of, out, print_dgemm, print_json, print_longley, progress
 from ozaki._cli.verify import sampled
 from ozaki._operands import shapes
 from ozaki._report import rounded_up
@@ -212,7 +212,7 @@ def verify(
             return_report=True,
         )
         step("checking")
-        checked = sampled(to_host(c), x, y, account.measure, rows, cols, seed)
+        checked = sampled(to_host(c), x, y, account.measure, rows, cols, seed, account.bound)
         step("done")
     holds = account.bound == math.inf or checked.error <= account.bound
     if as_json:
@@ -224,7 +224,7 @@ def verify(
         table = Table("measure", "entries", "error", "bound", "")
         verdict = "no bound to check" if account.bound == math.inf else "holds" if holds else "BROKEN"
         table.add_row(
-            account.measure, str(checked.entries), rounded_up(checked.error), rounded_up(account.bound), verdict
+            account.measure, str(checked.entries), error_of(checked.error), rounded_up(account.bound), verdict
         )
         out.print(table)
     if not holds:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -36,8 +37,10 @@ def read(path: str) -> npt.NDArray[Any]:
             with open(file, "rb") as opened:
                 loaded = np.load(opened, allow_pickle=False)
                 array = _named(loaded, file, name) if suffix == ".npz" else _whole(loaded)
-    except (OSError, ModuleNotFoundError, MemoryError):
+    except (OSError, ModuleNotFoundError):
         raise
+    except MemoryError as error:
+        raise MemoryError(f"{path}: {error}") from None
     except Exception as error:  # whatever the readers of the formats make of a damaged file
         raise ValueError(f"{path}: {error or type(error).__name__}") from None
     return _as_float(path, array)
@@ -71,8 +74,11 @@ def check_place(path: str) -> None:
     """Raise where no file of that name can be written."""
     if Path(path).is_dir():
         raise IsADirectoryError(f"{path}: is a folder; expected the name of a file")
-    if not Path(path).absolute().parent.is_dir():
-        raise FileNotFoundError(f"{path}: no folder {Path(path).absolute().parent}")
+    place = Path(path).resolve()
+    if not place.parent.is_dir():
+        raise FileNotFoundError(f"{path}: no folder {place.parent}")
+    if not os.access(place if place.exists() else place.parent, os.W_OK):
+        raise PermissionError(f"{path}: may not be written")
 
 
 def _suffix(path: str) -> str:

@@ -36,6 +36,11 @@ def print_longley(solved: list[Solved]) -> None:
     )
 
 
+def error_of(x: float) -> str:
+    """A measured error, rounded up; that of an entry that is Inf for no reason is infinite."""
+    return "inf" if x == math.inf else rounded_up(x)
+
+
 def print_dgemm(timed: list[Timed], size: int, device: str) -> None:
     table = Table(
         "accuracy",
@@ -47,7 +52,7 @@ def print_dgemm(timed: list[Timed], size: int, device: str) -> None:
         title=f"float64, {size} x {size}, on the {device.upper()}",
     )
     for row in timed:
-        errors = (rounded_up(x) for x in (row.error, row.bound, row.rms))
+        errors = error_of(row.error), rounded_up(row.bound), error_of(row.rms)
         table.add_row(row.name, row.what, *errors, f"{1000 * row.seconds:.1f}")
     out.print(table)
     out.print("Componentwise errors against exact entries, 16 rows by 200 columns. The report of fp64:\n")

@@ -38,7 +38,9 @@ class Checked:
     skipped: int
 
 
-def sampled(c: Array, a: Array, b: Array, measure: str, rows: int, cols: int, seed: int = 0) -> Checked:
+def sampled(
+    c: Array, a: Array, b: Array, measure: str, rows: int, cols: int, seed: int = 0, bound: float = 0.0
+) -> Checked:
     """Measure the error of a product in some rows and columns, picked at random.
 
     Parameters
@@ -50,6 +52,8 @@ def sampled(c: Array, a: Array, b: Array, measure: str, rows: int, cols: int, se
         How many to look at, in each matrix of a stack.
     seed : int
         Picks others.
+    bound : float
+        What is claimed: entries that came out as Inf are not checked where so large an error leaves the format.
     """
     left, right = (a[None] if a.ndim == 1 else a), (b[:, None] if b.ndim == 1 else b)
     stack = np.broadcast_shapes(left.shape[:-2], right.shape[:-2])
@@ -58,21 +62,27 @@ def sampled(c: Array, a: Array, b: Array, measure: str, rows: int, cols: int, se
 
     rng = np.random.default_rng(seed)
     where = [np.unravel_index(i, stack) for i in _some(rng, np.arange(int(np.prod(stack))), MOST_MATRICES)]
-    found = [_one(result[i], left[i], right[i], measure, rows, cols, rng) for i in where]
+    found = [_one(result[i], left[i], right[i], measure, rows, cols, rng, bound) for i in where]
     errors = [one.error for one in found]
     # max() would drop a NaN that does not come first.
     error = float(np.max(errors, initial=0.0))
     return Checked(error, sum(one.entries for one in found), sum(one.skipped for one in found))
 
 
-def _one(c: Array, a: Array, b: Array, measure: str, rows: int, cols: int, rng: np.random.Generator) -> Checked:
+def _one(
+    c: Array, a: Array, b: Array, measure: str, rows: int, cols: int, rng: np.random.Generator, bound: float
+) -> Checked:
     """Check one matrix."""
     picked = _some(rng, np.arange(c.shape[0]), rows), _some(rng, np.arange(c.shape[1]), cols)
     total = picked[0].size * picked[1].size
     i, j = picked[0][np.isfinite(a[picked[0]]).all(axis=1)], picked[1][np.isfinite(b[:, picked[1]]).all(axis=0)]
-    j = j[~_out_of_range(a, b, i, j, c.dtype).any(axis=0)]
     # Norms of a whole matrix are those of its finite elements.
     finite_a, finite_b = (np.where(np.isfinite(x), x, 0) for x in (a, b))
+    skipped = _out_of_range(a, b, i, j, c.dtype)
+    if bound > 0:
+        largest_errors = np.log2(bound) + _log2_norms(finite_a, measure)[i, None] + _log2_norms(finite_b.T, measure)[j]
+        skipped |= np.isinf(c[np.ix_(i, j)]) & (largest_errors >= np.finfo(c.dtype).maxexp - 1)
+    j = j[~skipped.any(axis=0)]
     error = MEASURES[measure](c, finite_a, finite_b, rows=i, cols=j)
     return Checked(error, i.size * j.size, total - i.size * j.size)
 
@@ -83,6 +93,19 @@ def _out_of_range(a: Array, b: Array, rows: Array, cols: Array, dtype: np.dtype[
     integers, exponent = reference.exact_entries(a, b, rows, cols)
     tops = np.array([int(x).bit_length() + exponent for x in integers.flat], dtype=np.int64).reshape(integers.shape)
     return np.asarray((integers != 0) & ((tops >= limits.maxexp) | (tops <= limits.minexp)))
+
+
+def _log2_norms(rows: Array, measure: str) -> Array:
+    """Of each row, or of all of them together; -inf where there is nothing but zeros."""
+    x = np.abs(rows.astype(np.float64))
+    largest = x.max(axis=1, initial=0.0)
+    scaled = x / np.where(largest > 0, largest, 1.0)[:, None]
+    with np.errstate(divide="ignore"):
+        norms = np.log2(largest) + np.log2(np.sqrt((scaled * scaled).sum(axis=1)))
+    top = norms.max(initial=-np.inf)
+    if measure != "normwise" or top == -np.inf:
+        return np.asarray(norms)
+    return np.full_like(norms, top + np.log2(np.exp2(2 * (norms - top)).sum()) / 2)
 
 
 def _some(rng: np.random.Generator, x: Array, count: int) -> Array:

@@ -142,7 +142,7 @@ def backend_of(*operands: tuple[str, Any]) -> Backend:
 
 
 def _is_cupy(x: Any) -> bool:
-    if type(x).__module__.startswith("cupy"):
+    if type(x).__module__.split(".")[0] == "cupy":
         return True
     return isinstance(x, Prepared) and bool(x.backend.name == "cupy")
 

@@ -56,34 +56,53 @@ def _describe_tile(x: npt.NDArray[Any], fields: npt.NDArray[np.int64]) -> None:
     field = dict(zip(FIELDS, fields, strict=True))
     k = x.shape[-1]
     width = magnitude_bits(k)
-    values = np.abs(x.astype(np.float64, copy=False))
-    largest = values.max(axis=-1)
-    if not np.isfinite(largest).all():
-        bad = ~np.isfinite(values)
-        field["nonfinite"][...] = bad.sum(axis=-1)
-        values[bad] = 0
-        largest = values.max(axis=-1)
-    smallest = values.min(axis=-1)
-    if not smallest.all():
-        smallest = np.where(values == 0, np.inf, values).min(axis=-1)
+    pieces = [x[..., h : h + TILE] for h in range(0, k, TILE)]
+    largest, smallest = np.zeros(x.shape[:-1]), np.full(x.shape[:-1], np.inf)
+    for piece in pieces:
+        values, highest, bad = _finite(piece)
+        field["nonfinite"] += bad
+        np.maximum(largest, highest, out=largest)
+        np.minimum(smallest, _least(values), out=smallest)
     filled = largest > 0
     top = np.where(filled, np.frexp(largest)[1], 0).astype(np.int64)
     lowest = np.where(filled, np.frexp(np.where(filled, smallest, 1.0))[1], 0).astype(np.int64)
-    scaled = scale(values, (width - top)[..., None])
-    magnitudes = np.ceil(scaled)
-    if (filled & (lowest - top + width < -1000)).any():  # the scaling may have flushed a nonzero element
-        np.maximum(magnitudes, values > 0, out=magnitudes)
-    short = (scaled[..., :16] == magnitudes[..., :16]).all(axis=-1)
-    if short.any():
-        short = (scaled == magnitudes).all(axis=-1)
+    flushes = bool((filled & (lowest - top + width < -1000)).any())
+    short = np.ones(x.shape[:-1], bool)
+    for piece in pieces:
+        if len(pieces) > 1:
+            values, *_ = _finite(piece)
+        scaled = scale(values, (width - top)[..., None])
+        magnitudes = np.ceil(scaled)
+        if flushes:  # the scaling may have flushed a nonzero element
+            np.maximum(magnitudes, values > 0, out=magnitudes)
+        short &= (scaled[..., :16] == magnitudes[..., :16]).all(axis=-1)
+        if short.any():
+            short &= (scaled == magnitudes).all(axis=-1)
+        for h in range(0, piece.shape[-1], 2**13):  # 2**13 squares of at most 2**40 add up exactly
+            part = magnitudes[..., h : h + 2**13]
+            field["magnitudes"] += part.sum(axis=-1).astype(np.int64)
+            field["squares"] += np.einsum("...h,...h->...", part, part).astype(np.int64)
     precision = 24 if x.dtype == np.float32 else 53
     field["top"][...] = np.where(filled, top, EMPTY_TOP)
     field["bottom"][...] = np.where(filled, np.where(short, top - width, lowest - precision), EMPTY_TOP)
     field["peak"][...] = np.ceil(scale(largest, width - top))
-    for h in range(0, k, 2**13):  # 2**13 squares of at most 2**40 add up exactly
-        part = magnitudes[..., h : h + 2**13]
-        field["magnitudes"] += part.sum(axis=-1).astype(np.int64)
-        field["squares"] += np.einsum("...h,...h->...", part, part).astype(np.int64)
+
+
+def _finite(x: npt.NDArray[Any]) -> tuple[Floats, Floats, Any]:
+    """Magnitudes of the finite elements, zero in place of others; the largest of each row; how many are not finite."""
+    values = np.abs(x.astype(np.float64, copy=False))
+    largest = values.max(axis=-1)
+    if np.isfinite(largest).all():
+        return values, largest, 0
+    bad = ~np.isfinite(values)
+    values[bad] = 0
+    return values, values.max(axis=-1), bad.sum(axis=-1)
+
+
+def _least(values: Floats) -> Floats:
+    """The smallest of each row that is not zero; Inf where all are."""
+    smallest: Floats = values.min(axis=-1)
+    return smallest if smallest.all() else np.where(values == 0, np.inf, values).min(axis=-1)
 
 
 def scale(x: npt.NDArray[Any], exponents: npt.NDArray[np.int64]) -> Floats:
