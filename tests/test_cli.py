@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import os
 import subprocess
 import sys
 
@@ -15,6 +16,7 @@ from ozaki._cli import verify
 from ozaki._cli.commands import app
 from ozaki._cli.files import read
 from ozaki._cli.options import parse_accuracy
+from ozaki._cli.printing import error_of
 from ozaki._report import rounded_up
 
 runner = CliRunner()
@@ -307,6 +309,25 @@ def test_entries_out_of_range_are_skipped():
     assert (checked.entries, checked.skipped) == (3, 1)
     tiny = verify.sampled(np.zeros((1, 1)), np.array([[1e-200]]), np.array([[1e-200]]), "componentwise", 9, 9)
     assert (tiny.entries, tiny.skipped) == (0, 1)
+
+
+@pytest.mark.parametrize("measure", ["componentwise", "row-column", "normwise"])
+def test_inf_is_skipped_where_the_bound_leaves_the_range(measure):
+    """An exact zero out of products beyond the range may come out as Inf; a small product may not."""
+    a, b = np.array([[1e200, 1e200]]), np.array([[1e180, 1.0], [-1e180, 1.0]])
+    c = np.array([[np.inf, 2e200]])
+    checked = verify.sampled(c, a, b, measure, 9, 9, bound=1e-14)
+    assert (checked.entries, checked.skipped) == (1, 1) and checked.error < 1e-15
+    assert verify.sampled(c, a, b, measure, 9, 9, bound=1e-90).error == np.inf
+    assert verify.sampled(np.array([[0.0, np.inf]]), 1e-200 * a, b, measure, 9, 9, bound=1e-14).error == np.inf
+    assert error_of(np.inf) == "inf"
+
+
+def test_a_place_that_may_not_be_written_is_found_before_the_work(files, monkeypatch):
+    _, _, folder = files
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    monkeypatch.setattr(ozaki, "matmul", None)
+    assert "may not be written" in run("multiply", folder / "a.npy", folder / "b.npz", "-o", folder / "c.npy", code=2)
 
 
 def test_the_norms_of_a_normwise_check_are_those_of_the_whole():

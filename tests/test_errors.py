@@ -243,6 +243,8 @@ CASES = {
     "out of another dtype": (matmul(out=np.empty((3, 2), np.float32)), ValueError, "out", "float64"),
     "out read-only": (matmul(out=read_only(np.empty((3, 2)))), ValueError, "out", "writable"),
     "out no array": (matmul(out=[[0.0, 0.0]] * 3), TypeError, "out", "numpy array"),
+    "out with masked elements": (matmul(out=np.ma.masked_all((3, 2))), TypeError, "out", "without any"),
+    "out of one row": (matmul(out=np.broadcast_to(np.ones(2), (3, 2))), ValueError, "out", "each has its own"),
     "gemm out of another shape": (gemm(out=np.empty((2, 3))), ValueError, "out", "(3, 2)"),
     "gemm out read-only": (gemm(out=read_only(np.empty((3, 2)))), ValueError, "out", "writable"),
     # plan

@@ -1,6 +1,7 @@
 """matmul and gemm as the array API and BLAS have them; NaN, Inf, overflow, underflow, zeros."""
 
 import itertools
+import tracemalloc
 import warnings
 from fractions import Fraction
 
@@ -253,6 +254,57 @@ def test_no_warnings_whatever_the_caller_asks_of_numpy(scheme):
             ozaki.matmul(left, right, scheme=scheme, return_report=True)
             ozaki.gemm(2.0, left, right, -1.0, np.full((5, 5), np.inf), scheme=scheme)
             ozaki.plan(left, right, scheme=scheme)
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+@pytest.mark.parametrize("options", [{"scheme": "residues", "slices": 14}, {"scheme": "digits", "slices": 5}])
+def test_prepared_stacks_keep_to_their_batch(rng, side, options):
+    """As many matrices in another order are other operands; leading ones, and a single matrix, change no order."""
+    x = rng.standard_normal((2, 1, 4, 4))
+    others = [rng.standard_normal((*batch, 4, 4)) for batch in ((3,), (3, 1, 1), (1, 3), (2, 3))]
+
+    def pair(x, other):
+        return (x, other) if side == "left" else (other, x)
+
+    plans = [ozaki.plan(*pair(x, other), **options) for other in others]
+    assert [plan.batch for plan in plans] == [(2, 3), (3, 2, 1), (2, 3), (2, 3)]
+    prepared = ozaki.prepare(x, side, plans[0])
+    for other, plan in zip(others, plans, strict=True):
+        if plan.batch == (2, 3):
+            check(ozaki.matmul(*pair(prepared, other), plan=plan), ozaki.matmul(*pair(x, other), plan=plan))
+        else:
+            with pytest.raises(ValueError, match=f"{'a' if side == 'left' else 'b'}: prepared for another plan"):
+                ozaki.matmul(*pair(prepared, other), plan=plan)
+    one, other = ozaki.prepare(x[0, 0], side, plans[0]), rng.standard_normal((3, 2, 1, 4, 4))
+    check(ozaki.matmul(*pair(one, other), plan=plans[1]), ozaki.matmul(*pair(x[0, 0], other), plan=plans[1]))
+
+
+def test_a_result_that_goes_through_a_copy_counts_as_workspace(rng):
+    a, b = rng.standard_normal((300, 20)), rng.standard_normal((20, 300))
+    options = {"scheme": "residues", "slices": 14, "return_report": True}
+    _, report = ozaki.matmul(a, b, out=np.empty((300, 300)), **options)
+    _, more = ozaki.matmul(a, b, out=np.empty((300, 300)).T, **options)
+    assert more.workspace_bytes == report.workspace_bytes + 8 * 300 * 300
+    with pytest.raises(ValueError, match=r"^workspace_limit: 700000 bytes are too few; .* `out` .* take 720000"):
+        ozaki.matmul(a, b, out=np.empty((300, 300)).T, workspace_limit=700000, **options)
+
+
+def test_long_rows_are_held_in_pieces():
+    """Within a limit that a row alone would exceed."""
+    a, b = np.ones((2, 10**6)), np.ones((10**6, 2))
+    tracemalloc.start()
+    try:
+        ozaki.matmul(a, b, scheme="residues", slices=14, workspace_limit=2**24)
+        assert tracemalloc.get_traced_memory()[1] < 2**23
+    finally:
+        tracemalloc.stop()
+
+
+def test_rows_with_nan_count_once_however_they_are_broadcast():
+    a = np.ones((2, 1, 3, 4))
+    a[0, 0, 0, 0] = np.nan
+    for b in (np.ones((4, 3)), np.ones((5, 4, 3)), np.ones((2, 5, 4, 3))):
+        assert ozaki.matmul(a, b, accuracy="fp64", return_report=True)[1].nonfinite == 1
 
 
 def test_copies_of_broadcast_operands_count_as_workspace(rng):

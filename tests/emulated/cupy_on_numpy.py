@@ -13,6 +13,7 @@ import sys
 import weakref
 from functools import cache, partial
 from math import prod
+from threading import local
 from types import ModuleType, SimpleNamespace
 from typing import Any, ClassVar
 from unittest import mock
@@ -127,6 +128,18 @@ class Kernel:
 _kernel = cache(Kernel)
 
 
+class _Context(local):
+    """Whether a thread has a context: the one that the arrays come from, and such as have asked for the device."""
+
+    current = False
+
+    def use(self) -> None:
+        self.current = True
+
+
+_context = _Context()
+
+
 def launcher(function: int, grid: Any, block: Any, shared_mem: int, arguments: ctypes.Array[ctypes.c_void_p]) -> Any:
     """As `ozaki.backends.cupy.launching._driver.launcher`."""
     sizes = [(ctypes.c_uint * 3)(*size) for size in (grid, block)]
@@ -188,6 +201,7 @@ def gemm_strided(
 def install(capability: str) -> None:
     """`import cupy` gives this from now on, a device of that compute capability, and kernels are built for the CPU."""
     Kernel.capability = capability
+    _context.use()
     allocator = [default_allocator]
 
     @contextlib.contextmanager
@@ -238,7 +252,7 @@ def install(capability: str) -> None:
     )
     shared = {"80": 167936, "90": 233472}[capability]
     device = SimpleNamespace(
-        compute_capability=capability, use=lambda: None, synchronize=streams.drain_all,
+        compute_capability=capability, use=_context.use, synchronize=streams.drain_all,
         attributes={"MaxSharedMemoryPerMultiprocessor": shared},
     )  # fmt: skip
     cublas = SimpleNamespace(
@@ -254,6 +268,7 @@ def install(capability: str) -> None:
         runtime=runtime,
         cublas=cublas,
         driver=SimpleNamespace(),
+        memory=SimpleNamespace(OutOfMemoryError=type("OutOfMemoryError", (MemoryError,), {})),
         alloc=alloc,
         get_allocator=lambda: allocator[-1],
         using_allocator=using_allocator,
@@ -318,6 +333,10 @@ def _launched_later(init: Any) -> Any:
             start(stream)
             ctypes.memmove(words, now, len(now))
 
-        self.start = lambda stream: give(stream, partial(run, stream, bytes(words)))
+        def later(stream: int) -> None:
+            assert _context.current, "CUDA_ERROR_INVALID_CONTEXT"
+            give(stream, partial(run, stream, bytes(words)))
+
+        self.start = later
 
     return new

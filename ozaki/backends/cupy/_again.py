@@ -41,7 +41,11 @@ def again(a: Any, b: Any, out: Any, choices: tuple[Any, ...]) -> Any:
     if done is None or (out is not None and any(cp.may_share_memory(out, x) for x in arrays)):
         return None
     c = cp.empty(done.shape, done.dtype) if out is None else out
-    memory = done.run(*arrays, c)
+    try:
+        memory = done.run(*arrays, c)
+    except cp.cuda.memory.OutOfMemoryError:  # what lies between steps is held at once here, before the first of them
+        _done.pop(key, None)
+        return None
     fits = done.fits()  # the device knows long before it is through, and is kept busy until then
     del memory  # at which the proof has looked on a stream of its own
     if fits:

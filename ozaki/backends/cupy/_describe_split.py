@@ -203,7 +203,7 @@ def _launch_of_words(device: int, view: View, words: Words, layout: Layout, besi
     stream = _stream(layout.k, view)
     kernel = "tops_split_words_sm90.cu", "tops_split_words", tile_macros(view, words, layout) | stream.macros
     threads, shared_mem = (32 * stream.warps,), stream.shared_mem
-    at_once = clusters_at_once(*kernel, stream.cluster, threads, shared_mem)
+    at_once = max(1, clusters_at_once(*kernel, stream.cluster, threads, shared_mem))  # if none, the launch says so
     grid = (stream.cluster * min(batch * ceil(layout.rows / stream.rows), at_once),)
     return Launch(
         *kernel, grid, threads, None, *view.steps, batch, rows, k, layout.rows, layout.k, None, batch * rows,

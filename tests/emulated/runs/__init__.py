@@ -11,7 +11,15 @@ FUNCTIONS = {
     "describing": ("descriptions", "magnitudes", "hopper-looks"),
     "proving": ("proofs", "exponents", "hopper-fused-proofs"),
     "reading": ("hopper-one-read", "hopper-words-in-one-read", "hopper-one-read-chosen"),
-    "products": ("fp16-sums", "far", "many-blocks", "hopper-many-blocks", "out-elsewhere", "ends-of-gemm"),
+    "products": (
+        "rows-for-cublas",
+        "fp16-sums",
+        "far",
+        "many-blocks",
+        "hopper-many-blocks",
+        "out-elsewhere",
+        "ends-of-gemm",
+    ),
     "tiles": (
         "hopper-together",
         "hopper-split-along-k",
@@ -21,6 +29,7 @@ FUNCTIONS = {
         "hopper-fair-shares",
     ),
     "quadrants": ("hopper-quadrants", "hopper-winograd"),
+    "launching": ("second-streams",),
     "workspaces": ("hopper-within-limits", "hopper-panels", "hopper-workspaces"),
     "words": ("parts", "little-memory", "hopper-pairs", "hopper-pair-columns", "hopper-columns", "hopper-tuned"),
     "choosing": (
@@ -41,6 +50,7 @@ FUNCTIONS = {
         "heavy-plans-again",
         "memory-is-held",
         "tapes-outlive-launches",
+        "too-little-memory-again",
         "equal-choices-again",
     ),
 }

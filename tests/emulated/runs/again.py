@@ -198,6 +198,18 @@ def tapes_outlive_launches(rng: np.random.Generator) -> None:
     assert 0 < len(begun) < 40  # not anew each time
 
 
+def too_little_memory_again(rng: np.random.Generator) -> None:
+    """All memory of a tape at once may be more than there is: then the product is planned anew, a step at a time."""
+    a, b = rng.standard_normal((20, 30)), rng.standard_normal((30, 10))
+    x, y = cp.asarray(a), cp.asarray(b)
+    expected = ozaki.matmul(a, b, scheme="residues", slices=14)
+    too_little = cp.cuda.memory.OutOfMemoryError("too little memory")
+    for runs, error in ((False, None), (True, too_little), (True, None)):  # recorded; anew, and recorded; again
+        with mock.patch.object(Tape, "__call__", autospec=True, side_effect=error or Tape.__call__) as run:
+            same(expected, ozaki.matmul(x, y, scheme="residues", slices=14))
+        assert run.called == runs
+
+
 def equal_choices_again(_rng: np.random.Generator) -> None:
     """Numbers that are equal but mean another accuracy are another choice."""
     a = b = cp.asarray(np.eye(4))

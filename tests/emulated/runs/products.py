@@ -12,7 +12,7 @@ import pytest
 import ozaki
 from ozaki.backends.cupy import _backend as _cupy
 from ozaki.backends.cupy import _recombine, _split
-from ozaki.backends.cupy.engines import _cublas_fp16, _hopper, _hopper_digits
+from ozaki.backends.cupy.engines import _cublas, _cublas_fp16, _hopper, _hopper_digits
 from ozaki.backends.cupy.launching._launch import View
 from ozaki.backends.numpy import _backend as _numpy
 from ozaki.schemes import Digits
@@ -37,6 +37,17 @@ def product(scheme: str, slices: int, dtype: str, engine: str, rng: np.random.Ge
         for x in (3 * a, a):  # and so is a prepared one
             left = ozaki.prepare(cp.asarray(x), "left", plan)
             same(ozaki.matmul(x, b, **options), ozaki.matmul(left, cp.asarray(b), plan=plan))
+
+
+def rows_for_cublas(rng: np.random.Generator) -> None:
+    """More matrices than one call takes; rows longer than can be told, which are refused before anything is split."""
+    a, b = matrix(rng, (5, 20, 70), "f4"), matrix(rng, (5, 70, 30), "f4")
+    with mock.patch.object(_cublas, "_MOST_BATCHED", 2):
+        got = ozaki.matmul(cp.asarray(a), cp.asarray(b), scheme="residues", slices=5, engine="cublas")
+    same(ozaki.matmul(a, b, scheme="residues", slices=5), got)
+    for engine, scheme, k in ((_cublas, Digits(5), 2**31 // 5), (_cublas_fp16, Digits(4, 7, word="fp16"), 2**29)):
+        with pytest.raises(ValueError, match=r"engine: cuBLAS reads rows of less than 2\*\*31 entries"):
+            engine.layout(scheme, "left", 1, 1, k)
 
 
 def fp16_sums(rng: np.random.Generator) -> None:

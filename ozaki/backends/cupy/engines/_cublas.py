@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from math import ceil
 from typing import Any, NamedTuple
 
@@ -28,18 +28,33 @@ _BATCHED_BELOW = 2**22
 """Entries of a product from which cuBLAS is faster one product at a time (H200: 1471 against 1147 TOPS at 8192)."""
 
 
+_MOST_BATCHED = 65535
+"""Products of one call: the most that a grid has on its third axis."""
+
+
 @lru_cache(maxsize=1024)
 def layout(scheme: Scheme, side: str, batch: int, rows: int, k: int) -> Layout:
     """Residue slices one after the other; digit slices side by side along k, so that a diagonal is one product."""
     rows = round_up(rows, 16)
     if isinstance(scheme, Residues):
         k = round_up(k, 128)
+        check_row(k)
         each = batch * rows * k
         return Layout(rows, k, rows * k, k, each, k, 0, scheme.count * each)
     slabs = max(-(-k // (scheme.depth() // 128 * 128)), 1)
     slab = round_up(-(-k // slabs), 128)
     row = scheme.count * slab * slabs
+    check_row(row)
     return Layout(rows, slab * slabs, rows * row, row, slab, slab, scheme.count * slab, batch * rows * row)
+
+
+def check_row(entries: int) -> None:
+    """Rows are no longer than cuBLAS can be told."""
+    if entries >= 2**31:
+        raise ValueError(
+            f"engine: cuBLAS reads rows of less than 2**31 entries, not {entries}; use scheme='residues', or add up "
+            "products of parts of the inner dimension"
+        )
 
 
 def workspace(scheme: Scheme, batch: int, rows: int, cols: int, k: int) -> int:
@@ -208,21 +223,24 @@ def gemms(
 ) -> None:  # fmt: skip
     """`count` such products, so many entries of A, B and C apart; all of the same A or B where that is 0."""
     step_a, step_b, step_c = steps
+    size, size_c = types.size, np.dtype(types.dtype).itemsize
     if count == 1 or m * n >= _BATCHED_BELOW:
-        size, size_c = types.size, np.dtype(types.dtype).itemsize
         for i in range(count):
             at = a + i * step_a * size, b + i * step_b * size, c + i * step_c * size_c
             gemm(types, *at, m, n, k, lda, ldb)
         return
     one, zero = types.factors
 
-    def run(handle: int, a: int, b: int, c: int) -> None:
+    def run(handle: int, a: int, b: int, c: int, count: int) -> None:
         cublas.gemmStridedBatchedEx(
             handle, cublas.CUBLAS_OP_T, cublas.CUBLAS_OP_N, n, m, k, one, b, types.operands, ldb, step_b, a,
             types.operands, lda, step_a, zero, c, types.products, n, step_c, count, types.compute, _DEFAULT,
         )  # fmt: skip
 
-    _Call(run)(_At(a), _At(b), _At(c))
+    for first in range(0, count, _MOST_BATCHED):
+        some = partial(run, count=min(_MOST_BATCHED, count - first))
+        to_this = (a, step_a * size), (b, step_b * size), (c, step_c * size_c)
+        _Call(some)(*[_At(at + first * step) for at, step in to_this])
 
 
 _DEFAULT = -1  # CUBLAS_GEMM_DEFAULT

@@ -10,7 +10,7 @@ import numpy as np
 
 from ozaki.backends.cupy._recombine import recombine
 from ozaki.backends.cupy._split import Layout, Slices
-from ozaki.backends.cupy.engines._cublas import FP16, collect, gemm
+from ozaki.backends.cupy.engines._cublas import FP16, check_row, collect, gemm
 from ozaki.backends.cupy.launching._launch import round_up
 from ozaki.schemes import Digits
 from ozaki.schemes.digits import fp16_depth
@@ -24,6 +24,7 @@ def layout(scheme: Digits, side: str, batch: int, rows: int, k: int) -> Layout:
     rows = round_up(rows, 16)
     slab = round_up(min(k, fp16_depth(scheme.bits)), 128)
     slabs = -(-k // slab)
+    check_row(scheme.count * slab * slabs)
     row = 2 * scheme.count * slab * slabs
     return Layout(
         rows, slab * slabs, rows * row, row, 2 * slab, slab, 2 * scheme.count * slab, batch * rows * row

@@ -48,7 +48,10 @@ def places(device: int) -> Places:
     if device not in _found:
         if runtime.streamIsCapturing(get_current_stream().ptr):
             return Places()
-        _found[device] = Places(second_half(_latencies()))
+        try:
+            _found[device] = Places(second_half(_latencies()))
+        except runtime.CUDARuntimeError:  # no memory is left beside the pools
+            return Places()
     return _found[device]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
 from threading import local
 from typing import Any
 
@@ -45,7 +44,10 @@ class Beside(local):
         self._stream.__exit__(*error)
 
 
-@cache
+_known: dict[tuple[int, str], Beside] = {}
+
+
 def beside(device: int, steps: str) -> Beside:
     """The second stream of a device for those steps; each thread has its own."""
-    return Beside()
+    found = _known.get((device, steps))  # two threads at once get the same object, as a cache would not see to
+    return _known.setdefault((device, steps), Beside()) if found is None else found

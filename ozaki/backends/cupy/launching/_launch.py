@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from ctypes import addressof, c_uint64, c_void_p
 from functools import cache
+from threading import Lock
 from typing import Any, NamedTuple
 
 import cupy as cp
@@ -110,8 +111,12 @@ def _with_shared(file: str, function: str, macros: Macros, shared_mem: int) -> A
     """The kernel, allowed that many bytes of dynamic shared memory, and no fewer than other launches of it need."""
     call = kernel(file, function, **macros)
     if shared_mem:
-        call.max_dynamic_shared_size_bytes = max(shared_mem, call.max_dynamic_shared_size_bytes)
+        with _allowing:
+            call.max_dynamic_shared_size_bytes = max(shared_mem, call.max_dynamic_shared_size_bytes)
     return call
+
+
+_allowing = Lock()
 
 
 def _words(x: Any) -> list[int | None]:

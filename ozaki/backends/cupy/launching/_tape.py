@@ -141,6 +141,7 @@ class Tape:
 
     def __call__(self, *arrays: Any) -> cp.cuda.MemoryPointer:
         """All steps again; returns the memory between them, to be held until streams beside are through."""
+        cp.cuda.Device().use()  # a new thread, with the number of one that has ended, has no context before
         memory = cp.cuda.alloc(self._bytes)
         bases = (*[array.data.ptr for array in arrays], memory.ptr)
         stream = get_current_stream().ptr
