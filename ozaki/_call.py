@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
 from math import inf, prod
@@ -18,7 +18,7 @@ from ozaki._planning import Planning
 from ozaki._prepared import Prepared
 from ozaki._report import Report
 from ozaki._ways import native_bound
-from ozaki.backends import Backend
+from ozaki.backends import Again, Backend
 from ozaki.schemes import Words
 
 
@@ -61,33 +61,20 @@ class Call:
         left, right = self._operand("left"), self._operand("right")
         return pair.copied + pair.backend.execute(self._within_limit(plan), left, right, c)
 
-    @contextmanager
-    def recorded(self, out: Any, choices: tuple[Any, ...], c: Any) -> Iterator[None]:
+    def recorded(self, out: Any, choices: tuple[Any, ...], c: Any) -> AbstractContextManager[None]:
         """Let calls like this one run what is run here into c, where that is worth it."""
-        pair, planning = self._pair, self._planning
-        large = prod(pair.sizes.batch) * prod(pair.sizes.shape) > _LARGEST_AGAIN
-        if pair.backend.name != "cupy" or pair.empty or large:
-            yield
-            return
-        from ozaki.backends.cupy import _again
-        from ozaki.backends.cupy.launching._tape import Tape
+        pair = self._pair
+        if pair.empty or prod(pair.sizes.batch) * prod(pair.sizes.shape) > _LARGEST_AGAIN:
+            return nullcontext()
+        return pair.backend.recorded(pair.a, pair.b, out, c, choices, pair.rows, self._again)
 
-        given = *_again.arrays_of(pair.a), *_again.arrays_of(pair.b), c if out is None else out
-        read = [
-            x
-            for side, operand in zip(SIDES, (pair.a, pair.b), strict=True)
-            for x in (_again.arrays_of(operand) if isinstance(operand, Prepared) else (pair.rows(side),))
-        ]
-        tape = Tape()
-        with tape.recording(*read, c):
-            yield
-        *same, into_out = (x.data.ptr == y.data.ptr for x, y in zip((*read, c), given, strict=True))
-        if planning.right_again is None or planning.unforeseen or not into_out:
-            return
-        if self._native_again or (tape.complete and all(same)):
-            right_again = partial(_all_hold, planning.right_again, *planning.still)
-            done = _again.Done(self._native_again or tape, right_again, pair.sizes.result, c.dtype)
-            _again.remember(pair.a, pair.b, out, choices, done)
+    def _again(self) -> Again | None:
+        """What calls like this one may do, now that it has run; None if that is for nobody to tell."""
+        planning = self._planning
+        if planning.right_again is None or planning.unforeseen:
+            return None
+        right_again = partial(_all_hold, planning.right_again, *planning.still)
+        return Again(right_again, self._pair.sizes.result, self._native_again)
 
     def _within_limit(self, plan: Plan) -> Plan:
         """The plan with what copies of the operands leave of its limit."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import Any, Protocol
+from contextlib import AbstractContextManager
+from typing import Any, NamedTuple, Protocol
 
 from ozaki._description import Described, Description, Least, Sides
 from ozaki._operands import Side
@@ -19,6 +20,21 @@ ENGINES = ("float64", "int8", "cublas", "hopper")
 
 Way = Scheme | Words | None
 """How a product runs: slices, words, or the native product."""
+
+
+class Again(NamedTuple):
+    """What calls like one that has run may do.
+
+    Attributes
+    ----------
+    right : whether what ran is right for the operands that there are then
+    shape : of the result
+    native : what multiplies, where that was the native product; None: what the device has been given
+    """
+
+    right: Callable[[], bool]
+    shape: tuple[int, ...]
+    native: Callable[[Any, Any, Any], object] | None
 
 
 class Backend(ProofBackend, Protocol):
@@ -84,6 +100,16 @@ class Backend(ProofBackend, Protocol):
 
     def execute(self, plan: Plan, left: Any, right: Any, out: Any) -> int:
         """The same of operands that are described or split."""
+        ...
+
+    def recorded(
+        self, a: Any, b: Any, out: Any, c: Any, choices: tuple[Any, ...], rows: Callable[[Side], Any],
+        again: Callable[[], Again | None],
+    ) -> AbstractContextManager[None]:  # fmt: skip
+        """While a product is computed into c: note what is done, for `again`, where that spares the host anything.
+
+        The operands are read as `rows` of their sides; what may be done again is asked when the product is there.
+        """
         ...
 
     def axpby(self, alpha: Any, x: Any, beta: Any, y: Any, out: Any) -> None:

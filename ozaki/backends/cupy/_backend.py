@@ -17,6 +17,7 @@ from ozaki._description import Described
 from ozaki._plan import Plan
 from ozaki.backends.cupy import _describe_split
 from ozaki.backends.cupy import _split as splitting
+from ozaki.backends.cupy._again import recorded as recorded
 from ozaki.backends.cupy._axpby import axpby as axpby
 from ozaki.backends.cupy._choice import engine_name as engine_name
 from ozaki.backends.cupy._choice import engine_of, panel_of
