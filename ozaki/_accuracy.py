@@ -31,6 +31,11 @@ class Accuracy:
     ------
     ValueError, TypeError
         For an unknown measure or a tolerance that is not a positive number.
+
+    Examples
+    --------
+    >>> ozaki.Accuracy.of("fp64", k=100)
+    Accuracy(measure='componentwise', tolerance=4.440892098500626e-15, bits=53)
     """
 
     measure: Measure

@@ -129,6 +129,14 @@ def matmul(
     can capture it with engine="hopper" (CuPy lets none capture cuBLAS): call once before, on the same stream and with
     the same shapes, so that the kernels are compiled; give `out`; and let the arrays between come from a pool that
     nothing else uses while the graph lives, as `with cupy.cuda.using_allocator(cupy.cuda.MemoryPool().malloc)`.
+
+    Examples
+    --------
+    >>> import numpy as np, ozaki
+    >>> a, b = np.array([[1e16, 1.0, -1e16]]), np.ones((3, 1))
+    >>> c, report = ozaki.matmul(a, b, accuracy="dd", return_report=True)
+    >>> float(c[0, 0]), report.scheme, report.slices
+    (1.0, 'residues', 28)
     """
     choices = Choices(accuracy, scheme, slices, engine, reproducible, workspace_limit)
     key = plan, *choices.key
@@ -188,6 +196,12 @@ def plan(
         Also for a componentwise target without data: it depends on the exponents inside rows and columns.
     NotImplementedError
         For words of CuPy arrays, as in `matmul`.
+
+    Examples
+    --------
+    >>> print(ozaki.plan((100, 100), (100, 100), dtype="float64", accuracy=ozaki.Accuracy("row-column", 1e-16)))
+    (100 x 100) (100 x 100), float64: 15 residues, 15 products
+    row-column error <= 1.7e-16, for any operands
     """
     choices = Choices(accuracy, scheme, slices, engine, reproducible, workspace_limit)
     if isinstance(a, tuple) and isinstance(b, tuple):
@@ -221,6 +235,14 @@ def prepare(x: Any, side: Side, plan: Plan) -> Prepared:
         Naming the argument, before anything is split.
     NotImplementedError
         For words of CuPy arrays, as in `matmul`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> plan = ozaki.plan((2, 2), (2, 2), dtype="float64", scheme="residues", slices=14)
+    >>> left = ozaki.prepare(np.eye(2), "left", plan)
+    >>> [float(ozaki.matmul(left, x * np.eye(2), plan=plan)[0, 0]) for x in (1.5, 2.5)]
+    [1.5, 2.5]
     """
     if not isinstance(side, str):
         raise TypeError(f"side: {type(side).__name__}; expected 'left' or 'right'")
@@ -287,6 +309,13 @@ def gemm(
     Notes
     -----
     The product is rounded once; alpha times it, beta times c and their sum are rounded in the result's dtype.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> ozaki.gemm(2.0, np.eye(2), np.ones((2, 2)), 1.0, np.ones((2, 2)), accuracy="fp64")
+    array([[3., 3.],
+           [3., 3.]])
     """
     backend = backend_of(("a", a), ("b", b), *((("c", c),) if c is not None else ()))
     op_a, op_b = _transposed("a", a, trans_a, backend), _transposed("b", b, trans_b, backend)

@@ -2,6 +2,7 @@
 
 import ast
 import dataclasses
+import doctest
 import inspect
 import pathlib
 import subprocess
@@ -67,6 +68,13 @@ def test_the_public_names():
         assert hasattr(ozaki, name)
     public = [name for name, value in vars(ozaki).items() if name[0] != "_" and not inspect.ismodule(value)]
     assert sorted(public) == sorted(CLASSES + FUNCTIONS)
+
+
+@pytest.mark.parametrize("name", [*FUNCTIONS, "Accuracy", "Words"])
+def test_examples_print_what_they_say(name):
+    found = doctest.DocTestFinder(recurse=False).find(getattr(ozaki, name), name, globs={"ozaki": ozaki})
+    results = [doctest.DocTestRunner().run(examples) for examples in found]
+    assert sum(each.attempted for each in results) > 0 == sum(each.failed for each in results)
 
 
 def test_modules_come_with_the_package():

@@ -89,6 +89,11 @@ class Words:
     -----
     docs/bounds.md (B8) proves what these choices are worth. They are added in floating point, so the bits depend on the
     tensor core; only the integer schemes promise the same bits everywhere.
+
+    Examples
+    --------
+    >>> ozaki.Words("bf16", count=3).products  # those of words s and t with s + t <= 4
+    6
     """
 
     word: Word = "fp16"

@@ -14,18 +14,18 @@ from typing import Any, NamedTuple, TypeVar
 
 import cupy as cp
 import numpy as np
-import numpy.typing as npt
 
-from ozaki._bounds import ErrorTerms, dropped, word_terms
+from ozaki._bounds import dropped, word_terms
 from ozaki._description import FIELDS, NO_SPAN, Described
 from ozaki._proof import Look, Ratio
 from ozaki.backends.cupy._magnitudes import RESULT, MagnitudeLayout, Magnitudes, magnitudes, results
 from ozaki.backends.cupy._native import native_obstacle
+from ozaki.backends.cupy._terms import Terms
 from ozaki.backends.cupy.engines import _cublas
 from ozaki.backends.cupy.engines._hopper_residues import tiles_of
-from ozaki.backends.cupy.engines._hopper_tiles import SHARED, tiled
+from ozaki.backends.cupy.engines._hopper_tiles import SHARED
 from ozaki.backends.cupy.launching._beside import Beside, beside
-from ozaki.backends.cupy.launching._launch import Launch, Macros, View, round_up
+from ozaki.backends.cupy.launching._launch import Launch, Macros, View
 from ozaki.backends.cupy.launching._tape import Copy, Record
 from ozaki.schemes import Scheme, Words, magnitude_bits, scaling_of
 
@@ -168,7 +168,7 @@ def _usually_dropped(scheme: Scheme | Words, k: int) -> float:
 class _Found(NamedTuple):
     """Error terms on the device, the rows to look at, and where the worst ratio there goes."""
 
-    terms: _Terms
+    terms: Terms
     rows: int
     places: list[cp.cuda.MemoryPointer]
     result: cp.cuda.MemoryPointer
@@ -181,7 +181,7 @@ def _terms_of(
     wanted: Sequence[tuple[Scheme | Words, int, float]],
 ) -> list[_Found]:
     """The error terms of all schemes; those of words are few numbers of the host."""
-    terms = _Terms.of(left, right)
+    terms = Terms.of(left, right)
     found: list[_Found] = []
     on_device: list[tuple[tuple[Scheme, float], _Found]] = []
     for scheme, rows, lost in wanted:
@@ -218,87 +218,6 @@ def _compare(lower: _Product | Magnitudes, found: list[_Found]) -> None:
         launch(lower.left.data, lower.right.data, *_addresses(some))
 
 
-class _Terms(NamedTuple):
-    """Where the error terms of both operands lie: all rounded ones, then the exact ones (kernels/worst.cuh)."""
-
-    batch_a: int
-    m: int
-    batch_b: int
-    n: int
-
-    @classmethod
-    def of(cls, left: Described, right: Described) -> _Terms:
-        return cls(*left.x.shape[:2], *right.x.shape[:2])
-
-    @property
-    def rows(self) -> tuple[int, int]:
-        """Of all of the batch."""
-        return self.batch_a * self.m, self.batch_b * self.n
-
-    @property
-    def padded(self) -> tuple[int, int]:
-        """Rows of a batch entry for which there are rounded terms; the columns are those of whole tiles."""
-        return round_up(self.m, 4), tiled("right", self.n, 1)[2]
-
-    @property
-    def rounded(self) -> tuple[int, int]:
-        """Those of all of the batch."""
-        return self.batch_a * self.padded[0], self.batch_b * self.padded[1]
-
-    @property
-    def nbytes(self) -> int:
-        return _ROUNDED * sum(self.rounded) + 24 * sum(self.rows)
-
-    def places(self, memory: cp.cuda.MemoryPointer) -> list[cp.cuda.MemoryPointer]:
-        """Exact and rounded terms of the left operand, then of the right one."""
-        exact = memory + _ROUNDED * sum(self.rounded)
-        return [exact, memory, exact + 24 * self.rows[0], memory + _ROUNDED * self.rounded[0]]
-
-    @property
-    def structs(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-        """The structs Terms of both."""
-        (a, b), (padded_a, padded_b) = self.rows, self.padded
-        left = (self.m, _ROUNDED // 4 * padded_a) if self.batch_a > 1 else (0, 0)
-        right = (self.n, _ROUNDED // 4 * padded_b) if self.batch_b > 1 else (0, 0)
-        return (None, None, a, *left), (None, None, b, *right)
-
-    def from_host(self, terms: ErrorTerms) -> npt.NDArray[np.uint8]:
-        """The bytes at these places."""
-        left, right = self.padded
-        rounded = _rounded(terms.left, left, False).tobytes() + _rounded(terms.right, right, True).tobytes()
-        return np.frombuffer(rounded + terms.left.tobytes() + terms.right.tobytes(), np.uint8)
-
-
-_ROUNDED = 20
-"""Bytes of a row's rounded terms: ROUNDED floats of kernels/worst.cuh."""
-
-
-def _rounded(terms: npt.NDArray[np.float64], padded: int, columns: bool) -> npt.NDArray[np.float32]:
-    """Rounded terms as there, [batch][rows / 4][5][4]."""
-    _, batch, rows = terms.shape
-    out = np.zeros((batch, padded // 4, 5, 4), np.float32)
-    each = np.zeros((3, batch, padded), np.float32)
-    each[..., :rows] = _to_float32(terms, np.inf)
-    out[:, :, :3] = each.reshape(3, batch, -1, 4).transpose(1, 2, 0, 3)
-    if columns:
-        first = np.where(terms[0] == 0, np.nan, terms[0])
-        inverse = np.full((batch, padded), np.nan, np.float32)
-        inverse[:, :rows] = _to_float32(1 / first, -np.inf)
-        out[:, :, 3] = inverse.reshape(batch, -1, 4)
-        quotients = np.zeros((2, batch, padded), np.float32)
-        quotients[..., :rows] = np.nan_to_num(_to_float32(terms[1:] / first, np.inf), posinf=np.inf)
-        largest = quotients.reshape(2, batch, -1, 16).max(3)
-        out[:, :, 4, :2] = largest.repeat(4, 2).transpose(1, 2, 0)
-    return out
-
-
-def _to_float32(x: npt.NDArray[np.float64], toward: float) -> npt.NDArray[np.float32]:
-    """Rounded up or down."""
-    nearest = x.astype(np.float32)
-    beyond = nearest < x if toward > 0 else nearest > x
-    return np.where(beyond, np.nextafter(nearest, np.float32(toward)), nearest)
-
-
 def _on_its_way(result: cp.cuda.MemoryPointer) -> Callable[[], Ratio]:
     """Copy to the host when the stream gets there; calling what is returned waits for that, and holds the result."""
     target, copied = cp.cuda.alloc_pinned_memory(RESULT.itemsize), cp.cuda.Event(disable_timing=True)
@@ -316,7 +235,7 @@ def _on_its_way(result: cp.cuda.MemoryPointer) -> Callable[[], Ratio]:
 
 
 @lru_cache(maxsize=1024)
-def _finding_terms(device: int, terms: _Terms, k: int, wanted: tuple[tuple[Scheme, float], ...]) -> Launch:
+def _finding_terms(device: int, terms: Terms, k: int, wanted: tuple[tuple[Scheme, float], ...]) -> Launch:
     sides = ((None, *of) for of in zip((terms.batch_a, terms.batch_b), terms.rows, terms.rounded, strict=True))
     each = []
     for scheme, lost in wanted:
@@ -345,7 +264,7 @@ def _of_all(each: list[tuple[Any, ...]]) -> tuple[Any, ...]:
 
 
 @lru_cache(maxsize=1024)
-def _comparing(device: int, terms: _Terms, wide: bool, padded: int, ld: int, rows: int) -> Launch:
+def _comparing(device: int, terms: Terms, wide: bool, padded: int, ld: int, rows: int) -> Launch:
     file, function, *each = (
         ("proof_wide.cu", "worst_ratio_wide", 32, 256) if wide else ("proof.cu", "worst_ratio", 128, 128)
     )
@@ -355,7 +274,7 @@ def _comparing(device: int, terms: _Terms, wide: bool, padded: int, ld: int, row
 
 @lru_cache(maxsize=1024)
 def _multiplying(
-    device: int, terms: _Terms, left: tuple[int, int, int], right: tuple[int, int, int], rows: tuple[int, ...]
+    device: int, terms: Terms, left: tuple[int, int, int], right: tuple[int, int, int], rows: tuple[int, ...]
 ) -> Launch:
     operands = [(None, 0, x[1] * x[2] if x[0] > 1 else 0) for x in (left, right)]
     blocks = left[2] // 128
