@@ -44,6 +44,19 @@ def test_a_product_again(scheme, slices, dtype):
         same_bits(c, got)
 
 
+@pytest.mark.parametrize("options", [{"scheme": "residues", "slices": 14}, {"scheme": "native"}])
+def test_a_product_again_by_threads_that_come_and_go(options):
+    """A new thread may have the number of one that has ended, and no context yet."""
+    rng = np.random.default_rng(12)
+    a, b = rng.standard_normal((200, 300)), rng.standard_normal((300, 100))
+    x, y, expected = cp.asarray(a), cp.asarray(b), ozaki.matmul(a, b, scheme="residues", slices=14)
+    for _ in range(4):
+        with ThreadPoolExecutor(1) as thread:
+            got = thread.submit(ozaki.matmul, x, y, **options).result()
+        cp.cuda.Device().synchronize()
+        np.testing.assert_allclose(cp.asnumpy(got), expected, atol=1e-12)
+
+
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 def test_a_planned_product_again(dtype):
     """What a plan from data ran is done again while the data ask for the same, on any stream; else planned anew."""

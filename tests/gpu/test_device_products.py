@@ -105,6 +105,15 @@ def test_gemm(dtype):
                 same_bits(np.where(np.isnan(expected), np.nan, expected), cp.where(cp.isnan(got), np.nan, got))
 
 
+@pytest.mark.parametrize("options", [{"scheme": "residues", "slices": 5}, {"accuracy": "fp32", "reproducible": True}])
+def test_more_matrices_than_a_grid_has_layers(options):
+    rng = np.random.default_rng(4)
+    a, b = (rng.standard_normal(shape, dtype="f4") for shape in ((70001, 2, 3), (70001, 3, 2)))
+    expected = ozaki.matmul(a, b, **options)
+    for engine in ("auto", "cublas"):
+        same_bits(expected, ozaki.matmul(cp.asarray(a), cp.asarray(b), engine=engine, **options))
+
+
 def test_small_matrices_of_a_batch():
     """Padded to whole tiles, where cuBLAS would take them one by one."""
     rng = np.random.default_rng(11)
