@@ -65,7 +65,7 @@ def circuit(qubits: int, gates: int, rng: np.random.Generator) -> Figure:
     claims = (
         Claim("the accuracy is almost that of native FP64", f"amplitudes differ by {worst:.1g} after {gates} gates",
               worst < 1e-14),
-        Claim("the state keeps its norm", f"off by {off:.1g}", off < 1e-13),
+        Claim("(not in the slides) the state keeps its norm", f"off by {off:.1g}", off < 1e-13),
     )  # fmt: skip
     series = {"largest difference of an amplitude": differences}
     differs = "Random gates on two qubits of our own circuit; complex products as real ones."
@@ -124,8 +124,8 @@ def accuracy(differences: Series, off: dict[str, float], qubits: int, gates: int
     claims = (
         Claim("the accuracy is almost that of native FP64", f"amplitudes differ by {worst:.1g} after {gates} gates",
               worst < 1e-14),
-        Claim("the state keeps its norm", f"off by {off['emulated']:.1g}, native {off['native']:.1g}",
-              off["emulated"] < 1e-13),
+        Claim("(not in the slides) the state keeps its norm",
+              f"off by {off['emulated']:.1g}, native {off['native']:.1g}", off["emulated"] < 1e-13),
     )  # fmt: skip
     title = f"State of {qubits} qubits after {gates} gates"
     return Figure("Quantum circuit", title, "qubits of a gate", "difference", differences, claims, _NEIGHBOURS, "y")
@@ -136,9 +136,8 @@ def times(seconds: Series, qubits: int) -> Figure:
     ratio = ratios(seconds, "native", "emulated")
     best, faster = max(ratio.values()), since("faster", {width: y > 1 for width, y in ratio.items()}, "width")
     claim = Claim(
-        "emulated is faster than native FP64: a circuit up to 4.33 times on consumer cards (Ootomo, Ozaki and Yokota, "
-        "arXiv 2306.11975)",
-        f"up to {best:.2g} times as fast, {faster}", best > 1,
+        "emulated is faster than native FP64: a circuit up to 4.33 times (Ootomo, Ozaki and Yokota, arXiv 2306.11975)",
+        f"up to {best:.2g} times as fast, {faster}", min(ratio.values()) > 1,
     )  # fmt: skip
     differs = (
         f"{_NEIGHBOURS} Times are those of whole gates, with the state's qubits brought to the front and back. The "

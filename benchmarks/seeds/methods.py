@@ -7,13 +7,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ozaki.schemes.formats import Rounding
 from ozaki.schemes.words import Words
 from ozaki.tensor_core import TensorCore, round_to
 
 Array = npt.NDArray[Any]
-
-TO_NEAREST = TensorCore("rounding to nearest", alignment_bits=24, fused=8, rounding="RN")
-"""The A100's tensor core, but for the rounding of its sums: `mma_rn` of Ootomo and Yokota."""
 
 BLOCK_FMA_1 = TensorCore("block FMA of dimension 1", alignment_bits=40, fused=1, rounding="RN")
 """Products exact, each added in FP32, rounded to nearest: the simulation of Fasi et al., section 3."""
@@ -29,6 +27,41 @@ def simt(a: Array, b: Array) -> Array:
     for x, y in zip(left, right, strict=True):
         total = (total + np.multiply.outer(x, y)).astype(np.float32).astype(np.float64)
     return total.astype(np.float32)
+
+
+def markidis(a: Array, b: Array, rounding: Rounding) -> Array:
+    """Markidis' method with `mma_rn` or `mma_rz` of Ootomo and Yokota in place of tensor cores, equation 11.
+
+    Of each 16 of k, products are added in float64, cut to 25 bits after each one; then the accumulator, and the sum is
+    rounded to float32.
+    """
+    size = a.shape[0], b.shape[1]
+    left, right = (_two_words(x, axis) for x, axis in ((a, 1), (b, 0)))
+    sums = []
+    for s, t in ((1, 1), (1, 0), (0, 1), (0, 0)):
+        x, y = left[s].reshape(size[0], -1, 16), right[t].reshape(-1, 16, size[1])
+        total = np.zeros((y.shape[0], *size))
+        for h in range(16):
+            total = _cut(total + x[:, :, h].T[:, :, None] * y[:, h, None, :], 25)
+        sums.append(total)
+    c = np.zeros(size)
+    for of_block in zip(*sums, strict=True):
+        for part in of_block:
+            c = (c + part).astype(np.float32).astype(np.float64) if rounding == "RN" else _cut(c + part, 24)
+    return c.astype(np.float32)
+
+
+def _two_words(x: Array, axis: int) -> tuple[Array, Array]:
+    """FP16 words, k padded to a multiple of 16."""
+    padded = [(0, -x.shape[axis] % 16 if i == axis else 0) for i in range(2)]
+    wide = np.pad(x.astype(np.float64), padded)
+    high = round_to(wide, "fp16", "RN")
+    return high, round_to(wide - high, "fp16", "RN")
+
+
+def _cut(x: Array, bits: int) -> Array:
+    """The leading bits of float64 numbers."""
+    return np.asarray((x.view(np.int64) & -(1 << (53 - bits))).view(np.float64))
 
 
 PARTS = 16

@@ -36,8 +36,8 @@ NOT_ON_CPU = {
 INTRODUCTION = """# The papers, reproduced
 
 What the papers that the library starts from published, and what comes out here. Accuracy is shown on a CPU: the tensor
-cores are those of `ozaki.tensor_core`, a model. What a GPU adds, with its own tensor cores, follows where it was run,
-and names it. The page is written by `python -m benchmarks.seeds.page` from `benchmarks/seeds/results/`;
+cores are those of `ozaki.tensor_core`, a model. Results from a GPU, with its own tensor cores, follow and name the
+device. The page is written by `python -m benchmarks.seeds.page` from `benchmarks/seeds/results/`;
 `python -m benchmarks.seeds` makes those anew, with `--device gpu` those of a GPU, with `--scale full` up to the papers'
 n and k (what is smaller says so). Figures 4, 5, 8, 9, 11 and 14 of the first paper are 2, 3, 6, 7, 8 and 9 of the
 Japanese report before it. A published plot has no numbers to compare with, so its statements are checked: each line

@@ -51,8 +51,8 @@ def bits_of_digits() -> Figure:
     series = {"FP16 tensor cores": points, "int8 tensor cores": [(k, 8.0) for k, _ in points]}
     low, high = min(b for _, b in points), max(b for _, b in points)
     expected = "the effective length on FP16 tensor cores is 5 to 7 bits, of 11"
-    claim = Claim(expected, f"{low:g} to {high:g} bits", (low, high) == (5, 7))
-    differs = "Balanced digits: the sign counts as a bit, here and in the 8 of int8, of which the slides use 7."
+    claim = Claim(expected, f"{low:g} to {high:g} bits for k from 2^11 to 2^16", (low, high) == (5, 7))
+    differs = "Balanced digits: the sign counts as a bit, here and in the 8 of int8. 8 bits at k = 2^10, 4 at 2^17."
     return Figure("Bits of a digit", "Bits of exact digits", "k", "bits", series, (claim,), differs, "x")
 
 
@@ -73,9 +73,10 @@ def splits(n: int, rng: np.random.Generator) -> Figure:
     )  # fmt: skip
     first, last = series["int8 digits, slices"][0][1], series["int8 digits, slices"][-1][1]
     int8, fp16 = (series[f"{name} digits, products"][0][1] for name in ("int8", "FP16"))
+    bytes8, bytes16 = (series[f"{name} digits, bytes an element"][0][1] for name in ("int8", "FP16"))
     claims = (
         Claim("int8 needs less working memory and fewer products than FP16 for the same accuracy",
-              f"{int8:g} and {fp16:g} products at phi = {PHIS[0]}", fewer),
+              f"{int8:g} and {fp16:g} products, {bytes8:g} and {bytes16:g} bytes an element at phi = {PHIS[0]}", fewer),
         Claim("a larger phi needs more splits", f"{first:g} slices at phi = {PHIS[0]}, {last:g} at {PHIS[-1]}",
               last > first),
     )  # fmt: skip

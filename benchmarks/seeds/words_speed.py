@@ -144,14 +144,14 @@ def with_blocks(series: Series) -> Figure:
               f"{min(longer):.2g} to {max(longer):.2g} times the time at n = {n}", min(longer) > 1),
         Claim("smaller blocks are slower", f"v1: {listed(v1)}, v2: {listed(v2)} TFLOP/s",
               v1 == sorted(v1) and v2 == sorted(v2)),
-        Claim("v2 with b = 256 is as fast as v1 with b = 128", f"{alike:.2g} times as fast", 0.8 < alike < 1.25),
+        Claim("v2 with b = 256 is as fast as v1 with b = 128", f"{alike:.2g} times as fast", 0.9 < alike < 1.1),
         Claim("v1 with large blocks can be as fast as algorithm 4.1",
               f"{theirs:.2g} times as fast with b = {BLOCKS[-1]}", theirs > 0.9),
-        Claim("(not in the paper) and as fast as the same kernel without blocks", f"{same:.2g} times as fast",
-              same > 0.9),
+        Claim("(not in the paper) v1 with large blocks is as fast as the same kernel without blocks",
+              f"{same:.2g} times as fast", same > 0.9),
         Claim("v2 with small blocks is significantly faster than fp32",
               f"up to {small:.2g} times as fast with b = {BLOCKS[0]}", small > 1.2),
-        Claim("(not in the paper) halfhalf, with blocks of 64 and sums in FP32, is",
+        Claim("(not in the paper) halfhalf, with blocks of 64 and sums in FP32, is significantly faster than fp32",
               f"up to {promoted:.2g} times as fast", promoted > 1.2),
     ]  # fmt: skip
     return figure("Figure 4.4, left", "Throughput of algorithm 4.4, FABsum", series, claims, _LARGE_BLOCKS)
