@@ -184,6 +184,7 @@ def error_against_k(largest: int, repeats: int, rng: np.random.Generator, device
         "halfhalf": on("halfhalf", core),
         "tf32tf32": on("tf32tf32", core),
         "Markidis": on("markidis", core),
+        "Feng": on("feng", core),
         "FP32 SIMT": in_parts,
         "FP16 tensor core": on("single-fp16", core),
         "TF32 tensor core": on("single-tf32", core),
@@ -201,6 +202,8 @@ def error_against_k(largest: int, repeats: int, rng: np.random.Generator, device
         Claim("Markidis' method is far better than plain FP16 for small k, and its error catches up",
               f"ratio {first:.1g} at k = 16, {caught_up:.1g} at the end",
               first < 0.01 and (caught_up > 0.5 or largest < 16)),
+        Claim("(not in the paper) the rounding of Feng et al. errs as much as that of Markidis et al.",
+              f"{times(figure.last('Feng'), last)} its error", 0.9 * last < figure.last("Feng") < 1.1 * last),
         *same_as_model(series, device),
     )  # fmt: skip
     differs = (
