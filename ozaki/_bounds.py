@@ -166,7 +166,10 @@ def row_column(left: Description, right: Description, terms: ErrorTerms) -> floa
 
 
 def normwise(left: Description, right: Description, terms: ErrorTerms) -> float:
-    """B3: norm(E)_F / (norm(A)_F norm(B)_F), worst matrix of the batch, by the triangle inequality."""
+    """B3: norm(E)_F / (norm(A)_F norm(B)_F), worst matrix of the batch, by the triangle inequality.
+
+    Of the rows without NaN or Inf: entries of others have no error, so such rows must not enlarge the norms.
+    """
     a, norm_a = _frobenius(left, terms.left)
     b, norm_b = _frobenius(right, terms.right)
     product = norm_a * norm_b
@@ -178,8 +181,10 @@ def _frobenius(
     description: Description, terms: npt.NDArray[np.float64]
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """Norms over the rows of the terms, and of the operand, in units of 2**(largest top)."""
-    largest = description.top.max(axis=1, keepdims=True, initial=EMPTY_TOP)
-    weights = np.ldexp(1.0, np.maximum(description.top - largest, -1000).astype(np.int32))
+    finite = description.nonfinite == 0
+    largest = description.top.max(axis=1, keepdims=True, initial=EMPTY_TOP, where=finite)
+    exponents = np.clip(description.top - largest, -1000, 0).astype(np.int32)
+    weights = np.where(finite, np.ldexp(1.0, exponents), 0.0)
     return _norm(terms * weights), _norm(description.norms * weights)
 
 

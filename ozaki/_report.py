@@ -15,8 +15,9 @@ class Report:
 
     Attributes
     ----------
-    bound : proven error in `measure`, the rounding to the output included, unless the result over- or underflows;
-        inf where nothing is proven
+    bound : proven error in `measure`, the rounding to the output included, unless the result over- or underflows; inf
+        where nothing is proven. Of entries that NaN or Inf do not touch; normwise, of the matrices without the rows of
+        A and columns of B that hold any.
     measure : "componentwise", "row-column" or "normwise"
     scheme : "residues", "digits" (or "digits7", "fp16-digits7": of so many bits), the name of a preset of words,
         "words" or "native"

@@ -55,8 +55,9 @@ def absolute(words: Words, k: int) -> float:
     """B8: what accumulators in FP16 lose to underflow in an entry, in units of the scaled rows."""
     if words.accumulator != "fp16":
         return 0.0
-    steps = _steps(words, groups(words)[0], k)
-    return 2 * steps * _LEAST_FP16 * (1 + _growth(2.0**-11, steps))
+    steps, cut = _steps(words, groups(words)[0], k), _cut(words)
+    each = _LEAST_FP16 + cut * 2.0 ** FORMATS["fp16"].least
+    return 2 * steps * each * (1 + _growth(2.0**-11 + cut, steps))
 
 
 def a_priori(words: Words, k: int) -> float:

@@ -289,6 +289,17 @@ def test_stacks_and_vectors_are_checked():
     assert empty == verify.Checked(0.0, 0, 0)
 
 
+def test_rows_with_nan_do_not_enlarge_norms():
+    a, b = np.array([[np.nan, 2.0**300], [1 / 3, 1 / 7]]), np.ones((2, 1))
+    options = {"accuracy": ozaki.Accuracy("normwise", 1e-9), "reproducible": True, "return_report": True}
+    c, report = ozaki.matmul(a, b, **options)
+    alone, same = ozaki.matmul(a[1:], b, **options)
+    assert (report.slices, report.bound) == (same.slices, same.bound) and c[1] == alone[0]
+    checked = verify.sampled(c, a, b, "normwise", 9, 9)
+    assert checked == verify.Checked(verify.sampled(alone, a[1:], b, "normwise", 9, 9).error, 1, 1)
+    assert 0 < checked.error <= report.bound
+
+
 def test_a_wrong_nan_is_found_and_a_right_one_is_skipped():
     rng = np.random.default_rng(3)
     a, b = rng.standard_normal((4, 5)), rng.standard_normal((5, 3))

@@ -1,6 +1,7 @@
 """The bounds of words hold, on random data and on data made to break them, and adversaries come close."""
 
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -153,6 +154,20 @@ def test_longer_blocks_and_sums_prove_less():
     worse = [replace(PRESETS["markidis"], core=core) for core in (H100, A100, V100)]
     bounds = [_word_bounds.relative(words, 1000) for words in worse]
     assert bounds == sorted(bounds)
+
+
+@pytest.mark.parametrize(("bits", "k"), [(9, 32), (10, 64), (11, 64), (12, 128)])
+def test_small_sums_of_fp16_are_aligned_as_if_normal(bits, k):
+    """A tensor core of few bits cuts what is added to a subnormal accumulator, however small that is."""
+    core = TensorCore("of few bits", bits, 16)
+    words = Words("fp16", 1, block=k, promotion="fp32", accumulator="fp16", core=core)
+    a = np.full((1, k), 2.0**-12 * (1 - 2**-9), np.float32)
+    b = np.full((k, 1), 2.0**-12 * (1 + 2**-10), np.float32)
+    a[0, 0], a[0, -2:], b[-2:, 0] = 2.0**-12, (0, 16 * (1 - 2**-11)), (16 * (1 - 2**-11), 0)
+    c, report = ozaki.matmul(a, b, scheme=words, accuracy=float("1e3"), return_report=True)
+    exact = sum(Fraction(float(x)) * Fraction(float(y)) for x, y in zip(a[0], b[:, 0], strict=True))
+    error = abs(Fraction(float(c[0, 0])) - exact) / exact
+    assert report.measure == "componentwise" and 0.1 < error <= report.bound
 
 
 def test_halfhalf_proves_fp32(rng):

@@ -76,8 +76,8 @@ def _one(
     picked = _some(rng, np.arange(c.shape[0]), rows), _some(rng, np.arange(c.shape[1]), cols)
     total = picked[0].size * picked[1].size
     i, j = picked[0][np.isfinite(a[picked[0]]).all(axis=1)], picked[1][np.isfinite(b[:, picked[1]]).all(axis=0)]
-    # Norms of a whole matrix are those of its finite elements.
-    finite_a, finite_b = (np.where(np.isfinite(x), x, 0) for x in (a, b))
+    # Norms of a whole matrix are those of its rows, or columns, without NaN and Inf.
+    finite_a, finite_b = (np.where(np.isfinite(x).all(axis=axis, keepdims=True), x, 0) for x, axis in ((a, 1), (b, 0)))
     skipped = _out_of_range(a, b, i, j, c.dtype)
     if bound > 0:
         largest_errors = np.log2(bound) + _log2_norms(finite_a, measure)[i, None] + _log2_norms(finite_b.T, measure)[j]

@@ -14,7 +14,7 @@ def ceil_log2(x: int) -> int:
 
 
 def magnitude_bits(k: int) -> int:
-    """Bits of the magnitudes in a row's sums, so that k squares stay below 2**60."""
+    """Bits of the magnitudes in a row's sums, so that k squares are at most 2**60."""
     return min(20, (60 - ceil_log2(max(k, 1))) // 2)
 
 
