@@ -76,7 +76,8 @@ def joules(products: dict[tuple[str, int], float], spendings: dict[tuple[str, in
     most_power = ", ".join(f"{name} {w:.0f} W" for name, w in watts.items())
     differs = (
         f"The power of the idle device, {idle.watts:.0f} W, is part of it; at most {most_power}. Whole calls on "
-        "float32 operands, N(0, 1), the same ones again and again."
+        "float32 operands, N(0, 1), the same ones again and again. Of small products launches and the idle device take "
+        "most."
     )
     return Figure("Figure 16", "Energy of an n x n product", "n", "joules", series, tuple(claims), differs)
 
@@ -105,5 +106,8 @@ def summary(rows: Sequence[Row], products: dict[tuple[str, int], float]) -> Figu
             f"{since('faster, with less energy,', better)}",
             error <= 1 and all(better.values()),
         ))  # fmt: skip
-    differs = "Scaled rows and columns give halfhalf the whole range of FP32 here."
+    differs = (
+        "Scaled rows and columns give halfhalf the whole range of FP32 here. Of small products launches and the idle "
+        "device take most."
+    )
     return Figure("Table 6", "Summary", "n", "GFLOP/s for each watt", series, tuple(claims), differs)
