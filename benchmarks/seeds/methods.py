@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ozaki.schemes.formats import Rounding
-from ozaki.schemes.words import Words
+from ozaki.schemes.words import PRESETS, Words
 from ozaki.tensor_core import TensorCore, round_to
 
 Array = npt.NDArray[Any]
@@ -27,6 +27,26 @@ def simt(a: Array, b: Array) -> Array:
     for x, y in zip(left, right, strict=True):
         total = (total + np.multiply.outer(x, y)).astype(np.float32).astype(np.float64)
     return total.astype(np.float32)
+
+
+PARTS = 16
+"""Of the inner dimension, in `in_parts`."""
+
+
+def in_parts(a: Array, b: Array) -> Array:
+    """As `simt`, each of 16 equal parts of k by itself, whose sums are then added.
+
+    So GPUs share a long inner dimension out where there are few rows and columns.
+    """
+    left = a.astype(np.float64).reshape(len(a), PARTS, -1).transpose(2, 1, 0)
+    right = b.astype(np.float64).reshape(PARTS, -1, b.shape[1]).transpose(1, 0, 2)
+    totals = np.zeros((PARTS, a.shape[0], b.shape[1]))
+    for x, y in zip(left, right, strict=True):
+        totals = (totals + x[:, :, None] * y[:, None, :]).astype(np.float32).astype(np.float64)
+    total = np.zeros(totals.shape[1:], np.float32)
+    for part in totals.astype(np.float32):
+        total += part
+    return total
 
 
 def markidis(a: Array, b: Array, rounding: Rounding) -> Array:
@@ -51,12 +71,10 @@ def markidis(a: Array, b: Array, rounding: Rounding) -> Array:
     return c.astype(np.float32)
 
 
-def _two_words(x: Array, axis: int) -> tuple[Array, Array]:
+def _two_words(x: Array, axis: int) -> list[Array]:
     """FP16 words, k padded to a multiple of 16."""
     padded = [(0, -x.shape[axis] % 16 if i == axis else 0) for i in range(2)]
-    wide = np.pad(x.astype(np.float64), padded)
-    high = round_to(wide, "fp16", "RN")
-    return high, round_to(wide - high, "fp16", "RN")
+    return parts(np.pad(x, padded), PRESETS["markidis"])[0]
 
 
 def _cut(x: Array, bits: int) -> Array:
@@ -64,35 +82,19 @@ def _cut(x: Array, bits: int) -> Array:
     return np.asarray((x.view(np.int64) & -(1 << (53 - bits))).view(np.float64))
 
 
-PARTS = 16
-"""Of the inner dimension, in `in_parts`."""
-
-
-def in_parts(a: Array, b: Array) -> Array:
-    """The same, each of 16 equal parts of k by itself, whose sums are then added.
-
-    So GPUs share a long inner dimension out where there are few rows and columns.
-    """
-    left = a.astype(np.float64).reshape(len(a), PARTS, -1).transpose(2, 1, 0)
-    right = b.astype(np.float64).reshape(PARTS, -1, b.shape[1]).transpose(1, 0, 2)
-    totals = np.zeros((PARTS, a.shape[0], b.shape[1]))
-    for x, y in zip(left, right, strict=True):
-        totals = (totals + x[:, :, None] * y[:, None, :]).astype(np.float32).astype(np.float64)
-    total = np.zeros(totals.shape[1:], np.float32)
-    for part in totals.astype(np.float32):
-        total += part
-    return total
+def parts(x: Array, words: Words) -> tuple[list[Array], Array]:
+    """The words of a matrix as it is, without their scales, and what they leave; float64."""
+    left, found = x.astype(np.float64), []
+    for s in range(words.count):
+        word = round_to(np.ldexp(left, words.scale_bits * s), words.word, words.rounding)
+        found.append(np.ldexp(word, -words.scale_bits * s))
+        left = left - found[-1]
+    return found, left
 
 
 def held(x: Array, words: Words) -> Array:
     """What words hold of a matrix without the scaling of its rows, as the papers have it; float32."""
-    left, total = x.astype(np.float64), np.zeros(x.shape)
-    for s in range(words.count):
-        part = np.ldexp(
-            round_to(np.ldexp(left, words.scale_bits * s), words.word, words.rounding), -words.scale_bits * s
-        )
-        left, total = left - part, total + part
-    return total.astype(np.float32)
+    return np.asarray(sum(parts(x, words)[0], np.zeros(x.shape))).astype(np.float32)
 
 
 def relative_residual(c: Array, a: Array, b: Array) -> float:

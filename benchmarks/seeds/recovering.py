@@ -18,7 +18,7 @@ from benchmarks.nvml import Nvml
 from benchmarks.seeds import energy, throughput
 from benchmarks.seeds.data import cauchy, exp_rand, randtlr, spatial, uniform
 from benchmarks.seeds.figures import Claim, Figure, Series, times
-from benchmarks.seeds.methods import PARTS, held, in_parts, markidis, relative_residual, simt
+from benchmarks.seeds.methods import PARTS, held, in_parts, markidis, parts, relative_residual, simt
 from ozaki.schemes import PRESETS
 from ozaki.schemes.formats import Rounding
 from ozaki.tensor_core import A100, H100, TensorCore, round_to
@@ -324,12 +324,8 @@ def representation(samples: int, rng: np.random.Generator) -> Figure:
     for e in range(-126, 128, 2):
         v = np.ldexp(1 + rng.integers(0, 2**23, samples) * 2.0**-23, e).astype(np.float32)
         for name, preset in holders.items():
-            words = PRESETS[preset]
-            left = v.astype(np.float64)
             with np.errstate(invalid="ignore"):  # what is Inf in FP16, less itself
-                for s in range(words.count):
-                    scaled = round_to(np.ldexp(left, words.scale_bits * s), words.word, words.rounding)
-                    left = left - np.ldexp(scaled, -words.scale_bits * s)
+                _, left = parts(v, PRESETS[preset])
             error = float((np.abs(left) / v).mean())
             if np.isfinite(error):  # elements from 65520 on are Inf in FP16
                 series[name].append((e, error))

@@ -79,9 +79,10 @@ def _one(
     # Norms of a whole matrix are those of its rows, or columns, without NaN and Inf.
     finite_a, finite_b = (np.where(np.isfinite(x).all(axis=axis, keepdims=True), x, 0) for x, axis in ((a, 1), (b, 0)))
     skipped = _out_of_range(a, b, i, j, c.dtype)
-    if bound > 0:
+    infinite = np.isinf(c[np.ix_(i, j)])
+    if bound > 0 and infinite.any():
         largest_errors = np.log2(bound) + _log2_norms(finite_a, measure)[i, None] + _log2_norms(finite_b.T, measure)[j]
-        skipped |= np.isinf(c[np.ix_(i, j)]) & (largest_errors >= np.finfo(c.dtype).maxexp - 1)
+        skipped |= infinite & (largest_errors >= np.finfo(c.dtype).maxexp - 1)
     j = j[~skipped.any(axis=0)]
     error = MEASURES[measure](c, finite_a, finite_b, rows=i, cols=j)
     return Checked(error, i.size * j.size, total - i.size * j.size)

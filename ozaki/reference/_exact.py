@@ -14,7 +14,6 @@ import itertools
 from operator import mul
 from typing import Any, TypeAlias, cast
 
-import mpmath
 import numpy as np
 import numpy.typing as npt
 
@@ -110,6 +109,8 @@ def mpmath_matmul(a: npt.ArrayLike, b: npt.ArrayLike) -> Array:
     ValueError, TypeError
         As `exact_matmul`.
     """
+    import mpmath  # which takes as long to import as NumPy, and nothing else needs it
+
     left, right = _operands(a, b)
     c = np.empty((left.shape[0], right.shape[1]), dtype=object)
     # The span of two products of floats, the widest ranges included.
