@@ -363,7 +363,7 @@ Pairs = dict[str, Callable[[int], tuple[Any, Any]]]
 """What draws two n x n matrices, by the name of a panel."""
 
 
-AS_PUBLISHED = "halfhalf, unscaled"
+UNSCALED = "halfhalf, unscaled"
 
 
 _UNSCALED = (
@@ -379,9 +379,9 @@ def errors_by_size(pairs: Pairs, sizes: Sequence[int], device: Device | None, pu
     modelled: dict[str, Method] = {"halfhalf": on("halfhalf", core), "tf32tf32": on("tf32tf32", core)}
     methods = real(device)
     if published:
-        modelled[AS_PUBLISHED] = unscaled("halfhalf", core)
+        modelled[UNSCALED] = unscaled("halfhalf", core)
         if device is not None:
-            methods[f"{AS_PUBLISHED}, {device.name}"] = unscaled("halfhalf", core, device)
+            methods[f"{UNSCALED}, {device.name}"] = unscaled("halfhalf", core, device)
     series: Series = {}
     for panel, draw in pairs.items():
         for n in sizes:
@@ -404,9 +404,9 @@ def loses(errors: dict[float, float]) -> bool:
     return all(error > 3 for n, error in errors.items() if n <= 256)
 
 
-def least_as_published(series: Series, panel: str) -> float:
+def least_unscaled(series: Series, panel: str) -> float:
     """The smallest error of halfhalf without scaling, on the model and on a device."""
-    return min(y for name, points in series.items() if name.startswith(f"{panel}: {AS_PUBLISHED}") for _, y in points)
+    return min(y for name, points in series.items() if name.startswith(f"{panel}: {UNSCALED}") for _, y in points)
 
 
 def exp_rands(types: dict[str, tuple[Exponents, Exponents]], rng: np.random.Generator) -> Pairs:
@@ -424,8 +424,8 @@ def exponent_ranges_of_the_report(
     high, low, none = (-15, 14), (-35, -15), (-45, -35)
     types = {"type 1": (high, high), "type 2": (high, low), "type 3": (high, none)}
     series = errors_by_size(exp_rands(types, rng), sizes, device, published=True)
-    bare = {panel: beside_fp32(series, panel, AS_PUBLISHED, device) for panel in types}
-    lost, same = least_as_published(series, "type 3"), max(bare["type 1"].values())
+    bare = {panel: beside_fp32(series, panel, UNSCALED, device) for panel in types}
+    lost, same = least_unscaled(series, "type 3"), max(bare["type 1"].values())
     tf32 = max(max(beside_fp32(series, panel, "tf32tf32", device).values()) for panel in types)
     claims = (
         Claim("exp_rand(-15, 15) both: halfhalf has the accuracy of FP32 SIMT",
@@ -445,8 +445,8 @@ def exponent_ranges(sizes: Sequence[int], rng: np.random.Generator, device: Devi
     high, low, tiny = (-15, 14), (-35, -15), (-100, -35)
     types = {"type 1": (high, high), "type 2": (high, low), "type 3": (low, low), "type 4": (high, tiny)}
     series = errors_by_size(exp_rands(types, rng), sizes, device, published=True)
-    bare = {panel: beside_fp32(series, panel, AS_PUBLISHED, device) for panel in types}
-    none, same = least_as_published(series, "type 4"), max(bare["type 1"].values())
+    bare = {panel: beside_fp32(series, panel, UNSCALED, device) for panel in types}
+    none, same = least_unscaled(series, "type 4"), max(bare["type 1"].values())
     tf32, ours = (
         max(max(beside_fp32(series, panel, name, device).values()) for panel in types)
         for name in ("tf32tf32", "halfhalf")
