@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from math import sqrt
@@ -35,7 +36,10 @@ EXPONENT_SIZES = {"small": (32, 64), "cpu": (64, 128, 256), "full": (64, 128, 25
 """Of the products of operands with given exponents, on a model."""
 
 ON_DEVICE = {"small": (), "cpu": (1024,), "full": (1024, 2048, 4096)}
-"""More of them that a device multiplies without its model beside it."""
+"""More of them, on a device."""
+
+LARGEST_MODEL = 256
+"""Up to which models run beside a device, whose figures are to take minutes."""
 
 REPEATS = {"small": 2, "cpu": 2, "full": 8}
 """Pairs of matrices that errors against k are averaged over; 8 in the paper."""
@@ -162,12 +166,16 @@ def same_as_model(series: Series, device: Device | None) -> tuple[Claim, ...]:
 def against_k(methods: dict[str, Method], largest: int, repeats: int, rng: np.random.Generator) -> Series:
     """Mean relative residual of (16 x k) (k x 16) on (-1, 1)."""
     series: Series = {name: [] for name in methods}
-    for k in (2**e for e in range(4, largest + 1, 2)):
-        operands = [(uniform(rng, (16, k), -1, 1), uniform(rng, (k, 16), -1, 1)) for _ in range(repeats)]
-        for name, method in methods.items():
-            errors = [relative_residual(method(a, b), a, b) for a, b in operands]
-            series[name].append((k, float(np.mean(errors))))
+    with ThreadPoolExecutor() as pool:
+        for k in (2**e for e in range(4, largest + 1, 2)):
+            operands = [(uniform(rng, (16, k), -1, 1), uniform(rng, (k, 16), -1, 1)) for _ in range(repeats)]
+            for name, error in zip(methods, pool.map(partial(mean_residual, operands), methods.values()), strict=True):
+                series[name].append((k, error))
     return series
+
+
+def mean_residual(operands: Sequence[tuple[Any, Any]], method: Method) -> float:
+    return float(np.mean([relative_residual(method(a, b), a, b) for a, b in operands]))
 
 
 def averaged(repeats: int, core: TensorCore = A100, device: Device | None = None) -> str:
@@ -374,9 +382,9 @@ _UNSCALED = (
 
 
 def errors_by_size(pairs: Pairs, sizes: Sequence[int], device: Device | None, published: bool) -> Series:
-    """Errors of square products, `published`: of halfhalf without scaling, too; of models up to their largest size."""
+    """Errors of square products, `published`: of halfhalf without scaling, too; of models up to moderate sizes."""
     core = core_beside(device)
-    modelled: dict[str, Method] = {"halfhalf": on("halfhalf", core), "tf32tf32": on("tf32tf32", core)}
+    modelled = {"halfhalf": on("halfhalf", core), "tf32tf32": on("tf32tf32", core), "FP32 SIMT": simt}
     methods = real(device)
     if published:
         modelled[UNSCALED] = unscaled("halfhalf", core)
@@ -386,7 +394,7 @@ def errors_by_size(pairs: Pairs, sizes: Sequence[int], device: Device | None, pu
     for panel, draw in pairs.items():
         for n in sizes:
             a, b = draw(n)
-            here = {**(modelled if n <= EXPONENT_SIZES["full"][-1] else {}), "FP32 SIMT": simt, **methods}
+            here = {**(modelled if device is None or n <= LARGEST_MODEL else {}), **methods}
             for name, method in here.items():
                 series.setdefault(f"{panel}: {name}", []).append((n, relative_residual(method(a, b), a, b)))
     return series
