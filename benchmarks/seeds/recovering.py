@@ -35,7 +35,7 @@ SIZES = {"small": (256, 512), "cpu": (1024, 2048, 4096, 8192), "full": (512, 102
 EXPONENT_SIZES = {"small": (32, 64), "cpu": (64, 128, 256), "full": (64, 128, 256, 512)}
 """Of the products of operands with given exponents, on a model."""
 
-ON_DEVICE = {"small": (), "cpu": (1024,), "full": (1024, 2048, 4096)}
+ON_DEVICE = {"small": (), "cpu": (1024,), "full": (1024, 2048)}
 """More of them, on a device."""
 
 LARGEST_MODEL = 256
