@@ -258,6 +258,7 @@ def on_tensor_cores(
                   len(less) > 0 and at_end[last] == max(at_end.values())
                   and (here is not None or at_end[last] > 1.5 * at_end[V100.name])),
         ]  # fmt: skip
+        differs += "" if here is None else _ODD
     if here is not None:
         claims.append(here.same_bits(schemes, interval, rng))
     return replace(figure, claims=tuple(claims), differs=differs)
@@ -265,7 +266,11 @@ def on_tensor_cores(
 
 _SPLIT = (
     " Where cuBLAS's error stays as it is for several n, it shares the inner dimension of so small a product out among "
-    "blocks, and adds their sums in FP32."
+    "blocks, and adds their sums in FP32. The last point is of another kind, as in the next figure."
+)
+_ODD = (
+    " At n = 2^20 alone each of cuBLAS's products of so few rows and columns errs a thousand times as much as at half "
+    "that n or at twice that, whatever its mode of reductions (docs/performance-log.md, From machine to machine)."
 )
 
 
