@@ -12,7 +12,7 @@ from benchmarks.results import Shape
 from ozaki.schemes import Words
 from ozaki.schemes.words import groups
 
-COLUMNS = {1: (128, 192, 256), 2: (128, 192, 208)}
+COLUMNS = {1: (128, 192, 208, 256), 2: (128, 192, 208)}
 """By words, or sets of sums: those that kernels/wgmma_words.cuh has instructions for, and threads have registers."""
 
 GROUPS = (1, 2, 4, 8, 16, 32)

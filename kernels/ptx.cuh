@@ -150,16 +150,19 @@ template <int PENDING> __device__ __forceinline__ void wgmma_wait() {
 #define FIRST_32 "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15," \
   "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31"
 #define FIRST_48 FIRST_32 ",%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47"
-#define FIRST_64 FIRST_48 ",%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
+#define FIRST_52 FIRST_48 ",%48,%49,%50,%51"
+#define FIRST_64 FIRST_52 ",%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
 #define FIRST_96 FIRST_64 ",%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79," \
   "%80,%81,%82,%83,%84,%85,%86,%87,%88,%89,%90,%91,%92,%93,%94,%95"
 #define FIRST_104 FIRST_96 ",%96,%97,%98,%99,%100,%101,%102,%103"
 #define FIRST_128 FIRST_104 ",%104,%105,%106,%107,%108,%109,%110,%111,%112,%113,%114,%115," \
   "%116,%117,%118,%119,%120,%121,%122,%123,%124,%125,%126,%127"
-#define EIGHT(C, i) C(d[i]), C(d[i + 1]), C(d[i + 2]), C(d[i + 3]), C(d[i + 4]), C(d[i + 5]), C(d[i + 6]), C(d[i + 7])
+#define FOUR(C, i) C(d[i]), C(d[i + 1]), C(d[i + 2]), C(d[i + 3])
+#define EIGHT(C, i) FOUR(C, i), FOUR(C, i + 4)
 #define REGISTERS_32(C) EIGHT(C, 0), EIGHT(C, 8), EIGHT(C, 16), EIGHT(C, 24)
 #define REGISTERS_48(C) REGISTERS_32(C), EIGHT(C, 32), EIGHT(C, 40)
-#define REGISTERS_64(C) REGISTERS_48(C), EIGHT(C, 48), EIGHT(C, 56)
+#define REGISTERS_52(C) REGISTERS_48(C), FOUR(C, 48)
+#define REGISTERS_64(C) REGISTERS_52(C), FOUR(C, 52), EIGHT(C, 56)
 #define REGISTERS_96(C) REGISTERS_64(C), EIGHT(C, 64), EIGHT(C, 72), EIGHT(C, 80), EIGHT(C, 88)
 #define REGISTERS_104(C) REGISTERS_96(C), EIGHT(C, 96)
 #define REGISTERS_128(C) REGISTERS_104(C), EIGHT(C, 104), EIGHT(C, 112), EIGHT(C, 120)

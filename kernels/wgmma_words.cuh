@@ -38,6 +38,7 @@ DEFINE(128, 256, "%128", "%129", "%130")
   }
 DEFINE_HALVES(32, 128, "%32", "%33", "%34")
 DEFINE_HALVES(48, 192, "%48", "%49", "%50")
+DEFINE_HALVES(52, 208, "%52", "%53", "%54")
 DEFINE_HALVES(64, 256, "%64", "%65", "%66")
 #undef DEFINE_HALVES
 #endif

@@ -7,8 +7,8 @@
 // (FP16 or TF32) and SCALE_BITS, of two words; TILE_COLS and TILE_STAGES.
 //
 // Tiles, ring and launch as word_ring_sm90.cuh has them, operands in tiles of word_tiles.cuh: a stage is a block of one
-// word, or half a block of two. A thread has 64 x TILE_COLS / 128 sums and as many accumulators, two of FP16 in a
-// register: up to 208 of its 240 registers.
+// word, or half a block of two. A thread has 64 x TILE_COLS / 128 sums and as many accumulators, or of FP16, of which a
+// register holds two, up to twice as many: up to 208 of its 240 registers.
 //
 // `blocks`: of k; `k_stages`: stages that the operands have.
 #include "launch.cuh"
@@ -21,10 +21,14 @@ typedef float Sums[COLS / 2];
 
 #if HALF_SUMS
 
-typedef uint32_t Accumulators[COLS / 4];
+// Of two blocks, as far as there are registers, so that the tensor cores have the next one while a block is promoted.
+// Without turns: here they would cost more than they save.
+constexpr int AT_A_TIME = COLS <= 208 ? 2 : 1;
 
-// Adds the products of a block to the sums. Without turns: here they would cost more than they save.
-__device__ __forceinline__ void add_block(const Stages& stages, Ring& ring, Accumulators& d, Sums& sum) {
+typedef uint32_t Accumulators[AT_A_TIME][COLS / 4];
+
+// The products of a block; its stage.
+__device__ __forceinline__ int multiply(const Stages& stages, Ring& ring, uint32_t (&d)[COLS / 4]) {
   uint32_t a, b;
   stages.wait(ring);
   stages.descriptors(ring, a, b);
@@ -32,12 +36,42 @@ __device__ __forceinline__ void add_block(const Stages& stages, Ring& ring, Accu
 #pragma unroll
   for (int z = 0; z < 4; ++z) wgmma_halves(d, a + 2 * z, b + 2 * z, z > 0);
   wgmma_commit();
-  wgmma_wait<0>();
-  registers_ready(d);
-  stages.release(ring.stage);
+  const int stage = ring.stage;
   ring.next();
+  return stage;
+}
+
+// Adds the products of a block, of which that many later ones are under way, to the sums.
+template <int LATER>
+__device__ __forceinline__ void promote(const Stages& stages, int stage, uint32_t (&d)[COLS / 4], Sums& sum) {
+  wgmma_wait<LATER>();
+  registers_ready(d);
+  stages.release(stage);
 #pragma unroll
   for (int i = 0; i < COLS / 2; ++i) sum[i] += half_to_float(d[i / 2], i % 2);
+}
+
+__device__ __forceinline__ void add_blocks(const Stages& stages, Ring& ring, Accumulators& d, Sums& sum, int blocks) {
+  if constexpr (AT_A_TIME == 1) {
+#pragma unroll 1
+    for (int block = 0; block < blocks; ++block) promote<0>(stages, multiply(stages, ring, d[0]), d[0], sum);
+  } else {
+    int stage = multiply(stages, ring, d[0]);
+#pragma unroll 1
+    for (; blocks > 2; blocks -= 2) {
+      const int second = multiply(stages, ring, d[1]);
+      promote<1>(stages, stage, d[0], sum);
+      stage = multiply(stages, ring, d[0]);
+      promote<1>(stages, second, d[1], sum);
+    }
+    if (blocks == 2) {
+      const int second = multiply(stages, ring, d[1]);
+      promote<1>(stages, stage, d[0], sum);
+      promote<0>(stages, second, d[1], sum);
+    } else {
+      promote<0>(stages, stage, d[0], sum);
+    }
+  }
 }
 
 #else
@@ -97,6 +131,10 @@ __device__ __forceinline__ void add_block(const Stages& stages, Ring& ring, Accu
 #pragma unroll
   for (int i = 0; i < COLS / 2; ++i) sum[i] += d[i];
 }
+__device__ __forceinline__ void add_blocks(const Stages& stages, Ring& ring, Accumulators& d, Sums& sum, int blocks) {
+#pragma unroll 1
+  for (int block = 0; block < blocks; ++block) add_block(stages, ring, d, sum);
+}
 
 #endif
 
@@ -136,8 +174,7 @@ word_gemm(const Operand a, const Operand b, const Output<float> to, int blocks, 
       keep_exponents(exponents, to, tiles, w);
 #pragma unroll
       for (int i = 0; i < COLS / 2; ++i) sum[i] = 0.0f;
-#pragma unroll 1
-      for (int block = 0; block < blocks; ++block) add_block(stages, ring, d, sum);
+      add_blocks(stages, ring, d, sum, blocks);
       store(sum, to, tiles, w, exponents);
     }
     if (WORD_COUNT == 2 && warpgroup == 0) take_turn();

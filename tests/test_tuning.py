@@ -47,10 +47,10 @@ def test_candidates_are_kernels():
 
 
 def test_rules():
-    for name, wide in (("halfhalf", {(208, 4), (208, 5)}), ("two-stage", {(256, 4)})):
+    for name, wide in (("halfhalf", {(208, 4), (208, 5)}), ("two-stage", {(208, 4), (208, 5), (256, 4)})):
         fitting = {(c.columns, c.stages) for c in SPACE[Wgmma] if fits(c, PRESETS[name], H200_SHARED)}
         assert fitting == {(128, s) for s in (4, 5, 6, 7)} | {(192, 4), (192, 5)} | wide
-    for name, widths in (("single-fp16", {128, 192, 256}), ("fabsum-v1", {128, 192, 208}), ("fabsum-v2", {128})):
+    for name, widths in (("single-fp16", {128, 192, 208, 256}), ("fabsum-v1", {128, 192, 208}), ("fabsum-v2", {128})):
         assert {c.columns for c in SPACE[WgmmaOfPairs] if fits(c, PRESETS[name], H200_SHARED)} == widths
     for name, largest in (("markidis", 64), ("halfhalf", 32), ("fabsum-v1", 32)):
         fitting = [c for c in SPACE[MmaSync] if fits(c, PRESETS[name], H200_SHARED)]

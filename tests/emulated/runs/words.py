@@ -110,11 +110,11 @@ def pair_columns(rng: np.random.Generator) -> None:
 
 
 def columns(rng: np.random.Generator) -> None:
-    """Tiles of every width."""
-    for name in ("halfhalf", "two-stage"):
+    """Tiles of every width, and blocks of any number."""
+    for name, ks in (("halfhalf", (150,)), ("two-stage", (50, 150, 230))):
         method = PRESETS[name]
-        for columns in _word_hopper._COLUMNS[method.count]:
-            a, b = matrix(rng, (3, 150), "f4"), matrix(rng, (150, columns + 20), "f4")
+        for columns, k in itertools.product(_word_hopper._COLUMNS[method.count], ks):
+            a, b = matrix(rng, (3, k), "f4"), matrix(rng, (k, columns + 20), "f4")
             with mock.patch.dict(_word_hopper._COLUMNS, {method.count: {columns: 1.0}}):
                 same(ozaki.matmul(a, b, scheme=method), ozaki.matmul(cp.asarray(a), cp.asarray(b), scheme=method))
 
