@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import typer
+from quoted import published
 
 from benchmarks.seeds import multiword, page, recovering, slides, two_stage
 from benchmarks.seeds.__main__ import SEEDS, Scale
@@ -31,6 +32,14 @@ def test_what_was_published_comes_out(figures):
     failed = [(key, claim) for key, figure in figures.items() for claim in figure.claims if not claim.holds]
     # The post's own block of 16 errs less than the post says.
     assert [claim for _, claim in failed if "promoted every 16" not in claim.ours] == []
+
+
+def test_stored_results_quote_what_the_scripts_do(figures):
+    for seed in SEEDS:
+        stored = read(FOLDER / f"{seed}.json").figures
+        assert [figure.name for figure in stored] == [name for of, name in figures if of == seed]
+        for figure in stored:
+            assert published(figure) == published(figures[seed, figure.name])
 
 
 def test_every_figure_says_something(figures):

@@ -29,6 +29,9 @@ SCALES = {"small": 11, "cpu": 16, "full": 20}
 SIZES = {"small": (256, 512), "cpu": (512, 1024, 2048, 4096), "full": (512, 1024, 2048, 4096, 8192, 16384)}
 """Of the products whose throughput a GPU shows."""
 
+SIDES = {"small": 16, "cpu": 16, "full": 512}
+"""Rows and columns of figures 4.4 and 4.5 on a GPU; 512 in the paper."""
+
 MODELLED = {"small": (512,), "cpu": (512, 2048, 8192), "full": (512, 2048, 8192)}
 """n of the products that a GPU and the model of its tensor cores both compute."""
 
@@ -40,18 +43,20 @@ MODEL = H100
 """Of a device's tensor cores."""
 
 
-def where(here: OnDevice | None) -> str:
+def where(here: OnDevice | None, side: int = 16) -> str:
     """What ours ran on, where the paper's cuBLAS may have added in another order."""
+    operands = f"{side} rows and columns of float32 (sums of two FP16 numbers in the paper)"
     if here is None:
         return (
-            "16 rows and columns of float32 (sums of two FP16 numbers in the paper), on models of the tensor cores, "
-            f"whose order of additions cuBLAS may not share; fp32 is summed in {PARTS} parts of n, as GPUs share so "
-            "long sums out."
+            f"{operands}, on models of the tensor cores, whose order of additions cuBLAS may not share; fp32 is summed "
+            f"in {PARTS} parts of n, as GPUs share so long sums out."
         )
-    return (
-        "16 rows and columns of float32 (sums of two FP16 numbers in the paper), by our kernels on the "
-        f"{here.device.name}; fp32 is {here.device.blas} SGEMM."
-    )
+    return f"{operands}, by our kernels on the {here.device.name}; fp32 is {here.device.blas} SGEMM."
+
+
+def where_512(here: OnDevice | None, side: int) -> str:
+    """The same of figures 4.4 and 4.5."""
+    return ("" if side == 512 else "512 rows and columns in the paper. ") + where(here, side)
 
 
 def figures(scale: str, rng: np.random.Generator) -> Iterator[Figure]:
@@ -73,8 +78,8 @@ def figures_on_gpu(device: Device, scale: str, rng: np.random.Generator) -> Iter
     largest = SCALES[scale]
     yield on_tensor_cores(largest, POSITIVE, rng, here)
     yield on_tensor_cores(largest, CENTRED, rng, here)
-    yield fabsum(largest, rng, here)
-    yield fabsum_of_fp16(largest, rng, here)
+    yield fabsum(largest, rng, here, SIDES[scale])
+    yield fabsum_of_fp16(largest, rng, here, SIDES[scale])
     yield from words_speed.figures(device, SIZES[scale], PEAKS.get(device.name))
 
 
@@ -167,13 +172,19 @@ def preset(name: str, core: TensorCore) -> Method:
 
 
 def against_n(
-    methods: dict[str, Method], largest: int, interval: tuple[float, float], rng: np.random.Generator
+    methods: dict[str, Method],
+    largest: int,
+    interval: tuple[float, float],
+    rng: np.random.Generator,
+    here: OnDevice | None = None,
+    side: int = 16,
 ) -> Series:
-    """Largest componentwise error of (16 x n) (n x 16)."""
+    """Largest componentwise error of (side x n) (n x side), where the operands are."""
     series: Series = {name: [] for name in methods}
+    place = np.asarray if here is None else here.device.xp.asarray
     for n in (2**e for e in range(9, largest + 1)):
-        a, b = uniform(rng, (16, n), *interval), uniform(rng, (n, 16), *interval)
-        exact, scale = product_and_scale(a, b)
+        a, b = (place(uniform(rng, shape, *interval)) for shape in ((side, n), (n, side)))
+        exact, scale = map(host, product_and_scale(a, b))
         for name, method in methods.items():
             series[name].append((n, largest_ratio(method(a, b), exact, scale)))
     return series
@@ -220,7 +231,7 @@ def on_tensor_cores(
         for at, core in cores.items() for name, scheme in (("fp16", "single-fp16"), ("double-fp16", "double-fp16"))
     }  # fmt: skip
     methods = all_of(schemes, here) | ({} if here is None else {ALGORITHM: here.cublas})
-    series = against_n(methods, largest, interval, rng)
+    series = against_n(methods, largest, interval, rng, here)
     figure = Figure(f"Figure 4.2, {named(interval)}", "Algorithm 4.1 on tensor cores that truncate", "n",
                     "componentwise error", series, ())  # fmt: skip
     at_end = {at: figure.last(f"double-fp16, {at}") for at in cores}
@@ -307,14 +318,14 @@ def core_and_name(here: OnDevice | None) -> tuple[TensorCore, str]:
     return (A100, A100.name) if here is None else (MODEL, here.device.name)
 
 
-def fabsum(largest: int, rng: np.random.Generator, here: OnDevice | None = None) -> Figure:
+def fabsum(largest: int, rng: np.random.Generator, here: OnDevice | None = None, side: int = 16) -> Figure:
     core, at = core_and_name(here)
     algorithm = "algorithm 4.1" if here is None else "double-fp16"
     schemes = {algorithm: replace(PRESETS["double-fp16"], core=core)}
     for name in ("fabsum-v1", "fabsum-v2"):
         for block in BLOCKS:
             schemes[f"{name}, b = {block}"] = replace(PRESETS[name], block=block, core=core)
-    series = against_n(all_of(schemes, here), largest, POSITIVE, rng)
+    series = against_n(all_of(schemes, here), largest, POSITIVE, rng, here, side)
     figure = Figure("Figure 4.4, right", f"FABsum, (0, 1], {at}", "n", "componentwise error", series, ())
     v1_small, v2_next = (dict(series[name]) for name in ("fabsum-v1, b = 128", "fabsum-v2, b = 256"))
     until = max((n for n in v2_next if v2_next[n] > v1_small[n]), default=0)
@@ -330,16 +341,16 @@ def fabsum(largest: int, rng: np.random.Generator, here: OnDevice | None = None)
               f"until n = {until}", 3e4 < until < 3e5 or largest < 17),
         *([] if here is None else [here.same_bits(schemes, POSITIVE, rng)]),
     )  # fmt: skip
-    return replace(figure, claims=claims, differs="512 rows and columns in the paper. " + where(here))
+    return replace(figure, claims=claims, differs=where_512(here, side))
 
 
-def fabsum_of_fp16(largest: int, rng: np.random.Generator, here: OnDevice | None = None) -> Figure:
+def fabsum_of_fp16(largest: int, rng: np.random.Generator, here: OnDevice | None = None, side: int = 16) -> Figure:
     core, at = core_and_name(here)
     schemes = {f"fp16, b = {block}": Words("fp16", 1, block=block, promotion="fp64", core=core) for block in BLOCKS} | {
         "double-fp16, b = 256": replace(PRESETS["fabsum-v2"], core=core)
     }
     methods = all_of(schemes, here)
-    series = against_n({name: methods[name] for name in schemes}, largest, POSITIVE, rng)
+    series = against_n({name: methods[name] for name in schemes}, largest, POSITIVE, rng, here, side)
     figure = Figure("Figure 4.5, right", f"FABsum-v2 of fp16, (0, 1], {at}", "n", "componentwise error", series, ())
     errors = [figure.last(f"fp16, b = {block}") for block in BLOCKS]
     double = figure.last("double-fp16, b = 256")
@@ -356,4 +367,4 @@ def fabsum_of_fp16(largest: int, rng: np.random.Generator, here: OnDevice | None
               f"at least {least:.2g} times its error", least > 1),
         *([] if here is None else [here.same_bits(schemes, POSITIVE, rng)]),
     )  # fmt: skip
-    return replace(figure, claims=claims, differs="512 rows and columns in the paper. " + where(here))
+    return replace(figure, claims=claims, differs=where_512(here, side))
