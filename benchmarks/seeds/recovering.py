@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from math import sqrt
@@ -166,16 +165,12 @@ def same_as_model(series: Series, device: Device | None) -> tuple[Claim, ...]:
 def against_k(methods: dict[str, Method], largest: int, repeats: int, rng: np.random.Generator) -> Series:
     """Mean relative residual of (16 x k) (k x 16) on (-1, 1)."""
     series: Series = {name: [] for name in methods}
-    with ThreadPoolExecutor() as pool:
-        for k in (2**e for e in range(4, largest + 1, 2)):
-            operands = [(uniform(rng, (16, k), -1, 1), uniform(rng, (k, 16), -1, 1)) for _ in range(repeats)]
-            for name, error in zip(methods, pool.map(partial(mean_residual, operands), methods.values()), strict=True):
-                series[name].append((k, error))
+    for k in (2**e for e in range(4, largest + 1, 2)):
+        operands = [(uniform(rng, (16, k), -1, 1), uniform(rng, (k, 16), -1, 1)) for _ in range(repeats)]
+        for name, method in methods.items():
+            errors = [relative_residual(method(a, b), a, b) for a, b in operands]
+            series[name].append((k, float(np.mean(errors))))
     return series
-
-
-def mean_residual(operands: Sequence[tuple[Any, Any]], method: Method) -> float:
-    return float(np.mean([relative_residual(method(a, b), a, b) for a, b in operands]))
 
 
 def averaged(repeats: int, core: TensorCore = A100, device: Device | None = None) -> str:
