@@ -29,9 +29,13 @@ def figures():
 
 def test_what_was_published_comes_out(figures):
     assert len(figures) == 23
-    failed = [(key, claim) for key, figure in figures.items() for claim in figure.claims if not claim.holds]
-    # The post's own block of 16 errs less than the post says.
-    assert [claim for _, claim in failed if "promoted every 16" not in claim.ours] == []
+    failed = [claim.published for figure in figures.values() for claim in figure.claims if not claim.holds]
+    # Why, says the page.
+    assert failed == [
+        "double-fp16 is not always as accurate as fp32, especially on the A100",
+        "FP16/16 has about 1000 times the error of FP16/32",
+        "two-stage has about 100 times the error of FP16/32",
+    ]
 
 
 def test_stored_results_quote_what_the_scripts_do(figures):
@@ -76,7 +80,7 @@ def test_claims_can_fail(rng, monkeypatch):
     nearest = TensorCore("rounding to nearest", alignment_bits=24, fused=8, rounding="RN")
     monkeypatch.setattr(recovering, "A100", nearest)
     like_rz = recovering.rounding_of_the_accumulator(10, 1, rng).claims[1]
-    assert not like_rz.holds and float(like_rz.ours.split()[0]) > 2
+    assert not like_rz.holds and float(like_rz.ours.split()[2]) > 2
 
 
 # Data and methods ------------------------------------------------------------------------------------------------

@@ -27,8 +27,8 @@ _PLANNED = (
 )
 
 _CARDS = (
-    "The slides' RTX A6000 Ada, like all consumer cards, computes FP64 at a 64th of the speed of FP32, where the cards "
-    "of data centres have tensor cores for it: native DGEMM is another rival there."
+    "The slides name no GPU for this plot, of 2020. Many cards compute FP64 at a 32nd or 64th of the speed of FP32; "
+    "those of data centres have tensor cores for it, and native DGEMM is another rival there."
 )
 
 
@@ -84,7 +84,7 @@ def compared(series: Series, name: str, other: str) -> tuple[str, bool]:
 def against_n(series: Series) -> Figure:
     """TFLOP/s over n."""
     claims = (
-        Claim("int8 tensor cores have twice the throughput of FP16, and fewer products are needed",
+        Claim("int8 tensor cores have twice the throughput of FP16, so int8 digits are faster",
               *compared(series, INT8, FP16)),
         Claim("the scheme is faster than cublasDgemm, on FP16 tensor cores", *compared(series, FP16, DGEMM)),
         Claim("(not in the slides) int8 digits are faster than cublasDgemm", *compared(series, INT8, DGEMM)),

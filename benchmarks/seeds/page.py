@@ -37,14 +37,17 @@ INTRODUCTION = """# The papers, reproduced
 
 What the papers that the library starts from published, and what comes out here. Accuracy is shown on a CPU: the tensor
 cores are those of `ozaki.tensor_core`, a model. Results from a GPU, with its own tensor cores, follow and name the
-device. The page is written by `python -m benchmarks.seeds.page` from `benchmarks/seeds/results/`;
-`python -m benchmarks.seeds` makes those anew, with `--device gpu` those of a GPU, with `--scale full` up to the papers'
-n and k (what is smaller says so). Figures 4, 5, 8, 9, 11 and 14 of the first paper are 2, 3, 6, 7, 8 and 9 of the
-Japanese report before it. A published plot has no numbers to compare with, so its statements are checked: each line
-says what was published, and what came out here.
+device. The page is written by `python -m benchmarks.seeds.page` from `benchmarks/seeds/results/`; `python -m
+benchmarks.seeds` makes those anew, with `--device gpu` those of a GPU, with `--scale full` up to the papers' n and k
+(what is smaller says so). Figures 4, 5, 8, 9 and 14 of the first paper are 2, 3, 6, 7 and 9 of the Japanese report
+before it; where it has other data, figure 4 says so, and its figure 8 stands by itself. A published plot has no
+numbers to compare with, so its statements are checked: each line says what was published, and what came out here.
 
-Feng et al. (`scheme="feng"`) could not be told apart from Markidis: rounding to nearest, and with it a signed low
-word, is what CUDA's conversion does anyway, and the words differ in ties alone. The first paper found no gain either.
+Feng et al. (`scheme="feng"`) use the sign of the low word as one more bit of the significand. As the first paper quotes
+them (section 1), the 21st bit of the significand decides which way the high word is rounded; it doubts that this can be
+what they intend, and it is not reproduced here. The preset decides by the first bit that is cut off, which is rounding
+to nearest, as CUDA's conversion does it but for ties. The accuracy that Feng et al. print could not be reproduced,
+neither by the first paper nor here: the errors are those of Markidis et al. (figure 1).
 """
 
 

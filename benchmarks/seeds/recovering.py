@@ -214,8 +214,8 @@ def error_against_k(largest: int, repeats: int, rng: np.random.Generator, device
     )  # fmt: skip
     differs = (
         f"{averaged(repeats, core, device)} {_EVERY_OTHER} {_OURS} FP32 SIMT is summed in {PARTS} parts of k, as GPUs "
-        "share so long sums out. Markidis' method adds four products an instruction to one accumulator, plain FP16 one, "
-        "so it truncates four times as often."
+        "share so long sums out. Markidis' method adds four products an instruction to one accumulator, plain FP16 "
+        "one, so it truncates four times as often."
     )
     if device is not None:
         differs += (

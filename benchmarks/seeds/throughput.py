@@ -36,7 +36,7 @@ PEAKS = {"NVIDIA H200": Peaks(989, 494, 67, 4.8)}
 _WHOLE = (
     "N(0, 1) on one device. Times are those of whole calls, in which float32 operands are scaled and cut into words "
     "that are written to memory; the paper cuts them inside the kernel. Where n is small, the launches of several "
-    "kernels take longer than the product."
+    "kernels take longer than the product. Of the paper's cards the A100 is quoted alone."
 )
 
 
@@ -108,11 +108,10 @@ def roofline(rows: Sequence[Row], peaks: Peaks) -> Figure:
         xs = sorted({min(*span, ridge / 4), ridge, max(span)})
         series[names[name]] = [(x, min(ceiling, peaks.memory * x)) for x in xs]
     shares = {name: fastest(reached, name) / ceilings[name] for name in (HALFHALF, TF32TF32)}
-    below = all(y < min(ceilings[name], peaks.memory * x) for name in reached for x, y in series[name])
     claim = Claim(
-        "neither reaches its ceilings: halfhalf 49% of a third of the FP16 peak, tf32tf32 63% of a third of the TF32 "
-        "peak on the A100",
-        f"{shares[HALFHALF]:.0%} and {shares[TF32TF32]:.0%}", below,
+        "neither reaches its ceilings, tf32tf32 comes closer: halfhalf 49% of a third of the FP16 peak, tf32tf32 63% "
+        "of a third of the TF32 peak on the A100",
+        f"{shares[HALFHALF]:.0%} and {shares[TF32TF32]:.0%}", shares[HALFHALF] < shares[TF32TF32] < 1,
     )  # fmt: skip
     differs = f"All sizes, not the fastest and the slowest alone. {_WHOLE} Peaks are those of the vendor's data sheet."
     return Figure("Figure 15", "Roofline", "FLOP / byte", "TFLOP/s", series, (claim,), differs)
