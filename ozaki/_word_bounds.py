@@ -55,9 +55,12 @@ def absolute(words: Words, k: int) -> float:
     """B8: what accumulators in FP16 lose to underflow in an entry, in units of the scaled rows."""
     if words.accumulator != "fp16":
         return 0.0
-    steps, cut = _steps(words, groups(words)[0], k), _cut(words)
+    assert words.block is not None
+    (group,), cut = groups(words), _cut(words)
     each = _LEAST_FP16 + cut * 2.0 ** FORMATS["fp16"].least
-    return 2 * steps * each * (1 + _growth(2.0**-11 + cut, steps))
+    inside = _growth(2.0**-11 + cut, _steps(words, group, min(k, words.block)))
+    magnified = _compound(inside, _growth(_outer_roundoff(words), ceil(k / words.block)))
+    return 2 * _steps(words, group, k) * each * (1 + magnified)
 
 
 def a_priori(words: Words, k: int) -> float:

@@ -327,6 +327,9 @@ CASES = {
     },
     "words on a tensor core of a list": (lambda: replace(V100, words=["fp16"]), ValueError, "words", "as a tuple"),
     "words on a tensor core of a number": (lambda: replace(V100, words=5), ValueError, "words", "as a tuple"),
+    "words on a tensor core twice": (lambda: replace(V100, words=("fp16", "fp16")), ValueError, "words", "each once"),
+    "name of a tensor core": (lambda: replace(V100, name=100), TypeError, "name", "a str"),
+    "words below the range": (words(word="fp16", count=4), ValueError, "scale_bits", "3 to 11"),
 }
 
 

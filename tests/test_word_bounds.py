@@ -170,6 +170,13 @@ def test_small_sums_of_fp16_are_aligned_as_if_normal(bits, k):
     assert report.measure == "componentwise" and 0.1 < error <= report.bound
 
 
+@pytest.mark.parametrize("core", [V100, A100, H100], ids=lambda core: core.name)
+def test_what_small_sums_of_fp16_lose_is_magnified_within_their_block(core):
+    words = replace(PRESETS["two-stage"], core=core)
+    assert _word_bounds.absolute(words, 2**20) <= 1.001 * 2**10 * _word_bounds.absolute(words, 2**10)
+    assert _word_bounds.a_priori(words, 2**20) < 2 * _word_bounds.a_priori(words, 2**10)
+
+
 def test_halfhalf_proves_fp32(rng):
     """With promotion every block, from k = 256 on, ordinary data: less than the native product proves, too."""
     for k in (256, 4096):

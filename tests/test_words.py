@@ -96,6 +96,11 @@ def test_feng_rounds_ties_apart():
 # Scaling and underflow -------------------------------------------------------------------------------------------
 
 
+def test_whole_numbers_of_numpy():
+    words = Words("fp16", np.int64(2), np.int8(11), block=np.uint16(64), promotion="fp32", accumulators="one")
+    assert words == PRESETS["halfhalf"] and (type(words.count), type(words.block)) == (int, int)
+
+
 @pytest.mark.parametrize("name", ["halfhalf", "double-fp16", "tf32tf32", "two-stage"])
 def test_scaling_covers_the_range_of_float32(rng, name):
     """Rows and columns times powers of two change nothing but the exponents of the result."""

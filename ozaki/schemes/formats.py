@@ -59,7 +59,7 @@ class TensorCore:
 
     Raises
     ------
-    ValueError
+    ValueError, TypeError
         For numbers that the model cannot add exactly, or unknown names.
     """
 
@@ -70,6 +70,8 @@ class TensorCore:
     words: tuple[Word, ...] = ("fp16", "bf16", "tf32")
 
     def __post_init__(self) -> None:
+        if not isinstance(self.name, str):
+            raise TypeError(f"name: {self.name!r}; expected a str")
         for name, least, most in (("alignment_bits", 1, 40), ("fused", 1, 256)):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
@@ -77,8 +79,9 @@ class TensorCore:
         if self.rounding not in ("RN", "RZ"):
             raise ValueError(f"rounding: {self.rounding!r}; expected 'RN' or 'RZ'")
         known = get_args(Word)
-        if not isinstance(self.words, tuple) or not self.words or not all(word in known for word in self.words):
-            raise ValueError(f"words: {self.words!r}; expected some of {', '.join(known)}, as a tuple")
+        some = isinstance(self.words, tuple) and self.words and all(word in known for word in self.words)
+        if not some or len(set(self.words)) < len(self.words):
+            raise ValueError(f"words: {self.words!r}; expected some of {', '.join(known)}, each once, as a tuple")
 
     def terms(self, word: Word) -> int:
         """Products of that format added at once."""

@@ -7,6 +7,7 @@ Algorithm 2.1 of Fasi, Higham, Lopez, Mary and Mikaitis (SIAM J. Sci. Comput., 2
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
+from numbers import Integral
 from typing import Literal, get_args
 
 from ozaki.schemes.formats import FORMATS, H100, Accumulator, Rounding, TensorCore, Word
@@ -121,6 +122,10 @@ class Words:
             raise TypeError(f"core: {self.core!r}; expected a TensorCore, as ozaki.tensor_core.H100")
         if self.word not in self.core.words:
             raise ValueError(f"word: {self.core.name} does not multiply {self.word}; it takes {self.core.words}")
+        for name in ("count", "scale_bits", "block"):
+            value = getattr(self, name)
+            if isinstance(value, Integral) and not isinstance(value, bool):
+                object.__setattr__(self, name, int(value))  # of NumPy's
         _check_whole("count", self.count, 1, MAX_WORDS)
         _check_whole("scale_bits", self.scale_bits, 0, FORMATS[self.word].bits)
         if (self.block is None) != (self.promotion is None):
@@ -138,9 +143,11 @@ class Words:
                 "drown second words, and long sums overflow"
             )
         if self.floor >= self.ceiling:
+            most = FORMATS[self.word].bits
+            enough = next(bits for bits in range(most + 1) if self._floor(bits) < self.ceiling)
             raise ValueError(
                 f"scale_bits: {self.scale_bits} leaves the last of {self.count} words of {self.word} below the range "
-                f"of the format; expected up to {FORMATS[self.word].bits}, or fewer words"
+                f"of the format; expected {enough} to {most}, or fewer words"
             )
         if self.accumulators == "one" and self.count > 1 and self.scale_bits and self.block is None:
             raise ValueError(
@@ -184,8 +191,11 @@ class Words:
     @property
     def floor(self) -> int:
         """Scaled elements from 2**floor on keep their relative accuracy: no underflow of any word matters."""
+        return self._floor(self.scale_bits)
+
+    def _floor(self, scale_bits: int) -> int:
         form = FORMATS[self.word]
-        needed = form.least + (form.bits + 1 - self.scale_bits) * (self.count - 1)
+        needed = form.least + (form.bits + 1 - scale_bits) * (self.count - 1)
         return needed if self.word == "fp16" else max(needed, _WIDE_FLOOR)
 
     @property

@@ -8,13 +8,10 @@ import numpy as np
 import pytest
 
 from ozaki.schemes.formats import FORMATS
-from ozaki.tensor_core import A100, H100, mma, round_to
+from ozaki.tensor_core import mma, round_to
 
 cp = pytest.importorskip("cupy")
 pytestmark = pytest.mark.gpu
-
-CORES = {"80": A100, "90": H100}
-"""By compute capability: where the model claims bits."""
 
 COUNT = 2000
 
@@ -27,10 +24,12 @@ def module():
 
 @pytest.fixture
 def core():
+    from ozaki.backends.cupy import _backend as _cupy
+
     capability = cp.cuda.Device().compute_capability
-    if capability not in CORES:
+    if capability not in _cupy._CORES:
         pytest.skip(f"no model of compute capability {capability}")
-    return CORES[capability]
+    return _cupy._CORES[capability]
 
 
 def numbers(rng, shape, name, spread):
