@@ -81,13 +81,9 @@ class Planning:
             plan, slices = self._proven_first(ways, choices, full)
             if plan is not None:
                 return plan
-        way, why = self._fastest(ways, slices)
-        if isinstance(way, Words) and not pair.empty:
-            plan = self._plan(way, ways.target, inf, choices, why)
-            if (proven := self._proven_at_a_look(plan, way, ways.words_tolerance)) <= ways.words_tolerance:
-                return replace(plan, bound=_bounds.with_rounding(proven, pair.dtype))
-            self.ahead, self.native_by_data, ways = None, True, ways.without_words()
-            way, why = self._fastest(ways)
+        plan, ways, way, why = self._of_words(ways, *self._fastest(ways, slices), choices)
+        if plan is not None:
+            return plan
         if way == "native":
             return native(why=why)
         names = names_of(integer_scheme(choices.scheme, k))
@@ -101,13 +97,29 @@ class Planning:
             self.search = search
             _note_lately(self._kind(ways.target, names), choice.scheme)
         if choice.scheme.products > search.likely.products:  # these operands need more than ordinary ones
-            way, why = self._fastest(replace(ways, words=()), choice.scheme)
+            way, why = self._fastest(ways, choice.scheme)
+            plan, ways, way, why = self._of_words(ways, way, why, choices, choice.scheme)
+            if plan is not None:
+                self.search, self.unforeseen = None, True
+                return plan
             if way == "native":
                 self.native_by_data = True
                 return native(why=why)
         return self._plan(choice.scheme, ways.target, choice.bound, choices, why)
 
-    def _fastest(self, ways: Ways, slices: Scheme | None = None) -> tuple[Words | Literal["native", "slices"], str]:
+    def _of_words(
+        self, ways: Ways, way: _Way, why: str, choices: Choices, slices: Scheme | None = None
+    ) -> tuple[Plan | None, Ways, _Way, str]:
+        """A plan of words, if they are fastest and prove what is asked; else the ways left, and the fastest of them."""
+        while isinstance(way, Words) and not self._pair.empty:
+            plan = self._plan(way, ways.target, inf, choices, why)
+            if (proven := self._proven_at_a_look(plan, way, ways.words_tolerance)) <= ways.words_tolerance:
+                return replace(plan, bound=_bounds.with_rounding(proven, self._pair.dtype)), ways, way, why
+            self.ahead, self.native_by_data, ways = None, True, ways.without(way)
+            way, why = self._fastest(ways, slices)
+        return None, ways, way, why
+
+    def _fastest(self, ways: Ways, slices: Scheme | None = None) -> tuple[_Way, str]:
         """As `Ways.fastest`, but for a native product that proves nothing."""
         pair = self._pair
         way, why = ways.fastest(pair.backend, pair.sizes, pair.dtype, slices)
@@ -213,7 +225,7 @@ class Planning:
         pair = self._pair
         k, backend = pair.sizes.shape[1], pair.backend
         slices = None
-        if plan.workspace_limit is None:
+        if plan.workspace_limit is None and pair.undescribed:
             slices = backend.split_in_one_read(plan, pair.rows("left"), pair.rows("right"))
         if slices is None:
             return None
@@ -249,6 +261,7 @@ class Planning:
         return Plan(sizes.shape, sizes.batch, pair.dtype, scheme, target, proven, False, engine, limit, why)
 
 
+_Way = Words | Literal["native", "slices"]
 _Kind = tuple[Shapes, str, Accuracy, tuple[str, ...]]
 _Twice = tuple[Scheme | None, Scheme | None]
 

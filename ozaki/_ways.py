@@ -101,10 +101,11 @@ class Ways:
         """Where it may leave the range of its format."""
         return replace(self, ruled_out=f"native product ruled out: {OUT_OF_RANGE}")
 
-    def without_words(self) -> Ways:
-        """Where they prove too little."""
-        ruled_out = f"{self.words[0].name} proves too little at a first look"
-        return replace(self, words=(), ruled_out=None if self.ruled_out is None else ruled_out)
+    def without(self, words: Words) -> Ways:
+        """Where these prove too little."""
+        others = tuple(other for other in self.words if other != words)
+        ruled_out = f"{words.name} proves too little at a first look"
+        return replace(self, words=others, ruled_out=None if self.ruled_out is None else ruled_out)
 
 
 _NEAR = 8
@@ -122,11 +123,13 @@ def _words_as_good(
 
     Their root-mean-square error on ordinary data is below that of a native float32 product, promoted as they are.
     """
-    words = PRESETS["halfhalf"]
-    if dtype != "float32" or backend.words_obstacle(words):
+    if dtype != "float32" or (target is not None and target.bits is not None and target.bits > FORMATS["fp32"].bits):
         return ()
-    usual = target is None or target.bits is None or target.bits <= FORMATS["fp32"].bits
-    return (words,) if usual and _word_bounds.relative(words, max(k, 1)) <= tolerance else ()
+    return tuple(
+        words
+        for words in (PRESETS["halfhalf"], PRESETS["tf32tf32"])
+        if not backend.words_obstacle(words) and _word_bounds.relative(words, max(k, 1)) <= tolerance
+    )
 
 
 OUT_OF_RANGE = "products of these operands, or sums of them, may over- or underflow on the way"

@@ -147,6 +147,18 @@ def no_worse_than_native(rng: np.random.Generator) -> None:
                 same(cp.asnumpy(c), cp.asnumpy(ozaki.matmul(cp.asarray(x), cp.asarray(y))))
             _, report = ozaki.matmul(cp.asarray(a), cp.asarray(b), return_report=True)
             assert report.scheme == "halfhalf" and report.bound <= _bounds.native(k, "float32"), report
+        times["words"], times["native"] = 8.5, 1e3  # slower than the slices that most need, but not than these
+        _engines._fastest.cache_clear()
+        scale = np.ldexp(1.0, rng.integers(-12, 13, k)).astype("f4")
+        for _ in range(2):
+            x, y = a * scale, b / scale[:, None]
+            c, report = ozaki.matmul(cp.asarray(x), cp.asarray(y), return_report=True)
+            assert report.scheme in ("halfhalf", "tf32tf32") and report.bound <= _bounds.native(k, "float32"), report
+            same(ozaki.matmul(x, y, scheme=report.scheme), c)
+        _, report = ozaki.matmul(cp.asarray(a), cp.asarray(b), return_report=True)
+        assert report.scheme == "residues", report
+        times["words"] = 1.0
+        _engines._fastest.cache_clear()
         long = matrix(rng, (2, 16500), "f4", 0), matrix(rng, (16500, 3), "f4", 0)  # described as a whole
         times["native"] = 1e3
         _engines._fastest.cache_clear()
@@ -154,6 +166,7 @@ def no_worse_than_native(rng: np.random.Generator) -> None:
         assert not held(a, b) and not held(*long) and not held(small, b, accuracy="fp32")
         times["words"], times["native"] = 1e3, 10.0  # residues for these, native for such that need more
         _engines._fastest.cache_clear()
+        ozaki.matmul(cp.asarray(a), cp.asarray(b))  # the next ones are split for what this one needed
         _again.forget()
         run = _call.Call.run
         with mock.patch.object(_call.Call, "run", autospec=True, side_effect=run) as planned:
@@ -213,7 +226,9 @@ def words_for_a_target(rng: np.random.Generator) -> None:
     b, wide = matrix(rng, (300, 50), "f4", 0), matrix(rng, (300, 250), "f4", 0)
     small, graded = usual[0].copy(), usual[0].copy()
     small[3, 7] *= np.float32(2.0**-40)  # adds next to nothing to the bound
-    graded[:, ::2] *= np.float32(2.0**-40)  # too much to see at a first look
+    graded[:, ::2] *= np.float32(2.0**-70)  # too much to see at a first look
+    wide_range = usual[0].copy()
+    wide_range[:, ::2] *= np.float32(2.0**-40)  # too much for FP16 alone
     begin, got = _search.Search.begin, []
     with (
         mock.patch.object(_rates.Rates, "slices", return_value=1.0),
@@ -235,7 +250,12 @@ def words_for_a_target(rng: np.random.Generator) -> None:
         for more in (25, 1e-7, "fp64"):  # of another format, or more than they prove
             assert not isinstance(ozaki.plan(cp.asarray(a), cp.asarray(b), accuracy=more).scheme, Words)
         plan = ozaki.plan(cp.asarray(graded), cp.asarray(b), accuracy="fp32")
-        assert not isinstance(plan.scheme, Words) and "halfhalf proves too little" in plan.why, plan
+        assert not isinstance(plan.scheme, Words) and "tf32tf32 proves too little" in plan.why, plan
+        for x in (wide_range, wide_range):  # the second one may be done again
+            c, report = ozaki.matmul(cp.asarray(x), cp.asarray(b), accuracy="fp32", return_report=True)
+            assert report.scheme == "tf32tf32" and "proves what is asked" in report.why, report
+            assert componentwise_error(cp.asnumpy(c), x, b) <= report.bound <= 1.1 * 4 * 300**0.5 * 2.0**-24
+            same(ozaki.matmul(x, b, scheme="tf32tf32"), ozaki.matmul(cp.asarray(x), cp.asarray(b), accuracy="fp32"))
     for a, c in got:
         method = {"accuracy": "fp32", "reproducible": True} if a is graded else {"scheme": "halfhalf"}
         same(ozaki.matmul(a, b, **method), c)
