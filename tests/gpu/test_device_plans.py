@@ -105,21 +105,24 @@ def test_magnitudes(dtype):
 
 
 @pytest.mark.parametrize(
-    ("n", "dtype", "wide", "chosen"),
-    [(512, "f4", False, "native"), (1024, "f4", False, "native"), (2048, "f4", False, "halfhalf"),
-     (2048, "f4", True, "halfhalf"), (5120, "f4", False, "digits"), (5120, "f4", True, "halfhalf"),
-     (512, "f8", False, "native"), (1024, "f8", False, "native"), (2048, "f8", False, "residues"),
-     (4096, "f8", False, "residues")],
+    ("n", "dtype", "data", "chosen"),
+    [(512, "f4", "normal", "native"), (1024, "f4", "normal", "native"), (2048, "f4", "normal", "halfhalf"),
+     (2048, "f4", "lognormal", "halfhalf"), (5120, "f4", "normal", "digits"), (5120, "f4", "lognormal", "halfhalf"),
+     (4096, "f4", "graded", "tf32tf32"), (512, "f8", "normal", "native"), (1024, "f8", "normal", "native"),
+     (2048, "f8", "normal", "residues"), (4096, "f8", "normal", "residues")],
 )  # fmt: skip
-def test_what_runs_where_nothing_is_named(n, dtype, wide, chosen):
+def test_what_runs_where_nothing_is_named(n, dtype, data, chosen):
     if cp.cuda.Device().compute_capability != "90":
         pytest.skip("the rates are those of Hopper")
     a, b = (cp.random.standard_normal((n, n), dtype=dtype) for _ in range(2))
-    if wide:
+    if data == "lognormal":
         a, b = cp.exp(a), cp.exp(b)
+    if data == "graded":
+        scale = cp.ldexp(cp.ones(n, dtype), cp.random.randint(-20, 21, n))
+        a, b = a * scale, b / scale[:, None]
     plan = ozaki.plan(a, b)
     assert (plan.scheme.name if plan.scheme else "native") == chosen
-    if n <= 2048:
+    if n <= 4096:
         c, report = ozaki.matmul(a, b, return_report=True)
         assert (report.scheme, report.native) == (chosen, chosen == "native")
         assert not ozaki.matmul(a, b, return_report=True, reproducible=True)[1].native
