@@ -12,6 +12,9 @@ from matplotlib.ticker import NullLocator
 from benchmarks.plots import MARKERS, save
 from benchmarks.seeds.figures import Figure, Series
 
+MOST_TICKS = 7
+"""Of the points themselves, that have room below a panel."""
+
 
 def plot(figure: Figure, path: Path) -> None:
     """Draw a figure's series into a PNG file."""
@@ -33,8 +36,9 @@ def plot(figure: Figure, path: Path) -> None:
             draw(figure, own, axes)
             axes.set_title(panel, fontsize=8)
             sizes = sorted({x for points in own.values() for x, _ in points})
-            axes.set_xticks(sizes, [f"{x:g}" for x in sizes])
-            axes.xaxis.set_minor_locator(NullLocator())
+            if len(sizes) <= MOST_TICKS:
+                axes.set_xticks(sizes, [f"{x:g}" for x in sizes])
+                axes.xaxis.set_minor_locator(NullLocator())
             axes.tick_params(which="both", labelsize=7)
             axes.label_outer()
         canvas.suptitle(f"{figure.name}: {figure.title}", fontsize=10)
