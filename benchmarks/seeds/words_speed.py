@@ -159,8 +159,8 @@ def with_blocks(series: Series) -> Figure:
     ]  # fmt: skip
     apart = max(abs(v[-1] / v[-2] - 1) for v in (v1, v2))
     more = (
-        f" Blocks of {BLOCKS[-2]} and {BLOCKS[-1]} are {apart:.1%} apart at most. Sums in FP64 take twice the registers, "
-        f"which leaves narrower tiles: so v2 is slower whatever its block. {_NOT_THE_LARGEST}"
+        f" Blocks of {BLOCKS[-2]} and {BLOCKS[-1]} are {apart:.1%} apart at most. Sums in FP64 take twice the "
+        f"registers, which leaves narrower tiles: so v2 is slower whatever its block. {_NOT_THE_LARGEST}"
     )
     return figure("Figure 4.4, left", "Throughput of algorithm 4.4, FABsum", series, claims, more)
 
