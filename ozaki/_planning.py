@@ -81,7 +81,8 @@ class Planning:
             plan, slices = self._proven_first(ways, choices, full)
             if plan is not None:
                 return plan
-        plan, ways, way, why = self._of_words(ways, *self._fastest(ways, slices), choices)
+        fastest = self._fastest(ways, slices)
+        plan, ways, way, why = self._of_words(ways, *fastest, choices)
         if plan is not None:
             return plan
         if way == "native":
@@ -97,8 +98,8 @@ class Planning:
             self.search = search
             _note_lately(self._kind(ways.target, names), choice.scheme)
         if choice.scheme.products > search.likely.products:  # these operands need more than ordinary ones
-            way, why = self._fastest(ways, choice.scheme)
-            plan, ways, way, why = self._of_words(ways, way, why, choices, choice.scheme)
+            fastest = self._fastest(ways, choice.scheme)
+            plan, ways, way, why = self._of_words(ways, *fastest, choices, choice.scheme)
             if plan is not None:
                 self.search, self.unforeseen = None, True
                 return plan

@@ -14,7 +14,7 @@ from benchmarks.devices import Device
 from benchmarks.measure import normal
 from benchmarks.results import Shape
 from benchmarks.seeds.data import spread_normal
-from benchmarks.seeds.figures import Claim, Figure, Series, since
+from benchmarks.seeds.figures import Claim, Figure, Series, between, since
 from benchmarks.seeds.speed import Product, over, ratios, speeds
 
 DGEMM, INT8, FP16, RESIDUES = "cuBLAS DGEMM", "int8 digits", "FP16 digits", "residues"
@@ -107,7 +107,7 @@ def against_phi(series: Series, slices: dict[float, dict[str, int]], n: int) -> 
 
     def faster(published: str, name: str, other: str) -> Claim:
         ratio = [speed[name][phi] / speed[other][phi] for phi in slices]
-        return Claim(published, f"{min(ratio):.2g} to {max(ratio):.2g} times as fast", min(ratio) > 1)
+        return Claim(published, f"{between(ratio)} as fast", min(ratio) > 1)
 
     claims = (
         slower(FP16),

@@ -7,7 +7,7 @@ without "where" it is from a CPU.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -61,6 +61,11 @@ class Figure:
     differs: str = ""
     log: str = "xy"
     panels: tuple[str, ...] = ()
+
+    def of_panel(self, panel: str) -> Series:
+        """The series of a panel, by their own names."""
+        before = f"{panel}: "
+        return {name.removeprefix(before): y for name, y in self.series.items() if name.startswith(before)}
 
     def at(self, name: str, x: float) -> float:
         """The y of a series at that x."""
@@ -125,13 +130,24 @@ def times(x: float, y: float) -> str:
     return f"{x / y:.2g} times"
 
 
-def since(what: str, holds: dict[int, bool], size: str = "n") -> str:
-    """From which size on something holds: "faster from n = 1024 on"."""
+def between(ratios: Iterable[float]) -> str:
+    """The least and the largest of some ratios, as "0.5 to 12 times"."""
+    ordered = sorted(ratios)
+    return f"{ordered[0]:.2g} to {ordered[-1]:.2g} times"
+
+
+def lasting(holds: Mapping[int, bool]) -> int | None:
+    """The size from which on something holds; None if it does not at the largest."""
     sizes = sorted(holds)
-    first = next((i for i in range(len(sizes)) if all(holds[n] for n in sizes[i:])), None)
+    return next((n for i, n in enumerate(sizes) if all(holds[other] for other in sizes[i:])), None)
+
+
+def since(what: str, holds: Mapping[int, bool], size: str = "n") -> str:
+    """The same in words: "faster from n = 1024 on"."""
+    first = lasting(holds)
     if first is None:
-        return f"not {what} at {size} = {sizes[-1]}"
-    return f"{what} from {size} = {sizes[first]} on" if first else f"{what} at all sizes"
+        return f"not {what} at {size} = {max(holds)}"
+    return f"{what} from {size} = {first} on" if first > min(holds) else f"{what} at all sizes"
 
 
 def grows(points: Sequence[tuple[float, float]]) -> float:

@@ -13,7 +13,7 @@ from benchmarks.devices import Device
 from benchmarks.measure import host
 from benchmarks.seeds import words_speed
 from benchmarks.seeds.data import uniform
-from benchmarks.seeds.figures import Claim, Figure, Series, grows, times
+from benchmarks.seeds.figures import Claim, Figure, Series, between, grows, times
 from benchmarks.seeds.methods import BLOCK_FMA_1, PARTS, componentwise, in_parts, largest_ratio, product_and_scale, simt
 from benchmarks.seeds.speed import ratios
 from benchmarks.seeds.throughput import PEAKS
@@ -209,7 +209,7 @@ def simulated(largest: int, interval: tuple[float, float], rng: np.random.Genera
                     "componentwise error", series, ())  # fmt: skip
     worse, alike = ratios(series, "fp16", "double-fp16"), ratios(series, "double-fp16", "fp32").values()
     claims = [
-        Claim("double-fp16 has the accuracy of fp32", f"{min(alike):.2g} to {max(alike):.2g} times its error",
+        Claim("double-fp16 has the accuracy of fp32", f"{between(alike)} its error",
               min(alike) > 1 / 3 and max(alike) < 3),
         Claim("double-fp16 is far better than fp16 for small n", f"fp16 has {worse[512]:.2g} times its error at 512",
               worse[512] > 10),
@@ -281,7 +281,6 @@ def on_tensor_cores(
             )
     if here is not None:
         differs += jump(series[ALGORITHM])
-    if here is not None:
         claims.append(here.same_bits(schemes, interval, rng))
     return replace(figure, claims=tuple(claims), differs=differs)
 
@@ -345,14 +344,14 @@ def fabsum(largest: int, rng: np.random.Generator, here: OnDevice | None = None,
         here_too = {} if here is None else {ALGORITHM: here.cublas}
         methods |= {f"{at}: {name}": method for name, method in (all_of(schemes, here) | here_too).items()}
     series = against_n(methods, largest, POSITIVE, rng, here, side)
-    claims = [claim for at in cores for claim in fabsum_claims(at, series, largest, here is not None)]
+    figure = Figure("Figure 4.4, right", "FABsum, (0, 1]", "n", "componentwise error", series, (), panels=tuple(cores))
+    claims = [claim for at in cores for claim in fabsum_claims(at, figure, largest, here is not None)]
     claims += [] if here is None else [here.same_bits(schemes, POSITIVE, rng)]
     differs = (
         f"{where_512(here, side)} FABsum-v1 adds the sums of blocks in FP32, whose error grows with their number: so "
         "the smallest block need not be the most accurate one for the largest n."
     )
-    return Figure("Figure 4.4, right", "FABsum, (0, 1]", "n", "componentwise error", series, tuple(claims), differs,
-                  panels=tuple(cores))  # fmt: skip
+    return replace(figure, claims=tuple(claims), differs=differs)
 
 
 BLOCKED_ALGORITHMS = {"double-fp16": PRESETS["double-fp16"]} | {
@@ -366,11 +365,9 @@ CROSSINGS = {V100.name: 3e5}
 """n from which on FABsum-v2 with blocks of 256 is more accurate than v1 with 128; 10^5 on the A100."""
 
 
-def fabsum_claims(at: str, series: Series, largest: int, on_device: bool) -> list[Claim]:
+def fabsum_claims(at: str, figure: Figure, largest: int, on_device: bool) -> list[Claim]:
     """What figure 4.4 says, of one panel."""
-    panel = {
-        name.removeprefix(f"{at}: "): dict(points) for name, points in series.items() if name.startswith(f"{at}: ")
-    }
+    panel = {name: dict(points) for name, points in figure.of_panel(at).items()}
     end = 2**largest
     v1, v2 = ({b: panel[f"fabsum-{v}, b = {b}"] for b in BLOCKS} for v in ("v1", "v2"))
     plain, fp32 = panel[ALGORITHM if on_device else "double-fp16"], panel["fp32"]

@@ -31,8 +31,7 @@ def plot(figure: Figure, path: Path) -> None:
         canvas = Canvas(figsize=(3.1 * columns, 2.6 * rows + 0.6), layout="constrained")
         grid = canvas.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).flat
         for panel, axes in zip(figure.panels, grid, strict=True):
-            own = {name.removeprefix(f"{panel}: "): points for name, points in figure.series.items()
-                   if name.startswith(f"{panel}: ")}  # fmt: skip
+            own = figure.of_panel(panel)
             draw(figure, own, axes)
             axes.set_title(panel, fontsize=8)
             sizes = sorted({x for points in own.values() for x, _ in points})

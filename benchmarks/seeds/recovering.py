@@ -17,7 +17,7 @@ from benchmarks.measure import host
 from benchmarks.nvml import Nvml
 from benchmarks.seeds import energy, throughput
 from benchmarks.seeds.data import cauchy, exp_rand, randtlr, spatial, uniform
-from benchmarks.seeds.figures import Claim, Figure, Series, times
+from benchmarks.seeds.figures import Claim, Figure, Series, between, lasting, times
 from benchmarks.seeds.methods import PARTS, held, in_parts, markidis, parts, relative_residual, simt
 from benchmarks.seeds.speed import ratios
 from ozaki.schemes import PRESETS
@@ -209,7 +209,7 @@ def error_against_k(largest: int, repeats: int, rng: np.random.Generator, device
               f"ratio {first:.1g} at k = 16, {caught_up:.1g} at the end",
               first < 0.01 and (caught_up > 0.5 or largest < 16)),
         Claim("the method of Feng et al. shows no advantage over that of Markidis et al.",
-              f"{min(feng):.2g} to {max(feng):.2g} times its error", min(feng) > 0.8 and max(feng) < 1.25),
+              f"{between(feng)} its error", min(feng) > 0.8 and max(feng) < 1.25),
         *same_as_model(series, device),
     )  # fmt: skip
     differs = (
@@ -246,7 +246,7 @@ def last_bit_cut(largest: int, repeats: int, rng: np.random.Generator) -> Figure
     series = against_k(methods, largest, repeats, rng)
     figure = Figure("Figure 4", "Cutting the last bit of FP32 operands", "k", "relative residual", series, ())
     worse = ratios(series, "Markidis", "FP32 SIMT, last bit cut")
-    since_k = min((k for k in worse if all(ratio > 1 for n, ratio in worse.items() if n >= k)), default=0)
+    since_k = lasting({k: ratio > 1 for k, ratio in worse.items()}) or 0
     claim = Claim("Markidis' error is worse than that of operands cut to 22.5 bits, though it keeps 22.75",
                   f"from k = {since_k} on, {worse[max(worse)]:.2g} times at the end", 0 < since_k <= 256)  # fmt: skip
     differs = f"{averaged(repeats)} {_EVERY_OTHER} The report's figure 2 has it on (-8, 8), the same but for the scale."
@@ -267,9 +267,9 @@ def rounding_of_the_accumulator(largest: int, repeats: int, rng: np.random.Gener
     like_theirs = ratios(series, "Markidis with mma_rz", "Markidis").values()
     claims = (
         Claim("with mma_rn the accuracy is that of FP32 SIMT",
-              f"{min(like_fp32):.2g} to {max(like_fp32):.2g} times its error", max(like_fp32) < 2),
+              f"{between(like_fp32)} its error", max(like_fp32) < 2),
         Claim("with mma_rz it is that of Markidis' method on tensor cores",
-              f"{min(like_theirs):.2g} to {max(like_theirs):.2g} times its error",
+              f"{between(like_theirs)} its error",
               min(like_theirs) > 0.5 and max(like_theirs) < 2),
         Claim("with mma_rz accuracy is lost", f"{times(zero, nearest)} the error of mma_rn", zero > 2 * nearest),
     )  # fmt: skip
@@ -407,18 +407,22 @@ def errors_by_size(pairs: Pairs, sizes: Sequence[int], device: Device | None, pu
     return series
 
 
-def beside_fp32(series: Series, panel: str, name: str, device: Device | None) -> dict[float, float]:
+def series_of(name: str, device: Device | None) -> str:
+    """The series of a method, on the device if there is one."""
+    return name if device is None else f"{name}, {device.name}"
+
+
+def beside_fp32(series: Series, panel: str, name: str, device: Device | None) -> dict[int, float]:
     """Errors of a method, on the device if there is one, in those of FP32 SIMT, by size."""
-    ours = name if device is None else f"{name}, {device.name}"
-    reference = dict(series[f"{panel}: {fp32(device)}"])
-    return {n: y / reference[n] for n, y in series[f"{panel}: {ours}"]}
+    return ratios(series, f"{panel}: {series_of(name, device)}", f"{panel}: {fp32(device)}")
 
 
 def loses(series: Series, panel: str, device: Device | None) -> tuple[str, bool]:
     """What halfhalf without scaling loses, beside itself with it: at every size, however much FP32 errs."""
-    at = "" if device is None else f", {device.name}"
-    lost = ratios(series, f"{panel}: {UNSCALED}{at}", f"{panel}: halfhalf{at}").values()
-    return f"{min(lost):.2g} to {max(lost):.2g} times the error of scaled halfhalf", min(lost) > 2
+    lost = ratios(
+        series, f"{panel}: {series_of(UNSCALED, device)}", f"{panel}: {series_of('halfhalf', device)}"
+    ).values()
+    return f"{between(lost)} the error of scaled halfhalf", min(lost) > 2
 
 
 def least_unscaled(series: Series, panel: str) -> float:

@@ -12,7 +12,7 @@ import numpy as np
 import ozaki
 from benchmarks.cublas import Compute, gemm
 from benchmarks.devices import Device
-from benchmarks.seeds.figures import Claim, Figure, Series, since
+from benchmarks.seeds.figures import Claim, Figure, Series, between, since
 from benchmarks.seeds.speed import Product, over, ratios, speeds
 from benchmarks.seeds.throughput import Peaks, fastest
 from ozaki.schemes import PRESETS, Words
@@ -142,7 +142,7 @@ def with_blocks(series: Series) -> Figure:
     small, promoted = (ratios(series, name, FP32) for name in ("v2, b = 128", HALFHALF))
     claims = [
         Claim("FABsum-v2 costs more than FABsum-v1",
-              f"{min(longer):.2g} to {max(longer):.2g} times the time at n = {n}", min(longer) > 1),
+              f"{between(longer)} the time at n = {n}", min(longer) > 1),
         Claim("smaller blocks are slower", f"v1: {listed(v1)}, v2: {listed(v2)} TFLOP/s",
               v1 == sorted(v1) and v2 == sorted(v2)),
         Claim("v2 with b = 256 is as fast as v1 with b = 128", f"{alike:.2g} times as fast", 0.9 < alike < 1.1),
@@ -179,7 +179,7 @@ def of_single_words(blocked: Series) -> Figure:
         Claim("double-fp16 with b = 256 is faster than fp16 with b = 128",
               f"fp16 is {times[128][n]:.2g} times as fast at n = {n}", times[128][n] < 1),
         Claim("fp16 with b = 256 or larger is faster than double-fp16 with b = 256",
-              f"{min(others):.2g} to {max(others):.2g} times as fast at n = {n}", min(others) > 1),
+              f"{between(others)} as fast at n = {n}", min(others) > 1),
     ]  # fmt: skip
     return figure("Figure 4.5, left", "Throughput of FABsum-v2 of fp16", series, claims, _SMALL_BLOCKS)
 

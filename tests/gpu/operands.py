@@ -10,6 +10,16 @@ from ozaki.schemes.named import forced
 cp = pytest.importorskip("cupy")
 
 
+def tensor_core():
+    """The model of the device's tensor cores."""
+    from ozaki.backends.cupy import _backend as _cupy
+
+    core = _cupy.core()
+    if core is None:
+        pytest.skip(f"no model of compute capability {cp.cuda.Device().compute_capability}")
+    return core
+
+
 def random_matrix(rng, shape, dtype, spread):
     """Normal entries with exponents spread over rows, columns and single elements."""
     x = rng.standard_normal(shape)

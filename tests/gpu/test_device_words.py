@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from operands import random_matrix, views
+from operands import random_matrix, tensor_core, views
 from word_schemes import ALL
 
 import ozaki
@@ -27,13 +27,7 @@ ON_HOPPER = [*PROMOTED, *PAIRS]
 
 @pytest.fixture(scope="module")
 def core():
-    """The model of the device's tensor cores."""
-    from ozaki.backends.cupy import _backend as _cupy
-
-    capability = cp.cuda.Device().compute_capability
-    if capability not in _cupy._CORES:
-        pytest.skip(f"no model of compute capability {capability}")
-    return _cupy._CORES[capability]
+    return tensor_core()
 
 
 @pytest.fixture(params=["wgmma", "mma.sync"])

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from operands import tensor_core
 
 from ozaki.schemes.formats import FORMATS
 from ozaki.tensor_core import mma, round_to
@@ -24,12 +25,7 @@ def module():
 
 @pytest.fixture
 def core():
-    from ozaki.backends.cupy import _backend as _cupy
-
-    capability = cp.cuda.Device().compute_capability
-    if capability not in _cupy._CORES:
-        pytest.skip(f"no model of compute capability {capability}")
-    return _cupy._CORES[capability]
+    return tensor_core()
 
 
 def numbers(rng, shape, name, spread):
