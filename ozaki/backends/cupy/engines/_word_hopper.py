@@ -15,7 +15,7 @@ from ozaki.backends.cupy.launching._launch import Launch, Macros, Together, View
 from ozaki.schemes import Words
 from ozaki.schemes.words import groups
 
-_COLUMNS = {1: {256: 1.0, 208: 1.08, 192: 1.08, 128: 1.25}, 2: {208: 1.02, 192: 1.0, 128: 1.1}}
+_COLUMNS = {1: {256: 1.0, 208: 0.92, 192: 0.95, 128: 1.2}, 2: {208: 1.02, 192: 1.0, 128: 1.1}}
 """Of a tile of so many words, with the time of a column: narrow tiles are held back by shared memory
 (docs/performance-log.md, Words)."""
 
