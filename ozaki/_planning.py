@@ -22,7 +22,6 @@ from ozaki._proof import EVERY, SAMPLE
 from ozaki._search import Search, choose_a_priori, likely_schemes
 from ozaki._ways import NATIVE_ASKED_FOR, OUT_OF_RANGE, Ways, names_of, native_bound, native_plan
 from ozaki.schemes import Digits, Scheme, Words
-from ozaki.schemes.digits import MAX_DIGITS
 from ozaki.schemes.named import integer_scheme
 
 
@@ -93,19 +92,23 @@ class Planning:
             return self._plan(chosen, ways.target, 0.0, choices, "an empty product")
         ahead = self._goes_ahead(choices, full)
         search = self._begun(ways.target, names, choices, ahead)
-        choice = search.choose()
+        choice = search.choose(wide=ways.ruled_out is not None)
+        if choice is None and not self._native_may_run(ways):
+            choice = search.choose()
         if ahead:
             self.search = search
-            _note_lately(self._kind(ways.target, names), choice.scheme)
-        if choice.scheme.products > search.likely.products:  # these operands need more than ordinary ones
-            fastest = self._fastest(ways, choice.scheme)
-            plan, ways, way, why = self._of_words(ways, *fastest, choices, choice.scheme)
+            _note_lately(self._kind(ways.target, names), choice.scheme if choice else None)
+        if choice is None or choice.scheme.products > search.likely.products:  # more than ordinary ones need
+            needed = choice.scheme if choice else None
+            ways = ways if choice else ways.without_slices()
+            plan, ways, way, why = self._of_words(ways, *self._fastest(ways, needed), choices, needed)
             if plan is not None:
                 self.search, self.unforeseen = None, True
                 return plan
             if way == "native":
                 self.native_by_data = True
                 return native(why=why)
+        assert choice is not None
         return self._plan(choice.scheme, ways.target, choice.bound, choices, why)
 
     def _of_words(
@@ -124,9 +127,13 @@ class Planning:
         """As `Ways.fastest`, but for a native product that proves nothing."""
         pair = self._pair
         way, why = ways.fastest(pair.backend, pair.sizes, pair.dtype, slices)
-        if way == "native" and ways.named and not pair.in_range:
+        if way == "native" and not self._native_may_run(ways):
             return ways.without_native().fastest(pair.backend, pair.sizes, pair.dtype, slices)
         return way, why
+
+    def _native_may_run(self, ways: Ways) -> bool:
+        """It does what is asked, at the cost of no proof."""
+        return ways.ruled_out is None and (not ways.named or self._pair.in_range)
 
     def _proven_first(self, ways: Ways, choices: Choices, full: bool) -> tuple[Plan | None, Scheme | None]:
         """The plan of digits, if they are fastest for ordinary operands and a first look finds these to be such.
@@ -156,7 +163,8 @@ class Planning:
         if not search.likely_proven():
             self.unforeseen = True
             return None, more
-        choice = search.choose()
+        choice = search.choose(wide=False)
+        assert choice is not None  # that has been proven
         self.still.append(ordinary)
         if ahead:
             self.search = search
@@ -251,7 +259,7 @@ class Planning:
         if pair.empty:
             return 0.0
         measured = Measured(pair.backend, pair.described("left"), pair.described("right"), target.measure)
-        while (bound := measured.bound(scheme)) > target.tolerance and measured.sharpen(MAX_DIGITS):
+        while (bound := measured.bound(scheme)) > target.tolerance and measured.sharpen(inf):
             pass
         return bound
 
@@ -270,7 +278,7 @@ _lately: dict[_Kind, _Twice] = {}
 """What the last two plans for products of a kind took; if the same, their operands are split for it meanwhile."""
 
 
-def _note_lately(kind: _Kind, scheme: Scheme) -> None:
+def _note_lately(kind: _Kind, scheme: Scheme | None) -> None:
     _, last = _lately.get(kind, (None, None))
     if len(_lately) >= _MOST_KINDS:
         _lately.clear()

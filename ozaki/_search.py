@@ -14,7 +14,6 @@ from ozaki._description import Described
 from ozaki._measured import Measured
 from ozaki._proof import EVERY, SAMPLE, SAMPLED_FROM, ChangedError, ProofBackend
 from ozaki.schemes import Residues, Scheme, Words, scaling_of
-from ozaki.schemes.digits import MAX_DIGITS
 from ozaki.schemes.named import least_of, most_of, scheme_of
 
 
@@ -73,8 +72,9 @@ class Search:
         finally:
             self._measured.settle()
 
-    def choose(self) -> Choice:
-        """The scheme, and the bound proven for it."""
+    def choose(self, wide: bool = True) -> Choice | None:
+        """The scheme, and the bound proven for it; None where that would take a wide product and it may not."""
+        self._wide = wide
         measured, accuracy, k = self._measured, self._accuracy, self._k
         starts = {name: measured.exact_below(name, count) for name, count in self._usual.items()}
         first = scheme_of(self._order[0], starts[self._order[0]])
@@ -84,14 +84,14 @@ class Search:
                 measured.sharpen(1)
                 continue
             choice = _cheapest(self._order, starts, measured.bound, measured.at_least, accuracy, k)
-            if choice is None:
-                excess = MAX_DIGITS
-            else:
-                excess = choice.scheme.count - starts[choice.scheme.name]
-                excess = max(excess, _one_less_in_reach(choice, accuracy, k, measured.gain))
+            spared = inf
+            if choice is not None:
+                name = choice.scheme.name
+                spared = choice.scheme.products - scheme_of(name, starts[name]).products
+                spared = max(spared, _one_less_in_reach(choice, accuracy, k, measured.gain))
             measured.settle()
-            if not measured.sharpen(excess):
-                return choice or _unreachable(accuracy, self._names)
+            if not measured.sharpen(spared, wide):
+                return choice if choice or not wide else _unreachable(accuracy, self._names)
 
     @property
     def plain(self) -> bool:
@@ -103,10 +103,11 @@ class Search:
         self._measured.keep()
 
     def finds(self, scheme: Scheme | Words | None) -> bool:
-        """Whether a search that was kept, and has been begun anew by others, ends with that scheme."""
+        """Whether a search that was kept, and has been begun anew by others, ends as it did with that scheme."""
         self._measured.keep()
         try:
-            return self.choose().scheme == scheme
+            choice = self.choose(self._wide)
+            return choice is not None and choice.scheme == scheme
         except (ChangedError, ValueError):
             return False
         finally:

@@ -42,6 +42,7 @@ class Ways:
     words_tolerance : what they have to prove, componentwise, before the rounding to the result
     ruled_out : why the native product may not run; None if it may
     named : the caller has named the accuracy, so it has to be proven
+    sliced : slices may prove what is asked
     """
 
     target: Accuracy
@@ -50,6 +51,7 @@ class Ways:
     words_tolerance: float
     ruled_out: str | None
     named: bool
+    sliced: bool = True
 
     @classmethod
     def of(cls, backend: Backend, k: int, dtype: str, choices: Choices, bound: float) -> Ways:
@@ -84,7 +86,7 @@ class Ways:
             return "slices", self.ruled_out
         k = sizes.shape[1]
         ways = (
-            slices or likely_schemes(self.target, max(k, 1), names_of("auto"))[0],
+            *((slices or likely_schemes(self.target, max(k, 1), names_of("auto"))[0],) if self.sliced else ()),
             *self.words,
             *((None,) if self.ruled_out is None else ()),
         )
@@ -100,6 +102,10 @@ class Ways:
     def without_native(self) -> Ways:
         """Where it may leave the range of its format."""
         return replace(self, ruled_out=f"native product ruled out: {OUT_OF_RANGE}")
+
+    def without_slices(self) -> Ways:
+        """Where their proof would take longer than the native product."""
+        return replace(self, sliced=False)
 
     def without(self, words: Words) -> Ways:
         """Where these prove too little."""

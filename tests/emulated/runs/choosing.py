@@ -137,14 +137,25 @@ def no_worse_than_native(rng: np.random.Generator) -> None:
         mock.patch.object(_rates.Rates, "native", side_effect=lambda *_: times["native"]),
         mock.patch.object(_rates.Rates, "slices", side_effect=lambda *a: float(a[5].products)),
     ):
-        for slower, ran in (("native", "residues"), ("slices", "native")):
-            times["native"] = 1e3 if slower == "native" else 10.0
+        slope = np.ldexp(1.0, np.arange(k) % 9 - 4).astype("f4")
+        uneven = a * slope, b / slope[:, None]
+        for (x, y), native, ran in ((uneven, 1e3, "residues"), (uneven, 7.5, "native"), (graded, 1e3, "native")):
+            times["words"], times["native"] = 500.0, native
             _engines._fastest.cache_clear()
-            for x, y in (graded, graded):  # the second one may be done again
-                c, report = ozaki.matmul(cp.asarray(x), cp.asarray(y), return_report=True)
+            _again.forget()
+            for _ in range(2):  # the second one may be done again
+                with mock.patch.object(_cupy, "wide_product", side_effect=AssertionError("the native one is faster")):
+                    c, report = ozaki.matmul(cp.asarray(x), cp.asarray(y), return_report=True)
                 assert report.scheme == ran and report.bound <= _bounds.native(k, "float32"), report
+                assert ran == "native" or report.slices > 7
                 assert componentwise_error(cp.asnumpy(c), x, y) <= report.bound
                 same(cp.asnumpy(c), cp.asnumpy(ozaki.matmul(cp.asarray(x), cp.asarray(y))))
+        times["words"], times["native"] = 1.0, 10.0
+        _engines._fastest.cache_clear()
+        for x, y in (graded, (a, b)):
+            ran = "native" if x is graded[0] else "halfhalf"
+            _, report = ozaki.matmul(cp.asarray(x), cp.asarray(y), return_report=True)
+            assert report.scheme == ran and report.bound <= _bounds.native(k, "float32"), report
             _, report = ozaki.matmul(cp.asarray(a), cp.asarray(b), return_report=True)
             assert report.scheme == "halfhalf" and report.bound <= _bounds.native(k, "float32"), report
         times["words"], times["native"] = 8.5, 1e3  # slower than the slices that most need, but not than these
