@@ -120,7 +120,8 @@ class Planning:
             if (proven := self._proven_at_a_look(plan, way, ways.words_tolerance)) <= ways.words_tolerance:
                 return replace(plan, bound=_bounds.with_rounding(proven, self._pair.dtype)), ways, way, why
             self.ahead, self.native_by_data, ways = None, True, ways.without(way)
-            way, why = self._fastest(ways, slices)
+            # What words lose takes many slices: other words are asked before a search for these.
+            way, why = self._fastest(ways.without_slices() if ways.words else ways, slices)
         return None, ways, way, why
 
     def _fastest(self, ways: Ways, slices: Scheme | None = None) -> tuple[_Way, str]:
