@@ -11,6 +11,7 @@ from types import ModuleType, SimpleNamespace
 import numpy as np
 import pytest
 import typer
+from quoted import published
 
 from benchmarks.devices import Cpu
 from benchmarks.measure import WrongAnswerError
@@ -31,7 +32,7 @@ from benchmarks.seeds import (
 )
 from benchmarks.seeds.__main__ import SEEDS, Scale
 from benchmarks.seeds.__main__ import main as run_seeds
-from benchmarks.seeds.figures import Where, read, since
+from benchmarks.seeds.figures import FOLDER, Where, read, since
 from benchmarks.seeds.speed import Product, speeds
 from benchmarks.seeds.throughput import HALFHALF, RIVALS, SGEMM, TF32TF32, Peaks
 from ozaki.schemes import PRESETS
@@ -378,6 +379,11 @@ def test_command_line(tmp_path, device, monkeypatch):
     run = read(tmp_path / "recovering-gpu.json")
     assert (run.where, run.device, run.stem) == (Where.gpu, "Some GPU", "recovering-gpu")
     assert run.commit == "f" * 40
+    for seed in SEEDS:
+        stored, small = (read(folder / f"{seed}-gpu.json").figures for folder in (FOLDER, tmp_path))
+        assert [figure.name for figure in stored] == [figure.name for figure in small]
+        for ours, of_small in zip(stored, small, strict=True):
+            assert [x.replace("NVIDIA H#", "Some GPU") for x in published(ours)] == published(of_small)
     names = ["Figure 1", "Figure 11", "Figure 8 of the report", *(f"Figure {i}" for i in range(13, 17)), "Table 6"]
     assert [figure.name for figure in run.figures] == names
     names = [figure.name for figure in read(tmp_path / "multiword-gpu.json").figures]
