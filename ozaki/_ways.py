@@ -104,7 +104,7 @@ class Ways:
         return replace(self, ruled_out=f"native product ruled out: {OUT_OF_RANGE}")
 
     def without_slices(self) -> Ways:
-        """Where their proof would take longer than the native product."""
+        """Where their proof would take longer than what else may run."""
         return replace(self, sliced=False)
 
     def without(self, words: Words) -> Ways:
