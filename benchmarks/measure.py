@@ -56,13 +56,10 @@ class Sample:
         """Those of a product that are in the sample."""
         return host(_last(c)[self.rows][:, self.cols])
 
-    def error(self, c: Any) -> float:
-        """Largest componentwise error of a product in the sample."""
-        return reference.componentwise_error(self.entries(c), self.a, self.b)
-
-    def errors(self, c: Any) -> tuple[float, float]:
-        """The same, and the root mean square."""
-        return self.error(c), reference.componentwise_error(self.entries(c), self.a, self.b, rms=True)
+    def errors(self, *entries: npt.NDArray[Any]) -> list[tuple[float, float]]:
+        """Largest componentwise error and root mean square, of the entries of each product."""
+        errors = reference.componentwise_errors(np.stack(entries), self.a, self.b)
+        return [(float(e.max()), float(np.sqrt((e**2).mean()))) for e in errors]
 
 
 def normal(device: Device, shape: Shape, dtype: str, seed: int) -> tuple[Any, Any]:
@@ -94,19 +91,20 @@ def rows_of(
     count = copies(a.nbytes + b.nbytes, device.cache_bytes)
     sets = [(a, b) if i == 0 else (a.copy(order="K"), b.copy(order="K")) for i in range(count)]
     out = [device.xp.empty((*a.shape[:-1], shape.n), dtype) for _ in sets]
-    accounts = []
+    accounts, entries = [], []
     for routine in routines:
         out[0].fill(np.nan)
         routine.multiply(a, b, out[0])
-        account = routine.account(a, b)
-        error, rms = sample.errors(out[0])
+        accounts.append(routine.account(a, b))
+        entries.append(sample.entries(out[0]))
+        device.release()
+    errors = sample.errors(*entries)
+    for routine, account, (error, _) in zip(routines, accounts, errors, strict=True):
         if not (isfinite(error) and error <= (inf if account.bound is None else account.bound)):
             raise WrongAnswerError(f"{routine.name}, {task}, n = {shape}: error {error:.3g}, bound {account.bound}")
-        accounts.append((account, error, rms))
-        device.release()
     calls = [[partial(routine.multiply, x, y, c) for (x, y), c in zip(sets, out, strict=True)] for routine in routines]
     measured = medians_side_by_side(device, calls, least)
-    for routine, (account, error, rms), (seconds, pace) in zip(routines, accounts, measured, strict=True):
+    for routine, account, (error, rms), (seconds, pace) in zip(routines, accounts, errors, measured, strict=True):
         yield Row(
             task=task,
             routine=routine.name,

@@ -201,7 +201,8 @@ def rows_of_blocks(device: Device, scheme: str, shape: Shape, least: float, cons
 def rows_of(device: Device, problem: Problem, timed: dict[str, tuple[Candidate, float]]) -> Iterator[Row]:
     """Candidates for one product, by the routine's name; their bits are the same, and so are their errors."""
     a, b, shape = problem.a, problem.b, problem.shape
-    error, rms = Sample.of(a, b, device.xp, 0).errors(problem.c)
+    sample = Sample.of(a, b, device.xp, 0)
+    ((error, rms),) = sample.errors(sample.entries(problem.c))
     account = planned(a, b, {"scheme": problem.words})
     for routine, (candidate, seconds) in timed.items():
         yield Row(

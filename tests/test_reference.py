@@ -285,6 +285,27 @@ def test_componentwise_root_mean_square():
     assert reference.componentwise_error(a @ b, a, b, rms=True) == 0
 
 
+def test_errors_of_every_entry_of_several_results():
+    rng = np.random.default_rng(3)
+    a, b = with_spread(rng, (4, 30), 20), with_spread(rng, (30, 5), 20)
+    results = np.stack([a @ b, (a @ b) * (1 + 2.0**-30), a[:, ::-1] @ b[::-1]])
+    errors = reference.componentwise_errors(results[:, None], a, b)
+    assert (errors.shape, errors.dtype) == ((3, 1, 4, 5), np.float64)
+    for i, j in np.ndindex(4, 5):
+        for c, found in zip(results, errors[:, 0, i, j], strict=True):
+            assert found == reference.componentwise_error(c, a, b, rows=[i], cols=[j])
+    results[0, 1, 2], results[0, 3, 3] = np.nan, -np.inf
+    spoiled = reference.componentwise_errors(results[0], a, b)
+    assert np.isnan(spoiled[1, 2]) and spoiled[3, 3] == np.inf
+    others = np.isfinite(spoiled)
+    assert others.sum() == 18 and (spoiled[others] == errors[0, 0][others]).all()
+    for shape in ((0, 3, 2), (2, 0, 3), (2, 3, 0)):
+        m, k, n = shape
+        assert not reference.componentwise_errors(np.zeros((2, m, n)), np.zeros((m, k)), np.zeros((k, n))).any()
+    with pytest.raises(ValueError, match=r"^c: expected shape \(\.\.\., 4, 5\), got \(5, 4\)"):
+        reference.componentwise_errors(results[0].T, a, b)
+
+
 def test_a_result_of_another_shape_is_named():
     with pytest.raises(ValueError, match=r"c: expected shape \(2, 2\), got \(2, 3\)"):
         reference.componentwise_error(np.zeros((2, 3)), np.zeros((2, 2)), np.zeros((2, 2)))

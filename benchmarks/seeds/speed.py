@@ -44,7 +44,7 @@ def speeds(device: Device, a: Any, b: Any, products: Iterable[Product], least: f
     for product in products:
         product.out.fill(np.nan)
         product.multiply()
-        error = sample.error(product.out)
+        ((error, _),) = sample.errors(sample.entries(product.out))
         if not error <= product.most:
             raise WrongAnswerError(f"{product.name}, n = {b.shape[1]}: error {error:.3g}, at most {product.most:.3g}")
         found[product.name] = 2e-12 * a.size * b.shape[1] / median_seconds(device, [product.multiply], least)

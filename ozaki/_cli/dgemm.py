@@ -61,8 +61,8 @@ def emulate_dgemm(size: int, device: str, seed: int = 0) -> Iterator[Timed]:
     def timed(name: str, product: Callable[..., Any], **options: Any) -> Timed:
         report = ozaki.matmul(x, y, **options, return_report=True)[1]
         seconds, c = _median_time(product, device)
-        where = {"rows": rows, "cols": cols}
-        error, rms = (reference.componentwise_error(to_host(c), a, b, **where, rms=rms) for rms in (False, True))
+        errors = reference.componentwise_errors(to_host(c)[rows][:, cols], a[rows], b[:, cols])
+        error, rms = float(errors.max()), float(np.sqrt((errors**2).mean()))
         what = "float64" if report.native else f"{report.slices} {report.scheme}"
         return Timed(name, what, error, rms, report.bound, seconds, str(report))
 

@@ -5,10 +5,17 @@ arithmetic on Python integers, so it can judge every scheme and every backend.
 """
 
 from ozaki.reference._exact import exact_entries, exact_matmul, mpmath_matmul
-from ozaki.reference._measures import componentwise_error, normwise_error, relative_residual, row_column_error
+from ozaki.reference._measures import (
+    componentwise_error,
+    componentwise_errors,
+    normwise_error,
+    relative_residual,
+    row_column_error,
+)
 
 __all__ = [
     "componentwise_error",
+    "componentwise_errors",
     "exact_entries",
     "exact_matmul",
     "mpmath_matmul",

@@ -121,14 +121,14 @@ def mpmath_matmul(a: npt.ArrayLike, b: npt.ArrayLike) -> Array:
     return c
 
 
-def _host(x: npt.ArrayLike) -> Array:
+def on_host(x: npt.ArrayLike) -> Array:
     """Return `x` as a NumPy array, from a GPU if it lies there."""
     return cast(Array, x.get()) if hasattr(x, "get") else np.asarray(x)
 
 
 def operand(name: str, x: npt.ArrayLike, finite: bool = True) -> Array:
     """Return `x` as a NumPy matrix of floats, or say what is wrong with it."""
-    matrix = _host(x)
+    matrix = on_host(x)
     if matrix.ndim != 2:
         raise ValueError(f"{name}: expected a matrix, got shape {matrix.shape}")
     if matrix.dtype not in (np.float32, np.float64):

@@ -9,7 +9,7 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
-from ozaki.reference._exact import Array, Indices, exact_matmul, index, integers_of, operand
+from ozaki.reference._exact import Array, Indices, exact_matmul, index, integers_of, on_host, operand
 
 # A ratio with nothing below it: no error there counts as none, any other one
 # as infinite. A number that no exact ratio reaches stands for infinity.
@@ -54,13 +54,49 @@ def componentwise_error(
     left, right, measured = _selected(c, a, b, rows, cols)
     if (worst := _nonfinite(measured)) is not None:
         return worst
-    errors, exponent = _differences(measured, left, right)
-    scales, scale_exponent = exact_matmul(abs(left), abs(right))
-    pairs = list(zip(errors.flat, scales.flat, strict=True))
-    factor = _power(exponent - scale_exponent)
     if rms:
-        return _root_mean_square([_round_up(factor * _ratio(e, s)) for e, s in pairs])
-    return _round_up(factor * _largest(iter(pairs)))
+        return _root_mean_square(componentwise_errors(measured, left, right).ravel().tolist())
+    errors, exponent = _differences(measured, exact_matmul(left, right))
+    scales, scale_exponent = exact_matmul(abs(left), abs(right))
+    return _round_up(_power(exponent - scale_exponent) * _largest(zip(errors.flat, scales.flat, strict=True)))
+
+
+def componentwise_errors(c: npt.ArrayLike, a: npt.ArrayLike, b: npt.ArrayLike) -> Array:
+    """Measure ``abs(c - a b)_ij / (abs(a) abs(b))_ij`` of every entry.
+
+    Parameters
+    ----------
+    c : array, shape (..., m, n)
+        Computed products of `a` and `b`: of several, the exact one is
+        computed only once.
+    a : array, shape (m, k)
+    b : array, shape (k, n)
+
+    Returns
+    -------
+    errors : array, float64, shape (..., m, n)
+        The exact values rounded up. NaN where `c` is NaN, Inf where it is
+        infinite or misses an entry whose products are all zero.
+
+    Raises
+    ------
+    ValueError, TypeError
+        As `componentwise_error`.
+    """
+    left, right, results = operand("a", a), operand("b", b), on_host(c)
+    expected = (left.shape[0], right.shape[1])
+    if results.shape[-2:] != expected:
+        raise ValueError(f"c: expected shape (..., {expected[0]}, {expected[1]}), got {results.shape}")
+    rows = operand("c", results.reshape(math.prod(results.shape[:-1]), expected[1]), finite=False)
+    finite = np.isfinite(rows)
+    copies = math.prod(results.shape[:-2]), 1
+    exact, exact_exponent = exact_matmul(left, right)
+    errors, exponent = _differences(np.where(finite, rows, 0), (np.tile(exact, copies), exact_exponent))
+    scales, scale_exponent = exact_matmul(abs(left), abs(right))
+    factor = _power(exponent - scale_exponent)
+    ratios = map(_ratio, errors.flat, np.tile(scales, copies).flat)
+    rounded = np.array([_round_up(factor * ratio) for ratio in ratios], np.float64)
+    return np.where(finite, rounded.reshape(rows.shape), abs(rows)).astype(np.float64).reshape(results.shape)
 
 
 def row_column_error(
@@ -79,7 +115,7 @@ def row_column_error(
     left, right, measured = _selected(c, a, b, rows, cols)
     if (worst := _nonfinite(measured)) is not None:
         return worst
-    errors, exponent = _differences(measured, left, right)
+    errors, exponent = _differences(measured, exact_matmul(left, right))
     left_squares, left_exponent = _squared_norms(left)
     right_squares, right_exponent = _squared_norms(right.T)
     largest = _largest(
@@ -106,7 +142,7 @@ def normwise_error(
     left, right, measured = _selected(c, a, b, rows, cols)
     if (worst := _nonfinite(measured)) is not None:
         return worst
-    errors, exponent = _differences(measured, left, right)
+    errors, exponent = _differences(measured, exact_matmul(left, right))
     left_squares, left_exponent = _squared_norms(operand("a", a))
     right_squares, right_exponent = _squared_norms(operand("b", b))
     ratio = _ratio(_sum_of_squares(errors), sum(left_squares) * sum(right_squares))
@@ -131,8 +167,8 @@ def relative_residual(
     left, right, measured = _selected(c, a, b, rows, cols)
     if (worst := _nonfinite(measured)) is not None:
         return worst
-    errors, exponent = _differences(measured, left, right)
-    exact, exact_exponent = exact_matmul(left, right)
+    exact, exact_exponent = product = exact_matmul(left, right)
+    errors, exponent = _differences(measured, product)
     ratio = _ratio(_sum_of_squares(errors), _sum_of_squares(exact))
     return _root_up(_power(2 * (exponent - exact_exponent)) * ratio)
 
@@ -156,9 +192,9 @@ def _nonfinite(c: Array) -> float | None:
     return math.inf if np.isinf(c).any() else None
 
 
-def _differences(c: Array, left: Array, right: Array) -> tuple[Array, int]:
-    """Return c - a b as integers times one power of two."""
-    exact, exact_exponent = exact_matmul(left, right)
+def _differences(c: Array, product: tuple[Array, int]) -> tuple[Array, int]:
+    """Return abs(c - a b) as integers times one power of two; the product as `exact_matmul` returns it."""
+    exact, exact_exponent = product
     integers, exponent = integers_of(c)
     lowest = min(exact_exponent, exponent)
     difference = (integers << (exponent - lowest)) - (exact << (exact_exponent - lowest))
