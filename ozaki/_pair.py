@@ -10,7 +10,7 @@ from typing import Any
 from ozaki import _bounds
 from ozaki._checks import check_choices, check_out, check_runs
 from ozaki._choices import Choices
-from ozaki._description import Described, Sides
+from ozaki._description import Described
 from ozaki._operands import Side, as_array, dtype_of, left_rows, right_rows, shapes
 from ozaki._plan import Plan
 from ozaki._prepared import Prepared
@@ -93,11 +93,6 @@ class Pair:
     def take_descriptions(self, found: dict[Side, Described]) -> None:
         """Of both, found otherwise."""
         self._described = found
-
-    def described_some(self, some: int) -> Sides:
-        """Descriptions of the first inner indices."""
-        left, right = (self.backend.describe(self.rows(side)[..., :some]) for side in SIDES)
-        return left, right
 
     def check_plan(self, plan: Plan) -> None:
         """The operands fit the plan."""

@@ -12,13 +12,13 @@ from ozaki import _bounds
 from ozaki._accuracy import Accuracy, default_accuracy
 from ozaki._checks import check_choices, check_native, check_proven
 from ozaki._choices import Choices
+from ozaki._description import LOOKED_AT
 from ozaki._measured import Measured
 from ozaki._operands import Shapes, Side
 from ozaki._pair import SIDES, Pair
 from ozaki._plan import Plan
 from ozaki._plan_ahead import named_scheme, plan_for_any, why_named
 from ozaki._prepared import Prepared
-from ozaki._proof import EVERY, SAMPLE
 from ozaki._search import Search, choose_a_priori, likely_schemes
 from ozaki._ways import NATIVE_ASKED_FOR, OUT_OF_RANGE, Ways, names_of, native_bound, native_plan
 from ozaki.schemes import Digits, Scheme, Words
@@ -148,9 +148,7 @@ class Planning:
         if way != "slices" or not isinstance(digits, Digits) or ways.first.measure != "componentwise":
             return None, None
         more = replace(digits, count=digits.count + 1)
-        some = min(_GLANCE, k)
-        sample = pair.described_some(some)
-        least = pair.backend.read_least(sample, sample)
+        least, some = pair.backend.look(pair.rows("left"), pair.rows("right")), min(LOOKED_AT, k)
 
         def ordinary() -> bool:
             return _SURELY * _bounds.usual_of(*least(), some, digits, k) <= ways.first.tolerance
@@ -228,21 +226,20 @@ class Planning:
         return bound
 
     def _by_sample(self, plan: Plan, words: Words) -> Callable[[], float] | None:
-        """Proven of what is found while words are cut, and a description of some inner indices.
+        """Proven of what is found while words are cut, and a look at some inner indices.
 
         Nothing where they are not cut in one read.
         """
         pair = self._pair
-        k, backend = pair.sizes.shape[1], pair.backend
+        k, rows = pair.sizes.shape[1], (pair.rows("left"), pair.rows("right"))
         slices = None
         if plan.workspace_limit is None and pair.undescribed:
-            slices = backend.split_in_one_read(plan, pair.rows("left"), pair.rows("right"))
+            slices = pair.backend.split_in_one_read(plan, *rows)
         if slices is None:
             return None
         self.ahead = words, dict(zip(SIDES, slices, strict=True))
-        some = max(_SAMPLE, k // EVERY * SAMPLE)
-        least = backend.read_least(pair.described_some(some), (slices[0].described, slices[1].described), words)
-        return lambda: _bounds.words_by_sample(*least(), min(some, k), words, k)
+        least = pair.backend.look(*rows, words, (slices[0].described, slices[1].described))
+        return lambda: _bounds.words_by_sample(*least(), min(LOOKED_AT, k), words, k)
 
     def _by_rows(self, words: Words) -> Callable[[], float]:
         """Proven of the whole descriptions."""
@@ -287,12 +284,6 @@ def _note_lately(kind: _Kind, scheme: Scheme | None) -> None:
 
 
 _MOST_KINDS = 1024
-
-_SAMPLE = 1024
-"""Inner indices that are described for words, at least."""
-
-_GLANCE = 256
-"""Of which the sums show whether operands are ordinary ones."""
 
 _SURELY = 1.5
 """Times what they let expect: to find out that a proof fails takes longer than it may save."""

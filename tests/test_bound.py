@@ -11,7 +11,7 @@ from cases import power, same_bits, spread, viewed, with_ranges
 import ozaki
 from ozaki import Accuracy, _bounds, reference
 from ozaki._cli.verify import MEASURES
-from ozaki._description import Described
+from ozaki._description import LOOKED_AT, Described
 from ozaki._proof import Proof
 from ozaki.backends.numpy import _backend as _numpy
 from ozaki.schemes import Digits, Residues, magnitude_bits
@@ -489,7 +489,6 @@ def test_what_some_indices_let_expect_is_near_what_is_proven(rng, kind):
     k, digits = 2048, Digits(3)
     draw = {"normal": rng.standard_normal, "uniform": rng.random, "lognormal": lambda s: rng.lognormal(0, 0.5, s)}[kind]
     left, right = (draw((1, 200, k)).astype("f4") for _ in "ab")
-    shown = _numpy.describe(left[..., :256]), _numpy.describe(right[..., :256])
-    expected = _bounds.usual_of(*_numpy.read_least(shown, shown)(), 256, digits, k)
+    expected = _bounds.usual_of(*_numpy.look(left, right)(), LOOKED_AT, digits, k)
     proven = Proof(_numpy, _numpy.describe(left), _numpy.describe(right), alone=True).ratio(digits)
     assert 0.15 * proven < expected < 1.2 * proven

@@ -43,7 +43,7 @@ REGISTERS = {
     "tops_split_words": 128,
     "count_underflows": 64,
     "tops": 80,
-    "least_of_rows": 64,
+    "look": 128,  # two blocks of 256 threads
     "word_mma": 255,
     "word_gemm": 168,
     "word_pairs": 168,
@@ -58,14 +58,14 @@ FRAME = {
     "digit_gemm": 56, "diagonal_gemm": 40, "word_gemm": 24, "word_pairs": 24, "proof_gemm": 144,
     "split": 24,
     "describe_split": 24,
-    "worst_ratio": 24, "lower_by_exponents": 8, "least_of_rows": 8,
+    "worst_ratio": 24, "lower_by_exponents": 8,
 }  # fmt: skip
 # Bytes of the instructions that store and load it, in all the code of a thread.
 SPILLED = {
     "digit_gemm": 180, "diagonal_gemm": 64, "word_gemm": 64, "word_pairs": 92, "proof_gemm": 40,
     "split": 68,
     "describe_split": 48,
-    "worst_ratio": 16, "lower_by_exponents": 40, "least_of_rows": 8,
+    "worst_ratio": 16, "lower_by_exponents": 40,
 }  # fmt: skip
 
 
@@ -113,6 +113,10 @@ def recombine(dtype, slices, words, digit_bits, sum64=0):
 def magnitudes(a, b, along_k_a, along_k_b, magnitude="int8_t", tiles=(0, 0)):
     macros = {"INPUT_A": a, "INPUT_B": b, "ALONG_K_A": along_k_a, "ALONG_K_B": along_k_b, "MAGNITUDE": magnitude}
     return "proof.cu", macros | {"TILE_A": tiles[0], "TILE_B": tiles[1]}
+
+
+def look(left, right, words):
+    return "look.cu", {"INPUT": "float", "LEFT_ALONG_K": left, "RIGHT_ALONG_K": right, "WORDS": words}
 
 
 def digit_gemm(dtype, slices, digit_bits):
@@ -189,8 +193,8 @@ EVERYWHERE = [
     recombine("double", 7, 3, 8),
     magnitudes("double", "double", 1, 0),
     magnitudes("double", "double", 1, 0, "double"),
-    ("least.cu", {"WORDS": 1}),
-    ("least.cu", {"WORDS": 0}),
+    look(1, 0, 1),
+    look(0, 1, 0),
     ("proof.cu", {}),
     ("proof_wide.cu", {}),
     lower_by_exponents("double", "double"),

@@ -78,8 +78,10 @@ class Backend(ProofBackend, Protocol):
         """Begin to bring a description to the host; calling the result waits for it."""
         ...
 
-    def read_least(self, some: Sides, whole: Sides, words: Words | None = None) -> Callable[[], tuple[Least, Least]]:
-        """Likewise what some elements of the rows of both operands tell, given the whole rows, as words found them."""
+    def look(
+        self, x: Any, y: Any, words: Words | None = None, whole: Sides | None = None
+    ) -> Callable[[], tuple[Least, Least]]:
+        """Likewise what the first elements of the rows of both tell, given the whole rows, as words found them."""
         ...
 
     def split(self, operand: Described, side: Side, plan: Plan) -> Any:

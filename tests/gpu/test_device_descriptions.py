@@ -64,7 +64,6 @@ def test_least_numbers_of_rows(seed):
     from ozaki.backends.cupy import _backend as _cupy
     from ozaki.backends.cupy import _describe_split
     from ozaki.backends.cupy.engines import _word_tiles
-    from ozaki.backends.numpy import _describe as _numpy_describe
 
     if cp.cuda.Device().compute_capability != "90":
         pytest.skip("words are cut in one read on Hopper")
@@ -78,15 +77,18 @@ def test_least_numbers_of_rows(seed):
         sides[1][-1, -1, : k - 1] = 0  # a row that looks empty
     if seed % 5 == 0:
         sides[0][:] = 0
-    some, words = int(rng.integers(1, k)), PRESETS["halfhalf"]
-    host = [_numpy.describe(x[..., :some]) for x in sides], [_numpy.describe(x) for x in sides]
-    on_device = [cp.asarray(x) for x in sides]
-    described = [_cupy.describe(x[..., :some]) for x in on_device]
+    words = PRESETS["halfhalf"]
+    on_device = [
+        cp.asarray(x) if rng.integers(2) else cp.asarray(x.swapaxes(1, 2).copy()).swapaxes(1, 2) for x in sides
+    ]
     layouts = [_word_tiles.layout(words, 128, 2, "left", *x.shape) for x in sides]
     cut = [_describe_split.find_and_split(*each).begin() for each in zip(on_device, [words] * 2, layouts, strict=True)]
-    looked = described, [slices.described for slices in cut]
-    assert _cupy.read_least(*looked, words)() == _numpy_describe.read_least(*host, words)()
-    assert _cupy.read_least(described, described)() == _numpy_describe.read_least(host[0], host[0])()
+    whole = tuple(slices.described for slices in cut)
+    expected = _numpy.look(*sides, words, tuple(_numpy.describe(x) for x in sides))()
+    assert _cupy.look(*on_device, words, whole)() == expected
+    some = int(rng.integers(1, k))
+    shown = _numpy.look(*(x[..., :some] for x in sides))()
+    assert _cupy.look(*(x[..., :some] for x in on_device))() == shown
 
 
 @pytest.mark.parametrize("seed", range(60))

@@ -24,8 +24,8 @@ from ozaki.backends.cupy._choice import engine_of, panel_of
 from ozaki.backends.cupy._choice import fastest as fastest
 from ozaki.backends.cupy._choice import same_slices as same_slices
 from ozaki.backends.cupy._describe import describe as describe
+from ozaki.backends.cupy._describe import look as look
 from ozaki.backends.cupy._describe import read as read
-from ozaki.backends.cupy._describe import read_least as read_least
 from ozaki.backends.cupy._describe_split import Reading
 from ozaki.backends.cupy._magnitudes import ahead as magnitudes_ahead
 from ozaki.backends.cupy._native import native as native

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
-from math import ceil
+from math import ceil, prod
 from typing import Any
 
 import cupy as cp
 import numpy as np
 import numpy.typing as npt
 
-from ozaki._description import FIELDS, Described, Description, Least, Sides
+from ozaki._description import FIELDS, LOOKED_AT, Described, Description, Least, Sides
 from ozaki.backends.cupy._tops import TopsOfWords
 from ozaki.backends.cupy.launching._launch import Launch, Macros, View, round_up
-from ozaki.backends.cupy.launching._tape import Copy, Record
+from ozaki.backends.cupy.launching._tape import Copy, Record, Tape
 from ozaki.schemes import Words, magnitude_bits
 
 
@@ -34,20 +34,24 @@ def read(described: Described) -> Callable[[], Description]:
     return lambda: Description(k, *arrived())
 
 
-def read_least(some: Sides, whole: Sides, words: Words | None = None) -> Callable[[], tuple[Least, Least]]:
-    """Likewise what some elements of the rows of both operands tell; the device looks for the least numbers."""
-    (left, right), k = some, some[0].k
-    sizes = left.fields[0].size, right.fields[0].size
+def look(x: Any, y: Any, words: Words | None = None, whole: Sides | None = None) -> Callable[[], tuple[Least, Least]]:
+    """Begin to find what the first elements of the rows of both operands, float32, tell of all rows.
+
+    `whole`: these, as words found them right before.
+    """
+    sizes = [side.shape[0] * side.shape[1] for side in (x, y)]
     blocks = min(ceil(max(sizes) / _ROWS_AT_ONCE), _BLOCKS)
-    least = cp.empty((2, blocks, len(Least._fields)), np.float64)
-    assert words is None or all(isinstance(side, TopsOfWords) for side in whole)
-    launch = _looking(cp.cuda.runtime.getDevice(), blocks, sizes, k, words is not None)
-    launch(left.fields.data, whole[0].fields.data, right.fields.data, whole[1].fields.data, least.data)
-    arrived = _to_host(least)
+    shape = 2, blocks, len(Least._fields)
+    target = _pinned(8 * prod(shape))
+    assert whole is None or all(isinstance(side, TopsOfWords) for side in whole)
+    launch, width = _looking(cp.cuda.runtime.getDevice(), blocks, View.of(x), View.of(y), whole is not None)
+    left, right = (x, y) if whole is None else (side.fields for side in whole)
+    launch(x.data, left.data, y.data, right.data, target)
+    arrived = _arriving(target, np.float64, shape)
 
     def read() -> tuple[Least, Least]:
         of_left, of_right = (
-            Least(elements * 4.0 ** magnitude_bits(k), sums, int(steps), bool(told), bool(kept))
+            Least(elements * 4.0**width, sums, int(steps), bool(told), bool(kept))
             for elements, sums, steps, told, kept in arrived().min(axis=1).tolist()
         )
         return of_left, of_right
@@ -55,26 +59,41 @@ def read_least(some: Sides, whole: Sides, words: Words | None = None) -> Callabl
     return read
 
 
-_ROWS_AT_ONCE, _BLOCKS = 512, 32
-"""Rows of a block of kernels/least.cu, one of each thread; blocks for each operand, at most."""
+_ROWS_AT_ONCE, _BLOCKS = 32, 128
+"""Rows of a block of kernels/look.cu; blocks for each operand, at most."""
 
 
 @lru_cache(maxsize=1024)
-def _looking(device: int, blocks: int, sizes: tuple[int, int], k: int, of_words: bool) -> Launch:
-    macros: Macros = {"WORDS": int(of_words)}
-    rows, unit = ((None, None, size) for size in sizes), 2.0 ** -magnitude_bits(k)
-    return Launch("least.cu", "least_of_rows", macros, (2 * blocks,), (_ROWS_AT_ONCE,), *rows, None, k, unit)
+def _looking(device: int, blocks: int, x: View, y: View, of_words: bool) -> tuple[Launch, int]:
+    """The launch, and the bits of the magnitudes in its sums."""
+    some = min(x.shape[2], LOOKED_AT)
+    macros: Macros = {"INPUT": x.ctype, "LEFT_ALONG_K": x.along_k, "RIGHT_ALONG_K": y.along_k, "WORDS": int(of_words)}
+    sides = ((None, *view.steps, *view.shape[:2], None) for view in (x, y))
+    more = some, (width := magnitude_bits(some)), 2.0**-width, int(of_words)
+    return Launch("look.cu", "look", macros, (2 * blocks,), (256,), *sides, None, *more), width
 
 
 def _to_host(x: Any) -> Callable[[], Any]:
     """Begin to copy an array; calling the result waits for it, in a call done again for its own. It does not hold x."""
-    target, copied = cp.cuda.alloc_pinned_memory(x.nbytes), cp.cuda.Event(disable_timing=True)
+    target = _pinned(x.nbytes)
     Copy(target, x.nbytes)(x.data)
-    Record(copied)()
-    dtype, size, shape = x.dtype, x.size, x.shape
+    return _arriving(target, x.dtype, x.shape)
+
+
+def _pinned(size: int) -> Any:
+    """Memory of the host that the device writes."""
+    target = cp.cuda.alloc_pinned_memory(size)
+    Tape.keeps(target, size)
+    return target
+
+
+def _arriving(target: Any, dtype: Any, shape: tuple[int, ...]) -> Callable[[], npt.NDArray[Any]]:
+    """What the device has been told to write there; calling the result waits for it."""
+    written, size = cp.cuda.Event(disable_timing=True), prod(shape)
+    Record(written)()
 
     def arrived() -> npt.NDArray[Any]:
-        copied.synchronize()
+        written.synchronize()
         return np.frombuffer(target, dtype, size).reshape(shape)
 
     return arrived

@@ -16,8 +16,8 @@ from ozaki.backends import Way
 from ozaki.backends.numpy import _words
 from ozaki.backends.numpy._describe import TILE
 from ozaki.backends.numpy._describe import describe as describe
+from ozaki.backends.numpy._describe import look as look
 from ozaki.backends.numpy._describe import read as read
-from ozaki.backends.numpy._describe import read_least as read_least
 from ozaki.backends.numpy._multiply import multiply, recombine
 from ozaki.backends.numpy._nonfinite import patch
 from ozaki.backends.numpy._proof import narrow_product as narrow_product

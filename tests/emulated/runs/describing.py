@@ -8,13 +8,12 @@ from typing import Any
 import cupy as cp
 import numpy as np
 
-from ozaki._description import FIELDS
+from ozaki._description import FIELDS, LOOKED_AT
 from ozaki.backends.cupy import _backend as _cupy
 from ozaki.backends.cupy import _describe_split, _magnitudes
 from ozaki.backends.cupy._magnitudes import MagnitudeLayout
 from ozaki.backends.cupy.engines import _word_tiles
 from ozaki.backends.numpy import _backend as _numpy
-from ozaki.backends.numpy import _describe as _numpy_describe
 from ozaki.backends.numpy import _proof as _numpy_proof
 from ozaki.schemes import PRESETS, Words
 from runs.operands import hard, in_tiles, matrix
@@ -36,21 +35,23 @@ def descriptions(rng: np.random.Generator) -> None:
 
 def looks(rng: np.random.Generator) -> None:
     """The least numbers of rows: empty ones, such as look empty, subnormal ones; none at all."""
-    words, kept = PRESETS["halfhalf"], set()
+    words, kept, k = PRESETS["halfhalf"], set(), LOOKED_AT + int(rng.integers(1, 200))
     for batch, m, n, wide in ((1, 40, 9000, 3), (3, 9, 1, 30), (3, 9, 8, 4), (1, 5, 4, 30)):
-        a, b = (matrix(rng, (batch, rows, 300), "f4", wide) for rows in (m, n))
+        a, b = (matrix(rng, (batch, rows, k), "f4", wide) for rows in (m, n))
         a[:, 3], b[:, 0] = 0, np.ldexp(b[:, 0], -130 - rng.integers(20))
-        a[0, 4] *= np.arange(300) != 7
+        a[0, 4] *= np.arange(k) != 7
+        if n == 8:
+            a[1, 2, 5], b[0, 3, ::9] = np.nan, np.inf
         if n == 4:
-            a[0, 2, :100], b[:] = 0, 0
-        sides = a, b
-        some = [_numpy.describe(x[..., :100]) for x in sides]
-        shown = some[0], some[1]
-        want = _numpy_describe.read_least(shown, (_numpy.describe(a), _numpy.describe(b)), words)()
-        left, right = (cp.asarray(x) for x in sides)
-        described = _cupy.describe(left[..., :100]), _cupy.describe(right[..., :100])
-        assert _cupy.read_least(described, (of_words(left, words), of_words(right, words)), words)() == want
-        assert _cupy.read_least(described, described)() == _numpy_describe.read_least(shown, shown)()
+            a[0, 2, :LOOKED_AT], b[:] = 0, 0
+        want = _numpy.look(a, b, words, (_numpy.describe(a), _numpy.describe(b)))()
+        turned = a.swapaxes(1, 2).copy().swapaxes(1, 2)
+        for left, right in ((a, b), (turned, b[:, ::-1].copy()[:, ::-1])):
+            left, right = cp.asarray(left), cp.asarray(right)
+            assert _cupy.look(left, right, words, (of_words(left, words), of_words(right, words)))() == want
+            for some in (k, 1, int(rng.integers(2, LOOKED_AT))):
+                shown = _numpy.look(a[..., :some], b[..., :some])()
+                assert _cupy.look(left[..., :some], right[..., :some])() == shown
         assert want[0].told == (n != 4) and (n != 4 or want[1] == (np.inf, np.inf, 0, True, True))
         kept |= {least.kept for least in want}
     assert kept == {True, False}

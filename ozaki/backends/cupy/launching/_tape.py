@@ -83,6 +83,7 @@ class Tape:
     def __init__(self) -> None:
         self._given: list[tuple[int, int, int]] = []  # of each array, the addresses: of its first element, least, end
         self._memory: list[tuple[int, int, int]] = []  # what was allocated: first address, end, offset in all of it
+        self._kept: list[tuple[int, int, Any]] = []  # memory of the host: first address, end
         self._steps: list[tuple[Callable[[int], object], int | None, Any, list[tuple[int, int, int]]]] = []
         self._bytes = 0
         self._stream = 0
@@ -90,7 +91,7 @@ class Tape:
 
     @property
     def complete(self) -> bool:
-        """Every address was one of the arrays, or memory that was allocated meanwhile; and there were not too many."""
+        """Every address was of the arrays, or of memory allocated meanwhile or kept; and there were not too many."""
         known = all(place for *_, places in self._steps for place in places)
         return self._all_steps and len(self._steps) < _MOST_STEPS and known
 
@@ -99,6 +100,12 @@ class Tape:
         """Something is done that is no step: what records now, if anything does, is never complete."""
         if _recording.tape is not None:
             _recording.tape._all_steps = False
+
+    @staticmethod
+    def keeps(memory: Any, size: int) -> None:
+        """Memory of the host that steps write, the same when they are done again; what reads it knows when."""
+        if _recording.tape is not None:
+            _recording.tape._kept.append((memory.ptr, memory.ptr + size, memory))
 
     @contextmanager
     def recording(self, *arrays: Any) -> Iterator[None]:
@@ -131,10 +138,15 @@ class Tape:
         self._steps.append((step.start, None if stream == self._stream else stream, step.words, places))
 
     def _place(self, address: int) -> tuple[int, int] | None:
-        """The number of an array, or of the memory after them, and the offset there; None of an array not known."""
+        """The number of an array, or of the memory after them, and the offset there; None of an array not known.
+
+        Memory that is kept counts as the last one, which begins at 0.
+        """
         for first, end, offset in reversed(self._memory):
             if first <= address < end:
                 return len(self._given), address - first + offset
+        if any(first <= address < end for first, end, _ in self._kept):
+            return len(self._given) + 1, address
         at = [i for i, (first, *_) in enumerate(self._given) if address == first]
         within = at[-1:] or [i for i, (_, least, end) in enumerate(self._given) if least <= address < end]
         return (within[0], address - self._given[within[0]][0]) if len(within) == 1 else None
@@ -143,7 +155,7 @@ class Tape:
         """All steps again; returns the memory between them, to be held until streams beside are through."""
         cp.cuda.Device().use()  # a new thread, with the number of one that has ended, has no context before
         memory = cp.cuda.alloc(self._bytes)
-        bases = (*[array.data.ptr for array in arrays], memory.ptr)
+        bases = (*[array.data.ptr for array in arrays], memory.ptr, 0)
         stream = get_current_stream().ptr
         for start, beside, words, places in self._steps:
             for i, base, offset in places:
