@@ -2,22 +2,22 @@
 // asks for (docs/bounds.md, B9).
 //
 // least[side][block] = {least s^2 / squares, least s, least top - top of the whole row (at most 0), 1 if each row with
-// elements shows some, else 0, 1 if words keep all elements whole, 0 if not or if nobody knows}, s = max((magnitudes -
-// k) unit, 1/2), over rows that are not empty, as the description of those elements has them (docs/design.md, section
-// 3); without such the first two are infinite. least is memory of the host.
+// elements shows some, else 0}, s = max((magnitudes - k) unit, 1/2), over rows that are not empty, as the description
+// of those elements has them (docs/design.md, section 3); without such the first two are infinite. least is memory of
+// the host.
 //
-// Macros: INPUT (float); LEFT_ALONG_K, RIGHT_ALONG_K: 1 if neighbours in memory are of one row, else 0; WORDS: 1 if
-// whole rows are described as tops_split_words_sm90.cu does, 0 if nothing is known of them. With `beside`, by the kernel
-// ahead, and this one begins beside it.
+// Macros: INPUT (float); LEFT_ALONG_K, RIGHT_ALONG_K: 1 if neighbours in memory are of one row, else 0; WHOLE: 1 if the
+// largest elements of whole rows are known, as tops_split_words_sm90.cu writes them, else 0. With `beside` that is the
+// kernel ahead, and this one begins beside it.
 //
 // 256 threads; grid 2 * blocks, the first half for the left operand. Blocks take turns at 32 rows.
 #include "describing.cuh"
 #include "launch.cuh"
 
 constexpr int WARPS = 8, ROWS = 32;
-constexpr int MOST = 384;             // elements of a row
-constexpr int HELD = MOST / WARPS;    // of a thread
-constexpr int OF_ROW = MOST / 32;     // of these in a row, where a warp takes four rows along k
+constexpr int MOST = 384;           // elements of a row
+constexpr int HELD = MOST / WARPS;  // of a thread
+constexpr int OF_ROW = MOST / 32;   // of these in a row, where a warp takes four rows along k
 
 struct Operand {  // a view (batch, rows, k) with element strides of any sign, of which k elements are looked at
   const INPUT* x;
@@ -26,21 +26,19 @@ struct Operand {  // a view (batch, rows, k) with element strides of any sign, o
 };
 
 struct Least {
-  double elements, sums, steps, told, kept;
+  double elements, sums, steps, told;
 
   __device__ __forceinline__ void include(const Least& other) {
     elements = smaller(elements, other.elements);
     sums = smaller(sums, other.sums);
     steps = smaller(steps, other.steps);
     told = smaller(told, other.told);
-    kept = smaller(kept, other.kept);
   }
 };
 __device__ __forceinline__ void merge(Least& least, const Least& other) { least.include(other); }
 __device__ __forceinline__ Least across(const Least& least, int offset) {
   return {__shfl_xor_sync(ALL, least.elements, offset), __shfl_xor_sync(ALL, least.sums, offset),
-          __shfl_xor_sync(ALL, least.steps, offset), __shfl_xor_sync(ALL, least.told, offset),
-          __shfl_xor_sync(ALL, least.kept, offset)};
+          __shfl_xor_sync(ALL, least.steps, offset), __shfl_xor_sync(ALL, least.told, offset)};
 }
 
 struct Found {  // of elements of a row
@@ -145,7 +143,7 @@ __device__ __forceinline__ Least least_of(const Operand& of, uint32_t block, uin
                                           double unit, Shared& shared) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const int64_t all = of.batch * of.rows;
-  Least least = {double_of_words(0x7ff00000u, 0), double_of_words(0x7ff00000u, 0), 0.0, 1.0, WORDS ? 1.0 : 0.0};
+  Least least = {double_of_words(0x7ff00000u, 0), double_of_words(0x7ff00000u, 0), 0.0, 1.0};
 #pragma unroll 1
   for (int64_t first = static_cast<int64_t>(block) * ROWS; first < all; first += static_cast<int64_t>(blocks) * ROWS) {
     int top;
@@ -153,10 +151,9 @@ __device__ __forceinline__ Least least_of(const Operand& of, uint32_t block, uin
     const int64_t row = first + lane;
     if (warp == 0 && row < all) {
       int whole = top;
-#if WORDS
+#if WHOLE
       wait_for_previous();
       whole = top_exponent(parts(low_word(static_cast<uint64_t>(of.whole[row]))));
-      if (of.whole[4 * all + row] != 0) least.kept = 0.0;
 #endif
       if (top == EMPTY_TOP) {
         least.told = whole == EMPTY_TOP ? least.told : 0.0;
@@ -164,7 +161,7 @@ __device__ __forceinline__ Least least_of(const Operand& of, uint32_t block, uin
         const double magnitudes = static_cast<double>(static_cast<int64_t>(found.magnitudes) - k);
         const double sum = larger(__dmul_rn(magnitudes, unit), 0.5);
         const double elements = __ddiv_rn(__dmul_rn(sum, sum), static_cast<double>(found.squares));
-        least.include({elements, sum, static_cast<double>(top - whole), 1.0, 1.0});
+        least.include({elements, sum, static_cast<double>(top - whole), 1.0});
       }
     }
     __syncthreads();

@@ -3,8 +3,8 @@
 // Macros: those of cut_words.cuh, with TILE > 0; ALONG_K: 1 if neighbouring threads read along k, 0 if along the rows;
 // HELD: 16 rows of a group, or 32 if ALONG_K is 0; CLUSTER: 1, 2, 4 or 8 blocks; WARPS of a block, at most 16.
 //
-// Arguments as those of split_words.cu, but for the batch entries, and the fields of the description that tops.cu
-// writes, which are written here, as is field 4: 1 for a row with an element below 2^floor when it is scaled, else 0.
+// Arguments as those of split_words.cu, but for the batch entries, the fields of the description that tops.cu writes,
+// which are written here, and lost, which becomes 1 if an element is below 2^floor when it is scaled; it may be null.
 // `beside` as launch.cuh has it. k_padded is at most CLUSTER * WARPS * SLABS * SLAB_K.
 //
 // Grid: any number of clusters, all on x; RING + 3 sizeof(Exchanged) bytes of dynamic shared memory. Clusters take
@@ -126,7 +126,7 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(32 
 tops_split_words(const float* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, int64_t batch, int64_t rows,
                  int64_t k, int64_t rows_padded, int64_t k_padded, int64_t* __restrict__ description,
                  int64_t batch_rows, int ceiling, int floor, int32_t* __restrict__ mu_out, uint8_t* __restrict__ out,
-                 int64_t batch_stride, int64_t word_stride, int beside) {
+                 int64_t batch_stride, int64_t word_stride, uint32_t* __restrict__ lost, int beside) {
   beside_previous(beside != 0);
   extern __shared__ __align__(16) uint8_t dynamic[];
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, piece = piece_of(lane);
@@ -152,6 +152,7 @@ tops_split_words(const float* __restrict__ x, int64_t sb, int64_t sr, int64_t sk
     at[pass] = byte / SHARE * (TILE * 128) + tile_offset(permuted_column<NEIGHBOURS>(row), byte % SHARE / 16);
   }
 
+  bool whole = true;
   int slot = 0, turn = 0;  // of the group's first slab in the ring; of three for what is exchanged
   const auto slab_at = [&](int c) { return ring + (slot + c < STAGES ? slot + c : slot + c - STAGES) * SLAB; };
 #pragma unroll 1
@@ -221,8 +222,6 @@ tops_split_words(const float* __restrict__ x, int64_t sb, int64_t sr, int64_t sk
     }
     const int64_t b = group / groups, row0 = static_cast<int64_t>(group % groups) * ROWS;
     const int64_t first = b * rows + row0;
-    if (rank == 0 && warp == 0 && lane < ROWS && row0 + lane < rows)
-      description[BOTTOM * batch_rows + first + lane] = 0;
     cluster_barrier();
 
     int mu[PASSES];
@@ -238,7 +237,7 @@ tops_split_words(const float* __restrict__ x, int64_t sb, int64_t sr, int64_t sk
         description[first + row] = magnitude, description[NONFINITE * batch_rows + first + row] = count;
       }
       const uint32_t kept = bits_of_power(floor - mu[pass]);
-      if (kept > 1 && smallest[pass] < kept - 1 && magnitude != 0) description[BOTTOM * batch_rows + first + row] = 1;
+      whole = whole && !(kept > 1 && smallest[pass] < kept - 1 && magnitude != 0);
     }
     turn = turn == 2 ? 0 : turn + 1;
     if (warp == 0) {  // of the group after the next one, which nobody shows anything of before the next barrier
@@ -275,5 +274,6 @@ tops_split_words(const float* __restrict__ x, int64_t sb, int64_t sr, int64_t sk
     }
     slot = slot + SLABS < STAGES ? slot + SLABS : slot + SLABS - STAGES;
   }
+  if (lost != nullptr && !__all_sync(ALL, whole) && lane == 0) *lost = 1;
   after_both();
 }

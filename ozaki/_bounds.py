@@ -115,14 +115,17 @@ def words_by_rows(left: Description, right: Description, words: Words) -> float:
 _NEXT_TO_NOTHING = 2.0**-7
 
 
+def words_of_whole(words: Words, k: int) -> float:
+    """B8 for operands that words lose nothing of, componentwise; inf where accumulators lose something all the same."""
+    return _word_bounds.relative(words, k) if _word_bounds.absolute(words, k) == 0 else inf
+
+
 def words_by_sample(left: Least, right: Least, some: int, words: Words, k: int) -> float:
     """B8 for any operands whose rows have these largest elements, componentwise; inf where B9 does not tell enough.
 
-    `some` of the k indices were described, the same ones of both operands.
+    `some` of the k indices were looked at, the same ones of both operands.
     """
     lost, relative = _word_bounds.absolute(words, k) * 4.0**-words.ceiling, _word_bounds.relative(words, k)
-    if left.kept and right.kept and lost == 0:
-        return relative
     if not (left.told and right.told):
         return inf
     phi, least = 2.0**words.lowest, _share(left.elements, right.elements, some)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ozaki.schemes import Scaling, Words, magnitude_bits
+from ozaki.schemes import Scaling, magnitude_bits
 from ozaki.schemes.image import EMPTY_TOP
 
 FIELDS = ("top", "peak", "magnitudes", "squares", "bottom", "nonfinite")
@@ -165,23 +165,20 @@ class Least(NamedTuple):
     sums : least_sums
     steps : top of what was described minus that of the whole row
     told : whether each row that has elements showed some
-    kept : whether words keep all elements whole, none being below their floor; False if no words were named
     """
 
     elements: float
     sums: float
     steps: int
     told: bool
-    kept: bool
 
     @classmethod
-    def of(cls, some: Description, whole: Description, words: Words | None) -> Least:
+    def of(cls, some: Description, whole: Description) -> Least:
         """Of the descriptions of some elements and of all."""
         rows, tops = some.filled, whole.top
         told = isinstance(rows, slice) or not (tops[~rows] != EMPTY_TOP).any()
         steps = int((some.top - tops)[rows].min(initial=0))
-        kept = words is not None and not whole.below(words.lowest).any()
-        return cls(some.least_elements, float(some.least_sums[rows].min(initial=inf)), steps, told, kept)
+        return cls(some.least_elements, float(some.least_sums[rows].min(initial=inf)), steps, told)
 
 
 def empty_fields(batch: int, rows: int) -> Ints:

@@ -218,28 +218,33 @@ class Planning:
 
     def _proven_at_a_look(self, plan: Plan, words: Words, tolerance: float) -> float:
         """What words prove without a product; a call done again asks whether that is still enough, or not."""
-        proven = self._by_sample(plan, words) or self._by_rows(words)
+        proven = self._by_look(plan, words) or self._by_rows(words)
         if (bound := proven()) <= tolerance:
             self.right_again = lambda: proven() <= tolerance
         else:
             self.still.append(lambda: proven() > tolerance)
         return bound
 
-    def _by_sample(self, plan: Plan, words: Words) -> Callable[[], float] | None:
-        """Proven of what is found while words are cut, and a look at some inner indices.
+    def _by_look(self, plan: Plan, words: Words) -> Callable[[], float] | None:
+        """Proven of what is found while words are cut, and a look at some inner indices if they lose anything.
 
         Nothing where they are not cut in one read.
         """
-        pair = self._pair
-        k, rows = pair.sizes.shape[1], (pair.rows("left"), pair.rows("right"))
-        slices = None
-        if plan.workspace_limit is None and pair.undescribed:
-            slices = pair.backend.split_in_one_read(plan, *rows)
-        if slices is None:
+        k, rows, cut = self._pair.sizes.shape[1], (self._pair.rows("left"), self._pair.rows("right")), None
+        if plan.workspace_limit is None and self._pair.undescribed:
+            cut = self._pair.backend.cut_in_one_read(plan, *rows)
+        if cut is None:
             return None
-        self.ahead = words, dict(zip(SIDES, slices, strict=True))
-        least = pair.backend.look(*rows, words, (slices[0].described, slices[1].described))
-        return lambda: _bounds.words_by_sample(*least(), min(LOOKED_AT, k), words, k)
+        left, right, lost = cut
+        self.ahead = words, {"left": left, "right": right}
+        least = self._pair.backend.look(*rows, (left.described, right.described)) if lost() else None
+
+        def proven() -> float:
+            if not lost():
+                return _bounds.words_of_whole(words, k)
+            return inf if least is None else _bounds.words_by_sample(*least(), min(LOOKED_AT, k), words, k)
+
+        return proven
 
     def _by_rows(self, words: Words) -> Callable[[], float]:
         """Proven of the whole descriptions."""

@@ -115,8 +115,8 @@ def magnitudes(a, b, along_k_a, along_k_b, magnitude="int8_t", tiles=(0, 0)):
     return "proof.cu", macros | {"TILE_A": tiles[0], "TILE_B": tiles[1]}
 
 
-def look(left, right, words):
-    return "look.cu", {"INPUT": "float", "LEFT_ALONG_K": left, "RIGHT_ALONG_K": right, "WORDS": words}
+def look(left, right, whole):
+    return "look.cu", {"INPUT": "float", "LEFT_ALONG_K": left, "RIGHT_ALONG_K": right, "WHOLE": whole}
 
 
 def digit_gemm(dtype, slices, digit_bits):

@@ -238,7 +238,7 @@ def test_words_by_some_inner_indices(rng, kind):
         a, b = rows_of(rng, kind, 9, k), rows_of(rng, kind, 8, k)
         a[:, some + 1 :: 2] *= np.float32(2.0**-33)  # small elements that no sample sees
         whole = backend.describe(a[None]), backend.describe(b[None])
-        bound = _bounds.words_by_sample(*backend.look(a[None], b[None], None, whole)(), some, words, k)
+        bound = _bounds.words_by_sample(*backend.look(a[None], b[None], whole)(), some, words, k)
         error = reference.componentwise_error(ozaki.matmul(a, b.T, scheme=words), a, b.T)
         assert error <= _bounds.with_rounding(bound, "float32")
         if some >= 384:

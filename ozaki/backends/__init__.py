@@ -78,10 +78,8 @@ class Backend(ProofBackend, Protocol):
         """Begin to bring a description to the host; calling the result waits for it."""
         ...
 
-    def look(
-        self, x: Any, y: Any, words: Words | None = None, whole: Sides | None = None
-    ) -> Callable[[], tuple[Least, Least]]:
-        """Likewise what the first elements of the rows of both tell, given the whole rows, as words found them."""
+    def look(self, x: Any, y: Any, whole: Sides | None = None) -> Callable[[], tuple[Least, Least]]:
+        """Likewise what the first elements of the rows of both tell, given what words found of the whole rows."""
         ...
 
     def split(self, operand: Described, side: Side, plan: Plan) -> Any:
@@ -90,6 +88,10 @@ class Backend(ProofBackend, Protocol):
 
     def split_in_one_read(self, plan: Plan, x: Any, y: Any) -> tuple[Any, Any] | None:
         """Slices of rows that nothing is known of, with their descriptions; None where that is no faster."""
+        ...
+
+    def cut_in_one_read(self, plan: Plan, x: Any, y: Any) -> tuple[Any, Any, Callable[[], bool]] | None:
+        """Words likewise, and whether an element is so small that it loses part of itself; that is waited for."""
         ...
 
     def same_slices(self, plan: Plan, other: Plan) -> bool:

@@ -18,15 +18,15 @@ import cupy as cp
 import numpy as np
 
 import ozaki
-from ozaki.backends.cupy import _again, _describe_split
+from ozaki.backends.cupy import _again
 from ozaki.backends.cupy import _backend as _cupy
+from ozaki.backends.cupy._tops import tops
 from ozaki.backends.cupy.engines import (
     _hopper_residues,
     _hopper_tiles,
     _winograd,
     _word_hopper,
     _word_pairs,
-    _word_tiles,
 )
 from ozaki.backends.numpy import _backend as _numpy
 from ozaki.schemes import PRESETS, Words
@@ -94,7 +94,7 @@ def main() -> int:
         expected, out = ozaki.gemm(2, a, b, -0.5, c[:, some], **batch), cp.asarray(c)[:, some]
         tell("gemm", expected, ozaki.gemm(2, cp.asarray(a), cp.asarray(b), -0.5, out, out=out, **batch).get())
     a, b = (rng.standard_normal((2600, 500)).astype("f4") for _ in range(2))
-    tell("a look", looked(_numpy, _numpy.describe, a, b), looked(_cupy, of_words, cp.asarray(a), cp.asarray(b)))
+    tell("a look", looked(_numpy, _numpy.describe, a, b), looked(_cupy, tops, cp.asarray(a), cp.asarray(b)))
     return len(_differ)
 
 
@@ -106,14 +106,7 @@ def never(words: Words) -> bool:
 def looked(backend: Any, find: Callable[[Any], Any], *sides: Any) -> np.ndarray:
     """The least numbers of the rows of both sides, some of whose elements are looked at."""
     whole = find(sides[0][None]), find(sides[1][None])
-    return np.array(backend.look(sides[0][None], sides[1][None], PRESETS["halfhalf"], whole)())
-
-
-def of_words(x: cp.ndarray) -> Any:
-    """What is found of rows while they are cut into words."""
-    words = PRESETS["halfhalf"]
-    layout = _word_tiles.layout(words, 128, words.count, "left", *x.shape)
-    return _describe_split.find_and_split(x, words, layout).begin().described
+    return np.array(backend.look(sides[0][None], sides[1][None], whole)())
 
 
 def counted(

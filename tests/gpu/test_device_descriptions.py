@@ -8,7 +8,7 @@ from operands import random_matrix, views
 
 from ozaki._description import FIELDS
 from ozaki.backends.numpy import _backend as _numpy
-from ozaki.schemes import PRESETS, Digits, Residues
+from ozaki.schemes import Digits, Residues
 
 cp = pytest.importorskip("cupy")
 pytestmark = pytest.mark.gpu
@@ -62,11 +62,8 @@ def test_descriptions_of_graded_rows(shape, dtype, step):
 def test_least_numbers_of_rows(seed):
     """What a look at some elements, and the largest ones of whole rows, tell of all rows."""
     from ozaki.backends.cupy import _backend as _cupy
-    from ozaki.backends.cupy import _describe_split
-    from ozaki.backends.cupy.engines import _word_tiles
+    from ozaki.backends.cupy._tops import tops
 
-    if cp.cuda.Device().compute_capability != "90":
-        pytest.skip("words are cut in one read on Hopper")
     rng = np.random.default_rng(5000 + seed)
     batch, k = int(rng.integers(1, 4)), int(rng.integers(2, 900))
     most = 3000 if k > 200 else 30000
@@ -77,15 +74,10 @@ def test_least_numbers_of_rows(seed):
         sides[1][-1, -1, : k - 1] = 0  # a row that looks empty
     if seed % 5 == 0:
         sides[0][:] = 0
-    words = PRESETS["halfhalf"]
-    on_device = [
-        cp.asarray(x) if rng.integers(2) else cp.asarray(x.swapaxes(1, 2).copy()).swapaxes(1, 2) for x in sides
-    ]
-    layouts = [_word_tiles.layout(words, 128, 2, "left", *x.shape) for x in sides]
-    cut = [_describe_split.find_and_split(*each).begin() for each in zip(on_device, [words] * 2, layouts, strict=True)]
-    whole = tuple(slices.described for slices in cut)
-    expected = _numpy.look(*sides, words, tuple(_numpy.describe(x) for x in sides))()
-    assert _cupy.look(*on_device, words, whole)() == expected
+    turned = [rng.integers(2) for _ in sides]
+    on_device = [cp.asarray(x, order="F" if t else "C") for x, t in zip(sides, turned, strict=True)]
+    expected = _numpy.look(*sides, tuple(_numpy.describe(x) for x in sides))()
+    assert _cupy.look(*on_device, tuple(tops(x) for x in on_device))() == expected
     some = int(rng.integers(1, k))
     shown = _numpy.look(*(x[..., :some] for x in sides))()
     assert _cupy.look(*(x[..., :some] for x in on_device))() == shown

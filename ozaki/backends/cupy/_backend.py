@@ -37,6 +37,7 @@ from ozaki.backends.cupy._proof import worst_ratios as worst_ratios
 from ozaki.backends.cupy._split import Slices
 from ozaki.backends.cupy._tops import tops
 from ozaki.backends.cupy.engines import _hopper, _winograd, _word_split
+from ozaki.backends.cupy.launching._host import Flag
 from ozaki.backends.cupy.launching._launch import View
 from ozaki.backends.cupy.launching._tape import Tape
 from ozaki.schemes import Residues, Words
@@ -146,16 +147,24 @@ def product(plan: Plan, x: Any, y: Any, out: Any) -> int:
 def split_in_one_read(plan: Plan, x: Any, y: Any) -> tuple[Slices, Slices] | None:
     """The slices of rows that nothing is known of, where each is faster in one read, with what a proof begins with.
 
-    That are whole descriptions, and magnitudes where it asks for such; of words, the largest elements.
+    That are whole descriptions, and magnitudes where it asks for such.
     """
     read_left, read_right = _in_one_read(x, "left", plan, True), _in_one_read(y, "right", plan, True, beside=True)
     if read_left is None or read_right is None:
         return None
-    more = {}
-    if not isinstance(plan.scheme, Words):
-        more["ahead"] = magnitudes_ahead(x, y) if plan.target.measure == "componentwise" else None
-    left, right = read_left(**more), read_right(**more)
+    ahead = magnitudes_ahead(x, y) if plan.target.measure == "componentwise" else None
+    left, right = read_left(ahead=ahead), read_right(ahead=ahead)
     return left.begin(), right.begin()
+
+
+def cut_in_one_read(plan: Plan, x: Any, y: Any) -> tuple[Slices, Slices, Callable[[], bool]] | None:
+    """The words of rows likewise, with their largest elements, and whether an element loses part of itself."""
+    read_left, read_right = _in_one_read(x, "left", plan, False), _in_one_read(y, "right", plan, False, beside=True)
+    if read_left is None or read_right is None:
+        return None
+    lost = Flag()
+    left, right = read_left(lost=lost), read_right(lost=lost)
+    return left.begin(), right.begin(), lost.arriving()
 
 
 def _in_one_read(x: Any, side: str, plan: Plan, sums: bool, beside: bool = False) -> Callable[..., Reading] | None:

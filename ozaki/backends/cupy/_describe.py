@@ -9,13 +9,12 @@ from typing import Any
 
 import cupy as cp
 import numpy as np
-import numpy.typing as npt
 
 from ozaki._description import FIELDS, LOOKED_AT, Described, Description, Least, Sides
-from ozaki.backends.cupy._tops import TopsOfWords
+from ozaki.backends.cupy._tops import Tops
+from ozaki.backends.cupy.launching._host import arriving, pinned, to_host
 from ozaki.backends.cupy.launching._launch import Launch, Macros, View, round_up
-from ozaki.backends.cupy.launching._tape import Copy, Record, Tape
-from ozaki.schemes import Words, magnitude_bits
+from ozaki.schemes import magnitude_bits
 
 
 def describe(x: Any) -> Described:
@@ -30,29 +29,29 @@ def describe(x: Any) -> Described:
 
 def read(described: Described) -> Callable[[], Description]:
     """Begin to copy a description to the host; calling the result waits for it, in a call done again for its own."""
-    k, arrived = described.k, _to_host(described.fields)
+    k, arrived = described.k, to_host(described.fields)
     return lambda: Description(k, *arrived())
 
 
-def look(x: Any, y: Any, words: Words | None = None, whole: Sides | None = None) -> Callable[[], tuple[Least, Least]]:
+def look(x: Any, y: Any, whole: Sides | None = None) -> Callable[[], tuple[Least, Least]]:
     """Begin to find what the first elements of the rows of both operands, float32, tell of all rows.
 
-    `whole`: these, as words found them right before.
+    `whole`: these, as they were found while words were cut, right before.
     """
     sizes = [side.shape[0] * side.shape[1] for side in (x, y)]
     blocks = min(ceil(max(sizes) / _ROWS_AT_ONCE), _BLOCKS)
     shape = 2, blocks, len(Least._fields)
-    target = _pinned(8 * prod(shape))
-    assert whole is None or all(isinstance(side, TopsOfWords) for side in whole)
+    target = pinned(8 * prod(shape))
+    assert whole is None or all(isinstance(side, Tops) for side in whole)
     launch, width = _looking(cp.cuda.runtime.getDevice(), blocks, View.of(x), View.of(y), whole is not None)
     left, right = (x, y) if whole is None else (side.fields for side in whole)
     launch(x.data, left.data, y.data, right.data, target)
-    arrived = _arriving(target, np.float64, shape)
+    arrived = arriving(target, np.float64, shape)
 
     def read() -> tuple[Least, Least]:
         of_left, of_right = (
-            Least(elements * 4.0**width, sums, int(steps), bool(told), bool(kept))
-            for elements, sums, steps, told, kept in arrived().min(axis=1).tolist()
+            Least(elements * 4.0**width, sums, int(steps), bool(told))
+            for elements, sums, steps, told in arrived().min(axis=1).tolist()
         )
         return of_left, of_right
 
@@ -64,39 +63,13 @@ _ROWS_AT_ONCE, _BLOCKS = 32, 128
 
 
 @lru_cache(maxsize=1024)
-def _looking(device: int, blocks: int, x: View, y: View, of_words: bool) -> tuple[Launch, int]:
+def _looking(device: int, blocks: int, x: View, y: View, whole: bool) -> tuple[Launch, int]:
     """The launch, and the bits of the magnitudes in its sums."""
     some = min(x.shape[2], LOOKED_AT)
-    macros: Macros = {"INPUT": x.ctype, "LEFT_ALONG_K": x.along_k, "RIGHT_ALONG_K": y.along_k, "WORDS": int(of_words)}
+    macros: Macros = {"INPUT": x.ctype, "LEFT_ALONG_K": x.along_k, "RIGHT_ALONG_K": y.along_k, "WHOLE": int(whole)}
     sides = ((None, *view.steps, *view.shape[:2], None) for view in (x, y))
-    more = some, (width := magnitude_bits(some)), 2.0**-width, int(of_words)
+    more = some, (width := magnitude_bits(some)), 2.0**-width, int(whole)
     return Launch("look.cu", "look", macros, (2 * blocks,), (256,), *sides, None, *more), width
-
-
-def _to_host(x: Any) -> Callable[[], Any]:
-    """Begin to copy an array; calling the result waits for it, in a call done again for its own. It does not hold x."""
-    target = _pinned(x.nbytes)
-    Copy(target, x.nbytes)(x.data)
-    return _arriving(target, x.dtype, x.shape)
-
-
-def _pinned(size: int) -> Any:
-    """Memory of the host that the device writes."""
-    target = cp.cuda.alloc_pinned_memory(size)
-    Tape.keeps(target, size)
-    return target
-
-
-def _arriving(target: Any, dtype: Any, shape: tuple[int, ...]) -> Callable[[], npt.NDArray[Any]]:
-    """What the device has been told to write there; calling the result waits for it."""
-    written, size = cp.cuda.Event(disable_timing=True), prod(shape)
-    Record(written)()
-
-    def arrived() -> npt.NDArray[Any]:
-        written.synchronize()
-        return np.frombuffer(target, dtype, size).reshape(shape)
-
-    return arrived
 
 
 @lru_cache(maxsize=1024)

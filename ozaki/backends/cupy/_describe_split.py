@@ -13,8 +13,9 @@ import numpy as np
 from ozaki._description import FIELDS, Described
 from ozaki.backends.cupy._magnitudes import RESULT_WORDS, MagnitudeLayout, Magnitudes
 from ozaki.backends.cupy._split import Layout, Slices, cutting_constants, cutting_macros
-from ozaki.backends.cupy._tops import Tops, TopsOfWords
+from ozaki.backends.cupy._tops import Tops
 from ozaki.backends.cupy.engines._word_split import tile_macros
+from ozaki.backends.cupy.launching._host import Flag
 from ozaki.backends.cupy.launching._launch import Launch, Macros, View, clusters_at_once, round_up
 from ozaki.schemes import Scheme, Words, magnitude_bits, scaling_of
 from ozaki.schemes.constants import image_words
@@ -99,10 +100,13 @@ def describe_and_split(
     return Reading.of(launch, partial(Described, ahead=ahead) if sums else Tops, x, layout, *room)
 
 
-def find_and_split(x: Any, words: Words, layout: Layout, beside: bool = False) -> Reading:
-    """The words of x, shape (batch, rows, k), with its largest elements; `beside` as above."""
-    launch = _launch_of_words(cp.cuda.runtime.getDevice(), View.of(x), words, layout, beside)
-    return Reading.of(launch, TopsOfWords, x, layout)
+def find_and_split(x: Any, words: Words, layout: Layout, lost: Flag | None = None, beside: bool = False) -> Reading:
+    """The words of x, shape (batch, rows, k), with its largest elements; `beside` as above.
+
+    `lost`: raised if an element is so small that words lose part of it.
+    """
+    launch = _launch_of_words(cp.cuda.runtime.getDevice(), View.of(x), words, layout, lost is not None, beside)
+    return Reading.of(launch, Tops, x, layout, *((lost.target,) if lost else ()))
 
 
 class _Held(NamedTuple):
@@ -198,7 +202,7 @@ def _stream(k: int, view: View) -> _Stream:
 
 
 @lru_cache(maxsize=1024)
-def _launch_of_words(device: int, view: View, words: Words, layout: Layout, beside: bool) -> Launch:
+def _launch_of_words(device: int, view: View, words: Words, layout: Layout, told: bool, beside: bool) -> Launch:
     batch, rows, k = view.shape
     stream = _stream(layout.k, view)
     kernel = "tops_split_words_sm90.cu", "tops_split_words", tile_macros(view, words, layout) | stream.macros
@@ -207,5 +211,6 @@ def _launch_of_words(device: int, view: View, words: Words, layout: Layout, besi
     grid = (stream.cluster * min(batch * ceil(layout.rows / stream.rows), at_once),)
     return Launch(
         *kernel, grid, threads, None, *view.steps, batch, rows, k, layout.rows, layout.k, None, batch * rows,
-        words.ceiling, words.floor, None, None, layout.batch, layout.slice, int(beside), shared_mem=shared_mem,
+        words.ceiling, words.floor, None, None, layout.batch, layout.slice, None if told else 0, int(beside),
+        shared_mem=shared_mem,
     )  # fmt: skip

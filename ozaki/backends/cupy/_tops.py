@@ -18,10 +18,6 @@ class Tops(Described):
     """What max scaling and words need: of the fields, the first, as bits of the largest element, and the last."""
 
 
-class TopsOfWords(Tops):
-    """Of the fields the fifth, too: 1 for rows with elements so small that words lose part of them, 0 for others."""
-
-
 def tops(x: Any) -> Tops:
     """The largest elements of the rows of x, shape (batch, rows, k)."""
     fields = cp.empty((len(FIELDS), *x.shape[:2]), np.int64)

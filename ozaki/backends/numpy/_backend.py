@@ -131,6 +131,10 @@ def split_in_one_read(plan: Plan, x: npt.NDArray[Any], y: npt.NDArray[Any]) -> N
     """Nothing: no read is spared."""
 
 
+def cut_in_one_read(plan: Plan, x: npt.NDArray[Any], y: npt.NDArray[Any]) -> None:
+    """Nothing likewise."""
+
+
 def _exponents(operand: Described, scheme: Scheme) -> npt.NDArray[np.int64]:
     return operand.on_host.exponents(scaling_of(scheme, operand.k))
 

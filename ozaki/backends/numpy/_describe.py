@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from ozaki._description import FIELDS, LOOKED_AT, Described, Description, Least, Sides, empty_fields
 from ozaki.backends.numpy._limbs import Floats
-from ozaki.schemes import Words, magnitude_bits
+from ozaki.schemes import magnitude_bits
 from ozaki.schemes.image import EMPTY_TOP
 
 TILE = 2**16
@@ -32,12 +32,10 @@ def read(described: Described) -> Callable[[], Description]:
     return lambda: described.on_host
 
 
-def look(
-    x: npt.NDArray[Any], y: npt.NDArray[Any], words: Words | None = None, whole: Sides | None = None
-) -> Callable[[], tuple[Least, Least]]:
+def look(x: npt.NDArray[Any], y: npt.NDArray[Any], whole: Sides | None = None) -> Callable[[], tuple[Least, Least]]:
     """What the first elements of rows tell, given the whole rows."""
     some = [describe(side[..., :LOOKED_AT]) for side in (x, y)]
-    left, right = (Least.of(part.on_host, of.on_host, words) for part, of in zip(some, whole or some, strict=True))
+    left, right = (Least.of(part.on_host, of.on_host) for part, of in zip(some, whole or some, strict=True))
     return lambda: (left, right)
 
 

@@ -173,13 +173,22 @@ def no_worse_than_native(rng: np.random.Generator) -> None:
         long = matrix(rng, (2, 16500), "f4", 0), matrix(rng, (16500, 3), "f4", 0)  # described as a whole
         times["native"] = 1e3
         _engines._fastest.cache_clear()
+        tiny = a.copy()
+        tiny[3, 5] = np.ldexp(tiny[3, 5], -40)  # words lose it, which a look shows to be little
+        _again.forget()
+        run = _call.Call.run
+        with mock.patch.object(_call.Call, "run", autospec=True, side_effect=run) as planned:
+            for x in (a, a, tiny, tiny, a):
+                c = ozaki.matmul(cp.asarray(x), cp.asarray(b))
+                same(ozaki.matmul(cp.asarray(x), cp.asarray(b), scheme="halfhalf"), c)
+        plans = [call.args[1] for call in planned.call_args_list]
+        assert [plan.scheme.name for plan in plans if not plan.a_priori] == ["halfhalf"] * 2
         small = np.where(np.arange(k) % 2, a, np.ldexp(a, -40)).astype("f4")  # words lose these elements
         assert not held(a, b) and not held(*long) and not held(small, b, accuracy="fp32")
         times["words"], times["native"] = 1e3, 10.0  # residues for these, native for such that need more
         _engines._fastest.cache_clear()
         ozaki.matmul(cp.asarray(a), cp.asarray(b))  # the next ones are split for what this one needed
         _again.forget()
-        run = _call.Call.run
         with mock.patch.object(_call.Call, "run", autospec=True, side_effect=run) as planned:
             for x, y in ((a, b), (a, b), graded, (a, b), (a, b)):
                 ozaki.matmul(cp.asarray(x), cp.asarray(y))

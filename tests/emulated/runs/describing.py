@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any
 
 import cupy as cp
 import numpy as np
 
 from ozaki._description import FIELDS, LOOKED_AT
 from ozaki.backends.cupy import _backend as _cupy
-from ozaki.backends.cupy import _describe_split, _magnitudes
+from ozaki.backends.cupy import _magnitudes
 from ozaki.backends.cupy._magnitudes import MagnitudeLayout
-from ozaki.backends.cupy.engines import _word_tiles
+from ozaki.backends.cupy._tops import tops
 from ozaki.backends.numpy import _backend as _numpy
 from ozaki.backends.numpy import _proof as _numpy_proof
-from ozaki.schemes import PRESETS, Words
 from runs.operands import hard, in_tiles, matrix
 
 
@@ -35,7 +33,7 @@ def descriptions(rng: np.random.Generator) -> None:
 
 def looks(rng: np.random.Generator) -> None:
     """The least numbers of rows: empty ones, such as look empty, subnormal ones; none at all."""
-    words, kept, k = PRESETS["halfhalf"], set(), LOOKED_AT + int(rng.integers(1, 200))
+    k = LOOKED_AT + int(rng.integers(1, 200))
     for batch, m, n, wide in ((1, 40, 9000, 3), (3, 9, 1, 30), (3, 9, 8, 4), (1, 5, 4, 30)):
         a, b = (matrix(rng, (batch, rows, k), "f4", wide) for rows in (m, n))
         a[:, 3], b[:, 0] = 0, np.ldexp(b[:, 0], -130 - rng.integers(20))
@@ -44,23 +42,15 @@ def looks(rng: np.random.Generator) -> None:
             a[1, 2, 5], b[0, 3, ::9] = np.nan, np.inf
         if n == 4:
             a[0, 2, :LOOKED_AT], b[:] = 0, 0
-        want = _numpy.look(a, b, words, (_numpy.describe(a), _numpy.describe(b)))()
+        want = _numpy.look(a, b, (_numpy.describe(a), _numpy.describe(b)))()
         turned = a.swapaxes(1, 2).copy().swapaxes(1, 2)
         for left, right in ((a, b), (turned, b[:, ::-1].copy()[:, ::-1])):
             left, right = cp.asarray(left), cp.asarray(right)
-            assert _cupy.look(left, right, words, (of_words(left, words), of_words(right, words)))() == want
+            assert _cupy.look(left, right, (tops(left), tops(right)))() == want
             for some in (k, 1, int(rng.integers(2, LOOKED_AT))):
                 shown = _numpy.look(a[..., :some], b[..., :some])()
                 assert _cupy.look(left[..., :some], right[..., :some])() == shown
-        assert want[0].told == (n != 4) and (n != 4 or want[1] == (np.inf, np.inf, 0, True, True))
-        kept |= {least.kept for least in want}
-    assert kept == {True, False}
-
-
-def of_words(x: Any, words: Words) -> Any:
-    """What is found of rows while they are cut into words."""
-    layout = _word_tiles.layout(words, 128, words.count, "left", *x.shape)
-    return _describe_split.find_and_split(x, words, layout).begin().described
+        assert want[0].told == (n != 4) and (n != 4 or want[1] == (np.inf, np.inf, 0, True))
 
 
 def magnitudes(rng: np.random.Generator) -> None:

@@ -53,6 +53,14 @@ class Copy(Step):
         self.start = lambda stream: runtime.memcpyAsync(target.ptr, words[0], size, runtime.memcpyDeviceToHost, stream)
 
 
+class Reset(Step):
+    """Zero memory of the host: at once, so nothing that writes it may be under way."""
+
+    def __init__(self, memory: Any) -> None:
+        self.places, self.words = [], []
+        self.start = lambda stream: memory.fill(0)
+
+
 class Record(Step):
     """Record an event."""
 
