@@ -161,7 +161,8 @@ def fastest(stack: tuple[int, int, int], k: int, dtype: str, ways: tuple[Way, ..
 @lru_cache(maxsize=1024)
 def _fastest(device: int, stack: tuple[int, int, int], k: int, dtype: str, ways: tuple[Way, ...]) -> Way:
     batch, m, n = stack
-    rates = rates_of(cp.cuda.Device().compute_capability)
+    here = cp.cuda.Device()
+    rates = rates_of(here.compute_capability, here.attributes)
     times: dict[Way, float] = {}
     for way in ways:
         if way is None:

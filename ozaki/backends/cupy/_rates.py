@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 from ozaki.schemes import Digits, Residues, Scheme, Words
 
@@ -16,21 +17,20 @@ _WORD_TFLOPS, _WORD_COOL_TFLOPS = 660.0, 740.0
 _WIDE = 2048
 """Rows and columns from which on cuBLAS has its rate of int8 (H200: half of it with 1024 and a long k)."""
 
-_NATIVE = 40e-6
-"""Seconds that small native products take besides what their rate says (H200: 20 to 80 from 512 to 2048)."""
+_NATIVE = {"float64": 40e-6, "float32": 28e-6}
+"""Seconds that small native products take besides what their rate says (H200 and H100: 512 to 2048)."""
 
-_LAUNCHES = 45e-6
-"""The same of products by our own kernels."""
+_WORDS, _DIGITS, _RESIDUES = 8e-6, 40e-6, 80e-6
+"""The same of words; and of slices that are planned from the data, when a plan was made before for such operands."""
 
-_PLANNING = 20e-6
-"""Seconds that a plan from data takes besides, when it was made before for such operands (H200: 1024 to 2048)."""
+_HOST = 33e-6
+"""Seconds that native products take at least, one after the other."""
 
-_PLANNED, _GLANCED = 150e-6, 210e-6
-"""Seconds that products planned from data take at least, and those by digits, whose operands are looked at before these
-are chosen (H200, one after the other: 100 to 200 and 204 to 253 below 1536)."""
+_FOUND, _PLANNED, _GLANCED = 36e-6, 150e-6, 210e-6
+"""The same of words, of residues planned from data, and of digits, whose operands are looked at before (below 1536)."""
 
-_LOOK = 15e-6
-"""The same of words, whose operands are looked at before (H200: 1024 to 3072)."""
+_SHORT, _LONG = 256, 8192
+"""Elements of rows below which words take as long to cut, and beyond which slices take two reads."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,8 @@ class Rates:
 
     def native(self, batch: int, m: int, k: int, n: int, dtype: str) -> float:
         """Of the native product."""
-        return 2e-12 * batch * m * n * k / (self.float64 if dtype == "float64" else self.float32) + _NATIVE
+        rate = self.float64 if dtype == "float64" else self.float32
+        return max(2e-12 * batch * m * n * k / rate + _NATIVE[dtype], _HOST)
 
     def slices(
         self, batch: int, m: int, k: int, n: int, dtype: str, scheme: Scheme, entries: float, fused: bool, done: float
@@ -62,18 +63,20 @@ class Rates:
         multiplied *= 2e-12 * scheme.products * k * done
         # Bytes of an entry between the products and C, written and read.
         between = 6 * scheme.products if not fused else 2 * scheme.count if isinstance(scheme, Residues) else 0
-        traffic = 1e-12 * ((m + n) * k * (2 * itemsize + scheme.count) + m * n * (between + itemsize)) / self.memory
-        proof = 5e-13 * m * n * k / self.int8 + 8e-12 * m * n / self.memory  # a sampled product, written and read
-        time = multiplied + batch * (traffic + proof) + _LAUNCHES + _PLANNING
-        return max(time, _GLANCED if isinstance(scheme, Digits) else _PLANNED)
+        of_element = itemsize * (1 if k <= _LONG else 2) + 1.5 * scheme.count  # half of the slices is read again
+        traffic = 1e-12 * ((m + n) * k * of_element + m * n * (between + itemsize)) / self.memory
+        proof = 5e-13 * m * n * k / self.int8  # a sampled product
+        time = multiplied + batch * (traffic + proof)
+        return max(time + _DIGITS, _GLANCED) if isinstance(scheme, Digits) else max(time + _RESIDUES, _PLANNED)
 
     def words(self, batch: int, m: int, k: int, n: int, words: Words, entries: float) -> float:
-        """The same of words on Hopper, whose operands are read once and a quarter of them twice."""
+        """The same of words on Hopper, of which a quarter is read again from memory."""
         width = 4 if words.word == "tf32" else 2
         multiplied = max(batch * m * n / _WORD_TFLOPS, entries / _WORD_COOL_TFLOPS)
         multiplied *= 1e-12 * words.products * k * width
-        traffic = 1e-12 * ((m + n) * k * (5 + width * words.count) + 4 * m * n) / self.memory
-        return multiplied + batch * traffic + _LAUNCHES + _LOOK
+        cut = (m + n) * max(k, _SHORT) * (4 + 1.25 * width * words.count)
+        traffic = 1e-12 * (cut + 4 * m * n) / self.memory
+        return max(multiplied + batch * traffic + _WORDS, _FOUND)
 
 
 _RATES = {  # by compute capability
@@ -86,7 +89,12 @@ _RATES = {  # by compute capability
 _OTHERS = Rates(0.6, 30.0, 250.0, 0.6)
 """Cards without float64 tensor cores, as 7.5, 8.6, 8.9, 12.0: float64 at 1/32 to 1/64 of float32."""
 
+_OF_BANDWIDTH = 0.88
+"""What copies have of a memory's clock and width (H200 0.86, H100 0.88)."""
 
-def rates_of(capability: str) -> Rates:
-    """The rates of a device of that compute capability."""
-    return _RATES.get(capability, _OTHERS)
+
+def rates_of(capability: str, attributes: Mapping[str, int]) -> Rates:
+    """The rates of a device of that compute capability, its memory's as the driver tells, if it does."""
+    rates = _RATES.get(capability, _OTHERS)
+    bits = 2e3 * attributes.get("MemoryClockRate", 0) * attributes.get("GlobalMemoryBusWidth", 0)  # a second
+    return replace(rates, memory=_OF_BANDWIDTH * 1e-12 * bits / 8) if bits else rates

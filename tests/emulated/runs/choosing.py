@@ -84,7 +84,10 @@ def fastest(rng: np.random.Generator) -> None:
         ((256, 2**16, 256), Digits(3), None),
         ((1024, 2**14, 1024), Digits(3), Digits(3)),
         ((64, 2**18, 64), Residues(7), None),
+        ((512, 2**14, 512), Residues(7), None),
+        ((768, 4096, 768), Residues(7), halfhalf[0]),
         ((10000, 1000, 500), Residues(7), halfhalf[0]),
+        ((100000, 64, 64), Residues(7), None),
     )
     for shape, scheme, expected in of_shapes:
         with of_h200[0], of_h200[1]:
@@ -92,8 +95,7 @@ def fastest(rng: np.random.Generator) -> None:
             assert _engines.fastest((1, m, n), k, "float32", (scheme, *halfhalf, None)) == expected, shape
     for n, dtype, scheme, expected in (
         (512, "float32", Residues(7), None),
-        (768, "float32", Residues(7), None),
-        (1024, "float32", Residues(7), None),
+        (1024, "float32", Residues(7), halfhalf[0]),
         (1536, "float32", Residues(7), halfhalf[0]),
         (2048, "float32", Residues(7), halfhalf[0]),
         (2000, "float32", Digits(3), halfhalf[0]),
