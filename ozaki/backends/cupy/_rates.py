@@ -14,13 +14,13 @@ and of all that clusters could do meanwhile, where some are idle."""
 _WORD_TFLOPS, _WORD_COOL_TFLOPS = 660.0, 740.0
 """The same of the wgmma kernel of FP16 words (666 and 667 at 8192 and 16384); half of it for TF32."""
 
-_WIDE = 2048
-"""Rows and columns from which on cuBLAS has its rate of int8 (H200: half of it with 1024 and a long k)."""
+_WIDE = 1536
+"""Rows and columns from which on cuBLAS has its rate of int8 (H200, H100: two thirds with 1024 and a long k)."""
 
 _NATIVE = {"float64": 40e-6, "float32": 28e-6}
 """Seconds that small native products take besides what their rate says (H200 and H100: 512 to 2048)."""
 
-_WORDS, _DIGITS, _RESIDUES = 8e-6, 40e-6, 80e-6
+_WORDS, _DIGITS, _RESIDUES = 8e-6, 30e-6, 80e-6
 """The same of words; and of slices that are planned from the data, when a plan was made before for such operands."""
 
 _HOST = 33e-6
@@ -29,8 +29,8 @@ _HOST = 33e-6
 _FOUND, _PLANNED, _GLANCED = 36e-6, 150e-6, 210e-6
 """The same of words, of residues planned from data, and of digits, whose operands are looked at before (below 1536)."""
 
-_SHORT, _LONG = 256, 8192
-"""Elements of rows below which words take as long to cut, and beyond which slices take two reads."""
+_SHORT, _LONG, _LONG_OF_WORDS = 256, 8192, 16384
+"""Elements of rows below which words take as long to cut, and beyond which residues and words take two reads."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,8 @@ class Rates:
         multiplied *= 2e-12 * scheme.products * k * done
         # Bytes of an entry between the products and C, written and read.
         between = 6 * scheme.products if not fused else 2 * scheme.count if isinstance(scheme, Residues) else 0
-        of_element = itemsize * (1 if k <= _LONG else 2) + 1.5 * scheme.count  # half of the slices is read again
+        reads = 1 if isinstance(scheme, Residues) and k <= _LONG else 2
+        of_element = reads * itemsize + 1.5 * scheme.count  # half of the slices is read again
         traffic = 1e-12 * ((m + n) * k * of_element + m * n * (between + itemsize)) / self.memory
         proof = 5e-13 * m * n * k / self.int8  # a sampled product
         time = multiplied + batch * (traffic + proof)
@@ -74,7 +75,8 @@ class Rates:
         width = 4 if words.word == "tf32" else 2
         multiplied = max(batch * m * n / _WORD_TFLOPS, entries / _WORD_COOL_TFLOPS)
         multiplied *= 1e-12 * words.products * k * width
-        cut = (m + n) * max(k, _SHORT) * (4 + 1.25 * width * words.count)
+        reads = 1 if k <= _LONG_OF_WORDS else 2
+        cut = (m + n) * max(k, _SHORT) * (4 * reads + 1.25 * width * words.count)
         traffic = 1e-12 * (cut + 4 * m * n) / self.memory
         return max(multiplied + batch * traffic + _WORDS, _FOUND)
 
