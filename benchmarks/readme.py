@@ -51,12 +51,12 @@ def main(
 
 
 def by_device(runs: Sequence[Run]) -> dict[str, list[Run]]:
-    """The newest run of each task, by device, the fastest device first."""
+    """The newest run of each task, by device, those with most tasks first, and of these the fastest."""
     devices: dict[str, list[Run]] = {}
     for task in TASKS:
         for device, run in newest(runs, task).items():
             devices.setdefault(device, []).append(run)
-    return dict(sorted(devices.items(), key=lambda item: -max(row.tflops or 0 for row in item[1][0].rows)))
+    return dict(sorted(devices.items(), key=lambda of: (-len(of[1]), -max(row.tflops or 0 for row in of[1][0].rows))))
 
 
 def replaced(text: str, inside: str) -> str:
