@@ -8,14 +8,13 @@
 //
 // Macros: INPUT (float); LEFT_ALONG_K, RIGHT_ALONG_K: 1 if neighbours in memory are of one row, else 0; WHOLE: 1 if the
 // largest elements of whole rows are known, as tops_split_words_sm90.cu writes them, else 0. With `beside` that is the
-// kernel ahead, and this one begins beside it.
+// kernel ahead, and this one begins beside it. MOST: elements of a row, at most, a multiple of 32.
 //
 // 256 threads; grid 2 * blocks, the first half for the left operand. Blocks take turns at 32 rows.
 #include "describing.cuh"
 #include "launch.cuh"
 
 constexpr int WARPS = 8, ROWS = 32;
-constexpr int MOST = 384;           // elements of a row
 constexpr int HELD = MOST / WARPS;  // of a thread
 constexpr int OF_ROW = MOST / 32;   // of these in a row, where a warp takes four rows along k
 
@@ -170,7 +169,8 @@ __device__ __forceinline__ Least least_of(const Operand& of, uint32_t block, uin
 }
 
 extern "C" __global__ void __launch_bounds__(32 * WARPS, 2)
-look(const Operand left, const Operand right, Least* __restrict__ least, int64_t k, int width, double unit, int beside) {
+look(const Operand left, const Operand right, Least* __restrict__ least, int64_t k, int width, double unit,
+     int beside) {
   beside_previous(beside != 0);
   __shared__ Shared shared;
   const uint32_t blocks = gridDim.x / 2, block = blockIdx.x % blocks;

@@ -230,14 +230,15 @@ class Planning:
 
         Nothing where they are not cut in one read.
         """
-        k, rows, cut = self._pair.sizes.shape[1], (self._pair.rows("left"), self._pair.rows("right")), None
-        if plan.workspace_limit is None and self._pair.undescribed:
-            cut = self._pair.backend.cut_in_one_read(plan, *rows)
-        if cut is None:
+        pair, k = self._pair, self._pair.sizes.shape[1]
+        if plan.workspace_limit is not None or not pair.undescribed:
+            return None
+        rows = pair.rows("left"), pair.rows("right")
+        if (cut := pair.backend.cut_in_one_read(plan, *rows)) is None:
             return None
         left, right, lost = cut
         self.ahead = words, {"left": left, "right": right}
-        least = self._pair.backend.look(*rows, (left.described, right.described)) if lost() else None
+        least = pair.backend.look(*rows, (left.described, right.described)) if lost() else None
 
         def proven() -> float:
             if not lost():

@@ -116,7 +116,7 @@ def magnitudes(a, b, along_k_a, along_k_b, magnitude="int8_t", tiles=(0, 0)):
 
 
 def look(left, right, whole):
-    return "look.cu", {"INPUT": "float", "LEFT_ALONG_K": left, "RIGHT_ALONG_K": right, "WHOLE": whole}
+    return "look.cu", {"INPUT": "float", "LEFT_ALONG_K": left, "RIGHT_ALONG_K": right, "WHOLE": whole, "MOST": 384}
 
 
 def digit_gemm(dtype, slices, digit_bits):

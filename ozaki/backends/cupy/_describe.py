@@ -66,7 +66,8 @@ _ROWS_AT_ONCE, _BLOCKS = 32, 128
 def _looking(device: int, blocks: int, x: View, y: View, whole: bool) -> tuple[Launch, int]:
     """The launch, and the bits of the magnitudes in its sums."""
     some = min(x.shape[2], LOOKED_AT)
-    macros: Macros = {"INPUT": x.ctype, "LEFT_ALONG_K": x.along_k, "RIGHT_ALONG_K": y.along_k, "WHOLE": int(whole)}
+    macros: Macros = {"INPUT": x.ctype, "LEFT_ALONG_K": x.along_k, "RIGHT_ALONG_K": y.along_k}
+    macros |= {"WHOLE": int(whole), "MOST": LOOKED_AT}
     sides = ((None, *view.steps, *view.shape[:2], None) for view in (x, y))
     more = some, (width := magnitude_bits(some)), 2.0**-width, int(whole)
     return Launch("look.cu", "look", macros, (2 * blocks,), (256,), *sides, None, *more), width
