@@ -29,7 +29,7 @@ def describe(x: Any) -> Described:
 
 def read(described: Described) -> Callable[[], Description]:
     """Begin to copy a description to the host; calling the result waits for it, in a call done again for its own."""
-    k, arrived = described.k, to_host(described.fields)
+    k, arrived = described.k, to_host(described.fields.data, np.int64, described.fields.shape)
     return lambda: Description(k, *arrived())
 
 

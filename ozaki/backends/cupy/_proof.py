@@ -25,8 +25,8 @@ from ozaki.backends.cupy.engines import _cublas
 from ozaki.backends.cupy.engines._hopper_residues import tiles_of
 from ozaki.backends.cupy.engines._hopper_tiles import SHARED
 from ozaki.backends.cupy.launching._beside import Beside, beside
+from ozaki.backends.cupy.launching._host import to_host
 from ozaki.backends.cupy.launching._launch import Launch, Macros, View
-from ozaki.backends.cupy.launching._tape import Copy, Record
 from ozaki.schemes import Scheme, Words, magnitude_bits, scaling_of
 
 T = TypeVar("T")
@@ -220,18 +220,14 @@ def _compare(lower: _Product | Magnitudes, found: list[_Found]) -> None:
 
 def _on_its_way(result: cp.cuda.MemoryPointer) -> Callable[[], Ratio]:
     """Copy to the host when the stream gets there; calling what is returned waits for that, and holds the result."""
-    target, copied = cp.cuda.alloc_pinned_memory(RESULT.itemsize), cp.cuda.Event(disable_timing=True)
-    Copy(target, RESULT.itemsize)(result)
-    Record(copied)()
-    held = [result]
+    arrived, held = to_host(result, RESULT, (1,)), [result]
 
-    def arrived() -> Ratio:
-        copied.synchronize()
+    def ratio() -> Ratio:
+        worst, missing, spans, spare = arrived()[0]
         held.clear()
-        worst, missing, spans, spare = np.frombuffer(target, RESULT, 1)[0]
         return Ratio(float(worst), int(missing), (int(spans[0]), int(spans[1])), NO_SPAN - int(spare))
 
-    return arrived
+    return ratio
 
 
 @lru_cache(maxsize=1024)

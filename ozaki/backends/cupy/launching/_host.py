@@ -35,11 +35,12 @@ def arriving(target: Any, dtype: Any, shape: tuple[int, ...]) -> Callable[[], np
     return arrived
 
 
-def to_host(x: Any) -> Callable[[], npt.NDArray[Any]]:
-    """Begin to copy an array; calling the result waits for it, as above."""
-    target = pinned(x.nbytes)
-    Copy(target, x.nbytes)(x.data)
-    return arriving(target, x.dtype, x.shape)
+def to_host(memory: cp.cuda.MemoryPointer, dtype: Any, shape: tuple[int, ...]) -> Callable[[], npt.NDArray[Any]]:
+    """Begin to copy what lies there; calling the result waits for it, as above."""
+    size = np.dtype(dtype).itemsize * prod(shape)
+    target = pinned(size)
+    Copy(target, size)(memory)
+    return arriving(target, dtype, shape)
 
 
 class Flag:
