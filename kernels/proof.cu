@@ -8,7 +8,7 @@
 #ifdef INPUT_A
 
 // Macros: INPUT_A and INPUT_B (double or float); MAGNITUDE (int8_t or double); ALONG_K and TILE of both as in split.cu,
-// permuted_column<0> and <16>.
+// permuted_column<0> and <16>; LARGEST of both: 1 if descriptions are what tops.cu writes, else 0.
 //
 // floor(abs(x) 2^(width - top)), NaN and Inf as 0, of both operands; width <= 7, double: <= 21, plain rows, all
 // elements. With `sampled`, only of the elements h with h % 128 < 32, at position c = (h / 128) * 32 + h % 128;
@@ -34,7 +34,7 @@ __device__ __forceinline__ void store(double* to, const uint32_t (&value)[8]) {
 }
 
 // The part of an operand that is the block's; where rows are neighbours, it is turned in `staged`.
-template <bool ALONG_K, int TILE, int N, typename T>
+template <bool ALONG_K, int TILE, int N, bool LARGEST, typename T>
 __device__ __forceinline__ void part_of(const Operand<T>& operand, uint32_t block, int64_t k, int64_t ks_padded,
                                         int width, bool sampled, void* staged) {
   typedef typename BitsOf<T>::type Bits;
@@ -52,7 +52,11 @@ __device__ __forceinline__ void part_of(const Operand<T>& operand, uint32_t bloc
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
     const int64_t row = row0 + tile_row(i);
-    top[i] = row < rows ? static_cast<int>(operand.description[b * rows + row]) : EMPTY_TOP;
+    top[i] = EMPTY_TOP;
+    if (row < rows) {
+      const int64_t found = operand.description[b * rows + row];
+      top[i] = LARGEST ? top_exponent(parts(static_cast<Bits>(found))) : static_cast<int>(found);
+    }
   }
   Bits bits[2][8];
   if (ALONG_K) {
@@ -95,9 +99,9 @@ magnitudes(const Operand<INPUT_A> a, const Operand<INPUT_B> b, uint32_t a_blocks
   after_previous();
   __shared__ __align__(16) uint8_t staged[larger(TILE_K * TILE_ROWS * STAGED, 1)];
   if (blockIdx.x < a_blocks)
-    part_of<ALONG_K_A, TILE_A, 0>(a, blockIdx.x, k, ks_padded, width, sampled != 0, staged);
+    part_of<ALONG_K_A, TILE_A, 0, LARGEST_A>(a, blockIdx.x, k, ks_padded, width, sampled != 0, staged);
   else
-    part_of<ALONG_K_B, TILE_B, 16>(b, blockIdx.x - a_blocks, k, ks_padded, width, sampled != 0, staged);
+    part_of<ALONG_K_B, TILE_B, 16, LARGEST_B>(b, blockIdx.x - a_blocks, k, ks_padded, width, sampled != 0, staged);
 }
 
 #else
@@ -196,6 +200,40 @@ error_terms(const Side a, const Side b, const __grid_constant__ AllWanted all, i
   if ((threadIdx.x & 31) != 0) return;
   raise(wanted.result + (left ? 2 : 3), widest);
   raise(wanted.result + 4, most_spare);
+}
+
+// Terms (1, 0, 0) of the rows that are not all zeros, (0, 0, 0) of the others: the worst ratio is then that of 1 to the
+// least L of two such rows. Places, grid and threads as above, without y.
+struct Known : Side {
+  int64_t empty;  // field 0 of a row that is all zeros
+};
+struct Places {
+  double* exact;
+  float* rounded;
+};
+
+extern "C" __global__ void __launch_bounds__(256)
+unit_terms(const Known a, const Places of_a, const Known b, const Places of_b) {
+  after_previous();
+  const uint32_t a_blocks = static_cast<uint32_t>((a.padded + 255) / 256);
+  const bool left = blockIdx.x < a_blocks;
+  const Known side = left ? a : b;
+  const Places to = left ? of_a : of_b;
+  const int64_t each = side.padded / side.batch, rows = side.rows / side.batch;
+  const int64_t at = static_cast<int64_t>(blockIdx.x - (left ? 0 : a_blocks)) * 256 + threadIdx.x;
+  if (at >= side.padded) return;
+  const int64_t entry = at / each, row = at % each, i = entry * rows + row;
+  const bool filled = row < rows && side.description[i] != side.empty;
+  float* const rounded = to.rounded + entry * ROUNDED * each;
+#pragma unroll
+  for (int t = 0; t < 3; ++t) {
+    const bool one = t == 0 && filled;
+    if (row < rows) to.exact[t * side.rows + i] = one ? 1.0 : 0.0;
+    rounded[place_of(row, t)] = one ? 1.0f : 0.0f;
+  }
+  if (left) return;
+  rounded[place_of(row, INVERSE)] = filled ? 1.0f : float_of_bits(0x7fffffffu);
+  if (row % 4 < 2) rounded[place_of(row, QUOTIENTS)] = 0.0f;
 }
 
 // The worst ratio over L, int32 [batch][rows][ld], >= 0 and below 2^31 - 1; ld is a multiple of 4, L aligned to 16

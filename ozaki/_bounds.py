@@ -125,14 +125,22 @@ def words_by_sample(left: Least, right: Least, some: int, words: Words, k: int) 
 
     `some` of the k indices were looked at, the same ones of both operands.
     """
-    lost, relative = _word_bounds.absolute(words, k) * 4.0**-words.ceiling, _word_bounds.relative(words, k)
     if not (left.told and right.told):
         return inf
-    phi, least = 2.0**words.lowest, _share(left.elements, right.elements, some)
+    least = _share(left.elements, right.elements, some)
     for side in (left, right):
         least *= side.sums * 2.0**side.steps
+    return words_of_least(least, words, k)
+
+
+def words_of_least(least: float, words: Words, k: int) -> float:
+    """B8 for any operands of which (abs(A) abs(B))_ij >= least 2**(top_i + top_j), but for rows of zeros.
+
+    Componentwise; inf if that is 0.
+    """
+    phi, lost = 2.0**words.lowest, _word_bounds.absolute(words, k) * 4.0**-words.ceiling
     added = _word_bounds.small(words, k) * k * phi * (2 + phi) + lost
-    return (relative + added / least) * UP if least > 0 else inf
+    return (_word_bounds.relative(words, k) + added / least) * UP if least > 0 else inf
 
 
 def least_share(left: Description, right: Description) -> float:

@@ -46,6 +46,7 @@ class Planning:
         self.still: list[Callable[[], bool]] = []
         self.native_by_data = False
         self.unforeseen = False
+        self._least: Callable[[], float] | None = None
 
     def plan(self, choices: Choices, full: bool = False) -> Plan:
         """The plan for these operands; `full` proves a bound for them where a named scheme needs none."""
@@ -217,8 +218,12 @@ class Planning:
         return self._plan(scheme, goal, bound, choices, why_named(scheme))
 
     def _proven_at_a_look(self, plan: Plan, words: Words, tolerance: float) -> float:
-        """What words prove without a product; a call done again asks whether that is still enough, or not."""
-        proven = self._by_look(plan, words) or self._by_rows(words)
+        """What words prove without a product, or else by a small one."""
+        bound = self._asked(self._by_look(plan, words) or self._by_rows(words), tolerance)
+        return bound if bound <= tolerance else self._asked(self._by_least(words), tolerance)
+
+    def _asked(self, proven: Callable[[], float], tolerance: float) -> float:
+        """What is proven; a call done again asks whether that is still enough, or not."""
         if (bound := proven()) <= tolerance:
             self.right_again = lambda: proven() <= tolerance
         else:
@@ -256,6 +261,15 @@ class Planning:
             return _bounds.words_by_rows(left, right, words)
 
         return proven
+
+    def _by_least(self, words: Words) -> Callable[[], float]:
+        """Proven of the least product of magnitudes, which other words may ask for again."""
+        pair, k = self._pair, self._pair.sizes.shape[1]
+        if self._least is None:
+            left, right = (self.ahead[1][side].described if self.ahead else pair.described(side) for side in SIDES)
+            self._least = pair.backend.least_product(left, right)
+        least = self._least
+        return lambda: _bounds.words_of_least(least(), words, k)
 
     def prove(self, scheme: Scheme | Words, target: Accuracy) -> float:
         """The bound of a scheme for these operands, before the rounding; as sharp as the target needs."""

@@ -102,6 +102,12 @@ class ProofBackend(Protocol):
     def narrow_product(self, left: Described, right: Described, sampled: bool, alone: bool = True) -> Any:
         """floor(abs(x) 2**(7-top)) products, exact, shape (batch, m, n)."""
 
+    def least_product(self, left: Described, right: Described) -> Callable[[], float]:
+        """Begin to find the least of the first level's products, times 2**-14, of rows that are not all zeros.
+
+        Calling the result waits for it: inf if there are no two such rows.
+        """
+
     def wide_product(self, left: Described, right: Described, alone: bool = True) -> Any:
         """floor(abs(x) 2**(w-top)) products with w = wide_bits(k), exact float64, shape (batch, m, n).
 

@@ -95,6 +95,12 @@ def main() -> int:
         tell("gemm", expected, ozaki.gemm(2, cp.asarray(a), cp.asarray(b), -0.5, out, out=out, **batch).get())
     a, b = (rng.standard_normal((2600, 500)).astype("f4") for _ in range(2))
     tell("a look", looked(_numpy, _numpy.describe, a, b), looked(_cupy, tops, cp.asarray(a), cp.asarray(b)))
+    for x in (a, a[:100]):  # by the kernel for it, and by cuBLAS
+        least = [
+            np.array(of.least_product(find(some(x)[None]), find(some(b)[None]))())
+            for of, find, some in ((_numpy, _numpy.describe, np.asarray), (_cupy, tops, cp.asarray))
+        ]
+        tell("the least product", *least)
     return len(_differ)
 
 

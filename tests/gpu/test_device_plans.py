@@ -77,6 +77,31 @@ def test_proof(shape):
     np.testing.assert_array_equal(lower[0], lower[1].values[:, :m, :n].get())
 
 
+@pytest.mark.parametrize(
+    "shape",
+    [(1, 3, 300, 2), (1, 70, 1500, 60), (2, 700, 300, 260), (1, 2500, 3000, 300), (1, 256, 132000, 257)],
+)
+def test_least_product(shape):
+    """Of rows that are not all zeros, from whole descriptions and from largest elements alone."""
+    from ozaki.backends.cupy import _backend as _cupy
+    from ozaki.backends.cupy._tops import tops
+
+    batch, m, k, n = shape
+    rng = np.random.default_rng(sum(shape))
+    for kind in ("ordinary", "apart", "zeros"):
+        a, b = rng.random((batch, m, k), "f4"), rng.random((n, k), "f4")
+        a[0, 1], a[-1, 2, k - 1], b[0, 1] = 0, np.nan, np.inf
+        if kind == "apart":
+            a[-1, m - 1, 32:], b[n - 1, :32] = 0, 0
+        if kind == "zeros":
+            b[:] = 0
+        expected = _numpy.least_product(_numpy.describe(a), _numpy.describe(b[None]))()
+        assert (expected == 0, np.isinf(expected)) == (kind == "apart", kind == "zeros")
+        for find in (_cupy.describe, tops):
+            found = _cupy.least_product(find(cp.asarray(a)), find(cp.asarray(b.T.copy()).T[None]))
+            assert found() == expected
+
+
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 def test_magnitudes(dtype):
     """Rows and columns; subnormals, the widest exponents, NaN and Inf."""
@@ -108,6 +133,7 @@ def test_magnitudes(dtype):
     ("n", "dtype", "data", "chosen"),
     [(512, "f4", "normal", "native"), (1024, "f4", "normal", "halfhalf"), (2048, "f4", "lognormal", "halfhalf"),
      (5120, "f4", "normal", "digits"), (5120, "f4", "lognormal", "halfhalf"), (4096, "f4", "graded", "tf32tf32"),
+     (4096, "f4", "features", "halfhalf"), (3000, "f4", "rectified", "halfhalf"),
      (512, "f8", "normal", "native"), (1024, "f8", "normal", "native"), (3072, "f8", "normal", "residues"),
      (4096, "f8", "normal", "residues")],
 )  # fmt: skip
@@ -120,6 +146,10 @@ def test_what_runs_where_nothing_is_named(n, dtype, data, chosen):
     if data == "graded":
         scale = cp.ldexp(cp.ones(n, dtype), cp.random.randint(-16, 17, n))
         a, b = a * scale, b / scale[:, None]
+    if data in ("features", "rectified"):  # columns of different units
+        a *= cp.ldexp(cp.ones(n, dtype), cp.random.randint(-16, 17, n))
+    if data == "rectified":
+        a = cp.maximum(a, 0)
     plan = ozaki.plan(a, b)
     assert (plan.scheme.name if plan.scheme else "native") == chosen
     if n <= 4096:

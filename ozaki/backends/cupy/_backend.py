@@ -31,6 +31,7 @@ from ozaki.backends.cupy._magnitudes import ahead as magnitudes_ahead
 from ozaki.backends.cupy._native import native as native
 from ozaki.backends.cupy._native import native_obstacle as native_obstacle
 from ozaki.backends.cupy._nonfinite import patch
+from ozaki.backends.cupy._proof import least_product as least_product
 from ozaki.backends.cupy._proof import narrow_product as narrow_product
 from ozaki.backends.cupy._proof import wide_product as wide_product
 from ozaki.backends.cupy._proof import worst_ratios as worst_ratios

@@ -12,6 +12,7 @@ import numpy as np
 
 from ozaki._description import Described
 from ozaki._proof import EVERY, NARROW_BITS, NARROW_DEPTH, SAMPLE, SAMPLED_FROM, wide_bits
+from ozaki.backends.cupy._tops import Tops
 from ozaki.backends.cupy.engines._hopper_tiles import FROM, tiled
 from ozaki.backends.cupy.launching._jit import architecture
 from ozaki.backends.cupy.launching._launch import Launch, Macros, View, round_up
@@ -111,16 +112,18 @@ def magnitudes(left: Described, right: Described, layout: MagnitudeLayout) -> Ma
     if left.ahead is not None and left.ahead is right.ahead and left.ahead.layout == layout:
         return left.ahead  # type: ignore[no-any-return]
     taken = room(left.x, right.x, layout)
-    launch = _taking(cp.cuda.runtime.getDevice(), View.of(left.x), View.of(right.x), layout)
+    largest = isinstance(left, Tops), isinstance(right, Tops)
+    launch = _taking(cp.cuda.runtime.getDevice(), View.of(left.x), View.of(right.x), largest, layout)
     launch(left.x.data, left.fields.data, taken.left.data, right.x.data, right.fields.data, taken.right.data)
     return taken
 
 
 @lru_cache(maxsize=1024)
-def _taking(device: int, left: View, right: View, layout: MagnitudeLayout) -> Launch:
-    macros: Macros = {"INPUT_A": left.ctype, "ALONG_K_A": left.along_k, "TILE_A": layout.tiles[0]}
-    macros |= {"INPUT_B": right.ctype, "ALONG_K_B": right.along_k, "TILE_B": layout.tiles[1]}
-    macros |= {"MAGNITUDE": "int8_t" if layout.dtype is np.int8 else "double"}
+def _taking(device: int, left: View, right: View, largest: tuple[bool, bool], layout: MagnitudeLayout) -> Launch:
+    macros: Macros = {"MAGNITUDE": "int8_t" if layout.dtype is np.int8 else "double"}
+    for side, view, tile, tops in zip("AB", (left, right), layout.tiles, largest, strict=True):
+        macros |= {f"INPUT_{side}": view.ctype, f"ALONG_K_{side}": view.along_k, f"TILE_{side}": tile}
+        macros |= {f"LARGEST_{side}": int(tops)}
     views = list(zip((left, right), layout.rows, strict=True))
     blocks = [view.shape[0] * ceil(rows / 32) * (layout.k // 128) for view, rows in views]
     operands = [(None, None, None, view.shape[1], rows, *view.steps) for view, rows in views]

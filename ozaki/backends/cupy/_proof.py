@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
-from math import ceil
+from math import ceil, inf
 from typing import Any, NamedTuple, TypeVar
 
 import cupy as cp
@@ -17,10 +17,11 @@ import numpy as np
 
 from ozaki._bounds import dropped, word_terms
 from ozaki._description import FIELDS, NO_SPAN, Described
-from ozaki._proof import Look, Ratio
+from ozaki._proof import NARROW_BITS, SAMPLED_FROM, Look, Ratio
 from ozaki.backends.cupy._magnitudes import RESULT, MagnitudeLayout, Magnitudes, magnitudes, results
 from ozaki.backends.cupy._native import native_obstacle
 from ozaki.backends.cupy._terms import Terms
+from ozaki.backends.cupy._tops import Tops
 from ozaki.backends.cupy.engines import _cublas
 from ozaki.backends.cupy.engines._hopper_residues import tiles_of
 from ozaki.backends.cupy.engines._hopper_tiles import SHARED
@@ -28,6 +29,7 @@ from ozaki.backends.cupy.launching._beside import Beside, beside
 from ozaki.backends.cupy.launching._host import to_host
 from ozaki.backends.cupy.launching._launch import Launch, Macros, View
 from ozaki.schemes import Scheme, Words, magnitude_bits, scaling_of
+from ozaki.schemes.image import EMPTY_TOP
 
 T = TypeVar("T")
 
@@ -119,6 +121,29 @@ def worst_ratios(
     usual = [(scheme, rows, _usually_dropped(scheme, left.k)) for scheme, rows in wanted]
     begun = _begin(lower, left, right, usual, alone)
     return [_look(lower, left, right, *each, wait, alone) for each, wait in zip(wanted, begun, strict=True)]
+
+
+def least_product(left: Described, right: Described) -> Callable[[], float]:
+    """Begin to look for the least lower bound of the first level among rows that are not all zeros.
+
+    Calling the result waits for it, in a call done again for its own.
+    """
+    lower = narrow_product(left, right, left.k > SAMPLED_FROM)
+    terms = Terms.of(left, right)
+    memory = cp.cuda.alloc(terms.nbytes)
+    found = _Found(terms, terms.m, terms.places(memory), lower.results.pop())
+    launch = _units(cp.cuda.runtime.getDevice(), terms, tuple(isinstance(x, Tops) for x in (left, right)))
+    launch(left.fields.data, *found.places[:2], right.fields.data, *found.places[2:])
+    _compare(lower, [found])
+    arrived = _on_its_way(found.result)
+
+    def least() -> float:
+        worst, missing, *_ = arrived()
+        if missing:
+            return 0.0
+        return round(1 / worst) * 4.0**-NARROW_BITS if worst else inf
+
+    return least
 
 
 def _begin(
@@ -231,8 +256,20 @@ def _on_its_way(result: cp.cuda.MemoryPointer) -> Callable[[], Ratio]:
 
 
 @lru_cache(maxsize=1024)
+def _units(device: int, terms: Terms, tops: tuple[bool, ...]) -> Launch:
+    sides = [((*side, 0 if of else EMPTY_TOP), (None, None)) for side, of in zip(_sides(terms), tops, strict=True)]
+    grid = (sum(ceil(rows / 256) for rows in terms.rounded),)
+    return Launch("proof.cu", "unit_terms", {}, grid, (256,), *sides[0], *sides[1])
+
+
+def _sides(terms: Terms) -> list[tuple[int | None, ...]]:
+    """The structs Side of both operands."""
+    batches = terms.batch_a, terms.batch_b
+    return [(None, *of) for of in zip(batches, terms.rows, terms.rounded, strict=True)]
+
+
+@lru_cache(maxsize=1024)
 def _finding_terms(device: int, terms: Terms, k: int, wanted: tuple[tuple[Scheme, float], ...]) -> Launch:
-    sides = ((None, *of) for of in zip((terms.batch_a, terms.batch_b), terms.rows, terms.rounded, strict=True))
     each = []
     for scheme, lost in wanted:
         scaling = scaling_of(scheme, k)
@@ -240,7 +277,7 @@ def _finding_terms(device: int, terms: Terms, k: int, wanted: tuple[tuple[Scheme
         each.append((*[None] * 5, *numbers))
     grid = sum(ceil(rows / 256) for rows in terms.rounded), len(wanted)
     return Launch(
-        "proof.cu", "error_terms", {}, grid, (256,), *sides, _of_all(each), magnitude_bits(k), float(k), NO_SPAN
+        "proof.cu", "error_terms", {}, grid, (256,), *_sides(terms), _of_all(each), magnitude_bits(k), float(k), NO_SPAN
     )
 
 

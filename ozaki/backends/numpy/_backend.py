@@ -20,6 +20,7 @@ from ozaki.backends.numpy._describe import look as look
 from ozaki.backends.numpy._describe import read as read
 from ozaki.backends.numpy._multiply import multiply, recombine
 from ozaki.backends.numpy._nonfinite import patch
+from ozaki.backends.numpy._proof import least_product as least_product
 from ozaki.backends.numpy._proof import narrow_product as narrow_product
 from ozaki.backends.numpy._proof import wide_product as wide_product
 from ozaki.backends.numpy._proof import worst_ratios as worst_ratios

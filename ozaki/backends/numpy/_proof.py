@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy.typing as npt
 
 from ozaki._bounds import ErrorTerms, error_terms
 from ozaki._description import Described
-from ozaki._proof import EVERY, NARROW_BITS, NARROW_DEPTH, SAMPLE, Look, Ratio, wide_bits
+from ozaki._proof import EVERY, NARROW_BITS, NARROW_DEPTH, SAMPLE, SAMPLED_FROM, Look, Ratio, wide_bits
 from ozaki.backends.numpy._describe import TILE, along_memory, row_tiles, scale, turned
 from ozaki.backends.numpy._limbs import Floats
 from ozaki.schemes import Scheme, Words
@@ -29,6 +30,14 @@ def narrow_product(left: Described, right: Described, sampled: bool, alone: bool
     for h in range(2**10, a.shape[2], 2**10):
         total += product(h)
     return total
+
+
+def least_product(left: Described, right: Described) -> Callable[[], float]:
+    """The least of the first level's products, times 2**-14, of rows that are not all zeros; inf without such."""
+    of_left, of_right = (~x.on_host.empty for x in (left, right))
+    product = narrow_product(left, right, left.k > SAMPLED_FROM)
+    least = float(product.min(initial=inf, where=of_left[:, :, None] & of_right[:, None, :])) * 4.0**-NARROW_BITS
+    return lambda: least
 
 
 def wide_product(left: Described, right: Described, alone: bool = True) -> Floats:

@@ -9,7 +9,7 @@ HOPPER = "hopper-"
 
 FUNCTIONS = {
     "describing": ("descriptions", "magnitudes", "hopper-looks"),
-    "proving": ("proofs", "exponents", "hopper-fused-proofs"),
+    "proving": ("proofs", "exponents", "hopper-fused-proofs", "least-products", "hopper-least-products"),
     "reading": ("hopper-one-read", "hopper-words-in-one-read", "hopper-one-read-chosen"),
     "products": (
         "rows-for-cublas",

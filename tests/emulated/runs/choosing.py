@@ -160,6 +160,12 @@ def no_worse_than_native(rng: np.random.Generator) -> None:
             assert report.scheme == ran and report.bound <= _bounds.native(k, "float32"), report
             _, report = ozaki.matmul(cp.asarray(a), cp.asarray(b), return_report=True)
             assert report.scheme == "halfhalf" and report.bound <= _bounds.native(k, "float32"), report
+        for x in (a * scale, np.maximum(a, 0) * scale):  # words lose what hardly counts beside the largest columns
+            for _ in range(3):  # the last one is done again
+                c, report = ozaki.matmul(cp.asarray(x), cp.asarray(b), return_report=True)
+                assert report.scheme == "halfhalf" and report.bound <= _bounds.native(k, "float32"), report
+                assert componentwise_error(cp.asnumpy(c), x, b) <= report.bound
+                same(cp.asnumpy(c), ozaki.matmul(cp.asarray(x), cp.asarray(b)))
         times["words"], times["native"] = 8.5, 1e3  # slower than the slices that most need, but not than these
         _engines._fastest.cache_clear()
         scale = np.ldexp(1.0, rng.integers(-12, 13, k)).astype("f4")
@@ -249,18 +255,27 @@ def words_for_a_target(rng: np.random.Generator) -> None:
     small, graded = usual[0].copy(), usual[0].copy()
     small[3, 7] *= np.float32(2.0**-40)  # adds next to nothing to the bound
     graded[:, ::2] *= np.float32(2.0**-70)  # too much to see at a first look
-    wide_range = usual[0].copy()
-    wide_range[:, ::2] *= np.float32(2.0**-40)  # too much for FP16 alone
+    apart = usual[0].copy(), b.copy()
+    apart[0][:, ::2] *= np.float32(2.0**-40)  # too much for FP16 where large elements meet small ones alone
+    apart[1][1::2] *= np.float32(2.0**-40)
     begin, got = _search.Search.begin, []
     with (
         mock.patch.object(_rates.Rates, "slices", return_value=1.0),
         mock.patch.object(_search.Search, "begin", autospec=True, side_effect=begin) as planned,
     ):
-        for a in (*usual[:2], small, graded, graded, usual[2]):
+        with mock.patch.object(_cupy, "least_product", return_value=lambda: 0.0):
+            for a in (*usual[:2], small, graded, graded, usual[2]):
+                out = cp.full((40, 50), np.nan, "f4")
+                ozaki.matmul(cp.asarray(a), cp.asarray(b), out=out, accuracy="fp32")
+                got.append((a, out))
+            assert planned.call_count == 1  # slices are done again only while words prove too little
+            plan = ozaki.plan(cp.asarray(graded), cp.asarray(b), accuracy="fp32")
+            assert not isinstance(plan.scheme, Words) and "tf32tf32 proves too little" in plan.why, plan
+        for a in (graded, usual[2], graded):  # of which a small product shows that words lose next to nothing
             out = cp.full((40, 50), np.nan, "f4")
             ozaki.matmul(cp.asarray(a), cp.asarray(b), out=out, accuracy="fp32")
-            got.append((a, out))
-        assert planned.call_count == 1  # slices are done again only while words prove too little
+            same(ozaki.matmul(a, b, scheme="halfhalf"), out)
+        assert planned.call_count == 2  # the plan's own
         tight: dict[str, Any] = {"accuracy": "fp32", "workspace_limit": 7 * 10**5}
         for scale in (1, 64):  # in panels, never done again
             x = wide * np.float32(scale)
@@ -271,13 +286,12 @@ def words_for_a_target(rng: np.random.Generator) -> None:
             assert ozaki.plan(small, b, scheme="halfhalf", accuracy=accuracy).bound <= plan.bound < 6e-6
         for more in (25, 1e-7, "fp64"):  # of another format, or more than they prove
             assert not isinstance(ozaki.plan(cp.asarray(a), cp.asarray(b), accuracy=more).scheme, Words)
-        plan = ozaki.plan(cp.asarray(graded), cp.asarray(b), accuracy="fp32")
-        assert not isinstance(plan.scheme, Words) and "tf32tf32 proves too little" in plan.why, plan
-        for x in (wide_range, wide_range):  # the second one may be done again
-            c, report = ozaki.matmul(cp.asarray(x), cp.asarray(b), accuracy="fp32", return_report=True)
+        x, y = (cp.asarray(each) for each in apart)
+        for _ in range(2):  # the second one may be done again
+            c, report = ozaki.matmul(x, y, accuracy="fp32", return_report=True)
             assert report.scheme == "tf32tf32" and "proves what is asked" in report.why, report
-            assert componentwise_error(cp.asnumpy(c), x, b) <= report.bound <= 1.1 * 4 * 300**0.5 * 2.0**-24
-            same(ozaki.matmul(x, b, scheme="tf32tf32"), ozaki.matmul(cp.asarray(x), cp.asarray(b), accuracy="fp32"))
+            assert componentwise_error(cp.asnumpy(c), *apart) <= report.bound <= 1.1 * 4 * 300**0.5 * 2.0**-24
+            same(ozaki.matmul(*apart, scheme="tf32tf32"), ozaki.matmul(x, y, accuracy="fp32"))
     for a, c in got:
         method = {"accuracy": "fp32", "reproducible": True} if a is graded else {"scheme": "halfhalf"}
         same(ozaki.matmul(a, b, **method), c)

@@ -7,6 +7,7 @@ import numpy as np
 
 from ozaki.backends.cupy import _backend as _cupy
 from ozaki.backends.cupy._magnitudes import Magnitudes
+from ozaki.backends.cupy._tops import tops
 from ozaki.backends.numpy import _backend as _numpy
 from ozaki.schemes import PRESETS, Digits, Residues
 from runs.operands import matrix
@@ -90,3 +91,25 @@ def fused_proofs(rng: np.random.Generator) -> None:
                     for module, x, d in ((_cupy, lower[1], device), (_numpy, lower[0], host))
                 )
                 assert found == expected, (found, expected, (batch_a, batch_b, m, k, n))
+
+
+def least_products(rng: np.random.Generator) -> None:
+    """The least product of rows that are not all zeros, of descriptions and of largest elements alone."""
+    for batch_a, batch_b, m, k, n in (
+        (1, 1, 40, 300, 30),
+        (2, 1, 9, 1100, 13),
+        (1, 2, 260, 1100, 257),
+        (2, 2, 257, 256, 384),
+    ):
+        for kind in ("ordinary", "apart", "zeros"):
+            a, b = abs(matrix(rng, (batch_a, m, k), "f4", 0)), abs(matrix(rng, (batch_b, n, k), "f4", 0))
+            a[0, 3], b[0, 5, 7], a[0, 2, 1], b[-1, 4] = 0, np.nan, np.inf, 0
+            if kind == "apart":
+                a[-1, 1, 32:], b[-1, 2, :32] = 0, 0
+            if kind == "zeros":
+                a[:] = 0
+            a = np.asarray(a, order=rng.choice(["C", "F"]))
+            expected = _numpy.least_product(*(_numpy.describe(x) for x in (a, b)))()
+            assert (expected == 0, np.isinf(expected)) == (kind == "apart", kind == "zeros"), (kind, expected)
+            for find in (_cupy.describe, tops):
+                assert _cupy.least_product(*(find(cp.asarray(x)) for x in (a, b)))() == expected
