@@ -117,8 +117,8 @@ __device__ __forceinline__ double power_of_two(int e) {
 // nearest as NumPy does: with ulp = 2^-bits, u = ulp / 2 for a rounded row, else 0, s = magnitudes 2^-width, and
 // UP = 1 + 2^-30: (u, s + k u, dropped ulp) UP on the left, (s, u, ulp) UP on the right. `statistic` is the field that
 // the scaling reads.
-//   result[2], result[3]  largest top - bottom of the rows of a and b
-//   result[4]             no_span - the smallest one of a row that is not all zeros
+//   result[1], result[2]  largest top - bottom of the rows of a and b
+//   result[3]             no_span - the smallest one of a row that is not all zeros
 // of which the caller sets all to zero first.
 //
 // 256 threads; grid ceil(a.padded / 256) + ceil(b.padded / 256), `padded` counting the rows of all of the batch, times
@@ -198,8 +198,8 @@ error_terms(const Side a, const Side b, const __grid_constant__ AllWanted all, i
   const Atomic widest = largest_of_warp(static_cast<Atomic>(span));
   const Atomic most_spare = largest_of_warp(static_cast<Atomic>(spare));
   if ((threadIdx.x & 31) != 0) return;
-  raise(wanted.result + (left ? 2 : 3), widest);
-  raise(wanted.result + 4, most_spare);
+  raise(wanted.result + (left ? 1 : 2), widest);
+  raise(wanted.result + 3, most_spare);
 }
 
 // Terms (1, 0, 0) of the rows that are not all zeros, (0, 0, 0) of the others: the worst ratio is then that of 1 to the
@@ -284,7 +284,7 @@ worst_ratio(const int32_t* __restrict__ lower, const Terms p, const Terms q, Ato
                             __fmaf_ru(p0, of_col[0].w, __fmaf_ru(p1, of_col[1].w, __fmul_ru(p2, of_col[2].w)))};
     bool seen = i > 0;  // with nothing to compare with yet, the first row is computed
 #pragma unroll
-    for (int j = 0; j < 4; ++j) seen = seen & (above[j] <= __fmul_rd(worst.below, __int2float_rd(value[j])));
+    for (int j = 0; j < 4; ++j) seen = seen & !(above[j] > __fmul_rd(worst.below, __int2float_rd(value[j])));
     if (__all_sync(ALL, seen) || row0 + i >= looked_at) continue;
 #pragma unroll
     for (int j = 0; j < 4; ++j)

@@ -117,7 +117,7 @@ struct Compare {
         const float slope = slope_of(worst.below);
 #pragma unroll
         for (int x = 0; x < 4; ++x)
-          if (!(above(of_row, of_col, x) <= __fmul_rd(slope, rounded(l[x])))) left |= 1u << x;  // NaN is left, too
+          if (above(of_row, of_col, x) > __fmul_rd(slope, rounded(l[x]))) left |= 1u << x;
         doubtful &= ~(1u << group);
       }
       if (__all_sync(ALL, left == 0)) continue;

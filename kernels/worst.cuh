@@ -1,5 +1,5 @@
 // The worst of the ratios ((p0_i q0_j + p1_i q1_j) + p2_i q2_j) / L_ij, each operation rounded to nearest, in this
-// order, and how float32 shows of most entries that theirs is no worse (docs/design.md, section 9).
+// order, Inf where L_ij = 0 and the numerator is not, and how float32 shows of most entries that theirs is no worse (docs/design.md, section 9).
 #pragma once
 #include "common.cuh"
 
@@ -36,35 +36,25 @@ __device__ __forceinline__ double numerator(const Terms& p, const Terms& q, int6
   return __dadd_rn(__dadd_rn(first, second), __dmul_rn(x[2 * p.stride], y[2 * q.stride]));
 }
 
-// The worst ratio so far, and entries without any.
+// The worst ratio so far. Once it is Inf, float32 leaves no entry in doubt: none is above Inf, nor Inf times zero.
 struct Worst {
   double best = 0;
   float below = 0;  // best, rounded down
-  int unproven = 0;
 
   __device__ __forceinline__ void set(Atomic bits) {
     best = __longlong_as_double(static_cast<long long>(bits));
     below = __double2float_rd(best);
   }
   template <typename L> __device__ __forceinline__ void see(double above, L l) {
-    // above <= RD(best l) <= best l: the quotient, rounded, is no larger than best. NaN is not skipped.
-    if (l == 0) {
-      if (!(above <= 0.0)) ++unproven;
-    } else if (!(above <= __dmul_rd(best, static_cast<double>(l)))) {
-      best = __ddiv_rn(above, static_cast<double>(l));
-    }
+    // above <= RD(best l) <= best l: the quotient, rounded, is no larger than best. NaN, Inf times 0, tells the same.
+    if (above > __dmul_rd(best, static_cast<double>(l))) best = __ddiv_rn(above, static_cast<double>(l));
   }
   // By all lanes of a warp: they go on with the best of them.
   __device__ __forceinline__ void share() {
     set(largest_of_warp(static_cast<Atomic>(__double_as_longlong(best))));
   }
-  // By all lanes, which share: result[0] the largest ratio over L > 0, as the bits of a double; result[1] the number of
-  // entries with L = 0 and a positive numerator.
-  __device__ __forceinline__ void tell(Atomic* result) {
-#pragma unroll
-    for (int offset = 16; offset > 0; offset /= 2) unproven += __shfl_xor_sync(ALL, unproven, offset);
-    if ((threadIdx.x & 31) != 0) return;
-    raise(result, static_cast<Atomic>(__double_as_longlong(best)));
-    if (unproven != 0) atomicAdd(result + 1, static_cast<Atomic>(unproven));
+  // By all lanes, which share: result[0] is the largest ratio, as the bits of a double.
+  __device__ __forceinline__ void tell(Atomic* result) const {
+    if ((threadIdx.x & 31) == 0) raise(result, static_cast<Atomic>(__double_as_longlong(best)));
   }
 };

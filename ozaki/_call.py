@@ -11,7 +11,7 @@ from typing import Any
 
 from ozaki import _bounds, _word_bounds
 from ozaki._choices import Choices
-from ozaki._operands import Shapes, Side, left_rows, right_rows
+from ozaki._operands import Shapes, Side
 from ozaki._pair import SIDES, Pair
 from ozaki._plan import Plan
 from ozaki._planning import Planning
@@ -146,13 +146,18 @@ def _without_obstacle(backend: Backend, dtype: str) -> bool:
 
 
 def _native(backend: Backend, sizes: Shapes, dtype: str, a: Any, b: Any, c: Any) -> None:
-    """The native product into c, of the result's shape or a stack."""
-    if a.ndim == b.ndim == 2:  # as they are: views would take longer than small products do
-        backend.native(a, b, dtype, c if c.ndim == 2 else c[0])
+    """The native product into c, of the result's shape or a stack.
+
+    Operands stay as they are wherever that is possible: views would take longer than small products do.
+    """
+    m, k, n = sizes.shape
+    if sizes.fold:
+        a, b, c = a.reshape(-1, k), b.reshape(k, n), c.reshape(-1, n)
     else:
-        stacks = left_rows(a, sizes), right_rows(b, sizes).swapaxes(1, 2), c.reshape(sizes.stack)
-        a, b, c = (x[0] for x in stacks) if sizes.stack[0] == 1 else stacks
-        backend.native(a, b, dtype, c)
+        a, b = (a[None, :] if a.ndim == 1 else a), (b[:, None] if b.ndim == 1 else b)
+        shape = *sizes.batch, m, n
+        c = c if c.shape == shape else c.reshape(shape)
+    backend.native(a, b, dtype, c)
 
 
 _LARGEST_AGAIN = 2**39

@@ -41,14 +41,12 @@ class Ratio(NamedTuple):
 
     Attributes
     ----------
-    worst : largest image error / lower over lower > 0
-    missing : number of positive errors over lower == 0
+    worst : largest image error / lower; inf where lower is 0 and the error is not
     spans : largest top - bottom of the rows of both operands
     least_span : smallest one of a row with a nonzero
     """
 
     worst: float
-    missing: int
     spans: tuple[int, int]
     least_span: int
 
@@ -219,7 +217,7 @@ class Proof:
         self.begin([(scheme, glance)])
         found = self._begun[self._key(scheme, glance)]()
         self._spans = found.spans
-        if found.missing:
+        if found.worst == inf:
             self._unproven = self._at, found.least_span
         return found
 
@@ -243,8 +241,7 @@ class Proof:
         """What `ratio` is no smaller than, from a few rows; inf where this level cannot tell."""
         if self._in_vain(scheme):
             return inf
-        worst, missing, *_ = self._found(scheme, glance=True)
-        return inf if missing else worst * 4.0**self._bits
+        return self._found(scheme, glance=True).worst * 4.0**self._bits
 
     @property
     def _bits(self) -> int:
@@ -254,5 +251,4 @@ class Proof:
         """Proven largest image error over (abs(A) abs(B))_ij; inf where this level cannot tell."""
         if self._in_vain(scheme):
             return inf
-        worst, missing, *_ = self._found(scheme)
-        return inf if missing else worst * 4.0**self._bits * UP
+        return self._found(scheme).worst * 4.0**self._bits * UP

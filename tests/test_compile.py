@@ -32,6 +32,7 @@ REGISTERS = {
     "worst_ratio_wide": 64,
     "lower_by_exponents": 80,  # three blocks
     "error_terms": 40,
+    "unit_terms": 40,
     "proof_gemm": 168,
     "residue_gemm": 168,  # at entry; its warpgroups trade registers among themselves
     "digit_gemm": 168,
@@ -110,9 +111,9 @@ def recombine(dtype, slices, words, digit_bits, sum64=0):
     return "recombine.cu", macros | {"TOGETHER": together}
 
 
-def magnitudes(a, b, along_k_a, along_k_b, magnitude="int8_t", tiles=(0, 0)):
+def magnitudes(a, b, along_k_a, along_k_b, magnitude="int8_t", tiles=(0, 0), largest=0):
     macros = {"INPUT_A": a, "INPUT_B": b, "ALONG_K_A": along_k_a, "ALONG_K_B": along_k_b, "MAGNITUDE": magnitude}
-    return "proof.cu", macros | {"TILE_A": tiles[0], "TILE_B": tiles[1]}
+    return "proof.cu", macros | {"TILE_A": tiles[0], "TILE_B": tiles[1], "LARGEST_A": largest, "LARGEST_B": largest}
 
 
 def look(left, right, whole):
@@ -240,6 +241,7 @@ MORE = [
     magnitudes("double", "float", 0, 0),
     magnitudes("float", "float", 1, 0),
     magnitudes("float", "float", 0, 1, tiles=(256, 192)),
+    magnitudes("float", "float", 1, 0, tiles=(256, 192), largest=1),
     magnitudes("double", "double", 1, 0, tiles=(256, 192)),
     magnitudes("float", "double", 1, 1, tiles=(256, 192)),
     magnitudes("double", "double", 1, 1, "double"),

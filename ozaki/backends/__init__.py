@@ -133,7 +133,7 @@ class Backend(ProofBackend, Protocol):
         ...
 
     def native(self, a: Any, b: Any, dtype: str, out: Any) -> None:
-        """out = a b, in `dtype`, of matrices or of stacks of them."""
+        """out = a b, in `dtype`, of matrices or of stacks of them, whose batches are broadcast."""
         ...
 
     def native_obstacle(self, dtype: str) -> str | None:

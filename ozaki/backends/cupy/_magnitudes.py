@@ -74,7 +74,7 @@ class Magnitudes(NamedTuple):
     results: list[cp.cuda.MemoryPointer]
 
 
-RESULT = np.dtype([("worst", np.float64), ("missing", np.uint64), ("spans", np.uint64, 2), ("spare", np.uint64)])
+RESULT = np.dtype([("worst", np.float64), ("spans", np.uint64, 2), ("spare", np.uint64)])
 """What a look finds, as kernels/worst.cuh and proof.cu tell it; zero before."""
 
 

@@ -11,7 +11,7 @@ from cupy._core import _routines_linalg
 
 
 def native(a: Any, b: Any, dtype: str, out: Any) -> None:
-    """The native product out = a b, in `dtype`, of matrices or of stacks.
+    """The native product out = a b, in `dtype`, of matrices or of stacks, whose batches are broadcast.
 
     Of stacks CuPy copies what is transposed, and cuBLAS does not split k. But of matrices CuPy sums a single entry by
     kernels of its own, which flush float32 subnormals.

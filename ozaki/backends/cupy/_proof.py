@@ -117,7 +117,7 @@ def worst_ratios(
     wanted: Sequence[tuple[Scheme | Words, int]],
     alone: bool = True,
 ) -> list[Look]:
-    """Largest image error / lower over lower > 0; number of positive errors over lower == 0; in the first rows."""
+    """Begin to look for the largest image error / lower of each scheme, in so many rows."""
     usual = [(scheme, rows, _usually_dropped(scheme, left.k)) for scheme, rows in wanted]
     begun = _begin(lower, left, right, usual, alone)
     return [_look(lower, left, right, *each, wait, alone) for each, wait in zip(wanted, begun, strict=True)]
@@ -138,9 +138,7 @@ def least_product(left: Described, right: Described) -> Callable[[], float]:
     arrived = _on_its_way(found.result)
 
     def least() -> float:
-        worst, missing, *_ = arrived()
-        if missing:
-            return 0.0
+        worst = arrived().worst
         return round(1 / worst) * 4.0**-NARROW_BITS if worst else inf
 
     return least
@@ -248,9 +246,9 @@ def _on_its_way(result: cp.cuda.MemoryPointer) -> Callable[[], Ratio]:
     arrived, held = to_host(result, RESULT, (1,)), [result]
 
     def ratio() -> Ratio:
-        worst, missing, spans, spare = arrived()[0]
+        worst, spans, spare = arrived()[0]
         held.clear()
-        return Ratio(float(worst), int(missing), (int(spans[0]), int(spans[1])), NO_SPAN - int(spare))
+        return Ratio(float(worst), (int(spans[0]), int(spans[1])), NO_SPAN - int(spare))
 
     return ratio
 

@@ -75,7 +75,7 @@ def native_obstacle(dtype: str) -> str | None:
 
 
 def native(a: npt.NDArray[Any], b: npt.NDArray[Any], dtype: str, out: npt.NDArray[Any]) -> None:
-    """The native product out = a b, in `dtype`, of matrices or of stacks."""
+    """The native product out = a b, in `dtype`, of matrices or of stacks, whose batches are broadcast."""
     np.matmul(a.astype(dtype, copy=False), b.astype(dtype, copy=False), out=out)
 
 

@@ -91,7 +91,7 @@ def worst_ratios(
     wanted: Sequence[tuple[Scheme | Words, int]],
     alone: bool = True,
 ) -> list[Look]:
-    """Largest image error / lower over lower > 0; number of positive errors over lower == 0; in the first rows."""
+    """The largest image error / lower of each scheme, in so many rows."""
     return [_worst_ratio(lower, left, right, *each) for each in wanted]
 
 
@@ -99,17 +99,17 @@ def _worst_ratio(lower: Floats, left: Described, right: Described, scheme: Schem
     spans = left.span, right.span
     terms = error_terms(left.on_host, right.on_host, scheme, spans)
     terms, lower = ErrorTerms(terms.left[:, :, :rows], terms.right), lower[:, :rows]
-    worst, missing = 0.0, 0
+    worst = 0.0
     for at in row_tiles(*lower.shape):
         below = lower[at]
         above = _numerators(terms, *at)
         positive = below > 0
         if not positive.all():
-            missing += int(np.count_nonzero(above[~positive]))
+            worst = inf if above[~positive].any() else worst
             above, below = above[positive], below[positive]
         above /= below
         worst = max(worst, float(above.max(initial=0.0)))
-    found = Ratio(worst, missing, spans, min(left.least_span, right.least_span))
+    found = Ratio(worst, spans, min(left.least_span, right.least_span))
     return Look(lambda: found)
 
 
