@@ -12,7 +12,7 @@ from unittest import mock
 
 import ozaki
 from benchmarks.devices import Device, median_seconds
-from benchmarks.measure import normal
+from benchmarks.measure import drawn
 from benchmarks.results import Row, Shape
 from ozaki.schemes import Words
 
@@ -86,7 +86,7 @@ class Kernel:
 
 def kernel_rows(device: Device, n: int, dtype: str, seed: int, least: float) -> Iterator[Row]:
     """Measure the copy of an n x n matrix, and then the kernels for n x n operands, `least` seconds each."""
-    a, b = normal(device, Shape.square(n), dtype, seed)
+    a, b = drawn(device, Shape.square(n), dtype, seed)
     bandwidth = None
     if n not in PRODUCTS_ALONE:
         target = device.xp.empty_like(a)

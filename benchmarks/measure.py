@@ -62,13 +62,17 @@ class Sample:
         return [(float(e.max()), float(np.sqrt((e**2).mean()))) for e in errors]
 
 
-def normal(device: Device, shape: Shape, dtype: str, seed: int) -> tuple[Any, Any]:
-    """Draw both operands from N(0, 1), on the device."""
+def drawn(device: Device, shape: Shape, dtype: str, seed: int) -> tuple[Any, Any]:
+    """Both operands, on the device."""
     rng = device.xp.random.default_rng(seed)
     batch = (shape.batch,) if shape.batch > 1 else ()
     left = (shape.k, shape.m) if shape.turned else (shape.m, shape.k)
     a, b = (rng.standard_normal((*batch, *matrix), dtype=dtype) for matrix in (left, (shape.k, shape.n)))
-    return (a.swapaxes(-1, -2) if shape.turned else a), b
+    a = a.swapaxes(-1, -2) if shape.turned else a
+    if shape.data == "graded":
+        units = np.exp2(np.random.default_rng(seed).integers(-8, 9, shape.k)).astype(dtype)
+        a *= device.xp.asarray(units)
+    return a, b
 
 
 def copies(operand_bytes: int, cache_bytes: int) -> int:
@@ -79,14 +83,14 @@ def copies(operand_bytes: int, cache_bytes: int) -> int:
 def rows_of(
     task: str, dtype: str, device: Device, shape: Shape, routines: list[Routine], seed: int, least: float
 ) -> Iterator[Row]:
-    """Measure routines in turn on the same operands, drawn from N(0, 1); `least` seconds each, or a few calls.
+    """Measure routines in turn on the same operands; `least` seconds each, or a few calls.
 
     Raises
     ------
     WrongAnswerError
         Where an error is above its bound; nothing is timed then.
     """
-    a, b = normal(device, shape, dtype, seed)
+    a, b = drawn(device, shape, dtype, seed)
     sample = Sample.of(a, b, device.xp, seed)
     count = copies(a.nbytes + b.nbytes, device.cache_bytes)
     sets = [(a, b) if i == 0 else (a.copy(order="K"), b.copy(order="K")) for i in range(count)]
@@ -113,7 +117,7 @@ def rows_of(
             n=shape.n,
             k=shape.k,
             dtype=dtype,
-            data="normal",
+            data=shape.data,
             seconds=seconds,
             tflops=2e-12 * shape.batch * shape.m * shape.k * shape.n / seconds,
             error=error,

@@ -26,19 +26,24 @@ MEASURED_CODE = ("ozaki", "kernels")
 
 @dataclass(frozen=True)
 class Shape:
-    """(m x k) (k x n), `batch` times; `turned`: A stands in memory as k x m."""
+    """(m x k) (k x n), `batch` times; `turned`: A stands in memory as k x m.
+
+    `data`: "normal", N(0, 1), or "graded", that with columns of A in units of 2**-8 to 2**8.
+    """
 
     m: int
     k: int
     n: int
     batch: int = 1
     turned: bool = False
+    data: str = "normal"
 
     def __str__(self) -> str:
-        """Return n of square products, all sizes of others."""
-        if self == Shape.square(self.n):
-            return str(self.n)
-        return (f"{self.batch} x " if self.batch > 1 else "") + f"({self.m} x {self.k}) ({self.k} x {self.n})"
+        """Return n of square products, all sizes of others, and what is not normal."""
+        told = "" if self.data == "normal" else f", {self.data}"
+        if self.batch == 1 and self.m == self.k == self.n:
+            return str(self.n) + told
+        return (f"{self.batch} x " if self.batch > 1 else "") + f"({self.m} x {self.k}) ({self.k} x {self.n})" + told
 
     @classmethod
     def square(cls, n: int) -> Shape:
@@ -56,7 +61,7 @@ class Row:
     ours : whether this library ran
     m, n, k : (m x k) (k x n)
     dtype : of operands and result
-    data : how the operands were drawn, "normal"
+    data : how the operands were drawn, "normal" or, as `Shape` has it, "graded"; "bytes"
     seconds : median
     tflops : 2 m n k batch / seconds, in 10**12; of a kernel that multiplies slices, that times their number
     error : largest componentwise error over exactly computed entries; None where nothing is multiplied
@@ -223,7 +228,7 @@ def label(row: Row) -> str:
 
 def size(row: Row) -> str:
     """The sizes of a row as a text."""
-    return str(Shape(row.m, row.k, row.n, row.batch or 1))
+    return str(Shape(row.m, row.k, row.n, row.batch or 1, data=row.data))
 
 
 def slug(text: str) -> str:

@@ -48,8 +48,9 @@ CHOICES = (
     Shape(100000, 64, 64),
     Shape(512, 512, 512, batch=64),
     Shape(128, 128, 128, batch=1024),
+    Shape(4096, 4096, 4096, data="graded"),
 )
-"""Narrow, wide, of long and short k, and batches: what is fastest differs."""
+"""Narrow, wide, of long and short k, batches, and columns of different units: what is fastest differs."""
 
 
 def choice_rows(device: Device, seed: int, least: float) -> Iterator[Row]:

@@ -24,7 +24,7 @@ import ozaki
 from benchmarks.__main__ import draw, table
 from benchmarks.candidates import SPACE, Candidate, distinct, fits, kernel_of
 from benchmarks.devices import Device, device_of, medians_side_by_side
-from benchmarks.measure import Sample, normal
+from benchmarks.measure import Sample, drawn
 from benchmarks.results import RESULTS, Row, Run, Shape, git_commit
 from benchmarks.routines import planned
 from ozaki.backends import backend_of
@@ -75,7 +75,7 @@ class Problem:
 
     @classmethod
     def of(cls, device: Device, words: Words, shape: Shape, kernel: type[Candidate]) -> Problem:
-        a, b = normal(device, shape, "float32", 0)
+        a, b = drawn(device, shape, "float32", 0)
         return cls(words, shape, a, b, ozaki.matmul(a, b, scheme=words), kernel.of(words, shape))
 
 

@@ -207,13 +207,15 @@ def test_a_wrong_answer_is_not_timed(value):
         list(rows_of("float64", "float64", Cpu(), Shape.square(5), [routine], seed=0, least=0))
 
 
-@pytest.mark.parametrize("shape", [Shape(3, 7, 5), Shape(4, 30, 6, turned=True), Shape(2, 3, 4, batch=5)])
+@pytest.mark.parametrize(
+    "shape", [Shape(3, 7, 5), Shape(4, 30, 6, turned=True), Shape(2, 3, 4, batch=5), Shape(6, 6, 6, data="graded")]
+)
 def test_shapes(shape):
     compared = routines("shapes", np, "blas")[:2]
     native, ours = rows_of("shapes", "float64", Cpu(), shape, compared, seed=0, least=0)
     assert (ours.m, ours.k, ours.n, ours.batch) == (shape.m, shape.k, shape.n, shape.batch if shape.batch > 1 else None)
     assert ours.error <= 2**-50 and native.bound is None
-    assert size(ours) == str(shape)
+    assert size(ours) == str(shape) and ours.data == shape.data
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

@@ -11,7 +11,7 @@ import numpy as np
 
 import ozaki
 from benchmarks.devices import Device
-from benchmarks.measure import normal
+from benchmarks.measure import drawn
 from benchmarks.results import Shape
 from benchmarks.seeds.data import spread_normal
 from benchmarks.seeds.figures import Claim, Figure, Series, between, since
@@ -69,7 +69,7 @@ def figures(
 
 def of_normal(device: Device, n: int, least: float) -> dict[str, float]:
     """TFLOP/s of n x n products of N(0, 1)."""
-    a, b = normal(device, Shape.square(n), "float64", 0)
+    a, b = drawn(device, Shape.square(n), "float64", 0)
     return speeds(device, a, b, Planned.of(device, a, b).products, least)
 
 

@@ -8,7 +8,7 @@ from functools import partial
 from math import ceil
 
 from benchmarks.devices import Device
-from benchmarks.measure import normal
+from benchmarks.measure import drawn
 from benchmarks.power import LEAST, WARM_UP, Meter, Spent, spent
 from benchmarks.results import Row, Shape
 from benchmarks.routines import Routine
@@ -43,7 +43,7 @@ def figures(
 def burst(device: Device, row: Row, count: int) -> partial[float]:
     """Many products of that routine at that size, and the wait for the last."""
     (routine,) = (routine for routine in compared(device) if routine.name == row.routine)
-    a, b = normal(device, Shape.square(row.n), row.dtype, 0)
+    a, b = drawn(device, Shape.square(row.n), row.dtype, 0)
     out = device.xp.empty_like(a)
 
     def multiply(routine: Routine = routine) -> None:
