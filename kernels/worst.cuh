@@ -1,5 +1,6 @@
 // The worst of the ratios ((p0_i q0_j + p1_i q1_j) + p2_i q2_j) / L_ij, each operation rounded to nearest, in this
-// order, Inf where L_ij = 0 and the numerator is not, and how float32 shows of most entries that theirs is no worse (docs/design.md, section 9).
+// order, Inf where L_ij = 0 and the numerator is not; and how float32 shows of most entries that theirs is no worse
+// (docs/design.md, section 9).
 #pragma once
 #include "common.cuh"
 

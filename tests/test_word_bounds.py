@@ -248,6 +248,33 @@ def test_words_by_some_inner_indices(rng, kind):
             assert exact <= bound or bound == exact == np.inf
 
 
+@pytest.mark.parametrize("kind", ["normal", "units", "rectified", "sparse", "graded", "halves", "against"])
+def test_words_by_the_least_product(rng, kind):
+    """Graded columns and zeros too, but not where large elements meet none but small ones."""
+    backend, words = backend_of(("a", np.zeros(1))), PRESETS["halfhalf"]
+    for k in (7, 600, 3000):
+        plain = kind if kind in ("sparse", "graded", "halves") else "normal"
+        a, b = rows_of(rng, plain, 9, k), rows_of(rng, plain, 8, k)
+        units = np.ldexp(1.0, rng.integers(-12, 13, k))
+        if kind in ("units", "rectified", "against"):
+            a = (a * units).astype("f4")
+        if kind == "rectified":
+            a, b = np.maximum(a, 0), np.maximum(b, 0)
+        if kind == "against":
+            b = (b / units / units).astype("f4")
+        left, right = backend.describe(a[None]), backend.describe(b[None])
+        tops = (np.where(x.on_host.empty, 0, x.on_host.top)[0] for x in (left, right))
+        entries = np.ldexp(abs(a).astype("f8") @ abs(b).astype("f8").T, -np.add.outer(*tops))
+        least = backend.least_product(left, right)()
+        assert (least <= entries[a.any(axis=1)][:, b.any(axis=1)]).all()
+        bound = _bounds.words_of_least(least, words, k)
+        error = reference.componentwise_error(ozaki.matmul(a, b.T, scheme=words), a, b.T)
+        assert error <= _bounds.with_rounding(bound, "float32")
+        if k > 7 and kind != "graded":  # elements of their own scale: as it happens
+            told = bound < 1.25 * _word_bounds.relative(words, k)
+            assert told == (kind in ("normal", "units", "rectified", "sparse")), (kind, k, least)
+
+
 def test_equal_rows_have_all_in_common():
     """The share of rows of ones: no looser than its own constants."""
     backend = backend_of(("a", np.zeros(1)))
