@@ -53,7 +53,6 @@ def matmul(
     plan: Plan | None = None,
     return_report: Literal[True],
 ) -> tuple[Any, Report]: ...
-@np.errstate(all="ignore")
 def matmul(
     a: Any,
     b: Any,
@@ -143,22 +142,24 @@ def matmul(
     check_flag("return_report", return_report)
     if not return_report and (c := again(a, b, out, key)) is not None:
         return c
-    plan_given = plan is not None
-    if plan is not None:
-        check_is_plan(plan)
-        if choices.made:
-            raise ValueError(f"plan: holds {' and '.join(choices.made)} already; give one or the other")
-    pair = Pair(a, b, choices.normwise if plan is None else plan.target.measure == "normwise")
-    pair.check_out(out)
-    if plan is not None:
-        pair.check_plan(plan)
-    call, computed = Call(pair), pair.result(out)
-    with call.recorded(out, key, computed) if not return_report else nullcontext():
-        plan = plan or call.plan(choices)
-        workspace = call.run(plan, computed, plan_given)
-    report = call.report(plan, workspace, given=plan_given) if return_report else None  # before `out` hides an operand
-    c = pair.returned(computed, out)
-    return (c, report) if return_report else c
+    with np.errstate(all="ignore"):
+        plan_given = plan is not None
+        if plan is not None:
+            check_is_plan(plan)
+            if choices.made:
+                raise ValueError(f"plan: holds {' and '.join(choices.made)} already; give one or the other")
+        pair = Pair(a, b, choices.normwise if plan is None else plan.target.measure == "normwise")
+        pair.check_out(out)
+        if plan is not None:
+            pair.check_plan(plan)
+        call, computed = Call(pair), pair.result(out)
+        with call.recorded(out, key, computed) if not return_report else nullcontext():
+            plan = plan or call.plan(choices)
+            workspace = call.run(plan, computed, plan_given)
+        # Before `out` hides an operand.
+        report = call.report(plan, workspace, given=plan_given) if return_report else None
+        c = pair.returned(computed, out)
+        return (c, report) if return_report else c
 
 
 @np.errstate(all="ignore")

@@ -29,9 +29,12 @@ def check_native(dtype: str, target: Accuracy | None, choices: Choices, bound: f
         )
 
 
+_FLAG = bool, np.bool_
+
+
 def check_flag(name: str, x: Any) -> None:
     """It is True or False."""
-    if not isinstance(x, bool | np.bool_):
+    if not isinstance(x, _FLAG):
         raise TypeError(f"{name}: {repr(x) if isinstance(x, str | int) else type(x).__name__}; expected True or False")
 
 

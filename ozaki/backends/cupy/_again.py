@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from threading import get_ident
 from typing import Any, NamedTuple
 
 import cupy as cp
+import numpy as np
 
 from ozaki._operands import Side
 from ozaki._prepared import Prepared
@@ -19,9 +21,12 @@ from ozaki.backends.cupy.launching._tape import Tape
 
 
 class Done(NamedTuple):
-    """What runs a product, whether it was the right one for the operands, and the shape and dtype of its result."""
+    """What runs a product, whether it was the right one for the operands, and the shape and dtype of its result.
 
-    run: Callable[..., object]
+    `begin` does of the operands what needs no result, and returns what does the rest, into one.
+    """
+
+    begin: Callable[..., Callable[[Any], object]]
     fits: Callable[[], bool]
     shape: tuple[int, ...]
     dtype: Any
@@ -44,13 +49,16 @@ def again(a: Any, b: Any, out: Any, choices: tuple[Any, ...]) -> Any:
     arrays = *arrays_of(a), *arrays_of(b)
     if done is None or (out is not None and any(cp.may_share_memory(out, x) for x in arrays)):
         return None
-    c = cp.empty(done.shape, done.dtype) if out is None else out
     try:
-        memory = done.run(*arrays, c)
+        rest = done.begin(*arrays)  # meanwhile there is time for the result's memory
+        c = cp.empty(done.shape, done.dtype) if out is None else out
+        memory = rest(c)
     except cp.cuda.memory.OutOfMemoryError:  # what lies between steps is held at once here, before the first of them
+        cp.cuda.Device().synchronize()
         _done.pop(key, None)
         return None
-    fits = done.fits()  # the device knows long before it is through, and is kept busy until then
+    with np.errstate(all="ignore"):
+        fits = done.fits()  # the device knows long before it is through, and is kept busy until then
     del memory  # at which the proof has looked on a stream of its own
     if fits:
         return c
@@ -88,7 +96,8 @@ def recorded(
     if found.native or (tape.complete and all(same)):
         if len(_done) >= _MOST:
             _done.clear()
-        _done[_key(a, b, out, choices)] = Done(found.native or tape, found.right, found.shape, c.dtype)
+        begin = partial(partial, found.native) if found.native else tape.begin
+        _done[_key(a, b, out, choices)] = Done(begin, found.right, found.shape, c.dtype)
 
 
 def forget() -> None:

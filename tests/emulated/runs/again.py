@@ -151,19 +151,24 @@ def heavy_plans_again(rng: np.random.Generator) -> None:
 def memory_is_held(rng: np.random.Generator) -> None:
     """What a proof looks at is held until it is through, when it is done again too."""
     a, b = cp.asarray(rng.standard_normal((20, 1100))), cp.asarray(rng.standard_normal((1100, 25)))
-    call, finds = Tape.__call__, _search.Search.finds
+    begin, finds = Tape.begin, _search.Search.finds
     held: list[weakref.ref[Any]] = []
 
-    def called(tape: Tape, *arrays: Any) -> Any:
-        memory = call(tape, *arrays)
-        held.append(weakref.ref(memory))
-        return memory
+    def begun(tape: Tape, *arrays: Any) -> Any:
+        rest = begin(tape, *arrays)
+
+        def noted(c: Any) -> Any:
+            memory = rest(c)
+            held.append(weakref.ref(memory))
+            return memory
+
+        return noted
 
     def found(search: Any, scheme: Any) -> Any:
         assert held[-1]() is not None
         return finds(search, scheme)
 
-    with mock.patch.object(Tape, "__call__", called), mock.patch.object(_search.Search, "finds", found):
+    with mock.patch.object(Tape, "begin", begun), mock.patch.object(_search.Search, "finds", found):
         for _ in range(3):
             ozaki.matmul(a, b, accuracy="fp64", reproducible=True)
     assert len(held) == 2 and held[-1]() is None
@@ -203,11 +208,19 @@ def too_little_memory_again(rng: np.random.Generator) -> None:
     a, b = rng.standard_normal((20, 30)), rng.standard_normal((30, 10))
     x, y = cp.asarray(a), cp.asarray(b)
     expected = ozaki.matmul(a, b, scheme="residues", slices=14)
-    too_little = cp.cuda.memory.OutOfMemoryError("too little memory")
-    for runs, error in ((False, None), (True, too_little), (True, None)):  # recorded; anew, and recorded; again
-        with mock.patch.object(Tape, "__call__", autospec=True, side_effect=error or Tape.__call__) as run:
+    begin, begun, lacking = Tape.begin, [], ""
+    too_little = mock.Mock(side_effect=cp.cuda.memory.OutOfMemoryError("too little memory"))
+
+    def begun_with(tape: Tape, *arrays: Any) -> Any:
+        begun.append(tape)
+        rest = too_little() if lacking == "between" else begin(tape, *arrays)
+        return too_little if lacking == "result" else rest
+
+    with mock.patch.object(Tape, "begin", begun_with):
+        for runs, lacking in enumerate(("", "between", "result", "", "")):  # recorded; twice anew, and recorded; again
             same(expected, ozaki.matmul(x, y, scheme="residues", slices=14))
-        assert run.called == runs
+            assert len(begun) == runs, lacking
+    assert too_little.call_count == 2
 
 
 def equal_choices_again(_rng: np.random.Generator) -> None:

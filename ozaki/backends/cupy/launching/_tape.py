@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from threading import local
 from typing import Any
 
@@ -31,8 +31,8 @@ class Step(local):
             self.words[i] = array.ptr
         stream = get_current_stream().ptr
         self.start(stream)
-        if _recording.tape is not None:
-            _recording.tape.note(self, [array.ptr for array in arrays], stream)
+        if _thread.tape is not None:
+            _thread.tape.note(self, [array.ptr for array in arrays], stream)
 
 
 class Clear(Step):
@@ -92,7 +92,7 @@ class Tape:
         self._given: list[tuple[int, int, int]] = []  # of each array, the addresses: of its first element, least, end
         self._memory: list[tuple[int, int, int]] = []  # what was allocated: first address, end, offset in all of it
         self._kept: list[tuple[int, int, Any]] = []  # memory of the host: first address, end
-        self._steps: list[tuple[Callable[[int], object], int | None, Any, list[tuple[int, int, int]]]] = []
+        self._steps: list[_Step] = []
         self._bytes = 0
         self._stream = 0
         self._all_steps = True
@@ -106,14 +106,14 @@ class Tape:
     @staticmethod
     def misses() -> None:
         """Something is done that is no step: what records now, if anything does, is never complete."""
-        if _recording.tape is not None:
-            _recording.tape._all_steps = False
+        if _thread.tape is not None:
+            _thread.tape._all_steps = False
 
     @staticmethod
     def keeps(memory: Any, size: int) -> None:
         """Memory of the host that steps write, the same when they are done again; what reads it knows when."""
-        if _recording.tape is not None:
-            _recording.tape._kept.append((memory.ptr, memory.ptr + size, memory))
+        if _thread.tape is not None:
+            _thread.tape._kept.append((memory.ptr, memory.ptr + size, memory))
 
     @contextmanager
     def recording(self, *arrays: Any) -> Iterator[None]:
@@ -128,12 +128,12 @@ class Tape:
             self._bytes += -(-size // 512) * 512
             return memory
 
-        outer, _recording.tape = _recording.tape, self
+        outer, _thread.tape = _thread.tape, self
         try:
             with cp.cuda.using_allocator(noted):
                 yield
         finally:
-            _recording.tape = outer
+            _thread.tape = outer
 
     def note(self, step: Step, addresses: list[int], stream: int) -> None:
         """Called by steps while this tape records, on the current stream or one beside."""
@@ -159,17 +159,45 @@ class Tape:
         within = at[-1:] or [i for i, (_, least, end) in enumerate(self._given) if least <= address < end]
         return (within[0], address - self._given[within[0]][0]) if len(within) == 1 else None
 
-    def __call__(self, *arrays: Any) -> cp.cuda.MemoryPointer:
-        """All steps again; returns the memory between them, to be held until streams beside are through."""
-        cp.cuda.Device().use()  # a new thread, with the number of one that has ended, has no context before
+    def begin(self, *arrays: Any) -> Callable[[Any], cp.cuda.MemoryPointer]:
+        """The steps again, up to the first that needs the last of the arrays, which is not given yet.
+
+        What is returned takes that one, does the others, and returns the memory between them, to be held until streams
+        beside are through.
+        """
+        if not _thread.has_context:  # as a new one, even with the number of one that has ended
+            cp.cuda.Device().use()
+            _thread.has_context = True
         memory = cp.cuda.alloc(self._bytes)
-        bases = (*[array.data.ptr for array in arrays], memory.ptr, 0)
+        bases = [*[array.data.ptr for array in arrays], 0, memory.ptr, 0]
         stream = get_current_stream().ptr
-        for start, beside, words, places in self._steps:
-            for i, base, offset in places:
-                words[i] = bases[base] + offset
-            start(stream if beside is None else beside)
-        return memory
+        first = self._first_of_last
+        _do(self._steps[:first], bases, stream)
+
+        def rest(last: Any) -> cp.cuda.MemoryPointer:
+            bases[-3] = last.data.ptr
+            _do(self._steps[first:], bases, stream)
+            return memory
+
+        return rest
+
+    @cached_property
+    def _first_of_last(self) -> int:
+        """The number of the first step that needs the last array."""
+        last = len(self._given) - 1
+        needing = (i for i, (*_, places) in enumerate(self._steps) if any(base == last for _, base, _ in places))
+        return next(needing, len(self._steps))
+
+
+_Step = tuple[Callable[[int], object], int | None, Any, list[tuple[int, int, int]]]
+"""What starts it, on which stream unless that is the tape's, its arguments, and where which addresses stand."""
+
+
+def _do(steps: list[_Step], bases: list[int], stream: int) -> None:
+    for start, beside, words, places in steps:
+        for i, base, offset in places:
+            words[i] = bases[base] + offset
+        start(stream if beside is None else beside)
 
 
 _MOST_STEPS = 4096
@@ -185,8 +213,9 @@ def _extent(x: Any) -> tuple[int, int]:
     return x.data.ptr + least, x.data.ptr + last + x.dtype.itemsize
 
 
-class _Recording(local):
+class _Thread(local):
     tape: Tape | None = None
+    has_context = False
 
 
-_recording = _Recording()
+_thread = _Thread()
