@@ -185,7 +185,12 @@ HD int row_exponent(int64_t top, int64_t statistic, int step, int base, int64_t 
   return base + g - static_cast<int>(top);
 }
 
-// The same of row `index` of a description, int64 [6][batch_rows], by that field of it; if OF_LARGEST, field 0 is the
+// The top of a row by field 0 of its description: itself, or if OF_LARGEST, that of the largest element.
+template <typename Bits, bool OF_LARGEST> HD int described_top(int64_t field) {
+  return OF_LARGEST ? top_exponent(parts(static_cast<Bits>(field))) : static_cast<int>(field);
+}
+
+// row_exponent of row `index` of a description, int64 [6][batch_rows], by that field of it; if OF_LARGEST, field 0 is the
 // largest element itself, which gives the peak, of so many bits.
 template <typename Bits, bool OF_LARGEST>
 HD int described_exponent(const int64_t* description, int64_t batch_rows, int64_t index, int statistic, int step,

@@ -152,7 +152,7 @@ __device__ __forceinline__ Least least_of(const Operand& of, uint32_t block, uin
       int whole = top;
 #if WHOLE
       wait_for_previous();
-      whole = top_exponent(parts(low_word(static_cast<uint64_t>(of.whole[row]))));
+      whole = described_top<Bits, true>(of.whole[row]);
 #endif
       if (top == EMPTY_TOP) {
         least.told = whole == EMPTY_TOP ? least.told : 0.0;

@@ -52,11 +52,7 @@ __device__ __forceinline__ void part_of(const Operand<T>& operand, uint32_t bloc
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
     const int64_t row = row0 + tile_row(i);
-    top[i] = EMPTY_TOP;
-    if (row < rows) {
-      const int64_t found = operand.description[b * rows + row];
-      top[i] = LARGEST ? top_exponent(parts(static_cast<Bits>(found))) : static_cast<int>(found);
-    }
+    top[i] = row < rows ? described_top<Bits, LARGEST>(operand.description[b * rows + row]) : EMPTY_TOP;
   }
   Bits bits[2][8];
   if (ALONG_K) {

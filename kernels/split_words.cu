@@ -48,11 +48,7 @@ struct Part {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       const int64_t row = row0 + tile_row(i);
-      int known = EMPTY_TOP;
-      if (row < rows) {
-        const int64_t field = top[b * rows + row];
-        known = LARGEST ? top_exponent(parts(low_word(static_cast<uint64_t>(field)))) : static_cast<int>(field);
-      }
+      const int known = row < rows ? described_top<uint32_t, LARGEST>(top[b * rows + row]) : EMPTY_TOP;
       const int mu = known == EMPTY_TOP ? 0 : ceiling - known;
       uint32_t bits[8];
 #if ALONG_K

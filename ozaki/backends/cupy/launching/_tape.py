@@ -92,7 +92,7 @@ class Tape:
         self._given: list[tuple[int, int, int]] = []  # of each array, the addresses: of its first element, least, end
         self._memory: list[tuple[int, int, int]] = []  # what was allocated: first address, end, offset in all of it
         self._kept: list[tuple[int, int, Any]] = []  # memory of the host: first address, end
-        self._steps: list[_Step] = []
+        self._steps: list[_Noted] = []
         self._bytes = 0
         self._stream = 0
         self._all_steps = True
@@ -189,11 +189,11 @@ class Tape:
         return next(needing, len(self._steps))
 
 
-_Step = tuple[Callable[[int], object], int | None, Any, list[tuple[int, int, int]]]
+_Noted = tuple[Callable[[int], object], int | None, Any, list[tuple[int, int, int]]]
 """What starts it, on which stream unless that is the tape's, its arguments, and where which addresses stand."""
 
 
-def _do(steps: list[_Step], bases: list[int], stream: int) -> None:
+def _do(steps: list[_Noted], bases: list[int], stream: int) -> None:
     for start, beside, words, places in steps:
         for i, base, offset in places:
             words[i] = bases[base] + offset
