@@ -11,7 +11,7 @@ from typing import Any
 
 from ozaki import _bounds, _word_bounds
 from ozaki._choices import Choices
-from ozaki._operands import Shapes, Side
+from ozaki._operands import Side
 from ozaki._pair import SIDES, Pair
 from ozaki._plan import Plan
 from ozaki._planning import Planning
@@ -27,7 +27,6 @@ class Call:
 
     def __init__(self, pair: Pair) -> None:
         self._pair, self._planning = pair, Planning(pair)
-        self._native_again: Callable[..., object] | None = None
 
     def plan(self, choices: Choices) -> Plan:
         """The plan for these operands, which may be split already when it is made."""
@@ -44,10 +43,8 @@ class Call:
             c[...] = 0
             return 0
         if plan.scheme is None:
-            multiply = partial(_native, pair.backend, pair.sizes, pair.dtype)
-            multiply(pair.a, pair.b, c)
+            pair.backend.native(*pair.matrices, pair.dtype, c.reshape(*pair.sizes.batch, *pair.sizes.shape[::2]))
             if planning.right_again is not None:
-                self._native_again = multiply
                 planning.right_again = partial(_without_obstacle, pair.backend, pair.dtype)
             return 0
         if pair.undescribed and planning.ahead is None:
@@ -66,15 +63,14 @@ class Call:
         pair = self._pair
         if pair.empty or prod(pair.sizes.batch) * prod(pair.sizes.shape) > _LARGEST_AGAIN:
             return nullcontext()
-        return pair.backend.recorded(pair.a, pair.b, out, c, choices, pair.rows, self._again)
+        return pair.backend.recorded(pair.a, pair.b, out, c, choices, self._again)
 
     def _again(self) -> Again | None:
         """What calls like this one may do, now that it has run; None if that is for nobody to tell."""
         planning = self._planning
-        if planning.right_again is None or planning.unforeseen:
+        if planning.right_again is None or planning.unforeseen or self._pair.copied:
             return None
-        right_again = partial(_all_hold, planning.right_again, *planning.still)
-        return Again(right_again, self._pair.sizes.result, self._native_again)
+        return Again(partial(_all_hold, planning.right_again, *planning.still), self._pair.sizes.result)
 
     def _within_limit(self, plan: Plan) -> Plan:
         """The plan with what copies of the operands leave of its limit."""
@@ -143,21 +139,6 @@ def _all_hold(*conditions: Callable[[], bool]) -> bool:
 def _without_obstacle(backend: Backend, dtype: str) -> bool:
     """The environment still lets the native product be what it was."""
     return backend.native_obstacle(dtype) is None
-
-
-def _native(backend: Backend, sizes: Shapes, dtype: str, a: Any, b: Any, c: Any) -> None:
-    """The native product into c, of the result's shape or a stack.
-
-    Operands stay as they are wherever that is possible: views would take longer than small products do.
-    """
-    m, k, n = sizes.shape
-    if sizes.fold:
-        a, b, c = a.reshape(-1, k), b.reshape(k, n), c.reshape(-1, n)
-    else:
-        a, b = (a[None, :] if a.ndim == 1 else a), (b[:, None] if b.ndim == 1 else b)
-        shape = *sizes.batch, m, n
-        c = c if c.shape == shape else c.reshape(shape)
-    backend.native(a, b, dtype, c)
 
 
 _LARGEST_AGAIN = 2**39

@@ -67,6 +67,13 @@ class Pair:
         """Nothing is known of either."""
         return not self._described and not self.prepared
 
+    @property
+    def matrices(self) -> tuple[Any, Any]:
+        """Both as they were given, but vectors as matrices."""
+        a: Any = self.a
+        b: Any = self.b
+        return (a[None, :] if a.ndim == 1 else a), (b[:, None] if b.ndim == 1 else b)
+
     def rows(self, side: Side) -> Any:
         """An operand as rows, a copy of it where no view has these shapes."""
         if side not in self._views:

@@ -24,6 +24,7 @@ REGISTERS = {
     "sum_parts": 64,
     "collect": 40,
     "axpby": 40,
+    "copy": 40,
     "split_fp16": 64,
     "recombine": 80,
     "recombine_quadrants": 168,  # 14 residues: 128, four blocks of 128 threads
@@ -186,6 +187,8 @@ EVERYWHERE = [
             ("double", "double", 0),
         )
     ),
+    ("copy.cu", {"INPUT": "float", "OUTPUT": "double"}),
+    ("copy.cu", {"INPUT": "double", "OUTPUT": "double"}),
     ("collect.cu", {"PRODUCT": "int32_t", "SUM": "int64_t"}),
     ("collect.cu", {"PRODUCT": "float", "SUM": "int32_t"}),
     split_fp16("double", 8, 2, 7, 1),

@@ -29,12 +29,10 @@ class Again(NamedTuple):
     ----------
     right : whether what ran is right for the operands that there are then
     shape : of the result
-    native : what multiplies, where that was the native product; None: what the device has been given
     """
 
     right: Callable[[], bool]
     shape: tuple[int, ...]
-    native: Callable[[Any, Any, Any], object] | None
 
 
 class Backend(ProofBackend, Protocol):
@@ -107,12 +105,11 @@ class Backend(ProofBackend, Protocol):
         ...
 
     def recorded(
-        self, a: Any, b: Any, out: Any, c: Any, choices: tuple[Any, ...], rows: Callable[[Side], Any],
-        again: Callable[[], Again | None],
-    ) -> AbstractContextManager[None]:  # fmt: skip
+        self, a: Any, b: Any, out: Any, c: Any, choices: tuple[Any, ...], again: Callable[[], Again | None]
+    ) -> AbstractContextManager[None]:
         """While a product is computed into c: note what is done, for `again`, where that spares the host anything.
 
-        The operands are read as `rows` of their sides; what may be done again is asked when the product is there.
+        What may be done again is asked when the product is there.
         """
         ...
 

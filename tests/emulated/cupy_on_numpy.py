@@ -156,9 +156,9 @@ def launcher(function: int, grid: Any, block: Any, shared_mem: int, arguments: c
 
 def gemm_ex(
     handle: int, op_b: int, op_a: int, n: int, m: int, k: int, one: int, b: int, type_b: int, ldb: int, a: int,
-    type_a: int, lda: int, zero: int, c: int, type_c: int, ldc: int, *rest: int,
+    type_a: int, lda: int, zero: int, c: int, type_c: int, ldc: int, compute: int, *rest: int,
 ) -> None:  # fmt: skip
-    """C = A B^T of int8 into int32, FP16 into FP32 or FP64, rows lda, ldb and ldc apart; all sums must be exact."""
+    """C = A B in row-major order, by operations of what cuBLAS takes as columns: sums of int8 and FP16 are exact."""
 
     def matrix(at: int, rows: int, cols: int, ld: int, dtype: Any) -> np.ndarray:
         size = ((rows - 1) * ld + cols) * np.dtype(dtype).itemsize
@@ -166,9 +166,13 @@ def gemm_ex(
         return np.lib.stride_tricks.as_strided(flat, (rows, cols), (ld * flat.itemsize, flat.itemsize))
 
     words, products, exact = TYPES[type_a, type_c]
-    x, y = (matrix(*of, words).astype(np.float64) for of in ((a, m, k, lda), (b, n, k, ldb)))
-    assert type_a == type_b and (abs(x) @ abs(y).T).max() <= exact
-    matrix(c, m, n, ldc, products)[:] = x @ y.T
+    assert type_a == type_b and compute == COMPUTE[type_c]
+    x = matrix(a, m, k, lda, words) if op_a == 0 else matrix(a, k, m, lda, words).T
+    y = matrix(b, k, n, ldb, words) if op_b == 0 else matrix(b, n, k, ldb, words).T
+    if exact:
+        x, y = x.astype(np.float64), y.astype(np.float64)
+        assert (abs(x) @ abs(y)).max() <= exact
+    matrix(c, m, n, ldc, products)[:] = x @ y
 
 
 def on_current_stream(function: Any) -> Any:
@@ -183,19 +187,26 @@ def on_current_stream(function: Any) -> Any:
     return call
 
 
-TYPES = {(3, 10): ("int8", "int32", 2**31 - 1), (2, 0): ("float16", "float32", 2**24), (1, 1): ("f8", "f8", 2**53)}
-"""By the numbers of cudaDataType_t: operands, products, and the largest sum that is exact."""
+TYPES = {
+    (3, 10): ("int8", "int32", 2**31 - 1), (2, 0): ("float16", "float32", 2**24), (1, 1): ("f8", "f8", 0),
+    (0, 0): ("f4", "f4", 0),
+}  # fmt: skip
+"""By the numbers of cudaDataType_t: operands, products, and the largest sum that is exact where all have to be."""
+
+COMPUTE = {10: 72, 0: 68, 1: 70}
+"""The number of cublasComputeType_t for those of products."""
 
 
 def gemm_strided(
     handle: int, op_b: int, op_a: int, n: int, m: int, k: int, one: int, b: int, type_b: int, ldb: int, step_b: int,
     a: int, type_a: int, lda: int, step_a: int, zero: int, c: int, type_c: int, ldc: int, step_c: int, count: int,
-    *rest: int,
+    compute: int, *rest: int,
 ) -> None:  # fmt: skip
     size, size_c = (np.dtype(x).itemsize for x in TYPES[type_a, type_c][:2])
     for i in range(count):
         at_a, at_b, at_c = a + size * i * step_a, b + size * i * step_b, c + size_c * i * step_c
-        gemm_ex(handle, op_b, op_a, n, m, k, one, at_b, type_b, ldb, at_a, type_a, lda, zero, at_c, type_c, ldc)
+        of_b, of_a, of_c = (at_b, type_b, ldb), (at_a, type_a, lda), (at_c, type_c, ldc)
+        gemm_ex(handle, op_b, op_a, n, m, k, one, *of_b, *of_a, zero, *of_c, compute)
 
 
 def install(capability: str) -> None:
@@ -279,14 +290,11 @@ def install(capability: str) -> None:
     cupy = ModuleType("cupy")
     vars(cupy).update(
         {name: on_arrays(getattr(np, name)) for name in (
-            "where", "ldexp", "maximum", "ascontiguousarray", "zeros", "full", "may_share_memory", "broadcast_to",
-            "matmul",
+            "ascontiguousarray", "zeros", "full", "may_share_memory", "broadcast_to",
         )},
         ndarray=ndarray, empty=empty_of_pool, asarray=as_array, asnumpy=as_numpy, cuda=cuda,
     )  # fmt: skip
-    core = ModuleType("cupy._core")
-    vars(core).update(_routines_linalg=SimpleNamespace(COMPUTE_TYPE_TF32=7, get_compute_type=lambda _: 1))
-    sys.modules.update({"cupy": cupy, "cupy.cuda": cuda, "cupy._core": core})
+    sys.modules.update({"cupy": cupy, "cupy.cuda": cuda})
 
     from ozaki.backends.cupy.launching import _jit
 

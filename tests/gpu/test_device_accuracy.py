@@ -57,3 +57,29 @@ def test_native_products_keep_subnormal_operands(shape):
         c, report = ozaki.matmul(cp.asarray(x), cp.asarray(y), scheme="native", return_report=True)
         assert report.native and report.bound <= _bounds.native(k, "float32")
         assert (c.get() == k * 2.0**-30).all()
+
+
+@pytest.mark.parametrize("dtypes", [("f4", "f4"), ("f8", "f8"), ("f4", "f8")])
+def test_native_products_of_operands_in_any_order(dtypes):
+    """Matrices and stacks, which cuBLAS reads as they lie or finds copied; the second time they are done again."""
+    rng = np.random.default_rng(14)
+    first, second = (
+        [cp.asarray(rng.standard_normal((2, 3, 60, 80)).astype(dtype)) for dtype in dtypes] for _ in range(2)
+    )
+    for a, b in (first, second):
+        x, y, turned = a[0, 0], b[0, 0], b.swapaxes(-1, -2)
+        matrices = (x, y.T), (x.T, y), (x[:, ::2], y[3:43]), (x[::-1], y.T[:, ::-1]), (x[::2, 3:], y.T[3:, 1:])
+        vectors = (
+            (x[0], y.T),
+            (x, y[0]),
+            (x[0], y[1]),
+            (x[:, 0], y),
+            (x[:1, ::-1], y.T[:, :1]),
+            (x[:, 2:3], y[4:5, ::2]),
+        )
+        shared = (a, y.T), (a.swapaxes(-1, -2), y), (x, turned), (a[:, :2], y.T), (a.swapaxes(0, 1), y.T)
+        stacks = (a, turned), (a[:, :1], turned[:1]), (a[::-1, ::-1], turned[:, ::-1]), (a[..., ::2], turned[:, :, ::2])
+        for left, right in (*matrices, *vectors, *shared, *stacks):
+            c = ozaki.matmul(left, right, scheme="native")
+            expected = np.matmul(left.get(), right.get(), dtype="f8")
+            np.testing.assert_allclose(c.get(), expected, rtol=0, atol=1e-4 if c.dtype == "f4" else 1e-12)

@@ -7,26 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from threading import get_ident
 from typing import Any, NamedTuple
 
 import cupy as cp
 import numpy as np
 
-from ozaki._operands import Side
 from ozaki._prepared import Prepared
 from ozaki.backends import Again
 from ozaki.backends.cupy.launching._tape import Tape
 
 
 class Done(NamedTuple):
-    """What runs a product, whether it was the right one for the operands, and the shape and dtype of its result.
+    """What runs a product, whether it was the right one for the operands, and the shape and dtype of its result."""
 
-    `begin` does of the operands what needs no result, and returns what does the rest, into one.
-    """
-
-    begin: Callable[..., Callable[[Any], object]]
+    tape: Tape
     fits: Callable[[], bool]
     shape: tuple[int, ...]
     dtype: Any
@@ -50,7 +45,7 @@ def again(a: Any, b: Any, out: Any, choices: tuple[Any, ...]) -> Any:
     if done is None or (out is not None and any(cp.may_share_memory(out, x) for x in arrays)):
         return None
     try:
-        rest = done.begin(*arrays)  # meanwhile there is time for the result's memory
+        rest = done.tape.begin(*arrays)  # meanwhile there is time for the result's memory
         c = cp.empty(done.shape, done.dtype) if out is None else out
         memory = rest(c)
     except cp.cuda.memory.OutOfMemoryError:  # what lies between steps is held at once here, before the first of them
@@ -79,25 +74,17 @@ def arrays_of(x: Any) -> tuple[Any, ...]:
 
 @contextmanager
 def recorded(
-    a: Any, b: Any, out: Any, c: Any, choices: tuple[Any, ...], rows: Callable[[Side], Any],
-    again: Callable[[], Again | None],
-) -> Iterator[None]:  # fmt: skip
+    a: Any, b: Any, out: Any, c: Any, choices: tuple[Any, ...], again: Callable[[], Again | None]
+) -> Iterator[None]:
     """Note what is done while a product is computed into c, if the device can be given the same again."""
-    given = *arrays_of(a), *arrays_of(b), c if out is None else out
-    left = arrays_of(a) if isinstance(a, Prepared) else (rows("left"),)
-    right = arrays_of(b) if isinstance(b, Prepared) else (rows("right"),)
     tape = Tape()
-    with tape.recording(*left, *right, c):
+    with tape.recording(*arrays_of(a), *arrays_of(b), c):
         yield
-    *same, into_out = (x.data.ptr == y.data.ptr for x, y in zip((*left, *right, c), given, strict=True))
-    found = again()
-    if found is None or not into_out:
-        return
-    if found.native or (tape.complete and all(same)):
+    into_out = out is None or c.data.ptr == out.data.ptr
+    if (found := again()) is not None and into_out and tape.complete:
         if len(_done) >= _MOST:
             _done.clear()
-        begin = partial(partial, found.native) if found.native else tape.begin
-        _done[_key(a, b, out, choices)] = Done(begin, found.right, found.shape, c.dtype)
+        _done[_key(a, b, out, choices)] = Done(tape, found.right, found.shape, c.dtype)
 
 
 def forget() -> None:

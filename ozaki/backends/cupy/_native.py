@@ -3,48 +3,104 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from functools import lru_cache
+from itertools import product
+from math import ceil, prod
+from typing import Any, NamedTuple
 
 import cupy as cp
-import numpy as np
-from cupy._core import _routines_linalg
+from cupy.cuda import cublas
+
+from ozaki.backends.cupy.engines._cublas import FP32, FP64, gemms
+from ozaki.backends.cupy.launching._launch import Launch, Macros, View
+
+_TYPES = {"float32": FP32, "float64": FP64}
 
 
 def native(a: Any, b: Any, dtype: str, out: Any) -> None:
     """The native product out = a b, in `dtype`, of matrices or of stacks, whose batches are broadcast.
 
-    Of stacks CuPy copies what is transposed, and cuBLAS does not split k. But of matrices CuPy sums a single entry by
-    kernels of its own, which flush float32 subnormals.
+    CuPy's own way to cuBLAS takes as long again as cuBLAS, copies stacks that are transposed, and sums a single entry
+    by kernels that flush float32 subnormals.
     """
-    if dtype == "float64":
-        a, b = as_float64(a), as_float64(b)
-    elif out.shape == (1, 1):
-        a, b, out = a[None], b[None], out[None]
-    cp.matmul(a, b, out=out)
+    (x, op_a, lda), (y, op_b, ldb) = (_readable(of, dtype) for of in (a, b))
+    (m, k), n = a.shape[-2:], b.shape[-1]
+    types, arrays = _TYPES[dtype], (x, y, out)
+    dims = _merged(out.shape[:-2], *(_steps(each, out.ndim) for each in arrays))
+    if dims and op_a == cublas.CUBLAS_OP_N and dims[-1].steps == (m * lda, 0, m * n):
+        m *= dims.pop().size  # rows of one matrix, all by the same b
+    inner = dims.pop() if dims and min(dims[-1].steps) >= 0 else _Dim(1, (0, 0, 0))
+    for at in product(*(range(dim.size) for dim in dims)):
+        steps = (sum(i * dim.steps[of] for i, dim in zip(at, dims, strict=True)) for of in range(3))
+        at_a, at_b, at_c = (each.data.ptr + types.size * step for each, step in zip(arrays, steps, strict=True))
+        gemms(types, at_a, at_b, at_c, m, n, k, lda, ldb, inner.size, inner.steps, (op_b, op_a))
+
+
+class _Dim(NamedTuple):
+    """Of a batch: so many matrices, each so many entries of a, b and the result from the one before."""
+
+    size: int
+    steps: tuple[int, int, int]
+
+
+def _steps(x: Any, ndim: int) -> list[int]:
+    """Entries between the matrices of a stack, for each dimension of a batch; 0 where they are all the same."""
+    steps = [0 if size == 1 else step // x.itemsize for size, step in zip(x.shape[:-2], x.strides, strict=False)]
+    return [0] * (ndim - x.ndim) + steps
+
+
+def _merged(sizes: tuple[int, ...], *steps: list[int]) -> list[_Dim]:
+    """The dimensions of a batch, as few as there can be."""
+    dims: list[_Dim] = []
+    for size, a, b, c in zip(sizes, *steps, strict=True):
+        if size == 1:
+            continue
+        before = dims[-1] if dims else None
+        if before is not None and before.steps == (size * a, size * b, size * c):
+            dims[-1] = _Dim(before.size * size, (a, b, c))
+        else:
+            dims.append(_Dim(size, (a, b, c)))
+    return dims
+
+
+def _readable(x: Any, dtype: str) -> tuple[Any, int, int]:
+    """Matrices that cuBLAS can read, copies where it could not: they, what it does with them, the leading dimension."""
+    if abs(x.strides[-1]) > abs(x.strides[-2]):
+        turned, op, ld = _readable(x.swapaxes(-1, -2), dtype)
+        return turned, _OTHER[op], ld
+    rows, cols = x.shape[-2:]
+    down, along = (step // x.itemsize for step in x.strides[-2:])
+    if x.dtype == dtype and (along == 1 or cols == 1) and (rows == 1 or cols <= down < _LONGEST):
+        return x, cublas.CUBLAS_OP_N, cols if rows == 1 else down
+    copy = cp.empty(x.shape, dtype)
+    stacks = (x[None], copy[None]) if x.ndim == 2 else (x, copy)
+    for at in product(*map(range, stacks[0].shape[:-3])):
+        given, taken = (stack[at] for stack in stacks)
+        _copying(cp.cuda.runtime.getDevice(), View.of(given), View.of(taken))(given.data, taken.data)
+    return copy, cublas.CUBLAS_OP_N, cols
+
+
+_OTHER = {cublas.CUBLAS_OP_N: cublas.CUBLAS_OP_T, cublas.CUBLAS_OP_T: cublas.CUBLAS_OP_N}
+
+_LONGEST = 2**31
+"""Leading dimensions that cuBLAS takes are below."""
+
+
+@lru_cache(maxsize=1024)
+def _copying(device: int, x: View, out: View) -> Launch:
+    macros: Macros = {"INPUT": x.ctype, "OUTPUT": out.ctype}
+    entries = prod(x.shape)
+    return Launch(
+        "copy.cu", "copy", macros, (ceil(entries / 1024),), (256,), None, *x.steps, *x.shape[1:], None, entries
+    )
 
 
 def native_obstacle(dtype: str) -> str | None:
     """Settings under which cuBLAS computes less than an IEEE product."""
-    if dtype == "float32" and (os.environ.get("CUPY_TF32", "0") != "0" or _by_tf32()):
-        return "native product ruled out: CUPY_TF32 makes it less accurate than float32"
-    if dtype == "float32" and os.environ.get("CUBLAS_EMULATE_SINGLE_PRECISION", "0") != "0":
-        return "native product ruled out: CUBLAS_EMULATE_SINGLE_PRECISION leaves its accuracy to cuBLAS"
-    if dtype == "float64" and os.environ.get("CUBLAS_EMULATE_DOUBLE_PRECISION", "0") != "0":
-        return "native product ruled out: CUBLAS_EMULATE_DOUBLE_PRECISION leaves its accuracy to cuBLAS"
+    setting = _EMULATE[dtype]
+    if os.environ.get(setting, "0") != "0":
+        return f"native product ruled out: {setting} leaves its accuracy to cuBLAS"
     return None
 
 
-def _by_tf32() -> bool:
-    """CuPy reads its setting once, and goes by what it was then."""
-    return bool(_routines_linalg.get_compute_type(np.dtype(np.float32)) == _routines_linalg.COMPUTE_TYPE_TF32)
-
-
-def as_float64(x: Any) -> Any:
-    """x as float64 through its bits: CuPy's own cast flushes float32 subnormals."""
-    if x.dtype == np.float64:
-        return x
-    bits = cp.ascontiguousarray(x).view(np.int32)
-    field = (bits >> 23) & 255
-    mantissa = (bits & 0x7FFFFF) + cp.where(field > 0, 1 << 23, 0)
-    magnitude = cp.ldexp(mantissa.astype(np.float64), (cp.maximum(field, 1) - 150).astype(np.int32))
-    return cp.where(bits < 0, -magnitude, magnitude)
+_EMULATE = {"float32": "CUBLAS_EMULATE_SINGLE_PRECISION", "float64": "CUBLAS_EMULATE_DOUBLE_PRECISION"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -74,8 +75,10 @@ def native_obstacle(dtype: str) -> str | None:
     return None
 
 
-def native(a: npt.NDArray[Any], b: npt.NDArray[Any], dtype: str, out: npt.NDArray[Any]) -> None:
+def native(a: Any, b: Any, dtype: str, out: Any) -> None:
     """The native product out = a b, in `dtype`, of matrices or of stacks, whose batches are broadcast."""
+    if a.ndim > 2 and prod(b.shape[:-2]) == 1:  # one product of all rows
+        a, b, out = a.reshape(-1, a.shape[-1]), b.reshape(b.shape[-2:]), out.reshape(-1, b.shape[-1])
     np.matmul(a.astype(dtype, copy=False), b.astype(dtype, copy=False), out=out)
 
 

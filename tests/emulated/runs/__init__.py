@@ -45,6 +45,7 @@ FUNCTIONS = {
     "again": (
         "batches-again",
         "native-again",
+        "native-views",
         "plans-again",
         "plans-of-other-data-again",
         "heavy-plans-again",

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import itertools
 import os
 import sys
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from unittest import mock
@@ -60,15 +61,49 @@ def native_again(rng: np.random.Generator) -> None:
     with mock.patch.dict(os.environ, CUBLAS_EMULATE_DOUBLE_PRECISION="1"):
         same(ozaki.matmul(a, b, reproducible=True), ozaki.matmul(cp.asarray(a), cp.asarray(b)))
     x, y = cp.asarray(a.astype("f4")), cp.asarray(b.astype("f4"))
-    with mock.patch.object(cp, "matmul", side_effect=cp.matmul) as multiply:
-        for left, right in ((x[0, :1], y[:, :1]), (x[0, 1], y[:, 2]), (x[0], y)):
-            ozaki.matmul(left, right, scheme="native")
-    # A single entry by cuBLAS, too, which does not flush float32 subnormals.
-    assert [call.args[0].shape for call in multiply.call_args_list] == [(1, 1, 30), (1, 1, 30), (20, 30)]
     assert ozaki.plan(x, y).native
     with mock.patch.dict(os.environ, CUBLAS_EMULATE_SINGLE_PRECISION="1"):
         plan = ozaki.plan(x, y)
         assert not plan.native and "CUBLAS_EMULATE_SINGLE_PRECISION" in plan.why
+
+
+def native_views(rng: np.random.Generator) -> None:
+    """Native products of operands in any order: how many products of cuBLAS, and copies of what it cannot read."""
+    flats, stacks = (
+        [scale * x for scale in (1, 2)] for x in (rng.standard_normal((6, 8)), rng.standard_normal((2, 3, 6, 8)))
+    )
+
+    def orders(x: Any, xs: Any, y: Any, ys: Any) -> Iterator[tuple[Any, Any, int, int]]:
+        turned = ys.swapaxes(-1, -2)
+        yield from ((x, y.T, 1, 0), (x.T, y, 1, 0), (x[:, 1:5], y[1:5, 2:], 1, 0), (x[::2], y.T, 1, 0))
+        yield from (
+            (x[:, ::2], y[1:5], 1, 1),
+            (x[::-1], y.T[:, ::-1], 1, 2),
+            (cp.broadcast_to(x[0], (5, 8)), y.T, 1, 1),
+        )
+        yield from ((x[0], y.T, 1, 0), (x, y[0], 1, 0), (x[0], y[1], 1, 0), (x[:, 0], y, 1, 0))
+        yield from ((x[:1, ::-1], y.T[:, :1], 1, 1), (x[:, :1], y[:1], 1, 0), (x[:, 2:3], y[4:5, ::2], 1, 1))
+        yield from ((xs, y.T, 1, 0), (xs, turned, 1, 0), (xs.swapaxes(-1, -2), y, 1, 0), (x, turned, 1, 0))
+        yield from ((xs[:, :, 1:], turned[..., 1:], 1, 0), (xs[:, :2], y.T, 1, 0), (xs[:, ::2], turned[:, 1:], 2, 0))
+        yield from ((xs[:, :1], turned[:1], 2, 0), (xs[:1], turned, 2, 0), (xs.swapaxes(0, 1), turned[0, 0], 3, 0))
+        yield from ((xs[::-1, ::-1], turned[::-1, ::-1], 6, 0), (xs[..., ::2], turned[:, :, ::2], 1, 4))
+
+    used = cp.cuda.cublas.gemmEx.used, cp.cuda.cublas.gemmStridedBatchedEx.used
+    call = _launch.Launch.__call__
+    for dtypes in itertools.product(("f4", "f8"), repeat=2):
+        both = [[cp.asarray(of[i].astype(dtype)) for dtype in dtypes for of in (flats, stacks)] for i in range(2)]
+        for first, second in zip(*(orders(*given) for given in both), strict=True):
+            for a, b, products, copies in (first, second):
+                for each in used:
+                    each.clear()
+                with mock.patch.object(_launch.Launch, "__call__", autospec=True, side_effect=call) as launched:
+                    c = ozaki.matmul(a, b, scheme="native")
+                case = dtypes, a.shape, a.strides, b.shape, b.strides
+                dtype, *given = max(dtypes), cp.asnumpy(a), cp.asnumpy(b)
+                np.testing.assert_allclose(c, np.matmul(*given, dtype=dtype), atol=1e-13 if dtype == "f8" else 1e-4)
+                if dtypes[0] == dtypes[1]:  # else one of them is copied
+                    assert sum(map(len, used)) == products, case
+                    assert launched.call_count == (0 if a is second[0] else copies), case
 
 
 def plans_again(rng: np.random.Generator) -> None:

@@ -172,6 +172,12 @@ FP16 = Types(2, 0, 68, 2, "float32")
 FP64 = Types(1, 1, 70, 8, "float64")
 """CUDA_R_64F, CUDA_R_64F, CUBLAS_COMPUTE_64F."""
 
+FP32 = Types(0, 0, 68, 4, "float32")
+"""CUDA_R_32F, CUDA_R_32F, CUBLAS_COMPUTE_32F: as long as nobody sets another mode, not by TF32."""
+
+ROWS = cublas.CUBLAS_OP_T, cublas.CUBLAS_OP_N
+"""What cuBLAS does with B and A where inner indices are neighbours in both: it is column-major, and C^T = B A^T."""
+
 
 class _At(NamedTuple):
     """An address."""
@@ -204,14 +210,16 @@ class _Call(Step):
         self.start = start
 
 
-def gemm(types: Types, a: int, b: int, c: int, m: int, n: int, k: int, lda: int, ldb: int) -> None:
-    """C = A B^T, rows lda, ldb and n entries apart; cuBLAS is column-major, so C^T = B A^T."""
+def gemm(
+    types: Types, a: int, b: int, c: int, m: int, n: int, k: int, lda: int, ldb: int, ops: tuple[int, int] = ROWS
+) -> None:
+    """C = A B^T, rows lda, ldb and n entries apart, or by other operations columns of A or B."""
     one, zero = types.factors
 
     def run(handle: int, a: int, b: int, c: int) -> None:
         cublas.gemmEx(
-            handle, cublas.CUBLAS_OP_T, cublas.CUBLAS_OP_N, n, m, k, one, b, types.operands, ldb, a, types.operands,
-            lda, zero, c, types.products, n, types.compute, _DEFAULT,
+            handle, *ops, n, m, k, one, b, types.operands, ldb, a, types.operands, lda, zero, c, types.products, n,
+            types.compute, _DEFAULT,
         )  # fmt: skip
 
     _Call(run)(_At(a), _At(b), _At(c))
@@ -219,7 +227,7 @@ def gemm(types: Types, a: int, b: int, c: int, m: int, n: int, k: int, lda: int,
 
 def gemms(
     types: Types, a: int, b: int, c: int, m: int, n: int, k: int, lda: int, ldb: int, count: int,
-    steps: tuple[int, int, int],
+    steps: tuple[int, int, int], ops: tuple[int, int] = ROWS,
 ) -> None:  # fmt: skip
     """`count` such products, so many entries of A, B and C apart; all of the same A or B where that is 0."""
     step_a, step_b, step_c = steps
@@ -227,14 +235,14 @@ def gemms(
     if count == 1 or m * n >= _BATCHED_BELOW:
         for i in range(count):
             at = a + i * step_a * size, b + i * step_b * size, c + i * step_c * size_c
-            gemm(types, *at, m, n, k, lda, ldb)
+            gemm(types, *at, m, n, k, lda, ldb, ops)
         return
     one, zero = types.factors
 
     def run(handle: int, a: int, b: int, c: int, count: int) -> None:
         cublas.gemmStridedBatchedEx(
-            handle, cublas.CUBLAS_OP_T, cublas.CUBLAS_OP_N, n, m, k, one, b, types.operands, ldb, step_b, a,
-            types.operands, lda, step_a, zero, c, types.products, n, step_c, count, types.compute, _DEFAULT,
+            handle, *ops, n, m, k, one, b, types.operands, ldb, step_b, a, types.operands, lda, step_a, zero, c,
+            types.products, n, step_c, count, types.compute, _DEFAULT,
         )  # fmt: skip
 
     for first in range(0, count, _MOST_BATCHED):
