@@ -8,6 +8,8 @@ from functools import partial
 from math import inf
 from typing import Any, Literal
 
+import numpy as np
+
 from ozaki import _bounds
 from ozaki._accuracy import Accuracy, default_accuracy
 from ozaki._checks import check_choices, check_native, check_proven
@@ -151,6 +153,7 @@ class Planning:
         more = replace(digits, count=digits.count + 1)
         least, some = pair.backend.look(pair.rows("left"), pair.rows("right")), min(LOOKED_AT, k)
 
+        @np.errstate(all="ignore")
         def ordinary() -> bool:
             return _SURELY * _bounds.usual_of(*least(), some, digits, k) <= ways.first.tolerance
 
@@ -224,10 +227,11 @@ class Planning:
 
     def _asked(self, proven: Callable[[], float], tolerance: float) -> float:
         """What is proven; a call done again asks whether that is still enough, or not."""
+        again = np.errstate(all="ignore")(proven)
         if (bound := proven()) <= tolerance:
-            self.right_again = lambda: proven() <= tolerance
+            self.right_again = lambda: again() <= tolerance
         else:
-            self.still.append(lambda: proven() > tolerance)
+            self.still.append(lambda: again() > tolerance)
         return bound
 
     def _by_look(self, plan: Plan, words: Words) -> Callable[[], float] | None:

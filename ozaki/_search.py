@@ -8,6 +8,8 @@ from functools import lru_cache
 from math import ceil, inf, log2
 from typing import NoReturn
 
+import numpy as np
+
 from ozaki import _bounds
 from ozaki._accuracy import Accuracy
 from ozaki._description import Described
@@ -102,6 +104,7 @@ class Search:
         """Let go of the operands, and of all that was found."""
         self._measured.keep()
 
+    @np.errstate(all="ignore")
     def finds(self, scheme: Scheme | Words | None) -> bool:
         """Whether a search that was kept, and has been begun anew by others, ends as it did with that scheme."""
         self._measured.keep()

@@ -101,6 +101,9 @@ def main() -> int:
             for of, find, some in ((_numpy, _numpy.describe, np.asarray), (_cupy, tops, cp.asarray))
         ]
         tell("the least product", *least)
+    a, b = rng.integers(-9, 10, (3, 70, 600)).astype("f4")[..., ::2], rng.integers(-9, 10, (300, 130)).astype("f8")
+    for y in (b, b.astype("f4")):  # the native product, of copies and exact
+        same("native", a @ y, cp.asarray(a), cp.asarray(y), scheme="native")
     return len(_differ)
 
 

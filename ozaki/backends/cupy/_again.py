@@ -11,7 +11,6 @@ from threading import get_ident
 from typing import Any, NamedTuple
 
 import cupy as cp
-import numpy as np
 
 from ozaki._prepared import Prepared
 from ozaki.backends import Again
@@ -52,8 +51,7 @@ def again(a: Any, b: Any, out: Any, choices: tuple[Any, ...]) -> Any:
         cp.cuda.Device().synchronize()
         _done.pop(key, None)
         return None
-    with np.errstate(all="ignore"):
-        fits = done.fits()  # the device knows long before it is through, and is kept busy until then
+    fits = done.fits()  # the device knows long before it is through, and is kept busy until then
     del memory  # at which the proof has looked on a stream of its own
     if fits:
         return c
