@@ -158,7 +158,7 @@ def gemm_ex(
     handle: int, op_b: int, op_a: int, n: int, m: int, k: int, one: int, b: int, type_b: int, ldb: int, a: int,
     type_a: int, lda: int, zero: int, c: int, type_c: int, ldc: int, compute: int, *rest: int,
 ) -> None:  # fmt: skip
-    """C = A B in row-major order, by operations of what cuBLAS takes as columns: sums of int8 and FP16 are exact."""
+    """C = A B in row-major order, by operations on what cuBLAS takes as columns; sums of integers must be exact."""
 
     def matrix(at: int, rows: int, cols: int, ld: int, dtype: Any) -> np.ndarray:
         size = ((rows - 1) * ld + cols) * np.dtype(dtype).itemsize
@@ -169,7 +169,7 @@ def gemm_ex(
     assert type_a == type_b and compute == COMPUTE[type_c]
     x = matrix(a, m, k, lda, words) if op_a == 0 else matrix(a, k, m, lda, words).T
     y = matrix(b, k, n, ldb, words) if op_b == 0 else matrix(b, n, k, ldb, words).T
-    if exact:
+    if all((each == np.rint(each)).all() for each in (x, y)):
         x, y = x.astype(np.float64), y.astype(np.float64)
         assert (abs(x) @ abs(y)).max() <= exact
     matrix(c, m, n, ldc, products)[:] = x @ y
@@ -188,10 +188,10 @@ def on_current_stream(function: Any) -> Any:
 
 
 TYPES = {
-    (3, 10): ("int8", "int32", 2**31 - 1), (2, 0): ("float16", "float32", 2**24), (1, 1): ("f8", "f8", 0),
-    (0, 0): ("f4", "f4", 0),
+    (3, 10): ("int8", "int32", 2**31 - 1), (2, 0): ("float16", "float32", 2**24), (1, 1): ("f8", "f8", 2**53),
+    (0, 0): ("f4", "f4", 2**24),
 }  # fmt: skip
-"""By the numbers of cudaDataType_t: operands, products, and the largest sum that is exact where all have to be."""
+"""By the numbers of cudaDataType_t: operands, products, and the largest sum of whole numbers that is exact."""
 
 COMPUTE = {10: 72, 0: 68, 1: 70}
 """The number of cublasComputeType_t for those of products."""
