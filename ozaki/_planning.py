@@ -227,11 +227,11 @@ class Planning:
 
     def _asked(self, proven: Callable[[], float], tolerance: float) -> float:
         """What is proven; a call done again asks whether that is still enough, or not."""
-        again = np.errstate(all="ignore")(proven)
+        proven = np.errstate(all="ignore")(proven)
         if (bound := proven()) <= tolerance:
-            self.right_again = lambda: again() <= tolerance
+            self.right_again = lambda: proven() <= tolerance
         else:
-            self.still.append(lambda: again() > tolerance)
+            self.still.append(lambda: proven() > tolerance)
         return bound
 
     def _by_look(self, plan: Plan, words: Words) -> Callable[[], float] | None:
