@@ -112,7 +112,7 @@ __device__ __forceinline__ void multiply_tiles(const Walk& walk, const Stages& s
     multiply_half<uint8_t>(d0, da, db, true);
     wgmma_wait<1>();
     registers_ready(d1);
-    stages.release(last);
+    stages.release_own(last);  // every thread has read which tile that was
     epilogue.look(d1, 64);
     __syncwarp();     // else the compiler waits before it has looked
     wgmma_wait<0>();  // else it takes the reads of d1 above for reads in the stage that begins below

@@ -4,8 +4,6 @@ compute-sanitizer --tool memcheck python tests/gpu/sanitized.py
 compute-sanitizer --tool racecheck python tests/gpu/sanitized.py
 
 Of racecheck's errors those in nvjet_* are cuBLAS's own; to exclude its kernels makes the sanitizer fail (CUDA 13.0).
-Those between copy_tiles and multiply_tiles are what a tile's consumers are told: two threads arrive for a warpgroup,
-and racecheck knows a hand-over by each thread's own arrival only.
 """
 
 from __future__ import annotations
