@@ -27,8 +27,9 @@ def native(a: Any, b: Any, dtype: str, out: Any) -> None:
     (m, k), n = a.shape[-2:], b.shape[-1]
     types, arrays = _TYPES[dtype], (x, y, out)
     dims = _merged(out.shape[:-2], *(_steps(each, out.ndim) for each in arrays))
-    if dims and op_a == cublas.CUBLAS_OP_N and dims[-1].steps == (m * lda, 0, m * n):
-        m *= dims.pop().size  # rows of one matrix, all by the same b
+    by_one_b = dims and op_a == cublas.CUBLAS_OP_N and dims[-1].steps == (m * lda, 0, m * n)
+    if by_one_b and m * dims[-1].size < _LONGEST:
+        m *= dims.pop().size  # rows of one matrix
     inner = dims.pop() if dims and min(dims[-1].steps) >= 0 else _Dim(1, (0, 0, 0))
     for at in product(*(range(dim.size) for dim in dims)):
         steps = (sum(i * dim.steps[of] for i, dim in zip(at, dims, strict=True)) for of in range(3))
@@ -83,7 +84,7 @@ def _readable(x: Any, dtype: str) -> tuple[Any, int, int]:
 _OTHER = {cublas.CUBLAS_OP_N: cublas.CUBLAS_OP_T, cublas.CUBLAS_OP_T: cublas.CUBLAS_OP_N}
 
 _LONGEST = 2**31
-"""Leading dimensions that cuBLAS takes are below."""
+"""Sizes and leading dimensions that cuBLAS takes are below."""
 
 
 @lru_cache(maxsize=1024)

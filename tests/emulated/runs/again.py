@@ -21,7 +21,7 @@ import streams
 import ozaki
 from ozaki import _search
 from ozaki._choices import Choices
-from ozaki.backends.cupy import _again
+from ozaki.backends.cupy import _again, _native
 from ozaki.backends.cupy import _backend as _cupy
 from ozaki.backends.cupy.launching import _launch
 from ozaki.backends.cupy.launching._tape import Tape
@@ -104,6 +104,15 @@ def native_views(rng: np.random.Generator) -> None:
                 if dtypes[0] == dtypes[1]:  # else one of them is copied
                     assert sum(map(len, used)) == products, case
                     assert launched.call_count == (0 if a is second[0] else copies), case
+
+    a, b = cp.asarray(stacks[0]), cp.asarray(flats[0].T)
+    for most, of_used in ((36, 1), (37, 0)):  # rows of a stack are one matrix as far as cuBLAS counts
+        _again.forget()
+        for each in used:
+            each.clear()
+        with mock.patch.object(_native, "_LONGEST", most):
+            np.testing.assert_allclose(ozaki.matmul(a, b, scheme="native"), stacks[0] @ flats[0].T, atol=1e-13)
+        assert [len(each) for each in used] == [int(i == of_used) for i in range(2)]
 
 
 def plans_again(rng: np.random.Generator) -> None:
