@@ -12,6 +12,7 @@ from ozaki._accuracy import Accuracy
 from ozaki._call import Call
 from ozaki._checks import check_choices, check_flag, check_is_plan, check_runs
 from ozaki._choices import Choices
+from ozaki._environment import default_environment
 from ozaki._operands import Side, as_array, dtype_named, dtype_of, left_rows, right_rows, shape_of, shapes
 from ozaki._pair import Pair
 from ozaki._plan import Plan
@@ -53,6 +54,7 @@ def matmul(
     plan: Plan | None = None,
     return_report: Literal[True],
 ) -> tuple[Any, Report]: ...
+@default_environment
 def matmul(
     a: Any,
     b: Any,
@@ -162,6 +164,7 @@ def matmul(
         return (c, report) if return_report else c
 
 
+@default_environment
 @np.errstate(all="ignore")
 def plan(
     a: Any,
@@ -214,6 +217,7 @@ def plan(
     return Planning(Pair(a, b, choices.normwise)).plan(choices, full=True)
 
 
+@default_environment
 @np.errstate(all="ignore")
 def prepare(x: Any, side: Side, plan: Plan) -> Prepared:
     """Split one operand once, for many products with the same plan.
@@ -266,6 +270,7 @@ def prepare(x: Any, side: Side, plan: Plan) -> Prepared:
     return Prepared(side, plan, x.shape, dtype, backend.split(backend.describe(rows), side, plan), backend)
 
 
+@default_environment
 @np.errstate(all="ignore")
 def gemm(
     alpha: float,

@@ -13,6 +13,7 @@ from typing import Any, get_args
 import numpy as np
 import numpy.typing as npt
 
+from ozaki._environment import default_environment
 from ozaki.schemes.formats import A100, FORMATS, H100, V100, Accumulator, Rounding, TensorCore, Word, depth
 
 __all__ = ["A100", "H100", "V100", "TensorCore", "accumulate", "mma", "round_to"]
@@ -23,6 +24,7 @@ _BELOW_FP32 = np.int64(~((1 << 29) - 1))
 """Keeps the 24 leading bits of a float64."""
 
 
+@default_environment
 def round_to(x: npt.ArrayLike, name: str, rounding: Rounding = "RN") -> Floats:
     """Round numbers to a format, subnormals included.
 
@@ -63,6 +65,7 @@ def _check(argument: str, value: str, known: tuple[str, ...]) -> None:
         raise ValueError(f"{argument}: {value!r} is not known; expected one of {', '.join(known)}")
 
 
+@default_environment
 @np.errstate(all="ignore")
 def mma(
     a: npt.ArrayLike,
@@ -119,6 +122,7 @@ def mma(
     return total.astype(np.float32 if accumulator == "fp32" else np.float16)
 
 
+@default_environment
 def accumulate(
     pairs: Sequence[tuple[Floats, Floats]],
     start: Floats,

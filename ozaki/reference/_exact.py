@@ -17,6 +17,8 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 import numpy.typing as npt
 
+from ozaki._environment import default_environment
+
 Array: TypeAlias = npt.NDArray[Any]
 Indices: TypeAlias = npt.ArrayLike | slice | None
 
@@ -35,6 +37,7 @@ _BUFFER_BYTES = 1 << 21
 _ZERO_EXPONENT = 4096
 
 
+@default_environment
 def exact_matmul(a: npt.ArrayLike, b: npt.ArrayLike) -> tuple[Array, int]:
     """Multiply two matrices exactly.
 
@@ -64,6 +67,7 @@ def exact_matmul(a: npt.ArrayLike, b: npt.ArrayLike) -> tuple[Array, int]:
     return _product(left, right)
 
 
+@default_environment
 def exact_entries(a: npt.ArrayLike, b: npt.ArrayLike, rows: Indices = None, cols: Indices = None) -> tuple[Array, int]:
     """Compute some entries of a product exactly.
 
@@ -90,6 +94,7 @@ def exact_entries(a: npt.ArrayLike, b: npt.ArrayLike, rows: Indices = None, cols
     return exact_matmul(left[index("rows", rows, len(left))], right[:, index("cols", cols, right.shape[1])])
 
 
+@default_environment
 def mpmath_matmul(a: npt.ArrayLike, b: npt.ArrayLike) -> Array:
     """Multiply two small matrices with mpmath, at a precision that loses nothing.
 

@@ -9,6 +9,7 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
+from ozaki._environment import default_environment
 from ozaki.reference._exact import Array, Indices, exact_matmul, index, integers_of, on_host, operand
 
 # A ratio with nothing below it: no error there counts as none, any other one
@@ -16,6 +17,7 @@ from ozaki.reference._exact import Array, Indices, exact_matmul, index, integers
 _UNBOUNDED = Fraction(1 << (1 << 16))
 
 
+@default_environment
 def componentwise_error(
     c: npt.ArrayLike,
     a: npt.ArrayLike,
@@ -61,6 +63,7 @@ def componentwise_error(
     return _round_up(_power(exponent - scale_exponent) * _largest(zip(errors.flat, scales.flat, strict=True)))
 
 
+@default_environment
 def componentwise_errors(c: npt.ArrayLike, a: npt.ArrayLike, b: npt.ArrayLike) -> Array:
     """Measure ``abs(c - a b)_ij / (abs(a) abs(b))_ij`` of every entry.
 
@@ -99,6 +102,7 @@ def componentwise_errors(c: npt.ArrayLike, a: npt.ArrayLike, b: npt.ArrayLike) -
     return np.where(finite, rounded.reshape(rows.shape), abs(rows)).astype(np.float64).reshape(results.shape)
 
 
+@default_environment
 def row_column_error(
     c: npt.ArrayLike,
     a: npt.ArrayLike,
@@ -124,6 +128,7 @@ def row_column_error(
     return _root_up(_power(2 * exponent - left_exponent - right_exponent) * largest)
 
 
+@default_environment
 def normwise_error(
     c: npt.ArrayLike,
     a: npt.ArrayLike,
@@ -149,6 +154,7 @@ def normwise_error(
     return _root_up(_power(2 * exponent - left_exponent - right_exponent) * ratio)
 
 
+@default_environment
 def relative_residual(
     c: npt.ArrayLike,
     a: npt.ArrayLike,

@@ -166,7 +166,7 @@ def gemm_ex(
         return np.lib.stride_tricks.as_strided(flat, (rows, cols), (ld * flat.itemsize, flat.itemsize))
 
     words, products, exact = TYPES[type_a, type_c]
-    assert type_a == type_b and compute == COMPUTE[type_c]
+    assert type_a == type_b and compute == COMPUTE[type_a, type_c]
     x = matrix(a, m, k, lda, words) if op_a == 0 else matrix(a, k, m, lda, words).T
     y = matrix(b, k, n, ldb, words) if op_b == 0 else matrix(b, n, k, ldb, words).T
     if all((each == np.rint(each)).all() for each in (x, y)):
@@ -193,8 +193,8 @@ TYPES = {
 }  # fmt: skip
 """By the numbers of cudaDataType_t: operands, products, and the largest sum of whole numbers that is exact."""
 
-COMPUTE = {10: 72, 0: 68, 1: 70}
-"""The number of cublasComputeType_t for those of products."""
+COMPUTE = {(3, 10): 72, (2, 0): 68, (1, 1): 70, (0, 0): 69}
+"""The number of cublasComputeType_t for those of operands and products; that of float32 never takes TF32."""
 
 
 def gemm_strided(
@@ -268,7 +268,7 @@ def install(capability: str) -> None:
     )  # fmt: skip
     cublas = SimpleNamespace(
         gemmEx=on_current_stream(gemm_ex), gemmStridedBatchedEx=on_current_stream(gemm_strided), CUBLAS_OP_T=1,
-        CUBLAS_OP_N=0,
+        CUBLAS_OP_N=0, getMathMode=lambda handle: 0,
     )  # fmt: skip
     cuda = ModuleType("cupy.cuda")
     vars(cuda).update(

@@ -97,11 +97,27 @@ def _copying(device: int, x: View, out: View) -> Launch:
 
 
 def native_obstacle(dtype: str) -> str | None:
-    """Settings under which cuBLAS computes less than an IEEE product."""
-    setting = _EMULATE[dtype]
-    if os.environ.get(setting, "0") != "0":
+    """Why cuBLAS may emulate products of this dtype, in place of an IEEE product; None if it does not.
+
+    Of TF32 nothing need be asked: `FP32` leaves it out, whatever mode the handle has.
+    """
+    setting, bit = _EMULATION[dtype]
+    if _is_set(setting) or setting in _SET_AT_FIRST:
         return f"native product ruled out: {setting} leaves its accuracy to cuBLAS"
+    if cublas.getMathMode(cp.cuda.device.get_cublas_handle()) & bit:
+        return (
+            f"native product ruled out: CuPy's cuBLAS handle is in the math mode of emulated {dtype}, which leaves the "
+            "accuracy to cuBLAS"
+        )
     return None
 
 
-_EMULATE = {"float32": "CUBLAS_EMULATE_SINGLE_PRECISION", "float64": "CUBLAS_EMULATE_DOUBLE_PRECISION"}
+def _is_set(setting: str) -> bool:
+    return os.environ.get(setting, "0") != "0"
+
+
+_EMULATION = {"float32": ("CUBLAS_EMULATE_SINGLE_PRECISION", 4), "float64": ("CUBLAS_EMULATE_DOUBLE_PRECISION", 8)}
+"""By dtype: the environment variable that turns emulation on, and the bit of a handle's cublasMath_t that does."""
+
+_SET_AT_FIRST = {setting for setting, _ in _EMULATION.values() if _is_set(setting)}
+"""Variables that were set when this module was imported: cuBLAS reads them once, so that it is late to unset them."""

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ozaki import _environment
 from ozaki._checks import too_few_bytes
 from ozaki._description import Described
 from ozaki._plan import Plan
@@ -71,8 +72,9 @@ def fastest(stack: tuple[int, int, int], k: int, dtype: str, ways: tuple[Way, ..
 
 
 def native_obstacle(dtype: str) -> str | None:
-    """Nothing keeps NumPy's product from being an IEEE one."""
-    return None
+    """BLAS computes in threads of its own, in which rounding and subnormals may be other than IEEE 754's."""
+    obstacle = _environment.obstacle()
+    return f"native product ruled out: {obstacle}" if obstacle else None
 
 
 def native(a: Any, b: Any, dtype: str, out: Any) -> None:

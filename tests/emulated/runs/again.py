@@ -10,6 +10,7 @@ import sys
 import weakref
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from math import inf
 from typing import Any
 from unittest import mock
 
@@ -65,6 +66,12 @@ def native_again(rng: np.random.Generator) -> None:
     with mock.patch.dict(os.environ, CUBLAS_EMULATE_SINGLE_PRECISION="1"):
         plan = ozaki.plan(x, y)
         assert not plan.native and "CUBLAS_EMULATE_SINGLE_PRECISION" in plan.why
+    for mode, left, right, emulated in ((8, a, b, True), (4, x, y, True), (3, x, y, False), (4 + 16, a, b, False)):
+        with mock.patch.object(cp.cuda.cublas, "getMathMode", lambda handle, mode=mode: mode):
+            _, report = ozaki.matmul(cp.asarray(left), cp.asarray(right), return_report=True)
+            assert report.native != emulated and ("math mode" in report.why) == emulated
+            _, report = ozaki.matmul(cp.asarray(left), cp.asarray(right), scheme="native", return_report=True)
+            assert (report.bound == inf) == emulated
 
 
 def native_views(rng: np.random.Generator) -> None:
