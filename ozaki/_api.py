@@ -335,7 +335,9 @@ def gemm(
     if (alpha, beta) == (1, 0):
         return matmul(op_a, op_b, out=out, **options)
     return_report = options.get("return_report", False)
-    result = matmul(op_a, op_b, **options)
+    # What is scaled and added in place has its elements in order.
+    in_order = None if pair.sizes.in_order else backend.empty(pair.sizes.result, pair.dtype)
+    result = matmul(op_a, op_b, out=in_order, **options)
     product, report = result if return_report else (result, None)
     if alpha == 0:
         product[...] = 0  # of what may be NaN

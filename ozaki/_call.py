@@ -43,7 +43,7 @@ class Call:
             c[...] = 0
             return 0
         if plan.scheme is None:
-            pair.backend.native(*pair.matrices, pair.dtype, c.reshape(*pair.sizes.batch, *pair.sizes.shape[::2]))
+            pair.backend.native(*pair.matrices, pair.dtype, pair.sizes.own_shape(c))
             if planning.right_again is not None:
                 planning.right_again = partial(_without_obstacle, pair.backend, pair.dtype)
             return 0
@@ -68,7 +68,7 @@ class Call:
     def _again(self) -> Again | None:
         """What calls like this one may do, now that it has run; None if that is for nobody to tell."""
         planning = self._planning
-        if planning.right_again is None or planning.unforeseen or self._pair.copied:
+        if planning.right_again is None or planning.unforeseen or self._pair.copied or not self._pair.sizes.in_order:
             return None
         return Again(partial(_all_hold, planning.right_again, *planning.still), self._pair.sizes.result)
 

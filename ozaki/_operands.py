@@ -28,20 +28,46 @@ class Shapes:
     batch : leading dimensions of the result
     shape : (m, k, n)
     result : shape of the result, without the dimensions that a vector operand lacks
-    fold : the batch lies in the left operand alone, so its matrices are stacked into one
+    in_left : axes of the batch along which the right operand has one matrix only: the matrices of the left one are
+        stacked into one of more rows
+    in_right : axes along which the left operand has one matrix only, likewise: one of more columns
     """
 
     batch: Shape
     shape: tuple[int, int, int]
     result: Shape
-    fold: bool
+    in_left: tuple[int, ...] = ()
+    in_right: tuple[int, ...] = ()
+
+    @cached_property
+    def shared(self) -> tuple[int, ...]:
+        """Axes of the batch whose matrices are multiplied one by one."""
+        return tuple(axis for axis in range(len(self.batch)) if axis not in self.in_left + self.in_right)
 
     @cached_property
     def stack(self) -> tuple[int, int, int]:
         """(batch, m, n) of the result as computed."""
         m, _, n = self.shape
-        count = prod(self.batch)
-        return (1, count * m, n) if self.fold else (count, m, n)
+        count, more_rows, more_columns = (self._count(axes) for axes in (self.shared, self.in_left, self.in_right))
+        return count, more_rows * m, more_columns * n
+
+    @cached_property
+    def in_order(self) -> bool:
+        """Whether the result as computed has its elements in the order of the result's own shape."""
+        moved = [axis for axis in self.shared + self.in_left if self.batch[axis] != 1]
+        return moved == sorted(moved) and self._count(self.in_right) == 1
+
+    def _count(self, axes: tuple[int, ...]) -> int:
+        return prod(self.batch[axis] for axis in axes)
+
+    def own_shape(self, c: Any) -> Any:
+        """A view of c, contiguous and of shape `stack`, as (*batch, m, n)."""
+        if self.in_order:
+            return c.reshape(*self.batch, *self.shape[::2])
+        sizes = [[self.batch[axis] for axis in axes] for axes in (self.shared, self.in_left, self.in_right)]
+        axes = *self.shared, *self.in_left, -2, *self.in_right, -1
+        order = [axes.index(axis) for axis in (*range(len(self.batch)), -2, -1)]
+        return c.reshape(*sizes[0], *sizes[1], self.shape[0], *sizes[2], self.shape[2]).transpose(order)
 
 
 @lru_cache(maxsize=1024)
@@ -71,8 +97,21 @@ def shapes(a: Shape, b: Shape) -> Shapes:
     if k > _LONGEST:
         raise ValueError(f"a: shape {a}; expected an inner dimension of at most {_LONGEST}")
     result = batch + (() if len(a) == 1 else (m,)) + (() if len(b) == 1 else (n,))
-    fold = prod(right[:-2]) == 1 and len(batch) > 0
-    return Shapes(batch, (m, k, n), result, fold)
+    return Shapes(batch, (m, k, n), result, *_stacked(batch, left[:-2], right[:-2]))
+
+
+def _stacked(batch: Shape, left: Shape, right: Shape) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """`in_left` and `in_right` of a batch, so that no operand is copied for each time that it is multiplied."""
+    if prod(right) == 1:
+        return tuple(range(len(batch))), ()
+    if prod(left) == 1 or prod(left) == prod(right) == prod(batch):
+        return (), ()
+    left, right = ((1,) * (len(batch) - len(of)) + of for of in (left, right))
+    axes = range(len(batch))
+    return (
+        tuple(axis for axis in axes if right[axis] == 1 != left[axis]),
+        tuple(axis for axis in axes if left[axis] == 1 != right[axis]),
+    )
 
 
 _LONGEST = 2**40
@@ -109,21 +148,31 @@ def shape_of(name: str, x: tuple[Any, ...]) -> Shape:
 
 
 def left_rows(a: Any, sizes: Shapes) -> Any:
-    """a as (batch, m, k), of batch 1 where it has none."""
+    """a as (batch, rows, k) of `sizes.stack`, of batch 1 where it has none."""
     m, k, _ = sizes.shape
     x = a[None, :] if a.ndim == 1 else a
-    if sizes.fold:
-        return x.reshape(1, -1, k) if x.size else x.reshape(1, prod(sizes.batch) * m, k)
+    if sizes.in_left or sizes.in_right:
+        return _moved(x, sizes, sizes.in_left).reshape(*sizes.stack[:2], k)
     return _stack(x, sizes, (m, k))
 
 
 def right_rows(b: Any, sizes: Shapes) -> Any:
-    """b transposed, as (batch, n, k), of batch 1 where it has none."""
+    """b transposed, as (batch, columns, k) of `sizes.stack`, of batch 1 where it has none."""
     _, k, n = sizes.shape
     x = b[:, None] if b.ndim == 1 else b
-    if sizes.fold:
-        return x.reshape(1, k, n).swapaxes(1, 2)
+    if sizes.in_right:
+        return _moved(x.swapaxes(-1, -2), sizes, sizes.in_right).reshape(sizes.stack[0], sizes.stack[2], k)
+    if sizes.in_left:
+        return _moved(x, sizes, ()).reshape(sizes.stack[0], k, n).swapaxes(1, 2)
     return _stack(x, sizes, (k, n)).swapaxes(1, 2)
+
+
+def _moved(x: Any, sizes: Shapes, stacked: tuple[int, ...]) -> Any:
+    """x, its batch's shared axes first, those next whose matrices are stacked, and without all others, of size 1."""
+    ndim = len(sizes.batch)
+    x = x.reshape((1,) * (ndim + 2 - x.ndim) + tuple(x.shape))
+    rest = [axis for axis in range(ndim) if axis not in sizes.shared + stacked]
+    return x.transpose(*sizes.shared, *stacked, *rest, ndim, ndim + 1)
 
 
 def _stack(x: Any, sizes: Shapes, matrix: tuple[int, int]) -> Any:

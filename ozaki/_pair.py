@@ -22,7 +22,7 @@ SIDES: tuple[Side, Side] = ("left", "right")
 class Pair:
     """The operands of one product.
 
-    Of a stack, each matrix has a `normwise` error of its own, so they are not folded into one.
+    Of a stack, each matrix has a `normwise` error of its own, so they are not stacked into one.
 
     Attributes
     ----------
@@ -40,11 +40,16 @@ class Pair:
         )
         self.dtype = max(dtype_of("a", self.a), dtype_of("b", self.b))  # the names sort by width
         self.sizes = shapes(tuple(self.a.shape), tuple(self.b.shape))
-        if normwise or isinstance(self.a, Prepared):  # whose matrices stand one by one
-            self.sizes = replace(self.sizes, fold=False)
+        if normwise or self._stands_one_by_one():
+            self.sizes = replace(self.sizes, in_left=(), in_right=())
         self._views: dict[Side, Any] = {}
         self.copied = 0
         self._described: dict[Side, Described] = {}
+
+    def _stands_one_by_one(self) -> bool:
+        """Whether an operand's matrices are split already, each by itself, and cannot be stacked into one."""
+        of_right = isinstance(self.b, Prepared) and prod(self.b.shape[:-2]) != 1
+        return isinstance(self.a, Prepared) or of_right
 
     @property
     def prepared(self) -> bool:
@@ -132,7 +137,8 @@ class Pair:
         if out is None:
             return self.backend.empty(self.sizes.stack, self.dtype)
         operands = [x.slices.described.x if isinstance(x, Prepared) else x for x in (self.a, self.b)]
-        if not self.backend.contiguous(out) or any(self.backend.overlap(out, x) for x in operands):
+        apart = self.sizes.in_order and self.backend.contiguous(out)
+        if not apart or any(self.backend.overlap(out, x) for x in operands):
             self.copied += out.nbytes
             return self.backend.empty(self.sizes.stack, self.dtype)
         return out.reshape(self.sizes.stack)
@@ -140,7 +146,7 @@ class Pair:
     def returned(self, c: Any, out: Any) -> Any:
         """The result in its own shape, in `out` if there is one."""
         if c.shape != self.sizes.result:
-            c = c.reshape(self.sizes.result)
+            c = self.sizes.own_shape(c).reshape(self.sizes.result)
         if out is None:
             return c
         if not self.backend.overlap(out, c):

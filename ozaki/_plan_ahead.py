@@ -81,7 +81,7 @@ def shapes_of_plan(x: tuple[int, ...], side: Side, plan: Plan) -> Shapes:
     if len(x) < 2 or x[-2:] != matrix or not _broadcasts(x[:-2], plan.batch):
         expected = f"{(*plan.batch, *matrix)}" + (f" or {matrix}" if plan.batch else "")
         raise ValueError(f"x: shape {x} does not fit the {side} side of the plan; expected {expected}")
-    return Shapes(plan.batch, plan.shape, (*plan.batch, m, n), fold=False)
+    return Shapes(plan.batch, plan.shape, (*plan.batch, m, n))
 
 
 def _broadcasts(batch: tuple[int, ...], to: tuple[int, ...]) -> bool:

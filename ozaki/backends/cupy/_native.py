@@ -23,6 +23,11 @@ def native(a: Any, b: Any, dtype: str, out: Any) -> None:
     CuPy's own way to cuBLAS takes as long again as cuBLAS, copies stacks that are transposed, and sums a single entry
     by kernels that flush float32 subnormals.
     """
+    if not out.flags.c_contiguous:
+        computed = cp.empty(out.shape, dtype)
+        native(a, b, dtype, computed)
+        out[...] = computed
+        return
     (x, op_a, lda), (y, op_b, ldb) = (_readable(of, dtype) for of in (a, b))
     (m, k), n = a.shape[-2:], b.shape[-1]
     types, arrays = _TYPES[dtype], (x, y, out)

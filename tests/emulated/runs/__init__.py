@@ -12,6 +12,7 @@ FUNCTIONS = {
     "proving": ("proofs", "exponents", "hopper-fused-proofs", "least-products", "hopper-least-products"),
     "reading": ("hopper-one-read", "hopper-words-in-one-read", "hopper-one-read-chosen"),
     "products": (
+        "broadcast-stacks",
         "rows-for-cublas",
         "fp16-sums",
         "far",

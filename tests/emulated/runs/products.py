@@ -39,6 +39,26 @@ def product(scheme: str, slices: int, dtype: str, engine: str, rng: np.random.Ge
             same(ozaki.matmul(x, b, **options), ozaki.matmul(left, cp.asarray(b), plan=plan))
 
 
+def broadcast_stacks(rng: np.random.Generator) -> None:
+    """Stacks of which each has a single matrix along other axes: natively, and out of slices, twice each."""
+    for left, right in (((4, 3), (3,)), ((2, 1), (1, 3)), ((2, 3), (2, 1)), ((2, 1, 3), (4, 3))):
+        a, b = matrix(rng, (*left, 5, 40), "f8"), matrix(rng, (*right, 40, 6), "f8")
+        for options in (
+            {"scheme": "residues", "slices": 14},
+            {"scheme": "digits", "slices": 3},
+            {"reproducible": True},
+        ):
+            expected = ozaki.matmul(a, b, **options)
+            for out in (None, cp.full(expected.shape, np.nan), None):
+                same(expected, ozaki.matmul(cp.asarray(a), cp.asarray(b), out=out, **options))
+            c = rng.standard_normal(expected.shape)
+            total = ozaki.gemm(2.0, cp.asarray(a), cp.asarray(b), -0.5, cp.asarray(c), **options)
+            same(ozaki.gemm(2.0, a, b, -0.5, c, **options), total)
+        for _ in range(2):
+            native = ozaki.matmul(cp.asarray(a), cp.asarray(b), scheme="native")
+            np.testing.assert_allclose(cp.asnumpy(native), a @ b, atol=1e-11)
+
+
 def rows_for_cublas(rng: np.random.Generator) -> None:
     """More matrices than one call takes; rows longer than can be told, which are refused before anything is split."""
     a, b = matrix(rng, (5, 20, 70), "f4"), matrix(rng, (5, 70, 30), "f4")
