@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from dataclasses import replace
 from numbers import Real
 from typing import Any, Literal, overload
 
@@ -97,12 +98,12 @@ def matmul(
     out : array, optional
         Of the result's shape and dtype, where the operands lie; overwritten and returned. It may overlap an operand.
     workspace_limit : int, optional
-        Bytes of memory to hold beside operands, result and what describes rows and columns (some 60 bytes for each);
-        the product is computed in panels that fit. What the native product's library takes is not counted, nor what a
-        plan from data looks at and frees before: most often 4 bytes for each entry of the result, or none, and one for
-        each element of an operand on a GPU, 12 and 8 at most, and up to 24 and 8 with NumPy.
+        Most bytes of memory to hold at a time beside operands and result. Where more would be needed, the plan is
+        proven and the product computed in panels that fit; the bits do not change. Not counted: what the native
+        product's library takes, and on a GPU some 60 bytes for each row and column.
     plan : Plan, optional
-        Made by `plan` for such shapes; replaces all of the choices above.
+        Made by `plan` for such shapes; replaces all of the choices above. One that was made from other operands is
+        proven for these before anything is computed, and refused if it misses its accuracy, unless strict=False.
     return_report : bool
         Return (c, report).
 
@@ -155,6 +156,8 @@ def matmul(
         if plan is not None:
             pair.check_plan(plan)
         call, computed = Call(pair), pair.result(out)
+        if plan is not None:
+            call.check_plan(plan, return_report)
         with call.recorded(out, key, computed) if not return_report else nullcontext():
             plan = plan or call.plan(choices)
             workspace = call.run(plan, computed, plan_given)
@@ -177,6 +180,7 @@ def plan(
     engine: str = "auto",
     reproducible: bool = False,
     workspace_limit: int | None = None,
+    strict: bool = True,
 ) -> Plan:
     """Choose scheme and slices for a product, without computing it.
 
@@ -189,6 +193,9 @@ def plan(
         "float32" or "float64", with shapes only.
     accuracy, scheme, slices, engine, reproducible, workspace_limit
         As for `matmul`.
+    strict : bool
+        Of a plan from arrays that meets an accuracy: each product by it is proven for its own operands first, and
+        refused where they need more. False spares the proof; then only a report tells, with a warning.
 
     Returns
     -------
@@ -208,13 +215,16 @@ def plan(
     row-column error <= 1.7e-16, for any operands
     """
     choices = Choices(accuracy, scheme, slices, engine, reproducible, workspace_limit)
+    check_flag("strict", strict)
     if isinstance(a, tuple) and isinstance(b, tuple):
         if dtype is None:
             raise ValueError("dtype: missing; a plan from shapes needs 'float32' or 'float64'")
         return plan_for_shapes(shapes(shape_of("a", a), shape_of("b", b)), dtype_named(dtype), choices)
     if dtype is not None:
         raise ValueError("dtype: the operands have their own; give it with shapes only")
-    return Planning(Pair(a, b, choices.normwise)).plan(choices, full=True)
+    made = Planning(Pair(a, b, choices.normwise)).plan(choices, full=True)
+    promised = choices.accuracy is not None or (choices.leave_slices and not made.native)
+    return replace(made, strict=strict) if promised and not made.a_priori else made
 
 
 @default_environment

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from ozaki._accuracy import Accuracy
-from ozaki.schemes import Words
+from ozaki.schemes import PRESETS, Words
 
 
 class Choices(NamedTuple):
@@ -28,6 +28,12 @@ class Choices(NamedTuple):
         """The names of those that were made."""
         chosen = zip(self._fields, self, Choices(), strict=True)
         return [name for name, x, default in chosen if type(x) is not type(default) or x != default]
+
+    @property
+    def leave_slices(self) -> bool:
+        """Whether the number of slices is left to the library."""
+        words = isinstance(self.scheme, Words) or self.scheme in PRESETS
+        return self.slices is None and not words
 
     @property
     def normwise(self) -> bool:

@@ -18,13 +18,22 @@ _WIDE_PRODUCT = 24
 
 
 class Measured:
-    """Bounds of schemes for one pair of operands in one measure; `alone` as a `ProofBackend` takes it."""
+    """Bounds of schemes for one pair of operands in one measure; `alone` as a `ProofBackend` takes it.
+
+    No proof holds more bytes than `limit`, if there is one.
+    """
 
     def __init__(
-        self, backend: ProofBackend, left: Described, right: Described, measure: Measure, alone: bool = True
+        self,
+        backend: ProofBackend,
+        left: Described,
+        right: Described,
+        measure: Measure,
+        alone: bool = True,
+        limit: int | None = None,
     ) -> None:
         self._backend, self._left, self._right, self._measure = backend, left, right, measure
-        self._alone = alone
+        self._alone, self._limit = alone, limit
         self._proof: Proof | None = None
         self._known: dict[Scheme | Words, float] = {}
 
@@ -61,7 +70,7 @@ class Measured:
     def open(self) -> None:
         """Begin what the proofs of all schemes need, in the componentwise measure."""
         if self._measure == "componentwise" and self._proof is None:
-            self._proof = Proof(self._backend, self._left, self._right, self._alone)
+            self._proof = Proof(self._backend, self._left, self._right, self._alone, self._limit)
 
     def begin(self, likely: Scheme, others: Sequence[Scheme]) -> None:
         """Begin to prove a bound, where a device does that, and to find what those of others are no smaller than."""
@@ -74,6 +83,11 @@ class Measured:
         """Wait for all that was begun."""
         if self._proof is not None:
             self._proof.settle()
+
+    @property
+    def workspace(self) -> int:
+        """Most bytes that were held for a proof."""
+        return 0 if self._proof is None else self._proof.workspace
 
     @property
     def plain(self) -> bool:

@@ -14,6 +14,7 @@ from ozaki._description import Described
 from ozaki._operands import Side, as_array, dtype_of, left_rows, right_rows, shapes
 from ozaki._plan import Plan
 from ozaki._prepared import Prepared
+from ozaki._workspace import too_few_bytes
 from ozaki.backends import Backend, backend_of
 
 SIDES: tuple[Side, Side] = ("left", "right")
@@ -31,6 +32,7 @@ class Pair:
     dtype : {"float32", "float64"}, of the result
     sizes : Shapes
     copied : bytes of copies, where no view of an operand has these shapes, or the result cannot be computed in place
+    describing : bytes held while an operand was described
     """
 
     def __init__(self, a: Any, b: Any, normwise: bool = False) -> None:
@@ -43,7 +45,7 @@ class Pair:
         if normwise or self._stands_one_by_one():
             self.sizes = replace(self.sizes, in_left=(), in_right=())
         self._views: dict[Side, Any] = {}
-        self.copied = 0
+        self.copied = self.describing = 0
         self._described: dict[Side, Described] = {}
 
     def _stands_one_by_one(self) -> bool:
@@ -94,8 +96,40 @@ class Pair:
         if isinstance(operand, Prepared):
             return operand.slices.described  # type: ignore[no-any-return]
         if side not in self._described:
-            self._described[side] = self.backend.describe(self.rows(side))
+            rows = self.rows(side)
+            self._described[side] = self.backend.describe(rows)
+            self.describing = max(self.describing, self.backend.describing_workspace(rows.shape))
         return self._described[side]
+
+    @property
+    def held(self) -> int:
+        """Bytes held all the while: copies, and what describes the rows of both operands."""
+        stack, given = self.sizes.stack, ((1, self.a), (2, self.b))
+        rows = sum(stack[0] * stack[axis] for axis, x in given if not isinstance(x, Prepared))
+        return self.copied + self.backend.row_bytes * rows
+
+    def left_of(self, limit: int | None) -> int | None:
+        """What is left of a limit of workspace beside what is held all the while.
+
+        Raises
+        ------
+        ValueError
+            If nothing is.
+        """
+        if limit is None:
+            return None
+        sides = [side for side, x in zip(SIDES, (self.a, self.b), strict=True) if not isinstance(x, Prepared)]
+        describing = [self.backend.describing_workspace(self.rows(side).shape) for side in sides]  # of copies, perhaps
+        if limit > self.held:
+            if (needed := max(describing, default=0)) > limit - self.held:
+                too_few_bytes(limit - self.held, needed)
+            return limit - self.held
+        if not self.copied:
+            too_few_bytes(limit, self.held)
+        raise ValueError(
+            f"workspace_limit: {limit} bytes are too few; copies of operands that are broadcast or stand in no order, "
+            f"and of an `out` in which nothing can be computed, take {self.copied}"
+        )
 
     def copies(self, side: Side) -> int:
         """How often each matrix of an operand stands in its stack, where its batch is broadcast."""
@@ -141,7 +175,7 @@ class Pair:
         if not apart or any(self.backend.overlap(out, x) for x in operands):
             self.copied += out.nbytes
             return self.backend.empty(self.sizes.stack, self.dtype)
-        return out.reshape(self.sizes.stack)
+        return self.backend.asarray(out).reshape(self.sizes.stack)
 
     def returned(self, c: Any, out: Any) -> Any:
         """The result in its own shape, in `out` if there is one."""

@@ -28,6 +28,9 @@ class Plan:
     engine : engine asked for, "auto" for the backend's choice
     workspace_limit : bytes, or None
     why : why this scheme
+    strict : whether products of other operands are refused where the target is not proven for them; None if the plan
+        does not promise it: an a-priori plan, whose bound holds for all operands, or one of a scheme or a number of
+        slices that was given without an accuracy
     """
 
     shape: tuple[int, int, int]
@@ -40,6 +43,7 @@ class Plan:
     engine: str = "auto"
     workspace_limit: int | None = None
     why: str = ""
+    strict: bool | None = None
 
     @property
     def native(self) -> bool:

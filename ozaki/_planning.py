@@ -21,6 +21,7 @@ from ozaki._pair import SIDES, Pair
 from ozaki._plan import Plan
 from ozaki._plan_ahead import named_scheme, plan_for_any, why_named
 from ozaki._prepared import Prepared
+from ozaki._proof import least_product
 from ozaki._search import Search, choose_a_priori, likely_schemes
 from ozaki._ways import NATIVE_ASKED_FOR, OUT_OF_RANGE, Ways, names_of, native_bound, native_plan
 from ozaki.schemes import Digits, Scheme, Words
@@ -38,6 +39,7 @@ class Planning:
     still : what else has to hold then
     native_by_data : a native product, if it runs, does so for what these operands are
     unforeseen : they were taken for ordinary ones
+    workspace : most bytes held while the plan was made, beside the operands and their descriptions
     """
 
     def __init__(self, pair: Pair) -> None:
@@ -48,6 +50,7 @@ class Planning:
         self.still: list[Callable[[], bool]] = []
         self.native_by_data = False
         self.unforeseen = False
+        self.workspace = self._slices_ahead = 0
         self._least: Callable[[], float] | None = None
 
     def plan(self, choices: Choices, full: bool = False) -> Plan:
@@ -98,6 +101,7 @@ class Planning:
         choice = search.choose(wide=ways.ruled_out is not None)
         if choice is None and not self._native_may_run(ways):
             choice = search.choose()
+        self._note_workspace(search.workspace)
         if ahead:
             self.search = search
             _note_lately(self._kind(ways.target, names), choice.scheme if choice else None)
@@ -119,7 +123,8 @@ class Planning:
     ) -> tuple[Plan | None, Ways, _Way, str]:
         """A plan of words, if they are fastest and prove what is asked; else the ways left, and the fastest of them."""
         while isinstance(way, Words) and not self._pair.empty:
-            plan = self._plan(way, ways.target, inf, choices, why)
+            target = replace(ways.target, tolerance=min(ways.words_tolerance, 0.5))
+            plan = self._plan(way, target, inf, choices, why)
             if (proven := self._proven_at_a_look(plan, way, ways.words_tolerance)) <= ways.words_tolerance:
                 return replace(plan, bound=_bounds.with_rounding(proven, self._pair.dtype)), ways, way, why
             self.ahead, self.native_by_data, ways = None, True, ways.without(way)
@@ -163,6 +168,7 @@ class Planning:
             return None, more
         ahead = self._goes_ahead(choices, full)
         search = self._begun(ways.first, names, choices, ahead)
+        self._note_workspace(search.workspace)
         if not search.likely_proven():
             self.unforeseen = True
             return None, more
@@ -173,6 +179,10 @@ class Planning:
             self.search = search
         return self._plan(choice.scheme, ways.first, choice.bound, choices, why), None
 
+    def _note_workspace(self, of_proof: int) -> None:
+        """A proof held so many bytes, beside slices that were made meanwhile."""
+        self.workspace = max(self.workspace, of_proof + self._slices_ahead)
+
     def _goes_ahead(self, choices: Choices, full: bool) -> bool:
         """The operands are split while a device looks at them."""
         return self._pair.backend.waits and choices.workspace_limit is None and not full
@@ -180,7 +190,7 @@ class Planning:
     def _begun(self, target: Accuracy, names: tuple[str, ...], choices: Choices, ahead: bool) -> Search:
         """A search for the fewest slice products; `ahead` splits while the device has yet to say what it finds."""
         pair = self._pair
-        search = Search(pair.backend, pair.sizes.shape[1], target, names)
+        search = Search(pair.backend, pair.sizes.shape[1], target, names, pair.left_of(choices.workspace_limit))
         if not ahead:
             search.begin(pair.described("left"), pair.described("right"))
             return search
@@ -203,27 +213,30 @@ class Planning:
         if slices is None:
             return False
         self.ahead = plan.scheme, dict(zip(SIDES, slices, strict=True))
+        self._slices_ahead = sum(int(each.planes.nbytes) for each in slices)
         pair.take_descriptions({side: each.described for side, each in self.ahead[1].items()})
         return True
 
     def _split_ahead(self, plan: Plan) -> None:
         """Split for the most likely plan."""
         pair = self._pair
-        self.ahead = plan.scheme, {side: pair.backend.split(pair.described(side), side, plan) for side in SIDES}
+        slices = {side: pair.backend.split(pair.described(side), side, plan) for side in SIDES}
+        self.ahead = plan.scheme, slices
+        self._slices_ahead = sum(int(each.planes.nbytes) for each in slices.values())
 
     def _named(self, scheme: Scheme | Words, target: Accuracy | None, choices: Choices, full: bool) -> Plan:
         pair = self._pair
         if target is None and not full:
             return plan_for_any(pair.sizes, pair.dtype, scheme, None, choices, why_named(scheme))
         goal = target or default_accuracy(pair.dtype, pair.sizes.shape[1])
-        bound = self.prove(scheme, goal)
+        bound = self.prove(scheme, goal, choices.workspace_limit)
         check_proven(scheme, bound, target, goal.measure, "these operands")
         return self._plan(scheme, goal, bound, choices, why_named(scheme))
 
     def _proven_at_a_look(self, plan: Plan, words: Words, tolerance: float) -> float:
         """What words prove without a product, or else by a small one."""
         bound = self._asked(self._by_look(plan, words) or self._by_rows(words), tolerance)
-        return bound if bound <= tolerance else self._asked(self._by_least(words), tolerance)
+        return bound if bound <= tolerance else self._asked(self._by_least(words, plan.workspace_limit), tolerance)
 
     def _asked(self, proven: Callable[[], float], tolerance: float) -> float:
         """What is proven; a call done again asks whether that is still enough, or not."""
@@ -266,23 +279,35 @@ class Planning:
 
         return proven
 
-    def _by_least(self, words: Words) -> Callable[[], float]:
+    def _by_least(self, words: Words, limit: int | None) -> Callable[[], float]:
         """Proven of the least product of magnitudes, which other words may ask for again."""
         pair, k = self._pair, self._pair.sizes.shape[1]
         if self._least is None:
             left, right = (self.ahead[1][side].described if self.ahead else pair.described(side) for side in SIDES)
-            self._least = pair.backend.least_product(left, right)
+            self._least = least_product(pair.backend, left, right, pair.left_of(limit))
         least = self._least
         return lambda: _bounds.words_of_least(least(), words, k)
 
-    def prove(self, scheme: Scheme | Words, target: Accuracy) -> float:
-        """The bound of a scheme for these operands, before the rounding; as sharp as the target needs."""
+    def prove(self, scheme: Scheme | Words, target: Accuracy, limit: int | None, known: float = inf) -> float:
+        """The bound of a scheme for these operands, before the rounding, as sharp as the target needs.
+
+        With the rounding it is no larger than `known` either, if that can be proven. No more bytes are held than the
+        limit of the workspace leaves.
+        """
         pair = self._pair
         if pair.empty:
             return 0.0
-        measured = Measured(pair.backend, pair.described("left"), pair.described("right"), target.measure)
-        while (bound := measured.bound(scheme)) > target.tolerance and measured.sharpen(inf):
+
+        def enough(bound: float) -> bool:
+            return bound <= target.tolerance and _bounds.with_rounding(bound, pair.dtype) <= known
+
+        left, right = (pair.described(side) for side in SIDES)
+        measured = Measured(pair.backend, left, right, target.measure, limit=pair.left_of(limit))
+        while not enough(bound := measured.bound(scheme)) and measured.sharpen(inf):
             pass
+        self._note_workspace(measured.workspace)
+        if isinstance(scheme, Words) and not enough(bound):
+            bound = min(bound, self._by_least(scheme, limit)())
         return bound
 
     def _plan(self, scheme: Scheme | Words, target: Accuracy, bound: float, choices: Choices, why: str) -> Plan:

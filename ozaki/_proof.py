@@ -6,13 +6,16 @@ the same ratio. The levels cost more and more; a later one is asked for only whe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import product
 from math import inf
 from typing import Any, NamedTuple, Protocol
 
 from ozaki._description import Described
 from ozaki._word_bounds import UP
+from ozaki._workspace import too_few_bytes
 from ozaki.schemes import Scheme, Words
 
 SAMPLE, EVERY = 32, 128
@@ -100,6 +103,12 @@ class ProofBackend(Protocol):
     def narrow_product(self, left: Described, right: Described, sampled: bool, alone: bool = True) -> Any:
         """floor(abs(x) 2**(7-top)) products, exact, shape (batch, m, n)."""
 
+    def some_rows(self, operand: Described, batch: slice, rows: slice) -> Described:
+        """Some rows of an operand, described alike."""
+
+    def proof_workspace(self, level: str, left: tuple[int, ...], right: tuple[int, ...]) -> int:
+        """Bytes held while the worst ratios of a level are found for operands of these shapes (batch, rows, k)."""
+
     def least_product(self, left: Described, right: Described) -> Callable[[], float]:
         """Begin to find the least of the first level's products, times 2**-14, of rows that are not all zeros.
 
@@ -119,8 +128,25 @@ class ProofBackend(Protocol):
         right: Described,
         wanted: Sequence[tuple[Scheme | Words, int]],
         alone: bool = True,
+        spans: tuple[int, int] | None = None,
     ) -> list[Look]:
-        """Begin to look for the worst ratio of each scheme, in so many rows of all entries."""
+        """Begin to look for the worst ratio of each scheme, in so many rows of all entries.
+
+        `spans`: the largest top - bottom of all rows, where the operands are some of them.
+        """
+
+
+def _itself(ratio: Ratio) -> Ratio:
+    return ratio
+
+
+def least_product(backend: ProofBackend, left: Described, right: Described, limit: int | None) -> Callable[[], float]:
+    """`ProofBackend.least_product` within a limit."""
+    panels = Panels(backend, left, right, "sampled" if left.k > SAMPLED_FROM else "narrow", limit)
+    if panels.one:
+        return backend.least_product(left, right)
+    least = min(backend.least_product(*part)() for _, *part in panels)
+    return lambda: least
 
 
 class _Shape(NamedTuple):
@@ -129,17 +155,68 @@ class _Shape(NamedTuple):
     shape: tuple[int, ...]
 
 
-class Proof:
-    """Worst ratios for one pair of operands, at the current level of the lower bound."""
+class Panels:
+    """Both operands of a product in parts, so that what a level of proof holds for two of them keeps within a limit."""
 
-    def __init__(self, backend: ProofBackend, left: Described, right: Described, alone: bool) -> None:
-        self._backend, self._left, self._right, self._alone = backend, left, right, alone
+    def __init__(self, backend: ProofBackend, left: Described, right: Described, level: str, limit: int | None) -> None:
+        self._backend, self._left, self._right = backend, left, right
+        (batch_a, m, k), (batch_b, n, _) = (tuple(x.x.shape) for x in (left, right))
+        self._stack = max(batch_a, batch_b), m, n
+        batch, rows, columns = self._stack
+
+        def workspace() -> int:
+            return backend.proof_workspace(level, (min(batch, batch_a), rows, k), (min(batch, batch_b), columns, k))
+
+        while limit is not None and workspace() > limit:
+            if batch > 1:
+                batch = -(-batch // 2)
+            elif max(rows, columns) <= _LEAST_PANEL:
+                too_few_bytes(limit, workspace())
+            elif rows >= columns:
+                rows = -(-rows // 2)
+            else:
+                columns = -(-columns // 2)
+        self._sizes = batch, rows, columns
+        self.workspace = workspace()
+
+    @property
+    def one(self) -> bool:
+        """All of both operands is one part."""
+        return self._sizes == self._stack
+
+    def __iter__(self) -> Iterator[tuple[int, Described, Described]]:
+        """The first row of each part of the left operand, that part, and one of the right operand."""
+        for b, r, c in product(*map(range, (0, 0, 0), self._stack, self._sizes)):
+            batch, rows, columns = (slice(at, at + size) for at, size in zip((b, r, c), self._sizes, strict=True))
+            yield r, self._part(self._left, batch, rows), self._part(self._right, batch, columns)
+
+    def _part(self, operand: Described, batch: slice, rows: slice) -> Described:
+        return self._backend.some_rows(operand, slice(0, 1) if operand.x.shape[0] == 1 else batch, rows)
+
+
+_LEAST_PANEL = 16
+"""Rows and columns that are proven together at least."""
+
+
+class Proof:
+    """Worst ratios for one pair of operands, at the current level of the lower bound.
+
+    Attributes
+    ----------
+    workspace : most bytes held for it
+    """
+
+    def __init__(
+        self, backend: ProofBackend, left: Described, right: Described, alone: bool, limit: int | None = None
+    ) -> None:
+        self._backend, self._left, self._right, self._alone, self._limit = backend, left, right, alone, limit
         self._levels = ("sampled", "narrow", "wide") if left.k > SAMPLED_FROM else ("narrow", "wide")
         self._at = 0
         self._begun: dict[tuple[int, Scheme | Words, int], Look] = {}
         self._spans: tuple[int, int] | None = None
         self._unproven: tuple[int, int] | None = None
         self._kept = False
+        self.workspace = 0
         self._lower = self._lower_bound()
 
     @property
@@ -164,9 +241,15 @@ class Proof:
         self._lower = self._lower_bound()
 
     def _lower_bound(self) -> Any:
+        """That of all entries, or None where it is found anew for each look, in parts."""
+        self._panels = Panels(self._backend, self._left, self._right, self.level, self._limit)
+        self.workspace = max(self.workspace, self._panels.workspace)
+        return self._product(self._left, self._right) if self._panels.one else None
+
+    def _product(self, left: Described, right: Described) -> Any:
         if self.level == "wide":
-            return self._backend.wide_product(self._left, self._right, self._alone)
-        return self._backend.narrow_product(self._left, self._right, self.level == "sampled", self._alone)
+            return self._backend.wide_product(left, right, self._alone)
+        return self._backend.narrow_product(left, right, self.level == "sampled", self._alone)
 
     def _let_go(self) -> None:
         """Of what looks would look at again."""
@@ -181,8 +264,26 @@ class Proof:
         if self._kept:
             raise ChangedError
         each = [key[1:] for key in keys]
-        looks = self._backend.worst_ratios(self._lower, self._left, self._right, each, self._alone)
+        if self._panels.one:
+            looks = self._backend.worst_ratios(self._lower, self._left, self._right, each, self._alone)
+        else:
+            looks = [Look(partial(_itself, ratio)) for ratio in self._in_parts(each)]
         self._begun |= dict(zip(keys, looks, strict=True))
+
+    def _in_parts(self, wanted: Sequence[tuple[Scheme | Words, int]]) -> list[Ratio]:
+        """The worst ratios of all parts, one after the other."""
+        spans, least_span = (self._left.span, self._right.span), min(self._left.least_span, self._right.least_span)
+        worst = [0.0] * len(wanted)
+        for first, left, right in self._panels:
+            rows = int(left.x.shape[1])
+            here = [(i, scheme, min(to - first, rows)) for i, (scheme, to) in enumerate(wanted) if to > first]
+            if not here:
+                continue
+            of_part = [(scheme, to) for _, scheme, to in here]
+            looks = self._backend.worst_ratios(self._product(left, right), left, right, of_part, self._alone, spans)
+            for (i, *_), look in zip(here, looks, strict=True):
+                worst[i] = max(worst[i], look().worst)
+        return [Ratio(each, spans, least_span) for each in worst]
 
     def _key(self, scheme: Scheme | Words, glance: bool) -> tuple[int, Scheme | Words, int]:
         rows = int(self._left.x.shape[1])

@@ -25,7 +25,8 @@ class Report:
     products : number of slice products (by Strassen-Winograd each takes seven eighths of its operations)
     engine : what computed them
     native, why : whether the native product ran, and the reason for the choice
-    workspace_bytes : most memory held beside operands and result (0 for the native product, whose library does not say)
+    workspace_bytes : most memory held at a time beside operands and result, planning included; of a native product
+        without what its library holds, which does not say
     reproducible : the bits are the same on every backend
     nonfinite : rows of A and columns of B with NaN or Inf (None: not looked at, to spare a synchronisation)
     underflows : elements of both operands that words lose bits of by underflow, after scaling (None: no words)

@@ -40,7 +40,7 @@ def choose_a_priori(accuracy: Accuracy, k: int, names: tuple[str, ...]) -> Choic
 
 
 class Search:
-    """For the fewest slice products whose bound for these operands meets the target.
+    """For the fewest slice products whose bound for these operands meets the target, within `limit` bytes, if given.
 
     Attributes
     ----------
@@ -49,8 +49,10 @@ class Search:
 
     _measured: Measured
 
-    def __init__(self, backend: ProofBackend, k: int, accuracy: Accuracy, names: tuple[str, ...]) -> None:
-        self._backend, self._k, self._accuracy, self._names = backend, k, accuracy, names
+    def __init__(
+        self, backend: ProofBackend, k: int, accuracy: Accuracy, names: tuple[str, ...], limit: int | None = None
+    ) -> None:
+        self._backend, self._k, self._accuracy, self._names, self._limit = backend, k, accuracy, names, limit
         self._usual = {name: _usual(name, accuracy, k) for name in names}
         by_products = likely_schemes(accuracy, k, names)
         self._order = [scheme.name for scheme in by_products]
@@ -58,7 +60,8 @@ class Search:
 
     def begin(self, left: Described, right: Described, meanwhile: Callable[[], object] | None = None) -> None:
         """Begin what ordinary data will be asked for; `meanwhile` gives the device something to do beside it."""
-        self._measured = Measured(self._backend, left, right, self._accuracy.measure, meanwhile is None)
+        alone = meanwhile is None
+        self._measured = Measured(self._backend, left, right, self._accuracy.measure, alone, self._limit)
         self._measured.open()
         if meanwhile is not None:
             meanwhile()
@@ -94,6 +97,11 @@ class Search:
             measured.settle()
             if not measured.sharpen(spared, wide):
                 return choice if choice or not wide else _unreachable(accuracy, self._names)
+
+    @property
+    def workspace(self) -> int:
+        """Most bytes that were held for a proof."""
+        return self._measured.workspace
 
     @property
     def plain(self) -> bool:

@@ -23,14 +23,26 @@ REST = "engine='auto', reproducible=False"
 
 SIGNATURES = {
     "matmul": f"(a, b, *, {CHOICES}, {REST}, out=None, workspace_limit=None, plan=None, return_report=False)",
-    "plan": f"(a, b, *, {CHOICES}, dtype=None, {REST}, workspace_limit=None)",
+    "plan": f"(a, b, *, {CHOICES}, dtype=None, {REST}, workspace_limit=None, strict=True)",
     "prepare": "(x, side, plan)",
     "gemm": "(alpha, a, b, beta, c, *, trans_a=False, trans_b=False, out=None, **options)",
 }
 
 FIELDS = {
     "Accuracy": ["measure", "tolerance", "bits"],
-    "Plan": ["shape", "batch", "dtype", "scheme", "target", "bound", "a_priori", "engine", "workspace_limit", "why"],
+    "Plan": [
+        "shape",
+        "batch",
+        "dtype",
+        "scheme",
+        "target",
+        "bound",
+        "a_priori",
+        "engine",
+        "workspace_limit",
+        "why",
+        "strict",
+    ],
     "Prepared": ["side", "plan", "shape", "dtype", "slices", "backend"],
     "Report": [
         "bound",

@@ -42,6 +42,8 @@ class Backend(ProofBackend, Protocol):
     engines: tuple[str, ...]
     waits: bool
     """Whether planning waits for a device that could do something else meanwhile."""
+    row_bytes: int
+    """Bytes for each row of an operand, held for its description and what follows from it, that count as workspace."""
 
     def __hash__(self) -> int: ...
     def owns(self, x: Any) -> bool:
@@ -70,6 +72,10 @@ class Backend(ProofBackend, Protocol):
 
     def describe(self, x: Any) -> Described:
         """The rows of x, float32 or float64, and integers that tell of them (docs/design.md, section 3)."""
+        ...
+
+    def describing_workspace(self, shape: tuple[int, ...]) -> int:
+        """Bytes held while rows of that shape (batch, rows, k) are described, and freed then."""
         ...
 
     def read(self, described: Described) -> Callable[[], Description]:
@@ -129,8 +135,11 @@ class Backend(ProofBackend, Protocol):
         """Why these words do not run here, or not by themselves; None if they do."""
         ...
 
-    def native(self, a: Any, b: Any, dtype: str, out: Any) -> None:
-        """out = a b, in `dtype`, of matrices or of stacks of them, whose batches are broadcast."""
+    def native(self, a: Any, b: Any, dtype: str, out: Any) -> int:
+        """out = a b, in `dtype`, of matrices or of stacks of them, whose batches are broadcast.
+
+        Returns the bytes of copies that were made for it.
+        """
         ...
 
     def native_obstacle(self, dtype: str) -> str | None:

@@ -45,6 +45,20 @@ class Engine:
         return -(-(self.scheme.bits * (self.scheme.count + 1) + self.k.bit_length() + 1) // LIMB_BITS)
 
     @property
+    def split_copies(self) -> int:
+        """Arrays as large as a tile of an operand that are held while it is split, at most, beside its slices."""
+        if self.remainders is None:
+            return self.scheme.count + 6  # leading digits of every count, and what they are made of
+        return 5 + -(-(self.remainders.product.bit_length() // 2 + 1) // PIECE_BITS)  # an image's pieces
+
+    @property
+    def rounding_copies(self) -> int:
+        """Arrays as large as a tile of the result that are held while it is rounded, at most, beside its sums."""
+        if self.remainders is None:
+            return 2 * self.limbs + 12
+        return 2 * self.planes + len(weight_limbs(self.remainders)) + 12
+
+    @property
     def sums(self) -> int:
         """Matrices that hold sums over slabs, beside the products of a slab."""
         return (self.planes if self.k > self.slab else 0) if self.remainders else self.limbs

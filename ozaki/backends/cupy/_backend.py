@@ -7,7 +7,6 @@ device.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -24,6 +23,7 @@ from ozaki.backends.cupy._choice import engine_of, panel_of
 from ozaki.backends.cupy._choice import fastest as fastest
 from ozaki.backends.cupy._choice import same_slices as same_slices
 from ozaki.backends.cupy._describe import describe as describe
+from ozaki.backends.cupy._describe import describing_workspace as describing_workspace
 from ozaki.backends.cupy._describe import look as look
 from ozaki.backends.cupy._describe import read as read
 from ozaki.backends.cupy._describe_split import Reading
@@ -33,6 +33,8 @@ from ozaki.backends.cupy._native import native_obstacle as native_obstacle
 from ozaki.backends.cupy._nonfinite import patch
 from ozaki.backends.cupy._proof import least_product as least_product
 from ozaki.backends.cupy._proof import narrow_product as narrow_product
+from ozaki.backends.cupy._proof import proof_workspace as proof_workspace
+from ozaki.backends.cupy._proof import some_rows as some_rows
 from ozaki.backends.cupy._proof import wide_product as wide_product
 from ozaki.backends.cupy._proof import worst_ratios as worst_ratios
 from ozaki.backends.cupy._split import Slices
@@ -40,13 +42,13 @@ from ozaki.backends.cupy._tops import tops
 from ozaki.backends.cupy.engines import _hopper, _winograd, _word_split
 from ozaki.backends.cupy.launching._host import Flag
 from ozaki.backends.cupy.launching._launch import View
-from ozaki.backends.cupy.launching._tape import Tape
 from ozaki.schemes import Residues, Words
 from ozaki.schemes.formats import A100, H100, TensorCore
 
 name = "cupy"
 engines: tuple[str, ...] = ("cublas", "hopper")
 waits = True
+row_bytes = 0  # some 60, which are not counted
 
 
 # Arrays -------------------------------------------------------------------------------------------------------------
@@ -205,6 +207,4 @@ def _take(operand: Described | Slices, side: str, plan: Plan, first: int, last: 
         return operand.some_rows(first, last)
     if (first, last) == (0, operand.x.shape[1]):
         return split(operand, side, plan)
-    Tape.misses()
-    fields = cp.ascontiguousarray(operand.fields[:, :, first:last])
-    return split(replace(operand, x=operand.x[:, first:last], fields=fields, ahead=None), side, plan)
+    return split(some_rows(operand, slice(None), slice(first, last)), side, plan)

@@ -9,8 +9,8 @@ from typing import Any, Protocol
 
 import cupy as cp
 
-from ozaki._checks import too_few_bytes
 from ozaki._plan import Plan
+from ozaki._workspace import too_few_bytes
 from ozaki.backends import Way
 from ozaki.backends.cupy._rates import rates_of
 from ozaki.backends.cupy._split import Layout, Slices

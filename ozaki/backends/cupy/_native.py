@@ -17,17 +17,19 @@ from ozaki.backends.cupy.launching._launch import Launch, Macros, View
 _TYPES = {"float32": FP32, "float64": FP64}
 
 
-def native(a: Any, b: Any, dtype: str, out: Any) -> None:
+def native(a: Any, b: Any, dtype: str, out: Any) -> int:
     """The native product out = a b, in `dtype`, of matrices or of stacks, whose batches are broadcast.
+
+    Returns the bytes of copies.
 
     CuPy's own way to cuBLAS takes as long again as cuBLAS, copies stacks that are transposed, and sums a single entry
     by kernels that flush float32 subnormals.
     """
     if not out.flags.c_contiguous:
         computed = cp.empty(out.shape, dtype)
-        native(a, b, dtype, computed)
+        copied = native(a, b, dtype, computed)
         out[...] = computed
-        return
+        return copied + int(computed.nbytes)
     (x, op_a, lda), (y, op_b, ldb) = (_readable(of, dtype) for of in (a, b))
     (m, k), n = a.shape[-2:], b.shape[-1]
     types, arrays = _TYPES[dtype], (x, y, out)
@@ -40,6 +42,7 @@ def native(a: Any, b: Any, dtype: str, out: Any) -> None:
         steps = (sum(i * dim.steps[of] for i, dim in zip(at, dims, strict=True)) for of in range(3))
         at_a, at_b, at_c = (each.data.ptr + types.size * step for each, step in zip(arrays, steps, strict=True))
         gemms(types, at_a, at_b, at_c, m, n, k, lda, ldb, inner.size, inner.steps, (op_b, op_a))
+    return sum(int(of.nbytes) for of, given in ((x, a), (y, b)) if not cp.may_share_memory(of, given))
 
 
 class _Dim(NamedTuple):

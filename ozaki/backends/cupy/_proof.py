@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import ceil, inf
 from typing import Any, NamedTuple, TypeVar
@@ -28,6 +28,7 @@ from ozaki.backends.cupy.engines._hopper_tiles import SHARED
 from ozaki.backends.cupy.launching._beside import Beside, beside
 from ozaki.backends.cupy.launching._host import to_host
 from ozaki.backends.cupy.launching._launch import Launch, Macros, View
+from ozaki.backends.cupy.launching._tape import Tape
 from ozaki.schemes import Scheme, Words, magnitude_bits, scaling_of
 from ozaki.schemes.image import EMPTY_TOP
 
@@ -49,6 +50,25 @@ def _products(alone: bool) -> Iterator[None]:
         _beside("proof").fork()
     with _stream(alone):
         yield
+
+
+def some_rows(operand: Described, batch: slice, rows: slice) -> Described:
+    """Some rows of an operand, described alike; their description is a copy."""
+    Tape.misses()
+    fields = cp.ascontiguousarray(operand.fields[:, batch, rows])
+    return replace(operand, x=operand.x[batch, rows], fields=fields, ahead=None)
+
+
+def proof_workspace(level: str, left: tuple[int, ...], right: tuple[int, ...]) -> int:
+    """Bytes held while the worst ratios of a level are found for operands of these shapes (batch, rows, k)."""
+    m, n, k = left[1], right[1], left[2]
+    wide = level == "wide"
+    layout = MagnitudeLayout.wide(m, n, k) if wide else MagnitudeLayout.narrow(m, n, k, level == "sampled")
+    of_element, of_entry = (8, 8) if wide else (1, 4)
+    elements = (left[0] * layout.rows[0] + right[0] * layout.rows[1]) * layout.k
+    entries = max(left[0], right[0]) * m * layout.rows[1] if layout.tiles == (0, 0) else 0
+    terms = Terms(left[0], m, right[0], n).nbytes
+    return of_element * elements + of_entry * entries + _AT_ONCE * terms
 
 
 @dataclass(frozen=True)
@@ -116,8 +136,15 @@ def worst_ratios(
     right: Described,
     wanted: Sequence[tuple[Scheme | Words, int]],
     alone: bool = True,
+    spans: tuple[int, int] | None = None,
 ) -> list[Look]:
-    """Begin to look for the largest image error / lower of each scheme, in so many rows."""
+    """Begin to look for the largest image error / lower of each scheme, in so many rows.
+
+    Without `spans`, those of all rows, the device finds them, and the looks are made anew where they are unusual.
+    """
+    if spans is not None:
+        known = [(x, rows, 0.0 if isinstance(x, Words) else dropped(x, left.k, spans)) for x, rows in wanted]
+        return [Look(wait) for wait in _begin(lower, left, right, known, alone)]
     usual = [(scheme, rows, _usually_dropped(scheme, left.k)) for scheme, rows in wanted]
     begun = _begin(lower, left, right, usual, alone)
     return [_look(lower, left, right, *each, wait, alone) for each, wait in zip(wanted, begun, strict=True)]

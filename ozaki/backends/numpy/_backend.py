@@ -11,21 +11,25 @@ import numpy as np
 import numpy.typing as npt
 
 from ozaki import _environment
-from ozaki._checks import too_few_bytes
 from ozaki._description import Described
 from ozaki._plan import Plan
+from ozaki._workspace import too_few_bytes
 from ozaki.backends import Way
 from ozaki.backends.numpy import _words
-from ozaki.backends.numpy._describe import TILE
+from ozaki.backends.numpy._describe import OBJECTS, TILE
 from ozaki.backends.numpy._describe import describe as describe
+from ozaki.backends.numpy._describe import describing_workspace as describing_workspace
 from ozaki.backends.numpy._describe import look as look
 from ozaki.backends.numpy._describe import read as read
 from ozaki.backends.numpy._multiply import multiply, recombine
 from ozaki.backends.numpy._nonfinite import patch
 from ozaki.backends.numpy._proof import least_product as least_product
 from ozaki.backends.numpy._proof import narrow_product as narrow_product
+from ozaki.backends.numpy._proof import proof_workspace as proof_workspace
+from ozaki.backends.numpy._proof import some_rows as some_rows
 from ozaki.backends.numpy._proof import wide_product as wide_product
 from ozaki.backends.numpy._proof import worst_ratios as worst_ratios
+from ozaki.backends.numpy._sharing import overlap as overlap
 from ozaki.backends.numpy._slices import Slices, slices_of
 from ozaki.backends.numpy._words import WordSlices
 from ozaki.schemes import Scheme, Words, scaling_of
@@ -35,6 +39,7 @@ from ozaki.schemes.formats import H100, TensorCore
 name = "numpy"
 engines: tuple[str, ...] = ("float64", "int8")
 waits = False
+row_bytes = 256  # 48 for the fields of a description, 8 for an exponent, the rest for error terms and norms
 
 _PANEL = 2048
 """Rows of an output panel at most: bounds the workspace."""
@@ -59,11 +64,7 @@ def check_device(operands: tuple[tuple[str, Any], ...]) -> None:
 
 
 def contiguous(x: npt.NDArray[Any]) -> bool:
-    return type(x) is np.ndarray and x.flags.c_contiguous
-
-
-def overlap(x: npt.NDArray[Any], y: npt.NDArray[Any]) -> bool:
-    return np.may_share_memory(x, y)
+    return x.flags.c_contiguous
 
 
 def fastest(stack: tuple[int, int, int], k: int, dtype: str, ways: tuple[Way, ...]) -> Way:
@@ -77,11 +78,16 @@ def native_obstacle(dtype: str) -> str | None:
     return f"native product ruled out: {obstacle}" if obstacle else None
 
 
-def native(a: Any, b: Any, dtype: str, out: Any) -> None:
-    """The native product out = a b, in `dtype`, of matrices or of stacks, whose batches are broadcast."""
+def native(a: Any, b: Any, dtype: str, out: Any) -> int:
+    """The native product out = a b, in `dtype`, of matrices or of stacks, whose batches are broadcast.
+
+    Returns the bytes of operands that were converted.
+    """
     if a.ndim > 2 and prod(b.shape[:-2]) == 1:  # one product of all rows
         a, b, out = a.reshape(-1, a.shape[-1]), b.reshape(b.shape[-2:]), out.reshape(-1, b.shape[-1])
-    np.matmul(a.astype(dtype, copy=False), b.astype(dtype, copy=False), out=out)
+    x, y = (of.astype(dtype, copy=False) for of in (a, b))
+    np.matmul(x, y, out=out)
+    return sum(new.nbytes for new, old in ((x, a), (y, b)) if new is not old)
 
 
 # Executing a plan ---------------------------------------------------------------------------------------------------
@@ -102,9 +108,14 @@ def engine_name(plan: Plan) -> str:
 
 def _workspace(engine: Engine, stack: tuple[int, int, int], panel: int) -> int:
     """Bytes held while a panel is computed."""
-    rows, cols = min(stack[1], panel), min(stack[2], panel)
-    sliced = engine.planes * (rows + cols) * engine.slab
-    return 8 * _together(stack, panel) * ((engine.planes + engine.sums) * rows * cols + sliced) + 8 * 16 * TILE
+    together = _together(stack, panel)
+    rows, cols = together * min(stack[1], panel), together * min(stack[2], panel)
+    entries, elements = rows * cols // together, (rows + cols) * engine.slab
+    matrices = engine.planes * (entries + elements) + engine.sums * entries
+    of_tile = max(
+        engine.split_copies * min(TILE, max(rows, cols) * engine.slab), engine.rounding_copies * min(TILE // 4, entries)
+    )
+    return 8 * (matrices + of_tile) + OBJECTS
 
 
 def _together(stack: tuple[int, int, int], panel: int) -> int:
@@ -186,7 +197,8 @@ def same_slices(plan: Plan, other: Plan) -> bool:
 
 def product(plan: Plan, x: npt.NDArray[Any], y: npt.NDArray[Any], out: npt.NDArray[Any]) -> int:
     """Compute out = x y^T of rows that nothing is known of; returns the bytes of workspace."""
-    return execute(plan, describe(x), describe(y), out)
+    describing = max(describing_workspace(of.shape) for of in (x, y))
+    return max(describing, execute(plan, describe(x), describe(y), out))
 
 
 def execute(
@@ -217,6 +229,7 @@ def _execute(plan: Plan, left: Described | Slices, right: Described | Slices, ou
             cols = slice(c, min(c + panel, out.shape[2]))
             sums = multiply(engine, left, right, mu, nu, _at(left, b), _at(right, b), rows, cols)
             recombine(engine, sums, mu[_at(left, b), rows], nu[_at(right, b), cols], out[b, rows, cols])
+            del sums  # before those of the next panel
     return _workspace(engine, out.shape, panel)
 
 

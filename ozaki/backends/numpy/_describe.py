@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,9 @@ from ozaki.schemes.image import EMPTY_TOP
 TILE = 2**16
 """Elements worked on at a time: a few float64 arrays of them stay in the second-level cache."""
 
+OBJECTS = 2**16
+"""Bytes of Python's and NumPy's objects, and of arrays of a few rows, while a product is computed."""
+
 
 def describe(x: npt.NDArray[Any]) -> Described:
     """The description of the rows of x, shape (batch, rows, k)."""
@@ -25,6 +29,11 @@ def describe(x: npt.NDArray[Any]) -> Described:
         for at in row_tiles(batch, rows, k):
             _describe_tile(x[at], fields[(slice(None), *at)])
     return Described(x, fields)
+
+
+def describing_workspace(shape: tuple[int, ...]) -> int:
+    """Bytes held while rows of that shape are described: a few arrays of a tile."""
+    return 8 * 6 * min(TILE, prod(shape)) + OBJECTS
 
 
 def read(described: Described) -> Callable[[], Description]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from math import inf
 from typing import Any
 
@@ -12,23 +12,74 @@ import numpy.typing as npt
 from ozaki._bounds import ErrorTerms, error_terms
 from ozaki._description import Described
 from ozaki._proof import EVERY, NARROW_BITS, NARROW_DEPTH, SAMPLE, SAMPLED_FROM, Look, Ratio, wide_bits
-from ozaki.backends.numpy._describe import TILE, along_memory, row_tiles, scale, turned
+from ozaki.backends.numpy._describe import OBJECTS, TILE, along_memory, row_tiles, scale, turned
 from ozaki.backends.numpy._limbs import Floats
 from ozaki.schemes import Scheme, Words
 from ozaki.schemes.image import EMPTY_TOP
 
+SLAB = 2**10
+"""Inner indices whose magnitudes are held at a time; float32 sums of so many products of 7-bit magnitudes are exact."""
+
 
 def narrow_product(left: Described, right: Described, sampled: bool, alone: bool = True) -> Floats:
-    """Exact products of 7-bit magnitudes; float32 sums of 2**10 such products are exact."""
-    a, b = (_magnitudes(x, NARROW_BITS, sampled, np.float32, NARROW_DEPTH) for x in (left, right))
+    """Exact products of 7-bit magnitudes, shape (batch, m, n)."""
+    return _product(left, right, NARROW_BITS, np.float32, _indices(left.k, sampled))
 
-    def product(h: int) -> npt.NDArray[np.float32]:
-        part: npt.NDArray[np.float32] = np.matmul(a[:, :, h : h + 2**10], b[:, :, h : h + 2**10].swapaxes(1, 2))
-        return part
 
-    total = product(0).astype(np.float64)
-    for h in range(2**10, a.shape[2], 2**10):
-        total += product(h)
+def wide_product(left: Described, right: Described, alone: bool = True) -> Floats:
+    """Exact products of wider magnitudes, and a lower bound by exponents where they are zero."""
+    bits = wide_bits(left.k)
+    product = _product(left, right, bits, np.float64, _slabs(left.k))
+    if not product.all():
+        _bound_by_exponents(product, left, right, 2 * bits)
+    return product
+
+
+def some_rows(operand: Described, batch: slice, rows: slice) -> Described:
+    """Some rows of an operand, described alike."""
+    return Described(operand.x[batch, rows], operand.fields[:, batch, rows])
+
+
+def proof_workspace(level: str, left: tuple[int, ...], right: tuple[int, ...]) -> int:
+    """Bytes held while the worst ratios of a level are found for operands of these shapes (batch, rows, k)."""
+    k, rows = left[2], (left[0] * left[1], right[0] * right[1])
+    entries = max(left[0], right[0]) * left[1] * right[1]
+    slab = min(k, SLAB)
+    tiles = 5 * min(max(TILE, right[1]), entries) + 4 * min(TILE, max(rows) * slab)
+    if level == "wide":
+        # Of an entry two float64, or one, a float32 count and masks; of an element a float64, and an exponent.
+        return 26 * entries + 12 * sum(rows) * slab + 4 * sum(rows) * k + 8 * tiles + OBJECTS
+    taken = max(rows) * slab if level == "sampled" else 0
+    return 12 * entries + 4 * sum(rows) * slab + 8 * (taken + tiles) + OBJECTS
+
+
+def _slabs(k: int) -> Iterator[Any]:
+    """Index k in slabs."""
+    return (slice(h, h + SLAB) for h in range(0, k, SLAB))
+
+
+def _indices(k: int, sampled: bool) -> Iterator[Any]:
+    """The inner indices of a narrow product, in slabs: at most `NARROW_DEPTH`, all or the sampled ones."""
+    if not sampled:
+        return _slabs(min(k, NARROW_DEPTH))
+    span = SLAB * EVERY // SAMPLE
+    some = np.arange(span)[np.arange(span) % EVERY < SAMPLE]
+    slabs = range(0, min(k, NARROW_DEPTH * EVERY // SAMPLE), span)
+    return ((h + some)[h + some < k] for h in slabs)
+
+
+def _product(left: Described, right: Described, bits: int, dtype: Any, indices: Iterator[Any]) -> Floats:
+    """Exact products of magnitudes of so many bits, those of a slab exact in `dtype`, as float64."""
+    total: Floats | None = None
+    for hs in indices:
+        a, b = (_magnitudes(x, bits, hs, dtype) for x in (left, right))
+        part = np.matmul(a, b.swapaxes(1, 2))
+        if total is None:
+            total = part.astype(np.float64, copy=False)
+        else:
+            total += part
+        del a, b, part  # before the next ones
+    assert total is not None
     return total
 
 
@@ -40,39 +91,28 @@ def least_product(left: Described, right: Described) -> Callable[[], float]:
     return lambda: least
 
 
-def wide_product(left: Described, right: Described, alone: bool = True) -> Floats:
-    """Exact products of wider magnitudes, and a lower bound by exponents where they are zero."""
-    bits = wide_bits(left.k)
-    a, b = (_magnitudes(x, bits, False) for x in (left, right))
-    product: Floats = np.matmul(a, b.swapaxes(1, 2))
-    if not product.all():
-        _bound_by_exponents(product, left, right, 2 * bits)
-    return product
-
-
 def _bound_by_exponents(lower: Floats, left: Described, right: Described, raised: int) -> None:
     """Where lower is zero: the largest product of leading powers of two, inf where all products are zero."""
     powers = _leading(left), _leading(right)
     last = [len(e) - 1 for e in powers]
-    a, b = ((e > EMPTY_TOP).astype(np.float32) for e in powers)
-    lower[(lower == 0) & (np.matmul(a, b.swapaxes(1, 2)) == 0)] = np.inf  # often many, found by one product
-    for at, i in zip(*np.nonzero((lower == 0).any(axis=2)), strict=True):
-        j = np.nonzero(lower[at, i] == 0)[0]
+    met = np.zeros(lower.shape, bool)  # whether two nonzero elements do
+    for hs in _slabs(left.k):
+        a, b = ((e[..., hs] > EMPTY_TOP).astype(np.float32) for e in powers)
+        met |= np.matmul(a, b.swapaxes(1, 2)) > 0  # often few do, found by one product
+    zero = lower == 0
+    met &= zero
+    lower[zero ^ met] = np.inf
+    for at, i in zip(*np.nonzero(met.any(axis=2)), strict=True):
+        j = np.nonzero(met[at, i])[0]
         for part in np.array_split(j, 1 + len(j) * left.k // TILE):
             best = (powers[0][min(at, last[0]), i] + powers[1][min(at, last[1]), part]).max(axis=-1)
             lower[at, i, part] = np.ldexp(1.0, best + raised)
 
 
-def _magnitudes(
-    operand: Described, bits: int, sampled: bool, dtype: Any = np.float64, depth: int | None = None
-) -> npt.NDArray[Any]:
-    """Leading bits of the magnitudes of the first `depth` elements of rows, or of those that are sampled."""
-    x = operand.x
+def _magnitudes(operand: Described, bits: int, hs: Any, dtype: Any) -> npt.NDArray[Any]:
+    """Leading bits of the magnitudes of those inner indices, a slice or an array of them."""
+    x = operand.x[..., hs]
     description = operand.on_host
-    if sampled:
-        keep = np.arange(x.shape[-1]) % EVERY < SAMPLE
-        x = x[..., keep]
-    x = x[..., :depth]
     exponents = np.where(description.empty, 0, bits - description.top)
     nonfinite = bool(description.nonfinite.any())
     magnitudes = np.empty(turned(x, x).shape, dtype)
@@ -90,13 +130,16 @@ def worst_ratios(
     right: Described,
     wanted: Sequence[tuple[Scheme | Words, int]],
     alone: bool = True,
+    spans: tuple[int, int] | None = None,
 ) -> list[Look]:
     """The largest image error / lower of each scheme, in so many rows."""
-    return [_worst_ratio(lower, left, right, *each) for each in wanted]
+    spans = spans or (left.span, right.span)
+    return [_worst_ratio(lower, left, right, spans, *each) for each in wanted]
 
 
-def _worst_ratio(lower: Floats, left: Described, right: Described, scheme: Scheme | Words, rows: int) -> Look:
-    spans = left.span, right.span
+def _worst_ratio(
+    lower: Floats, left: Described, right: Described, spans: tuple[int, int], scheme: Scheme | Words, rows: int
+) -> Look:
     terms = error_terms(left.on_host, right.on_host, scheme, spans)
     terms, lower = ErrorTerms(terms.left[:, :, :rows], terms.right), lower[:, :rows]
     worst = 0.0
@@ -124,7 +167,12 @@ def _numerators(terms: ErrorTerms, b: slice, rows: slice) -> Floats:
 
 def _leading(operand: Described) -> npt.NDArray[np.int32]:
     """Exponents e of the leading powers of two 2**e <= abs(x) 2**-top; far below all others for a zero."""
-    x = operand.x
-    exponents = np.frexp(x.astype(np.float64, copy=False))[1].astype(np.int32) - 1
-    zero = (x == 0) | ~np.isfinite(x)
-    return np.where(zero, 2 * EMPTY_TOP, exponents - operand.on_host.top[..., None]).astype(np.int32)
+    tops = operand.on_host.top.astype(np.int32)
+    leading = np.empty(operand.x.shape, np.int32)
+    for b, rows in row_tiles(*operand.x.shape):
+        for hs in _slabs(operand.k):
+            x = operand.x[b, rows, hs]
+            exponents = np.frexp(x.astype(np.float64, copy=False))[1] - 1 - tops[b, rows, None]
+            exponents[(x == 0) | ~np.isfinite(x)] = 2 * EMPTY_TOP
+            leading[b, rows, hs] = exponents
+    return leading

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ozaki._checks import too_few_bytes
 from ozaki._description import Described
+from ozaki._workspace import too_few_bytes
+from ozaki.backends.numpy._describe import OBJECTS
 from ozaki.schemes.words import Group, Words, groups
 from ozaki.tensor_core import Floats, accumulate, round_to
 
@@ -85,9 +86,10 @@ def _words_of(x: npt.NDArray[Any], mu: npt.NDArray[np.int64], words: Words) -> F
 def workspace(words: Words, shape: tuple[int, int, int], k: int, outputs: int) -> int:
     """Bytes held while that many entries of a product, shape (batch, m, n), are computed."""
     rows, cols = _sides(outputs, shape[1:])
+    outputs = min(outputs, rows * cols * -(-k // (words.block or k)))  # blocks of k counted
     sums = len(groups(words)) + 1 + 4 * words.core.terms(words.word)
     copies = 2 * (words.count + 1 + max(len(group.pairs) for group in groups(words)))
-    return 8 * (outputs * sums + copies * (rows + cols) * min(_slab(words), k))
+    return 8 * (outputs * sums + copies * (rows + cols) * min(_slab(words), k)) + OBJECTS
 
 
 def _sides(outputs: int, shape: tuple[int, ...]) -> tuple[int, int]:

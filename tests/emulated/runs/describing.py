@@ -8,6 +8,7 @@ import cupy as cp
 import numpy as np
 
 from ozaki._description import FIELDS, LOOKED_AT
+from ozaki._proof import EVERY, SAMPLE
 from ozaki.backends.cupy import _backend as _cupy
 from ozaki.backends.cupy import _magnitudes
 from ozaki.backends.cupy._magnitudes import MagnitudeLayout
@@ -72,7 +73,9 @@ def magnitudes(rng: np.random.Generator) -> None:
         left, right = (_cupy.describe(cp.asarray(x)) for x in given)
         got = _magnitudes.magnitudes(left, right, layout)
         for x, rows, tile, found in zip(given, layout.rows, layout.tiles, got[:2], strict=True):
-            want = _numpy_proof._magnitudes(_numpy.describe(x), layout.bits, layout.sampled)
+            inner = np.arange(x.shape[2])
+            inner = inner[inner % EVERY < SAMPLE] if layout.sampled else inner
+            want = _numpy_proof._magnitudes(_numpy.describe(x), layout.bits, inner, np.float64)
             if tile:
                 want, found = in_tiles(want, rows, layout.k, tile, 16 * (tile == 192)), found.reshape(len(x), -1)
             else:

@@ -1,0 +1,131 @@
+"""Memory: what is held at a time is no more than the report says and the limit allows, planning included."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+from cases import same_bits
+
+import ozaki
+
+SHAPES = [
+    ((300, 300), (300, 300)),
+    ((1500, 1), (1, 700)),
+    ((20, 9000), (9000, 30)),
+    ((700, 64), (64, 600)),
+    ((120, 2500), (2500, 150)),
+    ((40, 50, 60), (40, 60, 30)),
+    ((30, 4, 1, 100), (4, 100, 100)),
+    ((3, 1, 200, 9), (40, 9, 8)),
+    ((2, 200_000), (200_000, 2)),
+    ((5, 5), (5, 5)),
+    ((700, 300), (300,)),
+]
+
+WAYS = [
+    {"scheme": "residues", "slices": 14},
+    {"scheme": "digits", "slices": 7},
+    {"scheme": "residues", "slices": 40},
+    {"scheme": "digits", "slices": 3, "engine": "int8"},
+    {"accuracy": "fp64", "reproducible": True},
+    {"accuracy": 100, "reproducible": True},
+    {"accuracy": ozaki.Accuracy("row-column", 1e-20), "reproducible": True},
+    {"accuracy": ozaki.Accuracy("normwise", 1e-14), "reproducible": True},
+    {},
+]
+
+LEAST = 2**24
+"""A limit that no panel of these products needs more than."""
+
+
+def held(call):
+    """The most bytes held during a call, once all that is kept between calls is there; and what it returns."""
+    call()
+    tracemalloc.start()
+    try:
+        result = call()
+        return tracemalloc.get_traced_memory()[1], result
+    finally:
+        tracemalloc.stop()
+
+
+def operands(rng, shapes, kind):
+    a, b = (rng.standard_normal(shape) for shape in shapes)
+    if kind == "spread":
+        a *= np.exp2(rng.integers(-30, 30, a.shape))
+        b *= np.exp2(rng.integers(-30, 30, b.shape))
+    elif kind == "sparse":
+        a *= rng.random(a.shape) < 0.02
+        b *= rng.random(b.shape) < 0.02
+    elif kind == "nonfinite":
+        a.flat[0], b.flat[-1] = np.nan, np.inf
+    elif kind == "standing":
+        a, b = np.asfortranarray(a), np.asfortranarray(b)
+    return a, b
+
+
+@pytest.mark.parametrize("kind", ["normal", "spread", "sparse", "nonfinite", "standing"])
+@pytest.mark.parametrize("shapes", SHAPES, ids=str)
+def test_no_more_is_held_than_the_report_says_and_the_limit_allows(rng, shapes, kind):
+    a, b = operands(rng, shapes, kind)
+    out = np.empty(np.matmul(a, b).shape)
+    for way in WAYS if kind in ("normal", "spread") else WAYS[::4]:
+        most, (c, report) = held(lambda way=way: ozaki.matmul(a, b, out=out, return_report=True, **way))
+        c = c.copy()
+        assert most <= report.workspace_bytes, way
+        if report.workspace_bytes > 2**21 and "normwise" not in str(way):
+            assert most >= report.workspace_bytes / 3, way
+        if report.workspace_bytes < 2 * LEAST or "normwise" in str(way):
+            continue
+        limit = max(report.workspace_bytes // 4, LEAST)
+        most, (less, limited) = held(
+            lambda way=way, limit=limit: ozaki.matmul(a, b, out=out, workspace_limit=limit, return_report=True, **way)
+        )
+        assert most <= limited.workspace_bytes <= limit, way
+        assert (limited.scheme, limited.slices, limited.bound) == (report.scheme, report.slices, report.bound), way
+        assert same_bits(less, c), way
+
+
+def test_the_sums_of_one_panel_are_freed_before_those_of_the_next():
+    a, b, out = np.ones((4096, 1)), np.ones((1, 2048)), np.empty((4096, 2048))
+    plan = ozaki.plan(a.shape, b.shape, dtype="float64", scheme="residues", slices=14, workspace_limit=180_000_000)
+    most, _ = held(lambda: ozaki.matmul(a, b, plan=plan, out=out))
+    assert most <= 180_000_000
+
+
+def test_the_limit_holds_while_a_large_product_is_planned(rng):
+    a, b, out = rng.standard_normal((4000, 30)), rng.standard_normal((30, 4000)), np.empty((4000, 4000))
+    for way in ({"accuracy": "fp64"}, {"accuracy": "fp64", "reproducible": True}, {"accuracy": 80}):
+        most, _ = held(lambda way=way: ozaki.matmul(a, b, out=out, workspace_limit=2**25, **way))
+        assert most <= 2**25, way
+
+
+def test_a_plan_is_made_within_the_limit(rng):
+    a, b = rng.standard_normal((1500, 40)), rng.standard_normal((40, 1500))
+    most, plan = held(lambda: ozaki.plan(a, b, accuracy=70, workspace_limit=2**24))
+    assert most <= 2**24
+    assert plan.bound == ozaki.plan(a, b, accuracy=70).bound
+
+
+def test_a_memory_map_takes_the_result(rng, tmp_path):
+    a, b = rng.standard_normal((500, 20)), rng.standard_normal((20, 600))
+    for way in ({}, {"accuracy": "fp64", "reproducible": True}):
+        out = np.lib.format.open_memmap(tmp_path / "c.npy", mode="w+", dtype="f8", shape=(500, 600))
+        most, c = held(lambda way=way, out=out: ozaki.matmul(a, b, out=out, workspace_limit=2**23, **way))
+        assert c is out
+        assert most <= 2**23
+        assert ozaki.matmul(a, b, out=out, return_report=True, **way)[1].workspace_bytes == (
+            ozaki.matmul(a, b, return_report=True, **way)[1].workspace_bytes
+        )
+        out.flush()
+        assert same_bits(np.load(tmp_path / "c.npy"), ozaki.matmul(a, b, **way))
+
+
+@pytest.mark.parametrize("name", ["halfhalf", "triple-bf16", "two-stage"])
+@pytest.mark.parametrize("shape", [(100, 300, 90), (16, 9000, 16), (3, 50, 4)])
+def test_words_hold_no_more_than_the_report_says(rng, name, shape):
+    m, k, n = shape
+    a, b = rng.standard_normal((m, k), dtype="f4"), rng.standard_normal((k, n), dtype="f4")
+    out = np.empty((m, n), "f4")
+    most, (_, report) = held(lambda: ozaki.matmul(a, b, scheme=name, out=out, return_report=True))
+    assert most <= report.workspace_bytes < 8 * most + 2**17
