@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from math import prod
 from numbers import Real
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
@@ -36,11 +37,6 @@ def check_flag(name: str, x: Any) -> None:
     """It is True or False."""
     if not isinstance(x, _FLAG):
         raise TypeError(f"{name}: {repr(x) if isinstance(x, str | int) else type(x).__name__}; expected True or False")
-
-
-def too_few_bytes(limit: int, needed: int) -> NoReturn:
-    """The smallest panel takes more than the limit."""
-    raise ValueError(f"workspace_limit: leaves {limit} bytes for the product, which needs at least {needed}")
 
 
 def check_is_plan(plan: Any) -> None:
@@ -122,7 +118,25 @@ def check_out(out: Any, shape: tuple[int, ...], dtype: str, backend: Backend) ->
         raise ValueError(f"out: shape {tuple(out.shape)} and dtype {out.dtype}; expected {shape} and {dtype}")
     if np.ma.is_masked(out):
         raise TypeError("out: has masked elements; expected an array without any")
-    if out.size and any(step == 0 and size > 1 for step, size in zip(out.strides, out.shape, strict=True)):
+    if not (out.flags.c_contiguous or _apart(tuple(out.shape), tuple(out.strides), out.itemsize)):
         raise ValueError("out: elements share their memory; expected an array in which each has its own")
     if isinstance(out, np.ndarray) and not out.flags.writeable:
         raise ValueError("out: is read-only; expected a writable array")
+
+
+def _apart(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> bool:
+    """Whether no two elements of an array, steps in bytes apart along its axes, share memory."""
+    if 0 in shape:
+        return True
+    axes = sorted((abs(step), size) for step, size in zip(strides, shape, strict=True) if size > 1)
+    reach, nested = itemsize, True
+    for step, size in axes:
+        nested = nested and step >= reach  # it steps over all that smaller steps reach
+        reach += step * (size - 1)
+    if nested or prod(shape) * itemsize > reach:
+        return nested
+    places = np.zeros(1, np.int64)
+    for step, size in axes:
+        places = (places[:, None] + step * np.arange(size)).ravel()
+    places.sort()
+    return bool((np.diff(places) >= itemsize).all())

@@ -110,8 +110,11 @@ def many_blocks(rng: np.random.Generator) -> None:
 
 
 def out_elsewhere(_rng: np.random.Generator) -> None:
-    """A result for another device is refused."""
+    """A result for another device is refused, and one whose elements share memory."""
     a = cp.asarray(np.eye(4))
+    out = cp.asarray(np.lib.stride_tricks.as_strided(np.zeros(7), (4, 4), (8, 8)))
+    with pytest.raises(ValueError, match=r"^out: elements share their memory"):
+        ozaki.matmul(a, a, out=out)
     out = cp.full((4, 4), np.nan)
     out.device_id = 1
     with pytest.raises(ValueError, match=r"^out: lies on device 1"):
