@@ -74,10 +74,10 @@ def matmul(
     a : array, shape (..., m, k) or (k,), float32 or float64, NumPy or CuPy; or a `Prepared` left operand
     b : array, shape (..., k, n) or (k,), same library and device as `a`; or a `Prepared` right operand
     accuracy : Accuracy, str, int or float, optional
-        "fp32", "fp64", "dd", "qd" or a number of bits b (componentwise, min(k, 4 sqrt(k)) 2**-b), a componentwise
-        tolerance (float), or `Accuracy(measure, tolerance)`. Default: as good as the native product of the result's
-        dtype, by whichever is fastest here: that product, slices to "fp32" or "fp64", or, for float32 on Hopper, words.
-        With a named accuracy the fastest of these runs that proves it.
+        "fp32", "fp64", "dd", "qd" or a number of bits b (int: componentwise, min(k, 4 sqrt(k)) 2**-b, at most 1/2), a
+        componentwise tolerance (float below 1), or `Accuracy(measure, tolerance)`. Default: as good as the native
+        product of the result's dtype, by whichever is fastest here: that product, slices to "fp32" or "fp64", or, for
+        float32 on Hopper, words. With a named accuracy the fastest of these runs that proves it.
     scheme : str or Words, optional
         How. "auto" takes "digits" or "residues", whichever a look at the data shows to need fewer slice products; they
         are exact up to one rounding, as "digits7" and "fp16-digits" are. "native" is the library's own product. For

@@ -47,7 +47,7 @@ def plan_for_any(
     bound = _word_bounds.a_priori(scheme, k) if isinstance(scheme, Words) else _bounds.a_priori(scheme, k)
     check_proven(scheme, bound, target, "row-column", "any operands")
     return Plan(
-        sizes.shape, sizes.batch, dtype, scheme, target or Accuracy("row-column", 1.0),
+        sizes.shape, sizes.batch, dtype, scheme, target or _usual(dtype, k),
         _bounds.with_rounding(bound, dtype), True, choices.engine, choices.workspace_limit, why,
     )  # fmt: skip
 
@@ -69,9 +69,14 @@ def plan_for_shapes(sizes: Shapes, dtype: str, choices: Choices) -> Plan:
             "accuracy: a componentwise target (all shorthands are) depends on the data; plan from the operands, "
             f"or ask for Accuracy('row-column', {target.tolerance:.3g}) or a number of slices"
         )
-    target = target or replace(default_accuracy(dtype, k), measure="row-column")
+    target = target or _usual(dtype, k)
     choice = choose_a_priori(target, max(k, 1), names_of(integer_scheme(choices.scheme, k)))
     return plan_for_any(sizes, dtype, choice.scheme, target, choices, "")
+
+
+def _usual(dtype: str, k: int) -> Accuracy:
+    """What is asked for where nobody names an accuracy, in the measure of bounds without data."""
+    return replace(default_accuracy(dtype, k), measure="row-column")
 
 
 def shapes_of_plan(x: tuple[int, ...], side: Side, plan: Plan) -> Shapes:

@@ -1,6 +1,7 @@
 """Bad input: an error that names the argument and says what would be right, before anything is computed."""
 
 from dataclasses import replace
+from decimal import Decimal
 from fractions import Fraction
 
 import numpy as np
@@ -70,8 +71,8 @@ CASES = {
     "endless": (shapes((5, 10**30), (10**30, 5)), ValueError, "a", "at most"),
     "bits, no number": (lambda: Accuracy("componentwise", 1e-9, "x"), TypeError, "accuracy", "whole number"),
     "bits, too few": (lambda: Accuracy("componentwise", 1e-9, -5), ValueError, "accuracy", "1 to 1000"),
-    "tolerance far beyond": (matmul(accuracy=Fraction(10**400)), ValueError, "accuracy", "finite"),
-    "tolerance beyond": (lambda: Accuracy("normwise", 10**400), ValueError, "accuracy", "finite"),
+    "tolerance far beyond": (matmul(accuracy=Fraction(10**400)), ValueError, "accuracy", "below 1"),
+    "tolerance beyond": (lambda: Accuracy("normwise", 10**400), ValueError, "accuracy", "below 1"),
     "tolerance of fractions": (
         matmul(WIDE, accuracy=Accuracy("componentwise", Fraction(1, 10**300))),
         ValueError,
@@ -104,14 +105,29 @@ CASES = {
     "boolean": (matmul(accuracy=True), TypeError, "accuracy", "expected a name"),
     "tuple": (matmul(accuracy=("normwise", 1e-3)), TypeError, "accuracy", "Accuracy(measure, tolerance)"),
     "complex accuracy": (matmul(accuracy=1j), TypeError, "accuracy", "expected a name"),
-    "NaN": (matmul(accuracy=np.nan), ValueError, "accuracy", "positive finite number"),
-    "infinite": (matmul(accuracy=np.inf), ValueError, "accuracy", "positive finite number"),
-    "negative": (matmul(accuracy=-1e-3), ValueError, "accuracy", "positive finite number"),
-    "zero": (matmul(accuracy=0.0), ValueError, "accuracy", "positive finite number"),
+    "NaN": (matmul(accuracy=np.nan), ValueError, "accuracy", "above 0 and below 1"),
+    "infinite": (matmul(accuracy=np.inf), ValueError, "accuracy", "above 0 and below 1"),
+    "negative": (matmul(accuracy=-1e-3), ValueError, "accuracy", "above 0 and below 1"),
+    "zero": (matmul(accuracy=0.0), ValueError, "accuracy", "above 0 and below 1"),
+    **{
+        f"bits as {x!r}": (call(accuracy=x), ValueError, "accuracy", "as 5e-16, or accuracy=53 for so many bits")
+        for x in (53.0, np.float64(53), np.float32(53), np.longdouble(53), Fraction(53))
+        for call in (matmul, plan, gemm, shapes)
+    },
+    "half as many bits": (matmul(accuracy=160 / 2), ValueError, "accuracy", "accuracy=80"),
+    "bits and a half": (matmul(accuracy=53.5), ValueError, "accuracy", "below 1, as 5e-16"),
+    "one": (matmul(accuracy=1.0), ValueError, "accuracy", "below 1, as 5e-16"),
+    "one, as a float": (matmul(accuracy=1 - Fraction(1, 10**30)), ValueError, "accuracy", "below 1, as 5e-16"),
+    "bits as Decimal": (matmul(accuracy=Decimal(53)), TypeError, "accuracy", "a number of bits (int, as 53)"),
+    **{
+        f"{x!r} {measure}": (lambda x=x, measure=measure: Accuracy(measure, x), ValueError, "accuracy", "below 1")
+        for x in (53, 53.0, 1, 1.0, np.int64(53), Fraction(3, 2))
+        for measure in ("componentwise", "row-column", "normwise")
+    },
     "measure": (lambda: Accuracy("relative", 1e-3), ValueError, "accuracy", "componentwise, row-column, normwise"),
-    "tolerance NaN": (lambda: Accuracy("normwise", np.nan), ValueError, "accuracy", "positive finite number"),
-    "tolerance text": (lambda: Accuracy("normwise", "1e-3"), TypeError, "accuracy", "positive finite number"),
-    "tolerance boolean": (lambda: Accuracy("normwise", True), TypeError, "accuracy", "positive finite number"),
+    "tolerance NaN": (lambda: Accuracy("normwise", np.nan), ValueError, "accuracy", "above 0 and below 1"),
+    "tolerance text": (lambda: Accuracy("normwise", "1e-3"), TypeError, "accuracy", "above 0 and below 1"),
+    "tolerance boolean": (lambda: Accuracy("normwise", True), TypeError, "accuracy", "above 0 and below 1"),
     "more than the schemes can": (matmul(WIDE, B / 3, accuracy=900), ValueError, "accuracy", "larger tolerance"),
     "more than the scheme can": (
         matmul(WIDE, B / 3, accuracy=1e-70, scheme="residues"),
