@@ -1,5 +1,7 @@
 """Bad input: an error that names the argument and says what would be right, before anything is computed."""
 
+import warnings
+from collections import deque
 from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
@@ -8,10 +10,10 @@ import numpy as np
 import pytest
 
 import ozaki
-from ozaki import Accuracy, Words
+from ozaki import Accuracy, Words, reference
 from ozaki.backends.numpy import _backend as _numpy
 from ozaki.backends.numpy import _words
-from ozaki.tensor_core import V100
+from ozaki.tensor_core import V100, mma, round_to
 
 A, B = np.ones((3, 4)), np.ones((4, 2))
 WIDE = A / 3
@@ -64,10 +66,43 @@ class NoArray:
         raise RuntimeError("call detach() first")
 
 
+ROW = np.ma.masked_equal([1.0, 2.0, 3.0, 4.0], 3.0)
+
+
+class ArrayOfMasks:
+    def __array__(self, dtype=None, copy=None):
+        return np.ma.stack([ROW, ROW])
+
+
+MASKED = {
+    "an array": np.ma.stack([ROW, ROW]),
+    "a list of arrays": [ROW, ROW],
+    "a tuple of an array and a list": ([1.0, 2.0, 3.0, 4.0], ROW),
+    "lists of lists of arrays": [[[1.0, 2.0, 3.0, 4.0]], [ROW]],
+    "a deque": deque([ROW, ROW]),
+    "an object": ArrayOfMasks(),
+}
+
+
 CASES = {
     "no array just now": (matmul(NoArray()), TypeError, "a", "detach"),
     "a plan": (matmul(PLAN), TypeError, "a", "float32 or float64"),
-    "masked": (matmul(np.ma.masked_equal(A, 1.0)), TypeError, "a", "filled(0)"),
+    **{
+        f"masked, {kind}": (call, TypeError, name, "filled(0)")
+        for kind, x in MASKED.items()
+        for call, name in (
+            (matmul(x), "a"),
+            (matmul(B.T, x), "b"),
+            (gemm(beta=1.0, c=x), "c"),
+            (prepare(x, "left"), "x"),
+            (lambda x=x: reference.exact_matmul(x, B), "a"),
+            (lambda x=x: reference.mpmath_matmul(B.T, x), "b"),
+            (lambda x=x: reference.componentwise_error(x, A, B), "c"),
+            (lambda x=x: reference.componentwise_errors(x, A, B), "c"),
+            (lambda x=x: mma(x, B, 0.0), "a"),
+            (lambda x=x: round_to(x, "fp16"), "x"),
+        )
+    },
     "endless": (shapes((5, 10**30), (10**30, 5)), ValueError, "a", "at most"),
     "bits, no number": (lambda: Accuracy("componentwise", 1e-9, "x"), TypeError, "accuracy", "whole number"),
     "bits, too few": (lambda: Accuracy("componentwise", 1e-9, -5), ValueError, "accuracy", "1 to 1000"),
@@ -366,6 +401,14 @@ def test_bad_input(case, monkeypatch):
     assert message.startswith(f"{name}: "), message
     assert expected in message, message
     assert "\n" not in message
+
+
+def test_masked_numbers_of_a_list():
+    """NumPy makes NaN of them, and warns."""
+    for x in ([[1.0, np.ma.masked]], [[1.0, np.ma.array(2.0, mask=True)]]):
+        with warnings.catch_warnings(action="ignore"), pytest.raises(TypeError, match=r"^a: .*filled\(0\)"):
+            ozaki.matmul(x, [[1.0], [1.0]])
+    assert np.isnan(ozaki.matmul([[1.0, np.nan]], [[1.0], [1.0]])).all()
 
 
 def test_a_failing_call_changes_nothing():

@@ -163,6 +163,22 @@ def test_a_hard_rounding_to_float32():
 
 def test_sequences_of_floats_are_arrays():
     assert ozaki.matmul([[1.0, 2.0]], [[3.0], [4.0]]).tolist() == [[11.0]]
+    assert ozaki.matmul([np.ma.array([1.0, 2.0])], ([3.0], np.ma.array([4.0]))).tolist() == [[11.0]]  # none masked
+
+
+def test_masks_are_not_looked_for_among_numbers():
+    """Of which a list may have millions."""
+
+    class Row(list):
+        def __iter__(self):
+            passes.append(self)
+            return super().__iter__()
+
+    passes: list[Row] = []
+    np.asarray(rows := [Row([1.0, 2.0]), Row([3.0, 4.0])])
+    of_numpy = len(passes)
+    assert ozaki.matmul(rows, [[1.0], [1.0]]).tolist() == [[3.0], [7.0]]
+    assert len(passes) == 2 * of_numpy
 
 
 def test_inputs_are_never_modified(rng):
