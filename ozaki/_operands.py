@@ -63,7 +63,7 @@ def shapes(a: Shape, b: Shape) -> Shapes:
         expected = f"({k}, n)" if len(b) > 1 else f"({k},)"
         raise ValueError(f"b: shape {b} does not fit a of shape {a}; expected {expected}")
     try:
-        batch = np.broadcast_shapes(left[:-2], right[:-2])
+        batch = broadcast(left[:-2], right[:-2])
     except ValueError:
         raise ValueError(
             f"b: batch {right[:-2]} of shape {b} does not broadcast with {left[:-2]} of a, shape {a}"
@@ -73,6 +73,21 @@ def shapes(a: Shape, b: Shape) -> Shapes:
     result = batch + (() if len(a) == 1 else (m,)) + (() if len(b) == 1 else (n,))
     fold = prod(right[:-2]) == 1 and len(batch) > 0
     return Shapes(batch, (m, k, n), result, fold)
+
+
+def broadcast(left: Shape, right: Shape) -> Shape:
+    """The batch that two come to, of as many axes as an array may have: `numpy.broadcast_shapes` takes 32 of them.
+
+    Raises
+    ------
+    ValueError
+        Where they do not broadcast.
+    """
+    axes = max(len(left), len(right))
+    sizes = [(1,) * (axes - len(batch)) + batch for batch in (left, right)]
+    if any(x != y and 1 not in (x, y) for x, y in zip(*sizes, strict=True)):
+        raise ValueError(f"{left} and {right} do not broadcast")
+    return tuple(y if x == 1 else x for x, y in zip(*sizes, strict=True))
 
 
 _LONGEST = 2**40

@@ -5,13 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import lru_cache
 
-import numpy as np
-
 from ozaki import _bounds, _word_bounds
 from ozaki._accuracy import Accuracy, default_accuracy
 from ozaki._checks import check_choices, check_native, check_proven, check_words
 from ozaki._choices import Choices
-from ozaki._operands import Shapes, Side
+from ozaki._operands import Shapes, Side, broadcast
 from ozaki._plan import Plan
 from ozaki._search import choose_a_priori
 from ozaki._ways import NATIVE_ASKED_FOR, names_of, native_plan
@@ -91,6 +89,6 @@ def shapes_of_plan(x: tuple[int, ...], side: Side, plan: Plan) -> Shapes:
 
 def _broadcasts(batch: tuple[int, ...], to: tuple[int, ...]) -> bool:
     try:
-        return np.broadcast_shapes(batch, to) == to
+        return broadcast(batch, to) == to
     except ValueError:
         return False

@@ -290,6 +290,8 @@ def test_stacks_and_vectors_are_checked():
         assert 0 < checked.error < 1e-15
     empty = verify.sampled(np.zeros((0, 4)), np.zeros((0, 6)), b[0], "normwise", 9, 9)
     assert empty == verify.Checked(0.0, 0, 0)
+    a, b = rng.standard_normal((2, *(1,) * 40, 4, 6)), rng.standard_normal((3, *(1,) * 30, 6, 5))
+    assert verify.sampled(np.matmul(a, b), a, b, "componentwise", 9, 9).entries == 4 * 4 * 5
 
 
 def test_rows_with_nan_do_not_enlarge_norms():

@@ -115,6 +115,31 @@ def test_plans_of_empty_shapes(left, right):
     )
 
 
+@pytest.mark.parametrize("axes", [32, 33, 62])
+def test_batches_of_as_many_axes_as_numpy_has(rng, axes):
+    ones = (1,) * (axes - 1)
+    left, right = (2, *ones, 3, 4), (*ones, 3, 4, 5)
+    for shapes in (
+        (left, right),
+        (left, (4, 5)),
+        ((4,), right),
+        (left, (4,)),
+        (left, (0, 4, 5)),
+        ((3, 0), (*ones, 0, 5)),
+    ):
+        a, b = (rng.integers(-9, 10, shape).astype(float) for shape in shapes)
+        expected = np.matmul(a, b)
+        for way in WAYS:
+            check(ozaki.matmul(a, b, **way), expected)
+            check(ozaki.matmul(a, b, out=np.full(expected.shape, np.nan), **way), expected)
+        check(ozaki.gemm(2.0, a, b, -1.0, expected), expected)
+    a, b = rng.integers(-9, 10, left).astype(float), rng.integers(-9, 10, right).astype(float)
+    plan = ozaki.plan(left, right, dtype="float64", scheme="residues", slices=14)
+    check(ozaki.matmul(ozaki.prepare(a, "left", plan), ozaki.prepare(b, "right", plan), plan=plan), np.matmul(a, b))
+    with pytest.raises(ValueError, match=r"^b: batch .* does not broadcast"):
+        ozaki.matmul(a, np.ones((3, *ones, 4, 5)))
+
+
 @pytest.mark.parametrize("way", WAYS, ids=str)
 @pytest.mark.parametrize(("left", "right"), list(itertools.product(["float32", "float64"], repeat=2)))
 def test_dtypes_promote(rng, left, right, way):

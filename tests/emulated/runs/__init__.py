@@ -20,6 +20,7 @@ FUNCTIONS = {
         "out-elsewhere",
         "ends-of-gemm",
     ),
+    "calls": ("many-axes",),
     "tiles": (
         "hopper-together",
         "hopper-split-along-k",
