@@ -20,7 +20,7 @@ FUNCTIONS = {
         "out-elsewhere",
         "ends-of-gemm",
     ),
-    "calls": ("many-axes",),
+    "calls": ("many-axes", "copies-of-what-is-prepared"),
     "tiles": (
         "hopper-together",
         "hopper-split-along-k",

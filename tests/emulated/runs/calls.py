@@ -1,11 +1,14 @@
-"""What matmul and gemm take and return on either library: shapes of any kind."""
+"""What matmul takes and returns on either library: shapes of any kind, prepared operands."""
 
 from __future__ import annotations
 
+import copy
+import pickle
 from typing import Any
 
 import cupy as cp
 import numpy as np
+import pytest
 
 import ozaki
 from runs.operands import same
@@ -25,3 +28,14 @@ def many_axes(rng: np.random.Generator) -> None:
                     c, report = ozaki.matmul(*operands, return_report=True, **way)
                     same(np.matmul(x, y), c)
                     assert report.bound < 1
+
+
+def copies_of_what_is_prepared(_rng: np.random.Generator) -> None:
+    """It is its own copy, and its plan is what can be pickled."""
+    x = cp.asarray(np.eye(4))
+    left = ozaki.prepare(x, "left", ozaki.plan((4, 4), (4, 4), dtype="float64", scheme="residues", slices=14))
+    assert copy.copy(left) is left and copy.deepcopy(left) is left
+    with pytest.raises(TypeError, match=r"pickle the operand and `prepared\.plan`"):
+        pickle.dumps(left)
+    again = ozaki.prepare(x, "left", pickle.loads(pickle.dumps(left.plan)))
+    same(np.eye(4), ozaki.matmul(again, x, plan=left.plan))
