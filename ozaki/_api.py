@@ -12,7 +12,17 @@ from ozaki._accuracy import Accuracy
 from ozaki._call import Call
 from ozaki._checks import check_choices, check_flag, check_is_plan, check_runs
 from ozaki._choices import Choices
-from ozaki._operands import Side, as_array, dtype_named, dtype_of, left_rows, right_rows, shape_of, shapes
+from ozaki._operands import (
+    Side,
+    as_array,
+    as_library_has_it,
+    dtype_named,
+    dtype_of,
+    left_rows,
+    right_rows,
+    shape_of,
+    shapes,
+)
 from ozaki._pair import Pair
 from ozaki._plan import Plan
 from ozaki._plan_ahead import plan_for_shapes, shapes_of_plan
@@ -27,13 +37,13 @@ from ozaki.schemes import Words
 def matmul(
     a: Any,
     b: Any,
+    out: Any = None,
     *,
     accuracy: Accuracy | str | float | None = None,
     scheme: str | Words = "auto",
     slices: int | None = None,
     engine: str = "auto",
     reproducible: bool = False,
-    out: Any = None,
     workspace_limit: int | None = None,
     plan: Plan | None = None,
     return_report: Literal[False] = False,
@@ -42,13 +52,13 @@ def matmul(
 def matmul(
     a: Any,
     b: Any,
+    out: Any = None,
     *,
     accuracy: Accuracy | str | float | None = None,
     scheme: str | Words = "auto",
     slices: int | None = None,
     engine: str = "auto",
     reproducible: bool = False,
-    out: Any = None,
     workspace_limit: int | None = None,
     plan: Plan | None = None,
     return_report: Literal[True],
@@ -56,13 +66,13 @@ def matmul(
 def matmul(
     a: Any,
     b: Any,
+    out: Any = None,
     *,
     accuracy: Accuracy | str | float | None = None,
     scheme: str | Words = "auto",
     slices: int | None = None,
     engine: str = "auto",
     reproducible: bool = False,
-    out: Any = None,
     workspace_limit: int | None = None,
     plan: Plan | None = None,
     return_report: bool = False,
@@ -73,6 +83,9 @@ def matmul(
     ----------
     a : array, shape (..., m, k) or (k,), float32 or float64, NumPy or CuPy; or a `Prepared` left operand
     b : array, shape (..., k, n) or (k,), same library and device as `a`; or a `Prepared` right operand
+    out : array, optional
+        Of the result's shape and dtype, where the operands lie; overwritten and returned. It may overlap an operand. A
+        tuple of one array is that array, as ufuncs have it.
     accuracy : Accuracy, str, int or float, optional
         "fp32", "fp64", "dd", "qd" or a number of bits b (int: componentwise, min(k, 4 sqrt(k)) 2**-b, at most 1/2), a
         componentwise tolerance (float below 1), or `Accuracy(measure, tolerance)`. Default: as good as the native
@@ -92,8 +105,6 @@ def matmul(
         9.0).
     reproducible : bool
         Rule out the native product and words, whose bits depend on machine and library.
-    out : array, optional
-        Of the result's shape and dtype, where the operands lie; overwritten and returned. It may overlap an operand.
     workspace_limit : int, optional
         Bytes of memory to hold beside operands, result and what describes rows and columns (some 60 bytes for each);
         the product is computed in panels that fit. What the native product's library takes is not counted, nor what a
@@ -107,7 +118,7 @@ def matmul(
     Returns
     -------
     c : array, shape (..., m, n), without m or n where that operand is a vector, in the operands' library
-        float64 if either operand is.
+        float64 if either operand is. Of two vectors, as the library has it: a scalar of NumPy, an array of CuPy.
     report : Report
         Only if asked for. A componentwise bound costs a pass over the data and, on a GPU, a synchronisation.
 
@@ -137,6 +148,8 @@ def matmul(
     >>> float(c[0, 0]), report.scheme, report.slices
     (1.0, 'residues', 28)
     """
+    if isinstance(out, tuple) and len(out) == 1:
+        (out,) = out
     choices = Choices(accuracy, scheme, slices, engine, reproducible, workspace_limit)
     key = plan, *choices.key
     check_flag("return_report", return_report)
@@ -298,7 +311,8 @@ def gemm(
 
     Returns
     -------
-    array, shape (..., m, n); with `return_report=True` also the Report, whose bound is that of op(a) op(b)
+    array, shape (..., m, n), or of two vectors as `matmul` has it; with `return_report=True` also the Report, whose
+    bound is that of op(a) op(b)
 
     Raises
     ------
@@ -332,11 +346,13 @@ def gemm(
     return_report = options.get("return_report", False)
     result = matmul(op_a, op_b, **options)
     product, report = result if return_report else (result, None)
+    product = backend.asarray(product)  # of two vectors NumPy has a scalar
     if alpha == 0:
         product[...] = 0  # of what may be NaN
         alpha = product.dtype.type(1)
     total = product if out is None else out
     backend.axpby(alpha, product, beta, c if beta != 0 else None, total)
+    total = as_library_has_it(total) if out is None else out
     return (total, report) if return_report else total
 
 

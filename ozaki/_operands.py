@@ -110,6 +110,11 @@ def as_array(name: str, x: Any, backend: Any) -> Any:
         raise TypeError(f"{name}: expected an array of float32 or float64, got {type(x).__name__} ({error})") from None
 
 
+def as_library_has_it(c: Any) -> Any:
+    """A result; without axes, as indexing has it: NumPy makes a scalar of it, CuPy leaves it an array."""
+    return c[()] if c.ndim == 0 else c
+
+
 def shape_of(name: str, x: tuple[Any, ...]) -> Shape:
     """A shape that the caller gives.
 

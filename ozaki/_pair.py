@@ -11,7 +11,7 @@ from ozaki import _bounds
 from ozaki._checks import check_choices, check_out, check_runs
 from ozaki._choices import Choices
 from ozaki._description import Described
-from ozaki._operands import Side, as_array, dtype_of, left_rows, right_rows, shapes
+from ozaki._operands import Side, as_array, as_library_has_it, dtype_of, left_rows, right_rows, shapes
 from ozaki._plan import Plan
 from ozaki._prepared import Prepared
 from ozaki.backends import Backend, backend_of
@@ -142,7 +142,7 @@ class Pair:
         if c.shape != self.sizes.result:
             c = c.reshape(self.sizes.result)
         if out is None:
-            return c
+            return as_library_has_it(c)
         if not self.backend.overlap(out, c):
             out[...] = c
         return out

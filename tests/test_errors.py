@@ -34,6 +34,10 @@ def matmul(a=A, b=B, **options):
     return lambda: ozaki.matmul(a, b, **options)
 
 
+def matmul_of_three(a, b, c):
+    return lambda: ozaki.matmul(a, b, c)
+
+
 def plan(a=A, b=B, **options):
     return lambda: ozaki.plan(a, b, **options)
 
@@ -293,6 +297,8 @@ CASES = {
     "out of another shape": (matmul(out=np.empty((9, 9))), ValueError, "out", "(3, 2)"),
     "out of another dtype": (matmul(out=np.empty((3, 2), np.float32)), ValueError, "out", "float64"),
     "out read-only": (matmul(out=read_only(np.empty((3, 2)))), ValueError, "out", "writable"),
+    "out of two": (matmul(out=(np.empty((3, 2)), None)), TypeError, "out", "numpy array"),
+    "accuracy in the place of out": (matmul_of_three(A, B, "fp64"), TypeError, "out", "numpy array"),
     "out no array": (matmul(out=[[0.0, 0.0]] * 3), TypeError, "out", "numpy array"),
     "out with masked elements": (matmul(out=np.ma.masked_all((3, 2))), TypeError, "out", "without any"),
     "out of one row": (matmul(out=np.broadcast_to(np.ones(2), (3, 2))), ValueError, "out", "each has its own"),

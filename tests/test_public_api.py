@@ -24,7 +24,7 @@ CHOICES = "accuracy=None, scheme='auto', slices=None"
 REST = "engine='auto', reproducible=False"
 
 SIGNATURES = {
-    "matmul": f"(a, b, *, {CHOICES}, {REST}, out=None, workspace_limit=None, plan=None, return_report=False)",
+    "matmul": f"(a, b, out=None, *, {CHOICES}, {REST}, workspace_limit=None, plan=None, return_report=False)",
     "plan": f"(a, b, *, {CHOICES}, dtype=None, {REST}, workspace_limit=None)",
     "prepare": "(x, side, plan)",
     "gemm": "(alpha, a, b, beta, c, *, trans_a=False, trans_b=False, out=None, **options)",

@@ -20,7 +20,7 @@ FUNCTIONS = {
         "out-elsewhere",
         "ends-of-gemm",
     ),
-    "calls": ("many-axes", "copies-of-what-is-prepared"),
+    "calls": ("many-axes", "vectors", "copies-of-what-is-prepared"),
     "tiles": (
         "hopper-together",
         "hopper-split-along-k",

@@ -30,6 +30,28 @@ def many_axes(rng: np.random.Generator) -> None:
                     assert report.bound < 1
 
 
+def vectors(rng: np.random.Generator) -> None:
+    """By each other they give an array without axes, as in CuPy; done again, into `out` and by gemm, too."""
+    for way in WAYS:
+        for k in (0, 1, 70):
+            x, y = (rng.integers(-9, 10, k).astype(float) for _ in range(2))
+            a, b, expected = cp.asarray(x), cp.asarray(y), np.asarray(x @ y)
+            for _ in range(3):
+                got = ozaki.matmul(a, b, **way)
+                assert isinstance(got, cp.ndarray)
+                same(expected, got)
+                given = [cp.full((), np.nan) for _ in range(3)]
+                assert ozaki.matmul(a, b, given[0], **way) is given[0]
+                assert ozaki.matmul(a, b, out=(given[1],), **way) is given[1]
+                assert ozaki.gemm(2.0, a, b, 0.0, None, out=given[2], **way) is given[2]
+                for out, factor in zip(given, (1, 1, 2), strict=True):
+                    same(factor * expected, out)
+                for alpha, beta in ((1.0, 0.0), (2.0, 0.0), (0.0, 0.0), (0.0, 2.0), (-2.0, 0.5)):
+                    got = ozaki.gemm(alpha, a, b, beta, cp.asarray(np.array(3.0)), **way)
+                    assert isinstance(got, cp.ndarray)
+                    same(alpha * expected + beta * 3 + 0.0, got)
+
+
 def copies_of_what_is_prepared(_rng: np.random.Generator) -> None:
     """It is its own copy, and its plan is what can be pickled."""
     x = cp.asarray(np.eye(4))
