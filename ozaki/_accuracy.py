@@ -124,7 +124,7 @@ def _check_bits(bits: object) -> None:
 
 def _bits(bits: int, k: int) -> Accuracy:
     native = max(1.0, min(k, 4 * sqrt(k))) * 2.0**-bits
-    return Accuracy("componentwise", min(native, 0.5), bits)  # few bits and long sums come to more than is a tolerance
+    return Accuracy("componentwise", min(native, 0.5), bits)  # few bits of long sums come to 1 or more
 
 
 def default_accuracy(dtype: str, k: int) -> Accuracy:
