@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import inf, isfinite, sqrt
+from math import inf, sqrt
 from numbers import Integral, Real
 from typing import Literal, get_args
 
 Measure = Literal["componentwise", "row-column", "normwise"]
 
 _BITS = {"fp32": 24, "fp64": 53, "dd": 106, "qd": 212}
+
+_MOST_BITS = 1000
+
+_TOLERANCE = "expected a number above 0 and below 1, as 5e-16"
 
 
 @dataclass(frozen=True)
@@ -22,7 +26,7 @@ class Accuracy:
         With E the error of the product: abs(E_ij) <= tolerance (abs(A) abs(B))_ij; abs(E_ij) <= tolerance
         norm(a_i) norm(b_j); norm(E)_F <= tolerance norm(A)_F norm(B)_F.
     tolerance : float
-        Relative to the measure, without unit; positive and finite.
+        Relative to the measure, without unit; above 0 and below 1 (zeros in place of the product have the error 1).
     bits : int, optional
         Set by the shorthands: on normally distributed data the root-mean-square error is to be no larger, too, than
         that of a native product with so many bits of significand. An estimate, not proven.
@@ -30,7 +34,7 @@ class Accuracy:
     Raises
     ------
     ValueError, TypeError
-        For an unknown measure or a tolerance that is not a positive number.
+        For an unknown measure, or a tolerance that is not a number between 0 and 1.
 
     Examples
     --------
@@ -48,13 +52,17 @@ class Accuracy:
                 f"accuracy: measure {self.measure!r} is not known; expected one of {', '.join(get_args(Measure))}"
             )
         if isinstance(self.tolerance, bool) or not isinstance(self.tolerance, Real):
-            raise TypeError(f"accuracy: tolerance {self.tolerance!r}; expected a positive finite number")
+            raise TypeError(f"accuracy: tolerance {self.tolerance!r}; {_TOLERANCE}")
         try:
             tolerance = float(self.tolerance)
         except OverflowError:
             tolerance = inf
-        if not (isfinite(tolerance) and tolerance > 0):
-            raise ValueError(f"accuracy: tolerance {self.tolerance!r}; expected a positive finite number")
+        if not 0 < tolerance < 1:
+            whole = tolerance in range(1, _MOST_BITS + 1)
+            raise ValueError(
+                f"accuracy: tolerance {self.tolerance!r}; {_TOLERANCE}"
+                + (f", or accuracy={int(tolerance)} for so many bits" if whole else "")
+            )
         object.__setattr__(self, "tolerance", tolerance)
         if self.bits is not None:
             _check_bits(self.bits)
@@ -65,7 +73,8 @@ class Accuracy:
         """Spell out a shorthand for products of inner dimension k.
 
         "fp32", "fp64", "dd", "qd" and a whole number of bits b mean componentwise min(k, 4 sqrt(k)) 2**-b, what a
-        good native product of that format does in practice; a float is a componentwise tolerance as it stands.
+        good native product of that format does in practice, or 1/2 where that is less; a float is a componentwise
+        tolerance as it stands.
 
         Parameters
         ----------
@@ -80,7 +89,7 @@ class Accuracy:
         Raises
         ------
         ValueError, TypeError
-            For an unknown name, too few bits, or another type.
+            For an unknown name, a number of bits or a tolerance out of range, or another type.
         """
         if isinstance(accuracy, Accuracy):
             return accuracy
@@ -97,8 +106,8 @@ class Accuracy:
             return _bits(_BITS[accuracy], k)
         if isinstance(accuracy, bool) or not isinstance(accuracy, Real):
             raise TypeError(
-                f"accuracy: {type(accuracy).__name__} is not supported; expected a name, a number of bits (int), "
-                "a tolerance (float) or Accuracy(measure, tolerance)"
+                f"accuracy: {type(accuracy).__name__} is not supported; expected a name, a number of bits (int, as "
+                "53), a tolerance (float below 1, as 5e-16) or Accuracy(measure, tolerance)"
             )
         if isinstance(accuracy, Integral):
             _check_bits(accuracy)
@@ -108,13 +117,14 @@ class Accuracy:
 
 def _check_bits(bits: object) -> None:
     if isinstance(bits, bool) or not isinstance(bits, Integral):
-        raise TypeError(f"accuracy: bits {bits!r}; expected a whole number from 1 to 1000")
-    if not 1 <= int(bits) <= 1000:
-        raise ValueError(f"accuracy: {bits} bits; expected 1 to 1000 (a tolerance is a float, as 1e-20)")
+        raise TypeError(f"accuracy: bits {bits!r}; expected a whole number from 1 to {_MOST_BITS}")
+    if not 1 <= int(bits) <= _MOST_BITS:
+        raise ValueError(f"accuracy: {bits} bits; expected 1 to {_MOST_BITS} (a tolerance is a float, as 1e-20)")
 
 
 def _bits(bits: int, k: int) -> Accuracy:
-    return Accuracy("componentwise", max(1.0, min(k, 4 * sqrt(k))) * 2.0**-bits, bits)
+    native = max(1.0, min(k, 4 * sqrt(k))) * 2.0**-bits
+    return Accuracy("componentwise", min(native, 0.5), bits)  # few bits of long sums come to 1 or more
 
 
 def default_accuracy(dtype: str, k: int) -> Accuracy:

@@ -14,7 +14,17 @@ from ozaki._call import Call
 from ozaki._checks import check_choices, check_flag, check_is_plan, check_runs
 from ozaki._choices import Choices
 from ozaki._environment import default_environment
-from ozaki._operands import Side, as_array, dtype_named, dtype_of, left_rows, right_rows, shape_of, shapes
+from ozaki._operands import (
+    Side,
+    as_array,
+    dtype_named,
+    dtype_of,
+    left_rows,
+    right_rows,
+    scalar_if_no_axes,
+    shape_of,
+    shapes,
+)
 from ozaki._pair import Pair
 from ozaki._plan import Plan
 from ozaki._plan_ahead import plan_for_shapes, shapes_of_plan
@@ -29,13 +39,13 @@ from ozaki.schemes import Words
 def matmul(
     a: Any,
     b: Any,
+    out: Any = None,
     *,
     accuracy: Accuracy | str | float | None = None,
     scheme: str | Words = "auto",
     slices: int | None = None,
     engine: str = "auto",
     reproducible: bool = False,
-    out: Any = None,
     workspace_limit: int | None = None,
     plan: Plan | None = None,
     return_report: Literal[False] = False,
@@ -44,13 +54,13 @@ def matmul(
 def matmul(
     a: Any,
     b: Any,
+    out: Any = None,
     *,
     accuracy: Accuracy | str | float | None = None,
     scheme: str | Words = "auto",
     slices: int | None = None,
     engine: str = "auto",
     reproducible: bool = False,
-    out: Any = None,
     workspace_limit: int | None = None,
     plan: Plan | None = None,
     return_report: Literal[True],
@@ -59,13 +69,13 @@ def matmul(
 def matmul(
     a: Any,
     b: Any,
+    out: Any = None,
     *,
     accuracy: Accuracy | str | float | None = None,
     scheme: str | Words = "auto",
     slices: int | None = None,
     engine: str = "auto",
     reproducible: bool = False,
-    out: Any = None,
     workspace_limit: int | None = None,
     plan: Plan | None = None,
     return_report: bool = False,
@@ -76,11 +86,14 @@ def matmul(
     ----------
     a : array, shape (..., m, k) or (k,), float32 or float64, NumPy or CuPy; or a `Prepared` left operand
     b : array, shape (..., k, n) or (k,), same library and device as `a`; or a `Prepared` right operand
+    out : array, optional
+        Of the result's shape and dtype, where the operands lie; overwritten and returned. It may overlap an operand. A
+        tuple of one array is that array, as ufuncs have it.
     accuracy : Accuracy, str, int or float, optional
-        "fp32", "fp64", "dd", "qd" or a number of bits b (componentwise, min(k, 4 sqrt(k)) 2**-b), a componentwise
-        tolerance (float), or `Accuracy(measure, tolerance)`. Default: as good as the native product of the result's
-        dtype, by whichever is fastest here: that product, slices to "fp32" or "fp64", or, for float32 on Hopper, words.
-        With a named accuracy the fastest of these runs that proves it.
+        "fp32", "fp64", "dd", "qd" or a number of bits b (int: componentwise, min(k, 4 sqrt(k)) 2**-b, at most 1/2), a
+        componentwise tolerance (float below 1), or `Accuracy(measure, tolerance)`. Default: as good as the native
+        product of the result's dtype, by whichever is fastest here: that product, slices to "fp32" or "fp64", or, for
+        float32 on Hopper, words. With a named accuracy the fastest of these runs that proves it.
     scheme : str or Words, optional
         How. "auto" takes "digits" or "residues", whichever a look at the data shows to need fewer slice products; they
         are exact up to one rounding, as "digits7" and "fp16-digits" are. "native" is the library's own product. For
@@ -95,8 +108,6 @@ def matmul(
         9.0).
     reproducible : bool
         Rule out the native product and words, whose bits depend on machine and library.
-    out : array, optional
-        Of the result's shape and dtype, where the operands lie; overwritten and returned. It may overlap an operand.
     workspace_limit : int, optional
         Most bytes of memory to hold at a time beside operands and result. Where more would be needed, the plan is
         proven and the product computed in panels that fit; the bits do not change. Not counted: what the native
@@ -110,7 +121,7 @@ def matmul(
     Returns
     -------
     c : array, shape (..., m, n), without m or n where that operand is a vector, in the operands' library
-        float64 if either operand is.
+        float64 if either operand is. Of two vectors, as the library has it: a scalar of NumPy, an array of CuPy.
     report : Report
         Only if asked for. A componentwise bound costs a pass over the data and, on a GPU, a synchronisation.
 
@@ -140,6 +151,8 @@ def matmul(
     >>> float(c[0, 0]), report.scheme, report.slices
     (1.0, 'residues', 28)
     """
+    if isinstance(out, tuple) and len(out) == 1:
+        (out,) = out
     choices = Choices(accuracy, scheme, slices, engine, reproducible, workspace_limit)
     key = plan, *choices.key
     check_flag("return_report", return_report)
@@ -313,7 +326,8 @@ def gemm(
 
     Returns
     -------
-    array, shape (..., m, n); with `return_report=True` also the Report, whose bound is that of op(a) op(b)
+    array, shape (..., m, n), or of two vectors as `matmul` has it; with `return_report=True` also the Report, whose
+    bound is that of op(a) op(b)
 
     Raises
     ------
@@ -349,11 +363,13 @@ def gemm(
     in_order = None if pair.sizes.in_order else backend.empty(pair.sizes.result, pair.dtype)
     result = matmul(op_a, op_b, out=in_order, **options)
     product, report = result if return_report else (result, None)
+    product = backend.asarray(product)  # of two vectors NumPy has a scalar
     if alpha == 0:
         product[...] = 0  # of what may be NaN
         alpha = product.dtype.type(1)
     total = product if out is None else out
     backend.axpby(alpha, product, beta, c if beta != 0 else None, total)
+    total = scalar_if_no_axes(total) if out is None else out
     return (total, report) if return_report else total
 
 

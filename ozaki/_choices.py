@@ -20,7 +20,7 @@ class Choices(NamedTuple):
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """What tells them from all others: 60 bits are not the tolerance 60.0, though the numbers are equal."""
+        """What tells them from all others: 60 bits are not 60.0, which is refused, though the numbers are equal."""
         return *self, *map(type, self)
 
     @property

@@ -89,7 +89,7 @@ def shapes(a: Shape, b: Shape) -> Shapes:
         expected = f"({k}, n)" if len(b) > 1 else f"({k},)"
         raise ValueError(f"b: shape {b} does not fit a of shape {a}; expected {expected}")
     try:
-        batch = np.broadcast_shapes(left[:-2], right[:-2])
+        batch = broadcast(left[:-2], right[:-2])
     except ValueError:
         raise ValueError(
             f"b: batch {right[:-2]} of shape {b} does not broadcast with {left[:-2]} of a, shape {a}"
@@ -114,6 +114,21 @@ def _stacked(batch: Shape, left: Shape, right: Shape) -> tuple[tuple[int, ...], 
     )
 
 
+def broadcast(left: Shape, right: Shape) -> Shape:
+    """The batch that two come to, of as many axes as an array may have: `numpy.broadcast_shapes` takes 32 of them.
+
+    Raises
+    ------
+    ValueError
+        Where they do not broadcast.
+    """
+    axes = max(len(left), len(right))
+    sizes = [(1,) * (axes - len(batch)) + batch for batch in (left, right)]
+    if any(x != y and 1 not in (x, y) for x, y in zip(*sizes, strict=True)):
+        raise ValueError(f"{left} and {right} do not broadcast")
+    return tuple(y if x == 1 else x for x, y in zip(*sizes, strict=True))
+
+
 _LONGEST = 2**40
 """Inner indices for which bounds and sums are worked out (docs/bounds.md)."""
 
@@ -132,6 +147,11 @@ def as_array(name: str, x: Any, backend: Any) -> Any:
         raise
     except Exception as error:  # whatever an object makes of being converted
         raise TypeError(f"{name}: expected an array of float32 or float64, got {type(x).__name__} ({error})") from None
+
+
+def scalar_if_no_axes(c: Any) -> Any:
+    """A result; one without axes is a scalar with NumPy, and stays an array with CuPy, which has no scalars."""
+    return c[()] if c.ndim == 0 else c
 
 
 def shape_of(name: str, x: tuple[Any, ...]) -> Shape:

@@ -11,7 +11,7 @@ from ozaki import _bounds
 from ozaki._checks import check_choices, check_out, check_runs
 from ozaki._choices import Choices
 from ozaki._description import Described
-from ozaki._operands import Side, as_array, dtype_of, left_rows, right_rows, shapes
+from ozaki._operands import Side, as_array, dtype_of, left_rows, right_rows, scalar_if_no_axes, shapes
 from ozaki._plan import Plan
 from ozaki._prepared import Prepared
 from ozaki._workspace import too_few_bytes
@@ -182,7 +182,7 @@ class Pair:
         if c.shape != self.sizes.result:
             c = self.sizes.own_shape(c).reshape(self.sizes.result)
         if out is None:
-            return c
+            return scalar_if_no_axes(c)
         if not self.backend.overlap(out, c):
             out[...] = c
         return out

@@ -5,13 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import lru_cache
 
-import numpy as np
-
 from ozaki import _bounds, _word_bounds
 from ozaki._accuracy import Accuracy, default_accuracy
 from ozaki._checks import check_choices, check_native, check_proven, check_words
 from ozaki._choices import Choices
-from ozaki._operands import Shapes, Side
+from ozaki._operands import Shapes, Side, broadcast
 from ozaki._plan import Plan
 from ozaki._search import choose_a_priori
 from ozaki._ways import NATIVE_ASKED_FOR, names_of, native_plan
@@ -47,7 +45,7 @@ def plan_for_any(
     bound = _word_bounds.a_priori(scheme, k) if isinstance(scheme, Words) else _bounds.a_priori(scheme, k)
     check_proven(scheme, bound, target, "row-column", "any operands")
     return Plan(
-        sizes.shape, sizes.batch, dtype, scheme, target or Accuracy("row-column", 1.0),
+        sizes.shape, sizes.batch, dtype, scheme, target or _usual(dtype, k),
         _bounds.with_rounding(bound, dtype), True, choices.engine, choices.workspace_limit, why,
     )  # fmt: skip
 
@@ -69,9 +67,14 @@ def plan_for_shapes(sizes: Shapes, dtype: str, choices: Choices) -> Plan:
             "accuracy: a componentwise target (all shorthands are) depends on the data; plan from the operands, "
             f"or ask for Accuracy('row-column', {target.tolerance:.3g}) or a number of slices"
         )
-    target = target or replace(default_accuracy(dtype, k), measure="row-column")
+    target = target or _usual(dtype, k)
     choice = choose_a_priori(target, max(k, 1), names_of(integer_scheme(choices.scheme, k)))
     return plan_for_any(sizes, dtype, choice.scheme, target, choices, "")
+
+
+def _usual(dtype: str, k: int) -> Accuracy:
+    """What is asked for where nobody names an accuracy, in the measure of bounds without data."""
+    return replace(default_accuracy(dtype, k), measure="row-column")
 
 
 def shapes_of_plan(x: tuple[int, ...], side: Side, plan: Plan) -> Shapes:
@@ -86,6 +89,6 @@ def shapes_of_plan(x: tuple[int, ...], side: Side, plan: Plan) -> Shapes:
 
 def _broadcasts(batch: tuple[int, ...], to: tuple[int, ...]) -> bool:
     try:
-        return np.broadcast_shapes(batch, to) == to
+        return broadcast(batch, to) == to
     except ValueError:
         return False

@@ -94,7 +94,7 @@ class Planning:
             return native(why=why)
         names = names_of(integer_scheme(choices.scheme, k))
         if pair.empty:
-            chosen = choose_a_priori(Accuracy("row-column", 1.0), max(k, 1), names).scheme
+            chosen = choose_a_priori(Accuracy("row-column", 0.5), max(k, 1), names).scheme
             return self._plan(chosen, ways.target, 0.0, choices, "an empty product")
         ahead = self._goes_ahead(choices, full)
         search = self._begun(ways.target, names, choices, ahead)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NoReturn
 
 from ozaki._operands import Side
 from ozaki._plan import Plan
@@ -12,6 +12,8 @@ from ozaki._plan import Plan
 @dataclass(frozen=True, eq=False)
 class Prepared:
     """An operand that is split already; it takes the operand's place in `matmul` with the same plan.
+
+    Never changed, it is its own copy. It cannot be pickled: its slices are made for the device that they lie on.
 
     Attributes
     ----------
@@ -27,3 +29,15 @@ class Prepared:
     dtype: str
     slices: Any = field(repr=False)
     backend: Any = field(repr=False)
+
+    def __copy__(self) -> Prepared:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Prepared:
+        return self
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "a Prepared operand cannot be pickled; pickle the operand and `prepared.plan`, and prepare it again with "
+            f"ozaki.prepare(operand, {self.side!r}, plan)"
+        )

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ozaki._environment import default_environment
+from ozaki._masks import unmasked
 from ozaki.schemes.formats import A100, FORMATS, H100, V100, Accumulator, Rounding, TensorCore, Word, depth
 
 __all__ = ["A100", "H100", "V100", "TensorCore", "accumulate", "mma", "round_to"]
@@ -42,12 +43,12 @@ def round_to(x: npt.ArrayLike, name: str, rounding: Rounding = "RN") -> Floats:
 
     Raises
     ------
-    ValueError
-        For an unknown format or rounding.
+    ValueError, TypeError
+        For an unknown format or rounding, or masked elements.
     """
     _check("name", name, tuple(FORMATS))
     _check("rounding", rounding, get_args(Rounding))
-    values = np.asarray(x, np.float64)
+    values = _floats("x", x)
     form = FORMATS[name]
     exponents = np.maximum(np.frexp(values)[1] - 1, form.least) - (form.bits - 1)
     units = np.ldexp(values, -exponents)
@@ -58,6 +59,11 @@ def round_to(x: npt.ArrayLike, name: str, rounding: Rounding = "RN") -> Floats:
         units = whole + np.copysign(np.abs(units - whole) >= 0.5, units) if rounding == "RNA" else whole
     rounded: Floats = np.ldexp(units, exponents)
     return np.where(np.abs(rounded) >= 2.0**form.past, np.copysign(np.inf, rounded), rounded)
+
+
+def _floats(name: str, x: npt.ArrayLike) -> Floats:
+    unmasked(x, name)
+    return np.asarray(x, np.float64)
 
 
 def _check(argument: str, value: str, known: tuple[str, ...]) -> None:
@@ -96,15 +102,15 @@ def mma(
     Raises
     ------
     ValueError, TypeError
-        Where shapes do not fit, an operand holds a number that its format does not, or the tensor core does not take
-        the format.
+        Where shapes do not fit, an operand holds a number that its format does not or masked elements, or the tensor
+        core does not take the format.
     """
     _check("accumulator", accumulator, get_args(Accumulator))
     if not isinstance(core, TensorCore):
         raise TypeError(f"core: {core!r}; expected a TensorCore, as ozaki.tensor_core.H100")
     if word not in core.words:
         raise ValueError(f"word: {core.name} does not multiply {word}; expected one of {', '.join(core.words)}")
-    left, right, start = (np.asarray(x, np.float64) for x in (a, b, c))
+    left, right, start = (_floats(name, x) for name, x in (("a", a), ("b", b), ("c", c)))
     for name, x, form in (("a", left, word), ("b", right, word), ("c", start, accumulator)):
         finite = np.where(np.isfinite(x), x, 0.0)
         if not np.array_equal(round_to(finite, form), finite):

@@ -1,9 +1,12 @@
 """Matrices for tests, and exact arithmetic on floats in Python integers."""
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
+
+import ozaki
 
 FORMATS = {"float32": (24, -149, 128), "float64": (53, -1074, 1024)}
 """Precision, exponent of the smallest number, exponent past the largest."""
@@ -32,6 +35,16 @@ def with_ranges(rng, shape, span, dtype):
     elif kind == 3 and x.size:
         x[rng.integers(0, shape[0])] = 0
     return np.ldexp(x, rng.integers(-10, 11, (shape[0], 1))).astype(dtype)
+
+
+LOOSEST = math.nextafter(1.0, 0.0)
+"""The largest tolerance."""
+
+
+def measured(measure, a, b, **options):
+    """The product and its report, with the bound in that measure, however large."""
+    plan = replace(ozaki.plan(a, b, **options), target=ozaki.Accuracy(measure, LOOSEST))
+    return ozaki.matmul(a, b, plan=plan, return_report=True)
 
 
 def viewed(rng, x):

@@ -202,6 +202,9 @@ def test_accuracies_as_they_are_typed(text, accuracy):
         (["plan", f"5x{10**30}", f"{10**30}x5"], "inner dimension of at most"),
         (["verify", "a.npy", "b.npz", "--accuracy", "2^5000"], "2^5000"),
         (["verify", "a.npy", "b.npz", "--accuracy", "fp65"], "fp65"),
+        (["multiply", "a.npy", "b.npz", "-o", "c.npy", "--accuracy", "53.0"], "accuracy=53 for so many bits"),
+        (["verify", "a.npy", "b.npz", "--accuracy", "2^7"], "below 1"),
+        (["plan", "30x40", "40x20", "--accuracy", "normwise:53"], "accuracy=53 for so many bits"),
         (["verify", "a.npy", "b.npz", "--accuracy", "rows:1e-9"], "measure 'rows' is not known"),
         (["verify", "a.npy", "b.npz", "--accuracy", "normwise:fp64"], "MEASURE:TOLERANCE"),
         (["verify", "a.npy", "b.npz", "--scheme", "x"], "scheme"),
@@ -212,7 +215,7 @@ def test_accuracies_as_they_are_typed(text, accuracy):
         (["multiply", "a.npy", "header.npy", "-o", "c.npy"], "header.npy"),
         (["multiply", "a.npy", "empty.mtx", "-o", "c.npy"], "empty.mtx: a matrix of shape (0, 5)"),
         (["multiply", "none.npy", "b.npz", "-o", "c.mtx"], "c.mtx: a .mtx file of shape (0, 20)"),
-        (["verify", "a.npy", "b.npz", "--accuracy", "normwise:" + 400 * "9"], "finite"),
+        (["verify", "a.npy", "b.npz", "--accuracy", "normwise:" + 400 * "9"], "below 1"),
         (["demo", "--plot", "x.txt"], "ends with .png"),
         (["demo", "--plot", "no/x.png"], "no/x.png: no folder"),
     ],
@@ -287,6 +290,8 @@ def test_stacks_and_vectors_are_checked():
         assert 0 < checked.error < 1e-15
     empty = verify.sampled(np.zeros((0, 4)), np.zeros((0, 6)), b[0], "normwise", 9, 9)
     assert empty == verify.Checked(0.0, 0, 0)
+    a, b = rng.standard_normal((2, *(1,) * 40, 4, 6)), rng.standard_normal((3, *(1,) * 30, 6, 5))
+    assert verify.sampled(np.matmul(a, b), a, b, "componentwise", 9, 9).entries == 4 * 4 * 5
 
 
 def test_rows_with_nan_do_not_enlarge_norms():

@@ -1,16 +1,19 @@
 """Bad input: an error that names the argument and says what would be right, before anything is computed."""
 
+import warnings
+from collections import deque
 from dataclasses import replace
+from decimal import Decimal
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
 import ozaki
-from ozaki import Accuracy, Words
+from ozaki import Accuracy, Words, reference
 from ozaki.backends.numpy import _backend as _numpy
 from ozaki.backends.numpy import _words
-from ozaki.tensor_core import V100
+from ozaki.tensor_core import V100, mma, round_to
 
 A, B = np.ones((3, 4)), np.ones((4, 2))
 WIDE = A / 3
@@ -29,6 +32,10 @@ def read_only(x):
 
 def matmul(a=A, b=B, **options):
     return lambda: ozaki.matmul(a, b, **options)
+
+
+def matmul_of_three(a, b, c):
+    return lambda: ozaki.matmul(a, b, c)
 
 
 def plan(a=A, b=B, **options):
@@ -63,15 +70,48 @@ class NoArray:
         raise RuntimeError("call detach() first")
 
 
+ROW = np.ma.masked_equal([1.0, 2.0, 3.0, 4.0], 3.0)
+
+
+class ArrayOfMasks:
+    def __array__(self, dtype=None, copy=None):
+        return np.ma.stack([ROW, ROW])
+
+
+MASKED = {
+    "an array": np.ma.stack([ROW, ROW]),
+    "a list of arrays": [ROW, ROW],
+    "a tuple of an array and a list": ([1.0, 2.0, 3.0, 4.0], ROW),
+    "lists of lists of arrays": [[[1.0, 2.0, 3.0, 4.0]], [ROW]],
+    "a deque": deque([ROW, ROW]),
+    "an object": ArrayOfMasks(),
+}
+
+
 CASES = {
     "no array just now": (matmul(NoArray()), TypeError, "a", "detach"),
     "a plan": (matmul(PLAN), TypeError, "a", "float32 or float64"),
-    "masked": (matmul(np.ma.masked_equal(A, 1.0)), TypeError, "a", "filled(0)"),
+    **{
+        f"masked, {kind}": (call, TypeError, name, "filled(0)")
+        for kind, x in MASKED.items()
+        for call, name in (
+            (matmul(x), "a"),
+            (matmul(B.T, x), "b"),
+            (gemm(beta=1.0, c=x), "c"),
+            (prepare(x, "left"), "x"),
+            (lambda x=x: reference.exact_matmul(x, B), "a"),
+            (lambda x=x: reference.mpmath_matmul(B.T, x), "b"),
+            (lambda x=x: reference.componentwise_error(x, A, B), "c"),
+            (lambda x=x: reference.componentwise_errors(x, A, B), "c"),
+            (lambda x=x: mma(x, B, 0.0), "a"),
+            (lambda x=x: round_to(x, "fp16"), "x"),
+        )
+    },
     "endless": (shapes((5, 10**30), (10**30, 5)), ValueError, "a", "at most"),
     "bits, no number": (lambda: Accuracy("componentwise", 1e-9, "x"), TypeError, "accuracy", "whole number"),
     "bits, too few": (lambda: Accuracy("componentwise", 1e-9, -5), ValueError, "accuracy", "1 to 1000"),
-    "tolerance far beyond": (matmul(accuracy=Fraction(10**400)), ValueError, "accuracy", "finite"),
-    "tolerance beyond": (lambda: Accuracy("normwise", 10**400), ValueError, "accuracy", "finite"),
+    "tolerance far beyond": (matmul(accuracy=Fraction(10**400)), ValueError, "accuracy", "below 1"),
+    "tolerance beyond": (lambda: Accuracy("normwise", 10**400), ValueError, "accuracy", "below 1"),
     "tolerance of fractions": (
         matmul(WIDE, accuracy=Accuracy("componentwise", Fraction(1, 10**300))),
         ValueError,
@@ -104,14 +144,29 @@ CASES = {
     "boolean": (matmul(accuracy=True), TypeError, "accuracy", "expected a name"),
     "tuple": (matmul(accuracy=("normwise", 1e-3)), TypeError, "accuracy", "Accuracy(measure, tolerance)"),
     "complex accuracy": (matmul(accuracy=1j), TypeError, "accuracy", "expected a name"),
-    "NaN": (matmul(accuracy=np.nan), ValueError, "accuracy", "positive finite number"),
-    "infinite": (matmul(accuracy=np.inf), ValueError, "accuracy", "positive finite number"),
-    "negative": (matmul(accuracy=-1e-3), ValueError, "accuracy", "positive finite number"),
-    "zero": (matmul(accuracy=0.0), ValueError, "accuracy", "positive finite number"),
+    "NaN": (matmul(accuracy=np.nan), ValueError, "accuracy", "above 0 and below 1"),
+    "infinite": (matmul(accuracy=np.inf), ValueError, "accuracy", "above 0 and below 1"),
+    "negative": (matmul(accuracy=-1e-3), ValueError, "accuracy", "above 0 and below 1"),
+    "zero": (matmul(accuracy=0.0), ValueError, "accuracy", "above 0 and below 1"),
+    **{
+        f"bits as {x!r}": (call(accuracy=x), ValueError, "accuracy", "as 5e-16, or accuracy=53 for so many bits")
+        for x in (53.0, np.float64(53), np.float32(53), np.longdouble(53), Fraction(53))
+        for call in (matmul, plan, gemm, shapes)
+    },
+    "half as many bits": (matmul(accuracy=160 / 2), ValueError, "accuracy", "accuracy=80"),
+    "bits and a half": (matmul(accuracy=53.5), ValueError, "accuracy", "below 1, as 5e-16"),
+    "one": (matmul(accuracy=1.0), ValueError, "accuracy", "below 1, as 5e-16"),
+    "one, as a float": (matmul(accuracy=1 - Fraction(1, 10**30)), ValueError, "accuracy", "below 1, as 5e-16"),
+    "bits as Decimal": (matmul(accuracy=Decimal(53)), TypeError, "accuracy", "a number of bits (int, as 53)"),
+    **{
+        f"{x!r} {measure}": (lambda x=x, measure=measure: Accuracy(measure, x), ValueError, "accuracy", "below 1")
+        for x in (53, 53.0, 1, 1.0, np.int64(53), Fraction(3, 2))
+        for measure in ("componentwise", "row-column", "normwise")
+    },
     "measure": (lambda: Accuracy("relative", 1e-3), ValueError, "accuracy", "componentwise, row-column, normwise"),
-    "tolerance NaN": (lambda: Accuracy("normwise", np.nan), ValueError, "accuracy", "positive finite number"),
-    "tolerance text": (lambda: Accuracy("normwise", "1e-3"), TypeError, "accuracy", "positive finite number"),
-    "tolerance boolean": (lambda: Accuracy("normwise", True), TypeError, "accuracy", "positive finite number"),
+    "tolerance NaN": (lambda: Accuracy("normwise", np.nan), ValueError, "accuracy", "above 0 and below 1"),
+    "tolerance text": (lambda: Accuracy("normwise", "1e-3"), TypeError, "accuracy", "above 0 and below 1"),
+    "tolerance boolean": (lambda: Accuracy("normwise", True), TypeError, "accuracy", "above 0 and below 1"),
     "more than the schemes can": (matmul(WIDE, B / 3, accuracy=900), ValueError, "accuracy", "larger tolerance"),
     "more than the scheme can": (
         matmul(WIDE, B / 3, accuracy=1e-70, scheme="residues"),
@@ -242,6 +297,8 @@ CASES = {
     "out of another shape": (matmul(out=np.empty((9, 9))), ValueError, "out", "(3, 2)"),
     "out of another dtype": (matmul(out=np.empty((3, 2), np.float32)), ValueError, "out", "float64"),
     "out read-only": (matmul(out=read_only(np.empty((3, 2)))), ValueError, "out", "writable"),
+    "out of two": (matmul(out=(np.empty((3, 2)), None)), TypeError, "out", "numpy array"),
+    "accuracy in the place of out": (matmul_of_three(A, B, "fp64"), TypeError, "out", "numpy array"),
     "out no array": (matmul(out=[[0.0, 0.0]] * 3), TypeError, "out", "numpy array"),
     "out with masked elements": (matmul(out=np.ma.masked_all((3, 2))), TypeError, "out", "without any"),
     "out of one row": (matmul(out=np.broadcast_to(np.ones(2), (3, 2))), ValueError, "out", "each has its own"),
@@ -350,6 +407,14 @@ def test_bad_input(case, monkeypatch):
     assert message.startswith(f"{name}: "), message
     assert expected in message, message
     assert "\n" not in message
+
+
+def test_masked_numbers_of_a_list():
+    """NumPy makes NaN of them, and warns."""
+    for x in ([[1.0, np.ma.masked]], [[1.0, np.ma.array(2.0, mask=True)]]):
+        with warnings.catch_warnings(action="ignore"), pytest.raises(TypeError, match=r"^a: .*filled\(0\)"):
+            ozaki.matmul(x, [[1.0], [1.0]])
+    assert np.isnan(ozaki.matmul([[1.0, np.nan]], [[1.0], [1.0]])).all()
 
 
 def test_a_failing_call_changes_nothing():

@@ -83,7 +83,7 @@ def test_shapes(rng, left, right, way):
     a, b = rng.standard_normal(left), rng.standard_normal(right)
     c = ozaki.matmul(a, b, **way)
     expected = np.matmul(a, b)
-    assert isinstance(c, np.ndarray)
+    assert type(c) is type(expected)
     assert c.shape == np.shape(expected)
     assert c.dtype == np.float64
     assert np.allclose(c, expected, rtol=1e-12, atol=1e-12)
@@ -97,6 +97,7 @@ def test_empty_shapes(left, right, way):
     a, b = np.ones(left, np.float32), np.ones(right, np.float32)
     expected = np.matmul(a, b)
     out = np.full(np.shape(expected), np.nan, np.float32)
+    assert type(ozaki.matmul(a, b, **way)) is type(expected)
     for c in (ozaki.matmul(a, b, **way), ozaki.matmul(a, b, out=out, **way)):
         assert c.shape == np.shape(expected)
         assert not c.any()
@@ -113,6 +114,31 @@ def test_plans_of_empty_shapes(left, right):
     assert ozaki.matmul(np.ones(left), np.ones(right), plan=plan).shape == np.shape(
         np.matmul(np.ones(left), np.ones(right))
     )
+
+
+@pytest.mark.parametrize("axes", [32, 33, 62])
+def test_batches_of_as_many_axes_as_numpy_has(rng, axes):
+    ones = (1,) * (axes - 1)
+    left, right = (2, *ones, 3, 4), (*ones, 3, 4, 5)
+    for shapes in (
+        (left, right),
+        (left, (4, 5)),
+        ((4,), right),
+        (left, (4,)),
+        (left, (0, 4, 5)),
+        ((3, 0), (*ones, 0, 5)),
+    ):
+        a, b = (rng.integers(-9, 10, shape).astype(float) for shape in shapes)
+        expected = np.matmul(a, b)
+        for way in WAYS:
+            check(ozaki.matmul(a, b, **way), expected)
+            check(ozaki.matmul(a, b, out=np.full(expected.shape, np.nan), **way), expected)
+        check(ozaki.gemm(2.0, a, b, -1.0, expected), expected)
+    a, b = rng.integers(-9, 10, left).astype(float), rng.integers(-9, 10, right).astype(float)
+    plan = ozaki.plan(left, right, dtype="float64", scheme="residues", slices=14)
+    check(ozaki.matmul(ozaki.prepare(a, "left", plan), ozaki.prepare(b, "right", plan), plan=plan), np.matmul(a, b))
+    with pytest.raises(ValueError, match=r"^b: batch .* does not broadcast"):
+        ozaki.matmul(a, np.ones((3, *ones, 4, 5)))
 
 
 @pytest.mark.parametrize("way", WAYS, ids=str)
@@ -163,6 +189,22 @@ def test_a_hard_rounding_to_float32():
 
 def test_sequences_of_floats_are_arrays():
     assert ozaki.matmul([[1.0, 2.0]], [[3.0], [4.0]]).tolist() == [[11.0]]
+    assert ozaki.matmul([np.ma.array([1.0, 2.0])], ([3.0], np.ma.array([4.0]))).tolist() == [[11.0]]  # none masked
+
+
+def test_masks_are_not_looked_for_among_numbers():
+    """Of which a list may have millions."""
+
+    class Row(list):
+        def __iter__(self):
+            passes.append(self)
+            return super().__iter__()
+
+    passes: list[Row] = []
+    np.asarray(rows := [Row([1.0, 2.0]), Row([3.0, 4.0])])
+    of_numpy = len(passes)
+    assert ozaki.matmul(rows, [[1.0], [1.0]]).tolist() == [[3.0], [7.0]]
+    assert len(passes) == 2 * of_numpy
 
 
 def test_inputs_are_never_modified(rng):
@@ -197,6 +239,12 @@ def test_out(rng, kind, way):
     out = OUTS[kind]((8, 7))
     c, _ = ozaki.matmul(a, b, out=out, return_report=True, **way)
     assert c is out
+    check(out, expected)
+    out = OUTS[kind]((8, 7))
+    assert ozaki.matmul(a, b, out, **way) is out
+    check(out, expected)
+    out = OUTS[kind]((8, 7))
+    assert ozaki.matmul(a, b, out=(out,), **way) is out
     check(out, expected)
 
 
@@ -370,6 +418,26 @@ def test_gemm_reads_only_what_counts(rng):
     assert np.isnan(ozaki.gemm(1.0, a, b, 1.0, nan)).all()
     plan = ozaki.plan(a, b, accuracy="fp64", reproducible=True)
     check(ozaki.gemm(0.0, a * np.nan, b, 3.0, c, plan=plan), 3.0 * c)
+
+
+@pytest.mark.parametrize("way", WAYS, ids=str)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_gemm_of_vectors(rng, dtype, way):
+    """A scalar, as matmul has it, whatever kind of scalar is added; into `out`, an array."""
+    a, b = (rng.integers(-9, 10, 6).astype(dtype) for _ in range(2))
+    kind = np.dtype(dtype).type
+    product = a @ b
+    for c in (kind(3), np.array(3, dtype), np.float32(3)):
+        for alpha, beta in ((1, 0), (2, 0), (0, 0), (1, 1), (-2, 0.5), (0, 2)):
+            d, report = ozaki.gemm(alpha, a, b, beta, c, return_report=True, **way)
+            assert type(d) is kind and d == alpha * product + beta * 3
+            assert report.bound < 1
+            out = np.full((), np.nan, dtype)
+            assert ozaki.gemm(alpha, a, b, beta, c, out=out, **way) is out
+            assert out == d
+    matrix = np.diag(a)
+    assert ozaki.gemm(2, matrix, b, 1, np.ones(6, dtype), **way).shape == (6,)
+    assert ozaki.gemm(2, b, matrix, 1, np.ones(6, dtype), **way).shape == (6,)
 
 
 def test_gemm_into_out(rng):

@@ -1,10 +1,12 @@
 """What users may rely on: the names, their signatures, their docstrings."""
 
 import ast
+import copy
 import dataclasses
 import doctest
 import inspect
 import pathlib
+import pickle
 import subprocess
 import sys
 import typing
@@ -22,7 +24,7 @@ CHOICES = "accuracy=None, scheme='auto', slices=None"
 REST = "engine='auto', reproducible=False"
 
 SIGNATURES = {
-    "matmul": f"(a, b, *, {CHOICES}, {REST}, out=None, workspace_limit=None, plan=None, return_report=False)",
+    "matmul": f"(a, b, out=None, *, {CHOICES}, {REST}, workspace_limit=None, plan=None, return_report=False)",
     "plan": f"(a, b, *, {CHOICES}, dtype=None, {REST}, workspace_limit=None, strict=True)",
     "prepare": "(x, side, plan)",
     "gemm": "(alpha, a, b, beta, c, *, trans_a=False, trans_b=False, out=None, **options)",
@@ -114,6 +116,41 @@ def test_a_prepared_operand_is_itself_alone():
     x, y = (ozaki.prepare(np.ones((30, 30)), "left", plan) for _ in range(2))
     assert x == x and x != y and len({x, y}) == 2
     assert len(repr(x)) < 500 and "'left'" in repr(x)
+
+
+def test_a_prepared_operand_is_its_own_copy_and_says_what_to_pickle():
+    plan = ozaki.plan((3, 3), (3, 3), dtype="float64", scheme="residues", slices=14)
+    x = ozaki.prepare(np.eye(3), "right", plan)
+    assert copy.copy(x) is x and copy.deepcopy([x])[0] is x
+    for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+        with pytest.raises(
+            TypeError, match=r"pickle the operand and `prepared\.plan`.*ozaki\.prepare\(operand, 'right'"
+        ):
+            pickle.dumps([x], protocol)
+
+
+def plain_data():
+    """Of every kind."""
+    a, b = np.random.default_rng(0).standard_normal((2, 20, 20))
+    x, y = a.astype("f4"), b.astype("f4")
+    for operands, options in (
+        ((a, b), {}),
+        ((a, b), {"accuracy": ozaki.Accuracy("normwise", 1e-9), "reproducible": True, "workspace_limit": 10**8}),
+        ((a, b), {"scheme": "digits", "slices": 5, "engine": "int8"}),
+        ((x, y), {"scheme": "halfhalf"}),
+    ):
+        yield ozaki.plan(*operands, **options)
+        yield ozaki.matmul(*operands, return_report=True, **options)[1]
+    yield ozaki.plan(a.shape, b.shape, dtype="float64")
+    yield from (ozaki.Accuracy("row-column", 1e-9), ozaki.Words(), ozaki.Words(core=ozaki.tensor_core.V100))
+    yield from (ozaki.tensor_core.A100, ozaki.plan(a, b, accuracy=70).target)
+
+
+def test_plain_data_are_pickled_and_copied():
+    for x in plain_data():
+        copies = [pickle.loads(pickle.dumps(x, protocol)) for protocol in range(pickle.HIGHEST_PROTOCOL + 1)]
+        for again in (*copies, copy.copy(x), copy.deepcopy(x)):
+            assert type(again) is type(x) and again == x and hash(again) == hash(x) and repr(again) == repr(x)
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

@@ -5,13 +5,13 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from cases import spread, with_ranges
+from cases import measured, spread, with_ranges
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from word_schemes import ALL
 
 import ozaki
-from ozaki import Accuracy, Words, _bounds, _measured, _word_bounds, reference
+from ozaki import Words, _bounds, _measured, _word_bounds, reference
 from ozaki._cli.verify import MEASURES
 from ozaki.backends import backend_of
 from ozaki.schemes import PRESETS
@@ -32,8 +32,7 @@ SCHEMES = st.builds(
 
 def check(a, b, words):
     for measure, of in MEASURES.items():
-        target = Accuracy(measure, 1e300)
-        c, report = ozaki.matmul(a, b, scheme=words, accuracy=target, return_report=True)
+        c, report = measured(measure, a, b, scheme=words)
         assert of(c, a, b) <= report.bound, (measure, words, report)
     c, report = ozaki.matmul(a, b, scheme=words, return_report=True)
     assert report.measure == "row-column"
@@ -122,7 +121,7 @@ def test_adversaries_come_close(name):
     shares = []
     for data in (cut_every_time, worst_words, first_large):
         a, b = data(PRESETS[name], 4096)
-        c, report = ozaki.matmul(a, b, scheme=name, accuracy=1.0, return_report=True)
+        c, report = measured("componentwise", a, b, scheme=name)
         shares.append(reference.componentwise_error(c, a, b) / report.bound)
     assert max(shares) > 1 / 16, shares
 
@@ -131,7 +130,7 @@ def test_adversaries_come_close(name):
 def test_the_bound_is_within_2_10_of_the_error_for_ordinary_data(rng, name):
     for k in (100, 1000):
         a, b = rng.standard_normal((24, k)).astype("f4"), rng.standard_normal((k, 24)).astype("f4")
-        c, report = ozaki.matmul(a, b, scheme=name, accuracy=1.0, return_report=True)
+        c, report = measured("componentwise", a, b, scheme=name)
         error = reference.componentwise_error(c, a, b)
         assert error <= report.bound <= 2**10 * error
 
@@ -164,7 +163,7 @@ def test_small_sums_of_fp16_are_aligned_as_if_normal(bits, k):
     a = np.full((1, k), 2.0**-12 * (1 - 2**-9), np.float32)
     b = np.full((k, 1), 2.0**-12 * (1 + 2**-10), np.float32)
     a[0, 0], a[0, -2:], b[-2:, 0] = 2.0**-12, (0, 16 * (1 - 2**-11)), (16 * (1 - 2**-11), 0)
-    c, report = ozaki.matmul(a, b, scheme=words, accuracy=float("1e3"), return_report=True)
+    c, report = measured("componentwise", a, b, scheme=words)
     exact = sum(Fraction(float(x)) * Fraction(float(y)) for x, y in zip(a[0], b[:, 0], strict=True))
     error = abs(Fraction(float(c[0, 0])) - exact) / exact
     assert report.measure == "componentwise" and 0.1 < error <= report.bound
@@ -197,7 +196,7 @@ def test_small_elements_cost_a_proof(rng):
     a[:, 1::2], b[:, ::2] = 0, 1
     a[:, 1] = 1
     b[:, 1] = 0  # the largest elements meet zeros
-    assert ozaki.plan(a, b.T, scheme="halfhalf", accuracy=1e3).bound > 2 * near
+    assert ozaki.plan(a, b.T, scheme="halfhalf", accuracy=0.5).bound > 2 * near
 
 
 def rows_of(rng, kind, rows, k):

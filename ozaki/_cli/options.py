@@ -28,8 +28,8 @@ AccuracyOption = Annotated[
     str | None,
     typer.Option(
         "--accuracy",
-        help="fp32, fp64, dd, qd, a number of bits, a componentwise tolerance (1e-20, 2^-60), or MEASURE:TOLERANCE "
-        "with componentwise, row-column or normwise. Default: what the native product gives.",
+        help="fp32, fp64, dd, qd, a number of bits, a componentwise tolerance below 1 (1e-20, 2^-60), or "
+        "MEASURE:TOLERANCE with componentwise, row-column or normwise. Default: what the native product gives.",
     ),
 ]
 SchemeOption = Annotated[str, typer.Option("--scheme", help="auto, digits, residues, native, halfhalf, ...")]

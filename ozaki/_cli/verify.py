@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ozaki import reference
+from ozaki._operands import broadcast
 
 Array: TypeAlias = npt.NDArray[Any]
 
@@ -56,7 +57,7 @@ def sampled(
         What is claimed: entries that came out as Inf are not checked where so large an error leaves the format.
     """
     left, right = (a[None] if a.ndim == 1 else a), (b[:, None] if b.ndim == 1 else b)
-    stack = np.broadcast_shapes(left.shape[:-2], right.shape[:-2])
+    stack = broadcast(left.shape[:-2], right.shape[:-2])
     result = c.reshape(*stack, left.shape[-2], right.shape[-1])
     left, right = np.broadcast_to(left, (*stack, *left.shape[-2:])), np.broadcast_to(right, (*stack, *right.shape[-2:]))
 

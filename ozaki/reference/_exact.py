@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ozaki._environment import default_environment
+from ozaki._masks import unmasked
 
 Array: TypeAlias = npt.NDArray[Any]
 Indices: TypeAlias = npt.ArrayLike | slice | None
@@ -57,7 +58,7 @@ def exact_matmul(a: npt.ArrayLike, b: npt.ArrayLike) -> tuple[Array, int]:
     ValueError
         Where an operand is no matrix, has a NaN or an Inf, or does not fit.
     TypeError
-        Where it is not of float32 or float64.
+        Where it is not of float32 or float64, or has masked elements.
     """
     left, right = _operands(a, b)
     # The longer of the two is packed: fewer and longer multiplications.
@@ -126,14 +127,14 @@ def mpmath_matmul(a: npt.ArrayLike, b: npt.ArrayLike) -> Array:
     return c
 
 
-def on_host(x: npt.ArrayLike) -> Array:
-    """Return `x` as a NumPy array, from a GPU if it lies there."""
-    return cast(Array, x.get()) if hasattr(x, "get") else np.asarray(x)
+def on_host(name: str, x: npt.ArrayLike) -> Array:
+    """Return `x` as a NumPy array, from a GPU if it lies there, or say that it is masked."""
+    return cast(Array, x.get()) if hasattr(x, "get") else unmasked(x, name)
 
 
 def operand(name: str, x: npt.ArrayLike, finite: bool = True) -> Array:
     """Return `x` as a NumPy matrix of floats, or say what is wrong with it."""
-    matrix = on_host(x)
+    matrix = on_host(name, x)
     if matrix.ndim != 2:
         raise ValueError(f"{name}: expected a matrix, got shape {matrix.shape}")
     if matrix.dtype not in (np.float32, np.float64):

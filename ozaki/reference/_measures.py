@@ -86,7 +86,7 @@ def componentwise_errors(c: npt.ArrayLike, a: npt.ArrayLike, b: npt.ArrayLike) -
     ValueError, TypeError
         As `componentwise_error`.
     """
-    left, right, results = operand("a", a), operand("b", b), on_host(c)
+    left, right, results = operand("a", a), operand("b", b), on_host("c", c)
     expected = (left.shape[0], right.shape[1])
     if results.shape[-2:] != expected:
         raise ValueError(f"c: expected shape (..., {expected[0]}, {expected[1]}), got {results.shape}")

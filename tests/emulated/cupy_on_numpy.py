@@ -61,6 +61,15 @@ class ndarray(np.ndarray):  # noqa: N801
             options["out"] = tuple(map(_on_numpy, options["out"]))
         return _on_device(getattr(ufunc, method)(*map(_on_numpy, inputs), **options))
 
+    def __getitem__(self, at: Any) -> Any:
+        """An array, of a single element too."""
+        found = super().__getitem__(at)
+        return (
+            found
+            if isinstance(found, np.ndarray)
+            else super().__getitem__((*(at if isinstance(at, tuple) else (at,)), ...))
+        )
+
     def __setitem__(self, at: Any, value: Any) -> None:
         drain(current().ptr)
         super().__setitem__(at, value)

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from ozaki import _environment
 from ozaki._description import Described
+from ozaki._masks import unmasked
 from ozaki._plan import Plan
 from ozaki._workspace import too_few_bytes
 from ozaki.backends import Way
@@ -46,9 +47,7 @@ _PANEL = 2048
 
 
 def asarray(x: Any) -> npt.NDArray[Any]:
-    if np.ma.is_masked(x):
-        raise TypeError("masked elements have no product; fill them, as filled(0) does")
-    return np.asarray(x)
+    return unmasked(x)
 
 
 def empty(shape: tuple[int, ...], dtype: str) -> npt.NDArray[Any]:

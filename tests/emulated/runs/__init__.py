@@ -21,6 +21,7 @@ FUNCTIONS = {
         "out-elsewhere",
         "ends-of-gemm",
     ),
+    "calls": ("many-axes", "vectors", "copies-of-what-is-prepared"),
     "tiles": (
         "hopper-together",
         "hopper-split-along-k",

@@ -1,0 +1,176 @@
+"""NumPy's own tests of `matmul`, run on ours; and what differs, with the reason."""
+
+import re
+import warnings
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+import ozaki
+
+theirs = pytest.importorskip(
+    "numpy._core.tests.test_multiarray", reason="NumPy was installed without its tests", exc_type=ImportError
+)
+
+A = np.array([[1.0, 2.0], [3.0, 4.0]])
+
+
+class Subclass(np.ndarray):
+    pass
+
+
+class Convertible:
+    """Converts to an array; what derives from it says to NumPy what a product of it is."""
+
+    def __array__(self, dtype=None, copy=None):
+        return A
+
+
+class Overriding(Convertible):
+    def __array_ufunc__(self, *arguments, **options):
+        return "what __array_ufunc__ returns"
+
+
+class Refusing(Convertible):
+    __array_ufunc__ = None
+
+
+class Wrapping(Convertible):
+    __array_priority__ = 1000
+
+    def __array_wrap__(self, array, context=None, return_scalar=False):
+        return "what __array_wrap__ returns"
+
+
+class Difference(NamedTuple):
+    """A call, the outcomes with `np.matmul` and `ozaki.matmul` (what `outcome` begins with), and why they differ."""
+
+    call: object
+    numpy: str
+    ours: str
+    why: str
+
+
+_ACCURACY = "rounds to what accuracy and dtypes say, not to what a cast says"
+_OWN = "a product is of plain arrays; what it means for others, they say when they call matmul"
+
+DIFFERENCES = {
+    **{
+        f"dtype {char}": Difference(
+            lambda matmul, char=char: matmul(A.astype(char), A.astype(char)),
+            "ndarray",
+            "TypeError: [ab]: dtype .* is not supported; expected float32 or float64",
+            "slices and bounds are of real binary floats of 24 or 53 bits",
+        )
+        for char in "?bhilqBHILQegFDGO"
+    },
+    "another byte order": Difference(
+        lambda matmul: matmul(A.astype(A.dtype.newbyteorder()), A),
+        "ndarray",
+        r"TypeError: a: dtype .* is not supported; .*astype\('float64'\) converts",
+        "kernels read elements as they lie",
+    ),
+    "out of another dtype": Difference(
+        lambda matmul: matmul(A, A, out=np.zeros((2, 2), complex)),
+        "ndarray",
+        "ValueError: out: shape .* and dtype .*; expected",
+        _ACCURACY,
+    ),
+    "out of another shape": Difference(
+        lambda matmul: matmul(A, A, out=np.zeros((3, 2, 2))),
+        "ndarray",
+        "ValueError: out: shape .* and dtype .*; expected",
+        "the same matrix three times is no product that anybody asks for, but a wrong shape is a mistake",
+    ),
+    "dtype=": Difference(lambda matmul: matmul(A, A, dtype="f4"), "ndarray", "TypeError: .*'dtype'", _ACCURACY),
+    "casting=": Difference(lambda matmul: matmul(A, A, casting="no"), "ndarray", "TypeError: .*'casting'", _ACCURACY),
+    "axes=": Difference(
+        lambda matmul: matmul(A, A, axes=[(0, 1)] * 3),
+        "ndarray",
+        "TypeError: .*'axes'",
+        "views of the operands and of out (np.moveaxis) are the same, without a copy",
+    ),
+    "order=": Difference(
+        lambda matmul: matmul(A, A, order="F"), "ndarray", "TypeError: .*'order'", "out may lie in any order"
+    ),
+    "a subclass": Difference(lambda matmul: matmul(A.view(Subclass), A), "Subclass", "ndarray", _OWN),
+    "masks, none of them set": Difference(lambda matmul: matmul(np.ma.array(A), A), "MaskedArray", "ndarray", _OWN),
+    "masked elements": Difference(
+        lambda matmul: matmul(np.ma.masked_equal(A, 2.0), A),
+        "MaskedArray",
+        "TypeError: a: .*masked elements",
+        "NumPy multiplies what lies below the masks, which no bound speaks of",
+    ),
+    "__array_ufunc__": Difference(lambda matmul: matmul(Overriding(), A), "str", "ndarray", _OWN),
+    "__array_ufunc__ = None": Difference(
+        lambda matmul: matmul(A, Refusing()), "TypeError: .*does not support ufuncs", "ndarray", _OWN
+    ),
+    "__array_wrap__": Difference(lambda matmul: matmul(Wrapping(), A), "str", "ndarray", _OWN),
+    "overflow": Difference(
+        lambda matmul: matmul(np.full((1, 2), 1e308), np.ones((2, 1))),
+        "RuntimeWarning: overflow",
+        "ndarray",
+        "results follow IEEE 754, and a report counts rows with NaN or Inf; nothing on the way overflows that NumPy "
+        "could warn of",
+    ),
+}
+
+
+def outcome(call):
+    """The type of what is returned, or an error, or a warning."""
+    try:
+        with warnings.catch_warnings(action="error"):
+            return type(call()).__name__
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+
+
+@pytest.mark.parametrize("name", DIFFERENCES)
+def test_what_differs(name):
+    """A difference that is gone is to leave the list."""
+    difference = DIFFERENCES[name]
+    assert re.match(difference.numpy, outcome(lambda: difference.call(np.matmul)))
+    assert re.match(difference.ours, outcome(lambda: difference.call(ozaki.matmul)))
+
+
+def refusal(a, b, out):
+    """The difference by which we refuse such a call, if there is one."""
+    a, b = np.asarray(a), np.asarray(b)
+    for x in (a, b):
+        if f"dtype {x.dtype.char}" in DIFFERENCES:
+            return DIFFERENCES[f"dtype {x.dtype.char}"]
+    if out is not None and out.dtype != np.result_type(a, b):
+        return DIFFERENCES["out of another dtype"]
+    if out is not None and out.shape != np.shape(np.matmul(a, b)):
+        return DIFFERENCES["out of another shape"]
+    return None
+
+
+def product(a, b, out=None, *, way):
+    """Ours; what we refuse is refused as the list says, and then NumPy's."""
+    refused = refusal(a, b, out)
+    if refused is None:
+        return ozaki.matmul(a, b, out, **way)
+    assert re.match(refused.ours, outcome(lambda: ozaki.matmul(a, b, out, **way)))
+    return np.matmul(a, b, out)
+
+
+class NumpyWithOurs:
+    """What NumPy's tests take for NumPy."""
+
+    def __init__(self, matmul):
+        self.matmul = matmul
+
+    def __getattr__(self, name):
+        return getattr(np, name)
+
+
+class TestMatmul(theirs.TestMatmul):
+    @pytest.fixture(
+        autouse=True, params=({}, {"reproducible": True}, {"reproducible": True, "engine": "int8"}), ids=str
+    )
+    def ours(self, request, monkeypatch):
+        self.matmul = partial(product, way=request.param)
+        monkeypatch.setattr(theirs, "np", NumpyWithOurs(self.matmul))
