@@ -210,8 +210,7 @@ def test_accuracies_as_they_are_typed(text, accuracy):
         (["plan", "30x40", "50x20"], "does not fit"),
         (["nothing"], "nothing"),
         (["multiply", "a.npy", "header.npy", "-o", "c.npy"], "header.npy"),
-        (["multiply", "a.npy", "empty.mtx", "-o", "c.npy"], "empty.mtx: a matrix of shape (0, 5)"),
-        (["multiply", "none.npy", "b.npz", "-o", "c.mtx"], "c.mtx: a .mtx file of shape (0, 20)"),
+        (["multiply", "a.npy", "empty.mtx", "-o", "c.npy"], "b: shape (0, 5) does not fit"),
         (["verify", "a.npy", "b.npz", "--accuracy", "normwise:" + 400 * "9"], "finite"),
         (["demo", "--plot", "x.txt"], "ends with .png"),
         (["demo", "--plot", "no/x.png"], "no/x.png: no folder"),
@@ -236,7 +235,6 @@ def test_bad_input_is_named_without_a_traceback(files, monkeypatch, words, messa
     header = (files[2] / "a.npy").read_bytes().replace(b"}", b" ", 1)
     (files[2] / "header.npy").write_bytes(header)
     (files[2] / "empty.mtx").write_text("%%MatrixMarket matrix array real general\n0 5\n", encoding="ascii")
-    np.save("none.npy", np.ones((0, 40)))
     printed = run(*words, code=2)
     assert message in " ".join(printed.split())
     assert "Traceback" not in printed
@@ -245,7 +243,6 @@ def test_bad_input_is_named_without_a_traceback(files, monkeypatch, words, messa
 @pytest.mark.parametrize(
     ("module", "words", "extra"),
     [
-        ("scipy", ["multiply", "a.npy", "b.npz", "-o", "c.mtx"], "ozaki[io]"),
         ("matplotlib", ["demo", "--plot", "x.png"], "ozaki[plot]"),
         ("cupy", ["verify", "a.npy", "b.npz", "--device", "gpu"], "ozaki[cuda13]"),
     ],
@@ -254,7 +251,6 @@ def test_a_missing_extra_is_named(files, monkeypatch, module, words, extra):
     monkeypatch.chdir(files[2])
     find_spec = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == module else find_spec(name))
-    monkeypatch.setitem(sys.modules, f"{module}.io", None)
     assert extra in run(*words, code=2)
 
 

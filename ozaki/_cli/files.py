@@ -1,16 +1,20 @@
-"""Matrices in files: NumPy's .npy and .npz, and MatrixMarket's .mtx."""
+"""Matrices in files: NumPy's .npy and .npz, and MatrixMarket's .mtx, which may be compressed (.mtx.gz)."""
 
 from __future__ import annotations
 
+import gzip
 import os
 import re
+from io import BufferedIOBase
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-SUFFIXES = (".npy", ".npz", ".mtx")
+from ozaki._cli import matrix_market
+
+SUFFIXES = (".npy", ".npz", ".mtx", ".mtx.gz")
 
 
 def read(path: str) -> npt.NDArray[Any]:
@@ -19,40 +23,46 @@ def read(path: str) -> npt.NDArray[Any]:
     Parameters
     ----------
     path : str
-        A .npy, .npz or .mtx file; ``file.npz:name`` picks one array of several. Integers that float64 holds exactly
-        become float64; a sparse matrix becomes dense.
+        A .npy, .npz, .mtx or .mtx.gz file; ``file.npz:name`` picks one array of several. Integers that float64 holds
+        exactly become float64; a sparse matrix becomes dense.
 
     Raises
     ------
-    ValueError, TypeError, OSError, ModuleNotFoundError
+    ValueError, TypeError, OSError, MemoryError
         Naming the file.
     """
-    picked = None if Path(path).exists() else re.fullmatch(r"(.*?\.npz):(.*)", path, re.IGNORECASE | re.DOTALL)
+    picked = None if os.path.exists(path) else re.fullmatch(r"(.*?\.npz):(.*)", path, re.IGNORECASE | re.DOTALL)
     file, name = picked.groups() if picked else (path, "")
     suffix = _suffix(file)
     try:
-        if suffix == ".mtx":
-            array = _dense(file)
-        else:
-            with open(file, "rb") as opened:
-                loaded = np.load(opened, allow_pickle=False)
-                array = _named(loaded, file, name) if suffix == ".npz" else _whole(loaded)
-    except (OSError, ModuleNotFoundError):
-        raise
+        with open(file, "rb") as opened:
+            array = _read(opened, suffix, file, name)
+    except OSError as error:
+        raise OSError(f"{path}: {error.strerror or error}") from None
     except MemoryError as error:
         raise MemoryError(f"{path}: {error}") from None
     except Exception as error:  # whatever the readers of the formats make of a damaged file
-        raise ValueError(f"{path}: {error or type(error).__name__}") from None
+        raise ValueError(f"{path}: {' '.join(str(error).split()) or type(error).__name__}") from None
     return _as_float(path, array)
 
 
 def write(path: str, array: npt.NDArray[Any]) -> None:
-    """Write an array in the format that the file's name ends with; in a .npz it is called "c"."""
+    """Write an array in the format that the file's name ends with; in a .npz it is called "c".
+
+    Raises
+    ------
+    ValueError, OSError
+        Naming the file.
+    """
     check_writable(path, array.shape)
     suffix = _suffix(path)
-    with open(path, "wb") as file:  # by name, they would append a suffix to one in capitals
-        if suffix == ".mtx":
-            _matrix_market().mmwrite(file, array.astype(np.float64), precision=17)  # SciPy cuts float32 short
+    with open(path, "wb") as file:  # by name, NumPy would append a suffix to one in capitals
+        if suffix == ".mtx.gz":
+            # Without name and time, the same matrix gives the same bytes.
+            with gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) as packed:
+                matrix_market.write(packed, array)
+        elif suffix == ".mtx":
+            matrix_market.write(file, array)
         elif suffix == ".npy":
             np.save(file, array)
         else:
@@ -61,12 +71,8 @@ def write(path: str, array: npt.NDArray[Any]) -> None:
 
 def check_writable(path: str, shape: tuple[int, ...] | None = None) -> None:
     """Raise what `write` would raise about the name and, if it is known, the shape, before anything is computed."""
-    if _suffix(path) == ".mtx":
-        _matrix_market()
-        if shape is not None and len(shape) != 2:
-            raise ValueError(f"{path}: a .mtx file holds a matrix, not shape {shape}; write .npy")
-        if shape is not None and 0 in shape:
-            raise ValueError(f"{path}: a .mtx file of shape {shape} cannot be read again; write .npy")
+    if _suffix(path).startswith(".mtx") and shape is not None and len(shape) != 2:
+        raise ValueError(f"{path}: a .mtx file holds a matrix, not shape {shape}; write .npy")
     check_place(path)
 
 
@@ -82,27 +88,24 @@ def check_place(path: str) -> None:
 
 
 def _suffix(path: str) -> str:
-    suffix = Path(path).suffix.lower()
-    if suffix not in SUFFIXES:
-        raise ValueError(f"{path}: format {suffix or 'without suffix'} is not known; expected {', '.join(SUFFIXES)}")
-    return suffix
+    name = Path(path).name.lower()
+    for suffix in SUFFIXES:
+        if name.endswith(suffix) and name != suffix:
+            return suffix
+    if not path:
+        raise ValueError(f"the name of a file is empty; expected one that ends with {', '.join(SUFFIXES)}")
+    suffix = Path(path).suffix or "without suffix"
+    raise ValueError(f"{path}: format {suffix} is not known; expected {', '.join(SUFFIXES)}")
 
 
-def _matrix_market() -> Any:
-    try:
-        import scipy.io
-    except ModuleNotFoundError:
-        raise ModuleNotFoundError(".mtx files need SciPy: pip install 'ozaki[io]'") from None
-    return scipy.io
-
-
-def _dense(file: str) -> npt.NDArray[Any]:
-    market = _matrix_market()
-    rows, columns, *_ = market.mminfo(file)
-    if 0 in (rows, columns):  # SciPy's reader ends the process
-        raise ValueError(f"a matrix of shape ({rows}, {columns}); expected one that is not empty, or .npy")
-    matrix = market.mmread(file, spmatrix=False)
-    return np.asarray(matrix.toarray() if hasattr(matrix, "toarray") else matrix)
+def _read(file: BufferedIOBase, suffix: str, path: str, name: str) -> npt.NDArray[Any]:
+    if suffix == ".mtx.gz":
+        with gzip.GzipFile(fileobj=file) as unpacked:
+            return matrix_market.read(unpacked)
+    if suffix == ".mtx":
+        return matrix_market.read(file)
+    loaded = np.load(file, allow_pickle=False)
+    return _named(loaded, path, name) if suffix == ".npz" else _whole(loaded)
 
 
 def _whole(loaded: Any) -> npt.NDArray[Any]:

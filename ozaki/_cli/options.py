@@ -37,7 +37,7 @@ SlicesOption = Annotated[int | None, typer.Option("--slices", help="Force the nu
 ReproducibleOption = Annotated[bool, typer.Option("--reproducible", help="Rule out the native product and words.")]
 DeviceOption = Annotated[Device, typer.Option("--device", help="Where to compute; auto takes a GPU if there is one.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Left = Annotated[str, typer.Argument(metavar="A", help="A file: .npy, .npz (file.npz:name) or .mtx.")]
+Left = Annotated[str, typer.Argument(metavar="A", help="A file: .npy, .npz (file.npz:name), .mtx or .mtx.gz.")]
 Right = Annotated[str, typer.Argument(metavar="B", help="A file, as A.")]
 
 
