@@ -82,6 +82,17 @@ def test_sparse_and_integer_matrices_become_dense_floats(tmp_path):
     np.testing.assert_array_equal(np.load(tmp_path / "c.npy"), [[0.0, 3.0], [-16.0, -20.0]])
 
 
+def test_large_integers_that_float64_holds_are_read(tmp_path):
+    edges = np.array([-(2**63), -(2**53), 2**53 + 2, 2**62, 3 * 2**60, 0])
+    for x in (edges, np.array([2**63, 2**64 - 2**11], dtype=np.uint64), edges[:0]):
+        np.save(tmp_path / "x.npy", x)
+        assert [int(y) for y in read(str(tmp_path / "x.npy"))] == x.tolist()
+    for wrong in (2**53 + 1, -(2**62) - 1, 2**63 - 1):
+        np.save(tmp_path / "x.npy", np.array([1, wrong]))
+        with pytest.raises(ValueError, match=r"x\.npy: integers beyond 2\*\*53"):
+            read(str(tmp_path / "x.npy"))
+
+
 def test_one_array_of_an_archive(files):
     a, b, folder = files
     np.savez(folder / "both.npz", a=a, b=b)
@@ -219,7 +230,7 @@ def test_accuracies_as_they_are_typed(text, accuracy):
 def test_bad_input_is_named_without_a_traceback(files, monkeypatch, words, message):
     monkeypatch.chdir(files[2])
     np.save("complex.npy", np.ones((40, 2)) * 1j)
-    np.save("huge.npy", np.full((40, 2), 2**60))
+    np.save("huge.npy", np.full((40, 2), 2**60 + 1))
     np.save("odd.npy", np.full((40, 2), 2**53 + 1))
     np.save("stack.npy", np.ones((2, 30, 40)))
     whole = (files[2] / "b.npz").read_bytes()

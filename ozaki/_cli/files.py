@@ -130,7 +130,16 @@ def _as_float(path: str, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     if native in (np.float32, np.float64):
         return array.astype(native, copy=False)
     if array.dtype.kind in "iub":
-        if array.size == 0 or (int(array.min()) >= -(2**53) and int(array.max()) <= 2**53):
+        if _held_by_float64(array):
             return array.astype(np.float64)
         raise ValueError(f"{path}: integers beyond 2**53, which float64 does not hold")
     raise TypeError(f"{path}: {array.dtype} is not supported; expected float32 or float64")
+
+
+def _held_by_float64(integers: npt.NDArray[Any]) -> bool:
+    """Tell whether each integer is a float64: it has 53 bits at most between its highest and its lowest."""
+    if integers.size == 0 or (int(integers.min()) >= -(2**53) and int(integers.max()) <= 2**53):
+        return True
+    magnitudes = (np.abs(integers) if integers.dtype.kind == "i" else integers).astype(np.uint64)
+    lowest_bits = magnitudes & (~magnitudes + np.uint64(1))
+    return bool((magnitudes // np.maximum(lowest_bits, np.uint64(1)) < 2**53).all())
