@@ -93,6 +93,15 @@ def test_large_integers_that_float64_holds_are_read(tmp_path):
             read(str(tmp_path / "x.npy"))
 
 
+def test_a_pipe_that_cannot_be_read_is_named(tmp_path):
+    os.mkfifo(tmp_path / "x.npy")
+    descriptor = os.open(tmp_path / "x.npy", os.O_RDWR)
+    os.write(descriptor, bytes(100))
+    with pytest.raises(OSError, match=r"x\.npy: .*seekable"):
+        read(str(tmp_path / "x.npy"))
+    os.close(descriptor)
+
+
 def test_one_array_of_an_archive(files):
     a, b, folder = files
     np.savez(folder / "both.npz", a=a, b=b)
@@ -222,6 +231,13 @@ def test_accuracies_as_they_are_typed(text, accuracy):
         (["nothing"], "nothing"),
         (["multiply", "a.npy", "header.npy", "-o", "c.npy"], "header.npy"),
         (["multiply", "a.npy", "empty.mtx", "-o", "c.npy"], "b: shape (0, 5) does not fit"),
+        (["multiply", "a.npy", "objects.npy", "-o", "c.npy"], "objects.npy: holds Python objects, not numbers of one"),
+        (["multiply", "a.npy", "objects.npz", "-o", "c.npy"], "objects.npz: holds Python objects, not numbers of one"),
+        (["multiply", "a.npy", "pickle.npy", "-o", "c.npy"], "pickle.npy: is no .npy file"),
+        (["multiply", "a.npy", "pickle.npz", "-o", "c.npy"], "pickle.npz: is no .npz file"),
+        (["multiply", "a.npy", "long.npy", "-o", "c.npy"], "long.npy: has a header longer than NumPy trusts"),
+        (["multiply", "a.npy", "none.npz", "-o", "c.npy"], "none.npz: holds no array"),
+        (["multiply", "a.npy", "several.npy", "-o", "c.npy"], "several.npy: holds more than one array"),
         (["verify", "a.npy", "b.npz", "--accuracy", "normwise:" + 400 * "9"], "finite"),
         (["demo", "--plot", "x.txt"], "ends with .png"),
         (["demo", "--plot", "no/x.png"], "no/x.png: no folder"),
@@ -246,9 +262,20 @@ def test_bad_input_is_named_without_a_traceback(files, monkeypatch, words, messa
     header = (files[2] / "a.npy").read_bytes().replace(b"}", b" ", 1)
     (files[2] / "header.npy").write_bytes(header)
     (files[2] / "empty.mtx").write_text("%%MatrixMarket matrix array real general\n0 5\n", encoding="ascii")
+    objects = np.array([1, None], dtype=object)
+    np.save("objects.npy", objects)
+    np.savez("objects.npz", x=objects)
+    np.savez("none.npz")
+    for name in ("pickle.npy", "pickle.npz"):
+        objects.dump(name)
+    np.save("long.npy", np.zeros(2, dtype=[(f"field{i}", float) for i in range(1000)]))
+    with open("several.npy", "wb") as file:
+        np.save(file, np.eye(40))
+        np.save(file, np.eye(40))
     printed = run(*words, code=2)
     assert message in " ".join(printed.split())
     assert "Traceback" not in printed
+    assert "pickle=" not in printed
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ozaki._cli import matrix_market
+from ozaki._cli import matrix_market, numpy_files
 
 SUFFIXES = (".npy", ".npz", ".mtx", ".mtx.gz")
 
@@ -64,9 +64,9 @@ def write(path: str, array: npt.NDArray[Any]) -> None:
         elif suffix == ".mtx":
             matrix_market.write(file, array)
         elif suffix == ".npy":
-            np.save(file, array)
+            numpy_files.write_array(file, array)
         else:
-            np.savez(file, c=array)
+            numpy_files.write_archive(file, c=array)
 
 
 def check_writable(path: str, shape: tuple[int, ...] | None = None) -> None:
@@ -104,25 +104,7 @@ def _read(file: BufferedIOBase, suffix: str, path: str, name: str) -> npt.NDArra
             return matrix_market.read(unpacked)
     if suffix == ".mtx":
         return matrix_market.read(file)
-    loaded = np.load(file, allow_pickle=False)
-    return _named(loaded, path, name) if suffix == ".npz" else _whole(loaded)
-
-
-def _whole(loaded: Any) -> npt.NDArray[Any]:
-    if not isinstance(loaded, np.ndarray):
-        raise ValueError("holds an archive; rename it to .npz")
-    return loaded
-
-
-def _named(loaded: Any, file: str, name: str) -> npt.NDArray[Any]:
-    if isinstance(loaded, np.ndarray):
-        raise ValueError("holds one array; rename it to .npy")
-    names = list(loaded.keys())
-    if not name and len(names) == 1:
-        name = names[0]
-    if name not in names:
-        raise ValueError(f"arrays {', '.join(names)}; name one, as {file}:{names[0] if names else 'name'}")
-    return np.asarray(loaded[name])
+    return numpy_files.read_array(file) if suffix == ".npy" else numpy_files.read_archive(file, path, name)
 
 
 def _as_float(path: str, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
