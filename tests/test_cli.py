@@ -200,6 +200,9 @@ def test_accuracies_as_they_are_typed(text, accuracy):
     assert type(parse_accuracy(text)) is type(accuracy)
 
 
+NUMBER = 400 * "1"
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -220,6 +223,24 @@ def test_accuracies_as_they_are_typed(text, accuracy):
         (["multiply", "a.npy", "b.npz", "-o", "folder.npy"], "folder.npy: is a folder"),
         (["multiply", "a.npy", ":smile:.npy", "-o", "c.npy"], ":smile:.npy"),
         (["plan", f"5x{10**30}", f"{10**30}x5"], "inner dimension of at most"),
+        (["plan", f"5x{NUMBER}", f"{NUMBER}x5"], "111 (400 characters)"),
+        (["plan", "5x" + 5000 * "1", "5x5"], "111 (5002 characters): expected a shape"),
+        (["verify", "a.npy", "b.npz", "--slices", NUMBER], "slices: 111"),
+        (["verify", "a.npy", "b.npz", "--slices", 5000 * "1"], "--slices"),
+        (["verify", "a.npy", "b.npz", "--accuracy", NUMBER], "111 (400 characters) bits; expected 1 to 1000"),
+        (["verify", "a.npy", "b.npz", "--accuracy", f"2^{NUMBER}"], "accuracy: '2^111"),
+        (["verify", "a.npy", "b.npz", "--accuracy", f"2^-{5000 * '1'}"], "accuracy: '2^-111"),
+        (["verify", "a.npy", "b.npz", "--accuracy", f"{NUMBER}:1e-9"], "accuracy: measure '111"),
+        (["verify", "a.npy", "b.npz", "--scheme", NUMBER], "scheme: '111"),
+        (["verify", "a.npy", "b.npz", "--scheme", 2000 * "1 "], "scheme: '1 1"),
+        (["verify", "a.npy", "b.npz", "--device", NUMBER], "--device"),
+        (["verify", "a.npy", "b.npz", "--rows", "-" + NUMBER], "--rows"),
+        (["verify", "a.npy", f"b.npz:{NUMBER}"], "b.npz"),
+        (["verify", "a.npy", "b.npz", f"--{NUMBER}"], "No such option: --111"),
+        ([NUMBER], "No such command '111"),
+        (["demo", "--size", NUMBER], "size: 111"),
+        (["demo", "--size", 10**9], "size: 1000000000; two matrices"),
+        (["demo", "--plot", NUMBER], "--plot: 111"),
         (["verify", "a.npy", "b.npz", "--accuracy", "2^5000"], "2^5000"),
         (["verify", "a.npy", "b.npz", "--accuracy", "fp65"], "fp65"),
         (["verify", "a.npy", "b.npz", "--accuracy", "rows:1e-9"], "measure 'rows' is not known"),
@@ -238,6 +259,13 @@ def test_accuracies_as_they_are_typed(text, accuracy):
         (["multiply", "a.npy", "long.npy", "-o", "c.npy"], "long.npy: has a header longer than NumPy trusts"),
         (["multiply", "a.npy", "none.npz", "-o", "c.npy"], "none.npz: holds no array"),
         (["multiply", "a.npy", "several.npy", "-o", "c.npy"], "several.npy: holds more than one array"),
+        (["multiply", "a.npy", "folder.npy", "-o", "c.npy"], "folder.npy: Is a directory"),
+        (["multiply", "a.npy", "loop.npy", "-o", "c.npy"], "loop.npy: Too many levels of symbolic links"),
+        (["multiply", "a.npy", "", "-o", "c.npy"], "the name of a file is empty"),
+        (["multiply", "a.npy", "x\0.npy", "-o", "c.npy"], r"x\x00.npy: embedded null byte"),
+        (["multiply", "a.npy", "x\n\x1b[31m.npy", "-o", "c.npy"], r"x\n\x1b[31m.npy: No such file"),
+        (["multiply", "a.npy", "x\udc80.npy", "-o", "c.npy"], r"x\udc80.npy: No such file"),
+        (["multiply", "a.npy", "y" * 300 + ".npy", "-o", "c.npy"], "yyy.npy (304 characters): File name too long"),
         (["verify", "a.npy", "b.npz", "--accuracy", "normwise:" + 400 * "9"], "finite"),
         (["demo", "--plot", "x.txt"], "ends with .png"),
         (["demo", "--plot", "no/x.png"], "no/x.png: no folder"),
@@ -272,9 +300,11 @@ def test_bad_input_is_named_without_a_traceback(files, monkeypatch, words, messa
     with open("several.npy", "wb") as file:
         np.save(file, np.eye(40))
         np.save(file, np.eye(40))
+    (files[2] / "loop.npy").symlink_to("loop.npy")
     printed = run(*words, code=2)
-    assert message in " ".join(printed.split())
-    assert "Traceback" not in printed
+    assert message in printed
+    assert printed.startswith("error: ") and printed.count("\n") == 1
+    assert len(printed) < 1200 and 101 * "1" not in printed
     assert "pickle=" not in printed
 
 
