@@ -241,6 +241,7 @@ NUMBER = 400 * "1"
         (["demo", "--size", NUMBER], "size: 111"),
         (["demo", "--size", 10**9], "size: 1000000000; two matrices"),
         (["demo", "--plot", NUMBER], "--plot: 111"),
+        (["demo", "--plot", f"{NUMBER}.png"], "111.png (404 characters): File name too long"),
         (["verify", "a.npy", "b.npz", "--accuracy", "2^5000"], "2^5000"),
         (["verify", "a.npy", "b.npz", "--accuracy", "fp65"], "fp65"),
         (["verify", "a.npy", "b.npz", "--accuracy", "rows:1e-9"], "measure 'rows' is not known"),

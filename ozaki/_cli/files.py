@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ozaki._cli import matrix_market, numpy_files
+from ozaki._cli.replacing import check_place, written_whole
 
 SUFFIXES = (".npy", ".npz", ".mtx", ".mtx.gz")
 
@@ -52,11 +53,11 @@ def write(path: str, array: npt.NDArray[Any]) -> None:
     Raises
     ------
     ValueError, OSError
-        Naming the file.
+        Naming the file, of which nothing is changed then.
     """
     check_writable(path, array.shape)
     suffix = _suffix(path)
-    with open(path, "wb") as file:  # by name, NumPy would append a suffix to one in capitals
+    with written_whole(path) as file:
         if suffix == ".mtx.gz":
             # Without name and time, the same matrix gives the same bytes.
             with gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) as packed:
@@ -74,17 +75,6 @@ def check_writable(path: str, shape: tuple[int, ...] | None = None) -> None:
     if _suffix(path).startswith(".mtx") and shape is not None and len(shape) != 2:
         raise ValueError(f"{path}: a .mtx file holds a matrix, not shape {shape}; write .npy")
     check_place(path)
-
-
-def check_place(path: str) -> None:
-    """Raise where no file of that name can be written."""
-    if Path(path).is_dir():
-        raise IsADirectoryError(f"{path}: is a folder; expected the name of a file")
-    place = Path(path).resolve()
-    if not place.parent.is_dir():
-        raise FileNotFoundError(f"{path}: no folder {place.parent}")
-    if not os.access(place if place.exists() else place.parent, os.W_OK):
-        raise PermissionError(f"{path}: may not be written")
 
 
 def _suffix(path: str) -> str:
