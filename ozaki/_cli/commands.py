@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-import typer.core
 from rich.markup import escape
 from rich.table import Table
 
 import ozaki
 from ozaki._cli import dgemm, files, longley, picture
 from ozaki._cli.devices import array_library, environment, pick_device, to_host
+from ozaki._cli.echo import printable
+from ozaki._cli.ending import Commands
 from ozaki._cli.options import (
     AccuracyOption,
     Device,
@@ -30,23 +31,10 @@ from ozaki._cli.options import (
     parse_accuracy,
     parse_shape,
 )
-from ozaki._cli.printing import err, error_of, out, print_dgemm, print_json, print_longley, progress
+from ozaki._cli.printing import error_of, out, print_dgemm, print_json, print_longley, progress
 from ozaki._cli.verify import sampled
 from ozaki._operands import shapes
 from ozaki._report import rounded_up
-
-
-class Commands(typer.core.TyperGroup):
-    """Commands whose errors about the input end in a line and exit code 2, without a traceback."""
-
-    def invoke(self, ctx: Any) -> Any:
-        try:
-            return super().invoke(ctx)
-        except (ValueError, TypeError, OSError, MemoryError, ModuleNotFoundError, NotImplementedError) as error:
-            message = str(error) or type(error).__name__
-            err.print(f"error: {message}", style="red", markup=False, soft_wrap=True)
-            raise typer.Exit(2) from None
-
 
 app = typer.Typer(
     cls=Commands,
@@ -55,11 +43,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Matrix products to the accuracy you ask for, with a proven error bound.",
 )
-
-
-def main() -> None:
-    """Run the command line."""
-    app()
 
 
 @app.command()
@@ -97,7 +80,7 @@ def demo(
     print_longley(solved)
     print_dgemm(timed, size, where)
     if plot is not None:
-        out.print(f"\nDrawn into {plot}", soft_wrap=True, markup=False)
+        out.print(f"\nDrawn into {printable(str(plot))}", soft_wrap=True, markup=False)
 
 
 @app.command()
@@ -134,7 +117,7 @@ def multiply(
         print_json({"output": output, "shape": c.shape, "dtype": str(c.dtype), "seconds": seconds, **asdict(account)})
     elif report:
         out.print(
-            f"{output}: {'x'.join(map(str, c.shape)) or 'a number'}, {c.dtype}, {seconds:.3g} s",
+            f"{printable(output)}: {'x'.join(map(str, c.shape)) or 'a number'}, {c.dtype}, {seconds:.3g} s",
             soft_wrap=True,
             markup=False,
         )

@@ -55,7 +55,7 @@ def to_host(x: Any) -> npt.NDArray[Any]:
 
 def environment() -> dict[str, Any]:
     """Versions, devices and engines, as plain data."""
-    packages = ("ozaki", "numpy", "mpmath", "scipy", "matplotlib")
+    packages = ("ozaki", "numpy", "mpmath", "matplotlib")
     versions: dict[str, str | None] = {"python": platform.python_version()}
     for package in packages:
         try:

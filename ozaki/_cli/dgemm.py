@@ -51,10 +51,18 @@ def emulate_dgemm(size: int, device: str, seed: int = 0) -> Iterator[Timed]:
     """Multiply two normal matrices natively, and then to each accuracy of `REQUESTS`.
 
     Errors are measured against exact entries, in 16 rows and 200 columns.
+
+    Raises
+    ------
+    MemoryError
+        Where the memory does not hold matrices of that size.
     """
     xp = array_library(device)
     rng = np.random.default_rng(seed)
-    a, b = rng.standard_normal((2, size, size))
+    try:
+        a, b = rng.standard_normal((2, size, size))
+    except (ValueError, MemoryError):  # NumPy raises ValueError for sizes beyond any memory
+        raise MemoryError(f"size: {size}; two matrices of so many rows and columns do not fit into memory") from None
     rows, cols = (rng.choice(size, min(size, count), replace=False) for count in (16, 200))
     x, y = xp.asarray(a), xp.asarray(b)
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 from enum import StrEnum
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 import ozaki
+from ozaki._cli.echo import cut
+
+_LONGEST_SHAPE = 1000  # characters
 
 
 class Device(StrEnum):
@@ -37,7 +40,7 @@ SlicesOption = Annotated[int | None, typer.Option("--slices", help="Force the nu
 ReproducibleOption = Annotated[bool, typer.Option("--reproducible", help="Rule out the native product and words.")]
 DeviceOption = Annotated[Device, typer.Option("--device", help="Where to compute; auto takes a GPU if there is one.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Left = Annotated[str, typer.Argument(metavar="A", help="A file: .npy, .npz (file.npz:name) or .mtx.")]
+Left = Annotated[str, typer.Argument(metavar="A", help="A file: .npy, .npz (file.npz:name), .mtx or .mtx.gz.")]
 Right = Annotated[str, typer.Argument(metavar="B", help="A file, as A.")]
 
 
@@ -46,7 +49,7 @@ def parse_accuracy(text: str | None) -> ozaki.Accuracy | str | int | float | Non
     if text is None:
         return None
     measure, colon, number = text.rpartition(":")
-    power = re.fullmatch(r"2(?:\^|\*\*)(-?\d+)", number)
+    power = re.fullmatch(r"2(?:\^|\*\*)(-?\d{1,9})", number)
     value: str | int | float = _power(text, int(power[1])) if power else number
     if not power:
         for kind in (int, float):
@@ -58,18 +61,26 @@ def parse_accuracy(text: str | None) -> ozaki.Accuracy | str | int | float | Non
     if not colon:
         return value
     if isinstance(value, str):
-        raise ValueError(f"accuracy: {text!r}; expected MEASURE:TOLERANCE, as componentwise:1e-20")
+        raise ValueError(f"accuracy: {cut(text)!r}; expected MEASURE:TOLERANCE, as componentwise:1e-20")
     return ozaki.Accuracy(measure, value)  # type: ignore[arg-type]
 
 
 def _power(text: str, exponent: int) -> float:
     if exponent > 1023:
-        raise ValueError(f"accuracy: {text}; expected a tolerance that float64 holds")
+        raise ValueError(f"accuracy: {cut(text)}; expected a tolerance that float64 holds")
     return math.ldexp(1.0, exponent)
 
 
 def parse_shape(text: str) -> tuple[int, ...] | None:
-    """Return the shape that a word like 4000x3000 names; None for any other word."""
-    if not re.fullmatch(r"\d+(x\d+)*", text) or Path(text).exists():
+    """Return the shape that a word like 4000x3000 names; None for any other word.
+
+    Raises
+    ------
+    ValueError
+        For sizes of more digits than Python reads.
+    """
+    if not re.fullmatch(r"\d+(x\d+)*", text) or os.path.exists(text):
         return None
+    if len(text) > _LONGEST_SHAPE:
+        raise ValueError(f"{cut(text)}: expected a shape, as 4000x3000")
     return tuple(map(int, text.split("x")))

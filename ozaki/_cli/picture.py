@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
+import io
 from math import inf, sqrt
 from pathlib import Path
 
 from ozaki._cli.dgemm import Timed
-from ozaki._cli.files import check_place
 from ozaki._cli.longley import FULL, Solved
+from ozaki._cli.replacing import check_place, written_whole
 
 _SUFFIXES = (".png", ".svg", ".pdf")
 
@@ -23,7 +24,13 @@ def check(path: Path) -> None:
 
 
 def plot(solved: list[Solved], timed: list[Timed], size: int, path: str) -> None:
-    """Draw both tables into a file, in the format that its name ends with."""
+    """Draw both tables into a file, in the format that its name ends with.
+
+    Raises
+    ------
+    OSError
+        Naming the file, of which nothing is changed then.
+    """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
     from matplotlib.ticker import NullFormatter
@@ -65,4 +72,7 @@ def plot(solved: list[Solved], timed: list[Timed], size: int, path: str) -> None
     right.set(xscale="log", yscale="log", xlabel="seconds", ylabel="componentwise error", title=f"float64, n = {size}")
     right.margins(x=0.2)
     right.xaxis.set_minor_formatter(NullFormatter())
-    figure.savefig(path, dpi=150)
+    drawn = io.BytesIO()
+    figure.savefig(drawn, dpi=150, format=Path(path).suffix[1:].lower())
+    with written_whole(path) as file:
+        file.write(drawn.getbuffer())

@@ -76,6 +76,9 @@ def plain(value: Any) -> Any:
 @contextmanager
 def progress(silent: bool, steps: int) -> Iterator[Callable[[str], None]]:
     """Show a bar on a terminal's standard error; yields a function that takes one step."""
+    if silent or not err.is_terminal:
+        yield lambda text: None
+        return
     columns = (
         SpinnerColumn(),
         BarColumn(),
@@ -83,6 +86,6 @@ def progress(silent: bool, steps: int) -> Iterator[Callable[[str], None]]:
         TimeElapsedColumn(),
         TextColumn("{task.description}"),
     )
-    with Progress(*columns, console=err, transient=True, disable=silent or not err.is_terminal) as bar:
+    with Progress(*columns, console=err, transient=True) as bar:
         task = bar.add_task("", total=steps)
         yield lambda text: bar.update(task, advance=1, description=text)

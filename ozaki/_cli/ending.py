@@ -1,0 +1,57 @@
+"""How a command line ends: its exit code, and one line about what was wrong."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from typing import Any
+
+import typer
+import typer.core
+
+from ozaki._cli.echo import one_line
+from ozaki._cli.printing import err
+from ozaki._cli.streams import StandardOutputError
+
+BAD_INPUT = 2
+_INTERRUPTED = 128 + signal.SIGINT
+_NOBODY_READS = 128 + 13  # as a program that SIGPIPE ends
+
+# Typer has no name for it. What it raises for words that it does not understand are subclasses.
+_UsageError: Any = typer.BadParameter.__base__
+
+
+class Commands(typer.core.TyperGroup):
+    """Commands whose errors about the input end in one line and exit code 2, without a traceback."""
+
+    def main(self, *args: Any, **options: Any) -> Any:
+        """Run a command line, and leave with its exit code."""
+        try:
+            code = super().main(*args, **{**options, "standalone_mode": False})
+            sys.stdout.flush()
+        except _UsageError as error:
+            message = error.format_message().rstrip(".")
+            if message:  # there is none where no word was given: help has been printed then
+                complain(f"error: {message}; see `{error.ctx.command_path} --help`")
+            code = BAD_INPUT
+        except StandardOutputError as error:
+            if not error.broken_pipe:
+                complain(f"error: {error}")
+            code = _NOBODY_READS if error.broken_pipe else BAD_INPUT
+        sys.exit(code)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command that the words name."""
+        try:
+            return super().invoke(ctx)
+        except (ValueError, TypeError, OverflowError, OSError, MemoryError, ImportError, NotImplementedError) as error:
+            complain(f"error: {str(error) or type(error).__name__}")
+            raise typer.Exit(BAD_INPUT) from None
+        except KeyboardInterrupt:
+            complain("interrupted")
+            raise typer.Exit(_INTERRUPTED) from None
+
+
+def complain(message: str) -> None:
+    """Print a line on standard error."""
+    err.print(one_line(message), style="red", markup=False, soft_wrap=True)

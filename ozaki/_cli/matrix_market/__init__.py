@@ -1,0 +1,6 @@
+"""MatrixMarket files, read strictly: each number to the nearest float64, or an error that says where it stands."""
+
+from ozaki._cli.matrix_market.reading import read
+from ozaki._cli.matrix_market.writing import write
+
+__all__ = ["read", "write"]

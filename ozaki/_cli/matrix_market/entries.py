@@ -1,0 +1,170 @@
+"""The lines of a MatrixMarket file behind its header."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from io import BufferedIOBase
+from typing import NoReturn
+
+import numpy as np
+import numpy.typing as npt
+
+from ozaki._cli.matrix_market.header import Header
+from ozaki._cli.matrix_market.numbers import INTEGER, REAL, first_lost, to_floats
+from ozaki._cli.matrix_market.places import is_empty, quoted, refuse, words
+
+_BLOCK = 1 << 22  # bytes that are looked at together; as words they take about ten times as much memory
+_INDEX = rb"\d{1,18}+"
+
+Indices = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Block:
+    """Some entries of a file.
+
+    Attributes
+    ----------
+    lines : array of int
+        The line of each.
+    rows, columns : arrays of int
+        From 0; without elements in a file that leaves them out.
+    values : array of float64
+    """
+
+    lines: Indices
+    rows: Indices
+    columns: Indices
+    values: npt.NDArray[np.float64]
+
+
+def read_blocks(file: BufferedIOBase, header: Header) -> Iterator[Block]:
+    """Read the entries, as many as the header says.
+
+    Raises
+    ------
+    ValueError
+        With the line and the column, where an entry is not of the kind that the header says, float64 does not hold
+        its number, or its place is not in the matrix. With the line, where entries are missing.
+    """
+    kinds = _kinds(header)
+    valid = _valid(kinds)
+    missing, number = header.entries, header.lines + 1
+    while lines := file.readlines(_BLOCK):
+        text = b"".join(lines) + (b"" if lines[-1].endswith(b"\n") else b"\n")
+        matched = valid.match(text)
+        assert matched is not None  # it matches no line at all, if nothing else
+        if matched.end() < len(text):
+            bad = text.count(b"\n", 0, matched.end())
+            _refuse_entry(number + bad, lines[bad], kinds)
+        entries = _Entries.of(lines, text, number, len(kinds))
+        if entries.numbers.size > missing:
+            entries.refuse(missing, 0, f"expected {header.entries} entries; here is one more")
+        missing -= entries.numbers.size
+        number += len(lines)
+        yield Block(entries.numbers, *_places(entries, header), _values(entries, header.field))
+    if missing:
+        got = header.entries - missing
+        raise ValueError(f"line {number - 1}: the file ends after {got} of {header.entries} entries")
+
+
+def _kinds(header: Header) -> list[tuple[bytes, str]]:
+    """Return what each word of an entry is: a pattern, and what to call it."""
+    value = {"real": [(REAL, "a number")], "integer": [(INTEGER, "an integer")], "pattern": []}[header.field]
+    return [*([(_INDEX, "a row"), (_INDEX, "a column")] if header.sparse else []), *value]
+
+
+def _valid(kinds: list[tuple[bytes, str]]) -> re.Pattern[bytes]:
+    """Return a pattern that matches lines up to the first wrong one."""
+    entry = rb"[ \t]++".join(rb"(?:" + pattern + rb")" for pattern, _ in kinds)
+    return re.compile(rb"(?:[ \t]*+(?:%[^\n]*+|" + entry + rb"[ \t]*+)?+\r?+\n)*+")
+
+
+def _refuse_entry(number: int, line: bytes, kinds: list[tuple[bytes, str]]) -> NoReturn:
+    """Say what is wrong with a line."""
+    found = words(line)
+    expected = f"an entry is {', '.join(name for _, name in kinds)}"
+    for place, (pattern, name) in enumerate(kinds):
+        if place >= len(found):
+            refuse(number, line, place, f"{name} is missing; {expected}")
+        if not re.fullmatch(pattern, found[place][0]):
+            refuse(number, line, place, f"{quoted(found[place][0])} is not {name}")
+    refuse(number, line, len(kinds), f"{quoted(found[len(kinds)][0])} is too much; {expected}")
+
+
+@dataclass(frozen=True)
+class _Entries:
+    """The words of lines that are valid.
+
+    Attributes
+    ----------
+    lines : list of bytes
+        All lines, those without an entry included.
+    first : int
+        The number of the first.
+    numbers : array of int
+        Those of the lines that have an entry.
+    columns : list of lists of bytes
+        The first word of each entry, the second, and so on.
+    """
+
+    lines: list[bytes]
+    first: int
+    numbers: Indices
+    columns: list[list[bytes]]
+
+    @staticmethod
+    def of(lines: list[bytes], text: bytes, first: int, width: int) -> _Entries:
+        """Take lines apart, each entry into as many words; `text` is all of them."""
+        found = text.split()
+        if len(found) == width * len(lines) and b"%" not in text:
+            numbers = np.arange(first, first + len(lines), dtype=np.int64)
+        else:
+            filled = [i for i, line in enumerate(lines) if not is_empty(line)]
+            found = b" ".join([lines[i] for i in filled]).split()
+            numbers = first + np.array(filled, dtype=np.int64)
+        return _Entries(lines, first, numbers, [found[i::width] for i in range(width)])
+
+    def refuse(self, entry: int, word: int, reason: str) -> NoReturn:
+        """Raise an error about a word of an entry."""
+        number = int(self.numbers[entry])
+        refuse(number, self.lines[number - self.first], word, reason)
+
+    def refuse_where(self, wrong: npt.NDArray[np.bool_], word: int, reason: Callable[[int], str]) -> None:
+        """Raise an error about the first entry that is wrong, if one is."""
+        if wrong.any():
+            entry = int(wrong.argmax())
+            self.refuse(entry, word, reason(entry))
+
+
+def _places(entries: _Entries, header: Header) -> tuple[Indices, Indices]:
+    """Return the rows and columns of entries, from 0."""
+    if not header.sparse:
+        return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
+    rows, columns = (np.array(list(map(int, found)), dtype=np.int64) - 1 for found in entries.columns[:2])
+    _check_range(entries, 0, "row", rows, header.rows)
+    _check_range(entries, 1, "column", columns, header.columns)
+    if header.symmetry != "general":
+        expected = f"expected those of a {header.symmetry} matrix on and below it only, which the others follow from"
+        entries.refuse_where(rows < columns, 0, lambda i: f"this entry lies above the diagonal; {expected}")
+    return rows, columns
+
+
+def _check_range(entries: _Entries, word: int, name: str, indices: Indices, size: int) -> None:
+    wrong = (indices < 0) | (indices >= size)
+    entries.refuse_where(wrong, word, lambda i: f"there is no {name} {indices[i] + 1}; expected 1 to {size}")
+
+
+def _values(entries: _Entries, field: str) -> npt.NDArray[np.float64]:
+    """Return the values of entries."""
+    if field == "pattern":
+        return np.ones(entries.numbers.size)
+    found = entries.columns[-1]
+    values = to_floats(found)
+    lost = first_lost(found, values, field == "integer")
+    if lost is not None:
+        entry, reason = lost
+        entries.refuse(entry, len(entries.columns) - 1, f"{quoted(found[entry])} {reason}")
+    return values + 0.0 if field == "integer" else values  # integers have no negative zero

@@ -1,0 +1,111 @@
+"""The first lines of a MatrixMarket file: what kind of matrix it holds, and how large."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from io import BufferedIOBase
+
+from ozaki._cli.matrix_market.places import is_empty, quoted, refuse, words
+
+BANNER = "%%MatrixMarket matrix"
+
+_LONGEST = 1024  # characters of a line, by the format's definition
+_FORMATS = ("coordinate", "array")
+_FIELDS = ("real", "double", "integer", "unsigned-integer", "pattern")
+_SYMMETRIES = ("general", "symmetric", "skew-symmetric")
+_SIZE = re.compile(rb"\d{1,18}")
+
+
+@dataclass(frozen=True)
+class Header:
+    """What the first lines say.
+
+    Attributes
+    ----------
+    sparse : entries come with their rows and columns; else all of them come, column by column
+    field : "real", "integer" or "pattern"
+    symmetry : "general", "symmetric" or "skew-symmetric"
+    rows, columns : size of the matrix
+    entries : how many entries follow
+    lines : how many lines the header takes
+    """
+
+    sparse: bool
+    field: str
+    symmetry: str
+    rows: int
+    columns: int
+    entries: int
+    lines: int
+
+
+def read_header(file: BufferedIOBase) -> Header:
+    """Read a file up to its first entry.
+
+    Raises
+    ------
+    ValueError
+        With the line and the column, where the file is no MatrixMarket file, or holds what is not supported.
+    """
+    layout, field, symmetry = _kind(file.readline(_LONGEST))
+    sparse = layout == "coordinate"
+    number, line = _first_filled(file)
+    rows, columns, *entries = _sizes(number, line, ("ROWS", "COLUMNS", "ENTRIES") if sparse else ("ROWS", "COLUMNS"))
+    if symmetry != "general" and rows != columns:
+        refuse(number, line, 0, f"a {symmetry} matrix is square, not {rows} x {columns}")
+    stored = {
+        "general": rows * columns,
+        "symmetric": rows * (rows + 1) // 2,
+        "skew-symmetric": rows * (rows - 1) // 2,
+    }[symmetry]
+    if not entries:
+        return Header(sparse, field, symmetry, rows, columns, stored, number)
+    # A skew-symmetric file may spell out the zeros of its diagonal.
+    most = rows * (rows + 1) // 2 if symmetry == "skew-symmetric" else stored
+    if entries[0] > most:
+        refuse(number, line, 2, f"{entries[0]} entries; a {symmetry} {rows} x {columns} matrix has {most} at most")
+    return Header(sparse, field, symmetry, rows, columns, entries[0], number)
+
+
+def _kind(line: bytes) -> tuple[str, str, str]:
+    """Read the first line: format, field and symmetry."""
+    found = words(line)
+    if not found or found[0][0].lower() != b"%%matrixmarket":
+        refuse(1, line, 0, f"expected a first line {BANNER} FORMAT FIELD SYMMETRY; this is no MatrixMarket file")
+    if len(found) != 5:
+        refuse(1, line, 5, f"expected {BANNER} FORMAT FIELD SYMMETRY, got {len(found)} words")
+    # The definition has readers ignore upper and lower case.
+    what, layout, field, symmetry = (word[0].decode("latin-1").lower() for word in found[1:])
+    known = (("matrix",), _FORMATS, (*_FIELDS, "complex"), (*_SYMMETRIES, "hermitian"))
+    for place, (got, expected) in enumerate(zip((what, layout, field, symmetry), known, strict=True), 1):
+        if got not in expected:
+            refuse(1, line, place, f"{quoted(found[place][0])} is not known; expected {' or '.join(expected)}")
+    if field == "complex":
+        refuse(1, line, 3, "complex matrices are not supported yet; expected real, integer or pattern")
+    if symmetry == "hermitian":
+        refuse(1, line, 4, f"a {field} matrix is symmetric, not hermitian")
+    if field == "pattern" and (layout == "array" or symmetry == "skew-symmetric"):
+        refuse(1, line, 3, f"a pattern has no values, so it cannot be {'an array' if layout == 'array' else symmetry}")
+    return layout, {"double": "real", "unsigned-integer": "integer"}.get(field, field), symmetry
+
+
+def _first_filled(file: BufferedIOBase) -> tuple[int, bytes]:
+    """Return the first line that is neither blank nor a comment, and its number."""
+    number = 1
+    for line in file:
+        number += 1
+        if not is_empty(line):
+            return number, line
+    raise ValueError(f"line {number}: the file ends before the sizes of the matrix")
+
+
+def _sizes(number: int, line: bytes, names: tuple[str, ...]) -> list[int]:
+    found = words(line)
+    for place, name in enumerate(names):
+        if place >= len(found) or not _SIZE.fullmatch(found[place][0]):
+            got = f", got {quoted(found[place][0])}" if place < len(found) else ""
+            refuse(number, line, place, f"expected the sizes {' '.join(names)}, {name} as a whole number{got}")
+    if len(found) > len(names):
+        refuse(number, line, len(names), f"expected the sizes {' '.join(names)} and nothing else")
+    return [int(word[0]) for word in found]

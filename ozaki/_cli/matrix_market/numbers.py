@@ -1,0 +1,50 @@
+"""Decimal numbers to float64."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+# An exponent begins with e or, as Fortran writes it, with d; behind a decimal point its letter may be missing, which
+# is how Fortran writes exponents of three digits. Quantifiers take all they can and give nothing back (++, *+, ?+):
+# a long line is refused as fast as it is read.
+_EXPONENT = rb"[eEdD][+-]?+\d++"
+_DECIMAL = rb"(?:\d++\.\d*+|\.\d++)(?:" + _EXPONENT + rb"|[+-]\d++)?+|\d++(?:" + _EXPONENT + rb")?+"
+REAL = rb"[+-]?+(?:" + _DECIMAL + rb"|(?i:nan|inf(?:inity)?+))"
+INTEGER = rb"[+-]?+\d++"
+
+_FORTRAN_EXPONENT = re.compile(rb"[dD]|(?<=[\d.])(?=[+-])")
+_NONZERO = re.compile(rb"[+-]?[0.]*[1-9]")
+_DIGITS_HELD = 15  # any integer of so many decimal digits is a float64
+
+
+def to_floats(numbers: Sequence[bytes]) -> npt.NDArray[np.float64]:
+    """Return the float64 nearest to each number that matches `REAL` or `INTEGER`."""
+    try:
+        return np.array(list(map(float, numbers)), dtype=np.float64)
+    except ValueError:
+        return np.array([float(_FORTRAN_EXPONENT.sub(b"e", number)) for number in numbers], dtype=np.float64)
+
+
+def first_lost(numbers: Sequence[bytes], floats: npt.NDArray[np.float64], whole: bool) -> tuple[int, str] | None:
+    """Find the first number of which float64 holds nothing or, if they are whole numbers, not everything.
+
+    Returns
+    -------
+    tuple of int and str, or None
+        Which number it is, and what is wrong.
+    """
+    for i in np.flatnonzero((floats == 0) | np.isinf(floats)).tolist():
+        if floats[i] == 0 and _NONZERO.match(numbers[i]):
+            return i, "is too small for float64, and would become 0"
+        if floats[i] != 0 and not numbers[i][-1:].isalpha():
+            return i, "is too large for float64, and would become Inf"
+    if whole:
+        for i, number in enumerate(numbers):
+            # Leading zeros could be more than int() takes; what is left has no more digits than a finite float64.
+            if len(number) > _DIGITS_HELD and abs(int(floats[i])) != int(number.lstrip(b"+-0") or b"0"):
+                return i, "is an integer that float64 does not hold (beyond 2**53)"
+    return None

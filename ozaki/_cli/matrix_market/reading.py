@@ -1,0 +1,119 @@
+"""A MatrixMarket file as a dense matrix."""
+
+from __future__ import annotations
+
+import os
+from io import BufferedIOBase
+
+import numpy as np
+import numpy.typing as npt
+
+from ozaki._cli.matrix_market.entries import Block, read_blocks
+from ozaki._cli.matrix_market.header import Header, read_header
+
+Matrix = npt.NDArray[np.float64]
+
+
+def read(file: BufferedIOBase) -> Matrix:
+    """Read a real matrix; one of integers too, or a pattern, which has ones.
+
+    Parameters
+    ----------
+    file : binary file
+
+    Returns
+    -------
+    array of float64
+        Each element the float64 nearest to the decimal number in the file.
+
+    Raises
+    ------
+    ValueError
+        With the line, and the column if there is one, where the file is not to the format; where a number is beyond
+        the range of float64, or a whole number not exactly a float64; where an entry comes twice.
+    MemoryError
+        Where the matrix is larger than the memory of the machine.
+    """
+    header = read_header(file)
+    _check_fits(header)
+    return _from_places(file, header) if header.sparse else _from_columns(file, header)
+
+
+def _check_fits(header: Header) -> None:
+    """Raise before anything is allocated: the system might promise memory that it does not have."""
+    needed = 8 * header.rows * header.columns
+    there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else needed
+    if needed > there:
+        raise MemoryError(
+            f"line {header.lines}: a matrix of {header.rows} x {header.columns} float64 elements takes "
+            f"{needed / 2**30:.3g} GiB; this machine has {there / 2**30:.3g} GiB"
+        )
+
+
+def _from_places(file: BufferedIOBase, header: Header) -> Matrix:
+    """Read entries that come with their rows and columns."""
+    blocks = list(read_blocks(file, header))
+    matrix = np.zeros((header.rows, header.columns))
+    if not blocks:
+        return matrix
+    entries = Block(
+        np.concatenate([block.lines for block in blocks]),
+        np.concatenate([block.rows for block in blocks]),
+        np.concatenate([block.columns for block in blocks]),
+        np.concatenate([block.values for block in blocks]),
+    )
+    _check_once(entries, header)
+    if header.symmetry == "skew-symmetric":
+        _check_diagonal(entries)
+    if header.symmetry != "general":
+        matrix[entries.columns, entries.rows] = _mirrored(entries.values, header.symmetry)
+    matrix[entries.rows, entries.columns] = entries.values
+    return matrix
+
+
+def _check_once(entries: Block, header: Header) -> None:
+    """No entry comes twice: the format does not say what that means, and a sum would be rounded."""
+    keys = entries.rows * header.columns + entries.columns
+    order = np.argsort(keys, kind="stable")
+    again = np.flatnonzero(keys[order[1:]] == keys[order[:-1]])
+    if again.size:
+        i = again[np.argmin(order[again + 1])]
+        first, second = order[i], order[i + 1]
+        place = f"({entries.rows[first] + 1}, {entries.columns[first] + 1})"
+        raise ValueError(
+            f"line {entries.lines[second]}: entry {place} is in line {entries.lines[first]} already; expected it once"
+        )
+
+
+def _check_diagonal(entries: Block) -> None:
+    wrong = np.flatnonzero((entries.rows == entries.columns) & (entries.values != 0))
+    if wrong.size:
+        i = wrong[0]
+        raise ValueError(
+            f"line {entries.lines[i]}: {entries.values[i]} on the diagonal; expected 0 in a skew-symmetric matrix"
+        )
+
+
+def _from_columns(file: BufferedIOBase, header: Header) -> Matrix:
+    """Read entries that come column by column: all, those on and below the diagonal, or those below it."""
+    stored = np.empty(header.entries)
+    start = 0
+    for block in read_blocks(file, header):
+        stored[start : start + block.values.size] = block.values
+        start += block.values.size
+    if header.symmetry == "general":
+        return stored.reshape((header.rows, header.columns), order="F")
+    matrix = np.zeros((header.rows, header.columns))
+    below = int(header.symmetry == "skew-symmetric")
+    start = 0
+    for column in range(header.columns):
+        rows = slice(column + below, header.rows)
+        part = stored[start : start + rows.stop - rows.start]
+        start += part.size
+        matrix[column, rows] = _mirrored(part, header.symmetry)
+        matrix[rows, column] = part
+    return matrix
+
+
+def _mirrored(values: Matrix, symmetry: str) -> Matrix:
+    return -values if symmetry == "skew-symmetric" else values

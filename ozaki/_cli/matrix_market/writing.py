@@ -1,0 +1,29 @@
+"""A dense matrix as a MatrixMarket file."""
+
+from __future__ import annotations
+
+from io import BufferedIOBase
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ozaki._cli.matrix_market.header import BANNER
+
+
+def write(file: BufferedIOBase, matrix: npt.NDArray[Any]) -> None:
+    """Write a matrix in array format, each element in the fewest digits that have it as their nearest float64.
+
+    NaN and Inf are written as nan, inf and -inf, which C, SciPy and this library read.
+
+    Parameters
+    ----------
+    file : binary file
+    matrix : array of float32 or float64, of two dimensions
+    """
+    rows, columns = matrix.shape
+    file.write(f"{BANNER} array real general\n{rows} {columns}\n".encode("ascii"))
+    for column in matrix.T if matrix.size else ():
+        # As float64 even if it is float32: a float32 in the digits that suffice for one would come back as another.
+        elements = column.astype(np.float64).tolist()
+        file.write("".join([f"{x!r}\n" for x in elements]).encode("ascii"))

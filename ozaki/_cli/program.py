@@ -1,0 +1,21 @@
+"""The command line, run as a program."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+
+from ozaki._cli.commands import app
+from ozaki._cli.streams import open_standard_streams
+
+_FAULT = 3
+
+
+def main() -> None:
+    """Run the command line of this process, and leave with its exit code."""
+    open_standard_streams()
+    try:
+        app()
+    except Exception:
+        traceback.print_exc()
+        sys.exit(_FAULT)
