@@ -1,4 +1,4 @@
-"""How tables and figures name routines: those of others with their version."""
+"""How tables and figures name routines: those of others with their version, ours as a caller asks for them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from benchmarks.results import Row
 
 LIBRARIES = {"cublas": "cuBLAS", "openblas": "OpenBLAS"}
 """How the libraries spell themselves."""
+
+CALLS = {"ozaki default": "ozaki, reproducible=True", "ozaki fastest": "ozaki, no accuracy named"}
+"""What a caller writes to get these routines."""
 
 
 def label(row: Row, versions: Mapping[str, str]) -> str:
@@ -21,14 +24,16 @@ def label(row: Row, versions: Mapping[str, str]) -> str:
     Returns
     -------
     str
-        As "cuBLAS 13.1.0 dgemm", "GEMMul8 2.0, 14 moduli", "ozaki default (14 residues)".
+        As "cuBLAS 13.1.0 dgemm", "GEMMul8 2.0, 14 moduli", "ozaki, reproducible=True (14 residues)".
     """
     library, _, rest = row.routine.partition(" ")
-    if library == "GEMMul8":
+    if row.ours:
+        name = CALLS.get(row.routine, row.routine)
+    elif library == "GEMMul8":
         name = f"GEMMul8 {versions['gemmul8']}, {rest} moduli"
-    elif library in versions and not row.ours:
+    elif library in versions:
         name = f"{LIBRARIES.get(library, library)} {_numbers(versions[library])} {rest}"
-    else:  # ours, and what no library does, as a copy
+    else:  # what no library does, as a copy
         name = row.routine
     return f"{name} ({row.ran})" if row.ran else name
 

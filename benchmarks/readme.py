@@ -21,10 +21,11 @@ COMMAND = "python -m benchmarks.readme"
 
 INTRODUCTION = (
     "Square matrices of N(0, 1) elements. Errors are componentwise, the largest over a sample of exactly computed "
-    "entries, and the bounds are proven for these operands, both at the largest n. `default` chooses its slices from "
-    "the data in every call (`reproducible=True`); `fastest` runs whatever is as good as the native product (no "
-    "accuracy named), and proves no more than that asks, so its bound may be larger than that of the same slices by "
-    "count. In brackets is the choice at the largest n; the others have a given number of slices."
+    "entries, and the bounds are proven for these operands, both at the largest n. In brackets is what ozaki chose "
+    "there by itself, from the data of every call; its other rows name slices or words. Where no accuracy is "
+    "named, it proves no more than is proven of the native product, so the bound may be larger than that of as many "
+    "slices by count. [cuBLAS](https://docs.nvidia.com/cuda/cublas/) and "
+    "[GEMMul8](https://github.com/RIKEN-RCCS/GEMMul8) are peers, libraries of others, timed in the same run."
 )
 
 

@@ -137,7 +137,8 @@ def test_unit():
         (NATIVE, "cuBLAS 13.1.0 dgemm"),
         (replace(NATIVE, routine="openblas dgemm"), "OpenBLAS 0.3.31 dgemm"),
         (PEER, "GEMMul8 3.0.5, 14 moduli"),
-        (ROW, "ozaki default (14 residues)"),
+        (ROW, "ozaki, reproducible=True (14 residues)"),
+        (replace(ROW, routine="ozaki fastest", ran=None), "ozaki, no accuracy named"),
         (replace(ROW, routine="ozaki residues 14", ran=None), "ozaki residues 14"),
         (replace(NATIVE, routine="copy"), "copy"),
     ],
@@ -352,7 +353,7 @@ def test_readme_is_generated(sample_readme, tmp_path):
     assert text.endswith(f"{readme.END}\n\nafter\n")
     assert "| routine | slice products | error | proven bound | n = 1024 | n = 2048 |" in text
     assert "| cuBLAS 13.1.0 dgemm |  | 3.0e-16 | 1.0e-13 | 2.1 | 154 |" in text
-    assert "| **ozaki default (14 residues)** | 14 | 1.0e-16 | 1.0e-15 | 2.1 | 154 |" in text
+    assert "| **ozaki, reproducible=True (14 residues)** | 14 | 1.0e-16 | 1.0e-15 | 2.1 | 154 |" in text
     assert "| GEMMul8 3.0.5, 14 moduli | 14 | 1.0e-16 | none | 2.1 | 154 |" in text
     assert "(docs/figures/some-gpu.png)" in text
     assert (tmp_path / "docs" / "figures" / "some-gpu.png").exists()
