@@ -19,6 +19,7 @@ from benchmarks.labels import label
 from benchmarks.results import Row, Run, largest, read, size, unit
 
 if TYPE_CHECKING:
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
 
@@ -41,7 +42,7 @@ def plot_run(run: Run, path: Path) -> None:
         draw = draw_kernels if run.tasks == ("kernels",) else draw_shapes
         draw(figure.subplots(), run)
     else:
-        figure = Figure(figsize=(10.5, 4.2), layout="constrained")
+        figure = Figure(figsize=(10.5, 5.2), layout="constrained")
         left, right = figure.subplots(1, 2)
         draw_time_error(left, run)
         draw_speed(right, run)
@@ -51,7 +52,7 @@ def plot_run(run: Run, path: Path) -> None:
 
 def plot_time_error(runs: Sequence[Run], path: Path) -> None:
     """Draw time against error, a panel for each run, all of them of one device."""
-    figure = Figure(figsize=(5.25 * len(runs), 4.2), layout="constrained")
+    figure = Figure(figsize=(5.25 * len(runs), 5.2), layout="constrained")
     for axes, run in zip(figure.subplots(1, len(runs), squeeze=False)[0], runs, strict=True):
         draw_time_error(axes, run)
     figure.suptitle(runs[0].device)
@@ -97,7 +98,7 @@ def draw_time_error(axes: Axes, run: Run) -> None:
     axes.set_title(f"{rows[0].dtype}, n = {rows[0].n}", fontsize=10)
     axes.grid(alpha=0.3)
     bars = Line2D([], [], color="black", marker="_", markersize=12, linestyle=":", linewidth=1, label="proven bound")
-    axes.legend(handles=[*axes.get_legend_handles_labels()[0], bars], fontsize=7)
+    legend_below(axes, [*axes.get_legend_handles_labels()[0], bars])
 
 
 def draw_speed(axes: Axes, run: Run) -> None:
@@ -114,7 +115,12 @@ def draw_speed(axes: Axes, run: Run) -> None:
     axes.xaxis.set_minor_locator(NullLocator())
     plain_numbers(axes.yaxis)
     axes.grid(alpha=0.3)
-    axes.legend(fontsize=7)
+    legend_below(axes, axes.get_legend_handles_labels()[0])
+
+
+def legend_below(axes: Axes, handles: Sequence[Artist]) -> None:
+    """Name what is drawn below the axes, where the names cover none of it."""
+    axes.legend(handles=handles, loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=2, fontsize=7)
 
 
 def plain_numbers(axis: Axis) -> None:

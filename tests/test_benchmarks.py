@@ -11,8 +11,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import typer
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-from benchmarks import readme
+from benchmarks import plots, readme
 from benchmarks.__main__ import Task, Where
 from benchmarks.__main__ import main as run_benchmarks
 from benchmarks.devices import Cpu, Pace, _Told, median_seconds, medians_side_by_side
@@ -274,6 +275,19 @@ def test_gemmul8_is_looked_for_in_its_folder(gemmul8):
 def test_gemmul8_has_to_tell_its_version(gemmul8):
     with pytest.raises(ValueError, match="has no version"):
         load_gemmul8(gemmul8(""))
+
+
+def test_legends_cover_nothing(tmp_path, monkeypatch):
+    drawn = []
+    monkeypatch.setattr(plots, "save", lambda figure, path: drawn.append(FigureCanvasAgg(figure)))
+    plots.plot_run(RUN, tmp_path)
+    plots.plot_time_error([RUN, RUN], tmp_path)
+    for canvas in drawn:
+        canvas.draw()
+        left, right = canvas.figure.axes
+        legends = [axes.get_legend().get_window_extent() for axes in (left, right)]
+        for i, covered in [(0, left.bbox), (1, right.bbox), (0, legends[1])]:
+            assert not legends[i].overlaps(covered)
 
 
 # The command line ---------------------------------------------------------------------------------------------------
