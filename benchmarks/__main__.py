@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from ctypes import CDLL
 from datetime import UTC, datetime
 from enum import StrEnum
 from itertools import chain
@@ -14,6 +15,7 @@ from rich.console import Console
 from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from benchmarks.cublas_peer import EmulatedDgemm, load
 from benchmarks.devices import Device, device_of
 from benchmarks.kernels import SCHEMES, kernel_rows
 from benchmarks.kernels import SIZES as KERNEL_SIZES
@@ -26,6 +28,11 @@ from benchmarks.shapes import choice_rows, shape_rows
 from benchmarks.tensor_cores import tensor_core_rows
 
 GEMMUL8 = "Folder with gemmul8.py, to time beside: its GEMMul8 has matmul(a, b, moduli, out) and version, a text."
+
+CUBLAS = (
+    "Folder that a wheel of nvidia-cublas (13.7 or newer) was unpacked in: cuBLAS runs out of it, and its emulated "
+    "DGEMM is timed beside. How to get it: benchmarks/cublas_peer.py."
+)
 
 
 class Task(StrEnum):
@@ -47,6 +54,7 @@ def main(
     device: Annotated[Where, typer.Option(help="auto: the GPU where there is one.")] = Where.auto,
     sizes: Annotated[str, typer.Option(help="Matrix sizes, separated by commas.", show_default="by device")] = "",
     gemmul8: Annotated[Path | None, typer.Option(help=GEMMUL8)] = None,
+    cublas: Annotated[Path | None, typer.Option(help=CUBLAS)] = None,
     output: Annotated[
         Path, typer.Option(help="Folder for the JSON and PNG files.", show_default="benchmarks/results")
     ] = RESULTS,
@@ -54,8 +62,9 @@ def main(
     seed: Annotated[int, typer.Option(min=0, help="Of the random matrices.")] = 0,
     commit: Annotated[str, typer.Option(help="Of the measured code.", show_default="what git says")] = "",
 ) -> None:
-    """Time ours beside the native product (and GEMMul8), check every answer, and write one JSON and PNG per task."""
+    """Time ours beside the native product and peers, check every answer, and write one JSON and PNG per task."""
     console, progress_console = Console(), Console(stderr=True)
+    newer = None if cublas is None else _loaded(cublas)  # before CuPy, which `device_of` imports
     try:
         where = device_of(device.value)
     except ImportError as error:
@@ -68,7 +77,7 @@ def main(
         output.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise typer.BadParameter(str(error), param_hint="--output") from None
-    peers = _peers(gemmul8, where, progress_console)
+    peers = _peers(gemmul8, newer, where, progress_console)
     columns = TextColumn("{task.description}"), MofNCompleteColumn(), TimeElapsedColumn()
     progress = Progress(*columns, console=progress_console, transient=True)
     for name in tasks:
@@ -110,15 +119,28 @@ def _sizes(text: str) -> tuple[int, ...]:
     return sizes
 
 
-def _peers(gemmul8: Path | None, device: Device, console: Console) -> Peers:
-    """The libraries out of these folders, as far as the device can run them."""
-    if gemmul8 is None:
-        return Peers()
+def _loaded(folder: Path) -> CDLL:
+    """cuBLAS out of that folder."""
+    try:
+        return load(folder)
+    except OSError as error:
+        raise typer.BadParameter(f"{folder}: {error}", param_hint="--cublas") from None
+
+
+def _peers(gemmul8: Path | None, cublas: CDLL | None, device: Device, console: Console) -> Peers:
+    """GEMMul8 out of that folder, and the emulation of that cuBLAS, as far as the device can run them."""
     if device.xp.__name__ != "cupy":
-        console.print("GEMMul8 needs a GPU")
+        if gemmul8 is not None or cublas is not None:
+            console.print("GEMMul8 and cuBLAS need a GPU")
         return Peers()
     try:
-        return Peers(load_gemmul8(gemmul8))
+        emulated = None if cublas is None else EmulatedDgemm.on_device(cublas)
+    except RuntimeError as error:
+        raise typer.BadParameter(str(error), param_hint="--cublas") from None
+    if emulated is not None and emulated.version != (own := device.versions()["cublas"]):
+        raise typer.BadParameter(f"loaded cuBLAS {emulated.version}, but CuPy runs {own}", param_hint="--cublas")
+    try:
+        return Peers(None if gemmul8 is None else load_gemmul8(gemmul8), emulated)
     except (ImportError, OSError, ValueError) as error:
         raise typer.BadParameter(f"{gemmul8}: {error}", param_hint="--gemmul8") from None
 

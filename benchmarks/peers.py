@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.cublas_peer import ROUTINE, EmulatedDgemm
 from benchmarks.routines import Account, Routine
 
 MODULI = {"float64": (14, 15), "float32": (7,), "shapes": (14,)}
@@ -21,13 +22,17 @@ class Peers:
     Attributes
     ----------
     gemmul8 : what `load_gemmul8` returns
+    cublas : of float64, where a newer cuBLAS than CuPy's own is loaded
     """
 
     gemmul8: Any = None
+    cublas: EmulatedDgemm | None = None
 
     def routines(self, task: str) -> list[Routine]:
         """Their routines for a task."""
-        return [_gemmul8(self.gemmul8, moduli) for moduli in MODULI.get(task, ()) if self.gemmul8 is not None]
+        emulated = [_emulated(self.cublas)] if self.cublas is not None and task == "float64" else []
+        moduli = MODULI.get(task, ()) if self.gemmul8 is not None else ()
+        return [*emulated, *(_gemmul8(self.gemmul8, count) for count in moduli)]
 
     def versions(self, task: str) -> dict[str, str]:
         """Their versions, of those that have routines for a task and are not told by the device."""
@@ -41,6 +46,10 @@ def _gemmul8(gemmul8: Any, moduli: int) -> Routine:
         lambda a, b, out: gemmul8.matmul(a, b, moduli, out=out),
         lambda a, b: Account(None, moduli),
     )
+
+
+def _emulated(cublas: EmulatedDgemm) -> Routine:
+    return Routine(ROUTINE, False, cublas.multiply, lambda a, b: Account(None, 1))  # of its products it tells nothing
 
 
 def load_gemmul8(folder: Path) -> Any:

@@ -15,6 +15,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FormatStrFormatter, LogLocator, NullLocator
 from PIL import Image
 
+from benchmarks.cublas_peer import ROUTINE
 from benchmarks.labels import label
 from benchmarks.results import Row, Run, largest, read, size, unit
 
@@ -70,7 +71,7 @@ def save(figure: Figure, path: Path) -> None:
 def colour(row: Row) -> str:
     if row.ours:
         return OURS
-    return PEER if row.routine.startswith("GEMMul8") else NATIVE
+    return PEER if row.routine.startswith("GEMMul8") or row.routine == ROUTINE else NATIVE
 
 
 def markers(rows: Iterable[Row]) -> dict[str, str]:

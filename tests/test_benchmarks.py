@@ -16,6 +16,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from benchmarks import plots, readme
 from benchmarks.__main__ import Task, Where
 from benchmarks.__main__ import main as run_benchmarks
+from benchmarks.cublas_peer import ROUTINE
 from benchmarks.devices import Cpu, Pace, _Told, median_seconds, medians_side_by_side
 from benchmarks.labels import label
 from benchmarks.measure import Sample, WrongAnswerError, copies, rows_of
@@ -137,6 +138,7 @@ def test_unit():
     [
         (NATIVE, "cuBLAS 13.1.0 dgemm"),
         (replace(NATIVE, routine="openblas dgemm"), "OpenBLAS 0.3.31 dgemm"),
+        (replace(NATIVE, routine=ROUTINE), "cuBLAS 13.1.0 dgemm, emulated (eager)"),
         (PEER, "GEMMul8 3.0.5, 14 moduli"),
         (ROW, "ozaki, reproducible=True (14 residues)"),
         (replace(ROW, routine="ozaki fastest", ran=None), "ozaki, no accuracy named"),
@@ -277,6 +279,11 @@ def test_gemmul8_has_to_tell_its_version(gemmul8):
         load_gemmul8(gemmul8(""))
 
 
+def test_colours_tell_whose_a_routine_is():
+    drawn = [ROW, NATIVE, PEER, replace(NATIVE, routine=ROUTINE)]
+    assert [plots.colour(row) for row in drawn] == [plots.OURS, plots.NATIVE, plots.PEER, plots.PEER]
+
+
 def test_legends_cover_nothing(tmp_path, monkeypatch):
     drawn = []
     monkeypatch.setattr(plots, "save", lambda figure, path: drawn.append(FigureCanvasAgg(figure)))
@@ -294,7 +301,7 @@ def test_legends_cover_nothing(tmp_path, monkeypatch):
 
 
 def options(**changes):
-    usual = {"task": None, "sizes": "20,40", "gemmul8": None, "seconds": 0.0, "seed": 0, "commit": ""}
+    usual = {"task": None, "sizes": "20,40", "gemmul8": None, "cublas": None, "seconds": 0.0, "seed": 0, "commit": ""}
     return {"device": Where.cpu, **usual, **changes}
 
 
