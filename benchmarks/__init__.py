@@ -1,1 +1,1 @@
-"""Benchmarks: ours beside the native product and GEMMul8, on the same data in one run (`python -m benchmarks`)."""
+"""Benchmarks: ours beside native products and other libraries, on the same data in one run (`python -m benchmarks`)."""

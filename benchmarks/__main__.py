@@ -3,25 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from ctypes import CDLL
 from datetime import UTC, datetime
 from enum import StrEnum
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from benchmarks.cublas_peer import EmulatedDgemm, load
 from benchmarks.devices import Device, device_of
 from benchmarks.kernels import SCHEMES, kernel_rows
 from benchmarks.kernels import SIZES as KERNEL_SIZES
+from benchmarks.labels import label
 from benchmarks.measure import WrongAnswerError, rows_of
-from benchmarks.results import RESULTS, Row, Run, Shape, error_of, git_commit, label, size, unit
-from benchmarks.routines import PEERS, TASKS, load_gemmul8, routines
+from benchmarks.peers import MODULI, Peers, load_gemmul8
+from benchmarks.results import RESULTS, Row, Run, Shape, error_of, git_commit, size, unit
+from benchmarks.routines import TASKS, routines
 from benchmarks.shapes import choice_rows, shape_rows
 from benchmarks.tensor_cores import tensor_core_rows
+
+GEMMUL8 = "Folder with gemmul8.py, to time beside: its GEMMul8 has matmul(a, b, moduli, out) and version, a text."
+
+CUBLAS = (
+    "Folder that a wheel of nvidia-cublas (13.7 or newer) was unpacked in: cuBLAS runs out of it, and its emulated "
+    "DGEMM is timed beside. How to get it: benchmarks/cublas_peer.py."
+)
 
 
 class Task(StrEnum):
@@ -42,7 +53,8 @@ def main(
     task: Annotated[list[Task] | None, typer.Option(help="May be repeated. Default: both formats.")] = None,
     device: Annotated[Where, typer.Option(help="auto: the GPU where there is one.")] = Where.auto,
     sizes: Annotated[str, typer.Option(help="Matrix sizes, separated by commas.", show_default="by device")] = "",
-    gemmul8: Annotated[Path | None, typer.Option(help="Folder with gemmul8.py, to time beside.")] = None,
+    gemmul8: Annotated[Path | None, typer.Option(help=GEMMUL8)] = None,
+    cublas: Annotated[Path | None, typer.Option(help=CUBLAS)] = None,
     output: Annotated[
         Path, typer.Option(help="Folder for the JSON and PNG files.", show_default="benchmarks/results")
     ] = RESULTS,
@@ -50,8 +62,9 @@ def main(
     seed: Annotated[int, typer.Option(min=0, help="Of the random matrices.")] = 0,
     commit: Annotated[str, typer.Option(help="Of the measured code.", show_default="what git says")] = "",
 ) -> None:
-    """Time ours beside the native product (and GEMMul8), check every answer, and write one JSON and PNG per task."""
+    """Time ours beside the native product and peers, check every answer, and write one JSON and PNG per task."""
     console, progress_console = Console(), Console(stderr=True)
+    newer = None if cublas is None else _loaded(cublas)  # before CuPy, which `device_of` imports
     try:
         where = device_of(device.value)
     except ImportError as error:
@@ -64,7 +77,7 @@ def main(
         output.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise typer.BadParameter(str(error), param_hint="--output") from None
-    peer = _peer(gemmul8, where, progress_console)
+    peers = _peers(gemmul8, newer, where, progress_console)
     columns = TextColumn("{task.description}"), MofNCompleteColumn(), TimeElapsedColumn()
     progress = Progress(*columns, console=progress_console, transient=True)
     for name in tasks:
@@ -72,13 +85,14 @@ def main(
         date = datetime.now(UTC).isoformat(timespec="seconds")
         try:
             with progress:
-                rows = tuple(_rows(name, ns, where, peer, seed, seconds, progress))
+                rows = tuple(_rows(name, ns, where, peers, seed, seconds, progress))
         except WrongAnswerError as error:
             progress_console.print(f"[red]wrong answer[/red]: {error}")
             raise typer.Exit(1) from None
-        run = Run(date, commit or git_commit(), where.name, where.versions(), rows)
+        versions = where.versions() | peers.versions(name)
+        run = Run(date, commit or git_commit(), where.name, versions, rows)
         console.print(table(run))
-        if name in PEERS and peer is None:
+        if name in MODULI and peers.gemmul8 is None:
             console.print("GEMMul8: not measured")
         path = run.write(output)
         console.print(str(path), soft_wrap=True)
@@ -105,27 +119,40 @@ def _sizes(text: str) -> tuple[int, ...]:
     return sizes
 
 
-def _peer(folder: Path | None, device: Device, console: Console) -> Any:
-    """GEMMul8 out of that folder; None where it cannot be measured."""
-    if folder is None:
-        return None
-    if device.xp.__name__ != "cupy":
-        console.print("GEMMul8 needs a GPU")
-        return None
+def _loaded(folder: Path) -> CDLL:
+    """cuBLAS out of that folder."""
     try:
-        return load_gemmul8(folder)
-    except (ImportError, OSError) as error:
-        raise typer.BadParameter(f"{folder}: {error}", param_hint="--gemmul8") from None
+        return load(folder)
+    except OSError as error:
+        raise typer.BadParameter(f"{folder}: {error}", param_hint="--cublas") from None
+
+
+def _peers(gemmul8: Path | None, cublas: CDLL | None, device: Device, console: Console) -> Peers:
+    """GEMMul8 out of that folder, and the emulation of that cuBLAS, as far as the device can run them."""
+    if device.xp.__name__ != "cupy":
+        if gemmul8 is not None or cublas is not None:
+            console.print("GEMMul8 and cuBLAS need a GPU")
+        return Peers()
+    try:
+        emulated = None if cublas is None else EmulatedDgemm.on_device(cublas)
+    except RuntimeError as error:
+        raise typer.BadParameter(str(error), param_hint="--cublas") from None
+    if emulated is not None and emulated.version != (own := device.versions()["cublas"]):
+        raise typer.BadParameter(f"loaded cuBLAS {emulated.version}, but CuPy runs {own}", param_hint="--cublas")
+    try:
+        return Peers(None if gemmul8 is None else load_gemmul8(gemmul8), emulated)
+    except (ImportError, OSError, ValueError) as error:
+        raise typer.BadParameter(f"{gemmul8}: {error}", param_hint="--gemmul8") from None
 
 
 def _rows(
-    task: str, sizes: tuple[int, ...], device: Device, peer: Any, seed: int, seconds: float, progress: Progress
+    task: str, sizes: tuple[int, ...], device: Device, peers: Peers, seed: int, seconds: float, progress: Progress
 ) -> Iterator[Row]:
-    compared = routines(task, device.xp, device.blas, peer) if task in TASKS else []
+    compared = routines(task, device.xp, device.blas, peers.routines(task)) if task in TASKS else []
     bar = progress.add_task(task, total=len(sizes) * len(compared) or None)
     rows: Iterable[Row]
     if task == "shapes":
-        rows = shape_rows(device, peer, seed, seconds)
+        rows = shape_rows(device, peers, seed, seconds)
     elif task == "choices":
         rows = choice_rows(device, seed, seconds)
     elif task == "kernels":
@@ -157,7 +184,8 @@ def table(run: Run) -> Table:
             cells = [row.dtype, rate, f"{row.of_copy:.0%}" if row.of_copy else ""]
         else:
             cells = [f"{(row.tflops or 0) / scale:.1f}", *map(error_of, (row.error, row.rms, row.bound))]
-        shown.add_row(size(row), label(row), f"{row.seconds:.3g}", *cells, style="bold" if row.ours else "")
+        name, style = label(row, run.versions), "bold" if row.ours else ""
+        shown.add_row(size(row), name, f"{row.seconds:.3g}", *cells, style=style)
         previous = row
     return shown
 

@@ -136,7 +136,7 @@ class Gpu:
         offers = cuda.runtime.driverGetVersion()
         return _versions() | {
             "cupy": self.xp.__version__,
-            "cublas": f"{cublas // 10000}.{cublas // 100 % 100}.{cublas % 100}",
+            "cublas": cublas_version(cublas),
             "driver": f"{driver or 'unknown'}, CUDA {offers // 1000}.{offers // 10 % 100}",
         }
 
@@ -173,6 +173,11 @@ class Gpu:
         marks = cp.zeros((2, count), np.int64)
         self._mark((8 * count,), (32,), (marks, np.int32(count)))
         return cp.asnumpy(marks)
+
+
+def cublas_version(number: int) -> str:
+    """A version as cuBLAS tells it in one number, as "13.10.0" of 131000."""
+    return f"{number // 10000}.{number // 100 % 100}.{number % 100}"
 
 
 def device_of(name: str) -> Device:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,9 +15,12 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FormatStrFormatter, LogLocator, NullLocator
 from PIL import Image
 
-from benchmarks.results import Row, Run, label, largest, read, size, unit
+from benchmarks.cublas_peer import ROUTINE
+from benchmarks.labels import label
+from benchmarks.results import Row, Run, largest, read, size, unit
 
 if TYPE_CHECKING:
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
 
@@ -37,21 +41,21 @@ def plot_run(run: Run, path: Path) -> None:
     if run.tasks in (("kernels",), ("shapes",), ("choices",), ("tuning",)):
         figure = Figure(figsize=(8, 0.5 + 0.3 * len(run.rows)), layout="constrained")
         draw = draw_kernels if run.tasks == ("kernels",) else draw_shapes
-        draw(figure.subplots(), run.rows)
+        draw(figure.subplots(), run)
     else:
-        figure = Figure(figsize=(10.5, 4.2), layout="constrained")
+        figure = Figure(figsize=(10.5, 5.2), layout="constrained")
         left, right = figure.subplots(1, 2)
-        draw_time_error(left, largest(run.rows))
-        draw_speed(right, run.rows)
+        draw_time_error(left, run)
+        draw_speed(right, run)
     figure.suptitle(f"{run.device}, {', '.join(run.tasks)}")
     save(figure, path)
 
 
 def plot_time_error(runs: Sequence[Run], path: Path) -> None:
     """Draw time against error, a panel for each run, all of them of one device."""
-    figure = Figure(figsize=(5.25 * len(runs), 4.2), layout="constrained")
+    figure = Figure(figsize=(5.25 * len(runs), 5.2), layout="constrained")
     for axes, run in zip(figure.subplots(1, len(runs), squeeze=False)[0], runs, strict=True):
-        draw_time_error(axes, largest(run.rows))
+        draw_time_error(axes, run)
     figure.suptitle(runs[0].device)
     save(figure, path)
 
@@ -67,7 +71,7 @@ def save(figure: Figure, path: Path) -> None:
 def colour(row: Row) -> str:
     if row.ours:
         return OURS
-    return PEER if row.routine.startswith("GEMMul8") else NATIVE
+    return PEER if row.routine.startswith("GEMMul8") or row.routine == ROUTINE else NATIVE
 
 
 def markers(rows: Iterable[Row]) -> dict[str, str]:
@@ -76,14 +80,16 @@ def markers(rows: Iterable[Row]) -> dict[str, str]:
     return {name: MARKERS[i % len(MARKERS)] for i, name in enumerate(names)}
 
 
-def draw_time_error(axes: Axes, rows: Sequence[Row]) -> None:
-    """Largest error of each routine against its time, the proven bound above it."""
+def draw_time_error(axes: Axes, run: Run) -> None:
+    """Largest error of each routine against its time at the largest n, the proven bound above it."""
+    rows = largest(run.rows)
     shapes = markers(rows)
     for row in rows:
         if row.error is None:
             continue
         time = 1e3 * row.seconds
-        axes.plot(time, row.error, shapes[row.routine], color=colour(row), label=label(row), linestyle="none")
+        name = label(row, run.versions)
+        axes.plot(time, row.error, shapes[row.routine], color=colour(row), label=name, linestyle="none")
         if row.bound is not None:
             axes.plot([time] * 2, [row.error, row.bound], ":", color=colour(row), linewidth=1)
             axes.plot(time, row.bound, "_", color=colour(row), markersize=12)
@@ -93,23 +99,29 @@ def draw_time_error(axes: Axes, rows: Sequence[Row]) -> None:
     axes.set_title(f"{rows[0].dtype}, n = {rows[0].n}", fontsize=10)
     axes.grid(alpha=0.3)
     bars = Line2D([], [], color="black", marker="_", markersize=12, linestyle=":", linewidth=1, label="proven bound")
-    axes.legend(handles=[*axes.get_legend_handles_labels()[0], bars], fontsize=7)
+    legend_below(axes, [*axes.get_legend_handles_labels()[0], bars])
 
 
-def draw_speed(axes: Axes, rows: Sequence[Row]) -> None:
+def draw_speed(axes: Axes, run: Run) -> None:
     """Speed of each routine against n."""
-    sizes = sorted({row.n for row in rows})
-    name_of_unit, scale = unit(rows)
-    for name, shape in markers(rows).items():
-        own = [row for row in rows if row.routine == name]
+    sizes = sorted({row.n for row in run.rows})
+    name_of_unit, scale = unit(run.rows)
+    for routine, shape in markers(run.rows).items():
+        own = [row for row in run.rows if row.routine == routine]
         speeds = [(row.tflops or 0) / scale for row in own]
+        name = label(replace(own[0], ran=None), run.versions)  # what a default chose may change with n
         axes.plot([row.n for row in own], speeds, f"{shape}-", color=colour(own[0]), label=name)
     axes.set(xscale="log", yscale="log", xlabel="n", ylabel=f"{name_of_unit} (2 n³ / time)")
     axes.set_xticks(sizes, [str(n) for n in sizes])
     axes.xaxis.set_minor_locator(NullLocator())
     plain_numbers(axes.yaxis)
     axes.grid(alpha=0.3)
-    axes.legend(fontsize=7)
+    legend_below(axes, axes.get_legend_handles_labels()[0])
+
+
+def legend_below(axes: Axes, handles: Sequence[Artist]) -> None:
+    """Name what is drawn below the axes, where the names cover none of it."""
+    axes.legend(handles=handles, loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=2, fontsize=7)
 
 
 def plain_numbers(axis: Axis) -> None:
@@ -119,9 +131,9 @@ def plain_numbers(axis: Axis) -> None:
     axis.set_minor_locator(NullLocator())
 
 
-def draw_kernels(axes: Axes, rows: Sequence[Row]) -> None:
+def draw_kernels(axes: Axes, run: Run) -> None:
     """Terabytes per second of each kernel that memory bounds."""
-    rows = [row for row in rows if row.bytes]
+    rows = [row for row in run.rows if row.bytes]
     names = [f"{row.routine}, {row.dtype}, n = {row.n}" for row in rows]
     speeds = [(row.bytes or 0) / row.seconds * 1e-12 for row in rows]
     bars = axes.barh(names, speeds, color=[colour(row) for row in rows])
@@ -131,10 +143,11 @@ def draw_kernels(axes: Axes, rows: Sequence[Row]) -> None:
     axes.set(xlabel="TB/s", xlim=(0, 1.25 * max(speeds, default=1.0)))
 
 
-def draw_shapes(axes: Axes, rows: Sequence[Row]) -> None:
+def draw_shapes(axes: Axes, run: Run) -> None:
     """Speed of each routine for each shape."""
+    rows = run.rows
     several = len({row.dtype for row in rows}) > 1
-    names = [f"{size(row)}, {f'{row.dtype}, ' if several else ''}{label(row)}" for row in rows]
+    names = [f"{size(row)}, {f'{row.dtype}, ' if several else ''}{label(row, run.versions)}" for row in rows]
     bars = axes.barh(names, [row.tflops or 0 for row in rows], color=[colour(row) for row in rows])
     axes.bar_label(bars, fmt="%.3g", padding=2)
     axes.invert_yaxis()

@@ -10,8 +10,9 @@ from typing import Annotated
 
 import typer
 
+from benchmarks.labels import label
 from benchmarks.plots import plot_time_error
-from benchmarks.results import RESULTS, ROOT, Row, Run, error_of, label, largest, newest, read_all, slug, unit
+from benchmarks.results import RESULTS, ROOT, Run, error_of, largest, newest, read_all, slug, unit
 from benchmarks.routines import TASKS
 
 BEGIN, END = "<!-- benchmarks:begin -->", "<!-- benchmarks:end -->"
@@ -20,10 +21,11 @@ COMMAND = "python -m benchmarks.readme"
 
 INTRODUCTION = (
     "Square matrices of N(0, 1) elements. Errors are componentwise, the largest over a sample of exactly computed "
-    "entries, and the bounds are proven for these operands, both at the largest n. `default` chooses its slices from "
-    "the data in every call (`reproducible=True`); `fastest` runs whatever is as good as the native product (no "
-    "accuracy named), and proves no more than that asks, so its bound may be larger than that of the same slices by "
-    "count. In brackets is the choice at the largest n; the others have a given number of slices."
+    "entries, and the bounds are proven for these operands, both at the largest n. In brackets is what ozaki chose "
+    "there by itself, from the data of every call; its other rows name slices or words. Where no accuracy is "
+    "named, it proves no more than is proven of the native product, so the bound may be larger than that of as many "
+    "slices by count. [cuBLAS](https://docs.nvidia.com/cuda/cublas/) and "
+    "[GEMMul8](https://github.com/RIKEN-RCCS/GEMMul8) are peers, libraries of others, timed in the same run."
 )
 
 
@@ -81,28 +83,38 @@ def section(devices: dict[str, list[Run]]) -> str:
     parts = [_wrapped(INTRODUCTION)]
     for device, runs in devices.items():
         for run in runs:
-            parts += [f"**{device}**, {run.tasks[0]}, {unit(run.rows)[0]} (2 n³ / time):", table(run.rows)]
+            parts += [f"**{device}**, {run.tasks[0]}, {unit(run.rows)[0]} (2 n³ / time):", table(run)]
         parts.append(f"![{device}: time against error](docs/figures/{figure_name(device)})")
-        parts.append(_wrapped(f"{', '.join(_link(run) for run in runs)}; {_versions(runs[-1])}."))
+        parts.append(_wrapped(f"{sources(runs)}."))
     return "\n\n".join(parts) + "\n"
 
 
-def table(rows: Sequence[Row]) -> str:
+def table(run: Run) -> str:
     """The rows of one task on one device in Markdown, a line for each routine."""
-    sizes = sorted({row.n for row in rows})
-    _, scale = unit(rows)
+    sizes = sorted({row.n for row in run.rows})
+    _, scale = unit(run.rows)
     headings = ["routine", "slice products", "error", "proven bound", *(f"n = {n}" for n in sizes)]
     lines = [headings, ["---"] + ["---:"] * (len(headings) - 1)]
-    for last in largest(rows):
-        speeds = {row.n: row.tflops for row in rows if row.routine == last.routine}
+    for last in largest(run.rows):
+        speeds = {row.n: row.tflops for row in run.rows if row.routine == last.routine}
+        name = label(last, run.versions)
         lines.append([
-            f"**{label(last)}**" if last.ours else label(last),
+            f"**{name}**" if last.ours else name,
             str(last.products) if last.ours or last.products > 1 else "",
             error_of(last.error),
             error_of(last.bound),
             *(_speed(speeds.get(n), scale) for n in sizes),
         ])  # fmt: skip
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def sources(runs: Sequence[Run]) -> str:
+    """Links to the files, those of the same versions side by side, and these versions."""
+    links: dict[str, list[str]] = {}
+    for run in runs:
+        versions = ", ".join(f"{name} {version}" for name, version in run.versions.items())
+        links.setdefault(versions, []).append(_link(run))
+    return "; ".join(f"{', '.join(files)}: {versions}" for versions, files in links.items())
 
 
 def figure_name(device: str) -> str:
@@ -123,10 +135,6 @@ def _speed(tflops: float | None, scale: float) -> str:
 def _link(run: Run) -> str:
     path = os.path.relpath(RESULTS / run.filename, ROOT).replace(os.sep, "/")
     return f"[{run.date[:10]}]({path})"
-
-
-def _versions(run: Run) -> str:
-    return ", ".join(f"{name} {version}" for name, version in run.versions.items())
 
 
 if __name__ == "__main__":

@@ -57,7 +57,7 @@ class Row:
     Attributes
     ----------
     task : "float64", "float32", "shapes", "choices", "kernels", "tuning"
-    routine : as "ozaki residues 14", "cublas dgemm", "GEMMul8 15"
+    routine : as "ozaki residues 14", "cublas dgemm", "GEMMul8 15"; tables name it as benchmarks/labels.py says
     ours : whether this library ran
     m, n, k : (m x k) (k x n)
     dtype : of operands and result
@@ -114,7 +114,7 @@ class Run:
     date : ISO 8601, UTC, to the second
     commit : full hash, with "-dirty" behind it where the library was changed since; "unknown" outside a repository
     device : name of the GPU, or of the CPU with its threads
-    versions : of the software that decides bits and speed
+    versions : of the software that decides bits and speed, every library with rows of its own among it
     rows : size by size; the routines of one size were taken in turn
     """
 
@@ -178,6 +178,8 @@ def parse(content: Any) -> Run:
     if not (isinstance(content["rows"], list) and content["rows"]):
         raise ValueError("rows: expected a list of at least one row")
     rows = tuple(_parse_row(f"rows[{i}]", row) for i, row in enumerate(content["rows"]))
+    if "gemmul8" not in versions and any(row.routine.startswith("GEMMul8") for row in rows):
+        raise ValueError("versions: rows of GEMMul8, but no 'gemmul8', its version")
     return Run(content["date"], content["commit"], content["device"], versions, rows)
 
 
@@ -219,11 +221,6 @@ def unit(rows: Sequence[Row]) -> tuple[str, float]:
 def error_of(value: float | None) -> str:
     """An error or a bound as a text."""
     return "none" if value is None else f"{value:.1e}"
-
-
-def label(row: Row) -> str:
-    """The routine, with what a default chose."""
-    return f"{row.routine} ({row.ran})" if row.ran else row.routine
 
 
 def size(row: Row) -> str:

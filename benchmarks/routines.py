@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from math import isfinite
-from pathlib import Path
 from typing import Any
 
 import ozaki
@@ -50,9 +47,6 @@ ON_GPU: dict[str, dict[str, dict[str, Any]]] = {
 }
 """On a GPU besides: another engine, what runs where nothing is named, and words, whose tensor cores NumPy models."""
 
-PEERS = {"float64": (14, 15), "float32": (7,), "shapes": (14,)}
-"""Moduli of GEMMul8, in its accurate mode."""
-
 
 @dataclass(frozen=True)
 class Account:
@@ -88,8 +82,8 @@ class Routine:
     account: Callable[[Any, Any], Account]
 
 
-def routines(task: str, xp: Any, blas: str, gemmul8: Any = None) -> list[Routine]:
-    """The routines of a task, the native product first, GEMMul8 last (None: without it)."""
+def routines(task: str, xp: Any, blas: str, peers: Iterable[Routine] = ()) -> list[Routine]:
+    """The routines of a task, the native product first, those of other libraries last."""
     proven = task in TASKS
     native = Routine(
         f"{blas} {'sgemm' if task.endswith('float32') else 'dgemm'}",
@@ -99,7 +93,6 @@ def routines(task: str, xp: Any, blas: str, gemmul8: Any = None) -> list[Routine
     )
     options_of = OURS[task] | (ON_GPU.get(task, {}) if xp.__name__ == "cupy" else {})
     ours = [_ours(name, options, proven) for name, options in options_of.items()]
-    peers = [_peer(gemmul8, moduli) for moduli in PEERS[task]] if gemmul8 is not None else []
     return [native, *ours, *peers]
 
 
@@ -124,27 +117,3 @@ def planned(a: Any, b: Any, options: dict[str, Any]) -> Account:
     bound = plan.bound if plan.target.measure == "componentwise" and isfinite(plan.bound) else None
     chosen = plan.scheme is not None and "scheme" not in options
     return Account(bound, plan.products, f"{plan.slices} {plan.scheme.name}" if chosen and plan.scheme else None)
-
-
-def _peer(gemmul8: Any, moduli: int) -> Routine:
-    return Routine(
-        f"GEMMul8 {moduli}",
-        False,
-        lambda a, b, out: gemmul8.matmul(a, b, moduli, out=out),
-        lambda a, b: Account(None, moduli),
-    )
-
-
-def load_gemmul8(folder: Path) -> Any:
-    """Import gemmul8.py from a folder that holds it beside its shared library, and load that.
-
-    Raises
-    ------
-    ImportError, OSError
-        Where it is not there, or does not load on this machine.
-    """
-    sys.path.insert(0, str(folder.resolve()))
-    try:
-        return importlib.import_module("gemmul8").GEMMul8()
-    finally:
-        sys.path.pop(0)

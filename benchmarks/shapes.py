@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from benchmarks.devices import Device
 from benchmarks.measure import rows_of
+from benchmarks.peers import Peers
 from benchmarks.results import Row, Shape
 from benchmarks.routines import routines
 
@@ -24,11 +24,11 @@ MOST_OF_PEERS = 2**17
 """Inner indices that GEMMul8 takes."""
 
 
-def shape_rows(device: Device, peer: Any, seed: int, least: float) -> Iterator[Row]:
+def shape_rows(device: Device, peers: Peers, seed: int, least: float) -> Iterator[Row]:
     """Measure each shape; GEMMul8 multiplies those that it takes."""
     for shape in SHAPES:
         takes = shape.k <= MOST_OF_PEERS and shape.batch == 1 and not shape.turned
-        compared = routines("shapes", device.xp, device.blas, peer if takes else None)
+        compared = routines("shapes", device.xp, device.blas, peers.routines("shapes") if takes else ())
         yield from rows_of("shapes", "float64", device, shape, compared, seed, least)
         device.release()
 

@@ -16,17 +16,22 @@ from cases import FORMATS
 KERNELS = pathlib.Path(__file__).parents[1] / "kernels"
 
 
-def compiled(source, folder):
-    """C++ functions out of the kernels' headers, as a library."""
+def compiler():
+    """The path of the C++ compiler; without one the test is skipped."""
     candidates = [os.environ.get("CXX"), "c++", "g++", "clang++"]
-    compiler = next((path for name in candidates if name and (path := shutil.which(name))), None)
-    if compiler is None:
-        pytest.skip("no C++ compiler (CXX, c++, g++, clang++): the headers' arithmetic needs one to be tested")
+    path = next((path for name in candidates if name and (path := shutil.which(name))), None)
+    if path is None:
+        pytest.skip("no C++ compiler (CXX, c++, g++, clang++): what is written in C++ needs one to be tested")
+    return path
+
+
+def compiled(source, folder):
+    """C++ functions, which may include the kernels' headers, as a library."""
     (folder / "shim.cpp").write_text(source)
     library = folder / "shim.so"
     options = ["-std=c++17", "-O1", "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror", "-Wno-unknown-pragmas"]
     options += os.environ.get("OZAKI_SHIM_FLAGS", "").split()  # such as -fsanitize=undefined
-    command = [compiler, *options, f"-I{KERNELS}", str(folder / "shim.cpp"), "-o", str(library)]
+    command = [compiler(), *options, f"-I{KERNELS}", str(folder / "shim.cpp"), "-o", str(library)]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return ctypes.CDLL(str(library))

@@ -11,16 +11,20 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import typer
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-from benchmarks import readme
+from benchmarks import plots, readme
 from benchmarks.__main__ import Task, Where
 from benchmarks.__main__ import main as run_benchmarks
+from benchmarks.cublas_peer import ROUTINE
 from benchmarks.devices import Cpu, Pace, _Told, median_seconds, medians_side_by_side
+from benchmarks.labels import label
 from benchmarks.measure import Sample, WrongAnswerError, copies, rows_of
 from benchmarks.nvml import Nvml
+from benchmarks.peers import Peers, load_gemmul8
 from benchmarks.plots import plot_run
 from benchmarks.results import RESULTS, ROOT, Row, Run, Shape, newest, parse, read, read_all, size, slug, unit
-from benchmarks.routines import TASKS, Account, Routine, load_gemmul8, routines
+from benchmarks.routines import TASKS, Account, Routine, routines
 
 ROW = Row(
     task="float64",
@@ -41,7 +45,8 @@ ROW = Row(
 NATIVE = replace(ROW, routine="cublas dgemm", ours=False, products=1, ran=None, error=3e-16, bound=1e-13)
 PEER = replace(ROW, routine="GEMMul8 14", ours=False, ran=None, bound=None)
 LARGER = tuple(replace(row, m=2048, n=2048, k=2048, tflops=154.3) for row in (NATIVE, ROW, PEER))
-RUN = Run("2026-01-31T09:30:00+00:00", "f" * 40, "Some GPU", {"ozaki": "0.1.0"}, (NATIVE, ROW, PEER, *LARGER))
+VERSIONS = {"ozaki": "0.1.0", "cublas": "13.1.0", "gemmul8": "3.0.5"}
+RUN = Run("2026-01-31T09:30:00+00:00", "f" * 40, "Some GPU", VERSIONS, (NATIVE, ROW, PEER, *LARGER))
 
 
 def as_json(run):
@@ -80,6 +85,7 @@ def test_a_run_is_read_back_as_it_was_written(tmp_path):
         ({"device": ""}, "device"),
         ({"date": "2026-01-31"}, "date: '2026-01-31'"),
         ({"versions": {"numpy": 2}}, "versions"),
+        ({"versions": {"cublas": "13.1.0"}}, "versions: rows of GEMMul8, but no 'gemmul8'"),
         ({"rows": []}, "rows: expected a list"),
         ({"host": "laptop"}, r"unknown keys \['host'\]"),
     ],
@@ -125,6 +131,23 @@ def test_slug():
 def test_unit():
     assert unit([ROW]) == ("TFLOP/s", 1.0)
     assert unit([replace(ROW, tflops=0.1)]) == ("GFLOP/s", 1e-3)
+
+
+@pytest.mark.parametrize(
+    ("row", "name"),
+    [
+        (NATIVE, "cuBLAS 13.1.0 dgemm"),
+        (replace(NATIVE, routine="openblas dgemm"), "OpenBLAS 0.3.31 dgemm"),
+        (replace(NATIVE, routine=ROUTINE), "cuBLAS 13.1.0 dgemm, emulated (eager)"),
+        (PEER, "GEMMul8 3.0.5, 14 moduli"),
+        (ROW, "ozaki, reproducible=True (14 residues)"),
+        (replace(ROW, routine="ozaki fastest", ran=None), "ozaki, no accuracy named"),
+        (replace(ROW, routine="ozaki residues 14", ran=None), "ozaki residues 14"),
+        (replace(NATIVE, routine="copy"), "copy"),
+    ],
+)
+def test_labels(row, name):
+    assert label(row, VERSIONS | {"openblas": "0.3.31.188.0 Haswell"}) == name
 
 
 # Measuring ----------------------------------------------------------------------------------------------------------
@@ -228,20 +251,57 @@ def test_choices(dtype, tmp_path):
     assert (tmp_path / "choices.png").exists()
 
 
-def test_gemmul8_is_looked_for_in_its_folder(tmp_path):
-    (tmp_path / "gemmul8.py").write_text(
-        "class GEMMul8:\n    def matmul(self, a, b, moduli, out):\n        out[...] = a @ b\n"
-    )
-    *_, peer = routines("float64", np, "cublas", load_gemmul8(tmp_path))
+@pytest.fixture
+def gemmul8(tmp_path, monkeypatch):
+    """A function that writes gemmul8.py, whose class has these lines besides its product, and returns its folder."""
+    monkeypatch.delitem(sys.modules, "gemmul8", raising=False)
+
+    def write(lines):
+        product = "    def matmul(self, a, b, moduli, out):\n        out[...] = a @ b\n"
+        (tmp_path / "gemmul8.py").write_text(f"class GEMMul8:\n{product}{lines}")
+        return tmp_path
+
+    yield write
+    sys.modules.pop("gemmul8", None)
+
+
+def test_gemmul8_is_looked_for_in_its_folder(gemmul8):
+    peers = Peers(load_gemmul8(gemmul8('    version = "3.0.5"\n')))
+    *_, peer = routines("float64", np, "cublas", peers.routines("float64"))
     (row,) = rows_of("float64", "float64", Cpu(), Shape.square(20), [peer], seed=0, least=0)
     assert (row.routine, row.ours, row.bound, row.products) == ("GEMMul8 15", False, None, 15)
+    assert peers.versions("float64") == {"gemmul8": "3.0.5"}
+    assert peers.routines("choices") == [] and peers.versions("choices") == {}
+
+
+def test_gemmul8_has_to_tell_its_version(gemmul8):
+    with pytest.raises(ValueError, match="has no version"):
+        load_gemmul8(gemmul8(""))
+
+
+def test_colours_tell_whose_a_routine_is():
+    drawn = [ROW, NATIVE, PEER, replace(NATIVE, routine=ROUTINE)]
+    assert [plots.colour(row) for row in drawn] == [plots.OURS, plots.NATIVE, plots.PEER, plots.PEER]
+
+
+def test_legends_cover_nothing(tmp_path, monkeypatch):
+    drawn = []
+    monkeypatch.setattr(plots, "save", lambda figure, path: drawn.append(FigureCanvasAgg(figure)))
+    plots.plot_run(RUN, tmp_path)
+    plots.plot_time_error([RUN, RUN], tmp_path)
+    for canvas in drawn:
+        canvas.draw()
+        left, right = canvas.figure.axes
+        legends = [axes.get_legend().get_window_extent() for axes in (left, right)]
+        for i, covered in [(0, left.bbox), (1, right.bbox), (0, legends[1])]:
+            assert not legends[i].overlaps(covered)
 
 
 # The command line ---------------------------------------------------------------------------------------------------
 
 
 def options(**changes):
-    usual = {"task": None, "sizes": "20,40", "gemmul8": None, "seconds": 0.0, "seed": 0, "commit": ""}
+    usual = {"task": None, "sizes": "20,40", "gemmul8": None, "cublas": None, "seconds": 0.0, "seed": 0, "commit": ""}
     return {"device": Where.cpu, **usual, **changes}
 
 
@@ -313,8 +373,9 @@ def test_readme_is_generated(sample_readme, tmp_path):
     assert text.startswith(f"before\n\n{readme.BEGIN}\n\n")
     assert text.endswith(f"{readme.END}\n\nafter\n")
     assert "| routine | slice products | error | proven bound | n = 1024 | n = 2048 |" in text
-    assert "| **ozaki default (14 residues)** | 14 | 1.0e-16 | 1.0e-15 | 2.1 | 154 |" in text
-    assert "| GEMMul8 14 | 14 | 1.0e-16 | none | 2.1 | 154 |" in text
+    assert "| cuBLAS 13.1.0 dgemm |  | 3.0e-16 | 1.0e-13 | 2.1 | 154 |" in text
+    assert "| **ozaki, reproducible=True (14 residues)** | 14 | 1.0e-16 | 1.0e-15 | 2.1 | 154 |" in text
+    assert "| GEMMul8 3.0.5, 14 moduli | 14 | 1.0e-16 | none | 2.1 | 154 |" in text
     assert "(docs/figures/some-gpu.png)" in text
     assert (tmp_path / "docs" / "figures" / "some-gpu.png").exists()
     readme.main(check=True, **sample_readme)
@@ -326,6 +387,13 @@ def test_stale_readme_fails_the_check(sample_readme, capsys):
     with pytest.raises(typer.Exit):
         readme.main(check=True, **sample_readme)
     assert "README.md; run `python -m benchmarks.readme`" in capsys.readouterr().err
+
+
+def test_files_are_listed_with_their_versions():
+    other = replace(RUN, date="2026-02-01T00:00:00+00:00", versions={"cublas": "13.10.0"})
+    first, second = readme.sources([RUN, RUN, other]).split("; ")
+    assert first.count("2026-01-31-0930") == 2 and first.endswith(": ozaki 0.1.0, cublas 13.1.0, gemmul8 3.0.5")
+    assert second.endswith("2026-02-01-0000-some-gpu-float64.json): cublas 13.10.0")
 
 
 def test_devices_stand_with_the_fastest_first():
