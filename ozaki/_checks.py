@@ -50,7 +50,7 @@ def check_words(words: Words, dtype: str, choices: Choices, backend: Backend | N
     if dtype != "float32":
         raise ValueError(
             f"scheme: {words.name} multiplies float32 matrices, but a and b give {dtype}; use scheme='residues', or "
-            "convert them with .astype('float32')"
+            "round them with .astype('float32')"
         )
     if choices.slices is not None:
         raise ValueError(

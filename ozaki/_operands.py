@@ -221,9 +221,20 @@ def dtype_of(name: str, x: Any) -> str:
     """
     known = _NAMES.get(x.dtype)
     if known is None:
-        remedy = f" ({name}.astype('float64') converts)" if x.dtype.kind in "biuf" else ""
-        raise TypeError(f"{name}: dtype {x.dtype} is not supported; expected float32 or float64{remedy}")
+        raise TypeError(
+            f"{name}: dtype {x.dtype} is not supported; expected float32 or float64{_remedy(name, x.dtype)}"
+        )
     return known
+
+
+def _remedy(name: str, dtype: Any) -> str:
+    """How an operand of another dtype can be converted, and what that loses."""
+    if dtype.kind not in "biuf":
+        return ""
+    if dtype.itemsize < 8:
+        return f" ({name}.astype('float64') is exact)"
+    lost = "integers beyond 2**53" if dtype.kind in "iu" else "what is longer than 53 bits"
+    return f" ({name}.astype('float64') rounds {lost})"
 
 
 def dtype_named(dtype: Any) -> str:

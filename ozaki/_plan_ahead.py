@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import lru_cache
+from math import inf
 
 from ozaki import _bounds, _word_bounds
 from ozaki._accuracy import Accuracy, default_accuracy
@@ -11,10 +12,10 @@ from ozaki._checks import check_choices, check_native, check_proven, check_words
 from ozaki._choices import Choices
 from ozaki._operands import Shapes, Side, broadcast
 from ozaki._plan import Plan
-from ozaki._search import choose_a_priori
-from ozaki._ways import NATIVE_ASKED_FOR, names_of, native_plan
+from ozaki._search import choose_a_priori, likely_schemes
+from ozaki._ways import NATIVE_ASKED_FOR, Ways, names_of, native_bound, native_plan
 from ozaki.backends import Backend
-from ozaki.schemes import Scheme, Words, scaling_of
+from ozaki.schemes import Digits, Scheme, Words, scaling_of
 from ozaki.schemes.named import forced, integer_scheme, words_of
 
 
@@ -70,6 +71,28 @@ def plan_for_shapes(sizes: Shapes, dtype: str, choices: Choices) -> Plan:
     target = target or _usual(dtype, k)
     choice = choose_a_priori(target, max(k, 1), names_of(integer_scheme(choices.scheme, k)))
     return plan_for_any(sizes, dtype, choice.scheme, target, choices, "")
+
+
+def plan_for_ordinary(sizes: Shapes, dtype: str, choices: Choices, backend: Backend, slices: Scheme) -> Plan:
+    """What runs if the library is to choose, and operands need these slices.
+
+    Nothing is proven of it but for the native product, whose bound holds where no partial sum over- or underflows.
+    """
+    check_choices(choices, backend)
+    k = max(sizes.shape[1], 1)
+    bound = native_bound(backend, k, dtype)
+    ways = Ways.of(backend, k, dtype, choices, bound)
+    way, why = ways.fastest(backend, sizes, dtype, slices)
+    target = ways.target
+    if ways.words:  # then digits may be, to another target
+        digits = likely_schemes(ways.first, k, names_of("auto"))[0]
+        first, of_first = ways.fastest(backend, sizes, dtype, digits)
+        if first == "slices" and isinstance(digits, Digits):
+            way, why, target, slices = first, of_first, ways.first, digits
+    if way == "native":
+        return native_plan(sizes, dtype, choices.target(k), bound, why)
+    scheme, limit = way if isinstance(way, Words) else slices, choices.workspace_limit
+    return Plan(sizes.shape, sizes.batch, dtype, scheme, target, inf, False, choices.engine, limit, why)
 
 
 def _usual(dtype: str, k: int) -> Accuracy:

@@ -142,10 +142,68 @@ def test_plan_of_files_and_of_shapes(files):
     chosen = json.loads(run("plan", folder / "a.npy", folder / "b.npz", "--accuracy", "2^-60", "--json"))
     expected = ozaki.plan(a, b, accuracy=2.0**-60)
     assert (chosen["slices"], chosen["bound"]) == (expected.slices, expected.bound)
-    chosen = json.loads(run("plan", "100x200", "200x50", "--dtype", "float32", "--json"))
+    chosen = json.loads(run("plan", "100x200", "200x50", "--dtype", "float32", "--reproducible", "--json"))
     assert chosen["shape"] == [100, 200, 50]
-    assert chosen["a_priori"]
+    assert chosen["scheme"] == "residues"
     assert "(100 x 200) (200 x 50), float32" in run("plan", "100x200", "200x50", "--dtype", "float32")
+
+
+PLANS = [
+    [],
+    ["--reproducible"],
+    ["--accuracy", "fp32"],
+    ["--accuracy", "fp64"],
+    ["--accuracy", "80"],
+    ["--accuracy", "1e-9"],
+    ["--accuracy", "row-column:1e-16"],
+    ["--accuracy", "normwise:1e-12", "--reproducible"],
+    ["--scheme", "digits", "--accuracy", "fp64"],
+    ["--scheme", "residues", "--slices", "9"],
+    ["--scheme", "residues", "--slices", "17", "--accuracy", "fp64"],
+    ["--scheme", "native"],
+]
+
+
+@pytest.mark.parametrize("options", PLANS, ids=" ".join)
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_shapes_and_files_of_ordinary_matrices_get_the_same_answer(tmp_path, options, dtype):
+    """But for a slice or two, which the largest elements decide, and the smallest ones where all is exact."""
+    rng = np.random.default_rng(4)
+    for name, shape in (("a.npy", (150, 200)), ("b.npy", (200, 130))):
+        np.save(tmp_path / name, rng.standard_normal(shape).astype(dtype))
+    of_files = json.loads(run("plan", tmp_path / "a.npy", tmp_path / "b.npy", *options, "--json"))
+    of_shapes = json.loads(run("plan", "150x200", "200x130", "--dtype", dtype, *options, "--json"))
+    same = ("shape", "dtype", "scheme", "device", "engine", "why")
+    if "row-column:1e-16" in options or "normwise:1e-12" in options:  # what holds for any operands may be more
+        assert of_files["slices"] <= of_shapes["slices"]
+        assert "files may take less" in of_shapes["undecided"]
+        same = ("shape", "dtype", "scheme", "device", "engine")
+    else:
+        assert abs(of_files["slices"] - of_shapes["slices"]) <= (2 if of_shapes["undecided"] else 0)
+    assert [of_files[name] for name in same] == [of_shapes[name] for name in same]
+    assert not of_files["undecided"]
+    componentwise = any(x in options for x in ("fp32", "fp64", "80", "1e-9")) or options == ["--reproducible"]
+    assert not componentwise or "elements" in of_shapes["undecided"]
+    for found in (of_files, of_shapes):
+        assert 0 < found["seconds"] < 60
+
+
+def test_a_plan_says_where_and_why_and_for_how_long():
+    printed = run("plan", "500x500", "500x500", "--accuracy", "fp64")
+    assert "14 residues" in printed
+    assert "native product proves only" in printed
+    assert "plan from files" in printed
+    assert "on the CPU: NumPy, float64 BLAS, about" in printed
+    assert "the native product" in run("plan", "500x500", "500x500")
+
+
+@pytest.mark.skipif(importlib.util.find_spec("cupy") is not None, reason="there may be a GPU")
+def test_no_plan_for_a_device_that_is_not_there():
+    assert "device: a GPU needs CuPy" in run("plan", "50x50", "50x50", "--device", "gpu", code=2)
+
+
+def test_the_version():
+    assert run("--version") == f"{ozaki.__version__}\n"
 
 
 @pytest.mark.parametrize("accuracy", ["fp64", "80", "1e-20", "row-column:2^-60", "normwise:1e-18"])

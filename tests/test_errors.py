@@ -130,6 +130,9 @@ CASES = {
         f"{dtype} a": (matmul(np.ones((3, 4), dtype)), TypeError, "a", "expected float32 or float64")
         for dtype in ("int64", "int8", "bool", "float16", "complex64", "complex128", ">f8", "longdouble", "O", "U3")
     },
+    "small integers": (matmul(np.ones((3, 4), "int32")), TypeError, "a", "(a.astype('float64') is exact)"),
+    "large integers": (matmul(np.ones((3, 4), "int64")), TypeError, "a", "rounds integers beyond 2**53"),
+    "long doubles": (matmul(np.ones((3, 4), "longdouble")), TypeError, "a", "rounds what is longer than 53 bits"),
     "int b": (matmul(A, np.ones((4, 2), int)), TypeError, "b", "expected float32 or float64"),
     "list of integers": (matmul([[1, 2], [3, 4]], [[1.0], [2.0]]), TypeError, "a", "expected float32 or float64"),
     "ragged list": (matmul([[1.0], [2.0, 3.0]]), (TypeError, ValueError), "a", "expected"),

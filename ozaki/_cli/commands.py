@@ -13,8 +13,8 @@ from rich.markup import escape
 from rich.table import Table
 
 import ozaki
-from ozaki._cli import dgemm, files, longley, picture
-from ozaki._cli.devices import array_library, environment, pick_device, to_host
+from ozaki._cli import dgemm, files, longley, picture, planning
+from ozaki._cli.devices import array_library, backend_on, environment, pick_device, to_host
 from ozaki._cli.echo import printable
 from ozaki._cli.ending import Commands
 from ozaki._cli.options import (
@@ -43,6 +43,21 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Matrix products to the accuracy you ask for, with a proven error bound.",
 )
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        out.print(ozaki.__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def of_all_commands(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version, and end.")
+    ] = False,
+) -> None:
+    """Matrix products to the accuracy you ask for, with a proven error bound."""
 
 
 @app.command()
@@ -136,33 +151,30 @@ def plan(
     device: DeviceOption = Device.auto,
     as_json: JsonOption = False,
 ) -> None:
-    """Print the scheme and the number of slices that a product would take."""
-    shapes = parse_shape(a), parse_shape(b)
+    """Print what a product would take: scheme, slices and bound, where it would run, why, and about how long."""
+    of_a, of_b = parse_shape(a), parse_shape(b)
     options: dict[str, Any] = {
         "accuracy": parse_accuracy(accuracy),
         "scheme": scheme,
         "slices": slices,
         "reproducible": reproducible,
     }
-    if None not in shapes:
-        chosen = ozaki.plan(*shapes, dtype=dtype or Dtype.float64, **options)
-    elif shapes == (None, None):
+    where = pick_device(device)
+    if of_a is not None and of_b is not None:
+        planned = planning.of_shapes(of_a, of_b, dtype or Dtype.float64, options, where, backend_on(where))
+    elif of_a is None and of_b is None:
         if dtype is not None:
             raise ValueError("dtype: files have their own; give it with shapes only")
-        xp = array_library(pick_device(device))
+        xp = array_library(where)
         with progress(as_json, 1) as step:
-            chosen = ozaki.plan(*(xp.asarray(files.read(path)) for path in (a, b)), **options)
+            planned = planning.of_files(files.read(a), files.read(b), options, where, backend_on(where), xp)
             step("planning")
     else:
         raise ValueError(f"expected two files or two shapes, got {a} and {b}")
     if as_json:
-        names = ("shape", "batch", "dtype", "slices", "products", "bound", "a_priori", "engine", "why")
-        method = "native" if chosen.scheme is None else chosen.scheme.name
-        print_json(
-            {**{name: getattr(chosen, name) for name in names}, "scheme": method, "target": asdict(chosen.target)}
-        )
+        print_json(planned.as_json())
     else:
-        out.print(str(chosen), soft_wrap=True, markup=False)
+        out.print(str(planned), soft_wrap=True, markup=False)
 
 
 @app.command()

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 import ozaki
 from ozaki._cli.options import Device
+from ozaki.backends import Backend, backend_of
 
 
 def pick_device(device: Device) -> str:
@@ -46,6 +47,11 @@ def array_library(device: str) -> Any:
     import cupy
 
     return cupy
+
+
+def backend_on(device: str) -> Backend:
+    """Return what multiplies on "cpu" or "gpu"."""
+    return backend_of(("x", array_library(device).zeros(0)))
 
 
 def to_host(x: Any) -> npt.NDArray[Any]:

@@ -150,6 +150,10 @@ class Backend(ProofBackend, Protocol):
         """Of these ways, a scheme first, the fastest for a product (batch, m, n)."""
         ...
 
+    def seconds(self, stack: tuple[int, int, int], k: int, dtype: str, way: Way) -> float | None:
+        """How long a product (batch, m, n) is expected to take in that way; None where nothing is known of it."""
+        ...
+
     def engine_name(self, plan: Plan) -> str:
         """Device and engine, for the report."""
         ...

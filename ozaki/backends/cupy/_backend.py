@@ -22,6 +22,7 @@ from ozaki.backends.cupy._choice import engine_name as engine_name
 from ozaki.backends.cupy._choice import engine_of, panel_of
 from ozaki.backends.cupy._choice import fastest as fastest
 from ozaki.backends.cupy._choice import same_slices as same_slices
+from ozaki.backends.cupy._choice import seconds as seconds
 from ozaki.backends.cupy._describe import describe as describe
 from ozaki.backends.cupy._describe import describing_workspace as describing_workspace
 from ozaki.backends.cupy._describe import look as look

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 from itertools import product
-from math import prod
+from math import inf, prod
 from typing import Any, Protocol
 
 import cupy as cp
@@ -160,23 +160,31 @@ def fastest(stack: tuple[int, int, int], k: int, dtype: str, ways: tuple[Way, ..
 
 @lru_cache(maxsize=1024)
 def _fastest(device: int, stack: tuple[int, int, int], k: int, dtype: str, ways: tuple[Way, ...]) -> Way:
+    times = {way: _seconds(device, stack, k, dtype, way) for way in ways}
+    return min(times, key=lambda way: inf if (time := times[way]) is None else time)
+
+
+def seconds(stack: tuple[int, int, int], k: int, dtype: str, way: Way) -> float | None:
+    """How long a product (batch, m, n) is expected to take in that way; None for words of other kernels."""
+    return None if 0 in (*stack, k) else _seconds(cp.cuda.runtime.getDevice(), stack, k, dtype, way)
+
+
+def _seconds(device: int, stack: tuple[int, int, int], k: int, dtype: str, way: Way) -> float | None:
     batch, m, n = stack
     here = cp.cuda.Device()
     rates = rates_of(here.compute_capability, here.attributes)
-    times: dict[Way, float] = {}
-    for way in ways:
-        if way is None:
-            times[way] = rates.native(batch, m, k, n, dtype)
-        elif isinstance(way, Scheme):
-            engine = _engine(way, "auto", batch, (m, k, n))
-            if engine is _hopper:
-                entries = _hopper.occupied(way, batch, m, k, n)
-            else:
-                layouts = (engine.layout(way, side, 1, x, k) for side, x in (("left", m), ("right", n)))
-                entries = batch * prod(layout.rows for layout in layouts)
-            done = _winograd.DONE if _in_quadrants(engine, way, batch, (m, k, n)) else 1.0
-            times[way] = rates.slices(batch, m, k, n, dtype, way, entries, engine is _hopper, done)
-        elif architecture(device) == "sm_90a" and _word_hopper.fits(way):
-            entries = _word_hopper.Engine.of(way, batch, m, k, n).occupied(batch, m, n)
-            times[way] = rates.words(batch, m, k, n, way, entries)
-    return min(times, key=lambda way: times[way])
+    if way is None:
+        return rates.native(batch, m, k, n, dtype)
+    if isinstance(way, Scheme):
+        engine = _engine(way, "auto", batch, (m, k, n))
+        if engine is _hopper:
+            entries = _hopper.occupied(way, batch, m, k, n)
+        else:
+            layouts = (engine.layout(way, side, 1, x, k) for side, x in (("left", m), ("right", n)))
+            entries = batch * prod(layout.rows for layout in layouts)
+        done = _winograd.DONE if _in_quadrants(engine, way, batch, (m, k, n)) else 1.0
+        return rates.slices(batch, m, k, n, dtype, way, entries, engine is _hopper, done)
+    if architecture(device) == "sm_90a" and _word_hopper.fits(way):
+        entries = _word_hopper.Engine.of(way, batch, m, k, n).occupied(batch, m, n)
+        return rates.words(batch, m, k, n, way, entries)
+    return None

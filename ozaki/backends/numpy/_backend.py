@@ -71,6 +71,10 @@ def fastest(stack: tuple[int, int, int], k: int, dtype: str, ways: tuple[Way, ..
     return None if None in ways else ways[0]
 
 
+def seconds(stack: tuple[int, int, int], k: int, dtype: str, way: Way) -> None:
+    """Nothing: processors and BLAS libraries are too many for a table."""
+
+
 def native_obstacle(dtype: str) -> str | None:
     """BLAS computes in threads of its own, in which rounding and subnormals may be other than IEEE 754's."""
     obstacle = _environment.obstacle()

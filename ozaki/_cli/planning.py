@@ -1,0 +1,159 @@
+"""What a product would take: of files, whose elements decide, or of shapes, as far as these decide."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict, dataclass
+from math import inf, prod
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+import ozaki
+from ozaki._choices import Choices
+from ozaki._operands import Shapes, shapes
+from ozaki._plan_ahead import plan_for_ordinary
+from ozaki._report import counted, several
+from ozaki.backends import Backend
+from ozaki.schemes import PRESETS, Scheme, Words
+from ozaki.schemes.named import SCHEMES
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A plan, where it would run, and how long that would take.
+
+    Attributes
+    ----------
+    plan : the plan; of shapes that do not decide, what operands like normally distributed numbers would take
+    undecided : what the shapes do not decide; empty if they do, or for files
+    device : "cpu" or "gpu"
+    engine : what multiplies, by name
+    seconds : about as long as that takes, None where nothing is known of it
+    """
+
+    plan: ozaki.Plan
+    undecided: str
+    device: str
+    engine: str
+    seconds: float | None
+
+    def __str__(self) -> str:
+        time = "" if self.seconds is None else f", about {self.seconds:.2g} s"
+        lines = [*_of_plan(self.plan, self.undecided), f"on the {self.device.upper()}: {self.engine}{time}"]
+        return "\n".join(lines)
+
+    def as_json(self) -> dict[str, Any]:
+        """The same as plain data."""
+        plan = self.plan
+        names = ("shape", "batch", "dtype", "slices", "products", "bound", "a_priori", "why")
+        return {
+            **{name: getattr(plan, name) for name in names},
+            "scheme": "native" if plan.scheme is None else plan.scheme.name,
+            "target": asdict(plan.target),
+            "undecided": self.undecided,
+            "device": self.device,
+            "engine": self.engine,
+            "seconds": self.seconds,
+        }
+
+
+def _of_plan(plan: ozaki.Plan, undecided: str) -> list[str]:
+    if not undecided or plan.bound < inf:
+        return [*str(plan).splitlines(), *([undecided] if undecided else [])]
+    assert plan.scheme is not None
+    first = str(plan).splitlines()[0].rpartition(": ")[0]
+    what = f"{counted(plan.slices, plan.scheme.name)}, {several(plan.products, 'product')}"
+    return [f"{first}: {what}", undecided, *([plan.why] if plan.why else [])]
+
+
+def of_files(a: Array, b: Array, options: dict[str, Any], device: str, backend: Backend, xp: Any) -> Planned:
+    """The plan of these operands."""
+    plan = ozaki.plan(xp.asarray(a), xp.asarray(b), **options)
+    sizes = shapes(a.shape, b.shape)
+    return Planned(plan, "", device, backend.engine_name(plan), _seconds(plan, sizes, backend))
+
+
+def of_shapes(
+    a: tuple[int, ...], b: tuple[int, ...], dtype: str, options: dict[str, Any], device: str, backend: Backend
+) -> Planned:
+    """What operands of these shapes would take.
+
+    Raises
+    ------
+    ValueError, TypeError
+        As `ozaki.plan`.
+    """
+    sizes = shapes(a, b)
+    plan, undecided = _before_operands(a, b, sizes, dtype, Choices(**options), backend)
+    return Planned(plan, undecided, device, backend.engine_name(plan), _seconds(plan, sizes, backend))
+
+
+def _before_operands(
+    a: tuple[int, ...], b: tuple[int, ...], sizes: Shapes, dtype: str, choices: Choices, backend: Backend
+) -> tuple[ozaki.Plan, str]:
+    """The plan, and what the shapes do not decide of it."""
+    target = choices.target(max(sizes.shape[1], 1))
+    asked = None if target is None else f"{target.measure} {target.tolerance:.2g}"
+    named = choices.slices is not None or choices.scheme == "native" or choices.scheme in PRESETS
+    if named or choices.scheme not in SCHEMES or 0 in (*sizes.stack, sizes.shape[1]):
+        if target is None or target.measure != "componentwise":
+            return ozaki.plan(a, b, dtype=dtype, **choices._asdict()), ""
+        plan = ozaki.plan(a, b, dtype=dtype, **choices._replace(accuracy=None)._asdict())
+        return plan, f"the elements decide whether that proves what is asked for ({asked}): plan from files"
+    plan = plan_for_ordinary(sizes, dtype, choices, backend, _slices_of_normal(sizes, dtype, choices))
+    if plan.scheme is None:
+        return plan, "" if target is None else "unless products or sums over- or underflow, which the elements decide"
+    if target is not None and target.measure != "componentwise" and not isinstance(plan.scheme, Words):
+        return ozaki.plan(a, b, dtype=dtype, **choices._asdict()), "files may take less: the elements decide"
+    return plan, (
+        "about so many if elements are like normally distributed ones; where magnitudes spread inside rows and "
+        f"columns, {asked or 'as much'} takes more slices, or another way: plan from files"
+    )
+
+
+def _slices_of_normal(sizes: Shapes, dtype: str, choices: Choices) -> Scheme:
+    """The slices that some rows and columns of normally distributed numbers need."""
+    _, k, _ = sizes.shape
+    rows, columns = (min(size, max(_MOST_ELEMENTS // k, 16), _MOST_ROWS) for size in sizes.stack[1:])
+    rng = np.random.default_rng(0)
+    a, b = (rng.standard_normal(shape).astype(dtype) for shape in ((rows, k), (k, columns)))
+    plan = ozaki.plan(a, b, accuracy=choices.accuracy, scheme=choices.scheme, reproducible=True)
+    assert isinstance(plan.scheme, Scheme)
+    return plan.scheme
+
+
+_MOST_ROWS, _MOST_ELEMENTS = 256, 2**22
+"""Of an operand that is drawn."""
+
+
+def _seconds(plan: ozaki.Plan, sizes: Shapes, backend: Backend) -> float | None:
+    """About as long as the product takes: by the rates of the device, else by a smaller product."""
+    if 0 in (*sizes.stack, sizes.shape[1]):
+        return 0.0
+    known = backend.seconds(sizes.stack, sizes.shape[1], plan.dtype, plan.scheme)
+    return known if known is not None or backend.name != "numpy" else _by_sample(plan, sizes)
+
+
+_MOST, _MOST_OF_WORDS = 768, 64
+"""Rows, columns and inner indices of the product that is timed; NumPy models words, and takes long for them."""
+
+
+def _by_sample(plan: ozaki.Plan, sizes: Shapes) -> float:
+    """As many operations take as long as those of a product of at most some hundred rows, columns and indices."""
+    most = _MOST_OF_WORDS if isinstance(plan.scheme, Words) else _MOST
+    _, m, n = sizes.stack
+    sample = tuple(min(size, most) for size in (m, sizes.shape[1], n))
+    rng = np.random.default_rng(0)
+    a, b = (rng.standard_normal(shape).astype(plan.dtype) for shape in (sample[:2], sample[1:]))
+    scheme = "native" if plan.scheme is None else plan.scheme if isinstance(plan.scheme, Words) else plan.scheme.name
+    slices = plan.slices if isinstance(scheme, str) and scheme != "native" else None
+    times = []
+    for _ in range(3):
+        start = time.perf_counter()
+        ozaki.matmul(a, b, scheme=scheme, slices=slices)
+        times.append(time.perf_counter() - start)
+    return min(times) * prod((*sizes.stack, sizes.shape[1])) / prod(sample)
