@@ -359,18 +359,46 @@ def gemm(
     if (alpha, beta) == (1, 0):
         return matmul(op_a, op_b, out=out, **options)
     return_report = options.get("return_report", False)
-    # What is scaled and added in place has its elements in order.
-    in_order = None if pair.sizes.in_order else backend.empty(pair.sizes.result, pair.dtype)
-    result = matmul(op_a, op_b, out=in_order, **options)
+    added = c if beta != 0 else None
+    into, held = _room(pair, out, added)
+    result = matmul(op_a, op_b, out=into, **_leaving(held, options))
     product, report = result if return_report else (result, None)
     product = backend.asarray(product)  # of two vectors NumPy has a scalar
     if alpha == 0:
         product[...] = 0  # of what may be NaN
         alpha = product.dtype.type(1)
     total = product if out is None else out
-    backend.axpby(alpha, product, beta, c if beta != 0 else None, total)
+    backend.axpby(alpha, product, beta, added, total)
     total = scalar_if_no_axes(total) if out is None else out
+    if report is not None:
+        report = replace(report, workspace_bytes=report.workspace_bytes + held)
     return (total, report) if return_report else total
+
+
+def _room(pair: Pair, out: Any, added: Any) -> tuple[Any, int]:
+    """Where gemm has the product, if that is known before, its elements in order; and the bytes beside `out`.
+
+    In `out`, unless it is needed for what is added.
+    """
+    in_out = out is not None and pair.sizes.in_order and pair.backend.contiguous(out)
+    if in_out and (added is None or not pair.backend.overlap(out, added)):
+        return out, 0
+    if out is None and pair.sizes.in_order:
+        return None, 0
+    apart = pair.backend.empty(pair.sizes.result, pair.dtype)
+    return apart, 0 if out is None else int(apart.nbytes)
+
+
+def _leaving(held: int, options: dict[str, Any]) -> dict[str, Any]:
+    """The options of matmul, with so many bytes less of workspace."""
+    plan = options.get("plan")
+    limit: Any = plan.workspace_limit if isinstance(plan, Plan) else options.get("workspace_limit")
+    if held == 0 or not isinstance(limit, int | float | np.integer) or limit <= 0:
+        return options  # matmul says what is wrong with it
+    if limit <= held:
+        raise ValueError(f"workspace_limit: {limit} bytes are too few; the product beside `out` takes {held}")
+    rest: Any = limit - held
+    return options | ({"plan": replace(plan, workspace_limit=rest)} if plan is not None else {"workspace_limit": rest})
 
 
 def _factor(name: str, x: Any, dtype: str) -> Any:

@@ -107,6 +107,25 @@ def test_a_plan_is_made_within_the_limit(rng):
     assert plan.bound == ozaki.plan(a, b, accuracy=70).bound
 
 
+@pytest.mark.parametrize("into", ["none", "apart", "c", "transposed"])
+def test_gemm_holds_no_more_than_its_report_says_and_the_limit_allows(rng, into):
+    a, b, c = rng.standard_normal((700, 30)), rng.standard_normal((30, 600)), rng.standard_normal((700, 600))
+    options = {"accuracy": "fp64", "reproducible": True, "return_report": True}
+    out = {"none": None, "apart": np.empty(c.shape), "c": c, "transposed": np.empty(c.shape[::-1]).T}[into]
+    result = c.nbytes if out is None else 0
+    for limit in (None, 2**24):
+        most, (_, report) = held(
+            lambda limit=limit: ozaki.gemm(2.0, a, b, 0.5, c, out=out, **options, workspace_limit=limit)
+        )
+        assert most - result <= report.workspace_bytes
+        assert limit is None or report.workspace_bytes <= limit
+    if into == "c":
+        with pytest.raises(
+            ValueError, match=r"^workspace_limit: 3000000 bytes are too few; the product beside `out` takes"
+        ):
+            ozaki.gemm(2.0, a, b, 0.5, c, out=c, workspace_limit=3_000_000)
+
+
 def test_a_memory_map_takes_the_result(rng, tmp_path):
     a, b = rng.standard_normal((500, 20)), rng.standard_normal((20, 600))
     for way in ({}, {"accuracy": "fp64", "reproducible": True}):

@@ -173,9 +173,23 @@ def axpby(
 ) -> None:
     np.multiply(x, alpha, out=x)
     if y is not None:
-        x += y.astype(x.dtype, copy=False) * beta
+        _add_scaled(x, beta, y)
     if out is not x:
         out[...] = x
+
+
+def _add_scaled(x: npt.NDArray[Any], beta: np.floating[Any], y: npt.NDArray[Any]) -> None:
+    """x += beta y, product and sum rounded, in parts: no array as large as x is held beside it."""
+    if x.size <= TILE:
+        x += y.astype(x.dtype, copy=False) * beta
+        return
+    step = len(x) * TILE // x.size
+    if step == 0:
+        for part, added in zip(x, y, strict=True):
+            _add_scaled(part, beta, added)
+    else:
+        for first in range(0, len(x), step):
+            x[first : first + step] += y[first : first + step].astype(x.dtype, copy=False) * beta
 
 
 def underflows(operand: Described, words: Words) -> int:
