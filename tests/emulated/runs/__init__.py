@@ -32,7 +32,13 @@ FUNCTIONS = {
     ),
     "quadrants": ("hopper-quadrants", "hopper-winograd"),
     "launching": ("second-streams",),
-    "workspaces": ("hopper-within-limits", "hopper-panels", "hopper-workspaces"),
+    "workspaces": (
+        "hopper-within-limits",
+        "hopper-panels",
+        "hopper-workspaces",
+        "planned-within-limits",
+        "hopper-planned-within-limits",
+    ),
     "words": ("parts", "little-memory", "hopper-pairs", "hopper-pair-columns", "hopper-columns", "hopper-tuned"),
     "choosing": (
         "plans",

@@ -81,3 +81,26 @@ def workspaces(rng: np.random.Generator) -> None:
             ozaki.matmul(a, b, scheme=scheme.name, slices=scheme.count),
             ozaki.matmul(cp.asarray(a), cp.asarray(b), **given),
         )
+
+
+def planned_within_limits(rng: np.random.Generator) -> None:
+    """In parts, whose proofs come to the plan that is made without a limit, level by level, and hold no more."""
+    for k, spread in ((70, 3), (1100, 3), (40, 60)):
+        a, b = matrix(rng, (70, k), "f8", spread), matrix(rng, (k, 40), "f8", spread)
+        a[:, 5:] *= rng.random((70, k - 5)) < 0.5
+        for accuracy in ("fp64", ozaki.Accuracy("row-column", 1e-15)):
+            options: dict[str, Any] = {"accuracy": accuracy, "reproducible": True}
+            expected, whole = ozaki.matmul(a, b, return_report=True, **options)
+            limit = max(
+                _cupy.proof_workspace(level, (1, size, k), (1, size, k))
+                for level, size in (("sampled", 30), ("narrow", 30), ("wide", 12))
+            )
+            with mock.patch.object(_cupy, "some_rows", side_effect=_cupy.some_rows) as parts:
+                c, report = ozaki.matmul(
+                    cp.asarray(a), cp.asarray(b), workspace_limit=max(limit, 10**6), return_report=True, **options
+                )
+                plan = ozaki.plan(cp.asarray(a), cp.asarray(b), workspace_limit=limit, **options)
+            same(expected, c)
+            assert (plan.scheme, plan.bound) == (ozaki.plan(a, b, **options).scheme, whole.bound), (k, accuracy)
+            assert report.workspace_bytes <= max(limit, 10**6)
+            assert parts.call_count > 2 or whole.measure != "componentwise"
