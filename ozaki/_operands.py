@@ -231,7 +231,7 @@ def _remedy(name: str, dtype: Any) -> str:
     """How an operand of another dtype can be converted, and what that loses."""
     if dtype.kind not in "biuf":
         return ""
-    if dtype.itemsize < 8:
+    if dtype.itemsize < 8 or dtype.newbyteorder("=") == np.float64:
         return f" ({name}.astype('float64') is exact)"
     lost = "integers beyond 2**53" if dtype.kind in "iu" else "what is longer than 53 bits"
     return f" ({name}.astype('float64') rounds {lost})"

@@ -217,6 +217,7 @@ class Proof:
         self._unproven: tuple[int, int] | None = None
         self._kept = False
         self.workspace = 0
+        self._panels: Panels | None = None
         self._lower = self._lower_bound()
 
     @property
@@ -242,9 +243,10 @@ class Proof:
 
     def _lower_bound(self) -> Any:
         """That of all entries, or None where it is found anew for each look, in parts."""
-        self._panels = Panels(self._backend, self._left, self._right, self.level, self._limit)
-        self.workspace = max(self.workspace, self._panels.workspace)
-        return self._product(self._left, self._right) if self._panels.one else None
+        panels = Panels(self._backend, self._left, self._right, self.level, self._limit)
+        self.workspace = max(self.workspace, panels.workspace)
+        self._panels = None if panels.one else panels
+        return self._product(self._left, self._right) if panels.one else None
 
     def _product(self, left: Described, right: Described) -> Any:
         if self.level == "wide":
@@ -264,17 +266,17 @@ class Proof:
         if self._kept:
             raise ChangedError
         each = [key[1:] for key in keys]
-        if self._panels.one:
+        if self._panels is None:
             looks = self._backend.worst_ratios(self._lower, self._left, self._right, each, self._alone)
         else:
-            looks = [Look(partial(_itself, ratio)) for ratio in self._in_parts(each)]
+            looks = [Look(partial(_itself, ratio)) for ratio in self._in_parts(self._panels, each)]
         self._begun |= dict(zip(keys, looks, strict=True))
 
-    def _in_parts(self, wanted: Sequence[tuple[Scheme | Words, int]]) -> list[Ratio]:
+    def _in_parts(self, panels: Panels, wanted: Sequence[tuple[Scheme | Words, int]]) -> list[Ratio]:
         """The worst ratios of all parts, one after the other."""
         spans, least_span = (self._left.span, self._right.span), min(self._left.least_span, self._right.least_span)
         worst = [0.0] * len(wanted)
-        for first, left, right in self._panels:
+        for first, left, right in panels:
             rows = int(left.x.shape[1])
             here = [(i, scheme, min(to - first, rows)) for i, (scheme, to) in enumerate(wanted) if to > first]
             if not here:
@@ -291,7 +293,7 @@ class Proof:
 
     def keep(self) -> None:
         """Let go of the operands: what was begun is all there is from now on, and is waited for anew."""
-        self._lower, self._spans, self._unproven, self._kept, self._at = None, None, None, True, 0
+        self._lower, self._panels, self._spans, self._unproven, self._kept, self._at = None, None, None, None, True, 0
         self._left, self._right = (Described(_Shape(tuple(x.x.shape)), None) for x in self.operands)
         for look in self._begun.values():
             look.anew = look.found = None

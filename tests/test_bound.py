@@ -111,7 +111,7 @@ def test_forced_slices_get_the_bound_that_they_have(rng, scheme):
             assert report.measure == measure
             if report.bound < 1:
                 target = Accuracy(measure, LOOSEST)
-                assert report.bound == ozaki.plan(a, b, scheme=scheme, slices=slices, accuracy=target).bound
+                assert report.bound <= ozaki.plan(a, b, scheme=scheme, slices=slices, accuracy=target).bound
             assert MEASURES[measure](c, a, b) <= report.bound
         bounds.append(ozaki.plan(a, b, scheme=scheme, slices=slices).bound)
     assert bounds == sorted(bounds, reverse=True)

