@@ -48,7 +48,7 @@ class Call:
             return
         target, dtype = plan.target, pair.dtype
         if plan.scheme is None:
-            proven = _bounds.native(pair.sizes.shape[1], dtype) if pair.in_range else inf
+            proven = native_bound(pair.backend, pair.sizes.shape[1], dtype) if pair.in_range else inf
             met = _bounds.suffices(proven, target.tolerance, dtype)
         else:
             known = plan.bound if report else inf

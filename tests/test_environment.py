@@ -101,7 +101,11 @@ def test_bits_and_bounds_are_those_of_the_default_environment(rng, kind, name):
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_native_product_has_no_bound_where_blas_may_round_otherwise(rng, kind):
     a, b = rng.standard_normal((9, 30)), rng.standard_normal((30, 8))
+    plan = ozaki.plan(a, b, accuracy=1e-9)
+    assert plan.native
     with environment(kind):
+        with pytest.raises(ValueError, match=r"^plan: proves a componentwise error of none for these operands"):
+            ozaki.matmul(a, b, plan=plan)
         c, chosen = ozaki.matmul(a, b, return_report=True)
         _, named = ozaki.matmul(a, b, scheme="native", return_report=True)
         assert not ozaki.plan(a, b).native
