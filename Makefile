@@ -36,7 +36,7 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.demo: $(VENV)/bin/python pyproject.toml
-	$(BIN)/python -m pip install --quiet --editable ".[plot$(GPU)]"
+	$(BIN)/python -m pip install --quiet --editable ".[cli,plot$(GPU)]"
 	touch $@
 
 $(VENV)/.dev: $(VENV)/bin/python pyproject.toml

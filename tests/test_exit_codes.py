@@ -85,3 +85,22 @@ def test_a_fault_of_the_program_is_no_failed_check():
     )
     assert done.returncode == 3
     assert "Traceback" in done.stderr and "KeyError" in done.stderr
+
+
+def test_without_what_the_command_line_needs():
+    """The library does not need it."""
+    program = "import sys; sys.modules['typer'] = None; import ozaki; from ozaki._cli import main; main()"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr == "error: the command line needs typer: pip install 'ozaki[cli]'\n"
+
+
+def test_the_library_needs_numpy_and_mpmath_alone():
+    program = """
+import sys
+for name in ("typer", "rich", "scipy", "matplotlib", "cupy"):
+    sys.modules[name] = None
+import numpy as np, ozaki
+assert ozaki.matmul(np.eye(2), np.eye(2), accuracy="fp64", reproducible=True).tolist() == np.eye(2).tolist()
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)

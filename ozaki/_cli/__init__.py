@@ -4,6 +4,19 @@ Exit codes: 0 fine, 1 a check failed, 2 bad usage or input, 3 a fault of the pro
 the number of a signal where one ends it.
 """
 
-from ozaki._cli.program import main
+import sys
+
+
+def main() -> None:
+    """Run the command line of this process, and leave with its exit code."""
+    try:
+        from ozaki._cli import program
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.split(".")[0] not in ("typer", "rich"):
+            raise
+        sys.stderr.write(f"error: the command line needs {error.name}: pip install 'ozaki[cli]'\n")
+        sys.exit(2)
+    program.main()
+
 
 __all__ = ["main"]
