@@ -37,8 +37,8 @@ def plot_file(path: Path) -> Path:
 
 
 def plot_run(run: Run, path: Path) -> None:
-    """Draw a run into a file: time against error and speed against n, or bars for kernels, shapes and tuning."""
-    if run.tasks in (("kernels",), ("shapes",), ("choices",), ("tuning",)):
+    """Draw a run into a file: time against error and speed against n, or bars for kernels, shapes and choices."""
+    if run.tasks in (("kernels",), ("shapes",), ("choices",)):
         figure = Figure(figsize=(8, 0.5 + 0.3 * len(run.rows)), layout="constrained")
         draw = draw_kernels if run.tasks == ("kernels",) else draw_shapes
         draw(figure.subplots(), run)

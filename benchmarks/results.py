@@ -56,7 +56,7 @@ class Row:
 
     Attributes
     ----------
-    task : "float64", "float32", "shapes", "choices", "kernels", "tuning"
+    task : "float64", "float32", "shapes", "choices", "kernels"
     routine : as "ozaki residues 14", "cublas dgemm", "GEMMul8 15"; tables name it as benchmarks/labels.py says
     ours : whether this library ran
     m, n, k : (m x k) (k x n)
@@ -68,7 +68,7 @@ class Row:
     bound : proven componentwise bound for these operands; None without one
     products : number of slice products
     rms : root mean square of the same errors
-    ran : what the default chose, as "14 residues"; when tuning, the choices of the kernel
+    ran : what the default chose, as "14 residues"
     sm_mhz : mean clock of the GPU meanwhile
     power_limited : part of the time in which the limit of power held it down
     bytes : moved by a kernel, at least

@@ -39,7 +39,7 @@ FUNCTIONS = {
         "planned-within-limits",
         "hopper-planned-within-limits",
     ),
-    "words": ("parts", "little-memory", "hopper-pairs", "hopper-pair-columns", "hopper-columns", "hopper-tuned"),
+    "words": ("parts", "little-memory", "hopper-pairs", "hopper-pair-columns", "hopper-columns", "hopper-widths"),
     "choosing": (
         "plans",
         "empty-products",

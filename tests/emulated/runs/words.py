@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from dataclasses import replace
 from unittest import mock
 
@@ -11,10 +12,14 @@ import numpy as np
 
 import ozaki
 from ozaki.backends.cupy import _again
-from ozaki.backends.cupy.engines import _tuned, _word_hopper, _word_mma, _word_pairs
+from ozaki.backends.cupy.engines import _word_hopper, _word_mma, _word_pairs, _word_tiles
+from ozaki.backends.cupy.launching import _jit
 from ozaki.schemes import PRESETS, Words
 from ozaki.tensor_core import A100, TensorCore
 from runs.operands import matrix, same
+
+MOST_SHARED = 227 * 1024
+"""Bytes of shared memory that a block of Hopper can have."""
 
 
 def words(name: str, core: TensorCore, rng: np.random.Generator) -> None:
@@ -45,7 +50,7 @@ def parts(rng: np.random.Generator) -> None:
     for (method, units), (warps, rows, columns) in zip(cases, itertools.cycle(((4, 64, 32), (8, 32, 32), (8, 64, 32)))):
         a, b = matrix(rng, (2, 5, 400), "f4"), matrix(rng, (2, 400, 70), "f4")
         left, right = cp.asarray(a), cp.asarray(b)
-        engine = _word_mma.Engine(warps, rows, columns, units, group=1)
+        engine = _word_mma.Engine(warps, rows, columns, units)
         with mock.patch.object(_word_mma.Engine, "of", return_value=engine):
             _again.forget()
             out = cp.full((2, 5, 140), np.nan, "f4")
@@ -67,6 +72,7 @@ def little_memory(rng: np.random.Generator) -> None:
             _word_mma._large.cache_clear()
             engine = _word_mma.Engine.of(words, 1, 128, 40, columns)
         _word_mma._large.cache_clear()
+        assert engine == _word_mma._SMALL, "words of a prepared operand are for tiles of every size"
         return engine.warps, engine.rows, engine.columns
 
     of_h200, of_a100, of_4090 = 233472, 167936, 102400
@@ -119,18 +125,16 @@ def columns(rng: np.random.Generator) -> None:
                 same(ozaki.matmul(a, b, scheme=method), ozaki.matmul(cp.asarray(a), cp.asarray(b), scheme=method))
 
 
-def tuned(rng: np.random.Generator) -> None:
-    """What the table has for a product, beside the rule for others; the words of one operand serve both."""
-    a, b = matrix(rng, (3, 150), "f4"), matrix(rng, (150, 300), "f4")
-    for name, module in (("halfhalf", _word_hopper), ("fabsum-v1", _word_pairs), ("markidis", _word_mma)):
-        method = PRESETS[name]
-        ruled = module.Engine.of(method, 1, 3, 150, 300)
-        choice = (8, 64, 32, 1, 2) if module is _word_mma else (ruled.columns, 2, 4)
-        table = {"sm_90a": {name: {(1, 1, 2): choice}}}
-        with mock.patch.object(_tuned, "table", return_value=table):
-            _tuned._found.cache_clear()
-            engine = module.Engine.of(method, 1, 3, 150, 300)
-            assert repr(engine) == repr(module.Engine(*choice)) != repr(ruled)
-            assert engine == ruled == module.Engine.of(method, 2, 3, 150, 300)
-            same(ozaki.matmul(a, b, scheme=method), ozaki.matmul(cp.asarray(a), cp.asarray(b), scheme=method))
-        _tuned._found.cache_clear()
+def widths(_rng: np.random.Generator) -> None:
+    """Those that engines choose from have their instructions, and up to five stages, as shared memory has room."""
+    source = (_jit.folder() / "wgmma_words.cuh").read_text()
+    found = re.findall(r"^(DEFINE|DEFINE_HALVES)\(\d+, (\d+),", source, re.MULTILINE)
+    instructions = {macro: {int(n) for name, n in found if name == macro} for macro, _ in found}
+    of_halves, of_floats = _word_hopper._COLUMNS[1], {*_word_hopper._COLUMNS[2]}.union(*_word_pairs._COLUMNS.values())
+    assert of_halves.keys() <= instructions["DEFINE_HALVES"] and of_floats <= instructions["DEFINE"]
+    assert _word_tiles.STAGES.keys() == of_halves.keys() | of_floats
+    for columns, stages in _word_tiles.STAGES.items():
+        stage = (_word_tiles.ROWS + columns) * _word_tiles.DEPTH + 2 * 8  # and two barriers
+        assert stages == min((MOST_SHARED - 1024) // stage, 5), columns
+    for file, rows in (("word_ring_sm90.cuh", _word_tiles.ROWS), ("word_mma.cu", _word_mma._ROWS)):
+        assert f"constexpr int ROWS = {rows}, " in (_jit.folder() / file).read_text()

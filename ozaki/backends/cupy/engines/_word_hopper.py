@@ -10,7 +10,7 @@ import cupy as cp
 from ozaki.backends.cupy._split import Layout, Slices
 from ozaki.backends.cupy.engines import _word_tiles
 from ozaki.backends.cupy.engines._word_split import width
-from ozaki.backends.cupy.engines._word_tiles import DEPTH, Tiles, chosen, layout, multiplying, tiles_of
+from ozaki.backends.cupy.engines._word_tiles import DEPTH, chosen, layout, multiplying, tiles_of
 from ozaki.backends.cupy.launching._launch import Launch, Macros, Together, View, cluster_blocks, round_up
 from ozaki.schemes import Words
 from ozaki.schemes.words import groups
@@ -38,8 +38,8 @@ class Engine(_word_tiles.Engine):
 
     @classmethod
     def of(cls, words: Words, batch: int, m: int, k: int, n: int) -> Engine:
-        """What tuning found, or leaves the fewest entries of tiles to the multiprocessors that finish last."""
-        return cls(*chosen(words, _COLUMNS[words.count], batch, m, k, n))
+        """What leaves the fewest entries of tiles to the multiprocessors that finish last."""
+        return cls(chosen(_COLUMNS[words.count], batch, m, n))
 
     def layout(self, words: Words, side: str, batch: int, rows: int, k: int) -> Layout:
         """All words of an element in one tile."""
@@ -48,24 +48,24 @@ class Engine(_word_tiles.Engine):
     def multiply(self, words: Words, a: Slices, b: Slices, out: Any) -> int:
         """out = a b^T, shape (batch, m, n), its columns neighbours in memory; returns the bytes of workspace."""
         operands = a.operand, b.operand, View.of(out), a.mu_step, b.mu_step
-        together, launch = _multiplying(cp.cuda.runtime.getDevice(), words, self.tiles, a.described.k, operands)
+        together, launch = _multiplying(cp.cuda.runtime.getDevice(), words, self.columns, a.described.k, operands)
         launch(a.planes.data, b.planes.data, out.data, a.mu.data, b.mu.data, *together.arrays())
         return 0
 
 
 @lru_cache(maxsize=1024)
 def _multiplying(
-    device: int, words: Words, tiles: Tiles, k: int, operands: tuple[Any, Any, View, int, int]
+    device: int, words: Words, columns: int, k: int, operands: tuple[Any, Any, View, int, int]
 ) -> tuple[Together, Launch]:
     assert words.block is not None
     macros: Macros = {
         "HALF_SUMS": int(words.accumulator == "fp16"), "WORD": words.word.upper(), "SCALE_BITS": words.scale_bits,
     }  # fmt: skip
     k_stages = words.count * round_up(k, 128) * width(words) // DEPTH
-    work, *_ = tiles_of(operands[2], tiles.columns)
+    work, *_ = tiles_of(operands[2], columns)
     together = Together.of(work, cluster_blocks(device) // 2) if k_stages >= _LONG else Together()
     kernel, blocks = ("word_gemm_sm90.cu", "word_gemm"), -(-k // words.block)
-    return together, multiplying(kernel, macros, tiles, operands, blocks, k_stages, together.struct)
+    return together, multiplying(kernel, macros, columns, operands, blocks, k_stages, together.struct)
 
 
 _LONG = 256

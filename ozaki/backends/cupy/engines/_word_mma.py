@@ -11,16 +11,17 @@ from typing import Any
 import cupy as cp
 
 from ozaki.backends.cupy._split import Layout, Slices
-from ozaki.backends.cupy.engines import _tuned
 from ozaki.backends.cupy.engines._word_program import initializer
 from ozaki.backends.cupy.engines._word_split import width
-from ozaki.backends.cupy.launching._jit import architecture
 from ozaki.backends.cupy.launching._launch import Launch, Macros, View, cluster_blocks, output, round_up
 from ozaki.schemes import Words
 from ozaki.schemes.words import groups
 
 _ROWS, _COLUMNS = 128, 128
 """Of a tile, as in kernels/word_mma.cu, the columns at most."""
+
+_GROUP = 8
+"""Row tiles walked together (docs/performance-log.md, Words)."""
 
 
 @dataclass(frozen=True)
@@ -34,24 +35,18 @@ class Engine:
     warps : 4, for two blocks on a multiprocessor, or 8
     rows, columns : of a warp
     units : of k, 32 bytes of each word, that are held at a time at most
-    group : row tiles walked together
     """
 
     warps: int = field(compare=False)
     rows: int = field(compare=False)
     columns: int = field(compare=False)
     units: int = field(default=4, compare=False)
-    group: int = field(default=8, compare=False)
     label: str = "mma.sync kernel"
 
     @classmethod
     def of(cls, words: Words, batch: int, m: int, k: int, n: int) -> Engine:
-        """As it was tuned, or with as many entries as there is room for; fewer where there are few tiles."""
+        """With as many entries as there is room for; fewer where there are few tiles."""
         device = cp.cuda.runtime.getDevice()
-        tuned = _tuned.choice(architecture(device), words, batch, m, k, n, 5)
-        if tuned is not None:
-            warps, rows, columns, units, group = tuned
-            return cls(warps, rows, columns, units, group)
         large = _large(words, device)
         at_once = cluster_blocks(device) * (8 // large.warps)
         few = 2 * batch * ceil(m / _ROWS) * ceil(n / large.width) <= at_once
@@ -81,7 +76,7 @@ class Engine:
 
     def multiply(self, words: Words, a: Slices, b: Slices, out: Any) -> int:
         """out = a b^T, shape (batch, m, n), its columns neighbours in memory; returns the bytes of workspace."""
-        choices = self.warps, self.rows, self.columns, self.units, self.group
+        choices = self.warps, self.rows, self.columns, self.units
         operands = a.operand, b.operand, View.of(out), a.mu_step, b.mu_step
         launch = _multiplying(cp.cuda.runtime.getDevice(), words, choices, a.described.k, a.layout.k, operands)
         launch(a.planes.data, b.planes.data, out.data, a.mu.data, b.mu.data)
@@ -124,7 +119,7 @@ def _layout(words: Words, side: str, batch: int, rows: int, k: int) -> Layout:
 def _multiplying(
     device: int,
     words: Words,
-    choices: tuple[int, int, int, int, int],
+    choices: tuple[int, int, int, int],
     k: int,
     k_padded: int,
     operands: tuple[Any, Any, View, int, int],
@@ -142,7 +137,7 @@ def _multiplying(
     units = (-(-size * width(words) // 32) for size in (k, k_padded))
     return Launch(
         "word_mma.cu", "word_mma", macros, grid, (32 * engine.warps,), a, b, output(out, mu_step, nu_step), *units,
-        engine.group, shared_mem=held * engine.unit_bytes(words),
+        _GROUP, shared_mem=held * engine.unit_bytes(words),
     )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from ozaki.backends.cupy._split import Layout, Slices
 from ozaki.backends.cupy.engines import _word_tiles
 from ozaki.backends.cupy.engines._word_program import program
 from ozaki.backends.cupy.engines._word_split import width
-from ozaki.backends.cupy.engines._word_tiles import DEPTH, Tiles, chosen, layout, multiplying
+from ozaki.backends.cupy.engines._word_tiles import DEPTH, chosen, layout, multiplying
 from ozaki.backends.cupy.launching._launch import Launch, Macros, View, round_up
 from ozaki.schemes import Words
 from ozaki.schemes.words import groups
@@ -34,8 +34,8 @@ class Engine(_word_tiles.Engine):
 
     @classmethod
     def of(cls, words: Words, batch: int, m: int, k: int, n: int) -> Engine:
-        """What tuning found, or leaves the fewest entries of tiles to the multiprocessors that finish last."""
-        return cls(*chosen(words, _COLUMNS[_totals(words)], batch, m, k, n))
+        """What leaves the fewest entries of tiles to the multiprocessors that finish last."""
+        return cls(chosen(_COLUMNS[_totals(words)], batch, m, n))
 
     def layout(self, words: Words, side: str, batch: int, rows: int, k: int) -> Layout:
         """Each word in tiles of its own."""
@@ -44,7 +44,7 @@ class Engine(_word_tiles.Engine):
     def multiply(self, words: Words, a: Slices, b: Slices, out: Any) -> int:
         """out = a b^T, shape (batch, m, n), its columns neighbours in memory; returns the bytes of workspace."""
         operands = a.operand, b.operand, View.of(out), a.mu_step, b.mu_step
-        launch = _multiplying(cp.cuda.runtime.getDevice(), words, self.tiles, a.described.k, operands)
+        launch = _multiplying(cp.cuda.runtime.getDevice(), words, self.columns, a.described.k, operands)
         launch(a.planes.data, b.planes.data, out.data, a.mu.data, b.mu.data)
         return 0
 
@@ -57,9 +57,10 @@ def _totals(words: Words) -> str:
 
 
 @lru_cache(maxsize=1024)
-def _multiplying(device: int, words: Words, tiles: Tiles, k: int, operands: tuple[Any, Any, View, int, int]) -> Launch:
+def _multiplying(device: int, words: Words, columns: int, k: int, operands: tuple[Any, Any, View, int, int]) -> Launch:
     totals = _totals(words)
     macros: Macros = {"WORD": words.word.upper(), "TOTALS": int(totals != "none")}
     macros["PROMOTION"] = "double" if totals == "double" else "float"
     blocks, k_blocks = (-(-elements * width(words) // DEPTH) for elements in (k, round_up(k, 128)))
-    return multiplying(("word_pairs_sm90.cu", "word_pairs"), macros, tiles, operands, blocks, k_blocks, program(words))
+    kernel = "word_pairs_sm90.cu", "word_pairs"
+    return multiplying(kernel, macros, columns, operands, blocks, k_blocks, program(words))

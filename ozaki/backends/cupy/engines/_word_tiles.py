@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import cupy as cp
 
 from ozaki.backends.cupy._split import Layout
-from ozaki.backends.cupy.engines import _tuned
 from ozaki.backends.cupy.engines._word_split import width
-from ozaki.backends.cupy.launching._jit import architecture
 from ozaki.backends.cupy.launching._launch import Launch, Macros, View, cluster_blocks, output, round_up, struct
 from ozaki.schemes import Words
 
@@ -26,30 +24,12 @@ GROUP = 8
 per cent more at 8192 and 16384 than 16)."""
 
 
-class Tiles(NamedTuple):
-    """Columns of a tile, pairs of row tiles walked together, stages of the ring."""
-
-    columns: int
-    group: int
-    stages: int
-
-
 @dataclass(frozen=True)
 class Engine:
-    """A kernel with that many columns in a tile, row-tile pairs walked together, and stages in its ring.
-
-    Equal where the words of a prepared operand fit both.
-    """
+    """A kernel with that many columns in a tile; equal where the words of a prepared operand fit both."""
 
     columns: int
-    group: int = field(compare=False)
-    stages: int = field(compare=False)
     label: str = "wgmma kernel"
-
-    @property
-    def tiles(self) -> Tiles:
-        """The choices alone, of which each makes another launch."""
-        return Tiles(self.columns, self.group, self.stages)
 
     def occupied(self, batch: int, m: int, n: int) -> int:
         """Entries that would keep all multiprocessors busy for as long as a product does."""
@@ -62,17 +42,8 @@ class Engine:
         return 0
 
 
-def chosen(words: Words, costs: dict[int, float], batch: int, m: int, k: int, n: int) -> Tiles:
-    """What tuning found for a product, or the width, of those with the time of a column, that the rule gives."""
-    tuned = _tuned.choice(architecture(cp.cuda.runtime.getDevice()), words, batch, m, k, n, len(Tiles._fields))
-    if tuned is not None and tuned[0] in costs:
-        return Tiles(*tuned)
-    columns = _columns(costs, batch, m, n)
-    return Tiles(columns, GROUP, STAGES[columns])
-
-
-def _columns(costs: dict[int, float], batch: int, m: int, n: int) -> int:
-    """The width that leaves least to the clusters that finish last."""
+def chosen(costs: dict[int, float], batch: int, m: int, n: int) -> int:
+    """The width, of those with the time of a column, that leaves least to the clusters that finish last."""
     clusters = cluster_blocks(cp.cuda.runtime.getDevice()) // 2
     pairs = batch * -(-m // (2 * ROWS))
 
@@ -103,22 +74,22 @@ def tiles_of(out: View, columns: int) -> tuple[int, int, int]:
 def multiplying(
     kernel: tuple[str, str],
     macros: Macros,
-    tiles: Tiles,
+    columns: int,
     operands: tuple[Any, Any, View, int, int],
     blocks: int,
     k_stages: int,
     *more: Any,
 ) -> Launch:
-    """A kernel with such tiles.
+    """A kernel with tiles of so many columns.
 
     Operands are a and b as kernels know them, the result, and the steps of mu and nu from one batch entry to the next.
     """
-    cols, group, stages = tiles
+    stages = STAGES[columns]
+    macros = macros | {"TILE_COLS": columns, "TILE_STAGES": stages}
     a, b, out, mu_step, nu_step = operands
-    work, pairs, columns = tiles_of(out, cols)
+    work, pairs, across = tiles_of(out, columns)
     grid = (min(cluster_blocks(cp.cuda.runtime.getDevice()), 2 * work),)
     return Launch(
-        *kernel, macros | {"TILE_COLS": cols, "TILE_STAGES": stages}, grid, (384,), a, b, output(out, mu_step, nu_step),
-        blocks, k_stages, work, struct([pairs, columns, group, out.shape[0]]), *more,
-        shared_mem=stages * (ROWS + cols) * DEPTH + 1024,
+        *kernel, macros, grid, (384,), a, b, output(out, mu_step, nu_step), blocks, k_stages, work,
+        struct([pairs, across, GROUP, out.shape[0]]), *more, shared_mem=stages * (ROWS + columns) * DEPTH + 1024,
     )  # fmt: skip
