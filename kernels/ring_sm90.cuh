@@ -68,8 +68,9 @@ struct Ring {
 };
 
 // Clusters begin tiles together. Each goes its own pace else, and what one has copied is no longer in the second-level
-// cache when the last one needs it (docs/performance-log.md, step 62). Results do not hang on it: where one does not
-// come, because the device has something else to do, none waits for long, and then never again.
+// cache when the last one needs it: three digits at 16384 read 72 GB from memory then and take 36.0 to 36.3 ms, begun
+// together 34 GB and 35.2 ms (H200). Results do not hang on it: where one does not come, because the device has
+// something else to do, none waits for long, and then never again.
 struct Together {
   uint32_t* arrived;  // zero at first
   int64_t until;      // tiles, a multiple of the clusters
@@ -90,7 +91,7 @@ struct Together {
 
 // The ring in shared memory and its barriers, of this block and, at the same addresses, of the other one. The thread's
 // warpgroup is kept as a number that the compiler knows to be that of all threads of a warp: so descriptors are worked
-// out once for a warp (docs/performance-log.md, step 85).
+// out once for a warp, and a block of k takes it 71 instructions beside its eight wgmma instead of 95 (14 residues).
 struct Stages {
   uint32_t data, full, empty, warpgroup;
 

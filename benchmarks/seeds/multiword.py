@@ -303,7 +303,8 @@ def jump(points: Points) -> str:
     return (
         f" At n = {points[-1][0]} each FP16 product of so few rows and columns by cuBLAS errs far more than at half "
         f"that n, and their sum {points[-1][1] / points[-2][1]:.3g} times as much; the slope leaves it out "
-        "(docs/performance-log.md, From machine to machine)."
+        "(cuBLAS 13.1 on an H200, (-0.5, 0.5], n = 1048576: 3.3e-5 of the product of absolute values with 16 rows and "
+        "columns, 8.7e-8 with 64)."
     )
 
 

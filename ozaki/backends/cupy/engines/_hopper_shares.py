@@ -9,8 +9,8 @@ from ozaki.schemes import Digits
 from ozaki.schemes.residues import UNSIGNED_DEPTH
 
 _NARROW_TIME, _END = 150, 192
-"""What a narrow tile takes, and the end of a tile, in the time of a column of a wide one (H200:
-docs/performance-log.md, step 80)."""
+"""What a narrow tile takes, and the end of a tile (as long as a block of k), in the time of a column of a wide one. By
+these `columns` takes 7 residues at 1024 from 68 microseconds, with the fewest narrow tiles, to 58 (H200)."""
 
 DEEPEST = UNSIGNED_DEPTH // DEPTH
 """Blocks of k that an accumulator of residues takes."""

@@ -16,8 +16,9 @@ from ozaki.schemes import Words
 from ozaki.schemes.words import groups
 
 _COLUMNS = {1: {256: 1.0, 208: 0.92, 192: 0.95, 128: 1.2}, 2: {208: 1.02, 192: 1.0, 128: 1.1}}
-"""Of a tile of so many words, with the time of a column: narrow tiles are held back by shared memory
-(docs/performance-log.md, Words)."""
+"""Of a tile of so many words, with the time of a column. Tiles of 128 ask shared memory for more than its 128 bytes a
+clock: 160 with one word, 139 with two. One word in 208 or 192 has room to multiply a block of k while the one before is
+promoted (H200: 251 microseconds at 4096 with 208, 262 with 256). Two in 208 have 213, in 192 218 TFLOP/s at 16384."""
 
 
 def fits(words: Words) -> bool:
@@ -69,4 +70,5 @@ def _multiplying(
 
 
 _LONG = 256
-"""Stages of a tile from which on clusters begin tiles together (docs/performance-log.md, step 62)."""
+"""Stages of a tile from which on clusters begin tiles together, so that what one has copied is in the cache for all
+(H200: the kernel of halfhalf at 8192, 256 stages, takes 4.83 to 4.85 ms instead of 4.86 to 4.88)."""

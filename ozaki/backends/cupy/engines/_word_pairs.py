@@ -19,8 +19,8 @@ from ozaki.schemes.words import groups
 _COLUMNS: dict[str, dict[int, float]] = {
     "none": {256: 1.0, 192: 1.08, 128: 1.25}, "float": {208: 1.0, 192: 1.03, 128: 1.18}, "double": {128: 1.0},
 }  # fmt: skip
-"""Of a tile, by the totals that a thread holds beside its accumulators, with the time of a column
-(docs/performance-log.md, Words)."""
+"""Of a tile, by the totals that a thread holds beside its accumulators, with the time of a column: in proportion to the
+bytes a clock that tiles of 256, 208, 192 and 128 columns ask of shared memory, counted 128, 135, 139 and 160 of 128."""
 
 
 def fits(words: Words) -> bool:
