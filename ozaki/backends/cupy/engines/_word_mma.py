@@ -21,7 +21,7 @@ _ROWS, _COLUMNS = 128, 128
 """Of a tile, as in kernels/word_mma.cu, the columns at most."""
 
 _GROUP = 8
-"""Row tiles walked together (docs/performance-log.md, Words)."""
+"""Row tiles whose columns are walked together, so that both operands are read again from the second-level cache."""
 
 
 @dataclass(frozen=True)
