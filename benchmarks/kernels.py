@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 from math import inf
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -30,19 +31,20 @@ SCHEMES = {
 }  # fmt: skip
 """Scheme, slices (of words as many as they have) and engine of the products whose kernels are measured."""
 
-PRODUCTS = ("residue_gemm_sm90.cu", "digit_gemm_sm90.cu", "word_gemm_sm90.cu")
+PRODUCTS = ("products/residue_gemm_sm90.cu", "products/digit_gemm_sm90.cu", "words/word_gemm_sm90.cu")
 """The kernels that are bound by arithmetic: their rows have operations, not bytes."""
 
 FILES = (
-    "describe.cu", "tops.cu", "split.cu", "describe_split_sm90.cu", "split_quadrants.cu",
-    "split_words.cu", "tops_split_words_sm90.cu", *PRODUCTS, "reduce.cu", "recombine.cu", "recombine_quadrants.cu",
+    "conversion/describe.cu", "conversion/tops.cu", "conversion/split.cu", "conversion/describe_split_sm90.cu",
+    "conversion/split_quadrants.cu", "words/split_words.cu", "words/tops_split_words_sm90.cu", *PRODUCTS,
+    "conversion/reduce.cu", "conversion/recombine.cu", "conversion/recombine_quadrants.cu",
 )  # fmt: skip
 """The kernels that are measured, by source file."""
 
 NAMES = {
-    "describe_split_sm90.cu": "describe and split",
-    "tops_split_words_sm90.cu": "tops and split words",
-    **{file: file.removesuffix(".cu") for file in PRODUCTS},
+    "conversion/describe_split_sm90.cu": "describe and split",
+    "words/tops_split_words_sm90.cu": "tops and split words",
+    **{file: Path(file).stem for file in PRODUCTS},
 }
 """Of steps, where they are not those of the files."""
 
@@ -116,10 +118,10 @@ def kernels_of(a: Any, b: Any, scheme: str, given: int | None, engine: str) -> I
     launches = recorded(a, b, scheme, given, engine)
     plan = ozaki.plan(a, b, scheme=scheme, slices=given, engine=engine)
     slices, product = plan.slices, f"{scheme} {given}" if given else scheme
-    winograd = any(launched.file == "split_quadrants.cu" for launched in launches)
+    winograd = any(launched.file == "conversion/split_quadrants.cu" for launched in launches)
     for (file, along_k), launched in groupby(launches, lambda x: (x.file, x.along_k)):
         group = list(launched)
-        step = NAMES.get(file, file.removesuffix(".cu").replace("_", " "))
+        step = NAMES.get(file, Path(file).stem.replace("_", " "))
         looks = step in ("describe", "tops")
         name = step if looks else f"{step}, {product}"
         if looks or "split" in step:

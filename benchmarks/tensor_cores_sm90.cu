@@ -7,14 +7,14 @@
 // bytes of k; `sums`: one of each thread's, without which the compiler would leave out all.
 //
 // Launch: 256 threads, dynamic shared memory STAGES * STAGE_BYTES + 1024 bytes.
-#include "launch.cuh"
+#include "hardware/launch.cuh"
 #ifdef WORD
 #define TILE_COLS 208
 #define TILE_STAGES 5
-#include "word_ring_sm90.cuh"
-#include "wgmma_words.cuh"
+#include "words/word_ring_sm90.cuh"
+#include "hardware/wgmma_words.cuh"
 #else
-#include "ring_sm90.cuh"
+#include "products/ring_sm90.cuh"
 #endif
 
 extern "C" __global__ void __launch_bounds__(256, 1)

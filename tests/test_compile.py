@@ -78,14 +78,14 @@ def put_aside(macros):
 
 
 def describe(dtype, along_k):
-    return "describe.cu", {"INPUT": dtype, "ALONG_K": along_k}
+    return "conversion/describe.cu", {"INPUT": dtype, "ALONG_K": along_k}
 
 
 def split(dtype, slices, words, digit_bits, along_k, reversed_=0, tile=0):
     macros = {"INPUT": dtype, "SLICES": slices, "WORDS": words, "DIGIT_BITS": digit_bits}
     neighbours = (4 if digit_bits else 16) * (tile == 192)
     macros |= {"ALONG_K": along_k, "REVERSED": reversed_, "TILE": tile, "NEIGHBOURS": neighbours}
-    return "split.cu", macros | {"LARGEST": int(digit_bits == 8)}
+    return "conversion/split.cu", macros | {"LARGEST": int(digit_bits == 8)}
 
 
 def describe_split(dtype, slices, words, digit_bits, along_k, reversed_, tile, sums, rows, sharing=4, few=0, cluster=2):
@@ -93,50 +93,61 @@ def describe_split(dtype, slices, words, digit_bits, along_k, reversed_, tile, s
     del macros["LARGEST"]
     macros |= {"SUMS": sums, "CLUSTER": 1 if along_k or sharing == 1 else cluster, "HELD": rows, "SHARING": sharing}
     macros["FEW"] = few
-    return "sm_90a", "describe_split_sm90.cu", macros
+    return "sm_90a", "conversion/describe_split_sm90.cu", macros
 
 
 def split_quadrants(dtype, slices, words, along_k, tile):
     macros = split(dtype, slices, words, 0, along_k, 0, tile)[1]
     del macros["LARGEST"]
-    return "sm_90a", "split_quadrants.cu", macros
+    return "sm_90a", "conversion/split_quadrants.cu", macros
 
 
 def split_fp16(dtype, slices, words, digit_bits, along_k, reversed_=0):
-    return "split_fp16.cu", split(dtype, slices, words, digit_bits, along_k, reversed_)[1]
+    return "conversion/split_fp16.cu", split(dtype, slices, words, digit_bits, along_k, reversed_)[1]
 
 
 def recombine(dtype, slices, words, digit_bits, sum64=0):
     together = 2 if digit_bits == 0 and words <= 4 else 1
     macros = {"OUTPUT": dtype, "SLICES": slices, "DIGIT_BITS": digit_bits, "WORDS": words, "SUM64": sum64}
-    return "recombine.cu", macros | {"TOGETHER": together}
+    return "conversion/recombine.cu", macros | {"TOGETHER": together}
 
 
 def magnitudes(a, b, along_k_a, along_k_b, magnitude="int8_t", tiles=(0, 0), largest=0):
     macros = {"INPUT_A": a, "INPUT_B": b, "ALONG_K_A": along_k_a, "ALONG_K_B": along_k_b, "MAGNITUDE": magnitude}
-    return "proof.cu", macros | {"TILE_A": tiles[0], "TILE_B": tiles[1], "LARGEST_A": largest, "LARGEST_B": largest}
+    return "proof/proof.cu", macros | {
+        "TILE_A": tiles[0],
+        "TILE_B": tiles[1],
+        "LARGEST_A": largest,
+        "LARGEST_B": largest,
+    }
 
 
 def look(left, right, whole):
-    return "look.cu", {"INPUT": "float", "LEFT_ALONG_K": left, "RIGHT_ALONG_K": right, "WHOLE": whole, "MOST": 384}
+    return "proof/look.cu", {
+        "INPUT": "float",
+        "LEFT_ALONG_K": left,
+        "RIGHT_ALONG_K": right,
+        "WHOLE": whole,
+        "MOST": 384,
+    }
 
 
 def digit_gemm(dtype, slices, digit_bits):
-    name = "digit_gemm_sm90.cu" if slices <= 3 else "diagonal_gemm_sm90.cu"
+    name = "products/digit_gemm_sm90.cu" if slices <= 3 else "products/diagonal_gemm_sm90.cu"
     return "sm_90a", name, {"OUTPUT": dtype, "SLICES": slices, "DIGIT_BITS": digit_bits}
 
 
 def split_words(word, conversion, count, scale_bits, along_k, tile=0, together=1):
     macros = {"WORD": word, "CONVERSION": conversion, "WORD_COUNT": count, "SCALE_BITS": scale_bits, "ALONG_K": along_k}
     macros |= {"TILE": tile, "TOGETHER": together}
-    return "split_words.cu", macros | {"NEIGHBOURS": 4 * (tile > 128), "LARGEST": int(tile > 0)}
+    return "words/split_words.cu", macros | {"NEIGHBOURS": 4 * (tile > 128), "LARGEST": int(tile > 0)}
 
 
 def tops_split_words(rows, cluster, warps, *case):
     macros = split_words(*case)[1]
     del macros["LARGEST"]
     macros |= {"CLUSTER": cluster, "WARPS": warps, "HELD": rows}
-    return "sm_90a", "tops_split_words_sm90.cu", macros
+    return "sm_90a", "words/tops_split_words_sm90.cu", macros
 
 
 ONE_PRODUCT = "{1,4,{0},{0},{1},{1},{0},{0}}"
@@ -148,25 +159,25 @@ SEVERAL = "{3,8,{1,0,0},{0,1,0},{1,2,3},{1,2,3},{0,0,0},{0,0,0}}"  # fabsum-v1
 def word_mma(word, program, half_sums=0, promotion="float", tile=(4, 64, 32), held=4):
     macros = {"WORD": word, "WORD_COUNT": 1 if program is ONE_PRODUCT else 2, "HALF_SUMS": half_sums}
     macros |= {"PROMOTION": promotion, "PROGRAM": program, "HELD": held}
-    return "word_mma.cu", macros | dict(zip(("WARPS", "WARP_ROWS", "WARP_COLS"), tile, strict=True))
+    return "words/word_mma.cu", macros | dict(zip(("WARPS", "WARP_ROWS", "WARP_COLS"), tile, strict=True))
 
 
 def word_gemm(half_sums, word, scale_bits, columns, stages=5):
     macros = {"HALF_SUMS": half_sums, "WORD": word, "SCALE_BITS": scale_bits}
-    return "sm_90a", "word_gemm_sm90.cu", macros | {"TILE_COLS": columns, "TILE_STAGES": stages}
+    return "sm_90a", "words/word_gemm_sm90.cu", macros | {"TILE_COLS": columns, "TILE_STAGES": stages}
 
 
 def word_pairs(word, totals, promotion, columns, stages=5):
     macros = {"WORD": word, "TOTALS": totals, "PROMOTION": promotion}
-    return "sm_90a", "word_pairs_sm90.cu", macros | {"TILE_COLS": columns, "TILE_STAGES": stages}
+    return "sm_90a", "words/word_pairs_sm90.cu", macros | {"TILE_COLS": columns, "TILE_STAGES": stages}
 
 
 def lower_by_exponents(a, b):
-    return "proof_exponents.cu", {"INPUT_A": a, "INPUT_B": b}
+    return "proof/proof_exponents.cu", {"INPUT_A": a, "INPUT_B": b}
 
 
 def patch(a, b, c):
-    return "nonfinite.cu", {"INPUT_A": a, "INPUT_B": b, "OUTPUT": c}
+    return "conversion/nonfinite.cu", {"INPUT_A": a, "INPUT_B": b, "OUTPUT": c}
 
 
 EVERYWHERE = [
@@ -176,10 +187,10 @@ EVERYWHERE = [
     split("double", 14, 2, 0, 0),
     split("float", 7, 1, 0, 1),
     split("double", 7, 2, 8, 0, 1),
-    ("reduce.cu", {}),
-    ("sum_parts.cu", {}),
+    ("conversion/reduce.cu", {}),
+    ("conversion/sum_parts.cu", {}),
     *(
-        ("axpby.cu", {"OUTPUT": out, "ADDEND": y, "ADD": add})
+        ("conversion/axpby.cu", {"OUTPUT": out, "ADDEND": y, "ADD": add})
         for out, y, add in (
             ("float", "float", 1),
             ("double", "double", 1),
@@ -187,10 +198,10 @@ EVERYWHERE = [
             ("double", "double", 0),
         )
     ),
-    ("copy.cu", {"INPUT": "float", "OUTPUT": "double"}),
-    ("copy.cu", {"INPUT": "double", "OUTPUT": "double"}),
-    ("collect.cu", {"PRODUCT": "int32_t", "SUM": "int64_t"}),
-    ("collect.cu", {"PRODUCT": "float", "SUM": "int32_t"}),
+    ("conversion/copy.cu", {"INPUT": "float", "OUTPUT": "double"}),
+    ("conversion/copy.cu", {"INPUT": "double", "OUTPUT": "double"}),
+    ("conversion/collect.cu", {"PRODUCT": "int32_t", "SUM": "int64_t"}),
+    ("conversion/collect.cu", {"PRODUCT": "float", "SUM": "int32_t"}),
     split_fp16("double", 8, 2, 7, 1),
     split_fp16("float", 4, 1, 7, 0, 1),
     recombine("double", 14, 4, 0),
@@ -199,11 +210,15 @@ EVERYWHERE = [
     magnitudes("double", "double", 1, 0, "double"),
     look(1, 0, 1),
     look(0, 1, 0),
-    ("proof.cu", {}),
-    ("proof_wide.cu", {}),
+    ("proof/proof.cu", {}),
+    ("proof/proof_wide.cu", {}),
     lower_by_exponents("double", "double"),
     patch("double", "double", "double"),
-    *(("tops.cu", {"INPUT": dtype, "ALONG_K": along_k}) for dtype in ("float", "double") for along_k in (0, 1)),
+    *(
+        ("conversion/tops.cu", {"INPUT": dtype, "ALONG_K": along_k})
+        for dtype in ("float", "double")
+        for along_k in (0, 1)
+    ),
     split_words("FP16", "RN", 2, 11, 1),
     split_words("TF32", "RNA", 2, 0, 0),
     word_mma("FP16", BY_BLOCKS),
@@ -267,12 +282,12 @@ MORE = [
     word_mma("FP16", BY_BLOCKS, tile=(8, 32, 32), held=9),
 ]
 CASES = [("sm_90", *case) for case in EVERYWHERE + MORE]
-CASES += [("sm_90a", "residue_gemm_sm90.cu", {"ACCUMULATE": x}) for x in (0, 1)]
-CASES += [("sm_90a", "proof_gemm_sm90.cu", {}), ("sm_90a", "halves.cu", {})]
+CASES += [("sm_90a", "products/residue_gemm_sm90.cu", {"ACCUMULATE": x}) for x in (0, 1)]
+CASES += [("sm_90a", "proof/proof_gemm_sm90.cu", {}), ("sm_90a", "hardware/halves.cu", {})]
 QUADRANTS = (("double", 14, 2, 4), ("double", 15, 2, 4), ("double", 20, 3, 5), ("float", 7, 1, 2))
 CASES += [split_quadrants(*case[:3], *view) for case in QUADRANTS for view in ((0, 192), (0, 256), (1, 192), (1, 256))]
 CASES += [
-    ("sm_90a", "recombine_quadrants.cu", {"OUTPUT": dtype, "SLICES": slices, "WORDS": words})
+    ("sm_90a", "conversion/recombine_quadrants.cu", {"OUTPUT": dtype, "SLICES": slices, "WORDS": words})
     for dtype, slices, _, words in QUADRANTS
 ]
 CASES += [
@@ -294,7 +309,9 @@ CASES += [
 ]  # fmt: skip
 CASES += [digit_gemm("float", count, 8) for count in (1, 2, 3)]
 CASES += [digit_gemm("double", *case) for case in ((3, 7), (7, 8), (4, 7))]
-CASES += [("sm_90a", "digit_far_sm90.cu", {"SLICES": count, "DIGIT_BITS": bits}) for count, bits in ((7, 8), (2, 7))]
+CASES += [
+    ("sm_90a", "products/digit_far_sm90.cu", {"SLICES": count, "DIGIT_BITS": bits}) for count, bits in ((7, 8), (2, 7))
+]
 CASES += [
     tops_split_words(*case)
     for case in (
@@ -371,10 +388,12 @@ def test_tensor_cores_alone_are_not_kept_waiting(name):
 
 def test_every_kernel_is_compiled_and_has_a_limit():
     found = {}
-    for file in KERNELS.glob("*.cu"):
+    for file in KERNELS.rglob("*.cu"):
         source = re.sub(r"//.*", "", file.read_text())
         for head in re.findall(r'extern "C" __global__ ([^;{]*)', source):
-            found[next(name for name in re.findall(r"(\w+)\s*\(", head) if not name.startswith("__"))] = file.name
+            found[next(name for name in re.findall(r"(\w+)\s*\(", head) if not name.startswith("__"))] = str(
+                file.relative_to(KERNELS)
+            )
     assert set(found) == set(REGISTERS)
     assert set(found.values()) == {file for _, file, _ in CASES}
 
@@ -386,8 +405,8 @@ _OF_NOBODY = re.compile(
 
 
 def test_every_kernel_waits_for_the_one_before():
-    """All are launched so that they may begin early (kernels/launch.cuh)."""
-    for file in KERNELS.glob("*.cu"):
+    """All are launched so that they may begin early (kernels/hardware/launch.cuh)."""
+    for file in KERNELS.rglob("*.cu"):
         source = file.read_text()
         bodies = re.sub(r" *//.*", "", source).split('extern "C" __global__')[1:]
         waits = "beside_previous(beside != 0);" if "int beside" in source else "after_previous();"
@@ -397,3 +416,16 @@ def test_every_kernel_waits_for_the_one_before():
             known = all(_OF_NOBODY.fullmatch(line.strip()) for line in before)
             assert known or file.name == "nonfinite.cu", file.name  # which reads what is older
         assert source.endswith("  after_both();\n}\n") == ("int beside" in source), file.name
+
+
+FOLDERS = ("arithmetic", "hardware", "conversion", "products", "proof", "words")
+
+
+def test_a_folder_includes_from_those_before_it():
+    found = 0
+    for path in KERNELS.rglob("*.cu*"):
+        for folder in re.findall(r'#include "(\w+)/', path.read_text()):
+            assert FOLDERS.index(folder) <= FOLDERS.index(path.parent.name), path
+            found += 1
+    assert found > 100
+    assert sorted(path.name for path in KERNELS.iterdir()) == sorted(FOLDERS)

@@ -1,4 +1,4 @@
-"""Digits, and diagonals of their products: kernels/digits.cuh and kernels/diagonals.cuh against Python's integers."""
+"""Digits, and diagonals of their products: arithmetic/digits.cuh and diagonals.cuh against Python's integers."""
 
 import numpy as np
 import pytest
@@ -9,8 +9,8 @@ WIDE_DIGITS = [(2, 20, 2), (3, 2, 1), (5, 6, 1), (6, 11, 3), (11, 6, 3), (12, 1,
 DIAGONALS = [(p, r) for p in range(1, 8) for r in (8, 7)]
 
 SOURCE = """
-#include "diagonals.cuh"
-#include "digits.cuh"
+#include "arithmetic/diagonals.cuh"
+#include "arithmetic/digits.cuh"
 
 template <int P, int W> void digits(const uint32_t* x, int bits, int8_t* out, int64_t n) {
   for (int64_t i = 0; i < n; ++i) {

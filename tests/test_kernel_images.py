@@ -1,4 +1,4 @@
-"""Magnitudes, exponents of rows and fixed-point images: kernels/fixed_point.cuh against Python's fractions."""
+"""Magnitudes, exponents of rows and fixed-point images: arithmetic/fixed_point.cuh against Python's fractions."""
 
 import ctypes
 import math
@@ -14,7 +14,7 @@ WORD_COUNTS = (1, 2, 3, 4, 6)
 IMAGES = [("images", words) for words in WORD_COUNTS] + [("images_by_doubles", words) for words in (1, 2)]
 
 SOURCE = """
-#include "fixed_point.cuh"
+#include "arithmetic/fixed_point.cuh"
 
 template <int W, typename Bits> void images(const Bits* x, const int* mu, uint32_t* out, int64_t n) {
   for (int64_t i = 0; i < n; ++i) {

@@ -1,4 +1,4 @@
-"""Residues and Chinese remainders: kernels/residues.cuh and kernels/crt.cuh against Python's integers."""
+"""Residues and Chinese remainders: arithmetic/residues.cuh and crt.cuh against Python's integers."""
 
 import ctypes
 import itertools
@@ -24,8 +24,8 @@ def crt_words(n):
 
 
 SOURCE = """
-#include "crt.cuh"
-#include "residues.cuh"
+#include "arithmetic/crt.cuh"
+#include "arithmetic/residues.cuh"
 
 template <int W> void residues(const uint32_t* x, const ResidueConstants<49, W>* c, int32_t* out, int64_t n) {
   for (int64_t i = 0; i < n; ++i)
@@ -102,7 +102,7 @@ def quotient(m, start, symmetric):
 
 
 def residue_constants(moduli, inverses, words, symmetric):
-    """ResidueConstants<len(moduli), words>, as kernels/residues.cuh describes it."""
+    """ResidueConstants<len(moduli), words>, as kernels/arithmetic/residues.cuh describes it."""
     pairs = list(zip(moduli, inverses, strict=True))
     fold = np.array([[inv * pow(256, b, m) % m for b in range(4 * words)] for m, inv in pairs], np.uint8)
     table = np.array([quotient(m, -inv * 2 ** (32 * words - 1), symmetric) for m, inv in pairs], QUOTIENT)
@@ -212,7 +212,7 @@ def crt_groups(n):
 
 
 def crt_constants(n):
-    """CrtConstants<n, words>, as kernels/crt.cuh describes it."""
+    """CrtConstants<n, words>, as kernels/arithmetic/crt.cuh describes it."""
     words = crt_words(n)
     groups = crt_groups(n)
     product = math.prod(MODULI[:n])

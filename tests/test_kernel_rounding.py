@@ -1,4 +1,4 @@
-"""The one rounding of results: kernels/rounding.cuh against Python's fractions."""
+"""The one rounding of results: kernels/arithmetic/rounding.cuh against Python's fractions."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from shim import call, compiled, rounded_bits, to_words
 ROUNDED_BITS = (7, 15, 31, 39, 47, 55, 63, 71, 79, 95, 111, 127, 191, 351)
 
 SOURCE = """
-#include "rounding.cuh"
+#include "arithmetic/rounding.cuh"
 
 template <int W, int BITS, typename T, typename Bits>
 void rounded(const uint32_t* x, const int* e, Bits* out, int64_t n) {

@@ -1,10 +1,10 @@
-"""Places in a tile: kernels/tiles.cuh against what wgmma reads and where its results stand."""
+"""Places in a tile: kernels/hardware/tiles.cuh against what wgmma reads and where its results stand."""
 
 import pytest
 from shim import compiled
 
 SOURCE = """
-#include "tiles.cuh"
+#include "hardware/tiles.cuh"
 
 extern "C" {
 int offset_in_tile(int row, int piece) { return tile_offset(row, piece); }

@@ -1,4 +1,4 @@
-"""Sums of residues, of slices and of products in Winograd's form: kernels/winograd.cuh against NumPy's integers."""
+"""Sums of residues, of slices and of products in Winograd's form: arithmetic/winograd.cuh against NumPy's integers."""
 
 import ctypes
 import itertools
@@ -11,7 +11,7 @@ from shim import call, compiled
 MODULI = moduli_of(49)
 
 SOURCE = """
-#include "winograd.cuh"
+#include "arithmetic/winograd.cuh"
 
 extern "C" {
 // Four blocks and four sums of bytes, n bytes each, n a multiple of 4.

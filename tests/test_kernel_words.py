@@ -19,9 +19,9 @@ SPLITS = {
 CASES = [(w, r, p, s) for w in SPLITS for r in ROUNDINGS for p, s in SPLITS[w]]
 
 SOURCE = """
-#include "fragments.cuh"
-#include "word_tiles.cuh"
-#include "words.cuh"
+#include "words/fragments.cuh"
+#include "words/word_tiles.cuh"
+#include "arithmetic/words.cuh"
 extern "C" {
 void scaled(const float* x, const int* e, float* out, int64_t n) {
   for (int64_t i = 0; i < n; ++i) out[i] = Scale(e[i])(x[i]);

@@ -21,7 +21,7 @@ package = pathlib.Path(ozaki.__file__).parent
 assert package.is_relative_to(sys.prefix), package
 print(ozaki.__version__)
 assert _jit.folder() == package / "kernels"
-print(*sorted(path.name for path in _jit.folder().iterdir()))
+print(*sorted(path.name for path in _jit.folder().rglob("*.cu*")))
 assert longley.longley().a.shape == (16, 7)
 assert (package / "py.typed").exists()
 """
@@ -44,7 +44,7 @@ def wheel(tmp_path_factory):
 def test_the_wheel_holds_what_it_needs(wheel):
     names = zipfile.ZipFile(wheel).namelist()
     assert "ozaki/data/longley.dat" in names
-    assert {f"ozaki/kernels/{path.name}" for path in (ROOT / "kernels").iterdir()} <= set(names)
+    assert {f"ozaki/{path.relative_to(ROOT)}" for path in (ROOT / "kernels").rglob("*.cu*")} <= set(names)
     assert not [name for name in names if name.startswith(("tests", "benchmarks", "notebooks", "docs"))]
 
 
@@ -62,7 +62,7 @@ def test_an_installed_wheel_finds_kernels_and_data(wheel, tmp_path):
     assert done.returncode == 0, done.stderr
     version, kernels = done.stdout.splitlines()
     assert version in wheel.name
-    assert kernels.split() == sorted(path.name for path in (ROOT / "kernels").iterdir())
+    assert kernels.split() == sorted(path.name for path in (ROOT / "kernels").rglob("*.cu*"))
     script = tmp_path / "env" / "bin" / "ozaki"
     assert (
         "float64" in subprocess.run([script, "info"], cwd=tmp_path, capture_output=True, text=True, check=True).stdout

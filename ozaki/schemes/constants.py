@@ -1,4 +1,4 @@
-"""The numbers that kernels for slices compute with, as 32-bit words (kernels/residues.cuh, kernels/crt.cuh)."""
+"""The numbers that kernels for slices compute with, as 32-bit words (kernels/arithmetic: residues.cuh, crt.cuh)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def product_words(scheme: Scheme) -> int:
 
 
 def residue_constants(scheme: Residues, side: str, unsigned: bool) -> tuple[int, ...]:
-    """The struct ResidueConstants of kernels/residues.cuh."""
+    """The struct ResidueConstants of kernels/arithmetic/residues.cuh."""
     moduli, words = scheme.moduli, image_words(scheme)
     factors = remainders(moduli).inverses if side == "left" else (1,) * len(moduli)
     fold = [
@@ -47,7 +47,7 @@ def _quotient(m: int, start: int, unsigned: bool) -> tuple[int, int, int, int]:
 
 
 def accumulator_moduli(scheme: Residues, unsigned: bool) -> tuple[int, ...]:
-    """The struct AccumulatorModuli of kernels/residues.cuh, for sums of products of unsigned or of signed bytes."""
+    """The struct AccumulatorModuli of arithmetic/residues.cuh, for sums of products of unsigned or of signed bytes."""
     words: list[int] = []
     for m in scheme.moduli:
         fold = sum(pow(256, j, m) << (8 * j) for j in range(4))
@@ -62,7 +62,7 @@ def _above(m: int) -> int:
 
 
 def crt_constants(scheme: Residues) -> tuple[int, ...]:
-    """The struct CrtConstants of kernels/crt.cuh: moduli in groups of three, the last ones of two."""
+    """The struct CrtConstants of kernels/arithmetic/crt.cuh: moduli in groups of three, the last ones of two."""
     moduli, words = scheme.moduli, product_words(scheme)
     count = len(moduli)
     groups = -(-count // 3)

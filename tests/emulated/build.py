@@ -42,7 +42,7 @@ extern "C" void run(void** arguments, const unsigned* grid, const unsigned* bloc
   launch({function}, arguments, grid_size, block_size, {blocks}, {dynamic});
 }}
 """
-    headers = b"".join(path.read_bytes() for path in [*sorted(KERNELS.glob("*.cuh")), *sorted(HERE.glob("*.h"))])
+    headers = b"".join(path.read_bytes() for path in [*sorted(KERNELS.rglob("*.cuh")), *sorted(HERE.glob("*.h"))])
     library = BUILT / f"{Path(file).stem}-{sha256(source.encode() + headers).hexdigest()[:24]}.so"
     if not library.exists():
         BUILT.mkdir(exist_ok=True)

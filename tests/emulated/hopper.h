@@ -1,4 +1,4 @@
-// The instructions of kernels/ptx.cuh and kernels/wgmma_words.cuh on a cluster of blocks. Asynchronous ones are over at
+// The instructions of hardware/ptx.cuh and hardware/wgmma_words.cuh on a cluster of blocks. Asynchronous ones are over at
 // once; a warpgroup waits for all of its threads where it waits for wgmma.
 #pragma once
 #include "cuda.h"

@@ -2,7 +2,7 @@
 // ozaki/tensor_core.py in C++.
 #pragma once
 #include "hopper.h"
-#include "words.cuh"
+#include "arithmetic/words.cuh"
 
 inline uint32_t half_bits(float x) {
   const _Float16 half = static_cast<_Float16>(x);

@@ -10,7 +10,7 @@ import cupy as cp
 from ozaki.backends.cupy.launching._launch import Launch, Macros, View
 
 _SPAN = {"d": 2048, "f": 4096}
-"""Elements of a block, as in kernels/axpby.cu."""
+"""Elements of a block, as in kernels/conversion/axpby.cu."""
 
 
 def axpby(alpha: float, x: Any, beta: float, y: Any | None, out: Any) -> None:
@@ -42,4 +42,6 @@ def _adding(device: int, alpha: float, beta: float, add: bool, x: View, y: View)
     batch, rows, cols = x.shape
     macros: Macros = {"OUTPUT": x.ctype, "ADDEND": y.ctype, "ADD": int(add)}
     grid = (batch * rows * -(-cols // _SPAN[x.char]),)
-    return Launch("axpby.cu", "axpby", macros, grid, (256,), alpha, None, beta, None, None, rows, cols, *y.steps)
+    return Launch(
+        "conversion/axpby.cu", "axpby", macros, grid, (256,), alpha, None, beta, None, None, rows, cols, *y.steps
+    )

@@ -64,7 +64,7 @@ def look(x: Any, y: Any, whole: Sides | None = None) -> Callable[[], tuple[Least
 
 
 _ROWS_AT_ONCE, _BLOCKS = 32, 128
-"""Rows of a block of kernels/look.cu; blocks for each operand, at most."""
+"""Rows of a block of kernels/proof/look.cu; blocks for each operand, at most."""
 
 
 @lru_cache(maxsize=1024)
@@ -75,7 +75,7 @@ def _looking(device: int, blocks: int, x: View, y: View, whole: bool) -> tuple[L
     macros |= {"WHOLE": int(whole), "MOST": LOOKED_AT}
     sides = ((None, *view.steps, *view.shape[:2], None) for view in (x, y))
     more = some, (width := magnitude_bits(some)), 2.0**-width, int(whole)
-    return Launch("look.cu", "look", macros, (2 * blocks,), (256,), *sides, None, *more), width
+    return Launch("proof/look.cu", "look", macros, (2 * blocks,), (256,), *sides, None, *more), width
 
 
 @lru_cache(maxsize=1024)
@@ -95,14 +95,14 @@ def _describing(device: int, view: View) -> tuple[int, tuple[Launch, ...]]:
     macros: Macros = {"INPUT": view.ctype, "ALONG_K": view.along_k}
     arguments = (None, None, None, *view.steps, *view.shape, segment, segments, warps, magnitude_bits(k))
     grid = (batch * -(-rows // group) * segments,)
-    first = Launch("describe.cu", "describe", macros, grid, (256,), *arguments)
+    first = Launch("conversion/describe.cu", "describe", macros, grid, (256,), *arguments)
     if segments == 1:
         return 0, (first,)
     grid = (batch * -(-rows // finish_group),)
     threads = 256 if view.along_k else 768
-    second = Launch("describe.cu", "describe_finish", macros, grid, (threads,), *arguments)
+    second = Launch("conversion/describe.cu", "describe_finish", macros, grid, (threads,), *arguments)
     return _PIECE * segments * batch * rows, (first, second)
 
 
 _PIECE = 72
-"""Bytes of the struct Piece in kernels/describe.cu."""
+"""Bytes of the struct Piece in kernels/conversion/describe.cu."""

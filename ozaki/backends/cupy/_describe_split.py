@@ -31,7 +31,7 @@ _MOST_IMAGE_WORDS = 4
 """Longer images do not fit registers beside the rest (tests/test_compile.py)."""
 
 _EXCHANGED = 1152
-"""Bytes before the elements, as in kernels/describe_split_sm90.cu."""
+"""Bytes before the elements, as in kernels/conversion/describe_split_sm90.cu."""
 
 _FEW = 55 * 1024
 """Bytes of shared memory of which a multiprocessor has no room for four blocks."""
@@ -90,7 +90,7 @@ def describe_and_split(
 
     With a description, the operand's magnitudes go where a proof looks for them, if room is given; the left one clears
     what is found there. `beside`: it begins right after another one, and does not wait for that; both have to be there
-    before either begins (kernels/launch.cuh).
+    before either begins (kernels/hardware/launch.cuh).
     """
     wanted = ahead and ahead.layout
     launch = _launch(cp.cuda.runtime.getDevice(), View.of(x), side, scheme, layout, sums, wanted, beside)
@@ -119,7 +119,7 @@ class _Held(NamedTuple):
 
     @property
     def macros(self) -> Macros:
-        """Those of kernels/describe_split_sm90.cu."""
+        """Those of kernels/conversion/describe_split_sm90.cu."""
         return {"CLUSTER": self.cluster, "HELD": self.rows, "SHARING": self.sharing}
 
     @property
@@ -168,7 +168,8 @@ def _launch(
     macros |= {"SUMS": int(sums), "FEW": int(shared_mem > _FEW)}
     grid = (held.cluster * batch * (layout.filled // held.all_rows),)
     return Launch(
-        "describe_split_sm90.cu", "describe_split", macros, grid, (128,), None, *view.steps, rows, k, layout.filled,
+        "conversion/describe_split_sm90.cu", "describe_split", macros, grid, (128,), None, *view.steps, rows, k,
+        layout.filled,
         layout.k, None, batch * rows, magnitude_bits(k), FIELDS.index(scaling.statistic), scaling.step, scaling.base,
         scaling.threshold, None, None, layout.batch, layout.slice, held.share, int(beside),
         magnitudes, *cutting_constants(scheme, side, layout), shared_mem=shared_mem,
@@ -184,7 +185,7 @@ class _Stream(NamedTuple):
 
     @property
     def macros(self) -> Macros:
-        """Those of kernels/tops_split_words_sm90.cu."""
+        """Those of kernels/words/tops_split_words_sm90.cu."""
         return {"CLUSTER": self.cluster, "WARPS": self.warps, "HELD": self.rows}
 
     @property
@@ -205,7 +206,7 @@ def _stream(k: int, view: View) -> _Stream:
 def _launch_of_words(device: int, view: View, words: Words, layout: Layout, told: bool, beside: bool) -> Launch:
     batch, rows, k = view.shape
     stream = _stream(layout.k, view)
-    kernel = "tops_split_words_sm90.cu", "tops_split_words", tile_macros(view, words, layout) | stream.macros
+    kernel = "words/tops_split_words_sm90.cu", "tops_split_words", tile_macros(view, words, layout) | stream.macros
     threads, shared_mem = (32 * stream.warps,), stream.shared_mem
     at_once = max(1, clusters_at_once(*kernel, stream.cluster, threads, shared_mem))  # if none, the launch says so
     grid = (stream.cluster * min(batch * ceil(layout.rows / stream.rows), at_once),)

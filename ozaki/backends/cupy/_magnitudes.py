@@ -75,7 +75,7 @@ class Magnitudes(NamedTuple):
 
 
 RESULT = np.dtype([("worst", np.float64), ("spans", np.uint64, 2), ("spare", np.uint64)])
-"""What a look finds, as kernels/worst.cuh and proof.cu tell it; zero before."""
+"""What a look finds, as kernels/arithmetic/worst.cuh and proof.cu tell it; zero before."""
 
 
 _Allocate = Callable[[int], cp.cuda.MemoryPointer]
@@ -128,4 +128,4 @@ def _taking(device: int, left: View, right: View, largest: tuple[bool, bool], la
     blocks = [view.shape[0] * ceil(rows / 32) * (layout.k // 128) for view, rows in views]
     operands = [(None, None, None, view.shape[1], rows, *view.steps) for view, rows in views]
     sizes = blocks[0], left.shape[2], layout.k, layout.bits, int(layout.sampled)
-    return Launch("proof.cu", "magnitudes", macros, (sum(blocks),), (256,), *operands, *sizes)
+    return Launch("proof/proof.cu", "magnitudes", macros, (sum(blocks),), (256,), *operands, *sizes)

@@ -100,7 +100,16 @@ def _copying(device: int, x: View, out: View) -> Launch:
     macros: Macros = {"INPUT": x.ctype, "OUTPUT": out.ctype}
     entries = prod(x.shape)
     return Launch(
-        "copy.cu", "copy", macros, (ceil(entries / 1024),), (256,), None, *x.steps, *x.shape[1:], None, entries
+        "conversion/copy.cu",
+        "copy",
+        macros,
+        (ceil(entries / 1024),),
+        (256,),
+        None,
+        *x.steps,
+        *x.shape[1:],
+        None,
+        entries,
     )
 
 

@@ -14,7 +14,7 @@ from ozaki.backends.cupy._split import Slices
 from ozaki.backends.cupy.launching._launch import Launch, Macros, View
 
 _PATCH = (128, 2048)
-"""Rows and columns that a block looks after, as in kernels/nonfinite.cu."""
+"""Rows and columns that a block looks after, as in kernels/conversion/nonfinite.cu."""
 
 
 def patch(left: Described | Slices, right: Described | Slices, out: Any) -> None:
@@ -32,4 +32,4 @@ def _patching(device: int, a: View, b: View, out: View) -> Launch:
     grid = (batch * ceil(m / _PATCH[0]) * ceil(n / _PATCH[1]),)
     steps = ((0 if view.shape[0] == 1 else view.steps[0], *view.steps[1:]) for view in (a, b, out))
     sizes = a.shape[0], b.shape[0], m, n, a.shape[2]
-    return Launch("nonfinite.cu", "patch", macros, grid, (256,), *[None] * 5, *chain(*steps), *sizes)
+    return Launch("conversion/nonfinite.cu", "patch", macros, grid, (256,), *[None] * 5, *chain(*steps), *sizes)

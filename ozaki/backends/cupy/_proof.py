@@ -127,7 +127,9 @@ def _bounding_by_exponents(device: int, left: View, right: View, padded: int, ld
     tiles = [ceil(view.shape[1] / 64) for view in (left, right)]
     grid = (max(left.shape[0], right.shape[0]) * tiles[0] * tiles[1],)
     sizes = left.shape[2], padded, ld
-    return Launch("proof_exponents.cu", "lower_by_exponents", macros, grid, (256,), *operands, None, *sizes, raised)
+    return Launch(
+        "proof/proof_exponents.cu", "lower_by_exponents", macros, grid, (256,), *operands, None, *sizes, raised
+    )
 
 
 def worst_ratios(
@@ -284,7 +286,7 @@ def _on_its_way(result: cp.cuda.MemoryPointer) -> Callable[[], Ratio]:
 def _units(device: int, terms: Terms, tops: tuple[bool, ...]) -> Launch:
     sides = [((*side, 0 if of else EMPTY_TOP), (None, None)) for side, of in zip(_sides(terms), tops, strict=True)]
     grid = (sum(ceil(rows / 256) for rows in terms.rounded),)
-    return Launch("proof.cu", "unit_terms", {}, grid, (256,), *sides[0], *sides[1])
+    return Launch("proof/proof.cu", "unit_terms", {}, grid, (256,), *sides[0], *sides[1])
 
 
 def _sides(terms: Terms) -> list[tuple[int | None, ...]]:
@@ -302,7 +304,16 @@ def _finding_terms(device: int, terms: Terms, k: int, wanted: tuple[tuple[Scheme
         each.append((*[None] * 5, *numbers))
     grid = sum(ceil(rows / 256) for rows in terms.rounded), len(wanted)
     return Launch(
-        "proof.cu", "error_terms", {}, grid, (256,), *_sides(terms), _of_all(each), magnitude_bits(k), float(k), NO_SPAN
+        "proof/proof.cu",
+        "error_terms",
+        {},
+        grid,
+        (256,),
+        *_sides(terms),
+        _of_all(each),
+        magnitude_bits(k),
+        float(k),
+        NO_SPAN,
     )
 
 
@@ -324,7 +335,7 @@ def _of_all(each: list[tuple[Any, ...]]) -> tuple[Any, ...]:
 @lru_cache(maxsize=1024)
 def _comparing(device: int, terms: Terms, wide: bool, padded: int, ld: int, rows: int) -> Launch:
     file, function, *each = (
-        ("proof_wide.cu", "worst_ratio_wide", 32, 256) if wide else ("proof.cu", "worst_ratio", 128, 128)
+        ("proof/proof_wide.cu", "worst_ratio_wide", 32, 256) if wide else ("proof/proof.cu", "worst_ratio", 128, 128)
     )
     grid = (max(terms.batch_a, terms.batch_b) * ceil(rows / each[0]) * ceil(terms.n / each[1]),)
     return Launch(file, function, {}, grid, (256,), None, *terms.structs, None, ld, padded, terms.n, rows)
@@ -340,6 +351,6 @@ def _multiplying(
     grid, _, *walk = tiles_of(device, 1, max(left[0], right[0]), of_looks, terms.n, blocks)
     looks = _of_all([(*terms.structs, None, each) for each in rows])
     return Launch(
-        "proof_gemm_sm90.cu", "proof_gemm", {}, (grid,), (384,), *operands, looks, blocks, blocks, *walk,
+        "proof/proof_gemm_sm90.cu", "proof_gemm", {}, (grid,), (384,), *operands, looks, blocks, blocks, *walk,
         shared_mem=SHARED,
     )  # fmt: skip

@@ -48,7 +48,7 @@ def _recombining(device: int, scheme: Scheme, planes: View, out: View, mu_step: 
     }  # fmt: skip
     grid = ceil(m / (8 * together)), ceil(n / _COLUMNS), batch
     return Launch(
-        "recombine.cu", "recombine", macros, grid, (32, 8), None, *planes.steps[:3],
+        "conversion/recombine.cu", "recombine", macros, grid, (32, 8), None, *planes.steps[:3],
         None, mu_step, None, nu_step, None, *out.steps, m, n,
         *([_crt_constants(scheme)] if isinstance(scheme, Residues) else []),
     )  # fmt: skip
@@ -59,7 +59,8 @@ def _recombining_quadrants(device: int, scheme: Residues, planes: View, out: Vie
     (_, m, n), rows = out.shape, planes.shape[2]
     grid = (ceil(rows / 4) * ceil(min(cols, n) / 128),)
     return Launch(
-        "recombine_quadrants.cu", "recombine_quadrants", _macros(scheme, out), grid, (32, 4), None, *planes.steps[1:3],
+        "conversion/recombine_quadrants.cu", "recombine_quadrants", _macros(scheme, out), grid, (32, 4), None,
+        *planes.steps[1:3],
         None, None, None, *out.steps[1:], m, n, _crt_constants(scheme), rows, cols,
         accumulator_moduli(scheme, unsigned=True),
     )  # fmt: skip
@@ -85,5 +86,5 @@ _MOST_BLOCKS = 65535
 
 @cache
 def _crt_constants(scheme: Residues) -> Any:
-    """The struct CrtConstants of kernels/crt.cuh."""
+    """The struct CrtConstants of kernels/arithmetic/crt.cuh."""
     return struct(constants.crt_constants(scheme))

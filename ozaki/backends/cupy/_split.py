@@ -22,7 +22,7 @@ class Layout:
     """Where slice s of element (b, row, h) lies, in bytes from the start.
 
     Plain: b * batch + row * row_bytes + s * slice + (h // slab) * slab_stride + h % slab, the last one times the
-    bytes of an element. In tiles (kernels/tiles.cuh) rows of a tile stand together, 128 elements at a time; the first
+    bytes of an element. In tiles (hardware/tiles.cuh) rows of a tile stand together, 128 elements at a time; the first
     byte of a tile is where the plain order has it.
     `unit` rows can be cut off without cutting what the engine reads at once. Rows of a tile of the right operand are
     permuted for a product of which a thread has so many `neighbours`. Residues are symmetric, or `unsigned` bytes.
@@ -113,9 +113,9 @@ def _splitting(device: int, view: View, side: str, scheme: Scheme, layout: Layou
     assert scaling.statistic == "peak" or not largest
     statistic = magnitude_bits(k) if largest else FIELDS.index(scaling.statistic)
     grid = (batch * ceil(layout.rows / 32) * (layout.k // 128),)
-    file, function, threads = "split.cu", "split", 128
+    file, function, threads = "conversion/split.cu", "split", 128
     if isinstance(scheme, Digits) and scheme.word == "fp16":
-        file, function, threads = "split_fp16.cu", "split_fp16", 256
+        file, function, threads = "conversion/split_fp16.cu", "split_fp16", 256
     return Launch(
         file, function, macros, grid, (threads,), None, *view.steps, rows, k, layout.rows, layout.k, None,
         batch * rows, statistic, scaling.step, scaling.base, scaling.threshold, None, None,
@@ -125,7 +125,7 @@ def _splitting(device: int, view: View, side: str, scheme: Scheme, layout: Layou
 
 
 def cutting_macros(view: View, side: str, scheme: Scheme, layout: Layout) -> Macros:
-    """The macros of kernels/cut.cuh, and ALONG_K."""
+    """The macros of kernels/conversion/cut.cuh, and ALONG_K."""
     return {
         "INPUT": view.ctype,
         "SLICES": scheme.count,
@@ -139,17 +139,17 @@ def cutting_macros(view: View, side: str, scheme: Scheme, layout: Layout) -> Mac
 
 
 def cutting_constants(scheme: Scheme, side: str, layout: Layout) -> tuple[Any, ...]:
-    """MORE_ARGUMENTS of kernels/cut.cuh."""
+    """MORE_ARGUMENTS of kernels/conversion/cut.cuh."""
     return (_residue_constants(scheme, side, layout.unsigned),) if isinstance(scheme, Residues) else ()
 
 
 @cache
 def _residue_constants(scheme: Residues, side: str, unsigned: bool) -> Any:
-    """The struct ResidueConstants of kernels/residues.cuh."""
+    """The struct ResidueConstants of kernels/arithmetic/residues.cuh."""
     return struct(constants.residue_constants(scheme, side, unsigned))
 
 
 @cache
 def accumulator_moduli(scheme: Residues, unsigned: bool) -> Any:
-    """The struct AccumulatorModuli of kernels/residues.cuh."""
+    """The struct AccumulatorModuli of kernels/arithmetic/residues.cuh."""
     return struct(constants.accumulator_moduli(scheme, unsigned))

@@ -15,7 +15,7 @@ from ozaki.backends.cupy.launching._launch import round_up
 
 
 class Terms(NamedTuple):
-    """Where the error terms of both operands lie: all rounded ones, then the exact ones (kernels/worst.cuh)."""
+    """Where the error terms of both operands lie: all rounded ones, then the exact ones (arithmetic/worst.cuh)."""
 
     batch_a: int
     m: int
@@ -66,7 +66,7 @@ class Terms(NamedTuple):
 
 
 _ROUNDED = 20
-"""Bytes of a row's rounded terms: ROUNDED floats of kernels/worst.cuh."""
+"""Bytes of a row's rounded terms: ROUNDED floats of kernels/arithmetic/worst.cuh."""
 
 
 def _rounded(terms: npt.NDArray[np.float64], padded: int, columns: bool) -> npt.NDArray[np.float32]:

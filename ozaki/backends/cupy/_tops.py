@@ -34,9 +34,9 @@ def _finding(device: int, view: View) -> tuple[Clear, Launch]:
     block = (8, 32 * pack * _LOADS) if view.along_k else (32 * pack, 8 * _LOADS)
     grid = (batch * ceil(rows / block[0]) * ceil(k / block[1]),)
     macros: Macros = {"INPUT": view.ctype, "ALONG_K": view.along_k}
-    launch = Launch("tops.cu", "tops", macros, grid, (256,), None, *view.steps, *view.shape, None)
+    launch = Launch("conversion/tops.cu", "tops", macros, grid, (256,), None, *view.steps, *view.shape, None)
     return Clear(8 * len(FIELDS) * batch * rows), launch
 
 
 _LOADS = 8
-"""Of a thread, as in kernels/tops.cu."""
+"""Of a thread, as in kernels/conversion/tops.cu."""

@@ -27,7 +27,7 @@ def hard(rng: np.random.Generator, k: int, dtype: str) -> np.ndarray:
 
 
 def in_tiles(x: np.ndarray, rows: int, k: int, tile: int, neighbours: int) -> np.ndarray:
-    """Bytes as kernels/tiles.cuh has them."""
+    """Bytes as kernels/hardware/tiles.cuh has them."""
     j = np.arange(tile)
     if n := neighbours:
         j = j - j % (4 * n) + 8 * (j % n // 2) + 2 * (j // n % 4) + j % 2

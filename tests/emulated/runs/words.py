@@ -127,7 +127,7 @@ def columns(rng: np.random.Generator) -> None:
 
 def widths(_rng: np.random.Generator) -> None:
     """Those that engines choose from have their instructions, and up to five stages, as shared memory has room."""
-    source = (_jit.folder() / "wgmma_words.cuh").read_text()
+    source = (_jit.folder() / "hardware/wgmma_words.cuh").read_text()
     found = re.findall(r"^(DEFINE|DEFINE_HALVES)\(\d+, (\d+),", source, re.MULTILINE)
     instructions = {macro: {int(n) for name, n in found if name == macro} for macro, _ in found}
     of_halves, of_floats = _word_hopper._COLUMNS[1], {*_word_hopper._COLUMNS[2]}.union(*_word_pairs._COLUMNS.values())
@@ -136,5 +136,5 @@ def widths(_rng: np.random.Generator) -> None:
     for columns, stages in _word_tiles.STAGES.items():
         stage = (_word_tiles.ROWS + columns) * _word_tiles.DEPTH + 2 * 8  # and two barriers
         assert stages == min((MOST_SHARED - 1024) // stage, 5), columns
-    for file, rows in (("word_ring_sm90.cuh", _word_tiles.ROWS), ("word_mma.cu", _word_mma._ROWS)):
+    for file, rows in (("words/word_ring_sm90.cuh", _word_tiles.ROWS), ("words/word_mma.cu", _word_mma._ROWS)):
         assert f"constexpr int ROWS = {rows}, " in (_jit.folder() / file).read_text()

@@ -103,7 +103,7 @@ def _residues(scheme: Residues, a: Slices, b: Slices, out: Any) -> int:
 def _reducing(device: int, scheme: Residues, entries: int, first: int, count: int, add: bool) -> Launch:
     moduli = accumulator_moduli(scheme, unsigned=False)
     grid = (ceil(entries / 4096), count)
-    return Launch("reduce.cu", "reduce", {}, grid, (256,), None, None, entries, first, int(add), moduli)
+    return Launch("conversion/reduce.cu", "reduce", {}, grid, (256,), None, None, entries, first, int(add), moduli)
 
 
 def _digits(scheme: Digits, a: Slices, b: Slices, out: Any) -> int:
@@ -137,7 +137,9 @@ def collect(products: Any, sums: Any, add: bool) -> None:
 @lru_cache(maxsize=1024)
 def _collecting(device: int, products: str, sums: str, count: int, add: bool) -> Launch:
     macros: Macros = {"PRODUCT": _C_NAMES[products], "SUM": _C_NAMES[sums]}
-    return Launch("collect.cu", "collect", macros, (ceil(count / 1024),), (256,), None, None, count, int(add))
+    return Launch(
+        "conversion/collect.cu", "collect", macros, (ceil(count / 1024),), (256,), None, None, count, int(add)
+    )
 
 
 _C_NAMES = {"float32": "float", "int32": "int32_t", "int64": "int64_t"}

@@ -1,7 +1,7 @@
 """Which multiprocessors are at which half of the second-level cache, and what clusters make of it.
 
 A half is near to some of the memory and far from the rest: what both need is copied across and held twice. So clusters
-of one half are to have neighbouring tiles (kernels/places_sm90.cuh).
+of one half are to have neighbouring tiles (kernels/products/places_sm90.cuh).
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _WORDS, _APART = 24, 1056
 def _latencies() -> npt.NDArray[np.int64]:
     """Clocks of atomic operations, shape (multiprocessors, words); 0 where one did not come."""
     turn, words, latency = 2, _WORDS * _APART, _LIMIT * _WORDS
-    call, device = kernel("halves.cu", "halves"), cp.cuda.Device().attributes
+    call, device = kernel("hardware/halves.cu", "halves"), cp.cuda.Device().attributes
     alone = device["MaxSharedMemoryPerBlockOptin"] // 2 + 1024
     call.max_dynamic_shared_size_bytes = alone
     stream = cp.cuda.Stream(non_blocking=True)

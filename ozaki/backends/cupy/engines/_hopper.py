@@ -17,7 +17,7 @@ __all__ = ["fits", "label", "layout", "multiply", "occupied", "workspace"]
 label = "fused int8 kernel"
 
 _MOST_DIGITS = 7
-"""As kernels/diagonals.cuh joins them."""
+"""As kernels/arithmetic/diagonals.cuh joins them."""
 
 
 def fits(scheme: Scheme, k: int) -> bool:

@@ -27,7 +27,7 @@ from ozaki.backends.cupy.launching._tape import cleared
 from ozaki.schemes import Digits
 
 _FAR_REGION = 128
-"""Rows and columns that a block looks after, as in kernels/digit_far_sm90.cu."""
+"""Rows and columns that a block looks after, as in kernels/products/digit_far_sm90.cu."""
 
 _FLAGS = 4 * 2 * 1024
 """Bytes of flags, two for each block of the largest grid."""
@@ -84,7 +84,7 @@ def _far(
     macros: Macros = {"SLICES": scheme.count, "DIGIT_BITS": scheme.bits}
     grid = (batch * ceil(m / _FAR_REGION) * ceil(n / _FAR_REGION),)
     return Launch(
-        "digit_far_sm90.cu", "digit_far", macros, grid, (256,), a, b, None, None, None, *out.steps[:2],
+        "products/digit_far_sm90.cu", "digit_far", macros, grid, (256,), a, b, None, None, None, *out.steps[:2],
         mu_step, nu_step, m, n, blocks,
     )  # fmt: skip
 

@@ -104,7 +104,8 @@ def _gemm(
     beginning = together(wide, grid // 2, taken)
     macros: Macros = {"ACCUMULATE": int(add)}
     launch = Launch(
-        "residue_gemm_sm90.cu", "residue_gemm", macros, (grid,), (384,), *operands, None, entries * m * cols, m * cols,
+        "products/residue_gemm_sm90.cu", "residue_gemm", macros, (grid,), (384,), *operands, None, entries * m * cols,
+        m * cols,
         cols, m, taken, blocks, beginning.struct, places.struct, *walk,
         accumulator_moduli(scheme, unsigned=True), shared_mem=SHARED,
     )  # fmt: skip
@@ -114,13 +115,13 @@ def _gemm(
 @lru_cache(maxsize=1024)
 def _summing(device: int, scheme: Residues, parts: int, entries: int) -> Launch:
     grid, moduli = (ceil(entries / 4096), scheme.count), accumulator_moduli(scheme, unsigned=True)
-    return Launch("sum_parts.cu", "sum_parts", {}, grid, (256,), None, entries, parts, moduli)
+    return Launch("conversion/sum_parts.cu", "sum_parts", {}, grid, (256,), None, entries, parts, moduli)
 
 
 def tiles_of(
     device: int, matrices: int, batch: int, rows: tuple[int, ...], n: int, blocks: int
 ) -> tuple[int, int, *tuple[Any, ...]]:
-    """The grid, wide pairs, and the structs Work and, for so many rows each, Tiles of kernels/walk_sm90.cuh.
+    """The grid, wide pairs, and the structs Work and, for so many rows each, Tiles of kernels/products/walk_sm90.cuh.
 
     Of so many products of each batch entry; `blocks`: of k.
     """

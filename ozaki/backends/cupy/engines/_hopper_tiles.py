@@ -9,16 +9,16 @@ from ozaki.backends.cupy.launching._launch import Together, cluster_blocks, roun
 from ozaki.schemes import Digits, Residues, Scheme
 
 ROWS, COLS, DEPTH = 256, 192, 128
-"""A tile, and the block of k that a stage holds of it, as in kernels/ring_sm90.cuh."""
+"""A tile, and the block of k that a stage holds of it, as in kernels/products/ring_sm90.cuh."""
 
 STRIP = 64
-"""Columns that all tiles are made of, wide ones of three, narrow ones of two of them, as in kernels/walk_sm90.cuh."""
+"""Columns that all tiles are made of, wide ones of three, narrow ones of two of them, as in products/walk_sm90.cuh."""
 
 FROM = 256
 """Least m, n and k for which these tiles are not mostly padding."""
 
 _OF_FEW_DIGITS = 128
-"""Rows and columns of a tile, as in kernels/digit_gemm_sm90.cu."""
+"""Rows and columns of a tile, as in kernels/products/digit_gemm_sm90.cu."""
 
 _FEW_DIGITS = 3
 """As a thread has accumulators for all diagonals."""

@@ -71,7 +71,7 @@ def _splitting(device: int, view: View, side: str, scheme: Residues, lay: Layout
     upper_rows, first_k = (min(_half(size), size) for size in (rows, k))
     grid = (lay.rows * view.itemsize // 128 * (lay.k // 128),)
     return Launch(
-        "split_quadrants.cu", "split_quadrants", cutting_macros(view, side, scheme, lay), grid, (128,), None,
+        "conversion/split_quadrants.cu", "split_quadrants", cutting_macros(view, side, scheme, lay), grid, (128,), None,
         *view.steps[1:], rows, k, upper_rows, first_k, lay.rows, lay.k, None, FIELDS.index(scaling.statistic),
         scaling.step, scaling.base, scaling.threshold, None, None, *cutting_constants(scheme, side, lay),
         shared_mem=0 if view.along_k else 64 * 1024,

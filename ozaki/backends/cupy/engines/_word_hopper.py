@@ -65,7 +65,7 @@ def _multiplying(
     k_stages = words.count * round_up(k, 128) * width(words) // DEPTH
     work, *_ = tiles_of(operands[2], columns)
     together = Together.of(work, cluster_blocks(device) // 2) if k_stages >= _LONG else Together()
-    kernel, blocks = ("word_gemm_sm90.cu", "word_gemm"), -(-k // words.block)
+    kernel, blocks = ("words/word_gemm_sm90.cu", "word_gemm"), -(-k // words.block)
     return together, multiplying(kernel, macros, columns, operands, blocks, k_stages, together.struct)
 
 

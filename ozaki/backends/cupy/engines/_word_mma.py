@@ -18,7 +18,7 @@ from ozaki.schemes import Words
 from ozaki.schemes.words import groups
 
 _ROWS, _COLUMNS = 128, 128
-"""Of a tile, as in kernels/word_mma.cu, the columns at most."""
+"""Of a tile, as in kernels/words/word_mma.cu, the columns at most."""
 
 _GROUP = 8
 """Row tiles whose columns are walked together, so that both operands are read again from the second-level cache."""
@@ -140,7 +140,8 @@ def _multiplying(
     grid = (batch * ceil(m / _ROWS) * ceil(n / engine.width),)
     units = (-(-size * width(words) // 32) for size in (k, k_padded))
     return Launch(
-        "word_mma.cu", "word_mma", macros, grid, (32 * engine.warps,), a, b, output(out, mu_step, nu_step), *units,
+        "words/word_mma.cu", "word_mma", macros, grid, (32 * engine.warps,), a, b, output(out, mu_step, nu_step),
+        *units,
         _GROUP, shared_mem=held * engine.unit_bytes(words),
     )  # fmt: skip
 

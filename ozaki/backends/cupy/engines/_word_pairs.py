@@ -62,5 +62,5 @@ def _multiplying(device: int, words: Words, columns: int, k: int, operands: tupl
     macros: Macros = {"WORD": words.word.upper(), "TOTALS": int(totals != "none")}
     macros["PROMOTION"] = "double" if totals == "double" else "float"
     blocks, k_blocks = (-(-elements * width(words) // DEPTH) for elements in (k, round_up(k, 128)))
-    kernel = "word_pairs_sm90.cu", "word_pairs"
+    kernel = "words/word_pairs_sm90.cu", "word_pairs"
     return multiplying(kernel, macros, columns, operands, blocks, k_blocks, program(words))

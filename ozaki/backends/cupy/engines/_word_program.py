@@ -1,4 +1,4 @@
-"""The products of words that a kernel is to add: the struct Program of kernels/word_program.cuh."""
+"""The products of words that a kernel is to add: the struct Program of kernels/words/word_program.cuh."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ def width(words: Words) -> int:
 
 
 def split(operand: Described, words: Words, layout: Layout) -> Slices:
-    """The words of a whole operand; a layout without tiles is one in fragments (kernels/fragments.cuh)."""
+    """The words of a whole operand; a layout without tiles is one in fragments (kernels/words/fragments.cuh)."""
     batch, rows, _ = operand.x.shape
     planes, mu = cp.empty(layout.size, np.int8), cp.empty((batch, rows), np.int32)
     largest = isinstance(operand, Tops)
@@ -34,7 +34,7 @@ def split(operand: Described, words: Words, layout: Layout) -> Slices:
 def _splitting(device: int, view: View, words: Words, layout: Layout, largest: bool) -> Launch:
     macros = tile_macros(view, words, layout) | {"LARGEST": int(largest)}
     return Launch(
-        "split_words.cu", "split_words", macros, _grid(view, layout.rows, layout.k), (256,), None, *view.steps,
+        "words/split_words.cu", "split_words", macros, _grid(view, layout.rows, layout.k), (256,), None, *view.steps,
         *view.shape[1:], layout.rows, layout.k, None, words.ceiling, None, None, layout.batch, layout.slice,
     )  # fmt: skip
 
@@ -53,13 +53,14 @@ def _counting(device: int, view: View, words: Words) -> Launch:
     macros = _macros(view, words) | {"TILE": 0, "TOGETHER": 1, "NEIGHBOURS": 0, "LARGEST": 0}
     padded = round_up(rows, 32), round_up(k, 128)
     return Launch(
-        "split_words.cu", "count_underflows", macros, _grid(view, *padded), (256,), None, *view.steps, rows, k, *padded,
+        "words/split_words.cu", "count_underflows", macros, _grid(view, *padded), (256,), None, *view.steps, rows, k,
+        *padded,
         None, words.ceiling, words.residual, None,
     )  # fmt: skip
 
 
 def tile_macros(view: View, words: Words, layout: Layout) -> Macros:
-    """Macros of kernels/cut_words.cuh, and along what is read."""
+    """Macros of kernels/words/cut_words.cuh, and along what is read."""
     together = layout.row_bytes // (layout.k * width(words))
     return _macros(view, words) | {"TILE": layout.tile, "TOGETHER": together, "NEIGHBOURS": layout.neighbours}
 

@@ -14,7 +14,7 @@ from ozaki.backends.cupy.launching._launch import Launch, Macros, View, cluster_
 from ozaki.schemes import Words
 
 ROWS, DEPTH = 128, 128
-"""Of a tile, as in kernels/word_ring_sm90.cuh, the depth in bytes."""
+"""Of a tile, as in kernels/words/word_ring_sm90.cuh, the depth in bytes."""
 
 STAGES = {256: 4, 208: 5, 192: 5, 128: 5}
 """Of the ring, by columns of a tile: as many as fit into shared memory, up to five."""
@@ -55,7 +55,7 @@ def chosen(costs: dict[int, float], batch: int, m: int, n: int) -> int:
 
 @lru_cache(maxsize=1024)
 def layout(words: Words, columns: int, together: int, side: str, batch: int, rows: int, k: int) -> Layout:
-    """Tiles of `together` words of each element, all or one (kernels/word_tiles.cuh), batch entries within words."""
+    """Tiles of `together` words of each element, all or one (words/word_tiles.cuh), batch entries within words."""
     tile, unit = (ROWS, 2 * ROWS) if side == "left" else (columns, columns)
     rows, k = round_up(rows, unit), round_up(k, 128)
     row_bytes = together * k * width(words)

@@ -1,7 +1,7 @@
 """Launching through the CUDA driver so that a kernel may begin while the one before it ends.
 
 Programmatic dependent launch, https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC.html (cuLaunchKernelEx);
-kernels/launch.cuh has the other half.
+kernels/hardware/launch.cuh has the other half.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ def folder() -> Path:
         If the installation has lost it.
     """
     for place in _PLACES:
-        if (place / "common.cuh").is_file():
+        if (place / "arithmetic" / "common.cuh").is_file():
             return place
     raise FileNotFoundError(f"no kernels in {' or '.join(map(str, _PLACES))}; install ozaki again")
 
@@ -44,7 +44,7 @@ def _cache() -> Path:
 
 @cache
 def _headers() -> bytes:
-    return b"".join(header.read_bytes() for header in sorted(folder().glob("*.cuh")))
+    return b"".join(header.read_bytes() for header in sorted(folder().rglob("*.cuh")))
 
 
 @cache

@@ -146,7 +146,7 @@ def cluster_blocks(device: int) -> int:
 
 
 class Together(NamedTuple):
-    """How many tiles all clusters begin together (kernels/ring_sm90.cuh)."""
+    """How many tiles all clusters begin together (kernels/products/ring_sm90.cuh)."""
 
     until: int = 0
 

@@ -1,0 +1,20 @@
+// Stacks of matrices as neighbours in memory, row after row, for products that can read no others.
+//
+// Macros: INPUT (double or float), OUTPUT (double or INPUT).
+//
+// x(b, i, j) = x[b * x_batch + i * x_row + j * x_col], rows x cols each; `entries` in all.
+//
+// 256 threads; grid ceil(entries / 1024).
+#include "arithmetic/common.cuh"
+#include "hardware/launch.cuh"
+
+extern "C" __global__ void __launch_bounds__(256)
+copy(const INPUT* x, int64_t x_batch, int64_t x_row, int64_t x_col, int64_t rows, int64_t cols, OUTPUT* out,
+     int64_t entries) {
+  after_previous();
+  const int64_t first = 1024 * static_cast<int64_t>(blockIdx.x), last = smaller<int64_t>(first + 1024, entries);
+  for (int64_t at = first + threadIdx.x; at < last; at += 256) {
+    const int64_t row = at / cols;
+    out[at] = static_cast<OUTPUT>(x[row / rows * x_batch + row % rows * x_row + at % cols * x_col]);
+  }
+}

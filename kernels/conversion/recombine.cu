@@ -1,0 +1,134 @@
+// Slice products -> C = RN(Cbar 2^-(mu_i + nu_j)), from the exact integer, rounded once (docs/design.md, 5 to 7).
+//
+// Macros: OUTPUT (double or float); SLICES; DIGIT_BITS (0: residues; 8 or 7: digits); WORDS: 32-bit words that hold the
+// integer with its sign (residues: Cbar, abs(Cbar) < M / 2; digits: V, without the factor 2^(r(p-1))); SUM64: 1 if the
+// digit diagonals are int64; TOGETHER: rows of a thread, all loaded before the first is combined.
+//
+// planes: residues: bytes y_t in [0, m_t), SLICES planes; digits: int32 or int64 diagonals d = 2 .. p + 1, SLICES
+// planes. Each is [rows][ld], planes plane_stride elements apart, batch entries plane_batch. ld and both strides are
+// multiples of 4, the address is aligned to 4 bytes (residues) or 16 (digits), and a row holds cols rounded up to 4
+// entries. mu is int32 [rows], nu int32 [cols], batch entries mu_batch and nu_batch apart. C(b, row, col) =
+// c[b * c_batch + row * c_row_stride + col * c_col_stride], any strides; 16-byte stores where c_col_stride is 1 and
+// everything is aligned.
+//
+// Block (32, 8); grid (ceil(rows / (8 TOGETHER)), ceil(cols / 128), batch). A thread owns 4 neighbouring columns of
+// rows 8 apart.
+#include "arithmetic/crt.cuh"
+#include "hardware/launch.cuh"
+#include "arithmetic/residues.cuh"
+#include "conversion/results.cuh"
+
+typedef BitsOf<OUTPUT>::type Bits;
+
+#if DIGIT_BITS == 0
+
+typedef uint8_t Plane;
+#define MORE_ARGUMENTS , const CrtConstants<SLICES, WORDS> constants
+constexpr int BITS = 8 * SLICES - 1;
+
+// All planes at 4 columns, then the integer at each of them.
+struct Entries {
+  uint32_t y[SLICES];
+
+  __device__ __forceinline__ void load(const Plane* p, int64_t plane_stride) {
+#pragma unroll
+    for (int t = 0; t < SLICES; ++t) y[t] = *reinterpret_cast<const uint32_t*>(p + t * plane_stride);
+  }
+  __device__ __forceinline__ void integer(int j, const CrtConstants<SLICES, WORDS>& constants,
+                                          uint32_t (&words)[WORDS]) const {
+    chinese_remainder<SLICES, WORDS>(y, j, constants, words);
+  }
+};
+
+#else
+
+#if SUM64
+typedef int64_t Plane;
+#else
+typedef int32_t Plane;
+#endif
+#define MORE_ARGUMENTS
+struct NoConstants {};
+constexpr int BITS = 32 * WORDS - 1;
+
+struct Entries {
+  Plane diagonal[SLICES][4];
+
+  __device__ __forceinline__ void load(const Plane* p, int64_t plane_stride) {
+#pragma unroll
+    for (int d = 0; d < SLICES; ++d) {
+#if SUM64
+      const longlong2* const at = reinterpret_cast<const longlong2*>(p + d * plane_stride);
+      const longlong2 a = at[0], b = at[1];
+      diagonal[d][0] = a.x, diagonal[d][1] = a.y, diagonal[d][2] = b.x, diagonal[d][3] = b.y;
+#else
+      const int4 a = *reinterpret_cast<const int4*>(p + d * plane_stride);
+      diagonal[d][0] = a.x, diagonal[d][1] = a.y, diagonal[d][2] = a.z, diagonal[d][3] = a.w;
+#endif
+    }
+  }
+
+  // V = sum_d 2^(r (p + 1 - d)) D_d. Columns of 32 bits collect signed 64-bit sums, carries wait until the end: shifts
+  // in one column differ by r at least, so the sum stays below 2^31 * 2^32.
+  __device__ __forceinline__ void integer(int j, const NoConstants&, uint32_t (&words)[WORDS]) const {
+    int64_t column[WORDS + 2];
+#pragma unroll
+    for (int w = 0; w < WORDS + 2; ++w) column[w] = 0;
+#pragma unroll
+    for (int d = 0; d < SLICES; ++d) {
+      const int shift = DIGIT_BITS * (SLICES - 1 - d), w = shift / 32, bit = shift % 32;
+      if (w >= WORDS) continue;
+#if SUM64
+      const uint64_t value = static_cast<uint64_t>(diagonal[d][j]), low = value << bit;
+      column[w] += low_word(low);
+      column[w + 1] += high_word(low);
+      column[w + 2] += bit == 0 ? diagonal[d][j] >> 63 : diagonal[d][j] >> (64 - (bit == 0 ? 1 : bit));
+#else
+      column[w] += static_cast<int64_t>(diagonal[d][j]) * static_cast<int64_t>(1u << bit);
+#endif
+    }
+    int64_t carry = 0;
+#pragma unroll
+    for (int w = 0; w < WORDS; ++w) {
+      carry += column[w];
+      words[w] = low_word(static_cast<uint64_t>(carry));
+      carry >>= 32;
+    }
+  }
+};
+
+#endif
+
+extern "C" __global__ void __launch_bounds__(256, WORDS <= 4 ? 3 : 2)
+recombine(const Plane* __restrict__ planes, int64_t plane_stride, int64_t plane_batch, int64_t ld,
+          const int32_t* __restrict__ mu, int64_t mu_batch, const int32_t* __restrict__ nu, int64_t nu_batch,
+          OUTPUT* __restrict__ c, int64_t c_batch, int64_t c_row_stride, int64_t c_col_stride, int64_t rows,
+          int64_t cols MORE_ARGUMENTS) {
+  after_previous();
+#if DIGIT_BITS != 0
+  const NoConstants constants;
+  const int factor = DIGIT_BITS * (SLICES - 1);
+#else
+  const int factor = 0;
+#endif
+  const int64_t row0 = static_cast<int64_t>(blockIdx.x) * (8 * TOGETHER) + threadIdx.y;
+  const int64_t col = (static_cast<int64_t>(blockIdx.y) * 32 + threadIdx.x) * 4;
+  if (row0 >= rows || col >= cols) return;
+  const int64_t b = blockIdx.z;
+  nu += b * nu_batch;
+
+  Entries entries[TOGETHER];
+#pragma unroll
+  for (int i = 0; i < TOGETHER; ++i)
+    if (row0 + 8 * i < rows) entries[i].load(planes + b * plane_batch + (row0 + 8 * i) * ld + col, plane_stride);
+#pragma unroll
+  for (int i = 0; i < TOGETHER; ++i) {
+    const int64_t row = row0 + 8 * i;
+    if (row >= rows) return;
+    const int exponent = factor - mu[b * mu_batch + row];
+    const auto place = [&] {
+      return reinterpret_cast<Bits*>(c) + b * c_batch + row * c_row_stride + col * c_col_stride;
+    };
+    round_and_store<OUTPUT, BITS, WORDS>(entries[i], constants, exponent, nu, col, cols, place, c_col_stride);
+  }
+}

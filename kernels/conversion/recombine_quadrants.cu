@@ -1,0 +1,61 @@
+// The residues of Winograd's seven products of halves -> C = RN(Cbar 2^-(mu_i + nu_j)), one matrix (docs/design.md, 5
+// to 7).
+//
+// Macros: OUTPUT (double or float), SLICES and WORDS as in recombine.cu, for residues.
+//
+// planes: bytes of products P1 .. P7 [SLICES][7][half_rows][ld], `each` bytes a product; ld is a multiple of 4 and so
+// is the address. C has four quadrants, modulo m_t
+//   P1 + P2             P1 + P6 + P5 + P3
+//   P1 + P6 + P7 + P4   P1 + P6 + P7 + P5,
+// the first with half_rows x half_cols entries, half_cols a multiple of 4. mu, nu and C as in recombine.cu.
+//
+// Block (32, 4); grid ceil(half_rows / 4) * ceil(min(half_cols, cols) / 128), all on x. A thread owns 4 neighbouring
+// columns of a row in each quadrant.
+#include "arithmetic/crt.cuh"
+#include "hardware/launch.cuh"
+#include "arithmetic/residues.cuh"
+#include "conversion/results.cuh"
+#include "arithmetic/winograd.cuh"
+
+typedef BitsOf<OUTPUT>::type Bits;
+
+// The bytes y_t of C at four columns.
+struct Entries {
+  uint32_t y[SLICES];
+
+  __device__ __forceinline__ void integer(int j, const CrtConstants<SLICES, WORDS>& constants,
+                                          uint32_t (&words)[WORDS]) const {
+    chinese_remainder<SLICES, WORDS>(y, j, constants, words);
+  }
+};
+
+extern "C" __global__ void __launch_bounds__(128, 3)
+recombine_quadrants(const uint8_t* __restrict__ planes, int64_t each, int64_t ld, const int32_t* __restrict__ mu,
+                    const int32_t* __restrict__ nu, OUTPUT* __restrict__ c, int64_t c_row_stride, int64_t c_col_stride,
+                    int64_t rows, int64_t cols, const CrtConstants<SLICES, WORDS> constants, int64_t half_rows,
+                    int64_t half_cols, const AccumulatorModuli moduli) {
+  after_previous();
+  const uint32_t across = static_cast<uint32_t>((smaller(half_cols, cols) + 127) / 128);
+  const int64_t row = static_cast<int64_t>(blockIdx.x / across) * 4 + threadIdx.y;
+  const int64_t col = (static_cast<int64_t>(blockIdx.x % across) * 32 + threadIdx.x) * 4;
+  if (row >= smaller(half_rows, rows) || col >= smaller(half_cols, cols)) return;
+
+  Entries quadrant[4];
+  const uint8_t* at = planes + (row * ld + col);
+#pragma unroll
+  for (int t = 0; t < SLICES; ++t) {
+    uint32_t product[7], sum[4];
+#pragma unroll
+    for (int i = 0; i < 7; ++i, at += each) product[i] = *reinterpret_cast<const uint32_t*>(at);
+    product_sums(product, Modulus(moduli.of[t].modulus), sum);
+#pragma unroll
+    for (int q = 0; q < 4; ++q) quadrant[q].y[t] = sum[q];
+  }
+#pragma unroll
+  for (int q = 0; q < 4; ++q) {
+    const int64_t r = row + q / 2 * half_rows, h = col + q % 2 * half_cols;
+    if (r >= rows || h >= cols) continue;
+    const auto place = [&] { return reinterpret_cast<Bits*>(c) + r * c_row_stride + h * c_col_stride; };
+    round_and_store<OUTPUT, 8 * SLICES - 1, WORDS>(quadrant[q], constants, -mu[r], nu, h, cols, place, c_col_stride);
+  }
+}

@@ -1,0 +1,109 @@
+// The fixed-point image of an operand, cut into int8 slices (docs/design.md, sections 4 to 6).
+//
+// Macros: INPUT (double or float); SLICES; WORDS (32-bit words of the image); DIGIT_BITS (0: residues; 8 or 7:
+// balanced digits); ALONG_K: 1 if neighbouring threads read along k, 0 if along the rows; REVERSED: 1 stores slice s as
+// SLICES - 1 - s; TILE: 0, or the rows of a tile, and NEIGHBOURS (tiles.cuh); LARGEST: 1 if field 0 of the description
+// is the largest element itself (tops.cu).
+//
+// x is a view (batch, rows, k) with element strides sb, sr, sk of any sign. Slice s of element (b, row, h) goes to
+// slices + b * batch_stride + s * slice_stride plus
+//   TILE = 0:  row * row_stride + (h / slab) * slab_stride + h % slab
+//   else:      the place of (row, h) that tiles.cuh gives (row_stride, slab and slab_stride do not matter),
+// zeros for rows <= row < rows_padded and k <= h < k_padded. slab and k_padded are multiples of 128, the strides and
+// the address of slices multiples of 16, rows_padded a multiple of 8 and of TILE.
+//
+// description is int64 [6][batch * rows]; `statistic` is the field that the scaling reads (1: peak, 3: squares), if
+// LARGEST the bits W of the peak, as described_exponent has it. mu of row (b, row) goes to mu[b * rows + row].
+//
+// 128 threads; grid batch * ceil(rows_padded / 32) * (k_padded / 128), all on x. A block owns 32 rows x 128 elements.
+// Where rows are neighbours in memory, it turns them in shared memory first.
+#include "conversion/cut.cuh"
+#include "hardware/launch.cuh"
+
+constexpr int THREADS = 128, BLOCK_ROWS = 32;
+
+extern "C" __global__ void __launch_bounds__(THREADS, WORDS <= 1 ? 7 : WORDS <= 2 && !ALONG_K ? 5 : WORDS <= 4 ? 4 : 3)
+split(const INPUT* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, int64_t rows, int64_t k, int64_t rows_padded,
+      int64_t k_padded, const int64_t* __restrict__ description, int64_t batch_rows, int statistic, int step, int base,
+      int64_t threshold, int32_t* __restrict__ mu_out, int8_t* __restrict__ slices, int64_t batch_stride,
+      int64_t row_stride, int64_t slice_stride, int64_t slab, int64_t slab_stride MORE_ARGUMENTS) {
+  after_previous();
+  fill_folds(THREADS MORE);
+
+  const uint32_t blocks_k = static_cast<uint32_t>(k_padded / BLOCK_K);
+  const uint32_t blocks_row = static_cast<uint32_t>((rows_padded + BLOCK_ROWS - 1) / BLOCK_ROWS);
+  // Begin where the description ended: what it read last is still in the second-level cache.
+  const uint32_t block = gridDim.x - 1 - blockIdx.x;
+#if ALONG_K  // neighbouring blocks are neighbours in memory
+  const uint32_t at_k = block % blocks_k, rest = block / blocks_k;
+  const uint32_t at_row = rest % blocks_row, b = rest / blocks_row;
+#else
+  const uint32_t at_row = block % blocks_row, rest = block / blocks_row;
+  const uint32_t at_k = rest % blocks_k, b = rest / blocks_k;
+#endif
+  const int64_t row0 = static_cast<int64_t>(at_row) * BLOCK_ROWS, h0 = static_cast<int64_t>(at_k) * BLOCK_K;
+  const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+  x += b * sb;
+
+  int8_t* out = slices + b * batch_stride;
+#if TILE
+  const int first = static_cast<int>(at_row % (TILE / BLOCK_ROWS)) * BLOCK_ROWS + 8 * warp;
+  out += (static_cast<int64_t>(at_row / (TILE / BLOCK_ROWS)) * blocks_k + at_k) * (TILE * BLOCK_K);
+#else
+  const int first = 0;
+  const uint32_t at_slab = at_k / static_cast<uint32_t>(slab / BLOCK_K);  // a block lies within one slab
+  out += (row0 + 8 * warp) * row_stride + at_slab * slab_stride + (h0 - at_slab * slab);
+#endif
+#if !ALONG_K
+  __shared__ Bits tile[BLOCK_ROWS * BLOCK_K];
+  {
+    const bool inside = row0 + lane < rows;
+    const Bits* from = reinterpret_cast<const Bits*>(x) + ((row0 + lane) * sr + (h0 + warp) * sk);
+#pragma unroll 8
+    for (int i = 0; i < BLOCK_K / 4; ++i, from += 4 * sk)
+      copy_or_zero(tile + turned<BLOCK_ROWS>(lane, 4 * i + warp), from, inside && h0 + 4 * i + warp < k);
+    wait_for_copies();
+  }
+#endif
+  __syncthreads();
+
+  // A warp owns 8 rows.
+  const int64_t own_row = row0 + 8 * warp + (lane & 7);
+  int scale = 0;
+  if (own_row < rows) {
+    scale = row_scale<LARGEST>(description, batch_rows, b * rows + own_row, statistic, step, base, threshold);
+    if (at_k == 0 && lane < 8) mu_out[b * rows + own_row] = scale >> 1;
+  }
+  if (row0 + 8 * warp >= rows_padded) return;
+
+#if ALONG_K
+  const bool whole = aligned_in_pairs(x, sr, sk) && h0 + BLOCK_K <= k;
+  const INPUT* at = x + ((row0 + 8 * warp) * sr + (h0 + 2 * lane) * sk);
+  const int left = static_cast<int>(smaller<int64_t>(k - h0 - 2 * lane, BLOCK_K));
+  int rows_left = static_cast<int>(smaller<int64_t>(rows - row0 - 8 * warp, 8));
+  const auto load = [&](int, Bits (&bits)[8]) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      bits[2 * i] = bits[2 * i + 1] = 0;
+      if (i / 2 < rows_left) {
+        if (whole) {
+          load_pair(at + 64 * (i % 2), bits[2 * i], bits[2 * i + 1]);
+        } else {
+          const Bits* const words = reinterpret_cast<const Bits*>(at);
+          if (64 * (i % 2) < left) bits[2 * i] = words[64 * (i % 2) * sk];
+          if (64 * (i % 2) + 1 < left) bits[2 * i + 1] = words[(64 * (i % 2) + 1) * sk];
+        }
+      }
+      if (i % 2 == 1) at += sr;
+    }
+    rows_left -= 2;
+  };
+#else
+  const auto load = [&](int r, Bits (&bits)[8]) {
+#pragma unroll
+    for (int i = 0; i < 8; ++i)
+      bits[i] = tile[turned<BLOCK_ROWS>(8 * warp + r + i / 4, 64 * (i / 2 % 2) + 2 * lane + i % 2)];
+  };
+#endif
+  cut_rows(scale, out, first, row_stride, slice_stride, load);
+}

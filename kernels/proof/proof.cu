@@ -1,0 +1,294 @@
+// Magnitudes, whose product is a lower bound of (abs(A) abs(B))_ij, and the ratio that a componentwise bound needs
+// (docs/design.md, section 9).
+#include "hardware/launch.cuh"
+#include "arithmetic/magnitudes.cuh"
+#include "hardware/tiles.cuh"
+#include "arithmetic/worst.cuh"
+
+#ifdef INPUT_A
+
+// Macros: INPUT_A and INPUT_B (double or float); MAGNITUDE (int8_t or double); ALONG_K and TILE of both as in split.cu,
+// permuted_column<0> and <16>; LARGEST of both: 1 if descriptions are what tops.cu writes, else 0.
+//
+// floor(abs(x) 2^(width - top)), NaN and Inf as 0, of both operands; width <= 7, double: <= 21, plain rows, all
+// elements. With `sampled`, only of the elements h with h % 128 < 32, at position c = (h / 128) * 32 + h % 128;
+// else c = h. Stored at out + b * rows_padded * ks_padded plus
+//   TILE = 0:  row * ks_padded + c
+//   else:      the place of (row, c) that tiles.cuh gives,
+// zeros for the padding. ks_padded is a multiple of 128, rows_padded one of TILE, out aligned to 16 bytes.
+//
+// 256 threads; grid a_blocks + b_blocks, batch * ceil(rows_padded / 32) * (ks_padded / 128) of each, all on x.
+template <typename T> struct Operand {
+  const T* x;                  // element h of a row of batch entry b at b * sb + row * sr + h * sk
+  const int64_t* description;  // [6][batch * rows], of which only top is read
+  MAGNITUDE* out;
+  int64_t rows, rows_padded, sb, sr, sk;
+};
+
+constexpr int PACK = smaller<int>(8, 16 / sizeof(MAGNITUDE));
+
+__device__ __forceinline__ void store(double* to, const uint32_t (&value)[8]) {
+#pragma unroll
+  for (int j = 0; j < 8; j += 2)
+    *reinterpret_cast<double2*>(to + behind<PACK>(j)) = make_double2(value[j], value[j + 1]);
+}
+
+// The part of an operand that is the block's; where rows are neighbours, it is turned in `staged`.
+template <bool ALONG_K, int TILE, int N, bool LARGEST, typename T>
+__device__ __forceinline__ void part_of(const Operand<T>& operand, uint32_t block, int64_t k, int64_t ks_padded,
+                                        int width, bool sampled, void* staged) {
+  typedef typename BitsOf<T>::type Bits;
+  const int64_t rows = operand.rows, rows_padded = operand.rows_padded, sr = operand.sr, sk = operand.sk;
+  const uint32_t tiles_k = static_cast<uint32_t>(ks_padded / TILE_K);
+  const uint32_t tiles_row = static_cast<uint32_t>((rows_padded + TILE_ROWS - 1) / TILE_ROWS);
+  const uint32_t inner = ALONG_K ? tiles_k : tiles_row, outer = ALONG_K ? tiles_row : tiles_k;
+  const uint32_t rest = block / inner, b = rest / outer;  // neighbouring blocks are neighbours in memory
+  const uint32_t at_k = ALONG_K ? block % inner : rest % outer, at_row = ALONG_K ? rest % outer : block % inner;
+  const int64_t row0 = static_cast<int64_t>(at_row) * TILE_ROWS;
+  const int64_t c = static_cast<int64_t>(at_k) * TILE_K + tile_h<PACK>();
+  const T* const x = operand.x + b * operand.sb;
+
+  int top[2];
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    const int64_t row = row0 + tile_row(i);
+    top[i] = row < rows ? described_top<Bits, LARGEST>(operand.description[b * rows + row]) : EMPTY_TOP;
+  }
+  Bits bits[2][8];
+  if (ALONG_K) {
+    const bool aligned = aligned_along_k(x, 0, sr, sk);
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {  // neighbours in c are neighbours in h
+      const int64_t row = row0 + tile_row(i);
+      load_along_k<PACK>(x + row * sr, sk, position(c, sampled), k, row < rows, aligned, bits[i]);
+    }
+  } else {
+    Bits* const tile = static_cast<Bits*>(staged);
+    stage_along_rows<PACK>(tile, x, sr, sk, row0, static_cast<int64_t>(at_k) * TILE_K, rows, k, sampled);
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < 2; ++i) read_staged<PACK>(tile, tile_row(i), bits[i]);
+  }
+
+  MAGNITUDE* const out = operand.out + b * rows_padded * ks_padded;
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    const int64_t row = row0 + tile_row(i);
+    int64_t at = row * ks_padded + c;
+    if constexpr (TILE > 0) {
+      const int in_tile = static_cast<int>(at_row % (TILE / TILE_ROWS)) * TILE_ROWS + tile_row(i);
+      at = (static_cast<int64_t>(at_row / (TILE / TILE_ROWS)) * tiles_k + at_k) * (TILE * TILE_K) +
+           tile_offset(permuted_column<N>(in_tile), tile_h() >> 4) + (tile_h() & 15);
+    }
+    uint32_t value[8];
+    magnitudes_of(bits[i], width, top[i], value);
+    if (row < rows_padded) store(out + at, value);
+  }
+}
+
+// Bytes of an element that is turned.
+constexpr int STAGED = larger<int>(ALONG_K_A ? 0 : sizeof(INPUT_A), ALONG_K_B ? 0 : sizeof(INPUT_B));
+
+extern "C" __global__ void __launch_bounds__(256, 4)
+magnitudes(const Operand<INPUT_A> a, const Operand<INPUT_B> b, uint32_t a_blocks, int64_t k, int64_t ks_padded,
+           int width, int sampled) {
+  after_previous();
+  __shared__ __align__(16) uint8_t staged[larger(TILE_K * TILE_ROWS * STAGED, 1)];
+  if (blockIdx.x < a_blocks)
+    part_of<ALONG_K_A, TILE_A, 0, LARGEST_A>(a, blockIdx.x, k, ks_padded, width, sampled != 0, staged);
+  else
+    part_of<ALONG_K_B, TILE_B, 16, LARGEST_B>(b, blockIdx.x - a_blocks, k, ks_padded, width, sampled != 0, staged);
+}
+
+#else
+
+// 2^e for a normal double.
+__device__ __forceinline__ double power_of_two(int e) {
+  return __longlong_as_double(static_cast<long long>(e + 1023) << 52);
+}
+
+// No macros.
+//
+// The error terms of both operands for up to two schemes (ErrorTerms in ozaki/_bounds.py), each operation rounded to
+// nearest as NumPy does: with ulp = 2^-bits, u = ulp / 2 for a rounded row, else 0, s = magnitudes 2^-width, and
+// UP = 1 + 2^-30: (u, s + k u, dropped ulp) UP on the left, (s, u, ulp) UP on the right. `statistic` is the field that
+// the scaling reads.
+//   result[1], result[2]  largest top - bottom of the rows of a and b
+//   result[3]             no_span - the smallest one of a row that is not all zeros
+// of which the caller sets all to zero first.
+//
+// 256 threads; grid ceil(a.padded / 256) + ceil(b.padded / 256), `padded` counting the rows of all of the batch, times
+// the schemes on y. A thread owns a row.
+struct Side {
+  const int64_t* description;
+  int64_t batch, rows, padded;  // all of the batch
+};
+struct Wanted {
+  double* exact_a;   // [3][rows]
+  float* rounded_a;  // as place_of has it, `padded` rows, of which each batch entry has as many
+  double* exact_b;
+  float* rounded_b;
+  Atomic* result;
+  int64_t statistic, step, base, threshold;
+  double dropped;
+};
+struct AllWanted {
+  Wanted of[2];
+};
+
+extern "C" __global__ void __launch_bounds__(256)
+error_terms(const Side a, const Side b, const __grid_constant__ AllWanted all, int width, double k, int64_t no_span) {
+  after_previous();
+  const Wanted& wanted = all.of[blockIdx.y];
+  const uint32_t a_blocks = static_cast<uint32_t>((a.padded + 255) / 256);
+  const bool left = blockIdx.x < a_blocks;
+  const Side side = left ? a : b;
+  double* const exact = left ? wanted.exact_a : wanted.exact_b;
+  const int64_t each = side.padded / side.batch, rows = side.rows / side.batch;
+  const int64_t at = static_cast<int64_t>(blockIdx.x - (left ? 0 : a_blocks)) * 256 + threadIdx.x;
+  const int64_t entry = at / each, row = at % each;
+  float* const rounded = (left ? wanted.rounded_a : wanted.rounded_b) + entry * ROUNDED * each;
+
+  int64_t span = 0, spare = 0;
+  double term[3] = {0, 0, 0};
+  if (at < side.padded) {
+    if (row < rows) {
+      const int64_t i = entry * rows + row;
+      const int64_t top = side.description[i], bottom = side.description[4 * side.rows + i];
+      const int mu = row_exponent(top, side.description[wanted.statistic * side.rows + i],
+                                  static_cast<int>(wanted.step), static_cast<int>(wanted.base), wanted.threshold);
+      double s = 0, u = 0, ulp = 0;
+      if (top != EMPTY_TOP) {
+        s = __dmul_rn(static_cast<double>(side.description[2 * side.rows + i]), power_of_two(-width));
+        ulp = power_of_two(-(mu + static_cast<int>(top)));
+        if (mu + bottom < 0) u = __dmul_rn(ulp, 0.5);
+      }
+      const double up = 1.0 + power_of_two(-30);
+      term[0] = __dmul_rn(left ? u : s, up);
+      term[1] = __dmul_rn(left ? __dadd_rn(s, __dmul_rn(k, u)) : u, up);
+      term[2] = __dmul_rn(left ? __dmul_rn(wanted.dropped, ulp) : ulp, up);
+#pragma unroll
+      for (int t = 0; t < 3; ++t) exact[t * side.rows + i] = term[t];
+      span = top - bottom;
+      if (top != EMPTY_TOP) spare = no_span - span;
+    }
+#pragma unroll
+    for (int t = 0; t < 3; ++t) rounded[place_of(row, t)] = __double2float_ru(term[t]);
+  }
+  if (!left) {
+    const bool empty = term[0] == 0;
+    const float most = __frcp_ru(__double2float_rd(term[0]));
+    float quotient[2];
+#pragma unroll
+    for (int t = 0; t < 2; ++t) {
+      quotient[t] = empty ? 0.0f : __fmul_ru(__double2float_ru(term[1 + t]), most);
+#pragma unroll
+      for (int offset = 8; offset > 0; offset /= 2)
+        quotient[t] = fmaxf(quotient[t], __shfl_xor_sync(ALL, quotient[t], offset));
+    }
+    if (at < side.padded) {
+      rounded[place_of(row, INVERSE)] = empty ? float_of_bits(0x7fffffffu) : __frcp_rd(__double2float_ru(term[0]));
+      if (row % 4 < 2) rounded[place_of(row, QUOTIENTS)] = row % 4 == 0 ? quotient[0] : quotient[1];
+    }
+  }
+  const Atomic widest = largest_of_warp(static_cast<Atomic>(span));
+  const Atomic most_spare = largest_of_warp(static_cast<Atomic>(spare));
+  if ((threadIdx.x & 31) != 0) return;
+  raise(wanted.result + (left ? 1 : 2), widest);
+  raise(wanted.result + 3, most_spare);
+}
+
+// Terms (1, 0, 0) of the rows that are not all zeros, (0, 0, 0) of the others: the worst ratio is then that of 1 to the
+// least L of two such rows. Places, grid and threads as above, without y.
+struct Known : Side {
+  int64_t empty;  // field 0 of a row that is all zeros
+};
+struct Places {
+  double* exact;
+  float* rounded;
+};
+
+extern "C" __global__ void __launch_bounds__(256)
+unit_terms(const Known a, const Places of_a, const Known b, const Places of_b) {
+  after_previous();
+  const uint32_t a_blocks = static_cast<uint32_t>((a.padded + 255) / 256);
+  const bool left = blockIdx.x < a_blocks;
+  const Known side = left ? a : b;
+  const Places to = left ? of_a : of_b;
+  const int64_t each = side.padded / side.batch, rows = side.rows / side.batch;
+  const int64_t at = static_cast<int64_t>(blockIdx.x - (left ? 0 : a_blocks)) * 256 + threadIdx.x;
+  if (at >= side.padded) return;
+  const int64_t entry = at / each, row = at % each, i = entry * rows + row;
+  const bool filled = row < rows && side.description[i] != side.empty;
+  float* const rounded = to.rounded + entry * ROUNDED * each;
+#pragma unroll
+  for (int t = 0; t < 3; ++t) {
+    const bool one = t == 0 && filled;
+    if (row < rows) to.exact[t * side.rows + i] = one ? 1.0 : 0.0;
+    rounded[place_of(row, t)] = one ? 1.0f : 0.0f;
+  }
+  if (left) return;
+  rounded[place_of(row, INVERSE)] = filled ? 1.0f : float_of_bits(0x7fffffffu);
+  if (row % 4 < 2) rounded[place_of(row, QUOTIENTS)] = 0.0f;
+}
+
+// The worst ratio over L, int32 [batch][rows][ld], >= 0 and below 2^31 - 1; ld is a multiple of 4, L aligned to 16
+// bytes, result as Worst tells it; the caller sets it to zero first. Of each batch entry the first `looked_at` rows
+// count.
+//
+// 256 threads; grid batch * ceil(looked_at / 128) * ceil(cols / 128), all on x. A warp owns 16 rows x 128 columns. Few
+// entries are computed: for the others float32, rounded up above and down below, shows that they raise no maximum.
+constexpr int WARP_ROWS = 16;
+
+extern "C" __global__ void __launch_bounds__(256, 2)
+worst_ratio(const int32_t* __restrict__ lower, const Terms p, const Terms q, Atomic* result, int64_t ld, int64_t rows,
+            int64_t cols, int64_t looked_at) {
+  after_previous();
+  const uint32_t down = static_cast<uint32_t>((looked_at + 127) / 128),
+                 over = static_cast<uint32_t>((cols + 127) / 128);
+  const uint32_t tile = blockIdx.x / over, b = tile / down;
+  const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+  const int64_t col = static_cast<int64_t>(blockIdx.x % over) * 128 + 4 * lane;
+  const int64_t row0 = static_cast<int64_t>(tile % down) * 128 + WARP_ROWS * warp;
+  lower += (b * rows + row0) * ld + col;
+
+  int4 l[WARP_ROWS];
+#pragma unroll
+  for (int i = 0; i < WARP_ROWS; ++i)
+    l[i] = row0 + i < looked_at && col < cols ? __ldcs(reinterpret_cast<const int4*>(lower + i * ld))
+                                         : make_int4(0x7fffffff, 0x7fffffff, 0x7fffffff, 0x7fffffff);
+
+  float4 of_col[3];
+  float of_row[3];  // those of row lane % 16
+#pragma unroll
+  for (int s = 0; s < 3; ++s) {
+    of_col[s] = col < cols ? *reinterpret_cast<const float4*>(q.rounded + b * q.rounded_step + place_of(col, s))
+                           : make_float4(0, 0, 0, 0);
+    of_row[s] = row0 + (lane & 15) < looked_at ? p.rounded[b * p.rounded_step + place_of(row0 + (lane & 15), s)] : 0.0f;
+  }
+
+  Worst worst;
+  worst.set(*static_cast<volatile Atomic*>(result));
+#pragma unroll
+  for (int i = 0; i < WARP_ROWS; ++i) {
+    const int value[4] = {l[i].x, l[i].y, l[i].z, l[i].w};
+    const float p0 = __shfl_sync(ALL, of_row[0], i), p1 = __shfl_sync(ALL, of_row[1], i);
+    const float p2 = __shfl_sync(ALL, of_row[2], i);
+    const float above[4] = {__fmaf_ru(p0, of_col[0].x, __fmaf_ru(p1, of_col[1].x, __fmul_ru(p2, of_col[2].x))),
+                            __fmaf_ru(p0, of_col[0].y, __fmaf_ru(p1, of_col[1].y, __fmul_ru(p2, of_col[2].y))),
+                            __fmaf_ru(p0, of_col[0].z, __fmaf_ru(p1, of_col[1].z, __fmul_ru(p2, of_col[2].z))),
+                            __fmaf_ru(p0, of_col[0].w, __fmaf_ru(p1, of_col[1].w, __fmul_ru(p2, of_col[2].w)))};
+    bool seen = i > 0;  // with nothing to compare with yet, the first row is computed
+#pragma unroll
+    for (int j = 0; j < 4; ++j) seen = seen & !(above[j] > __fmul_rd(worst.below, __int2float_rd(value[j])));
+    if (__all_sync(ALL, seen) || row0 + i >= looked_at) continue;
+#pragma unroll
+    for (int j = 0; j < 4; ++j)
+      if (col + j < cols) worst.see(numerator(p, q, b, row0 + i, col + j), value[j]);
+    worst.share();
+  }
+  worst.share();
+  worst.tell(result);
+}
+
+#endif

@@ -1,0 +1,109 @@
+// A lower bound of (abs(A) abs(B))_ij where the product of wide magnitudes is zero (docs/bounds.md, B7).
+#include "arithmetic/fixed_point.cuh"
+#include "hardware/launch.cuh"
+
+// Macros: INPUT_A and INPUT_B (double or float).
+//
+// L is float64 [batch][rows][ld]. An entry that is 0 becomes 2^(raised + e), e the largest e_ih + e_jh over k with
+// 2^e_ih <= abs(a_ih) 2^-top the leading power of two (0 where no float64 is that small); Inf where no two factors
+// meet. NaN and Inf count as zeros.
+//
+// 256 threads; grid batch * ceil(a.rows / 64) * ceil(b.rows / 64), all on x. A thread owns 4 x 4 entries, a warp 8 x
+// 64. Most blocks have no zeros, and are done; of the others only warps with zeros compute, and of k only where both
+// operands have other than zeros.
+template <typename T> struct Rows {
+  const T* x;                  // element h of row r of batch entry b at b * sb + r * sr + h * sk
+  const int64_t* description;  // of which only top is read, at b * step + r
+  int64_t rows, step, sb, sr, sk;
+};
+
+constexpr int TILE = 64, DEPTH = 32;
+constexpr int LD = TILE + 4;  // spreads over the banks what is written along k
+constexpr uint64_t INFINITE = 0x7ffull << 52;
+constexpr int NOTHING = 2 * EMPTY_TOP;  // the exponent of a zero: no sum with it is as large as one of two others
+
+template <typename Bits> __device__ __forceinline__ int leading_exponent(Bits bits, int top) {
+  const Parts p = parts(bits);
+  return p.mantissa == 0 ? NOTHING : top_exponent(p) - 1 - top;
+}
+
+// Exponents of DEPTH elements of TILE rows; returns whether this thread's have any but those of zeros.
+template <typename T>
+__device__ __forceinline__ bool stage(int (&to)[DEPTH][LD], const Rows<T>& from, int64_t b, int64_t row0, int64_t h0,
+                                      int64_t k) {
+  typedef typename BitsOf<T>::type Bits;
+  const bool along_k = larger(from.sk, -from.sk) <= larger(from.sr, -from.sr);
+  bool any = false;
+#pragma unroll 4
+  for (int i = 0; i < TILE * DEPTH / 256; ++i) {
+    const int at = i * 256 + static_cast<int>(threadIdx.x);
+    const int h = along_k ? at % DEPTH : at / TILE, row = along_k ? at / DEPTH : at % TILE;
+    int e = NOTHING;
+    if (row0 + row < from.rows && h0 + h < k) {
+      const Bits* const bits = reinterpret_cast<const Bits*>(from.x) + b * from.sb + (row0 + row) * from.sr;
+      e = leading_exponent(bits[(h0 + h) * from.sk], static_cast<int>(from.description[b * from.step + row0 + row]));
+    }
+    to[h][row] = e;
+    any = any || e != NOTHING;
+  }
+  return any;
+}
+
+// The bits of the float64 2^e; those of 0 where none is that small.
+__device__ __forceinline__ uint64_t power_of_two(int e) {
+  if (e >= -1022) return static_cast<uint64_t>(e + 1023) << 52;
+  return e >= -1074 ? 1ull << (e + 1074) : 0ull;
+}
+
+extern "C" __global__ void __launch_bounds__(256, 3)
+lower_by_exponents(const Rows<INPUT_A> p, const Rows<INPUT_B> q, double* lower, int64_t k, int64_t rows, int64_t ld,
+                   int raised) {
+  after_previous();
+  const uint32_t down = static_cast<uint32_t>((p.rows + TILE - 1) / TILE);
+  const uint32_t over = static_cast<uint32_t>((q.rows + TILE - 1) / TILE);
+  const uint32_t tile = blockIdx.x / over;
+  const int64_t b = tile / down;
+  const int64_t row0 = static_cast<int64_t>(tile % down) * TILE, col0 = static_cast<int64_t>(blockIdx.x % over) * TILE;
+  const int row = static_cast<int>(threadIdx.x) / 16 * 4, col = static_cast<int>(threadIdx.x) % 16 * 4;
+  lower += (b * rows + row0 + row) * ld + col0 + col;
+
+  uint32_t zeros = 0;
+#pragma unroll
+  for (int i = 0; i < 4; ++i)
+#pragma unroll
+    for (int j = 0; j < 4; ++j)
+      if (row0 + row + i < p.rows && col0 + col + j < q.rows && lower[i * ld + j] == 0) zeros |= 1u << (4 * i + j);
+  if (!__syncthreads_or(zeros != 0)) return;
+  const bool idle = __all_sync(0xffffffffu, zeros == 0);
+
+  __shared__ __align__(16) int of_rows[DEPTH][LD];
+  __shared__ __align__(16) int of_cols[DEPTH][LD];
+  int best[4][4];
+#pragma unroll
+  for (int i = 0; i < 4; ++i)
+#pragma unroll
+    for (int j = 0; j < 4; ++j) best[i][j] = NOTHING;
+  for (int64_t h0 = 0; h0 < k; h0 += DEPTH) {
+    const bool any_row = stage(of_rows, p, b, row0, h0, k), any_col = stage(of_cols, q, b, col0, h0, k);
+    if (__syncthreads_or(any_row) && __syncthreads_or(any_col) && !idle) {
+#pragma unroll 4
+      for (int h = 0; h < DEPTH; ++h) {
+        const int4 x = *reinterpret_cast<const int4*>(&of_rows[h][row]);
+        const int4 y = *reinterpret_cast<const int4*>(&of_cols[h][col]);
+        const int of_row[4] = {x.x, x.y, x.z, x.w}, of_col[4] = {y.x, y.y, y.z, y.w};
+#pragma unroll
+        for (int i = 0; i < 4; ++i)
+#pragma unroll
+          for (int j = 0; j < 4; ++j) best[i][j] = larger(best[i][j], of_row[i] + of_col[j]);
+      }
+    }
+    __syncthreads();  // before others stage
+  }
+
+#pragma unroll
+  for (int i = 0; i < 4; ++i)
+#pragma unroll
+    for (int j = 0; j < 4; ++j)
+      if (zeros >> (4 * i + j) & 1u)
+        lower[i * ld + j] = double_of(best[i][j] > NOTHING ? power_of_two(best[i][j] + raised) : INFINITE);
+}
