@@ -7,6 +7,8 @@ from math import inf, sqrt
 from numbers import Integral, Real
 from typing import Literal, get_args
 
+from ozaki._environment import default_environment
+
 Measure = Literal["componentwise", "row-column", "normwise"]
 
 _BITS = {"fp32": 24, "fp64": 53, "dd": 106, "qd": 212}
@@ -69,6 +71,7 @@ class Accuracy:
             object.__setattr__(self, "bits", int(self.bits))
 
     @staticmethod
+    @default_environment
     def of(accuracy: Accuracy | str | int | float, k: int) -> Accuracy:
         """Spell out a shorthand for products of inner dimension k.
 

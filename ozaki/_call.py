@@ -81,6 +81,7 @@ class Call:
         """The same of operands that are not empty; copies of them are not counted."""
         pair, planning = self._pair, self._planning
         if plan.scheme is None:
+            pair.check_native_limit(plan.workspace_limit)
             copied = pair.backend.native(*pair.matrices, pair.dtype, pair.sizes.own_shape(c))
             if planning.right_again is not None:
                 planning.right_again = partial(_without_obstacle, pair.backend, pair.dtype)
@@ -141,7 +142,9 @@ class Call:
                 bound = self._proven
             rows = {side: int((pair.described(side).on_host.nonfinite > 0).sum()) for side in SIDES}
             nonfinite = sum(count // pair.copies(side) for side, count in rows.items())
-        held = 0 if pair.empty else pair.held + max(workspace, self._planning.workspace, pair.describing)
+        held = pair.copied
+        if not pair.empty:
+            held = pair.held + max(workspace, self._planning.workspace, pair.describing)
         underflows = estimate = None
         if isinstance(scheme, Words):
             small = (side for side in SIDES if pair.described(side).on_host.below(scheme.lowest).any())

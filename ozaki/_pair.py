@@ -108,6 +108,29 @@ class Pair:
         rows = sum(stack[0] * stack[axis] for axis, x in given if not isinstance(x, Prepared))
         return self.copied + self.backend.row_bytes * rows
 
+    def native_fits(self, limit: int | None) -> bool:
+        """Whether the native product needs no more: the operands that it converts, and the result apart from `out`."""
+        return limit is None or self._native_bytes <= limit
+
+    @property
+    def _native_bytes(self) -> int:
+        itemsize = 8 if self.dtype == "float64" else 4
+        converted = sum(itemsize * prod(x.shape) for x in (self.a, self.b) if dtype_of("", x) != self.dtype)
+        return self.copied + converted
+
+    def check_native_limit(self, limit: int | None) -> None:
+        """Refuse a limit that the native product exceeds by what this library does for it.
+
+        Raises
+        ------
+        ValueError
+        """
+        if not self.native_fits(limit):
+            raise ValueError(
+                f"workspace_limit: {limit} bytes are too few for the native product; operands that are converted, and "
+                f"an `out` in which nothing can be computed, take {self._native_bytes}"
+            )
+
     def left_of(self, limit: int | None) -> int | None:
         """What is left of a limit of workspace beside what is held all the while.
 

@@ -62,7 +62,7 @@ def plan_for_shapes(sizes: Shapes, dtype: str, choices: Choices) -> Plan:
     if choices.scheme == "native":
         bound = _bounds.native(max(k, 1), dtype)
         check_native(dtype, target, choices, bound)
-        return native_plan(sizes, dtype, target, bound, NATIVE_ASKED_FOR)
+        return native_plan(sizes, dtype, target, bound, NATIVE_ASKED_FOR, choices.workspace_limit)
     if target is not None and target.measure == "componentwise":
         raise ValueError(
             "accuracy: a componentwise target (all shorthands are) depends on the data; plan from the operands, "
@@ -90,7 +90,7 @@ def plan_for_ordinary(sizes: Shapes, dtype: str, choices: Choices, backend: Back
         if first == "slices" and isinstance(digits, Digits):
             way, why, target, slices = first, of_first, ways.first, digits
     if way == "native":
-        return native_plan(sizes, dtype, choices.target(k), bound, why)
+        return native_plan(sizes, dtype, choices.target(k), bound, why, choices.workspace_limit)
     scheme, limit = way if isinstance(way, Words) else slices, choices.workspace_limit
     return Plan(sizes.shape, sizes.batch, dtype, scheme, target, inf, False, choices.engine, limit, why)
 

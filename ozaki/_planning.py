@@ -71,7 +71,8 @@ class Planning:
 
         def native(why: str) -> Plan:
             proven = inf if full and not pair.empty and not pair.in_range else bound
-            return native_plan(pair.sizes, pair.dtype, target, proven, why, a_priori=target is None and not full)
+            limit, a_priori = choices.workspace_limit, target is None and not full
+            return native_plan(pair.sizes, pair.dtype, target, proven, why, limit, a_priori)
 
         if choices.scheme == "native":
             check_native(pair.dtype, target, choices, bound)
@@ -81,6 +82,8 @@ class Planning:
             why = f"{NATIVE_ASKED_FOR}; {obstacle}" if obstacle else NATIVE_ASKED_FOR
             return native(why=why)
         ways = Ways.of(pair.backend, k, pair.dtype, choices, bound)
+        if ways.ruled_out is None and not pair.native_fits(choices.workspace_limit):
+            ways = replace(ways, ruled_out="native product ruled out: converting an operand takes more than the limit")
         slices = None
         if ways.words and not pair.empty:
             plan, slices = self._proven_first(ways, choices, full)
@@ -284,7 +287,8 @@ class Planning:
         pair, k = self._pair, self._pair.sizes.shape[1]
         if self._least is None:
             left, right = (self.ahead[1][side].described if self.ahead else pair.described(side) for side in SIDES)
-            self._least = least_product(pair.backend, left, right, pair.left_of(limit))
+            self._least, held = least_product(pair.backend, left, right, pair.left_of(limit))
+            self._note_workspace(held)
         least = self._least
         return lambda: _bounds.words_of_least(least(), words, k)
 

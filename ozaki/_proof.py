@@ -140,13 +140,15 @@ def _itself(ratio: Ratio) -> Ratio:
     return ratio
 
 
-def least_product(backend: ProofBackend, left: Described, right: Described, limit: int | None) -> Callable[[], float]:
-    """`ProofBackend.least_product` within a limit."""
+def least_product(
+    backend: ProofBackend, left: Described, right: Described, limit: int | None
+) -> tuple[Callable[[], float], int]:
+    """`ProofBackend.least_product` within a limit; and the bytes held for it."""
     panels = Panels(backend, left, right, "sampled" if left.k > SAMPLED_FROM else "narrow", limit)
     if panels.one:
-        return backend.least_product(left, right)
+        return backend.least_product(left, right), panels.workspace
     least = min(backend.least_product(*part)() for _, *part in panels)
-    return lambda: least
+    return lambda: least, panels.workspace
 
 
 class _Shape(NamedTuple):

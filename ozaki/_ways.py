@@ -23,11 +23,17 @@ def native_bound(backend: Backend, k: int, dtype: str) -> float:
 
 
 def native_plan(
-    sizes: Shapes, dtype: str, target: Accuracy | None, bound: float, why: str, a_priori: bool = True
+    sizes: Shapes,
+    dtype: str,
+    target: Accuracy | None,
+    bound: float,
+    why: str,
+    limit: int | None,
+    a_priori: bool = True,
 ) -> Plan:
     """The plan of the native product: its bound is componentwise, and so holds in every measure."""
     target = target or default_accuracy(dtype, sizes.shape[1])
-    return Plan(sizes.shape, sizes.batch, dtype, None, target, bound, a_priori, why=why)
+    return Plan(sizes.shape, sizes.batch, dtype, None, target, bound, a_priori, workspace_limit=limit, why=why)
 
 
 @dataclass(frozen=True)

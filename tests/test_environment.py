@@ -136,6 +136,14 @@ def test_words_and_references_are_those_of_the_default_environment(rng, kind):
     assert (found == exact).all()
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_shorthands_come_to_the_same_tolerance(kind):
+    asked = [(bits, k) for bits in (24, 33, 53) for k in (1, 12, 1000)]
+    expected = [ozaki.Accuracy.of(*each) for each in asked]
+    with environment(kind):
+        assert [ozaki.Accuracy.of(*each) for each in asked] == expected
+
+
 def test_an_error_gives_the_environment_back():
     with environment("up") as register:
         before = register()

@@ -148,3 +148,50 @@ def test_words_hold_no_more_than_the_report_says(rng, name, shape):
     out = np.empty((m, n), "f4")
     most, (_, report) = held(lambda: ozaki.matmul(a, b, scheme=name, out=out, return_report=True))
     assert most <= report.workspace_bytes < 8 * most + 2**17
+
+
+@pytest.mark.parametrize("name", ["two-stage", "double-fp16", "single-tf32", "fabsum-v1", "halfhalf"])
+@pytest.mark.parametrize("shape", [(1246, 494, 1), (1, 494, 1246)])
+def test_words_of_tall_operands(rng, name, shape):
+    m, k, n = shape
+    a, b = rng.standard_normal((m, k), dtype="f4"), rng.standard_normal((k, n), dtype="f4")
+    for limit in (None, 12_000_000):
+        options = {"scheme": name, "out": np.empty((m, n), "f4"), "workspace_limit": limit, "return_report": True}
+        most, (_, report) = held(lambda options=options: ozaki.matmul(a, b, **options))
+        assert most <= report.workspace_bytes
+        assert limit is None or report.workspace_bytes <= limit
+
+
+def test_small_products_of_long_rows(rng):
+    """What is reduced between slabs of k, and what exponents of long rows take."""
+    a, b = rng.standard_normal((1, 3000)), rng.standard_normal((3000, 1))
+    options = {"out": np.empty((1, 1)), "return_report": True}
+    most, (_, report) = held(
+        lambda: ozaki.matmul(a, b, scheme="residues", slices=4, workspace_limit=300_000, **options)
+    )
+    assert most <= report.workspace_bytes <= 300_000
+    k = 500_000
+    x, y = rng.standard_normal((1, k)) * (rng.random(k) < 0.03), rng.standard_normal((k, 1))
+    y[5] *= 2.0**40
+    most, (_, report) = held(lambda: ozaki.matmul(x, y, accuracy=100, workspace_limit=6_000_000, **options))
+    assert most <= report.workspace_bytes <= 6_000_000
+
+
+def test_the_proof_of_words_is_counted():
+    a, b, out = np.ones((1993, 1), "f4"), np.ones((1, 911), "f4"), np.empty((1993, 911), "f4")
+    plan = ozaki.plan(a, b, scheme="triple-bf16")
+    most, (_, report) = held(lambda: ozaki.matmul(a, b, plan=plan, out=out, return_report=True))
+    assert most <= report.workspace_bytes
+
+
+def test_the_native_product_keeps_the_limit():
+    """It converts an operand, and cannot compute in a transposed result."""
+    a, b = np.ones((1000, 1000), "f4"), np.ones((1000, 1000))
+    for way in ({}, {"scheme": "native"}, {"accuracy": 1e-10}):
+        with pytest.raises(ValueError, match=r"^workspace_limit: 100000 bytes are too few"):
+            ozaki.matmul(a, b, out=np.empty((1000, 1000)).T, workspace_limit=100_000, **way)
+    _, report = ozaki.matmul(a, b, workspace_limit=6_000_000, return_report=True)
+    assert "converting an operand takes more than the limit" in report.why
+    out = np.empty((1000, 1000)).T
+    most, (_, report) = held(lambda: ozaki.matmul(a[:, :0], b[:0], out=out, return_report=True))
+    assert report.workspace_bytes == out.nbytes >= most - 2**16

@@ -116,7 +116,9 @@ def _workspace(engine: Engine, stack: tuple[int, int, int], panel: int) -> int:
     entries, elements = rows * cols // together, (rows + cols) * engine.slab
     matrices = engine.planes * (entries + elements) + engine.sums * entries
     of_tile = max(
-        engine.split_copies * min(TILE, max(rows, cols) * engine.slab), engine.rounding_copies * min(TILE // 4, entries)
+        engine.split_copies * min(TILE, max(rows, cols) * engine.slab),
+        engine.rounding_copies * min(TILE // 4, entries),
+        min(TILE, entries),  # of sums, which are reduced
     )
     return 8 * (matrices + of_tile) + OBJECTS
 

@@ -52,8 +52,9 @@ def multiply(
 
 def _reduce_planes(product: Floats, crt: Remainders) -> None:
     """Each plane modulo its modulus, in place."""
-    scratch = np.empty(TILE)
-    for plane, m in zip(product.reshape(len(product), -1), crt.moduli, strict=True):
+    planes = product.reshape(len(product), -1)
+    scratch = np.empty(min(TILE, planes.shape[1]))
+    for plane, m in zip(planes, crt.moduli, strict=True):
         for i in range(0, plane.size, TILE):
             tile = plane[i : i + TILE]
             reduce(tile, m, scratch[: tile.size], tile)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from math import inf
 from typing import Any
@@ -104,9 +105,10 @@ def _bound_by_exponents(lower: Floats, left: Described, right: Described, raised
     lower[zero ^ met] = np.inf
     for at, i in zip(*np.nonzero(met.any(axis=2)), strict=True):
         j = np.nonzero(met[at, i])[0]
-        for part in np.array_split(j, 1 + len(j) * left.k // TILE):
-            best = (powers[0][min(at, last[0]), i] + powers[1][min(at, last[1]), part]).max(axis=-1)
-            lower[at, i, part] = np.ldexp(1.0, best + raised)
+        row, columns = powers[0][min(at, last[0]), i], powers[1][min(at, last[1])]
+        for part in np.array_split(j, 1 + len(j) * SLAB // TILE):
+            sums = ((row[hs] + columns[part, hs]).max(axis=-1) for hs in _slabs(left.k))
+            lower[at, i, part] = np.ldexp(1.0, functools.reduce(np.maximum, sums) + raised)
 
 
 def _magnitudes(operand: Described, bits: int, hs: Any, dtype: Any) -> npt.NDArray[Any]:

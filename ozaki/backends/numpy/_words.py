@@ -59,7 +59,7 @@ def underflows(operand: Described, words: Words) -> int:
 
 def _tiles(shape: tuple[int, ...]) -> Iterator[tuple[slice, slice, slice]]:
     batch, rows, k = shape
-    step = max(1, 2**16 // max(min(k, _SLAB), 1))
+    step = max(1, 2**13 // max(min(k, _SLAB), 1))
     for b in range(batch):
         for r in range(0, rows, step):
             for h in range(0, k, _SLAB):
@@ -88,7 +88,8 @@ def workspace(words: Words, shape: tuple[int, int, int], k: int, outputs: int) -
     rows, cols = _sides(outputs, shape[1:])
     outputs = min(outputs, rows * cols * -(-k // (words.block or k)))  # blocks of k counted
     sums = len(groups(words)) + 1 + 4 * words.core.terms(words.word)
-    copies = 2 * (words.count + 1 + max(len(group.pairs) for group in groups(words)))
+    # Of an operand's tile: while it is cut, and while its words are multiplied.
+    copies = max(words.count + 11, 2 * (words.count + 2 + max(len(group.pairs) for group in groups(words))))
     return 8 * (outputs * sums + copies * (rows + cols) * min(_slab(words), k)) + OBJECTS
 
 
