@@ -17,6 +17,8 @@ from typer.testing import CliRunner
 from ozaki._cli import matrix_market
 from ozaki._cli.commands import app
 from ozaki._cli.files import read, write
+from ozaki._cli.matrix_market import reading
+from ozaki._cli.matrix_market.entries import Block
 
 SPARSE = "%%MatrixMarket matrix coordinate real general\n"
 DENSE = "%%MatrixMarket matrix array {} {}\n"
@@ -157,6 +159,35 @@ def test_comments_blank_lines_and_line_ends(from_text):
     assert same_bits(from_text(text.replace("\n", "\r\n")), expected)
     assert same_bits(from_text(gzip.compress(text.encode()), "x.mtx.gz"), expected)
     assert same_bits(from_text(text.encode().replace(b"% d", b"% \xff\xe9")), expected)
+
+
+@pytest.mark.parametrize("sizes", ["array real general\n{} 1\n", "coordinate real general\n{0} 1 {0}\n"])
+@pytest.mark.parametrize("end", [b"\r", b"\n\r", b" \r", b"\n\n \t\r", b"\n%\r"])
+def test_a_file_that_ends_within_a_line_end(from_text, sizes, end):
+    """Its last line is blank, or one entry, but never an entry more."""
+    start = f"%%MatrixMarket matrix {sizes}"
+    entries = ("1 1 7\n2 1 8" if "coordinate" in sizes else "7\n8").encode() + end
+    assert same_bits(from_text(start.format(2).encode() + entries), np.array([[7.0], [8.0]]))
+    with pytest.raises(ValueError, match=r"x\.mtx: line [4-6]: the file ends after 2 of 3 entries"):
+        from_text(start.format(3).encode() + entries)
+
+
+@pytest.mark.parametrize("kind", ["array", "coordinate"])
+@pytest.mark.parametrize("entries", [1, 3])
+def test_a_matrix_is_given_out_with_all_its_entries_only(from_text, monkeypatch, kind, entries):
+    """Whatever the reader of the lines makes of them."""
+    numbers = np.arange(entries, dtype=np.int64)
+    places = (numbers % 2, 0 * numbers) if kind == "coordinate" else (numbers[:0], numbers[:0])
+    block = Block(numbers, *places, np.ones(entries))
+    monkeypatch.setattr(reading, "read_blocks", lambda *_: iter([block]))
+    with pytest.raises(ValueError, match=r"x\.mtx: "):
+        from_text(f"%%MatrixMarket matrix {kind} real general\n2 1{' 2' if kind == 'coordinate' else ''}\n")
+
+
+@pytest.mark.parametrize("sizes", [(2, 2, 2, 3), (3, 2, 2, 2), (2, 1, 2, 2), (2, 1, 1, 2), (2, 0, 2, 2)])
+def test_the_parts_of_a_block_are_equally_many(sizes):
+    with pytest.raises(ValueError, match=f"{sizes[3]} values in {sizes[0]} lines"):
+        Block(*(np.zeros(size, np.int64) for size in sizes[:3]), np.zeros(sizes[3]))
 
 
 @pytest.mark.parametrize(

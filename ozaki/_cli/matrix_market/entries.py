@@ -32,12 +32,22 @@ class Block:
     rows, columns : arrays of int
         From 0; without elements in a file that leaves them out.
     values : array of float64
+
+    Raises
+    ------
+    ValueError
+        Where these are not equally many.
     """
 
     lines: Indices
     rows: Indices
     columns: Indices
     values: npt.NDArray[np.float64]
+
+    def __post_init__(self) -> None:
+        lines, rows, columns, values = self.lines.size, self.rows.size, self.columns.size, self.values.size
+        if not (lines == values and rows == columns and rows in (0, values)):
+            raise ValueError(f"{values} values in {lines} lines, with {rows} rows and {columns} columns")
 
 
 def read_blocks(file: BufferedIOBase, header: Header) -> Iterator[Block]:
@@ -53,7 +63,9 @@ def read_blocks(file: BufferedIOBase, header: Header) -> Iterator[Block]:
     valid = _valid(kinds)
     missing, number = header.entries, header.lines + 1
     while lines := file.readlines(_BLOCK):
-        text = b"".join(lines) + (b"" if lines[-1].endswith(b"\n") else b"\n")
+        if not lines[-1].endswith(b"\n"):
+            lines[-1] += b"\n"  # here, and not in the text alone: a last "\r" is a blank line in both or in neither
+        text = b"".join(lines)
         matched = valid.match(text)
         assert matched is not None  # it matches no line at all, if nothing else
         if matched.end() < len(text):
