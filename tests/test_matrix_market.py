@@ -161,6 +161,12 @@ def test_comments_blank_lines_and_line_ends(from_text):
     assert same_bits(from_text(text.encode().replace(b"% d", b"% \xff\xe9")), expected)
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_the_longest_first_line(from_text, end):
+    text = "%%MatrixMarket matrix array real general".ljust(1024) + f"{end}1 1{end}7{end}"
+    assert same_bits(from_text(text), np.array([[7.0]]))
+
+
 @pytest.mark.parametrize("sizes", ["array real general\n{} 1\n", "coordinate real general\n{0} 1 {0}\n"])
 @pytest.mark.parametrize("end", [b"\r", b"\n\r", b" \r", b"\n\n \t\r", b"\n%\r"])
 def test_a_file_that_ends_within_a_line_end(from_text, sizes, end):
@@ -202,6 +208,10 @@ def test_the_parts_of_a_block_are_equally_many(sizes):
         ("array integer symmetric", "2 2\n1\n2\n3\n", [[1, 2], [2, 3]]),
         ("array real skew-symmetric", "3 3\n1\n2\n3\n", [[0, -1, -2], [1, 0, -3], [2, 3, 0]]),
         ("array real skew-symmetric", "1 1\n", [[0]]),
+        ("array real skew-symmetric", "2 2\n0\n", [[0, -0.0], [0, 0]]),
+        ("array integer skew-symmetric", "2 2\n0\n", [[0, 0], [0, 0]]),
+        ("coordinate integer skew-symmetric", "3 3 2\n2 1 -0\n3 1 4\n", [[0, 0, -4], [0, 0, 0], [4, 0, 0]]),
+        ("array unsigned-integer general", "2 1\n+3\n0\n", [[3], [0]]),
         ("coordinate real general", "0 5 0\n", np.zeros((0, 5))),
         ("array real general", "5 0\n", np.zeros((5, 0))),
         ("array real skew-symmetric", "0 0\n", np.zeros((0, 0))),
@@ -217,6 +227,15 @@ def test_kinds_of_matrices(from_text, kind, lines, expected):
         ("", "line 1, column 1: expected a first line %%MatrixMarket matrix FORMAT FIELD SYMMETRY"),
         ("1 2 3\n", "line 1, column 1: expected a first line"),
         ("%%MatrixMarket matrix coordinate real\n", "line 1, column 38: expected %%MatrixMarket"),
+        (
+            "%%MatrixMarket matrix array real general".ljust(1025) + "\n1 1\n7\n",
+            "line 1: is longer than 1024 char",
+        ),
+        (
+            "%%MatrixMarket matrix".ljust(1050) + "array real general\n1 1\n7\n",
+            "line 1: is longer than 1024 char",
+        ),
+        ("%%MatrixMarket matrix array real general".ljust(1024) + "%\n1 1\n7\n", "line 1: is longer than 1024"),
         ("%%MatrixMarket matrix array real general x\n", "line 1, column 42: expected %%MatrixMarket"),
         ("%%MatrixMarket vector array real general\n", "line 1, column 16: 'vector' is not known; expected matrix"),
         (DENSE.format("quaternion", "general"), "line 1, column 29: 'quaternion' is not known; expected real"),
@@ -252,6 +271,8 @@ def test_kinds_of_matrices(from_text, kind, lines, expected):
             DENSE.format("real", "general") + "2 2\n1 2\n3 4\n",
             "line 3, column 3: '2' is too much; an entry is a number",
         ),
+        (DENSE.format("unsigned-integer", "general") + "1 1\n-3\n", "line 3, column 1: '-3' is not an integer without"),
+        (DENSE.format("unsigned-integer", "general") + "1 1\n3.0\n", "line 3, column 1: '3.0' is not an integer with"),
         (DENSE.format("real", "general") + "2 2\n1\n2\n3\n", "line 5: the file ends after 3 of 4 entries"),
         (DENSE.format("real", "symmetric") + "2 2\n1\n2\n3\n4\n", "line 6, column 1: expected 3 entries"),
     ],

@@ -83,7 +83,7 @@ def _from_places(file: BufferedIOBase, header: Header) -> Matrix:
     if header.symmetry == "skew-symmetric":
         _check_diagonal(entries)
     if header.symmetry != "general":
-        matrix[entries.columns, entries.rows] = _mirrored(entries.values, header.symmetry)
+        matrix[entries.columns, entries.rows] = _mirrored(entries.values, header)
     matrix[entries.rows, entries.columns] = entries.values
     return matrix
 
@@ -127,10 +127,13 @@ def _from_columns(file: BufferedIOBase, header: Header) -> Matrix:
         rows = slice(column + below, header.rows)
         part = stored[start : start + rows.stop - rows.start]
         start += part.size
-        matrix[column, rows] = _mirrored(part, header.symmetry)
+        matrix[column, rows] = _mirrored(part, header)
         matrix[rows, column] = part
     return matrix
 
 
-def _mirrored(values: Matrix, symmetry: str) -> Matrix:
-    return -values if symmetry == "skew-symmetric" else values
+def _mirrored(values: Matrix, header: Header) -> Matrix:
+    """Return what stands above the diagonal."""
+    if header.symmetry != "skew-symmetric":
+        return values
+    return 0.0 - values if header.whole else -values  # integers have no negative zero
