@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from typer.testing import CliRunner
 
 import ozaki
 from ozaki import reference
-from ozaki._cli import verify
+from ozaki._cli import planning, verify
 from ozaki._cli.commands import app
 from ozaki._cli.files import read
 from ozaki._cli.options import parse_accuracy
@@ -186,6 +187,30 @@ def test_shapes_and_files_of_ordinary_matrices_get_the_same_answer(tmp_path, opt
     assert not componentwise or "elements" in of_shapes["undecided"]
     for found in (of_files, of_shapes):
         assert 0 < found["seconds"] < 60
+
+
+@pytest.mark.parametrize("k", [99_999_999, 10**12])
+@pytest.mark.parametrize("options", [["--accuracy", "fp64"], ["--scheme", "fp16-digits"], []], ids=" ".join)
+def test_a_plan_of_a_long_inner_dimension_takes_little_memory(k, options):
+    tracemalloc.start()
+    try:
+        planned = json.loads(run("plan", f"3x{k}", f"{k}x2", *options, "--device", "cpu", "--json"))
+        assert tracemalloc.get_traced_memory()[1] < 2e8
+    finally:
+        tracemalloc.stop()
+    assert planned["shape"] == [3, k, 2]
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("scheme", ["digits", "residues", "fp16-digits"])
+@pytest.mark.parametrize("accuracy", ["fp32", "fp64", "dd", "1e-9"])
+def test_a_long_inner_dimension_is_predicted_by_a_shorter_one(monkeypatch, dtype, scheme, accuracy):
+    words = ["plan", "3x65536", "65536x2", "--dtype", dtype, "--scheme", scheme, "--accuracy", accuracy, "--json"]
+    whole = json.loads(run(*words))
+    monkeypatch.setattr(planning, "_MOST_INDICES", 2**13)
+    short = json.loads(run(*words))
+    assert abs(short["slices"] - whole["slices"]) <= 2
+    assert short["target"] == whole["target"]
 
 
 def test_a_plan_says_where_and_why_and_for_how_long():
