@@ -196,6 +196,15 @@ def test_a_name_that_cannot_be_written_is_found_before_the_work(folder, monkeypa
     assert printed.startswith("error: ") and printed.count("\n") == 1 and len(printed) < 1200
 
 
+def test_a_current_folder_that_is_gone(folder):
+    gone = folder / "gone"
+    gone.mkdir()
+    words = ["multiply", str(folder / "x.npy"), str(folder / "x.npy"), "-o", "c.npy"]
+    script = ["bash", "-c", 'cd "$0" && rmdir "$0" && exec "$@"', str(gone), *OZAKI, *words]
+    done = subprocess.run(script, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (2, "error: c.npy: No such file or directory\n")
+
+
 def test_a_folder_that_may_not_be_written_is_found_before_the_work(folder, monkeypatch):
     (folder / "shut").mkdir()
     (folder / "shut" / "c.npy").write_bytes(b"old")

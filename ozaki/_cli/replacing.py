@@ -85,16 +85,22 @@ def written_whole(path: str) -> Iterator[BufferedWriter]:
 def _target(path: str) -> tuple[Path, os.stat_result | None]:
     """Return the file that a name leads to, through symbolic links, and what is there, if something is."""
     try:
-        real = Path(os.path.realpath(path))
+        real = Path(os.path.realpath(path))  # fails where the current folder is gone
         if real.is_symlink():
             raise OSError(f"{path}: is a symbolic link that leads back to itself")
-        return real, os.stat(path)
-    except FileNotFoundError:
-        return real, None
+        return real, _found(path)
     except ValueError as error:
         raise OSError(f"{path}: {error}; expected the name of a file") from None
     except OSError as error:
         raise _named(path, error) from None
+
+
+def _found(path: str | Path) -> os.stat_result | None:
+    """Return what is there, if something is."""
+    try:
+        return os.stat(path)
+    except FileNotFoundError:
+        return None
 
 
 def _is_replaced(real: Path, found: os.stat_result | None) -> bool:
