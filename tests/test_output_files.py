@@ -1,5 +1,6 @@
 """Files are written whole or not at all, and what was there before outlives whatever goes wrong."""
 
+import errno
 import os
 import signal
 import stat
@@ -113,6 +114,37 @@ def test_a_replaced_file_keeps_its_owner(folder):
     multiply("c.npy")
     found = (folder / "c.npy").stat()
     assert (found.st_uid, found.st_gid) == (1234, 5678)
+
+
+@pytest.mark.parametrize("error", [errno.EPERM, errno.EINVAL])
+@pytest.mark.parametrize(
+    ("kept", "mode", "expected"),
+    [
+        ("group", 0o664, 0o664),
+        ("group", 0o6770, 0o2770),
+        ("nothing", 0o664, 0o644),
+        ("nothing", 0o660, 0o600),
+        ("nothing", 0o2775, 0o755),
+        ("nothing", 0o646, 0o646),
+    ],
+)
+def test_what_only_the_old_owner_and_group_may(folder, monkeypatch, error, kept, mode, expected):
+    """The one is not to be kept without the right, the other by members alone, nor what a namespace does not map."""
+
+    def chown(path, owner, group):
+        if owner != -1 or kept == "nothing":
+            raise OSError(error, os.strerror(error))
+        groups.append(group)
+
+    groups = []
+    (folder / "c.npy").write_bytes(b"old")
+    (folder / "c.npy").chmod(mode)
+    group = (folder / "c.npy").stat().st_gid
+    monkeypatch.setattr(os, "chown", chown)
+    multiply("c.npy")
+    assert (folder / "c.npy").read_bytes() == (folder / "double.npy").read_bytes()
+    assert stat.S_IMODE((folder / "c.npy").stat().st_mode) == expected
+    assert groups == ([group] if kept == "group" else [])
 
 
 @pytest.mark.parametrize("old", [b"old", None])

@@ -7,7 +7,7 @@ import secrets
 import signal
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from io import BufferedWriter
 from pathlib import Path
 from typing import NoReturn
@@ -111,11 +111,26 @@ def _is_replaced(real: Path, found: os.stat_result | None) -> bool:
 
 
 def _copy_rights(found: os.stat_result, temporary: Path) -> None:
-    """Give a file the owner, if the system lets us, and the permissions of the one that it is to replace."""
-    if hasattr(os, "chown"):
-        with suppress(PermissionError):
-            os.chown(temporary, found.st_uid, found.st_gid)
-    os.chmod(temporary, stat.S_IMODE(found.st_mode))
+    """Give a file the owner and the group, if the system lets us, and the permissions of the one it is to replace.
+
+    Where the group becomes another, that one gets no more than others.
+    """
+    mode = stat.S_IMODE(found.st_mode)
+    if hasattr(os, "chown") and not _chown(temporary, found.st_uid, found.st_gid):
+        mode &= ~stat.S_ISUID
+        if not _chown(temporary, -1, found.st_gid):
+            of_others = (mode & stat.S_IRWXO) << 3
+            mode &= ~stat.S_ISGID & (~stat.S_IRWXG | of_others)
+    os.chmod(temporary, mode)
+
+
+def _chown(path: Path, owner: int, group: int) -> bool:
+    """Tell whether the system lets us: not without the right, nor to an owner that a user namespace does not map."""
+    try:
+        os.chown(path, owner, group)
+    except OSError:
+        return False
+    return True
 
 
 @contextmanager
