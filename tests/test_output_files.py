@@ -65,7 +65,10 @@ def test_a_picture_that_cannot_be_written_changes_nothing(folder):
     assert content(folder) == before
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [(signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGXCPU, 128 + signal.SIGXCPU), (signal.SIGINT, 130)],
+)
 def test_a_signal_during_the_write_changes_nothing(folder, number, code):
     np.save("column.npy", np.random.default_rng(6).standard_normal((2500, 1)))
     np.save("row.npy", np.random.default_rng(7).standard_normal((1, 2500)))
@@ -82,10 +85,34 @@ def test_a_signal_during_the_write_changes_nothing(folder, number, code):
     assert content(folder) == before
 
 
+@pytest.mark.parametrize("first", ["signal.SIGTERM", "signal.SIGINT", "0"])
+@pytest.mark.parametrize("second", ["SIGTERM", "SIGHUP", "SIGXCPU", "SIGINT"])
+def test_a_signal_during_the_removal_of_what_is_not_whole(folder, first, second):
+    """A second one, or the first where the write fails."""
+    program = f"""
+import os, pathlib, signal
+from ozaki._cli import main, matrix_market
+def fail(*_):
+    os.kill(os.getpid(), {first})
+    raise OSError(28, "No space left on device")
+def removed(path, **options):
+    os.kill(os.getpid(), signal.{second})
+    unlink(path, **options)
+unlink, pathlib.Path.unlink, matrix_market.write = pathlib.Path.unlink, removed, fail
+main()
+"""
+    before = content(folder)
+    words = [sys.executable, "-c", program, "multiply", "x.npy", "x.npy", "-o", "c.mtx"]
+    code = subprocess.run(words, capture_output=True, check=False).returncode
+    assert code == {"signal.SIGTERM": 143, "signal.SIGINT": 130, "0": 2}[first]
+    assert content(folder) == before
+
+
 def test_signals_mean_afterwards_what_they_meant_before(folder):
-    before = signal.getsignal(signal.SIGTERM)
+    before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGXCPU, signal.SIGINT)]
     multiply("c.npy")
-    assert signal.getsignal(signal.SIGTERM) is before is signal.SIG_DFL
+    assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGXCPU, signal.SIGINT)] == before
+    assert before[0] is signal.SIG_DFL
 
 
 @pytest.mark.parametrize("mode", [0o600, 0o664, 0o755])

@@ -6,13 +6,13 @@ import os
 import secrets
 import signal
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from io import BufferedWriter
 from pathlib import Path
 from typing import NoReturn
 
-_ENDING = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
+_ENDING = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP", "SIGXCPU") if hasattr(signal, name))
 
 
 def check_place(path: str) -> None:
@@ -42,8 +42,8 @@ def check_place(path: str) -> None:
 def written_whole(path: str) -> Iterator[BufferedWriter]:
     """Open a file to be written that takes its place only when everything is written.
 
-    Until then its content is in a temporary file in the same folder. Whatever goes wrong, SIGTERM and SIGHUP included,
-    that file is removed, and what was in the place before is still there. The new file has the owner and the
+    Until then its content is in a temporary file in the same folder. Whatever goes wrong, SIGTERM, SIGHUP and SIGXCPU
+    included, that file is removed, and what was in the place before is still there. The new file has the owner and the
     permissions of the one that it replaces. A symbolic link stays, and the file that it leads to is replaced; other
     hard links to that file keep the old content. A device or a pipe is written directly.
 
@@ -67,7 +67,7 @@ def written_whole(path: str) -> Iterator[BufferedWriter]:
                 yield file
             return
         temporary = real.with_name(f".ozaki-{secrets.token_hex(8)}.tmp")
-        with _signals_as_exceptions():
+        with _signals_as_exceptions() as no_more_signals:
             try:
                 with open(temporary, "xb") as file:
                     if found is not None:
@@ -76,8 +76,12 @@ def written_whole(path: str) -> Iterator[BufferedWriter]:
                     file.flush()
                     os.fsync(file.fileno())
                 os.replace(temporary, real)
-            finally:
-                temporary.unlink(missing_ok=True)
+            except BaseException:
+                try:
+                    no_more_signals()
+                finally:  # even if one comes just then
+                    temporary.unlink(missing_ok=True)
+                raise
     except OSError as error:
         raise _named(path, error) from None
 
@@ -134,20 +138,33 @@ def _chown(path: Path, owner: int, group: int) -> bool:
 
 
 @contextmanager
-def _signals_as_exceptions() -> Iterator[None]:
-    """Have the signals that would end the process at once raise SystemExit instead."""
+def _signals_as_exceptions() -> Iterator[Callable[[], None]]:
+    """Have the signals that would end the process at once raise SystemExit instead; only the first that comes.
+
+    Yields
+    ------
+    function
+        Has these signals, and interrupts, ignored from now on.
+    """
+
+    def ignore() -> None:
+        for number in before:
+            signal.signal(number, signal.SIG_IGN)
 
     def leave(number: int, frame: object) -> NoReturn:
+        ignore()
         raise SystemExit(128 + number)
 
     taken = [number for number in _ENDING if signal.getsignal(number) is signal.SIG_DFL]
+    before = {number: signal.getsignal(number) for number in (*taken, signal.SIGINT)}
+    before = {number: handler for number, handler in before.items() if handler is not None}  # None is not Python's own
     for number in taken:
         signal.signal(number, leave)
     try:
-        yield
+        yield ignore
     finally:
-        for number in taken:
-            signal.signal(number, signal.SIG_DFL)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _named(path: str, error: OSError) -> OSError:
