@@ -238,6 +238,10 @@ def test_standard_output_as_a_file(folder, mode):
         ("folder.npy", "folder.npy: is a folder"),
         ("x.npy/c.npy", "x.npy/c.npy: Not a directory"),
         ("no/c.npy", "no/c.npy: no folder"),
+        ("c.npy/", "c.npy/: names a folder that is not there; expected the name of a file"),
+        ("c.npy/.", "c.npy/.: names a folder that is not there; expected the name of a file"),
+        ("x.npy/", "x.npy/: Not a directory"),
+        ("folder.npy/", "folder.npy/: is a folder"),
         ("c\0.npy", r"c\x00.npy: "),
         ("y" * 300 + ".npy", "(304 characters): File name too long"),
         ("z/" * 3000 + ".npy.npy", "File name too long"),
@@ -253,6 +257,14 @@ def test_a_name_that_cannot_be_written_is_found_before_the_work(folder, monkeypa
     printed = multiply(name, code=2)
     assert reason in printed
     assert printed.startswith("error: ") and printed.count("\n") == 1 and len(printed) < 1200
+
+
+def test_a_picture_is_no_folder(folder):
+    before = content(folder)
+    done = CliRunner().invoke(app, ["demo", "--size", "8", "--plot", "c.png/"])
+    assert done.exit_code == 2
+    assert "c.png/: names a folder that is not there; expected the name of a file" in done.stderr
+    assert content(folder) == before
 
 
 def test_a_current_folder_that_is_gone(folder):

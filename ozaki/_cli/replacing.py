@@ -92,7 +92,10 @@ def _target(path: str) -> tuple[Path, os.stat_result | None]:
         real = Path(os.path.realpath(path))  # fails where the current folder is gone
         if real.is_symlink():
             raise OSError(f"{path}: is a symbolic link that leads back to itself")
-        return real, _found(path)
+        found = _found(path)
+        if found is None and os.path.basename(path) in ("", os.curdir):
+            raise OSError(f"{path}: names a folder that is not there; expected the name of a file")
+        return real, found
     except ValueError as error:
         raise OSError(f"{path}: {error}; expected the name of a file") from None
     except OSError as error:
