@@ -12,6 +12,8 @@ from io import BufferedWriter
 from pathlib import Path
 from typing import NoReturn
 
+from ozaki._cli.streams import is_closed_stream
+
 _ENDING = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP", "SIGXCPU") if hasattr(signal, name))
 
 
@@ -21,10 +23,12 @@ def check_place(path: str) -> None:
     Raises
     ------
     OSError
-        Naming the file: it is a folder, its name is not possible, its folder is not there, or one of both may not be
-        written.
+        Naming the file: it is a folder or a closed standard stream, its name is not possible, its folder is not there,
+        or one of both may not be written.
     """
     real, found = _target(path)
+    if found is not None and is_closed_stream(found):
+        raise OSError(f"{path}: leads to a standard stream that is closed")
     if found is not None and stat.S_ISDIR(found.st_mode):
         raise IsADirectoryError(f"{path}: is a folder; expected the name of a file")
     if found is not None and not os.access(path, os.W_OK):
