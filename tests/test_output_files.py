@@ -284,6 +284,19 @@ def test_a_folder_that_may_not_be_written_is_found_before_the_work(folder, monke
     assert "shut/c.npy: may not be written, for it is written beside its place first" in multiply("shut/c.npy", code=2)
 
 
+def test_a_file_of_another_in_a_sticky_folder_is_found_before_the_work(folder, monkeypatch):
+    (folder / "shared").mkdir()
+    (folder / "shared").chmod(0o1777)
+    multiply("shared/c.npy")
+    multiply("shared/c.npy")  # our own
+    stranger = os.geteuid() + 4321
+    monkeypatch.setattr(os, "geteuid", lambda: stranger)
+    multiply("shared/new.npy")
+    monkeypatch.setattr(ozaki, "matmul", None)
+    printed = multiply("shared/c.npy", code=2)
+    assert printed.startswith("error: shared/c.npy: may not be replaced, for only its owner may do that in ")
+
+
 LIMITED = pytest.mark.skipif(hasattr(os, "geteuid") and os.geteuid() == 0, reason="root may read and write everything")
 
 

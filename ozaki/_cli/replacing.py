@@ -24,7 +24,7 @@ def check_place(path: str) -> None:
     ------
     OSError
         Naming the file: it is a folder or a closed standard stream, its name is not possible, its folder is not there,
-        or one of both may not be written.
+        or one of both may not be written or replaced.
     """
     real, found = _target(path)
     if found is not None and is_closed_stream(found):
@@ -40,6 +40,8 @@ def check_place(path: str) -> None:
             raise PermissionError(
                 f"{path}: may not be written, for it is written beside its place first, in {real.parent}"
             )
+        if found is not None and not _may_replace(found, real.parent.stat()):
+            raise PermissionError(f"{path}: may not be replaced, for only its owner may do that in {real.parent}")
 
 
 @contextmanager
@@ -119,6 +121,13 @@ def _is_replaced(real: Path, found: os.stat_result | None) -> bool:
     if found is None:
         return True
     return stat.S_ISREG(found.st_mode) and real.exists() and os.path.samestat(found, real.stat())
+
+
+def _may_replace(found: os.stat_result, folder: os.stat_result) -> bool:
+    """Tell whether a folder that may be written lets us replace a file: a sticky one, as /tmp, not that of others."""
+    if not folder.st_mode & stat.S_ISVTX or not hasattr(os, "geteuid"):
+        return True
+    return os.geteuid() in (0, found.st_uid, folder.st_uid)
 
 
 def _copy_rights(found: os.stat_result, temporary: Path) -> None:
