@@ -213,6 +213,34 @@ def test_a_long_inner_dimension_is_predicted_by_a_shorter_one(monkeypatch, dtype
     assert short["target"] == whole["target"]
 
 
+@pytest.mark.skipif(importlib.util.find_spec("cupy") is not None, reason="a GPU may know its own rates")
+@pytest.mark.parametrize(
+    ("a", "b", "scheme", "timed"),
+    [
+        ("3x200000", "200000x3", "halfhalf", (3, 4096, 3)),
+        ("300x300", "300x300", "halfhalf", (64, 64, 64)),
+        ("50x60", "60x200", "halfhalf", (50, 60, 87)),
+        ("5000x2", "2x5000", "native", (4096, 2, 768)),
+        ("50x60", "60x70", "digits", (50, 60, 70)),
+        ("5x20x30", "30x40", "digits", (100, 30, 40)),
+    ],
+)
+def test_the_product_that_is_timed_is_shaped_as_the_whole(monkeypatch, a, b, scheme, timed):
+    """Time would be another if few rows and columns met few inner indices too."""
+
+    def matmul(x, y, **options):
+        shapes.append((*x.shape, y.shape[1]))
+        clock[0] += next(times)
+
+    shapes, clock, times = [], [0.0], iter([5.0, 1.0, 2.0])
+    monkeypatch.setattr(ozaki, "matmul", matmul)
+    monkeypatch.setattr(planning.time, "perf_counter", lambda: clock[0])
+    planned = json.loads(run("plan", a, b, "--scheme", scheme, "--dtype", "float32", "--json"))
+    assert shapes == [timed] * 3
+    operations = np.prod(planned["shape"]) * np.prod(planned["batch"])
+    assert planned["seconds"] == pytest.approx(2.0 * operations / np.prod(timed))
+
+
 def test_a_plan_says_where_and_why_and_for_how_long():
     printed = run("plan", "500x500", "500x500", "--accuracy", "fp64")
     assert "14 residues" in printed

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import asdict, dataclass
 from math import inf, log2, prod
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -164,15 +165,17 @@ def _seconds(plan: ozaki.Plan, sizes: Shapes, backend: Backend) -> float | None:
     return known if known is not None or backend.name != "numpy" else _by_sample(plan, sizes)
 
 
-_MOST, _MOST_OF_WORDS = 768, 64
-"""Rows, columns and inner indices of the product that is timed; NumPy models words, and takes long for them."""
+_MOST, _MOST_OF_WORDS, _LONGEST = 768, 64, 4096
+"""Rows, columns and inner indices of the product that is timed, and of its longest dimension where others are few.
+
+NumPy models words, and takes long for them.
+"""
 
 
 def _by_sample(plan: ozaki.Plan, sizes: Shapes) -> float:
-    """As many operations take as long as those of a product of at most some hundred rows, columns and indices."""
-    most = _MOST_OF_WORDS if isinstance(plan.scheme, Words) else _MOST
+    """As many operations take as long as those of a smaller product, the median of three."""
     _, m, n = sizes.stack
-    sample = tuple(min(size, most) for size in (m, sizes.shape[1], n))
+    sample = _sample((m, sizes.shape[1], n), _MOST_OF_WORDS if isinstance(plan.scheme, Words) else _MOST)
     rng = np.random.default_rng(0)
     a, b = (rng.standard_normal(shape).astype(plan.dtype) for shape in (sample[:2], sample[1:]))
     scheme = "native" if plan.scheme is None else plan.scheme if isinstance(plan.scheme, Words) else _typed(plan.scheme)
@@ -182,4 +185,18 @@ def _by_sample(plan: ozaki.Plan, sizes: Shapes) -> float:
         start = time.perf_counter()
         ozaki.matmul(a, b, scheme=scheme, slices=slices)
         times.append(time.perf_counter() - start)
-    return min(times) * prod((*sizes.stack, sizes.shape[1])) / prod(sample)
+    # The fastest would be too short: the product itself will be the first of its process.
+    return median(times) * prod((*sizes.stack, sizes.shape[1])) / prod(sample)
+
+
+def _sample(shape: tuple[int, int, int], most: int) -> tuple[int, ...]:
+    """Rows, inner indices and columns of a product of at most most**3 operations.
+
+    Where some are few, the longest is longer than `most`: what a product takes beside its operations is then a part of
+    the time as small as it is in the whole.
+    """
+    sample = [min(size, most) for size in shape]
+    longest = max(range(3), key=lambda i: shape[i])
+    others = prod(sample) // sample[longest]
+    sample[longest] = min(shape[longest], most**3 // others, _LONGEST)
+    return tuple(sample)
