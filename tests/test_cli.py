@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from typer.testing import CliRunner
 
 import ozaki
 from ozaki import reference
-from ozaki._cli import verify
+from ozaki._cli import planning, verify
 from ozaki._cli.commands import app
 from ozaki._cli.files import read
 from ozaki._cli.options import parse_accuracy
@@ -188,6 +189,58 @@ def test_shapes_and_files_of_ordinary_matrices_get_the_same_answer(tmp_path, opt
         assert 0 < found["seconds"] < 60
 
 
+@pytest.mark.parametrize("k", [99_999_999, 10**12])
+@pytest.mark.parametrize("options", [["--accuracy", "fp64"], ["--scheme", "fp16-digits"], []], ids=" ".join)
+def test_a_plan_of_a_long_inner_dimension_takes_little_memory(k, options):
+    tracemalloc.start()
+    try:
+        planned = json.loads(run("plan", f"3x{k}", f"{k}x2", *options, "--device", "cpu", "--json"))
+        assert tracemalloc.get_traced_memory()[1] < 2e8
+    finally:
+        tracemalloc.stop()
+    assert planned["shape"] == [3, k, 2]
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("scheme", ["digits", "residues", "fp16-digits"])
+@pytest.mark.parametrize("accuracy", ["fp32", "fp64", "dd", "1e-9"])
+def test_a_long_inner_dimension_is_predicted_by_a_shorter_one(monkeypatch, dtype, scheme, accuracy):
+    words = ["plan", "3x65536", "65536x2", "--dtype", dtype, "--scheme", scheme, "--accuracy", accuracy, "--json"]
+    whole = json.loads(run(*words))
+    monkeypatch.setattr(planning, "_MOST_INDICES", 2**13)
+    short = json.loads(run(*words))
+    assert abs(short["slices"] - whole["slices"]) <= 2
+    assert short["target"] == whole["target"]
+
+
+@pytest.mark.skipif(importlib.util.find_spec("cupy") is not None, reason="a GPU may know its own rates")
+@pytest.mark.parametrize(
+    ("a", "b", "scheme", "timed"),
+    [
+        ("3x200000", "200000x3", "halfhalf", (3, 4096, 3)),
+        ("300x300", "300x300", "halfhalf", (64, 64, 64)),
+        ("50x60", "60x200", "halfhalf", (50, 60, 87)),
+        ("5000x2", "2x5000", "native", (4096, 2, 768)),
+        ("50x60", "60x70", "digits", (50, 60, 70)),
+        ("5x20x30", "30x40", "digits", (100, 30, 40)),
+    ],
+)
+def test_the_product_that_is_timed_is_shaped_as_the_whole(monkeypatch, a, b, scheme, timed):
+    """Time would be another if few rows and columns met few inner indices too."""
+
+    def matmul(x, y, **options):
+        shapes.append((*x.shape, y.shape[1]))
+        clock[0] += next(times)
+
+    shapes, clock, times = [], [0.0], iter([5.0, 1.0, 2.0])
+    monkeypatch.setattr(ozaki, "matmul", matmul)
+    monkeypatch.setattr(planning.time, "perf_counter", lambda: clock[0])
+    planned = json.loads(run("plan", a, b, "--scheme", scheme, "--dtype", "float32", "--json"))
+    assert shapes == [timed] * 3
+    operations = np.prod(planned["shape"]) * np.prod(planned["batch"])
+    assert planned["seconds"] == pytest.approx(2.0 * operations / np.prod(timed))
+
+
 def test_a_plan_says_where_and_why_and_for_how_long():
     printed = run("plan", "500x500", "500x500", "--accuracy", "fp64")
     assert "14 residues" in printed
@@ -301,6 +354,12 @@ NUMBER = 400 * "1"
         (["demo", "--plot", NUMBER], "--plot: 111"),
         (["demo", "--plot", f"{NUMBER}.png"], "111.png (404 characters): File name too long"),
         (["verify", "a.npy", "b.npz", "--accuracy", "2^5000"], "2^5000"),
+        (["plan", "3x3", "3x3", "--accuracy", "\u0665\u0663"], "accuracy: '\u0665\u0663' is not known"),
+        (["plan", "3x3", "3x3", "--accuracy", "1_0"], "accuracy: '1_0' is not known"),
+        (["plan", "3x3", "3x3", "--accuracy", "1e-1_0"], "accuracy: '1e-1_0' is not known"),
+        (["plan", "3x3", "3x3", "--accuracy", "2^-\u0666\u0660"], "accuracy: '2^-\u0666\u0660' is not known"),
+        (["plan", "3x3", "3x3", "--accuracy", "normwise:1e-\u0669"], "expected MEASURE:TOLERANCE"),
+        (["plan", "\u0663x3", "3x3"], "expected two files or two shapes, got \u0663x3 and 3x3"),
         (["verify", "a.npy", "b.npz", "--accuracy", "fp65"], "fp65"),
         (["multiply", "a.npy", "b.npz", "-o", "c.npy", "--accuracy", "53.0"], "accuracy=53 for so many bits"),
         (["verify", "a.npy", "b.npz", "--accuracy", "2^7"], "below 1"),

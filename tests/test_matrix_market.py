@@ -17,6 +17,8 @@ from typer.testing import CliRunner
 from ozaki._cli import matrix_market
 from ozaki._cli.commands import app
 from ozaki._cli.files import read, write
+from ozaki._cli.matrix_market import reading
+from ozaki._cli.matrix_market.entries import Block
 
 SPARSE = "%%MatrixMarket matrix coordinate real general\n"
 DENSE = "%%MatrixMarket matrix array {} {}\n"
@@ -159,6 +161,41 @@ def test_comments_blank_lines_and_line_ends(from_text):
     assert same_bits(from_text(text.encode().replace(b"% d", b"% \xff\xe9")), expected)
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_the_longest_first_line(from_text, end):
+    text = "%%MatrixMarket matrix array real general".ljust(1024) + f"{end}1 1{end}7{end}"
+    assert same_bits(from_text(text), np.array([[7.0]]))
+
+
+@pytest.mark.parametrize("sizes", ["array real general\n{} 1\n", "coordinate real general\n{0} 1 {0}\n"])
+@pytest.mark.parametrize("end", [b"\r", b"\n\r", b" \r", b"\n\n \t\r", b"\n%\r"])
+def test_a_file_that_ends_within_a_line_end(from_text, sizes, end):
+    """Its last line is blank, or one entry, but never an entry more."""
+    start = f"%%MatrixMarket matrix {sizes}"
+    entries = ("1 1 7\n2 1 8" if "coordinate" in sizes else "7\n8").encode() + end
+    assert same_bits(from_text(start.format(2).encode() + entries), np.array([[7.0], [8.0]]))
+    with pytest.raises(ValueError, match=r"x\.mtx: line [4-6]: the file ends after 2 of 3 entries"):
+        from_text(start.format(3).encode() + entries)
+
+
+@pytest.mark.parametrize("kind", ["array", "coordinate"])
+@pytest.mark.parametrize("entries", [1, 3])
+def test_a_matrix_is_given_out_with_all_its_entries_only(from_text, monkeypatch, kind, entries):
+    """Whatever the reader of the lines makes of them."""
+    numbers = np.arange(entries, dtype=np.int64)
+    places = (numbers % 2, 0 * numbers) if kind == "coordinate" else (numbers[:0], numbers[:0])
+    block = Block(numbers, *places, np.ones(entries))
+    monkeypatch.setattr(reading, "read_blocks", lambda *_: iter([block]))
+    with pytest.raises(ValueError, match=r"x\.mtx: "):
+        from_text(f"%%MatrixMarket matrix {kind} real general\n2 1{' 2' if kind == 'coordinate' else ''}\n")
+
+
+@pytest.mark.parametrize("sizes", [(2, 2, 2, 3), (3, 2, 2, 2), (2, 1, 2, 2), (2, 1, 1, 2), (2, 0, 2, 2)])
+def test_the_parts_of_a_block_are_equally_many(sizes):
+    with pytest.raises(ValueError, match=f"{sizes[3]} values in {sizes[0]} lines"):
+        Block(*(np.zeros(size, np.int64) for size in sizes[:3]), np.zeros(sizes[3]))
+
+
 @pytest.mark.parametrize(
     ("kind", "lines", "expected"),
     [
@@ -171,6 +208,10 @@ def test_comments_blank_lines_and_line_ends(from_text):
         ("array integer symmetric", "2 2\n1\n2\n3\n", [[1, 2], [2, 3]]),
         ("array real skew-symmetric", "3 3\n1\n2\n3\n", [[0, -1, -2], [1, 0, -3], [2, 3, 0]]),
         ("array real skew-symmetric", "1 1\n", [[0]]),
+        ("array real skew-symmetric", "2 2\n0\n", [[0, -0.0], [0, 0]]),
+        ("array integer skew-symmetric", "2 2\n0\n", [[0, 0], [0, 0]]),
+        ("coordinate integer skew-symmetric", "3 3 2\n2 1 -0\n3 1 4\n", [[0, 0, -4], [0, 0, 0], [4, 0, 0]]),
+        ("array unsigned-integer general", "2 1\n+3\n0\n", [[3], [0]]),
         ("coordinate real general", "0 5 0\n", np.zeros((0, 5))),
         ("array real general", "5 0\n", np.zeros((5, 0))),
         ("array real skew-symmetric", "0 0\n", np.zeros((0, 0))),
@@ -186,6 +227,15 @@ def test_kinds_of_matrices(from_text, kind, lines, expected):
         ("", "line 1, column 1: expected a first line %%MatrixMarket matrix FORMAT FIELD SYMMETRY"),
         ("1 2 3\n", "line 1, column 1: expected a first line"),
         ("%%MatrixMarket matrix coordinate real\n", "line 1, column 38: expected %%MatrixMarket"),
+        (
+            "%%MatrixMarket matrix array real general".ljust(1025) + "\n1 1\n7\n",
+            "line 1: is longer than 1024 char",
+        ),
+        (
+            "%%MatrixMarket matrix".ljust(1050) + "array real general\n1 1\n7\n",
+            "line 1: is longer than 1024 char",
+        ),
+        ("%%MatrixMarket matrix array real general".ljust(1024) + "%\n1 1\n7\n", "line 1: is longer than 1024"),
         ("%%MatrixMarket matrix array real general x\n", "line 1, column 42: expected %%MatrixMarket"),
         ("%%MatrixMarket vector array real general\n", "line 1, column 16: 'vector' is not known; expected matrix"),
         (DENSE.format("quaternion", "general"), "line 1, column 29: 'quaternion' is not known; expected real"),
@@ -221,6 +271,8 @@ def test_kinds_of_matrices(from_text, kind, lines, expected):
             DENSE.format("real", "general") + "2 2\n1 2\n3 4\n",
             "line 3, column 3: '2' is too much; an entry is a number",
         ),
+        (DENSE.format("unsigned-integer", "general") + "1 1\n-3\n", "line 3, column 1: '-3' is not an integer without"),
+        (DENSE.format("unsigned-integer", "general") + "1 1\n3.0\n", "line 3, column 1: '3.0' is not an integer with"),
         (DENSE.format("real", "general") + "2 2\n1\n2\n3\n", "line 5: the file ends after 3 of 4 entries"),
         (DENSE.format("real", "symmetric") + "2 2\n1\n2\n3\n4\n", "line 6, column 1: expected 3 entries"),
     ],

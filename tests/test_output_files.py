@@ -1,5 +1,6 @@
 """Files are written whole or not at all, and what was there before outlives whatever goes wrong."""
 
+import errno
 import os
 import signal
 import stat
@@ -64,7 +65,10 @@ def test_a_picture_that_cannot_be_written_changes_nothing(folder):
     assert content(folder) == before
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [(signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGXCPU, 128 + signal.SIGXCPU), (signal.SIGINT, 130)],
+)
 def test_a_signal_during_the_write_changes_nothing(folder, number, code):
     np.save("column.npy", np.random.default_rng(6).standard_normal((2500, 1)))
     np.save("row.npy", np.random.default_rng(7).standard_normal((1, 2500)))
@@ -81,10 +85,34 @@ def test_a_signal_during_the_write_changes_nothing(folder, number, code):
     assert content(folder) == before
 
 
+@pytest.mark.parametrize("first", ["signal.SIGTERM", "signal.SIGINT", "0"])
+@pytest.mark.parametrize("second", ["SIGTERM", "SIGHUP", "SIGXCPU", "SIGINT"])
+def test_a_signal_during_the_removal_of_what_is_not_whole(folder, first, second):
+    """A second one, or the first where the write fails."""
+    program = f"""
+import os, pathlib, signal
+from ozaki._cli import main, matrix_market
+def fail(*_):
+    os.kill(os.getpid(), {first})
+    raise OSError(28, "No space left on device")
+def removed(path, **options):
+    os.kill(os.getpid(), signal.{second})
+    unlink(path, **options)
+unlink, pathlib.Path.unlink, matrix_market.write = pathlib.Path.unlink, removed, fail
+main()
+"""
+    before = content(folder)
+    words = [sys.executable, "-c", program, "multiply", "x.npy", "x.npy", "-o", "c.mtx"]
+    code = subprocess.run(words, capture_output=True, check=False).returncode
+    assert code == {"signal.SIGTERM": 143, "signal.SIGINT": 130, "0": 2}[first]
+    assert content(folder) == before
+
+
 def test_signals_mean_afterwards_what_they_meant_before(folder):
-    before = signal.getsignal(signal.SIGTERM)
+    before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGXCPU, signal.SIGINT)]
     multiply("c.npy")
-    assert signal.getsignal(signal.SIGTERM) is before is signal.SIG_DFL
+    assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGXCPU, signal.SIGINT)] == before
+    assert before[0] is signal.SIG_DFL
 
 
 @pytest.mark.parametrize("mode", [0o600, 0o664, 0o755])
@@ -113,6 +141,37 @@ def test_a_replaced_file_keeps_its_owner(folder):
     multiply("c.npy")
     found = (folder / "c.npy").stat()
     assert (found.st_uid, found.st_gid) == (1234, 5678)
+
+
+@pytest.mark.parametrize("error", [errno.EPERM, errno.EINVAL])
+@pytest.mark.parametrize(
+    ("kept", "mode", "expected"),
+    [
+        ("group", 0o664, 0o664),
+        ("group", 0o6770, 0o2770),
+        ("nothing", 0o664, 0o644),
+        ("nothing", 0o660, 0o600),
+        ("nothing", 0o2775, 0o755),
+        ("nothing", 0o646, 0o646),
+    ],
+)
+def test_what_only_the_old_owner_and_group_may(folder, monkeypatch, error, kept, mode, expected):
+    """The one is not to be kept without the right, the other by members alone, nor what a namespace does not map."""
+
+    def chown(path, owner, group):
+        if owner != -1 or kept == "nothing":
+            raise OSError(error, os.strerror(error))
+        groups.append(group)
+
+    groups = []
+    (folder / "c.npy").write_bytes(b"old")
+    (folder / "c.npy").chmod(mode)
+    group = (folder / "c.npy").stat().st_gid
+    monkeypatch.setattr(os, "chown", chown)
+    multiply("c.npy")
+    assert (folder / "c.npy").read_bytes() == (folder / "double.npy").read_bytes()
+    assert stat.S_IMODE((folder / "c.npy").stat().st_mode) == expected
+    assert groups == ([group] if kept == "group" else [])
 
 
 @pytest.mark.parametrize("old", [b"old", None])
@@ -179,6 +238,10 @@ def test_standard_output_as_a_file(folder, mode):
         ("folder.npy", "folder.npy: is a folder"),
         ("x.npy/c.npy", "x.npy/c.npy: Not a directory"),
         ("no/c.npy", "no/c.npy: no folder"),
+        ("c.npy/", "c.npy/: names a folder that is not there; expected the name of a file"),
+        ("c.npy/.", "c.npy/.: names a folder that is not there; expected the name of a file"),
+        ("x.npy/", "x.npy/: Not a directory"),
+        ("folder.npy/", "folder.npy/: is a folder"),
         ("c\0.npy", r"c\x00.npy: "),
         ("y" * 300 + ".npy", "(304 characters): File name too long"),
         ("z/" * 3000 + ".npy.npy", "File name too long"),
@@ -196,12 +259,42 @@ def test_a_name_that_cannot_be_written_is_found_before_the_work(folder, monkeypa
     assert printed.startswith("error: ") and printed.count("\n") == 1 and len(printed) < 1200
 
 
+def test_a_picture_is_no_folder(folder):
+    before = content(folder)
+    done = CliRunner().invoke(app, ["demo", "--size", "8", "--plot", "c.png/"])
+    assert done.exit_code == 2
+    assert "c.png/: names a folder that is not there; expected the name of a file" in done.stderr
+    assert content(folder) == before
+
+
+def test_a_current_folder_that_is_gone(folder):
+    gone = folder / "gone"
+    gone.mkdir()
+    words = ["multiply", str(folder / "x.npy"), str(folder / "x.npy"), "-o", "c.npy"]
+    script = ["bash", "-c", 'cd "$0" && rmdir "$0" && exec "$@"', str(gone), *OZAKI, *words]
+    done = subprocess.run(script, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (2, "error: c.npy: No such file or directory\n")
+
+
 def test_a_folder_that_may_not_be_written_is_found_before_the_work(folder, monkeypatch):
     (folder / "shut").mkdir()
     (folder / "shut" / "c.npy").write_bytes(b"old")
     monkeypatch.setattr(os, "access", lambda path, mode: str(path).endswith(".npy"))
     monkeypatch.setattr(ozaki, "matmul", None)
     assert "shut/c.npy: may not be written, for it is written beside its place first" in multiply("shut/c.npy", code=2)
+
+
+def test_a_file_of_another_in_a_sticky_folder_is_found_before_the_work(folder, monkeypatch):
+    (folder / "shared").mkdir()
+    (folder / "shared").chmod(0o1777)
+    multiply("shared/c.npy")
+    multiply("shared/c.npy")  # our own
+    stranger = os.geteuid() + 4321
+    monkeypatch.setattr(os, "geteuid", lambda: stranger)
+    multiply("shared/new.npy")
+    monkeypatch.setattr(ozaki, "matmul", None)
+    printed = multiply("shared/c.npy", code=2)
+    assert printed.startswith("error: shared/c.npy: may not be replaced, for only its owner may do that in ")
 
 
 LIMITED = pytest.mark.skipif(hasattr(os, "geteuid") and os.geteuid() == 0, reason="root may read and write everything")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import asdict
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -66,9 +65,7 @@ def demo(
         int | None, typer.Option("--size", min=1, help="Rows of the emulated DGEMM: 2000 on a CPU, 4096 on a GPU.")
     ] = None,
     device: DeviceOption = Device.auto,
-    plot: Annotated[
-        Path | None, typer.Option("--plot", help="Draw both tables into a file (.png, .svg, .pdf).")
-    ] = None,
+    plot: Annotated[str | None, typer.Option("--plot", help="Draw both tables into a file (.png, .svg, .pdf).")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Solve NIST's Longley regression by accurate products, and emulate DGEMM beside the native product."""
@@ -86,7 +83,7 @@ def demo(
             timed.append(product)
             step(f"{size} x {size}, {product.name}")
     if plot is not None:
-        picture.plot(solved, timed, size, str(plot))
+        picture.plot(solved, timed, size, plot)
     if as_json:
         print_json(
             {"device": where, "longley": [asdict(x) for x in solved], "size": size, "dgemm": [asdict(x) for x in timed]}
@@ -95,7 +92,7 @@ def demo(
     print_longley(solved)
     print_dgemm(timed, size, where)
     if plot is not None:
-        out.print(f"\nDrawn into {printable(str(plot))}", soft_wrap=True, markup=False)
+        out.print(f"\nDrawn into {printable(plot)}", soft_wrap=True, markup=False)
 
 
 @app.command()

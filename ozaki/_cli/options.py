@@ -49,9 +49,9 @@ def parse_accuracy(text: str | None) -> ozaki.Accuracy | str | int | float | Non
     if text is None:
         return None
     measure, colon, number = text.rpartition(":")
-    power = re.fullmatch(r"2(?:\^|\*\*)(-?\d{1,9})", number)
+    power = re.fullmatch(r"2(?:\^|\*\*)(-?[0-9]{1,9})", number)
     value: str | int | float = _power(text, int(power[1])) if power else number
-    if not power:
+    if not power and number.isascii() and "_" not in number:  # Python reads other digits too, and 1_0 as 10
         for kind in (int, float):
             try:
                 value = kind(number)
@@ -79,7 +79,7 @@ def parse_shape(text: str) -> tuple[int, ...] | None:
     ValueError
         For sizes of more digits than Python reads.
     """
-    if not re.fullmatch(r"\d+(x\d+)*", text) or os.path.exists(text):
+    if not re.fullmatch(r"[0-9]+(x[0-9]+)*", text) or os.path.exists(text):
         return None
     if len(text) > _LONGEST_SHAPE:
         raise ValueError(f"{cut(text)}: expected a shape, as 4000x3000")

@@ -14,13 +14,13 @@ from ozaki._cli.replacing import check_place, written_whole
 _SUFFIXES = (".png", ".svg", ".pdf")
 
 
-def check(path: Path) -> None:
+def check(path: str) -> None:
     """Raise what `plot` would raise about the file, before anything is computed."""
     if importlib.util.find_spec("matplotlib") is None:
         raise ModuleNotFoundError("--plot needs matplotlib: pip install 'ozaki[plot]'")
-    if path.suffix.lower() not in _SUFFIXES:
+    if Path(path).suffix.lower() not in _SUFFIXES:
         raise ValueError(f"--plot: {path}; expected a name that ends with {', '.join(_SUFFIXES)}")
-    check_place(str(path))
+    check_place(path)
 
 
 def plot(solved: list[Solved], timed: list[Timed], size: int, path: str) -> None:

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict, dataclass
-from math import inf, prod
+from math import inf, log2, prod
+from statistics import median
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 import ozaki
+from ozaki._accuracy import default_accuracy
 from ozaki._choices import Choices
 from ozaki._operands import Shapes, shapes
 from ozaki._plan_ahead import plan_for_ordinary
 from ozaki._report import counted, several
 from ozaki.backends import Backend
-from ozaki.schemes import PRESETS, Scheme, Words
-from ozaki.schemes.named import SCHEMES
+from ozaki.schemes import PRESETS, Residues, Scheme, Words, scaling_of
+from ozaki.schemes.named import SCHEMES, integer_scheme, most_of, scheme_of
 
 Array = npt.NDArray[Any]
 
@@ -117,16 +119,41 @@ def _before_operands(
 
 def _slices_of_normal(sizes: Shapes, dtype: str, choices: Choices) -> Scheme:
     """The slices that some rows and columns of normally distributed numbers need."""
-    _, k, _ = sizes.shape
-    rows, columns = (min(size, max(_MOST_ELEMENTS // k, 16), _MOST_ROWS) for size in sizes.stack[1:])
+    k = sizes.shape[1]
+    drawn = min(k, _MOST_INDICES)
+    rows, columns = (min(size, _MOST_ELEMENTS // drawn, _MOST_ROWS) for size in sizes.stack[1:])
     rng = np.random.default_rng(0)
-    a, b = (rng.standard_normal(shape).astype(dtype) for shape in ((rows, k), (k, columns)))
-    plan = ozaki.plan(a, b, accuracy=choices.accuracy, scheme=choices.scheme, reproducible=True)
+    a, b = (rng.standard_normal(shape).astype(dtype) for shape in ((rows, drawn), (drawn, columns)))
+    # Shorthands are spelled out for the whole k, with which their tolerances grow.
+    accuracy = choices.target(k) or default_accuracy(dtype, k)
+    plan = ozaki.plan(a, b, accuracy=accuracy, scheme=choices.scheme, reproducible=True)
     assert isinstance(plan.scheme, Scheme)
-    return plan.scheme
+    return plan.scheme if drawn == k else _of_longer(plan.scheme, drawn, k)
 
 
-_MOST_ROWS, _MOST_ELEMENTS = 256, 2**22
+def _of_longer(scheme: Scheme, drawn: int, k: int) -> Scheme:
+    """The slices that leave elements as many bits in rows of length k as these do in rows that were drawn shorter.
+
+    Neglected is that longer rows have larger and smaller elements, which cost digits a bit at most, and that
+    products of other slices may be fewer at that k.
+    """
+    name = integer_scheme(_typed(scheme), k)
+    # Residues share what they hold among a row, whose norm grows as sqrt(k).
+    lost = log2(k / drawn) / 2 if isinstance(scheme, Residues) else 0.0
+    needed = scaling_of(scheme, drawn).room + lost
+    for count in range(1, most_of(name)):
+        scaling = scheme_of(name, count).scaling(k)
+        if scaling is not None and scaling.room >= needed:
+            return scheme_of(name, count)
+    return scheme_of(name, most_of(name))
+
+
+def _typed(scheme: Scheme) -> str:
+    """Return the name that a scheme is asked for by: the bits of FP16 digits follow from the inner dimension."""
+    return "fp16-digits" if scheme.name.startswith("fp16-digits") else scheme.name
+
+
+_MOST_ROWS, _MOST_INDICES, _MOST_ELEMENTS = 256, 2**17, 2**22
 """Of an operand that is drawn."""
 
 
@@ -138,22 +165,38 @@ def _seconds(plan: ozaki.Plan, sizes: Shapes, backend: Backend) -> float | None:
     return known if known is not None or backend.name != "numpy" else _by_sample(plan, sizes)
 
 
-_MOST, _MOST_OF_WORDS = 768, 64
-"""Rows, columns and inner indices of the product that is timed; NumPy models words, and takes long for them."""
+_MOST, _MOST_OF_WORDS, _LONGEST = 768, 64, 4096
+"""Rows, columns and inner indices of the product that is timed, and of its longest dimension where others are few.
+
+NumPy models words, and takes long for them.
+"""
 
 
 def _by_sample(plan: ozaki.Plan, sizes: Shapes) -> float:
-    """As many operations take as long as those of a product of at most some hundred rows, columns and indices."""
-    most = _MOST_OF_WORDS if isinstance(plan.scheme, Words) else _MOST
+    """As many operations take as long as those of a smaller product, the median of three."""
     _, m, n = sizes.stack
-    sample = tuple(min(size, most) for size in (m, sizes.shape[1], n))
+    sample = _sample((m, sizes.shape[1], n), _MOST_OF_WORDS if isinstance(plan.scheme, Words) else _MOST)
     rng = np.random.default_rng(0)
     a, b = (rng.standard_normal(shape).astype(plan.dtype) for shape in (sample[:2], sample[1:]))
-    scheme = "native" if plan.scheme is None else plan.scheme if isinstance(plan.scheme, Words) else plan.scheme.name
+    scheme = "native" if plan.scheme is None else plan.scheme if isinstance(plan.scheme, Words) else _typed(plan.scheme)
     slices = plan.slices if isinstance(scheme, str) and scheme != "native" else None
     times = []
     for _ in range(3):
         start = time.perf_counter()
         ozaki.matmul(a, b, scheme=scheme, slices=slices)
         times.append(time.perf_counter() - start)
-    return min(times) * prod((*sizes.stack, sizes.shape[1])) / prod(sample)
+    # The fastest would be too short: the product itself will be the first of its process.
+    return median(times) * prod((*sizes.stack, sizes.shape[1])) / prod(sample)
+
+
+def _sample(shape: tuple[int, int, int], most: int) -> tuple[int, ...]:
+    """Rows, inner indices and columns of a product of at most most**3 operations.
+
+    Where some are few, the longest is longer than `most`: what a product takes beside its operations is then a part of
+    the time as small as it is in the whole.
+    """
+    sample = [min(size, most) for size in shape]
+    longest = max(range(3), key=lambda i: shape[i])
+    others = prod(sample) // sample[longest]
+    sample[longest] = min(shape[longest], most**3 // others, _LONGEST)
+    return tuple(sample)

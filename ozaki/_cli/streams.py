@@ -32,13 +32,35 @@ def open_standard_streams() -> None:
     Whatever is printed to a closed standard output fails; messages to a closed standard error get lost. Streams keep
     their numbers, lest the next file that is opened get one of them, and with it what libraries print.
     """
-    for number, access in ((0, os.O_RDONLY), (1, os.O_RDONLY), (2, os.O_WRONLY)):
+    for number in (0, 1, 2):
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, access)  # takes the lowest number that is free, which is this one
+            _occupy(number)
     sys.stdout = _text(_Output(1), getattr(sys.stdout, "encoding", None))
     sys.stderr = _text(_Messages(2), getattr(sys.stderr, "encoding", None))
+
+
+def is_closed_stream(found: os.stat_result) -> bool:
+    """Tell whether what a name like /dev/stdout leads to is standard output or error, and was closed at the start."""
+    return any(os.path.samestat(found, placeholder) for placeholder in _placeholders)
+
+
+_placeholders: list[os.stat_result] = []
+
+
+def _occupy(number: int) -> None:
+    """Take the lowest number that is free, which is this one.
+
+    Those to be written get the end of a pipe that is read. Nothing can be written there, and nothing else is the same
+    file, so that it is known again by a name that leads to it.
+    """
+    if number == 0:
+        os.open(os.devnull, os.O_RDONLY)
+        return
+    _, end = os.pipe()
+    os.close(end)
+    _placeholders.append(os.fstat(number))
 
 
 class _Output(io.FileIO):

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ozaki._cli.matrix_market.header import Header
-from ozaki._cli.matrix_market.numbers import INTEGER, REAL, first_lost, to_floats
+from ozaki._cli.matrix_market.numbers import INTEGER, REAL, UNSIGNED, first_lost, to_floats
 from ozaki._cli.matrix_market.places import is_empty, quoted, refuse, words
 
 _BLOCK = 1 << 22  # bytes that are looked at together; as words they take about ten times as much memory
@@ -32,12 +32,22 @@ class Block:
     rows, columns : arrays of int
         From 0; without elements in a file that leaves them out.
     values : array of float64
+
+    Raises
+    ------
+    ValueError
+        Where these are not equally many.
     """
 
     lines: Indices
     rows: Indices
     columns: Indices
     values: npt.NDArray[np.float64]
+
+    def __post_init__(self) -> None:
+        lines, rows, columns, values = self.lines.size, self.rows.size, self.columns.size, self.values.size
+        if not (lines == values and rows == columns and rows in (0, values)):
+            raise ValueError(f"{values} values in {lines} lines, with {rows} rows and {columns} columns")
 
 
 def read_blocks(file: BufferedIOBase, header: Header) -> Iterator[Block]:
@@ -53,7 +63,9 @@ def read_blocks(file: BufferedIOBase, header: Header) -> Iterator[Block]:
     valid = _valid(kinds)
     missing, number = header.entries, header.lines + 1
     while lines := file.readlines(_BLOCK):
-        text = b"".join(lines) + (b"" if lines[-1].endswith(b"\n") else b"\n")
+        if not lines[-1].endswith(b"\n"):
+            lines[-1] += b"\n"  # here, and not in the text alone: a last "\r" is a blank line in both or in neither
+        text = b"".join(lines)
         matched = valid.match(text)
         assert matched is not None  # it matches no line at all, if nothing else
         if matched.end() < len(text):
@@ -64,7 +76,7 @@ def read_blocks(file: BufferedIOBase, header: Header) -> Iterator[Block]:
             entries.refuse(missing, 0, f"expected {header.entries} entries; here is one more")
         missing -= entries.numbers.size
         number += len(lines)
-        yield Block(entries.numbers, *_places(entries, header), _values(entries, header.field))
+        yield Block(entries.numbers, *_places(entries, header), _values(entries, header))
     if missing:
         got = header.entries - missing
         raise ValueError(f"line {number - 1}: the file ends after {got} of {header.entries} entries")
@@ -72,7 +84,12 @@ def read_blocks(file: BufferedIOBase, header: Header) -> Iterator[Block]:
 
 def _kinds(header: Header) -> list[tuple[bytes, str]]:
     """Return what each word of an entry is: a pattern, and what to call it."""
-    value = {"real": [(REAL, "a number")], "integer": [(INTEGER, "an integer")], "pattern": []}[header.field]
+    value = {
+        "real": [(REAL, "a number")],
+        "integer": [(INTEGER, "an integer")],
+        "unsigned-integer": [(UNSIGNED, "an integer without sign")],
+        "pattern": [],
+    }[header.field]
     return [*([(_INDEX, "a row"), (_INDEX, "a column")] if header.sparse else []), *value]
 
 
@@ -157,14 +174,14 @@ def _check_range(entries: _Entries, word: int, name: str, indices: Indices, size
     entries.refuse_where(wrong, word, lambda i: f"there is no {name} {indices[i] + 1}; expected 1 to {size}")
 
 
-def _values(entries: _Entries, field: str) -> npt.NDArray[np.float64]:
+def _values(entries: _Entries, header: Header) -> npt.NDArray[np.float64]:
     """Return the values of entries."""
-    if field == "pattern":
+    if header.field == "pattern":
         return np.ones(entries.numbers.size)
     found = entries.columns[-1]
     values = to_floats(found)
-    lost = first_lost(found, values, field == "integer")
+    lost = first_lost(found, values, header.whole)
     if lost is not None:
         entry, reason = lost
         entries.refuse(entry, len(entries.columns) - 1, f"{quoted(found[entry])} {reason}")
-    return values + 0.0 if field == "integer" else values  # integers have no negative zero
+    return values + 0.0 if header.whole else values  # integers have no negative zero

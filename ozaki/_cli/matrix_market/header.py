@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from io import BufferedIOBase
 
-from ozaki._cli.matrix_market.places import is_empty, quoted, refuse, words
+from ozaki._cli.matrix_market.places import is_empty, quoted, refuse, without_end, words
 
 BANNER = "%%MatrixMarket matrix"
 
@@ -24,7 +24,7 @@ class Header:
     Attributes
     ----------
     sparse : entries come with their rows and columns; else all of them come, column by column
-    field : "real", "integer" or "pattern"
+    field : "real", "integer", "unsigned-integer" or "pattern"
     symmetry : "general", "symmetric" or "skew-symmetric"
     rows, columns : size of the matrix
     entries : how many entries follow
@@ -39,6 +39,11 @@ class Header:
     entries: int
     lines: int
 
+    @property
+    def whole(self) -> bool:
+        """Whether the numbers are integers."""
+        return self.field.endswith("integer")
+
 
 def read_header(file: BufferedIOBase) -> Header:
     """Read a file up to its first entry.
@@ -48,7 +53,7 @@ def read_header(file: BufferedIOBase) -> Header:
     ValueError
         With the line and the column, where the file is no MatrixMarket file, or holds what is not supported.
     """
-    layout, field, symmetry = _kind(file.readline(_LONGEST))
+    layout, field, symmetry = _kind(file.readline(_LONGEST + len(b"\r\n")))
     sparse = layout == "coordinate"
     number, line = _first_filled(file)
     rows, columns, *entries = _sizes(number, line, ("ROWS", "COLUMNS", "ENTRIES") if sparse else ("ROWS", "COLUMNS"))
@@ -73,6 +78,8 @@ def _kind(line: bytes) -> tuple[str, str, str]:
     found = words(line)
     if not found or found[0][0].lower() != b"%%matrixmarket":
         refuse(1, line, 0, f"expected a first line {BANNER} FORMAT FIELD SYMMETRY; this is no MatrixMarket file")
+    if len(without_end(line)) > _LONGEST:
+        raise ValueError(f"line 1: is longer than {_LONGEST} characters, the most that the format has")
     if len(found) != 5:
         refuse(1, line, 5, f"expected {BANNER} FORMAT FIELD SYMMETRY, got {len(found)} words")
     # The definition has readers ignore upper and lower case.
@@ -87,7 +94,7 @@ def _kind(line: bytes) -> tuple[str, str, str]:
         refuse(1, line, 4, f"a {field} matrix is symmetric, not hermitian")
     if field == "pattern" and (layout == "array" or symmetry == "skew-symmetric"):
         refuse(1, line, 3, f"a pattern has no values, so it cannot be {'an array' if layout == 'array' else symmetry}")
-    return layout, {"double": "real", "unsigned-integer": "integer"}.get(field, field), symmetry
+    return layout, "real" if field == "double" else field, symmetry
 
 
 def _first_filled(file: BufferedIOBase) -> tuple[int, bytes]:

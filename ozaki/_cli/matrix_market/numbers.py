@@ -15,6 +15,7 @@ _EXPONENT = rb"[eEdD][+-]?+\d++"
 _DECIMAL = rb"(?:\d++\.\d*+|\.\d++)(?:" + _EXPONENT + rb"|[+-]\d++)?+|\d++(?:" + _EXPONENT + rb")?+"
 REAL = rb"[+-]?+(?:" + _DECIMAL + rb"|(?i:nan|inf(?:inity)?+))"
 INTEGER = rb"[+-]?+\d++"
+UNSIGNED = rb"\+?+\d++"
 
 _FORTRAN_EXPONENT = re.compile(rb"[dD]|(?<=[\d.])(?=[+-])")
 _NONZERO = re.compile(rb"[+-]?[0.]*[1-9]")
@@ -22,7 +23,7 @@ _DIGITS_HELD = 15  # any integer of so many decimal digits is a float64
 
 
 def to_floats(numbers: Sequence[bytes]) -> npt.NDArray[np.float64]:
-    """Return the float64 nearest to each number that matches `REAL` or `INTEGER`."""
+    """Return the float64 nearest to each number that matches `REAL`, `INTEGER` or `UNSIGNED`."""
     try:
         return np.array(list(map(float, numbers)), dtype=np.float64)
     except ValueError:

@@ -13,7 +13,12 @@ _WORD = re.compile(rb"[^ \t]+")
 
 def words(line: bytes) -> list[re.Match[bytes]]:
     """Return the words of a line, each with its place."""
-    return list(_WORD.finditer(line.removesuffix(b"\n").removesuffix(b"\r")))
+    return list(_WORD.finditer(without_end(line)))
+
+
+def without_end(line: bytes) -> bytes:
+    """Return a line without what ends it."""
+    return line.removesuffix(b"\n").removesuffix(b"\r")
 
 
 def is_empty(line: bytes) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from io import BufferedIOBase
 
 import numpy as np
@@ -50,9 +51,25 @@ def _check_fits(header: Header) -> None:
         )
 
 
+def _all_blocks(file: BufferedIOBase, header: Header) -> Iterator[Block]:
+    """Read the entries, and count what came: what is allocated for them holds anything until they are stored.
+
+    Raises
+    ------
+    ValueError
+        Where they are not as many as the header says.
+    """
+    got = 0
+    for block in read_blocks(file, header):
+        got += block.values.size
+        yield block
+    if got != header.entries:
+        raise ValueError(f"{got} of {header.entries} entries were read")
+
+
 def _from_places(file: BufferedIOBase, header: Header) -> Matrix:
     """Read entries that come with their rows and columns."""
-    blocks = list(read_blocks(file, header))
+    blocks = list(_all_blocks(file, header))
     matrix = np.zeros((header.rows, header.columns))
     if not blocks:
         return matrix
@@ -66,7 +83,7 @@ def _from_places(file: BufferedIOBase, header: Header) -> Matrix:
     if header.symmetry == "skew-symmetric":
         _check_diagonal(entries)
     if header.symmetry != "general":
-        matrix[entries.columns, entries.rows] = _mirrored(entries.values, header.symmetry)
+        matrix[entries.columns, entries.rows] = _mirrored(entries.values, header)
     matrix[entries.rows, entries.columns] = entries.values
     return matrix
 
@@ -98,7 +115,7 @@ def _from_columns(file: BufferedIOBase, header: Header) -> Matrix:
     """Read entries that come column by column: all, those on and below the diagonal, or those below it."""
     stored = np.empty(header.entries)
     start = 0
-    for block in read_blocks(file, header):
+    for block in _all_blocks(file, header):
         stored[start : start + block.values.size] = block.values
         start += block.values.size
     if header.symmetry == "general":
@@ -110,10 +127,13 @@ def _from_columns(file: BufferedIOBase, header: Header) -> Matrix:
         rows = slice(column + below, header.rows)
         part = stored[start : start + rows.stop - rows.start]
         start += part.size
-        matrix[column, rows] = _mirrored(part, header.symmetry)
+        matrix[column, rows] = _mirrored(part, header)
         matrix[rows, column] = part
     return matrix
 
 
-def _mirrored(values: Matrix, symmetry: str) -> Matrix:
-    return -values if symmetry == "skew-symmetric" else values
+def _mirrored(values: Matrix, header: Header) -> Matrix:
+    """Return what stands above the diagonal."""
+    if header.symmetry != "skew-symmetric":
+        return values
+    return 0.0 - values if header.whole else -values  # integers have no negative zero
