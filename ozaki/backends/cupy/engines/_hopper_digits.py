@@ -69,8 +69,8 @@ def _gemm(
     aside, name = _kept_aside(scheme, clusters, whole < work), "digit" if few(scheme) else "diagonal"
     launch = Launch(
         f"products/{name}_gemm_sm90.cu", f"{name}_gemm", macros, (2 * clusters,), (384,), a, b,
-        output(out, mu_step, nu_step), *(None for _ in aside), None, blocks, struct([whole, work - whole, sharers]), tiles, beginning.struct,
-        shared_mem=SHARED,
+        output(out, mu_step, nu_step), *(None for _ in aside), None, blocks,
+        struct([whole, work - whole, sharers]), tiles, beginning.struct, shared_mem=SHARED,
     )  # fmt: skip
     return aside, beginning, launch
 
