@@ -49,6 +49,8 @@ FUNCTIONS = {
         "hopper-no-worse-than-native",
         "hopper-digits-where-ordinary",
         "hopper-words-for-a-target",
+        "plans-of-other-operands",
+        "hopper-plans-of-other-operands",
     ),
     "again": (
         "batches-again",

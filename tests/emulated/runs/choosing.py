@@ -8,6 +8,7 @@ from unittest import mock
 
 import cupy as cp
 import numpy as np
+import pytest
 
 import ozaki
 from ozaki import _bounds, _call, _search
@@ -295,3 +296,28 @@ def words_for_a_target(rng: np.random.Generator) -> None:
     for a, c in got:
         method = {"accuracy": "fp32", "reproducible": True} if a is graded else {"scheme": "halfhalf"}
         same(ozaki.matmul(a, b, **method), c)
+
+
+def plans_of_other_operands(rng: np.random.Generator) -> None:
+    """A plan from operands is proven for those of each product, and as sharply as it was for its own."""
+    grades = 2.0 ** (-8.0 * np.arange(40))
+    for k in (40, 1100):
+        a, b = rng.standard_normal((30, k)), rng.standard_normal((k, 20))
+        x, y = cp.asarray(a), cp.asarray(b)
+        other, against = a.copy(), b.copy()
+        other[:, :40] *= grades
+        other[:, 40:] = 0
+        against[:40] *= grades[::-1, None]
+        for accuracy in ("fp64", 2.0**-44):
+            plan = ozaki.plan(x, y, accuracy=accuracy, reproducible=True)
+            loose = ozaki.plan(x, y, accuracy=accuracy, reproducible=True, strict=False)
+            for left in (x, ozaki.prepare(x, "left", plan)):
+                c, report = ozaki.matmul(left, y, plan=plan, return_report=True)
+                assert report.bound <= plan.bound
+                for _ in range(2):
+                    same(c.get(), ozaki.matmul(left, y, plan=plan))
+            with pytest.raises(ValueError, match=r"^plan: proves a componentwise error of"):
+                ozaki.matmul(cp.asarray(other), cp.asarray(against), plan=plan)
+            with pytest.warns(UserWarning, match="plan: proves"):
+                _, report = ozaki.matmul(cp.asarray(other), cp.asarray(against), plan=loose, return_report=True)
+            assert report.bound > plan.target.tolerance
