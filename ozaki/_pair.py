@@ -194,8 +194,8 @@ class Pair:
         if out is None:
             return self.backend.empty(self.sizes.stack, self.dtype)
         operands = [x.slices.described.x if isinstance(x, Prepared) else x for x in (self.a, self.b)]
-        apart = self.sizes.in_order and self.backend.contiguous(out)
-        if not apart or any(self.backend.overlap(out, x) for x in operands):
+        in_place = self.sizes.in_order and self.backend.contiguous(out)
+        if not in_place or any(self.backend.overlap(out, x) for x in operands):
             self.copied += out.nbytes
             return self.backend.empty(self.sizes.stack, self.dtype)
         return self.backend.asarray(out).reshape(self.sizes.stack)

@@ -62,8 +62,7 @@ def round_to(x: npt.ArrayLike, name: str, rounding: Rounding = "RN") -> Floats:
 
 
 def _floats(name: str, x: npt.ArrayLike) -> Floats:
-    unmasked(x, name)
-    return np.asarray(x, np.float64)
+    return np.asarray(unmasked(x, name), np.float64)
 
 
 def _check(argument: str, value: str, known: tuple[str, ...]) -> None:

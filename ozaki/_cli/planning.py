@@ -18,7 +18,7 @@ from ozaki._operands import Shapes, shapes
 from ozaki._plan_ahead import plan_for_ordinary
 from ozaki._report import counted, several
 from ozaki.backends import Backend
-from ozaki.schemes import PRESETS, Residues, Scheme, Words, scaling_of
+from ozaki.schemes import Residues, Scheme, Words, scaling_of
 from ozaki.schemes.named import SCHEMES, integer_scheme, most_of, scheme_of
 
 Array = npt.NDArray[Any]
@@ -100,7 +100,7 @@ def _before_operands(
     """The plan, and what the shapes do not decide of it."""
     target = choices.target(max(sizes.shape[1], 1))
     asked = None if target is None else f"{target.measure} {target.tolerance:.2g}"
-    named = choices.slices is not None or choices.scheme == "native" or choices.scheme in PRESETS
+    named = not choices.leave_slices or choices.scheme == "native"
     if named or choices.scheme not in SCHEMES or 0 in (*sizes.stack, sizes.shape[1]):
         if target is None or target.measure != "componentwise":
             return ozaki.plan(a, b, dtype=dtype, **choices._asdict()), ""
