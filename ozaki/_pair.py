@@ -7,10 +7,8 @@ from itertools import dropwhile
 from math import prod
 from typing import Any
 
-from ozaki import _bounds
 from ozaki._checks import check_choices, check_out, check_runs
 from ozaki._choices import Choices
-from ozaki._description import Described
 from ozaki._operands import Side, as_array, dtype_of, left_rows, right_rows, scalar_if_no_axes, shapes
 from ozaki._plan import Plan
 from ozaki._prepared import Prepared
@@ -32,7 +30,6 @@ class Pair:
     dtype : {"float32", "float64"}, of the result
     sizes : Shapes
     copied : bytes of copies, where no view of an operand has these shapes, or the result cannot be computed in place
-    describing : bytes held while an operand was described
     """
 
     def __init__(self, a: Any, b: Any, normwise: bool = False) -> None:
@@ -45,8 +42,7 @@ class Pair:
         if normwise or self._stands_one_by_one():
             self.sizes = replace(self.sizes, in_left=(), in_right=())
         self._views: dict[Side, Any] = {}
-        self.copied = self.describing = 0
-        self._described: dict[Side, Described] = {}
+        self.copied = 0
 
     def _stands_one_by_one(self) -> bool:
         """Whether an operand's matrices are split already, each by itself, and cannot be stacked into one."""
@@ -64,17 +60,6 @@ class Pair:
         return 0 in (*self.sizes.stack, self.sizes.shape[1])
 
     @property
-    def in_range(self) -> bool:
-        """Whether B5 holds for these operands."""
-        left, right = (self.described(side).on_host for side in SIDES)
-        return _bounds.native_in_range(left, right, self.dtype)
-
-    @property
-    def undescribed(self) -> bool:
-        """Nothing is known of either."""
-        return not self._described and not self.prepared
-
-    @property
     def matrices(self) -> tuple[Any, Any]:
         """Both as they were given, but vectors as matrices."""
         a: Any = self.a
@@ -90,16 +75,10 @@ class Pair:
                 self.copied += view.nbytes
         return self._views[side]
 
-    def described(self, side: Side) -> Described:
-        """The description of an operand, made once."""
+    def slices_or_rows(self, side: Side) -> Any:
+        """What there is of an operand: the slices of one that is prepared, or its rows."""
         operand = self.a if side == "left" else self.b
-        if isinstance(operand, Prepared):
-            return operand.slices.described  # type: ignore[no-any-return]
-        if side not in self._described:
-            rows = self.rows(side)
-            self._described[side] = self.backend.describe(rows)
-            self.describing = max(self.describing, self.backend.describing_workspace(rows.shape))
-        return self._described[side]
+        return operand.slices if isinstance(operand, Prepared) else self.rows(side)
 
     @property
     def held(self) -> int:
@@ -131,22 +110,21 @@ class Pair:
                 f"an `out` in which nothing can be computed, take {self._native_bytes}"
             )
 
-    def left_of(self, limit: int | None) -> int | None:
-        """What is left of a limit of workspace beside what is held all the while.
+    def check_limit(self, limit: int | None) -> None:
+        """Refuse a limit of workspace that leaves nothing beside what is held all the while.
 
         Raises
         ------
         ValueError
-            If nothing is.
         """
         if limit is None:
-            return None
+            return
         sides = [side for side, x in zip(SIDES, (self.a, self.b), strict=True) if not isinstance(x, Prepared)]
         describing = [self.backend.describing_workspace(self.rows(side).shape) for side in sides]  # of copies, perhaps
         if limit > self.held:
             if (needed := max(describing, default=0)) > limit - self.held:
                 too_few_bytes(limit - self.held, needed)
-            return limit - self.held
+            return
         if not self.copied:
             too_few_bytes(limit, self.held)
         raise ValueError(
@@ -157,11 +135,8 @@ class Pair:
     def copies(self, side: Side) -> int:
         """How often each matrix of an operand stands in its stack, where its batch is broadcast."""
         operand = self.a if side == "left" else self.b
-        return max(1, int(self.described(side).x.shape[0]) // max(1, prod(operand.shape[:-2])))
-
-    def take_descriptions(self, found: dict[Side, Described]) -> None:
-        """Of both, found otherwise."""
-        self._described = found
+        stack = operand.slices.described.x if isinstance(operand, Prepared) else self.rows(side)
+        return max(1, int(stack.shape[0]) // max(1, prod(operand.shape[:-2])))
 
     def check_plan(self, plan: Plan) -> None:
         """The operands fit the plan."""
@@ -182,7 +157,7 @@ class Pair:
                 if not same or (stack != 1 and _of_stack(x.plan.batch) != _of_stack(plan.batch)):
                     raise ValueError(f"{name}: prepared for another plan; prepare it with this one")
         check_choices(Choices(engine=plan.engine, workspace_limit=plan.workspace_limit), self.backend)
-        check_runs(plan.scheme, self.backend)
+        check_runs(plan.scheme, self.backend.machine())
 
     def check_out(self, out: Any) -> None:
         """`out`, where there is one, can take the result."""

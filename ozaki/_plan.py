@@ -53,7 +53,7 @@ class Plan:
     @property
     def reproducible(self) -> bool:
         """Whether every backend gives the same bits."""
-        return isinstance(self.scheme, Scheme)
+        return self.scheme is not None and self.scheme.exact
 
     @property
     def slices(self) -> int:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from dataclasses import asdict, dataclass
-from math import inf, log2, prod
+from dataclasses import asdict, dataclass, replace
+from math import inf, prod
 from statistics import median
 from typing import Any
 
@@ -12,14 +12,16 @@ import numpy as np
 import numpy.typing as npt
 
 import ozaki
-from ozaki._accuracy import default_accuracy
+from ozaki._checks import check_choices
 from ozaki._choices import Choices
 from ozaki._operands import Shapes, shapes
-from ozaki._plan_ahead import plan_for_ordinary
 from ozaki._report import counted, several
 from ozaki.backends import Backend
-from ozaki.schemes import Residues, Scheme, Words, scaling_of
-from ozaki.schemes.named import SCHEMES, integer_scheme, most_of, scheme_of
+from ozaki.planning.facts import Facts
+from ozaki.planning.ordinary import foresee
+from ozaki.planning.question import Question
+from ozaki.schemes import Scheme, Words
+from ozaki.schemes.named import SCHEMES
 
 Array = npt.NDArray[Any]
 
@@ -106,7 +108,11 @@ def _before_operands(
             return ozaki.plan(a, b, dtype=dtype, **choices._asdict()), ""
         plan = ozaki.plan(a, b, dtype=dtype, **choices._replace(accuracy=None)._asdict())
         return plan, f"the elements decide whether that proves what is asked for ({asked}): plan from files"
-    plan = plan_for_ordinary(sizes, dtype, choices, backend, _slices_of_normal(sizes, dtype, choices))
+    check_choices(choices, backend)
+    obstacle = backend.native_obstacle(dtype)
+    plan, _ = foresee(Question(sizes, dtype, choices, backend.machine(), obstacle), Facts())
+    if plan.scheme is not None:
+        plan = replace(plan, bound=inf)  # estimated, and proven of no operands
     if plan.scheme is None:
         return plan, "" if target is None else "unless products or sums over- or underflow, which the elements decide"
     if target is not None and target.measure != "componentwise" and not isinstance(plan.scheme, Words):
@@ -117,51 +123,16 @@ def _before_operands(
     )
 
 
-def _slices_of_normal(sizes: Shapes, dtype: str, choices: Choices) -> Scheme:
-    """The slices that some rows and columns of normally distributed numbers need."""
-    k = sizes.shape[1]
-    drawn = min(k, _MOST_INDICES)
-    rows, columns = (min(size, _MOST_ELEMENTS // drawn, _MOST_ROWS) for size in sizes.stack[1:])
-    rng = np.random.default_rng(0)
-    a, b = (rng.standard_normal(shape).astype(dtype) for shape in ((rows, drawn), (drawn, columns)))
-    # Shorthands are spelled out for the whole k, with which their tolerances grow.
-    accuracy = choices.target(k) or default_accuracy(dtype, k)
-    plan = ozaki.plan(a, b, accuracy=accuracy, scheme=choices.scheme, reproducible=True)
-    assert isinstance(plan.scheme, Scheme)
-    return plan.scheme if drawn == k else _of_longer(plan.scheme, drawn, k)
-
-
-def _of_longer(scheme: Scheme, drawn: int, k: int) -> Scheme:
-    """The slices that leave elements as many bits in rows of length k as these do in rows that were drawn shorter.
-
-    Neglected is that longer rows have larger and smaller elements, which cost digits a bit at most, and that
-    products of other slices may be fewer at that k.
-    """
-    name = integer_scheme(_typed(scheme), k)
-    # Residues share what they hold among a row, whose norm grows as sqrt(k).
-    lost = log2(k / drawn) / 2 if isinstance(scheme, Residues) else 0.0
-    needed = scaling_of(scheme, drawn).room + lost
-    for count in range(1, most_of(name)):
-        scaling = scheme_of(name, count).scaling(k)
-        if scaling is not None and scaling.room >= needed:
-            return scheme_of(name, count)
-    return scheme_of(name, most_of(name))
-
-
 def _typed(scheme: Scheme) -> str:
     """Return the name that a scheme is asked for by: the bits of FP16 digits follow from the inner dimension."""
     return "fp16-digits" if scheme.name.startswith("fp16-digits") else scheme.name
-
-
-_MOST_ROWS, _MOST_INDICES, _MOST_ELEMENTS = 256, 2**17, 2**22
-"""Of an operand that is drawn."""
 
 
 def _seconds(plan: ozaki.Plan, sizes: Shapes, backend: Backend) -> float | None:
     """About as long as the product takes: by the rates of the device, else by a smaller product."""
     if 0 in (*sizes.stack, sizes.shape[1]):
         return 0.0
-    known = backend.seconds(sizes.stack, sizes.shape[1], plan.dtype, plan.scheme)
+    known = backend.machine().seconds(sizes.stack, sizes.shape[1], plan.dtype, plan.scheme)
     return known if known is not None or backend.name != "numpy" else _by_sample(plan, sizes)
 
 

@@ -1,57 +1,79 @@
-"""The array libraries: each describes, splits, multiplies and recombines on its own arrays."""
+"""The array libraries: what each has to offer (`Backend`), and which one an operand belongs to."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
-from contextlib import AbstractContextManager
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Sequence
+from typing import Any, Protocol
 
-from ozaki._description import Described, Description, Least, Sides
 from ozaki._operands import Side
 from ozaki._plan import Plan
 from ozaki._prepared import Prepared
-from ozaki._proof import ProofBackend
-from ozaki.schemes import Scheme, Words
-from ozaki.schemes.formats import TensorCore
+from ozaki.planning.facts import Need
+from ozaki.planning.question import Machine
+from ozaki.schemes import Words
 
 ENGINES = ("float64", "int8", "cublas", "hopper")
 """Every engine of every backend."""
 
-Way = Scheme | Words | None
-"""How a product runs: slices, words, or the native product."""
 
-
-class Again(NamedTuple):
-    """What calls like one that has run may do.
+class Work(Protocol):
+    """What a backend does for one product of two operands, stacks of rows or slices.
 
     Attributes
     ----------
-    right : whether what ran is right for the operands that there are then
-    shape : of the result
+    workspace : most bytes held at a time so far, beside the operands and the result, and beside what describes rows if
+        the backend counts that by `row_bytes`
     """
 
-    right: Callable[[], bool]
-    shape: tuple[int, ...]
+    workspace: int
+
+    def begin(self, needs: Sequence[Need], plan: Plan) -> None:
+        """Begin to find these facts, and meanwhile to split for this plan, where a device does; waits for nothing."""
+        ...
+
+    def measure(self, need: Need) -> Any:
+        """Find a fact about the operands (`planning.facts`), and wait for it.
+
+        Raises
+        ------
+        ValueError
+            If it cannot be found within the limit of workspace.
+        """
+        ...
+
+    def multiply(self, plan: Plan, c: Any) -> None:
+        """Compute the product by the slices or words of a plan into c, shape (batch, m, n), contiguous.
+
+        Raises
+        ------
+        ValueError
+            If it cannot be computed within the limit of workspace.
+        """
+        ...
+
+    def nonfinite(self, side: Side) -> Any:
+        """How many elements of each row are NaN or Inf, shape (batch, rows), in host memory."""
+        ...
+
+    def underflows(self, side: Side, words: Words) -> int:
+        """How many elements of an operand lose more than their share of bits when they are cut into words."""
+        ...
 
 
-class Backend(ProofBackend, Protocol):
-    """What a backend module offers; arrays of operands are stacks of rows, shape (batch, rows, k)."""
+class Backend(Protocol):
+    """What a backend module offers; operands are given to `work` as stacks of rows, shape (batch, rows, k)."""
 
     name: str
     engines: tuple[str, ...]
-    waits: bool
-    """Whether planning waits for a device that could do something else meanwhile."""
     row_bytes: int
     """Bytes for each row of an operand, held for its description and what follows from it, that count as workspace."""
 
-    def __hash__(self) -> int: ...
     def owns(self, x: Any) -> bool:
         """Whether x is an array of this library."""
         ...
 
     def check_device(self, operands: tuple[tuple[str, Any], ...]) -> None:
-        """Named operands of the backend lie where it computes."""
+        """Refuse named operands that do not lie where the backend computes."""
         ...
 
     def asarray(self, x: Any) -> Any:
@@ -62,6 +84,10 @@ class Backend(ProofBackend, Protocol):
         """Memory for a result, its last axis contiguous."""
         ...
 
+    def broadcast_to(self, x: Any, shape: tuple[int, ...]) -> Any:
+        """A view of x in that shape."""
+        ...
+
     def contiguous(self, x: Any) -> bool:
         """Whether a result can be computed in x."""
         ...
@@ -70,69 +96,32 @@ class Backend(ProofBackend, Protocol):
         """Whether two arrays may share memory."""
         ...
 
-    def describe(self, x: Any) -> Described:
-        """The rows of x, float32 or float64, and integers that tell of them (docs/design.md, section 3)."""
+    def machine(self) -> Machine:
+        """What planning asks about the machine that computes here and now."""
         ...
 
-    def describing_workspace(self, shape: tuple[int, ...]) -> int:
-        """Bytes held while rows of that shape (batch, rows, k) are described, and freed then."""
+    def native_obstacle(self, dtype: str) -> str | None:
+        """A setting by which the native product is less than an IEEE one; None if there is none."""
         ...
 
-    def read(self, described: Described) -> Callable[[], Description]:
-        """Begin to bring a description to the host; calling the result waits for it."""
-        ...
-
-    def look(self, x: Any, y: Any, whole: Sides | None = None) -> Callable[[], tuple[Least, Least]]:
-        """Likewise what the first elements of the rows of both tell, given what words found of the whole rows."""
-        ...
-
-    def split(self, operand: Described, side: Side, plan: Plan) -> Any:
-        """The slices of an operand, as the engine of the plan reads them."""
-        ...
-
-    def split_in_one_read(self, plan: Plan, x: Any, y: Any) -> tuple[Any, Any] | None:
-        """Slices of rows that nothing is known of, with their descriptions; None where that is no faster."""
-        ...
-
-    def cut_in_one_read(self, plan: Plan, x: Any, y: Any) -> tuple[Any, Any, Callable[[], bool]] | None:
-        """Words likewise, and whether an element is so small that it loses part of itself; that is waited for."""
+    def engine_name(self, plan: Plan) -> str:
+        """Device and engine, for the report."""
         ...
 
     def same_slices(self, plan: Plan, other: Plan) -> bool:
         """Whether slices for one plan serve another one, of the same scheme, engine and (m, k, n)."""
         ...
 
-    def product(self, plan: Plan, x: Any, y: Any, out: Any) -> int:
-        """out = x y^T, shape (batch, m, n), of rows that nothing is known of; the bytes of workspace."""
+    def describing_workspace(self, shape: tuple[int, ...]) -> int:
+        """Bytes held while rows of that shape (batch, rows, k) are described, and freed then."""
         ...
 
-    def execute(self, plan: Plan, left: Any, right: Any, out: Any) -> int:
-        """The same of operands that are described or split."""
+    def work(self, left: Any, right: Any, dtype: str, limit: int | None) -> Work:
+        """One product of two stacks of rows, or of slices made by `split`, which holds at most `limit` bytes, if given."""
         ...
 
-    def recorded(
-        self, a: Any, b: Any, out: Any, c: Any, choices: tuple[Any, ...], again: Callable[[], Again | None]
-    ) -> AbstractContextManager[None]:
-        """While a product is computed into c: note what is done, for `again`, where that spares the host anything.
-
-        What may be done again is asked when the product is there.
-        """
-        ...
-
-    def axpby(self, alpha: Any, x: Any, beta: Any, y: Any, out: Any) -> None:
-        """out = alpha x + beta y (None: not read), both products and the sum rounded; x, of out's dtype, is lost."""
-        ...
-
-    def underflows(self, operand: Described, words: Words) -> int:
-        """Elements that lose more than their share of bits when they are cut into words."""
-        ...
-
-    def core(self) -> TensorCore | None:
-        """The tensor cores of words that are given by name; None if those here are unknown."""
-        ...
-
-    def words_obstacle(self, words: Words) -> str | None:
-        """Why these words do not run here, or not by themselves; None if they do."""
+    def split(self, rows: Any, side: Side, plan: Plan) -> Any:
+        """The slices of an operand, for many products."""
         ...
 
     def native(self, a: Any, b: Any, dtype: str, out: Any) -> int:
@@ -142,20 +131,8 @@ class Backend(ProofBackend, Protocol):
         """
         ...
 
-    def native_obstacle(self, dtype: str) -> str | None:
-        """A setting by which the native product is less than an IEEE one; None if there is none."""
-        ...
-
-    def fastest(self, stack: tuple[int, int, int], k: int, dtype: str, ways: tuple[Way, ...]) -> Way:
-        """Of these ways, a scheme first, the fastest for a product (batch, m, n)."""
-        ...
-
-    def seconds(self, stack: tuple[int, int, int], k: int, dtype: str, way: Way) -> float | None:
-        """How long a product (batch, m, n) is expected to take in that way; None where nothing is known of it."""
-        ...
-
-    def engine_name(self, plan: Plan) -> str:
-        """Device and engine, for the report."""
+    def axpby(self, alpha: Any, x: Any, beta: Any, y: Any, out: Any) -> None:
+        """out = alpha x + beta y (None: not read), both products and the sum rounded; x, of out's dtype, is lost."""
         ...
 
 
@@ -185,9 +162,3 @@ def _is_cupy(x: Any) -> bool:
     if type(x).__module__.split(".")[0] == "cupy":
         return True
     return isinstance(x, Prepared) and bool(x.backend.name == "cupy")
-
-
-def again(a: Any, b: Any, out: Any, choices: tuple[Any, ...]) -> Any:
-    """The product of CuPy arrays, done as a call like this one was before; None if it has to be found out how."""
-    module = sys.modules.get("ozaki.backends.cupy._again")
-    return None if module is None else module.again(a, b, out, choices)

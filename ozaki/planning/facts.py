@@ -8,16 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from ozaki._accuracy import Measure
+from ozaki.bounds.levels import Level
 from ozaki.schemes import Scheme, Words
 
 T = TypeVar("T")
-
-Level = Literal["sampled", "narrow", "wide"]
-"""How sharply (abs(A) abs(B))_ij is bounded from below (docs/bounds.md, B7), from cheap and loose to costly and sharp:
-products of 7-bit magnitudes of a quarter of the inner indices, the same of all, and products of some 20 bits."""
 
 
 class Need:
@@ -92,7 +89,7 @@ class WorstRatio(Need):
     Attributes
     ----------
     scheme, level : what is compared with what
-    few_rows : in the first rows of A only (`FEW_ROWS`); enough to see that a scheme does not do
+    few_rows : in the first rows of A only (`bounds.levels.FEW_ROWS`); enough to see that a scheme does not do
     drops : the image error includes the digit pairs that the scheme leaves out. They are known to vanish for operands
         of small spans, and then the ratio is asked for without them.
     """
@@ -142,21 +139,21 @@ class Facts(Mapping[Need, Any]):
         return Facts(self._found | {need: value})
 
 
-def settle(decide: Callable[[Facts], T], measure: Callable[[Need], Any], facts: Facts | None = None) -> tuple[T, Facts]:
+def settle(decide: Callable[[Facts], T], measure: Callable[[Need, Facts], Any], facts: Facts) -> tuple[T, Facts]:
     """Ask a decision until it has all the facts that it needs.
 
     Parameters
     ----------
     decide : function of the facts; raises `MissingFact` while it needs another one
-    measure : finds a fact
+    measure : finds a fact that is needed, given those that are there
+    facts : those that are there at first
 
     Returns
     -------
-    The decision, and the facts that it rests on.
+    The decision, and the facts that there are then.
     """
-    facts = Facts() if facts is None else facts
     while True:
         try:
             return decide(facts), facts
         except MissingFact as missing:
-            facts = facts.having(missing.need, measure(missing.need))
+            facts = facts.having(missing.need, measure(missing.need, facts))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from operands import random_matrix, views
 
-from ozaki._description import FIELDS
+from ozaki.bounds.description import FIELDS
 from ozaki.backends.numpy import _backend as _numpy
 from ozaki.schemes import Digits, Residues
 

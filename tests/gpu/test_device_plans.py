@@ -10,7 +10,7 @@ from operands import random_matrix, same_bits
 
 import ozaki
 from ozaki import reference
-from ozaki._proof import EVERY, SAMPLE
+from ozaki.bounds.levels import EVERY, SAMPLE
 from ozaki.backends.numpy import _backend as _numpy
 from ozaki.schemes import Digits, Residues
 

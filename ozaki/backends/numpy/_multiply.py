@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ozaki._description import Described
 from ozaki.backends.numpy import _limbs
 from ozaki.backends.numpy._describe import TILE, row_tiles
 from ozaki.backends.numpy._limbs import Floats
 from ozaki.backends.numpy._slices import Slices, reduce, slices_of
+from ozaki.bounds.description import Described
 from ozaki.schemes import Digits
 from ozaki.schemes.blas import Engine, weight_limbs
 from ozaki.schemes.residues import Remainders

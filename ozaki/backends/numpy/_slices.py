@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ozaki._description import Described
 from ozaki.backends.numpy._describe import along_memory, scale, turned
 from ozaki.backends.numpy._limbs import Floats
+from ozaki.bounds.description import Described
 from ozaki.schemes import Digits
 from ozaki.schemes.blas import PIECE_BITS, Engine, piece_residues
 from ozaki.schemes.residues import Remainders

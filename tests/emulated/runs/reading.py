@@ -13,7 +13,7 @@ import cupy as cp
 import numpy as np
 
 import ozaki
-from ozaki._description import FIELDS
+from ozaki.bounds.description import FIELDS
 from ozaki.backends.cupy import _backend as _cupy
 from ozaki.backends.cupy import _describe_split, _magnitudes, _split
 from ozaki.backends.cupy._magnitudes import MagnitudeLayout, Magnitudes

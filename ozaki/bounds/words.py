@@ -1,15 +1,17 @@
-"""Error bounds of words (docs/bounds.md, B8), and the estimate beside them (E2)."""
+"""Low-precision words: their bound for any operands (B8), for the operands at hand (with B9), and the estimate E2."""
 
 from __future__ import annotations
 
 from functools import lru_cache, partial
 from math import ceil, expm1, inf, log1p, sqrt
 
+import numpy as np
+
+from ozaki.bounds.description import Description, Least
+from ozaki.bounds.exact import ErrorTerms
+from ozaki.bounds.rounding import UP
 from ozaki.schemes.formats import FORMATS
 from ozaki.schemes.words import Group, Words, groups
-
-UP = 1 + 2.0**-30
-"""Covers the roundings of what it multiplies, thousands of them (docs/bounds.md)."""
 
 _LEAST_PRODUCT = 2.0**-60
 """Of two elements that are counted as 2**floor at least."""
@@ -138,3 +140,91 @@ def _growth(roundoff: float, count: float) -> float:
 def _compound(first: float, then: float) -> float:
     """(1 + first) (1 + then) - 1."""
     return first + then + first * then
+
+
+def error_terms(left: Description, right: Description, words: Words) -> ErrorTerms:
+    """B8 for these operands: what small elements add to the relative error of words, as outer products.
+
+    In units of 2**(top_i + top_j), with phi = 2**(floor - ceiling) for a row that may hold elements below 2**floor and
+    0 for others. All terms are 0 where the relative bound alone holds.
+    """
+    k, c = left.k, small(words, left.k)
+    lost = absolute(words, k) * 4.0**-words.ceiling
+    phi, psi = (np.where(side.below(words.lowest), 2.0**words.lowest, 0.0)
+                for side in (left, right))  # fmt: skip
+    filled_left, filled_right = (np.where(side.empty, 0.0, 1.0) for side in (left, right))
+    return ErrorTerms(
+        np.stack([c * phi, c * (left.sums + k * phi), lost * filled_left]) * UP,
+        np.stack([right.sums, psi, filled_right]) * UP,
+    )
+
+
+def by_rows(left: Description, right: Description, words: Words) -> float:
+    """B8 for these operands, componentwise, from their descriptions alone; inf where these do not tell enough.
+
+    What small elements add is proven by B9, and taken where it is next to nothing: B7 is sharper.
+    """
+    terms = error_terms(left, right, words)
+    of_large = relative(words, left.k)
+    if terms.vanish:
+        return of_large
+    share = least_share(left, right)
+    if share == 0:
+        return inf
+    worst_left, worst_right = (
+        np.divide(of, side.least_sums, out=np.zeros_like(of), where=~side.empty).max(axis=(1, 2), initial=0.0)
+        for of, side in ((terms.left, left), (terms.right, right))
+    )
+    added = float((worst_left * worst_right).sum()) / share
+    return (of_large + added) * UP if added <= _NEXT_TO_NOTHING * of_large else inf
+
+
+_NEXT_TO_NOTHING = 2.0**-7
+
+
+def lossless(words: Words, k: int) -> float:
+    """B8 for operands that words lose nothing of, componentwise; inf where accumulators lose something all the same."""
+    return relative(words, k) if absolute(words, k) == 0 else inf
+
+
+def by_sample(left: Least, right: Least, some: int, words: Words, k: int) -> float:
+    """B8 for any operands whose rows have these largest elements, componentwise; inf where B9 does not tell enough.
+
+    `some` of the k indices were looked at, the same ones of both operands.
+    """
+    if not (left.told and right.told):
+        return inf
+    least = _share(left.elements, right.elements, some)
+    for side in (left, right):
+        least *= side.sums * 2.0**side.steps
+    return by_least(least, words, k)
+
+
+def by_least(least: float, words: Words, k: int) -> float:
+    """B8 for any operands of which (abs(A) abs(B))_ij >= least 2**(top_i + top_j), but for rows of zeros.
+
+    Componentwise; inf if that is 0.
+    """
+    phi, lost = 2.0**words.lowest, absolute(words, k) * 4.0**-words.ceiling
+    added = small(words, k) * k * phi * (2 + phi) + lost
+    return (relative(words, k) + added / least) * UP if least > 0 else inf
+
+
+def least_share(left: Description, right: Description) -> float:
+    """B9: a lower bound of (abs(A) abs(B))_ij / (s_i s_j) over all rows that are not empty, s their `least_sums`."""
+    return _share(left.least_elements, right.least_elements, left.k)
+
+
+def _share(left: float, right: float, k: int) -> float:
+    """The same, from the least s_i**2 / norm(a_i)**2 of either operand.
+
+    By the Paley-Zygmund inequality at least (1 - t)**2 s_i**2 / norm(a_i)**2 elements of a row are t s_i / k or more;
+    where those of two rows are more than k together, as many of them meet. 0 where they are not.
+    """
+    counts = sum((1 - _FAIR) ** 2 * min(elements, k) for elements in (left, right))
+    meeting = max(counts - k * (1 + 2.0**-20), 0.0)
+    return float(meeting * (_FAIR / k) ** 2 / UP)
+
+
+_FAIR = 2.0**-5
+"""The t of B9."""

@@ -62,7 +62,7 @@ class Described:
         return Description(self.k, *fields)
 
 
-LOOKED_AT = 384
+SAMPLED = 384
 """Elements at the beginning of a row that are looked at, at most, to tell what is ordinary.
 
 Of 16384 rows of normal data each has 0.53 times as many or more that count in B9; with 256 0.51, and half is too few.

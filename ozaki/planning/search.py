@@ -8,14 +8,12 @@ from functools import lru_cache
 from math import ceil, inf, log2
 from typing import NoReturn
 
-import numpy as np
-
-from ozaki import _bounds
 from ozaki._accuracy import Accuracy
-from ozaki._description import Described
-from ozaki._measured import Measured
-from ozaki._proof import EVERY, SAMPLE, SAMPLED_FROM, ChangedError, ProofBackend
-from ozaki.schemes import Residues, Scheme, Words, scaling_of
+from ozaki.bounds import estimates
+from ozaki.bounds.exact import a_priori
+from ozaki.bounds.levels import EVERY, SAMPLE, SAMPLED_FROM
+from ozaki.planning.proof import Proof
+from ozaki.schemes import Scheme, scaling_of
 from ozaki.schemes.named import least_of, most_of, scheme_of
 
 
@@ -33,101 +31,50 @@ def choose_a_priori(accuracy: Accuracy, k: int, names: tuple[str, ...]) -> Choic
     order = sorted(names, key=lambda name: scheme_of(name, starts[name]).products)
 
     def bound(scheme: Scheme) -> float:
-        return _bounds.a_priori(scheme, k)
+        return a_priori(scheme, k)
 
     choice = _cheapest(order, starts, bound, bound, accuracy, k)
     return choice or _unreachable(accuracy, names)
 
 
-class Search:
-    """For the fewest slice products whose bound for these operands meets the target, within `limit` bytes, if given.
+def search(target: Accuracy, k: int, names: tuple[str, ...], proof: Proof, wide: bool = True) -> Choice | None:
+    """The fewest slice products whose bound for the operands meets the target.
 
-    Attributes
+    Parameters
     ----------
-    likely : the scheme that ordinary data needs
+    proof : what facts prove of the operands; the search may sharpen it
+    wide : the proof may go to the wide level, and the target has to be met
+
+    Returns
+    -------
+    Choice, or None if only the wide level could tell and may not be used
+
+    Raises
+    ------
+    ValueError
+        With `wide`, if no count meets the target.
     """
-
-    _measured: Measured
-
-    def __init__(
-        self, backend: ProofBackend, k: int, accuracy: Accuracy, names: tuple[str, ...], limit: int | None = None
-    ) -> None:
-        self._backend, self._k, self._accuracy, self._names, self._limit = backend, k, accuracy, names, limit
-        self._usual = {name: _usual(name, accuracy, k) for name in names}
-        by_products = likely_schemes(accuracy, k, names)
-        self._order = [scheme.name for scheme in by_products]
-        self.likely = by_products[0]
-
-    def begin(self, left: Described, right: Described, meanwhile: Callable[[], object] | None = None) -> None:
-        """Begin what ordinary data will be asked for; `meanwhile` gives the device something to do beside it."""
-        alone = meanwhile is None
-        self._measured = Measured(self._backend, left, right, self._accuracy.measure, alone, self._limit)
-        self._measured.open()
-        if meanwhile is not None:
-            meanwhile()
-        others = (
-            _fewer(name, self._usual[name], self.likely.products, self._accuracy, self._k) for name in self._order[1:]
-        )
-        self._measured.begin(self.likely, [scheme for scheme in others if scheme is not None])
-
-    def likely_proven(self) -> bool:
-        """Whether the first level of proof grants these operands what ordinary data need; waits for it."""
-        try:
-            return self._measured.bound(self.likely) <= self._accuracy.tolerance
-        finally:
-            self._measured.settle()
-
-    def choose(self, wide: bool = True) -> Choice | None:
-        """The scheme, and the bound proven for it; None where that would take a wide product and it may not."""
-        self._wide = wide
-        measured, accuracy, k = self._measured, self._accuracy, self._k
-        starts = {name: measured.exact_below(name, count) for name, count in self._usual.items()}
-        first = scheme_of(self._order[0], starts[self._order[0]])
-        while True:
-            if measured.gain > 1 and measured.bound(first) > accuracy.tolerance:  # more slices are worth the next level
-                measured.settle()
-                measured.sharpen(1)
-                continue
-            choice = _cheapest(self._order, starts, measured.bound, measured.at_least, accuracy, k)
-            spared = inf
-            if choice is not None:
-                name = choice.scheme.name
-                spared = choice.scheme.products - scheme_of(name, starts[name]).products
-                spared = max(spared, _one_less_in_reach(choice, accuracy, k, measured.gain))
-            measured.settle()
-            if not measured.sharpen(spared, wide):
-                return choice if choice or not wide else _unreachable(accuracy, self._names)
-
-    @property
-    def workspace(self) -> int:
-        """Most bytes that were held for a proof."""
-        return self._measured.workspace
-
-    @property
-    def plain(self) -> bool:
-        """What was looked at can be done again, and tells then what `choose` asks."""
-        return self._measured.plain
-
-    def keep(self) -> None:
-        """Let go of the operands, and of all that was found."""
-        self._measured.keep()
-
-    @np.errstate(all="ignore")
-    def finds(self, scheme: Scheme | Words | None) -> bool:
-        """Whether a search that was kept, and has been begun anew by others, ends as it did with that scheme."""
-        self._measured.keep()
-        try:
-            choice = self.choose(self._wide)
-            return choice is not None and choice.scheme == scheme
-        except (ChangedError, ValueError):
-            return False
-        finally:
-            self._measured.settle()  # before others have the memory
+    usual = {name: _usual(name, target, k) for name in names}
+    order = [scheme.name for scheme in likely_schemes(target, k, names)]
+    starts = {name: proof.exact_below(name, count) for name, count in usual.items()}
+    first = scheme_of(order[0], starts[order[0]])
+    while True:
+        if proof.gain > 1 and proof.bound(first) > target.tolerance:  # more slices are worth the next level
+            proof.sharpen(1)
+            continue
+        choice = _cheapest(order, starts, proof.bound, proof.at_least, target, k)
+        spared = inf
+        if choice is not None:
+            name = choice.scheme.name
+            spared = choice.scheme.products - scheme_of(name, starts[name]).products
+            spared = max(spared, _one_less_in_reach(choice, target, k, proof.gain))
+        if not proof.sharpen(spared, wide):
+            return choice if choice or not wide else _unreachable(target, names)
 
 
 def _one_less_in_reach(choice: Choice, accuracy: Accuracy, k: int, gain: int) -> bool:
     """Whether a slice less might do if the bound shrank by that gain."""
-    if choice.scheme.count == 1 or choice.bound * _growth(choice.scheme) > gain * accuracy.tolerance:
+    if choice.scheme.count == 1 or choice.bound * choice.scheme.growth > gain * accuracy.tolerance:
         return False
     return _usually_good(scheme_of(choice.scheme.name, choice.scheme.count - 1), accuracy, k)
 
@@ -140,7 +87,7 @@ def _usual(name: str, accuracy: Accuracy, k: int) -> int:
     scaling fears rows with a single large element.
     """
     counts = range(1, most_of(name))
-    enough = next((c for c in counts if _bounds.a_priori(scheme_of(name, c), k) <= accuracy.tolerance), most_of(name))
+    enough = next((c for c in counts if a_priori(scheme_of(name, c), k) <= accuracy.tolerance), most_of(name))
     if name != "residues":
         enough = max(enough - 1, 1)
     while enough < most_of(name) and not _usually_good(scheme_of(name, enough), accuracy, k):
@@ -162,7 +109,7 @@ def _likely(name: str, accuracy: Accuracy, k: int) -> int:
         return start
     counts = range(start, most_of(name))
     unseen = EVERY // SAMPLE if k > SAMPLED_FROM else 1
-    fits = (c for c in counts if unseen * _bounds.usual_worst(scheme_of(name, c), k) <= accuracy.tolerance)
+    fits = (c for c in counts if unseen * estimates.usual_worst(scheme_of(name, c), k) <= accuracy.tolerance)
     return next(fits, most_of(name))
 
 
@@ -171,7 +118,7 @@ def _usually_good(scheme: Scheme, accuracy: Accuracy, k: int) -> bool:
 
     That of cuBLAS is 0.45 2**-24 for float32 and 0.46 2**-53 for float64 on normal data.
     """
-    return accuracy.bits is None or _bounds.usual_rms(scheme, k) <= 0.45 * 2.0**-accuracy.bits
+    return accuracy.bits is None or estimates.usual_rms(scheme, k) <= 0.45 * 2.0**-accuracy.bits
 
 
 def _cheapest(
@@ -229,7 +176,7 @@ def _fewest(
         if following == count or (choice.bound == inf and count > first):
             return None
         choice = at(following)
-    while choice.scheme.count > 1 and choice.bound * _growth(choice.scheme) <= accuracy.tolerance:
+    while choice.scheme.count > 1 and choice.bound * choice.scheme.growth <= accuracy.tolerance:
         if choice.bound > 0 and not _usually_good(scheme_of(name, choice.scheme.count - 1), accuracy, k):
             break  # before it is looked at: what is not exact now will not be with less
         fewer = at(choice.scheme.count - 1)
@@ -237,17 +184,6 @@ def _fewest(
             break
         choice = fewer
     return choice
-
-
-def _growth(scheme: Scheme) -> int:
-    """Least factor by which the error grows when a slice is taken away, so that most often there is nothing to try.
-
-    The last modulus m holds log2(m) / 2 bits of each row, rounded down; a digit holds all of its bits, but the third
-    one doubles the pairs that are dropped. A single digit drops none: its error may be no larger than that of two.
-    """
-    if isinstance(scheme, Residues):
-        return 8 if scheme.moduli[-1] >= 64 else 4
-    return 2 ** (scheme.bits - 1) if scheme.count > 2 else 0
 
 
 def _in_reach(choice: Choice, accuracy: Accuracy, k: int) -> int:

@@ -1,0 +1,210 @@
+"""One product: the facts that its operands show, its plan, its computation, its report."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from functools import cached_property, partial
+from math import inf
+from typing import Any
+
+from ozaki._checks import check_choices
+from ozaki._choices import Choices
+from ozaki._pair import SIDES, Pair
+from ozaki._plan import Plan
+from ozaki._prepared import Prepared
+from ozaki._report import Report, rounded_up
+from ozaki._workspace import too_few_bytes
+from ozaki.backends import Work
+from ozaki.bounds import native
+from ozaki.bounds import words as word_bounds
+from ozaki.bounds.rounding import suffices, with_rounding
+from ozaki.planning.choose import decide
+from ozaki.planning.facts import CutBound, Facts, NativeInRange, Need, RowsBound, Sample, WorstRatio, settle
+from ozaki.planning.ordinary import foresee
+from ozaki.planning.proof import proven_bound
+from ozaki.planning.question import Question
+from ozaki.schemes import Words
+
+SPECULATE = True
+"""Whether a device that finds facts splits the operands meanwhile for the plan of ordinary ones; bits stay the same."""
+
+
+class Product:
+    """One product under way.
+
+    Parameters
+    ----------
+    pair : the operands
+    limit : the caller's limit of workspace in bytes, or None
+
+    Attributes
+    ----------
+    facts : what its plan rests on
+    """
+
+    def __init__(self, pair: Pair, limit: int | None) -> None:
+        self._pair, self._limit = pair, limit
+        self.facts = Facts()
+        self._begun = False
+        self._copied = 0
+        self._proven = inf
+
+    @cached_property
+    def work(self) -> Work:
+        """What the backend does for this product."""
+        pair = self._pair
+        left, right = (pair.slices_or_rows(side) for side in SIDES)
+        rest = None if self._limit is None else max(self._limit - pair.held, 0)
+        return pair.backend.work(left, right, pair.dtype, rest)
+
+    # Planning --------------------------------------------------------------------------------------------------------
+
+    def question(self, choices: Choices, for_operands: bool = False) -> Question:
+        """What planning is asked.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If an operand is prepared for a plan already, or a choice makes no sense.
+        """
+        pair = self._pair
+        for name, x in (("a", pair.a), ("b", pair.b)):
+            if isinstance(x, Prepared):
+                if for_operands:
+                    raise ValueError(f"{name}: prepared for a plan already, which is {name}.plan; expected an array")
+                raise ValueError(f"plan: missing; {name} is prepared for a plan, so give plan={name}.plan")
+        check_choices(choices, pair.backend)
+        obstacle = pair.backend.native_obstacle(pair.dtype)
+        fits = pair.native_fits(choices.workspace_limit)
+        return Question(pair.sizes, pair.dtype, choices, pair.backend.machine(), obstacle, fits, for_operands)
+
+    def plan(self, question: Question) -> Plan:
+        """The plan for these operands."""
+        speculate = SPECULATE and question.machine.waits and self._limit is None and not question.for_operands
+        measure = partial(self._measure_and_begin, question) if speculate else self._measure
+        plan, self.facts = settle(partial(decide, question), measure, self.facts)
+        return plan
+
+    def _measure(self, need: Need, _facts: Facts | None = None) -> Any:
+        """A fact about the operands, within the limit of workspace."""
+        if not isinstance(need, Sample | NativeInRange | CutBound):  # these hold next to nothing
+            self._pair.check_limit(self._limit)
+        return self.work.measure(need)
+
+    def _measure_and_begin(self, question: Question, need: Need, facts: Facts) -> Any:
+        """The same; when the proof of slices begins, begin all of it that ordinary operands need.
+
+        The device finds these facts, and meanwhile splits the operands for the plan that ordinary ones get.
+        """
+        if not self._begun and isinstance(need, WorstRatio | RowsBound):
+            self._begun = True
+            plan, needs = foresee(question, facts)
+            if plan.scheme is not None and plan.scheme.exact:
+                self.work.begin([each for each in needs if _of_one_level(each, need)], plan)
+        return self._measure(need)
+
+    def check(self, plan: Plan, report: bool) -> None:
+        """Prove for these operands what a given plan promises, or what a report will say of it.
+
+        Raises
+        ------
+        ValueError
+            If a strict plan's target is not met.
+        """
+        pair = self._pair
+        if pair.empty or plan.a_priori or not (plan.strict or report):
+            return
+        target, dtype, k = plan.target, pair.dtype, pair.sizes.shape[1]
+        if plan.scheme is None:
+            proven = self._native_bound()
+            met = suffices(proven, target.tolerance, dtype)
+        else:
+            known = plan.bound if report else inf
+            prove = partial(proven_bound, plan.scheme, target, k, dtype, known=known)
+            bound, self.facts = settle(prove, self._measure, self.facts)
+            proven, met = with_rounding(bound, dtype), bound <= target.tolerance
+        self._proven = proven
+        if met or plan.strict is None:
+            return
+        message = (
+            f"plan: proves a {target.measure} error of {rounded_up(proven)} for these operands, but it was made for an "
+            f"accuracy of {target.tolerance:.3g} and other operands"
+        )
+        if plan.strict:
+            raise ValueError(f"{message}; plan from these, or make the plan with strict=False")
+        warnings.warn(message, stacklevel=4)
+
+    def _native_bound(self) -> float:
+        """What the native product proves for these operands."""
+        pair = self._pair
+        if pair.backend.native_obstacle(pair.dtype) or not self._measure(NativeInRange()):
+            return inf
+        return native.bound(max(pair.sizes.shape[1], 1), pair.dtype)
+
+    # Computing -------------------------------------------------------------------------------------------------------
+
+    def compute(self, plan: Plan, c: Any) -> None:
+        """Compute the product into c, shape `sizes.stack`."""
+        pair = self._pair
+        if 0 in pair.sizes.stack:
+            return
+        if pair.sizes.shape[1] == 0:
+            c[...] = 0
+        elif plan.scheme is None:
+            pair.check_native_limit(plan.workspace_limit)
+            self._copied = pair.backend.native(*pair.matrices, pair.dtype, pair.sizes.own_shape(c))
+        else:
+            pair.check_limit(plan.workspace_limit)
+            self._check_slices_within_limit(plan)
+            self.work.multiply(plan, c)
+
+    def _check_slices_within_limit(self, plan: Plan) -> None:
+        """A limit of which something is taken already may ask for another engine than an operand was prepared for."""
+        pair, limit = self._pair, plan.workspace_limit
+        if limit is None or not pair.prepared:
+            return
+        if not pair.backend.same_slices(plan, replace(plan, workspace_limit=limit - pair.held)):
+            too_few_bytes(limit, limit + pair.held)
+
+    # Reporting -------------------------------------------------------------------------------------------------------
+
+    def report(self, plan: Plan, given: bool) -> Report:
+        """What ran; the bound of a plan that was given and may come from other operands is the one `check` proved."""
+        pair = self._pair
+        scheme, bound, nonfinite = plan.scheme, plan.bound, None
+        if not pair.empty and (scheme is None or not plan.a_priori):
+            if scheme is None:
+                bound = self._native_bound()
+            elif given:
+                bound = self._proven
+            rows = {side: int((self.work.nonfinite(side) > 0).sum()) for side in SIDES}
+            nonfinite = sum(count // pair.copies(side) for side, count in rows.items())
+        underflows = estimate = None
+        if isinstance(scheme, Words):
+            underflows = sum(self.work.underflows(side, scheme) // pair.copies(side) for side in SIDES)
+            likely = word_bounds.relative(scheme, max(pair.sizes.shape[1], 1), probable=True)
+            estimate = with_rounding(likely, pair.dtype)
+        held = pair.copied
+        if not pair.empty:
+            held = pair.held + max(self._copied, self.work.workspace)
+        return Report(
+            bound=bound,
+            measure=plan.target.measure,
+            scheme="native" if scheme is None else scheme.name,
+            slices=plan.slices,
+            products=plan.products,
+            engine=pair.backend.engine_name(plan),
+            native=plan.native,
+            why=plan.why,
+            workspace_bytes=held,
+            reproducible=plan.reproducible,
+            nonfinite=nonfinite,
+            underflows=underflows,
+            estimate=estimate,
+        )
+
+
+def _of_one_level(x: Need, y: Need) -> bool:
+    """Both facts are found by one proof at one level."""
+    return type(x) is type(y) and getattr(x, "level", None) == getattr(y, "level", None)
