@@ -9,7 +9,7 @@ from typing import Any, Literal, overload
 import numpy as np
 
 from ozaki._accuracy import Accuracy
-from ozaki._checks import check_choices, check_flag, check_is_plan, check_runs
+from ozaki._checks import check_choices, check_flag, check_is_plan, check_plan_alone, check_runs
 from ozaki._choices import Choices
 from ozaki._environment import default_environment
 from ozaki._operands import (
@@ -30,6 +30,7 @@ from ozaki._product import Product
 from ozaki._report import Report
 from ozaki.backends import Backend, backend_of
 from ozaki.planning.for_shapes import plan_for_shapes, shapes_of_plan
+from ozaki.planning.weigh import explained
 from ozaki.schemes import Words
 
 
@@ -154,30 +155,20 @@ def matmul(
     choices = Choices(accuracy, scheme, slices, engine, reproducible, workspace_limit)
     check_flag("return_report", return_report)
     if plan is not None:
-        check_is_plan(plan)
-        if choices.made:
-            raise ValueError(f"plan: holds {' and '.join(choices.made)} already; give one or the other")
-    return _multiplied(a, b, out, choices, plan, return_report)
-
-
-def _multiplied(a: Any, b: Any, out: Any, choices: Choices, plan: Plan | None, return_report: bool) -> Any:
-    """The method: check, plan from what the operands show, compute, report."""
+        check_plan_alone(plan, choices)
     with np.errstate(all="ignore"):
-        given = plan
-        pair = Pair(a, b, choices.normwise if given is None else given.target.measure == "normwise")
-        pair.check_out(out)
-        if given is not None:
-            pair.check_plan(given)
-        c = pair.result(out)
-        product = Product(pair, choices.workspace_limit if given is None else given.workspace_limit)
-        if given is not None:
-            product.check(given, return_report)
-        plan = given or product.plan(product.question(choices))
-        product.compute(plan, c)
-        # Before `out` hides an operand.
-        report = product.report(plan, given is not None) if return_report else None
-        c = pair.returned(c, out)
+        pair = Pair(a, b, _normwise(choices, plan), out)  # check: two stacks of rows
+        product = Product(pair, choices, plan)
+        plan = product.settle(return_report)  # describe, as far as the plan depends on it, and plan
+        c = product.compute(plan)  # split, multiply, recombine
+        report = product.report(plan) if return_report else None
+        c = pair.returned(c)  # not earlier: `out` may hide an operand that the report reads
         return (c, report) if return_report else c
+
+
+def _normwise(choices: Choices, plan: Plan | None) -> bool:
+    """Whether the error is measured over whole matrices."""
+    return choices.normwise if plan is None else plan.target.measure == "normwise"
 
 
 @default_environment
@@ -235,8 +226,10 @@ def plan(
         return plan_for_shapes(shapes(shape_of("a", a), shape_of("b", b)), dtype_named(dtype), choices)
     if dtype is not None:
         raise ValueError("dtype: the operands have their own; give it with shapes only")
-    product = Product(Pair(a, b, choices.normwise), choices.workspace_limit)
-    made = product.plan(product.question(choices, for_operands=True))
+    product = Product(Pair(a, b, choices.normwise), choices)
+    question = product.question(for_operands=True)
+    made = product.plan(question)
+    made = explained(question, product.facts, made)
     promised = choices.accuracy is not None or (choices.leave_slices and not made.native)
     return replace(made, strict=strict) if promised and not made.a_priori else made
 
@@ -350,8 +343,7 @@ def gemm(
     """
     backend = backend_of(("a", a), ("b", b), *((("c", c),) if c is not None else ()))
     op_a, op_b = _transposed("a", a, trans_a, backend), _transposed("b", b, trans_b, backend)
-    pair = Pair(op_a, op_b)
-    pair.check_out(out)
+    pair = Pair(op_a, op_b, out=out)
     alpha, beta = _factor("alpha", alpha, pair.dtype), _factor("beta", beta, pair.dtype)
     if beta != 0 or c is not None:
         c = _addend(c, pair)

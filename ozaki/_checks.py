@@ -46,6 +46,13 @@ def check_is_plan(plan: Any) -> None:
         raise TypeError(f"plan: {type(plan).__name__}; expected a Plan, as ozaki.plan returns it")
 
 
+def check_plan_alone(plan: Any, choices: Choices) -> None:
+    """It is a Plan, given without choices that it holds already."""
+    check_is_plan(plan)
+    if choices.made:
+        raise ValueError(f"plan: holds {' and '.join(choices.made)} already; give one or the other")
+
+
 def check_words(words: Words, dtype: str, choices: Choices, machine: Machine | None) -> None:
     """Words can do what else is asked."""
     if dtype != "float32":

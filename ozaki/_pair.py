@@ -29,10 +29,12 @@ class Pair:
     a, b : array or Prepared
     dtype : {"float32", "float64"}, of the result
     sizes : Shapes
+    out : where the caller wants the result; None for a new array
+    in_place : whether it can be computed there
     copied : bytes of copies, where no view of an operand has these shapes, or the result cannot be computed in place
     """
 
-    def __init__(self, a: Any, b: Any, normwise: bool = False) -> None:
+    def __init__(self, a: Any, b: Any, normwise: bool = False, out: Any = None) -> None:
         self.backend: Backend = backend_of(("a", a), ("b", b))
         self.a, self.b = (
             x if isinstance(x, Prepared) else as_array(name, x, self.backend) for name, x in (("a", a), ("b", b))
@@ -42,7 +44,17 @@ class Pair:
         if normwise or self._stands_one_by_one():
             self.sizes = replace(self.sizes, in_left=(), in_right=())
         self._views: dict[Side, Any] = {}
-        self.copied = 0
+        self.out = out
+        if out is not None:
+            check_out(out, self.sizes.result, self.dtype, self.backend)
+        self.in_place = out is not None and self._can_hold_the_result(out)
+        self.copied = 0 if out is None or self.in_place else int(out.nbytes)
+
+    def _can_hold_the_result(self, out: Any) -> bool:
+        """Whether the product can be computed in `out`: apart from the operands, which a report reads afterwards."""
+        operands = [x.slices.x if isinstance(x, Prepared) else x for x in (self.a, self.b)]
+        in_order = self.sizes.in_order and self.backend.contiguous(out)
+        return in_order and not any(self.backend.overlap(out, x) for x in operands)
 
     def _stands_one_by_one(self) -> bool:
         """Whether an operand's matrices are split already, each by itself, and cannot be stacked into one."""
@@ -135,7 +147,7 @@ class Pair:
     def copies(self, side: Side) -> int:
         """How often each matrix of an operand stands in its stack, where its batch is broadcast."""
         operand = self.a if side == "left" else self.b
-        stack = operand.slices.described.x if isinstance(operand, Prepared) else self.rows(side)
+        stack = operand.slices.x if isinstance(operand, Prepared) else self.rows(side)
         return max(1, int(stack.shape[0]) // max(1, prod(operand.shape[:-2])))
 
     def check_plan(self, plan: Plan) -> None:
@@ -153,37 +165,27 @@ class Pair:
                     raise ValueError(f"{name}: prepared as {x.side} operand; prepare it as {side}")
                 same = (x.plan.scheme, x.plan.engine, x.plan.shape) == (plan.scheme, plan.engine, plan.shape)
                 same = same and self.backend.same_slices(x.plan, plan)
-                stack = x.slices.described.x.shape[0]  # in the order of the batch that it was prepared for
+                stack = x.slices.x.shape[0]  # in the order of the batch that it was prepared for
                 if not same or (stack != 1 and _of_stack(x.plan.batch) != _of_stack(plan.batch)):
                     raise ValueError(f"{name}: prepared for another plan; prepare it with this one")
         check_choices(Choices(engine=plan.engine, workspace_limit=plan.workspace_limit), self.backend)
         check_runs(plan.scheme, self.backend.machine())
 
-    def check_out(self, out: Any) -> None:
-        """`out`, where there is one, can take the result."""
-        if out is not None:
-            check_out(out, self.sizes.result, self.dtype, self.backend)
+    def result(self) -> Any:
+        """Memory in which the result is computed, shape (batch, m, n): that of `out` where it can be."""
+        if self.in_place:
+            return self.backend.asarray(self.out).reshape(self.sizes.stack)
+        return self.backend.empty(self.sizes.stack, self.dtype)
 
-    def result(self, out: Any) -> Any:
-        """Where the result is computed, shape (batch, m, n): apart from the operands, which the report looks at too."""
-        if out is None:
-            return self.backend.empty(self.sizes.stack, self.dtype)
-        operands = [x.slices.described.x if isinstance(x, Prepared) else x for x in (self.a, self.b)]
-        in_place = self.sizes.in_order and self.backend.contiguous(out)
-        if not in_place or any(self.backend.overlap(out, x) for x in operands):
-            self.copied += out.nbytes
-            return self.backend.empty(self.sizes.stack, self.dtype)
-        return self.backend.asarray(out).reshape(self.sizes.stack)
-
-    def returned(self, c: Any, out: Any) -> Any:
+    def returned(self, c: Any) -> Any:
         """The result in its own shape, in `out` if there is one."""
         if c.shape != self.sizes.result:
             c = self.sizes.own_shape(c).reshape(self.sizes.result)
-        if out is None:
+        if self.out is None:
             return scalar_if_no_axes(c)
-        if not self.backend.overlap(out, c):
-            out[...] = c
-        return out
+        if not self.in_place:
+            self.out[...] = c
+        return self.out
 
 
 def _of_stack(batch: tuple[int, ...]) -> tuple[int, ...]:

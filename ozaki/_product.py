@@ -36,15 +36,19 @@ class Product:
     Parameters
     ----------
     pair : the operands
-    limit : the caller's limit of workspace in bytes, or None
+    choices : the caller's
+    plan : one that the caller gives instead, or None
 
     Attributes
     ----------
     facts : what its plan rests on
     """
 
-    def __init__(self, pair: Pair, limit: int | None) -> None:
-        self._pair, self._limit = pair, limit
+    def __init__(self, pair: Pair, choices: Choices, plan: Plan | None = None) -> None:
+        self._pair, self._choices, self._given = pair, choices, plan
+        self._limit = choices.workspace_limit if plan is None else plan.workspace_limit
+        if plan is not None:
+            pair.check_plan(plan)
         self.facts = Facts()
         self._begun = False
         self._copied = 0
@@ -60,7 +64,21 @@ class Product:
 
     # Planning --------------------------------------------------------------------------------------------------------
 
-    def question(self, choices: Choices, for_operands: bool = False) -> Question:
+    def settle(self, report: bool) -> Plan:
+        """The plan that runs: the one that is given, if it keeps its promise for these operands, or the best one.
+
+        With `report`, what a given plan proves for these operands is found out too.
+
+        Raises
+        ------
+        ValueError, TypeError
+        """
+        if self._given is None:
+            return self.plan(self.question())
+        self._check(self._given, report)
+        return self._given
+
+    def question(self, for_operands: bool = False) -> Question:
         """What planning is asked.
 
         Raises
@@ -68,7 +86,7 @@ class Product:
         ValueError, TypeError
             If an operand is prepared for a plan already, or a choice makes no sense.
         """
-        pair = self._pair
+        pair, choices = self._pair, self._choices
         for name, x in (("a", pair.a), ("b", pair.b)):
             if isinstance(x, Prepared):
                 if for_operands:
@@ -104,7 +122,7 @@ class Product:
                 self.work.begin([each for each in needs if _of_one_level(each, need)], plan)
         return self._measure(need)
 
-    def check(self, plan: Plan, report: bool) -> None:
+    def _check(self, plan: Plan, report: bool) -> None:
         """Prove for these operands what a given plan promises, or what a report will say of it.
 
         Raises
@@ -133,7 +151,7 @@ class Product:
         )
         if plan.strict:
             raise ValueError(f"{message}; plan from these, or make the plan with strict=False")
-        warnings.warn(message, stacklevel=4)
+        warnings.warn(message, stacklevel=5)
 
     def _native_bound(self) -> float:
         """What the native product proves for these operands."""
@@ -144,11 +162,12 @@ class Product:
 
     # Computing -------------------------------------------------------------------------------------------------------
 
-    def compute(self, plan: Plan, c: Any) -> None:
-        """Compute the product into c, shape `sizes.stack`."""
+    def compute(self, plan: Plan) -> Any:
+        """Compute the product, shape `sizes.stack`, in `out` if it can be."""
         pair = self._pair
+        c = pair.result()
         if 0 in pair.sizes.stack:
-            return
+            return c
         if pair.sizes.shape[1] == 0:
             c[...] = 0
         elif plan.scheme is None:
@@ -158,6 +177,7 @@ class Product:
             pair.check_limit(plan.workspace_limit)
             self._check_slices_within_limit(plan)
             self.work.multiply(plan, c)
+        return c
 
     def _check_slices_within_limit(self, plan: Plan) -> None:
         """A limit of which something is taken already may ask for another engine than an operand was prepared for."""
@@ -169,14 +189,14 @@ class Product:
 
     # Reporting -------------------------------------------------------------------------------------------------------
 
-    def report(self, plan: Plan, given: bool) -> Report:
-        """What ran; the bound of a plan that was given and may come from other operands is the one `check` proved."""
+    def report(self, plan: Plan) -> Report:
+        """What ran, and what is proven of it: of a plan that was given, for these operands."""
         pair = self._pair
         scheme, bound, nonfinite = plan.scheme, plan.bound, None
         if not pair.empty and (scheme is None or not plan.a_priori):
             if scheme is None:
                 bound = self._native_bound()
-            elif given:
+            elif self._given is not None:
                 bound = self._proven
             rows = {side: int((self.work.nonfinite(side) > 0).sum()) for side in SIDES}
             nonfinite = sum(count // pair.copies(side) for side, count in rows.items())

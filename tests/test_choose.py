@@ -1,4 +1,4 @@
-"""Choosing a plan, as a table: a question and facts in, a plan or the fact that is needed next out. No arrays anywhere."""
+"""Choosing a plan, as a table: a question and facts in; a plan, or the fact that is needed next, out. No arrays."""
 
 from dataclasses import dataclass, replace
 from math import inf

@@ -241,6 +241,23 @@ def test_the_product_that_is_timed_is_shaped_as_the_whole(monkeypatch, a, b, sch
     assert planned["seconds"] == pytest.approx(2.0 * operations / np.prod(timed))
 
 
+def test_a_plan_can_list_what_was_weighed(tmp_path):
+    rng = np.random.default_rng(4)
+    for name in "ab":
+        np.save(tmp_path / f"{name}.npy", rng.standard_normal((100, 100)))
+    of_files, of_shapes = (
+        run("plan", *operands, "--accuracy", "fp64", "--explain").splitlines()
+        for operands in ((tmp_path / "a.npy", tmp_path / "b.npy"), ("100x100", "100x100"))
+    )
+    for lines in (of_files, of_shapes):
+        assert any(line.startswith("14 residues") and line.endswith("chosen") for line in lines), lines
+        assert any(line.startswith("native product") and line.endswith("proves too little") for line in lines), lines
+        assert any("digits" in line and line.endswith("not asked what it proves") for line in lines), lines
+    assert "13 residues" in str(ozaki.plan((9, 9), (9, 9), dtype="float64", scheme="residues", slices=13))
+    plan = json.loads(run("plan", "100x100", "100x100", "--accuracy", "fp64", "--json"))
+    assert [each["name"] for each in plan["candidates"] if each["chosen"]] == [f"{plan['slices']} residues"]
+
+
 def test_a_plan_says_where_and_why_and_for_how_long():
     printed = run("plan", "500x500", "500x500", "--accuracy", "fp64")
     assert "14 residues" in printed

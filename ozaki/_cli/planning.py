@@ -20,6 +20,7 @@ from ozaki.backends import Backend
 from ozaki.planning.facts import Facts
 from ozaki.planning.ordinary import foresee
 from ozaki.planning.question import Question
+from ozaki.planning.weigh import explained
 from ozaki.schemes import Scheme, Words
 from ozaki.schemes.named import SCHEMES
 
@@ -45,6 +46,10 @@ class Planned:
     engine: str
     seconds: float | None
 
+    def explained(self) -> str:
+        """Every way that was weighed, a line each, with its time and what it proves."""
+        return "\n".join(map(str, self.plan.candidates))
+
     def __str__(self) -> str:
         time = "" if self.seconds is None else f", about {self.seconds:.2g} s"
         lines = [*_of_plan(self.plan, self.undecided), f"on the {self.device.upper()}: {self.engine}{time}"]
@@ -58,6 +63,7 @@ class Planned:
             **{name: getattr(plan, name) for name in names},
             "scheme": "native" if plan.scheme is None else plan.scheme.name,
             "target": asdict(plan.target),
+            "candidates": [asdict(candidate) for candidate in plan.candidates],
             "undecided": self.undecided,
             "device": self.device,
             "engine": self.engine,
@@ -110,9 +116,11 @@ def _before_operands(
         return plan, f"the elements decide whether that proves what is asked for ({asked}): plan from files"
     check_choices(choices, backend)
     obstacle = backend.native_obstacle(dtype)
-    plan, _ = foresee(Question(sizes, dtype, choices, backend.machine(), obstacle), Facts())
+    question = Question(sizes, dtype, choices, backend.machine(), obstacle)
+    plan, _ = foresee(question, Facts())
     if plan.scheme is not None:
         plan = replace(plan, bound=inf)  # estimated, and proven of no operands
+    plan = explained(question, Facts(), plan)
     if plan.scheme is None:
         return plan, "" if target is None else "unless products or sums over- or underflow, which the elements decide"
     if target is not None and target.measure != "componentwise" and not isinstance(plan.scheme, Words):

@@ -26,6 +26,12 @@ class Slices:
     planes: Floats
     mu: npt.NDArray[np.int64]
 
+    @property
+    def x(self) -> npt.NDArray[Any]:
+        """The rows of the operand."""
+        rows: npt.NDArray[Any] = self.described.x
+        return rows
+
 
 def slices_of(
     operand: Described | Slices, mu: npt.NDArray[np.int64], engine: Engine, side: str, b: slice, rows: slice, hs: slice

@@ -32,6 +32,12 @@ class WordSlices:
     planes: npt.NDArray[np.float32]
     mu: npt.NDArray[np.int64]
 
+    @property
+    def x(self) -> npt.NDArray[Any]:
+        """The rows of the operand."""
+        rows: npt.NDArray[Any] = self.described.x
+        return rows
+
 
 def exponents(operand: Described, words: Words) -> npt.NDArray[np.int64]:
     """The exponents mu that bring rows just below 2**ceiling; 0 for a row without nonzero elements."""
