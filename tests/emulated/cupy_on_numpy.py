@@ -41,6 +41,13 @@ class ndarray(np.ndarray):  # noqa: N801
 
     device_id = 0
 
+    def __new__(cls, shape: Any, dtype: Any, memory: Memory) -> ndarray:
+        """An array in memory that it keeps alive."""
+        count, kind = prod(shape), np.dtype(dtype)
+        buffer: Any = (ctypes.c_char * max(count * kind.itemsize, 1)).from_address(memory.ptr)
+        buffer._memory = memory
+        return np.frombuffer(buffer, kind, count).reshape(shape).view(cls)
+
     @property
     def data(self) -> Memory:  # type: ignore[override]
         memory = Memory(self.__array_interface__["data"][0], self)
@@ -235,11 +242,7 @@ def install(capability: str) -> None:
 
     def empty_of_pool(shape: Any, dtype: Any = float) -> ndarray:
         shape = (shape,) if np.isscalar(shape) else tuple(shape)
-        count, kind = int(np.prod(shape)), np.dtype(dtype)
-        memory = alloc(max(count * kind.itemsize, 1))
-        buffer = (ctypes.c_char * max(count * kind.itemsize, 1)).from_address(memory.ptr)
-        buffer._memory = memory  # lives as long as the array
-        return np.frombuffer(buffer, kind, count).reshape(shape).view(ndarray)
+        return ndarray(shape, dtype, alloc(max(prod(shape) * np.dtype(dtype).itemsize, 1)))
 
     def as_array(x: Any, order: str = "K") -> ndarray:
         """A copy of all that lies between the first and the last element, with the same strides."""
@@ -266,6 +269,7 @@ def install(capability: str) -> None:
         memsetAsync=lambda ptr, value, size, stream: give(stream, lambda: ctypes.memset(ptr, value, size)),
         memcpyAsync=lambda to, ptr, size, kind, stream: give(stream, lambda: ctypes.memmove(to, ptr, size)),
         memcpyDeviceToHost=2,
+        memcpyHostToDevice=1,
         eventRecord=streams.record,
         streamWaitEvent=streams.wait_for,
         streamIsCapturing=lambda stream: False,
@@ -318,6 +322,9 @@ def install(capability: str) -> None:
     from ozaki.backends.cupy.launching._launch import Launch
 
     mock.patch.object(Launch, "__init__", _launched_later(Launch.__init__)).start()
+    from ozaki.backends.cupy.program import launches
+
+    mock.patch.object(launches, "block_of", _block_launched_later(launches.block_of)).start()
 
 
 class Pinned(np.ndarray):
@@ -337,23 +344,37 @@ def pinned(size: int) -> Pinned:
     return _pinned[-1]
 
 
+def _later(start: Any, words: Any) -> Any:
+    """What starts a launch when its stream gets there, with the arguments that it was given."""
+
+    def run(stream: int, given: bytes) -> None:
+        now = bytes(words)
+        ctypes.memmove(words, given, len(given))
+        start(stream)
+        ctypes.memmove(words, now, len(now))
+
+    def later(stream: int) -> None:
+        assert _context.current, "CUDA_ERROR_INVALID_CONTEXT"
+        give(stream, partial(run, stream, bytes(words)))
+
+    return later
+
+
 def _launched_later(init: Any) -> Any:
-    """A launch that starts when its stream gets there, with the arguments that it was given."""
+    """A launch that starts when its stream gets there."""
 
     def new(self: Any, *arguments: Any, **options: Any) -> None:
         init(self, *arguments, **options)
-        start, words = self.start, self.words
+        self.start = _later(self.start, self.words)
 
-        def run(stream: int, given: bytes) -> None:
-            now = bytes(words)
-            ctypes.memmove(words, given, len(given))
-            start(stream)
-            ctypes.memmove(words, now, len(now))
+    return new
 
-        def later(stream: int) -> None:
-            assert _context.current, "CUDA_ERROR_INVALID_CONTEXT"
-            give(stream, partial(run, stream, bytes(words)))
 
-        self.start = later
+def _block_launched_later(block_of: Any) -> Any:
+    """An argument block that launches when its stream gets there."""
+
+    def new(kernel: Any) -> Any:
+        block = block_of(kernel)
+        return block._replace(start=_later(block.start, block.pieces))
 
     return new

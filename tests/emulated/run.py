@@ -39,6 +39,8 @@ if __name__ == "__main__":
     cupy_on_numpy.install("90" if case.startswith(HOPPER) else "80")
     halves = import_module("ozaki.backends.cupy.engines._halves")
     halves._found[0] = halves.Places(frozenset({0}))  # the first cluster's multiprocessor; the other one has another
+    of_programs = import_module("ozaki.backends.cupy.steps.engines.halves")
+    of_programs._found[0] = of_programs.Places(frozenset({0}))
     run = find(case)
     streams.chance.seed(seed)
     run(np.random.default_rng(seed))

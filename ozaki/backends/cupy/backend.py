@@ -1,0 +1,155 @@
+"""CuPy: what the library asks of its arrays."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import cupy as cp
+
+from ozaki._plan import Plan
+from ozaki._prepared import Prepared
+from ozaki.backends.cupy import devices
+from ozaki.backends.cupy.machine import Machine
+from ozaki.backends.cupy.prepared import PreparedSlices
+from ozaki.backends.cupy.prepared import split as split
+from ozaki.backends.cupy.program.arrays import View, view_of
+from ozaki.backends.cupy.program.builder import Builder
+from ozaki.backends.cupy.program.program import Program
+from ozaki.backends.cupy.steps import axpby as steps
+from ozaki.backends.cupy.steps.engines.choice import engine_of
+from ozaki.backends.cupy.steps.native import native_obstacle as native_obstacle
+from ozaki.backends.cupy.work import Work
+
+name = "cupy"
+engines: tuple[str, ...] = ("cublas", "hopper")
+row_bytes = 0  # some 60, which are not counted
+
+
+# Arrays -------------------------------------------------------------------------------------------------------------
+
+
+def owns(x: Any) -> bool:
+    """Whether x is an array of this library."""
+    return isinstance(x, cp.ndarray)
+
+
+def asarray(x: Any) -> Any:
+    """x, or an array of what it holds."""
+    return x if isinstance(x, cp.ndarray) else cp.asarray(x)
+
+
+def empty(shape: tuple[int, ...], dtype: str) -> Any:
+    """Memory for a result, its last axis contiguous."""
+    return cp.empty(shape, dtype)
+
+
+def contiguous(x: Any) -> bool:
+    """Whether a result can be computed in x."""
+    return bool(x.flags.c_contiguous)
+
+
+def overlap(x: Any, y: Any) -> bool:
+    """Whether two arrays may share memory."""
+    return bool(cp.may_share_memory(x, y))
+
+
+def broadcast_to(x: Any, shape: tuple[int, ...]) -> Any:
+    """A view of x in that shape."""
+    return cp.broadcast_to(x, shape)
+
+
+def check_device(operands: tuple[tuple[str, Any], ...]) -> None:
+    """Refuse operands that do not lie on the current device.
+
+    Raises
+    ------
+    ValueError
+    """
+    current = cp.cuda.runtime.getDevice()
+    for label, x in operands:
+        array = x if isinstance(x, cp.ndarray) else x.slices.x
+        device = array.data.device_id
+        if device != current:
+            raise ValueError(
+                f"{label}: lies on device {device}, the current device is {current}; "
+                f"move it, or enter cupy.cuda.Device({device})"
+            )
+
+
+def given_arrays(operand: Any) -> tuple[Any, ...]:
+    """What a product reads of an operand, an array or a `Prepared`, in the order of a program's given arrays."""
+    slices = operand.slices if isinstance(operand, Prepared) else operand
+    return slices.arrays if isinstance(slices, PreparedSlices) else (operand,)
+
+
+# Planning -----------------------------------------------------------------------------------------------------------
+
+
+def machine() -> Machine:
+    """The current device, as planning sees it."""
+    return Machine(devices.current())
+
+
+def engine_name(plan: Plan) -> str:
+    """Device and engine, for reports."""
+    device = devices.current()
+    return device.name if plan.scheme is None else f"{device.name}, {engine_of(device, plan).label}"
+
+
+def same_slices(plan: Plan, other: Plan) -> bool:
+    """Whether slices for one plan serve another one, of the same scheme, engine and (m, k, n).
+
+    A batch or a limit of workspace may ask for another engine.
+    """
+    device = devices.current()
+    return bool(engine_of(device, plan) == engine_of(device, other))
+
+
+def describing_workspace(shape: tuple[int, ...]) -> int:
+    """Nothing that counts: it is of the order of what describes the rows."""
+    return 0
+
+
+# Products -----------------------------------------------------------------------------------------------------------
+
+
+def work(left: Any, right: Any, limit: int | None) -> Work:
+    """What is done with the operands of one product: rows (batch, rows, k), or the slices of a prepared one."""
+    return Work(left, right, limit)
+
+
+def axpby(alpha: float, x: Any, beta: float, y: Any | None, out: Any) -> None:
+    """out = alpha x + beta y, both products and the sum rounded; y, if not None, float32 or as x. Overwrites x, too.
+
+    x is all neighbours in memory.
+    """
+    direct = out.flags.c_contiguous and (y is None or not cp.may_share_memory(out, y) or _same(out, y))
+    into = out if direct else x
+    if x.size == 0:
+        return
+    neighbours = y is None or y.flags.c_contiguous
+    shape = (1, 1, x.size) if neighbours else (-1, *(1, *x.shape)[-2:])
+    arrays = [each.reshape(shape) for each in ((x, into) if y is None else (x, y))]
+    device = cp.cuda.runtime.getDevice()
+    program = _adding(device, float(alpha), float(beta), y is not None, *map(view_of, arrays))
+    run = program.start(arrays, lambda: into)
+    if run is None:
+        raise MemoryError
+    run.close()
+    if not direct:
+        out[...] = x
+
+
+def _same(x: Any, y: Any) -> bool:
+    """Whether both are the same elements."""
+    return bool(x.data.ptr == y.data.ptr and x.shape == y.shape and x.strides == y.strides and x.dtype == y.dtype)
+
+
+@lru_cache(maxsize=1024)
+def _adding(device: int, alpha: float, beta: float, add: bool, x: View, y: View) -> Program:
+    b = Builder()
+    given, addend = b.given("product", x), b.given("c", y)
+    out = b.given("out", x)
+    steps.axpby(b, alpha, given, beta, addend if add else None, out)
+    return b.whole()

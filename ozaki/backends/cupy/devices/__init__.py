@@ -1,0 +1,52 @@
+"""The devices: what is known of each family, as data."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from ozaki.backends.cupy.devices import ampere, hopper, others
+from ozaki.backends.cupy.devices.device import Device, Family
+
+__all__ = ["Device", "current", "of", "with_known_cores"]
+
+_FAMILIES: tuple[Family, ...] = (hopper.FAMILY, *ampere.FAMILIES, others.BLACKWELL)
+
+
+def of(capability: str, **numbers: Any) -> Device:
+    """The record of a device of that compute capability ("90"); `numbers` are fields of `Device`.
+
+    No GPU is needed for that.
+    """
+    family = next((family for family in _FAMILIES if capability in family.capabilities), others.FAMILY)
+    return Device.of(family, capability, **numbers)
+
+
+def with_known_cores() -> tuple[str, ...]:
+    """Compute capabilities of the devices whose tensor cores are known to add in a certain way, in order."""
+    return tuple(sorted(c for family in _FAMILIES if family.core is not None for c in family.capabilities))
+
+
+def current() -> Device:
+    """The current device of CuPy."""
+    from cupy.cuda import runtime
+
+    return _device(runtime.getDevice())
+
+
+@cache
+def _device(number: int) -> Device:
+    import cupy as cp
+    from cupy.cuda import runtime
+
+    here, properties = cp.cuda.Device(number), runtime.getDeviceProperties(number)
+    attributes = here.attributes
+    bits = 2e3 * attributes.get("MemoryClockRate", 0) * attributes.get("GlobalMemoryBusWidth", 0)  # a second
+    return of(
+        here.compute_capability,
+        number=number,
+        name=properties["name"].decode(),
+        multiprocessors=int(properties["multiProcessorCount"]),
+        shared_memory=int(attributes["MaxSharedMemoryPerMultiprocessor"]),
+        memory_bits=int(bits),
+    )

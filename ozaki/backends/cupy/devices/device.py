@@ -1,0 +1,94 @@
+"""What is known of a device: plain numbers, so that anything that follows from them can be worked out anywhere."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Self
+
+from ozaki.backends.cupy.devices.rates import Rates
+from ozaki.backends.cupy.devices.tiles import Tiles
+from ozaki.schemes.formats import TensorCore
+
+
+@dataclass(frozen=True)
+class Family:
+    """What devices of some compute capabilities have in common.
+
+    Attributes
+    ----------
+    capabilities : as "90"
+    rates : how fast they are; of memory, where the driver does not tell
+    core : how their tensor cores add floating-point words; None if that is not known
+    tiles : the tiles of the kernels that multiply int8 slices and keep what is left of them in registers, and of the
+        proof's kernel that compares products in registers; None if there are no such kernels
+    words : which kernels multiply low-precision words
+    one_read : whether there are kernels that describe and split an operand in one read
+    two_halves : whether the second-level cache has two halves, so that it pays to tell which multiprocessor is near
+        which (`steps/engines/halves.py`)
+    suffix : of the architecture's name, for instructions that this family alone has
+    """
+
+    capabilities: tuple[str, ...]
+    rates: Rates
+    core: TensorCore | None = None
+    tiles: Tiles | None = None
+    words: Literal["wgmma", "mma.sync"] = "mma.sync"
+    one_read: bool = False
+    two_halves: bool = False
+    suffix: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Device:
+    """One device.
+
+    Attributes
+    ----------
+    family : what it has in common with others
+    capability : compute capability, as "90"
+    rates : those of the family, with the memory's as the driver tells it
+    number : CuPy's number of it; None for the record of a device that is not there
+    name : as the driver has it
+    multiprocessors : how many there are
+    shared_memory : bytes of shared memory of a multiprocessor
+    """
+
+    family: Family
+    capability: str
+    rates: Rates
+    number: int | None = None
+    name: str = "no device"
+    multiprocessors: int = 108
+    shared_memory: int = 167936
+
+    @classmethod
+    def of(cls, family: Family, capability: str, memory_bits: int = 0, **numbers: Any) -> Self:
+        """A device of a family; `memory_bits`: that its memory moves in a second at its clock, 0 if nobody knows."""
+        rates = family.rates
+        if memory_bits:
+            rates = replace(rates, memory=_OF_BANDWIDTH * 1e-12 * memory_bits / 8)
+        return cls(family, capability, rates, **numbers)
+
+    @property
+    def architecture(self) -> str:
+        """What kernels are compiled for, as "sm_90a"."""
+        return f"sm_{self.capability}{self.family.suffix}"
+
+    @property
+    def tiles(self) -> Tiles | None:
+        """Those of the family."""
+        return self.family.tiles
+
+    @property
+    def cluster_blocks(self) -> int:
+        """A block for each multiprocessor, as many as clusters of two make."""
+        return self.multiprocessors // 2 * 2
+
+    @property
+    def clusters(self) -> int:
+        """Clusters of two blocks that it holds at once, if a block takes a multiprocessor for itself."""
+        return self.multiprocessors // 2
+
+
+_OF_BANDWIDTH = 0.88
+"""What copies have of a memory's clock and width (H200 0.86, H100 0.88)."""

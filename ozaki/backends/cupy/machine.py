@@ -1,0 +1,83 @@
+"""What planning asks of a device: what runs there, and how long it takes; no array is needed for that."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from math import inf
+
+from ozaki.backends import Way
+from ozaki.backends.cupy import devices
+from ozaki.backends.cupy.devices import Device
+from ozaki.backends.cupy.steps.engines import winograd
+from ozaki.backends.cupy.steps.engines.choice import slice_engine, word_engine
+from ozaki.backends.cupy.steps.engines.fused import Fused
+from ozaki.backends.cupy.steps.engines.word_tiles import TiledWords
+from ozaki.schemes import Scheme, Words
+from ozaki.schemes.formats import TensorCore
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A device as planning sees it.
+
+    Attributes
+    ----------
+    waits : planning waits for the device, which could do something else meanwhile
+    """
+
+    device: Device
+    waits: bool = True
+
+    def core(self) -> TensorCore | None:
+        """The tensor cores of words that are given by name; None if those there are unknown."""
+        return self.device.family.core
+
+    def words_obstacle(self, words: Words) -> str | None:
+        """Why these words do not run there, or not by themselves; None if they do."""
+        here, capability = self.core(), self.device.capability
+        if here is None:
+            known = ", ".join(f"{c[:-1]}.{c[-1:]}" for c in devices.with_known_cores())
+            return (
+                f"words have bounds for tensor cores of compute capability {known}, not {capability[:-1]}."
+                f"{capability[-1:]}; use scheme='digits'"
+            )
+        if words.core != here:
+            return (
+                f"{words.name} speaks of the tensor cores of {words.core.name}, and those here add as those of "
+                f"{here.name}; use dataclasses.replace(words, core=ozaki.tensor_core.{here.name})"
+            )
+        return None
+
+    def fastest(self, stack: tuple[int, int, int], k: int, dtype: str, ways: tuple[Way, ...]) -> Way:
+        """Of these ways, a scheme first, the fastest for a product (batch, m, n)."""
+        if 0 in (*stack, k):
+            return None if None in ways else ways[0]
+        return _fastest(self.device, stack, k, dtype, ways)
+
+    def seconds(self, stack: tuple[int, int, int], k: int, dtype: str, way: Way) -> float | None:
+        """How long a product (batch, m, n) is expected to take in that way; None where nothing is known of it."""
+        return None if 0 in (*stack, k) else _seconds(self.device, stack, k, dtype, way)
+
+
+@lru_cache(maxsize=1024)
+def _fastest(device: Device, stack: tuple[int, int, int], k: int, dtype: str, ways: tuple[Way, ...]) -> Way:
+    times = {way: _seconds(device, stack, k, dtype, way) for way in ways}
+    return min(times, key=lambda way: inf if (time := times[way]) is None else time)
+
+
+@lru_cache(maxsize=1024)
+def _seconds(device: Device, stack: tuple[int, int, int], k: int, dtype: str, way: Way) -> float | None:
+    batch, m, n = stack
+    if way is None:
+        return device.rates.native(batch, m, k, n, dtype)
+    if isinstance(way, Scheme):
+        engine = slice_engine(device, way, "auto", batch, (m, k, n))
+        entries, in_registers = engine.occupied(way, batch, m, k, n), isinstance(engine, Fused)
+        quadrants = in_registers and winograd.faster(device, way, batch, (m, k, n))
+        done = winograd.DONE if quadrants else 1.0
+        return device.rates.slices(batch, m, k, n, dtype, way, entries, in_registers, done)
+    of_words = word_engine(device, way, batch, m, k, n)
+    if isinstance(of_words, TiledWords) and of_words.timed:
+        return device.rates.words(batch, m, k, n, way, of_words.occupied(way, batch, m, k, n))
+    return None

@@ -1,0 +1,1 @@
+"""Programs: what a device does in a product, as named buffers and steps, built without memory and run with it."""

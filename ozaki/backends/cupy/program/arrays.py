@@ -1,0 +1,169 @@
+"""Symbolic arrays: where elements will lie in a buffer, before there is any memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from math import prod
+from typing import Any, Literal, NamedTuple
+
+Kind = Literal["given", "workspace", "host"]
+
+SIZES = {"b": 1, "B": 1, "i": 4, "I": 4, "f": 4, "q": 8, "l": 8, "d": 8}
+"""Bytes of an element, by its dtype's character, as `numpy.dtype.char` has it."""
+
+
+@dataclass(frozen=True, eq=False)
+class Buffer:
+    """Memory that a program names; equal to no other one.
+
+    Attributes
+    ----------
+    name : for people
+    nbytes : its size; of a given buffer 0, since its memory is the caller's
+    kind : "given" (an operand or the result, bound when the program runs), "workspace" (memory of the device) or
+        "host" (pinned memory of the host, which the device writes)
+    counted : whether it counts as workspace: what has a few bytes a row does not
+    """
+
+    name: str
+    nbytes: int
+    kind: Kind
+    counted: bool = True
+
+
+class Place(NamedTuple):
+    """An address: so many bytes from the beginning of a buffer."""
+
+    buffer: Buffer
+    offset: int = 0
+
+    def plus(self, nbytes: int) -> Place:
+        """The place so many bytes later."""
+        return Place(self.buffer, self.offset + nbytes)
+
+
+class View(NamedTuple):
+    """All of an array that a launch depends on: everything but its address."""
+
+    char: str
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+    @property
+    def ctype(self) -> str:
+        """The C name of the floating-point dtype."""
+        return "double" if self.char == "d" else "float"
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of an element."""
+        return SIZES[self.char]
+
+    @property
+    def steps(self) -> tuple[int, ...]:
+        """Strides in elements."""
+        itemsize = self.itemsize
+        return tuple(s // itemsize for s in self.strides)
+
+    @property
+    def along_k(self) -> int:
+        """1 if elements along k lie closer together than rows do, for the shape (batch, rows, k)."""
+        return int(self.shape[1] == 1 or abs(self.strides[2]) <= abs(self.strides[1]))
+
+
+@dataclass(frozen=True)
+class Array:
+    """An array of a program.
+
+    Attributes
+    ----------
+    buffer, offset : where its first element lies, the offset in bytes
+    char : dtype, as `numpy.dtype.char`
+    shape, strides : as NumPy has them, strides in bytes
+    """
+
+    buffer: Buffer
+    offset: int
+    char: str
+    shape: tuple[int, ...]
+    strides: tuple[int, ...] = field(default=())
+
+    def __post_init__(self) -> None:
+        if len(self.strides) != len(self.shape):
+            object.__setattr__(self, "strides", contiguous_strides(self.shape, SIZES[self.char]))
+
+    @cached_property
+    def view(self) -> View:
+        """Everything but the address."""
+        return View(self.char, self.shape, self.strides)
+
+    @cached_property
+    def at(self) -> Place:
+        """The address of the first element."""
+        return Place(self.buffer, self.offset)
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of an element."""
+        return SIZES[self.char]
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all elements."""
+        return self.size * self.itemsize
+
+    @property
+    def contiguous(self) -> bool:
+        """Whether elements are neighbours in memory in the order of the indices."""
+        expected = contiguous_strides(self.shape, self.itemsize)
+        pairs = zip(self.shape, self.strides, expected, strict=True)
+        return self.size == 0 or all(n == 1 or stride == of for n, stride, of in pairs)
+
+    def some(self, axis: int, first: int, last: int) -> Array:
+        """Elements first .. last of an axis."""
+        assert 0 <= first <= last <= self.shape[axis], (self.shape, axis, first, last)
+        shape = *self.shape[:axis], last - first, *self.shape[axis + 1 :]
+        return replace(self, offset=self.offset + first * self.strides[axis], shape=shape)
+
+    def entry(self, axis: int, i: int) -> Array:
+        """Element i of an axis, which is gone then."""
+        shape, strides = (x[:axis] + x[axis + 1 :] for x in (self.shape, self.strides))
+        return replace(self, offset=self.offset + i * self.strides[axis], shape=shape, strides=strides)
+
+    def with_axis(self, axis: int) -> Array:
+        """The same elements with one more axis, of length 1."""
+        shape = *self.shape[:axis], 1, *self.shape[axis:]
+        return replace(self, shape=shape, strides=(*self.strides[:axis], 0, *self.strides[axis:]))
+
+    def swapped(self) -> Array:
+        """The last two axes exchanged."""
+        shape, strides = ((*x[:-2], x[-1], x[-2]) for x in (self.shape, self.strides))
+        return replace(self, shape=shape, strides=strides)
+
+    def reshape(self, *shape: int) -> Array:
+        """The elements of a contiguous array in another shape."""
+        assert self.contiguous and prod(shape) == self.size, (self.shape, self.strides, shape)
+        return Array(self.buffer, self.offset, self.char, shape)
+
+    def __str__(self) -> str:
+        return self.buffer.name
+
+
+def contiguous_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
+    """Strides of neighbours in memory in the order of the indices, in bytes."""
+    strides = []
+    for n in reversed(shape):
+        strides.append(itemsize)
+        itemsize *= max(n, 1)
+    return tuple(reversed(strides))
+
+
+def view_of(x: Any) -> View:
+    """The view of a real array."""
+    return View(x.dtype.char, x.shape, x.strides)

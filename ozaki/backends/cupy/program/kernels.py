@@ -1,0 +1,112 @@
+"""Kernel launches as data: a kernel with its grid and all of its arguments but addresses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ozaki.backends.cupy.program.arrays import View
+
+Macros = dict[str, str | int]
+
+
+@dataclass(frozen=True, eq=False)
+class Kernel:
+    """What a launch is told apart from addresses, which depends on the views of arrays alone.
+
+    Attributes
+    ----------
+    file, function, macros : as for `launching._jit.kernel`
+    grid, block : three sizes each; without blocks, as for arrays without elements, nothing is launched, where CUDA
+        would report an error
+    shared_mem : bytes of dynamic shared memory
+    pieces : all arguments one after the other, in pieces of eight bytes, 0 where an address goes
+    addresses : the numbers of the pieces that are addresses
+    starts : of each argument, the number of its first piece
+    loaded : by device, argument blocks that no launch uses at present (`launches.py`)
+    """
+
+    file: str
+    function: str
+    macros: Mapping[str, str | int]
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    shared_mem: int
+    pieces: tuple[int, ...]
+    addresses: tuple[int, ...]
+    starts: tuple[int, ...]
+    loaded: dict[int, list[Any]] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def of(
+        cls,
+        file: str,
+        function: str,
+        macros: Macros,
+        grid: tuple[int, ...],
+        block: tuple[int, ...],
+        *arguments: Any,
+        shared_mem: int = 0,
+    ) -> Kernel:
+        """A kernel with its arguments.
+
+        `arguments`: None stands for an address, an int for an integer of any size (a kernel reads as many of its low
+        bytes as it declares), a float for a double, a `struct` for one, a tuple for a struct of such, each of eight
+        bytes.
+        """
+        pieces: list[int | None] = []
+        starts = []
+        for x in arguments:
+            starts.append(len(pieces))
+            pieces += _pieces(x)
+        return cls(
+            file, function, macros, _three(grid), _three(block), shared_mem,
+            tuple(piece or 0 for piece in pieces), tuple(i for i, piece in enumerate(pieces) if piece is None),
+            tuple(starts),
+        )  # fmt: skip
+
+    @property
+    def launched(self) -> bool:
+        """Whether there is anything to launch."""
+        return all(self.grid)
+
+
+def _three(sizes: tuple[int, ...]) -> tuple[int, int, int]:
+    x, y, z = (*sizes, 1, 1)[:3]
+    return x, y, z
+
+
+def _pieces(x: Any) -> list[int | None]:
+    """An argument in pieces of eight bytes."""
+    if x is None:
+        return [None]
+    if isinstance(x, tuple):
+        return [piece for each in x for piece in _pieces(each)]
+    if isinstance(x, np.ndarray):
+        memory = x.tobytes()
+    else:
+        memory = np.float64(x).tobytes() if isinstance(x, float) else np.int64(x).tobytes()
+    memory += bytes(-len(memory) % 8)
+    return [int(piece) for piece in np.frombuffer(memory, np.uint64)]
+
+
+def struct(numbers: Sequence[int]) -> Any:
+    """An argument that is a struct of uint32, by value."""
+    return np.array(numbers, np.uint32).view(f"V{4 * len(numbers)}")
+
+
+def output(c: View, mu_step: int, nu_step: int) -> tuple[Any, ...]:
+    """The struct Output of kernels: a result (batch, m, n), and the exponents that scale it.
+
+    `mu_step`, `nu_step`: entries of these from one matrix of the batch to the next.
+    """
+    _, m, n = c.shape
+    return None, *c.steps[:2], None, None, mu_step, nu_step, m | n << 32
+
+
+def round_up(x: int, multiple: int) -> int:
+    """Smallest multiple that is not less than x."""
+    return -(-x // multiple) * multiple

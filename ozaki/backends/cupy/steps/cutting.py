@@ -1,0 +1,74 @@
+"""Operands cut into integer slices, in the order that an engine reads."""
+
+from __future__ import annotations
+
+from functools import cache, lru_cache
+from math import ceil
+from typing import Any
+
+from ozaki._description import FIELDS
+from ozaki.backends.cupy.devices.device import Device
+from ozaki.backends.cupy.program.arrays import View
+from ozaki.backends.cupy.program.builder import Builder
+from ozaki.backends.cupy.program.kernels import Kernel, Macros, struct
+from ozaki.backends.cupy.program.steps import Out
+from ozaki.backends.cupy.steps.operands import Described, Layout, Slices
+from ozaki.schemes import Digits, Residues, Scheme, constants, magnitude_bits, scaling_of
+
+
+def split(b: Builder, device: Device, operand: Described, side: str, scheme: Scheme, layout: Layout) -> Slices:
+    """The slices of a whole operand."""
+    slices = Slices.room(b, operand, layout)
+    kernel = _splitting(device, operand.x.view, side, scheme, layout, operand.largest)
+    b.launch(kernel, operand.x, operand.fields, Out(slices.mu.at), Out(slices.planes.at))
+    return slices
+
+
+@lru_cache(maxsize=1024)
+def _splitting(device: Device, view: View, side: str, scheme: Scheme, layout: Layout, largest: bool) -> Kernel:
+    batch, rows, k = view.shape
+    scaling = scaling_of(scheme, k)
+    macros = cutting_macros(view, side, scheme, layout) | {"LARGEST": int(largest)}
+    assert scaling.statistic == "peak" or not largest
+    statistic = magnitude_bits(k) if largest else FIELDS.index(scaling.statistic)
+    grid = (batch * ceil(layout.rows / 32) * (layout.k // 128),)
+    file, function, threads = "conversion/split.cu", "split", 128
+    if isinstance(scheme, Digits) and scheme.word == "fp16":
+        file, function, threads = "conversion/split_fp16.cu", "split_fp16", 256
+    return Kernel.of(
+        file, function, macros, grid, (threads,), None, *view.steps, rows, k, layout.rows, layout.k, None,
+        batch * rows, statistic, scaling.step, scaling.base, scaling.threshold, None, None,
+        layout.batch, layout.row_bytes, layout.slice, layout.slab, layout.slab_stride,
+        *cutting_constants(scheme, side, layout),
+    )  # fmt: skip
+
+
+def cutting_macros(view: View, side: str, scheme: Scheme, layout: Layout) -> Macros:
+    """The macros of kernels/conversion/cut.cuh, and ALONG_K."""
+    return {
+        "INPUT": view.ctype,
+        "SLICES": scheme.count,
+        "WORDS": constants.image_words(scheme),
+        "DIGIT_BITS": scheme.bits if isinstance(scheme, Digits) else 0,
+        "ALONG_K": view.along_k,
+        "REVERSED": int(isinstance(scheme, Digits) and side == "right"),
+        "TILE": layout.tile,
+        "NEIGHBOURS": layout.neighbours,
+    }
+
+
+def cutting_constants(scheme: Scheme, side: str, layout: Layout) -> tuple[Any, ...]:
+    """MORE_ARGUMENTS of kernels/conversion/cut.cuh."""
+    return (_residue_constants(scheme, side, layout.unsigned),) if isinstance(scheme, Residues) else ()
+
+
+@cache
+def _residue_constants(scheme: Residues, side: str, unsigned: bool) -> Any:
+    """The struct ResidueConstants of kernels/arithmetic/residues.cuh."""
+    return struct(constants.residue_constants(scheme, side, unsigned))
+
+
+@cache
+def accumulator_moduli(scheme: Residues, unsigned: bool) -> Any:
+    """The struct AccumulatorModuli of kernels/arithmetic/residues.cuh."""
+    return struct(constants.accumulator_moduli(scheme, unsigned))

@@ -1,0 +1,1 @@
+"""Engines: what multiplies slices, and how it wants them to lie."""

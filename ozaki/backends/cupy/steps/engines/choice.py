@@ -1,0 +1,125 @@
+"""Which engine multiplies the slices of a plan, and in which panels."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from itertools import product
+from math import prod
+
+from ozaki._plan import Plan
+from ozaki._workspace import too_few_bytes
+from ozaki.backends.cupy.devices.device import Device
+from ozaki.backends.cupy.program.kernels import round_up
+from ozaki.backends.cupy.steps.engines import fused, winograd, word_pairs, word_promoted
+from ozaki.backends.cupy.steps.engines.cublas import Cublas
+from ozaki.backends.cupy.steps.engines.cublas_fp16 import CublasFp16
+from ozaki.backends.cupy.steps.engines.engine import Engine, units_of, workspace_of
+from ozaki.backends.cupy.steps.engines.fused import Fused
+from ozaki.backends.cupy.steps.engines.winograd import Winograd
+from ozaki.backends.cupy.steps.engines.word_mma import MmaWords
+from ozaki.schemes import Digits, Residues, Scheme, Words
+
+
+def engine_of(device: Device, plan: Plan) -> Engine:
+    """The engine of a plan's slices: the one asked for, or the fastest there, within the plan's limit of workspace.
+
+    Raises
+    ------
+    ValueError
+        If the device has none of the kind that is asked for.
+    """
+    assert plan.scheme is not None
+    (m, k, n), batch, limit = plan.shape, prod(plan.batch), plan.workspace_limit
+    if isinstance(plan.scheme, Words):
+        return word_engine(device, plan.scheme, batch, m, k, n)
+    engine = slice_engine(device, plan.scheme, plan.engine, batch, plan.shape)
+    if not isinstance(engine, Fused):
+        return engine
+    if winograd.faster(device, plan.scheme, batch, plan.shape):
+        quadrants = Winograd(device)
+        if limit is None or limit >= workspace_of(quadrants, plan.scheme, k, batch, m, n):
+            return quadrants
+    if limit is not None and plan.engine == "auto":
+        # Panels do not shrink what digits keep aside, and those of cuBLAS may be smaller.
+        least = workspace_of(engine, plan.scheme, k, batch, *units_of(engine, plan.scheme, k))
+        return engine if limit >= 2 * least else Cublas(device)
+    return engine
+
+
+def slice_engine(device: Device, scheme: Scheme, asked: str, batch: int, shape: tuple[int, int, int]) -> Engine:
+    """The engine of digits or residues that is asked for, or the fastest there, for (m, k, n) and any memory."""
+    if isinstance(scheme, Digits) and scheme.word == "fp16":
+        return CublasFp16(device)
+    if asked == "cublas":
+        return Cublas(device)
+    there = fused.multiplies(device, scheme, shape[1])
+    if asked == "hopper" and not there:
+        raise ValueError(
+            "engine: 'hopper' multiplies residues, or up to 7 digits with moderate k, on devices of compute capability "
+            "9.0; use scheme='residues' there, or engine='auto'"
+        )
+    faster = asked == "hopper" or (there and _fused_is_faster(device, scheme, batch, shape))
+    return Fused(device) if faster else Cublas(device)
+
+
+@lru_cache(maxsize=1024)
+def _fused_is_faster(device: Device, scheme: Scheme, batch: int, shape: tuple[int, int, int]) -> bool:
+    """Its tiles are not mostly padding; or that costs less than products by cuBLAS, for a batch one after the other."""
+    m, k, n = shape
+    if device.tiles is not None and min(m, n) >= device.tiles.smallest:
+        return True
+    if batch == 1 and isinstance(scheme, Residues) and m * n < _FEW_ENTRIES and k > _SHORT:
+        return False
+    padded, plain = (workspace_of(engine, scheme, k, batch, m, n) for engine in (Fused(device), Cublas(device)))
+    return padded <= max(_MOST_PADDED, plain)
+
+
+_FEW_ENTRIES, _SHORT = 2**15, 2**13
+"""A result of fewer entries cuBLAS computes faster, by smaller tiles, where k is longer than that."""
+
+_MOST_PADDED = 2**34
+"""Bytes that small or narrow matrices may take when they are padded to whole tiles; more, if cuBLAS takes as much."""
+
+
+def word_engine(device: Device, words: Words, batch: int, m: int, k: int, n: int) -> Engine:
+    """The engine of words, with the tiles that fit a product of that size best."""
+    if device.family.words == "wgmma":
+        if word_promoted.multiplies(words):
+            return word_promoted.PromotedWords.of(device, words, batch, m, k, n)
+        if word_pairs.multiplies(words):
+            return word_pairs.PairedWords.of(device, words, batch, m, k, n)
+    return MmaWords.of(device, words, batch, m, k, n)
+
+
+def panel_of(engine: Engine, plan: Plan, shape: tuple[int, ...]) -> tuple[int, int]:
+    """Rows and columns of a product of that shape (batch, m, n) that are computed at a time, within the plan's limit.
+
+    Raises
+    ------
+    ValueError
+        If the smallest panel takes more.
+    """
+    assert plan.scheme is not None
+    batch, m, n = shape
+    if plan.workspace_limit is None:
+        return m, n
+    return _panel(engine, plan.scheme, plan.shape[1], batch, m, n, plan.workspace_limit)
+
+
+@lru_cache(maxsize=1024, typed=True)
+def _panel(engine: Engine, scheme: Scheme | Words, k: int, batch: int, m: int, n: int, limit: int) -> tuple[int, int]:
+    def workspace(rows: int, cols: int) -> int:
+        """Of whatever panel takes most: the last ones are smaller, but may be multiplied in more parts of k."""
+        sizes = product({rows, m % rows or rows}, {cols, n % cols or cols})
+        return max(workspace_of(engine, scheme, k, batch, *size) for size in sizes)
+
+    rows, cols = m, n
+    units = units_of(engine, scheme, k)
+    while workspace(rows, cols) > limit:
+        if rows <= units[0] and cols <= units[1]:
+            too_few_bytes(limit, workspace(rows, cols))
+        if rows > units[0] and (rows >= cols or cols <= units[1]):
+            rows = round_up(-(-rows // 2), units[0])
+        else:
+            cols = round_up(-(-cols // 2), units[1])
+    return rows, cols

@@ -1,0 +1,83 @@
+"""Digits by cuBLAS FP16 with FP32 accumulators, which add so narrow ones exactly (docs/design.md, section 10)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from math import prod
+
+from ozaki.backends.cupy.devices.device import Device
+from ozaki.backends.cupy.program.arrays import SIZES, Array
+from ozaki.backends.cupy.program.builder import Builder
+from ozaki.backends.cupy.program.kernels import round_up
+from ozaki.backends.cupy.steps import cutting
+from ozaki.backends.cupy.steps.engines.cublas import check_row
+from ozaki.backends.cupy.steps.gemm import FP16, gemms
+from ozaki.backends.cupy.steps.operands import Described, Layout, Slices
+from ozaki.backends.cupy.steps.unrounded import Unrounded
+from ozaki.schemes import Digits
+from ozaki.schemes.digits import fp16_depth
+
+
+@dataclass(frozen=True)
+class CublasFp16:
+    """Diagonals of digits as far as FP32 adds them exactly, gathered as integers."""
+
+    device: Device
+    label: str = "cuBLAS FP16"
+
+    def layout(self, scheme: Digits, side: str, batch: int, rows: int, k: int) -> Layout:
+        """Slices side by side along k."""
+        return _layout(scheme, batch, rows, k)
+
+    def workspace(self, scheme: Digits, batch: int, rows: int, cols: int, k: int) -> int:
+        """The same for each matrix of a batch, since they are multiplied one after the other."""
+        return rows * round_up(cols, 16) * (4 + scheme.count * SIZES[_sums(scheme, k)])
+
+    def split(self, b: Builder, operand: Described, side: str, scheme: Digits) -> Slices:
+        """The slices of a whole operand."""
+        return cutting.split(b, self.device, operand, side, scheme, _layout(scheme, *operand.x.shape))
+
+    def splits_in_one_read(self, scheme: Digits, side: str, operand: Array, sums: bool) -> bool:
+        """Never: there is no such kernel for slices without tiles."""
+        return False
+
+    def multiply(self, b: Builder, scheme: Digits, left: Slices, right: Slices, out: Array) -> None:
+        """out = left right^T, shape (batch, m, n)."""
+        batch, m, n = out.shape
+        k, p, ld = left.described.k, scheme.count, round_up(n, 16)
+        la, lb = left.layout, right.layout
+        most = max(1, fp16_depth(scheme.bits) // k)  # pairs whose sum is exact
+        products = b.array("products", (m, ld), "f")
+        sums = b.array("sums", (p, m, ld), _sums(scheme, k))
+        for i in range(batch):
+            product = Unrounded(scheme, sums.with_axis(1), left.exponents(i), right.exponents(i))
+            for g in range(la.k // la.slab):
+                at_a, at_b = left.of_batch(i).plus(g * la.slab_stride), right.of_batch(i).plus(g * lb.slab_stride)
+                for pairs in range(1, p + 1):  # left slices 1 .. pairs with the reversed right slices pairs .. 1
+                    for first in range(0, pairs, most):
+                        at = at_a.plus(first * la.slice), at_b.plus((p - pairs + first) * lb.slice), products.at
+                        depth = min(most, pairs - first) * la.slab
+                        gemms(b, FP16, at, (m, ld, depth), (la.row_bytes // 2, lb.row_bytes // 2, ld))
+                        product.add_diagonals(b, products, g == 0 and first == 0, pairs - 1)
+            product.round_into(b, self.device, out.some(0, i, i + 1))
+        b.release(products, sums)
+
+    def occupied(self, scheme: Digits, batch: int, m: int, k: int, n: int) -> float:
+        """Entries with their padding: cuBLAS has tiles of its own."""
+        return batch * prod(_layout(scheme, 1, x, k).rows for x in (m, n))
+
+
+@lru_cache(maxsize=1024)
+def _layout(scheme: Digits, batch: int, rows: int, k: int) -> Layout:
+    rows = round_up(rows, 16)
+    slab = round_up(min(k, fp16_depth(scheme.bits)), 128)
+    slabs = -(-k // slab)
+    check_row(scheme.count * slab * slabs)
+    row = 2 * scheme.count * slab * slabs
+    return Layout(rows, slab * slabs, rows * row, row, 2 * slab, slab, 2 * scheme.count * slab, batch * rows * row)
+
+
+def _sums(scheme: Digits, k: int) -> str:
+    """The dtype of sums."""
+    return "i" if k <= scheme.depth() else "q"

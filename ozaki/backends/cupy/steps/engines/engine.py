@@ -1,0 +1,60 @@
+"""What an engine is."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from ozaki.backends.cupy.program.arrays import Array
+from ozaki.backends.cupy.program.builder import Builder
+from ozaki.backends.cupy.steps.operands import Described, Layout, Slices
+from ozaki.schemes import Scheme, Words
+
+
+class Engine(Protocol):
+    """What multiplies slices of a device, and how it wants them to lie.
+
+    Engines are equal if slices for one serve the other.
+    """
+
+    @property
+    def label(self) -> str:
+        """For reports."""
+        ...
+
+    def __hash__(self) -> int: ...
+
+    def layout(self, scheme: Any, side: str, batch: int, rows: int, k: int) -> Layout:
+        """Where the slices of an operand lie."""
+        ...
+
+    def workspace(self, scheme: Any, batch: int, rows: int, cols: int, k: int) -> int:
+        """Bytes held beside the slices while such a product is computed."""
+        ...
+
+    def split(self, b: Builder, operand: Described, side: str, scheme: Any) -> Slices:
+        """The slices of a whole operand."""
+        ...
+
+    def splits_in_one_read(self, scheme: Any, side: str, operand: Array, sums: bool) -> bool:
+        """Whether an operand is described and split by one kernel, and faster so; `sums`: described as a whole."""
+        ...
+
+    def multiply(self, b: Builder, scheme: Any, left: Slices, right: Slices, out: Array) -> None:
+        """out = left right^T, shape (batch, m, n), its columns neighbours in memory; frees what it holds beside."""
+        ...
+
+    def occupied(self, scheme: Any, batch: int, m: int, k: int, n: int) -> float:
+        """Entries of each slice product that would keep the whole device busy for as long as a product does."""
+        ...
+
+
+def workspace_of(engine: Engine, scheme: Scheme | Words, k: int, batch: int, rows: int, cols: int) -> int:
+    """Bytes of slices and of what an engine holds beside them for a product of that size."""
+    slices = sum(engine.layout(scheme, side, batch, x, k).size for side, x in (("left", rows), ("right", cols)))
+    return slices + engine.workspace(scheme, batch, rows, cols, k)
+
+
+def units_of(engine: Engine, scheme: Scheme | Words, k: int) -> tuple[int, int]:
+    """Rows and columns of the smallest panel."""
+    rows, cols = (engine.layout(scheme, side, 1, 1, k).unit for side in ("left", "right"))
+    return rows, cols

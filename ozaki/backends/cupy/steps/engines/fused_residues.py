@@ -1,0 +1,145 @@
+"""Residues by the library's own kernel: bytes y_t of all moduli in one launch, and their recombination."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from itertools import pairwise
+from math import ceil
+from typing import Any
+
+from ozaki.backends.cupy.devices.device import Device
+from ozaki.backends.cupy.program.arrays import Array
+from ozaki.backends.cupy.program.builder import Builder
+from ozaki.backends.cupy.program.kernels import Kernel, Macros, round_up, struct
+from ozaki.backends.cupy.program.steps import Out
+from ozaki.backends.cupy.steps.cutting import accumulator_moduli
+from ozaki.backends.cupy.steps.engines.halves import Places, places
+from ozaki.backends.cupy.steps.engines.shares import columns, deepest, of_parts, parts_of_k
+from ozaki.backends.cupy.steps.engines.tiled import Operand, Together, group, tiles_of, together
+from ozaki.backends.cupy.steps.operands import Slices
+from ozaki.backends.cupy.steps.unrounded import Unrounded
+from ozaki.schemes import Residues
+
+_LARGE = 420_000_000_000
+"""Products of bytes from which on places are by halves (float64 from 3200 on, float32 from 4000): the count of places
+is cleared between two kernels that overlap else, which takes 5 microseconds (H200: the kernel of 14 residues gains 1 of
+28 microseconds at 1024, 2 to 5 of 175 at 2048, 23 to 29 of 1260 at 4096)."""
+
+
+def workspace(device: Device, scheme: Residues, batch: int, rows: int, cols: int, k: int) -> int:
+    """Bytes of the y_t."""
+    tiles = tiles_of(device)
+    parts = parts_of_k(tiles, device.clusters, scheme.count, batch, rows, cols, tiles.blocks(k))
+    return parts * scheme.count * batch * rows * round_up(cols, 2 * tiles.columns)
+
+
+def multiply(b: Builder, device: Device, scheme: Residues, left: Slices, right: Slices, out: Array) -> None:
+    """out = left right^T, shape (batch, m, n)."""
+    planes = products(b, device, scheme, left, right, (left.operand, right.operand), out.shape)
+    product = Unrounded(scheme, planes.some(1, 0, out.shape[0]), left.mu, right.mu)
+    product.round_into(b, device, out)
+    b.release(planes)
+
+
+def products(
+    b: Builder, device: Device, scheme: Residues, left: Slices, right: Slices, operands: tuple[Operand, Operand],
+    shape: tuple[int, ...],
+) -> Array:  # fmt: skip
+    """The bytes y_t of products of that shape (batch, m, n): the first of (moduli, batch or more, m, columns or more).
+
+    Columns in pairs of tiles. Whoever asks for them releases them.
+    """
+    batch, m, n = shape
+    tiles = tiles_of(device)
+    blocks = left.layout.k // tiles.depth
+    parts = parts_of_k(tiles, device.clusters, scheme.count, batch, m, n, blocks)
+    planes = b.array("y", (scheme.count, parts * batch, m, round_up(n, 2 * tiles.columns)), "B")
+
+    def launch(first: int, last: int, parts: int) -> None:
+        """Products of blocks first .. last of k, or, in as many entries of the planes, of parts of them."""
+        each = (last - first) // parts
+        large = scheme.count * parts * batch * m * planes.shape[3] * each * tiles.depth >= _LARGE
+        halves = places(device) if large else Places()
+        at_a, at_b = operands
+        if parts > 1:
+            at_a = None, at_a[1], each * tiles.rows * tiles.depth
+            at_b = None, at_b[1], each * tiles.columns * tiles.depth
+        beginning, kernel = _gemm(
+            device, scheme, (at_a, at_b), (blocks, each, first > 0), (parts * batch, m, n), planes.shape[1], halves
+        )
+        slices = (
+            left.planes.at.plus(first * tiles.rows * tiles.depth),
+            right.planes.at.plus(first * tiles.columns * tiles.depth),
+        )
+        counters = [*beginning.counter(b), *halves.counter(b)]
+        b.launch(kernel, *slices, Out(planes.at), *map(Out, counters))
+        b.release(*counters)
+
+    if parts > 1:
+        each, rest = of_parts(blocks, parts)
+        launch(0, parts * each, parts)
+        if rest > 0:
+            launch(parts * each, blocks, 1)
+        b.launch(_summing(scheme, parts, m * planes.shape[3]), Out(planes.at))
+    else:
+        # The kernel works on two blocks of k at least, so what is left over for the last launch is never less.
+        pieces = -(-blocks // deepest(tiles))
+        for first, last in pairwise([blocks * i // pieces for i in range(pieces + 1)]):
+            launch(first, last, 1)
+    return planes
+
+
+@lru_cache(maxsize=1024)
+def _gemm(
+    device: Device,
+    scheme: Residues,
+    operands: tuple[Operand, Operand],
+    depth: tuple[int, int, bool],
+    shape: tuple[int, int, int],
+    entries: int,
+    halves: Places,
+) -> tuple[Together, Kernel]:
+    """Of so many of the blocks that operands have, added to what is there or not, where planes have so many entries."""
+    tiles = tiles_of(device)
+    (blocks, taken, add), (batch, m, n) = depth, shape
+    cols, (grid, wide, *walk) = round_up(n, 2 * tiles.columns), work_of(device, scheme.count, batch, (m,), n, blocks)
+    beginning = together(wide, grid // 2, taken)
+    macros: Macros = {"ACCUMULATE": int(add)}
+    kernel = Kernel.of(
+        "products/residue_gemm_sm90.cu", "residue_gemm", macros, (grid,), (384,), *operands, None, entries * m * cols,
+        m * cols,
+        cols, m, taken, blocks, beginning.struct, halves.struct, *walk,
+        accumulator_moduli(scheme, unsigned=True), shared_mem=tiles.shared_mem,
+    )  # fmt: skip
+    return beginning, kernel
+
+
+@lru_cache(maxsize=1024)
+def _summing(scheme: Residues, parts: int, entries: int) -> Kernel:
+    grid, moduli = (ceil(entries / 4096), scheme.count), accumulator_moduli(scheme, unsigned=True)
+    return Kernel.of("conversion/sum_parts.cu", "sum_parts", {}, grid, (256,), None, entries, parts, moduli)
+
+
+def work_of(
+    device: Device, matrices: int, batch: int, rows: tuple[int, ...], n: int, blocks: int
+) -> tuple[int, int, *tuple[Any, ...]]:
+    """The grid, wide pairs, and the structs Work and, for so many rows each, Tiles of kernels/products/walk_sm90.cuh.
+
+    Of so many products of each matrix of a batch; `blocks`: of k.
+    """
+    tiles, clusters = tiles_of(device), device.clusters
+    tile_rows = [-(-m // tiles.rows) for m in rows]
+    pairs, _, light = columns(tiles, n, matrices * batch * sum(tile_rows), clusters, blocks)
+    wide, narrow = (matrices * batch * sum(tile_rows) * each for each in pairs)
+    work, grouped = struct([wide, narrow, light, pairs[1]]), group(tiles, tiles.rows, blocks)
+    return 2 * clusters, wide, work, *(struct([each, pairs[0], grouped, batch]) for each in tile_rows)
+
+
+def occupied(device: Device, scheme: Residues, batch: int, m: int, k: int, n: int) -> float:
+    """Entries of each slice product that would keep all clusters busy for as long as a product does."""
+    tiles, clusters = tiles_of(device), device.clusters
+    blocks = tiles.blocks(k)
+    parts = parts_of_k(tiles, clusters, scheme.count, batch, m, n, blocks)
+    rows = scheme.count * batch * parts * -(-m // tiles.rows)
+    _, end, _ = columns(tiles, n, rows, clusters, blocks // parts)
+    return clusters * end * 2 * tiles.rows / (scheme.count * parts)

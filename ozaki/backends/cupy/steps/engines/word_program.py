@@ -1,0 +1,45 @@
+"""The products of words that a kernel is to add: the struct Program of kernels/words/word_program.cuh."""
+
+from __future__ import annotations
+
+from functools import cache
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+
+from ozaki.backends.cupy.steps.words import width
+from ozaki.schemes import Words
+from ozaki.schemes.words import groups
+
+_MOST_PAIRS = 64
+
+
+@cache
+def program(words: Words) -> Any:
+    """As an argument."""
+    numbers, lists = _fields(words)
+    memory = np.array(numbers, np.int32).tobytes() + b"".join(bytes(x).ljust(_MOST_PAIRS, b"\0") for x in lists)
+    return np.frombuffer(memory, f"V{len(memory)}")
+
+
+def initializer(words: Words) -> str:
+    """As C++ has it, for a macro."""
+    numbers, lists = _fields(words)
+    return "{" + ",".join([*map(str, numbers), *("{" + ",".join(map(str, x)) + "}" for x in lists)]) + "}"
+
+
+def _fields(words: Words) -> tuple[list[int], list[list[int]]]:
+    """Groups and block; words of pairs; where turns and groups end; `down` of turns; weights of groups."""
+    shares = groups(words)
+    turns = [turn for group in shares for turn in group.turns]
+    down = [
+        words.scale_bits * (sum(before[0]) - sum(turn[0]))
+        for group in shares
+        for before, turn in zip((group.turns[0], *group.turns), group.turns, strict=False)
+    ]
+    ends = list(accumulate(map(len, turns))), list(accumulate(len(group.turns) for group in shares))
+    pairs = [pair for turn in turns for pair in turn]
+    block = (words.block or 0) * width(words) // 32
+    words_of_pairs = [s - 1 for s, _ in pairs], [t - 1 for _, t in pairs]
+    return [len(shares), block], [*words_of_pairs, *ends, down, [group.weight for group in shares]]

@@ -1,0 +1,143 @@
+"""Magnitudes of both operands, whose product bounds that of their absolute values from below (docs/design.md, 9)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from math import ceil
+from typing import NamedTuple
+
+import numpy as np
+
+from ozaki._proof import EVERY, NARROW_BITS, NARROW_DEPTH, SAMPLE, SAMPLED_FROM, wide_bits
+from ozaki.backends.cupy.devices.device import Device
+from ozaki.backends.cupy.program.arrays import Array, Place, View
+from ozaki.backends.cupy.program.builder import Builder
+from ozaki.backends.cupy.program.kernels import Kernel, Macros, round_up
+from ozaki.backends.cupy.program.steps import Clear, Out
+from ozaki.backends.cupy.steps.operands import Described
+
+
+class MagnitudeLayout(NamedTuple):
+    """How the magnitudes of both operands lie.
+
+    Attributes
+    ----------
+    rows, k : of both, rounded up
+    sampled : they are those of the first `SAMPLE` of every `EVERY` elements
+    tiles : rows of a tile of each operand, 0 for none
+    bits : int8 for 7, float64 for more
+    """
+
+    rows: tuple[int, int]
+    k: int
+    sampled: bool = False
+    tiles: tuple[int, int] = (0, 0)
+    bits: int = NARROW_BITS
+
+    @classmethod
+    def of(cls, device: Device, level: str, m: int, n: int, k: int) -> MagnitudeLayout:
+        """For a level of proof: in tiles where a kernel of the device keeps their products in registers."""
+        if level == "wide":
+            return cls((m, round_up(n, 4)), round_up(k, 128), bits=wide_bits(k))
+        sampled = level == "sampled"
+        taken = (k // EVERY) * SAMPLE + min(k % EVERY, SAMPLE) if sampled else k
+        taken = min(taken, NARROW_DEPTH)  # saturate: a sum over part of k bounds from below as well
+        if device.tiles is not None and min(m, n, taken) >= device.tiles.smallest:
+            sizes = (("left", m), ("right", n))
+            (tile_a, _, rows_a, k), (tile_b, _, rows_b, _) = (device.tiles.padded(*x, taken) for x in sizes)
+            return cls((rows_a, rows_b), k, sampled, (tile_a, tile_b))
+        return cls((round_up(m, 16), round_up(n, 16)), round_up(taken, 128), sampled)
+
+    @property
+    def in_tiles(self) -> bool:
+        """Whether their products stay in registers."""
+        return self.tiles != (0, 0)
+
+    @property
+    def char(self) -> str:
+        """The dtype."""
+        return "d" if self.bits > NARROW_BITS else "b"
+
+    @property
+    def of_block(self) -> int:
+        """Of every 128 elements, those that are taken."""
+        return SAMPLE if self.sampled else EVERY
+
+
+def first_level(k: int) -> str:
+    """The level of proof that is tried first."""
+    return "sampled" if k > SAMPLED_FROM else "narrow"
+
+
+RESULT = np.dtype([("worst", np.float64), ("spans", np.uint64, 2), ("spare", np.uint64)])
+"""What a proof finds, as kernels/arithmetic/worst.cuh and proof.cu write it; zero before."""
+
+_RESULTS = 2
+"""As many as a proof most often asks for."""
+
+RESULT_LIMBS = _RESULTS * RESULT.itemsize // 8
+"""Pieces of eight bytes."""
+
+
+def results(b: Builder, count: int, clear: bool = True) -> list[Place]:
+    """Where a proof writes so many results; zeroed, or to be zeroed by a kernel."""
+    place = b.buffer("results", count * RESULT.itemsize, counted=False)
+    if clear:
+        b.add(Clear(b.stream, place, count * RESULT.itemsize))
+    return [place.plus(i * RESULT.itemsize) for i in range(count)]
+
+
+@dataclass(frozen=True)
+class Magnitudes:
+    """Those of both operands, [batch][rows][k] or in tiles, and results that are zero, for proofs with their product.
+
+    Whoever takes a result pops it.
+    """
+
+    left: Array
+    right: Array
+    layout: MagnitudeLayout
+    results: list[Place]
+
+    @classmethod
+    def room(cls, b: Builder, left: Array, right: Array, layout: MagnitudeLayout, clear: bool = True) -> Magnitudes:
+        """Memory for those of operands (batch, rows, k); the results zeroed, unless a kernel is to do that."""
+        x, y = (
+            b.array(f"{of}.magnitudes", (of.shape[0], rows, layout.k), layout.char)
+            for of, rows in zip((left, right), layout.rows, strict=True)
+        )
+        return cls(x, y, layout, results(b, _RESULTS, clear))
+
+
+def room_for_one_read(b: Builder, device: Device, left: Array, right: Array) -> Magnitudes | None:
+    """Room for those that a proof begins with, if they are in tiles; the kernel of the left operand zeroes results."""
+    (_, m, k), n = left.shape, right.shape[1]
+    layout = MagnitudeLayout.of(device, first_level(k), m, n, k)
+    return Magnitudes.room(b, left, right, layout, clear=False) if layout.in_tiles else None
+
+
+def magnitudes(b: Builder, device: Device, left: Described, right: Described, level: str) -> Magnitudes:
+    """Those for a level of proof, if they were taken when both operands were split, or take them now."""
+    (_, m, k), n = left.x.shape, right.x.shape[1]
+    layout = MagnitudeLayout.of(device, level, m, n, k)
+    found: Magnitudes | None = left.magnitudes
+    if found is not None and found is right.magnitudes and found.layout == layout:
+        return found
+    taken = Magnitudes.room(b, left.x, right.x, layout)
+    kernel = _taking(device, left.x.view, right.x.view, (left.largest, right.largest), layout)
+    b.launch(kernel, left.x, left.fields, Out(taken.left.at), right.x, right.fields, Out(taken.right.at))
+    return taken
+
+
+@lru_cache(maxsize=1024)
+def _taking(device: Device, left: View, right: View, largest: tuple[bool, bool], layout: MagnitudeLayout) -> Kernel:
+    macros: Macros = {"MAGNITUDE": "int8_t" if layout.char == "b" else "double"}
+    for side, view, tile, alone in zip("AB", (left, right), layout.tiles, largest, strict=True):
+        macros |= {f"INPUT_{side}": view.ctype, f"ALONG_K_{side}": view.along_k, f"TILE_{side}": tile}
+        macros |= {f"LARGEST_{side}": int(alone)}
+    views = list(zip((left, right), layout.rows, strict=True))
+    blocks = [view.shape[0] * ceil(rows / 32) * (layout.k // 128) for view, rows in views]
+    operands = [(None, None, None, view.shape[1], rows, *view.steps) for view, rows in views]
+    sizes = blocks[0], left.shape[2], layout.k, layout.bits, int(layout.sampled)
+    return Kernel.of("proof/proof.cu", "magnitudes", macros, (sum(blocks),), (256,), *operands, *sizes)

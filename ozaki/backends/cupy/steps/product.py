@@ -1,0 +1,109 @@
+"""A product of slices: describe, split, multiply, and patch what NaN and Inf touch, panel by panel."""
+
+from __future__ import annotations
+
+from ozaki._plan import Plan
+from ozaki.backends.cupy.devices.device import Device
+from ozaki.backends.cupy.program.arrays import Array
+from ozaki.backends.cupy.program.builder import Builder
+from ozaki.backends.cupy.steps import one_read
+from ozaki.backends.cupy.steps.describing import describe, find_largest
+from ozaki.backends.cupy.steps.engines.choice import panel_of
+from ozaki.backends.cupy.steps.engines.engine import Engine
+from ozaki.backends.cupy.steps.magnitudes import Magnitudes
+from ozaki.backends.cupy.steps.nonfinite import patch
+from ozaki.backends.cupy.steps.operands import Described, Slices
+from ozaki.schemes import Residues, Scheme, Words
+
+SIDES = ("left", "right")
+
+Given = Array | Described | Slices
+"""What there is of an operand: its rows alone, shape (batch, rows, k), or more."""
+
+
+def described(x: Described | Slices) -> Described:
+    """The description of an operand that has one."""
+    return x.described if isinstance(x, Slices) else x
+
+
+def split_in_one_read(
+    b: Builder, device: Device, engine: Engine, scheme: Scheme | Words, x: Array, side: str, sums: bool,
+    magnitudes: Magnitudes | None = None, lost: Array | None = None, overlaps: bool = False,
+) -> Slices | None:  # fmt: skip
+    """The slices of rows that nothing is known of by one kernel, where that is faster than two; None where it is not.
+
+    `sums`: with a whole description; else with the largest elements alone. The others as in `one_read`.
+    """
+    if not engine.splits_in_one_read(scheme, side, x, sums):
+        return None
+    layout = engine.layout(scheme, side, *x.shape)
+    if isinstance(scheme, Words):
+        return one_read.find_and_split(b, device, x, scheme, layout, lost, overlaps)
+    return one_read.describe_and_split(b, device, x, side, scheme, layout, sums, magnitudes, overlaps)
+
+
+def multiply(b: Builder, device: Device, engine: Engine, plan: Plan, left: Given, right: Given, out: Array) -> None:
+    """out = left right^T, shape (batch, m, n), of whatever there is of the operands; frees what it makes."""
+    assert plan.scheme is not None
+    made: list[Described | Slices] = []
+    operands: list[Described | Slices] = []
+    sums = isinstance(plan.scheme, Residues)
+    whole = panel_of(engine, plan, out.shape) == out.shape[1:]
+    for x, side in zip((left, right), SIDES, strict=True):
+        if isinstance(x, Described | Slices):
+            operands.append(x)
+            continue
+        overlaps = any(isinstance(each, Slices) for each in made)
+        found: Described | Slices | None = None
+        if whole:
+            found = split_in_one_read(b, device, engine, plan.scheme, x, side, sums, overlaps=overlaps)
+        found = found or (describe if sums else find_largest)(b, device, x)
+        made.append(found)
+        operands.append(found)
+    _execute(b, engine, plan, operands[0], operands[1], out)
+    patch(b, described(operands[0]), described(operands[1]), out)
+    for each in made:
+        release(b, each)
+
+
+def release(b: Builder, x: Described | Slices) -> None:
+    """Free slices, exponents and the description of an operand."""
+    if isinstance(x, Slices):
+        b.release(x.planes, x.mu)
+    b.release(described(x).fields)
+
+
+def _execute(
+    b: Builder, engine: Engine, plan: Plan, left: Described | Slices, right: Described | Slices, out: Array
+) -> None:
+    """The same of operands that are described or split, without NaN and Inf."""
+    _, m, n = out.shape
+    rows, cols = panel_of(engine, plan, out.shape)
+    for c in range(0, n, cols):
+        y = _slices(b, engine, plan, right, "right", c, min(c + cols, n))
+        for r in range(0, m, rows):
+            x = _slices(b, engine, plan, left, "left", r, min(r + rows, m))
+            panel = out.some(1, r, min(r + rows, m)).some(2, c, min(c + cols, n))
+            engine.multiply(b, plan.scheme, x, y, panel)
+            _release_slices(b, x, left)
+        _release_slices(b, y, right)
+
+
+def _slices(
+    b: Builder, engine: Engine, plan: Plan, operand: Described | Slices, side: str, first: int, last: int
+) -> Slices:
+    """The slices of some rows."""
+    if isinstance(operand, Slices):
+        return operand.some_rows(b, first, last)
+    some = operand.some_rows(b, (0, operand.x.shape[0]), (first, last))
+    slices = engine.split(b, some, side, plan.scheme)
+    some.release_rows(b, operand)
+    return slices
+
+
+def _release_slices(b: Builder, slices: Slices, whole: Described | Slices) -> None:
+    """Free what `_slices` made."""
+    if isinstance(whole, Slices):
+        slices.release_rows(b, whole)
+    else:
+        b.release(slices.planes, slices.mu)
