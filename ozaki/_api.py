@@ -28,7 +28,7 @@ from ozaki._plan import Plan
 from ozaki._prepared import Prepared
 from ozaki._product import Product
 from ozaki._report import Report
-from ozaki.backends import Backend, backend_of
+from ozaki.backends import Backend, backend_of, repeated
 from ozaki.planning.for_shapes import plan_for_shapes, shapes_of_plan
 from ozaki.planning.weigh import explained
 from ozaki.schemes import Words
@@ -153,7 +153,10 @@ def matmul(
     if isinstance(out, tuple) and len(out) == 1:
         (out,) = out
     choices = Choices(accuracy, scheme, slices, engine, reproducible, workspace_limit)
+    key = plan, *choices.key
     check_flag("return_report", return_report)
+    if not return_report and (c := repeated(a, b, out, key)) is not None:
+        return c
     if plan is not None:
         check_plan_alone(plan, choices)
     with np.errstate(all="ignore"):
@@ -161,9 +164,11 @@ def matmul(
         product = Product(pair, choices, plan)
         plan = product.settle(return_report)  # describe, as far as the plan depends on it, and plan
         c = product.compute(plan)  # split, multiply, recombine
-        report = product.report(plan) if return_report else None
-        c = pair.returned(c)  # not earlier: `out` may hide an operand that the report reads
-        return (c, report) if return_report else c
+        if not return_report:
+            product.keep(key, plan)
+            return pair.returned(c)
+        report = product.report(plan)  # before the result hides an operand in `out`
+        return pair.returned(c), report
 
 
 def _normwise(choices: Choices, plan: Plan | None) -> bool:
@@ -283,7 +288,7 @@ def prepare(x: Any, side: Side, plan: Plan) -> Prepared:
     if dtype == "float64" != plan.dtype:
         raise TypeError("x: dtype float64, but the plan is made for float32; expected float32")
     sizes = shapes_of_plan(x.shape, side, plan)
-    rows = left_rows(x, sizes) if side == "left" else right_rows(x, sizes)
+    rows = (left_rows if side == "left" else right_rows)(x, sizes, backend.broadcast_to)
     return Prepared(side, plan, x.shape, dtype, backend.split(rows, side, plan), backend)
 
 

@@ -9,13 +9,11 @@ from typing import Any
 
 from ozaki._checks import check_choices, check_out, check_runs
 from ozaki._choices import Choices
-from ozaki._operands import Side, as_array, dtype_of, left_rows, right_rows, scalar_if_no_axes, shapes
+from ozaki._operands import SIDES, Side, as_array, dtype_of, left_rows, right_rows, scalar_if_no_axes, shapes
 from ozaki._plan import Plan
 from ozaki._prepared import Prepared
 from ozaki._workspace import too_few_bytes
 from ozaki.backends import Backend, backend_of
-
-SIDES: tuple[Side, Side] = ("left", "right")
 
 
 class Pair:
@@ -73,24 +71,18 @@ class Pair:
 
     @property
     def matrices(self) -> tuple[Any, Any]:
-        """Both as they were given, but vectors as matrices."""
-        a: Any = self.a
-        b: Any = self.b
-        return (a[None, :] if a.ndim == 1 else a), (b[:, None] if b.ndim == 1 else b)
+        """Both as they were given, vectors as matrices; the slices of those that are prepared."""
+        a, b = (x.slices if isinstance(x, Prepared) else x for x in (self.a, self.b))
+        return (a[None, :] if len(self.a.shape) == 1 else a), (b[:, None] if len(self.b.shape) == 1 else b)
 
     def rows(self, side: Side) -> Any:
         """An operand as rows, a copy of it where no view has these shapes."""
         if side not in self._views:
             operand, rows = (self.a, left_rows) if side == "left" else (self.b, right_rows)
-            self._views[side] = view = rows(operand, self.sizes)
+            self._views[side] = view = rows(operand, self.sizes, self.backend.broadcast_to)
             if not self.backend.overlap(view, operand):
                 self.copied += view.nbytes
         return self._views[side]
-
-    def slices_or_rows(self, side: Side) -> Any:
-        """What there is of an operand: the slices of one that is prepared, or its rows."""
-        operand = self.a if side == "left" else self.b
-        return operand.slices if isinstance(operand, Prepared) else self.rows(side)
 
     @property
     def held(self) -> int:

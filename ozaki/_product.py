@@ -3,26 +3,38 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Hashable
 from dataclasses import replace
 from functools import cached_property, partial
-from math import inf
+from math import inf, prod
 from typing import Any
 
 from ozaki._checks import check_choices
 from ozaki._choices import Choices
-from ozaki._pair import SIDES, Pair
+from ozaki._operands import SIDES
+from ozaki._pair import Pair
 from ozaki._plan import Plan
 from ozaki._prepared import Prepared
 from ozaki._report import Report, rounded_up
 from ozaki._workspace import too_few_bytes
-from ozaki.backends import Work
+from ozaki.backends import Backend, Work
 from ozaki.bounds import native
 from ozaki.bounds import words as word_bounds
-from ozaki.bounds.rounding import suffices, with_rounding
-from ozaki.planning.choose import decide
-from ozaki.planning.facts import CutBound, Facts, NativeInRange, Need, RowsBound, Sample, WorstRatio, settle
+from ozaki.bounds.rounding import with_rounding
+from ozaki.planning.choose import choose, decide
+from ozaki.planning.facts import (
+    CutBound,
+    Facts,
+    MissingFact,
+    NativeInRange,
+    Need,
+    RowsBound,
+    Sample,
+    WorstRatio,
+    settle,
+)
 from ozaki.planning.ordinary import foresee
-from ozaki.planning.proof import proven_bound
+from ozaki.planning.promise import proven
 from ozaki.planning.question import Question
 from ozaki.schemes import Words
 
@@ -50,17 +62,16 @@ class Product:
         if plan is not None:
             pair.check_plan(plan)
         self.facts = Facts()
+        self._question: Question | None = None
         self._begun = False
-        self._copied = 0
         self._proven = inf
 
     @cached_property
     def work(self) -> Work:
         """What the backend does for this product."""
         pair = self._pair
-        left, right = (pair.slices_or_rows(side) for side in SIDES)
         rest = None if self._limit is None else max(self._limit - pair.held, 0)
-        return pair.backend.work(left, right, pair.dtype, rest)
+        return pair.backend.work(*pair.matrices, pair.rows, pair.dtype, rest)
 
     # Planning --------------------------------------------------------------------------------------------------------
 
@@ -74,7 +85,8 @@ class Product:
         ValueError, TypeError
         """
         if self._given is None:
-            return self.plan(self.question())
+            self._question = self.question()
+            return self.plan(self._question)
         self._check(self._given, report)
         return self._given
 
@@ -133,21 +145,14 @@ class Product:
         pair = self._pair
         if pair.empty or plan.a_priori or not (plan.strict or report):
             return
-        target, dtype, k = plan.target, pair.dtype, pair.sizes.shape[1]
-        if plan.scheme is None:
-            proven = self._native_bound()
-            met = suffices(proven, target.tolerance, dtype)
-        else:
-            known = plan.bound if report else inf
-            prove = partial(proven_bound, plan.scheme, target, k, dtype, known=known)
-            bound, self.facts = settle(prove, self._measure, self.facts)
-            proven, met = with_rounding(bound, dtype), bound <= target.tolerance
-        self._proven = proven
+        known = plan.bound if report else inf
+        prove = partial(proven, plan, pair.backend.native_obstacle(pair.dtype), known=known)
+        (self._proven, met), self.facts = settle(prove, self._measure, self.facts)
         if met or plan.strict is None:
             return
         message = (
-            f"plan: proves a {target.measure} error of {rounded_up(proven)} for these operands, but it was made for an "
-            f"accuracy of {target.tolerance:.3g} and other operands"
+            f"plan: proves a {plan.target.measure} error of {rounded_up(self._proven)} for these operands, but it was "
+            f"made for an accuracy of {plan.target.tolerance:.3g} and other operands"
         )
         if plan.strict:
             raise ValueError(f"{message}; plan from these, or make the plan with strict=False")
@@ -172,7 +177,7 @@ class Product:
             c[...] = 0
         elif plan.scheme is None:
             pair.check_native_limit(plan.workspace_limit)
-            self._copied = pair.backend.native(*pair.matrices, pair.dtype, pair.sizes.own_shape(c))
+            self.work.native(pair.sizes.own_shape(c))
         else:
             pair.check_limit(plan.workspace_limit)
             self._check_slices_within_limit(plan)
@@ -186,6 +191,15 @@ class Product:
             return
         if not pair.backend.same_slices(plan, replace(plan, workspace_limit=limit - pair.held)):
             too_few_bytes(limit, limit + pair.held)
+
+    def keep(self, key: Hashable, plan: Plan) -> None:
+        """Let the backend keep what it did, for repeated calls."""
+        pair = self._pair
+        large = prod(pair.sizes.batch) * prod(pair.sizes.shape) > _LARGEST_KEPT
+        if not (pair.empty or large or pair.copied or not pair.sizes.in_order):
+            stands = partial(_stands, self._question, self._given, plan, pair.backend, pair.dtype)
+            sizes = pair.sizes.result, pair.dtype
+            pair.backend.keep(pair.a, pair.b, pair.out, key, self.work, stands, *sizes)
 
     # Reporting -------------------------------------------------------------------------------------------------------
 
@@ -207,7 +221,7 @@ class Product:
             estimate = with_rounding(likely, pair.dtype)
         held = pair.copied
         if not pair.empty:
-            held = pair.held + max(self._copied, self.work.workspace)
+            held = pair.held + self.work.workspace
         return Report(
             bound=bound,
             measure=plan.target.measure,
@@ -228,3 +242,28 @@ class Product:
 def _of_one_level(x: Need, y: Need) -> bool:
     """Both facts are found by one proof at one level."""
     return type(x) is type(y) and getattr(x, "level", None) == getattr(y, "level", None)
+
+
+def _stands(
+    question: Question | None, given: Plan | None, plan: Plan, backend: Backend, dtype: str, facts: Facts
+) -> bool:
+    """Whether a plan would be chosen, or keeps the promise of one that is given, for operands with these facts."""
+    if given is not None:
+        if given.scheme is None and backend.native_obstacle(dtype):
+            return False
+        try:
+            return not given.strict or given.a_priori or proven(given, None, facts)[1]
+        except MissingFact:
+            return False
+    assert question is not None
+    if question.native_may_matter and backend.native_obstacle(dtype) != question.native_obstacle:
+        return False
+    try:
+        answer = choose(question, facts)
+    except ValueError:  # these operands are out of reach, which the long way says
+        return False
+    return isinstance(answer, Plan) and answer.scheme == plan.scheme
+
+
+_LARGEST_KEPT = 2**39
+"""Multiplications beyond which the host's time is nothing, and memory much."""

@@ -109,7 +109,8 @@ def first_difference(x, y):
 
 def work_of(a, b):
     """What NumPy does for the product of two matrices: `measure` finds facts about them."""
-    return Work(a[None], b.T[None], str(np.result_type(a, b)), None)
+    rows = {"left": a[None], "right": b.T[None]}
+    return Work(a, b, rows.get, str(np.result_type(a, b)), None)
 
 
 def bounds_of(work, k, measure, *schemes, few_rows=False):

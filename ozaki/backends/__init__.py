@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Protocol
 
 from ozaki._operands import Side
 from ozaki._plan import Plan
 from ozaki._prepared import Prepared
-from ozaki.planning.facts import Need
+from ozaki.planning.facts import Facts, Need
 from ozaki.planning.question import Machine
 from ozaki.schemes import Words
 
@@ -17,15 +18,12 @@ ENGINES = ("float64", "int8", "cublas", "hopper")
 
 
 class Work(Protocol):
-    """What a backend does for one product of two operands, stacks of rows or slices.
+    """What a backend does for one product: it finds facts about the operands, and multiplies."""
 
-    Attributes
-    ----------
-    workspace : most bytes held at a time so far, beside the operands and the result, and beside what describes rows if
-        the backend counts that by `row_bytes`
-    """
-
-    workspace: int
+    @property
+    def workspace(self) -> int:
+        """Most bytes held at a time so far, beside operands, result, and what `Backend.row_bytes` counts."""
+        ...
 
     def begin(self, needs: Sequence[Need], plan: Plan) -> None:
         """Begin to find these facts, and meanwhile to split for this plan, where a device does; waits for nothing."""
@@ -51,6 +49,10 @@ class Work(Protocol):
         """
         ...
 
+    def native(self, c: Any) -> None:
+        """Compute the array library's own product of the operands into c, shape (*batch, m, n), rows contiguous."""
+        ...
+
     def nonfinite(self, side: Side) -> Any:
         """How many elements of each row are NaN or Inf, shape (batch, rows), in host memory."""
         ...
@@ -61,7 +63,7 @@ class Work(Protocol):
 
 
 class Backend(Protocol):
-    """What a backend module offers; operands are given to `work` as stacks of rows, shape (batch, rows, k)."""
+    """What a backend module offers."""
 
     name: str
     engines: tuple[str, ...]
@@ -116,18 +118,42 @@ class Backend(Protocol):
         """Bytes held while rows of that shape (batch, rows, k) are described, and freed then."""
         ...
 
-    def work(self, left: Any, right: Any, dtype: str, limit: int | None) -> Work:
-        """One product of two stacks of rows, or of slices made by `split`, which holds at most `limit` bytes, if given."""
+    def work(self, a: Any, b: Any, rows: Callable[[Side], Any], dtype: str, limit: int | None) -> Work:
+        """One product.
+
+        Parameters
+        ----------
+        a, b : matrices or stacks of them, as the caller gave them; or slices made by `split`
+        rows : gives an operand as a stack of rows, shape (batch, rows, k), a copy where no view has that shape
+        dtype : of the result
+        limit : most bytes that proofs and the product may hold at a time, or None
+        """
         ...
 
     def split(self, rows: Any, side: Side, plan: Plan) -> Any:
         """The slices of an operand, for many products."""
         ...
 
-    def native(self, a: Any, b: Any, dtype: str, out: Any) -> int:
-        """out = a b, in `dtype`, of matrices or of stacks of them, whose batches are broadcast.
+    def keep(
+        self,
+        a: Any,
+        b: Any,
+        out: Any,
+        choices: Hashable,
+        work: Any,
+        stands: Callable[[Facts], bool],
+        shape: tuple[int, ...],
+        dtype: str,
+    ) -> None:
+        """Keep what was done for a product, where a repeated call is faster by that.
 
-        Returns the bytes of copies that were made for it.
+        Parameters
+        ----------
+        a, b, out : the operands, and where the caller wanted the result, or None
+        choices : all else that the call depends on
+        work : the product that was computed
+        stands : whether the same result is right for operands with these facts
+        shape, dtype : of the result
         """
         ...
 
@@ -146,13 +172,13 @@ def backend_of(*operands: tuple[str, Any]) -> Backend:
     """
     cupy = [_is_cupy(x) for _, x in operands]
     if not any(cupy):
-        from ozaki.backends.numpy import _backend as _numpy
+        from ozaki.backends.numpy import backend as _numpy
 
         return _numpy
     if not all(cupy):
         here, other = operands[cupy.index(True)][0], operands[cupy.index(False)][0]
         raise TypeError(f"{other}: not a CuPy array, but {here} is; move one of them with cupy.asarray or cupy.asnumpy")
-    from ozaki.backends.cupy import _backend as _cupy
+    from ozaki.backends.cupy import backend as _cupy
 
     _cupy.check_device(operands)
     return _cupy
@@ -162,3 +188,9 @@ def _is_cupy(x: Any) -> bool:
     if type(x).__module__.split(".")[0] == "cupy":
         return True
     return isinstance(x, Prepared) and bool(x.backend.name == "cupy")
+
+
+def repeated(a: Any, b: Any, out: Any, choices: Hashable) -> Any:
+    """The product as a repeated call has it at once (`backends/cupy/repeated.py`); None if it goes the long way."""
+    module = sys.modules.get("ozaki.backends.cupy.repeated")
+    return None if module is None else module.repeated(a, b, out, choices)

@@ -19,8 +19,6 @@ class Machine(Protocol):
     """What planning has to know of the machine that a product runs on; hashable."""
 
     @property
-    def name(self) -> str: ...
-    @property
     def waits(self) -> bool:
         """Whether the host waits for facts that a device finds, which could compute something else meanwhile."""
         ...
@@ -78,3 +76,9 @@ class Question:
     def target(self) -> Accuracy | None:
         """The accuracy asked for, spelled out for this k; None if none is named."""
         return self.choices.target(self.k)
+
+    @property
+    def native_may_matter(self) -> bool:
+        """Whether the native product is one of the ways to choose from, or is asked for."""
+        choices = self.choices
+        return choices.scheme in ("auto", "native") and choices.engine == "auto" and not choices.reproducible

@@ -19,7 +19,7 @@ import numpy as np
 
 import ozaki
 from ozaki.backends.cupy import _again
-from ozaki.backends.cupy import _backend as _cupy
+from ozaki.backends.cupy import backend as _cupy
 from ozaki.backends.cupy._tops import tops
 from ozaki.backends.cupy.engines import (
     _hopper_residues,
@@ -28,7 +28,7 @@ from ozaki.backends.cupy.engines import (
     _word_hopper,
     _word_pairs,
 )
-from ozaki.backends.numpy import _backend as _numpy
+from ozaki.backends.numpy import backend as _numpy
 from ozaki.schemes import PRESETS, Words
 from ozaki.tensor_core import H100
 

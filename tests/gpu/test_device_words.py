@@ -12,7 +12,7 @@ from word_schemes import ALL
 
 import ozaki
 from ozaki import reference
-from ozaki.backends.numpy import _backend as _numpy
+from ozaki.backends.numpy import backend as _numpy
 from ozaki.schemes import PRESETS
 from ozaki.tensor_core import A100, V100
 
@@ -244,7 +244,7 @@ def test_panels_prepared_and_streams(core, name, kernel):
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_underflows_and_bounds(core, name):
-    from ozaki.backends.cupy import _backend as _cupy
+    from ozaki.backends.cupy import backend as _cupy
 
     rng = np.random.default_rng(8)
     words = replace(PRESETS[name], core=core)

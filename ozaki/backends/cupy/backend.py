@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
 import cupy as cp
 
+from ozaki._operands import Side
 from ozaki._plan import Plan
-from ozaki._prepared import Prepared
 from ozaki.backends.cupy import devices
 from ozaki.backends.cupy.machine import Machine
-from ozaki.backends.cupy.prepared import PreparedSlices
 from ozaki.backends.cupy.prepared import split as split
 from ozaki.backends.cupy.program.arrays import View, view_of
 from ozaki.backends.cupy.program.builder import Builder
 from ozaki.backends.cupy.program.program import Program
+from ozaki.backends.cupy.repeated import keep as keep
 from ozaki.backends.cupy.steps import axpby as steps
 from ozaki.backends.cupy.steps.engines.choice import engine_of
 from ozaki.backends.cupy.steps.native import native_obstacle as native_obstacle
@@ -77,12 +78,6 @@ def check_device(operands: tuple[tuple[str, Any], ...]) -> None:
             )
 
 
-def given_arrays(operand: Any) -> tuple[Any, ...]:
-    """What a product reads of an operand, an array or a `Prepared`, in the order of a program's given arrays."""
-    slices = operand.slices if isinstance(operand, Prepared) else operand
-    return slices.arrays if isinstance(slices, PreparedSlices) else (operand,)
-
-
 # Planning -----------------------------------------------------------------------------------------------------------
 
 
@@ -114,9 +109,9 @@ def describing_workspace(shape: tuple[int, ...]) -> int:
 # Products -----------------------------------------------------------------------------------------------------------
 
 
-def work(left: Any, right: Any, limit: int | None) -> Work:
-    """What is done with the operands of one product: rows (batch, rows, k), or the slices of a prepared one."""
-    return Work(left, right, limit)
+def work(a: Any, b: Any, rows: Callable[[Side], Any], dtype: str, limit: int | None) -> Work:
+    """One product (`backends.Backend.work`)."""
+    return Work(a, b, rows, dtype, limit)
 
 
 def axpby(alpha: float, x: Any, beta: float, y: Any | None, out: Any) -> None:

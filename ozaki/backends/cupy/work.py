@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from ozaki import _bounds
-from ozaki._description import Description
+from ozaki._operands import SIDES, Side
 from ozaki._plan import Plan
 from ozaki.backends.cupy import devices, evidence
 from ozaki.backends.cupy.prepared import PreparedSlices
@@ -31,6 +30,10 @@ from ozaki.backends.cupy.steps.panels import Panel, Panels
 from ozaki.backends.cupy.steps.proof import Lower, Wanted, least_product, lower_bound, worst_ratios
 from ozaki.backends.cupy.steps.sample import sample
 from ozaki.backends.cupy.steps.words import count_underflows
+from ozaki.bounds import native as native_bounds
+from ozaki.bounds import words as word_bounds
+from ozaki.bounds.description import Description
+from ozaki.bounds.levels import FEW_ROWS
 from ozaki.planning.facts import (
     CutBound,
     LeastProduct,
@@ -44,13 +47,8 @@ from ozaki.planning.facts import (
 )
 from ozaki.schemes import Scheme, Words
 
-FEW_ROWS = 128
-"""Rows of A that show whether a scheme is worth comparing in all of them."""
-
 _MOST_STEPS = 4096
 """Of a program that is kept: beyond, as of large batches one by one, the host is soon ahead of the device."""
-
-_SIDES: tuple[str, str] = product.SIDES
 
 
 class _Early(NamedTuple):
@@ -68,29 +66,29 @@ class Work:
     Everything that the device does is a step of one program, which is run part by part while it is built.
     """
 
-    def __init__(self, left: Any, right: Any, limit: int | None = None) -> None:
-        """Operands are rows (batch, rows, k), or the slices of a prepared one.
+    def __init__(self, a: Any, b: Any, rows: Callable[[Side], Any], dtype: str, limit: int | None) -> None:
+        """Take operands as they were given, matrices or stacks of them, or the slices of prepared ones.
 
-        `limit`: bytes left for proofs and product, or None.
+        `rows` gives one as a stack of rows, (batch, rows, k); `dtype`: of the result; `limit`: bytes left for proofs
+        and product, or None.
         """
-        self._device, self._limit = devices.current(), limit
+        self._device, self._limit, self._dtype = devices.current(), limit, dtype
         self._b, self._memory = Builder(), FirstCall()
-        self._rows: dict[str, Array] = {}
-        self._real = dict(zip(_SIDES, (left, right), strict=True))
-        self._prepared: dict[str, Slices] = {}
-        for side, name, given in zip(_SIDES, "ab", (left, right), strict=True):
-            if isinstance(given, PreparedSlices):
-                self._prepared[side] = given.named(self._b, name)
-                self._rows[side] = self._prepared[side].described.x
-                slices = self._prepared[side]
+        self._real_rows = rows
+        self._given: dict[Side, Array] = {}
+        self._prepared: dict[Side, Slices] = {}
+        for side, name, operand in zip(SIDES, "ab", (a, b), strict=True):
+            if isinstance(operand, PreparedSlices):
+                self._prepared[side] = slices = operand.named(self._b, name)
                 symbols = slices.described.x, slices.described.fields, slices.planes, slices.mu
-                for symbol, real in zip(symbols, given.arrays, strict=True):
+                for symbol, real in zip(symbols, operand.arrays, strict=True):
                     self._memory.bind(symbol, real)
             else:
-                self._rows[side] = self._b.given(name, view_of(given))
-                self._memory.bind(self._rows[side], given)
+                self._given[side] = self._b.given(name, view_of(operand))
+                self._memory.bind(self._given[side], operand)
         self._described = {side: slices.described for side, slices in self._prepared.items()}
-        self._on_host: dict[str, Evidence] = {}
+        self._copied = False
+        self._on_host: dict[Side, Evidence] = {}
         self._early: _Early | None = None
         self._stream: Stream = "main"
         self._level: str | None = None
@@ -98,7 +96,6 @@ class Work:
         self._lower: Lower | None = None
         self._under_way: list[Evidence] = []
         self._spans: Evidence | None = None
-        self._foreign = False
 
     # Facts ----------------------------------------------------------------------------------------------------------
 
@@ -120,10 +117,10 @@ class Work:
             self._split_early(engine, plan.scheme, sums=True, magnitudes=room)
             assert self._early is not None
             self._described = {"left": self._early.left.described, "right": self._early.right.described}
-        left, right = (self._describe(side) for side in _SIDES)
+        left, right = (self._describe(side) for side in SIDES)
         if not ratios:
             with self._b.on("answers", fork=True):
-                for side in _SIDES:
+                for side in SIDES:
                     self._description(side)
         self._run()
         if ratios:
@@ -205,7 +202,7 @@ class Work:
         if self._early is not None:
             left, right = self._early.left.described, self._early.right.described
         else:
-            left, right = (self._describe(side) for side in _SIDES)
+            left, right = (self._describe(side) for side in SIDES)
         level, found = first_level(left.k), []
         panels = Panels(device, level, left.x.shape, right.x.shape, self._limit)
         if not panels.one:
@@ -221,7 +218,7 @@ class Work:
         if self._level == level:
             return
         self._close_proof()
-        left, right = (self._describe(side) for side in _SIDES)
+        left, right = (self._describe(side) for side in SIDES)
         panels = Panels(self._device, level, left.x.shape, right.x.shape, self._limit)
         self._level, self._panels = level, None if panels.one else panels
         if panels.one:
@@ -251,7 +248,7 @@ class Work:
             self._add_ratios_in_panels(self._panels, new)
             return
         assert self._lower is not None
-        left, right = (self._describe(side) for side in _SIDES)
+        left, right = (self._describe(side) for side in SIDES)
         wanted = [self._wanted(need, left, right) for need in new]
         with self._b.on(self._stream):
             found = worst_ratios(self._b, self._device, self._lower, left, right, wanted)
@@ -268,12 +265,12 @@ class Work:
         m = left.x.shape[1]
         rows = min(m, FEW_ROWS) if need.few_rows else m
         if isinstance(need.scheme, Words):
-            return Wanted(_bounds.word_terms(*self._described_on_host(), need.scheme), rows, 0.0)
+            return Wanted(word_bounds.error_terms(*self._described_on_host(), need.scheme), rows, 0.0)
         return Wanted(need.scheme, rows, _dropped(need, left.k))
 
     def _add_ratios_in_panels(self, panels: Panels, needs: Sequence[WorstRatio]) -> None:
         """The worst ratios of all panels, one after the other."""
-        left, right = (self._describe(side) for side in _SIDES)
+        left, right = (self._describe(side) for side in SIDES)
         m = left.x.shape[1]
         until = [min(m, FEW_ROWS) if need.few_rows else m for need in needs]
         found: list[list[Evidence]] = [[] for _ in needs]
@@ -288,9 +285,9 @@ class Work:
                 if isinstance(need.scheme, Words):
                     of_left, of_right = (
                         _some_rows(of, panel.of(side, self._rows[side].shape[0]))
-                        for side, of in zip(_SIDES, self._described_on_host(), strict=True)
+                        for side, of in zip(SIDES, self._described_on_host(), strict=True)
                     )
-                    wanted.append(Wanted(_bounds.word_terms(of_left, of_right, need.scheme), some, 0.0))
+                    wanted.append(Wanted(word_bounds.error_terms(of_left, of_right, need.scheme), some, 0.0))
                 else:
                     wanted.append(Wanted(need.scheme, some, _dropped(need, left.k)))
             lower = self._lower_bound(x, y)
@@ -308,7 +305,7 @@ class Work:
         for panel in panels:
             x, y = (
                 whole.some_rows(self._b, *panel.of(side, whole.x.shape[0]))
-                for whole, side in zip((left, right), _SIDES, strict=True)
+                for whole, side in zip((left, right), SIDES, strict=True)
             )
             yield panel, x, y
             x.release_rows(self._b, left)
@@ -326,22 +323,34 @@ class Work:
 
     # Operands -------------------------------------------------------------------------------------------------------
 
-    @property
-    def _dtype(self) -> str:
-        return "float64" if any(x.char == "d" for x in self._rows.values()) else "float32"
+    @cached_property
+    def _rows(self) -> dict[Side, Array]:
+        """Both operands as stacks of rows."""
+        return {
+            side: self._prepared[side].described.x if side in self._prepared else self._rows_of(side) for side in SIDES
+        }
+
+    def _rows_of(self, side: Side) -> Array:
+        """The rows of an operand: a view of what was given, or a copy, which is of use for this call alone."""
+        given, real = self._given[side], self._real_rows(side)
+        if real.data.ptr == self._memory.address(given.at):
+            return Array(given.buffer, 0, *view_of(real))
+        self._copied = True
+        copy = self._b.given(f"copy of {given}", view_of(real))
+        self._memory.bind(copy, real)
+        return copy
 
     @property
     def _both(self) -> tuple[Array, Array]:
-        """The rows of both operands."""
         return self._rows["left"], self._rows["right"]
 
-    def _describe(self, side: str) -> Described:
+    def _describe(self, side: Side) -> Described:
         """The whole description of an operand, made once."""
         if side not in self._described:
             self._described[side] = describe(self._b, self._device, self._rows[side])
         return self._described[side]
 
-    def _description(self, side: str) -> Evidence:
+    def _description(self, side: Side) -> Evidence:
         """The description of an operand on the host, begun once."""
         if side not in self._on_host:
             self._on_host[side] = description_on_host(self._b, self._describe(side))
@@ -409,33 +418,19 @@ class Work:
             self._release_early()
             engine = engine_of(self._device, plan)
             if self._described:
-                left, right = (self._prepared.get(side) or self._describe(side) for side in _SIDES)
+                left, right = (self._prepared.get(side) or self._describe(side) for side in SIDES)
             else:
                 left, right = self._both
         product.multiply(self._b, self._device, engine, plan, left, right, out)
         self._release_early()
         self._run()
 
-    def native(self, a: Any, b: Any, dtype: str, c: Any) -> None:
-        """The native product c = a b of matrices or stacks of them as they were given, in `dtype`.
-
-        Columns of c are neighbours in memory.
-        """
+    def native(self, c: Any) -> None:
+        """The native product of the operands as they were given into c, whose rows are contiguous."""
         self._close_proof()
         self._release_early()
-        x, y = self._as_given("left", a), self._as_given("right", b)
-        native_steps.native(self._b, x, y, dtype, self._result(c))
+        native_steps.native(self._b, self._given["left"], self._given["right"], self._dtype, self._result(c))
         self._run()
-
-    def _as_given(self, side: str, x: Any) -> Array:
-        """An operand in its own shape, if it lies where its rows do; else what is run is of use for this call alone."""
-        rows, real = self._rows[side], self._real[side]
-        if not isinstance(real, PreparedSlices) and x.data.ptr == real.data.ptr:
-            return Array(rows.buffer, 0, *view_of(x))
-        self._foreign = True
-        given = self._b.given(side, view_of(x))
-        self._memory.bind(given, x)
-        return given
 
     def _result(self, c: Any) -> Array:
         out = self._b.given("c", view_of(c))
@@ -448,25 +443,23 @@ class Work:
 
     # What reports and repeated calls ask ----------------------------------------------------------------------------
 
-    def nonfinite(self, side: str) -> npt.NDArray[np.int64]:
+    def nonfinite(self, side: Side) -> npt.NDArray[np.int64]:
         """How many NaN and Inf each row has, shape (batch, rows); waits for the device."""
         found = self._description(side)
         self._run()
         description: Description = self._memory.evidence(found)
         return description.nonfinite
 
-    def underflows(self, words: Words) -> tuple[int, int]:
-        """Elements of both operands that lose more than their share of bits when they are cut; waits for the device."""
-        counts = []
-        for side, description in zip(_SIDES, self._described_on_host(), strict=True):
-            count = 0
-            if description.below(words.lowest).any():
-                arrival = count_underflows(self._b, self._describe(side), words)
-                self._run()
-                count = int(self._memory.evidence(self._b.evidence(arrival, np.copy))[0])
-            counts.append(count)
-        left, right = counts
-        return left, right
+    def underflows(self, side: Side, words: Words) -> int:
+        """Elements of an operand that lose more than their share of bits when they are cut; waits for the device."""
+        description = self._description(side)
+        self._run()
+        on_host: Description = self._memory.evidence(description)
+        if not on_host.below(words.lowest).any():
+            return 0
+        arrival = count_underflows(self._b, self._describe(side), words)
+        self._run()
+        return int(self._memory.evidence(self._b.evidence(arrival, np.copy))[0])
 
     @property
     def workspace(self) -> int:
@@ -479,7 +472,7 @@ class Work:
         None if a step of it depends on what the host found of these operands, or if there are too many steps.
         """
         program = self._b.whole()
-        return program if program.repeatable and not self._foreign and len(program.steps) < _MOST_STEPS else None
+        return program if program.repeatable and not self._copied and len(program.steps) < _MOST_STEPS else None
 
 
 def _dropped(need: WorstRatio, k: int) -> float:
@@ -499,7 +492,7 @@ def _itself(found: Any) -> Any:
 
 
 def _native_in_range(left: Description, right: Description, dtype: str) -> bool:
-    return _bounds.native_in_range(left, right, dtype)
+    return native_bounds.in_range(left, right, dtype)
 
 
 def _spans_of(ratio: Ratio) -> tuple[int, int]:

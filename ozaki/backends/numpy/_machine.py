@@ -6,7 +6,6 @@ from ozaki.planning.question import Way
 from ozaki.schemes import Words
 from ozaki.schemes.formats import H100, TensorCore
 
-name = "numpy"
 waits = False
 
 

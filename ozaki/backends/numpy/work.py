@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ozaki._operands import Side
+from ozaki._operands import SIDES, Side
 from ozaki._plan import Plan
 from ozaki.backends.numpy import _proof, _words
 from ozaki.backends.numpy._describe import describe, describing_workspace, sample
 from ozaki.backends.numpy._execute import execute
+from ozaki.backends.numpy._native import native
 from ozaki.backends.numpy._slices import Slices
 from ozaki.backends.numpy._words import WordSlices
 from ozaki.backends.panels import Panel, Panels
-from ozaki.bounds import native
+from ozaki.bounds import native as native_bounds
 from ozaki.bounds.description import Described
 from ozaki.bounds.levels import FEW_ROWS, Level, levels
 from ozaki.bounds.of_scheme import rows_bound
@@ -33,18 +34,14 @@ from ozaki.planning.facts import (
 )
 from ozaki.schemes import Words
 
-SIDES: tuple[Side, Side] = ("left", "right")
-
-Operand = npt.NDArray[Any] | Slices | WordSlices
-"""Rows, shape (batch, rows, k), or slices of an operand that is prepared."""
-
 
 class Work:
     """One product: its operands are described once, when that is first needed.
 
     Parameters
     ----------
-    left, right : the rows of A and the columns of B, or their slices
+    a, b : the operands as they were given, or their slices
+    rows : gives an operand as a stack of rows, shape (batch, rows, k)
     dtype : of the result
     limit : bytes left for proofs and the product, or None
 
@@ -53,10 +50,13 @@ class Work:
     workspace : most bytes held at a time so far, beside operands, result and what describes rows
     """
 
-    def __init__(self, left: Operand, right: Operand, dtype: str, limit: int | None) -> None:
-        self._operands: dict[Side, Operand] = {"left": left, "right": right}
+    def __init__(self, a: Any, b: Any, rows: Callable[[Side], Any], dtype: str, limit: int | None) -> None:
+        self._a, self._b, self._rows = a, b, rows
         self._dtype, self._limit = dtype, limit
-        self._described: dict[Side, Described] = {}
+        self._slices: dict[Side, Slices | WordSlices] = {
+            side: x for side, x in zip(SIDES, (a, b), strict=True) if isinstance(x, Slices | WordSlices)
+        }
+        self._described = {side: slices.described for side, slices in self._slices.items()}
         self._level: Level | None = None
         self._lower: npt.NDArray[np.float64] | None = None
         self._ratios: dict[tuple[Any, Level, int], float] = {}
@@ -64,12 +64,10 @@ class Work:
 
     def described(self, side: Side) -> Described:
         """The description of an operand."""
-        operand = self._operands[side]
-        if isinstance(operand, Slices | WordSlices):
-            return operand.described
         if side not in self._described:
-            self._described[side] = describe(operand)
-            self.workspace = max(self.workspace, describing_workspace(operand.shape))
+            rows = self._rows(side)
+            self._described[side] = describe(rows)
+            self.workspace = max(self.workspace, describing_workspace(rows.shape))
         return self._described[side]
 
     @property
@@ -87,7 +85,7 @@ class Work:
             case Spans():
                 return spans
             case NativeInRange():
-                return native.in_range(left.on_host, right.on_host, self._dtype)
+                return native_bounds.in_range(left.on_host, right.on_host, self._dtype)
             case RowsBound(scheme, measure):
                 return rows_bound(left.on_host, right.on_host, scheme, measure, spans)
             case CutBound(words):
@@ -153,11 +151,12 @@ class Work:
     def multiply(self, plan: Plan, c: npt.NDArray[Any]) -> None:
         """Compute the product by slices or words into c, shape (batch, m, n)."""
         self._lower = None  # frees the memory
-        operands = [
-            operand if isinstance(operand, Slices | WordSlices) else self.described(side)
-            for side, operand in self._operands.items()
-        ]
-        self.workspace = max(self.workspace, execute(plan, operands[0], operands[1], c, self._limit))
+        left, right = (self._slices.get(side) or self.described(side) for side in SIDES)
+        self.workspace = max(self.workspace, execute(plan, left, right, c, self._limit))
+
+    def native(self, c: npt.NDArray[Any]) -> None:
+        """Compute NumPy's own product into c."""
+        self.workspace = max(self.workspace, native(self._a, self._b, self._dtype, c))
 
     def nonfinite(self, side: Side) -> npt.NDArray[np.int64]:
         """Elements of each row that are NaN or Inf, shape (batch, rows)."""
@@ -167,6 +166,3 @@ class Work:
         """Elements of an operand that lose more than their share of bits when they are cut into words."""
         described = self.described(side)
         return _words.underflows(described, words) if described.on_host.below(words.lowest).any() else 0
-
-    def program(self) -> None:
-        """Nothing is kept for repeated calls: the host's own work is all there is."""

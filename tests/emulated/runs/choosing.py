@@ -13,7 +13,7 @@ import pytest
 import ozaki
 from ozaki import _bounds, _call, _search
 from ozaki.backends.cupy import _again, _rates
-from ozaki.backends.cupy import _backend as _cupy
+from ozaki.backends.cupy import backend as _cupy
 from ozaki.backends.cupy import _choice as _engines
 from ozaki.backends.cupy.engines import _cublas, _hopper, _hopper_tiles, _word_tiles
 from ozaki.reference import componentwise_error

@@ -11,7 +11,7 @@ import cupy as cp
 import numpy as np
 
 import ozaki
-from ozaki.backends.cupy import _backend as _cupy
+from ozaki.backends.cupy import backend as _cupy
 from ozaki.backends.cupy import _split
 from ozaki.backends.cupy.engines import _cublas, _winograd
 from ozaki.schemes import Residues

@@ -14,7 +14,7 @@ import numpy as np
 
 import ozaki
 from ozaki.bounds.description import FIELDS
-from ozaki.backends.cupy import _backend as _cupy
+from ozaki.backends.cupy import backend as _cupy
 from ozaki.backends.cupy import _describe_split, _magnitudes, _split
 from ozaki.backends.cupy._magnitudes import MagnitudeLayout, Magnitudes
 from ozaki.backends.cupy._tops import tops

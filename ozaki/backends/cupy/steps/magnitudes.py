@@ -9,13 +9,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ozaki._proof import EVERY, NARROW_BITS, NARROW_DEPTH, SAMPLE, SAMPLED_FROM, wide_bits
 from ozaki.backends.cupy.devices.device import Device
 from ozaki.backends.cupy.program.arrays import Array, Place, View
 from ozaki.backends.cupy.program.builder import Builder
 from ozaki.backends.cupy.program.kernels import Kernel, Macros, round_up
 from ozaki.backends.cupy.program.steps import Clear, Out
 from ozaki.backends.cupy.steps.operands import Described
+from ozaki.bounds.levels import EVERY, NARROW_BITS, NARROW_DEPTH, SAMPLE, SAMPLED_FROM, wide_bits
 
 
 class MagnitudeLayout(NamedTuple):

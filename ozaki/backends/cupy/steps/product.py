@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ozaki._operands import SIDES
 from ozaki._plan import Plan
 from ozaki.backends.cupy.devices.device import Device
 from ozaki.backends.cupy.program.arrays import Array
@@ -14,8 +15,6 @@ from ozaki.backends.cupy.steps.magnitudes import Magnitudes
 from ozaki.backends.cupy.steps.nonfinite import patch
 from ozaki.backends.cupy.steps.operands import Described, Slices
 from ozaki.schemes import Residues, Scheme, Words
-
-SIDES = ("left", "right")
 
 Given = Array | Described | Slices
 """What there is of an operand: its rows alone, shape (batch, rows, k), or more."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import prod
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from ozaki.backends.numpy._execute import split as _split
 from ozaki.backends.numpy._sharing import overlap as overlap
 from ozaki.backends.numpy._slices import Slices
 from ozaki.backends.numpy._words import WordSlices
-from ozaki.backends.numpy.work import Work as Work
+from ozaki.backends.numpy.work import Work
 from ozaki.planning.question import Machine
 from ozaki.schemes import Words
 
@@ -69,19 +69,8 @@ def native_obstacle(dtype: str) -> str | None:
     return f"native product ruled out: {obstacle}" if obstacle else None
 
 
-def native(a: Any, b: Any, dtype: str, out: Any) -> int:
-    """The native product out = a b, in `dtype`, of matrices or of stacks, whose batches are broadcast.
-
-    Returns the bytes of operands that were converted.
-    """
-    if a.ndim > 2 and prod(b.shape[:-2]) == 1:  # one product of all rows
-        a, b, out = a.reshape(-1, a.shape[-1]), b.reshape(b.shape[-2:]), out.reshape(-1, b.shape[-1])
-    x, y = (of.astype(dtype, copy=False) for of in (a, b))
-    np.matmul(x, y, out=out)
-    return sum(new.nbytes for new, old in ((x, a), (y, b)) if new is not old)
-
-
 def engine_name(plan: Plan) -> str:
+    """What multiplies, for reports."""
     if plan.scheme is None:
         return "NumPy"
     if isinstance(plan.scheme, Words):
@@ -94,9 +83,13 @@ def same_slices(plan: Plan, other: Plan) -> bool:
     return True
 
 
-def work(left: Any, right: Any, dtype: str, limit: int | None) -> Work:
-    """One product of rows or of slices (`Work`)."""
-    return Work(left, right, dtype, limit)
+def work(a: Any, b: Any, rows: Callable[[Side], Any], dtype: str, limit: int | None) -> Work:
+    """One product (`backends.Backend.work`)."""
+    return Work(a, b, rows, dtype, limit)
+
+
+def keep(*_: Any) -> None:
+    """Keep nothing: NumPy's time is that of the product."""
 
 
 def split(rows: npt.NDArray[Any], side: Side, plan: Plan) -> Slices | WordSlices:
