@@ -1,21 +1,26 @@
-"""The library's own kernels on a GPU: bytes moved per second, beside a device-to-device copy in the same run."""
+"""The library's own kernels on a GPU: bytes moved per second, compared with a copy on the device in the same run."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
 from math import inf
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 import ozaki
 from benchmarks.devices import Device, median_seconds
 from benchmarks.measure import drawn
 from benchmarks.results import Row, Shape
+from ozaki import Plan
+from ozaki._operands import Side
 from ozaki.schemes import Words
+
+if TYPE_CHECKING:
+    from ozaki.backends.cupy.program.steps import Launch, Step
 
 PRODUCTS_ALONE = (2048, 4096)
 """Sizes at which only what arithmetic holds is measured; what memory holds, far past the cache."""
@@ -49,23 +54,43 @@ NAMES = {
 """Of steps, where they are not those of the files."""
 
 REPEATS = 10
-"""Between two events, so that the host is ahead of the device."""
+"""Launches between two events, so that the device does not wait for the host."""
 
 
-@dataclass(frozen=True)
-class Launched:
-    """One kernel launch, to be repeated.
+class Product:
+    """A product that was computed, whose program keeps all of its memory, so that its steps can be repeated one by one.
 
     Attributes
     ----------
-    file : source file of the kernel
-    along_k : whether it reads an operand whose rows are contiguous
-    again : launches it with the same arguments
+    launches : of the kernels in `FILES`, in the order of the program
     """
 
-    file: str
-    along_k: bool
-    again: Callable[[], object]
+    def __init__(self, a: Any, b: Any, plan: Plan) -> None:
+        """Multiply two matrices by slices or words as the plan has it."""
+        import cupy as cp
+
+        from ozaki.backends.cupy import backend
+        from ozaki.backends.cupy.program.arrays import Array, view_of
+        from ozaki.backends.cupy.program.run import FirstCall
+        from ozaki.backends.cupy.program.steps import Launch
+
+        out = cp.empty((1, len(a), b.shape[1]), plan.dtype)
+        rows: dict[Side, Any] = {"left": a[None], "right": b.T[None]}
+        work = backend.work(a, b, rows.__getitem__, plan.dtype, None)
+        work.multiply(plan, out)
+        program = work.whole()
+        assert program is not None, "the program of this product cannot be repeated"
+        self._program = replace(program, releases=(), readers={}, idle=[])
+        self._memory = FirstCall()
+        for buffer, real in zip(program.given, (a, b, out), strict=True):
+            self._memory.bind(Array(buffer, 0, *view_of(real)), real)
+        self._memory.run(self._program)
+        self.launches = [x for x in program.steps if isinstance(x, Launch) and x.kernel.file in FILES]
+
+    def repeating(self, steps: Sequence[Step]) -> Callable[[], object]:
+        """A function that does these steps, on the memory of this product."""
+        part = replace(self._program, steps=tuple(steps), before=frozenset(self._program.buffers), idle=[])
+        return partial(self._memory.run, part)
 
 
 @dataclass(frozen=True)
@@ -113,18 +138,17 @@ def kernels_of(a: Any, b: Any, scheme: str, given: int | None, engine: str) -> I
     "rows" are those of A, contiguous in memory; "columns" those of B. "Strassen-Winograd" leaves out an eighth of the
     operations that are counted.
     """
-    from ozaki.backends.cupy.engines._word_split import width
+    from ozaki.backends.cupy.steps.words import width
 
-    launches = recorded(a, b, scheme, given, engine)
     plan = ozaki.plan(a, b, scheme=scheme, slices=given, engine=engine)
+    multiplied = Product(a, b, plan)
     slices, product = plan.slices, f"{scheme} {given}" if given else scheme
-    winograd = any(launched.file == "conversion/split_quadrants.cu" for launched in launches)
-    for (file, along_k), launched in groupby(launches, lambda x: (x.file, x.along_k)):
-        group = list(launched)
+    winograd = any(launch.kernel.file == "conversion/split_quadrants.cu" for launch in multiplied.launches)
+    for (file, along_k), launches in groupby(multiplied.launches, _kind):
         step = NAMES.get(file, Path(file).stem.replace("_", " "))
-        looks = step in ("describe", "tops")
-        name = step if looks else f"{step}, {product}"
-        if looks or "split" in step:
+        describes = step in ("describe", "tops")
+        name = step if describes else f"{step}, {product}"
+        if describes or "split" in step:
             name = name.replace(step, f"{step} {'rows' if along_k else 'columns'}")
         if step == "split" and engine == "hopper":
             name += ", in tiles"
@@ -133,49 +157,28 @@ def kernels_of(a: Any, b: Any, scheme: str, given: int | None, engine: str) -> I
         sliced = width(plan.scheme) if isinstance(plan.scheme, Words) else 1  # bytes of an element of a slice
         if scheme == "digits" and step == "recombine":
             sliced = 4
-        look = a.itemsize
-        each = {"describe": look, "tops": look, "reduce": 5 * slices}.get(step, a.itemsize + sliced * slices)
+        read = a.itemsize
+        each = {"describe": read, "tops": read, "reduce": 5 * slices}.get(step, read + sliced * slices)
         moved = None if file in PRODUCTS else each * a.size
         if step.endswith("quadrants"):  # seven quarters of the slices or products
-            moved = (4 * a.itemsize + 7 * slices) * a.size // 4
+            moved = (4 * read + 7 * slices) * a.size // 4
         count = plan.products if file in PRODUCTS else slices
-        yield Kernel(name, 0 if looks else count, moved, partial(_all_again, group))
+        yield Kernel(name, 0 if describes else count, moved, multiplied.repeating(list(launches)))
+
+
+def _kind(launch: Launch) -> tuple[str, bool]:
+    """The source file of a kernel, and whether it reads an operand whose rows are contiguous."""
+    return launch.kernel.file, bool(launch.kernel.macros.get("ALONG_K", 0))
 
 
 def whole_products(a: Any, b: Any, scheme: str, given: int | None, engine: str) -> list[Kernel]:
     """What multiplies residues without Strassen-Winograd, so that all operations that are counted are done."""
     if scheme != "residues" or engine != "hopper":
         return []
-    from ozaki.backends.cupy.engines import _winograd
+    from ozaki.backends.cupy.steps.engines import winograd
 
-    with mock.patch.object(_winograd, "_FROM", inf):
+    with mock.patch.object(winograd, "_FROM", inf):
         return [kernel for kernel in kernels_of(a, b, scheme, given, engine) if kernel.bytes is None]
-
-
-def recorded(a: Any, b: Any, scheme: str, slices: int | None, engine: str) -> list[Launched]:
-    """The launches of one product."""
-    from ozaki.backends.cupy import _again
-    from ozaki.backends.cupy.launching._launch import Launch
-    from ozaki.backends.cupy.launching._tape import Step
-
-    launches: list[Launched] = []
-    call = Step.__call__
-
-    def recording(step: Step, *arrays: Any) -> None:
-        call(step, *arrays)
-        if isinstance(step, Launch) and step.file in FILES:
-            along_k = bool(step.macros.get("ALONG_K", 0))
-            launches.append(Launched(step.file, along_k, partial(call, step, *arrays)))
-
-    _again.forget()
-    with mock.patch.object(Step, "__call__", recording):
-        ozaki.matmul(a, b, scheme=scheme, slices=slices, engine=engine)
-    return launches
-
-
-def _all_again(launches: list[Launched]) -> None:
-    for launch in launches:
-        launch.again()
 
 
 def _row(device: Device, kernel: Kernel, n: int, dtype: str, least: float, bandwidth: float | None) -> Row:
