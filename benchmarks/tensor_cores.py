@@ -64,18 +64,23 @@ def tensor_core_rows(device: Device, seed: int, least: float) -> Iterator[Row]:
     """Measure each format for `least` seconds; nothing on other devices than Hopper."""
     if device.xp.cuda.Device().compute_capability != "90":
         return
-    from ozaki.backends.cupy.launching._launch import Launch
+    from ozaki.backends.cupy.program.kernels import Kernel
+    from ozaki.backends.cupy.program.launches import block_of
 
     rng = np.random.default_rng(seed)
     blocks = device.xp.cuda.Device().attributes["MultiProcessorCount"]
     sums = device.xp.empty(blocks * THREADS, np.uint32)
+    stream = device.xp.cuda.get_current_stream().ptr
     for name, form in FORMATS.items():
         data = device.xp.asarray(form.drawn(rng))
         arguments = None, None, ROUNDS
         shared = data.nbytes + 1024
-        launch = Launch(str(SOURCE), "multiply", form.macros, (blocks,), (THREADS,), *arguments, shared_mem=shared)
+        kernel = Kernel.of(str(SOURCE), "multiply", form.macros, (blocks,), (THREADS,), *arguments, shared_mem=shared)
+        block = block_of(kernel)
+        for i, array in zip(kernel.addresses, (data, sums), strict=True):
+            block.pieces[i] = array.data.ptr
         watched = device.watch()
-        seconds = median_seconds(device, [partial(launch, data.data, sums.data)], least)
+        seconds = median_seconds(device, [partial(block.start, stream)], least)
         pace = watched()
         m, k = blocks * form.rows, ROUNDS * form.stages * DEPTH // data.itemsize
         yield Row(
