@@ -126,13 +126,13 @@ class Gpu:
         self.name: str = cupy.cuda.runtime.getDeviceProperties(device.id)["name"].decode()
         self.cache_bytes: int = device.attributes["L2CacheSize"]
         self._events = cupy.cuda.Event(), cupy.cuda.Event()
-        self._told = _Told(device.pci_bus_id)
+        self._nvml = NvmlReadings(device.pci_bus_id)
         self._mark = cupy.RawKernel(CLOCK.read_text(), "mark")
 
     def versions(self) -> dict[str, str]:
         cuda = self.xp.cuda
         cublas = cuda.cublas.getVersion(cuda.device.get_cublas_handle())
-        driver = self._told(Nvml.driver)
+        driver = self._nvml(Nvml.driver)
         offers = cuda.runtime.driverGetVersion()
         return _versions() | {
             "cupy": self.xp.__version__,
@@ -153,14 +153,14 @@ class Gpu:
 
     def watch(self) -> Callable[[], Pace]:
         before, start = self._marks(), time.perf_counter()
-        limited = self._told(Nvml.seconds_limited)
+        limited = self._nvml(Nvml.seconds_limited)
 
         def pace() -> Pace:
             after = self._marks()
             clocks, nanoseconds = (after - before)[:, ((before > 0) & (after > 0)).all(axis=0)]
             mhz = round(float(np.median(1e3 * clocks / nanoseconds)), 1) if clocks.size else None
             seconds = time.perf_counter() - start
-            now = self._told(Nvml.seconds_limited)
+            now = self._nvml(Nvml.seconds_limited)
             part = None if limited is None or now is None else round(min((now - limited) / seconds, 1.0), 3)
             return Pace(mhz, part)
 
@@ -263,11 +263,11 @@ def _cpu_model() -> str:
     return platform.processor() or platform.machine()
 
 
-class _Told:
+class NvmlReadings:
     """What NVML tells of one GPU; None where it does not."""
 
     def __init__(self, bus_id: str) -> None:
-        self._nvml: Nvml | None = None
+        self._reader: Nvml | None = None
         self._silent: tuple[type[Exception], ...] = ()
         try:
             import pynvml
@@ -275,10 +275,10 @@ class _Told:
             return
         self._silent = (pynvml.NVMLError,)
         with suppress(*self._silent):
-            self._nvml = Nvml(bus_id)
+            self._reader = Nvml(bus_id)
 
     def __call__(self, ask: Callable[[Nvml], T]) -> T | None:
-        if self._nvml is not None:
+        if self._reader is not None:
             with suppress(*self._silent):
-                return ask(self._nvml)
+                return ask(self._reader)
         return None

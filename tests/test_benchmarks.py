@@ -17,7 +17,7 @@ from benchmarks import plots, readme
 from benchmarks.__main__ import Task, Where
 from benchmarks.__main__ import main as run_benchmarks
 from benchmarks.cublas_peer import ROUTINE
-from benchmarks.devices import Cpu, Pace, _Told, median_seconds, medians_side_by_side
+from benchmarks.devices import Cpu, NvmlReadings, Pace, median_seconds, medians_side_by_side
 from benchmarks.labels import label
 from benchmarks.measure import Sample, WrongAnswerError, copies, rows_of
 from benchmarks.nvml import Nvml
@@ -61,7 +61,9 @@ def test_committed_results_follow_the_schema(path):
     run = read(path)
     assert path.name == run.filename
     for row in run.rows:
-        if row.ours and row.error is not None and row.task not in ("shapes", "choices"):  # k may be too large to look
+        if (
+            row.ours and row.error is not None and row.task not in ("shapes", "choices")
+        ):  # k may be too large to prove it
             assert row.bound is not None
             assert row.error <= row.bound
         if row.tflops is not None:
@@ -210,7 +212,7 @@ def test_what_nvml_does_not_tell(monkeypatch):
         (None, None), (nvml(refuse, refuse), None), (nvml(str, refuse), None), (nvml(str, lambda _: 5000), 5),
     ):  # fmt: skip
         monkeypatch.setitem(sys.modules, "pynvml", module)
-        assert _Told("0000:01:00.0")(Nvml.joules) == joules
+        assert NvmlReadings("0000:01:00.0")(Nvml.joules) == joules
 
 
 def test_errors_of_a_sample():
