@@ -1,1 +1,1 @@
-"""Benchmarks: ours beside native products and other libraries, on the same data in one run (`python -m benchmarks`)."""
+"""Benchmarks: ours, native products and other libraries, on the same data in one run (`python -m benchmarks`)."""

@@ -27,11 +27,11 @@ from benchmarks.routines import TASKS, routines
 from benchmarks.shapes import choice_rows, shape_rows
 from benchmarks.tensor_cores import tensor_core_rows
 
-GEMMUL8 = "Folder with gemmul8.py, to time beside: its GEMMul8 has matmul(a, b, moduli, out) and version, a text."
+GEMMUL8 = "Folder with gemmul8.py, to time it too: its GEMMul8 has matmul(a, b, moduli, out) and version, a text."
 
 CUBLAS = (
     "Folder that a wheel of nvidia-cublas (13.7 or newer) was unpacked in: cuBLAS runs out of it, and its emulated "
-    "DGEMM is timed beside. How to get it: benchmarks/cublas_peer.py."
+    "DGEMM is timed too. How to get it: benchmarks/cublas_peer.py."
 )
 
 
@@ -62,7 +62,7 @@ def main(
     seed: Annotated[int, typer.Option(min=0, help="Of the random matrices.")] = 0,
     commit: Annotated[str, typer.Option(help="Of the measured code.", show_default="what git says")] = "",
 ) -> None:
-    """Time ours beside the native product and peers, check every answer, and write one JSON and PNG per task."""
+    """Time ours next to the native product and peers, check every answer, and write one JSON and PNG per task."""
     console, progress_console = Console(), Console(stderr=True)
     newer = None if cublas is None else _loaded(cublas)  # before CuPy, which `device_of` imports
     try:
@@ -100,7 +100,7 @@ def main(
 
 
 def draw(path: Path, console: Console) -> None:
-    """Draw a result file beside it, where that can be done."""
+    """Draw a result file into its folder, where that can be done."""
     try:
         from benchmarks import plots
     except ImportError as error:

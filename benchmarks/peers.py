@@ -1,4 +1,4 @@
-"""Products by others' libraries, timed beside ours; the user names the folders that hold them."""
+"""Products by others' libraries, timed next to ours; the user names the folders that hold them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MODULI = {"float64": (14, 15), "float32": (7,), "shapes": (14,)}
 
 @dataclass(frozen=True)
 class Peers:
-    """The libraries to time beside ours, None for each that is not there.
+    """The libraries to time next to ours, None for each that is not there.
 
     Attributes
     ----------
@@ -35,7 +35,7 @@ class Peers:
         return [*emulated, *(_gemmul8(self.gemmul8, count) for count in moduli)]
 
     def versions(self, task: str) -> dict[str, str]:
-        """Their versions, of those that have routines for a task and are not told by the device."""
+        """Their versions, of those that have routines for a task, without those that the device knows."""
         return {"gemmul8": self.gemmul8.version} if self.gemmul8 is not None and task in MODULI else {}
 
 
@@ -53,7 +53,7 @@ def _emulated(cublas: EmulatedDgemm) -> Routine:
 
 
 def load_gemmul8(folder: Path) -> Any:
-    """Import gemmul8.py from a folder that holds it beside its shared library, and load that.
+    """Import gemmul8.py from a folder that holds it and its shared library, and load that.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Pictures of result rows; `python -m benchmarks.plots FILE.json ...` draws those of result files beside them."""
+"""Pictures of result rows; `python -m benchmarks.plots FILE.json ...` draws result files into their folders."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ DPI = 130
 
 
 def plot_file(path: Path) -> Path:
-    """Draw a result file into a PNG beside it."""
+    """Draw a result file into a PNG of its folder."""
     picture = path.with_suffix(".png")
     plot_run(read(path), picture)
     return picture

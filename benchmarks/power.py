@@ -54,7 +54,7 @@ class Spent:
 
 
 def spent(meter: Meter, work: Callable[[], object], least: float = LEAST, warm_up: float = WARM_UP) -> Spent:
-    """Sample the power while `work`, which waits for the device, is done again and again.
+    """Sample the power while `work`, which waits for the device, is repeated.
 
     Parameters
     ----------

@@ -40,10 +40,10 @@ class Shape:
 
     def __str__(self) -> str:
         """Return n of square products, all sizes of others, and what is not normal."""
-        told = "" if self.data == "normal" else f", {self.data}"
+        data = "" if self.data == "normal" else f", {self.data}"
         if self.batch == 1 and self.m == self.k == self.n:
-            return str(self.n) + told
-        return (f"{self.batch} x " if self.batch > 1 else "") + f"({self.m} x {self.k}) ({self.k} x {self.n})" + told
+            return str(self.n) + data
+        return (f"{self.batch} x " if self.batch > 1 else "") + f"({self.m} x {self.k}) ({self.k} x {self.n})" + data
 
     @classmethod
     def square(cls, n: int) -> Shape:

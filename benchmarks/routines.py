@@ -36,7 +36,7 @@ OURS: dict[str, dict[str, dict[str, Any]]] = {
         "ozaki residues 7": {"scheme": "residues", "slices": 7},
     },
 }
-"""Options of `ozaki.matmul`. The default looks at the data in every call, the others are planned a priori."""
+"""Options of `ozaki.matmul`. The default plans from the data in every call, the others are planned a priori."""
 
 ON_GPU: dict[str, dict[str, dict[str, Any]]] = {
     "float64": {"ozaki residues 14, cuBLAS": OURS["shapes"]["ozaki residues 14, cuBLAS"], "ozaki fastest": {}},

@@ -1,4 +1,4 @@
-"""Products that are not square: float64 with either engine, and what runs by default beside what might."""
+"""Products that are not square: float64 with either engine, and what runs by default next to what might."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ CHOICES = (
 
 
 def choice_rows(device: Device, seed: int, least: float) -> Iterator[Row]:
-    """What runs where nothing is named, beside all that might, in both formats."""
+    """What runs where nothing is named, next to all that might, in both formats."""
     for dtype in ("float64", "float32"):
         for shape in CHOICES:
             compared = routines(f"choices {dtype}", device.xp, device.blas)
