@@ -1,0 +1,80 @@
+"""Steps of a program built by name and run on real arrays, part by part, as a first call runs them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+
+from ozaki.backends.cupy import backend, devices
+from ozaki.backends.cupy.program.arrays import view_of
+from ozaki.backends.cupy.program.builder import Builder
+from ozaki.backends.cupy.program.run import FirstCall
+from ozaki.backends.cupy.steps.describing import describe, description_on_host
+from ozaki.bounds.description import FIELDS
+
+
+class Steps:
+    """A program under construction, and the memory that it runs in.
+
+    Attributes
+    ----------
+    device : what the steps are built for
+    b : the builder
+    """
+
+    def __init__(self, device=None):
+        self.device, self.b, self._memory = device or devices.current(), Builder(), FirstCall()
+
+    def given(self, *arrays):
+        """CuPy arrays as arrays of the program."""
+        named = [self.b.given(f"given {i}", view_of(x)) for i, x in enumerate(arrays)]
+        for array, real in zip(named, arrays, strict=True):
+            self._memory.bind(array, real)
+        return named if len(named) > 1 else named[0]
+
+    def run(self):
+        """Give the device the steps that were added."""
+        self._memory.run(self.b.take())
+
+    def real(self, array):
+        """The CuPy array of what the steps left there, in memory that they allocated."""
+        self.run()
+        return self._memory.array(array)
+
+    def evidence(self, evidence):
+        """What comes of an array of the host; waits for it."""
+        self.run()
+        return self._memory.evidence(evidence)
+
+    def described(self, *arrays):
+        """CuPy arrays (batch, rows, k), described as a whole."""
+        return [describe(self.b, self.device, self.given(x)) for x in arrays]
+
+
+def description(x):
+    """The description of the rows of a CuPy array (batch, rows, k) as the host gets it, its fields by their names."""
+    steps = Steps()
+    (described,) = steps.described(x)
+    found = steps.evidence(description_on_host(steps.b, described))
+    return {field: getattr(found, field) for field in FIELDS}
+
+
+def work_of(a, b):
+    """What is done with two CuPy matrices of one dtype for their product: `measure` finds facts about them."""
+    rows = {"left": a[None], "right": b.T[None]}
+    return backend.work(a, b, rows.__getitem__, str(np.result_type(a.dtype, b.dtype)), None)
+
+
+@cache
+def with_tiles_for_all(device):
+    """The record of a device on which no matrix is too small for tiles."""
+    tiles = replace(device.family.tiles, smallest=0)
+    return replace(device, family=replace(device.family, tiles=tiles))
+
+
+@cache
+def without_tiles(device):
+    """The record of a device without kernels for tiles."""
+    return replace(device, family=replace(device.family, tiles=None))
