@@ -12,9 +12,9 @@ cp = pytest.importorskip("cupy")
 
 def tensor_core():
     """The model of the device's tensor cores."""
-    from ozaki.backends.cupy import backend as _cupy
+    from ozaki.backends.cupy import backend
 
-    core = _cupy.core()
+    core = backend.machine().core()
     if core is None:
         pytest.skip(f"no model of compute capability {cp.cuda.Device().compute_capability}")
     return core
@@ -60,9 +60,10 @@ def same_bits(x, y):
 
 def engines(scheme, slices, k):
     """The engines of this device for a scheme."""
-    from ozaki.backends.cupy.engines import _hopper
+    from ozaki.backends.cupy import devices
+    from ozaki.backends.cupy.steps.engines import fused
 
     if scheme == "fp16-digits":
         return ("cublas",)
-    hopper = cp.cuda.Device().compute_capability == "90" and _hopper.fits(forced(scheme, slices), k)
-    return ("cublas", "hopper") if hopper else ("cublas",)
+    there = fused.multiplies(devices.current(), forced(scheme, slices), k)
+    return ("cublas", "hopper") if there else ("cublas",)
