@@ -9,26 +9,21 @@ Of racecheck's errors those in nvjet_* are cuBLAS's own; to exclude its kernels 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 from unittest import mock
 
 import cupy as cp
 import numpy as np
+from built import Steps
 
 import ozaki
-from ozaki.backends.cupy import _again
-from ozaki.backends.cupy import backend as _cupy
-from ozaki.backends.cupy._tops import tops
-from ozaki.backends.cupy.engines import (
-    _hopper_residues,
-    _hopper_tiles,
-    _winograd,
-    _word_hopper,
-    _word_pairs,
-)
-from ozaki.backends.numpy import backend as _numpy
+from ozaki.backends.cupy import repeated
+from ozaki.backends.cupy.steps.describing import find_largest
+from ozaki.backends.cupy.steps.engines import choice, fused_residues, tiled, word_promoted
+from ozaki.backends.cupy.steps.magnitudes import first_level
+from ozaki.backends.cupy.steps.proof import least_product, lower_bound
+from ozaki.backends.cupy.steps.sample import sample
+from ozaki.backends.numpy import _describe, _proof
 from ozaki.schemes import PRESETS, Words
 from ozaki.tensor_core import H100
 
@@ -56,26 +51,29 @@ def main() -> int:
     rng = np.random.default_rng(0)
     for case in COUNTED:
         counted(rng, *case)
-    with mock.patch.object(_winograd, "_FROM", 0):
+    with mock.patch.object(choice.winograd, "_FROM", 0):
         for case in QUADRANTS:
             counted(rng, *case)
-    with mock.patch.object(_hopper_tiles, "_LONG", 2), mock.patch.object(_word_hopper, "_LONG", 2):
+    with mock.patch.object(tiled, "_LONG", 2), mock.patch.object(word_promoted, "_LONG", 2):
         for case in TOGETHER:
             counted(rng, *case)
         a, b = rng.standard_normal((9, 200)).astype("f4"), rng.standard_normal((200, 27500)).astype("f4")
         words = replace(PRESETS["halfhalf"], core=H100)
         same("halfhalf, together", ozaki.matmul(a, b, scheme=words), cp.asarray(a), cp.asarray(b), scheme=words)
-    with mock.patch.object(_hopper_residues, "_LARGE", 0):  # places by halves of the cache
+    with mock.patch.object(fused_residues, "_LARGE", 0):  # places by halves of the cache
         counted(rng, "residues", 5, "f4", (600, 300, 700), "hopper")
     a, b = rng.standard_normal((300, 400)).astype("f4"), rng.standard_normal((400, 300)).astype("f4")
     for words in WORDS:
         same(words.name, ozaki.matmul(a, b, scheme=words), cp.asarray(a), cp.asarray(b), scheme=words)
-    _again.forget()
-    with mock.patch.object(_word_hopper, "fits", never), mock.patch.object(_word_pairs, "fits", never):
+    repeated.forget()
+    with (
+        mock.patch.object(choice.word_promoted, "multiplies", never),
+        mock.patch.object(choice.word_pairs, "multiplies", never),
+    ):
         for words in (*WORDS, replace(PRESETS["halfhalf"], core=H100, block=16)):
             expected = ozaki.matmul(a, b, scheme=words)
             same(f"{words.name}, mma.sync", expected, cp.asarray(a), cp.asarray(b), scheme=words)
-    _again.forget()
+    repeated.forget()
     a, b = rng.standard_normal((300, 2100)).astype("f4"), rng.standard_normal((2100, 300)).astype("f4")
     for words in (PRESETS["halfhalf"], PRESETS["tf32tf32"]):  # by clusters
         words = replace(words, core=H100)
@@ -92,15 +90,13 @@ def main() -> int:
     a, b, c = (rng.standard_normal(shape) for shape in ((300, 200), (200, 301), (300, 602)))
     for some in (slice(301), slice(1, None, 2)):
         expected, out = ozaki.gemm(2, a, b, -0.5, c[:, some], **batch), cp.asarray(c)[:, some]
-        tell("gemm", expected, ozaki.gemm(2, cp.asarray(a), cp.asarray(b), -0.5, out, out=out, **batch).get())
+        compare("gemm", expected, ozaki.gemm(2, cp.asarray(a), cp.asarray(b), -0.5, out, out=out, **batch).get())
     a, b = (rng.standard_normal((2600, 500)).astype("f4") for _ in range(2))
-    tell("a look", looked(_numpy, _numpy.describe, a, b), looked(_cupy, tops, cp.asarray(a), cp.asarray(b)))
+    whole = _describe.describe(a[None]), _describe.describe(b[None])
+    compare("a sample", np.array(_describe.sample(a[None], b[None], whole)), sampled(a, b))
     for x in (a, a[:100]):  # by the kernel for it, and by cuBLAS
-        least = [
-            np.array(of.least_product(find(some(x)[None]), find(some(b)[None]))())
-            for of, find, some in ((_numpy, _numpy.describe, np.asarray), (_cupy, tops, cp.asarray))
-        ]
-        tell("the least product", *least)
+        expected = _proof.least_product(_describe.describe(x[None]), whole[1])
+        compare("the least product", np.array(expected), least(x, b))
     a, b = rng.integers(-9, 10, (3, 70, 600)).astype("f4")[..., ::2], rng.integers(-9, 10, (300, 130)).astype("f8")
     for y in (b, b.astype("f4")):  # the native product, of copies and exact
         same("native", a @ y, cp.asarray(a), cp.asarray(y), scheme="native")
@@ -112,10 +108,21 @@ def never(words: Words) -> bool:
     return False
 
 
-def looked(backend: Any, find: Callable[[Any], Any], *sides: Any) -> np.ndarray:
-    """The least numbers of the rows of both sides, some of whose elements are looked at."""
-    whole = find(sides[0][None]), find(sides[1][None])
-    return np.array(backend.look(sides[0][None], sides[1][None], whole)())
+def sampled(*sides: np.ndarray) -> np.ndarray:
+    """What a sample of the elements, and the largest ones of whole rows, show of the rows of both sides."""
+    steps = Steps()
+    x, y = steps.given(*(cp.asarray(side)[None] for side in sides))
+    whole = find_largest(steps.b, steps.device, x), find_largest(steps.b, steps.device, y)
+    return np.array(steps.evidence(sample(steps.b, x, y, whole)))
+
+
+def least(*sides: np.ndarray) -> np.ndarray:
+    """The least product of magnitudes of the rows of both sides."""
+    steps = Steps()
+    given = steps.given(*(cp.asarray(side)[None] for side in sides))
+    x, y = (find_largest(steps.b, steps.device, side) for side in given)
+    lower = lower_bound(steps.b, steps.device, x, y, first_level(x.k))
+    return np.array(steps.evidence(least_product(steps.b, steps.device, lower, x, y)))
 
 
 def counted(
@@ -130,10 +137,10 @@ def counted(
 
 
 def same(label: str, expected: np.ndarray, a: cp.ndarray, b: cp.ndarray, **choices: object) -> None:
-    tell(label, expected, ozaki.matmul(a, b, **choices).get())
+    compare(label, expected, ozaki.matmul(a, b, **choices).get())
 
 
-def tell(label: str, expected: np.ndarray, found: np.ndarray) -> None:
+def compare(label: str, expected: np.ndarray, found: np.ndarray) -> None:
     if differs := found.tobytes() != expected.tobytes():
         _differ.append(label)
     print(label, "DIFFERS" if differs else "ok", flush=True)
