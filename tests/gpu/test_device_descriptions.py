@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 from operands import random_matrix, views
 
+from ozaki._operands import SIDES
+from ozaki.backends.numpy._describe import describe, sample
 from ozaki.bounds.description import FIELDS
-from ozaki.backends.numpy import backend as _numpy
+from ozaki.bounds.levels import EVERY, SAMPLE
 from ozaki.schemes import Digits, Residues
 
 cp = pytest.importorskip("cupy")
@@ -18,7 +20,7 @@ SEEDS = range(40)
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_descriptions(seed):
-    from ozaki.backends.cupy import backend as _cupy
+    from built import description
 
     rng = np.random.default_rng(seed)
     shape = tuple(int(v) for v in rng.integers(1, 700, 2))
@@ -33,9 +35,9 @@ def test_descriptions(seed):
         x = np.rint(x)
     x, y = views(rng, x)
     for u, v in ((x, y), (x.T, y.T)):
-        host, device = _numpy.describe(u[None]).fields, _cupy.describe(v[None]).fields.get()
-        for field, h, d in zip(FIELDS, host, device, strict=True):
-            np.testing.assert_array_equal(h, d, err_msg=f"{field}, seed {seed}, shape {u.shape}")
+        host, device = describe(u[None]).fields, description(v[None])
+        for field, h in zip(FIELDS, host, strict=True):
+            np.testing.assert_array_equal(h, device[field], err_msg=f"{field}, seed {seed}, shape {u.shape}")
 
 
 @pytest.mark.parametrize("shape", [(40, 1000), (3, 40000), (1100, 17000), (70, 3000)])
@@ -43,7 +45,7 @@ def test_descriptions(seed):
 @pytest.mark.parametrize("step", [0.01, 0.5, -0.004])
 def test_descriptions_of_graded_rows(shape, dtype, step):
     """Segments of a row lie far below its top, or hold nothing: what was noted for them does not do."""
-    from ozaki.backends.cupy import backend as _cupy
+    from built import description
 
     rng = np.random.default_rng(shape[1])
     grade = np.clip(step * np.arange(shape[1]), -100, 100).astype(int)
@@ -53,16 +55,24 @@ def test_descriptions_of_graded_rows(shape, dtype, step):
     x[2, ::50] = np.nan
     x[0] *= x.dtype.type(2.0 ** (-120 if dtype == "f4" else -1010))  # subnormal numbers too
     for u, v in ((x, cp.asarray(x)), (x, cp.asarray(x.T.copy()).T), (x[:, 1:], cp.asarray(x)[:, 1:])):
-        host, device = _numpy.describe(u[None]).fields, _cupy.describe(v[None]).fields.get()
-        for field, h, d in zip(FIELDS, host, device, strict=True):
-            np.testing.assert_array_equal(h, d, err_msg=field)
+        host, device = describe(u[None]).fields, description(v[None])
+        for field, h in zip(FIELDS, host, strict=True):
+            np.testing.assert_array_equal(h, device[field], err_msg=field)
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_least_numbers_of_rows(seed):
-    """What a look at some elements, and the largest ones of whole rows, tell of all rows."""
-    from ozaki.backends.cupy import backend as _cupy
-    from ozaki.backends.cupy._tops import tops
+    """What a sample of the elements, and the largest ones of whole rows, show of all rows."""
+    from built import Steps
+
+    from ozaki.backends.cupy.steps.describing import find_largest
+    from ozaki.backends.cupy.steps.sample import sample as on_device
+
+    def sampled(arrays, largest):
+        steps = Steps()
+        x, y = steps.given(*arrays)
+        whole = tuple(find_largest(steps.b, steps.device, of) for of in (x, y)) if largest else None
+        return steps.evidence(on_device(steps.b, x, y, whole))
 
     rng = np.random.default_rng(5000 + seed)
     batch, k = int(rng.integers(1, 4)), int(rng.integers(2, 900))
@@ -71,25 +81,26 @@ def test_least_numbers_of_rows(seed):
     sides = [random_matrix(rng, (batch, int(rng.integers(1, most)), k), "f4", wide) for _ in "ab"]
     sides[0][:, ::9] = 0
     if seed % 4 == 0:
-        sides[1][-1, -1, : k - 1] = 0  # a row that looks empty
+        sides[1][-1, -1, : k - 1] = 0  # a row whose sample may be empty
     if seed % 5 == 0:
         sides[0][:] = 0
     turned = [rng.integers(2) for _ in sides]
-    on_device = [cp.asarray(x, order="F" if t else "C") for x, t in zip(sides, turned, strict=True)]
-    expected = _numpy.look(*sides, tuple(_numpy.describe(x) for x in sides))()
-    assert _cupy.look(*on_device, tuple(tops(x) for x in on_device))() == expected
+    arrays = [cp.asarray(x, order="F" if t else "C") for x, t in zip(sides, turned, strict=True)]
+    assert sampled(arrays, largest=True) == sample(*sides, tuple(describe(x) for x in sides))
     some = int(rng.integers(1, k))
-    shown = _numpy.look(*(x[..., :some] for x in sides))()
-    assert _cupy.look(*(x[..., :some] for x in on_device))() == shown
+    assert sampled([x[..., :some] for x in arrays], largest=False) == sample(*(x[..., :some] for x in sides))
 
 
 @pytest.mark.parametrize("seed", range(60))
 def test_one_read(seed):
     """Blocks that hold whole rows find and cut what two kernels do."""
-    from ozaki.backends.cupy import backend as _cupy
-    from ozaki.backends.cupy import _describe_split, _magnitudes, _split
-    from ozaki.backends.cupy._tops import tops
-    from ozaki.backends.cupy.engines import _hopper
+    from built import Steps, with_tiles_for_all
+
+    from ozaki.backends.cupy.steps.cutting import split
+    from ozaki.backends.cupy.steps.describing import find_largest
+    from ozaki.backends.cupy.steps.engines.fused import Fused
+    from ozaki.backends.cupy.steps.magnitudes import RESULT, MagnitudeLayout, Magnitudes, magnitudes
+    from ozaki.backends.cupy.steps.one_read import describe_and_split
 
     if cp.cuda.Device().compute_capability != "90":
         pytest.skip("clusters are those of Hopper")
@@ -104,26 +115,41 @@ def test_one_read(seed):
     if seed % 3 == 0:
         x.reshape(-1)[rng.integers(0, x.size, 5)] = [np.nan, np.inf, -np.inf, np.nan, np.inf]
     _, x = views(rng, x)
+    level = ("narrow", "sampled")[int(rng.integers(2))]
     for side in ("left", "right"):
-        layout = _hopper.layout(scheme, side, *x.shape)
-        expected = _split.split((_cupy.describe if sums else tops)(x), side, scheme, layout)
+        steps = Steps()
+        b, device = steps.b, with_tiles_for_all(steps.device)
+        engine, given = Fused(device), steps.given(x)
+        layout = engine.layout(scheme, side, *x.shape)
+        (described,) = steps.described(x) if sums else [find_largest(b, device, given)]
+        expected = split(b, device, described, side, scheme, layout)
         room = None
-        if sums:
-            room = _magnitudes.room(x, x, _magnitudes.MagnitudeLayout.in_tiles(rows, rows, k, bool(rng.integers(2))))
-            room.left.fill(85), room.right.fill(85)
-        got = _describe_split.describe_and_split(x, side, scheme, layout, sums, room).begin()
-        for i, field in enumerate(FIELDS):
+        if sums:  # in memory that is not zero
+            lay = MagnitudeLayout.of(device, level, x.shape[1], x.shape[1], x.shape[2])
+            assert lay.in_tiles
+            filled = {of: cp.full((batch, many, lay.k), 85, np.int8) for of, many in zip(SIDES, lay.rows, strict=True)}
+            results = cp.full(2 * RESULT.itemsize, 85, np.uint8)
+            *both, place = steps.given(*filled.values(), results)
+            room = Magnitudes(*both, lay, [place.at, place.at.plus(RESULT.itemsize)])
+        got = describe_and_split(b, device, given, side, scheme, layout, sums, room)
+        fields = [steps.real(of.described.fields).get() for of in (expected, got)]
+        for field, of_expected, of_got in zip(FIELDS, *fields, strict=True):
             if sums or field in ("top", "nonfinite"):
-                assert bool((expected.described.fields[i] == got.described.fields[i]).all()), (field, seed)
-        assert bool((expected.mu == got.mu).all())
-        ones = _cupy.describe(cp.ones((batch, layout.filled, layout.k), "f4"))
-        slices = _split.split(ones, side, scheme, _hopper.layout(scheme, side, *ones.x.shape)).planes
-        filled = cp.tile((slices.reshape(scheme.count, -1) != 0).any(0), scheme.count)
-        assert float(filled.mean()) == pytest.approx(layout.filled / layout.rows)
-        assert bool((expected.planes == got.planes)[filled].all())
+                np.testing.assert_array_equal(of_expected, of_got, err_msg=f"{field}, seed {seed}")
+        np.testing.assert_array_equal(*(steps.real(of.mu).get() for of in (expected, got)))
+        (ones,) = steps.described(cp.ones((batch, layout.filled, layout.k), "f4"))
+        slices = steps.real(split(b, device, ones, side, scheme, engine.layout(scheme, side, *ones.x.shape)).planes)
+        cut = cp.tile((slices.reshape(scheme.count, -1) != 0).any(0), scheme.count)
+        assert float(cut.mean()) == pytest.approx(layout.filled / layout.rows)
+        assert bool((steps.real(expected.planes) == steps.real(got.planes))[cut].all())
         if room is not None:
-            want = _magnitudes.magnitudes(expected.described, expected.described, room.layout)
-            ones = _cupy.describe(cp.ones((batch, layout.filled, room.layout.k * 4), "f4"))
-            filled = getattr(_magnitudes.magnitudes(ones, ones, room.layout), side) != 0
-            assert float(filled.mean()) == pytest.approx(layout.filled / layout.rows)
-            assert bool((getattr(want, side) == getattr(room, side))[filled].all())
+            taken = magnitudes(b, device, described, described, level)
+            want = steps.real(getattr(taken, side))
+            inner = lay.k * (EVERY // SAMPLE if level == "sampled" else 1)
+            (ones,) = steps.described(cp.ones((batch, layout.filled, inner), "f4"))
+            of_ones = magnitudes(b, device, ones, ones, level)
+            assert getattr(of_ones, side).shape == want.shape
+            cut = steps.real(getattr(of_ones, side)) != 0
+            assert float(cut.mean()) == pytest.approx(layout.filled / layout.rows)
+            assert bool((want == filled[side])[cut].all())
+            assert (side == "left") != bool(results.any())  # its kernel zeroes them
