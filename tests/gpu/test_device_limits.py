@@ -45,7 +45,7 @@ def test_panels_prepared_and_streams():
     [("residues", 14, "f8", 700), ("digits", 3, "f4", 8000), ("halfhalf", None, "f4", 700)],
 )
 def test_limits(scheme, slices, dtype, m):
-    """With room for the whole product, which is done again from the tape, and for panels, which are not."""
+    """With room for the whole product and for panels, in first and in repeated calls."""
     rng = cp.random.default_rng(17)
     a, b = (rng.standard_normal(shape, dtype=dtype) for shape in ((m, 900), (900, m - 70)))
     options = {"scheme": scheme, "slices": slices}
