@@ -54,7 +54,7 @@ def test_emulation_of_the_handle_rules_the_native_product_out(dtype, mode):
     a, b = operands(dtype)
     x, y = cp.asarray(a), cp.asarray(b)
     assert ozaki.matmul(x, y, return_report=True)[1].native
-    ozaki.matmul(x, y)  # which calls like it do again
+    ozaki.matmul(x, y)  # whose program is kept for repeated calls
     with math_mode(mode):
         c, report = ozaki.matmul(x, y, return_report=True)
         for _ in range(2):
