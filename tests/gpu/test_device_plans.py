@@ -10,8 +10,10 @@ from operands import random_matrix, same_bits
 
 import ozaki
 from ozaki import reference
-from ozaki.bounds.levels import EVERY, SAMPLE
-from ozaki.backends.numpy import backend as _numpy
+from ozaki.backends.numpy import _proof
+from ozaki.backends.numpy._describe import describe
+from ozaki.bounds.levels import EVERY, SAMPLE, bits_of
+from ozaki.planning.facts import LeastProduct, Ratio
 from ozaki.schemes import Digits, Residues
 
 cp = pytest.importorskip("cupy")
@@ -44,7 +46,9 @@ def test_plans(seed):
 )
 def test_proof(shape):
     """The worst ratio of a batch, some of whose entries have no lower bound."""
-    from ozaki.backends.cupy import backend as _cupy
+    from built import Steps
+
+    from ozaki.backends.cupy.steps.proof import Wanted, lower_bound, worst_ratios
 
     batch, m, k, n = shape
     rng = np.random.default_rng(sum(shape))
@@ -53,29 +57,30 @@ def test_proof(shape):
     b[: n // 2, k // 2 :] = 0
     a[0, m - 1, ::2] *= 2.0**-60
     b[n - 1, 1::2] *= 2.0**-60
-    host = [_numpy.describe(x) for x in (a, b[None])]
-    device = [_cupy.describe(x) for x in (cp.asarray(a), cp.asarray(b.T.copy()).T[None])]
+    host = [describe(x) for x in (a, b[None])]
+    spans, least_span = tuple(x.span for x in host), min(x.least_span for x in host)
+    steps = Steps()
+    device = steps.described(cp.asarray(a), cp.asarray(b.T.copy()).T[None])
+
+    def found(lower, *wanted):
+        some = [Wanted(scheme, rows, scheme.dropped(k, spans)) for scheme, rows in wanted]
+        return [*map(steps.evidence, worst_ratios(steps.b, steps.device, lower, *device, some))]
+
     for level in ("sampled", "narrow", "wide"):
-        lower = [
-            of.wide_product(*d) if level == "wide" else of.narrow_product(*d, level == "sampled")
-            for of, d in ((_numpy, host), (_cupy, device))
-        ]
-        for scheme in (Residues(14), Digits(7), Residues(8), Digits(30)):
-            for rows in (m, m // 2, min(m, 128)):
-                found = (
-                    module.worst_ratios(x, *d, [(scheme, rows)])[0]()
-                    for module, x, d in ((_numpy, lower[0], host), (_cupy, lower[1], device))
-                )
-                assert next(found) == next(found)
+        expected, lower = _proof.lower_bound(*host, level), lower_bound(steps.b, steps.device, *device, level)
+
+        def ratio(scheme, rows):
+            return Ratio(_proof.worst_ratio(expected, *host, spans, scheme, rows), spans, least_span)  # noqa: B023
+
+        for scheme, rows in product((Residues(14), Digits(7), Residues(8), Digits(30)), (m, m // 2, min(m, 128))):
+            assert found(lower, (scheme, rows)) == [ratio(scheme, rows)]
         wanted = (Residues(14), m), (Digits(7), min(m, 128)), (Digits(30), m // 2)  # two of them by one launch
         for some in (wanted[:2], wanted):
-            found = (
-                [look() for look in module.worst_ratios(x, *d, some)]
-                for module, x, d in ((_numpy, lower[0], host), (_cupy, lower[1], device))
-            )
-            assert next(found) == next(found)
-    assert np.isinf(lower[0]).any() and ((lower[0] > 0) & (lower[0] < 1)).any()
-    np.testing.assert_array_equal(lower[0], lower[1].values[:, :m, :n].get())
+            assert found(lower, *some) == [ratio(*each) for each in some]
+        if level != "wide":
+            lower.release(steps.b)
+    assert np.isinf(expected).any() and ((expected > 0) & (expected < 1)).any()
+    np.testing.assert_array_equal(expected, steps.real(lower.products)[:, :m, :n].get())
 
 
 @pytest.mark.parametrize(
@@ -84,8 +89,12 @@ def test_proof(shape):
 )
 def test_least_product(shape):
     """Of rows that are not all zeros, from whole descriptions and from largest elements alone."""
-    from ozaki.backends.cupy import backend as _cupy
-    from ozaki.backends.cupy._tops import tops
+    from built import Steps, work_of
+
+    from ozaki.backends.cupy.steps.describing import describe as describe_whole
+    from ozaki.backends.cupy.steps.describing import find_largest
+    from ozaki.backends.cupy.steps.magnitudes import first_level
+    from ozaki.backends.cupy.steps.proof import least_product, lower_bound
 
     batch, m, k, n = shape
     rng = np.random.default_rng(sum(shape))
@@ -96,19 +105,25 @@ def test_least_product(shape):
             a[-1, m - 1, 32:], b[n - 1, :32] = 0, 0
         if kind == "zeros":
             b[:] = 0
-        expected = _numpy.least_product(_numpy.describe(a), _numpy.describe(b[None]))()
+        expected = _proof.least_product(describe(a), describe(b[None]))
         assert (expected == 0, np.isinf(expected)) == (kind == "apart", kind == "zeros")
-        for find in (_cupy.describe, tops):
-            found = _cupy.least_product(find(cp.asarray(a)), find(cp.asarray(b.T.copy()).T[None]))
-            assert found() == expected
+        x, y = cp.asarray(a), cp.asarray(b.T.copy()).T
+        for find in (describe_whole, find_largest):
+            steps = Steps()
+            sides = [find(steps.b, steps.device, of) for of in steps.given(x, y[None])]
+            lower = lower_bound(steps.b, steps.device, *sides, first_level(k))
+            assert steps.evidence(least_product(steps.b, steps.device, lower, *sides)) == expected
+        if batch == 1:
+            assert work_of(x[0], y.T).measure(LeastProduct()) == expected
 
 
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 def test_magnitudes(dtype):
     """Rows and columns; subnormals, the widest exponents, NaN and Inf."""
-    from ozaki.backends.cupy import backend as _cupy
-    from ozaki.backends.cupy import _magnitudes
-    from ozaki.backends.numpy import _proof as _numpy_proof
+    from built import Steps, without_tiles
+
+    from ozaki.backends.cupy import devices
+    from ozaki.backends.cupy.steps.magnitudes import magnitudes
 
     def view(x, kind):
         turned = x.swapaxes(1, 2).copy().swapaxes(1, 2)
@@ -121,14 +136,16 @@ def test_magnitudes(dtype):
         x[0, 0], x[0, 1] = 0, np.finfo(dtype).smallest_subnormal * rng.integers(-9, 10, 1500)
         x[0, 2], x[0, 3, 5:8] = np.ldexp(x[0, 2] / abs(x[0, 2]).max(), largest), (np.nan, np.inf, -np.inf)
     for kinds in product((0, 1, 2), repeat=2):
-        device = [_cupy.describe(view(cp.asarray(x), kind)) for x, kind in zip((a, b), kinds, strict=True)]
-        for bits, sampled, k in ((7, False, 1536), (7, True, 384), (21, False, 1536)):
-            found = _magnitudes.magnitudes(*device, _magnitudes.MagnitudeLayout((304, 272), k, sampled, bits=bits))
-            for x, kind, got in zip((a, b), kinds, found[:2], strict=True):
+        steps = Steps(without_tiles(devices.current()))
+        described = steps.described(*(view(cp.asarray(x), kind) for x, kind in zip((a, b), kinds, strict=True)))
+        for level in ("narrow", "sampled", "wide"):
+            found = magnitudes(steps.b, steps.device, *described, level)
+            for x, kind, array in zip((a, b), kinds, (found.left, found.right), strict=True):
                 inner = np.arange(x.shape[2])
-                inner = inner[inner % EVERY < SAMPLE] if sampled else inner
-                want = _numpy_proof._magnitudes(_numpy.describe(view(x, kind)), bits, inner, np.float64)
-                np.testing.assert_array_equal(want, got[:, : want.shape[1], : want.shape[2]].get())
+                inner = inner[inner % EVERY < SAMPLE] if level == "sampled" else inner
+                want = _proof._magnitudes(describe(view(x, kind)), bits_of(level, 1500), inner, np.float64)
+                got = steps.real(array).get()
+                np.testing.assert_array_equal(want, got[:, : want.shape[1], : want.shape[2]])
                 assert not got[:, want.shape[1] :].any() and not got[..., want.shape[2] :].any()
 
 
