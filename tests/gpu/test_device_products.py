@@ -158,17 +158,17 @@ def test_parts_of_k(shape, slices):
     [("residues", 14, "f8"), ("digits", 3, "f4"), ("digits", 7, "f8"), ("halfhalf", None, "f4")],
 )
 def test_tiles_begun_together(scheme, slices, dtype):
-    """A long k and many tiles; beside a stream that keeps multiprocessors busy, so that not all clusters come."""
+    """A long k and many tiles; another stream keeps multiprocessors busy, so that not all clusters come."""
     rng = cp.random.default_rng(9)
     a, b = rng.standard_normal((3000, 8300), dtype=dtype), rng.standard_normal((8300, 4700), dtype=dtype)
     c = ozaki.matmul(a, b, scheme=scheme, slices=slices)
     same_bits(ozaki.matmul(a[-9:].get(), b[:, -40:].get(), scheme=scheme, slices=slices), c[-9:, -40:])
-    beside = cp.cuda.Stream(non_blocking=True)
+    busy = cp.cuda.Stream(non_blocking=True)
     for _ in range(3):
-        with beside:
+        with busy:
             cp.sort(cp.arange(2**24)[::-1])
-        again = ozaki.matmul(a, b, scheme=scheme, slices=slices)
-        assert bool((again == c).all())
+        repeated = ozaki.matmul(a, b, scheme=scheme, slices=slices)
+        assert bool((repeated == c).all())
 
 
 @pytest.mark.parametrize(
@@ -190,20 +190,20 @@ def test_digits_split_along_k(shape, slices, dtype):
 
 def test_halves_of_the_cache_are_the_same_each_time():
     """And which cluster has which tile changes no result."""
-    from ozaki.backends.cupy.engines import _halves, _hopper_residues
+    from ozaki.backends.cupy.steps.engines import fused_residues, halves
 
     if cp.cuda.Device().compute_capability != "90":
         pytest.skip("clusters are those of Hopper")
-    halves, *others = [_halves.second_half(_halves._latencies()) for _ in range(3)]
-    assert halves is None or 0 < len(halves) < cp.cuda.Device().attributes["MultiProcessorCount"]
-    assert others == [halves, halves]
+    found, *others = [halves.second_half(halves._latencies()) for _ in range(3)]
+    assert found is None or 0 < len(found) < cp.cuda.Device().attributes["MultiProcessorCount"]
+    assert others == [found, found]
     rng = np.random.default_rng(10)
-    for i, second in enumerate((None, halves, frozenset(range(0, 256, 3)), frozenset(range(256)))):
-        k = 300 + 100 * i  # else done again as the first time
+    for i, second in enumerate((None, found, frozenset(range(0, 256, 3)), frozenset(range(256)))):
+        k = 300 + 100 * i  # else the program of the first time would run
         a, b = rng.standard_normal((2100, k)), rng.standard_normal((k, 4100))
         out = cp.full((2100, 4100), np.nan)
-        placed = {cp.cuda.runtime.getDevice(): _halves.Places(second)}
-        with patch.dict(_halves._found, placed), patch.object(_hopper_residues, "_LARGE", 0):
+        placed = {cp.cuda.runtime.getDevice(): halves.Places(second)}
+        with patch.dict(halves._found, placed), patch.object(fused_residues, "_LARGE", 0):
             for _ in range(2):
                 out.fill(np.nan)
                 ozaki.matmul(cp.asarray(a), cp.asarray(b), scheme="residues", slices=14, out=out)
