@@ -1,4 +1,4 @@
-"""Products that are done again, on other streams, in graphs and by threads, have the bits of NumPy."""
+"""Repeated calls, on other streams, in graphs and by threads, have the bits of NumPy."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ pytestmark = pytest.mark.gpu
 @pytest.mark.parametrize(
     ("scheme", "slices", "dtype"), [("residues", 14, "f8"), ("digits", 3, "f4"), ("digits", 7, "f8")]
 )
-def test_a_product_again(scheme, slices, dtype):
-    """What is done again is done with the arrays of this call, on its stream."""
+def test_repeated_products(scheme, slices, dtype):
+    """A program that is kept runs with the arrays of this call, on its stream."""
     rng = np.random.default_rng(11)
     pairs = [[rng.standard_normal((700, 700)).astype(dtype) for _ in range(2)] for _ in range(3)]
     pairs[1][0][5, 7] = np.inf
@@ -45,7 +45,7 @@ def test_a_product_again(scheme, slices, dtype):
 
 
 @pytest.mark.parametrize("options", [{"scheme": "residues", "slices": 14}, {"scheme": "native"}])
-def test_a_product_again_by_threads_that_come_and_go(options):
+def test_repeated_by_threads_that_come_and_go(options):
     """A new thread may have the number of one that has ended, and no context yet."""
     rng = np.random.default_rng(12)
     a, b = rng.standard_normal((200, 300)), rng.standard_normal((300, 100))
@@ -58,8 +58,8 @@ def test_a_product_again_by_threads_that_come_and_go(options):
 
 
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
-def test_a_planned_product_again(dtype):
-    """What a plan from data ran is done again while the data ask for the same, on any stream; else planned anew."""
+def test_repeated_products_planned_from_data(dtype):
+    """The program of a plan from data runs while the data ask for the same plan, on any stream; else all is planned."""
     rng = np.random.default_rng(12)
     lefts = [rng.standard_normal((700, 1500)).astype(dtype) for _ in range(4)]
     peaks, whole = lefts[0].copy(), rng.integers(-3, 4, (700, 1500)).astype(dtype)
@@ -83,11 +83,9 @@ def test_a_planned_product_again(dtype):
         same_bits(expected[id(a)], got)
 
 
-def test_a_proof_by_cublas_again(monkeypatch):
-    """Its product is done again on the stream where the proof waits for it."""
+def test_repeated_proofs_by_cublas(monkeypatch):
+    """Their product of magnitudes runs on the stream of proofs each time, which is not that of the call."""
     from cupy.cuda import cublas
-
-    from ozaki.backends.cupy.launching._beside import beside
 
     gemm, handle, used = cublas.gemmEx, cp.cuda.device.get_cublas_handle(), []
 
@@ -105,7 +103,7 @@ def test_a_proof_by_cublas_again(monkeypatch):
         ozaki.matmul(a, b, **options)
         streams.append(list(used))
     assert streams[0] == streams[1] == streams[2]
-    assert beside(cp.cuda.runtime.getDevice(), "proof")._stream.ptr in streams[0]
+    assert set(streams[0]) - {cp.cuda.get_current_stream().ptr}
 
 
 @pytest.mark.parametrize(("scheme", "slices"), [("residues", 14), ("digits", 3), ("digits", 7)])
