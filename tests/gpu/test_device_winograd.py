@@ -17,13 +17,13 @@ pytestmark = pytest.mark.gpu
 @pytest.mark.parametrize("seed", range(30))
 def test_winograd(seed, monkeypatch):
     """Halves of every size: even, odd, and empty ones."""
-    from ozaki.backends.cupy import _again
-    from ozaki.backends.cupy.engines import _winograd
+    from ozaki.backends.cupy import repeated
+    from ozaki.backends.cupy.steps.engines import choice
 
     if cp.cuda.Device().compute_capability != "90":
         pytest.skip("an engine for Hopper")
-    monkeypatch.setattr(_winograd, "_FROM", 0)
-    _again.forget()
+    monkeypatch.setattr(choice.winograd, "_FROM", 0)
+    repeated.forget()
     rng = np.random.default_rng(3000 + seed)
     m, k, n = (int(v) for v in rng.integers(1, (1500, 1500, 900)))
     slices, dtype = ((7, "f4"), (14, "f8"), (20, "f8"), (int(rng.integers(8, 20)), "f8"))[seed % 4]
@@ -36,9 +36,9 @@ def test_winograd(seed, monkeypatch):
     a, ca, b, cb = a[:, :k], ca[:, :k], b[:k], cb[:k]
     options = {"scheme": "residues", "slices": slices, "engine": "hopper"}
     expected = ozaki.matmul(a, b, scheme="residues", slices=slices)
-    for again in range(3):  # recorded the second time, and done again
+    for i in range(3):  # with a report, the long way, whose program is kept, and by that
         out = cp.full(expected.shape, cp.nan, expected.dtype)
-        if again:
+        if i > 0:
             ozaki.matmul(ca, cb, out=out, **options)
         else:
             _, report = ozaki.matmul(ca, cb, out=out, return_report=True, **options)
