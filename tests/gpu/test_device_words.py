@@ -7,12 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from cases import measured
+from cases import work_of as work_on_host
 from operands import random_matrix, tensor_core, views
 from word_schemes import ALL
 
 import ozaki
 from ozaki import reference
-from ozaki.backends.numpy import backend as _numpy
+from ozaki.bounds.description import FIELDS
 from ozaki.schemes import PRESETS
 from ozaki.tensor_core import A100, V100
 
@@ -34,17 +35,17 @@ def core():
 @pytest.fixture(params=["wgmma", "mma.sync"])
 def kernel(request, monkeypatch):
     """The kernel that multiplies, if the device has a choice."""
-    from ozaki.backends.cupy import _again
-    from ozaki.backends.cupy.engines import _word_hopper, _word_pairs
+    from ozaki.backends.cupy import repeated
+    from ozaki.backends.cupy.steps.engines import choice
 
-    _again.forget()
+    repeated.forget()
     if request.param == "mma.sync":
-        for module in (_word_hopper, _word_pairs):
-            monkeypatch.setattr(module, "fits", lambda words: False)
+        for engine in (choice.word_promoted, choice.word_pairs):
+            monkeypatch.setattr(engine, "multiplies", lambda words: False)
     elif cp.cuda.Device().compute_capability != "90":
         pytest.skip("wgmma needs Hopper")
     yield request.param
-    _again.forget()
+    repeated.forget()
 
 
 def operands(rng, m, k, n, spread=3):
@@ -96,15 +97,15 @@ def test_bits_of_the_model(core, name, seed):
 @pytest.mark.parametrize("columns", [128, 192, 208, 256])
 @pytest.mark.parametrize("name", ON_HOPPER)
 def test_tiles(core, name, columns, shape, kernel, monkeypatch):
-    from ozaki.backends.cupy.engines import _word_hopper, _word_pairs
+    from ozaki.backends.cupy.steps.engines import choice
 
     if kernel == "mma.sync" and columns != 128:
         pytest.skip("the kernel has no columns to choose")
     rng = np.random.default_rng(sum(shape))
     words = replace(PRESETS[name], core=core)
-    widths, key = _word_hopper._COLUMNS, words.count
+    widths, key = choice.word_promoted._COLUMNS, words.count
     if name in PAIRS:
-        widths, key = _word_pairs._COLUMNS, _word_pairs._totals(words)
+        widths, key = choice.word_pairs._COLUMNS, choice.word_pairs._totals(words)
     if columns not in widths[key]:
         pytest.skip("the kernel has no such tiles of such words")
     monkeypatch.setitem(widths, key, {columns: 1.0})
@@ -118,9 +119,9 @@ def test_tiles(core, name, columns, shape, kernel, monkeypatch):
 @pytest.mark.parametrize("kernel", ["mma.sync"], indirect=True)
 def test_tiles_of_mma(core, name, tile, shape, kernel, monkeypatch):
     """Warps, what each owns, and the units of k that are held."""
-    from ozaki.backends.cupy.engines import _word_mma
+    from ozaki.backends.cupy.steps.engines import choice, word_mma
 
-    monkeypatch.setattr(_word_mma.Engine, "of", lambda *_: _word_mma.Engine(*tile))
+    monkeypatch.setattr(choice.MmaWords, "of", lambda device, *_: choice.MmaWords(device, word_mma.Shape(*tile)))
     rng = np.random.default_rng(sum(shape))
     same_in_samples(rng, *operands(rng, *shape), replace(PRESETS[name], core=core))
 
@@ -167,11 +168,12 @@ def test_nan_and_inf(core, name):
 @pytest.mark.parametrize("seed", range(24))
 def test_words_in_one_read(core, seed):
     """Clusters that hold whole rows, fewer of long ones, find and cut what two kernels do."""
-    from ozaki.backends.cupy import _choice as _engines
-    from ozaki.backends.cupy import _describe_split
-    from ozaki.backends.cupy._tops import tops
-    from ozaki.backends.cupy.engines import _word_split
-    from ozaki.backends.cupy.launching._host import Flag
+    from built import Steps
+
+    from ozaki.backends.cupy.steps.describing import find_largest
+    from ozaki.backends.cupy.steps.engines.choice import word_engine
+    from ozaki.backends.cupy.steps.one_read import find_and_split
+    from ozaki.backends.cupy.steps.words import split_words
 
     if cp.cuda.Device().compute_capability != "90":
         pytest.skip("clusters are those of Hopper")
@@ -185,19 +187,23 @@ def test_words_in_one_read(core, seed):
         if 0 in y.shape:
             continue
         words = replace(PRESETS[ON_HOPPER[seed % len(ON_HOPPER)]], core=core)
-        engine = _engines.word_engine(words, (batch, rows, y.shape[2], rows))
         for side in ("left", "right"):
-            layout = engine.layout(words, side, *y.shape)
-            expected = _word_split.split(tops(y), words, layout)
-            lost = Flag()
-            got = _describe_split.find_and_split(y, words, layout, lost).begin()
-            assert bool((expected.mu == got.mu).all()) and bool((expected.planes == got.planes).all())
-            for field in (0, 5):
-                assert bool((expected.described.fields[field] == got.described.fields[field]).all())
+            steps = Steps()
+            b, device, given = steps.b, steps.device, steps.given(y)
+            layout = word_engine(device, words, batch, rows, y.shape[2], rows).layout(words, side, *y.shape)
+            expected = split_words(b, find_largest(b, device, given), words, layout)
+            lost = b.cleared_on_host("lost", (1,), "I")
+            got = find_and_split(b, device, given, words, layout, lost)
+            raised = b.evidence(b.arrive(lost), lambda flag: bool(flag[0]))
+            for of in ("mu", "planes"):
+                assert bool((steps.real(getattr(expected, of)) == steps.real(getattr(got, of))).all())
+            fields = [steps.real(of.described.fields).get() for of in (expected, got)]
+            for field in ("top", "nonfinite"):
+                np.testing.assert_array_equal(*(of[FIELDS.index(field)] for of in fields))
             magnitudes = cp.where(cp.isfinite(y), abs(y), 0).astype("f8")
             tops_of_rows = cp.frexp(magnitudes.max(axis=-1, keepdims=True))[1]
             small = magnitudes < cp.ldexp(cp.ones_like(magnitudes), tops_of_rows + (words.floor - words.ceiling))
-            assert lost.arriving()() == bool((small & (magnitudes > 0)).any())
+            assert steps.evidence(raised) == bool((small & (magnitudes > 0)).any())
 
 
 @pytest.mark.parametrize("name", ON_HOPPER)
@@ -244,15 +250,15 @@ def test_panels_prepared_and_streams(core, name, kernel):
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_underflows_and_bounds(core, name):
-    from ozaki.backends.cupy import backend as _cupy
+    from built import work_of
 
     rng = np.random.default_rng(8)
     words = replace(PRESETS[name], core=core)
     for spread in (0, 12, 30):
         a, b = operands(rng, 40, 300, 50, spread)
-        for x in (a, b.T):
-            host, device = _numpy.describe(x[None]), _cupy.describe(cp.asarray(x)[None])
-            assert _numpy.underflows(host, words) == _cupy.underflows(device, words)
+        host, device = work_on_host(a, b), work_of(cp.asarray(a), cp.asarray(b))
+        for side in ("left", "right"):
+            assert host.underflows(side, words) == device.underflows(side, words)
         c, report = measured("componentwise", cp.asarray(a), cp.asarray(b), scheme=words)
         assert reference.componentwise_error(c.get(), a, b) <= report.bound
         assert report == replace(
