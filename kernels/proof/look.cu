@@ -67,8 +67,8 @@ __device__ __forceinline__ Found across(const Found& found, int offset) {
 template <int COUNT> __device__ __forceinline__ int top_of(Bits* held) {
   Extremes extremes;
 #pragma unroll
-  for (int i = 0; i < COUNT; ++i) extremes.see(held[i]);
-  if (extremes.tell()) return extremes.tops().top;
+  for (int i = 0; i < COUNT; ++i) extremes.include(held[i]);
+  if (extremes.sufficient()) return extremes.tops().top;
   int top = EMPTY_TOP;
 #pragma unroll
   for (int i = 0; i < COUNT; ++i) {
