@@ -61,14 +61,14 @@ __shared__ __align__(8) uint64_t arrived[2];  // mbarriers of the first and, wit
 
 // The proof's magnitudes floor(abs(x) 2^(width - top)), in tiles as `magnitudes` of proof.cu writes them, of the first
 // `of_block` elements (a multiple of 8) of every 128. Batch entries are `batch` bytes apart; to = nullptr if none are
-// wanted. The block 0 also clears `words` 64-bit numbers at `results` for the kernels of the proof, unless results is
+// wanted. Block 0 also clears `cleared` 64-bit numbers at `results` for the kernels of the proof, unless results is
 // nullptr.
 struct Magnitudes {
   int8_t* to;
   int64_t batch, k_padded;
   int of_block, width;
   uint64_t* results;
-  int words;
+  int cleared;
 };
 
 constexpr int PACK = 16 / sizeof(INPUT);
@@ -273,8 +273,8 @@ __device__ __forceinline__ void find_sums(const Elements& elements, int width, c
   for (int r = 0; r < ROWS; ++r) {
     // A lane has at most 64 elements and y <= 2^20, so squares < 2^46: summed over the warp as 24 lower and 22 upper
     // bits.
-    const uint32_t low = __reduce_add_sync(ALL, low_word(sum[r].squares[0]) & 0xffffffu);
-    const uint32_t high = __reduce_add_sync(ALL, low_word(sum[r].squares[0] >> 24));
+    const uint32_t low = __reduce_add_sync(ALL, low_limb(sum[r].squares[0]) & 0xffffffu);
+    const uint32_t high = __reduce_add_sync(ALL, low_limb(sum[r].squares[0] >> 24));
     sums[r] = {__reduce_max_sync(ALL, sum[r].peak),
                __reduce_or_sync(ALL, sum[r].inexact) != 0 ? 1u : 0u,
                {__reduce_add_sync(ALL, sum[r].magnitudes[0])},
@@ -283,8 +283,8 @@ __device__ __forceinline__ void find_sums(const Elements& elements, int width, c
 }
 __device__ __forceinline__ uint32_t largest_of_warp(uint32_t x) { return __reduce_max_sync(ALL, x); }
 __device__ __forceinline__ uint64_t largest_of_warp(uint64_t x) {
-  const uint32_t high = largest_of_warp(high_word(x));
-  return static_cast<uint64_t>(high) << 32 | largest_of_warp(high_word(x) == high ? low_word(x) : 0u);
+  const uint32_t high = largest_of_warp(high_limb(x));
+  return static_cast<uint64_t>(high) << 32 | largest_of_warp(high_limb(x) == high ? low_limb(x) : 0u);
 }
 // 2. The largest finite magnitude of this warp's elements of each row, and how many are NaN or Inf.
 __device__ __forceinline__ void find_largest(const Elements& elements, Largest (&largest)[ROWS]) {
@@ -309,7 +309,7 @@ describe_split(const INPUT* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, 
                const Magnitudes magnitudes MORE_ARGUMENTS) {
   beside_previous(beside != 0);
 #if SUMS
-  if (magnitudes.results != nullptr && blockIdx.x == 0 && threadIdx.x < magnitudes.words)
+  if (magnitudes.results != nullptr && blockIdx.x == 0 && threadIdx.x < magnitudes.cleared)
     magnitudes.results[threadIdx.x] = 0;
 #endif
   if (CLUSTER > 1) {

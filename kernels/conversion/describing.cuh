@@ -73,7 +73,7 @@ struct Extremes {
   uint32_t largest = 0, least = ~0u, low = 0;  // least: the smallest value minus 1, so zeros wrap to the largest
 
   __device__ __forceinline__ void include(uint64_t bits) {
-    include((high_word(bits) & NO_SIGN) | not_zero(low_word(bits)), low_word(bits));
+    include((high_limb(bits) & NO_SIGN) | not_zero(low_limb(bits)), low_limb(bits));
   }
   __device__ __forceinline__ void include(uint32_t bits) { include(bits & NO_SIGN, bits & 15u); }
   __device__ __forceinline__ void include(uint32_t m, uint32_t bits) {

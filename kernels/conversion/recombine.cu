@@ -82,8 +82,8 @@ struct Entries {
       if (w >= WORDS) continue;
 #if SUM64
       const uint64_t value = static_cast<uint64_t>(diagonal[d][j]), low = value << bit;
-      column[w] += low_word(low);
-      column[w + 1] += high_word(low);
+      column[w] += low_limb(low);
+      column[w + 1] += high_limb(low);
       column[w + 2] += bit == 0 ? diagonal[d][j] >> 63 : diagonal[d][j] >> (64 - (bit == 0 ? 1 : bit));
 #else
       column[w] += static_cast<int64_t>(diagonal[d][j]) * static_cast<int64_t>(1u << bit);
@@ -93,7 +93,7 @@ struct Entries {
 #pragma unroll
     for (int w = 0; w < WORDS; ++w) {
       carry += column[w];
-      limbs[w] = low_word(static_cast<uint64_t>(carry));
+      limbs[w] = low_limb(static_cast<uint64_t>(carry));
       carry >>= 32;
     }
   }

@@ -130,25 +130,25 @@ split_quadrants(const INPUT* __restrict__ x, int64_t sr, int64_t sk, int64_t row
     for (int u = 0; u < EIGHTS; ++u) {
       const int s = 8 * u + g;
       const Cut cut(s, c);
-      uint32_t word[4][4], sum[4][4];
+      uint32_t quadrant[4][4], sum[4][4];
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         uint32_t slice[2][2][4];
         cut.apply(bytes + 2 * i, slice);
-        gather(slice, word[i]);
+        gather(slice, quadrant[i]);
       }
       int8_t* const to = out + (s * (7 * block) + offset);
       const auto store = [&](int i, const uint32_t(&packed)[4]) { store_16_bytes(to + i * block, packed, s < SLICES); };
       constexpr int places[4] = {4, 5, 6, NEIGHBOURS > 0 ? 3 : 2};
       // The quadrants themselves first: if they were stored later, their registers would be needed longer.
-      store(0, word[0]);
-      store(1, word[1]);
-      store(5 - places[3], word[3]);
+      store(0, quadrant[0]);
+      store(1, quadrant[1]);
+      store(5 - places[3], quadrant[3]);
       const Modulus m(cut.quotient.modulus);
 #pragma unroll
       for (int w = 0; w < 4; ++w) {
         uint32_t sums[4];
-        slice_sums<NEIGHBOURS == 0>(word[0][w], word[1][w], word[2][w], word[3][w], m, sums);
+        slice_sums<NEIGHBOURS == 0>(quadrant[0][w], quadrant[1][w], quadrant[2][w], quadrant[3][w], m, sums);
 #pragma unroll
         for (int i = 0; i < 4; ++i) sum[i][w] = sums[i];
       }

@@ -72,26 +72,26 @@ HD constexpr int accumulator(int h, int z, int x) { return (z * 2 + x / 2) * 4 +
 // Byte j of each of the 16 accumulators of piece (h, q), masked with `bits`.
 template <int N>
 __device__ __forceinline__ uint4 bytes_of_groups(const uint32_t (&d)[N], int h, int q, int j, uint32_t bits) {
-  uint32_t word[4];
+  uint32_t packed[4];
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
     const int z = 4 * q + i;
-    word[i] = gather_bytes(d[accumulator(h, z, 0)], d[accumulator(h, z, 1)], d[accumulator(h, z, 2)],
+    packed[i] = gather_bytes(d[accumulator(h, z, 0)], d[accumulator(h, z, 1)], d[accumulator(h, z, 2)],
                            d[accumulator(h, z, 3)], j);
-    word[i] &= bits;
+    packed[i] &= bits;
   }
-  return make_uint4(word[0], word[1], word[2], word[3]);
+  return make_uint4(packed[0], packed[1], packed[2], packed[3]);
 }
 // Adds the 16 bytes at shared address `from`, each times `unit`, to the accumulators of piece (h, q).
 template <int N>
 __device__ __forceinline__ void add_to_groups(uint32_t (&d)[N], int h, int q, uint32_t from, uint32_t unit) {
-  int word[4];
-  load_again(from, word);
+  int packed[4];
+  load_again(from, packed);
 #pragma unroll
   for (int i = 0; i < 4; ++i)
 #pragma unroll
     for (int x = 0; x < 4; ++x)
-      d[accumulator(h, 4 * q + i, x)] += byte_of(static_cast<uint32_t>(word[i]), x) * unit;
+      d[accumulator(h, 4 * q + i, x)] += byte_of(static_cast<uint32_t>(packed[i]), x) * unit;
 }
 
 // Called by all threads of a consumer warpgroup of a contributor after it has stored its part number `count` (1, 2,

@@ -30,20 +30,20 @@ __device__ __forceinline__ void reduce_half(const uint32_t (&d)[R], uint8_t* y, 
     uint8_t* const at = y + 8 * h * ld;
 #pragma unroll
     for (int g = 0; g < R / 32; ++g) {
-      uint32_t word[4];
+      uint32_t packed[4];
 #pragma unroll
       for (int z = 0; z < 4; ++z) {
         const int first = (g * 8 + z * 2) * 4 + h * 2;
-        word[z] = four_residues(d[first], d[first + 1], d[first + 4], d[first + 5], m);
+        packed[z] = four_residues(d[first], d[first + 1], d[first + 4], d[first + 5], m);
       }
       uint4* const out = reinterpret_cast<uint4*>(at + g * 64);
 #if ACCUMULATE
       const uint4 old = stored ? *out : make_uint4(0, 0, 0, 0);
       const uint32_t before[4] = {old.x, old.y, old.z, old.w};
 #pragma unroll
-      for (int z = 0; z < 4; ++z) word[z] = add_four_residues(word[z], before[z], m.modulus);
+      for (int z = 0; z < 4; ++z) packed[z] = add_four_residues(packed[z], before[z], m.modulus);
 #endif
-      if (stored) __stcs(out, make_uint4(word[0], word[1], word[2], word[3]));
+      if (stored) __stcs(out, make_uint4(packed[0], packed[1], packed[2], packed[3]));
     }
   }
 }

@@ -12,8 +12,8 @@
 // (FP16 or TF32) and SCALE_BITS, of two words; TILE_COLS and TILE_STAGES.
 //
 // Tiles, ring and launch: see word_ring_sm90.cuh; operands in tiles of word_tiles.cuh. A stage is a block of one word,
-// or half a block of both words. A thread has TILE_COLS / 2 sums and as many accumulators (or, of FP16, two sets of a
-// quarter of TILE_COLS registers): up to 208 of its 240 registers.
+// or half a block of both words. A thread has TILE_COLS / 2 sums and as many accumulators (of FP16:
+// one or two sets, two numbers in a register), up to 208 of its 240 registers.
 //
 // `blocks`: of k; `k_stages`: stages that the operands have along k. Phases:
 // 1. Producer: copy the stages of each tile.
