@@ -208,9 +208,9 @@ HD int described_exponent(const int64_t* description, int64_t batch_rows, int64_
 
 // RN((-1)^negative mantissa 2^shift), ties to even, as a 64-bit integer; mantissa < 2^53, mantissa 2^shift < 2^63.
 HD uint64_t rounded_64(uint64_t mantissa, int shift, bool negative) {
-  int right = 10 - shift;                      // from mantissa << 10, which has 63 bits at most
+  int right = 10 - shift;                       // from mantissa << 10, which has 63 bits at most
   mantissa <<= smaller(larger(-right, 0), 63);  // subnormal or float32: there was room for more
-  if (right > 63) mantissa = 0;                // below 2^(63 - 64) = 1/2
+  if (right > 63) mantissa = 0;                 // below 2^(63 - 64) = 1/2
   right = smaller(larger(right, 0), 63);
   const uint64_t twice = mantissa << 11;
   const uint64_t value = (twice >> 1) >> right;

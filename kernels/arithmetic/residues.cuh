@@ -22,9 +22,9 @@
 // than x, so q is floor(x / m) + 1, and s takes the shift back: f - q m = x - floor(x / m) m - (m-1)/2, and -s m =
 // (m-1)/2 mod 256.
 struct Quotient {
-  uint32_t start;    // in f; below 256
-  float inverse;     // 2^132 RN(1 / m), RN to float32
-  float addend;      // 1.5 2^6 + s 2^-17; s = 0 for symmetric residues, and for m = 256
+  uint32_t start;  // in f; below 256
+  float inverse;   // 2^132 RN(1 / m), RN to float32
+  float addend;    // 1.5 2^6 + s 2^-17; s = 0 for symmetric residues, and for m = 256
   uint32_t modulus;
 };
 
@@ -54,9 +54,9 @@ template <int N, int LENGTH> struct ResidueConstants {
 // m <= f RU(1 / m) < f / m + 1 / m; and its bits are q.
 constexpr int MAX_MODULI = 64;
 struct AccumulatorModulus {
-  uint32_t fold;   // byte j: 2^(8 j) mod m
-  uint32_t start;  // in f; below 256
-  float inverse;   // RU(1 / m)
+  uint32_t fold;               // byte j: 2^(8 j) mod m
+  uint32_t start;              // in f; below 256
+  float inverse;               // RU(1 / m)
   uint32_t modulus, negative;  // m and 2^32 - m
 };
 struct AccumulatorModuli {

@@ -186,8 +186,7 @@ __device__ __forceinline__ void expect(uint64_t& barrier, int bytes) {
   barrier_expect(shared_address(&barrier), bytes);
 }
 // 3. Exchange. found[r] is what this warp has measured of row r, the same in all lanes. Returns the measures of the
-//    whole
-// row number lane / LANES % ROWS, merged from all PARTS warps.
+// whole row number lane / LANES % ROWS, merged from all PARTS warps.
 template <typename T>
 __device__ __forceinline__ T of_parts(OfParts<T>& exchanged, const T (&found)[ROWS], uint64_t& barrier) {
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, group = warp / SHARING;
@@ -220,8 +219,8 @@ __device__ __forceinline__ T of_parts(OfParts<T>& exchanged, const T (&found)[RO
 }
 
 // 2. The tops of this warp's elements of each row. Replaces NaN and Inf in shared memory by zero. `inexact` becomes
-//    true if
-// each row is known to have an element whose abs(x) 2^(W - top) is no integer, so that find_sums need not find out.
+// true if each row is known to have an element whose abs(x) 2^(W - top) is no integer: then find_sums need not find
+// out.
 __device__ __forceinline__ void find_tops(const Elements& elements, Tops (&tops)[ROWS], bool& inexact) {
   Extremes extremes[ROWS];
   inexact = true;

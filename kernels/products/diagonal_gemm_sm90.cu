@@ -112,9 +112,9 @@ __device__ __forceinline__ void carry(uint32_t (&d)[96]) {
 struct Result {
   OUTPUT* c;           // address of the thread's first entry
   int64_t row_stride;
-  int rows, columns;   // of C, from that entry on
-  int exponents[4];    // factor - mu of the thread's rows 0, 8, 64, 72, in the exponent field
-  uint32_t nu;         // shared address of nu of the thread's columns, in the exponent field
+  int rows, columns;  // of C, from that entry on
+  int exponents[4];   // factor - mu of the thread's rows 0, 8, 64, 72, in the exponent field
+  uint32_t nu;        // shared address of nu of the thread's columns, in the exponent field
 };
 
 __device__ __forceinline__ Result result_of(uint32_t w, const Tiles& tiles, const Output<OUTPUT>& output,

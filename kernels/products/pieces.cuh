@@ -30,12 +30,13 @@ __device__ __forceinline__ int begin_of(int r, const Pieces& pieces, int blocks)
   const int rest = position % blocks;
   return rest == 1 ? position - 1 : rest == blocks - 1 ? position + 1 : position;
 }
+// Blocks [first, last) of k of a tile.
 struct Piece {
-  int tile, first, last;  // blocks [first, last) of k
+  int tile, first, last;
   bool exists;
 };
-// Piece number i of this cluster (exists = false after the last one): whole tiles, then the end of a tile, then the
-// beginning of one.
+// Piece number i of this cluster (exists = false after the last one): whole tiles, then the end (or a middle part) of a
+// tile, then the beginning of one.
 __device__ __forceinline__ Piece piece_of(int i, const Pieces& pieces, int blocks) {
   const int clusters = gridDim.x / 2, cluster = blockIdx.x / 2, r = clusters - 1 - cluster;
   const int tile = cluster + i * clusters;

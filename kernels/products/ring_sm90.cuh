@@ -1,7 +1,6 @@
-// The main loop that all GEMM kernels for Hopper share: one tile of a slice product, accumulated by wgmma over blocks
-// of
-// k. Operand tiles are copied into a ring of STAGES stages in shared memory; what happens to the finished accumulators
-// is the including kernel's business (its epilogue).
+// The main loop that all GEMM kernels for Hopper share: one tile of a slice product, accumulated by wgmma over the
+// blocks of k. Operand tiles are copied into a ring of STAGES stages in shared memory; what happens to the finished
+// accumulators is decided by the including kernel (its epilogue).
 //
 // Operands in global memory (written by split.cu with TILE > 0): A is [slice][row tile of ROWS][block of DEPTH = 128
 // along k], B is [slice][column tile of COLS][block]. A tile block is contiguous, its rows are 128 bytes, and the eight

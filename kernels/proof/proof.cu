@@ -248,20 +248,20 @@ unit_terms(const Known a, const Places of_a, const Known b, const Places of_b) {
   if (row % 4 < 2) rounded[place_of(row, QUOTIENTS)] = 0.0f;
 }
 
-// worst_ratio: the largest ((p0_i q0_j + p1_i q1_j) + p2_i q2_j) / L_ij over the first `looked_at` rows of each batch
+// worst_ratio: the largest ((p0_i q0_j + p1_i q1_j) + p2_i q2_j) / L_ij over the first `compared` rows of each batch
 // entry, L int32 [batch][rows][ld], 0 <= L < 2^31 - 1. ld is a multiple of 4, L aligned to 16 bytes. The result is left
 // as Worst::publish does; the caller sets it to zero first.
 //
-// 256 threads; grid batch * ceil(looked_at / 128) * ceil(cols / 128), all on x. A block owns 128 rows x 128 columns, a
+// 256 threads; grid batch * ceil(compared / 128) * ceil(cols / 128), all on x. A block owns 128 rows x 128 columns, a
 // warp 16 rows x 128 columns. For most entries float32 shows, rounded up in the numerator and down in best L, that they
 // do not raise the maximum; only the others are computed in float64.
 constexpr int WARP_ROWS = 16;
 
 extern "C" __global__ void __launch_bounds__(256, 2)
 worst_ratio(const int32_t* __restrict__ lower, const Terms p, const Terms q, Atomic* result, int64_t ld, int64_t rows,
-            int64_t cols, int64_t looked_at) {
+            int64_t cols, int64_t compared) {
   after_previous();
-  const uint32_t down = static_cast<uint32_t>((looked_at + 127) / 128),
+  const uint32_t down = static_cast<uint32_t>((compared + 127) / 128),
                  over = static_cast<uint32_t>((cols + 127) / 128);
   const uint32_t tile = blockIdx.x / over, b = tile / down;
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
@@ -272,7 +272,7 @@ worst_ratio(const int32_t* __restrict__ lower, const Terms p, const Terms q, Ato
   int4 l[WARP_ROWS];
 #pragma unroll
   for (int i = 0; i < WARP_ROWS; ++i)
-    l[i] = row0 + i < looked_at && col < cols ? __ldcs(reinterpret_cast<const int4*>(lower + i * ld))
+    l[i] = row0 + i < compared && col < cols ? __ldcs(reinterpret_cast<const int4*>(lower + i * ld))
                                          : make_int4(0x7fffffff, 0x7fffffff, 0x7fffffff, 0x7fffffff);
 
   float4 of_col[3];
@@ -281,7 +281,7 @@ worst_ratio(const int32_t* __restrict__ lower, const Terms p, const Terms q, Ato
   for (int s = 0; s < 3; ++s) {
     of_col[s] = col < cols ? *reinterpret_cast<const float4*>(q.rounded + b * q.rounded_step + place_of(col, s))
                            : make_float4(0, 0, 0, 0);
-    of_row[s] = row0 + (lane & 15) < looked_at ? p.rounded[b * p.rounded_step + place_of(row0 + (lane & 15), s)] : 0.0f;
+    of_row[s] = row0 + (lane & 15) < compared ? p.rounded[b * p.rounded_step + place_of(row0 + (lane & 15), s)] : 0.0f;
   }
 
   Worst worst;
@@ -298,7 +298,7 @@ worst_ratio(const int32_t* __restrict__ lower, const Terms p, const Terms q, Ato
     bool dismissed = i > 0;  // there is no ratio to compare the first row with: compute it
 #pragma unroll
     for (int j = 0; j < 4; ++j) dismissed = dismissed & !(above[j] > __fmul_rd(worst.below, __int2float_rd(value[j])));
-    if (__all_sync(ALL, dismissed) || row0 + i >= looked_at) continue;
+    if (__all_sync(ALL, dismissed) || row0 + i >= compared) continue;
 #pragma unroll
     for (int j = 0; j < 4; ++j)
       if (col + j < cols) worst.include(numerator(p, q, b, row0 + i, col + j), value[j]);

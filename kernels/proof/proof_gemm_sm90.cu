@@ -85,7 +85,7 @@ struct Compare {
 #pragma unroll
       for (int h = 0; h < 2; ++h)
         most[h] = __fmaf_ru(of_row[h][2], quotient[1], __fmaf_ru(of_row[h][1], quotient[0], of_row[h][0]));
-      uint2 kept[2][8];  // L of the groups in doubt, pairs as the accumulators have them
+      uint2 kept[2][8];       // L of the groups in doubt, pairs as the accumulators have them
       uint32_t doubtful = 0;  // a bit for each group: 2 z + h
       int worst = 0;          // the group with the largest bound: settled first, for it dismisses others
       float above = 0, least_there = 0;

@@ -22,8 +22,8 @@
 // 5. Cut the slabs into words, store, refill.
 //
 // `exchanged` has three sets, used in turn: one is read by warps of this group, one may already be raised by blocks
-// that are at the next group, and one is cleared by warp 0 for the group after it. Because of the
-// barrier in phase 3 no block of a cluster is more than one group further than another one.
+// that are at the next group, and one is cleared by warp 0 for the group after it. Because of
+// the barrier in phase 3 no block of a cluster is more than one group further than another one.
 #define INPUT float
 #include "words/cut_words.cuh"
 #include "conversion/largest.cuh"

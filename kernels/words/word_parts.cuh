@@ -29,8 +29,8 @@ constexpr int AT_A_TIME = CLEARED_FIRST ? program.block : HELD;
 // program follow one another: next() gives the next one.
 struct Part {
   int group, turn, end;  // turns turn .. end - 1 of the group
-  int first, last;  // units first .. last - 1 of k
-  int block;  // the unit where the block begins that `first` belongs to
+  int first, last;       // units first .. last - 1 of k
+  int block;             // the unit where the block begins that `first` belongs to
 
   __device__ __forceinline__ bool promoted() const { return PROMOTED && group + 1 == program.groups; }
   __device__ __forceinline__ bool of_short_blocks() const { return SHORT && promoted(); }

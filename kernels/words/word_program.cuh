@@ -12,6 +12,6 @@ struct Program {
   int block;  // units of 32 bytes of k after which the last group is promoted; 0: never
   uint8_t left[MOST], right[MOST];
   uint8_t turn_end[MOST], group_end[MOST];
-  uint8_t down[MOST];  // of turns: the accumulator is multiplied by 2^-down before it; 0 for a group's first turn
+  uint8_t down[MOST];    // of turns: the accumulator is multiplied by 2^-down before it; 0 for a group's first turn
   uint8_t weight[MOST];  // of groups: the group's sum counts 2^-weight
 };
