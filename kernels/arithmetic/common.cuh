@@ -98,6 +98,7 @@ HD double double_of_words(uint32_t high, uint32_t low) {
   return double_of(static_cast<uint64_t>(high) << 32 | low);
 #endif
 }
+// The lower and the upper limb of a 64-bit integer.
 HD uint32_t low_limb(uint64_t x) { return static_cast<uint32_t>(x); }
 HD uint32_t high_limb(uint64_t x) { return static_cast<uint32_t>(x >> 32); }
 

@@ -61,11 +61,13 @@ HD bool has_fraction(uint64_t mantissa, int shift) {
 
 // ---- The describing sums: ceil(abs(x) 2^(W - top)) and whether it was inexact, W <= 20, abs(x) < 2^top -------------
 
+// An integer that a number was rounded up to, and whether that changed it.
 struct Rounded {
   uint32_t value;
   bool inexact;
 };
 
+// ceil(abs(x) 2^(W - top)) for any x with abs(x) < 2^top.
 HD Rounded ceil_magnitude(const Parts& p, int width, int top) {
   const int shift = p.exponent + width - top;
   return {static_cast<uint32_t>(ceil_scaled(p.mantissa, shift)), has_fraction(p.mantissa, shift)};
@@ -89,6 +91,7 @@ template <typename T> inline T fused_toward(int direction, T x, T y, T z) {
   return sum;
 }
 #endif
+// RU(x y + z) and RD(x y + z): one rounding, up or down.
 HD double fused_up(double x, double y, double z) {
 #ifdef __CUDA_ARCH__
   return __fma_ru(x, y, z);
@@ -123,6 +126,7 @@ HD float fused_down(float x, float y, float z) {
 }
 
 template <typename Bits> struct FastCeiling;
+// FastCeiling(W, top)(bits) is y; the second form also sets `inexact` nonzero if abs(x) 2^(W - top) is no integer.
 template <> struct FastCeiling<uint64_t> {
   double factor;
 
@@ -235,6 +239,7 @@ HD uint32_t rounded_32(uint32_t mantissa, int shift, bool negative) {
   return (value ^ sign) + (up != negative ? 1u : 0u);
 }
 
+// RN(2^mu x) of a number in parts; it fits LENGTH limbs. mu > 10 - exponent shifts to the left, which is exact.
 template <int LENGTH>
 HD void image_of_parts(const Parts& p, int mu, uint32_t (&limbs)[LENGTH]) {
   const int shift = p.exponent + mu;

@@ -11,6 +11,7 @@ typedef unsigned long long Atomic;
 __device__ __forceinline__ void raise(Atomic* address, Atomic value) {
   if (value > *static_cast<volatile Atomic*>(address)) atomicMax(address, value);
 }
+// The maximum over all lanes of the warp, in all lanes.
 __device__ __forceinline__ Atomic largest_of_warp(Atomic value) {
 #pragma unroll
   for (int offset = 16; offset > 0; offset /= 2) value = larger(value, __shfl_xor_sync(ALL, value, offset));
@@ -30,6 +31,7 @@ struct Terms {
 };
 
 constexpr int INVERSE = 3, QUOTIENTS = 4, ROUNDED = 5;  // ROUNDED: floats of a row in `rounded`
+// Index of term s of row `row` in `rounded`: four rows side by side, so that 16 bytes hold one term of four columns.
 HD int64_t place_of(int64_t row, int s) { return row / 4 * (4 * ROUNDED) + 4 * s + row % 4; }
 
 // The numerator for row i of p and row j of q, batch entry b: the definition, to the bit.
@@ -49,6 +51,7 @@ struct Worst {
     best = __longlong_as_double(static_cast<long long>(bits));
     below = __double2float_rd(best);
   }
+  // Includes the ratio above / l, above >= 0, l >= 0.
   template <typename L> __device__ __forceinline__ void include(double above, L l) {
     // If above <= RD(best l), the quotient above / l is <= best, also after rounding. (Comparing with NaN, from Inf
     // times zero, is false: no division either.)

@@ -139,6 +139,9 @@ struct Cut {
   }
 };
 
+// Writes the constants of all slices to shared memory; called by all `threads` threads of the block, which synchronise
+// before they use them. Residues: from the host's constants, the last modulus repeated beyond SLICES. Digits: slice t
+// picks the byte of digit SLICES - 1 - t.
 #if DIGIT_BITS == 0
 __device__ __forceinline__ void fill_folds(int threads, const Constants& constants) {
 #else

@@ -127,6 +127,7 @@ struct Place {
   bool valid;
 };
 
+// The place of this thread, for elements begin .. begin + segment - 1 of the block's rows.
 __device__ __forceinline__ Place place(const INPUT* x, int64_t sb, int64_t sr, int64_t sk, int64_t rows, int64_t k,
                                        int64_t block_row, uint32_t b, int64_t begin, int64_t segment, int warps) {
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;

@@ -56,11 +56,13 @@ template <int COUNT> __device__ __forceinline__ Sums<COUNT> across(const Sums<CO
   }
   return other;
 }
+// Merges the measures of all lanes of a warp, in all lanes.
 template <typename T> __device__ __forceinline__ void merge_warp(T& t) {
 #pragma unroll
   for (int offset = 16; offset > 0; offset /= 2) merge(t, across(t, offset));
 }
 
+// The frexp exponent from the upper limb of a normal float64, or from the bits of a float32, without sign.
 __device__ __forceinline__ int exponent_of(uint64_t, uint32_t m) { return static_cast<int>(m >> 20) - 1022; }
 __device__ __forceinline__ int exponent_of(uint32_t, uint32_t m) { return top_exponent(parts(m)); }
 

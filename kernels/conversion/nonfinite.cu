@@ -23,10 +23,12 @@ typedef BitsOf<OUTPUT>::type Bits;
 
 constexpr int BLOCK_ROWS = 128, BLOCK_COLS = 2048, NONFINITE = 5;  // the field of a description
 
+// For 32 elements of a row: which are NaN, Inf, zero, negative.
 struct Masks {
   uint32_t nan, infinite, zero, negative;
 };
 
+// The masks of 32 elements, lane by lane; called by all lanes of a warp.
 template <typename T> __device__ __forceinline__ Masks masks_of(const T* x, int64_t stride, int64_t h, int64_t k) {
   typedef typename BitsOf<T>::type Word;
   constexpr Word SIGN = Word(1) << (8 * sizeof(T) - 1);

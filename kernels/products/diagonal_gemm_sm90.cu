@@ -41,11 +41,11 @@ constexpr int LOWS = low_words(SLICES);
 
 // Accumulators of a thread for one half: of rows 16 warp + lane / 4 + {0, 8} and, of every 16 columns, of the 4 from 4
 // (lane % 4) on (indexed by `accumulator` in pieces.cuh). Piece (h, g): row h, groups 4 g .. 4 g + 3.
-//
-// Where block `block` leaves diagonal `diagonal` for an owner, and where this thread keeps digits of its own tile.
+// Where block `block` leaves diagonal `diagonal` for an owner.
 __device__ __forceinline__ uint4* partial_of(uint4* partial, int block, int diagonal) {
   return partial + (block * (12 * (SLICES - 1) + 48) + 12 * diagonal) * 256;
 }
+// Where this thread keeps the digits of diagonal `diagonal` of its own tile.
 __device__ __forceinline__ uint4* own_digits(uint4* low, int diagonal) {
   return low + (blockIdx.x * (12 * LOWS) + 12 * diagonal) * 256 + this_thread();
 }
@@ -76,6 +76,7 @@ __device__ __forceinline__ void hand_over(const uint32_t (&d)[96], uint4* to, bo
 #pragma unroll
   for (int j = 1; j < 4; ++j) store_bytes(d, to + j * (12 * 256), j, false);
 }
+// Bytes of each accumulator that a contributor leaves for a diagonal.
 __device__ __forceinline__ constexpr int bytes_handed_over(bool finish) { return finish ? 4 : 1; }
 // The owner's consumers add what `contributors` clusters have left for one diagonal, from the next stages of the ring.
 __device__ __forceinline__ void take_over(uint32_t (&d0)[96], uint32_t (&d1)[96], const Stages& stages, Ring& ring,
@@ -117,6 +118,7 @@ struct Result {
   uint32_t nu;        // shared address of nu of the thread's columns, in the exponent field
 };
 
+// The place and exponents of this thread's entries of tile w.
 __device__ __forceinline__ Result result_of(uint32_t w, const Tiles& tiles, const Output<OUTPUT>& output,
                                             const int* exponents) {
   const int warpgroup = this_thread() / 128, thread = this_thread() % 128, lane = this_thread() % 32;

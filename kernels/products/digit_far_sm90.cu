@@ -27,6 +27,7 @@ constexpr int FAR = 480;  // if abs(mu_i), abs(nu_j) <= FAR, C_ij is normal, or 
 
 __device__ __forceinline__ bool is_far(int32_t exponent) { return static_cast<uint32_t>(exponent + FAR) > 2u * FAR; }
 
+// A slab of TILE rows of each slice, four bytes in a limb; one limb of padding avoids bank conflicts.
 typedef uint32_t Shared[SLICES][TILE][SLAB / 4 + 1];
 
 // Copies 16 bytes of each slice of one row into shared memory: row `row` of an operand in tiles of `tile` rows, at

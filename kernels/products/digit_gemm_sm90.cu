@@ -160,6 +160,7 @@ struct Task {
 struct Position {
   int entry, row, col;
 };
+// The position of a task's tile for this thread's warpgroup.
 __device__ __forceinline__ Position position_of(const Task& task) {
   return {task.entry, task.row + static_cast<int>(this_thread()) / 128 * (ROWS / CONSUMERS), task.col};
 }

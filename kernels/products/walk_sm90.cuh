@@ -41,6 +41,7 @@ template <int WIDTH> struct Walk {
     ::locate(w, tiles, matrix, i, column);
     t = matrix / tiles.batch, n = matrix % tiles.batch, j = first_strip(column);
   }
+  // First strip of this block's tile in column `column` of pairs: the two blocks of a cluster have neighbouring tiles.
   __device__ __forceinline__ int first_strip(int column) const {
     return strip + 2 * R / STRIP * (2 * column + static_cast<int>(cluster_rank()));
   }
@@ -53,6 +54,7 @@ struct Work {
   int wide, narrow, light, columns;
 };
 
+// The wide pairs, and the narrow pairs, of cluster number `cluster` in the order of tiles.
 __device__ __forceinline__ Walk<96> wide_tiles(const Work& work, const Tiles& tiles, int cluster) {
   return {cluster, work.wide, static_cast<int>(gridDim.x / 2), tiles, 0};
 }

@@ -152,6 +152,8 @@ __device__ __forceinline__ Found sample_rows(const Operand& of, int64_t first, i
   return found;
 }
 
+// The least values over all groups of 32 rows of one operand that belong to this block. In warp 0, each lane returns
+// those of its rows; the caller merges the lanes.
 template <bool ALONG_K>
 __device__ __forceinline__ Least least_of(const Operand& of, uint32_t block, uint32_t blocks, int64_t k, int width,
                                           double unit, Shared& shared) {

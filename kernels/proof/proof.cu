@@ -33,6 +33,7 @@ template <typename T> struct Operand {
 
 constexpr int PACK = smaller<int>(8, 16 / sizeof(MAGNITUDE));
 
+// Stores eight magnitudes as float64, two at a time.
 __device__ __forceinline__ void store(double* to, const uint32_t (&value)[8]) {
 #pragma unroll
   for (int j = 0; j < 8; j += 2)
@@ -135,6 +136,7 @@ struct Side {
   const int64_t* description;
   int64_t batch, rows, padded;  // rows and padded: of all batch entries together
 };
+// Where the terms for one scheme go, and the constants of its scaling rule (row_exponent).
 struct Wanted {
   double* exact_a;   // [3][rows]
   float* rounded_a;  // [padded] rows as place_of has them; the same number for each batch entry
@@ -219,6 +221,7 @@ error_terms(const Side a, const Side b, const __grid_constant__ AllWanted all, i
 struct Known : Side {
   int64_t empty;  // field 0 of the description of a row that is all zeros
 };
+// Where the terms of an operand go.
 struct Places {
   double* exact;
   float* rounded;

@@ -27,6 +27,7 @@ constexpr int LD = TILE + 4;  // padding: writes along k fall into different ban
 constexpr uint64_t INFINITE = 0x7ffull << 52;
 constexpr int NOTHING = 2 * EMPTY_TOP;  // exponent of a zero: a sum with it is below every sum of two real exponents
 
+// The largest e with 2^e <= abs(x) 2^-top; NOTHING for zeros, NaN and Inf.
 template <typename Bits> __device__ __forceinline__ int leading_exponent(Bits bits, int top) {
   const Parts p = parts(bits);
   return p.mantissa == 0 ? NOTHING : top_exponent(p) - 1 - top;

@@ -42,6 +42,7 @@ template <int R> struct WalkOfChecks : Walk<R> {
     j = this->first_strip(column);
   }
 };
+// The walk over the pairs of both checks. Both have the same columns of tiles.
 template <int R> __device__ __forceinline__ WalkOfChecks<R> both(const Walk<R>& first, const Tiles& second) {
   const int matrices = first.tiles.batch * first.tiles.rows;
   return {first, matrices * first.tiles.columns, {second.rows, first.tiles.columns, second.group, second.batch}};
@@ -154,6 +155,7 @@ struct Compare {
   }
 
   __device__ __forceinline__ const Check& check() const { return checks.of[which]; }
+  // Term s of row r, rounded up.
   __device__ __forceinline__ float row_term(int r, int s) const {
     const Terms& p = check().p;
     return __ldg(p.rounded + entry * p.rounded_step + place_of(r, s));
@@ -165,6 +167,7 @@ struct Compare {
     const float4 v = __ldg(reinterpret_cast<const float4*>(from));
     terms[0] = v.x, terms[1] = v.y, terms[2] = v.z, terms[3] = v.w;
   }
+  // Column of the i-th group of four, relative to the thread's first column.
   __device__ __forceinline__ static int column(int i) { return 64 * (i / 4) + 4 * (i % 4); }
 
   // L converted to float32 is rounded to nearest, which is the cheapest conversion, and so below L (1 + 2^-22);

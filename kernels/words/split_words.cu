@@ -20,6 +20,7 @@ struct Part {
   int64_t b, row0, h0;
   int scale[2];
 
+  // The part of this block.
   __device__ __forceinline__ Part(int64_t rows_padded, int64_t k_padded) {
     const uint32_t blocks_k = static_cast<uint32_t>(k_padded / TILE_K);
     const uint32_t blocks_row = static_cast<uint32_t>((rows_padded + TILE_ROWS - 1) / TILE_ROWS);

@@ -59,6 +59,8 @@ __device__ __forceinline__ void promote(const Stages& stages, int stage, uint32_
   for (int i = 0; i < COLS / 2; ++i) sum[i] += half_to_float(d[i / 2], i % 2);
 }
 
+// Multiplies and promotes all blocks of a tile. With two sets of accumulators the next block is issued before the one
+// before it is promoted.
 __device__ __forceinline__ void add_blocks(const Stages& stages, Ring& ring, Accumulators& d, Sums& sum, int blocks) {
   if constexpr (AT_A_TIME == 1) {
 #pragma unroll 1
@@ -141,6 +143,7 @@ __device__ __forceinline__ void add_block(const Stages& stages, Ring& ring, Accu
 #pragma unroll
   for (int i = 0; i < COLS / 2; ++i) sum[i] += d[i];
 }
+// Multiplies and promotes all blocks of a tile.
 __device__ __forceinline__ void add_blocks(const Stages& stages, Ring& ring, Accumulators& d, Sums& sum, int blocks) {
 #pragma unroll 1
   for (int block = 0; block < blocks; ++block) add_block(stages, ring, d, sum);

@@ -37,6 +37,7 @@ constexpr int LEFT = ROWS / 16, FRAGMENTS = LEFT + COLS / 16;
 struct Fragments {
   uint4 left[SIXTEENS], right[EIGHTS / 2];
 
+  // Reads the fragments of a warp from shared memory; a and b point to this lane's part of the first ones.
   __device__ __forceinline__ void read(const uint4* a, const uint4* b) {
 #pragma unroll
     for (int i = 0; i < SIXTEENS; ++i) left[i] = a[i * 32];
@@ -72,6 +73,7 @@ struct Accumulators {
 #pragma unroll
         for (int x = 0; x < static_cast<int>(sizeof(d[0][0]) / 4); ++x) d[i][j][x] = 0;
   }
+  // Adds the products of one unit of k, by mma.sync.
   __device__ __forceinline__ void multiply(const Fragments& at) {
 #pragma unroll
     for (int i = 0; i < SIXTEENS; ++i)

@@ -8,6 +8,7 @@
 __device__ constexpr Program program = PROGRAM;
 constexpr int TURNS = program.group_end[program.groups - 1];
 constexpr bool PROMOTED = program.block > 0;  // the last group is promoted block by block
+// The first turn of a group, and the first pair of a turn.
 HD constexpr int group_begin(int group) { return group > 0 ? program.group_end[group - 1] : 0; }
 HD constexpr int turn_begin(int turn) { return turn > 0 ? program.turn_end[turn - 1] : 0; }
 // Whether a pair of this turn needs this word (`words`: of the left or of the right operand).
@@ -32,6 +33,7 @@ struct Part {
   int first, last;       // units first .. last - 1 of k
   int block;             // the unit where the block begins that `first` belongs to
 
+  // Whether it belongs to the promoted group; and whether it holds whole blocks of it.
   __device__ __forceinline__ bool promoted() const { return PROMOTED && group + 1 == program.groups; }
   __device__ __forceinline__ bool of_short_blocks() const { return SHORT && promoted(); }
   // Whether it serves all turns of its group.
