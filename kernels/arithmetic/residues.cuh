@@ -12,9 +12,8 @@
 // rounds to a multiple of 2^-17, and its bits are those of 1.5 2^6 plus q + s, q = RN(f / m). There is no tie, since m
 // is odd; RN(1 / m) is off by a factor of at most 1 + 2^-24, so the quotient by less than 2^-2 / m, and f / m differs
 // from every half-integer by at least 1 / (2 m). f minus these bits times m has f - q m - s m in its low byte, for the
-// low byte of the bits of 1.5 2^6 is zero. f - q m lies in [-(m-1)/2, (m-1)/2]; s moves the result by any multiple of
-// m, modulo
-// 256. For m = 256 the low byte is that of f, whatever q is.
+// low byte of the bits of 1.5 2^6 is zero. f - q m lies in [-(m-1)/2, (m-1)/2]; s moves the result by any multiple of m
+// (mod 256). For m = 256 the low byte is that of f, whatever q is.
 #pragma once
 #include "arithmetic/common.cuh"
 

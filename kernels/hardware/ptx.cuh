@@ -32,6 +32,7 @@ __device__ __forceinline__ uint32_t in_block(uint32_t address, uint32_t rank) {
 
 // mbarrier:
 // https://docs.nvidia.com/cuda/parallel-thread-execution/#parallel-synchronization-and-communication-instructions-mbarrier
+//
 // Initialises an mbarrier whose phases complete after `count` arrivals and all expected bytes. By one thread.
 __device__ __forceinline__ void barrier_init(uint32_t barrier, int count) {
   asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(barrier), "r"(count));

@@ -6,6 +6,8 @@
 // along k], B is [slice][column tile of COLS][block]. A tile block is contiguous, its rows are 128 bytes, and the eight
 // 16-byte pieces of a row are swizzled as wgmma reads them, so one bulk copy brings a tile block into shared memory.
 // The columns of a B tile are permuted so that the accumulators of a thread belong to neighbouring columns (tiles.cuh).
+// The rows of A are padded to a multiple of 256: with tiles of 128 rows both tiles of a pair exist in memory, with
+// tiles of 256 rows the second tile of the last pair may not.
 //
 // Launch: cluster (2, 1, 1), 384 threads, grid 2 * clusters, STAGES * STAGE_BYTES + 1024 bytes of dynamic shared memory
 // (+ 1024: `Stages::init` aligns the ring). Blocks are persistent: each goes through many tiles.
