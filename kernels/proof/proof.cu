@@ -118,7 +118,7 @@ __device__ __forceinline__ double power_of_two(int e) {
   return __longlong_as_double(static_cast<long long>(e + 1023) << 52);
 }
 
-// error_terms: the error terms p of rows and q of columns for one or two schemes (ErrorTerms in ozaki/_bounds.py), each
+// error_terms: the error terms p of rows and q of columns for one or two schemes (`ErrorTerms` in Python), each
 // operation rounded to nearest as NumPy does. With ulp = 2^-(mu + top) the unit of the image relative to the row's top,
 // u = ulp / 2 for a row that is rounded (mu + bottom < 0), else 0, s = magnitudes 2^-width, and UP = 1 + 2^-30:
 //
