@@ -26,6 +26,7 @@ from ozaki.backends.cupy.steps.engines.choice import engine_of, word_engine
 from ozaki.backends.cupy.steps.engines.engine import Engine
 from ozaki.backends.cupy.steps.magnitudes import first_level, room_for_one_read
 from ozaki.backends.cupy.steps.operands import Described, Slices
+from ozaki.backends.cupy.steps.overlap import overlap
 from ozaki.backends.cupy.steps.panels import Panel, Panels
 from ozaki.backends.cupy.steps.proof import Lower, Wanted, least_product, lower_bound, worst_ratios
 from ozaki.backends.cupy.steps.sample import sample
@@ -39,6 +40,7 @@ from ozaki.planning.facts import (
     LeastProduct,
     NativeInRange,
     Need,
+    Overlap,
     Ratio,
     RowsBound,
     Sample,
@@ -155,6 +157,8 @@ class Work:
         match need:
             case Sample():
                 return b.read(need, (sample(b, *self._both),), _itself)
+            case Overlap():
+                return b.read(need, (overlap(b, *self._both),), _itself)
             case NativeInRange():
                 return b.read(need, self._descriptions(), partial(_native_in_range, dtype=dtype))
             case Spans() if self._spans is not None:
