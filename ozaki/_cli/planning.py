@@ -37,6 +37,7 @@ class Planned:
     undecided : what the shapes do not decide; empty if they do, or for files
     device : "cpu" or "gpu"
     engine : what multiplies, by name
+    steps : what is done, a line each
     seconds : about as long as that takes, None where nothing is known of it
     """
 
@@ -44,6 +45,7 @@ class Planned:
     undecided: str
     device: str
     engine: str
+    steps: str
     seconds: float | None
 
     def explained(self) -> str:
@@ -67,6 +69,7 @@ class Planned:
             "undecided": self.undecided,
             "device": self.device,
             "engine": self.engine,
+            "steps": self.steps.splitlines(),
             "seconds": self.seconds,
         }
 
@@ -84,7 +87,7 @@ def of_files(a: Array, b: Array, options: dict[str, Any], device: str, backend: 
     """The plan of these operands."""
     plan = ozaki.plan(xp.asarray(a), xp.asarray(b), **options)
     sizes = shapes(a.shape, b.shape)
-    return Planned(plan, "", device, backend.engine_name(plan), _seconds(plan, sizes, backend))
+    return Planned(plan, "", device, backend.engine_name(plan), backend.steps(plan), _seconds(plan, sizes, backend))
 
 
 def of_shapes(
@@ -99,7 +102,9 @@ def of_shapes(
     """
     sizes = shapes(a, b)
     plan, undecided = _before_operands(a, b, sizes, dtype, Choices(**options), backend)
-    return Planned(plan, undecided, device, backend.engine_name(plan), _seconds(plan, sizes, backend))
+    return Planned(
+        plan, undecided, device, backend.engine_name(plan), backend.steps(plan), _seconds(plan, sizes, backend)
+    )
 
 
 def _before_operands(

@@ -11,6 +11,7 @@ import cupy as cp
 from ozaki._operands import Side
 from ozaki._plan import Plan
 from ozaki.backends.cupy import devices
+from ozaki.backends.cupy.listing import program_of
 from ozaki.backends.cupy.machine import Machine
 from ozaki.backends.cupy.prepared import split as split
 from ozaki.backends.cupy.program.arrays import View, view_of
@@ -90,6 +91,11 @@ def engine_name(plan: Plan) -> str:
     """Device and engine, for reports."""
     device = devices.current()
     return device.name if plan.scheme is None else f"{device.name}, {engine_of(device, plan).label}"
+
+
+def steps(plan: Plan) -> str:
+    """The steps of a plan on the current device, a line each, with the workspace."""
+    return str(program_of(plan, devices.current()))
 
 
 def same_slices(plan: Plan, other: Plan) -> bool:

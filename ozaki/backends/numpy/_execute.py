@@ -56,7 +56,7 @@ def _exact(
     """The exact schemes, finite elements only."""
     assert isinstance(plan.scheme, Scheme)
     engine = _engine(plan)
-    panel = _panel(engine, out.shape, limit)
+    panel = panel_of(engine, out.shape, limit)
     mu, nu = (x.mu if isinstance(x, Slices) else _exponents(x, plan.scheme) for x in (left, right))
     for b, rows in _panels(out.shape, panel):
         for c in range(0, out.shape[2], panel):
@@ -102,7 +102,7 @@ def _together(stack: tuple[int, int, int], panel: int) -> int:
     return max(1, min(batch, panel * panel // (m * n), 2 * panel // (m + n))) if max(m, n) <= panel else 1
 
 
-def _panel(engine: Engine, stack: tuple[int, int, int], limit: int | None) -> int:
+def panel_of(engine: Engine, stack: tuple[int, int, int], limit: int | None) -> int:
     """Rows of a panel within the caller's limit."""
     panel = _PANEL
     while limit is not None and (needed := _workspace(engine, stack, panel)) > limit:
