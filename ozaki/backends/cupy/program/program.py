@@ -112,7 +112,8 @@ class Program:
 
         Parameters
         ----------
-        arrays : what is read, in the order of `given`; of these views, on the current device
+        arrays : what is read, in the order of `given`, on the current device, of the views that they were named with;
+            they live until the run ends
         result : called when the steps before the first that touches it are under way; the array of the last of `given`
 
         Returns

@@ -204,7 +204,7 @@ class Run:
         numbers = {buffer: i for i, buffer in enumerate(program.given)}
         self._bases = [0] * (len(numbers) + 2)
         self._at_memory = len(numbers)
-        self._bases[-1] = self._pinned.ptr if self._pinned else 0
+        self._bases[-1] = 0 if self._pinned is None else self._pinned.ptr
         offsets = program.arena[0]
 
         def numbered(place: Place) -> tuple[int, int]:
