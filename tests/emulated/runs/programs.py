@@ -247,7 +247,7 @@ def facts_of(a: np.ndarray, b: np.ndarray, need: Need) -> Any:
             rows = min(m, 128) if few_rows else m
             k = a.shape[2]
             usual = 0.0 if isinstance(scheme, Words) or not drops else k * scheme.drop
-            with mock.patch.object(_bounds, "dropped", lambda *_: usual):
+            with mock.patch.object(_bounds, "dropped", return_value=usual):
                 return tuple(_numpy.worst_ratios(lower, *described, [(scheme, rows)])[0]())
     raise AssertionError(need)
 
@@ -447,34 +447,28 @@ def native_programs(rng: np.random.Generator) -> None:
     """Native products of operands in any order and stacks, and into results whose rows lie apart."""
     for dtypes in (("f8", "f8"), ("f4", "f8"), ("f4", "f4")):
         for left, right in (((5, 7), (7, 4)), ((3, 5, 7), (7, 4)), ((2, 1, 5, 7), (3, 7, 4)), ((5, 7), (3, 7, 4))):
-            for turned in (False, True):
+            for turned, apart in ((False, False), (False, True), (True, False)):
                 pairs = []
                 for _ in range(2):
-                    x, y = (
-                        rng.standard_normal(shape).astype(d) for shape, d in zip((left, right), dtypes, strict=True)
-                    )
+                    x, y = (rng.standard_normal(of).astype(d) for of, d in zip((left, right), dtypes, strict=True))
                     pairs.append((x.swapaxes(-1, -2).copy().swapaxes(-1, -2), y[..., ::-1]) if turned else (x, y))
-                dtype = max(dtypes)
-                name = np.dtype(dtype).name
-                shape = np.matmul(*pairs[0]).shape
-                for apart in (False, True):
+                wanted = [np.matmul(*pair) for pair in pairs]
+                a, b = map(on_device, pairs[0])
+                work, c = Work(a, b, None), room_for(wanted[0], apart)
+                work.native(a, b, wanted[0].dtype.name, c)
+                np.testing.assert_allclose(cp.asnumpy(c), wanted[0], atol=1e-4)
+                program = work.whole()
+                assert program is not None
+                for pair, want in zip(pairs, wanted, strict=True):
+                    c = room_for(want, apart)
+                    again(program, map(on_device, pair), c)
+                    np.testing.assert_allclose(cp.asnumpy(c), want, atol=1e-4)
 
-                    def result() -> Any:
-                        if not apart:
-                            return filled(shape, dtype)
-                        wide = filled((*shape[:-2], shape[-2], 2 * shape[-1]), dtype)
-                        return wide[..., : shape[-1]]
 
-                    a, b = map(on_device, pairs[0])
-                    work, c = Work(a, b, None), result()
-                    work.native(a, b, name, c)
-                    np.testing.assert_allclose(cp.asnumpy(c), np.matmul(*pairs[0]), atol=1e-4)
-                    program = work.whole()
-                    assert program is not None
-                    for x, y in pairs:
-                        c = result()
-                        again(program, map(on_device, (x, y)), c)
-                        np.testing.assert_allclose(cp.asnumpy(c), np.matmul(x, y), atol=1e-4)
+def room_for(result: np.ndarray, apart: bool) -> Any:
+    """Memory for a result, whose rows are neighbours or lie apart."""
+    *stack, columns = result.shape
+    return filled((*stack, 2 * columns if apart else columns), result.dtype.name)[..., :columns]
 
 
 def programs_of_one_array(rng: np.random.Generator) -> None:
