@@ -34,10 +34,12 @@ class Builder:
     Attributes
     ----------
     stream : the stream of the steps that are added
+    title : what the program computes, for people
     """
 
     def __init__(self) -> None:
         self.stream: Stream = "main"
+        self.title = ""
         self._steps: list[Step] = []
         self._releases: list[tuple[int, Buffer]] = []
         self._released: set[Buffer] = set()
@@ -167,10 +169,10 @@ class Builder:
         known = frozenset(self._known)
         for step in steps:
             self._known.update(buffers_of(step))
-        return Program(
-            tuple(self._given), tuple(steps), tuple((at - first, buffer) for at, buffer in releases), {}, known
-        )
+        releases = [(at - first, buffer) for at, buffer in releases]
+        return Program(tuple(self._given), tuple(steps), tuple(releases), before=known)
 
     def whole(self) -> Program:
         """All steps from the beginning."""
-        return Program(tuple(self._given), tuple(self._steps), tuple(self._releases), dict(self._readers))
+        given, steps, releases = tuple(self._given), tuple(self._steps), tuple(self._releases)
+        return Program(given, steps, releases, dict(self._readers), title=self.title)

@@ -44,6 +44,7 @@ class Program:
     releases : buffers that are not needed any more, each after so many steps
     readers : by their names, the facts that its steps bring to the host
     before : of a part, the buffers that the parts before have touched
+    title : what it computes, for people
     idle : runs of it that no call uses at present
     """
 
@@ -52,6 +53,7 @@ class Program:
     releases: tuple[tuple[int, Buffer], ...]
     readers: Mapping[Hashable, Reader] = field(default_factory=dict)
     before: frozenset[Buffer] = frozenset()
+    title: str = ""
     idle: list[Run] = field(default_factory=list, repr=False)
 
     @cached_property
@@ -126,7 +128,7 @@ class Program:
         return started(self, arrays, result)
 
     def __str__(self) -> str:
-        head = f"workspace {_bytes(self.workspace)}"
+        head = f"{self.title}; " * bool(self.title) + f"workspace {_bytes(self.workspace)}"
         return "\n".join([head, *(f"{i:>3}  {step}" for i, step in enumerate(self.steps, 1))])
 
 
