@@ -62,7 +62,8 @@ def plan_of(scheme: Scheme | Words, a: np.ndarray, b: np.ndarray, **choices: Any
 def expected(scheme: Scheme | Words, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """The product of rows by NumPy."""
     with np.errstate(all="ignore"):
-        return ozaki.matmul(a, b.swapaxes(1, 2), **named(scheme))
+        c: np.ndarray = ozaki.matmul(a, b.swapaxes(1, 2), **named(scheme))
+    return c
 
 
 def named(scheme: Scheme | Words) -> dict[str, Any]:
@@ -87,6 +88,12 @@ def ordered(x: np.ndarray, order: str) -> np.ndarray:
     if order == "F":
         return x.swapaxes(1, 2).copy().swapaxes(1, 2)
     return np.ascontiguousarray(x[:, ::-1])[:, ::-1] if order == "R" else np.ascontiguousarray(x)
+
+
+def work_on(pair: Pair, limit: int | None = None) -> Work:
+    """What is done with these rows."""
+    left, right = map(on_device, pair)
+    return Work(left, right, limit)
 
 
 def again(program: Program, arrays: Iterable[Any], c: Any) -> None:
@@ -176,10 +183,10 @@ def programs_within_limits(rng: np.random.Generator) -> None:
         assert check(scheme, pairs, plan).workspace <= whole
         limited = replace(plan, workspace_limit=limit)
         prepared = [
-            [backend.split(on_device(x), side, limited) for side, x in zip(("left", "right"), pair, strict=True)]
-            for pair in pairs
+            (backend.split(on_device(x), "left", limited), backend.split(on_device(y), "right", limited))
+            for x, y in pairs
         ]
-        work, c = Work(*prepared[0], limit), filled((2, m, n), "f4")
+        work, c = Work(prepared[0][0], prepared[0][1], limit), filled((2, m, n), "f4")
         work.multiply(limited, c)
         same(expected(scheme, *pairs[0]), c)
         program = work.whole()
@@ -203,25 +210,25 @@ def programs_of_prepared(rng: np.random.Generator) -> None:
         for which in ("left", "right", "both"):
             program = None
             for a, b in (*pairs, pairs[0]):
-                operands = [
+                left, right = (
                     backend.split(on_device(x), side, plan) if which in (side, "both") else on_device(x)
                     for side, x in (("left", a), ("right", b))
-                ]
+                )
                 c = filled((1, 20, 30), dtype)
                 if program is None:
-                    work = Work(*operands, None)
+                    work = Work(left, right)
                     work.multiply(plan, c)
                     program = work.whole()
                     assert program is not None
                 else:
-                    again(program, [x for of in operands for x in backend.given_arrays(of)], c)
+                    again(program, [x for of in (left, right) for x in backend.given_arrays(of)], c)
                 same(expected(scheme, a, b), c)
 
 
 def facts_of(a: np.ndarray, b: np.ndarray, need: Need) -> Any:
     """What NumPy finds, by definitions of its own where the fact has one."""
-    described = [_numpy.describe(x) for x in (a, b)]
-    left, right = (x.on_host for x in described)
+    of_a, of_b = described = _numpy.describe(a), _numpy.describe(b)
+    left, right = of_a.on_host, of_b.on_host
     dtype = str(max(a.dtype.name, b.dtype.name))
     match need:
         case Sample():
@@ -234,21 +241,21 @@ def facts_of(a: np.ndarray, b: np.ndarray, need: Need) -> Any:
             assert isinstance(scheme, Words)
             return _bounds.words_by_rows(left, right, scheme)
         case RowsBound(scheme, measure):
-            return Measured(_numpy, *described, measure).bound(scheme)
+            return Measured(_numpy, of_a, of_b, measure).bound(scheme)
         case LeastProduct():
             return _numpy.least_product(*described)()
         case WorstRatio(scheme, level, few_rows, drops):
             lower: Any
             if level == "wide":
-                lower = _numpy.wide_product(*described)
+                lower = _numpy.wide_product(of_a, of_b)
             else:
-                lower = _numpy.narrow_product(*described, level == "sampled")
+                lower = _numpy.narrow_product(of_a, of_b, level == "sampled")
             m = a.shape[1]
             rows = min(m, 128) if few_rows else m
             k = a.shape[2]
             usual = 0.0 if isinstance(scheme, Words) or not drops else k * scheme.drop
             with mock.patch.object(_bounds, "dropped", return_value=usual):
-                return tuple(_numpy.worst_ratios(lower, *described, [(scheme, rows)])[0]())
+                return tuple(_numpy.worst_ratios(lower, of_a, of_b, [(scheme, rows)])[0]())
     raise AssertionError(need)
 
 
@@ -279,11 +286,15 @@ def facts(rng: np.random.Generator) -> None:
         needs += [RowsBound(s, of) for s in (Residues(8), Digits(3)) for of in ("row-column", "normwise")]
         needs += [RowsBound(halfhalf, "componentwise"), LeastProduct(), Sample()]
         for level in levels:
-            ratios = [(Residues(8), False, True), (Digits(3), True, True), (Digits(3), False, False)]
+            ratios: list[tuple[Scheme, bool, bool]] = [
+                (Residues(8), False, True),
+                (Digits(3), True, True),
+                (Digits(3), False, False),
+            ]
             needs += [WorstRatio(scheme, level, few, drops) for scheme, few, drops in ratios]
         pairs = [operands_for_facts(rng, kind, m, k, n, "f4") for kind in ("hard", "ordinary", "hard")]
         plan = plan_of(Residues(8), *pairs[0])
-        work = Work(*map(on_device, pairs[0]), None)
+        work = work_on(pairs[0])
         for need in needs:
             compare(need, *pairs[0], work.measure(need))
         of_words = WorstRatio(halfhalf, levels[-1])
@@ -302,7 +313,7 @@ def facts(rng: np.random.Generator) -> None:
                     compare(needs[i], a, b, run.fact(needs[i]))
             same(expected(Residues(8), a, b), c)
         for need in (of_words, WorstRatio(Residues(8), levels[-1])):
-            work = Work(*map(on_device, pairs[0]), None)
+            work = work_on(pairs[0])
             compare(need, *pairs[0], work.measure(need))
             work.multiply(plan, c)
             assert (work.whole() is None) == (need is of_words)
@@ -329,7 +340,7 @@ def facts_within_limits(rng: np.random.Generator) -> None:
             least = max(least, smallest_limit(devices.current(), level, *shapes))
         limit = max(2 * least, 2 * 10**5)
         plan = plan_of(Residues(4), *pairs[0])
-        work = Work(*map(on_device, pairs[0]), limit)
+        work = work_on(pairs[0], limit)
         for need in needs:
             compare(need, *pairs[0], work.measure(need))
         assert work.workspace <= limit, (work.workspace, limit)
@@ -347,7 +358,7 @@ def facts_within_limits(rng: np.random.Generator) -> None:
                 for need in needs:
                     compare(need, a, b, run.fact(need))
             same(expected(Residues(4), a, b), c)
-        work = Work(*map(on_device, pairs[0]), limit)
+        work = work_on(pairs[0], limit)
         compare(WorstRatio(halfhalf, "narrow"), *pairs[0], work.measure(WorstRatio(halfhalf, "narrow")))
 
 
@@ -377,7 +388,7 @@ def facts_begun(rng: np.random.Generator) -> None:
             pairs = [operands_for_facts(rng, kind, m, k, n, dtype) for kind in ("ordinary", "hard")]
             for likely in (scheme, Digits(2)):
                 plan = plan_of(scheme, *pairs[0])
-                work = Work(*map(on_device, pairs[0]), None)
+                work = work_on(pairs[0])
                 work.begin(needs, replace(plan, scheme=likely))
                 for need in (*needs, Spans(), WorstRatio(scheme, level, drops=False)):
                     compare(need, *pairs[0], work.measure(need))
@@ -403,12 +414,13 @@ def words_cut(rng: np.random.Generator) -> None:
     assert core is not None
     halfhalf, tf32tf32 = (replace(PRESETS[name], core=core) for name in ("halfhalf", "tf32tf32"))
     m, k, n = 40, 500, 130
-    whole = [abs(rng.uniform(1, 2, (1, rows, k))).astype("f4") for rows in (m, n)]
-    lossy = [x.copy() for x in whole]
-    lossy[0][0, :, 3] *= np.float32(2.0**-40)
+    x, y = (rng.uniform(1, 2, (1, rows, k)).astype("f4") for rows in (m, n))
+    small = x.copy()
+    small[0, :, 3] *= np.float32(2.0**-40)
+    whole, lossy = (x, y), (small, y)
     for first, other in ((whole, lossy), (lossy, whole)):
         plan = plan_of(halfhalf, *first)
-        work, need = Work(*map(on_device, first), None), CutBound(halfhalf)
+        work, need = work_on(first), CutBound(halfhalf)
         found = work.measure(need)
         c = filled((1, m, n), "f4")
         work.multiply(plan, c)
@@ -432,7 +444,7 @@ def words_cut(rng: np.random.Generator) -> None:
             else:
                 assert again_found == inf  # the sample was not taken the first time
             assert found == again_found or not is_first
-    work = Work(*map(on_device, lossy), None)
+    work = work_on(lossy)
     work.measure(CutBound(halfhalf))
     work.measure(LeastProduct())
     work.measure(CutBound(tf32tf32))
@@ -505,7 +517,7 @@ def runs_at_once(rng: np.random.Generator) -> None:
     scheme, need = Residues(14), WorstRatio(Residues(14), "sampled")
     pairs = [operands_for_facts(rng, "ordinary", 20, 1100, 25, "f8") for _ in range(3)]
     plan = plan_of(scheme, *pairs[0])
-    work = Work(*map(on_device, pairs[0]), None)
+    work = work_on(pairs[0])
     work.begin([need], plan)
     work.measure(need)
     work.multiply(plan, filled((1, 20, 25), "f8"))

@@ -123,9 +123,13 @@ class Program:
         A run, to be used in a `with` statement: at its end the memory goes back to CuPy's pool. None if there is not
         enough memory to run all at once; then nothing is under way any more.
         """
-        from ozaki.backends.cupy.program.run import started
+        try:
+            run = self.idle.pop()
+        except IndexError:
+            from ozaki.backends.cupy.program.run import Run
 
-        return started(self, arrays, result)
+            run = Run(self)
+        return run if run.start(arrays, result) else None
 
     def __str__(self) -> str:
         head = f"{self.title}; " * bool(self.title) + f"workspace {_bytes(self.workspace)}"
