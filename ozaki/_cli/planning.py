@@ -87,7 +87,7 @@ def of_files(a: Array, b: Array, options: dict[str, Any], device: str, backend: 
     """The plan of these operands."""
     plan = ozaki.plan(xp.asarray(a), xp.asarray(b), **options)
     sizes = shapes(a.shape, b.shape)
-    return Planned(plan, "", device, backend.engine_name(plan), backend.steps(plan), _seconds(plan, sizes, backend))
+    return _planned(plan, "", device, sizes, backend)
 
 
 def of_shapes(
@@ -102,9 +102,12 @@ def of_shapes(
     """
     sizes = shapes(a, b)
     plan, undecided = _before_operands(a, b, sizes, dtype, Choices(**options), backend)
-    return Planned(
-        plan, undecided, device, backend.engine_name(plan), backend.steps(plan), _seconds(plan, sizes, backend)
-    )
+    return _planned(plan, undecided, device, sizes, backend)
+
+
+def _planned(plan: ozaki.Plan, undecided: str, device: str, sizes: Shapes, backend: Backend) -> Planned:
+    engine, steps = backend.engine_name(plan), backend.steps(plan)
+    return Planned(plan, undecided, device, engine, steps, _seconds(plan, sizes, backend))
 
 
 def _before_operands(

@@ -18,7 +18,7 @@ from ozaki.backends.cupy.program.arrays import View, view_of
 from ozaki.backends.cupy.program.builder import Builder
 from ozaki.backends.cupy.program.program import Program
 from ozaki.backends.cupy.repeated import keep as keep
-from ozaki.backends.cupy.steps import axpby as steps
+from ozaki.backends.cupy.steps.axpby import axpby as add_scaled
 from ozaki.backends.cupy.steps.engines.choice import engine_of
 from ozaki.backends.cupy.steps.native import native_obstacle as native_obstacle
 from ozaki.backends.cupy.work import Work
@@ -152,5 +152,5 @@ def _adding(device: int, alpha: float, beta: float, add: bool, x: View, y: View)
     b = Builder()
     given, addend = b.given("product", x), b.given("c", y)
     out = b.given("out", x)
-    steps.axpby(b, alpha, given, beta, addend if add else None, out)
+    add_scaled(b, alpha, given, beta, addend if add else None, out)
     return b.whole()

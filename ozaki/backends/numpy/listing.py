@@ -17,13 +17,11 @@ def steps_of(plan: Plan) -> str:
     if plan.scheme is None:
         return "  1  numpy.matmul         a, b -> c"
     lines = [
-        "describe             a -> exponents, sums, norms of its rows",
+        "describe             a -> exponents, sums and norms of its rows",
         "describe             b -> those of its columns",
     ]
     if isinstance(plan.scheme, Words):
-        lines += [
-            f"cut and multiply     a, b -> c   in tiles, on a model of the tensor cores of {plan.scheme.core.name}"
-        ]
+        lines += [f"cut and multiply     a, b -> c   in tiles, on modelled tensor cores of {plan.scheme.core.name}"]
     elif 0 not in (batch, m, k, n):
         lines += _exact(plan, plan.scheme, (batch, m, n), k)
     return "\n".join(f"{i:>3}  {line}" for i, line in enumerate(lines, 1))

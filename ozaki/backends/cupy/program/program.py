@@ -44,6 +44,7 @@ class Program:
     releases : buffers that are not needed any more, each after so many steps
     readers : by their names, the facts that its steps bring to the host
     before : of a part, the buffers that the parts before have touched
+    title : what it computes, for people
     idle : runs of it that no call uses at present
     """
 
@@ -52,6 +53,7 @@ class Program:
     releases: tuple[tuple[int, Buffer], ...]
     readers: Mapping[Hashable, Reader] = field(default_factory=dict)
     before: frozenset[Buffer] = frozenset()
+    title: str = ""
     idle: list[Run] = field(default_factory=list, repr=False)
 
     @cached_property
@@ -112,7 +114,8 @@ class Program:
 
         Parameters
         ----------
-        arrays : what is read, in the order of `given`; of these views, on the current device
+        arrays : what is read, in the order of `given`, on the current device, of the views that they were named with;
+            they live until the run ends
         result : called when the steps before the first that touches it are under way; the array of the last of `given`
 
         Returns
@@ -120,12 +123,16 @@ class Program:
         A run, to be used in a `with` statement: at its end the memory goes back to CuPy's pool. None if there is not
         enough memory to run all at once; then nothing is under way any more.
         """
-        from ozaki.backends.cupy.program.run import started
+        try:
+            run = self.idle.pop()
+        except IndexError:
+            from ozaki.backends.cupy.program.run import Run
 
-        return started(self, arrays, result)
+            run = Run(self)
+        return run if run.start(arrays, result) else None
 
     def __str__(self) -> str:
-        head = f"workspace {_bytes(self.workspace)}"
+        head = f"{self.title}; " * bool(self.title) + f"workspace {_bytes(self.workspace)}"
         return "\n".join([head, *(f"{i:>3}  {step}" for i, step in enumerate(self.steps, 1))])
 
 

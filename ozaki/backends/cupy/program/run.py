@@ -158,15 +158,14 @@ class _Thread(local):
 _thread = _Thread()
 
 
-def _streams(aside: bool) -> tuple[int, int, int]:
-    """The addresses of `STREAMS`; those of the second and third only if `aside`, made when first needed."""
+def _streams(device: int | None) -> tuple[int, int, int]:
+    """The addresses of `STREAMS`; of the second and third only with a device, made when first needed."""
     if not _thread.has_context:  # as a new thread, even with the number of one that has ended
         cp.cuda.Device().use()
         _thread.has_context = True
     main = get_current_stream().ptr
-    if not aside:
+    if device is None:
         return main, 0, 0
-    device = runtime.getDevice()
     if device not in _thread.streams:
         proof, answers = (cp.cuda.Stream(non_blocking=True, priority=-1) for _ in range(2))
         _thread.streams[device] = proof, answers
@@ -190,36 +189,35 @@ class Run:
     """
 
     def __init__(self, program: Program) -> None:
-        self._program = program
+        self._program, self._device = program, runtime.getDevice()
         self._events: dict[Step, Any] = {}
         self._aside = _aside(program)
-        self._nbytes = program.arena[1]
-        host = [x for x in program.buffers if x.kind == "host"]
-        begins = {}
-        pinned = 0
-        for buffer in host:
-            begins[buffer] = pinned
-            pinned += -(-buffer.nbytes // 64) * 64
+        offsets, self._nbytes = program.arena
+        begins, pinned = {}, 0
+        for buffer in program.buffers:
+            if buffer.kind == "host":
+                begins[buffer] = pinned
+                pinned += -(-buffer.nbytes // 64) * 64
         self._pinned = cp.cuda.alloc_pinned_memory(pinned) if pinned else None
         numbers = {buffer: i for i, buffer in enumerate(program.given)}
-        self._bases = [0] * (len(numbers) + 2)
-        self._at_memory = len(numbers)
-        self._bases[-1] = self._pinned.ptr if self._pinned else 0
-        offsets = program.arena[0]
-
-        def numbered(place: Place) -> tuple[int, int]:
-            if place.buffer in numbers:
-                return numbers[place.buffer], place.offset
-            if place.buffer in offsets:
-                return len(numbers), offsets[place.buffer] + place.offset
-            return len(numbers) + 1, begins[place.buffer] + place.offset
-
-        steps = []
+        self._bases = [0] * len(numbers)
+        # Of each step, where addresses of given arrays go; and of all steps, where addresses in the workspace do.
+        steps: list[tuple[Callable[[int], object], int, Any, list[tuple[int, int, int]]]] = []
+        self._in_workspace: list[tuple[Any, int, int]] = []
         for step in program.steps:
             for start, stream, pieces, places in _bound(step, self._events, launches.block_of):
-                steps.append((start, stream, pieces, [(i, *numbered(place)) for i, place in places]))
+                given = []
+                for i, (buffer, offset) in places:
+                    if buffer in numbers:
+                        given.append((i, numbers[buffer], offset))
+                    elif buffer in offsets:
+                        self._in_workspace.append((pieces, i, offsets[buffer] + offset))
+                    else:
+                        assert self._pinned is not None
+                        pieces[i] = self._pinned.ptr + begins[buffer] + offset
+                steps.append((start, stream, pieces, given))
         last = len(numbers) - 1
-        needing = (i for i, (*_, places) in enumerate(steps) if any(base == last for _, base, _ in places))
+        needing = (i for i, (*_, given) in enumerate(steps) if any(base == last for _, base, _ in given))
         first = next(needing, len(steps))
         self._before_result, self._rest = steps[:first], steps[first:]
         self._arrays = {
@@ -229,21 +227,31 @@ class Run:
         }
         self._waited: set[Arrive] = set()
         self._found: dict[Evidence, Any] = {}
+        self._address = 0
         self._memory: Any = None
         self.result: Any = None
 
-    def start(self, arrays: Sequence[Any], result: Callable[[], Any]) -> None:
-        """Give all steps to the device."""
-        bases, streams = self._bases, _streams(self._aside)
-        self._memory = cp.cuda.alloc(self._nbytes) if self._nbytes else None
-        for i, array in enumerate(arrays):
-            bases[i] = array.data.ptr
-        if self._nbytes:
-            bases[-2] = self._memory.ptr
-        _start(self._before_result, bases, streams)
-        self.result = result()
-        bases[-3] = self.result.data.ptr
-        _start(self._rest, bases, streams)
+    def start(self, arrays: Sequence[Any], result: Callable[[], Any]) -> bool:
+        """Give all steps to the device, as `Program.start`; False if there is not enough memory."""
+        streams, bases = _streams(self._device if self._aside else None), self._bases
+        try:
+            if self._nbytes:
+                self._memory = memory = cp.cuda.alloc(self._nbytes)
+                if memory.ptr != self._address:  # most often the pool gives the same memory as in the call before
+                    self._address = address = memory.ptr
+                    for pieces, i, offset in self._in_workspace:
+                        pieces[i] = address + offset
+            for i, array in enumerate(arrays):
+                bases[i] = array.data.ptr
+            _start(self._before_result, bases, streams)
+            self.result = c = result()
+            bases[-1] = c.data.ptr
+            _start(self._rest, bases, streams)
+        except cp.cuda.memory.OutOfMemoryError:
+            cp.cuda.Device().synchronize()  # some steps may be under way
+            self.close()
+            return False
+        return True
 
     def fact(self, key: Hashable) -> Any:
         """The fact of that name; waits for the steps that bring it to the host.
@@ -285,25 +293,10 @@ class Run:
 
 
 def _start(steps: list[Any], bases: list[int], streams: tuple[int, int, int]) -> None:
-    for start, stream, pieces, places in steps:
-        for i, base, offset in places:
+    for start, stream, pieces, given in steps:
+        for i, base, offset in given:
             pieces[i] = bases[base] + offset
         start(streams[stream])
-
-
-def started(program: Program, arrays: Sequence[Any], result: Callable[[], Any]) -> Run | None:
-    """As `Program.start`."""
-    try:
-        run = program.idle.pop()
-    except IndexError:
-        run = Run(program)
-    try:
-        run.start(arrays, result)
-    except cp.cuda.memory.OutOfMemoryError:
-        cp.cuda.Device().synchronize()  # some steps may be under way
-        run.close()
-        return None
-    return run
 
 
 def _on_host(pinned: Any, begin: int, array: Array) -> Any:
@@ -337,8 +330,8 @@ class FirstCall:
 
     def run(self, part: Program) -> None:
         """Give the steps of a part to the device."""
-        streams = _streams(_aside(part))
         device = runtime.getDevice()
+        streams = _streams(device if _aside(part) else None)
         taken: list[tuple[list[launches.Block], launches.Block]] = []
 
         def block(kernel: Kernel) -> launches.Block:
