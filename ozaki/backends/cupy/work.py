@@ -96,7 +96,6 @@ class Work:
         self._level: str | None = None
         self._panels: Panels | None = None
         self._lower: Lower | None = None
-        self._under_way: list[Evidence] = []
         self._spans: Evidence | None = None
 
     # Facts ----------------------------------------------------------------------------------------------------------
@@ -256,7 +255,6 @@ class Work:
         wanted = [self._wanted(need, left, right) for need in new]
         with self._b.on(self._stream):
             found = worst_ratios(self._b, self._device, self._lower, left, right, wanted)
-        self._under_way += found
         for need, each in zip(new, found, strict=True):
             if isinstance(need.scheme, Words):
                 self._b.read(need, (each, *self._descriptions()), _ratio_of_words)
@@ -297,7 +295,6 @@ class Work:
             lower = self._lower_bound(x, y)
             for i, each in zip(here, worst_ratios(self._b, self._device, lower, x, y, wanted), strict=True):
                 found[i].append(each)
-                self._under_way.append(each)
             lower.release(self._b)
         for need, ratios in zip(needs, found, strict=True):
             self._b.read(need, (*ratios, *self._descriptions()), _ratio_of_panels)
@@ -318,9 +315,7 @@ class Work:
     def _close_proof(self) -> None:
         """Wait for all that was begun, and free the lower bound."""
         self._run()
-        for each in self._under_way:
-            self._memory.evidence(each)
-        self._under_way.clear()
+        self._memory.settle()
         if self._lower is not None:
             self._lower.release(self._b)
         self._lower = self._panels = self._level = None

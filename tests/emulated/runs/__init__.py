@@ -55,7 +55,7 @@ FUNCTIONS = {
     "programs": (
         *("programs-of-slices", "programs-of-words", "programs-within-limits", "programs-of-prepared"),
         *("facts", "facts-within-limits", "facts-begun", "words-cut", "native-programs", "programs-of-one-array"),
-        *("runs-at-once", "too-little-memory", "wide-magnitudes-on-host", "ends-of-products"),
+        *("runs-at-once", "too-little-memory", "empty-operands", "wide-magnitudes-on-host", "ends-of-products"),
         *("hopper-programs-of-slices", "hopper-programs-of-words", "hopper-programs-within-limits"),
         *(
             "hopper-programs-of-prepared",

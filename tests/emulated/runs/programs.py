@@ -550,6 +550,20 @@ def runs_at_once(rng: np.random.Generator) -> None:
         streams.drain_all()
 
 
+def empty_operands(_rng: np.random.Generator) -> None:
+    """Nothing is computed where there are no entries, and zeros where there are no inner indices."""
+    for m, k, n in ((0, 5, 3), (3, 5, 0), (3, 0, 4)):
+        a, b = np.ones((2, m, k)), np.ones((2, n, k))
+        work, c = work_on((a, b)), filled((2, m, n), "f8")
+        work.multiply(plan_of(Residues(14), a, b), c)
+        same(np.zeros((2, m, n)), c)
+        program = work.whole()
+        assert program is not None
+        c = filled((2, m, n), "f8")
+        again(program, (on_device(a), on_device(b)), c)
+        same(np.zeros((2, m, n)), c)
+
+
 def too_little_memory(rng: np.random.Generator) -> None:
     """A whole program that does not fit, or whose result does not, leaves nothing under way and can be run later."""
     scheme = Residues(14)

@@ -21,7 +21,6 @@ from ozaki.backends.cupy.program.steps import (
     Out,
     Step,
     Stream,
-    buffers_of,
 )
 
 
@@ -85,7 +84,7 @@ class Builder:
         ValueError
             If a buffer was released before.
         """
-        for buffer in buffers_of(step):
+        for buffer in step.buffers:
             if buffer in self._released:
                 raise ValueError(f"{buffer.name}: released before the step {step.name!r}")
         self._steps.append(step)
@@ -168,7 +167,7 @@ class Builder:
         self._taken = len(self._steps), len(self._releases)
         known = frozenset(self._known)
         for step in steps:
-            self._known.update(buffers_of(step))
+            self._known.update(step.buffers)
         releases = [(at - first, buffer) for at, buffer in releases]
         return Program(tuple(self._given), tuple(steps), tuple(releases), before=known)
 

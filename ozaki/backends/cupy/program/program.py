@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from ozaki.backends.cupy.program.arena import Life, most_at_once, offsets
 from ozaki.backends.cupy.program.arrays import Buffer
-from ozaki.backends.cupy.program.steps import Arrive, Launch, Step, Upload, buffers_of
+from ozaki.backends.cupy.program.steps import Arrive, Launch, Step, Upload
 
 if TYPE_CHECKING:
     from ozaki.backends.cupy.program.run import Run
@@ -59,14 +59,14 @@ class Program:
     @cached_property
     def buffers(self) -> tuple[Buffer, ...]:
         """All that its steps touch."""
-        return tuple(dict.fromkeys(buffer for step in self.steps for buffer in buffers_of(step)))
+        return tuple(dict.fromkeys(buffer for step in self.steps for buffer in step.buffers))
 
     @cached_property
     def touched(self) -> tuple[tuple[Buffer, ...], ...]:
         """Of each step the buffers that no step before touches."""
         known, first = set(self.before), []
         for step in self.steps:
-            new = tuple(buffer for buffer in buffers_of(step) if buffer not in known)
+            new = tuple([buffer for buffer in step.buffers if buffer not in known])
             known.update(new)
             first.append(new)
         return tuple(first)
@@ -95,7 +95,7 @@ class Program:
         with what the main one does before and after.
         """
         buffers = [x for x in self.buffers if x.kind == "workspace"]
-        aside = {x for step in self.steps if step.stream != "main" for x in buffers_of(step)}
+        aside = {x for step in self.steps if step.stream != "main" for x in step.buffers}
         end = len(self.steps)
         lives = [
             Life(x.nbytes, 0, end) if x in aside else life

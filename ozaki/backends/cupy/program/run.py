@@ -310,14 +310,19 @@ def _on_host(pinned: Any, begin: int, array: Array) -> Any:
 class FirstCall:
     """The memory of a product while its program is built and run part by part.
 
-    Buffers are allocated for the first step that touches them, on its stream, and dropped when they are released.
+    Buffers are allocated for the first step that touches them, on its stream, and dropped when they are released. All
+    that is to arrive on the host is waited for before this object, and its memory, goes.
     """
 
     def __init__(self) -> None:
         self._addresses: dict[Buffer, int] = {}
         self._held: dict[Buffer, Any] = {}
         self._events: dict[Step, Any] = {}
+        self._awaited: dict[Step, None] = {}
         self._found: dict[Evidence, Any] = {}
+
+    def __del__(self) -> None:
+        self.settle()
 
     def bind(self, array: Array, real: Any) -> None:
         """A given array lies there."""
@@ -356,6 +361,8 @@ class FirstCall:
                 for number, place in places:
                     pieces[number] = self._addresses[place.buffer] + place.offset
                 start(streams[stream])
+            if isinstance(step, Arrive):
+                self._awaited[step] = None
             while taken:
                 idle, used = taken.pop()
                 idle.append(used)
@@ -394,6 +401,16 @@ class FirstCall:
         """What comes of an array of the host; waits for it."""
         if evidence not in self._found:
             array = evidence.arrival.array
-            self._events[evidence.arrival].synchronize()
+            self._wait(evidence.arrival)
             self._found[evidence] = evidence.of(_on_host(self._held[array.buffer], 0, array))
         return self._found[evidence]
+
+    def settle(self) -> None:
+        """Wait for all that is to arrive on the host: streams beside the main one are through with the memory then."""
+        for arrival in [*self._awaited]:
+            self._wait(arrival)
+
+    def _wait(self, arrival: Step) -> None:
+        if arrival in self._awaited:
+            self._events[arrival].synchronize()
+            del self._awaited[arrival]
