@@ -6,8 +6,8 @@ from math import prod
 
 from ozaki._plan import Plan
 from ozaki.backends.numpy._execute import panel_of
+from ozaki.backends.numpy.engines import engine_of
 from ozaki.schemes import Scheme, Words
-from ozaki.schemes.blas import engine_of
 
 
 def steps_of(plan: Plan) -> str:
@@ -31,11 +31,10 @@ def _exact(plan: Plan, scheme: Scheme, stack: tuple[int, int, int], k: int) -> l
     """Of slices, through float64 BLAS."""
     engine = engine_of(scheme, k, plan.engine == "int8")
     panel, slabs = panel_of(engine, stack, plan.workspace_limit), -(-k // engine.slab)
-    what = f"residues modulo {engine.planes} numbers" if engine.remainders else f"{engine.planes} blocks of digits"
     panels = f"for each panel of {min(panel, stack[1])} x {min(panel, stack[2])} entries"
     inner = "" if slabs == 1 else f", {slabs} slabs of {engine.slab} inner indices"
     return [
-        f"split                a, b -> {what}, as float64   {panels}{inner}",
+        f"split                a, b -> {engine.what}, as float64   {panels}{inner}",
         f"multiply             {engine.planes} products by BLAS, exact   likewise",
         "recombine            products -> c   the exact integer, rounded once; likewise",
     ]
