@@ -548,6 +548,23 @@ def runs_at_once(rng: np.random.Generator) -> None:
             with ThreadPoolExecutor(1) as thread:
                 thread.submit(by_thread, pair).result()
         streams.drain_all()
+    for pair in pairs:  # nobody asks for the facts
+        run, c, arrays = started(pair)
+        with run:
+            pass
+        assert main_alone_goes_on()
+        same(expected(scheme, *pair), c)
+        work = work_on(pair)
+        work.begin([need], plan)
+        del work
+        assert main_alone_goes_on()
+    del arrays
+
+
+def main_alone_goes_on() -> bool:
+    """Whether the streams beside the main one have done all that they were given, but for overwriting freed memory."""
+    others = (each for stream, queue in streams.waiting.items() if stream != 0 for each in queue)
+    return all(getattr(each, "args", None) == (0xA5,) for each in others)
 
 
 def empty_operands(_rng: np.random.Generator) -> None:
