@@ -17,8 +17,8 @@ from ozaki.backends.cupy import devices, evidence
 from ozaki.backends.cupy.prepared import PreparedSlices
 from ozaki.backends.cupy.program.arrays import Array, view_of
 from ozaki.backends.cupy.program.builder import Builder
+from ozaki.backends.cupy.program.first_call import FirstCall
 from ozaki.backends.cupy.program.program import Evidence, Program, Reader
-from ozaki.backends.cupy.program.run import FirstCall
 from ozaki.backends.cupy.program.steps import Clear, Stream
 from ozaki.backends.cupy.steps import native as native_steps
 from ozaki.backends.cupy.steps import product
