@@ -22,7 +22,7 @@ from ozaki.planning.ordinary import foresee
 from ozaki.planning.question import Question
 from ozaki.planning.weigh import explained
 from ozaki.schemes import Scheme, Words
-from ozaki.schemes.named import SCHEMES
+from ozaki.schemes.named import known
 
 Array = npt.NDArray[Any]
 
@@ -117,7 +117,7 @@ def _before_operands(
     target = choices.target(max(sizes.shape[1], 1))
     asked = None if target is None else f"{target.measure} {target.tolerance:.2g}"
     named = not choices.leave_slices or choices.scheme == "native"
-    if named or choices.scheme not in SCHEMES or 0 in (*sizes.stack, sizes.shape[1]):
+    if named or choices.scheme not in known() or 0 in (*sizes.stack, sizes.shape[1]):
         if target is None or target.measure != "componentwise":
             return ozaki.plan(a, b, dtype=dtype, **choices._asdict()), ""
         plan = ozaki.plan(a, b, dtype=dtype, **choices._replace(accuracy=None)._asdict())

@@ -18,14 +18,14 @@ from ozaki.backends.numpy._unrounded import Unrounded
 from ozaki.backends.numpy._words import WordSlices
 from ozaki.backends.numpy.engines import Engine, engine_of
 from ozaki.bounds.description import Described
-from ozaki.schemes import Scheme, Words, scaling_of
+from ozaki.schemes import Scheme, Words, is_exact, scaling_of
 
 _PANEL = 2048
 """Rows of an output panel at most: bounds the workspace."""
 
 
 def _engine(plan: Plan) -> Engine:
-    assert isinstance(plan.scheme, Scheme)
+    assert is_exact(plan.scheme)
     return engine_of(plan.scheme, plan.shape[1], plan.engine == "int8")
 
 
@@ -54,7 +54,7 @@ def _exact(
     plan: Plan, left: Described | Slices, right: Described | Slices, out: npt.NDArray[Any], limit: int | None
 ) -> int:
     """The exact schemes, finite elements only."""
-    assert isinstance(plan.scheme, Scheme)
+    assert is_exact(plan.scheme)
     engine = _engine(plan)
     panel = panel_of(engine, out.shape, limit)
     mu, nu = (x.mu if isinstance(x, Slices) else _exponents(x, plan.scheme) for x in (left, right))

@@ -389,8 +389,15 @@ def facts_begun(rng: np.random.Generator) -> None:
             for likely in (scheme, Digits(2)):
                 plan = plan_of(scheme, *pairs[0])
                 work = work_on(pairs[0])
+                more: list[Need] = [Spans(), WorstRatio(scheme, level, drops=False), LeastProduct()]
+                sharper: list[Need] = [WorstRatio(scheme, "wide"), WorstRatio(scheme, level, True, False)]
+                if likely == scheme:
+                    more += sharper  # and then the first level anew
+                else:
+                    compare(more[1], *pairs[0], work.measure(more[1]))  # on the main stream
+                    more = [*sharper, *more]
                 work.begin(needs, replace(plan, scheme=likely))
-                for need in (*needs, Spans(), WorstRatio(scheme, level, drops=False)):
+                for need in (*needs, *more):
                     compare(need, *pairs[0], work.measure(need))
                 c = filled((1, m, n), dtype)
                 work.multiply(plan, c)
@@ -403,7 +410,7 @@ def facts_begun(rng: np.random.Generator) -> None:
                     run = program.start(arrays, partial(_itself, c))
                     assert run is not None
                     with run:
-                        for need in (*needs, Spans()):
+                        for need in (*needs, *more):
                             compare(need, a, b, run.fact(need))
                     same(expected(scheme, a, b), c)
 
@@ -548,6 +555,23 @@ def runs_at_once(rng: np.random.Generator) -> None:
             with ThreadPoolExecutor(1) as thread:
                 thread.submit(by_thread, pair).result()
         streams.drain_all()
+    for pair in pairs:  # nobody asks for the facts
+        run, c, arrays = started(pair)
+        with run:
+            pass
+        assert main_alone_goes_on()
+        same(expected(scheme, *pair), c)
+        work = work_on(pair)
+        work.begin([need], plan)
+        del work
+        assert main_alone_goes_on()
+    del arrays
+
+
+def main_alone_goes_on() -> bool:
+    """Whether the streams beside the main one have done all that they were given, but for overwriting freed memory."""
+    others = (each for stream, queue in streams.waiting.items() if stream != 0 for each in queue)
+    return all(getattr(each, "args", None) == (0xA5,) for each in others)
 
 
 def empty_operands(_rng: np.random.Generator) -> None:

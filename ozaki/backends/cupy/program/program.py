@@ -104,6 +104,11 @@ class Program:
         begins, nbytes = offsets(lives)
         return dict(zip(buffers, begins, strict=True)), nbytes
 
+    @cached_property
+    def aside(self) -> bool:
+        """Whether it needs other streams than the main one."""
+        return any(step.stream != "main" for step in self.steps)
+
     @property
     def repeatable(self) -> bool:
         """Whether it is of use for other operands: no step hands the device what the host has worked out."""
