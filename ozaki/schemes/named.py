@@ -89,4 +89,4 @@ def most_of(name: str) -> int:
 @lru_cache(maxsize=1024)
 def least_of(name: str, k: int) -> int:
     """The smallest count that has room for this k."""
-    return next(count for count in range(1, most_of(name)) if scheme_of(name, count).scaling(k) is not None)
+    return next(count for count in range(1, most_of(name) + 1) if scheme_of(name, count).scaling(k) is not None)
