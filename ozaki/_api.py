@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from dataclasses import replace
 from numbers import Real
 from typing import Any, Literal, overload
@@ -10,8 +9,7 @@ from typing import Any, Literal, overload
 import numpy as np
 
 from ozaki._accuracy import Accuracy
-from ozaki._call import Call
-from ozaki._checks import check_choices, check_flag, check_is_plan, check_runs
+from ozaki._checks import check_choices, check_flag, check_is_plan, check_plan_alone, check_runs
 from ozaki._choices import Choices
 from ozaki._environment import default_environment
 from ozaki._operands import (
@@ -27,11 +25,12 @@ from ozaki._operands import (
 )
 from ozaki._pair import Pair
 from ozaki._plan import Plan
-from ozaki._plan_ahead import plan_for_shapes, shapes_of_plan
-from ozaki._planning import Planning
 from ozaki._prepared import Prepared
+from ozaki._product import Product
 from ozaki._report import Report
-from ozaki.backends import Backend, again, backend_of
+from ozaki.backends import Backend, backend_of, repeated
+from ozaki.planning.for_shapes import plan_for_shapes, shapes_of_plan
+from ozaki.planning.weigh import explained
 from ozaki.schemes import Words
 
 
@@ -156,28 +155,25 @@ def matmul(
     choices = Choices(accuracy, scheme, slices, engine, reproducible, workspace_limit)
     key = plan, *choices.key
     check_flag("return_report", return_report)
-    if not return_report and (c := again(a, b, out, key)) is not None:
+    if not return_report and (c := repeated(a, b, out, key)) is not None:
         return c
+    if plan is not None:
+        check_plan_alone(plan, choices)
     with np.errstate(all="ignore"):
-        plan_given = plan is not None
-        if plan is not None:
-            check_is_plan(plan)
-            if choices.made:
-                raise ValueError(f"plan: holds {' and '.join(choices.made)} already; give one or the other")
-        pair = Pair(a, b, choices.normwise if plan is None else plan.target.measure == "normwise")
-        pair.check_out(out)
-        if plan is not None:
-            pair.check_plan(plan)
-        call, computed = Call(pair), pair.result(out)
-        if plan is not None:
-            call.check_plan(plan, return_report)
-        with call.recorded(out, key, computed) if not return_report else nullcontext():
-            plan = plan or call.plan(choices)
-            workspace = call.run(plan, computed, plan_given)
-        # Before `out` hides an operand.
-        report = call.report(plan, workspace, given=plan_given) if return_report else None
-        c = pair.returned(computed, out)
-        return (c, report) if return_report else c
+        pair = Pair(a, b, _normwise(choices, plan), out)  # check: two stacks of rows
+        product = Product(pair, choices, plan)
+        plan = product.settle(return_report)  # describe, as far as the plan depends on it, and plan
+        c = product.compute(plan)  # split, multiply, recombine
+        if not return_report:
+            product.keep(key, plan)
+            return pair.returned(c)
+        report = product.report(plan)  # before the result hides an operand in `out`
+        return pair.returned(c), report
+
+
+def _normwise(choices: Choices, plan: Plan | None) -> bool:
+    """Whether the error is measured over whole matrices."""
+    return choices.normwise if plan is None else plan.target.measure == "normwise"
 
 
 @default_environment
@@ -235,7 +231,10 @@ def plan(
         return plan_for_shapes(shapes(shape_of("a", a), shape_of("b", b)), dtype_named(dtype), choices)
     if dtype is not None:
         raise ValueError("dtype: the operands have their own; give it with shapes only")
-    made = Planning(Pair(a, b, choices.normwise)).plan(choices, full=True)
+    product = Product(Pair(a, b, choices.normwise), choices)
+    question = product.question(for_operands=True)
+    made = product.plan(question)
+    made = explained(question, product.facts, made)
     promised = choices.accuracy is not None or (choices.leave_slices and not made.native)
     return replace(made, strict=strict) if promised and not made.a_priori else made
 
@@ -285,12 +284,12 @@ def prepare(x: Any, side: Side, plan: Plan) -> Prepared:
     x = as_array("x", x, backend)
     dtype = dtype_of("x", x)
     check_choices(Choices(engine=plan.engine), backend)
-    check_runs(plan.scheme, backend)
+    check_runs(plan.scheme, backend.machine())
     if dtype == "float64" != plan.dtype:
         raise TypeError("x: dtype float64, but the plan is made for float32; expected float32")
     sizes = shapes_of_plan(x.shape, side, plan)
-    rows = left_rows(x, sizes) if side == "left" else right_rows(x, sizes)
-    return Prepared(side, plan, x.shape, dtype, backend.split(backend.describe(rows), side, plan), backend)
+    rows = (left_rows if side == "left" else right_rows)(x, sizes, backend.broadcast_to)
+    return Prepared(side, plan, x.shape, dtype, backend.split(rows, side, plan), backend)
 
 
 @default_environment
@@ -349,8 +348,7 @@ def gemm(
     """
     backend = backend_of(("a", a), ("b", b), *((("c", c),) if c is not None else ()))
     op_a, op_b = _transposed("a", a, trans_a, backend), _transposed("b", b, trans_b, backend)
-    pair = Pair(op_a, op_b)
-    pair.check_out(out)
+    pair = Pair(op_a, op_b, out=out)
     alpha, beta = _factor("alpha", alpha, pair.dtype), _factor("beta", beta, pair.dtype)
     if beta != 0 or c is not None:
         c = _addend(c, pair)

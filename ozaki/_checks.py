@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from ozaki import _bounds
 from ozaki._accuracy import Accuracy, Measure
 from ozaki._choices import Choices
 from ozaki._plan import Plan
 from ozaki.backends import ENGINES, Backend
+from ozaki.bounds.rounding import suffices
+from ozaki.planning.question import Machine
 from ozaki.schemes import Scheme, Words
 from ozaki.schemes.named import SCHEMES
 
@@ -23,7 +24,7 @@ def check_native(dtype: str, target: Accuracy | None, choices: Choices, bound: f
         raise ValueError("scheme: 'native' is not reproducible; leave one of the two out")
     if choices.engine != "auto":
         raise ValueError(f"engine: {choices.engine!r} multiplies slices; leave it out with scheme='native'")
-    if target is not None and not _bounds.suffices(bound, target.tolerance, dtype):
+    if target is not None and not suffices(bound, target.tolerance, dtype):
         raise ValueError(
             f"accuracy: {target.tolerance:.3g} is asked for, but the native product proves only {bound:.3g}; "
             "use scheme='auto'"
@@ -45,7 +46,14 @@ def check_is_plan(plan: Any) -> None:
         raise TypeError(f"plan: {type(plan).__name__}; expected a Plan, as ozaki.plan returns it")
 
 
-def check_words(words: Words, dtype: str, choices: Choices, backend: Backend | None) -> None:
+def check_plan_alone(plan: Any, choices: Choices) -> None:
+    """It is a Plan, given without choices that it holds already."""
+    check_is_plan(plan)
+    if choices.made:
+        raise ValueError(f"plan: holds {' and '.join(choices.made)} already; give one or the other")
+
+
+def check_words(words: Words, dtype: str, choices: Choices, machine: Machine | None) -> None:
     """Words can do what else is asked."""
     if dtype != "float32":
         raise ValueError(
@@ -62,8 +70,8 @@ def check_words(words: Words, dtype: str, choices: Choices, backend: Backend | N
         raise ValueError(
             f"scheme: {words.name} is not reproducible: its sums are those of the tensor core; leave one of the two out"
         )
-    if backend is not None:
-        check_runs(words, backend)
+    if machine is not None:
+        check_runs(words, machine)
 
 
 def check_proven(
@@ -85,9 +93,9 @@ def check_proven(
     )
 
 
-def check_runs(scheme: Scheme | Words | None, backend: Backend) -> None:
-    """The backend multiplies what a plan or a choice asks for."""
-    if isinstance(scheme, Words) and (obstacle := backend.words_obstacle(scheme)):
+def check_runs(scheme: Scheme | Words | None, machine: Machine) -> None:
+    """The machine multiplies what a plan or a choice asks for."""
+    if isinstance(scheme, Words) and (obstacle := machine.words_obstacle(scheme)):
         raise NotImplementedError(f"scheme: {obstacle}")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from math import prod
@@ -16,7 +17,12 @@ _NAMES = {key: name for name in DTYPES for key in (name, np.dtype(name))}
 
 Shape = tuple[int, ...]
 
+BroadcastTo = Callable[[Any, Shape], Any]
+"""A library's `broadcast_to`."""
+
 Side = Literal["left", "right"]
+
+SIDES: tuple[Side, Side] = ("left", "right")
 
 
 @dataclass(frozen=True)
@@ -167,16 +173,16 @@ def shape_of(name: str, x: tuple[Any, ...]) -> Shape:
     return tuple(int(size) for size in x)
 
 
-def left_rows(a: Any, sizes: Shapes) -> Any:
+def left_rows(a: Any, sizes: Shapes, broadcast_to: BroadcastTo) -> Any:
     """a as (batch, rows, k) of `sizes.stack`, of batch 1 where it has none."""
     m, k, _ = sizes.shape
     x = a[None, :] if a.ndim == 1 else a
     if sizes.in_left or sizes.in_right:
         return _moved(x, sizes, sizes.in_left).reshape(*sizes.stack[:2], k)
-    return _stack(x, sizes, (m, k))
+    return _stack(x, sizes, (m, k), broadcast_to)
 
 
-def right_rows(b: Any, sizes: Shapes) -> Any:
+def right_rows(b: Any, sizes: Shapes, broadcast_to: BroadcastTo) -> Any:
     """b transposed, as (batch, columns, k) of `sizes.stack`, of batch 1 where it has none."""
     _, k, n = sizes.shape
     x = b[:, None] if b.ndim == 1 else b
@@ -184,7 +190,7 @@ def right_rows(b: Any, sizes: Shapes) -> Any:
         return _moved(x.swapaxes(-1, -2), sizes, sizes.in_right).reshape(sizes.stack[0], sizes.stack[2], k)
     if sizes.in_left:
         return _moved(x, sizes, ()).reshape(sizes.stack[0], k, n).swapaxes(1, 2)
-    return _stack(x, sizes, (k, n)).swapaxes(1, 2)
+    return _stack(x, sizes, (k, n), broadcast_to).swapaxes(1, 2)
 
 
 def _moved(x: Any, sizes: Shapes, stacked: tuple[int, ...]) -> Any:
@@ -195,20 +201,12 @@ def _moved(x: Any, sizes: Shapes, stacked: tuple[int, ...]) -> Any:
     return x.transpose(*sizes.shared, *stacked, *rest, ndim, ndim + 1)
 
 
-def _stack(x: Any, sizes: Shapes, matrix: tuple[int, int]) -> Any:
+def _stack(x: Any, sizes: Shapes, matrix: tuple[int, int], broadcast_to: BroadcastTo) -> Any:
     if x.ndim == 2 or prod(x.shape[:-2]) == 1:
         return x.reshape(1, *matrix)
     if x.shape[:-2] != sizes.batch:
-        x = _broadcast(x, sizes.batch + matrix)
+        x = broadcast_to(x, sizes.batch + matrix)
     return x.reshape(prod(sizes.batch), *matrix)
-
-
-def _broadcast(x: Any, shape: Shape) -> Any:
-    if not hasattr(x, "get"):
-        return np.broadcast_to(x, shape)
-    import cupy
-
-    return cupy.broadcast_to(x, shape)
 
 
 def dtype_of(name: str, x: Any) -> str:

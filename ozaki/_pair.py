@@ -7,17 +7,13 @@ from itertools import dropwhile
 from math import prod
 from typing import Any
 
-from ozaki import _bounds
 from ozaki._checks import check_choices, check_out, check_runs
 from ozaki._choices import Choices
-from ozaki._description import Described
-from ozaki._operands import Side, as_array, dtype_of, left_rows, right_rows, scalar_if_no_axes, shapes
+from ozaki._operands import SIDES, Side, as_array, dtype_of, left_rows, right_rows, scalar_if_no_axes, shapes
 from ozaki._plan import Plan
 from ozaki._prepared import Prepared
 from ozaki._workspace import too_few_bytes
 from ozaki.backends import Backend, backend_of
-
-SIDES: tuple[Side, Side] = ("left", "right")
 
 
 class Pair:
@@ -31,11 +27,12 @@ class Pair:
     a, b : array or Prepared
     dtype : {"float32", "float64"}, of the result
     sizes : Shapes
+    out : where the caller wants the result; None for a new array
+    in_place : whether it can be computed there
     copied : bytes of copies, where no view of an operand has these shapes, or the result cannot be computed in place
-    describing : bytes held while an operand was described
     """
 
-    def __init__(self, a: Any, b: Any, normwise: bool = False) -> None:
+    def __init__(self, a: Any, b: Any, normwise: bool = False, out: Any = None) -> None:
         self.backend: Backend = backend_of(("a", a), ("b", b))
         self.a, self.b = (
             x if isinstance(x, Prepared) else as_array(name, x, self.backend) for name, x in (("a", a), ("b", b))
@@ -45,8 +42,17 @@ class Pair:
         if normwise or self._stands_one_by_one():
             self.sizes = replace(self.sizes, in_left=(), in_right=())
         self._views: dict[Side, Any] = {}
-        self.copied = self.describing = 0
-        self._described: dict[Side, Described] = {}
+        self.out = out
+        if out is not None:
+            check_out(out, self.sizes.result, self.dtype, self.backend)
+        self.in_place = out is not None and self._can_hold_the_result(out)
+        self.copied = 0 if out is None or self.in_place else int(out.nbytes)
+
+    def _can_hold_the_result(self, out: Any) -> bool:
+        """Whether the product can be computed in `out`: apart from the operands, which a report reads afterwards."""
+        operands = [x.slices.x if isinstance(x, Prepared) else x for x in (self.a, self.b)]
+        in_order = self.sizes.in_order and self.backend.contiguous(out)
+        return in_order and not any(self.backend.overlap(out, x) for x in operands)
 
     def _stands_one_by_one(self) -> bool:
         """Whether an operand's matrices are split already, each by itself, and cannot be stacked into one."""
@@ -64,42 +70,19 @@ class Pair:
         return 0 in (*self.sizes.stack, self.sizes.shape[1])
 
     @property
-    def in_range(self) -> bool:
-        """Whether B5 holds for these operands."""
-        left, right = (self.described(side).on_host for side in SIDES)
-        return _bounds.native_in_range(left, right, self.dtype)
-
-    @property
-    def undescribed(self) -> bool:
-        """Nothing is known of either."""
-        return not self._described and not self.prepared
-
-    @property
     def matrices(self) -> tuple[Any, Any]:
-        """Both as they were given, but vectors as matrices."""
-        a: Any = self.a
-        b: Any = self.b
-        return (a[None, :] if a.ndim == 1 else a), (b[:, None] if b.ndim == 1 else b)
+        """Both as they were given, vectors as matrices; the slices of those that are prepared."""
+        a, b = (x.slices if isinstance(x, Prepared) else x for x in (self.a, self.b))
+        return (a[None, :] if len(self.a.shape) == 1 else a), (b[:, None] if len(self.b.shape) == 1 else b)
 
     def rows(self, side: Side) -> Any:
         """An operand as rows, a copy of it where no view has these shapes."""
         if side not in self._views:
             operand, rows = (self.a, left_rows) if side == "left" else (self.b, right_rows)
-            self._views[side] = view = rows(operand, self.sizes)
+            self._views[side] = view = rows(operand, self.sizes, self.backend.broadcast_to)
             if not self.backend.overlap(view, operand):
                 self.copied += view.nbytes
         return self._views[side]
-
-    def described(self, side: Side) -> Described:
-        """The description of an operand, made once."""
-        operand = self.a if side == "left" else self.b
-        if isinstance(operand, Prepared):
-            return operand.slices.described  # type: ignore[no-any-return]
-        if side not in self._described:
-            rows = self.rows(side)
-            self._described[side] = self.backend.describe(rows)
-            self.describing = max(self.describing, self.backend.describing_workspace(rows.shape))
-        return self._described[side]
 
     @property
     def held(self) -> int:
@@ -131,22 +114,21 @@ class Pair:
                 f"an `out` in which nothing can be computed, take {self._native_bytes}"
             )
 
-    def left_of(self, limit: int | None) -> int | None:
-        """What is left of a limit of workspace beside what is held all the while.
+    def check_limit(self, limit: int | None) -> None:
+        """Refuse a limit of workspace that leaves nothing beside what is held all the while.
 
         Raises
         ------
         ValueError
-            If nothing is.
         """
         if limit is None:
-            return None
+            return
         sides = [side for side, x in zip(SIDES, (self.a, self.b), strict=True) if not isinstance(x, Prepared)]
         describing = [self.backend.describing_workspace(self.rows(side).shape) for side in sides]  # of copies, perhaps
         if limit > self.held:
             if (needed := max(describing, default=0)) > limit - self.held:
                 too_few_bytes(limit - self.held, needed)
-            return limit - self.held
+            return
         if not self.copied:
             too_few_bytes(limit, self.held)
         raise ValueError(
@@ -157,11 +139,8 @@ class Pair:
     def copies(self, side: Side) -> int:
         """How often each matrix of an operand stands in its stack, where its batch is broadcast."""
         operand = self.a if side == "left" else self.b
-        return max(1, int(self.described(side).x.shape[0]) // max(1, prod(operand.shape[:-2])))
-
-    def take_descriptions(self, found: dict[Side, Described]) -> None:
-        """Of both, found otherwise."""
-        self._described = found
+        stack = operand.slices.x if isinstance(operand, Prepared) else self.rows(side)
+        return max(1, int(stack.shape[0]) // max(1, prod(operand.shape[:-2])))
 
     def check_plan(self, plan: Plan) -> None:
         """The operands fit the plan."""
@@ -178,37 +157,27 @@ class Pair:
                     raise ValueError(f"{name}: prepared as {x.side} operand; prepare it as {side}")
                 same = (x.plan.scheme, x.plan.engine, x.plan.shape) == (plan.scheme, plan.engine, plan.shape)
                 same = same and self.backend.same_slices(x.plan, plan)
-                stack = x.slices.described.x.shape[0]  # in the order of the batch that it was prepared for
+                stack = x.slices.x.shape[0]  # in the order of the batch that it was prepared for
                 if not same or (stack != 1 and _of_stack(x.plan.batch) != _of_stack(plan.batch)):
                     raise ValueError(f"{name}: prepared for another plan; prepare it with this one")
         check_choices(Choices(engine=plan.engine, workspace_limit=plan.workspace_limit), self.backend)
-        check_runs(plan.scheme, self.backend)
+        check_runs(plan.scheme, self.backend.machine())
 
-    def check_out(self, out: Any) -> None:
-        """`out`, where there is one, can take the result."""
-        if out is not None:
-            check_out(out, self.sizes.result, self.dtype, self.backend)
+    def result(self) -> Any:
+        """Memory in which the result is computed, shape (batch, m, n): that of `out` where it can be."""
+        if self.in_place:
+            return self.backend.asarray(self.out).reshape(self.sizes.stack)
+        return self.backend.empty(self.sizes.stack, self.dtype)
 
-    def result(self, out: Any) -> Any:
-        """Where the result is computed, shape (batch, m, n): apart from the operands, which the report looks at too."""
-        if out is None:
-            return self.backend.empty(self.sizes.stack, self.dtype)
-        operands = [x.slices.described.x if isinstance(x, Prepared) else x for x in (self.a, self.b)]
-        in_place = self.sizes.in_order and self.backend.contiguous(out)
-        if not in_place or any(self.backend.overlap(out, x) for x in operands):
-            self.copied += out.nbytes
-            return self.backend.empty(self.sizes.stack, self.dtype)
-        return self.backend.asarray(out).reshape(self.sizes.stack)
-
-    def returned(self, c: Any, out: Any) -> Any:
+    def returned(self, c: Any) -> Any:
         """The result in its own shape, in `out` if there is one."""
         if c.shape != self.sizes.result:
             c = self.sizes.own_shape(c).reshape(self.sizes.result)
-        if out is None:
+        if self.out is None:
             return scalar_if_no_axes(c)
-        if not self.backend.overlap(out, c):
-            out[...] = c
-        return out
+        if not self.in_place:
+            self.out[...] = c
+        return self.out
 
 
 def _of_stack(batch: tuple[int, ...]) -> tuple[int, ...]:

@@ -2,12 +2,40 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf
 
 from ozaki._accuracy import Accuracy
 from ozaki._report import counted, rounded_up, several
 from ozaki.schemes import Scheme, Words
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A way that a product may run, as planning weighed it.
+
+    Attributes
+    ----------
+    name : "native product", "14 residues", "2 words (halfhalf)"
+    seconds : the time that it is expected to take; None if nothing is known of it
+    bound : what it proves in the plan's measure, the rounding to the output included (inf: nothing); None if planning
+        had no need to find out
+    chosen : it is the plan's
+    verdict : "chosen", or why it is not
+    """
+
+    name: str
+    seconds: float | None
+    bound: float | None
+    chosen: bool
+    verdict: str
+
+    def __str__(self) -> str:
+        time = "time not known" if self.seconds is None else f"{1e3 * self.seconds:.3g} ms"
+        proves = (
+            "" if self.bound is None else "proves nothing" if self.bound == inf else f"proves {rounded_up(self.bound)}"
+        )
+        return f"{self.name:<22}{time:>16}   {proves:<16} {self.verdict}".rstrip()
 
 
 @dataclass(frozen=True)
@@ -31,6 +59,7 @@ class Plan:
     strict : whether products of other operands are refused where the target is not proven for them; None if the plan
         does not promise it: an a-priori plan, whose bound holds for all operands, or one of a scheme or a number of
         slices that was given without an accuracy
+    candidates : the ways that were weighed, the fastest first, of a plan that `ozaki.plan` made from operands
     """
 
     shape: tuple[int, int, int]
@@ -44,6 +73,7 @@ class Plan:
     workspace_limit: int | None = None
     why: str = ""
     strict: bool | None = None
+    candidates: tuple[Candidate, ...] = field(default=(), compare=False, repr=False)
 
     @property
     def native(self) -> bool:
@@ -53,7 +83,7 @@ class Plan:
     @property
     def reproducible(self) -> bool:
         """Whether every backend gives the same bits."""
-        return isinstance(self.scheme, Scheme)
+        return self.scheme is not None and self.scheme.exact
 
     @property
     def slices(self) -> int:

@@ -7,6 +7,9 @@ from fractions import Fraction
 import numpy as np
 
 import ozaki
+from ozaki.backends.numpy.work import Work
+from ozaki.planning.facts import Facts, settle
+from ozaki.planning.proof import Proof
 
 FORMATS = {"float32": (24, -149, 128), "float64": (53, -1074, 1024)}
 """Precision, exponent of the smallest number, exponent past the largest."""
@@ -102,3 +105,19 @@ def first_difference(x, y):
         if x[at].tobytes() != y[at].tobytes():
             return f"at {at}: {float(x[at]).hex()} and {float(y[at]).hex()}"
     return "equal"
+
+
+def work_of(a, b):
+    """What NumPy does for the product of two matrices: `measure` finds facts about them."""
+    rows = {"left": a[None], "right": b.T[None]}
+    return Work(a, b, rows.get, str(np.result_type(a, b)), None)
+
+
+def bounds_of(work, k, measure, *schemes, few_rows=False):
+    """The bounds of schemes at the first level of proof; with few_rows, what the first rows show of them."""
+
+    def bounds(facts):
+        proof = Proof(facts, k, measure, schemes[0])
+        return [(proof.at_least if few_rows else proof.bound)(scheme) for scheme in schemes]
+
+    return settle(bounds, lambda need, _: work.measure(need), Facts())[0]

@@ -9,10 +9,11 @@ import pytest
 from cases import first_difference, same_bits, spread, viewed
 
 import ozaki
-from ozaki._description import FIELDS
-from ozaki.backends.numpy import _backend as _numpy
 from ozaki.backends.numpy import _describe as _numpy_describe
-from ozaki.backends.numpy import _multiply as _numpy_multiply
+from ozaki.backends.numpy import _execute
+from ozaki.backends.numpy._describe import describe
+from ozaki.backends.numpy.engines import digits, residues
+from ozaki.bounds.description import FIELDS
 from ozaki.schemes import Digits, Residues, blas
 from ozaki.schemes.digits import MAX_DIGITS
 from ozaki.schemes.residues import MAX_RESIDUES
@@ -154,9 +155,9 @@ def test_tiles_and_panels_change_nothing(rng, monkeypatch, tile, panel):
         a, b = viewed(rng, random_matrix(rng, (2, m, k))), viewed(rng, random_matrix(rng, (2, n, k))).swapaxes(1, 2)
         scheme = random_scheme(rng, k, most=20)
         cases.append((a, b, scheme, multiply(a, b, scheme)))
-    for module in (_numpy_multiply, _numpy_describe):
+    for module in (digits, residues, _numpy_describe):
         monkeypatch.setattr(module, "TILE", tile)
-    monkeypatch.setattr(_numpy, "_PANEL", panel)
+    monkeypatch.setattr(_execute, "_PANEL", panel)
     monkeypatch.setattr(blas, "DEPTH", panel)
     for a, b, scheme, c in cases:
         check(multiply(a, b, scheme), c, scheme, a.shape, b.shape)
@@ -168,13 +169,13 @@ def test_the_description_does_not_depend_on_tiles(rng, monkeypatch):
     x[0, 3] = np.ldexp(1.0, rng.integers(-1074, 1024, 40))
     x[0, 4] = 0
     x[0, 5, 7:9] = np.nan, -np.inf
-    whole = _numpy.describe(x).fields
+    whole = describe(x).fields
     for tile in (1, 64, 500):
         monkeypatch.setattr(_numpy_describe, "TILE", tile)
-        for name, field, other in zip(FIELDS, whole, _numpy.describe(x).fields, strict=True):
+        for name, field, other in zip(FIELDS, whole, describe(x).fields, strict=True):
             np.testing.assert_array_equal(field, other, err_msg=name)
     for i in range(x.shape[1]):
-        np.testing.assert_array_equal(_numpy.describe(x[:, i : i + 1]).fields[:, :, 0], whole[:, :, i])
+        np.testing.assert_array_equal(describe(x[:, i : i + 1]).fields[:, :, 0], whole[:, :, i])
 
 
 def test_the_description_is_that_of_the_definition(rng):
@@ -187,7 +188,7 @@ def test_the_description_is_that_of_the_definition(rng):
             )
             x[1] = np.ldexp(x.dtype.type(1.5), rng.integers(-21, 1, k))
             x[1, 0] = 1
-        description = _numpy.describe(x[None]).on_host
+        description = describe(x[None]).on_host
         for i, row in enumerate(definition.rows(x)):
             if row.top is None:
                 assert description.empty[0, i]
@@ -233,9 +234,9 @@ def test_no_more_memory_is_held_than_the_report_says(rng, scheme, shapes):
             tracemalloc.stop()
         assert report.workspace_bytes / 4 < held <= report.workspace_bytes
         assert limit is None or report.workspace_bytes <= limit
-    engine = _numpy._engine(plan)
+    engine = _execute._engine(plan)
     stack = (*shapes[0][:-1], shapes[1][-1]) if len(shapes[0]) == 3 else (1, 450, 330)
-    assert _numpy._workspace(engine, stack, 2048) <= _numpy._workspace(engine, (1, 2048, 2048), 2048)
+    assert _execute._workspace(engine, stack, 2048) <= _execute._workspace(engine, (1, 2048, 2048), 2048)
 
 
 def test_views_change_nothing(rng):

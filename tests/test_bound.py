@@ -6,14 +6,17 @@ from math import ceil, hypot, inf, isqrt, sqrt
 import definition
 import numpy as np
 import pytest
-from cases import LOOSEST, measured, power, same_bits, spread, viewed, with_ranges
+from cases import LOOSEST, bounds_of, measured, power, same_bits, spread, viewed, with_ranges, work_of
 
 import ozaki
-from ozaki import Accuracy, _bounds, reference
+from ozaki import Accuracy, reference
 from ozaki._cli.verify import MEASURES
-from ozaki._description import LOOKED_AT, Described
-from ozaki._proof import Proof
-from ozaki.backends.numpy import _backend as _numpy
+from ozaki.backends.numpy._describe import describe, sample
+from ozaki.bounds import estimates
+from ozaki.bounds import exact as exact_bounds
+from ozaki.bounds import native as native_bounds
+from ozaki.bounds.description import SAMPLED, Described
+from ozaki.bounds.rounding import with_rounding
 from ozaki.schemes import Digits, Residues, magnitude_bits
 
 UNIT = {"float32": 2.0**-24, "float64": 2.0**-53}
@@ -173,7 +176,7 @@ def image_errors(a, b, scheme):
 
 
 def described(a, b) -> tuple[Described, Described]:
-    return _numpy.describe(a[None]), _numpy.describe(b.T[None])
+    return describe(a[None]), describe(b.T[None])
 
 
 def check_every_bound(a, b, scheme, *about):
@@ -181,12 +184,12 @@ def check_every_bound(a, b, scheme, *about):
     errors = image_errors(a, b, scheme)
     left, right = described(a, b)
     spans = left.span, right.span
-    terms = _bounds.error_terms(left.on_host, right.on_host, scheme, spans)
+    terms = exact_bounds.error_terms(left.on_host, right.on_host, scheme, scheme.dropped(left.k, spans))
     tops = left.on_host.top[0], right.on_host.top[0]
     squares_a = [sum(Fraction(float(x)) ** 2 for x in row) for row in a]
     squares_b = [sum(Fraction(float(x)) ** 2 for x in row) for row in b.T]
-    row_column = Fraction(_bounds.row_column(left.on_host, right.on_host, terms))
-    a_priori = _bounds.a_priori(scheme, a.shape[1])
+    row_column = Fraction(exact_bounds.row_column(left.on_host, right.on_host, terms))
+    a_priori = exact_bounds.a_priori(scheme, a.shape[1])
     magnitudes, exponent = reference.exact_matmul(abs(a), abs(b))
     plan = ozaki.plan(a, b, scheme=scheme.name, slices=scheme.count)
     sharpest = Fraction(0)
@@ -205,7 +208,7 @@ def check_every_bound(a, b, scheme, *about):
             assert errors[i, j] <= Fraction(plan.bound) * int(magnitudes[i, j]) * power(exponent), where
         if bound:
             sharpest = max(sharpest, errors[i, j] / bound)
-    normwise = Fraction(_bounds.normwise(left.on_host, right.on_host, terms))
+    normwise = Fraction(exact_bounds.normwise(left.on_host, right.on_host, terms))
     assert sum(e**2 for e in errors.flat) <= normwise**2 * sum(squares_a) * sum(squares_b), (scheme, *about)
     return float(sharpest)
 
@@ -303,7 +306,7 @@ def test_the_a_priori_bound_is_sharp(rng, scheme, k):
     a = dict(adversaries(rng, scheme, k))[name][:1]
     check_every_bound(a, a.T, scheme)
     norm = sum(Fraction(float(x)) ** 2 for x in a[0])
-    assert image_errors(a, a.T, scheme)[0, 0] >= 0.85 * Fraction(_bounds.a_priori(scheme, k)) * norm
+    assert image_errors(a, a.T, scheme)[0, 0] >= 0.85 * Fraction(exact_bounds.a_priori(scheme, k)) * norm
 
 
 @pytest.mark.slow
@@ -426,7 +429,7 @@ def test_a_native_product_proves_nothing_where_it_may_leave_its_range(dtype):
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_a_named_accuracy_is_met_whatever_runs(rng, dtype):
     """Near the ends of the range, natively where B5 holds."""
-    least, past = _bounds.RANGE[dtype]
+    least, past = native_bounds.RANGE[dtype]
     natives = 0
     for _ in range(300):
         k = int(rng.integers(1, 9))
@@ -457,8 +460,8 @@ def test_with_rounding_is_an_upper_bound(rng, dtype):
     u = Fraction(UNIT[dtype])
     for bound in [0.0, 5e-324, 1e-300, *2.0 ** rng.uniform(-140, 3, 200)]:
         # An error of u/(1+u), not u, is the largest of a rounding.
-        assert Fraction(_bounds.with_rounding(bound, dtype)) >= Fraction(bound) + u / (1 + u) * (1 + Fraction(bound))
-    assert _bounds.with_rounding(0.0, dtype) == UNIT[dtype]
+        assert Fraction(with_rounding(bound, dtype)) >= Fraction(bound) + u / (1 + u) * (1 + Fraction(bound))
+    assert with_rounding(0.0, dtype) == UNIT[dtype]
 
 
 def test_norms_and_sums_of_the_description_bound_the_true_ones(rng):
@@ -467,7 +470,7 @@ def test_norms_and_sums_of_the_description_bound_the_true_ones(rng):
         unit = power(-magnitude_bits(k))
         x = spread(rng, (20, k), 60)
         x[0], x[1] = 1.0, 0.5
-        description = _numpy.describe(x[None]).on_host
+        description = describe(x[None]).on_host
         for i, row in enumerate(x):
             exact = [Fraction(float(v)) * power(-int(description.top[0, i])) for v in row if v]
             total, squares = sum(map(abs, exact)), sum(v * v for v in exact)
@@ -484,7 +487,7 @@ def test_the_usual_error_is_what_normal_data_has(rng):
         errors = image_errors(a, b, scheme)
         magnitudes = np.abs(a) @ np.abs(b)
         rms = hypot(*(float(e) / w for e, w in zip(errors.flat, magnitudes.flat, strict=True))) / 12
-        assert rms / 2 < _bounds.usual_rms(scheme, k) < rms * 2, scheme
+        assert rms / 2 < estimates.usual_rms(scheme, k) < rms * 2, scheme
 
 
 @pytest.mark.parametrize("kind", ["normal", "uniform", "lognormal"])
@@ -492,6 +495,6 @@ def test_what_some_indices_let_expect_is_near_what_is_proven(rng, kind):
     k, digits = 2048, Digits(3)
     draw = {"normal": rng.standard_normal, "uniform": rng.random, "lognormal": lambda s: rng.lognormal(0, 0.5, s)}[kind]
     left, right = (draw((1, 200, k)).astype("f4") for _ in "ab")
-    expected = _bounds.usual_of(*_numpy.look(left, right)(), LOOKED_AT, digits, k)
-    proven = Proof(_numpy, _numpy.describe(left), _numpy.describe(right), alone=True).ratio(digits)
+    expected = estimates.usual_of_sample(*sample(left, right), SAMPLED, digits, k)
+    (proven,) = bounds_of(work_of(left[0], right[0].T), k, "componentwise", digits)
     assert 0.15 * proven < expected < 1.2 * proven

@@ -204,13 +204,13 @@ def test_a_plan_of_a_long_inner_dimension_takes_little_memory(k, options):
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("scheme", ["digits", "residues", "fp16-digits"])
 @pytest.mark.parametrize("accuracy", ["fp32", "fp64", "dd", "1e-9"])
-def test_a_long_inner_dimension_is_predicted_by_a_shorter_one(monkeypatch, dtype, scheme, accuracy):
+def test_the_slices_of_a_long_inner_dimension_are_predicted(rng, dtype, scheme, accuracy):
     words = ["plan", "3x65536", "65536x2", "--dtype", dtype, "--scheme", scheme, "--accuracy", accuracy, "--json"]
-    whole = json.loads(run(*words))
-    monkeypatch.setattr(planning, "_MOST_INDICES", 2**13)
-    short = json.loads(run(*words))
-    assert abs(short["slices"] - whole["slices"]) <= 2
-    assert short["target"] == whole["target"]
+    predicted = json.loads(run(*words))
+    a, b = rng.standard_normal((3, 65536)).astype(dtype), rng.standard_normal((65536, 2)).astype(dtype)
+    plan = ozaki.plan(a, b, accuracy=parse_accuracy(accuracy), scheme=scheme)
+    assert abs(predicted["slices"] - plan.slices) <= 2
+    assert predicted["target"]["tolerance"] == plan.target.tolerance
 
 
 @pytest.mark.skipif(importlib.util.find_spec("cupy") is not None, reason="a GPU may know its own rates")
@@ -239,6 +239,31 @@ def test_the_product_that_is_timed_is_shaped_as_the_whole(monkeypatch, a, b, sch
     assert shapes == [timed] * 3
     operations = np.prod(planned["shape"]) * np.prod(planned["batch"])
     assert planned["seconds"] == pytest.approx(2.0 * operations / np.prod(timed))
+
+
+def test_a_plan_can_list_its_steps():
+    for options, expected in (([], "numpy.matmul"), (["--scheme", "residues", "--slices", "9"], "products by BLAS")):
+        printed = run("plan", "100x100", "100x100", "--device", "cpu", "--steps", *options)
+        plan = json.loads(run("plan", "100x100", "100x100", "--device", "cpu", "--json", *options))
+        assert all(line in printed for line in plan["steps"])
+        assert expected in printed, printed
+
+
+def test_a_plan_can_list_what_was_weighed(tmp_path):
+    rng = np.random.default_rng(4)
+    for name in "ab":
+        np.save(tmp_path / f"{name}.npy", rng.standard_normal((100, 100)))
+    of_files, of_shapes = (
+        run("plan", *operands, "--accuracy", "fp64", "--explain").splitlines()
+        for operands in ((tmp_path / "a.npy", tmp_path / "b.npy"), ("100x100", "100x100"))
+    )
+    for lines in (of_files, of_shapes):
+        assert any(line.startswith("14 residues") and line.endswith("chosen") for line in lines), lines
+        assert any(line.startswith("native product") and line.endswith("proves too little") for line in lines), lines
+        assert any("digits" in line and line.endswith("not asked what it proves") for line in lines), lines
+    assert "13 residues" in str(ozaki.plan((9, 9), (9, 9), dtype="float64", scheme="residues", slices=13))
+    plan = json.loads(run("plan", "100x100", "100x100", "--accuracy", "fp64", "--json"))
+    assert [each["name"] for each in plan["candidates"] if each["chosen"]] == [f"{plan['slices']} residues"]
 
 
 def test_a_plan_says_where_and_why_and_for_how_long():

@@ -11,8 +11,7 @@ import pytest
 
 import ozaki
 from ozaki import Accuracy, Words, reference
-from ozaki.backends.numpy import _backend as _numpy
-from ozaki.backends.numpy import _words
+from ozaki.backends.numpy import _execute, _words, work
 from ozaki.tensor_core import V100, mma, round_to
 
 A, B = np.ones((3, 4)), np.ones((4, 2))
@@ -401,8 +400,8 @@ def test_bad_input(case, monkeypatch):
         raise AssertionError("computed something")
 
     # A product may not be begun.
-    monkeypatch.setattr(_numpy, "multiply", never)
-    monkeypatch.setattr(_numpy, "native", never)
+    monkeypatch.setattr(_execute, "Unrounded", never)
+    monkeypatch.setattr(work, "native", never)
     monkeypatch.setattr(_words, "_multiply", never)
     with pytest.raises(error) as caught:
         call()

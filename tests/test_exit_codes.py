@@ -100,7 +100,10 @@ def test_a_fault_of_the_program_is_no_failed_check():
     """Exit code 1 is for checks that fail, and Python's own for a traceback."""
     fault = "import ozaki; from ozaki._cli import main; ozaki.plan = lambda *_, **__: {}[0]; main()"
     done = subprocess.run(
-        [sys.executable, "-c", fault, "plan", "3x3", "3x3"], capture_output=True, text=True, check=False
+        [sys.executable, "-c", fault, "plan", "3x3", "3x3", "--scheme", "native"],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 3
     assert "Traceback" in done.stderr and "KeyError" in done.stderr

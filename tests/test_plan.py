@@ -7,17 +7,22 @@ from math import inf, sqrt
 
 import numpy as np
 import pytest
-from cases import power, same_bits, spread
+from cases import bounds_of, power, same_bits, spread, work_of
 
 import ozaki
-from ozaki import Accuracy, _bounds, _search, reference
-from ozaki._measured import Measured
-from ozaki._proof import Proof
+from ozaki import Accuracy, reference
 from ozaki._report import rounded_up
-from ozaki._search import _growth, _usually_good
-from ozaki.backends.numpy import _backend as _numpy
 from ozaki.backends.numpy import _describe as _numpy_describe
 from ozaki.backends.numpy import _proof as _numpy_proof
+from ozaki.backends.numpy._describe import describe
+from ozaki.backends.numpy.work import Work
+from ozaki.bounds import exact as exact_bounds
+from ozaki.bounds import native as native_bounds
+from ozaki.bounds.rounding import with_rounding
+from ozaki.planning import search
+from ozaki.planning.facts import WorstRatio
+from ozaki.planning.proof import Proof
+from ozaki.planning.search import _usually_good
 from ozaki.schemes import Digits, Residues
 from ozaki.schemes.digits import MAX_DIGITS
 from ozaki.schemes.named import scheme_of
@@ -158,26 +163,32 @@ def test_the_native_bound_is_in_the_measure_asked_for(rng):
         plan = ozaki.plan(a, b, accuracy=Accuracy(measure, 1e-10))
         assert plan.native
         assert plan.target == Accuracy(measure, 1e-10)
-        assert plan.bound == _bounds.native(30, "float64")
+        assert plan.bound == native_bounds.bound(30, "float64")
 
 
 # The smallest count -------------------------------------------------------------------------------------------------
 
 
 def norm_bound(a, b, scheme, measure):
-    left, right = _numpy.describe(a[None]), _numpy.describe(b.T[None])
+    left, right = describe(a[None]), describe(b.T[None])
     if scheme.scaling(left.k) is None:
         return inf
-    terms = _bounds.error_terms(left.on_host, right.on_host, scheme, (left.span, right.span))
-    return (_bounds.row_column if measure == "row-column" else _bounds.normwise)(left.on_host, right.on_host, terms)
+    terms = exact_bounds.error_terms(
+        left.on_host, right.on_host, scheme, scheme.dropped(left.k, (left.span, right.span))
+    )
+    return (exact_bounds.row_column if measure == "row-column" else exact_bounds.normwise)(
+        left.on_host, right.on_host, terms
+    )
 
 
 def componentwise_bound(a, b, scheme, lower):
     """The largest ratio of the entrywise bound to a lower bound of abs(A) abs(B), in rationals."""
-    left, right = _numpy.describe(a[None]), _numpy.describe(b.T[None])
+    left, right = describe(a[None]), describe(b.T[None])
     if scheme.scaling(left.k) is None:
         return inf
-    terms = _bounds.error_terms(left.on_host, right.on_host, scheme, (left.span, right.span))
+    terms = exact_bounds.error_terms(
+        left.on_host, right.on_host, scheme, scheme.dropped(left.k, (left.span, right.span))
+    )
     worst = Fraction(0)
     for i, j in np.ndindex(lower.shape):
         pairs = zip(terms.left[:, 0, i], terms.right[:, 0, j], strict=True)
@@ -191,7 +202,7 @@ def componentwise_bound(a, b, scheme, lower):
 
 def magnitudes(a, b, bits=None):
     """abs(A) abs(B) in units of 2**(top_i + top_j), from magnitudes of so many bits, or exactly."""
-    tops = [[int(t) for t in _numpy.describe(x[None]).on_host.top[0]] for x in (a, b.T)]
+    tops = [[int(t) for t in describe(x[None]).on_host.top[0]] for x in (a, b.T)]
     if bits is None:
         exact, exponent = reference.exact_matmul(abs(a), abs(b))
         unit = [[power(exponent - s - t) for t in tops[1]] for s in tops[0]]
@@ -278,8 +289,8 @@ def test_the_count_is_the_smallest_a_priori(rng, name):
         for tolerance in 2.0 ** rng.uniform(-90, 0, 6):
             target = Accuracy("row-column", float(tolerance))
             plan = ozaki.plan((5, k), (k, 5), dtype="float64", accuracy=target, scheme=name)
-            assert plan.slices == smallest(name, lambda scheme: _bounds.a_priori(scheme, k), target, k)  # noqa: B023
-            assert plan.bound == _bounds.with_rounding(_bounds.a_priori(plan.scheme, k), "float64")
+            assert plan.slices == smallest(name, lambda scheme: exact_bounds.a_priori(scheme, k), target, k)  # noqa: B023
+            assert plan.bound == with_rounding(exact_bounds.a_priori(plan.scheme, k), "float64")
 
 
 def test_auto_takes_the_fewest_products(rng):
@@ -301,25 +312,25 @@ def test_a_glance_never_sees_more_than_there_is(rng):
     a, b = rng.random((300, 500)).astype("f4"), rng.random((500, 40)).astype("f4")
     a[200] = np.ldexp(a[200], rng.integers(-20, 0, 500))
     for x, worst_is_seen in ((a, False), (a[::-1], True)):
-        measured = Measured(_numpy, _numpy.describe(x[None]), _numpy.describe(b.T[None]), "componentwise")
+        work = work_of(x, b)
         for scheme in (Digits(3), Digits(4), Residues(7)):
-            measured.begin(scheme, [scheme])
-            seen, bound = measured.at_least(scheme), measured.bound(scheme)
+            ((seen,), (bound,)) = (
+                bounds_of(work, 500, "componentwise", scheme, few_rows=few_rows) for few_rows in (True, False)
+            )
             assert seen <= bound and (seen * 1.01 > bound) == worst_is_seen, (seen, bound)
 
 
 def test_a_glance_does_not_depend_on_tiles(rng, monkeypatch):
     a, b = rng.random((300, 60)).astype("f4"), rng.random((60, 40)).astype("f4")
-    host = [_numpy.describe(x[None]) for x in (a, b.T)]
-    lower = _numpy.narrow_product(*host, False)
-    expected = _numpy.worst_ratios(lower, *host, [(Digits(3), 128)])[0]()
+    need = WorstRatio(Digits(3), "narrow", few_rows=True)
+    expected = work_of(a, b).measure(need)
     monkeypatch.setattr(_numpy_describe, "TILE", 40 * 50)
-    assert _numpy.worst_ratios(lower, *host, [(Digits(3), 128)])[0]() == expected
+    assert work_of(a, b).measure(need) == expected
 
 
 def test_a_slice_less_grows_the_bound_by_what_the_search_relies_on(rng):
-    """`_growth`: else a smaller count could be missed. Two digits against one are always tried."""
-    assert _growth(Digits(2)) == _growth(Digits(2, 7)) == 0
+    """`growth`: else a smaller count could be missed. Two digits against one are always tried."""
+    assert Digits(2).growth == Digits(2, 7).growth == 0
     for _ in range(60):
         k = int(np.exp(rng.uniform(0, np.log(3000))))
         a, b = spread(rng, (3, k), int(rng.integers(0, 40))), spread(rng, (k, 3), int(rng.integers(0, 40)))
@@ -327,11 +338,10 @@ def test_a_slice_less_grows_the_bound_by_what_the_search_relies_on(rng):
             a[:, 1:] *= 2.0**-40  # one huge element in each row
         name = str(rng.choice(list(COUNTS)))
         count = int(rng.integers(2, COUNTS[name]))
-        left, right = _numpy.describe(a[None]), _numpy.describe(b.T[None])
+        work = work_of(a, b)
         for measure in ("row-column", "normwise", "componentwise"):
-            measured = Measured(_numpy, left, right, measure)
-            more, less = (measured.bound(scheme_of(name, c)) for c in (count, count - 1))
-            growth = _growth(scheme_of(name, count))
+            more, less = bounds_of(work, k, measure, *(scheme_of(name, c) for c in (count, count - 1)))
+            growth = scheme_of(name, count).growth
             assert growth == 0 or less >= more * growth * (1 - 1e-9), (name, count, k, measure)
 
 
@@ -345,20 +355,20 @@ HEAVY = {
 
 
 @pytest.mark.parametrize("kind", list(HEAVY))
-def test_few_looks_find_the_count_of_all(monkeypatch, kind):
+def test_few_comparisons_find_the_count_of_all(monkeypatch, kind):
     """Of 7 to 80 that one count after another takes; what is passed over changes no plan and no bound."""
     most, draw = HEAVY[kind]
-    rng = np.random.default_rng(7)  # other data may ask for some looks more
+    rng = np.random.default_rng(7)  # other data may ask for some more
     a, b = draw(rng, (60, 1500)), draw(rng, (1500, 50))
-    looks = []
-    look = _numpy.worst_ratios
-    monkeypatch.setattr(_numpy, "worst_ratios", lambda *given: looks.extend(given[3]) or look(*given))
+    compared = []
+    compare = Work._compare
+    monkeypatch.setattr(Work, "_compare", lambda *given: compared.append(given) or compare(*given))
     plan = ozaki.plan(a, b, accuracy="fp64", reproducible=True)
-    few = len(looks)
-    monkeypatch.setattr(_search, "_in_reach", lambda choice, *_: choice.scheme.count + 1)
-    monkeypatch.setattr(Proof, "_in_vain", lambda *_: False)
+    few = len(compared)
+    monkeypatch.setattr(search, "_in_reach", lambda choice, *_: choice.scheme.count + 1)
+    monkeypatch.setattr(Proof, "_surely_unproven", lambda *_: False)
     assert ozaki.plan(a, b, accuracy="fp64", reproducible=True) == plan
-    assert few <= most and few < len(looks) - few, (few, len(looks) - few)
+    assert few <= most and few < len(compared) - few, (few, len(compared) - few)
 
 
 @pytest.mark.parametrize("accuracy", ["fp32", "fp64", 2.0**-8, 2.0**-12, 2.0**-40, 2.0**-70])
@@ -383,8 +393,8 @@ def test_counts_passed_over_change_no_plan(rng, monkeypatch, accuracy):
         choices = [(m, s) for m in ("componentwise", "row-column", "normwise") for s in ("auto", "digits", "residues")]
         plans = [planned(*choice) for choice in choices]
         with monkeypatch.context() as one_by_one:
-            one_by_one.setattr(_search, "_in_reach", lambda choice, *_: choice.scheme.count + 1)
-            one_by_one.setattr(Proof, "_in_vain", lambda *_: False)
+            one_by_one.setattr(search, "_in_reach", lambda choice, *_: choice.scheme.count + 1)
+            one_by_one.setattr(Proof, "_surely_unproven", lambda *_: False)
             assert [planned(*choice) for choice in choices] == plans
 
 
@@ -394,9 +404,9 @@ def test_an_entry_without_a_lower_bound_may_become_exact(rng, monkeypatch):
     a[0] = b[:, 0] = 0
     a[0, :2] = 1, 2.0**-10
     b[1, 0] = 1
-    measured = Measured(_numpy, _numpy.describe(a[None]), _numpy.describe(b.T[None]), "componentwise")
-    assert measured.bound(Residues(4)) == inf > measured.bound(Residues(5)) > 0
-    monkeypatch.setattr(_numpy, "wide_product", None)
+    four, five = bounds_of(work_of(a, b), 40, "componentwise", Residues(4), Residues(5))
+    assert four == inf > five > 0
+    monkeypatch.setattr(_numpy_proof, "_wide_product", None)
     assert ozaki.plan(a, b, accuracy=2.0**-10, scheme="residues").slices == 5
 
 
@@ -409,7 +419,7 @@ def test_no_row_has_more_bits_than_its_scaling_tells(rng):
         x[0, 0, k // 2] = 1
         name = str(rng.choice(list(COUNTS)))
         scaling = scheme_of(name, int(rng.integers(5, COUNTS[name]))).scaling(k)
-        description = _numpy.describe(x).on_host
+        description = describe(x).on_host
         bits = description.bits(scaling)
         assert max(bits[~description.empty]) <= scaling.most_bits(k) == bits[0, 0]
 
@@ -494,7 +504,7 @@ def test_a_batch_has_one_plan_which_any_of_its_matrices_may_need(rng):
 
 def test_an_a_priori_plan_needs_no_look_at_the_data(rng, monkeypatch):
     plan = ozaki.plan((10, 40), (40, 10), dtype="float64", accuracy=Accuracy("normwise", 1e-14))
-    monkeypatch.setattr(_numpy, "narrow_product", None)
+    monkeypatch.setattr(_numpy_proof, "lower_bound", None)
     _, report = ozaki.matmul(
         rng.standard_normal((10, 40)), rng.standard_normal((40, 10)), plan=plan, return_report=True
     )

@@ -11,9 +11,13 @@ from hypothesis import strategies as st
 from word_schemes import ALL
 
 import ozaki
-from ozaki import Words, _bounds, _measured, _word_bounds, reference
+from ozaki import Words, reference
 from ozaki._cli.verify import MEASURES
-from ozaki.backends import backend_of
+from ozaki.backends.numpy import _proof
+from ozaki.backends.numpy._describe import describe, sample
+from ozaki.backends.numpy._proof import least_product
+from ozaki.bounds import words as word_bounds
+from ozaki.bounds.rounding import with_rounding
 from ozaki.schemes import PRESETS
 from ozaki.tensor_core import A100, H100, V100, TensorCore
 
@@ -141,17 +145,17 @@ def test_theorem_2_1():
         words = replace(PRESETS[name], core=TensorCore("exact but for FP32", 40, 1, "RN", ("fp16", "bf16")))
         for k in (1, 16):
             theirs = leading + (k + words.count**2 - 1) * 2.0**-24
-            assert _word_bounds.relative(words, k) <= theirs * (1 + 2.0**-6)
+            assert word_bounds.relative(words, k) <= theirs * (1 + 2.0**-6)
 
 
 def test_longer_blocks_and_sums_prove_less():
     for name, words in ALL.items():
-        bounds = [_word_bounds.relative(words, k) for k in (1, 10, 100, 1000, 10000, 10**6, 10**9)]
+        bounds = [word_bounds.relative(words, k) for k in (1, 10, 100, 1000, 10000, 10**6, 10**9)]
         assert bounds == sorted(bounds), name
-        likely = [_word_bounds.relative(words, k, True) for k in (1, 10, 100, 1000, 10000, 10**6, 10**9)]
+        likely = [word_bounds.relative(words, k, True) for k in (1, 10, 100, 1000, 10000, 10**6, 10**9)]
         assert all(x <= y for x, y in zip(likely, bounds, strict=True))
     worse = [replace(PRESETS["markidis"], core=core) for core in (H100, A100, V100)]
-    bounds = [_word_bounds.relative(words, 1000) for words in worse]
+    bounds = [word_bounds.relative(words, 1000) for words in worse]
     assert bounds == sorted(bounds)
 
 
@@ -172,8 +176,8 @@ def test_small_sums_of_fp16_are_aligned_as_if_normal(bits, k):
 @pytest.mark.parametrize("core", [V100, A100, H100], ids=lambda core: core.name)
 def test_what_small_sums_of_fp16_lose_is_magnified_within_their_block(core):
     words = replace(PRESETS["two-stage"], core=core)
-    assert _word_bounds.absolute(words, 2**20) <= 1.001 * 2**10 * _word_bounds.absolute(words, 2**10)
-    assert _word_bounds.a_priori(words, 2**20) < 2 * _word_bounds.a_priori(words, 2**10)
+    assert word_bounds.absolute(words, 2**20) <= 1.001 * 2**10 * word_bounds.absolute(words, 2**10)
+    assert word_bounds.a_priori(words, 2**20) < 2 * word_bounds.a_priori(words, 2**10)
 
 
 def test_halfhalf_proves_fp32(rng):
@@ -217,11 +221,10 @@ def rows_of(rng, kind, rows, k):
 @pytest.mark.parametrize("kind", ["normal", "uniform", "sparse", "graded", "halves"])
 def test_what_rows_have_in_common(rng, kind):
     """B9 is a lower bound of each entry, and says something of ordinary rows."""
-    backend = backend_of(("a", np.zeros(1)))
     for k in (1, 2, 7, 100, 2000):
         a, b = rows_of(rng, kind, 9, k), rows_of(rng, kind, 8, k)
-        left, right = (backend.describe(x[None]).on_host for x in (a, b))
-        share = _bounds.least_share(left, right)
+        left, right = (describe(x[None]).on_host for x in (a, b))
+        share = word_bounds.least_share(left, right)
         entries = np.ldexp(abs(a).astype("f8") @ abs(b).astype("f8").T, -(left.top[0][:, None] + right.top[0]))
         least = share * left.least_sums[0][:, None] * right.least_sums[0]
         assert (least <= entries * (1 + 2.0**-40)).all()
@@ -232,25 +235,25 @@ def test_what_rows_have_in_common(rng, kind):
 @pytest.mark.parametrize("kind", ["normal", "uniform", "sparse", "graded", "halves"])
 def test_words_by_some_inner_indices(rng, kind):
     """Elements that nothing is known of but that they are no larger than a row's largest one."""
-    backend, words = backend_of(("a", np.zeros(1))), PRESETS["halfhalf"]
+    words = PRESETS["halfhalf"]
     for k, some in ((7, 7), (384, 384), (600, 384), (2000, 384)):
         a, b = rows_of(rng, kind, 9, k), rows_of(rng, kind, 8, k)
         a[:, some + 1 :: 2] *= np.float32(2.0**-33)  # small elements that no sample sees
-        whole = backend.describe(a[None]), backend.describe(b[None])
-        bound = _bounds.words_by_sample(*backend.look(a[None], b[None], whole)(), some, words, k)
+        whole = describe(a[None]), describe(b[None])
+        bound = word_bounds.by_sample(*sample(a[None], b[None], whole), some, words, k)
         error = reference.componentwise_error(ozaki.matmul(a, b.T, scheme=words), a, b.T)
-        assert error <= _bounds.with_rounding(bound, "float32")
+        assert error <= with_rounding(bound, "float32")
         if some >= 384:
-            assert (bound < 1.25 * _word_bounds.relative(words, k)) == (kind in ("normal", "uniform"))
+            assert (bound < 1.25 * word_bounds.relative(words, k)) == (kind in ("normal", "uniform"))
         if k == some:
-            exact = _bounds.words_by_rows(*(x.on_host for x in whole), words)
+            exact = word_bounds.by_rows(*(x.on_host for x in whole), words)
             assert exact <= bound or bound == exact == np.inf
 
 
 @pytest.mark.parametrize("kind", ["normal", "units", "rectified", "sparse", "graded", "halves", "against"])
 def test_words_by_the_least_product(rng, kind):
     """Graded columns and zeros too, but not where large elements meet none but small ones."""
-    backend, words = backend_of(("a", np.zeros(1))), PRESETS["halfhalf"]
+    words = PRESETS["halfhalf"]
     for k in (7, 600, 3000):
         plain = kind if kind in ("sparse", "graded", "halves") else "normal"
         a, b = rows_of(rng, plain, 9, k), rows_of(rng, plain, 8, k)
@@ -261,24 +264,23 @@ def test_words_by_the_least_product(rng, kind):
             a, b = np.maximum(a, 0), np.maximum(b, 0)
         if kind == "against":
             b = (b / units / units).astype("f4")
-        left, right = backend.describe(a[None]), backend.describe(b[None])
+        left, right = describe(a[None]), describe(b[None])
         tops = (np.where(x.on_host.empty, 0, x.on_host.top)[0] for x in (left, right))
         entries = np.ldexp(abs(a).astype("f8") @ abs(b).astype("f8").T, -np.add.outer(*tops))
-        least = backend.least_product(left, right)()
+        least = least_product(left, right)
         assert (least <= entries[a.any(axis=1)][:, b.any(axis=1)]).all()
-        bound = _bounds.words_of_least(least, words, k)
+        bound = word_bounds.by_least(least, words, k)
         error = reference.componentwise_error(ozaki.matmul(a, b.T, scheme=words), a, b.T)
-        assert error <= _bounds.with_rounding(bound, "float32")
+        assert error <= with_rounding(bound, "float32")
         if k > 7 and kind != "graded":  # elements of their own scale: as it happens
-            told = bound < 1.25 * _word_bounds.relative(words, k)
+            told = bound < 1.25 * word_bounds.relative(words, k)
             assert told == (kind in ("normal", "units", "rectified", "sparse")), (kind, k, least)
 
 
 def test_equal_rows_have_all_in_common():
     """The share of rows of ones: no looser than its own constants."""
-    backend = backend_of(("a", np.zeros(1)))
-    ones = backend.describe(np.ones((1, 3, 64), "f4")).on_host
-    assert 0.8 * 64 * (2.0**-5 / 64) ** 2 < _bounds.least_share(ones, ones) < 64 * (2.0**-5 / 64) ** 2
+    ones = describe(np.ones((1, 3, 64), "f4")).on_host
+    assert 0.8 * 64 * (2.0**-5 / 64) ** 2 < word_bounds.least_share(ones, ones) < 64 * (2.0**-5 / 64) ** 2
 
 
 def test_small_elements_of_ordinary_rows_cost_nothing(rng, monkeypatch):
@@ -287,7 +289,7 @@ def test_small_elements_of_ordinary_rows_cost_nothing(rng, monkeypatch):
     before = ozaki.plan(a, b.T, scheme="halfhalf", accuracy="fp32").bound
     a[3, 7] = b[2, 5] = 2.0**-60
     with monkeypatch.context() as patch:
-        patch.setattr(_measured, "Proof", None)
+        patch.setattr(_proof, "lower_bound", None)
         after = ozaki.plan(a, b.T, scheme="halfhalf", accuracy="fp32").bound
     assert before < after < 1.01 * before
     c = ozaki.matmul(a, b.T, scheme="halfhalf", accuracy="fp32")
@@ -300,7 +302,7 @@ def test_an_estimate_of_the_usual_error(rng):
     for name in ("markidis", "double-fp16", "halfhalf"):
         words = replace(PRESETS[name], core=core)
         a, b = spread(rng, (16, 4096), 0, "float32"), spread(rng, (4096, 16), 0, "float32")
-        c, estimate = ozaki.matmul(a, b, scheme=words), _word_bounds.relative(words, 4096, True)
+        c, estimate = ozaki.matmul(a, b, scheme=words), word_bounds.relative(words, 4096, True)
         assert reference.componentwise_error(c, a, b) < estimate
         usual = reference.componentwise_error(c, a, b, rms=True)
         assert 200 * usual < estimate < 800 * usual

@@ -13,9 +13,9 @@ from words_definition import split, words_by_definition
 
 import ozaki
 from ozaki import Words, reference
-from ozaki._description import Described
-from ozaki.backends.numpy import _backend as _numpy
-from ozaki.backends.numpy import _words
+from ozaki.backends.numpy import _machine, _words
+from ozaki.backends.numpy._describe import describe
+from ozaki.bounds.description import Described
 from ozaki.schemes import PRESETS
 from ozaki.schemes.words import groups
 from ozaki.tensor_core import TensorCore
@@ -129,11 +129,11 @@ def test_underflows_are_counted(name):
     x = np.ones((3, 8), np.float32)
     x[1, 1:5] = np.float32(1 + 2.0**-10 / 3) * 2.0**-40
     x[2, 2] = 2.0**-20  # short: nothing is lost
-    described = _numpy.describe(x[None])
+    described = describe(x[None])
     parts = np.array(split(_words._scaled(x, _words.exponents(described, words)[0]), words))
     left = _words._scaled(x, _words.exponents(described, words)[0])
     left = left - sum(np.ldexp(part, -words.scale_bits * s) for s, part in enumerate(parts))
-    assert _numpy.underflows(described, words) == 4 == np.count_nonzero(left[1, 1:5])
+    assert _words.underflows(described, words) == 4 == np.count_nonzero(left[1, 1:5])
     _, report = ozaki.matmul(x, np.ones((8, 2), np.float32), scheme=words, return_report=True)
     assert report.underflows == 4 and "4 elements" in str(report)
 
@@ -282,7 +282,7 @@ def test_the_workspace_is_what_is_held(rng, name, shape):
 def test_backends_without_kernels_say_so(rng, monkeypatch):
     a, b = operands(rng, 3, 20, 4)
     plan = ozaki.plan(a.shape, b.shape, dtype="float32", scheme="halfhalf")
-    monkeypatch.setattr(_numpy, "words_obstacle", lambda words: "no kernels; use scheme='auto'")
+    monkeypatch.setattr(_machine, "words_obstacle", lambda words: "no kernels; use scheme='auto'")
     for call in (
         lambda: ozaki.matmul(a, b, scheme="halfhalf"),
         lambda: ozaki.plan(a, b, scheme="halfhalf"),
@@ -334,7 +334,7 @@ def test_described_rows_below(rng):
     """Rows that may hold elements below a power of two: never missed, and not said of ordinary rows."""
     x = spread(rng, (200, 30), 20, "float32")
     x[::7] = np.rint(x[::7] * 64)
-    described = Described(x[None], _numpy.describe(x[None]).fields).on_host
+    described = Described(x[None], describe(x[None]).fields).on_host
     least = np.where(x == 0, np.inf, np.abs(x)).min(axis=1)
     for exponent in range(-40, 0, 3):
         below = (least < np.ldexp(1.0, described.top[0] + exponent)) & ~described.empty[0]

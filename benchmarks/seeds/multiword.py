@@ -18,7 +18,7 @@ from benchmarks.seeds.methods import BLOCK_FMA_1, PARTS, componentwise, in_parts
 from benchmarks.seeds.speed import ratios
 from benchmarks.seeds.throughput import PEAKS
 from benchmarks.seeds.words_speed import ALGORITHM, BLOCKS, algorithm_4_1, two_words
-from ozaki import _word_bounds
+from ozaki.bounds import words as word_bounds
 from ozaki.schemes import PRESETS, Words
 from ozaki.tensor_core import A100, H100, V100, TensorCore
 
@@ -98,8 +98,8 @@ def bounds(n: int = 4096) -> Figure:
     claims = []
     for name, conversion in terms.items():
         theirs = conversion + n * 2.0**-24
-        ideal = _word_bounds.relative(replace(PRESETS[name], core=BLOCK_FMA_1), n)
-        h100 = _word_bounds.relative(replace(PRESETS[name], core=H100), n)
+        ideal = word_bounds.relative(replace(PRESETS[name], core=BLOCK_FMA_1), n)
+        h100 = word_bounds.relative(replace(PRESETS[name], core=H100), n)
         claims.append(
             Claim(
                 f"{name}: {f'{conversion:.2g} + ' if conversion else ''}n 2^-24 = {theirs:.3g} for n = {n}",

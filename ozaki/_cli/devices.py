@@ -72,7 +72,7 @@ def environment() -> dict[str, Any]:
     versions["blas"] = f"{blas['name']} {blas['version']}"
     versions["cupy"] = None
     devices: list[dict[str, Any]] = []
-    from ozaki.backends.numpy import _backend as _numpy
+    from ozaki.backends.numpy import backend as _numpy
 
     engines = {"numpy": list(_numpy.engines)}
     if importlib.util.find_spec("cupy") is not None:
@@ -80,7 +80,7 @@ def environment() -> dict[str, Any]:
 
         versions["cupy"] = cupy.__version__
         if gpus():
-            from ozaki.backends.cupy import _backend as _cupy
+            from ozaki.backends.cupy import backend as _cupy
 
             versions["cuda driver"], versions["cuda runtime"] = (
                 f"{v // 1000}.{v % 1000 // 10}"

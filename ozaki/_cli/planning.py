@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from dataclasses import asdict, dataclass
-from math import inf, log2, prod
+from dataclasses import asdict, dataclass, replace
+from math import inf, prod
 from statistics import median
 from typing import Any
 
@@ -12,14 +12,17 @@ import numpy as np
 import numpy.typing as npt
 
 import ozaki
-from ozaki._accuracy import default_accuracy
+from ozaki._checks import check_choices
 from ozaki._choices import Choices
 from ozaki._operands import Shapes, shapes
-from ozaki._plan_ahead import plan_for_ordinary
 from ozaki._report import counted, several
 from ozaki.backends import Backend
-from ozaki.schemes import Residues, Scheme, Words, scaling_of
-from ozaki.schemes.named import SCHEMES, integer_scheme, most_of, scheme_of
+from ozaki.planning.facts import Facts
+from ozaki.planning.ordinary import foresee
+from ozaki.planning.question import Question
+from ozaki.planning.weigh import explained
+from ozaki.schemes import Scheme, Words
+from ozaki.schemes.named import SCHEMES
 
 Array = npt.NDArray[Any]
 
@@ -34,6 +37,7 @@ class Planned:
     undecided : what the shapes do not decide; empty if they do, or for files
     device : "cpu" or "gpu"
     engine : what multiplies, by name
+    steps : what is done, a line each
     seconds : about as long as that takes, None where nothing is known of it
     """
 
@@ -41,7 +45,12 @@ class Planned:
     undecided: str
     device: str
     engine: str
+    steps: str
     seconds: float | None
+
+    def explained(self) -> str:
+        """Every way that was weighed, a line each, with its time and what it proves."""
+        return "\n".join(map(str, self.plan.candidates))
 
     def __str__(self) -> str:
         time = "" if self.seconds is None else f", about {self.seconds:.2g} s"
@@ -56,9 +65,11 @@ class Planned:
             **{name: getattr(plan, name) for name in names},
             "scheme": "native" if plan.scheme is None else plan.scheme.name,
             "target": asdict(plan.target),
+            "candidates": [asdict(candidate) for candidate in plan.candidates],
             "undecided": self.undecided,
             "device": self.device,
             "engine": self.engine,
+            "steps": self.steps.splitlines(),
             "seconds": self.seconds,
         }
 
@@ -76,7 +87,7 @@ def of_files(a: Array, b: Array, options: dict[str, Any], device: str, backend: 
     """The plan of these operands."""
     plan = ozaki.plan(xp.asarray(a), xp.asarray(b), **options)
     sizes = shapes(a.shape, b.shape)
-    return Planned(plan, "", device, backend.engine_name(plan), _seconds(plan, sizes, backend))
+    return _planned(plan, "", device, sizes, backend)
 
 
 def of_shapes(
@@ -91,7 +102,12 @@ def of_shapes(
     """
     sizes = shapes(a, b)
     plan, undecided = _before_operands(a, b, sizes, dtype, Choices(**options), backend)
-    return Planned(plan, undecided, device, backend.engine_name(plan), _seconds(plan, sizes, backend))
+    return _planned(plan, undecided, device, sizes, backend)
+
+
+def _planned(plan: ozaki.Plan, undecided: str, device: str, sizes: Shapes, backend: Backend) -> Planned:
+    engine, steps = backend.engine_name(plan), backend.steps(plan)
+    return Planned(plan, undecided, device, engine, steps, _seconds(plan, sizes, backend))
 
 
 def _before_operands(
@@ -106,7 +122,13 @@ def _before_operands(
             return ozaki.plan(a, b, dtype=dtype, **choices._asdict()), ""
         plan = ozaki.plan(a, b, dtype=dtype, **choices._replace(accuracy=None)._asdict())
         return plan, f"the elements decide whether that proves what is asked for ({asked}): plan from files"
-    plan = plan_for_ordinary(sizes, dtype, choices, backend, _slices_of_normal(sizes, dtype, choices))
+    check_choices(choices, backend)
+    obstacle = backend.native_obstacle(dtype)
+    question = Question(sizes, dtype, choices, backend.machine(), obstacle)
+    plan, _ = foresee(question, Facts())
+    if plan.scheme is not None:
+        plan = replace(plan, bound=inf)  # estimated, and proven of no operands
+    plan = explained(question, Facts(), plan)
     if plan.scheme is None:
         return plan, "" if target is None else "unless products or sums over- or underflow, which the elements decide"
     if target is not None and target.measure != "componentwise" and not isinstance(plan.scheme, Words):
@@ -117,51 +139,16 @@ def _before_operands(
     )
 
 
-def _slices_of_normal(sizes: Shapes, dtype: str, choices: Choices) -> Scheme:
-    """The slices that some rows and columns of normally distributed numbers need."""
-    k = sizes.shape[1]
-    drawn = min(k, _MOST_INDICES)
-    rows, columns = (min(size, _MOST_ELEMENTS // drawn, _MOST_ROWS) for size in sizes.stack[1:])
-    rng = np.random.default_rng(0)
-    a, b = (rng.standard_normal(shape).astype(dtype) for shape in ((rows, drawn), (drawn, columns)))
-    # Shorthands are spelled out for the whole k, with which their tolerances grow.
-    accuracy = choices.target(k) or default_accuracy(dtype, k)
-    plan = ozaki.plan(a, b, accuracy=accuracy, scheme=choices.scheme, reproducible=True)
-    assert isinstance(plan.scheme, Scheme)
-    return plan.scheme if drawn == k else _of_longer(plan.scheme, drawn, k)
-
-
-def _of_longer(scheme: Scheme, drawn: int, k: int) -> Scheme:
-    """The slices that leave elements as many bits in rows of length k as these do in rows that were drawn shorter.
-
-    Neglected is that longer rows have larger and smaller elements, which cost digits a bit at most, and that
-    products of other slices may be fewer at that k.
-    """
-    name = integer_scheme(_typed(scheme), k)
-    # Residues share what they hold among a row, whose norm grows as sqrt(k).
-    lost = log2(k / drawn) / 2 if isinstance(scheme, Residues) else 0.0
-    needed = scaling_of(scheme, drawn).room + lost
-    for count in range(1, most_of(name)):
-        scaling = scheme_of(name, count).scaling(k)
-        if scaling is not None and scaling.room >= needed:
-            return scheme_of(name, count)
-    return scheme_of(name, most_of(name))
-
-
 def _typed(scheme: Scheme) -> str:
     """Return the name that a scheme is asked for by: the bits of FP16 digits follow from the inner dimension."""
     return "fp16-digits" if scheme.name.startswith("fp16-digits") else scheme.name
-
-
-_MOST_ROWS, _MOST_INDICES, _MOST_ELEMENTS = 256, 2**17, 2**22
-"""Of an operand that is drawn."""
 
 
 def _seconds(plan: ozaki.Plan, sizes: Shapes, backend: Backend) -> float | None:
     """About as long as the product takes: by the rates of the device, else by a smaller product."""
     if 0 in (*sizes.stack, sizes.shape[1]):
         return 0.0
-    known = backend.seconds(sizes.stack, sizes.shape[1], plan.dtype, plan.scheme)
+    known = backend.machine().seconds(sizes.stack, sizes.shape[1], plan.dtype, plan.scheme)
     return known if known is not None or backend.name != "numpy" else _by_sample(plan, sizes)
 
 

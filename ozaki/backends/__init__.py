@@ -1,57 +1,81 @@
-"""The array libraries: each describes, splits, multiplies and recombines on its own arrays."""
+"""The array libraries: what each has to offer (`Backend`), and which one an operand belongs to."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from contextlib import AbstractContextManager
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, Protocol
 
-from ozaki._description import Described, Description, Least, Sides
 from ozaki._operands import Side
 from ozaki._plan import Plan
 from ozaki._prepared import Prepared
-from ozaki._proof import ProofBackend
-from ozaki.schemes import Scheme, Words
-from ozaki.schemes.formats import TensorCore
+from ozaki.planning.facts import Facts, Need
+from ozaki.planning.question import Machine
+from ozaki.schemes import Words
 
 ENGINES = ("float64", "int8", "cublas", "hopper")
 """Every engine of every backend."""
 
-Way = Scheme | Words | None
-"""How a product runs: slices, words, or the native product."""
+
+class Work(Protocol):
+    """What a backend does for one product: it finds facts about the operands, and multiplies."""
+
+    @property
+    def workspace(self) -> int:
+        """Most bytes held at a time so far, beside operands, result, and what `Backend.row_bytes` counts."""
+        ...
+
+    def begin(self, needs: Sequence[Need], plan: Plan) -> None:
+        """Begin to find these facts, and meanwhile to split for this plan, where a device does; waits for nothing."""
+        ...
+
+    def measure(self, need: Need) -> Any:
+        """Find a fact about the operands (`planning.facts`), and wait for it.
+
+        Raises
+        ------
+        ValueError
+            If it cannot be found within the limit of workspace.
+        """
+        ...
+
+    def multiply(self, plan: Plan, c: Any) -> None:
+        """Compute the product by the slices or words of a plan into c, shape (batch, m, n), contiguous.
+
+        Raises
+        ------
+        ValueError
+            If it cannot be computed within the limit of workspace.
+        """
+        ...
+
+    def native(self, c: Any) -> None:
+        """Compute the array library's own product of the operands into c, shape (*batch, m, n), rows contiguous."""
+        ...
+
+    def nonfinite(self, side: Side) -> Any:
+        """How many elements of each row are NaN or Inf, shape (batch, rows), in host memory."""
+        ...
+
+    def underflows(self, side: Side, words: Words) -> int:
+        """How many elements of an operand lose more than their share of bits when they are cut into words."""
+        ...
 
 
-class Again(NamedTuple):
-    """What calls like one that has run may do.
-
-    Attributes
-    ----------
-    right : whether what ran is right for the operands that there are then
-    shape : of the result
-    """
-
-    right: Callable[[], bool]
-    shape: tuple[int, ...]
-
-
-class Backend(ProofBackend, Protocol):
-    """What a backend module offers; arrays of operands are stacks of rows, shape (batch, rows, k)."""
+class Backend(Protocol):
+    """What a backend module offers."""
 
     name: str
     engines: tuple[str, ...]
-    waits: bool
-    """Whether planning waits for a device that could do something else meanwhile."""
     row_bytes: int
     """Bytes for each row of an operand, held for its description and what follows from it, that count as workspace."""
 
-    def __hash__(self) -> int: ...
     def owns(self, x: Any) -> bool:
         """Whether x is an array of this library."""
         ...
 
     def check_device(self, operands: tuple[tuple[str, Any], ...]) -> None:
-        """Named operands of the backend lie where it computes."""
+        """Refuse named operands that do not lie where the backend computes."""
         ...
 
     def asarray(self, x: Any) -> Any:
@@ -62,6 +86,10 @@ class Backend(ProofBackend, Protocol):
         """Memory for a result, its last axis contiguous."""
         ...
 
+    def broadcast_to(self, x: Any, shape: tuple[int, ...]) -> Any:
+        """A view of x in that shape."""
+        ...
+
     def contiguous(self, x: Any) -> bool:
         """Whether a result can be computed in x."""
         ...
@@ -70,92 +98,71 @@ class Backend(ProofBackend, Protocol):
         """Whether two arrays may share memory."""
         ...
 
-    def describe(self, x: Any) -> Described:
-        """The rows of x, float32 or float64, and integers that tell of them (docs/design.md, section 3)."""
-        ...
-
-    def describing_workspace(self, shape: tuple[int, ...]) -> int:
-        """Bytes held while rows of that shape (batch, rows, k) are described, and freed then."""
-        ...
-
-    def read(self, described: Described) -> Callable[[], Description]:
-        """Begin to bring a description to the host; calling the result waits for it."""
-        ...
-
-    def look(self, x: Any, y: Any, whole: Sides | None = None) -> Callable[[], tuple[Least, Least]]:
-        """Likewise what the first elements of the rows of both tell, given what words found of the whole rows."""
-        ...
-
-    def split(self, operand: Described, side: Side, plan: Plan) -> Any:
-        """The slices of an operand, as the engine of the plan reads them."""
-        ...
-
-    def split_in_one_read(self, plan: Plan, x: Any, y: Any) -> tuple[Any, Any] | None:
-        """Slices of rows that nothing is known of, with their descriptions; None where that is no faster."""
-        ...
-
-    def cut_in_one_read(self, plan: Plan, x: Any, y: Any) -> tuple[Any, Any, Callable[[], bool]] | None:
-        """Words likewise, and whether an element is so small that it loses part of itself; that is waited for."""
-        ...
-
-    def same_slices(self, plan: Plan, other: Plan) -> bool:
-        """Whether slices for one plan serve another one, of the same scheme, engine and (m, k, n)."""
-        ...
-
-    def product(self, plan: Plan, x: Any, y: Any, out: Any) -> int:
-        """out = x y^T, shape (batch, m, n), of rows that nothing is known of; the bytes of workspace."""
-        ...
-
-    def execute(self, plan: Plan, left: Any, right: Any, out: Any) -> int:
-        """The same of operands that are described or split."""
-        ...
-
-    def recorded(
-        self, a: Any, b: Any, out: Any, c: Any, choices: tuple[Any, ...], again: Callable[[], Again | None]
-    ) -> AbstractContextManager[None]:
-        """While a product is computed into c: note what is done, for `again`, where that spares the host anything.
-
-        What may be done again is asked when the product is there.
-        """
-        ...
-
-    def axpby(self, alpha: Any, x: Any, beta: Any, y: Any, out: Any) -> None:
-        """out = alpha x + beta y (None: not read), both products and the sum rounded; x, of out's dtype, is lost."""
-        ...
-
-    def underflows(self, operand: Described, words: Words) -> int:
-        """Elements that lose more than their share of bits when they are cut into words."""
-        ...
-
-    def core(self) -> TensorCore | None:
-        """The tensor cores of words that are given by name; None if those here are unknown."""
-        ...
-
-    def words_obstacle(self, words: Words) -> str | None:
-        """Why these words do not run here, or not by themselves; None if they do."""
-        ...
-
-    def native(self, a: Any, b: Any, dtype: str, out: Any) -> int:
-        """out = a b, in `dtype`, of matrices or of stacks of them, whose batches are broadcast.
-
-        Returns the bytes of copies that were made for it.
-        """
+    def machine(self) -> Machine:
+        """What planning asks about the machine that computes here and now."""
         ...
 
     def native_obstacle(self, dtype: str) -> str | None:
         """A setting by which the native product is less than an IEEE one; None if there is none."""
         ...
 
-    def fastest(self, stack: tuple[int, int, int], k: int, dtype: str, ways: tuple[Way, ...]) -> Way:
-        """Of these ways, a scheme first, the fastest for a product (batch, m, n)."""
-        ...
-
-    def seconds(self, stack: tuple[int, int, int], k: int, dtype: str, way: Way) -> float | None:
-        """How long a product (batch, m, n) is expected to take in that way; None where nothing is known of it."""
-        ...
-
     def engine_name(self, plan: Plan) -> str:
         """Device and engine, for the report."""
+        ...
+
+    def steps(self, plan: Plan) -> str:
+        """The steps of a plan, a line each, for operands that lie in memory row by row."""
+        ...
+
+    def same_slices(self, plan: Plan, other: Plan) -> bool:
+        """Whether slices for one plan serve another one, of the same scheme, engine and (m, k, n)."""
+        ...
+
+    def describing_workspace(self, shape: tuple[int, ...]) -> int:
+        """Bytes held while rows of that shape (batch, rows, k) are described, and freed then."""
+        ...
+
+    def work(self, a: Any, b: Any, rows: Callable[[Side], Any], dtype: str, limit: int | None) -> Work:
+        """One product.
+
+        Parameters
+        ----------
+        a, b : matrices or stacks of them, as the caller gave them; or slices made by `split`
+        rows : gives an operand as a stack of rows, shape (batch, rows, k), a copy where no view has that shape
+        dtype : of the result
+        limit : most bytes that proofs and the product may hold at a time, or None
+        """
+        ...
+
+    def split(self, rows: Any, side: Side, plan: Plan) -> Any:
+        """The slices of an operand, for many products."""
+        ...
+
+    def keep(
+        self,
+        a: Any,
+        b: Any,
+        out: Any,
+        choices: Hashable,
+        work: Any,
+        stands: Callable[[Facts], bool],
+        shape: tuple[int, ...],
+        dtype: str,
+    ) -> None:
+        """Keep what was done for a product, where a repeated call is faster by that.
+
+        Parameters
+        ----------
+        a, b, out : the operands, and where the caller wanted the result, or None
+        choices : all else that the call depends on
+        work : the product that was computed
+        stands : whether the same result is right for operands with these facts
+        shape, dtype : of the result
+        """
+        ...
+
+    def axpby(self, alpha: Any, x: Any, beta: Any, y: Any, out: Any) -> None:
+        """out = alpha x + beta y (None: not read), both products and the sum rounded; x, of out's dtype, is lost."""
         ...
 
 
@@ -169,13 +176,13 @@ def backend_of(*operands: tuple[str, Any]) -> Backend:
     """
     cupy = [_is_cupy(x) for _, x in operands]
     if not any(cupy):
-        from ozaki.backends.numpy import _backend as _numpy
+        from ozaki.backends.numpy import backend as _numpy
 
         return _numpy
     if not all(cupy):
         here, other = operands[cupy.index(True)][0], operands[cupy.index(False)][0]
         raise TypeError(f"{other}: not a CuPy array, but {here} is; move one of them with cupy.asarray or cupy.asnumpy")
-    from ozaki.backends.cupy import _backend as _cupy
+    from ozaki.backends.cupy import backend as _cupy
 
     _cupy.check_device(operands)
     return _cupy
@@ -187,7 +194,7 @@ def _is_cupy(x: Any) -> bool:
     return isinstance(x, Prepared) and bool(x.backend.name == "cupy")
 
 
-def again(a: Any, b: Any, out: Any, choices: tuple[Any, ...]) -> Any:
-    """The product of CuPy arrays, done as a call like this one was before; None if it has to be found out how."""
-    module = sys.modules.get("ozaki.backends.cupy._again")
-    return None if module is None else module.again(a, b, out, choices)
+def repeated(a: Any, b: Any, out: Any, choices: Hashable) -> Any:
+    """The product as a repeated call has it at once (`backends/cupy/repeated.py`); None if it goes the long way."""
+    module = sys.modules.get("ozaki.backends.cupy.repeated")
+    return None if module is None else module.repeated(a, b, out, choices)

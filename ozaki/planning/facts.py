@@ -8,16 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from ozaki._accuracy import Measure
+from ozaki.bounds.levels import Level
 from ozaki.schemes import Scheme, Words
 
 T = TypeVar("T")
-
-Level = Literal["sampled", "narrow", "wide"]
-"""How sharply (abs(A) abs(B))_ij is bounded from below (docs/bounds.md, B7), from cheap and loose to costly and sharp:
-products of 7-bit magnitudes of a quarter of the inner indices, the same of all, and products of some 20 bits."""
 
 
 class Need:
@@ -27,6 +24,15 @@ class Need:
 @dataclass(frozen=True)
 class Sample(Need):
     """What the first `SAMPLED` elements of each row show: (Least, Least), of the left and the right operand."""
+
+
+@dataclass(frozen=True)
+class Overlap(Need):
+    """How much the large elements of a few rows of A and columns of B meet (E5; docs/bounds.md): float.
+
+    The least k (abs(A) abs(B))_ij / (s_i s_j) among them, s a row's sum of magnitudes, over some inner indices: about 1
+    for independent elements, near 0 where large elements meet small ones.
+    """
 
 
 @dataclass(frozen=True)
@@ -92,7 +98,7 @@ class WorstRatio(Need):
     Attributes
     ----------
     scheme, level : what is compared with what
-    few_rows : in the first rows of A only (`FEW_ROWS`); enough to see that a scheme does not do
+    few_rows : in the first rows of A only (`bounds.levels.FEW_ROWS`); enough to see that a scheme does not do
     drops : the image error includes the digit pairs that the scheme leaves out. They are known to vanish for operands
         of small spans, and then the ratio is asked for without them.
     """
@@ -142,21 +148,21 @@ class Facts(Mapping[Need, Any]):
         return Facts(self._found | {need: value})
 
 
-def settle(decide: Callable[[Facts], T], measure: Callable[[Need], Any], facts: Facts | None = None) -> tuple[T, Facts]:
+def settle(decide: Callable[[Facts], T], measure: Callable[[Need, Facts], Any], facts: Facts) -> tuple[T, Facts]:
     """Ask a decision until it has all the facts that it needs.
 
     Parameters
     ----------
     decide : function of the facts; raises `MissingFact` while it needs another one
-    measure : finds a fact
+    measure : finds a fact that is needed, given those that are there
+    facts : those that are there at first
 
     Returns
     -------
-    The decision, and the facts that it rests on.
+    The decision, and the facts that there are then.
     """
-    facts = Facts() if facts is None else facts
     while True:
         try:
             return decide(facts), facts
         except MissingFact as missing:
-            facts = facts.having(missing.need, measure(missing.need))
+            facts = facts.having(missing.need, measure(missing.need, facts))

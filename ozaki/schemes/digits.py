@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
+from math import sqrt
+from typing import ClassVar, Literal
 
 from ozaki.schemes.image import Scaling, ceil_log2, max_scaling
 
@@ -26,6 +27,9 @@ class Digits:
     count: int
     bits: int = 8
     word: Literal["int8", "fp16"] = "int8"
+
+    exact: ClassVar[bool] = True
+    """Slice products and their sums are exact: the bits are the same on every backend."""
 
     @property
     def name(self) -> str:
@@ -59,6 +63,31 @@ class Digits:
         r, p = self.bits, self.count
         low = 2.0 ** (r - 1) / (2.0**r - 1)  # of a unit of the last digit kept
         return (p - 1) * 2.0 ** (r - 1) * low * 2.0 ** (r * (p - 1))
+
+    def dropped(self, k: int, spans: tuple[int, int]) -> float:
+        """Largest worth of the pairs that are left out of an entry, in image units (docs/bounds.md, B1).
+
+        Zero where trailing zero digits make them all vanish. The spans are the largest top - bottom of the rows of both
+        operands; an image has at least scaling.base bits for them, the rest at its end being zeros.
+        """
+        base = self.scaling(k).base
+        used = sum(self.count - max(base - span, 0) // self.bits for span in spans)
+        return k * self.drop if used > self.count + 1 else 0.0
+
+    @property
+    def usual_drop(self) -> float:
+        """Root mean square of what is left out for each inner index of ordinary data, an estimate."""
+        radix, p = 2.0**self.bits, self.count
+        return sqrt(p - 1) * radix**2 / 12 * radix ** (p - 2)
+
+    @property
+    def growth(self) -> int:
+        """Least factor by which the error bound grows when a digit is taken away.
+
+        A digit holds all of its bits, but the third one doubles the pairs that are left out. A single digit leaves none
+        out: its error may be no larger than that of two.
+        """
+        return 2 ** (self.bits - 1) if self.count > 2 else 0
 
     def depth(self, diagonals_limit: int = 2**31) -> int:
         """Largest k for which the longest diagonal stays below `diagonals_limit`."""

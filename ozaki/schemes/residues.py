@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from functools import lru_cache
 from math import gcd, isqrt, prod
+from typing import ClassVar
 
 from ozaki.schemes.image import Scaling, norm_scaling
 
@@ -48,6 +49,9 @@ class Residues:
 
     count: int
 
+    exact: ClassVar[bool] = True
+    """Slice products and their sums are exact: the bits are the same on every backend."""
+
     @property
     def name(self) -> str:
         return "residues"
@@ -70,12 +74,34 @@ class Residues:
     @lru_cache(maxsize=1024)  # noqa: B019 - few at a time, and frozen
     def scaling(self, k: int) -> Scaling | None:
         """Norm scaling; None where so few moduli cannot hold even one bit at this k."""
-        return norm_scaling(isqrt(self.range), k)
+        return norm_scaling(self.largest, k)
+
+    @property
+    def largest(self) -> int:
+        """The largest norm of a row's image."""
+        return isqrt(self.range)
 
     @property
     def drop(self) -> float:
         """Nothing is left out."""
         return 0.0
+
+    def dropped(self, k: int, spans: tuple[int, int]) -> float:
+        """Nothing is left out."""
+        return 0.0
+
+    @property
+    def usual_drop(self) -> float:
+        """Nothing is left out."""
+        return 0.0
+
+    @property
+    def growth(self) -> int:
+        """Least factor by which the error bound grows when a modulus is taken away.
+
+        The last modulus m holds log2(m) / 2 bits of each row, rounded down.
+        """
+        return 8 if self.moduli[-1] >= 64 else 4
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
 from numbers import Integral
-from typing import Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 from ozaki.schemes.formats import FORMATS, H100, Accumulator, Rounding, TensorCore, Word
 from ozaki.schemes.image import ceil_log2
@@ -107,6 +107,9 @@ class Words:
     accumulator: Accumulator = "fp32"
     rounding: Rounding = "RN"
     core: TensorCore = H100
+
+    exact: ClassVar[bool] = False
+    """Products are added in floating point: the bits depend on the tensor core."""
 
     def __post_init__(self) -> None:
         for name, value, known in (
@@ -209,6 +212,10 @@ class Words:
         if s == 1:
             return 1.0 if self.rounding == "RZ" else 1 + 2.0**-bits
         return 2.0 ** (1 - (s - 1) * bits) if self.rounding == "RZ" else 2.0 ** -((s - 1) * bits + s - 2)
+
+    def dropped(self, k: int, spans: tuple[int, int]) -> float:
+        """Zero: pairs of words that are left out are part of the relative error (docs/bounds.md, B8)."""
+        return 0.0
 
     @property
     def residual(self) -> float:

@@ -319,9 +319,6 @@ def install(capability: str) -> None:
 
     mock.patch.object(_driver, "launcher", launcher).start()
     mock.patch.object(_driver, "most_clusters", return_value=2).start()
-    from ozaki.backends.cupy.launching._launch import Launch
-
-    mock.patch.object(Launch, "__init__", _launched_later(Launch.__init__)).start()
     from ozaki.backends.cupy.program import launches
 
     mock.patch.object(launches, "block_of", _block_launched_later(launches.block_of)).start()
@@ -358,16 +355,6 @@ def _later(start: Any, words: Any) -> Any:
         give(stream, partial(run, stream, bytes(words)))
 
     return later
-
-
-def _launched_later(init: Any) -> Any:
-    """A launch that starts when its stream gets there."""
-
-    def new(self: Any, *arguments: Any, **options: Any) -> None:
-        init(self, *arguments, **options)
-        self.start = _later(self.start, self.words)
-
-    return new
 
 
 def _block_launched_later(block_of: Any) -> Any:

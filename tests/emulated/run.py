@@ -37,10 +37,8 @@ def find(case: str) -> Run:
 if __name__ == "__main__":
     case, seed = sys.argv[1], int(sys.argv[2])
     cupy_on_numpy.install("90" if case.startswith(HOPPER) else "80")
-    halves = import_module("ozaki.backends.cupy.engines._halves")
+    halves = import_module("ozaki.backends.cupy.steps.engines.halves")
     halves._found[0] = halves.Places(frozenset({0}))  # the first cluster's multiprocessor; the other one has another
-    of_programs = import_module("ozaki.backends.cupy.steps.engines.halves")
-    of_programs._found[0] = of_programs.Places(frozenset({0}))
     run = find(case)
     streams.chance.seed(seed)
     run(np.random.default_rng(seed))

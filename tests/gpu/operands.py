@@ -12,7 +12,7 @@ cp = pytest.importorskip("cupy")
 
 def tensor_core():
     """The model of the device's tensor cores."""
-    from ozaki.backends.cupy import _backend as _cupy
+    from ozaki.backends.cupy import backend as _cupy
 
     core = _cupy.core()
     if core is None:

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
 import cupy as cp
 
+from ozaki._operands import Side
 from ozaki._plan import Plan
-from ozaki._prepared import Prepared
 from ozaki.backends.cupy import devices
+from ozaki.backends.cupy.listing import program_of
 from ozaki.backends.cupy.machine import Machine
-from ozaki.backends.cupy.prepared import PreparedSlices
 from ozaki.backends.cupy.prepared import split as split
 from ozaki.backends.cupy.program.arrays import View, view_of
 from ozaki.backends.cupy.program.builder import Builder
 from ozaki.backends.cupy.program.program import Program
-from ozaki.backends.cupy.steps import axpby as steps
+from ozaki.backends.cupy.repeated import keep as keep
+from ozaki.backends.cupy.steps.axpby import axpby as add_scaled
 from ozaki.backends.cupy.steps.engines.choice import engine_of
 from ozaki.backends.cupy.steps.native import native_obstacle as native_obstacle
 from ozaki.backends.cupy.work import Work
@@ -77,12 +79,6 @@ def check_device(operands: tuple[tuple[str, Any], ...]) -> None:
             )
 
 
-def given_arrays(operand: Any) -> tuple[Any, ...]:
-    """What a product reads of an operand, an array or a `Prepared`, in the order of a program's given arrays."""
-    slices = operand.slices if isinstance(operand, Prepared) else operand
-    return slices.arrays if isinstance(slices, PreparedSlices) else (operand,)
-
-
 # Planning -----------------------------------------------------------------------------------------------------------
 
 
@@ -95,6 +91,11 @@ def engine_name(plan: Plan) -> str:
     """Device and engine, for reports."""
     device = devices.current()
     return device.name if plan.scheme is None else f"{device.name}, {engine_of(device, plan).label}"
+
+
+def steps(plan: Plan) -> str:
+    """The steps of a plan on the current device, a line each, with the workspace."""
+    return str(program_of(plan, devices.current()))
 
 
 def same_slices(plan: Plan, other: Plan) -> bool:
@@ -114,9 +115,9 @@ def describing_workspace(shape: tuple[int, ...]) -> int:
 # Products -----------------------------------------------------------------------------------------------------------
 
 
-def work(left: Any, right: Any, limit: int | None) -> Work:
-    """What is done with the operands of one product: rows (batch, rows, k), or the slices of a prepared one."""
-    return Work(left, right, limit)
+def work(a: Any, b: Any, rows: Callable[[Side], Any], dtype: str, limit: int | None) -> Work:
+    """One product (`backends.Backend.work`)."""
+    return Work(a, b, rows, dtype, limit)
 
 
 def axpby(alpha: float, x: Any, beta: float, y: Any | None, out: Any) -> None:
@@ -151,5 +152,5 @@ def _adding(device: int, alpha: float, beta: float, add: bool, x: View, y: View)
     b = Builder()
     given, addend = b.given("product", x), b.given("c", y)
     out = b.given("out", x)
-    steps.axpby(b, alpha, given, beta, addend if add else None, out)
+    add_scaled(b, alpha, given, beta, addend if add else None, out)
     return b.whole()

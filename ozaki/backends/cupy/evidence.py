@@ -5,9 +5,10 @@ from __future__ import annotations
 from math import inf
 from typing import Any
 
-from ozaki import _bounds, _word_bounds
 from ozaki._accuracy import Measure
-from ozaki._description import LOOKED_AT, NO_SPAN, Description, Least
+from ozaki.bounds import words as word_bounds
+from ozaki.bounds.description import NO_SPAN, SAMPLED, Description, Least
+from ozaki.bounds.of_scheme import rows_bound as bound_of_rows
 from ozaki.planning.facts import Ratio
 from ozaki.schemes import Scheme, Words
 
@@ -29,21 +30,16 @@ def spans(left: Description, right: Description) -> tuple[int, int]:
 
 def rows_bound(left: Description, right: Description, scheme: Scheme | Words, measure: Measure) -> float:
     """The bound that the descriptions prove in a measure; inf where they do not tell enough."""
-    k = left.k
-    if isinstance(scheme, Words) and measure == "componentwise":
-        return _bounds.words_by_rows(left, right, scheme)
-    if measure == "componentwise" or (isinstance(scheme, Scheme) and scheme.scaling(k) is None):
+    if isinstance(scheme, Scheme) and scheme.scaling(left.k) is None:
         return inf
-    terms = _bounds.error_terms(left, right, scheme, spans(left, right))
-    of_terms = (_bounds.normwise if measure == "normwise" else _bounds.row_column)(left, right, terms)
-    return _word_bounds.relative(scheme, k) + of_terms if isinstance(scheme, Words) else of_terms
+    return bound_of_rows(left, right, scheme, measure, spans(left, right))
 
 
 def cut_bound(lost: bool, sample: tuple[Least, Least] | None, words: Words, k: int) -> float:
     """The bound of words by whether an element loses part of itself, and, if so, by a sample; inf without one."""
     if not lost:
-        return _bounds.words_of_whole(words, k)
-    return inf if sample is None else _bounds.words_by_sample(*sample, min(LOOKED_AT, k), words, k)
+        return word_bounds.lossless(words, k)
+    return inf if sample is None else word_bounds.by_sample(*sample, min(SAMPLED, k), words, k)
 
 
 def ratio_of_panels(found: tuple[Any, ...]) -> Ratio:

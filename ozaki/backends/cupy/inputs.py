@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
-from ozaki._description import Description
+from ozaki._operands import SIDES, Side
 from ozaki.backends.cupy import devices
 from ozaki.backends.cupy.prepared import PreparedSlices
 from ozaki.backends.cupy.program.arrays import Array, view_of
@@ -14,7 +16,7 @@ from ozaki.backends.cupy.program.first_call import FirstCall
 from ozaki.backends.cupy.program.program import Evidence
 from ozaki.backends.cupy.steps.describing import describe, description_on_host
 from ozaki.backends.cupy.steps.operands import Described, Slices
-from ozaki.backends.cupy.steps.product import SIDES
+from ozaki.bounds.description import Description
 
 
 class Inputs:
@@ -25,46 +27,52 @@ class Inputs:
     device : where they lie, the current one
     b : the builder of the program
     memory : what its parts run with
-    rows : of each side, its rows (batch, rows, k)
-    prepared : the slices of operands that are prepared
+    given : operands that are not prepared, in the shapes that they were given
+    prepared : the slices of those that are
     described : whole descriptions, as far as they are made
+    copied : rows are a copy, so that the program is of use for these operands alone
     """
 
-    def __init__(self, left: Any, right: Any) -> None:
-        """Rows (batch, rows, k), or the slices of a prepared operand."""
+    def __init__(self, a: Any, b: Any, rows: Callable[[Side], Any]) -> None:
+        """Matrices or stacks of them, or the slices of prepared operands; `rows` gives one as (batch, rows, k)."""
         self.device, self.b, self.memory = devices.current(), Builder(), FirstCall()
-        self.rows: dict[str, Array] = {}
-        self.prepared: dict[str, Slices] = {}
-        self._real = dict(zip(SIDES, (left, right), strict=True))
-        for side, name, given in zip(SIDES, "ab", (left, right), strict=True):
-            if isinstance(given, PreparedSlices):
-                slices = self.prepared[side] = given.named(self.b, name)
-                self.rows[side] = slices.described.x
+        self._real_rows = rows
+        self.given: dict[Side, Array] = {}
+        self.prepared: dict[Side, Slices] = {}
+        for side, name, operand in zip(SIDES, "ab", (a, b), strict=True):
+            if isinstance(operand, PreparedSlices):
+                slices = self.prepared[side] = operand.named(self.b, name)
                 symbols = slices.described.x, slices.described.fields, slices.planes, slices.mu
-                for symbol, real in zip(symbols, given.arrays, strict=True):
+                for symbol, real in zip(symbols, operand.arrays, strict=True):
                     self.memory.bind(symbol, real)
             else:
-                self.rows[side] = self.b.given(name, view_of(given))
-                self.memory.bind(self.rows[side], given)
+                self.given[side] = self.b.given(name, view_of(operand))
+                self.memory.bind(self.given[side], operand)
         self.described = {side: slices.described for side, slices in self.prepared.items()}
-        self._on_host: dict[str, Evidence] = {}
+        self.copied = False
+        self._on_host: dict[Side, Evidence] = {}
+
+    @cached_property
+    def rows(self) -> dict[Side, Array]:
+        """Both operands as stacks of rows."""
+        return {side: self.prepared[side].described.x if side in self.prepared else self._rows(side) for side in SIDES}
+
+    def _rows(self, side: Side) -> Array:
+        """The rows of an operand: a view of what was given, or a copy."""
+        given, real = self.given[side], self._real_rows(side)
+        if real.data.ptr == self.memory.address(given.at):
+            return Array(given.buffer, 0, *view_of(real))
+        self.copied = True
+        copy = self.b.given(f"copy of {given}", view_of(real))
+        self.memory.bind(copy, real)
+        return copy
 
     @property
     def both(self) -> tuple[Array, Array]:
         """The rows of both."""
         return self.rows["left"], self.rows["right"]
 
-    @property
-    def dtype(self) -> str:
-        """Of the result."""
-        return "float64" if any(x.char == "d" for x in self.rows.values()) else "float32"
-
-    def real(self, side: str) -> Any:
-        """The rows as they were given; None of a prepared operand."""
-        given = self._real[side]
-        return None if isinstance(given, PreparedSlices) else given
-
-    def describe(self, side: str) -> Described:
+    def describe(self, side: Side) -> Described:
         """The whole description of an operand, made once."""
         if side not in self.described:
             self.described[side] = describe(self.b, self.device, self.rows[side])
@@ -78,7 +86,7 @@ class Inputs:
         """Those that were taken when the operands were split are free."""
         self.described = {side: replace(of, magnitudes=None) for side, of in self.described.items()}
 
-    def description(self, side: str) -> Evidence:
+    def description(self, side: Side) -> Evidence:
         """The description of an operand on the host, begun once, on the builder's stream."""
         if side not in self._on_host:
             self._on_host[side] = description_on_host(self.b, self.describe(side))

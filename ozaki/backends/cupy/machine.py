@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import inf
 
-from ozaki.backends import Way
 from ozaki.backends.cupy import devices
 from ozaki.backends.cupy.devices import Device
 from ozaki.backends.cupy.steps.engines import winograd
 from ozaki.backends.cupy.steps.engines.choice import slice_engine, word_engine
 from ozaki.backends.cupy.steps.engines.fused import Fused
 from ozaki.backends.cupy.steps.engines.word_tiles import TiledWords
+from ozaki.planning.question import Way
 from ozaki.schemes import Scheme, Words
 from ozaki.schemes.formats import TensorCore
 

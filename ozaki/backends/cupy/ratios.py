@@ -9,24 +9,21 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ozaki import _bounds
-from ozaki._description import Description
+from ozaki._operands import SIDES
 from ozaki.backends.cupy import evidence
 from ozaki.backends.cupy.inputs import Inputs
 from ozaki.backends.cupy.program.arrays import Array
 from ozaki.backends.cupy.program.program import Evidence
 from ozaki.backends.cupy.program.steps import Stream
-from ozaki.backends.cupy.steps.magnitudes import first_level
 from ozaki.backends.cupy.steps.native import native_obstacle
 from ozaki.backends.cupy.steps.operands import Described
 from ozaki.backends.cupy.steps.panels import Panel, Panels
-from ozaki.backends.cupy.steps.product import SIDES
 from ozaki.backends.cupy.steps.proof import Lower, Wanted, least_product, lower_bound, worst_ratios
-from ozaki.planning.facts import Level, Ratio, WorstRatio
+from ozaki.bounds import words as word_bounds
+from ozaki.bounds.description import Description
+from ozaki.bounds.levels import FEW_ROWS, Level, levels
+from ozaki.planning.facts import Ratio, WorstRatio
 from ozaki.schemes import Scheme, Words
-
-FEW_ROWS = 128
-"""Rows of A that show whether a scheme is worth comparing in all of them."""
 
 
 class _Open(NamedTuple):
@@ -116,7 +113,7 @@ class Ratios:
         """
         b, device = self._inputs.b, self._inputs.device
         left, right = (replace(of, magnitudes=None) for of in described)
-        level = first_level(left.k)
+        level = levels(left.k)[0]
         if self._open is not None and self._open.level == level and self._open.lower is not None:
             with b.on(self._open.stream):
                 return (least_product(b, device, self._open.lower, left, right),)
@@ -153,7 +150,7 @@ class Ratios:
                 _some_rows(of, panel.of(side, self._inputs.rows[side].shape[0]))
                 for side, of in zip(SIDES, (left, right), strict=True)
             )
-        return Wanted(_bounds.word_terms(left, right, need.scheme), rows, 0.0)
+        return Wanted(word_bounds.error_terms(left, right, need.scheme), rows, 0.0)
 
     def _begin_in_panels(self, panels: Panels, needs: Sequence[WorstRatio]) -> None:
         """The worst ratios of all panels, one after the other."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ozaki import _bounds
-from ozaki._description import Description
+from ozaki._operands import SIDES, Side
 from ozaki._plan import Plan
 from ozaki.backends.cupy import evidence
 from ozaki.backends.cupy.inputs import Inputs
@@ -25,14 +24,17 @@ from ozaki.backends.cupy.steps.engines.engine import Engine
 from ozaki.backends.cupy.steps.magnitudes import room_for_one_read
 from ozaki.backends.cupy.steps.native import native
 from ozaki.backends.cupy.steps.operands import Slices
-from ozaki.backends.cupy.steps.product import SIDES
+from ozaki.backends.cupy.steps.overlap import overlap
 from ozaki.backends.cupy.steps.sample import sample
 from ozaki.backends.cupy.steps.words import count_underflows
+from ozaki.bounds import native as native_bounds
+from ozaki.bounds.description import Description
 from ozaki.planning.facts import (
     CutBound,
     LeastProduct,
     NativeInRange,
     Need,
+    Overlap,
     Ratio,
     RowsBound,
     Sample,
@@ -61,16 +63,16 @@ class Work:
     Everything that the device does is a step of one program, which is run part by part while it is built.
     """
 
-    def __init__(self, left: Any, right: Any, limit: int | None = None) -> None:
-        """Operands are rows (batch, rows, k), or the slices of a prepared one.
+    def __init__(self, a: Any, b: Any, rows: Callable[[Side], Any], dtype: str, limit: int | None) -> None:
+        """Take operands as they were given, matrices or stacks of them, or the slices of prepared ones.
 
-        `limit`: bytes left for proofs and product, or None.
+        `rows` gives one as a stack of rows, (batch, rows, k); `dtype`: of the result; `limit`: bytes left for proofs
+        and product, or None.
         """
-        self._inputs, self._limit = Inputs(left, right), limit
+        self._inputs, self._dtype, self._limit = Inputs(a, b, rows), dtype, limit
         self._b, self._device = self._inputs.b, self._inputs.device
         self._ratios = Ratios(self._inputs, limit)
         self._early: _Early | None = None
-        self._for_others = True
 
     # Facts ----------------------------------------------------------------------------------------------------------
 
@@ -129,8 +131,10 @@ class Work:
         match need:
             case Sample():
                 return b.read(need, (sample(b, *inputs.both),), _itself)
+            case Overlap():
+                return b.read(need, (overlap(b, *inputs.both),), _itself)
             case NativeInRange():
-                return b.read(need, inputs.descriptions(), partial(_native_in_range, dtype=inputs.dtype))
+                return b.read(need, inputs.descriptions(), partial(_native_in_range, dtype=self._dtype))
             case Spans() if self._ratios.spans is not None:
                 return b.read(need, (self._ratios.spans,), _spans_of)
             case Spans():
@@ -233,26 +237,13 @@ class Work:
         self._release_early()
         inputs.run()
 
-    def native(self, a: Any, b: Any, dtype: str, c: Any) -> None:
-        """The native product c = a b of matrices or stacks of them as they were given, in `dtype`.
-
-        Columns of c are neighbours in memory. Once, of one `Work`.
-        """
+    def native(self, c: Any) -> None:
+        """The native product of the operands as they were given into c, whose rows are contiguous; once of a `Work`."""
         self._ratios.close()
         self._release_early()
-        x, y = self._as_given("left", a), self._as_given("right", b)
-        native(self._b, x, y, dtype, self._result(c))
+        given = self._inputs.given
+        native(self._b, given["left"], given["right"], self._dtype, self._result(c))
         self._inputs.run()
-
-    def _as_given(self, side: str, x: Any) -> Array:
-        """An operand in its own shape. If its rows are a copy, what is run is of no use for other operands."""
-        rows, real = self._inputs.rows[side], self._inputs.real(side)
-        if real is not None and x.data.ptr == real.data.ptr:
-            return Array(rows.buffer, 0, *view_of(x))
-        self._for_others = False
-        given = self._b.given(side, view_of(x))
-        self._inputs.memory.bind(given, x)
-        return given
 
     def _result(self, c: Any) -> Array:
         out = self._b.given("c", view_of(c))
@@ -261,25 +252,24 @@ class Work:
 
     # What reports and repeated calls ask ----------------------------------------------------------------------------
 
-    def nonfinite(self, side: str) -> npt.NDArray[np.int64]:
+    def nonfinite(self, side: Side) -> npt.NDArray[np.int64]:
         """How many NaN and Inf each row has, shape (batch, rows); waits for the device."""
         found = self._inputs.description(side)
         self._inputs.run()
         description: Description = self._inputs.memory.evidence(found)
         return description.nonfinite
 
-    def underflows(self, words: Words) -> tuple[int, int]:
-        """Elements of both operands that lose more than their share of bits when they are cut; waits for the device."""
-        inputs, counts = self._inputs, []
-        for side, description in zip(SIDES, inputs.on_host(), strict=True):
-            count = 0
-            if description.below(words.lowest).any():
-                arrival = count_underflows(self._b, inputs.describe(side), words)
-                inputs.run()
-                count = int(inputs.memory.evidence(self._b.evidence(arrival, np.copy))[0])
-            counts.append(count)
-        left, right = counts
-        return left, right
+    def underflows(self, side: Side, words: Words) -> int:
+        """Elements of an operand that lose more than their share of bits when they are cut; waits for the device."""
+        inputs = self._inputs
+        found = inputs.description(side)
+        inputs.run()
+        description: Description = inputs.memory.evidence(found)
+        if not description.below(words.lowest).any():
+            return 0
+        arrival = count_underflows(self._b, inputs.describe(side), words)
+        inputs.run()
+        return int(inputs.memory.evidence(self._b.evidence(arrival, np.copy))[0])
 
     @property
     def workspace(self) -> int:
@@ -292,7 +282,7 @@ class Work:
         None if a step of it depends on what the host found of these operands, or if there are too many steps.
         """
         program = self._b.whole()
-        return program if program.repeatable and self._for_others and len(program.steps) < _MOST_STEPS else None
+        return program if program.repeatable and not self._inputs.copied and len(program.steps) < _MOST_STEPS else None
 
 
 def _itself(found: Any) -> Any:
@@ -300,7 +290,7 @@ def _itself(found: Any) -> Any:
 
 
 def _native_in_range(left: Description, right: Description, dtype: str) -> bool:
-    return _bounds.native_in_range(left, right, dtype)
+    return native_bounds.in_range(left, right, dtype)
 
 
 def _spans_of(ratio: Ratio) -> tuple[int, int]:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from math import prod
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ozaki._description import FIELDS, LOOKED_AT, Described, Description, Least, Sides, empty_fields
 from ozaki.backends.numpy._limbs import Floats
+from ozaki.bounds.description import FIELDS, SAMPLED, Described, Least, Sides, empty_fields
 from ozaki.schemes import magnitude_bits
 from ozaki.schemes.image import EMPTY_TOP
 
@@ -36,16 +36,11 @@ def describing_workspace(shape: tuple[int, ...]) -> int:
     return 8 * 6 * min(TILE, prod(shape)) + OBJECTS
 
 
-def read(described: Described) -> Callable[[], Description]:
-    """The description, as it is: there is nothing to wait for."""
-    return lambda: described.on_host
-
-
-def look(x: npt.NDArray[Any], y: npt.NDArray[Any], whole: Sides | None = None) -> Callable[[], tuple[Least, Least]]:
-    """What the first elements of rows tell, given the whole rows."""
-    some = [describe(side[..., :LOOKED_AT]) for side in (x, y)]
+def sample(x: npt.NDArray[Any], y: npt.NDArray[Any], whole: Sides | None = None) -> tuple[Least, Least]:
+    """What the first elements of the rows of both operands show, given the descriptions of the whole rows, if any."""
+    some = [describe(side[..., :SAMPLED]) for side in (x, y)]
     left, right = (Least.of(part.on_host, of.on_host) for part, of in zip(some, whole or some, strict=True))
-    return lambda: (left, right)
+    return left, right
 
 
 def row_tiles(batch: int, rows: int, k: int, share: int = 1) -> Iterator[tuple[slice, slice]]:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from math import inf
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ozaki._bounds import ErrorTerms, error_terms
-from ozaki._description import Described
-from ozaki._proof import EVERY, NARROW_BITS, NARROW_DEPTH, SAMPLE, SAMPLED_FROM, Look, Ratio, wide_bits
 from ozaki.backends.numpy._describe import OBJECTS, TILE, along_memory, row_tiles, scale, turned
 from ozaki.backends.numpy._limbs import Floats
+from ozaki.bounds.description import Described
+from ozaki.bounds.exact import ErrorTerms
+from ozaki.bounds.levels import EVERY, NARROW_BITS, NARROW_DEPTH, SAMPLE, Level, levels, wide_bits
+from ozaki.bounds.of_scheme import error_terms
 from ozaki.schemes import Scheme, Words
 from ozaki.schemes.image import EMPTY_TOP
 
@@ -22,13 +23,18 @@ SLAB = 2**10
 """Inner indices whose magnitudes are held at a time; float32 sums of so many products of 7-bit magnitudes are exact."""
 
 
-def narrow_product(left: Described, right: Described, sampled: bool, alone: bool = True) -> Floats:
-    """Exact products of 7-bit magnitudes, shape (batch, m, n)."""
-    return _product(left, right, NARROW_BITS, np.float32, _indices(left.k, sampled))
+def lower_bound(left: Described, right: Described, level: Level) -> Floats:
+    """(abs(A) abs(B))_ij from below, shape (batch, m, n), in units of 4**-bits of the level and 2**(top_i + top_j)."""
+    if level == "wide":
+        return _wide_product(left, right)
+    return _product(left, right, NARROW_BITS, np.float32, _indices(left.k, level == "sampled"))
 
 
-def wide_product(left: Described, right: Described, alone: bool = True) -> Floats:
-    """Exact products of wider magnitudes, and a lower bound by exponents where they are zero."""
+def _wide_product(left: Described, right: Described) -> Floats:
+    """Exact products of wide magnitudes.
+
+    Where one is zero: 4**bits times the largest product of leading powers of two, inf where all products are zero.
+    """
     bits = wide_bits(left.k)
     product = _product(left, right, bits, np.float64, _slabs(left.k))
     if not product.all():
@@ -37,7 +43,8 @@ def wide_product(left: Described, right: Described, alone: bool = True) -> Float
 
 
 def some_rows(operand: Described, batch: slice, rows: slice) -> Described:
-    """Some rows of an operand, described alike."""
+    """Some rows of an operand, described alike; of its only matrix where it has no batch."""
+    batch = slice(0, 1) if operand.x.shape[0] == 1 else batch
     return Described(operand.x[batch, rows], operand.fields[:, batch, rows])
 
 
@@ -84,12 +91,11 @@ def _product(left: Described, right: Described, bits: int, dtype: Any, indices: 
     return total
 
 
-def least_product(left: Described, right: Described) -> Callable[[], float]:
-    """The least of the first level's products, times 2**-14, of rows that are not all zeros; inf without such."""
+def least_product(left: Described, right: Described) -> float:
+    """The least of the first level's lower bounds, in units of 1, of rows that are not all zeros; inf without such."""
     of_left, of_right = (~x.on_host.empty for x in (left, right))
-    product = narrow_product(left, right, left.k > SAMPLED_FROM)
-    least = float(product.min(initial=inf, where=of_left[:, :, None] & of_right[:, None, :])) * 4.0**-NARROW_BITS
-    return lambda: least
+    product = lower_bound(left, right, levels(left.k)[0])
+    return float(product.min(initial=inf, where=of_left[:, :, None] & of_right[:, None, :])) * 4.0**-NARROW_BITS
 
 
 def _bound_by_exponents(lower: Floats, left: Described, right: Described, raised: int) -> None:
@@ -126,23 +132,11 @@ def _magnitudes(operand: Described, bits: int, hs: Any, dtype: Any) -> npt.NDArr
     return turned(magnitudes, x)
 
 
-def worst_ratios(
-    lower: Floats,
-    left: Described,
-    right: Described,
-    wanted: Sequence[tuple[Scheme | Words, int]],
-    alone: bool = True,
-    spans: tuple[int, int] | None = None,
-) -> list[Look]:
-    """The largest image error / lower of each scheme, in so many rows."""
-    spans = spans or (left.span, right.span)
-    return [_worst_ratio(lower, left, right, spans, *each) for each in wanted]
-
-
-def _worst_ratio(
+def worst_ratio(
     lower: Floats, left: Described, right: Described, spans: tuple[int, int], scheme: Scheme | Words, rows: int
-) -> Look:
-    terms = error_terms(left.on_host, right.on_host, scheme, spans)
+) -> float:
+    """The largest image error of a scheme / lower, in the first rows of A, so many."""
+    terms = error_terms(left.on_host, right.on_host, scheme, scheme.dropped(left.k, spans))
     terms, lower = ErrorTerms(terms.left[:, :, :rows], terms.right), lower[:, :rows]
     worst = 0.0
     for at in row_tiles(*lower.shape):
@@ -154,8 +148,7 @@ def _worst_ratio(
             above, below = above[positive], below[positive]
         above /= below
         worst = max(worst, float(above.max(initial=0.0)))
-    found = Ratio(worst, spans, min(left.least_span, right.least_span))
-    return Look(lambda: found)
+    return worst
 
 
 def _numerators(terms: ErrorTerms, b: slice, rows: slice) -> Floats:

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ozaki._description import Described
 from ozaki._workspace import too_few_bytes
 from ozaki.backends.numpy._describe import OBJECTS
+from ozaki.bounds.description import Described
 from ozaki.schemes.words import Group, Words, groups
 from ozaki.tensor_core import Floats, accumulate, round_to
 
@@ -31,6 +31,12 @@ class WordSlices:
     described: Described
     planes: npt.NDArray[np.float32]
     mu: npt.NDArray[np.int64]
+
+    @property
+    def x(self) -> npt.NDArray[Any]:
+        """The rows of the operand."""
+        rows: npt.NDArray[Any] = self.described.x
+        return rows
 
 
 def exponents(operand: Described, words: Words) -> npt.NDArray[np.int64]:

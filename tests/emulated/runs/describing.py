@@ -6,15 +6,15 @@ import itertools
 
 import cupy as cp
 import numpy as np
-
-from ozaki._description import FIELDS, LOOKED_AT
-from ozaki._proof import EVERY, SAMPLE
-from ozaki.backends.cupy import _backend as _cupy
-from ozaki.backends.cupy import _magnitudes
 from ozaki.backends.cupy._magnitudes import MagnitudeLayout
 from ozaki.backends.cupy._tops import tops
-from ozaki.backends.numpy import _backend as _numpy
+
+from ozaki.backends.cupy import _magnitudes
+from ozaki.backends.cupy import backend as _cupy
 from ozaki.backends.numpy import _proof as _numpy_proof
+from ozaki.backends.numpy import backend as _numpy
+from ozaki.bounds.description import FIELDS, SAMPLED
+from ozaki.bounds.levels import EVERY, SAMPLE
 from runs.operands import hard, in_tiles, matrix
 
 
@@ -34,7 +34,7 @@ def descriptions(rng: np.random.Generator) -> None:
 
 def looks(rng: np.random.Generator) -> None:
     """The least numbers of rows: empty ones, such as look empty, subnormal ones; none at all."""
-    k = LOOKED_AT + int(rng.integers(1, 200))
+    k = SAMPLED + int(rng.integers(1, 200))
     for batch, m, n, wide in ((1, 40, 9000, 3), (3, 9, 1, 30), (3, 9, 8, 4), (1, 5, 4, 30)):
         a, b = (matrix(rng, (batch, rows, k), "f4", wide) for rows in (m, n))
         a[:, 3], b[:, 0] = 0, np.ldexp(b[:, 0], -130 - rng.integers(20))
@@ -42,13 +42,13 @@ def looks(rng: np.random.Generator) -> None:
         if n == 8:
             a[1, 2, 5], b[0, 3, ::9] = np.nan, np.inf
         if n == 4:
-            a[0, 2, :LOOKED_AT], b[:] = 0, 0
+            a[0, 2, :SAMPLED], b[:] = 0, 0
         want = _numpy.look(a, b, (_numpy.describe(a), _numpy.describe(b)))()
         turned = a.swapaxes(1, 2).copy().swapaxes(1, 2)
         for left, right in ((a, b), (turned, b[:, ::-1].copy()[:, ::-1])):
             left, right = cp.asarray(left), cp.asarray(right)
             assert _cupy.look(left, right, (tops(left), tops(right)))() == want
-            for some in (k, 1, int(rng.integers(2, LOOKED_AT))):
+            for some in (k, 1, int(rng.integers(2, SAMPLED))):
                 shown = _numpy.look(a[..., :some], b[..., :some])()
                 assert _cupy.look(left[..., :some], right[..., :some])() == shown
         assert want[0].told == (n != 4) and (n != 4 or want[1] == (np.inf, np.inf, 0, True))

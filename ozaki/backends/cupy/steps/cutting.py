@@ -6,13 +6,13 @@ from functools import cache, lru_cache
 from math import ceil
 from typing import Any
 
-from ozaki._description import FIELDS
 from ozaki.backends.cupy.devices.device import Device
 from ozaki.backends.cupy.program.arrays import View
 from ozaki.backends.cupy.program.builder import Builder
 from ozaki.backends.cupy.program.kernels import Kernel, Macros, struct
 from ozaki.backends.cupy.program.steps import Out
 from ozaki.backends.cupy.steps.operands import Described, Layout, Slices
+from ozaki.bounds.description import FIELDS
 from ozaki.schemes import Digits, Residues, Scheme, constants, magnitude_bits, scaling_of
 
 

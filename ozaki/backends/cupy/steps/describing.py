@@ -8,7 +8,6 @@ from math import ceil
 import numpy as np
 import numpy.typing as npt
 
-from ozaki._description import FIELDS, Description
 from ozaki.backends.cupy.devices.device import Device
 from ozaki.backends.cupy.program.arrays import Array, View
 from ozaki.backends.cupy.program.builder import Builder
@@ -16,6 +15,7 @@ from ozaki.backends.cupy.program.kernels import Kernel, Macros, round_up
 from ozaki.backends.cupy.program.program import Evidence
 from ozaki.backends.cupy.program.steps import Clear, Out
 from ozaki.backends.cupy.steps.operands import Described
+from ozaki.bounds.description import FIELDS, Description
 from ozaki.schemes import magnitude_bits
 
 

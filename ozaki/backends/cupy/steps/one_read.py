@@ -6,7 +6,6 @@ from functools import lru_cache
 from math import ceil
 from typing import NamedTuple
 
-from ozaki._description import FIELDS
 from ozaki.backends.cupy.devices.device import Device
 from ozaki.backends.cupy.program.arrays import Array, View
 from ozaki.backends.cupy.program.builder import Builder
@@ -17,6 +16,7 @@ from ozaki.backends.cupy.steps.describing import fields_of
 from ozaki.backends.cupy.steps.magnitudes import RESULT_LIMBS, MagnitudeLayout, Magnitudes
 from ozaki.backends.cupy.steps.operands import Described, Layout, Slices
 from ozaki.backends.cupy.steps.words import tile_macros
+from ozaki.bounds.description import FIELDS
 from ozaki.schemes import Scheme, Words, magnitude_bits, scaling_of
 from ozaki.schemes.constants import image_words
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ozaki._operands import SIDES
 from ozaki._plan import Plan
 from ozaki._report import counted
 from ozaki.backends.cupy.devices.device import Device
@@ -15,8 +16,6 @@ from ozaki.backends.cupy.steps.magnitudes import Magnitudes
 from ozaki.backends.cupy.steps.nonfinite import patch
 from ozaki.backends.cupy.steps.operands import Described, Slices
 from ozaki.schemes import Residues, Scheme, Words
-
-SIDES = ("left", "right")
 
 Given = Array | Described | Slices
 """What there is of an operand: its rows alone, shape (batch, rows, k), or more."""

@@ -10,9 +10,6 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy.typing as npt
 
-from ozaki._bounds import ErrorTerms
-from ozaki._description import FIELDS, NO_SPAN
-from ozaki._proof import NARROW_BITS
 from ozaki.backends.cupy.devices.device import Device
 from ozaki.backends.cupy.program.arrays import Array, Place, View
 from ozaki.backends.cupy.program.builder import Builder
@@ -25,6 +22,9 @@ from ozaki.backends.cupy.steps.gemm import FP64, INT8, gemms
 from ozaki.backends.cupy.steps.magnitudes import RESULT, MagnitudeLayout, Magnitudes, magnitudes, results
 from ozaki.backends.cupy.steps.operands import Described
 from ozaki.backends.cupy.steps.terms import Terms
+from ozaki.bounds.description import FIELDS, NO_SPAN
+from ozaki.bounds.exact import ErrorTerms
+from ozaki.bounds.levels import NARROW_BITS
 from ozaki.planning.facts import Ratio
 from ozaki.schemes import Scheme, magnitude_bits, scaling_of
 from ozaki.schemes.image import EMPTY_TOP

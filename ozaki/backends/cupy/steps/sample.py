@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy.typing as npt
 
-from ozaki._description import LOOKED_AT, Least
 from ozaki.backends.cupy.program.arrays import Array, View
 from ozaki.backends.cupy.program.builder import Builder
 from ozaki.backends.cupy.program.kernels import Kernel, Macros
 from ozaki.backends.cupy.program.program import Evidence
 from ozaki.backends.cupy.program.steps import Out
 from ozaki.backends.cupy.steps.operands import Described
+from ozaki.bounds.description import SAMPLED, Least
 from ozaki.schemes import magnitude_bits
 
 
@@ -48,9 +48,9 @@ _ROWS_AT_ONCE, _BLOCKS = 32, 128
 @lru_cache(maxsize=1024)
 def _sampling(blocks: int, x: View, y: View, whole: bool) -> tuple[Kernel, int]:
     """The launch, and the bits of the magnitudes in its sums."""
-    some = min(x.shape[2], LOOKED_AT)
+    some = min(x.shape[2], SAMPLED)
     macros: Macros = {"INPUT": x.ctype, "LEFT_ALONG_K": x.along_k, "RIGHT_ALONG_K": y.along_k}
-    macros |= {"WHOLE": int(whole), "MOST": LOOKED_AT}
+    macros |= {"WHOLE": int(whole), "MOST": SAMPLED}
     sides = ((None, *view.steps, *view.shape[:2], None) for view in (x, y))
     more = some, (width := magnitude_bits(some)), 2.0**-width, int(whole)
     return Kernel.of("proof/look.cu", "look", macros, (2 * blocks,), (256,), *sides, None, *more), width

@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ozaki._bounds import ErrorTerms
 from ozaki.backends.cupy.devices.tiles import PADDED_COLUMNS
 from ozaki.backends.cupy.program.arrays import Array, Place
 from ozaki.backends.cupy.program.kernels import round_up
+from ozaki.bounds.exact import ErrorTerms
 
 
 class Terms(NamedTuple):

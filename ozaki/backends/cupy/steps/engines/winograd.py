@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
-from ozaki._description import FIELDS
 from ozaki.backends.cupy.devices.device import Device
 from ozaki.backends.cupy.program.arrays import Array, View
 from ozaki.backends.cupy.program.builder import Builder
@@ -19,6 +18,7 @@ from ozaki.backends.cupy.steps.engines import fused_residues, tiled
 from ozaki.backends.cupy.steps.engines.fused import LABEL
 from ozaki.backends.cupy.steps.operands import Described, Layout, Slices
 from ozaki.backends.cupy.steps.unrounded import round_quadrants
+from ozaki.bounds.description import FIELDS
 from ozaki.schemes import Residues, Scheme, scaling_of
 
 _FROM = 8192

@@ -1,0 +1,291 @@
+"""One product: the facts that its operands show, its plan, its computation, its report."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Hashable
+from dataclasses import replace
+from functools import cached_property, partial
+from math import inf, prod
+from typing import Any
+
+from ozaki._checks import check_choices
+from ozaki._choices import Choices
+from ozaki._operands import SIDES
+from ozaki._pair import Pair
+from ozaki._plan import Plan
+from ozaki._prepared import Prepared
+from ozaki._report import Report, rounded_up
+from ozaki._workspace import too_few_bytes
+from ozaki.backends import Backend, Work
+from ozaki.bounds import native
+from ozaki.bounds import words as word_bounds
+from ozaki.bounds.rounding import with_rounding
+from ozaki.planning.choose import choose, decide
+from ozaki.planning.facts import (
+    CutBound,
+    Facts,
+    MissingFact,
+    NativeInRange,
+    Need,
+    RowsBound,
+    Sample,
+    WorstRatio,
+    settle,
+)
+from ozaki.planning.ordinary import foresee
+from ozaki.planning.promise import proven
+from ozaki.planning.question import Question
+from ozaki.schemes import Scheme, Words
+
+SPECULATE = True
+"""Whether a device that finds facts splits the operands meanwhile for the plan of ordinary ones; bits stay the same."""
+
+
+class Product:
+    """One product under way.
+
+    Parameters
+    ----------
+    pair : the operands
+    choices : the caller's
+    plan : one that the caller gives instead, or None
+
+    Attributes
+    ----------
+    facts : what its plan rests on
+    """
+
+    def __init__(self, pair: Pair, choices: Choices, plan: Plan | None = None) -> None:
+        self._pair, self._choices, self._given = pair, choices, plan
+        self._limit = choices.workspace_limit if plan is None else plan.workspace_limit
+        if plan is not None:
+            pair.check_plan(plan)
+        self.facts = Facts()
+        self._question: Question | None = None
+        self._begun = False
+        self._proven = inf
+
+    @cached_property
+    def work(self) -> Work:
+        """What the backend does for this product."""
+        pair = self._pair
+        rest = None if self._limit is None else max(self._limit - pair.held, 0)
+        return pair.backend.work(*pair.matrices, pair.rows, pair.dtype, rest)
+
+    # Planning --------------------------------------------------------------------------------------------------------
+
+    def settle(self, report: bool) -> Plan:
+        """The plan that runs: the one that is given, if it keeps its promise for these operands, or the best one.
+
+        With `report`, what a given plan proves for these operands is found out too.
+
+        Raises
+        ------
+        ValueError, TypeError
+        """
+        if self._given is None:
+            self._question = self.question()
+            return self.plan(self._question)
+        self._check(self._given, report)
+        return self._given
+
+    def question(self, for_operands: bool = False) -> Question:
+        """What planning is asked.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If an operand is prepared for a plan already, or a choice makes no sense.
+        """
+        pair, choices = self._pair, self._choices
+        for name, x in (("a", pair.a), ("b", pair.b)):
+            if isinstance(x, Prepared):
+                if for_operands:
+                    raise ValueError(f"{name}: prepared for a plan already, which is {name}.plan; expected an array")
+                raise ValueError(f"plan: missing; {name} is prepared for a plan, so give plan={name}.plan")
+        check_choices(choices, pair.backend)
+        obstacle = pair.backend.native_obstacle(pair.dtype)
+        fits = pair.native_fits(choices.workspace_limit)
+        return Question(pair.sizes, pair.dtype, choices, pair.backend.machine(), obstacle, fits, for_operands)
+
+    def plan(self, question: Question) -> Plan:
+        """The plan for these operands."""
+        speculate = SPECULATE and question.machine.waits and self._limit is None and not question.for_operands
+        measure = partial(self._measure_and_begin, question) if speculate else self._measure
+        plan, self.facts = settle(partial(decide, question), measure, self.facts)
+        return plan
+
+    def _measure(self, need: Need, _facts: Facts | None = None) -> Any:
+        """A fact about the operands, within the limit of workspace."""
+        if not isinstance(need, Sample | NativeInRange | CutBound):  # these hold next to nothing
+            self._pair.check_limit(self._limit)
+        return self.work.measure(need)
+
+    def _measure_and_begin(self, question: Question, need: Need, facts: Facts) -> Any:
+        """The same; when the proof of slices begins, begin all of it that ordinary operands need.
+
+        The device finds these facts, and meanwhile splits the operands for the plan that ordinary ones get.
+        """
+        if not self._begun and isinstance(need, WorstRatio | RowsBound):
+            self._begun = True
+            plan, needs = foresee(question, facts)
+            if plan.scheme is not None and plan.scheme.exact:
+                self.work.begin([each for each in needs if _of_one_level(each, need)], plan)
+        return self._measure(need)
+
+    def _check(self, plan: Plan, report: bool) -> None:
+        """Prove for these operands what a given plan promises, or what a report will say of it.
+
+        Raises
+        ------
+        ValueError
+            If a strict plan's target is not met.
+        """
+        pair = self._pair
+        if pair.empty or plan.a_priori or not (plan.strict or report):
+            return
+        known = plan.bound if report else inf
+        prove = partial(proven, plan, pair.backend.native_obstacle(pair.dtype), known=known)
+        (self._proven, met), self.facts = settle(prove, self._measure, self.facts)
+        if met or plan.strict is None:
+            return
+        message = (
+            f"plan: proves a {plan.target.measure} error of {rounded_up(self._proven)} for these operands, but it was "
+            f"made for an accuracy of {plan.target.tolerance:.3g} and other operands"
+        )
+        if plan.strict:
+            raise ValueError(f"{message}; plan from these, or make the plan with strict=False")
+        warnings.warn(message, stacklevel=5)
+
+    def _native_bound(self) -> float:
+        """What the native product proves for these operands."""
+        pair = self._pair
+        if pair.backend.native_obstacle(pair.dtype) or not self._measure(NativeInRange()):
+            return inf
+        return native.bound(max(pair.sizes.shape[1], 1), pair.dtype)
+
+    # Computing -------------------------------------------------------------------------------------------------------
+
+    def compute(self, plan: Plan) -> Any:
+        """Compute the product, shape `sizes.stack`, in `out` if it can be."""
+        pair = self._pair
+        c = pair.result()
+        if 0 in pair.sizes.stack:
+            return c
+        if pair.sizes.shape[1] == 0:
+            c[...] = 0
+        elif plan.scheme is None:
+            pair.check_native_limit(plan.workspace_limit)
+            self.work.native(pair.sizes.own_shape(c))
+        else:
+            pair.check_limit(plan.workspace_limit)
+            self._check_slices_within_limit(plan)
+            self.work.multiply(plan, c)
+        return c
+
+    def _check_slices_within_limit(self, plan: Plan) -> None:
+        """A limit of which something is taken already may ask for another engine than an operand was prepared for."""
+        pair, limit = self._pair, plan.workspace_limit
+        if limit is None or not pair.prepared:
+            return
+        if not pair.backend.same_slices(plan, replace(plan, workspace_limit=limit - pair.held)):
+            too_few_bytes(limit, limit + pair.held)
+
+    def keep(self, key: Hashable, plan: Plan) -> None:
+        """Let the backend keep what it did, for repeated calls."""
+        pair = self._pair
+        large = prod(pair.sizes.batch) * prod(pair.sizes.shape) > _LARGEST_KEPT
+        if not (pair.empty or large or pair.copied or not pair.sizes.in_order):
+            sizes = pair.sizes.result, pair.dtype
+            pair.backend.keep(pair.a, pair.b, pair.out, key, self.work, self._stands(plan), *sizes)
+
+    def _stands(self, plan: Plan) -> Callable[[Facts], bool]:
+        """Whether this plan is right for other operands, by their facts; the function holds no operands."""
+        pair, question = self._pair, self._question
+        if question is None:
+            chosen = partial(_keeps_promise, plan) if plan.strict else _always
+        elif self.facts:
+            chosen = partial(_is_chosen, question, plan.scheme)
+        else:  # the choice is a function of nothing that could be another one
+            chosen = _always
+        native_matters = plan.native if question is None else question.native_may_matter
+        if not native_matters:
+            return chosen
+        before = pair.backend.native_obstacle(pair.dtype) if question is None else question.native_obstacle
+        return partial(_with_same_obstacle, pair.backend, pair.dtype, before, chosen)
+
+    # Reporting -------------------------------------------------------------------------------------------------------
+
+    def report(self, plan: Plan) -> Report:
+        """What ran, and what is proven of it: of a plan that was given, for these operands."""
+        pair = self._pair
+        scheme, bound, nonfinite = plan.scheme, plan.bound, None
+        if not pair.empty and (scheme is None or not plan.a_priori):
+            if scheme is None:
+                bound = self._native_bound()
+            elif self._given is not None:
+                bound = self._proven
+            rows = {side: int((self.work.nonfinite(side) > 0).sum()) for side in SIDES}
+            nonfinite = sum(count // pair.copies(side) for side, count in rows.items())
+        underflows = estimate = None
+        if isinstance(scheme, Words):
+            underflows = sum(self.work.underflows(side, scheme) // pair.copies(side) for side in SIDES)
+            likely = word_bounds.relative(scheme, max(pair.sizes.shape[1], 1), probable=True)
+            estimate = with_rounding(likely, pair.dtype)
+        held = pair.copied
+        if not pair.empty:
+            held = pair.held + self.work.workspace
+        return Report(
+            bound=bound,
+            measure=plan.target.measure,
+            scheme="native" if scheme is None else scheme.name,
+            slices=plan.slices,
+            products=plan.products,
+            engine=pair.backend.engine_name(plan),
+            native=plan.native,
+            why=plan.why,
+            workspace_bytes=held,
+            reproducible=plan.reproducible,
+            nonfinite=nonfinite,
+            underflows=underflows,
+            estimate=estimate,
+        )
+
+
+def _of_one_level(x: Need, y: Need) -> bool:
+    """Both facts are found by one proof at one level."""
+    return type(x) is type(y) and getattr(x, "level", None) == getattr(y, "level", None)
+
+
+def _always(facts: Facts) -> bool:
+    """What runs depends on no fact."""
+    return True
+
+
+def _keeps_promise(given: Plan, facts: Facts) -> bool:
+    """A plan that is given meets its target for operands with these facts."""
+    try:
+        return proven(given, None, facts)[1]
+    except MissingFact:
+        return False
+
+
+def _is_chosen(question: Question, scheme: Scheme | Words | None, facts: Facts) -> bool:
+    """The same scheme is chosen for operands with these facts."""
+    try:
+        answer = choose(question, facts)
+    except ValueError:  # these operands are out of reach, which the long way says
+        return False
+    return isinstance(answer, Plan) and answer.scheme == scheme
+
+
+def _with_same_obstacle(
+    backend: Backend, dtype: str, before: str | None, chosen: Callable[[Facts], bool], facts: Facts
+) -> bool:
+    """No setting has changed by which the native product is or is not an IEEE product."""
+    return backend.native_obstacle(dtype) == before and chosen(facts)
+
+
+_LARGEST_KEPT = 2**39
+"""Multiplications beyond which the host's time is nothing, and memory much."""

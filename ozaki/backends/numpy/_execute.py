@@ -1,0 +1,131 @@
+"""NumPy: a product by slices or words, panel by panel, through float64 BLAS (docs/design.md, section 6)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ozaki._plan import Plan
+from ozaki._workspace import too_few_bytes
+from ozaki.backends.numpy import _words
+from ozaki.backends.numpy._describe import OBJECTS, TILE
+from ozaki.backends.numpy._nonfinite import patch
+from ozaki.backends.numpy._slices import Slices, slices_of
+from ozaki.backends.numpy._unrounded import Unrounded
+from ozaki.backends.numpy._words import WordSlices
+from ozaki.backends.numpy.engines import Engine, engine_of
+from ozaki.bounds.description import Described
+from ozaki.schemes import Scheme, Words, scaling_of
+
+_PANEL = 2048
+"""Rows of an output panel at most: bounds the workspace."""
+
+
+def _engine(plan: Plan) -> Engine:
+    assert isinstance(plan.scheme, Scheme)
+    return engine_of(plan.scheme, plan.shape[1], plan.engine == "int8")
+
+
+def execute(
+    plan: Plan,
+    left: Described | Slices | WordSlices,
+    right: Described | Slices | WordSlices,
+    out: npt.NDArray[Any],
+    limit: int | None,
+) -> int:
+    """Compute out, shape (batch, m, n), within `limit` bytes, if given; returns the bytes of workspace."""
+    if isinstance(plan.scheme, Words):
+        assert not isinstance(left, Slices) and not isinstance(right, Slices)
+        used = _words.execute(plan.scheme, left, right, out, limit)
+    else:
+        assert not isinstance(left, WordSlices) and not isinstance(right, WordSlices)
+        used = _exact(plan, left, right, out, limit)
+    operands = [x if isinstance(x, Described) else x.described for x in (left, right)]
+    flags = [x.on_host.nonfinite for x in operands]
+    if any(f.any() for f in flags):
+        patch(operands[0].x, operands[1].x, flags, out)
+    return used
+
+
+def _exact(
+    plan: Plan, left: Described | Slices, right: Described | Slices, out: npt.NDArray[Any], limit: int | None
+) -> int:
+    """The exact schemes, finite elements only."""
+    assert isinstance(plan.scheme, Scheme)
+    engine = _engine(plan)
+    panel = panel_of(engine, out.shape, limit)
+    mu, nu = (x.mu if isinstance(x, Slices) else _exponents(x, plan.scheme) for x in (left, right))
+    for b, rows in _panels(out.shape, panel):
+        for c in range(0, out.shape[2], panel):
+            cols = slice(c, min(c + panel, out.shape[2]))
+            unrounded, at_left, at_right = Unrounded(engine), _at(left, b), _at(right, b)
+            for h in range(0, engine.k, engine.slab):
+                part = slice(h, min(h + engine.slab, engine.k))
+                unrounded.add(
+                    slices_of(left, mu, engine, "left", at_left, rows, part),
+                    slices_of(right, nu, engine, "right", at_right, cols, part),
+                )
+            unrounded.round_into(out[b, rows, cols], mu[at_left, rows], nu[at_right, cols])
+    return _workspace(engine, out.shape, panel)
+
+
+def _panels(stack: tuple[int, int, int], panel: int) -> Iterator[tuple[slice, slice]]:
+    """Cut (batch, m) into panels; small products of a batch go together."""
+    batch, m, _ = stack
+    together = _together(stack, panel)
+    for b in range(0, batch, together):
+        for r in range(0, m, panel):
+            yield slice(b, min(b + together, batch)), slice(r, min(r + panel, m))
+
+
+def _at(operand: Described | Slices, b: slice) -> slice:
+    """The same batch entries, or the only one."""
+    described = operand.described if isinstance(operand, Slices) else operand
+    return slice(0, 1) if described.x.shape[0] == 1 else b
+
+
+def _workspace(engine: Engine, stack: tuple[int, int, int], panel: int) -> int:
+    """Bytes held while a panel is computed."""
+    together = _together(stack, panel)
+    rows, cols = together * min(stack[1], panel), together * min(stack[2], panel)
+    entries, elements = rows * cols // together, (rows + cols) * engine.slab
+    matrices = engine.planes * (entries + elements) + engine.sums * entries
+    of_tile = max(
+        engine.split_copies * min(TILE, max(rows, cols) * engine.slab),
+        engine.rounding_copies * min(TILE // 4, entries),
+        min(TILE, entries),  # of sums, which are reduced
+    )
+    return 8 * (matrices + of_tile) + OBJECTS
+
+
+def _together(stack: tuple[int, int, int], panel: int) -> int:
+    """Matrices of a batch that are computed together: as many as fill a panel."""
+    batch, m, n = stack
+    return max(1, min(batch, panel * panel // (m * n), 2 * panel // (m + n))) if max(m, n) <= panel else 1
+
+
+def panel_of(engine: Engine, stack: tuple[int, int, int], limit: int | None) -> int:
+    """Rows of a panel within the caller's limit."""
+    panel = _PANEL
+    while limit is not None and (needed := _workspace(engine, stack, panel)) > limit:
+        if panel <= 16:
+            too_few_bytes(limit, needed)
+        panel //= 2
+    return panel
+
+
+def split(operand: Described, side: str, plan: Plan) -> Slices | WordSlices:
+    """The slices of a whole operand."""
+    assert plan.scheme is not None
+    if isinstance(plan.scheme, Words):
+        return _words.split(operand, plan.scheme)
+    engine = _engine(plan)
+    mu = _exponents(operand, plan.scheme)
+    return Slices(operand, slices_of(operand, mu, engine, side, slice(None), slice(None), slice(None)), mu)
+
+
+def _exponents(operand: Described, scheme: Scheme) -> npt.NDArray[np.int64]:
+    return operand.on_host.exponents(scaling_of(scheme, operand.k))

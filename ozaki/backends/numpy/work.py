@@ -1,0 +1,172 @@
+"""One product on NumPy: the facts that its operands show, and the product itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ozaki._operands import SIDES, Side
+from ozaki._plan import Plan
+from ozaki.backends.numpy import _proof, _words
+from ozaki.backends.numpy._describe import describe, describing_workspace, sample
+from ozaki.backends.numpy._execute import execute
+from ozaki.backends.numpy._native import native
+from ozaki.backends.numpy._overlap import overlap
+from ozaki.backends.numpy._slices import Slices
+from ozaki.backends.numpy._words import WordSlices
+from ozaki.backends.panels import Panel, Panels
+from ozaki.bounds import native as native_bounds
+from ozaki.bounds.description import Described
+from ozaki.bounds.levels import FEW_ROWS, Level, levels
+from ozaki.bounds.of_scheme import rows_bound
+from ozaki.planning.facts import (
+    CutBound,
+    LeastProduct,
+    NativeInRange,
+    Need,
+    Overlap,
+    Ratio,
+    RowsBound,
+    Sample,
+    Spans,
+    WorstRatio,
+)
+from ozaki.schemes import Words
+
+
+class Work:
+    """One product: its operands are described once, when that is first needed.
+
+    Parameters
+    ----------
+    a, b : the operands as they were given, or their slices
+    rows : gives an operand as a stack of rows, shape (batch, rows, k)
+    dtype : of the result
+    limit : bytes left for proofs and the product, or None
+
+    Attributes
+    ----------
+    workspace : most bytes held at a time so far, beside operands, result and what describes rows
+    """
+
+    def __init__(self, a: Any, b: Any, rows: Callable[[Side], Any], dtype: str, limit: int | None) -> None:
+        self._a, self._b, self._rows = a, b, rows
+        self._dtype, self._limit = dtype, limit
+        self._slices: dict[Side, Slices | WordSlices] = {
+            side: x for side, x in zip(SIDES, (a, b), strict=True) if isinstance(x, Slices | WordSlices)
+        }
+        self._described = {side: slices.described for side, slices in self._slices.items()}
+        self._level: Level | None = None
+        self._lower: npt.NDArray[np.float64] | None = None
+        self._ratios: dict[tuple[Any, Level, int], float] = {}
+        self.workspace = 0
+
+    def described(self, side: Side) -> Described:
+        """The description of an operand."""
+        if side not in self._described:
+            rows = self._rows(side)
+            self._described[side] = describe(rows)
+            self.workspace = max(self.workspace, describing_workspace(rows.shape))
+        return self._described[side]
+
+    @property
+    def _both(self) -> tuple[Described, Described]:
+        return self.described("left"), self.described("right")
+
+    def begin(self, needs: Sequence[Need], plan: Plan) -> None:
+        """Nothing: the host finds facts itself, and has nothing else to do meanwhile."""
+
+    def measure(self, need: Need) -> Any:
+        """The fact that is needed (`planning.facts`)."""
+        left, right = self._both
+        spans = left.span, right.span
+        match need:
+            case Spans():
+                return spans
+            case NativeInRange():
+                return native_bounds.in_range(left.on_host, right.on_host, self._dtype)
+            case RowsBound(scheme, measure):
+                return rows_bound(left.on_host, right.on_host, scheme, measure, spans)
+            case CutBound(words):
+                return rows_bound(left.on_host, right.on_host, words, "componentwise", spans)
+            case Sample():
+                return sample(left.x, right.x)
+            case Overlap():
+                return overlap(left, right)
+            case LeastProduct():
+                return self._least_product(left, right)
+            case WorstRatio(scheme, level, few_rows):
+                rows = int(left.x.shape[1])
+                worst = self._worst_ratio(scheme, level, min(rows, FEW_ROWS) if few_rows else rows)
+                return Ratio(worst, spans, min(left.least_span, right.least_span))
+        raise AssertionError(need)
+
+    def _worst_ratio(self, scheme: Any, level: Level, rows: int) -> float:
+        """The worst ratio in so many rows of A, with the digit pairs dropped that these operands do not let vanish."""
+        if self._level != level:
+            self._lower = None  # before the memory of the next level is taken
+            self._level = level
+        key = scheme, level, rows
+        if key not in self._ratios:
+            self._ratios[key] = self._compare(scheme, level, rows)
+        return self._ratios[key]
+
+    def _compare(self, scheme: Any, level: Level, rows: int) -> float:
+        left, right = self._both
+        spans, panels = (left.span, right.span), self._panels(level)
+        if panels.one:
+            if self._lower is None:
+                self._lower = _proof.lower_bound(left, right, level)
+            return _proof.worst_ratio(self._lower, left, right, spans, scheme, rows)
+        return max(self._ratio_of_panel(panel, level, scheme, rows) for panel in panels if panel.rows.start < rows)
+
+    def _ratio_of_panel(self, panel: Panel, level: Level, scheme: Any, rows: int) -> float:
+        """The worst ratio in those of the first rows that belong to a panel; holds nothing of it afterwards."""
+        left, right = self._both
+        some = _proof.some_rows(left, panel.batch, panel.rows), _proof.some_rows(right, panel.batch, panel.columns)
+        lower = _proof.lower_bound(*some, level)
+        return _proof.worst_ratio(lower, *some, (left.span, right.span), scheme, rows - panel.rows.start)
+
+    def _least_product(self, left: Described, right: Described) -> float:
+        panels = self._panels(levels(left.k)[0])
+        if panels.one:
+            return _proof.least_product(left, right)
+        return min(
+            _proof.least_product(
+                _proof.some_rows(left, panel.batch, panel.rows), _proof.some_rows(right, panel.batch, panel.columns)
+            )
+            for panel in panels
+        )
+
+    def _panels(self, level: Level) -> Panels:
+        """The panels in which a level of proof keeps within the limit."""
+        (batch_a, m, k), (batch_b, n, _) = (tuple(x.x.shape) for x in self._both)
+
+        def workspace(batch: int, rows: int, columns: int) -> int:
+            return _proof.proof_workspace(level, (min(batch, batch_a), rows, k), (min(batch, batch_b), columns, k))
+
+        panels = Panels((max(batch_a, batch_b), m, n), workspace, self._limit)
+        self.workspace = max(self.workspace, panels.workspace)
+        return panels
+
+    def multiply(self, plan: Plan, c: npt.NDArray[Any]) -> None:
+        """Compute the product by slices or words into c, shape (batch, m, n)."""
+        self._lower = None  # frees the memory
+        left, right = (self._slices.get(side) or self.described(side) for side in SIDES)
+        self.workspace = max(self.workspace, execute(plan, left, right, c, self._limit))
+
+    def native(self, c: npt.NDArray[Any]) -> None:
+        """Compute NumPy's own product into c."""
+        self.workspace = max(self.workspace, native(self._a, self._b, self._dtype, c))
+
+    def nonfinite(self, side: Side) -> npt.NDArray[np.int64]:
+        """Elements of each row that are NaN or Inf, shape (batch, rows)."""
+        return self.described(side).on_host.nonfinite
+
+    def underflows(self, side: Side, words: Words) -> int:
+        """Elements of an operand that lose more than their share of bits when they are cut into words."""
+        described = self.described(side)
+        return _words.underflows(described, words) if described.on_host.below(words.lowest).any() else 0

@@ -1,0 +1,116 @@
+"""Digits and residues: what the fixed-point images and the digit pairs left out cost (B1 to B4)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from math import inf, ldexp, sqrt
+
+import numpy as np
+import numpy.typing as npt
+
+from ozaki.bounds.description import Description
+from ozaki.bounds.rounding import UP
+from ozaki.schemes import Scheme, magnitude_bits, scaling_of
+from ozaki.schemes.image import EMPTY_TOP
+
+
+@dataclass(frozen=True)
+class ErrorTerms:
+    """The image error as a sum of three outer products (B1).
+
+    In units of 2**(top_i + top_j), with u = 2**-bits / 2 for a rounded row and 0 for an exact one and s a row's sum
+    of magnitudes: abs(E)_ij <= sum_c left[c, i] right[c, j] with left = (u_i, s_i + k u_i, dropped 2**-bits_i) and
+    right = (s_j, u_j, 2**-bits_j).
+
+    Attributes
+    ----------
+    left, right : float64 arrays, shape (3, batch, rows)
+    """
+
+    left: npt.NDArray[np.float64]
+    right: npt.NDArray[np.float64]
+
+    @property
+    def vanish(self) -> bool:
+        """Every term is zero."""
+        return not (self.left.any(axis=(1, 2)) & self.right.any(axis=(1, 2))).any()
+
+
+def error_terms(left: Description, right: Description, scheme: Scheme, dropped: float) -> ErrorTerms:
+    """B1 for these operands, of a scheme that has a scaling at this k.
+
+    `dropped`: the largest worth of the slice products that the scheme leaves out of an entry, in image units.
+    """
+    k = left.k
+    scaling = scaling_of(scheme, k)
+    ulp_left, ulp_right = (_powers(-side.bits(scaling), side) for side in (left, right))
+    u_left = np.where(left.rounded(scaling), ulp_left / 2, 0.0)
+    u_right = np.where(right.rounded(scaling), ulp_right / 2, 0.0)
+    return ErrorTerms(
+        np.stack([u_left, left.sums + k * u_left, dropped * ulp_left]) * UP,
+        np.stack([right.sums, u_right, ulp_right]) * UP,
+    )
+
+
+def _powers(exponents: npt.NDArray[np.int64], description: Description) -> npt.NDArray[np.float64]:
+    return np.where(description.empty, 0.0, np.ldexp(1.0, exponents.astype(np.int32)))
+
+
+def row_column(left: Description, right: Description, terms: ErrorTerms) -> float:
+    """B2: largest abs(E_ij) / (norm(a_i) norm(b_j)), each term by its own worst rows."""
+    per_left = np.divide(terms.left, left.norms, out=np.zeros_like(terms.left), where=left.norms > 0)
+    per_right = np.divide(terms.right, right.norms, out=np.zeros_like(terms.right), where=right.norms > 0)
+    worst_left = per_left.max(axis=(1, 2), initial=0.0)
+    worst_right = per_right.max(axis=(1, 2), initial=0.0)
+    return float((worst_left * worst_right).sum()) * UP
+
+
+def normwise(left: Description, right: Description, terms: ErrorTerms) -> float:
+    """B3: norm(E)_F / (norm(A)_F norm(B)_F), worst matrix of the batch, by the triangle inequality.
+
+    Of the rows without NaN or Inf: entries of others have no error, so such rows must not enlarge the norms.
+    """
+    a, norm_a = _frobenius(left, terms.left)
+    b, norm_b = _frobenius(right, terms.right)
+    product = norm_a * norm_b
+    total = (a * b).sum(axis=0)
+    return float(np.divide(total, product, out=np.zeros_like(total), where=product > 0).max(initial=0.0)) * UP
+
+
+def _frobenius(
+    description: Description, terms: npt.NDArray[np.float64]
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Norms over the rows of the terms, and of the operand, in units of 2**(largest top)."""
+    finite = description.nonfinite == 0
+    largest = description.top.max(axis=1, keepdims=True, initial=EMPTY_TOP, where=finite)
+    exponents = np.clip(description.top - largest, -1000, 0).astype(np.int32)
+    weights = np.where(finite, np.ldexp(1.0, exponents), 0.0)
+    return _norm(terms * weights), _norm(description.norms * weights)
+
+
+def _norm(x: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Along the last axis; no square of the largest element underflows."""
+    largest = x.max(axis=-1, keepdims=True, initial=0.0)
+    shares = np.divide(x, largest, out=np.zeros_like(x), where=largest > 0)
+    norms: npt.NDArray[np.float64] = largest[..., 0] * np.sqrt((shares**2).sum(axis=-1))
+    return norms
+
+
+@lru_cache(maxsize=1024)
+def a_priori(scheme: Scheme, k: int) -> float:
+    """B4: abs(E_ij) / (norm(a_i) norm(b_j)) for any operands of inner dimension k, from the scaling rule alone.
+
+    The rule gives a row the largest g that fits, so its image is at least half (norm scaling: in norm; max scaling:
+    in the largest element) of what would fit, less what rounding the magnitudes up may have added.
+    """
+    scaling = scheme.scaling(k)
+    if scaling is None:
+        return inf
+    width = magnitude_bits(k)
+    if scaling.statistic == "squares":
+        image_norm = sqrt(scaling.threshold) / 2 / (1 + sqrt(k) / 2 ** (width - 1))
+    else:
+        image_norm = scaling.threshold / 2 / (1 + 2.0 ** (1 - width))
+    u = 0.5 / ldexp(image_norm, scaling.base - width)
+    return (2 * sqrt(k) * u + k * u * u + k * scheme.drop * 4 * u * u) * UP

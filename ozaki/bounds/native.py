@@ -1,0 +1,31 @@
+"""The array library's own product (B5)."""
+
+from __future__ import annotations
+
+from math import inf
+
+from ozaki.bounds.description import Description
+from ozaki.bounds.rounding import UNIT_ROUNDOFF, UP
+from ozaki.schemes.image import ceil_log2
+
+RANGE = {"float32": (-126, 128), "float64": (-1022, 1024)}
+"""Exponents of the smallest normal number, and of what all numbers are below."""
+
+
+def bound(k: int, dtype: str) -> float:
+    """B5: componentwise bound of a native product in any order of summation, roundings included: gamma_k.
+
+    Higham, Accuracy and Stability of Numerical Algorithms, 2nd edition, sections 3.1 and 3.5; where `in_range`.
+    """
+    ku = k * UNIT_ROUNDOFF[dtype]
+    return ku / (1 - ku) * UP if ku < 0.5 else inf
+
+
+def in_range(left: Description, right: Description, dtype: str) -> bool:
+    """B5: no product of two elements, and no sum of such, over- or underflows on the way of a native product."""
+    least, past = RANGE[dtype]
+    if left.empty.all() or right.empty.all():
+        return True
+    largest = sum(int(x.top[x.filled].max()) for x in (left, right))
+    smallest = sum(int(x.least[x.filled].min()) for x in (left, right))
+    return largest + ceil_log2(left.k) < past and smallest >= least

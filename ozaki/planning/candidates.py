@@ -1,0 +1,146 @@
+"""The ways that a product may run: natively, by low-precision words, or by slices; and the fastest of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from math import inf
+from typing import Literal
+
+from ozaki._accuracy import Accuracy, default_accuracy
+from ozaki.bounds import native
+from ozaki.bounds import words as word_bounds
+from ozaki.bounds.rounding import suffices
+from ozaki.planning.question import Machine, Question
+from ozaki.planning.search import likely_schemes
+from ozaki.schemes import PRESETS, Scheme, Words
+from ozaki.schemes.formats import FORMATS
+
+Kind = Words | Literal["native", "slices"]
+"""A way, where the number of slices is still open."""
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """The ways that may run.
+
+    Attributes
+    ----------
+    target : what slices have to prove
+    digits_target : what digits have to prove to run in place of words, if a sample finds the operands ordinary
+    words : words that may prove what is asked, if the small elements of the operands let them
+    words_tolerance : what words have to prove, componentwise, before the rounding to the result
+    native_ruled_out : why the native product may not run; None if it may
+    accuracy_named : the caller named the accuracy, so it has to be proven
+    slices : slices may run
+    """
+
+    target: Accuracy
+    digits_target: Accuracy
+    words: tuple[Words, ...]
+    words_tolerance: float
+    native_ruled_out: str | None
+    accuracy_named: bool
+    slices: bool = True
+
+    def without_slices(self) -> Candidates:
+        """Where the proof of slices would take longer than what else may run."""
+        return replace(self, slices=False)
+
+    def without_native(self) -> Candidates:
+        """Where the native product may leave the range of its format."""
+        return replace(self, native_ruled_out=f"native product ruled out: {OUT_OF_RANGE}")
+
+    def without(self, words: Words) -> Candidates:
+        """Where these words prove too little."""
+        others = tuple(other for other in self.words if other != words)
+        ruled_out = f"{words.name} proves too little at a first look"
+        return replace(self, words=others, native_ruled_out=None if self.native_ruled_out is None else ruled_out)
+
+
+OUT_OF_RANGE = "products of these operands, or sums of them, may over- or underflow on the way"
+
+
+def native_bound(question: Question) -> float:
+    """What the native product proves, roundings included; inf where a setting makes it less than an IEEE product."""
+    return inf if question.native_obstacle else native.bound(max(question.k, 1), question.dtype)
+
+
+def names_of(scheme: str) -> tuple[str, ...]:
+    """The schemes to choose from; the first wins a tie."""
+    return ("digits", "residues") if scheme == "auto" else (scheme,)
+
+
+@lru_cache(maxsize=1024)
+def candidates_of(question: Question) -> Candidates:
+    """The ways that may run, as far as that can be said without the operands."""
+    choices, k, dtype, target = question.choices, question.k, question.dtype, question.target
+    words: tuple[Words, ...] = ()
+    # A native product of k - 1 indices and one rounding more prove no more than one of k indices.
+    tolerance = native.bound(max(k - 1, 0), dtype) if target is None else target.tolerance
+    ruled_out: str | None
+    if choices.scheme != "auto":
+        ruled_out = ""
+    elif choices.reproducible:
+        ruled_out = "native product ruled out by reproducible=True"
+    elif choices.engine != "auto":
+        ruled_out = f"native product ruled out by engine={choices.engine!r}"
+    else:
+        words = _words_as_good(question.machine, k, dtype, target, tolerance)
+        ruled_out = question.native_obstacle
+        if ruled_out is None and target is not None:
+            bound = native_bound(question)
+            if not suffices(bound, target.tolerance, dtype):
+                ruled_out = f"native product proves only {bound:.2g}"
+    if ruled_out is None and not question.native_fits:
+        ruled_out = "native product ruled out: converting an operand takes more than the limit"
+    usual = target or default_accuracy(dtype, k)
+    digits_target = usual
+    if target is None and words:
+        digits_target = replace(usual, tolerance=min(_NEAR * usual.tolerance, tolerance))
+    return Candidates(usual, digits_target, words, tolerance, ruled_out, target is not None)
+
+
+_NEAR = 8
+"""Times the shorthand that digits may prove in place of words where no accuracy is named.
+
+Three digits prove 4 to 6 times it for normal data at k = 2560 to 4096, and less beyond; they have a quarter of that.
+The native product's own bound would let data of wide range have errors far above those of native products.
+"""
+
+
+def _words_as_good(
+    machine: Machine, k: int, dtype: str, target: Accuracy | None, tolerance: float
+) -> tuple[Words, ...]:
+    """Words that may prove what is asked.
+
+    Their root-mean-square error on ordinary data is below that of a native float32 product, promoted as they are.
+    """
+    if dtype != "float32" or (target is not None and target.bits is not None and target.bits > FORMATS["fp32"].bits):
+        return ()
+    return tuple(
+        words
+        for words in (PRESETS["halfhalf"], PRESETS["tf32tf32"])
+        if not machine.words_obstacle(words) and word_bounds.relative(words, max(k, 1)) <= tolerance
+    )
+
+
+@lru_cache(maxsize=1024)
+def fastest(question: Question, candidates: Candidates, slices: Scheme | None = None) -> tuple[Kind, str]:
+    """The fastest way, where slices are as many as given, or as ordinary operands need; and why it is taken."""
+    if not candidates.words and candidates.native_ruled_out is not None:
+        return "slices", candidates.native_ruled_out
+    likely = slices or likely_schemes(candidates.target, max(question.k, 1), names_of("auto"))[0]
+    ways = (
+        *((likely,) if candidates.slices else ()),
+        *candidates.words,
+        *((None,) if candidates.native_ruled_out is None else ()),
+    )
+    way = question.machine.fastest(question.sizes.stack, question.k, question.dtype, ways)
+    asked = "it proves what is asked" if candidates.accuracy_named else "no accuracy is named"
+    if way is None:
+        return "native", f"native product: fastest here, and {asked}"
+    if isinstance(way, Words):
+        no_more = ", and the native product proves no more" if candidates.native_ruled_out is None else ""
+        return way, f"{way.name}: fastest here, and {asked}{no_more}"
+    return "slices", candidates.native_ruled_out or "slices are faster here than the native product"

@@ -1,0 +1,59 @@
+"""Plans for shapes alone: their bounds are in the row-column measure and hold for all operands of these shapes."""
+
+from __future__ import annotations
+
+from ozaki._checks import check_choices, check_native
+from ozaki._choices import Choices
+from ozaki._operands import Shapes, Side, broadcast
+from ozaki._plan import Plan
+from ozaki.bounds import native
+from ozaki.planning.candidates import names_of
+from ozaki.planning.given import (
+    NATIVE_ASKED_FOR,
+    named_scheme,
+    native_plan,
+    plan_for_any,
+    usual_target,
+    why_named,
+)
+from ozaki.planning.search import choose_a_priori
+from ozaki.schemes.named import integer_scheme
+
+
+def plan_for_shapes(sizes: Shapes, dtype: str, choices: Choices) -> Plan:
+    """A plan without data: its bound is in the row-column measure, for all operands of these shapes."""
+    check_choices(choices, None)
+    k = sizes.shape[1]
+    target = choices.target(k)
+    if (scheme := named_scheme(choices, dtype, k, None)) is not None:
+        return plan_for_any(sizes, dtype, scheme, target, choices, why_named(scheme))
+    assert isinstance(choices.scheme, str)
+    if choices.scheme == "native":
+        bound = native.bound(max(k, 1), dtype)
+        check_native(dtype, target, choices, bound)
+        return native_plan(sizes, dtype, target, bound, NATIVE_ASKED_FOR, choices.workspace_limit)
+    if target is not None and target.measure == "componentwise":
+        raise ValueError(
+            "accuracy: a componentwise target (all shorthands are) depends on the data; plan from the operands, "
+            f"or ask for Accuracy('row-column', {target.tolerance:.3g}) or a number of slices"
+        )
+    target = target or usual_target(dtype, k)
+    choice = choose_a_priori(target, max(k, 1), names_of(integer_scheme(choices.scheme, k)))
+    return plan_for_any(sizes, dtype, choice.scheme, target, choices, "")
+
+
+def shapes_of_plan(x: tuple[int, ...], side: Side, plan: Plan) -> Shapes:
+    """The shapes that a plan was made for, where an operand of shape x fits them."""
+    m, k, n = plan.shape
+    matrix = (m, k) if side == "left" else (k, n)
+    if len(x) < 2 or x[-2:] != matrix or not _broadcasts(x[:-2], plan.batch):
+        expected = f"{(*plan.batch, *matrix)}" + (f" or {matrix}" if plan.batch else "")
+        raise ValueError(f"x: shape {x} does not fit the {side} side of the plan; expected {expected}")
+    return Shapes(plan.batch, plan.shape, (*plan.batch, m, n))
+
+
+def _broadcasts(batch: tuple[int, ...], to: tuple[int, ...]) -> bool:
+    try:
+        return broadcast(batch, to) == to
+    except ValueError:
+        return False

@@ -1,0 +1,84 @@
+"""Plans that need no look at the operands: of a scheme whose count is given, and of the native product."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+
+from ozaki._accuracy import Accuracy, default_accuracy
+from ozaki._checks import check_proven, check_words
+from ozaki._choices import Choices
+from ozaki._operands import Shapes
+from ozaki._plan import Plan
+from ozaki.bounds.of_scheme import a_priori
+from ozaki.bounds.rounding import with_rounding
+from ozaki.planning.question import Machine
+from ozaki.schemes import Scheme, Words, scaling_of
+from ozaki.schemes.named import forced, integer_scheme, words_of
+
+NATIVE_ASKED_FOR = "native product: asked for by scheme='native'"
+
+
+def named_scheme(choices: Choices, dtype: str, k: int, machine: Machine | None) -> Scheme | Words | None:
+    """The scheme that the choices name with the count of its slices; None if they leave something open.
+
+    Raises
+    ------
+    ValueError, NotImplementedError
+        If it contradicts another choice, has no room for k, or does not run on the machine.
+    """
+    if (words := words_of(choices.scheme, None if machine is None else machine.core())) is not None:
+        check_words(words, dtype, choices, machine)
+        return words
+    if choices.slices is None:
+        return None
+    assert isinstance(choices.scheme, str)
+    scheme = forced(integer_scheme(choices.scheme, k), choices.slices)
+    scaling_of(scheme, max(k, 1))
+    return scheme
+
+
+def why_named(scheme: Scheme | Words) -> str:
+    """Why a scheme that the caller names has the slices that it has."""
+    return "count given by slices" if scheme.exact else ""
+
+
+@lru_cache(maxsize=1024)
+def plan_for_any(
+    sizes: Shapes, dtype: str, scheme: Scheme | Words, target: Accuracy | None, choices: Choices, why: str
+) -> Plan:
+    """The plan of a scheme for any operands of these shapes, its bound in the row-column measure.
+
+    Kept, because small products take no longer than making it.
+
+    Raises
+    ------
+    ValueError
+        If the scheme does not prove the target for all operands.
+    """
+    k = max(sizes.shape[1], 1)
+    bound = a_priori(scheme, k)
+    check_proven(scheme, bound, target, "row-column", "any operands")
+    return Plan(
+        sizes.shape, sizes.batch, dtype, scheme, target or usual_target(dtype, k), with_rounding(bound, dtype), True,
+        choices.engine, choices.workspace_limit, why,
+    )  # fmt: skip
+
+
+def usual_target(dtype: str, k: int) -> Accuracy:
+    """The target where no accuracy is named, in the measure of bounds that hold for any operands."""
+    return replace(default_accuracy(dtype, k), measure="row-column")
+
+
+def native_plan(
+    sizes: Shapes,
+    dtype: str,
+    target: Accuracy | None,
+    bound: float,
+    why: str,
+    limit: int | None,
+    a_priori: bool = True,
+) -> Plan:
+    """The plan of the native product: its bound is componentwise, and so holds in every measure."""
+    target = target or default_accuracy(dtype, sizes.shape[1])
+    return Plan(sizes.shape, sizes.batch, dtype, None, target, bound, a_priori, workspace_limit=limit, why=why)

@@ -1,0 +1,111 @@
+"""What ordinary operands would need: the same choice, from estimates in place of facts.
+
+A device that is told what to do before its facts are there is told what ordinary operands need, and most often that was
+right. Estimates are those of normally distributed elements; they prove nothing, and decide nothing but time.
+"""
+
+from __future__ import annotations
+
+from math import inf
+from typing import Any
+
+from ozaki._plan import Plan
+from ozaki.bounds import estimates
+from ozaki.bounds import words as word_bounds
+from ozaki.bounds.description import Least
+from ozaki.bounds.exact import a_priori
+from ozaki.bounds.levels import EVERY, SAMPLE, Level, bits_of
+from ozaki.bounds.rounding import SIGNIFICAND_BITS
+from ozaki.planning.choose import decide
+from ozaki.planning.facts import (
+    CutBound,
+    Facts,
+    LeastProduct,
+    NativeInRange,
+    Need,
+    Overlap,
+    Ratio,
+    RowsBound,
+    Sample,
+    Spans,
+    WorstRatio,
+)
+from ozaki.planning.question import Question
+from ozaki.schemes import Scheme, Words
+from ozaki.schemes.image import ceil_log2
+
+
+def foresee(question: Question, facts: Facts) -> tuple[Plan, tuple[Need, ...]]:
+    """The plan that ordinary operands would get, and the facts that it would rest on beside those that are there.
+
+    Parameters
+    ----------
+    facts : what is known of the operands already
+    """
+    ordinary = _OrdinaryFacts(question, facts)
+    return decide(question, ordinary), tuple(ordinary.asked)
+
+
+class _OrdinaryFacts(Facts):
+    """Facts, and in place of those that are missing, estimates.
+
+    Attributes
+    ----------
+    asked : the needs that estimates were given for, in the order in which they were asked
+    """
+
+    def __init__(self, question: Question, facts: Facts) -> None:
+        super().__init__(facts)
+        self._k = max(question.k, 1)
+        _, m, n = question.sizes.stack
+        bits = SIGNIFICAND_BITS[question.dtype]
+        # The smallest of so many elements is about so much smaller than the largest.
+        self._spans = bits + ceil_log2(m * self._k), bits + ceil_log2(n * self._k)
+        self.asked: dict[Need, None] = {}
+
+    def __getitem__(self, need: Need) -> Any:
+        if need in self:
+            return super().__getitem__(need)
+        self.asked[need] = None
+        return self._estimate(need)
+
+    def _estimate(self, need: Need) -> Any:
+        k = self._k
+        match need:
+            case WorstRatio(scheme, level):
+                return Ratio(self._worst_ratio(scheme, level), self._spans, min(self._spans))
+            case RowsBound(scheme):
+                return (
+                    word_bounds.relative(scheme, k)
+                    if isinstance(scheme, Words)
+                    else self._unless_exact(scheme, a_priori(scheme, k))
+                )
+            case CutBound(words):
+                return word_bounds.relative(words, k)
+            case Sample():
+                smooth = Least(inf, inf, 0, True)
+                return smooth, smooth
+            case Overlap():
+                return 1.0
+            case Spans():
+                return self._spans
+            case NativeInRange():
+                return True
+            case LeastProduct():
+                return inf
+        raise AssertionError(need)
+
+    def _worst_ratio(self, scheme: Scheme | Words, level: Level) -> float:
+        """As `WorstRatio` has it, in units of 4**-bits of the level."""
+        if isinstance(scheme, Words):
+            return 0.0
+        unseen = EVERY / SAMPLE if level == "sampled" else 1.0
+        return self._unless_exact(scheme, unseen * estimates.usual_worst(scheme, self._k)) * 4.0 ** -bits_of(
+            level, self._k
+        )
+
+    def _unless_exact(self, scheme: Scheme, bound: float) -> float:
+        """0 where the images of all rows are exact, and nothing is dropped."""
+        scaling = scheme.scaling(self._k)
+        exact = scaling is not None and max(self._spans) <= scaling.base and not scheme.dropped(self._k, self._spans)
+        return 0.0 if exact else bound

@@ -1,0 +1,84 @@
+"""What a product asks of planning: plain data, no array in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from ozaki._accuracy import Accuracy
+from ozaki._choices import Choices
+from ozaki._operands import Shapes
+from ozaki.schemes import Scheme, Words
+from ozaki.schemes.formats import TensorCore
+
+Way = Scheme | Words | None
+"""How a product may run: by slices, by low-precision words, or natively (None)."""
+
+
+class Machine(Protocol):
+    """What planning has to know of the machine that a product runs on; hashable."""
+
+    @property
+    def waits(self) -> bool:
+        """Whether the host waits for facts that a device finds, which could compute something else meanwhile."""
+        ...
+
+    def core(self) -> TensorCore | None:
+        """The tensor cores of words that are given by name; None if those here are unknown."""
+        ...
+
+    def words_obstacle(self, words: Words) -> str | None:
+        """Why these words do not run here; None if they do."""
+        ...
+
+    def fastest(self, stack: tuple[int, int, int], k: int, dtype: str, ways: tuple[Way, ...]) -> Way:
+        """The fastest of these ways, of which a scheme comes first, for a product (batch, m, n)."""
+        ...
+
+    def seconds(self, stack: tuple[int, int, int], k: int, dtype: str, way: Way) -> float | None:
+        """The time that a product (batch, m, n) is expected to take in that way; None if nothing is known of it."""
+        ...
+
+
+@dataclass(frozen=True)
+class Question:
+    """One product that is to be planned.
+
+    Attributes
+    ----------
+    sizes : shapes of the product
+    dtype : "float32" or "float64", the format of the result
+    choices : what the caller chose, checked
+    machine : where it runs
+    native_obstacle : why the native product is not an IEEE product here; None if it is
+    native_fits : the native product keeps within the caller's limit of workspace
+    for_operands : the plan has to say what is proven for these operands, even where a count is given
+    """
+
+    sizes: Shapes
+    dtype: str
+    choices: Choices
+    machine: Machine
+    native_obstacle: str | None = None
+    native_fits: bool = True
+    for_operands: bool = False
+
+    @property
+    def k(self) -> int:
+        return self.sizes.shape[1]
+
+    @property
+    def empty(self) -> bool:
+        """The product has no entry, or no inner index."""
+        return 0 in (*self.sizes.stack, self.k)
+
+    @property
+    def target(self) -> Accuracy | None:
+        """The accuracy asked for, spelled out for this k; None if none is named."""
+        return self.choices.target(self.k)
+
+    @property
+    def native_may_matter(self) -> bool:
+        """Whether the native product is one of the ways to choose from, or is asked for."""
+        choices = self.choices
+        return choices.scheme in ("auto", "native") and choices.engine == "auto" and not choices.reproducible

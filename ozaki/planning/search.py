@@ -1,0 +1,212 @@
+"""The fewest slice products whose bound meets a target."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from math import ceil, inf, log2
+from typing import NoReturn
+
+from ozaki._accuracy import Accuracy
+from ozaki.bounds import estimates
+from ozaki.bounds.exact import a_priori
+from ozaki.bounds.levels import EVERY, SAMPLE, SAMPLED_FROM
+from ozaki.planning.proof import Proof
+from ozaki.schemes import Scheme, scaling_of
+from ozaki.schemes.named import least_of, most_of, scheme_of
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A scheme with the bound proven for it, before the rounding to the output."""
+
+    scheme: Scheme
+    bound: float
+
+
+def choose_a_priori(accuracy: Accuracy, k: int, names: tuple[str, ...]) -> Choice:
+    """The fewest slice products whose a-priori bound meets a row-column or normwise target."""
+    starts = {name: least_of(name, k) for name in names}
+    order = sorted(names, key=lambda name: scheme_of(name, starts[name]).products)
+
+    def bound(scheme: Scheme) -> float:
+        return a_priori(scheme, k)
+
+    choice = _cheapest(order, starts, bound, bound, accuracy, k)
+    return choice or _unreachable(accuracy, names)
+
+
+def search(target: Accuracy, k: int, names: tuple[str, ...], proof: Proof, wide: bool = True) -> Choice | None:
+    """The fewest slice products whose bound for the operands meets the target.
+
+    Parameters
+    ----------
+    proof : what facts prove of the operands; the search may sharpen it
+    wide : the proof may go to the wide level, and the target has to be met
+
+    Returns
+    -------
+    Choice, or None if only the wide level could tell and may not be used
+
+    Raises
+    ------
+    ValueError
+        With `wide`, if no count meets the target.
+    """
+    usual = {name: _usual(name, target, k) for name in names}
+    order = [scheme.name for scheme in likely_schemes(target, k, names)]
+    starts = {name: proof.exact_below(name, count) for name, count in usual.items()}
+    first = scheme_of(order[0], starts[order[0]])
+    while True:
+        if proof.gain > 1 and proof.bound(first) > target.tolerance:  # more slices are worth the next level
+            proof.sharpen(1)
+            continue
+        choice = _cheapest(order, starts, proof.bound, proof.at_least, target, k)
+        spared = inf
+        if choice is not None:
+            name = choice.scheme.name
+            spared = choice.scheme.products - scheme_of(name, starts[name]).products
+            spared = max(spared, _one_less_in_reach(choice, target, k, proof.gain))
+        if not proof.sharpen(spared, wide):
+            return choice if choice or not wide else _unreachable(target, names)
+
+
+def _one_less_in_reach(choice: Choice, accuracy: Accuracy, k: int, gain: int) -> bool:
+    """Whether a slice less might do if the bound shrank by that gain."""
+    if choice.scheme.count == 1 or choice.bound * choice.scheme.growth > gain * accuracy.tolerance:
+        return False
+    return _usually_good(scheme_of(choice.scheme.name, choice.scheme.count - 1), accuracy, k)
+
+
+@lru_cache(maxsize=1024)
+def _usual(name: str, accuracy: Accuracy, k: int) -> int:
+    """The count that ordinary data needs in any measure, at least.
+
+    For residues the one that a-priori meets the tolerance in the row-column measure; for digits one less, since max
+    scaling fears rows with a single large element.
+    """
+    counts = range(1, most_of(name))
+    enough = next((c for c in counts if a_priori(scheme_of(name, c), k) <= accuracy.tolerance), most_of(name))
+    if name != "residues":
+        enough = max(enough - 1, 1)
+    while enough < most_of(name) and not _usually_good(scheme_of(name, enough), accuracy, k):
+        enough += 1
+    return enough
+
+
+@lru_cache(maxsize=1024)
+def likely_schemes(accuracy: Accuracy, k: int, names: tuple[str, ...]) -> tuple[Scheme, ...]:
+    """Of each name what ordinary data need, fewest products first."""
+    schemes = (scheme_of(name, _likely(name, accuracy, k)) for name in names)
+    return tuple(sorted(schemes, key=lambda scheme: scheme.products))
+
+
+def _likely(name: str, accuracy: Accuracy, k: int) -> int:
+    """The count that the first level of proof grants ordinary data."""
+    start = _usual(name, accuracy, k)
+    if name == "residues" or accuracy.measure != "componentwise":
+        return start
+    counts = range(start, most_of(name))
+    unseen = EVERY // SAMPLE if k > SAMPLED_FROM else 1
+    fits = (c for c in counts if unseen * estimates.usual_worst(scheme_of(name, c), k) <= accuracy.tolerance)
+    return next(fits, most_of(name))
+
+
+def _usually_good(scheme: Scheme, accuracy: Accuracy, k: int) -> bool:
+    """Ordinary data get the root-mean-square error of a native product of the format that the target names.
+
+    That of cuBLAS is 0.45 2**-24 for float32 and 0.46 2**-53 for float64 on normal data.
+    """
+    return accuracy.bits is None or estimates.usual_rms(scheme, k) <= 0.45 * 2.0**-accuracy.bits
+
+
+def _cheapest(
+    order: list[str],
+    starts: dict[str, int],
+    bound: Callable[[Scheme], float],
+    at_least: Callable[[Scheme], float],
+    accuracy: Accuracy,
+    k: int,
+) -> Choice | None:
+    """The scheme and count with the fewest products that meet the target; of two, the first in that order."""
+    best: Choice | None = None
+    for name in order:
+        start, last = starts[name], most_of(name)
+        if best is not None:
+            fewer = _fewer(name, start, best.scheme.products, accuracy, k)
+            if fewer is None or at_least(fewer) > accuracy.tolerance:
+                continue
+            start, last = min(start, fewer.count), fewer.count
+        choice = _fewest(name, bound, accuracy, k, start, last)
+        if choice is not None and (best is None or choice.scheme.products < best.scheme.products):
+            best = choice
+    return best
+
+
+_SPARED = 2
+"""Slices less than the start that data with single large elements may need."""
+
+
+@lru_cache(maxsize=1024)
+def _fewer(name: str, start: int, products: int, accuracy: Accuracy, k: int) -> Scheme | None:
+    """The most slices with less than that many products, if a search from that start may end there or below."""
+    count = max((c for c in range(1, most_of(name) + 1) if scheme_of(name, c).products < products), default=0)
+    if count >= start or (count >= max(start - _SPARED, 1) and _usually_good(scheme_of(name, count), accuracy, k)):
+        return scheme_of(name, count)
+    return None
+
+
+def _fewest(
+    name: str, bound: Callable[[Scheme], float], accuracy: Accuracy, k: int, first: int, last: int
+) -> Choice | None:
+    """The smallest count up to `last` that meets the target, searched from `first`."""
+
+    def meets(choice: Choice) -> bool:
+        usual = choice.bound == 0 or _usually_good(choice.scheme, accuracy, k)
+        return choice.bound <= accuracy.tolerance and usual
+
+    def at(count: int) -> Choice:
+        return Choice(scheme_of(name, count), bound(scheme_of(name, count)))
+
+    choice = at(first)
+    while not meets(choice):
+        count = choice.scheme.count
+        following = min(_in_reach(choice, accuracy, k), last)
+        if following == count or (choice.bound == inf and count > first):
+            return None
+        choice = at(following)
+    while choice.scheme.count > 1 and choice.bound * choice.scheme.growth <= accuracy.tolerance:
+        if choice.bound > 0 and not _usually_good(scheme_of(name, choice.scheme.count - 1), accuracy, k):
+            break  # before it is looked at: what is not exact now will not be with less
+        fewer = at(choice.scheme.count - 1)
+        if not meets(fewer):
+            break
+        choice = fewer
+    return choice
+
+
+def _in_reach(choice: Choice, accuracy: Accuracy, k: int) -> int:
+    """The next count that may meet the target if no more rows are exact: the bound shrinks as the units of images do.
+
+    Counts in between could do only where rows become exact, and then this one does, too.
+    """
+    name, count = choice.scheme.name, choice.scheme.count
+    if choice.bound == inf:
+        return count + 1
+    missing = log2(choice.bound) - log2(accuracy.tolerance)
+    more, room = range(count + 1, most_of(name)), _room(choice.scheme, k)
+    return next((c for c in more if ceil(_room(scheme_of(name, c), k) - room - 2.0**-20) >= missing), most_of(name))
+
+
+@lru_cache(maxsize=1024)
+def _room(scheme: Scheme, k: int) -> float:
+    return scaling_of(scheme, k).room
+
+
+def _unreachable(accuracy: Accuracy, names: tuple[str, ...]) -> NoReturn:
+    most = " or ".join(f"{most_of(name)} {name}" for name in names)
+    raise ValueError(
+        f"accuracy: {accuracy.measure} {accuracy.tolerance:.3g} cannot be proven with up to {most}; "
+        "ask for a larger tolerance or the row-column measure"
+    )

@@ -1,0 +1,85 @@
+"""What was weighed: every way that a product may run, with the time that it would take and what it proves."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import inf
+
+from ozaki._accuracy import Measure
+from ozaki._plan import Candidate, Plan
+from ozaki._report import counted
+from ozaki.bounds.rounding import with_rounding
+from ozaki.planning.candidates import Candidates, candidates_of, names_of, native_bound
+from ozaki.planning.facts import CutBound, Facts, MissingFact
+from ozaki.planning.proof import Proof
+from ozaki.planning.question import Question, Way
+from ozaki.planning.search import likely_schemes
+from ozaki.schemes import Words
+from ozaki.schemes.named import integer_scheme
+
+
+def weigh(question: Question, facts: Facts, plan: Plan) -> tuple[Candidate, ...]:
+    """The ways beside the plan's, and the plan's, the fastest first as far as times are known.
+
+    Parameters
+    ----------
+    facts : those that the plan rests on
+    """
+    if question.empty:
+        return ()
+    named = not question.choices.leave_slices or question.choices.scheme == "native"
+    ways = [plan.scheme] if named else _ways(question, candidates_of(question), plan)
+    weighed = [_weighed(question, facts, plan, way) for way in ways]
+    return tuple(sorted(weighed, key=lambda x: (inf if x.seconds is None else x.seconds, not x.chosen)))
+
+
+def _ways(question: Question, candidates: Candidates, plan: Plan) -> list[Way]:
+    """Every way: slices as many as ordinary operands need where the plan does not say how many these need."""
+    assert isinstance(question.choices.scheme, str)
+    names = names_of(integer_scheme(question.choices.scheme, question.k))
+    likely = likely_schemes(candidates.target, max(question.k, 1), names)
+    own = () if plan.scheme is None or not plan.scheme.exact else (plan.scheme,)
+    slices = (*own, *(scheme for scheme in likely if all(scheme.name != one.name for one in own)))
+    native: tuple[Way, ...] = (None,) if question.choices.scheme == "auto" else ()
+    words: list[Way] = [] if plan.scheme is None or plan.scheme.exact else [plan.scheme]
+    words += [each for each in candidates.words if each not in words]
+    return [*native, *words, *slices]
+
+
+def _weighed(question: Question, facts: Facts, plan: Plan, way: Way) -> Candidate:
+    seconds = question.machine.seconds(question.sizes.stack, question.k, question.dtype, way)
+    name = "native product" if way is None else counted(way.count, way.name)
+    chosen = way == plan.scheme
+    bound = plan.bound if chosen else _known_bound(question, facts, plan.target.measure, way)
+    return Candidate(name, seconds, bound, chosen, "chosen" if chosen else _why_not(question, plan, way, bound))
+
+
+def _known_bound(question: Question, facts: Facts, measure: Measure, way: Way) -> float | None:
+    """What is known to be proven of a way, with the rounding to the result; None if nobody asked."""
+    if way is None:
+        return native_bound(question)
+    try:
+        if isinstance(way, Words):
+            bound: float = facts[CutBound(way)]
+        else:
+            bound = Proof(facts, question.k, measure, way).bound(way)
+    except MissingFact:
+        return None
+    return with_rounding(bound, question.dtype)
+
+
+def _why_not(question: Question, plan: Plan, way: Way, bound: float | None) -> str:
+    """Why a way does not run."""
+    ruled_out = candidates_of(question).native_ruled_out if question.choices.leave_slices else None
+    if way is None and ruled_out and "proves only" not in ruled_out:
+        return ruled_out.removeprefix("native product ")
+    if bound is None:
+        return "not asked what it proves"
+    if bound > with_rounding(plan.target.tolerance, question.dtype) and (way is not None or ruled_out):
+        return "proves too little"
+    return "slower"
+
+
+def explained(question: Question, facts: Facts, plan: Plan) -> Plan:
+    """The plan with what was weighed."""
+    return replace(plan, candidates=weigh(question, facts, plan))

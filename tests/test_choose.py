@@ -1,0 +1,231 @@
+"""Choosing a plan, as a table: a question and facts in; a plan, or the fact that is needed next, out. No arrays."""
+
+from dataclasses import dataclass, replace
+from math import inf
+
+import pytest
+
+from ozaki import Accuracy, Plan
+from ozaki._choices import Choices
+from ozaki._operands import shapes
+from ozaki.bounds.description import Least
+from ozaki.planning.choose import choose
+from ozaki.planning.facts import (
+    CutBound,
+    Facts,
+    LeastProduct,
+    NativeInRange,
+    Need,
+    Overlap,
+    Ratio,
+    RowsBound,
+    Sample,
+    Spans,
+    WorstRatio,
+)
+from ozaki.planning.ordinary import foresee
+from ozaki.planning.question import Question
+from ozaki.schemes import PRESETS, Digits, Residues
+from ozaki.schemes.formats import H100
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Times in seconds, by the name of a way; `each` for every slice product."""
+
+    native: float = 1.0
+    words: float = inf
+    each: float = 0.1
+    name: str = "table"
+    waits: bool = False
+
+    def core(self):
+        return H100
+
+    def words_obstacle(self, words):
+        return None
+
+    def seconds(self, stack, k, dtype, way):
+        if way is None:
+            return self.native
+        return self.each * way.products if way.exact else self.words
+
+    def fastest(self, stack, k, dtype, ways):
+        return min(ways, key=lambda way: self.seconds(stack, k, dtype, way))
+
+
+QUICK_SLICES, QUICK_WORDS = Machine(each=0.01), Machine(words=0.1)
+QUICK_DIGITS = Machine(words=0.0065, each=0.001)
+WIDE = 100, 100
+"""Spans of rows whose images are not exact."""
+
+SAMPLED_SMOOTH = {Sample(): (Least(384.0, 300.0, 0, True),) * 2}
+SAMPLED_PEAKS = {Sample(): (Least(1.0, 1.0, 0, True),) * 2}
+
+
+def question(dtype="float64", machine=QUICK_SLICES, k=2048, **choices):
+    chosen = {name: choices.pop(name) for name in ("native_obstacle", "native_fits", "for_operands") if name in choices}
+    return Question(shapes((300, k), (k, 200)), dtype, Choices(**choices), machine, **chosen)
+
+
+def ratio(worst, spans=WIDE):
+    return Ratio(worst, spans, min(spans))
+
+
+def compared(scheme, worst, level="sampled", **options):
+    return {WorstRatio(scheme, level, **options): worst if isinstance(worst, Ratio) else ratio(worst)}
+
+
+def slices(scheme):
+    return lambda answer: answer.scheme == scheme
+
+
+def native(answer):
+    return answer.native
+
+
+def needs(need):
+    return lambda answer: answer == need
+
+
+FP64 = {"accuracy": "fp64", "reproducible": True}
+ROW = {"accuracy": Accuracy("row-column", 1e-15), "reproducible": True}
+HALFHALF = PRESETS["halfhalf"]
+SMALL, LARGE = 2.0**-75, 2.0**-55
+"""Worst ratios, in units of the level, that prove "fp64" at k = 2048, and that do not."""
+
+TABLE = {
+    # Nothing is asked of the operands.
+    "a count": (question(scheme="residues", slices=9), {}, slices(Residues(9))),
+    "native, by name": (question(scheme="native"), {}, native),
+    "native is fastest": (question(machine=Machine()), {}, native),
+    "native is fastest and proves enough, in range": (
+        question(machine=Machine(native=0.5), accuracy=1e-9),
+        {NativeInRange(): True},
+        native,
+    ),
+    "whether it is in range is asked": (
+        question(machine=Machine(native=0.5), accuracy=1e-9),
+        {},
+        needs(NativeInRange()),
+    ),
+    "an empty product": (question(k=0, **FP64), {}, lambda plan: plan.bound <= 2.0**-53),
+    # Slices: the proof begins with those that ordinary operands need.
+    "the first ratio": (question(**FP64), {}, needs(WorstRatio(Residues(14), "sampled"))),
+    "proven": (question(**FP64), compared(Residues(14), SMALL), slices(Residues(14))),
+    "not proven by a sample: all indices are read": (
+        question(**FP64),
+        compared(Residues(14), LARGE),
+        needs(WorstRatio(Residues(14), "narrow")),
+    ),
+    "not proven by all indices: the next count that may do": (
+        question(**FP64),
+        compared(Residues(14), LARGE) | compared(Residues(14), LARGE, "narrow"),
+        lambda need: isinstance(need, WorstRatio) and need.scheme.count > 14 and need.level == "narrow",
+    ),
+    "exact images need no more": (
+        question(**FP64),
+        compared(Residues(14), ratio(0.0, (10, 10)))
+        | compared(Residues(6), ratio(0.0, (10, 10)))
+        | compared(Residues(5), LARGE),
+        slices(Residues(6)),
+    ),
+    "digits dropped for nothing are not counted": (
+        question(scheme="digits", slices=4, accuracy="fp32", k=500),
+        {
+            WorstRatio(Digits(4), "narrow"): ratio(LARGE, (5, 5)),
+            WorstRatio(Digits(4), "narrow", drops=False): ratio(0.0, (5, 5)),
+        },
+        lambda plan: plan.bound == 2.0**-53,
+    ),
+    "more than ordinary operands need, where native is faster than so many": (
+        question(machine=Machine(native=1.55)),
+        {Overlap(): 1.0}
+        | compared(Residues(14), LARGE)
+        | compared(Residues(14), LARGE, "narrow")
+        | compared(Residues(15), LARGE, "narrow")
+        | compared(Residues(16), SMALL, "narrow"),
+        native,
+    ),
+    "nothing has to be proven: a sample first": (question(), {}, needs(Overlap())),
+    "a sample shows that slices will not be proven": (question(), {Overlap(): 0.1}, native),
+    "a sample lets expect that they are": (question(), {Overlap(): 0.9}, needs(WorstRatio(Residues(14), "sampled"))),
+    # Other measures rest on the descriptions of rows.
+    "spans first": (question(**ROW), {}, needs(Spans())),
+    "then the bound": (question(**ROW), {Spans(): WIDE}, lambda need: need.measure == "row-column"),
+    "row-column": (
+        question(scheme="residues", **ROW),
+        {Spans(): WIDE, RowsBound(Residues(15), "row-column"): 0.9e-15},
+        slices(Residues(15)),
+    ),
+    # Words: by whatever evidence is cheapest, then by a small product.
+    "words are asked": (question("float32", QUICK_WORDS), {}, needs(CutBound(HALFHALF))),
+    "words prove enough": (
+        question("float32", QUICK_WORDS),
+        {CutBound(HALFHALF): 1e-5},
+        slices(HALFHALF),
+    ),
+    "a product of magnitudes is asked": (
+        question("float32", QUICK_WORDS),
+        {CutBound(HALFHALF): inf},
+        needs(LeastProduct()),
+    ),
+    "words that lose too much": (
+        question("float32", QUICK_WORDS),
+        {CutBound(HALFHALF): inf, LeastProduct(): 2.0**-100},
+        needs(CutBound(PRESETS["tf32tf32"])),
+    ),
+    "no words prove enough, and slices are faster than the native product": (
+        question("float32", Machine(words=0.1, native=2.0)),
+        {CutBound(HALFHALF): inf, CutBound(PRESETS["tf32tf32"]): inf, LeastProduct(): 2.0**-100},
+        needs(Overlap()),
+    ),
+    # Digits in place of words, where a sample finds the operands ordinary.
+    "a sample is asked": (question("float32", QUICK_DIGITS, k=2560), {}, needs(Sample())),
+    "ordinary: the proof begins": (
+        question("float32", QUICK_DIGITS, k=2560),
+        SAMPLED_SMOOTH,
+        needs(WorstRatio(Digits(3), "sampled")),
+    ),
+    "not ordinary: words": (question("float32", QUICK_DIGITS, k=2560), SAMPLED_PEAKS, needs(CutBound(HALFHALF))),
+    "a setting makes the native product less than IEEE's": (
+        question(machine=Machine(), native_obstacle="native product ruled out: a variable"),
+        {},
+        needs(WorstRatio(Residues(14), "sampled")),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", list(TABLE))
+def test_table(case):
+    asked, facts, expected = TABLE[case]
+    answer = choose(asked, Facts(facts))
+    assert isinstance(answer, Plan | Need)
+    assert expected(answer), answer
+
+
+@pytest.mark.parametrize("case", list(TABLE))
+def test_the_same_answer_each_time(case):
+    asked, facts, _ = TABLE[case]
+    assert choose(asked, Facts(facts)) == choose(replace(asked), Facts(dict(reversed(facts.items()))))
+
+
+@pytest.mark.parametrize("case", list(TABLE))
+def test_other_facts_do_not_matter(case):
+    """A fact that is there but not asked for changes nothing, so that a repeated call may bring more of them."""
+    asked, facts, _ = TABLE[case]
+    more = compared(Residues(30), inf) | compared(Digits(9), 0.0) | {RowsBound(Residues(31), "normwise"): 0.0}
+    assert choose(asked, Facts(facts)) == choose(asked, Facts(more | facts))
+
+
+def test_what_ordinary_operands_would_need():
+    """The same choice from estimates: its plan, and the facts that it would ask for."""
+    plan, asked = foresee(question(**FP64), Facts())
+    assert plan.scheme == Residues(14)
+    assert asked[0] == WorstRatio(Residues(14), "sampled")
+    plan, asked = foresee(question(**ROW, scheme="residues"), Facts())
+    assert asked[0] == Spans() and RowsBound(plan.scheme, "row-column") in asked
+    plan, asked = foresee(question("float32", QUICK_DIGITS, k=2560), Facts(SAMPLED_SMOOTH))
+    assert plan.scheme == Digits(3) and Sample() not in asked
+    plan, asked = foresee(question("float32", QUICK_WORDS), Facts())
+    assert plan.scheme == HALFHALF
