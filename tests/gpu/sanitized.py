@@ -16,10 +16,6 @@ from unittest import mock
 
 import cupy as cp
 import numpy as np
-
-import ozaki
-from ozaki.backends.cupy import _again
-from ozaki.backends.cupy import backend as _cupy
 from ozaki.backends.cupy._tops import tops
 from ozaki.backends.cupy.engines import (
     _hopper_residues,
@@ -28,6 +24,10 @@ from ozaki.backends.cupy.engines import (
     _word_hopper,
     _word_pairs,
 )
+
+import ozaki
+from ozaki.backends.cupy import _again
+from ozaki.backends.cupy import backend as _cupy
 from ozaki.backends.numpy import backend as _numpy
 from ozaki.schemes import PRESETS, Words
 from ozaki.tensor_core import H100

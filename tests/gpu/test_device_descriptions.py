@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from operands import random_matrix, views
 
-from ozaki.bounds.description import FIELDS
 from ozaki.backends.numpy import backend as _numpy
+from ozaki.bounds.description import FIELDS
 from ozaki.schemes import Digits, Residues
 
 cp = pytest.importorskip("cupy")
@@ -61,8 +61,9 @@ def test_descriptions_of_graded_rows(shape, dtype, step):
 @pytest.mark.parametrize("seed", range(20))
 def test_least_numbers_of_rows(seed):
     """What a look at some elements, and the largest ones of whole rows, tell of all rows."""
-    from ozaki.backends.cupy import backend as _cupy
     from ozaki.backends.cupy._tops import tops
+
+    from ozaki.backends.cupy import backend as _cupy
 
     rng = np.random.default_rng(5000 + seed)
     batch, k = int(rng.integers(1, 4)), int(rng.integers(2, 900))
@@ -86,10 +87,11 @@ def test_least_numbers_of_rows(seed):
 @pytest.mark.parametrize("seed", range(60))
 def test_one_read(seed):
     """Blocks that hold whole rows find and cut what two kernels do."""
-    from ozaki.backends.cupy import backend as _cupy
-    from ozaki.backends.cupy import _describe_split, _magnitudes, _split
     from ozaki.backends.cupy._tops import tops
     from ozaki.backends.cupy.engines import _hopper
+
+    from ozaki.backends.cupy import _describe_split, _magnitudes, _split
+    from ozaki.backends.cupy import backend as _cupy
 
     if cp.cuda.Device().compute_capability != "90":
         pytest.skip("clusters are those of Hopper")

@@ -10,8 +10,8 @@ from operands import random_matrix, same_bits
 
 import ozaki
 from ozaki import reference
-from ozaki.bounds.levels import EVERY, SAMPLE
 from ozaki.backends.numpy import backend as _numpy
+from ozaki.bounds.levels import EVERY, SAMPLE
 from ozaki.schemes import Digits, Residues
 
 cp = pytest.importorskip("cupy")
@@ -84,8 +84,9 @@ def test_proof(shape):
 )
 def test_least_product(shape):
     """Of rows that are not all zeros, from whole descriptions and from largest elements alone."""
-    from ozaki.backends.cupy import backend as _cupy
     from ozaki.backends.cupy._tops import tops
+
+    from ozaki.backends.cupy import backend as _cupy
 
     batch, m, k, n = shape
     rng = np.random.default_rng(sum(shape))
@@ -106,8 +107,8 @@ def test_least_product(shape):
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 def test_magnitudes(dtype):
     """Rows and columns; subnormals, the widest exponents, NaN and Inf."""
-    from ozaki.backends.cupy import backend as _cupy
     from ozaki.backends.cupy import _magnitudes
+    from ozaki.backends.cupy import backend as _cupy
     from ozaki.backends.numpy import _proof as _numpy_proof
 
     def view(x, kind):

@@ -34,8 +34,9 @@ def core():
 @pytest.fixture(params=["wgmma", "mma.sync"])
 def kernel(request, monkeypatch):
     """The kernel that multiplies, if the device has a choice."""
-    from ozaki.backends.cupy import _again
     from ozaki.backends.cupy.engines import _word_hopper, _word_pairs
+
+    from ozaki.backends.cupy import _again
 
     _again.forget()
     if request.param == "mma.sync":
@@ -167,11 +168,12 @@ def test_nan_and_inf(core, name):
 @pytest.mark.parametrize("seed", range(24))
 def test_words_in_one_read(core, seed):
     """Clusters that hold whole rows, fewer of long ones, find and cut what two kernels do."""
-    from ozaki.backends.cupy import _choice as _engines
-    from ozaki.backends.cupy import _describe_split
     from ozaki.backends.cupy._tops import tops
     from ozaki.backends.cupy.engines import _word_split
     from ozaki.backends.cupy.launching._host import Flag
+
+    from ozaki.backends.cupy import _choice as _engines
+    from ozaki.backends.cupy import _describe_split
 
     if cp.cuda.Device().compute_capability != "90":
         pytest.skip("clusters are those of Hopper")

@@ -27,21 +27,17 @@ class Inputs:
     device : where they lie, the current one
     b : the builder of the program
     memory : what its parts run with
-    dtype : of the result
-    prepared : the slices of operands that are prepared
+    given : operands that are not prepared, in the shapes that they were given
+    prepared : the slices of those that are
     described : whole descriptions, as far as they are made
-    copied : the rows of an operand are a copy, so that the program is of use for these operands alone
+    copied : rows are a copy, so that the program is of use for these operands alone
     """
 
-    def __init__(self, a: Any, b: Any, rows: Callable[[Side], Any], dtype: str) -> None:
-        """Operands as they were given, matrices or stacks of them, or the slices of prepared ones.
-
-        `rows` gives an operand as a stack of rows, (batch, rows, k).
-        """
+    def __init__(self, a: Any, b: Any, rows: Callable[[Side], Any]) -> None:
+        """Matrices or stacks of them, or the slices of prepared operands; `rows` gives one as (batch, rows, k)."""
         self.device, self.b, self.memory = devices.current(), Builder(), FirstCall()
-        self.dtype, self.copied = dtype, False
         self._real_rows = rows
-        self._given: dict[Side, Array] = {}
+        self.given: dict[Side, Array] = {}
         self.prepared: dict[Side, Slices] = {}
         for side, name, operand in zip(SIDES, "ab", (a, b), strict=True):
             if isinstance(operand, PreparedSlices):
@@ -50,26 +46,20 @@ class Inputs:
                 for symbol, real in zip(symbols, operand.arrays, strict=True):
                     self.memory.bind(symbol, real)
             else:
-                self._given[side] = self.b.given(name, view_of(operand))
-                self.memory.bind(self._given[side], operand)
+                self.given[side] = self.b.given(name, view_of(operand))
+                self.memory.bind(self.given[side], operand)
         self.described = {side: slices.described for side, slices in self.prepared.items()}
+        self.copied = False
         self._on_host: dict[Side, Evidence] = {}
-
-    @property
-    def as_given(self) -> tuple[Array, Array]:
-        """Both operands in the shapes in which they were given; none is prepared."""
-        return self._given["left"], self._given["right"]
 
     @cached_property
     def rows(self) -> dict[Side, Array]:
-        """Both as stacks of rows, (batch, rows, k)."""
-        return {
-            side: self.prepared[side].described.x if side in self.prepared else self._rows_of(side) for side in SIDES
-        }
+        """Both operands as stacks of rows."""
+        return {side: self.prepared[side].described.x if side in self.prepared else self._rows(side) for side in SIDES}
 
-    def _rows_of(self, side: Side) -> Array:
-        """A view of what was given, or a copy."""
-        given, real = self._given[side], self._real_rows(side)
+    def _rows(self, side: Side) -> Array:
+        """The rows of an operand: a view of what was given, or a copy."""
+        given, real = self.given[side], self._real_rows(side)
         if real.data.ptr == self.memory.address(given.at):
             return Array(given.buffer, 0, *view_of(real))
         self.copied = True

@@ -15,16 +15,15 @@ from ozaki.backends.cupy.inputs import Inputs
 from ozaki.backends.cupy.program.arrays import Array
 from ozaki.backends.cupy.program.program import Evidence
 from ozaki.backends.cupy.program.steps import Stream
-from ozaki.backends.cupy.steps.magnitudes import first_level
 from ozaki.backends.cupy.steps.native import native_obstacle
 from ozaki.backends.cupy.steps.operands import Described
 from ozaki.backends.cupy.steps.panels import Panel, Panels
 from ozaki.backends.cupy.steps.proof import Lower, Wanted, least_product, lower_bound, worst_ratios
 from ozaki.bounds import words as word_bounds
 from ozaki.bounds.description import Description
-from ozaki.bounds.levels import FEW_ROWS, Level
+from ozaki.bounds.levels import FEW_ROWS, Level, levels
 from ozaki.planning.facts import Ratio, WorstRatio
-from ozaki.schemes import Words
+from ozaki.schemes import Scheme, Words
 
 
 class _Open(NamedTuple):
@@ -114,7 +113,7 @@ class Ratios:
         """
         b, device = self._inputs.b, self._inputs.device
         left, right = (replace(of, magnitudes=None) for of in described)
-        level = first_level(left.k)
+        level = levels(left.k)[0]
         if self._open is not None and self._open.level == level and self._open.lower is not None:
             with b.on(self._open.stream):
                 return (least_product(b, device, self._open.lower, left, right),)

@@ -64,8 +64,12 @@ class Work:
     """
 
     def __init__(self, a: Any, b: Any, rows: Callable[[Side], Any], dtype: str, limit: int | None) -> None:
-        """Operands as `backends.Backend.work` has them; `limit`: bytes left for proofs and product, or None."""
-        self._inputs, self._limit = Inputs(a, b, rows, dtype), limit
+        """Take operands as they were given, matrices or stacks of them, or the slices of prepared ones.
+
+        `rows` gives one as a stack of rows, (batch, rows, k); `dtype`: of the result; `limit`: bytes left for proofs
+        and product, or None.
+        """
+        self._inputs, self._dtype, self._limit = Inputs(a, b, rows), dtype, limit
         self._b, self._device = self._inputs.b, self._inputs.device
         self._ratios = Ratios(self._inputs, limit)
         self._early: _Early | None = None
@@ -130,7 +134,7 @@ class Work:
             case Overlap():
                 return b.read(need, (overlap(b, *inputs.both),), _itself)
             case NativeInRange():
-                return b.read(need, inputs.descriptions(), partial(_native_in_range, dtype=inputs.dtype))
+                return b.read(need, inputs.descriptions(), partial(_native_in_range, dtype=self._dtype))
             case Spans() if self._ratios.spans is not None:
                 return b.read(need, (self._ratios.spans,), _spans_of)
             case Spans():
@@ -234,10 +238,11 @@ class Work:
         inputs.run()
 
     def native(self, c: Any) -> None:
-        """The native product of the operands as they were given into c, whose rows are contiguous; once, of `Work`."""
+        """The native product of the operands as they were given into c, whose rows are contiguous; once of a `Work`."""
         self._ratios.close()
         self._release_early()
-        native(self._b, *self._inputs.as_given, self._inputs.dtype, self._result(c))
+        given = self._inputs.given
+        native(self._b, given["left"], given["right"], self._dtype, self._result(c))
         self._inputs.run()
 
     def _result(self, c: Any) -> Array:

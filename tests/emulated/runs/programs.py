@@ -16,18 +16,18 @@ import numpy as np
 import streams
 
 import ozaki
-from ozaki import _bounds
 from ozaki._accuracy import Accuracy
-from ozaki._measured import Measured
 from ozaki._plan import Plan
 from ozaki.backends.cupy import backend, devices
 from ozaki.backends.cupy.devices.device import Device
+from ozaki.backends.cupy.prepared import PreparedSlices
 from ozaki.backends.cupy.program.program import Program
 from ozaki.backends.cupy.steps.engines.choice import engine_of
 from ozaki.backends.cupy.steps.engines.engine import units_of, workspace_of
 from ozaki.backends.cupy.steps.panels import Panels
 from ozaki.backends.cupy.work import Work
-from ozaki.backends.numpy import _backend as _numpy
+from ozaki.backends.numpy import backend as on_numpy
+from ozaki.bounds import words as word_bounds
 from ozaki.planning.facts import (
     CutBound,
     LeastProduct,
@@ -93,7 +93,14 @@ def ordered(x: np.ndarray, order: str) -> np.ndarray:
 def work_on(pair: Pair, limit: int | None = None) -> Work:
     """What is done with these rows."""
     left, right = map(on_device, pair)
-    return Work(left, right, limit)
+    return work_of(left, right, dtype_of(*pair), limit)
+
+
+def work_of(left: Any, right: Any, dtype: str, limit: int | None = None) -> Work:
+    """The same of rows that are on the device, or of slices of a prepared operand."""
+    rows = {"left": left, "right": right}
+    given = right if isinstance(right, PreparedSlices) else right.swapaxes(1, 2)
+    return Work(left, given, rows.__getitem__, dtype, limit)
 
 
 def again(program: Program, arrays: Iterable[Any], c: Any) -> None:
@@ -109,7 +116,7 @@ def check(scheme: Scheme | Words, pairs: list[Pair], plan: Plan, limit: int | No
     """The product of the first pair part by part, then that of all pairs by the whole program."""
     a, b = pairs[0]
     shape, dtype = (max(len(a), len(b)), a.shape[1], b.shape[1]), plan.dtype
-    work = Work(on_device(a), on_device(b), limit)
+    work = work_on((a, b), limit)
     c = filled(shape, dtype)
     work.multiply(plan, c)
     same(expected(scheme, a, b), c)
@@ -186,14 +193,14 @@ def programs_within_limits(rng: np.random.Generator) -> None:
             (backend.split(on_device(x), "left", limited), backend.split(on_device(y), "right", limited))
             for x, y in pairs
         ]
-        work, c = Work(prepared[0][0], prepared[0][1], limit), filled((2, m, n), "f4")
+        work, c = work_of(*prepared[0], "float32", limit), filled((2, m, n), "f4")
         work.multiply(limited, c)
         same(expected(scheme, *pairs[0]), c)
         program = work.whole()
         assert program is not None
         for pair, (left, right) in zip([*pairs, pairs[0]], [*prepared, prepared[0]], strict=True):
             c = filled((2, m, n), "f4")
-            again(program, (*backend.given_arrays(left), *backend.given_arrays(right)), c)
+            again(program, (*left.arrays, *right.arrays), c)
             same(expected(scheme, *pair), c)
 
 
@@ -216,53 +223,40 @@ def programs_of_prepared(rng: np.random.Generator) -> None:
                 )
                 c = filled((1, 20, 30), dtype)
                 if program is None:
-                    work = Work(left, right)
+                    work = work_of(left, right, plan.dtype)
                     work.multiply(plan, c)
                     program = work.whole()
                     assert program is not None
                 else:
-                    again(program, [x for of in (left, right) for x in backend.given_arrays(of)], c)
+                    again(program, [x for of in (left, right) for x in arrays_of(of)], c)
                 same(expected(scheme, a, b), c)
 
 
+def arrays_of(operand: Any) -> tuple[Any, ...]:
+    """What a program reads of an operand."""
+    return operand.arrays if isinstance(operand, PreparedSlices) else (operand,)
+
+
 def facts_of(a: np.ndarray, b: np.ndarray, need: Need) -> Any:
-    """What NumPy finds, by definitions of its own where the fact has one."""
-    of_a, of_b = described = _numpy.describe(a), _numpy.describe(b)
-    left, right = of_a.on_host, of_b.on_host
-    dtype = str(max(a.dtype.name, b.dtype.name))
-    match need:
-        case Sample():
-            return _numpy.look(a, b)()
-        case NativeInRange():
-            return _bounds.native_in_range(left, right, dtype)
-        case Spans():
-            return tuple(x.span for x in described)
-        case RowsBound(scheme, "componentwise"):
-            assert isinstance(scheme, Words)
-            return _bounds.words_by_rows(left, right, scheme)
-        case RowsBound(scheme, measure):
-            return Measured(_numpy, of_a, of_b, measure).bound(scheme)
-        case LeastProduct():
-            return _numpy.least_product(*described)()
-        case WorstRatio(scheme, level, few_rows, drops):
-            lower: Any
-            if level == "wide":
-                lower = _numpy.wide_product(of_a, of_b)
-            else:
-                lower = _numpy.narrow_product(of_a, of_b, level == "sampled")
-            m = a.shape[1]
-            rows = min(m, 128) if few_rows else m
-            k = a.shape[2]
-            usual = 0.0 if isinstance(scheme, Words) or not drops else k * scheme.drop
-            with mock.patch.object(_bounds, "dropped", return_value=usual):
-                return tuple(_numpy.worst_ratios(lower, of_a, of_b, [(scheme, rows)])[0]())
-    raise AssertionError(need)
+    """What NumPy finds; with the digit pairs dropped that the need says, whatever these operands let vanish."""
+    rows = {"left": a, "right": b}
+    work = on_numpy.work(a, b.swapaxes(1, 2), rows.__getitem__, dtype_of(a, b), None)
+    if not isinstance(need, WorstRatio) or not isinstance(need.scheme, Digits):
+        return work.measure(need)
+    dropped = a.shape[2] * need.scheme.drop if need.drops else 0.0
+    with mock.patch.object(Digits, "dropped", return_value=dropped):
+        return work.measure(need)
+
+
+def dtype_of(a: Any, b: Any) -> str:
+    """Of the product."""
+    return str(max(a.dtype.name, b.dtype.name))
 
 
 def compare(need: Need, a: np.ndarray, b: np.ndarray, found: Any) -> None:
     with np.errstate(all="ignore"):
         wanted = facts_of(a, b, need)
-    assert (tuple(found) if isinstance(need, WorstRatio) else found) == wanted, (need, found, wanted)
+    assert found == wanted, (need, found, wanted)
 
 
 def operands_for_facts(rng: np.random.Generator, kind: str, m: int, k: int, n: int, dtype: str) -> Pair:
@@ -445,7 +439,7 @@ def words_cut(rng: np.random.Generator) -> None:
             if not on_hopper():
                 assert again_found == facts_of(*pair, RowsBound(halfhalf, "componentwise"))
             elif pair is whole:
-                assert again_found == _bounds.words_of_whole(halfhalf, k)
+                assert again_found == word_bounds.lossless(halfhalf, k)
             elif first is lossy:
                 assert again_found < inf
             else:
@@ -458,7 +452,7 @@ def words_cut(rng: np.random.Generator) -> None:
     c = filled((1, m, n), "f4")
     work.multiply(plan_of(tf32tf32, *lossy), c)
     same(expected(tf32tf32, *lossy), c)
-    assert work.underflows(halfhalf) == (m, 0)
+    assert (work.underflows("left", halfhalf), work.underflows("right", halfhalf)) == (m, 0)
     assert (work.nonfinite("left") == 0).all()
 
 
@@ -473,8 +467,8 @@ def native_programs(rng: np.random.Generator) -> None:
                     pairs.append((x.swapaxes(-1, -2).copy().swapaxes(-1, -2), y[..., ::-1]) if turned else (x, y))
                 wanted = [np.matmul(*pair) for pair in pairs]
                 a, b = map(on_device, pairs[0])
-                work, c = Work(a, b, None), room_for(wanted[0], apart)
-                work.native(a, b, wanted[0].dtype.name, c)
+                work, c = Work(a, b, never, wanted[0].dtype.name, None), room_for(wanted[0], apart)
+                work.native(c)
                 np.testing.assert_allclose(cp.asnumpy(c), wanted[0], atol=1e-4)
                 program = work.whole()
                 assert program is not None
@@ -482,6 +476,10 @@ def native_programs(rng: np.random.Generator) -> None:
                     c = room_for(want, apart)
                     again(program, map(on_device, pair), c)
                     np.testing.assert_allclose(cp.asnumpy(c), want, atol=1e-4)
+
+
+def never(side: str) -> Any:
+    raise AssertionError(side)
 
 
 def room_for(result: np.ndarray, apart: bool) -> Any:
@@ -501,7 +499,7 @@ def programs_of_one_array(rng: np.random.Generator) -> None:
         a, b = y[None, first : first + 40, :70], y[None, second : second + 30, 10:80]
         c = filled((1, 40, 30), "f4")
         if program is None:
-            work = Work(a, b, None)
+            work = work_of(a, b, "float32")
             work.multiply(plan, c)
             program = work.whole()
             assert program is not None
@@ -509,7 +507,7 @@ def programs_of_one_array(rng: np.random.Generator) -> None:
             again(program, (a, b), c)
         same(expected(scheme, *(cp.asnumpy(each) for each in (a, b))), c)
     y = on_device(x)
-    work, c = Work(y[None], y[None], None), filled((1, 120, 120), "f4")
+    work, c = work_of(y[None], y[None], "float32"), filled((1, 120, 120), "f4")
     work.multiply(plan_of(scheme, x[None], x[None]), c)
     same(expected(scheme, x[None], x[None]), c)
     program = work.whole()
@@ -592,7 +590,7 @@ def too_little_memory(rng: np.random.Generator) -> None:
     """A whole program that does not fit, or whose result does not, leaves nothing under way and can be run later."""
     scheme = Residues(14)
     a, b = matrix(rng, (1, 20, 30), "f8"), matrix(rng, (1, 10, 30), "f8")
-    work = Work(on_device(a), on_device(b), None)
+    work = work_on((a, b))
     work.multiply(plan_of(scheme, a, b), filled((1, 20, 10), "f8"))
     program = work.whole()
     assert program is not None
@@ -612,7 +610,7 @@ def wide_magnitudes_on_host(rng: np.random.Generator) -> None:
     need = WorstRatio(Residues(14), "wide")
     for emulated in (False, True):
         with mock.patch.dict(os.environ, CUBLAS_EMULATE_DOUBLE_PRECISION=str(int(emulated))):
-            work = Work(on_device(a), on_device(b), None)
+            work = work_on((a, b))
             compare(need, a, b, work.measure(need))
             c = filled((1, 10, 9), "f8")
             work.multiply(plan_of(Residues(14), a, b), c)
@@ -642,6 +640,6 @@ def ends_of_products(rng: np.random.Generator) -> None:
                 for out in (None, cp.full(shape, np.nan, dtype), cp.full((*shape, 2), np.nan, dtype)[..., 0]):
                     wanted, given = np.array(x), on_device(np.array(x))
                     into = given if out is None else out
-                    _numpy.axpby(alpha, wanted, beta, y if beta else None, wanted)
+                    on_numpy.axpby(alpha, wanted, beta, y if beta else None, wanted)
                     backend.axpby(alpha, given, beta, on_device(y) if beta else None, into)
                     same(wanted, into)
