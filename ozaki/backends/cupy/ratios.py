@@ -23,7 +23,7 @@ from ozaki.bounds import words as word_bounds
 from ozaki.bounds.description import Description
 from ozaki.bounds.levels import FEW_ROWS, Level, levels
 from ozaki.planning.facts import Ratio, WorstRatio
-from ozaki.schemes import Scheme, Words
+from ozaki.schemes import Words
 
 
 class _Open(NamedTuple):
