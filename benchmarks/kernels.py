@@ -71,7 +71,7 @@ class Product:
 
         from ozaki.backends.cupy import backend
         from ozaki.backends.cupy.program.arrays import Array, view_of
-        from ozaki.backends.cupy.program.run import FirstCall
+        from ozaki.backends.cupy.program.first_call import FirstCall
         from ozaki.backends.cupy.program.steps import Launch
 
         out = cp.empty((1, len(a), b.shape[1]), plan.dtype)

@@ -15,7 +15,7 @@ from ozaki.backends import ENGINES, Backend
 from ozaki.bounds.rounding import suffices
 from ozaki.planning.question import Machine
 from ozaki.schemes import Scheme, Words
-from ozaki.schemes.named import SCHEMES
+from ozaki.schemes.named import known
 
 
 def check_native(dtype: str, target: Accuracy | None, choices: Choices, bound: float) -> None:
@@ -103,8 +103,8 @@ def check_choices(choices: Choices, backend: Backend | None) -> None:
     """Scheme, engine and limit are such as the backend knows; without a backend, as any does."""
     scheme, engine, limit = choices.scheme, choices.engine, choices.workspace_limit
     check_flag("reproducible", choices.reproducible)
-    if not isinstance(scheme, Words) and not (isinstance(scheme, str) and scheme in SCHEMES):
-        raise ValueError(f"scheme: {scheme!r} is not known; expected one of {', '.join(SCHEMES)}, or ozaki.Words(...)")
+    if not isinstance(scheme, Words) and not (isinstance(scheme, str) and scheme in known()):
+        raise ValueError(f"scheme: {scheme!r} is not known; expected one of {', '.join(known())}, or ozaki.Words(...)")
     if scheme == "fp16-digits" and engine in ("int8", "hopper"):
         raise ValueError(f"scheme: 'fp16-digits' are not the int8 that engine={engine!r} multiplies; use engine='auto'")
     engines = ("auto", *(backend.engines if backend else ENGINES))

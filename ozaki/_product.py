@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import replace
 from functools import cached_property, partial
 from math import inf, prod
@@ -36,7 +36,7 @@ from ozaki.planning.facts import (
 from ozaki.planning.ordinary import foresee
 from ozaki.planning.promise import proven
 from ozaki.planning.question import Question
-from ozaki.schemes import Words
+from ozaki.schemes import Scheme, Words
 
 SPECULATE = True
 """Whether a device that finds facts splits the operands meanwhile for the plan of ordinary ones; bits stay the same."""
@@ -197,9 +197,23 @@ class Product:
         pair = self._pair
         large = prod(pair.sizes.batch) * prod(pair.sizes.shape) > _LARGEST_KEPT
         if not (pair.empty or large or pair.copied or not pair.sizes.in_order):
-            stands = partial(_stands, self._question, self._given, plan, pair.backend, pair.dtype)
             sizes = pair.sizes.result, pair.dtype
-            pair.backend.keep(pair.a, pair.b, pair.out, key, self.work, stands, *sizes)
+            pair.backend.keep(pair.a, pair.b, pair.out, key, self.work, self._stands(plan), *sizes)
+
+    def _stands(self, plan: Plan) -> Callable[[Facts], bool]:
+        """Whether this plan is right for other operands, by their facts; the function holds no operands."""
+        pair, question = self._pair, self._question
+        if question is None:
+            chosen = partial(_keeps_promise, plan) if plan.strict else _always
+        elif self.facts:
+            chosen = partial(_is_chosen, question, plan.scheme)
+        else:  # the choice is a function of nothing that could be another one
+            chosen = _always
+        native_matters = plan.native if question is None else question.native_may_matter
+        if not native_matters:
+            return chosen
+        before = pair.backend.native_obstacle(pair.dtype) if question is None else question.native_obstacle
+        return partial(_with_same_obstacle, pair.backend, pair.dtype, before, chosen)
 
     # Reporting -------------------------------------------------------------------------------------------------------
 
@@ -244,25 +258,33 @@ def _of_one_level(x: Need, y: Need) -> bool:
     return type(x) is type(y) and getattr(x, "level", None) == getattr(y, "level", None)
 
 
-def _stands(
-    question: Question | None, given: Plan | None, plan: Plan, backend: Backend, dtype: str, facts: Facts
-) -> bool:
-    """Whether a plan would be chosen, or keeps the promise of one that is given, for operands with these facts."""
-    if given is not None:
-        if given.scheme is None and backend.native_obstacle(dtype):
-            return False
-        try:
-            return not given.strict or given.a_priori or proven(given, None, facts)[1]
-        except MissingFact:
-            return False
-    assert question is not None
-    if question.native_may_matter and backend.native_obstacle(dtype) != question.native_obstacle:
+def _always(facts: Facts) -> bool:
+    """What runs depends on no fact."""
+    return True
+
+
+def _keeps_promise(given: Plan, facts: Facts) -> bool:
+    """A plan that is given meets its target for operands with these facts."""
+    try:
+        return proven(given, None, facts)[1]
+    except MissingFact:
         return False
+
+
+def _is_chosen(question: Question, scheme: Scheme | Words | None, facts: Facts) -> bool:
+    """The same scheme is chosen for operands with these facts."""
     try:
         answer = choose(question, facts)
     except ValueError:  # these operands are out of reach, which the long way says
         return False
-    return isinstance(answer, Plan) and answer.scheme == plan.scheme
+    return isinstance(answer, Plan) and answer.scheme == scheme
+
+
+def _with_same_obstacle(
+    backend: Backend, dtype: str, before: str | None, chosen: Callable[[Facts], bool], facts: Facts
+) -> bool:
+    """No setting has changed by which the native product is or is not an IEEE product."""
+    return backend.native_obstacle(dtype) == before and chosen(facts)
 
 
 _LARGEST_KEPT = 2**39

@@ -11,8 +11,8 @@ from cases import first_difference, same_bits, spread, viewed
 import ozaki
 from ozaki.backends.numpy import _describe as _numpy_describe
 from ozaki.backends.numpy import _execute
-from ozaki.backends.numpy import _multiply as _numpy_multiply
 from ozaki.backends.numpy._describe import describe
+from ozaki.backends.numpy.engines import digits, residues
 from ozaki.bounds.description import FIELDS
 from ozaki.schemes import Digits, Residues, blas
 from ozaki.schemes.digits import MAX_DIGITS
@@ -155,7 +155,7 @@ def test_tiles_and_panels_change_nothing(rng, monkeypatch, tile, panel):
         a, b = viewed(rng, random_matrix(rng, (2, m, k))), viewed(rng, random_matrix(rng, (2, n, k))).swapaxes(1, 2)
         scheme = random_scheme(rng, k, most=20)
         cases.append((a, b, scheme, multiply(a, b, scheme)))
-    for module in (_numpy_multiply, _numpy_describe):
+    for module in (digits, residues, _numpy_describe):
         monkeypatch.setattr(module, "TILE", tile)
     monkeypatch.setattr(_execute, "_PANEL", panel)
     monkeypatch.setattr(blas, "DEPTH", panel)

@@ -16,6 +16,7 @@ from ozaki.planning.facts import (
     LeastProduct,
     NativeInRange,
     Need,
+    Overlap,
     Ratio,
     RowsBound,
     Sample,
@@ -139,12 +140,16 @@ TABLE = {
     ),
     "more than ordinary operands need, where native is faster than so many": (
         question(machine=Machine(native=1.55)),
-        compared(Residues(14), LARGE)
+        {Overlap(): 1.0}
+        | compared(Residues(14), LARGE)
         | compared(Residues(14), LARGE, "narrow")
         | compared(Residues(15), LARGE, "narrow")
         | compared(Residues(16), SMALL, "narrow"),
         native,
     ),
+    "nothing has to be proven: a sample first": (question(), {}, needs(Overlap())),
+    "a sample shows that slices will not be proven": (question(), {Overlap(): 0.1}, native),
+    "a sample lets expect that they are": (question(), {Overlap(): 0.9}, needs(WorstRatio(Residues(14), "sampled"))),
     # Other measures rest on the descriptions of rows.
     "spans first": (question(**ROW), {}, needs(Spans())),
     "then the bound": (question(**ROW), {Spans(): WIDE}, lambda need: need.measure == "row-column"),
@@ -173,7 +178,7 @@ TABLE = {
     "no words prove enough, and slices are faster than the native product": (
         question("float32", Machine(words=0.1, native=2.0)),
         {CutBound(HALFHALF): inf, CutBound(PRESETS["tf32tf32"]): inf, LeastProduct(): 2.0**-100},
-        needs(WorstRatio(Residues(7), "sampled")),
+        needs(Overlap()),
     ),
     # Digits in place of words, where a sample finds the operands ordinary.
     "a sample is asked": (question("float32", QUICK_DIGITS, k=2560), {}, needs(Sample())),

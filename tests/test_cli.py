@@ -241,6 +241,14 @@ def test_the_product_that_is_timed_is_shaped_as_the_whole(monkeypatch, a, b, sch
     assert planned["seconds"] == pytest.approx(2.0 * operations / np.prod(timed))
 
 
+def test_a_plan_can_list_its_steps():
+    for options, expected in (([], "numpy.matmul"), (["--scheme", "residues", "--slices", "9"], "products by BLAS")):
+        printed = run("plan", "100x100", "100x100", "--device", "cpu", "--steps", *options)
+        plan = json.loads(run("plan", "100x100", "100x100", "--device", "cpu", "--json", *options))
+        assert all(line in printed for line in plan["steps"])
+        assert expected in printed, printed
+
+
 def test_a_plan_can_list_what_was_weighed(tmp_path):
     rng = np.random.default_rng(4)
     for name in "ab":

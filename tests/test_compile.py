@@ -46,6 +46,7 @@ REGISTERS = {
     "count_underflows": 64,
     "tops": 80,
     "look": 128,  # two blocks of 256 threads
+    "overlap": 128,
     "word_mma": 255,
     "word_gemm": 168,
     "word_pairs": 168,
@@ -132,6 +133,10 @@ def look(left, right, whole):
     }
 
 
+def overlap(left, right, segments):
+    return "proof/overlap.cu", {"INPUT_A": left, "INPUT_B": right, "SEGMENTS": segments}
+
+
 def digit_gemm(dtype, slices, digit_bits):
     name = "products/digit_gemm_sm90.cu" if slices <= 3 else "products/diagonal_gemm_sm90.cu"
     return "sm_90a", name, {"OUTPUT": dtype, "SLICES": slices, "DIGIT_BITS": digit_bits}
@@ -208,6 +213,8 @@ EVERYWHERE = [
     recombine("double", 7, 3, 8),
     magnitudes("double", "double", 1, 0),
     magnitudes("double", "double", 1, 0, "double"),
+    overlap("double", "double", 12),
+    overlap("float", "double", 1),
     look(1, 0, 1),
     look(0, 1, 0),
     ("proof/proof.cu", {}),

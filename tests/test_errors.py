@@ -400,7 +400,7 @@ def test_bad_input(case, monkeypatch):
         raise AssertionError("computed something")
 
     # A product may not be begun.
-    monkeypatch.setattr(_execute, "multiply", never)
+    monkeypatch.setattr(_execute, "Unrounded", never)
     monkeypatch.setattr(work, "native", never)
     monkeypatch.setattr(_words, "_multiply", never)
     with pytest.raises(error) as caught:

@@ -1,7 +1,9 @@
-// Integer types, the host-and-device macro, and the few primitives that every kernel needs.
+// Integer types, the host-and-device macro HD, and the primitives that every kernel needs: bits of numbers, bytes of
+// 32-bit limbs, and (device only) loads of operands.
 //
-// The headers hold the arithmetic as host-and-device functions, so that the tests compile them with a plain C++
-// compiler. Floating-point numbers are read and built by their bits, so that no compiler option flushes subnormals.
+// Headers in arithmetic/ hold host-and-device functions, so that the tests compile them with a plain C++ compiler.
+// Floating-point numbers are read and built by their bits, so that no compiler option flushes subnormals. A limb is a
+// 32-bit part of a longer integer (some names say word); a low-precision word is something else (words.cuh).
 #pragma once
 
 #ifdef __CUDACC_RTC__
@@ -21,9 +23,9 @@ typedef unsigned long long uint64_t;
 #define HD inline
 #endif
 
-constexpr uint32_t ALL = 0xffffffffu;  // lanes of a warp
+constexpr uint32_t ALL = 0xffffffffu;  // all lanes of a warp
 
-// `top` and `bottom` of a row without nonzero element.
+// `top` and `bottom` of a row without a nonzero element.
 constexpr int EMPTY_TOP = -4096;
 
 // The unsigned integer that holds the bits of a floating-point type.
@@ -88,6 +90,7 @@ HD double double_of(uint64_t bits) {
   return x;
 #endif
 }
+// The float64 with these limbs.
 HD double double_of_words(uint32_t high, uint32_t low) {
 #ifdef __CUDA_ARCH__
   return __hiloint2double(static_cast<int>(high), static_cast<int>(low));
@@ -95,8 +98,9 @@ HD double double_of_words(uint32_t high, uint32_t low) {
   return double_of(static_cast<uint64_t>(high) << 32 | low);
 #endif
 }
-HD uint32_t low_word(uint64_t x) { return static_cast<uint32_t>(x); }
-HD uint32_t high_word(uint64_t x) { return static_cast<uint32_t>(x >> 32); }
+// The lower and the upper limb of a 64-bit integer.
+HD uint32_t low_limb(uint64_t x) { return static_cast<uint32_t>(x); }
+HD uint32_t high_limb(uint64_t x) { return static_cast<uint32_t>(x >> 32); }
 
 HD double fused(double a, double b, double c) {  // RN(a b + c)
 #ifdef __CUDA_ARCH__
@@ -106,7 +110,7 @@ HD double fused(double a, double b, double c) {  // RN(a b + c)
 #endif
 }
 
-HD uint32_t not_zero(uint32_t x) {  // 1, or 0 for x = 0; by one instruction
+HD uint32_t not_zero(uint32_t x) {  // 1, or 0 for x = 0; one instruction
 #ifdef __CUDA_ARCH__
   uint32_t y;
   asm("min.u32 %0, %1, 1;" : "=r"(y) : "r"(x));
@@ -124,7 +128,7 @@ HD int64_t nearest_integer(double x) {  // ties to even
 #endif
 }
 
-// Byte j (a constant) of x.
+// Byte j (a compile-time constant) of x, 0 the lowest.
 HD uint32_t byte_of(uint32_t x, int j) {
 #ifdef __CUDA_ARCH__
   return __byte_perm(x, 0, 0x4440 | j);
@@ -133,7 +137,7 @@ HD uint32_t byte_of(uint32_t x, int j) {
 #endif
 }
 
-// Byte j (a constant) of a, b, c and d, as one word, a lowest.
+// Byte j (a compile-time constant) of a, b, c and d packed into a limb, that of a lowest.
 HD uint32_t gather_bytes(uint32_t a, uint32_t b, uint32_t c, uint32_t d, int j) {
 #ifdef __CUDA_ARCH__
   const uint32_t pick = j | (j + 4) << 4;
@@ -143,7 +147,7 @@ HD uint32_t gather_bytes(uint32_t a, uint32_t b, uint32_t c, uint32_t d, int j) 
 #endif
 }
 
-// c + the sum of the products of the four unsigned bytes of a and b.
+// c + the sum of the products of corresponding unsigned bytes of a and b, modulo 2^32.
 HD uint32_t dot_bytes(uint32_t a, uint32_t b, uint32_t c) {
 #ifdef __CUDA_ARCH__
   return __dp4a(a, b, c);
@@ -153,7 +157,7 @@ HD uint32_t dot_bytes(uint32_t a, uint32_t b, uint32_t c) {
 #endif
 }
 
-// Bytes 2 i and 2 i + 1 (i a constant) of a and b in turn: a, b, a, b.
+// Bytes 2 i and 2 i + 1 (i a compile-time constant) of a and b, interleaved: from the lowest on a, b, a, b.
 HD uint32_t interleaved_bytes(uint32_t a, uint32_t b, int i) {
 #ifdef __CUDA_ARCH__
   return __byte_perm(a, b, i == 0 ? 0x5140 : 0x7362);
@@ -162,7 +166,8 @@ HD uint32_t interleaved_bytes(uint32_t a, uint32_t b, int i) {
 #endif
 }
 
-// The sum of the products of the two halves of x and two bytes of b, the lower or (i = 1, a constant) the upper ones.
+// The sum of the products of the two 16-bit halves of x with two bytes of b: the lower two, or (i = 1, a compile-time
+// constant) the upper two.
 HD uint32_t dot_halves(uint32_t x, uint32_t b, int i) {
 #ifdef __CUDA_ARCH__
   return i == 0 ? __dp2a_lo(x, b, 0u) : __dp2a_hi(x, b, 0u);
@@ -173,9 +178,10 @@ HD uint32_t dot_halves(uint32_t x, uint32_t b, int i) {
 
 #ifdef __CUDACC__
 
-// How a block of 256 threads reads an operand whose result is stored along k: a tile of 32 rows x 128 elements, in
-// two steps i = 0, 1. In a step each thread owns 8 elements of one row, half a warp 128 elements: side by side, PACK
-// neighbours of each thread at a time.
+// How a block of 256 threads reads a tile of 32 rows x 128 elements, of an operand whose result is stored along k, in
+// two steps i = 0, 1. In a step each thread owns 8 elements of one row, and half a warp the row's 128 elements,
+// interleaved so that PACK neighbours of one thread are followed by PACK of the next one. tile_row(i) is the thread's
+// row, tile_h() its first element, and its j-th element stands behind(j) elements after that.
 constexpr int TILE_ROWS = 32;
 constexpr int TILE_K = 128;
 
@@ -184,15 +190,15 @@ __device__ __forceinline__ int tile_row(int i) {
 }
 template <int PACK = 8> __device__ __forceinline__ int tile_h() { return PACK * (threadIdx.x & 15); }
 
-// How far behind the first of a thread's elements number j stands.
+// Distance of the j-th from the first of a thread's 8 elements.
 template <int PACK> HD constexpr int behind(int j) { return 16 * (j - j % PACK) + j % PACK; }
 
-// Where position c of the compacted k stands in the operand: the first 32 of every 128 elements, or all.
+// The element of the operand at position c: with `sampled` only the first 32 of every 128 elements have positions.
 __device__ __forceinline__ int64_t position(int64_t c, bool sampled) {
   return sampled ? (c >> 5) * 128 + (c & 31) : c;
 }
 
-// May 16 bytes be read at once along k?
+// Whether rows are contiguous along k and begin at multiples of 16 bytes, so that 16 bytes may be loaded at a time.
 template <typename T>
 __device__ __forceinline__ bool aligned_along_k(const T* x, int64_t sb, int64_t sr, int64_t sk) {
   const uint64_t bytes = reinterpret_cast<uint64_t>(x) | static_cast<uint64_t>(sb) * sizeof(T) |
@@ -200,13 +206,13 @@ __device__ __forceinline__ bool aligned_along_k(const T* x, int64_t sb, int64_t 
   return sk == 1 && (bytes & 15) == 0;
 }
 
-// The same along k or, if not ALONG, along the rows.
+// The same along k, or along the rows if ALONG is false.
 template <bool ALONG, typename T>
 __device__ __forceinline__ bool aligned_along(const T* x, int64_t sb, int64_t sr, int64_t sk) {
   return ALONG ? aligned_along_k(x, sb, sr, sk) : aligned_along_k(x, sb, sk, sr);
 }
 
-// The bits of 16 / sizeof(T) neighbouring elements.
+// Loads the bits of 16 / sizeof(T) neighbouring elements.
 __device__ __forceinline__ void load_16_bytes(const double* p, uint64_t* bits) {
   const ulonglong2 v = *reinterpret_cast<const ulonglong2*>(p);
   bits[0] = v.x, bits[1] = v.y;
@@ -216,7 +222,7 @@ __device__ __forceinline__ void load_16_bytes(const float* p, uint32_t* bits) {
   bits[0] = v.x, bits[1] = v.y, bits[2] = v.z, bits[3] = v.w;
 }
 
-// May two neighbouring elements, the first at an even place, be read at once along k?
+// Whether two neighbouring elements along k, the first at an even place, may be loaded at a time.
 template <typename T> __device__ __forceinline__ bool aligned_in_pairs(const T* x, int64_t sr, int64_t sk) {
   const uint64_t bytes = reinterpret_cast<uint64_t>(x) | static_cast<uint64_t>(sr) * sizeof(T);
   return sk == 1 && (bytes & (2 * sizeof(T) - 1)) == 0;
@@ -230,20 +236,22 @@ __device__ __forceinline__ void load_pair(const float* p, uint32_t& a, uint32_t&
   a = v.x, b = v.y;
 }
 
-// Where `wanted`; no branch, so that what comes before and after may be mixed.
-__device__ __forceinline__ void store_16_bytes(void* to, const uint32_t (&words)[4], bool wanted) {
+// Stores 16 bytes if `wanted`, by a predicate: without a branch the compiler may mix what comes before and after.
+__device__ __forceinline__ void store_16_bytes(void* to, const uint32_t (&limbs)[4], bool wanted) {
 #if __CUDA_ARCH__
   asm volatile(
       "{\n.reg .pred wanted;\nsetp.ne.u32 wanted, %0, 0;\n"
       "@wanted st.global.v4.u32 [%1], {%2, %3, %4, %5};\n}" ::"r"(static_cast<uint32_t>(wanted)),
-      "l"(to), "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3])
+      "l"(to), "r"(limbs[0]), "r"(limbs[1]), "r"(limbs[2]), "r"(limbs[3])
       : "memory");
 #else
-  if (wanted) *static_cast<uint4*>(to) = make_uint4(words[0], words[1], words[2], words[3]);
+  if (wanted) *static_cast<uint4*>(to) = make_uint4(limbs[0], limbs[1], limbs[2], limbs[3]);
 #endif
 }
 
-// *to = *from, or zero where nothing may be read; complete after wait_for_copies.
+// Starts an asynchronous copy of one element to shared memory, of zero if not `readable`; complete after
+// wait_for_copies (and visible to other threads after a barrier). Before compute capability 8.0 the copy is
+// synchronous.
 template <typename T> __device__ __forceinline__ void copy_or_zero(T* to, const T* from, bool readable) {
 #if __CUDA_ARCH__ >= 800
   asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(
@@ -254,8 +262,8 @@ template <typename T> __device__ __forceinline__ void copy_or_zero(T* to, const 
   *to = readable ? *from : T(0);
 #endif
 }
-// 16 bytes, of which the first `readable` may be read and the others become zero. Other blocks read what is beside
-// them.
+// The same for 16 bytes, of which the first `readable` are copied and the others become zero. The hint L2::128B loads
+// 128 bytes into the second-level cache: other blocks read the neighbouring bytes.
 __device__ __forceinline__ void copy_16_bytes(void* to, const void* from, int readable) {
 #if __CUDA_ARCH__ >= 800
   asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(
@@ -267,7 +275,7 @@ __device__ __forceinline__ void copy_16_bytes(void* to, const void* from, int re
     static_cast<uint8_t*>(to)[i] = i < readable ? static_cast<const uint8_t*>(from)[i] : uint8_t(0);
 #endif
 }
-// Where copies go, worked out once for many.
+// A destination of copies in shared memory: the conversion of its address is done once for many copies.
 struct Destination {
 #if __CUDA_ARCH__ >= 800
   uint32_t at;
@@ -277,7 +285,7 @@ struct Destination {
   __device__ __forceinline__ explicit Destination(void* to) : at(static_cast<uint8_t*>(to)) {}
 #endif
 };
-// 16 bytes, to so many bytes further on.
+// Starts an asynchronous copy of 16 bytes to `further` bytes after the destination.
 __device__ __forceinline__ void copy_16_bytes(const Destination& to, int further, const uint4* from) {
 #if __CUDA_ARCH__ >= 800
   asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16;" ::"r"(to.at + further), "l"(from) : "memory");
@@ -285,7 +293,7 @@ __device__ __forceinline__ void copy_16_bytes(const Destination& to, int further
   *reinterpret_cast<uint4*>(to.at + further) = *from;
 #endif
 }
-// All of them or none, in fewer instructions.
+// The same for 16 bytes, all copied or all zero; fewer instructions than copy_16_bytes.
 __device__ __forceinline__ void copy_16_bytes_or_zeros(void* to, const void* from, bool readable) {
 #if __CUDA_ARCH__ >= 800
   asm volatile(
@@ -298,14 +306,15 @@ __device__ __forceinline__ void copy_16_bytes_or_zeros(void* to, const void* fro
   copy_16_bytes(to, from, readable ? 16 : 0);
 #endif
 }
+// Returns when all asynchronous copies of this thread are complete.
 __device__ __forceinline__ void wait_for_copies() {
 #if __CUDA_ARCH__ >= 800
   asm volatile("cp.async.wait_all;" ::: "memory");
 #endif
 }
 
-// The bits of a thread's elements, the first of which is h, of the row that starts at `row`; zero where valid is false
-// or an element is not below k.
+// Loads the bits of a thread's 8 elements, the first of which is h, of the row that starts at `row`; zero if not
+// `valid` and for elements from k on. `aligned`: 16 bytes may be loaded at a time.
 template <int PACK = 8, typename T, typename Bits>
 __device__ __forceinline__ void load_along_k(const T* row, int64_t sk, int64_t h, int64_t k, bool valid, bool aligned,
                                              Bits (&bits)[8]) {
@@ -319,18 +328,19 @@ __device__ __forceinline__ void load_along_k(const T* row, int64_t sk, int64_t h
         load_16_bytes(row + h + behind<PACK>(j), bits + j);
     }
   } else {
-    const Bits* words = reinterpret_cast<const Bits*>(row);
+    const Bits* elements = reinterpret_cast<const Bits*>(row);
 #pragma unroll
     for (int j = 0; j < 8; ++j) {
       const int64_t at = h + behind<PACK>(j);
-      bits[j] = valid && at < k ? words[at * sk] : Bits(0);
+      bits[j] = valid && at < k ? elements[at * sk] : Bits(0);
     }
   }
 }
 
-// Rows are neighbours in memory: the block reads the tile row-wise and turns it in shared memory. Element (row, c) of
-// the tile lies at c * 32 + (row ^ (c / PACK % 16)): both the writes (neighbouring rows) and the reads (tile_row,
-// tile_h) meet every bank once.
+// Transposing in shared memory, for operands whose rows are neighbours in memory: the block reads a tile of TILE_ROWS
+// rows x TILE_K positions row by row and then each thread its 8 elements along k. Element (row, c) stands at c *
+// TILE_ROWS + (row ^ (c / PACK % 16)), so that both the writes (neighbouring rows) and the reads (tile_row, tile_h) are
+// free of bank conflicts. The caller synchronises the block between stage_along_rows and read_staged.
 template <int PACK = 8, typename T, typename Bits>
 __device__ __forceinline__ void stage_along_rows(Bits* tile, const T* x, int64_t sr, int64_t sk, int64_t row0,
                                                  int64_t c0, int64_t rows, int64_t k, bool sampled) {
@@ -351,8 +361,8 @@ __device__ __forceinline__ void read_staged(const Bits* tile, int row, Bits (&bi
     bits[j] = tile[(tile_h<PACK>() + behind<PACK>(j)) * TILE_ROWS + (row ^ (threadIdx.x & 15))];
 }
 
-// Element (row, h) of ROWS rows that are neighbours in memory: writing neighbouring rows and reading neighbouring pairs
-// of h both meet every bank once.
+// Position in shared memory of element (row, h) when ROWS rows that are neighbours in memory are transposed: writing
+// neighbouring rows and reading neighbouring pairs of h are both free of bank conflicts.
 template <int ROWS> __device__ __forceinline__ int turned(int row, int h) {
   return h * ROWS + (row ^ (h >> 1 & (ROWS - 1)));
 }

@@ -1,4 +1,4 @@
-// From floating-point bits to integers: the parts of a number, the measures of a row, the fixed-point image.
+// From floating-point bits to integers: the parts of a number, the measures of a row, and the fixed-point image.
 #pragma once
 #include "arithmetic/common.cuh"
 
@@ -50,10 +50,10 @@ HD uint64_t floor_scaled(uint64_t mantissa, int shift) {
 }
 HD uint64_t ceil_scaled(uint64_t mantissa, int shift) {
   if (shift >= 0) return mantissa << smaller(shift, 63);
-  const int right = smaller(-shift, 63);  // mantissa < 2^63: beyond 63 all is fraction, as at 63
+  const int right = smaller(-shift, 63);  // mantissa < 2^63: from 63 on everything is fraction
   return (mantissa + ((1ull << right) - 1)) >> right;
 }
-// Is mantissa * 2^shift no integer?
+// Whether mantissa * 2^shift is no integer.
 HD bool has_fraction(uint64_t mantissa, int shift) {
   if (shift >= 0) return false;
   return (mantissa & ((1ull << smaller(-shift, 63)) - 1)) != 0;
@@ -61,19 +61,22 @@ HD bool has_fraction(uint64_t mantissa, int shift) {
 
 // ---- The describing sums: ceil(abs(x) 2^(W - top)) and whether it was inexact, W <= 20, abs(x) < 2^top -------------
 
+// An integer that a number was rounded up to, and whether that changed it.
 struct Rounded {
   uint32_t value;
   bool inexact;
 };
 
+// ceil(abs(x) 2^(W - top)) for any x with abs(x) < 2^top.
 HD Rounded ceil_magnitude(const Parts& p, int width, int top) {
   const int shift = p.exponent + width - top;
   return {static_cast<uint32_t>(ceil_scaled(p.mantissa, shift)), has_fraction(p.mantissa, shift)};
 }
 
-// The same by floating-point sums beside which integers are a unit apart, for a row whose top is that of a normal
-// number with room to spare (top > FastTop): y = ceil(abs(x) 2^(W - top)) <= 2^20 is a sum that is rounded up, and no
-// integer if the sum rounded down is another one. Not for NaN and Inf.
+// The same by a floating-point sum, for a row whose top is that of a normal number with room to spare (top > FastTop).
+// Numbers near 2^52 (float32: 2^23) have a unit of 1, so y = ceil(abs(x) 2^(W - top)) <= 2^20 is in the low bits of
+// abs(x) 2^(W - top) + 2^52, rounded up; and abs(x) 2^(W - top) is no integer if rounding down gives another sum. Not
+// for NaN and Inf.
 template <typename Bits> struct FastTop;
 template <> struct FastTop<uint64_t> { static constexpr int value = -1000; };
 template <> struct FastTop<uint32_t> { static constexpr int value = -100; };
@@ -82,12 +85,13 @@ template <> struct FastTop<uint32_t> { static constexpr int value = -100; };
 template <typename T> inline T fused_toward(int direction, T x, T y, T z) {
   const int before = std::fegetround();
   std::fesetround(direction);
-  volatile T between = x;  // between the changes of direction, whatever the compiler thinks of them
+  volatile T between = x;  // keeps the compiler from moving the fma out of the changed rounding mode
   volatile T sum = std::fma(between, y, z);
   std::fesetround(before);
   return sum;
 }
 #endif
+// RU(x y + z) and RD(x y + z): one rounding, up or down.
 HD double fused_up(double x, double y, double z) {
 #ifdef __CUDA_ARCH__
   return __fma_ru(x, y, z);
@@ -104,7 +108,7 @@ HD double fused_down(double x, double y, double z) {
 }
 HD float fused_up(float x, float y, float z) {
 #ifdef __CUDA_ARCH__
-  float sum;  // __fmaf_ru would flush subnormals where the compiler is told to
+  float sum;  // asm: __fmaf_ru flushes subnormals under -ftz=true
   asm("fma.rp.f32 %0, %1, %2, %3;" : "=f"(sum) : "f"(x), "f"(y), "f"(z));
   return sum;
 #else
@@ -122,16 +126,17 @@ HD float fused_down(float x, float y, float z) {
 }
 
 template <typename Bits> struct FastCeiling;
+// FastCeiling(W, top)(bits) is y; the second form also sets `inexact` nonzero if abs(x) 2^(W - top) is no integer.
 template <> struct FastCeiling<uint64_t> {
   double factor;
 
   HD FastCeiling(int width, int top) : factor(double_of(static_cast<uint64_t>(width - top + 1023) << 52)) {}
   HD uint32_t operator()(uint64_t bits) const {
-    return low_word(bits_of(fused_up(double_of(bits & ~(1ull << 63)), factor, 0x1p52)));
+    return low_limb(bits_of(fused_up(double_of(bits & ~(1ull << 63)), factor, 0x1p52)));
   }
   HD uint32_t operator()(uint64_t bits, uint32_t& inexact) const {
     const uint32_t y = (*this)(bits);
-    inexact |= y ^ low_word(bits_of(fused_down(double_of(bits & ~(1ull << 63)), factor, 0x1p52)));
+    inexact |= y ^ low_limb(bits_of(fused_down(double_of(bits & ~(1ull << 63)), factor, 0x1p52)));
     return y;
   }
 };
@@ -157,7 +162,7 @@ template <> struct FastFloor<uint64_t> {
   HD FastFloor(int width, int top) : factor(double_of(static_cast<uint64_t>(width - top + 1023) << 52)) {}
   HD uint32_t operator()(uint64_t bits) const {
     const uint64_t y = bits_of(fused_down(double_of(bits & ~(1ull << 63)), factor, 0x1p52));
-    return high_word(y) == 0x43300000u ? low_word(y) : 0u;
+    return high_limb(y) == 0x43300000u ? low_limb(y) : 0u;
   }
 };
 template <> struct FastFloor<uint32_t> {
@@ -179,19 +184,20 @@ HD int row_exponent(int64_t top, int64_t statistic, int step, int base, int64_t 
   const int step_bits = step == 4 ? 2 : 1;
   const uint64_t value = static_cast<uint64_t>(larger<int64_t>(statistic, 1));
   const int spare = bit_length(static_cast<uint64_t>(threshold)) - bit_length(value);
-  // At `spare` both have the same length, so the shifted value still fits; a step more would exceed the threshold.
+  // Shifted by `spare` bits value is as long as threshold, so it still fits; one step more would exceed the threshold.
   int g = spare < 0 ? 0 : spare >> (step_bits - 1);
   if (g > 0 && (value << (g * step_bits)) > static_cast<uint64_t>(threshold)) --g;
   return base + g - static_cast<int>(top);
 }
 
-// The top of a row by field 0 of its description: itself, or if OF_LARGEST, that of the largest element.
+// The top of a row from field 0 of its description: the field itself or, if OF_LARGEST, that of the largest element.
 template <typename Bits, bool OF_LARGEST> HD int described_top(int64_t field) {
   return OF_LARGEST ? top_exponent(parts(static_cast<Bits>(field))) : static_cast<int>(field);
 }
 
-// row_exponent of row `index` of a description, int64 [6][batch_rows], by that field of it; if OF_LARGEST, field 0 is the
-// largest element itself, which gives the peak, of so many bits.
+// row_exponent of row `index` of a description, int64 [6][batch_rows]. `statistic` is the number of the field that the
+// scaling reads or, if OF_LARGEST (field 0 is the largest element itself), the magnitude bits W of the peak, which is
+// computed from that element.
 template <typename Bits, bool OF_LARGEST>
 HD int described_exponent(const int64_t* description, int64_t batch_rows, int64_t index, int statistic, int step,
                           int base, int64_t threshold) {
@@ -202,18 +208,18 @@ HD int described_exponent(const int64_t* description, int64_t batch_rows, int64_
   return row_exponent(top, ceil_magnitude(p, statistic, top).value, step, base, threshold);
 }
 
-// ---- The image RN(2^mu x) as a two's complement number of LENGTH 32-bit words, lowest first -------------------------
+// ---- The image RN(2^mu x) as a two's complement number of LENGTH 32-bit limbs, lowest first -------------------------
 
 // RN((-1)^negative mantissa 2^shift), ties to even, as a 64-bit integer; mantissa < 2^53, mantissa 2^shift < 2^63.
 HD uint64_t rounded_64(uint64_t mantissa, int shift, bool negative) {
-  int right = 10 - shift;                      // from mantissa << 10, which has 63 bits at most
+  int right = 10 - shift;                       // from mantissa << 10, which has 63 bits at most
   mantissa <<= smaller(larger(-right, 0), 63);  // subnormal or float32: there was room for more
-  if (right > 63) mantissa = 0;                // below 2^(63 - 64) = 1/2
+  if (right > 63) mantissa = 0;                 // below 2^(63 - 64) = 1/2
   right = smaller(larger(right, 0), 63);
   const uint64_t twice = mantissa << 11;
   const uint64_t value = (twice >> 1) >> right;
   const uint64_t rest = twice << (63 - right);        // the dropped bits, 2^63 is one half
-  const bool up = (rest | (value & 1)) > 1ull << 63;  // at one half an odd value makes it more
+  const bool up = (rest | (value & 1)) > 1ull << 63;  // at exactly one half an odd value rounds up
   // -(value + up) = ~value + 1 - up: one addition for both signs.
   const uint64_t sign = negative ? ~0ull : 0ull;
   return (value ^ sign) + (up != negative ? 1u : 0u);
@@ -233,32 +239,33 @@ HD uint32_t rounded_32(uint32_t mantissa, int shift, bool negative) {
   return (value ^ sign) + (up != negative ? 1u : 0u);
 }
 
+// RN(2^mu x) of a number in parts; it fits LENGTH limbs. mu > 10 - exponent shifts to the left, which is exact.
 template <int LENGTH>
-HD void image_of_parts(const Parts& p, int mu, uint32_t (&words)[LENGTH]) {
+HD void image_of_parts(const Parts& p, int mu, uint32_t (&limbs)[LENGTH]) {
   const int shift = p.exponent + mu;
   const uint32_t sign = p.negative && p.mantissa != 0 ? ~0u : 0u;
   if (LENGTH <= 2 || shift <= 10) {
     const uint64_t value = rounded_64(p.mantissa, shift, p.negative);
-    words[0] = low_word(value);
-    if (LENGTH > 1) words[LENGTH > 1 ? 1 : 0] = high_word(value);
-    for (int i = 2; i < LENGTH; ++i) words[i] = high_word(value) >> 31 ? ~0u : 0u;
+    limbs[0] = low_limb(value);
+    if (LENGTH > 1) limbs[LENGTH > 1 ? 1 : 0] = high_limb(value);
+    for (int i = 2; i < LENGTH; ++i) limbs[i] = high_limb(value) >> 31 ? ~0u : 0u;
   } else {
-    // An exact left shift: word i holds bits 32 i - shift and up of the mantissa; then negate.
+    // An exact left shift: limb i holds bits 32 i - shift and up of the mantissa; then negate.
     uint32_t carry = sign & 1;
 #pragma unroll
     for (int i = 0; i < LENGTH; ++i) {
       const int from = 32 * i - shift;
-      uint32_t word = 0;
-      if (from >= 0 && from < 64) word = low_word(p.mantissa >> (from & 63));
-      if (from < 0 && from > -32) word = low_word(p.mantissa) << (-from & 31);
-      words[i] = (word ^ sign) + carry;
-      carry = carry != 0 && words[i] == 0 ? 1u : 0u;
+      uint32_t limb = 0;
+      if (from >= 0 && from < 64) limb = low_limb(p.mantissa >> (from & 63));
+      if (from < 0 && from > -32) limb = low_limb(p.mantissa) << (-from & 31);
+      limbs[i] = (limb ^ sign) + carry;
+      carry = carry != 0 && limbs[i] == 0 ? 1u : 0u;
     }
   }
 }
 
-// The image in float64 arithmetic, for at most two words.
-HD double double_of(uint32_t bits) {  // of a float32, subnormal ones too
+// ---- The image in float64 arithmetic, for at most two limbs ---------------------------------------------------------
+HD double double_of(uint32_t bits) {  // the value of a float32, also of a subnormal one
 #ifdef __CUDA_ARCH__
   double x;
   asm("cvt.f64.f32 %0, %1;" : "=d"(x) : "f"(__uint_as_float(bits)));
@@ -269,12 +276,13 @@ HD double double_of(uint32_t bits) {  // of a float32, subnormal ones too
   return x;
 #endif
 }
-// 2^mu for -1022 <= mu <= 1023, the usual exponents. Others (of subnormal rows, or of huge ones with a narrow image)
-// are brought there by multiplying the elements before: exactly, or to a number far below one half.
+// A usual exponent has -1022 <= mu <= 1023, so 2^mu is a normal float64. Other exponents (of subnormal rows, or of huge
+// ones with a narrow image) are split: elements are first multiplied by 2^600 or 2^-200 (tame), which is exact, or
+// leaves a number far below one half, and then by 2^usual_part(mu) (factor_of).
 HD bool usual_scale(int mu) { return mu >= -1022 && mu <= 1023; }
 HD int usual_part(int mu) { return mu > 1023 ? mu - 600 : mu < -1022 ? larger(mu + 200, -1022) : mu; }
 HD double factor_of(int mu) { return double_of(static_cast<uint64_t>(usual_part(mu) + 1023) << 52); }
-// The bits of an element with the rest of the scale; zero for NaN and Inf.
+// The bits of an element times the first part of the scale; zero for NaN and Inf.
 HD uint64_t tame(uint64_t bits, int mu) {
   const double rest = mu > 1023 ? 0x1p600 : mu < -1022 ? 0x1p-200 : 1.0;
   return (bits >> 52 & 0x7ff) == 0x7ff ? 0ull : bits_of(double_of(bits) * rest);
@@ -283,27 +291,28 @@ HD uint32_t tame(uint32_t bits, int) {  // float32: every mu is usual
   return (bits >> 23 & 0xff) == 0xff ? 0u : bits;
 }
 
-// RN(x factor), ties to even, for abs(x factor) < 2^(32 LENGTH - 1), LENGTH <= 2; with RAISED plus 2^(32 LENGTH - 1).
-// x factor is exact, or so small that it counts as zero. float64 numbers beside 1.5 2^52 are integers whose low bits
-// are those of the difference, in two's complement.
-template <bool RAISED, int LENGTH> HD void image_by_doubles(double x, double factor, uint32_t (&words)[LENGTH]) {
+// RN(x factor), ties to even, for abs(x factor) < 2^(32 LENGTH - 1), LENGTH <= 2; with RAISED plus 2^(32 LENGTH - 1). x
+// factor is exact, or so small that it counts as zero. One limb: float64 numbers near 1.5 2^52 are integers, and the
+// low bits of 1.5 2^52 + n are n in two's complement.
+template <bool RAISED, int LENGTH> HD void image_by_doubles(double x, double factor, uint32_t (&limbs)[LENGTH]) {
   if (LENGTH == 1) {
-    words[0] = low_word(bits_of(fused(x, factor, RAISED ? 0x1.8p52 + 0x1p31 : 0x1.8p52)));
+    limbs[0] = low_limb(bits_of(fused(x, factor, RAISED ? 0x1.8p52 + 0x1p31 : 0x1.8p52)));
   } else {
     const uint64_t y = static_cast<uint64_t>(nearest_integer(x * factor));
-    words[0] = low_word(y);
-    words[LENGTH > 1 ? 1 : 0] = high_word(y) ^ (RAISED ? 0x80000000u : 0u);
+    limbs[0] = low_limb(y);
+    limbs[LENGTH > 1 ? 1 : 0] = high_limb(y) ^ (RAISED ? 0x80000000u : 0u);
   }
 }
 
-// The caller sees to it that the image fits: abs(Abar) < 2^(32 LENGTH - 1). NaN and Inf count as zero.
-template <int LENGTH> HD void image(uint64_t bits, int mu, uint32_t (&words)[LENGTH]) {
-  image_of_parts<LENGTH>(parts(bits), mu, words);
+// The image RN(2^mu x). The caller has chosen mu so that it fits: abs(Abar) < 2^(32 LENGTH - 1). NaN and Inf count as
+// zero.
+template <int LENGTH> HD void image(uint64_t bits, int mu, uint32_t (&limbs)[LENGTH]) {
+  image_of_parts<LENGTH>(parts(bits), mu, limbs);
 }
-template <int LENGTH> HD void image(uint32_t bits, int mu, uint32_t (&words)[LENGTH]) {
+template <int LENGTH> HD void image(uint32_t bits, int mu, uint32_t (&limbs)[LENGTH]) {
   const Parts p = parts(bits);
   if (LENGTH == 1)
-    words[0] = rounded_32(low_word(p.mantissa), p.exponent + mu, p.negative);
+    limbs[0] = rounded_32(low_limb(p.mantissa), p.exponent + mu, p.negative);
   else
-    image_of_parts<LENGTH>(p, mu, words);
+    image_of_parts<LENGTH>(p, mu, limbs);
 }

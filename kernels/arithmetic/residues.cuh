@@ -1,31 +1,36 @@
-// Residues modulo m <= 256: of an image (slices), and of an int32 slice product (accumulator).
+// Residues modulo m <= 256: of an image (to make slices), and of an accumulator (int32 or uint32 slice products).
 //
-// A number is a sum of bytes b_j 2^(8 j); with fold_j = inv 2^(8 j) mod m, dot products of bytes give
+// A number is a sum of bytes b_j 2^(8 j). With fold_j = inv 2^(8 j) mod m, dot products of bytes give
+//
 //   f = start + sum_j b_j fold_j,  0 <= f < 2^22,
-// congruent to x inv plus a known shift. Taken as the bits of a float32, f is the subnormal number f 2^-149, so one
-// fused multiply-add finds the quotient: with inverse = 2^132 RN(1 / m), 16 < m <= 256,
-//   f 2^-149 inverse + (1.5 2^6 + s 2^-17) rounds to a multiple of 2^-17, and its bits are those of 1.5 2^6 plus
-//   q + s,  q = RN(f / m).
-// There is no tie, because m is odd; RN(1 / m) is off by a factor of at most 1 + 2^-24, the quotient by less than
-// 2^-2 / m, while f / m keeps 1 / (2 m) from a half. f minus these bits times m has the low byte of f - q m - s m, for
-// that of 1.5 2^6 is zero. f - q m lies in [-(m-1)/2, (m-1)/2]; s moves the result by any number one likes, modulo 256.
-// m = 256 takes the low byte of f, whatever q is.
+//
+// congruent to x inv plus a known shift. The quotient of f by m comes from one fused multiply-add. Taken as the bits of
+// a float32, f is the subnormal number f 2^-149; with inverse = 2^132 RN(1 / m), 16 < m <= 256,
+//
+//   f 2^-149 inverse + (1.5 2^6 + s 2^-17)
+//
+// rounds to a multiple of 2^-17, and its bits are those of 1.5 2^6 plus q + s, q = RN(f / m). There is no tie, since m
+// is odd; RN(1 / m) is off by a factor of at most 1 + 2^-24, so the quotient by less than 2^-2 / m, and f / m differs
+// from every half-integer by at least 1 / (2 m). f minus these bits times m has f - q m - s m in its low byte, for the
+// low byte of the bits of 1.5 2^6 is zero. f - q m lies in [-(m-1)/2, (m-1)/2]; s moves the result by any multiple of m
+// (mod 256). For m = 256 the low byte is that of f, whatever q is.
 #pragma once
 #include "arithmetic/common.cuh"
 
-// For a residue in [0, m), f counts (m+1)/2 more than x, so that q is floor plus 1, and s takes that back: f - q m =
-// x - floor m - (m-1)/2, and -s m = (m-1)/2 mod 256.
+// Constants of one modulus for residue_of_sum. For residues in [0, m) instead of symmetric ones, f counts (m+1)/2 more
+// than x, so q is floor(x / m) + 1, and s takes the shift back: f - q m = x - floor(x / m) m - (m-1)/2, and -s m =
+// (m-1)/2 mod 256.
 struct Quotient {
-  uint32_t start;    // of f, a byte
-  float inverse;     // 2^132 RN(1 / m), RN to float32
-  float addend;      // 1.5 2^6 + s 2^-17; s = 0 for symmetric residues, and for m = 256
+  uint32_t start;  // in f; below 256
+  float inverse;   // 2^132 RN(1 / m), RN to float32
+  float addend;    // 1.5 2^6 + s 2^-17; s = 0 for symmetric residues, and for m = 256
   uint32_t modulus;
 };
 
-// f - (RN(f / m) + s) m in the low byte, for addend = 1.5 2^6 + s 2^-17; the other bytes hold anything.
+// f - (RN(f / m) + s) m in the low byte, for addend = 1.5 2^6 + s 2^-17; the other bytes are arbitrary.
 HD uint32_t residue_of_sum(uint32_t f, float inverse, float addend, uint32_t modulus) {
 #ifdef __CUDA_ARCH__
-  float q;  // not flushing subnormals, however this is compiled
+  float q;  // asm: never flushes subnormals, whatever the compiler's options
   asm("fma.rn.f32 %0, %1, %2, %3;" : "=f"(q) : "f"(float_of_bits(f)), "f"(inverse), "f"(addend));
 #else
   const float q = __builtin_fmaf(float_of_bits(f), inverse, addend);
@@ -33,33 +38,34 @@ HD uint32_t residue_of_sum(uint32_t f, float inverse, float addend, uint32_t mod
   return f - bits_of(q) * modulus;
 }
 
-// Constants of the residues of images; x is raised by 2^(32 LENGTH - 1), so that it is nonnegative.
-//   fold[t][w]   byte j: inv_t 2^(8 (4 w + j)) mod m_t, in [0, m_t); inv_t = 1 for the right operand
-//   quotient[t]  start = -inv_t 2^(32 LENGTH - 1) mod m_t, for residues in [0, m_t) after (m_t+1)/2 was added
-// Layout: 4 N (LENGTH + 4) bytes, no padding. f <= 4 LENGTH 255^2 + 255 < 2^22 for LENGTH <= 16.
+// Constants of the residues of images of LENGTH limbs, which are raised by 2^(32 LENGTH - 1) so that they are
+// nonnegative. Byte j of fold[t][w] is inv_t 2^(8 (4 w + j)) mod m_t, in [0, m_t), inv_t = 1 for the right operand.
+// quotient[t].start = -inv_t 2^(32 LENGTH - 1) mod m_t or, for residues in [0, m_t), that of (m_t+1)/2 more. The host
+// fills it: 4 N (LENGTH + 4) bytes, no padding. f <= 4 LENGTH 255^2 + 255 < 2^22 for LENGTH <= 16.
 template <int N, int LENGTH> struct ResidueConstants {
   uint32_t fold[N][LENGTH];
   Quotient quotient[N];
 };
 
-// Accumulators, to [0, m): of unsigned bytes' products as they are, of signed ones' raised by 2^31, which `start` takes
-// back. Here f < 2^18, and the quotient is rounded down: with RU(1 / m), rounded up to float32, the product of the
-// subnormal number f 2^-149 and RU(1 / m) is q 2^-149, because f / m <= f RU(1 / m) < f / m + 1 / m, and its bits are
-// q = floor(f / m).
+// Accumulators to [0, m): those of products of unsigned bytes as they are, those of signed ones raised by 2^31, which
+// `start` takes back. Here f < 2^18, and the quotient is rounded down: with RU(1 / m), 1 / m rounded up to float32, the
+// product of the subnormal number f 2^-149 and RU(1 / m), rounded down, is q 2^-149 with q = floor(f / m), because f /
+// m <= f RU(1 / m) < f / m + 1 / m; and its bits are q.
 constexpr int MAX_MODULI = 64;
 struct AccumulatorModulus {
-  uint32_t fold;   // byte j: 2^(8 j) mod m
-  uint32_t start;  // of f, a byte
-  float inverse;   // RU(1 / m)
+  uint32_t fold;               // byte j: 2^(8 j) mod m
+  uint32_t start;              // in f; below 256
+  float inverse;               // RU(1 / m)
   uint32_t modulus, negative;  // m and 2^32 - m
 };
 struct AccumulatorModuli {
   AccumulatorModulus of[MAX_MODULI];
 };
 
+// floor(f / m), 0 <= f < 2^18.
 HD uint32_t quotient(uint32_t f, const AccumulatorModulus& m) {
 #ifdef __CUDA_ARCH__
-  float q;  // not flushing subnormals, however this is compiled
+  float q;  // asm: never flushes subnormals, whatever the compiler's options
   asm("mul.rm.f32 %0, %1, %2;" : "=f"(q) : "f"(float_of_bits(f)), "f"(m.inverse));
   return bits_of(q);
 #else
@@ -67,7 +73,8 @@ HD uint32_t quotient(uint32_t f, const AccumulatorModulus& m) {
 #endif
 }
 
-// The residues of four accumulators, a byte each: with f and q of each, sum_i 2^(8 i) (f_i - q_i m), modulo 2^32.
+// The residues in [0, m) of four accumulators, a byte each: with f_i and q_i of each, sum_i 2^(8 i) (f_i - q_i m)
+// modulo 2^32. Each f_i - q_i m is in [0, m), so bytes do not disturb one another.
 HD uint32_t four_residues(uint32_t x0, uint32_t x1, uint32_t x2, uint32_t x3, const AccumulatorModulus& m) {
   const uint32_t x[4] = {x0, x1, x2, x3};
   uint32_t sum = 0, quotients = 0;
@@ -80,7 +87,7 @@ HD uint32_t four_residues(uint32_t x0, uint32_t x1, uint32_t x2, uint32_t x3, co
   return sum + quotients * m.negative;
 }
 
-HD uint32_t add_residues(uint32_t x, uint32_t y, uint32_t modulus) {  // x, y in [0, m)
+HD uint32_t add_residues(uint32_t x, uint32_t y, uint32_t modulus) {  // (x + y) mod m for x, y in [0, m)
   const uint32_t sum = x + y;
   return smaller(sum, sum - modulus);
 }

@@ -1,28 +1,30 @@
-// A two's complement integer times a power of two, rounded once to floating-point bits.
+// An integer (two's complement, LENGTH limbs, lowest first) times a power of two, rounded once to floating-point bits.
 #pragma once
 #include "arithmetic/common.cuh"
 
-// RN(words * 2^exponent), ties to even, to PRECISION bits with values below 2^TOP; beyond that Inf, below the normal
-// numbers rounded once into the subnormals. An exact zero is +0.
+// RN(limbs * 2^exponent), ties to even, without its sign, as the bits of a format with PRECISION bits whose values are
+// below 2^TOP. Larger results are Inf; results below the normal numbers are rounded once into the subnormals. An exact
+// zero is +0.
 template <int PRECISION, int TOP, int LENGTH>
-HD uint64_t round_to_format(const uint32_t (&words)[LENGTH], int exponent, bool& negative) {
+HD uint64_t round_to_format(const uint32_t (&limbs)[LENGTH], int exponent, bool& negative) {
   constexpr int BOTTOM = 3 - TOP;  // the smallest normal number lies in [2^(BOTTOM - 1), 2^BOTTOM)
 
-  negative = words[LENGTH - 1] >> 31 != 0;
+  // 1. Sign and magnitude.
+  negative = limbs[LENGTH - 1] >> 31 != 0;
   const uint32_t sign = negative ? ~0u : 0u;
-  uint32_t magnitude[LENGTH], below[LENGTH];  // below[i]: words 0 .. i - 1, or-ed
+  uint32_t magnitude[LENGTH], below[LENGTH];  // below[i]: bitwise or of limbs 0 .. i - 1
   uint64_t carry = negative ? 1 : 0;
   uint32_t seen = 0;
 #pragma unroll
   for (int i = 0; i < LENGTH; ++i) {
-    carry += words[i] ^ sign;
-    magnitude[i] = low_word(carry);
+    carry += limbs[i] ^ sign;
+    magnitude[i] = low_limb(carry);
     carry >>= 32;
     below[i] = seen;
     seen |= magnitude[i];
   }
 
-  // The three words from the first nonzero one on, and whether anything lies below them.
+  // 2. The three highest limbs, from the first nonzero one on, and the bitwise or of all limbs below them.
   uint32_t high = magnitude[LENGTH - 1];
   uint32_t middle = LENGTH > 1 ? magnitude[LENGTH > 1 ? LENGTH - 2 : 0] : 0;
   uint32_t low = LENGTH > 2 ? magnitude[LENGTH > 2 ? LENGTH - 3 : 0] : 0;
@@ -43,35 +45,39 @@ HD uint64_t round_to_format(const uint32_t (&words)[LENGTH], int exponent, bool&
     return 0;
   }
 
-  // leading in [2^63, 2^64), value in [2^(e - 1), 2^e).
+  // 3. Normalise: leading in [2^63, 2^64), the value in [2^(e - 1), 2^e).
   const int zeros = leading_zeros(high);
   const uint64_t lower = static_cast<uint64_t>(low) << zeros;
-  const uint64_t leading = (static_cast<uint64_t>(high) << 32 | middle) << zeros | high_word(lower);
-  const bool sticky = (low_word(lower) | rest) != 0;
+  const uint64_t leading = (static_cast<uint64_t>(high) << 32 | middle) << zeros | high_limb(lower);
+  const bool sticky = (low_limb(lower) | rest) != 0;
   const int e = length - zeros + exponent;
 
+  // 4. Round.
   if (e > TOP) return static_cast<uint64_t>(2 * TOP - 1) << (PRECISION - 1);  // Inf
   const int drop = 64 - PRECISION + larger(BOTTOM - e, 0);
   if (drop > 64) return 0;  // less than half the smallest subnormal
   const uint64_t kept = (leading >> 1) >> (drop - 1);
   const uint64_t dropped = leading << (64 - drop);  // 2^63 is one half
   const bool up = (dropped | (sticky ? 1u : 0u) | (kept & 1)) > 1ull << 63;
-  // The implicit bit counts one more in the exponent field, and so does a carry out of the mantissa, up to Inf.
+  // The implicit bit adds one to the exponent field, and so does a carry out of the mantissa, up to Inf.
   return (static_cast<uint64_t>(larger(e - BOTTOM, 0)) << (PRECISION - 1)) + kept + (up ? 1 : 0);
 }
 
-// RN(words * 2^exponent) by one floating-point addition, where it is large enough and far from over- and underflow;
-// false elsewhere. With the words from the highest on w, v, u, and `sticky` for all below u, in units of u:
-//   H 2^32 = w 2^64 + v 2^32 without the low 11 bits of v,   L = those 11 bits and u, u odd where sticky,
-// both exact float64 numbers: 2^84 + 2^63 + 2^32 w, 2^52 + v and 2^52 are written as bits. abs(H) >= 2^24 puts the sum
-// beyond 2^56, where half an ulp is a multiple of 4: an odd last bit of u stands for what lies below it.
+// RN(limbs * 2^exponent) by one floating-point addition, for numbers that are large enough and far from over- and
+// underflow; returns false for others (`rounded` is then meaningless). With the limbs w, v, u from the highest one on,
+// and `rest` for all below u, in units of u:
+//
+//   H 2^32 = w 2^64 + v 2^32 without the low 11 bits of v,   L = those 11 bits and u, u made odd where rest != 0
+//
+// are both exact float64 numbers: 2^84 + 2^63 + 2^32 w, 2^52 + v and 2^52 are written as bits. abs(H) >= 2^24 puts the
+// sum beyond 2^56, where half an ulp is a multiple of 4: there an odd last bit of u rounds like everything below u.
 template <int BITS, int LENGTH>
-HD bool round_by_addition(const uint32_t (&words)[LENGTH], int exponent, double& rounded) {
+HD bool round_by_addition(const uint32_t (&limbs)[LENGTH], int exponent, double& rounded) {
   if (LENGTH < 3) return false;
-  const uint32_t w = words[LENGTH - 1], v = words[LENGTH > 1 ? LENGTH - 2 : 0];
-  uint32_t u = words[LENGTH > 2 ? LENGTH - 3 : 0], rest = 0;
+  const uint32_t w = limbs[LENGTH - 1], v = limbs[LENGTH > 1 ? LENGTH - 2 : 0];
+  uint32_t u = limbs[LENGTH > 2 ? LENGTH - 3 : 0], rest = 0;
 #pragma unroll
-  for (int i = 0; i < LENGTH - 3; ++i) rest |= words[i];
+  for (int i = 0; i < LENGTH - 3; ++i) rest |= limbs[i];
   if (rest != 0) u |= 1;
   const int scale = exponent + 32 * (LENGTH - 3);
   const double power = double_of_words(static_cast<uint32_t>(scale + 1023) << 20, 0);
@@ -82,29 +88,30 @@ HD bool round_by_addition(const uint32_t (&words)[LENGTH], int exponent, double&
   return (both < 0.0 ? -both : both) >= 16777216.0 && static_cast<uint32_t>(scale + 1000) <= 1900u;
 }
 
-// Bits [FIRST, FIRST + 32) of a two's complement number, the sign repeated beyond it, zeros before it; FIRST >= -64.
-template <int FIRST, int LENGTH> HD uint32_t bits_from(const uint32_t (&words)[LENGTH]) {
+// Bits [FIRST, FIRST + 32) of a two's complement number: its sign is repeated above it, zeros are below it; FIRST >=
+// -64.
+template <int FIRST, int LENGTH> HD uint32_t bits_from(const uint32_t (&limbs)[LENGTH]) {
   constexpr int W = (FIRST + 64) / 32 - 2, SHIFT = FIRST - 32 * W;
-  const auto word = [&](int w) {
-    if (w >= LENGTH) return words[LENGTH - 1] >> 31 != 0 ? ~0u : 0u;
-    return w < 0 ? 0u : words[w];
+  const auto limb = [&](int w) {
+    if (w >= LENGTH) return limbs[LENGTH - 1] >> 31 != 0 ? ~0u : 0u;
+    return w < 0 ? 0u : limbs[w];
   };
-  return SHIFT == 0 ? word(W) : word(W) >> SHIFT | word(W + 1) << ((32 - SHIFT) & 31);
+  return SHIFT == 0 ? limb(W) : limb(W) >> SHIFT | limb(W + 1) << ((32 - SHIFT) & 31);
 }
 
 // The same into a float32, for integers below 2^BITS in magnitude: H, the 24 leading bits, and L, the 23 bits below,
-// odd where anything lies below those, are exact, and RN(2^23 H + L) is one fused multiply-add. H < -4 or H >= 4 puts
-// the sum beyond 2^25, where half an ulp is even: an odd last bit stands for what lies below it.
+// made odd where anything lies below those, are exact, and RN(2^23 H + L) is one fused multiply-add. H < -4 or H >= 4
+// puts the sum beyond 2^25, where half an ulp is even: there an odd last bit rounds like everything below it.
 template <int BITS, int LENGTH>
-HD bool round_by_addition(const uint32_t (&words)[LENGTH], int exponent, float& rounded) {
+HD bool round_by_addition(const uint32_t (&limbs)[LENGTH], int exponent, float& rounded) {
   constexpr int FIRST = BITS - 47;  // of L
   uint32_t below = 0;
 #pragma unroll
   for (int w = 0; w < LENGTH; ++w) {
-    if (32 * w + 32 <= FIRST) below |= words[w];
-    else if (32 * w < FIRST) below |= words[w] << (32 * w + 32 - FIRST);
+    if (32 * w + 32 <= FIRST) below |= limbs[w];
+    else if (32 * w < FIRST) below |= limbs[w] << (32 * w + 32 - FIRST);
   }
-  const uint32_t leading = bits_from<BITS - 24>(words), next = bits_from<FIRST>(words) & 0x7fffffu;
+  const uint32_t leading = bits_from<BITS - 24>(limbs), next = bits_from<FIRST>(limbs) & 0x7fffffu;
   const float high = static_cast<float>(static_cast<int32_t>(leading));
   const float low = float_of_bits(0x4b000000u | next | smaller(below, 1u)) - 8388608.0f;
   const int scale = exponent + FIRST;
@@ -117,19 +124,19 @@ HD bool round_by_addition(const uint32_t (&words)[LENGTH], int exponent, float& 
   return leading + 4u > 7u && static_cast<uint32_t>(scale + 120) <= 190u;  // 2^25 to 2^47, times 2^-120 to 2^70
 }
 
-// RN(words * 2^exponent) as bits.
+// RN(limbs * 2^exponent) as bits of a double or float, with its sign.
 template <typename T> struct Rounding;
 template <> struct Rounding<double> {
-  template <int LENGTH> static HD uint64_t bits(const uint32_t (&words)[LENGTH], int exponent) {
+  template <int LENGTH> static HD uint64_t bits(const uint32_t (&limbs)[LENGTH], int exponent) {
     bool negative;
-    const uint64_t magnitude = round_to_format<53, 1024>(words, exponent, negative);
+    const uint64_t magnitude = round_to_format<53, 1024>(limbs, exponent, negative);
     return magnitude | (negative ? 1ull << 63 : 0);
   }
 };
 template <> struct Rounding<float> {
-  template <int LENGTH> static HD uint32_t bits(const uint32_t (&words)[LENGTH], int exponent) {
+  template <int LENGTH> static HD uint32_t bits(const uint32_t (&limbs)[LENGTH], int exponent) {
     bool negative;
-    const uint32_t magnitude = low_word(round_to_format<24, 128>(words, exponent, negative));
+    const uint32_t magnitude = low_limb(round_to_format<24, 128>(limbs, exponent, negative));
     return magnitude | (negative ? 1u << 31 : 0);
   }
 };

@@ -1,12 +1,12 @@
-// Residues in [0, m), m <= 256, added four at a time: the sums of Winograd's form of Strassen's product
-// (docs/design.md, 6).
+// Sums of residues in [0, m), m <= 256, four at a time: those that Winograd's form of Strassen's product needs
+// (docs/design.md, section 6).
 //
-// Halves of a word hold numbers that are reduced by unsigned minima: of x, x - m, x - 2 m, ..., modulo 2^16, the one in
-// [0, m) is the smallest.
+// Four bytes are split into two limbs of two 16-bit halves. A half is reduced by unsigned minima modulo 2^16: of x, x -
+// m, x - 2 m, ..., the one in [0, m) is the smallest, since negative ones wrap around to large numbers.
 #pragma once
 #include "arithmetic/common.cuh"
 
-// min(a + b, c) of both halves of a word, modulo 2^16.
+// min((a + b) mod 2^16, c) in both halves of a limb.
 HD uint32_t least_of_halves(uint32_t a, uint32_t b, uint32_t c) {
 #ifdef __CUDA_ARCH__
   uint32_t x;  // one instruction from compute capability 9.0 on
@@ -26,13 +26,13 @@ struct Modulus {
 
   HD explicit Modulus(uint32_t m) : m(m), minus_once((65536 - m) * HALVES), minus_twice((65536 - 2 * m) * HALVES) {}
 
-  // x mod m of both halves, x < 2 m.
+  // x mod m in both halves, for x < 2 m.
   HD uint32_t reduced_once(uint32_t x) const { return least_of_halves(x, minus_once, x); }
-  // The same, x < 4 m.
+  // x mod m in both halves, for x < 4 m.
   HD uint32_t reduced(uint32_t x) const { return reduced_once(least_of_halves(x, minus_twice, x)); }
 };
 
-// Bytes 0 and 2 of x, and bytes 1 and 3, in halves; and back, from numbers below 256.
+// Bytes 0 and 2 of x in halves, bytes 1 and 3 in halves, and the inverse for halves below 256.
 HD uint32_t even_bytes(uint32_t x) { return x & 0x00ff00ffu; }
 HD uint32_t odd_bytes(uint32_t x) {
 #ifdef __CUDA_ARCH__
@@ -43,13 +43,13 @@ HD uint32_t odd_bytes(uint32_t x) {
 }
 HD uint32_t joined_bytes(uint32_t even, uint32_t odd) { return even + (odd << 8); }
 
-// Residues of four blocks of an operand, p and q of its upper rows, r and s of its lower ones (for the right operand a
-// row is a column of B), become those of four sums:
+// From the residues of the quadrants of an operand (p, q of its upper rows, r, s of its lower ones; for the right
+// operand a row is a column of B) to those of the four sums that are multiplied:
 //   left    r + s,  r + s - p,  p - r,  q - (r + s - p)
 //   right   r - p,  s - (r - p),  s - r,  q - (s - (r - p))
 template <bool OF_LEFT>
 HD void slice_sums(uint32_t p, uint32_t q, uint32_t r, uint32_t s, const Modulus& m, uint32_t (&sum)[4]) {
-  const uint32_t up = m.m * HALVES;  // what makes a difference a number in (0, 2 m)
+  const uint32_t up = m.m * HALVES;  // added to differences, which are then in (0, 2 m)
   uint32_t out[4][2];
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
@@ -73,7 +73,7 @@ HD void slice_sums(uint32_t p, uint32_t q, uint32_t r, uint32_t s, const Modulus
   for (int j = 0; j < 4; ++j) sum[j] = joined_bytes(out[j][0], out[j][1]);
 }
 
-// The four quadrants of the result, as recombine_quadrants.cu has them, from those of the seven products.
+// From the residues of the seven products to those of the four quadrants of the result (recombine_quadrants.cu).
 HD void product_sums(const uint32_t (&p)[7], const Modulus& m, uint32_t (&sum)[4]) {
   uint32_t out[4][2];
 #pragma unroll

@@ -1,14 +1,16 @@
-// Elements of scaled rows as low-precision floating-point words (docs/design.md, section 10).
+// Elements of scaled rows as low-precision floating-point words: numbers of FP16, BF16 or TF32 (docs/design.md, section
+// 10).
 //
-// All arithmetic here is exact in float32, subnormal numbers included (the kernels are compiled without -ftz), but for
-// elements that scaling takes below 2^-126, at least 2^-141 times the largest of their row: they lose their last bits.
+// All arithmetic here is exact in float32, subnormal numbers included (kernels are compiled without -ftz), with one
+// exception: elements that scaling takes below 2^-126 lose their last bits. With a ceiling of 15 they are less than
+// 2^-140 times the largest element of their row.
 #pragma once
 #include "arithmetic/common.cuh"
 
 enum Word { FP16, BF16, TF32 };
 enum Conversion { RN, RNA, RZ };  // to nearest with ties to even or away from zero, or toward zero
 
-// 2^e, for any e: beyond the normal numbers as the nearest of them.
+// 2^e; for e outside the normal numbers the nearest normal power of two.
 HD float power_of_two(int e) { return float_of_bits(static_cast<uint32_t>(smaller(larger(e, -126), 127) + 127) << 23); }
 
 // x 2^e, rounded once, for e <= 254 and, where e < -252, abs(x) < 2^100. Two products: the first is exact unless the
@@ -23,7 +25,7 @@ struct Scale {
   HD float operator()(float x) const { return x * first * second; }
 };
 
-// The same of either format.
+// The same for float (Scale) and double.
 template <typename T> struct Power;
 template <> struct Power<float> : Scale { using Scale::Scale; };
 template <> struct Power<double> {
@@ -32,7 +34,7 @@ template <> struct Power<double> {
   HD double operator()(double x) const { return x * power; }
 };
 
-// x rounded to a number of the format.
+// x rounded to a number of format W by conversion C, as a float32.
 template <Word W, Conversion C> HD float round_to_word(float x) {
 #ifdef __CUDA_ARCH__
   if (W == FP16 && C == RN) {
@@ -43,7 +45,7 @@ template <Word W, Conversion C> HD float round_to_word(float x) {
 #endif
   const uint32_t bits = bits_of(x), sign = bits & 0x80000000u, magnitude = bits & 0x7fffffffu;
   int dropped = W == BF16 ? 16 : 13;
-  if (W == FP16) {  // below 2^-14 the last bit stays 2^-24
+  if (W == FP16) {  // subnormal FP16, below 2^-14: the last bit stays 2^-24
     const int exponent = static_cast<int>(magnitude >> 23) - 127;
     dropped += larger(-14 - exponent, 0);
     if (dropped >= 24) {  // less than the smallest number
@@ -56,7 +58,7 @@ template <Word W, Conversion C> HD float round_to_word(float x) {
   return float_of_bits(sign | ((magnitude + added) & ~(2 * half - 1)));
 }
 
-// Word s, s = 0, ..., P - 1, is 2^(S s) times what the words before it leave, rounded. Returns what all leave.
+// Cuts x into P words: word s is 2^(S s) times what the words before it leave, rounded. Returns what all words leave.
 template <Word W, Conversion C, int S, int P> HD float split_into_words(float x, float (&words)[P]) {
 #pragma unroll
   for (int s = 0; s < P; ++s) {
@@ -66,7 +68,7 @@ template <Word W, Conversion C, int S, int P> HD float split_into_words(float x,
   return x;
 }
 
-// Two numbers of FP16, low and high half.
+// Two FP16 numbers packed in 32 bits, low and high half.
 #if defined(__CUDACC_RTC__) || defined(__NVCC__)
 __device__ __forceinline__ uint32_t pack_halves(float low, float high) {
   uint32_t packed;

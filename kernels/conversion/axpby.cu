@@ -1,17 +1,18 @@
-// out = alpha x + beta y: how gemm ends. Both products and their sum are rounded to nearest.
+// The last step of gemm: out = alpha x + beta y. Both products and their sum are rounded to nearest, each once.
 //
-// Macros: OUTPUT (double or float), of x and out; ADDEND (OUTPUT or float), of y; ADD: 0 where y is not read.
+// Macros: OUTPUT (double or float), of x and out; ADDEND (OUTPUT or float), of y; ADD: 0 if there is no addend: then
+// out = alpha x, and y is not read.
 //
-// x and out are rows of `cols` neighbours, one right after the other, and may be the same; y(b, i, col) =
-// y[b * y_batch + i * y_row + col * y_col], i = 0 .. rows - 1, and may be out where it is all neighbours, too.
+// x and out are contiguous rows of `cols` entries; out may be x. y(b, i, col) = y[b * y_batch + i * y_row + col *
+// y_col], i = 0 .. rows - 1; out may be y where y is contiguous, too.
 //
-// 256 threads; grid (rows of all batch entries) * ceil(cols / SPAN), all on x.
+// 256 threads; grid (rows of all batch entries) * ceil(cols / SPAN), all on x. A block owns SPAN entries of a row.
 #include "arithmetic/common.cuh"
 #include "hardware/launch.cuh"
 
 constexpr int PACK = 16 / sizeof(OUTPUT), TURNS = 4, SPAN = 256 * PACK * TURNS;
 
-// Neighbours that are loaded at once.
+// Neighbouring entries that a thread loads at once.
 template <typename T> struct alignas(PACK * sizeof(T)) Pack {
   T x[PACK];
 };
@@ -39,6 +40,7 @@ axpby(double alpha_given, const OUTPUT* x, double beta_given, const ADDEND* y, O
   x += row * cols + first;
   out += row * cols + first;
   y += row / rows * y_batch + row % rows * y_row + first * y_col;
+  // A whole aligned span: 16 bytes at a time, all loads before the first store. Else entry by entry.
   if (first + SPAN <= cols && aligned(x) && aligned(out) && (!ADD || (y_col == 1 && aligned(y)))) {
     Pack<OUTPUT> left[TURNS];
     Pack<ADDEND> right[TURNS];

@@ -1,9 +1,9 @@
-// Products of digits -> integer sums of them: stored, or with `accumulate` added.
+// Sums of digit products of cuBLAS as integers: sums = products or, with `accumulate`, sums += products.
 //
 // Macros: PRODUCT (int32_t, or float that holds integers); SUM (int32_t or int64_t).
 //
-// Both addresses are aligned to four entries, of which `count` is a multiple. 256 threads; grid ceil(count / 1024). A
-// thread owns 4 entries.
+// `count` entries, a multiple of four; both addresses are aligned to four entries. 256 threads; grid ceil(count /
+// 1024). A thread owns 4 neighbouring entries.
 #include "arithmetic/common.cuh"
 #include "hardware/launch.cuh"
 
@@ -16,10 +16,10 @@ collect(const Four<PRODUCT>* __restrict__ products, Four<SUM>* __restrict__ sums
   after_previous();
   const int64_t i = static_cast<int64_t>(blockIdx.x) * 256 + threadIdx.x;
   if (4 * i >= count) return;
-  const Four<PRODUCT> more = products[i];
+  const Four<PRODUCT> product = products[i];
   Four<SUM> sum = {};
   if (accumulate) sum = sums[i];
 #pragma unroll
-  for (int j = 0; j < 4; ++j) sum.of[j] += static_cast<SUM>(more.of[j]);
+  for (int j = 0; j < 4; ++j) sum.of[j] += static_cast<SUM>(product.of[j]);
   sums[i] = sum;
 }

@@ -1,8 +1,9 @@
-// Stacks of matrices as neighbours in memory, row after row, for products that can read no others.
+// Copies a stack of matrices into contiguous memory, row after row, for products of cuBLAS that cannot read them as
+// they are: out[(b * rows + i) * cols + j] = x[b * x_batch + i * x_row + j * x_col].
 //
 // Macros: INPUT (double or float), OUTPUT (double or INPUT).
 //
-// x(b, i, j) = x[b * x_batch + i * x_row + j * x_col], rows x cols each; `entries` in all.
+// Matrices are rows x cols; `entries` counts those of all matrices. Strides are in elements, of any sign.
 //
 // 256 threads; grid ceil(entries / 1024).
 #include "arithmetic/common.cuh"

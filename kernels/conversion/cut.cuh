@@ -1,11 +1,16 @@
-// Images of elements, and the slices cut from them, for the kernels that split operands.
+// From elements to slices, by one warp: the fixed-point image of each element, and the residues or digits cut from it.
+// For the kernels that split operands.
 //
-// Macros, as split.cu has them: INPUT, SLICES, WORDS, DIGIT_BITS, REVERSED, TILE, NEIGHBOURS.
+// Macros, as in split.cu: INPUT, SLICES, WORDS (32-bit limbs of an image), DIGIT_BITS, REVERSED, TILE, NEIGHBOURS.
 //
-// The sums over the bytes of an image that give its residues are a product of small matrices: the tensor cores form
-// them, eight slices at a time, from the images as the lanes of a warp hold them. Lane 4 g + c then has slice g of the
-// images of lanes 8 c .. 8 c + 7, reduces them and stores 8 or 16 neighbouring bytes. Digits go the same way: a sum
-// with a single one picks a byte.
+// An image is LENGTH limbs, four bytes b_j each. Its residue modulo m_t is sum_j b_j fold_j + start, reduced
+// (residues.cuh), with fold_j = 2^(8 j) times a constant modulo m_t; a digit is a sum with a single fold of 1 (it picks
+// a byte). These sums of bytes are products of small matrices, which the tensor cores compute by mma.sync, for eight
+// slices at a time:
+//
+//   elements in registers            mma.sync                         one lane, after reduction
+//   lane l: elements 2 l, 2 l + 1    slices x images (fold_pair)      lane 4 g + c: slice g of the images of lanes
+//                                                                     8 c .. 8 c + 7 = 16 neighbouring bytes, one store
 #pragma once
 #include "arithmetic/digits.cuh"
 #include "arithmetic/fixed_point.cuh"
@@ -25,34 +30,36 @@ typedef ResidueConstants<SLICES, WORDS> Constants;
 #endif
 
 constexpr int BLOCK_K = TILE_K;
-constexpr int LENGTH = DIGIT_BITS == 7 ? (SLICES + 3) / 4 : WORDS;  // words of bytes that the slices are cut from
-constexpr int EIGHTS = (SLICES + 7) / 8;
+constexpr int LENGTH = DIGIT_BITS == 7 ? (SLICES + 3) / 4 : WORDS;  // limbs whose bytes the slices are cut from
+constexpr int EIGHTS = (SLICES + 7) / 8;  // passes of eight slices
 
-// What the slices are cut from: the raised image, or its digits.
-__device__ __forceinline__ void bytes_of_image(uint32_t (&words)[WORDS], uint32_t (&bytes)[LENGTH]) {
+// The bytes that slices are cut from: those of the raised image for residues; one balanced digit in each for digits.
+__device__ __forceinline__ void bytes_of_image(uint32_t (&limbs)[WORDS], uint32_t (&bytes)[LENGTH]) {
 #if DIGIT_BITS == 7
-  add_halves<7, SLICES>(words);
+  add_halves<7, SLICES>(limbs);
 #pragma unroll
   for (int w = 0; w < LENGTH; ++w) {
     uint32_t digit[4];
 #pragma unroll
-    for (int j = 0; j < 4; ++j) digit[j] = 4 * w + j < SLICES ? raised_digit<7>(words, 4 * w + j) : 64u;
+    for (int j = 0; j < 4; ++j) digit[j] = 4 * w + j < SLICES ? raised_digit<7>(limbs, 4 * w + j) : 64u;
     bytes[w] = lower_digits_7(gather_bytes(digit[0], digit[1], digit[2], digit[3], 0));
   }
 #else
 #if DIGIT_BITS == 8
-  balanced_bytes(words);
+  balanced_bytes(limbs);
 #endif
 #pragma unroll
-  for (int w = 0; w < WORDS; ++w) bytes[w] = words[w];
+  for (int w = 0; w < WORDS; ++w) bytes[w] = limbs[w];
 #endif
 }
 
-// An exponent, twice, plus 1 if the elements need a closer look before they become images.
+// An exponent mu and a flag in one integer, 2 mu + flag. The flag is set if the row's elements have to be tamed before
+// float64 arithmetic makes images of them: NaN and Inf become zero, unusual exponents are brought into range.
 __device__ __forceinline__ int scale_of(int mu, bool nonfinite) {
   return 2 * mu + (nonfinite || !usual_scale(mu) ? 1 : 0);
 }
 
+// The same from row `index` of a description.
 template <bool OF_LARGEST>
 __device__ __forceinline__ int row_scale(const int64_t* description, int64_t batch_rows, int64_t index, int statistic,
                                          int step, int base, int64_t threshold) {
@@ -60,7 +67,8 @@ __device__ __forceinline__ int row_scale(const int64_t* description, int64_t bat
   return scale_of(mu, description[5 * batch_rows + index] != 0);
 }
 
-// The images of COUNT elements of a row.
+// The images of COUNT elements of a row with this scale, as bytes for the slices. Images fit WORDS limbs by the choice
+// of mu. Up to two limbs float64 arithmetic is exact; more are shifted as integers.
 template <int COUNT>
 __device__ __forceinline__ void make_images(Bits* bits, int scale, uint32_t (*bytes)[LENGTH]) {
   const int mu = scale >> 1;
@@ -71,16 +79,16 @@ __device__ __forceinline__ void make_images(Bits* bits, int scale, uint32_t (*by
   const double factor = factor_of(mu);
 #pragma unroll
   for (int j = 0; j < COUNT; ++j) {
-    uint32_t words[WORDS];
+    uint32_t limbs[WORDS];
     if (WORDS <= 2) {
-      image_by_doubles<DIGIT_BITS == 0>(double_of(bits[j]), factor, words);
+      image_by_doubles<DIGIT_BITS == 0>(double_of(bits[j]), factor, limbs);
     } else {
-      image<WORDS>(bits[j], mu, words);
-      if (DIGIT_BITS == 0) words[WORDS - 1] ^= 0x80000000u;  // + 2^(32 WORDS - 1)
+      image<WORDS>(bits[j], mu, limbs);
+      if (DIGIT_BITS == 0) limbs[WORDS - 1] ^= 0x80000000u;  // + 2^(32 WORDS - 1)
     }
-    bytes_of_image(words, bytes[j]);
+    bytes_of_image(limbs, bytes[j]);
 #ifdef __CUDA_ARCH__
-    if (DIGIT_BITS == 0) {  // made once, not for each eight slices, and where the products find them
+    if (DIGIT_BITS == 0) {  // an opaque copy: else the compiler computes them anew for each eight slices
 #pragma unroll
       for (int w = 0; w < LENGTH; ++w) asm("" : "+r"(bytes[j][w]));
     }
@@ -88,14 +96,14 @@ __device__ __forceinline__ void make_images(Bits* bits, int scale, uint32_t (*by
   }
 }
 
-// What the slices are folded with and reduced by, in shared memory.
+// Constants of all slices in shared memory, written by fill_folds.
 __shared__ uint32_t folds[8 * EIGHTS][LENGTH];
-__shared__ __align__(16) uint32_t starts[8 * EIGHTS][4];  // a sum begins with four registers in a row
+__shared__ __align__(16) uint32_t starts[8 * EIGHTS][4];  // four times the same: a sum starts with four registers
 __shared__ __align__(16) Quotient quotients[8 * EIGHTS];
 
-// Eight slices, of which lane 4 g + c has number s = 8 u + g.
+// The constants for eight slices; lane 4 g + c has those of slice s = 8 u + g.
 struct Cut {
-  uint32_t fold[2][2][LENGTH];  // [p][i]: the fold where c is 2 p + i, else zero
+  uint32_t fold[2][2][LENGTH];  // [p][i]: the fold where c is 2 p + i, else zero: the sum then picks one lane's image
   uint32_t start[4];
   Quotient quotient;
 
@@ -111,7 +119,8 @@ struct Cut {
     for (int i = 0; i < 4; ++i) start[i] = DIGIT_BITS == 0 ? starts[s][i] : 0u;
   }
 
-  // Slices of the images of lanes 8 c + {2 p, 2 p + 4, 2 p + 1, 2 p + 5}, p = 0 or 1, in the low bytes.
+  // This lane's slice of the images of lanes 8 c + {2 p, 2 p + 4, 2 p + 1, 2 p + 5}, p = 0 or 1, in the low bytes of
+  // slice[0 .. 3]. Called by all lanes.
   __device__ __forceinline__ void apply(const uint32_t (&bytes)[LENGTH], int p, uint32_t (&slice)[4]) const {
     fold_pair<LENGTH>(slice, start, fold[p][0], fold[p][1], bytes);
 #if DIGIT_BITS == 0
@@ -121,7 +130,7 @@ struct Cut {
 #endif
   }
 
-  // The same for both p, of two elements e of each lane.
+  // The same for both p and for two elements e of each lane: slice[p][e].
   __device__ __forceinline__ void apply(const uint32_t (*bytes)[LENGTH], uint32_t (&slice)[2][2][4]) const {
 #pragma unroll
     for (int p = 0; p < 2; ++p)
@@ -130,6 +139,9 @@ struct Cut {
   }
 };
 
+// Writes the constants of all slices to shared memory; called by all `threads` threads of the block, which synchronise
+// before they use them. Residues: from the host's constants, the last modulus repeated beyond SLICES. Digits: slice t
+// picks the byte of digit SLICES - 1 - t.
 #if DIGIT_BITS == 0
 __device__ __forceinline__ void fill_folds(int threads, const Constants& constants) {
 #else
@@ -150,18 +162,19 @@ __device__ __forceinline__ void fill_folds(int threads) {
   }
 }
 
-// Of these, if they are of elements 2 lane + e, a lane has 16 neighbours: byte 2 j + e is element e of lane 8 c + j.
-__device__ __forceinline__ void gather(const uint32_t (&slice)[2][2][4], uint32_t (&word)[4]) {
+// The bytes of 16 neighbouring elements in order, if element e of lane l is element 2 l + e: byte 2 j + e is that of
+// element e of lane 8 c + j.
+__device__ __forceinline__ void gather(const uint32_t (&slice)[2][2][4], uint32_t (&packed)[4]) {
 #pragma unroll
   for (int w = 0; w < 4; ++w) {
     const auto& half = slice[w & 1];
-    word[w] = gather_bytes(half[0][w >> 1], half[1][w >> 1], half[0][2 + (w >> 1)], half[1][2 + (w >> 1)], 0);
+    packed[w] = gather_bytes(half[0][w >> 1], half[1][w >> 1], half[0][2 + (w >> 1)], half[1][2 + (w >> 1)], 0);
   }
 }
 
-// Byte offset of a 16-byte piece in row `first` + j, j < 8, for `first` a multiple of 8.
+// Byte offset of 16-byte piece `piece` in row first + j of a tile (or of plain rows), j < 8, first a multiple of 8.
 __device__ __forceinline__ int64_t offset_of_row(int first, int j, int piece, int64_t row_stride) {
-#if TILE  // a bit of the row's place comes from first or from j
+#if TILE  // permuted_column and the swizzle act on bits of `first` and of j separately
   const int base = permuted_column<NEIGHBOURS>(first), swizzle = NEIGHBOURS == 0 ? 0 : base & 7;
   const int from_base = permuted_column<NEIGHBOURS>(j);
   return (base + from_base) * 128 + ((piece ^ swizzle ^ (from_base & 7)) << 4);
@@ -170,8 +183,9 @@ __device__ __forceinline__ int64_t offset_of_row(int first, int j, int piece, in
 #endif
 }
 
-// The slices of two runs of 128 elements by a warp, of which a lane has elements 64 half + 2 lane + {0, 1}: place(run,
-// piece) is where 16 bytes of a slice go, from that of slice 0 on.
+// Cuts two runs of 128 elements and stores their slices; called by all lanes of a warp. bytes[4 r + 2 half + e] is the
+// image of element 64 half + 2 lane + e of run r. place(run, piece) is the offset of 16-byte piece `piece` of a run in
+// each slice; slice s begins s * slice_stride bytes after `out`. The second run is stored if `second`.
 template <typename Place>
 __device__ __forceinline__ void cut_two(const uint32_t (&bytes)[8][LENGTH], int8_t* out, int64_t slice_stride,
                                         bool second, Place place) {
@@ -179,22 +193,22 @@ __device__ __forceinline__ void cut_two(const uint32_t (&bytes)[8][LENGTH], int8
 #pragma unroll 1
   for (int u = 0; u < EIGHTS; ++u) {
     const int s = 8 * u + g;
-    const Cut now(s, c);
+    const Cut cut(s, c);
     int8_t* const to = out + (REVERSED ? SLICES - 1 - s : s) * slice_stride;
 #pragma unroll
     for (int i = 0; i < 4; ++i) {  // run i / 2, half i % 2
       uint32_t slice[2][2][4];
-      now.apply(bytes + 2 * i, slice);
-      uint32_t word[4];
-      gather(slice, word);
-      store_16_bytes(to + place(i / 2, 4 * (i % 2) + c), word, s < SLICES && (i < 2 || second));
+      cut.apply(bytes + 2 * i, slice);
+      uint32_t packed[4];
+      gather(slice, packed);
+      store_16_bytes(to + place(i / 2, 4 * (i % 2) + c), packed, s < SLICES && (i < 2 || second));
     }
   }
 }
 
-// The slices of 8 rows x 128 elements by a warp, `first` the number of the first row in its tile, out its place for
-// slice 0: two rows r, r + 1 at a time, of which load(r, bits) gives a lane its elements, 8 in all. Lane r has the
-// scale of row r.
+// Cuts 8 rows x 128 elements and stores their slices; called by all lanes of a warp. Lane r has the scale of row r. Two
+// rows r, r + 1 at a time: load(r, bits) gives a lane 8 elements, four of each row, and is called for the next two rows
+// before these are cut. `first` is the number of the first row in its tile, `out` its place in slice 0.
 template <typename Load>
 __device__ __forceinline__ void cut_rows(int scale, int8_t* out, int first, int64_t row_stride,
                                          int64_t slice_stride, Load load) {

@@ -1,41 +1,48 @@
-// The description of the rows of an operand (docs/design.md, section 3). Each element is read once.
+// The description of the rows of an operand (docs/design.md, section 3): six integers for each row, from one read of
+// each element (but for segments far below their row's top, which are read twice).
 //
-// Macros: INPUT (double or float); ALONG_K: 1 if neighbouring threads walk along k, 0 if along the rows (whichever is
+// Macros: INPUT (double or float); ALONG_K: 1 if neighbouring threads read along k, 0 if along the rows (whichever is
 // contiguous in memory).
 //
 // x is a view (batch, rows, k) with element strides sb, sr, sk of any sign. out is int64 [6][batch * rows].
 //
-// A row is cut into `segments` of `segment` elements, segment * segments >= k. Blocks have 256 threads, and a thread
-// keeps HELD elements of a row in registers. ALONG_K = 1: `warps` warps (1, 2, 4 or 8) share a segment of a row, a
-// block has 8 / warps rows, segment is a multiple of 32 * 8 * warps, up to 32 * HELD * warps. ALONG_K = 0: a lane owns
-// a row, a block 32 rows, its warps take turns along k, segment is a multiple of 8 * 8, up to 8 * HELD.
+// A row is cut into `segments` segments of `segment` elements, segment * segments >= k. A thread keeps up to HELD
+// elements of a row in registers.
+// - ALONG_K = 1: `warps` warps (1, 2, 4 or 8) share a segment of a row, a block of 256 threads has 8 / warps rows;
+//   segment is a multiple of 32 * 8 * warps, at most 32 * HELD * warps
+// - ALONG_K = 0: a lane owns a row, a block 32 rows, and its 8 warps share the segment; segment is a multiple of 8 * 8,
+//   at most 8 * HELD
 //
-//   describe         grid batch * ceil(rows / R) * segments,  R = 8 / warps or 32: with one segment all there is
-//   describe_finish  grid batch * ceil(rows / R),  R = 8 or 32: the row out of its pieces, [segments][batch * rows];
-//                    with ALONG_K = 0 by 768 threads
+// The sums of a row are relative to its top, which a segment cannot know. So it computes them for its own top and for
+// the next TOPS - 1, which costs little since ceil(ceil(z) / 2) = ceil(z / 2). Where the row's top is higher still,
+// describe_finish reads the segment once more. All sums are of integers: grid and order change no bit.
 //
-// The sums of a row are relative to its top, which a segment cannot know. So it notes them for its own top and for the
-// next ones, since ceil(ceil(z) / 2) = ceil(z / 2); where the row's top is higher still, describe_finish reads the
-// segment again. All sums are of integers: neither grid nor order matters.
+//   describe         grid batch * ceil(rows / R) * segments, R = 8 / warps or 32. With one segment it writes the
+//                    description, else a Piece of each segment
+//                    1. load  2. tops of the segment  3. sums
+//   describe_finish  merges the pieces, [segments][batch * rows], of each row; grid batch * ceil(rows / R), R = 8 or
+//                    32; 256 threads, or with ALONG_K = 0 768
+//                    1. the row's top  2. sums that the pieces have for it  3. sums of the other segments, from memory
 #include "conversion/describing.cuh"
 #include "hardware/launch.cuh"
 
 constexpr int PACK = 16 / sizeof(INPUT);
 constexpr int HELD = ALONG_K || sizeof(INPUT) == 8 ? 256 / sizeof(INPUT) : 48;  // more float32 would spill
-constexpr int RUN = 8;                     // held elements that are looked at or left out together
-constexpr int TOPS = 3;                    // that the sums of a segment are noted for
+constexpr int RUN = 8;                     // held elements that are processed or skipped together
+constexpr int TOPS = 3;                    // tops that the sums of a segment are computed for
 constexpr int BLOCK = 256, WARPS = BLOCK / 32;
 
+// What `describe` leaves of a segment of a row for `describe_finish`.
 struct Piece {
   Tops tops;
   Sums<TOPS> sums;
 };
 
-// Which elements of a row a thread sees: number i is h(i), in the row while below `end`.
+// The elements of a row that a thread owns: its i-th one is element h(i), which exists if h(i) < end.
 struct Walk {
   const INPUT* row;
   int64_t sk, begin, end;
-  bool packs;  // 16 bytes at a time
+  bool packs;  // 16 bytes may be loaded at a time: then neighbours come in packs
 
   __device__ __forceinline__ int64_t h(int i) const {
     if (!ALONG_K) return begin + WARPS * i;
@@ -46,6 +53,7 @@ struct Walk {
   }
 };
 
+// 1. Load the first `filled` elements of the thread (a multiple of RUN) into registers; zero for the others.
 __device__ __forceinline__ void load(const Walk& w, int filled, Bits (&held)[HELD]) {
 #pragma unroll
   for (int c = 0; c < HELD; c += RUN) {
@@ -67,7 +75,7 @@ __device__ __forceinline__ void load(const Walk& w, int filled, Bits (&held)[HEL
   }
 }
 
-// f(i) for every held element.
+// Calls f(i) for each of the first `filled` elements in registers.
 template <typename F> __device__ __forceinline__ void each(int filled, F f) {
 #pragma unroll
   for (int c = 0; c < HELD; c += RUN) {
@@ -77,11 +85,11 @@ template <typename F> __device__ __forceinline__ void each(int filled, F f) {
   }
 }
 
-// NaN and Inf are zero from then on.
+// 2. The tops of the thread's elements. Replaces NaN and Inf in registers by zero.
 __device__ __forceinline__ Tops find_tops(const Walk& w, int filled, Bits (&held)[HELD]) {
   Extremes extremes;
-  each(filled, [&](int i) { extremes.see(held[i]); });
-  if (extremes.tell()) return extremes.tops();
+  each(filled, [&](int i) { extremes.include(held[i]); });
+  if (extremes.sufficient()) return extremes.tops();
   Tops t = NOTHING;
 #pragma unroll 1
   for (int i = 0; i < filled; ++i) note(t, parts(w.element(i)));
@@ -91,6 +99,7 @@ __device__ __forceinline__ Tops find_tops(const Walk& w, int filled, Bits (&held
   return t;
 }
 
+// 3. The sums of the thread's elements relative to `top`, and to the COUNT - 1 next ones.
 template <int COUNT>
 __device__ __forceinline__ Sums<COUNT> find_sums(const Walk& w, int filled, const Bits (&held)[HELD], int width,
                                                  int top) {
@@ -109,14 +118,16 @@ __device__ __forceinline__ Sums<COUNT> find_sums(const Walk& w, int filled, cons
   return sum.sums();
 }
 
-// Where this thread is: its row, the elements that it sees, how many of the held ones some thread of the block fills.
+// A thread's place: its row (index among all rows; valid if it exists), its elements, the first warp that shares the
+// row, and how many elements in registers are filled in some thread of the warp.
 struct Place {
   int64_t index;
   Walk walk;
-  int filled, first;  // first: the first warp that has to do with the row
+  int filled, first;
   bool valid;
 };
 
+// The place of this thread, for elements begin .. begin + segment - 1 of the block's rows.
 __device__ __forceinline__ Place place(const INPUT* x, int64_t sb, int64_t sr, int64_t sk, int64_t rows, int64_t k,
                                        int64_t block_row, uint32_t b, int64_t begin, int64_t segment, int warps) {
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
@@ -128,7 +139,7 @@ __device__ __forceinline__ Place place(const INPUT* x, int64_t sb, int64_t sr, i
   Walk& w = p.walk;
   w.row = x + b * sb + smaller(row, rows - 1) * sr;
   w.sk = sk;
-  const int64_t share = ALONG_K ? segment / warps : segment;  // of a warp along k, one after the other
+  const int64_t share = ALONG_K ? segment / warps : segment;  // of a warp; along k one warp after the other
   if (ALONG_K) begin += (warp - p.first) * share;
   w.end = smaller(begin + share, k);
   w.packs = ALONG_K && aligned_along_k(x, sb, sr, sk);
@@ -138,7 +149,8 @@ __device__ __forceinline__ Place place(const INPUT* x, int64_t sb, int64_t sr, i
   return p;
 }
 
-// Sums of a row or segment out of those of its threads: in one thread of those that share it.
+// Merges the sums of all threads that share a row (or a segment of it). Returns true in the one thread that has the
+// result. All threads of the block call it: it may synchronise.
 template <int COUNT>
 __device__ __forceinline__ bool gather(Sums<COUNT>& s, Sums<COUNT> (*shared)[ALONG_K ? 1 : 32], int first, int warps) {
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, slot = ALONG_K ? 0 : lane;
@@ -168,8 +180,10 @@ describe(const INPUT* __restrict__ x, int64_t* __restrict__ out, Piece* __restri
   const Place p = place(x, sb, sr, sk, rows, k, static_cast<int64_t>(group) * block_rows, b, piece * segment, segment,
                         warps);
 
+  // 1. Load.
   Bits held[HELD];
   load(p.walk, p.filled, held);
+  // 2. Tops.
   Tops t = find_tops(p.walk, p.filled, held);
   if (ALONG_K) merge_warp(t);
   if (!ALONG_K || warps > 1) {
@@ -179,6 +193,7 @@ describe(const INPUT* __restrict__ x, int64_t* __restrict__ out, Piece* __restri
     for (int i = 0; i < warps; ++i) merge(t, tops[p.first + i][slot]);
   }
 
+  // 3. Sums.
   const int64_t stride = batch * rows;
   if (segments == 1) {
     Sums<1> s = find_sums<1>(p.walk, p.filled, held, width, t.top);
@@ -190,11 +205,11 @@ describe(const INPUT* __restrict__ x, int64_t* __restrict__ out, Piece* __restri
   }
 }
 
-// Whether the sums of a segment were not noted for the row's top.
+// Whether a segment has no sums for the row's top: they have to be computed from memory.
 __device__ __forceinline__ bool far(int top_of_segment, int top) {
   return top_of_segment != EMPTY_TOP && top - top_of_segment >= TOPS;
 }
-// Adds the sums of a segment for the row's top, if they were noted; without a branch, so that several load at once.
+// Adds a segment's sums for the row's top, if it has them. No branch, so that the loads of several segments overlap.
 __device__ __forceinline__ void add_noted(const Piece& piece, int top, Sums<1>& s) {
   const int of_segment = piece.tops.top;
   const bool noted = of_segment != EMPTY_TOP && !far(of_segment, top);
@@ -205,29 +220,29 @@ __device__ __forceinline__ void add_noted(const Piece& piece, int top, Sums<1>& 
   merge(s, {peak & all, inexact, {noted ? magnitudes : 0}, {noted ? squares : 0}});
 }
 
-// The sums of every `step`th element from begin to end, for a top that is known.
-__device__ __forceinline__ void read_again(const INPUT* row, int64_t sk, int64_t begin, int64_t end, int step,
+// Adds the sums of every step-th element from `begin` to `end`, read from memory, relative to the row's top.
+__device__ __forceinline__ void add_from_memory(const INPUT* row, int64_t sk, int64_t begin, int64_t end, int step,
                                            int width, int top, Sums<1>& s) {
-  const Bits* words = reinterpret_cast<const Bits*>(row);
+  const Bits* elements = reinterpret_cast<const Bits*>(row);
 #pragma unroll 4
   for (int64_t h = begin; h < end; h += step) {
-    const Rounded r = ceil_magnitude(parts(words[h * sk]), width, top);
+    const Rounded r = ceil_magnitude(parts(elements[h * sk]), width, top);
     merge(s, {r.value, r.inexact ? 1u : 0u, {r.value}, {static_cast<uint64_t>(r.value) * r.value}});
   }
 }
 
-constexpr int FINISHING = ALONG_K ? WARPS : 24;  // warps
+constexpr int FINISHING = ALONG_K ? WARPS : 24;  // warps of a block of describe_finish
 
 extern "C" __global__ void __launch_bounds__(32 * FINISHING, ALONG_K ? 4 : 1)
 describe_finish(const INPUT* __restrict__ x, int64_t* __restrict__ out, const Piece* __restrict__ pieces, int64_t sb,
                 int64_t sr, int64_t sk, int64_t batch, int64_t rows, int64_t k, int64_t segment, uint32_t segments,
                 int, int width) {
   after_previous();
-  // ALONG_K = 1: a warp owns a row, its lanes take turns at the segments. 0: a lane owns a row, the warps take turns.
+  // ALONG_K = 1: a warp owns a row, its lanes share the segments. 0: a lane owns a row, the warps share the segments.
   __shared__ Tops tops[FINISHING][ALONG_K ? 1 : 32];
   __shared__ Sums<1> sums[FINISHING][ALONG_K ? 1 : 32];
 #if !ALONG_K
-  __shared__ uint32_t missed[FINISHING];  // lanes whose rows have to be read again, for the segment of each warp
+  __shared__ uint32_t missed[FINISHING];  // for the segment of each warp: lanes whose rows have no sums of it
 #endif
   constexpr uint32_t ROWS = ALONG_K ? FINISHING : 32;
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
@@ -238,6 +253,7 @@ describe_finish(const INPUT* __restrict__ x, int64_t* __restrict__ out, const Pi
   const INPUT* at = x + b * sb + smaller(row, rows - 1) * sr;
   const uint32_t begin = ALONG_K ? lane : warp, step = ALONG_K ? 32 : FINISHING;
 
+  // 1. The row's top.
   Tops t = NOTHING;
 #pragma unroll 4
   for (uint32_t i = begin; i < segments; i += step) merge(t, pieces[i * stride + index].tops);
@@ -251,6 +267,7 @@ describe_finish(const INPUT* __restrict__ x, int64_t* __restrict__ out, const Pi
     for (int i = 0; i < FINISHING; ++i) merge(t, tops[i][ALONG_K ? 0 : lane]);
   }
 
+  // 2. Sums that the pieces have for it.
   Sums<1> s = {};
   bool some_far = false;
 #pragma unroll 4
@@ -259,6 +276,7 @@ describe_finish(const INPUT* __restrict__ x, int64_t* __restrict__ out, const Pi
     add_noted(piece, t.top, s);
     some_far |= far(piece.tops.top, t.top);
   }
+  // 3. Segments far below the row's top, each by all threads that share the row.
   if (__syncthreads_or(some_far && row < rows) != 0) {
 #pragma unroll 1
     for (uint32_t i0 = 0; i0 < segments; i0 += step) {
@@ -268,7 +286,7 @@ describe_finish(const INPUT* __restrict__ x, int64_t* __restrict__ out, const Pi
 #if ALONG_K
       for (; all != 0; all &= all - 1) {
         const int64_t start = static_cast<int64_t>(i0 + __ffs(all) - 1) * segment;
-        read_again(at, sk, start + lane, smaller(start + segment, k), 32, width, t.top, s);
+        add_from_memory(at, sk, start + lane, smaller(start + segment, k), 32, width, t.top, s);
       }
 #else
       if (lane == 0) missed[warp] = all;
@@ -277,7 +295,7 @@ describe_finish(const INPUT* __restrict__ x, int64_t* __restrict__ out, const Pi
         for (int w = 0; w < FINISHING; ++w) {
           const int64_t start = (i0 + w) * segment;
           if ((missed[w] >> lane & 1) != 0)
-            read_again(at, sk, start + warp, smaller(start + segment, k), FINISHING, width, t.top, s);
+            add_from_memory(at, sk, start + warp, smaller(start + segment, k), FINISHING, width, t.top, s);
         }
       __syncthreads();
 #endif

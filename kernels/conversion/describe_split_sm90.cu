@@ -1,20 +1,38 @@
-// The description of an operand's rows and their slices in one read, on Hopper (docs/design.md, sections 3 to 6):
-// blocks, or clusters of two or four, that hold whole rows in shared memory.
+// Description and slices of an operand in one read of it, on Hopper (docs/design.md, sections 3 to 6). Whole rows stay
+// in shared memory between the measurement that gives their exponents and the cut: of one block, or of a cluster of two
+// or four blocks that share each row.
 //
-// Macros: those of split.cu, with TILE > 0 and without LARGEST; SUMS: 1 for a whole description, 0 for the fields that
-// tops.cu writes, where the scaling reads the peak; HELD rows of a group, 1, 2, 4 or, without SUMS,
-// 8, along the rows a multiple of 16 bytes; SHARING warps that take one together, 4 (all of a block), or 1 if HELD is
-// more than one; CLUSTER: 1 or, if SHARING is 4, 2 blocks or, without SUMS, 4; FEW: 1 if a multiprocessor's shared
-// memory has no room for four blocks, whose threads may then have more registers.
+// Macros: those of split.cu, with TILE > 0 and without LARGEST, and
+// - SUMS: 1 for a whole description; 0 for the fields that tops.cu writes, enough where the scaling reads the peak
+// - HELD: rows of a group, 1, 2, 4 or, without SUMS, 8; along the rows a multiple of 16 bytes
+// - SHARING: warps that share a group, 4 (all warps of the block) or 1 (each warp has a group; HELD > 1)
+// - CLUSTER: blocks that share a group, each a part of k: 1 or, if SHARING is 4, 2 or, without SUMS, 4
+// - FEW: 1 if shared memory holds fewer than four blocks anyway, so that threads may use more registers
 //
-// Arguments as those of split.cu, `beside` as launch.cuh has it; description is written, `width` are its magnitude
-// bits; with SUMS the proof's magnitudes are, too, where they are wanted. Rows from rows_padded on stay as they are.
-// Block `rank` of a cluster holds elements [rank share, (rank + 1) share) of each row, share a multiple of 128;
-// k_padded is at most CLUSTER * share.
+// Arguments as those of split.cu; `beside` as launch.cuh explains. `description` is written here, `width` is its number
+// of magnitude bits. With SUMS the magnitudes that the proof multiplies are written as well, where wanted. Rows from
+// rows_padded on are not touched. Block `rank` of a cluster holds elements [rank * share, (rank + 1) * share) of each
+// row, share a multiple of 128, k_padded <= CLUSTER * share.
 //
 // 128 threads; grid batch * rows_padded / (GROUPS * HELD) clusters, all on x; EXCHANGED + GROUPS * HELD * share *
-// sizeof(INPUT) bytes of dynamic shared memory. A warp takes every SHARING-th block of 128 elements, of all rows of its
-// group: it describes them, and when the rows have been put together, cuts them.
+// sizeof(INPUT) bytes of dynamic shared memory. A warp works on every SHARING-th block of 128 elements, of all rows of
+// its group, and cuts the elements that it has described. Phases:
+// 1. Load the rows into shared memory (asynchronous copies).
+// 2. Describe the own elements (SUMS: tops; else the largest magnitude).
+// 3. Exchange: every warp sends its measures of each row to all blocks of the cluster; each block merges them. With
+//    SUMS, 2 and 3 a second time, for the sums, now that the row's top is known.
+// 4. The rows' exponents mu; one warp of the cluster stores them and the description.
+// 5. Magnitudes for the proof, if wanted.
+// 6. Cut: images, slices, store.
+//
+// The exchange in a cluster; the same table is in each block's shared memory, at the same address:
+//
+//   warp w of block r   st.async: its measures -> table[row][SHARING r + w] of every block, counted in bytes by the
+//                       mbarrier `arrived` of the receiving block
+//   every warp          waits until all bytes of its own block's table have arrived, then LANES lanes merge a row
+//
+// So no block waits for more than the measures that it needs, and there is no barrier of the whole cluster after the
+// start (when mbarriers are initialised).
 #include "conversion/cut.cuh"
 #include "conversion/largest.cuh"
 #include "hardware/launch.cuh"
@@ -22,10 +40,10 @@
 #include "hardware/ptx.cuh"
 
 constexpr int THREADS = 128, ROWS = HELD, GROUPS = THREADS / 32 / SHARING;
-constexpr int PARTS = CLUSTER * SHARING;          // of a row
-constexpr int LANES = smaller(PARTS, 32 / ROWS);  // neighbours, which put a row together
+constexpr int PARTS = CLUSTER * SHARING;          // warps that have a part of a row
+constexpr int LANES = smaller(PARTS, 32 / ROWS);  // neighbouring lanes that merge the measures of a row
 
-constexpr int EXCHANGED = 1152;  // bytes of shared memory for what warps tell each other, before the elements
+constexpr int EXCHANGED = 1152;  // bytes of dynamic shared memory before the elements: the tables of the exchange
 template <typename T> struct OfParts {
   T of[GROUPS][ROWS][PARTS];
 };
@@ -39,28 +57,29 @@ struct Exchanged {
 };
 static_assert(sizeof(Exchanged) <= EXCHANGED, "");
 
-__shared__ __align__(8) uint64_t told[2];  // barriers of what blocks of a cluster send each other, once or twice
+__shared__ __align__(8) uint64_t arrived[2];  // mbarriers of the first and, with SUMS, the second exchange
 
-// floor(abs(x) 2^(width - top)) in tiles as `magnitudes` of proof.cu has them, of the first `of_block` elements of
-// every 128, a multiple of 8; batch entries `batch` bytes apart. `to` is null where none are wanted. `words` words are
-// cleared at `results`, unless that is null.
+// The proof's magnitudes floor(abs(x) 2^(width - top)), in tiles as `magnitudes` of proof.cu writes them, of the first
+// `of_block` elements (a multiple of 8) of every 128. Batch entries are `batch` bytes apart; to = nullptr if none are
+// wanted. Block 0 also clears `cleared` 64-bit numbers at `results` for the kernels of the proof, unless results is
+// nullptr.
 struct Magnitudes {
   int8_t* to;
   int64_t batch, k_padded;
   int of_block, width;
   uint64_t* results;
-  int words;
+  int cleared;
 };
 
 constexpr int PACK = 16 / sizeof(INPUT);
 
-// The elements of a group's rows, `share` of each. Copies of 16 bytes, and what a warp reads at once, meet every bank
-// once.
+// The elements of a group's rows in shared memory, `share` of each row. They are permuted so that both the 16-byte
+// copies into them and the reads of a warp are free of bank conflicts.
 struct Elements {
   Bits* first;
   int share;
 
-  // Element h of block j of 128.
+  // Address of element h of the j-th block of 128 of a row.
   __device__ __forceinline__ Bits* at(int row, int j, int h) const {
 #if ALONG_K
     return first + ((j * ROWS + row) * TILE_K + h);
@@ -72,7 +91,7 @@ struct Elements {
   }
 };
 
-// Elements 64 half + 2 lane + {0, 1} of each row of block j.
+// Loads this lane's elements 64 half + 2 lane + {0, 1}, half = 0, 1, of each row of block j.
 __device__ __forceinline__ void read_block(const Elements& elements, int j, Bits (*bits)[4]) {
   const int lane = threadIdx.x & 31;
 #pragma unroll
@@ -95,7 +114,7 @@ __device__ __forceinline__ void read_block(const Elements& elements, int j, Bits
 #endif
   }
 }
-// Elements h .. h + 7 of a row of block j.
+// Loads elements h .. h + 7 of a row of block j.
 __device__ __forceinline__ void read_eight(const Elements& elements, int row, int j, int h, Bits (&bits)[8]) {
 #pragma unroll
   for (int i = 0; i < 8; i += ALONG_K ? PACK : 1) {
@@ -106,7 +125,7 @@ __device__ __forceinline__ void read_eight(const Elements& elements, int row, in
 #endif
   }
 }
-// f(row, element) of a lane's elements.
+// Calls f(row, element) for each element of this lane.
 template <typename F> __device__ __forceinline__ void each(const Elements& elements, F f) {
 #pragma unroll 2
   for (int j = threadIdx.x / 32 % SHARING; j < elements.share / TILE_K; j += SHARING) {
@@ -116,7 +135,8 @@ template <typename F> __device__ __forceinline__ void each(const Elements& eleme
     for (int i = 0; i < 4 * ROWS; ++i) f(i / 4, bits[i / 4][i % 4]);
   }
 }
-// f(element in shared memory), of one row, with less code.
+// Calls f(reference to the element in shared memory) for this lane's elements of one row. A loop with little code, for
+// rare cases.
 template <typename F> __device__ __forceinline__ void each_slowly(const Elements& elements, int row, F f) {
 #pragma unroll 1
   for (int j = threadIdx.x / 32 % SHARING; j < elements.share / TILE_K; j += SHARING)
@@ -124,7 +144,8 @@ template <typename F> __device__ __forceinline__ void each_slowly(const Elements
     for (int h = threadIdx.x % 32; h < TILE_K; h += 32) f(*elements.at(row, j, h));
 }
 
-// The elements of all groups, one group after the other: `rows` rows and `k` elements of each; zero beyond them.
+// 1. Load the elements of all groups of the block, one group after the other, into shared memory: `rows` rows and `k`
+// elements of each are read, the rest becomes zero. AT_ONCE elements with each copy (16 bytes, or one element).
 constexpr int ALL_ROWS = GROUPS * ROWS;
 template <int COUNT> __device__ __forceinline__ void copy(Bits* to, const Bits* from, bool readable) {
   if (COUNT == 1) copy_or_zero(to, from, readable);
@@ -133,7 +154,7 @@ template <int COUNT> __device__ __forceinline__ void copy(Bits* to, const Bits* 
 template <int AT_ONCE>
 __device__ __forceinline__ void load(Bits* to, const Bits* from, int64_t sr, int64_t sk, int share, int rows, int k) {
 #if ALONG_K
-  constexpr int RUNS = AT_ONCE * THREADS / TILE_K;  // of 128 elements, at once
+  constexpr int RUNS = AT_ONCE * THREADS / TILE_K;  // runs of 128 elements that the block copies at once
   const int first = AT_ONCE * threadIdx.x, run = first / TILE_K, at = first % TILE_K, row0 = run % ALL_ROWS;
 #pragma unroll 4
   for (int j = run / ALL_ROWS; j < share / TILE_K; j += larger(RUNS / ALL_ROWS, 1)) {
@@ -159,13 +180,13 @@ __device__ __forceinline__ void load(Bits* to, const Bits* from, int64_t sr, int
 #endif
 }
 
-// By one thread, before any block sends.
-__device__ __forceinline__ void await(uint64_t& barrier, int bytes) {
+// Called by one thread before any block sends: `barrier` completes when `bytes` bytes have arrived.
+__device__ __forceinline__ void expect(uint64_t& barrier, int bytes) {
   barrier_init(shared_address(&barrier), 1);
   barrier_expect(shared_address(&barrier), bytes);
 }
-// What the parts of row lane / LANES % ROWS have found, put together by LANES neighbouring lanes; found[r] is what this
-// warp has, in all lanes. Each block of a cluster is sent it all, so none waits for more than what it needs.
+// 3. Exchange. found[r] is what this warp has measured of row r, the same in all lanes. Returns the measures of the
+// whole row number lane / LANES % ROWS, merged from all PARTS warps.
 template <typename T>
 __device__ __forceinline__ T of_parts(OfParts<T>& exchanged, const T (&found)[ROWS], uint64_t& barrier) {
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, group = warp / SHARING;
@@ -197,15 +218,17 @@ __device__ __forceinline__ T of_parts(OfParts<T>& exchanged, const T (&found)[RO
   return t;
 }
 
-// NaN and Inf are zero from then on. `inexact` where each row is known to have a sum that was rounded.
+// 2. The tops of this warp's elements of each row. Replaces NaN and Inf in shared memory by zero. `inexact` becomes
+// true if each row is known to have an element whose abs(x) 2^(W - top) is no integer: then find_sums need not find
+// out.
 __device__ __forceinline__ void find_tops(const Elements& elements, Tops (&tops)[ROWS], bool& inexact) {
   Extremes extremes[ROWS];
   inexact = true;
-  each(elements, [&](int r, Bits bits) { extremes[r].see(bits); });
+  each(elements, [&](int r, Bits bits) { extremes[r].include(bits); });
 #pragma unroll
   for (int r = 0; r < ROWS; ++r) {
     Tops t;
-    if (__all_sync(ALL, extremes[r].tell())) {
+    if (__all_sync(ALL, extremes[r].sufficient())) {
       t = extremes[r].tops();
       inexact = inexact && __any_sync(ALL, extremes[r].inexact());
     } else {
@@ -220,6 +243,7 @@ __device__ __forceinline__ void find_tops(const Elements& elements, Tops (&tops)
     tops[r] = {__reduce_max_sync(ALL, t.top), __reduce_min_sync(ALL, t.smallest), __reduce_add_sync(ALL, t.nonfinite)};
   }
 }
+// 2. The sums over this warp's elements of each row, relative to the tops of the whole rows.
 __device__ __forceinline__ void find_sums(const Elements& elements, int width, const int (&top)[ROWS], bool inexact,
                                           Sums<1> (&sums)[ROWS]) {
   Adding<1> sum[ROWS];
@@ -246,9 +270,10 @@ __device__ __forceinline__ void find_sums(const Elements& elements, int width, c
   }
 #pragma unroll
   for (int r = 0; r < ROWS; ++r) {
-    // At most 64 elements of a lane, y <= 2^20: their squares in 24 bits and 22.
-    const uint32_t low = __reduce_add_sync(ALL, low_word(sum[r].squares[0]) & 0xffffffu);
-    const uint32_t high = __reduce_add_sync(ALL, low_word(sum[r].squares[0] >> 24));
+    // A lane has at most 64 elements and y <= 2^20, so squares < 2^46: summed over the warp as 24 lower and 22 upper
+    // bits.
+    const uint32_t low = __reduce_add_sync(ALL, low_limb(sum[r].squares[0]) & 0xffffffu);
+    const uint32_t high = __reduce_add_sync(ALL, low_limb(sum[r].squares[0] >> 24));
     sums[r] = {__reduce_max_sync(ALL, sum[r].peak),
                __reduce_or_sync(ALL, sum[r].inexact) != 0 ? 1u : 0u,
                {__reduce_add_sync(ALL, sum[r].magnitudes[0])},
@@ -257,9 +282,10 @@ __device__ __forceinline__ void find_sums(const Elements& elements, int width, c
 }
 __device__ __forceinline__ uint32_t largest_of_warp(uint32_t x) { return __reduce_max_sync(ALL, x); }
 __device__ __forceinline__ uint64_t largest_of_warp(uint64_t x) {
-  const uint32_t high = largest_of_warp(high_word(x));
-  return static_cast<uint64_t>(high) << 32 | largest_of_warp(high_word(x) == high ? low_word(x) : 0u);
+  const uint32_t high = largest_of_warp(high_limb(x));
+  return static_cast<uint64_t>(high) << 32 | largest_of_warp(high_limb(x) == high ? low_limb(x) : 0u);
 }
+// 2. The largest finite magnitude of this warp's elements of each row, and how many are NaN or Inf.
 __device__ __forceinline__ void find_largest(const Elements& elements, Largest (&largest)[ROWS]) {
 #pragma unroll
   for (int r = 0; r < ROWS; ++r) largest[r] = {0, 0};
@@ -282,21 +308,22 @@ describe_split(const INPUT* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, 
                const Magnitudes magnitudes MORE_ARGUMENTS) {
   beside_previous(beside != 0);
 #if SUMS
-  if (magnitudes.results != nullptr && blockIdx.x == 0 && threadIdx.x < magnitudes.words)
+  if (magnitudes.results != nullptr && blockIdx.x == 0 && threadIdx.x < magnitudes.cleared)
     magnitudes.results[threadIdx.x] = 0;
 #endif
   if (CLUSTER > 1) {
     if (threadIdx.x == 0) {
 #if SUMS
-      await(told[0], sizeof(OfParts<Tops>));
-      await(told[1], sizeof(OfParts<Sums<1>>));
+      expect(arrived[0], sizeof(OfParts<Tops>));
+      expect(arrived[1], sizeof(OfParts<Sums<1>>));
 #else
-      await(told[0], sizeof(OfParts<Largest>));
+      expect(arrived[0], sizeof(OfParts<Largest>));
 #endif
       barrier_init_fence();
     }
     cluster_arrive();
   }
+  // 1. Load.
   extern __shared__ __align__(16) uint8_t dynamic[];
   Exchanged& exchanged = *reinterpret_cast<Exchanged*>(dynamic);
   Bits* const all = reinterpret_cast<Bits*>(dynamic + EXCHANGED);
@@ -314,32 +341,34 @@ describe_split(const INPUT* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, 
   fill_folds(THREADS MORE);
   wait_for_copies();
   __syncthreads();
-  if (CLUSTER > 1) cluster_wait();  // the other blocks' barriers are there
+  if (CLUSTER > 1) cluster_wait();  // the other blocks have initialised their mbarriers
 
+  // 2. and 3. Describe and exchange.
   const int group = warp / SHARING, of_group = warp % SHARING;
   const int64_t row0 = first_row + group * ROWS;
   const Elements elements = {all + group * (ROWS * share), share};
-  const int row = lane / LANES % ROWS;  // that the lane puts together
+  const int row = lane / LANES % ROWS;  // whose measures this lane merges
 #if SUMS
   bool inexact;
   Tops tops[ROWS];
   find_tops(elements, tops, inexact);
-  const Tops t = of_parts(exchanged.tops, tops, told[0]);
+  const Tops t = of_parts(exchanged.tops, tops, arrived[0]);
   Sums<1> sums[ROWS];
   int top[ROWS];
 #pragma unroll
   for (int r = 0; r < ROWS; ++r) top[r] = __shfl_sync(ALL, t.top, LANES * r);
   find_sums(elements, width, top, inexact, sums);
-  const Sums<1> s = of_parts(exchanged.sums, sums, told[1]);
+  const Sums<1> s = of_parts(exchanged.sums, sums, arrived[1]);
   const int64_t read = static_cast<int64_t>(statistic == SQUARES ? s.squares[0] : s.peak);
   const int mu = row_exponent(t.top, read, step, base, threshold);
 #else
   Largest found[ROWS];
   find_largest(elements, found);
-  const Largest t = of_parts(exchanged.largest, found, told[0]);
+  const Largest t = of_parts(exchanged.largest, found, arrived[0]);
   const int64_t largest = static_cast<int64_t>(t.magnitude);
   const int mu = described_exponent<Bits, true>(&largest, 1, 0, width, step, base, threshold);
 #endif
+  // 4. Exponents.
   const int scale = scale_of(mu, t.nonfinite != 0);
   if (rank == 0 && of_group == 0 && lane % LANES == 0 && lane < LANES * ROWS && row0 + row < rows) {
     const int64_t index = b * rows + row0 + row;
@@ -352,7 +381,8 @@ describe_split(const INPUT* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, 
   }
   const int in_tile = static_cast<int>(row0 % TILE);
 #if SUMS
-  constexpr int OF_PROOF = NEIGHBOURS == 0 ? 256 : 192;  // rows of a tile of the proof's
+  // 5. Magnitudes for the proof: unit u is 8 neighbouring positions of row u % ROWS, computed by one lane.
+  constexpr int OF_PROOF = NEIGHBOURS == 0 ? 256 : 192;  // rows of a tile of magnitudes
   if (magnitudes.to != nullptr) {
     const int wanted = magnitudes.of_block, c0 = static_cast<int>(rank) * blocks * wanted;
     const int end = rank == CLUSTER - 1 ? static_cast<int>(magnitudes.k_padded) : c0 + blocks * wanted;
@@ -374,21 +404,23 @@ describe_split(const INPUT* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, 
   }
 #endif
 
+  // 6. Cut.
   const uint32_t blocks_k = static_cast<uint32_t>(k_padded / BLOCK_K), first_block = rank * blocks;
-  const int own = smaller(blocks, static_cast<int>(blocks_k - smaller(first_block, blocks_k)));  // that there are
+  // Blocks of this part of k that exist.
+  const int own = smaller(blocks, static_cast<int>(blocks_k - smaller(first_block, blocks_k)));
   constexpr int BLOCK_BYTES = TILE * BLOCK_K;
   int8_t* const out = slices + b * batch_stride + (row0 / TILE * blocks_k + first_block) * BLOCK_BYTES;
   int scales[ROWS];
 #pragma unroll
   for (int r = 0; r < ROWS; ++r) scales[r] = __shfl_sync(ALL, scale, LANES * r);
-  // Two runs of 128 elements at a time: of two rows, or of one row two blocks.
-  constexpr int AHEAD = ROWS == 1 ? SHARING : 0;
+  // Two runs of 128 elements at a time: of two rows, or (ROWS = 1) two blocks of one row, SECOND_BLOCK apart.
+  constexpr int SECOND_BLOCK = ROWS == 1 ? SHARING : 0;
 #pragma unroll 1
-  for (int j = of_group; j < own; j += SHARING + AHEAD) {
-    const bool second = j + AHEAD < own;
+  for (int j = of_group; j < own; j += SHARING + SECOND_BLOCK) {
+    const bool second = j + SECOND_BLOCK < own;
     Bits bits[larger(ROWS, 2)][4];
     read_block(elements, j, bits);
-    if (ROWS == 1) read_block(elements, second ? j + AHEAD : j, bits + 1);
+    if (ROWS == 1) read_block(elements, second ? j + SECOND_BLOCK : j, bits + 1);
 #pragma unroll
     for (int r = 0; r < larger(ROWS, 2); r += 2) {
       uint32_t bytes[8][LENGTH];
@@ -400,7 +432,7 @@ describe_split(const INPUT* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, 
         at[i] = permuted_column<NEIGHBOURS>(in_tile + of_run);
       }
       cut_two(bytes, out + static_cast<int64_t>(j) * BLOCK_BYTES, slice_stride, second,
-              [&](int run, int piece) { return run * AHEAD * BLOCK_BYTES + tile_offset(at[run], piece); });
+              [&](int run, int piece) { return run * SECOND_BLOCK * BLOCK_BYTES + tile_offset(at[run], piece); });
     }
   }
   after_both();

@@ -1,11 +1,11 @@
-// The largest finite magnitude among elements of a row, by its bits, and how many of them are NaN or Inf.
+// The largest finite magnitude among elements of a row, by its bits, and how many elements are NaN or Inf.
 //
 // Macro: INPUT (double or float).
 #pragma once
 #include "conversion/describing.cuh"
 
 constexpr Bits SIGN = Bits(1) << (8 * sizeof(INPUT) - 1);
-constexpr Bits SPECIAL = Bits(sizeof(INPUT) == 8 ? 0x7ffull << 52 : 0xffull << 23);  // from here on, NaN and Inf
+constexpr Bits SPECIAL = Bits(sizeof(INPUT) == 8 ? 0x7ffull << 52 : 0xffull << 23);  // from here on: Inf and NaN
 
 struct Largest {
   Bits magnitude;

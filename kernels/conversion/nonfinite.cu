@@ -1,17 +1,21 @@
-// NaN and Inf: the entries of C in rows of A or columns of B with such elements (docs/design.md, section 8).
+// NaN and Inf: replaces the entries of C in rows of A or columns of B that have such elements (docs/design.md, section
+// 8).
+//
+// Each such entry becomes what IEEE arithmetic gives for sum_h s(a_h) s(b_h), with s(x) = x for NaN and Inf, else the
+// sign of x: NaN (the quiet one with all other bits clear) if a product is NaN or both infinities occur, else Inf with
+// its sign.
 //
 // Macros: INPUT_A, INPUT_B, OUTPUT (double or float).
-//
-// Each such entry becomes what IEEE arithmetic gives for sum_h s(a_h) s(b_h), s(x) = x for NaN and Inf, else the sign
-// of x: NaN (the quiet one with all other bits clear) if a product is NaN or both infinities occur, else Inf with its
-// sign.
 //
 // a(b, row, h) = a[b * a_batch_stride + row * a_row_stride + h * a_k_stride], b(b, h, col) likewise; batch strides are
 // 0 where all entries share a matrix. a_description, b_description: int64 [6][a_batch * rows], [6][b_batch * cols].
 //
-// 256 threads; grid batch * ceil(rows / 128) * ceil(cols / 2048), all on x. A block owns 128 rows x 2048 columns and
-// leaves at once if none of them is flagged; otherwise it goes through the 32 x 32 tiles that hold flagged entries. 32
-// elements of a row are four 32-bit masks; a warp makes those of 4 rows and 4 columns, and a thread owns 4 entries.
+// 256 threads; grid batch * ceil(rows / 128) * ceil(cols / 2048), all on x. A block owns 128 rows x 2048 columns.
+// Phases:
+// 1. Read which rows and columns are flagged; a block without any exits (nearly all do).
+// 2. Go through the 32 x 32 tiles with flagged rows or columns, and through k in steps of 32: warps make four 32-bit
+//    masks (NaN, Inf, zero, sign) of 32 elements of each row and column; a thread combines them for 4 entries.
+// 3. Store the flagged entries of the tile.
 #include "arithmetic/common.cuh"
 #include "hardware/launch.cuh"
 
@@ -19,15 +23,17 @@ typedef BitsOf<OUTPUT>::type Bits;
 
 constexpr int BLOCK_ROWS = 128, BLOCK_COLS = 2048, NONFINITE = 5;  // the field of a description
 
+// For 32 elements of a row: which are NaN, Inf, zero, negative.
 struct Masks {
   uint32_t nan, infinite, zero, negative;
 };
 
+// The masks of 32 elements, lane by lane; called by all lanes of a warp.
 template <typename T> __device__ __forceinline__ Masks masks_of(const T* x, int64_t stride, int64_t h, int64_t k) {
   typedef typename BitsOf<T>::type Word;
   constexpr Word SIGN = Word(1) << (8 * sizeof(T) - 1);
   constexpr Word INFINITE = sizeof(T) == 8 ? Word(0x7ffull << 52) : Word(0xffull << 23);
-  // Elements beyond k are 1: a product of signs, without effect.
+  // Elements beyond k count as 1: a product of signs is neither NaN nor Inf, so it has no effect.
   const Word bits = h < k ? reinterpret_cast<const Word*>(x)[h * stride] : Word(1);
   const Word magnitude = bits & ~SIGN;
   return {__ballot_sync(0xffffffffu, magnitude > INFINITE), __ballot_sync(0xffffffffu, magnitude == INFINITE),
@@ -51,24 +57,26 @@ patch(const INPUT_A* __restrict__ a, const INPUT_B* __restrict__ b, const int64_
   const int64_t* const a_nonfinite = a_description + (NONFINITE * a_batch + (a_batch > 1 ? at : 0)) * rows;
   const int64_t* const b_nonfinite = b_description + (NONFINITE * b_batch + (b_batch > 1 ? at : 0)) * cols;
 
+  // 1. Flags.
   bool flagged = threadIdx.x < last_row - first_row && a_nonfinite[first_row + threadIdx.x] != 0;
 #pragma unroll
   for (int i = 0; i < BLOCK_COLS / 256; ++i) {
     const int64_t col = first_col + 256 * i + threadIdx.x;
     flagged = flagged || (col < last_col && b_nonfinite[col] != 0);
   }
-  after_previous();  // descriptions are older than what is ahead of this kernel
+  after_previous();  // descriptions are older than the kernel before this one, so they may be read without waiting
   if (!__syncthreads_or(flagged)) return;
 
+  // 2. Tile by tile.
   a += at * a_batch_stride, b += at * b_batch_stride, c += at * c_batch_stride;
   const int64_t tile_rows = (last_row - first_row + 31) / 32, tiles = (last_col - first_col + 31) / 32 * tile_rows;
   for (int64_t tile = 0; tile < tiles; ++tile) {
     const int64_t row0 = first_row + tile % tile_rows * 32, col0 = first_col + tile / tile_rows * 32;
     const uint32_t row_flags = __ballot_sync(0xffffffffu, row0 + lane < last_row && a_nonfinite[row0 + lane] != 0);
     const uint32_t col_flags = __ballot_sync(0xffffffffu, col0 + lane < last_col && b_nonfinite[col0 + lane] != 0);
-    if ((row_flags | col_flags) == 0) continue;  // the same in every warp
+    if ((row_flags | col_flags) == 0) continue;  // the same in every warp, so all threads reach the barriers below
 
-    // Entry (warp + 8 i, lane) of the tile: was there NaN, a positive, a negative Inf?
+    // Of entry (warp + 8 i, lane) of the tile: is a product NaN, +Inf, -Inf?
     uint32_t nan[4] = {}, positive[4] = {}, negative[4] = {};
     for (int64_t h0 = 0; h0 < k; h0 += 32) {
       for (int i = warp; i < 32; i += 8) {
@@ -92,6 +100,7 @@ patch(const INPUT_A* __restrict__ a, const INPUT_B* __restrict__ b, const int64_
       __syncthreads();
     }
 
+    // 3. Store.
     const int64_t col = col0 + lane;
 #pragma unroll
     for (int i = 0; i < 4; ++i) {

@@ -1,18 +1,19 @@
-// Slice products -> C = RN(Cbar 2^-(mu_i + nu_j)), from the exact integer, rounded once (docs/design.md, 5 to 7).
+// Slice products to results: C = RN(Cbar 2^-(mu_i + nu_j)), from the exact integer Cbar, rounded once (docs/design.md,
+// sections 5 to 7).
 //
-// Macros: OUTPUT (double or float); SLICES; DIGIT_BITS (0: residues; 8 or 7: digits); WORDS: 32-bit words that hold the
-// integer with its sign (residues: Cbar, abs(Cbar) < M / 2; digits: V, without the factor 2^(r(p-1))); SUM64: 1 if the
-// digit diagonals are int64; TOGETHER: rows of a thread, all loaded before the first is combined.
+// Macros: OUTPUT (double or float); SLICES; DIGIT_BITS (0: residues; 8 or 7: digits); WORDS: 32-bit limbs that hold the
+// integer and its sign (residues: Cbar, abs(Cbar) < M / 2; digits: V, Cbar without the factor 2^(r (p - 1))); SUM64: 1
+// if the diagonals are int64; TOGETHER: rows of a thread, all loaded before the first is combined.
 //
-// planes: residues: bytes y_t in [0, m_t), SLICES planes; digits: int32 or int64 diagonals d = 2 .. p + 1, SLICES
-// planes. Each is [rows][ld], planes plane_stride elements apart, batch entries plane_batch. ld and both strides are
-// multiples of 4, the address is aligned to 4 bytes (residues) or 16 (digits), and a row holds cols rounded up to 4
-// entries. mu is int32 [rows], nu int32 [cols], batch entries mu_batch and nu_batch apart. C(b, row, col) =
-// c[b * c_batch + row * c_row_stride + col * c_col_stride], any strides; 16-byte stores where c_col_stride is 1 and
+// planes holds SLICES planes: of residues bytes y_t in [0, m_t), of digits int32 or int64 diagonals d = 2 .. p + 1. A
+// plane is [rows][ld], planes are plane_stride elements apart, batch entries plane_batch. ld and both strides are
+// multiples of 4, the address is aligned to 4 bytes (residues) or 16 (digits), and a row has room for cols rounded up
+// to 4 entries. mu is int32 [rows], nu int32 [cols], batch entries mu_batch and nu_batch apart. C(b, row, col) = c[b *
+// c_batch + row * c_row_stride + col * c_col_stride], any strides; 16-byte stores where c_col_stride is 1 and
 // everything is aligned.
 //
 // Block (32, 8); grid (ceil(rows / (8 TOGETHER)), ceil(cols / 128), batch). A thread owns 4 neighbouring columns of
-// rows 8 apart.
+// TOGETHER rows, 8 apart. Phases: 1. load the planes of all its rows; 2. for each row: integers, round, store.
 #include "arithmetic/crt.cuh"
 #include "hardware/launch.cuh"
 #include "arithmetic/residues.cuh"
@@ -26,7 +27,7 @@ typedef uint8_t Plane;
 #define MORE_ARGUMENTS , const CrtConstants<SLICES, WORDS> constants
 constexpr int BITS = 8 * SLICES - 1;
 
-// All planes at 4 columns, then the integer at each of them.
+// The bytes of all planes at 4 columns of a row; integer(j, ...) is Cbar at column j.
 struct Entries {
   uint32_t y[SLICES];
 
@@ -35,8 +36,8 @@ struct Entries {
     for (int t = 0; t < SLICES; ++t) y[t] = *reinterpret_cast<const uint32_t*>(p + t * plane_stride);
   }
   __device__ __forceinline__ void integer(int j, const CrtConstants<SLICES, WORDS>& constants,
-                                          uint32_t (&words)[WORDS]) const {
-    chinese_remainder<SLICES, WORDS>(y, j, constants, words);
+                                          uint32_t (&limbs)[WORDS]) const {
+    chinese_remainder<SLICES, WORDS>(y, j, constants, limbs);
   }
 };
 
@@ -51,6 +52,7 @@ typedef int32_t Plane;
 struct NoConstants {};
 constexpr int BITS = 32 * WORDS - 1;
 
+// The diagonals at 4 columns of a row; integer(j, ...) is V at column j.
 struct Entries {
   Plane diagonal[SLICES][4];
 
@@ -68,9 +70,9 @@ struct Entries {
     }
   }
 
-  // V = sum_d 2^(r (p + 1 - d)) D_d. Columns of 32 bits collect signed 64-bit sums, carries wait until the end: shifts
-  // in one column differ by r at least, so the sum stays below 2^31 * 2^32.
-  __device__ __forceinline__ void integer(int j, const NoConstants&, uint32_t (&words)[WORDS]) const {
+  // V = sum_d 2^(r (p + 1 - d)) D_d. 64-bit columns, 32 bits apart, collect the shifted diagonals, and carries wait
+  // until the end: shifts that fall into the same column differ by at least r, so a column stays below 2^31 * 2^32.
+  __device__ __forceinline__ void integer(int j, const NoConstants&, uint32_t (&limbs)[WORDS]) const {
     int64_t column[WORDS + 2];
 #pragma unroll
     for (int w = 0; w < WORDS + 2; ++w) column[w] = 0;
@@ -80,8 +82,8 @@ struct Entries {
       if (w >= WORDS) continue;
 #if SUM64
       const uint64_t value = static_cast<uint64_t>(diagonal[d][j]), low = value << bit;
-      column[w] += low_word(low);
-      column[w + 1] += high_word(low);
+      column[w] += low_limb(low);
+      column[w + 1] += high_limb(low);
       column[w + 2] += bit == 0 ? diagonal[d][j] >> 63 : diagonal[d][j] >> (64 - (bit == 0 ? 1 : bit));
 #else
       column[w] += static_cast<int64_t>(diagonal[d][j]) * static_cast<int64_t>(1u << bit);
@@ -91,7 +93,7 @@ struct Entries {
 #pragma unroll
     for (int w = 0; w < WORDS; ++w) {
       carry += column[w];
-      words[w] = low_word(static_cast<uint64_t>(carry));
+      limbs[w] = low_limb(static_cast<uint64_t>(carry));
       carry >>= 32;
     }
   }
@@ -117,10 +119,12 @@ recombine(const Plane* __restrict__ planes, int64_t plane_stride, int64_t plane_
   const int64_t b = blockIdx.z;
   nu += b * nu_batch;
 
+  // 1. Load.
   Entries entries[TOGETHER];
 #pragma unroll
   for (int i = 0; i < TOGETHER; ++i)
     if (row0 + 8 * i < rows) entries[i].load(planes + b * plane_batch + (row0 + 8 * i) * ld + col, plane_stride);
+  // 2. Combine, round, store.
 #pragma unroll
   for (int i = 0; i < TOGETHER; ++i) {
     const int64_t row = row0 + 8 * i;

@@ -1,16 +1,17 @@
-// The residues of Winograd's seven products of halves -> C = RN(Cbar 2^-(mu_i + nu_j)), one matrix (docs/design.md, 5
-// to 7).
+// The result of one level of Strassen's product, in Winograd's form, of one matrix: the residues of seven products of
+// half blocks to C = RN(Cbar 2^-(mu_i + nu_j)) (docs/design.md, sections 5 to 7).
 //
 // Macros: OUTPUT (double or float), SLICES and WORDS as in recombine.cu, for residues.
 //
-// planes: bytes of products P1 .. P7 [SLICES][7][half_rows][ld], `each` bytes a product; ld is a multiple of 4 and so
-// is the address. C has four quadrants, modulo m_t
+// planes holds the bytes of products P1 .. P7, [SLICES][7][half_rows][ld], `each` bytes a product; ld and the address
+// are multiples of 4. Modulo m_t, C has the quadrants
 //   P1 + P2             P1 + P6 + P5 + P3
-//   P1 + P6 + P7 + P4   P1 + P6 + P7 + P5,
-// the first with half_rows x half_cols entries, half_cols a multiple of 4. mu, nu and C as in recombine.cu.
+//   P1 + P6 + P7 + P4   P1 + P6 + P7 + P5
+// of which the first has half_rows x half_cols entries, half_cols a multiple of 4. mu, nu and C as in recombine.cu.
 //
 // Block (32, 4); grid ceil(half_rows / 4) * ceil(min(half_cols, cols) / 128), all on x. A thread owns 4 neighbouring
-// columns of a row in each quadrant.
+// columns of a row in each quadrant. Phases: 1. for each modulus: load seven products, add; 2. for each quadrant:
+// integers, round, store.
 #include "arithmetic/crt.cuh"
 #include "hardware/launch.cuh"
 #include "arithmetic/residues.cuh"
@@ -19,13 +20,13 @@
 
 typedef BitsOf<OUTPUT>::type Bits;
 
-// The bytes y_t of C at four columns.
+// The bytes y_t of C at four columns of a row; integer(j, ...) is Cbar at column j.
 struct Entries {
   uint32_t y[SLICES];
 
   __device__ __forceinline__ void integer(int j, const CrtConstants<SLICES, WORDS>& constants,
-                                          uint32_t (&words)[WORDS]) const {
-    chinese_remainder<SLICES, WORDS>(y, j, constants, words);
+                                          uint32_t (&limbs)[WORDS]) const {
+    chinese_remainder<SLICES, WORDS>(y, j, constants, limbs);
   }
 };
 
@@ -40,6 +41,7 @@ recombine_quadrants(const uint8_t* __restrict__ planes, int64_t each, int64_t ld
   const int64_t col = (static_cast<int64_t>(blockIdx.x % across) * 32 + threadIdx.x) * 4;
   if (row >= smaller(half_rows, rows) || col >= smaller(half_cols, cols)) return;
 
+  // 1. Add.
   Entries quadrant[4];
   const uint8_t* at = planes + (row * ld + col);
 #pragma unroll
@@ -51,6 +53,7 @@ recombine_quadrants(const uint8_t* __restrict__ planes, int64_t each, int64_t ld
 #pragma unroll
     for (int q = 0; q < 4; ++q) quadrant[q].y[t] = sum[q];
   }
+  // 2. Combine, round, store.
 #pragma unroll
   for (int q = 0; q < 4; ++q) {
     const int64_t r = row + q / 2 * half_rows, h = col + q % 2 * half_cols;

@@ -1,9 +1,10 @@
-// int32 slice products -> bytes modulo m_t.
+// Residues of int32 slice products of cuBLAS: y_t = acc mod m_t, a byte each.
 #include "hardware/launch.cuh"
 #include "arithmetic/residues.cuh"
 
-// acc: int32 [groups][count] -> y: bytes in [0, m_t), [t][count], t = first + group. With `accumulate`, added to the y
-// that is there, modulo m_t. `count` is a multiple of 16, and all addresses are aligned to 16 bytes.
+// acc is int32 [groups][count]; y holds bytes in [0, m_t), [t][count], and group g gives t = first + g. With
+// `accumulate` the result is added to the y that is there, modulo m_t (a further part of k). `count` is a multiple of
+// 16, all addresses are aligned to 16 bytes.
 //
 // 256 threads; grid (ceil(count / 4096), groups). A thread owns 16 neighbouring entries.
 extern "C" __global__ void __launch_bounds__(256)
@@ -27,7 +28,7 @@ reduce(const int32_t* __restrict__ acc, uint8_t* __restrict__ y, int64_t count, 
   uint32_t packed[4];
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
-    constexpr uint32_t RAISED = 0x80000000u;
+    constexpr uint32_t RAISED = 0x80000000u;  // makes signed sums unsigned; `start` takes it back (residues.cuh)
     packed[i] = four_residues(v[i].x ^ RAISED, v[i].y ^ RAISED, v[i].z ^ RAISED, v[i].w ^ RAISED, m);
     if (accumulate) packed[i] = add_four_residues(packed[i], before[i], m.modulus);
   }

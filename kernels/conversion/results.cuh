@@ -1,4 +1,4 @@
-// Entries of C from exact integers, four neighbouring columns of a row by a thread.
+// Entries of C from exact integers: a thread rounds and stores four neighbouring columns of a row.
 #pragma once
 #include "arithmetic/rounding.cuh"
 
@@ -11,8 +11,9 @@ __device__ __forceinline__ void store_four(uint32_t* c, const uint32_t (&bits)[4
   *reinterpret_cast<uint4*>(c) = make_uint4(bits[0], bits[1], bits[2], bits[3]);
 }
 
-// integer(j, words) 2^(exponent - nu[col + j]), j = 0 .. 3, col + j < cols, each rounded once, from place() on,
-// col_stride apart. The integers and their sign need no more than SIZE + 1 bits.
+// Stores RN(integer_j 2^(exponent - nu[col + j])), j = 0 .. 3, where col + j < cols; each is rounded once.
+// entries.integer(j, constants, limbs) gives integer_j in two's complement, abs < 2^SIZE. place() is the address of
+// entry 0, the entries are col_stride apart; it is called last, since its registers are not needed before.
 template <typename Output, int SIZE, int LENGTH, typename Entries, typename Constants, typename Place>
 __device__ __forceinline__ void round_and_store(const Entries& entries, const Constants& constants, int exponent,
                                                 const int32_t* nu, int64_t col, int64_t cols, Place place,
@@ -22,18 +23,18 @@ __device__ __forceinline__ void round_and_store(const Entries& entries, const Co
   for (int j = 0; j < 4; ++j) nu_four[j] = nu[smaller(col + j, cols - 1)];
 
   typename BitsOf<Output>::type bits[4];
-  uint32_t words[4][LENGTH];
+  uint32_t limbs[4][LENGTH];
   bool rounded = true;
 #pragma unroll
   for (int j = 0; j < 4; ++j) {
-    entries.integer(j, constants, words[j]);
+    entries.integer(j, constants, limbs[j]);
     Output value;
-    rounded = round_by_addition<SIZE>(words[j], exponent - nu_four[j], value) && rounded;
+    rounded = round_by_addition<SIZE>(limbs[j], exponent - nu_four[j], value) && rounded;
     bits[j] = bits_of(value);
   }
-  if (!rounded) {  // rare
+  if (!rounded) {  // rare: some result is small, or near over- or underflow
 #pragma unroll
-    for (int j = 0; j < 4; ++j) bits[j] = Rounding<Output>::bits(words[j], exponent - nu_four[j]);
+    for (int j = 0; j < 4; ++j) bits[j] = Rounding<Output>::bits(limbs[j], exponent - nu_four[j]);
   }
 
   typename BitsOf<Output>::type* const out = place();

@@ -1,22 +1,30 @@
-// The fixed-point image of an operand, cut into int8 slices (docs/design.md, sections 4 to 6).
+// The slices of an operand: its fixed-point image Abar = RN(2^mu x), cut into residues or balanced digits, a byte each
+// (docs/design.md, sections 4 to 6).
 //
-// Macros: INPUT (double or float); SLICES; WORDS (32-bit words of the image); DIGIT_BITS (0: residues; 8 or 7:
-// balanced digits); ALONG_K: 1 if neighbouring threads read along k, 0 if along the rows; REVERSED: 1 stores slice s as
-// SLICES - 1 - s; TILE: 0, or the rows of a tile, and NEIGHBOURS (tiles.cuh); LARGEST: 1 if field 0 of the description
-// is the largest element itself (tops.cu).
+// Macros:
+// - INPUT (double or float); SLICES; WORDS: 32-bit limbs of the image
+// - DIGIT_BITS: 0 for residues, 8 or 7 for balanced digits
+// - ALONG_K: 1 if neighbouring threads read along k, 0 if along the rows (whichever is contiguous in memory)
+// - REVERSED: 1 stores slice s as number SLICES - 1 - s
+// - TILE: 0 for plain rows, or the rows of a tile, with NEIGHBOURS (tiles.cuh)
+// - LARGEST: 1 if field 0 of the description holds the largest element itself (tops.cu)
 //
 // x is a view (batch, rows, k) with element strides sb, sr, sk of any sign. Slice s of element (b, row, h) goes to
 // slices + b * batch_stride + s * slice_stride plus
 //   TILE = 0:  row * row_stride + (h / slab) * slab_stride + h % slab
-//   else:      the place of (row, h) that tiles.cuh gives (row_stride, slab and slab_stride do not matter),
+//   else:      the offset of (row, h) that tiles.cuh gives (row_stride, slab and slab_stride do not matter),
 // zeros for rows <= row < rows_padded and k <= h < k_padded. slab and k_padded are multiples of 128, the strides and
 // the address of slices multiples of 16, rows_padded a multiple of 8 and of TILE.
 //
-// description is int64 [6][batch * rows]; `statistic` is the field that the scaling reads (1: peak, 3: squares), if
-// LARGEST the bits W of the peak, as described_exponent has it. mu of row (b, row) goes to mu[b * rows + row].
+// description is int64 [6][batch * rows]; `statistic` is the number of the field that the scaling reads (1: peak, 3:
+// squares) or, with LARGEST, the magnitude bits W of the peak, as described_exponent has it. mu of row (b, row) goes to
+// mu_out[b * rows + row].
 //
-// 128 threads; grid batch * ceil(rows_padded / 32) * (k_padded / 128), all on x. A block owns 32 rows x 128 elements.
-// Where rows are neighbours in memory, it turns them in shared memory first.
+// 128 threads; grid batch * ceil(rows_padded / 32) * (k_padded / 128), all on x. A block owns 32 rows x 128 elements, a
+// warp 8 of these rows. Phases:
+// 1. Where rows are neighbours in memory, transpose the block's elements in shared memory.
+// 2. Exponents mu of the warp's rows from their description.
+// 3. Two rows at a time: images, slices, store (cut.cuh).
 #include "conversion/cut.cuh"
 #include "hardware/launch.cuh"
 
@@ -32,7 +40,8 @@ split(const INPUT* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, int64_t r
 
   const uint32_t blocks_k = static_cast<uint32_t>(k_padded / BLOCK_K);
   const uint32_t blocks_row = static_cast<uint32_t>((rows_padded + BLOCK_ROWS - 1) / BLOCK_ROWS);
-  // Begin where the description ended: what it read last is still in the second-level cache.
+  // Blocks go from the end of the operand to its beginning: what the describing kernel read last is still in the
+  // second-level cache.
   const uint32_t block = gridDim.x - 1 - blockIdx.x;
 #if ALONG_K  // neighbouring blocks are neighbours in memory
   const uint32_t at_k = block % blocks_k, rest = block / blocks_k;
@@ -55,6 +64,7 @@ split(const INPUT* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, int64_t r
   out += (row0 + 8 * warp) * row_stride + at_slab * slab_stride + (h0 - at_slab * slab);
 #endif
 #if !ALONG_K
+  // 1. Transpose.
   __shared__ Bits tile[BLOCK_ROWS * BLOCK_K];
   {
     const bool inside = row0 + lane < rows;
@@ -67,7 +77,7 @@ split(const INPUT* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, int64_t r
 #endif
   __syncthreads();
 
-  // A warp owns 8 rows.
+  // 2. Exponents: lane r and three others have that of the warp's row r.
   const int64_t own_row = row0 + 8 * warp + (lane & 7);
   int scale = 0;
   if (own_row < rows) {
@@ -76,6 +86,7 @@ split(const INPUT* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, int64_t r
   }
   if (row0 + 8 * warp >= rows_padded) return;
 
+  // 3. Images and slices. load(r, bits): elements 64 half + 2 lane + {0, 1} of rows r and r + 1.
 #if ALONG_K
   const bool whole = aligned_in_pairs(x, sr, sk) && h0 + BLOCK_K <= k;
   const INPUT* at = x + ((row0 + 8 * warp) * sr + (h0 + 2 * lane) * sk);
@@ -89,9 +100,9 @@ split(const INPUT* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, int64_t r
         if (whole) {
           load_pair(at + 64 * (i % 2), bits[2 * i], bits[2 * i + 1]);
         } else {
-          const Bits* const words = reinterpret_cast<const Bits*>(at);
-          if (64 * (i % 2) < left) bits[2 * i] = words[64 * (i % 2) * sk];
-          if (64 * (i % 2) + 1 < left) bits[2 * i + 1] = words[(64 * (i % 2) + 1) * sk];
+          const Bits* const elements = reinterpret_cast<const Bits*>(at);
+          if (64 * (i % 2) < left) bits[2 * i] = elements[64 * (i % 2) * sk];
+          if (64 * (i % 2) + 1 < left) bits[2 * i + 1] = elements[(64 * (i % 2) + 1) * sk];
         }
       }
       if (i % 2 == 1) at += sr;

@@ -1,10 +1,14 @@
-// The fixed-point image of an operand, cut into balanced digits of FP16 (docs/design.md, section 5).
+// The digits of an operand as FP16 numbers: its fixed-point image, cut into balanced digits of DIGIT_BITS bits
+// (docs/design.md, section 5). Every digit is an integer below 2^11 and so exact in FP16.
 //
-// Macros: INPUT (double or float); SLICES; WORDS (32-bit words of the image); DIGIT_BITS (2 to 12); ALONG_K; REVERSED;
-// LARGEST. These and the arguments are those of split.cu without tiles, strides of slices in bytes, `slab` in elements.
+// Macros: INPUT (double or float); SLICES; WORDS (32-bit limbs of the image); DIGIT_BITS (2 to 12); ALONG_K; REVERSED;
+// LARGEST. Macros and arguments mean what they mean in split.cu with TILE = 0; strides of slices are in bytes, `slab`
+// is in elements.
 //
-// 256 threads; grid batch * ceil(rows_padded / 32) * (k_padded / 128), all on x. A block owns 32 rows x 128 elements,
-// a lane two pairs of neighbours of each of its warp's rows.
+// 256 threads; grid batch * ceil(rows_padded / 32) * (k_padded / 128), all on x. A block owns 32 rows x 128 elements, a
+// warp 4 rows, a lane two pairs of neighbouring elements of each row. Phases:
+// 1. Where rows are neighbours in memory, transpose the block's elements in shared memory.
+// 2. For each of the warp's rows: its exponent; then images, digits, store.
 #include "arithmetic/digits.cuh"
 #include "arithmetic/fixed_point.cuh"
 #include "hardware/launch.cuh"
@@ -28,10 +32,12 @@ split_fp16(const INPUT* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, int6
   x += b * sb;
   slices += b * batch_stride + h0 / slab * slab_stride + h0 % slab * 2;  // a block lies within one slab
 #if !ALONG_K
+  // 1. Transpose.
   __shared__ Bits tile[TILE_ROWS * TILE_K];
   stage_along_rows(tile, x, sr, sk, row0, h0, rows, k, false);
   __syncthreads();
 #endif
+  // 2. Row by row.
 #pragma unroll 1
   for (int r = 4 * warp; r < 4 * warp + 4; ++r) {
     const int64_t row = row0 + r;
@@ -43,7 +49,7 @@ split_fp16(const INPUT* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, int6
     }
 #pragma unroll 1
     for (int h = 2 * lane; h < TILE_K; h += 64) {
-      uint32_t words[2][WORDS];
+      uint32_t limbs[2][WORDS];
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
 #if ALONG_K
@@ -52,8 +58,8 @@ split_fp16(const INPUT* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, int6
 #else
         const Bits bits = tile[(h + i) * TILE_ROWS + (r ^ (h >> 3 & 15))];
 #endif
-        image<WORDS>(bits, mu, words[i]);
-        add_halves<DIGIT_BITS, SLICES>(words[i]);
+        image<WORDS>(bits, mu, limbs[i]);
+        add_halves<DIGIT_BITS, SLICES>(limbs[i]);
       }
       uint8_t* const to = slices + row * row_stride + 2 * h;
 #pragma unroll
@@ -61,7 +67,7 @@ split_fp16(const INPUT* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, int6
         float digit[2];
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
-          const uint32_t raised = raised_digit<DIGIT_BITS>(words[i], j) & ((1u << DIGIT_BITS) - 1);
+          const uint32_t raised = raised_digit<DIGIT_BITS>(limbs[i], j) & ((1u << DIGIT_BITS) - 1);
           digit[i] = static_cast<float>(static_cast<int>(raised) - (1 << (DIGIT_BITS - 1)));
         }
         *reinterpret_cast<uint32_t*>(to + (REVERSED ? j : SLICES - 1 - j) * slice_stride) =

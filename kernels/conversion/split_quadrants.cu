@@ -1,17 +1,23 @@
-// The residues of an operand's quadrants and of their sums, as Winograd's form of Strassen's product multiplies them.
+// Residues of the seven blocks of an operand that one level of Strassen's product, in Winograd's form, multiplies
+// (docs/design.md, section 6): of its quadrants and of sums and differences of quadrants modulo m_t.
 //
 // Macros: those of split.cu but LARGEST, with DIGIT_BITS = 0 and TILE > 0; NEIGHBOURS > 0 for the right operand.
 //
-// x is a view (rows, k) with element strides sr, sk of any sign: two upper quadrants of upper_rows, the first of them
-// and of the lower ones with first_k of k (columns of B count as rows); the others are no larger, maybe empty. slices
-// holds for each modulus seven blocks of rows_padded x k_padded bytes in tiles (tiles.cuh), zeros where a block has no
-// element: as left operand of the products P1 .. P7 (docs/design.md, 6) A11, A12, S4, A22, S1, S2, S3, as right one
-// B11, B21, B22, T4, T1, T2, T3.
+// x is a view (rows, k) of one matrix with element strides sr, sk of any sign. (Columns of B count as rows.) The two
+// upper quadrants have upper_rows rows; the first quadrant of the upper and of the lower half has first_k elements of
+// k. The other quadrants are no larger, and may be empty. `slices` holds, for each modulus, seven blocks of rows_padded
+// x k_padded bytes in tiles (tiles.cuh), zeros where a block has no element, in the order of the products P1 .. P7:
+//   left operand   A11, A12, S4, A22, S1, S2, S3
+//   right operand  B11, B21, B22, T4, T1, T2, T3
 //
-// description is int64 [6][rows], of which `statistic` is the field that the scaling reads. mu goes to mu_out[row].
+// description is int64 [6][rows]; `statistic` is the field that the scaling reads. mu goes to mu_out[row].
 //
 // 128 threads; grid (rows_padded / ROWS) * (k_padded / 128), all on x. A block owns ROWS rows x 128 elements of each
-// quadrant. Where rows are neighbours in memory, it turns them in 64 KB of dynamic shared memory first.
+// quadrant; a warp OWN of these rows. Phases:
+// 1. Where rows are neighbours in memory, transpose the four parts in 64 KB of dynamic shared memory.
+// 2. Exponents of the warp's rows, those of the upper and of the lower half.
+// 3. For each half row: images of the four elements of a place, one in each quadrant; residues for eight moduli at a
+//    time; sums; seven stores.
 #include "conversion/cut.cuh"
 #include "hardware/launch.cuh"
 #include "arithmetic/winograd.cuh"
@@ -35,7 +41,8 @@ split_quadrants(const INPUT* __restrict__ x, int64_t sr, int64_t sk, int64_t row
 #endif
   const int lane = threadIdx.x & 31, own = OWN * (threadIdx.x >> 5), g = lane >> 2, c = lane & 3;
   const int64_t row0 = static_cast<int64_t>(at_row) * ROWS, h0 = static_cast<int64_t>(at_k) * BLOCK_K;
-  // Quadrant i, upper ones first, has rows_left(i / 2) x k_left(i % 2) elements from the block's first one on, or none.
+  // Quadrant i (0, 1: upper, 2, 3: lower) has rows_left(i / 2) x k_left(i % 2) elements from the block's first one on;
+  // not positive: none.
   const Bits* const origin = reinterpret_cast<const Bits*>(x) + (row0 * sr + h0 * sk);
   const int64_t down = upper_rows * sr, across = first_k * sk;
   const auto rows_left = [&](int half) {
@@ -46,6 +53,7 @@ split_quadrants(const INPUT* __restrict__ x, int64_t sr, int64_t sk, int64_t row
   };
 
 #if !ALONG_K
+  // 1. Transpose.
   extern __shared__ __align__(16) uint8_t dynamic[];
   Bits* const tile = reinterpret_cast<Bits*>(dynamic);
   {
@@ -64,7 +72,8 @@ split_quadrants(const INPUT* __restrict__ x, int64_t sr, int64_t sk, int64_t row
 #endif
   __syncthreads();
 
-  // Lanes below OWN have the scales of the warp's upper rows, as many further ones those of its lower rows.
+  // 2. Lanes 0 .. OWN - 1 have the scales of the warp's rows of the upper half, the next OWN lanes those of the lower
+  //    half.
   int scale = 0;
   {
     const int half = lane / OWN & 1, row = own + lane % OWN;
@@ -75,9 +84,9 @@ split_quadrants(const INPUT* __restrict__ x, int64_t sr, int64_t sk, int64_t row
     }
   }
 
-  // Elements 64 (r % 2) + 2 lane + {0, 1} of row r / 2 of the warp, in every quadrant.
+  // load(r, bits): elements 64 (r % 2) + 2 lane + {0, 1} of row r / 2 of the warp, two for each of the four quadrants.
 #if ALONG_K
-  // What is left in the second halves is never more than in the first ones.
+  // Second halves have no more elements left than first ones, so it is enough to ask for them.
   const bool whole = aligned_in_pairs(x, sr, sk) && ROWS <= rows_left(1) && BLOCK_K <= k_left(1);
   const Bits* at = origin + (own * sr + 2 * lane * sk);
   const auto load = [&](int r, Bits (&bits)[8]) {
@@ -102,6 +111,7 @@ split_quadrants(const INPUT* __restrict__ x, int64_t sr, int64_t sk, int64_t row
   };
 #endif
 
+  // 3. Images, residues, sums.
   const int64_t block = rows_padded * k_padded;
   const int first = static_cast<int>(at_row % (TILE / ROWS)) * ROWS + own;
   int8_t* const out = slices + (static_cast<int64_t>(at_row / (TILE / ROWS)) * blocks_k + at_k) * (TILE * BLOCK_K);
@@ -119,26 +129,26 @@ split_quadrants(const INPUT* __restrict__ x, int64_t sr, int64_t sk, int64_t row
 #pragma unroll 1
     for (int u = 0; u < EIGHTS; ++u) {
       const int s = 8 * u + g;
-      const Cut now(s, c);
-      uint32_t word[4][4], sum[4][4];
+      const Cut cut(s, c);
+      uint32_t quadrant[4][4], sum[4][4];
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         uint32_t slice[2][2][4];
-        now.apply(bytes + 2 * i, slice);
-        gather(slice, word[i]);
+        cut.apply(bytes + 2 * i, slice);
+        gather(slice, quadrant[i]);
       }
       int8_t* const to = out + (s * (7 * block) + offset);
-      const auto store = [&](int i, const uint32_t(&words)[4]) { store_16_bytes(to + i * block, words, s < SLICES); };
+      const auto store = [&](int i, const uint32_t(&packed)[4]) { store_16_bytes(to + i * block, packed, s < SLICES); };
       constexpr int places[4] = {4, 5, 6, NEIGHBOURS > 0 ? 3 : 2};
-      // First what is there already: later stores would need its registers longer.
-      store(0, word[0]);
-      store(1, word[1]);
-      store(5 - places[3], word[3]);
-      const Modulus m(now.quotient.modulus);
+      // The quadrants themselves first: if they were stored later, their registers would be needed longer.
+      store(0, quadrant[0]);
+      store(1, quadrant[1]);
+      store(5 - places[3], quadrant[3]);
+      const Modulus m(cut.quotient.modulus);
 #pragma unroll
       for (int w = 0; w < 4; ++w) {
         uint32_t sums[4];
-        slice_sums<NEIGHBOURS == 0>(word[0][w], word[1][w], word[2][w], word[3][w], m, sums);
+        slice_sums<NEIGHBOURS == 0>(quadrant[0][w], quadrant[1][w], quadrant[2][w], quadrant[3][w], m, sums);
 #pragma unroll
         for (int i = 0; i < 4; ++i) sum[i][w] = sums[i];
       }

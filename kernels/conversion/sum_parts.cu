@@ -1,9 +1,9 @@
-// Residues of products of parts of k -> those of the whole product.
+// Residues of a whole product from those of products of parts of k, which were multiplied side by side.
 #include "hardware/launch.cuh"
 #include "arithmetic/residues.cuh"
 
-// y: bytes in [0, m_t), [t][parts][count]; the first part becomes the sum of all, modulo m_t. `count` is a multiple of
-// 16, and y is aligned to 16 bytes.
+// y holds bytes in [0, m_t), [t][parts][count]; part 0 becomes the sum of all parts modulo m_t. `count` is a multiple
+// of 16, y is aligned to 16 bytes.
 //
 // 256 threads; grid (ceil(count / 4096), moduli). A thread owns 16 neighbouring entries.
 extern "C" __global__ void __launch_bounds__(256)

@@ -1,15 +1,17 @@
-// The largest elements of the rows of an operand, and its NaN and Inf: all that the splits into digits and words ask
-// for.
+// The largest elements of the rows of an operand, and how many are NaN and Inf: all that the splits into digits and
+// low-precision words need of a description.
 //
-// Macros: INPUT (double or float); ALONG_K: 1 if neighbouring threads walk along k, 0 if along the rows (whichever is
+// Macros: INPUT (double or float); ALONG_K: 1 if neighbouring threads read along k, 0 if along the rows (whichever is
 // contiguous in memory).
 //
-// x is a view (batch, rows, k) with element strides sb, sr, sk of any sign. out is int64 [6][batch * rows], zero
-// before: field 0 becomes the bits of the largest finite magnitude, field 5 the number of elements that are NaN or Inf,
-// as in a description.
+// x is a view (batch, rows, k) with element strides sb, sr, sk of any sign. out is int64 [6][batch * rows], zero before
+// the kernel: field 0 becomes the bits of the largest finite magnitude (not its exponent, as in a full description),
+// field 5 the number of elements that are NaN or Inf.
 //
-// 256 threads, each of which loads 16 bytes LOADS times; grid batch * ceil(rows / R) * ceil(k / D), all on x, R = 8 and
-// D = 32 PACK LOADS along k, R = 32 PACK and D = 8 LOADS along the rows.
+// 256 threads, each of which loads 16 bytes LOADS times; grid batch * ceil(rows / R) * ceil(k / D), all on x. A block
+// owns R x D elements: along k R = 8, D = 32 PACK LOADS, a warp a row; along the rows R = 32 PACK, D = 8 LOADS, a lane
+// PACK rows. Phases: 1. load; 2. maximum over each thread's elements, then over the threads that share a row; 3. atomic
+// maximum over the blocks that share a row.
 #include "conversion/largest.cuh"
 #include "hardware/launch.cuh"
 
@@ -36,11 +38,12 @@ tops(const INPUT* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, int64_t ba
   const int64_t row = static_cast<int64_t>(group) * ROWS + own, h0 = static_cast<int64_t>(depth) * DEPTH + first;
   x += b * sb;
 
+  // 1. Load.
   Bits bits[LOADS][PACK];
   const Bits* at = reinterpret_cast<const Bits*>(x) + (row * sr + h0 * sk);
   const int rows_left = static_cast<int>(smaller<int64_t>(rows - row, OWN));
   const int k_left = static_cast<int>(smaller<int64_t>(k - h0, DEPTH));
-  const int64_t beside = ALONG_K ? sk : sr, next = STEP * sk;
+  const int64_t neighbour = ALONG_K ? sk : sr, next = STEP * sk;
   if (aligned_along<ALONG_K>(x, sb, sr, sk) && rows_left == OWN && STEP * (LOADS - 1) + PACK - OWN < k_left) {
 #pragma unroll
     for (int i = 0; i < LOADS; ++i, at += next) load_16_bytes(reinterpret_cast<const INPUT*>(at), bits[i]);
@@ -50,10 +53,11 @@ tops(const INPUT* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, int64_t ba
 #pragma unroll
       for (int j = 0; j < PACK; ++j) {
         const bool inside = ALONG_K ? rows_left > 0 && STEP * i + j < k_left : j < rows_left && STEP * i < k_left;
-        bits[i][j] = inside ? at[j * beside] : 0;
+        bits[i][j] = inside ? at[j * neighbour] : 0;
       }
   }
 
+  // 2. Maximum.
   Largest top[OWN] = {};
 #pragma unroll
   for (int i = 0; i < LOADS; ++i)
@@ -77,6 +81,7 @@ tops(const INPUT* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, int64_t ba
 #pragma unroll
     for (int j = 0; j < PACK; ++j) merge(top[j], of_warp[w][j][lane]);
 #endif
+  // 3. Over all blocks.
   const int64_t stride = batch * rows, index = b * rows + row;
 #pragma unroll
   for (int j = 0; j < OWN; ++j) {

@@ -1,15 +1,16 @@
-// Products of unsigned bytes by the tensor cores of every architecture from Turing on (mma.sync).
+// Sums of products of unsigned bytes by mma.sync, on the tensor cores of every architecture from Turing on.
 //
-// The lane 4 g + c of a warp holds four bytes of column g of b, those of its own number. fold_pair multiplies them with
-// 8 rows twice, whose bytes for this lane stand in `first` and `second` of the lane with the same c and with g the row:
-//   d[0], d[1] = sum over all c of first(row g, c) b(column 2 c', c), the same of column 2 c' + 1;  d[2], d[3]: second
-// where the receiving lane is 4 g + c'. LENGTH such words are summed, from `start` on.
+// Lane 4 g + c of a warp holds limbs of four bytes: of column g of matrix b its part c, LENGTH of them; and in `first`
+// and `second` its part c of row g of two matrices of 8 rows. fold_pair multiplies both with b:
+//   d[0], d[1] = start + sum over c of first(row g, c) b(column 2 c', c), and the same of column 2 c' + 1
+//   d[2], d[3] = the same of second
+// in lane 4 g + c'.
 #pragma once
 #include "arithmetic/common.cuh"
 
-// (tests that emulate a warp bring their own)
+// (The emulation of a warp in tests/ has its own definitions.)
 #if defined(__CUDACC_RTC__) || defined(__NVCC__)
-// d = c + products of one word, or of two.
+// d = c + the products of one limb of each lane, or of two limbs.
 __device__ __forceinline__ void multiply_bytes(uint32_t (&d)[4], const uint32_t (&c)[4], uint32_t first,
                                                uint32_t second, uint32_t b) {
 #if __CUDA_ARCH__ >= 800

@@ -1,6 +1,6 @@
-// Products of low-precision words by the tensor cores of every architecture from Ampere on (mma.sync). A fragment
-// (fragments.cuh) of 16 rows times half of one, 8 columns, over 32 bytes of k; thread 4 g + t of the warp has rows
-// g (c[0], c[1]) and g + 8 (c[2], c[3]) of columns 2 t and 2 t + 1.
+// Products of low-precision words by mma.sync, on the tensor cores of every architecture from Ampere on: c += A B with
+// A a fragment of 16 rows (fragments.cuh) and B half a fragment, 8 columns, over 32 bytes of k. Thread 4 g + t of the
+// warp has rows g (c[0], c[1]) and g + 8 (c[2], c[3]) of columns 2 t and 2 t + 1.
 #pragma once
 #include "arithmetic/words.cuh"
 
@@ -17,7 +17,8 @@ __device__ __forceinline__ void multiply_words(float (&c)[4], const uint4& a, ui
 #undef MMA
 }
 
-// FP16 words, added in FP16: c[0] holds what c[0] and c[1] are above, c[1] the others, low halves first.
+// FP16 words, added in FP16: c[0] packs the two numbers that are c[0] and c[1] above, c[1] the other two, low half
+// first.
 __device__ __forceinline__ void multiply_words(uint32_t (&c)[2], const uint4& a, uint32_t b0, uint32_t b1) {
   asm("mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16 {%0,%1}, {%2,%3,%4,%5}, {%6,%7}, {%0,%1};"
       : "+r"(c[0]), "+r"(c[1])

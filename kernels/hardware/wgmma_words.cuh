@@ -1,8 +1,8 @@
-// wgmma on words of FP16, BF16 and TF32 (PTX ISA 8.0, sm_90a): a step along k takes 32 bytes of a row, whatever the
-// format.
+// wgmma on low-precision words of FP16, BF16 and TF32 (PTX ISA 8.0, sm_90a). A step along k takes 32 bytes of a row,
+// whatever the format: 16 words, or 8 of TF32.
 //
-// d (64 x N, N / 2 registers a thread) = [accumulate] d + A (64 x 16 or 8) B (16 or 8 x N), products added in FP32; or
-// FP16 words in FP16, whose d is N / 4 registers: entries 2 i and 2 i + 1 in the low and high half of the i-th.
+// wgmma_words: d (64 x N, N / 2 registers a thread) = A B, plus d if `accumulate`, products added in FP32.
+// wgmma_halves: FP16 words added in FP16; d has N / 4 registers, register i packs entries 2 i (low half) and 2 i + 1.
 #pragma once
 #include "hardware/ptx.cuh"
 #include "arithmetic/words.cuh"

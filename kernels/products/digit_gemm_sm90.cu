@@ -1,20 +1,31 @@
-// The product of two operands in few digits on Hopper, rounded: C = RN(V 2^(factor - mu_i - nu_j)), factor =
-// DIGIT_BITS (SLICES - 1). Neither diagonals nor digits of the product reach memory.
+// The product of two operands in up to three digits on Hopper, rounded to the output format:
+//
+//   C_ij = RN(V_ij 2^(factor - mu_i - nu_j)),  V = sum over diagonals of digit products (docs/design.md, section 5),
+//   factor = DIGIT_BITS (SLICES - 1)
+//
+// Neither diagonals nor digits of the product reach memory (but for tiles that are split along k).
 //
 // Macros: OUTPUT (double or float); SLICES <= 3; DIGIT_BITS (8 or 7).
 //
-// Ring and launch as ring_sm90.cuh has them, of tiles of 128 x 128; slices are digits, the most significant first on
-// the left, last on the right. A thread has accumulators for all diagonals, so that a block of k is copied once for
-// each digit, not for each pair (more digits: diagonal_gemm_sm90.cu).
+// Slices are signed bytes, stored most significant digit first for A and most significant digit last for B. Launch and
+// ring are those of ring_sm90.cuh with tiles of 128 x 128. A thread has accumulators for all SLICES diagonals, so a
+// block of k is copied once for each digit, not once for each pair of digits (for 4 to 7 digits see
+// diagonal_gemm_sm90.cu).
 //
-// The last tiles may be split along k (pieces.cuh). The cluster with the beginning of a tile is its owner. The others
-// leave V, of their part of k, in `partial`: SLICES - 1 digits and four bytes of each entry, a plane of PLANE bytes
-// each, for every block of the grid; and raise `flags`, two for each block, zero before. The owner's producer copies
-// them into the ring.
+// `blocks`: blocks of 128 along k. Exact as long as SLICES (2^DIGIT_BITS)^2 / 4 * 128 blocks < 2^31 (1 -
+// 2^-DIGIT_BITS): then neither a diagonal nor the carry into it overflows int32.
+//
+// Phases of a tile, or of a piece of k of one of the last tiles (pieces.cuh):
+// 1. Producer: write the task (which tile, how many blocks) for the first stage; copy digits 0, 1, .. of each block.
+// 2. Consumers: multiply all pairs of digits as their stages arrive.
+// 3. Owner of the tile: add what contributors have left (the producer copies it into the ring), round, store.
+// 4. Contributor, instead of 3: write V of its part of k to `partial` and raise its flag.
+//
+// `partial` has for every block of the grid PLANES planes of PLANE bytes, a byte of each entry of the tile in a plane:
+// SLICES - 1 digits of V below its upper part, and the four bytes of the upper part (signed). `flags` has two counters
+// for each block, zero before the kernel.
 //
 // Float64 results that may not be normal numbers are left to digit_far_sm90.cu.
-//
-// `blocks`: blocks of k. SLICES (2^DIGIT_BITS)^2 / 4 * 128 blocks must stay below 2^31 (1 - 2^-DIGIT_BITS).
 #define OTHER_TILE
 constexpr int ROWS = 128, COLS = 128, STAGES = 7;
 #include "arithmetic/diagonals.cuh"
@@ -22,14 +33,21 @@ constexpr int ROWS = 128, COLS = 128, STAGES = 7;
 #include "products/pieces.cuh"
 #include "products/ring_sm90.cuh"
 
-// Accumulators of a thread for one diagonal: of rows lane / 4 + {0, 8} of its warp's 16, of every 16 columns the 4 from
-// 4 (lane % 4) on (`accumulator` in pieces.cuh).
+// Accumulators of a thread for one diagonal: of rows lane / 4 + {0, 8} of the 16 rows of its warp and, of every 16
+// columns, of the 4 from 4 (lane % 4) on (indexed by `accumulator` in pieces.cuh).
 typedef uint32_t Diagonal[COLS / 2];
 constexpr int GROUPS = COLS / 16;
 
-// The products of so many blocks of k: diagonal s has those of digits t and s - t.
+// Multiplies `blocks` blocks of k; clears d first. Diagonal s gets the products of digits t and s - t, 0 <= t <= s,
+// whose stages follow one another in the ring: the wgmma of diagonal s are issued when stage s of the block arrives.
+//
+//   ring      | digit 0 | digit 1         | digit 2                    | digit 0 of the next block | ...
+//   issued    | 0 x 0   | 0 x 1, 1 x 0    | 0 x 2, 1 x 1, 2 x 0        | ...
+//
+// The stages of a block are released when the first wgmma of the next block have been issued. On return d is complete
+// and all stages are released.
 __device__ __forceinline__ void multiply(Diagonal (&d)[SLICES], const Stages& stages, Ring& ring, int blocks) {
-  int held[SLICES] = {};  // stages of the last block
+  int held[SLICES] = {};  // stages of the block before, which its wgmma may still read
 #pragma unroll 1
   for (int k = 0; k < blocks; ++k) {
     uint32_t a[SLICES], b[SLICES];
@@ -63,11 +81,12 @@ __device__ __forceinline__ void multiply(Diagonal (&d)[SLICES], const Stages& st
   }
 }
 
-// What a cluster leaves to a tile's owner, and how many stages that takes.
+// What a contributor leaves to the owner of a tile, and how many stages of the ring that fills.
 constexpr int PLANE = ROWS * COLS, PLANES = SLICES + 3, OF_STAGE = STAGE_BYTES / PLANE;
 constexpr int STAGES_HANDED_OVER = (PLANES + OF_STAGE - 1) / OF_STAGE;
 
-// Byte `j` of each accumulator to a plane, of a digit its DIGIT_BITS.
+// Stores byte j of each accumulator of this thread to a plane in global memory. With `digit` it is a digit below the
+// unit of the next diagonal: DIGIT_BITS bits of it.
 __device__ __forceinline__ void store_plane(const Diagonal& d, uint8_t* to, int j, bool digit) {
 #pragma unroll
   for (int h = 0; h < 2; ++h)
@@ -76,7 +95,7 @@ __device__ __forceinline__ void store_plane(const Diagonal& d, uint8_t* to, int 
       __stcg(reinterpret_cast<uint4*>(to) + ((h * (GROUPS / 4) + q) * 256 + this_thread()),
              bytes_of_groups(d, h, q, j, DIGIT_BITS == 7 && digit ? 0x7f7f7f7fu : ~0u));
 }
-// The bytes of a plane in shared memory, times `unit`.
+// Adds the bytes of a plane in shared memory, times `unit`, to the accumulators of this thread.
 __device__ __forceinline__ void add_plane(Diagonal& d, uint32_t from, uint32_t unit) {
 #pragma unroll
   for (int h = 0; h < 2; ++h)
@@ -84,19 +103,22 @@ __device__ __forceinline__ void add_plane(Diagonal& d, uint32_t from, uint32_t u
     for (int q = 0; q < GROUPS / 4; ++q)
       add_to_groups(d, h, q, from + 16 * ((h * (GROUPS / 4) + q) * 256 + this_thread()), unit);
 }
+// Writes V of this thread's entries to the planes at `to`, diagonal by diagonal from the least significant one (SLICES
+// - 1) on: its lowest digit becomes a plane, the rest is carried to the next diagonal. Changes d.
 __device__ __forceinline__ void hand_over(Diagonal (&d)[SLICES], uint8_t* to) {
 #pragma unroll
   for (int s = SLICES - 1; s > 0; --s) {
     store_plane(d[s], to + s * PLANE, 0, true);
 #pragma unroll
-    for (int i = 0; i < COLS / 2; ++i)  // carried to the next diagonal
+    for (int i = 0; i < COLS / 2; ++i)  // carry the rest: the shift is arithmetic, so this is exact
       d[s - 1][i] += static_cast<uint32_t>(static_cast<int32_t>(d[s][i]) >> DIGIT_BITS);
   }
   store_plane(d[0], to, 0, false);
 #pragma unroll
   for (int j = 1; j < 4; ++j) store_plane(d[0], to + (SLICES - 1 + j) * PLANE, j, false);
 }
-// Planes are those of diagonals 0, 1, ... at first, then the upper bytes of diagonal 0.
+// Adds what `contributors` clusters have left, which the producer has copied into the next stages, to d. The planes of
+// each are: the lowest bytes of diagonals 0, 1, ..., then bytes 1 .. 3 of diagonal 0.
 __device__ __forceinline__ void take_over(Diagonal (&d)[SLICES], const Stages& stages, Ring& ring, int contributors) {
 #pragma unroll 1
   for (int h = 0; h < contributors; ++h)
@@ -110,7 +132,7 @@ __device__ __forceinline__ void take_over(Diagonal (&d)[SLICES], const Stages& s
       stages.release_own(ring.stage);
     }
 }
-// By the producer, to the stages that come next.
+// Called by the producer's thread: copies the planes of all contributors into the next stages, as each is ready.
 __device__ __forceinline__ void copy_partial(const Stages& stages, Ring& ring, const uint8_t* partial,
                                              const uint32_t* flags, int contributors) {
   for (int h = 1; h <= contributors; ++h) {
@@ -121,42 +143,46 @@ __device__ __forceinline__ void copy_partial(const Stages& stages, Ring& ring, c
   }
 }
 
-// Exponents of a warpgroup's rows and columns.
+// Shared exponents nu of a tile's columns and mu of a warpgroup's rows.
 struct __align__(16) Exponents {
   int32_t columns[COLS], rows[ROWS / CONSUMERS];
 };
 
-// What consumers have to do, told by the producer before the first stage of it is full, so that none of them has to
-// divide while the tensor cores wait: so many blocks of a tile, and what so many contributors have left, or to leave
-// that themselves (contributors < 0); whether there is more.
-struct Told {
-  int blocks, contributors, entry, row, col, more;
+// What consumers do next. The producer writes it for the first stage of a piece before that stage becomes full, so that
+// no consumer divides while the tensor cores wait.
+struct Task {
+  int blocks;           // of k
+  int contributors;     // clusters whose partial sums are to be added; -1: this cluster is a contributor itself
+  int entry, row, col;  // batch entry, and the first row and column of this block's tile
+  int more;             // 1 if another piece follows
 };
-// Where a tile lies in the result: its first row, for this warpgroup, and column.
-struct Place {
+// Batch entry, and the first row (of this warpgroup) and column of a tile in C.
+struct Position {
   int entry, row, col;
 };
-__device__ __forceinline__ Place place_of(const Told& told) {
-  return {told.entry, told.row + static_cast<int>(this_thread()) / 128 * (ROWS / CONSUMERS), told.col};
+// The position of a task's tile for this thread's warpgroup.
+__device__ __forceinline__ Position position_of(const Task& task) {
+  return {task.entry, task.row + static_cast<int>(this_thread()) / 128 * (ROWS / CONSUMERS), task.col};
 }
 
-// They are there after wait_for_copies and a barrier of the warpgroup.
-__device__ __forceinline__ void fetch(Exponents& exponents, const Output<OUTPUT>& to, const Place& place) {
+// Starts to load the exponents of a tile; complete after wait_for_copies and a barrier of the warpgroup.
+__device__ __forceinline__ void fetch(Exponents& exponents, const Output<OUTPUT>& to, const Position& position) {
   const int x = threadIdx.x % 128;
-  copy_or_zero(exponents.columns + x, to.nu + place.entry * to.nu_batch + smaller(place.col + x, to.n - 1), true);
+  copy_or_zero(exponents.columns + x, to.nu + position.entry * to.nu_batch + smaller(position.col + x, to.n - 1), true);
   if (x < ROWS / CONSUMERS)
-    copy_or_zero(exponents.rows + x, to.mu + place.entry * to.mu_batch + smaller(place.row + x, to.m - 1), true);
+    copy_or_zero(exponents.rows + x, to.mu + position.entry * to.mu_batch + smaller(position.row + x, to.m - 1), true);
 }
 
+// Rounds and stores this thread's entries of a tile. (Exponents of columns are read anew for each group: no registers.)
 __device__ __forceinline__ void round_and_store(const Diagonal (&d)[SLICES], const Output<OUTPUT>& to,
-                                                const Place& place, const Exponents& exponents) {
-  const int lane = threadIdx.x % 32, first = threadIdx.x % 128 / 32 * 16 + lane / 4, col = place.col + lane % 4 * 4;
+                                                const Position& position, const Exponents& exponents) {
+  const int lane = threadIdx.x % 32, first = threadIdx.x % 128 / 32 * 16 + lane / 4, col = position.col + lane % 4 * 4;
   const uint32_t nu = shared_address(exponents.columns + lane % 4 * 4);
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
-    const int row = place.row + first + 8 * h, left = row < to.m ? to.n - col : 0;  // columns
+    const int row = position.row + first + 8 * h, left = row < to.m ? to.n - col : 0;  // left: columns of C from col on
     const int exponent = DIGIT_BITS * (SLICES - 1) + 1023 - exponents.rows[first + 8 * h];
-    OUTPUT* const c = to.c + place.entry * to.batch + row * to.row_stride + col;
+    OUTPUT* const c = to.c + position.entry * to.batch + row * to.row_stride + col;
     const auto round_four = [&](int z, OUTPUT (&value)[4]) {
       int of_columns[4];
       load_again(nu + 64 * z, of_columns);
@@ -179,7 +205,7 @@ digit_gemm(const Operand a, const Operand b, const Output<OUTPUT> output, uint8_
   extern __shared__ uint8_t dynamic[];
   __shared__ __align__(8) uint64_t full_barriers[STAGES], empty_barriers[STAGES];
   __shared__ Exponents exponents[CONSUMERS];
-  __shared__ Told told[STAGES];
+  __shared__ Task task_of_stage[STAGES];
   Stages stages;
   stages.init(dynamic, full_barriers, empty_barriers);
   after_previous();
@@ -199,9 +225,10 @@ digit_gemm(const Operand a, const Operand b, const Output<OUTPUT> output, uint8_
         From from = {a.slices + entry * a.batch + (static_cast<int64_t>(row) * blocks + piece.first) * A_BYTES,
                      b.slices + entry * b.batch + (static_cast<int64_t>(j) * blocks + piece.first) * B_BYTES};
         if (rank == 0) together.begin(piece.tile);
+        // 1. The task, then its operand blocks, then what contributors leave.
         stages.wait_empty(ring);
-        told[ring.stage] = {piece.last - piece.first, piece.first == 0 ? contributors : -1, entry, row * ROWS, j * COLS,
-                            next.exists};
+        task_of_stage[ring.stage] = {piece.last - piece.first, piece.first == 0 ? contributors : -1, entry, row * ROWS,
+                                     j * COLS, next.exists};
         for (int k = piece.first; k < piece.last; ++k, from.a += A_BYTES, from.b += B_BYTES)
           for (int s = 0; s < SLICES; ++s)
             stages.copy(ring, {from.a + s * a.slice, from.b + (SLICES - 1 - s) * b.slice}, 1, rank);
@@ -214,22 +241,23 @@ digit_gemm(const Operand a, const Operand b, const Output<OUTPUT> output, uint8_
     Ring ring;
     bool more = piece_of(0, pieces, blocks).exists;
     while (more) {
+      // 2. Multiply. The exponents are loaded meanwhile.
       stages.wait(ring);
-      const Told here = told[ring.stage];
-      more = here.more != 0;
-      if (here.contributors >= 0) fetch(exponents[warpgroup], output, place_of(here));
-      multiply(d, stages, ring, here.blocks);
-      if (here.contributors >= 0) {
-        take_over(d, stages, ring, here.contributors);
+      const Task task = task_of_stage[ring.stage];
+      more = task.more != 0;
+      if (task.contributors >= 0) fetch(exponents[warpgroup], output, position_of(task));
+      multiply(d, stages, ring, task.blocks);
+      if (task.contributors >= 0) {  // 3. Owner of the tile: round and store
+        take_over(d, stages, ring, task.contributors);
         wait_for_copies();
         named_barrier(1 + warpgroup, 128);
-        round_and_store(d, output, place_of(here), exponents[warpgroup]);
-        named_barrier(1 + warpgroup, 128);  // before others come here
-      } else {
+        round_and_store(d, output, position_of(task), exponents[warpgroup]);
+        named_barrier(1 + warpgroup, 128);  // all have read `exponents` before the next tile overwrites them
+      } else {  // 4. Contributor: hand over
         hand_over(d, partial + static_cast<int64_t>(blockIdx.x) * (PLANES * PLANE));
-        tell_owner(flags, warpgroup, 1);
+        signal_owner(flags, warpgroup, 1);
       }
     }
   }
-  cluster_barrier();  // no block leaves while the other still copies into it or arrives there
+  cluster_barrier();  // no block exits while the other one may still copy into its shared memory or signal its barriers
 }

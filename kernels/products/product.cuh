@@ -1,15 +1,16 @@
-// What kernels are told of the operands of a product and of its result.
+// Arguments that describe the operands of a product and its result, and the stores of the result.
 #pragma once
 #include "arithmetic/common.cuh"
 
-// Where an operand lies: slices or words, and batch entries (0: the same for all) so many bytes apart.
+// An operand in global memory: slices (or low-precision words) `slice` bytes apart, entries of the batch `batch` bytes
+// apart; batch = 0 if all entries share one matrix.
 struct Operand {
   const uint8_t* slices;
   int64_t slice, batch;
 };
 
-// C(b, row, col) = c[b * batch + row * row_stride + col], m x n, and the exponents that scale it: int32 mu [m] and nu
-// [n], batch entries mu_batch and nu_batch apart.
+// The result C(b, row, col) = c[b * batch + row * row_stride + col], m x n for each batch entry, and the shared
+// exponents that scale it: int32 mu[b * mu_batch + row] and nu[b * nu_batch + col]. All strides are in elements.
 template <typename T> struct Output {
   T* c;
   int64_t batch, row_stride;
@@ -19,7 +20,7 @@ template <typename T> struct Output {
 };
 
 #ifdef __CUDACC__
-// Four neighbouring entries of C, which nobody reads soon.
+// Stores four neighbouring entries of C at a 16-byte aligned address; streaming, since this kernel does not read them.
 __device__ __forceinline__ void store_four(double* to, const double (&v)[4]) {
   __stcs(reinterpret_cast<double2*>(to), make_double2(v[0], v[1]));
   __stcs(reinterpret_cast<double2*>(to) + 1, make_double2(v[2], v[3]));
@@ -27,8 +28,10 @@ __device__ __forceinline__ void store_four(double* to, const double (&v)[4]) {
 __device__ __forceinline__ void store_four(float* to, const float (&v)[4]) {
   __stcs(reinterpret_cast<float4*>(to), make_float4(v[0], v[1], v[2], v[3]));
 }
-// Groups of four entries, 16 columns apart, from c on, where so many columns are left: values(z, four) are those of
-// group z. One branch for all of them, else each would wait for the one before.
+// Stores GROUPS groups of four neighbouring entries, the groups 16 columns apart, beginning at c. `columns` is the
+// number of columns of C from c on (may be <= 0); entries beyond are not stored. values(z, four) computes group z.
+// There is one branch for all groups: with one branch per group, the computation of each would wait for the store
+// before it.
 template <int GROUPS, typename T, typename Values>
 __device__ __forceinline__ void store_groups(T* c, int columns, Values values) {
   if (columns > 16 * (GROUPS - 1) + 3 && (reinterpret_cast<uint64_t>(c) & 15) == 0) {

@@ -1,16 +1,26 @@
-// Residue products on Hopper: y_t = (A_t B_t) mod m_t for all moduli in one launch, int32 never leaves the registers.
+// Residue products on Hopper, all moduli in one launch: y_t = (A_t B_t) mod m_t, with A_t and B_t the residue slices of
+// modulus m_t as unsigned bytes. The 32-bit accumulators are reduced modulo m_t in registers and never reach memory.
 //
-// Tiles, ring and launch as walk_sm90.cuh has them.
+// Shapes: A_t (rows x k), B_t (k x columns) in tiles (ring_sm90.cuh), batch entries and moduli in one list of matrices.
+// y holds bytes in [0, m_t): y[t * y_stride + n * y_batch + row * ld + column], ld a multiple of 192 that covers whole
+// pairs of tiles; rows below rows_stored are stored. With the macro ACCUMULATE = 1 the products are added to the y that
+// is there, modulo m_t (a further part of k). k is limited by the host so that the sum of k products of two bytes stays
+// below 2^32.
 //
-// y: bytes, planes y_stride apart, batch entries y_batch, [rows][ld], ld a multiple of 192; rows < rows_stored are
-// stored; with the macro ACCUMULATE added to what is there, modulo m_t.
+// Launch, blocks, clusters, ring: see ring_sm90.cuh; wide and narrow tiles: see walk_sm90.cuh. Phases:
+// 1. All threads: initialise barriers, wait for the kernel before, take a place in the order of tiles
+//    (places_sm90.cuh).
+// 2. Producer (one thread): copy the operand blocks of all wide tiles, then of all narrow ones.
+// 3. Consumers: multiply them; of each finished half tile reduce the accumulators to bytes and store them, while the
+//    tensor cores work on the other half.
 #include "hardware/launch.cuh"
 #include "products/places_sm90.cuh"
 #include "arithmetic/residues.cuh"
 #include "products/walk_sm90.cuh"
 
-// Reduce one half and store it: thread (warp w, lane) has rows 16 w + lane / 4 + {0, 8} and, of every 64 columns, the
-// 16 from 16 (lane % 4) on. `rows` are left from its first one on.
+// Reduces the accumulators of one half of a tile modulo m and stores them. Thread (warp w, lane) has rows 16 w + lane /
+// 4 + {0, 8} and, of every 64 columns, the 16 from 16 (lane % 4) on: one 16-byte store for each row and 64 columns. y
+// points to the thread's first byte; `rows` rows are left from its first row on (may be <= 0).
 template <int R>
 __device__ __forceinline__ void reduce_half(const uint32_t (&d)[R], uint8_t* y, int64_t ld, int rows,
                                             const AccumulatorModulus& m) {
@@ -20,40 +30,41 @@ __device__ __forceinline__ void reduce_half(const uint32_t (&d)[R], uint8_t* y, 
     uint8_t* const at = y + 8 * h * ld;
 #pragma unroll
     for (int g = 0; g < R / 32; ++g) {
-      uint32_t word[4];
+      uint32_t packed[4];
 #pragma unroll
       for (int z = 0; z < 4; ++z) {
         const int first = (g * 8 + z * 2) * 4 + h * 2;
-        word[z] = four_residues(d[first], d[first + 1], d[first + 4], d[first + 5], m);
+        packed[z] = four_residues(d[first], d[first + 1], d[first + 4], d[first + 5], m);
       }
       uint4* const out = reinterpret_cast<uint4*>(at + g * 64);
 #if ACCUMULATE
       const uint4 old = stored ? *out : make_uint4(0, 0, 0, 0);
       const uint32_t before[4] = {old.x, old.y, old.z, old.w};
 #pragma unroll
-      for (int z = 0; z < 4; ++z) word[z] = add_four_residues(word[z], before[z], m.modulus);
+      for (int z = 0; z < 4; ++z) packed[z] = add_four_residues(packed[z], before[z], m.modulus);
 #endif
-      if (stored) __stcs(out, make_uint4(word[0], word[1], word[2], word[3]));
+      if (stored) __stcs(out, make_uint4(packed[0], packed[1], packed[2], packed[3]));
     }
   }
 }
 
-// What happens to a tile's accumulators.
+// The epilogue of multiply_tiles. begin() computes the thread's address and modulus for a tile; consume() reduces and
+// stores one half.
 struct Store {
   uint8_t* y;
   int64_t y_stride, y_batch, ld;
   int rows_stored;
   const AccumulatorModuli& moduli;
-  AccumulatorModulus m;
-  int rows;
-  uint8_t* at;
+  AccumulatorModulus m;  // of the tile at hand, as the two below
+  int rows;              // left from the thread's first row on
+  uint8_t* at;           // where the thread's first byte goes
 
   __device__ __forceinline__ void begin(int t, int n, int first_row, int j) {
     m = moduli.of[t];
     rows = rows_stored - first_row;
     at = y + t * y_stride + n * y_batch + first_row * ld + static_cast<int64_t>(j) * STRIP + threadIdx.x % 4 * 16;
   }
-  template <int R> __device__ __forceinline__ void look(const uint32_t (&d)[R], int first) const {
+  template <int R> __device__ __forceinline__ void consume(const uint32_t (&d)[R], int first) const {
     reduce_half(d, at + first * ld, ld, rows - first, m);
   }
 };
@@ -64,27 +75,29 @@ residue_gemm(const Operand a, const Operand b, uint8_t* __restrict__ y, int64_t 
              const Work work, const Tiles tiles, const AccumulatorModuli moduli) {
   extern __shared__ uint8_t dynamic[];
   __shared__ __align__(8) uint64_t full_barriers[STAGES], empty_barriers[STAGES];
-  __shared__ __align__(16) Told told[STAGES];
+  __shared__ __align__(16) Tile tile_of_stage[STAGES];
   __shared__ int place;
   Stages stages;
   stages.init(dynamic, full_barriers, empty_barriers);
   after_previous();
+  // 1. A place in the order of tiles.
   take_place(places, place);
 
+  // 2. and 3. Producer and consumers.
   if (threadIdx.x / 128 == CONSUMERS) {
     keep_registers<56>();
     if (threadIdx.x == 128 * CONSUMERS) {
       Ring ring;
       const int cluster = place_of(places, place);
-      copy_tiles(wide_tiles(work, tiles, cluster), stages, ring, told, a, b, blocks, k_blocks, together);
-      copy_tiles(narrow_tiles(work, tiles, cluster), stages, ring, told, a, b, blocks, k_blocks, {nullptr, 0});
+      copy_tiles(wide_tiles(work, tiles, cluster), stages, ring, tile_of_stage, a, b, blocks, k_blocks, together);
+      copy_tiles(narrow_tiles(work, tiles, cluster), stages, ring, tile_of_stage, a, b, blocks, k_blocks, {nullptr, 0});
     }
   } else {
     take_registers<224>();
     Ring ring;
     Store store{y, y_stride, y_batch, ld, rows_stored, moduli};
-    multiply_tiles(wide_tiles(work, tiles, place_of(places, place)), stages, ring, told, blocks, store);
-    multiply_tiles(narrow_tiles(work, tiles, place_of(places, place)), stages, ring, told, blocks, store);
+    multiply_tiles(wide_tiles(work, tiles, place_of(places, place)), stages, ring, tile_of_stage, blocks, store);
+    multiply_tiles(narrow_tiles(work, tiles, place_of(places, place)), stages, ring, tile_of_stage, blocks, store);
   }
-  cluster_barrier();  // no block leaves while the other still copies into it or arrives there
+  cluster_barrier();  // no block exits while the other one may still copy into its shared memory or signal its barriers
 }

@@ -1,27 +1,44 @@
-// A tile of slice products on Hopper: operands copied into a ring of stages in shared memory, multiplied by wgmma.
+// The main loop that all GEMM kernels for Hopper share: one tile of a slice product, accumulated by wgmma over the
+// blocks of k. Operand tiles are copied into a ring of STAGES stages in shared memory; what happens to the finished
+// accumulators is decided by the including kernel (its epilogue).
 //
-// Operands lie in tiles (split.cu with TILE): A [slice][row tile of 256][block of 128 along k], B [slice][column tile
-// of 192][block], each tile block contiguous, rows of 128 bytes, the eight 16-byte pieces of a row swizzled as wgmma
-// reads them. The columns of a B tile are permuted, so that a thread's accumulators are of neighbouring ones
-// (tiles.cuh).
+// Operands in global memory (written by split.cu with TILE > 0): A is [slice][row tile of ROWS][block of DEPTH = 128
+// along k], B is [slice][column tile of COLS][block]. A tile block is contiguous, its rows are 128 bytes, and the eight
+// 16-byte pieces of a row are swizzled as wgmma reads them, so one bulk copy brings a tile block into shared memory.
+// The columns of a B tile are permuted so that the accumulators of a thread belong to neighbouring columns (tiles.cuh).
+// The rows of A are padded to a multiple of 256: with tiles of 128 rows both tiles of a pair exist in memory, with
+// tiles of 256 rows the second tile of the last pair may not.
 //
-// A block of 384 threads owns a tile of 256 x 192 of the result at a time: warpgroup 2 copies tile blocks into a ring
-// of STAGES in shared memory, warpgroups 0 and 1 multiply 128 rows each. Two blocks of a cluster own neighbouring row
-// tiles and share the B tile or, with ACROSS, neighbouring column tiles and share the A tile: each copies half of it
-// into both. Blocks are persistent; pairs of tiles are walked in groups of `group` of a column, so that what is copied
-// stays in the second-level cache.
+// Launch: cluster (2, 1, 1), 384 threads, grid 2 * clusters, STAGES * STAGE_BYTES + 1024 bytes of dynamic shared memory
+// (+ 1024: `Stages::init` aligns the ring). Blocks are persistent: each goes through many tiles.
+//   block      a tile of ROWS x COLS entries of the result at a time (256 x 192 unless OTHER_TILE is defined)
+//   warpgroup  2: the producer, of which one thread issues all copies; 0 and 1: the consumers, ROWS / 2 rows each
+//   cluster    two neighbouring tiles: one column of tiles, two rows (they share the B tile), or with the macro
+//              ACROSS = 1 one row, two columns (they share the A tile). Each block copies one half of the shared tile
+//              block into the shared memory of both, so a cluster reads it from the second-level cache only once.
 //
-// A warpgroup's 128 rows are two halves of 64, each with its own accumulators: while the accumulators of one half are
-// read, the tensor cores work on the other.
+// How stage s of the ring is handed over; the picture is the same for both blocks of the cluster:
 //
-// Macro: ACROSS, 0 unless given.
+//   producer    wait empty[s]     expect A_BYTES + B_BYTES on full[s]
+//               copy the own tile block      -> stage s of this block     \  bytes complete on full[s]
+//               copy half of the shared one  -> stage s of both blocks    /   of the block that they land in
+//   consumers   wait full[s]      wgmma reads stage s      wait until these wgmma are complete
+//               release: every warpgroup adds 128 arrivals to empty[s] of both blocks
+//   empty[s]    completes after 512 arrivals: two blocks x two warpgroups x 128. Before that neither producer may write
+//               stage s again, because each of them also writes the other block's shared memory.
 //
-// Launch: cluster (2, 1, 1), 384 threads, grid 2 * clusters, dynamic shared memory STAGES * 57344 + 1024 bytes.
+// The ROWS / 2 = 128 rows of a consumer are two halves of 64 rows with accumulators of their own, d0 and d1. At the end
+// of a tile the kernel reads one half while the tensor cores work on the other one:
+//
+//   tensor cores   d0: block n-1 | d1: block n-1 | d0: next tile, block 0 | d1: next tile, block 0 | ...
+//   registers                      read d0         read d1
+//
+// (Kernels that define OTHER_TILE with ROWS = 128 use one half only.)
 #pragma once
 #include "products/product.cuh"
 #include "hardware/ptx.cuh"
 
-#ifndef OTHER_TILE  // else the kernel has said which before it included this
+#ifndef OTHER_TILE  // else the including kernel has defined ROWS, COLS and STAGES itself
 constexpr int ROWS = 256, COLS = 192, STAGES = 4;
 #endif
 constexpr int DEPTH = 128;
@@ -31,14 +48,16 @@ constexpr int CONSUMERS = 2;
 #define ACROSS 0
 #endif
 
-// What clusters own: pairs of tiles, in so many rows and columns.
+// The pairs of tiles of a product. A cluster owns one pair at a time.
 struct Tiles {
-  int rows, columns;
-  int group;  // rows walked together
-  int batch;
+  int rows, columns;  // of pairs, in one matrix
+  int group;          // rows of pairs that are walked together, column by column, so that the second-level cache serves
+                      // the A tiles of a group and one B tile after the other
+  int batch;          // matrices of one slice product
 };
 
-// Work item w -> matrix (of the batch entries, for one modulus after the other), row i and column j of pairs.
+// Pair number w -> its matrix (0 .. batch - 1 for the first modulus, then those of the next one), row i and column j of
+// pairs in it. The order: matrix by matrix, in it group by group of `tiles.group` rows, in a group column by column.
 __device__ __forceinline__ void locate(uint32_t w, const Tiles& tiles, int& matrix, int& i, int& j) {
   const uint32_t each = tiles.rows * tiles.columns;
   matrix = w / each;
@@ -51,14 +70,14 @@ __device__ __forceinline__ void locate(uint32_t w, const Tiles& tiles, int& matr
   j = q / height;
 }
 
-// Where blocks of k begin. With ACROSS, fewer columns than COLS are in two halves, the second one so many bytes after
-// the first.
+// Global addresses of the next tile blocks of A and B. With ACROSS and fewer columns than COLS, the B tile block
+// consists of two halves, the second one `second` bytes after the first.
 struct From {
   const uint8_t *a, *b;
   int64_t second = 0;
 };
 
-// Ring position: stage and the parity of its use.
+// Position in the ring: the stage, and the parity of the phase that its barriers are in.
 struct Ring {
   int stage = 0;
   uint32_t parity = 0;
@@ -67,35 +86,43 @@ struct Ring {
   }
 };
 
-// Clusters begin tiles together. Each goes its own pace else, and what one has copied is no longer in the second-level
-// cache when the last one needs it: three digits at 16384 read 72 GB from memory then and take 36.0 to 36.3 ms, begun
-// together 34 GB and 35.2 ms (H200). Results do not hang on it: where one does not come, because the device has
-// something else to do, none waits for long, and then never again.
+// A counter that makes all clusters begin their tiles at the same time. Without it clusters drift apart, and what one
+// has copied has left the second-level cache when the last one needs it: three digits at n = 16384 then read 72 GB from
+// memory and take 36.0 to 36.3 ms; begun together, 34 GB and 35.2 ms (both on one H200).
+//
+// A hint only: results do not depend on it. If a cluster does not arrive within the timeout, say because the device
+// runs another kernel at the same time, the waiting thread raises the counter beyond SYNC_OFF, and from then on no
+// cluster waits for any other.
 struct Together {
-  uint32_t* arrived;  // zero at first
-  int64_t until;      // tiles, a multiple of the clusters
+  uint32_t* arrived;  // global counter of arrivals; zero when the kernel starts
+  int64_t until;      // tiles below this number are begun together, a multiple of the number of clusters; 0: none
 
-  // By one thread of each cluster, before it copies what tile w needs.
+  // Called by one thread of each cluster (rank 0's producer) before it copies what tile w needs. Returns when all
+  // clusters have arrived for their tile of the same round, or after LONGEST polls of 100 ns.
   __device__ __forceinline__ void begin(int w) const {
     if (until == 0 || w >= until) return;
     const uint32_t clusters = gridDim.x / 2, before = atomicAdd(arrived, 1u);
     const uint32_t all = before - before % clusters + clusters;
-    for (int i = 0; before < NEVER_AGAIN && *static_cast<volatile uint32_t*>(arrived) < all; ++i) {
-      if (i == LONGEST) atomicMax(arrived, NEVER_AGAIN);
+    for (int i = 0; before < SYNC_OFF && *static_cast<volatile uint32_t*>(arrived) < all; ++i) {
+      if (i == LONGEST) atomicMax(arrived, SYNC_OFF);
       __nanosleep(100);
     }
   }
-  static constexpr uint32_t NEVER_AGAIN = 1u << 31;
-  static constexpr int LONGEST = 1000;
+  static constexpr uint32_t SYNC_OFF = 1u << 31;
+  static constexpr int LONGEST = 1000;  // polls
 };
 
-// The ring in shared memory and its barriers, of this block and, at the same addresses, of the other one. The thread's
-// warpgroup is kept as a number that the compiler knows to be that of all threads of a warp: so descriptors are worked
-// out once for a warp, and a block of k takes it 71 instructions beside its eight wgmma instead of 95 (14 residues).
+// Shared-memory addresses of the ring and its barriers. They are the same in both blocks of the cluster, so they also
+// name the other block's (mapa).
+//
+// `warpgroup` is the calling thread's, as a value that the compiler knows to be uniform in a warp: descriptors are then
+// computed once for a warp, and a block of k takes 71 instructions beside its eight wgmma instead of 95 (SASS of
+// residue_gemm with 14 residues).
 struct Stages {
   uint32_t data, full, empty, warpgroup;
 
-  // By all threads, before anything else.
+  // Called by all threads of both blocks before anything else. Ends with a barrier of the cluster, so that no block
+  // signals barriers of the other one before they are initialised.
   __device__ __forceinline__ void init(uint8_t* dynamic, uint64_t* full_barriers, uint64_t* empty_barriers) {
     data = (shared_address(dynamic) + 1023) & ~1023u;
     full = shared_address(full_barriers);
@@ -110,8 +137,9 @@ struct Stages {
     }
     cluster_barrier();
   }
-  // By one thread of the producer: `blocks` tile blocks of N columns that follow one another, the last one first if
-  // `back`; of the tile that is shared, this block's half.
+  // Called by the producer's thread: copies `blocks` successive tile blocks (B with N columns) into the next stages of
+  // the ring; with `back` from the last one to the first. Of the tile that the cluster shares, this block copies its
+  // half into both blocks, and the other block copies the other half.
   template <int N = COLS>
   __device__ __forceinline__ void copy(Ring& ring, From from, int blocks, uint32_t rank, bool back = false) const {
     constexpr int PART = N * DEPTH / 2;
@@ -139,36 +167,42 @@ struct Stages {
       from.b += step * B_BYTES;
     }
   }
-  // By the same thread: bytes for this block alone.
+  // Called by the producer's thread: copies `bytes` bytes into the next stage of this block alone. Consumers must
+  // release that stage to both blocks all the same, since empty[s] counts arrivals of both.
   __device__ __forceinline__ void copy_bytes(const Ring& ring, const void* from, int bytes) const {
     const uint32_t barrier = full + 8 * ring.stage;
     wait_empty(ring);
     barrier_expect(barrier, bytes);
     bulk_copy(data + ring.stage * STAGE_BYTES, from, bytes, barrier);
   }
-  // By the same thread: until the stage may be written.
+  // Called by the producer's thread: returns when both blocks have released the stage, so it may be written.
   __device__ __forceinline__ void wait_empty(const Ring& ring) const {
     barrier_wait(empty + 8 * ring.stage, ring.parity ^ 1);
   }
-  // By a consumer.
+  // Called by consumers: returns when all bytes of the stage have arrived.
   __device__ __forceinline__ void wait(const Ring& ring) const { barrier_wait(full + 8 * ring.stage, ring.parity); }
-  // To both blocks, whose copies write here, for the warpgroup, whose wgmma are over.
+  // Called by all threads of a consumer warpgroup, whose wgmma on this stage must be complete: allows both producers to
+  // overwrite it. Two threads arrive for all 128 in both blocks.
   __device__ __forceinline__ void release(int stage) const {
     if (threadIdx.x % 128 < 2) barrier_arrive_in(empty + 8 * stage, threadIdx.x % 128, 128);
   }
-  // For this thread, which has read: racecheck knows a hand-over by arrivals only, not by a named barrier before one.
+  // The same for a stage that threads have read themselves instead of wgmma: each thread arrives for itself in both
+  // blocks. (One arrival after a named barrier would be as correct and cheaper, but compute-sanitizer's racecheck only
+  // recognises a hand-over where every reading thread arrives.)
   __device__ __forceinline__ void release_own(int stage) const {
     for (int rank = 0; rank < 2; ++rank) barrier_arrive_in(empty + 8 * stage, rank, 1);
   }
+  // wgmma descriptors of this warpgroup's rows of A (the first half of them) and of B in the stage.
   __device__ __forceinline__ void descriptors(const Ring& ring, uint32_t& a, uint32_t& b) const {
     const uint32_t at = data + ring.stage * STAGE_BYTES;
     a = tile_descriptor(at + warpgroup * (A_BYTES / 2));
     b = tile_descriptor(at + A_BYTES);
   }
 };
-constexpr uint32_t HALF = 8192 >> 4;  // from the descriptor of the first 64 rows to that of the others
+constexpr uint32_t HALF = 8192 >> 4;  // added to the descriptor of rows 0 .. 63 it gives that of rows 64 .. 127
 
-// Four wgmma over one stage, of slices of type T, for one half; the first clears the accumulators if `fresh`.
+// Issues the four wgmma of one half (64 rows) over one stage, with slices of type T, as one commit group. d = A B if
+// `fresh`, else d += A B. The caller waits for the group and only then releases the stage or reads d.
 template <typename T, int R>
 __device__ __forceinline__ void multiply_half(uint32_t (&d)[R], uint32_t a, uint32_t b, bool fresh) {
   wgmma_fence();
@@ -177,8 +211,10 @@ __device__ __forceinline__ void multiply_half(uint32_t (&d)[R], uint32_t a, uint
   wgmma_commit();
 }
 
-// `blocks` blocks of k, the first of which is under way, but for the last one; `last`: the stage of the one that is
-// under way then.
+// The blocks 1 .. blocks - 2 of a tile; both halves of block 0 have been issued already and `ring` is still at its
+// stage. A stage is released when the wgmma of the following block have been issued and its own are complete, so the
+// tensor cores always have work queued. On return both halves of block blocks - 2 are in flight, `last` is its stage,
+// and `ring` is at the stage of the last block. blocks >= 2.
 template <typename T, int R>
 __device__ __forceinline__ void multiply_blocks(const Stages& stages, Ring& ring, int blocks, uint32_t (&d0)[R],
                                                 uint32_t (&d1)[R], int& last) {
@@ -196,7 +232,7 @@ __device__ __forceinline__ void multiply_blocks(const Stages& stages, Ring& ring
     ring.next();
   }
 }
-// The last one, which is under way then.
+// Issues both halves of the last block of a tile, at the stage `ring`, which stays there.
 template <typename T, int R>
 __device__ __forceinline__ void multiply_last_block(const Stages& stages, const Ring& ring, uint32_t (&d0)[R],
                                                     uint32_t (&d1)[R]) {
@@ -206,7 +242,9 @@ __device__ __forceinline__ void multiply_last_block(const Stages& stages, const 
   multiply_half<T>(d0, a, b, false);
   multiply_half<T>(d1, a + HALF, b, false);
 }
-// After it: d0 is ready then, d1 under way.
+// After multiply_last_block: returns when d0 holds the finished sums of the first half, while the wgmma of d1 are still
+// in flight. Releases the stage before (`last` on entry); `last` becomes the stage of the last block, which d1's wgmma
+// still read, and `ring` moves on.
 template <int R>
 __device__ __forceinline__ void await_first_half(const Stages& stages, Ring& ring, uint32_t (&d0)[R], int& last) {
   wgmma_wait<1>();

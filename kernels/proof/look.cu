@@ -1,46 +1,57 @@
-// What some elements of the rows of both operands tell of all their rows: the least numbers that the proof of words
-// asks for (docs/bounds.md, B9).
+// A sample of both operands for the proof of low-precision words (docs/bounds.md, B9): measures of the first k elements
+// of each row, k <= MOST, and their least values over all rows.
 //
-// least[side][block] = {least s^2 / squares, least s, least top - top of the whole row (at most 0), 1 if each row with
-// elements shows some, else 0}, s = max((magnitudes - k) unit, 1/2), over rows that are not empty, as the description
-// of those elements has them (docs/design.md, section 3); without such the first two are infinite. least is memory of
-// the host.
+// With the description of the sampled elements (docs/design.md, section 3) and s = max((magnitudes - k) unit, 1/2), a
+// lower bound of the row's sum of abs(x) 2^-top, each block writes over its rows that have nonzero sampled elements
+//   least[side][block] = {elements, sums, steps, all_seen}
+//     elements  least s^2 / squares             (Inf without such rows)
+//     sums      least s                         (Inf without such rows)
+//     steps     least top - top of the whole row, at most 0 (WHOLE = 0: 0)
+//     all_seen  1 if every row that is not all zeros has nonzero sampled elements, else 0
+// `least` is host memory that the device can write.
 //
-// Macros: INPUT (float); LEFT_ALONG_K, RIGHT_ALONG_K: 1 if neighbours in memory are of one row, else 0; WHOLE: 1 if the
-// largest elements of whole rows are known, as tops_split_words_sm90.cu writes them, else 0. With `beside` that is the
-// kernel ahead, and this one begins beside it. MOST: elements of a row, at most, a multiple of 32.
+// Macros: INPUT (float); LEFT_ALONG_K, RIGHT_ALONG_K: 1 if neighbours in memory belong to one row, 0 if they belong to
+// neighbouring rows; WHOLE: 1 if the largest elements of whole rows are known, in the form that
+// tops_split_words_sm90.cu writes them, else 0; MOST, a multiple of 32. With WHOLE and `beside` the kernel before this
+// one is tops_split_words, and this one runs at the same time: it waits for it only where it reads what that one
+// writes.
 //
-// 256 threads; grid 2 * blocks, the first half for the left operand. Blocks take turns at 32 rows.
+// 256 threads; grid 2 * blocks, the first half for the left operand. A block goes through groups of 32 rows, each time
+// in three phases:
+// 1. Load the sampled elements into registers; find each row's top (NaN and Inf count as zeros).
+// 2. Sum magnitudes and squares relative to that top.
+// 3. Warp 0, a row for each lane: fold the row's measures into the least values so far.
 #include "conversion/describing.cuh"
 #include "hardware/launch.cuh"
 
 constexpr int WARPS = 8, ROWS = 32;
-constexpr int HELD = MOST / WARPS;  // of a thread
-constexpr int OF_ROW = MOST / 32;   // of these in a row, where a warp takes four rows along k
+constexpr int HELD = MOST / WARPS;  // elements in the registers of a thread, for each group of rows
+constexpr int OF_ROW = MOST / 32;   // of these of one row, where a warp takes four rows, one after the other, along k
 
-struct Operand {  // a view (batch, rows, k) with element strides of any sign, of which k elements are looked at
+struct Operand {  // a view (batch, rows, k) with element strides of any sign; the first k elements are sampled
   const INPUT* x;
   int64_t sb, sr, sk, batch, rows;
-  const int64_t* whole;  // [6][batch * rows]
+  const int64_t* whole;  // description of whole rows, [6][batch * rows]
 };
 
+// Least values over rows, in the layout that the host reads.
 struct Least {
-  double elements, sums, steps, told;
+  double elements, sums, steps, all_seen;
 
   __device__ __forceinline__ void include(const Least& other) {
     elements = smaller(elements, other.elements);
     sums = smaller(sums, other.sums);
     steps = smaller(steps, other.steps);
-    told = smaller(told, other.told);
+    all_seen = smaller(all_seen, other.all_seen);
   }
 };
 __device__ __forceinline__ void merge(Least& least, const Least& other) { least.include(other); }
 __device__ __forceinline__ Least across(const Least& least, int offset) {
   return {__shfl_xor_sync(ALL, least.elements, offset), __shfl_xor_sync(ALL, least.sums, offset),
-          __shfl_xor_sync(ALL, least.steps, offset), __shfl_xor_sync(ALL, least.told, offset)};
+          __shfl_xor_sync(ALL, least.steps, offset), __shfl_xor_sync(ALL, least.all_seen, offset)};
 }
 
-struct Found {  // of elements of a row
+struct Found {  // sums over sampled elements of a row
   uint32_t magnitudes;
   uint64_t squares;
 };
@@ -52,12 +63,12 @@ __device__ __forceinline__ Found across(const Found& found, int offset) {
   return {__shfl_xor_sync(ALL, found.magnitudes, offset), __shfl_xor_sync(ALL, found.squares, offset)};
 }
 
-// Those of a thread, by row; NaN and Inf are zero from then on.
+// The top of COUNT elements of one row in a thread's registers; replaces NaN and Inf by zero.
 template <int COUNT> __device__ __forceinline__ int top_of(Bits* held) {
   Extremes extremes;
 #pragma unroll
-  for (int i = 0; i < COUNT; ++i) extremes.see(held[i]);
-  if (extremes.tell()) return extremes.tops().top;
+  for (int i = 0; i < COUNT; ++i) extremes.include(held[i]);
+  if (extremes.sufficient()) return extremes.tops().top;
   int top = EMPTY_TOP;
 #pragma unroll
   for (int i = 0; i < COUNT; ++i) {
@@ -67,6 +78,7 @@ template <int COUNT> __device__ __forceinline__ int top_of(Bits* held) {
   }
   return top;
 }
+// Their magnitudes and squares relative to the row's top; exact integers.
 template <int COUNT> __device__ __forceinline__ Found sums_of(const Bits* held, int width, int top) {
   Found found = {0, 0};
   if (top == EMPTY_TOP) return found;
@@ -85,14 +97,16 @@ struct Shared {
   Found found[WARPS][ROWS];
 };
 
-// Rows first to first + 31: each lane of the first warp is told of one of them; the others are told nothing.
+// Phases 1 and 2 for rows first .. first + 31, by all threads of the block. In warp 0, lane i returns the sums of row
+// first + i and sets `top` to its top; what other warps return means nothing. The caller synchronises the block before
+// `shared` is used for other rows.
 template <bool ALONG_K>
-__device__ __forceinline__ Found look_at(const Operand& of, int64_t first, int64_t k, int width, Shared& shared,
+__device__ __forceinline__ Found sample_rows(const Operand& of, int64_t first, int64_t k, int width, Shared& shared,
                                          int& top) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const int64_t all = of.batch * of.rows;
   Bits held[HELD];
-  if (ALONG_K) {
+  if (ALONG_K) {  // a warp takes four rows, a row for all its lanes
 #pragma unroll
     for (int j = 0; j < HELD / OF_ROW; ++j) {
       const int64_t index = first + warp + WARPS * j;
@@ -116,6 +130,7 @@ __device__ __forceinline__ Found look_at(const Operand& of, int64_t first, int64
     top = shared.tops[0][lane];
     return shared.found[0][lane];
   }
+  // A lane takes a row, and the warps share its elements.
   const int64_t index = first + lane;
   const Bits* row = reinterpret_cast<const Bits*>(of.x) + index / of.rows * of.sb + index % of.rows * of.sr;
 #pragma unroll
@@ -137,6 +152,8 @@ __device__ __forceinline__ Found look_at(const Operand& of, int64_t first, int64
   return found;
 }
 
+// The least values over all groups of 32 rows of one operand that belong to this block. In warp 0, each lane returns
+// those of its rows; the caller merges the lanes.
 template <bool ALONG_K>
 __device__ __forceinline__ Least least_of(const Operand& of, uint32_t block, uint32_t blocks, int64_t k, int width,
                                           double unit, Shared& shared) {
@@ -146,16 +163,16 @@ __device__ __forceinline__ Least least_of(const Operand& of, uint32_t block, uin
 #pragma unroll 1
   for (int64_t first = static_cast<int64_t>(block) * ROWS; first < all; first += static_cast<int64_t>(blocks) * ROWS) {
     int top;
-    const Found found = look_at<ALONG_K>(of, first, k, width, shared, top);
+    const Found found = sample_rows<ALONG_K>(of, first, k, width, shared, top);
     const int64_t row = first + lane;
     if (warp == 0 && row < all) {
-      int whole = top;
+      int whole = top;  // 3.
 #if WHOLE
       wait_for_previous();
       whole = described_top<Bits, true>(of.whole[row]);
 #endif
       if (top == EMPTY_TOP) {
-        least.told = whole == EMPTY_TOP ? least.told : 0.0;
+        least.all_seen = whole == EMPTY_TOP ? least.all_seen : 0.0;
       } else {
         const double magnitudes = static_cast<double>(static_cast<int64_t>(found.magnitudes) - k);
         const double sum = larger(__dmul_rn(magnitudes, unit), 0.5);

@@ -1,5 +1,7 @@
-// Magnitudes, whose product is a lower bound of (abs(A) abs(B))_ij, and the ratio that a componentwise bound needs
-// (docs/design.md, section 9).
+// Kernels of a componentwise proof (docs/design.md, section 9): the magnitudes whose product L is a lower bound of
+// (abs(A) abs(B))_ij; the error terms of rows and columns; and the worst ratio of error bound to L.
+//
+// This file is compiled in two forms: with INPUT_A defined it holds `magnitudes`, else the other kernels.
 #include "hardware/launch.cuh"
 #include "arithmetic/magnitudes.cuh"
 #include "hardware/tiles.cuh"
@@ -7,17 +9,21 @@
 
 #ifdef INPUT_A
 
-// Macros: INPUT_A and INPUT_B (double or float); MAGNITUDE (int8_t or double); ALONG_K and TILE of both as in split.cu,
-// permuted_column<0> and <16>; LARGEST of both: 1 if descriptions are what tops.cu writes, else 0.
+// magnitudes: v = floor(abs(x) 2^(width - top)) of all elements of both operands, top that of the element's row; NaN
+// and Inf give 0. Exact integers below 2^width.
 //
-// floor(abs(x) 2^(width - top)), NaN and Inf as 0, of both operands; width <= 7, double: <= 21, plain rows, all
-// elements. With `sampled`, only of the elements h with h % 128 < 32, at position c = (h / 128) * 32 + h % 128;
-// else c = h. Stored at out + b * rows_padded * ks_padded plus
+// Macros: INPUT_A and INPUT_B (double or float); MAGNITUDE (int8_t, width <= 7; or double, width <= 21, TILE = 0, not
+// sampled); ALONG_K_ and TILE_ of both operands as ALONG_K and TILE in split.cu, columns permuted by permuted_column<0>
+// for A and <16> for B; LARGEST_ of both: 1 if the description is what tops.cu writes, else 0.
+//
+// With `sampled` only the elements h with h % 128 < 32 are taken, to position c = (h / 128) * 32 + h % 128 of the
+// output; else c = h. Stored at out + b * rows_padded * ks_padded plus
 //   TILE = 0:  row * ks_padded + c
-//   else:      the place of (row, c) that tiles.cuh gives,
-// zeros for the padding. ks_padded is a multiple of 128, rows_padded one of TILE, out aligned to 16 bytes.
+//   else:      the offset of (row, c) that tiles.cuh gives,
+// zeros for padding rows and positions. ks_padded is a multiple of 128, rows_padded of TILE, out aligned to 16 bytes.
 //
-// 256 threads; grid a_blocks + b_blocks, batch * ceil(rows_padded / 32) * (ks_padded / 128) of each, all on x.
+// 256 threads; grid a_blocks + b_blocks, batch * ceil(rows_padded / 32) * (ks_padded / 128) of each, all on x. A block
+// owns 32 rows x 128 positions of one operand.
 template <typename T> struct Operand {
   const T* x;                  // element h of a row of batch entry b at b * sb + row * sr + h * sk
   const int64_t* description;  // [6][batch * rows], of which only top is read
@@ -27,13 +33,15 @@ template <typename T> struct Operand {
 
 constexpr int PACK = smaller<int>(8, 16 / sizeof(MAGNITUDE));
 
+// Stores eight magnitudes as float64, two at a time.
 __device__ __forceinline__ void store(double* to, const uint32_t (&value)[8]) {
 #pragma unroll
   for (int j = 0; j < 8; j += 2)
     *reinterpret_cast<double2*>(to + behind<PACK>(j)) = make_double2(value[j], value[j + 1]);
 }
 
-// The part of an operand that is the block's; where rows are neighbours, it is turned in `staged`.
+// The part of an operand that this block owns: 32 rows x 128 positions. Where rows are neighbours in memory (ALONG_K =
+// 0) it is transposed in the shared memory `staged`.
 template <bool ALONG_K, int TILE, int N, bool LARGEST, typename T>
 __device__ __forceinline__ void part_of(const Operand<T>& operand, uint32_t block, int64_t k, int64_t ks_padded,
                                         int width, bool sampled, void* staged) {
@@ -48,17 +56,19 @@ __device__ __forceinline__ void part_of(const Operand<T>& operand, uint32_t bloc
   const int64_t c = static_cast<int64_t>(at_k) * TILE_K + tile_h<PACK>();
   const T* const x = operand.x + b * operand.sb;
 
+  // 1. The tops of this thread's two rows.
   int top[2];
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
     const int64_t row = row0 + tile_row(i);
     top[i] = row < rows ? described_top<Bits, LARGEST>(operand.description[b * rows + row]) : EMPTY_TOP;
   }
+  // 2. Eight elements of each of them.
   Bits bits[2][8];
   if (ALONG_K) {
     const bool aligned = aligned_along_k(x, 0, sr, sk);
 #pragma unroll
-    for (int i = 0; i < 2; ++i) {  // neighbours in c are neighbours in h
+    for (int i = 0; i < 2; ++i) {  // eight positions in a row are eight elements in a row, sampled or not
       const int64_t row = row0 + tile_row(i);
       load_along_k<PACK>(x + row * sr, sk, position(c, sampled), k, row < rows, aligned, bits[i]);
     }
@@ -70,6 +80,7 @@ __device__ __forceinline__ void part_of(const Operand<T>& operand, uint32_t bloc
     for (int i = 0; i < 2; ++i) read_staged<PACK>(tile, tile_row(i), bits[i]);
   }
 
+  // 3. Their magnitudes.
   MAGNITUDE* const out = operand.out + b * rows_padded * ks_padded;
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
@@ -86,7 +97,7 @@ __device__ __forceinline__ void part_of(const Operand<T>& operand, uint32_t bloc
   }
 }
 
-// Bytes of an element that is turned.
+// Bytes of an element that is transposed in shared memory; 0 if none is.
 constexpr int STAGED = larger<int>(ALONG_K_A ? 0 : sizeof(INPUT_A), ALONG_K_B ? 0 : sizeof(INPUT_B));
 
 extern "C" __global__ void __launch_bounds__(256, 4)
@@ -107,25 +118,28 @@ __device__ __forceinline__ double power_of_two(int e) {
   return __longlong_as_double(static_cast<long long>(e + 1023) << 52);
 }
 
-// No macros.
+// error_terms: the error terms p of rows and q of columns for one or two schemes (`ErrorTerms` in Python), each
+// operation rounded to nearest as NumPy does. With ulp = 2^-(mu + top) the unit of the image relative to the row's top,
+// u = ulp / 2 for a row that is rounded (mu + bottom < 0), else 0, s = magnitudes 2^-width, and UP = 1 + 2^-30:
 //
-// The error terms of both operands for up to two schemes (ErrorTerms in ozaki/_bounds.py), each operation rounded to
-// nearest as NumPy does: with ulp = 2^-bits, u = ulp / 2 for a rounded row, else 0, s = magnitudes 2^-width, and
-// UP = 1 + 2^-30: (u, s + k u, dropped ulp) UP on the left, (s, u, ulp) UP on the right. `statistic` is the field that
-// the scaling reads.
-//   result[1], result[2]  largest top - bottom of the rows of a and b
-//   result[3]             no_span - the smallest one of a row that is not all zeros
-// of which the caller sets all to zero first.
+//   left  (p0, p1, p2) = (u, s + k u, dropped ulp) UP
+//   right (q0, q1, q2) = (s, u, ulp) UP
 //
-// 256 threads; grid ceil(a.padded / 256) + ceil(b.padded / 256), `padded` counting the rows of all of the batch, times
-// the schemes on y. A thread owns a row.
+// `statistic` is the field of the description that the scaling reads. Besides,
+//   result[1], result[2]  largest top - bottom of the rows of a and of b
+//   result[3]             no_span - the smallest top - bottom of a row that is not all zeros
+// The caller sets `result` to zero first. No macros.
+//
+// 256 threads; grid ceil(a.padded / 256) + ceil(b.padded / 256) on x, the schemes on y; `padded` counts padded rows of
+// all batch entries. A thread owns a row.
 struct Side {
   const int64_t* description;
-  int64_t batch, rows, padded;  // all of the batch
+  int64_t batch, rows, padded;  // rows and padded: of all batch entries together
 };
+// Where the terms for one scheme go, and the constants of its scaling rule (row_exponent).
 struct Wanted {
   double* exact_a;   // [3][rows]
-  float* rounded_a;  // as place_of has it, `padded` rows, of which each batch entry has as many
+  float* rounded_a;  // [padded] rows as place_of has them; the same number for each batch entry
   double* exact_b;
   float* rounded_b;
   Atomic* result;
@@ -149,6 +163,7 @@ error_terms(const Side a, const Side b, const __grid_constant__ AllWanted all, i
   const int64_t entry = at / each, row = at % each;
   float* const rounded = (left ? wanted.rounded_a : wanted.rounded_b) + entry * ROUNDED * each;
 
+  // 1. The terms of this thread's row, as float64 and rounded up to float32.
   int64_t span = 0, spare = 0;
   double term[3] = {0, 0, 0};
   if (at < side.padded) {
@@ -175,6 +190,7 @@ error_terms(const Side a, const Side b, const __grid_constant__ AllWanted all, i
 #pragma unroll
     for (int t = 0; t < 3; ++t) rounded[place_of(row, t)] = __double2float_ru(term[t]);
   }
+  // 2. Of columns: the inverse of q0, and the largest quotients q1 / q0, q2 / q0 among 16 neighbours.
   if (!left) {
     const bool empty = term[0] == 0;
     const float most = __frcp_ru(__double2float_rd(term[0]));
@@ -191,6 +207,7 @@ error_terms(const Side a, const Side b, const __grid_constant__ AllWanted all, i
       if (row % 4 < 2) rounded[place_of(row, QUOTIENTS)] = row % 4 == 0 ? quotient[0] : quotient[1];
     }
   }
+  // 3. Extremes of top - bottom over all rows.
   const Atomic widest = largest_of_warp(static_cast<Atomic>(span));
   const Atomic most_spare = largest_of_warp(static_cast<Atomic>(spare));
   if ((threadIdx.x & 31) != 0) return;
@@ -198,11 +215,13 @@ error_terms(const Side a, const Side b, const __grid_constant__ AllWanted all, i
   raise(wanted.result + 3, most_spare);
 }
 
-// Terms (1, 0, 0) of the rows that are not all zeros, (0, 0, 0) of the others: the worst ratio is then that of 1 to the
-// least L of two such rows. Places, grid and threads as above, without y.
+// unit_terms: terms (1, 0, 0) for rows that are not all zeros and (0, 0, 0) for the others. The worst ratio of these is
+// the inverse of the least L_ij of two rows that are not all zeros. Layouts, grid and threads as in error_terms,
+// without y.
 struct Known : Side {
-  int64_t empty;  // field 0 of a row that is all zeros
+  int64_t empty;  // field 0 of the description of a row that is all zeros
 };
+// Where the terms of an operand go.
 struct Places {
   double* exact;
   float* rounded;
@@ -232,19 +251,20 @@ unit_terms(const Known a, const Places of_a, const Known b, const Places of_b) {
   if (row % 4 < 2) rounded[place_of(row, QUOTIENTS)] = 0.0f;
 }
 
-// The worst ratio over L, int32 [batch][rows][ld], >= 0 and below 2^31 - 1; ld is a multiple of 4, L aligned to 16
-// bytes, result as Worst tells it; the caller sets it to zero first. Of each batch entry the first `looked_at` rows
-// count.
+// worst_ratio: the largest ((p0_i q0_j + p1_i q1_j) + p2_i q2_j) / L_ij over the first `compared` rows of each batch
+// entry, L int32 [batch][rows][ld], 0 <= L < 2^31 - 1. ld is a multiple of 4, L aligned to 16 bytes. The result is left
+// as Worst::publish does; the caller sets it to zero first.
 //
-// 256 threads; grid batch * ceil(looked_at / 128) * ceil(cols / 128), all on x. A warp owns 16 rows x 128 columns. Few
-// entries are computed: for the others float32, rounded up above and down below, shows that they raise no maximum.
+// 256 threads; grid batch * ceil(compared / 128) * ceil(cols / 128), all on x. A block owns 128 rows x 128 columns, a
+// warp 16 rows x 128 columns. For most entries float32 shows, rounded up in the numerator and down in best L, that they
+// do not raise the maximum; only the others are computed in float64.
 constexpr int WARP_ROWS = 16;
 
 extern "C" __global__ void __launch_bounds__(256, 2)
 worst_ratio(const int32_t* __restrict__ lower, const Terms p, const Terms q, Atomic* result, int64_t ld, int64_t rows,
-            int64_t cols, int64_t looked_at) {
+            int64_t cols, int64_t compared) {
   after_previous();
-  const uint32_t down = static_cast<uint32_t>((looked_at + 127) / 128),
+  const uint32_t down = static_cast<uint32_t>((compared + 127) / 128),
                  over = static_cast<uint32_t>((cols + 127) / 128);
   const uint32_t tile = blockIdx.x / over, b = tile / down;
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
@@ -255,16 +275,16 @@ worst_ratio(const int32_t* __restrict__ lower, const Terms p, const Terms q, Ato
   int4 l[WARP_ROWS];
 #pragma unroll
   for (int i = 0; i < WARP_ROWS; ++i)
-    l[i] = row0 + i < looked_at && col < cols ? __ldcs(reinterpret_cast<const int4*>(lower + i * ld))
+    l[i] = row0 + i < compared && col < cols ? __ldcs(reinterpret_cast<const int4*>(lower + i * ld))
                                          : make_int4(0x7fffffff, 0x7fffffff, 0x7fffffff, 0x7fffffff);
 
   float4 of_col[3];
-  float of_row[3];  // those of row lane % 16
+  float of_row[3];  // terms of row lane % 16
 #pragma unroll
   for (int s = 0; s < 3; ++s) {
     of_col[s] = col < cols ? *reinterpret_cast<const float4*>(q.rounded + b * q.rounded_step + place_of(col, s))
                            : make_float4(0, 0, 0, 0);
-    of_row[s] = row0 + (lane & 15) < looked_at ? p.rounded[b * p.rounded_step + place_of(row0 + (lane & 15), s)] : 0.0f;
+    of_row[s] = row0 + (lane & 15) < compared ? p.rounded[b * p.rounded_step + place_of(row0 + (lane & 15), s)] : 0.0f;
   }
 
   Worst worst;
@@ -278,17 +298,17 @@ worst_ratio(const int32_t* __restrict__ lower, const Terms p, const Terms q, Ato
                             __fmaf_ru(p0, of_col[0].y, __fmaf_ru(p1, of_col[1].y, __fmul_ru(p2, of_col[2].y))),
                             __fmaf_ru(p0, of_col[0].z, __fmaf_ru(p1, of_col[1].z, __fmul_ru(p2, of_col[2].z))),
                             __fmaf_ru(p0, of_col[0].w, __fmaf_ru(p1, of_col[1].w, __fmul_ru(p2, of_col[2].w)))};
-    bool seen = i > 0;  // with nothing to compare with yet, the first row is computed
+    bool dismissed = i > 0;  // there is no ratio to compare the first row with: compute it
 #pragma unroll
-    for (int j = 0; j < 4; ++j) seen = seen & !(above[j] > __fmul_rd(worst.below, __int2float_rd(value[j])));
-    if (__all_sync(ALL, seen) || row0 + i >= looked_at) continue;
+    for (int j = 0; j < 4; ++j) dismissed = dismissed & !(above[j] > __fmul_rd(worst.below, __int2float_rd(value[j])));
+    if (__all_sync(ALL, dismissed) || row0 + i >= compared) continue;
 #pragma unroll
     for (int j = 0; j < 4; ++j)
-      if (col + j < cols) worst.see(numerator(p, q, b, row0 + i, col + j), value[j]);
+      if (col + j < cols) worst.include(numerator(p, q, b, row0 + i, col + j), value[j]);
     worst.share();
   }
   worst.share();
-  worst.tell(result);
+  worst.publish(result);
 }
 
 #endif

@@ -1,16 +1,21 @@
-// A lower bound of (abs(A) abs(B))_ij where the product of wide magnitudes is zero (docs/bounds.md, B7).
+// A lower bound of (abs(A) abs(B))_ij by exponents alone, for entries where the product of wide magnitudes is zero
+// (docs/bounds.md, B7, item 4).
 #include "arithmetic/fixed_point.cuh"
 #include "hardware/launch.cuh"
 
 // Macros: INPUT_A and INPUT_B (double or float).
 //
-// L is float64 [batch][rows][ld]. An entry that is 0 becomes 2^(raised + e), e the largest e_ih + e_jh over k with
-// 2^e_ih <= abs(a_ih) 2^-top the leading power of two (0 where no float64 is that small); Inf where no two factors
-// meet. NaN and Inf count as zeros.
+// L (`lower`) is float64 [batch][rows][ld], the product of wide magnitudes. An entry that is zero is replaced by
+// 2^(raised + e), e the largest e_ih + e_hj over h, where 2^e_ih <= abs(a_ih) 2^-top_i is the leading power of two of
+// an element: one term of the sum bounds the sum. The new value is 0 if that power is below float64's range, and Inf if
+// all products are zero (such an entry has no error). NaN and Inf count as zeros.
 //
-// 256 threads; grid batch * ceil(a.rows / 64) * ceil(b.rows / 64), all on x. A thread owns 4 x 4 entries, a warp 8 x
-// 64. Most blocks have no zeros, and are done; of the others only warps with zeros compute, and of k only where both
-// operands have other than zeros.
+// 256 threads; grid batch * ceil(p.rows / 64) * ceil(q.rows / 64), all on x. A block owns 64 x 64 entries of L, a warp
+// 8 x 64, a thread 4 x 4. Phases:
+// 1. Read the entries. A block without zeros exits (most do); a warp without zeros only helps to load.
+// 2. Slab by slab of DEPTH indices of k: put the exponents of 64 rows of both operands into shared memory; warps with
+//    zeros take the maximum of sums. Slabs in which either operand has nothing but zeros are skipped.
+// 3. Store the new values of the zeros.
 template <typename T> struct Rows {
   const T* x;                  // element h of row r of batch entry b at b * sb + r * sr + h * sk
   const int64_t* description;  // of which only top is read, at b * step + r
@@ -18,16 +23,18 @@ template <typename T> struct Rows {
 };
 
 constexpr int TILE = 64, DEPTH = 32;
-constexpr int LD = TILE + 4;  // spreads over the banks what is written along k
+constexpr int LD = TILE + 4;  // padding: writes along k fall into different banks
 constexpr uint64_t INFINITE = 0x7ffull << 52;
-constexpr int NOTHING = 2 * EMPTY_TOP;  // the exponent of a zero: no sum with it is as large as one of two others
+constexpr int NOTHING = 2 * EMPTY_TOP;  // exponent of a zero: a sum with it is below every sum of two real exponents
 
+// The largest e with 2^e <= abs(x) 2^-top; NOTHING for zeros, NaN and Inf.
 template <typename Bits> __device__ __forceinline__ int leading_exponent(Bits bits, int top) {
   const Parts p = parts(bits);
   return p.mantissa == 0 ? NOTHING : top_exponent(p) - 1 - top;
 }
 
-// Exponents of DEPTH elements of TILE rows; returns whether this thread's have any but those of zeros.
+// Writes the exponents of DEPTH elements of TILE rows to shared memory; returns whether any of those that this thread
+// has loaded is nonzero.
 template <typename T>
 __device__ __forceinline__ bool stage(int (&to)[DEPTH][LD], const Rows<T>& from, int64_t b, int64_t row0, int64_t h0,
                                       int64_t k) {
@@ -49,7 +56,7 @@ __device__ __forceinline__ bool stage(int (&to)[DEPTH][LD], const Rows<T>& from,
   return any;
 }
 
-// The bits of the float64 2^e; those of 0 where none is that small.
+// The bits of the float64 2^e; 0 where e is below the smallest subnormal's.
 __device__ __forceinline__ uint64_t power_of_two(int e) {
   if (e >= -1022) return static_cast<uint64_t>(e + 1023) << 52;
   return e >= -1074 ? 1ull << (e + 1074) : 0ull;
@@ -67,6 +74,7 @@ lower_by_exponents(const Rows<INPUT_A> p, const Rows<INPUT_B> q, double* lower, 
   const int row = static_cast<int>(threadIdx.x) / 16 * 4, col = static_cast<int>(threadIdx.x) % 16 * 4;
   lower += (b * rows + row0 + row) * ld + col0 + col;
 
+  // 1. A bit for each zero among this thread's entries.
   uint32_t zeros = 0;
 #pragma unroll
   for (int i = 0; i < 4; ++i)
@@ -76,6 +84,7 @@ lower_by_exponents(const Rows<INPUT_A> p, const Rows<INPUT_B> q, double* lower, 
   if (!__syncthreads_or(zeros != 0)) return;
   const bool idle = __all_sync(0xffffffffu, zeros == 0);
 
+  // 2. The largest sum of exponents.
   __shared__ __align__(16) int of_rows[DEPTH][LD];
   __shared__ __align__(16) int of_cols[DEPTH][LD];
   int best[4][4];
@@ -97,9 +106,10 @@ lower_by_exponents(const Rows<INPUT_A> p, const Rows<INPUT_B> q, double* lower, 
           for (int j = 0; j < 4; ++j) best[i][j] = larger(best[i][j], of_row[i] + of_col[j]);
       }
     }
-    __syncthreads();  // before others stage
+    __syncthreads();  // all have read this slab before the next one overwrites it
   }
 
+  // 3. Store.
 #pragma unroll
   for (int i = 0; i < 4; ++i)
 #pragma unroll

@@ -1,7 +1,7 @@
-// Elements cut into words where a kernel multiplies them from (docs/design.md, section 10).
+// From elements to low-precision words, by one thread (docs/design.md, section 10).
 //
 // Macros: WORD (FP16, BF16 or TF32); CONVERSION (RN, RNA or RZ); WORD_COUNT; SCALE_BITS; TILE: 0 for fragments
-// (fragments.cuh), else the rows of a tile, and NEIGHBOURS (tiles.cuh); TOGETHER: words that share a tile, all or one.
+// (fragments.cuh), else the rows of a tile, with NEIGHBOURS (tiles.cuh); TOGETHER: words that share a tile, all or one.
 #pragma once
 #include "words/fragments.cuh"
 #include "words/word_tiles.cuh"
@@ -9,13 +9,14 @@
 
 constexpr int WIDTH = WORD == TF32 ? 4 : 2;  // bytes of a word
 
+// Replaces NaN and Inf by zero.
 __device__ __forceinline__ void clear_nonfinite(uint32_t (&bits)[8]) {
 #pragma unroll
   for (int j = 0; j < 8; ++j)
     if ((bits[j] >> 23 & 0xff) == 0xff) bits[j] = 0;
 }
 
-// Two numbers become words, and their bytes.
+// Rounds two numbers to words, in place, and packs the words' bytes: into one 32-bit register, or two of TF32.
 __device__ __forceinline__ void round_and_pack(float (&x)[2], uint32_t* packed) {
   if (WORD == FP16 && CONVERSION == RN) {  // one instruction does both
     packed[0] = pack_halves(x[0], x[1]);
@@ -30,8 +31,8 @@ __device__ __forceinline__ void round_and_pack(float (&x)[2], uint32_t* packed) 
   }
 }
 
-// The words of eight elements of a row, scaled by 2^mu, as split_into_words has them, to place(s, byte): where the
-// bytes of word s from this one on are stored, 16 at a time (fragments: 4).
+// Cuts eight elements of a row, scaled by 2^mu, into words and stores them, as split_into_words defines them. place(s,
+// byte) is the address of bytes byte .. of word s of these elements, called for each 16 bytes (fragments: each 4).
 template <typename Place> __device__ __forceinline__ void cut_words(const uint32_t (&bits)[8], int mu, Place place) {
   const Scale scale(mu);
   float left[8];

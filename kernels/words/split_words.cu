@@ -1,22 +1,26 @@
-// The words of an operand, in the order that a kernel multiplies them in (docs/design.md, section 10).
+// The low-precision words of an operand, in the layout of the kernel that multiplies them (docs/design.md, section 10).
 //
 // Macros: those of cut_words.cuh; ALONG_K: 1 if neighbouring threads read along k, 0 if along the rows; LARGEST: 1 if
 // field 0 of the description is as tops.cu leaves it, the bits of the largest element instead of its exponent.
 //
-// x is a view (batch, rows, k) of float32 with element strides sb, sr, sk of any sign; a row is scaled by
-// 2^mu, mu = ceiling - top. Words are zero for rows <= row < rows_padded, k <= h < k_padded, NaN and Inf.
-// description is int64 [6][batch * rows]; mu of row (b, row) goes to mu[b * rows + row].
+// x is a view (batch, rows, k) of float32 with element strides sb, sr, sk of any sign. A row is scaled by 2^mu, mu =
+// ceiling - top, which is exact but for elements far below its top. Words are zero for rows <= row < rows_padded, for k
+// <= h < k_padded, and for NaN and Inf. description is int64 [6][batch * rows]; mu of row (b, row) goes to mu_out[b *
+// rows + row].
 //
-// 256 threads; grid batch * ceil(rows_padded / 32) * (k_padded / 128), all on x. A block owns 32 rows x 128 elements.
+// 256 threads; grid batch * ceil(rows_padded / 32) * (k_padded / 128), all on x. A block owns 32 rows x 128 elements, a
+// thread 8 neighbouring elements of two rows. split_words stores the words; count_underflows counts elements that lose
+// more than their share.
 #include "words/cut_words.cuh"
 #include "arithmetic/fixed_point.cuh"
 #include "hardware/launch.cuh"
 
-// A block's part of an operand: 8 neighbouring elements of two rows for each thread, scaled.
+// The part of an operand that a block owns: 8 neighbouring elements of two rows for each thread.
 struct Part {
   int64_t b, row0, h0;
   int scale[2];
 
+  // The part of this block.
   __device__ __forceinline__ Part(int64_t rows_padded, int64_t k_padded) {
     const uint32_t blocks_k = static_cast<uint32_t>(k_padded / TILE_K);
     const uint32_t blocks_row = static_cast<uint32_t>((rows_padded + TILE_ROWS - 1) / TILE_ROWS);
@@ -33,7 +37,7 @@ struct Part {
     h0 = static_cast<int64_t>(at_k) * TILE_K;
   }
 
-  // Calls use(row, mu, bits) for both rows, with the bits of the elements, 0 for NaN and Inf.
+  // Calls use(row, mu, bits) for both rows of the thread, with the bits of its elements; NaN and Inf are zero.
   template <typename Use>
   __device__ __forceinline__ void each(const float* x, int64_t sb, int64_t sr, int64_t sk, int64_t rows, int64_t k,
                                        const int64_t* top, int ceiling, const Use& use) const {
@@ -84,7 +88,7 @@ split_words(const float* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, int
   });
 }
 
-// Adds the number of elements of which the words leave more than `residual` times their size.
+// Adds to *count the number of elements of which the words leave more than `residual` times their magnitude.
 extern "C" __global__ void __launch_bounds__(256)
 count_underflows(const float* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, int64_t rows, int64_t k,
                  int64_t rows_padded, int64_t k_padded, const int64_t* __restrict__ description, int ceiling,
@@ -100,7 +104,7 @@ count_underflows(const float* __restrict__ x, int64_t sb, int64_t sr, int64_t sk
       float words[WORD_COUNT];
       const float left = split_into_words<WORD, CONVERSION, SCALE_BITS>(x, words);
       const bool more = fabs(static_cast<double>(left)) > residual * fabs(static_cast<double>(x));
-      found += more || (x == 0.0f && bits[j] << 1 != 0) ? 1 : 0;  // or scaled to less than float32 holds
+      found += more || (x == 0.0f && bits[j] << 1 != 0) ? 1 : 0;  // or it became zero when scaled
     }
   });
   found = __reduce_add_sync(0xffffffffu, found);

@@ -1,16 +1,29 @@
-// The largest elements of an operand's rows and their words in one read, on Hopper (docs/design.md, section 10).
+// Largest elements and low-precision words of an operand in one read of it, on Hopper (docs/design.md, section 10).
 //
 // Macros: those of cut_words.cuh, with TILE > 0; ALONG_K: 1 if neighbouring threads read along k, 0 if along the rows;
-// HELD: 16 rows of a group, or 32 if ALONG_K is 0; CLUSTER: 1, 2, 4 or 8 blocks; WARPS of a block, at most 16.
+// HELD: rows of a group, 16, or 32 if ALONG_K is 0; CLUSTER: 1, 2, 4 or 8 blocks; WARPS of a block, at most 16.
 //
-// Arguments as those of split_words.cu, but for the batch entries, the fields of the description that tops.cu writes,
-// which are written here, and lost, which becomes 1 if an element is below 2^floor when it is scaled; it may be null.
-// `beside` as launch.cuh has it. k_padded is at most CLUSTER * WARPS * SLABS * SLAB_K.
+// Arguments as those of split_words.cu, with these besides: `batch`; the fields of the description that tops.cu writes
+// are written here; *lost becomes 1 if an element is below 2^floor when it is scaled (lost may be null); `beside` as
+// launch.cuh explains. k_padded is at most CLUSTER * WARPS * SLABS * SLAB_K.
 //
-// Grid: any number of clusters, all on x; RING + 3 sizeof(Exchanged) bytes of dynamic shared memory. Clusters take
-// groups of rows in turn. A warp has two slabs of a group. It shows all blocks of the cluster the largest elements,
-// and when the cluster has put the rows together, cuts its slabs into words and fills their places with what comes
-// next: a ring of three slabs, of which nobody else knows.
+// Grid: any number of clusters, all on x; RING + 3 sizeof(Exchanged) bytes of dynamic shared memory. Clusters are
+// persistent and take groups of HELD rows in turn; each warp of a cluster owns SLABS = 2 slabs of a group, SLAB_K
+// elements of k of all its rows. A warp has a ring of three slabs of its own, and cp.async fills it while it works:
+//
+//   ring of a warp   | group g, slab 0 | group g, slab 1 | group g + 1, slab 0 |
+//   after the cut    | group g + 1, slab 1 | group g + 2, slab 0 | ...         each slab is refilled when it is cut
+//
+// Phases for each group:
+// 1. Wait for the group's two slabs.
+// 2. Largest and smallest magnitude of each row in them.
+// 3. Exchange: red.max of the largest into `exchanged` of every block of the cluster; barrier of the cluster.
+// 4. Exponents; one warp stores them and the description; note elements below 2^floor.
+// 5. Cut the slabs into words, store, refill.
+//
+// `exchanged` has three sets, used in turn: one is read by warps of this group, one may already be raised by blocks
+// that are at the next group, and one is cleared by warp 0 for the group after it. Because of
+// the barrier in phase 3 no block of a cluster is more than one group further than another one.
 #define INPUT float
 #include "words/cut_words.cuh"
 #include "conversion/largest.cuh"
@@ -19,27 +32,29 @@
 
 constexpr int ROWS = HELD, SLAB = 1024, SLAB_K = SLAB / ROWS, SLABS = 2, STAGES = 3;
 constexpr int RING = 4 * STAGES * SLAB * WARPS;
-constexpr int SLAB_BYTES = SLAB_K * WIDTH;  // of a row of a slab in one word
-constexpr int SHARE = 128 / TOGETHER;       // of those of a tile's row that are of one word
+constexpr int SLAB_BYTES = SLAB_K * WIDTH;  // bytes of a row of a slab in one word
+constexpr int SHARE = 128 / TOGETHER;       // bytes of a row of a tile block that belong to one word
 
-// A lane has eight elements of a row in a pass: PACK neighbours, 16 bytes of words, from PACK piece on, and of words of
-// four bytes those half a slab further on.
+// A warp goes through a slab in PASSES passes. In a pass a lane has eight elements of one row, which become 16 bytes of
+// words (TF32: 32): PACK neighbours from element PACK * piece on and, of TF32, the PACK half a slab further on.
 constexpr int PASSES = 4, PACK = 16 / WIDTH, PIECES = SLAB_K / 8, PASS_ROWS = ROWS / PASSES;
 __device__ __forceinline__ int piece_of(int lane) { return lane % PIECES; }
 __device__ __forceinline__ int row_of(int lane, int pass) { return PASS_ROWS * pass + lane / PIECES; }
 
-// What the warps of the cluster have found in a group.
+// The largest magnitude (its bits) and the number of NaN and Inf of each row of a group, merged from the whole cluster.
 struct Exchanged {
   uint32_t magnitude[ROWS], nonfinite[ROWS];
 };
 
-// The bits of 2^e, of which those of a number tell whether it is smaller; 0 where none is.
+// The bits of the float32 2^e: a nonnegative number is below 2^e if its bits are below these. 0 if 2^e is below
+// float32.
 __device__ __forceinline__ uint32_t bits_of_power(int e) {
-  const int beyond = e + 149;  // of the smallest number
+  const int beyond = e + 149;  // of the smallest subnormal number
   return e >= -126 ? static_cast<uint32_t>(e + 127) << 23 : beyond > 0 ? 1u << beyond : 0;
 }
 
-// Where element (row, h) of a slab stands: copies of 16 bytes, and what the lanes read at once, meet every bank once.
+// Position of element (row, h) in a slab: permuted so that 16-byte copies and the reads of a warp are free of bank
+// conflicts.
 __device__ __forceinline__ int place(int row, int h) {
 #if ALONG_K
   return row * SLAB_K + ((h >> 2 ^ (PACK == 8 ? h >> 5 & 1 : 0)) << 2) + (h & 3);
@@ -50,17 +65,17 @@ __device__ __forceinline__ int place(int row, int h) {
 #endif
 }
 
-// The slabs of a warp, one after the other.
+// The slabs of a warp in the order in which it loads them.
 struct Slabs {
   const Bits* x;
   int64_t sb, sr, sk, rows, k;
-  uint32_t groups, all;  // of a batch entry, and of all
-  int64_t h;             // where the warp begins in a row
-  bool aligned;          // 16 bytes may be read at once
-  uint32_t group;        // that the next slab is of,
-  int slab;              // and its number there
+  uint32_t groups, all;  // groups of a batch entry, and of all batch entries
+  int64_t h;             // the first element of k of the warp
+  bool aligned;          // 16 bytes may be copied at a time
+  uint32_t group;        // group of the next slab to load
+  int slab;              // and its number in the group
 
-  // The next one, as a group of copies; none after the last.
+  // Starts to copy the next slab to `to`, as one group of cp.async; an empty group after the last slab.
   __device__ __forceinline__ void load(Bits* to) {
     if (group < all) {
       const int lane = threadIdx.x & 31;
@@ -107,7 +122,7 @@ struct Slabs {
   }
 };
 
-// A lane's elements of a slab in a pass, from where `place` has them.
+// Loads this lane's eight elements of a slab in a pass.
 __device__ __forceinline__ void read(const Bits* slab, int pass, uint32_t (&bits)[8]) {
   const int lane = threadIdx.x & 31, piece = piece_of(lane), row = row_of(lane, pass), apart = piece >> 2;
 #if ALONG_K
@@ -145,21 +160,24 @@ tops_split_words(const float* __restrict__ x, int64_t sb, int64_t sr, int64_t sk
 
   const int64_t tile_bytes = k_padded * WIDTH / SHARE * (TILE * 128);
   out += h * WIDTH / SHARE * (TILE * 128);
-  int at[PASSES];  // of the first word of a lane's elements in a slab, from that of the group
+  int at[PASSES];  // offset of the first word of this lane's elements, relative to that of the group
 #pragma unroll
   for (int pass = 0; pass < PASSES; ++pass) {
     const int row = row_of(lane, pass) % 16, byte = 16 * piece;
     at[pass] = byte / SHARE * (TILE * 128) + tile_offset(permuted_column<NEIGHBOURS>(row), byte % SHARE / 16);
   }
 
-  bool whole = true;
-  int slot = 0, turn = 0;  // of the group's first slab in the ring; of three for what is exchanged
+  bool whole = true;  // no element below 2^floor so far
+  int slot = 0;       // of the group's first slab in the ring
+  int turn = 0;       // set of `exchanged`
   const auto slab_at = [&](int c) { return ring + (slot + c < STAGES ? slot + c : slot + c - STAGES) * SLAB; };
 #pragma unroll 1
   for (uint32_t group = blockIdx.x / CLUSTER; group < all; group += gridDim.x / CLUSTER) {
+    // 1. Wait.
     wait_for_groups<STAGES - SLABS>();
     __syncwarp();
-    uint32_t largest[PASSES] = {}, smallest[PASSES];  // the latter less one, and so none of zeros
+    // 2. Largest and smallest; of the latter 1 is subtracted, so that zeros wrap around to the largest number.
+    uint32_t largest[PASSES] = {}, smallest[PASSES];
 #pragma unroll
     for (int pass = 0; pass < PASSES; ++pass) smallest[pass] = ~0u;
 #pragma unroll
@@ -177,7 +195,7 @@ tops_split_words(const float* __restrict__ x, int64_t sb, int64_t sr, int64_t sk
       }
     const uint32_t any = larger(larger(largest[0], largest[1]), larger(largest[2], largest[3]));
     uint32_t nonfinite[PASSES] = {};
-    if (any >= SPECIAL) {  // once more, without those
+    if (any >= SPECIAL) {  // NaN or Inf: a second pass that leaves them out and counts them
 #pragma unroll 1
       for (int pass = 0; pass < PASSES; ++pass) {
         uint32_t finite = 0, count = 0;
@@ -197,6 +215,7 @@ tops_split_words(const float* __restrict__ x, int64_t sb, int64_t sr, int64_t sk
           if (i == pass) largest[i] = finite, nonfinite[i] = count;
       }
     }
+    // 3. Exchange.
     Exchanged& now = exchanged[turn];
 #pragma unroll
     for (int pass = 0; pass < PASSES; ++pass) {
@@ -224,8 +243,9 @@ tops_split_words(const float* __restrict__ x, int64_t sb, int64_t sr, int64_t sk
     const int64_t first = b * rows + row0;
     cluster_barrier();
 
+    // 4. Exponents.
     int mu[PASSES];
-    bool clean = true;
+    bool clean = true;  // no NaN or Inf
 #pragma unroll
     for (int pass = 0; pass < PASSES; ++pass) {
       const int row = row_of(lane, pass);
@@ -240,13 +260,14 @@ tops_split_words(const float* __restrict__ x, int64_t sb, int64_t sr, int64_t sk
       whole = whole && !(kept > 1 && smallest[pass] < kept - 1 && magnitude != 0);
     }
     turn = turn == 2 ? 0 : turn + 1;
-    if (warp == 0) {  // of the group after the next one, which nobody shows anything of before the next barrier
+    if (warp == 0) {  // clear the set of the group after the next one: nobody raises it before the next barrier
       uint32_t* const later = reinterpret_cast<uint32_t*>(exchanged + (turn == 2 ? 0 : turn + 1));
 #pragma unroll
       for (int i = 0; i < 2 * ROWS; i += 32) later[lane + i] = 0;
     }
 
-    uint8_t* to[ROWS / 16];  // sixteen rows are of one tile
+    // 5. Cut.
+    uint8_t* to[ROWS / 16];  // sixteen rows belong to one tile
 #pragma unroll
     for (int i = 0; i < ROWS / 16; ++i) {
       const int64_t row = row0 + 16 * i;

@@ -1,16 +1,23 @@
-// The product of two operands in one or two words each on Hopper: C = 2^-(mu_i + nu_j) sum over blocks of k of
-//   (A_2 B_1 + A_1 B_2) 2^-SCALE_BITS + A_1 B_1     or     A_1 B_1,
-// a block (128 bytes of a row: 64 elements of 16 bits, 32 of TF32) in one accumulator of the tensor core, the low
-// words' products first; blocks are added to FP32 sums, to nearest (docs/design.md, section 10).
+// The product of two operands in one or two low-precision words each on Hopper, with one promoted accumulator:
+//
+//   C_ij = 2^-(mu_i + nu_j) sum over blocks of k of
+//            (A_2 B_1 + A_1 B_2) 2^-SCALE_BITS + A_1 B_1      two words (halfhalf, tf32tf32), or
+//            A_1 B_1                                          one word of FP16 (two-stage)
+//
+// A block is 128 bytes of a row (64 elements of 16 bits, 32 of TF32). All its products are added in one accumulator of
+// the tensor core that starts from zero, the products of low words first; then the block is promoted: added to an FP32
+// sum in registers, rounded to nearest (docs/design.md, section 10).
 //
 // Macros: HALF_SUMS: 1 for one word of FP16 and accumulators of FP16, 0 for two words and accumulators of FP32; WORD
 // (FP16 or TF32) and SCALE_BITS, of two words; TILE_COLS and TILE_STAGES.
 //
-// Tiles, ring and launch as word_ring_sm90.cuh has them, operands in tiles of word_tiles.cuh: a stage is a block of one
-// word, or half a block of two. A thread has 64 x TILE_COLS / 128 sums and as many accumulators, or of FP16, of which a
-// register holds two, up to twice as many: up to 208 of its 240 registers.
+// Tiles, ring and launch: see word_ring_sm90.cuh; operands in tiles of word_tiles.cuh. A stage is a block of one word,
+// or half a block of both words. A thread has TILE_COLS / 2 sums and as many accumulators (of FP16:
+// one or two sets, two numbers in a register), up to 208 of its 240 registers.
 //
-// `blocks`: of k; `k_stages`: stages that the operands have.
+// `blocks`: of k; `k_stages`: stages that the operands have along k. Phases:
+// 1. Producer: copy the stages of each tile.
+// 2. Consumers, for each tile: load exponents, clear sums; for each block multiply and promote; scale and store.
 #include "hardware/launch.cuh"
 #include "words/word_ring_sm90.cuh"
 #include "hardware/wgmma_words.cuh"
@@ -21,13 +28,13 @@ typedef float Sums[COLS / 2];
 
 #if HALF_SUMS
 
-// Of two blocks, as far as there are registers, so that the tensor cores have the next one while a block is promoted.
-// Without turns: here they would cost more than they save.
+// Two sets of accumulators if registers allow, for two blocks in turn: the tensor cores work on one block while the
+// other one is promoted. Turns of the warpgroups (word_ring_sm90.cuh) would cost more here than they save.
 constexpr int AT_A_TIME = COLS <= 208 ? 2 : 1;
 
 typedef uint32_t Accumulators[AT_A_TIME][COLS / 4];
 
-// The products of a block; its stage.
+// Issues the products of the next block into fresh accumulators d; returns its stage, which the caller releases.
 __device__ __forceinline__ int multiply(const Stages& stages, Ring& ring, uint32_t (&d)[COLS / 4]) {
   uint32_t a, b;
   stages.wait(ring);
@@ -41,7 +48,8 @@ __device__ __forceinline__ int multiply(const Stages& stages, Ring& ring, uint32
   return stage;
 }
 
-// Adds the products of a block, of which that many later ones are under way, to the sums.
+// Promotes the block in d: waits until all but the LATER groups of wgmma issued after it are complete, releases its
+// stage, adds d to the sums.
 template <int LATER>
 __device__ __forceinline__ void promote(const Stages& stages, int stage, uint32_t (&d)[COLS / 4], Sums& sum) {
   wgmma_wait<LATER>();
@@ -51,6 +59,8 @@ __device__ __forceinline__ void promote(const Stages& stages, int stage, uint32_
   for (int i = 0; i < COLS / 2; ++i) sum[i] += half_to_float(d[i / 2], i % 2);
 }
 
+// Multiplies and promotes all blocks of a tile. With two sets of accumulators the next block is issued before the one
+// before it is promoted.
 __device__ __forceinline__ void add_blocks(const Stages& stages, Ring& ring, Accumulators& d, Sums& sum, int blocks) {
   if constexpr (AT_A_TIME == 1) {
 #pragma unroll 1
@@ -78,9 +88,9 @@ __device__ __forceinline__ void add_blocks(const Stages& stages, Ring& ring, Acc
 
 typedef Sums Accumulators;
 
-constexpr uint32_t SECOND = 64 >> 4;  // from the descriptor of first words to that of second words
+constexpr uint32_t SECOND = 64 >> 4;  // added to the descriptor of the first words it gives that of the second words
 
-// The products of the low words with the leading ones, over one stage.
+// Issues the products of low words with leading ones over one stage; the first clears d if `fresh`.
 __device__ __forceinline__ void multiply_low(Accumulators& d, uint32_t a, uint32_t b, bool fresh) {
   wgmma_fence();
 #pragma unroll
@@ -90,6 +100,7 @@ __device__ __forceinline__ void multiply_low(Accumulators& d, uint32_t a, uint32
   }
   wgmma_commit();
 }
+// Issues the products of the leading words over one stage, added to d.
 __device__ __forceinline__ void multiply_leading(Accumulators& d, uint32_t a, uint32_t b) {
   wgmma_fence();
 #pragma unroll
@@ -97,7 +108,8 @@ __device__ __forceinline__ void multiply_leading(Accumulators& d, uint32_t a, ui
   wgmma_commit();
 }
 
-// Adds the products of a block to the sums.
+// Multiplies a block, two stages, and promotes it: low words in both stages; scale the accumulators by 2^-SCALE_BITS
+// (exact) while the other warpgroup has its turn; leading words in both stages, which are still in shared memory.
 __device__ __forceinline__ void add_block(const Stages& stages, Ring& ring, Accumulators& d, Sums& sum) {
   uint32_t a0, b0, a1, b1;
   const int first = ring.stage;
@@ -131,6 +143,7 @@ __device__ __forceinline__ void add_block(const Stages& stages, Ring& ring, Accu
 #pragma unroll
   for (int i = 0; i < COLS / 2; ++i) sum[i] += d[i];
 }
+// Multiplies and promotes all blocks of a tile.
 __device__ __forceinline__ void add_blocks(const Stages& stages, Ring& ring, Accumulators& d, Sums& sum, int blocks) {
 #pragma unroll 1
   for (int block = 0; block < blocks; ++block) add_block(stages, ring, d, sum);
@@ -179,5 +192,5 @@ word_gemm(const Operand a, const Operand b, const Output<float> to, int blocks, 
     }
     if (WORD_COUNT == 2 && warpgroup == 0) take_turn();
   }
-  cluster_barrier();  // no block leaves while the other still copies into it or arrives there
+  cluster_barrier();  // no block exits while the other one may still copy into its shared memory or signal its barriers
 }

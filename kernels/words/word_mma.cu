@@ -1,17 +1,28 @@
-// The product of two operands in words, of any number, format and order, by mma.sync: C = 2^-(mu_i + nu_j) V with V as
-// docs/design.md, section 10, defines it (the order of groups, turns, blocks, instructions and pairs included).
+// The product of two operands in low-precision words of any number, format and order, by mma.sync: C_ij = RN(V_ij
+// 2^-(mu_i + nu_j)), V as docs/design.md, section 10, defines it: the order of groups, turns, blocks, instructions and
+// pairs is part of the definition, since sums in floating point depend on it.
 //
-// Macros: WORD (FP16, BF16 or TF32); WORD_COUNT; HALF_SUMS: 1 for accumulators in FP16, which are promoted; PROMOTION
-// (float or double): of sums outside the tensor core; PROGRAM: the value of a Program; WARPS of a block, 4 for two
-// blocks on a multiprocessor or 8, each of which owns WARP_ROWS x WARP_COLS entries; HELD: units of k, of 32 bytes,
-// that are held at a time.
+// Macros:
+// - WORD (FP16, BF16 or TF32); WORD_COUNT; PROGRAM: the value of a Program (word_program.cuh)
+// - HALF_SUMS: 1 for accumulators in FP16, which are promoted; PROMOTION (float or double): of sums outside the tensor
+//   core
+// - WARPS of a block (4, then two blocks fit a multiprocessor, or 8), each of which owns WARP_ROWS x WARP_COLS entries
+// - HELD: units of k (32 bytes of a row) that shared memory holds at a time
 //
-// Operands lie in fragments (fragments.cuh), of `stride` fragments along k, of which `units` are not padding. Rows are
-// padded with zeros to multiples of a tile's. `group` row tiles are walked together.
+// Operands are fragments (fragments.cuh), `stride` fragments along k for each 16 rows, of which the first `units` are
+// not padding. Rows are padded with zeros to multiples of a tile's. `group` row tiles are walked together, column by
+// column, so that their fragments stay in the second-level cache.
 //
-// 32 * WARPS threads, grid batch * row tiles * column tiles, all on x. A block owns 128 x COLS entries of the result.
-// Dynamic shared memory: 2 * HELD * WORD_COUNT * FRAGMENTS * 512 bytes, half of which is filled while the other half is
-// multiplied.
+// 32 * WARPS threads, grid batch * row tiles * column tiles, all on x. A block owns 128 x COLS entries of C. Dynamic
+// shared memory: 2 * HELD * WORD_COUNT * FRAGMENTS * 512 bytes in two halves. Phases:
+// 1. Start to copy the first part of k (word_parts.cuh) into half 0.
+// 2. For each part: wait until its copies are complete in all warps, start to copy the next part into the other half,
+//    multiply; at the end of a block add the accumulators to `sum`, at the end of a group to `total`.
+//
+//   half 0   | copy part 0 | multiply 0 | copy part 2 | multiply 2 | ...
+//   half 1                 | copy 1     | multiply 1  | copy 3     | ...
+//
+// 3. Add the last group, scale, store.
 #include "words/fragments.cuh"
 #include "hardware/launch.cuh"
 #include "hardware/mma_words.cuh"
@@ -22,10 +33,11 @@ constexpr int ROWS = 128, DOWN = ROWS / WARP_ROWS, COLS = WARPS / DOWN * WARP_CO
 constexpr int SIXTEENS = WARP_ROWS / 16, EIGHTS = WARP_COLS / 8;  // of rows and of columns of a warp
 constexpr int LEFT = ROWS / 16, FRAGMENTS = LEFT + COLS / 16;
 
-// A unit of k of one word of A and one of B, as a warp multiplies it.
+// One unit of k of one word of A and one of B, in the registers of a warp.
 struct Fragments {
   uint4 left[SIXTEENS], right[EIGHTS / 2];
 
+  // Reads the fragments of a warp from shared memory; a and b point to this lane's part of the first ones.
   __device__ __forceinline__ void read(const uint4* a, const uint4* b) {
 #pragma unroll
     for (int i = 0; i < SIXTEENS; ++i) left[i] = a[i * 32];
@@ -34,7 +46,7 @@ struct Fragments {
   }
 };
 
-// A warp's accumulators of the tensor core.
+// A lane's accumulators of the tensor core: entry x of rows 16 i .. and columns 8 j ..; FP16 ones two in a register.
 struct Accumulators {
 #if HALF_SUMS
   uint32_t d[SIXTEENS][EIGHTS][2];
@@ -61,6 +73,7 @@ struct Accumulators {
 #pragma unroll
         for (int x = 0; x < static_cast<int>(sizeof(d[0][0]) / 4); ++x) d[i][j][x] = 0;
   }
+  // Adds the products of one unit of k, by mma.sync.
   __device__ __forceinline__ void multiply(const Fragments& at) {
 #pragma unroll
     for (int i = 0; i < SIXTEENS; ++i)
@@ -79,6 +92,7 @@ struct Accumulators {
 
 typedef PROMOTION Sums[SIXTEENS][EIGHTS][4];
 
+// Calls use(i, j, x) for each accumulator.
 template <typename Use> __device__ __forceinline__ void each(const Use& use) {
 #pragma unroll
   for (int i = 0; i < SIXTEENS; ++i)
@@ -99,10 +113,10 @@ word_mma(const Operand a, const Operand b, const Output<float> to, int units, in
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const int row0 = (first_tile + within % height) * ROWS, col0 = within / height * COLS;
 
-  // A word's fragments of A and of B, then those of the next word; then the next unit, of HELD; then the other half.
+  // Layout of shared memory: [half][unit of HELD][word][fragments of A, then of B].
   constexpr int WORD_STEP = FRAGMENTS * 32, UNIT_STEP = WORD_COUNT * WORD_STEP;
   uint4* const held = reinterpret_cast<uint4*>(dynamic) + lane;
-  // Warps bring fragments of A and B, one after the other.
+  // Warps share the copies: warp w copies fragments w, w + WARPS, ... of A and B.
   constexpr int EACH = (FRAGMENTS + WARPS - 1) / WARPS;
   const uint4* from[EACH];
 #pragma unroll
@@ -113,7 +127,7 @@ word_mma(const Operand a, const Operand b, const Output<float> to, int units, in
     from[i] = reinterpret_cast<const uint4*>(slices) + row * stride * 32 + lane;
   }
   const Destination to_held(held);
-  const auto bring = [&](const Part& part, int half) {
+  const auto start_copies = [&](const Part& part, int half) {
     const int count = part.last - part.first;
 #pragma unroll
     for (int i = 0; i < EACH; ++i) {
@@ -135,16 +149,18 @@ word_mma(const Operand a, const Operand b, const Output<float> to, int units, in
   const uint4* const of_b = held + (LEFT + warp / DOWN * (EIGHTS / 2)) * 32;
   Accumulators d;
   d.clear();
-  Sums sum, total;  // of blocks, and of groups
+  Sums sum, total;  // sum: over the blocks of the promoted group; total: over groups
   each([&](int i, int j, int x) { sum[i][j][x] = total[i][j][x] = 0; });
+  // 1. The first part.
   Part part = {};
   part.begin(units);
-  bring(part, 0);
+  start_copies(part, 0);
+  // 2. Part by part.
   for (int half = 0; part.group < program.groups; half ^= 1) {
     const Part next = part.next(units);
     wait_for_copies();
-    __syncthreads();
-    bring(next, half ^ 1);
+    __syncthreads();  // all warps have copied `half` and no longer read the other one
+    start_copies(next, half ^ 1);
     for (int first = part.first, last; first < part.last; first = last) {
       last = part.of_short_blocks() ? smaller(first + program.block, part.last) : part.last;
       const bool opens = part.of_short_blocks() || first == part.block;
@@ -159,7 +175,7 @@ word_mma(const Operand a, const Operand b, const Output<float> to, int units, in
           to.read(of_a + at + u * UNIT_STEP + program.left[begin + pair] * WORD_STEP,
                   of_b + at + u * UNIT_STEP + program.right[begin + pair] * WORD_STEP);
         };
-        if (last - first == AT_A_TIME) {  // what comes next is read while the tensor cores work
+        if (last - first == AT_A_TIME) {  // unrolled: the next fragments are read while the tensor cores work
           if (CLEARED_FIRST && turn == 0) d.clear();
           Fragments fragments[2];
           read(fragments[0], 0, 0);
@@ -193,6 +209,7 @@ word_mma(const Operand a, const Operand b, const Output<float> to, int units, in
     part = next;
   }
 
+  // 3. The last group, and the store.
   const Power<PROMOTION> power(-program.weight[program.groups - 1]);
   const int32_t *const mu = to.mu + entry * to.mu_batch, *const nu = to.nu + entry * to.nu_batch;
   float* const c = to.c + entry * to.batch;

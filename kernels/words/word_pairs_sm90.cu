@@ -1,15 +1,21 @@
-// The product of two operands in words on Hopper, each pair of words in an accumulator of its own:
-// C = 2^-(mu_i + nu_j) sum 2^-weight A_s B_t, low words first, the products of a pair added in FP32 over all of k, or
-// those of the last pair over a block of k, blocks then being added outside (docs/design.md, section 10).
+// The product of two operands in low-precision words on Hopper, each pair of words in an accumulator of its own:
 //
-// Macros: WORD (FP16, BF16 or TF32); TOTALS: 0 for one pair that is not promoted; PROMOTION (float or double): of sums
-// outside the tensor core, where there are any; TILE_COLS and TILE_STAGES.
+//   C_ij = 2^-(mu_i + nu_j) sum over pairs (s, t) of 2^-weight A_s B_t,  pairs of low words first
 //
-// Tiles, ring and launch as word_ring_sm90.cuh has them; every word of an operand lies in tiles of its own
-// (word_tiles.cuh), `slice` bytes after the one before, and a stage is a block of one word of A and one of B. Pairs
-// follow one another: a thread has COLS / 2 accumulators and as many totals.
+// The products of a pair are added in FP32 on the tensor core over all of k; those of the last pair (the leading words)
+// may be promoted: added over a block of k, and blocks then in registers (docs/design.md, section 10).
+//
+// Macros: WORD (FP16, BF16 or TF32); TOTALS: 0 for one pair that is not promoted, else 1; PROMOTION (float or double):
+// of the sums in registers, where there are any; TILE_COLS and TILE_STAGES.
+//
+// Tiles, ring and launch: see word_ring_sm90.cuh. Every word of an operand lies in tiles of its own (word_tiles.cuh),
+// `slice` bytes after the word before; a stage is a block of one word of A and one of B. A tile goes through k once for
+// each pair of words. A thread has COLS / 2 accumulators and as many totals.
 //
 // `blocks`: of 128 bytes of k; `k_blocks`: those that the operands have; a promoted block is a multiple of 128 bytes.
+// Phases:
+// 1. Producer: for each tile and each pair, copy the pair's blocks of k.
+// 2. Consumers, for each tile: load exponents; for each pair multiply and add to the totals; scale and store.
 #include "hardware/launch.cuh"
 #include "words/word_program.cuh"
 #include "words/word_ring_sm90.cuh"
@@ -17,7 +23,7 @@
 
 typedef float Accumulators[COLS / 2];
 
-// The products of the next stage.
+// Issues the products of the next stage; the first clears d if `fresh`.
 __device__ __forceinline__ void multiply_stage(const Stages& stages, Ring& ring, Accumulators& d, bool fresh) {
   uint32_t a, b;
   stages.wait(ring);
@@ -28,7 +34,8 @@ __device__ __forceinline__ void multiply_stage(const Stages& stages, Ring& ring,
   wgmma_commit();
   ring.next();
 }
-// Of `count` more; the last one is under way.
+// Issues `count` further stages, while stage `last` is in flight; on return the last one issued is in flight and
+// `last`.
 __device__ __forceinline__ void multiply_stages(const Stages& stages, Ring& ring, Accumulators& d, int count,
                                                 int& last) {
 #pragma unroll 1
@@ -41,13 +48,13 @@ __device__ __forceinline__ void multiply_stages(const Stages& stages, Ring& ring
   }
 }
 
-// The products of `count` stages.
+// d = the products of the next `count` stages, complete on return, all stages released.
 template <bool IN_TURNS>
 __device__ __forceinline__ void multiply(const Stages& stages, Ring& ring, Accumulators& d, int count) {
   int last = ring.stage;
   if (IN_TURNS) take_turn();
   multiply_stage(stages, ring, d, true);
-  if (IN_TURNS) {  // what it begins before it hands over must fit into the ring
+  if (IN_TURNS) {  // hand over before the ring is used up: stages become free only when both warpgroups have read them
     const int before = smaller(count, STAGES) / 2;
     multiply_stages(stages, ring, d, before, last);
     hand_over();
@@ -63,6 +70,7 @@ __device__ __forceinline__ void multiply(const Stages& stages, Ring& ring, Accum
 
 typedef PROMOTION Totals[COLS / 2];
 
+// total = the sum over all pairs for one tile.
 __device__ __forceinline__ void add_pairs(const Stages& stages, Ring& ring, Accumulators& d, Totals& total, int blocks,
                                           const Program& program) {
 #pragma unroll
@@ -76,7 +84,7 @@ __device__ __forceinline__ void add_pairs(const Stages& stages, Ring& ring, Accu
     for (int i = 0; i < COLS / 2; ++i) total[i] += power(d[i]);
   }
   if (!promoted) return;
-  volatile Totals aside;  // in local memory: registers hold the sum of the blocks
+  volatile Totals aside;  // the other pairs' totals go to local memory: registers hold the sum of the blocks
 #pragma unroll
   for (int i = 0; i < COLS / 2; ++i) aside[i] = total[i], total[i] = 0;
   const int block = program.block / 4;
@@ -136,5 +144,5 @@ word_pairs(const Operand a, const Operand b, const Output<float> to, int blocks,
     }
     if (warpgroup == 0) take_turn();
   }
-  cluster_barrier();  // no block leaves while the other still copies into it or arrives there
+  cluster_barrier();  // no block exits while the other one may still copy into its shared memory or signal its barriers
 }

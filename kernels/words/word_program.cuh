@@ -1,15 +1,17 @@
-// The products of words that a kernel is to add, as data.
+// The products of low-precision words that a kernel adds, and in which order, as data (docs/design.md, section 10).
 #pragma once
 #include "arithmetic/common.cuh"
 
 constexpr int MOST = 64;  // pairs
 
-// Groups of pairs: those before pair turn_end[t] belong to turn t, turns before group_end[g] to group g.
+// Pairs (left word, right word) in the order of multiplication. A group of pairs shares an accumulator; inside a group,
+// the pairs of a turn take turns at each instruction's share of k. Pair p belongs to the first turn t with p <
+// turn_end[t], turn t to the first group g with t < group_end[g].
 struct Program {
   int groups;
-  int block;  // so many times 32 bytes of k after which the last group is promoted, or 0
+  int block;  // units of 32 bytes of k after which the last group is promoted; 0: never
   uint8_t left[MOST], right[MOST];
   uint8_t turn_end[MOST], group_end[MOST];
-  uint8_t down[MOST];    // of turns: the accumulator is multiplied by 2^-down before; 0 of a group's first one
-  uint8_t weight[MOST];  // of groups: the sum counts 2^-weight
+  uint8_t down[MOST];    // of turns: the accumulator is multiplied by 2^-down before it; 0 for a group's first turn
+  uint8_t weight[MOST];  // of groups: the group's sum counts 2^-weight
 };

@@ -1,17 +1,28 @@
-// What the kernels for words share on Hopper: tiles of 128 x TILE_COLS entries from the ring of ring_sm90.cuh, with
-// TILE_STAGES; the turns of the two warpgroups; the end of a tile.
+// What the two kernels for low-precision words on Hopper share: tiles of 128 x TILE_COLS entries with TILE_STAGES
+// stages in the ring of ring_sm90.cuh (a warpgroup has 64 rows: one half only), the turns of the two consumer
+// warpgroups, and the end of a tile.
 #pragma once
 constexpr int ROWS = 128, COLS = TILE_COLS, STAGES = TILE_STAGES;
 #define OTHER_TILE
 #include "products/ring_sm90.cuh"
 #include "arithmetic/words.cuh"
 
-// The tensor cores need never wait while sums are scaled or added: the two warpgroups take turns, and one hands over
-// when half of what it has begun is over. Warpgroup 1 hands over the first turn, and 0 takes the last one.
+// Turns. Between two series of wgmma a warpgroup scales or adds its accumulators in registers; the tensor cores should
+// work for the other warpgroup meanwhile. So the two take turns at issuing wgmma, and each hands over when half of what
+// it has issued is complete:
+//
+//   warpgroup 0   | take, issue | hand over | wait, add | take, issue | hand over | ...
+//   warpgroup 1                 | take, issue | hand over | wait, add | take, issue ...
+//
+// A named barrier for each direction (1: to warpgroup 0, 2: to warpgroup 1): who hands over arrives, who takes waits.
+// Warpgroup 1 hands over the first turn at the start, and warpgroup 0 takes the last one at the end, so that arrivals
+// and waits match. Turns are a matter of speed, not of correctness.
 __device__ __forceinline__ void take_turn() { named_barrier(1 + threadIdx.x / 128, 256); }
 __device__ __forceinline__ void hand_over() { named_barrier_arrive(2 - threadIdx.x / 128, 256); }
 
-// The exponents of the columns of tile w, in the place of the exponent of a float32, kept by each warpgroup for itself.
+// Loads the shared exponents nu of the columns of tile w, shifted into the exponent field of a float32, into the
+// calling warpgroup's own part of shared memory. Synchronises the warpgroup before (its threads have read the exponents
+// of the tile before) and after.
 typedef int Exponents[CONSUMERS][COLS];
 __device__ __forceinline__ void keep_exponents(Exponents& exponents, const Output<float>& to, const Tiles& tiles,
                                                int w) {
@@ -24,14 +35,17 @@ __device__ __forceinline__ void keep_exponents(Exponents& exponents, const Outpu
   named_barrier(3 + warpgroup, 128);
 }
 
-// x 2^e, e within 120 and given in the place of the exponent of a float32.
+// x 2^e for abs(e) <= 120, e given in the exponent field of a float32: one multiplication.
 __device__ __forceinline__ float scaled(float x, int e) { return x * float_of_bits(e + (127 << 23)); }
 __device__ __forceinline__ double scaled(double x, int e) {
   return x * double_of_words(static_cast<uint32_t>((e >> 3) + (1023 << 20)), 0);
 }
+// Whether abs(e) <= 60, e given in the exponent field of a float32.
 __device__ __forceinline__ bool within_60(int e) { return static_cast<uint32_t>(e + (60 << 23)) <= 120u << 23; }
 
-// Scale and store a thread's sums: rows r and r + 8, and of every 16 columns 4 neighbours.
+// Scales a thread's sums of tile w by 2^-(mu + nu) and stores them: of rows r and r + 8 and, of every 16 columns, 4
+// neighbours. If all exponents are small (within_60) the scaling is one multiplication, else Power, which is right for
+// any.
 template <typename T>
 __device__ __forceinline__ void store(const T (&sum)[COLS / 2], const Output<float>& to, const Tiles& tiles, int w,
                                       const Exponents& exponents) {

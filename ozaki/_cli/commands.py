@@ -147,6 +147,7 @@ def plan(
     reproducible: ReproducibleOption = False,
     device: DeviceOption = Device.auto,
     explain: Annotated[bool, typer.Option("--explain", help="List every way that was weighed.")] = False,
+    steps: Annotated[bool, typer.Option("--steps", help="List the steps of the product.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Print what a product would take: scheme, slices and bound, where it would run, why, and about how long."""
@@ -175,6 +176,8 @@ def plan(
         out.print(str(planned), soft_wrap=True, markup=False)
         if explain:
             out.print(planned.explained(), soft_wrap=True, markup=False)
+        if steps:
+            out.print(planned.steps, soft_wrap=True, markup=False)
 
 
 @app.command()

@@ -22,7 +22,7 @@ from ozaki.planning.ordinary import foresee
 from ozaki.planning.question import Question
 from ozaki.planning.weigh import explained
 from ozaki.schemes import Scheme, Words
-from ozaki.schemes.named import SCHEMES
+from ozaki.schemes.named import known
 
 Array = npt.NDArray[Any]
 
@@ -37,6 +37,7 @@ class Planned:
     undecided : what the shapes do not decide; empty if they do, or for files
     device : "cpu" or "gpu"
     engine : what multiplies, by name
+    steps : what is done, a line each
     seconds : about as long as that takes, None where nothing is known of it
     """
 
@@ -44,6 +45,7 @@ class Planned:
     undecided: str
     device: str
     engine: str
+    steps: str
     seconds: float | None
 
     def explained(self) -> str:
@@ -67,6 +69,7 @@ class Planned:
             "undecided": self.undecided,
             "device": self.device,
             "engine": self.engine,
+            "steps": self.steps.splitlines(),
             "seconds": self.seconds,
         }
 
@@ -84,7 +87,7 @@ def of_files(a: Array, b: Array, options: dict[str, Any], device: str, backend: 
     """The plan of these operands."""
     plan = ozaki.plan(xp.asarray(a), xp.asarray(b), **options)
     sizes = shapes(a.shape, b.shape)
-    return Planned(plan, "", device, backend.engine_name(plan), _seconds(plan, sizes, backend))
+    return _planned(plan, "", device, sizes, backend)
 
 
 def of_shapes(
@@ -99,7 +102,12 @@ def of_shapes(
     """
     sizes = shapes(a, b)
     plan, undecided = _before_operands(a, b, sizes, dtype, Choices(**options), backend)
-    return Planned(plan, undecided, device, backend.engine_name(plan), _seconds(plan, sizes, backend))
+    return _planned(plan, undecided, device, sizes, backend)
+
+
+def _planned(plan: ozaki.Plan, undecided: str, device: str, sizes: Shapes, backend: Backend) -> Planned:
+    engine, steps = backend.engine_name(plan), backend.steps(plan)
+    return Planned(plan, undecided, device, engine, steps, _seconds(plan, sizes, backend))
 
 
 def _before_operands(
@@ -109,7 +117,7 @@ def _before_operands(
     target = choices.target(max(sizes.shape[1], 1))
     asked = None if target is None else f"{target.measure} {target.tolerance:.2g}"
     named = not choices.leave_slices or choices.scheme == "native"
-    if named or choices.scheme not in SCHEMES or 0 in (*sizes.stack, sizes.shape[1]):
+    if named or choices.scheme not in known() or 0 in (*sizes.stack, sizes.shape[1]):
         if target is None or target.measure != "componentwise":
             return ozaki.plan(a, b, dtype=dtype, **choices._asdict()), ""
         plan = ozaki.plan(a, b, dtype=dtype, **choices._replace(accuracy=None)._asdict())

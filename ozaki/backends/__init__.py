@@ -110,6 +110,10 @@ class Backend(Protocol):
         """Device and engine, for the report."""
         ...
 
+    def steps(self, plan: Plan) -> str:
+        """The steps of a plan, a line each, for operands that lie in memory row by row."""
+        ...
+
     def same_slices(self, plan: Plan, other: Plan) -> bool:
         """Whether slices for one plan serve another one, of the same scheme, engine and (m, k, n)."""
         ...

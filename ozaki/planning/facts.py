@@ -27,6 +27,15 @@ class Sample(Need):
 
 
 @dataclass(frozen=True)
+class Overlap(Need):
+    """How much the large elements of a few rows of A and columns of B meet (E5; docs/bounds.md): float.
+
+    The least k (abs(A) abs(B))_ij / (s_i s_j) among them, s a row's sum of magnitudes, over some inner indices: about 1
+    for independent elements, near 0 where large elements meet small ones.
+    """
+
+
+@dataclass(frozen=True)
 class NativeInRange(Need):
     """Whether no product and no partial sum of the native product can over- or underflow (B5): bool."""
 

@@ -23,6 +23,7 @@ from ozaki.planning.facts import (
     LeastProduct,
     NativeInRange,
     Need,
+    Overlap,
     Ratio,
     RowsBound,
     Sample,
@@ -84,6 +85,8 @@ class _OrdinaryFacts(Facts):
             case Sample():
                 smooth = Least(inf, inf, 0, True)
                 return smooth, smooth
+            case Overlap():
+                return 1.0
             case Spans():
                 return self._spans
             case NativeInRange():

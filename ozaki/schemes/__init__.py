@@ -1,12 +1,22 @@
 """The schemes: what the slices are, which pairs are multiplied, how they recombine."""
 
+from typing import TypeGuard
+
 from ozaki.schemes.digits import Digits
 from ozaki.schemes.image import Scaling, magnitude_bits
+from ozaki.schemes.protocol import ExactScheme
 from ozaki.schemes.residues import Residues
 from ozaki.schemes.words import PRESETS, Words
 
 Scheme = Digits | Residues
-"""Those whose slice products are exact, so that one image of the operands decides everything."""
+"""Those that answer `ExactScheme`."""
+
+_CONTRACT: tuple[type[ExactScheme], ...] = (Digits, Residues)
+
+
+def is_exact(scheme: Scheme | Words | None) -> TypeGuard[Scheme]:
+    """Whether slice products are exact: integers, no words, and not the native product."""
+    return scheme is not None and scheme.exact
 
 
 def scaling_of(scheme: Scheme, k: int) -> Scaling:
@@ -23,4 +33,4 @@ def scaling_of(scheme: Scheme, k: int) -> Scaling:
     return scaling
 
 
-__all__ = ["PRESETS", "Digits", "Residues", "Scaling", "Scheme", "Words", "magnitude_bits", "scaling_of"]
+__all__ = ["PRESETS", "Digits", "Residues", "Scaling", "Scheme", "Words", "is_exact", "magnitude_bits", "scaling_of"]

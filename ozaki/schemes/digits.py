@@ -94,12 +94,16 @@ class Digits:
         return (diagonals_limit - 1) // (self.count << (2 * (self.bits - 1)))
 
 
+LEAST_FP16_BITS, MOST_FP16_BITS = 2, 12
+"""FP16 itself holds digits of up to 12 bits."""
+
+
 def fp16_digit_bits(k: int) -> int:
     """Bits of digits whose FP16 products an FP32 accumulator adds exactly over k: k 2**(2 (bits-1)) <= 2**24.
 
-    Mukunoki, Ozaki, Ogita and Imamura (ISC 2020). FP16 itself holds digits of up to 12 bits.
+    Mukunoki, Ozaki, Ogita and Imamura (ISC 2020).
     """
-    return max(2, min(12, (24 - ceil_log2(max(k, 1))) // 2 + 1))
+    return max(LEAST_FP16_BITS, min(MOST_FP16_BITS, (24 - ceil_log2(max(k, 1))) // 2 + 1))
 
 
 def fp16_depth(bits: int) -> int:

@@ -2,21 +2,58 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from functools import lru_cache
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
 from numbers import Integral
 
 from ozaki.schemes import PRESETS, Digits, Residues, Scheme, Words
-from ozaki.schemes.digits import MAX_DIGITS, fp16_digit_bits
+from ozaki.schemes.digits import LEAST_FP16_BITS, MAX_DIGITS, MOST_FP16_BITS, fp16_digit_bits
 from ozaki.schemes.formats import TensorCore
 from ozaki.schemes.residues import MAX_RESIDUES
 
-SCHEMES = ("auto", "digits", "digits7", "fp16-digits", "residues", "native", *PRESETS)
+
+@dataclass(frozen=True)
+class Family:
+    """The schemes of one name.
+
+    Attributes
+    ----------
+    make : the scheme with so many slices
+    most : the largest count
+    """
+
+    make: Callable[[int], Scheme]
+    most: int
+
+
+FAMILIES = {
+    "digits": Family(Digits, MAX_DIGITS),
+    "digits7": Family(partial(Digits, bits=7), MAX_DIGITS),
+    **{
+        f"fp16-digits{bits}": Family(partial(Digits, bits=bits, word="fp16"), MAX_DIGITS)
+        for bits in range(LEAST_FP16_BITS, MOST_FP16_BITS + 1)
+    },
+    "residues": Family(Residues, MAX_RESIDUES),
+}
+"""By name. "fp16-digits" stands for the one whose bits suit the inner dimension (`integer_scheme`)."""
+
+
+def known() -> tuple[str, ...]:
+    """What a caller may name."""
+    exact = (name for name in FAMILIES if not name.startswith("fp16-digits"))
+    return ("auto", *exact, "fp16-digits", "native", *PRESETS)
 
 
 def forced(name: str, count: int) -> Scheme:
-    """The scheme of that name with that many slices."""
-    if not name.startswith(("digits", "fp16-digits", "residues")):
+    """The scheme of that name with that many slices, as a caller asks for it.
+
+    Raises
+    ------
+    ValueError
+        For a name that has no slices to count, or a count out of range.
+    """
+    if name not in FAMILIES:
         raise ValueError(
             f"slices: {count} slices of scheme {name!r}; name what to count: scheme='digits' or 'residues'"
         )
@@ -28,10 +65,7 @@ def forced(name: str, count: int) -> Scheme:
 
 def scheme_of(name: str, count: int) -> Scheme:
     """The same, of a name and a count that are known to be one."""
-    if name == "residues":
-        return Residues(count)
-    kind, _, bits = name.partition("digits")
-    return Digits(count, int(bits or 8), "fp16" if kind else "int8")
+    return FAMILIES[name].make(count)
 
 
 def words_of(scheme: str | Words, core: TensorCore | None) -> Words | None:
@@ -49,10 +83,10 @@ def integer_scheme(name: str, k: int) -> str:
 
 def most_of(name: str) -> int:
     """The largest count."""
-    return MAX_RESIDUES if name == "residues" else MAX_DIGITS
+    return FAMILIES[name].most
 
 
 @lru_cache(maxsize=1024)
 def least_of(name: str, k: int) -> int:
     """The smallest count that has room for this k."""
-    return next(count for count in range(1, most_of(name)) if scheme_of(name, count).scaling(k) is not None)
+    return next(count for count in range(1, most_of(name) + 1) if scheme_of(name, count).scaling(k) is not None)

@@ -10,7 +10,7 @@ import numpy as np
 from ozaki.backends.cupy import backend, devices
 from ozaki.backends.cupy.program.arrays import view_of
 from ozaki.backends.cupy.program.builder import Builder
-from ozaki.backends.cupy.program.run import FirstCall
+from ozaki.backends.cupy.program.first_call import FirstCall
 from ozaki.backends.cupy.steps.describing import describe, description_on_host
 from ozaki.bounds.description import FIELDS
 

@@ -20,10 +20,10 @@ import ozaki
 from ozaki.backends.cupy import repeated
 from ozaki.backends.cupy.steps.describing import find_largest
 from ozaki.backends.cupy.steps.engines import choice, fused_residues, tiled, word_promoted
-from ozaki.backends.cupy.steps.magnitudes import first_level
 from ozaki.backends.cupy.steps.proof import least_product, lower_bound
 from ozaki.backends.cupy.steps.sample import sample
 from ozaki.backends.numpy import _describe, _proof
+from ozaki.bounds.levels import levels
 from ozaki.schemes import PRESETS, Words
 from ozaki.tensor_core import H100
 
@@ -121,7 +121,7 @@ def least(*sides: np.ndarray) -> np.ndarray:
     steps = Steps()
     given = steps.given(*(cp.asarray(side)[None] for side in sides))
     x, y = (find_largest(steps.b, steps.device, side) for side in given)
-    lower = lower_bound(steps.b, steps.device, x, y, first_level(x.k))
+    lower = lower_bound(steps.b, steps.device, x, y, levels(x.k)[0])
     return np.array(steps.evidence(least_product(steps.b, steps.device, lower, x, y)))
 
 

@@ -128,9 +128,9 @@ def test_one_read(seed):
             lay = MagnitudeLayout.of(device, level, x.shape[1], x.shape[1], x.shape[2])
             assert lay.in_tiles
             filled = {of: cp.full((batch, many, lay.k), 85, np.int8) for of, many in zip(SIDES, lay.rows, strict=True)}
-            results = cp.full(2 * RESULT.itemsize, 85, np.uint8)
+            results = cp.full(2 * RESULT.size, 85, np.uint8)
             *both, place = steps.given(*filled.values(), results)
-            room = Magnitudes(*both, lay, [place.at, place.at.plus(RESULT.itemsize)])
+            room = Magnitudes(*both, lay, [place.at, place.at.plus(RESULT.size)])
         got = describe_and_split(b, device, given, side, scheme, layout, sums, room)
         fields = [steps.real(of.described.fields).get() for of in (expected, got)]
         for field, of_expected, of_got in zip(FIELDS, *fields, strict=True):

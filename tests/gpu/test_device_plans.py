@@ -12,7 +12,7 @@ import ozaki
 from ozaki import reference
 from ozaki.backends.numpy import _proof
 from ozaki.backends.numpy._describe import describe
-from ozaki.bounds.levels import EVERY, SAMPLE, bits_of
+from ozaki.bounds.levels import EVERY, SAMPLE, bits_of, levels
 from ozaki.planning.facts import LeastProduct, Ratio
 from ozaki.schemes import Digits, Residues
 
@@ -93,7 +93,6 @@ def test_least_product(shape):
 
     from ozaki.backends.cupy.steps.describing import describe as describe_whole
     from ozaki.backends.cupy.steps.describing import find_largest
-    from ozaki.backends.cupy.steps.magnitudes import first_level
     from ozaki.backends.cupy.steps.proof import least_product, lower_bound
 
     batch, m, k, n = shape
@@ -111,7 +110,7 @@ def test_least_product(shape):
         for find in (describe_whole, find_largest):
             steps = Steps()
             sides = [find(steps.b, steps.device, of) for of in steps.given(x, y[None])]
-            lower = lower_bound(steps.b, steps.device, *sides, first_level(k))
+            lower = lower_bound(steps.b, steps.device, *sides, levels(k)[0])
             assert steps.evidence(least_product(steps.b, steps.device, lower, *sides)) == expected
         if batch == 1:
             assert work_of(x[0], y.T).measure(LeastProduct()) == expected

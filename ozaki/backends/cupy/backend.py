@@ -11,13 +11,14 @@ import cupy as cp
 from ozaki._operands import Side
 from ozaki._plan import Plan
 from ozaki.backends.cupy import devices
+from ozaki.backends.cupy.listing import program_of
 from ozaki.backends.cupy.machine import Machine
 from ozaki.backends.cupy.prepared import split as split
 from ozaki.backends.cupy.program.arrays import View, view_of
 from ozaki.backends.cupy.program.builder import Builder
 from ozaki.backends.cupy.program.program import Program
 from ozaki.backends.cupy.repeated import keep as keep
-from ozaki.backends.cupy.steps import axpby as steps
+from ozaki.backends.cupy.steps.axpby import axpby as add_scaled
 from ozaki.backends.cupy.steps.engines.choice import engine_of
 from ozaki.backends.cupy.steps.native import native_obstacle as native_obstacle
 from ozaki.backends.cupy.work import Work
@@ -92,6 +93,11 @@ def engine_name(plan: Plan) -> str:
     return device.name if plan.scheme is None else f"{device.name}, {engine_of(device, plan).label}"
 
 
+def steps(plan: Plan) -> str:
+    """The steps of a plan on the current device, a line each, with the workspace."""
+    return str(program_of(plan, devices.current()))
+
+
 def same_slices(plan: Plan, other: Plan) -> bool:
     """Whether slices for one plan serve another one, of the same scheme, engine and (m, k, n).
 
@@ -146,5 +152,5 @@ def _adding(device: int, alpha: float, beta: float, add: bool, x: View, y: View)
     b = Builder()
     given, addend = b.given("product", x), b.given("c", y)
     out = b.given("out", x)
-    steps.axpby(b, alpha, given, beta, addend if add else None, out)
+    add_scaled(b, alpha, given, beta, addend if add else None, out)
     return b.whole()

@@ -10,7 +10,7 @@ from ozaki.bounds import words as word_bounds
 from ozaki.bounds.description import NO_SPAN, SAMPLED, Description, Least
 from ozaki.bounds.of_scheme import rows_bound as bound_of_rows
 from ozaki.planning.facts import Ratio
-from ozaki.schemes import Scheme, Words
+from ozaki.schemes import Scheme, Words, is_exact
 
 
 def span(of: Description) -> int:
@@ -30,7 +30,7 @@ def spans(left: Description, right: Description) -> tuple[int, int]:
 
 def rows_bound(left: Description, right: Description, scheme: Scheme | Words, measure: Measure) -> float:
     """The bound that the descriptions prove in a measure; inf where they do not tell enough."""
-    if isinstance(scheme, Scheme) and scheme.scaling(left.k) is None:
+    if is_exact(scheme) and scheme.scaling(left.k) is None:
         return inf
     return bound_of_rows(left, right, scheme, measure, spans(left, right))
 

@@ -13,7 +13,7 @@ from ozaki.backends.cupy.steps.engines.choice import slice_engine, word_engine
 from ozaki.backends.cupy.steps.engines.fused import Fused
 from ozaki.backends.cupy.steps.engines.word_tiles import TiledWords
 from ozaki.planning.question import Way
-from ozaki.schemes import Scheme, Words
+from ozaki.schemes import Words
 from ozaki.schemes.formats import TensorCore
 
 
@@ -71,7 +71,7 @@ def _seconds(device: Device, stack: tuple[int, int, int], k: int, dtype: str, wa
     batch, m, n = stack
     if way is None:
         return device.rates.native(batch, m, k, n, dtype)
-    if isinstance(way, Scheme):
+    if not isinstance(way, Words):
         engine = slice_engine(device, way, "auto", batch, (m, k, n))
         entries, in_registers = engine.occupied(way, batch, m, k, n), isinstance(engine, Fused)
         quadrants = in_registers and winograd.faster(device, way, batch, (m, k, n))

@@ -9,7 +9,7 @@ from ozaki._plan import Plan
 from ozaki.backends.cupy import devices
 from ozaki.backends.cupy.program.arrays import view_of
 from ozaki.backends.cupy.program.builder import Builder
-from ozaki.backends.cupy.program.run import FirstCall
+from ozaki.backends.cupy.program.first_call import FirstCall
 from ozaki.backends.cupy.steps.describing import describe
 from ozaki.backends.cupy.steps.engines.choice import engine_of
 from ozaki.backends.cupy.steps.operands import Described, Layout, Slices

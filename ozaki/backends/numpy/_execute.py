@@ -12,20 +12,20 @@ from ozaki._plan import Plan
 from ozaki._workspace import too_few_bytes
 from ozaki.backends.numpy import _words
 from ozaki.backends.numpy._describe import OBJECTS, TILE
-from ozaki.backends.numpy._multiply import multiply, recombine
 from ozaki.backends.numpy._nonfinite import patch
 from ozaki.backends.numpy._slices import Slices, slices_of
+from ozaki.backends.numpy._unrounded import Unrounded
 from ozaki.backends.numpy._words import WordSlices
+from ozaki.backends.numpy.engines import Engine, engine_of
 from ozaki.bounds.description import Described
-from ozaki.schemes import Scheme, Words, scaling_of
-from ozaki.schemes.blas import Engine, engine_of
+from ozaki.schemes import Scheme, Words, is_exact, scaling_of
 
 _PANEL = 2048
 """Rows of an output panel at most: bounds the workspace."""
 
 
 def _engine(plan: Plan) -> Engine:
-    assert isinstance(plan.scheme, Scheme)
+    assert is_exact(plan.scheme)
     return engine_of(plan.scheme, plan.shape[1], plan.engine == "int8")
 
 
@@ -54,16 +54,21 @@ def _exact(
     plan: Plan, left: Described | Slices, right: Described | Slices, out: npt.NDArray[Any], limit: int | None
 ) -> int:
     """The exact schemes, finite elements only."""
-    assert isinstance(plan.scheme, Scheme)
+    assert is_exact(plan.scheme)
     engine = _engine(plan)
-    panel = _panel(engine, out.shape, limit)
+    panel = panel_of(engine, out.shape, limit)
     mu, nu = (x.mu if isinstance(x, Slices) else _exponents(x, plan.scheme) for x in (left, right))
     for b, rows in _panels(out.shape, panel):
         for c in range(0, out.shape[2], panel):
             cols = slice(c, min(c + panel, out.shape[2]))
-            sums = multiply(engine, left, right, mu, nu, _at(left, b), _at(right, b), rows, cols)
-            recombine(engine, sums, mu[_at(left, b), rows], nu[_at(right, b), cols], out[b, rows, cols])
-            del sums  # before those of the next panel
+            unrounded, at_left, at_right = Unrounded(engine), _at(left, b), _at(right, b)
+            for h in range(0, engine.k, engine.slab):
+                part = slice(h, min(h + engine.slab, engine.k))
+                unrounded.add(
+                    slices_of(left, mu, engine, "left", at_left, rows, part),
+                    slices_of(right, nu, engine, "right", at_right, cols, part),
+                )
+            unrounded.round_into(out[b, rows, cols], mu[at_left, rows], nu[at_right, cols])
     return _workspace(engine, out.shape, panel)
 
 
@@ -102,7 +107,7 @@ def _together(stack: tuple[int, int, int], panel: int) -> int:
     return max(1, min(batch, panel * panel // (m * n), 2 * panel // (m + n))) if max(m, n) <= panel else 1
 
 
-def _panel(engine: Engine, stack: tuple[int, int, int], limit: int | None) -> int:
+def panel_of(engine: Engine, stack: tuple[int, int, int], limit: int | None) -> int:
     """Rows of a panel within the caller's limit."""
     panel = _PANEL
     while limit is not None and (needed := _workspace(engine, stack, panel)) > limit:

@@ -20,6 +20,7 @@ from ozaki.backends.numpy._execute import split as _split
 from ozaki.backends.numpy._sharing import overlap as overlap
 from ozaki.backends.numpy._slices import Slices
 from ozaki.backends.numpy._words import WordSlices
+from ozaki.backends.numpy.listing import steps_of
 from ozaki.backends.numpy.work import Work
 from ozaki.planning.question import Machine
 from ozaki.schemes import Words
@@ -76,6 +77,11 @@ def engine_name(plan: Plan) -> str:
     if isinstance(plan.scheme, Words):
         return f"NumPy, model of {plan.scheme.core.name} tensor cores"
     return "NumPy, int8 slices" if plan.engine == "int8" else "NumPy, float64 BLAS"
+
+
+def steps(plan: Plan) -> str:
+    """The steps of a plan, a line each."""
+    return steps_of(plan)
 
 
 def same_slices(plan: Plan, other: Plan) -> bool:

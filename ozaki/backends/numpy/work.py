@@ -14,6 +14,7 @@ from ozaki.backends.numpy import _proof, _words
 from ozaki.backends.numpy._describe import describe, describing_workspace, sample
 from ozaki.backends.numpy._execute import execute
 from ozaki.backends.numpy._native import native
+from ozaki.backends.numpy._overlap import overlap
 from ozaki.backends.numpy._slices import Slices
 from ozaki.backends.numpy._words import WordSlices
 from ozaki.backends.panels import Panel, Panels
@@ -26,6 +27,7 @@ from ozaki.planning.facts import (
     LeastProduct,
     NativeInRange,
     Need,
+    Overlap,
     Ratio,
     RowsBound,
     Sample,
@@ -92,6 +94,8 @@ class Work:
                 return rows_bound(left.on_host, right.on_host, words, "componentwise", spans)
             case Sample():
                 return sample(left.x, right.x)
+            case Overlap():
+                return overlap(left, right)
             case LeastProduct():
                 return self._least_product(left, right)
             case WorstRatio(scheme, level, few_rows):

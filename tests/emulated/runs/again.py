@@ -19,6 +19,7 @@ import cupy as cp
 import numpy as np
 import pytest
 import streams
+from ozaki.backends.cupy.launching._tape import Tape
 
 import ozaki
 from ozaki import _search
@@ -26,7 +27,6 @@ from ozaki._choices import Choices
 from ozaki.backends.cupy import _again, _native
 from ozaki.backends.cupy import backend as _cupy
 from ozaki.backends.cupy.launching import _launch
-from ozaki.backends.cupy.launching._tape import Tape
 from runs.operands import matrix, same
 
 

@@ -9,13 +9,13 @@ from unittest import mock
 import cupy as cp
 import numpy as np
 import pytest
+from ozaki.backends.cupy.engines import _cublas, _hopper, _hopper_tiles, _word_tiles
 
 import ozaki
 from ozaki import _bounds, _call, _search
 from ozaki.backends.cupy import _again, _rates
-from ozaki.backends.cupy import backend as _cupy
 from ozaki.backends.cupy import _choice as _engines
-from ozaki.backends.cupy.engines import _cublas, _hopper, _hopper_tiles, _word_tiles
+from ozaki.backends.cupy import backend as _cupy
 from ozaki.reference import componentwise_error
 from ozaki.schemes import PRESETS, Digits, Residues, Scheme, Words
 from runs.again import held

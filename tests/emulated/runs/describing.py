@@ -6,15 +6,15 @@ import itertools
 
 import cupy as cp
 import numpy as np
-
-from ozaki.bounds.description import FIELDS, SAMPLED
-from ozaki.bounds.levels import EVERY, SAMPLE
-from ozaki.backends.cupy import backend as _cupy
-from ozaki.backends.cupy import _magnitudes
 from ozaki.backends.cupy._magnitudes import MagnitudeLayout
 from ozaki.backends.cupy._tops import tops
-from ozaki.backends.numpy import backend as _numpy
+
+from ozaki.backends.cupy import _magnitudes
+from ozaki.backends.cupy import backend as _cupy
 from ozaki.backends.numpy import _proof as _numpy_proof
+from ozaki.backends.numpy import backend as _numpy
+from ozaki.bounds.description import FIELDS, SAMPLED
+from ozaki.bounds.levels import EVERY, SAMPLE
 from runs.operands import hard, in_tiles, matrix
 
 

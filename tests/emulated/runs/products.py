@@ -8,12 +8,12 @@ from unittest import mock
 import cupy as cp
 import numpy as np
 import pytest
-
-import ozaki
-from ozaki.backends.cupy import backend as _cupy
-from ozaki.backends.cupy import _recombine, _split
 from ozaki.backends.cupy.engines import _cublas, _cublas_fp16, _hopper, _hopper_digits
 from ozaki.backends.cupy.launching._launch import View
+
+import ozaki
+from ozaki.backends.cupy import _recombine, _split
+from ozaki.backends.cupy import backend as _cupy
 from ozaki.backends.numpy import backend as _numpy
 from ozaki.schemes import Digits
 from runs.operands import matrix, same

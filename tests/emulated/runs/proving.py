@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import cupy as cp
 import numpy as np
-
-from ozaki.backends.cupy import backend as _cupy
 from ozaki.backends.cupy._magnitudes import Magnitudes
 from ozaki.backends.cupy._tops import tops
+
+from ozaki.backends.cupy import backend as _cupy
 from ozaki.backends.numpy import backend as _numpy
 from ozaki.schemes import PRESETS, Digits, Residues
 from runs.operands import matrix

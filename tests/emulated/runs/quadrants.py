@@ -9,11 +9,11 @@ from unittest import mock
 
 import cupy as cp
 import numpy as np
+from ozaki.backends.cupy.engines import _cublas, _winograd
 
 import ozaki
-from ozaki.backends.cupy import backend as _cupy
 from ozaki.backends.cupy import _split
-from ozaki.backends.cupy.engines import _cublas, _winograd
+from ozaki.backends.cupy import backend as _cupy
 from ozaki.schemes import Residues
 from runs.operands import in_tiles, matrix, same
 

@@ -11,16 +11,16 @@ from unittest import mock
 
 import cupy as cp
 import numpy as np
-
-import ozaki
-from ozaki.bounds.description import FIELDS
-from ozaki.backends.cupy import backend as _cupy
-from ozaki.backends.cupy import _describe_split, _magnitudes, _split
 from ozaki.backends.cupy._magnitudes import MagnitudeLayout, Magnitudes
 from ozaki.backends.cupy._tops import tops
 from ozaki.backends.cupy.engines import _hopper, _word_hopper, _word_split, _word_tiles
 from ozaki.backends.cupy.launching._host import Flag
 from ozaki.backends.cupy.launching._launch import View
+
+import ozaki
+from ozaki.backends.cupy import _describe_split, _magnitudes, _split
+from ozaki.backends.cupy import backend as _cupy
+from ozaki.bounds.description import FIELDS
 from ozaki.schemes import PRESETS, Digits, Residues, Words
 from ozaki.tensor_core import H100
 from runs.operands import hard, matrix, same

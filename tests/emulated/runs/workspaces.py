@@ -9,11 +9,11 @@ from unittest import mock
 
 import cupy as cp
 import numpy as np
+from ozaki.backends.cupy.engines import _cublas, _hopper, _hopper_tiles
 
 import ozaki
-from ozaki.backends.cupy import backend as _cupy
 from ozaki.backends.cupy import _choice as _engines
-from ozaki.backends.cupy.engines import _cublas, _hopper, _hopper_tiles
+from ozaki.backends.cupy import backend as _cupy
 from ozaki.schemes import Digits, Residues, Scheme
 from runs.operands import matrix, same
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from dataclasses import dataclass, field
 from math import prod
 from typing import Any, Literal, NamedTuple
 
@@ -93,12 +92,12 @@ class Array:
         if len(self.strides) != len(self.shape):
             object.__setattr__(self, "strides", contiguous_strides(self.shape, SIZES[self.char]))
 
-    @cached_property
+    @property
     def view(self) -> View:
         """Everything but the address."""
         return View(self.char, self.shape, self.strides)
 
-    @cached_property
+    @property
     def at(self) -> Place:
         """The address of the first element."""
         return Place(self.buffer, self.offset)
@@ -129,22 +128,23 @@ class Array:
         """Elements first .. last of an axis."""
         assert 0 <= first <= last <= self.shape[axis], (self.shape, axis, first, last)
         shape = *self.shape[:axis], last - first, *self.shape[axis + 1 :]
-        return replace(self, offset=self.offset + first * self.strides[axis], shape=shape)
+        return Array(self.buffer, self.offset + first * self.strides[axis], self.char, shape, self.strides)
 
     def entry(self, axis: int, i: int) -> Array:
         """Element i of an axis, which is gone then."""
         shape, strides = (x[:axis] + x[axis + 1 :] for x in (self.shape, self.strides))
-        return replace(self, offset=self.offset + i * self.strides[axis], shape=shape, strides=strides)
+        return Array(self.buffer, self.offset + i * self.strides[axis], self.char, shape, strides)
 
     def with_axis(self, axis: int) -> Array:
         """The same elements with one more axis, of length 1."""
         shape = *self.shape[:axis], 1, *self.shape[axis:]
-        return replace(self, shape=shape, strides=(*self.strides[:axis], 0, *self.strides[axis:]))
+        strides = *self.strides[:axis], 0, *self.strides[axis:]
+        return Array(self.buffer, self.offset, self.char, shape, strides)
 
     def swapped(self) -> Array:
         """The last two axes exchanged."""
         shape, strides = ((*x[:-2], x[-1], x[-2]) for x in (self.shape, self.strides))
-        return replace(self, shape=shape, strides=strides)
+        return Array(self.buffer, self.offset, self.char, shape, strides)
 
     def reshape(self, *shape: int) -> Array:
         """The elements of a contiguous array in another shape."""

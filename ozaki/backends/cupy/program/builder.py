@@ -6,7 +6,6 @@ from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
 from ozaki.backends.cupy.program.arrays import SIZES, Array, Buffer, Place, View, contiguous_strides
@@ -22,7 +21,6 @@ from ozaki.backends.cupy.program.steps import (
     Out,
     Step,
     Stream,
-    buffers_of,
 )
 
 
@@ -34,10 +32,12 @@ class Builder:
     Attributes
     ----------
     stream : the stream of the steps that are added
+    title : what the program computes, for people
     """
 
     def __init__(self) -> None:
         self.stream: Stream = "main"
+        self.title = ""
         self._steps: list[Step] = []
         self._releases: list[tuple[int, Buffer]] = []
         self._released: set[Buffer] = set()
@@ -84,7 +84,7 @@ class Builder:
         ValueError
             If a buffer was released before.
         """
-        for buffer in buffers_of(step):
+        for buffer in step.buffers:
             if buffer in self._released:
                 raise ValueError(f"{buffer.name}: released before the step {step.name!r}")
         self._steps.append(step)
@@ -149,9 +149,10 @@ class Builder:
     def read(self, key: Hashable, evidence: tuple[Evidence, ...], value: Callable[..., Any]) -> Reader:
         """Register how the fact of that name follows from what the program's own steps bring to the host.
 
-        `value` takes what the evidence comes to, computes on the host alone, and holds no operands.
+        `value` takes what the evidence comes to, computes on the host alone, and holds no operands. Whoever asks for
+        the fact sees to it that NumPy does not warn meanwhile.
         """
-        reader = Reader(evidence, np.errstate(all="ignore")(value))
+        reader = Reader(evidence, value)
         self._readers[key] = reader
         return reader
 
@@ -166,11 +167,11 @@ class Builder:
         self._taken = len(self._steps), len(self._releases)
         known = frozenset(self._known)
         for step in steps:
-            self._known.update(buffers_of(step))
-        return Program(
-            tuple(self._given), tuple(steps), tuple((at - first, buffer) for at, buffer in releases), {}, known
-        )
+            self._known.update(step.buffers)
+        releases = [(at - first, buffer) for at, buffer in releases]
+        return Program(tuple(self._given), tuple(steps), tuple(releases), before=known)
 
     def whole(self) -> Program:
         """All steps from the beginning."""
-        return Program(tuple(self._given), tuple(self._steps), tuple(self._releases), dict(self._readers))
+        given, steps, releases = tuple(self._given), tuple(self._steps), tuple(self._releases)
+        return Program(given, steps, releases, dict(self._readers), title=self.title)

@@ -42,7 +42,8 @@ def _loaded(kernel: Kernel) -> Any:
     call = _jit.kernel(kernel.file, kernel.function, **kernel.macros)
     if kernel.shared_mem:
         with _allowing:
-            call.max_dynamic_shared_size_bytes = max(kernel.shared_mem, call.max_dynamic_shared_size_bytes)
+            if call.max_dynamic_shared_size_bytes < kernel.shared_mem:
+                call.max_dynamic_shared_size_bytes = kernel.shared_mem
     return call
 
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from ozaki.backends.cupy.program.arena import Life, most_at_once, offsets
 from ozaki.backends.cupy.program.arrays import Buffer
-from ozaki.backends.cupy.program.steps import Arrive, Launch, Step, Upload, buffers_of
+from ozaki.backends.cupy.program.steps import Arrive, Launch, Step, Upload
 
 if TYPE_CHECKING:
     from ozaki.backends.cupy.program.run import Run
@@ -44,6 +44,7 @@ class Program:
     releases : buffers that are not needed any more, each after so many steps
     readers : by their names, the facts that its steps bring to the host
     before : of a part, the buffers that the parts before have touched
+    title : what it computes, for people
     idle : runs of it that no call uses at present
     """
 
@@ -52,19 +53,20 @@ class Program:
     releases: tuple[tuple[int, Buffer], ...]
     readers: Mapping[Hashable, Reader] = field(default_factory=dict)
     before: frozenset[Buffer] = frozenset()
+    title: str = ""
     idle: list[Run] = field(default_factory=list, repr=False)
 
     @cached_property
     def buffers(self) -> tuple[Buffer, ...]:
         """All that its steps touch."""
-        return tuple(dict.fromkeys(buffer for step in self.steps for buffer in buffers_of(step)))
+        return tuple(dict.fromkeys(buffer for step in self.steps for buffer in step.buffers))
 
     @cached_property
     def touched(self) -> tuple[tuple[Buffer, ...], ...]:
         """Of each step the buffers that no step before touches."""
         known, first = set(self.before), []
         for step in self.steps:
-            new = tuple(buffer for buffer in buffers_of(step) if buffer not in known)
+            new = tuple([buffer for buffer in step.buffers if buffer not in known])
             known.update(new)
             first.append(new)
         return tuple(first)
@@ -93,7 +95,7 @@ class Program:
         with what the main one does before and after.
         """
         buffers = [x for x in self.buffers if x.kind == "workspace"]
-        aside = {x for step in self.steps if step.stream != "main" for x in buffers_of(step)}
+        aside = {x for step in self.steps if step.stream != "main" for x in step.buffers}
         end = len(self.steps)
         lives = [
             Life(x.nbytes, 0, end) if x in aside else life
@@ -101,6 +103,11 @@ class Program:
         ]
         begins, nbytes = offsets(lives)
         return dict(zip(buffers, begins, strict=True)), nbytes
+
+    @cached_property
+    def aside(self) -> bool:
+        """Whether it needs other streams than the main one."""
+        return any(step.stream != "main" for step in self.steps)
 
     @property
     def repeatable(self) -> bool:
@@ -112,7 +119,8 @@ class Program:
 
         Parameters
         ----------
-        arrays : what is read, in the order of `given`; of these views, on the current device
+        arrays : what is read, in the order of `given`, on the current device, of the views that they were named with;
+            they live until the run ends
         result : called when the steps before the first that touches it are under way; the array of the last of `given`
 
         Returns
@@ -120,12 +128,16 @@ class Program:
         A run, to be used in a `with` statement: at its end the memory goes back to CuPy's pool. None if there is not
         enough memory to run all at once; then nothing is under way any more.
         """
-        from ozaki.backends.cupy.program.run import started
+        try:
+            run = self.idle.pop()
+        except IndexError:
+            from ozaki.backends.cupy.program.run import Run
 
-        return started(self, arrays, result)
+            run = Run(self)
+        return run if run.start(arrays, result) else None
 
     def __str__(self) -> str:
-        head = f"workspace {_bytes(self.workspace)}"
+        head = f"{self.title}; " * bool(self.title) + f"workspace {_bytes(self.workspace)}"
         return "\n".join([head, *(f"{i:>3}  {step}" for i, step in enumerate(self.steps, 1))])
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal, NamedTuple
 
 from ozaki.backends.cupy.program.arrays import Array, Buffer, Place
@@ -37,6 +38,11 @@ class Step:
         """What it writes."""
         return ()
 
+    @cached_property
+    def buffers(self) -> tuple[Buffer, ...]:
+        """All that it touches."""
+        return tuple({place.buffer: None for place in (*self.reads, *self.writes)})
+
     @property
     def name(self) -> str:
         """What it does, for people."""
@@ -69,6 +75,10 @@ class Launch(Step):
     places: tuple[Place, ...]
     written: frozenset[int]
     overlaps: bool = False
+
+    @cached_property
+    def buffers(self) -> tuple[Buffer, ...]:
+        return tuple({place.buffer: None for place in self.places})
 
     @property
     def reads(self) -> tuple[Place, ...]:
@@ -259,8 +269,3 @@ class Arrive(Step):
     @property
     def name(self) -> str:
         return "arrive"
-
-
-def buffers_of(step: Step) -> tuple[Buffer, ...]:
-    """All buffers that a step touches."""
-    return tuple(dict.fromkeys(place.buffer for place in (*step.reads, *step.writes)))

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 from math import ceil
+from struct import Struct
 from typing import NamedTuple
-
-import numpy as np
 
 from ozaki.backends.cupy.devices.device import Device
 from ozaki.backends.cupy.program.arrays import Array, Place, View
@@ -15,7 +14,7 @@ from ozaki.backends.cupy.program.builder import Builder
 from ozaki.backends.cupy.program.kernels import Kernel, Macros, round_up
 from ozaki.backends.cupy.program.steps import Clear, Out
 from ozaki.backends.cupy.steps.operands import Described
-from ozaki.bounds.levels import EVERY, NARROW_BITS, NARROW_DEPTH, SAMPLE, SAMPLED_FROM, wide_bits
+from ozaki.bounds.levels import EVERY, NARROW_BITS, NARROW_DEPTH, SAMPLE, levels, wide_bits
 
 
 class MagnitudeLayout(NamedTuple):
@@ -65,27 +64,23 @@ class MagnitudeLayout(NamedTuple):
         return SAMPLE if self.sampled else EVERY
 
 
-def first_level(k: int) -> str:
-    """The level of proof that is tried first."""
-    return "sampled" if k > SAMPLED_FROM else "narrow"
-
-
-RESULT = np.dtype([("worst", np.float64), ("spans", np.uint64, 2), ("spare", np.uint64)])
-"""What a proof finds, as kernels/arithmetic/worst.cuh and proof.cu write it; zero before."""
+RESULT = Struct("dQQQ")
+"""What a proof finds, as kernels/arithmetic/worst.cuh and proof.cu write it; zero before: the worst ratio, the largest
+span of the rows of either operand, and `NO_SPAN` minus the smallest span of a row with a nonzero."""
 
 _RESULTS = 2
 """As many as a proof most often asks for."""
 
-RESULT_LIMBS = _RESULTS * RESULT.itemsize // 8
+RESULT_LIMBS = _RESULTS * RESULT.size // 8
 """Pieces of eight bytes."""
 
 
 def results(b: Builder, count: int, clear: bool = True) -> list[Place]:
     """Where a proof writes so many results; zeroed, or to be zeroed by a kernel."""
-    place = b.buffer("results", count * RESULT.itemsize, counted=False)
+    place = b.buffer("results", count * RESULT.size, counted=False)
     if clear:
-        b.add(Clear(b.stream, place, count * RESULT.itemsize))
-    return [place.plus(i * RESULT.itemsize) for i in range(count)]
+        b.add(Clear(b.stream, place, count * RESULT.size))
+    return [place.plus(i * RESULT.size) for i in range(count)]
 
 
 @dataclass(frozen=True)
@@ -113,7 +108,7 @@ class Magnitudes:
 def room_for_one_read(b: Builder, device: Device, left: Array, right: Array) -> Magnitudes | None:
     """Room for those that a proof begins with, if they are in tiles; the kernel of the left operand zeroes results."""
     (_, m, k), n = left.shape, right.shape[1]
-    layout = MagnitudeLayout.of(device, first_level(k), m, n, k)
+    layout = MagnitudeLayout.of(device, levels(k)[0], m, n, k)
     return Magnitudes.room(b, left, right, layout, clear=False) if layout.in_tiles else None
 
 

@@ -25,6 +25,7 @@ def native(b: Builder, x: Array, y: Array, dtype: str, out: Array) -> None:
     """
     left, right = _readable(b, x, dtype), _readable(b, y, dtype)
     (m, k), n = x.shape[-2:], y.shape[-1]
+    b.title = f"native product of ({m} x {k}) ({k} x {n}), {dtype}"
     ldc = max(n if m == 1 else out.strides[-2] // out.itemsize, n)
     arrays = left.array, right.array, out
     dims = _merged(out.shape[:-2], *(_steps(each, len(out.shape)) for each in arrays))

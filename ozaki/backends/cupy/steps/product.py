@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ozaki._operands import SIDES
 from ozaki._plan import Plan
+from ozaki._report import counted
 from ozaki.backends.cupy.devices.device import Device
 from ozaki.backends.cupy.program.arrays import Array
 from ozaki.backends.cupy.program.builder import Builder
@@ -44,6 +45,8 @@ def split_in_one_read(
 def multiply(b: Builder, device: Device, engine: Engine, plan: Plan, left: Given, right: Given, out: Array) -> None:
     """out = left right^T, shape (batch, m, n), of whatever there is of the operands; frees what it makes."""
     assert plan.scheme is not None
+    (m, k, n), count = plan.shape, counted(plan.slices, plan.scheme.name)
+    b.title = f"{count} of ({m} x {k}) ({k} x {n}), {plan.dtype}, {device.architecture}"
     made: list[Described | Slices] = []
     operands: list[Described | Slices] = []
     sums = isinstance(plan.scheme, Residues)

@@ -174,10 +174,10 @@ def least_product(b: Builder, device: Device, lower: Lower, left: Described, rig
     b.launch(_units(terms, (left.largest, right.largest)), left.fields, *places[:2], right.fields, *places[2:])
     _compare(b, device, lower, [found])
     b.release(memory)
-    arrival = b.to_host("least product", found.result, (RESULT.itemsize,), "B")
+    arrival = b.to_host("least product", found.result, (RESULT.size,), "B")
 
     def least(raw: npt.NDArray[Any]) -> float:
-        worst = float(raw.view(RESULT)[0]["worst"])
+        worst, *_ = RESULT.unpack(raw.data)
         return round(1 / worst) * 4.0**-NARROW_BITS if worst else inf
 
     return b.evidence(arrival, least)
@@ -185,11 +185,11 @@ def least_product(b: Builder, device: Device, lower: Lower, left: Described, rig
 
 def _ratio(b: Builder, result: Place) -> Evidence:
     """Begin to copy a result to the host: a `Ratio`."""
-    arrival = b.to_host("worst ratio", result, (RESULT.itemsize,), "B")
+    arrival = b.to_host("worst ratio", result, (RESULT.size,), "B")
 
     def ratio(raw: npt.NDArray[Any]) -> Ratio:
-        worst, spans, spare = raw.view(RESULT)[0]
-        return Ratio(float(worst), (int(spans[0]), int(spans[1])), NO_SPAN - int(spare))
+        worst, left, right, spare = RESULT.unpack(raw.data)
+        return Ratio(worst, (left, right), NO_SPAN - spare)
 
     return b.evidence(arrival, ratio)
 

@@ -1,0 +1,135 @@
+"""Steps in the form in which the host starts them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from ctypes import memset
+from functools import cache, partial
+from typing import Any, NamedTuple
+
+import cupy as cp
+import numpy as np
+from cupy.cuda import cublas, get_current_stream, runtime
+
+from ozaki.backends.cupy.program.arrays import Array, Place
+from ozaki.backends.cupy.program.kernels import Kernel
+from ozaki.backends.cupy.program.launches import Block
+from ozaki.backends.cupy.program.steps import (
+    STREAMS,
+    Arrive,
+    Clear,
+    ClearHost,
+    CopyToHost,
+    Fork,
+    Gemm,
+    Launch,
+    Step,
+    Upload,
+)
+from ozaki.backends.cupy.program.streams import using
+
+
+class Bound(NamedTuple):
+    """A step in a form that the host starts quickly.
+
+    Attributes
+    ----------
+    start : starts it on the stream with that address
+    stream : the number of its stream in `STREAMS`
+    pieces : its arguments, which `start` reads
+    places : which of the pieces are which addresses
+    """
+
+    start: Callable[[int], object]
+    stream: int
+    pieces: Any
+    places: tuple[tuple[int, Place], ...]
+
+
+def bound(step: Step, events: dict[Step, Any], block: Callable[[Kernel], Block]) -> list[Bound]:
+    """What the host does for a step."""
+    stream = STREAMS.index(step.stream)
+    if isinstance(step, Launch):
+        pieces, start = block(step.kernel)
+        return [Bound(start, stream, pieces, tuple(zip(step.kernel.addresses, step.places, strict=True)))]
+    if isinstance(step, Fork):
+        event = events[step] = cp.cuda.Event(disable_timing=True)
+        at, after = event.ptr, STREAMS.index(step.after)
+        return [
+            Bound(lambda of: runtime.eventRecord(at, of), after, None, ()),
+            Bound(lambda of: runtime.streamWaitEvent(of, at), stream, None, ()),
+        ]
+    if isinstance(step, Arrive):
+        event = events[step] = cp.cuda.Event(disable_timing=True)
+        at = event.ptr
+        return [Bound(lambda of: runtime.eventRecord(at, of), stream, None, ())]
+    pieces = [0, 0, 0]
+    places: tuple[Place, ...]
+    if isinstance(step, Gemm):
+        places, start = (step.a, step.b, step.c), _gemm(step, pieces)
+    elif isinstance(step, Clear):
+        size = step.nbytes
+        places, start = (step.place,), lambda of: runtime.memsetAsync(pieces[0], 0, size, of)
+    elif isinstance(step, ClearHost):
+        size = step.nbytes
+        places, start = (step.place,), lambda _: memset(pieces[0], 0, size)
+    elif isinstance(step, CopyToHost):
+        size, kind = step.nbytes, runtime.memcpyDeviceToHost
+        places = step.target, step.source
+        start = partial(_copy, pieces, size, kind)
+    elif isinstance(step, Upload):
+        data, kind = np.frombuffer(step.data, np.uint8), runtime.memcpyHostToDevice
+        places, start = (step.target,), lambda of: runtime.memcpyAsync(pieces[0], data.ctypes.data, len(data), kind, of)
+    else:
+        raise TypeError(step)
+    return [Bound(start, stream, pieces, tuple(enumerate(places)))]
+
+
+def _copy(pieces: list[int], nbytes: int, kind: int, stream: int) -> None:
+    """From the place that is the second piece to the first."""
+    runtime.memcpyAsync(pieces[0], pieces[1], nbytes, kind, stream)
+
+
+@cache
+def _factor(char: str, value: int) -> Any:
+    """One or zero in memory, for cuBLAS."""
+    return np.full(1, value, char)
+
+
+def _gemm(step: Gemm, pieces: list[int]) -> Callable[[int], None]:
+    """A call of cuBLAS, which is column-major, and so multiplies the transposes: C^T = B^T A^T."""
+    types, count = step.types, step.count
+    one, zero = (_factor(types.product_char, value).ctypes.data for value in (1, 0))
+    ops = tuple(cublas.CUBLAS_OP_T if turned else cublas.CUBLAS_OP_N for turned in reversed(step.transposed))
+    sizes = step.n, step.m, step.k
+    lda, ldb, ldc, (step_a, step_b, step_c) = step.lda, step.ldb, step.ldc, step.steps
+
+    def call(handle: int) -> None:
+        a, b, c = pieces
+        if count == 1:
+            cublas.gemmEx(
+                handle, *ops, *sizes, one, b, types.operands, ldb, a, types.operands, lda, zero, c, types.products,
+                ldc, types.compute, _DEFAULT,
+            )  # fmt: skip
+        else:
+            cublas.gemmStridedBatchedEx(
+                handle, *ops, *sizes, one, b, types.operands, ldb, step_b, a, types.operands, lda, step_a, zero, c,
+                types.products, ldc, step_c, count, types.compute, _DEFAULT,
+            )  # fmt: skip
+
+    def start(stream: int) -> None:
+        # CuPy runs cuBLAS on its current stream, whatever the handle has.
+        others = stream != get_current_stream().ptr
+        with using(stream) if others else nullcontext():
+            call(cp.cuda.device.get_cublas_handle())
+
+    return start
+
+
+_DEFAULT = -1  # CUBLAS_GEMM_DEFAULT
+
+
+def on_host(pinned: Any, begin: int, array: Array) -> Any:
+    """An array in memory of the host."""
+    return np.frombuffer(pinned, array.char, array.size, begin + array.offset).reshape(array.shape)

@@ -1,0 +1,205 @@
+"""Worst ratios of the operands at hand, level by level of the lower bound (docs/bounds.md, B7)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ozaki._operands import SIDES
+from ozaki.backends.cupy import evidence
+from ozaki.backends.cupy.inputs import Inputs
+from ozaki.backends.cupy.program.arrays import Array
+from ozaki.backends.cupy.program.program import Evidence
+from ozaki.backends.cupy.program.steps import Stream
+from ozaki.backends.cupy.steps.native import native_obstacle
+from ozaki.backends.cupy.steps.operands import Described
+from ozaki.backends.cupy.steps.panels import Panel, Panels
+from ozaki.backends.cupy.steps.proof import Lower, Wanted, least_product, lower_bound, worst_ratios
+from ozaki.bounds import words as word_bounds
+from ozaki.bounds.description import Description
+from ozaki.bounds.levels import FEW_ROWS, Level, levels
+from ozaki.planning.facts import Ratio, WorstRatio
+from ozaki.schemes import Words
+
+
+class _Open(NamedTuple):
+    """The level that facts are found at.
+
+    Attributes
+    ----------
+    level : Level
+    stream : where its products are
+    panels : where they do not fit the limit of memory
+    lower : the lower bound of all entries; None where it is found for each panel
+    """
+
+    level: Level
+    stream: Stream
+    panels: Panels | None
+    lower: Lower | None
+
+
+class Ratios:
+    """Finds worst ratios; holds the lower bound of one level at a time.
+
+    Attributes
+    ----------
+    stream : where the products of levels that are opened from now on are: "main" or "proof"
+    spans : a ratio whose spans the device has found, if there is one
+    """
+
+    def __init__(self, inputs: Inputs, limit: int | None) -> None:
+        """`limit`: most bytes to hold, or None."""
+        self._inputs, self._limit = inputs, limit
+        self._open: _Open | None = None
+        self.stream: Stream = "main"
+        self.spans: Evidence | None = None
+
+    def open(self, level: Level) -> None:
+        """Begin the lower bound of a level; frees that of the one before, once all facts of it are there."""
+        if self._open is not None and self._open.level == level:
+            return
+        self.close()
+        inputs = self._inputs
+        left, right = inputs.describe_both()
+        panels = Panels(inputs.device, level, left.x.shape, right.x.shape, self._limit)
+        lower = None
+        if panels.one:
+            with inputs.b.on(self.stream, fork=True):
+                lower = self._lower_bound(level, left, right)
+        self._open = _Open(level, self.stream, None if panels.one else panels, lower)
+
+    def close(self) -> None:
+        """Wait for all that was begun, and free the lower bound."""
+        self._inputs.run()
+        self._inputs.memory.settle()
+        if self._open is not None and self._open.lower is not None:
+            self._open.lower.release(self._inputs.b)
+            self._inputs.forget_magnitudes()
+        self._open = None
+
+    def begin(self, needs: Sequence[WorstRatio]) -> None:
+        """Begin to find worst ratios, which are all of one level, and register how they are read."""
+        b = self._inputs.b
+        new = [need for need in dict.fromkeys(needs) if b.reader(need) is None]
+        if not new:
+            return
+        self.open(new[0].level)
+        assert self._open is not None
+        if self._open.panels is not None:
+            self._begin_in_panels(self._open.panels, new)
+            return
+        assert self._open.lower is not None
+        left, right = self._inputs.describe_both()
+        m = left.x.shape[1]
+        wanted = [self._wanted(need, min(m, FEW_ROWS) if need.few_rows else m) for need in new]
+        with b.on(self._open.stream):
+            found = worst_ratios(b, self._inputs.device, self._open.lower, left, right, wanted)
+        for need, each in zip(new, found, strict=True):
+            if isinstance(need.scheme, Words):
+                b.read(need, (each, *self._inputs.descriptions()), _ratio_of_words)
+            else:
+                self.spans = self.spans or each
+                b.read(need, (each,), _itself)
+
+    def least_product(self, described: tuple[Described, Described]) -> tuple[Evidence, ...]:
+        """Begin to find the least lower bound of the first level, in panels if need be: that of each panel.
+
+        `described`: whole descriptions, or the largest elements alone.
+        """
+        b, device = self._inputs.b, self._inputs.device
+        left, right = (replace(of, magnitudes=None) for of in described)
+        level = levels(left.k)[0]
+        if self._open is not None and self._open.level == level and self._open.lower is not None:
+            with b.on(self._open.stream):
+                return (least_product(b, device, self._open.lower, left, right),)
+        self.close()
+        found = []
+        for _, x, y in self._in_panels(Panels(device, level, left.x.shape, right.x.shape, self._limit), left, right):
+            lower = lower_bound(b, device, x, y, level)
+            found.append(least_product(b, device, lower, x, y))
+            lower.release(b)
+        return tuple(found)
+
+    def _lower_bound(self, level: Level, left: Described, right: Described) -> Lower:
+        ruled_out = level == "wide" and native_obstacle("float64") is not None
+        on_host = self._multiplied_on_host if ruled_out else None
+        return lower_bound(self._inputs.b, self._inputs.device, left, right, level, on_host)
+
+    def _multiplied_on_host(self, left: Array, right: Array) -> npt.NDArray[np.float64]:
+        """The product of magnitudes (batch, rows, k) by NumPy; waits for them."""
+        b, memory = self._inputs.b, self._inputs.memory
+        arrivals = [b.to_host(f"{x} on host", x.at, x.shape, x.char) for x in (left, right)]
+        self._inputs.run()
+        x, y = (memory.evidence(b.evidence(arrival, np.copy)) for arrival in arrivals)
+        exact: npt.NDArray[np.float64] = np.matmul(x, y.swapaxes(1, 2))
+        return exact
+
+    def _wanted(self, need: WorstRatio, rows: int, panel: Panel | None = None) -> Wanted:
+        """What the device compares in so many rows, of all entries or of a panel; of words the host knows the terms."""
+        if not isinstance(need.scheme, Words):
+            k = self._inputs.rows["left"].shape[2]
+            return Wanted(need.scheme, rows, k * need.scheme.drop if need.drops else 0.0)
+        left, right = self._inputs.on_host()
+        if panel is not None:
+            left, right = (
+                _some_rows(of, panel.of(side, self._inputs.rows[side].shape[0]))
+                for side, of in zip(SIDES, (left, right), strict=True)
+            )
+        return Wanted(word_bounds.error_terms(left, right, need.scheme), rows, 0.0)
+
+    def _begin_in_panels(self, panels: Panels, needs: Sequence[WorstRatio]) -> None:
+        """The worst ratios of all panels, one after the other."""
+        assert self._open is not None
+        b, level = self._inputs.b, self._open.level
+        left, right = self._inputs.describe_both()
+        m = left.x.shape[1]
+        until = [min(m, FEW_ROWS) if need.few_rows else m for need in needs]
+        found: list[list[Evidence]] = [[] for _ in needs]
+        for panel, x, y in self._in_panels(panels, left, right):
+            first, last = panel.rows
+            here = [i for i, to in enumerate(until) if to > first]
+            if not here:
+                continue
+            wanted = [self._wanted(needs[i], min(until[i], last) - first, panel) for i in here]
+            lower = self._lower_bound(level, x, y)
+            for i, each in zip(here, worst_ratios(b, self._inputs.device, lower, x, y, wanted), strict=True):
+                found[i].append(each)
+            lower.release(b)
+        for need, ratios in zip(needs, found, strict=True):
+            b.read(need, (*ratios, *self._inputs.descriptions()), _ratio_of_panels)
+
+    def _in_panels(
+        self, panels: Panels, left: Described, right: Described
+    ) -> Iterator[tuple[Panel, Described, Described]]:
+        """Each panel, with these rows of both operands, whose descriptions are freed after it."""
+        b = self._inputs.b
+        for panel in panels:
+            x = left.some_rows(b, *panel.of("left", left.x.shape[0]))
+            y = right.some_rows(b, *panel.of("right", right.x.shape[0]))
+            yield panel, x, y
+            x.release_rows(b, left)
+            y.release_rows(b, right)
+
+
+def _some_rows(of: Description, at: tuple[tuple[int, int], tuple[int, int]]) -> Description:
+    """The description of some rows of some matrices."""
+    (batch, end), (first, last) = at
+    fields = of.top, of.peak, of.magnitudes, of.squares, of.bottom, of.nonfinite
+    return Description(of.k, *(field[batch:end, first:last] for field in fields))
+
+
+def _itself(ratio: Ratio) -> Ratio:
+    return ratio
+
+
+def _ratio_of_words(ratio: Ratio, left: Description, right: Description) -> Ratio:
+    return evidence.with_spans(ratio.worst, left, right)
+
+
+def _ratio_of_panels(*found: Any) -> Ratio:
+    return evidence.ratio_of_panels(found)

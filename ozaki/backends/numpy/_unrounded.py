@@ -1,0 +1,41 @@
+"""A product of fixed-point images on NumPy: exact, and not rounded yet."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ozaki.backends.numpy import _limbs
+from ozaki.backends.numpy._describe import row_tiles
+from ozaki.backends.numpy._limbs import Floats
+from ozaki.backends.numpy.engines import Engine
+
+Ints = npt.NDArray[np.int64]
+
+
+class Unrounded:
+    """The exact product of two panels, to which parts of k are added, and which is rounded into a format once."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._sums: Floats | None = None
+
+    def add(self, a: Floats, b: Floats) -> None:
+        """Add the product of the slices of a part of k, shapes (planes, batch, m or n, part of k)."""
+        self._sums = self._engine.add(np.matmul(a, b.swapaxes(-1, -2)), self._sums)
+
+    def round_into(self, out: npt.NDArray[Any], mu: Ints, nu: Ints) -> None:
+        """Round the exact integers times 2**-(mu_i + nu_j) into out, shape (batch, m, n), and forget them.
+
+        mu and nu are the exponents of the images, shapes (batch, m) and (batch, n), or (1, m), (1, n) for all.
+        """
+        assert self._sums is not None
+        sums, self._sums = self._sums, None
+        batch, m, n = out.shape
+        for at in row_tiles(batch, m, n, share=4):
+            limbs = self._engine.limbs(sums[(slice(None), *at)].reshape(len(sums), -1))
+            rows = at if mu.shape[0] == batch else (slice(0, 1), at[1])
+            cols = at[0] if nu.shape[0] == batch else slice(0, 1)
+            _limbs.round_scaled(limbs, self._engine.shift - mu[rows], -nu[cols], out[at])

@@ -1,0 +1,645 @@
+"""Programs of products: run once part by part, then as a whole with other operands of the same views."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
+from math import inf
+from typing import Any
+from unittest import mock
+
+import cupy as cp
+import numpy as np
+import streams
+
+import ozaki
+from ozaki._accuracy import Accuracy
+from ozaki._plan import Plan
+from ozaki.backends.cupy import backend, devices
+from ozaki.backends.cupy.devices.device import Device
+from ozaki.backends.cupy.prepared import PreparedSlices
+from ozaki.backends.cupy.program.program import Program
+from ozaki.backends.cupy.steps.engines.choice import engine_of
+from ozaki.backends.cupy.steps.engines.engine import units_of, workspace_of
+from ozaki.backends.cupy.steps.panels import Panels
+from ozaki.backends.cupy.work import Work
+from ozaki.backends.numpy import backend as on_numpy
+from ozaki.bounds import words as word_bounds
+from ozaki.planning.facts import (
+    CutBound,
+    LeastProduct,
+    NativeInRange,
+    Need,
+    RowsBound,
+    Sample,
+    Spans,
+    WorstRatio,
+)
+from ozaki.schemes import PRESETS, Digits, Residues, Scheme, Words
+from ozaki.schemes.named import forced, integer_scheme
+from runs import HOPPER, PRODUCTS, WORDS
+from runs.operands import matrix, same
+
+Pair = tuple[np.ndarray, np.ndarray]
+
+
+def on_hopper() -> bool:
+    return devices.current().capability == "90"
+
+
+def plan_of(scheme: Scheme | Words, a: np.ndarray, b: np.ndarray, **choices: Any) -> Plan:
+    """A plan for rows (batch, m, k) and (batch, n, k), made for no operands in particular."""
+    batch = max(len(a), len(b))
+    shape = a.shape[1], a.shape[2], b.shape[1]
+    dtype = str(max(a.dtype.name, b.dtype.name))
+    target = Accuracy("componentwise", 1e-10)
+    return Plan(shape, (batch,), dtype, scheme, target, inf, True, **choices)
+
+
+def expected(scheme: Scheme | Words, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """The product of rows by NumPy."""
+    with np.errstate(all="ignore"):
+        c: np.ndarray = ozaki.matmul(a, b.swapaxes(1, 2), **named(scheme))
+    return c
+
+
+def named(scheme: Scheme | Words) -> dict[str, Any]:
+    """How a caller asks for a scheme."""
+    if isinstance(scheme, Words):
+        return {"scheme": scheme}
+    name = "fp16-digits" if scheme.name.startswith("fp16-digits") else scheme.name
+    return {"scheme": name, "slices": scheme.count}
+
+
+def on_device(x: np.ndarray) -> Any:
+    """The same elements with the same strides."""
+    return cp.asarray(x)
+
+
+def filled(shape: tuple[int, ...], dtype: str) -> Any:
+    return cp.full(shape, np.nan, dtype)
+
+
+def ordered(x: np.ndarray, order: str) -> np.ndarray:
+    """The same elements in another order in memory: rows, columns, or rows backwards."""
+    if order == "F":
+        return x.swapaxes(1, 2).copy().swapaxes(1, 2)
+    return np.ascontiguousarray(x[:, ::-1])[:, ::-1] if order == "R" else np.ascontiguousarray(x)
+
+
+def work_on(pair: Pair, limit: int | None = None) -> Work:
+    """What is done with these rows."""
+    left, right = map(on_device, pair)
+    return work_of(left, right, dtype_of(*pair), limit)
+
+
+def work_of(left: Any, right: Any, dtype: str, limit: int | None = None) -> Work:
+    """The same of rows that are on the device, or of slices of a prepared operand."""
+    rows = {"left": left, "right": right}
+    given = right if isinstance(right, PreparedSlices) else right.swapaxes(1, 2)
+    return Work(left, given, rows.__getitem__, dtype, limit)
+
+
+def again(program: Program, arrays: Iterable[Any], c: Any) -> None:
+    """Run a whole program."""
+    given = list(arrays)
+    run = program.start(given, lambda: c)
+    assert run is not None
+    with run:
+        assert run.result is c
+
+
+def check(scheme: Scheme | Words, pairs: list[Pair], plan: Plan, limit: int | None = None) -> Work:
+    """The product of the first pair part by part, then that of all pairs by the whole program."""
+    a, b = pairs[0]
+    shape, dtype = (max(len(a), len(b)), a.shape[1], b.shape[1]), plan.dtype
+    work = work_on((a, b), limit)
+    c = filled(shape, dtype)
+    work.multiply(plan, c)
+    same(expected(scheme, a, b), c)
+    program = work.whole()
+    assert program is not None
+    for x, y in [*pairs, pairs[0]]:
+        c = filled(shape, dtype)
+        again(program, (on_device(x), on_device(y)), c)
+        same(expected(scheme, x, y), c)
+    return work
+
+
+def programs_of_slices(rng: np.random.Generator) -> None:
+    """Views of every kind, NaN and Inf, stacks, subnormal results."""
+    for case in PRODUCTS:
+        if case.startswith(HOPPER) != on_hopper():
+            continue
+        name, slices, dtype = case.removeprefix(HOPPER).rsplit("-", 2)
+        engine = "hopper" if on_hopper() else "cublas"
+        for batch_a, batch_b, m, k, n in ((1, 1, 33, 270, 130), (2, 1, 5, 140, 9))[: 1 if on_hopper() else 2]:
+            scheme = forced(integer_scheme(name, k), int(slices))
+            for orders in ("CC", "FR"):
+                pairs = []
+                for scale in (0, -1060 if dtype == "f8" else -140):
+                    x, y = matrix(rng, (batch_a, m, k), dtype), matrix(rng, (batch_b, n, k), dtype)
+                    y[0, 0, 0] = np.inf
+                    x = np.ldexp(x, scale)
+                    pairs.append((ordered(x, orders[0]), ordered(y, orders[1])))
+                check(scheme, pairs, plan_of(scheme, *pairs[0], engine=engine))
+
+
+def programs_of_words(rng: np.random.Generator) -> None:
+    """The same of words, with the bits of the model of tensor cores."""
+    core = devices.current().family.core
+    assert core is not None
+    for case in WORDS:
+        if case.startswith(HOPPER) != on_hopper():
+            continue
+        words = replace(PRESETS[case.removeprefix(HOPPER)], core=core)
+        for orders in ("CC", "FC"):
+            pairs = []
+            for _ in range(2):
+                x, y = matrix(rng, (1, 20, 70), "f4"), matrix(rng, (1, 130, 70), "f4")
+                y[0, 0, 0] = np.nan
+                pairs.append((ordered(x, orders[0]), ordered(y, orders[1])))
+            check(words, pairs, plan_of(words, *pairs[0]))
+
+
+def programs_within_limits(rng: np.random.Generator) -> None:
+    """Products in panels, whose memory is the same for all of them, and prepared operands in panels."""
+    device = devices.current()
+    core = device.family.core
+    assert core is not None
+    schemes = Residues(3), Digits(2), replace(PRESETS["halfhalf"], core=core)
+    for scheme in schemes:
+        m, k, n = 300, 26, 270
+        if on_hopper() and not isinstance(scheme, Words):
+            m, k, n = 530, 260, 400
+        pairs = [(matrix(rng, (2, m, k), "f4"), matrix(rng, (2, n, k), "f4")) for _ in range(2)]
+        plan = plan_of(scheme, *pairs[0])
+        engine = engine_of(device, plan)
+        whole = workspace_of(engine, scheme, k, 2, m, n)
+        least = workspace_of(engine, scheme, k, 2, *units_of(engine, scheme, k))
+        limit = (whole + least) // 2
+        work = check(scheme, pairs, plan, limit)
+        assert work.workspace <= limit, (scheme, work.workspace, limit)
+        program = work.whole()
+        assert program is not None and program.workspace <= limit
+        _, arena = program.arena
+        assert arena < limit + 64 * 1024 + 256 * (m + n), (arena, limit)
+        assert check(scheme, pairs, plan).workspace <= whole
+        limited = replace(plan, workspace_limit=limit)
+        prepared = [
+            (backend.split(on_device(x), "left", limited), backend.split(on_device(y), "right", limited))
+            for x, y in pairs
+        ]
+        work, c = work_of(*prepared[0], "float32", limit), filled((2, m, n), "f4")
+        work.multiply(limited, c)
+        same(expected(scheme, *pairs[0]), c)
+        program = work.whole()
+        assert program is not None
+        for pair, (left, right) in zip([*pairs, pairs[0]], [*prepared, prepared[0]], strict=True):
+            c = filled((2, m, n), "f4")
+            again(program, (*left.arrays, *right.arrays), c)
+            same(expected(scheme, *pair), c)
+
+
+def programs_of_prepared(rng: np.random.Generator) -> None:
+    """One operand or both are split already; engines of all kinds."""
+    device, core = devices.current(), devices.current().family.core
+    assert core is not None
+    for scheme in (Residues(14), Digits(3), Digits(7), replace(PRESETS["tf32tf32"], core=core)):
+        dtype = "f4" if isinstance(scheme, Words) else "f8"
+        engine = "auto" if isinstance(scheme, Words) or not on_hopper() else "hopper"
+        pairs = [(matrix(rng, (1, 20, 70), dtype), matrix(rng, (1, 30, 70), dtype)) for _ in range(2)]
+        plan = plan_of(scheme, *pairs[0], engine=engine)
+        assert engine_of(device, plan) == engine_of(device, replace(plan))
+        for which in ("left", "right", "both"):
+            program = None
+            for a, b in (*pairs, pairs[0]):
+                left, right = (
+                    backend.split(on_device(x), side, plan) if which in (side, "both") else on_device(x)
+                    for side, x in (("left", a), ("right", b))
+                )
+                c = filled((1, 20, 30), dtype)
+                if program is None:
+                    work = work_of(left, right, plan.dtype)
+                    work.multiply(plan, c)
+                    program = work.whole()
+                    assert program is not None
+                else:
+                    again(program, [x for of in (left, right) for x in arrays_of(of)], c)
+                same(expected(scheme, a, b), c)
+
+
+def arrays_of(operand: Any) -> tuple[Any, ...]:
+    """What a program reads of an operand."""
+    return operand.arrays if isinstance(operand, PreparedSlices) else (operand,)
+
+
+def facts_of(a: np.ndarray, b: np.ndarray, need: Need) -> Any:
+    """What NumPy finds; with the digit pairs dropped that the need says, whatever these operands let vanish."""
+    rows = {"left": a, "right": b}
+    work = on_numpy.work(a, b.swapaxes(1, 2), rows.__getitem__, dtype_of(a, b), None)
+    if not isinstance(need, WorstRatio) or not isinstance(need.scheme, Digits):
+        return work.measure(need)
+    dropped = a.shape[2] * need.scheme.drop if need.drops else 0.0
+    with mock.patch.object(Digits, "dropped", return_value=dropped):
+        return work.measure(need)
+
+
+def dtype_of(a: Any, b: Any) -> str:
+    """Of the product."""
+    return str(max(a.dtype.name, b.dtype.name))
+
+
+def compare(need: Need, a: np.ndarray, b: np.ndarray, found: Any) -> None:
+    with np.errstate(all="ignore"):
+        wanted = facts_of(a, b, need)
+    assert found == wanted, (need, found, wanted)
+
+
+def operands_for_facts(rng: np.random.Generator, kind: str, m: int, k: int, n: int, dtype: str) -> Pair:
+    a, b = matrix(rng, (1, m, k), dtype), matrix(rng, (1, n, k), dtype)
+    if kind == "hard":
+        a[0, 3], b[0, 5, 7], a[0, 9, 1] = 0, np.nan, np.inf
+        a[0, : m // 2, : k // 2] = 0
+        b[0, : n // 3, k // 2 :] = 0
+    return a, b
+
+
+def facts(rng: np.random.Generator) -> None:
+    """All facts are those that NumPy finds: one after the other, and by the whole program for other operands."""
+    core = devices.current().family.core
+    assert core is not None
+    halfhalf = replace(PRESETS["halfhalf"], core=core)
+    sizes = ((20, 1100, 25), (30, 200, 20))
+    for m, k, n in ((20, 1100, 25), (260, 270, 257)) if on_hopper() else sizes:
+        levels: list[Any] = ["sampled", "narrow", "wide"] if k > 1024 else ["narrow", "wide"]
+        needs: list[Need] = [NativeInRange(), Spans()]
+        needs += [RowsBound(s, of) for s in (Residues(8), Digits(3)) for of in ("row-column", "normwise")]
+        needs += [RowsBound(halfhalf, "componentwise"), LeastProduct(), Sample()]
+        for level in levels:
+            ratios: list[tuple[Scheme, bool, bool]] = [
+                (Residues(8), False, True),
+                (Digits(3), True, True),
+                (Digits(3), False, False),
+            ]
+            needs += [WorstRatio(scheme, level, few, drops) for scheme, few, drops in ratios]
+        pairs = [operands_for_facts(rng, kind, m, k, n, "f4") for kind in ("hard", "ordinary", "hard")]
+        plan = plan_of(Residues(8), *pairs[0])
+        work = work_on(pairs[0])
+        for need in needs:
+            compare(need, *pairs[0], work.measure(need))
+        of_words = WorstRatio(halfhalf, levels[-1])
+        c = filled((1, m, n), "f4")
+        work.multiply(plan, c)
+        same(expected(Residues(8), *pairs[0]), c)
+        program = work.whole()
+        assert program is not None
+        for a, b in (*pairs, pairs[0]):
+            c = filled((1, m, n), "f4")
+            arrays = [on_device(a), on_device(b)]
+            run = program.start(arrays, partial(_itself, c))
+            assert run is not None
+            with run:
+                for i in rng.permutation(len(needs)):
+                    compare(needs[i], a, b, run.fact(needs[i]))
+            same(expected(Residues(8), a, b), c)
+        for need in (of_words, WorstRatio(Residues(8), levels[-1])):
+            work = work_on(pairs[0])
+            compare(need, *pairs[0], work.measure(need))
+            work.multiply(plan, c)
+            assert (work.whole() is None) == (need is of_words)
+
+
+def _itself(c: Any) -> Any:
+    return c
+
+
+def facts_within_limits(rng: np.random.Generator) -> None:
+    """In panels facts are the same, and so is what a whole program finds."""
+    core = devices.current().family.core
+    assert core is not None
+    halfhalf = replace(PRESETS["halfhalf"], core=core)
+    for batch_a, batch_b, m, k, n in ((1, 1, 70, 1100, 40), (3, 1, 40, 70, 30), (1, 2, 20, 70, 50)):
+        levels: list[Any] = ["sampled", "narrow", "wide"] if k > 1024 else ["narrow", "wide"]
+        pairs = [(matrix(rng, (batch_a, m, k), "f4"), matrix(rng, (batch_b, n, k), "f4")) for _ in range(2)]
+        shapes = (batch_a, m, k), (batch_b, n, k)
+        needs: list[Need] = [LeastProduct()]
+        for level in levels:
+            needs += [WorstRatio(Residues(8), level), WorstRatio(Digits(3), level, drops=False)]
+        least = 0
+        for level in levels:
+            least = max(least, smallest_limit(devices.current(), level, *shapes))
+        limit = max(2 * least, 2 * 10**5)
+        plan = plan_of(Residues(4), *pairs[0])
+        work = work_on(pairs[0], limit)
+        for need in needs:
+            compare(need, *pairs[0], work.measure(need))
+        assert work.workspace <= limit, (work.workspace, limit)
+        c = filled((max(batch_a, batch_b), m, n), "f4")
+        work.multiply(plan, c)
+        same(expected(Residues(4), *pairs[0]), c)
+        program = work.whole()
+        assert program is not None
+        for a, b in pairs:
+            c = filled(c.shape, "f4")
+            arrays = [on_device(a), on_device(b)]
+            run = program.start(arrays, partial(_itself, c))
+            assert run is not None
+            with run:
+                for need in needs:
+                    compare(need, a, b, run.fact(need))
+            same(expected(Residues(4), a, b), c)
+        work = work_on(pairs[0], limit)
+        compare(WorstRatio(halfhalf, "narrow"), *pairs[0], work.measure(WorstRatio(halfhalf, "narrow")))
+
+
+def smallest_limit(device: Device, level: str, left: tuple[int, ...], right: tuple[int, ...]) -> int:
+    """Bytes for a panel of about 16 rows and columns."""
+    limit = 1000
+    while True:
+        try:
+            Panels(device, level, left, right, limit)
+        except ValueError:
+            limit *= 2
+        else:
+            return limit
+
+
+def facts_begun(rng: np.random.Generator) -> None:
+    """Facts that are found while the operands are split for a likely plan, which is right, or is not."""
+    sizes = ((20, 1100, 25, "f4"), (30, 200, 20, "f8"))
+    if on_hopper():  # in tiles, with magnitudes that are taken when the operands are split
+        sizes = ((20, 1100, 25, "f8"), (260, 270, 257, "f4"))
+    for m, k, n, dtype in sizes:
+        level: Any = "sampled" if k > 1024 else "narrow"
+        scheme = Residues(4 if dtype == "f4" else 14)
+        ratios = [WorstRatio(scheme, level), WorstRatio(Digits(3), level, few_rows=True)]
+        bounds = [RowsBound(scheme, "row-column")]
+        for needs in (ratios, bounds):
+            pairs = [operands_for_facts(rng, kind, m, k, n, dtype) for kind in ("ordinary", "hard")]
+            for likely in (scheme, Digits(2)):
+                plan = plan_of(scheme, *pairs[0])
+                work = work_on(pairs[0])
+                more: list[Need] = [Spans(), WorstRatio(scheme, level, drops=False), LeastProduct()]
+                sharper: list[Need] = [WorstRatio(scheme, "wide"), WorstRatio(scheme, level, True, False)]
+                if likely == scheme:
+                    more += sharper  # and then the first level anew
+                else:
+                    compare(more[1], *pairs[0], work.measure(more[1]))  # on the main stream
+                    more = [*sharper, *more]
+                work.begin(needs, replace(plan, scheme=likely))
+                for need in (*needs, *more):
+                    compare(need, *pairs[0], work.measure(need))
+                c = filled((1, m, n), dtype)
+                work.multiply(plan, c)
+                same(expected(scheme, *pairs[0]), c)
+                program = work.whole()
+                assert program is not None
+                for a, b in (*pairs, pairs[0]):
+                    c = filled((1, m, n), dtype)
+                    arrays = [on_device(a), on_device(b)]
+                    run = program.start(arrays, partial(_itself, c))
+                    assert run is not None
+                    with run:
+                        for need in (*needs, *more):
+                            compare(need, a, b, run.fact(need))
+                    same(expected(scheme, a, b), c)
+
+
+def words_cut(rng: np.random.Generator) -> None:
+    """Bounds of words as they are cut: of operands that lose nothing, that lose something, and without one read."""
+    core = devices.current().family.core
+    assert core is not None
+    halfhalf, tf32tf32 = (replace(PRESETS[name], core=core) for name in ("halfhalf", "tf32tf32"))
+    m, k, n = 40, 500, 130
+    x, y = (rng.uniform(1, 2, (1, rows, k)).astype("f4") for rows in (m, n))
+    small = x.copy()
+    small[0, :, 3] *= np.float32(2.0**-40)
+    whole, lossy = (x, y), (small, y)
+    for first, other in ((whole, lossy), (lossy, whole)):
+        plan = plan_of(halfhalf, *first)
+        work, need = work_on(first), CutBound(halfhalf)
+        found = work.measure(need)
+        c = filled((1, m, n), "f4")
+        work.multiply(plan, c)
+        same(expected(halfhalf, *first), c)
+        program = work.whole()
+        assert program is not None
+        for pair, is_first in ((first, True), (other, False), (first, True)):
+            c = filled((1, m, n), "f4")
+            arrays = [on_device(x) for x in pair]
+            run = program.start(arrays, partial(_itself, c))
+            assert run is not None
+            with run:
+                again_found = run.fact(need)
+            same(expected(halfhalf, *pair), c)
+            if not on_hopper():
+                assert again_found == facts_of(*pair, RowsBound(halfhalf, "componentwise"))
+            elif pair is whole:
+                assert again_found == word_bounds.lossless(halfhalf, k)
+            elif first is lossy:
+                assert again_found < inf
+            else:
+                assert again_found == inf  # the sample was not taken the first time
+            assert found == again_found or not is_first
+    work = work_on(lossy)
+    work.measure(CutBound(halfhalf))
+    work.measure(LeastProduct())
+    work.measure(CutBound(tf32tf32))
+    c = filled((1, m, n), "f4")
+    work.multiply(plan_of(tf32tf32, *lossy), c)
+    same(expected(tf32tf32, *lossy), c)
+    assert (work.underflows("left", halfhalf), work.underflows("right", halfhalf)) == (m, 0)
+    assert (work.nonfinite("left") == 0).all()
+
+
+def native_programs(rng: np.random.Generator) -> None:
+    """Native products of operands in any order and stacks, and into results whose rows lie apart."""
+    for dtypes in (("f8", "f8"), ("f4", "f8"), ("f4", "f4")):
+        for left, right in (((5, 7), (7, 4)), ((3, 5, 7), (7, 4)), ((2, 1, 5, 7), (3, 7, 4)), ((5, 7), (3, 7, 4))):
+            for turned, apart in ((False, False), (False, True), (True, False)):
+                pairs = []
+                for _ in range(2):
+                    x, y = (rng.standard_normal(of).astype(d) for of, d in zip((left, right), dtypes, strict=True))
+                    pairs.append((x.swapaxes(-1, -2).copy().swapaxes(-1, -2), y[..., ::-1]) if turned else (x, y))
+                wanted = [np.matmul(*pair) for pair in pairs]
+                a, b = map(on_device, pairs[0])
+                work, c = Work(a, b, never, wanted[0].dtype.name, None), room_for(wanted[0], apart)
+                work.native(c)
+                np.testing.assert_allclose(cp.asnumpy(c), wanted[0], atol=1e-4)
+                program = work.whole()
+                assert program is not None
+                for pair, want in zip(pairs, wanted, strict=True):
+                    c = room_for(want, apart)
+                    again(program, map(on_device, pair), c)
+                    np.testing.assert_allclose(cp.asnumpy(c), want, atol=1e-4)
+
+
+def never(side: str) -> Any:
+    raise AssertionError(side)
+
+
+def room_for(result: np.ndarray, apart: bool) -> Any:
+    """Memory for a result, whose rows are neighbours or lie apart."""
+    *stack, columns = result.shape
+    return filled((*stack, 2 * columns if apart else columns), result.dtype.name)[..., :columns]
+
+
+def programs_of_one_array(rng: np.random.Generator) -> None:
+    """Operands that share memory: a matrix with its transpose, and parts of one that overlap."""
+    scheme = Residues(5)
+    x = matrix(rng, (120, 120), "f4")
+    plan = plan_of(scheme, x[None, :40, :70], x[None, :30, :70])
+    program = None
+    for first, second in ((0, 20), (20, 0), (5, 40), (0, 0)):
+        y = on_device(x)
+        a, b = y[None, first : first + 40, :70], y[None, second : second + 30, 10:80]
+        c = filled((1, 40, 30), "f4")
+        if program is None:
+            work = work_of(a, b, "float32")
+            work.multiply(plan, c)
+            program = work.whole()
+            assert program is not None
+        else:
+            again(program, (a, b), c)
+        same(expected(scheme, *(cp.asnumpy(each) for each in (a, b))), c)
+    y = on_device(x)
+    work, c = work_of(y[None], y[None], "float32"), filled((1, 120, 120), "f4")
+    work.multiply(plan_of(scheme, x[None], x[None]), c)
+    same(expected(scheme, x[None], x[None]), c)
+    program = work.whole()
+    assert program is not None
+    c = filled((1, 120, 120), "f4")
+    again(program, (y[None], y[None]), c)
+    same(expected(scheme, x[None], x[None]), c)
+
+
+def runs_at_once(rng: np.random.Generator) -> None:
+    """Runs of one program that overlap have memory of their own; also those of a thread that has ended."""
+    scheme, need = Residues(14), WorstRatio(Residues(14), "sampled")
+    pairs = [operands_for_facts(rng, "ordinary", 20, 1100, 25, "f8") for _ in range(3)]
+    plan = plan_of(scheme, *pairs[0])
+    work = work_on(pairs[0])
+    work.begin([need], plan)
+    work.measure(need)
+    work.multiply(plan, filled((1, 20, 25), "f8"))
+    program = work.whole()
+    del work
+    assert program is not None
+
+    def started(pair: Pair) -> tuple[Any, Any, Any]:
+        arrays, c = [on_device(x) for x in pair], filled((1, 20, 25), "f8")
+        run = program.start(arrays, lambda: c)
+        assert run is not None
+        return run, c, arrays
+
+    def by_thread(pair: Pair) -> Any:
+        run, c, _arrays = started(pair)
+        with run:
+            compare(need, *pair, run.fact(need))
+        same(expected(scheme, *pair), c)
+
+    for _ in range(3):
+        runs = [started(pair) for pair in pairs]
+        for (run, c, _), pair in zip(reversed(runs), reversed(pairs), strict=True):
+            with run:
+                compare(need, *pair, run.fact(need))
+            same(expected(scheme, *pair), c)
+        assert len(program.idle) == 3
+        for pair in pairs:
+            with ThreadPoolExecutor(1) as thread:
+                thread.submit(by_thread, pair).result()
+        streams.drain_all()
+    for pair in pairs:  # nobody asks for the facts
+        run, c, arrays = started(pair)
+        with run:
+            pass
+        assert main_alone_goes_on()
+        same(expected(scheme, *pair), c)
+        work = work_on(pair)
+        work.begin([need], plan)
+        del work
+        assert main_alone_goes_on()
+    del arrays
+
+
+def main_alone_goes_on() -> bool:
+    """Whether the streams beside the main one have done all that they were given, but for overwriting freed memory."""
+    others = (each for stream, queue in streams.waiting.items() if stream != 0 for each in queue)
+    return all(getattr(each, "args", None) == (0xA5,) for each in others)
+
+
+def empty_operands(_rng: np.random.Generator) -> None:
+    """Nothing is computed where there are no entries, and zeros where there are no inner indices."""
+    for m, k, n in ((0, 5, 3), (3, 5, 0), (3, 0, 4)):
+        a, b = np.ones((2, m, k)), np.ones((2, n, k))
+        work, c = work_on((a, b)), filled((2, m, n), "f8")
+        work.multiply(plan_of(Residues(14), a, b), c)
+        same(np.zeros((2, m, n)), c)
+        program = work.whole()
+        assert program is not None
+        c = filled((2, m, n), "f8")
+        again(program, (on_device(a), on_device(b)), c)
+        same(np.zeros((2, m, n)), c)
+
+
+def too_little_memory(rng: np.random.Generator) -> None:
+    """A whole program that does not fit, or whose result does not, leaves nothing under way and can be run later."""
+    scheme = Residues(14)
+    a, b = matrix(rng, (1, 20, 30), "f8"), matrix(rng, (1, 10, 30), "f8")
+    work = work_on((a, b))
+    work.multiply(plan_of(scheme, a, b), filled((1, 20, 10), "f8"))
+    program = work.whole()
+    assert program is not None
+    lacking = mock.Mock(side_effect=cp.cuda.memory.OutOfMemoryError("too little memory"))
+    arrays, c = [on_device(a), on_device(b)], filled((1, 20, 10), "f8")
+    with mock.patch.object(cp.cuda, "alloc", lacking):
+        assert program.start(arrays, lambda: c) is None
+    assert program.start(arrays, lacking) is None
+    assert lacking.call_count == 2 and len(program.idle) == 1
+    again(program, arrays, c)
+    same(expected(scheme, a, b), c)
+
+
+def wide_magnitudes_on_host(rng: np.random.Generator) -> None:
+    """Where cuBLAS may not add exactly NumPy multiplies; such a program is of use for these operands alone."""
+    a, b = (rng.standard_cauchy((1, rows, 700)) for rows in (10, 9))
+    need = WorstRatio(Residues(14), "wide")
+    for emulated in (False, True):
+        with mock.patch.dict(os.environ, CUBLAS_EMULATE_DOUBLE_PRECISION=str(int(emulated))):
+            work = work_on((a, b))
+            compare(need, a, b, work.measure(need))
+            c = filled((1, 10, 9), "f8")
+            work.multiply(plan_of(Residues(14), a, b), c)
+        same(expected(Residues(14), a, b), c)
+        assert (work.whole() is None) == emulated
+
+
+def programs_of_quadrants(rng: np.random.Generator) -> None:
+    """Strassen-Winograd, where it is faster, has the same bits."""
+    from ozaki.backends.cupy.steps.engines import winograd
+
+    scheme: Callable[[int], Residues] = Residues
+    for m, k, n, dtype in ((300, 270, 290, "f8"), (260, 400, 257, "f4")):
+        pairs = [(matrix(rng, (1, m, k), dtype), matrix(rng, (1, n, k), dtype)) for _ in range(2)]
+        with mock.patch.object(winograd, "_FROM", 1):
+            work = check(scheme(5), pairs, plan_of(scheme(5), *pairs[0]))
+        program = work.whole()
+        assert program is not None and "recombine_quadrants" in str(program)
+
+
+def ends_of_products(rng: np.random.Generator) -> None:
+    """alpha times the product plus beta times c, by programs that are kept."""
+    for shape in ((5, 9), (2, 3, 2, 2100), (5000,)):
+        for dtype, addend in (("f4", "f4"), ("f8", "f8"), ("f8", "f4")):
+            x, y = rng.standard_normal(shape).astype(dtype), rng.standard_normal(shape).astype(addend)
+            for alpha, beta in np.array([(-1.5, 0), (1, 1), (1 / 3, -0.7)], dtype):
+                for out in (None, cp.full(shape, np.nan, dtype), cp.full((*shape, 2), np.nan, dtype)[..., 0]):
+                    wanted, given = np.array(x), on_device(np.array(x))
+                    into = given if out is None else out
+                    on_numpy.axpby(alpha, wanted, beta, y if beta else None, wanted)
+                    backend.axpby(alpha, given, beta, on_device(y) if beta else None, into)
+                    same(wanted, into)

@@ -1,0 +1,127 @@
+"""Adding a scheme, as CONTRIBUTING.md says it, with a toy: one integer of 16 bits for each element.
+
+A scheme answers `ExactScheme`, a line in `FAMILIES` names it, and a driver in `DRIVERS` multiplies it on NumPy. Plans,
+bounds, proofs, reports and the command line follow by themselves.
+"""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar
+
+import numpy as np
+import pytest
+from cases import power, rounded
+
+import ozaki
+from ozaki import Accuracy, reference
+from ozaki.backends.numpy.engines import DRIVERS
+from ozaki.schemes.image import max_scaling
+from ozaki.schemes.named import FAMILIES, Family
+
+
+@dataclass(frozen=True)
+class Short:
+    """One slice: the image itself, rounded to nearest, of 15 bits and a sign."""
+
+    count: int
+
+    exact: ClassVar[bool] = True
+    name: ClassVar[str] = "short"
+    products: ClassVar[int] = 1
+    largest: ClassVar[int] = 2**15 - 1
+    drop: ClassVar[float] = 0.0
+    usual_drop: ClassVar[float] = 0.0
+    growth: ClassVar[int] = 0
+
+    def scaling(self, k):
+        return max_scaling(self.largest, 15, k)
+
+    def dropped(self, k, spans):
+        return 0.0
+
+
+@dataclass(frozen=True)
+class ShortEngine:
+    """Its driver: one product of float64, whose sums are exact for k below 2**23."""
+
+    scheme: Short
+    k: int
+
+    planes: ClassVar[int] = 1
+    sums: ClassVar[int] = 0
+    split_copies: ClassVar[int] = 3
+    rounding_copies: ClassVar[int] = 12
+    shift: ClassVar[int] = 0
+    what: ClassVar[str] = "integers of 16 bits"
+
+    @property
+    def slab(self):
+        return max(self.k, 1)
+
+    def split(self, image, side, out):
+        out[0] = image
+
+    def add(self, product, sums):
+        return product
+
+    def limbs(self, sums):
+        return sums
+
+
+@pytest.fixture
+def short(monkeypatch):
+    monkeypatch.setitem(FAMILIES, "short", Family(Short, 1))
+    monkeypatch.setitem(DRIVERS, Short, lambda scheme, k, int8: ShortEngine(scheme, k))
+
+
+def by_definition(a, b):
+    """The exact product of the images, rounded once, in Python's integers."""
+    images, exponents = [], []
+    for rows in (a, b.T):
+        tops = [int(np.frexp(np.abs(row).max())[1]) for row in rows]
+        bits = [
+            15 if np.abs(row).max() * 2.0 ** (15 - top) < 2**15 - 0.5 else 14
+            for row, top in zip(rows, tops, strict=True)
+        ]
+        mu = [count - top for count, top in zip(bits, tops, strict=True)]
+        images.append([[round(Fraction(float(x)) * power(e)) for x in row] for row, e in zip(rows, mu, strict=True)])
+        exponents.append(mu)
+    return np.array(
+        [
+            [
+                rounded(Fraction(sum(x * y for x, y in zip(left, right, strict=True))) / power(mu + nu), "float64")
+                for right, nu in zip(images[1], exponents[1], strict=True)
+            ]
+            for left, mu in zip(images[0], exponents[0], strict=True)
+        ]
+    )
+
+
+def test_its_bits_are_those_of_its_definition(short, rng):
+    a, b = rng.standard_normal((7, 40)), rng.standard_normal((40, 5))
+    c, report = ozaki.matmul(a, b, scheme="short", slices=1, return_report=True)
+    assert (c == by_definition(a, b)).all()
+    assert (report.scheme, report.slices, report.products, report.reproducible) == ("short", 1, 1, True)
+
+
+def test_its_bound_holds_and_an_accuracy_finds_it(short, rng):
+    a, b = rng.standard_normal((30, 200)), rng.standard_normal((200, 20))
+    for target in (1e-3, Accuracy("row-column", 1e-3), Accuracy("normwise", 1e-3)):
+        plan = ozaki.plan(a, b, accuracy=target, scheme="short")
+        assert plan.scheme == Short(1) and plan.bound <= 1e-3
+    c, report = ozaki.matmul(a, b, accuracy=1e-3, scheme="short", return_report=True)
+    assert 0 < reference.componentwise_error(c, a, b) <= report.bound
+    with pytest.raises(ValueError, match="cannot be proven with up to 1 short"):
+        ozaki.matmul(a, b, accuracy=1e-9, scheme="short")
+
+
+def test_nothing_else_has_to_know_it(short, rng):
+    x = rng.standard_normal((2, 9, 30))
+    y = rng.standard_normal((30, 8))
+    x[1, 3, 4] = np.inf
+    plan = ozaki.plan(x.shape, y.shape, dtype="float64", scheme="short", slices=1)
+    whole = ozaki.matmul(x, y, plan=plan)
+    assert np.array_equal(whole, ozaki.matmul(ozaki.prepare(x, "left", plan), y, plan=plan), equal_nan=True)
+    limited = ozaki.matmul(x, y, scheme="short", slices=1, workspace_limit=10**6)
+    assert np.array_equal(whole, limited, equal_nan=True)
+    assert np.isinf(whole[1, 3]).all() and np.isfinite(np.delete(whole[1], 3, axis=0)).all()

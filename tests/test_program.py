@@ -1,0 +1,236 @@
+"""Programs as data: arrays, builders, memory known before anything runs, listings; and devices that are not there."""
+
+import random
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from ozaki._accuracy import Accuracy
+from ozaki._plan import Plan
+from ozaki.backends.cupy import devices
+from ozaki.backends.cupy.machine import Machine
+from ozaki.backends.cupy.program.arena import ALIGNMENT, Life, most_at_once, offsets
+from ozaki.backends.cupy.program.arrays import Array, Buffer, View, view_of
+from ozaki.backends.cupy.program.builder import Builder
+from ozaki.backends.cupy.program.kernels import Kernel, struct
+from ozaki.backends.cupy.program.steps import Clear, Out, Upload
+from ozaki.backends.cupy.steps import product
+from ozaki.backends.cupy.steps.engines.choice import engine_of
+from ozaki.schemes import PRESETS, Digits, Residues, Words
+
+H100 = devices.of("90", multiprocessors=132, shared_memory=233472)
+A100 = devices.of("80")
+L4 = devices.of("89", multiprocessors=58, shared_memory=102400)
+
+
+def plan_of(scheme, shape, dtype="float64", **choices):
+    return Plan(shape, (), dtype, scheme, Accuracy("componentwise", 1e-15), np.inf, True, **choices)
+
+
+def product_of(device, plan):
+    """The program of a product of which nothing is known but the shape."""
+    (m, k, n), char = plan.shape, np.dtype(plan.dtype).char
+    b = Builder()
+    views = [view_of(np.empty((1, rows, k), char)) for rows in (m, n)]
+    left, right = (b.given(name, view) for name, view in zip("ab", views, strict=True))
+    out = b.given("c", view_of(np.empty((1, m, n), char)))
+    product.multiply(b, device, engine_of(device, plan), plan, left, right, out)
+    return b.whole()
+
+
+def nothing(*arguments, **options):
+    return Kernel.of("file.cu", "nothing", {}, (1,), (32,), *arguments, **options)
+
+
+def test_arrays_lie_where_numpy_has_them():
+    memory = np.arange(4 * 5 * 6, dtype=np.float32)
+    real = memory.reshape(4, 5, 6)
+    array = Array(Buffer("x", memory.nbytes, "workspace"), 0, "f", real.shape)
+
+    def check(array, real):
+        assert array.view == view_of(real)
+        assert array.offset == real.__array_interface__["data"][0] - memory.__array_interface__["data"][0]
+        assert array.contiguous == real.flags.c_contiguous and array.nbytes == real.nbytes
+
+    check(array, real)
+    check(array.some(1, 2, 4), real[:, 2:4])
+    check(array.some(0, 1, 2).some(2, 3, 6), real[1:2, :, 3:6])
+    check(array.entry(0, 2), real[2])
+    check(array.entry(1, 3).swapped(), real[:, 3].T)
+    check(array.some(0, 1, 3).reshape(10, 6), real[1:3].reshape(10, 6))
+    assert array.with_axis(1).shape == real[:, None].shape
+    assert array.entry(0, 2).at.plus(4).offset == array.offset + 2 * real.strides[0] + 4
+    with pytest.raises(AssertionError):
+        array.some(1, 2, 6)
+    with pytest.raises(AssertionError):
+        array.some(1, 2, 4).reshape(48)
+
+
+def test_views_tell_all_but_the_address():
+    view = view_of(np.empty((2, 6, 5)).swapaxes(1, 2))
+    assert view == View("d", (2, 5, 6), (240, 8, 40))
+    assert (view.ctype, view.itemsize, view.steps, view.along_k) == ("double", 8, (30, 1, 5), 0)
+
+
+def test_kernels_have_arguments_in_pieces():
+    kernel = nothing(None, 3, -1, (None, 2.5, (4, None)), struct([1, 2, 3]))
+    minus_one, half = 2**64 - 1, int(np.float64(2.5).view(np.uint64))
+    assert kernel.pieces == (0, 3, minus_one, 0, half, 4, 0, 1 | 2 << 32, 3)
+    assert kernel.addresses == (0, 3, 6) and kernel.starts == (0, 1, 2, 3, 7)
+    assert kernel.launched and not Kernel.of("file.cu", "nothing", {}, (2, 0), (32,)).launched
+
+
+def test_memory_of_needs_that_meet_lies_apart():
+    rng = random.Random(1)
+    for _ in range(200):
+        lives = []
+        for _ in range(rng.randint(0, 12)):
+            first = rng.randint(0, 9)
+            lives.append(Life(rng.randint(0, 5000), first, rng.randint(first, 10)))
+        begins, nbytes = offsets(lives)
+        ends = [begin + life.nbytes for begin, life in zip(begins, lives, strict=True)]
+        assert all(begin % ALIGNMENT == 0 for begin in begins) and max(ends, default=0) <= nbytes
+        for i, x in enumerate(lives):
+            for j, y in enumerate(lives[:i]):
+                if x.first <= y.last and y.first <= x.last and x.nbytes and y.nbytes:
+                    assert ends[i] <= begins[j] or ends[j] <= begins[i]
+        most = max((sum(x.nbytes for x in lives if x.first <= at <= x.last) for at in range(11)), default=0)
+        assert most_at_once(lives) == most <= nbytes
+
+
+def test_memory_is_used_again():
+    _, nbytes = offsets([Life(1000, i, i) for i in range(5)])
+    assert nbytes == 1024
+    begins, nbytes = offsets([Life(512, 0, 4), Life(512, 1, 2), Life(512, 3, 4), Life(1024, 4, 4)])
+    assert (begins, nbytes) == ([0, 512, 512, 1024], 2048)
+
+
+def test_parts_of_a_program():
+    b = Builder()
+    x, c = b.given("x", View("d", (4,), (8,))), b.given("c", View("d", (4,), (8,)))
+    first = b.array("first", (100,), "d")
+    b.launch(nothing(None, None), x, Out(first.at))
+    part = b.take()
+    assert [step.name for step in part.steps] == ["nothing"] and part.touched == ((x.buffer, first.buffer),)
+    second = b.array("second", (50,), "d")
+    b.launch(nothing(None, None), first, Out(second.at))
+    b.release(first)
+    third = b.array("third", (60,), "d")
+    b.launch(nothing(None, None, None), second, third, Out(c.at))
+    part = b.take()
+    assert part.touched == ((second.buffer,), (third.buffer, c.buffer)) and part.releases == ((1, first.buffer),)
+    assert b.take().steps == ()
+    whole = b.whole()
+    assert whole.given == (x.buffer, c.buffer) and len(whole.steps) == 3
+    assert whole.workspace == 800 + 400  # then the first one is free
+    with pytest.raises(ValueError, match="first: released"):
+        b.launch(nothing(None), first)
+
+
+def test_what_other_streams_touch_shares_its_memory_with_nothing():
+    b = Builder()
+    c = b.given("c", View("d", (4,), (8,)))
+    names = "before", "beside", "after"
+    before, beside, after = (b.array(name, (1000,), "B") for name in names)
+    b.launch(nothing(None), Out(before.at))
+    b.release(before)
+    with b.on("proof", fork=True):
+        b.launch(nothing(None), Out(beside.at))
+    b.release(beside)
+    b.launch(nothing(None, None), Out(after.at), c)
+    places, nbytes = b.whole().arena
+    assert places[before.buffer] == places[after.buffer] != places[beside.buffer] and nbytes == 2048
+    assert b.whole().workspace == 1000
+
+
+def test_a_kernel_that_overlaps_the_step_before_it_has_other_memory():
+    b = Builder()
+    x, y, z = (b.array(name, (1000,), "B") for name in "xyz")
+    b.launch(nothing(None), Out(x.at))
+    b.launch(nothing(None, None), x, Out(y.at))
+    b.release(x)
+    b.launch(nothing(None), Out(z.at), overlaps=True)
+    places, _ = b.whole().arena
+    assert len({places[each.buffer] for each in (x, y, z)}) == 3
+
+
+def test_programs_of_these_operands_alone():
+    b = Builder()
+    x = b.array("x", (2,), "d")
+    b.add(Clear("main", x.at, x.nbytes))
+    assert b.whole().repeatable
+    b.add(Upload("main", bytes(16), x.at))
+    assert not b.whole().repeatable
+
+
+def test_a_listing_is_read_by_people():
+    head, *lines = str(product_of(H100, plan_of(Residues(14), (4096, 4096, 4096)))).splitlines()
+    assert re.fullmatch(r"14 residues of \(4096 x 4096\) \(4096 x 4096\), float64, sm_90a; workspace \d+ MB", head)
+    names = "describe_split", "describe_split", "residue_gemm", "recombine", "patch"
+    assert [line.split()[:2] for line in lines] == [[str(i), name] for i, name in enumerate(names, 1)]
+    assert re.search(r"residue_gemm +a\.planes, b\.planes -> y +grid 132, 384 threads$", lines[2])
+    assert re.search(r"recombine +y, a\.exponents, b\.exponents -> c", lines[3])
+
+
+@pytest.mark.parametrize("device", [H100, A100, L4], ids=lambda device: device.capability)
+@pytest.mark.parametrize(
+    "scheme", [Residues(14), Digits(3), Digits(7), Digits(10), Residues(30), Digits(4, 8, "fp16")], ids=str
+)
+@pytest.mark.parametrize("shape", [(300, 400, 500), (5, 70, 3), (2000, 3000, 1000)])
+def test_buffers_are_written_before_they_are_read(device, scheme, shape):
+    plan = plan_of(scheme, shape)
+    for limit in (None, 2 * 10**7 + 12 * shape[1] * 600):
+        program = product_of(device, replace(plan, workspace_limit=limit))
+        written, released = set(program.given), dict.fromkeys(buffer for _, buffer in program.releases)
+        for step in program.steps:
+            reads = {place.buffer for place in step.reads}
+            assert reads <= written, (str(step), [x.name for x in reads - written])
+            written |= {place.buffer for place in step.writes}
+        counted = [x for x in program.buffers if x.kind == "workspace" and x.counted]
+        assert all(x in released for x in counted), [x.name for x in counted if x not in released]
+        assert limit is None or program.workspace <= limit
+
+
+def test_engines_by_the_record_of_a_device():
+    large, narrow = (4096, 4096, 4096), (100, 9000, 100)
+    cases = [
+        (H100, Residues(14), large, "fused int8 kernel"),
+        (H100, Residues(14), (8192, 8192, 8192), "fused int8 kernel, Strassen-Winograd"),
+        (H100, Residues(14), narrow, "cuBLAS int8"),
+        (H100, Digits(9), large, "cuBLAS int8"),
+        (A100, Residues(14), large, "cuBLAS int8"),
+        (L4, Digits(4, 8, "fp16"), large, "cuBLAS FP16"),
+        (H100, PRESETS["halfhalf"], large, "wgmma kernel"),
+        (A100, PRESETS["halfhalf"], large, "mma.sync kernel"),
+    ]
+    for device, scheme, shape, label in cases:
+        dtype = "float32" if isinstance(scheme, Words) else "float64"
+        assert engine_of(device, plan_of(scheme, shape, dtype)).label == label
+    with pytest.raises(ValueError, match="engine: 'hopper' multiplies residues"):
+        engine_of(A100, plan_of(Residues(14), large, engine="hopper"))
+
+
+def test_machines_answer_without_a_gpu():
+    h100, a100, unknown = (Machine(device) for device in (H100, A100, devices.of("120")))
+    stack, k = (1, 4096, 4096), 4096
+    assert h100.fastest(stack, k, "float64", (Residues(14), None)) == Residues(14)
+    assert a100.fastest(stack, k, "float64", (Digits(7), None)) is None
+    assert h100.seconds(stack, k, "float32", PRESETS["halfhalf"]) < h100.seconds(stack, k, "float32", None)
+    assert a100.seconds(stack, k, "float32", PRESETS["halfhalf"]) is None
+    assert h100.words_obstacle(PRESETS["halfhalf"]) is None
+    assert "add as those of A100" in a100.words_obstacle(PRESETS["halfhalf"])
+    assert "8.0, 8.6, 8.7, 8.9, 9.0, not 12.0" in unknown.words_obstacle(PRESETS["halfhalf"])
+    times = [h100.seconds((1, n, n), n, "float64", Residues(14)) for n in (512, 1024, 2048, 4096, 8192)]
+    assert all(x <= y for x, y in pairwise(times))
+
+
+def test_programs_are_built_without_cupy():
+    names = ("program.builder", "machine", "steps.product", "devices")
+    imports = "; ".join(f"import ozaki.backends.cupy.{name}" for name in names)
+    code = f"import sys; sys.modules['cupy'] = None; {imports}"
+    subprocess.run([sys.executable, "-c", code], check=True)
