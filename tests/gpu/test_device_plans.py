@@ -10,7 +10,7 @@ from operands import random_matrix, same_bits
 
 import ozaki
 from ozaki import reference
-from ozaki.backends.numpy import _proof
+from ozaki.backends.numpy import _overlap, _proof
 from ozaki.backends.numpy._describe import describe
 from ozaki.bounds.levels import EVERY, SAMPLE, bits_of, levels
 from ozaki.planning.facts import LeastProduct, Ratio
@@ -114,6 +114,28 @@ def test_least_product(shape):
             assert steps.evidence(least_product(steps.b, steps.device, lower, *sides)) == expected
         if batch == 1:
             assert work_of(x[0], y.T).measure(LeastProduct()) == expected
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_overlap(seed):
+    """A sample of the elements of both operands: few and many rows, indices and matrices."""
+    from built import Steps
+
+    from ozaki.backends.cupy.steps.overlap import overlap as on_device
+
+    rng = np.random.default_rng(6000 + seed)
+    m, k, n = (int(v) for v in rng.integers(1, (40, 400, 40) if seed % 3 else (600, 9000, 600)))
+    batches = ((1, 1), (3, 1), (1, 20), (19, 19))[seed % 4]
+    dtypes, spread = rng.choice(["f4", "f8"], 2), int(rng.choice([0, 3, 40]))
+    a, b = (random_matrix(rng, (of, rows, k), x, spread) for of, rows, x in zip(batches, (m, n), dtypes, strict=True))
+    if seed % 5 == 0:
+        a.reshape(-1)[:: a.size // 7 + 1], b[:, 0] = np.nan, 0
+    if seed % 7 == 0:
+        a[:] = 0
+    steps = Steps()
+    x, y = cp.asarray(a), cp.asarray(b.swapaxes(1, 2).copy()).swapaxes(1, 2)
+    found = steps.evidence(on_device(steps.b, *steps.given(x, y)))
+    assert found == _overlap.overlap(describe(a), describe(b))
 
 
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
