@@ -20,9 +20,10 @@ import ozaki
 from ozaki.backends.cupy import repeated
 from ozaki.backends.cupy.steps.describing import find_largest
 from ozaki.backends.cupy.steps.engines import choice, fused_residues, tiled, word_promoted
+from ozaki.backends.cupy.steps.overlap import overlap
 from ozaki.backends.cupy.steps.proof import least_product, lower_bound
 from ozaki.backends.cupy.steps.sample import sample
-from ozaki.backends.numpy import _describe, _proof
+from ozaki.backends.numpy import _describe, _overlap, _proof
 from ozaki.bounds.levels import levels
 from ozaki.schemes import PRESETS, Words
 from ozaki.tensor_core import H100
@@ -94,6 +95,9 @@ def main() -> int:
     a, b = (rng.standard_normal((2600, 500)).astype("f4") for _ in range(2))
     whole = _describe.describe(a[None]), _describe.describe(b[None])
     compare("a sample", np.array(_describe.sample(a[None], b[None], whole)), sampled(a, b))
+    steps = Steps()
+    found = steps.evidence(overlap(steps.b, *steps.given(cp.asarray(a)[None], cp.asarray(b)[None])))
+    compare("the overlap", np.array(_overlap.overlap(*whole)), np.array(found))
     for x in (a, a[:100]):  # by the kernel for it, and by cuBLAS
         expected = _proof.least_product(_describe.describe(x[None]), whole[1])
         compare("the least product", np.array(expected), least(x, b))
