@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import cupy as cp
+
 from ozaki._plan import Plan
 from ozaki.backends.cupy import devices
 from ozaki.backends.cupy.program.arrays import view_of
@@ -53,6 +55,10 @@ def split(rows: Any, side: str, plan: Plan) -> PreparedSlices:
     x = b.given(side, view_of(rows))
     memory.bind(x, rows)
     slices = engine_of(device, plan).split(b, describe(b, device, x), side, plan.scheme)
-    memory.run(b.take())
-    fields, planes, exponents = (memory.array(of) for of in (slices.described.fields, slices.planes, slices.mu))
+    part = b.take()
+    memory.run(part)
+    fields, planes, exponents = (
+        memory.array(of) if of.buffer in part.buffers else cp.empty(of.shape, of.char)  # without elements no step
+        for of in (slices.described.fields, slices.planes, slices.mu)
+    )
     return PreparedSlices(rows, fields, planes, exponents, slices.layout)
