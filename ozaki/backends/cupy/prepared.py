@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import cupy as cp
+
 from ozaki._plan import Plan
 from ozaki.backends.cupy import devices
-from ozaki.backends.cupy.program.arrays import view_of
+from ozaki.backends.cupy.program.arrays import Array, view_of
 from ozaki.backends.cupy.program.builder import Builder
 from ozaki.backends.cupy.program.run import FirstCall
 from ozaki.backends.cupy.steps.describing import describe
@@ -53,6 +55,12 @@ def split(rows: Any, side: str, plan: Plan) -> PreparedSlices:
     x = b.given(side, view_of(rows))
     memory.bind(x, rows)
     slices = engine_of(device, plan).split(b, describe(b, device, x), side, plan.scheme)
-    memory.run(b.take())
-    fields, planes, exponents = (memory.array(of) for of in (slices.described.fields, slices.planes, slices.mu))
+    part = b.take()
+    memory.run(part)
+
+    def real(of: Array) -> Any:
+        """Of an operand without elements no step touches some of these, which then have no memory."""
+        return memory.array(of) if of.buffer in part.buffers else cp.zeros(of.shape, of.char)
+
+    fields, planes, exponents = real(slices.described.fields), real(slices.planes), real(slices.mu)
     return PreparedSlices(rows, fields, planes, exponents, slices.layout)
