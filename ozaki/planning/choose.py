@@ -63,6 +63,7 @@ def decide(question: Question, facts: Facts) -> Plan:
         return _named(question, facts, named)
     if question.choices.scheme == "native":
         return _native_by_name(question, facts)
+    question.choices.target(question.k)  # refuses 60.0, which `candidates_of` takes for 60 if it was asked that before
     candidates = candidates_of(question)
     if question.empty:
         way, why = fastest(question, candidates)

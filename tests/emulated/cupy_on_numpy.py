@@ -6,7 +6,6 @@ its cuBLAS is NumPy's product of integers. New memory is filled with 0xa5, and s
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import itertools
 import sys
@@ -20,8 +19,9 @@ from unittest import mock
 
 import numpy as np
 import streams
-from build import built
 from streams import Event, Stream, current, drain, give
+
+from build import built
 
 
 class Memory:
@@ -122,7 +122,8 @@ def _overwrite(values: np.ndarray, stream: int) -> None:
     give(stream, partial(values.fill, 0xA5))
 
 
-def default_allocator(size: int) -> Memory:
+def alloc(size: int) -> Memory:
+    """cupy.cuda.alloc."""
     block = Block(max(size, 1))
     return Memory(block.ptr, block)
 
@@ -156,18 +157,24 @@ class _Context(local):
 _context = _Context()
 
 
-def launcher(function: int, grid: Any, block: Any, shared_mem: int, arguments: ctypes.Array[ctypes.c_void_p]) -> Any:
-    """As `ozaki.backends.cupy.launching._driver.launcher`."""
-    sizes = [(ctypes.c_uint * 3)(*size) for size in (grid, block)]
-    assert all(0 < n <= most for n, most in zip(grid, (2**31 - 1, 65535, 65535), strict=True)), grid
-    assert 0 < prod(block) <= 1024, block
+class Launcher:
+    """As what `ozaki.backends.cupy.launching._driver.launcher` gives, but for arguments that lie elsewhere, too."""
 
-    def start(stream: int) -> None:
-        kernel = Kernel.known[function]
-        assert shared_mem <= kernel.max_dynamic_shared_size_bytes, "a launch of this kernel since has allowed it less"
-        kernel.run(arguments, *sizes)
+    def __init__(
+        self, function: int, grid: Any, block: Any, shared_mem: int, arguments: ctypes.Array[ctypes.c_void_p]
+    ) -> None:
+        assert all(0 < n <= most for n, most in zip(grid, (2**31 - 1, 65535, 65535), strict=True)), grid
+        assert 0 < prod(block) <= 1024, block
+        self._function, self._shared_mem, self._arguments = function, shared_mem, arguments
+        self._sizes = [(ctypes.c_uint * 3)(*size) for size in (grid, block)]
 
-    return start
+    def start(self, pieces: Any, copy: Any) -> None:
+        """Run the kernel with the arguments that a copy of all their pieces has."""
+        kernel = Kernel.known[self._function]
+        assert self._shared_mem <= kernel.max_dynamic_shared_size_bytes, "a launch of this kernel has allowed it less"
+        moved = ctypes.addressof(copy) - ctypes.addressof(pieces)
+        places = (ctypes.c_void_p * len(self._arguments))(*((at or 0) + moved for at in self._arguments))
+        kernel.run(places, *self._sizes)
 
 
 def gemm_ex(
@@ -229,16 +236,6 @@ def install(capability: str) -> None:
     """`import cupy` gives this from now on, a device of that compute capability, and kernels are built for the CPU."""
     Kernel.capability = capability
     _context.use()
-    allocator = [default_allocator]
-
-    @contextlib.contextmanager
-    def using_allocator(other: Any) -> Any:
-        allocator.append(other)
-        yield
-        allocator.pop()
-
-    def alloc(size: int) -> Memory:
-        return allocator[-1](size)
 
     def empty_of_pool(shape: Any, dtype: Any = float) -> ndarray:
         shape = (shape,) if np.isscalar(shape) else tuple(shape)
@@ -294,8 +291,6 @@ def install(capability: str) -> None:
         driver=SimpleNamespace(),
         memory=SimpleNamespace(OutOfMemoryError=type("OutOfMemoryError", (MemoryError,), {})),
         alloc=alloc,
-        get_allocator=lambda: allocator[-1],
-        using_allocator=using_allocator,
         get_current_stream=current,
         device=SimpleNamespace(get_cublas_handle=lambda: 0),
         alloc_pinned_memory=pinned,
@@ -303,7 +298,7 @@ def install(capability: str) -> None:
     cupy = ModuleType("cupy")
     vars(cupy).update(
         {name: on_arrays(getattr(np, name)) for name in (
-            "ascontiguousarray", "zeros", "full", "may_share_memory", "broadcast_to",
+            "zeros", "full", "may_share_memory", "broadcast_to",
         )},
         ndarray=ndarray, empty=empty_of_pool, asarray=as_array, asnumpy=as_numpy, cuda=cuda,
     )  # fmt: skip
@@ -317,7 +312,7 @@ def install(capability: str) -> None:
     mock.patch.object(_jit, "kernel", kernel).start()
     from ozaki.backends.cupy.launching import _driver
 
-    mock.patch.object(_driver, "launcher", launcher).start()
+    mock.patch.object(_driver, "launcher", Launcher).start()
     mock.patch.object(_driver, "most_clusters", return_value=2).start()
     from ozaki.backends.cupy.program import launches
 
@@ -331,6 +326,10 @@ class Pinned(np.ndarray):
     def ptr(self) -> int:
         return int(self.__array_interface__["data"][0])
 
+    def __bool__(self) -> bool:
+        """As of any object without a length."""
+        return True
+
 
 _pinned: list[Pinned] = []
 
@@ -341,27 +340,17 @@ def pinned(size: int) -> Pinned:
     return _pinned[-1]
 
 
-def _later(start: Any, words: Any) -> Any:
-    """What starts a launch when its stream gets there, with the arguments that it was given."""
-
-    def run(stream: int, given: bytes) -> None:
-        now = bytes(words)
-        ctypes.memmove(words, given, len(given))
-        start(stream)
-        ctypes.memmove(words, now, len(now))
-
-    def later(stream: int) -> None:
-        assert _context.current, "CUDA_ERROR_INVALID_CONTEXT"
-        give(stream, partial(run, stream, bytes(words)))
-
-    return later
-
-
 def _block_launched_later(block_of: Any) -> Any:
-    """An argument block that launches when its stream gets there."""
+    """An argument block that launches when its stream gets there, with the arguments that it has now."""
 
     def new(kernel: Any) -> Any:
         block = block_of(kernel)
-        return block._replace(start=_later(block.start, block.pieces))
+        pieces, launcher = block
+
+        def later(stream: int) -> None:
+            assert _context.current, "CUDA_ERROR_INVALID_CONTEXT"
+            give(stream, partial(launcher.start, pieces, type(pieces).from_buffer_copy(pieces)))
+
+        return block._replace(start=later)
 
     return new

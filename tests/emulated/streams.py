@@ -2,6 +2,8 @@
 
 So where nothing orders two steps of different streams, either may come first. Memory that is freed is overwritten by
 the stream that it was allocated on, when that gets there: what still needs it then is not ordered as it must be.
+
+Threads may use streams at the same time: one of them lets work be done, the others wait.
 """
 
 from __future__ import annotations
@@ -10,10 +12,27 @@ import itertools
 import random
 from collections import defaultdict, deque
 from collections.abc import Callable
+from functools import wraps
+from threading import RLock, local
 from types import SimpleNamespace
-from typing import Any, ClassVar
+from typing import Any, TypeVar
 
 Work = Callable[[], object]
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+_lock = RLock()
+
+
+def by_one_thread(function: Function) -> Function:
+    """Decorate what only one thread may do at a time."""
+
+    @wraps(function)
+    def call(*arguments: Any, **options: Any) -> Any:
+        with _lock:
+            return function(*arguments, **options)
+
+    return call  # type: ignore[return-value]
+
 
 waiting: dict[int, deque[Work]] = defaultdict(deque)
 """By the number of a stream."""
@@ -24,6 +43,7 @@ freed: list[object] = []
 """Memory that streams may still be about to use, rightly or not."""
 
 
+@by_one_thread
 def give(stream: int, work: Work) -> None:
     """As the last that the stream does."""
     waiting[stream].append(work)
@@ -34,6 +54,7 @@ def _go_on(stream: int) -> None:
     waiting[stream].popleft()()
 
 
+@by_one_thread
 def drain(stream: int) -> None:
     """Let the stream do all that it was given."""
     _others_first(stream)
@@ -43,6 +64,7 @@ def drain(stream: int) -> None:
         freed.clear()
 
 
+@by_one_thread
 def drain_all() -> None:
     """Let all streams."""
     for stream in [*waiting]:
@@ -76,11 +98,13 @@ _recorded: dict[int, _Point] = {}
 """By the number of an event."""
 
 
+@by_one_thread
 def record(event: int, stream: int) -> None:
     """As cudaEventRecord."""
     _recorded[event] = _Point(stream)
 
 
+@by_one_thread
 def wait_for(stream: int, event: int) -> None:
     """As cudaStreamWaitEvent: for what was recorded until now."""
     if event in _recorded:
@@ -88,10 +112,9 @@ def wait_for(stream: int, event: int) -> None:
 
 
 class Stream:
-    """cupy.cuda.Stream; `entered` ends with the current one."""
+    """cupy.cuda.Stream."""
 
     numbers = itertools.count(1)
-    entered: ClassVar[list[Stream]] = []
 
     def __init__(self, non_blocking: bool = False, priority: int = 0) -> None:
         self.ptr = next(self.numbers)
@@ -103,18 +126,28 @@ class Stream:
         return self
 
     def __enter__(self) -> None:
-        self.entered.append(self)
+        _thread.entered.append(self)
 
     def __exit__(self, *error: object) -> None:
-        self.entered.pop()
+        _thread.entered.pop()
 
 
-Stream.entered.append(Stream.from_external(SimpleNamespace(__cuda_stream__=lambda: (0, 0))))
+_first = Stream.from_external(SimpleNamespace(__cuda_stream__=lambda: (0, 0)))
+
+
+class _Thread(local):
+    """The streams that a thread has entered, of which the last is the current one."""
+
+    def __init__(self) -> None:
+        self.entered = [_first]
+
+
+_thread = _Thread()
 
 
 def current() -> Stream:
     """cupy.cuda.get_current_stream."""
-    return Stream.entered[-1]
+    return _thread.entered[-1]
 
 
 class Event:
@@ -128,6 +161,7 @@ class Event:
     def record(self) -> None:
         record(self.ptr, current().ptr)
 
+    @by_one_thread
     def synchronize(self) -> None:
         if self.ptr in _recorded:
             _others_first(_recorded[self.ptr].stream)

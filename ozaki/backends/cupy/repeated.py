@@ -16,6 +16,9 @@ import cupy as cp
 from ozaki._prepared import Prepared
 from ozaki.backends.cupy.program.program import Program
 from ozaki.backends.cupy.program.run import Run
+from ozaki.backends.cupy.program.steps import Gemm
+from ozaki.backends.cupy.steps.gemm import FP64
+from ozaki.backends.cupy.steps.native import native_obstacle
 from ozaki.backends.cupy.work import Work
 from ozaki.planning.facts import Facts, MissingFact, Need
 
@@ -30,12 +33,16 @@ class _Kept(NamedTuple):
     ----------
     stands : whether the result is right for operands with these facts
     shape, dtype : of the result
+    float64 : whether cuBLAS multiplies float64 in it, as proofs of wide magnitudes do
+    obstacle : why cuBLAS might have emulated that when the program was built, if it is so
     """
 
     program: Program
     stands: Callable[[Facts], bool]
     shape: tuple[int, ...]
     dtype: str
+    float64: bool
+    obstacle: str | None
 
 
 _kept: dict[Hashable, _Kept] = {}
@@ -79,6 +86,9 @@ def repeated(a: Any, b: Any, out: Any, choices: Hashable) -> Any:
         return None
     if kept is None:
         return None
+    if kept.float64 and native_obstacle("float64") != kept.obstacle:  # a proof would rest on sums that are not exact
+        _kept.pop(key, None)
+        return None
     arrays = *given_arrays(a), *given_arrays(b)
     if out is not None and any(cp.may_share_memory(out, x) for x in arrays):
         return None
@@ -102,7 +112,9 @@ def keep(
     if program is not None:
         if len(_kept) >= _MOST:
             _kept.clear()
-        _kept[_key(a, b, out, choices)] = _Kept(program, stands, shape, dtype)
+        float64 = any(isinstance(step, Gemm) and step.types == FP64 for step in program.steps)
+        obstacle = native_obstacle("float64") if float64 else None
+        _kept[_key(a, b, out, choices)] = _Kept(program, stands, shape, dtype, float64, obstacle)
 
 
 def forget() -> None:

@@ -8,9 +8,9 @@ from __future__ import annotations
 HOPPER = "hopper-"
 
 FUNCTIONS = {
-    "describing": ("descriptions", "magnitudes", "hopper-looks"),
+    "describing": ("descriptions", "magnitudes", "hopper-samples"),
     "proving": ("proofs", "exponents", "hopper-fused-proofs", "least-products", "hopper-least-products"),
-    "reading": ("hopper-one-read", "hopper-words-in-one-read", "hopper-one-read-chosen"),
+    "one_read": ("hopper-one-read", "hopper-words-in-one-read", "hopper-one-read-chosen"),
     "products": (
         "broadcast-stacks",
         "rows-for-cublas",
@@ -31,7 +31,7 @@ FUNCTIONS = {
         "hopper-fair-shares",
     ),
     "quadrants": ("hopper-quadrants", "hopper-winograd"),
-    "launching": ("second-streams",),
+    "streams_of_programs": ("streams-of-threads", "threads-at-once"),
     "workspaces": (
         "hopper-within-limits",
         "hopper-panels",
@@ -65,17 +65,17 @@ FUNCTIONS = {
             "hopper-programs-of-quadrants",
         ),
     ),
-    "again": (
-        "batches-again",
-        "native-again",
+    "repeated": (
+        "batches-repeated",
+        "native-repeated",
         "native-views",
-        "plans-again",
-        "plans-of-other-data-again",
-        "heavy-plans-again",
+        "plans-repeated",
+        "other-plans-repeated",
+        "heavy-plans-repeated",
         "memory-is-held",
-        "tapes-outlive-launches",
-        "too-little-memory-again",
-        "equal-choices-again",
+        "programs-outlive-first-calls",
+        "too-little-memory-repeated",
+        "equal-choices-repeated",
     ),
 }
 """By module: each function under its own name."""

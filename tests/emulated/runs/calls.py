@@ -31,7 +31,7 @@ def many_axes(rng: np.random.Generator) -> None:
 
 
 def vectors(rng: np.random.Generator) -> None:
-    """By each other they give an array without axes, as in CuPy; done again, into `out` and by gemm, too."""
+    """By each other they give an array without axes, as in CuPy; repeated calls, into `out` and by gemm, too."""
     for way in WAYS:
         for k in (0, 1, 70):
             x, y = (rng.integers(-9, 10, k).astype(float) for _ in range(2))
@@ -59,5 +59,5 @@ def copies_of_what_is_prepared(_rng: np.random.Generator) -> None:
     assert copy.copy(left) is left and copy.deepcopy(left) is left
     with pytest.raises(TypeError, match=r"pickle the operand and `prepared\.plan`"):
         pickle.dumps(left)
-    again = ozaki.prepare(x, "left", pickle.loads(pickle.dumps(left.plan)))
-    same(np.eye(4), ozaki.matmul(again, x, plan=left.plan))
+    other = ozaki.prepare(x, "left", pickle.loads(pickle.dumps(left.plan)))
+    same(np.eye(4), ozaki.matmul(other, x, plan=left.plan))

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import itertools
+from unittest import mock
 
 import cupy as cp
 import numpy as np
-from ozaki.backends.cupy._magnitudes import MagnitudeLayout
-from ozaki.backends.cupy._tops import tops
 
-from ozaki.backends.cupy import _magnitudes
-from ozaki.backends.cupy import backend as _cupy
-from ozaki.backends.numpy import _proof as _numpy_proof
-from ozaki.backends.numpy import backend as _numpy
+from ozaki.backends.cupy.steps.describing import describe, find_largest
+from ozaki.backends.cupy.steps.magnitudes import RESULT, MagnitudeLayout
+from ozaki.backends.cupy.steps.magnitudes import magnitudes as take_magnitudes
+from ozaki.backends.cupy.steps.sample import sample
+from ozaki.backends.numpy import _describe as on_host
+from ozaki.backends.numpy import _proof as proof_on_host
 from ozaki.bounds.description import FIELDS, SAMPLED
 from ozaki.bounds.levels import EVERY, SAMPLE
+from runs.device import Part
 from runs.operands import hard, in_tiles, matrix
 
 
@@ -27,13 +29,14 @@ def descriptions(rng: np.random.Generator) -> None:
             x[1, ::3] = 0
             x[2, 5], x[2, 7] = np.nan, -np.inf
             for v in (x, np.asfortranarray(x), x[:, ::-1], x[:, 1:]):
-                host, device = _numpy.describe(v[None]).fields, _cupy.describe(cp.asarray(v)[None]).fields.get()
-                for field, h, d in zip(FIELDS, host, device, strict=True):
+                part, host = Part(), on_host.describe(v[None]).fields
+                found = part.fields(describe(part.b, part.device, part.given(cp.asarray(v)[None])))
+                for field, h, d in zip(FIELDS, host, found, strict=True):
                     np.testing.assert_array_equal(h, d, err_msg=f"{field} {dtype} {shape}")
 
 
-def looks(rng: np.random.Generator) -> None:
-    """The least numbers of rows: empty ones, such as look empty, subnormal ones; none at all."""
+def samples(rng: np.random.Generator) -> None:
+    """The least numbers of rows: empty ones, such as seem empty in a sample, subnormal ones; none at all."""
     k = SAMPLED + int(rng.integers(1, 200))
     for batch, m, n, wide in ((1, 40, 9000, 3), (3, 9, 1, 30), (3, 9, 8, 4), (1, 5, 4, 30)):
         a, b = (matrix(rng, (batch, rows, k), "f4", wide) for rows in (m, n))
@@ -43,14 +46,18 @@ def looks(rng: np.random.Generator) -> None:
             a[1, 2, 5], b[0, 3, ::9] = np.nan, np.inf
         if n == 4:
             a[0, 2, :SAMPLED], b[:] = 0, 0
-        want = _numpy.look(a, b, (_numpy.describe(a), _numpy.describe(b)))()
+        want = on_host.sample(a, b, (on_host.describe(a), on_host.describe(b)))
         turned = a.swapaxes(1, 2).copy().swapaxes(1, 2)
         for left, right in ((a, b), (turned, b[:, ::-1].copy()[:, ::-1])):
-            left, right = cp.asarray(left), cp.asarray(right)
-            assert _cupy.look(left, right, (tops(left), tops(right)))() == want
+            given = cp.asarray(left), cp.asarray(right)
+            part = Part()
+            x, y = (part.given(each) for each in given)
+            whole = find_largest(part.b, part.device, x), find_largest(part.b, part.device, y)
+            assert part.value(sample(part.b, x, y, whole)) == want
             for some in (k, 1, int(rng.integers(2, SAMPLED))):
-                shown = _numpy.look(a[..., :some], b[..., :some])()
-                assert _cupy.look(left[..., :some], right[..., :some])() == shown
+                part = Part()
+                x, y = (part.given(each[..., :some]) for each in given)
+                assert part.value(sample(part.b, x, y)) == on_host.sample(a[..., :some], b[..., :some])
         assert want[0].told == (n != 4) and (n != 4 or want[1] == (np.inf, np.inf, 0, True))
 
 
@@ -70,15 +77,19 @@ def magnitudes(rng: np.random.Generator) -> None:
     layouts += [MagnitudeLayout((44, 44), 384, bits=bits) for bits in (21, int(rng.integers(8, 21)))]
     for dtypes, layout in itertools.product(itertools.product(("f4", "f8"), repeat=2), layouts):
         given = [view(hard(rng, 304, dtype)) for dtype in dtypes]
-        left, right = (_cupy.describe(cp.asarray(x)) for x in given)
-        got = _magnitudes.magnitudes(left, right, layout)
-        for x, rows, tile, found in zip(given, layout.rows, layout.tiles, got[:2], strict=True):
+        part = Part()
+        left, right = (describe(part.b, part.device, part.given(cp.asarray(x))) for x in given)
+        with mock.patch.object(MagnitudeLayout, "of", return_value=layout):
+            taken = take_magnitudes(part.b, part.device, left, right, "narrow")
+        got = part.value(taken.left), part.value(taken.right)
+        for x, rows, tile, found in zip(given, layout.rows, layout.tiles, got, strict=True):
             inner = np.arange(x.shape[2])
             inner = inner[inner % EVERY < SAMPLE] if layout.sampled else inner
-            want = _numpy_proof._magnitudes(_numpy.describe(x), layout.bits, inner, np.float64)
+            want = proof_on_host._magnitudes(on_host.describe(x), layout.bits, inner, np.float64)
             if tile:
                 want, found = in_tiles(want, rows, layout.k, tile, 16 * (tile == 192)), found.reshape(len(x), -1)
             else:
                 want = np.pad(want, ((0, 0), (0, rows - want.shape[1]), (0, layout.k - want.shape[2])))
-            told = f"{x.dtype} {x.shape} {x.strides} {layout}"
-            np.testing.assert_array_equal(want, found, err_msg=told)
+            case = f"{x.dtype} {x.shape} {x.strides} {layout}"
+            np.testing.assert_array_equal(want, found, err_msg=case)
+        assert all((part.raw(place, RESULT.size) == 0).all() for place in taken.results)

@@ -8,19 +8,26 @@ from unittest import mock
 import cupy as cp
 import numpy as np
 import pytest
-from ozaki.backends.cupy.engines import _cublas, _cublas_fp16, _hopper, _hopper_digits
-from ozaki.backends.cupy.launching._launch import View
 
 import ozaki
-from ozaki.backends.cupy import _recombine, _split
 from ozaki.backends.cupy import backend as _cupy
+from ozaki.backends.cupy import devices
+from ozaki.backends.cupy.program.steps import Out
+from ozaki.backends.cupy.steps import gemm, unrounded
+from ozaki.backends.cupy.steps.describing import describe
+from ozaki.backends.cupy.steps.engines import cublas_fp16, fused_digits
+from ozaki.backends.cupy.steps.engines.cublas import Cublas
+from ozaki.backends.cupy.steps.engines.cublas_fp16 import CublasFp16
+from ozaki.backends.cupy.steps.engines.fused import Fused
+from ozaki.backends.cupy.steps.engines.tiled import tiles_of
 from ozaki.backends.numpy import backend as _numpy
 from ozaki.schemes import Digits
+from runs.device import Part, seen
 from runs.operands import matrix, same
 
 
 def product(scheme: str, slices: int, dtype: str, engine: str, rng: np.random.Generator) -> None:
-    """Views of every kind, NaN and Inf, subnormal results; from the tape the second time, where there is one."""
+    """Views of every kind, NaN and Inf, subnormal results; repeated calls; prepared operands."""
     options: dict[str, Any] = {"scheme": scheme, "slices": slices}
     for m, k, n in ((33, 270, 130), (5, 1, 3))[: 1 if engine == "hopper" else 2]:  # tiles take as long for both
         a, b = matrix(rng, (m, k), dtype), matrix(rng, (k, n), dtype)
@@ -31,12 +38,17 @@ def product(scheme: str, slices: int, dtype: str, engine: str, rng: np.random.Ge
             with np.errstate(all="ignore"):
                 expected = ozaki.matmul(x, y, **options)
                 same(expected, ozaki.matmul(cp.asarray(x), cp.asarray(y), out=out, engine=engine, **options))
-        for x in (2 * a, a):  # the second one is found by its views
-            same(ozaki.matmul(x, b, **options), ozaki.matmul(cp.asarray(x), cp.asarray(b), engine=engine, **options))
+        with seen() as calls:
+            for x in (2 * a, a):
+                c = ozaki.matmul(cp.asarray(x), cp.asarray(b), engine=engine, **options)
+                same(ozaki.matmul(x, b, **options), c)
+        assert (calls.long, calls.repeated) == (1, 1)
         plan = ozaki.plan(a.shape, b.shape, dtype=a.dtype.name, engine=engine, **options)
-        for x in (3 * a, a):  # and so is a prepared one
-            left = ozaki.prepare(cp.asarray(x), "left", plan)
-            same(ozaki.matmul(x, b, **options), ozaki.matmul(left, cp.asarray(b), plan=plan))
+        with seen() as calls:
+            for x in (3 * a, a):
+                left = ozaki.prepare(cp.asarray(x), "left", plan)
+                same(ozaki.matmul(x, b, **options), ozaki.matmul(left, cp.asarray(b), plan=plan))
+        assert (calls.long, calls.repeated) == (1, 1)
 
 
 def broadcast_stacks(rng: np.random.Generator) -> None:
@@ -60,12 +72,14 @@ def broadcast_stacks(rng: np.random.Generator) -> None:
 
 
 def rows_for_cublas(rng: np.random.Generator) -> None:
-    """More matrices than one call takes; rows longer than can be told, which are refused before anything is split."""
+    """More matrices than one call takes; rows longer than cuBLAS takes, which are refused before anything is split."""
     a, b = matrix(rng, (5, 20, 70), "f4"), matrix(rng, (5, 70, 30), "f4")
-    with mock.patch.object(_cublas, "_MOST_BATCHED", 2):
+    with mock.patch.object(gemm, "MOST_BATCHED", 2), seen() as calls:
         got = ozaki.matmul(cp.asarray(a), cp.asarray(b), scheme="residues", slices=5, engine="cublas")
+    assert calls.names.count("cublas") == 3 * 5
     same(ozaki.matmul(a, b, scheme="residues", slices=5), got)
-    for engine, scheme, k in ((_cublas, Digits(5), 2**31 // 5), (_cublas_fp16, Digits(4, 7, word="fp16"), 2**29)):
+    device, deep = devices.current(), Digits(4, 7, word="fp16")
+    for engine, scheme, k in ((Cublas(device), Digits(5), 2**31 // 5), (CublasFp16(device), deep, 2**29)):
         with pytest.raises(ValueError, match=r"engine: cuBLAS reads rows of less than 2\*\*31 entries"):
             engine.layout(scheme, "left", 1, 1, k)
 
@@ -78,7 +92,7 @@ def fp16_sums(rng: np.random.Generator) -> None:
     a, b = matrix(rng, (5, 300), "f8"), matrix(rng, (300, 7), "f8")
     expected = ozaki.matmul(a, b, scheme="fp16-digits", slices=5)
     with (
-        mock.patch.object(_cublas_fp16, "fp16_depth", return_value=128),
+        mock.patch.object(cublas_fp16, "fp16_depth", return_value=128),
         mock.patch.object(Digits, "depth", return_value=0),
     ):
         same(expected, ozaki.matmul(cp.asarray(a), cp.asarray(b), scheme="fp16-digits", slices=5))
@@ -87,21 +101,23 @@ def fp16_sums(rng: np.random.Generator) -> None:
 def far(rng: np.random.Generator) -> None:
     """Digits in the tiles of the Hopper engine, where its kernel leaves subnormal results to another."""
     a, b = (np.ldexp(matrix(rng, shape, "f8"), -535) for shape in ((37, 300), (300, 200)))
+    device = devices.of("90")
     for scheme in (Digits(7), Digits(4, 7)):
-        views = (("left", cp.asarray(a)), ("right", cp.asarray(b).T))
+        part, engine = Part(device), Fused(device)
+        x, y = part.given(cp.asarray(a)[None], "a"), part.given(cp.asarray(b).T[None], "b")
         left, right = (
-            _split.split(_cupy.describe(x[None]), side, scheme, _hopper.layout(scheme, side, 1, *x.shape))
-            for side, x in views
+            engine.split(part.b, describe(part.b, device, of), side, scheme) for of, side in ((x, "left"), (y, "right"))
         )
-        out = cp.full((1, 37, 200), np.nan)
-        launch = _hopper_digits._far(0, scheme, left.operand, right.operand, left.layout.k // 128, View.of(out), 0, 0)
-        launch(left.planes.data, right.planes.data, out.data, left.mu.data, right.mu.data)
-        same(ozaki.matmul(a, b, scheme=scheme.name, slices=scheme.count), out[0])
+        out = part.b.array("c", (1, 37, 200), "d")
+        blocks = left.layout.k // tiles_of(device).depth
+        kernel = fused_digits.far(device, scheme, left.operand, right.operand, blocks, out.view, 0, 0)
+        part.b.launch(kernel, left.planes, right.planes, Out(out.at), left.mu, right.mu)
+        same(ozaki.matmul(a, b, scheme=scheme.name, slices=scheme.count), part.value(out)[0])
 
 
 def many_blocks(rng: np.random.Generator) -> None:
     """More columns, and more of a batch, than a grid has blocks."""
-    with mock.patch.object(_recombine, "_MOST_BLOCKS", 2):
+    with mock.patch.object(unrounded, "_MOST_BLOCKS", 2):
         for left, right in (((5, 30, 40), (5, 40, 700)), ((30, 40), (40, 900)), ((3, 4, 40), (40, 300))):
             for scheme, slices, dtype in (("residues", 14, "f8"), ("digits", 4, "f4")):
                 a, b = rng.standard_normal(left).astype(dtype), rng.standard_normal(right).astype(dtype)

@@ -2,37 +2,86 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import cupy as cp
 import numpy as np
-from ozaki.backends.cupy._magnitudes import Magnitudes
-from ozaki.backends.cupy._tops import tops
 
-from ozaki.backends.cupy import backend as _cupy
-from ozaki.backends.numpy import backend as _numpy
-from ozaki.schemes import PRESETS, Digits, Residues
+from ozaki.backends.cupy.steps.describing import describe, find_largest
+from ozaki.backends.cupy.steps.proof import Wanted, least_product, lower_bound, worst_ratios
+from ozaki.backends.numpy import _proof as on_host
+from ozaki.backends.numpy._describe import describe as described_on_host
+from ozaki.bounds import words as word_bounds
+from ozaki.bounds.description import Described as OnHost
+from ozaki.bounds.levels import levels
+from ozaki.planning.facts import Ratio
+from ozaki.schemes import PRESETS, Digits, Residues, Scheme, Words
+from runs.device import Part
 from runs.operands import matrix
+
+Compared = tuple[Scheme | Words, int]
+"""A scheme, and the rows of A in which its errors are compared."""
+
+
+class Pair:
+    """Rows of both operands (batch, rows, k), described on the host and on the device, and a lower bound on both."""
+
+    def __init__(self, a: np.ndarray, b: np.ndarray, level: Any) -> None:
+        self.host: list[OnHost] = [described_on_host(x) for x in (a, b)]
+        self.part = Part()
+        self.left, self.right = (
+            describe(self.part.b, self.part.device, self.part.given(cp.asarray(x))) for x in (a, b)
+        )
+        left, right = self.host
+        self.on_host = on_host.lower_bound(left, right, level)
+        self.lower = lower_bound(self.part.b, self.part.device, self.left, self.right, level)
+
+    @property
+    def spans(self) -> tuple[int, int]:
+        left, right = self.host
+        return left.span, right.span
+
+    def expected(self, of: Compared) -> float:
+        """The worst ratio that NumPy finds."""
+        left, right = self.host
+        with np.errstate(all="ignore"):
+            return on_host.worst_ratio(self.on_host, left, right, self.spans, *of)
+
+    def found(self, some: Sequence[Compared]) -> list[Any]:
+        """What the device finds, of all at the same time."""
+        left, right = self.host
+        wanted = []
+        for scheme, rows in some:
+            if isinstance(scheme, Words):
+                wanted.append(Wanted(word_bounds.error_terms(left.on_host, right.on_host, scheme), rows, 0.0))
+            else:
+                wanted.append(Wanted(scheme, rows, scheme.dropped(left.k, self.spans)))
+        part = self.part
+        ratios = worst_ratios(part.b, part.device, self.lower, self.left, self.right, wanted)
+        return [part.value(each) for each in ratios]
+
+    def check(self, *some: Compared) -> None:
+        """The device finds what NumPy finds; of digits and residues also the spans of the operands."""
+        left, right = self.host
+        for of, found in zip(some, self.found(some), strict=True):
+            worst = self.expected(of)
+            assert found.worst == worst, (found, worst, of, left.x.shape, right.x.shape)
+            spans = Ratio(worst, self.spans, min(left.least_span, right.least_span))
+            assert isinstance(of[0], Words) or found == spans, (found, spans, of)
 
 
 def proofs(rng: np.random.Generator) -> None:
     """Sampled products and their worst ratio, where there is no lower bound too."""
-    a, b = matrix(rng, (2, 40, 300), "f8"), matrix(rng, (30, 300), "f8")
+    a, b = matrix(rng, (2, 40, 300), "f8"), matrix(rng, (1, 30, 300), "f8")
     a[0, :20, :150] = 0
-    b[:15, 150:] = 0
-    host = [_numpy.describe(x) for x in (a, b[None])]
-    device = [_cupy.describe(cp.asarray(x)) for x in (a, b[None])]
+    b[0, :15, 150:] = 0
     for level in ("sampled", "narrow", "wide"):
-        lower = [
-            of.wide_product(*d) if level == "wide" else of.narrow_product(*d, level == "sampled")
-            for of, d in ((_numpy, host), (_cupy, device))
-        ]
+        pair = Pair(a, b, level)
         for scheme in (Residues(14), Digits(7), Digits(20)):
-            ways = [(of, x, d) for of, x, d in ((_numpy, lower[0], host), (_cupy, lower[1], device))]
-            for rows in (lower[0].shape[1], lower[0].shape[1] // 2):
-                expected, found = (of.worst_ratios(x, *d, [(scheme, rows)])[0]() for of, x, d in ways)
-                assert expected == found
-        wanted = [(Residues(14), 40), (Digits(7), 20), (Digits(20), 40)]  # side by side
-        expected, found = ([look() for look in of.worst_ratios(x, *d, wanted)] for of, x, d in ways)
-        assert expected == found
+            for rows in (40, 20):
+                pair.check((scheme, rows))
+        pair.check((Residues(14), 40), (Digits(7), 20), (Digits(20), 40))
 
 
 def exponents(rng: np.random.Generator) -> None:
@@ -49,19 +98,17 @@ def exponents(rng: np.random.Generator) -> None:
         b = b.astype(rng.choice(["f4", "f8"]))
         step = rng.choice([-1, 1])
         a, b = (np.asarray(x, order=rng.choice(["C", "F"]))[..., ::step] for x in (a, b))
-        host = _numpy.describe(a), _numpy.describe(b)
-        device = _cupy.describe(cp.asarray(a)), _cupy.describe(cp.asarray(b))
-        lower, found = _numpy.wide_product(*host), _cupy.wide_product(*device)
+        pair = Pair(a, b, "wide")
+        lower, products = pair.on_host, pair.lower.products
         assert np.isinf(lower).any() and (lower[0, :4, 2] == [2.0**-1022, 2.0**-1023, 2.0**-1074, 0]).all()
-        cp.cuda.Device().synchronize()  # the proof's stream as well
-        np.testing.assert_array_equal(lower, found.values[:, :m, :n])
+        assert products is not None
+        np.testing.assert_array_equal(lower, pair.part.value(products)[:, :m, :n])
         for scheme in (Residues(14), Digits(7)):
-            expected = _numpy.worst_ratios(lower, *host, [(scheme, m)])[0]()
-            assert expected == _cupy.worst_ratios(found, *device, [(scheme, m)])[0]()
+            pair.check((scheme, m))
 
 
 def fused_proofs(rng: np.random.Generator) -> None:
-    """The same out of tiles: wide and narrow ones, batches, odd shapes, a glance, words."""
+    """The same out of tiles: wide and narrow ones, batches, odd shapes, few rows, words."""
     for batch_a, batch_b, m, k, n in (
         (1, 1, 530, 700, 500),
         (2, 1, 300, 261, 259),
@@ -73,24 +120,14 @@ def fused_proofs(rng: np.random.Generator) -> None:
         b[-1, : n // 3, k // 2 :] = 0
         a[0, 3], b[0, 5, 7], a[0, 9, 1] = 0, np.nan, np.inf
         a = np.asarray(a, order=rng.choice(["C", "F"]))
-        host = _numpy.describe(a), _numpy.describe(b)
-        device = _cupy.describe(cp.asarray(a)), _cupy.describe(cp.asarray(b))
-        for sampled in (False, True) if k > 1024 else (False,):
-            lower = _numpy.narrow_product(*host, sampled), _cupy.narrow_product(*device, sampled)
-            assert isinstance(lower[1], Magnitudes)
-            for scheme, rows in ((Residues(8), m), (Digits(7), 128), (Digits(30), m), (PRESETS["halfhalf"], m)):
-                found, expected = (
-                    module.worst_ratios(x, *d, [(scheme, rows)])[0]()
-                    for module, x, d in ((_cupy, lower[1], device), (_numpy, lower[0], host))
-                )
-                assert found == expected, (found, expected, scheme, rows, (batch_a, batch_b, m, k, n))
+        for level in ("narrow", "sampled") if k > 1024 else ("narrow",):
+            pair = Pair(a, b, level)
+            assert pair.lower.products is None
+            for of in ((Residues(8), m), (Digits(7), 128), (Digits(30), m), (PRESETS["halfhalf"], m)):
+                pair.check(of)
             wanted = (Residues(8), m), (Digits(7), 128), (Digits(30), m - 9)  # two of them by one launch
-            for some in (wanted[:2], wanted):
-                found, expected = (
-                    [look() for look in module.worst_ratios(x, *d, some)]
-                    for module, x, d in ((_cupy, lower[1], device), (_numpy, lower[0], host))
-                )
-                assert found == expected, (found, expected, (batch_a, batch_b, m, k, n))
+            pair.check(*wanted[:2])
+            pair.check(*wanted)
 
 
 def least_products(rng: np.random.Generator) -> None:
@@ -109,7 +146,10 @@ def least_products(rng: np.random.Generator) -> None:
             if kind == "zeros":
                 a[:] = 0
             a = np.asarray(a, order=rng.choice(["C", "F"]))
-            expected = _numpy.least_product(*(_numpy.describe(x) for x in (a, b)))()
+            expected = on_host.least_product(*(described_on_host(x) for x in (a, b)))
             assert (expected == 0, np.isinf(expected)) == (kind == "apart", kind == "zeros"), (kind, expected)
-            for find in (_cupy.describe, tops):
-                assert _cupy.least_product(*(find(cp.asarray(x)) for x in (a, b)))() == expected
+            for find in (describe, find_largest):
+                part = Part()
+                left, right = (find(part.b, part.device, part.given(cp.asarray(x))) for x in (a, b))
+                lower = lower_bound(part.b, part.device, left, right, levels(k)[0])
+                assert part.value(least_product(part.b, part.device, lower, left, right)) == expected

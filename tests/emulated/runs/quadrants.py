@@ -9,12 +9,14 @@ from unittest import mock
 
 import cupy as cp
 import numpy as np
-from ozaki.backends.cupy.engines import _cublas, _winograd
 
 import ozaki
-from ozaki.backends.cupy import _split
-from ozaki.backends.cupy import backend as _cupy
+from ozaki.backends.cupy.steps.describing import describe
+from ozaki.backends.cupy.steps.engines import winograd as by_quadrants
+from ozaki.backends.cupy.steps.engines.cublas import Cublas
+from ozaki.backends.cupy.steps.engines.winograd import Winograd
 from ozaki.schemes import Residues
+from runs.device import Part, seen
 from runs.operands import in_tiles, matrix, same
 
 
@@ -31,13 +33,15 @@ def quadrants(rng: np.random.Generator) -> None:
         y[0, -1], y[-1, 0], y[-1, -3:] = np.nan, -np.inf, np.finfo(dtype).smallest_subnormal
         y = cp.asarray(np.asfortranarray(y) if order == "F" else y)
         x = (y[1:, :k], y[1:, k - 1 : -1], y[:0:-1, ::-2], y[:-1, ::2])[rng.integers(4)][None]
-        described = _cupy.describe(x)
-        plain = _split.split(described, side, scheme, _cublas.layout(scheme, side, 1, rows, k))
-        got = _winograd.split(described, side, scheme)
+        part = Part()
+        described = describe(part.b, part.device, part.given(x))
+        plain = Cublas(part.device).split(part.b, described, side, scheme)
+        got = Winograd(part.device).split(part.b, described, side, scheme)
 
-        above, first = _winograd._half(rows), _winograd._half(k)
+        above, first = by_quadrants._half(rows), by_quadrants._half(k)
+        slices = part.value(plain.planes).reshape(scheme.count, plain.layout.rows, plain.layout.k)
         whole = np.zeros((scheme.count, 2 * above, 2 * first), int)
-        whole[:, :rows, :k] = plain.planes.reshape(scheme.count, plain.layout.rows, plain.layout.k)[:, :rows, :k]
+        whole[:, :rows, :k] = slices[:, :rows, :k]
         p, q, r, s = (x for half in np.split(whole, 2, 1) for x in np.split(half, 2, 2))
         if side == "left":
             blocks = p, q, q - (r + s - p), s, r + s, r + s - p, p - r
@@ -46,14 +50,14 @@ def quadrants(rng: np.random.Generator) -> None:
         m = np.array(scheme.moduli)[:, None, None]
         tiles = got.layout.rows, got.layout.k, got.layout.tile, got.layout.neighbours
         want = [in_tiles((block % m).astype(np.uint8).view(np.int8), *tiles) for block in blocks]
-        told = f"{scheme} {dtype} {side} {x.shape} {x.strides}"
-        np.testing.assert_array_equal(np.stack(want, 1).reshape(-1), got.planes, err_msg=told)
-        np.testing.assert_array_equal(plain.mu, got.mu, err_msg=told)
+        case = f"{scheme} {dtype} {side} {x.shape} {x.strides}"
+        np.testing.assert_array_equal(np.stack(want, 1).reshape(-1), part.value(got.planes), err_msg=case)
+        np.testing.assert_array_equal(part.value(plain.mu), part.value(got.mu), err_msg=case)
 
 
 def winograd(rng: np.random.Generator) -> None:
-    """Odd sizes, graded rows, views, Inf, subnormal results; from the tape the second time; prepared operands."""
-    with mock.patch.object(_winograd, "_FROM", 0):
+    """Odd sizes, graded rows, views, Inf, subnormal results; repeated calls; prepared operands."""
+    with mock.patch.object(by_quadrants, "_FROM", 0):
         for shape, slices, dtype in (((531, 330, 255), 7, "f4"), ((90, 250, 207), 14, "f8"), ((70, 130, 41), 20, "f8")):
             m, k, n = shape
             options: dict[str, Any] = {"scheme": "residues", "slices": slices}
@@ -62,13 +66,15 @@ def winograd(rng: np.random.Generator) -> None:
             b[-1, -1] = np.inf
             tiny = a * a.dtype.type(2.0 ** (-1060 if dtype == "f8" else -140))
             pairs = [(tiny, b), (np.asfortranarray(a)[::-1], b.T.copy().T[:, ::-1]), (a, b)]
-            with mock.patch.object(_winograd, "multiply", wraps=_winograd.multiply) as multiply:
+            with seen() as calls:
                 for x, y in pairs if slices == 7 else pairs[:1]:
                     out = cp.full((m, n), np.nan, dtype)
                     with np.errstate(all="ignore"):
                         expected = ozaki.matmul(x, y, **options)
                     same(expected, ozaki.matmul(cp.asarray(x), cp.asarray(y), out=out, engine="hopper", **options))
-            assert multiply.call_count == (2 if slices == 7 else 1), multiply.call_count  # else from the tape
+            assert (calls.long, calls.repeated) == ((2, 1) if slices == 7 else (1, 0))  # two of the operands lie alike
+            assert calls.names.count("split_quadrants") == 2 * calls.names.count("recombine_quadrants")
+            assert calls.names.count("recombine_quadrants") == calls.long + calls.repeated
             if slices == 7:
                 plan = ozaki.plan(a.shape, b.shape, dtype="float32", engine="hopper", **options)
                 left, right = ozaki.prepare(cp.asarray(a), "left", plan), ozaki.prepare(cp.asarray(b), "right", plan)

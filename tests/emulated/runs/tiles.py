@@ -11,36 +11,36 @@ import cupy as cp
 import numpy as np
 
 import ozaki
-from ozaki.backends.cupy import _choice as _engines
-from ozaki.backends.cupy.engines import (
-    _halves,
-    _hopper,
-    _hopper_digits,
-    _hopper_residues,
-    _hopper_shares,
-    _hopper_tiles,
-    _word_hopper,
+from ozaki.backends.cupy import devices
+from ozaki.backends.cupy import repeated as kept
+from ozaki.backends.cupy.steps.engines import (
+    fused_residues,
+    shares,
+    tiled,
+    word_promoted,
 )
-from ozaki.backends.cupy.engines._hopper_shares import parts_of_k
-from ozaki.backends.cupy.launching import _launch, _tape
-from ozaki.schemes import PRESETS, Residues
+from ozaki.backends.cupy.steps.engines import halves as of_cache
+from ozaki.backends.cupy.steps.engines.choice import engine_of, panel_of
+from ozaki.schemes import PRESETS
 from ozaki.tensor_core import H100
+from runs.device import in_place_of_the_device, like_the_device, seen
 from runs.operands import matrix, same
+
+TILES = tiled.tiles_of(devices.of("90"))
 
 
 def together(rng: np.random.Generator) -> None:
     """Clusters that begin tiles together, or passes over k; one after the other here, so that none waits for long."""
     for scheme, slices in (("residues", 4), ("digits", 3), (replace(PRESETS["halfhalf"], core=H100), None)):
         multiply = partial(ozaki.matmul, scheme=scheme, slices=slices)
-        module = _hopper_tiles if slices else _word_hopper
-        with (
-            mock.patch.object(module, "_LONG", 2),
-            mock.patch.object(_launch, "cleared", wraps=_tape.cleared) as cleared,
-        ):
-            for _ in range(2):
+        module = tiled if slices else word_promoted
+        with mock.patch.object(module, "_LONG", 2), in_place_of_the_device(like_the_device()):
+            for repeated in range(2):
                 a, b = matrix(rng, (9, 270), "f4"), matrix(rng, (270, 900), "f4")
-                same(multiply(a, b), multiply(cp.asarray(a), cp.asarray(b), engine="hopper" if slices else "auto"))
-        assert cleared.call_count == 1, scheme  # else from the tape
+                with seen() as calls:
+                    c = multiply(cp.asarray(a), cp.asarray(b), engine="hopper" if slices else "auto")
+                same(multiply(a, b), c)
+                assert (calls.repeated, calls.clears("cluster count")) == (repeated, 1), scheme
 
 
 def split_along_k(rng: np.random.Generator) -> None:
@@ -49,9 +49,9 @@ def split_along_k(rng: np.random.Generator) -> None:
     for (scheme, slices), (m, k, n) in shapes:
         a, b = rng.standard_normal((m, k)).astype("f4"), rng.standard_normal((k, n)).astype("f4")
         out = cp.full((m, n), np.nan, "f4")
-        with mock.patch.object(_hopper_digits, "cleared", wraps=_tape.cleared) as cleared:
+        with seen() as calls:
             ozaki.matmul(cp.asarray(a), cp.asarray(b), scheme=scheme, slices=slices, engine="hopper", out=out)
-        assert cleared.call_count == 1
+        assert calls.clears("flags") == 1
         same(ozaki.matmul(a, b, scheme=scheme, slices=slices), out)
 
 
@@ -64,36 +64,35 @@ def column_tiles(rng: np.random.Generator) -> None:
     for (m, k, n), slices in shapes:
         a, b = rng.standard_normal((m, k)).astype("f4"), rng.standard_normal((k, n)).astype("f4")
         out = cp.full((m, n), np.nan, "f4")
-        with (
-            mock.patch.object(_hopper_residues, "_LARGE", 0),
-            mock.patch.object(_halves, "cleared", wraps=_tape.cleared) as cleared,
-        ):
+        with mock.patch.object(fused_residues, "_LARGE", 0), seen() as calls:
             ozaki.matmul(cp.asarray(a), cp.asarray(b), scheme="residues", slices=slices, engine="hopper", out=out)
-        assert cleared.call_count == 1
+        assert calls.clears("place count") == 1
         same(ozaki.matmul(a, b, scheme="residues", slices=slices), out)
     a, b = rng.standard_normal((30, 260)).astype("f4"), rng.standard_normal((260, 448)).astype("f4")
     options: dict[str, Any] = {"scheme": "residues", "slices": 5, "workspace_limit": 1_500_000}
     plan = ozaki.plan(a.shape, b.shape, dtype="float32", engine="hopper", **options)
-    assert _engines._panel(0, _hopper, Residues(5), 260, 1, 30, 448, options["workspace_limit"]) == (30, 384)  # and 64
+    assert panel_of(engine_of(devices.current(), plan), plan, (1, 30, 448)) == (30, 384)  # and 64
     right = ozaki.prepare(cp.asarray(b), "right", plan)
     for y in (cp.asarray(b), right):
-        same(ozaki.matmul(a, b, scheme="residues", slices=5), ozaki.matmul(cp.asarray(a), y, plan=plan))
+        with seen() as calls:
+            same(ozaki.matmul(a, b, scheme="residues", slices=5), ozaki.matmul(cp.asarray(a), y, plan=plan))
+        assert calls.names.count("residue_gemm") == 2
 
 
 def halves(rng: np.random.Generator) -> None:
-    """Told apart by near and far words, whatever else the clocks hang on; not where there is nothing to tell."""
+    """Distinguished by near and far words, whatever else the clocks depend on; not where they are alike."""
     for share in (0.5, 0.4, 0.7):
         kinds = rng.random(132) < share
         near = rng.random(24) < 0.5
         near[:2] = True, False
         clocks = 2400 + 1600 * (kinds[:, None] != near) + rng.integers(0, 300, 132)[:, None] + rng.integers(0, 200, 24)
         clocks += rng.integers(0, 200, clocks.shape)
-        assert _halves.second_half(clocks) == frozenset(np.flatnonzero(kinds != kinds[0]).tolist())
+        assert of_cache.second_half(clocks) == frozenset(np.flatnonzero(kinds != kinds[0]).tolist())
         clocks[5] = 0
-        assert _halves.second_half(clocks) is None  # one did not come
-        assert _halves.second_half(2400 + rng.integers(0, 200, clocks.shape)) is None
-    assert _halves.second_half(np.full((132, 24), 2400)) is None
-    places = _halves.Places(frozenset({0, 33, 255}))
+        assert of_cache.second_half(clocks) is None  # one did not come
+        assert of_cache.second_half(2400 + rng.integers(0, 200, clocks.shape)) is None
+    assert of_cache.second_half(np.full((132, 24), 2400)) is None
+    places = of_cache.Places(frozenset({0, 33, 255}))
     assert places.struct[1].tobytes() == np.array([1, 2, 0, 0, 0, 0, 0, 2**31], np.uint32).tobytes()
 
 
@@ -105,24 +104,26 @@ def side_by_side(rng: np.random.Generator) -> None:
     for k, deepest, split in ((2560, 512, (2, 10, 0)), (5200, 24, (2, 19, 3)), (5200, 8, (1, 41, 0))):
         a, b = rng.standard_normal((30, k)).astype("f4"), rng.standard_normal((k, 40)).astype("f4")
         out, options = cp.full((30, 40), np.nan, "f4"), dict[str, Any](scheme="residues", slices=5)
-        with (
-            mock.patch.object(_hopper_shares, "DEEPEST", deepest),
-            mock.patch.object(_hopper_residues, "DEEPEST", deepest),
-        ):
-            parts_of_k.cache_clear()
-            parts, blocks = parts_of_k(2, 5, 1, 30, 40, -(-k // 128)), -(-k // 128)
-            assert (parts, *_hopper_shares.of_parts(blocks, parts)) == split
-            for _ in range(2):
-                ozaki.matmul(cp.asarray(a), cp.asarray(b), engine="hopper", out=out, **options)
+        with mock.patch.object(shares, "UNSIGNED_DEPTH", deepest * TILES.depth):
+            shares.parts_of_k.cache_clear()
+            blocks = TILES.blocks(k)
+            parts = shares.parts_of_k(TILES, 2, 5, 1, 30, 40, blocks)
+            assert (parts, *shares.of_parts(blocks, parts)) == split
+            launched = 2 if split[2] > 0 else -(-blocks // deepest) if parts == 1 else 1
+            for repeated in range(2):
+                with seen() as calls:
+                    ozaki.matmul(cp.asarray(a), cp.asarray(b), engine="hopper", out=out, **options)
                 same(ozaki.matmul(a, b, **options), out)
+                assert (calls.repeated, calls.names.count("residue_gemm")) == (repeated, launched)
                 out[:] = np.nan
-    parts_of_k.cache_clear()
+        kept.forget()
+    shares.parts_of_k.cache_clear()
 
 
 def fair_shares(rng: np.random.Generator) -> None:
     """Narrow tiles: each to one cluster, and none ends much later than it must; all read what is stored."""
     for wide, narrow, clusters in rng.integers((1, 1, 2), (3000, 900, 70), (200, 3)).tolist():
-        end, light = _hopper_shares.narrow_shares(wide, narrow, clusters, 2**30)
+        end, light = shares.narrow_shares(TILES, wide, narrow, clusters, 2**30)
         heavy = wide % clusters
         others = clusters - heavy
         assert 0 <= light <= narrow and (heavy > 0 or light == narrow)
@@ -131,21 +132,21 @@ def fair_shares(rng: np.random.Generator) -> None:
         assert sum(ends) == 192 * wide + 150 * narrow
         assert abs(max(ends) - end) < 1e-3 and end <= sum(ends) / clusters + 192
     for work, blocks, most in rng.integers((1, 2, 2), (3000, 300, 70), (300, 3)).tolist():
-        clusters, whole, sharers = _hopper_shares.few_digit_shares(work, blocks, most)
+        clusters, whole, sharers = shares.few_digit_shares(work, blocks, most)
         rest = work - whole
         assert 0 < clusters <= most and whole % clusters * rest == 0 and sharers <= clusters
         assert (rest == 0) == (sharers == 0) and (rest == 0 or (sharers > rest and rest * blocks >= 4 * sharers))
-    _, unit, *_ = _hopper_tiles.tiled("right", 1, 128)
+    _, unit, *_ = TILES.padded("right", 1, 128)
     for n in (*range(1, 900), *rng.integers(900, 99999, 99).tolist()):
         work = int(rng.integers(1, 300)), int(rng.integers(2, 70)), int(rng.integers(2, 70))
-        (wide, narrow), end, _ = _hopper_shares.columns(n, *work)
+        (wide, narrow), end, _ = shares.columns(TILES, n, *work)
         strips = wide * 3 + narrow * 2
         fewest = -strips % 3
         assert (
-            end <= _hopper_shares.narrow_shares(work[0] * ((strips - 2 * fewest) // 3), work[0] * fewest, *work[1:])[0]
+            end <= shares.narrow_shares(TILES, work[0] * ((strips - 2 * fewest) // 3), work[0] * fewest, *work[1:])[0]
         )
-        multiplied, stored = 2 * (192 * wide + 128 * narrow), _hopper_tiles.tiled("right", n, 128)[2]
+        multiplied, stored = 2 * (192 * wide + 128 * narrow), TILES.padded("right", n, 128)[2]
         assert n <= multiplied <= stored and (multiplied < n + 128 or n <= 128)
         first = int(rng.integers(-(-n // unit))) * unit  # of a panel, which reads what is stored of all columns
-        (wide, narrow), *_ = _hopper_shares.columns(n - first, *work)
+        (wide, narrow), *_ = shares.columns(TILES, n - first, *work)
         assert first + 2 * (192 * wide + 128 * narrow) <= stored

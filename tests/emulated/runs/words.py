@@ -5,17 +5,20 @@ from __future__ import annotations
 import itertools
 import re
 from dataclasses import replace
+from typing import Literal
 from unittest import mock
 
 import cupy as cp
 import numpy as np
 
 import ozaki
-from ozaki.backends.cupy import _again
-from ozaki.backends.cupy.engines import _word_hopper, _word_mma, _word_pairs, _word_tiles
+from ozaki.backends.cupy import devices
 from ozaki.backends.cupy.launching import _jit
+from ozaki.backends.cupy.steps.engines import word_mma, word_pairs, word_promoted, word_tiles
+from ozaki.backends.cupy.steps.engines.word_mma import MmaWords, Shape
 from ozaki.schemes import PRESETS, Words
 from ozaki.tensor_core import A100, TensorCore
+from runs.device import in_place_of_the_device, like_the_device, seen
 from runs.operands import matrix, same
 
 MOST_SHARED = 227 * 1024
@@ -23,15 +26,19 @@ MOST_SHARED = 227 * 1024
 
 
 def words(name: str, core: TensorCore, rng: np.random.Generator) -> None:
-    """Twice, from the tape the second time; the tensor core's bits are those of the model."""
+    """Twice, by a repeated call the second time; the tensor core's bits are those of the model."""
     method = replace(PRESETS[name], core=core)
     assert ozaki.plan(cp.zeros((3, 5), "f4"), cp.zeros((5, 2), "f4"), scheme=name).scheme == method
     for m, k, n in ((20, 70, 130), (3, 200, 5)):
-        for order in ("C", "F", "C"):
+        orders: tuple[tuple[Literal["C", "F"], int], ...] = ("C", 0), ("F", 0), ("C", 1)
+        for order, repeated in orders:
             a, b = (np.asarray(matrix(rng, shape, "f4"), order=order) for shape in ((m, k), (k, n)))
             b[0, 0] = np.nan
             out = cp.full((m, n), np.nan, "f4")
-            same(ozaki.matmul(a, b, scheme=method), ozaki.matmul(cp.asarray(a), cp.asarray(b), scheme=method, out=out))
+            with seen() as calls:
+                ozaki.matmul(cp.asarray(a), cp.asarray(b), scheme=method, out=out)
+            same(ozaki.matmul(a, b, scheme=method), out)
+            assert calls.repeated == repeated
     for far in (-100, 60):  # results that are subnormal, or overflow
         a, b = (np.ldexp(matrix(rng, shape, "f4"), far, dtype="f4") for shape in ((5, 70), (70, 130)))
         same(ozaki.matmul(a, b, scheme=method), ozaki.matmul(cp.asarray(a), cp.asarray(b), scheme=method))
@@ -50,9 +57,8 @@ def parts(rng: np.random.Generator) -> None:
     for (method, units), (warps, rows, columns) in zip(cases, itertools.cycle(((4, 64, 32), (8, 32, 32), (8, 64, 32)))):
         a, b = matrix(rng, (2, 5, 400), "f4"), matrix(rng, (2, 400, 70), "f4")
         left, right = cp.asarray(a), cp.asarray(b)
-        engine = _word_mma.Engine(warps, rows, columns, units)
-        with mock.patch.object(_word_mma.Engine, "of", return_value=engine):
-            _again.forget()
+        engine = MmaWords(devices.current(), Shape(warps, rows, columns, units))
+        with mock.patch.object(MmaWords, "of", return_value=engine), in_place_of_the_device(like_the_device()):
             out = cp.full((2, 5, 140), np.nan, "f4")
             ozaki.matmul(left, right, scheme=method, out=out[..., ::2])
             same(ozaki.matmul(a, b, scheme=method), out[..., ::2])
@@ -68,12 +74,10 @@ def little_memory(rng: np.random.Generator) -> None:
     halfhalf, many = PRESETS["halfhalf"], Words("bf16", 8, accumulators="one", core=A100)
 
     def tile(words: Words, memory: int, columns: int) -> tuple[int, int, int]:
-        with mock.patch.object(_word_mma, "_shared_memory", return_value=memory):
-            _word_mma._large.cache_clear()
-            engine = _word_mma.Engine.of(words, 1, 128, 40, columns)
-        _word_mma._large.cache_clear()
-        assert engine == _word_mma._SMALL, "words of a prepared operand are for tiles of every size"
-        return engine.warps, engine.rows, engine.columns
+        device = devices.of("90", multiprocessors=4, shared_memory=memory)
+        engine = MmaWords.of(device, words, 1, 128, 40, columns)
+        assert engine == MmaWords.of(device, words, 1, 1, 40, 1), "prepared words are for tiles of every size"
+        return engine.shape.warps, engine.shape.rows, engine.shape.columns
 
     of_h200, of_a100, of_4090 = 233472, 167936, 102400
     assert [tile(halfhalf, of_h200, 64 * tiles) for tiles in (4, 5)] == [(8, 64, 16), (4, 64, 32)]
@@ -82,9 +86,8 @@ def little_memory(rng: np.random.Generator) -> None:
     assert tile(PRESETS["triple-bf16"], of_h200, 6400) == (8, 64, 32)
     assert tile(many, of_4090, 6400) == (8, 32, 32)
     a, b = matrix(rng, (5, 40), "f4"), matrix(rng, (40, 70), "f4")
-    with mock.patch.object(_word_mma, "_shared_memory", return_value=of_4090):
+    with in_place_of_the_device(replace(devices.current(), shared_memory=of_4090)):
         same(ozaki.matmul(a, b, scheme=many), ozaki.matmul(cp.asarray(a), cp.asarray(b), scheme=many))
-    _word_mma._large.cache_clear()
 
 
 def pairs(rng: np.random.Generator) -> None:
@@ -108,7 +111,7 @@ def pair_columns(rng: np.random.Generator) -> None:
     """Tiles of every width, and more of them than clusters."""
     for name in ("single-fp16", "fabsum-v1"):
         method = PRESETS[name]
-        widths = _word_pairs._COLUMNS[_word_pairs._totals(method)]
+        widths = word_pairs._COLUMNS[word_pairs._totals(method)]
         for columns in widths:
             a, b = matrix(rng, (3, 80), "f4"), matrix(rng, (80, 2 * columns + 20), "f4")
             with mock.patch.dict(widths, {columns: 1.0}, clear=True):
@@ -119,9 +122,9 @@ def columns(rng: np.random.Generator) -> None:
     """Tiles of every width, and blocks of any number."""
     for name, ks in (("halfhalf", (150,)), ("two-stage", (50, 150, 230))):
         method = PRESETS[name]
-        for columns, k in itertools.product(_word_hopper._COLUMNS[method.count], ks):
+        for columns, k in itertools.product(word_promoted._COLUMNS[method.count], ks):
             a, b = matrix(rng, (3, k), "f4"), matrix(rng, (k, columns + 20), "f4")
-            with mock.patch.dict(_word_hopper._COLUMNS, {method.count: {columns: 1.0}}):
+            with mock.patch.dict(word_promoted._COLUMNS, {method.count: {columns: 1.0}}):
                 same(ozaki.matmul(a, b, scheme=method), ozaki.matmul(cp.asarray(a), cp.asarray(b), scheme=method))
 
 
@@ -130,11 +133,11 @@ def widths(_rng: np.random.Generator) -> None:
     source = (_jit.folder() / "hardware/wgmma_words.cuh").read_text()
     found = re.findall(r"^(DEFINE|DEFINE_HALVES)\(\d+, (\d+),", source, re.MULTILINE)
     instructions = {macro: {int(n) for name, n in found if name == macro} for macro, _ in found}
-    of_halves, of_floats = _word_hopper._COLUMNS[1], {*_word_hopper._COLUMNS[2]}.union(*_word_pairs._COLUMNS.values())
+    of_halves, of_floats = word_promoted._COLUMNS[1], {*word_promoted._COLUMNS[2]}.union(*word_pairs._COLUMNS.values())
     assert of_halves.keys() <= instructions["DEFINE_HALVES"] and of_floats <= instructions["DEFINE"]
-    assert _word_tiles.STAGES.keys() == of_halves.keys() | of_floats
-    for columns, stages in _word_tiles.STAGES.items():
-        stage = (_word_tiles.ROWS + columns) * _word_tiles.DEPTH + 2 * 8  # and two barriers
+    assert word_tiles.STAGES.keys() == of_halves.keys() | of_floats
+    for columns, stages in word_tiles.STAGES.items():
+        stage = (word_tiles.ROWS + columns) * word_tiles.DEPTH + 2 * 8  # and two barriers
         assert stages == min((MOST_SHARED - 1024) // stage, 5), columns
-    for file, rows in (("words/word_ring_sm90.cuh", _word_tiles.ROWS), ("words/word_mma.cu", _word_mma._ROWS)):
+    for file, rows in (("words/word_ring_sm90.cuh", word_tiles.ROWS), ("words/word_mma.cu", word_mma._ROWS)):
         assert f"constexpr int ROWS = {rows}, " in (_jit.folder() / file).read_text()

@@ -1,51 +1,96 @@
-"""Memory: panels within a limit, and what is held."""
+"""Memory: panels within a limit, what is held, and what reports say of it."""
 
 from __future__ import annotations
 
 import itertools
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
+from math import inf
 from typing import Any
 from unittest import mock
 
 import cupy as cp
 import numpy as np
-from ozaki.backends.cupy.engines import _cublas, _hopper, _hopper_tiles
 
 import ozaki
-from ozaki.backends.cupy import _choice as _engines
-from ozaki.backends.cupy import backend as _cupy
+from ozaki._accuracy import Accuracy
+from ozaki._plan import Plan
+from ozaki.backends.cupy import devices
+from ozaki.backends.cupy import repeated as kept
+from ozaki.backends.cupy.steps.engines.choice import panel_of
+from ozaki.backends.cupy.steps.engines.cublas import Cublas
+from ozaki.backends.cupy.steps.engines.engine import Engine, units_of, workspace_of
+from ozaki.backends.cupy.steps.engines.fused import Fused
+from ozaki.backends.cupy.steps.proof import proof_workspace
 from ozaki.schemes import Digits, Residues, Scheme
+from runs.device import in_place_of_the_device, seen
 from runs.operands import matrix, same
+
+
+class Held:
+    """Bytes that were allocated besides arrays: now, and most at a time."""
+
+    now = most = 0
+
+    def add(self, size: int) -> None:
+        self.now += size
+        self.most = max(self.most, self.now)
+
+
+@contextmanager
+def held_bytes() -> Iterator[Held]:
+    """See what calls hold of the device's memory."""
+    held, alloc = Held(), cp.cuda.alloc
+
+    def allocated(size: int) -> Any:
+        memory = alloc(size)
+        held.add(size)
+        weakref.finalize(memory, held.add, -size).atexit = False
+        return memory
+
+    with mock.patch.object(cp.cuda, "alloc", allocated):
+        yield held
+
+
+def of_rows(m: int, n: int) -> int:
+    """Bytes that do not count as workspace: a few for each row and column, and what has a few bytes in all."""
+    return 256 * (m + n) + 2**16
 
 
 def within_limits(rng: np.random.Generator) -> None:
     """The own kernel in panels, where what it keeps aside leaves room for them; else cuBLAS, in smaller ones."""
     a, b = matrix(rng, (40, 260), "f4"), matrix(rng, (260, 50), "f4")
-    with mock.patch.object(_engines, "FROM", 1):
+    here = devices.current()
+    assert here.tiles is not None
+    small = replace(here, family=replace(here.family, tiles=replace(here.tiles, smallest=1)))
+    with in_place_of_the_device(small):
         for scheme in (Residues(3), Digits(2)):
             options: dict[str, Any] = {"scheme": scheme.name, "slices": scheme.count}
             expected = ozaki.matmul(a, b, **options)
-            enough = 2 * _engines.workspace_of(_hopper, scheme, 260, 1, 256, 384)
-            for limit, engine in ((enough, _hopper), (enough - 1, _cublas)):
+            enough = 2 * workspace_of(Fused(small), scheme, 260, 1, 256, 384)
+            for limit, label in ((enough, Fused(small).label), (enough - 1, Cublas(small).label)):
                 given = {"workspace_limit": limit, "return_report": True, **options}
                 c, report = ozaki.matmul(cp.asarray(a), cp.asarray(b), **given)
                 same(expected, c)
-                assert report.engine.endswith(engine.label) and report.workspace_bytes <= limit, (report, limit)
+                assert report.engine.endswith(label) and report.workspace_bytes <= limit, (report, limit)
     a, b = matrix(rng, (300, 26), "f4"), matrix(rng, (26, 270), "f4")
     for limit, name in ((10**5, "residues"), (10**5, "digits"), (25 * 10**4, "halfhalf")):  # which take several
         options = {"scheme": name} | ({} if name == "halfhalf" else {"slices": 3, "engine": "cublas"})
         whole = ozaki.matmul(cp.asarray(a), cp.asarray(b), **options)
-        for limited, calls in ((limit, 2), (10**9, 1)):  # panels are never done from the tape
-            with (
-                mock.patch.object(_cupy, "_take", side_effect=_cupy._take) as take,
-                mock.patch.object(_cupy, "product", side_effect=_cupy.product) as product,
-            ):
-                for _ in range(2):
+        for limited in (limit, 10**9):
+            for repeated in range(2):
+                with seen() as calls, held_bytes() as held:
                     c = ozaki.matmul(cp.asarray(a), cp.asarray(b), workspace_limit=limited, **options)
-                    same(whole.get(), c)
-            assert (take.call_count > 4) == (limited == limit) and product.call_count == calls, (scheme, limited)
+                same(whole.get(), c)
+                assert calls.repeated == repeated
+                splits = sum(name.startswith(("split", "tops_split")) for name in calls.names)
+                assert (splits > 4) == (limited == limit) and splits >= 2, (name, limited, splits)
+                assert held.most <= limited + of_rows(300, 270), (name, limited, held.most)
         plan = ozaki.plan(a.shape, b.shape, dtype="float32", workspace_limit=limit, **options)
-        for times in (1, 8):  # the exponents of panels are not those of the call before
+        for times in (1, 8, 1):  # the exponents of panels are not those of the call before
             left, right = (
                 ozaki.prepare(cp.asarray(a), "left", plan),
                 ozaki.prepare(cp.asarray(times * b), "right", plan),
@@ -55,32 +100,39 @@ def within_limits(rng: np.random.Generator) -> None:
 
 def panels(rng: np.random.Generator) -> None:
     """No panel takes more than the limit: the last ones are smaller, but multiplied in more parts of k."""
-    with mock.patch.object(_hopper_tiles, "cluster_blocks", return_value=132):
-        for m, k, n in rng.integers((300, 1000, 300), (3000, 9000, 30000), (100, 3)).tolist():
-            scheme = Residues(int(rng.choice((7, 14))))
-            size = partial(_engines.workspace_of, _hopper, scheme, k, 1)
-            limit = int(size(m, n) * rng.uniform(0.2, 1)) + size(*_engines.units_of(_hopper, scheme, k))
-            rows, cols = _engines._panel(0, _hopper, scheme, k, 1, m, n, limit)
-            for r, c in itertools.product(range(0, m, rows), range(0, n, cols)):
-                assert size(min(rows, m - r), min(cols, n - c)) <= limit, (scheme, m, k, n, limit)
+    engine = Fused(devices.of("90", multiprocessors=132))
+    for m, k, n in rng.integers((300, 1000, 300), (3000, 9000, 30000), (100, 3)).tolist():
+        scheme = Residues(int(rng.choice((7, 14))))
+        size = partial(workspace_of, engine, scheme, k, 1)
+        limit = int(size(m, n) * rng.uniform(0.2, 1)) + size(*units_of(engine, scheme, k))
+        target = Accuracy("row-column", 0.5)
+        plan = Plan((m, k, n), (), "float64", scheme, target, inf, True, workspace_limit=limit)
+        rows, cols = panel_of(engine, plan, (1, m, n))
+        for r, c in itertools.product(range(0, m, rows), range(0, n, cols)):
+            assert size(min(rows, m - r), min(cols, n - c)) <= limit, (scheme, m, k, n, limit)
 
 
 def workspaces(rng: np.random.Generator) -> None:
     """What is expected is held: once for a batch that is multiplied one by one, and of digits kept aside at most."""
     a, b = matrix(rng, (3, 40, 260), "f4"), matrix(rng, (3, 260, 50), "f4")
     schemes: tuple[Scheme, ...] = (Residues(3), Digits(4))
-    for scheme, engine in itertools.product(schemes, ("cublas", "hopper")):
-        options: dict[str, Any] = {"scheme": scheme.name, "slices": scheme.count, "engine": engine}
-        _, report = ozaki.matmul(cp.asarray(a), cp.asarray(b), return_report=True, **options)
-        module = {"cublas": _cublas, "hopper": _hopper}[engine]
-        expected = _engines.workspace_of(module, scheme, 260, 3, 40, 50)
-        at_most = isinstance(scheme, Digits) and engine == "hopper"
-        assert report.workspace_bytes == expected or (at_most and report.workspace_bytes < expected), (scheme, engine)
-        given = {"workspace_limit": expected, **options}
-        same(
-            ozaki.matmul(a, b, scheme=scheme.name, slices=scheme.count),
-            ozaki.matmul(cp.asarray(a), cp.asarray(b), **given),
-        )
+    for scheme, name in itertools.product(schemes, ("cublas", "hopper")):
+        options: dict[str, Any] = {"scheme": scheme.name, "slices": scheme.count, "engine": name}
+        engine: Engine = Cublas(devices.current()) if name == "cublas" else Fused(devices.current())
+        expected = workspace_of(engine, scheme, 260, 3, 40, 50)
+        at_most = isinstance(scheme, Digits) and name == "hopper"
+        for limit in (None, expected):
+            for _ in range(2):
+                with held_bytes() as held:
+                    c = ozaki.matmul(cp.asarray(a), cp.asarray(b), workspace_limit=limit, **options)
+                same(ozaki.matmul(a, b, scheme=scheme.name, slices=scheme.count), c)
+                assert held.most <= expected + of_rows(3 * 40, 3 * 50), (scheme, name, held.most)
+                assert held.most >= expected or at_most, (scheme, name, held.most)
+            assert held.now == 0
+        with held_bytes() as held:
+            _, report = ozaki.matmul(cp.asarray(a), cp.asarray(b), return_report=True, **options)
+        assert report.workspace_bytes == expected or (at_most and report.workspace_bytes < expected), (scheme, name)
+        assert report.workspace_bytes <= held.most <= report.workspace_bytes + of_rows(3 * 40, 3 * 50)
 
 
 def planned_within_limits(rng: np.random.Generator) -> None:
@@ -88,19 +140,27 @@ def planned_within_limits(rng: np.random.Generator) -> None:
     for k, spread in ((70, 3), (1100, 3), (40, 60)):
         a, b = matrix(rng, (70, k), "f8", spread), matrix(rng, (k, 40), "f8", spread)
         a[:, 5:] *= rng.random((70, k - 5)) < 0.5
+        x, y = cp.asarray(a), cp.asarray(b)
         for accuracy in ("fp64", ozaki.Accuracy("row-column", 1e-15)):
             options: dict[str, Any] = {"accuracy": accuracy, "reproducible": True}
             expected, whole = ozaki.matmul(a, b, return_report=True, **options)
             limit = max(
-                _cupy.proof_workspace(level, (1, size, k), (1, size, k))
+                proof_workspace(devices.current(), level, (1, size, k), (1, size, k))
                 for level, size in (("sampled", 30), ("narrow", 30), ("wide", 12))
             )
-            with mock.patch.object(_cupy, "some_rows", side_effect=_cupy.some_rows) as parts:
-                c, report = ozaki.matmul(
-                    cp.asarray(a), cp.asarray(b), workspace_limit=max(limit, 10**6), return_report=True, **options
-                )
-                plan = ozaki.plan(cp.asarray(a), cp.asarray(b), workspace_limit=limit, **options)
+            most = max(limit, 10**6)
+            for _ in range(2):
+                with held_bytes() as held:
+                    same(expected, ozaki.matmul(x, y, workspace_limit=most, **options))
+                assert held.most <= most + of_rows(70, 40), (k, accuracy, held.most, most)
+            with seen() as product, held_bytes() as held:
+                c, report = ozaki.matmul(x, y, workspace_limit=most, return_report=True, **options)
             same(expected, c)
+            assert report.workspace_bytes <= most and held.most <= report.workspace_bytes + of_rows(70, 40)
+            with seen() as proof, held_bytes() as held:
+                plan = ozaki.plan(x, y, workspace_limit=limit, **options)
+            assert held.most <= limit + of_rows(70, 40), (k, accuracy, held.most, limit)
             assert (plan.scheme, plan.bound) == (ozaki.plan(a, b, **options).scheme, whole.bound), (k, accuracy)
-            assert report.workspace_bytes <= max(limit, 10**6)
-            assert parts.call_count > 2 or whole.measure != "componentwise"
+            copies = (product.names + proof.names).count("copy")  # of what describes the rows of a panel
+            assert copies > 2 or whole.measure != "componentwise", (k, copies)
+        kept.forget()

@@ -1,4 +1,4 @@
-"""Calls like one before, done again."""
+"""Repeated calls: a program that is kept serves them while the plan is the right one; else they go the long way."""
 
 from __future__ import annotations
 
@@ -19,56 +19,101 @@ import cupy as cp
 import numpy as np
 import pytest
 import streams
-from ozaki.backends.cupy.launching._tape import Tape
 
 import ozaki
-from ozaki import _search
 from ozaki._choices import Choices
-from ozaki.backends.cupy import _again, _native
-from ozaki.backends.cupy import backend as _cupy
-from ozaki.backends.cupy.launching import _launch
+from ozaki.backends.cupy import repeated as kept
+from ozaki.backends.cupy.launching import _jit
+from ozaki.backends.cupy.program.run import Run
+from ozaki.backends.cupy.steps import native
+from ozaki.planning.facts import WorstRatio
+from runs.device import Seen, seen
 from runs.operands import matrix, same
 
 
-def batches_again(rng: np.random.Generator) -> None:
-    """Matrices of a batch one by one, from the tape the second time; operands that share memory are told apart."""
+def batches_repeated(rng: np.random.Generator) -> None:
+    """Stacks whose operands and results are new ones each time; operands that share memory, in other ways each time."""
     options: dict[str, Any] = {"slices": 4, "engine": "cublas"}
     for scheme in ("residues", "digits"):
-        with mock.patch.object(_cupy, "execute", wraps=_cupy.execute) as execute:
+        with seen() as calls:
             for _ in range(3):
                 a, b = matrix(rng, (3, 20, 70), "f4"), matrix(rng, (3, 70, 30), "f4")
                 out = cp.full((3, 20, 30), np.nan, "f4")
                 ozaki.matmul(cp.asarray(a), cp.asarray(b)[:, ::-1], scheme=scheme, out=out, **options)
                 same(ozaki.matmul(a, b[:, ::-1], scheme=scheme, slices=4), out)
-            assert execute.call_count == 1
+        assert (calls.long, calls.repeated) == (1, 2)
+        with seen() as calls:
+            same(cp.asnumpy(out), ozaki.matmul(cp.asarray(a), cp.asarray(b)[:, ::-1], scheme=scheme, **options))
+            for into in (
+                cp.full((3, 30, 20), np.nan, "f4").swapaxes(1, 2),
+                cp.full((3, 20, 60), np.nan, "f4")[..., ::2],
+            ):
+                ozaki.matmul(cp.asarray(a), cp.asarray(b)[:, ::-1], scheme=scheme, out=into, **options)
+                same(cp.asnumpy(out), into)
+        assert (calls.long, calls.repeated) == (3, 0)  # where the result is not computed in place
+        with seen() as calls:
             for first, second in ((0, 20), (20, 0), (5, 40), (0, 0)):
                 x = matrix(rng, (120, 120), "f4")
                 y = cp.asarray(x)
                 left, right = y[first : first + 40, :70], y[second : second + 70, 10:80]
                 c = ozaki.matmul(left, right, scheme=scheme, **options)
                 same(ozaki.matmul(cp.asnumpy(left), cp.asnumpy(right), scheme=scheme, slices=4), c)
+        assert (calls.long, calls.repeated) == (1, 3)
+        with seen() as calls:
+            for _ in range(2):
+                x, y = matrix(rng, (40, 40), "f4"), matrix(rng, (40, 40), "f4")
+                left, right = cp.asarray(x), cp.asarray(y)
+                for a, b, of_a, of_b in ((left, right, x, y), (left, left, x, x), (right, left, y, x)):
+                    same(
+                        ozaki.matmul(of_a, of_b, scheme=scheme, slices=4), ozaki.matmul(a, b, scheme=scheme, **options)
+                    )
+                same(
+                    ozaki.matmul(x, x.T, scheme=scheme, slices=4), ozaki.matmul(left, left.T, scheme=scheme, **options)
+                )
+        assert (calls.long, calls.repeated) == (2, 6)
+        with seen() as calls:
+            y[3, 5] = np.inf
+            right = cp.asarray(y)
+            for into in (40, 20, 0, 40):  # the second and the third result hide part of an operand, or all of it
+                z = cp.full((80, 40), np.nan, "f4")
+                z[:40] = y
+                out = z[into : into + 40]
+                ozaki.matmul(z[:40], right, scheme=scheme, out=out, **options)
+                same(ozaki.matmul(y, y, scheme=scheme, slices=4), out)
+        assert (calls.long, calls.repeated) == (3, 1)
 
 
-def native_again(rng: np.random.Generator) -> None:
+def native_repeated(rng: np.random.Generator) -> None:
     """The native product too, while the environment lets it be what it was."""
     a, b = rng.standard_normal((3, 20, 30)), rng.standard_normal((30, 10))
+    with seen() as calls:
+        for x in (a, 2 * a):
+            out = cp.full((3, 20, 10), np.nan)
+            ozaki.matmul(cp.asarray(x), cp.asarray(b), out=out)
+            np.testing.assert_allclose(out, x @ b, atol=1e-12)
+            same(x @ b, ozaki.matmul(cp.asarray(x), cp.asarray(b)))
+    assert (calls.long, calls.repeated, calls.ran) == (2, 2, [None, None])
     for x in (a, 2 * a):
-        out = cp.full((3, 20, 10), np.nan)
-        ozaki.matmul(cp.asarray(x), cp.asarray(b), out=out)
-        np.testing.assert_allclose(out, x @ b, atol=1e-12)
         turned = cp.full((3, 10, 20), np.nan)
         for scheme in ("native", "residues"):  # where `out` is no place to compute in
             ozaki.matmul(cp.asarray(x), cp.asarray(b), scheme=scheme, out=turned.swapaxes(1, 2))
             np.testing.assert_allclose(turned.swapaxes(1, 2), x @ b, atol=1e-12)
-    with mock.patch.dict(os.environ, CUBLAS_EMULATE_DOUBLE_PRECISION="1"):
-        same(ozaki.matmul(a, b, reproducible=True), ozaki.matmul(cp.asarray(a), cp.asarray(b)))
+    for emulated in (True, False):
+        with mock.patch.dict(os.environ, CUBLAS_EMULATE_DOUBLE_PRECISION=str(int(emulated))), seen() as calls:
+            c = ozaki.matmul(cp.asarray(a), cp.asarray(b))
+            assert calls.long == 1 and (calls.ran == [None]) != emulated
+        same(ozaki.matmul(a, b, reproducible=True) if emulated else a @ b, c)
     x, y = cp.asarray(a.astype("f4")), cp.asarray(b.astype("f4"))
     assert ozaki.plan(x, y).native
     with mock.patch.dict(os.environ, CUBLAS_EMULATE_SINGLE_PRECISION="1"):
         plan = ozaki.plan(x, y)
         assert not plan.native and "CUBLAS_EMULATE_SINGLE_PRECISION" in plan.why
     for mode, left, right, emulated in ((8, a, b, True), (4, x, y, True), (3, x, y, False), (4 + 16, a, b, False)):
+        ozaki.matmul(cp.asarray(left), cp.asarray(right))
         with mock.patch.object(cp.cuda.cublas, "getMathMode", lambda handle, mode=mode: mode):
+            with seen() as calls:
+                ozaki.matmul(cp.asarray(left), cp.asarray(right))
+            assert (calls.long, calls.repeated) == ((1, 0) if emulated else (0, 1))
             _, report = ozaki.matmul(cp.asarray(left), cp.asarray(right), return_report=True)
             assert report.native != emulated and ("math mode" in report.why) == emulated
             _, report = ozaki.matmul(cp.asarray(left), cp.asarray(right), scheme="native", return_report=True)
@@ -97,34 +142,36 @@ def native_views(rng: np.random.Generator) -> None:
         yield from ((xs[::-1, ::-1], turned[::-1, ::-1], 6, 0), (xs[..., ::2], turned[:, :, ::2], 1, 4))
 
     used = cp.cuda.cublas.gemmEx.used, cp.cuda.cublas.gemmStridedBatchedEx.used
-    call = _launch.Launch.__call__
     for dtypes in itertools.product(("f4", "f8"), repeat=2):
         both = [[cp.asarray(of[i].astype(dtype)) for dtype in dtypes for of in (flats, stacks)] for i in range(2)]
         for first, second in zip(*(orders(*given) for given in both), strict=True):
             for a, b, products, copies in (first, second):
                 for each in used:
                     each.clear()
-                with mock.patch.object(_launch.Launch, "__call__", autospec=True, side_effect=call) as launched:
+                with seen() as calls:
                     c = ozaki.matmul(a, b, scheme="native")
                 case = dtypes, a.shape, a.strides, b.shape, b.strides
                 dtype, *given = max(dtypes), cp.asnumpy(a), cp.asnumpy(b)
                 np.testing.assert_allclose(c, np.matmul(*given, dtype=dtype), atol=1e-13 if dtype == "f8" else 1e-4)
+                # Slices would have these stacks in another order, so that their programs are not kept.
+                other_order = (a.shape[:-2], b.shape[:-2]) in (((2, 1), (1, 3)), ((1, 3), (2, 3)))
+                assert calls.long == int(a is first[0] or other_order), case
                 if dtypes[0] == dtypes[1]:  # else one of them is copied
                     assert sum(map(len, used)) == products, case
-                    assert launched.call_count == (0 if a is second[0] else copies), case
+                    assert calls.names.count("copy") == copies == len(calls.names) - products, case
 
     a, b = cp.asarray(stacks[0]), cp.asarray(flats[0].T)
     for most, of_used in ((36, 1), (37, 0)):  # rows of a stack are one matrix as far as cuBLAS counts
-        _again.forget()
+        kept.forget()
         for each in used:
             each.clear()
-        with mock.patch.object(_native, "_LONGEST", most):
+        with mock.patch.object(native, "_LONGEST", most):
             np.testing.assert_allclose(ozaki.matmul(a, b, scheme="native"), stacks[0] @ flats[0].T, atol=1e-13)
         assert [len(each) for each in used] == [int(i == of_used) for i in range(2)]
 
 
-def plans_again(rng: np.random.Generator) -> None:
-    """What a plan from data ran is done again while the data ask for the same; else it is planned anew."""
+def plans_repeated(rng: np.random.Generator) -> None:
+    """What a plan from data ran serves repeated calls while their data ask for the same; else they are planned anew."""
     a, b = rng.standard_normal((30, 300)), rng.standard_normal((300, 40))
     assert not held(a, b, accuracy="fp64", reproducible=True)
 
@@ -134,22 +181,23 @@ def plans_again(rng: np.random.Generator) -> None:
         peaks[:, 5] *= 2.0**12
         b = rng.standard_normal((k, n)).astype(dtype)
         options: dict[str, Any] = {"accuracy": "fp32" if dtype == "f4" else "fp64", "reproducible": True}
-        begin, got, used = _search.Search.begin, [], []
-        with mock.patch.object(_search.Search, "begin", autospec=True, side_effect=begin) as planned:
-            for a in (usual[0], usual[1], peaks, whole, usual[2], usual[3]):
-                out = cp.full((m, n), np.nan, dtype)
-                cp.cuda.cublas.gemmEx.used.clear()
+        got, used, long = [], [], []
+        for a in (usual[0], usual[1], peaks, whole, usual[2], usual[3]):
+            out = cp.full((m, n), np.nan, dtype)
+            cp.cuda.cublas.gemmEx.used.clear()
+            with seen() as calls:
                 ozaki.matmul(cp.asarray(a), cp.asarray(b), out=out, engine=engine, **options)
-                got.append((a, out))
-                used.append(list(cp.cuda.cublas.gemmEx.used))
-        assert planned.call_count == 3  # the first one, peaks, and what came after them
-        assert used[0] == used[1] and used[0][0] > 0  # the proof's product beside the others
+            long.append(calls.long)
+            got.append((a, out))
+            used.append(list(cp.cuda.cublas.gemmEx.used))
+        assert long[:2] == [1, 0] and sum(long) == 3, long  # the first one, peaks, and what came after them
+        assert used[0] == used[1] and used[0][0] > 0  # the proof's product on a stream of its own
         for a, c in got:
             same(ozaki.matmul(a, b, **options), c)
 
 
-def plans_of_other_data_again(_rng: np.random.Generator) -> None:
-    """Data that need a sharper proof, and such as need more slices, which are split for once that is known."""
+def other_plans_repeated(_rng: np.random.Generator) -> None:
+    """Data that need a sharper proof, and such as need more slices."""
     rng = np.random.default_rng(7)  # other data might need one slice more
 
     def drawn(kind: str, shape: tuple[int, int]) -> np.ndarray:
@@ -157,77 +205,85 @@ def plans_of_other_data_again(_rng: np.random.Generator) -> None:
         return x * (rng.random(shape) < 0.1) if kind == "sparse" else abs(x) ** 1.5
 
     options: dict[str, Any] = {"accuracy": "fp64", "reproducible": True}
-    for kind, looks, plans in (("steep", 2, 1), ("sparse", 3, 3)):
-        begin, look, got = _search.Search.begin, _cupy.worst_ratios, []
-        with (
-            mock.patch.object(_search.Search, "begin", autospec=True, side_effect=begin) as planned,
-            mock.patch.object(_cupy, "worst_ratios", side_effect=look) as looked,
-        ):
-            for _ in range(plans + 2):
-                a, b, out = drawn(kind, (10, 1500)), drawn(kind, (1500, 9)), cp.full((10, 9), np.nan)
+    for kind, ratios in (("steep", 2), ("sparse", 3)):
+        got, long, asked = [], [], 0
+        for _ in range(4):
+            a, b, out = drawn(kind, (10, 1500)), drawn(kind, (1500, 9)), cp.full((10, 9), np.nan)
+            with seen() as calls:
                 ozaki.matmul(cp.asarray(a), cp.asarray(b), out=out, **options)
-                got.append((a, b, out))
-        made = sum(len(call.args[3]) for call in looked.call_args_list)
-        assert (planned.call_count, made) == (plans, looks * plans), (kind, made)
+            long.append(calls.long)
+            asked += sum(isinstance(need, WorstRatio) for need in calls.needs)
+            got.append((a, b, out))
+        assert (long, asked) == ([1, 0, 0, 0], ratios), (kind, long, asked)
         for a, b, c in got:
             same(ozaki.matmul(a, b, **options), c)
-        _again.forget()
+        kept.forget()
 
 
-def heavy_plans_again(rng: np.random.Generator) -> None:
-    """Plans from wide magnitudes are made anew, out of NumPy's product where cuBLAS may not add exactly."""
+def heavy_plans_repeated(rng: np.random.Generator) -> None:
+    """Plans from wide magnitudes; by NumPy's product, and planned anew each time, where cuBLAS may not add exactly."""
     options: dict[str, Any] = {"accuracy": "fp64", "reproducible": True}
 
-    def planned(operands: Sequence[np.ndarray]) -> int:
-        """How often, for data that differ but need the same proof."""
+    def multiplied(operands: Sequence[np.ndarray]) -> Seen:
+        """A product of data that differ but need the same proof."""
         a, b = (x * rng.choice([-1, 1], x.shape) for x in operands)
         a, b = a[rng.permutation(len(a))], np.asfortranarray(b[:, rng.permutation(b.shape[1])])
-        out, begin = cp.full((len(a), b.shape[1]), np.nan), _search.Search.begin
-        with mock.patch.object(_search.Search, "begin", autospec=True, side_effect=begin) as begun:
+        out = cp.full((len(a), b.shape[1]), np.nan)
+        with seen() as calls:
             ozaki.matmul(cp.asarray(a), cp.asarray(b), out=out, **options)
         same(ozaki.matmul(a, b, **options), out)
-        return begun.call_count
+        return calls
 
     for k, scale in ((1500, 2.0**-560), (700, 2.0**480)):
         shapes = (10, k), (k, 9)
         heavy, usual = ([draw(shape) for shape in shapes] for draw in (rng.standard_cauchy, rng.standard_normal))
         heavy = [x * scale for x in heavy]
         heavy[0][3], heavy[0][4, :9], heavy[1][9:, 5], heavy[0][7, 7] = 0, 0, 0, np.nan
-        with mock.patch.object(_cupy, "wide_product", side_effect=_cupy.wide_product) as wide:
-            assert [planned(heavy) for _ in range(4)] == [1, 1, 1, 1]
-            with mock.patch.dict(os.environ, CUBLAS_EMULATE_DOUBLE_PRECISION="1"):
-                assert [planned(heavy), wide.call_count] == [1, 5]
-        assert [planned(usual) for _ in range(4)][-2:] == [0, 0]
+        for emulated, long in ((False, [1, 0, 0]), (True, [1, 1, 1]), (False, [1, 0, 0])):
+            with mock.patch.dict(os.environ, CUBLAS_EMULATE_DOUBLE_PRECISION=str(int(emulated))):
+                done = [multiplied(heavy) for _ in long]
+            assert [calls.long for calls in done] == long, (k, emulated)
+            for calls in done:
+                assert "lower_by_exponents" in calls.names
+                assert ("copy from host" in calls.names) == emulated
+        assert [multiplied(usual).long for _ in range(4)][-2:] == [0, 0]
+        kept.forget()
 
 
 def memory_is_held(rng: np.random.Generator) -> None:
-    """What a proof looks at is held until it is through, when it is done again too."""
+    """What proofs use is held until they are through, in a repeated call, too; and no longer than that."""
     a, b = cp.asarray(rng.standard_normal((20, 1100))), cp.asarray(rng.standard_normal((1100, 25)))
-    begin, finds = Tape.begin, _search.Search.finds
+    alloc, fact = cp.cuda.alloc, Run.fact
     held: list[weakref.ref[Any]] = []
+    left: list[int] = []
 
-    def begun(tape: Tape, *arrays: Any) -> Any:
-        rest = begin(tape, *arrays)
+    def allocated(size: int) -> Any:
+        memory = alloc(size)
+        held.append(weakref.ref(memory))
+        weakref.finalize(memory, freed)
+        return memory
 
-        def noted(c: Any) -> Any:
-            memory = rest(c)
-            held.append(weakref.ref(memory))
-            return memory
+    def freed() -> None:
+        left.append(sum(len(work) for stream, work in streams.waiting.items() if stream != streams.current().ptr))
 
-        return noted
-
-    def found(search: Any, scheme: Any) -> Any:
+    def found(run: Run, need: Any) -> Any:
         assert held[-1]() is not None
-        return finds(search, scheme)
+        return fact(run, need)
 
-    with mock.patch.object(Tape, "begin", begun), mock.patch.object(_search.Search, "finds", found):
-        for _ in range(3):
+    ozaki.matmul(a, b, accuracy="fp64", reproducible=True)
+    with mock.patch.object(cp.cuda, "alloc", allocated), mock.patch.object(Run, "fact", found):
+        for _ in range(9):
+            streams.drain_all()
             ozaki.matmul(a, b, accuracy="fp64", reproducible=True)
-    assert len(held) == 2 and held[-1]() is None
+            assert held[-1]() is None
+        streams.drain_all()
+        with mock.patch.object(Run, "fact", side_effect=InterruptedError), pytest.raises(InterruptedError):
+            ozaki.matmul(a, b, accuracy="fp64", reproducible=True)
+    assert len(held) == 10 and held[-1]() is None and left == [0] * 10, left
 
 
-def tapes_outlive_launches(rng: np.random.Generator) -> None:
-    """Also where launches have been forgotten meanwhile, or the thread that recorded them has ended."""
+def programs_outlive_first_calls(rng: np.random.Generator) -> None:
+    """Also where all that was kept of kernels is forgotten meanwhile, or the thread of the first call has ended."""
     a, b = rng.standard_normal((20, 30)), rng.standard_normal((30, 10))
     x, y = cp.asarray(a), cp.asarray(b)
 
@@ -238,11 +294,11 @@ def tapes_outlive_launches(rng: np.random.Generator) -> None:
         with ThreadPoolExecutor(1) as thread:
             return thread.submit(product).result()
 
-    expected, init = ozaki.matmul(a, b, scheme="residues", slices=14), _launch.Launch.__init__
-    begun: list[None] = []
-    with mock.patch.object(_launch.Launch, "__init__", lambda *_, **__: begun.append(init(*_, **__))):
-        for multiply in (product, by_thread):
-            for _ in range(3):  # the first one records
+    expected = ozaki.matmul(a, b, scheme="residues", slices=14)
+    for multiply in (product, by_thread):
+        kept.forget()
+        with mock.patch.object(_jit, "kernel", wraps=_jit.kernel) as loaded, seen() as calls:
+            for _ in range(3):
                 same(expected, multiply())
                 streams.drain_all()
                 backends = [module for name, module in sys.modules.items() if name.startswith("ozaki.backends.")]
@@ -252,35 +308,49 @@ def tapes_outlive_launches(rng: np.random.Generator) -> None:
                 gc.collect()
                 junk = [(ctypes.c_void_p * size)(*[8] * size) for size in range(1, 60) for _ in range(100)]
             del junk
-    assert 0 < len(begun) < 40  # not anew each time
+        assert (calls.long, calls.repeated) == (1, 2)
+        assert (
+            loaded.call_count <= 2 * len(calls.names) // 3
+        )  # for the first call, and for the first run of its program
 
 
-def too_little_memory_again(rng: np.random.Generator) -> None:
-    """All memory of a tape at once may be more than there is: then the product is planned anew, a step at a time."""
+def too_little_memory_repeated(rng: np.random.Generator) -> None:
+    """All memory of a program at once may be more than there is: then the call goes the long way, step by step."""
     a, b = rng.standard_normal((20, 30)), rng.standard_normal((30, 10))
     x, y = cp.asarray(a), cp.asarray(b)
     expected = ozaki.matmul(a, b, scheme="residues", slices=14)
-    begin, begun, lacking = Tape.begin, [], ""
-    too_little = mock.Mock(side_effect=cp.cuda.memory.OutOfMemoryError("too little memory"))
+    too_little = cp.cuda.memory.OutOfMemoryError("too little memory")
+    alloc, empty = cp.cuda.alloc, cp.empty
 
-    def begun_with(tape: Tape, *arrays: Any) -> Any:
-        begun.append(tape)
-        rest = too_little() if lacking == "between" else begin(tape, *arrays)
-        return too_little if lacking == "result" else rest
+    def first_fails(function: Any) -> Any:
+        answers = iter([too_little])
 
-    with mock.patch.object(Tape, "begin", begun_with):
-        for runs, lacking in enumerate(("", "between", "result", "", "")):  # recorded; twice anew, and recorded; again
-            same(expected, ozaki.matmul(x, y, scheme="residues", slices=14))
-            assert len(begun) == runs, lacking
-    assert too_little.call_count == 2
+        def call(*arguments: Any) -> Any:
+            for error in answers:
+                raise error
+            return function(*arguments)
+
+        return call
+
+    for lacking, long in (("", 1), ("", 0), ("workspace", 1), ("result", 1), ("", 0), ("", 0)):
+        with (
+            mock.patch.object(cp.cuda, "alloc", first_fails(alloc) if lacking == "workspace" else alloc),
+            mock.patch.object(cp, "empty", first_fails(empty) if lacking == "result" else empty),
+            seen() as calls,
+        ):
+            c = ozaki.matmul(x, y, scheme="residues", slices=14)
+        same(expected, c)
+        assert (calls.long, calls.repeated) == (long, 1 - long), lacking
 
 
-def equal_choices_again(_rng: np.random.Generator) -> None:
+def equal_choices_repeated(_rng: np.random.Generator) -> None:
     """Numbers that equal a number of bits, but are none, are refused after it has run, as before."""
     a = b = cp.asarray(np.eye(4))
-    for _ in range(3):
-        ozaki.matmul(a, b, accuracy=60)
-        ozaki.matmul(a, b, accuracy=1)
+    with seen() as calls:
+        for _ in range(3):
+            ozaki.matmul(a, b, accuracy=60)
+            ozaki.matmul(a, b, accuracy=1)
+    assert (calls.long, calls.repeated) == (2, 4)
     nonsense: Any
     for nonsense in (60.0, np.float64(60), Fraction(60), 1.0):
         with pytest.raises(ValueError, match=r"^accuracy: tolerance"):
@@ -295,11 +365,12 @@ def held(a: np.ndarray, b: np.ndarray, **options: Any) -> bool:
     """Whether what is kept of a call, which is something, holds an operand."""
     x, y = cp.asarray(a), cp.asarray(b)
     owners = [weakref.ref(owner_of(each)) for each in (x, y)]
-    _again.forget()
-    for _ in range(3):  # what such operands need is known from the second time on
-        ozaki.matmul(x, y, **options)
-    assert _again._done
-    del x, y
+    kept.forget()
+    with seen() as calls:
+        for _ in range(2):
+            ozaki.matmul(x, y, **options)
+    assert (calls.long, calls.repeated) == (1, 1)
+    del x, y, calls
     streams.drain_all()
     gc.collect()
     return any(owner() is not None for owner in owners)

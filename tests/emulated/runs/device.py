@@ -1,0 +1,187 @@
+"""The emulated device in a case: what calls gave it to do, other rates and sizes, and steps of a part of a program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+from unittest import mock
+
+import cupy as cp
+import numpy as np
+
+from ozaki._plan import Plan
+from ozaki.backends.cupy import devices
+from ozaki.backends.cupy import repeated as kept
+from ozaki.backends.cupy.devices import Device
+from ozaki.backends.cupy.devices.rates import Rates
+from ozaki.backends.cupy.program.arrays import Array, Place, view_of
+from ozaki.backends.cupy.program.builder import Builder
+from ozaki.backends.cupy.program.first_call import FirstCall
+from ozaki.backends.cupy.program.program import Evidence, Program
+from ozaki.backends.cupy.program.steps import Step
+from ozaki.backends.cupy.steps.operands import Described
+from ozaki.backends.cupy.work import Work
+from ozaki.planning.facts import Need
+from ozaki.schemes import Scheme, Words
+
+
+@dataclass
+class Seen:
+    """What calls gave the device to do, in the order in which they did.
+
+    Attributes
+    ----------
+    long : the calls that went the long way: they planned, and built a program
+    ran : what these multiplied by; None for the native product
+    needs : the facts that these asked for
+    repeated : the calls that a program served that was kept
+    steps : of all programs, and parts of programs, that were started
+    """
+
+    long: int = 0
+    ran: list[Scheme | Words | None] = field(default_factory=list)
+    needs: list[Need] = field(default_factory=list)
+    repeated: int = 0
+    steps: list[Step] = field(default_factory=list)
+
+    @property
+    def names(self) -> list[str]:
+        """What the steps do: kernels by their functions' names."""
+        return [step.name for step in self.steps]
+
+    def clears(self, buffer: str) -> int:
+        """How often a buffer of that name was zeroed."""
+        return sum(step.name == "clear" and step.writes[0].buffer.name == buffer for step in self.steps)
+
+
+@contextmanager
+def seen() -> Iterator[Seen]:
+    """See what calls give the device to do."""
+    found = Seen()
+    init, multiply, native, measure = Work.__init__, Work.multiply, Work.native, Work.measure
+    part, start, repeated = FirstCall.run, Program.start, kept.repeated
+
+    def made(self: Work, *arguments: Any) -> None:
+        found.long += 1
+        init(self, *arguments)
+
+    def multiplied(self: Work, plan: Plan, c: Any) -> None:
+        found.ran.append(plan.scheme)
+        multiply(self, plan, c)
+
+    def multiplied_natively(self: Work, c: Any) -> None:
+        found.ran.append(None)
+        native(self, c)
+
+    def measured(self: Work, need: Need) -> Any:
+        found.needs.append(need)
+        return measure(self, need)
+
+    def ran(self: FirstCall, program: Program) -> None:
+        found.steps += program.steps
+        part(self, program)
+
+    def started(self: Program, arrays: Sequence[Any], result: Callable[[], Any]) -> Any:
+        found.steps += self.steps
+        return start(self, arrays, result)
+
+    def was_repeated(*arguments: Any) -> Any:
+        c = repeated(*arguments)
+        found.repeated += c is not None
+        return c
+
+    with ExitStack() as patches:
+        for owner, name, function in (
+            (Work, "__init__", made),
+            (Work, "multiply", multiplied),
+            (Work, "native", multiplied_natively),
+            (Work, "measure", measured),
+            (FirstCall, "run", ran),
+            (Program, "start", started),
+            (kept, "repeated", was_repeated),
+        ):
+            patches.enter_context(mock.patch.object(owner, name, function))
+        yield found
+
+
+@dataclass(frozen=True)
+class GivenRates(Rates):
+    """Rates of which some times are given: by "native", "words" and "slices", functions of the scheme, or None."""
+
+    times: Any = None
+
+    def native(self, *arguments: Any) -> float:
+        return self._time("native", None) or super().native(*arguments)
+
+    def words(self, *arguments: Any) -> float:
+        return self._time("words", arguments[4]) or super().words(*arguments)
+
+    def slices(self, *arguments: Any) -> float:
+        return self._time("slices", arguments[5]) or super().slices(*arguments)
+
+    def _time(self, way: str, scheme: Any) -> float | None:
+        return self.times[way](scheme) if way in self.times else None
+
+
+def with_times(**times: float | Callable[[Any], float]) -> Any:
+    """Another device, as this one, on which ways to multiply take these times, while a `with` statement lasts."""
+    given = {way: time if callable(time) else (lambda _, time=time: time) for way, time in times.items()}
+    device = devices.current()
+    rates = GivenRates(**{of.name: getattr(device.rates, of.name) for of in fields(Rates)}, times=given)
+    return in_place_of_the_device(replace(device, rates=rates))
+
+
+@contextmanager
+def in_place_of_the_device(device: Device) -> Iterator[Device]:
+    """Let that be the current device; calls before and after it are forgotten."""
+    kept.forget()
+    with mock.patch.object(devices, "current", return_value=device):
+        yield device
+    kept.forget()
+
+
+def like_the_device() -> Device:
+    """The current device as another object, so that nothing that is kept for one device serves the other."""
+    return replace(devices.current())
+
+
+class Part:
+    """A part of a program that is built and run in a case.
+
+    Attributes
+    ----------
+    b : builds it
+    device : that it is built for
+    """
+
+    def __init__(self, device: Device | None = None) -> None:
+        self.b, self.device = Builder(), device or devices.current()
+        self._memory = FirstCall()
+
+    def given(self, real: Any, name: str = "x") -> Array:
+        """The name of a real array."""
+        array = self.b.given(name, view_of(real))
+        self._memory.bind(array, real)
+        return array
+
+    def run(self) -> None:
+        """Give the device what was added."""
+        self._memory.run(self.b.take())
+
+    def value(self, x: Array | Evidence) -> Any:
+        """What is in an array of the program, or what evidence comes to, after what was added."""
+        self.run()
+        if isinstance(x, Evidence):
+            return self._memory.evidence(x)
+        return cp.asnumpy(self._memory.array(x))
+
+    def raw(self, place: Place, nbytes: int) -> Any:
+        """So many bytes of a place."""
+        return self.value(Array(place.buffer, place.offset, "B", (nbytes,)))
+
+    def fields(self, described: Described) -> np.ndarray:
+        """The description of an operand."""
+        found: np.ndarray = self.value(described.fields)
+        return found
