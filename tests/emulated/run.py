@@ -34,11 +34,16 @@ def find(case: str) -> Run:
     return partial(words.words, name, cores.H100 if of_hopper else cores.A100)
 
 
-if __name__ == "__main__":
-    case, seed = sys.argv[1], int(sys.argv[2])
-    cupy_on_numpy.install("90" if case.startswith(HOPPER) else "80")
+def install_device(capability: str) -> None:
+    """Take CuPy's place by an emulated device of that compute capability."""
+    cupy_on_numpy.install(capability)
     halves = import_module("ozaki.backends.cupy.engines._halves")
     halves._found[0] = halves.Places(frozenset({0}))  # the first cluster's multiprocessor; the other one has another
+
+
+if __name__ == "__main__":
+    case, seed = sys.argv[1], int(sys.argv[2])
+    install_device("90" if case.startswith(HOPPER) else "80")
     run = find(case)
     streams.chance.seed(seed)
     run(np.random.default_rng(seed))
