@@ -92,9 +92,27 @@ def rounded(value, dtype):
     return np.dtype(dtype).type(result if value > 0 else -result)
 
 
+def rounded_product(a, b):
+    """The exact product, rounded once."""
+    integers, exponent = ozaki.reference.exact_matmul(a, b)
+    dtype = np.result_type(a, b)
+    c = np.empty(integers.shape, dtype)
+    for at in np.ndindex(c.shape):
+        c[at] = rounded(int(integers[at]) * power(exponent), dtype)
+    return c
+
+
 def same_bits(x, y):
     """Equal in shape, dtype and every bit."""
     return x.shape == y.shape and x.dtype == y.dtype and x.tobytes() == y.tobytes()
+
+
+def assert_same(expected, got, *about):
+    """Equal in shape, dtype and every bit, but for the bits of NaN."""
+    expected, got = np.asarray(expected), np.asarray(got)
+    assert (got.shape, got.dtype) == (expected.shape, expected.dtype), about
+    expected, got = (np.where(np.isnan(x), x.dtype.type(np.nan), x) for x in (expected, got))
+    assert same_bits(expected, got), (first_difference(expected, got), *about)
 
 
 def first_difference(x, y):

@@ -90,7 +90,7 @@ def _read_first(name: str) -> Any:
     return call
 
 
-for _name in ("astype", "copy", "fill", "item", "reshape", "tobytes", "tolist"):
+for _name in ("__bool__", "__float__", "__int__", "astype", "copy", "fill", "item", "reshape", "tobytes", "tolist"):
     setattr(ndarray, _name, _read_first(_name))
 ndarray.__module__ = "cupy"
 

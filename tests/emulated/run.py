@@ -7,38 +7,33 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from functools import partial
 from importlib import import_module
-from typing import Any
 
 import cupy_on_numpy
 import numpy as np
 import streams
-from runs import FUNCTIONS, HOPPER, PRODUCTS
+from runs import FUNCTIONS, HOPPER
 
 Run = Callable[[np.random.Generator], None]
 
 
 def find(case: str) -> Run:
     """What is run, once CuPy's place is taken."""
-    of_hopper, name = case.startswith(HOPPER), case.removeprefix(HOPPER)
-    for module, names in FUNCTIONS.items():
-        if case in names:
-            found: Run = getattr(import_module(f"runs.{module}"), name.replace("-", "_"))
-            return found
-    if case in PRODUCTS:
-        scheme, slices, dtype = name.rsplit("-", 2)
-        product: Any = import_module("runs.products").product
-        return partial(product, scheme, int(slices), dtype, "hopper" if of_hopper else "cublas")
-    words, cores = import_module("runs.words"), import_module("ozaki.tensor_core")
-    return partial(words.words, name, cores.H100 if of_hopper else cores.A100)
+    module = next(module for module, names in FUNCTIONS.items() if case in names)
+    found: Run = getattr(import_module(f"runs.{module}"), case.removeprefix(HOPPER).replace("-", "_"))
+    return found
+
+
+def install_device(capability: str) -> None:
+    """Take CuPy's place by an emulated device of that compute capability."""
+    cupy_on_numpy.install(capability)
+    halves = import_module("ozaki.backends.cupy.steps.engines.halves")
+    halves._found[0] = halves.Places(frozenset({0}))  # the first cluster's multiprocessor; the other one has another
 
 
 if __name__ == "__main__":
     case, seed = sys.argv[1], int(sys.argv[2])
-    cupy_on_numpy.install("90" if case.startswith(HOPPER) else "80")
-    halves = import_module("ozaki.backends.cupy.steps.engines.halves")
-    halves._found[0] = halves.Places(frozenset({0}))  # the first cluster's multiprocessor; the other one has another
+    install_device("90" if case.startswith(HOPPER) else "80")
     run = find(case)
     streams.chance.seed(seed)
     run(np.random.default_rng(seed))

@@ -12,16 +12,13 @@ FUNCTIONS = {
     "proving": ("proofs", "exponents", "hopper-fused-proofs", "least-products", "hopper-least-products"),
     "one_read": ("hopper-one-read", "hopper-words-in-one-read", "hopper-one-read-chosen"),
     "products": (
-        "broadcast-stacks",
         "rows-for-cublas",
         "fp16-sums",
         "far",
         "many-blocks",
         "hopper-many-blocks",
         "out-elsewhere",
-        "ends-of-gemm",
     ),
-    "calls": ("many-axes", "vectors", "copies-of-what-is-prepared"),
     "tiles": (
         "hopper-together",
         "hopper-split-along-k",
@@ -80,16 +77,4 @@ FUNCTIONS = {
 }
 """By module: each function under its own name."""
 
-_ON_BOTH = ("residues-14-f8", "residues-7-f4", "digits-3-f4", "digits-7-f8", "digits7-5-f4")
-PRODUCTS = (
-    *(*_ON_BOTH, "residues-20-f8", "digits-10-f8", "fp16-digits-4-f4", "fp16-digits-11-f8"),
-    *(HOPPER + name for name in _ON_BOTH),
-)
-"""Scheme, number of slices and dtype, by cuBLAS or by the kernels of Hopper."""
-
-_WORDS = ("halfhalf", "tf32tf32", "two-stage")
-_PAIRS = ("single-fp16", "single-bf16", "single-tf32", "double-bf16", "triple-bf16", "fabsum-v1", "fabsum-v2")
-WORDS = (*_WORDS, "markidis", "triple-bf16", "fabsum-v2", *(HOPPER + name for name in (*_WORDS, *_PAIRS)))
-"""Presets, on A100 or H100."""
-
-CASES = (*(name for names in FUNCTIONS.values() for name in names), *PRODUCTS, *WORDS)
+CASES = tuple(name for names in FUNCTIONS.values() for name in names)

@@ -26,49 +26,8 @@ from runs.device import Part, seen
 from runs.operands import matrix, same
 
 
-def product(scheme: str, slices: int, dtype: str, engine: str, rng: np.random.Generator) -> None:
-    """Views of every kind, NaN and Inf, subnormal results; repeated calls; prepared operands."""
-    options: dict[str, Any] = {"scheme": scheme, "slices": slices}
-    for m, k, n in ((33, 270, 130), (5, 1, 3))[: 1 if engine == "hopper" else 2]:  # tiles take as long for both
-        a, b = matrix(rng, (m, k), dtype), matrix(rng, (k, n), dtype)
-        b[0, 0] = np.inf
-        tiny = a * a.dtype.type(2.0 ** (-1060 if dtype == "f8" else -140))
-        for x, y in ((a, b), (np.asfortranarray(a), b.T.copy().T), (a[::-1], b[:, ::-1]), (tiny, b), (a, b)):
-            out = cp.full((m, n), np.nan, dtype)
-            with np.errstate(all="ignore"):
-                expected = ozaki.matmul(x, y, **options)
-                same(expected, ozaki.matmul(cp.asarray(x), cp.asarray(y), out=out, engine=engine, **options))
-        with seen() as calls:
-            for x in (2 * a, a):
-                c = ozaki.matmul(cp.asarray(x), cp.asarray(b), engine=engine, **options)
-                same(ozaki.matmul(x, b, **options), c)
-        assert (calls.long, calls.repeated) == (1, 1)
-        plan = ozaki.plan(a.shape, b.shape, dtype=a.dtype.name, engine=engine, **options)
-        with seen() as calls:
-            for x in (3 * a, a):
-                left = ozaki.prepare(cp.asarray(x), "left", plan)
-                same(ozaki.matmul(x, b, **options), ozaki.matmul(left, cp.asarray(b), plan=plan))
-        assert (calls.long, calls.repeated) == (1, 1)
 
 
-def broadcast_stacks(rng: np.random.Generator) -> None:
-    """Stacks of which each has a single matrix along other axes: natively, and out of slices, twice each."""
-    for left, right in (((4, 3), (3,)), ((2, 1), (1, 3)), ((2, 3), (2, 1)), ((2, 1, 3), (4, 3))):
-        a, b = matrix(rng, (*left, 5, 40), "f8"), matrix(rng, (*right, 40, 6), "f8")
-        for options in (
-            {"scheme": "residues", "slices": 14},
-            {"scheme": "digits", "slices": 3},
-            {"reproducible": True},
-        ):
-            expected = ozaki.matmul(a, b, **options)
-            for out in (None, cp.full(expected.shape, np.nan), None):
-                same(expected, ozaki.matmul(cp.asarray(a), cp.asarray(b), out=out, **options))
-            c = rng.standard_normal(expected.shape)
-            total = ozaki.gemm(2.0, cp.asarray(a), cp.asarray(b), -0.5, cp.asarray(c), **options)
-            same(ozaki.gemm(2.0, a, b, -0.5, c, **options), total)
-        for _ in range(2):
-            native = ozaki.matmul(cp.asarray(a), cp.asarray(b), scheme="native")
-            np.testing.assert_allclose(cp.asnumpy(native), a @ b, atol=1e-11)
 
 
 def rows_for_cublas(rng: np.random.Generator) -> None:
@@ -139,28 +98,3 @@ def out_elsewhere(_rng: np.random.Generator) -> None:
         ozaki.gemm(1.0, a, a, 0.0, None, out=out)
 
 
-def ends_of_gemm(rng: np.random.Generator) -> None:
-    """Both factors, addends of any order, subnormals; into a result that is the addend, overlaps it, or is apart."""
-    for shape in ((5, 9), (2, 3, 2, 2100), (5000,), (), (4, 0)):
-        n = shape[-1] if shape else 0
-        for dtype, addend in (("f4", "f4"), ("f8", "f8"), ("f8", "f4")):
-            x, far = rng.standard_normal(shape).astype(dtype), np.ldexp(1.0, -140 if dtype == "f4" else -1060)
-            for alpha, beta in np.array([(-1.5, 0), (1, 1), (1 / 3, -0.7), (far, 0), (far, far)], dtype):
-                for width, some in ((n, slice(None)), (2 * n + 1, slice(1, None, 2)), (2 * n, slice(None, n - 1, -1))):
-                    whole = np.array(rng.standard_normal((*shape[:-1], width)[-len(shape) or 2 :]), addend)
-                    on_device = cp.asarray(whole)
-                    y = on_device[(..., some) if shape else ...]
-                    outs = [None, cp.full(shape, np.nan, dtype), cp.full((*shape, 2), np.nan, dtype)[..., 0]]
-                    if addend == dtype:  # the addend itself, and what overlaps it
-                        outs += [y, on_device[..., :n]] if width == 2 * n + 1 and shape else [y]
-                    for out in outs:
-                        expected, given = np.array(x), cp.asarray(np.array(x))
-                        into, before = given if out is None else out, cp.asnumpy(y).copy()
-                        _numpy.axpby(alpha, expected, beta, before if beta else None, expected)
-                        _cupy.axpby(alpha, given, beta, y if beta else None, into)
-                        same(expected, into)
-    a, b, c = (rng.standard_normal((30, 30)) for _ in range(3))
-    options: dict[str, Any] = {"scheme": "residues", "slices": 14}
-    expected, out = ozaki.gemm(2.0, a, b, -0.3, c, **options), cp.asarray(c)
-    assert ozaki.gemm(2.0, cp.asarray(a), cp.asarray(b), -0.3, out, out=out, **options) is out
-    same(expected, out)

@@ -40,8 +40,20 @@ from ozaki.planning.facts import (
 )
 from ozaki.schemes import PRESETS, Digits, Residues, Scheme, Words
 from ozaki.schemes.named import forced, integer_scheme
-from runs import HOPPER, PRODUCTS, WORDS
+from runs import HOPPER
 from runs.operands import matrix, same
+
+_ON_BOTH = ("residues-14-f8", "residues-7-f4", "digits-3-f4", "digits-7-f8", "digits7-5-f4")
+PRODUCTS = (
+    *(*_ON_BOTH, "residues-20-f8", "digits-10-f8", "fp16-digits-4-f4", "fp16-digits-11-f8"),
+    *(HOPPER + name for name in _ON_BOTH),
+)
+"""Scheme, number of slices and dtype, by cuBLAS or by the kernels of Hopper."""
+
+_WORDS = ("halfhalf", "tf32tf32", "two-stage")
+_PAIRS = ("single-fp16", "single-bf16", "single-tf32", "double-bf16", "triple-bf16", "fabsum-v1", "fabsum-v2")
+WORDS = (*_WORDS, "markidis", "triple-bf16", "fabsum-v2", *(HOPPER + name for name in (*_WORDS, *_PAIRS)))
+"""Presets, on A100 or H100."""
 
 Pair = tuple[np.ndarray, np.ndarray]
 

@@ -25,23 +25,6 @@ MOST_SHARED = 227 * 1024
 """Bytes of shared memory that a block of Hopper can have."""
 
 
-def words(name: str, core: TensorCore, rng: np.random.Generator) -> None:
-    """Twice, by a repeated call the second time; the tensor core's bits are those of the model."""
-    method = replace(PRESETS[name], core=core)
-    assert ozaki.plan(cp.zeros((3, 5), "f4"), cp.zeros((5, 2), "f4"), scheme=name).scheme == method
-    for m, k, n in ((20, 70, 130), (3, 200, 5)):
-        orders: tuple[tuple[Literal["C", "F"], int], ...] = ("C", 0), ("F", 0), ("C", 1)
-        for order, repeated in orders:
-            a, b = (np.asarray(matrix(rng, shape, "f4"), order=order) for shape in ((m, k), (k, n)))
-            b[0, 0] = np.nan
-            out = cp.full((m, n), np.nan, "f4")
-            with seen() as calls:
-                ozaki.matmul(cp.asarray(a), cp.asarray(b), scheme=method, out=out)
-            same(ozaki.matmul(a, b, scheme=method), out)
-            assert calls.repeated == repeated
-    for far in (-100, 60):  # results that are subnormal, or overflow
-        a, b = (np.ldexp(matrix(rng, shape, "f4"), far, dtype="f4") for shape in ((5, 70), (70, 130)))
-        same(ozaki.matmul(a, b, scheme=method), ozaki.matmul(cp.asarray(a), cp.asarray(b), scheme=method))
 
 
 def parts(rng: np.random.Generator) -> None:

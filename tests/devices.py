@@ -1,0 +1,113 @@
+"""The devices that shared tests run on, and how an array gets there and back.
+
+A test that takes the fixture `device` runs on NumPy, on two emulated GPUs and, with the marker `gpu`, on a real one.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import ozaki
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import ModuleType
+
+NUMPY, EMULATED, REAL = "numpy", ("emulated Ampere", "emulated Hopper"), "a real device"
+
+
+@dataclass(frozen=True)
+class Device:
+    """A library of arrays, and the device that its arrays lie on.
+
+    `engines` are what multiplies slices there, as `ozaki.matmul` takes their names. `slow` says that a product costs
+    a fifth of a second, however small it is, and grows from there: tests then take few and small ones (`some`, `size`).
+    """
+
+    name: str
+    xp: ModuleType
+    engines: tuple[str, ...]
+    slow: bool = False
+
+    def asarray(self, x: Any) -> Any:
+        """The same elements in the same places: with the strides of x, its gaps included. On NumPy, x itself."""
+        x = np.asarray(x)
+        if self.name == REAL and x.size:
+            first, end = np.lib.array_utils.byte_bounds(x)
+            memory = self.xp.asarray(np.frombuffer((ctypes.c_char * (end - first)).from_address(first), np.uint8))
+            return self.xp.ndarray(x.shape, x.dtype, memory.data + (x.ctypes.data - first), x.strides)
+        return self.xp.asarray(x)
+
+    def asnumpy(self, x: Any) -> Any:
+        """The elements on the host, once they have been computed. A scalar of NumPy stays one."""
+        return x if self.xp is np else self.xp.asnumpy(x)
+
+    def full(self, shape: Any, value: Any, dtype: Any = "f8") -> Any:
+        return self.xp.full(shape, value, dtype)
+
+    def matmul(self, a: Any, b: Any, **options: Any) -> Any:
+        """The product of two arrays of the host, by this device, on the host: what `ozaki.matmul` returns else."""
+        found = ozaki.matmul(self.asarray(a), self.asarray(b), **options)
+        return (self.asnumpy(found[0]), *found[1:]) if isinstance(found, tuple) else self.asnumpy(found)
+
+    def synchronize(self) -> None:
+        """Wait until all that was begun is done."""
+        if self.xp is not np:
+            self.xp.cuda.Device().synchronize()
+
+    def kind(self, expected: Any) -> type:
+        """The type of a result that is of this type in NumPy: of vectors, NumPy gives a scalar, CuPy an array."""
+        return type(expected) if self.xp is np else self.xp.ndarray
+
+    def some(self, cases: Sequence[Any], count: int, rng: np.random.Generator) -> list[Any]:
+        """All cases; so many of them, drawn by chance, where products are slow."""
+        cases = list(cases)
+        if not self.slow or len(cases) <= count:
+            return cases
+        return [cases[i] for i in sorted(rng.choice(len(cases), count, replace=False))]
+
+    def size(self, usual: int, small: int) -> int:
+        """The first number, or the second one where products are slow."""
+        return small if self.slow else usual
+
+
+def emulation_obstacle() -> str | None:
+    """Why no device is emulated here."""
+    if not sys.platform.startswith("linux"):
+        return "the emulation is written for glibc's contexts"
+    from build import compiler
+
+    return None if compiler() else "a C++ compiler (CXX, g++, c++) builds the kernels"
+
+
+def parameters() -> list[Any]:
+    """What the fixture `device` is parametrised over."""
+    obstacle = emulation_obstacle()
+    emulated = [
+        pytest.param(name, marks=pytest.mark.skipif(obstacle is not None, reason=str(obstacle))) for name in EMULATED
+    ]
+    return [NUMPY, *emulated, pytest.param(REAL, marks=pytest.mark.gpu)]
+
+
+def device(name: str) -> Device:
+    """The device of that name. For an emulated one, this process must be one whose CuPy is the emulation."""
+    if name == NUMPY:
+        return Device(name, np, ("float64", "int8"))
+    cupy = pytest.importorskip("cupy", reason="a real device needs CuPy")
+    if name == REAL and not _has_gpu(cupy):
+        pytest.skip("no GPU")
+    capability = cupy.cuda.Device().compute_capability
+    return Device(name, cupy, ("cublas", "hopper") if capability == "90" else ("cublas",), slow=name in EMULATED)
+
+
+def _has_gpu(cupy: Any) -> bool:
+    try:
+        return bool(cupy.cuda.runtime.getDeviceCount())
+    except cupy.cuda.runtime.CUDARuntimeError:
+        return False
