@@ -50,8 +50,6 @@ def test_the_default_proves_no_less_than_the_native_product(n, spread):
         assert reference.componentwise_error(repeated, a[rows], b[:, cols]) <= report.bound, report
 
 
-
-
 @pytest.mark.parametrize("dtypes", [("f4", "f4"), ("f8", "f8"), ("f4", "f8")])
 def test_native_products_of_operands_in_any_order(dtypes):
     """Matrices and stacks, which cuBLAS reads as they lie or finds copied; the second pair by repeated calls."""

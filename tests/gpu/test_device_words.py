@@ -6,16 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from cases import measured
-from cases import work_of as work_on_host
-from operands import random_matrix, tensor_core, views
-from word_schemes import ALL
+from operands import random_matrix, tensor_core
 
 import ozaki
-from ozaki import reference
 from ozaki.bounds.description import FIELDS
 from ozaki.schemes import PRESETS
-from ozaki.tensor_core import A100, V100
 
 cp = pytest.importorskip("cupy")
 pytestmark = pytest.mark.gpu
@@ -80,8 +75,6 @@ def multiplied(a, b, words, **options):
     return out
 
 
-
-
 @pytest.mark.parametrize("shape", [(1, 1, 1), (129, 64, 193), (300, 1000, 500), (40, 5000, 420), (257, 65, 209)])
 @pytest.mark.parametrize("columns", [128, 192, 208, 256])
 @pytest.mark.parametrize("name", ON_HOPPER)
@@ -143,8 +136,6 @@ def test_batches(core, name, kernel):
         same_numbers(ozaki.matmul(a, b, scheme=words), ozaki.matmul(cp.asarray(a), cp.asarray(b), scheme=words))
 
 
-
-
 @pytest.mark.parametrize("seed", range(24))
 def test_words_in_one_read(core, seed):
     """Clusters that hold whole rows, fewer of long ones, find and cut what two kernels do."""
@@ -186,8 +177,6 @@ def test_words_in_one_read(core, seed):
             assert steps.evidence(raised) == bool((small & (magnitudes > 0)).any())
 
 
-
-
 @pytest.mark.parametrize("name", ON_HOPPER)
 def test_panels_prepared_and_streams(core, name, kernel):
     rng = np.random.default_rng(7)
@@ -216,8 +205,6 @@ def test_panels_prepared_and_streams(core, name, kernel):
     assert bool(cp.isnan(wide[:, 1::2]).all())
 
 
-
-
 @pytest.mark.parametrize("name", ["halfhalf", "tf32tf32"])
 def test_no_less_accurate_than_the_native_product(core, name):
     """Where cuBLAS has tiles enough: for few of them it splits k, which helps sums of positive numbers."""
@@ -232,10 +219,6 @@ def test_no_less_accurate_than_the_native_product(core, name):
             for c in (ozaki.matmul(ca, cb, scheme=replace(PRESETS[name], core=core)), ca @ cb)
         )
         assert words <= native
-
-
-
-
 
 
 def test_graph(core):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
 from unittest import mock
 
 import cupy as cp
@@ -10,7 +9,6 @@ import numpy as np
 import pytest
 
 import ozaki
-from ozaki.backends.cupy import backend as _cupy
 from ozaki.backends.cupy import devices
 from ozaki.backends.cupy.program.steps import Out
 from ozaki.backends.cupy.steps import gemm, unrounded
@@ -20,14 +18,9 @@ from ozaki.backends.cupy.steps.engines.cublas import Cublas
 from ozaki.backends.cupy.steps.engines.cublas_fp16 import CublasFp16
 from ozaki.backends.cupy.steps.engines.fused import Fused
 from ozaki.backends.cupy.steps.engines.tiled import tiles_of
-from ozaki.backends.numpy import backend as _numpy
 from ozaki.schemes import Digits
 from runs.device import Part, seen
 from runs.operands import matrix, same
-
-
-
-
 
 
 def rows_for_cublas(rng: np.random.Generator) -> None:
@@ -96,5 +89,3 @@ def out_elsewhere(_rng: np.random.Generator) -> None:
         ozaki.matmul(a, a, scheme="residues", slices=14, out=out)
     with pytest.raises(ValueError, match=r"^out: lies on device 1"):
         ozaki.gemm(1.0, a, a, 0.0, None, out=out)
-
-

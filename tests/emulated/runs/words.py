@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import re
 from dataclasses import replace
-from typing import Literal
 from unittest import mock
 
 import cupy as cp
@@ -17,14 +16,12 @@ from ozaki.backends.cupy.launching import _jit
 from ozaki.backends.cupy.steps.engines import word_mma, word_pairs, word_promoted, word_tiles
 from ozaki.backends.cupy.steps.engines.word_mma import MmaWords, Shape
 from ozaki.schemes import PRESETS, Words
-from ozaki.tensor_core import A100, TensorCore
-from runs.device import in_place_of_the_device, like_the_device, seen
+from ozaki.tensor_core import A100
+from runs.device import in_place_of_the_device, like_the_device
 from runs.operands import matrix, same
 
 MOST_SHARED = 227 * 1024
 """Bytes of shared memory that a block of Hopper can have."""
-
-
 
 
 def parts(rng: np.random.Generator) -> None:
