@@ -197,8 +197,8 @@ class Product:
         pair = self._pair
         large = prod(pair.sizes.batch) * prod(pair.sizes.shape) > _LARGEST_KEPT
         if not (pair.empty or large or pair.copied or not pair.sizes.in_order):
-            sizes = pair.sizes.result, pair.dtype
-            pair.backend.keep(pair.a, pair.b, pair.out, key, self.work, self._stands(plan), *sizes)
+            made = self.work, self.facts, self._stands(plan)
+            pair.backend.keep(pair.a, pair.b, pair.out, key, *made, pair.sizes.result, pair.dtype)
 
     def _stands(self, plan: Plan) -> Callable[[Facts], bool]:
         """Whether this plan is right for other operands, by their facts; the function holds no operands."""

@@ -19,6 +19,7 @@ from ozaki.backends.cupy.program.arrays import Array, Buffer, View, view_of
 from ozaki.backends.cupy.program.builder import Builder
 from ozaki.backends.cupy.program.kernels import Kernel, struct
 from ozaki.backends.cupy.program.steps import Clear, Out, Upload
+from ozaki.backends.cupy.program.trim import trimmed
 from ozaki.backends.cupy.steps import product
 from ozaki.backends.cupy.steps.engines.choice import engine_of
 from ozaki.schemes import PRESETS, Digits, Residues, Words
@@ -166,6 +167,38 @@ def test_programs_of_these_operands_alone():
     assert b.whole().repeatable
     b.add(Upload("main", bytes(16), x.at))
     assert not b.whole().repeatable
+
+
+def test_a_repeated_call_spares_what_nothing_depends_on():
+    """Slices for another plan and facts that nobody asks for go, with their streams; what is overlapped with stays."""
+    b = Builder()
+    x, c = b.given("x", View("d", (4,), (8,))), b.given("c", View("d", (4,), (8,)))
+    described, early, spare, slices = (b.array(name, (100,), "B") for name in ("described", "early", "spare", "slices"))
+    b.launch(nothing(None, None), x, Out(described.at))
+    with b.on("proof", fork=True):
+        for name in ("asked", "unasked"):
+            b.launch(nothing(None, None), described, Out(found := b.buffer(name, 8)))
+            arrival = b.to_host(f"{name} on host", found, (1,), "d")
+            b.read(name, (b.evidence(arrival, float),), float)
+    b.launch(nothing(None, None), described, Out(early.at))
+    b.release(early)
+    b.launch(nothing(None), Out(spare.at))
+    b.launch(nothing(None, None), described, Out(slices.at), overlaps=True)
+    b.launch(nothing(None, None), slices, Out(c.at))
+    b.release(described, slices)
+
+    def written(program):
+        return [step.writes[0].buffer.name for step in program.steps if step.writes]
+
+    whole = b.whole()
+    asked = trimmed(whole, ["asked"])
+    assert written(asked) == ["described", "asked", "asked on host", "spare", "slices", "c"]
+    assert [*asked.readers] == ["asked"] and asked.given == whole.given
+    assert asked.releases == ((len(asked.steps), described.buffer), (len(asked.steps), slices.buffer))
+    none = trimmed(whole, [])
+    assert written(none) == ["described", "spare", "slices", "c"]
+    assert not none.readers and not none.aside and whole.aside and asked.aside
+    assert trimmed(whole, ["asked", "unasked"]).readers.keys() == whole.readers.keys()
 
 
 def test_a_listing_is_read_by_people():

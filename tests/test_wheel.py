@@ -15,13 +15,13 @@ CHECK = """
 import pathlib, sys
 import ozaki
 from ozaki._cli import longley
-from ozaki.backends.cupy.launching import _jit
+from ozaki.backends.cupy.program import compiling
 
 package = pathlib.Path(ozaki.__file__).parent
 assert package.is_relative_to(sys.prefix), package
 print(ozaki.__version__)
-assert _jit.folder() == package / "kernels"
-print(*sorted(path.name for path in _jit.folder().rglob("*.cu*")))
+assert compiling.folder() == package / "kernels"
+print(*sorted(path.name for path in compiling.folder().rglob("*.cu*")))
 assert longley.longley().a.shape == (16, 7)
 assert (package / "py.typed").exists()
 """

@@ -145,6 +145,7 @@ class Backend(Protocol):
         out: Any,
         choices: Hashable,
         work: Any,
+        facts: Facts,
         stands: Callable[[Facts], bool],
         shape: tuple[int, ...],
         dtype: str,
@@ -156,6 +157,7 @@ class Backend(Protocol):
         a, b, out : the operands, and where the caller wanted the result, or None
         choices : all else that the call depends on
         work : the product that was computed
+        facts : those that its plan rests on
         stands : whether the same result is right for operands with these facts
         shape, dtype : of the result
         """

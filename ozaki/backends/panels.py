@@ -6,18 +6,27 @@ from collections.abc import Callable, Iterator
 from itertools import product
 from typing import NamedTuple
 
+from ozaki._operands import Side
 from ozaki._workspace import too_few_bytes
 
 Stack = tuple[int, int, int]
 """(batch, rows of A, columns of B)."""
 
 
+Range = tuple[int, int]
+"""First .. last."""
+
+
 class Panel(NamedTuple):
     """Some matrices of the batch, some rows of A, some columns of B."""
 
-    batch: slice
-    rows: slice
-    columns: slice
+    batch: Range
+    rows: Range
+    columns: Range
+
+    def of(self, side: Side, matrices: int) -> tuple[Range, Range]:
+        """Matrices and rows of an operand that has so many matrices: the only one, or those of the panel."""
+        return (0, 1) if matrices == 1 else self.batch, self.rows if side == "left" else self.columns
 
 
 class Panels:
@@ -60,7 +69,8 @@ class Panels:
 
     def __iter__(self) -> Iterator[Panel]:
         for corner in product(*map(range, (0, 0, 0), self._stack, self._sizes)):
-            yield Panel(*(slice(at, at + size) for at, size in zip(corner, self._sizes, strict=True)))
+            ends = (min(at + size, end) for at, size, end in zip(corner, self._sizes, self._stack, strict=True))
+            yield Panel(*zip(corner, ends, strict=True))
 
 
 _LEAST = 16

@@ -1,4 +1,4 @@
-"""Error bounds (B1 to B9) and estimates (E1 to E4), a function each; docs/bounds.md derives them.
+"""Error bounds (B1 to B9) and estimates (E1 to E5), a function each; docs/bounds.md derives them.
 
 All are relative to a measure and hold before the rounding to the output, unless a function says otherwise. The
 floating-point rounding inside this package is covered by `rounding.UP`.

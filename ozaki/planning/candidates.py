@@ -8,6 +8,7 @@ from math import inf
 from typing import Literal
 
 from ozaki._accuracy import Accuracy, default_accuracy
+from ozaki._report import rounded_up
 from ozaki.bounds import native
 from ozaki.bounds import words as word_bounds
 from ozaki.bounds.rounding import suffices
@@ -91,7 +92,7 @@ def candidates_of(question: Question) -> Candidates:
         if ruled_out is None and target is not None:
             bound = native_bound(question)
             if not suffices(bound, target.tolerance, dtype):
-                ruled_out = f"native product proves only {bound:.2g}"
+                ruled_out = f"native product proves only {rounded_up(bound)}"
     if ruled_out is None and not question.native_fits:
         ruled_out = "native product ruled out: converting an operand takes more than the limit"
     usual = target or default_accuracy(dtype, k)

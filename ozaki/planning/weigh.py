@@ -50,7 +50,8 @@ def _weighed(question: Question, facts: Facts, plan: Plan, way: Way) -> Candidat
     seconds = question.machine.seconds(question.sizes.stack, question.k, question.dtype, way)
     name = "native product" if way is None else counted(way.count, way.name)
     chosen = way == plan.scheme
-    bound = plan.bound if chosen else _known_bound(question, facts, plan.target.measure, way)
+    unknown = chosen and way is not None and plan.bound == inf  # of shapes: the elements decide
+    bound = None if unknown else plan.bound if chosen else _known_bound(question, facts, plan.target.measure, way)
     return Candidate(name, seconds, bound, chosen, "chosen" if chosen else _why_not(question, plan, way, bound))
 
 

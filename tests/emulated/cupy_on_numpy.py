@@ -19,9 +19,8 @@ from unittest import mock
 
 import numpy as np
 import streams
-from streams import Event, Stream, current, drain, give
-
 from build import built
+from streams import Event, Stream, current, drain, give
 
 
 class Memory:
@@ -158,7 +157,7 @@ _context = _Context()
 
 
 class Launcher:
-    """As what `ozaki.backends.cupy.launching._driver.launcher` gives, but for arguments that lie elsewhere, too."""
+    """As what `ozaki.backends.cupy.program.driver.launcher` gives, but for arguments that lie elsewhere, too."""
 
     def __init__(
         self, function: int, grid: Any, block: Any, shared_mem: int, arguments: ctypes.Array[ctypes.c_void_p]
@@ -304,16 +303,16 @@ def install(capability: str) -> None:
     )  # fmt: skip
     sys.modules.update({"cupy": cupy, "cupy.cuda": cuda})
 
-    from ozaki.backends.cupy.launching import _jit
+    from ozaki.backends.cupy.program import compiling
 
     def kernel(file: str, function: str, **macros: str | int) -> Kernel:
         return _kernel(file, function, tuple(sorted(macros.items())))
 
-    mock.patch.object(_jit, "kernel", kernel).start()
-    from ozaki.backends.cupy.launching import _driver
+    mock.patch.object(compiling, "kernel", kernel).start()
+    from ozaki.backends.cupy.program import driver
 
-    mock.patch.object(_driver, "launcher", Launcher).start()
-    mock.patch.object(_driver, "most_clusters", return_value=2).start()
+    mock.patch.object(driver, "launcher", Launcher).start()
+    mock.patch.object(driver, "most_clusters", return_value=2).start()
     from ozaki.backends.cupy.program import launches
 
     mock.patch.object(launches, "block_of", _block_launched_later(launches.block_of)).start()

@@ -17,8 +17,9 @@ from ozaki.backends.cupy.program.program import Evidence
 from ozaki.backends.cupy.program.steps import Stream
 from ozaki.backends.cupy.steps.native import native_obstacle
 from ozaki.backends.cupy.steps.operands import Described
-from ozaki.backends.cupy.steps.panels import Panel, Panels
+from ozaki.backends.cupy.steps.panels import panels_of
 from ozaki.backends.cupy.steps.proof import Lower, Wanted, least_product, lower_bound, worst_ratios
+from ozaki.backends.panels import Panel, Panels
 from ozaki.bounds import words as word_bounds
 from ozaki.bounds.description import Description
 from ozaki.bounds.levels import FEW_ROWS, Level, levels
@@ -66,7 +67,7 @@ class Ratios:
         self.close()
         inputs = self._inputs
         left, right = inputs.describe_both()
-        panels = Panels(inputs.device, level, left.x.shape, right.x.shape, self._limit)
+        panels = panels_of(inputs.device, level, left.x.shape, right.x.shape, self._limit)
         lower = None
         if panels.one:
             with inputs.b.on(self.stream, fork=True):
@@ -119,7 +120,7 @@ class Ratios:
                 return (least_product(b, device, self._open.lower, left, right),)
         self.close()
         found = []
-        for _, x, y in self._in_panels(Panels(device, level, left.x.shape, right.x.shape, self._limit), left, right):
+        for _, x, y in self._in_panels(panels_of(device, level, left.x.shape, right.x.shape, self._limit), left, right):
             lower = lower_bound(b, device, x, y, level)
             found.append(least_product(b, device, lower, x, y))
             lower.release(b)

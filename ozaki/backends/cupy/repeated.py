@@ -105,14 +105,22 @@ def repeated(a: Any, b: Any, out: Any, choices: Hashable) -> Any:
 
 
 def keep(
-    a: Any, b: Any, out: Any, choices: Hashable, work: Work, stands: Callable[[Facts], bool], shape: Any, dtype: str
+    a: Any,
+    b: Any,
+    out: Any,
+    choices: Hashable,
+    work: Work,
+    facts: Facts,
+    stands: Callable[[Facts], bool],
+    shape: tuple[int, ...],
+    dtype: str,
 ) -> None:
-    """Keep the program of a product that was computed, for calls like it; see `repeated` and `_Kept`."""
-    program = work.whole() if ENABLED else None
+    """Keep the program of a product that was computed, for calls like it (`backends.Backend.keep`)."""
+    program = work.whole(facts) if ENABLED else None
     if program is not None:
         if len(_kept) >= _MOST:
             _kept.clear()
-        float64 = any(isinstance(step, Gemm) and step.types == FP64 for step in program.steps)
+        float64 = bool(facts) and any(isinstance(step, Gemm) and step.types == FP64 for step in program.steps)
         obstacle = native_obstacle("float64") if float64 else None
         _kept[_key(a, b, out, choices)] = _Kept(program, stands, shape, dtype, float64, obstacle)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -17,6 +17,7 @@ from ozaki.backends.cupy.inputs import Inputs
 from ozaki.backends.cupy.program.arrays import Array, view_of
 from ozaki.backends.cupy.program.program import Program, Reader
 from ozaki.backends.cupy.program.steps import Clear
+from ozaki.backends.cupy.program.trim import trimmed
 from ozaki.backends.cupy.ratios import Ratios
 from ozaki.backends.cupy.steps import product
 from ozaki.backends.cupy.steps.engines.choice import engine_of, word_engine
@@ -276,12 +277,13 @@ class Work:
         """Most bytes held at a time so far, without what has a few bytes a row."""
         return self._b.whole().workspace
 
-    def whole(self) -> Program | None:
-        """The program of all that was done, for calls with other operands of these views.
+    def whole(self, facts: Collection[Need] | None = None) -> Program | None:
+        """The program of what was done, for calls with other operands of these views.
 
-        None if a step of it depends on what the host found of these operands, or if there are too many steps.
+        With `facts`, only what these and the result depend on. None if a step of it depends on what the host found of
+        these operands, or if there are too many steps.
         """
-        program = self._b.whole()
+        program = self._b.whole() if facts is None else trimmed(self._b.whole(), facts)
         return program if program.repeatable and not self._inputs.copied and len(program.steps) < _MOST_STEPS else None
 
 

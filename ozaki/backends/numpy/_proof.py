@@ -43,8 +43,7 @@ def _wide_product(left: Described, right: Described) -> Floats:
 
 
 def some_rows(operand: Described, batch: slice, rows: slice) -> Described:
-    """Some rows of an operand, described alike; of its only matrix where it has no batch."""
-    batch = slice(0, 1) if operand.x.shape[0] == 1 else batch
+    """Some rows of an operand, described alike."""
     return Described(operand.x[batch, rows], operand.fields[:, batch, rows])
 
 

@@ -121,25 +121,20 @@ class Work:
             if self._lower is None:
                 self._lower = _proof.lower_bound(left, right, level)
             return _proof.worst_ratio(self._lower, left, right, spans, scheme, rows)
-        return max(self._ratio_of_panel(panel, level, scheme, rows) for panel in panels if panel.rows.start < rows)
+        return max(self._ratio_of_panel(panel, level, scheme, rows) for panel in panels if panel.rows[0] < rows)
 
     def _ratio_of_panel(self, panel: Panel, level: Level, scheme: Any, rows: int) -> float:
         """The worst ratio in those of the first rows that belong to a panel; holds nothing of it afterwards."""
         left, right = self._both
-        some = _proof.some_rows(left, panel.batch, panel.rows), _proof.some_rows(right, panel.batch, panel.columns)
+        some = _some(left, "left", panel), _some(right, "right", panel)
         lower = _proof.lower_bound(*some, level)
-        return _proof.worst_ratio(lower, *some, (left.span, right.span), scheme, rows - panel.rows.start)
+        return _proof.worst_ratio(lower, *some, (left.span, right.span), scheme, rows - panel.rows[0])
 
     def _least_product(self, left: Described, right: Described) -> float:
         panels = self._panels(levels(left.k)[0])
         if panels.one:
             return _proof.least_product(left, right)
-        return min(
-            _proof.least_product(
-                _proof.some_rows(left, panel.batch, panel.rows), _proof.some_rows(right, panel.batch, panel.columns)
-            )
-            for panel in panels
-        )
+        return min(_proof.least_product(_some(left, "left", panel), _some(right, "right", panel)) for panel in panels)
 
     def _panels(self, level: Level) -> Panels:
         """The panels in which a level of proof keeps within the limit."""
@@ -170,3 +165,9 @@ class Work:
         """Elements of an operand that lose more than their share of bits when they are cut into words."""
         described = self.described(side)
         return _words.underflows(described, words) if described.on_host.below(words.lowest).any() else 0
+
+
+def _some(operand: Described, side: Side, panel: Panel) -> Described:
+    """The rows of an operand that belong to a panel."""
+    batch, rows = (slice(*each) for each in panel.of(side, operand.x.shape[0]))
+    return _proof.some_rows(operand, batch, rows)

@@ -24,7 +24,7 @@ from ozaki.backends.cupy.prepared import PreparedSlices
 from ozaki.backends.cupy.program.program import Program
 from ozaki.backends.cupy.steps.engines.choice import engine_of
 from ozaki.backends.cupy.steps.engines.engine import units_of, workspace_of
-from ozaki.backends.cupy.steps.panels import Panels
+from ozaki.backends.cupy.steps.panels import panels_of
 from ozaki.backends.cupy.work import Work
 from ozaki.backends.numpy import backend as on_numpy
 from ozaki.bounds import words as word_bounds
@@ -373,7 +373,7 @@ def smallest_limit(device: Device, level: str, left: tuple[int, ...], right: tup
     limit = 1000
     while True:
         try:
-            Panels(device, level, left, right, limit)
+            panels_of(device, level, left, right, limit)
         except ValueError:
             limit *= 2
         else:

@@ -23,7 +23,7 @@ import streams
 import ozaki
 from ozaki._choices import Choices
 from ozaki.backends.cupy import repeated as kept
-from ozaki.backends.cupy.launching import _jit
+from ozaki.backends.cupy.program import compiling
 from ozaki.backends.cupy.program.run import Run
 from ozaki.backends.cupy.steps import native
 from ozaki.planning.facts import WorstRatio
@@ -297,7 +297,7 @@ def programs_outlive_first_calls(rng: np.random.Generator) -> None:
     expected = ozaki.matmul(a, b, scheme="residues", slices=14)
     for multiply in (product, by_thread):
         kept.forget()
-        with mock.patch.object(_jit, "kernel", wraps=_jit.kernel) as loaded, seen() as calls:
+        with mock.patch.object(compiling, "kernel", wraps=compiling.kernel) as loaded, seen() as calls:
             for _ in range(3):
                 same(expected, multiply())
                 streams.drain_all()

@@ -12,7 +12,7 @@ import numpy as np
 
 import ozaki
 from ozaki.backends.cupy import devices
-from ozaki.backends.cupy.launching import _jit
+from ozaki.backends.cupy.program import compiling
 from ozaki.backends.cupy.steps.engines import word_mma, word_pairs, word_promoted, word_tiles
 from ozaki.backends.cupy.steps.engines.word_mma import MmaWords, Shape
 from ozaki.schemes import PRESETS, Words
@@ -110,7 +110,7 @@ def columns(rng: np.random.Generator) -> None:
 
 def widths(_rng: np.random.Generator) -> None:
     """Those that engines choose from have their instructions, and up to five stages, as shared memory has room."""
-    source = (_jit.folder() / "hardware/wgmma_words.cuh").read_text()
+    source = (compiling.folder() / "hardware/wgmma_words.cuh").read_text()
     found = re.findall(r"^(DEFINE|DEFINE_HALVES)\(\d+, (\d+),", source, re.MULTILINE)
     instructions = {macro: {int(n) for name, n in found if name == macro} for macro, _ in found}
     of_halves, of_floats = word_promoted._COLUMNS[1], {*word_promoted._COLUMNS[2]}.union(*word_pairs._COLUMNS.values())
@@ -120,4 +120,4 @@ def widths(_rng: np.random.Generator) -> None:
         stage = (word_tiles.ROWS + columns) * word_tiles.DEPTH + 2 * 8  # and two barriers
         assert stages == min((MOST_SHARED - 1024) // stage, 5), columns
     for file, rows in (("words/word_ring_sm90.cuh", word_tiles.ROWS), ("words/word_mma.cu", word_mma._ROWS)):
-        assert f"constexpr int ROWS = {rows}, " in (_jit.folder() / file).read_text()
+        assert f"constexpr int ROWS = {rows}, " in (compiling.folder() / file).read_text()

@@ -8,7 +8,7 @@ from typing import Any
 from ozaki.backends.cupy.devices import ampere, hopper, others
 from ozaki.backends.cupy.devices.device import Device, Family
 
-__all__ = ["Device", "current", "of", "with_known_cores"]
+__all__ = ["Device", "current", "numbered", "of", "with_known_cores"]
 
 _FAMILIES: tuple[Family, ...] = (hopper.FAMILY, *ampere.FAMILIES, others.BLACKWELL)
 
@@ -31,11 +31,12 @@ def current() -> Device:
     """The current device of CuPy."""
     from cupy.cuda import runtime
 
-    return _device(runtime.getDevice())
+    return numbered(runtime.getDevice())
 
 
 @cache
-def _device(number: int) -> Device:
+def numbered(number: int) -> Device:
+    """The device that CuPy gives this number."""
     import cupy as cp
     from cupy.cuda import runtime
 

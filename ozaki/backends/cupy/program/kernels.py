@@ -19,7 +19,7 @@ class Kernel:
 
     Attributes
     ----------
-    file, function, macros : as for `launching._jit.kernel`
+    file, function, macros : as for `compiling.kernel`
     grid, block : three sizes each; without blocks, as for arrays without elements, nothing is launched, where CUDA
         would report an error
     shared_mem : bytes of dynamic shared memory

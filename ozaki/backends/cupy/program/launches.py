@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import cupy as cp
 
-from ozaki.backends.cupy.launching import _driver, _jit
+from ozaki.backends.cupy.program import compiling, driver
 from ozaki.backends.cupy.program.kernels import Kernel
 
 
@@ -28,18 +28,18 @@ def block_of(kernel: Kernel) -> Block:
     call = _loaded(kernel)
     pieces = (c_uint64 * len(kernel.pieces))(*kernel.pieces)
     addresses = (c_void_p * len(kernel.starts))(*(addressof(pieces) + 8 * start for start in kernel.starts))
-    return Block(pieces, _driver.launcher(call.kernel.ptr, kernel.grid, kernel.block, kernel.shared_mem, addresses))
+    return Block(pieces, driver.launcher(call.kernel.ptr, kernel.grid, kernel.block, kernel.shared_mem, addresses))
 
 
 def clusters_at_once(kernel: Kernel, cluster: int) -> int:
     """How many clusters of that many blocks of a kernel the current device runs at once."""
     cp.cuda.Device().use()
-    return _driver.most_clusters(_loaded(kernel).kernel.ptr, cluster, kernel.block, kernel.shared_mem)
+    return driver.most_clusters(_loaded(kernel).kernel.ptr, cluster, kernel.block, kernel.shared_mem)
 
 
 def _loaded(kernel: Kernel) -> Any:
     """The kernel, allowed the dynamic shared memory that it needs, and no less than other launches of it need."""
-    call = _jit.kernel(kernel.file, kernel.function, **kernel.macros)
+    call = compiling.kernel(kernel.file, kernel.function, **kernel.macros)
     if kernel.shared_mem:
         with _allowing:
             if call.max_dynamic_shared_size_bytes < kernel.shared_mem:

@@ -67,7 +67,7 @@ def _latencies() -> npt.NDArray[np.int64]:
     import cupy as cp
     from cupy.cuda import runtime
 
-    from ozaki.backends.cupy.launching._jit import kernel
+    from ozaki.backends.cupy.program.compiling import kernel
 
     turn, words, latency = 2, _WORDS * _APART, _LIMIT * _WORDS
     call, device = kernel("hardware/halves.cu", "halves"), cp.cuda.Device().attributes

@@ -9,6 +9,8 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any
 
+from ozaki.backends.cupy import devices
+
 _PLACES = (Path(__file__).parents[3] / "kernels", Path(__file__).parents[4] / "kernels")
 """Beside the package in a wheel; at the top of a checkout."""
 
@@ -48,15 +50,6 @@ def _headers() -> bytes:
 
 
 @cache
-def architecture(device: int) -> str:
-    """The real architecture of a device; Hopper's with its own instructions."""
-    import cupy
-
-    capability = cupy.cuda.Device(device).compute_capability
-    return "sm_90a" if capability == "90" else f"sm_{capability}"
-
-
-@cache
 def _cubin(name: str, macros: Definitions, target: str) -> Path:
     """The compiled kernel, from the cache on disk (CuPy's folder) or the compiler.
 
@@ -90,7 +83,7 @@ def _cubin(name: str, macros: Definitions, target: str) -> Path:
 def _function(device: int, name: str, function: str, macros: Definitions) -> Any:
     import cupy
 
-    return cupy.RawModule(path=str(_cubin(name, macros, architecture(device)))).get_function(function)
+    return cupy.RawModule(path=str(_cubin(name, macros, devices.numbered(device).architecture))).get_function(function)
 
 
 def kernel(name: str, function: str, **macros: str | int) -> Any:

@@ -1,1 +1,0 @@
-"""How kernels are compiled and launched, and what was launched is done again."""
