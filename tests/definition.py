@@ -1,4 +1,4 @@
-"""The product as docs/design.md defines it, sections 3 to 7, slowly, in Python integers.
+"""The product as docs/definitions.md defines it, sections 1 to 5, slowly, in Python integers.
 
 It shares nothing with the library but the names of the schemes, so equal bits mean that the text and the code agree.
 """
@@ -37,7 +37,7 @@ def shifted_to_nearest(x, shift):
 
 @dataclass
 class Row:
-    """A row as integers and exponents, with the statistics of section 3."""
+    """A row as integers and exponents, with the statistics of section 1."""
 
     elements: list
     exponents: list
@@ -52,7 +52,7 @@ class Row:
         self.squares = sum(map(mul, self.magnitudes, self.magnitudes))
 
     def image(self, scheme):
-        """The exponent mu of section 4, and the fixed-point image."""
+        """The exponent mu of section 2, and the fixed-point image."""
         if self.top is None:
             return 0, [0] * len(self.elements)
         mu = self.bits(scheme) - self.top
@@ -79,14 +79,14 @@ class Row:
 
 
 def rows(x):
-    """The rows of a matrix; NaN and Inf count as zero (section 8)."""
+    """The rows of a matrix; NaN and Inf count as zero (section 6)."""
     x = np.asarray(x, np.float64)
     elements, exponents = integers(np.where(np.isfinite(x), x, 0.0))
     return [Row(*row) for row in zip(elements, exponents, strict=True)]
 
 
 def digits(image, scheme):
-    """Balanced digits of each element, the most significant first (section 5)."""
+    """Balanced digits of each element, the most significant first (section 3)."""
     half, slices = 2 ** (scheme.bits - 1), []
     for _ in range(scheme.count):
         low = [(x + half) % (2 * half) - half for x in image]

@@ -22,7 +22,7 @@ DEPTHS = [1, 2, 3, 4, 5, 15, 16, 17, 1000, 4096, 2**17, 300000, 2**20, 2**20 + 1
 
 
 def bits_of(scaling: Scaling, statistic):
-    """The rule, as docs/design.md has it."""
+    """The rule, as docs/definitions.md, section 2, has it."""
     g = 0
     while statistic * scaling.step ** (g + 1) <= scaling.threshold:
         g += 1

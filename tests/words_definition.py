@@ -54,7 +54,7 @@ def mma_by_definition(a, b, c, word, accumulator, core):
 
 
 def words_by_definition(a, b, words):
-    """The product of finite float32 matrices in words, as docs/design.md, section 10, has it."""
+    """The product of finite float32 matrices in words, as docs/definitions.md, section 7, has it."""
     (a, mu), (b, nu) = (scaled(x, words) for x in (a, b.T))
     left, right = split(a, words), split(b, words)
     p = words.count

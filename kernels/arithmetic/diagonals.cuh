@@ -1,6 +1,6 @@
-// The integer V of a product of digits (docs/design.md, section 5), when diagonals are accumulated one after the other,
-// from the least significant one on, in one int32 accumulator: what a diagonal has below the unit of the next one is
-// kept as a digit in [0, 2^R), and the rest is carried on. Then
+// The integer V of a product of digits (docs/definitions.md, section 3), when diagonals are accumulated one after the
+// other, from the least significant one on, in one int32 accumulator: what a diagonal has below the unit of the next
+// one is kept as a digit in [0, 2^R), and the rest is carried on. Then
 //
 //   V = top 2^(R (P - 1)) + sum_i low_i 2^(R i),  i = 0 .. P - 2,
 //

@@ -5,7 +5,7 @@
 
 // x + sum_i 2^(R - 1) 2^(R i) makes every digit nonnegative, without borrows between digits; taking 2^(R - 1) from each
 // digit by itself then leaves the balanced digits. For radix 2^8 the second step is an exclusive or. The caller chooses
-// x so that its digits exist (abs(x) <= D, docs/design.md, section 4).
+// x so that its digits exist (abs(x) <= D, docs/definitions.md, section 2).
 template <int LENGTH> HD void balanced_bytes(uint32_t (&limbs)[LENGTH]) {
   uint64_t carry = 0;
 #pragma unroll

@@ -1,5 +1,4 @@
-// Magnitudes for the proof, eight at a time: floor(abs(x) 2^(width - top)), NaN and Inf as 0 (docs/design.md, section
-// 9).
+// Magnitudes for the proof, eight at a time: floor(abs(x) 2^(width - top)), NaN and Inf as 0 (docs/bounds.md, B7).
 #pragma once
 #include "arithmetic/fixed_point.cuh"
 

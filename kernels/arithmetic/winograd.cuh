@@ -1,5 +1,5 @@
 // Sums of residues in [0, m), m <= 256, four at a time: those that Winograd's form of Strassen's product needs
-// (docs/design.md, section 6).
+// (docs/engines.md).
 //
 // Four bytes are split into two limbs of two 16-bit halves. A half is reduced by unsigned minima modulo 2^16: of x, x -
 // m, x - 2 m, ..., the one in [0, m) is the smallest, since negative ones wrap around to large numbers.

@@ -1,5 +1,5 @@
-// Elements of scaled rows as low-precision floating-point words: numbers of FP16, BF16 or TF32 (docs/design.md, section
-// 10).
+// Elements of scaled rows as low-precision floating-point words: numbers of FP16, BF16 or TF32 (docs/definitions.md,
+// section 7).
 //
 // All arithmetic here is exact in float32, subnormal numbers included (kernels are compiled without -ftz), with one
 // exception: elements that scaling takes below 2^-126 lose their last bits. With a ceiling of 15 they are less than

@@ -1,7 +1,7 @@
-// The worst of the ratios ((p0_i q0_j + p1_i q1_j) + p2_i q2_j) / L_ij of a componentwise proof (docs/design.md,
-// section 9). Each operation is rounded to nearest, in this order; a ratio is Inf where L_ij = 0 and the numerator is
-// not zero. Kernels compute few ratios: float32 arithmetic, rounded in the safe direction, shows of most entries that
-// theirs are no larger than the worst one known so far.
+// The worst of the ratios ((p0_i q0_j + p1_i q1_j) + p2_i q2_j) / L_ij of a componentwise proof (docs/bounds.md, B7).
+// Each operation is rounded to nearest, in this order; a ratio is Inf where L_ij = 0 and the numerator is not zero.
+// Kernels compute few ratios: float32 arithmetic, rounded in the safe direction, shows of most entries that theirs are
+// no larger than the worst one known so far.
 #pragma once
 #include "arithmetic/common.cuh"
 

@@ -1,5 +1,5 @@
-// The description of the rows of an operand (docs/design.md, section 3): six integers for each row, from one read of
-// each element (but for segments far below their row's top, which are read twice).
+// The description of the rows of an operand (docs/definitions.md, section 1): six integers for each row, from one read
+// of each element (but for segments far below their row's top, which are read twice).
 //
 // Macros: INPUT (double or float); ALONG_K: 1 if neighbouring threads read along k, 0 if along the rows (whichever is
 // contiguous in memory).

@@ -1,6 +1,6 @@
-// Description and slices of an operand in one read of it, on Hopper (docs/design.md, sections 3 to 6). Whole rows stay
-// in shared memory between the measurement that gives their exponents and the cut: of one block, or of a cluster of two
-// or four blocks that share each row.
+// Description and slices of an operand in one read of it, on Hopper (docs/definitions.md, sections 1 to 4). Whole rows
+// stay in shared memory between the measurement that gives their exponents and the cut: of one block, or of a cluster
+// of two or four blocks that share each row.
 //
 // Macros: those of split.cu, with TILE > 0 and without LARGEST, and
 // - SUMS: 1 for a whole description; 0 for the fields that tops.cu writes, enough where the scaling reads the peak

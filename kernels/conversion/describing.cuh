@@ -1,5 +1,5 @@
-// Measures of rows, for the kernels that describe operands (docs/design.md, section 3). All sums are of integers, so
-// neither the grid nor the order in which parts of a row are put together changes a bit.
+// Measures of rows, for the kernels that describe operands (docs/definitions.md, section 1). All sums are of integers,
+// so neither the grid nor the order in which parts of a row are put together changes a bit.
 //
 // Macro: INPUT (double or float).
 #pragma once

@@ -1,5 +1,5 @@
-// NaN and Inf: replaces the entries of C in rows of A or columns of B that have such elements (docs/design.md, section
-// 8).
+// NaN and Inf: replaces the entries of C in rows of A or columns of B that have such elements (docs/definitions.md,
+// section 6).
 //
 // Each such entry becomes what IEEE arithmetic gives for sum_h s(a_h) s(b_h), with s(x) = x for NaN and Inf, else the
 // sign of x: NaN (the quiet one with all other bits clear) if a product is NaN or both infinities occur, else Inf with

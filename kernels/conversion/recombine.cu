@@ -1,5 +1,5 @@
-// Slice products to results: C = RN(Cbar 2^-(mu_i + nu_j)), from the exact integer Cbar, rounded once (docs/design.md,
-// sections 5 to 7).
+// Slice products to results: C = RN(Cbar 2^-(mu_i + nu_j)), from the exact integer Cbar, rounded once
+// (docs/definitions.md, sections 3 to 5).
 //
 // Macros: OUTPUT (double or float); SLICES; DIGIT_BITS (0: residues; 8 or 7: digits); WORDS: 32-bit limbs that hold the
 // integer and its sign (residues: Cbar, abs(Cbar) < M / 2; digits: V, Cbar without the factor 2^(r (p - 1))); SUM64: 1

@@ -1,5 +1,5 @@
 // The result of one level of Strassen's product, in Winograd's form, of one matrix: the residues of seven products of
-// half blocks to C = RN(Cbar 2^-(mu_i + nu_j)) (docs/design.md, sections 5 to 7).
+// half blocks to C = RN(Cbar 2^-(mu_i + nu_j)) (docs/definitions.md, sections 3 to 5).
 //
 // Macros: OUTPUT (double or float), SLICES and WORDS as in recombine.cu, for residues.
 //

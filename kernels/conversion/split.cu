@@ -1,5 +1,5 @@
 // The slices of an operand: its fixed-point image Abar = RN(2^mu x), cut into residues or balanced digits, a byte each
-// (docs/design.md, sections 4 to 6).
+// (docs/definitions.md, sections 2 to 4).
 //
 // Macros:
 // - INPUT (double or float); SLICES; WORDS: 32-bit limbs of the image

@@ -1,5 +1,5 @@
 // The digits of an operand as FP16 numbers: its fixed-point image, cut into balanced digits of DIGIT_BITS bits
-// (docs/design.md, section 5). Every digit is an integer below 2^11 and so exact in FP16.
+// (docs/definitions.md, section 3). Every digit is an integer below 2^11 and so exact in FP16.
 //
 // Macros: INPUT (double or float); SLICES; WORDS (32-bit limbs of the image); DIGIT_BITS (2 to 12); ALONG_K; REVERSED;
 // LARGEST. Macros and arguments mean what they mean in split.cu with TILE = 0; strides of slices are in bytes, `slab`

@@ -1,5 +1,5 @@
 // Residues of the seven blocks of an operand that one level of Strassen's product, in Winograd's form, multiplies
-// (docs/design.md, section 6): of its quadrants and of sums and differences of quadrants modulo m_t.
+// (docs/definitions.md, section 4): of its quadrants and of sums and differences of quadrants modulo m_t.
 //
 // Macros: those of split.cu but LARGEST, with DIGIT_BITS = 0 and TILE > 0; NEIGHBOURS > 0 for the right operand.
 //

@@ -1,6 +1,6 @@
 // The product of two operands in four to seven digits on Hopper, rounded to the output format:
 //
-//   C_ij = RN(V_ij 2^(factor - mu_i - nu_j)),  V = sum over diagonals of digit products (docs/design.md, section 5),
+//   C_ij = RN(V_ij 2^(factor - mu_i - nu_j)),  V = sum over diagonals of digit products (docs/definitions.md, 3),
 //   factor = DIGIT_BITS (SLICES - 1)
 //
 // Neither diagonals nor digits of the product reach memory, but for the digits kept aside in `low` (below).

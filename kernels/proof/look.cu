@@ -1,8 +1,9 @@
 // A sample of both operands for the proof of low-precision words (docs/bounds.md, B9): measures of the first k elements
 // of each row, k <= MOST, and their least values over all rows.
 //
-// With the description of the sampled elements (docs/design.md, section 3) and s = max((magnitudes - k) unit, 1/2), a
-// lower bound of the row's sum of abs(x) 2^-top, each block writes over its rows that have nonzero sampled elements
+// With the description of the sampled elements (docs/definitions.md, section 1) and s = max((magnitudes - k) unit,
+// 1/2), a lower bound of the row's sum of abs(x) 2^-top, each block writes over its rows that have nonzero sampled
+// elements
 //   least[side][block] = {elements, sums, steps, all_seen}
 //     elements  least s^2 / squares             (Inf without such rows)
 //     sums      least s                         (Inf without such rows)

@@ -1,5 +1,5 @@
-// Kernels of a componentwise proof (docs/design.md, section 9): the magnitudes whose product L is a lower bound of
-// (abs(A) abs(B))_ij; the error terms of rows and columns; and the worst ratio of error bound to L.
+// Kernels of a componentwise proof (docs/bounds.md, B7): the magnitudes whose product L is a lower bound of (abs(A)
+// abs(B))_ij; the error terms of rows and columns; and the worst ratio of error bound to L.
 //
 // This file is compiled in two forms: with INPUT_A defined it holds `magnitudes`, else the other kernels.
 #include "hardware/launch.cuh"

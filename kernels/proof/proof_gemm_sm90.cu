@@ -1,4 +1,4 @@
-// The worst ratio of a componentwise proof on Hopper (docs/design.md, section 9):
+// The worst ratio of a componentwise proof on Hopper (docs/bounds.md, B7):
 //
 //   result = max over i, j of ((p0_i q0_j + p1_i q1_j) + p2_i q2_j) / L_ij,  L = (magnitudes of A) (magnitudes of B)
 //

@@ -1,4 +1,4 @@
-// The worst ratio of a componentwise proof over a lower bound L from wide magnitudes (docs/design.md, section 9).
+// The worst ratio of a componentwise proof over a lower bound L from wide magnitudes (docs/bounds.md, B7).
 #include "hardware/launch.cuh"
 #include "arithmetic/worst.cuh"
 

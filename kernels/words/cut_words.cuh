@@ -1,4 +1,4 @@
-// From elements to low-precision words, by one thread (docs/design.md, section 10).
+// From elements to low-precision words, by one thread (docs/definitions.md, section 7).
 //
 // Macros: WORD (FP16, BF16 or TF32); CONVERSION (RN, RNA or RZ); WORD_COUNT; SCALE_BITS; TILE: 0 for fragments
 // (fragments.cuh), else the rows of a tile, with NEIGHBOURS (tiles.cuh); TOGETHER: words that share a tile, all or one.

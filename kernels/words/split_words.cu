@@ -1,4 +1,5 @@
-// The low-precision words of an operand, in the layout of the kernel that multiplies them (docs/design.md, section 10).
+// The low-precision words of an operand, in the layout of the kernel that multiplies them (docs/definitions.md, section
+// 7).
 //
 // Macros: those of cut_words.cuh; ALONG_K: 1 if neighbouring threads read along k, 0 if along the rows; LARGEST: 1 if
 // field 0 of the description is as tops.cu leaves it, the bits of the largest element instead of its exponent.

@@ -1,4 +1,4 @@
-// Largest elements and low-precision words of an operand in one read of it, on Hopper (docs/design.md, section 10).
+// Largest elements and low-precision words of an operand in one read of it, on Hopper (docs/definitions.md, section 7).
 //
 // Macros: those of cut_words.cuh, with TILE > 0; ALONG_K: 1 if neighbouring threads read along k, 0 if along the rows;
 // HELD: rows of a group, 16, or 32 if ALONG_K is 0; CLUSTER: 1, 2, 4 or 8 blocks; WARPS of a block, at most 16.

@@ -6,7 +6,7 @@
 //
 // A block is 128 bytes of a row (64 elements of 16 bits, 32 of TF32). All its products are added in one accumulator of
 // the tensor core that starts from zero, the products of low words first; then the block is promoted: added to an FP32
-// sum in registers, rounded to nearest (docs/design.md, section 10).
+// sum in registers, rounded to nearest (docs/definitions.md, section 7).
 //
 // Macros: HALF_SUMS: 1 for one word of FP16 and accumulators of FP16, 0 for two words and accumulators of FP32; WORD
 // (FP16 or TF32) and SCALE_BITS, of two words; TILE_COLS and TILE_STAGES.

@@ -1,6 +1,6 @@
 // The product of two operands in low-precision words of any number, format and order, by mma.sync: C_ij = RN(V_ij
-// 2^-(mu_i + nu_j)), V as docs/design.md, section 10, defines it: the order of groups, turns, blocks, instructions and
-// pairs is part of the definition, since sums in floating point depend on it.
+// 2^-(mu_i + nu_j)), V as docs/definitions.md, section 7, defines it: the order of groups, turns, blocks, instructions
+// and pairs is part of the definition, since sums in floating point depend on it.
 //
 // Macros:
 // - WORD (FP16, BF16 or TF32); WORD_COUNT; PROGRAM: the value of a Program (word_program.cuh)

@@ -3,7 +3,7 @@
 //   C_ij = 2^-(mu_i + nu_j) sum over pairs (s, t) of 2^-weight A_s B_t,  pairs of low words first
 //
 // The products of a pair are added in FP32 on the tensor core over all of k; those of the last pair (the leading words)
-// may be promoted: added over a block of k, and blocks then in registers (docs/design.md, section 10).
+// may be promoted: added over a block of k, and blocks then in registers (docs/definitions.md, section 7).
 //
 // Macros: WORD (FP16, BF16 or TF32); TOTALS: 0 for one pair that is not promoted, else 1; PROMOTION (float or double):
 // of the sums in registers, where there are any; TILE_COLS and TILE_STAGES.

@@ -1,5 +1,5 @@
-// The order in which word_mma.cu goes through k, and which part of it shared memory holds at a time (docs/design.md,
-// section 10).
+// The order in which word_mma.cu goes through k, and which part of it shared memory holds at a time
+// (docs/definitions.md, section 7).
 //
 // Macros: PROGRAM: the value of a Program; HELD: units of k (32 bytes of a row) that shared memory holds at a time.
 #pragma once

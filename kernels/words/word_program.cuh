@@ -1,4 +1,4 @@
-// The products of low-precision words that a kernel adds, and in which order, as data (docs/design.md, section 10).
+// The products of low-precision words that a kernel adds, and in which order, as data (docs/definitions.md, section 7).
 #pragma once
 #include "arithmetic/common.cuh"
 

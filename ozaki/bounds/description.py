@@ -1,4 +1,4 @@
-"""What the describing pass finds in an operand, as integers (docs/design.md, section 3)."""
+"""What the describing pass finds in an operand, as integers (docs/definitions.md, section 1)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scheme I: balanced digits with one exponent per row (Ozaki, Ogita, Oishi, Rump 2012; docs/design.md, section 5)."""
+"""Scheme I: balanced digits with one exponent per row (Ozaki, Ogita, Oishi, Rump 2012; docs/definitions.md, 3)."""
 
 from dataclasses import dataclass
 from functools import lru_cache

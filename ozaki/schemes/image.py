@@ -1,4 +1,4 @@
-"""The fixed-point image: how many bits each row of an operand gets (docs/design.md, sections 3 and 4)."""
+"""The fixed-point image: how many bits each row of an operand gets (docs/definitions.md, sections 1 and 2)."""
 
 from dataclasses import dataclass
 from math import isqrt, log

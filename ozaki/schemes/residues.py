@@ -1,4 +1,4 @@
-"""Scheme II: residues and the Chinese remainder theorem (Ozaki, Uchino, Imamura 2025; docs/design.md, section 6)."""
+"""Scheme II: residues and the Chinese remainder theorem (Ozaki, Uchino, Imamura 2025; docs/definitions.md, 4)."""
 
 from dataclasses import dataclass
 from functools import lru_cache

@@ -1,7 +1,7 @@
 """Words: operands as sums of low-precision floating-point words, products added in floating point.
 
 Algorithm 2.1 of Fasi, Higham, Lopez, Mary and Mikaitis (SIAM J. Sci. Comput., 2022) with the choices of Markidis et al.
-(2018) and of Ootomo and Yokota (IJHPCA 2022); docs/design.md, section 10.
+(2018) and of Ootomo and Yokota (IJHPCA 2022); docs/definitions.md, section 7.
 """
 
 from collections.abc import Callable, Iterable

@@ -1,4 +1,4 @@
-"""The description of rows on NumPy (docs/design.md, section 3)."""
+"""The description of rows on NumPy (docs/definitions.md, section 1)."""
 
 from __future__ import annotations
 

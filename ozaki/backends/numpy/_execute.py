@@ -1,4 +1,4 @@
-"""NumPy: a product by slices or words, panel by panel, through float64 BLAS (docs/design.md, section 6)."""
+"""NumPy: a product by slices or words, panel by panel, through float64 BLAS (docs/definitions.md, section 4)."""
 
 from __future__ import annotations
 

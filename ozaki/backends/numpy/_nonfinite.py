@@ -1,4 +1,4 @@
-"""NumPy: what IEEE arithmetic gives where NaN or Inf is touched (docs/design.md, section 8)."""
+"""NumPy: what IEEE arithmetic gives where NaN or Inf is touched (docs/definitions.md, section 6)."""
 
 from __future__ import annotations
 

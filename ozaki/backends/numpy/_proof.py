@@ -1,4 +1,4 @@
-"""The proof's products of magnitudes on NumPy, and the worst ratio to them (docs/design.md, section 9)."""
+"""The proof's products of magnitudes on NumPy, and the worst ratio to them (docs/bounds.md, B7)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Words on NumPy: the split, the products on tensor cores in software, the sum (docs/design.md, section 10)."""
+"""Words on NumPy: the split, the products on tensor cores in software, the sum (docs/definitions.md, section 7)."""
 
 from __future__ import annotations
 

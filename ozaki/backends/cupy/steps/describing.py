@@ -1,4 +1,4 @@
-"""The description of rows (docs/design.md, section 3), or the largest element of each alone."""
+"""The description of rows (docs/definitions.md, section 1), or the largest element of each alone."""
 
 from __future__ import annotations
 

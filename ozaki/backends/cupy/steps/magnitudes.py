@@ -1,4 +1,4 @@
-"""Magnitudes of both operands, whose product bounds that of their absolute values from below (docs/design.md, 9)."""
+"""Magnitudes of both operands, whose product bounds that of their absolute values from below (docs/bounds.md, B7)."""
 
 from __future__ import annotations
 

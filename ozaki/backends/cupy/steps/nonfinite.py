@@ -1,4 +1,4 @@
-"""What IEEE arithmetic gives where NaN or Inf is touched (docs/design.md, section 8)."""
+"""What IEEE arithmetic gives where NaN or Inf is touched (docs/definitions.md, section 6)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Digits by cuBLAS FP16 with FP32 accumulators, which add so narrow ones exactly (docs/design.md, section 10)."""
+"""Digits by cuBLAS FP16 with FP32 accumulators, which add so narrow ones exactly (docs/definitions.md, section 7)."""
 
 from __future__ import annotations
 
