@@ -50,17 +50,9 @@ FUNCTIONS = {
         "hopper-plans-of-other-operands",
     ),
     "programs": (
-        *("programs-of-slices", "programs-of-words", "programs-within-limits", "programs-of-prepared"),
         *("facts", "facts-within-limits", "facts-begun", "words-cut", "native-programs", "programs-of-one-array"),
         *("runs-at-once", "too-little-memory", "empty-operands", "wide-magnitudes-on-host", "ends-of-products"),
-        *("hopper-programs-of-slices", "hopper-programs-of-words", "hopper-programs-within-limits"),
-        *(
-            "hopper-programs-of-prepared",
-            "hopper-facts",
-            "hopper-facts-begun",
-            "hopper-words-cut",
-            "hopper-programs-of-quadrants",
-        ),
+        *("hopper-facts", "hopper-facts-begun", "hopper-words-cut"),
     ),
     "repeated": (
         "batches-repeated",

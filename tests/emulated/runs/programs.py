@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -22,8 +22,6 @@ from ozaki.backends.cupy import backend, devices
 from ozaki.backends.cupy.devices.device import Device
 from ozaki.backends.cupy.prepared import PreparedSlices
 from ozaki.backends.cupy.program.program import Program
-from ozaki.backends.cupy.steps.engines.choice import engine_of
-from ozaki.backends.cupy.steps.engines.engine import units_of, workspace_of
 from ozaki.backends.cupy.steps.panels import panels_of
 from ozaki.backends.cupy.work import Work
 from ozaki.backends.numpy import backend as on_numpy
@@ -39,21 +37,7 @@ from ozaki.planning.facts import (
     WorstRatio,
 )
 from ozaki.schemes import PRESETS, Digits, Residues, Scheme, Words
-from ozaki.schemes.named import forced, integer_scheme
-from runs import HOPPER
 from runs.operands import matrix, same
-
-_ON_BOTH = ("residues-14-f8", "residues-7-f4", "digits-3-f4", "digits-7-f8", "digits7-5-f4")
-PRODUCTS = (
-    *(*_ON_BOTH, "residues-20-f8", "digits-10-f8", "fp16-digits-4-f4", "fp16-digits-11-f8"),
-    *(HOPPER + name for name in _ON_BOTH),
-)
-"""Scheme, number of slices and dtype, by cuBLAS or by the kernels of Hopper."""
-
-_WORDS = ("halfhalf", "tf32tf32", "two-stage")
-_PAIRS = ("single-fp16", "single-bf16", "single-tf32", "double-bf16", "triple-bf16", "fabsum-v1", "fabsum-v2")
-WORDS = (*_WORDS, "markidis", "triple-bf16", "fabsum-v2", *(HOPPER + name for name in (*_WORDS, *_PAIRS)))
-"""Presets, on A100 or H100."""
 
 Pair = tuple[np.ndarray, np.ndarray]
 
@@ -95,13 +79,6 @@ def filled(shape: tuple[int, ...], dtype: str) -> Any:
     return cp.full(shape, np.nan, dtype)
 
 
-def ordered(x: np.ndarray, order: str) -> np.ndarray:
-    """The same elements in another order in memory: rows, columns, or rows backwards."""
-    if order == "F":
-        return x.swapaxes(1, 2).copy().swapaxes(1, 2)
-    return np.ascontiguousarray(x[:, ::-1])[:, ::-1] if order == "R" else np.ascontiguousarray(x)
-
-
 def work_on(pair: Pair, limit: int | None = None) -> Work:
     """What is done with these rows."""
     left, right = map(on_device, pair)
@@ -122,131 +99,6 @@ def again(program: Program, arrays: Iterable[Any], c: Any) -> None:
     assert run is not None
     with run:
         assert run.result is c
-
-
-def check(scheme: Scheme | Words, pairs: list[Pair], plan: Plan, limit: int | None = None) -> Work:
-    """The product of the first pair part by part, then that of all pairs by the whole program."""
-    a, b = pairs[0]
-    shape, dtype = (max(len(a), len(b)), a.shape[1], b.shape[1]), plan.dtype
-    work = work_on((a, b), limit)
-    c = filled(shape, dtype)
-    work.multiply(plan, c)
-    same(expected(scheme, a, b), c)
-    program = work.whole()
-    assert program is not None
-    for x, y in [*pairs, pairs[0]]:
-        c = filled(shape, dtype)
-        again(program, (on_device(x), on_device(y)), c)
-        same(expected(scheme, x, y), c)
-    return work
-
-
-def programs_of_slices(rng: np.random.Generator) -> None:
-    """Views of every kind, NaN and Inf, stacks, subnormal results."""
-    for case in PRODUCTS:
-        if case.startswith(HOPPER) != on_hopper():
-            continue
-        name, slices, dtype = case.removeprefix(HOPPER).rsplit("-", 2)
-        engine = "hopper" if on_hopper() else "cublas"
-        for batch_a, batch_b, m, k, n in ((1, 1, 33, 270, 130), (2, 1, 5, 140, 9))[: 1 if on_hopper() else 2]:
-            scheme = forced(integer_scheme(name, k), int(slices))
-            for orders in ("CC", "FR"):
-                pairs = []
-                for scale in (0, -1060 if dtype == "f8" else -140):
-                    x, y = matrix(rng, (batch_a, m, k), dtype), matrix(rng, (batch_b, n, k), dtype)
-                    y[0, 0, 0] = np.inf
-                    x = np.ldexp(x, scale)
-                    pairs.append((ordered(x, orders[0]), ordered(y, orders[1])))
-                check(scheme, pairs, plan_of(scheme, *pairs[0], engine=engine))
-
-
-def programs_of_words(rng: np.random.Generator) -> None:
-    """The same of words, with the bits of the model of tensor cores."""
-    core = devices.current().family.core
-    assert core is not None
-    for case in WORDS:
-        if case.startswith(HOPPER) != on_hopper():
-            continue
-        words = replace(PRESETS[case.removeprefix(HOPPER)], core=core)
-        for orders in ("CC", "FC"):
-            pairs = []
-            for _ in range(2):
-                x, y = matrix(rng, (1, 20, 70), "f4"), matrix(rng, (1, 130, 70), "f4")
-                y[0, 0, 0] = np.nan
-                pairs.append((ordered(x, orders[0]), ordered(y, orders[1])))
-            check(words, pairs, plan_of(words, *pairs[0]))
-
-
-def programs_within_limits(rng: np.random.Generator) -> None:
-    """Products in panels, whose memory is the same for all of them, and prepared operands in panels."""
-    device = devices.current()
-    core = device.family.core
-    assert core is not None
-    schemes = Residues(3), Digits(2), replace(PRESETS["halfhalf"], core=core)
-    for scheme in schemes:
-        m, k, n = 300, 26, 270
-        if on_hopper() and not isinstance(scheme, Words):
-            m, k, n = 530, 260, 400
-        pairs = [(matrix(rng, (2, m, k), "f4"), matrix(rng, (2, n, k), "f4")) for _ in range(2)]
-        plan = plan_of(scheme, *pairs[0])
-        engine = engine_of(device, plan)
-        whole = workspace_of(engine, scheme, k, 2, m, n)
-        least = workspace_of(engine, scheme, k, 2, *units_of(engine, scheme, k))
-        limit = (whole + least) // 2
-        work = check(scheme, pairs, plan, limit)
-        assert work.workspace <= limit, (scheme, work.workspace, limit)
-        program = work.whole()
-        assert program is not None and program.workspace <= limit
-        _, arena = program.arena
-        assert arena < limit + 64 * 1024 + 256 * (m + n), (arena, limit)
-        assert check(scheme, pairs, plan).workspace <= whole
-        limited = replace(plan, workspace_limit=limit)
-        prepared = [
-            (backend.split(on_device(x), "left", limited), backend.split(on_device(y), "right", limited))
-            for x, y in pairs
-        ]
-        work, c = work_of(*prepared[0], "float32", limit), filled((2, m, n), "f4")
-        work.multiply(limited, c)
-        same(expected(scheme, *pairs[0]), c)
-        program = work.whole()
-        assert program is not None
-        for pair, (left, right) in zip([*pairs, pairs[0]], [*prepared, prepared[0]], strict=True):
-            c = filled((2, m, n), "f4")
-            again(program, (*left.arrays, *right.arrays), c)
-            same(expected(scheme, *pair), c)
-
-
-def programs_of_prepared(rng: np.random.Generator) -> None:
-    """One operand or both are split already; engines of all kinds."""
-    device, core = devices.current(), devices.current().family.core
-    assert core is not None
-    for scheme in (Residues(14), Digits(3), Digits(7), replace(PRESETS["tf32tf32"], core=core)):
-        dtype = "f4" if isinstance(scheme, Words) else "f8"
-        engine = "auto" if isinstance(scheme, Words) or not on_hopper() else "hopper"
-        pairs = [(matrix(rng, (1, 20, 70), dtype), matrix(rng, (1, 30, 70), dtype)) for _ in range(2)]
-        plan = plan_of(scheme, *pairs[0], engine=engine)
-        assert engine_of(device, plan) == engine_of(device, replace(plan))
-        for which in ("left", "right", "both"):
-            program = None
-            for a, b in (*pairs, pairs[0]):
-                left, right = (
-                    backend.split(on_device(x), side, plan) if which in (side, "both") else on_device(x)
-                    for side, x in (("left", a), ("right", b))
-                )
-                c = filled((1, 20, 30), dtype)
-                if program is None:
-                    work = work_of(left, right, plan.dtype)
-                    work.multiply(plan, c)
-                    program = work.whole()
-                    assert program is not None
-                else:
-                    again(program, [x for of in (left, right) for x in arrays_of(of)], c)
-                same(expected(scheme, a, b), c)
-
-
-def arrays_of(operand: Any) -> tuple[Any, ...]:
-    """What a program reads of an operand."""
-    return operand.arrays if isinstance(operand, PreparedSlices) else (operand,)
 
 
 def facts_of(a: np.ndarray, b: np.ndarray, need: Need) -> Any:
@@ -628,19 +480,6 @@ def wide_magnitudes_on_host(rng: np.random.Generator) -> None:
             work.multiply(plan_of(Residues(14), a, b), c)
         same(expected(Residues(14), a, b), c)
         assert (work.whole() is None) == emulated
-
-
-def programs_of_quadrants(rng: np.random.Generator) -> None:
-    """Strassen-Winograd, where it is faster, has the same bits."""
-    from ozaki.backends.cupy.steps.engines import winograd
-
-    scheme: Callable[[int], Residues] = Residues
-    for m, k, n, dtype in ((300, 270, 290, "f8"), (260, 400, 257, "f4")):
-        pairs = [(matrix(rng, (1, m, k), dtype), matrix(rng, (1, n, k), dtype)) for _ in range(2)]
-        with mock.patch.object(winograd, "_FROM", 1):
-            work = check(scheme(5), pairs, plan_of(scheme(5), *pairs[0]))
-        program = work.whole()
-        assert program is not None and "recombine_quadrants" in str(program)
 
 
 def ends_of_products(rng: np.random.Generator) -> None:
