@@ -7,6 +7,7 @@ from decimal import ROUND_CEILING, Context
 from math import inf, isfinite
 
 from ozaki._accuracy import Measure
+from ozaki.schemes import PRESETS
 
 
 @dataclass(frozen=True)
@@ -71,9 +72,9 @@ class Report:
 
 def counted(slices: int, scheme: str) -> str:
     """The slices of a scheme, with their number: "14 residues", "2 words (halfhalf)"."""
-    if "digits" in scheme or scheme == "residues":
-        return f"{slices} {scheme}"
-    return several(slices, "word") + ("" if scheme == "words" else f" ({scheme})")
+    if scheme in PRESETS or scheme == "words":
+        return several(slices, "word") + ("" if scheme == "words" else f" ({scheme})")
+    return f"{slices} {scheme}"
 
 
 def several(count: int, what: str) -> str:

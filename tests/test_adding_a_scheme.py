@@ -101,6 +101,7 @@ def test_its_bits_are_those_of_its_definition(short, rng):
     a, b = rng.standard_normal((7, 40)), rng.standard_normal((40, 5))
     c, report = ozaki.matmul(a, b, scheme="short", slices=1, return_report=True)
     assert (c == by_definition(a, b)).all()
+    assert str(report).startswith("1 short, 1 slice product on NumPy")
     assert (report.scheme, report.slices, report.products, report.reproducible) == ("short", 1, 1, True)
 
 

@@ -11,11 +11,11 @@ from cases import LOOSEST, bounds_of, measured, power, same_bits, spread, viewed
 import ozaki
 from ozaki import Accuracy, reference
 from ozaki._cli.verify import MEASURES
-from ozaki.backends.numpy._describe import describe, sample
+from ozaki.backends.numpy._describe import Described, describe, sample
 from ozaki.bounds import estimates
 from ozaki.bounds import exact as exact_bounds
 from ozaki.bounds import native as native_bounds
-from ozaki.bounds.description import SAMPLED, Described
+from ozaki.bounds.description import SAMPLED
 from ozaki.bounds.rounding import with_rounding
 from ozaki.schemes import Digits, Residues, magnitude_bits
 

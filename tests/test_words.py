@@ -14,8 +14,7 @@ from words_definition import split
 import ozaki
 from ozaki import Words, reference
 from ozaki.backends.numpy import _machine, _words
-from ozaki.backends.numpy._describe import describe
-from ozaki.bounds.description import Described
+from ozaki.backends.numpy._describe import Described, describe
 from ozaki.schemes import PRESETS
 from ozaki.schemes.words import groups
 from ozaki.tensor_core import TensorCore

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from math import inf
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -21,55 +21,11 @@ NO_SPAN = 2**16
 Ints = npt.NDArray[np.int64]
 
 
-@dataclass(frozen=True)
-class Described:
-    """An operand and its description.
-
-    Attributes
-    ----------
-    x : array, shape (batch, rows, k)
-        The operand as rows: the rows of A, the columns of B.
-    fields : array of int64, shape (6, batch, rows)
-        In the order of `FIELDS`, in the memory of the operand's backend.
-    ahead : object
-        What the backend found for a proof at the same time, if anything.
-    """
-
-    x: Any
-    fields: Any
-    ahead: Any = None
-
-    @property
-    def k(self) -> int:
-        return int(self.x.shape[-1])
-
-    @cached_property
-    def span(self) -> int:
-        """Largest top - bottom of a row: bits that an exact image needs. On a GPU this waits for it."""
-        top, bottom = (self.fields[FIELDS.index(field)] for field in ("top", "bottom"))
-        return int((top - bottom).max())
-
-    @cached_property
-    def least_span(self) -> int:
-        """Smallest top - bottom of a row with a nonzero: with less bits no image is exact. In host memory."""
-        spans = (self.on_host.top - self.on_host.bottom)[~self.on_host.empty]
-        return int(spans.min(initial=NO_SPAN))
-
-    @cached_property
-    def on_host(self) -> Description:
-        """The description in host memory; on a GPU this waits for it."""
-        fields = self.fields.get() if hasattr(self.fields, "get") else self.fields
-        return Description(self.k, *fields)
-
-
 SAMPLED = 384
 """Elements at the beginning of a row that are looked at, at most, to tell what is ordinary.
 
 Of 16384 rows of normal data each has 0.53 times as many or more that count in B9; with 256 0.51, and half is too few.
 """
-
-Sides = tuple[Described, Described]
-"""Both operands of a product."""
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,8 @@ SLACK_BITS = 10
 """abs(Cbar) stays this far (relatively, 2**-10) below half the product of the moduli."""
 
 
+# Kernels take 256 and odd moduli from 17 to 255 (kernels/arithmetic/residues.cuh): another even one would break the
+# quotient by which they reduce, which relies on there being no ties.
 @lru_cache(maxsize=1024)
 def coprime_moduli(largest: int, count: int) -> tuple[int, ...]:
     """The first `count` of: `largest`, then downwards each integer coprime to all before it."""

@@ -19,9 +19,8 @@ from unittest import mock
 
 import numpy as np
 import streams
-from streams import Event, Stream, current, drain, give
-
 from build import built
+from streams import Event, Stream, current, drain, give
 
 
 class Memory:

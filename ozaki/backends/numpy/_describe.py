@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 from typing import Any
 
@@ -10,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ozaki.backends.numpy._limbs import Floats
-from ozaki.bounds.description import FIELDS, SAMPLED, Described, Least, Sides, empty_fields
+from ozaki.bounds.description import FIELDS, NO_SPAN, SAMPLED, Description, Least, empty_fields
 from ozaki.schemes import magnitude_bits
 from ozaki.schemes.image import EMPTY_TOP
 
@@ -19,6 +21,41 @@ TILE = 2**16
 
 OBJECTS = 2**16
 """Bytes of Python's and NumPy's objects, and of arrays of a few rows, while a product is computed."""
+
+
+@dataclass(frozen=True)
+class Described:
+    """An operand and its description.
+
+    Attributes
+    ----------
+    x : shape (batch, rows, k), the rows of A or the columns of B
+    fields : shape (6, batch, rows), in the order of `FIELDS`
+    """
+
+    x: npt.NDArray[Any]
+    fields: npt.NDArray[np.int64]
+
+    @property
+    def k(self) -> int:
+        """Length of the rows."""
+        return int(self.x.shape[-1])
+
+    @cached_property
+    def span(self) -> int:
+        """Largest top - bottom of a row: bits that an exact image needs."""
+        return int((self.on_host.top - self.on_host.bottom).max())
+
+    @cached_property
+    def least_span(self) -> int:
+        """Smallest top - bottom of a row with a nonzero: with fewer bits no image is exact."""
+        spans = (self.on_host.top - self.on_host.bottom)[~self.on_host.empty]
+        return int(spans.min(initial=NO_SPAN))
+
+    @cached_property
+    def on_host(self) -> Description:
+        """The description, as bounds take it."""
+        return Description(self.k, *self.fields)
 
 
 def describe(x: npt.NDArray[Any]) -> Described:
@@ -36,7 +73,9 @@ def describing_workspace(shape: tuple[int, ...]) -> int:
     return 8 * 6 * min(TILE, prod(shape)) + OBJECTS
 
 
-def sample(x: npt.NDArray[Any], y: npt.NDArray[Any], whole: Sides | None = None) -> tuple[Least, Least]:
+def sample(
+    x: npt.NDArray[Any], y: npt.NDArray[Any], whole: tuple[Described, Described] | None = None
+) -> tuple[Least, Least]:
     """What the first elements of the rows of both operands show, given the descriptions of the whole rows, if any."""
     some = [describe(side[..., :SAMPLED]) for side in (x, y)]
     left, right = (Least.of(part.on_host, of.on_host) for part, of in zip(some, whole or some, strict=True))

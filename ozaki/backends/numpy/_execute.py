@@ -11,13 +11,12 @@ import numpy.typing as npt
 from ozaki._plan import Plan
 from ozaki._workspace import too_few_bytes
 from ozaki.backends.numpy import _words
-from ozaki.backends.numpy._describe import OBJECTS, TILE
+from ozaki.backends.numpy._describe import OBJECTS, TILE, Described
 from ozaki.backends.numpy._nonfinite import patch
 from ozaki.backends.numpy._slices import Slices, slices_of
 from ozaki.backends.numpy._unrounded import Unrounded
 from ozaki.backends.numpy._words import WordSlices
 from ozaki.backends.numpy.engines import Engine, engine_of
-from ozaki.bounds.description import Described
 from ozaki.schemes import Scheme, Words, is_exact, scaling_of
 
 _PANEL = 2048

@@ -6,8 +6,8 @@ from math import inf
 
 import numpy as np
 
+from ozaki.backends.numpy._describe import Described
 from ozaki.backends.numpy._limbs import Floats
-from ozaki.bounds.description import Described
 from ozaki.bounds.overlap import ROWS, Indices, entries, row
 
 

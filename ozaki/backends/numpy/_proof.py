@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ozaki.backends.numpy._describe import OBJECTS, TILE, along_memory, row_tiles, scale, turned
+from ozaki.backends.numpy._describe import OBJECTS, TILE, Described, along_memory, row_tiles, scale, turned
 from ozaki.backends.numpy._limbs import Floats
-from ozaki.bounds.description import Described
 from ozaki.bounds.exact import ErrorTerms
 from ozaki.bounds.levels import EVERY, NARROW_BITS, NARROW_DEPTH, SAMPLE, Level, levels, wide_bits
 from ozaki.bounds.of_scheme import error_terms

@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ozaki.backends.numpy._describe import along_memory, scale, turned
+from ozaki.backends.numpy._describe import Described, along_memory, scale, turned
 from ozaki.backends.numpy._limbs import Floats
 from ozaki.backends.numpy.engines import Engine
-from ozaki.bounds.description import Described
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ozaki._workspace import too_few_bytes
-from ozaki.backends.numpy._describe import OBJECTS
-from ozaki.bounds.description import Described
+from ozaki.backends.numpy._describe import OBJECTS, Described
 from ozaki.schemes.words import Group, Words, groups
 from ozaki.tensor_core import Floats, accumulate, round_to
 

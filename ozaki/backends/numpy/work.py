@@ -11,7 +11,7 @@ import numpy.typing as npt
 from ozaki._operands import SIDES, Side
 from ozaki._plan import Plan
 from ozaki.backends.numpy import _proof, _words
-from ozaki.backends.numpy._describe import describe, describing_workspace, sample
+from ozaki.backends.numpy._describe import Described, describe, describing_workspace, sample
 from ozaki.backends.numpy._execute import execute
 from ozaki.backends.numpy._native import native
 from ozaki.backends.numpy._overlap import overlap
@@ -19,7 +19,6 @@ from ozaki.backends.numpy._slices import Slices
 from ozaki.backends.numpy._words import WordSlices
 from ozaki.backends.panels import Panel, Panels
 from ozaki.bounds import native as native_bounds
-from ozaki.bounds.description import Described
 from ozaki.bounds.levels import FEW_ROWS, Level, levels
 from ozaki.bounds.of_scheme import rows_bound
 from ozaki.planning.facts import (

@@ -11,9 +11,9 @@ import numpy as np
 from ozaki.backends.cupy.steps.describing import describe, find_largest
 from ozaki.backends.cupy.steps.proof import Wanted, least_product, lower_bound, worst_ratios
 from ozaki.backends.numpy import _proof as on_host
+from ozaki.backends.numpy._describe import Described as OnHost
 from ozaki.backends.numpy._describe import describe as described_on_host
 from ozaki.bounds import words as word_bounds
-from ozaki.bounds.description import Described as OnHost
 from ozaki.bounds.levels import levels
 from ozaki.planning.facts import Ratio
 from ozaki.schemes import PRESETS, Digits, Residues, Scheme, Words

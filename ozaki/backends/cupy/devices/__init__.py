@@ -24,7 +24,7 @@ def of(capability: str, **numbers: Any) -> Device:
 
 def with_known_cores() -> tuple[str, ...]:
     """Compute capabilities of the devices whose tensor cores are known to add in a certain way, in order."""
-    return tuple(sorted(c for family in _FAMILIES if family.core is not None for c in family.capabilities))
+    return tuple(sorted((c for family in _FAMILIES if family.core is not None for c in family.capabilities), key=int))
 
 
 def current() -> Device:

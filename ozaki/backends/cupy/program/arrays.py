@@ -31,6 +31,9 @@ class Buffer:
     counted: bool = True
 
 
+_CTYPES = {"f": "float", "d": "double"}
+
+
 class Place(NamedTuple):
     """An address: so many bytes from the beginning of a buffer."""
 
@@ -52,7 +55,7 @@ class View(NamedTuple):
     @property
     def ctype(self) -> str:
         """The C name of the floating-point dtype."""
-        return "double" if self.char == "d" else "float"
+        return _CTYPES[self.char]
 
     @property
     def itemsize(self) -> int:

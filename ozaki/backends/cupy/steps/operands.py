@@ -17,7 +17,7 @@ class Described:
     Attributes
     ----------
     x : shape (batch, rows, k); the rows of A, or the columns of B
-    fields : int64, shape (6, batch, rows), in the order of `ozaki._description.FIELDS`
+    fields : int64, shape (6, batch, rows), in the order of `ozaki.bounds.description.FIELDS`
     largest : of the fields only the first is there, as bits of the largest element, and the last: what max scaling and
         words need
     magnitudes : those that were taken at the same time for a proof, if any were
