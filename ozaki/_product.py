@@ -9,6 +9,8 @@ from functools import cached_property, partial
 from math import inf, prod
 from typing import Any
 
+import numpy as np
+
 from ozaki._checks import check_choices
 from ozaki._choices import Choices
 from ozaki._operands import SIDES
@@ -207,7 +209,7 @@ class Product:
             chosen = partial(_keeps_promise, plan) if plan.strict else _always
         elif self.facts:
             chosen = partial(_is_chosen, question, plan.scheme)
-        else:  # the choice is a function of nothing that could be another one
+        else:  # no fact was asked: the same question has the same answer
             chosen = _always
         native_matters = plan.native if question is None else question.native_may_matter
         if not native_matters:
@@ -263,6 +265,7 @@ def _always(facts: Facts) -> bool:
     return True
 
 
+@np.errstate(all="ignore")
 def _keeps_promise(given: Plan, facts: Facts) -> bool:
     """A plan that is given meets its target for operands with these facts."""
     try:
@@ -271,6 +274,7 @@ def _keeps_promise(given: Plan, facts: Facts) -> bool:
         return False
 
 
+@np.errstate(all="ignore")
 def _is_chosen(question: Question, scheme: Scheme | Words | None, facts: Facts) -> bool:
     """The same scheme is chosen for operands with these facts."""
     try:
@@ -288,4 +292,4 @@ def _with_same_obstacle(
 
 
 _LARGEST_KEPT = 2**39
-"""Multiplications beyond which the host's time is nothing, and memory much."""
+"""Multiplications: larger products are not kept, since the host's time no longer matters, and memory does."""

@@ -307,7 +307,9 @@ def test_a_matrix_larger_than_the_memory_is_refused_before_it_is_allocated(from_
         from_text(f"%%MatrixMarket matrix {kind}\n{sizes}1 1 1\n")
 
 
-@pytest.mark.parametrize("content", [b"", b"text", gzip.compress(b"%%MatrixMarket", mtime=0)[:-3], b"\x1f\x8b" + bytes(40)])
+@pytest.mark.parametrize(
+    "content", [b"", b"text", gzip.compress(b"%%MatrixMarket", mtime=0)[:-3], b"\x1f\x8b" + bytes(40)]
+)
 def test_a_damaged_compressed_file_is_named(from_text, content):
     with pytest.raises((OSError, ValueError), match=r"x\.mtx\.gz: "):
         from_text(content, "x.mtx.gz")

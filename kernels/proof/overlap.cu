@@ -16,6 +16,7 @@
 // One block of 16 warps for each batch entry that is sampled. Warp w samples rows w and w + 16 of A and such columns of
 // B (1), then compares these rows of A with all columns, a lane for each (2).
 #include "arithmetic/fixed_point.cuh"
+#include "hardware/launch.cuh"
 
 constexpr int ROWS = 32, WARPS = 16;
 constexpr int PITCH = 32 * SEGMENTS + 4;  // bytes of a row in shared memory; by the 4 the lanes of a warp read all banks
@@ -61,6 +62,7 @@ overlap(const Operand a, const Operand b, double* __restrict__ overlap, int64_t 
   __shared__ __align__(16) uint8_t left[ROWS][PITCH], right[ROWS][PITCH];
   __shared__ uint32_t rows[ROWS], columns[ROWS];
   __shared__ double least[WARPS];
+  after_previous();
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const int64_t entry = blockIdx.x * entry_step;
 #pragma unroll 1

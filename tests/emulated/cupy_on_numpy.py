@@ -19,8 +19,9 @@ from unittest import mock
 
 import numpy as np
 import streams
-from build import built
 from streams import Event, Stream, current, drain, give
+
+from build import built
 
 
 class Memory:

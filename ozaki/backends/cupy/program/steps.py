@@ -17,7 +17,7 @@ STREAMS: tuple[Stream, ...] = ("main", "proof", "answers")
 
 
 class Out(NamedTuple):
-    """An argument of a kernel that it writes."""
+    """An argument of a kernel that it writes, and may read before, as a counter."""
 
     place: Place
 

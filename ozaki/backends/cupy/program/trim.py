@@ -16,8 +16,9 @@ from ozaki.backends.cupy.program.steps import Arrive, Fork, Launch, Step
 def trimmed(program: Program, facts: Collection[Hashable]) -> Program:
     """The same program for its result, the last of `given`, and for these facts.
 
-    A step stays if a step that stays reads a buffer that it writes, whatever part of it. So does one that the step
-    after it overlaps with: that one waits for nothing else (kernels/hardware/launch.cuh).
+    A step stays if it writes a buffer that a later step which stays touches, whatever part of it: what a step writes,
+    it may read as well, as a counter that was cleared. So does a step that the one after it overlaps with: that one
+    waits for nothing else (kernels/hardware/launch.cuh).
     """
     readers = {name: reader for name, reader in program.readers.items() if name in facts}
     arrivals = {evidence.arrival for reader in readers.values() for evidence in reader.evidence}
@@ -40,7 +41,7 @@ def trimmed(program: Program, facts: Collection[Hashable]) -> Program:
         if stays:
             staying.append(i)
             waiting.add(step.stream)
-            needed.update(place.buffer for place in step.reads)
+            needed.update(step.buffers)
     staying.reverse()
     steps = tuple(program.steps[i] for i in staying)
     touched = {buffer for step in steps for buffer in step.buffers}
