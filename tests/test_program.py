@@ -184,19 +184,21 @@ def test_a_repeated_call_spares_what_nothing_depends_on():
     b.release(early)
     b.launch(nothing(None), Out(spare.at))
     b.launch(nothing(None, None), described, Out(slices.at), overlaps=True)
-    b.launch(nothing(None, None), slices, Out(c.at))
-    b.release(described, slices)
+    counter = b.zeroed("counter", 4)
+    b.launch(nothing(None, None, None), slices, Out(counter), Out(c.at))
+    b.release(described, slices, counter)
 
     def written(program):
         return [step.writes[0].buffer.name for step in program.steps if step.writes]
 
     whole = b.whole()
     asked = trimmed(whole, ["asked"])
-    assert written(asked) == ["described", "asked", "asked on host", "spare", "slices", "c"]
+    assert written(asked) == ["described", "asked", "asked on host", "spare", "slices", "counter", "counter"]
     assert [*asked.readers] == ["asked"] and asked.given == whole.given
-    assert asked.releases == ((len(asked.steps), described.buffer), (len(asked.steps), slices.buffer))
+    end = len(asked.steps)
+    assert asked.releases == tuple((end, each.buffer) for each in (described, slices, counter))
     none = trimmed(whole, [])
-    assert written(none) == ["described", "spare", "slices", "c"]
+    assert written(none) == ["described", "spare", "slices", "counter", "counter"]
     assert not none.readers and not none.aside and whole.aside and asked.aside
     assert trimmed(whole, ["asked", "unasked"]).readers.keys() == whole.readers.keys()
 

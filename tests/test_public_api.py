@@ -44,6 +44,7 @@ FIELDS = {
         "workspace_limit",
         "why",
         "strict",
+        "candidates",
     ],
     "Prepared": ["side", "plan", "shape", "dtype", "slices", "backend"],
     "Report": [
