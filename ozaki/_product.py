@@ -208,7 +208,7 @@ class Product:
         if question is None:
             chosen = partial(_keeps_promise, plan) if plan.strict else _always
         elif self.facts:
-            chosen = partial(_is_chosen, question, plan.scheme)
+            chosen = partial(_is_chosen, question, plan.scheme, self.facts)
         else:  # no fact was asked: the same question has the same answer
             chosen = _always
         native_matters = plan.native if question is None else question.native_may_matter
@@ -275,8 +275,13 @@ def _keeps_promise(given: Plan, facts: Facts) -> bool:
 
 
 @np.errstate(all="ignore")
-def _is_chosen(question: Question, scheme: Scheme | Words | None, facts: Facts) -> bool:
-    """The same scheme is chosen for operands with these facts."""
+def _is_chosen(question: Question, scheme: Scheme | Words | None, before: Facts, facts: Facts) -> bool:
+    """The same scheme is chosen for operands with these facts; it was with those before."""
+    try:
+        if all(facts[need] == value for need, value in before.items()):
+            return True
+    except MissingFact:
+        return False
     try:
         answer = choose(question, facts)
     except ValueError:  # these operands are out of reach, which the long way says

@@ -148,7 +148,7 @@ TABLE = {
         native,
     ),
     "nothing has to be proven: a sample first": (question(), {}, needs(Overlap())),
-    "a sample shows that slices will not be proven": (question(), {Overlap(): 0.1}, native),
+    "a sample shows that slices will not be proven": (question(), {Overlap(): 0.05}, native),
     "a sample lets expect that they are": (question(), {Overlap(): 0.9}, needs(WorstRatio(Residues(14), "sampled"))),
     # Other measures rest on the descriptions of rows.
     "spans first": (question(**ROW), {}, needs(Spans())),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from math import inf
 from typing import Literal
 
@@ -43,6 +43,14 @@ class Candidates:
     native_ruled_out: str | None
     accuracy_named: bool
     slices: bool = True
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        """Computed once, as that of a question."""
+        return hash((self.target, self.digits_target, self.words, self.native_ruled_out, self.slices))
 
     def without_slices(self) -> Candidates:
         """Where the proof of slices would take longer than what else may run."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 from ozaki._accuracy import Accuracy
@@ -63,16 +64,24 @@ class Question:
     native_fits: bool = True
     for_operands: bool = False
 
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        """Computed once: what follows from a question alone is kept by it, and looked up in every repeated call."""
+        return hash((self.sizes, self.dtype, self.choices, self.machine, self.native_obstacle))
+
     @property
     def k(self) -> int:
         return self.sizes.shape[1]
 
-    @property
+    @cached_property
     def empty(self) -> bool:
         """The product has no entry, or no inner index."""
         return 0 in (*self.sizes.stack, self.k)
 
-    @property
+    @cached_property
     def target(self) -> Accuracy | None:
         """The accuracy asked for, spelled out for this k; None if none is named."""
         return self.choices.target(self.k)

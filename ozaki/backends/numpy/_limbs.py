@@ -1,6 +1,7 @@
 """Exact integers as limbs in float64 arrays, and their one rounding.
 
-A value is sum_l limbs[l] 2**(26 l); after `carry` every limb but the highest is balanced, abs <= 2**25.
+A value is sum_l limbs[l] 2**(26 l); after `carry` every limb but the highest is balanced, abs <= 2**25. Who rounds a
+value takes so many limbs that the highest is then below 2**26, too.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def add_shifted(limbs: Floats, values: Floats, shift: int) -> None:
 
 
 def collapse(limbs: Floats) -> tuple[Floats, Floats]:
-    """(high, low) with high + low rounding to any shorter format just as the value does.
+    """(high, low) with high + low rounding to any shorter format just as the value does, of limbs after `carry`.
 
     The limbs are summed in pairs from the lowest with error-free additions; the errors are added up with rounding
     to odd (Boldo, Melquiond 2008), so that the last rounding cannot be misled by what was cut off.

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import ozaki
-from ozaki.backends.cupy import devices, work
+from ozaki.backends.cupy import devices, ratios
 from ozaki.backends.cupy.machine import Machine
 from ozaki.backends.cupy.program.program import Evidence
 from ozaki.backends.cupy.steps.engines.choice import slice_engine
@@ -155,7 +155,9 @@ def no_worse_than_native(rng: np.random.Generator) -> None:
         return float(scheme.products)
 
     slope = np.ldexp(1.0, np.arange(k) % 9 - 4).astype("f4")
-    uneven = a * slope, b / slope[:, None]
+    uneven = a.copy(), b.copy()
+    uneven[0][4] *= slope  # a row and a column of which the sample of their overlap sees nothing
+    uneven[1][:, 2] /= slope
     for (x, y), time, ran in ((uneven, 1e3, "residues"), (uneven, 7.5, "native"), (graded, 1e3, "native")):
         with with_times(words=500.0, native=time, slices=by_products):
             for _ in range(2):  # the second one is served by a program that is kept
@@ -262,7 +264,7 @@ def words_for_a_target(rng: np.random.Generator) -> None:
     apart[1][1::2] *= np.float32(2.0**-40)
     with with_times(slices=1.0):
         got, found = [], []
-        with mock.patch.object(work, "least_product", no_least_product):
+        with mock.patch.object(ratios, "least_product", no_least_product):
             for a in (*usual[:2], small, graded, graded, usual[2]):
                 out = cp.full((40, 50), np.nan, "f4")
                 with seen() as calls:
