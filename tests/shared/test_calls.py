@@ -86,7 +86,7 @@ def test_shapes(device, rng, left, right):
         expected = np.matmul(a, b)
         c = ozaki.matmul(device.asarray(a), device.asarray(b), **way)
         assert type(c) is device.kind(expected), way
-        assert_same(expected, device.asnumpy(c), way)
+        assert_same(expected + 0.0, device.asnumpy(c) + 0.0, way)  # of native zeros the sign is the library's choice
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
