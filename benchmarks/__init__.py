@@ -1,1 +1,1 @@
-"""Benchmarks: ours, native products and other libraries, on the same data in one run (`python -m benchmarks`)."""
+"""Benchmarks of this library, native products and other libraries, on the same data (`python -m benchmarks`)."""

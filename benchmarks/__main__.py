@@ -100,7 +100,7 @@ def main(
 
 
 def draw(path: Path, console: Console) -> None:
-    """Draw a result file into its folder, where that can be done."""
+    """Draw a result file into its folder; without Matplotlib, say that it is not drawn."""
     try:
         from benchmarks import plots
     except ImportError as error:
@@ -120,7 +120,7 @@ def _sizes(text: str) -> tuple[int, ...]:
 
 
 def _loaded(folder: Path) -> CDLL:
-    """cuBLAS out of that folder."""
+    """Load cuBLAS from a folder; an error names the option."""
     try:
         return load(folder)
     except OSError as error:
@@ -128,7 +128,7 @@ def _loaded(folder: Path) -> CDLL:
 
 
 def _peers(gemmul8: Path | None, cublas: CDLL | None, device: Device, console: Console) -> Peers:
-    """GEMMul8 out of that folder, and the emulation of that cuBLAS, as far as the device can run them."""
+    """The peers that the device can run: GEMMul8 from a folder, and the emulated DGEMM of a newer cuBLAS."""
     if device.xp.__name__ != "cupy":
         if gemmul8 is not None or cublas is not None:
             console.print("GEMMul8 and cuBLAS need a GPU")

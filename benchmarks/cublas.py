@@ -18,7 +18,7 @@ class Compute(IntEnum):
 
 
 def gemm(a: Any, b: Any, out: Any, compute: Compute, beta: float = 0) -> None:
-    """out = a b + beta out, CuPy arrays of rows that follow one another.
+    """Compute out = a b + beta out, for C-contiguous CuPy matrices.
 
     cuBLAS is column-major, so out^T = b^T a^T.
     """

@@ -17,12 +17,12 @@ from typing import Any, Self
 from benchmarks.devices import cublas_version
 
 LIBRARIES = "libcublasLt.so.13", "libcublas.so.13"
-"""In the order in which they are loaded: the second needs the first."""
+"""File names of cuBLAS in the order in which they are loaded: the second library needs the first."""
 
 ROUTINE = "cublas dgemm, emulated (eager)"
 
 WORKSPACE = 2**33
-"""Bytes: those of both operands at 16384 in 16 residues. Without a workspace cuBLAS allocates one in every call."""
+"""Bytes of cuBLAS's workspace: those of both operands at n = 16384 in 16 residues. Without it, each call allocates."""
 
 
 def libraries(folder: Path) -> list[Path]:
@@ -31,7 +31,7 @@ def libraries(folder: Path) -> list[Path]:
     Raises
     ------
     FileNotFoundError
-        Where one of them is not there, or there more than once.
+        If one of them is missing, or is there more than once.
     """
     paths = []
     for name in LIBRARIES:
@@ -46,35 +46,35 @@ def libraries(folder: Path) -> list[Path]:
 def load(folder: Path) -> ctypes.CDLL:
     """Load cuBLAS out of a folder, for this whole process; call it before CuPy is imported.
 
-    A process cannot well have two libraries of one name: the loader takes the libcublasLt.so.13 that is there already
-    for the one that the newer libcublas.so.13 asks for. So the newer ones are loaded first, and whoever asks for
-    cuBLAS by name later, as CuPy and GEMMul8 do, gets them, too: all products by cuBLAS run on the newer one, and that
-    is the version which CuPy tells, and the rows of cuBLAS show.
+    A process cannot well have two libraries of one name: the loader would give the newer libcublas.so.13 the
+    libcublasLt.so.13 that is loaded already. So the newer ones are loaded first, and CuPy and GEMMul8, which ask for
+    cuBLAS by name later, get them too: all products by cuBLAS run on the newer one, whose version CuPy reports and the
+    rows of cuBLAS show.
 
     Raises
     ------
     OSError
-        Where they are not there, or do not load.
+        If they are missing or do not load.
     """
     *_, cublas = [ctypes.CDLL(str(path)) for path in libraries(folder)]
     return cublas
 
 
 class EmulatedDgemm:
-    """DGEMM out of int8 products, wherever cuBLAS is able to ("eager"), by a handle of its own.
+    """DGEMM that cuBLAS emulates by int8 products wherever it can ("eager"), with a cuBLAS handle of its own.
 
-    Calls tell the handle so, and not cuBLAS's environment variables: these would change the native product as well,
+    Emulation is set on the handle, not by cuBLAS's environment variables: these would change the native product too,
     which ozaki does not run where they are set.
 
     Parameters
     ----------
-    library : cuBLAS
+    library : cuBLAS, as `load` returns it
     stream : address of the CUDA stream on which it multiplies
-    workspace : array on the device, which it may overwrite
+    workspace : array on the device, which cuBLAS may overwrite
 
     Attributes
     ----------
-    version : of the library, as "13.10.0"
+    version : version of the library, such as "13.10.0"
     """
 
     def __init__(self, library: ctypes.CDLL, stream: int, workspace: Any) -> None:
@@ -86,19 +86,19 @@ class EmulatedDgemm:
         self.version = cublas_version(version.value)
         self._call("cublasSetMathMode", self._handle, _FP64_EMULATED_FIXEDPOINT_MATH)
         self._call("cublasSetEmulationStrategy", self._handle, _EMULATION_STRATEGY_EAGER)
-        # In this order: another stream brings cuBLAS's own workspace back.
+        # In this order: setting a stream resets the workspace to cuBLAS's own.
         self._call("cublasSetStream_v2", self._handle, ctypes.c_void_p(stream))
         self._call("cublasSetWorkspace_v2", self._handle, _address(workspace), ctypes.c_size_t(workspace.nbytes))
 
     @classmethod
     def on_device(cls, library: ctypes.CDLL) -> Self:
-        """On CuPy's current device and stream."""
+        """Make one for CuPy's current device and stream."""
         import cupy
 
         return cls(library, cupy.cuda.get_current_stream().ptr, cupy.empty(WORKSPACE, cupy.uint8))
 
     def multiply(self, a: Any, b: Any, out: Any) -> None:
-        """out = a b, float64 matrices on the device of rows that follow one another.
+        """Compute out = a b, for C-contiguous float64 matrices on the device.
 
         cuBLAS is column-major, so out^T = b^T a^T.
         """

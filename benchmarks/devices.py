@@ -25,19 +25,19 @@ CLOCK = Path(__file__).with_name("clock.cu")
 WARM_UPS = 3
 
 FEWEST, MOST = 5, 200
-"""Timed calls."""
+"""Numbers of timed calls."""
 
 TURNS = 3
-"""Of each routine, where several are compared."""
+"""Turns of each routine, when several are compared."""
 
 
 class Pace(NamedTuple):
-    """How fast a GPU ran for a while; None where there is nothing to read.
+    """How fast a GPU ran for a while; None for what cannot be read.
 
     Attributes
     ----------
-    sm_mhz : mean clock of the multiprocessors, by their own counters
-    power_limited : part of the time in which the limit of power held it down, by NVML
+    sm_mhz : mean clock of the multiprocessors in MHz, by their own counters
+    power_limited : part of the time in which the power limit held the clock down, by NVML
     """
 
     sm_mhz: float | None = None
@@ -45,7 +45,7 @@ class Pace(NamedTuple):
 
     @classmethod
     def mean(cls, paces: Sequence[Pace]) -> Pace:
-        """The mean of each, of those that were read."""
+        """The mean of each attribute, over the paces that have it."""
         columns = ([x for x in column if x is not None] for column in zip(*paces, strict=True))
         return cls(*(round(statistics.mean(column), 3) if column else None for column in columns))
 
@@ -55,11 +55,11 @@ class Device(Protocol):
 
     Attributes
     ----------
-    name : as the result files have it
+    name : name of the device in result files
     xp : NumPy or CuPy
-    blas : what runs the native product
+    blas : name of the library that computes the native product
     sizes : default sizes of the products
-    cache_bytes : operands that fit in here are rotated
+    cache_bytes : bytes of the cache; several sets of smaller operands are taken in turn, so that none stays in it
     """
 
     name: str
@@ -71,13 +71,13 @@ class Device(Protocol):
     def versions(self) -> dict[str, str]: ...
 
     def elapsed(self, call: Callable[[], object]) -> float:
-        """Seconds of one call."""
+        """Seconds that one call takes."""
 
     def release(self) -> None:
         """Give unused memory back."""
 
     def watch(self) -> Callable[[], Pace]:
-        """Begin to watch; what is returned tells the pace since then."""
+        """Begin to measure the pace; the function that is returned gives the pace since then."""
 
 
 class Cpu:
@@ -167,7 +167,7 @@ class Gpu:
         return pace
 
     def _marks(self) -> Any:
-        """Clocks and nanoseconds of each multiprocessor, int64; zeros of those that were not met."""
+        """Clocks and nanoseconds of each multiprocessor, int64; zeros for those on which no block of the kernel ran."""
         cp = self.xp
         count = cp.cuda.Device().attributes["MultiProcessorCount"]
         marks = cp.zeros((2, count), np.int64)
@@ -176,12 +176,12 @@ class Gpu:
 
 
 def cublas_version(number: int) -> str:
-    """A version as cuBLAS tells it in one number, as "13.10.0" of 131000."""
+    """A version that cuBLAS returns as one number, as a text: "13.10.0" for 131000."""
     return f"{number // 10000}.{number // 100 % 100}.{number % 100}"
 
 
 def device_of(name: str) -> Device:
-    """The device that is called "cpu", "gpu", or "auto": the GPU where there is one."""
+    """The device of that name: "cpu", "gpu", or "auto" for the GPU if there is one, else the CPU."""
     if name == "cpu" or (name == "auto" and not _has_gpu()):
         return Cpu()
     return Gpu()
@@ -196,7 +196,7 @@ def median_seconds(device: Device, calls: Sequence[Callable[[], object]], least:
     calls : sequence of functions
         The same work on different memory.
     least : float
-        Seconds to measure for, however few the calls.
+        Seconds to measure for; at least `FEWEST` calls and at most `MOST`.
     """
     for i in range(max(WARM_UPS, len(calls))):
         device.elapsed(calls[i % len(calls)])
@@ -208,16 +208,16 @@ def medians_side_by_side(
 ) -> list[tuple[float, Pace]]:
     """Median seconds of each routine, and the device's pace, all routines taken in turn several times over.
 
-    How fast a device is hangs on what it did just before, and drifts. So no routine is measured in one piece, half a
-    turn goes by before its calls count, and the routines follow one another in another order every time.
+    The speed of a device depends on what it did just before, and drifts. So each routine is measured in several turns,
+    its calls are timed only after it has run for half a turn, and the order of routines changes from turn to turn.
 
     Parameters
     ----------
     device : Device
     routines : sequence of sequences of functions
-        Of each routine the same work on different memory.
+        For each routine, the same work on different memory.
     least : float
-        Seconds to measure each routine for, however few the calls.
+        Seconds to measure each routine for, in all turns together.
     """
     times: list[list[float]] = [[] for _ in routines]
     paces: list[list[Pace]] = [[] for _ in routines]
@@ -234,7 +234,7 @@ def medians_side_by_side(
 
 
 def _times(device: Device, calls: Iterator[Callable[[], object]], least: float, fewest: int) -> list[float]:
-    """Seconds of each call until it is enough."""
+    """Seconds of each call, until there are `fewest` calls and their sum is `least`, or there are `MOST` calls."""
     times: list[float] = []
     while len(times) < fewest or (sum(times) < least and len(times) < MOST):
         times.append(device.elapsed(next(calls)))
@@ -254,7 +254,7 @@ def _versions() -> dict[str, str]:
 
 
 def _cpu_model() -> str:
-    """The CPU's name for itself, as far as the system tells."""
+    """The name of the CPU, as far as the system tells it."""
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.exists():
         for line in cpuinfo.read_text(encoding="utf-8").splitlines():
@@ -264,7 +264,7 @@ def _cpu_model() -> str:
 
 
 class NvmlReadings:
-    """What NVML tells of one GPU; None where it does not."""
+    """Readings of NVML for one GPU; None for what NVML does not tell."""
 
     def __init__(self, bus_id: str) -> None:
         self._reader: Nvml | None = None

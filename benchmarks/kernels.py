@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ozaki.backends.cupy.program.steps import Launch, Step
 
 PRODUCTS_ALONE = (2048, 4096)
-"""Sizes at which only what arithmetic holds is measured; what memory holds, far past the cache."""
+"""Sizes at which only kernels bound by arithmetic are measured; those bound by memory need sizes far past the cache."""
 
 SIZES = (*PRODUCTS_ALONE, 8192, 16384)
 
@@ -34,7 +34,7 @@ SCHEMES = {
         ("halfhalf", None, "auto"), ("tf32tf32", None, "auto"),
     ),
 }  # fmt: skip
-"""Scheme, slices (of words as many as they have) and engine of the products whose kernels are measured."""
+"""Scheme, slices (None: words have a fixed number) and engine of the products whose kernels are measured."""
 
 PRODUCTS = ("products/residue_gemm_sm90.cu", "products/digit_gemm_sm90.cu", "words/word_gemm_sm90.cu")
 """The kernels that are bound by arithmetic: their rows have operations, not bytes."""
@@ -51,22 +51,22 @@ NAMES = {
     "words/tops_split_words_sm90.cu": "tops and split words",
     **{file: Path(file).stem for file in PRODUCTS},
 }
-"""Of steps, where they are not those of the files."""
+"""Names of kernels by source file, where they are not made from the file's name."""
 
 REPEATS = 10
 """Launches between two events, so that the device does not wait for the host."""
 
 
 class Product:
-    """A product that was computed, whose program keeps all of its memory, so that its steps can be repeated one by one.
+    """A computed product whose program keeps all of its memory, so that its steps can be repeated one by one.
 
     Attributes
     ----------
-    launches : of the kernels in `FILES`, in the order of the program
+    launches : the launches of kernels in `FILES`, in the order of the program
     """
 
     def __init__(self, a: Any, b: Any, plan: Plan) -> None:
-        """Multiply two matrices by slices or words as the plan has it."""
+        """Multiply two matrices by the slices or words of the plan."""
         import cupy as cp
 
         from ozaki.backends.cupy import backend
@@ -88,21 +88,21 @@ class Product:
         self.launches = [x for x in program.steps if isinstance(x, Launch) and x.kernel.file in FILES]
 
     def repeating(self, steps: Sequence[Step]) -> Callable[[], object]:
-        """A function that does these steps, on the memory of this product."""
+        """A function that runs these steps again in the memory of this product."""
         part = replace(self._program, steps=tuple(steps), before=frozenset(self._program.buffers), idle=[])
         return partial(self._memory.run, part)
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """What one step of a product launches.
+    """A kernel that is measured: one launch, or several, of a product.
 
     Attributes
     ----------
-    name : as "split rows, residues 14"
-    slices : number of slice products
-    bytes : read and written, each once; None where arithmetic counts
-    launch : starts it on the current stream
+    name : name in result files, such as "split rows, residues 14"
+    slices : number of slices, or of slice products of a kernel that multiplies; 0 for one that has neither
+    bytes : bytes that it reads and writes, each counted once; None for a kernel that is bound by arithmetic
+    launch : function that starts it on the current stream
     """
 
     name: str
@@ -112,7 +112,7 @@ class Kernel:
 
 
 def kernel_rows(device: Device, n: int, dtype: str, seed: int, least: float) -> Iterator[Row]:
-    """Measure the copy of an n x n matrix, and then the kernels for n x n operands, `least` seconds each."""
+    """Measure the copy of an n x n matrix, then the kernels for n x n operands, for `least` seconds each."""
     a, b = drawn(device, Shape.square(n), dtype, seed)
     bandwidth = None
     if n not in PRODUCTS_ALONE:
@@ -133,10 +133,10 @@ def kernel_rows(device: Device, n: int, dtype: str, seed: int, least: float) -> 
 
 
 def kernels_of(a: Any, b: Any, scheme: str, given: int | None, engine: str) -> Iterator[Kernel]:
-    """Describe (or find the largest elements) and split, multiply, reduce and recombine, as one product launches them.
+    """Kernels of one product in order: describe (or find the largest elements), split, multiply, reduce, recombine.
 
-    "rows" are those of A, contiguous in memory; "columns" those of B. "Strassen-Winograd" leaves out an eighth of the
-    operations that are counted.
+    In names, "rows" are those of A, contiguous in memory, and "columns" those of B. "Strassen-Winograd" leaves out an
+    eighth of the operations that are counted.
     """
     from ozaki.backends.cupy.steps.words import width
 
@@ -154,13 +154,13 @@ def kernels_of(a: Any, b: Any, scheme: str, given: int | None, engine: str) -> I
             name += ", in tiles"
         if winograd and file in PRODUCTS:
             name += ", Strassen-Winograd"
-        sliced = width(plan.scheme) if isinstance(plan.scheme, Words) else 1  # bytes of an element of a slice
+        sliced = width(plan.scheme) if isinstance(plan.scheme, Words) else 1  # bytes of a slice's element
         if scheme == "digits" and step == "recombine":
             sliced = 4
         read = a.itemsize
         each = {"describe": read, "tops": read, "reduce": 5 * slices}.get(step, read + sliced * slices)
         moved = None if file in PRODUCTS else each * a.size
-        if step.endswith("quadrants"):  # seven quarters of the slices or products
+        if step.endswith("quadrants"):  # 7/4 of the slices or products
             moved = (4 * read + 7 * slices) * a.size // 4
         count = plan.products if file in PRODUCTS else slices
         yield Kernel(name, 0 if describes else count, moved, multiplied.repeating(list(launches)))
@@ -172,7 +172,7 @@ def _kind(launch: Launch) -> tuple[str, bool]:
 
 
 def whole_products(a: Any, b: Any, scheme: str, given: int | None, engine: str) -> list[Kernel]:
-    """What multiplies residues without Strassen-Winograd, so that all operations that are counted are done."""
+    """The kernels that multiply residues without Strassen-Winograd, so that they do all operations that are counted."""
     if scheme != "residues" or engine != "hopper":
         return []
     from ozaki.backends.cupy.steps.engines import winograd

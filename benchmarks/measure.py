@@ -1,4 +1,4 @@
-"""Routines at one size: the answers checked, then all timed in turn."""
+"""Measure routines at one size: check all results, then time the routines in turn."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from benchmarks.routines import Routine
 from ozaki import reference
 
 ROWS, COLS = 8, 64
-"""Rows and columns in which entries are computed exactly; fewer where they are long."""
+"""Rows and columns in which entries are computed exactly; fewer for a long inner dimension."""
 
 MOST_COPIES = 16
 
 
 class WrongAnswerError(RuntimeError):
-    """A result that misses its bound."""
+    """A result has an error above its bound."""
 
 
 @dataclass(frozen=True)
 class Sample:
-    """Some rows of A and columns of B, of the last of a batch, for exact entries of their product.
+    """Some rows of A and columns of B (of the last matrices of a batch), whose products are computed exactly.
 
     Attributes
     ----------
-    rows, cols : indices, on the device
-    a, b : those rows and columns, NumPy arrays
+    rows, cols : indices of these rows and columns, on the device
+    a, b : these rows and columns, NumPy arrays
     """
 
     rows: Any
@@ -53,17 +53,17 @@ class Sample:
         return cls(rows, cols, host(a[rows]), host(b[:, cols]))
 
     def entries(self, c: Any) -> npt.NDArray[Any]:
-        """Those of a product that are in the sample."""
+        """The entries of a product c that are in the sample, in host memory."""
         return host(_last(c)[self.rows][:, self.cols])
 
     def errors(self, *entries: npt.NDArray[Any]) -> list[tuple[float, float]]:
-        """Largest componentwise error and root mean square, of the entries of each product."""
+        """The largest componentwise error and the root mean square error of each product, given its sampled entries."""
         errors = reference.componentwise_errors(np.stack(entries), self.a, self.b)
         return [(float(e.max()), float(np.sqrt((e**2).mean()))) for e in errors]
 
 
 def drawn(device: Device, shape: Shape, dtype: str, seed: int) -> tuple[Any, Any]:
-    """Both operands, on the device."""
+    """Random operands of that shape, on the device."""
     rng = device.xp.random.default_rng(seed)
     batch = (shape.batch,) if shape.batch > 1 else ()
     left = (shape.k, shape.m) if shape.turned else (shape.m, shape.k)
@@ -76,19 +76,19 @@ def drawn(device: Device, shape: Shape, dtype: str, seed: int) -> tuple[Any, Any
 
 
 def copies(operand_bytes: int, cache_bytes: int) -> int:
-    """How many sets of operands to take in turn, so that none is left in the cache from its last turn."""
+    """The number of sets of operands to take in turn, so that none is still in the cache when its turn comes again."""
     return min(MOST_COPIES, 1 + 2 * cache_bytes // operand_bytes)
 
 
 def rows_of(
     task: str, dtype: str, device: Device, shape: Shape, routines: list[Routine], seed: int, least: float
 ) -> Iterator[Row]:
-    """Measure routines in turn on the same operands; `least` seconds each, or a few calls.
+    """Measure routines in turn on the same operands, each for `least` seconds, but at least a few calls.
 
     Raises
     ------
     WrongAnswerError
-        Where an error is above its bound; nothing is timed then.
+        If an error is above its bound; nothing is timed then.
     """
     a, b = drawn(device, shape, dtype, seed)
     sample = Sample.of(a, b, device.xp, seed)

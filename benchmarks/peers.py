@@ -1,4 +1,4 @@
-"""Products by others' libraries, timed next to ours; the user names the folders that hold them."""
+"""Products by other libraries, timed next to ours; the user names the folders that hold the libraries."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from benchmarks.cublas_peer import ROUTINE, EmulatedDgemm
 from benchmarks.routines import Account, Routine
 
 MODULI = {"float64": (14, 15), "float32": (7,), "shapes": (14,)}
-"""Of GEMMul8, in its accurate mode."""
+"""Numbers of moduli for GEMMul8, in its accurate mode, by task."""
 
 
 @dataclass(frozen=True)
 class Peers:
-    """The libraries to time next to ours, None for each that is not there.
+    """The libraries to time next to ours; None for a library that is not there.
 
     Attributes
     ----------
     gemmul8 : what `load_gemmul8` returns
-    cublas : of float64, where a newer cuBLAS than CuPy's own is loaded
+    cublas : emulated DGEMM, if a newer cuBLAS than CuPy's own is loaded
     """
 
     gemmul8: Any = None
     cublas: EmulatedDgemm | None = None
 
     def routines(self, task: str) -> list[Routine]:
-        """Their routines for a task."""
+        """The routines of these libraries for a task."""
         emulated = [_emulated(self.cublas)] if self.cublas is not None and task == "float64" else []
         moduli = MODULI.get(task, ()) if self.gemmul8 is not None else ()
         return [*emulated, *(_gemmul8(self.gemmul8, count) for count in moduli)]
 
     def versions(self, task: str) -> dict[str, str]:
-        """Their versions, of those that have routines for a task, without those that the device knows."""
+        """The versions of libraries that have routines for a task, except those that `Device.versions` has."""
         return {"gemmul8": self.gemmul8.version} if self.gemmul8 is not None and task in MODULI else {}
 
 
@@ -49,23 +49,23 @@ def _gemmul8(gemmul8: Any, moduli: int) -> Routine:
 
 
 def _emulated(cublas: EmulatedDgemm) -> Routine:
-    return Routine(ROUTINE, False, cublas.multiply, lambda a, b: Account(None, 1))  # of its products it tells nothing
+    return Routine(ROUTINE, False, cublas.multiply, lambda a, b: Account(None, 1))  # cuBLAS does not tell its products
 
 
 def load_gemmul8(folder: Path) -> Any:
-    """Import gemmul8.py from a folder that holds it and its shared library, and load that.
+    """Import gemmul8.py from a folder that also holds its shared library, and load the library.
 
     Returns
     -------
     object
-        With `matmul(a, b, moduli, out)`, and `version`, the text that its rows show.
+        Has `matmul(a, b, moduli, out)`, and `version`, the text that its rows show.
 
     Raises
     ------
     ImportError, OSError
-        Where it is not there, or does not load on this machine.
+        If it is missing, or does not load on this machine.
     ValueError
-        Where it does not tell its version.
+        If it does not tell its version.
     """
     sys.path.insert(0, str(folder.resolve()))
     try:

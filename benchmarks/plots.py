@@ -37,7 +37,7 @@ def plot_file(path: Path) -> Path:
 
 
 def plot_run(run: Run, path: Path) -> None:
-    """Draw a run into a file: time against error and speed against n, or bars for kernels, shapes and choices."""
+    """Draw a run into a file: plots of error over time and speed over n, or bars for kernels, shapes and choices."""
     if run.tasks in (("kernels",), ("shapes",), ("choices",)):
         figure = Figure(figsize=(8, 0.5 + 0.3 * len(run.rows)), layout="constrained")
         draw = draw_kernels if run.tasks == ("kernels",) else draw_shapes
@@ -52,7 +52,7 @@ def plot_run(run: Run, path: Path) -> None:
 
 
 def plot_time_error(runs: Sequence[Run], path: Path) -> None:
-    """Draw time against error, a panel for each run, all of them of one device."""
+    """Draw error over time into a file, with one panel for each run; all runs are of one device."""
     figure = Figure(figsize=(5.25 * len(runs), 5.2), layout="constrained")
     for axes, run in zip(figure.subplots(1, len(runs), squeeze=False)[0], runs, strict=True):
         draw_time_error(axes, run)
@@ -65,7 +65,7 @@ def save(figure: Figure, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     picture = BytesIO()
     figure.savefig(picture, dpi=DPI)
-    Image.open(picture).convert("RGB").quantize(64).save(path, optimize=True)  # a quarter of the bytes
+    Image.open(picture).convert("RGB").quantize(64).save(path, optimize=True)  # a quarter of the size
 
 
 def colour(row: Row) -> str:
@@ -81,7 +81,7 @@ def markers(rows: Iterable[Row]) -> dict[str, str]:
 
 
 def draw_time_error(axes: Axes, run: Run) -> None:
-    """Largest error of each routine against its time at the largest n, the proven bound above it."""
+    """Draw the largest error of each routine over its time at the largest n, with the proven bound above it."""
     rows = largest(run.rows)
     shapes = markers(rows)
     for row in rows:
@@ -103,13 +103,13 @@ def draw_time_error(axes: Axes, run: Run) -> None:
 
 
 def draw_speed(axes: Axes, run: Run) -> None:
-    """Speed of each routine against n."""
+    """Draw the speed of each routine over n."""
     sizes = sorted({row.n for row in run.rows})
     name_of_unit, scale = unit(run.rows)
     for routine, shape in markers(run.rows).items():
         own = [row for row in run.rows if row.routine == routine]
         speeds = [(row.tflops or 0) / scale for row in own]
-        name = label(replace(own[0], ran=None), run.versions)  # what a default chose may change with n
+        name = label(replace(own[0], ran=None), run.versions)  # without `ran`, which may change with n
         axes.plot([row.n for row in own], speeds, f"{shape}-", color=colour(own[0]), label=name)
     axes.set(xscale="log", yscale="log", xlabel="n", ylabel=f"{name_of_unit} (2 n³ / time)")
     axes.set_xticks(sizes, [str(n) for n in sizes])
@@ -120,19 +120,19 @@ def draw_speed(axes: Axes, run: Run) -> None:
 
 
 def legend_below(axes: Axes, handles: Sequence[Artist]) -> None:
-    """Name what is drawn below the axes, where the names cover none of it."""
+    """Draw the legend below the axes, where it covers nothing that is drawn."""
     axes.legend(handles=handles, loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=2, fontsize=7)
 
 
 def plain_numbers(axis: Axis) -> None:
-    """Ticks of a logarithmic axis at 1, 2 and 5 times powers of ten, in plain numbers."""
+    """Put the ticks of a logarithmic axis at 1, 2 and 5 times powers of ten, as plain numbers."""
     axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axis.set_major_formatter(FormatStrFormatter("%g"))
     axis.set_minor_locator(NullLocator())
 
 
 def draw_kernels(axes: Axes, run: Run) -> None:
-    """Terabytes per second of each kernel that memory bounds."""
+    """Draw the terabytes per second of each kernel that is bound by memory."""
     rows = [row for row in run.rows if row.bytes]
     names = [f"{row.routine}, {row.dtype}, n = {row.n}" for row in rows]
     speeds = [(row.bytes or 0) / row.seconds * 1e-12 for row in rows]
@@ -144,7 +144,7 @@ def draw_kernels(axes: Axes, run: Run) -> None:
 
 
 def draw_shapes(axes: Axes, run: Run) -> None:
-    """Speed of each routine for each shape."""
+    """Draw the speed of each routine for each shape."""
     rows = run.rows
     several = len({row.dtype for row in rows}) > 1
     names = [f"{size(row)}, {f'{row.dtype}, ' if several else ''}{label(row, run.versions)}" for row in rows]

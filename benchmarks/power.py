@@ -1,4 +1,4 @@
-"""What a GPU takes while it works: its power, sampled."""
+"""The power and energy of a GPU while it works, sampled."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ INTERVAL = 0.02
 """Seconds between samples, as in Ootomo and Yokota, section 4.3."""
 
 LEAST = 2.0
-"""Seconds of repeated work, as there."""
+"""Least seconds of repeated work that is sampled, as in the same section."""
 
 WARM_UP = 1.0
-"""Seconds of the same work before, until clocks and power have settled."""
+"""Seconds of the same work before sampling, until clocks and power have settled."""
 
 
 class Meter(Protocol):
-    """Measures a device."""
+    """Measures the power and energy of a device."""
 
     def watts(self) -> float:
-        """Power at this moment."""
+        """Power at this moment, in watts."""
 
     def joules(self) -> float:
-        """Energy since some moment in the past."""
+        """Energy since some moment in the past, in joules."""
 
 
 @dataclass(frozen=True)
 class Spent:
-    """What some work took.
+    """The time and energy that repeated work took.
 
     Attributes
     ----------
-    calls : of the work
-    seconds : of all calls together
-    watts : mean of the samples
-    counted : joules by the meter's own counter, of all calls together
+    calls : number of calls of the work
+    seconds : time of all calls together
+    watts : mean power, from samples
+    counted : joules of all calls together, by the meter's own counter
     """
 
     calls: int
@@ -49,7 +49,7 @@ class Spent:
 
     @property
     def joules(self) -> float:
-        """Of one call, by the samples."""
+        """The energy of one call in joules, from samples."""
         return self.watts * self.seconds / self.calls
 
 
@@ -63,7 +63,7 @@ def spent(meter: Meter, work: Callable[[], object], least: float = LEAST, warm_u
     least : float
         Seconds to sample for.
     warm_up : float
-        Seconds of the same work before.
+        Seconds of the same work before sampling.
     """
     _repeat(work, warm_up)
     stop = Event()
@@ -79,7 +79,7 @@ def spent(meter: Meter, work: Callable[[], object], least: float = LEAST, warm_u
 
 
 def _repeat(work: Callable[[], object], least: float) -> int:
-    """Returns the number of calls."""
+    """Call `work` for `least` seconds, at least once; return the number of calls."""
     calls, end = 0, time.perf_counter() + least
     while calls == 0 or time.perf_counter() < end:
         work()

@@ -1,4 +1,4 @@
-"""The README's table and figures out of the newest result files: `python -m benchmarks.readme [--check]`."""
+"""Make the README's tables and figures from the newest result files: `python -m benchmarks.readme [--check]`."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def main(
 
 
 def by_device(runs: Sequence[Run]) -> dict[str, list[Run]]:
-    """The newest run of each task, by device, those with most tasks first, and of these the fastest."""
+    """The newest run of each task, by device; devices with most tasks come first, and of these the fastest."""
     devices: dict[str, list[Run]] = {}
     for task in TASKS:
         for device, run in newest(runs, task).items():
@@ -62,12 +62,12 @@ def by_device(runs: Sequence[Run]) -> dict[str, list[Run]]:
 
 
 def replaced(text: str, inside: str) -> str:
-    """The text with what stands between the markers replaced.
+    """The text with the part between the markers replaced.
 
     Raises
     ------
     ValueError
-        Where the markers are not there, once each and in order.
+        Unless each marker is there once, in order.
     """
     before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
@@ -77,7 +77,7 @@ def replaced(text: str, inside: str) -> str:
 
 
 def section(devices: dict[str, list[Run]]) -> str:
-    """What stands between the markers: for each device a table for each task, and a figure."""
+    """The text between the markers: for each device, a table for each task and a figure."""
     if not devices:
         return "No results yet.\n"
     parts = [_wrapped(INTRODUCTION)]
@@ -90,7 +90,7 @@ def section(devices: dict[str, list[Run]]) -> str:
 
 
 def table(run: Run) -> str:
-    """The rows of one task on one device in Markdown, a line for each routine."""
+    """A table in Markdown of one task on one device, a line for each routine."""
     sizes = sorted({row.n for row in run.rows})
     _, scale = unit(run.rows)
     headings = ["routine", "slice products", "error", "proven bound", *(f"n = {n}" for n in sizes)]
@@ -109,7 +109,7 @@ def table(run: Run) -> str:
 
 
 def sources(runs: Sequence[Run]) -> str:
-    """Links to the files, those of the same versions side by side, and these versions."""
+    """Links to the result files with the versions of software; files of equal versions share one list."""
     links: dict[str, list[str]] = {}
     for run in runs:
         versions = ", ".join(f"{name} {version}" for name, version in run.versions.items())

@@ -21,14 +21,18 @@ ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
 
 MEASURED_CODE = ("ozaki", "kernels")
-"""Changes here that are not committed mark the commit as dirty."""
+"""Folders in which uncommitted changes mark the commit of a run as "-dirty"."""
 
 
 @dataclass(frozen=True)
 class Shape:
-    """(m x k) (k x n), `batch` times; `turned`: A stands in memory as k x m.
+    """The shape of a product, (m x k) (k x n), and what its operands are.
 
-    `data`: "normal", N(0, 1), or "graded", that with columns of A in units of 2**-8 to 2**8.
+    Attributes
+    ----------
+    batch : number of products
+    turned : A lies in memory as k x m
+    data : "normal", N(0, 1), or "graded", the same with columns of A times powers of two from 2**-8 to 2**8
     """
 
     m: int
@@ -39,7 +43,7 @@ class Shape:
     data: str = "normal"
 
     def __str__(self) -> str:
-        """Return n of square products, all sizes of others, and what is not normal."""
+        """Return n for a square product, all sizes for another one, and the data if it is not normal."""
         data = "" if self.data == "normal" else f", {self.data}"
         if self.batch == 1 and self.m == self.k == self.n:
             return str(self.n) + data
@@ -57,23 +61,23 @@ class Row:
     Attributes
     ----------
     task : "float64", "float32", "shapes", "choices", "kernels"
-    routine : as "ozaki residues 14", "cublas dgemm", "GEMMul8 15"; tables name it as benchmarks/labels.py says
-    ours : whether this library ran
-    m, n, k : (m x k) (k x n)
-    dtype : of operands and result
-    data : how the operands were drawn, "normal" or, as `Shape` has it, "graded"; "bytes"
-    seconds : median
-    tflops : 2 m n k batch / seconds, in 10**12; of a kernel that multiplies slices, that times their number
+    routine : such as "ozaki residues 14", "cublas dgemm", "GEMMul8 15"; benchmarks/labels.py has its name in tables
+    ours : whether it is a routine of this library
+    m, n, k : sizes of the product (m x k) (k x n)
+    dtype : dtype of operands and result
+    data : how the operands were drawn: "normal" or "graded" (`Shape`), or "bytes"
+    seconds : median of the seconds of one call
+    tflops : 2 m n k batch / seconds, in 10**12; for a kernel that multiplies slices, times the number of products
     error : largest componentwise error over exactly computed entries; None where nothing is multiplied
     bound : proven componentwise bound for these operands; None without one
     products : number of slice products
-    rms : root mean square of the same errors
-    ran : what the default chose, as "14 residues"
-    sm_mhz : mean clock of the GPU meanwhile
-    power_limited : part of the time in which the limit of power held it down
-    bytes : moved by a kernel, at least
-    of_copy : bytes / seconds over the same of a device-to-device copy
-    batch : products at once, if more than one
+    rms : root mean square of the errors over the same entries
+    ran : the slices that the default chose, such as "14 residues"
+    sm_mhz : mean clock of the GPU meanwhile, in MHz
+    power_limited : part of the time in which the power limit held the clock down
+    bytes : the least number of bytes that a kernel has to move
+    of_copy : bytes / seconds, divided by that of a copy on the device
+    batch : number of products in one call, if more than one
     """
 
     task: str
@@ -112,10 +116,10 @@ class Run:
     Attributes
     ----------
     date : ISO 8601, UTC, to the second
-    commit : full hash, with "-dirty" behind it where the library was changed since; "unknown" outside a repository
+    commit : full hash, followed by "-dirty" if the library has uncommitted changes; "unknown" outside a repository
     device : name of the GPU, or of the CPU with its threads
-    versions : of the software that decides bits and speed, every library with rows of its own among it
-    rows : size by size; the routines of one size were taken in turn
+    versions : versions of the software that decides bits and speed, every library with rows of its own included
+    rows : the rows, size by size; the routines of one size were timed in turn
     """
 
     date: str
@@ -130,7 +134,7 @@ class Run:
 
     @property
     def filename(self) -> str:
-        """Date, device and task, as "2026-01-31-0930-nvidia-h200-float64.json"."""
+        """The name of the file, from date, device and tasks: "2026-01-31-0930-nvidia-h200-float64.json"."""
         minute = self.date[:16].replace("T", "-").replace(":", "")
         return f"{minute}-{slug(self.device)}-{'-'.join(self.tasks)}.json"
 
@@ -149,7 +153,7 @@ def read(path: Path) -> Run:
     Raises
     ------
     ValueError
-        Where it does not follow the schema; the message names file and key.
+        If it does not follow the schema; the message names file and key.
     """
     try:
         return parse(json.loads(path.read_text(encoding="utf-8")))
@@ -163,7 +167,7 @@ def read_all(folder: Path = RESULTS) -> list[Run]:
 
 
 def parse(content: Any) -> Run:
-    """Build a `Run` of what a result file holds, or raise ValueError with the key that is wrong."""
+    """Build a `Run` from the content of a result file, or raise a ValueError that names the wrong key."""
     _check_keys("run", content, {"schema", "date", "commit", "device", "versions", "rows"})
     if content["schema"] != SCHEMA:
         raise ValueError(f"schema: {content['schema']!r}; expected {SCHEMA}")
@@ -214,12 +218,12 @@ def largest(rows: Sequence[Row]) -> list[Row]:
 
 
 def unit(rows: Sequence[Row]) -> tuple[str, float]:
-    """The unit of speed that suits these rows, and its size in TFLOP/s."""
+    """The unit of speed that suits these rows, and how many TFLOP/s it is."""
     return ("TFLOP/s", 1.0) if max(row.tflops or 0 for row in rows) >= 1 else ("GFLOP/s", 1e-3)
 
 
 def error_of(value: float | None) -> str:
-    """An error or a bound as a text."""
+    """An error or a bound as a text; "none" for None."""
     return "none" if value is None else f"{value:.1e}"
 
 
@@ -234,7 +238,7 @@ def slug(text: str) -> str:
 
 
 def git_commit() -> str:
-    """The commit of this working tree."""
+    """The commit of this working tree, as `Run.commit` has it."""
     try:
         revision = _git("rev-parse", "HEAD")
         changed = _git("status", "--porcelain", "--", *MEASURED_CODE)

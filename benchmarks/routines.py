@@ -36,7 +36,7 @@ OURS: dict[str, dict[str, dict[str, Any]]] = {
         "ozaki residues 7": {"scheme": "residues", "slices": 7},
     },
 }
-"""Options of `ozaki.matmul`. The default plans from the data in every call, the others are planned a priori."""
+"""Our routines by task: options of `ozaki.matmul`. The default plans from data in every call, the others before it."""
 
 ON_GPU: dict[str, dict[str, dict[str, Any]]] = {
     "float64": {"ozaki residues 14, cuBLAS": OURS["shapes"]["ozaki residues 14, cuBLAS"], "ozaki fastest": {}},
@@ -45,18 +45,18 @@ ON_GPU: dict[str, dict[str, dict[str, Any]]] = {
         **{f"ozaki {name}": {"scheme": name} for name in ("halfhalf", "tf32tf32")},
     },
 }
-"""On a GPU besides: another engine, what runs where nothing is named, and words, whose tensor cores NumPy models."""
+"""Our routines on a GPU only: other engines, products without a named accuracy, and words (too slow on NumPy)."""
 
 
 @dataclass(frozen=True)
 class Account:
-    """What is known of a product besides its result.
+    """What is known of a product apart from its result.
 
     Attributes
     ----------
     bound : proven componentwise bound for these operands, None without one
     products : number of slice products
-    ran : what a default chose, None where nothing was to choose
+    ran : the slices that a default chose; None if the options left no choice
     """
 
     bound: float | None
@@ -70,10 +70,10 @@ class Routine:
 
     Attributes
     ----------
-    name : as the result files have it
-    ours : whether this library does it
-    multiply : function of (a, b, out)
-    account : function of (a, b); not timed
+    name : name in result files
+    ours : whether it is a routine of this library
+    multiply : function of (a, b, out) that is timed
+    account : function of (a, b) that returns an `Account`; not timed
     """
 
     name: str
@@ -106,13 +106,13 @@ def _ours(name: str, options: dict[str, Any], proven: bool) -> Routine:
 
 
 def products_of(options: dict[str, Any]) -> int:
-    """Slice products of a named scheme."""
+    """The number of slice products that these options, which name a scheme, take."""
     named = PRESETS.get(options["scheme"]) or scheme_of(options["scheme"], options["slices"])
     return named.products
 
 
 def planned(a: Any, b: Any, options: dict[str, Any]) -> Account:
-    """The account of our plan; with a forced count too, its bound is proven for these operands."""
+    """The account of our plan for these operands, for which its bound is proven even if the count is given."""
     plan = ozaki.plan(a, b, **options)
     bound = plan.bound if plan.target.measure == "componentwise" and isfinite(plan.bound) else None
     chosen = plan.scheme is not None and "scheme" not in options

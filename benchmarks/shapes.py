@@ -1,4 +1,4 @@
-"""Products that are not square: float64 with either engine, and what runs by default next to what might."""
+"""Products that are not square: float64 with each engine, and what runs by default next to its alternatives."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ SHAPES = (
 )
 
 MOST_OF_PEERS = 2**17
-"""Inner indices that GEMMul8 takes."""
+"""The most inner indices that GEMMul8 takes."""
 
 
 def shape_rows(device: Device, peers: Peers, seed: int, least: float) -> Iterator[Row]:
-    """Measure each shape; GEMMul8 multiplies those that it takes."""
+    """Measure each shape; GEMMul8 is measured only for shapes that it takes."""
     for shape in SHAPES:
         takes = shape.k <= MOST_OF_PEERS and shape.batch == 1 and not shape.turned
         compared = routines("shapes", device.xp, device.blas, peers.routines("shapes") if takes else ())
@@ -50,11 +50,11 @@ CHOICES = (
     Shape(128, 128, 128, batch=1024),
     Shape(4096, 4096, 4096, data="graded"),
 )
-"""Narrow, wide, of long and short k, batches, and columns of different units: what is fastest differs."""
+"""Shapes that differ in what is fastest: narrow, wide, of long and short k, batches, columns of different scales."""
 
 
 def choice_rows(device: Device, seed: int, least: float) -> Iterator[Row]:
-    """What runs where nothing is named, next to all that might, in both formats."""
+    """Measure what runs where no accuracy is named, next to all that might run, in both formats."""
     for dtype in ("float64", "float32"):
         for shape in CHOICES:
             compared = routines(f"choices {dtype}", device.xp, device.blas)

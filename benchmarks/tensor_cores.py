@@ -1,4 +1,4 @@
-"""What Hopper's tensor cores sustain when only shared memory feeds them: the ceiling of every product."""
+"""The speed that Hopper's tensor cores sustain with operands in shared memory: the upper limit for all products."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ DEPTH = 128
 """Bytes of k in a stage."""
 
 ROUNDS = 2000
-"""Through all stages: about 10 ms."""
+"""Passes of the kernel through all stages: about 10 ms."""
 
 
 @dataclass(frozen=True)
 class Format:
-    """Elements, and the tile in which they are multiplied.
+    """A format of elements, and the tile in which they are multiplied.
 
     Attributes
     ----------
-    dtype : of the elements in memory
-    rows, cols, stages : of a tile, as the library's kernels have them
-    macros : of the kernel
+    dtype : dtype of the elements in memory
+    rows, cols, stages : size of a tile and number of stages, as in the library's kernels
+    macros : macros of the kernel
     """
 
     dtype: Any
@@ -43,7 +43,7 @@ class Format:
     macros: dict[str, str | int]
 
     def drawn(self, rng: np.random.Generator) -> npt.NDArray[Any]:
-        """Random elements of all stages: any integers, or N(0, 1)."""
+        """Random elements for all stages: uniform bytes for integers, N(0, 1) for floats."""
         dtype = np.dtype(self.dtype)
         size = self.stages * (self.rows + self.cols) * DEPTH // dtype.itemsize
         if dtype.kind in "iu":
@@ -57,7 +57,7 @@ FORMATS = {
     "fp16": Format(np.float16, 128, 208, 5, {"WORD": "FP16"}),
     "tf32": Format(np.float32, 128, 208, 5, {"WORD": "TF32"}),
 }
-"""Those of residues, digits, halfhalf and tf32tf32."""
+"""The formats of residues, digits, halfhalf and tf32tf32, in this order."""
 
 
 def tensor_core_rows(device: Device, seed: int, least: float) -> Iterator[Row]:

@@ -1,4 +1,4 @@
-"""What the caller asks for: a measure of the error and a number."""
+"""Accuracy targets: a measure of the error, a tolerance, and the shorthands that stand for both."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ from ozaki._environment import default_environment
 Measure = Literal["componentwise", "row-column", "normwise"]
 
 _BITS = {"fp32": 24, "fp64": 53, "dd": 106, "qd": 212}
+"""Bits of significand that each shorthand names."""
 
 _MOST_BITS = 1000
+"""Largest number of bits that a caller may ask for."""
 
 _TOLERANCE = "expected a number above 0 and below 1, as 5e-16"
 
@@ -25,13 +27,14 @@ class Accuracy:
     Parameters
     ----------
     measure : {"componentwise", "row-column", "normwise"}
-        With E the error of the product: abs(E_ij) <= tolerance (abs(A) abs(B))_ij; abs(E_ij) <= tolerance
-        norm(a_i) norm(b_j); norm(E)_F <= tolerance norm(A)_F norm(B)_F.
+        What the error E of the product is compared with. Componentwise: abs(E_ij) <= tolerance (abs(A) abs(B))_ij;
+        row-column: abs(E_ij) <= tolerance norm(a_i) norm(b_j), a_i a row of A and b_j a column of B; normwise:
+        norm(E)_F <= tolerance norm(A)_F norm(B)_F.
     tolerance : float
-        Relative to the measure, without unit; above 0 and below 1 (zeros in place of the product have the error 1).
+        Relative to the measure, without unit; above 0 and below 1 (a result of zeros has the error 1).
     bits : int, optional
-        Set by the shorthands: on normally distributed data the root-mean-square error is to be no larger, too, than
-        that of a native product with so many bits of significand. An estimate, not proven.
+        Set by the shorthands: on normally distributed data the root-mean-square error is also to be no larger than
+        that of a native product with this many bits of significand. This is estimated, not proven.
 
     Raises
     ------
@@ -127,9 +130,9 @@ def _check_bits(bits: object) -> None:
 
 def _bits(bits: int, k: int) -> Accuracy:
     native = max(1.0, min(k, 4 * sqrt(k))) * 2.0**-bits
-    return Accuracy("componentwise", min(native, 0.5), bits)  # few bits of long sums come to 1 or more
+    return Accuracy("componentwise", min(native, 0.5), bits)  # 4 sqrt(k) 2**-bits may be 1 or more
 
 
 def default_accuracy(dtype: str, k: int) -> Accuracy:
-    """What `accuracy=None` asks for: the shorthand of the output's dtype."""
+    """The target where the caller names no accuracy: the shorthand of the result's dtype."""
     return Accuracy.of({"float32": "fp32", "float64": "fp64"}[dtype], k)

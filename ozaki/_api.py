@@ -87,49 +87,52 @@ def matmul(
     b : array, shape (..., k, n) or (k,), same library and device as `a`; or a `Prepared` right operand
     out : array, optional
         Of the result's shape and dtype, where the operands lie; overwritten and returned. It may overlap an operand. A
-        tuple of one array is that array, as ufuncs have it.
+        tuple of one array stands for that array, as in NumPy's ufuncs.
     accuracy : Accuracy, str, int or float, optional
         "fp32", "fp64", "dd", "qd" or a number of bits b (int: componentwise, min(k, 4 sqrt(k)) 2**-b, at most 1/2), a
-        componentwise tolerance (float below 1), or `Accuracy(measure, tolerance)`. Default: as good as the native
-        product of the result's dtype, by whichever is fastest here: that product, slices to "fp32" or "fp64", or, for
-        float32 on Hopper, words. With a named accuracy the fastest of these runs that proves it.
+        componentwise tolerance (float below 1), or `Accuracy(measure, tolerance)`: the fastest here of the array
+        library's native product, slices and words that proves it. Default: the fastest of the native product, slices
+        that prove "fp32" or "fp64", by the result's dtype, and, for float32 on Hopper, words whose proven error is no
+        larger than the native product's.
     scheme : str or Words, optional
-        How. "auto" takes "digits" or "residues", whichever a look at the data shows to need fewer slice products; they
-        are exact up to one rounding, as "digits7" and "fp16-digits" are. "native" is the library's own product. For
-        float32, words added in floating point: "single-fp16", "single-bf16", "single-tf32", "markidis", "feng",
-        "halfhalf", "tf32tf32", "double-fp16", "double-bf16", "triple-bf16", "fabsum-v1", "fabsum-v2", "two-stage", or
+        What computes the product. "auto" chooses, among slices "digits" or "residues", whichever needs fewer slice
+        products for this data. Products of slices, also of "digits7" and "fp16-digits", are added exactly and rounded
+        once. "native" is the array library's own product. For float32 also low-precision words, whose products are
+        added in floating point: "single-fp16", "single-bf16", "single-tf32", "markidis", "feng", "halfhalf",
+        "tf32tf32", "double-fp16", "double-bf16", "triple-bf16", "fabsum-v1", "fabsum-v2", "two-stage", or
         `Words(...)`.
     slices : int, optional
         Number of digits or residues, instead of the plan's own choice; needs `scheme`.
     engine : str
-        "auto" chooses. NumPy: "float64", integers as wide as float64 BLAS adds exactly, or "int8", the slices that a
-        GPU multiplies, slower. CuPy: "cublas", on every GPU, or "hopper", the library's own kernels (compute capability
-        9.0).
+        What multiplies slices; "auto" chooses. NumPy: "float64" multiplies integers as wide as float64 BLAS adds
+        exactly; "int8", slower, the slices that a GPU multiplies. CuPy: "cublas", on every GPU, or "hopper", this
+        library's own kernels (compute capability 9.0).
     reproducible : bool
         Rule out the native product and words, whose bits depend on machine and library.
     workspace_limit : int, optional
         Most bytes of memory to hold at a time beside operands and result. Where more would be needed, the plan is
-        proven and the product computed in panels that fit; the bits do not change. Not counted: what the native
-        product's library takes, and on a GPU some 60 bytes for each row and column.
+        proven and the product computed in panels that fit; the bits do not change. Not counted: what the array
+        library takes for a native product, and on a GPU some 60 bytes for each row and column.
     plan : Plan, optional
-        Made by `plan` for such shapes; replaces all of the choices above. One that was made from other operands is
-        proven for these before anything is computed, and refused if it misses its accuracy, unless strict=False.
+        A plan that `ozaki.plan` made for these shapes; it replaces all of the choices above. One made from other
+        operands is first proven for these, and refused if it misses its accuracy, unless it has strict=False.
     return_report : bool
         Return (c, report).
 
     Returns
     -------
     c : array, shape (..., m, n), without m or n where that operand is a vector, in the operands' library
-        float64 if either operand is. Of two vectors, as the library has it: a scalar of NumPy, an array of CuPy.
+        float64 if either operand is, else float32. The product of two vectors is a scalar of NumPy, or an array of
+        CuPy without axes.
     report : Report
         Only if asked for. A componentwise bound costs a pass over the data and, on a GPU, a synchronisation.
 
     Raises
     ------
     ValueError, TypeError
-        Naming the argument, before anything is computed.
+        For an argument that cannot be used, which the message names; before anything is computed.
     NotImplementedError
-        For words on CuPy arrays, where the device's tensor cores are not those that the words' bound speaks of.
+        For words on CuPy arrays, where the device's tensor cores are not those that the words' bound holds for.
 
     Notes
     -----
@@ -139,8 +142,8 @@ def matmul(
 
     On a GPU, a call with an a-priori plan or a given count (and no report) does not wait for the device. A CUDA graph
     can capture it with engine="hopper" (CuPy lets none capture cuBLAS): call once before, on the same stream and with
-    the same shapes, so that the kernels are compiled; give `out`; and let the arrays between come from a pool that
-    nothing else uses while the graph lives, as `with cupy.cuda.using_allocator(cupy.cuda.MemoryPool().malloc)`.
+    the same shapes, so that the kernels are compiled; give `out`; and let intermediate arrays come from a memory pool
+    that nothing else uses while the graph lives, as `with cupy.cuda.using_allocator(cupy.cuda.MemoryPool().malloc)`.
 
     Examples
     --------
@@ -167,12 +170,12 @@ def matmul(
         if not return_report:
             product.keep(key, plan)
             return pair.returned(c)
-        report = product.report(plan)  # before the result hides an operand in `out`
+        report = product.report(plan)  # before the result overwrites an operand that `out` overlaps
         return pair.returned(c), report
 
 
 def _normwise(choices: Choices, plan: Plan | None) -> bool:
-    """Whether the error is measured over whole matrices."""
+    """Whether the target of a call, or of the plan given in its place, is normwise."""
     return choices.normwise if plan is None else plan.target.measure == "normwise"
 
 
@@ -196,15 +199,16 @@ def plan(
     Parameters
     ----------
     a, b : arrays, or two shapes
-        With arrays the data decides, and the bound speaks of these operands. With shapes (tuples of int) the plan is
+        With arrays the data decides, and the bound holds for these operands. With shapes (tuples of int) the plan is
         made a priori: its bound is in the row-column measure and holds for all operands of these shapes.
     dtype : str, optional
         "float32" or "float64", with shapes only.
     accuracy, scheme, slices, engine, reproducible, workspace_limit
         As for `matmul`.
     strict : bool
-        Of a plan from arrays that meets an accuracy: each product by it is proven for its own operands first, and
-        refused where they need more. False spares the proof; then only a report tells, with a warning.
+        For a plan made from arrays for an accuracy. True: each product by the plan is first proven for its own
+        operands, and refused if it misses the accuracy. False saves that proof; then a product misses it silently,
+        unless a report is asked for, which comes with a warning.
 
     Returns
     -------
@@ -213,7 +217,8 @@ def plan(
     Raises
     ------
     ValueError, TypeError
-        Also for a componentwise target without data: it depends on the exponents inside rows and columns.
+        For an argument that cannot be used, which the message names; also for a componentwise target with shapes alone:
+        such an error depends on the exponents inside rows and columns.
     NotImplementedError
         For words of CuPy arrays, as in `matmul`.
 
@@ -249,7 +254,7 @@ def prepare(x: Any, side: Side, plan: Plan) -> Prepared:
     x : array of the shape that the plan has for this side; its batch may broadcast to the plan's
     side : {"left", "right"}
     plan : Plan
-        Not a native one.
+        One with slices or words, not the native product.
 
     Returns
     -------
@@ -259,7 +264,7 @@ def prepare(x: Any, side: Side, plan: Plan) -> Prepared:
     Raises
     ------
     ValueError, TypeError
-        Naming the argument, before anything is split.
+        For an argument that cannot be used, which the message names; before anything is split.
     NotImplementedError
         For words of CuPy arrays, as in `matmul`.
 
@@ -306,7 +311,7 @@ def gemm(
     out: Any = None,
     **options: Any,
 ) -> Any:
-    """alpha op(a) op(b) + beta c, as BLAS has it.
+    """Compute alpha op(a) op(b) + beta c, as gemm of BLAS does.
 
     Parameters
     ----------
@@ -321,17 +326,18 @@ def gemm(
     out : array, optional
         Of the result's shape and dtype; overwritten and returned. It may be `c`, or overlap an operand.
     **options
-        Those of `matmul`; a `plan` is one for op(a) and op(b).
+        Options of `matmul`; a `plan` must be made for op(a) and op(b).
 
     Returns
     -------
-    array, shape (..., m, n), or of two vectors as `matmul` has it; with `return_report=True` also the Report, whose
-    bound is that of op(a) op(b)
+    array, shape (..., m, n), for two vectors as in `matmul`; with `return_report=True` also the Report, whose bound is
+    that of op(a) op(b)
 
     Raises
     ------
     ValueError, TypeError
-        Naming the argument, before anything is computed; also for a factor that the dtype does not hold.
+        For an argument that cannot be used, which the message names, also a factor that the dtype does not hold; before
+        anything is computed.
     NotImplementedError
         For words of CuPy arrays, as in `matmul`.
 
@@ -358,12 +364,12 @@ def gemm(
         return matmul(op_a, op_b, out=out, **options)
     return_report = options.get("return_report", False)
     added = c if beta != 0 else None
-    into, held = _room(pair, out, added)
-    result = matmul(op_a, op_b, out=into, **_leaving(held, options))
+    into, held = _array_for_product(pair, out, added)
+    result = matmul(op_a, op_b, out=into, **_with_less_workspace(held, options))
     product, report = result if return_report else (result, None)
-    product = backend.asarray(product)  # of two vectors NumPy has a scalar
+    product = backend.asarray(product)  # the product of two vectors is a scalar with NumPy
     if alpha == 0:
-        product[...] = 0  # of what may be NaN
+        product[...] = 0  # the product of a prepared operand may hold NaN, and so would 0 times it
         alpha = product.dtype.type(1)
     total = product if out is None else out
     backend.axpby(alpha, product, beta, added, total)
@@ -373,10 +379,10 @@ def gemm(
     return (total, report) if return_report else total
 
 
-def _room(pair: Pair, out: Any, added: Any) -> tuple[Any, int]:
-    """Where gemm has the product, if that is known before, its elements in order; and the bytes beside `out`.
+def _array_for_product(pair: Pair, out: Any, added: Any) -> tuple[Any, int]:
+    """The array that `gemm` passes to `matmul` as `out` (None: none), and its bytes that count as workspace.
 
-    In `out`, unless it is needed for what is added.
+    It is the caller's `out`, unless the product cannot be computed in place there, or would overwrite `added`.
     """
     in_out = out is not None and pair.sizes.in_order and pair.backend.contiguous(out)
     if in_out and (added is None or not pair.backend.overlap(out, added)):
@@ -387,12 +393,12 @@ def _room(pair: Pair, out: Any, added: Any) -> tuple[Any, int]:
     return apart, 0 if out is None else int(apart.nbytes)
 
 
-def _leaving(held: int, options: dict[str, Any]) -> dict[str, Any]:
-    """The options of matmul, with so many bytes less of workspace."""
+def _with_less_workspace(held: int, options: dict[str, Any]) -> dict[str, Any]:
+    """The options of `matmul`, with the limit of workspace lowered by `held` bytes."""
     plan = options.get("plan")
     limit: Any = plan.workspace_limit if isinstance(plan, Plan) else options.get("workspace_limit")
     if held == 0 or not isinstance(limit, int | float | np.integer) or limit <= 0:
-        return options  # matmul says what is wrong with it
+        return options  # no limit, or one that `matmul` refuses
     if limit <= held:
         raise ValueError(f"workspace_limit: {limit} bytes are too few; the product beside `out` takes {held}")
     rest: Any = limit - held
@@ -400,7 +406,7 @@ def _leaving(held: int, options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _factor(name: str, x: Any, dtype: str) -> Any:
-    """A number in the result's dtype."""
+    """x rounded to the result's dtype; refused if that makes it infinite or zero."""
     if not isinstance(x, Real):
         raise TypeError(f"{name}: {x!r}; expected a real number")
     try:
@@ -425,7 +431,7 @@ def _transposed(name: str, x: Any, transposed: bool, backend: Backend) -> Any:
 
 
 def _addend(c: Any, pair: Pair) -> Any:
-    """What gemm adds, checked."""
+    """The addend of `gemm` as an array; refused if it does not fit the product."""
     expected = f"expected an array of shape {pair.sizes.result} and dtype {pair.dtype}"
     if c is None:
         raise ValueError(f"c: missing; {expected}, or beta = 0")

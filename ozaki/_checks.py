@@ -1,4 +1,4 @@
-"""What must hold of the choices of a call, before any work: one function for each, whose error names the argument."""
+"""Checks of a call's choices, before any work: each function raises an error that names the argument."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ozaki.schemes.named import known
 
 
 def check_native(dtype: str, target: Accuracy | None, choices: Choices, bound: float) -> None:
-    """The native product, asked for by name, can do what else is asked."""
+    """Refuse choices that the native product, asked for by name, cannot meet; `bound` is what it proves."""
     if choices.reproducible:
         raise ValueError("scheme: 'native' is not reproducible; leave one of the two out")
     if choices.engine != "auto":
@@ -35,26 +35,26 @@ _FLAG = bool, np.bool_
 
 
 def check_flag(name: str, x: Any) -> None:
-    """It is True or False."""
+    """Refuse a flag that is neither True nor False."""
     if not isinstance(x, _FLAG):
         raise TypeError(f"{name}: {repr(x) if isinstance(x, str | int) else type(x).__name__}; expected True or False")
 
 
 def check_is_plan(plan: Any) -> None:
-    """It is a Plan."""
+    """Refuse anything but a Plan."""
     if not isinstance(plan, Plan):
         raise TypeError(f"plan: {type(plan).__name__}; expected a Plan, as ozaki.plan returns it")
 
 
 def check_plan_alone(plan: Any, choices: Choices) -> None:
-    """It is a Plan, given without choices that it holds already."""
+    """Refuse anything but a Plan, and choices beside it, since a plan holds them already."""
     check_is_plan(plan)
     if choices.made:
         raise ValueError(f"plan: holds {' and '.join(choices.made)} already; give one or the other")
 
 
 def check_words(words: Words, dtype: str, choices: Choices, machine: Machine | None) -> None:
-    """Words can do what else is asked."""
+    """Refuse choices that words cannot meet, and, if the machine is given, words that do not run on it."""
     if dtype != "float32":
         raise ValueError(
             f"scheme: {words.name} multiplies float32 matrices, but a and b give {dtype}; use scheme='residues', or "
@@ -77,7 +77,11 @@ def check_words(words: Words, dtype: str, choices: Choices, machine: Machine | N
 def check_proven(
     scheme: Scheme | Words, bound: float, target: Accuracy | None, measure: Measure, operands: str
 ) -> None:
-    """What a named scheme proves of these operands, or of any, in that measure, is what is asked, if anything is."""
+    """Refuse a named scheme that does not prove the target, if there is one.
+
+    `bound` is what the scheme proves in `measure`, before the rounding to the output; `operands` names the operands
+    that it is proven for, in the message. Only a componentwise bound meets a componentwise target.
+    """
     stronger = target is not None and target.measure == "componentwise" != measure
     if target is None or (bound <= target.tolerance and not stronger):
         return
@@ -94,13 +98,13 @@ def check_proven(
 
 
 def check_runs(scheme: Scheme | Words | None, machine: Machine) -> None:
-    """The machine multiplies what a plan or a choice asks for."""
+    """Refuse words that do not run on the machine."""
     if isinstance(scheme, Words) and (obstacle := machine.words_obstacle(scheme)):
         raise NotImplementedError(f"scheme: {obstacle}")
 
 
 def check_choices(choices: Choices, backend: Backend | None) -> None:
-    """Scheme, engine and limit are such as the backend knows; without a backend, as any does."""
+    """Refuse a scheme, engine or limit that the backend does not know; without a backend, one that none knows."""
     scheme, engine, limit = choices.scheme, choices.engine, choices.workspace_limit
     check_flag("reproducible", choices.reproducible)
     if not isinstance(scheme, Words) and not (isinstance(scheme, str) and scheme in known()):
@@ -118,7 +122,7 @@ def check_choices(choices: Choices, backend: Backend | None) -> None:
 
 
 def check_out(out: Any, shape: tuple[int, ...], dtype: str, backend: Backend) -> None:
-    """`out` can take the result."""
+    """Refuse an `out` that cannot take a result of this shape and dtype."""
     if not backend.owns(out):
         raise TypeError(f"out: {type(out).__name__}; expected a {backend.name} array, as the operands are")
     backend.check_device((("out", out),))
@@ -126,23 +130,24 @@ def check_out(out: Any, shape: tuple[int, ...], dtype: str, backend: Backend) ->
         raise ValueError(f"out: shape {tuple(out.shape)} and dtype {out.dtype}; expected {shape} and {dtype}")
     if np.ma.is_masked(out):
         raise TypeError("out: has masked elements; expected an array without any")
-    if not (out.flags.c_contiguous or _apart(tuple(out.shape), tuple(out.strides), out.itemsize)):
+    if not (out.flags.c_contiguous or _elements_apart(tuple(out.shape), tuple(out.strides), out.itemsize)):
         raise ValueError("out: elements share their memory; expected an array in which each has its own")
     if isinstance(out, np.ndarray) and not out.flags.writeable:
         raise ValueError("out: is read-only; expected a writable array")
 
 
-def _apart(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> bool:
-    """Whether no two elements of an array, steps in bytes apart along its axes, share memory."""
+def _elements_apart(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> bool:
+    """Whether no two elements of an array with these strides (bytes) share memory."""
     if 0 in shape:
         return True
     axes = sorted((abs(step), size) for step, size in zip(strides, shape, strict=True) if size > 1)
     reach, nested = itemsize, True
     for step, size in axes:
-        nested = nested and step >= reach  # it steps over all that smaller steps reach
+        nested = nested and step >= reach  # a stride beyond all bytes that smaller ones reach
         reach += step * (size - 1)
     if nested or prod(shape) * itemsize > reach:
         return nested
+    # Strides interleave, but all elements would fit the bytes from first to last: compare where each one lies.
     places = np.zeros(1, np.int64)
     for step, size in axes:
         places = (places[:, None] + step * np.arange(size)).ravel()

@@ -1,4 +1,4 @@
-"""What a caller may choose of a product."""
+"""The choices that a caller makes for a product."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ozaki.schemes import PRESETS, Words
 
 
 class Choices(NamedTuple):
-    """The choices of `ozaki.matmul`, as they were made."""
+    """The keyword arguments of `ozaki.matmul` that choose how a product is computed, as the caller gave them."""
 
     accuracy: Accuracy | str | float | None = None
     scheme: str | Words = "auto"
@@ -20,12 +20,12 @@ class Choices(NamedTuple):
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """What tells them from all others: 60 bits are not 60.0, which is refused, though the numbers are equal."""
+        """A hashable key of these choices, types included: 60 are bits and 60.0 is refused, but they compare equal."""
         return *self, *map(type, self)
 
     @property
     def made(self) -> list[str]:
-        """The names of those that were made."""
+        """Names of the choices that are not at their defaults."""
         chosen = zip(self._fields, self, Choices(), strict=True)
         return [name for name, x, default in chosen if type(x) is not type(default) or x != default]
 
@@ -37,9 +37,9 @@ class Choices(NamedTuple):
 
     @property
     def normwise(self) -> bool:
-        """The accuracy is that of whole matrices."""
+        """Whether the named accuracy is normwise."""
         return isinstance(self.accuracy, Accuracy) and self.accuracy.measure == "normwise"
 
     def target(self, k: int) -> Accuracy | None:
-        """The accuracy for inner dimension k, spelled out, if one is named."""
+        """The named accuracy for inner dimension k, shorthands spelled out; None if none is named."""
         return None if self.accuracy is None else Accuracy.of(self.accuracy, k)

@@ -2,8 +2,8 @@
 
 A thread has one environment for all of its code: how results are rounded, and whether subnormals count. Another library
 may have changed it: one that was built with -ffast-math switches subnormals off when it is loaded, interval arithmetic
-rounds upward and downward. So each public function asks whether the environment is the default one, and otherwise sets
-it, and gives back what it found when it returns.
+rounds upward and downward. So each public function tests whether the environment is the default one; if not, it sets
+the default, and restores the environment that it found when it returns.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ def _float64(bits: int) -> float:
     return float(x)
 
 
-# Operands in variables, so that no compiler computes with them beforehand.
+# Operands in variables, so that the tests below are not folded into constants by a compiler.
 _ONE, _HALF, _QUARTER_ULP = 1.0, 0.5, 2.0**-54
 _LEAST, _LEAST_NORMAL, _LARGE = _float64(1), _float64(1 << 52), 2.0**1000
 
 
 def subnormals_count() -> bool:
-    """Whether this thread reads subnormal numbers as they are, and makes them."""
+    """Whether this thread's arithmetic takes subnormal operands as they are, and returns subnormal results."""
     return _LEAST * _LARGE > 0 and _LEAST_NORMAL * _HALF > 0
 
 
@@ -62,7 +62,7 @@ def default_environment(function: _Function) -> _Function:
 
 
 class _OfThread(threading.local):
-    """Whether the call that this thread is in has set its environment."""
+    """Data of one thread: whether the public call that runs in it has set its environment."""
 
     was_set = False
 
@@ -71,9 +71,10 @@ _of_thread = _OfThread()
 
 
 def obstacle() -> str | None:
-    """Why threads of other libraries may compute otherwise than IEEE 754's default; None if nothing speaks for it.
+    """Why BLAS's threads may not compute in IEEE 754's default environment; None if there is no sign of that.
 
-    A library's threads have the environment of the thread that started them, and nobody else can set it.
+    The sign is that this thread's environment had to be set for the present call: a library's threads have that of the
+    thread that started them, and no other thread can set it.
     """
     if not _of_thread.was_set:
         return None
@@ -85,7 +86,13 @@ def obstacle() -> str | None:
 
 @contextmanager
 def _set_to_default() -> Iterator[None]:
-    """Set this thread's environment to the default one, and back to what it was."""
+    """Set this thread's environment to the default one for a `with` block, and restore it afterwards.
+
+    Raises
+    ------
+    RuntimeError
+        Where it cannot be set.
+    """
     changed = "flushes subnormals to zero" if rounds_to_nearest() else "does not round to nearest"
     if not sys.platform.startswith("linux"):
         raise RuntimeError(

@@ -1,4 +1,4 @@
-"""Masked elements, which NumPy forgets where it converts sequences and objects."""
+"""Refusing masked elements, whose masks NumPy drops when it converts sequences and objects."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import numpy.typing as npt
 
 
 def unmasked(x: Any, name: str | None = None) -> npt.NDArray[Any]:
-    """x as a plain array.
+    """Convert x to a plain array.
 
     Raises
     ------
     TypeError
-        Where it holds masked elements; naming the argument, if that has a name here.
+        If x holds masked elements; the message names the argument, if `name` is given.
     """
     array = np.asanyarray(x)
     if np.ma.is_masked(array) or (isinstance(x, Sequence) and _hold_masks(x, _levels(array))):
@@ -25,17 +25,17 @@ def unmasked(x: Any, name: str | None = None) -> npt.NDArray[Any]:
 
 
 def _levels(array: npt.NDArray[Any]) -> int:
-    """Levels of nested sequences, of which NumPy made this array, that masks may be found in.
+    """How many levels of nested sequences to search for masks, where NumPy made `array` of these sequences.
 
-    The innermost ones hold single numbers. NumPy makes NaN of a masked one, so without any NaN they are passed over:
-    most often they are by far the most.
+    The innermost sequences hold single numbers, and NumPy turns a masked one into NaN. So without any NaN in the array
+    the innermost level, which has by far the most elements, is not searched.
     """
     nan = array.dtype.kind == "f" and np.isnan(array).any()
     return array.ndim - 1 + int(nan)
 
 
 def _hold_masks(x: Sequence[Any], levels: int) -> bool:
-    """Whether masked elements lie so many levels deep, at most."""
+    """Whether nested sequences hold masked elements in their first `levels` levels."""
     if levels == 0:
         return False
     kinds = set(map(type, x))

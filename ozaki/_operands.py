@@ -14,11 +14,12 @@ import numpy as np
 DTYPES = ("float32", "float64")
 
 _NAMES = {key: name for name in DTYPES for key in (name, np.dtype(name))}
+"""Names of the supported dtypes, by name and by NumPy dtype."""
 
 Shape = tuple[int, ...]
 
 BroadcastTo = Callable[[Any, Shape], Any]
-"""A library's `broadcast_to`."""
+"""An array library's function `broadcast_to(x, shape)`."""
 
 Side = Literal["left", "right"]
 
@@ -34,9 +35,10 @@ class Shapes:
     batch : leading dimensions of the result
     shape : (m, k, n)
     result : shape of the result, without the dimensions that a vector operand lacks
-    in_left : axes of the batch along which the right operand has one matrix only: the matrices of the left one are
-        stacked into one of more rows
-    in_right : axes along which the left operand has one matrix only, likewise: one of more columns
+    in_left : axes of the batch along which the right operand has one matrix only: along them the matrices of the left
+        operand are stacked into one matrix of more rows
+    in_right : axes of the batch along which the left operand has one matrix only: along them the matrices of the right
+        operand stand side by side as one matrix of more columns
     """
 
     batch: Shape
@@ -52,14 +54,14 @@ class Shapes:
 
     @cached_property
     def stack(self) -> tuple[int, int, int]:
-        """(batch, m, n) of the result as computed."""
+        """Shape (batch, m, n) in which the result is computed: stacked matrices count in m and n, not in batch."""
         m, _, n = self.shape
         count, more_rows, more_columns = (self._count(axes) for axes in (self.shared, self.in_left, self.in_right))
         return count, more_rows * m, more_columns * n
 
     @cached_property
     def in_order(self) -> bool:
-        """Whether the result as computed has its elements in the order of the result's own shape."""
+        """Whether the computed result, of shape `stack`, has its elements in memory in the order of shape `result`."""
         moved = [axis for axis in self.shared + self.in_left if self.batch[axis] != 1]
         return moved == sorted(moved) and self._count(self.in_right) == 1
 
@@ -67,7 +69,7 @@ class Shapes:
         return prod(self.batch[axis] for axis in axes)
 
     def own_shape(self, c: Any) -> Any:
-        """A view of c, contiguous and of shape `stack`, as (*batch, m, n)."""
+        """View c, contiguous and of shape `stack`, as (*batch, m, n)."""
         if self.in_order:
             return c.reshape(*self.batch, *self.shape[::2])
         sizes = [[self.batch[axis] for axis in axes] for axes in (self.shared, self.in_left, self.in_right)]
@@ -78,7 +80,7 @@ class Shapes:
 
 @lru_cache(maxsize=1024)
 def shapes(a: Shape, b: Shape) -> Shapes:
-    """Array-API matmul: vectors, leading batch dimensions with broadcasting.
+    """The shapes of the product of operands of shapes a and b, by the rules of the Array API's matmul.
 
     Raises
     ------
@@ -107,7 +109,10 @@ def shapes(a: Shape, b: Shape) -> Shapes:
 
 
 def _stacked(batch: Shape, left: Shape, right: Shape) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """`in_left` and `in_right` of a batch, so that no operand is copied for each time that it is multiplied."""
+    """`in_left` and `in_right` of a product, chosen so that operands that are broadcast need not be copied.
+
+    `batch` is that of the result, `left` and `right` those of the operands.
+    """
     if prod(right) == 1:
         return tuple(range(len(batch))), ()
     if prod(left) == 1 or prod(left) == prod(right) == prod(batch):
@@ -121,7 +126,9 @@ def _stacked(batch: Shape, left: Shape, right: Shape) -> tuple[tuple[int, ...], 
 
 
 def broadcast(left: Shape, right: Shape) -> Shape:
-    """The batch that two come to, of as many axes as an array may have: `numpy.broadcast_shapes` takes 32 of them.
+    """The shape that two batches broadcast to.
+
+    It takes any number of axes: `numpy.broadcast_shapes` takes 32, fewer than an array may have.
 
     Raises
     ------
@@ -136,37 +143,37 @@ def broadcast(left: Shape, right: Shape) -> Shape:
 
 
 _LONGEST = 2**40
-"""Inner indices for which bounds and sums are worked out (docs/bounds.md)."""
+"""Largest inner dimension: bounds and sums are derived up to this one (docs/bounds.md)."""
 
 
 def as_array(name: str, x: Any, backend: Any) -> Any:
-    """x as an array of the backend.
+    """Convert x to an array of the backend.
 
     Raises
     ------
     TypeError
-        Where it cannot be one.
+        If it cannot be converted.
     """
     try:
         return backend.asarray(x)
     except MemoryError:
         raise
-    except Exception as error:  # whatever an object makes of being converted
+    except Exception as error:  # an object's own conversion may raise anything
         raise TypeError(f"{name}: expected an array of float32 or float64, got {type(x).__name__} ({error})") from None
 
 
 def scalar_if_no_axes(c: Any) -> Any:
-    """A result; one without axes is a scalar with NumPy, and stays an array with CuPy, which has no scalars."""
+    """The result c, without axes as a scalar of NumPy; CuPy has no scalars, and c stays an array."""
     return c[()] if c.ndim == 0 else c
 
 
 def shape_of(name: str, x: tuple[Any, ...]) -> Shape:
-    """A shape that the caller gives.
+    """Check a shape that the caller gives.
 
     Raises
     ------
     ValueError
-        Where it is not one.
+        If it is not a tuple of whole numbers, none negative.
     """
     if not all(isinstance(size, Integral) and int(size) >= 0 for size in x):
         raise ValueError(f"{name}: {x!r} is not a shape; expected a tuple of whole numbers, none negative")
@@ -174,7 +181,7 @@ def shape_of(name: str, x: tuple[Any, ...]) -> Shape:
 
 
 def left_rows(a: Any, sizes: Shapes, broadcast_to: BroadcastTo) -> Any:
-    """a as (batch, rows, k) of `sizes.stack`, of batch 1 where it has none."""
+    """View or copy a as rows: shape (batch, rows, k), batch and rows those of `sizes.stack`, batch 1 for one matrix."""
     m, k, _ = sizes.shape
     x = a[None, :] if a.ndim == 1 else a
     if sizes.in_left or sizes.in_right:
@@ -183,7 +190,7 @@ def left_rows(a: Any, sizes: Shapes, broadcast_to: BroadcastTo) -> Any:
 
 
 def right_rows(b: Any, sizes: Shapes, broadcast_to: BroadcastTo) -> Any:
-    """b transposed, as (batch, columns, k) of `sizes.stack`, of batch 1 where it has none."""
+    """View or copy the transpose of b: shape (batch, columns, k) of `sizes.stack`, batch 1 for one matrix."""
     _, k, n = sizes.shape
     x = b[:, None] if b.ndim == 1 else b
     if sizes.in_right:
@@ -194,7 +201,7 @@ def right_rows(b: Any, sizes: Shapes, broadcast_to: BroadcastTo) -> Any:
 
 
 def _moved(x: Any, sizes: Shapes, stacked: tuple[int, ...]) -> Any:
-    """x, its batch's shared axes first, those next whose matrices are stacked, and without all others, of size 1."""
+    """View x with its batch axes reordered: the shared ones, then those in `stacked`, then the rest, all of size 1."""
     ndim = len(sizes.batch)
     x = x.reshape((1,) * (ndim + 2 - x.ndim) + tuple(x.shape))
     rest = [axis for axis in range(ndim) if axis not in sizes.shared + stacked]
@@ -202,6 +209,7 @@ def _moved(x: Any, sizes: Shapes, stacked: tuple[int, ...]) -> Any:
 
 
 def _stack(x: Any, sizes: Shapes, matrix: tuple[int, int], broadcast_to: BroadcastTo) -> Any:
+    """x, matrices of shape `matrix`, as (1, *matrix) if it is one, else with its batch broadcast and flattened."""
     if x.ndim == 2 or prod(x.shape[:-2]) == 1:
         return x.reshape(1, *matrix)
     if x.shape[:-2] != sizes.batch:
@@ -210,7 +218,7 @@ def _stack(x: Any, sizes: Shapes, matrix: tuple[int, int], broadcast_to: Broadca
 
 
 def dtype_of(name: str, x: Any) -> str:
-    """The operand's dtype, if it is one that the library multiplies.
+    """The name of an operand's dtype, which must be one that the library multiplies.
 
     Raises
     ------

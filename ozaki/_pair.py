@@ -1,4 +1,4 @@
-"""The operands of one product: checked, as stacks of rows, described once; and where the result goes."""
+"""The operands of one product, checked, as stacks of rows; and the memory of its result."""
 
 from __future__ import annotations
 
@@ -19,7 +19,12 @@ from ozaki.backends import Backend, backend_of
 class Pair:
     """The operands of one product.
 
-    Of a stack, each matrix has a `normwise` error of its own, so they are not stacked into one.
+    Parameters
+    ----------
+    a, b : the operands as the caller gave them
+    normwise : whether the measure is normwise: each matrix of a batch then has an error of its own, so matrices are
+        not stacked into a larger one
+    out : where the caller wants the result; None for a new array
 
     Attributes
     ----------
@@ -27,9 +32,10 @@ class Pair:
     a, b : array or Prepared
     dtype : {"float32", "float64"}, of the result
     sizes : Shapes
-    out : where the caller wants the result; None for a new array
-    in_place : whether it can be computed there
-    copied : bytes of copies, where no view of an operand has these shapes, or the result cannot be computed in place
+    out : array or None, as given
+    in_place : whether the product can be computed in `out`
+    copied : bytes of copies made so far: of operands that cannot be viewed as rows, and of a result that cannot be
+        computed in `out`
     """
 
     def __init__(self, a: Any, b: Any, normwise: bool = False, out: Any = None) -> None:
@@ -39,7 +45,7 @@ class Pair:
         )
         self.dtype = max(dtype_of("a", self.a), dtype_of("b", self.b))  # the names sort by width
         self.sizes = shapes(tuple(self.a.shape), tuple(self.b.shape))
-        if normwise or self._stands_one_by_one():
+        if normwise or self._forbids_stacking():
             self.sizes = replace(self.sizes, in_left=(), in_right=())
         self._views: dict[Side, Any] = {}
         self.out = out
@@ -49,34 +55,37 @@ class Pair:
         self.copied = 0 if out is None or self.in_place else int(out.nbytes)
 
     def _can_hold_the_result(self, out: Any) -> bool:
-        """Whether the product can be computed in `out`: apart from the operands, which a report reads afterwards."""
+        """Whether the product can be computed in `out`.
+
+        It must not overlap an operand: a report reads the operands after the product.
+        """
         operands = [x.slices.x if isinstance(x, Prepared) else x for x in (self.a, self.b)]
         in_order = self.sizes.in_order and self.backend.contiguous(out)
         return in_order and not any(self.backend.overlap(out, x) for x in operands)
 
-    def _stands_one_by_one(self) -> bool:
-        """Whether an operand's matrices are split already, each by itself, and cannot be stacked into one."""
+    def _forbids_stacking(self) -> bool:
+        """Whether a prepared operand forbids stacking: its matrices are split already, each by itself."""
         of_right = isinstance(self.b, Prepared) and prod(self.b.shape[:-2]) != 1
         return isinstance(self.a, Prepared) or of_right
 
     @property
     def prepared(self) -> bool:
-        """One of them is, at least."""
+        """Whether an operand is prepared."""
         return isinstance(self.a, Prepared) or isinstance(self.b, Prepared)
 
     @property
     def empty(self) -> bool:
-        """No entry, or no inner index."""
+        """Whether the result has no entries, or the inner dimension is 0."""
         return 0 in (*self.sizes.stack, self.sizes.shape[1])
 
     @property
     def matrices(self) -> tuple[Any, Any]:
-        """Both as they were given, vectors as matrices; the slices of those that are prepared."""
+        """Both operands as given, vectors as matrices; for a prepared operand its slices."""
         a, b = (x.slices if isinstance(x, Prepared) else x for x in (self.a, self.b))
         return (a[None, :] if len(self.a.shape) == 1 else a), (b[:, None] if len(self.b.shape) == 1 else b)
 
     def rows(self, side: Side) -> Any:
-        """An operand as rows, a copy of it where no view has these shapes."""
+        """An operand as a stack of rows; a copy, counted in `copied`, where no view has that shape."""
         if side not in self._views:
             operand, rows = (self.a, left_rows) if side == "left" else (self.b, right_rows)
             self._views[side] = view = rows(operand, self.sizes, self.backend.broadcast_to)
@@ -86,13 +95,13 @@ class Pair:
 
     @property
     def held(self) -> int:
-        """Bytes held all the while: copies, and what describes the rows of both operands."""
+        """Bytes held until the product is done: copies, and the descriptions of operands that are not prepared."""
         stack, given = self.sizes.stack, ((1, self.a), (2, self.b))
         rows = sum(stack[0] * stack[axis] for axis, x in given if not isinstance(x, Prepared))
         return self.copied + self.backend.row_bytes * rows
 
     def native_fits(self, limit: int | None) -> bool:
-        """Whether the native product needs no more: the operands that it converts, and the result apart from `out`."""
+        """Whether the native product keeps within `limit` bytes: converted operands, and a result apart from `out`."""
         return limit is None or self._native_bytes <= limit
 
     @property
@@ -102,7 +111,7 @@ class Pair:
         return self.copied + converted
 
     def check_native_limit(self, limit: int | None) -> None:
-        """Refuse a limit that the native product exceeds by what this library does for it.
+        """Refuse a limit (bytes) that converted operands and a result apart from `out` exceed.
 
         Raises
         ------
@@ -115,7 +124,7 @@ class Pair:
             )
 
     def check_limit(self, limit: int | None) -> None:
-        """Refuse a limit of workspace that leaves nothing beside what is held all the while.
+        """Refuse a limit of workspace (bytes) that `held` and the describing of operands exceed.
 
         Raises
         ------
@@ -124,7 +133,7 @@ class Pair:
         if limit is None:
             return
         sides = [side for side, x in zip(SIDES, (self.a, self.b), strict=True) if not isinstance(x, Prepared)]
-        describing = [self.backend.describing_workspace(self.rows(side).shape) for side in sides]  # of copies, perhaps
+        describing = [self.backend.describing_workspace(self.rows(side).shape) for side in sides]  # `rows` may copy
         if limit > self.held:
             if (needed := max(describing, default=0)) > limit - self.held:
                 too_few_bytes(limit - self.held, needed)
@@ -137,13 +146,18 @@ class Pair:
         )
 
     def copies(self, side: Side) -> int:
-        """How often each matrix of an operand stands in its stack, where its batch is broadcast."""
+        """How many times each matrix of an operand occurs in its stack of rows: several times if it is broadcast."""
         operand = self.a if side == "left" else self.b
         stack = operand.slices.x if isinstance(operand, Prepared) else self.rows(side)
         return max(1, int(stack.shape[0]) // max(1, prod(operand.shape[:-2])))
 
     def check_plan(self, plan: Plan) -> None:
-        """The operands fit the plan."""
+        """Refuse a plan that the operands or the machine do not fit.
+
+        Raises
+        ------
+        ValueError, NotImplementedError
+        """
         if (plan.shape, plan.batch) != (self.sizes.shape, self.sizes.batch):
             raise ValueError(
                 f"plan: made for batch {plan.batch} and (m, k, n) = {plan.shape}, "
@@ -157,20 +171,20 @@ class Pair:
                     raise ValueError(f"{name}: prepared as {x.side} operand; prepare it as {side}")
                 same = (x.plan.scheme, x.plan.engine, x.plan.shape) == (plan.scheme, plan.engine, plan.shape)
                 same = same and self.backend.same_slices(x.plan, plan)
-                stack = x.slices.x.shape[0]  # in the order of the batch that it was prepared for
-                if not same or (stack != 1 and _of_stack(x.plan.batch) != _of_stack(plan.batch)):
+                stack = x.slices.x.shape[0]  # its matrices have the order of the batch that it was prepared for
+                if not same or (stack != 1 and _stripped(x.plan.batch) != _stripped(plan.batch)):
                     raise ValueError(f"{name}: prepared for another plan; prepare it with this one")
         check_choices(Choices(engine=plan.engine, workspace_limit=plan.workspace_limit), self.backend)
         check_runs(plan.scheme, self.backend.machine())
 
     def result(self) -> Any:
-        """Memory in which the result is computed, shape (batch, m, n): that of `out` where it can be."""
+        """Memory in which the result is computed, shape (batch, m, n): that of `out` if `in_place`."""
         if self.in_place:
             return self.backend.asarray(self.out).reshape(self.sizes.stack)
         return self.backend.empty(self.sizes.stack, self.dtype)
 
     def returned(self, c: Any) -> Any:
-        """The result in its own shape, in `out` if there is one."""
+        """The computed result c in the caller's shape, copied to `out` if that is given and not `in_place`."""
         if c.shape != self.sizes.result:
             c = self.sizes.own_shape(c).reshape(self.sizes.result)
         if self.out is None:
@@ -180,6 +194,6 @@ class Pair:
         return self.out
 
 
-def _of_stack(batch: tuple[int, ...]) -> tuple[int, ...]:
-    """A batch without leading ones, which change nothing of the order of its matrices."""
+def _stripped(batch: tuple[int, ...]) -> tuple[int, ...]:
+    """A batch without its leading axes of size 1, which do not change the order of its matrices."""
     return tuple(dropwhile(lambda size: size == 1, batch))

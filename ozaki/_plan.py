@@ -12,15 +12,15 @@ from ozaki.schemes import Scheme, Words
 
 @dataclass(frozen=True)
 class Candidate:
-    """A way that a product may run, as planning weighed it.
+    """One candidate that planning weighed: the native product, or a scheme with its count of slices.
 
     Attributes
     ----------
     name : "native product", "14 residues", "2 words (halfhalf)"
-    seconds : the time that it is expected to take; None if nothing is known of it
+    seconds : the time that it is expected to take; None if unknown
     bound : what it proves in the plan's measure, the rounding to the output included (inf: nothing); None if planning
-        had no need to find out
-    chosen : it is the plan's
+        did not have to find out
+    chosen : whether the plan is this candidate
     verdict : "chosen", or why it is not
     """
 
@@ -48,18 +48,19 @@ class Plan:
     batch : leading dimensions of the result
     dtype : "float32" or "float64", the format of the result
     scheme : Digits, Residues or Words, with `name`, `count` of slices and `products`, or None for the native product
-    target : the accuracy asked for, or what the bound is relative to where a count or the native product was
-    bound : what is proven in the target's measure, the rounding to `dtype` included (inf: nothing is). A plan made
-        from operands speaks of these operands; an a-priori plan, of all operands (a native one, of those where no
-        partial sum over- or underflows).
-    a_priori : made without looking at data
+    target : the accuracy asked for; where a count of slices or the native product was asked for instead, the default
+        accuracy, whose measure `bound` is in
+    bound : what is proven in the target's measure, the rounding to `dtype` included (inf: nothing is). The bound of a
+        plan made from operands holds for these operands; that of an a-priori plan, for all operands (of a native one,
+        for those where no partial sum over- or underflows).
+    a_priori : whether the plan was made without data
     engine : engine asked for, "auto" for the backend's choice
     workspace_limit : bytes, or None
-    why : why this scheme
+    why : the reason for the scheme, as a report shows it
     strict : whether products of other operands are refused where the target is not proven for them; None if the plan
-        does not promise it: an a-priori plan, whose bound holds for all operands, or one of a scheme or a number of
+        promises no target: an a-priori plan, whose bound holds for all operands, or one for a scheme or a number of
         slices that was given without an accuracy
-    candidates : the ways that were weighed, the fastest first, of a plan that `ozaki.plan` made from operands
+    candidates : what planning weighed, the fastest first; empty unless `ozaki.plan` made the plan from operands
     """
 
     shape: tuple[int, int, int]

@@ -13,14 +13,15 @@ from ozaki._plan import Plan
 class Prepared:
     """An operand that is split already; it takes the operand's place in `matmul` with the same plan.
 
-    Never changed, it is its own copy. It cannot be pickled: its slices are made for the device that they lie on.
+    Copying returns the object itself, since it never changes. It cannot be pickled: its slices are made for the device
+    that they lie on.
 
     Attributes
     ----------
     side : "left" or "right"
     plan : the plan that it was split for
     shape, dtype : of the operand
-    slices, backend : what its library holds of it; not for use
+    slices, backend : the split operand and the backend that split it; private to the library
     """
 
     side: Side

@@ -1,4 +1,4 @@
-"""One product: the facts that its operands show, its plan, its computation, its report."""
+"""One product: finding facts about its operands, planning, computing and reporting."""
 
 from __future__ import annotations
 
@@ -41,21 +41,21 @@ from ozaki.planning.question import Question
 from ozaki.schemes import Scheme, Words
 
 SPECULATE = True
-"""Whether a device that finds facts splits the operands meanwhile for the plan of ordinary ones; bits stay the same."""
+"""Whether a device, while it finds facts, splits the operands for the plan of ordinary ones; it changes no bits."""
 
 
 class Product:
-    """One product under way.
+    """One product of two operands, from its facts to its report.
 
     Parameters
     ----------
     pair : the operands
-    choices : the caller's
-    plan : one that the caller gives instead, or None
+    choices : what the caller chose
+    plan : a plan that the caller gives in place of choices, or None
 
     Attributes
     ----------
-    facts : what its plan rests on
+    facts : the facts found so far, which the plan rests on
     """
 
     def __init__(self, pair: Pair, choices: Choices, plan: Plan | None = None) -> None:
@@ -65,12 +65,12 @@ class Product:
             pair.check_plan(plan)
         self.facts = Facts()
         self._question: Question | None = None
-        self._begun = False
+        self._began_early = False
         self._proven = inf
 
     @cached_property
     def work(self) -> Work:
-        """What the backend does for this product."""
+        """The backend's object that finds facts about these operands and multiplies them."""
         pair = self._pair
         rest = None if self._limit is None else max(self._limit - pair.held, 0)
         return pair.backend.work(*pair.matrices, pair.rows, pair.dtype, rest)
@@ -78,13 +78,14 @@ class Product:
     # Planning --------------------------------------------------------------------------------------------------------
 
     def settle(self, report: bool) -> Plan:
-        """The plan that runs: the one that is given, if it keeps its promise for these operands, or the best one.
+        """The plan that runs: the given one, or the one that `choose` picks for these operands.
 
-        With `report`, what a given plan proves for these operands is found out too.
+        With `report`, the bound of a given plan is proven for these operands, to be reported.
 
         Raises
         ------
         ValueError, TypeError
+            If a choice makes no sense, no plan meets it, or a given strict plan misses its target.
         """
         if self._given is None:
             self._question = self.question()
@@ -93,7 +94,9 @@ class Product:
         return self._given
 
     def question(self, for_operands: bool = False) -> Question:
-        """What planning is asked.
+        """The question that planning answers for this product.
+
+        With `for_operands`, its plan is to state a bound for these operands even where a count is given.
 
         Raises
         ------
@@ -112,43 +115,46 @@ class Product:
         return Question(pair.sizes, pair.dtype, choices, pair.backend.machine(), obstacle, fits, for_operands)
 
     def plan(self, question: Question) -> Plan:
-        """The plan for these operands."""
-        speculate = SPECULATE and question.machine.waits and self._limit is None and not question.for_operands
-        measure = partial(self._measure_and_begin, question) if speculate else self._measure
+        """Choose the plan for these operands; finds the facts that the choice needs."""
+        early = question.machine.finds_facts_on_device and self._limit is None and not question.for_operands
+        measure = partial(self._measure_and_begin, question) if SPECULATE and early else self._measure
         plan, self.facts = settle(partial(decide, question), measure, self.facts)
         return plan
 
     def _measure(self, need: Need, _facts: Facts | None = None) -> Any:
-        """A fact about the operands, within the limit of workspace."""
-        if not isinstance(need, Sample | NativeInRange | CutBound):  # these hold next to nothing
+        """Find a fact about the operands within the limit of workspace; waits for it."""
+        if not isinstance(need, Sample | NativeInRange | CutBound):  # these take next to no workspace
             self._pair.check_limit(self._limit)
         return self.work.measure(need)
 
     def _measure_and_begin(self, question: Question, need: Need, facts: Facts) -> Any:
-        """The same; when the proof of slices begins, begin all of it that ordinary operands need.
+        """Find a fact; begin early splitting before the first one of a proof of slices.
 
-        The device finds these facts, and meanwhile splits the operands for the plan that ordinary ones get.
+        The device then finds all facts of that proof that ordinary operands need, and meanwhile splits the operands for
+        the plan that ordinary ones get.
         """
-        if not self._begun and isinstance(need, WorstRatio | RowsBound):
-            self._begun = True
+        if not self._began_early and isinstance(need, WorstRatio | RowsBound):
+            self._began_early = True
             plan, needs = foresee(question, facts)
             if plan.scheme is not None and plan.scheme.exact:
                 self.work.begin([each for each in needs if _of_one_level(each, need)], plan)
         return self._measure(need)
 
     def _check(self, plan: Plan, report: bool) -> None:
-        """Prove for these operands what a given plan promises, or what a report will say of it.
+        """Prove the bound of a given plan for these operands, if the plan is strict or a report needs the bound.
+
+        Where the target is missed, a plan made with strict=False is let through with a warning.
 
         Raises
         ------
         ValueError
-            If a strict plan's target is not met.
+            If a strict plan misses its target.
         """
         pair = self._pair
         if pair.empty or plan.a_priori or not (plan.strict or report):
             return
-        known = plan.bound if report else inf
-        prove = partial(proven, plan, pair.backend.native_obstacle(pair.dtype), known=known)
+        wanted = plan.bound if report else inf
+        prove = partial(proven, plan, pair.backend.native_obstacle(pair.dtype), wanted=wanted)
         (self._proven, met), self.facts = settle(prove, self._measure, self.facts)
         if met or plan.strict is None:
             return
@@ -161,7 +167,7 @@ class Product:
         warnings.warn(message, stacklevel=5)
 
     def _native_bound(self) -> float:
-        """What the native product proves for these operands."""
+        """The componentwise bound of the native product for these operands, roundings included; inf if it has none."""
         pair = self._pair
         if pair.backend.native_obstacle(pair.dtype) or not self._measure(NativeInRange()):
             return inf
@@ -170,7 +176,7 @@ class Product:
     # Computing -------------------------------------------------------------------------------------------------------
 
     def compute(self, plan: Plan) -> Any:
-        """Compute the product, shape `sizes.stack`, in `out` if it can be."""
+        """Compute the product by a plan, shape `sizes.stack`, in the memory of `Pair.result`."""
         pair = self._pair
         c = pair.result()
         if 0 in pair.sizes.stack:
@@ -187,7 +193,10 @@ class Product:
         return c
 
     def _check_slices_within_limit(self, plan: Plan) -> None:
-        """A limit of which something is taken already may ask for another engine than an operand was prepared for."""
+        """Refuse a limit that leaves too little for the engine that an operand was prepared for.
+
+        The operand was prepared under the whole limit; less, without what the pair holds, may need another engine.
+        """
         pair, limit = self._pair, plan.workspace_limit
         if limit is None or not pair.prepared:
             return
@@ -195,7 +204,7 @@ class Product:
             too_few_bytes(limit, limit + pair.held)
 
     def keep(self, key: Hashable, plan: Plan) -> None:
-        """Let the backend keep what it did, for repeated calls."""
+        """Let the backend keep the program of this product for repeated calls, unless a repeated call cannot use it."""
         pair = self._pair
         large = prod(pair.sizes.batch) * prod(pair.sizes.shape) > _LARGEST_KEPT
         if not (pair.empty or large or pair.copied or not pair.sizes.in_order):
@@ -203,13 +212,13 @@ class Product:
             pair.backend.keep(pair.a, pair.b, pair.out, key, *made, pair.sizes.result, pair.dtype)
 
     def _stands(self, plan: Plan) -> Callable[[Facts], bool]:
-        """Whether this plan is right for other operands, by their facts; the function holds no operands."""
+        """A function of the facts of other operands: whether this plan is right for them. It holds no operands."""
         pair, question = self._pair, self._question
         if question is None:
             chosen = partial(_keeps_promise, plan) if plan.strict else _always
         elif self.facts:
             chosen = partial(_is_chosen, question, plan.scheme, self.facts)
-        else:  # no fact was asked: the same question has the same answer
+        else:  # the choice asked for no fact, so it is the same for all operands
             chosen = _always
         native_matters = plan.native if question is None else question.native_may_matter
         if not native_matters:
@@ -220,7 +229,7 @@ class Product:
     # Reporting -------------------------------------------------------------------------------------------------------
 
     def report(self, plan: Plan) -> Report:
-        """What ran, and what is proven of it: of a plan that was given, for these operands."""
+        """The report of a product by this plan; the bound of a given plan is the one proven for these operands."""
         pair = self._pair
         scheme, bound, nonfinite = plan.scheme, plan.bound, None
         if not pair.empty and (scheme is None or not plan.a_priori):
@@ -256,18 +265,18 @@ class Product:
 
 
 def _of_one_level(x: Need, y: Need) -> bool:
-    """Both facts are found by one proof at one level."""
+    """Whether two facts are found by the same kind of proof at the same level."""
     return type(x) is type(y) and getattr(x, "level", None) == getattr(y, "level", None)
 
 
 def _always(facts: Facts) -> bool:
-    """What runs depends on no fact."""
+    """Whether a plan that depends on no fact is right for operands with these facts: yes."""
     return True
 
 
 @np.errstate(all="ignore")
 def _keeps_promise(given: Plan, facts: Facts) -> bool:
-    """A plan that is given meets its target for operands with these facts."""
+    """Whether a given plan meets its target for operands with these facts; False if one is missing."""
     try:
         return proven(given, None, facts)[1]
     except MissingFact:
@@ -276,7 +285,7 @@ def _keeps_promise(given: Plan, facts: Facts) -> bool:
 
 @np.errstate(all="ignore")
 def _is_chosen(question: Question, scheme: Scheme | Words | None, before: Facts, facts: Facts) -> bool:
-    """The same scheme is chosen for operands with these facts; it was with those before."""
+    """Whether planning chooses the same scheme for operands with `facts` as it did with the facts `before`."""
     try:
         if all(facts[need] == value for need, value in before.items()):
             return True
@@ -284,7 +293,7 @@ def _is_chosen(question: Question, scheme: Scheme | Words | None, before: Facts,
         return False
     try:
         answer = choose(question, facts)
-    except ValueError:  # these operands are out of reach, which the long way says
+    except ValueError:  # no plan meets the target for these operands: an unrepeated call raises this error
         return False
     return isinstance(answer, Plan) and answer.scheme == scheme
 
@@ -292,9 +301,9 @@ def _is_chosen(question: Question, scheme: Scheme | Words | None, before: Facts,
 def _with_same_obstacle(
     backend: Backend, dtype: str, before: str | None, chosen: Callable[[Facts], bool], facts: Facts
 ) -> bool:
-    """No setting has changed by which the native product is or is not an IEEE product."""
+    """Whether `chosen` holds of the facts, and the native product has the same obstacle, a setting, as `before`."""
     return backend.native_obstacle(dtype) == before and chosen(facts)
 
 
 _LARGEST_KEPT = 2**39
-"""Multiplications: larger products are not kept, since the host's time no longer matters, and memory does."""
+"""Scalar multiplications of the largest product that is kept: beyond it memory matters more than the host's time."""

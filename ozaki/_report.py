@@ -1,4 +1,4 @@
-"""What ran, and what is proven about it."""
+"""The report of a product: what ran, and what is proven of it."""
 
 from __future__ import annotations
 
@@ -17,22 +17,23 @@ class Report:
     Attributes
     ----------
     bound : proven error in `measure`, the rounding to the output included, unless the result over- or underflows; inf
-        where nothing is proven. Of entries that NaN or Inf do not touch; normwise, of the matrices without the rows of
-        A and columns of B that hold any.
+        where nothing is proven. It holds for entries that NaN or Inf do not touch; normwise, for the matrices without
+        the rows of A and columns of B that hold any.
     measure : "componentwise", "row-column" or "normwise"
-    scheme : "residues", "digits" (or "digits7", "fp16-digits7": of so many bits), the name of a preset of words,
+    scheme : "residues", "digits" (or "digits7", "fp16-digits7": digits of 7 bits), the name of a preset of words,
         "words" or "native"
     slices : slices of each operand (0 for the native product)
     products : number of slice products (by Strassen-Winograd each takes seven eighths of its operations)
-    engine : what computed them
+    engine : the device or library that multiplied, and how
     native, why : whether the native product ran, and the reason for the choice
-    workspace_bytes : most memory held at a time beside operands and result, planning included; of a native product
-        without what its library holds, which does not say
-    reproducible : the bits are the same on every backend
-    nonfinite : rows of A and columns of B with NaN or Inf (None: not looked at, to spare a synchronisation)
-    underflows : elements of both operands that words lose bits of by underflow, after scaling (None: no words)
-    estimate : componentwise error to expect of words if roundings have zero mean; not proven, and too low for sums of
-        one sign on tensor cores that truncate (None: no words)
+    workspace_bytes : most bytes held at a time beside operands and result, planning included; what the array library
+        holds for a native product is unknown and not counted
+    reproducible : whether the bits are the same on every backend
+    nonfinite : number of rows of A and columns of B with NaN or Inf (None: not counted, to save a synchronisation)
+    underflows : number of elements of both operands that lose bits by underflow when they are scaled and cut into
+        words (None: the scheme is not words)
+    estimate : componentwise error to expect of words if rounding errors have zero mean; not proven, and too low for
+        sums of one sign on tensor cores that truncate (None: the scheme is not words)
     """
 
     bound: float
@@ -78,12 +79,12 @@ def counted(slices: int, scheme: str) -> str:
 
 
 def several(count: int, what: str) -> str:
-    """So many of them: "1 word", "2 words"."""
+    """A count and its noun: "1 word", "2 words"."""
     return f"{count} {what}" + ("s" if count != 1 else "")
 
 
 def rounded_up(x: float) -> str:
-    """Two digits of a number, rounded up: a printed bound is a bound."""
+    """A bound in two significant digits, rounded up so that what is printed is a bound too; "none" for inf."""
     if x == 0 or not isfinite(x):
         return "none" if x == inf else f"{x:g}"
     return f"{Context(prec=2, rounding=ROUND_CEILING).create_decimal(repr(float(x))):.1e}"

@@ -1,4 +1,4 @@
-"""The memory that a product holds beside its operands and its result."""
+"""The error for a limit of workspace that is too small."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NoReturn
 
 
 def too_few_bytes(limit: int, needed: int) -> NoReturn:
-    """Refuse a limit that the smallest panel exceeds.
+    """Refuse a limit of workspace, of which `limit` bytes are left for a product that needs `needed` bytes at least.
 
     Raises
     ------

@@ -21,8 +21,8 @@ __all__ = ["A100", "H100", "V100", "TensorCore", "accumulate", "mma", "round_to"
 
 Floats = npt.NDArray[np.float64]
 
-_BELOW_FP32 = np.int64(~((1 << 29) - 1))
-"""Keeps the 24 leading bits of a float64."""
+_FP32_MASK = np.int64(~((1 << 29) - 1))
+"""Mask that keeps the 24 leading significand bits of a float64, as many as FP32 has."""
 
 
 @default_environment
@@ -140,7 +140,7 @@ def accumulate(
     Parameters
     ----------
     pairs : rows of A and columns of B, shapes (..., m, k) and (..., n, k), finite numbers of the format `word`
-        Each instruction's share of k goes through all pairs in turn.
+        All pairs take turns at each instruction's share of k.
     start : array, shape (..., m, n)
     word, accumulator, core
         As for `mma`.
@@ -148,7 +148,7 @@ def accumulate(
     Returns
     -------
     array of float64, shape (..., m, n)
-        Numbers of the accumulator's format; it is not to overflow.
+        Numbers of the accumulator's format, which must not overflow.
     """
     total = np.array(start, np.float64)
     k, terms, step = pairs[0][0].shape[-1], core.terms(word), depth(word)
@@ -172,7 +172,10 @@ def _powers(x: Floats, word: Word) -> Floats:
 
 
 def _fused_sum(products: Floats, largest: Floats, total: Floats, accumulator: Accumulator, core: TensorCore) -> Floats:
-    """The accumulator plus the products (first axis), whose largest exponents are given as powers of two."""
+    """The accumulator `total` plus the sum of `products` over the first axis, which are overwritten.
+
+    `largest` is 2**e for each entry, e the largest exponent of its products; 0 if all are zero.
+    """
     form = FORMATS[accumulator]
     exponents = np.maximum(np.frexp(total)[1] - 1, form.least)
     # An exponent below that of the smallest normal FP32 number does not exist in the adder.
@@ -189,7 +192,7 @@ def _fused_sum(products: Floats, largest: Floats, total: Floats, accumulator: Ac
             return units.astype(np.float16).astype(np.float64)
     if core.rounding == "RN":
         return units.astype(np.float32).astype(np.float64)
-    cut: Floats = (units.view(np.int64) & _BELOW_FP32).view(np.float64)
+    cut: Floats = (units.view(np.int64) & _FP32_MASK).view(np.float64)
     small = np.abs(units) < 2.0 ** FORMATS["fp32"].least
     if small.any():
         cut[small] = np.trunc(units[small] * 2.0**149) * 2.0**-149

@@ -12,7 +12,7 @@ from ozaki.planning.facts import Facts, settle
 from ozaki.planning.proof import Proof
 
 FORMATS = {"float32": (24, -149, 128), "float64": (53, -1074, 1024)}
-"""Precision, exponent of the smallest number, exponent past the largest."""
+"""By dtype: bits of the significand, exponent of the smallest number, exponent past the largest."""
 
 
 def spread(rng, shape, span, dtype="float64"):
@@ -23,9 +23,10 @@ def spread(rng, shape, span, dtype="float64"):
 
 
 def with_ranges(rng, shape, span, dtype):
-    """Elements spread over 2**span inside rows, rows of other sizes, some zeros, now and then all of one kind.
+    """Elements spread over 2**span inside rows, rows of different magnitudes, some zeros.
 
-    Products stay within float32, so that nothing over- or underflows.
+    One call in eight each draws nonnegative elements, multiples of 2**-(span // 2), powers of two, or a row of zeros.
+    Products stay within the range of float32, so that nothing over- or underflows.
     """
     x = np.ldexp(spread(rng, shape, span, "float64"), span // 2)
     kind = rng.integers(0, 8)
@@ -41,17 +42,17 @@ def with_ranges(rng, shape, span, dtype):
 
 
 LOOSEST = math.nextafter(1.0, 0.0)
-"""The largest tolerance."""
+"""The largest tolerance that `ozaki.Accuracy` takes."""
 
 
 def measured(measure, a, b, **options):
-    """The product and its report, with the bound in that measure, however large."""
+    """The product, and a report that has the bound in that measure, however large it is."""
     plan = replace(ozaki.plan(a, b, **options), target=ozaki.Accuracy(measure, LOOSEST))
     return ozaki.matmul(a, b, plan=plan, return_report=True)
 
 
 def viewed(rng, x):
-    """The same matrices behind other strides: transposed, reversed, with gaps, read-only."""
+    """Matrices equal to x with strides drawn at random: as in x, transposed, reversed, or with gaps; half read-only."""
     kind = rng.integers(0, 4)
     if kind == 1:
         x = np.ascontiguousarray(x.swapaxes(-1, -2)).swapaxes(-1, -2)
@@ -79,7 +80,7 @@ def power(exponent):
 
 
 def rounded(value, dtype):
-    """A Fraction rounded to nearest, ties to even, once: in the subnormals too, to Inf past the largest."""
+    """A Fraction rounded once, to nearest, ties to even: in the subnormals too, and to Inf past the largest number."""
     precision, smallest, past = FORMATS[str(np.dtype(dtype))]
     if value == 0:
         return np.dtype(dtype).type(0)
@@ -103,12 +104,12 @@ def rounded_product(a, b):
 
 
 def same_bits(x, y):
-    """Equal in shape, dtype and every bit."""
+    """Whether two arrays are equal in shape, dtype and every bit."""
     return x.shape == y.shape and x.dtype == y.dtype and x.tobytes() == y.tobytes()
 
 
 def assert_same(expected, got, *about):
-    """Equal in shape, dtype and every bit, but for the bits of NaN."""
+    """Assert that two arrays are equal in shape, dtype and every bit; any NaN equals any other."""
     expected, got = np.asarray(expected), np.asarray(got)
     assert (got.shape, got.dtype) == (expected.shape, expected.dtype), about
     expected, got = (np.where(np.isnan(x), x.dtype.type(np.nan), x) for x in (expected, got))
@@ -116,7 +117,7 @@ def assert_same(expected, got, *about):
 
 
 def first_difference(x, y):
-    """Where two arrays differ first, with both values in hex; for a failure's message."""
+    """The first place where two arrays differ, with both values in hex: for the message of a failure."""
     if x.shape != y.shape or x.dtype != y.dtype:
         return f"{x.dtype} {x.shape} and {y.dtype} {y.shape}"
     for at in np.ndindex(x.shape):
@@ -126,13 +127,13 @@ def first_difference(x, y):
 
 
 def work_of(a, b):
-    """What NumPy does for the product of two matrices: `measure` finds facts about them."""
+    """NumPy's `Work` for the product of two matrices, whose `measure` finds facts about them."""
     rows = {"left": a[None], "right": b.T[None]}
     return Work(a, b, rows.get, str(np.result_type(a, b)), None)
 
 
 def bounds_of(work, k, measure, *schemes, few_rows=False):
-    """The bounds of schemes at the first level of proof; with few_rows, what the first rows show of them."""
+    """The bounds of schemes at the first level of proof; with few_rows, lower bounds of these from the first rows."""
 
     def bounds(facts):
         proof = Proof(facts, k, measure, schemes[0])

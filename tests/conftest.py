@@ -13,12 +13,13 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE / "emulated"))
 
 import devices  # noqa: E402
+
 import items as emulated_items  # noqa: E402
 
 
 @pytest.fixture
 def seed():
-    """OZAKI_SEED=... repeats a run."""
+    """A random seed, which is printed; with OZAKI_SEED=... in the environment, that one: it repeats a run."""
     seed = int(os.environ.get("OZAKI_SEED") or secrets.randbits(32))
     print(f"OZAKI_SEED={seed}")
     return seed
@@ -37,16 +38,16 @@ def prng(seed):
 
 @pytest.fixture(params=devices.parameters())
 def device(request, seed):
-    """NumPy, each emulated device and a real one: a `devices.Device`. The test runs once on each."""
+    """A `devices.Device`: the test runs once on NumPy, once on each emulated device and once on a real one."""
     device = devices.device(request.param)
     if request.param in devices.EMULATED:
-        sys.modules["streams"].chance.seed(seed)  # the order in which its streams go on
+        sys.modules["streams"].chance.seed(seed)  # which decides in what order streams run their work
     yield device
     device.synchronize()
 
 
 def pytest_collection_modifyitems(items):
-    """Have tests of an emulated device run by the child process of that device, unless this is it."""
+    """Have tests of an emulated device run by the child process of that device, unless this process is that child."""
     for item in items:
         name = emulated_items.device_of(item)
         if name in devices.EMULATED and not emulated_items.is_emulated_here(name):

@@ -1,4 +1,4 @@
-"""The product as docs/definitions.md defines it, sections 1 to 5, slowly, in Python integers.
+"""The product as sections 1 to 5 of docs/definitions.md define it, slowly, in Python integers.
 
 It shares nothing with the library but the names of the schemes, so equal bits mean that the text and the code agree.
 """
@@ -59,7 +59,7 @@ class Row:
         return mu, [shifted_to_nearest(x, e + mu) for x, e in zip(self.elements, self.exponents, strict=True)]
 
     def bits(self, scheme):
-        """The most bits with which the image surely stays in range."""
+        """The bits of the image by the rule of section 2: the most with which it surely stays in range."""
         if scheme.name == "residues":
             product = prod(moduli_of(scheme.count))
             largest_norm = isqrt(product // 2 - product // 2**10)
@@ -110,7 +110,7 @@ def of_residues(left, right, scheme):
 
 
 def images(a, b, scheme):
-    """mu, nu and Cbar: the integers whose Cbar 2**-(mu_i + nu_j) is rounded."""
+    """mu, nu and Cbar, all integers: the product is Cbar 2**-(mu_i + nu_j), rounded."""
     left, right = ([row.image(scheme) for row in rows(x)] for x in (a, np.swapaxes(b, -1, -2)))
     mu, nu = [m for m, _ in left], [m for m, _ in right]
     multiply, slices = of_residues, [[image for _, image in side] for side in (left, right)]
@@ -120,7 +120,7 @@ def images(a, b, scheme):
 
 
 def product(a, b, scheme):
-    """A B by the definition, in the dtype that both promote to."""
+    """A B by the definition, in the dtype that the operands promote to."""
     mu, nu, cbar = images(a, b, scheme)
     dtype = np.result_type(a, b)
     c = np.empty((len(mu), len(nu)), dtype)

@@ -1,4 +1,4 @@
-"""The devices that shared tests run on, and how an array gets there and back.
+"""The devices that shared tests run on, and how arrays are moved to a device and back.
 
 A test that takes the fixture `device` runs on NumPy, on two emulated GPUs and, with the marker `gpu`, on a real one.
 """
@@ -24,10 +24,14 @@ NUMPY, EMULATED, REAL = "numpy", ("emulated Ampere", "emulated Hopper"), "a real
 
 @dataclass(frozen=True)
 class Device:
-    """A library of arrays, and the device that its arrays lie on.
+    """An array library, and the device that its arrays lie on.
 
-    `engines` are what multiplies slices there, as `ozaki.matmul` takes their names. `slow` says that a product costs
-    a fifth of a second, however small it is, and grows from there: tests then take few and small ones (`some`, `size`).
+    Attributes
+    ----------
+    xp : NumPy or CuPy
+    engines : names of the engines that multiply slices on this device, as `ozaki.matmul` takes them
+    slow : a product takes a fifth of a second or more, however small it is; tests then run few and small ones (`some`,
+        `size`)
     """
 
     name: str
@@ -36,7 +40,7 @@ class Device:
     slow: bool = False
 
     def asarray(self, x: Any) -> Any:
-        """The same elements in the same places: with the strides of x, its gaps included. On NumPy, x itself."""
+        """A copy of x on the device with the strides of x, gaps between elements included; on NumPy, x itself."""
         x = np.asarray(x)
         if self.name == REAL and x.size:
             first, end = np.lib.array_utils.byte_bounds(x)
@@ -45,40 +49,40 @@ class Device:
         return self.xp.asarray(x)
 
     def asnumpy(self, x: Any) -> Any:
-        """The elements on the host, once they have been computed. A scalar of NumPy stays one."""
+        """The elements in host memory; waits until they are computed. A NumPy scalar stays one."""
         return x if self.xp is np else self.xp.asnumpy(x)
 
     def full(self, shape: Any, value: Any, dtype: Any = "f8") -> Any:
         return self.xp.full(shape, value, dtype)
 
     def matmul(self, a: Any, b: Any, **options: Any) -> Any:
-        """The product of two arrays of the host, by this device, on the host: what `ozaki.matmul` returns else."""
+        """`ozaki.matmul` of two arrays in host memory, run on this device, with the result in host memory."""
         found = ozaki.matmul(self.asarray(a), self.asarray(b), **options)
         return (self.asnumpy(found[0]), *found[1:]) if isinstance(found, tuple) else self.asnumpy(found)
 
     def synchronize(self) -> None:
-        """Wait until all that was begun is done."""
+        """Wait until the device has done all work."""
         if self.xp is not np:
             self.xp.cuda.Device().synchronize()
 
     def kind(self, expected: Any) -> type:
-        """The type of a result that is of this type in NumPy: of vectors, NumPy gives a scalar, CuPy an array."""
+        """The type of a result that is `expected` in NumPy: for two vectors, NumPy has a scalar, CuPy an array."""
         return type(expected) if self.xp is np else self.xp.ndarray
 
     def some(self, cases: Sequence[Any], count: int, rng: np.random.Generator) -> list[Any]:
-        """All cases; so many of them, drawn by chance, where products are slow."""
+        """All cases; on a slow device, `count` of them drawn at random."""
         cases = list(cases)
         if not self.slow or len(cases) <= count:
             return cases
         return [cases[i] for i in sorted(rng.choice(len(cases), count, replace=False))]
 
     def size(self, usual: int, small: int) -> int:
-        """The first number, or the second one where products are slow."""
+        """`usual`; on a slow device, `small`."""
         return small if self.slow else usual
 
 
 def emulation_obstacle() -> str | None:
-    """Why no device is emulated here."""
+    """The reason why this machine cannot emulate a device; None if it can."""
     if not sys.platform.startswith("linux"):
         return "the emulation is written for glibc's contexts"
     from build import compiler
@@ -87,7 +91,7 @@ def emulation_obstacle() -> str | None:
 
 
 def parameters() -> list[Any]:
-    """What the fixture `device` is parametrised over."""
+    """The parameters of the fixture `device`: names of devices."""
     obstacle = emulation_obstacle()
     emulated = [
         pytest.param(name, marks=pytest.mark.skipif(obstacle is not None, reason=str(obstacle))) for name in EMULATED
@@ -96,7 +100,7 @@ def parameters() -> list[Any]:
 
 
 def device(name: str) -> Device:
-    """The device of that name. For an emulated one, this process must be one whose CuPy is the emulation."""
+    """The device of that name. For an emulated one, CuPy must be the emulation in this process."""
     if name == NUMPY:
         return Device(name, np, ("float64", "int8"))
     cupy = pytest.importorskip("cupy", reason="a real device needs CuPy")

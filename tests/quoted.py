@@ -1,8 +1,8 @@
-"""What figures of the papers quote."""
+"""The published statements that figures of benchmarks/seeds quote."""
 
 import re
 
 
 def published(figure):
-    """The statements, but for numbers, which may depend on the scale."""
+    """The statements that a figure quotes, with `#` for each number: numbers may depend on the scale."""
     return [re.sub(r"\d[\d.^-]*(, \d+)*", "#", claim.published) for claim in figure.claims]

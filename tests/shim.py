@@ -1,4 +1,4 @@
-"""Arithmetic headers of the kernels as a library for ctypes, and numbers as the words and bits that it takes."""
+"""The kernels' arithmetic headers, built as a library for ctypes, and numbers as the 32-bit words that it takes."""
 
 import ctypes
 import math
@@ -26,7 +26,7 @@ def compiler():
 
 
 def compiled(source, folder):
-    """C++ functions, which may include the kernels' headers, as a library."""
+    """Build C++ functions, which may include the kernels' headers, and load them as a library."""
     (folder / "shim.cpp").write_text(source)
     library = folder / "shim.so"
     options = ["-std=c++17", "-O1", "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror", "-Wno-unknown-pragmas"]
@@ -38,7 +38,7 @@ def compiled(source, folder):
 
 
 def call(function, *arguments):
-    """Call with arrays as pointers and the last argument, the count, as int64."""
+    """Call a function of the library: arrays as pointers, the last argument, a count, as int64."""
     values = [a.ctypes.data_as(ctypes.c_void_p) if isinstance(a, np.ndarray) else a for a in arguments[:-1]]
     function(*values, ctypes.c_int64(arguments[-1]))
 
@@ -64,7 +64,7 @@ def value_of(bits, size):
 
 
 def rounded_bits(integer, exponent, size):
-    """Bits of integer * 2^exponent, rounded once: the definition, in integers."""
+    """The bits of integer * 2^exponent, rounded once to a float of `size` bits; computed in integers."""
     precision, smallest, top = FORMATS[f"float{size}"]
     if integer == 0:
         return 0

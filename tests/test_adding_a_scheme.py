@@ -1,4 +1,4 @@
-"""Adding a scheme, as CONTRIBUTING.md says it, with a toy: one integer of 16 bits for each element.
+"""Adding a scheme, as CONTRIBUTING.md describes it: a toy scheme of one integer of 16 bits for each element.
 
 A scheme answers `ExactScheme`, a line in `FAMILIES` names it, and a driver in `DRIVERS` multiplies it on NumPy. Plans,
 bounds, proofs, reports and the command line follow by themselves.
@@ -42,7 +42,7 @@ class Short:
 
 @dataclass(frozen=True)
 class ShortEngine:
-    """Its driver: one product of float64, whose sums are exact for k below 2**23."""
+    """The driver of `Short` on NumPy: one float64 product, whose sums are exact for k below 2**23."""
 
     scheme: Short
     k: int

@@ -67,7 +67,7 @@ def test_committed_results_follow_the_schema(path):
             assert row.bound is not None
             assert row.error <= row.bound
         if row.tflops is not None:
-            counted = row.products if row.task == "kernels" else 1  # a kernel's are those of the slice products
+            counted = row.products if row.task == "kernels" else 1  # kernels count all slice products
             operations = counted * 2 * row.m * row.n * row.k * (row.batch or 1)
             assert row.tflops == pytest.approx(1e-12 * operations / row.seconds)
 
@@ -193,7 +193,7 @@ def test_routines_are_timed_in_turn():
     assert [seconds for seconds, _ in medians] == [3.0, 7.0]  # the first of three calls is not counted
     blocks = [called[i : i + 3] for i in range(0, 18, 3)]
     at = [[i for i, block in enumerate(blocks) if block == of] for of in ([1.0, 2.0, 4.0], [7.0, 7.0, 7.0])]
-    assert [i // 2 for i in at[0]] == [i // 2 for i in at[1]] == [0, 1, 2]  # each once in every turn
+    assert [i // 2 for i in at[0]] == [i // 2 for i in at[1]] == [0, 1, 2]  # each routine once in every turn
     assert len({i % 2 for i in at[0]}) == 2  # and not always after the same one
     assert [pace for _, pace in medians] == [Pace(round(100 * (sum(i) + 3) / 3, 3)) for i in at]
 
@@ -255,7 +255,7 @@ def test_choices(dtype, tmp_path):
 
 @pytest.fixture
 def gemmul8(tmp_path, monkeypatch):
-    """A function that writes gemmul8.py, whose class has these lines besides its product, and returns its folder."""
+    """A function that writes gemmul8.py with a class of a product and given lines, and returns the file's folder."""
     monkeypatch.delitem(sys.modules, "gemmul8", raising=False)
 
     def write(lines):

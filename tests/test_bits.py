@@ -1,4 +1,4 @@
-"""The bits of a product: those of the definition, whatever the engine, the tiles, the workspace and the batch."""
+"""The bits of a product are those of the definition, whatever the engine, the tiles, the workspace and the batch."""
 
 import tracemalloc
 from dataclasses import replace
@@ -22,7 +22,7 @@ SCHEMES = {"digits": MAX_DIGITS, "digits7": MAX_DIGITS, "residues": MAX_RESIDUES
 
 
 def random_scheme(rng, k=1, most=None):
-    """A scheme that has room for this k, small counts more often than large ones."""
+    """A random scheme that has room for this k; small counts are more likely than large ones."""
     while True:
         name = str(rng.choice(list(SCHEMES)))
         count = int(np.exp(rng.uniform(0, np.log(min(SCHEMES[name], most or 64) + 1))))
@@ -42,7 +42,7 @@ def random_matrix(rng, shape):
         x = np.ldexp(x.dtype.type(1), rng.integers(-span, 1, shape)).astype(dtype)
     elif kind == 2:
         x = np.full(shape, rng.standard_normal(), dtype)
-    # rows and columns of other sizes, so that every exponent of the format occurs
+    # rows and columns of different magnitudes, so that every exponent of the format occurs
     if kind % 2 and span < 1000:
         reach = 100 if dtype == "float32" else 900
         x = np.ldexp(x, rng.integers(-reach, reach - 5, (*shape[:-1], 1))).astype(dtype)
@@ -140,7 +140,7 @@ def test_engines_agree(rng, repetition):
 
 @pytest.mark.parametrize("k", [1, 2, 3, 5, 8, 30])
 def test_engines_agree_for_a_small_k(rng, k):
-    """Where the residues of the float64 engine could be wide, but must not be: reducing an image to them is exact."""
+    """For a small k moduli of the float64 engine could be larger, but then reducing an image would not be exact."""
     for count in (10, 20, 30, 40, MAX_RESIDUES):
         a, b = spread(rng, (50, k), 40), spread(rng, (k, 50), 40)
         check(multiply(a, b, Residues(count), engine="int8"), multiply(a, b, Residues(count)), count, k)
@@ -164,7 +164,7 @@ def test_tiles_and_panels_change_nothing(rng, monkeypatch, tile, panel):
 
 
 def test_the_description_does_not_depend_on_tiles(rng, monkeypatch):
-    """Rows with wide and narrow ranges share tiles, or do not."""
+    """Rows with wide and narrow ranges of exponents, in one tile or in several."""
     x = np.concatenate([random_matrix(rng, (1, 5, 40)).astype(np.float64) for _ in range(12)], axis=1)
     x[0, 3] = np.ldexp(1.0, rng.integers(-1074, 1024, 40))
     x[0, 4] = 0

@@ -33,12 +33,12 @@ def sampled(rng, size, most=10):
 @pytest.mark.parametrize("measure", list(MEASURES))
 @pytest.mark.parametrize("scheme", ["digits", "residues"])
 def test_error_bound_and_target(rng, scheme, measure, repetition):
-    """Sixty times four problems: error <= bound, and bound <= target, at every tolerance and range."""
+    """error <= bound <= target for random problems, tolerances and ranges."""
     for _ in range(4):
         m, k, n = (int(v) for v in rng.integers(0, 301, 3))
         if repetition % 2:
             m, k, n = m // 8, k // 8, n // 8
-        if measure == "normwise":  # measured on all entries
+        if measure == "normwise":  # this measure is one of the whole matrix
             m, n = m // 6, n // 6
         dtype, span = str(rng.choice(["float32", "float64"])), int(rng.integers(0, 61))
         a, b = with_ranges(rng, (m, k), span, dtype), with_ranges(rng, (n, k), span, dtype).T
@@ -70,7 +70,7 @@ def test_the_bound_of_every_shorthand(rng, accuracy):
 @pytest.mark.parametrize("accuracy", ["fp32", "fp64"])
 def test_the_bound_is_within_2_8_of_the_error_for_ordinary_data(rng, generator, k, accuracy):
     draw = getattr(rng, generator)
-    a, b = draw((100, k)), draw((k, 100))  # of fewer entries the worst error may be far from what errors can be
+    a, b = draw((100, k)), draw((k, 100))  # in fewer entries the worst error may be far below what an error can be
     for scheme in ("digits", "residues"):
         c, report = ozaki.matmul(a, b, accuracy=accuracy, scheme=scheme, return_report=True)
         error = reference.componentwise_error(c, a, b)
@@ -133,7 +133,7 @@ def test_a_batch_has_the_bound_of_its_worst_matrix(rng):
 
 
 def test_the_matrices_of_a_stack_have_normwise_errors_of_their_own(rng):
-    """Though they could be multiplied as one, where the right operand is the same for all."""
+    """Normwise errors are bounded for each matrix, though with one right operand all could be multiplied as one."""
     a, b = rng.standard_normal((2, 4, 64)), rng.integers(-4, 5, (64, 4)).astype(float)
     a[0] = rng.integers(-4, 5, (4, 64)) * 2.0**60
     target = Accuracy("normwise", 1e-8)
@@ -180,7 +180,7 @@ def described(a, b) -> tuple[Described, Described]:
 
 
 def check_every_bound(a, b, scheme, *about):
-    """B1 entry by entry, B2, B3, B4 and the componentwise ratio, in rationals; returns how sharp B1 is."""
+    """Assert B1 for each entry, B2, B3, B4 and the componentwise ratio, in rationals; return how sharp B1 is."""
     errors = image_errors(a, b, scheme)
     left, right = described(a, b)
     spans = left.span, right.span
@@ -236,7 +236,7 @@ def test_bounds_of_random_data(rng, scheme):
 
 
 def thresholds(scheme, k):
-    """Elements whose statistic lies next to where the row gets a bit more or less."""
+    """Rows of equal elements whose statistic lies next to where their image gets a bit more or less."""
     scaling = scheme.scaling(k)
     edge = float(scaling.threshold)
     if scaling.statistic == "squares":
@@ -246,7 +246,7 @@ def thresholds(scheme, k):
 
 
 def adversaries(rng, scheme, k):
-    """Rows that bounds fear, by name."""
+    """Yield names and rows for which errors come near their bounds."""
     scaling = scheme.scaling(k)
     huge = np.full((3, k), 2.0**-30)
     huge[:, 0] = [1.0, 1 - 2.0**-53, 1 + 2.0**-52]
@@ -264,7 +264,7 @@ def adversaries(rng, scheme, k):
         low = sum(-(2 ** (r - 1)) * 2 ** (r * s) for s in range(p - 1))
         heads = [0, 1, 2 ** (r - 1) - 1, -(2 ** (r - 1)) + 1, 2 ** (r - 2)]
         rows = [[float(h * 2 ** (r * (p - 1)) + low)] * k for h in heads]
-        for row in rows:  # fixes the exponent: the largest image is D
+        for row in rows:  # fixes the shared exponent: the largest image is D
             row[0] = float(scheme.largest - 1)
         yield "extreme digits", np.array(rows)
         rows[0][0] = rows[1][0] = scheme.largest / 2 * (1 + 2.0**-12)  # the smallest row of that exponent
@@ -312,7 +312,7 @@ def test_the_a_priori_bound_is_sharp(rng, scheme, k):
 @pytest.mark.slow
 @pytest.mark.parametrize("scheme", [Residues(8), Digits(3)], ids=str)
 def test_bits_and_bounds_with_magnitudes_of_fewer_bits(rng, scheme):
-    """Past k = 2**20 the statistics have fewer than 20 bits."""
+    """Bits and bounds for k above 2**20, where the statistics of rows have fewer than 20 bits."""
     k = 2**20 + 3
     a, b = spread(rng, (1, k), 8), spread(rng, (1, k), 8).T
     a[0, :5] = b[:5, 0] = 2.0**-60
@@ -321,7 +321,7 @@ def test_bits_and_bounds_with_magnitudes_of_fewer_bits(rng, scheme):
 
 
 def test_the_entrywise_bound_is_sharp():
-    """Every element rounded by one half to the same side: the bound is met within the width of the magnitudes."""
+    """B1 is reached up to the width of magnitudes, if every element is rounded by one half to the same side."""
     for scheme in (Residues(5), Residues(7), Digits(2), Digits(3)):
         k = 64
         bits = int(described(np.ones((1, k)), np.ones((k, 1)))[0].on_host.bits(scheme.scaling(k))[0, 0])
@@ -428,7 +428,7 @@ def test_a_native_product_proves_nothing_where_it_may_leave_its_range(dtype):
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_a_named_accuracy_is_met_whatever_runs(rng, dtype):
-    """Near the ends of the range, natively where B5 holds."""
+    """Operands near the ends of the range, multiplied natively where B5 holds."""
     least, past = native_bounds.RANGE[dtype]
     natives = 0
     for _ in range(300):
@@ -465,7 +465,7 @@ def test_with_rounding_is_an_upper_bound(rng, dtype):
 
 
 def test_norms_and_sums_of_the_description_bound_the_true_ones(rng):
-    """And are as near as magnitudes are that were rounded up."""
+    """Sums are bounded from above, norms from below, and as sharply as magnitudes that are rounded up allow."""
     for k in (1, 3, 100, 3000):
         unit = power(-magnitude_bits(k))
         x = spread(rng, (20, k), 60)

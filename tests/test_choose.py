@@ -1,4 +1,4 @@
-"""Choosing a plan, as a table: a question and facts in; a plan, or the fact that is needed next, out. No arrays."""
+"""`choose` as a table: for a question and facts, the plan, or the need of the fact that is asked next. No arrays."""
 
 from dataclasses import dataclass, replace
 from math import inf
@@ -31,13 +31,13 @@ from ozaki.schemes.formats import H100
 
 @dataclass(frozen=True)
 class Machine:
-    """Times in seconds, by the name of a way; `each` for every slice product."""
+    """A machine whose products take these times in seconds: native, of words, and `each` for every slice product."""
 
     native: float = 1.0
     words: float = inf
     each: float = 0.1
     name: str = "table"
-    waits: bool = False
+    finds_facts_on_device: bool = False
 
     def core(self):
         return H100
@@ -95,7 +95,7 @@ SMALL, LARGE = 2.0**-75, 2.0**-55
 """Worst ratios, in units of the level, that prove "fp64" at k = 2048, and that do not."""
 
 TABLE = {
-    # Nothing is asked of the operands.
+    # No facts are asked.
     "a count": (question(scheme="residues", slices=9), {}, slices(Residues(9))),
     "native, by name": (question(scheme="native"), {}, native),
     "native is fastest": (question(machine=Machine()), {}, native),
@@ -150,7 +150,7 @@ TABLE = {
     "nothing has to be proven: a sample first": (question(), {}, needs(Overlap())),
     "a sample shows that slices will not be proven": (question(), {Overlap(): 0.05}, native),
     "a sample lets expect that they are": (question(), {Overlap(): 0.9}, needs(WorstRatio(Residues(14), "sampled"))),
-    # Other measures rest on the descriptions of rows.
+    # Bounds in other measures come from the descriptions of rows.
     "spans first": (question(**ROW), {}, needs(Spans())),
     "then the bound": (question(**ROW), {Spans(): WIDE}, lambda need: need.measure == "row-column"),
     "row-column": (
@@ -158,7 +158,7 @@ TABLE = {
         {Spans(): WIDE, RowsBound(Residues(15), "row-column"): 0.9e-15},
         slices(Residues(15)),
     ),
-    # Words: by whatever evidence is cheapest, then by a small product.
+    # Words: proven by the cheapest evidence, then by the least product.
     "words are asked": (question("float32", QUICK_WORDS), {}, needs(CutBound(HALFHALF))),
     "words prove enough": (
         question("float32", QUICK_WORDS),
@@ -212,14 +212,14 @@ def test_the_same_answer_each_time(case):
 
 @pytest.mark.parametrize("case", list(TABLE))
 def test_other_facts_do_not_matter(case):
-    """A fact that is there but not asked for changes nothing, so that a repeated call may bring more of them."""
+    """Facts that are not asked for change no answer, so a repeated call may have more facts than `choose` needs."""
     asked, facts, _ = TABLE[case]
     more = compared(Residues(30), inf) | compared(Digits(9), 0.0) | {RowsBound(Residues(31), "normwise"): 0.0}
     assert choose(asked, Facts(facts)) == choose(asked, Facts(more | facts))
 
 
 def test_what_ordinary_operands_would_need():
-    """The same choice from estimates: its plan, and the facts that it would ask for."""
+    """`foresee` makes the choice with estimates for facts: the plan, and the needs of the facts that it asks for."""
     plan, asked = foresee(question(**FP64), Facts())
     assert plan.scheme == Residues(14)
     assert asked[0] == WorstRatio(Residues(14), "sampled")

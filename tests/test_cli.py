@@ -168,14 +168,14 @@ PLANS = [
 @pytest.mark.parametrize("options", PLANS, ids=" ".join)
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_shapes_and_files_of_ordinary_matrices_get_the_same_answer(tmp_path, options, dtype):
-    """But for a slice or two, which the largest elements decide, and the smallest ones where all is exact."""
+    """The plans may differ by two slices at most, if the largest elements decide the count."""
     rng = np.random.default_rng(4)
     for name, shape in (("a.npy", (150, 200)), ("b.npy", (200, 130))):
         np.save(tmp_path / name, rng.standard_normal(shape).astype(dtype))
     of_files = json.loads(run("plan", tmp_path / "a.npy", tmp_path / "b.npy", *options, "--json"))
     of_shapes = json.loads(run("plan", "150x200", "200x130", "--dtype", dtype, *options, "--json"))
     same = ("shape", "dtype", "scheme", "device", "engine", "why")
-    if "row-column:1e-16" in options or "normwise:1e-12" in options:  # what holds for any operands may be more
+    if "row-column:1e-16" in options or "normwise:1e-12" in options:  # bounds from shapes may need more slices
         assert of_files["slices"] <= of_shapes["slices"]
         assert "files may take less" in of_shapes["undecided"]
         same = ("shape", "dtype", "scheme", "device", "engine")
@@ -226,7 +226,7 @@ def test_the_slices_of_a_long_inner_dimension_are_predicted(rng, dtype, scheme, 
     ],
 )
 def test_the_product_that_is_timed_is_shaped_as_the_whole(monkeypatch, a, b, scheme, timed):
-    """Time would be another if few rows and columns met few inner indices too."""
+    """A short product is timed in place of a long one; it has a similar shape, since time depends on the shape."""
 
     def matmul(x, y, **options):
         shapes.append((*x.shape, y.shape[1]))

@@ -1,4 +1,4 @@
-"""Every kernel compiles for every architecture, within its registers; what it spills is known. Needs no GPU."""
+"""Every kernel compiles for every architecture, within limits of registers and spilled bytes. Needs no GPU."""
 
 import io
 import pathlib
@@ -13,7 +13,7 @@ core = pytest.importorskip("cuda.core", reason="cuda-core and NVRTC are needed t
 KERNELS = pathlib.Path(__file__).parents[1] / "kernels"
 OTHER_ARCHITECTURES = ["sm_80", "sm_89", "sm_100", "sm_120"]
 
-# Registers of a thread; a multiprocessor has 65536, for 1024 threads of 64.
+# The most registers of a thread, by kernel; a multiprocessor has 65536, enough for 1024 threads with 64 each.
 REGISTERS = {
     "halves": 32,
     "describe": 128,
@@ -45,25 +45,27 @@ REGISTERS = {
     "tops_split_words": 128,
     "count_underflows": 64,
     "tops": 80,
-    "look": 128,  # two blocks of 256 threads
+    "sample": 128,  # two blocks of 256 threads
     "overlap": 128,
     "word_mma": 255,
     "word_gemm": 168,
     "word_pairs": 168,
 }
-# More than four words, or int64 diagonals; where shared memory has room for three blocks of 128 threads.
+# Limits that replace those above for kernels of more than four limbs, of int64 diagonals, or (FEW) with so much shared
+# memory that a multiprocessor has room for three blocks of 128 threads only.
 WIDE_REGISTERS = {"split": 168, "recombine": 128, "describe_split": 168}
 
-# Bytes of local memory: what is known of a tile, kept aside while all registers hold accumulators; none of it is
-# touched in the loop over k. The proof keeps the entries in doubt there, 128 bytes; splits what is not needed for each
-# slice, so that one block more fits a multiprocessor; the last three a few numbers, which NVRTC 13.5 has registers for.
+# The most bytes of local memory of a thread, by kernel. Kernels that multiply keep what they know of a tile there while
+# all registers hold accumulators; the loop over k touches none of it. `proof_gemm` keeps the entries in doubt, 128
+# bytes; those that split keep what is not needed for each slice, so that one block more fits a multiprocessor; the last
+# three keep a few numbers, which NVRTC 13.5 has registers for.
 FRAME = {
     "digit_gemm": 56, "diagonal_gemm": 40, "word_gemm": 24, "word_pairs": 24, "proof_gemm": 144,
     "split": 24,
     "describe_split": 24,
     "worst_ratio": 24, "lower_by_exponents": 8,
 }  # fmt: skip
-# Bytes of the instructions that store and load it, in all the code of a thread.
+# The most bytes that all instructions of a kernel store into that memory and load from it ("spills").
 SPILLED = {
     "digit_gemm": 180, "diagonal_gemm": 64, "word_gemm": 64, "word_pairs": 92, "proof_gemm": 40,
     "split": 68,
@@ -73,7 +75,7 @@ SPILLED = {
 
 
 def put_aside(macros):
-    """Bytes of the totals that word_pairs keeps there while it adds blocks."""
+    """Bytes of local memory for the totals of word_pairs, which it keeps there while it adds blocks."""
     of_number = {"float": 4, "double": 8}
     return macros["TILE_COLS"] // 2 * of_number[macros["PROMOTION"]] if macros.get("TOTALS") else 0
 
@@ -82,34 +84,34 @@ def describe(dtype, along_k):
     return "conversion/describe.cu", {"INPUT": dtype, "ALONG_K": along_k}
 
 
-def split(dtype, slices, words, digit_bits, along_k, reversed_=0, tile=0):
-    macros = {"INPUT": dtype, "SLICES": slices, "WORDS": words, "DIGIT_BITS": digit_bits}
+def split(dtype, slices, limbs, digit_bits, along_k, reversed_=0, tile=0):
+    macros = {"INPUT": dtype, "SLICES": slices, "LIMBS": limbs, "DIGIT_BITS": digit_bits}
     neighbours = (4 if digit_bits else 16) * (tile == 192)
     macros |= {"ALONG_K": along_k, "REVERSED": reversed_, "TILE": tile, "NEIGHBOURS": neighbours}
     return "conversion/split.cu", macros | {"LARGEST": int(digit_bits == 8)}
 
 
-def describe_split(dtype, slices, words, digit_bits, along_k, reversed_, tile, sums, rows, sharing=4, few=0, cluster=2):
-    macros = split(dtype, slices, words, digit_bits, along_k, reversed_, tile)[1]
+def describe_split(dtype, slices, limbs, digit_bits, along_k, reversed_, tile, sums, rows, sharing=4, few=0, cluster=2):
+    macros = split(dtype, slices, limbs, digit_bits, along_k, reversed_, tile)[1]
     del macros["LARGEST"]
     macros |= {"SUMS": sums, "CLUSTER": 1 if along_k or sharing == 1 else cluster, "HELD": rows, "SHARING": sharing}
     macros["FEW"] = few
     return "sm_90a", "conversion/describe_split_sm90.cu", macros
 
 
-def split_quadrants(dtype, slices, words, along_k, tile):
-    macros = split(dtype, slices, words, 0, along_k, 0, tile)[1]
+def split_quadrants(dtype, slices, limbs, along_k, tile):
+    macros = split(dtype, slices, limbs, 0, along_k, 0, tile)[1]
     del macros["LARGEST"]
     return "sm_90a", "conversion/split_quadrants.cu", macros
 
 
-def split_fp16(dtype, slices, words, digit_bits, along_k, reversed_=0):
-    return "conversion/split_fp16.cu", split(dtype, slices, words, digit_bits, along_k, reversed_)[1]
+def split_fp16(dtype, slices, limbs, digit_bits, along_k, reversed_=0):
+    return "conversion/split_fp16.cu", split(dtype, slices, limbs, digit_bits, along_k, reversed_)[1]
 
 
-def recombine(dtype, slices, words, digit_bits, sum64=0):
-    together = 2 if digit_bits == 0 and words <= 4 else 1
-    macros = {"OUTPUT": dtype, "SLICES": slices, "DIGIT_BITS": digit_bits, "WORDS": words, "SUM64": sum64}
+def recombine(dtype, slices, limbs, digit_bits, sum64=0):
+    together = 2 if digit_bits == 0 and limbs <= 4 else 1
+    macros = {"OUTPUT": dtype, "SLICES": slices, "DIGIT_BITS": digit_bits, "LIMBS": limbs, "SUM64": sum64}
     return "conversion/recombine.cu", macros | {"TOGETHER": together}
 
 
@@ -123,8 +125,8 @@ def magnitudes(a, b, along_k_a, along_k_b, magnitude="int8_t", tiles=(0, 0), lar
     }
 
 
-def look(left, right, whole):
-    return "proof/look.cu", {
+def sample(left, right, whole):
+    return "proof/sample.cu", {
         "INPUT": "float",
         "LEFT_ALONG_K": left,
         "RIGHT_ALONG_K": right,
@@ -215,8 +217,8 @@ EVERYWHERE = [
     magnitudes("double", "double", 1, 0, "double"),
     overlap("double", "double", 12),
     overlap("float", "double", 1),
-    look(1, 0, 1),
-    look(0, 1, 0),
+    sample(1, 0, 1),
+    sample(0, 1, 0),
     ("proof/proof.cu", {}),
     ("proof/proof_wide.cu", {}),
     lower_by_exponents("double", "double"),
@@ -285,7 +287,7 @@ MORE = [
     split_words("FP16", "RNA", 8, 11, 1),
     split_words("BF16", "RZ", 3, 0, 0),
     word_mma("FP16", SEVERAL, tile=(8, 64, 32)),
-    word_mma("TF32", BY_BLOCKS, held=2),  # turns of a block one by one
+    word_mma("TF32", BY_BLOCKS, held=2),  # shared memory holds less than a block, which is loaded turn by turn
     word_mma("FP16", BY_BLOCKS, tile=(8, 32, 32), held=9),
 ]
 CASES = [("sm_90", *case) for case in EVERYWHERE + MORE]
@@ -294,8 +296,8 @@ CASES += [("sm_90a", "proof/proof_gemm_sm90.cu", {}), ("sm_90a", "hardware/halve
 QUADRANTS = (("double", 14, 2, 4), ("double", 15, 2, 4), ("double", 20, 3, 5), ("float", 7, 1, 2))
 CASES += [split_quadrants(*case[:3], *view) for case in QUADRANTS for view in ((0, 192), (0, 256), (1, 192), (1, 256))]
 CASES += [
-    ("sm_90a", "conversion/recombine_quadrants.cu", {"OUTPUT": dtype, "SLICES": slices, "WORDS": words})
-    for dtype, slices, _, words in QUADRANTS
+    ("sm_90a", "conversion/recombine_quadrants.cu", {"OUTPUT": dtype, "SLICES": slices, "LIMBS": limbs})
+    for dtype, slices, _, limbs in QUADRANTS
 ]
 CASES += [
     describe_split(*case)
@@ -347,14 +349,14 @@ def name_of(case):
 
 
 def compile_kernel(arch, file, macros):
-    """The log of ptxas, one part for each kernel."""
+    """Compile a file; return the log of ptxas, which has a part for each kernel."""
     options = core.ProgramOptions(
         name=file,
         arch=arch,
         std="c++17",
         include_path=str(KERNELS),
         define_macro=[(name, str(value)) for name, value in macros.items()] or None,
-        ftz=True,  # as CuPy does, whatever one asks for
+        ftz=True,  # CuPy always appends this option
         ptxas_options="--verbose",
     )
     log = io.StringIO()
@@ -366,9 +368,9 @@ def compile_kernel(arch, file, macros):
 def test_compiles_within_registers(arch, file, macros):
     log = compile_kernel(arch, file, macros)
     assert "warning" not in log, log
-    assert "Potential Performance Loss" not in log, log  # wgmma made to wait for one another
-    words = macros.get("WORDS", 0)
-    wide = words > 4 or macros.get("SUM64", 0) or macros.get("FEW", 0)
+    assert "Potential Performance Loss" not in log, log  # wgmma instructions wait for each other
+    limbs = macros.get("LIMBS", 0)
+    wide = limbs > 4 or macros.get("SUM64", 0) or macros.get("FEW", 0)
 
     kernels = re.split(r"Compiling entry function '(\w+)'", log)[1:]
     assert kernels, log
@@ -389,7 +391,7 @@ def test_tensor_cores_alone_are_not_kept_waiting(name):
     assert "warning" not in log, log
     assert "Potential Performance Loss" not in log, log
     assert "0 bytes stack frame" in log, log
-    accumulators = {"uint8": 192, "int8": 192}.get(name, 104)  # fewer: the compiler has left out the products
+    accumulators = {"uint8": 192, "int8": 192}.get(name, 104)  # fewer: the compiler left out the products
     assert accumulators < int(re.search(r"Used (\d+) registers", log)[1]) <= 255
 
 
@@ -408,11 +410,11 @@ def test_every_kernel_is_compiled_and_has_a_limit():
 _OF_NOBODY = re.compile(
     r"|(extern )?__shared__ .*;|Stages stages;|stages\.init\(.*\);|const int cluster = blockIdx.x / 2;"
 )
-"""What a kernel may do before it waits: it touches nothing that other kernels do."""
+"""Lines that may stand before a kernel waits for the kernel before it: they touch no memory of other kernels."""
 
 
 def test_every_kernel_waits_for_the_one_before():
-    """All are launched so that they may begin early (kernels/hardware/launch.cuh)."""
+    """Every kernel waits once, since it may begin before the kernel before it ends (kernels/hardware/launch.cuh)."""
     for file in KERNELS.rglob("*.cu"):
         source = file.read_text()
         bodies = re.sub(r" *//.*", "", source).split('extern "C" __global__')[1:]
@@ -421,7 +423,7 @@ def test_every_kernel_waits_for_the_one_before():
         for body in bodies:
             before = body[body.index("{") + 1 : body.index(waits)].split("\n")
             known = all(_OF_NOBODY.fullmatch(line.strip()) for line in before)
-            assert known or file.name == "nonfinite.cu", file.name  # which reads what is older
+            assert known or file.name == "nonfinite.cu", file.name  # which reads results of older kernels
         assert source.endswith("  after_both();\n}\n") == ("int beside" in source), file.name
 
 

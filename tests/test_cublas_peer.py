@@ -1,4 +1,4 @@
-"""A newer cuBLAS beside CuPy's own: where it is looked for, how it is loaded and called. A library of C++ stands in."""
+"""A newer cuBLAS beside CuPy's own: how it is found, loaded and called. A library built from C++ stands for it."""
 
 import subprocess
 import sys
@@ -68,7 +68,7 @@ int cublasDgemm_v2(
 
 
 def on_device(array):
-    """A NumPy array as CuPy's arrays tell their address, which is one of the host's here."""
+    """A stand-in for a CuPy array, at the address of a NumPy array."""
     return SimpleNamespace(shape=array.shape, nbytes=array.nbytes, data=SimpleNamespace(ptr=array.ctypes.data))
 
 
@@ -113,7 +113,7 @@ print(cublas.version())
 
 @pytest.mark.skipif(sys.platform != "linux", reason="libraries have other names")
 def test_who_asks_for_cublas_by_name_gets_the_one_that_is_loaded(tmp_path):
-    # In a process of its own: this one may need the real cuBLAS of that name.
+    # In a process of its own: the present one may need the real cuBLAS of that name.
     folder = tmp_path / "lib"
     folder.mkdir()
     lt, cublas = LIBRARIES

@@ -69,7 +69,7 @@ def test_a_sharper_residual_takes_more_slices(solved):
 
 
 def test_an_imprecise_residual_would_show(longley, monkeypatch):
-    """Nothing is precomputed: worse products give fewer digits."""
+    """The demonstration precomputes nothing: worse products give fewer correct digits."""
     matmul = ozaki.matmul
 
     def rounded(*args, **kwargs):

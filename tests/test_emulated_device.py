@@ -13,9 +13,8 @@ import pytest
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE / "emulated"))
-from runs import CASES, FUNCTIONS, HOPPER  # noqa: E402
-
 from build import compiler  # noqa: E402
+from runs import CASES, FUNCTIONS, HOPPER  # noqa: E402
 
 pytestmark = [
     pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the emulation is written for glibc's contexts"),

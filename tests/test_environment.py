@@ -1,4 +1,4 @@
-"""Floating-point environments that another library has set: the same bits and bounds as in the default one."""
+"""Floating-point environments that another library has set change neither bits nor bounds."""
 
 import ctypes
 import platform
@@ -13,7 +13,7 @@ import ozaki
 from ozaki import reference, tensor_core
 
 REGISTERS = {
-    # Offset of the control register in fenv_t; its bits, by what they do.
+    # By architecture: bytes from the start of fenv_t to the control register, and the bits of it by what they do.
     "x86_64": (28, {"flush": 1 << 15, "zeros": 1 << 6, "down": 1 << 13, "up": 2 << 13, "toward zero": 3 << 13}),
     "aarch64": (0, {"flush": 1 << 24, "down": 2 << 22, "up": 1 << 22, "toward zero": 3 << 22}),
 }
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.skipif(
 
 @contextmanager
 def environment(kind):
-    """Another environment in this thread; yields a function that reads the control register."""
+    """Set this thread's environment within a `with` statement; yields a function that reads the control register."""
     libc = ctypes.PyDLL(None)
     before, other = ctypes.create_string_buffer(256), ctypes.create_string_buffer(256)
     libc.fegetenv(before)

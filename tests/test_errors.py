@@ -399,7 +399,7 @@ def test_bad_input(case, monkeypatch):
     def never(*args, **kwargs):
         raise AssertionError("computed something")
 
-    # A product may not be begun.
+    # No product may begin.
     monkeypatch.setattr(_execute, "Unrounded", never)
     monkeypatch.setattr(work, "native", never)
     monkeypatch.setattr(_words, "_multiply", never)
@@ -412,7 +412,7 @@ def test_bad_input(case, monkeypatch):
 
 
 def test_masked_numbers_of_a_list():
-    """NumPy makes NaN of them, and warns."""
+    """Masked numbers in a list are refused: NumPy would make NaN of them, with a warning. NaN itself is not."""
     for x in ([[1.0, np.ma.masked]], [[1.0, np.ma.array(2.0, mask=True)]]):
         with warnings.catch_warnings(action="ignore"), pytest.raises(TypeError, match=r"^a: .*filled\(0\)"):
             ozaki.matmul(x, [[1.0], [1.0]])

@@ -18,7 +18,7 @@ BAD = [["plan", "3x3", "4x4"], ["plan"], ["nothing"], ["verify", "no.npy", "no.n
 
 
 def shell(script, *words):
-    """Run `ozaki`, which is "$@" in a script of bash; return its exit code and what is left of its output."""
+    """Run a bash script in which "$@" is `ozaki`; return its exit code, standard output and standard error."""
     done = subprocess.run(["bash", "-c", script, "bash", *OZAKI, *words], capture_output=True, text=True, check=False)
     return done.returncode, done.stdout, done.stderr
 
@@ -97,7 +97,7 @@ def test_an_interrupted_product(tmp_path, monkeypatch):
 
 
 def test_a_fault_of_the_program_is_no_failed_check():
-    """Exit code 1 is for checks that fail, and Python's own for a traceback."""
+    """A bug exits with 3: 1 means that a check failed, but is also Python's exit code after a traceback."""
     fault = "import ozaki; from ozaki._cli import main; ozaki.plan = lambda *_, **__: {}[0]; main()"
     done = subprocess.run(
         [sys.executable, "-c", fault, "plan", "3x3", "3x3", "--scheme", "native"],
@@ -110,7 +110,7 @@ def test_a_fault_of_the_program_is_no_failed_check():
 
 
 def test_without_what_the_command_line_needs():
-    """The library does not need it."""
+    """Without typer the command line says what to install."""
     program = "import sys; sys.modules['typer'] = None; import ozaki; from ozaki._cli import main; main()"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 2

@@ -40,7 +40,7 @@ template <int R, int P, int W> void wide_digits(const uint32_t* x, int16_t* out,
 template <int P, int R>
 void diagonals(const int32_t* sums, const int* e, uint32_t* exact, uint64_t* to_64, uint32_t* to_32, int64_t n) {
   for (int64_t i = 0; i < n; ++i) {
-    uint32_t low[low_words(P)] = {}, words[DIAGONAL_WORDS];
+    uint32_t low[low_limbs(P)] = {}, words[DIAGONAL_LIMBS];
     int32_t top = 0;
     for (int d = 0; d < P; ++d) {
       top = (top >> R) + sums[i * P + d];
@@ -48,8 +48,8 @@ void diagonals(const int32_t* sums, const int* e, uint32_t* exact, uint64_t* to_
       if (d < P - 1) low[d] = (digit * 0x01010101u) ^ ~(0xffu << (i % 4 * 8));
     }
     join_diagonals<P, R>(top, low, i % 4, words);
-    for (int w = 0; w < DIAGONAL_WORDS; ++w) exact[i * DIAGONAL_WORDS + w] = words[w];
-    const double power = double_of_words(static_cast<uint32_t>(e[i] + 1023) << 20, 0);
+    for (int w = 0; w < DIAGONAL_LIMBS; ++w) exact[i * DIAGONAL_LIMBS + w] = words[w];
+    const double power = double_of_limbs(static_cast<uint32_t>(e[i] + 1023) << 20, 0);
     double rounded_64;
     float rounded_32;
     if constexpr (P <= 3) {
@@ -143,7 +143,7 @@ def test_digits_of_other_bits(shim, prng, radix_bits, p, words):
 
 @pytest.mark.parametrize(("p", "r"), DIAGONALS)
 def test_diagonals(shim, prng, p, r):
-    """Carried from diagonal to diagonal, or of few diagonals at once, the sum is exact, and rounded once."""
+    """Sums of diagonals, carried from one to the next or of few at once, are exact and rounded once."""
     most = 2**31 - 2 ** (31 - r) - 4
     sums, exponents = [], []
     for _ in range(4000):

@@ -178,7 +178,7 @@ def test_image(shim, prng, size, function, words):
         elif kind == 1:
             m = largest - prng.randrange(32 * words + 70)
         elif kind == 2:
-            m = -top + prng.randrange(-3, 4)  # about one, where halves lie
+            m = -top + prng.randrange(-3, 4)  # values about one, near halves
         elif kind == 3:
             m = largest - prng.choice([31, 32, 33, 52, 53, 54, 63, 64, 65, 3000])
         else:  # an odd number of halves: a tie
@@ -200,7 +200,7 @@ def test_image(shim, prng, size, function, words):
             continue
         exact = Fraction(value) * Fraction(2) ** m
         expected = round(exact)
-        if abs(expected) < 2**limit:  # else outside the promise
+        if abs(expected) < 2**limit:  # the header promises nothing for larger images
             assert got == expected, (hex(b), m)
             checked += 1
     assert checked > len(bits) // 2
@@ -208,7 +208,7 @@ def test_image(shim, prng, size, function, words):
 
 @pytest.mark.parametrize("size", [64, 32])
 def test_image_of_halves(shim, size):
-    """All multiples of 1/4 up to 64, both signs: every tie is there, in one and in two words."""
+    """Images of all multiples of 1/4 up to 64, both signs, so with every tie; in one and in two words."""
     values = [sign * n / 4 for n in range(257) for sign in (1, -1)]
     for shift in (0, 40, -40):
         x = np.array([bits_of(v * 2.0**shift, size) for v in values], np.uint64 if size == 64 else np.uint32)
@@ -220,7 +220,7 @@ def test_image_of_halves(shim, size):
 
 
 def test_image_beside_multiples_of_words(shim):
-    """Images about multiples of 2^31 and 2^32, with every kind of fraction: what image_by_doubles takes apart."""
+    """Images about multiples of 2^31 and 2^32, where image_by_doubles splits them, with every kind of fraction."""
     values = [n * 2.0**31 + d / 4 for n in range(-9, 10) for d in range(-40, 41)]
     values += [s * (2.0**e + d * 2.0 ** max(0, e - 52)) for s in (1, -1) for e in range(33, 63) for d in range(-3, 4)]
     values = [v for v in values if abs(v) < 2**63]

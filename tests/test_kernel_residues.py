@@ -18,8 +18,8 @@ WORD_COUNTS = (1, 2, 3, 4, 6)
 CRT_COUNTS = [*range(2, 21), 30, 49]
 
 
-def crt_words(n):
-    """The least number of words for abs(Cbar) < M / 2 with its sign."""
+def crt_limbs(n):
+    """The least number of 32-bit words that hold Cbar with its sign, abs(Cbar) < M / 2, for n moduli."""
     return -(-math.prod(MODULI[:n]).bit_length() // 32)
 
 
@@ -78,7 +78,7 @@ int remainders_{n}_size() {{ return sizeof(CrtConstants<{n}, {w}>); }}
 def shim(tmp_path_factory):
     source = SOURCE
     source += "".join(OF_WORDS.format(w=w) for w in WORD_COUNTS)
-    source += "".join(OF_MODULI.format(n=n, w=crt_words(n)) for n in CRT_COUNTS)
+    source += "".join(OF_MODULI.format(n=n, w=crt_limbs(n)) for n in CRT_COUNTS)
     return compiled(source + "}\n", tmp_path_factory.mktemp("residues"))
 
 
@@ -133,7 +133,7 @@ def test_residues(shim, prng, words, side, symmetric):
     integers = [limit - 1, -limit, 1 - limit, 0, 1, -1, *range(-300, 300)]
     integers += [prng.randrange(-limit, limit) for _ in range(3000)]
     integers += [prng.randrange(-limit, limit) >> prng.randrange(32 * words) for _ in range(3000)]
-    # Those with the largest and smallest sum over bytes.
+    # Integers with the largest and smallest sums over bytes.
     integers += [int.from_bytes(bytes(prng.choice([0, 255]) for _ in range(4 * words)), "little") - limit]
     out = np.empty((len(integers), len(MODULI)), np.int32)
     constants = residue_constants(MODULI, inverses, words, symmetric)
@@ -145,7 +145,7 @@ def test_residues(shim, prng, words, side, symmetric):
 
 
 def test_residues_of_sums(shim):
-    """Every sum f < 2^22 and every modulus; and the claim of the header about the quotient."""
+    """Residues of every sum f < 2^22 for every modulus; and what the header claims about the quotient."""
     f = np.arange(2**22)
     out = np.empty(len(f), np.uint32)
     for m in MODULI:
@@ -172,7 +172,7 @@ def test_accumulator_residue(shim, prng):
         multiples += [sign * (near + d) for d in range(-m, m + 1) for sign in (1, -1)]
         x = np.concatenate([np.array(edges + multiples, np.int64), stride])
         x = x[(x >= -(2**31)) & (x < 2**31)]
-        x = np.append(x, x[: -len(x) % 4])  # four at a time
+        x = np.append(x, x[: -len(x) % 4])  # the function takes four at a time
         out = np.empty(len(x), np.uint32)
         above = (x + 2**31).astype(np.uint32)
         for constants, expected in ((table, x % m), (unsigned, (x + 2**31) % m)):
@@ -212,8 +212,8 @@ def crt_groups(n):
 
 
 def crt_constants(n):
-    """CrtConstants<n, words>, as kernels/arithmetic/crt.cuh describes it."""
-    words = crt_words(n)
+    """CrtConstants<n, limbs>, as kernels/arithmetic/crt.cuh describes it."""
+    limbs = crt_limbs(n)
     groups = crt_groups(n)
     product = math.prod(MODULI[:n])
     products = [math.prod(g) for g in groups]
@@ -226,9 +226,9 @@ def crt_constants(n):
     assert error < (Fraction(1, 2**18) if n <= 20 else Fraction(1, 2**14))
     pieces = [
         np.array([f[0] + 2**16 * f[1] for f in factor] + [f[2] for f in factor], np.uint32),
-        to_words([product // p for p in products], words).ravel(),
+        to_words([product // p for p in products], limbs).ravel(),
         np.array(fraction, np.uint32),
-        to_words([-product], words).ravel(),
+        to_words([-product], limbs).ravel(),
         np.array([bits - 32], np.uint32),
     ]
     return np.concatenate(pieces)
@@ -236,7 +236,7 @@ def crt_constants(n):
 
 @pytest.mark.parametrize("n", CRT_COUNTS)
 def test_chinese_remainder(shim, prng, n):
-    words = crt_words(n)
+    limbs = crt_limbs(n)
     moduli = MODULI[:n]
     product = math.prod(moduli)
     reach = product // 2 - product // 2**10
@@ -252,7 +252,7 @@ def test_chinese_remainder(shim, prng, n):
     y = np.array([[c * inv % m for m, inv in zip(moduli, inverses, strict=True)] for c in integers], np.uint8)
     constants = crt_constants(n)
     assert constants.nbytes == getattr(shim, f"remainders_{n}_size")()
-    out = np.empty((len(integers), words), np.uint32)
+    out = np.empty((len(integers), limbs), np.uint32)
     call(getattr(shim, f"remainders_{n}"), y, constants, out, len(integers))
     assert from_words(out) == integers
 
@@ -262,10 +262,10 @@ def test_the_library_has_these_constants(n):
     scheme, moduli, product = Residues(n), MODULI[:n], math.prod(MODULI[:n])
     inverses = {"left": [pow(product // m, -1, m) for m in moduli], "right": [1] * n}
     for side, unsigned in itertools.product(inverses, (True, False)):
-        expected = residue_constants(moduli, inverses[side], library.image_words(scheme), not unsigned)
+        expected = residue_constants(moduli, inverses[side], library.image_limbs(scheme), not unsigned)
         assert library.residue_constants(scheme, side, unsigned) == tuple(expected.tolist())
     for unsigned, lowest in ((True, 0), (False, -(2**31))):
         expected = accumulator_moduli(moduli, lowest).view(np.uint32)
         assert library.accumulator_moduli(scheme, unsigned) == tuple(expected.tolist())
-    assert library.product_words(scheme) == crt_words(n)
+    assert library.product_limbs(scheme) == crt_limbs(n)
     assert library.crt_constants(scheme) == tuple(crt_constants(n).tolist())

@@ -82,13 +82,13 @@ def test_rounding(shim, prng, size, bits):
     function = getattr(shim, f"rounded_{size}_{bits}")
     call(function, to_words(integers, bits // 32 + 1), np.array(exponents, np.int32), out, len(cases))
     for (x, e), got in zip(cases, out.tolist(), strict=True):
-        clamped = max(min(e, 20000), -20000)  # the same answer, with small fractions
+        clamped = max(min(e, 20000), -20000)  # same result, with smaller fractions
         assert got == rounded_bits(x, clamped, size), (x, e, hex(got))
 
 
 @pytest.mark.parametrize("size", [64, 32])
 def test_rounding_of_small_integers(shim, size):
-    """Every integer of 13 bits at every subnormal position of its last bit: all ties and all carries."""
+    """Round every integer of 13 bits, its last bit at every subnormal position: all ties and all carries."""
     smallest = FORMATS[f"float{size}"][1]
     integers = list(range(-4096, 4097))
     for e in range(smallest - 14, smallest + 2):

@@ -1,4 +1,4 @@
-"""Places in a tile: kernels/hardware/tiles.cuh against what wgmma reads and where its results stand."""
+"""Places in a tile: kernels/hardware/tiles.cuh against where wgmma reads operands and leaves results."""
 
 import pytest
 from shim import compiled

@@ -43,7 +43,7 @@ def shim(tmp_path_factory):
 
 @pytest.mark.parametrize("left", [1, 0])
 def test_sums_of_slices(shim, left):
-    """Every pair of residues that a sum adds, every modulus; and all corners."""
+    """Sums of quadrants of slices: every pair of residues in every place, and all corners, for every modulus."""
     for m in MODULI:
         one, other = (x.ravel() for x in np.meshgrid(np.arange(m), np.arange(m)))
         zero = np.zeros_like(one)
@@ -62,7 +62,7 @@ def test_sums_of_slices(shim, left):
 
 
 def test_sums_of_products(shim):
-    """Every pair of bytes, every modulus, beside others, in every place; and every sum of four."""
+    """Sums of reduced products: every pair of bytes in every place, and every sum of four, for every modulus."""
     for m in MODULI:
         one, other = (x.ravel() for x in np.meshgrid(np.arange(m), np.arange(m)))
         total = np.arange(4 * (m - 1) + 1)

@@ -1,4 +1,4 @@
-"""Arithmetic and layouts of the word kernels, compiled by the system's C++ compiler, against the NumPy model."""
+"""Arithmetic and layouts of the word kernels, compiled by the system's C++ compiler, compared with NumPy."""
 
 import ctypes
 import itertools
@@ -104,7 +104,7 @@ def test_columns_of_a_thread_are_neighbours(shim):
 @pytest.mark.parametrize("count", [1, 2])
 @pytest.mark.parametrize(("tile", "permuted"), [(128, 0), (192, 1), (208, 1), (256, 1)])
 def test_tiles(shim, tile, permuted, count):
-    """Every 16 bytes of all words have a place of their own, where wgmma looks for them."""
+    """Every 16 bytes of all words have a place of their own, from which wgmma reads them."""
     rows, row_bytes = 2 * tile, 256
     seen = set()
     for row, byte, s in itertools.product(range(rows), range(0, row_bytes, 16), range(count)):

@@ -1,4 +1,4 @@
-"""Limbs: exact sums, and the one rounding, against rationals."""
+"""Limbs: exact sums, and the one rounding of results, compared with rationals."""
 
 from fractions import Fraction
 from itertools import pairwise
@@ -27,7 +27,7 @@ def value(limbs):
 
 
 def balanced(x, count):
-    """An integer as limbs, all but the highest balanced."""
+    """An integer as `count` limbs, all balanced except the highest."""
     limbs = []
     for _ in range(count - 1):
         low = (x + 2 ** (BITS - 1)) % 2**BITS - 2 ** (BITS - 1)
@@ -114,7 +114,7 @@ def test_collapse_keeps_what_any_rounding_needs(x):
     limbs = balanced(x, -(-(abs(x).bit_length() + 2) // BITS))
     high, low = (v[0] for v in _limbs.collapse(limbs))
     assert float(high) + float(low) == rounded(Fraction(x), "float64")
-    assert Fraction(float(high)) + Fraction(float(low)) == x or low.view(np.int64) & 1  # inexact is odd
+    assert Fraction(float(high)) + Fraction(float(low)) == x or low.view(np.int64) & 1  # an inexact result is odd
     if abs(x) < 2**127:
         both = _limbs.add_to_odd(np.array([high]), np.array([low]))[0]
         assert np.float32(both) == rounded(Fraction(x), "float32")
@@ -123,7 +123,7 @@ def test_collapse_keeps_what_any_rounding_needs(x):
 @given(st.lists(wide_integers(), min_size=1, max_size=5), st.data())
 @settings(max_examples=500, deadline=None)
 def test_nearest_of_limbs_in_no_order(integers, data):
-    """Several at a time, each spread over limbs that overlap."""
+    """Several integers at a time, each as limbs that overlap."""
     count = max(-(-(abs(x).bit_length() + 2) // BITS) for x in integers)
     limbs = np.concatenate([balanced(x, count) for x in integers], axis=1)
     for low, high in pairwise(limbs):

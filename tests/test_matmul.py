@@ -1,4 +1,4 @@
-"""What NumPy alone has: sequences as operands, its warnings, memory maps and matrices, and how memory is held.
+"""What only NumPy has: sequences as operands, warnings, memory maps, matrices; and the memory that a call holds.
 
 What matmul and gemm do on every device is in tests/shared.
 """
@@ -25,7 +25,7 @@ def test_sequences_of_floats_are_arrays():
 
 
 def test_masks_are_not_looked_for_among_numbers():
-    """Of which a list may have millions."""
+    """Rows of a list are read twice as often as by `np.asarray`, and not searched for masks: there may be millions."""
 
     class Row(list):
         def __iter__(self):
@@ -53,7 +53,7 @@ def test_no_warnings_whatever_the_caller_asks_of_numpy(scheme):
 
 
 def test_long_rows_are_held_in_pieces():
-    """Within a limit that a row alone would exceed."""
+    """A limit that the slices of a single row would exceed is kept."""
     a, b = np.ones((2, 10**6)), np.ones((10**6, 2))
     tracemalloc.start()
     try:
@@ -76,7 +76,7 @@ def test_broadcast_stacks_are_not_copied_for_each_matrix_that_they_meet(rng):
 
 
 def test_copies_of_broadcast_operands_count_as_workspace(rng):
-    """Matrices that have a normwise error each are multiplied one by one."""
+    """Broadcast operands are copied for a normwise target, since each matrix then has a bound of its own."""
     a, b = rng.standard_normal((30, 1, 20, 30)), rng.standard_normal((1, 20, 30, 20))
     options = {"accuracy": ozaki.Accuracy("normwise", 1e-15), "reproducible": True, "return_report": True}
     copied = 8 * 600 * 2 * 600

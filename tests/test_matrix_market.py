@@ -170,7 +170,7 @@ def test_the_longest_first_line(from_text, end):
 @pytest.mark.parametrize("sizes", ["array real general\n{} 1\n", "coordinate real general\n{0} 1 {0}\n"])
 @pytest.mark.parametrize("end", [b"\r", b"\n\r", b" \r", b"\n\n \t\r", b"\n%\r"])
 def test_a_file_that_ends_within_a_line_end(from_text, sizes, end):
-    """Its last line is blank, or one entry, but never an entry more."""
+    """A line end that the end of the file cuts short adds no entry."""
     start = f"%%MatrixMarket matrix {sizes}"
     entries = ("1 1 7\n2 1 8" if "coordinate" in sizes else "7\n8").encode() + end
     assert same_bits(from_text(start.format(2).encode() + entries), np.array([[7.0], [8.0]]))
@@ -181,7 +181,7 @@ def test_a_file_that_ends_within_a_line_end(from_text, sizes, end):
 @pytest.mark.parametrize("kind", ["array", "coordinate"])
 @pytest.mark.parametrize("entries", [1, 3])
 def test_a_matrix_is_given_out_with_all_its_entries_only(from_text, monkeypatch, kind, entries):
-    """Whatever the reader of the lines makes of them."""
+    """A wrong number of entries is an error even if the reader of lines, faked here, has missed it."""
     numbers = np.arange(entries, dtype=np.int64)
     places = (numbers % 2, 0 * numbers) if kind == "coordinate" else (numbers[:0], numbers[:0])
     block = Block(numbers, *places, np.ones(entries))
@@ -284,7 +284,7 @@ def test_a_file_that_is_not_to_the_format_is_refused_with_the_place(from_text, t
 
 
 def test_places_are_right_far_behind_in_a_file(from_text):
-    """Files are read in blocks of some megabytes."""
+    """An entry far behind the first block: files are read in blocks of some megabytes."""
     lines = [f"{i // 1000 + 1} {i % 1000 + 1} 0.{i:040}" for i in range(200_000)]
     lines.insert(100_000, "% comment")
     text = SPARSE + "1000 1000 {}\n" + "\n".join(lines)
@@ -326,7 +326,7 @@ MATRICES = hnp.arrays(
 
 @given(MATRICES)
 def test_scipy_reads_what_is_written(x):
-    """All but the sign of a zero, which SciPy drops."""
+    """SciPy reads the values that were written, except for signs of zeros, which it drops."""
     file = io.BytesIO()
     matrix_market.write(file, x)
     assert np.array_equal(scipy.io.mmread(io.BytesIO(file.getvalue())), x)

@@ -1,4 +1,4 @@
-"""NumPy's own tests of `matmul`, run on ours; and what differs, with the reason."""
+"""NumPy's own tests of `matmul`, run on `ozaki.matmul`; and the differences between the two, with reasons."""
 
 import re
 import warnings
@@ -22,7 +22,7 @@ class Subclass(np.ndarray):
 
 
 class Convertible:
-    """Converts to an array; what derives from it says to NumPy what a product of it is."""
+    """Converts to an array; its subclasses tell NumPy what to return for a product."""
 
     def __array__(self, dtype=None, copy=None):
         return A
@@ -119,7 +119,7 @@ DIFFERENCES = {
 
 
 def outcome(call):
-    """The type of what is returned, or an error, or a warning."""
+    """The name of the type that a call returns, or the error or warning that it raises, as a text."""
     try:
         with warnings.catch_warnings(action="error"):
             return type(call()).__name__
@@ -129,14 +129,14 @@ def outcome(call):
 
 @pytest.mark.parametrize("name", DIFFERENCES)
 def test_what_differs(name):
-    """A difference that is gone is to leave the list."""
+    """Each listed difference exists; one that no longer does must leave the list."""
     difference = DIFFERENCES[name]
     assert re.match(difference.numpy, outcome(lambda: difference.call(np.matmul)))
     assert re.match(difference.ours, outcome(lambda: difference.call(ozaki.matmul)))
 
 
 def refusal(a, b, out):
-    """The difference by which we refuse such a call, if there is one."""
+    """The listed difference because of which `ozaki.matmul` refuses a call; None if it does not."""
     a, b = np.asarray(a), np.asarray(b)
     for x in (a, b):
         if f"dtype {x.dtype.char}" in DIFFERENCES:
@@ -149,7 +149,7 @@ def refusal(a, b, out):
 
 
 def product(a, b, out=None, *, way):
-    """Ours; what we refuse is refused as the list says, and then NumPy's."""
+    """`ozaki.matmul`; for a call that it refuses, assert the listed error, and return NumPy's product."""
     refused = refusal(a, b, out)
     if refused is None:
         return ozaki.matmul(a, b, out, **way)
@@ -158,7 +158,7 @@ def product(a, b, out=None, *, way):
 
 
 class NumpyWithOurs:
-    """What NumPy's tests take for NumPy."""
+    """NumPy with our matmul, which NumPy's tests get as `np`."""
 
     def __init__(self, matmul):
         self.matmul = matmul

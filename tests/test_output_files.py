@@ -1,4 +1,4 @@
-"""Files are written whole or not at all, and what was there before outlives whatever goes wrong."""
+"""Files are written whole or not at all; whatever goes wrong, the file that was there before is kept."""
 
 import errno
 import os
@@ -38,7 +38,7 @@ def multiply(output, code=0):
 
 
 def limited(*words):
-    """Run `ozaki` where no file may grow beyond 10 or 20 kB, which is for the shell to choose."""
+    """Run `ozaki` where no file may grow beyond 10 or 20 kB (`ulimit -f 20`, in units that depend on the shell)."""
     limit = ["sh", "-c", 'ulimit -f 20; exec "$@"', "sh"]
     return subprocess.run([*limit, *OZAKI, *words], capture_output=True, text=True, check=False)
 
@@ -88,7 +88,7 @@ def test_a_signal_during_the_write_changes_nothing(folder, number, code):
 @pytest.mark.parametrize("first", ["signal.SIGTERM", "signal.SIGINT", "0"])
 @pytest.mark.parametrize("second", ["SIGTERM", "SIGHUP", "SIGXCPU", "SIGINT"])
 def test_a_signal_during_the_removal_of_what_is_not_whole(folder, first, second):
-    """A second one, or the first where the write fails."""
+    """A signal while an unfinished file is removed, after another signal or an error of the write: nothing is left."""
     program = f"""
 import os, pathlib, signal
 from ozaki._cli import main, matrix_market
@@ -156,7 +156,7 @@ def test_a_replaced_file_keeps_its_owner(folder):
     ],
 )
 def test_what_only_the_old_owner_and_group_may(folder, monkeypatch, error, kept, mode, expected):
-    """The one is not to be kept without the right, the other by members alone, nor what a namespace does not map."""
+    """A replaced file whose owner or group cannot be kept loses the rights that it gave these, set-id bits included."""
 
     def chown(path, owner, group):
         if owner != -1 or kept == "nothing":
@@ -288,7 +288,7 @@ def test_a_file_of_another_in_a_sticky_folder_is_found_before_the_work(folder, m
     (folder / "shared").mkdir()
     (folder / "shared").chmod(0o1777)
     multiply("shared/c.npy")
-    multiply("shared/c.npy")  # our own
+    multiply("shared/c.npy")  # replaces our own file
     stranger = os.geteuid() + 4321
     monkeypatch.setattr(os, "geteuid", lambda: stranger)
     multiply("shared/new.npy")
@@ -302,7 +302,7 @@ LIMITED = pytest.mark.skipif(hasattr(os, "geteuid") and os.geteuid() == 0, reaso
 
 @pytest.fixture
 def shut(folder):
-    """A folder that nobody may change, with a file that everybody may, and one that nobody may read."""
+    """A folder that nobody may change, with files that all may write, that none may write, and that none may read."""
     (folder / "shut").mkdir()
     for name, mode in (("open.npy", 0o666), ("c.npy", 0o444), ("secret.npy", 0o000)):
         (folder / "shut" / name).write_bytes(b"old")

@@ -1,4 +1,4 @@
-"""Plans: plain data, the smallest count that is proven, the same for all scalings, orders and tiles."""
+"""Plans are plain data, have the smallest proven count, and do not depend on scalings, orders and tiles."""
 
 import pickle
 from dataclasses import FrozenInstanceError, replace
@@ -51,7 +51,7 @@ def test_a_float_is_a_tolerance_as_it_stands():
 
 
 def test_few_bits_of_long_sums_promise_something(rng):
-    """A native product of so few bits may have errors as large as what is summed, which is no tolerance."""
+    """Tolerances of few bits are at most 0.5; the error of a native product of so few bits could exceed 1."""
     for k in (0, 1, 2, 10, 4096, 2**40):
         for bits in range(1, 30):
             accuracy = Accuracy.of(bits, k)
@@ -99,7 +99,7 @@ def test_what_a_plan_says():
 
 @pytest.mark.parametrize("options", [{}, {"scheme": "native"}])
 def test_a_native_plan_proves_nothing_for_operands_that_leave_the_range(options):
-    """1e400 - 1e400 on the way."""
+    """Partial sums of 1e400 - 1e400 overflow."""
     plan = ozaki.plan(np.array([[1e200, 1e200]]), np.array([[1e200], [-1e200]]), **options)
     assert plan.native and plan.bound == np.inf and "no bound" in str(plan)
     with pytest.raises(ValueError, match="over- or underflow on the way"):
@@ -201,7 +201,7 @@ def componentwise_bound(a, b, scheme, lower):
 
 
 def magnitudes(a, b, bits=None):
-    """abs(A) abs(B) in units of 2**(top_i + top_j), from magnitudes of so many bits, or exactly."""
+    """abs(A) abs(B) in units of 2**(top_i + top_j), from magnitudes of `bits` bits, or exactly."""
     tops = [[int(t) for t in describe(x[None]).on_host.top[0]] for x in (a, b.T)]
     if bits is None:
         exact, exponent = reference.exact_matmul(abs(a), abs(b))
@@ -216,7 +216,7 @@ def magnitudes(a, b, bits=None):
 
 
 def smallest(name, bound, accuracy, k):
-    """The first count that meets the target, by trying all."""
+    """The first count whose bound meets the target, found by trying all; None without one."""
     for count in range(1, COUNTS[name] + 1):
         scheme = scheme_of(name, count)
         found = bound(scheme)
@@ -255,7 +255,7 @@ def test_the_count_is_the_smallest_for_ordinary_data(rng, name, accuracy):
 
 @pytest.mark.parametrize("name", ["digits", "residues"])
 def test_the_count_is_the_smallest_for_wide_data(rng, name):
-    """Between what the exact lower bound would give, and what that of narrow magnitudes or 21 bits gives."""
+    """The count is between the smallest for the exact lower bound and the smallest for one of 7-bit magnitudes."""
     for _ in range(6):
         m, k, n = (int(v) for v in rng.integers(1, 12, 3))
         span = int(rng.integers(5, 30))
@@ -270,7 +270,7 @@ def test_the_count_is_the_smallest_for_wide_data(rng, name):
         proven = [count for count in others if count is not None]
         assert exact <= plan.slices <= (proven[0] if proven else inf), (plan, exact, others)
         if others[1] is not None:
-            assert plan.products < scheme_of(name, others[1]).products + 24  # which a wide product takes as long as
+            assert plan.products < scheme_of(name, others[1]).products + 24  # the wide level takes as long as 24
 
 
 def test_a_slice_less_proves_less_for_a_sampled_lower_bound(rng):
@@ -280,7 +280,7 @@ def test_a_slice_less_proves_less_for_a_sampled_lower_bound(rng):
         for tolerance in 2.0 ** rng.uniform(-60, -10, 10):
             plan = ozaki.plan(a, b, accuracy=float(tolerance), scheme=name, reproducible=True)
             less = componentwise_bound(a, b, scheme_of(name, plan.slices - 1), lower)
-            assert less * 1.2 > tolerance, (plan, float(less))  # sums of a quarter are not exactly a quarter
+            assert less * 1.2 > tolerance, (plan, float(less))  # sampled sums are about a quarter
 
 
 @pytest.mark.parametrize("name", list(COUNTS))
@@ -308,7 +308,7 @@ def test_auto_takes_the_fewest_products(rng):
 
 
 def test_a_glance_never_sees_more_than_there_is(rng):
-    """From the first rows alone: less than the bound, and the bound where the worst row is among them."""
+    """The first rows give a lower bound of the bound, and the bound itself if the worst row is among them."""
     a, b = rng.random((300, 500)).astype("f4"), rng.random((500, 40)).astype("f4")
     a[200] = np.ldexp(a[200], rng.integers(-20, 0, 500))
     for x, worst_is_seen in ((a, False), (a[::-1], True)):
@@ -329,7 +329,7 @@ def test_a_glance_does_not_depend_on_tiles(rng, monkeypatch):
 
 
 def test_a_slice_less_grows_the_bound_by_what_the_search_relies_on(rng):
-    """`growth`: else a smaller count could be missed. Two digits against one are always tried."""
+    """A slice less multiplies the bound by `growth` or more, so the search misses no smaller count."""
     assert Digits(2).growth == Digits(2, 7).growth == 0
     for _ in range(60):
         k = int(np.exp(rng.uniform(0, np.log(3000))))
@@ -356,9 +356,9 @@ HEAVY = {
 
 @pytest.mark.parametrize("kind", list(HEAVY))
 def test_few_comparisons_find_the_count_of_all(monkeypatch, kind):
-    """Of 7 to 80 that one count after another takes; what is passed over changes no plan and no bound."""
+    """The search takes few comparisons and finds the plan that trying one count after another finds."""
     most, draw = HEAVY[kind]
-    rng = np.random.default_rng(7)  # other data may ask for some more
+    rng = np.random.default_rng(7)  # other data may need more comparisons
     a, b = draw(rng, (60, 1500)), draw(rng, (1500, 50))
     compared = []
     compare = Work._compare
@@ -373,7 +373,7 @@ def test_few_comparisons_find_the_count_of_all(monkeypatch, kind):
 
 @pytest.mark.parametrize("accuracy", ["fp32", "fp64", 2.0**-8, 2.0**-12, 2.0**-40, 2.0**-70])
 def test_counts_passed_over_change_no_plan(rng, monkeypatch, accuracy):
-    """Rows that become exact, one by one or all, and entries without a lower bound until then."""
+    """Passing over counts changes no plan, even if rows become exact in between, or entries have no lower bound."""
     for _ in range(12):
         m, k, n = int(rng.integers(1, 20)), int(np.exp(rng.uniform(0, np.log(1500)))), int(rng.integers(1, 20))
         span, dtype = int(rng.choice([12, 17, 40, 70])), str(rng.choice(["f4", "f8"]))
@@ -399,7 +399,7 @@ def test_counts_passed_over_change_no_plan(rng, monkeypatch, accuracy):
 
 
 def test_an_entry_without_a_lower_bound_may_become_exact(rng, monkeypatch):
-    """With a slice more: then the first level proves the others."""
+    """An entry without a lower bound becomes exact with one slice more; then the first level proves the others."""
     a, b = rng.random((6, 40)) + 0.5, rng.random((40, 5)) + 0.5
     a[0] = b[:, 0] = 0
     a[0, :2] = 1, 2.0**-10
@@ -411,7 +411,7 @@ def test_an_entry_without_a_lower_bound_may_become_exact(rng, monkeypatch):
 
 
 def test_no_row_has_more_bits_than_its_scaling_tells(rng):
-    """`Scaling.most_bits`: else an exact row could be taken for a rounded one. One of a power of two has as many."""
+    """`Scaling.most_bits` is the most bits that an image of k elements can have; a power of two alone has as many."""
     for _ in range(60):
         k = int(np.exp(rng.uniform(0, np.log(3000))))
         x = spread(rng, (1, 5, k), int(rng.integers(0, 40)))
@@ -480,7 +480,7 @@ def test_tiles_change_nothing(rng, monkeypatch, accuracy):
     def planned(a, b):
         try:
             return ozaki.plan(a, b, accuracy=accuracy, reproducible=True)
-        except ValueError as error:  # out of reach, and so it stays
+        except ValueError as error:  # no plan: the scaled operands must have none either
             return str(error)
 
     plans = [planned(*case) for case in cases]
@@ -542,7 +542,7 @@ def large_meets_small(a, b):
     ids=str,
 )
 def test_a_plan_is_refused_for_operands_that_it_does_not_suit(rng, options):
-    """The exponents inside rows and columns decide, componentwise."""
+    """Componentwise, a plan made for other operands is refused where exponents inside rows spoil its bound."""
     a, b = rng.standard_normal((10, 40)), rng.standard_normal((40, 10))
     other = large_meets_small(a, b)
     other = (np.ldexp(1 + a**2, -1060), b) if options.get("accuracy") == 1e-12 else other
@@ -575,7 +575,7 @@ def test_a_plan_of_a_given_count_promises_no_accuracy(rng):
 
 
 def test_a_report_proves_no_less_than_the_plan_of_the_same_operands(rng):
-    """Where the search looked at more than a proof of the accuracy needs."""
+    """The report's bound is at most the plan's, even if the search took a sharper level than the target needs."""
     for k in (40, 1100, 3000):
         a, b = rng.standard_normal((8, k)), rng.standard_normal((k, 8))
         for bits in range(30, 60):

@@ -1,4 +1,4 @@
-"""Programs as data: arrays, builders, memory known before anything runs, listings; and devices that are not there."""
+"""Programs as data: arrays, builders, memory known before a run, listings; for devices that need not be there."""
 
 import random
 import re
@@ -34,7 +34,7 @@ def plan_of(scheme, shape, dtype="float64", **choices):
 
 
 def product_of(device, plan):
-    """The program of a product of which nothing is known but the shape."""
+    """The program of a product, built from a plan and shapes alone."""
     (m, k, n), char = plan.shape, np.dtype(plan.dtype).char
     b = Builder()
     views = [view_of(np.empty((1, rows, k), char)) for rows in (m, n)]
@@ -59,17 +59,17 @@ def test_arrays_lie_where_numpy_has_them():
         assert array.contiguous == real.flags.c_contiguous and array.nbytes == real.nbytes
 
     check(array, real)
-    check(array.some(1, 2, 4), real[:, 2:4])
-    check(array.some(0, 1, 2).some(2, 3, 6), real[1:2, :, 3:6])
-    check(array.entry(0, 2), real[2])
-    check(array.entry(1, 3).swapped(), real[:, 3].T)
-    check(array.some(0, 1, 3).reshape(10, 6), real[1:3].reshape(10, 6))
+    check(array.part(1, 2, 4), real[:, 2:4])
+    check(array.part(0, 1, 2).part(2, 3, 6), real[1:2, :, 3:6])
+    check(array.at_index(0, 2), real[2])
+    check(array.at_index(1, 3).swapped(), real[:, 3].T)
+    check(array.part(0, 1, 3).reshape(10, 6), real[1:3].reshape(10, 6))
     assert array.with_axis(1).shape == real[:, None].shape
-    assert array.entry(0, 2).at.plus(4).offset == array.offset + 2 * real.strides[0] + 4
+    assert array.at_index(0, 2).at.plus(4).offset == array.offset + 2 * real.strides[0] + 4
     with pytest.raises(AssertionError):
-        array.some(1, 2, 6)
+        array.part(1, 2, 6)
     with pytest.raises(AssertionError):
-        array.some(1, 2, 4).reshape(48)
+        array.part(1, 2, 4).reshape(48)
 
 
 def test_views_tell_all_but_the_address():
@@ -128,7 +128,7 @@ def test_parts_of_a_program():
     assert b.take().steps == ()
     whole = b.whole()
     assert whole.given == (x.buffer, c.buffer) and len(whole.steps) == 3
-    assert whole.workspace == 800 + 400  # then the first one is free
+    assert whole.workspace == 800 + 400  # the first one is free by then
     with pytest.raises(ValueError, match="first: released"):
         b.launch(nothing(None), first)
 
@@ -170,7 +170,7 @@ def test_programs_of_these_operands_alone():
 
 
 def test_a_repeated_call_spares_what_nothing_depends_on():
-    """Slices for another plan and facts that nobody asks for go, with their streams; what is overlapped with stays."""
+    """`trimmed` drops slices of other plans, unasked facts and their streams, but no step that others overlap."""
     b = Builder()
     x, c = b.given("x", View("d", (4,), (8,))), b.given("c", View("d", (4,), (8,)))
     described, early, spare, slices = (b.array(name, (100,), "B") for name in ("described", "early", "spare", "slices"))
@@ -199,7 +199,7 @@ def test_a_repeated_call_spares_what_nothing_depends_on():
     assert asked.releases == tuple((end, each.buffer) for each in (described, slices, counter))
     none = trimmed(whole, [])
     assert written(none) == ["described", "spare", "slices", "counter", "counter"]
-    assert not none.readers and not none.aside and whole.aside and asked.aside
+    assert not none.readers and not none.uses_side_streams and whole.uses_side_streams and asked.uses_side_streams
     assert trimmed(whole, ["asked", "unasked"]).readers.keys() == whole.readers.keys()
 
 

@@ -1,4 +1,4 @@
-"""What users may rely on: the names, their signatures, their docstrings."""
+"""What users may rely on: public names, their signatures and docstrings."""
 
 import ast
 import copy
@@ -131,7 +131,7 @@ def test_a_prepared_operand_is_its_own_copy_and_says_what_to_pickle():
 
 
 def plain_data():
-    """Of every kind."""
+    """Plain data of every kind: yields plans, reports and other results."""
     a, b = np.random.default_rng(0).standard_normal((2, 20, 20))
     x, y = a.astype("f4"), b.astype("f4")
     for operands, options in (
@@ -175,7 +175,7 @@ def test_docstrings_of_classes(name):
 
 
 def test_every_module_has_a_docstring():
-    """Those too whose names begin with an underscore, of which the linter asks none."""
+    """Every module has a docstring, also those with a leading underscore, for which the linter requires none."""
     paths = list(pathlib.Path(ozaki.__file__).parent.rglob("*.py"))
     assert pathlib.Path(ozaki.__file__) in paths
     for path in paths:

@@ -1,4 +1,4 @@
-"""The README tells the truth: its examples run, its commands exist, its table counts right."""
+"""The README is right: its examples run, its commands exist, its table has the right counts."""
 
 import doctest
 import re

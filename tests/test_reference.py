@@ -1,4 +1,4 @@
-"""The exact products and error measures, against slower and other exact arithmetic."""
+"""Exact products and error measures, compared with slower and with other exact arithmetic."""
 
 import math
 from fractions import Fraction
@@ -270,7 +270,7 @@ def test_sampled_measures_are_those_of_the_selected_product(measure):
         assert sampled == measure(c[np.ix_(rows, cols)], a[rows], b[:, cols])
     masks = {"rows": np.isin(range(9), rows), "cols": np.isin(range(8), cols)}
     assert measure(c, a, b, **masks) == measure(c, a, b, rows=sorted(rows), cols=cols)
-    # An error elsewhere is not seen, one inside is.
+    # An error outside the sampled rows is not seen, one inside the sampled columns is.
     c[0, 0] = np.nan
     assert measure(c, a, b, rows=rows) < 1
     assert math.isnan(measure(c, a, b, cols=cols))

@@ -22,7 +22,7 @@ DEPTHS = [1, 2, 3, 4, 5, 15, 16, 17, 1000, 4096, 2**17, 300000, 2**20, 2**20 + 1
 
 
 def bits_of(scaling: Scaling, statistic):
-    """The rule, as docs/definitions.md, section 2, has it."""
+    """The bits of an image, by the rule of docs/definitions.md, section 2."""
     g = 0
     while statistic * scaling.step ** (g + 1) <= scaling.threshold:
         g += 1
@@ -107,7 +107,7 @@ def test_exact_moduli_fit_the_accumulator_and_hold_the_range(depth, count):
 
 
 def balanced_digits(x, count, bits):
-    """From the least significant: the definition of the digits."""
+    """The digits of an integer by their definition, found from the least significant on."""
     digits = []
     for _ in range(count):
         d = (x + 2 ** (bits - 1)) % 2**bits - 2 ** (bits - 1)
@@ -128,7 +128,7 @@ def test_the_largest_image_has_digits_and_the_next_one_none(bits, count):
 
 
 def dropped(a, b, bits):
-    """The pairs that are left out, of two elements given by their digits."""
+    """The sum of the dropped pairs of digits of two elements, which are given by their digits."""
     p = len(a)
     pairs = itertools.product(range(1, p + 1), repeat=2)
     return sum(2 ** (bits * (2 * p - s - t)) * a[s - 1] * b[t - 1] for s, t in pairs if s + t > p + 1)
@@ -169,7 +169,7 @@ def test_rectangles_tile_the_pairs(span):
 
 
 def at_the_thresholds(scaling: Scaling, smallest, largest):
-    """Statistics at which the rule changes its mind, and the ends of the range."""
+    """Statistics next to those at which the bits change, and the ends of the range."""
     edges = {smallest, largest}
     for g in range(63):
         edge = scaling.threshold // scaling.step**g

@@ -1,4 +1,4 @@
-"""The papers, reproduced in small: the scripts run, and what was published comes out."""
+"""The papers, reproduced at small sizes: the scripts run, and their results agree with the published ones."""
 
 from dataclasses import replace
 
@@ -30,7 +30,7 @@ def figures():
 def test_what_was_published_comes_out(figures):
     assert len(figures) == 23
     failed = [claim.published for figure in figures.values() for claim in figure.claims if not claim.holds]
-    # Why, says the page.
+    # docs/seeds.md says why these do not hold.
     assert failed == [
         "double-fp16 is not always as accurate as fp32, especially on the A100",
         "FP16/16 has about 1000 times the error of FP16/32",
@@ -120,9 +120,9 @@ def test_in_parts_is_a_sum_of_chains():
 
 
 def test_markidis_rounds_each_sum_of_sixteen():
-    """Less than a unit of the accumulator, but more than half of one: rounded up, or lost."""
+    """An addend between half a unit and a unit of the accumulator is rounded up by "RN" and lost by "RZ"."""
     a, b = np.ones((1, 48), np.float32), np.zeros((48, 1), np.float32)
-    b[0], b[16], b[32] = 2.0**10, 1.5 * 2.0**-14, 1.5 * 2.0**-14  # of units of 2**-13
+    b[0], b[16], b[32] = 2.0**10, 1.5 * 2.0**-14, 1.5 * 2.0**-14  # the accumulator's unit is 2**-13
     assert markidis(a, b, "RN")[0, 0] == 2.0**10 + 2.0**-12 and markidis(a, b, "RZ")[0, 0] == 2.0**10
     x, y = np.arange(12.0, dtype="f4").reshape(3, 4), np.arange(20.0, dtype="f4").reshape(4, 5)
     for rounding in ("RN", "RZ"):

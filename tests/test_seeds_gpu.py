@@ -1,4 +1,4 @@
-"""What the papers' scripts do on a GPU, on NumPy under CuPy's name: structure and arithmetic, no speed."""
+"""The GPU parts of the papers' scripts, run by NumPy under CuPy's name: structure and arithmetic, no speed."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from ozaki.tensor_core import A100
 
 
 class Device(Cpu):
-    """NumPy, which calls itself CuPy."""
+    """NumPy in place of CuPy."""
 
     def __init__(self):
         super().__init__()
@@ -51,7 +51,7 @@ class Device(Cpu):
 
 
 class Meter:
-    """300 W, whatever is done."""
+    """A meter that reads 300 W at any time."""
 
     def __init__(self, bus_id="0000:01:00.0"):
         assert bus_id == "0000:01:00.0"
@@ -137,12 +137,12 @@ def test_throughput_and_roofline(rows):
         assert speed.at(row.routine, row.n) == row.tflops == pytest.approx(2e-12 * row.n**3 / row.seconds)
     assert roof.series[HALFHALF] == [(n / 6, y) for n, y in speed.series[HALFHALF]]
     assert dict(roof.series["FP16 / 3, theory"])[75] == 300
-    assert roof.claims[0].holds  # NumPy is below the ceilings of a GPU
+    assert all(y < 300 for _, y in roof.series[HALFHALF])  # NumPy is below the ceilings of a GPU
     assert [figure.name for figure in throughput.figures(rows, None)] == ["Figure 14"]
 
 
 def test_claims_of_throughput_can_hold(rows):
-    """Were ours faster by a thousand times, or slower, the claims would say so."""
+    """The claims hold if ours is made far faster, and fail if it is made far slower."""
     for factor, holds in ((1e9, True), (1e-9, False)):
         scaled = [replace(row, tflops=row.tflops * (factor if row.ours else 1)) for row in rows]
         claims = throughput.throughput(scaled, None).claims
@@ -226,7 +226,7 @@ def test_words_on_a_device_and_their_model(device, rng):
 
 
 def test_other_bits_are_named(device, rng):
-    """A device whose tensor cores add as others do."""
+    """The claim of equal bits names the scheme whose products on the device differ from the model."""
     schemes = {"exact": PRESETS["double-fp16"], "cut": PRESETS["single-fp16"]}
 
     class Other(multiword.OnDevice):

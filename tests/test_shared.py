@@ -1,4 +1,4 @@
-"""Tests in tests/shared run on every device, and speak through public names alone."""
+"""Tests in tests/shared run on every device, and use public names only."""
 
 import re
 from pathlib import Path
@@ -10,7 +10,7 @@ FILES = sorted((Path(__file__).parent / "shared").glob("*.py"))
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
 def test_only_public_names(path):
-    """So that no move of a file breaks them."""
+    """Moving a file inside the package must break no shared test."""
     text = path.read_text()
     assert not re.search(
         r"ozaki\.(backends|\w+\._|_[a-z])|from ozaki\S* import .*\b_[a-z]|cupy\._|mock|monkeypatch", text

@@ -1,4 +1,4 @@
-"""`out` that shares memory: with itself, with an operand, with a file that an operand is mapped from."""
+"""`out` whose elements share memory, or that shares memory with an operand or with the file it is mapped from."""
 
 import mmap
 
@@ -13,14 +13,14 @@ WAYS = [{}, {"scheme": "residues", "slices": 14}, {"accuracy": "fp64", "reproduc
 
 
 def layouts(rng):
-    """Shapes of two or three axes, with strides of any order and sign, that may meet themselves."""
+    """Yield shapes of two or three axes with random strides of any order and sign; elements may share memory."""
     for _ in range(300):
         shape = tuple(int(size) for size in rng.integers(1, 5, rng.integers(2, 4)))
         yield shape, tuple(8 * int(step) for step in rng.integers(-9, 10, len(shape)))
 
 
 def strided(shape, strides):
-    """An array of zeros so laid out, and the memory that it lies in."""
+    """An array of zeros with that shape and these strides, in bytes, and the memory that it lies in."""
     first = sum(-step * (size - 1) for step, size in zip(strides, shape, strict=True) if step < 0) // 8
     memory = np.zeros(2000)
     return as_strided(memory[first:], shape, strides), memory
@@ -57,7 +57,7 @@ def mapped(path, shape, mode="r+"):
 @pytest.mark.parametrize("way", WAYS, ids=str)
 @pytest.mark.parametrize("linked", [False, True])
 def test_a_file_that_is_mapped_as_operand_and_as_out(rng, tmp_path, way, linked):
-    """In panels of 2048 rows, each of which would find what the one before has written."""
+    """The product runs in panels of 2048 rows, none of which may read what the one before has written."""
     path, other = tmp_path / "x.npy", tmp_path / "link.npy"
     if linked:
         other.symlink_to(path)

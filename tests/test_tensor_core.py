@@ -1,4 +1,4 @@
-"""The tensor core in software: against its definition in exact rationals, and against what was measured elsewhere."""
+"""The tensor core in software, compared with its definition in exact rationals and with published measurements."""
 
 from dataclasses import replace
 from fractions import Fraction
@@ -26,7 +26,7 @@ KINDS = [
 
 
 def operand(rng, shape, word, spread):
-    """Numbers of a format: mixed exponents, zeros, subnormal ones."""
+    """Random numbers of a format, of mixed exponents, some zero, some subnormal."""
     form = FORMATS[word]
     x = np.ldexp(rng.standard_normal(shape), rng.integers(-spread, spread + 1, shape))
     x[rng.random(shape) < 0.1] = 0
@@ -44,7 +44,7 @@ def test_against_the_definition(rng, core, word, accumulator, spread):
         c = round_to(rng.standard_normal((3, 5)) * 2.0 ** rng.integers(-20, 6, (3, 5)), accumulator)
         d = mma(a, b, c, word=word, accumulator=accumulator, core=core)
         expected = mma_by_definition(a, b, c, word, accumulator, core).astype(d.dtype)
-        assert same_bits(d + 0, expected + 0), (k, a, b, c)  # which zero an underflow gives is not modelled
+        assert same_bits(d + 0, expected + 0), (k, a, b, c)  # the sign of a zero after underflow is not modelled
 
 
 @pytest.mark.parametrize("rounding", ["RN", "RZ"])
@@ -132,7 +132,7 @@ def test_stacks_and_strides(rng):
 
 
 def test_pairs_share_an_accumulator(rng):
-    """Instruction by instruction: both pairs of the first 16 inner indices come before the next 16."""
+    """Pairs that share an accumulator alternate: both add their first 16 inner indices before the next 16."""
     a, b = operand(rng, (3, 32), "fp16", 3), operand(rng, (5, 32), "fp16", 3)
     low, start = operand(rng, (3, 32), "fp16", 3), np.zeros((3, 5))
     together = accumulate([(low, b), (a, b)], start, "fp16")

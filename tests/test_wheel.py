@@ -54,7 +54,8 @@ def test_an_installed_wheel_finds_kernels_and_data(wheel, tmp_path):
     python = tmp_path / "env" / "bin" / "python"
     pip = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-deps", "--no-index", wheel]
     subprocess.run(pip, check=True, capture_output=True)
-    # The dependencies are lent; a path added like this reads no further .pth files, so no editable install.
+    # Dependencies are those of this environment. Python reads no .pth files in a folder that a .pth file names, so an
+    # editable install of the library in it is not found.
     (packages,) = (tmp_path / "env").glob("lib/python*/site-packages")
     (packages / "lent.pth").write_text(sysconfig.get_path("purelib") + "\n", encoding="utf-8")
 

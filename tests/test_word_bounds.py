@@ -1,4 +1,4 @@
-"""The bounds of words hold, on random data and on data made to break them, and adversaries come close."""
+"""The bounds of words hold on random data and on data made to break them, which comes close to them."""
 
 from dataclasses import replace
 from fractions import Fraction
@@ -80,7 +80,7 @@ def first_large(words, k):
 
 
 def widest(words, k):
-    """Every exponent of float32 in each row; products of opposite ones are normal."""
+    """Rows with every exponent of float32; each meets its opposite, so that products are normal numbers."""
     exponents = np.linspace(-149, 127, max(k, 2)).astype(int)
     a = np.ldexp(np.float32(1 + 2.0**-12 + 2.0**-23), exponents).astype(np.float32)
     return np.stack([a, a[::-1]]), np.ldexp(np.ones((len(exponents), 1), np.float32), -np.abs(exponents[:, None]))
@@ -105,7 +105,7 @@ def far_between(words, k):
 @pytest.mark.parametrize("rounding", ["RZ", "RN"])
 @pytest.mark.parametrize("fused", [1, 3, 6, 12, 32, 64, 256])
 def test_tensor_cores_of_any_depth(rng, fused, rounding):
-    """Instructions begin anew, also where what is added at once does not divide their depth."""
+    """Bounds hold for any number of products that are added at once, even one that does not divide the depth."""
     core = TensorCore("any", alignment_bits=int(rng.integers(5, 41)), fused=fused, rounding=rounding)
     every = tuple((s, t) for s in (1, 2, 3) for t in (1, 2, 3))
     for words in (
@@ -121,7 +121,7 @@ def test_tensor_cores_of_any_depth(rng, fused, rounding):
 
 @pytest.mark.parametrize("name", ["single-fp16", "markidis", "double-fp16", "halfhalf"])
 def test_adversaries_come_close(name):
-    """A chain of truncations reaches a share of its bound: it is no empty promise."""
+    """The errors of chains of truncations reach a fair share of their bounds."""
     shares = []
     for data in (cut_every_time, worst_words, first_large):
         a, b = data(PRESETS[name], 4096)
@@ -140,7 +140,7 @@ def test_the_bound_is_within_2_10_of_the_error_for_ordinary_data(rng, name):
 
 
 def test_theorem_2_1():
-    """Fasi et al.: ((p+1) u_low^p + gamma) abs(A) abs(B), here with the truncation that they leave out."""
+    """Our bounds are at most those of Fasi et al., theorem 2.1: ((p+1) u_low^p + gamma) abs(A) abs(B)."""
     for name, leading in (("single-fp16", 2 * 2.0**-11), ("double-bf16", 3 * 2.0**-16), ("single-bf16", 2 * 2.0**-8)):
         words = replace(PRESETS[name], core=TensorCore("exact but for FP32", 40, 1, "RN", ("fp16", "bf16")))
         for k in (1, 16):
@@ -181,7 +181,7 @@ def test_what_small_sums_of_fp16_lose_is_magnified_within_their_block(core):
 
 
 def test_halfhalf_proves_fp32(rng):
-    """With promotion every block, from k = 256 on, ordinary data: less than the native product proves, too."""
+    """halfhalf, promoted every block, proves "fp32", and a smaller bound than the native product, from k = 256 on."""
     for k in (256, 4096):
         a, b = rng.uniform(0.5, 1, (2, 5, k)).astype("f4")
         plan = ozaki.plan(a, b.T, scheme="halfhalf", accuracy="fp32")
@@ -191,7 +191,7 @@ def test_halfhalf_proves_fp32(rng):
 
 
 def test_small_elements_cost_a_proof(rng):
-    """Elements below the floor: the componentwise bound grows only as far as they matter."""
+    """Elements below the floor of words raise the componentwise bound only as far as they matter."""
     a, b = rng.standard_normal((2, 8, 64)).astype("f4")
     near = ozaki.plan(a, b.T, scheme="halfhalf", accuracy=1e-5).bound
     a[:, ::2] *= np.float32(2.0**-35)
@@ -204,7 +204,7 @@ def test_small_elements_cost_a_proof(rng):
 
 
 def rows_of(rng, kind, rows, k):
-    """Rows of one kind: dense ones, such as have little in common, and zeros."""
+    """Random rows of one kind: dense, sparse, graded, or nonzero in different halves; with a row of zeros."""
     x = rng.standard_normal((rows, k))
     if kind == "uniform":
         x = rng.random((rows, k))
@@ -220,7 +220,7 @@ def rows_of(rng, kind, rows, k):
 
 @pytest.mark.parametrize("kind", ["normal", "uniform", "sparse", "graded", "halves"])
 def test_what_rows_have_in_common(rng, kind):
-    """B9 is a lower bound of each entry, and says something of ordinary rows."""
+    """B9 is a lower bound of each entry, and far from zero for ordinary rows."""
     for k in (1, 2, 7, 100, 2000):
         a, b = rows_of(rng, kind, 9, k), rows_of(rng, kind, 8, k)
         left, right = (describe(x[None]).on_host for x in (a, b))
@@ -234,11 +234,11 @@ def test_what_rows_have_in_common(rng, kind):
 
 @pytest.mark.parametrize("kind", ["normal", "uniform", "sparse", "graded", "halves"])
 def test_words_by_some_inner_indices(rng, kind):
-    """Elements that nothing is known of but that they are no larger than a row's largest one."""
+    """Bounds of words from a sample of inner indices and the largest elements of rows hold for all elements."""
     words = PRESETS["halfhalf"]
     for k, some in ((7, 7), (384, 384), (600, 384), (2000, 384)):
         a, b = rows_of(rng, kind, 9, k), rows_of(rng, kind, 8, k)
-        a[:, some + 1 :: 2] *= np.float32(2.0**-33)  # small elements that no sample sees
+        a[:, some + 1 :: 2] *= np.float32(2.0**-33)  # small elements outside the sample
         whole = describe(a[None]), describe(b[None])
         bound = word_bounds.by_sample(*sample(a[None], b[None], whole), some, words, k)
         error = reference.componentwise_error(ozaki.matmul(a, b.T, scheme=words), a, b.T)
@@ -252,7 +252,7 @@ def test_words_by_some_inner_indices(rng, kind):
 
 @pytest.mark.parametrize("kind", ["normal", "units", "rectified", "sparse", "graded", "halves", "against"])
 def test_words_by_the_least_product(rng, kind):
-    """Graded columns and zeros too, but not where large elements meet none but small ones."""
+    """Bounds of words from the least product hold; they are sharp unless large elements meet small ones alone."""
     words = PRESETS["halfhalf"]
     for k in (7, 600, 3000):
         plain = kind if kind in ("sparse", "graded", "halves") else "normal"
@@ -272,19 +272,19 @@ def test_words_by_the_least_product(rng, kind):
         bound = word_bounds.by_least(least, words, k)
         error = reference.componentwise_error(ozaki.matmul(a, b.T, scheme=words), a, b.T)
         assert error <= with_rounding(bound, "float32")
-        if k > 7 and kind != "graded":  # elements of their own scale: as it happens
-            told = bound < 1.25 * word_bounds.relative(words, k)
-            assert told == (kind in ("normal", "units", "rectified", "sparse")), (kind, k, least)
+        if k > 7 and kind != "graded":  # graded rows may go either way
+            sharp = bound < 1.25 * word_bounds.relative(words, k)
+            assert sharp == (kind in ("normal", "units", "rectified", "sparse")), (kind, k, least)
 
 
 def test_equal_rows_have_all_in_common():
-    """The share of rows of ones: no looser than its own constants."""
+    """`least_share` of rows of ones, the largest one there is, is loose by its constants alone."""
     ones = describe(np.ones((1, 3, 64), "f4")).on_host
     assert 0.8 * 64 * (2.0**-5 / 64) ** 2 < word_bounds.least_share(ones, ones) < 64 * (2.0**-5 / 64) ** 2
 
 
 def test_small_elements_of_ordinary_rows_cost_nothing(rng, monkeypatch):
-    """A few elements below the floor: proven without a product of magnitudes."""
+    """Bounds with a few elements below the floor of words need no product of magnitudes."""
     a, b = rng.standard_normal((2, 8, 4096)).astype("f4")
     before = ozaki.plan(a, b.T, scheme="halfhalf", accuracy="fp32").bound
     a[3, 7] = b[2, 5] = 2.0**-60
@@ -297,7 +297,7 @@ def test_small_elements_of_ordinary_rows_cost_nothing(rng, monkeypatch):
 
 
 def test_an_estimate_of_the_usual_error(rng):
-    """E2 goes with what is seen with rounding to nearest, here 370 to 620 times the root mean square; no bound."""
+    """The estimate E2 for rounding to nearest is 370 to 620 times the root mean square error here; it is no bound."""
     core = TensorCore("mine", 24, 8, "RN")
     for name in ("markidis", "double-fp16", "halfhalf"):
         words = replace(PRESETS[name], core=core)

@@ -1,4 +1,4 @@
-"""Words: the bits of the definition, the presets of the literature, what callers may rely on."""
+"""Words: the bits of the definition, the presets of the literature, limits of scaling and accumulators."""
 
 import pickle
 import tracemalloc
@@ -60,7 +60,7 @@ def test_presets_by_name(rng, name):
 
 
 def test_order_of_accuracy(rng):
-    """As in the sources: correction helps, and so does leaving the accumulator that truncates."""
+    """Presets are ordered as in their papers: correction helps, and so does promotion out of the accumulator."""
     a, b = rng.uniform(0.0, 1.0, (2, 16, 4096)).astype(np.float32)
     b = b.T
     error = {
@@ -91,7 +91,7 @@ def test_whole_numbers_of_numpy():
 
 @pytest.mark.parametrize("block", [16, 32, 64, 128, 1024])
 def test_accumulators_of_fp16_do_not_overflow(block):
-    """Blocks of equal signs whose elements are all as large as they can be; a step higher they would."""
+    """Blocks of the largest elements, all of one sign, fit FP16; with a ceiling higher by one they would not."""
     words = replace(PRESETS["two-stage"], block=block)
     x = np.full((2, 2 * block), 2 - 2.0**-10, np.float32)
     c = ozaki.matmul(x, x.T, scheme=words)
@@ -123,7 +123,7 @@ SPLITS += [(word, count, 11) for word in ("fp16", "tf32") for count in (2, 3)]  
 @pytest.mark.parametrize(("word", "count", "scale"), SPLITS)
 @pytest.mark.parametrize("rounding", ["RN", "RNA", "RZ"])
 def test_sizes_of_words(rng, word, rounding, count, scale):
-    """The sizes of words, and what they leave, are bounded as B8 says, down to the floor and below."""
+    """Words and residuals are within the bounds of B8, for elements above the floor and below it."""
     words = Words(word, count, scale_bits=scale, rounding=rounding)
     x = np.ldexp(rng.uniform(1, 2, 400).astype(np.float32), rng.integers(words.floor - 15, words.ceiling, 400))
     x[:40] = np.ldexp(np.float32(1 + 2.0**-11 + 2.0**-23), words.floor - 1 + np.arange(40) % 4)
@@ -200,7 +200,7 @@ def test_the_default_never_takes_words(rng):
 
 
 def test_fp16_digits(rng):
-    """Mukunoki's digits: as many bits as an FP32 accumulator adds exactly, and so the bits of any exact product."""
+    """Mukunoki's digits have as many bits as an FP32 accumulator adds exactly, and the product is the exact one."""
     for k, bits in ((16, 11), (300, 8), (4096, 7), (2**14, 6)):
         a, b = operands(rng, 2, k, 2)
         c, report = ozaki.matmul(a, b, scheme="fp16-digits", slices=3, return_report=True)
@@ -214,7 +214,7 @@ def test_fp16_digits(rng):
 
 
 def test_described_rows_below(rng):
-    """Rows that may hold elements below a power of two: never missed, and not said of ordinary rows."""
+    """`below` misses no row with elements below a power of two, and does not name ordinary rows."""
     x = spread(rng, (200, 30), 20, "float32")
     x[::7] = np.rint(x[::7] * 64)
     described = Described(x[None], describe(x[None]).fields).on_host

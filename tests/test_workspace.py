@@ -1,4 +1,4 @@
-"""Memory: what is held at a time is no more than the report says and the limit allows, planning included."""
+"""A call never holds more memory than its report says and the limit allows, planning included."""
 
 import tracemalloc
 
@@ -35,11 +35,11 @@ WAYS = [
 ]
 
 LEAST = 2**24
-"""A limit that no panel of these products needs more than."""
+"""A limit, in bytes, that is enough for the smallest panel of each of these products."""
 
 
 def held(call):
-    """The most bytes held during a call, once all that is kept between calls is there; and what it returns."""
+    """The most bytes that a second call of a function holds, and the result; a first call fills what is kept."""
     call()
     tracemalloc.start()
     try:
@@ -163,7 +163,7 @@ def test_words_of_tall_operands(rng, name, shape):
 
 
 def test_small_products_of_long_rows(rng):
-    """What is reduced between slabs of k, and what exponents of long rows take."""
+    """Workspace counts what is reduced between slabs of k, and what exponents of long rows take."""
     a, b = rng.standard_normal((1, 3000)), rng.standard_normal((3000, 1))
     options = {"out": np.empty((1, 1)), "return_report": True}
     most, (_, report) = held(
@@ -185,7 +185,7 @@ def test_the_proof_of_words_is_counted():
 
 
 def test_the_native_product_keeps_the_limit():
-    """It converts an operand, and cannot compute in a transposed result."""
+    """The native product needs workspace to convert an operand, and cannot write a transposed `out`."""
     a, b = np.ones((1000, 1000), "f4"), np.ones((1000, 1000))
     for way in ({}, {"scheme": "native"}, {"accuracy": 1e-10}):
         with pytest.raises(ValueError, match=r"^workspace_limit: 100000 bytes are too few"):

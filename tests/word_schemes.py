@@ -1,4 +1,4 @@
-"""Words of every kind: the presets, and what they leave out."""
+"""Word schemes of every kind: the presets, and combinations of choices that no preset has."""
 
 from dataclasses import replace
 

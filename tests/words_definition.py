@@ -40,7 +40,7 @@ def fused_sum(a, b, c, word, accumulator, core):
 
 
 def mma_by_definition(a, b, c, word, accumulator, core):
-    """D = A B + C by the words of the docstring."""
+    """D = A B + C as the docstring of `ozaki.tensor_core.mma` defines it."""
     d = np.array(c, float)
     step, terms = depth(word), core.terms(word)
     for i, j in np.ndindex(d.shape):
@@ -59,7 +59,7 @@ def words_by_definition(a, b, words):
     left, right = split(a, words), split(b, words)
     p = words.count
     pairs = words.pairs or [(s, t) for s in range(1, p + 1) for t in range(1, p + 1) if s + t <= p + 1]
-    sums = []  # of pairs that share an accumulator, low words first
+    sums = []  # groups of pairs that share an accumulator, low words first
     for pair in sorted(pairs, key=lambda pair: (-sum(pair), -pair[0])):
         shares = words.accumulators == "one" or (
             words.accumulators == "diagonal" and sums and sum(sums[-1][0]) == sum(pair)
@@ -94,9 +94,9 @@ def split(x, words):
 
 
 def accumulated(left, right, share, words):
-    """The sum of some pairs: in one chain of instructions, or in blocks that are added outside.
+    """The sum of the products of a group of pairs: in one chain of instructions, or in blocks that are added outside.
 
-    A block is gone through once for each s + t, low words first, and the sum so far scaled in between.
+    Each block is passed through once for each s + t, low words first; the sum so far is scaled in between.
     """
     k = left[0].shape[1]
     promoted = words.block is not None and (1, 1) in share

@@ -3,7 +3,7 @@
 //
 // Headers in arithmetic/ hold host-and-device functions, so that the tests compile them with a plain C++ compiler.
 // Floating-point numbers are read and built by their bits, so that no compiler option flushes subnormals. A limb is a
-// 32-bit part of a longer integer (some names say word); a low-precision word is something else (words.cuh).
+// 32-bit part of a longer integer; a low-precision word is something else (words.cuh).
 #pragma once
 
 #ifdef __CUDACC_RTC__
@@ -91,7 +91,7 @@ HD double double_of(uint64_t bits) {
 #endif
 }
 // The float64 with these limbs.
-HD double double_of_words(uint32_t high, uint32_t low) {
+HD double double_of_limbs(uint32_t high, uint32_t low) {
 #ifdef __CUDA_ARCH__
   return __hiloint2double(static_cast<int>(high), static_cast<int>(low));
 #else

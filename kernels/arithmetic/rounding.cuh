@@ -80,10 +80,10 @@ HD bool round_by_addition(const uint32_t (&limbs)[LENGTH], int exponent, double&
   for (int i = 0; i < LENGTH - 3; ++i) rest |= limbs[i];
   if (rest != 0) u |= 1;
   const int scale = exponent + 32 * (LENGTH - 3);
-  const double power = double_of_words(static_cast<uint32_t>(scale + 1023) << 20, 0);
-  const double high = double_of_words(0x45300000u, w ^ 0x80000000u) - double_of_words(0x45300000u, 0x80100000u);
-  const double both = high + double_of_words(0x43300000u, v & ~0x7ffu);
-  const double low = double_of_words(0x43300000u | (v & 0x7ffu), u) - double_of_words(0x43300000u, 0);
+  const double power = double_of_limbs(static_cast<uint32_t>(scale + 1023) << 20, 0);
+  const double high = double_of_limbs(0x45300000u, w ^ 0x80000000u) - double_of_limbs(0x45300000u, 0x80100000u);
+  const double both = high + double_of_limbs(0x43300000u, v & ~0x7ffu);
+  const double low = double_of_limbs(0x43300000u | (v & 0x7ffu), u) - double_of_limbs(0x43300000u, 0);
   rounded = fused(both, 4294967296.0, low) * power;
   return (both < 0.0 ? -both : both) >= 16777216.0 && static_cast<uint32_t>(scale + 1000) <= 1900u;
 }

@@ -30,7 +30,7 @@ template <typename T> struct Power;
 template <> struct Power<float> : Scale { using Scale::Scale; };
 template <> struct Power<double> {
   double power;
-  HD explicit Power(int e) : power(double_of_words(static_cast<uint32_t>(e + 1023) << 20, 0)) {}
+  HD explicit Power(int e) : power(double_of_limbs(static_cast<uint32_t>(e + 1023) << 20, 0)) {}
   HD double operator()(double x) const { return x * power; }
 };
 

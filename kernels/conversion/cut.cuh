@@ -1,7 +1,7 @@
 // From elements to slices, by one warp: the fixed-point image of each element, and the residues or digits cut from it.
 // For the kernels that split operands.
 //
-// Macros, as in split.cu: INPUT, SLICES, WORDS (32-bit limbs of an image), DIGIT_BITS, REVERSED, TILE, NEIGHBOURS.
+// Macros, as in split.cu: INPUT, SLICES, LIMBS (32-bit limbs of an image), DIGIT_BITS, REVERSED, TILE, NEIGHBOURS.
 //
 // An image is LENGTH limbs, four bytes b_j each. Its residue modulo m_t is sum_j b_j fold_j + start, reduced
 // (residues.cuh), with fold_j = 2^(8 j) times a constant modulo m_t; a digit is a sum with a single fold of 1 (it picks
@@ -21,7 +21,7 @@
 typedef BitsOf<INPUT>::type Bits;
 
 #if DIGIT_BITS == 0
-typedef ResidueConstants<SLICES, WORDS> Constants;
+typedef ResidueConstants<SLICES, LIMBS> Constants;
 #define MORE_ARGUMENTS , const __grid_constant__ Constants constants
 #define MORE , constants
 #else
@@ -30,11 +30,11 @@ typedef ResidueConstants<SLICES, WORDS> Constants;
 #endif
 
 constexpr int BLOCK_K = TILE_K;
-constexpr int LENGTH = DIGIT_BITS == 7 ? (SLICES + 3) / 4 : WORDS;  // limbs whose bytes the slices are cut from
+constexpr int LENGTH = DIGIT_BITS == 7 ? (SLICES + 3) / 4 : LIMBS;  // limbs whose bytes the slices are cut from
 constexpr int EIGHTS = (SLICES + 7) / 8;  // passes of eight slices
 
 // The bytes that slices are cut from: those of the raised image for residues; one balanced digit in each for digits.
-__device__ __forceinline__ void bytes_of_image(uint32_t (&limbs)[WORDS], uint32_t (&bytes)[LENGTH]) {
+__device__ __forceinline__ void bytes_of_image(uint32_t (&limbs)[LIMBS], uint32_t (&bytes)[LENGTH]) {
 #if DIGIT_BITS == 7
   add_halves<7, SLICES>(limbs);
 #pragma unroll
@@ -49,7 +49,7 @@ __device__ __forceinline__ void bytes_of_image(uint32_t (&limbs)[WORDS], uint32_
   balanced_bytes(limbs);
 #endif
 #pragma unroll
-  for (int w = 0; w < WORDS; ++w) bytes[w] = limbs[w];
+  for (int w = 0; w < LIMBS; ++w) bytes[w] = limbs[w];
 #endif
 }
 
@@ -67,24 +67,24 @@ __device__ __forceinline__ int row_scale(const int64_t* description, int64_t bat
   return scale_of(mu, description[5 * batch_rows + index] != 0);
 }
 
-// The images of COUNT elements of a row with this scale, as bytes for the slices. Images fit WORDS limbs by the choice
+// The images of COUNT elements of a row with this scale, as bytes for the slices. Images fit LIMBS limbs by the choice
 // of mu. Up to two limbs float64 arithmetic is exact; more are shifted as integers.
 template <int COUNT>
 __device__ __forceinline__ void make_images(Bits* bits, int scale, uint32_t (*bytes)[LENGTH]) {
   const int mu = scale >> 1;
-  if (WORDS <= 2 && (scale & 1) != 0) {
+  if (LIMBS <= 2 && (scale & 1) != 0) {
 #pragma unroll
     for (int j = 0; j < COUNT; ++j) bits[j] = tame(bits[j], mu);
   }
   const double factor = factor_of(mu);
 #pragma unroll
   for (int j = 0; j < COUNT; ++j) {
-    uint32_t limbs[WORDS];
-    if (WORDS <= 2) {
+    uint32_t limbs[LIMBS];
+    if (LIMBS <= 2) {
       image_by_doubles<DIGIT_BITS == 0>(double_of(bits[j]), factor, limbs);
     } else {
-      image<WORDS>(bits[j], mu, limbs);
-      if (DIGIT_BITS == 0) limbs[WORDS - 1] ^= 0x80000000u;  // + 2^(32 WORDS - 1)
+      image<LIMBS>(bits[j], mu, limbs);
+      if (DIGIT_BITS == 0) limbs[LIMBS - 1] ^= 0x80000000u;  // + 2^(32 LIMBS - 1)
     }
     bytes_of_image(limbs, bytes[j]);
 #ifdef __CUDA_ARCH__

@@ -300,7 +300,7 @@ __device__ __forceinline__ void find_largest(const Elements& elements, Largest (
 }
 
 extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1)
-    __launch_bounds__(THREADS, FEW ? 3 : WORDS <= 1 ? 6 : WORDS == 2 && ALONG_K ? 5 : 4)
+    __launch_bounds__(THREADS, FEW ? 3 : LIMBS <= 1 ? 6 : LIMBS == 2 && ALONG_K ? 5 : 4)
 describe_split(const INPUT* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, int64_t rows, int64_t k,
                int64_t rows_padded, int64_t k_padded, int64_t* __restrict__ description, int64_t batch_rows, int width,
                int statistic, int step, int base, int64_t threshold, int32_t* __restrict__ mu_out,

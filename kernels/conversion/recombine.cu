@@ -1,7 +1,7 @@
 // Slice products to results: C = RN(Cbar 2^-(mu_i + nu_j)), from the exact integer Cbar, rounded once
 // (docs/definitions.md, sections 3 to 5).
 //
-// Macros: OUTPUT (double or float); SLICES; DIGIT_BITS (0: residues; 8 or 7: digits); WORDS: 32-bit limbs that hold the
+// Macros: OUTPUT (double or float); SLICES; DIGIT_BITS (0: residues; 8 or 7: digits); LIMBS: 32-bit limbs that hold the
 // integer and its sign (residues: Cbar, abs(Cbar) < M / 2; digits: V, Cbar without the factor 2^(r (p - 1))); SUM64: 1
 // if the diagonals are int64; TOGETHER: rows of a thread, all loaded before the first is combined.
 //
@@ -24,7 +24,7 @@ typedef BitsOf<OUTPUT>::type Bits;
 #if DIGIT_BITS == 0
 
 typedef uint8_t Plane;
-#define MORE_ARGUMENTS , const CrtConstants<SLICES, WORDS> constants
+#define MORE_ARGUMENTS , const CrtConstants<SLICES, LIMBS> constants
 constexpr int BITS = 8 * SLICES - 1;
 
 // The bytes of all planes at 4 columns of a row; integer(j, ...) is Cbar at column j.
@@ -35,9 +35,9 @@ struct Entries {
 #pragma unroll
     for (int t = 0; t < SLICES; ++t) y[t] = *reinterpret_cast<const uint32_t*>(p + t * plane_stride);
   }
-  __device__ __forceinline__ void integer(int j, const CrtConstants<SLICES, WORDS>& constants,
-                                          uint32_t (&limbs)[WORDS]) const {
-    chinese_remainder<SLICES, WORDS>(y, j, constants, limbs);
+  __device__ __forceinline__ void integer(int j, const CrtConstants<SLICES, LIMBS>& constants,
+                                          uint32_t (&limbs)[LIMBS]) const {
+    chinese_remainder<SLICES, LIMBS>(y, j, constants, limbs);
   }
 };
 
@@ -50,7 +50,7 @@ typedef int32_t Plane;
 #endif
 #define MORE_ARGUMENTS
 struct NoConstants {};
-constexpr int BITS = 32 * WORDS - 1;
+constexpr int BITS = 32 * LIMBS - 1;
 
 // The diagonals at 4 columns of a row; integer(j, ...) is V at column j.
 struct Entries {
@@ -72,14 +72,14 @@ struct Entries {
 
   // V = sum_d 2^(r (p + 1 - d)) D_d. 64-bit columns, 32 bits apart, collect the shifted diagonals, and carries wait
   // until the end: shifts that fall into the same column differ by at least r, so a column stays below 2^31 * 2^32.
-  __device__ __forceinline__ void integer(int j, const NoConstants&, uint32_t (&limbs)[WORDS]) const {
-    int64_t column[WORDS + 2];
+  __device__ __forceinline__ void integer(int j, const NoConstants&, uint32_t (&limbs)[LIMBS]) const {
+    int64_t column[LIMBS + 2];
 #pragma unroll
-    for (int w = 0; w < WORDS + 2; ++w) column[w] = 0;
+    for (int w = 0; w < LIMBS + 2; ++w) column[w] = 0;
 #pragma unroll
     for (int d = 0; d < SLICES; ++d) {
       const int shift = DIGIT_BITS * (SLICES - 1 - d), w = shift / 32, bit = shift % 32;
-      if (w >= WORDS) continue;
+      if (w >= LIMBS) continue;
 #if SUM64
       const uint64_t value = static_cast<uint64_t>(diagonal[d][j]), low = value << bit;
       column[w] += low_limb(low);
@@ -91,7 +91,7 @@ struct Entries {
     }
     int64_t carry = 0;
 #pragma unroll
-    for (int w = 0; w < WORDS; ++w) {
+    for (int w = 0; w < LIMBS; ++w) {
       carry += column[w];
       limbs[w] = low_limb(static_cast<uint64_t>(carry));
       carry >>= 32;
@@ -101,7 +101,7 @@ struct Entries {
 
 #endif
 
-extern "C" __global__ void __launch_bounds__(256, WORDS <= 4 ? 3 : 2)
+extern "C" __global__ void __launch_bounds__(256, LIMBS <= 4 ? 3 : 2)
 recombine(const Plane* __restrict__ planes, int64_t plane_stride, int64_t plane_batch, int64_t ld,
           const int32_t* __restrict__ mu, int64_t mu_batch, const int32_t* __restrict__ nu, int64_t nu_batch,
           OUTPUT* __restrict__ c, int64_t c_batch, int64_t c_row_stride, int64_t c_col_stride, int64_t rows,
@@ -133,6 +133,6 @@ recombine(const Plane* __restrict__ planes, int64_t plane_stride, int64_t plane_
     const auto place = [&] {
       return reinterpret_cast<Bits*>(c) + b * c_batch + row * c_row_stride + col * c_col_stride;
     };
-    round_and_store<OUTPUT, BITS, WORDS>(entries[i], constants, exponent, nu, col, cols, place, c_col_stride);
+    round_and_store<OUTPUT, BITS, LIMBS>(entries[i], constants, exponent, nu, col, cols, place, c_col_stride);
   }
 }

@@ -1,7 +1,7 @@
 // The result of one level of Strassen's product, in Winograd's form, of one matrix: the residues of seven products of
 // half blocks to C = RN(Cbar 2^-(mu_i + nu_j)) (docs/definitions.md, sections 3 to 5).
 //
-// Macros: OUTPUT (double or float), SLICES and WORDS as in recombine.cu, for residues.
+// Macros: OUTPUT (double or float), SLICES and LIMBS as in recombine.cu, for residues.
 //
 // planes holds the bytes of products P1 .. P7, [SLICES][7][half_rows][ld], `each` bytes a product; ld and the address
 // are multiples of 4. Modulo m_t, C has the quadrants
@@ -24,16 +24,16 @@ typedef BitsOf<OUTPUT>::type Bits;
 struct Entries {
   uint32_t y[SLICES];
 
-  __device__ __forceinline__ void integer(int j, const CrtConstants<SLICES, WORDS>& constants,
-                                          uint32_t (&limbs)[WORDS]) const {
-    chinese_remainder<SLICES, WORDS>(y, j, constants, limbs);
+  __device__ __forceinline__ void integer(int j, const CrtConstants<SLICES, LIMBS>& constants,
+                                          uint32_t (&limbs)[LIMBS]) const {
+    chinese_remainder<SLICES, LIMBS>(y, j, constants, limbs);
   }
 };
 
 extern "C" __global__ void __launch_bounds__(128, 3)
 recombine_quadrants(const uint8_t* __restrict__ planes, int64_t each, int64_t ld, const int32_t* __restrict__ mu,
                     const int32_t* __restrict__ nu, OUTPUT* __restrict__ c, int64_t c_row_stride, int64_t c_col_stride,
-                    int64_t rows, int64_t cols, const CrtConstants<SLICES, WORDS> constants, int64_t half_rows,
+                    int64_t rows, int64_t cols, const CrtConstants<SLICES, LIMBS> constants, int64_t half_rows,
                     int64_t half_cols, const AccumulatorModuli moduli) {
   after_previous();
   const uint32_t across = static_cast<uint32_t>((smaller(half_cols, cols) + 127) / 128);
@@ -59,6 +59,6 @@ recombine_quadrants(const uint8_t* __restrict__ planes, int64_t each, int64_t ld
     const int64_t r = row + q / 2 * half_rows, h = col + q % 2 * half_cols;
     if (r >= rows || h >= cols) continue;
     const auto place = [&] { return reinterpret_cast<Bits*>(c) + r * c_row_stride + h * c_col_stride; };
-    round_and_store<OUTPUT, 8 * SLICES - 1, WORDS>(quadrant[q], constants, -mu[r], nu, h, cols, place, c_col_stride);
+    round_and_store<OUTPUT, 8 * SLICES - 1, LIMBS>(quadrant[q], constants, -mu[r], nu, h, cols, place, c_col_stride);
   }
 }

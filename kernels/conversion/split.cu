@@ -2,7 +2,7 @@
 // (docs/definitions.md, sections 2 to 4).
 //
 // Macros:
-// - INPUT (double or float); SLICES; WORDS: 32-bit limbs of the image
+// - INPUT (double or float); SLICES; LIMBS: 32-bit limbs of the image
 // - DIGIT_BITS: 0 for residues, 8 or 7 for balanced digits
 // - ALONG_K: 1 if neighbouring threads read along k, 0 if along the rows (whichever is contiguous in memory)
 // - REVERSED: 1 stores slice s as number SLICES - 1 - s
@@ -30,7 +30,7 @@
 
 constexpr int THREADS = 128, BLOCK_ROWS = 32;
 
-extern "C" __global__ void __launch_bounds__(THREADS, WORDS <= 1 ? 7 : WORDS <= 2 && !ALONG_K ? 5 : WORDS <= 4 ? 4 : 3)
+extern "C" __global__ void __launch_bounds__(THREADS, LIMBS <= 1 ? 7 : LIMBS <= 2 && !ALONG_K ? 5 : LIMBS <= 4 ? 4 : 3)
 split(const INPUT* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, int64_t rows, int64_t k, int64_t rows_padded,
       int64_t k_padded, const int64_t* __restrict__ description, int64_t batch_rows, int statistic, int step, int base,
       int64_t threshold, int32_t* __restrict__ mu_out, int8_t* __restrict__ slices, int64_t batch_stride,

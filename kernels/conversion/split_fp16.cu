@@ -1,7 +1,7 @@
 // The digits of an operand as FP16 numbers: its fixed-point image, cut into balanced digits of DIGIT_BITS bits
 // (docs/definitions.md, section 3). Every digit is an integer below 2^11 and so exact in FP16.
 //
-// Macros: INPUT (double or float); SLICES; WORDS (32-bit limbs of the image); DIGIT_BITS (2 to 12); ALONG_K; REVERSED;
+// Macros: INPUT (double or float); SLICES; LIMBS (32-bit limbs of the image); DIGIT_BITS (2 to 12); ALONG_K; REVERSED;
 // LARGEST. Macros and arguments mean what they mean in split.cu with TILE = 0; strides of slices are in bytes, `slab`
 // is in elements.
 //
@@ -49,7 +49,7 @@ split_fp16(const INPUT* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, int6
     }
 #pragma unroll 1
     for (int h = 2 * lane; h < TILE_K; h += 64) {
-      uint32_t limbs[2][WORDS];
+      uint32_t limbs[2][LIMBS];
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
 #if ALONG_K
@@ -58,7 +58,7 @@ split_fp16(const INPUT* __restrict__ x, int64_t sb, int64_t sr, int64_t sk, int6
 #else
         const Bits bits = tile[(h + i) * TILE_ROWS + (r ^ (h >> 3 & 15))];
 #endif
-        image<WORDS>(bits, mu, limbs[i]);
+        image<LIMBS>(bits, mu, limbs[i]);
         add_halves<DIGIT_BITS, SLICES>(limbs[i]);
       }
       uint8_t* const to = slices + row * row_stride + 2 * h;

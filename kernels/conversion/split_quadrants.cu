@@ -24,7 +24,7 @@
 
 constexpr int THREADS = 128, ROWS = 128 / sizeof(INPUT), OWN = ROWS / (THREADS / 32);  // a warp cuts OWN rows
 
-extern "C" __global__ void __launch_bounds__(THREADS, WORDS > 1 ? 2 : ALONG_K ? 4 : 3)
+extern "C" __global__ void __launch_bounds__(THREADS, LIMBS > 1 ? 2 : ALONG_K ? 4 : 3)
 split_quadrants(const INPUT* __restrict__ x, int64_t sr, int64_t sk, int64_t rows, int64_t k, int64_t upper_rows,
                 int64_t first_k, int64_t rows_padded, int64_t k_padded, const int64_t* __restrict__ description,
                 int statistic, int step, int base, int64_t threshold, int32_t* __restrict__ mu_out,

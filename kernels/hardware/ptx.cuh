@@ -234,7 +234,7 @@ __device__ __forceinline__ void load_again(uint32_t from, int (&v)[4]) {
   asm volatile("ld.volatile.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
                : "=r"(v[0]), "=r"(v[1]), "=r"(v[2]), "=r"(v[3]) : "r"(from));
 }
-__device__ __forceinline__ uint32_t load_word(const uint32_t* from) {
+__device__ __forceinline__ uint32_t load_u32(const uint32_t* from) {
   uint32_t v;
   asm volatile("ld.volatile.global.u32 %0, [%1];" : "=r"(v) : "l"(from));
   return v;

@@ -37,7 +37,7 @@
 #include "products/pieces.cuh"
 #include "products/ring_sm90.cuh"
 
-constexpr int LOWS = low_words(SLICES);
+constexpr int LOWS = low_limbs(SLICES);
 
 // Accumulators of a thread for one half: of rows 16 warp + lane / 4 + {0, 8} and, of every 16 columns, of the 4 from 4
 // (lane % 4) on (indexed by `accumulator` in pieces.cuh). Piece (h, g): row h, groups 4 g .. 4 g + 3.
@@ -150,13 +150,13 @@ __device__ __forceinline__ void round_half(const uint32_t (&d)[96], const uint4*
       uint32_t four[LOWS];  // loaded for four entries at a time: there are no registers for a whole piece
 #pragma unroll
       for (int i = 0; i < LOWS; ++i)
-        four[i] = load_word(reinterpret_cast<const uint32_t*>(from + i * (12 * 256)) + z);
+        four[i] = load_u32(reinterpret_cast<const uint32_t*>(from + i * (12 * 256)) + z);
       int exponents[4];
       load_again(result.nu + 4 * (64 * g + 16 * z), exponents);
 #pragma unroll
       for (int x = 0; x < 4; ++x) {
         const int32_t top = static_cast<int32_t>(d[accumulator(h, 4 * g + z, x)]);
-        const double power = double_of_words(static_cast<uint32_t>(result.exponents[2 * half + h] - exponents[x]), 0);
+        const double power = double_of_limbs(static_cast<uint32_t>(result.exponents[2 * half + h] - exponents[x]), 0);
         round_diagonals<SLICES, DIGIT_BITS>(top, four, x, power, value[x]);
       }
     };

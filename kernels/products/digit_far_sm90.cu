@@ -98,7 +98,7 @@ digit_far(const Operand a, const Operand b, double* __restrict__ c, const int32_
     for (int i = 0; i < 4; ++i) {
       const int row = row0 + threadIdx.x / TILE * 4 + i;
       int32_t top = sums[0][i];
-      uint32_t low[low_words(SLICES)] = {}, limbs[DIAGONAL_WORDS];
+      uint32_t low[low_limbs(SLICES)] = {}, limbs[DIAGONAL_LIMBS];
 #pragma unroll
       for (int d = 1; d < SLICES; ++d) {
         low[d - 1] = static_cast<uint32_t>(top) & ((1u << DIGIT_BITS) - 1);

@@ -191,7 +191,7 @@ __device__ __forceinline__ void round_and_store(const Diagonal (&d)[SLICES], con
         int32_t sums[SLICES];
 #pragma unroll
         for (int s = 0; s < SLICES; ++s) sums[s] = static_cast<int32_t>(d[s][accumulator(h, z, x)]);
-        const double power = double_of_words(static_cast<uint32_t>((exponent - of_columns[x]) * (1 << 20)), 0);
+        const double power = double_of_limbs(static_cast<uint32_t>((exponent - of_columns[x]) * (1 << 20)), 0);
         round_few_diagonals<SLICES, DIGIT_BITS>(sums, power, value[x]);
       }
     };

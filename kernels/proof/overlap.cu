@@ -74,7 +74,7 @@ overlap(const Operand a, const Operand b, double* __restrict__ overlap, int64_t 
   __syncthreads();
 
   // 2. Two rows of A with column `lane` of B.
-  double ratio = double_of_words(0x7ff00000u, 0);
+  double ratio = double_of_limbs(0x7ff00000u, 0);
 #pragma unroll 1
   for (int r = warp; r < ROWS; r += WARPS) {
     int sum = 0;

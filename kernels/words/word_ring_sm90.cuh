@@ -38,7 +38,7 @@ __device__ __forceinline__ void keep_exponents(Exponents& exponents, const Outpu
 // x 2^e for abs(e) <= 120, e given in the exponent field of a float32: one multiplication.
 __device__ __forceinline__ float scaled(float x, int e) { return x * float_of_bits(e + (127 << 23)); }
 __device__ __forceinline__ double scaled(double x, int e) {
-  return x * double_of_words(static_cast<uint32_t>((e >> 3) + (1023 << 20)), 0);
+  return x * double_of_limbs(static_cast<uint32_t>((e >> 3) + (1023 << 20)), 0);
 }
 // Whether abs(e) <= 60, e given in the exponent field of a float32.
 __device__ __forceinline__ bool within_60(int e) { return static_cast<uint32_t>(e + (60 << 23)) <= 120u << 23; }

@@ -1,14 +1,14 @@
 """The command line `ozaki`.
 
-Exit codes: 0 fine, 1 a check failed, 2 bad usage or input, 3 a fault of the program, with a traceback; as ever, 128 and
-the number of a signal where one ends it.
+Exit codes: 0 fine, 1 a check failed, 2 bad usage or input, 3 a fault of the program, with a traceback; 128 plus the
+number of a signal, as usual, if that ended the program.
 """
 
 import sys
 
 
 def main() -> None:
-    """Run the command line of this process, and leave with its exit code."""
+    """Run the command line of this process, and end the process with its exit code."""
     try:
         from ozaki._cli import program
     except ModuleNotFoundError as error:

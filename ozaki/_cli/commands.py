@@ -1,4 +1,4 @@
-"""The commands, their help and their errors."""
+"""The commands of the command line, and their help."""
 
 from __future__ import annotations
 

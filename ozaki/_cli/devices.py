@@ -1,4 +1,4 @@
-"""Where to compute, and what there is to compute with."""
+"""The device to compute on, and the versions, devices and engines that are installed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ozaki.backends import Backend, backend_of
 
 
 def pick_device(device: Device) -> str:
-    """Return "gpu" or "cpu"; an error says what a GPU would need."""
+    """Return "gpu" or "cpu"; if a GPU is asked for and there is none, raise, saying what it needs."""
     if device is Device.cpu:
         return "cpu"
     if importlib.util.find_spec("cupy") is None:
@@ -31,7 +31,7 @@ def pick_device(device: Device) -> str:
 
 
 def gpus() -> int:
-    """The number of GPUs that CuPy, which is there, can use."""
+    """Return the number of GPUs that CuPy can use; CuPy must be installed."""
     import cupy
 
     try:
@@ -41,7 +41,7 @@ def gpus() -> int:
 
 
 def array_library(device: str) -> Any:
-    """Return the array library for "cpu" or "gpu"."""
+    """Return the array library for the device "cpu" or "gpu": NumPy or CuPy."""
     if device == "cpu":
         return np
     import cupy
@@ -50,17 +50,17 @@ def array_library(device: str) -> Any:
 
 
 def backend_on(device: str) -> Backend:
-    """Return what multiplies on "cpu" or "gpu"."""
+    """Return the backend that multiplies on "cpu" or "gpu"."""
     return backend_of(("x", array_library(device).zeros(0)))
 
 
 def to_host(x: Any) -> npt.NDArray[Any]:
-    """Return a NumPy array, from a GPU if `x` lies there."""
+    """Return `x` as a NumPy array, copied from a GPU if it lies there."""
     return x.get() if hasattr(x, "get") else np.asarray(x)
 
 
 def environment() -> dict[str, Any]:
-    """Versions, devices and engines, as plain data."""
+    """Return versions, GPUs (memory in bytes) and engines, as plain data."""
     packages = ("ozaki", "numpy", "mpmath", "matplotlib")
     versions: dict[str, str | None] = {"python": platform.python_version()}
     for package in packages:

@@ -1,4 +1,4 @@
-"""An emulated DGEMM beside the native one."""
+"""Products in float64 by this library (emulated DGEMM), compared with the native product."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from ozaki._cli.devices import array_library, to_host
 
 @dataclass(frozen=True)
 class Timed:
-    """One float64 product, with its error and its time.
+    """One float64 product, with its errors and its time.
 
     Attributes
     ----------
-    name : what was asked for
-    what : what ran
+    name : the accuracy that was asked for, a key of `REQUESTS`, or "native"
+    what : number and name of the slices that ran, or "float64"
     error : the largest componentwise error over the sampled entries
-    rms : its root mean square
+    rms : the root mean square of the componentwise errors of the sampled entries
     bound : the proven componentwise bound, inf without one
     seconds : the median time of a product
-    report : the library's own account of it
+    report : the text of the library's report
     """
 
     name: str
@@ -41,10 +41,10 @@ class Timed:
 
 
 REQUESTS: dict[str, str | int] = {"fp32": "fp32", "40 bits": 40, "fp64": "fp64", "64 bits": 64}
-"""The accuracies of the emulated products, by the names that are printed."""
+"""The accuracies of the emulated products, by the names that are printed for them."""
 
 SIZES = {"cpu": 2000, "gpu": 4096}
-"""Rows of the emulated products."""
+"""Rows and columns of the emulated products, by device."""
 
 
 def emulate_dgemm(size: int, device: str, seed: int = 0) -> Iterator[Timed]:
@@ -55,7 +55,7 @@ def emulate_dgemm(size: int, device: str, seed: int = 0) -> Iterator[Timed]:
     Raises
     ------
     MemoryError
-        Where the memory does not hold matrices of that size.
+        If the memory does not hold matrices of that size.
     """
     xp = array_library(device)
     rng = np.random.default_rng(seed)
@@ -81,7 +81,10 @@ def emulate_dgemm(size: int, device: str, seed: int = 0) -> Iterator[Timed]:
 
 
 def _median_time(product: Callable[[], Any], device: str, enough: float = 1.0) -> tuple[float, Any]:
-    """Return the median time of at most five runs after one to warm up, and the result."""
+    """Return the median time of a run in seconds, and the result of the last run.
+
+    Runs follow one that warms up, until there are five, or they took `enough` seconds together.
+    """
     finish = array_library(device).cuda.Device().synchronize if device == "gpu" else lambda: None
     c = product()
     finish()

@@ -1,16 +1,16 @@
-"""What a message repeats of text that somebody else wrote: printable, on one line, and not at length."""
+"""Text from outside as messages quote it: printable, on one line, and cut to a limited length."""
 
 from __future__ import annotations
 
 import re
 
-_MOST = 60  # characters that are left of a text that is cut
-_ABSURD = re.compile(r"[^\s/'\"():;,]{101,}")  # longer than a number or a file's name is for any good reason
-_LONGEST = 1000  # characters of a message
+_MOST = 60  # characters that a longer text is cut to
+_TOO_LONG_WORD = re.compile(r"[^\s/'\"():;,]{101,}")  # a word longer than numbers and names of files usually are
+_LONGEST = 1000  # characters that a longer message is cut to
 
 
 def cut(text: str, most: int = _MOST) -> str:
-    """Return a text, or its beginning and its end if it has more characters than `most`."""
+    """Return a text; if it has more than `most` characters, only its beginning, its end and its length."""
     if len(text) <= most:
         return text
     end = most // 3
@@ -18,10 +18,10 @@ def cut(text: str, most: int = _MOST) -> str:
 
 
 def printable(text: str) -> str:
-    """Return a text in which whatever does not print as a character is written as an escape sequence."""
+    """Return a text with an escape sequence in place of each character that is not printable."""
     return "".join(x if x.isprintable() else x.encode("unicode_escape").decode("ascii") for x in text)
 
 
 def one_line(message: str) -> str:
-    """Return a message as one printable line, in which numbers, names and other words without end are cut."""
-    return cut(_ABSURD.sub(lambda word: cut(word[0]), printable(message)), _LONGEST)
+    """Return a message as one printable line, in which words of more than 100 characters are cut."""
+    return cut(_TOO_LONG_WORD.sub(lambda word: cut(word[0]), printable(message)), _LONGEST)

@@ -1,4 +1,4 @@
-"""How a command line ends: its exit code, and one line about what was wrong."""
+"""The end of a command line: its exit code, and one line that says what was wrong."""
 
 from __future__ import annotations
 
@@ -15,23 +15,24 @@ from ozaki._cli.streams import StandardOutputError
 
 BAD_INPUT = 2
 _INTERRUPTED = 128 + signal.SIGINT
-_NOBODY_READS = 128 + 13  # as a program that SIGPIPE ends
+_NOBODY_READS = 128 + 13  # the exit code of a program that SIGPIPE ends; Windows has no signal.SIGPIPE
 
-# Typer has no name for it. What it raises for words that it does not understand are subclasses.
+# The base class of the errors that Typer raises for a command line that it does not understand; Typer exports no name
+# for it.
 _UsageError: Any = typer.BadParameter.__base__
 
 
 class Commands(typer.core.TyperGroup):
-    """Commands whose errors about the input end in one line and exit code 2, without a traceback."""
+    """Commands that report errors in the input in one line, without a traceback, and end with exit code 2."""
 
     def main(self, *args: Any, **options: Any) -> Any:
-        """Run a command line, and leave with its exit code."""
+        """Run a command line, and end the process with its exit code."""
         try:
             code = super().main(*args, **{**options, "standalone_mode": False})
             sys.stdout.flush()
         except _UsageError as error:
             message = error.format_message().rstrip(".")
-            if message:  # there is none where no word was given: help has been printed then
+            if message:  # there is none for an empty command line, for which help has been printed
                 complain(f"error: {message}; see `{error.ctx.command_path} --help`")
             code = BAD_INPUT
         except StandardOutputError as error:
@@ -41,7 +42,7 @@ class Commands(typer.core.TyperGroup):
         sys.exit(code)
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command that the words name."""
+        """Run the command that the command line names."""
         try:
             return super().invoke(ctx)
         except (ValueError, TypeError, OverflowError, OSError, MemoryError, ImportError, NotImplementedError) as error:
@@ -53,5 +54,5 @@ class Commands(typer.core.TyperGroup):
 
 
 def complain(message: str) -> None:
-    """Print a line on standard error."""
+    """Print a message on standard error, as one line."""
     err.print(one_line(message), style="red", markup=False, soft_wrap=True)

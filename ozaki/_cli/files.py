@@ -1,4 +1,4 @@
-"""Matrices in files: NumPy's .npy and .npz, and MatrixMarket's .mtx, which may be compressed (.mtx.gz)."""
+"""Reading and writing matrices: NumPy's .npy and .npz, MatrixMarket's .mtx, compressed or not (.mtx.gz)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def read(path: str) -> npt.NDArray[Any]:
     Raises
     ------
     ValueError, TypeError, OSError, MemoryError
-        Naming the file.
+        The message names the file.
     """
     picked = None if os.path.exists(path) else re.fullmatch(r"(.*?\.npz):(.*)", path, re.IGNORECASE | re.DOTALL)
     file, name = picked.groups() if picked else (path, "")
@@ -42,7 +42,7 @@ def read(path: str) -> npt.NDArray[Any]:
         raise OSError(f"{path}: {error.strerror or error}") from None
     except MemoryError as error:
         raise MemoryError(f"{path}: {error}") from None
-    except Exception as error:  # whatever the readers of the formats make of a damaged file
+    except Exception as error:  # readers of damaged files may raise anything
         raise ValueError(f"{path}: {' '.join(str(error).split()) or type(error).__name__}") from None
     return _as_float(path, array)
 
@@ -53,13 +53,13 @@ def write(path: str, array: npt.NDArray[Any]) -> None:
     Raises
     ------
     ValueError, OSError
-        Naming the file, of which nothing is changed then.
+        The message names the file, which is not changed then.
     """
     check_writable(path, array.shape)
     suffix = _suffix(path)
     with written_whole(path) as file:
         if suffix == ".mtx.gz":
-            # Without name and time, the same matrix gives the same bytes.
+            # No name and no time are stored, so the same matrix gives the same bytes.
             with gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) as packed:
                 matrix_market.write(packed, array)
         elif suffix == ".mtx":
@@ -71,13 +71,14 @@ def write(path: str, array: npt.NDArray[Any]) -> None:
 
 
 def check_writable(path: str, shape: tuple[int, ...] | None = None) -> None:
-    """Raise what `write` would raise about the name and, if it is known, the shape, before anything is computed."""
+    """Raise what `write` would raise for this name and, unless it is None, this shape."""
     if _suffix(path).startswith(".mtx") and shape is not None and len(shape) != 2:
         raise ValueError(f"{path}: a .mtx file holds a matrix, not shape {shape}; write .npy")
     check_place(path)
 
 
 def _suffix(path: str) -> str:
+    """Return the suffix, of `SUFFIXES`, of a file's name; raise if it has none of them."""
     name = Path(path).name.lower()
     for suffix in SUFFIXES:
         if name.endswith(suffix) and name != suffix:
@@ -98,6 +99,7 @@ def _read(file: BufferedIOBase, suffix: str, path: str, name: str) -> npt.NDArra
 
 
 def _as_float(path: str, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return an array as float32 or float64; integers become float64 if none is rounded, else raise."""
     native = array.dtype.newbyteorder("=")
     if native in (np.float32, np.float64):
         return array.astype(native, copy=False)
@@ -109,7 +111,7 @@ def _as_float(path: str, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def _held_by_float64(integers: npt.NDArray[Any]) -> bool:
-    """Tell whether each integer is a float64: it has 53 bits at most between its highest and its lowest."""
+    """Return whether float64 holds each integer: from the highest to the lowest set bit it has at most 53 bits."""
     if integers.size == 0 or (int(integers.min()) >= -(2**53) and int(integers.max()) <= 2**53):
         return True
     magnitudes = (np.abs(integers) if integers.dtype.kind == "i" else integers).astype(np.uint64)

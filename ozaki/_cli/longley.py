@@ -1,4 +1,4 @@
-"""A regression that needs accurate products: Longley's (1967), NIST's standard test of least squares.
+"""Longley's regression (1967), NIST's standard test of least squares, which needs accurate products.
 
 The columns of the data are so nearly dependent that double precision keeps about
 half of its digits. Iterative refinement of the augmented system
@@ -6,9 +6,9 @@ half of its digits. Iterative refinement of the augmented system
     [ I   A ] [ r ]   [ y ]
     [ A^T 0 ] [ x ] = [ 0 ]          K z = rhs
 
-mends the solution by its residual, as far as the residual is right. Here a
-residual is one product of this library, [K, rhs] [-z; 1], to a named accuracy.
-Nothing is precomputed.
+corrects the solution by its residual, and is limited by the accuracy of the
+residual. Here a residual is one product of this library, [K, rhs] [-z; 1], to a
+named accuracy. Nothing is precomputed.
 """
 
 from __future__ import annotations
@@ -29,26 +29,27 @@ from ozaki._cli.devices import array_library, to_host
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Product: TypeAlias = Callable[[Floats, Floats], tuple[Floats, float, str]]
+"""Multiplies two matrices; returns the product, its componentwise tolerance, and what ran."""
 
 TOLERANCES = (-48, -60, -66, -72)
 """Componentwise tolerances of the residuals, as powers of two."""
 
 DOUBLES = 2
-"""Doubles that hold an element of z: one alone would round z before the residual is taken."""
+"""Doubles whose sum is an element of z: a single one would round z before the residual is computed."""
 
 FULL = 16.0
-"""Digits are counted up to this, about what a float64 holds."""
+"""Most digits that are counted: about as many as a float64 holds."""
 
 
 @dataclass(frozen=True)
 class Longley:
-    """The data with its columns scaled to integers, and the solution.
+    """The data, with columns scaled to integers, and the exact solution.
 
     Attributes
     ----------
     a : array, shape (16, 7), the intercept's column of ones and six predictors
     y : array, shape (16,)
-    units : what each column was multiplied by, and so its coefficient divided by
+    units : the factor by which each column was multiplied, and so its coefficient divided
     certified : the coefficients in decimal, as NIST certifies them
     exact : the coefficients as rational numbers
     """
@@ -62,14 +63,15 @@ class Longley:
 
 @dataclass(frozen=True)
 class Solved:
-    """One way to solve the regression, with the digits that it gets right.
+    """One method of solving the regression, with the number of correct digits of its solution.
 
     Attributes
     ----------
-    method : what was done
+    method : name of the method, as it is printed
     digits : -log10 of the largest relative error of a coefficient, at most `FULL`
-    promised : the same for the largest error that the residuals' error bound allows; None without residuals
-    product : what the residuals were computed with, empty without residuals
+    promised : -log10 of the largest relative error that the error bound of the residuals allows, at most `FULL`;
+        None for a method without residuals
+    product : slices or format that the residuals were computed with; empty for a method without residuals
     """
 
     method: str
@@ -79,7 +81,7 @@ class Solved:
 
 
 def longley() -> Longley:
-    """Read the data, and solve it in rational numbers."""
+    """Read the data, and solve the regression in rational numbers."""
     text = resources.files("ozaki").joinpath("data", "longley.dat").read_text("utf-8")
     certified = tuple(re.findall(r"\bb\d (-?\d\S*)", text))
     rows = [[Fraction(field) for field in line.split()] for line in text.splitlines() if line[0].isdigit()]
@@ -107,7 +109,7 @@ def _dot(x: Any, y: Any) -> Fraction:
 
 
 def solve_longley(data: Longley, device: str = "cpu") -> Iterator[Solved]:
-    """Solve the regression in every way of the table, from the worst to the best."""
+    """Solve the regression by every method of the table, from the least to the most accurate."""
     a, y = data.a, data.y
 
     def digits(*words: npt.NDArray[Any]) -> float:
@@ -125,7 +127,7 @@ def solve_longley(data: Longley, device: str = "cpu") -> Iterator[Solved]:
     residuals: dict[str, Product] = {"refined, native residuals": _native}
     for power in TOLERANCES:
         accuracy = ozaki.Accuracy("componentwise", 2.0**power)
-        residuals[f"refined, residuals to 2^{power}"] = _to(accuracy, device)
+        residuals[f"refined, residuals to 2^{power}"] = _product_to(accuracy, device)
     for method, product in residuals.items():
         words, error, what = refine(a, y, product)
         yield Solved(method, digits(*words), min(FULL, -log10(error)), what)
@@ -139,7 +141,7 @@ def refine(a: Floats, y: Floats, product: Product) -> tuple[Floats, float, str]:
     a : array, shape (m, n)
     y : array, shape (m,)
     product : function
-        Multiplies two matrices; also returns the componentwise tolerance that it met, and what ran.
+        Multiplies two matrices; returns the product, its componentwise tolerance, and what ran.
 
     Returns
     -------
@@ -156,28 +158,33 @@ def refine(a: Floats, y: Floats, product: Product) -> tuple[Floats, float, str]:
     z = np.zeros((DOUBLES, m + n))
     change = inf
     while True:
-        # Powers of two, moved from z into the columns of K, make all of z alike in size: one exponent serves it.
+        # Powers of two are moved from z into the columns of K: then the elements of z are alike in size, and suit one
+        # shared exponent.
         scales = 2.0 ** np.frexp(z[0])[1]
         scaled, unit_z = k * scales, z / scales
         left, right = np.hstack([scaled] * DOUBLES + [rhs[:, None]]), np.append(-unit_z, 1.0)[:, None]
         residual, tolerance, what = product(left, right)
         correction = scales * np.linalg.solve(scaled, residual[:, 0])
         last, change = change, _largest_ratio(correction[m:], z[0, m:] + correction[m:])
-        if change > last / 2:  # past its limit, refinement only moves the solution about
+        if change > last / 2:  # at its limit, refinement changes the solution without improving it
             errors = abs(np.linalg.inv(scaled)) @ (tolerance * (abs(left) @ abs(right))[:, 0])
             return z[:, m:], _largest_ratio(errors[m:], unit_z[0, m:]), what
         z = _add(z, correction)
 
 
 def _largest_ratio(x: Floats, y: Floats) -> float:
+    """Return the largest abs(x / y)."""
     return float(abs(x / y).max())
 
 
 def _native(left: Floats, right: Floats) -> tuple[Floats, float, str]:
+    """Multiply natively: a `Product`."""
     return left @ right, left.shape[1] * 2.0**-53, "float64"
 
 
-def _to(accuracy: ozaki.Accuracy, device: str) -> Product:
+def _product_to(accuracy: ozaki.Accuracy, device: str) -> Product:
+    """Return the `Product` that multiplies to this accuracy on this device."""
+
     def product(left: Floats, right: Floats) -> tuple[Floats, float, str]:
         xp = array_library(device)
         c, report = ozaki.matmul(xp.asarray(left), xp.asarray(right), accuracy=accuracy, return_report=True)
@@ -187,10 +194,10 @@ def _to(accuracy: ozaki.Accuracy, device: str) -> Product:
 
 
 def _add(words: Floats, x: Floats) -> Floats:
-    """Add to unevaluated sums, high words first."""
+    """Add x to unevaluated sums of words, shape (words, len(x)), the high words first."""
     terms = [*words, x]
     for _ in terms:
-        # A sweep of error-free sums moves what is large to the front.
+        # A sweep of error-free sums moves large terms to the front.
         for i in reversed(range(len(terms) - 1)):
             p, q = terms[i], terms[i + 1]
             s = p + q

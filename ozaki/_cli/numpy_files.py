@@ -1,4 +1,4 @@
-"""NumPy's .npy and .npz files."""
+"""Reading and writing NumPy's .npy and .npz files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def read_array(file: BufferedIOBase) -> npt.NDArray[Any]:
     Raises
     ------
     ValueError, OSError
-        Where it is something else, damaged, has more than an array, or that array holds Python objects.
+        If the file is something else, is damaged, has more than one array, or its array holds Python objects.
     """
     start = _start(file)
     if start.startswith(_ARCHIVES):
@@ -32,13 +32,13 @@ def read_array(file: BufferedIOBase) -> npt.NDArray[Any]:
 
 
 def read_archive(file: BufferedIOBase, path: str, name: str) -> npt.NDArray[Any]:
-    """Read the array of that name in a .npz file, or the only one there is.
+    """Read the array `name` of a .npz file or, if that is empty, the only array of the file.
 
     Raises
     ------
     ValueError, OSError
-        Where it is something else, damaged, has no such array or, without a name, not one only, or the array holds
-        Python objects.
+        If the file is something else, is damaged, has no array of that name or, without a name, not exactly one, or if
+        the array holds Python objects.
     """
     start = _start(file)
     if start.startswith(_ARRAY):
@@ -62,14 +62,14 @@ def write_array(file: BufferedIOBase, array: npt.NDArray[Any]) -> None:
 
 
 def write_archive(file: BufferedIOBase, **arrays: npt.NDArray[Any]) -> None:
-    """Write a .npz file of arrays with these names."""
-    np.savez(file, **arrays)  # type: ignore[arg-type]  # its other keyword is no name of an array
+    """Write a .npz file of arrays, which are named by the keywords."""
+    np.savez(file, **arrays)  # type: ignore[arg-type]  # allow_pickle, its only other keyword, is no array's name
 
 
 class _Written:
-    """A file of which NumPy sees `write` alone.
+    """A file that shows NumPy its method `write` alone.
 
-    It would write to the file's number itself, which fails for a pipe, and does not say why it fails.
+    To a file with a number NumPy writes by itself, which fails for a pipe, and without a reason that a user could read.
     """
 
     def __init__(self, file: BufferedIOBase) -> None:
@@ -77,13 +77,14 @@ class _Written:
 
 
 def _start(file: BufferedIOBase) -> bytes:
+    """Return the first bytes of a file, and go back to its start."""
     start = file.read(len(_ARRAY))
     file.seek(0)
     return start
 
 
 def _without_objects(load: Callable[[], Any]) -> npt.NDArray[Any]:
-    """Load an array; where NumPy advises to unpickle it, which may run any code, say what would do instead."""
+    """Load an array; replace errors in which NumPy advises unpickling, which may run any code, by safer advice."""
     try:
         return np.asarray(load())
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""What can be typed: options, accuracies, shapes."""
+"""Options and arguments of the commands: their types, their help, and how their text is read."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ Right = Annotated[str, typer.Argument(metavar="B", help="A file, as A.")]
 
 
 def parse_accuracy(text: str | None) -> ozaki.Accuracy | str | int | float | None:
-    """Read an accuracy as it is typed."""
+    """Return the accuracy that the text of `--accuracy` means; None for None."""
     if text is None:
         return None
     measure, colon, number = text.rpartition(":")
@@ -66,18 +66,19 @@ def parse_accuracy(text: str | None) -> ozaki.Accuracy | str | int | float | Non
 
 
 def _power(text: str, exponent: int) -> float:
+    """Return 2**exponent; raise about the option `text` if it overflows."""
     if exponent > 1023:
         raise ValueError(f"accuracy: {cut(text)}; expected a tolerance that float64 holds")
     return math.ldexp(1.0, exponent)
 
 
 def parse_shape(text: str) -> tuple[int, ...] | None:
-    """Return the shape that a word like 4000x3000 names; None for any other word.
+    """Return the shape that a text like 4000x3000 names; None for any other text, and for the name of a file.
 
     Raises
     ------
     ValueError
-        For sizes of more digits than Python reads.
+        If the text is longer than `_LONGEST_SHAPE`, or has a number of more digits than Python reads.
     """
     if not re.fullmatch(r"[0-9]+(x[0-9]+)*", text) or os.path.exists(text):
         return None

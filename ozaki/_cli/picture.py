@@ -1,4 +1,4 @@
-"""The demonstration drawn."""
+"""Drawing the tables of `ozaki demo`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SUFFIXES = (".png", ".svg", ".pdf")
 
 
 def check(path: str) -> None:
-    """Raise what `plot` would raise about the file, before anything is computed."""
+    """Raise what `plot` would raise about the file; call it before results are computed."""
     if importlib.util.find_spec("matplotlib") is None:
         raise ModuleNotFoundError("--plot needs matplotlib: pip install 'ozaki[plot]'")
     if Path(path).suffix.lower() not in _SUFFIXES:
@@ -29,7 +29,7 @@ def plot(solved: list[Solved], timed: list[Timed], size: int, path: str) -> None
     Raises
     ------
     OSError
-        Naming the file, of which nothing is changed then.
+        The message names the file, which is not changed then.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure

@@ -1,4 +1,4 @@
-"""What a product would take: of files, whose elements decide, or of shapes, as far as these decide."""
+"""Plans of `ozaki plan`: of files, whose elements decide, or of shapes, as far as shapes decide."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class Planned:
-    """A plan, where it would run, and how long that would take.
+    """A plan, the device it would run on, and how long that would take.
 
     Attributes
     ----------
-    plan : the plan; of shapes that do not decide, what operands like normally distributed numbers would take
-    undecided : what the shapes do not decide; empty if they do, or for files
+    plan : the plan; where shapes do not decide it, the one for ordinary operands
+    undecided : a sentence about what the shapes do not decide; empty if they decide all, or for files
     device : "cpu" or "gpu"
-    engine : what multiplies, by name
-    steps : what is done, a line each
-    seconds : about as long as that takes, None where nothing is known of it
+    engine : name of the engine that multiplies
+    steps : the steps of the product, a line each
+    seconds : the estimated time of the product; None if there is no estimate
     """
 
     plan: ozaki.Plan
@@ -49,16 +49,16 @@ class Planned:
     seconds: float | None
 
     def explained(self) -> str:
-        """Every way that was weighed, a line each, with its time and what it proves."""
+        """The candidates that were weighed, a line each, with their times and what they prove."""
         return "\n".join(map(str, self.plan.candidates))
 
     def __str__(self) -> str:
         time = "" if self.seconds is None else f", about {self.seconds:.2g} s"
-        lines = [*_of_plan(self.plan, self.undecided), f"on the {self.device.upper()}: {self.engine}{time}"]
+        lines = [*_plan_lines(self.plan, self.undecided), f"on the {self.device.upper()}: {self.engine}{time}"]
         return "\n".join(lines)
 
     def as_json(self) -> dict[str, Any]:
-        """The same as plain data."""
+        """The plan, device, engine, steps and seconds as plain data, for JSON."""
         plan = self.plan
         names = ("shape", "batch", "dtype", "slices", "products", "bound", "a_priori", "why")
         return {
@@ -74,7 +74,8 @@ class Planned:
         }
 
 
-def _of_plan(plan: ozaki.Plan, undecided: str) -> list[str]:
+def _plan_lines(plan: ozaki.Plan, undecided: str) -> list[str]:
+    """Return the lines that describe a plan; without its bound where that is not proven."""
     if not undecided or plan.bound < inf:
         return [*str(plan).splitlines(), *([undecided] if undecided else [])]
     assert plan.scheme is not None
@@ -84,7 +85,7 @@ def _of_plan(plan: ozaki.Plan, undecided: str) -> list[str]:
 
 
 def of_files(a: Array, b: Array, options: dict[str, Any], device: str, backend: Backend, xp: Any) -> Planned:
-    """The plan of these operands."""
+    """Plan the product of these operands."""
     plan = ozaki.plan(xp.asarray(a), xp.asarray(b), **options)
     sizes = shapes(a.shape, b.shape)
     return _planned(plan, "", device, sizes, backend)
@@ -93,7 +94,7 @@ def of_files(a: Array, b: Array, options: dict[str, Any], device: str, backend: 
 def of_shapes(
     a: tuple[int, ...], b: tuple[int, ...], dtype: str, options: dict[str, Any], device: str, backend: Backend
 ) -> Planned:
-    """What operands of these shapes would take.
+    """Plan a product of operands of these shapes, as far as shapes decide.
 
     Raises
     ------
@@ -101,7 +102,7 @@ def of_shapes(
         As `ozaki.plan`.
     """
     sizes = shapes(a, b)
-    plan, undecided = _before_operands(a, b, sizes, dtype, Choices(**options), backend)
+    plan, undecided = _plan_of_shapes(a, b, sizes, dtype, Choices(**options), backend)
     return _planned(plan, undecided, device, sizes, backend)
 
 
@@ -110,10 +111,10 @@ def _planned(plan: ozaki.Plan, undecided: str, device: str, sizes: Shapes, backe
     return Planned(plan, undecided, device, engine, steps, _seconds(plan, sizes, backend))
 
 
-def _before_operands(
+def _plan_of_shapes(
     a: tuple[int, ...], b: tuple[int, ...], sizes: Shapes, dtype: str, choices: Choices, backend: Backend
 ) -> tuple[ozaki.Plan, str]:
-    """The plan, and what the shapes do not decide of it."""
+    """Return the plan, and a sentence about what the shapes do not decide (`Planned.undecided`)."""
     target = choices.target(max(sizes.shape[1], 1))
     asked = None if target is None else f"{target.measure} {target.tolerance:.2g}"
     named = not choices.leave_slices or choices.scheme == "native"
@@ -127,7 +128,7 @@ def _before_operands(
     question = Question(sizes, dtype, choices, backend.machine(), obstacle)
     plan, _ = foresee(question, Facts())
     if plan.scheme is not None:
-        plan = replace(plan, bound=inf)  # estimated, and proven of no operands
+        plan = replace(plan, bound=inf)  # the bound is an estimate, which is proven for no operands
     plan = explained(question, Facts(), plan)
     if plan.scheme is None:
         return plan, "" if target is None else "unless products or sums over- or underflow, which the elements decide"
@@ -139,48 +140,51 @@ def _before_operands(
     )
 
 
-def _typed(scheme: Scheme) -> str:
-    """Return the name that a scheme is asked for by: the bits of FP16 digits follow from the inner dimension."""
+def _name_of(scheme: Scheme) -> str:
+    """Return the name that `matmul` takes for a scheme; for FP16 digits, without the bits, which follow from k."""
     return "fp16-digits" if scheme.name.startswith("fp16-digits") else scheme.name
 
 
 def _seconds(plan: ozaki.Plan, sizes: Shapes, backend: Backend) -> float | None:
-    """About as long as the product takes: by the rates of the device, else by a smaller product."""
+    """Estimate the seconds of a product, by the rates of the device or, on NumPy, by timing a smaller product."""
     if 0 in (*sizes.stack, sizes.shape[1]):
         return 0.0
     known = backend.machine().seconds(sizes.stack, sizes.shape[1], plan.dtype, plan.scheme)
-    return known if known is not None or backend.name != "numpy" else _by_sample(plan, sizes)
+    return known if known is not None or backend.name != "numpy" else _seconds_by_sample(plan, sizes)
 
 
 _MOST, _MOST_OF_WORDS, _LONGEST = 768, 64, 4096
-"""Rows, columns and inner indices of the product that is timed, and of its longest dimension where others are few.
+"""Sizes of the product that is timed (`_sample`).
 
-NumPy models words, and takes long for them.
+_MOST and _MOST_OF_WORDS (fewer, for NumPy models words slowly) are the most rows, columns and inner indices; if two of
+these are short, the third may be up to _LONGEST.
 """
 
 
-def _by_sample(plan: ozaki.Plan, sizes: Shapes) -> float:
-    """As many operations take as long as those of a smaller product, the median of three."""
+def _seconds_by_sample(plan: ozaki.Plan, sizes: Shapes) -> float:
+    """Estimate the seconds of a product from the median of three runs of a smaller one, in proportion to operations."""
     _, m, n = sizes.stack
     sample = _sample((m, sizes.shape[1], n), _MOST_OF_WORDS if isinstance(plan.scheme, Words) else _MOST)
     rng = np.random.default_rng(0)
     a, b = (rng.standard_normal(shape).astype(plan.dtype) for shape in (sample[:2], sample[1:]))
-    scheme = "native" if plan.scheme is None else plan.scheme if isinstance(plan.scheme, Words) else _typed(plan.scheme)
+    scheme = (
+        "native" if plan.scheme is None else plan.scheme if isinstance(plan.scheme, Words) else _name_of(plan.scheme)
+    )
     slices = plan.slices if isinstance(scheme, str) and scheme != "native" else None
     times = []
     for _ in range(3):
         start = time.perf_counter()
         ozaki.matmul(a, b, scheme=scheme, slices=slices)
         times.append(time.perf_counter() - start)
-    # The fastest would be too short: the product itself will be the first of its process.
+    # The fastest run would be an underestimate: the product itself will be the first of its process.
     return median(times) * prod((*sizes.stack, sizes.shape[1])) / prod(sample)
 
 
 def _sample(shape: tuple[int, int, int], most: int) -> tuple[int, ...]:
-    """Rows, inner indices and columns of a product of at most most**3 operations.
+    """Return sizes of a smaller product, of at most most**3 operations, for a product of `shape`, (m, k, n).
 
-    Where some are few, the longest is longer than `most`: what a product takes beside its operations is then a part of
-    the time as small as it is in the whole.
+    If some sizes are below `most`, the longest may be above it: then the constant costs of a product take a part of
+    its time that is as small as it is in the whole product.
     """
     sample = [min(size, most) for size in shape]
     longest = max(range(3), key=lambda i: shape[i])

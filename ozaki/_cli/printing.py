@@ -1,4 +1,4 @@
-"""Tables, JSON and progress on the terminal."""
+"""Printing tables and JSON, and showing progress on the terminal."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def print_longley(solved: list[Solved]) -> None:
 
 
 def error_of(x: float) -> str:
-    """A measured error, rounded up; that of an entry that is Inf for no reason is infinite."""
+    """Return a measured error as text, rounded up; "inf" for an infinite one, as of an entry that is wrongly Inf."""
     return "inf" if x == math.inf else rounded_up(x)
 
 
@@ -65,7 +65,7 @@ def print_json(value: Any) -> None:
 
 
 def plain(value: Any) -> Any:
-    """Return what JSON can hold: Inf and NaN become null."""
+    """Return the value with None in place of Inf and NaN, which JSON lacks."""
     if isinstance(value, dict):
         return {key: plain(x) for key, x in value.items()}
     if isinstance(value, list | tuple):
@@ -75,7 +75,7 @@ def plain(value: Any) -> Any:
 
 @contextmanager
 def progress(silent: bool, steps: int) -> Iterator[Callable[[str], None]]:
-    """Show a bar on a terminal's standard error; yields a function that takes one step."""
+    """Show a progress bar if standard error is a terminal; yields a function that completes a step, with its text."""
     if silent or not err.is_terminal:
         yield lambda text: None
         return

@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all."""
+"""Writing a file whole or not at all: it replaces what was there only when all of it is written."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from typing import NoReturn
 
 from ozaki._cli.streams import is_closed_stream
 
-_ENDING = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP", "SIGXCPU") if hasattr(signal, name))
+_ENDING_SIGNALS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP", "SIGXCPU") if hasattr(signal, name))
 
 
 def check_place(path: str) -> None:
-    """Raise where `written_whole` could not write, as far as can be told before anything is written.
+    """Raise if `written_whole` could not write a file, as far as this is known without writing.
 
     Raises
     ------
     OSError
-        Naming the file: it is a folder or a closed standard stream, its name is not possible, its folder is not there,
-        or one of both may not be written or replaced.
+        The message names the file: it is a folder or a closed standard stream, its name is not possible, its folder
+        does not exist, or the file or the folder may not be written, or the file not replaced.
     """
     real, found = _target(path)
     if found is not None and is_closed_stream(found):
@@ -46,12 +46,12 @@ def check_place(path: str) -> None:
 
 @contextmanager
 def written_whole(path: str) -> Iterator[BufferedWriter]:
-    """Open a file to be written that takes its place only when everything is written.
+    """Open a file for writing; it takes its place only when the `with` block has ended without an exception.
 
     Until then its content is in a temporary file in the same folder. Whatever goes wrong, SIGTERM, SIGHUP and SIGXCPU
-    included, that file is removed, and what was in the place before is still there. The new file has the owner and the
-    permissions of the one that it replaces. A symbolic link stays, and the file that it leads to is replaced; other
-    hard links to that file keep the old content. A device or a pipe is written directly.
+    included, the temporary file is removed, and what was in the place before is still there. The new file has the owner
+    and the permissions of the one that it replaces. A symbolic link stays, and the file that it leads to is replaced;
+    other hard links to that file keep the old content. A device or a pipe is written directly.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ def written_whole(path: str) -> Iterator[BufferedWriter]:
     Raises
     ------
     OSError
-        Naming the file.
+        The message names the file.
     """
     real, found = _target(path)
     try:
@@ -85,7 +85,7 @@ def written_whole(path: str) -> Iterator[BufferedWriter]:
             except BaseException:
                 try:
                     no_more_signals()
-                finally:  # even if one comes just then
+                finally:  # even if a signal comes just then
                     temporary.unlink(missing_ok=True)
                 raise
     except OSError as error:
@@ -93,7 +93,7 @@ def written_whole(path: str) -> Iterator[BufferedWriter]:
 
 
 def _target(path: str) -> tuple[Path, os.stat_result | None]:
-    """Return the file that a name leads to, through symbolic links, and what is there, if something is."""
+    """Return the path that a name leads to, through symbolic links, and the status of the file there, or None."""
     try:
         real = Path(os.path.realpath(path))  # fails where the current folder is gone
         if real.is_symlink():
@@ -109,7 +109,7 @@ def _target(path: str) -> tuple[Path, os.stat_result | None]:
 
 
 def _found(path: str | Path) -> os.stat_result | None:
-    """Return what is there, if something is."""
+    """Return the status of the file at a path; None if there is none."""
     try:
         return os.stat(path)
     except FileNotFoundError:
@@ -117,23 +117,23 @@ def _found(path: str | Path) -> os.stat_result | None:
 
 
 def _is_replaced(real: Path, found: os.stat_result | None) -> bool:
-    """Tell whether a new file takes the place: not of a device or a pipe, nor of an open file that has no name."""
+    """Return whether a new file replaces the old one: not a device or a pipe, nor an open file without a name."""
     if found is None:
         return True
     return stat.S_ISREG(found.st_mode) and real.exists() and os.path.samestat(found, real.stat())
 
 
 def _may_replace(found: os.stat_result, folder: os.stat_result) -> bool:
-    """Tell whether a folder that may be written lets us replace a file: a sticky one, as /tmp, not that of others."""
+    """Return whether a folder that may be written lets us replace a file: a sticky one, as /tmp, only our own."""
     if not folder.st_mode & stat.S_ISVTX or not hasattr(os, "geteuid"):
         return True
     return os.geteuid() in (0, found.st_uid, folder.st_uid)
 
 
 def _copy_rights(found: os.stat_result, temporary: Path) -> None:
-    """Give a file the owner and the group, if the system lets us, and the permissions of the one it is to replace.
+    """Give a file the permissions of the file that it is to replace, and the owner and the group if the system allows.
 
-    Where the group becomes another, that one gets no more than others.
+    If the group cannot be kept, the group that the file has gets no more rights than others have.
     """
     mode = stat.S_IMODE(found.st_mode)
     if hasattr(os, "chown") and not _chown(temporary, found.st_uid, found.st_gid):
@@ -145,7 +145,10 @@ def _copy_rights(found: os.stat_result, temporary: Path) -> None:
 
 
 def _chown(path: Path, owner: int, group: int) -> bool:
-    """Tell whether the system lets us: not without the right, nor to an owner that a user namespace does not map."""
+    """Change owner and group, and return whether the system allowed it.
+
+    It does not without the right, nor for an owner that a user namespace does not map.
+    """
     try:
         os.chown(path, owner, group)
     except OSError:
@@ -155,12 +158,12 @@ def _chown(path: Path, owner: int, group: int) -> bool:
 
 @contextmanager
 def _signals_as_exceptions() -> Iterator[Callable[[], None]]:
-    """Have the signals that would end the process at once raise SystemExit instead; only the first that comes.
+    """Make the first signal that would end the process raise SystemExit instead.
 
     Yields
     ------
     function
-        Has these signals, and interrupts, ignored from now on.
+        Call it to ignore these signals, and interrupts, until the `with` block ends.
     """
 
     def ignore() -> None:
@@ -171,9 +174,11 @@ def _signals_as_exceptions() -> Iterator[Callable[[], None]]:
         ignore()
         raise SystemExit(128 + number)
 
-    taken = [number for number in _ENDING if signal.getsignal(number) is signal.SIG_DFL]
+    taken = [number for number in _ENDING_SIGNALS if signal.getsignal(number) is signal.SIG_DFL]
     before = {number: signal.getsignal(number) for number in (*taken, signal.SIGINT)}
-    before = {number: handler for number, handler in before.items() if handler is not None}  # None is not Python's own
+    before = {
+        number: handler for number, handler in before.items() if handler is not None
+    }  # None: not installed from Python, and so not to be restored
     for number in taken:
         signal.signal(number, leave)
     try:
@@ -184,5 +189,5 @@ def _signals_as_exceptions() -> Iterator[Callable[[], None]]:
 
 
 def _named(path: str, error: OSError) -> OSError:
-    """Return an error that names the file as the user did."""
+    """Return the error with a message that names the file as the user did."""
     return error if error.errno is None else OSError(f"{path}: {error.strerror}")

@@ -14,11 +14,11 @@ _ENCODING = "utf-8"
 class StandardOutputError(Exception):
     """Standard output could not be written.
 
-    It is no OSError, for Typer and Rich end at a broken pipe with exit code 1.
+    This is no OSError, since Typer and Rich would end the process with exit code 1 at a broken pipe.
 
     Attributes
     ----------
-    broken_pipe : whether that is because nobody reads any more
+    broken_pipe : whether the reason is that nobody reads the pipe any more
     """
 
     def __init__(self, error: OSError) -> None:
@@ -27,10 +27,10 @@ class StandardOutputError(Exception):
 
 
 def open_standard_streams() -> None:
-    """Make standard streams of which failures are known, also of those that are closed.
+    """Replace standard output and standard error by streams whose failures are known, even if they are closed.
 
-    Whatever is printed to a closed standard output fails; messages to a closed standard error get lost. Streams keep
-    their numbers, lest the next file that is opened get one of them, and with it what libraries print.
+    Whatever is printed to a closed standard output fails; messages to a closed standard error get lost. Closed streams
+    keep their numbers: else the next file that is opened would get one, and with it what libraries print.
     """
     for number in (0, 1, 2):
         try:
@@ -42,18 +42,19 @@ def open_standard_streams() -> None:
 
 
 def is_closed_stream(found: os.stat_result) -> bool:
-    """Tell whether what a name like /dev/stdout leads to is standard output or error, and was closed at the start."""
+    """Return whether a file, as of the name /dev/stdout, is standard output or error, and was closed at the start."""
     return any(os.path.samestat(found, placeholder) for placeholder in _placeholders)
 
 
 _placeholders: list[os.stat_result] = []
+"""Status of the files that `_occupy` put in place of closed standard output and standard error."""
 
 
 def _occupy(number: int) -> None:
-    """Take the lowest number that is free, which is this one.
+    """Open a file that gets this number of a closed standard stream, which must be the lowest free number.
 
-    Those to be written get the end of a pipe that is read. Nothing can be written there, and nothing else is the same
-    file, so that it is known again by a name that leads to it.
+    Standard output and error get the end of a pipe that is for reading. Nothing can be written there, and no other name
+    leads to the same file, so `is_closed_stream` recognizes it.
     """
     if number == 0:
         os.open(os.devnull, os.O_RDONLY)
@@ -64,7 +65,10 @@ def _occupy(number: int) -> None:
 
 
 class _Output(io.FileIO):
-    """Raises one StandardOutputError, and swallows the rest: what is left in buffers, when Python ends."""
+    """Standard output; the first failure raises StandardOutputError, and later writes are discarded.
+
+    When Python ends, it writes what is left in buffers, which would fail again.
+    """
 
     def __init__(self, number: int) -> None:
         super().__init__(number, "wb", closefd=False)
@@ -81,7 +85,7 @@ class _Output(io.FileIO):
 
 
 class _Messages(io.FileIO):
-    """Loses what it cannot write: there is nowhere left to say so, and the exit code says what it would."""
+    """Standard error; discards what it cannot write. The exit code still says what was wrong."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number, "wb", closefd=False)
@@ -94,6 +98,6 @@ class _Messages(io.FileIO):
 
 
 def _text(raw: io.FileIO, encoding: str | None) -> io.TextIOWrapper:
-    """Return a text stream that writes whole lines, and escapes characters that it has no bytes for."""
+    """Return a text stream that writes whole lines, and escapes characters that the encoding lacks."""
     buffered = io.BufferedWriter(raw)
     return io.TextIOWrapper(buffered, encoding or _ENCODING, errors="backslashreplace", line_buffering=True)

@@ -1,4 +1,4 @@
-"""The array libraries: what each has to offer (`Backend`), and which one an operand belongs to."""
+"""The array libraries: what each backend offers (`Backend`, `Work`), and which backend operands belong to."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from ozaki.planning.question import Machine
 from ozaki.schemes import Words
 
 ENGINES = ("float64", "int8", "cublas", "hopper")
-"""Every engine of every backend."""
+"""The names of all engines, of every backend, that a caller may give."""
 
 
 class Work(Protocol):
-    """What a backend does for one product: it finds facts about the operands, and multiplies."""
+    """The part of one product that a backend does: finding facts about the operands, and multiplying them."""
 
     @property
     def workspace(self) -> int:
-        """Most bytes held at a time so far, beside operands, result, and what `Backend.row_bytes` counts."""
+        """Most bytes held at a time so far, without operands, result, and what `Backend.row_bytes` counts."""
         ...
 
     def begin(self, needs: Sequence[Need], plan: Plan) -> None:
-        """Begin to find these facts, and meanwhile to split for this plan, where a device does; waits for nothing."""
+        """Start to find these facts and to split the operands for this plan, if a device does so; wait for nothing."""
         ...
 
     def measure(self, need: Need) -> Any:
-        """Find a fact about the operands (`planning.facts`), and wait for it.
+        """Return a fact about the operands (`planning.facts`); waits until it is found.
 
         Raises
         ------
@@ -40,7 +40,7 @@ class Work(Protocol):
         ...
 
     def multiply(self, plan: Plan, c: Any) -> None:
-        """Compute the product by the slices or words of a plan into c, shape (batch, m, n), contiguous.
+        """Compute the product into c, shape (batch, m, n), contiguous, by the slices or words of a plan.
 
         Raises
         ------
@@ -50,48 +50,48 @@ class Work(Protocol):
         ...
 
     def native(self, c: Any) -> None:
-        """Compute the array library's own product of the operands into c, shape (*batch, m, n), rows contiguous."""
+        """Compute the array library's own product into c, shape (*batch, m, n), whose rows are contiguous."""
         ...
 
     def nonfinite(self, side: Side) -> Any:
-        """How many elements of each row are NaN or Inf, shape (batch, rows), in host memory."""
+        """Number of elements of each row that are NaN or Inf, shape (batch, rows), in host memory."""
         ...
 
     def underflows(self, side: Side, words: Words) -> int:
-        """How many elements of an operand lose more than their share of bits when they are cut into words."""
+        """Number of elements of which these words leave more than `words.residual`, because a word underflows."""
         ...
 
 
 class Backend(Protocol):
-    """What a backend module offers."""
+    """The functions and constants that the module of a backend offers."""
 
     name: str
     engines: tuple[str, ...]
     row_bytes: int
-    """Bytes for each row of an operand, held for its description and what follows from it, that count as workspace."""
+    """Bytes counted as workspace for each row of an operand: its description and what is computed from that."""
 
     def owns(self, x: Any) -> bool:
         """Whether x is an array of this library."""
         ...
 
     def check_device(self, operands: tuple[tuple[str, Any], ...]) -> None:
-        """Refuse named operands that do not lie where the backend computes."""
+        """Raise if one of these (name, array) operands does not lie where the backend computes."""
         ...
 
     def asarray(self, x: Any) -> Any:
-        """x, or an array of what it holds."""
+        """x, or an array of this library that holds the elements of x."""
         ...
 
     def empty(self, shape: tuple[int, ...], dtype: str) -> Any:
-        """Memory for a result, its last axis contiguous."""
+        """A new array for a result, its last axis contiguous, its elements undefined."""
         ...
 
     def broadcast_to(self, x: Any, shape: tuple[int, ...]) -> Any:
-        """A view of x in that shape."""
+        """A view of x, broadcast to that shape."""
         ...
 
     def contiguous(self, x: Any) -> bool:
-        """Whether a result can be computed in x."""
+        """Whether the memory of x is contiguous, so that a result can be computed in it."""
         ...
 
     def overlap(self, x: Any, y: Any) -> bool:
@@ -99,43 +99,43 @@ class Backend(Protocol):
         ...
 
     def machine(self) -> Machine:
-        """What planning asks about the machine that computes here and now."""
+        """The machine that would compute now (on a GPU: the current device), as planning asks about it."""
         ...
 
     def native_obstacle(self, dtype: str) -> str | None:
-        """A setting by which the native product is less than an IEEE one; None if there is none."""
+        """The setting that makes the native product less accurate than an IEEE one; None if there is none."""
         ...
 
     def engine_name(self, plan: Plan) -> str:
-        """Device and engine, for the report."""
+        """Device and engine that run a plan, as the report names them."""
         ...
 
     def steps(self, plan: Plan) -> str:
-        """The steps of a plan, a line each, for operands that lie in memory row by row."""
+        """The steps of a plan, a line each, for operands in row-major order."""
         ...
 
     def same_slices(self, plan: Plan, other: Plan) -> bool:
-        """Whether slices for one plan serve another one, of the same scheme, engine and (m, k, n)."""
+        """Whether slices made for `plan` also serve `other`, a plan of the same scheme, engine and (m, k, n)."""
         ...
 
     def describing_workspace(self, shape: tuple[int, ...]) -> int:
-        """Bytes held while rows of that shape (batch, rows, k) are described, and freed then."""
+        """Bytes that are held while an operand of that shape (batch, rows, k) is described, and freed afterwards."""
         ...
 
     def work(self, a: Any, b: Any, rows: Callable[[Side], Any], dtype: str, limit: int | None) -> Work:
-        """One product.
+        """The `Work` of one product; nothing is computed yet.
 
         Parameters
         ----------
-        a, b : matrices or stacks of them, as the caller gave them; or slices made by `split`
-        rows : gives an operand as a stack of rows, shape (batch, rows, k), a copy where no view has that shape
-        dtype : of the result
-        limit : most bytes that proofs and the product may hold at a time, or None
+        a, b : matrices or stacks of matrices, as the caller gave them; or slices made by `split`
+        rows : returns the operand of a side as rows, shape (batch, rows, k); a copy if no view has that shape
+        dtype : dtype of the result
+        limit : most bytes that proofs and the product may hold at a time; None for no limit
         """
         ...
 
     def split(self, rows: Any, side: Side, plan: Plan) -> Any:
-        """The slices of an operand, for many products."""
+        """The slices of an operand, a stack of rows of shape (batch, rows, k), to be used in many products."""
         ...
 
     def keep(
@@ -150,31 +150,34 @@ class Backend(Protocol):
         shape: tuple[int, ...],
         dtype: str,
     ) -> None:
-        """Keep what was done for a product, where a repeated call is faster by that.
+        """Keep the program of a computed product for repeated calls, if that makes them faster.
 
         Parameters
         ----------
-        a, b, out : the operands, and where the caller wanted the result, or None
-        choices : all else that the call depends on
-        work : the product that was computed
-        facts : those that its plan rests on
-        stands : whether the same result is right for operands with these facts
-        shape, dtype : of the result
+        a, b, out : the operands as the caller gave them, and the array for the result that the caller gave, or None
+        choices : everything else that the call depends on
+        work : the `Work` that computed the product
+        facts : the facts that its plan rests on
+        stands : returns whether the plan, asked for anew with the facts of other operands, is the same
+        shape, dtype : shape and dtype of the result
         """
         ...
 
     def axpby(self, alpha: Any, x: Any, beta: Any, y: Any, out: Any) -> None:
-        """out = alpha x + beta y (None: not read), both products and the sum rounded; x, of out's dtype, is lost."""
+        """Compute out = alpha x + beta y, or alpha x if y is None; each operation rounds.
+
+        x has the dtype of out, and is overwritten.
+        """
         ...
 
 
 def backend_of(*operands: tuple[str, Any]) -> Backend:
-    """The backend of named operands.
+    """The backend that multiplies these (name, array) operands.
 
     Raises
     ------
     TypeError
-        Where NumPy and CuPy arrays are mixed.
+        If NumPy and CuPy arrays are mixed.
     """
     cupy = [_is_cupy(x) for _, x in operands]
     if not any(cupy):
@@ -197,6 +200,6 @@ def _is_cupy(x: Any) -> bool:
 
 
 def repeated(a: Any, b: Any, out: Any, choices: Hashable) -> Any:
-    """The product as a repeated call has it at once (`backends/cupy/repeated.py`); None if it goes the long way."""
+    """The product by the program of an earlier call (`backends/cupy/repeated.py`); None if the call must be planned."""
     module = sys.modules.get("ozaki.backends.cupy.repeated")
     return None if module is None else module.repeated(a, b, out, choices)

@@ -1,4 +1,4 @@
-"""Both operands of a product cut into panels, so that what a proof holds for two of them keeps within a limit."""
+"""Panels of a product, small enough that the memory for the proof of one panel keeps within a limit."""
 
 from __future__ import annotations
 
@@ -10,42 +10,42 @@ from ozaki._operands import Side
 from ozaki._workspace import too_few_bytes
 
 Stack = tuple[int, int, int]
-"""(batch, rows of A, columns of B)."""
+"""Sizes of a product: (matrices of the batch, rows of A, columns of B)."""
 
 
 Range = tuple[int, int]
-"""First .. last."""
+"""(first index, index after the last)."""
 
 
 class Panel(NamedTuple):
-    """Some matrices of the batch, some rows of A, some columns of B."""
+    """A part of a product: ranges of the batch's matrices, of rows of A and of columns of B."""
 
     batch: Range
     rows: Range
     columns: Range
 
     def of(self, side: Side, matrices: int) -> tuple[Range, Range]:
-        """Matrices and rows of an operand that has so many matrices: the only one, or those of the panel."""
+        """Ranges of matrices and of rows that the panel takes from an operand of one matrix, or of the whole batch."""
         return (0, 1) if matrices == 1 else self.batch, self.rows if side == "left" else self.columns
 
 
 class Panels:
-    """The panels of a product, as large as the limit lets them be.
+    """The panels of a product, an iterable; they are halved until the workspace of one keeps within a limit.
 
     Parameters
     ----------
-    stack : of the whole product
-    workspace : bytes that are held for a panel of these sizes
-    limit : bytes, or None for one panel of everything
+    stack : sizes of the whole product
+    workspace : returns the bytes that are held for a panel of these sizes (matrices, rows, columns)
+    limit : most bytes to hold; None makes the whole product one panel
 
     Attributes
     ----------
-    workspace : bytes that are held for one of the panels, at most
+    workspace : bytes that are held for the largest panel
 
     Raises
     ------
     ValueError
-        If the smallest panels exceed the limit.
+        If the smallest panel exceeds the limit.
     """
 
     def __init__(self, stack: Stack, workspace: Callable[[int, int, int], int], limit: int | None) -> None:
@@ -64,7 +64,7 @@ class Panels:
 
     @property
     def one(self) -> bool:
-        """The whole product is one panel."""
+        """Whether the whole product is one panel."""
         return self._sizes == self._stack
 
     def __iter__(self) -> Iterator[Panel]:
@@ -74,4 +74,4 @@ class Panels:
 
 
 _LEAST = 16
-"""Rows and columns of the smallest panel."""
+"""Panels of at most this many rows and columns, of one matrix, are not halved."""

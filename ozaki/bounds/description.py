@@ -16,21 +16,22 @@ from ozaki.schemes.image import EMPTY_TOP
 FIELDS = ("top", "peak", "magnitudes", "squares", "bottom", "nonfinite")
 
 NO_SPAN = 2**16
-"""More than top - bottom of any row."""
+"""A number above top - bottom of any row."""
 
 Ints = npt.NDArray[np.int64]
 
 
 SAMPLED = 384
-"""Elements at the beginning of a row that are looked at, at most, to tell what is ordinary.
+"""Most elements of a row that are sampled (B9, E4): its first ones.
 
-Of 16384 rows of normal data each has 0.53 times as many or more that count in B9; with 256 0.51, and half is too few.
+Of 16384 rows of normal data each has at least 0.53 times as many elements that count in B9. With 256 sampled ones it is
+0.51 times, and with half B9 proves nothing.
 """
 
 
 @dataclass(frozen=True)
 class Description:
-    """The fields of a description, each of shape (batch, rows)."""
+    """The description of rows of length k, each field of shape (batch, rows)."""
 
     k: int
     top: Ints
@@ -48,7 +49,7 @@ class Description:
 
     @cached_property
     def filled(self) -> slice | npt.NDArray[np.bool_]:
-        """What selects the rows that are not empty, most often all."""
+        """An index for the rows that are not empty: a slice if that is all of them, as most often, else a mask."""
         return slice(None) if self.peak.all() else ~self.empty
 
     @cached_property
@@ -67,7 +68,7 @@ class Description:
 
     @property
     def least_elements(self) -> float:
-        """Lower bound of (sum abs(x))**2 / sum x**2 over all rows that are not empty: so many elements, if equal."""
+        """Lower bound of (sum abs(x))**2 / sum x**2 of all rows that are not empty; n for a row of n equal elements."""
         sums = self.least_sums[self.filled]
         return float((sums * sums / self.squares[self.filled]).min(initial=inf)) * 4.0 ** magnitude_bits(self.k)
 
@@ -85,10 +86,10 @@ class Description:
 
     @cached_property
     def least(self) -> Ints:
-        """Exponents of the smallest nonzero elements, or less: none is below 2**least.
+        """Lower bounds of the exponents of nonzero elements: none of a row is below 2**least.
 
-        `bottom` is that of short rows, whose elements are multiples of it, or 24 or 53 below an element's exponent; 24
-        exceeds the magnitude bits, so it tells which.
+        In a short row all elements are multiples of 2**bottom, bottom = top - W. In any other, bottom lies 24 or 53
+        below the frexp exponent of the smallest element: below top - W, since W is at most 20.
         """
         short = self.bottom >= self.top - magnitude_bits(self.k)
         return np.where(short, self.bottom, self.bottom + 23)
@@ -113,32 +114,32 @@ class Description:
 
 
 class Least(NamedTuple):
-    """The least numbers of rows of which some elements were described, over those that are not empty.
+    """The least values of all rows of an operand, by sampled elements; rows whose sample is all zeros do not count.
 
     Attributes
     ----------
-    elements : least_sums**2 / squares, with squares in units of 2**(2 top)
-    sums : least_sums
-    steps : top of what was described minus that of the whole row
-    told : whether each row that has elements showed some
+    elements : the least `least_sums`**2 / `squares` of a row, with squares in units of 2**(2 top)
+    sums : the least of `least_sums`, in units of 2**top, top that of the sample
+    steps : the least difference of the sample's top and the row's, 0 or less
+    every_row_seen : whether each row with nonzero elements has some in its sample
     """
 
     elements: float
     sums: float
     steps: int
-    told: bool
+    every_row_seen: bool
 
     @classmethod
     def of(cls, some: Description, whole: Description) -> Least:
-        """Of the descriptions of some elements and of all."""
+        """The least values from two descriptions of the same rows: of `some` elements, the sample, and of all."""
         rows, tops = some.filled, whole.top
-        told = isinstance(rows, slice) or not (tops[~rows] != EMPTY_TOP).any()
+        every_row_seen = isinstance(rows, slice) or not (tops[~rows] != EMPTY_TOP).any()
         steps = int((some.top - tops)[rows].min(initial=0))
-        return cls(some.least_elements, float(some.least_sums[rows].min(initial=inf)), steps, told)
+        return cls(some.least_elements, float(some.least_sums[rows].min(initial=inf)), steps, every_row_seen)
 
 
 def empty_fields(batch: int, rows: int) -> Ints:
-    """The description of rows without elements."""
+    """The description of rows without elements, shape (6, batch, rows) as in `FIELDS`."""
     fields = np.zeros((len(FIELDS), batch, rows), np.int64)
     fields[FIELDS.index("top")] = fields[FIELDS.index("bottom")] = EMPTY_TOP
     return fields

@@ -1,4 +1,4 @@
-"""What is usual (E1, E3, E4): estimates that guide the choice of slices and prove nothing."""
+"""What to expect of ordinary operands (E1, E3, E4): estimates that guide planning and prove nothing."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from ozaki.schemes import Scheme, magnitude_bits, scaling_of
 def usual_worst(scheme: Scheme, k: int) -> float:
     """E3, an estimate, no bound: what B1 comes to, componentwise, for normal data.
 
-    For digits: what they drop grows with the largest elements of two rows. B4 fears rows of one element; normal rows
-    have 2 log(2k) / k of their squares there, and sum abs(a b) is 2/pi of the product of the norms.
+    It is made for digits, whose dropped pairs grow with the largest elements of two rows. B4 allows for rows of one
+    nonzero element; in normal rows the largest one has 2 log(2k) / k of the sum of squares, and sum abs(a b) is 2/pi of
+    the product of the norms.
     """
     return a_priori(scheme, k) * min(2 * log(2 * k) / k, 1.0) * pi / 2
 
@@ -23,8 +24,8 @@ def usual_worst(scheme: Scheme, k: int) -> float:
 def usual_of_sample(left: Least, right: Least, some: int, digits: Scheme, k: int) -> float:
     """E4, an estimate, no bound: what B1 comes to, componentwise, for rows of which `some` elements were described.
 
-    As if an entry of abs(A) abs(B) were what the sums of its rows let expect, s_i s_j / k. The two worst rows are taken
-    together, which makes up for what the first level of B7 does not see.
+    Every entry of abs(A) abs(B) is taken to be s_i s_j / k, s the sum of a row, for the rows of least s in A and in B.
+    Combining the two worst rows makes up for the inner indices that the first level of B7 does not read.
     """
     scaling = scaling_of(digits, k)
     ulp, (x, y) = 2.0**-scaling.base, (some / side.sums for side in (left, right))
@@ -53,4 +54,4 @@ def usual_rms(scheme: Scheme, k: int) -> float:
 
 
 _OF_WHAT_FITS = 1.47
-"""Root mean square of what would fit a row's image over what the row has, bits being rounded down."""
+"""Root mean square of the largest image that would fit over the image that a row has, since bits are whole."""

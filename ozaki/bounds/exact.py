@@ -33,14 +33,14 @@ class ErrorTerms:
 
     @property
     def vanish(self) -> bool:
-        """Every term is zero."""
+        """Whether every term is zero."""
         return not (self.left.any(axis=(1, 2)) & self.right.any(axis=(1, 2))).any()
 
 
 def error_terms(left: Description, right: Description, scheme: Scheme, dropped: float) -> ErrorTerms:
-    """B1 for these operands, of a scheme that has a scaling at this k.
+    """B1 for these operands and a scheme, which must have a scaling at this k.
 
-    `dropped`: the largest worth of the slice products that the scheme leaves out of an entry, in image units.
+    `dropped`: the largest value of the slice products that the scheme leaves out of an entry, in image units.
     """
     k = left.k
     scaling = scaling_of(scheme, k)
@@ -54,6 +54,7 @@ def error_terms(left: Description, right: Description, scheme: Scheme, dropped: 
 
 
 def _powers(exponents: npt.NDArray[np.int64], description: Description) -> npt.NDArray[np.float64]:
+    """2**exponents, shape (batch, rows); 0 for empty rows."""
     return np.where(description.empty, 0.0, np.ldexp(1.0, exponents.astype(np.int32)))
 
 
@@ -69,7 +70,7 @@ def row_column(left: Description, right: Description, terms: ErrorTerms) -> floa
 def normwise(left: Description, right: Description, terms: ErrorTerms) -> float:
     """B3: norm(E)_F / (norm(A)_F norm(B)_F), worst matrix of the batch, by the triangle inequality.
 
-    Of the rows without NaN or Inf: entries of others have no error, so such rows must not enlarge the norms.
+    Rows with NaN or Inf count as zeros: their entries have no error, so they must not enlarge the norms.
     """
     a, norm_a = _frobenius(left, terms.left)
     b, norm_b = _frobenius(right, terms.right)
@@ -81,7 +82,7 @@ def normwise(left: Description, right: Description, terms: ErrorTerms) -> float:
 def _frobenius(
     description: Description, terms: npt.NDArray[np.float64]
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Norms over the rows of the terms, and of the operand, in units of 2**(largest top)."""
+    """Norms of each term, shape (3, batch), and of the operand, shape (batch,), in units of 2**(largest top)."""
     finite = description.nonfinite == 0
     largest = description.top.max(axis=1, keepdims=True, initial=EMPTY_TOP, where=finite)
     exponents = np.clip(description.top - largest, -1000, 0).astype(np.int32)
@@ -90,7 +91,7 @@ def _frobenius(
 
 
 def _norm(x: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Along the last axis; no square of the largest element underflows."""
+    """Euclidean norms along the last axis of x >= 0, scaled so that the largest square does not underflow."""
     largest = x.max(axis=-1, keepdims=True, initial=0.0)
     shares = np.divide(x, largest, out=np.zeros_like(x), where=largest > 0)
     norms: npt.NDArray[np.float64] = largest[..., 0] * np.sqrt((shares**2).sum(axis=-1))

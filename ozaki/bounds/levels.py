@@ -18,16 +18,16 @@ SAMPLE, EVERY = 32, 128
 """The sampled level reads the first SAMPLE of every EVERY inner indices."""
 
 SAMPLED_FROM = 1024
-"""Up to this k there is no sampled level: all of k is read."""
+"""Largest k without a sampled level: all of k is read from the start."""
 
 NARROW_BITS = 7
 """Bits of the magnitudes of the sampled and the narrow level: int8."""
 
 NARROW_DEPTH = 2**17 - 128
-"""These two levels read this many inner indices at most, so that their sums fit int32."""
+"""Most inner indices that the sampled and the narrow level read, so that their sums fit int32."""
 
 FEW_ROWS = 128
-"""Rows of A that show whether a scheme is worth comparing in all rows."""
+"""Rows of A compared first, to rule out a scheme before it is compared in all rows."""
 
 
 def levels(k: int) -> tuple[Level, ...]:

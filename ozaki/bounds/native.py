@@ -9,7 +9,7 @@ from ozaki.bounds.rounding import UNIT_ROUNDOFF, UP
 from ozaki.schemes.image import ceil_log2
 
 RANGE = {"float32": (-126, 128), "float64": (-1022, 1024)}
-"""Exponents of the smallest normal number, and of what all numbers are below."""
+"""(least, past): 2**least is the smallest normal number, and all numbers are below 2**past."""
 
 
 def bound(k: int, dtype: str) -> float:
@@ -22,7 +22,7 @@ def bound(k: int, dtype: str) -> float:
 
 
 def in_range(left: Description, right: Description, dtype: str) -> bool:
-    """B5: no product of two elements, and no sum of such, over- or underflows on the way of a native product."""
+    """Whether no product of two elements and no partial sum of a native product over- or underflows (B5)."""
     least, past = RANGE[dtype]
     if left.empty.all() or right.empty.all():
         return True

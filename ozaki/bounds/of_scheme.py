@@ -1,4 +1,4 @@
-"""The bounds that every scheme has: its error terms for the operands at hand, and its bound for any operands."""
+"""Bounds of whichever scheme: error terms and bounds for the operands at hand, and the bound for any operands."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ozaki.schemes import Scheme, Words
 
 
 def error_terms(left: Description, right: Description, scheme: Scheme | Words, dropped: float) -> ErrorTerms:
-    """B1 of digits and residues; of words, what B8 adds to their relative error.
+    """The error terms of a scheme: of digits and residues B1; of words what B8 adds to their relative error.
 
     `dropped` is `scheme.dropped(k, spans)`, which is 0 for words.
     """
@@ -29,10 +29,10 @@ def a_priori(scheme: Scheme | Words, k: int) -> float:
 def rows_bound(
     left: Description, right: Description, scheme: Scheme | Words, measure: Measure, spans: tuple[int, int]
 ) -> float:
-    """What the descriptions of all rows prove of a scheme in a measure: `planning.facts.RowsBound`.
+    """The bound of a scheme that the descriptions of all rows prove in a measure: the fact `planning.facts.RowsBound`.
 
-    Of words componentwise only what B9 tells: inf where that is not enough. Digits and residues have no componentwise
-    bound of this kind. The spans are the largest top - bottom of the rows of both operands.
+    Componentwise it is inf for digits and residues, and for words where B9 does not prove enough. `spans` are the
+    largest top - bottom of the rows of the left and the right operand.
     """
     if measure == "componentwise":
         return words.by_rows(left, right, scheme) if isinstance(scheme, Words) else inf

@@ -6,21 +6,23 @@ from math import ceil
 from typing import NamedTuple
 
 ROWS = 32
-"""Rows of A, and columns of B."""
+"""Number of rows of A, and of columns of B, that are sampled."""
 
 ENTRIES = 8
-"""Matrices of a batch, at most."""
+"""Most matrices of a batch that are sampled."""
 
 _SEGMENTS = 12
+"""Most segments of 32 inner indices that are sampled."""
 
 
 class Indices(NamedTuple):
-    """Inner indices of a sample: segment s has those from `step` s on, 32 of them, as far as there are any.
+    """The sampled inner indices: in segment s = 0, 1, ... the 32 indices from s times `step` on, as far as k goes.
 
     Attributes
     ----------
-    segments, step : as above
-    total : of all indices
+    segments : number of segments
+    step : from the first index of a segment to that of the next
+    total : number of indices in all segments
     """
 
     segments: int
@@ -29,18 +31,18 @@ class Indices(NamedTuple):
 
     @classmethod
     def of(cls, k: int) -> Indices:
-        """Spread over all of k, so that blocks of different scales are seen."""
+        """The indices to sample, spread over all of k, so that they meet blocks of different scales."""
         segments = min(_SEGMENTS, max(ceil(k / 32), 1))
         step = (k - 32) // (segments - 1) if k > 32 * segments else 32
         return cls(segments, step, min(k, 32 * segments))
 
 
-def entries(batch: int) -> tuple[int, int]:
+def sampled_matrices(batch: int) -> tuple[int, int]:
     """How many matrices of a batch are sampled, and the step from one to the next."""
     count = min(batch, ENTRIES)
     return count, batch // count
 
 
-def row(r: int, rows: int) -> int:
-    """Row r of a sample, of so many."""
+def sampled_row(r: int, rows: int) -> int:
+    """Index of the r-th sampled row, r < ROWS, out of `rows`."""
     return r * (rows - 1) // (ROWS - 1)

@@ -14,18 +14,18 @@ from ozaki.schemes.formats import FORMATS
 from ozaki.schemes.words import Group, Words, groups
 
 _LEAST_PRODUCT = 2.0**-60
-"""Of two elements that are counted as 2**floor at least."""
+"""Least product of two scaled elements that are counted as at least 2**floor each; no floor is below -30."""
 
 _LEAST_FP16 = 2.0**-25
-"""Half the smallest FP16 number: what rounding to it loses at most where it underflows."""
+"""Half the smallest FP16 number: the most that rounding to FP16 loses where a sum underflows."""
 
 
 @lru_cache(maxsize=1024)
 def relative(words: Words, k: int, probable: bool = False) -> float:
-    """B8: abs(E_ij) over the product of abs(A) and abs(B), small elements counted as 2**floor.
+    """B8: bound of abs(E_ij) / (abs(A) abs(B))_ij, elements below 2**floor counted as 2**floor.
 
-    All roundings are included but the last one, to float32. With `probable`, E2: the square roots of the numbers of
-    roundings instead of the numbers, an estimate and no bound.
+    All roundings are included but the last one, to float32. With `probable` it is E2, an estimate and no bound, which
+    takes the square roots of the numbers of roundings.
     """
     p = words.count
     pairs = {pair for group in groups(words) for pair in group.pairs}
@@ -33,28 +33,28 @@ def relative(words: Words, k: int, probable: bool = False) -> float:
         words.size(s) * words.size(t) for s in range(1, p + 1) for t in range(1, p + 1) if (s, t) not in pairs
     )
     total = 2 * words.residual + words.residual**2 + left_out
-    shares = groups(words)
-    for i, group in enumerate(shares):
-        additions = _outer_additions(words, i, len(shares))
-        error = _compound(_of_group(words, group, k, probable), _growth(_outer_roundoff(words), additions))
+    all_groups = groups(words)
+    for i, group in enumerate(all_groups):
+        additions = _outer_additions(words, i, len(all_groups))
+        error = _compound(_group_error(words, group, k, probable), _growth(_outer_roundoff(words), additions))
         total += sum(words.size(s) * words.size(t) for s, t in group.pairs) * error
     if words.accumulator == "fp32":
         # Twice: an accumulator may lose as much when it is scaled after a turn, and a turn has a step at least.
         underflow = (_cut(words) * 2.0 ** FORMATS["fp32"].least + 2.0**-149) / _LEAST_PRODUCT
-        total += underflow * (2 * sum(_steps(words, group, k) for group in shares) + len(shares))
+        total += underflow * (2 * sum(_steps(words, group, k) for group in all_groups) + len(all_groups))
     return total * UP
 
 
 @lru_cache(maxsize=1024)
 def small(words: Words, k: int) -> float:
-    """B8: the factor of what elements below 2**floor lose: `relative`, and what their words leave."""
+    """B8: c', the factor on what elements below 2**floor add: `relative`, and what their words leave."""
     left = words.size(words.count + 1)
     return relative(words, k) + (2 * left if words.residual == 0 else 0.0)
 
 
 @lru_cache(maxsize=1024)
 def absolute(words: Words, k: int) -> float:
-    """B8: what accumulators in FP16 lose to underflow in an entry, in units of the scaled rows."""
+    """B8: kappa, the most that FP16 accumulators lose to underflow in an entry, in units of the scaled rows."""
     if words.accumulator != "fp16":
         return 0.0
     assert words.block is not None
@@ -80,16 +80,16 @@ def _steps(words: Words, group: Group, k: int) -> int:
 
 
 def _cut(words: Words) -> float:
-    """What a sum on the tensor core loses at most when its terms are aligned, relative to the power of its largest.
+    """The most that a sum on the tensor core loses when its terms are aligned, relative to 2**(largest exponent).
 
-    That one is not cut where all bits of FP32 are kept.
+    The term with that exponent loses nothing if alignment keeps as many bits as FP32 has.
     """
     core = words.core
     return (core.terms(words.word) + (core.alignment_bits < FORMATS["fp32"].bits - 1)) * 2.0**-core.alignment_bits
 
 
-def _of_group(words: Words, group: Group, k: int, probable: bool) -> float:
-    """Error of the sum of a group, promotion included, relative to the sum of its absolute products."""
+def _group_error(words: Words, group: Group, k: int, probable: bool) -> float:
+    """Error bound of the sum of a group, promotion included, relative to the sum of its absolute products."""
     if not group.promoted:
         return _chain(words, group, k, probable)
     assert words.block is not None
@@ -102,7 +102,7 @@ def _of_group(words: Words, group: Group, k: int, probable: bool) -> float:
 
 
 def _chain(words: Words, group: Group, k: int, probable: bool) -> float:
-    """Error of one accumulator of the tensor core over k, relative to the sum of the absolute products.
+    """Error bound of one accumulator of the tensor core over k, relative to the sum of the absolute products.
 
     Each sum cuts what lies far below its largest term, and rounds, relative to what has been added so far: steps of
     early turns, whose words are small, count less. Cutting toward zero never makes a sum larger, rounding to nearest
@@ -122,11 +122,12 @@ def _chain(words: Words, group: Group, k: int, probable: bool) -> float:
 
 
 def _outer_roundoff(words: Words) -> float:
+    """Unit roundoff of the sums outside the tensor core."""
     return 2.0**-53 if words.promotion == "fp64" else 2.0**-24
 
 
 def _outer_additions(words: Words, i: int, count: int) -> int:
-    """Roundings of a group's sum when all groups are added, low ones first, but for the rounding to the result."""
+    """How often the sum of group i of `count` is rounded when all are added, the rounding to the result not counted."""
     through = count - max(i, 1)
     return through if words.promotion == "fp64" else max(through - 1, 0)
 
@@ -160,9 +161,9 @@ def error_terms(left: Description, right: Description, words: Words) -> ErrorTer
 
 
 def by_rows(left: Description, right: Description, words: Words) -> float:
-    """B8 for these operands, componentwise, from their descriptions alone; inf where these do not tell enough.
+    """B8 for these operands, componentwise, from their descriptions alone; inf where these do not prove enough.
 
-    What small elements add is proven by B9, and taken where it is next to nothing: B7 is sharper.
+    What small elements add is bounded by B9, and that is used only where it is negligible: otherwise B7 is sharper.
     """
     terms = error_terms(left, right, words)
     of_large = relative(words, left.k)
@@ -176,23 +177,25 @@ def by_rows(left: Description, right: Description, words: Words) -> float:
         for of, side in ((terms.left, left), (terms.right, right))
     )
     added = float((worst_left * worst_right).sum()) / share
-    return (of_large + added) * UP if added <= _NEXT_TO_NOTHING * of_large else inf
+    return (of_large + added) * UP if added <= _NEGLIGIBLE * of_large else inf
 
 
-_NEXT_TO_NOTHING = 2.0**-7
+_NEGLIGIBLE = 2.0**-7
+"""Most that small elements may add by B9, relative to the bound without them."""
 
 
 def lossless(words: Words, k: int) -> float:
-    """B8 for operands that words lose nothing of, componentwise; inf where accumulators lose something all the same."""
+    """B8 for operands without elements below 2**floor, componentwise; inf if FP16 accumulators may underflow."""
     return relative(words, k) if absolute(words, k) == 0 else inf
 
 
 def by_sample(left: Least, right: Least, some: int, words: Words, k: int) -> float:
-    """B8 for any operands whose rows have these largest elements, componentwise; inf where B9 does not tell enough.
+    """B8 for any operands with these samples, componentwise; inf where B9 proves nothing by them.
 
-    `some` of the k indices were looked at, the same ones of both operands.
+    `some` of the k inner indices are sampled, the same ones of both operands. Of the others only the largest element of
+    each whole row, by `Least.steps`, is known.
     """
-    if not (left.told and right.told):
+    if not (left.every_row_seen and right.every_row_seen):
         return inf
     least = _share(left.elements, right.elements, some)
     for side in (left, right):
@@ -201,9 +204,9 @@ def by_sample(left: Least, right: Least, some: int, words: Words, k: int) -> flo
 
 
 def by_least(least: float, words: Words, k: int) -> float:
-    """B8 for any operands of which (abs(A) abs(B))_ij >= least 2**(top_i + top_j), but for rows of zeros.
+    """B8 for any operands with (abs(A) abs(B))_ij >= `least` 2**(top_i + top_j) except in rows of zeros.
 
-    Componentwise; inf if that is 0.
+    Componentwise; inf if `least` is 0.
     """
     phi, lost = 2.0**words.lowest, absolute(words, k) * 4.0**-words.ceiling
     added = small(words, k) * k * phi * (2 + phi) + lost
@@ -216,15 +219,15 @@ def least_share(left: Description, right: Description) -> float:
 
 
 def _share(left: float, right: float, k: int) -> float:
-    """The same, from the least s_i**2 / norm(a_i)**2 of either operand.
+    """B9: a lower bound of (abs(A) abs(B))_ij / (s_i s_j), from the least s**2 / norm**2 of a row of either operand.
 
-    By the Paley-Zygmund inequality at least (1 - t)**2 s_i**2 / norm(a_i)**2 elements of a row are t s_i / k or more;
-    where those of two rows are more than k together, as many of them meet. 0 where they are not.
+    By the Paley-Zygmund inequality at least (1 - t)**2 s_i**2 / norm(a_i)**2 elements of a row are t s_i / k or more.
+    Where two rows have more than k of these together, they share as many inner indices as exceed k. 0 where not.
     """
-    counts = sum((1 - _FAIR) ** 2 * min(elements, k) for elements in (left, right))
+    counts = sum((1 - _OF_MEAN) ** 2 * min(elements, k) for elements in (left, right))
     meeting = max(counts - k * (1 + 2.0**-20), 0.0)
-    return float(meeting * (_FAIR / k) ** 2 / UP)
+    return float(meeting * (_OF_MEAN / k) ** 2 / UP)
 
 
-_FAIR = 2.0**-5
-"""The t of B9."""
+_OF_MEAN = 2.0**-5
+"""t of B9: elements of at least t times the mean magnitude of their row count."""

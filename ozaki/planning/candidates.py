@@ -1,4 +1,4 @@
-"""The ways that a product may run: natively, by low-precision words, or by slices; and the fastest of them."""
+"""The candidates for a product: the native product, low-precision words and slices; and the fastest of them."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from ozaki.schemes import PRESETS, Scheme, Words
 from ozaki.schemes.formats import FORMATS
 
 Kind = Words | Literal["native", "slices"]
-"""A way, where the number of slices is still open."""
+"""One kind of candidate: certain words, the native product, or slices, whose scheme and count are still open."""
 
 
 @dataclass(frozen=True)
 class Candidates:
-    """The ways that may run.
+    """What may run for a question, and what it has to prove.
 
     Attributes
     ----------
     target : what slices have to prove
     digits_target : what digits have to prove to run in place of words, if a sample finds the operands ordinary
-    words : words that may prove what is asked, if the small elements of the operands let them
+    words : words that prove `words_tolerance` of operands without small elements, and perhaps of these operands
     words_tolerance : what words have to prove, componentwise, before the rounding to the result
     native_ruled_out : why the native product may not run; None if it may
-    accuracy_named : the caller named the accuracy, so it has to be proven
-    slices : slices may run
+    accuracy_named : whether the caller named the accuracy, so that it has to be proven
+    slices : whether slices may run
     """
 
     target: Accuracy
@@ -49,21 +49,21 @@ class Candidates:
 
     @cached_property
     def _hash(self) -> int:
-        """Computed once, as that of a question."""
+        """The hash, computed once: `fastest` looks candidates up in its cache for every product."""
         return hash((self.target, self.digits_target, self.words, self.native_ruled_out, self.slices))
 
     def without_slices(self) -> Candidates:
-        """Where the proof of slices would take longer than what else may run."""
+        """The candidates but for slices, where a proof of slices has failed, would fail, or is to be tried last."""
         return replace(self, slices=False)
 
     def without_native(self) -> Candidates:
-        """Where the native product may leave the range of its format."""
+        """The candidates but for the native product, where it may leave the range of its format."""
         return replace(self, native_ruled_out=f"native product ruled out: {OUT_OF_RANGE}")
 
     def without(self, words: Words) -> Candidates:
-        """Where these words prove too little."""
+        """The candidates but for these words, where they prove too little."""
         others = tuple(other for other in self.words if other != words)
-        ruled_out = f"{words.name} proves too little at a first look"
+        ruled_out = f"{words.name} proves too little"
         return replace(self, words=others, native_ruled_out=None if self.native_ruled_out is None else ruled_out)
 
 
@@ -71,21 +71,21 @@ OUT_OF_RANGE = "products of these operands, or sums of them, may over- or underf
 
 
 def native_bound(question: Question) -> float:
-    """What the native product proves, roundings included; inf where a setting makes it less than an IEEE product."""
+    """The componentwise bound of the native product, roundings included; inf where it is not an IEEE product."""
     return inf if question.native_obstacle else native.bound(max(question.k, 1), question.dtype)
 
 
 def names_of(scheme: str) -> tuple[str, ...]:
-    """The schemes to choose from; the first wins a tie."""
+    """Names of the integer schemes that a choice of scheme leaves open; the first wins a tie."""
     return ("digits", "residues") if scheme == "auto" else (scheme,)
 
 
 @lru_cache(maxsize=1024)
 def candidates_of(question: Question) -> Candidates:
-    """The ways that may run, as far as that can be said without the operands."""
+    """The candidates for a question, as far as they are known without the operands."""
     choices, k, dtype, target = question.choices, question.k, question.dtype, question.target
     words: tuple[Words, ...] = ()
-    # A native product of k - 1 indices and one rounding more prove no more than one of k indices.
+    # With the rounding to the result, the bound of a native product of k - 1 indices is no more than that of k indices.
     tolerance = native.bound(max(k - 1, 0), dtype) if target is None else target.tolerance
     ruled_out: str | None
     if choices.scheme != "auto":
@@ -95,7 +95,7 @@ def candidates_of(question: Question) -> Candidates:
     elif choices.engine != "auto":
         ruled_out = f"native product ruled out by engine={choices.engine!r}"
     else:
-        words = _words_as_good(question.machine, k, dtype, target, tolerance)
+        words = _words_that_may_do(question.machine, k, dtype, target, tolerance)
         ruled_out = question.native_obstacle
         if ruled_out is None and target is not None:
             bound = native_bound(question)
@@ -106,24 +106,25 @@ def candidates_of(question: Question) -> Candidates:
     usual = target or default_accuracy(dtype, k)
     digits_target = usual
     if target is None and words:
-        digits_target = replace(usual, tolerance=min(_NEAR * usual.tolerance, tolerance))
+        digits_target = replace(usual, tolerance=min(_DIGITS_LEEWAY * usual.tolerance, tolerance))
     return Candidates(usual, digits_target, words, tolerance, ruled_out, target is not None)
 
 
-_NEAR = 8
-"""Times the shorthand that digits may prove in place of words where no accuracy is named.
+_DIGITS_LEEWAY = 8
+"""Factor on the tolerance of the shorthand that digits may prove in place of words where no accuracy is named.
 
-Three digits prove 4 to 6 times it for normal data at k = 2560 to 4096, and less beyond; they have a quarter of that.
-The native product's own bound would let data of wide range have errors far above those of native products.
+The first level, which reads a quarter of k, proves 4 to 6 times that tolerance for three digits and normal data at k =
+2560 to 4096, and less beyond; all of k would prove a quarter of it. The native product's own bound in place of this
+factor would let data of wide range have errors far above those of native products.
 """
 
 
-def _words_as_good(
+def _words_that_may_do(
     machine: Machine, k: int, dtype: str, target: Accuracy | None, tolerance: float
 ) -> tuple[Words, ...]:
-    """Words that may prove what is asked.
+    """Presets of words that run on the machine and prove the tolerance for operands without small elements.
 
-    Their root-mean-square error on ordinary data is below that of a native float32 product, promoted as they are.
+    Only promoted ones, whose root-mean-square error on ordinary data is below that of a native float32 product.
     """
     if dtype != "float32" or (target is not None and target.bits is not None and target.bits > FORMATS["fp32"].bits):
         return ()
@@ -136,7 +137,10 @@ def _words_as_good(
 
 @lru_cache(maxsize=1024)
 def fastest(question: Question, candidates: Candidates, slices: Scheme | None = None) -> tuple[Kind, str]:
-    """The fastest way, where slices are as many as given, or as ordinary operands need; and why it is taken."""
+    """The fastest candidate, and the reason for it, as a plan states it.
+
+    `slices` is the scheme whose time stands for slices: what these operands need, by default what ordinary ones need.
+    """
     if not candidates.words and candidates.native_ruled_out is not None:
         return "slices", candidates.native_ruled_out
     likely = slices or likely_schemes(candidates.target, max(question.k, 1), names_of("auto"))[0]

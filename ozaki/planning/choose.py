@@ -1,13 +1,17 @@
 """The choice of a plan: a pure function of a question and of facts about the operands.
 
-1. A scheme is given with its count: that scheme, proven if an accuracy is named too.
-2. The native product is asked for: it.
-3. Digits are fastest for ordinary operands, a sample finds these to be such, and the proof agrees: digits.
-4. Words are the fastest that may do, and prove enough for these operands: words.
-5. The native product is the fastest that may run: it.
-6. The native product may run, and a sample shows that slices will not be proven: words, or it.
-7. Else the fewest slice products that are proven. Where these operands need more of them than ordinary ones do, words
-   and the native product are asked once more, now against so many.
+The first case that applies decides:
+
+1. The caller names a scheme with its count: that scheme, proven if an accuracy is named too.
+2. The caller names the native product: the native product.
+3. Words may run, but digits are fastest for ordinary operands, a sample finds these operands ordinary, and the proof of
+   digits succeeds: digits.
+4. Words are the fastest candidate and prove enough for these operands: words.
+5. The native product is the fastest candidate and may run: the native product.
+6. No accuracy is named, the native product may run, and a sample shows that slices will not be proven: words or the
+   native product.
+7. Otherwise: the fewest slice products that are proven. Where these operands need more of them than ordinary ones do,
+   words and the native product are weighed once more, against that many.
 """
 
 from __future__ import annotations
@@ -57,30 +61,25 @@ def choose(question: Question, facts: Facts) -> Plan | Need:
 
 
 def decide(question: Question, facts: Facts) -> Plan:
-    """As `choose`, but a fact that is missing is raised as `MissingFact`."""
+    """The plan for a product, as `choose` has it; raises `MissingFact` where a fact is missing."""
     named = named_scheme(question.choices, question.dtype, question.k, question.machine)
     if named is not None:
         return _named(question, facts, named)
     if question.choices.scheme == "native":
         return _native_by_name(question, facts)
-    question.choices.target(question.k)  # refuses 60.0, which `candidates_of` takes for 60 if it was asked that before
+    question.choices.target(question.k)  # refuses 60.0, which the cache of `candidates_of` takes for an earlier 60
     candidates = candidates_of(question)
     if question.empty:
-        way, why = fastest(question, candidates)
-        return _native(question, facts, why) if way == "native" else _of_nothing(question, candidates)
+        kind, why = fastest(question, candidates)
+        return _native(question, facts, why) if kind == "native" else _empty_product(question, candidates)
     needed: Scheme | None = None
     if candidates.words:
         digits = _digits_of_ordinary(question, candidates, facts)
         if isinstance(digits, Plan):
             return digits
         needed = digits
-    way, why = _fastest(question, candidates, facts, needed)
-    plan, candidates, way, why = _words(question, candidates, facts, way, why, needed)
-    if plan is not None:
-        return plan
-    if way == "native":
-        return _native(question, facts, why)
-    return _slices(question, candidates, facts, why)
+    found = _other_than_slices(question, candidates, facts, needed)
+    return found if isinstance(found, Plan) else _slices(question, *found, facts)
 
 
 def _named(question: Question, facts: Facts, scheme: Scheme | Words) -> Plan:
@@ -114,12 +113,12 @@ def _native(question: Question, facts: Facts, why: str) -> Plan:
 
 
 def _in_range(question: Question, facts: Facts) -> bool:
-    """No product and no partial sum of the native product over- or underflows."""
+    """Whether no product and no partial sum of the native product over- or underflows."""
     return question.empty or bool(facts[NativeInRange()])
 
 
-def _of_nothing(question: Question, candidates: Candidates) -> Plan:
-    """The plan of an empty product, which any slices do."""
+def _empty_product(question: Question, candidates: Candidates) -> Plan:
+    """The plan of an empty product by slices; any count would do."""
     assert isinstance(question.choices.scheme, str)
     names = names_of(integer_scheme(question.choices.scheme, question.k))
     scheme = choose_a_priori(Accuracy("row-column", 0.5), max(question.k, 1), names).scheme
@@ -129,29 +128,29 @@ def _of_nothing(question: Question, candidates: Candidates) -> Plan:
 def _fastest(
     question: Question, candidates: Candidates, facts: Facts, slices: Scheme | None = None
 ) -> tuple[Kind, str]:
-    """The fastest candidate, but for a native product that proves nothing for these operands."""
-    way, why = fastest(question, candidates, slices)
-    if way == "native" and not _native_may_run(question, candidates, facts):
+    """The fastest candidate, and the reason; the native product counts only if it does what is asked."""
+    kind, why = fastest(question, candidates, slices)
+    if kind == "native" and not _native_may_run(question, candidates, facts):
         return fastest(question, candidates.without_native(), slices)
-    return way, why
+    return kind, why
 
 
 def _native_may_run(question: Question, candidates: Candidates, facts: Facts) -> bool:
-    """The native product does what is asked."""
+    """Whether the native product does what is asked: it is not ruled out, and in range if an accuracy is named."""
     if candidates.native_ruled_out is not None:
         return False
     return not candidates.accuracy_named or _in_range(question, facts)
 
 
 def _digits_of_ordinary(question: Question, candidates: Candidates, facts: Facts) -> Plan | Scheme | None:
-    """The plan of digits, if they are fastest for ordinary operands and these are such.
+    """The plan of digits, if they are the fastest candidate for ordinary operands and are proven for these.
 
-    Else the slices that these operands will need at least, if that is known.
+    Otherwise the digits that these operands need at least, one more than ordinary ones; None if digits were not tried.
     """
     names, k, target = names_of("auto"), question.k, candidates.digits_target
     digits = likely_schemes(target, k, names)[0]
-    way, why = _fastest(question, candidates, facts, digits)
-    if way != "slices" or digits.name != "digits" or target.measure != "componentwise":
+    kind, why = _fastest(question, candidates, facts, digits)
+    if kind != "slices" or digits.name != "digits" or target.measure != "componentwise":
         return None
     more = replace(digits, count=digits.count + 1)
     left: Least
@@ -169,41 +168,45 @@ def _digits_of_ordinary(question: Question, candidates: Candidates, facts: Facts
 
 
 _SAFETY = 1.5
-"""Factor on the estimated bound of digits: to find out that the proof fails costs more time than digits may save."""
+"""Safety factor on the estimated bound (E4) of digits: a proof that fails costs more time than digits may save."""
 
 
-def _words(
-    question: Question, candidates: Candidates, facts: Facts, way: Kind, why: str, slices: Scheme | None
-) -> tuple[Plan | None, Candidates, Kind, str]:
-    """The plan of words, while they are fastest and prove what is asked; else the candidates left, and the fastest."""
-    while isinstance(way, Words):
-        bound = _bound_of_words(question, way, candidates.words_tolerance, facts)
+def _other_than_slices(
+    question: Question, candidates: Candidates, facts: Facts, slices: Scheme | None
+) -> Plan | tuple[Candidates, str]:
+    """The plan of words or of the native product, if one of these is the fastest candidate that does what is asked.
+
+    Otherwise the candidates without the words that prove too little, and the reason why slices are the fastest of them.
+    `slices`: the scheme that these operands are known to need; None for the one that ordinary operands do.
+    """
+    kind, why = _fastest(question, candidates, facts, slices)
+    while isinstance(kind, Words):
+        bound = _bound_of_words(question, kind, candidates.words_tolerance, facts)
         if bound <= candidates.words_tolerance:
             target = replace(candidates.target, tolerance=min(candidates.words_tolerance, 0.5))
-            return _plan(question, way, target, bound, why), candidates, way, why
-        candidates = candidates.without(way)
-        # What words lose takes many slices: other words are asked before a search for these.
+            return _plan(question, kind, target, bound, why)
+        candidates = candidates.without(kind)
+        # Operands that these words lose too much of need many slices: try other words before a search for slices.
         others = candidates.without_slices() if candidates.words else candidates
-        way, why = _fastest(question, others, facts, slices)
-    return None, candidates, way, why
+        kind, why = _fastest(question, others, facts, slices)
+    return _native(question, facts, why) if kind == "native" else (candidates, why)
 
 
 def _bound_of_words(question: Question, words: Words, tolerance: float, facts: Facts) -> float:
-    """What words prove by the cheapest evidence, or, where that does not do, by a product of magnitudes."""
+    """The bound of words by the cheapest evidence; if that misses the tolerance, by the least product (B9)."""
     bound: float = facts[CutBound(words)]
     return bound if bound <= tolerance else word_bounds.by_least(facts[LeastProduct()], words, question.k)
 
 
-def _slices(question: Question, candidates: Candidates, facts: Facts, why: str) -> Plan:
-    """The plan of the fewest slice products, unless these operands need so many that another way is faster."""
+def _slices(question: Question, candidates: Candidates, why: str, facts: Facts) -> Plan:
+    """The plan of the fewest slice products, unless these operands need so many that another candidate is faster."""
     assert isinstance(question.choices.scheme, str)
     k, target = question.k, candidates.target
     if candidates.native_ruled_out is None and not candidates.accuracy_named and facts[Overlap()] < _LEAST_OVERLAP:
-        # Proofs would fail, at the cost of a tenth of the product or more: nothing has to be proven, so none is tried.
-        candidates = candidates.without_slices()
-        way, why = _fastest(question, candidates, facts)
-        plan, _, way, why = _words(question, candidates, facts, way, why, None)
-        return _native(question, facts, why) if plan is None else plan
+        # A proof would fail, and cost a tenth of the product or more. Without a named accuracy none is needed.
+        plan = _other_than_slices(question, candidates.without_slices(), facts, None)
+        assert isinstance(plan, Plan)
+        return plan
     names = names_of(integer_scheme(question.choices.scheme, k))
     likely = likely_schemes(target, k, names)[0]
     proof = Proof(facts, k, target.measure, likely)
@@ -213,22 +216,21 @@ def _slices(question: Question, candidates: Candidates, facts: Facts, why: str) 
     if choice is None or choice.scheme.products > likely.products:  # more than ordinary operands need
         needed = choice.scheme if choice else None
         others = candidates if choice else candidates.without_slices()
-        way, why = _fastest(question, others, facts, needed)
-        plan, _, way, why = _words(question, others, facts, way, why, needed)
-        if plan is not None:
-            return plan
-        if way == "native":
-            return _native(question, facts, why)
+        found = _other_than_slices(question, others, facts, needed)
+        if isinstance(found, Plan):
+            return found
+        _, why = found
     assert choice is not None
     return _plan(question, choice.scheme, target, choice.bound, why)
 
 
 _LEAST_OVERLAP = 1 / 16
-"""Where rows and columns overlap less, the first level of proof finds entries without a lower bound, or nearly so.
+"""Least overlap (E5) with which a proof of slices is tried where no accuracy is named.
 
-With k = 2048: 0.91 for normal elements, 0.76 for exp(N(0,1)), 0.42 and 0.12 if three and two elements in ten are not
-zero, which all are proven; 0 for exp(2 N(0,1)), Cauchy, triangular and banded data, blocks of different scales, and one
-nonzero in ten. Between 0.3 and 0.5 lie exp(1.25 N(0,1)), which is proven, and exp(1.5 N(0,1)), which is not.
+Below it the first level of the proof leaves entries without a lower bound, or nearly so. With k = 2048 the overlap is
+0.91 for normal elements, 0.76 for exp(N(0,1)), 0.42 and 0.12 if three and two elements in ten are not zero, and slices
+are proven for all of these; it is 0 for exp(2 N(0,1)), Cauchy, triangular and banded data, blocks of different scales,
+and one nonzero in ten. Between 0.3 and 0.5 lie exp(1.25 N(0,1)), which is proven, and exp(1.5 N(0,1)), which is not.
 """
 
 

@@ -1,4 +1,4 @@
-"""Facts: the plain numbers that looking at the operands gives, each named by the need that asks for it.
+"""Facts: plain numbers found in the operands, each named by the need that asks for it.
 
 `choose` asks for facts by name and holds no arrays; a backend's `Work.measure` finds them. A fact is the same number on
 every backend, except `CutBound`, for which each backend takes its cheapest evidence.
@@ -18,20 +18,20 @@ T = TypeVar("T")
 
 
 class Need:
-    """A fact that a decision asks for. Needs are equal if they ask for the same fact."""
+    """The name by which a decision asks for a fact. Needs are equal if they ask for the same fact."""
 
 
 @dataclass(frozen=True)
 class Sample(Need):
-    """What the first `SAMPLED` elements of each row show: (Least, Least), of the left and the right operand."""
+    """Least values of rows by their first `SAMPLED` elements: (Least, Least), of the left and the right operand."""
 
 
 @dataclass(frozen=True)
 class Overlap(Need):
-    """How much the large elements of a few rows of A and columns of B meet (E5; docs/bounds.md): float.
+    """How much the large elements of A and B share inner indices (E5; docs/bounds.md): float.
 
-    The least k (abs(A) abs(B))_ij / (s_i s_j) among them, s a row's sum of magnitudes, over some inner indices: about 1
-    for independent elements, near 0 where large elements meet small ones.
+    The least k (abs(A) abs(B))_ij / (s_i s_j), s a row's sum of magnitudes, over a few rows of A and columns of B, at
+    some inner indices: about 1 for independent elements, near 0 where large elements are multiplied by small ones.
     """
 
 
@@ -47,10 +47,10 @@ class Spans(Need):
 
 @dataclass(frozen=True)
 class RowsBound(Need):
-    """The bound of a scheme that the descriptions of all rows prove, in that measure: float.
+    """The bound of a scheme that the descriptions of all rows prove, in a measure: float.
 
-    Row-column and normwise for digits and residues (B2, B3), componentwise for words (B8 with B9; inf where the
-    descriptions do not tell enough).
+    Row-column and normwise by B2 and B3; componentwise for words alone, by B8 with B9 (inf where the descriptions do
+    not prove enough).
     """
 
     scheme: Scheme | Words
@@ -59,10 +59,10 @@ class RowsBound(Need):
 
 @dataclass(frozen=True)
 class CutBound(Need):
-    """The componentwise bound of words (B8) by whatever is cheapest: float, inf where it does not tell enough.
+    """The componentwise bound of words (B8) by the backend's cheapest evidence: float, inf where that proves nothing.
 
-    Where words are cut in one read of the operands, that read tells whether an element loses part of itself, and a
-    sample tells how much that may be. Elsewhere it is `RowsBound`.
+    Where a device cuts words in one read of the operands, the evidence is whether that read finds elements below
+    2**floor (B8), and, if so, a sample, which bounds what these lose. Elsewhere the fact is that of `RowsBound`.
     """
 
     words: Words
@@ -70,20 +70,20 @@ class CutBound(Need):
 
 @dataclass(frozen=True)
 class LeastProduct(Need):
-    """The least entry of (abs(A) abs(B))_ij 2**-(top_i + top_j) that the first level proves: float.
+    """The least lower bound of (abs(A) abs(B))_ij 2**-(top_i + top_j) at the first level of B7: float.
 
-    Among rows that are not all zeros; inf if there are none.
+    Rows and columns that are all zeros do not count; inf if no others exist.
     """
 
 
 class Ratio(NamedTuple):
-    """The worst ratio over all entries looked at.
+    """The worst ratio of the entries compared.
 
     Attributes
     ----------
     worst : largest image error / lower bound of (abs(A) abs(B))_ij; inf where the lower bound is 0 and the error is not
-    spans : largest top - bottom of the rows of both operands
-    least_span : smallest one of a row with a nonzero
+    spans : largest top - bottom of the rows of the left and the right operand
+    least_span : smallest top - bottom of a row of either operand with a nonzero element
     """
 
     worst: float
@@ -97,10 +97,11 @@ class WorstRatio(Need):
 
     Attributes
     ----------
-    scheme, level : what is compared with what
-    few_rows : in the first rows of A only (`bounds.levels.FEW_ROWS`); enough to see that a scheme does not do
-    drops : the image error includes the digit pairs that the scheme leaves out. They are known to vanish for operands
-        of small spans, and then the ratio is asked for without them.
+    scheme : whose image error is compared
+    level : of the lower bound that it is compared with
+    few_rows : whether only the first rows of A are compared (`bounds.levels.FEW_ROWS`); enough to rule a scheme out
+    drops : whether the image error includes the digit pairs that the scheme leaves out. Where the spans of the operands
+        show that these are all zero, the ratio is asked for without them.
     """
 
     scheme: Scheme | Words
@@ -110,11 +111,11 @@ class WorstRatio(Need):
 
 
 class MissingFact(LookupError):  # noqa: N818 - not an error: the answer of a decision that needs more
-    """A decision needs a fact that is not there.
+    """Raised by a decision that needs a fact which is not found yet.
 
     Attributes
     ----------
-    need : what it asks for
+    need : the name of the missing fact
     """
 
     def __init__(self, need: Need) -> None:
@@ -123,7 +124,7 @@ class MissingFact(LookupError):  # noqa: N818 - not an error: the answer of a de
 
 
 class Facts(Mapping[Need, Any]):
-    """The facts found so far, never changed; asking for another one raises `MissingFact`."""
+    """An immutable mapping of the facts found so far; reading any other fact raises `MissingFact`."""
 
     def __init__(self, found: Mapping[Need, Any] | None = None) -> None:
         self._found = dict(found or {})
@@ -144,22 +145,22 @@ class Facts(Mapping[Need, Any]):
         return len(self._found)
 
     def having(self, need: Need, value: Any) -> Facts:
-        """These facts and one more."""
+        """A copy with one more fact."""
         return Facts(self._found | {need: value})
 
 
 def settle(decide: Callable[[Facts], T], measure: Callable[[Need, Facts], Any], facts: Facts) -> tuple[T, Facts]:
-    """Ask a decision until it has all the facts that it needs.
+    """Repeat a decision, finding each fact that it lacks, until it is made.
 
     Parameters
     ----------
     decide : function of the facts; raises `MissingFact` while it needs another one
-    measure : finds a fact that is needed, given those that are there
-    facts : those that are there at first
+    measure : finds the fact of a need; is also given the facts found so far
+    facts : the facts that are known before
 
     Returns
     -------
-    The decision, and the facts that there are then.
+    The decision, and all facts that are known then.
     """
     while True:
         try:

@@ -43,7 +43,7 @@ def plan_for_shapes(sizes: Shapes, dtype: str, choices: Choices) -> Plan:
 
 
 def shapes_of_plan(x: tuple[int, ...], side: Side, plan: Plan) -> Shapes:
-    """The shapes that a plan was made for, where an operand of shape x fits them."""
+    """The shapes that a plan was made for; refuses an operand whose shape x does not fit that side."""
     m, k, n = plan.shape
     matrix = (m, k) if side == "left" else (k, n)
     if len(x) < 2 or x[-2:] != matrix or not _broadcasts(x[:-2], plan.batch):

@@ -1,4 +1,4 @@
-"""Plans that need no look at the operands: of a scheme whose count is given, and of the native product."""
+"""Plans that need no facts about operands: of a scheme whose count is given, and of the native product."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def named_scheme(choices: Choices, dtype: str, k: int, machine: Machine | None) 
 
 
 def why_named(scheme: Scheme | Words) -> str:
-    """Why a scheme that the caller names has the slices that it has."""
+    """The reason that a plan states for the count of a scheme that the caller names."""
     return "count given by slices" if scheme.exact else ""
 
 
@@ -49,7 +49,7 @@ def plan_for_any(
 ) -> Plan:
     """The plan of a scheme for any operands of these shapes, its bound in the row-column measure.
 
-    Kept, because small products take no longer than making it.
+    Plans are cached, because making one takes as long as a small product.
 
     Raises
     ------
@@ -66,7 +66,7 @@ def plan_for_any(
 
 
 def usual_target(dtype: str, k: int) -> Accuracy:
-    """The target where no accuracy is named, in the measure of bounds that hold for any operands."""
+    """The target where no accuracy is named, in the row-column measure, which bounds for any operands are in."""
     return replace(default_accuracy(dtype, k), measure="row-column")
 
 

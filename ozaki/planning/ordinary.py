@@ -1,7 +1,8 @@
-"""What ordinary operands would need: the same choice, from estimates in place of facts.
+"""The plan that ordinary operands would get: the same choice, from estimates in place of missing facts.
 
-A device that is told what to do before its facts are there is told what ordinary operands need, and most often that was
-right. Estimates are those of normally distributed elements; they prove nothing, and decide nothing but time.
+Before facts about the operands are known, a device splits them for this plan, which most often turns out to be the
+right one. The estimates are those of normally distributed elements; they prove nothing, and a wrong one costs time
+alone.
 """
 
 from __future__ import annotations
@@ -36,22 +37,23 @@ from ozaki.schemes.image import ceil_log2
 
 
 def foresee(question: Question, facts: Facts) -> tuple[Plan, tuple[Need, ...]]:
-    """The plan that ordinary operands would get, and the facts that it would rest on beside those that are there.
+    """The plan that ordinary operands would get, and the needs for which estimates took the place of facts.
 
     Parameters
     ----------
-    facts : what is known of the operands already
+    question : the product, the caller's choices, the machine
+    facts : what is known of the operands
     """
     ordinary = _OrdinaryFacts(question, facts)
     return decide(question, ordinary), tuple(ordinary.asked)
 
 
 class _OrdinaryFacts(Facts):
-    """Facts, and in place of those that are missing, estimates.
+    """Known facts, and estimates for ordinary operands in place of those that are missing.
 
     Attributes
     ----------
-    asked : the needs that estimates were given for, in the order in which they were asked
+    asked : the needs that estimates were given for, in the order in which they were read
     """
 
     def __init__(self, question: Question, facts: Facts) -> None:
@@ -59,7 +61,7 @@ class _OrdinaryFacts(Facts):
         self._k = max(question.k, 1)
         _, m, n = question.sizes.stack
         bits = SIGNIFICAND_BITS[question.dtype]
-        # The smallest of so many elements is about so much smaller than the largest.
+        # The smallest of N elements is about N times smaller than the largest, and its last bit lies `bits` lower.
         self._spans = bits + ceil_log2(m * self._k), bits + ceil_log2(n * self._k)
         self.asked: dict[Need, None] = {}
 
@@ -96,16 +98,16 @@ class _OrdinaryFacts(Facts):
         raise AssertionError(need)
 
     def _worst_ratio(self, scheme: Scheme | Words, level: Level) -> float:
-        """As `WorstRatio` has it, in units of 4**-bits of the level."""
+        """The estimated worst ratio (E3), in units of 4**-bits of the level, as facts are."""
         if isinstance(scheme, Words):
             return 0.0
-        unseen = EVERY / SAMPLE if level == "sampled" else 1.0
-        return self._unless_exact(scheme, unseen * estimates.usual_worst(scheme, self._k)) * 4.0 ** -bits_of(
+        sampling_factor = EVERY / SAMPLE if level == "sampled" else 1.0
+        return self._unless_exact(scheme, sampling_factor * estimates.usual_worst(scheme, self._k)) * 4.0 ** -bits_of(
             level, self._k
         )
 
     def _unless_exact(self, scheme: Scheme, bound: float) -> float:
-        """0 where the images of all rows are exact, and nothing is dropped."""
+        """A bound, or 0 where by the estimated spans all images are exact and nothing is dropped."""
         scaling = scheme.scaling(self._k)
         exact = scaling is not None and max(self._spans) <= scaling.base and not scheme.dropped(self._k, self._spans)
         return 0.0 if exact else bound

@@ -1,4 +1,4 @@
-"""What a plan that is given proves for the operands that it is used with."""
+"""The bound of a plan that the caller gives, for the operands that it is used with."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from ozaki.planning.facts import Facts, NativeInRange
 from ozaki.planning.proof import proven_bound
 
 
-def proven(plan: Plan, native_obstacle: str | None, facts: Facts, known: float = inf) -> tuple[float, bool]:
+def proven(plan: Plan, native_obstacle: str | None, facts: Facts, wanted: float = inf) -> tuple[float, bool]:
     """The bound that holds for operands with these facts, and whether the plan's target is met.
 
     Parameters
     ----------
-    plan : one that is not a priori
+    plan : a plan that is not a priori
     native_obstacle : why the native product is not an IEEE product here; None if it is
-    known : how sharp the bound should be, if it can be
+    wanted : a bound that the result should be no larger than, if that can be proven; by default the target is enough
 
     Returns
     -------
     bound : in the plan's measure, the rounding to the output included; inf where nothing is proven
-    met : it is as good as the plan's target
+    met : whether the bound meets the plan's target
     """
     k, dtype, target = plan.shape[1], plan.dtype, plan.target
     if plan.scheme is None:
         in_range = native_obstacle is None and facts[NativeInRange()]
         bound = native.bound(max(k, 1), dtype) if in_range else inf
         return bound, suffices(bound, target.tolerance, dtype)
-    bound = proven_bound(plan.scheme, target, k, dtype, facts, known)
+    bound = proven_bound(plan.scheme, target, k, dtype, facts, wanted)
     return with_rounding(bound, dtype), bound <= target.tolerance

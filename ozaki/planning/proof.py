@@ -7,6 +7,7 @@ from math import inf
 
 from ozaki._accuracy import Accuracy, Measure
 from ozaki.bounds import words as word_bounds
+from ozaki.bounds.description import NO_SPAN
 from ozaki.bounds.levels import EVERY, SAMPLE, bits_of, levels
 from ozaki.bounds.rounding import UP, with_rounding
 from ozaki.planning.facts import Facts, LeastProduct, Ratio, RowsBound, Spans, WorstRatio
@@ -14,9 +15,9 @@ from ozaki.schemes import Scheme, Words
 from ozaki.schemes.named import least_of, scheme_of
 
 _WIDE_PRODUCT = 24
-"""Slice products that are worth the float64 product of the wide level.
+"""Slice products that the wide level, a float64 product, has to save to be worth its time.
 
-It takes as long as so many on an A100 (23) and an H200 (27), and as 400 where float64 is slow. One number for all
+It takes as long as 23 slice products on an A100, 27 on an H200, and 400 where float64 is slow. One number for all
 machines, so that plans are the same everywhere.
 """
 
@@ -29,17 +30,17 @@ class Proof:
 
     Parameters
     ----------
-    first : the scheme whose ratio is asked for first, since it tells the spans of the operands too
+    first : the scheme whose worst ratio is asked for first; that fact also has the spans of the operands
     """
 
     def __init__(self, facts: Facts, k: int, measure: Measure, first: Scheme | Words) -> None:
         self._facts, self._k, self._measure, self._first = facts, k, measure, first
         self._levels = levels(k) if measure == "componentwise" else ()
-        self._at = 0
+        self._level_index = 0
         self._least_span: int | None = None
 
     def bound(self, scheme: Scheme | Words) -> float:
-        """The bound of a scheme at the present level, before the rounding to the output; inf where there is none."""
+        """The bound of a scheme at the current level, before the rounding to the output; inf where there is none."""
         if isinstance(scheme, Words):
             bound: float = self._facts[RowsBound(scheme, "componentwise")]
             if bound < inf:
@@ -54,16 +55,16 @@ class Proof:
         return bound
 
     def at_least(self, scheme: Scheme) -> float:
-        """A number that the bound is no smaller than, from few rows; inf where there is no bound at this level."""
+        """A lower bound of `bound(scheme)`, from the first rows of A; inf where `bound` is surely inf at this level."""
         if not self._levels or scheme.scaling(self._k) is None:
             return self.bound(scheme)
         return self._ratio(scheme, few_rows=True)
 
     def _ratio(self, scheme: Scheme | Words, few_rows: bool = False) -> float:
-        """The worst ratio of the scheme, in units of 1."""
+        """The worst ratio of the scheme at the current level, a number without unit; inf where it has none."""
         if self._surely_unproven(scheme):
             return inf
-        level = self._levels[self._at]
+        level = self._levels[self._level_index]
         ratio: Ratio = self._facts[WorstRatio(scheme, level, few_rows)]
         if _vanishing(scheme, self._k, ratio.spans):
             ratio = self._facts[WorstRatio(scheme, level, few_rows, drops=False)]
@@ -72,7 +73,7 @@ class Proof:
         return ratio.worst * 4.0 ** bits_of(level, self._k)
 
     def _surely_unproven(self, scheme: Scheme | Words) -> bool:
-        """Some entry has no lower bound at this level, and this scheme rounds every row, so that it has an error."""
+        """Whether an entry has no lower bound at this level but an error, since the scheme rounds every row."""
         if isinstance(scheme, Words) or self._least_span is None:
             return False
         scaling = scheme.scaling(self._k)
@@ -84,6 +85,7 @@ class Proof:
 
     @property
     def _spans(self) -> tuple[int, int]:
+        """The largest top - bottom of the rows of both operands, from the first ratio if there is one."""
         if self._levels and (isinstance(self._first, Words) or self._first.scaling(self._k) is not None):
             ratio: Ratio = self._facts[WorstRatio(self._first, self._levels[0])]
             return ratio.spans
@@ -92,31 +94,30 @@ class Proof:
 
     @property
     def _next_level(self) -> str | None:
-        return self._levels[self._at + 1] if self._at + 1 < len(self._levels) else None
+        return self._levels[self._level_index + 1] if self._level_index + 1 < len(self._levels) else None
 
     @property
     def gain(self) -> int:
-        """Factor by which the next level shrinks the bounds of ordinary data."""
+        """Factor by which the next level divides the bounds of ordinary data."""
         return EVERY // SAMPLE if self._next_level == "narrow" else 1
 
     def sharpen(self, spared: float, wide: bool = True) -> bool:
-        """Go to the next level, if there is one that costs less than so many slice products; the wide one if `wide`."""
+        """Go to the next level if `spared` slice products are worth its time; to the wide one only with `wide`.
+
+        Returns whether it went there; False if there is no further level.
+        """
         level = self._next_level
         if level is None or spared <= 0 or (level == "wide" and (spared < _WIDE_PRODUCT or not wide)):
             return False
-        self._at += 1
+        self._level_index += 1
         self._least_span = None
         return True
 
 
 @lru_cache(maxsize=1024)
 def _vanishing(scheme: Scheme | Words, k: int, spans: tuple[int, int]) -> bool:
-    """The slice products that a scheme leaves out are all zero for operands of these spans, though not for others."""
-    return scheme.dropped(k, spans) != scheme.dropped(k, (_ANY_SPAN, _ANY_SPAN))
-
-
-_ANY_SPAN = 2**16
-"""More than the span of any row."""
+    """Whether the slice products that a scheme leaves out are all zero for operands of these spans, but not for all."""
+    return scheme.dropped(k, spans) != scheme.dropped(k, (NO_SPAN, NO_SPAN))
 
 
 @lru_cache(maxsize=1024)
@@ -131,15 +132,16 @@ def _exact_below(name: str, most: int, k: int, spans: tuple[int, int]) -> int:
 
 
 def proven_bound(
-    scheme: Scheme | Words, target: Accuracy, k: int, dtype: str, facts: Facts, known: float = inf
+    scheme: Scheme | Words, target: Accuracy, k: int, dtype: str, facts: Facts, wanted: float = inf
 ) -> float:
-    """The bound of a scheme that is given, as sharp as the target needs, before the rounding to the output.
+    """The bound of a given scheme, before the rounding to the output, from the first level at which it suffices.
 
-    With that rounding it is no larger than `known` either, if that can be proven.
+    It suffices if it meets the target and, with that rounding, is no larger than `wanted`. Where no level suffices, it
+    is the bound at the last one, or, for words, by the least product (B9), if that is smaller.
     """
 
     def suffices(bound: float) -> bool:
-        return bound <= target.tolerance and with_rounding(bound, dtype) <= known
+        return bound <= target.tolerance and with_rounding(bound, dtype) <= wanted
 
     proof = Proof(facts, k, target.measure, scheme)
     while not suffices(bound := proof.bound(scheme)) and proof.sharpen(inf):

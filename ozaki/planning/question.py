@@ -13,19 +13,19 @@ from ozaki.schemes import Scheme, Words
 from ozaki.schemes.formats import TensorCore
 
 Way = Scheme | Words | None
-"""How a product may run: by slices, by low-precision words, or natively (None)."""
+"""What may compute a product: slices of a scheme, low-precision words, or the native product (None)."""
 
 
 class Machine(Protocol):
-    """What planning has to know of the machine that a product runs on; hashable."""
+    """What planning asks about the machine that a product runs on; it must be hashable."""
 
     @property
-    def waits(self) -> bool:
-        """Whether the host waits for facts that a device finds, which could compute something else meanwhile."""
+    def finds_facts_on_device(self) -> bool:
+        """Whether a device finds the facts, which the host waits for, so that it can split operands meanwhile."""
         ...
 
     def core(self) -> TensorCore | None:
-        """The tensor cores of words that are given by name; None if those here are unknown."""
+        """The tensor cores for which words given by name are planned; None if the machine's are unknown."""
         ...
 
     def words_obstacle(self, words: Words) -> str | None:
@@ -33,11 +33,11 @@ class Machine(Protocol):
         ...
 
     def fastest(self, stack: tuple[int, int, int], k: int, dtype: str, ways: tuple[Way, ...]) -> Way:
-        """The fastest of these ways, of which a scheme comes first, for a product (batch, m, n)."""
+        """The fastest of these ways to compute a product (batch, m, n); a scheme, if among them, comes first."""
         ...
 
     def seconds(self, stack: tuple[int, int, int], k: int, dtype: str, way: Way) -> float | None:
-        """The time that a product (batch, m, n) is expected to take in that way; None if nothing is known of it."""
+        """The seconds that a product (batch, m, n) is expected to take in that way; None if unknown."""
         ...
 
 
@@ -52,8 +52,8 @@ class Question:
     choices : what the caller chose, checked
     machine : where it runs
     native_obstacle : why the native product is not an IEEE product here; None if it is
-    native_fits : the native product keeps within the caller's limit of workspace
-    for_operands : the plan has to say what is proven for these operands, even where a count is given
+    native_fits : whether the native product keeps within the caller's limit of workspace
+    for_operands : whether the plan has to state a bound for these operands, even where a count is given
     """
 
     sizes: Shapes
@@ -69,7 +69,7 @@ class Question:
 
     @cached_property
     def _hash(self) -> int:
-        """Computed once: what follows from a question alone is kept by it, and looked up in every repeated call."""
+        """The hash, computed once: caches keyed by questions are looked up in every repeated call."""
         return hash((self.sizes, self.dtype, self.choices, self.machine, self.native_obstacle))
 
     @property
@@ -78,7 +78,7 @@ class Question:
 
     @cached_property
     def empty(self) -> bool:
-        """The product has no entry, or no inner index."""
+        """Whether the product has no entries, or its inner dimension is 0."""
         return 0 in (*self.sizes.stack, self.k)
 
     @cached_property
@@ -88,6 +88,6 @@ class Question:
 
     @property
     def native_may_matter(self) -> bool:
-        """Whether the native product is one of the ways to choose from, or is asked for."""
+        """Whether the native product is a candidate, or asked for by name."""
         choices = self.choices
         return choices.scheme in ("auto", "native") and choices.engine == "auto" and not choices.reproducible

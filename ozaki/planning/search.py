@@ -26,7 +26,7 @@ class Choice:
 
 
 def choose_a_priori(accuracy: Accuracy, k: int, names: tuple[str, ...]) -> Choice:
-    """The fewest slice products whose a-priori bound meets a row-column or normwise target."""
+    """The scheme of the fewest slice products whose a-priori bound meets a row-column or normwise target."""
     starts = {name: least_of(name, k) for name in names}
     order = sorted(names, key=lambda name: scheme_of(name, starts[name]).products)
 
@@ -38,16 +38,19 @@ def choose_a_priori(accuracy: Accuracy, k: int, names: tuple[str, ...]) -> Choic
 
 
 def search(target: Accuracy, k: int, names: tuple[str, ...], proof: Proof, wide: bool = True) -> Choice | None:
-    """The fewest slice products whose bound for the operands meets the target.
+    """The scheme of the fewest slice products whose bound for the operands meets the target.
 
     Parameters
     ----------
+    target : the accuracy asked for
+    k : inner dimension
+    names : the names of the schemes to choose from
     proof : what facts prove of the operands; the search may sharpen it
-    wide : the proof may go to the wide level, and the target has to be met
+    wide : whether the proof may go to the wide level, and no choice is an error
 
     Returns
     -------
-    Choice, or None if only the wide level could tell and may not be used
+    Choice, or None if no count meets the target without the wide level, and that may not be used
 
     Raises
     ------
@@ -59,7 +62,7 @@ def search(target: Accuracy, k: int, names: tuple[str, ...], proof: Proof, wide:
     starts = {name: proof.exact_below(name, count) for name, count in usual.items()}
     first = scheme_of(order[0], starts[order[0]])
     while True:
-        if proof.gain > 1 and proof.bound(first) > target.tolerance:  # more slices are worth the next level
+        if proof.gain > 1 and proof.bound(first) > target.tolerance:  # the next level costs less than another slice
             proof.sharpen(1)
             continue
         choice = _cheapest(order, starts, proof.bound, proof.at_least, target, k)
@@ -73,7 +76,7 @@ def search(target: Accuracy, k: int, names: tuple[str, ...], proof: Proof, wide:
 
 
 def _one_less_in_reach(choice: Choice, accuracy: Accuracy, k: int, gain: int) -> bool:
-    """Whether a slice less might do if the bound shrank by that gain."""
+    """Whether one slice less might meet the target if the next level divided its bound by `gain`."""
     if choice.scheme.count == 1 or choice.bound * choice.scheme.growth > gain * accuracy.tolerance:
         return False
     return _usually_good(scheme_of(choice.scheme.name, choice.scheme.count - 1), accuracy, k)
@@ -81,10 +84,10 @@ def _one_less_in_reach(choice: Choice, accuracy: Accuracy, k: int, gain: int) ->
 
 @lru_cache(maxsize=1024)
 def _usual(name: str, accuracy: Accuracy, k: int) -> int:
-    """The count that ordinary data needs in any measure, at least.
+    """The least count that ordinary data need, whatever the measure.
 
-    For residues the one that a-priori meets the tolerance in the row-column measure; for digits one less, since max
-    scaling fears rows with a single large element.
+    For residues it is the one whose a-priori row-column bound meets the tolerance; for digits one less, since their
+    a-priori bound allows for rows with a single large element. More if the root-mean-square error takes more.
     """
     counts = range(1, most_of(name))
     enough = next((c for c in counts if a_priori(scheme_of(name, c), k) <= accuracy.tolerance), most_of(name))
@@ -97,26 +100,26 @@ def _usual(name: str, accuracy: Accuracy, k: int) -> int:
 
 @lru_cache(maxsize=1024)
 def likely_schemes(accuracy: Accuracy, k: int, names: tuple[str, ...]) -> tuple[Scheme, ...]:
-    """Of each name what ordinary data need, fewest products first."""
+    """The scheme of each name with the count that ordinary data need, fewest slice products first."""
     schemes = (scheme_of(name, _likely(name, accuracy, k)) for name in names)
     return tuple(sorted(schemes, key=lambda scheme: scheme.products))
 
 
 def _likely(name: str, accuracy: Accuracy, k: int) -> int:
-    """The count that the first level of proof grants ordinary data."""
+    """The smallest count with which the first level of a proof most likely proves the target of ordinary data (E3)."""
     start = _usual(name, accuracy, k)
     if name == "residues" or accuracy.measure != "componentwise":
         return start
     counts = range(start, most_of(name))
-    unseen = EVERY // SAMPLE if k > SAMPLED_FROM else 1
-    fits = (c for c in counts if unseen * estimates.usual_worst(scheme_of(name, c), k) <= accuracy.tolerance)
+    sampling_factor = EVERY // SAMPLE if k > SAMPLED_FROM else 1
+    fits = (c for c in counts if sampling_factor * estimates.usual_worst(scheme_of(name, c), k) <= accuracy.tolerance)
     return next(fits, most_of(name))
 
 
 def _usually_good(scheme: Scheme, accuracy: Accuracy, k: int) -> bool:
-    """Ordinary data get the root-mean-square error of a native product of the format that the target names.
+    """Whether ordinary data get a root-mean-square error (E1) like a native product's, if the target has `bits`.
 
-    That of cuBLAS is 0.45 2**-24 for float32 and 0.46 2**-53 for float64 on normal data.
+    The error of cuBLAS on normal data is 0.45 2**-24 for float32 and 0.46 2**-53 for float64.
     """
     return accuracy.bits is None or estimates.usual_rms(scheme, k) <= 0.45 * 2.0**-accuracy.bits
 
@@ -129,7 +132,14 @@ def _cheapest(
     accuracy: Accuracy,
     k: int,
 ) -> Choice | None:
-    """The scheme and count with the fewest products that meet the target; of two, the first in that order."""
+    """The scheme of the fewest slice products that meets the target; on a tie the one whose name is first in `order`.
+
+    Parameters
+    ----------
+    starts : the count that the search begins at, for each name
+    bound : the bound of a scheme
+    at_least : a lower bound of `bound` that costs less; rules a scheme out
+    """
     best: Choice | None = None
     for name in order:
         start, last = starts[name], most_of(name)
@@ -145,12 +155,12 @@ def _cheapest(
 
 
 _SPARED = 2
-"""Slices less than the start that data with single large elements may need."""
+"""How many slices fewer than the start data with single large elements may need."""
 
 
 @lru_cache(maxsize=1024)
 def _fewer(name: str, start: int, products: int, accuracy: Accuracy, k: int) -> Scheme | None:
-    """The most slices with less than that many products, if a search from that start may end there or below."""
+    """The most slices with fewer than `products` slice products; None if a search from `start` cannot end so low."""
     count = max((c for c in range(1, most_of(name) + 1) if scheme_of(name, c).products < products), default=0)
     if count >= start or (count >= max(start - _SPARED, 1) and _usually_good(scheme_of(name, count), accuracy, k)):
         return scheme_of(name, count)
@@ -160,7 +170,7 @@ def _fewer(name: str, start: int, products: int, accuracy: Accuracy, k: int) -> 
 def _fewest(
     name: str, bound: Callable[[Scheme], float], accuracy: Accuracy, k: int, first: int, last: int
 ) -> Choice | None:
-    """The smallest count up to `last` that meets the target, searched from `first`."""
+    """The smallest count up to `last` that meets the target, searched from `first` on; None if none is found."""
 
     def meets(choice: Choice) -> bool:
         usual = choice.bound == 0 or _usually_good(choice.scheme, accuracy, k)
@@ -178,7 +188,7 @@ def _fewest(
         choice = at(following)
     while choice.scheme.count > 1 and choice.bound * choice.scheme.growth <= accuracy.tolerance:
         if choice.bound > 0 and not _usually_good(scheme_of(name, choice.scheme.count - 1), accuracy, k):
-            break  # before it is looked at: what is not exact now will not be with less
+            break  # without its bound: images that are not exact now are not exact with fewer slices
         fewer = at(choice.scheme.count - 1)
         if not meets(fewer):
             break
@@ -187,9 +197,10 @@ def _fewest(
 
 
 def _in_reach(choice: Choice, accuracy: Accuracy, k: int) -> int:
-    """The next count that may meet the target if no more rows are exact: the bound shrinks as the units of images do.
+    """The next larger count that may meet the target while no more rows become exact.
 
-    Counts in between could do only where rows become exact, and then this one does, too.
+    The bound then shrinks as the units of the images do. A count in between meets the target only where rows become
+    exact; then this one does too, and the way down finds the other.
     """
     name, count = choice.scheme.name, choice.scheme.count
     if choice.bound == inf:
@@ -201,6 +212,7 @@ def _in_reach(choice: Choice, accuracy: Accuracy, k: int) -> int:
 
 @lru_cache(maxsize=1024)
 def _room(scheme: Scheme, k: int) -> float:
+    """`Scaling.room` of a scheme, in bits, cached."""
     return scaling_of(scheme, k).room
 
 

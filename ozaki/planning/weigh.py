@@ -1,4 +1,4 @@
-"""What was weighed: every way that a product may run, with the time that it would take and what it proves."""
+"""The candidates that planning weighed for a product, with the time that each would take and what it proves."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from ozaki.schemes.named import integer_scheme
 
 
 def weigh(question: Question, facts: Facts, plan: Plan) -> tuple[Candidate, ...]:
-    """The ways beside the plan's, and the plan's, the fastest first as far as times are known.
+    """The candidates for a product, that of the plan among them, the fastest first and unknown times last.
 
     Parameters
     ----------
-    facts : those that the plan rests on
+    facts : the facts that the plan rests on; no others are found
     """
     if question.empty:
         return ()
@@ -34,7 +34,7 @@ def weigh(question: Question, facts: Facts, plan: Plan) -> tuple[Candidate, ...]
 
 
 def _ways(question: Question, candidates: Candidates, plan: Plan) -> list[Way]:
-    """Every way: slices as many as ordinary operands need where the plan does not say how many these need."""
+    """All candidates: slices as many as the plan has, and of another scheme as many as ordinary operands need."""
     assert isinstance(question.choices.scheme, str)
     names = names_of(integer_scheme(question.choices.scheme, question.k))
     likely = likely_schemes(candidates.target, max(question.k, 1), names)
@@ -50,13 +50,13 @@ def _weighed(question: Question, facts: Facts, plan: Plan, way: Way) -> Candidat
     seconds = question.machine.seconds(question.sizes.stack, question.k, question.dtype, way)
     name = "native product" if way is None else counted(way.count, way.name)
     chosen = way == plan.scheme
-    unknown = chosen and way is not None and plan.bound == inf  # of shapes: the elements decide
+    unknown = chosen and way is not None and plan.bound == inf  # from shapes: the elements decide what it proves
     bound = None if unknown else plan.bound if chosen else _known_bound(question, facts, plan.target.measure, way)
     return Candidate(name, seconds, bound, chosen, "chosen" if chosen else _why_not(question, plan, way, bound))
 
 
 def _known_bound(question: Question, facts: Facts, measure: Measure, way: Way) -> float | None:
-    """What is known to be proven of a way, with the rounding to the result; None if nobody asked."""
+    """The bound that the facts prove of a candidate, with the rounding to the result; None if a fact is missing."""
     if way is None:
         return native_bound(question)
     try:
@@ -70,7 +70,7 @@ def _known_bound(question: Question, facts: Facts, measure: Measure, way: Way) -
 
 
 def _why_not(question: Question, plan: Plan, way: Way, bound: float | None) -> str:
-    """Why a way does not run."""
+    """The verdict on a candidate that was not chosen: why it does not run."""
     ruled_out = candidates_of(question).native_ruled_out if question.choices.leave_slices else None
     if way is None and ruled_out and "proves only" not in ruled_out:
         return ruled_out.removeprefix("native product ")
@@ -82,5 +82,5 @@ def _why_not(question: Question, plan: Plan, way: Way, bound: float | None) -> s
 
 
 def explained(question: Question, facts: Facts, plan: Plan) -> Plan:
-    """The plan with what was weighed."""
+    """The plan with its `candidates` filled in."""
     return replace(plan, candidates=weigh(question, facts, plan))

@@ -1,7 +1,7 @@
-"""Exact products, and the error measures of the field against them.
+"""Exact products, and the error measures of the literature, taken against exact products.
 
-Nothing here knows how the library multiplies: a product is pure integer
-arithmetic on Python integers, so it can judge every scheme and every backend.
+Nothing here depends on how the library multiplies: products are computed in
+Python integers, so they can judge every scheme and every backend.
 """
 
 from ozaki.reference._exact import exact_entries, exact_matmul, mpmath_matmul

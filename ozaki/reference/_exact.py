@@ -1,11 +1,11 @@
-"""Exact products, in pure integer arithmetic on Python integers.
+"""Exact products, computed in Python integers.
 
-A float is an integer times a power of two. The columns of `b` are packed into
-long integers, one per row of `b`, a slot of bits for each column (Kronecker's
-substitution); an element of `a` times such an integer is then that element
-times every column at once, and k of these products add up to a row of inner
-products. Exponents are taken out of the rows of `a` and the columns of `b`
-first, so only the range inside a row or a column costs bits.
+A float is an integer times a power of two. Each row of `b` is packed into one
+long integer, with a slot of bits for each column (Kronecker's substitution).
+An element of `a` times such an integer is that element times a whole row of
+`b`, and k of these products add up to a row of the result. Exponents are taken
+out of the rows of `a` and the columns of `b` first, so only the range inside a
+row or a column costs bits.
 """
 
 from __future__ import annotations
@@ -23,18 +23,17 @@ from ozaki._masks import unmasked
 Array: TypeAlias = npt.NDArray[Any]
 Indices: TypeAlias = npt.ArrayLike | slice | None
 
-# Elements of `a` wider than this are multiplied as a 53-bit integer and
-# shifted afterwards: a long integer that is mostly zeros costs as much as a
-# full one.
+# Bits above which elements of `a` are multiplied as 53-bit integers, and the
+# products shifted: a long integer that is mostly zeros costs as much as any.
 _WIDE_BITS = 150
 
-# Packed integers are kept about this long, so that they stay in the cache.
+# Bytes of a packed integer, about, so that they stay in the cache.
 _PACKED_BYTES = 1 << 15
 
-# As many of them are packed at a time as fill a buffer of about this length.
+# Bytes of the buffer, about, in which several packed integers are made at a time.
 _BUFFER_BYTES = 1 << 21
 
-# The exponent of a zero: above that of any other float.
+# The exponent that a zero gets: above that of any other float.
 _ZERO_EXPONENT = 4096
 
 
@@ -56,9 +55,9 @@ def exact_matmul(a: npt.ArrayLike, b: npt.ArrayLike) -> tuple[Array, int]:
     Raises
     ------
     ValueError
-        Where an operand is no matrix, has a NaN or an Inf, or does not fit.
+        If an operand is no matrix, has a NaN or an Inf, or if shapes do not fit.
     TypeError
-        Where it is not of float32 or float64, or has masked elements.
+        If an operand is not float32 or float64, or has masked elements.
     """
     left, right = _operands(a, b)
     # The longer of the two is packed: fewer and longer multiplications.
@@ -88,8 +87,8 @@ def exact_entries(a: npt.ArrayLike, b: npt.ArrayLike, rows: Indices = None, cols
     Raises
     ------
     ValueError, TypeError
-        As `exact_matmul`, for NaN and Inf only in what is multiplied; also for
-        rows or columns that there are not.
+        As `exact_matmul`, but NaN and Inf may stand in rows of `a` and columns
+        of `b` that are not chosen; also for indices out of range.
     """
     left, right = operand("a", a, finite=False), operand("b", b, finite=False)
     return exact_matmul(left[index("rows", rows, len(left))], right[:, index("cols", cols, right.shape[1])])
@@ -115,11 +114,11 @@ def mpmath_matmul(a: npt.ArrayLike, b: npt.ArrayLike) -> Array:
     ValueError, TypeError
         As `exact_matmul`.
     """
-    import mpmath  # which takes as long to import as NumPy, and nothing else needs it
+    import mpmath  # here, since its import takes as long as NumPy's
 
     left, right = _operands(a, b)
     c = np.empty((left.shape[0], right.shape[1]), dtype=object)
-    # The span of two products of floats, the widest ranges included.
+    # Bits enough for a sum of k products of any floats, subnormals included.
     with mpmath.workprec(2 * (1024 + 1074) + max(1, left.shape[1]).bit_length()):
         for i, j in np.ndindex(c.shape):
             products = (mpmath.mpf(float(x)) * mpmath.mpf(float(y)) for x, y in zip(left[i], right[:, j], strict=True))
@@ -128,12 +127,12 @@ def mpmath_matmul(a: npt.ArrayLike, b: npt.ArrayLike) -> Array:
 
 
 def on_host(name: str, x: npt.ArrayLike) -> Array:
-    """Return `x` as a NumPy array, from a GPU if it lies there, or say that it is masked."""
+    """Return `x` as a NumPy array, copied from a GPU if it lies there; raise if it is masked."""
     return cast(Array, x.get()) if hasattr(x, "get") else unmasked(x, name)
 
 
 def operand(name: str, x: npt.ArrayLike, finite: bool = True) -> Array:
-    """Return `x` as a NumPy matrix of floats, or say what is wrong with it."""
+    """Return `x` as a NumPy matrix of float32 or float64; raise if it is none, or not finite if it has to be."""
     matrix = on_host(name, x)
     if matrix.ndim != 2:
         raise ValueError(f"{name}: expected a matrix, got shape {matrix.shape}")
@@ -145,7 +144,7 @@ def operand(name: str, x: npt.ArrayLike, finite: bool = True) -> Array:
 
 
 def _operands(a: npt.ArrayLike, b: npt.ArrayLike) -> tuple[Array, Array]:
-    """Return two matrices that can be multiplied."""
+    """Return both operands as matrices; raise if they cannot be multiplied."""
     left, right = operand("a", a), operand("b", b)
     if left.shape[1] != right.shape[0]:
         raise ValueError(f"b: shape {right.shape} does not fit a of shape {left.shape}; expected ({left.shape[1]}, n)")
@@ -153,7 +152,7 @@ def _operands(a: npt.ArrayLike, b: npt.ArrayLike) -> tuple[Array, Array]:
 
 
 def index(name: str, indices: Indices, size: int) -> Any:
-    """Return what selects `indices` along an axis of that size; None selects all."""
+    """Return a slice or an index array that selects `indices` along an axis of `size` elements; None selects all."""
     if indices is None or isinstance(indices, slice):
         return slice(None) if indices is None else indices
     chosen = np.atleast_1d(indices)
@@ -169,10 +168,10 @@ def index(name: str, indices: Indices, size: int) -> Any:
 
 
 def _odd_integers(x: Array) -> tuple[Array, Array]:
-    """Split floats into odd integers and exponents, two arrays of int64."""
+    """Return x as odd integers and exponents of two, arrays of int64; 0 and `_ZERO_EXPONENT` for a zero."""
     fractions, exponents = np.frexp(x.astype(np.float64))
     integers = np.ldexp(fractions, 53).astype(np.int64)
-    # The lowest set bit is a power of two, of which frexp gives the exponent.
+    # frexp returns the exponent of the lowest set bit.
     zeros = np.frexp((integers & -integers).astype(np.float64))[1] - 1
     zeros = np.where(integers == 0, 0, zeros).astype(np.int64)
     exponents = np.where(integers == 0, _ZERO_EXPONENT, exponents - 53 + zeros)
@@ -180,19 +179,19 @@ def _odd_integers(x: Array) -> tuple[Array, Array]:
 
 
 def _lowest(exponents: Array, axis: int | None = None) -> Array:
-    """Return the smallest exponents along an axis; 0 where all elements are 0."""
+    """Return the smallest exponents along an axis; 0 where all elements are zeros."""
     lowest = exponents.min(axis=axis, initial=_ZERO_EXPONENT)
     return np.where(lowest == _ZERO_EXPONENT, 0, lowest)
 
 
 def _widths(integers: Array, shifts: Array) -> Array:
-    """Return the bits of ``abs(integers) << shifts``; 0 for a zero."""
+    """Return the bit lengths of ``abs(integers) << shifts``; 0 for a zero."""
     bits = np.frexp(abs(integers).astype(np.float64))[1]
     return np.where(integers == 0, 0, bits + shifts)
 
 
 def integers_of(x: Array) -> tuple[Array, int]:
-    """Write a matrix as Python integers times one power of two."""
+    """Return a matrix as (integers, exponent): Python integers, to be multiplied by 2**exponent."""
     integers, exponents = _odd_integers(x)
     lowest = int(_lowest(exponents))
     shifts = np.where(integers == 0, 0, exponents - lowest)
@@ -200,7 +199,7 @@ def integers_of(x: Array) -> tuple[Array, int]:
 
 
 def _product(left: Array, right: Array) -> tuple[Array, int]:
-    """Multiply exactly; `right` is the operand that is packed."""
+    """Return the exact product as (integers, exponent), by packing the rows of `right`."""
     (m, k), n = left.shape, right.shape[1]
     c = np.zeros((m, n), dtype=object)
     if c.size == 0 or k == 0:
@@ -212,15 +211,15 @@ def _product(left: Array, right: Array) -> tuple[Array, int]:
     b_shifts = np.where(b == 0, 0, b_exponents - b_lowest)
     a_widths = _widths(a, a_shifts).max(axis=1)
     b_width = int(_widths(b, b_shifts).max())
-    # Sign and the sum of k products, in whole bytes; and the 8 bytes that
-    # packing writes for an element lie inside its slot.
+    # A slot holds, in whole bytes, the sum of k products with its sign, and
+    # the 8 bytes that `_pack` writes for an element.
     bits = int(a_widths.max()) + b_width + k.bit_length() + 2
     slot = max((bits + 7) // 8, int(b_shifts.max()) // 8 + 8)
 
     block = max(1, _PACKED_BYTES // slot)
     for start in range(0, n, block):
-        here = slice(start, min(start + block, n))
-        packed = _pack(b[:, here], b_shifts[:, here], slot)
+        part = slice(start, min(start + block, n))
+        packed = _pack(b[:, part], b_shifts[:, part], slot)
         for i in range(m):
             factors, shifts = a[i].tolist(), a_shifts[i].tolist()
             if a_widths[i] <= _WIDE_BITS:
@@ -228,7 +227,7 @@ def _product(left: Array, right: Array) -> tuple[Array, int]:
                 total = sum(map(mul, factors, packed))
             else:
                 total = sum(x * p << s for x, p, s in zip(factors, packed, shifts, strict=True))
-            c[i, here] = _unpack(total, slot, here.stop - here.start)
+            c[i, part] = _unpack(total, slot, part.stop - part.start)
 
     exponents = a_lowest[:, None] + b_lowest
     lowest = int(exponents.min())
@@ -238,23 +237,24 @@ def _product(left: Array, right: Array) -> tuple[Array, int]:
 def _pack(integers: Array, shifts: Array, slot: int) -> list[int]:
     """Pack each row of ``integers << shifts`` into one long integer.
 
-    Element j of a row has the bytes from ``slot * j`` on. A negative element
-    borrows from its neighbour, as in any sum of signed multiples of powers.
+    Element j of a row has the `slot` bytes from ``slot * j`` on; a negative
+    element borrows from the slot above it.
     """
     k, n = integers.shape
     starts = slot * np.arange(n) + shifts // 8
-    # Whole bytes of a shift move the element; 53 bits and the rest fit 8 bytes.
+    # Whole bytes of a shift are part of `starts`; 53 bits shifted by the other
+    # bits, at most 7, fit 8 bytes.
     octets = (abs(integers) << (shifts % 8)).astype("<u8")[..., None].view(np.uint8)
     packed = []
     group = max(1, _BUFFER_BYTES // (slot * n))
     for first in range(0, k, group):
-        here = slice(first, min(first + group, k))
-        ends = slot * n * np.arange(1 + here.stop - here.start)
-        places = starts[here] + ends[:-1, None]
+        part = slice(first, min(first + group, k))
+        ends = slot * n * np.arange(1 + part.stop - part.start)
+        places = starts[part] + ends[:-1, None]
         buffers = []
-        for chosen in (integers[here] > 0, integers[here] < 0):
+        for chosen in (integers[part] > 0, integers[part] < 0):
             buffer = np.zeros(ends[-1], dtype=np.uint8)
-            at, written = places[chosen], octets[here][chosen]
+            at, written = places[chosen], octets[part][chosen]
             for t in range(8):
                 buffer[at + t] = written[:, t]
             buffers.append(buffer.tobytes())
@@ -266,9 +266,9 @@ def _pack(integers: Array, shifts: Array, slot: int) -> list[int]:
 
 
 def _unpack(total: int, slot: int, n: int) -> list[int]:
-    """Take n signed integers out of one long integer."""
+    """Return the n signed integers that a packed integer consists of."""
     half = 1 << (8 * slot - 1)
-    # Half a slot added to each makes all of them positive: no borrows.
+    # Half a slot is added to each integer, which makes it nonnegative: then no slot borrows.
     offset = int.from_bytes(half.to_bytes(slot, "little") * n, "little")
     octets = (total + offset).to_bytes(slot * n, "little")
     return [int.from_bytes(octets[j : j + slot], "little") - half for j in range(0, slot * n, slot)]

@@ -1,4 +1,4 @@
-"""The error measures of the field, against exact products."""
+"""The error measures of the literature, taken against exact products."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import numpy.typing as npt
 from ozaki._environment import default_environment
 from ozaki.reference._exact import Array, Indices, exact_matmul, index, integers_of, on_host, operand
 
-# A ratio with nothing below it: no error there counts as none, any other one
-# as infinite. A number that no exact ratio reaches stands for infinity.
+# Stands for infinity as the ratio of an error to a scale of zero: a number that
+# no other ratio reaches. (An error of zero to a scale of zero counts as 0.)
 _UNBOUNDED = Fraction(1 << (1 << 16))
 
 
@@ -51,7 +51,7 @@ def componentwise_error(
     Raises
     ------
     ValueError, TypeError
-        As `exact_entries`; also for a `c` that is no such matrix of floats.
+        As `exact_entries`; also if `c` is no matrix of floats of shape (m, n).
     """
     left, right, measured = _selected(c, a, b, rows, cols)
     if (worst := _nonfinite(measured)) is not None:
@@ -70,8 +70,8 @@ def componentwise_errors(c: npt.ArrayLike, a: npt.ArrayLike, b: npt.ArrayLike) -
     Parameters
     ----------
     c : array, shape (..., m, n)
-        Computed products of `a` and `b`: of several, the exact one is
-        computed only once.
+        One or several computed products of `a` and `b`; the exact product is
+        computed once for all.
     a : array, shape (m, k)
     b : array, shape (k, n)
 
@@ -187,19 +187,19 @@ def _selected(
     measured = operand("c", c, finite=False)
     if measured.shape != (expected := (left.shape[0], right.shape[1])):
         raise ValueError(f"c: expected shape {expected}, got {measured.shape}")
-    picked, across = index("rows", rows, len(left)), index("cols", cols, right.shape[1])
-    return left[picked], right[:, across], measured[picked][:, across]
+    row_index, col_index = index("rows", rows, len(left)), index("cols", cols, right.shape[1])
+    return left[row_index], right[:, col_index], measured[row_index][:, col_index]
 
 
 def _nonfinite(c: Array) -> float | None:
-    """Return the error of a matrix with a NaN or an Inf; None if it has none."""
+    """Return the error of a result that has a NaN (NaN) or an Inf (Inf); None if it has neither."""
     if np.isnan(c).any():
         return math.nan
     return math.inf if np.isinf(c).any() else None
 
 
 def _differences(c: Array, product: tuple[Array, int]) -> tuple[Array, int]:
-    """Return abs(c - a b) as integers times one power of two; the product as `exact_matmul` returns it."""
+    """Return abs(c - a b) as (integers, exponent); `product` is a b as `exact_matmul` returns it."""
     exact, exact_exponent = product
     integers, exponent = integers_of(c)
     lowest = min(exact_exponent, exponent)
@@ -208,7 +208,7 @@ def _differences(c: Array, product: tuple[Array, int]) -> tuple[Array, int]:
 
 
 def _squared_norms(rows: Array) -> tuple[list[int], int]:
-    """Return the squared norms of rows, integers times one power of two."""
+    """Return the squared norms of rows as (integers, exponent)."""
     integers, exponent = integers_of(rows)
     return [sum(x * x for x in row) for row in integers.tolist()], 2 * exponent
 
@@ -218,17 +218,19 @@ def _sum_of_squares(integers: Array) -> int:
 
 
 def _power(exponent: int) -> Fraction:
+    """Return 2**exponent."""
     return Fraction(1 << exponent) if exponent >= 0 else Fraction(1, 1 << -exponent)
 
 
 def _ratio(error: int, scale: int) -> Fraction:
+    """Return error / scale; for a scale of zero, 0 without error, else `_UNBOUNDED`."""
     if scale:
         return Fraction(error, scale)
     return _UNBOUNDED if error else Fraction(0)
 
 
 def _largest(pairs: Iterator[tuple[int, int]]) -> Fraction:
-    """Return the largest of the ratios error / scale, without rounding any."""
+    """Return the largest ratio error / scale of the pairs (error, scale), exactly."""
     most, over = 0, 1
     for error, scale in pairs:
         if error * over > most * scale:
@@ -239,7 +241,7 @@ def _largest(pairs: Iterator[tuple[int, int]]) -> Fraction:
 
 
 def _float(value: Fraction) -> float:
-    """Round to nearest; Inf past the largest float."""
+    """Return the nearest float; Inf beyond the largest one."""
     try:
         return value.numerator / value.denominator
     except OverflowError:
@@ -257,7 +259,7 @@ def _round_up(value: Fraction) -> float:
 def _root_up(square: Fraction) -> float:
     """Return a float that is not below the square root, and barely above it."""
     numerator, denominator = square.numerator, square.denominator
-    # 64 bits or more of the root, rounded down.
+    # At least 64 bits of the root, rounded down.
     places = max(0, 66 + (denominator.bit_length() - numerator.bit_length()) // 2)
     root = _float(Fraction(math.isqrt((numerator << 2 * places) // denominator), 1 << places))
     while root < math.inf and Fraction(root) ** 2 < square:

@@ -1,4 +1,4 @@
-"""The schemes: what the slices are, which pairs are multiplied, how they recombine."""
+"""The schemes: what the slices of an operand are, which pairs of them are multiplied, how products recombine."""
 
 from typing import TypeGuard
 
@@ -9,23 +9,23 @@ from ozaki.schemes.residues import Residues
 from ozaki.schemes.words import PRESETS, Words
 
 Scheme = Digits | Residues
-"""Those that answer `ExactScheme`."""
+"""The schemes with exact slice products; each follows the protocol `ExactScheme`."""
 
-_CONTRACT: tuple[type[ExactScheme], ...] = (Digits, Residues)
+_FOLLOW_PROTOCOL: tuple[type[ExactScheme], ...] = (Digits, Residues)
 
 
 def is_exact(scheme: Scheme | Words | None) -> TypeGuard[Scheme]:
-    """Whether slice products are exact: integers, no words, and not the native product."""
+    """Whether a product runs by slices with exact integer products: neither by words nor natively (None)."""
     return scheme is not None and scheme.exact
 
 
 def scaling_of(scheme: Scheme, k: int) -> Scaling:
-    """How rows of length k are scaled.
+    """The rule by which a scheme scales rows of length k.
 
     Raises
     ------
     ValueError
-        Where so few slices leave nothing of an element.
+        If the scheme has too few slices for this k.
     """
     scaling = scheme.scaling(k)
     if scaling is None:

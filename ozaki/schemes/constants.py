@@ -1,4 +1,4 @@
-"""The numbers that kernels for slices compute with, as 32-bit words (kernels/arithmetic: residues.cuh, crt.cuh)."""
+"""Constants of the kernels for slices, as tuples of 32-bit numbers (kernels/arithmetic: residues.cuh, crt.cuh)."""
 
 from __future__ import annotations
 
@@ -11,35 +11,38 @@ from ozaki.schemes import Digits, Residues, Scheme
 from ozaki.schemes.residues import remainders
 
 
-def image_words(scheme: Scheme) -> int:
-    """Words that hold an image with its sign."""
+def image_limbs(scheme: Scheme) -> int:
+    """Number of 32-bit limbs that hold an element of an image with its sign."""
     if isinstance(scheme, Digits):
         return -(-scheme.bits * scheme.count // 32)
     return -(-(scheme.range.bit_length() // 2 + 2) // 32)
 
 
-def product_words(scheme: Scheme) -> int:
-    """Words that hold an entry of the product with its sign; for digits, whatever k < 2**40."""
+def product_limbs(scheme: Scheme) -> int:
+    """Number of 32-bit limbs that hold an entry of Cbar or, of digits at any k < 2**40, of V (definitions.md, 3)."""
     if isinstance(scheme, Digits):
         return -(-(scheme.bits * (scheme.count + 1) + 41) // 32)
     return -(-prod(scheme.moduli).bit_length() // 32)
 
 
 def residue_constants(scheme: Residues, side: str, unsigned: bool) -> tuple[int, ...]:
-    """The struct ResidueConstants of kernels/arithmetic/residues.cuh."""
-    moduli, words = scheme.moduli, image_words(scheme)
+    """The 32-bit numbers of the struct ResidueConstants (kernels/arithmetic/residues.cuh) for images of one side.
+
+    With `unsigned`, residues lie in [0, m); else they are symmetric.
+    """
+    moduli, limbs = scheme.moduli, image_limbs(scheme)
     factors = remainders(moduli).inverses if side == "left" else (1,) * len(moduli)
     fold = [
         sum(f * pow(2, 8 * (4 * w + j), m) % m << (8 * j) for j in range(4))
         for f, m in zip(factors, moduli, strict=True)
-        for w in range(words)
+        for w in range(limbs)
     ]
-    quotients = [_quotient(m, -f * 2 ** (32 * words - 1), unsigned) for f, m in zip(factors, moduli, strict=True)]
+    quotients = [_quotient(m, -f * 2 ** (32 * limbs - 1), unsigned) for f, m in zip(factors, moduli, strict=True)]
     return (*fold, *chain(*quotients))
 
 
 def _quotient(m: int, start: int, unsigned: bool) -> tuple[int, int, int, int]:
-    """The struct Quotient there, for residues of sums that begin with a number congruent to start."""
+    """The struct Quotient (residues.cuh) of modulus m, for sums that begin with `start` modulo m."""
     start, shift = start % m, 0
     if m % 2 and unsigned:
         start, shift = (start + (m + 1) // 2) % m, -(m - 1) // 2 * pow(m, -1, 256) % 256
@@ -47,23 +50,26 @@ def _quotient(m: int, start: int, unsigned: bool) -> tuple[int, int, int, int]:
 
 
 def accumulator_moduli(scheme: Residues, unsigned: bool) -> tuple[int, ...]:
-    """The struct AccumulatorModuli of arithmetic/residues.cuh, for sums of products of unsigned or of signed bytes."""
-    words: list[int] = []
+    """The struct AccumulatorModuli (residues.cuh), for sums of products of unsigned or of signed bytes."""
+    numbers: list[int] = []
     for m in scheme.moduli:
         fold = sum(pow(256, j, m) << (8 * j) for j in range(4))
-        words += [fold, 0 if unsigned else -(2**31) % m, _above(m), m, 2**32 - m]
-    return (*words, *[0] * (64 * 5 - len(words)))
+        numbers += [fold, 0 if unsigned else -(2**31) % m, _above(m), m, 2**32 - m]
+    return (*numbers, *[0] * (64 * 5 - len(numbers)))
 
 
 def _above(m: int) -> int:
-    """1 / m, rounded up to float32."""
+    """The bits of 1 / m, rounded up to float32."""
     nearest = _float32(1 / m)
     return nearest if Fraction(_number(nearest)) * m >= 1 else nearest + 1
 
 
 def crt_constants(scheme: Residues) -> tuple[int, ...]:
-    """The struct CrtConstants of kernels/arithmetic/crt.cuh: moduli in groups of three, the last ones of two."""
-    moduli, words = scheme.moduli, product_words(scheme)
+    """The 32-bit numbers of the struct CrtConstants (kernels/arithmetic/crt.cuh).
+
+    Moduli are in groups of three, the last groups of two where their number is no multiple of three.
+    """
+    moduli, limbs = scheme.moduli, product_limbs(scheme)
     count = len(moduli)
     groups = -(-count // 3)
     pairs = 0 if count == 1 else (3 - count % 3) % 3
@@ -75,17 +81,18 @@ def crt_constants(scheme: Residues) -> tuple[int, ...]:
     product = prod(moduli)
     factor = [([prod(group) // m for m in group] + [0, 0])[:3] for group in members]
     pair, third = [f[0] | f[1] << 16 for f in factor], [f[2] for f in factor]
-    weight = [product // prod(group) >> (32 * w) & 0xFFFFFFFF for group in members for w in range(words)]
+    weight = [product // prod(group) >> (32 * w) & 0xFFFFFFFF for group in members for w in range(limbs)]
     shift = min(prod(group) for group in members).bit_length() - 1 + 31
     fraction = [((2 << shift) // prod(group) + 1) // 2 for group in members]
-    minus = [(2 ** (32 * words) - product) >> (32 * w) & 0xFFFFFFFF for w in range(words)]
+    minus = [(2 ** (32 * limbs) - product) >> (32 * w) & 0xFFFFFFFF for w in range(limbs)]
     return (*pair, *third, *weight, *fraction, *minus, shift - 32)
 
 
 def _float32(x: float) -> int:
-    """The bits of RN(x)."""
+    """The bits of x, rounded to nearest in float32."""
     return int(unpack("<I", pack("<f", x))[0])
 
 
 def _number(bits: int) -> float:
+    """The float32 number with these bits."""
     return float(unpack("<f", pack("<I", bits))[0])

@@ -1,4 +1,4 @@
-"""Scheme I: balanced digits with one exponent per row (Ozaki, Ogita, Oishi, Rump 2012; docs/definitions.md, 3)."""
+"""Scheme I: balanced digits, one shared exponent a row (Ozaki, Ogita, Oishi, Rump 2012; docs/definitions.md, 3)."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -8,11 +8,12 @@ from typing import ClassVar, Literal
 from ozaki.schemes.image import Scaling, ceil_log2, max_scaling
 
 MAX_DIGITS = 64
+"""The largest `Digits.count` that a caller may give."""
 
 
 @dataclass(frozen=True)
 class Digits:
-    """`count` balanced digits of `bits` bits for each element, pairs s + t <= count + 1.
+    """`count` balanced digits of `bits` bits for each element; the pairs with s + t <= count + 1 are multiplied.
 
     Parameters
     ----------
@@ -21,7 +22,7 @@ class Digits:
     bits : int
         8 (an int8 with no bit wasted), 7 (as in the first int8 implementations), or what FP16 products leave exact.
     word : {"int8", "fp16"}
-        What a digit is for the tensor cores; a product has the same bits either way.
+        The format in which tensor cores multiply digits; a product has the same bits with either.
     """
 
     count: int
@@ -44,31 +45,32 @@ class Digits:
 
     @property
     def largest(self) -> int:
-        """The largest integer whose digits exist: all of them 2**(bits-1) - 1."""
+        """The largest integer that `count` digits represent: every digit is 2**(bits-1) - 1."""
         r = self.bits
         return ((1 << (r - 1)) - 1) * ((1 << (r * self.count)) - 1) // ((1 << r) - 1)
 
-    @lru_cache(maxsize=1024)  # noqa: B019 - few at a time, and frozen
+    @lru_cache(maxsize=1024)  # noqa: B019 - instances are few, and frozen
     def scaling(self, k: int) -> Scaling:
-        """The rule for the rows' exponents."""
+        """The rule of max scaling for rows of length k, which determines their exponents."""
         return max_scaling(self.largest, self.bits * self.count - 1, k)
 
     @property
     def drop(self) -> float:
-        """Largest absolute value, for each inner index, of the pairs that are left out.
+        """Largest absolute value, for each inner index, of the pairs of digits that are left out of Cbar.
 
-        For each digit s >= 2 of the left element the digits t > p + 1 - s of the right one are left out; they
-        are worth at most half a unit of the last digit kept, times 2**r / (2**r - 1).
+        For each digit s >= 2 of the left element, the digits t > p + 1 - s of the right one are left out; together they
+        are at most half a unit of the last digit that is kept, times 2**r / (2**r - 1) (docs/bounds.md, B1).
         """
         r, p = self.bits, self.count
-        low = 2.0 ** (r - 1) / (2.0**r - 1)  # of a unit of the last digit kept
+        low = 2.0 ** (r - 1) / (2.0**r - 1)  # of the digits left out, in units of the last digit kept
         return (p - 1) * 2.0 ** (r - 1) * low * 2.0 ** (r * (p - 1))
 
     def dropped(self, k: int, spans: tuple[int, int]) -> float:
-        """Largest worth of the pairs that are left out of an entry, in image units (docs/bounds.md, B1).
+        """Largest absolute value of the pairs of digits that are left out of an entry of Cbar (docs/bounds.md, B1).
 
-        Zero where trailing zero digits make them all vanish. The spans are the largest top - bottom of the rows of both
-        operands; an image has at least scaling.base bits for them, the rest at its end being zeros.
+        Zero where trailing digits that are zero make all these pairs vanish. The spans are the largest top - bottom of
+        the rows of the left and of the right operand: an image is a multiple of 2**(scaling.base - span), so its last
+        (scaling.base - span) // bits digits are zero.
         """
         base = self.scaling(k).base
         used = sum(self.count - max(base - span, 0) // self.bits for span in spans)
@@ -76,7 +78,7 @@ class Digits:
 
     @property
     def usual_drop(self) -> float:
-        """Root mean square of what is left out for each inner index of ordinary data, an estimate."""
+        """Estimated root mean square, for ordinary operands, of what is left out of Cbar for each inner index."""
         radix, p = 2.0**self.bits, self.count
         return sqrt(p - 1) * radix**2 / 12 * radix ** (p - 2)
 
@@ -84,22 +86,22 @@ class Digits:
     def growth(self) -> int:
         """Least factor by which the error bound grows when a digit is taken away.
 
-        A digit holds all of its bits, but the third one doubles the pairs that are left out. A single digit leaves none
-        out: its error may be no larger than that of two.
+        A digit adds `bits` bits, but a third digit doubles the pairs that are left out, which takes one bit back. A
+        single digit leaves no pair out, so its error may be no larger than that of two: then the factor is 0.
         """
         return 2 ** (self.bits - 1) if self.count > 2 else 0
 
     def depth(self, diagonals_limit: int = 2**31) -> int:
-        """Largest k for which the longest diagonal stays below `diagonals_limit`."""
+        """Largest k for which no sum of a diagonal, even of the longest one, reaches `diagonals_limit`."""
         return (diagonals_limit - 1) // (self.count << (2 * (self.bits - 1)))
 
 
 LEAST_FP16_BITS, MOST_FP16_BITS = 2, 12
-"""FP16 itself holds digits of up to 12 bits."""
+"""Fewest and most bits of an FP16 digit; FP16 represents balanced digits of up to 12 bits."""
 
 
 def fp16_digit_bits(k: int) -> int:
-    """Bits of digits whose FP16 products an FP32 accumulator adds exactly over k: k 2**(2 (bits-1)) <= 2**24.
+    """Most bits of digits whose FP16 products an FP32 accumulator adds exactly over k: k 2**(2 (bits-1)) <= 2**24.
 
     Mukunoki, Ozaki, Ogita and Imamura (ISC 2020).
     """
@@ -107,13 +109,13 @@ def fp16_digit_bits(k: int) -> int:
 
 
 def fp16_depth(bits: int) -> int:
-    """Largest k that FP16 digits of so many bits leave exact."""
+    """Largest k over which an FP32 accumulator adds products of FP16 digits of `bits` bits exactly."""
     return 2**24 >> 2 * (bits - 1)
 
 
 @dataclass(frozen=True)
 class Rectangle:
-    """A block of digit pairs multiplied at once: left digits s0+1..s0+rows, right digits t0+1..t0+cols."""
+    """Digit pairs that one matrix product multiplies: left digits s0+1..s0+rows, right digits t0+1..t0+cols."""
 
     s0: int
     rows: int
@@ -123,17 +125,17 @@ class Rectangle:
 
 @lru_cache(maxsize=1024)
 def rectangles(count: int, span: int) -> tuple[Rectangle, ...]:
-    """Tile the pairs s + t <= count + 1 by rectangles of rows + cols <= span, with few of them.
+    """Cover the pairs s + t <= count + 1, each once, by few rectangles with rows + cols <= span.
 
-    A machine with wide exact products (float64 BLAS) multiplies several digits at once; span = 2 gives the single
-    pairs of an int8 machine.
+    Float64 BLAS, whose products are exact for more bits than a digit has, multiplies several digits at once; span = 2
+    gives single pairs of digits, as an int8 machine multiplies them.
     """
     return tuple(_tile(count, span, 0, 0))
 
 
 @lru_cache(maxsize=1024)
 def _cost(size: int, span: int) -> tuple[int, int]:
-    """Fewest rectangles for a triangle of that size, and the height of the first."""
+    """Fewest rectangles that cover a triangle of `size` rows and columns, and the height of the first of them."""
     if size == 0:
         return 0, 0
     return min(
@@ -143,6 +145,7 @@ def _cost(size: int, span: int) -> tuple[int, int]:
 
 
 def _tile(size: int, span: int, s0: int, t0: int) -> list[Rectangle]:
+    """Cover the triangle of `size` rows and columns whose corner is the pair (s0 + 1, t0 + 1)."""
     if size == 0:
         return []
     rows = _cost(size, span)[1]

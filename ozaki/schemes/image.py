@@ -14,13 +14,13 @@ def ceil_log2(x: int) -> int:
 
 
 def magnitude_bits(k: int) -> int:
-    """Bits of the magnitudes in a row's sums, so that k squares are at most 2**60."""
+    """Bits W of the magnitudes that a description adds up: k squares of them are at most 2**60."""
     return min(20, (60 - ceil_log2(max(k, 1))) // 2)
 
 
 @dataclass(frozen=True)
 class Scaling:
-    """The rule that turns a row's statistic into the bits of its image.
+    """The rule that turns a statistic of a row's description into the bits of its image.
 
     bits = base + g, with g the largest integer >= 0 for which statistic * step**g <= threshold;
     the row is scaled by 2**(bits - top).
@@ -33,17 +33,20 @@ class Scaling:
 
     @property
     def room(self) -> float:
-        """Bits of a row whose statistic is 1, before they are rounded down to whole ones."""
+        """Bits of the image of a row whose statistic is 1, not yet rounded down to an integer."""
         return self.base + log(self.threshold, self.step)
 
     def most_bits(self, k: int) -> int:
-        """No row has more: the largest magnitude alone makes the statistic step ** (magnitude_bits(k) - 1) or more."""
+        """Most bits that the image of a row of length k can have.
+
+        The largest magnitude alone makes the statistic step ** (magnitude_bits(k) - 1) or more.
+        """
         steps = (self.threshold.bit_length() - 1) // (self.step.bit_length() - 1)
         return self.base + max(steps - (magnitude_bits(k) - 1), 0)
 
 
 def norm_scaling(largest_norm: int, k: int) -> Scaling | None:
-    """Rows with norm(Abar) <= largest_norm after rounding; None where k leaves no room."""
+    """The rule that keeps norm(Abar) <= largest_norm for every row; None if rounding k elements alone may exceed it."""
     width = magnitude_bits(k)
     room = largest_norm - (isqrt(max(k - 1, 0)) // 2 + 1)  # rounding adds at most sqrt(k)/2 to the norm
     if room <= 0:
@@ -55,7 +58,7 @@ def norm_scaling(largest_norm: int, k: int) -> Scaling | None:
 
 
 def max_scaling(largest: int, bits: int, k: int) -> Scaling:
-    """Rows with abs(Abar) <= largest after rounding, where 2**(bits - 1) <= largest < 2**(bits)."""
+    """The rule that keeps abs(Abar) <= largest for every element, where 2**(bits - 1) <= largest < 2**bits."""
     width = magnitude_bits(k)
     base = bits - 1
     shift = width - base - 1

@@ -15,12 +15,12 @@ from ozaki.schemes.residues import MAX_RESIDUES
 
 @dataclass(frozen=True)
 class Family:
-    """The schemes of one name.
+    """The schemes of one name, which differ in their number of slices.
 
     Attributes
     ----------
-    make : the scheme with so many slices
-    most : the largest count
+    make : returns the scheme with a given number of slices
+    most : the largest number of slices
     """
 
     make: Callable[[int], Scheme]
@@ -36,17 +36,17 @@ FAMILIES = {
     },
     "residues": Family(Residues, MAX_RESIDUES),
 }
-"""By name. "fp16-digits" stands for the one whose bits suit the inner dimension (`integer_scheme`)."""
+"""The families by name. "fp16-digits" is no key: `integer_scheme` appends the bits that suit the inner dimension."""
 
 
 def known() -> tuple[str, ...]:
-    """What a caller may name."""
+    """The names that a caller may give as `scheme`."""
     exact = (name for name in FAMILIES if not name.startswith("fp16-digits"))
     return ("auto", *exact, "fp16-digits", "native", *PRESETS)
 
 
 def forced(name: str, count: int) -> Scheme:
-    """The scheme of that name with that many slices, as a caller asks for it.
+    """The scheme of a name and a number of slices that a caller gives; both are checked.
 
     Raises
     ------
@@ -64,12 +64,15 @@ def forced(name: str, count: int) -> Scheme:
 
 
 def scheme_of(name: str, count: int) -> Scheme:
-    """The same, of a name and a count that are known to be one."""
+    """The scheme `name` with `count` slices; the name must be in `FAMILIES` and the count in range."""
     return FAMILIES[name].make(count)
 
 
 def words_of(scheme: str | Words, core: TensorCore | None) -> Words | None:
-    """The words that a choice of scheme means, if it means words; of a name, on these tensor cores, if known."""
+    """The words that a caller's `scheme` means; None if it is no scheme of words.
+
+    A preset given by name gets the tensor cores `core`, unless that is None.
+    """
     if isinstance(scheme, Words):
         return scheme
     words = PRESETS.get(scheme)
@@ -77,16 +80,16 @@ def words_of(scheme: str | Words, core: TensorCore | None) -> Words | None:
 
 
 def integer_scheme(name: str, k: int) -> str:
-    """The name with "fp16-digits" spelled out: digits of as many bits as FP16 products leave exact at this k."""
+    """The name of a family: to "fp16-digits" the bits are appended whose products FP16 leaves exact at this k."""
     return f"{name}{fp16_digit_bits(k)}" if name == "fp16-digits" else name
 
 
 def most_of(name: str) -> int:
-    """The largest count."""
+    """The largest number of slices of a family."""
     return FAMILIES[name].most
 
 
 @lru_cache(maxsize=1024)
 def least_of(name: str, k: int) -> int:
-    """The smallest count that has room for this k."""
+    """The smallest number of slices with which schemes of a family can scale rows of length k."""
     return next(count for count in range(1, most_of(name) + 1) if scheme_of(name, count).scaling(k) is not None)

@@ -1,4 +1,4 @@
-"""What a scheme with exact slice products answers for itself."""
+"""The protocol of schemes with exact slice products, by which planning, bounds and backends ask them."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from ozaki.schemes.image import Scaling
 
 
 class ExactScheme(Protocol):
-    """Slices of fixed-point images, whose products are summed exactly, so that one image decides everything.
+    """A scheme that slices fixed-point images and sums slice products exactly: the images alone decide the bits.
 
-    Planning and bounds ask a scheme nothing else; how its slices are made and multiplied is a driver of each backend.
-    Schemes are frozen, hashable and comparable: plans hold them, and tables are kept by them.
+    Planning and bounds ask a scheme nothing else; each backend has a driver that makes and multiplies its slices.
+    Schemes are frozen, hashable and comparable: plans hold them, and caches have them as keys.
     """
 
     exact: ClassVar[bool]
@@ -19,43 +19,46 @@ class ExactScheme(Protocol):
 
     @property
     def name(self) -> str:
-        """The family, as a caller names it: with `count` it tells the scheme (`named.scheme_of`)."""
+        """Name of the family; together with `count` it determines the scheme (`named.scheme_of`)."""
         ...
 
     @property
     def count(self) -> int:
-        """Slices of each operand."""
+        """Number of slices of each operand."""
         ...
 
     @property
     def products(self) -> int:
-        """Slice products."""
+        """Number of slice products."""
         ...
 
     def scaling(self, k: int) -> Scaling | None:
-        """How rows of length k are scaled, so that no sum overflows; None if nothing of an element is left."""
+        """The rule that scales rows of length k so that no sum overflows; None if `count` is too small for this k."""
         ...
 
     @property
     def largest(self) -> int:
-        """The largest image: of an element with max scaling, of a row's norm with norm scaling."""
+        """Largest absolute value of an image element (max scaling), or largest norm of an image row (norm scaling)."""
         ...
 
     @property
     def drop(self) -> float:
-        """Largest absolute worth, for each inner index, of what is left out of the product, in image units."""
+        """Largest absolute value of what is left out of an entry of Cbar for each inner index."""
         ...
 
     def dropped(self, k: int, spans: tuple[int, int]) -> float:
-        """The same of an entry, for operands of these spans (largest top - bottom of rows); at most k `drop`."""
+        """Largest absolute value of what is left out of an entry of Cbar; at most k `drop`.
+
+        The spans are the largest top - bottom of the rows of the left and of the right operand.
+        """
         ...
 
     @property
     def usual_drop(self) -> float:
-        """Root mean square of what is left out for each inner index of ordinary operands, an estimate."""
+        """Estimated root mean square, for ordinary operands, of what is left out of Cbar for each inner index."""
         ...
 
     @property
     def growth(self) -> int:
-        """Least factor by which the error bound grows when a slice is taken away; 0 if it may not grow."""
+        """Least factor by which the error bound grows when a slice is taken away; 0 if the bound may stay or shrink."""
         ...

@@ -8,14 +8,14 @@ from typing import ClassVar
 from ozaki.schemes.image import Scaling, norm_scaling
 
 SLACK_BITS = 10
-"""abs(Cbar) stays this far (relatively, 2**-10) below half the product of the moduli."""
+"""The largest allowed abs(Cbar) is below half the product of the moduli by 2**-SLACK_BITS of that product."""
 
 
-# Kernels take 256 and odd moduli from 17 to 255 (kernels/arithmetic/residues.cuh): another even one would break the
-# quotient by which they reduce, which relies on there being no ties.
+# The kernels accept 256 and odd moduli from 17 to 255 (kernels/arithmetic/residues.cuh). With another even modulus m,
+# f / m could lie halfway between two integers, and the kernels' quotient relies on there being no such ties.
 @lru_cache(maxsize=1024)
 def coprime_moduli(largest: int, count: int) -> tuple[int, ...]:
-    """The first `count` of: `largest`, then downwards each integer coprime to all before it."""
+    """The first `count` moduli: `largest`, then downwards each integer that is coprime to all before it."""
     found: list[int] = []
     product = 1
     m = largest
@@ -30,13 +30,13 @@ def coprime_moduli(largest: int, count: int) -> tuple[int, ...]:
 
 
 MAX_RESIDUES = 49
-"""Coprime moduli up to 256 that a greedy choice finds: 342 bits together."""
+"""Most moduli that `coprime_moduli(256, ...)` finds; their product has 342 bits."""
 
 ACCUMULATOR_DEPTH = 2**17 - 128
-"""Largest k for which a sum of products of int8 residues surely fits int32."""
+"""Largest k, of multiples of 128, for which int32 holds every sum of products of int8 residues."""
 
 UNSIGNED_DEPTH = 2**16
-"""The same for residues in [0, m) and 32 bits without a sign."""
+"""Most inner indices in a sum of products of uint8 residues, in [0, m): uint32 holds all such sums."""
 
 
 @dataclass(frozen=True)
@@ -73,42 +73,42 @@ class Residues:
         product = prod(self.moduli)
         return product // 2 - (product >> SLACK_BITS)
 
-    @lru_cache(maxsize=1024)  # noqa: B019 - few at a time, and frozen
+    @lru_cache(maxsize=1024)  # noqa: B019 - instances are few, and frozen
     def scaling(self, k: int) -> Scaling | None:
-        """Norm scaling; None where so few moduli cannot hold even one bit at this k."""
+        """The rule of norm scaling for rows of length k; None if the moduli are too few for this k."""
         return norm_scaling(self.largest, k)
 
     @property
     def largest(self) -> int:
-        """The largest norm of a row's image."""
+        """Largest norm of an image row: by Cauchy and Schwarz, abs(Cbar) is then at most `range`."""
         return isqrt(self.range)
 
     @property
     def drop(self) -> float:
-        """Nothing is left out."""
+        """Return 0: no slice product is left out."""
         return 0.0
 
     def dropped(self, k: int, spans: tuple[int, int]) -> float:
-        """Nothing is left out."""
+        """Return 0: no slice product is left out."""
         return 0.0
 
     @property
     def usual_drop(self) -> float:
-        """Nothing is left out."""
+        """Return 0: no slice product is left out."""
         return 0.0
 
     @property
     def growth(self) -> int:
         """Least factor by which the error bound grows when a modulus is taken away.
 
-        The last modulus m holds log2(m) / 2 bits of each row, rounded down.
+        The last modulus m holds log2(m) / 2 bits of each row's image, and bits are rounded down to integers.
         """
         return 8 if self.moduli[-1] >= 64 else 4
 
 
 @dataclass(frozen=True)
 class Remainders:
-    """The constants of the Chinese remainder theorem for some moduli.
+    """Constants of the Chinese remainder theorem for pairwise coprime moduli.
 
     Cbar = sum_t y_t weights[t] - q product with y_t = Cbar inverses[t] mod moduli[t] and
     q = RN(sum_t y_t / moduli[t]).
@@ -122,7 +122,7 @@ class Remainders:
 
 @lru_cache(maxsize=1024)
 def remainders(moduli: tuple[int, ...]) -> Remainders:
-    """The constants for these moduli, which must be pairwise coprime."""
+    """The constants of the Chinese remainder theorem for these moduli, which must be pairwise coprime."""
     product = prod(moduli)
     weights = tuple(product // m for m in moduli)
     inverses = tuple(pow(w % m, -1, m) for w, m in zip(weights, moduli, strict=True))
@@ -131,7 +131,10 @@ def remainders(moduli: tuple[int, ...]) -> Remainders:
 
 @lru_cache(maxsize=1024)
 def exact_moduli(depth: int, accumulator_bits: int, at_least: int) -> tuple[int, ...]:
-    """Few moduli m with depth * (m/2)**2 <= 2**accumulator_bits whose product is at least `at_least`."""
+    """Coprime moduli m with depth * (m/2)**2 <= 2**accumulator_bits and a product of at least `at_least`.
+
+    They are taken from the largest odd one downwards, so that they are few.
+    """
     largest = 2 * isqrt(2**accumulator_bits // max(depth, 1))
     largest -= 1 - largest % 2  # odd moduli have symmetric residues
     count = 1

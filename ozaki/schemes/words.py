@@ -1,4 +1,4 @@
-"""Words: operands as sums of low-precision floating-point words, products added in floating point.
+"""Words: operands as sums of low-precision floating-point words, whose products are added in floating point.
 
 Algorithm 2.1 of Fasi, Higham, Lopez, Mary and Mikaitis (SIAM J. Sci. Comput., 2022) with the choices of Markidis et al.
 (2018) and of Ootomo and Yokota (IJHPCA 2022); docs/definitions.md, section 7.
@@ -14,15 +14,19 @@ from ozaki.schemes.formats import FORMATS, H100, Accumulator, Rounding, TensorCo
 from ozaki.schemes.image import ceil_log2
 
 Pair = tuple[int, int]
+"""(s, t): word s of the left operand and word t of the right one, counted from 1."""
 
 Sharing = Literal["pair", "diagonal", "one"]
+"""Pairs that share an accumulator: none, those of equal s + t, or all."""
 
 Promotion = Literal["fp32", "fp64"]
+"""Formats of sums outside the tensor core."""
 
 MAX_WORDS = 8
+"""The largest `Words.count`."""
 
 _WIDE_CEILING, _WIDE_FLOOR = 30, -30
-"""Exponents of scaled elements in the formats with the range of FP32: no product of words leaves that range."""
+"""The `ceiling` and the least `floor` of BF16 and TF32 words: no product of two words leaves the range of FP32."""
 
 
 @dataclass(frozen=True)
@@ -31,9 +35,9 @@ class Group:
 
     Attributes
     ----------
-    turns : (s, t), counted from 1, one tuple for each time that the accumulator goes through k or through a block
-    weight : the sum counts 2**-weight
-    promoted : the accumulator starts from zero every block, and the blocks are added outside the tensor core
+    turns : the pairs (s, t), one tuple for each time that the accumulator goes through k or through a block
+    weight : the product contains the accumulator's sum times 2**-weight
+    promoted : whether the accumulator starts from zero every block, the blocks being added outside the tensor core
     """
 
     turns: tuple[tuple[Pair, ...], ...]
@@ -42,7 +46,7 @@ class Group:
 
     @property
     def pairs(self) -> tuple[Pair, ...]:
-        """Those of all turns."""
+        """The pairs of all turns, in order."""
         return tuple(pair for turn in self.turns for pair in turn)
 
 
@@ -51,7 +55,7 @@ class Words:
     """Float32 operands as `count` low-precision words each, multiplied on tensor cores.
 
     Rows of A and columns of B are first scaled by powers of two to the top of the format's range. Then, with r_0 = x,
-    word s is fl(2**(scale_bits (s-1)) r_(s-1)), and r_s is what it leaves.
+    word s is fl(2**(scale_bits (s-1)) r_(s-1)), and r_s is what that word leaves of r_(s-1).
 
     Parameters
     ----------
@@ -63,20 +67,20 @@ class Words:
         Each word is scaled by 2**scale_bits more than the one before, so that low words do not underflow; at most the
         bits of the format's significand.
     pairs : tuple of (int, int), optional
-        Which words of the left and of the right operand are multiplied, from 1. Default: all s + t <= count + 1.
+        Words s of the left and t of the right operand that are multiplied, from 1. Default: all s + t <= count + 1.
     block : int, optional
         Inner indices, a multiple of 16, after which the leading product leaves the tensor core's accumulator, which
-        truncates, to be added outside, where sums are rounded to nearest. Default: it stays inside.
+        truncates, and is added outside, where sums are rounded to nearest. Default: it stays in the accumulator.
     promotion : {"fp32", "fp64"}, optional
-        Format of those outer sums and of the sum of all products; with `block` only.
+        Format of the sums outside the tensor core: of blocks, and of all products. Given with `block`, and only then.
     accumulators : {"diagonal", "pair", "one"}
-        Which pairs share an accumulator of the tensor core: those of equal s + t, each its own, or all. Pairs that
-        share one take turns at each instruction; but with a block, the one accumulator of all goes through the block
-        for each s + t, low words first, and is multiplied by 2**-scale_bits in between.
+        Which pairs share an accumulator of the tensor core: those of equal s + t ("diagonal"), none ("pair"), or all
+        ("one"). Pairs that share an accumulator take turns at each instruction. But with a `block`, "one" goes through
+        the block once for each s + t, low words first, and is multiplied by 2**-scale_bits in between.
     accumulator : {"fp32", "fp16"}
         Format of the tensor core's accumulator. "fp16" takes single words of FP16, promoted.
     rounding : {"RN", "RNA", "RZ"}
-        Of conversions to words: to nearest with ties to even or away from zero, or toward zero.
+        How elements are rounded to words: to nearest with ties to even or away from zero, or toward zero.
     core : TensorCore
         The tensor cores that NumPy models and that the bounds speak of. A preset given by name takes those of the
         operands' device; in a plan from shapes alone, the H100's.
@@ -84,12 +88,12 @@ class Words:
     Raises
     ------
     ValueError, TypeError
-        Naming the argument that makes no sense.
+        If an argument is not valid; the message names it.
 
     Notes
     -----
-    docs/bounds.md (B8) proves what these choices are worth. They are added in floating point, so the bits depend on the
-    tensor core; only the integer schemes promise the same bits everywhere.
+    docs/bounds.md (B8) proves an error bound for these choices. Products of words are added in floating point, so the
+    bits depend on the tensor core; only the integer schemes promise the same bits everywhere.
 
     Examples
     --------
@@ -128,7 +132,7 @@ class Words:
         for name in ("count", "scale_bits", "block"):
             value = getattr(self, name)
             if isinstance(value, Integral) and not isinstance(value, bool):
-                object.__setattr__(self, name, int(value))  # of NumPy's
+                object.__setattr__(self, name, int(value))  # NumPy's integers become Python's
         _check_whole("count", self.count, 1, MAX_WORDS)
         _check_whole("scale_bits", self.scale_bits, 0, FORMATS[self.word].bits)
         if (self.block is None) != (self.promotion is None):
@@ -170,12 +174,12 @@ class Words:
             raise ValueError(f"pairs: {self.pairs!r} lacks (1, 1), the leading product")
 
     def _is_pair(self, pair: object) -> bool:
-        """Two words of those there are; 1.0 and True are equal to the first one's number, but not the same."""
+        """Whether `pair` numbers two words that exist; 1.0 and True equal the integer 1, but are refused."""
         return isinstance(pair, tuple) and len(pair) == 2 and all(type(x) is int and 1 <= x <= self.count for x in pair)
 
     @property
     def name(self) -> str:
-        """Of the preset whose choices these are, on whatever tensor core; "words" for any others."""
+        """Name of the preset with these choices, whatever the tensor core; "words" if there is none."""
         return _NAMES.get(_choices(self), "words")
 
     @property
@@ -185,7 +189,7 @@ class Words:
 
     @property
     def ceiling(self) -> int:
-        """Scaled elements are below 2**ceiling: words are finite, and so are their sums."""
+        """Exponent of the bound of scaled elements: below 2**ceiling, words and their sums are finite."""
         if self.accumulator == "fp16":
             assert self.block is not None
             return (FORMATS["fp16"].past - 1 - ceil_log2(self.block)) // 2
@@ -193,7 +197,7 @@ class Words:
 
     @property
     def floor(self) -> int:
-        """Scaled elements from 2**floor on keep their relative accuracy: no underflow of any word matters."""
+        """Exponent from which on scaled elements keep their relative accuracy: no underflow of a word affects them."""
         return self._floor(self.scale_bits)
 
     def _floor(self, scale_bits: int) -> int:
@@ -203,23 +207,26 @@ class Words:
 
     @property
     def lowest(self) -> int:
-        """Exponent, from that of a row's largest element, from which on elements keep their relative accuracy."""
+        """Exponent, relative to a row's `top`, from which on elements keep their relative accuracy; negative."""
         return self.floor - self.ceiling
 
     def size(self, s: int) -> float:
-        """Bound of abs(word s) / abs(x), and so of what s - 1 words leave, for elements from 2**floor on (B8)."""
+        """Bound, relative to abs(x), of word s of x and of what s - 1 words leave of x, if abs(x) >= 2**floor (B8).
+
+        The word counts without its scale 2**(scale_bits (s-1)).
+        """
         bits = FORMATS[self.word].bits
         if s == 1:
             return 1.0 if self.rounding == "RZ" else 1 + 2.0**-bits
         return 2.0 ** (1 - (s - 1) * bits) if self.rounding == "RZ" else 2.0 ** -((s - 1) * bits + s - 2)
 
     def dropped(self, k: int, spans: tuple[int, int]) -> float:
-        """Zero: pairs of words that are left out are part of the relative error (docs/bounds.md, B8)."""
+        """Return 0: the relative error of words (docs/bounds.md, B8) includes the pairs that are left out."""
         return 0.0
 
     @property
     def residual(self) -> float:
-        """Bound of what all words leave of a float32 element from 2**floor on, relative to it; 0 if surely nothing."""
+        """Bound, relative to abs(x), of what all words leave of a float32 x with abs(x) >= 2**floor; may be 0."""
         left = self.size(self.count + 1)
         below = left < 2.0**-23 if self.rounding != "RZ" else left <= 2.0**-23  # less than the element's last bit
         return 0.0 if below else left
@@ -234,23 +241,23 @@ def _check_whole(name: str, value: object, least: int, most: int) -> None:
 
 @cache
 def groups(words: Words) -> tuple[Group, ...]:
-    """The accumulators, in the order in which their sums are added: low words first."""
+    """The groups of pairs that share an accumulator, in the order in which their sums are added: low words first."""
     p = words.count
     pairs = words.pairs or tuple((s, t) for s in range(1, p + 1) for t in range(1, p + 2 - s))
     ordered = sorted(pairs, key=lambda pair: (-sum(pair), -pair[0]))
     key = {"one": lambda pair: 0, "diagonal": sum, "pair": lambda pair: pair}[words.accumulators]
     return tuple(
         Group(
-            tuple(_shares(share, sum) if words.block else [share]),
+            tuple(_grouped(share, sum) if words.block else [share]),
             words.scale_bits * (sum(share[-1]) - 2),
             words.block is not None and (1, 1) in share,
         )
-        for share in _shares(ordered, key)
+        for share in _grouped(ordered, key)
     )
 
 
-def _shares(pairs: Iterable[Pair], key: Callable[[Pair], object]) -> list[tuple[Pair, ...]]:
-    """Pairs of equal keys, in the order given."""
+def _grouped(pairs: Iterable[Pair], key: Callable[[Pair], object]) -> list[tuple[Pair, ...]]:
+    """Group pairs by their keys, in the order of each key's first pair."""
     shares: dict[object, list[Pair]] = {}
     for pair in pairs:
         shares.setdefault(key(pair), []).append(pair)
@@ -264,30 +271,30 @@ PRESETS = {
     "single-fp16": Words("fp16", 1),
     "single-bf16": Words("bf16", 1),
     "single-tf32": Words("tf32", 1, rounding="RNA"),
-    # Markidis et al., as in equations 2 to 6 and code 2 of Ootomo and Yokota: all in one accumulator.
+    # Markidis et al., as in equations 2 to 6 and code 2 of Ootomo and Yokota: all products in one accumulator.
     "markidis": Words("fp16", 2, pairs=_ALL_FOUR, accumulators="one"),
-    # Feng et al. round and keep the sign of the low word as a bit; ties by the first bit cut off.
+    # Feng et al. round by the first bit cut off, ties included, so that the sign of the low word counts as a bit.
     "feng": Words("fp16", 2, pairs=_ALL_FOUR, accumulators="one", rounding="RNA"),
-    # Ootomo and Yokota, equations 19 to 24 and code 3, but that the low words' products are promoted with the leading
-    # one: with two sets of accumulators instead of three, a tile is large enough to keep the tensor cores busy.
+    # Ootomo and Yokota, equations 19 to 24 and code 3, but the low words' products are promoted with the leading one:
+    # with two sets of accumulators instead of three, a tile is large enough to keep the tensor cores busy.
     "halfhalf": Words("fp16", 2, scale_bits=11, block=64, promotion="fp32", accumulators="one"),
     "tf32tf32": Words("tf32", 2, block=32, promotion="fp32", accumulators="one", rounding="RNA"),
     # Fasi et al., algorithm 2.1: every product in an accumulator of its own.
     "double-fp16": Words("fp16", 2, accumulators="pair"),
     "double-bf16": Words("bf16", 2, accumulators="pair"),
     "triple-bf16": Words("bf16", 3, accumulators="pair"),
-    # The same, algorithm 4.4 with 4.2 and 4.3: the leading product in blocks.
+    # Fasi et al., algorithm 4.4 with 4.2 and 4.3: the leading product in blocks.
     "fabsum-v1": Words("fp16", 2, block=128, promotion="fp32", accumulators="pair"),
     "fabsum-v2": Words("fp16", 2, block=256, promotion="fp64", accumulators="pair"),
     # The two-stage blog post: an FP16 accumulator that lives for a block of k; a longer block errs more, a shorter one
     # leaves the tensor cores idle while it is promoted.
     "two-stage": Words("fp16", 1, block=64, promotion="fp32", accumulator="fp16"),
 }
-"""The methods of the literature, as data."""
+"""The methods of the literature, by the names that a caller may give."""
 
 
 def _choices(words: Words) -> tuple[object, ...]:
-    """All but the tensor core."""
+    """All that distinguishes presets: every choice but the tensor core."""
     return (
         words.word, words.count, words.scale_bits, words.block, words.promotion, words.accumulator, words.rounding,
         groups(words),

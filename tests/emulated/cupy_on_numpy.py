@@ -1,7 +1,7 @@
-"""As much of CuPy as the library uses, on NumPy arrays; `install` puts it in CuPy's place.
+"""An emulation of CuPy, as far as the library uses it, on NumPy arrays; `install` puts it in CuPy's place.
 
-The device's kernels are those of kernels/, run by tests/emulated/cuda.h, when their stream gets there (streams.py), and
-its cuBLAS is NumPy's product of integers. New memory is filled with 0xa5, and so is what was freed.
+Its kernels are those of kernels/, run by tests/emulated/cuda.h when their stream reaches them (streams.py), and its
+cuBLAS is NumPy's product of integers. Memory is filled with 0xa5 when it is allocated and when it is freed.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from typing import Any, ClassVar
 from unittest import mock
 
 import numpy as np
-import streams
-from streams import Event, Stream, current, drain, give
 
+import streams
 from build import built
+from streams import Event, Stream, current, drain, give
 
 
 class Memory:
-    """cupy.cuda.MemoryPointer: an address, and what keeps it alive."""
+    """cupy.cuda.MemoryPointer: an address, and the object that keeps its memory alive."""
 
     device_id = 0
 
@@ -37,12 +37,12 @@ class Memory:
 
 
 class ndarray(np.ndarray):  # noqa: N801
-    """cupy.ndarray: what NumPy does with it comes after what the current stream was given."""
+    """cupy.ndarray: NumPy reads and writes it after all work that the current stream was given before."""
 
     device_id = 0
 
     def __new__(cls, shape: Any, dtype: Any, memory: Memory) -> ndarray:
-        """An array in memory that it keeps alive."""
+        """Make an array in that memory, which it keeps alive."""
         count, kind = prod(shape), np.dtype(dtype)
         buffer: Any = (ctypes.c_char * max(count * kind.itemsize, 1)).from_address(memory.ptr)
         buffer._memory = memory
@@ -69,7 +69,7 @@ class ndarray(np.ndarray):  # noqa: N801
         return _on_device(getattr(ufunc, method)(*map(_on_numpy, inputs), **options))
 
     def __getitem__(self, at: Any) -> Any:
-        """An array, of a single element too."""
+        """A view: for a single element too, where NumPy returns a scalar."""
         found = super().__getitem__(at)
         return (
             found
@@ -83,6 +83,8 @@ class ndarray(np.ndarray):  # noqa: N801
 
 
 def _read_first(name: str) -> Any:
+    """The method of np.ndarray with that name, run after all work of the current stream."""
+
     def call(self: ndarray, *arguments: Any, **options: Any) -> Any:
         drain(current().ptr)
         return getattr(np.ndarray, name)(self, *arguments, **options)
@@ -109,7 +111,7 @@ def _on_device(x: Any) -> Any:
 
 
 class Block:
-    """Memory that its stream overwrites once it was freed."""
+    """Device memory; when it is freed, the stream that it was allocated on overwrites it with 0xa5."""
 
     def __init__(self, size: int) -> None:
         values = np.full(size + 256, 0xA5, np.uint8)
@@ -129,7 +131,7 @@ def alloc(size: int) -> Memory:
 
 
 class Kernel:
-    """A kernel of cupy.RawModule: its number stands for its address."""
+    """A kernel of cupy.RawModule; a number stands for its address."""
 
     capability: ClassVar[str] = ""
     known: ClassVar[dict[int, Kernel]] = {}
@@ -146,7 +148,7 @@ _kernel = cache(Kernel)
 
 
 class _Context(local):
-    """Whether a thread has a context: the one that the arrays come from, and such as have asked for the device."""
+    """Whether a thread has a CUDA context: it called `install` or `Device.use`."""
 
     current = False
 
@@ -158,7 +160,7 @@ _context = _Context()
 
 
 class Launcher:
-    """As what `ozaki.backends.cupy.program.driver.launcher` gives, but for arguments that lie elsewhere, too."""
+    """Stands for the function that `driver.launcher` returns; can also take a copy of the arguments."""
 
     def __init__(
         self, function: int, grid: Any, block: Any, shared_mem: int, arguments: ctypes.Array[ctypes.c_void_p]
@@ -169,7 +171,7 @@ class Launcher:
         self._sizes = [(ctypes.c_uint * 3)(*size) for size in (grid, block)]
 
     def start(self, pieces: Any, copy: Any) -> None:
-        """Run the kernel with the arguments that a copy of all their pieces has."""
+        """Run the kernel with the arguments in `copy`, a copy of the block `pieces` that the arguments point into."""
         kernel = Kernel.known[self._function]
         assert self._shared_mem <= kernel.max_dynamic_shared_size_bytes, "a launch of this kernel has allowed it less"
         moved = ctypes.addressof(copy) - ctypes.addressof(pieces)
@@ -181,7 +183,7 @@ def gemm_ex(
     handle: int, op_b: int, op_a: int, n: int, m: int, k: int, one: int, b: int, type_b: int, ldb: int, a: int,
     type_a: int, lda: int, zero: int, c: int, type_c: int, ldc: int, compute: int, *rest: int,
 ) -> None:  # fmt: skip
-    """C = A B in row-major order, by operations on what cuBLAS takes as columns; sums of integers must be exact."""
+    """cublasGemmEx for C = A B in row-major order: A is its right operand. Asserts that sums of integers are exact."""
 
     def matrix(at: int, rows: int, cols: int, ld: int, dtype: Any) -> np.ndarray:
         size = ((rows - 1) * ld + cols) * np.dtype(dtype).itemsize
@@ -199,7 +201,7 @@ def gemm_ex(
 
 
 def on_current_stream(function: Any) -> Any:
-    """As CuPy calls cuBLAS, whatever stream the handle has; `used` notes them."""
+    """The function run on the current stream, as CuPy runs cuBLAS; its attribute `used` lists the streams of calls."""
     used: list[int] = []
 
     def call(*arguments: int) -> None:
@@ -214,10 +216,10 @@ TYPES = {
     (3, 10): ("int8", "int32", 2**31 - 1), (2, 0): ("float16", "float32", 2**24), (1, 1): ("f8", "f8", 2**53),
     (0, 0): ("f4", "f4", 2**24),
 }  # fmt: skip
-"""By the numbers of cudaDataType_t: operands, products, and the largest sum of whole numbers that is exact."""
+"""Dtypes of operands and products and the largest exact sum of integers, by numbers of cudaDataType_t (A's, C's)."""
 
 COMPUTE = {(3, 10): 72, (2, 0): 68, (1, 1): 70, (0, 0): 69}
-"""The number of cublasComputeType_t for those of operands and products; that of float32 never takes TF32."""
+"""Numbers of cublasComputeType_t, by numbers of cudaDataType_t (A's, C's); the one of float32 never takes TF32."""
 
 
 def gemm_strided(
@@ -233,7 +235,7 @@ def gemm_strided(
 
 
 def install(capability: str) -> None:
-    """`import cupy` gives this from now on, a device of that compute capability, and kernels are built for the CPU."""
+    """Make `import cupy` give an emulated device of that compute capability; its kernels are built for the CPU."""
     Kernel.capability = capability
     _context.use()
 
@@ -327,7 +329,7 @@ class Pinned(np.ndarray):
         return int(self.__array_interface__["data"][0])
 
     def __bool__(self) -> bool:
-        """As of any object without a length."""
+        """True, as for CuPy's object, which has no length."""
         return True
 
 
@@ -335,13 +337,13 @@ _pinned: list[Pinned] = []
 
 
 def pinned(size: int) -> Pinned:
-    """cupy.cuda.alloc_pinned_memory; never freed, since copies to it may be on their way."""
+    """cupy.cuda.alloc_pinned_memory; the memory is never freed, since streams may still have to copy into it."""
     _pinned.append(np.zeros(size, np.uint8).view(Pinned))
     return _pinned[-1]
 
 
 def _block_launched_later(block_of: Any) -> Any:
-    """An argument block that launches when its stream gets there, with the arguments that it has now."""
+    """`block_of` with blocks that launch when their stream reaches them, with the arguments of the time of the call."""
 
     def new(kernel: Any) -> Any:
         block = block_of(kernel)

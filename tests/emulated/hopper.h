@@ -96,7 +96,7 @@ template <int PENDING> void wgmma_wait() { arrive(*current->warpgroup); }
 template <typename T, int N> void registers_ready(T (&)[N]) {}
 
 inline uint32_t this_thread() { return current->index.x; }
-inline uint32_t load_word(const uint32_t* from) { return *from; }
+inline uint32_t load_u32(const uint32_t* from) { return *from; }
 inline void load_again(uint32_t from, int (&v)[4]) { std::memcpy(v, shared_memory(from), 16); }
 
 // 32 bytes of a row of the tile that a descriptor points to, swizzled by 128 bytes.

@@ -106,7 +106,7 @@ class Child:
         return [self.config.hook.pytest_report_from_serializable(config=self.config, data=data) for data in found]
 
     def _written(self) -> str:
-        """The last that the child wrote: where it was when it died."""
+        """The end of the child's output, such as a traceback of where it died."""
         return self.output.read_text(errors="replace")[-5000:]
 
     def end(self) -> None:
@@ -150,7 +150,7 @@ def serve(connection: Connection, device: str, arguments: list[str], output: str
 
 
 class Serving:
-    """Takes the place of pytest's loop over all tests."""
+    """A pytest plugin in place of the loop over all tests: runs the tests that the parent names."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection

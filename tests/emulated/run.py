@@ -1,6 +1,6 @@
-"""The CuPy backend on an emulated device, bit for bit beside NumPy: `python tests/emulated/run.py CASE SEED`.
+"""Compare the CuPy backend on an emulated device with NumPy, bit for bit: `python tests/emulated/run.py CASE SEED`.
 
-In a process of its own, since CuPy's place is taken. The cases are those of runs/__init__.py.
+Needs a process of its own, in which `import cupy` gives the emulation. The cases are listed in runs/__init__.py.
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ import sys
 from collections.abc import Callable
 from importlib import import_module
 
-import cupy_on_numpy
 import numpy as np
+
+import cupy_on_numpy
 import streams
 from runs import FUNCTIONS, HOPPER
 
@@ -18,17 +19,17 @@ Run = Callable[[np.random.Generator], None]
 
 
 def find(case: str) -> Run:
-    """What is run, once CuPy's place is taken."""
+    """The function of a case; call this after `install_device`, since it imports CuPy."""
     module = next(module for module, names in FUNCTIONS.items() if case in names)
     found: Run = getattr(import_module(f"runs.{module}"), case.removeprefix(HOPPER).replace("-", "_"))
     return found
 
 
 def install_device(capability: str) -> None:
-    """Take CuPy's place by an emulated device of that compute capability."""
+    """Make `import cupy` give an emulated device of that compute capability."""
     cupy_on_numpy.install(capability)
     halves = import_module("ozaki.backends.cupy.steps.engines.halves")
-    halves._found[0] = halves.Places(frozenset({0}))  # the first cluster's multiprocessor; the other one has another
+    halves._found[0] = halves.Places(frozenset({0}))  # of the first cluster; the other cluster is at the other half
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
-"""Streams of the emulated device: what they are given waits until someone needs it, or chance lets it go first.
+"""Streams of the emulated device: work that they are given waits until its result is needed, or runs earlier by chance.
 
-So where nothing orders two steps of different streams, either may come first. Memory that is freed is overwritten by
-the stream that it was allocated on, when that gets there: what still needs it then is not ordered as it must be.
+So where nothing orders two steps of different streams, either may come first. Freed memory is overwritten by the stream
+that it was allocated on, when that stream reaches this point: a step that still needs it was not ordered as it must be,
+and returns wrong results.
 
-Threads may use streams at the same time: one of them lets work be done, the others wait.
+Threads may use streams at the same time: one of them runs work, the others wait.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _lock = RLock()
 
 
 def by_one_thread(function: Function) -> Function:
-    """Decorate what only one thread may do at a time."""
+    """Decorate a function that only one thread may run at a time."""
 
     @wraps(function)
     def call(*arguments: Any, **options: Any) -> Any:
@@ -35,28 +36,28 @@ def by_one_thread(function: Function) -> Function:
 
 
 waiting: dict[int, deque[Work]] = defaultdict(deque)
-"""By the number of a stream."""
+"""Work that was given and not yet run, in order, by the number of the stream."""
 
 chance = random.Random(0)
 
 freed: list[object] = []
-"""Memory that streams may still be about to use, rightly or not."""
+"""Freed memory, kept until no work waits: a step that uses it wrongly then finds it overwritten, and does not crash."""
 
 
 @by_one_thread
 def give(stream: int, work: Work) -> None:
-    """As the last that the stream does."""
+    """Append work to all that the stream has to do."""
     waiting[stream].append(work)
 
 
 def _go_on(stream: int) -> None:
-    """With the next that the stream was given."""
+    """Run the first work that waits on the stream."""
     waiting[stream].popleft()()
 
 
 @by_one_thread
 def drain(stream: int) -> None:
-    """Let the stream do all that it was given."""
+    """Run all work that waits on the stream, and before it, by chance, some of other streams."""
     _others_first(stream)
     while waiting[stream]:
         _go_on(stream)
@@ -66,12 +67,13 @@ def drain(stream: int) -> None:
 
 @by_one_thread
 def drain_all() -> None:
-    """Let all streams."""
+    """Run all work that waits on any stream."""
     for stream in [*waiting]:
         drain(stream)
 
 
 def _others_first(stream: int) -> None:
+    """Run none, some or all of the work that waits on each other stream, by chance."""
     for other in [*waiting]:
         if other != stream:
             for _ in range(chance.choice((0, chance.randint(0, 9), len(waiting[other])))):
@@ -80,7 +82,7 @@ def _others_first(stream: int) -> None:
 
 
 class _Point:
-    """A place in what a stream does."""
+    """A point in the work of a stream, at which an event was recorded."""
 
     def __init__(self, stream: int) -> None:
         self.stream, self.passed = stream, False
@@ -90,23 +92,24 @@ class _Point:
         self.passed = True
 
     def reach(self) -> None:
+        """Run the work of the stream up to this point."""
         while not self.passed:
             _go_on(self.stream)
 
 
 _recorded: dict[int, _Point] = {}
-"""By the number of an event."""
+"""Where each event was recorded last, by the number of the event."""
 
 
 @by_one_thread
 def record(event: int, stream: int) -> None:
-    """As cudaEventRecord."""
+    """cudaEventRecord."""
     _recorded[event] = _Point(stream)
 
 
 @by_one_thread
 def wait_for(stream: int, event: int) -> None:
-    """As cudaStreamWaitEvent: for what was recorded until now."""
+    """cudaStreamWaitEvent: the stream waits for the last recording of the event before this call."""
     if event in _recorded:
         give(stream, _recorded[event].reach)
 
@@ -136,7 +139,7 @@ _first = Stream.from_external(SimpleNamespace(__cuda_stream__=lambda: (0, 0)))
 
 
 class _Thread(local):
-    """The streams that a thread has entered, of which the last is the current one."""
+    """The streams that a thread has entered; the last one is its current stream."""
 
     def __init__(self) -> None:
         self.entered = [_first]

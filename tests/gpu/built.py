@@ -1,4 +1,4 @@
-"""Steps of a program built by name and run on real arrays, part by part, as a first call runs them."""
+"""Steps of a program, built directly and run on CuPy arrays part by part, as a first call runs them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Steps:
 
     Attributes
     ----------
-    device : what the steps are built for
+    device : the record of the device that the steps are built for
     b : the builder
     """
 
@@ -28,33 +28,33 @@ class Steps:
         self.device, self.b, self._memory = device or devices.current(), Builder(), FirstCall()
 
     def given(self, *arrays):
-        """CuPy arrays as arrays of the program."""
+        """The symbolic arrays of the program that stand for CuPy arrays."""
         named = [self.b.given(f"given {i}", view_of(x)) for i, x in enumerate(arrays)]
         for array, real in zip(named, arrays, strict=True):
             self._memory.bind(array, real)
         return named if len(named) > 1 else named[0]
 
     def run(self):
-        """Give the device the steps that were added."""
+        """Run the steps that were added since the last run."""
         self._memory.run(self.b.take())
 
     def real(self, array):
-        """The CuPy array of what the steps left there, in memory that they allocated."""
+        """The CuPy array, in memory of the program, for a symbolic one, after the steps that were added."""
         self.run()
         return self._memory.array(array)
 
     def evidence(self, evidence):
-        """What comes of an array of the host; waits for it."""
+        """The value of evidence, after the steps that were added; waits for it."""
         self.run()
         return self._memory.evidence(evidence)
 
     def described(self, *arrays):
-        """CuPy arrays (batch, rows, k), described as a whole."""
-        return [describe(self.b, self.device, self.given(x)) for x in arrays]
+        """Add steps that describe CuPy arrays (batch, rows, k); return what they describe."""
+        return [describe(self.b, self.given(x)) for x in arrays]
 
 
 def description(x):
-    """The description of the rows of a CuPy array (batch, rows, k) as the host gets it, its fields by their names."""
+    """The description of the rows of a CuPy array (batch, rows, k), in host memory: a dict by names of fields."""
     steps = Steps()
     (described,) = steps.described(x)
     found = steps.evidence(description_on_host(steps.b, described))
@@ -62,7 +62,7 @@ def description(x):
 
 
 def work_of(a, b):
-    """What is done with two CuPy matrices of one dtype for their product: `measure` finds facts about them."""
+    """The CuPy backend's `Work` for the product of two CuPy matrices, whose `measure` finds facts about them."""
     rows = {"left": a[None], "right": b.T[None]}
     return backend.work(a, b, rows.__getitem__, str(np.result_type(a.dtype, b.dtype)), None)
 

@@ -21,7 +21,7 @@ def tensor_core():
 
 
 def random_matrix(rng, shape, dtype, spread):
-    """Normal entries with exponents spread over rows, columns and single elements."""
+    """Normal entries times powers of two drawn for each row and for each element; some zeros."""
     x = rng.standard_normal(shape)
     with np.errstate(over="ignore"):
         x = np.ldexp(x, rng.integers(-spread, spread + 1, (*shape[:-1], 1)))
@@ -31,7 +31,7 @@ def random_matrix(rng, shape, dtype, spread):
 
 
 def views(rng, x):
-    """The same matrix in some memory layout, on host and device."""
+    """A view of x on the host and an equal one on the device, in a memory layout drawn at random."""
     kind = int(rng.integers(6))
     if kind == 1:
         x = np.asfortranarray(x)
@@ -59,11 +59,14 @@ def same_bits(x, y):
 
 
 def engines(scheme, slices, k):
-    """The engines of this device for a scheme."""
+    """The names of the engines of this device that multiply such slices."""
     from ozaki.backends.cupy import devices
-    from ozaki.backends.cupy.steps.engines import fused
+    from ozaki.backends.cupy.steps.engines.choice import slice_engine
 
     if scheme == "fp16-digits":
         return ("cublas",)
-    there = fused.multiplies(devices.current(), forced(scheme, slices), k)
-    return ("cublas", "hopper") if there else ("cublas",)
+    try:
+        slice_engine(devices.current(), forced(scheme, slices), "hopper", 1, (300, k, 300))
+    except ValueError:
+        return ("cublas",)
+    return "cublas", "hopper"

@@ -3,7 +3,7 @@
 compute-sanitizer --tool memcheck python tests/gpu/sanitized.py
 compute-sanitizer --tool racecheck python tests/gpu/sanitized.py
 
-Of racecheck's errors those in nvjet_* are cuBLAS's own; to exclude its kernels makes the sanitizer fail (CUDA 13.0).
+Errors of racecheck in nvjet_* are cuBLAS's own; excluding its kernels makes the sanitizer fail (CUDA 13.0).
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from unittest import mock
 
 import cupy as cp
 import numpy as np
-from built import Steps
 
 import ozaki
+from built import Steps
 from ozaki.backends.cupy import repeated
 from ozaki.backends.cupy.steps.describing import find_largest
 from ozaki.backends.cupy.steps.engines import choice, fused_residues, tiled, word_promoted
@@ -47,8 +47,8 @@ WORDS = [replace(words, core=H100) for words in PRESETS.values()]
 
 
 def main() -> int:
-    """The number of products that differ from NumPy's."""
-    cp.cuda.set_allocator(None)  # else what lies behind an array is most often the pool's
+    """Multiply all; return the number of products that differ from NumPy's."""
+    cp.cuda.set_allocator(None)  # with a pool, memory past the end of an array is seldom unallocated
     rng = np.random.default_rng(0)
     for case in COUNTED:
         counted(rng, *case)
@@ -76,16 +76,16 @@ def main() -> int:
             same(f"{words.name}, mma.sync", expected, cp.asarray(a), cp.asarray(b), scheme=words)
     repeated.forget()
     a, b = rng.standard_normal((300, 2100)).astype("f4"), rng.standard_normal((2100, 300)).astype("f4")
-    for words in (PRESETS["halfhalf"], PRESETS["tf32tf32"]):  # by clusters
+    for words in (PRESETS["halfhalf"], PRESETS["tf32tf32"]):  # rows so long that clusters hold them
         words = replace(words, core=H100)
         same(words.name, ozaki.matmul(a, b, scheme=words), cp.asarray(a), cp.asarray(b), scheme=words)
-    for sigma in (1, 3):  # the second asks for wide magnitudes
+    for sigma in (1, 3):  # the second needs wide magnitudes
         a, b = (np.exp(sigma * rng.standard_normal(shape)) for shape in ((300, 1400), (1400, 300)))
         same("planned", ozaki.matmul(a, b, reproducible=True), cp.asarray(a), cp.asarray(b), reproducible=True)
     a, b = rng.standard_normal((3, 200, 300)), rng.standard_normal((3, 300, 100))
     batch = {"scheme": "residues", "slices": 14}
     same("a batch", ozaki.matmul(a, b, **batch), cp.asarray(a), cp.asarray(b), **batch)
-    for k in (300, 3000):  # small entries, for whose bounds exponents stand in
+    for k in (300, 3000):  # small entries, whose lower bounds come from exponents
         a, b = np.eye(300, k), np.ones((k, 300)) * np.exp2(rng.integers(-30, 30, (k, 1)))
         same("far apart", ozaki.matmul(a, b, accuracy="fp64"), cp.asarray(a), cp.asarray(b), accuracy="fp64")
     a, b, c = (rng.standard_normal(shape) for shape in ((300, 200), (200, 301), (300, 602)))
@@ -98,33 +98,33 @@ def main() -> int:
     steps = Steps()
     found = steps.evidence(overlap(steps.b, *steps.given(cp.asarray(a)[None], cp.asarray(b)[None])))
     compare("the overlap", np.array(_overlap.overlap(*whole)), np.array(found))
-    for x in (a, a[:100]):  # by the kernel for it, and by cuBLAS
+    for x in (a, a[:100]):  # by the fused kernel, and by cuBLAS
         expected = _proof.least_product(_describe.describe(x[None]), whole[1])
         compare("the least product", np.array(expected), least(x, b))
     a, b = rng.integers(-9, 10, (3, 70, 600)).astype("f4")[..., ::2], rng.integers(-9, 10, (300, 130)).astype("f8")
-    for y in (b, b.astype("f4")):  # the native product, of copies and exact
+    for y in (b, b.astype("f4")):  # the native product: of converted copies, and of operands as they are
         same("native", a @ y, cp.asarray(a), cp.asarray(y), scheme="native")
     return len(_differ)
 
 
 def never(words: Words) -> bool:
-    """Whether wgmma has a kernel for them."""
+    """Stands for `multiplies` of the wgmma engines, so that mma.sync multiplies all words."""
     return False
 
 
 def sampled(*sides: np.ndarray) -> np.ndarray:
-    """What a sample of the elements, and the largest ones of whole rows, show of the rows of both sides."""
+    """What `sample` finds on the device, given the largest elements of whole rows."""
     steps = Steps()
     x, y = steps.given(*(cp.asarray(side)[None] for side in sides))
-    whole = find_largest(steps.b, steps.device, x), find_largest(steps.b, steps.device, y)
+    whole = find_largest(steps.b, x), find_largest(steps.b, y)
     return np.array(steps.evidence(sample(steps.b, x, y, whole)))
 
 
 def least(*sides: np.ndarray) -> np.ndarray:
-    """The least product of magnitudes of the rows of both sides."""
+    """What `least_product` finds on the device, given the largest elements of rows."""
     steps = Steps()
     given = steps.given(*(cp.asarray(side)[None] for side in sides))
-    x, y = (find_largest(steps.b, steps.device, side) for side in given)
+    x, y = (find_largest(steps.b, side) for side in given)
     lower = lower_bound(steps.b, steps.device, x, y, levels(x.k)[0])
     return np.array(steps.evidence(least_product(steps.b, steps.device, lower, x, y)))
 

@@ -3,8 +3,8 @@
 python3 -m tests.gpu.smoke
 python3 tests/gpu/smoke.py
 
-Each is called four times with other data, the third time on another stream. A line for each says how many of the calls
-a program that was kept has answered; the exit code is 1 if a result is wrong, or a call fails.
+Each product is computed four times with other data, the third time on another stream. One line for each product says
+how many calls a kept program served; the exit code is 1 if a result is wrong, or a call fails.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-sys.path.insert(0, str(Path(__file__).parents[2]))  # else a checkout that is not installed is not found
+sys.path.insert(0, str(Path(__file__).parents[2]))  # for a checkout that is not installed
 
 import cupy as cp
 import numpy as np
@@ -36,11 +36,11 @@ SHAPE = 300, 500, 200
 
 
 class WrongError(Exception):
-    """A result that is not what it has to be."""
+    """A wrong result."""
 
 
 def main() -> int:
-    """Run all; returns the exit code."""
+    """Run all cases; return the exit code."""
     device = devices.current()
     print(f"{device.name}, compute capability {device.capability}, CuPy {cp.__version__}", flush=True)
     failed, start = [], time.perf_counter()
@@ -69,7 +69,7 @@ def main() -> int:
 
 
 def cases(device: Any) -> Iterator[tuple[str, Callable[[], None]]]:
-    """Names, and what runs and raises `WrongError` if a result is wrong."""
+    """Yield names of cases, and functions that run them and raise `WrongError` if a result is wrong."""
     engines = ["cublas", "hopper"] if device.tiles is not None else ["cublas"]
     for dtype in ("f4", "f8"):
         native = Case(dtype, {"scheme": "native"}, ("whole",), expected=lambda a, b, _: a @ b)
@@ -86,7 +86,7 @@ def cases(device: Any) -> Iterator[tuple[str, Callable[[], None]]]:
             yield f"words {name}", Case("f4", {"scheme": words}, shape=(140, 300, 70), zeros_signed=False).run
     for accuracy, dtype in (("fp64", "f8"), ("fp32", "f4")):
         options = {"accuracy": accuracy, "reproducible": True}
-        kinds = ("normal", "normal", "heavy", "whole")  # of which the last ones have other plans
+        kinds = ("normal", "normal", "heavy", "whole")  # the last two have other plans
         yield f'accuracy="{accuracy}", reproducible', Case(dtype, options, kinds, shape=(300, 1400, 270)).run
         yield f'accuracy="{accuracy}"', Bounded(dtype, {"accuracy": accuracy}, 600).run
     options = {"accuracy": ozaki.Accuracy("row-column", 1e-14), "reproducible": True}
@@ -116,15 +116,18 @@ def cases(device: Any) -> Iterator[tuple[str, Callable[[], None]]]:
 
 @dataclass
 class Case:
-    """A product with the bits of NumPy's.
+    """A product whose result must have the bits of NumPy's.
 
     Attributes
     ----------
-    dtype, options : of the operands; for `matmul`
-    kinds : of the data (`drawn`), in turn
-    shape, stacks : m, k, n; batches of both operands
-    zeros_signed : the signs of zeros count
-    expected, got : functions of both operands and the options: the result by NumPy, and results on the device
+    dtype : dtype of the operands
+    options : options of `ozaki.matmul`
+    kinds : kinds of data, as `drawn` takes them, used in turn
+    shape : m, k, n
+    stacks : batches of both operands
+    zeros_signed : whether signs of zeros must agree
+    expected : function of both operands and the options: the result by NumPy
+    got : function of both operands and the options: a list of results on the device
     """
 
     dtype: str
@@ -163,7 +166,7 @@ class Case:
 
 @dataclass
 class Bounded:
-    """A square product with an error below what its plan proves; which way it takes is the library's choice."""
+    """A square product, computed as the library chooses, whose error must not exceed what its plan proves."""
 
     dtype: str
     options: dict[str, Any]
@@ -183,7 +186,7 @@ class Bounded:
 
 
 def drawn(rng: np.random.Generator, shape: tuple[int, ...], dtype: str, kind: str) -> Any:
-    """Random elements: normal ones; of columns far apart; exp of wide normal ones; whole ones; some NaN and Inf."""
+    """Random elements, by kind: N(0, 1), "apart": columns of other scales, "heavy": exp(3 N), "whole", "nonfinite"."""
     x = rng.standard_normal(shape)
     if kind == "apart":
         x = np.ldexp(x, rng.integers(-12, 13, shape[-1]))
@@ -197,14 +200,14 @@ def drawn(rng: np.random.Generator, shape: tuple[int, ...], dtype: str, kind: st
 
 
 def prepared(a: Any, b: Any, options: dict[str, Any]) -> list[Any]:
-    """Products of either operand prepared, and of both."""
+    """Products with the left, the right, and both operands prepared."""
     plan = ozaki.plan(a.shape, b.shape, dtype=a.dtype.name, **options)
     left, right = ozaki.prepare(a, "left", plan), ozaki.prepare(b, "right", plan)
     return [ozaki.matmul(x, y, plan=plan) for x, y in ((left, b), (a, right), (left, right))]
 
 
 def gemm(a: Any, b: Any, options: dict[str, Any]) -> list[Any]:
-    """With an addend, into new memory, into the addend, and into every second column."""
+    """gemm with an addend: into new memory, into the addend, and into every second column of an array."""
     c = cp.asarray(addend(a, b))
     wide = cp.full((c.shape[0], 2 * c.shape[1]), np.nan)
     into_c, into_columns = c.copy(), wide[:, ::2]
@@ -213,17 +216,17 @@ def gemm(a: Any, b: Any, options: dict[str, Any]) -> list[Any]:
 
 
 def gemm_of_numpy(a: Any, b: Any, options: dict[str, Any]) -> Any:
-    """The same on NumPy."""
+    """The result of `gemm` by NumPy."""
     return ozaki.gemm(-1.5, a, b, 0.7, addend(a, b), **options)
 
 
 def addend(a: Any, b: Any) -> Any:
-    """The same for the same shapes."""
+    """A random addend in host memory, always the same for given shapes."""
     return np.random.default_rng(2).standard_normal((a.shape[0], b.shape[1]))
 
 
 def in_panels(a: Any, b: Any, options: dict[str, Any]) -> list[Any]:
-    """Products within a half and a third of what the whole one takes, each with a report and without."""
+    """Products within a half and a third of the workspace of one without a limit, each with a report and without."""
     c, whole = ozaki.matmul(a, b, return_report=True, **options)
     results = [c]
     for part in (2, 3):
@@ -236,7 +239,7 @@ def in_panels(a: Any, b: Any, options: dict[str, Any]) -> list[Any]:
 
 
 def winograd() -> None:
-    """The bits of cuBLAS's products, twice."""
+    """Winograd's form has the bits of cuBLAS's products, for two pairs of operands."""
     for seed in range(2):
         rng = cp.random.default_rng(seed)
         a, b = (rng.standard_normal((LARGE, LARGE), dtype="f8") for _ in "ab")
@@ -253,7 +256,7 @@ def winograd() -> None:
 
 
 def compare(label: str, expected: Any, found: Any, zeros_signed: bool) -> None:
-    """Raise `WrongError` if not all bits are the same; of NaN it is enough that both are."""
+    """Raise `WrongError` unless all bits are the same; any NaN equals any other."""
     if (expected.shape, expected.dtype) != (found.shape, found.dtype):
         raise WrongError(f"{label}: {found.dtype} {found.shape}, expected {expected.dtype} {expected.shape}")
     bits = f"i{expected.itemsize}"
@@ -268,7 +271,7 @@ def compare(label: str, expected: Any, found: Any, zeros_signed: bool) -> None:
 
 
 class counting:  # noqa: N801
-    """How many calls a program that was kept has answered, meanwhile."""
+    """Counts the calls within a `with` statement, and how many of them a kept program served."""
 
     def __enter__(self) -> counting:
         self.calls = self.answered = 0
@@ -290,7 +293,7 @@ class counting:  # noqa: N801
         return call
 
     def describe(self) -> str:
-        """For the line of a case."""
+        """The counts as a text for the line of a case."""
         return f"{self.answered} of {self.calls} repeated"
 
 

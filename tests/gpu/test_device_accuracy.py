@@ -1,4 +1,4 @@
-"""As accurate as the native product, on the device."""
+"""Products on the device are no less accurate than the native product."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not cp.cuda.is_available(), re
 @pytest.mark.parametrize("draw", ["standard_normal", "random"])
 @pytest.mark.parametrize("n", [1024, 4096])
 def test_no_worse_than_the_native_product(n, draw, accuracy, reproducible):
-    """Root-mean-square componentwise errors in some rows and columns, which are known exactly."""
+    """Root-mean-square componentwise errors in some rows and columns, against exact entries."""
     rng = np.random.default_rng(n)
     dtype = "f8" if accuracy == "fp64" else "f4"
     a, b = (getattr(rng, draw)((n, n)).astype(dtype) for _ in range(2))
@@ -35,7 +35,7 @@ def test_no_worse_than_the_native_product(n, draw, accuracy, reproducible):
 @pytest.mark.parametrize("spread", [0, 30])
 @pytest.mark.parametrize("n", [512, 2048, 4096])
 def test_the_default_proves_no_less_than_the_native_product(n, spread):
-    """Also where words would lose small elements, of columns of A that rows of B make up for."""
+    """The default's bound holds and is at most the native one, even if columns of A, and rows of B, differ in scale."""
     rng = np.random.default_rng(n + spread)
     scale = np.ldexp(1.0, rng.integers(-spread, spread + 1, n)).astype("f4")
     a, b = (rng.standard_normal((n, n), dtype="f4") for _ in range(2))
@@ -45,14 +45,14 @@ def test_the_default_proves_no_less_than_the_native_product(n, spread):
     rows, cols = (np.sort(rng.choice(n, count, replace=False)) for count in (8, 64))
     got = c.get()[rows][:, cols]
     assert reference.componentwise_error(got, a[rows], b[:, cols]) <= report.bound, report
-    for _ in range(2):  # the long way, whose program is kept, and by that
+    for _ in range(2):  # planned, and repeated by the kept program
         repeated = ozaki.matmul(cp.asarray(a), cp.asarray(b)).get()[rows][:, cols]
         assert reference.componentwise_error(repeated, a[rows], b[:, cols]) <= report.bound, report
 
 
 @pytest.mark.parametrize("dtypes", [("f4", "f4"), ("f8", "f8"), ("f4", "f8")])
 def test_native_products_of_operands_in_any_order(dtypes):
-    """Matrices and stacks, which cuBLAS reads as they lie or finds copied; the second pair by repeated calls."""
+    """Matrices and stacks that cuBLAS reads in place or that are copied for it; the second pair by repeated calls."""
     rng = np.random.default_rng(14)
     first, second = (
         [cp.asarray(rng.standard_normal((2, 3, 60, 80)).astype(dtype)) for dtype in dtypes] for _ in range(2)

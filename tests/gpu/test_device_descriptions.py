@@ -1,11 +1,11 @@
-"""NumPy and CuPy give the same bits: descriptions, and the slices that are cut in the same read."""
+"""NumPy and CuPy give the same bits: descriptions, and slices that are split in the same read."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from operands import random_matrix, views
 
+from operands import random_matrix, views
 from ozaki._operands import SIDES
 from ozaki.backends.numpy._describe import describe, sample
 from ozaki.bounds.description import FIELDS
@@ -44,7 +44,7 @@ def test_descriptions(seed):
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 @pytest.mark.parametrize("step", [0.01, 0.5, -0.004])
 def test_descriptions_of_graded_rows(shape, dtype, step):
-    """Segments of a row lie far below its top, or hold nothing: what was noted for them does not do."""
+    """Some segments of a row lie far below its top, or are zero, so that they cannot be described by themselves."""
     from built import description
 
     rng = np.random.default_rng(shape[1])
@@ -62,16 +62,15 @@ def test_descriptions_of_graded_rows(shape, dtype, step):
 
 @pytest.mark.parametrize("seed", range(20))
 def test_least_numbers_of_rows(seed):
-    """What a sample of the elements, and the largest ones of whole rows, show of all rows."""
+    """`sample`: what the first elements of rows, with the largest ones of whole rows, show of all rows."""
     from built import Steps
-
     from ozaki.backends.cupy.steps.describing import find_largest
     from ozaki.backends.cupy.steps.sample import sample as on_device
 
     def sampled(arrays, largest):
         steps = Steps()
         x, y = steps.given(*arrays)
-        whole = tuple(find_largest(steps.b, steps.device, of) for of in (x, y)) if largest else None
+        whole = tuple(find_largest(steps.b, of) for of in (x, y)) if largest else None
         return steps.evidence(on_device(steps.b, x, y, whole))
 
     rng = np.random.default_rng(5000 + seed)
@@ -87,18 +86,17 @@ def test_least_numbers_of_rows(seed):
     turned = [rng.integers(2) for _ in sides]
     arrays = [cp.asarray(x, order="F" if t else "C") for x, t in zip(sides, turned, strict=True)]
     assert sampled(arrays, largest=True) == sample(*sides, tuple(describe(x) for x in sides))
-    some = int(rng.integers(1, k))
-    assert sampled([x[..., :some] for x in arrays], largest=False) == sample(*(x[..., :some] for x in sides))
+    length = int(rng.integers(1, k))
+    assert sampled([x[..., :length] for x in arrays], largest=False) == sample(*(x[..., :length] for x in sides))
 
 
 @pytest.mark.parametrize("seed", range(60))
 def test_one_read(seed):
-    """Blocks that hold whole rows find and cut what two kernels do."""
+    """The kernel whose blocks hold whole rows finds the description and slices that two kernels find."""
     from built import Steps, with_tiles_for_all
-
     from ozaki.backends.cupy.steps.cutting import split
     from ozaki.backends.cupy.steps.describing import find_largest
-    from ozaki.backends.cupy.steps.engines.fused import Fused
+    from ozaki.backends.cupy.steps.engines.choice import fused_engine
     from ozaki.backends.cupy.steps.magnitudes import RESULT, MagnitudeLayout, Magnitudes, magnitudes
     from ozaki.backends.cupy.steps.one_read import describe_and_split
 
@@ -119,10 +117,10 @@ def test_one_read(seed):
     for side in ("left", "right"):
         steps = Steps()
         b, device = steps.b, with_tiles_for_all(steps.device)
-        engine, given = Fused(device), steps.given(x)
+        engine, given = fused_engine(device, scheme), steps.given(x)
         layout = engine.layout(scheme, side, *x.shape)
-        (described,) = steps.described(x) if sums else [find_largest(b, device, given)]
-        expected = split(b, device, described, side, scheme, layout)
+        (described,) = steps.described(x) if sums else [find_largest(b, given)]
+        expected = split(b, described, side, scheme, layout)
         room = None
         if sums:  # in memory that is not zero
             lay = MagnitudeLayout.of(device, level, x.shape[1], x.shape[1], x.shape[2])
@@ -131,25 +129,25 @@ def test_one_read(seed):
             results = cp.full(2 * RESULT.size, 85, np.uint8)
             *both, place = steps.given(*filled.values(), results)
             room = Magnitudes(*both, lay, [place.at, place.at.plus(RESULT.size)])
-        got = describe_and_split(b, device, given, side, scheme, layout, sums, room)
+        got = describe_and_split(b, given, side, scheme, layout, sums, room)
         fields = [steps.real(of.described.fields).get() for of in (expected, got)]
         for field, of_expected, of_got in zip(FIELDS, *fields, strict=True):
             if sums or field in ("top", "nonfinite"):
                 np.testing.assert_array_equal(of_expected, of_got, err_msg=f"{field}, seed {seed}")
         np.testing.assert_array_equal(*(steps.real(of.mu).get() for of in (expected, got)))
-        (ones,) = steps.described(cp.ones((batch, layout.filled, layout.k), "f4"))
-        slices = steps.real(split(b, device, ones, side, scheme, engine.layout(scheme, side, *ones.x.shape)).planes)
+        (ones,) = steps.described(cp.ones((batch, layout.written_rows, layout.k), "f4"))
+        slices = steps.real(split(b, ones, side, scheme, engine.layout(scheme, side, *ones.x.shape)).planes)
         cut = cp.tile((slices.reshape(scheme.count, -1) != 0).any(0), scheme.count)
-        assert float(cut.mean()) == pytest.approx(layout.filled / layout.rows)
+        assert float(cut.mean()) == pytest.approx(layout.written_rows / layout.rows)
         assert bool((steps.real(expected.planes) == steps.real(got.planes))[cut].all())
         if room is not None:
             taken = magnitudes(b, device, described, described, level)
             want = steps.real(getattr(taken, side))
             inner = lay.k * (EVERY // SAMPLE if level == "sampled" else 1)
-            (ones,) = steps.described(cp.ones((batch, layout.filled, inner), "f4"))
+            (ones,) = steps.described(cp.ones((batch, layout.written_rows, inner), "f4"))
             of_ones = magnitudes(b, device, ones, ones, level)
             assert getattr(of_ones, side).shape == want.shape
             cut = steps.real(getattr(of_ones, side)) != 0
-            assert float(cut.mean()) == pytest.approx(layout.filled / layout.rows)
+            assert float(cut.mean()) == pytest.approx(layout.written_rows / layout.rows)
             assert bool((want == filled[side])[cut].all())
-            assert (side == "left") != bool(results.any())  # its kernel zeroes them
+            assert (side == "left") != bool(results.any())  # the kernel of the left operand zeroes the results

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from operands import engines, same_bits
 
 import ozaki
+from operands import engines, same_bits
 
 cp = pytest.importorskip("cupy")
 pytestmark = pytest.mark.gpu
@@ -45,7 +45,7 @@ def test_panels_prepared_and_streams():
     [("residues", 14, "f8", 700), ("digits", 3, "f4", 8000), ("halfhalf", None, "f4", 700)],
 )
 def test_limits(scheme, slices, dtype, m):
-    """With room for the whole product and for panels, in first and in repeated calls."""
+    """Limits with room for the whole product, and for panels only, in first and in repeated calls."""
     rng = cp.random.default_rng(17)
     a, b = (rng.standard_normal(shape, dtype=dtype) for shape in ((m, 900), (900, m - 70)))
     options = {"scheme": scheme, "slices": slices}

@@ -1,4 +1,4 @@
-"""The native product on the device, whatever modes and variables another library has set for cuBLAS."""
+"""The native product on the device, whatever math mode and variables another library has set for cuBLAS."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from contextlib import contextmanager
 
 import numpy as np
 import pytest
-from operands import same_bits
 
 import ozaki
+from operands import same_bits
 from ozaki import reference
 
 cp = pytest.importorskip("cupy")
 pytestmark = pytest.mark.gpu
 
 TF32, EMULATED_FLOAT32, EMULATED_FLOAT64, NO_HALF_SUMS = 3, 4, 8, 16
-"""Of cublasMath_t."""
+"""Values of cublasMath_t."""
 
 
 @contextmanager
 def math_mode(mode):
-    """CuPy's cuBLAS handle in that mode."""
+    """Put CuPy's cuBLAS handle into a math mode within a `with` statement."""
     handle = cp.cuda.device.get_cublas_handle()
     before = cp.cuda.cublas.getMathMode(handle)
     cp.cuda.cublas.setMathMode(handle, mode)
@@ -54,7 +54,7 @@ def test_emulation_of_the_handle_rules_the_native_product_out(dtype, mode):
     a, b = operands(dtype)
     x, y = cp.asarray(a), cp.asarray(b)
     assert ozaki.matmul(x, y, return_report=True)[1].native
-    ozaki.matmul(x, y)  # whose program is kept for repeated calls
+    ozaki.matmul(x, y)  # keeps its program for repeated calls
     with math_mode(mode):
         c, report = ozaki.matmul(x, y, return_report=True)
         for _ in range(2):
@@ -90,11 +90,11 @@ print(report.native, report.why)
     ],
 )
 def test_variables_that_cublas_reads_when_it_begins(dtype, variable, native):
-    """They hold when they are unset later."""
+    """Unsetting them later changes nothing for cuBLAS, and so nothing for the plan."""
     environment = os.environ | {variable: "1", "CUBLAS_EMULATION_STRATEGY": "eager"}
     program = PROGRAM.format(dtype=dtype, variable=variable)
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert [line.split()[0] == "True" for line in lines] == [native, native]
-    assert native or dtype == "f4" or all(variable in line for line in lines)  # words say why they run
+    assert native or dtype == "f4" or all(variable in line for line in lines)  # that of words does not

@@ -1,4 +1,4 @@
-"""NumPy and CuPy prove and plan the same; what runs where nothing is named."""
+"""NumPy and CuPy prove and plan the same; what runs where no accuracy is named."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from itertools import product
 
 import numpy as np
 import pytest
-from operands import random_matrix, same_bits
 
 import ozaki
+from operands import random_matrix, same_bits
 from ozaki import reference
 from ozaki.backends.numpy import _overlap, _proof
 from ozaki.backends.numpy._describe import describe
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.gpu
 
 @pytest.mark.parametrize("seed", range(100))
 def test_plans(seed):
-    """The plan that the data leads to, and its bound, are the same on both."""
+    """A plan from data, its bound and the bits of its product are those of NumPy."""
     rng = np.random.default_rng(5000 + seed)
     m, k, n = (int(v) for v in rng.integers(1, 1500 if seed % 3 else 100, 3))
     spread = int(rng.choice([0, 0, 2, 10, 30]))
@@ -47,7 +47,6 @@ def test_plans(seed):
 def test_proof(shape):
     """The worst ratio of a batch, some of whose entries have no lower bound."""
     from built import Steps
-
     from ozaki.backends.cupy.steps.proof import Wanted, lower_bound, worst_ratios
 
     batch, m, k, n = shape
@@ -74,7 +73,7 @@ def test_proof(shape):
 
         for scheme, rows in product((Residues(14), Digits(7), Residues(8), Digits(30)), (m, m // 2, min(m, 128))):
             assert found(lower, (scheme, rows)) == [ratio(scheme, rows)]
-        wanted = (Residues(14), m), (Digits(7), min(m, 128)), (Digits(30), m // 2)  # two of them by one launch
+        wanted = (Residues(14), m), (Digits(7), min(m, 128)), (Digits(30), m // 2)  # one launch finds two ratios
         for some in (wanted[:2], wanted):
             assert found(lower, *some) == [ratio(*each) for each in some]
         if level != "wide":
@@ -88,9 +87,8 @@ def test_proof(shape):
     [(1, 3, 300, 2), (1, 70, 1500, 60), (2, 700, 300, 260), (1, 2500, 3000, 300), (1, 256, 132000, 257)],
 )
 def test_least_product(shape):
-    """Of rows that are not all zeros, from whole descriptions and from largest elements alone."""
+    """The least product of rows that are not all zeros, from whole descriptions and from largest elements alone."""
     from built import Steps, work_of
-
     from ozaki.backends.cupy.steps.describing import describe as describe_whole
     from ozaki.backends.cupy.steps.describing import find_largest
     from ozaki.backends.cupy.steps.proof import least_product, lower_bound
@@ -109,7 +107,7 @@ def test_least_product(shape):
         x, y = cp.asarray(a), cp.asarray(b.T.copy()).T
         for find in (describe_whole, find_largest):
             steps = Steps()
-            sides = [find(steps.b, steps.device, of) for of in steps.given(x, y[None])]
+            sides = [find(steps.b, of) for of in steps.given(x, y[None])]
             lower = lower_bound(steps.b, steps.device, *sides, levels(k)[0])
             assert steps.evidence(least_product(steps.b, steps.device, lower, *sides)) == expected
         if batch == 1:
@@ -118,9 +116,8 @@ def test_least_product(shape):
 
 @pytest.mark.parametrize("seed", range(24))
 def test_overlap(seed):
-    """A sample of the elements of both operands: few and many rows, indices and matrices."""
+    """`Overlap`, sampled in both operands: of few and many rows, inner indices and matrices."""
     from built import Steps
-
     from ozaki.backends.cupy.steps.overlap import overlap as on_device
 
     rng = np.random.default_rng(6000 + seed)
@@ -140,9 +137,8 @@ def test_overlap(seed):
 
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 def test_magnitudes(dtype):
-    """Rows and columns; subnormals, the widest exponents, NaN and Inf."""
+    """Magnitudes of operands in any memory order; subnormals, numbers near overflow, NaN and Inf."""
     from built import Steps, without_tiles
-
     from ozaki.backends.cupy import devices
     from ozaki.backends.cupy.steps.magnitudes import magnitudes
 

@@ -6,9 +6,9 @@ from unittest.mock import patch
 
 import numpy as np
 import pytest
-from operands import engines, random_matrix, same_bits
 
 import ozaki
+from operands import engines, random_matrix, same_bits
 
 cp = pytest.importorskip("cupy")
 pytestmark = pytest.mark.gpu
@@ -28,7 +28,7 @@ def test_more_matrices_than_a_grid_has_layers(options):
     [((64, 100000, 64), 14), ((256, 70000, 300), 7), ((200, 140001, 130), 16), ((700, 20000, 500), 14)],
 )
 def test_parts_of_k(shape, slices):
-    """Few tiles and a long k: into poisoned memory, of rows and of columns."""
+    """Few tiles and a long k, into an `out` of NaN; operands contiguous along rows and along columns."""
     (m, k, n), rng = shape, np.random.default_rng(10)
     a, b = random_matrix(rng, (m, k), "f8", 3), random_matrix(rng, (k, n), "f8", 3)
     expected = ozaki.matmul(a, b, scheme="residues", slices=slices)
@@ -44,7 +44,7 @@ def test_parts_of_k(shape, slices):
     [("residues", 14, "f8"), ("digits", 3, "f4"), ("digits", 7, "f8"), ("halfhalf", None, "f4")],
 )
 def test_tiles_begun_together(scheme, slices, dtype):
-    """A long k and many tiles; another stream keeps multiprocessors busy, so that not all clusters come."""
+    """A long k and many tiles; another stream keeps multiprocessors busy, so that clusters wait for some in vain."""
     rng = cp.random.default_rng(9)
     a, b = rng.standard_normal((3000, 8300), dtype=dtype), rng.standard_normal((8300, 4700), dtype=dtype)
     c = ozaki.matmul(a, b, scheme=scheme, slices=slices)
@@ -62,7 +62,7 @@ def test_tiles_begun_together(scheme, slices, dtype):
 )
 @pytest.mark.parametrize(("slices", "dtype"), [(2, "f4"), (3, "f4"), (4, "f8"), (7, "f8")])
 def test_digits_split_along_k(shape, slices, dtype):
-    """As many tiles as make some clusters share the last ones."""
+    """Numbers of tiles for which some clusters share the last tiles along k."""
     batch, m, k, n = shape
     rng = np.random.default_rng(sum(shape))
     a, b = rng.standard_normal((batch, m, k)).astype(dtype), rng.standard_normal((k, n)).astype(dtype)
@@ -75,7 +75,7 @@ def test_digits_split_along_k(shape, slices, dtype):
 
 
 def test_halves_of_the_cache_are_the_same_each_time():
-    """And which cluster has which tile changes no result."""
+    """Two more measurements find the same halves; which cluster has which tile changes no result."""
     from ozaki.backends.cupy.steps.engines import fused_residues, halves
 
     if cp.cuda.Device().compute_capability != "90":
@@ -85,7 +85,7 @@ def test_halves_of_the_cache_are_the_same_each_time():
     assert others == [found, found]
     rng = np.random.default_rng(10)
     for i, second in enumerate((None, found, frozenset(range(0, 256, 3)), frozenset(range(256)))):
-        k = 300 + 100 * i  # else the program of the first time would run
+        k = 300 + 100 * i  # else the call would be repeated by the program with the first places
         a, b = rng.standard_normal((2100, k)), rng.standard_normal((k, 4100))
         out = cp.full((2100, 4100), np.nan)
         placed = {cp.cuda.runtime.getDevice(): halves.Places(second)}

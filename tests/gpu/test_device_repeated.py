@@ -7,9 +7,9 @@ from itertools import product
 
 import numpy as np
 import pytest
-from operands import same_bits
 
 import ozaki
+from operands import same_bits
 
 cp = pytest.importorskip("cupy")
 pytestmark = pytest.mark.gpu
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.gpu
     ("scheme", "slices", "dtype"), [("residues", 14, "f8"), ("digits", 3, "f4"), ("digits", 7, "f8")]
 )
 def test_repeated_products(scheme, slices, dtype):
-    """A program that is kept runs with the arrays of this call, on its stream."""
+    """A kept program runs with the arrays of each repeated call, on the current stream of that call."""
     rng = np.random.default_rng(11)
     pairs = [[rng.standard_normal((700, 700)).astype(dtype) for _ in range(2)] for _ in range(3)]
     pairs[1][0][5, 7] = np.inf
@@ -46,7 +46,7 @@ def test_repeated_products(scheme, slices, dtype):
 
 @pytest.mark.parametrize("options", [{"scheme": "residues", "slices": 14}, {"scheme": "native"}])
 def test_repeated_by_threads_that_come_and_go(options):
-    """A new thread may have the number of one that has ended, and no context yet."""
+    """A new thread may have the identifier of one that has ended, and no CUDA context yet."""
     rng = np.random.default_rng(12)
     a, b = rng.standard_normal((200, 300)), rng.standard_normal((300, 100))
     x, y, expected = cp.asarray(a), cp.asarray(b), ozaki.matmul(a, b, scheme="residues", slices=14)
@@ -59,7 +59,7 @@ def test_repeated_by_threads_that_come_and_go(options):
 
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 def test_repeated_products_planned_from_data(dtype):
-    """The program of a plan from data runs while the data ask for the same plan, on any stream; else all is planned."""
+    """The program of a plan from data serves calls on any stream whose data ask for that plan; others plan anew."""
     rng = np.random.default_rng(12)
     lefts = [rng.standard_normal((700, 1500)).astype(dtype) for _ in range(4)]
     peaks, whole = lefts[0].copy(), rng.integers(-3, 4, (700, 1500)).astype(dtype)
@@ -84,7 +84,7 @@ def test_repeated_products_planned_from_data(dtype):
 
 
 def test_repeated_proofs_by_cublas(monkeypatch):
-    """Their product of magnitudes runs on the stream of proofs each time, which is not that of the call."""
+    """cuBLAS multiplies magnitudes on the stream of proofs in each call, not on the stream of the call."""
     from cupy.cuda import cublas
 
     gemm, handle, used = cublas.gemmEx, cp.cuda.device.get_cublas_handle(), []
@@ -146,7 +146,7 @@ def test_graph_of_a_product(scheme, slices):
 )
 @pytest.mark.parametrize("size", [300, 1100])
 def test_operands_written_right_before(dtype, options, size):
-    """Both operands are split side by side, and neither before what the stream has to do first is over."""
+    """Neither operand is split before the work that the current stream had at the call is done."""
     rng = np.random.default_rng(15)
     lefts, rights = cp.asarray(rng.standard_normal((2, 3, size, size)).astype(dtype))
     expected = {}
@@ -164,7 +164,7 @@ def test_operands_written_right_before(dtype, options, size):
 
 
 def test_threads():
-    """Kernels are launched from threads that CUDA has not seen before, at the same time."""
+    """Kernels are launched at the same time from several threads without a CUDA context."""
     rng = np.random.default_rng(10)
     operands = [(rng.standard_normal((300, 300)), rng.standard_normal((300, 300))) for _ in range(4)]
     on_device = [tuple(cp.asarray(x) for x in pair) for pair in operands]
@@ -183,7 +183,7 @@ def test_threads():
 
 
 def test_a_priori_plan_does_not_wait():
-    """Launching returns long before the device is done."""
+    """A product of a plan without data returns long before the device is done."""
     a = cp.random.standard_normal((4096, 4096))
     plan = ozaki.plan(a.shape, a.shape, dtype="float64", scheme="residues", slices=14)
     ozaki.matmul(a, a, plan=plan)

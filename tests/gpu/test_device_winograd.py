@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from operands import random_matrix, same_bits, views
 
 import ozaki
+from operands import random_matrix, same_bits, views
 
 cp = pytest.importorskip("cupy")
 pytestmark = pytest.mark.gpu
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.gpu
 
 @pytest.mark.parametrize("seed", range(30))
 def test_winograd(seed, monkeypatch):
-    """Halves of every size: even, odd, and empty ones."""
+    """Operands of every size: even, odd, and of one row, whose second half is empty."""
     from ozaki.backends.cupy import repeated
     from ozaki.backends.cupy.steps.engines import choice
 
@@ -36,7 +36,7 @@ def test_winograd(seed, monkeypatch):
     a, ca, b, cb = a[:, :k], ca[:, :k], b[:k], cb[:k]
     options = {"scheme": "residues", "slices": slices, "engine": "hopper"}
     expected = ozaki.matmul(a, b, scheme="residues", slices=slices)
-    for i in range(3):  # with a report, the long way, whose program is kept, and by that
+    for i in range(3):  # with a report, planned, and repeated by the kept program
         out = cp.full(expected.shape, cp.nan, expected.dtype)
         if i > 0:
             ozaki.matmul(ca, cb, out=out, **options)
@@ -54,14 +54,14 @@ def test_winograd(seed, monkeypatch):
 
 @pytest.mark.parametrize(("slices", "dtype"), [(14, "f8"), (7, "f4")])
 def test_winograd_at_full_size(slices, dtype):
-    """As cuBLAS, to the bit, at the least size that takes it and above."""
+    """The bits of cuBLAS at sizes that take Winograd's form by default."""
     if cp.cuda.Device().compute_capability != "90":
         pytest.skip("an engine for Hopper")
     for m, k, n in ((10240, 10240, 10240), (10001, 10321, 10451)):
         a, b = (cp.random.standard_normal(shape, dtype=dtype) for shape in ((m, k), (k, n)))
         out = cp.full((m, n), cp.nan, dtype)
         options = {"scheme": "residues", "slices": slices, "return_report": True}
-        _, report = ozaki.matmul(a, b, out=out, workspace_limit=10**11, **options)  # which has room for it
+        _, report = ozaki.matmul(a, b, out=out, workspace_limit=10**11, **options)  # a limit with room for quadrants
         assert "Winograd" in report.engine and report.workspace_bytes <= 10**11
         assert "Winograd" in ozaki.matmul(a, b, **options)[1].engine
         expected = ozaki.matmul(a, b, scheme="residues", slices=slices, engine="cublas")

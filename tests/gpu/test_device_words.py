@@ -1,4 +1,4 @@
-"""Words on the device: the bits of the tensor core in software, whatever the kernel, layout and tile."""
+"""Words on the device have the bits of the tensor core in software, whatever the kernel, layout and tile."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from operands import random_matrix, tensor_core
 
 import ozaki
+from operands import random_matrix, tensor_core
 from ozaki.bounds.description import FIELDS
 from ozaki.schemes import PRESETS
 
@@ -19,7 +19,7 @@ PROMOTED = ["halfhalf", "tf32tf32", "two-stage"]
 PAIRS = ["single-fp16", "single-bf16", "single-tf32", "double-fp16", "double-bf16", "triple-bf16"]
 PAIRS += ["fabsum-v1", "fabsum-v2"]
 ON_HOPPER = [*PROMOTED, *PAIRS]
-"""Those that have kernels of their own there, one for each list."""
+"""Presets that have kernels of their own on Hopper, one kernel for each of the two lists."""
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +29,7 @@ def core():
 
 @pytest.fixture(params=["wgmma", "mma.sync"])
 def kernel(request, monkeypatch):
-    """The kernel that multiplies, if the device has a choice."""
+    """The instruction of the kernel that multiplies: each one that the device has."""
     from ozaki.backends.cupy import repeated
     from ozaki.backends.cupy.steps.engines import choice
 
@@ -48,7 +48,7 @@ def operands(rng, m, k, n, spread=3):
 
 
 def same_numbers(expected, got):
-    """Equal bits, but for the sign of zeros, which the model does not claim."""
+    """Assert equal bits, except for the sign of zeros, which the model does not claim."""
     got = cp.asnumpy(got)
     assert (expected.dtype, expected.shape) == (got.dtype, got.shape)
     different = expected.view(np.int32) != got.view(np.int32)
@@ -62,7 +62,7 @@ def same_numbers(expected, got):
 
 
 def same_in_samples(rng, a, b, words, count=20):
-    """A whole product, in some of its rows and columns those of the model; finite in all."""
+    """Multiply; assert that some rows and columns have the bits of the model, and that all entries are finite."""
     c = multiplied(cp.asarray(a), cp.asarray(b), words)
     rows, cols = (np.unique(rng.integers(0, size, count)) for size in c.shape)
     same_numbers(ozaki.matmul(a[rows], b[:, cols], scheme=words), c[rows][:, cols])
@@ -100,7 +100,7 @@ def test_tiles(core, name, columns, shape, kernel, monkeypatch):
 @pytest.mark.parametrize("name", ["halfhalf", "tf32tf32", "markidis", "two-stage", "triple-bf16", "fabsum-v1"])
 @pytest.mark.parametrize("kernel", ["mma.sync"], indirect=True)
 def test_tiles_of_mma(core, name, tile, shape, kernel, monkeypatch):
-    """Warps, what each owns, and the units of k that are held."""
+    """Shapes of the mma.sync kernel: warps, rows and columns of each, units of k in shared memory."""
     from ozaki.backends.cupy.steps.engines import choice, word_mma
 
     monkeypatch.setattr(choice.MmaWords, "of", lambda device, *_: choice.MmaWords(device, word_mma.Shape(*tile)))
@@ -111,7 +111,7 @@ def test_tiles_of_mma(core, name, tile, shape, kernel, monkeypatch):
 @pytest.mark.parametrize("block", [64, 192, 320, 448, 2048])
 @pytest.mark.parametrize("name", ["single-fp16", "fabsum-v1", "fabsum-v2"])
 def test_blocks(core, name, block):
-    """Shorter and longer than the ring of stages."""
+    """Blocks shorter and longer than the ring of stages."""
     rng = np.random.default_rng(block)
     promotion = PRESETS[name].promotion or "fp32"
     words = replace(PRESETS[name], core=core, block=block, promotion=promotion)
@@ -138,9 +138,8 @@ def test_batches(core, name, kernel):
 
 @pytest.mark.parametrize("seed", range(24))
 def test_words_in_one_read(core, seed):
-    """Clusters that hold whole rows, fewer of long ones, find and cut what two kernels do."""
+    """The kernel whose clusters hold whole rows finds the exponents and words that two kernels find."""
     from built import Steps
-
     from ozaki.backends.cupy.steps.describing import find_largest
     from ozaki.backends.cupy.steps.engines.choice import word_engine
     from ozaki.backends.cupy.steps.one_read import find_and_split
@@ -162,7 +161,7 @@ def test_words_in_one_read(core, seed):
             steps = Steps()
             b, device, given = steps.b, steps.device, steps.given(y)
             layout = word_engine(device, words, batch, rows, y.shape[2], rows).layout(words, side, *y.shape)
-            expected = split_words(b, find_largest(b, device, given), words, layout)
+            expected = split_words(b, find_largest(b, given), words, layout)
             lost = b.cleared_on_host("lost", (1,), "I")
             got = find_and_split(b, device, given, words, layout, lost)
             raised = b.evidence(b.arrive(lost), lambda flag: bool(flag[0]))
@@ -207,7 +206,7 @@ def test_panels_prepared_and_streams(core, name, kernel):
 
 @pytest.mark.parametrize("name", ["halfhalf", "tf32tf32"])
 def test_no_less_accurate_than_the_native_product(core, name):
-    """Where cuBLAS has tiles enough: for few of them it splits k, which helps sums of positive numbers."""
+    """n is so large that cuBLAS does not split k, as it does for few tiles: sums of positive numbers gain by that."""
     rng = np.random.default_rng(9)
     for make in (rng.standard_normal, rng.random):
         a, b = make((2048, 2048)).astype("f4"), make((2048, 2048)).astype("f4")

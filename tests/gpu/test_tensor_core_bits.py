@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from operands import tensor_core
 
+from operands import tensor_core
 from ozaki.schemes.formats import FORMATS
 from ozaki.tensor_core import mma, round_to
 
@@ -39,7 +39,7 @@ def numbers(rng, shape, name, spread):
 
 
 def raw(x, name):
-    """The numbers as the kernel reads them."""
+    """Numbers of a format as bits in a CuPy array, as tests/gpu/mma.cu reads them."""
     single = np.ascontiguousarray(x.astype(np.float32))
     if name == "fp16":
         return cp.asarray(single.astype(np.float16).view(np.uint16))

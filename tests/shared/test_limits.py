@@ -1,4 +1,4 @@
-"""Workspace: limits change no bits and are kept, and reports say what is held."""
+"""Workspace: limits change no bits and are kept, and reports say how much is held."""
 
 import numpy as np
 import pytest
@@ -12,19 +12,19 @@ COUNTS = [("residues", 7, "f4"), ("residues", 14, "f8"), ("digits", 3, "f4"), ("
 def operands(device, rng, scheme, dtype):
     m, k, n = device.size((450, 900, 330), (300, 26, 400))
     if device.name == "numpy" and scheme == "halfhalf":
-        m, k, n = 40, 600, 50  # the tensor core is modelled number by number
+        m, k, n = 40, 600, 50  # small, since the tensor core is modelled number by number
     return rng.standard_normal((m, k)).astype(dtype), rng.standard_normal((k, n)).astype(dtype)
 
 
 def options_of(device, scheme, slices):
-    """By the engine whose panels are smallest."""
+    """Options of `ozaki.matmul` for the engine whose panels are smallest: cuBLAS, where there is one."""
     engine = {} if scheme == "halfhalf" or "cublas" not in device.engines else {"engine": "cublas"}
     return {"scheme": scheme, "slices": slices, **engine}
 
 
 @pytest.mark.parametrize(("scheme", "slices", "dtype"), COUNTS)
 def test_a_limit_changes_nothing(device, rng, scheme, slices, dtype):
-    """With room for the whole product and for panels; called again, with other data of the same shape."""
+    """Limits with room for the whole product, and for panels only; repeated with other data of the same shape."""
     a, b = operands(device, rng, scheme, dtype)
     x, y, twice = device.asarray(a), device.asarray(b), device.asarray(2 * b)
     options = options_of(device, scheme, slices)
@@ -46,7 +46,7 @@ def test_prepared_operands_in_panels(device, rng, scheme, slices, dtype):
     options = options_of(device, scheme, slices)
     c, whole = ozaki.matmul(x, y, return_report=True, **options)
     plan = ozaki.plan(x, y, workspace_limit=int(whole.workspace_bytes * 0.6), **options)
-    for times in (1, 8):  # other exponents the second time
+    for times in (1, 8):  # the second right operand has other shared exponents
         left, right = ozaki.prepare(x, "left", plan), ozaki.prepare(device.asarray(times * b), "right", plan)
         for pair in ((left, right), (left, device.asarray(times * b)), (x, right)):
             assert_same(times * device.asnumpy(c), device.asnumpy(ozaki.matmul(*pair, plan=plan)), times)
@@ -66,7 +66,7 @@ def test_panels_leave_the_gaps_of_out_alone(device, rng):
 
 
 def test_panels_into_an_operand(device, rng):
-    """Which panels after the first still read."""
+    """`out` is an operand, which the panels after the first still have to read."""
     n = device.size(700, 200)
     a, b = rng.standard_normal((n, n)).astype("f4"), rng.standard_normal((n, n)).astype("f4")
     options = options_of(device, "residues", 7)
@@ -82,7 +82,7 @@ def test_panels_into_an_operand(device, rng):
 
 @pytest.mark.parametrize("accuracy", ["fp64", ozaki.Accuracy("row-column", 1e-15)], ids=str)
 def test_a_plan_is_the_same_within_a_limit(device, rng, accuracy):
-    """Proofs go in parts then, and come to the plan that is made without a limit."""
+    """Within a limit, proofs run in panels, and lead to the plan that is made without a limit."""
     a, b = rng.standard_normal((70, 300)), rng.standard_normal((300, 40))
     a[:, 5:] *= rng.random((70, 295)) < 0.5
     options = {"accuracy": accuracy, "reproducible": True}
@@ -97,7 +97,7 @@ def test_a_plan_is_the_same_within_a_limit(device, rng, accuracy):
 
 
 def test_a_result_that_goes_through_a_copy_counts_as_workspace(device, rng):
-    """A transposed result of cuBLAS is none: it computes in that order. A result with gaps along both axes is."""
+    """No engine writes a transposed `out`: the result is computed in memory of its own, then copied."""
     a, b = rng.standard_normal((60, 20)), rng.standard_normal((20, 60))
     options = {"scheme": "residues", "slices": 14, "return_report": True}
     _, report = ozaki.matmul(device.asarray(a), device.asarray(b), out=device.full((60, 60), 0), **options)
@@ -118,7 +118,7 @@ def test_a_limit_that_is_too_small_is_refused_before_out_is_touched(device, rng,
 
 
 def test_the_native_product_keeps_the_limit(device):
-    """It converts an operand, and cannot compute in a transposed result."""
+    """The native product needs workspace to convert an operand, and cannot write a transposed `out`."""
     a, b = np.ones((100, 100), "f4"), np.ones((100, 100))
     for way in ({}, {"scheme": "native"}, {"accuracy": 1e-10}):
         out = device.full((100, 100), np.nan).T

@@ -29,7 +29,7 @@ COUNTS = [
 
 
 def engines(device, scheme, slices, k=1):
-    """Those of the device that multiply such slices; of an emulated device only the last, since kernels are built."""
+    """The device's engines for such slices; on an emulated device only the last one, since each needs kernels built."""
     if scheme == "fp16-digits":
         return [name for name in device.engines if name in ("float64", "cublas")]
     found = [name for name in device.engines if name != "hopper" or is_for_hopper(device, scheme, slices, k)]
@@ -37,7 +37,7 @@ def engines(device, scheme, slices, k=1):
 
 
 def is_for_hopper(device, scheme, slices, k):
-    """Whether the engine takes these slices; what it says if not."""
+    """Whether the engine "hopper" takes these slices; if not, assert what its error says."""
     options = {"scheme": scheme, "slices": slices, "engine": "hopper"}
     if scheme == "residues" or (slices <= 7 and k < 2**14):
         return True
@@ -56,7 +56,7 @@ def matrix(rng, shape, dtype, exponents=3):
 
 @pytest.mark.parametrize(("scheme", "slices", "dtype"), COUNTS)
 def test_products(device, rng, scheme, slices, dtype):
-    """Operands in every order, NaN and Inf, subnormal results; calls like one before; prepared operands."""
+    """Operands in every memory order, NaN and Inf, subnormal results; repeated calls; prepared operands."""
     if device.name == "emulated Hopper" and (scheme, slices, dtype) not in ON_ALL:
         pytest.skip("its kernels are not built for this device")
     options = {"scheme": scheme, "slices": slices}
@@ -79,7 +79,7 @@ def test_products(device, rng, scheme, slices, dtype):
 
 
 def random_matrix(rng, shape, dtype, exponents):
-    """Normal entries with exponents of rows, and of elements; some zeros."""
+    """Normal entries times powers of two drawn for each row and for each element; some zeros."""
     x = np.ldexp(rng.standard_normal(shape), rng.integers(-exponents, exponents + 1, (*shape[:-1], 1)))
     x = np.ldexp(x, rng.integers(-exponents, exponents + 1, shape) // 2)
     x[rng.random(shape) < 0.05] = 0
@@ -89,7 +89,7 @@ def random_matrix(rng, shape, dtype, exponents):
 
 @pytest.mark.parametrize("repetition", range(8))
 def test_products_of_all_kinds(device, rng, repetition):
-    """Scheme, count, shape, stack, dtypes, exponents and layout by chance; long rows now and then."""
+    """Scheme, count, shape, stack, dtypes, exponents and layout at random; one product in ten has long rows."""
     for _ in range(device.size(50 if device.name != "numpy" else 5, 1)):
         m, k, n = (int(v) for v in rng.integers(1, device.size(400, 90), 3))
         if rng.random() < 0.1:
@@ -122,7 +122,7 @@ def test_products_of_all_kinds(device, rng, repetition):
     (Residues(14), "f8"), (Residues(7), "f4"), (Digits(3), "f4"), (Digits(7), "f8"), (Digits(5, 7), "f4"),
 ])  # fmt: skip
 def test_the_bits_are_those_of_the_definition(device, rng, scheme, dtype):
-    """From the smallest numbers to the largest, and of ordinary ones."""
+    """Operands with elements from the smallest numbers to the largest, and ordinary ones."""
     low, high = (-149, 120) if dtype == "f4" else (-1074, 1000)
     for _ in range(device.size(10, 1)):
         m, k, n = int(rng.integers(1, 9)), int(rng.integers(1, 70)), int(rng.integers(1, 9))
@@ -137,7 +137,7 @@ def test_the_bits_are_those_of_the_definition(device, rng, scheme, dtype):
 
 
 def test_fp16_digits(device, rng):
-    """Sums that fill the accumulator: but for the last columns, all digits are about as large as they can be."""
+    """Sums that fill the accumulator: all digits, except in the last columns, are about as large as they can be."""
     for k in (320, 4096, 2**14, 2**20, 2**22 + 70)[: 5 if device.name == "a real device" else 3]:
         radix = 2 ** fp16_digit_bits(k)
         largest = radix // 2 - 1
@@ -152,7 +152,7 @@ def test_fp16_digits(device, rng):
 
 
 def test_shorter_rows_between(device, rng):
-    """One kernel for all lengths, with as much shared memory as each needs."""
+    """Rows of different lengths in turn: one kernel serves all, with as much shared memory as each needs."""
     for k in device.size((5000, 700, 5000, 130, 5000), (1500, 130, 1500)):
         a, b = matrix(rng, (40, k), "f8"), matrix(rng, (k, 30), "f8")
         for scheme, slices in (("residues", 14), ("digits", 7)):
@@ -181,7 +181,7 @@ STACKS = [
 
 @pytest.mark.parametrize(("left", "right"), STACKS)
 def test_a_stack_equals_a_loop(device, rng, left, right):
-    """Of slices and natively; called twice, into `out` and by gemm."""
+    """A product of stacks, of slices or native, equals one product for each pair; repeated, into `out` and by gemm."""
     left, right = left[-device.size(4, 2) :], right[-device.size(4, 2) :]
     a, b = matrix(rng, (*left, 5, 40), "f8"), matrix(rng, (*right, 40, 6), "f8")
     batch = np.broadcast_shapes(left, right)
@@ -204,7 +204,7 @@ def test_a_stack_equals_a_loop(device, rng, left, right):
 
 @pytest.mark.parametrize(("scheme", "slices"), [("residues", 14), ("digits", 7)])
 def test_small_matrices_of_a_stack(device, rng, scheme, slices):
-    """Padded to whole tiles, where they would else be multiplied one by one."""
+    """Many small matrices, which engines may pad to whole tiles and multiply at once."""
     count = device.size(300, 20)
     a, b = matrix(rng, (count, 30, 60), "f8"), matrix(rng, (count, 60, 20), "f8")
     expected = ozaki.matmul(a, b, scheme=scheme, slices=slices)
@@ -216,7 +216,7 @@ def test_small_matrices_of_a_stack(device, rng, scheme, slices):
 
 @pytest.mark.parametrize(("dtype", "shape", "tolerance"), [("f4", (20, 1100, 25), 1e-6), ("f8", (30, 200, 20), 1e-14)])
 def test_plans_from_data(device, rng, dtype, shape, tolerance):
-    """The plan, the bound and the bits that NumPy comes to."""
+    """The plan, the bound and the bits are those of NumPy."""
     m, k, n = shape
     a, b = matrix(rng, (m, k), dtype), matrix(rng, (k, n), dtype)
     for accuracy in (None, ozaki.Accuracy("row-column", tolerance)):
@@ -241,7 +241,7 @@ def test_plans_of_stacks(device, rng, accuracy):
 
 
 def test_other_data_in_calls_alike(device, rng):
-    """What a first call found of its data holds for it alone: other data have the bits of NumPy too."""
+    """What a first call found of its data is not used for the data of repeated calls: all have the bits of NumPy."""
     usual, peaks, few = rng.standard_normal((30, 200)), rng.standard_normal((30, 200)), rng.integers(-3, 4, (30, 200))
     peaks[:, 5] *= 2.0**12
     nan = usual.copy()
@@ -262,7 +262,7 @@ def test_numbers_that_equal_a_number_of_bits_are_refused_after_it_ran(device):
 
 
 def test_arrays_in_use_elsewhere(device, rng):
-    """A result is of what its operands held when the product was asked for, though they are written right after."""
+    """A result is computed from the operands as they were at the call, though they are overwritten right after."""
     a, b = rng.standard_normal((40, 60)), rng.standard_normal((60, 30))
     x, y = device.asarray(a.copy()), device.asarray(b.copy())
     for options in ({"scheme": "residues", "slices": 14}, {"accuracy": "fp64", "reproducible": True}):

@@ -1,7 +1,7 @@
-"""The bits of some products, as they are published in bits.json: the same in every version, on every device.
+"""The bits of some products are those in bits.json, in every version and on every device.
 
-Where a change of bits is wanted, the changelog lists it, and `python tests/shared/test_published_bits.py` writes the
-file anew.
+An intended change of bits is listed in the changelog; `python tests/shared/test_published_bits.py` then rewrites the
+file.
 """
 
 import hashlib
@@ -59,7 +59,7 @@ COUNT = 12 * len(WAYS)
 
 
 def digest(c, report):
-    """What is published of a product: its plan, and a hash of its bits."""
+    """The entry of bits.json for a product: its plan, and a hash of its bits."""
     return f"{report.slices} {report.scheme} {hashlib.sha256(np.ascontiguousarray(c).tobytes()).hexdigest()[:24]}"
 
 

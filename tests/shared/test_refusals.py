@@ -42,7 +42,7 @@ def prepare(shape, side, dtype="f8", **options):
 
 
 def prepared(side, **options):
-    """A product of an operand that was prepared, with these options."""
+    """A call of matmul, with these options, whose operand on that side is prepared."""
 
     def call(device):
         x, y = ones(device, A), ones(device, B)

@@ -1,4 +1,4 @@
-"""Products of words: the bits of the model of the tensor core, in every layout, and what reports say of them."""
+"""Products of words: their bits are those of the tensor core in software, in every layout; and their reports."""
 
 from dataclasses import replace
 
@@ -14,13 +14,13 @@ from ozaki.schemes import PRESETS
 
 ON_HOPPER = ["halfhalf", "tf32tf32", "two-stage", "single-fp16", "single-bf16", "single-tf32"]
 ON_HOPPER += ["double-bf16", "triple-bf16", "fabsum-v1", "fabsum-v2"]
-"""Those that have kernels of their own there."""
+"""Presets that have kernels of their own on Hopper."""
 
 EMULATED = {
     "emulated Ampere": ["halfhalf", "tf32tf32", "two-stage", "markidis", "triple-bf16", "fabsum-v2"],
     "emulated Hopper": ON_HOPPER,
 }
-"""What is multiplied on emulated devices: each method takes kernels that have to be built."""
+"""Presets that are tested on emulated devices, where each one needs kernels built."""
 
 
 @pytest.fixture(autouse=True)
@@ -38,7 +38,7 @@ def core_of(device):
 
 
 def here(device, words):
-    """The words on the tensor cores of this device; NumPy models all."""
+    """The words for the tensor cores of this device; unchanged on NumPy, which models all tensor cores."""
     return words if device.xp is np else replace(words, core=core_of(device))
 
 
@@ -52,7 +52,7 @@ def operands(rng, m, k, n, span=3):
 
 
 def same_numbers(expected, got, *about):
-    """Equal bits, but for the sign of zeros, which the model does not claim."""
+    """Assert equal bits, except for the sign of zeros, which the model does not claim."""
     expected, got = (np.where(x == 0, x.dtype.type(0), x) for x in (expected, got))
     assert_same(expected, got, *about)
 
@@ -69,7 +69,7 @@ def test_bits_of_the_definition(device, rng, name):
 
 @pytest.mark.parametrize("name", ALL)
 def test_bits_of_the_model(device, rng, name):
-    """Of NumPy, which is the model of the tensor core: any layout, NaN; called again; subnormal and huge results."""
+    """The bits of NumPy, which models the tensor core: any layout, NaN; repeated calls; subnormal and huge results."""
     skip_unless_emulated(device, name)
     words = here(device, ALL[name])
     for m, k, n in ((20, 70, 130), (3, 200, 5)):
@@ -220,7 +220,7 @@ def test_underflows_are_counted(device):
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_reports_are_those_of_numpy(device, rng, name):
-    """Bounds of each measure, estimate and underflows; and the bounds hold."""
+    """Reports are those of NumPy (bounds in two measures, estimate, underflows), and the componentwise bound holds."""
     skip_unless_emulated(device, name)
     words = here(device, PRESETS[name])
     for span in device.some((0, 12, 30), 1, rng):
@@ -248,7 +248,7 @@ def test_other_tensor_cores_are_refused(device):
     core = core_of(device)
     other = tensor_core.A100 if core != tensor_core.A100 else tensor_core.V100
     words, x = replace(PRESETS["single-fp16"], core=other), device.full((2, 2), 1, "f4")
-    if device.xp is np:  # which models them all
+    if device.xp is np:  # which models all tensor cores
         assert_same(np.full((2, 2), 2, "f4"), ozaki.matmul(x, x, scheme=words))
     else:
         with pytest.raises(

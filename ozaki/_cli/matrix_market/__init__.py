@@ -1,4 +1,4 @@
-"""MatrixMarket files, read strictly: each number to the nearest float64, or an error that says where it stands."""
+"""MatrixMarket files; reading is strict: each number becomes the nearest float64, or an error says where it stands."""
 
 from ozaki._cli.matrix_market.reading import read
 from ozaki._cli.matrix_market.writing import write

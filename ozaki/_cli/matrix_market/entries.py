@@ -1,4 +1,4 @@
-"""The lines of a MatrixMarket file behind its header."""
+"""Reading the entries of a MatrixMarket file, the lines behind its header."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ozaki._cli.matrix_market.header import Header
 from ozaki._cli.matrix_market.numbers import INTEGER, REAL, UNSIGNED, first_lost, to_floats
 from ozaki._cli.matrix_market.places import is_empty, quoted, refuse, words
 
-_BLOCK = 1 << 22  # bytes that are looked at together; as words they take about ten times as much memory
+_BLOCK = 1 << 22  # bytes that are read and parsed at a time; split into words they take about ten times the memory
 _INDEX = rb"\d{1,18}+"
 
 Indices = npt.NDArray[np.int64]
@@ -23,20 +23,21 @@ Indices = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Block:
-    """Some entries of a file.
+    """Consecutive entries of a file.
 
     Attributes
     ----------
     lines : array of int
-        The line of each.
+        Number of the line of each entry, from 1.
     rows, columns : arrays of int
-        From 0; without elements in a file that leaves them out.
+        Row and column of each entry, from 0; empty for a file in array format, which has none.
     values : array of float64
+        Value of each entry.
 
     Raises
     ------
     ValueError
-        Where these are not equally many.
+        If the arrays have different lengths.
     """
 
     lines: Indices
@@ -51,23 +52,25 @@ class Block:
 
 
 def read_blocks(file: BufferedIOBase, header: Header) -> Iterator[Block]:
-    """Read the entries, as many as the header says.
+    """Read the entries block by block, as many as the header says.
 
     Raises
     ------
     ValueError
-        With the line and the column, where an entry is not of the kind that the header says, float64 does not hold
-        its number, or its place is not in the matrix. With the line, where entries are missing.
+        If an entry is not of the kind that the header says, float64 does not hold its number, or its place is not in
+        the matrix: the message names line and column. If entries are missing: the message names the line.
     """
     kinds = _kinds(header)
     valid = _valid(kinds)
     missing, number = header.entries, header.lines + 1
     while lines := file.readlines(_BLOCK):
         if not lines[-1].endswith(b"\n"):
-            lines[-1] += b"\n"  # here, and not in the text alone: a last "\r" is a blank line in both or in neither
+            lines[-1] += (
+                b"\n"  # in `lines` as well as in `text`: both have to agree whether a last "\r" is a blank line
+            )
         text = b"".join(lines)
         matched = valid.match(text)
-        assert matched is not None  # it matches no line at all, if nothing else
+        assert matched is not None  # the pattern also matches nothing at all
         if matched.end() < len(text):
             bad = text.count(b"\n", 0, matched.end())
             _refuse_entry(number + bad, lines[bad], kinds)
@@ -83,7 +86,7 @@ def read_blocks(file: BufferedIOBase, header: Header) -> Iterator[Block]:
 
 
 def _kinds(header: Header) -> list[tuple[bytes, str]]:
-    """Return what each word of an entry is: a pattern, and what to call it."""
+    """Return, for each word of an entry, the pattern that it must match and what messages call it."""
     value = {
         "real": [(REAL, "a number")],
         "integer": [(INTEGER, "an integer")],
@@ -94,13 +97,13 @@ def _kinds(header: Header) -> list[tuple[bytes, str]]:
 
 
 def _valid(kinds: list[tuple[bytes, str]]) -> re.Pattern[bytes]:
-    """Return a pattern that matches lines up to the first wrong one."""
+    """Return a pattern that matches as many lines as are valid: entries, comments and blank lines."""
     entry = rb"[ \t]++".join(rb"(?:" + pattern + rb")" for pattern, _ in kinds)
     return re.compile(rb"(?:[ \t]*+(?:%[^\n]*+|" + entry + rb"[ \t]*+)?+\r?+\n)*+")
 
 
 def _refuse_entry(number: int, line: bytes, kinds: list[tuple[bytes, str]]) -> NoReturn:
-    """Say what is wrong with a line."""
+    """Raise an error that says what is wrong with a line that is no valid entry."""
     found = words(line)
     expected = f"an entry is {', '.join(name for _, name in kinds)}"
     for place, (pattern, name) in enumerate(kinds):
@@ -113,18 +116,18 @@ def _refuse_entry(number: int, line: bytes, kinds: list[tuple[bytes, str]]) -> N
 
 @dataclass(frozen=True)
 class _Entries:
-    """The words of lines that are valid.
+    """The words of a block of valid lines.
 
     Attributes
     ----------
     lines : list of bytes
-        All lines, those without an entry included.
+        All lines, including those without an entry.
     first : int
-        The number of the first.
+        Number of the first line in the file.
     numbers : array of int
-        Those of the lines that have an entry.
+        Numbers of the lines that have an entry.
     columns : list of lists of bytes
-        The first word of each entry, the second, and so on.
+        The first words of all entries, their second words, and so on.
     """
 
     lines: list[bytes]
@@ -134,7 +137,7 @@ class _Entries:
 
     @staticmethod
     def of(lines: list[bytes], text: bytes, first: int, width: int) -> _Entries:
-        """Take lines apart, each entry into as many words; `text` is all of them."""
+        """Split lines into entries of `width` words; `text` is all lines joined."""
         found = text.split()
         if len(found) == width * len(lines) and b"%" not in text:
             numbers = np.arange(first, first + len(lines), dtype=np.int64)
@@ -145,19 +148,22 @@ class _Entries:
         return _Entries(lines, first, numbers, [found[i::width] for i in range(width)])
 
     def refuse(self, entry: int, word: int, reason: str) -> NoReturn:
-        """Raise an error about a word of an entry."""
+        """Raise an error about a word of an entry, both counted from 0."""
         number = int(self.numbers[entry])
         refuse(number, self.lines[number - self.first], word, reason)
 
     def refuse_where(self, wrong: npt.NDArray[np.bool_], word: int, reason: Callable[[int], str]) -> None:
-        """Raise an error about the first entry that is wrong, if one is."""
+        """Raise an error about the first entry for which `wrong` is true, if there is one."""
         if wrong.any():
             entry = int(wrong.argmax())
             self.refuse(entry, word, reason(entry))
 
 
 def _places(entries: _Entries, header: Header) -> tuple[Indices, Indices]:
-    """Return the rows and columns of entries, from 0."""
+    """Return the rows and columns of entries, from 0.
+
+    Raises for places outside the matrix, and for those above the diagonal of a symmetric or skew-symmetric one.
+    """
     if not header.sparse:
         return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
     rows, columns = (np.array(list(map(int, found)), dtype=np.int64) - 1 for found in entries.columns[:2])
@@ -175,7 +181,7 @@ def _check_range(entries: _Entries, word: int, name: str, indices: Indices, size
 
 
 def _values(entries: _Entries, header: Header) -> npt.NDArray[np.float64]:
-    """Return the values of entries."""
+    """Return the values of entries; raise if float64 does not hold one."""
     if header.field == "pattern":
         return np.ones(entries.numbers.size)
     found = entries.columns[-1]

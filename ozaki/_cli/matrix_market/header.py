@@ -1,4 +1,4 @@
-"""The first lines of a MatrixMarket file: what kind of matrix it holds, and how large."""
+"""Reading the header of a MatrixMarket file: the kind of matrix that it holds, and its size."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ozaki._cli.matrix_market.places import is_empty, quoted, refuse, without_en
 
 BANNER = "%%MatrixMarket matrix"
 
-_LONGEST = 1024  # characters of a line, by the format's definition
+_LONGEST = 1024  # most characters of a line, by the definition of the format
 _FORMATS = ("coordinate", "array")
 _FIELDS = ("real", "double", "integer", "unsigned-integer", "pattern")
 _SYMMETRIES = ("general", "symmetric", "skew-symmetric")
@@ -19,16 +19,16 @@ _SIZE = re.compile(rb"\d{1,18}")
 
 @dataclass(frozen=True)
 class Header:
-    """What the first lines say.
+    """The contents of the header of a file.
 
     Attributes
     ----------
-    sparse : entries come with their rows and columns; else all of them come, column by column
+    sparse : whether entries come with their rows and columns; else all entries come, column by column
     field : "real", "integer", "unsigned-integer" or "pattern"
     symmetry : "general", "symmetric" or "skew-symmetric"
     rows, columns : size of the matrix
-    entries : how many entries follow
-    lines : how many lines the header takes
+    entries : number of entries that follow
+    lines : number of lines of the header
     """
 
     sparse: bool
@@ -46,12 +46,12 @@ class Header:
 
 
 def read_header(file: BufferedIOBase) -> Header:
-    """Read a file up to its first entry.
+    """Read the header of a file, up to the line that says its sizes.
 
     Raises
     ------
     ValueError
-        With the line and the column, where the file is no MatrixMarket file, or holds what is not supported.
+        If the file is no MatrixMarket file, or holds what is not supported; the message names line and column.
     """
     layout, field, symmetry = _kind(file.readline(_LONGEST + len(b"\r\n")))
     sparse = layout == "coordinate"
@@ -74,7 +74,7 @@ def read_header(file: BufferedIOBase) -> Header:
 
 
 def _kind(line: bytes) -> tuple[str, str, str]:
-    """Read the first line: format, field and symmetry."""
+    """Return format, field and symmetry, which the first line says."""
     found = words(line)
     if not found or found[0][0].lower() != b"%%matrixmarket":
         refuse(1, line, 0, f"expected a first line {BANNER} FORMAT FIELD SYMMETRY; this is no MatrixMarket file")
@@ -108,6 +108,7 @@ def _first_filled(file: BufferedIOBase) -> tuple[int, bytes]:
 
 
 def _sizes(number: int, line: bytes, names: tuple[str, ...]) -> list[int]:
+    """Return the whole numbers of a line, one for each name; raise if it is anything else."""
     found = words(line)
     for place, name in enumerate(names):
         if place >= len(found) or not _SIZE.fullmatch(found[place][0]):

@@ -1,4 +1,4 @@
-"""Decimal numbers to float64."""
+"""Conversion of decimal numbers to float64."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-# An exponent begins with e or, as Fortran writes it, with d; behind a decimal point its letter may be missing, which
-# is how Fortran writes exponents of three digits. Quantifiers take all they can and give nothing back (++, *+, ?+):
-# a long line is refused as fast as it is read.
+# An exponent begins with e or, as Fortran writes it, with d; in a number with a decimal point its letter may be
+# missing, which is how Fortran writes exponents of three digits. Quantifiers are possessive (++, *+, ?+): without
+# backtracking, a long line is refused as fast as it is read.
 _EXPONENT = rb"[eEdD][+-]?+\d++"
 _DECIMAL = rb"(?:\d++\.\d*+|\.\d++)(?:" + _EXPONENT + rb"|[+-]\d++)?+|\d++(?:" + _EXPONENT + rb")?+"
 REAL = rb"[+-]?+(?:" + _DECIMAL + rb"|(?i:nan|inf(?:inity)?+))"
@@ -31,12 +31,12 @@ def to_floats(numbers: Sequence[bytes]) -> npt.NDArray[np.float64]:
 
 
 def first_lost(numbers: Sequence[bytes], floats: npt.NDArray[np.float64], whole: bool) -> tuple[int, str] | None:
-    """Find the first number of which float64 holds nothing or, if they are whole numbers, not everything.
+    """Find the first number that float64 turns into 0 or Inf or, if numbers are `whole`, rounds.
 
     Returns
     -------
     tuple of int and str, or None
-        Which number it is, and what is wrong.
+        The index of the number, and what is wrong with it.
     """
     for i in np.flatnonzero((floats == 0) | np.isinf(floats)).tolist():
         if floats[i] == 0 and _NONZERO.match(numbers[i]):
@@ -45,7 +45,8 @@ def first_lost(numbers: Sequence[bytes], floats: npt.NDArray[np.float64], whole:
             return i, "is too large for float64, and would become Inf"
     if whole:
         for i, number in enumerate(numbers):
-            # Leading zeros could be more than int() takes; what is left has no more digits than a finite float64.
+            # int() takes a limited number of digits: without leading zeros, a number whose float64 is finite has few
+            # enough.
             if len(number) > _DIGITS_HELD and abs(int(floats[i])) != int(number.lstrip(b"+-0") or b"0"):
                 return i, "is an integer that float64 does not hold (beyond 2**53)"
     return None

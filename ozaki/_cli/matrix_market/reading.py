@@ -1,4 +1,4 @@
-"""A MatrixMarket file as a dense matrix."""
+"""Reading a MatrixMarket file as a dense matrix."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Matrix = npt.NDArray[np.float64]
 
 
 def read(file: BufferedIOBase) -> Matrix:
-    """Read a real matrix; one of integers too, or a pattern, which has ones.
+    """Read a matrix of real numbers, of integers, or of a pattern, whose entries become ones.
 
     Parameters
     ----------
@@ -30,10 +30,10 @@ def read(file: BufferedIOBase) -> Matrix:
     Raises
     ------
     ValueError
-        With the line, and the column if there is one, where the file is not to the format; where a number is beyond
-        the range of float64, or a whole number not exactly a float64; where an entry comes twice.
+        If the file violates the format, a number is beyond the range of float64, an integer is not exactly a float64,
+        or an entry comes twice. The message names the line and, if the reason is a word, its column.
     MemoryError
-        Where the matrix is larger than the memory of the machine.
+        If the matrix is larger than the memory of the machine.
     """
     header = read_header(file)
     _check_fits(header)
@@ -41,23 +41,23 @@ def read(file: BufferedIOBase) -> Matrix:
 
 
 def _check_fits(header: Header) -> None:
-    """Raise before anything is allocated: the system might promise memory that it does not have."""
+    """Raise if the matrix exceeds the memory of the machine: the system might allocate memory that it does not have."""
     needed = 8 * header.rows * header.columns
-    there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else needed
-    if needed > there:
+    available = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else needed
+    if needed > available:
         raise MemoryError(
             f"line {header.lines}: a matrix of {header.rows} x {header.columns} float64 elements takes "
-            f"{needed / 2**30:.3g} GiB; this machine has {there / 2**30:.3g} GiB"
+            f"{needed / 2**30:.3g} GiB; this machine has {available / 2**30:.3g} GiB"
         )
 
 
 def _all_blocks(file: BufferedIOBase, header: Header) -> Iterator[Block]:
-    """Read the entries, and count what came: what is allocated for them holds anything until they are stored.
+    """Read the entries, and check their number: `_from_columns` stores them in memory that is not initialized.
 
     Raises
     ------
     ValueError
-        Where they are not as many as the header says.
+        If there are not as many entries as the header says.
     """
     got = 0
     for block in read_blocks(file, header):
@@ -89,12 +89,12 @@ def _from_places(file: BufferedIOBase, header: Header) -> Matrix:
 
 
 def _check_once(entries: Block, header: Header) -> None:
-    """No entry comes twice: the format does not say what that means, and a sum would be rounded."""
+    """Raise if an entry comes twice: the format does not say what that means, and a sum would be rounded."""
     keys = entries.rows * header.columns + entries.columns
     order = np.argsort(keys, kind="stable")
-    again = np.flatnonzero(keys[order[1:]] == keys[order[:-1]])
-    if again.size:
-        i = again[np.argmin(order[again + 1])]
+    repeated = np.flatnonzero(keys[order[1:]] == keys[order[:-1]])
+    if repeated.size:
+        i = repeated[np.argmin(order[repeated + 1])]
         first, second = order[i], order[i + 1]
         place = f"({entries.rows[first] + 1}, {entries.columns[first] + 1})"
         raise ValueError(
@@ -103,6 +103,7 @@ def _check_once(entries: Block, header: Header) -> None:
 
 
 def _check_diagonal(entries: Block) -> None:
+    """Raise if an entry on the diagonal, of a skew-symmetric matrix, is not zero."""
     wrong = np.flatnonzero((entries.rows == entries.columns) & (entries.values != 0))
     if wrong.size:
         i = wrong[0]
@@ -133,7 +134,7 @@ def _from_columns(file: BufferedIOBase, header: Header) -> Matrix:
 
 
 def _mirrored(values: Matrix, header: Header) -> Matrix:
-    """Return what stands above the diagonal."""
+    """Return the values above the diagonal that belong to these values below it."""
     if header.symmetry != "skew-symmetric":
         return values
     return 0.0 - values if header.whole else -values  # integers have no negative zero

@@ -1,4 +1,4 @@
-"""A dense matrix as a MatrixMarket file."""
+"""Writing a dense matrix as a MatrixMarket file."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ozaki._cli.matrix_market.header import BANNER
 
 
 def write(file: BufferedIOBase, matrix: npt.NDArray[Any]) -> None:
-    """Write a matrix in array format, each element in the fewest digits that have it as their nearest float64.
+    """Write a matrix in array format, each element by the fewest digits whose nearest float64 it is.
 
     NaN and Inf are written as nan, inf and -inf, which C, SciPy and this library read.
 
@@ -24,6 +24,6 @@ def write(file: BufferedIOBase, matrix: npt.NDArray[Any]) -> None:
     rows, columns = matrix.shape
     file.write(f"{BANNER} array real general\n{rows} {columns}\n".encode("ascii"))
     for column in matrix.T if matrix.size else ():
-        # As float64 even if it is float32: a float32 in the digits that suffice for one would come back as another.
+        # A float32 is written as a float64, too: it is read as one, and fewer digits would be read as another number.
         elements = column.astype(np.float64).tolist()
         file.write("".join([f"{x!r}\n" for x in elements]).encode("ascii"))

@@ -1,1 +1,1 @@
-"""CuPy: the arrows of a product on a GPU."""
+"""The CuPy backend: products on a GPU."""

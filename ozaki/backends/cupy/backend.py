@@ -1,4 +1,4 @@
-"""CuPy: what the library asks of its arrays."""
+"""The CuPy backend (`backends.Backend`)."""
 
 from __future__ import annotations
 
@@ -25,29 +25,29 @@ from ozaki.backends.cupy.work import Work
 
 name = "cupy"
 engines: tuple[str, ...] = ("cublas", "hopper")
-row_bytes = 0  # some 60, which are not counted
+row_bytes = 0  # about 60 are held, too few to count as workspace
 
 
 # Arrays -------------------------------------------------------------------------------------------------------------
 
 
 def owns(x: Any) -> bool:
-    """Whether x is an array of this library."""
+    """Whether x is a CuPy array."""
     return isinstance(x, cp.ndarray)
 
 
 def asarray(x: Any) -> Any:
-    """x, or an array of what it holds."""
+    """x if it is a CuPy array, else a CuPy array of its elements."""
     return x if isinstance(x, cp.ndarray) else cp.asarray(x)
 
 
 def empty(shape: tuple[int, ...], dtype: str) -> Any:
-    """Memory for a result, its last axis contiguous."""
+    """An uninitialised array for a result, C-contiguous."""
     return cp.empty(shape, dtype)
 
 
 def contiguous(x: Any) -> bool:
-    """Whether a result can be computed in x."""
+    """Whether x is C-contiguous, so that a result can be computed in it."""
     return bool(x.flags.c_contiguous)
 
 
@@ -57,7 +57,7 @@ def overlap(x: Any, y: Any) -> bool:
 
 
 def broadcast_to(x: Any, shape: tuple[int, ...]) -> Any:
-    """A view of x in that shape."""
+    """A view of x, broadcast to that shape."""
     return cp.broadcast_to(x, shape)
 
 
@@ -83,18 +83,18 @@ def check_device(operands: tuple[tuple[str, Any], ...]) -> None:
 
 
 def machine() -> Machine:
-    """The current device, as planning sees it."""
+    """The current device, for planning."""
     return Machine(devices.current())
 
 
 def engine_name(plan: Plan) -> str:
-    """Device and engine, for reports."""
+    """Names of the current device and of the plan's engine, for reports."""
     device = devices.current()
     return device.name if plan.scheme is None else f"{device.name}, {engine_of(device, plan).label}"
 
 
 def steps(plan: Plan) -> str:
-    """The steps of a plan on the current device, a line each, with the workspace."""
+    """The workspace of a plan on the current device, and its steps, a line each."""
     return str(program_of(plan, devices.current()))
 
 
@@ -108,7 +108,7 @@ def same_slices(plan: Plan, other: Plan) -> bool:
 
 
 def describing_workspace(shape: tuple[int, ...]) -> int:
-    """Nothing that counts: it is of the order of what describes the rows."""
+    """0: describing holds a few bytes a row, which do not count as workspace."""
     return 0
 
 
@@ -121,19 +121,19 @@ def work(a: Any, b: Any, rows: Callable[[Side], Any], dtype: str, limit: int | N
 
 
 def axpby(alpha: float, x: Any, beta: float, y: Any | None, out: Any) -> None:
-    """out = alpha x + beta y, both products and the sum rounded; y, if not None, float32 or as x. Overwrites x, too.
+    """Compute out = alpha x + beta y, both products and their sum rounded.
 
-    x is all neighbours in memory.
+    x is contiguous, of out's dtype, and may be overwritten. y has out's dtype or float32, or is None: out = alpha x.
     """
-    direct = out.flags.c_contiguous and (y is None or not cp.may_share_memory(out, y) or _same(out, y))
+    direct = out.flags.c_contiguous and (y is None or not cp.may_share_memory(out, y) or _same_view(out, y))
     into = out if direct else x
     if x.size == 0:
         return
-    neighbours = y is None or y.flags.c_contiguous
-    shape = (1, 1, x.size) if neighbours else (-1, *(1, *x.shape)[-2:])
+    contiguous_addend = y is None or y.flags.c_contiguous
+    shape = (1, 1, x.size) if contiguous_addend else (-1, *(1, *x.shape)[-2:])
     arrays = [each.reshape(shape) for each in ((x, into) if y is None else (x, y))]
     device = cp.cuda.runtime.getDevice()
-    program = _adding(device, float(alpha), float(beta), y is not None, *map(view_of, arrays))
+    program = _axpby_program(device, float(alpha), float(beta), y is not None, *map(view_of, arrays))
     run = program.start(arrays, lambda: into)
     if run is None:
         raise MemoryError
@@ -142,13 +142,14 @@ def axpby(alpha: float, x: Any, beta: float, y: Any | None, out: Any) -> None:
         out[...] = x
 
 
-def _same(x: Any, y: Any) -> bool:
-    """Whether both are the same elements."""
+def _same_view(x: Any, y: Any) -> bool:
+    """Whether both are the same view of the same memory."""
     return bool(x.data.ptr == y.data.ptr and x.shape == y.shape and x.strides == y.strides and x.dtype == y.dtype)
 
 
 @lru_cache(maxsize=1024)
-def _adding(device: int, alpha: float, beta: float, add: bool, x: View, y: View) -> Program:
+def _axpby_program(device: int, alpha: float, beta: float, add: bool, x: View, y: View) -> Program:
+    """The program of `axpby` for a device, since a program's idle runs belong to one; without `add`, y is not read."""
     b = Builder()
     given, addend = b.given("product", x), b.given("c", y)
     out = b.given("out", x)

@@ -1,4 +1,4 @@
-"""Facts from what a device brings to the host; functions that hold no operands."""
+"""Facts computed on the host from what a device has found, by functions that hold no operands."""
 
 from __future__ import annotations
 
@@ -14,40 +14,47 @@ from ozaki.schemes import Scheme, Words, is_exact
 
 
 def span(of: Description) -> int:
-    """Largest top - bottom of a row."""
+    """The largest top - bottom of a row of one operand, in bits."""
     return int((of.top - of.bottom).max(initial=0))
 
 
 def least_span(of: Description) -> int:
-    """Smallest top - bottom of a row with a nonzero."""
+    """The smallest top - bottom of a row with a nonzero, in bits; `NO_SPAN` if there is none."""
     return int((of.top - of.bottom)[~of.empty].min(initial=NO_SPAN))
 
 
 def spans(left: Description, right: Description) -> tuple[int, int]:
-    """Largest top - bottom of the rows of both operands."""
+    """The largest top - bottom of a row of each operand, in bits."""
     return span(left), span(right)
 
 
 def rows_bound(left: Description, right: Description, scheme: Scheme | Words, measure: Measure) -> float:
-    """The bound that the descriptions prove in a measure; inf where they do not tell enough."""
+    """The bound of a scheme that the descriptions prove in a measure; inf where they prove none."""
     if is_exact(scheme) and scheme.scaling(left.k) is None:
         return inf
     return bound_of_rows(left, right, scheme, measure, spans(left, right))
 
 
 def cut_bound(lost: bool, sample: tuple[Least, Least] | None, words: Words, k: int) -> float:
-    """The bound of words by whether an element loses part of itself, and, if so, by a sample; inf without one."""
+    """The componentwise bound of words, from what was found while they were cut.
+
+    Parameters
+    ----------
+    lost : whether an element is so small that words may lose part of it
+    sample : a sample of both operands, for a lower bound of (abs(A) abs(B))_ij; needed if `lost`, else the bound is inf
+    k : inner dimension
+    """
     if not lost:
         return word_bounds.lossless(words, k)
     return inf if sample is None else word_bounds.by_sample(*sample, min(SAMPLED, k), words, k)
 
 
 def ratio_of_panels(found: tuple[Any, ...]) -> Ratio:
-    """The worst ratio of all panels, then the descriptions of both operands."""
+    """The worst ratio of all panels; `found`: the panels' ratios, then the descriptions of both operands."""
     *ratios, left, right = found
     return with_spans(max((ratio.worst for ratio in ratios), default=0.0), left, right)
 
 
 def with_spans(worst: float, left: Description, right: Description) -> Ratio:
-    """A worst ratio with the spans of these operands."""
+    """The `Ratio` of a worst ratio and the spans of both operands."""
     return Ratio(worst, spans(left, right), min(least_span(left), least_span(right)))

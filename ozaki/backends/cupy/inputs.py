@@ -1,4 +1,4 @@
-"""Both operands of one product: real ones, their names in its program, and what is known of them."""
+"""Both operands of one product: the real arrays, their symbolic arrays in its program, their descriptions."""
 
 from __future__ import annotations
 
@@ -20,21 +20,27 @@ from ozaki.bounds.description import Description
 
 
 class Inputs:
-    """The operands, and the program that is built of what is done with them, run part by part.
+    """Both operands, and the program of their product, which is built and run part by part.
 
     Attributes
     ----------
-    device : where they lie, the current one
+    device : the current device, where the operands lie
     b : the builder of the program
-    memory : what its parts run with
-    given : operands that are not prepared, in the shapes that they were given
-    prepared : the slices of those that are
-    described : whole descriptions, as far as they are made
-    copied : rows are a copy, so that the program is of use for these operands alone
+    memory : what runs the program's parts, and holds their memory
+    given : operands that are not prepared, in the shapes in which the caller gave them
+    prepared : slices of the operands that are prepared
+    described : whole descriptions, of the operands for which the program computes one so far
+    copied : whether the rows of an operand are a copy, so that the program is valid for these operands alone
     """
 
     def __init__(self, a: Any, b: Any, rows: Callable[[Side], Any]) -> None:
-        """Matrices or stacks of them, or the slices of prepared operands; `rows` gives one as (batch, rows, k)."""
+        """Name both operands in a new program.
+
+        Parameters
+        ----------
+        a, b : matrices or stacks of them, or slices of prepared operands
+        rows : gives an operand as a stack of rows, shape (batch, rows, k)
+        """
         self.device, self.b, self.memory = devices.current(), Builder(), FirstCall()
         self._real_rows = rows
         self.given: dict[Side, Array] = {}
@@ -50,15 +56,15 @@ class Inputs:
                 self.memory.bind(self.given[side], operand)
         self.described = {side: slices.described for side, slices in self.prepared.items()}
         self.copied = False
-        self._on_host: dict[Side, Evidence] = {}
+        self._descriptions_on_host: dict[Side, Evidence] = {}
 
     @cached_property
     def rows(self) -> dict[Side, Array]:
-        """Both operands as stacks of rows."""
+        """Both operands as stacks of rows, shape (batch, rows, k)."""
         return {side: self.prepared[side].described.x if side in self.prepared else self._rows(side) for side in SIDES}
 
     def _rows(self, side: Side) -> Array:
-        """The rows of an operand: a view of what was given, or a copy."""
+        """The rows of an operand: a view of the given array, or a copy where no view has that shape."""
         given, real = self.given[side], self._real_rows(side)
         if real.data.ptr == self.memory.address(given.at):
             return Array(given.buffer, 0, *view_of(real))
@@ -68,40 +74,40 @@ class Inputs:
         return copy
 
     @property
-    def both(self) -> tuple[Array, Array]:
-        """The rows of both."""
+    def both_rows(self) -> tuple[Array, Array]:
+        """The rows of the left and the right operand."""
         return self.rows["left"], self.rows["right"]
 
     def describe(self, side: Side) -> Described:
-        """The whole description of an operand, made once."""
+        """The whole description of an operand; adds the steps that compute it if there are none yet."""
         if side not in self.described:
-            self.described[side] = describe(self.b, self.device, self.rows[side])
+            self.described[side] = describe(self.b, self.rows[side])
         return self.described[side]
 
     def describe_both(self) -> tuple[Described, Described]:
-        """Those of both."""
+        """The whole descriptions of the left and the right operand."""
         return self.describe("left"), self.describe("right")
 
     def forget_magnitudes(self) -> None:
-        """Those that were taken when the operands were split are free."""
+        """Drop the magnitudes that were taken when the operands were split: their buffers were released."""
         self.described = {side: replace(of, magnitudes=None) for side, of in self.described.items()}
 
     def description(self, side: Side) -> Evidence:
-        """The description of an operand on the host, begun once, on the builder's stream."""
-        if side not in self._on_host:
-            self._on_host[side] = description_on_host(self.b, self.describe(side))
-        return self._on_host[side]
+        """The description of an operand on the host; the first call adds its copy, on the builder's stream."""
+        if side not in self._descriptions_on_host:
+            self._descriptions_on_host[side] = description_on_host(self.b, self.describe(side))
+        return self._descriptions_on_host[side]
 
     def descriptions(self) -> tuple[Evidence, Evidence]:
-        """Those of both."""
+        """The descriptions of the left and the right operand on the host, as evidence."""
         return self.description("left"), self.description("right")
 
     def on_host(self) -> tuple[Description, Description]:
-        """Both descriptions; waits for them."""
+        """The descriptions of the left and the right operand on the host; waits for the device."""
         left, right = self.descriptions()
         self.run()
         return self.memory.evidence(left), self.memory.evidence(right)
 
     def run(self) -> None:
-        """Give the device the steps that were added."""
+        """Start the steps that were added since the last call; does not wait for them."""
         self.memory.run(self.b.take())

@@ -1,4 +1,4 @@
-"""The steps of a plan as a list that a person reads, before there is any operand."""
+"""The program of a plan, for listings: built without operands and without a device."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from ozaki.backends.cupy.steps.product import multiply
 
 
 def program_of(plan: Plan, device: Device) -> Program:
-    """The program of a plan for operands of its dtype that lie in memory row by row, each batch in full.
+    """The program of a plan, for C-contiguous operands of its dtype, both with the whole batch.
 
-    The facts that a plan from operands rests on are not part of it. No device is needed.
+    It has no steps for the facts that the plan rests on. `device` may be the record of one that is not present.
     """
     b, (m, k, n) = Builder(), plan.shape
     char, batch = ("d" if plan.dtype == "float64" else "f"), prod(plan.batch)

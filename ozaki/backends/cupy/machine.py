@@ -8,10 +8,7 @@ from math import inf
 
 from ozaki.backends.cupy import devices
 from ozaki.backends.cupy.devices import Device
-from ozaki.backends.cupy.steps.engines import winograd
 from ozaki.backends.cupy.steps.engines.choice import slice_engine, word_engine
-from ozaki.backends.cupy.steps.engines.fused import Fused
-from ozaki.backends.cupy.steps.engines.word_tiles import TiledWords
 from ozaki.planning.question import Way
 from ozaki.schemes import Words
 from ozaki.schemes.formats import TensorCore
@@ -23,11 +20,11 @@ class Machine:
 
     Attributes
     ----------
-    waits : planning waits for the device, which could do something else meanwhile
+    finds_facts_on_device : planning waits for the device, which could do something else meanwhile
     """
 
     device: Device
-    waits: bool = True
+    finds_facts_on_device: bool = True
 
     def core(self) -> TensorCore | None:
         """The tensor cores of words that are given by name; None if those there are unknown."""
@@ -71,13 +68,8 @@ def _seconds(device: Device, stack: tuple[int, int, int], k: int, dtype: str, wa
     batch, m, n = stack
     if way is None:
         return device.rates.native(batch, m, k, n, dtype)
-    if not isinstance(way, Words):
+    if isinstance(way, Words):
+        engine = word_engine(device, way, batch, m, k, n)
+    else:
         engine = slice_engine(device, way, "auto", batch, (m, k, n))
-        entries, in_registers = engine.occupied(way, batch, m, k, n), isinstance(engine, Fused)
-        quadrants = in_registers and winograd.faster(device, way, batch, (m, k, n))
-        done = winograd.DONE if quadrants else 1.0
-        return device.rates.slices(batch, m, k, n, dtype, way, entries, in_registers, done)
-    of_words = word_engine(device, way, batch, m, k, n)
-    if isinstance(of_words, TiledWords) and of_words.timed:
-        return device.rates.words(batch, m, k, n, way, of_words.occupied(way, batch, m, k, n))
-    return None
+    return engine.seconds(way, batch, m, k, n, dtype)

@@ -1,4 +1,4 @@
-"""Worst ratios of the operands at hand, level by level of the lower bound (docs/bounds.md, B7)."""
+"""Worst ratios of the operands, at one level of the lower bound after the other (docs/bounds.md, B7)."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ from ozaki.planning.facts import Ratio, WorstRatio
 from ozaki.schemes import Words
 
 
-class _Open(NamedTuple):
-    """The level that facts are found at.
+class _OpenLevel(NamedTuple):
+    """The level at which ratios are found at present.
 
     Attributes
     ----------
     level : Level
-    stream : where its products are
-    panels : where they do not fit the limit of memory
-    lower : the lower bound of all entries; None where it is found for each panel
+    stream : the stream of its products of magnitudes
+    panels : the panels in which it is found, or None if the limit of memory allows for all of it at once
+    lower : the lower bound of all entries, or None where each panel gets its own
     """
 
     level: Level
@@ -45,23 +45,26 @@ class _Open(NamedTuple):
 
 
 class Ratios:
-    """Finds worst ratios; holds the lower bound of one level at a time.
+    """Adds the steps that find worst ratios; holds the lower bound of one level at a time.
 
     Attributes
     ----------
-    stream : where the products of levels that are opened from now on are: "main" or "proof"
-    spans : a ratio whose spans the device has found, if there is one
+    stream : "main" or "proof": the stream of the products of levels that are opened from now on
+    spans : evidence of a `Ratio` whose spans the device finds, or None if there is none yet
     """
 
     def __init__(self, inputs: Inputs, limit: int | None) -> None:
-        """`limit`: most bytes to hold, or None."""
+        """`limit`: the most bytes of workspace to hold at a time, or None."""
         self._inputs, self._limit = inputs, limit
-        self._open: _Open | None = None
+        self._open: _OpenLevel | None = None
         self.stream: Stream = "main"
         self.spans: Evidence | None = None
 
     def open(self, level: Level) -> None:
-        """Begin the lower bound of a level; frees that of the one before, once all facts of it are there."""
+        """Begin the lower bound of a level, unless it is the present one.
+
+        Before that, waits for all facts that were begun, and frees the lower bound of the present level.
+        """
         if self._open is not None and self._open.level == level:
             return
         self.close()
@@ -72,19 +75,19 @@ class Ratios:
         if panels.one:
             with inputs.b.on(self.stream, fork=True):
                 lower = self._lower_bound(level, left, right)
-        self._open = _Open(level, self.stream, None if panels.one else panels, lower)
+        self._open = _OpenLevel(level, self.stream, None if panels.one else panels, lower)
 
     def close(self) -> None:
-        """Wait for all that was begun, and free the lower bound."""
+        """Wait for all facts that were begun, and free the lower bound."""
         self._inputs.run()
-        self._inputs.memory.settle()
+        self._inputs.memory.wait_for_arrivals()
         if self._open is not None and self._open.lower is not None:
             self._open.lower.release(self._inputs.b)
             self._inputs.forget_magnitudes()
         self._open = None
 
     def begin(self, needs: Sequence[WorstRatio]) -> None:
-        """Begin to find worst ratios, which are all of one level, and register how they are read."""
+        """Begin to find worst ratios, all of one level, and register their readers."""
         b = self._inputs.b
         new = [need for need in dict.fromkeys(needs) if b.reader(need) is None]
         if not new:
@@ -105,12 +108,12 @@ class Ratios:
                 b.read(need, (each, *self._inputs.descriptions()), _ratio_of_words)
             else:
                 self.spans = self.spans or each
-                b.read(need, (each,), _itself)
+                b.read(need, (each,), _unchanged)
 
     def least_product(self, described: tuple[Described, Described]) -> tuple[Evidence, ...]:
-        """Begin to find the least lower bound of the first level, in panels if need be: that of each panel.
+        """Begin to find the least entry of the first level's lower bound: one value for each panel.
 
-        `described`: whole descriptions, or the largest elements alone.
+        `described`: the left and the right operand, with whole descriptions or with their largest elements alone.
         """
         b, device = self._inputs.b, self._inputs.device
         left, right = (replace(of, magnitudes=None) for of in described)
@@ -127,12 +130,13 @@ class Ratios:
         return tuple(found)
 
     def _lower_bound(self, level: Level, left: Described, right: Described) -> Lower:
+        """The lower bound of a level; by a product on the host where cuBLAS may not multiply float64 exactly."""
         ruled_out = level == "wide" and native_obstacle("float64") is not None
         on_host = self._multiplied_on_host if ruled_out else None
         return lower_bound(self._inputs.b, self._inputs.device, left, right, level, on_host)
 
     def _multiplied_on_host(self, left: Array, right: Array) -> npt.NDArray[np.float64]:
-        """The product of magnitudes (batch, rows, k) by NumPy; waits for them."""
+        """The product of magnitudes, shapes (batch, rows, k), by NumPy on the host; waits for the device."""
         b, memory = self._inputs.b, self._inputs.memory
         arrivals = [b.to_host(f"{x} on host", x.at, x.shape, x.char) for x in (left, right)]
         self._inputs.run()
@@ -141,7 +145,10 @@ class Ratios:
         return exact
 
     def _wanted(self, need: WorstRatio, rows: int, panel: Panel | None = None) -> Wanted:
-        """What the device compares in so many rows, of all entries or of a panel; of words the host knows the terms."""
+        """What the device is to compare with the lower bound, in the first rows of A, or of a panel if one is given.
+
+        The error terms of words are computed on the host, from the descriptions, for which this waits.
+        """
         if not isinstance(need.scheme, Words):
             k = self._inputs.rows["left"].shape[2]
             return Wanted(need.scheme, rows, k * need.scheme.drop if need.drops else 0.0)
@@ -154,21 +161,21 @@ class Ratios:
         return Wanted(word_bounds.error_terms(left, right, need.scheme), rows, 0.0)
 
     def _begin_in_panels(self, panels: Panels, needs: Sequence[WorstRatio]) -> None:
-        """The worst ratios of all panels, one after the other."""
+        """Begin to find worst ratios in one panel after the other, and register their readers."""
         assert self._open is not None
         b, level = self._inputs.b, self._open.level
         left, right = self._inputs.describe_both()
         m = left.x.shape[1]
-        until = [min(m, FEW_ROWS) if need.few_rows else m for need in needs]
+        row_limits = [min(m, FEW_ROWS) if need.few_rows else m for need in needs]
         found: list[list[Evidence]] = [[] for _ in needs]
         for panel, x, y in self._in_panels(panels, left, right):
             first, last = panel.rows
-            here = [i for i, to in enumerate(until) if to > first]
-            if not here:
+            concerned = [i for i, to in enumerate(row_limits) if to > first]
+            if not concerned:
                 continue
-            wanted = [self._wanted(needs[i], min(until[i], last) - first, panel) for i in here]
+            wanted = [self._wanted(needs[i], min(row_limits[i], last) - first, panel) for i in concerned]
             lower = self._lower_bound(level, x, y)
-            for i, each in zip(here, worst_ratios(b, self._inputs.device, lower, x, y, wanted), strict=True):
+            for i, each in zip(concerned, worst_ratios(b, self._inputs.device, lower, x, y, wanted), strict=True):
                 found[i].append(each)
             lower.release(b)
         for need, ratios in zip(needs, found, strict=True):
@@ -177,7 +184,7 @@ class Ratios:
     def _in_panels(
         self, panels: Panels, left: Described, right: Described
     ) -> Iterator[tuple[Panel, Described, Described]]:
-        """Each panel, with these rows of both operands, whose descriptions are freed after it."""
+        """Each panel, with its rows of both operands, whose descriptions are released when the next panel begins."""
         b = self._inputs.b
         for panel in panels:
             x = left.some_rows(b, *panel.of("left", left.x.shape[0]))
@@ -188,13 +195,13 @@ class Ratios:
 
 
 def _some_rows(of: Description, at: tuple[tuple[int, int], tuple[int, int]]) -> Description:
-    """The description of some rows of some matrices."""
+    """The description of rows first .. last of matrices first .. last, `at` holding both ranges."""
     (batch, end), (first, last) = at
     fields = of.top, of.peak, of.magnitudes, of.squares, of.bottom, of.nonfinite
     return Description(of.k, *(field[batch:end, first:last] for field in fields))
 
 
-def _itself(ratio: Ratio) -> Ratio:
+def _unchanged(ratio: Ratio) -> Ratio:
     return ratio
 
 

@@ -1,9 +1,9 @@
 """Repeated calls: the program of a product is kept, and run at once for other operands of the same views.
 
-What the host does to plan a small product and to build its program takes longer than the kernels. So a call whose views
-and choices were seen before starts the kept program before anything is known of its operands. The program finds the
-same facts beside the product; if the choice of a plan, asked with these, answers the same, the result stands. If not,
-the call goes the long way. No bits depend on that.
+To plan a small product and to build its program takes the host longer than the kernels take. So a call whose views and
+choices were seen before starts the kept program before any fact about its operands is known. The program also finds the
+facts that its plan rests on; if `choose`, asked again with these, returns the same plan, the result stands. If not, the
+product is planned and computed anew. No bits depend on that.
 """
 
 from __future__ import annotations
@@ -27,14 +27,15 @@ ENABLED = True
 
 
 class _Kept(NamedTuple):
-    """A program, and what its result is.
+    """A program that is kept for repeated calls.
 
     Attributes
     ----------
-    stands : whether the result is right for operands with these facts
-    shape, dtype : of the result
-    float64 : whether cuBLAS multiplies float64 in it, as proofs of wide magnitudes do
-    obstacle : why cuBLAS might have emulated that when the program was built, if it is so
+    program : the whole program
+    stands : tells from the facts about other operands whether the program's result is right for them
+    shape, dtype : shape and dtype of the result
+    float64 : whether facts may rest on float64 products by cuBLAS in the program, as at the wide level of proofs
+    obstacle : if `float64`, the `native_obstacle` of float64 when the program was built
     """
 
     program: Program
@@ -47,12 +48,12 @@ class _Kept(NamedTuple):
 
 _kept: dict[Hashable, _Kept] = {}
 
-_MOST = 1024
-"""Programs that are kept; when there are so many, all are forgotten."""
+_MOST_KEPT = 1024
+"""The most programs that are kept; when one more comes, all others are dropped."""
 
 
 class _FactsOfRun(Facts):
-    """The facts that a run of a program brings to the host; asking for one waits for it."""
+    """The facts that a run of a program brings to the host; `[]` waits until the fact is there."""
 
     def __init__(self, run: Run) -> None:
         super().__init__()
@@ -66,23 +67,24 @@ class _FactsOfRun(Facts):
 
 
 def repeated(a: Any, b: Any, out: Any, choices: Hashable) -> Any:
-    """The product of operands by a program that is kept.
+    """Compute a product by a kept program, if there is one.
 
     Parameters
     ----------
-    a, b, out, choices : as they were given to `matmul`, not checked; `choices` has all else that a call depends on
+    a, b, out : as given to `matmul`, not checked yet
+    choices : all other arguments that the product depends on
 
     Returns
     -------
-    The result, or None if no program is kept for such a call, it does not stand, or there is not enough memory to run
-    all of it at once.
+    The result; or None if no program is kept for such a call, if its result does not stand, or if memory does not
+    suffice for the whole program.
     """
     if not ENABLED or not _is_ours(a) or not _is_ours(b) or not (out is None or type(out) is cp.ndarray):
         return None
     try:
         key = _key(a, b, out, choices)
         kept = _kept.get(key)
-    except TypeError:  # choices that make no sense are refused elsewhere
+    except TypeError:  # choices that cannot be hashed: `matmul` refuses them afterwards
         return None
     if kept is None:
         return None
@@ -96,7 +98,7 @@ def repeated(a: Any, b: Any, out: Any, choices: Hashable) -> Any:
     if run is None:
         _kept.pop(key, None)
         return None
-    with run:  # until the streams beside the main one are through with its memory
+    with run:  # ends when no stream but the main one uses its memory
         stands, c = kept.stands(_FactsOfRun(run)), run.result
     if stands:
         return c
@@ -118,7 +120,7 @@ def keep(
     """Keep the program of a product that was computed, for calls like it (`backends.Backend.keep`)."""
     program = work.whole(facts) if ENABLED else None
     if program is not None:
-        if len(_kept) >= _MOST:
+        if len(_kept) >= _MOST_KEPT:
             _kept.clear()
         float64 = bool(facts) and any(isinstance(step, Gemm) and step.types == FP64 for step in program.steps)
         obstacle = native_obstacle("float64") if float64 else None
@@ -126,25 +128,27 @@ def keep(
 
 
 def forget() -> None:
-    """Keep nothing of the calls so far."""
+    """Drop all programs that are kept."""
     _kept.clear()
 
 
 def _is_ours(x: Any) -> bool:
+    """Whether x is a CuPy array, or prepared from one."""
     return type(x) is cp.ndarray or (isinstance(x, Prepared) and x.backend.name == "cupy")
 
 
 def given_arrays(operand: Any) -> tuple[Any, ...]:
-    """What a program reads of an operand: an array, or those of a prepared one."""
+    """The arrays that a program reads: the operand itself, or those of a prepared one."""
     return operand.slices.arrays if isinstance(operand, Prepared) else (operand,)
 
 
 def _key(a: Any, b: Any, out: Any, choices: Hashable) -> Hashable:
-    """All that a program depends on: everything about a call but elements and addresses."""
+    """All of a call that a program depends on: everything but elements and addresses."""
     return choices, cp.cuda.runtime.getDevice(), _view(a), _view(b), None if out is None else _view(out)
 
 
 def _view(x: Any) -> Hashable:
+    """All of an operand that a program depends on."""
     if type(x) is cp.ndarray:
         return x.data.device_id, x.dtype.char, x.shape, x.strides
     return x.side, x.plan, x.shape, _view(x.slices.x)

@@ -1,4 +1,4 @@
-"""One product on the device: facts found about its operands, and the product by a plan, as one program."""
+"""One product on the device: finding facts about its operands, and multiplying them, as one program."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ from ozaki.planning.facts import (
 from ozaki.schemes import Scheme, Words
 
 _MOST_STEPS = 4096
-"""Of a program that is kept. With more of them, as of large batches that are multiplied one by one, the host gives the
-device steps faster than it works them off, so that nothing is gained."""
+"""The most steps of a program that is kept. With more, as for large batches that are multiplied one by one, the host
+starts steps faster than the device completes them, so that repeating the program would gain nothing."""
 
 
-class _Early(NamedTuple):
-    """Both operands, split before the plan was certain."""
+class _EarlySlices(NamedTuple):
+    """Slices or words of both operands, made before the plan is known."""
 
     scheme: Scheme | Words
     engine: Engine
@@ -59,29 +59,33 @@ class _Early(NamedTuple):
 
 
 class Work:
-    """What is done with the operands of one product, on the current device and CuPy's current stream.
+    """Finds facts about two operands and multiplies them, on the current device and CuPy's current stream.
 
     Everything that the device does is a step of one program, which is run part by part while it is built.
     """
 
     def __init__(self, a: Any, b: Any, rows: Callable[[Side], Any], dtype: str, limit: int | None) -> None:
-        """Take operands as they were given, matrices or stacks of them, or the slices of prepared ones.
+        """Begin the program of a product.
 
-        `rows` gives one as a stack of rows, (batch, rows, k); `dtype`: of the result; `limit`: bytes left for proofs
-        and product, or None.
+        Parameters
+        ----------
+        a, b : matrices or stacks of them, as the caller gave them, or the slices of prepared operands
+        rows : gives an operand as a stack of rows, shape (batch, rows, k)
+        dtype : dtype of the result
+        limit : the most bytes that proofs and the product may hold at a time, or None
         """
         self._inputs, self._dtype, self._limit = Inputs(a, b, rows), dtype, limit
         self._b, self._device = self._inputs.b, self._inputs.device
         self._ratios = Ratios(self._inputs, limit)
-        self._early: _Early | None = None
+        self._early: _EarlySlices | None = None
 
     # Facts ----------------------------------------------------------------------------------------------------------
 
     def begin(self, needs: Sequence[Need], plan: Plan) -> None:
-        """Begin to find these facts, `WorstRatio` of one level or `RowsBound`, and split for a likely plan.
+        """Begin to find facts, all `WorstRatio` of one level or all `RowsBound`, and split for a likely plan.
 
-        The device splits at the same time, so that a product by that plan can begin at once when the facts say so.
-        Nothing is done within a limit of memory.
+        The device splits the operands at the same time as it finds the facts, so that a product by that plan, if it is
+        chosen, can begin at once. Where memory is limited, nothing is done.
         """
         if self._limit is not None:
             return
@@ -92,12 +96,12 @@ class Work:
         ratios = [need for need in needs if isinstance(need, WorstRatio)]
         self._ratios.stream = "proof"
         if not inputs.described and self._fits_one_read(engine, plan.scheme, sums=True):
-            room = room_for_one_read(b, self._device, *inputs.both) if ratios else None
+            room = room_for_one_read(b, self._device, *inputs.both_rows) if ratios else None
             early = self._split_early(engine, plan.scheme, sums=True, magnitudes=room)
             inputs.described = {"left": early.left.described, "right": early.right.described}
         left, right = inputs.describe_both()
         if len(ratios) < len(needs):
-            with b.on("answers", fork=True):
+            with b.on("to_host", fork=True):
                 inputs.descriptions()
         inputs.run()
         if ratios:
@@ -105,35 +109,35 @@ class Work:
             inputs.run()
         if self._early is None:
             x, y = engine.split(b, left, "left", plan.scheme), engine.split(b, right, "right", plan.scheme)
-            self._early = _Early(plan.scheme, engine, x, y)
+            self._early = _EarlySlices(plan.scheme, engine, x, y)
             inputs.run()
         self._ratios.begin(ratios)
         for need in needs:
             if b.reader(need) is None:
-                self._add(need)
+                self._add_fact(need)
         inputs.run()
 
     def measure(self, need: Need) -> Any:
-        """The fact; waits for the device. One that was not begun is begun now.
+        """Find a fact: begins it if that was not done before, and waits for the device.
 
         Raises
         ------
         ValueError
-            If the limit of memory is too small for it.
+            If it cannot be found within the limit of memory.
         """
         with np.errstate(all="ignore"):
-            reader = self._b.reader(need) or self._add(need)
+            reader = self._b.reader(need) or self._add_fact(need)
             self._inputs.run()
             return self._inputs.memory.fact(reader)
 
-    def _add(self, need: Need) -> Reader:
-        """Add the steps that bring a fact to the host."""
+    def _add_fact(self, need: Need) -> Reader:
+        """Add the steps that bring a fact to the host, and register its reader."""
         b, inputs = self._b, self._inputs
         match need:
             case Sample():
-                return b.read(need, (sample(b, *inputs.both),), _itself)
+                return b.read(need, (sample(b, *inputs.both_rows),), _unchanged)
             case Overlap():
-                return b.read(need, (overlap(b, *inputs.both),), _itself)
+                return b.read(need, (overlap(b, *inputs.both_rows),), _unchanged)
             case NativeInRange():
                 return b.read(need, inputs.descriptions(), partial(_native_in_range, dtype=self._dtype))
             case Spans() if self._ratios.spans is not None:
@@ -157,10 +161,14 @@ class Work:
         raise TypeError(f"need: {need!r} is not known here")
 
     def _add_cut_bound(self, need: CutBound, words: Words) -> Reader:
-        """By what cutting in one read finds, and a sample if it loses anything; else by the descriptions."""
+        """Add the steps for a `CutBound`, and register its reader; waits for the device.
+
+        Where one kernel reads and cuts each operand, it cuts them now, and finds whether words lose part of an element;
+        only if they do, both operands are sampled. Elsewhere the bound follows from the descriptions of all rows.
+        """
         b, inputs = self._b, self._inputs
         self._release_early()
-        left, right = inputs.both
+        left, right = inputs.both_rows
         (batch, m, k), n = left.shape, right.shape[1]
         engine = word_engine(self._device, words, max(batch, right.shape[0]), m, k, n)
         if self._limit is not None or inputs.described or not self._fits_one_read(engine, words, sums=False):
@@ -168,21 +176,21 @@ class Work:
             return b.read(need, inputs.descriptions(), bound)
         lost = b.cleared_on_host("lost", (1,), "I")
         early = self._split_early(engine, words, sums=False, lost=lost)
-        raised = b.evidence(b.arrive(lost), _raised)
+        raised = b.evidence(b.arrive(lost), _flag_is_set)
         inputs.run()
         found = [raised]
         if inputs.memory.evidence(raised):
             found.append(sample(b, left, right, (early.left.described, early.right.described)))
         return b.read(need, tuple(found), partial(_cut_bound, words=words, k=k))
 
-    # Slices that are made before the plan is certain ----------------------------------------------------------------
+    # Slices that are made before the plan is known ------------------------------------------------------------------
 
     def _fits_one_read(self, engine: Engine, scheme: Scheme | Words, sums: bool) -> bool:
-        """Whether both operands are split faster by one kernel each."""
+        """Whether one kernel for each operand, which reads it once, splits both faster than two kernels do."""
         return all(engine.splits_in_one_read(scheme, side, x, sums) for side, x in self._inputs.rows.items())
 
-    def _split_early(self, engine: Engine, scheme: Scheme | Words, sums: bool, **options: Any) -> _Early:
-        """Split both operands in one read each."""
+    def _split_early(self, engine: Engine, scheme: Scheme | Words, sums: bool, **options: Any) -> _EarlySlices:
+        """Split both operands by one kernel each, which reads it once; `options` as for `product.split_in_one_read`."""
         left, right = (
             product.split_in_one_read(
                 self._b, self._device, engine, scheme, x, side, sums, overlaps=side == "right", **options
@@ -190,29 +198,30 @@ class Work:
             for side, x in self._inputs.rows.items()
         )
         assert left is not None and right is not None
-        self._early = _Early(scheme, engine, left, right)
+        self._early = _EarlySlices(scheme, engine, left, right)
         return self._early
 
     def _release_early(self) -> None:
-        """Free them; their descriptions stay if they are whole."""
+        """Free the slices that were made early; whole descriptions stay, largest elements alone are freed with them."""
         if self._early is not None:
             for slices in (self._early.left, self._early.right):
                 self._b.release(slices.planes, slices.mu)
-                if slices.described.largest:
+                if slices.described.only_largest:
                     self._b.release(slices.described.fields)
         self._early = None
 
     # The product ----------------------------------------------------------------------------------------------------
 
     def multiply(self, plan: Plan, c: Any) -> None:
-        """The product by a plan that is not native into c, shape (batch, m, n), its elements in order.
+        """Compute the product by a plan of slices or words into c, shape (batch, m, n), contiguous.
 
-        Slices that were made early serve if they are of the plan's scheme; else they are freed. Once, of one `Work`.
+        Waits for facts that were begun, not for the product. Uses the slices that were made early if they are of the
+        plan's scheme, else frees them. At most one call of `multiply` or `native` for each `Work`.
 
         Raises
         ------
         ValueError
-            If the limit of memory is too small for it.
+            If it cannot be computed within the limit of memory.
         """
         assert plan.scheme is not None
         plan, inputs = replace(plan, workspace_limit=self._limit), self._inputs
@@ -220,7 +229,7 @@ class Work:
         out = self._result(c)
         if out.size == 0:
             return
-        if inputs.both[0].shape[2] == 0:
+        if inputs.both_rows[0].shape[2] == 0:
             self._b.add(Clear("main", out.at, out.nbytes))
             inputs.run()
             return
@@ -231,7 +240,7 @@ class Work:
         else:
             self._release_early()
             engine = engine_of(self._device, plan)
-            left, right = inputs.both
+            left, right = inputs.both_rows
             if inputs.described:
                 left, right = (inputs.prepared.get(side) or inputs.describe(side) for side in SIDES)
         product.multiply(self._b, self._device, engine, plan, left, right, out)
@@ -239,7 +248,7 @@ class Work:
         inputs.run()
 
     def native(self, c: Any) -> None:
-        """The native product of the operands as they were given into c, whose rows are contiguous; once of a `Work`."""
+        """Compute the native product of the given arrays into c, its rows contiguous; at most once, as `multiply`."""
         self._ratios.close()
         self._release_early()
         given = self._inputs.given
@@ -247,21 +256,22 @@ class Work:
         self._inputs.run()
 
     def _result(self, c: Any) -> Array:
+        """Name the result in the program: the last given array."""
         out = self._b.given("c", view_of(c))
         self._inputs.memory.bind(out, c)
         return out
 
-    # What reports and repeated calls ask ----------------------------------------------------------------------------
+    # For reports and repeated calls ---------------------------------------------------------------------------------
 
     def nonfinite(self, side: Side) -> npt.NDArray[np.int64]:
-        """How many NaN and Inf each row has, shape (batch, rows); waits for the device."""
+        """The number of NaN and Inf in each row of an operand, shape (batch, rows); waits for the device."""
         found = self._inputs.description(side)
         self._inputs.run()
         description: Description = self._inputs.memory.evidence(found)
         return description.nonfinite
 
     def underflows(self, side: Side, words: Words) -> int:
-        """Elements of an operand that lose more than their share of bits when they are cut; waits for the device."""
+        """The number of elements of which words leave out more than the residual of B8; waits for the device."""
         inputs = self._inputs
         found = inputs.description(side)
         inputs.run()
@@ -274,20 +284,20 @@ class Work:
 
     @property
     def workspace(self) -> int:
-        """Most bytes held at a time so far, without what has a few bytes a row."""
+        """The most bytes held at a time so far, without buffers of a few bytes a row."""
         return self._b.whole().workspace
 
     def whole(self, facts: Collection[Need] | None = None) -> Program | None:
-        """The program of what was done, for calls with other operands of these views.
+        """The program of all that was done so far, for repeated calls.
 
-        With `facts`, only what these and the result depend on. None if a step of it depends on what the host found of
-        these operands, or if there are too many steps.
+        With `facts`, only the steps that these facts and the result depend on. None if the program is valid for these
+        operands alone (it uploads what the host computed from them, or reads copies of them), or has too many steps.
         """
         program = self._b.whole() if facts is None else trimmed(self._b.whole(), facts)
         return program if program.repeatable and not self._inputs.copied and len(program.steps) < _MOST_STEPS else None
 
 
-def _itself(found: Any) -> Any:
+def _unchanged(found: Any) -> Any:
     return found
 
 
@@ -299,7 +309,7 @@ def _spans_of(ratio: Ratio) -> tuple[int, int]:
     return ratio.spans
 
 
-def _raised(flag: npt.NDArray[np.uint32]) -> bool:
+def _flag_is_set(flag: npt.NDArray[np.uint32]) -> bool:
     return bool(flag[0])
 
 
@@ -308,4 +318,5 @@ def _cut_bound(lost: bool, sampled: Any = None, *, words: Words, k: int) -> floa
 
 
 def _least(*found: float) -> float:
+    """The least product of all panels."""
     return min(found)

@@ -1,1 +1,1 @@
-"""NumPy: the same image and the same bits, through float64 BLAS."""
+"""The NumPy backend: exact products through float64 BLAS, with the same bits as on every other backend."""

@@ -1,4 +1,4 @@
-"""How gemm ends on NumPy: alpha x + beta y."""
+"""The last step of `gemm` on NumPy: alpha x + beta y."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ def axpby(
     y: npt.NDArray[Any] | None,
     out: npt.NDArray[Any],
 ) -> None:
-    """out = alpha x + beta y, both products and the sum rounded; y (None: not read) float32 or as x. Overwrites x."""
+    """Compute out = alpha x + beta y, or alpha x if y is None; each operation rounds.
+
+    x has the dtype of out, and is overwritten; y has that dtype or float32.
+    """
     np.multiply(x, alpha, out=x)
     if y is not None:
         _add_scaled(x, beta, y)
@@ -26,7 +29,7 @@ def axpby(
 
 
 def _add_scaled(x: npt.NDArray[Any], beta: np.floating[Any], y: npt.NDArray[Any]) -> None:
-    """x += beta y, product and sum rounded, in parts: no array as large as x is held beside it."""
+    """Compute x += beta y, product and sum rounded, in parts of `TILE` elements: no copy as large as x is held."""
     if x.size <= TILE:
         x += y.astype(x.dtype, copy=False) * beta
         return

@@ -17,15 +17,15 @@ from ozaki.schemes import magnitude_bits
 from ozaki.schemes.image import EMPTY_TOP
 
 TILE = 2**16
-"""Elements worked on at a time: a few float64 arrays of them stay in the second-level cache."""
+"""Elements that are processed at a time: a few float64 arrays of this size stay in the second-level cache."""
 
 OBJECTS = 2**16
-"""Bytes of Python's and NumPy's objects, and of arrays of a few rows, while a product is computed."""
+"""Bytes of workspace added for Python's and NumPy's objects and for arrays of a few rows."""
 
 
 @dataclass(frozen=True)
 class Described:
-    """An operand and its description.
+    """An operand and the description of its rows.
 
     Attributes
     ----------
@@ -43,23 +43,23 @@ class Described:
 
     @cached_property
     def span(self) -> int:
-        """Largest top - bottom of a row: bits that an exact image needs."""
+        """Largest top - bottom of a row: with so many bits, every image is exact."""
         return int((self.on_host.top - self.on_host.bottom).max())
 
     @cached_property
     def least_span(self) -> int:
-        """Smallest top - bottom of a row with a nonzero: with fewer bits no image is exact."""
+        """Smallest top - bottom of a row with a nonzero element: with fewer bits, no such row is known to be exact."""
         spans = (self.on_host.top - self.on_host.bottom)[~self.on_host.empty]
         return int(spans.min(initial=NO_SPAN))
 
     @cached_property
     def on_host(self) -> Description:
-        """The description, as bounds take it."""
+        """The fields of the description, as the functions of `ozaki.bounds` take them."""
         return Description(self.k, *self.fields)
 
 
 def describe(x: npt.NDArray[Any]) -> Described:
-    """The description of the rows of x, shape (batch, rows, k)."""
+    """Describe the rows of x, shape (batch, rows, k)."""
     batch, rows, k = x.shape
     fields = empty_fields(batch, rows)
     if k:
@@ -69,21 +69,24 @@ def describe(x: npt.NDArray[Any]) -> Described:
 
 
 def describing_workspace(shape: tuple[int, ...]) -> int:
-    """Bytes held while rows of that shape are described: a few arrays of a tile."""
+    """Bytes that are held while an operand of shape (batch, rows, k) is described: six float64 arrays of a tile."""
     return 8 * 6 * min(TILE, prod(shape)) + OBJECTS
 
 
 def sample(
     x: npt.NDArray[Any], y: npt.NDArray[Any], whole: tuple[Described, Described] | None = None
 ) -> tuple[Least, Least]:
-    """What the first elements of the rows of both operands show, given the descriptions of the whole rows, if any."""
-    some = [describe(side[..., :SAMPLED]) for side in (x, y)]
-    left, right = (Least.of(part.on_host, of.on_host) for part, of in zip(some, whole or some, strict=True))
+    """The least values over the rows of both operands, shapes (batch, rows, k), by their first `SAMPLED` elements.
+
+    `whole` are the descriptions of the whole rows; without them, the samples count as the whole rows.
+    """
+    samples = [describe(side[..., :SAMPLED]) for side in (x, y)]
+    left, right = (Least.of(part.on_host, of.on_host) for part, of in zip(samples, whole or samples, strict=True))
     return left, right
 
 
 def row_tiles(batch: int, rows: int, k: int, share: int = 1) -> Iterator[tuple[slice, slice]]:
-    """Cut (batch, rows) into index pairs of about `TILE` / share elements."""
+    """Cut (batch, rows), of rows of length k, into pairs of slices of about `TILE` / share elements."""
     tile = TILE // share
     step = max(1, tile // max(k, 1))
     if step >= rows:
@@ -97,6 +100,7 @@ def row_tiles(batch: int, rows: int, k: int, share: int = 1) -> Iterator[tuple[s
 
 
 def _describe_tile(x: npt.NDArray[Any], fields: npt.NDArray[np.int64]) -> None:
+    """Write the fields of the rows of x, shape (batch, rows, k), into `fields`, which come from `empty_fields`."""
     field = dict(zip(FIELDS, fields, strict=True))
     k = x.shape[-1]
     width = magnitude_bits(k)
@@ -106,7 +110,7 @@ def _describe_tile(x: npt.NDArray[Any], fields: npt.NDArray[np.int64]) -> None:
         values, highest, bad = _finite(piece)
         field["nonfinite"] += bad
         np.maximum(largest, highest, out=largest)
-        np.minimum(smallest, _least(values), out=smallest)
+        np.minimum(smallest, _least_nonzero(values), out=smallest)
     filled = largest > 0
     top = np.where(filled, np.frexp(largest)[1], 0).astype(np.int64)
     lowest = np.where(filled, np.frexp(np.where(filled, smallest, 1.0))[1], 0).astype(np.int64)
@@ -117,7 +121,7 @@ def _describe_tile(x: npt.NDArray[Any], fields: npt.NDArray[np.int64]) -> None:
             values, *_ = _finite(piece)
         scaled = scale(values, (width - top)[..., None])
         magnitudes = np.ceil(scaled)
-        if flushes:  # the scaling may have flushed a nonzero element
+        if flushes:  # scaling may have flushed a nonzero element to zero, whose magnitude is 1 (rounded up)
             np.maximum(magnitudes, values > 0, out=magnitudes)
         short &= (scaled[..., :16] == magnitudes[..., :16]).all(axis=-1)
         if short.any():
@@ -133,7 +137,7 @@ def _describe_tile(x: npt.NDArray[Any], fields: npt.NDArray[np.int64]) -> None:
 
 
 def _finite(x: npt.NDArray[Any]) -> tuple[Floats, Floats, Any]:
-    """Magnitudes of the finite elements, zero in place of others; the largest of each row; how many are not finite."""
+    """abs(x), zero in place of NaN and Inf; the largest of each row; the number of NaN and Inf of each row."""
     values = np.abs(x.astype(np.float64, copy=False))
     largest = values.max(axis=-1)
     if np.isfinite(largest).all():
@@ -143,14 +147,14 @@ def _finite(x: npt.NDArray[Any]) -> tuple[Floats, Floats, Any]:
     return values, values.max(axis=-1), bad.sum(axis=-1)
 
 
-def _least(values: Floats) -> Floats:
-    """The smallest of each row that is not zero; Inf where all are."""
+def _least_nonzero(values: Floats) -> Floats:
+    """The smallest nonzero value of each row; Inf where all are zero."""
     smallest: Floats = values.min(axis=-1)
     return smallest if smallest.all() else np.where(values == 0, np.inf, values).min(axis=-1)
 
 
 def scale(x: npt.NDArray[Any], exponents: npt.NDArray[np.int64]) -> Floats:
-    """x 2**exponents as float64, without overflow of the powers themselves."""
+    """x 2**exponents as float64; a power beyond the range of float64 is applied in two factors."""
     powers = exponents.astype(np.int32)
     scaled: Floats
     if powers.size == 0 or np.abs(powers).max() < 1000:
@@ -164,20 +168,21 @@ def scale(x: npt.NDArray[Any], exponents: npt.NDArray[np.int64]) -> Floats:
 def along_memory(
     x: npt.NDArray[Any], of_rows: npt.NDArray[np.int64]
 ) -> Iterator[tuple[tuple[slice, slice], npt.NDArray[Any], npt.NDArray[np.int64]]]:
-    """Cut x, shape (batch, rows, k), into pieces whose last axis is that of neighbours in memory.
+    """Cut x, shape (batch, rows, k), into pieces whose last axis is the one of x with the smaller stride.
 
-    Yields the index of a piece in `turned(x, x)`, the piece, and what belongs to its rows, to broadcast with it.
+    Yields the index of a piece in `turned(x, x)`, the piece, and the part of `of_rows`, shape (batch, rows), that
+    belongs to it, in a shape that broadcasts with the piece.
     """
-    standing, x = _stands(x), turned(x, x)
+    column_major, x = _is_column_major(x), turned(x, x)
     for at in row_tiles(*x.shape):
-        yield at, x[at], of_rows[at[0], None, :] if standing else of_rows[at[0], at[1], None]
+        yield at, x[at], of_rows[at[0], None, :] if column_major else of_rows[at[0], at[1], None]
 
 
 def turned(x: npt.NDArray[Any], like: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """The last two axes of x exchanged, where those of `like` stand in memory the other way round."""
-    return x.swapaxes(-1, -2) if _stands(like) else x
+    """x with its last two axes exchanged if `like` is in column-major order, else x."""
+    return x.swapaxes(-1, -2) if _is_column_major(like) else x
 
 
-def _stands(x: npt.NDArray[Any]) -> bool:
-    """Whether neighbours in memory are of one column."""
+def _is_column_major(x: npt.NDArray[Any]) -> bool:
+    """Whether x, shape (batch, rows, k), is in column-major order: neighbours in memory are of different rows."""
     return bool(min(x.shape) and x.strides[1] < x.strides[2])

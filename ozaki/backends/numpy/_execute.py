@@ -1,4 +1,4 @@
-"""NumPy: a product by slices or words, panel by panel, through float64 BLAS (docs/definitions.md, section 4)."""
+"""A product by slices or words on NumPy, panel by panel, through float64 BLAS (docs/definitions.md, section 4)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ozaki.backends.numpy.engines import Engine, engine_of
 from ozaki.schemes import Scheme, Words, is_exact, scaling_of
 
 _PANEL = 2048
-"""Rows of an output panel at most: bounds the workspace."""
+"""Most rows and columns of a panel of the result; bounds the workspace."""
 
 
 def _engine(plan: Plan) -> Engine:
@@ -35,7 +35,15 @@ def execute(
     out: npt.NDArray[Any],
     limit: int | None,
 ) -> int:
-    """Compute out, shape (batch, m, n), within `limit` bytes, if given; returns the bytes of workspace."""
+    """Compute out, shape (batch, m, n), by the scheme of a plan; return the bytes of workspace.
+
+    They are at most `limit`, unless that is None.
+
+    Raises
+    ------
+    ValueError
+        If the smallest panels exceed the limit.
+    """
     if isinstance(plan.scheme, Words):
         assert not isinstance(left, Slices) and not isinstance(right, Slices)
         used = _words.execute(plan.scheme, left, right, out, limit)
@@ -52,7 +60,7 @@ def execute(
 def _exact(
     plan: Plan, left: Described | Slices, right: Described | Slices, out: npt.NDArray[Any], limit: int | None
 ) -> int:
-    """The exact schemes, finite elements only."""
+    """Compute out by a scheme with exact slice products, NaN and Inf counted as zero; return the bytes of workspace."""
     assert is_exact(plan.scheme)
     engine = _engine(plan)
     panel = panel_of(engine, out.shape, limit)
@@ -60,7 +68,7 @@ def _exact(
     for b, rows in _panels(out.shape, panel):
         for c in range(0, out.shape[2], panel):
             cols = slice(c, min(c + panel, out.shape[2]))
-            unrounded, at_left, at_right = Unrounded(engine), _at(left, b), _at(right, b)
+            unrounded, at_left, at_right = Unrounded(engine), _matrices_of(left, b), _matrices_of(right, b)
             for h in range(0, engine.k, engine.slab):
                 part = slice(h, min(h + engine.slab, engine.k))
                 unrounded.add(
@@ -72,7 +80,7 @@ def _exact(
 
 
 def _panels(stack: tuple[int, int, int], panel: int) -> Iterator[tuple[slice, slice]]:
-    """Cut (batch, m) into panels; small products of a batch go together."""
+    """Cut (batch, m) into pairs of slices; a panel takes several matrices of a batch if they are small."""
     batch, m, _ = stack
     together = _together(stack, panel)
     for b in range(0, batch, together):
@@ -80,34 +88,34 @@ def _panels(stack: tuple[int, int, int], panel: int) -> Iterator[tuple[slice, sl
             yield slice(b, min(b + together, batch)), slice(r, min(r + panel, m))
 
 
-def _at(operand: Described | Slices, b: slice) -> slice:
-    """The same batch entries, or the only one."""
+def _matrices_of(operand: Described | Slices, b: slice) -> slice:
+    """The matrices of an operand for matrices b of the result: the same ones, or its only one."""
     described = operand.described if isinstance(operand, Slices) else operand
     return slice(0, 1) if described.x.shape[0] == 1 else b
 
 
 def _workspace(engine: Engine, stack: tuple[int, int, int], panel: int) -> int:
-    """Bytes held while a panel is computed."""
+    """Bytes that are held while a panel of at most panel x panel entries is computed."""
     together = _together(stack, panel)
     rows, cols = together * min(stack[1], panel), together * min(stack[2], panel)
     entries, elements = rows * cols // together, (rows + cols) * engine.slab
     matrices = engine.planes * (entries + elements) + engine.sums * entries
-    of_tile = max(
+    tile_elements = max(
         engine.split_copies * min(TILE, max(rows, cols) * engine.slab),
         engine.rounding_copies * min(TILE // 4, entries),
-        min(TILE, entries),  # of sums, which are reduced
+        min(TILE, entries),  # scratch of `ResidueEngine.add`
     )
-    return 8 * (matrices + of_tile) + OBJECTS
+    return 8 * (matrices + tile_elements) + OBJECTS
 
 
 def _together(stack: tuple[int, int, int], panel: int) -> int:
-    """Matrices of a batch that are computed together: as many as fill a panel."""
+    """Number of matrices of a batch that are computed together: as many as fill a panel."""
     batch, m, n = stack
     return max(1, min(batch, panel * panel // (m * n), 2 * panel // (m + n))) if max(m, n) <= panel else 1
 
 
 def panel_of(engine: Engine, stack: tuple[int, int, int], limit: int | None) -> int:
-    """Rows of a panel within the caller's limit."""
+    """Most rows and columns of a panel whose workspace keeps within `limit` bytes; None for no limit."""
     panel = _PANEL
     while limit is not None and (needed := _workspace(engine, stack, panel)) > limit:
         if panel <= 16:
@@ -117,7 +125,7 @@ def panel_of(engine: Engine, stack: tuple[int, int, int], limit: int | None) -> 
 
 
 def split(operand: Described, side: str, plan: Plan) -> Slices | WordSlices:
-    """The slices of a whole operand."""
+    """The slices of a whole operand, as a plan multiplies them."""
     assert plan.scheme is not None
     if isinstance(plan.scheme, Words):
         return _words.split(operand, plan.scheme)
@@ -127,4 +135,5 @@ def split(operand: Described, side: str, plan: Plan) -> Slices | WordSlices:
 
 
 def _exponents(operand: Described, scheme: Scheme) -> npt.NDArray[np.int64]:
+    """The shared exponents mu of the rows, shape (batch, rows)."""
     return operand.on_host.exponents(scaling_of(scheme, operand.k))

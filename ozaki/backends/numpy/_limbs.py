@@ -1,7 +1,7 @@
 """Exact integers as limbs in float64 arrays, and their one rounding.
 
-A value is sum_l limbs[l] 2**(26 l); after `carry` every limb but the highest is balanced, abs <= 2**25. Who rounds a
-value takes so many limbs that the highest is then below 2**26, too.
+A value is sum_l limbs[l] 2**(26 l). After `carry` every limb but the highest is balanced: abs(limb) <= 2**25. The
+functions that round need so many limbs that the highest is then below 2**26 in magnitude.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Floats = npt.NDArray[np.float64]
 
 
 def carry(limbs: Floats) -> None:
-    """Balance the limbs in place; each must be an integer below 2**52."""
+    """Balance the limbs in place; each must be an integer of magnitude below 2**52."""
     scratch = np.empty_like(limbs[0])
     for low, high in pairwise(limbs):
         np.multiply(low, 2.0**-LIMB_BITS, out=scratch)
@@ -28,7 +28,7 @@ def carry(limbs: Floats) -> None:
 
 
 def add_shifted(limbs: Floats, values: Floats, shift: int) -> None:
-    """Add values * 2**shift, the values integers up to 2**53, without overflow of any limb."""
+    """Add values * 2**shift to the limbs in place, overflowing none; values are integers up to 2**53."""
     first, inside = divmod(shift, LIMB_BITS)
     rest = values
     width = LIMB_BITS - inside
@@ -46,10 +46,10 @@ def add_shifted(limbs: Floats, values: Floats, shift: int) -> None:
 
 
 def collapse(limbs: Floats) -> tuple[Floats, Floats]:
-    """(high, low) with high + low rounding to any shorter format just as the value does, of limbs after `carry`.
+    """Sum limbs, as `carry` leaves them, to (high, low): high + low rounds to float64 or less as the value does.
 
     The limbs are summed in pairs from the lowest with error-free additions; the errors are added up with rounding
-    to odd (Boldo, Melquiond 2008), so that the last rounding cannot be misled by what was cut off.
+    to odd (Boldo, Melquiond 2008), so that what is cut off cannot change the last rounding.
     """
     words = _pairs(limbs)
     total = words[0]
@@ -66,6 +66,7 @@ def collapse(limbs: Floats) -> tuple[Floats, Floats]:
 
 
 def _pairs(limbs: Floats) -> list[Floats]:
+    """Each two neighbouring limbs as one float64 of at most 53 bits, weights included, the lowest first."""
     words = []
     for j in range(0, len(limbs), 2):
         word = limbs[j] if j + 1 == len(limbs) else limbs[j + 1] * 2.0**LIMB_BITS + limbs[j]
@@ -74,7 +75,7 @@ def _pairs(limbs: Floats) -> list[Floats]:
 
 
 def _fast_two_sum(a: Floats, b: Floats) -> tuple[Floats, Floats]:
-    """Sum and error, where abs(a) >= abs(b) or a == 0 (Dekker 1971)."""
+    """The rounded sum a + b and its error, where abs(a) >= abs(b) or a == 0 (Dekker 1971)."""
     total = a + b
     error = total - a
     np.subtract(b, error, out=error)
@@ -86,7 +87,7 @@ def add_to_odd(a: Floats, b: Floats) -> Floats:
     total, error = _fast_two_sum(a, b)
     bits = total.view(np.int64)
     inexact = error != 0
-    # Rounded away from zero: step back, then make the last bit odd.
+    # Where the sum was rounded away from zero, step back by a unit; then make the last bit of inexact sums odd.
     beyond = (bits ^ error.view(np.int64)) < 0
     beyond &= inexact
     bits -= beyond
@@ -95,7 +96,7 @@ def add_to_odd(a: Floats, b: Floats) -> Floats:
 
 
 def _two_sum(a: Floats, b: Floats) -> tuple[Floats, Floats]:
-    """Sum and error (Knuth, The Art of Computer Programming, volume 2, section 4.2.2)."""
+    """The rounded sum a + b and its error (Knuth, The Art of Computer Programming, volume 2, section 4.2.2)."""
     total = a + b
     of_b = total - a
     error = total - of_b
@@ -106,10 +107,10 @@ def _two_sum(a: Floats, b: Floats) -> tuple[Floats, Floats]:
 
 
 def nearest(limbs: Floats) -> Floats:
-    """The values rounded to nearest, ties to even; each limb an integer below 2**52, overwritten.
+    """The values rounded to nearest float64, ties to even; limbs are integers below 2**52, and overwritten.
 
-    The four highest limbs are added without error, the others to what these additions leave. Where the error of that
-    could matter, the limbs are put in order, and nothing is lost.
+    The four highest limbs are added by error-free additions, and the other limbs are added to the errors of these,
+    with rounding. Where that rounding could change the result, `collapse` sums the limbs instead.
     """
     count = len(limbs)
     if count < 4:
@@ -122,8 +123,8 @@ def nearest(limbs: Floats) -> Floats:
         left += error
     for limb in limbs[:-4][::-1]:
         left += limb
-    # No sum of the highest limbs was beyond `most`, what was added to `left` not beyond `rest` together, in fewer
-    # than `count` steps.
+    # `most` bounds every partial sum of the highest limbs, and `rest` the sum of the magnitudes of all numbers added to
+    # `left`, in fewer than `count` additions. So `off` bounds the error of `left`.
     most = float(np.abs(total).max(initial=0.0)) + 2.0 ** (53 + LIMB_BITS * (count - 3))
     rest = 3 * 2.0**-53 * most + (2.0 ** (53 + LIMB_BITS * (count - 5)) if count > 4 else 0.0)
     off = (count + 1) * 2.0**-53 * rest
@@ -135,7 +136,7 @@ def nearest(limbs: Floats) -> Floats:
 
 
 def _in_order(limbs: Floats) -> tuple[Floats, Floats]:
-    """What `collapse` tells of limbs in no order, which are overwritten."""
+    """Balance the limbs in place, then `collapse` them."""
     carry(limbs)
     return collapse(limbs)
 
@@ -143,10 +144,10 @@ def _in_order(limbs: Floats) -> tuple[Floats, Floats]:
 def round_scaled(
     limbs: Floats, rows: npt.NDArray[np.int64], cols: npt.NDArray[np.int64], out: npt.NDArray[np.floating]
 ) -> None:
-    """out = value 2**(rows_i + cols_j), rounded once to nearest, ties to even.
+    """Compute out = value 2**(rows_i + cols_j), rounded once to nearest, ties to even.
 
-    out has shape (batch, m, n), rows (batch, m), cols (batch, n), limbs (count, batch m n); each limb is an integer
-    below 2**52, and overwritten.
+    Shapes are (batch, m, n) of out, (batch, m) of rows, (batch, n) of cols and (count, batch m n) of limbs, which are
+    integers below 2**52, and overwritten.
     """
     left, right = rows.astype(np.int32)[..., :, None], cols.astype(np.int32)[..., None, :]
     reach = sum(int(np.abs(e).max(initial=0)) for e in (left, right))
@@ -161,17 +162,18 @@ def round_scaled(
     value = high + low if double else add_to_odd(high, low)
     exponents = left + right
     out[...] = np.ldexp(value, exponents)
-    if double:  # value has been rounded already: these must be rounded from high + low
+    if double:  # `value` is rounded already, so results that become subnormal are rounded anew, from high + low
         tiny = (value != 0) & (np.frexp(value)[1] + exponents <= -1022)
         out[tiny] = _subnormal(high[tiny], low[tiny], exponents[tiny])
 
 
 def _subnormal(high: Floats, low: Floats, exponents: npt.NDArray[np.int32]) -> Floats:
-    """(high + low) 2**exponents rounded to a multiple of 2**-1074, where that is below 2**-1022."""
+    """(high + low) 2**exponents, below 2**-1022 in magnitude, rounded to a multiple of 2**-1074, ties to even."""
     shift = exponents + 1074
     scaled, rest = np.ldexp(high, shift), np.ldexp(low, shift)
     units = np.floor(scaled)
-    # Beyond half a unit? Of three terms of which the last is far smaller, these sums have the right sign.
+    # The part of the value beyond units + 1/2: only its sign matters, and that is right, since `rest` is below
+    # the last bit of `scaled`.
     beyond = ((scaled - units) - 0.5) + rest
     units += (beyond > 0) | ((beyond == 0) & (units % 2 == 1))
     return np.copysign(np.ldexp(np.abs(units), -1074), high)

@@ -1,4 +1,4 @@
-"""What planning asks about the host of NumPy arrays (`planning.question.Machine`)."""
+"""The host of NumPy arrays, as planning asks about it (`planning.question.Machine`)."""
 
 from __future__ import annotations
 
@@ -6,22 +6,25 @@ from ozaki.planning.question import Way
 from ozaki.schemes import Words
 from ozaki.schemes.formats import H100, TensorCore
 
-waits = False
+finds_facts_on_device = False
 
 
 def core() -> TensorCore:
-    """The tensor cores that the presets of words have: NumPy models them in software."""
+    """The tensor cores that NumPy models in software for presets of words that are given by name."""
     return H100
 
 
 def words_obstacle(words: Words) -> None:
-    """Nothing: every tensor core is modelled."""
+    """Return None: NumPy models every tensor core, so all words run."""
 
 
 def fastest(stack: tuple[int, int, int], k: int, dtype: str, ways: tuple[Way, ...]) -> Way:
-    """The native product if it will do: one by slices costs several in float64, one by words far more."""
+    """The native product (None) if it is among the ways, else the first of them.
+
+    A product by slices takes as long as several native float64 products, one by words far longer.
+    """
     return None if None in ways else ways[0]
 
 
 def seconds(stack: tuple[int, int, int], k: int, dtype: str, way: Way) -> None:
-    """Nothing: processors and BLAS libraries are too many for a table."""
+    """Return None: there are too many processors and BLAS libraries for a table of rates."""

@@ -1,4 +1,4 @@
-"""NumPy's own product."""
+"""The native product on NumPy: `numpy.matmul`."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import numpy as np
 
 
 def native(a: Any, b: Any, dtype: str, out: Any) -> int:
-    """The native product out = a b, in `dtype`, of matrices or of stacks, whose batches are broadcast.
+    """Compute out = a b by NumPy, in `dtype`, for matrices or stacks of matrices, whose batches are broadcast.
 
-    Returns the bytes of operands that were converted.
+    Returns the bytes of copies of operands that have another dtype.
     """
-    if a.ndim > 2 and prod(b.shape[:-2]) == 1:  # one product of all rows
+    if a.ndim > 2 and prod(b.shape[:-2]) == 1:  # b has one matrix: multiply the rows of all matrices of a at once
         a, b, out = a.reshape(-1, a.shape[-1]), b.reshape(b.shape[-2:]), out.reshape(-1, b.shape[-1])
     x, y = (of.astype(dtype, copy=False) for of in (a, b))
     np.matmul(x, y, out=out)

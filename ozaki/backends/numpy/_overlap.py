@@ -1,4 +1,4 @@
-"""How much the large elements of a few rows and columns meet, on NumPy (`planning.facts.Overlap`)."""
+"""The overlap of the large elements of sampled rows and columns, on NumPy (`planning.facts.Overlap`)."""
 
 from __future__ import annotations
 
@@ -8,31 +8,31 @@ import numpy as np
 
 from ozaki.backends.numpy._describe import Described
 from ozaki.backends.numpy._limbs import Floats
-from ozaki.bounds.overlap import ROWS, Indices, entries, row
+from ozaki.bounds.overlap import ROWS, Indices, sampled_matrices, sampled_row
 
 
 def overlap(left: Described, right: Described) -> float:
     """The least k sum_h x_ih y_jh / (sum_h x_ih sum_h y_jh) of sampled rows and columns, x and y 7-bit magnitudes."""
     (batch_a, m, k), (batch_b, n, _) = left.x.shape, right.x.shape
-    count, step = entries(max(batch_a, batch_b))
+    count, step = sampled_matrices(max(batch_a, batch_b))
     least = inf
     for entry in range(0, count * step, step):
         x, y = (
             _magnitudes(of.x[entry if batch > 1 else 0], rows)
             for of, batch, rows in ((left, batch_a, m), (right, batch_b, n))
         )
-        both = np.outer(x.sum(axis=1), y.sum(axis=1))
-        ratios = Indices.of(k).total * (x @ y.T) / np.where(both > 0, both, 1)
-        least = min(least, float(ratios.min(initial=inf, where=both > 0)))
+        products_of_sums = np.outer(x.sum(axis=1), y.sum(axis=1))
+        ratios = Indices.of(k).total * (x @ y.T) / np.where(products_of_sums > 0, products_of_sums, 1)
+        least = min(least, float(ratios.min(initial=inf, where=products_of_sums > 0)))
     return least
 
 
 def _magnitudes(x: Floats, rows: int) -> Floats:
-    """floor(abs(x) 2^(7 - top)) of sampled elements, shape (ROWS, count), top that of the row's sample."""
+    """floor(abs(x) 2^(7 - top)) of sampled elements, shape (ROWS, count); `top` is that of the sampled elements."""
     segments, step, _ = Indices.of(x.shape[1])
     h = (step * np.arange(segments)[:, None] + np.arange(32)).ravel()
-    some = np.abs(x[[row(r, rows) for r in range(ROWS)]][:, h[h < x.shape[1]]].astype(np.float64))
-    some[~np.isfinite(some)] = 0
-    tops = np.frexp(some.max(axis=1))[1]
-    magnitudes: Floats = np.floor(np.ldexp(some, (7 - tops)[:, None]))
+    samples = np.abs(x[[sampled_row(r, rows) for r in range(ROWS)]][:, h[h < x.shape[1]]].astype(np.float64))
+    samples[~np.isfinite(samples)] = 0
+    tops = np.frexp(samples.max(axis=1))[1]
+    magnitudes: Floats = np.floor(np.ldexp(samples, (7 - tops)[:, None]))
     return magnitudes

@@ -1,4 +1,4 @@
-"""The proof's products of magnitudes on NumPy, and the worst ratio to them (docs/bounds.md, B7)."""
+"""Lower bounds of abs(A) abs(B) by products of magnitudes on NumPy, and worst ratios to them (docs/bounds.md, B7)."""
 
 from __future__ import annotations
 
@@ -19,20 +19,21 @@ from ozaki.schemes import Scheme, Words
 from ozaki.schemes.image import EMPTY_TOP
 
 SLAB = 2**10
-"""Inner indices whose magnitudes are held at a time; float32 sums of so many products of 7-bit magnitudes are exact."""
+"""Inner indices multiplied at a time: float32 sums of so many products of 7-bit magnitudes are exact."""
 
 
 def lower_bound(left: Described, right: Described, level: Level) -> Floats:
-    """(abs(A) abs(B))_ij from below, shape (batch, m, n), in units of 4**-bits of the level and 2**(top_i + top_j)."""
+    """Lower bounds of (abs(A) abs(B))_ij, shape (batch, m, n), in units of 2**(top_i + top_j) 4**-bits of the level."""
     if level == "wide":
         return _wide_product(left, right)
     return _product(left, right, NARROW_BITS, np.float32, _indices(left.k, level == "sampled"))
 
 
 def _wide_product(left: Described, right: Described) -> Floats:
-    """Exact products of wide magnitudes.
+    """The lower bounds of the wide level: the exact product of wide magnitudes.
 
-    Where one is zero: 4**bits times the largest product of leading powers of two, inf where all products are zero.
+    Where an entry is zero, the largest product of leading powers of two replaces it, in the same units (4**-bits); inf
+    where all products of elements are zero.
     """
     bits = wide_bits(left.k)
     product = _product(left, right, bits, np.float64, _slabs(left.k))
@@ -42,40 +43,41 @@ def _wide_product(left: Described, right: Described) -> Floats:
 
 
 def some_rows(operand: Described, batch: slice, rows: slice) -> Described:
-    """Some rows of an operand, described alike."""
+    """Select rows of some matrices of an operand, with their descriptions; both are views."""
     return Described(operand.x[batch, rows], operand.fields[:, batch, rows])
 
 
 def proof_workspace(level: str, left: tuple[int, ...], right: tuple[int, ...]) -> int:
-    """Bytes held while the worst ratios of a level are found for operands of these shapes (batch, rows, k)."""
+    """Bytes that are held while worst ratios of a level are found for operands of these shapes (batch, rows, k)."""
     k, rows = left[2], (left[0] * left[1], right[0] * right[1])
     entries = max(left[0], right[0]) * left[1] * right[1]
     slab = min(k, SLAB)
     tiles = 5 * min(max(TILE, right[1]), entries) + 4 * min(TILE, max(rows) * slab)
     if level == "wide":
-        # Of an entry two float64, or one, a float32 count and masks; of an element a float64, and an exponent.
+        # For an entry two float64, or one, a float32 count and masks; for an element of a slab a float64 and masks, and
+        # for every element an exponent.
         return 26 * entries + 12 * sum(rows) * slab + 4 * sum(rows) * k + 8 * tiles + OBJECTS
     taken = max(rows) * slab if level == "sampled" else 0
     return 12 * entries + 4 * sum(rows) * slab + 8 * (taken + tiles) + OBJECTS
 
 
 def _slabs(k: int) -> Iterator[Any]:
-    """Index k in slabs."""
+    """The inner indices in slabs of at most `SLAB`."""
     return (slice(h, h + SLAB) for h in range(0, k, SLAB))
 
 
 def _indices(k: int, sampled: bool) -> Iterator[Any]:
-    """The inner indices of a narrow product, in slabs: at most `NARROW_DEPTH`, all or the sampled ones."""
+    """The inner indices of the narrow or the sampled level, at most `NARROW_DEPTH`, in slabs."""
     if not sampled:
         return _slabs(min(k, NARROW_DEPTH))
     span = SLAB * EVERY // SAMPLE
-    some = np.arange(span)[np.arange(span) % EVERY < SAMPLE]
+    sampled_indices = np.arange(span)[np.arange(span) % EVERY < SAMPLE]
     slabs = range(0, min(k, NARROW_DEPTH * EVERY // SAMPLE), span)
-    return ((h + some)[h + some < k] for h in slabs)
+    return ((h + sampled_indices)[h + sampled_indices < k] for h in slabs)
 
 
 def _product(left: Described, right: Described, bits: int, dtype: Any, indices: Iterator[Any]) -> Floats:
-    """Exact products of magnitudes of so many bits, those of a slab exact in `dtype`, as float64."""
+    """The exact product of magnitudes of `bits` bits, float64; in `dtype`, sums over a slab must be exact."""
     total: Floats | None = None
     for hs in indices:
         a, b = (_magnitudes(x, bits, hs, dtype) for x in (left, right))
@@ -84,26 +86,29 @@ def _product(left: Described, right: Described, bits: int, dtype: Any, indices: 
             total = part.astype(np.float64, copy=False)
         else:
             total += part
-        del a, b, part  # before the next ones
+        del a, b, part  # frees them before those of the next slab are made
     assert total is not None
     return total
 
 
 def least_product(left: Described, right: Described) -> float:
-    """The least of the first level's lower bounds, in units of 1, of rows that are not all zeros; inf without such."""
+    """The least lower bound of the first level, in units of 2**(top_i + top_j), of nonempty rows; inf without such."""
     of_left, of_right = (~x.on_host.empty for x in (left, right))
     product = lower_bound(left, right, levels(left.k)[0])
     return float(product.min(initial=inf, where=of_left[:, :, None] & of_right[:, None, :])) * 4.0**-NARROW_BITS
 
 
-def _bound_by_exponents(lower: Floats, left: Described, right: Described, raised: int) -> None:
-    """Where lower is zero: the largest product of leading powers of two, inf where all products are zero."""
-    powers = _leading(left), _leading(right)
+def _bound_by_exponents(lower: Floats, left: Described, right: Described, unit_exponent: int) -> None:
+    """Replace zeros of `lower` by the largest product of leading powers of two, inf where all products are zero.
+
+    `lower` is in units of 2**-unit_exponent.
+    """
+    powers = _leading_exponents(left), _leading_exponents(right)
     last = [len(e) - 1 for e in powers]
-    met = np.zeros(lower.shape, bool)  # whether two nonzero elements do
+    met = np.zeros(lower.shape, bool)  # whether there is an index at which both rows are nonzero
     for hs in _slabs(left.k):
         a, b = ((e[..., hs] > EMPTY_TOP).astype(np.float32) for e in powers)
-        met |= np.matmul(a, b.swapaxes(1, 2)) > 0  # often few do, found by one product
+        met |= np.matmul(a, b.swapaxes(1, 2)) > 0  # often few entries do
     zero = lower == 0
     met &= zero
     lower[zero ^ met] = np.inf
@@ -112,11 +117,11 @@ def _bound_by_exponents(lower: Floats, left: Described, right: Described, raised
         row, columns = powers[0][min(at, last[0]), i], powers[1][min(at, last[1])]
         for part in np.array_split(j, 1 + len(j) * SLAB // TILE):
             sums = ((row[hs] + columns[part, hs]).max(axis=-1) for hs in _slabs(left.k))
-            lower[at, i, part] = np.ldexp(1.0, functools.reduce(np.maximum, sums) + raised)
+            lower[at, i, part] = np.ldexp(1.0, functools.reduce(np.maximum, sums) + unit_exponent)
 
 
 def _magnitudes(operand: Described, bits: int, hs: Any, dtype: Any) -> npt.NDArray[Any]:
-    """Leading bits of the magnitudes of those inner indices, a slice or an array of them."""
+    """floor(abs(x) 2**(bits - top)) at the inner indices hs, a slice or an array, shape (batch, rows, indices)."""
     x = operand.x[..., hs]
     description = operand.on_host
     exponents = np.where(description.empty, 0, bits - description.top)
@@ -133,7 +138,11 @@ def _magnitudes(operand: Described, bits: int, hs: Any, dtype: Any) -> npt.NDArr
 def worst_ratio(
     lower: Floats, left: Described, right: Described, spans: tuple[int, int], scheme: Scheme | Words, rows: int
 ) -> float:
-    """The largest image error of a scheme / lower, in the first rows of A, so many."""
+    """The largest ratio of a scheme's image error to `lower` in the first `rows` rows of A, in units of 4**bits.
+
+    `lower` is what `lower_bound` returns for left and right, of a level with so many bits; `spans` are those of the
+    whole operands, of which left and right may be panels.
+    """
     terms = error_terms(left.on_host, right.on_host, scheme, scheme.dropped(left.k, spans))
     terms, lower = ErrorTerms(terms.left[:, :, :rows], terms.right), lower[:, :rows]
     worst = 0.0
@@ -150,6 +159,7 @@ def worst_ratio(
 
 
 def _numerators(terms: ErrorTerms, b: slice, rows: slice) -> Floats:
+    """The image errors of some rows of A, shape (batch, rows, n): the sum of three outer products (B1)."""
     p, q = (side if side.shape[1] == 1 else side[:, b] for side in (terms.left, terms.right))
     p, q = p[:, :, rows, None], q[:, :, None, :]
     total: Floats = p[0] * q[0]
@@ -158,8 +168,8 @@ def _numerators(terms: ErrorTerms, b: slice, rows: slice) -> Floats:
     return total
 
 
-def _leading(operand: Described) -> npt.NDArray[np.int32]:
-    """Exponents e of the leading powers of two 2**e <= abs(x) 2**-top; far below all others for a zero."""
+def _leading_exponents(operand: Described) -> npt.NDArray[np.int32]:
+    """Exponents e of the leading powers of two, 2**e <= abs(x) 2**-top; 2 EMPTY_TOP for zero, NaN and Inf."""
     tops = operand.on_host.top.astype(np.int32)
     leading = np.empty(operand.x.shape, np.int32)
     for b, rows in row_tiles(*operand.x.shape):

@@ -1,4 +1,4 @@
-"""Which NumPy arrays share memory: by their addresses, or because the same file is mapped twice."""
+"""Tests whether NumPy arrays share memory: by their addresses, or because the same file is mapped twice."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy.typing as npt
 def overlap(x: npt.NDArray[Any], y: npt.NDArray[Any]) -> bool:
     """Whether what is written into x may change y.
 
-    Two memory maps of one file lie at different addresses; where a map does not tell its file, it may be any.
+    Two memory maps of one file lie at different addresses. A map whose file is unknown may be of any file.
     """
     if np.may_share_memory(x, y):
         return True
@@ -23,12 +23,12 @@ def overlap(x: npt.NDArray[Any], y: npt.NDArray[Any]) -> bool:
     file_x, file_y = (getattr(of, "filename", None) for of in (of_x, of_y))
     try:
         return file_x is None or file_y is None or os.path.samefile(file_x, file_y)
-    except OSError:  # a file that has lost its name
+    except OSError:  # a file that was renamed or deleted
         return True
 
 
 def _map_of(x: Any) -> Any:
-    """The memory map that an array is a view of, an np.memmap or a plain one; None if it is of none."""
+    """The memory map that an array is a view of, an np.memmap or an mmap.mmap; None if there is none."""
     while x is not None:
         if isinstance(x, np.memmap) and not isinstance(x.base, np.memmap):
             return x

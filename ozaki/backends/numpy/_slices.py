@@ -1,4 +1,4 @@
-"""NumPy: the slices of rows, as float64 BLAS multiplies them."""
+"""The slices of an operand on NumPy, as float64 BLAS multiplies them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,14 @@ from ozaki.backends.numpy.engines import Engine
 
 @dataclass(frozen=True)
 class Slices:
-    """One operand, split: `planes` of shape (planes, batch, rows, k), float64 integers, and the exponents mu."""
+    """An operand that is split: its slices, and the shared exponents of its rows.
+
+    Attributes
+    ----------
+    described : the operand with its description
+    planes : integers in float64, shape (planes, batch, rows, k)
+    mu : exponents of the images, shape (batch, rows)
+    """
 
     described: Described
     planes: Floats
@@ -23,7 +30,7 @@ class Slices:
 
     @property
     def x(self) -> npt.NDArray[Any]:
-        """The rows of the operand."""
+        """The operand, shape (batch, rows, k)."""
         rows: npt.NDArray[Any] = self.described.x
         return rows
 
@@ -31,12 +38,15 @@ class Slices:
 def slices_of(
     operand: Described | Slices, mu: npt.NDArray[np.int64], engine: Engine, side: str, b: slice, rows: slice, hs: slice
 ) -> Floats:
-    """The slices of some rows and inner indices, shape (planes, batch, rows, k)."""
+    """The slices of some matrices b, rows and inner indices hs of an operand, shape (planes, batch, rows, k).
+
+    A split operand returns views of its own; one that is described alone is split by `engine`, with exponents `mu`.
+    """
     if isinstance(operand, Slices):
         return operand.planes[:, b, rows, hs]
     x = operand.x[b, rows, hs]
     mu = mu[b, rows]
-    # The memory order of x is kept, so that a transposed operand is read and written along its rows.
+    # Slices get the memory order of x, so that a transposed operand, too, is read and written along memory.
     planes = np.empty((engine.planes, *turned(x, x).shape))
     nonfinite = bool(operand.on_host.nonfinite.any())
     for at, piece, exponents in along_memory(x, mu):
@@ -46,7 +56,7 @@ def slices_of(
 
 
 def _image(x: npt.NDArray[Any], mu: npt.NDArray[np.int64], nonfinite: bool) -> Floats:
-    """RN(2**mu x), ties to even, as float64."""
+    """The fixed-point image RN(2**mu x), ties to even, float64; NaN and Inf count as zero."""
     values = x.astype(np.float64, copy=False)
     if nonfinite:
         values = np.where(np.isfinite(values), values, 0.0)

@@ -1,4 +1,4 @@
-"""A product of fixed-point images on NumPy: exact, and not rounded yet."""
+"""The exact product of fixed-point images on NumPy, before it is rounded."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ Ints = npt.NDArray[np.int64]
 
 
 class Unrounded:
-    """The exact product of two panels, to which parts of k are added, and which is rounded into a format once."""
+    """The exact product of some rows of A and columns of B: parts of k are added to it, and then it is rounded once."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._sums: Floats | None = None
 
     def add(self, a: Floats, b: Floats) -> None:
-        """Add the product of the slices of a part of k, shapes (planes, batch, m or n, part of k)."""
+        """Add the product over a part of k, by slices a, (planes, batch, m, part), and b, (planes, batch, n, part)."""
         self._sums = self._engine.add(np.matmul(a, b.swapaxes(-1, -2)), self._sums)
 
     def round_into(self, out: npt.NDArray[Any], mu: Ints, nu: Ints) -> None:
-        """Round the exact integers times 2**-(mu_i + nu_j) into out, shape (batch, m, n), and forget them.
+        """Round the exact integers times 2**-(mu_i + nu_j) into out, shape (batch, m, n), and free their memory.
 
-        mu and nu are the exponents of the images, shapes (batch, m) and (batch, n), or (1, m), (1, n) for all.
+        mu and nu are the exponents of the images, of shape (batch, m) or (1, m) and (batch, n) or (1, n).
         """
         assert self._sums is not None
         sums, self._sums = self._sums, None

@@ -1,4 +1,4 @@
-"""Words on NumPy: the split, the products on tensor cores in software, the sum (docs/definitions.md, section 7)."""
+"""Words on NumPy: cutting operands, and their products on tensor cores in software (docs/definitions.md, section 7)."""
 
 from __future__ import annotations
 
@@ -15,17 +15,25 @@ from ozaki.schemes.words import Group, Words, groups
 from ozaki.tensor_core import Floats, accumulate, round_to
 
 _OUTPUTS = 2**12
-"""Entries worked on at a time, blocks of k counted: the arrays of their products stay in the second-level cache."""
+"""Sums computed at a time, one for each entry and block of k: their arrays stay in the second-level cache."""
 
 _LEAST_OUTPUTS = 2**6
+"""Fewest sums at a time: a limit of workspace that is too small even for these is refused."""
 
 _SLAB = 2**12
-"""Inner indices that are split at a time, at least a block."""
+"""Inner indices that are cut into words at a time, rounded to whole blocks, at least one."""
 
 
 @dataclass(frozen=True)
 class WordSlices:
-    """One operand, split: `planes` of shape (count, batch, rows, k), float32, and the exponents mu of the scaling."""
+    """An operand that is cut into words, and the exponents of its scaling.
+
+    Attributes
+    ----------
+    described : the operand with its description
+    planes : the words, shape (count, batch, rows, k)
+    mu : exponents that the rows are scaled by, shape (batch, rows)
+    """
 
     described: Described
     planes: npt.NDArray[np.float32]
@@ -33,13 +41,13 @@ class WordSlices:
 
     @property
     def x(self) -> npt.NDArray[Any]:
-        """The rows of the operand."""
+        """The operand, shape (batch, rows, k)."""
         rows: npt.NDArray[Any] = self.described.x
         return rows
 
 
 def exponents(operand: Described, words: Words) -> npt.NDArray[np.int64]:
-    """The exponents mu that bring rows just below 2**ceiling; 0 for a row without nonzero elements."""
+    """The exponents mu that scale rows to just below 2**ceiling, shape (batch, rows); 0 for a row of zeros."""
     description = operand.on_host
     return np.where(description.empty, 0, words.ceiling - description.top)
 
@@ -51,7 +59,7 @@ def split(operand: Described, words: Words) -> WordSlices:
 
 
 def underflows(operand: Described, words: Words) -> int:
-    """Elements whose words leave more than underflow-free words would: they are worth less than their bits say."""
+    """Number of elements of which the words leave more than `words.residual` allows, because a word underflows."""
     mu, found = exponents(operand, words), 0
     for b, rows, hs in _tiles(operand.x.shape):
         x = operand.x[b, rows, hs]
@@ -63,6 +71,7 @@ def underflows(operand: Described, words: Words) -> int:
 
 
 def _tiles(shape: tuple[int, ...]) -> Iterator[tuple[slice, slice, slice]]:
+    """Cut (batch, rows, k) into tiles of about 2**13 elements of one matrix."""
     batch, rows, k = shape
     step = max(1, 2**13 // max(min(k, _SLAB), 1))
     for b in range(batch):
@@ -72,14 +81,17 @@ def _tiles(shape: tuple[int, ...]) -> Iterator[tuple[slice, slice, slice]]:
 
 
 def _scaled(x: npt.NDArray[Any], mu: npt.NDArray[np.int64]) -> Floats:
-    """2**mu x, exact; nonfinite elements count as zero."""
+    """2**mu x, exact in float64; nonfinite elements count as zero."""
     values = np.where(np.isfinite(x), x, 0).astype(np.float64)
     scaled: Floats = np.ldexp(values, mu[..., None].astype(np.int32))
     return scaled
 
 
 def _words_of(x: npt.NDArray[Any], mu: npt.NDArray[np.int64], words: Words) -> Floats:
-    """Word s is 2**(scale_bits s) times what the words before it leave, rounded; shape (count, *x.shape)."""
+    """The words of x, scaled by 2**mu, float64, shape (count, *x.shape).
+
+    Word s, from 0, is what the words before it leave, times 2**(scale_bits s), rounded.
+    """
     left = _scaled(x, mu)
     planes = np.empty((words.count, *x.shape))
     for s in range(words.count):
@@ -89,24 +101,24 @@ def _words_of(x: npt.NDArray[Any], mu: npt.NDArray[np.int64], words: Words) -> F
 
 
 def workspace(words: Words, shape: tuple[int, int, int], k: int, outputs: int) -> int:
-    """Bytes held while that many entries of a product, shape (batch, m, n), are computed."""
+    """Bytes that are held while `outputs` sums of a product, shape (batch, m, n), are computed at a time."""
     rows, cols = _sides(outputs, shape[1:])
-    outputs = min(outputs, rows * cols * -(-k // (words.block or k)))  # blocks of k counted
+    outputs = min(outputs, rows * cols * -(-k // (words.block or k)))  # one for each entry and block
     sums = len(groups(words)) + 1 + 4 * words.core.terms(words.word)
-    # Of an operand's tile: while it is cut, and while its words are multiplied.
+    # Arrays as large as a tile of an operand: while it is cut, and while its words are multiplied.
     copies = max(words.count + 11, 2 * (words.count + 2 + max(len(group.pairs) for group in groups(words))))
     return 8 * (outputs * sums + copies * (rows + cols) * min(_slab(words), k)) + OBJECTS
 
 
 def _sides(outputs: int, shape: tuple[int, ...]) -> tuple[int, int]:
-    """Rows and columns of a tile."""
+    """Rows and columns of a tile of about `outputs` entries, of a product of shape (m, n)."""
     m, n = shape
     rows = min(m, max(int(outputs**0.5), outputs // max(n, 1)))
     return max(rows, 1), max(min(n, outputs // max(rows, 1)), 1)
 
 
 def _slab(words: Words) -> int:
-    """Inner indices taken at a time: whole blocks."""
+    """Inner indices that are cut into words at a time: whole blocks."""
     block = words.block or _SLAB
     return block * max(1, _SLAB // block)
 
@@ -114,7 +126,7 @@ def _slab(words: Words) -> int:
 def execute(
     words: Words, left: Described | WordSlices, right: Described | WordSlices, out: npt.NDArray[Any], limit: int | None
 ) -> int:
-    """Compute out, shape (batch, m, n), finite elements only; returns the bytes of workspace."""
+    """Compute out, shape (batch, m, n), NaN and Inf counted as zero; return the bytes of workspace, at most `limit`."""
     outputs = _OUTPUTS
     k = (left.described if isinstance(left, WordSlices) else left).k
     while limit is not None and (needed := workspace(words, out.shape, k, outputs)) > limit:
@@ -128,14 +140,15 @@ def execute(
         i, j = (min(b, len(x) - 1) for x in (mu, nu))
         for r in range(0, m, rows):
             for c in range(0, n, cols):
-                at, to = (i, slice(r, r + rows)), (j, slice(c, c + cols))
-                total = _multiply(words, left, right, mu, nu, at, to, outputs)
-                shift = -(mu[at][:, None] + nu[to][None, :])
+                rows_at, cols_at = (i, slice(r, r + rows)), (j, slice(c, c + cols))
+                total = _multiply(words, left, right, mu, nu, rows_at, cols_at, outputs)
+                shift = -(mu[rows_at][:, None] + nu[cols_at][None, :])
                 out[b, r : r + rows, c : c + cols] = np.ldexp(total, shift.astype(np.int32))
     return workspace(words, out.shape, k, outputs)
 
 
 Tile = tuple[int, slice]
+"""(matrix, rows) of an operand."""
 
 
 def _multiply(
@@ -144,40 +157,42 @@ def _multiply(
     right: Described | WordSlices,
     mu: npt.NDArray[np.int64],
     nu: npt.NDArray[np.int64],
-    at: Tile,
-    to: Tile,
+    rows_at: Tile,
+    cols_at: Tile,
     outputs: int,
 ) -> Floats:
-    """The sum of all groups for a tile of entries, in the format of the promotion."""
+    """The sum of all groups for a tile of entries, in the format of the promotion, as float64."""
     k = (left.described if isinstance(left, WordSlices) else left).k
-    shape = (len(mu[at]), len(nu[to]))
-    shares = groups(words)
-    sums = [np.zeros(shape) for _ in shares]
+    shape = (len(mu[rows_at]), len(nu[cols_at]))
+    accumulators = groups(words)
+    sums = [np.zeros(shape) for _ in accumulators]
     slab = _slab(words)
     for h in range(0, k, slab):
         hs = slice(h, min(h + slab, k))
-        a, b = _words_at(left, mu, at, hs, words), _words_at(right, nu, to, hs, words)
-        for g, group in enumerate(shares):
+        a, b = _words_at(left, mu, rows_at, hs, words), _words_at(right, nu, cols_at, hs, words)
+        for g, group in enumerate(accumulators):
             if group.promoted:
                 sums[g] = _add_blocks(words, group, a, b, sums[g], outputs)
             else:
                 pairs = [(a[s - 1], b[t - 1]) for s, t in group.pairs]
                 sums[g] = accumulate(pairs, sums[g], words.word, words.accumulator, words.core)
-    total = np.ldexp(sums[0], -shares[0].weight)
-    for term, group in zip(sums[1:], shares[1:], strict=True):
+    total = np.ldexp(sums[0], -accumulators[0].weight)
+    for term, group in zip(sums[1:], accumulators[1:], strict=True):
         total = _outer(words, total + np.ldexp(term, -group.weight))
     return total
 
 
-def _words_at(operand: Described | WordSlices, mu: npt.NDArray[np.int64], at: Tile, hs: slice, words: Words) -> Floats:
-    """The words of some rows and inner indices, shape (count, rows, k)."""
+def _words_at(
+    operand: Described | WordSlices, mu: npt.NDArray[np.int64], rows_at: Tile, hs: slice, words: Words
+) -> Floats:
+    """The words of some rows and inner indices hs of an operand, float64, shape (count, rows, k)."""
     if isinstance(operand, WordSlices):
-        return operand.planes[:, at[0], at[1], hs].astype(np.float64)
-    return _words_of(operand.x[at[0], at[1], hs], mu[at], words)
+        return operand.planes[:, rows_at[0], rows_at[1], hs].astype(np.float64)
+    return _words_of(operand.x[rows_at[0], rows_at[1], hs], mu[rows_at], words)
 
 
 def _add_blocks(words: Words, group: Group, a: Floats, b: Floats, total: Floats, outputs: int) -> Floats:
-    """Promotion: each block from a zero accumulator, then added to the total outside the tensor core."""
+    """The total plus the sums of all blocks of k, each from a zero accumulator, added outside the tensor core."""
     assert words.block is not None
     k, block = a.shape[-1], words.block
     together = block * max(1, outputs // total.size)
@@ -185,22 +200,22 @@ def _add_blocks(words: Words, group: Group, a: Floats, b: Floats, total: Floats,
     cuts = [slice(h, min(h + together, whole)) for h in range(0, whole, together)] + [slice(whole, k)] * (whole < k)
     for cut in cuts:
         count = max((cut.stop - cut.start) // block, 1)
-        sums, before = np.zeros((count, *total.shape)), None
+        sums, last_turn = np.zeros((count, *total.shape)), None
         for turn in group.turns:
-            if before is not None:
-                sums = np.ldexp(sums, words.scale_bits * (sum(turn[0]) - sum(before[0]))).astype(np.float32)
+            if last_turn is not None:
+                sums = np.ldexp(sums, words.scale_bits * (sum(turn[0]) - sum(last_turn[0]))).astype(np.float32)
             pairs = [(_blocks(a[s - 1][:, cut], count), _blocks(b[t - 1][:, cut], count)) for s, t in turn]
-            sums, before = accumulate(pairs, sums, words.word, words.accumulator, words.core), turn
+            sums, last_turn = accumulate(pairs, sums, words.word, words.accumulator, words.core), turn
         for each in sums:
             total = _outer(words, total + each)
     return total
 
 
 def _blocks(x: Floats, count: int) -> Floats:
-    """Shape (rows, count * block) as (count, rows, block)."""
+    """x, shape (rows, count * block), as shape (count, rows, block)."""
     return np.moveaxis(x.reshape(len(x), count, -1), 1, 0)
 
 
 def _outer(words: Words, x: Floats) -> Floats:
-    """A sum outside the tensor core: in FP32, or in FP64 as it is."""
+    """A float64 sum outside the tensor core, rounded to FP32 unless promotion is to FP64."""
     return x if words.promotion == "fp64" else x.astype(np.float32).astype(np.float64)

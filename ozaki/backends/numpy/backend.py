@@ -1,4 +1,4 @@
-"""NumPy: arrays in host memory, the same image and the same bits as on every other backend."""
+"""The backend of arrays in host memory, by NumPy; see `ozaki.backends.Backend` for what each function has to do."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ row_bytes = 256  # 48 for the fields of a description, 8 for an exponent, the re
 
 
 def asarray(x: Any) -> npt.NDArray[Any]:
-    """x, or an array of what it holds; masked elements are refused."""
+    """x, or an array that holds the elements of x; raises if some are masked."""
     return unmasked(x)
 
 
 def empty(shape: tuple[int, ...], dtype: str) -> npt.NDArray[Any]:
-    """Memory for a result."""
+    """A new array for a result, its elements undefined."""
     return np.empty(shape, dtype)
 
 
@@ -46,11 +46,11 @@ def owns(x: Any) -> bool:
 
 
 def check_device(operands: tuple[tuple[str, Any], ...]) -> None:
-    """All arrays lie in host memory."""
+    """Accept all operands: NumPy arrays lie in host memory."""
 
 
 def contiguous(x: npt.NDArray[Any]) -> bool:
-    """Whether a result can be computed in x."""
+    """Whether x is C-contiguous, so that a result can be computed in it."""
     return x.flags.c_contiguous
 
 
@@ -60,18 +60,21 @@ def broadcast_to(x: npt.NDArray[Any], shape: tuple[int, ...]) -> npt.NDArray[Any
 
 
 def machine() -> Machine:
-    """What planning asks about the host."""
+    """The host, as planning asks about it."""
     return _machine
 
 
 def native_obstacle(dtype: str) -> str | None:
-    """BLAS computes in threads of its own, in which rounding and subnormals may be other than IEEE 754's."""
+    """The floating-point setting that makes the native product no IEEE product; None if there is none.
+
+    BLAS computes in threads of its own, whose rounding and subnormals this library does not set to IEEE 754's.
+    """
     obstacle = _environment.obstacle()
     return f"native product ruled out: {obstacle}" if obstacle else None
 
 
 def engine_name(plan: Plan) -> str:
-    """What multiplies, for reports."""
+    """The engine that multiplies by this plan, as reports name it."""
     if plan.scheme is None:
         return "NumPy"
     if isinstance(plan.scheme, Words):
@@ -85,19 +88,19 @@ def steps(plan: Plan) -> str:
 
 
 def same_slices(plan: Plan, other: Plan) -> bool:
-    """True: a scheme alone decides how slices lie."""
+    """Return True: the scheme alone decides what slices are, and the scheme of both plans is the same."""
     return True
 
 
 def work(a: Any, b: Any, rows: Callable[[Side], Any], dtype: str, limit: int | None) -> Work:
-    """One product (`backends.Backend.work`)."""
+    """The `Work` of one product (`backends.Backend.work`)."""
     return Work(a, b, rows, dtype, limit)
 
 
 def keep(*_: Any) -> None:
-    """Keep nothing: NumPy's time is that of the product."""
+    """Keep nothing: planning takes little beside the product, so a kept program would save nothing."""
 
 
 def split(rows: npt.NDArray[Any], side: Side, plan: Plan) -> Slices | WordSlices:
-    """The slices of an operand that is prepared."""
+    """The slices of an operand, shape (batch, rows, k), to be used in many products."""
     return _split(describe(rows), side, plan)

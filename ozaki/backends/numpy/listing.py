@@ -1,4 +1,4 @@
-"""What NumPy does for a plan, as a list that a person reads."""
+"""The steps of a plan on NumPy, as text for people."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def steps_of(plan: Plan) -> str:
 
 
 def _exact(plan: Plan, scheme: Scheme, stack: tuple[int, int, int], k: int) -> list[str]:
-    """Of slices, through float64 BLAS."""
+    """The steps between descriptions and result, for slices through float64 BLAS."""
     engine = engine_of(scheme, k, plan.engine == "int8")
     panel, slabs = panel_of(engine, stack, plan.workspace_limit), -(-k // engine.slab)
     panels = f"for each panel of {min(panel, stack[1])} x {min(panel, stack[2])} entries"

@@ -1,4 +1,4 @@
-"""One product on NumPy: the facts that its operands show, and the product itself."""
+"""The NumPy backend's part of one product: facts about its operands, and the multiplication."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ from ozaki.schemes import Words
 
 
 class Work:
-    """One product: its operands are described once, when that is first needed.
+    """A product on NumPy (`backends.Work`); describes each operand once, when a fact or the product needs it.
 
     Parameters
     ----------
-    a, b : the operands as they were given, or their slices
-    rows : gives an operand as a stack of rows, shape (batch, rows, k)
-    dtype : of the result
-    limit : bytes left for proofs and the product, or None
+    a, b : the operands as the caller gave them, or their slices
+    rows : returns the operand of a side as a stack of rows, shape (batch, rows, k)
+    dtype : dtype of the result
+    limit : most bytes to hold for proofs and the product; None for no limit
 
     Attributes
     ----------
-    workspace : most bytes held at a time so far, beside operands, result and what describes rows
+    workspace : most bytes held at a time so far, without operands, result and descriptions
     """
 
     def __init__(self, a: Any, b: Any, rows: Callable[[Side], Any], dtype: str, limit: int | None) -> None:
@@ -64,7 +64,7 @@ class Work:
         self.workspace = 0
 
     def described(self, side: Side) -> Described:
-        """The description of an operand."""
+        """The operand of a side with its description."""
         if side not in self._described:
             rows = self._rows(side)
             self._described[side] = describe(rows)
@@ -72,15 +72,15 @@ class Work:
         return self._described[side]
 
     @property
-    def _both(self) -> tuple[Described, Described]:
+    def _operand_pair(self) -> tuple[Described, Described]:
         return self.described("left"), self.described("right")
 
     def begin(self, needs: Sequence[Need], plan: Plan) -> None:
-        """Nothing: the host finds facts itself, and has nothing else to do meanwhile."""
+        """Do nothing: the host itself finds facts, so splitting meanwhile would save no time."""
 
     def measure(self, need: Need) -> Any:
-        """The fact that is needed (`planning.facts`)."""
-        left, right = self._both
+        """Find a fact about the operands (`planning.facts`)."""
+        left, right = self._operand_pair
         spans = left.span, right.span
         match need:
             case Spans():
@@ -104,9 +104,12 @@ class Work:
         raise AssertionError(need)
 
     def _worst_ratio(self, scheme: Any, level: Level, rows: int) -> float:
-        """The worst ratio in so many rows of A, with the digit pairs dropped that these operands do not let vanish."""
+        """The worst ratio of a scheme in the first `rows` rows of A.
+
+        The image error includes pairs of digits that are left out, unless they vanish for these operands.
+        """
         if self._level != level:
-            self._lower = None  # before the memory of the next level is taken
+            self._lower = None  # frees the memory of the last level before that of this one is taken
             self._level = level
         key = scheme, level, rows
         if key not in self._ratios:
@@ -114,7 +117,8 @@ class Work:
         return self._ratios[key]
 
     def _compare(self, scheme: Any, level: Level, rows: int) -> float:
-        left, right = self._both
+        """Compute the worst ratio; keep the lower bound for other schemes if the product is one panel."""
+        left, right = self._operand_pair
         spans, panels = (left.span, right.span), self._panels(level)
         if panels.one:
             if self._lower is None:
@@ -123,21 +127,25 @@ class Work:
         return max(self._ratio_of_panel(panel, level, scheme, rows) for panel in panels if panel.rows[0] < rows)
 
     def _ratio_of_panel(self, panel: Panel, level: Level, scheme: Any, rows: int) -> float:
-        """The worst ratio in those of the first rows that belong to a panel; holds nothing of it afterwards."""
-        left, right = self._both
-        some = _some(left, "left", panel), _some(right, "right", panel)
-        lower = _proof.lower_bound(*some, level)
-        return _proof.worst_ratio(lower, *some, (left.span, right.span), scheme, rows - panel.rows[0])
+        """The worst ratio in those rows of a panel that are among the first `rows` of A; keeps no lower bound."""
+        left, right = self._operand_pair
+        parts = _part_in_panel(left, "left", panel), _part_in_panel(right, "right", panel)
+        lower = _proof.lower_bound(*parts, level)
+        return _proof.worst_ratio(lower, *parts, (left.span, right.span), scheme, rows - panel.rows[0])
 
     def _least_product(self, left: Described, right: Described) -> float:
+        """The least lower bound of the first level (`planning.facts.LeastProduct`), panel by panel."""
         panels = self._panels(levels(left.k)[0])
         if panels.one:
             return _proof.least_product(left, right)
-        return min(_proof.least_product(_some(left, "left", panel), _some(right, "right", panel)) for panel in panels)
+        return min(
+            _proof.least_product(_part_in_panel(left, "left", panel), _part_in_panel(right, "right", panel))
+            for panel in panels
+        )
 
     def _panels(self, level: Level) -> Panels:
-        """The panels in which a level of proof keeps within the limit."""
-        (batch_a, m, k), (batch_b, n, _) = (tuple(x.x.shape) for x in self._both)
+        """The panels of the product whose worst ratios at a level are found within the limit of workspace."""
+        (batch_a, m, k), (batch_b, n, _) = (tuple(x.x.shape) for x in self._operand_pair)
 
         def workspace(batch: int, rows: int, columns: int) -> int:
             return _proof.proof_workspace(level, (min(batch, batch_a), rows, k), (min(batch, batch_b), columns, k))
@@ -148,7 +156,7 @@ class Work:
 
     def multiply(self, plan: Plan, c: npt.NDArray[Any]) -> None:
         """Compute the product by slices or words into c, shape (batch, m, n)."""
-        self._lower = None  # frees the memory
+        self._lower = None  # frees the memory of the proof
         left, right = (self._slices.get(side) or self.described(side) for side in SIDES)
         self.workspace = max(self.workspace, execute(plan, left, right, c, self._limit))
 
@@ -157,16 +165,16 @@ class Work:
         self.workspace = max(self.workspace, native(self._a, self._b, self._dtype, c))
 
     def nonfinite(self, side: Side) -> npt.NDArray[np.int64]:
-        """Elements of each row that are NaN or Inf, shape (batch, rows)."""
+        """Number of elements of each row that are NaN or Inf, shape (batch, rows)."""
         return self.described(side).on_host.nonfinite
 
     def underflows(self, side: Side, words: Words) -> int:
-        """Elements of an operand that lose more than their share of bits when they are cut into words."""
+        """Number of elements of which these words leave more than `words.residual`, because a word underflows."""
         described = self.described(side)
         return _words.underflows(described, words) if described.on_host.below(words.lowest).any() else 0
 
 
-def _some(operand: Described, side: Side, panel: Panel) -> Described:
-    """The rows of an operand that belong to a panel."""
+def _part_in_panel(operand: Described, side: Side, panel: Panel) -> Described:
+    """The part of an operand that belongs to a panel."""
     batch, rows = (slice(*each) for each in panel.of(side, operand.x.shape[0]))
     return _proof.some_rows(operand, batch, rows)

@@ -1,6 +1,6 @@
-"""What is run on the emulated device, by name: on one of Ampere, or of Hopper where the name begins with that.
+"""The names of the cases that run on an emulated device: of Hopper if the name begins with `HOPPER`, else of Ampere.
 
-Nothing is imported here: CuPy's place has to be taken before.
+No case is imported here: its module imports CuPy, which must be the emulation by then.
 """
 
 from __future__ import annotations
@@ -67,6 +67,6 @@ FUNCTIONS = {
         "equal-choices-repeated",
     ),
 }
-"""By module: each function under its own name."""
+"""Names of cases by module. A case is the function of that name, without `HOPPER` and with `_` for `-`."""
 
 CASES = tuple(name for names in FUNCTIONS.values() for name in names)

@@ -1,4 +1,4 @@
-"""What runs: engines, plans from data, and the fastest way where no accuracy is named."""
+"""What runs: engines, plans from data, and the fastest method where no accuracy is named."""
 
 from __future__ import annotations
 
@@ -14,9 +14,7 @@ import ozaki
 from ozaki.backends.cupy import devices, ratios
 from ozaki.backends.cupy.machine import Machine
 from ozaki.backends.cupy.program.program import Evidence
-from ozaki.backends.cupy.steps.engines.choice import slice_engine
-from ozaki.backends.cupy.steps.engines.cublas import Cublas
-from ozaki.backends.cupy.steps.engines.fused import Fused
+from ozaki.backends.cupy.steps.engines.choice import cublas_engine, fused_engine, slice_engine
 from ozaki.backends.cupy.steps.proof import least_product
 from ozaki.bounds import native
 from ozaki.reference import componentwise_error
@@ -30,7 +28,7 @@ WIDE = {"lower_by_exponents", "worst_ratio_wide"}
 
 
 def way_of(call: Seen) -> str:
-    """What a single call was served by: a program that was kept, or, the long way, a scheme by its name."""
+    """What served a single call: "repeated" for a kept program, else the name of the scheme that a new plan chose."""
     if call.repeated:
         assert not call.long
         return "repeated"
@@ -39,9 +37,9 @@ def way_of(call: Seen) -> str:
 
 
 def engines(_rng: np.random.Generator) -> None:
-    """The own kernel, but where padding would cost more than cuBLAS does."""
+    """The fused engine multiplies slices, except where its padding would cost more than cuBLAS."""
     device = devices.of("90", multiprocessors=132)
-    hopper, cublas = Fused(device), Cublas(device)
+    hopper, cublas = fused_engine, cublas_engine
     for scheme, batch, shape, engine in (
         (Residues(14), 1, (1024, 2**20, 1024), hopper),
         (Residues(14), 1, (64, 2**16, 64), cublas),
@@ -52,15 +50,15 @@ def engines(_rng: np.random.Generator) -> None:
         (Residues(7), 1000, (100, 100, 100), hopper),
         (Digits(3), 1000, (100, 100, 100), hopper),
         (Residues(7), 100000, (100, 100, 100), cublas),
-        (Residues(14), 1, (10**7, 64, 1), cublas),  # by its own kernel four times the memory
+        (Residues(14), 1, (10**7, 64, 1), cublas),  # the fused engine would take four times the memory
         (Residues(14), 1, (10**6, 64, 64), hopper),
     ):
-        assert slice_engine(device, scheme, "auto", batch, shape) == engine, (scheme, batch, shape)
-    assert slice_engine(device, Residues(14), "hopper", 1, (64, 2**16, 64)) == hopper
+        assert slice_engine(device, scheme, "auto", batch, shape) == engine(device, scheme), (scheme, batch, shape)
+    assert slice_engine(device, Residues(14), "hopper", 1, (64, 2**16, 64)) == hopper(device, Residues(14))
 
 
 def empty_products(_rng: np.random.Generator) -> None:
-    """Of all plans, with a report and out of prepared operands."""
+    """Empty products by every kind of plan, with a report, and of prepared operands."""
     counts: list[dict[str, Any]] = [{"scheme": "residues", "slices": 14}, {"scheme": "digits", "slices": 3}]
     choices = [*counts, {"reproducible": True}]
     choices += [{"accuracy": accuracy} for accuracy in (None, "fp32", ozaki.Accuracy("row-column", 2.0**-35))]
@@ -78,7 +76,7 @@ def empty_products(_rng: np.random.Generator) -> None:
 
 
 def plans(rng: np.random.Generator) -> None:
-    """The same plan, bound and bits from data; for heavy tails from wide magnitudes and exponents."""
+    """Plans from data have NumPy's scheme, bound and bits; for heavy tails they take wide magnitudes and exponents."""
     for dtype, (m, k, n), tails in (("f4", (20, 1100, 25), 0), ("f8", (30, 200, 20), 0), ("f8", (20, 1100, 25), 3)):
         a, b = (matrix(rng, shape, dtype) * rng.standard_cauchy(shape) ** tails for shape in ((m, k), (k, n)))
         a, b = a.astype(dtype), b.astype(dtype)
@@ -95,7 +93,7 @@ def plans(rng: np.random.Generator) -> None:
 
 
 def fastest(rng: np.random.Generator) -> None:
-    """What runs where no accuracy is named, by the rates of the device."""
+    """Where no accuracy is named, the method runs that is fastest by the rates of the device."""
     halfhalf = (PRESETS["halfhalf"],)
     of_h200 = Machine(devices.of("90", multiprocessors=132))
     of_shapes: tuple[tuple[tuple[int, int, int], Scheme, Any], ...] = (
@@ -142,7 +140,7 @@ def fastest(rng: np.random.Generator) -> None:
 
 
 def no_worse_than_native(rng: np.random.Generator) -> None:
-    """Without an accuracy, operands whose small elements words lose, and such that need many slices."""
+    """Without an accuracy no bound exceeds the native one, for operands that are hard for words or for slices."""
     k = 300
     bound = native.bound(k, "float32")
     scale = np.ldexp(1.0, rng.integers(-30, 31, k)).astype("f4")
@@ -156,11 +154,11 @@ def no_worse_than_native(rng: np.random.Generator) -> None:
 
     slope = np.ldexp(1.0, np.arange(k) % 9 - 4).astype("f4")
     uneven = a.copy(), b.copy()
-    uneven[0][4] *= slope  # a row and a column of which the sample of their overlap sees nothing
+    uneven[0][4] *= slope  # a row and a column that are not among those that `Overlap` samples
     uneven[1][:, 2] /= slope
     for (x, y), time, ran in ((uneven, 1e3, "residues"), (uneven, 7.5, "native"), (graded, 1e3, "native")):
         with with_times(words=500.0, native=time, slices=by_products):
-            for _ in range(2):  # the second one is served by a program that is kept
+            for _ in range(2):  # the second call is repeated
                 with seen() as calls:
                     c, report = ozaki.matmul(cp.asarray(x), cp.asarray(y), return_report=True)
                 assert WIDE.isdisjoint(calls.names)  # a native product is faster than that
@@ -175,13 +173,13 @@ def no_worse_than_native(rng: np.random.Generator) -> None:
             assert report.scheme == ran and report.bound <= bound, report
             _, report = ozaki.matmul(cp.asarray(a), cp.asarray(b), return_report=True)
             assert report.scheme == "halfhalf" and report.bound <= bound, report
-        for x in (a * scale, np.maximum(a, 0) * scale):  # words lose what hardly counts against the largest columns
+        for x in (a * scale, np.maximum(a, 0) * scale):  # words lose little beside the largest columns
             for _ in range(3):  # the last one is repeated
                 c, report = ozaki.matmul(cp.asarray(x), cp.asarray(b), return_report=True)
                 assert report.scheme == "halfhalf" and report.bound <= bound, report
                 assert componentwise_error(cp.asnumpy(c), x, b) <= report.bound
                 same(cp.asnumpy(c), ozaki.matmul(cp.asarray(x), cp.asarray(b)))
-    with with_times(words=8.5, native=1e3, slices=by_products):  # slower than the slices that most need
+    with with_times(words=8.5, native=1e3, slices=by_products):  # slower than slices for ordinary operands
         scale = np.ldexp(1.0, rng.integers(-12, 13, k)).astype("f4")
         for _ in range(2):
             x, y = a * scale, b / scale[:, None]
@@ -203,7 +201,7 @@ def no_worse_than_native(rng: np.random.Generator) -> None:
         assert found == ["halfhalf", "repeated", "halfhalf", "repeated", "repeated"], found
         small = np.where(np.arange(k) % 2, a, np.ldexp(a, -40)).astype("f4")  # words lose these elements
         assert not held(a, b) and not held(*long) and not held(small, b, accuracy="fp32")
-    with with_times(words=1e3, native=10.0, slices=by_products):  # residues for these, native for such that need more
+    with with_times(words=1e3, native=10.0, slices=by_products):  # native where residues need many slices
         found = []
         for x, y in ((a, b), (a, b), graded, (a, b), (a, b)):
             with seen() as calls:
@@ -213,7 +211,7 @@ def no_worse_than_native(rng: np.random.Generator) -> None:
 
 
 def digits_where_ordinary(rng: np.random.Generator) -> None:
-    """Without an accuracy, digits for ordinary operands, words for others; those that only seem so are planned anew."""
+    """Without an accuracy, digits for ordinary operands, words or residues for others, ordinary in a sample or not."""
     k = 2560
     bound = native.bound(k, "float32")
     a, b = (rng.standard_normal(shape).clip(-3.9, 3.9).astype("f4") for shape in ((12, k), (k, 9)))
@@ -248,12 +246,12 @@ def digits_where_ordinary(rng: np.random.Generator) -> None:
 
 
 def no_least_product(*arguments: Any) -> Evidence:
-    """As of operands with rows that do not meet: the least product is zero."""
+    """Evidence of a least product of zero, as for two rows that are nonzero at different inner indices."""
     return Evidence(least_product(*arguments).arrival, lambda _: 0.0)
 
 
 def words_for_a_target(rng: np.random.Generator) -> None:
-    """Words where they prove what is asked, by the description of each call's operands; else slices."""
+    """Words run where the operands of this call let them prove what is asked; else slices."""
     usual = [matrix(rng, (40, 300), "f4", 0) for _ in range(3)]
     b, wide = matrix(rng, (300, 50), "f4", 0), matrix(rng, (300, 250), "f4", 0)
     small, graded = usual[0].copy(), usual[0].copy()
@@ -276,7 +274,7 @@ def words_for_a_target(rng: np.random.Generator) -> None:
             plan = ozaki.plan(cp.asarray(graded), cp.asarray(b), accuracy="fp32")
             assert not isinstance(plan.scheme, Words) and "tf32tf32 proves too little" in plan.why, plan
         found = []
-        for a in (graded, usual[2], graded):  # of which a small product shows that words lose next to nothing
+        for a in (graded, usual[2], graded):  # the least product shows that words lose next to nothing
             out = cp.full((40, 50), np.nan, "f4")
             with seen() as calls:
                 ozaki.matmul(cp.asarray(a), cp.asarray(b), out=out, accuracy="fp32")
@@ -291,7 +289,7 @@ def words_for_a_target(rng: np.random.Generator) -> None:
             plan = ozaki.plan(cp.asarray(small), cp.asarray(b), accuracy=accuracy)
             assert plan.scheme == PRESETS["halfhalf"] and "proves what is asked" in plan.why, plan
             assert ozaki.plan(small, b, scheme="halfhalf", accuracy=accuracy).bound <= plan.bound < 6e-6
-        for more in (25, 1e-7, "fp64"):  # of another format, or more than they prove
+        for more in (25, 1e-7, "fp64"):  # more than words prove
             assert not isinstance(ozaki.plan(cp.asarray(a), cp.asarray(b), accuracy=more).scheme, Words)
         x, y = (cp.asarray(each) for each in apart)
         for _ in range(2):  # the second one may be repeated
@@ -305,7 +303,7 @@ def words_for_a_target(rng: np.random.Generator) -> None:
 
 
 def plans_of_other_operands(rng: np.random.Generator) -> None:
-    """A plan from operands is proven for those of each product, and as sharply as it was for its own."""
+    """A plan made from operands is proven anew for those of each product, no less sharply than for the first ones."""
     grades = 2.0 ** (-8.0 * np.arange(40))
     for k in (40, 1100):
         a, b = rng.standard_normal((30, k)), rng.standard_normal((k, 20))

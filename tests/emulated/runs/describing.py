@@ -23,20 +23,20 @@ from runs.operands import hard, in_tiles, matrix
 def descriptions(rng: np.random.Generator) -> None:
     """Rows, columns, strides, graded rows, NaN and Inf."""
     for dtype in ("f4", "f8"):
-        for shape in ((3, 9900), (70, 130), (9, 33)):  # the first one in more segments than warps finish at once
+        for shape in ((3, 9900), (70, 130), (9, 33)):  # the first has more segments than warps finish at once
             x = matrix(rng, shape, dtype, 20)
             x[0] = np.ldexp(x[0], -np.arange(shape[1]) // 9)
             x[1, ::3] = 0
             x[2, 5], x[2, 7] = np.nan, -np.inf
             for v in (x, np.asfortranarray(x), x[:, ::-1], x[:, 1:]):
                 part, host = Part(), on_host.describe(v[None]).fields
-                found = part.fields(describe(part.b, part.device, part.given(cp.asarray(v)[None])))
+                found = part.fields(describe(part.b, part.given(cp.asarray(v)[None])))
                 for field, h, d in zip(FIELDS, host, found, strict=True):
                     np.testing.assert_array_equal(h, d, err_msg=f"{field} {dtype} {shape}")
 
 
 def samples(rng: np.random.Generator) -> None:
-    """The least numbers of rows: empty ones, such as seem empty in a sample, subnormal ones; none at all."""
+    """What samples show of rows: zero rows, rows that are zero in the sample alone, subnormal rows, only zero rows."""
     k = SAMPLED + int(rng.integers(1, 200))
     for batch, m, n, wide in ((1, 40, 9000, 3), (3, 9, 1, 30), (3, 9, 8, 4), (1, 5, 4, 30)):
         a, b = (matrix(rng, (batch, rows, k), "f4", wide) for rows in (m, n))
@@ -52,17 +52,17 @@ def samples(rng: np.random.Generator) -> None:
             given = cp.asarray(left), cp.asarray(right)
             part = Part()
             x, y = (part.given(each) for each in given)
-            whole = find_largest(part.b, part.device, x), find_largest(part.b, part.device, y)
+            whole = find_largest(part.b, x), find_largest(part.b, y)
             assert part.value(sample(part.b, x, y, whole)) == want
-            for some in (k, 1, int(rng.integers(2, SAMPLED))):
+            for length in (k, 1, int(rng.integers(2, SAMPLED))):
                 part = Part()
-                x, y = (part.given(each[..., :some]) for each in given)
-                assert part.value(sample(part.b, x, y)) == on_host.sample(a[..., :some], b[..., :some])
-        assert want[0].told == (n != 4) and (n != 4 or want[1] == (np.inf, np.inf, 0, True))
+                x, y = (part.given(each[..., :length]) for each in given)
+                assert part.value(sample(part.b, x, y)) == on_host.sample(a[..., :length], b[..., :length])
+        assert want[0].every_row_seen == (n != 4) and (n != 4 or want[1] == (np.inf, np.inf, 0, True))
 
 
 def magnitudes(rng: np.random.Generator) -> None:
-    """Of both operands at once, in rows, in tiles, and wide ones; views of every kind."""
+    """Magnitudes of both operands, taken at once: in rows, in tiles, and wide ones; views of every kind."""
 
     def view(x: np.ndarray) -> np.ndarray:
         turned = x.swapaxes(1, 2).copy().swapaxes(1, 2)
@@ -78,7 +78,7 @@ def magnitudes(rng: np.random.Generator) -> None:
     for dtypes, layout in itertools.product(itertools.product(("f4", "f8"), repeat=2), layouts):
         given = [view(hard(rng, 304, dtype)) for dtype in dtypes]
         part = Part()
-        left, right = (describe(part.b, part.device, part.given(cp.asarray(x))) for x in given)
+        left, right = (describe(part.b, part.given(cp.asarray(x))) for x in given)
         with mock.patch.object(MagnitudeLayout, "of", return_value=layout):
             taken = take_magnitudes(part.b, part.device, left, right, "narrow")
         got = part.value(taken.left), part.value(taken.right)

@@ -1,4 +1,4 @@
-"""The emulated device in a case: what calls gave it to do, other rates and sizes, and steps of a part of a program."""
+"""The emulated device in a case: the work that calls gave it, other rates and sizes, and parts of programs alone."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ from ozaki.schemes import Scheme, Words
 
 @dataclass
 class Seen:
-    """What calls gave the device to do, in the order in which they did.
+    """The work that calls gave the device, in the order in which they gave it.
 
     Attributes
     ----------
-    long : the calls that went the long way: they planned, and built a program
-    ran : what these multiplied by; None for the native product
-    needs : the facts that these asked for
-    repeated : the calls that a program served that was kept
-    steps : of all programs, and parts of programs, that were started
+    long : number of calls that were planned and built a program ("the long way")
+    ran : the schemes of these calls; None for the native product
+    needs : the facts that these calls asked for
+    repeated : number of calls that a kept program served
+    steps : the steps of all programs, and parts of programs, that were started
     """
 
     long: int = 0
@@ -48,7 +48,7 @@ class Seen:
 
     @property
     def names(self) -> list[str]:
-        """What the steps do: kernels by their functions' names."""
+        """The names of the steps: for a kernel, that of its function."""
         return [step.name for step in self.steps]
 
     def clears(self, buffer: str) -> int:
@@ -58,7 +58,7 @@ class Seen:
 
 @contextmanager
 def seen() -> Iterator[Seen]:
-    """See what calls give the device to do."""
+    """Record the work that calls give the device within a `with` statement."""
     found = Seen()
     init, multiply, native, measure = Work.__init__, Work.multiply, Work.native, Work.measure
     part, start, repeated = FirstCall.run, Program.start, kept.repeated
@@ -108,7 +108,7 @@ def seen() -> Iterator[Seen]:
 
 @dataclass(frozen=True)
 class GivenRates(Rates):
-    """Rates of which some times are given: by "native", "words" and "slices", functions of the scheme, or None."""
+    """Rates with some times given: `times` has functions of the scheme, in seconds, for "native", "words", "slices"."""
 
     times: Any = None
 
@@ -118,15 +118,15 @@ class GivenRates(Rates):
     def words(self, *arguments: Any) -> float:
         return self._time("words", arguments[4]) or super().words(*arguments)
 
-    def slices(self, *arguments: Any) -> float:
-        return self._time("slices", arguments[5]) or super().slices(*arguments)
+    def slices(self, *arguments: Any, **more: Any) -> float:
+        return self._time("slices", arguments[5]) or super().slices(*arguments, **more)
 
     def _time(self, way: str, scheme: Any) -> float | None:
         return self.times[way](scheme) if way in self.times else None
 
 
 def with_times(**times: float | Callable[[Any], float]) -> Any:
-    """Another device, as this one, on which ways to multiply take these times, while a `with` statement lasts."""
+    """A context in which the current device has other times: for "native", "words" or "slices", in seconds."""
     given = {way: time if callable(time) else (lambda _, time=time: time) for way, time in times.items()}
     device = devices.current()
     rates = GivenRates(**{of.name: getattr(device.rates, of.name) for of in fields(Rates)}, times=given)
@@ -135,7 +135,7 @@ def with_times(**times: float | Callable[[Any], float]) -> Any:
 
 @contextmanager
 def in_place_of_the_device(device: Device) -> Iterator[Device]:
-    """Let that be the current device; calls before and after it are forgotten."""
+    """Make `device` the current one within a `with` statement; no program is kept from before it or after it."""
     kept.forget()
     with mock.patch.object(devices, "current", return_value=device):
         yield device
@@ -143,7 +143,7 @@ def in_place_of_the_device(device: Device) -> Iterator[Device]:
 
 
 def like_the_device() -> Device:
-    """The current device as another object, so that nothing that is kept for one device serves the other."""
+    """A copy of the current device's record: caches that are kept for one of the two do not serve the other."""
     return replace(devices.current())
 
 
@@ -152,8 +152,8 @@ class Part:
 
     Attributes
     ----------
-    b : builds it
-    device : that it is built for
+    b : the builder of the part
+    device : the device that it is built for
     """
 
     def __init__(self, device: Device | None = None) -> None:
@@ -161,24 +161,24 @@ class Part:
         self._memory = FirstCall()
 
     def given(self, real: Any, name: str = "x") -> Array:
-        """The name of a real array."""
+        """The symbolic array that stands for a real one."""
         array = self.b.given(name, view_of(real))
         self._memory.bind(array, real)
         return array
 
     def run(self) -> None:
-        """Give the device what was added."""
+        """Run the steps that were added since the last run."""
         self._memory.run(self.b.take())
 
     def value(self, x: Array | Evidence) -> Any:
-        """What is in an array of the program, or what evidence comes to, after what was added."""
+        """The elements of an array of the program, or the value of evidence, after the steps that were added."""
         self.run()
         if isinstance(x, Evidence):
             return self._memory.evidence(x)
         return cp.asnumpy(self._memory.array(x))
 
     def raw(self, place: Place, nbytes: int) -> Any:
-        """So many bytes of a place."""
+        """The first `nbytes` bytes at a place."""
         return self.value(Array(place.buffer, place.offset, "B", (nbytes,)))
 
     def fields(self, described: Described) -> np.ndarray:

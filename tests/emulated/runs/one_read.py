@@ -1,4 +1,4 @@
-"""Operands described and split in one read."""
+"""Kernels that describe and split an operand in one read of it."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ from ozaki.backends.cupy.program.builder import Builder
 from ozaki.backends.cupy.steps import one_read as steps
 from ozaki.backends.cupy.steps.describing import describe, find_largest
 from ozaki.backends.cupy.steps.engines import word_promoted
-from ozaki.backends.cupy.steps.engines.choice import engine_of
-from ozaki.backends.cupy.steps.engines.fused import Fused
+from ozaki.backends.cupy.steps.engines.choice import engine_of, fused_engine
 from ozaki.backends.cupy.steps.engines.tiled import tiles_of
 from ozaki.backends.cupy.steps.engines.word_tiles import layout as layout_of_words
 from ozaki.backends.cupy.steps.magnitudes import RESULT, MagnitudeLayout, Magnitudes
@@ -38,12 +37,12 @@ MOST_SHARED = 227 * 1024 - 2048
 
 
 def one_read(rng: np.random.Generator) -> None:
-    """Descriptions, exponents and slices of one read are those of two; one block and two, views of every kind."""
-    fused = Fused(devices.current())
+    """One read finds the description, exponents and slices that two find; one block and more, views of every kind."""
+    residues = fused_engine(devices.current(), Residues(14))
     for char, strides, rows, sums in itertools.product("fd", ((8, 2**20), (2**20, 8)), (2, 8192), (True, False)):
         view = View(char, (1, rows, 1), (0, *strides))
         for k in range(128, 32769, 128):
-            scheme, tile = (Digits(3) if char == "f" else Residues(14)), fused.layout(Residues(14), "left", 1, 256, k)
+            scheme, tile = Digits(3) if char == "f" else Residues(14), residues.layout(Residues(14), "left", 1, 256, k)
             if not steps.fits(scheme, tile, view, sums):
                 break
             held = steps._held(k, view, sums)
@@ -60,6 +59,7 @@ def one_read(rng: np.random.Generator) -> None:
         (Residues(20), "f8", "right", True), (Digits(4, 7), "f4", "left", False), (Digits(2), "f4", "left", True),
     )  # fmt: skip
     for scheme, dtype, side, sums in cases:
+        fused = fused_engine(devices.current(), scheme)
         order, cluster = rng.integers(4), int(rng.choice((1, 2) if sums else (1, 2, 4)))
         known: tuple[int, ...] = (2, 4) if order == 0 and dtype == "f8" else (4,) if order == 0 else (1, 2)
         if order == 0 and dtype == "f4" and not sums:
@@ -69,14 +69,16 @@ def one_read(rng: np.random.Generator) -> None:
             held = held._replace(sharing=int(rng.choice((1, 4))))
         x = cp.asarray(hard(rng, 304, dtype))  # rows begin at multiples of 16 bytes
         x = (x.swapaxes(1, 2).copy().swapaxes(1, 2)[..., 3:], x[..., :301], x[:, ::-1, 1:], x[1:, :, ::-1])[order]
-        part, other = Part(), Part(like_the_device())  # for which no kernel is kept that has other sizes
+        part, other = Part(), Part()
         given, layout = part.given(x), fused.layout(scheme, side, *x.shape)
-        whole = (describe if sums else find_largest)(part.b, part.device, given)
+        whole = (describe if sums else find_largest)(part.b, given)
         expected = fused.split(part.b, whole, side, scheme)
         read = other.given(x)
         room = magnitudes_of(other, x, bool(rng.integers(2))) if sums else None
+        steps._describe_split_kernel.cache_clear()  # whose entries have other sizes than `held`
         with mock.patch.object(steps, "_held", return_value=held):
-            got = steps.describe_and_split(other.b, other.device, read, side, scheme, layout, sums, room)
+            got = steps.describe_and_split(other.b, read, side, scheme, layout, sums, room)
+        steps._describe_split_kernel.cache_clear()
         case = f"{scheme} {dtype} {side} {order} {held}"
         wanted_fields, found_fields = part.fields(whole), other.fields(got.described)
         for i, field in enumerate(FIELDS):
@@ -84,32 +86,32 @@ def one_read(rng: np.random.Generator) -> None:
                 np.testing.assert_array_equal(wanted_fields[i], found_fields[i], err_msg=f"{field} {case}")
         np.testing.assert_array_equal(part.value(expected.mu), other.value(got.mu), err_msg=case)
         filled = filled_places(scheme, side, layout)
-        assert filled.mean() == layout.filled / layout.rows
+        assert filled.mean() == layout.written_rows / layout.rows
         np.testing.assert_array_equal(
             part.value(expected.planes)[filled], other.value(got.planes)[filled], err_msg=case
         )
         if room is not None:
             want = part.value(taken(part, x, x, room.layout, side))
             width = room.layout.k * (4 if room.layout.sampled else 1)
-            ones = cp.asarray(np.ones((x.shape[0], layout.filled, width), "f4"))
+            ones = cp.asarray(np.ones((x.shape[0], layout.written_rows, width), "f4"))
             filled = part.value(taken(part, ones, ones, room.layout, side)) != 0
-            assert filled.mean() == layout.filled / layout.rows
+            assert filled.mean() == layout.written_rows / layout.rows
             np.testing.assert_array_equal(want[filled], other.value(getattr(room, side))[filled], err_msg=case)
             if side == "left":
                 assert (other.raw(room.results[0], len(room.results) * RESULT.size) == 0).all()
 
 
 def filled_places(scheme: Any, side: str, layout: Any) -> np.ndarray:
-    """Where the slices of rows that are filled lie: where those of ones are, of any number."""
+    """A mask of the bytes of slices that the kernel has to fill: those where the slices of ones are nonzero."""
     batch, part = layout.size // (scheme.count * layout.rows * layout.k), Part()
-    ones = part.given(cp.asarray(np.ones((batch, layout.filled, layout.k), "f4")))
-    slices = Fused(part.device).split(part.b, describe(part.b, part.device, ones), side, scheme)
+    ones = part.given(cp.asarray(np.ones((batch, layout.written_rows, layout.k), "f4")))
+    slices = fused_engine(part.device, scheme).split(part.b, describe(part.b, ones), side, scheme)
     planes = part.value(slices.planes).reshape(scheme.count, -1)
     return np.tile((planes != 0).any(0), scheme.count)
 
 
 def magnitudes_of(part: Part, x: Any, sampled: bool) -> Magnitudes:
-    """Room for those of x as both operands, in tiles."""
+    """Memory for the magnitudes of x as the left and as the right operand, in tiles."""
     _, rows, k = x.shape
     taken = (k // 128) * 32 + min(k % 128, 32) if sampled else k
     sides = (tiles_of(part.device).padded(side, rows, taken) for side in ("left", "right"))
@@ -120,13 +122,13 @@ def magnitudes_of(part: Part, x: Any, sampled: bool) -> Magnitudes:
 
 def taken(part: Part, x: Any, y: Any, layout: MagnitudeLayout, side: str) -> Any:
     """The magnitudes of an operand, taken by a kernel of their own."""
-    left, right = (describe(part.b, part.device, part.given(of)) for of in (x, y))
+    left, right = (describe(part.b, part.given(of)) for of in (x, y))
     with mock.patch.object(MagnitudeLayout, "of", return_value=layout):
         return getattr(take_magnitudes(part.b, part.device, left, right, "narrow"), side)
 
 
 def words_in_one_read(rng: np.random.Generator) -> None:
-    """Words, exponents and largest elements of one read are those of two."""
+    """One read finds the words, exponents and largest elements that two find."""
     for strides in ((4, 2**20), (2**20, 4)):
         view = View("f", (1, 2, 1), (0, *strides))
         for k in range(128, steps._LONGEST_OF_WORDS + 1, 128):
@@ -152,7 +154,7 @@ def words_in_one_read(rng: np.random.Generator) -> None:
         together = words.count if word_promoted.multiplies(words) else 1
         layout = layout_of_words(words, columns, together, side, *x.shape)
         part = Part()
-        whole = find_largest(part.b, part.device, part.given(x))
+        whole = find_largest(part.b, part.given(x))
         expected = split_words(part.b, whole, words, layout)
         for y in (cp.asarray(np.sign(cp.asnumpy(x))), x):
             read = Part(like_the_device())
@@ -171,7 +173,7 @@ def words_in_one_read(rng: np.random.Generator) -> None:
 
 
 def lossy(x: np.ndarray, words: Words) -> bool:
-    """Whether elements are below the floor of words when they are scaled."""
+    """Whether some elements, once scaled, are below the floor of the words."""
     magnitudes = np.where(np.isfinite(x), abs(x), 0).astype("f8")
     tops = np.frexp(magnitudes.max(axis=-1, keepdims=True))[1]
     small = (magnitudes > 0) & (magnitudes < np.ldexp(1.0, tops + words.floor - words.ceiling))
@@ -179,7 +181,7 @@ def lossy(x: np.ndarray, words: Words) -> bool:
 
 
 def one_read_chosen(rng: np.random.Generator) -> None:
-    """Given counts read an operand once where blocks can hold its rows and that is faster; the same bits."""
+    """Products read an operand once where blocks can hold its rows and that is faster, with the same bits."""
     done = []
     digits = ("f4", 2700, "digits", 2), ("f4", 9000, "digits", 3)
     cases = ("f8", 2100, "residues", 14), ("f8", 300, "residues", 14), *digits
@@ -191,7 +193,7 @@ def one_read_chosen(rng: np.random.Generator) -> None:
         assert once_each(calls.names, "describe_split"), (dtype, k, scheme)
         same(multiply(a, b), c)
         done.append((multiply, a, b, c))
-    for multiply, a, b, c in done:  # other lengths of rows were in between
+    for multiply, a, b, c in done:  # after calls with rows of other lengths
         with seen() as calls:
             same(c, multiply(cp.asarray(a), cp.asarray(b), engine="hopper"))
         assert calls.repeated == 1 and once_each(calls.names, "describe_split")
@@ -201,7 +203,7 @@ def one_read_chosen(rng: np.random.Generator) -> None:
         with seen() as calls:
             same(default(a, b), default(cp.asarray(a), cp.asarray(b), engine="hopper"))
         assert calls.repeated == repeated and once_each(calls.names, "describe_split")
-    for with_report in (True, False, False, True):  # with magnitudes
+    for with_report in (True, False, False, True):  # magnitudes are taken in the same read
         a, b = matrix(rng, (260, 300), "f4"), matrix(rng, (300, 257), "f4")
         with seen() as calls:
             c = default(cp.asarray(a), cp.asarray(b), engine="hopper", return_report=with_report)

@@ -1,4 +1,4 @@
-"""What cases multiply, and what they compare."""
+"""Operands of cases, and the comparison of their results."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def matrix(rng: np.random.Generator, shape: tuple[int, ...], dtype: str, spread:
 
 
 def hard(rng: np.random.Generator, k: int, dtype: str) -> np.ndarray:
-    """Two of 41 rows, some without normal numbers, with NaN and Inf, graded, of the widest exponents, of few bits."""
+    """Two matrices of 41 rows; some are zero, subnormal, graded, near overflow, of few bits, or have NaN and Inf."""
     x = matrix(rng, (2, 41, k), dtype, 20)
     least = np.finfo(dtype).smallest_subnormal
     x[0, 0], x[1, 1] = 0, least * rng.integers(-9, 10, k)
@@ -27,7 +27,7 @@ def hard(rng: np.random.Generator, k: int, dtype: str) -> np.ndarray:
 
 
 def in_tiles(x: np.ndarray, rows: int, k: int, tile: int, neighbours: int) -> np.ndarray:
-    """Bytes as kernels/hardware/tiles.cuh has them."""
+    """Bytes (batch, rows, k), padded and in the order of tiles of kernels/hardware/tiles.cuh."""
     j = np.arange(tile)
     if n := neighbours:
         j = j - j % (4 * n) + 8 * (j % n // 2) + 2 * (j // n % 4) + j % 2

@@ -1,4 +1,4 @@
-"""Whole products of slices, and how gemm ends."""
+"""Whole products of slices: limits of cuBLAS and of grids, accumulators that are full, `out`."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from ozaki.backends.cupy.program.steps import Out
 from ozaki.backends.cupy.steps import gemm, unrounded
 from ozaki.backends.cupy.steps.describing import describe
 from ozaki.backends.cupy.steps.engines import cublas_fp16, fused_digits
-from ozaki.backends.cupy.steps.engines.cublas import Cublas
+from ozaki.backends.cupy.steps.engines.choice import fused_engine
+from ozaki.backends.cupy.steps.engines.cublas_digits import CublasDigits
 from ozaki.backends.cupy.steps.engines.cublas_fp16 import CublasFp16
-from ozaki.backends.cupy.steps.engines.fused import Fused
 from ozaki.backends.cupy.steps.engines.tiled import tiles_of
 from ozaki.schemes import Digits
 from runs.device import Part, seen
@@ -31,14 +31,14 @@ def rows_for_cublas(rng: np.random.Generator) -> None:
     assert calls.names.count("cublas") == 3 * 5
     same(ozaki.matmul(a, b, scheme="residues", slices=5), got)
     device, deep = devices.current(), Digits(4, 7, word="fp16")
-    for engine, scheme, k in ((Cublas(device), Digits(5), 2**31 // 5), (CublasFp16(device), deep, 2**29)):
+    for engine, scheme, k in ((CublasDigits(device), Digits(5), 2**31 // 5), (CublasFp16(device), deep, 2**29)):
         with pytest.raises(ValueError, match=r"engine: cuBLAS reads rows of less than 2\*\*31 entries"):
             engine.layout(scheme, "left", 1, 1, k)
 
 
 def fp16_sums(rng: np.random.Generator) -> None:
-    """FP16 digits that fill the accumulators; and of a product so deep that k is cut, and its sums need int64."""
-    full = np.full((6, 320), -(126 + 127 / 255) / 256)  # whose digits are -126, -127, -127, ...
+    """FP16 digits that fill the accumulators; and so long a k that it is cut and its sums need int64."""
+    full = np.full((6, 320), -(126 + 127 / 255) / 256)  # its digits are -126, -127, -127, ...
     expected = ozaki.matmul(full, full.T, scheme="fp16-digits", slices=5)
     same(expected, ozaki.matmul(cp.asarray(full), cp.asarray(full.T), scheme="fp16-digits", slices=5))
     a, b = matrix(rng, (5, 300), "f8"), matrix(rng, (300, 7), "f8")
@@ -51,24 +51,24 @@ def fp16_sums(rng: np.random.Generator) -> None:
 
 
 def far(rng: np.random.Generator) -> None:
-    """Digits in the tiles of the Hopper engine, where its kernel leaves subnormal results to another."""
+    """The kernel to which the fused digit kernel leaves subnormal results."""
     a, b = (np.ldexp(matrix(rng, shape, "f8"), -535) for shape in ((37, 300), (300, 200)))
     device = devices.of("90")
     for scheme in (Digits(7), Digits(4, 7)):
-        part, engine = Part(device), Fused(device)
+        part, engine = Part(device), fused_engine(device, scheme)
         x, y = part.given(cp.asarray(a)[None], "a"), part.given(cp.asarray(b).T[None], "b")
         left, right = (
-            engine.split(part.b, describe(part.b, device, of), side, scheme) for of, side in ((x, "left"), (y, "right"))
+            engine.split(part.b, describe(part.b, of), side, scheme) for of, side in ((x, "left"), (y, "right"))
         )
         out = part.b.array("c", (1, 37, 200), "d")
         blocks = left.layout.k // tiles_of(device).depth
-        kernel = fused_digits.far(device, scheme, left.operand, right.operand, blocks, out.view, 0, 0)
+        kernel = fused_digits.far(scheme, left.operand, right.operand, blocks, out.view, 0, 0)
         part.b.launch(kernel, left.planes, right.planes, Out(out.at), left.mu, right.mu)
         same(ozaki.matmul(a, b, scheme=scheme.name, slices=scheme.count), part.value(out)[0])
 
 
 def many_blocks(rng: np.random.Generator) -> None:
-    """More columns, and more of a batch, than a grid has blocks."""
+    """More columns, and more matrices of a batch, than a grid may have blocks."""
     with mock.patch.object(unrounded, "_MOST_BLOCKS", 2):
         for left, right in (((5, 30, 40), (5, 40, 700)), ((30, 40), (40, 900)), ((3, 4, 40), (40, 300))):
             for scheme, slices, dtype in (("residues", 14, "f8"), ("digits", 4, "f4")):

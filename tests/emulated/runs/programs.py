@@ -1,4 +1,4 @@
-"""Programs of products: run once part by part, then as a whole with other operands of the same views."""
+"""Programs of products: run once part by part, then as a whole with other operands of the same shapes and strides."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from unittest import mock
 
 import cupy as cp
 import numpy as np
-import streams
 
 import ozaki
+import streams
 from ozaki._accuracy import Accuracy
 from ozaki._plan import Plan
 from ozaki.backends.cupy import backend, devices
@@ -47,7 +47,7 @@ def on_hopper() -> bool:
 
 
 def plan_of(scheme: Scheme | Words, a: np.ndarray, b: np.ndarray, **choices: Any) -> Plan:
-    """A plan for rows (batch, m, k) and (batch, n, k), made for no operands in particular."""
+    """A plan for rows (batch, m, k) and (batch, n, k), with no bound."""
     batch = max(len(a), len(b))
     shape = a.shape[1], a.shape[2], b.shape[1]
     dtype = str(max(a.dtype.name, b.dtype.name))
@@ -63,7 +63,7 @@ def expected(scheme: Scheme | Words, a: np.ndarray, b: np.ndarray) -> np.ndarray
 
 
 def named(scheme: Scheme | Words) -> dict[str, Any]:
-    """How a caller asks for a scheme."""
+    """The options of `ozaki.matmul` that ask for a scheme."""
     if isinstance(scheme, Words):
         return {"scheme": scheme}
     name = "fp16-digits" if scheme.name.startswith("fp16-digits") else scheme.name
@@ -71,7 +71,7 @@ def named(scheme: Scheme | Words) -> dict[str, Any]:
 
 
 def on_device(x: np.ndarray) -> Any:
-    """The same elements with the same strides."""
+    """A copy of x on the device, with the same strides."""
     return cp.asarray(x)
 
 
@@ -80,20 +80,20 @@ def filled(shape: tuple[int, ...], dtype: str) -> Any:
 
 
 def work_on(pair: Pair, limit: int | None = None) -> Work:
-    """What is done with these rows."""
+    """The CuPy backend's `Work` for the product of these rows."""
     left, right = map(on_device, pair)
     return work_of(left, right, dtype_of(*pair), limit)
 
 
 def work_of(left: Any, right: Any, dtype: str, limit: int | None = None) -> Work:
-    """The same of rows that are on the device, or of slices of a prepared operand."""
+    """The `Work` for rows that are on the device, or for the slices of a prepared operand."""
     rows = {"left": left, "right": right}
     given = right if isinstance(right, PreparedSlices) else right.swapaxes(1, 2)
     return Work(left, given, rows.__getitem__, dtype, limit)
 
 
-def again(program: Program, arrays: Iterable[Any], c: Any) -> None:
-    """Run a whole program."""
+def run_whole(program: Program, arrays: Iterable[Any], c: Any) -> None:
+    """Run a whole program with these operands, into c."""
     given = list(arrays)
     run = program.start(given, lambda: c)
     assert run is not None
@@ -102,7 +102,7 @@ def again(program: Program, arrays: Iterable[Any], c: Any) -> None:
 
 
 def facts_of(a: np.ndarray, b: np.ndarray, need: Need) -> Any:
-    """What NumPy finds; with the digit pairs dropped that the need says, whatever these operands let vanish."""
+    """The fact that NumPy finds; dropped pairs of digits count as the need says, even if they vanish for these rows."""
     rows = {"left": a, "right": b}
     work = on_numpy.work(a, b.swapaxes(1, 2), rows.__getitem__, dtype_of(a, b), None)
     if not isinstance(need, WorstRatio) or not isinstance(need.scheme, Digits):
@@ -113,7 +113,7 @@ def facts_of(a: np.ndarray, b: np.ndarray, need: Need) -> Any:
 
 
 def dtype_of(a: Any, b: Any) -> str:
-    """Of the product."""
+    """The dtype of the product."""
     return str(max(a.dtype.name, b.dtype.name))
 
 
@@ -133,7 +133,7 @@ def operands_for_facts(rng: np.random.Generator, kind: str, m: int, k: int, n: i
 
 
 def facts(rng: np.random.Generator) -> None:
-    """All facts are those that NumPy finds: one after the other, and by the whole program for other operands."""
+    """All facts are those of NumPy: measured one after the other, and by the whole program for other operands."""
     core = devices.current().family.core
     assert core is not None
     halfhalf = replace(PRESETS["halfhalf"], core=core)
@@ -182,7 +182,7 @@ def _itself(c: Any) -> Any:
 
 
 def facts_within_limits(rng: np.random.Generator) -> None:
-    """In panels facts are the same, and so is what a whole program finds."""
+    """Facts that are found in panels are those of NumPy, and so are those of the whole program."""
     core = devices.current().family.core
     assert core is not None
     halfhalf = replace(PRESETS["halfhalf"], core=core)
@@ -221,7 +221,7 @@ def facts_within_limits(rng: np.random.Generator) -> None:
 
 
 def smallest_limit(device: Device, level: str, left: tuple[int, ...], right: tuple[int, ...]) -> int:
-    """Bytes for a panel of about 16 rows and columns."""
+    """A limit of workspace, in bytes, that is enough for the smallest panels."""
     limit = 1000
     while True:
         try:
@@ -233,9 +233,9 @@ def smallest_limit(device: Device, level: str, left: tuple[int, ...], right: tup
 
 
 def facts_begun(rng: np.random.Generator) -> None:
-    """Facts that are found while the operands are split for a likely plan, which is right, or is not."""
+    """Facts that are found while the operands are split for a likely plan, which turns out right or wrong."""
     sizes = ((20, 1100, 25, "f4"), (30, 200, 20, "f8"))
-    if on_hopper():  # in tiles, with magnitudes that are taken when the operands are split
+    if on_hopper():  # the second size in tiles, with magnitudes taken in the read that splits
         sizes = ((20, 1100, 25, "f8"), (260, 270, 257, "f4"))
     for m, k, n, dtype in sizes:
         level: Any = "sampled" if k > 1024 else "narrow"
@@ -250,7 +250,7 @@ def facts_begun(rng: np.random.Generator) -> None:
                 more: list[Need] = [Spans(), WorstRatio(scheme, level, drops=False), LeastProduct()]
                 sharper: list[Need] = [WorstRatio(scheme, "wide"), WorstRatio(scheme, level, True, False)]
                 if likely == scheme:
-                    more += sharper  # and then the first level anew
+                    more += sharper  # the last one asks for the first level again
                 else:
                     compare(more[1], *pairs[0], work.measure(more[1]))  # on the main stream
                     more = [*sharper, *more]
@@ -274,7 +274,7 @@ def facts_begun(rng: np.random.Generator) -> None:
 
 
 def words_cut(rng: np.random.Generator) -> None:
-    """Bounds of words as they are cut: of operands that lose nothing, that lose something, and without one read."""
+    """`CutBound` of operands of which words lose nothing, and of which they lose something; in one read and in two."""
     core = devices.current().family.core
     assert core is not None
     halfhalf, tf32tf32 = (replace(PRESETS[name], core=core) for name in ("halfhalf", "tf32tf32"))
@@ -321,7 +321,7 @@ def words_cut(rng: np.random.Generator) -> None:
 
 
 def native_programs(rng: np.random.Generator) -> None:
-    """Native products of operands in any order and stacks, and into results whose rows lie apart."""
+    """Native products of operands in any memory order and of stacks, also into results with gaps between rows."""
     for dtypes in (("f8", "f8"), ("f4", "f8"), ("f4", "f4")):
         for left, right in (((5, 7), (7, 4)), ((3, 5, 7), (7, 4)), ((2, 1, 5, 7), (3, 7, 4)), ((5, 7), (3, 7, 4))):
             for turned, apart in ((False, False), (False, True), (True, False)):
@@ -338,7 +338,7 @@ def native_programs(rng: np.random.Generator) -> None:
                 assert program is not None
                 for pair, want in zip(pairs, wanted, strict=True):
                     c = room_for(want, apart)
-                    again(program, map(on_device, pair), c)
+                    run_whole(program, map(on_device, pair), c)
                     np.testing.assert_allclose(cp.asnumpy(c), want, atol=1e-4)
 
 
@@ -347,13 +347,13 @@ def never(side: str) -> Any:
 
 
 def room_for(result: np.ndarray, apart: bool) -> Any:
-    """Memory for a result, whose rows are neighbours or lie apart."""
+    """Memory for a result; `apart`: with gaps between its rows."""
     *stack, columns = result.shape
     return filled((*stack, 2 * columns if apart else columns), result.dtype.name)[..., :columns]
 
 
 def programs_of_one_array(rng: np.random.Generator) -> None:
-    """Operands that share memory: a matrix with its transpose, and parts of one that overlap."""
+    """Operands that share memory: overlapping parts of one matrix, and one matrix twice."""
     scheme = Residues(5)
     x = matrix(rng, (120, 120), "f4")
     plan = plan_of(scheme, x[None, :40, :70], x[None, :30, :70])
@@ -368,7 +368,7 @@ def programs_of_one_array(rng: np.random.Generator) -> None:
             program = work.whole()
             assert program is not None
         else:
-            again(program, (a, b), c)
+            run_whole(program, (a, b), c)
         same(expected(scheme, *(cp.asnumpy(each) for each in (a, b))), c)
     y = on_device(x)
     work, c = work_of(y[None], y[None], "float32"), filled((1, 120, 120), "f4")
@@ -377,12 +377,12 @@ def programs_of_one_array(rng: np.random.Generator) -> None:
     program = work.whole()
     assert program is not None
     c = filled((1, 120, 120), "f4")
-    again(program, (y[None], y[None]), c)
+    run_whole(program, (y[None], y[None]), c)
     same(expected(scheme, x[None], x[None]), c)
 
 
 def runs_at_once(rng: np.random.Generator) -> None:
-    """Runs of one program that overlap have memory of their own; also those of a thread that has ended."""
+    """Runs of one program at the same time have memory of their own; also those of a thread that has ended."""
     scheme, need = Residues(14), WorstRatio(Residues(14), "sampled")
     pairs = [operands_for_facts(rng, "ordinary", 20, 1100, 25, "f8") for _ in range(3)]
     plan = plan_of(scheme, *pairs[0])
@@ -421,23 +421,23 @@ def runs_at_once(rng: np.random.Generator) -> None:
         run, c, arrays = started(pair)
         with run:
             pass
-        assert main_alone_goes_on()
+        assert others_are_done()
         same(expected(scheme, *pair), c)
         work = work_on(pair)
         work.begin([need], plan)
         del work
-        assert main_alone_goes_on()
+        assert others_are_done()
     del arrays
 
 
-def main_alone_goes_on() -> bool:
-    """Whether the streams beside the main one have done all that they were given, but for overwriting freed memory."""
+def others_are_done() -> bool:
+    """Whether nothing waits on streams other than the main one, except for overwriting freed memory."""
     others = (each for stream, queue in streams.waiting.items() if stream != 0 for each in queue)
     return all(getattr(each, "args", None) == (0xA5,) for each in others)
 
 
 def empty_operands(_rng: np.random.Generator) -> None:
-    """Nothing is computed where there are no entries, and zeros where there are no inner indices."""
+    """Programs of products without entries, or without inner indices, whose entries are zeros."""
     for m, k, n in ((0, 5, 3), (3, 5, 0), (3, 0, 4)):
         a, b = np.ones((2, m, k)), np.ones((2, n, k))
         work, c = work_on((a, b)), filled((2, m, n), "f8")
@@ -446,12 +446,12 @@ def empty_operands(_rng: np.random.Generator) -> None:
         program = work.whole()
         assert program is not None
         c = filled((2, m, n), "f8")
-        again(program, (on_device(a), on_device(b)), c)
+        run_whole(program, (on_device(a), on_device(b)), c)
         same(np.zeros((2, m, n)), c)
 
 
 def too_little_memory(rng: np.random.Generator) -> None:
-    """A whole program that does not fit, or whose result does not, leaves nothing under way and can be run later."""
+    """A program starts nothing if its memory, or its result, cannot be allocated; it can be run later."""
     scheme = Residues(14)
     a, b = matrix(rng, (1, 20, 30), "f8"), matrix(rng, (1, 10, 30), "f8")
     work = work_on((a, b))
@@ -464,12 +464,12 @@ def too_little_memory(rng: np.random.Generator) -> None:
         assert program.start(arrays, lambda: c) is None
     assert program.start(arrays, lacking) is None
     assert lacking.call_count == 2 and len(program.idle) == 1
-    again(program, arrays, c)
+    run_whole(program, arrays, c)
     same(expected(scheme, a, b), c)
 
 
 def wide_magnitudes_on_host(rng: np.random.Generator) -> None:
-    """Where cuBLAS may not add exactly NumPy multiplies; such a program is of use for these operands alone."""
+    """NumPy multiplies wide magnitudes where cuBLAS may not add exactly; no whole program is kept then."""
     a, b = (rng.standard_cauchy((1, rows, 700)) for rows in (10, 9))
     need = WorstRatio(Residues(14), "wide")
     for emulated in (False, True):
@@ -483,7 +483,7 @@ def wide_magnitudes_on_host(rng: np.random.Generator) -> None:
 
 
 def ends_of_products(rng: np.random.Generator) -> None:
-    """alpha times the product plus beta times c, by programs that are kept."""
+    """The end of gemm: alpha times the product plus beta times c."""
     for shape in ((5, 9), (2, 3, 2, 2100), (5000,)):
         for dtype, addend in (("f4", "f4"), ("f8", "f8"), ("f8", "f4")):
             x, y = rng.standard_normal(shape).astype(dtype), rng.standard_normal(shape).astype(addend)

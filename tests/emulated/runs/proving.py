@@ -30,9 +30,7 @@ class Pair:
     def __init__(self, a: np.ndarray, b: np.ndarray, level: Any) -> None:
         self.host: list[OnHost] = [described_on_host(x) for x in (a, b)]
         self.part = Part()
-        self.left, self.right = (
-            describe(self.part.b, self.part.device, self.part.given(cp.asarray(x))) for x in (a, b)
-        )
+        self.left, self.right = (describe(self.part.b, self.part.given(cp.asarray(x))) for x in (a, b))
         left, right = self.host
         self.on_host = on_host.lower_bound(left, right, level)
         self.lower = lower_bound(self.part.b, self.part.device, self.left, self.right, level)
@@ -48,11 +46,11 @@ class Pair:
         with np.errstate(all="ignore"):
             return on_host.worst_ratio(self.on_host, left, right, self.spans, *of)
 
-    def found(self, some: Sequence[Compared]) -> list[Any]:
-        """What the device finds, of all at the same time."""
+    def found(self, compared: Sequence[Compared]) -> list[Any]:
+        """The worst ratios that the device finds for all of these at once."""
         left, right = self.host
         wanted = []
-        for scheme, rows in some:
+        for scheme, rows in compared:
             if isinstance(scheme, Words):
                 wanted.append(Wanted(word_bounds.error_terms(left.on_host, right.on_host, scheme), rows, 0.0))
             else:
@@ -61,10 +59,10 @@ class Pair:
         ratios = worst_ratios(part.b, part.device, self.lower, self.left, self.right, wanted)
         return [part.value(each) for each in ratios]
 
-    def check(self, *some: Compared) -> None:
-        """The device finds what NumPy finds; of digits and residues also the spans of the operands."""
+    def check(self, *compared: Compared) -> None:
+        """Assert that the device finds what NumPy finds; for digits and residues also the spans of the operands."""
         left, right = self.host
-        for of, found in zip(some, self.found(some), strict=True):
+        for of, found in zip(compared, self.found(compared), strict=True):
             worst = self.expected(of)
             assert found.worst == worst, (found, worst, of, left.x.shape, right.x.shape)
             spans = Ratio(worst, self.spans, min(left.least_span, right.least_span))
@@ -72,7 +70,7 @@ class Pair:
 
 
 def proofs(rng: np.random.Generator) -> None:
-    """Sampled products and their worst ratio, where there is no lower bound too."""
+    """The worst ratio at each level, also with entries that have no lower bound."""
     a, b = matrix(rng, (2, 40, 300), "f8"), matrix(rng, (1, 30, 300), "f8")
     a[0, :20, :150] = 0
     b[0, :15, 150:] = 0
@@ -85,11 +83,11 @@ def proofs(rng: np.random.Generator) -> None:
 
 
 def exponents(rng: np.random.Generator) -> None:
-    """Where wide magnitudes have no product: heavy tails, sums of zeros, too small for any bound; any views."""
+    """Lower bounds from exponents, for entries whose wide magnitudes have no product; views of every kind."""
     for batch_a, batch_b, m, k, n in ((1, 1, 150, 70, 67), (2, 1, 9, 300, 130), (1, 2, 66, 33, 5), (2, 2, 70, 64, 64)):
         a, b = (rng.standard_cauchy((batch, rows, k)) ** 3 for batch, rows in ((batch_a, m), (batch_b, n)))
         a *= rng.random(a.shape) < 0.7
-        b[..., k // 3 :] *= rng.random((batch_b, n, 1)) < 0.5  # then nothing meets in part of k
+        b[..., k // 3 :] *= rng.random((batch_b, n, 1)) < 0.5  # then part of k has no products for these columns
         a[0, :4] = b[:, 2] = 0
         a[0, :4, 0] = b[:, 2, 2] = 1
         a[0, :4, 1], b[:, 2, 1] = np.ldexp(1.0, [-962, -963, -1014, -1015]), 2.0**-100
@@ -108,7 +106,7 @@ def exponents(rng: np.random.Generator) -> None:
 
 
 def fused_proofs(rng: np.random.Generator) -> None:
-    """The same out of tiles: wide and narrow ones, batches, odd shapes, few rows, words."""
+    """Worst ratios found in the tiles that multiply magnitudes: batches, odd shapes, few rows, words."""
     for batch_a, batch_b, m, k, n in (
         (1, 1, 530, 700, 500),
         (2, 1, 300, 261, 259),
@@ -125,13 +123,13 @@ def fused_proofs(rng: np.random.Generator) -> None:
             assert pair.lower.products is None
             for of in ((Residues(8), m), (Digits(7), 128), (Digits(30), m), (PRESETS["halfhalf"], m)):
                 pair.check(of)
-            wanted = (Residues(8), m), (Digits(7), 128), (Digits(30), m - 9)  # two of them by one launch
+            wanted = (Residues(8), m), (Digits(7), 128), (Digits(30), m - 9)  # one launch finds two ratios
             pair.check(*wanted[:2])
             pair.check(*wanted)
 
 
 def least_products(rng: np.random.Generator) -> None:
-    """The least product of rows that are not all zeros, of descriptions and of largest elements alone."""
+    """The least product of rows that are not all zeros, from whole descriptions and from largest elements alone."""
     for batch_a, batch_b, m, k, n in (
         (1, 1, 40, 300, 30),
         (2, 1, 9, 1100, 13),
@@ -150,6 +148,6 @@ def least_products(rng: np.random.Generator) -> None:
             assert (expected == 0, np.isinf(expected)) == (kind == "apart", kind == "zeros"), (kind, expected)
             for find in (describe, find_largest):
                 part = Part()
-                left, right = (find(part.b, part.device, part.given(cp.asarray(x))) for x in (a, b))
+                left, right = (find(part.b, part.given(cp.asarray(x))) for x in (a, b))
                 lower = lower_bound(part.b, part.device, left, right, levels(k)[0])
                 assert part.value(least_product(part.b, part.device, lower, left, right)) == expected

@@ -13,7 +13,7 @@ import numpy as np
 import ozaki
 from ozaki.backends.cupy.steps.describing import describe
 from ozaki.backends.cupy.steps.engines import winograd as by_quadrants
-from ozaki.backends.cupy.steps.engines.cublas import Cublas
+from ozaki.backends.cupy.steps.engines.cublas_residues import CublasResidues
 from ozaki.backends.cupy.steps.engines.winograd import Winograd
 from ozaki.schemes import Residues
 from runs.device import Part, seen
@@ -21,7 +21,7 @@ from runs.operands import in_tiles, matrix, same
 
 
 def quadrants(rng: np.random.Generator) -> None:
-    """Quadrants and their sums out of one kernel; empty halves, views of every kind, NaN and Inf."""
+    """One kernel makes the slices of quadrants and of their sums; empty halves, views of every kind, NaN and Inf."""
     methods = [(Residues(14), "f8"), (Residues(15), "f8"), (Residues(20), "f8"), (Residues(7), "f4")]
     shapes = [(1, 1), (64, 300), (65, 64), (200, 385), (531, 129), (130, 530)]
     orders = itertools.product(("left", "right"), ("C", "F"))
@@ -34,8 +34,8 @@ def quadrants(rng: np.random.Generator) -> None:
         y = cp.asarray(np.asfortranarray(y) if order == "F" else y)
         x = (y[1:, :k], y[1:, k - 1 : -1], y[:0:-1, ::-2], y[:-1, ::2])[rng.integers(4)][None]
         part = Part()
-        described = describe(part.b, part.device, part.given(x))
-        plain = Cublas(part.device).split(part.b, described, side, scheme)
+        described = describe(part.b, part.given(x))
+        plain = CublasResidues(part.device).split(part.b, described, side, scheme)
         got = Winograd(part.device).split(part.b, described, side, scheme)
 
         above, first = by_quadrants._half(rows), by_quadrants._half(k)
@@ -72,7 +72,7 @@ def winograd(rng: np.random.Generator) -> None:
                     with np.errstate(all="ignore"):
                         expected = ozaki.matmul(x, y, **options)
                     same(expected, ozaki.matmul(cp.asarray(x), cp.asarray(y), out=out, engine="hopper", **options))
-            assert (calls.long, calls.repeated) == ((2, 1) if slices == 7 else (1, 0))  # two of the operands lie alike
+            assert (calls.long, calls.repeated) == ((2, 1) if slices == 7 else (1, 0))  # two pairs have equal strides
             assert calls.names.count("split_quadrants") == 2 * calls.names.count("recombine_quadrants")
             assert calls.names.count("recombine_quadrants") == calls.long + calls.repeated
             if slices == 7:
@@ -82,7 +82,7 @@ def winograd(rng: np.random.Generator) -> None:
                 same(expected, c)
                 assert report.engine.endswith("Strassen-Winograd") and report.products == slices
                 c, report = ozaki.matmul(left, right, plan=replace(plan, workspace_limit=10**9), return_report=True)
-                same(expected, c)  # which has room for it
+                same(expected, c)  # a limit with room for quadrants
                 assert report.engine.endswith("Strassen-Winograd") and report.workspace_bytes <= 10**9
                 others = (replace(plan, workspace_limit=10**7), b), (replace(plan, batch=(2,)), np.stack([b, b]))
                 for other, y in others:

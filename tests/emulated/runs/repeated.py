@@ -1,4 +1,4 @@
-"""Repeated calls: a program that is kept serves them while the plan is the right one; else they go the long way."""
+"""Repeated calls: a kept program serves them while its plan is what their data ask for; else they are planned anew."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from unittest import mock
 import cupy as cp
 import numpy as np
 import pytest
-import streams
 
 import ozaki
+import streams
 from ozaki._choices import Choices
 from ozaki.backends.cupy import repeated as kept
 from ozaki.backends.cupy.program import compiling
@@ -32,7 +32,7 @@ from runs.operands import matrix, same
 
 
 def batches_repeated(rng: np.random.Generator) -> None:
-    """Stacks whose operands and results are new ones each time; operands that share memory, in other ways each time."""
+    """Stacks with new operands and results in each call; operands that share memory, differently in each call."""
     options: dict[str, Any] = {"slices": 4, "engine": "cublas"}
     for scheme in ("residues", "digits"):
         with seen() as calls:
@@ -74,7 +74,7 @@ def batches_repeated(rng: np.random.Generator) -> None:
         with seen() as calls:
             y[3, 5] = np.inf
             right = cp.asarray(y)
-            for into in (40, 20, 0, 40):  # the second and the third result hide part of an operand, or all of it
+            for into in (40, 20, 0, 40):  # the second and the third result overlap an operand, or are one
                 z = cp.full((80, 40), np.nan, "f4")
                 z[:40] = y
                 out = z[into : into + 40]
@@ -84,7 +84,7 @@ def batches_repeated(rng: np.random.Generator) -> None:
 
 
 def native_repeated(rng: np.random.Generator) -> None:
-    """The native product too, while the environment lets it be what it was."""
+    """Native products are repeated, unless cuBLAS has been told to emulate them since."""
     a, b = rng.standard_normal((3, 20, 30)), rng.standard_normal((30, 10))
     with seen() as calls:
         for x in (a, 2 * a):
@@ -95,7 +95,7 @@ def native_repeated(rng: np.random.Generator) -> None:
     assert (calls.long, calls.repeated, calls.ran) == (2, 2, [None, None])
     for x in (a, 2 * a):
         turned = cp.full((3, 10, 20), np.nan)
-        for scheme in ("native", "residues"):  # where `out` is no place to compute in
+        for scheme in ("native", "residues"):  # into an `out` in which the product cannot be computed
             ozaki.matmul(cp.asarray(x), cp.asarray(b), scheme=scheme, out=turned.swapaxes(1, 2))
             np.testing.assert_allclose(turned.swapaxes(1, 2), x @ b, atol=1e-12)
     for emulated in (True, False):
@@ -121,7 +121,7 @@ def native_repeated(rng: np.random.Generator) -> None:
 
 
 def native_views(rng: np.random.Generator) -> None:
-    """Native products of operands in any order: how many products of cuBLAS, and copies of what it cannot read."""
+    """Native products of operands in any memory order: how many calls of cuBLAS, and copies of what it cannot read."""
     flats, stacks = (
         [scale * x for scale in (1, 2)] for x in (rng.standard_normal((6, 8)), rng.standard_normal((2, 3, 6, 8)))
     )
@@ -153,15 +153,15 @@ def native_views(rng: np.random.Generator) -> None:
                 case = dtypes, a.shape, a.strides, b.shape, b.strides
                 dtype, *given = max(dtypes), cp.asnumpy(a), cp.asnumpy(b)
                 np.testing.assert_allclose(c, np.matmul(*given, dtype=dtype), atol=1e-13 if dtype == "f8" else 1e-4)
-                # Slices would have these stacks in another order, so that their programs are not kept.
+                # `Shapes` has matrices of these stacks in another order, so their programs are not kept.
                 other_order = (a.shape[:-2], b.shape[:-2]) in (((2, 1), (1, 3)), ((1, 3), (2, 3)))
                 assert calls.long == int(a is first[0] or other_order), case
-                if dtypes[0] == dtypes[1]:  # else one of them is copied
+                if dtypes[0] == dtypes[1]:  # else one operand is converted
                     assert sum(map(len, used)) == products, case
                     assert calls.names.count("copy") == copies == len(calls.names) - products, case
 
     a, b = cp.asarray(stacks[0]), cp.asarray(flats[0].T)
-    for most, of_used in ((36, 1), (37, 0)):  # rows of a stack are one matrix as far as cuBLAS counts
+    for most, of_used in ((36, 1), (37, 0)):  # all rows of a stack are one matrix, if cuBLAS can count them
         kept.forget()
         for each in used:
             each.clear()
@@ -171,7 +171,7 @@ def native_views(rng: np.random.Generator) -> None:
 
 
 def plans_repeated(rng: np.random.Generator) -> None:
-    """What a plan from data ran serves repeated calls while their data ask for the same; else they are planned anew."""
+    """The program of a plan from data serves repeated calls while their data ask for that plan; else they plan anew."""
     a, b = rng.standard_normal((30, 300)), rng.standard_normal((300, 40))
     assert not held(a, b, accuracy="fp64", reproducible=True)
 
@@ -190,14 +190,14 @@ def plans_repeated(rng: np.random.Generator) -> None:
             long.append(calls.long)
             got.append((a, out))
             used.append(list(cp.cuda.cublas.gemmEx.used))
-        assert long[:2] == [1, 0] and sum(long) == 3, long  # the first one, peaks, and what came after them
+        assert long[:2] == [1, 0] and sum(long) == 3, long  # the first, the one with peaks, and the one after that
         assert used[0] == used[1] and used[0][0] > 0  # the proof's product on a stream of its own
         for a, c in got:
             same(ozaki.matmul(a, b, **options), c)
 
 
 def other_plans_repeated(_rng: np.random.Generator) -> None:
-    """Data that need a sharper proof, and such as need more slices."""
+    """Plans from data that need a sharper proof, and from data that need more slices."""
     rng = np.random.default_rng(7)  # other data might need one slice more
 
     def drawn(kind: str, shape: tuple[int, int]) -> np.ndarray:
@@ -221,11 +221,11 @@ def other_plans_repeated(_rng: np.random.Generator) -> None:
 
 
 def heavy_plans_repeated(rng: np.random.Generator) -> None:
-    """Plans from wide magnitudes; by NumPy's product, and planned anew each time, where cuBLAS may not add exactly."""
+    """Plans from wide magnitudes; where cuBLAS may not add exactly, NumPy multiplies these and each call is planned."""
     options: dict[str, Any] = {"accuracy": "fp64", "reproducible": True}
 
     def multiplied(operands: Sequence[np.ndarray]) -> Seen:
-        """A product of data that differ but need the same proof."""
+        """Multiply the operands with rows, columns and signs shuffled, which leaves the proof as it is."""
         a, b = (x * rng.choice([-1, 1], x.shape) for x in operands)
         a, b = a[rng.permutation(len(a))], np.asfortranarray(b[:, rng.permutation(b.shape[1])])
         out = cp.full((len(a), b.shape[1]), np.nan)
@@ -251,7 +251,7 @@ def heavy_plans_repeated(rng: np.random.Generator) -> None:
 
 
 def memory_is_held(rng: np.random.Generator) -> None:
-    """What proofs use is held until they are through, in a repeated call, too; and no longer than that."""
+    """A repeated call holds the memory of its proofs until they are done, and no longer."""
     a, b = cp.asarray(rng.standard_normal((20, 1100))), cp.asarray(rng.standard_normal((1100, 25)))
     alloc, fact = cp.cuda.alloc, Run.fact
     held: list[weakref.ref[Any]] = []
@@ -283,7 +283,7 @@ def memory_is_held(rng: np.random.Generator) -> None:
 
 
 def programs_outlive_first_calls(rng: np.random.Generator) -> None:
-    """Also where all that was kept of kernels is forgotten meanwhile, or the thread of the first call has ended."""
+    """Programs work after all caches of kernels were cleared, and after the thread of the first call has ended."""
     a, b = rng.standard_normal((20, 30)), rng.standard_normal((30, 10))
     x, y = cp.asarray(a), cp.asarray(b)
 
@@ -315,7 +315,7 @@ def programs_outlive_first_calls(rng: np.random.Generator) -> None:
 
 
 def too_little_memory_repeated(rng: np.random.Generator) -> None:
-    """All memory of a program at once may be more than there is: then the call goes the long way, step by step."""
+    """A repeated call that cannot allocate all memory of its program at once is planned anew, and runs part by part."""
     a, b = rng.standard_normal((20, 30)), rng.standard_normal((30, 10))
     x, y = cp.asarray(a), cp.asarray(b)
     expected = ozaki.matmul(a, b, scheme="residues", slices=14)
@@ -344,7 +344,7 @@ def too_little_memory_repeated(rng: np.random.Generator) -> None:
 
 
 def equal_choices_repeated(_rng: np.random.Generator) -> None:
-    """Numbers that equal a number of bits, but are none, are refused after it has run, as before."""
+    """Numbers that equal a number of bits, but are no integers, are refused even after a call with that number."""
     a = b = cp.asarray(np.eye(4))
     with seen() as calls:
         for _ in range(3):
@@ -362,7 +362,7 @@ def equal_choices_repeated(_rng: np.random.Generator) -> None:
 
 
 def held(a: np.ndarray, b: np.ndarray, **options: Any) -> bool:
-    """Whether what is kept of a call, which is something, holds an operand."""
+    """Whether what is kept of a call keeps an operand's memory alive; asserts that a program is kept."""
     x, y = cp.asarray(a), cp.asarray(b)
     owners = [weakref.ref(owner_of(each)) for each in (x, y)]
     kept.forget()
@@ -377,7 +377,7 @@ def held(a: np.ndarray, b: np.ndarray, **options: Any) -> bool:
 
 
 def owner_of(x: Any) -> Any:
-    """What has an array's memory, as its views do."""
+    """The object that an array and its views share, and that owns their memory."""
     while not hasattr(x, "_memory"):
         x = x.base if isinstance(x, np.ndarray) else x.obj
     return x._memory

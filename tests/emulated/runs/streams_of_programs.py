@@ -13,9 +13,9 @@ from unittest import mock
 
 import cupy as cp
 import numpy as np
-import streams
 
 import ozaki
+import streams
 from ozaki.backends.cupy import repeated as kept
 from runs.device import seen
 from runs.operands import matrix, same
@@ -24,7 +24,7 @@ THREADS = 4
 
 
 def at_once(function: Callable[[], Any]) -> list[Any]:
-    """What it returns in new threads that begin it at the same time."""
+    """The results of a function in `THREADS` new threads that call it at the same time."""
     barrier = Barrier(THREADS)
 
     def begin(_: int) -> Any:
@@ -36,7 +36,7 @@ def at_once(function: Callable[[], Any]) -> list[Any]:
 
 
 def streams_of_threads(rng: np.random.Generator) -> None:
-    """Each thread has two of its own for proofs, whatever it runs; a program without proofs needs none."""
+    """Each thread has two streams of its own for proofs, whatever it runs; programs without proofs use none."""
     a, b = rng.standard_normal((20, 1100)), rng.standard_normal((1100, 25))
     x, y = cp.asarray(a), cp.asarray(b)
     used: dict[int, set[int]] = defaultdict(set)
@@ -92,7 +92,7 @@ def threads_at_once(rng: np.random.Generator) -> None:
     with seen() as calls:
         at_once(multiply)
         assert calls.repeated > 0
-        at_once(multiply)  # by programs of threads that have ended
+        at_once(multiply)  # by programs that threads which have ended have built
     for a, b, options in on_device:
         ozaki.matmul(a, b, **options)
     with seen() as calls:

@@ -1,4 +1,4 @@
-"""Which cluster of Hopper multiplies which tiles, and which part of k."""
+"""The division of tiles, and of k, among the clusters of Hopper."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TILES = tiled.tiles_of(devices.of("90"))
 
 
 def together(rng: np.random.Generator) -> None:
-    """Clusters that begin tiles together, or passes over k; one after the other here, so that none waits for long."""
+    """Clusters that begin tiles, or passes over k, together; emulated ones run in turn, so none waits for long."""
     for scheme, slices in (("residues", 4), ("digits", 3), (replace(PRESETS["halfhalf"], core=H100), None)):
         multiply = partial(ozaki.matmul, scheme=scheme, slices=slices)
         module = tiled if slices else word_promoted
@@ -44,7 +44,7 @@ def together(rng: np.random.Generator) -> None:
 
 
 def split_along_k(rng: np.random.Generator) -> None:
-    """Three tiles, or one, for two clusters: both have a part of the last one."""
+    """An odd number of tiles for two clusters, which share the last one along k."""
     shapes = (("digits", 3), (600, 2500, 100)), (("digits7", 2), (130, 2500, 120)), (("digits", 4), (1030, 1930, 190))
     for (scheme, slices), (m, k, n) in shapes:
         a, b = rng.standard_normal((m, k)).astype("f4"), rng.standard_normal((k, n)).astype("f4")
@@ -56,9 +56,9 @@ def split_along_k(rng: np.random.Generator) -> None:
 
 
 def column_tiles(rng: np.random.Generator) -> None:
-    """Two clusters. Wide tiles with one narrow one, with two, two narrow ones, one for more columns than there are.
+    """Two clusters with wide and narrow tiles: one narrow tile, two, only narrow ones, one wider than the product.
 
-    Places by halves of the cache, which here are those of the grid back to front. A panel of few columns.
+    Clusters take their places in the order of tiles by halves of the cache. Also a panel of few columns.
     """
     shapes = ((30, 400, 300), 6), ((530, 260, 400), 7), ((600, 300, 250), 5), ((20, 260, 50), 4), ((90, 260, 200), 3)
     for (m, k, n), slices in shapes:
@@ -80,7 +80,7 @@ def column_tiles(rng: np.random.Generator) -> None:
 
 
 def halves(rng: np.random.Generator) -> None:
-    """Distinguished by near and far words, whatever else the clocks depend on; not where they are alike."""
+    """`second_half` tells halves of the cache by near and far words; None where latencies are not of two kinds."""
     for share in (0.5, 0.4, 0.7):
         kinds = rng.random(132) < share
         near = rng.random(24) < 0.5
@@ -89,7 +89,7 @@ def halves(rng: np.random.Generator) -> None:
         clocks += rng.integers(0, 200, clocks.shape)
         assert of_cache.second_half(clocks) == frozenset(np.flatnonzero(kinds != kinds[0]).tolist())
         clocks[5] = 0
-        assert of_cache.second_half(clocks) is None  # one did not come
+        assert of_cache.second_half(clocks) is None  # one latency is missing
         assert of_cache.second_half(2400 + rng.integers(0, 200, clocks.shape)) is None
     assert of_cache.second_half(np.full((132, 24), 2400)) is None
     places = of_cache.Places(frozenset({0, 33, 255}))
@@ -97,9 +97,9 @@ def halves(rng: np.random.Generator) -> None:
 
 
 def side_by_side(rng: np.random.Generator) -> None:
-    """Two clusters and few tiles: two parts of k, with nothing left over, or what is left added to the first one.
+    """Two clusters and few tiles: k in two parts of equal length, the rest, if any, in a launch of its own.
 
-    More parts than clusters, which accumulators would need, are multiplied one after the other.
+    Where accumulators would overflow in fewer parts than there are clusters, the parts of k are multiplied in turn.
     """
     for k, deepest, split in ((2560, 512, (2, 10, 0)), (5200, 24, (2, 19, 3)), (5200, 8, (1, 41, 0))):
         a, b = rng.standard_normal((30, k)).astype("f4"), rng.standard_normal((k, 40)).astype("f4")
@@ -121,7 +121,7 @@ def side_by_side(rng: np.random.Generator) -> None:
 
 
 def fair_shares(rng: np.random.Generator) -> None:
-    """Narrow tiles: each to one cluster, and none ends much later than it must; all read what is stored."""
+    """Each narrow tile goes to one cluster, no cluster ends much later than it must, and all read what is stored."""
     for wide, narrow, clusters in rng.integers((1, 1, 2), (3000, 900, 70), (200, 3)).tolist():
         end, light = shares.narrow_shares(TILES, wide, narrow, clusters, 2**30)
         heavy = wide % clusters

@@ -1,4 +1,4 @@
-"""Words, on every engine that multiplies them."""
+"""Products of words, on every engine that multiplies them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MOST_SHARED = 227 * 1024
 
 
 def parts(rng: np.random.Generator) -> None:
-    """Blocks of k that shared memory holds, several at a time or none; tiles; batches, views, prepared operands."""
+    """The mma.sync kernel: units of k in shared memory, shapes of tiles, batches, views, prepared operands."""
     halfhalf, tf32, fabsum = (replace(PRESETS[name], core=A100) for name in ("halfhalf", "tf32tf32", "fabsum-v1"))
     cases = (
         (halfhalf, 4), (replace(halfhalf, block=16), 3), (replace(halfhalf, block=176), 2),
@@ -50,7 +50,7 @@ def parts(rng: np.random.Generator) -> None:
 
 
 def little_memory(rng: np.random.Generator) -> None:
-    """Tiles by what is to be multiplied and what a multiprocessor has; one that holds no unit of the large tiles."""
+    """The tile depends on the product and on shared memory; a multiprocessor with too little for the large tiles."""
     halfhalf, many = PRESETS["halfhalf"], Words("bf16", 8, accumulators="one", core=A100)
 
     def tile(words: Words, memory: int, columns: int) -> tuple[int, int, int]:
@@ -71,7 +71,7 @@ def little_memory(rng: np.random.Generator) -> None:
 
 
 def pairs(rng: np.random.Generator) -> None:
-    """Weights and blocks that no preset has, some longer than the ring; batches, views, prepared operands."""
+    """Scales, pairs and blocks that no preset has, some longer than the ring; batches, views, prepared operands."""
     fabsum = replace(PRESETS["fabsum-v2"], scale_bits=11, block=448)
     some = Words("tf32", 3, 5, ((1, 1), (1, 3), (2, 2)), 96, "fp32", "pair", rounding="RZ")
     for method, k in ((fabsum, 1000), (some, 300), (Words("bf16", 4, 5, accumulators="pair", rounding="RZ"), 70)):
@@ -88,7 +88,7 @@ def pairs(rng: np.random.Generator) -> None:
 
 
 def pair_columns(rng: np.random.Generator) -> None:
-    """Tiles of every width, and more of them than clusters."""
+    """Tiles of every width of `word_pairs`, more of them than clusters."""
     for name in ("single-fp16", "fabsum-v1"):
         method = PRESETS[name]
         widths = word_pairs._COLUMNS[word_pairs._totals(method)]
@@ -99,7 +99,7 @@ def pair_columns(rng: np.random.Generator) -> None:
 
 
 def columns(rng: np.random.Generator) -> None:
-    """Tiles of every width, and blocks of any number."""
+    """Tiles of every width of `word_promoted`, with different numbers of blocks."""
     for name, ks in (("halfhalf", (150,)), ("two-stage", (50, 150, 230))):
         method = PRESETS[name]
         for columns, k in itertools.product(word_promoted._COLUMNS[method.count], ks):
@@ -109,7 +109,7 @@ def columns(rng: np.random.Generator) -> None:
 
 
 def widths(_rng: np.random.Generator) -> None:
-    """Those that engines choose from have their instructions, and up to five stages, as shared memory has room."""
+    """Every tile width has a wgmma instruction, and as many stages, at most five, as shared memory holds."""
     source = (compiling.folder() / "hardware/wgmma_words.cuh").read_text()
     found = re.findall(r"^(DEFINE|DEFINE_HALVES)\(\d+, (\d+),", source, re.MULTILINE)
     instructions = {macro: {int(n) for name, n in found if name == macro} for macro, _ in found}

@@ -20,10 +20,8 @@ from ozaki._accuracy import Accuracy
 from ozaki._plan import Plan
 from ozaki.backends.cupy import devices
 from ozaki.backends.cupy import repeated as kept
-from ozaki.backends.cupy.steps.engines.choice import panel_of
-from ozaki.backends.cupy.steps.engines.cublas import Cublas
-from ozaki.backends.cupy.steps.engines.engine import Engine, units_of, workspace_of
-from ozaki.backends.cupy.steps.engines.fused import Fused
+from ozaki.backends.cupy.steps.engines.choice import cublas_engine, fused_engine, panel_of
+from ozaki.backends.cupy.steps.engines.engine import units_of, workspace_of
 from ozaki.backends.cupy.steps.proof import proof_workspace
 from ozaki.schemes import Digits, Residues, Scheme
 from runs.device import in_place_of_the_device, seen
@@ -31,7 +29,7 @@ from runs.operands import matrix, same
 
 
 class Held:
-    """Bytes that were allocated besides arrays: now, and most at a time."""
+    """Bytes of workspace that are allocated: now, and at most at any time."""
 
     now = most = 0
 
@@ -42,7 +40,7 @@ class Held:
 
 @contextmanager
 def held_bytes() -> Iterator[Held]:
-    """See what calls hold of the device's memory."""
+    """Count the device memory that calls allocate as workspace within a `with` statement."""
     held, alloc = Held(), cp.cuda.alloc
 
     def allocated(size: int) -> Any:
@@ -56,12 +54,12 @@ def held_bytes() -> Iterator[Held]:
 
 
 def of_rows(m: int, n: int) -> int:
-    """Bytes that do not count as workspace: a few for each row and column, and what has a few bytes in all."""
+    """Bytes that do not count as workspace: some for each row and column, and small buffers."""
     return 256 * (m + n) + 2**16
 
 
 def within_limits(rng: np.random.Generator) -> None:
-    """The own kernel in panels, where what it keeps aside leaves room for them; else cuBLAS, in smaller ones."""
+    """The fused engine runs in panels if the limit leaves room for one; else cuBLAS, in smaller panels."""
     a, b = matrix(rng, (40, 260), "f4"), matrix(rng, (260, 50), "f4")
     here = devices.current()
     assert here.tiles is not None
@@ -70,14 +68,15 @@ def within_limits(rng: np.random.Generator) -> None:
         for scheme in (Residues(3), Digits(2)):
             options: dict[str, Any] = {"scheme": scheme.name, "slices": scheme.count}
             expected = ozaki.matmul(a, b, **options)
-            enough = 2 * workspace_of(Fused(small), scheme, 260, 1, 256, 384)
-            for limit, label in ((enough, Fused(small).label), (enough - 1, Cublas(small).label)):
+            own, cublas = fused_engine(small, scheme), cublas_engine(small, scheme)
+            enough = 2 * workspace_of(own, scheme, 260, 1, 256, 384)
+            for limit, label in ((enough, own.label), (enough - 1, cublas.label)):
                 given = {"workspace_limit": limit, "return_report": True, **options}
                 c, report = ozaki.matmul(cp.asarray(a), cp.asarray(b), **given)
                 same(expected, c)
                 assert report.engine.endswith(label) and report.workspace_bytes <= limit, (report, limit)
     a, b = matrix(rng, (300, 26), "f4"), matrix(rng, (26, 270), "f4")
-    for limit, name in ((10**5, "residues"), (10**5, "digits"), (25 * 10**4, "halfhalf")):  # which take several
+    for limit, name in ((10**5, "residues"), (10**5, "digits"), (25 * 10**4, "halfhalf")):  # of several panels
         options = {"scheme": name} | ({} if name == "halfhalf" else {"slices": 3, "engine": "cublas"})
         whole = ozaki.matmul(cp.asarray(a), cp.asarray(b), **options)
         for limited in (limit, 10**9):
@@ -90,7 +89,7 @@ def within_limits(rng: np.random.Generator) -> None:
                 assert (splits > 4) == (limited == limit) and splits >= 2, (name, limited, splits)
                 assert held.most <= limited + of_rows(300, 270), (name, limited, held.most)
         plan = ozaki.plan(a.shape, b.shape, dtype="float32", workspace_limit=limit, **options)
-        for times in (1, 8, 1):  # the exponents of panels are not those of the call before
+        for times in (1, 8, 1):  # other shared exponents than in the call before
             left, right = (
                 ozaki.prepare(cp.asarray(a), "left", plan),
                 ozaki.prepare(cp.asarray(times * b), "right", plan),
@@ -99,8 +98,8 @@ def within_limits(rng: np.random.Generator) -> None:
 
 
 def panels(rng: np.random.Generator) -> None:
-    """No panel takes more than the limit: the last ones are smaller, but multiplied in more parts of k."""
-    engine = Fused(devices.of("90", multiprocessors=132))
+    """No panel takes more than the limit, the last ones included: they are smaller, but may have more parts of k."""
+    engine = fused_engine(devices.of("90", multiprocessors=132), Residues(14))
     for m, k, n in rng.integers((300, 1000, 300), (3000, 9000, 30000), (100, 3)).tolist():
         scheme = Residues(int(rng.choice((7, 14))))
         size = partial(workspace_of, engine, scheme, k, 1)
@@ -113,12 +112,12 @@ def panels(rng: np.random.Generator) -> None:
 
 
 def workspaces(rng: np.random.Generator) -> None:
-    """What is expected is held: once for a batch that is multiplied one by one, and of digits kept aside at most."""
+    """Calls hold as many bytes as `workspace_of` says; fused digits may hold fewer."""
     a, b = matrix(rng, (3, 40, 260), "f4"), matrix(rng, (3, 260, 50), "f4")
     schemes: tuple[Scheme, ...] = (Residues(3), Digits(4))
     for scheme, name in itertools.product(schemes, ("cublas", "hopper")):
         options: dict[str, Any] = {"scheme": scheme.name, "slices": scheme.count, "engine": name}
-        engine: Engine = Cublas(devices.current()) if name == "cublas" else Fused(devices.current())
+        engine = (cublas_engine if name == "cublas" else fused_engine)(devices.current(), scheme)
         expected = workspace_of(engine, scheme, 260, 3, 40, 50)
         at_most = isinstance(scheme, Digits) and name == "hopper"
         for limit in (None, expected):
@@ -136,7 +135,7 @@ def workspaces(rng: np.random.Generator) -> None:
 
 
 def planned_within_limits(rng: np.random.Generator) -> None:
-    """In parts, whose proofs come to the plan that is made without a limit, level by level, and hold no more."""
+    """Within a limit proofs run in panels, hold no more, and lead to the plan that is made without a limit."""
     for k, spread in ((70, 3), (1100, 3), (40, 60)):
         a, b = matrix(rng, (70, k), "f8", spread), matrix(rng, (k, 40), "f8", spread)
         a[:, 5:] *= rng.random((70, k - 5)) < 0.5
@@ -161,6 +160,6 @@ def planned_within_limits(rng: np.random.Generator) -> None:
                 plan = ozaki.plan(x, y, workspace_limit=limit, **options)
             assert held.most <= limit + of_rows(70, 40), (k, accuracy, held.most, limit)
             assert (plan.scheme, plan.bound) == (ozaki.plan(a, b, **options).scheme, whole.bound), (k, accuracy)
-            copies = (product.names + proof.names).count("copy")  # of what describes the rows of a panel
+            copies = (product.names + proof.names).count("copy")  # the descriptions of the rows of panels are copied
             assert copies > 2 or whole.measure != "componentwise", (k, copies)
         kept.forget()

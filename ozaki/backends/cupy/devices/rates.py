@@ -1,80 +1,136 @@
-"""How long products take on a device, from a small table of measured rates."""
+"""How long products take on a device, from a small table of measured rates. Times are in seconds."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import sqrt
+from typing import NamedTuple
 
-from ozaki.schemes import Digits, Residues, Scheme, Words
-
-_HOPPER_TOPS, _HOPPER_COOL_TOPS = 1550.0, 1850.0
-"""Of the fused int8 kernels on an H200: of what is needed, at the limit of power (benchmarks/results: 1423 to 1592),
-and of all that clusters could do meanwhile, where some are idle."""
-
-_WORD_TFLOPS, _WORD_COOL_TFLOPS = 660.0, 740.0
-"""The same of the wgmma kernel of FP16 words (666 and 667 at 8192 and 16384); half of it for TF32."""
+from ozaki.schemes import Scheme, Words
 
 _WIDE = 1536
-"""Rows and columns from which on cuBLAS has its rate of int8 (H200, H100: two thirds with 1024 and a long k)."""
+"""Rows and columns from which on cuBLAS reaches its int8 rate (H200, H100: two thirds of it with 1024 and a long k)."""
 
-_NATIVE = {"float64": 40e-6, "float32": 28e-6}
-"""Seconds that small native products take besides what their rate says (H200 and H100: 512 to 2048)."""
-
-_WORDS, _DIGITS, _RESIDUES = 8e-6, 30e-6, 80e-6
-"""The same of words; and of slices that are planned from the data, when a plan was made before for such operands."""
+_NATIVE_START = {"float64": 40e-6, "float32": 28e-6}
+"""Seconds that a native product takes beyond what its rate says (H200 and H100, n = 512 to 2048)."""
 
 _HOST = 33e-6
-"""Seconds that native products take at least, one after the other."""
+"""Seconds that the host needs to start one native product after another."""
 
-_FOUND, _PLANNED, _GLANCED = 36e-6, 150e-6, 210e-6
-"""The same of words, of residues planned from data, and of digits, whose operands are looked at before (below 1536)."""
+_LONG_WORDS = 16384
+"""Length of a row beyond which words are described and split by two kernels, which read the operand twice."""
 
-_SHORT, _LONG, _LONG_OF_WORDS = 256, 8192, 16384
-"""Elements of rows below which words take as long to cut, and beyond which residues and words take two reads."""
+_SHORT_WORDS = 256
+"""Length of a row below which words are split no faster than rows of that length."""
+
+
+_LONG_RESIDUES = 8192
+"""Length of a row beyond which residues are described and split by two kernels."""
+
+
+def reads_of_rows(k: int) -> int:
+    """How often an operand of residues is read to describe and split it."""
+    return 1 if k <= _LONG_RESIDUES else 2
+
+
+class Planned(NamedTuple):
+    """What planning from data costs a product of slices, where such operands were planned before.
+
+    Attributes
+    ----------
+    extra : seconds beyond those of the product itself
+    least : seconds of the whole product at least: the host takes as long to start it
+    """
+
+    extra: float
+    least: float
+
+
+RESIDUES = Planned(80e-6, 150e-6)
+DIGITS = Planned(30e-6, 210e-6)  # digits are sampled before they are proven
+WORDS = Planned(8e-6, 36e-6)
+
+
+@dataclass(frozen=True)
+class KernelRates:
+    """How fast the library's own kernels are on a family of devices that has them.
+
+    Two numbers each: of the operations that a product needs, at the limit of power; and of all operations that the
+    device could do in the same time, where a part of it is idle and the rest runs cooler.
+
+    Attributes
+    ----------
+    int8, int8_cool : TOPS of the fused kernels of digits and residues
+    words, words_cool : TFLOP/s of the kernels of FP16 words; TF32 has half of it
+    """
+
+    int8: float
+    int8_cool: float
+    words: float
+    words_cool: float
 
 
 @dataclass(frozen=True)
 class Rates:
-    """Peak TFLOP/s of float64 and float32, TOPS of int8 with cuBLAS, TB/s of memory; times are in seconds."""
+    """How fast a family of devices is.
+
+    Attributes
+    ----------
+    float64, float32 : TFLOP/s of native products
+    int8 : TOPS of cuBLAS
+    memory : TB/s
+    kernels : rates of the library's own kernels; None if the family has none
+    """
 
     float64: float
     float32: float
     int8: float
     memory: float
+    kernels: KernelRates | None = None
 
     def native(self, batch: int, m: int, k: int, n: int, dtype: str) -> float:
-        """Of the native product."""
+        """Seconds that the native product takes."""
         rate = self.float64 if dtype == "float64" else self.float32
-        return max(2e-12 * batch * m * n * k / rate + _NATIVE[dtype], _HOST)
+        return max(2e-12 * batch * m * n * k / rate + _NATIVE_START[dtype], _HOST)
+
+    def fused(self, entries: float, occupied: float) -> float:
+        """Seconds that the fused kernels take for an operation on each entry, in units of 1e-12.
+
+        `entries`: of the result. `occupied`: entries that the whole device could compute in the same time.
+        """
+        assert self.kernels is not None
+        return max(entries / self.kernels.int8, occupied / self.kernels.int8_cool)
+
+    def cublas(self, m: int, n: int, occupied: float) -> float:
+        """Seconds that cuBLAS takes for an int8 operation on each entry of m x n results, in units of 1e-12."""
+        return occupied / (self.int8 * min(sqrt(m * n) / _WIDE, 1))
 
     def slices(
-        self, batch: int, m: int, k: int, n: int, dtype: str, scheme: Scheme, entries: float, fused: bool, done: float
-    ) -> float:
-        """Of a product out of slices that is planned from the data.
+        self, batch: int, m: int, k: int, n: int, dtype: str, scheme: Scheme, *, operation: float, between: float,
+        reads: int, planned: Planned,
+    ) -> float:  # fmt: skip
+        """Seconds that a product of slices takes that is planned from its data.
 
-        `entries`: of the whole batch, that would be multiplied in the same time if nothing of the device were idle.
-        `done`: the part of the operations that is left of them.
+        `operation`: what `fused` or `cublas` says. `between`: bytes of an entry that are written by the product and
+        read by recombination. `reads`: how often the operands are read to describe and split them.
         """
         itemsize = 8 if dtype == "float64" else 4
-        if fused:
-            multiplied = max(batch * m * n / _HOPPER_TOPS, entries / _HOPPER_COOL_TOPS)
-        else:
-            multiplied = entries / (self.int8 * min((m * n) ** 0.5 / _WIDE, 1))
-        multiplied *= 2e-12 * scheme.products * k * done
-        # Bytes of an entry between the products and C, written and read.
-        between = 6 * scheme.products if not fused else 2 * scheme.count if isinstance(scheme, Residues) else 0
-        reads = 1 if isinstance(scheme, Residues) and k <= _LONG else 2
-        of_element = reads * itemsize + 1.5 * scheme.count  # half of the slices is read again
+        of_element = reads * itemsize + 1.5 * scheme.count  # half of the slices is read twice
         traffic = 1e-12 * ((m + n) * k * of_element + m * n * (between + itemsize)) / self.memory
-        proof = 5e-13 * m * n * k / self.int8  # a sampled product
-        time = multiplied + batch * (traffic + proof)
-        return max(time + _DIGITS, _GLANCED) if isinstance(scheme, Digits) else max(time + _RESIDUES, _PLANNED)
+        proof = 5e-13 * m * n * k / self.int8  # a product of a quarter of k
+        time = operation * (2e-12 * scheme.products * k) + batch * (traffic + proof)
+        return max(time + planned.extra, planned.least)
 
-    def words(self, batch: int, m: int, k: int, n: int, words: Words, entries: float) -> float:
-        """The same of words on Hopper, of which a quarter is read again from memory."""
+    def words(self, batch: int, m: int, k: int, n: int, words: Words, occupied: float) -> float:
+        """Seconds that a product of words takes; a quarter of the words is read twice.
+
+        `occupied`: entries that the whole device could compute in the same time.
+        """
+        assert self.kernels is not None
         width = 4 if words.word == "tf32" else 2
-        multiplied = max(batch * m * n / _WORD_TFLOPS, entries / _WORD_COOL_TFLOPS)
+        multiplied = max(batch * m * n / self.kernels.words, occupied / self.kernels.words_cool)
         multiplied *= 1e-12 * words.products * k * width
-        reads = 1 if k <= _LONG_OF_WORDS else 2
-        cut = (m + n) * max(k, _SHORT) * (4 * reads + 1.25 * width * words.count)
+        reads = 1 if k <= _LONG_WORDS else 2
+        cut = (m + n) * max(k, _SHORT_WORDS) * (4 * reads + 1.25 * width * words.count)
         traffic = 1e-12 * (cut + 4 * m * n) / self.memory
-        return max(multiplied + batch * traffic + _WORDS, _FOUND)
+        return max(multiplied + batch * traffic + WORDS.extra, WORDS.least)

@@ -1,4 +1,4 @@
-"""Where the buffers of a program lie in one piece of memory, so that those not needed at the same time share some."""
+"""Where the buffers of a program lie in one piece of memory; buffers that are not needed at the same time share it."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 ALIGNMENT = 512
-"""Bytes: as CuPy's pool aligns memory."""
+"""Bytes that every buffer begins at a multiple of, as in CuPy's pool."""
 
 
 class Life(NamedTuple):
-    """Bytes of a buffer, and the steps first .. last of a program that it is needed for."""
+    """Bytes of a buffer, and the numbers of the first and the last step of a program that need it."""
 
     nbytes: int
     first: int
@@ -18,12 +18,15 @@ class Life(NamedTuple):
 
 
 def most_at_once(lives: Sequence[Life]) -> int:
-    """Most bytes that are needed at a time."""
+    """The most bytes that are needed at the same time."""
     return max((sum(x.nbytes for x in lives if x.first <= each.first <= x.last) for each in lives), default=0)
 
 
 def offsets(lives: Sequence[Life]) -> tuple[list[int], int]:
-    """Where each buffer begins, and the bytes of all: each as low as those with which it shares a step leave room."""
+    """The offset of each buffer in bytes, and the bytes of the whole piece of memory.
+
+    Each buffer begins at the lowest offset where it meets no earlier one that is needed at the same time.
+    """
     placed: list[tuple[int, int, Life]] = []
     begins = []
     for life in lives:

@@ -14,15 +14,15 @@ SIZES = {"b": 1, "B": 1, "i": 4, "I": 4, "f": 4, "q": 8, "l": 8, "d": 8}
 
 @dataclass(frozen=True, eq=False)
 class Buffer:
-    """Memory that a program names; equal to no other one.
+    """A piece of memory that a program names; compared by identity.
 
     Attributes
     ----------
     name : for people
-    nbytes : its size; of a given buffer 0, since its memory is the caller's
+    nbytes : size in bytes; 0 for a given buffer, whose memory is the caller's
     kind : "given" (an operand or the result, bound when the program runs), "workspace" (memory of the device) or
         "host" (pinned memory of the host, which the device writes)
-    counted : whether it counts as workspace: what has a few bytes a row does not
+    counted : whether it counts as workspace; memory of a few bytes a row does not
     """
 
     name: str
@@ -35,18 +35,18 @@ _CTYPES = {"f": "float", "d": "double"}
 
 
 class Place(NamedTuple):
-    """An address: so many bytes from the beginning of a buffer."""
+    """An address: `offset` bytes from the beginning of a buffer."""
 
     buffer: Buffer
     offset: int = 0
 
     def plus(self, nbytes: int) -> Place:
-        """The place so many bytes later."""
+        """The place `nbytes` bytes further on."""
         return Place(self.buffer, self.offset + nbytes)
 
 
 class View(NamedTuple):
-    """All of an array that a launch depends on: everything but its address."""
+    """An array without its address: all that the choice of a kernel and its grid depends on."""
 
     char: str
     shape: tuple[int, ...]
@@ -54,7 +54,7 @@ class View(NamedTuple):
 
     @property
     def ctype(self) -> str:
-        """The C name of the floating-point dtype."""
+        """The C name of the dtype, which is a floating-point one."""
         return _CTYPES[self.char]
 
     @property
@@ -70,7 +70,7 @@ class View(NamedTuple):
 
     @property
     def along_k(self) -> int:
-        """1 if elements along k lie closer together than rows do, for the shape (batch, rows, k)."""
+        """1 if neighbours along k lie closer together in memory than neighbouring rows, else 0; of (batch, rows, k)."""
         return int(self.shape[1] == 1 or abs(self.strides[2]) <= abs(self.strides[1]))
 
 
@@ -80,9 +80,9 @@ class Array:
 
     Attributes
     ----------
-    buffer, offset : where its first element lies, the offset in bytes
-    char : dtype, as `numpy.dtype.char`
-    shape, strides : as NumPy has them, strides in bytes
+    buffer, offset : where the first element lies; the offset in bytes
+    char : dtype, as in `numpy.dtype.char`
+    shape, strides : as in NumPy, strides in bytes; without strides, the array is contiguous
     """
 
     buffer: Buffer
@@ -122,19 +122,19 @@ class Array:
 
     @property
     def contiguous(self) -> bool:
-        """Whether elements are neighbours in memory in the order of the indices."""
+        """Whether the elements lie in memory without gaps, in the order of the indices."""
         expected = contiguous_strides(self.shape, self.itemsize)
         pairs = zip(self.shape, self.strides, expected, strict=True)
         return self.size == 0 or all(n == 1 or stride == of for n, stride, of in pairs)
 
-    def some(self, axis: int, first: int, last: int) -> Array:
-        """Elements first .. last of an axis."""
+    def part(self, axis: int, first: int, last: int) -> Array:
+        """Elements first, ..., last - 1 along an axis."""
         assert 0 <= first <= last <= self.shape[axis], (self.shape, axis, first, last)
         shape = *self.shape[:axis], last - first, *self.shape[axis + 1 :]
         return Array(self.buffer, self.offset + first * self.strides[axis], self.char, shape, self.strides)
 
-    def entry(self, axis: int, i: int) -> Array:
-        """Element i of an axis, which is gone then."""
+    def at_index(self, axis: int, i: int) -> Array:
+        """Element i along an axis; the result lacks that axis."""
         shape, strides = (x[:axis] + x[axis + 1 :] for x in (self.shape, self.strides))
         return Array(self.buffer, self.offset + i * self.strides[axis], self.char, shape, strides)
 
@@ -145,12 +145,12 @@ class Array:
         return Array(self.buffer, self.offset, self.char, shape, strides)
 
     def swapped(self) -> Array:
-        """The last two axes exchanged."""
+        """The array with its last two axes exchanged."""
         shape, strides = ((*x[:-2], x[-1], x[-2]) for x in (self.shape, self.strides))
         return Array(self.buffer, self.offset, self.char, shape, strides)
 
     def reshape(self, *shape: int) -> Array:
-        """The elements of a contiguous array in another shape."""
+        """The same elements in another shape; the array must be contiguous."""
         assert self.contiguous and prod(shape) == self.size, (self.shape, self.strides, shape)
         return Array(self.buffer, self.offset, self.char, shape)
 
@@ -159,7 +159,7 @@ class Array:
 
 
 def contiguous_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
-    """Strides of neighbours in memory in the order of the indices, in bytes."""
+    """Strides, in bytes, of an array whose elements lie without gaps in the order of the indices."""
     strides = []
     for n in reversed(shape):
         strides.append(itemsize)

@@ -1,4 +1,4 @@
-"""Steps in the form in which the host starts them."""
+"""Steps as calls of the CUDA runtime, of cuBLAS and of kernels, which the host makes quickly."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ from ozaki.backends.cupy.program.streams import using
 
 
 class Bound(NamedTuple):
-    """A step in a form that the host starts quickly.
+    """A call that the host makes for a step, with all arguments but addresses.
 
     Attributes
     ----------
-    start : starts it on the stream with that address
-    stream : the number of its stream in `STREAMS`
-    pieces : its arguments, which `start` reads
-    places : which of the pieces are which addresses
+    start : makes the call, on the stream whose address it is given
+    stream : index of the call's stream in `STREAMS`
+    pieces : mutable sequence of arguments, which `start` reads; the caller writes the addresses into it first
+    places : (i, place) for each address: `pieces[i]` is to be the address of `place`
     """
 
     start: Callable[[int], object]
@@ -48,7 +48,10 @@ class Bound(NamedTuple):
 
 
 def bound(step: Step, events: dict[Step, Any], block: Callable[[Kernel], Block]) -> list[Bound]:
-    """What the host does for a step."""
+    """The calls that start a step, in order.
+
+    `events` receives the event that a `Fork` or an `Arrive` records; `block` returns an argument block of a kernel.
+    """
     stream = STREAMS.index(step.stream)
     if isinstance(step, Launch):
         pieces, start = block(step.kernel)
@@ -87,18 +90,21 @@ def bound(step: Step, events: dict[Step, Any], block: Callable[[Kernel], Block])
 
 
 def _copy(pieces: list[int], nbytes: int, kind: int, stream: int) -> None:
-    """From the place that is the second piece to the first."""
+    """Copy `nbytes` bytes from the address pieces[1] to the address pieces[0]."""
     runtime.memcpyAsync(pieces[0], pieces[1], nbytes, kind, stream)
 
 
 @cache
 def _factor(char: str, value: int) -> Any:
-    """One or zero in memory, for cuBLAS."""
+    """An array of one entry, 1 or 0: cuBLAS takes its factors alpha and beta by address."""
     return np.full(1, value, char)
 
 
 def _gemm(step: Gemm, pieces: list[int]) -> Callable[[int], None]:
-    """A call of cuBLAS, which is column-major, and so multiplies the transposes: C^T = B^T A^T."""
+    """A function that calls cuBLAS for the product, with the addresses of A, B and C in `pieces`.
+
+    cuBLAS is column-major, so it is asked for C^T = B^T A^T.
+    """
     types, count = step.types, step.count
     one, zero = (_factor(types.product_char, value).ctypes.data for value in (1, 0))
     ops = tuple(cublas.CUBLAS_OP_T if turned else cublas.CUBLAS_OP_N for turned in reversed(step.transposed))
@@ -119,9 +125,9 @@ def _gemm(step: Gemm, pieces: list[int]) -> Callable[[int], None]:
             )  # fmt: skip
 
     def start(stream: int) -> None:
-        # CuPy runs cuBLAS on its current stream, whatever the handle has.
-        others = stream != get_current_stream().ptr
-        with using(stream) if others else nullcontext():
+        # CuPy runs cuBLAS on its current stream, whatever stream the handle has.
+        other_stream = stream != get_current_stream().ptr
+        with using(stream) if other_stream else nullcontext():
             call(cp.cuda.device.get_cublas_handle())
 
     return start
@@ -131,5 +137,5 @@ _DEFAULT = -1  # CUBLAS_GEMM_DEFAULT
 
 
 def on_host(pinned: Any, begin: int, array: Array) -> Any:
-    """An array in memory of the host."""
+    """The real array of `array`, whose buffer begins `begin` bytes into the pinned host memory `pinned`."""
     return np.frombuffer(pinned, array.char, array.size, begin + array.offset).reshape(array.shape)

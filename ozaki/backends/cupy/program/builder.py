@@ -1,4 +1,4 @@
-"""The one way to make a program."""
+"""The builder of programs; nothing else adds steps."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from ozaki.backends.cupy.program.steps import (
 
 
 class Builder:
-    """Builds the program of one product, part by part, without any memory.
+    """Builds the program of one product, part by part; its arrays are symbolic, so it needs no memory.
 
-    What a part of it does may depend on what the parts before have found; its arrays are known by name alone.
+    Which steps are added to a part may depend on facts that the steps of earlier parts have found.
 
     Attributes
     ----------
-    stream : the stream of the steps that are added
-    title : what the program computes, for people
+    stream : the stream that steps are added to
+    title : what the program computes, for listings
     """
 
     def __init__(self) -> None:
@@ -47,13 +47,13 @@ class Builder:
         self._known: set[Buffer] = set()
 
     def given(self, name: str, view: View) -> Array:
-        """An array of the caller's; given arrays are bound in the order in which they were named."""
+        """Name an array of the caller's. `Program.start` binds them in the order of these calls, the result last."""
         buffer = Buffer(name, 0, "given")
         self._given.append(buffer)
         return Array(buffer, 0, *view)
 
     def array(self, name: str, shape: tuple[int, ...], char: str, counted: bool = True) -> Array:
-        """A new array in memory of the device; not `counted` as workspace if it has a few bytes a row."""
+        """A new contiguous array in device memory; `counted`: as workspace, which a few bytes a row are not."""
         itemsize = SIZES[char]
         strides = contiguous_strides(shape, itemsize)
         nbytes = itemsize
@@ -62,27 +62,27 @@ class Builder:
         return Array(Buffer(name, nbytes, "workspace", counted), 0, char, shape, strides)
 
     def buffer(self, name: str, nbytes: int, counted: bool = True) -> Place:
-        """New memory of the device."""
+        """A new buffer in device memory; `counted` as for `array`."""
         return Place(Buffer(name, nbytes, "workspace", counted))
 
     def zeroed(self, name: str, nbytes: int) -> Place:
-        """New memory of the device that is zero, of few bytes."""
+        """A new buffer in device memory, zeroed on the builder's stream; for few bytes, not counted as workspace."""
         place = self.buffer(name, nbytes, counted=False)
         self.add(Clear(self.stream, place, nbytes))
         return place
 
     def host(self, name: str, shape: tuple[int, ...], char: str) -> Array:
-        """A new array in memory of the host, which the device can write."""
+        """A new array in pinned host memory, which the device can write."""
         made = self.array(name, shape, char)
         return Array(Buffer(name, made.nbytes, "host"), 0, char, shape, made.strides)
 
     def add(self, step: Step) -> None:
-        """What its stream does next.
+        """Add a step after all others.
 
         Raises
         ------
         ValueError
-            If a buffer was released before.
+            If the step touches a buffer that was released before.
         """
         for buffer in step.buffers:
             if buffer in self._released:
@@ -90,7 +90,13 @@ class Builder:
         self._steps.append(step)
 
     def launch(self, kernel: Kernel, *arguments: Array | Place | Out, overlaps: bool = False) -> None:
-        """Add the launch of a kernel with its addresses, in order; `Out` are those that it writes."""
+        """Add the launch of a kernel on the builder's stream; nothing is added if its grid has no blocks.
+
+        Parameters
+        ----------
+        arguments : addresses, in the order of `kernel.addresses`; those that the kernel writes as `Out`
+        overlaps : the kernel runs at the same time as the step before it (`steps.Launch`)
+        """
         places = []
         written = []
         for i, argument in enumerate(arguments):
@@ -104,7 +110,7 @@ class Builder:
             self.add(Launch(self.stream, kernel, tuple(places), frozenset(written), overlaps))
 
     def release(self, *released: Array | Place) -> None:
-        """Nothing that is added from now on needs these buffers; given ones and those released before stay so."""
+        """Free workspace buffers: no later step may touch them. Other kinds and repeated releases have no effect."""
         for each in released:
             buffer = each.buffer
             if buffer.kind == "workspace" and buffer not in self._released:
@@ -113,7 +119,7 @@ class Builder:
 
     @contextmanager
     def on(self, stream: Stream, fork: bool = False) -> Iterator[None]:
-        """Add steps to another stream meanwhile; with `fork` they wait for all that this stream was given so far."""
+        """Add steps to another stream within the context; with `fork` they wait for all steps so far of this one."""
         outer = self.stream
         if fork and stream != outer:
             self.add(Fork(stream, outer))
@@ -124,44 +130,44 @@ class Builder:
             self.stream = outer
 
     def to_host(self, name: str, source: Place, shape: tuple[int, ...], char: str) -> Arrive:
-        """Copy what lies there to the host; the host can wait for what is returned."""
+        """Copy device memory into a new array of the host; the host can wait for the step that is returned."""
         target = self.host(name, shape, char)
         self.add(CopyToHost(self.stream, source, target.at, target.nbytes))
         return self.arrive(target)
 
     def cleared_on_host(self, name: str, shape: tuple[int, ...], char: str) -> Array:
-        """Memory of the host that is zero until steps added from now on write it."""
+        """A new array in host memory, zeroed by the host before it starts the steps that are added next."""
         target = self.host(name, shape, char)
         self.add(ClearHost(self.stream, target.at, target.nbytes))
         return target
 
     def arrive(self, array: Array) -> Arrive:
-        """Let the host wait for an array of the host, as the steps that were added so far leave it."""
+        """Add a step that the host can wait for: `array`, of the host, then holds what the steps so far wrote to it."""
         step = Arrive(self.stream, array)
         self.add(step)
         return step
 
     @staticmethod
     def evidence(arrival: Arrive, of: Callable[[npt.NDArray[Any]], Any]) -> Evidence:
-        """What a function makes of an array of the host, once it is there; the function holds no operands."""
+        """The value `of(array)` of an array that arrives on the host; `of` must hold no operands."""
         return Evidence(arrival, of)
 
     def read(self, key: Hashable, evidence: tuple[Evidence, ...], value: Callable[..., Any]) -> Reader:
-        """Register how the fact of that name follows from what the program's own steps bring to the host.
+        """Register how a fact, named `key`, follows from arrays that the program's own steps bring to the host.
 
-        `value` takes what the evidence comes to, computes on the host alone, and holds no operands. Whoever asks for
-        the fact sees to it that NumPy does not warn meanwhile.
+        `value` takes the values of the evidence as arguments, computes on the host alone, and holds no operands.
+        Whoever asks for the fact turns NumPy's floating-point warnings off while `value` runs.
         """
         reader = Reader(evidence, value)
         self._readers[key] = reader
         return reader
 
     def reader(self, key: Hashable) -> Reader | None:
-        """How that fact is found; None if no step has been added for it."""
+        """The registered reader of a fact; None if no steps were added for it."""
         return self._readers.get(key)
 
     def take(self) -> Program:
-        """The steps since the last take."""
+        """The part of the program that was added since the last call of `take`."""
         first, released = self._taken
         steps, releases = self._steps[first:], self._releases[released:]
         self._taken = len(self._steps), len(self._releases)
@@ -172,6 +178,6 @@ class Builder:
         return Program(tuple(self._given), tuple(steps), tuple(releases), before=known)
 
     def whole(self) -> Program:
-        """All steps from the beginning."""
+        """The program of all steps that were added, those that were taken included."""
         given, steps, releases = tuple(self._given), tuple(self._steps), tuple(self._releases)
         return Program(given, steps, releases, dict(self._readers), title=self.title)

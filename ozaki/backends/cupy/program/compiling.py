@@ -1,4 +1,4 @@
-"""Find the CUDA sources, compile them at run time with NVRTC, keep the result on disk."""
+"""Compile the CUDA sources at run time with NVRTC, and keep the result on disk."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from typing import Any
 from ozaki.backends.cupy import devices
 
 _PLACES = (Path(__file__).parents[3] / "kernels", Path(__file__).parents[4] / "kernels")
-"""Beside the package in a wheel; at the top of a checkout."""
+"""Where the CUDA sources may be: inside the package as a wheel installs it; at the top of a checkout."""
 
 Definitions = tuple[tuple[str, str | int], ...]
-"""Macros and what they stand for, in order."""
+"""(name, value) of macros, sorted."""
 
 
 @cache
@@ -25,7 +25,7 @@ def folder() -> Path:
     Raises
     ------
     FileNotFoundError
-        If the installation has lost it.
+        If the installation lacks it.
     """
     for place in _PLACES:
         if (place / "arithmetic" / "common.cuh").is_file():
@@ -34,7 +34,7 @@ def folder() -> Path:
 
 
 def options(macros: Definitions, architecture: str) -> tuple[str, ...]:
-    """Compiler options of a kernel with these macros."""
+    """The options of NVRTC for a kernel with these macros; `architecture` as "sm_90a"."""
     defined = (f"-D{name}={value}" for name, value in macros)
     return ("-std=c++17", f"-I{folder()}", f"--gpu-architecture={architecture}", *defined)
 
@@ -51,10 +51,10 @@ def _headers() -> bytes:
 
 @cache
 def _cubin(name: str, macros: Definitions, target: str) -> Path:
-    """The compiled kernel, from the cache on disk (CuPy's folder) or the compiler.
+    """The file of a compiled kernel, from the cache on disk (CuPy's folder) or else compiled now.
 
-    CuPy's own compilation would flush float32 subnormals, overlook changes of included headers, and leave out the
-    instructions that Hopper alone has.
+    CuPy's own compilation is not used: it would flush float32 subnormals, overlook changes of included headers, and
+    leave out the instructions that Hopper alone has.
     """
     from cupy.cuda import nvrtc
 

@@ -1,7 +1,7 @@
-"""Launching through the CUDA driver so that a kernel may begin while the one before it ends.
+"""Launches through the CUDA driver, by which a kernel may begin while the one before it ends.
 
 Programmatic dependent launch, https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC.html (cuLaunchKernelEx);
-kernels/hardware/launch.cuh has the other half.
+kernels/hardware/launch.cuh has what kernels do for that.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Sizes = tuple[int, ...]
 
 
 class _Attribute(ctypes.Structure):
-    """CUlaunchAttribute, for values that are an int."""
+    """CUlaunchAttribute, its value as ints."""
 
     _fields_ = (("id", ctypes.c_int), ("pad", ctypes.c_int), ("value", ctypes.c_int * 16))
 
@@ -44,7 +44,10 @@ _PROGRAMMATIC_STREAM_SERIALIZATION = 6
 def launcher(
     function: int, grid: Sizes, block: Sizes, shared_mem: int, arguments: ctypes.Array[ctypes.c_void_p]
 ) -> Callable[[int], object]:
-    """A function of a stream that launches the kernel, and holds the addresses of its arguments."""
+    """A function that launches the kernel on the stream whose address it is given.
+
+    It keeps `arguments`, the addresses of the kernel's arguments, whose present values each launch reads.
+    """
     launch = _function("cuLaunchKernelEx") if int(cp.cuda.Device().compute_capability) >= 90 else None
     if launch is None:
         plain = partial(driver.launchKernel, function, *grid, *block, shared_mem)
@@ -63,7 +66,10 @@ def launcher(
 
 
 def most_clusters(function: int, cluster: int, block: Sizes, shared_mem: int) -> int:
-    """How many clusters of that many blocks the device runs at once, or fewer where the driver does not say."""
+    """How many clusters of `cluster` blocks the current device runs at once.
+
+    Where the driver has no such query, as many as half of the multiprocessors hold with a block each, but one at least.
+    """
     query = _function("cuOccupancyMaxActiveClusters", 3)
     if query is None:
         return max(1, int(cp.cuda.Device().attributes["MultiProcessorCount"]) // (2 * cluster))
@@ -78,7 +84,7 @@ def most_clusters(function: int, cluster: int, block: Sizes, shared_mem: int) ->
 
 @cache
 def _function(name: str, arguments: int = 4) -> Any:
-    """A function of the driver's library that takes so many addresses; None where it has none."""
+    """A function of the driver's library that takes `arguments` addresses; None where there is no such function."""
     try:
         library = ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
         function = getattr(library, name)

@@ -1,4 +1,4 @@
-"""A program run part by part while it is built."""
+"""The first run of a program, part by part while it is built."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ from ozaki.backends.cupy.program.streams import addresses, using
 
 
 class FirstCall:
-    """The memory of a product while its program is built and run part by part.
+    """The memory and the events of a program that is run part by part.
 
-    Buffers are allocated for the first step that touches them, on its stream, and dropped when they are released. All
-    that is to arrive on the host is waited for before this object, and its memory, goes.
+    A buffer is allocated before the first step that touches it, on the stream of that step, and goes back to CuPy's
+    pool at its release. When this object is deleted, it first waits for all arrays that are to arrive on the host:
+    until then streams other than the main one may use the memory that it holds.
     """
 
     def __init__(self) -> None:
@@ -32,21 +33,21 @@ class FirstCall:
         self._found: dict[Evidence, Any] = {}
 
     def __del__(self) -> None:
-        self.settle()
+        self.wait_for_arrivals()
 
     def bind(self, array: Array, real: Any) -> None:
-        """A given array lies there."""
+        """Let a given array stand for the real one, which is kept alive."""
         self._addresses[array.buffer] = real.data.ptr
         self._held[array.buffer] = real
 
     def address(self, place: Place) -> int:
-        """Where that is in memory."""
+        """The address in memory of a place in a buffer that is bound or allocated."""
         return self._addresses[place.buffer] + place.offset
 
     def run(self, part: Program) -> None:
-        """Give the steps of a part to the device."""
+        """Start all steps of a part; does not wait for them."""
         device = runtime.getDevice()
-        streams = addresses(device if part.aside else None)
+        streams = addresses(device if part.uses_side_streams else None)
         taken: list[tuple[list[launches.Block], launches.Block]] = []
 
         def block(kernel: Kernel) -> launches.Block:
@@ -61,7 +62,8 @@ class FirstCall:
         releases, at = list(part.releases), 0
         for i, (step, touched) in enumerate(zip(part.steps, part.touched, strict=True)):
             at = self._drop(releases, at, i)
-            # What overlaps the step before it has its memory from before that, so that it is none that was freed then.
+            # A launch that overlaps this step gets its memory now: later it might be memory that is released after this
+            # step, which still uses it then.
             following = part.steps[i + 1] if i + 1 < len(part.steps) else None
             overlapping = part.touched[i + 1] if isinstance(following, Launch) and following.overlaps else ()
             for buffer in (*touched, *overlapping):
@@ -79,7 +81,7 @@ class FirstCall:
         self._drop(releases, at, len(part.steps))
 
     def _drop(self, releases: list[tuple[int, Buffer]], at: int, before: int) -> int:
-        """Give back what is released after so many steps."""
+        """Free the buffers of releases[at:] that no step from `before` on needs; returns the index of the next one."""
         while at < len(releases) and releases[at][0] <= before:
             self._held.pop(releases[at][1], None)
             self._addresses.pop(releases[at][1], None)
@@ -87,7 +89,11 @@ class FirstCall:
         return at
 
     def _allocate(self, buffer: Buffer, stream: int, main: int) -> None:
-        """Memory of CuPy's pool belongs to the stream that it was allocated on, and is used again in its order."""
+        """Allocate a buffer, unless it is a given one; addresses of the stream that first uses it and of the main one.
+
+        CuPy's pool keeps memory for the stream that it was allocated on, and hands it out again in the order of that
+        stream: so memory is allocated on the stream that first uses it.
+        """
         if buffer.kind == "given":
             return
         if buffer.kind == "host":
@@ -98,25 +104,28 @@ class FirstCall:
         self._held[buffer], self._addresses[buffer] = memory, memory.ptr
 
     def array(self, array: Array) -> Any:
-        """A real array of what lies there, which owns the memory from now on."""
+        """The real array of a contiguous array that was allocated; it keeps the memory alive from now on."""
         memory = self._held[array.buffer]
         assert array.contiguous
         return cp.ndarray(array.shape, array.char, memory + array.offset)
 
     def fact(self, reader: Reader) -> Any:
-        """What a reader finds; waits for the steps that bring it to the host."""
+        """The fact that a reader computes; waits for the arrays that it is computed from."""
         return reader.value(*map(self.evidence, reader.evidence))
 
     def evidence(self, evidence: Evidence) -> Any:
-        """What comes of an array of the host; waits for it."""
+        """The value of evidence, computed once; waits for its array to arrive on the host."""
         if evidence not in self._found:
             array = evidence.arrival.array
             self._wait(evidence.arrival)
             self._found[evidence] = evidence.of(on_host(self._held[array.buffer], 0, array))
         return self._found[evidence]
 
-    def settle(self) -> None:
-        """Wait for all that is to arrive on the host: streams beside the main one are through with the memory then."""
+    def wait_for_arrivals(self) -> None:
+        """Wait for all arrays that are to arrive on the host.
+
+        No stream but the main one then uses the memory of this object: whatever another stream does ends in an arrival.
+        """
         for arrival in [*self._awaited]:
             self._wait(arrival)
 

@@ -1,4 +1,4 @@
-"""Kernel launches as data: a kernel with its grid and all of its arguments but addresses."""
+"""Kernels as data: their source, grid and arguments, all but addresses."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ Macros = dict[str, str | int]
 
 @dataclass(frozen=True, eq=False)
 class Kernel:
-    """What a launch is told apart from addresses, which depends on the views of arrays alone.
+    """A kernel with its grid and all arguments but addresses; these follow from the views of arrays alone.
 
     Attributes
     ----------
     file, function, macros : as for `compiling.kernel`
-    grid, block : three sizes each; without blocks, as for arrays without elements, nothing is launched, where CUDA
-        would report an error
-    shared_mem : bytes of dynamic shared memory
-    pieces : all arguments one after the other, in pieces of eight bytes, 0 where an address goes
+    grid, block : three sizes each, in blocks and in threads; a grid with a zero, as for arrays without elements, is not
+        launched, since CUDA would report an error
+    shared_mem : bytes of dynamic shared memory of a block
+    pieces : all arguments one after the other, in pieces of eight bytes, 0 in place of an address
     addresses : the numbers of the pieces that are addresses
-    starts : of each argument, the number of its first piece
-    loaded : by device, argument blocks that no launch uses at present (`launches.py`)
+    starts : the number of the first piece of each argument
+    loaded : argument blocks (`launches.py`) that no launch uses at present, by device
     """
 
     file: str
@@ -53,9 +53,8 @@ class Kernel:
     ) -> Kernel:
         """A kernel with its arguments.
 
-        `arguments`: None stands for an address, an int for an integer of any size (a kernel reads as many of its low
-        bytes as it declares), a float for a double, a `struct` for one, a tuple for a struct of such, each of eight
-        bytes.
+        `arguments`: None for an address; an int for an integer of any size, of which the kernel reads as many low bytes
+        as it declares; a float for a double; a `struct`; or a tuple of these for a struct with members of eight bytes.
         """
         pieces: list[int | None] = []
         starts = []
@@ -63,24 +62,24 @@ class Kernel:
             starts.append(len(pieces))
             pieces += _pieces(x)
         return cls(
-            file, function, macros, _three(grid), _three(block), shared_mem,
+            file, function, macros, _three_sizes(grid), _three_sizes(block), shared_mem,
             tuple(piece or 0 for piece in pieces), tuple(i for i, piece in enumerate(pieces) if piece is None),
             tuple(starts),
         )  # fmt: skip
 
     @property
     def launched(self) -> bool:
-        """Whether there is anything to launch."""
+        """Whether the grid has any blocks."""
         return all(self.grid)
 
 
-def _three(sizes: tuple[int, ...]) -> tuple[int, int, int]:
+def _three_sizes(sizes: tuple[int, ...]) -> tuple[int, int, int]:
     x, y, z = (*sizes, 1, 1)[:3]
     return x, y, z
 
 
 def _pieces(x: Any) -> list[int | None]:
-    """An argument in pieces of eight bytes."""
+    """An argument in pieces of eight bytes; None for an address."""
     if x is None:
         return [None]
     if isinstance(x, tuple):
@@ -94,19 +93,19 @@ def _pieces(x: Any) -> list[int | None]:
 
 
 def struct(numbers: Sequence[int]) -> Any:
-    """An argument that is a struct of uint32, by value."""
+    """A kernel argument: a struct of uint32 members, passed by value."""
     return np.array(numbers, np.uint32).view(f"V{4 * len(numbers)}")
 
 
 def output(c: View, mu_step: int, nu_step: int) -> tuple[Any, ...]:
-    """The struct Output of kernels: a result (batch, m, n), and the exponents that scale it.
+    """The struct Output of kernels, without addresses: a result, shape (batch, m, n), and the exponents that scale it.
 
-    `mu_step`, `nu_step`: entries of these from one matrix of the batch to the next.
+    `mu_step`, `nu_step`: entries of the exponents mu and nu from one matrix of the batch to the next.
     """
     _, m, n = c.shape
     return None, *c.steps[:2], None, None, mu_step, nu_step, m | n << 32
 
 
 def round_up(x: int, multiple: int) -> int:
-    """Smallest multiple that is not less than x."""
+    """The smallest multiple of `multiple` that is not less than x."""
     return -(-x // multiple) * multiple

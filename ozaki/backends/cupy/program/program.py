@@ -1,4 +1,4 @@
-"""A program: named buffers, and steps on them."""
+"""A program: named buffers, the steps that read and write them, and the facts that follow."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """What a function makes of an array that arrives on the host."""
+    """A value that the host computes from one array, once that has arrived: `of(array)`."""
 
     arrival: Arrive
     of: Callable[[npt.NDArray[Any]], Any]
@@ -27,7 +27,7 @@ class Evidence:
 
 @dataclass(frozen=True, eq=False)
 class Reader:
-    """How a fact follows from evidence."""
+    """How the host computes a fact: `value`, called with the values of all `evidence`."""
 
     evidence: tuple[Evidence, ...]
     value: Callable[..., Any]
@@ -35,17 +35,17 @@ class Reader:
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """What a device does in a product, or in a part of one; immutable, so that threads may run it at the same time.
+    """All that a device does in a product, or in a part of one; threads may run a program at the same time.
 
     Attributes
     ----------
-    given : buffers that are bound when it runs, in this order
+    given : buffers of the caller, bound when the program runs, in this order; in a whole program the result is last
     steps : in the order in which the host starts them
-    releases : buffers that are not needed any more, each after so many steps
-    readers : by their names, the facts that its steps bring to the host
-    before : of a part, the buffers that the parts before have touched
-    title : what it computes, for people
-    idle : runs of it that no call uses at present
+    releases : (i, buffer) for each buffer that no step after the first i steps needs
+    readers : readers of the facts that the steps bring to the host, by the facts' names
+    before : in a part, the buffers that earlier parts have touched
+    title : what the program computes, for listings
+    idle : runs of this program that no call uses at present, to be used again
     """
 
     given: tuple[Buffer, ...]
@@ -58,12 +58,12 @@ class Program:
 
     @cached_property
     def buffers(self) -> tuple[Buffer, ...]:
-        """All that its steps touch."""
+        """All buffers that the steps read or write, each once."""
         return tuple(dict.fromkeys(buffer for step in self.steps for buffer in step.buffers))
 
     @cached_property
     def touched(self) -> tuple[tuple[Buffer, ...], ...]:
-        """Of each step the buffers that no step before touches."""
+        """For each step, the buffers that it is the first to touch, earlier parts included."""
         known, first = set(self.before), []
         for step in self.steps:
             new = tuple([buffer for buffer in step.buffers if buffer not in known])
@@ -72,7 +72,10 @@ class Program:
         return tuple(first)
 
     def _lives(self, buffers: Sequence[Buffer]) -> list[Life]:
-        """When buffers are needed, from the first step that touches each to its release, or the end."""
+        """When each buffer is needed: from the first step that touches it to its release, or to the end.
+
+        A buffer of a launch that overlaps the step before it is needed from that step on.
+        """
         first = {
             buffer: i - 1 if isinstance(step, Launch) and step.overlaps else i
             for i, (step, new) in enumerate(zip(self.steps, self.touched, strict=True))
@@ -84,15 +87,15 @@ class Program:
 
     @cached_property
     def workspace(self) -> int:
-        """Most bytes of counted workspace that are needed at a time."""
+        """The most bytes of counted workspace buffers that are needed at a time."""
         return most_at_once(self._lives([x for x in self.buffers if x.kind == "workspace" and x.counted]))
 
     @cached_property
     def arena(self) -> tuple[dict[Buffer, int], int]:
-        """Where the buffers of the device lie in one piece of memory, and its bytes.
+        """The offset in bytes of each workspace buffer in one piece of memory, and the bytes of that piece.
 
-        A buffer that another stream than the main one touches shares its memory with none: nothing orders that stream
-        with what the main one does before and after.
+        A buffer that a stream other than the main one touches shares its memory with no other buffer, because that
+        stream is not ordered with the main one's steps before and after.
         """
         buffers = [x for x in self.buffers if x.kind == "workspace"]
         aside = {x for step in self.steps if step.stream != "main" for x in step.buffers}
@@ -105,28 +108,29 @@ class Program:
         return dict(zip(buffers, begins, strict=True)), nbytes
 
     @cached_property
-    def aside(self) -> bool:
-        """Whether it needs other streams than the main one."""
+    def uses_side_streams(self) -> bool:
+        """Whether any step is on a stream other than the main one."""
         return any(step.stream != "main" for step in self.steps)
 
     @property
     def repeatable(self) -> bool:
-        """Whether it is of use for other operands: no step hands the device what the host has worked out."""
+        """Whether the program is valid for other operands: no step uploads what the host computed from these ones."""
         return not any(isinstance(step, Upload) for step in self.steps)
 
     def start(self, arrays: Sequence[Any], result: Callable[[], Any]) -> Run | None:
-        """Run the whole program with these arrays, on CuPy's current stream.
+        """Start all steps for these arrays, on CuPy's current stream and, for proofs, two more.
 
         Parameters
         ----------
-        arrays : what is read, in the order of `given`, on the current device, of the views that they were named with;
-            they live until the run ends
-        result : called when the steps before the first that touches it are under way; the array of the last of `given`
+        arrays : the operands, in the order of `given`, on the current device, with the dtypes, shapes and strides that
+            were given to the builder; the caller keeps them alive until the run ends
+        result : returns the array of the result, the last of `given`; called once all steps before the first that
+            touches it have been started, so that the host allocates it while the device works
 
         Returns
         -------
-        A run, to be used in a `with` statement: at its end the memory goes back to CuPy's pool. None if there is not
-        enough memory to run all at once; then nothing is under way any more.
+        A run, to be used in a `with` statement, at the end of which its memory goes back to CuPy's pool. None if memory
+        does not suffice for the whole program; then the device has completed whatever was started.
         """
         try:
             run = self.idle.pop()
@@ -142,7 +146,7 @@ class Program:
 
 
 def _bytes(n: int) -> str:
-    """A number of bytes for people."""
+    """A number of bytes with a unit, as text."""
     for unit, size in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
         if n >= size:
             return f"{n / size:.3g} {unit}"

@@ -1,4 +1,4 @@
-"""A whole program bound to memory, for repeated calls."""
+"""Runs of a whole program, for repeated calls."""
 
 from __future__ import annotations
 
@@ -16,17 +16,20 @@ from ozaki.backends.cupy.program.streams import addresses
 
 
 class Run:
-    """A whole program bound to memory, for one call at a time.
+    """A whole program with argument blocks, events and pinned memory of its own, for one call at a time.
+
+    `start`, then `fact`, then `close`, which makes it ready for another call. As a context manager it closes itself,
+    once no stream but the main one uses its memory.
 
     Attributes
     ----------
-    result : the array of the result
+    result : the array of the result, while a call uses the run
     """
 
     def __init__(self, program: Program) -> None:
         self._program, self._device = program, runtime.getDevice()
         self._events: dict[Step, Any] = {}
-        self._aside = program.aside
+        self._aside = program.uses_side_streams
         offsets, self._nbytes = program.arena
         begins, pinned = {}, 0
         for buffer in program.buffers:
@@ -36,8 +39,10 @@ class Run:
         self._pinned = cp.cuda.alloc_pinned_memory(pinned) if pinned else None
         numbers = {buffer: i for i, buffer in enumerate(program.given)}
         self._bases = [0] * len(numbers)
-        # Of each step, where addresses of given arrays go; and of all steps, where addresses in the workspace do.
+        # Calls as (start, stream, pieces, given), `given` (i, number of a given buffer, offset) for each address in
+        # pieces[i] that every run writes anew.
         steps: list[tuple[Callable[[int], object], int, Any, list[tuple[int, int, int]]]] = []
+        # (pieces, i, offset) for each address in the workspace, written anew where that lies elsewhere than before.
         self._in_workspace: list[tuple[Any, int, int]] = []
         for step in program.steps:
             for start, stream, pieces, places in bound(step, self._events, launches.block_of):
@@ -67,12 +72,12 @@ class Run:
         self.result: Any = None
 
     def start(self, arrays: Sequence[Any], result: Callable[[], Any]) -> bool:
-        """Give all steps to the device, as `Program.start`; False if there is not enough memory."""
+        """Start all steps, as `Program.start` says; False, and the run is closed, if there is not enough memory."""
         streams, bases = addresses(self._device if self._aside else None), self._bases
         try:
             if self._nbytes:
                 self._memory = memory = cp.cuda.alloc(self._nbytes)
-                if memory.ptr != self._address:  # most often the pool gives the same memory as in the call before
+                if memory.ptr != self._address:  # most often the pool returns the same memory as for the last call
                     self._address = address = memory.ptr
                     for pieces, i, offset in self._in_workspace:
                         pieces[i] = address + offset
@@ -83,18 +88,18 @@ class Run:
             bases[-1] = c.data.ptr
             _start(self._rest, bases, streams)
         except cp.cuda.memory.OutOfMemoryError:
-            cp.cuda.Device().synchronize()  # some steps may be under way
+            cp.cuda.Device().synchronize()  # the device may still run steps that were started
             self.close()
             return False
         return True
 
     def fact(self, key: Hashable) -> Any:
-        """The fact of that name; waits for the steps that bring it to the host.
+        """The fact of that name; waits for the arrays that it is computed from.
 
         Raises
         ------
         KeyError
-            If the program brings none of that name.
+            If the program has no reader of it.
         """
         reader = self._program.readers[key]
         return reader.value(*map(self._evidence, reader.evidence))
@@ -114,13 +119,16 @@ class Run:
         return self
 
     def __exit__(self, *error: Any) -> None:
-        """Give the memory back: the streams beside the main one are through with it then, since all arrivals are."""
+        """Wait for all arrivals on the host, and close.
+
+        No stream but the main one then uses the memory: whatever another stream does ends in an arrival.
+        """
         for arrival in self._arrays:
             self._wait(arrival)
         self.close()
 
     def close(self) -> None:
-        """Give the memory back when no stream but the main one can need it any more."""
+        """Give the memory back to the pool, and the run to `idle`; no stream but the main one may still use it."""
         self._found.clear()
         self._waited.clear()
         self._memory = self.result = None
@@ -128,6 +136,7 @@ class Run:
 
 
 def _start(steps: list[Any], bases: list[int], streams: tuple[int, int, int]) -> None:
+    """Write the addresses of given arrays, which begin at `bases`, into the arguments of calls, and make the calls."""
     for start, stream, pieces, given in steps:
         for i, base, offset in given:
             pieces[i] = bases[base] + offset

@@ -1,4 +1,4 @@
-"""The steps of a program: immutable data that say what is done with which places, and on which stream."""
+"""The steps of a program: immutable data that say what is done with which places in buffers, and on which stream."""
 
 from __future__ import annotations
 
@@ -9,48 +9,52 @@ from typing import Literal, NamedTuple
 from ozaki.backends.cupy.program.arrays import Array, Buffer, Place
 from ozaki.backends.cupy.program.kernels import Kernel
 
-Stream = Literal["main", "proof", "answers"]
-"""The streams of a program: the one that is current when it runs; one of proofs, whose blocks start before those that
-wait on other streams; one of what proofs bring to the host, so that it does not wait for what the proof does next."""
+Stream = Literal["main", "proof", "to_host"]
+"""The streams of a program.
 
-STREAMS: tuple[Stream, ...] = ("main", "proof", "answers")
+"main"     CuPy's current stream when the program runs
+"proof"    proofs and samples, at a high priority: their blocks start before those that wait on the main stream
+"to_host"  copies of facts to the host, so that these do not wait for the proof's next steps
+"""
+
+STREAMS: tuple[Stream, ...] = ("main", "proof", "to_host")
 
 
 class Out(NamedTuple):
-    """An argument of a kernel that it writes, and may read before, as a counter."""
+    """An address that a kernel writes; the kernel may also read it first, as it does a counter."""
 
     place: Place
 
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """Something that a stream does, or, of memory of the host, that the host does when it gets there."""
+    """One operation on a stream; `ClearHost` alone is done by the host itself, when it reaches the step."""
 
     stream: Stream
 
     @property
     def reads(self) -> tuple[Place, ...]:
-        """What it reads."""
+        """The places that the step reads."""
         return ()
 
     @property
     def writes(self) -> tuple[Place, ...]:
-        """What it writes."""
+        """The places that the step writes, and may also read."""
         return ()
 
     @cached_property
     def buffers(self) -> tuple[Buffer, ...]:
-        """All that it touches."""
+        """All buffers that the step reads or writes, each once."""
         return tuple({place.buffer: None for place in (*self.reads, *self.writes)})
 
     @property
     def name(self) -> str:
-        """What it does, for people."""
+        """What the step does, for listings."""
         raise NotImplementedError
 
     @property
     def details(self) -> str:
-        """What else a reader may want to know."""
+        """Sizes and the like for listings; may be empty."""
         return ""
 
     def __str__(self) -> str:
@@ -65,10 +69,15 @@ class Step:
 
 @dataclass(frozen=True, eq=False)
 class Launch(Step):
-    """A kernel with its addresses, of which it writes those of the numbers `written`.
+    """The launch of a kernel.
 
-    `overlaps`: it begins right after the step before it, and does not wait until that is over
-    (kernels/hardware/launch.cuh), so neither may write what the other one reads or writes.
+    Attributes
+    ----------
+    kernel : with its grid and all arguments but addresses
+    places : addresses, in the order of `kernel.addresses`
+    written : numbers of the places that the kernel writes
+    overlaps : the kernel runs at the same time as the step before it (kernels/hardware/launch.cuh); so neither may
+        write what the other reads or writes, and its memory must be allocated before that step starts
     """
 
     kernel: Kernel
@@ -100,12 +109,15 @@ class Launch(Step):
 
 
 class GemmTypes(NamedTuple):
-    """What cuBLAS multiplies, adds and returns, by the numbers of cudaDataType_t and cublasComputeType_t.
+    """The number formats of a cuBLAS product.
 
     Attributes
     ----------
-    size : bytes of an operand's entry
-    product_char, product_size : dtype of a product and of the factors of the sum, as `numpy.dtype.char`; its bytes
+    operands, products : cudaDataType_t of A and B, and of C
+    compute : cublasComputeType_t
+    size : bytes of an entry of A or B
+    product_char : dtype of C and of cuBLAS's factors alpha and beta, as in `numpy.dtype.char`
+    product_size : bytes of an entry of C
     """
 
     operands: int
@@ -118,10 +130,16 @@ class GemmTypes(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Gemm(Step):
-    """C = A B of cuBLAS, of one matrix or of `count` of them that lie `steps` entries of A, B and C apart.
+    """A call of cuBLAS: C = A B, row-major, with C of m rows and n columns.
 
-    All are row-major, their rows `lda`, `ldb` and `ldc` entries apart. `transposed`: whether A lies in memory as k rows
-    of m instead of m rows of k, and B as n rows of k, as slices do, instead of k rows of n.
+    Attributes
+    ----------
+    a, b, c : addresses of the first matrices
+    lda, ldb, ldc : entries from one row to the next, as A, B and C lie in memory
+    transposed : whether A lies in memory as k rows of m instead of m rows of k, and whether B lies as n rows of k, as
+        slices do, instead of k rows of n
+    count : number of products
+    steps : entries from one A, B and C to the next
     """
 
     types: GemmTypes
@@ -158,7 +176,7 @@ class Gemm(Step):
 
 @dataclass(frozen=True, eq=False)
 class Clear(Step):
-    """Zero so many bytes."""
+    """Set `nbytes` bytes of device memory to zero."""
 
     place: Place
     nbytes: int
@@ -178,7 +196,7 @@ class Clear(Step):
 
 @dataclass(frozen=True, eq=False)
 class CopyToHost(Step):
-    """Copy so many bytes from the device to the host."""
+    """Copy `nbytes` bytes from the device to the host."""
 
     source: Place
     target: Place
@@ -203,7 +221,7 @@ class CopyToHost(Step):
 
 @dataclass(frozen=True, eq=False)
 class ClearHost(Step):
-    """Zero so many bytes of the host at once: no step that writes them may be under way."""
+    """Set `nbytes` bytes of host memory to zero, by the host, at once: no step that writes them may be under way."""
 
     place: Place
     nbytes: int
@@ -223,7 +241,7 @@ class ClearHost(Step):
 
 @dataclass(frozen=True, eq=False)
 class Upload(Step):
-    """Copy what the host has worked out from these operands: a program that does so is of use for them alone."""
+    """Copy bytes that the host computed from these operands to the device; the program is then valid for them alone."""
 
     data: bytes
     target: Place
@@ -243,7 +261,7 @@ class Upload(Step):
 
 @dataclass(frozen=True, eq=False)
 class Fork(Step):
-    """`stream` goes on when all is done that `after` has been given so far."""
+    """`stream` waits until all steps that were added to the stream `after` before this one are complete."""
 
     after: Stream
 
@@ -258,7 +276,7 @@ class Fork(Step):
 
 @dataclass(frozen=True, eq=False)
 class Arrive(Step):
-    """An array of the host is there when the stream gets here; the host can wait for it."""
+    """An event that the host can wait for: `array`, in host memory, is complete when the stream reaches it."""
 
     array: Array
 

@@ -1,4 +1,4 @@
-"""The streams that programs run on: CuPy's current one, and two more of each thread and device."""
+"""The streams that programs run on: CuPy's current one, and two more for each thread and device."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from cupy.cuda import get_current_stream
 
 
 class _Address(NamedTuple):
-    """The stream of an address, by the protocol of CUDA's streams."""
+    """A stream known by its address, as an object of the protocol `__cuda_stream__`."""
 
     ptr: int
 
@@ -20,13 +20,19 @@ class _Address(NamedTuple):
 
 
 def using(address: int) -> AbstractContextManager[Any]:
-    """CuPy's current stream is that one, meanwhile."""
+    """A context in which the stream of that address is CuPy's current one."""
     stream: AbstractContextManager[Any] = cp.cuda.Stream.from_external(_Address(address))
     return stream
 
 
 class _Thread(local):
-    """What a thread has of its own: whether it has a context, and by device the streams of proofs and answers."""
+    """What each thread has for itself.
+
+    Attributes
+    ----------
+    has_context : whether the thread has been given a CUDA context
+    streams : the streams "proof" and "to_host" of each device
+    """
 
     has_context = False
 
@@ -38,8 +44,11 @@ _thread = _Thread()
 
 
 def addresses(device: int | None) -> tuple[int, int, int]:
-    """The addresses of `STREAMS`; of the second and third only with a device, made when first needed."""
-    if not _thread.has_context:  # as a new thread, even with the number of one that has ended
+    """The addresses of `STREAMS` for this thread.
+
+    Without a device, 0 for the second and third; else these are made when the thread first asks for them.
+    """
+    if not _thread.has_context:  # so in every new thread, even if it has the number of one that ended
         cp.cuda.Device().use()
         _thread.has_context = True
     main = get_current_stream().ptr

@@ -1,7 +1,7 @@
 """A program without the steps that its result and its facts do not depend on.
 
-In a first call steps are added before the plan is certain: operands are split for a plan that turns out to be another
-one, facts are begun that nobody asks for. A repeated call has no use for these.
+In a first call steps are added before the plan is certain: operands may be split for a plan that is not chosen, and
+facts begun that `choose` does not ask for. A repeated call does without them.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from ozaki.backends.cupy.program.steps import Arrive, Fork, Launch, Step
 
 
 def trimmed(program: Program, facts: Collection[Hashable]) -> Program:
-    """The same program for its result, the last of `given`, and for these facts.
+    """The steps of a program that its result, the last of `given`, and these facts depend on.
 
-    A step stays if it writes a buffer that a later step which stays touches, whatever part of it: what a step writes,
-    it may read as well, as a counter that was cleared. So does a step that the one after it overlaps with: that one
-    waits for nothing else (kernels/hardware/launch.cuh).
+    A step stays if it writes a buffer that a later staying step touches. Buffers are taken as a whole, and one that a
+    step writes counts as one that it reads, because it may read it first, as a counter that was cleared. A step also
+    stays if the next step stays and overlaps it: that one waits for no other step (kernels/hardware/launch.cuh).
     """
     readers = {name: reader for name, reader in program.readers.items() if name in facts}
     arrivals = {evidence.arrival for reader in readers.values() for evidence in reader.evidence}
     needed: set[Buffer] = {program.given[-1]}
     waiting: set[str] = set()
-    """Streams with a step that stays after the present one."""
+    """Streams that have a staying step after the present one."""
     staying: list[int] = []
     following: Step | None = None
     for i in reversed(range(len(program.steps))):

@@ -1,4 +1,4 @@
-"""How gemm ends: alpha x + beta y in one pass."""
+"""The last step of `ozaki.gemm`: alpha x + beta y in one pass."""
 
 from __future__ import annotations
 
@@ -10,20 +10,21 @@ from ozaki.backends.cupy.program.kernels import Kernel, Macros
 from ozaki.backends.cupy.program.steps import Out
 
 _SPAN = {"d": 2048, "f": 4096}
-"""Elements of a block, as in kernels/conversion/axpby.cu."""
+"""Entries that a block computes, by the result's dtype: SPAN of kernels/conversion/axpby.cu."""
 
 
 def axpby(b: Builder, alpha: float, x: Array, beta: float, y: Array | None, out: Array) -> None:
-    """out = alpha x + beta y, both products and the sum rounded; y, if not None, float32 or as x.
+    """Add the step out = alpha x + beta y, both products and their sum rounded.
 
-    All of shape (batch, rows, columns), x and out contiguous; out may be x or y.
+    All have shape (batch, rows, columns). x and out are contiguous and of one dtype; y has that dtype or float32, or is
+    None: out = alpha x. out may be x, or y where y is contiguous.
     """
-    addend = x if y is None else y  # what is not read has to lie somewhere
-    b.launch(_adding(alpha, beta, y is not None, x.view, addend.view), x, addend, Out(out.at))
+    addend = x if y is None else y  # an address that is not read, without y
+    b.launch(_axpby_kernel(alpha, beta, y is not None, x.view, addend.view), x, addend, Out(out.at))
 
 
 @lru_cache(maxsize=1024)
-def _adding(alpha: float, beta: float, add: bool, x: View, y: View) -> Kernel:
+def _axpby_kernel(alpha: float, beta: float, add: bool, x: View, y: View) -> Kernel:
     batch, rows, cols = x.shape
     macros: Macros = {"OUTPUT": x.ctype, "ADDEND": y.ctype, "ADD": int(add)}
     grid = (batch * rows * -(-cols // _SPAN[x.char]),)

@@ -1,4 +1,4 @@
-"""Copies on the device: stacks of matrices as neighbours in memory."""
+"""Copies on the device, of stacks of matrices, which are contiguous afterwards."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from ozaki.backends.cupy.program.steps import Out
 
 
 def copy(b: Builder, x: Array, out: Array) -> None:
-    """The elements of x, shape (batch, rows, columns), into `out`, contiguous and of the same shape.
+    """Copy x, shape (batch, rows, columns), into the contiguous `out` of the same shape.
 
-    float32 to float32, or any to float64.
+    From float32 to float32, or from float32 or float64 to float64.
     """
-    b.launch(_copying(x.view, out.view), x, Out(out.at))
+    b.launch(_copy_kernel(x.view, out.view), x, Out(out.at))
 
 
 @lru_cache(maxsize=1024)
-def _copying(x: View, out: View) -> Kernel:
+def _copy_kernel(x: View, out: View) -> Kernel:
     macros: Macros = {"INPUT": x.ctype, "OUTPUT": out.ctype}
     entries = prod(x.shape)
     grid = (ceil(entries / 1024),)
@@ -28,9 +28,9 @@ def _copying(x: View, out: View) -> Kernel:
 
 
 def contiguous_rows(b: Builder, x: Array) -> Array:
-    """A contiguous copy of integers, shape (..., batch, rows), of which rows are neighbours in memory.
+    """A contiguous copy of integers, shape (batch, rows) or (fields, batch, rows).
 
-    The kernel takes them for floating-point numbers of as many bytes, and moves their bits.
+    The kernel takes them for floating-point numbers of as many bytes, whose bits it copies unchanged.
     """
     char = {4: "f", 8: "d"}[x.itemsize]
     out = b.array(x.buffer.name, x.shape, x.char, counted=False)

@@ -1,4 +1,4 @@
-"""Operands cut into integer slices, in the order that an engine reads."""
+"""Integer slices of operands, stored in the layout that an engine reads."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from functools import cache, lru_cache
 from math import ceil
 from typing import Any
 
-from ozaki.backends.cupy.devices.device import Device
 from ozaki.backends.cupy.program.arrays import View
 from ozaki.backends.cupy.program.builder import Builder
 from ozaki.backends.cupy.program.kernels import Kernel, Macros, struct
@@ -16,16 +15,16 @@ from ozaki.bounds.description import FIELDS
 from ozaki.schemes import Digits, Residues, Scheme, constants, magnitude_bits, scaling_of
 
 
-def split(b: Builder, device: Device, operand: Described, side: str, scheme: Scheme, layout: Layout) -> Slices:
-    """The slices of a whole operand."""
+def split(b: Builder, operand: Described, side: str, scheme: Scheme, layout: Layout) -> Slices:
+    """Split a described operand into digits or residues, stored in `layout`."""
     slices = Slices.room(b, operand, layout)
-    kernel = _splitting(device, operand.x.view, side, scheme, layout, operand.largest)
+    kernel = _split_kernel(operand.x.view, side, scheme, layout, operand.only_largest)
     b.launch(kernel, operand.x, operand.fields, Out(slices.mu.at), Out(slices.planes.at))
     return slices
 
 
 @lru_cache(maxsize=1024)
-def _splitting(device: Device, view: View, side: str, scheme: Scheme, layout: Layout, largest: bool) -> Kernel:
+def _split_kernel(view: View, side: str, scheme: Scheme, layout: Layout, largest: bool) -> Kernel:
     batch, rows, k = view.shape
     scaling = scaling_of(scheme, k)
     macros = cutting_macros(view, side, scheme, layout) | {"LARGEST": int(largest)}
@@ -38,17 +37,17 @@ def _splitting(device: Device, view: View, side: str, scheme: Scheme, layout: La
     return Kernel.of(
         file, function, macros, grid, (threads,), None, *view.steps, rows, k, layout.rows, layout.k, None,
         batch * rows, statistic, scaling.step, scaling.base, scaling.threshold, None, None,
-        layout.batch, layout.row_bytes, layout.slice, layout.slab, layout.slab_stride,
+        layout.matrix_bytes, layout.row_bytes, layout.slice_bytes, layout.slab, layout.slab_stride,
         *cutting_constants(scheme, side, layout),
     )  # fmt: skip
 
 
 def cutting_macros(view: View, side: str, scheme: Scheme, layout: Layout) -> Macros:
-    """The macros of kernels/conversion/cut.cuh, and ALONG_K."""
+    """The macros of kernels/conversion/cut.cuh, and ALONG_K; `side`: "left" or "right"."""
     return {
         "INPUT": view.ctype,
         "SLICES": scheme.count,
-        "WORDS": constants.image_words(scheme),
+        "LIMBS": constants.image_limbs(scheme),
         "DIGIT_BITS": scheme.bits if isinstance(scheme, Digits) else 0,
         "ALONG_K": view.along_k,
         "REVERSED": int(isinstance(scheme, Digits) and side == "right"),
@@ -58,7 +57,7 @@ def cutting_macros(view: View, side: str, scheme: Scheme, layout: Layout) -> Mac
 
 
 def cutting_constants(scheme: Scheme, side: str, layout: Layout) -> tuple[Any, ...]:
-    """MORE_ARGUMENTS of kernels/conversion/cut.cuh."""
+    """The arguments MORE_ARGUMENTS of kernels/conversion/cut.cuh: constants for residues, none for digits."""
     return (_residue_constants(scheme, side, layout.unsigned),) if isinstance(scheme, Residues) else ()
 
 

@@ -1,4 +1,4 @@
-"""The description of rows (docs/definitions.md, section 1), or the largest element of each alone."""
+"""Descriptions of rows (docs/definitions.md, section 1), or their largest elements alone."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from math import ceil
 import numpy as np
 import numpy.typing as npt
 
-from ozaki.backends.cupy.devices.device import Device
 from ozaki.backends.cupy.program.arrays import Array, View
 from ozaki.backends.cupy.program.builder import Builder
 from ozaki.backends.cupy.program.kernels import Kernel, Macros, round_up
@@ -20,28 +19,29 @@ from ozaki.schemes import magnitude_bits
 
 
 def fields_of(b: Builder, x: Array) -> Array:
-    """Where the description of the rows of x will be."""
+    """A new array for the description of the rows of x, int64, shape (6, batch, rows)."""
     return b.array(f"{x}.fields", (len(FIELDS), *x.shape[:2]), "q", counted=False)
 
 
-def describe(b: Builder, device: Device, x: Array) -> Described:
-    """The description of the rows of x, shape (batch, rows, k)."""
+def describe(b: Builder, x: Array) -> Described:
+    """Describe the rows of x, shape (batch, rows, k)."""
     fields = fields_of(b, x)
-    size, kernels = _describing(device, x.view)
-    between = b.buffer(f"{x}.pieces", size, counted=False) if size else fields.at
+    size, kernels = _describe_kernels(x.view)
+    pieces = b.buffer(f"{x}.pieces", size, counted=False) if size else fields.at
     for kernel in kernels:
-        b.launch(kernel, x, Out(fields.at), Out(between))
+        b.launch(kernel, x, Out(fields.at), Out(pieces))
     if size:
-        b.release(between)
+        b.release(pieces)
     return Described(x, fields)
 
 
 @lru_cache(maxsize=1024)
-def _describing(device: Device, view: View) -> tuple[int, tuple[Kernel, ...]]:
-    """Bytes between the launches, and these."""
+def _describe_kernels(view: View) -> tuple[int, tuple[Kernel, ...]]:
+    """Bytes that the first kernel hands to the second, 0 if there is only one; and these kernels."""
     batch, rows, k = view.shape
     if batch * rows == 0:
         return 0, ()
+    # Elements of a row that a thread keeps in registers: HELD of kernels/conversion/describe.cu.
     held = 256 // view.itemsize if view.along_k or view.itemsize == 8 else 48
     if view.along_k:
         warps = next((w for w in (1, 2, 4) if 32 * held * w >= k), 8)
@@ -59,23 +59,23 @@ def _describing(device: Device, view: View) -> tuple[int, tuple[Kernel, ...]]:
     grid = (batch * -(-rows // finish_group),)
     threads = 256 if view.along_k else 768
     second = Kernel.of("conversion/describe.cu", "describe_finish", macros, grid, (threads,), *arguments)
-    return _PIECE * segments * batch * rows, (first, second)
+    return _PIECE_BYTES * segments * batch * rows, (first, second)
 
 
-_PIECE = 72
-"""Bytes of the struct Piece in kernels/conversion/describe.cu."""
+_PIECE_BYTES = 72
+"""Bytes of the struct Piece of kernels/conversion/describe.cu."""
 
 
-def find_largest(b: Builder, device: Device, x: Array) -> Described:
-    """The largest elements of the rows of x, shape (batch, rows, k): faster than a whole description."""
+def find_largest(b: Builder, x: Array) -> Described:
+    """Find the largest elements of the rows of x, shape (batch, rows, k): faster than to describe them."""
     fields = fields_of(b, x)
     b.add(Clear(b.stream, fields.at, fields.nbytes))
-    b.launch(_finding(device, x.view), x, Out(fields.at))
-    return Described(x, fields, largest=True)
+    b.launch(_tops_kernel(x.view), x, Out(fields.at))
+    return Described(x, fields, only_largest=True)
 
 
 @lru_cache(maxsize=1024)
-def _finding(device: Device, view: View) -> Kernel:
+def _tops_kernel(view: View) -> Kernel:
     batch, rows, k = view.shape
     pack = 16 // view.itemsize
     block = (8, 32 * pack * _LOADS) if view.along_k else (32 * pack, 8 * _LOADS)
@@ -85,12 +85,12 @@ def _finding(device: Device, view: View) -> Kernel:
 
 
 _LOADS = 8
-"""Of a thread, as in kernels/conversion/tops.cu."""
+"""Loads of 16 bytes by a thread: LOADS of kernels/conversion/tops.cu."""
 
 
 def description_on_host(b: Builder, described: Described) -> Evidence:
-    """Begin to copy a description to the host: a `Description`, on the stream of the builder."""
-    assert not described.largest
+    """Begin to copy a description to the host, on the builder's stream; the evidence is a `Description`."""
+    assert not described.only_largest
     k, fields = described.k, described.fields
     arrival = b.to_host(f"{fields} on host", fields.at, fields.shape, "q")
 

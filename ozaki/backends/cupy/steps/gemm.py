@@ -1,4 +1,4 @@
-"""Products by cuBLAS: integers, digits as FP16, and native ones."""
+"""Products by cuBLAS: of int8 slices, of digits as FP16 numbers, and native ones."""
 
 from __future__ import annotations
 
@@ -18,14 +18,16 @@ FP64 = GemmTypes(1, 1, 70, 8, "d", 8)
 FP32 = GemmTypes(0, 0, 69, 4, "f", 4)
 """CUDA_R_32F, CUDA_R_32F, CUBLAS_COMPUTE_32F_PEDANTIC: never by TF32, whatever mode or variable asks for that.
 
-On an H100 it takes as long as CUBLAS_COMPUTE_32F and gives the same bits; that of float64 takes a third longer.
+On an H100, CUBLAS_COMPUTE_32F_PEDANTIC takes as long as CUBLAS_COMPUTE_32F and gives the same bits, while
+CUBLAS_COMPUTE_64F_PEDANTIC takes a third longer than CUBLAS_COMPUTE_64F.
 """
 
 _BATCHED_BELOW = 2**22
-"""Entries of a product from which cuBLAS is faster one product at a time (H200: 1471 against 1147 TOPS at 8192)."""
+"""From so many entries of C on, cuBLAS is faster with one product a call than batched (H200: 1471 against 1147 TOPS at
+8192)."""
 
 MOST_BATCHED = 65535
-"""Products of one call: the most that a grid has on its third axis."""
+"""The most products of one batched call: as many as a grid may have blocks on its third axis."""
 
 
 def gemms(
@@ -33,14 +35,15 @@ def gemms(
     leading: tuple[int, int, int], count: int = 1, steps: tuple[int, int, int] = (0, 0, 0),
     transposed: tuple[bool, bool] = (False, True),
 ) -> None:  # fmt: skip
-    """C = A B, `count` times, so many entries of A, B and C apart; all of the same A or B where that is 0.
+    """Add `count` products C = A B, by one call of cuBLAS or several.
 
     Parameters
     ----------
-    at : of A, B and C
+    at : addresses of the first A, B and C
     sizes : m, n, k
-    leading : entries from one row of A, B and C to the next as they lie in memory
-    transposed : whether A lies as k rows of m, and B as n rows of k
+    leading : entries from one row of A, B and C to the next, as they lie in memory
+    steps : entries from one A, B and C to the next; 0 where all products share one
+    transposed : whether A lies in memory as k rows of m, and B as n rows of k
     """
     m, n, k = sizes
     bytes_apart = [step * size for step, size in zip(steps, (types.size, types.size, types.product_size), strict=True)]
@@ -55,3 +58,17 @@ def gemms(
     else:
         for first in range(0, count, MOST_BATCHED):
             add(first, min(MOST_BATCHED, count - first))
+
+
+def check_row(entries: int) -> None:
+    """Refuse rows that are longer than cuBLAS can be told.
+
+    Raises
+    ------
+    ValueError
+    """
+    if entries >= 2**31:
+        raise ValueError(
+            f"engine: cuBLAS reads rows of less than 2**31 entries, not {entries}; use scheme='residues', or add up "
+            "products of parts of the inner dimension"
+        )

@@ -1,4 +1,4 @@
-"""Magnitudes of both operands, whose product bounds that of their absolute values from below (docs/bounds.md, B7)."""
+"""Magnitudes of both operands; their product is a lower bound of abs(A) abs(B) (docs/bounds.md, B7)."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ from ozaki.bounds.levels import EVERY, NARROW_BITS, NARROW_DEPTH, SAMPLE, levels
 
 
 class MagnitudeLayout(NamedTuple):
-    """How the magnitudes of both operands lie.
+    """Where the magnitudes of both operands lie in memory.
 
     Attributes
     ----------
-    rows, k : of both, rounded up
-    sampled : they are those of the first `SAMPLE` of every `EVERY` elements
-    tiles : rows of a tile of each operand, 0 for none
-    bits : int8 for 7, float64 for more
+    rows : stored rows of A and columns of B, with padding
+    k : stored inner indices, with padding
+    sampled : whether only the first `SAMPLE` of every `EVERY` inner indices are taken
+    tiles : rows of a tile of the left and of the right operand; 0 for rows without tiles
+    bits : bits of a magnitude; 7 are stored as int8, more as float64
     """
 
     rows: tuple[int, int]
@@ -36,12 +37,12 @@ class MagnitudeLayout(NamedTuple):
 
     @classmethod
     def of(cls, device: Device, level: str, m: int, n: int, k: int) -> MagnitudeLayout:
-        """For a level of proof: in tiles where a kernel of the device keeps their products in registers."""
+        """The layout for a level of proof, in tiles where a kernel of the device keeps their products in registers."""
         if level == "wide":
             return cls((m, round_up(n, 4)), round_up(k, 128), bits=wide_bits(k))
         sampled = level == "sampled"
         taken = (k // EVERY) * SAMPLE + min(k % EVERY, SAMPLE) if sampled else k
-        taken = min(taken, NARROW_DEPTH)  # saturate: a sum over part of k bounds from below as well
+        taken = min(taken, NARROW_DEPTH)  # a sum over a part of k is a lower bound, too
         if device.tiles is not None and min(m, n, taken) >= device.tiles.smallest:
             sizes = (("left", m), ("right", n))
             (tile_a, _, rows_a, k), (tile_b, _, rows_b, _) = (device.tiles.padded(*x, taken) for x in sizes)
@@ -50,33 +51,36 @@ class MagnitudeLayout(NamedTuple):
 
     @property
     def in_tiles(self) -> bool:
-        """Whether their products stay in registers."""
+        """Whether the magnitudes lie in tiles; their products then stay in registers."""
         return self.tiles != (0, 0)
 
     @property
     def char(self) -> str:
-        """The dtype."""
+        """The dtype of a magnitude, as in `numpy.dtype.char`."""
         return "d" if self.bits > NARROW_BITS else "b"
 
     @property
     def of_block(self) -> int:
-        """Of every 128 elements, those that are taken."""
+        """The number of inner indices that are taken out of every 128."""
         return SAMPLE if self.sampled else EVERY
 
 
 RESULT = Struct("dQQQ")
-"""What a proof finds, as kernels/arithmetic/worst.cuh and proof.cu write it; zero before: the worst ratio, the largest
-span of the rows of either operand, and `NO_SPAN` minus the smallest span of a row with a nonzero."""
+"""The result of a proof, as kernels/arithmetic/worst.cuh and proof.cu write it, zero before.
 
-_RESULTS = 2
-"""As many as a proof most often asks for."""
+It holds the worst ratio, the largest top - bottom of a row of A, the largest one of a column of B, and `NO_SPAN` minus
+the smallest one of any of these rows that has a nonzero.
+"""
 
-RESULT_LIMBS = _RESULTS * RESULT.size // 8
-"""Pieces of eight bytes."""
+_USUAL_RESULTS = 2
+"""Results for which there is room beside magnitudes: as many as a proof most often asks for."""
+
+RESULT_LIMBS = _USUAL_RESULTS * RESULT.size // 8
+"""Numbers of eight bytes in that room."""
 
 
 def results(b: Builder, count: int, clear: bool = True) -> list[Place]:
-    """Where a proof writes so many results; zeroed, or to be zeroed by a kernel."""
+    """Room for `count` results of proofs; with `clear` it is zeroed now, else a kernel of the caller zeroes it."""
     place = b.buffer("results", count * RESULT.size, counted=False)
     if clear:
         b.add(Clear(b.stream, place, count * RESULT.size))
@@ -85,9 +89,13 @@ def results(b: Builder, count: int, clear: bool = True) -> list[Place]:
 
 @dataclass(frozen=True)
 class Magnitudes:
-    """Those of both operands, [batch][rows][k] or in tiles, and results that are zero, for proofs with their product.
+    """The magnitudes of both operands, and room for the results of proofs with their product.
 
-    Whoever takes a result pops it.
+    Attributes
+    ----------
+    left, right : magnitudes, [batch][rows][k] or in tiles
+    layout : MagnitudeLayout
+    results : places of results, which are zero; whoever uses one pops it
     """
 
     left: Array
@@ -97,36 +105,39 @@ class Magnitudes:
 
     @classmethod
     def room(cls, b: Builder, left: Array, right: Array, layout: MagnitudeLayout, clear: bool = True) -> Magnitudes:
-        """Memory for those of operands (batch, rows, k); the results zeroed, unless a kernel is to do that."""
+        """Memory for the magnitudes of operands, shapes (batch, rows, k); `clear` as for `results`."""
         x, y = (
             b.array(f"{of}.magnitudes", (of.shape[0], rows, layout.k), layout.char)
             for of, rows in zip((left, right), layout.rows, strict=True)
         )
-        return cls(x, y, layout, results(b, _RESULTS, clear))
+        return cls(x, y, layout, results(b, _USUAL_RESULTS, clear))
 
 
 def room_for_one_read(b: Builder, device: Device, left: Array, right: Array) -> Magnitudes | None:
-    """Room for those that a proof begins with, if they are in tiles; the kernel of the left operand zeroes results."""
+    """Memory for the first level's magnitudes, if they are to lie in tiles, else None.
+
+    The kernels that describe and split the operands in one read fill it; that of the left one also zeroes `results`.
+    """
     (_, m, k), n = left.shape, right.shape[1]
     layout = MagnitudeLayout.of(device, levels(k)[0], m, n, k)
     return Magnitudes.room(b, left, right, layout, clear=False) if layout.in_tiles else None
 
 
 def magnitudes(b: Builder, device: Device, left: Described, right: Described, level: str) -> Magnitudes:
-    """Those for a level of proof, if they were taken when both operands were split, or take them now."""
+    """The magnitudes for a level of proof: those that were taken when the operands were split, or new ones."""
     (_, m, k), n = left.x.shape, right.x.shape[1]
     layout = MagnitudeLayout.of(device, level, m, n, k)
     found: Magnitudes | None = left.magnitudes
     if found is not None and found is right.magnitudes and found.layout == layout:
         return found
     taken = Magnitudes.room(b, left.x, right.x, layout)
-    kernel = _taking(device, left.x.view, right.x.view, (left.largest, right.largest), layout)
+    kernel = _taking_kernel(left.x.view, right.x.view, (left.only_largest, right.only_largest), layout)
     b.launch(kernel, left.x, left.fields, Out(taken.left.at), right.x, right.fields, Out(taken.right.at))
     return taken
 
 
 @lru_cache(maxsize=1024)
-def _taking(device: Device, left: View, right: View, largest: tuple[bool, bool], layout: MagnitudeLayout) -> Kernel:
+def _taking_kernel(left: View, right: View, largest: tuple[bool, bool], layout: MagnitudeLayout) -> Kernel:
     macros: Macros = {"MAGNITUDE": "int8_t" if layout.char == "b" else "double"}
     for side, view, tile, alone in zip("AB", (left, right), layout.tiles, largest, strict=True):
         macros |= {f"INPUT_{side}": view.ctype, f"ALONG_K_{side}": view.along_k, f"TILE_{side}": tile}

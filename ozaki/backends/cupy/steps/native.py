@@ -1,4 +1,4 @@
-"""The native product: cuBLAS, where its settings leave it an IEEE product."""
+"""The native product, by cuBLAS, and the settings under which that is no IEEE product."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _CHARS = {"float32": "f", "float64": "d"}
 
 
 def native(b: Builder, x: Array, y: Array, dtype: str, out: Array) -> None:
-    """out = x y, in `dtype`, of matrices or of stacks of them, whose batches are broadcast.
+    """Add the steps of out = x y, in `dtype`, for matrices or stacks of them, whose batches are broadcast.
 
-    The columns of out are neighbours in memory. Operands that cuBLAS cannot read as they lie are copied.
+    The rows of out must be contiguous. Operands that cuBLAS cannot read as they lie in memory are copied.
 
-    CuPy's own way to cuBLAS takes as long again as cuBLAS, copies stacks that are transposed, and sums a single entry
-    by kernels that flush float32 subnormals.
+    CuPy's own products through cuBLAS are not used: they take as long again as cuBLAS, copy stacks that are transposed,
+    and sum a single entry by kernels that flush float32 subnormals.
     """
     left, right = _readable(b, x, dtype), _readable(b, y, dtype)
     (m, k), n = x.shape[-2:], y.shape[-1]
@@ -29,35 +29,35 @@ def native(b: Builder, x: Array, y: Array, dtype: str, out: Array) -> None:
     ldc = max(n if m == 1 else out.strides[-2] // out.itemsize, n)
     arrays = left.array, right.array, out
     dims = _merged(out.shape[:-2], *(_steps(each, len(out.shape)) for each in arrays))
-    one_right = dims and not left.turned and dims[-1].steps == (m * left.leading, 0, m * ldc)
-    if one_right and m * dims[-1].size < _LONGEST:
-        m *= dims.pop().size  # rows of one matrix
+    shared_right = dims and not left.transposed and dims[-1].steps == (m * left.leading, 0, m * ldc)
+    if shared_right and m * dims[-1].size < _LONGEST:
+        m *= dims.pop().size  # all matrices on the left times one on the right: the rows of a single larger matrix
     inner = dims.pop() if dims and min(dims[-1].steps) >= 0 else _Dim(1, (0, 0, 0))
     for at in product(*(range(dim.size) for dim in dims)):
         steps = [sum(i * dim.steps[of] for i, dim in zip(at, dims, strict=True)) for of in range(3)]
         at_a, at_b, at_c = (each.at.plus(each.itemsize * step) for each, step in zip(arrays, steps, strict=True))
         gemms(
             b, _TYPES[dtype], (at_a, at_b, at_c), (m, n, k), (left.leading, right.leading, ldc), inner.size,
-            inner.steps, (left.turned, right.turned),
+            inner.steps, (left.transposed, right.transposed),
         )  # fmt: skip
     b.release(*(of.array for of, given in ((left, x), (right, y)) if of.array.buffer is not given.buffer))
 
 
 class _Dim(NamedTuple):
-    """Of a batch: so many matrices, each so many entries of a, b and the result from the one before."""
+    """A dimension of a batch: its length, and the entries from one matrix of A, B and C to the next."""
 
     size: int
     steps: tuple[int, int, int]
 
 
 def _steps(x: Array, ndim: int) -> list[int]:
-    """Entries between the matrices of a stack, for each dimension of a batch; 0 where they are all the same."""
+    """Entries from one matrix of a stack to the next, for each dimension of a batch; 0 where x is broadcast."""
     steps = [0 if size == 1 else step // x.itemsize for size, step in zip(x.shape[:-2], x.strides, strict=False)]
     return [0] * (ndim - len(x.shape)) + steps
 
 
 def _merged(sizes: tuple[int, ...], *steps: list[int]) -> list[_Dim]:
-    """The dimensions of a batch, as few as there can be."""
+    """The dimensions of a batch, merged where one step leads through both; `steps` as `_steps` returns them."""
     dims: list[_Dim] = []
     for size, a, b, c in zip(sizes, *steps, strict=True):
         if size == 1:
@@ -71,18 +71,25 @@ def _merged(sizes: tuple[int, ...], *steps: list[int]) -> list[_Dim]:
 
 
 class _Readable(NamedTuple):
-    """Matrices that cuBLAS can read: they, whether the last two axes are exchanged, and the leading dimension."""
+    """Matrices that cuBLAS can read.
+
+    Attributes
+    ----------
+    array : the matrices
+    transposed : whether their rows and columns are exchanged with respect to the operand
+    leading : leading dimension: entries from one row to the next
+    """
 
     array: Array
-    turned: bool
+    transposed: bool
     leading: int
 
 
 def _readable(b: Builder, x: Array, dtype: str) -> _Readable:
-    """Matrices that cuBLAS can read, copies where it could not."""
+    """The matrices of x if cuBLAS can read them as they lie in memory, else a contiguous copy in `dtype`."""
     if abs(x.strides[-1]) > abs(x.strides[-2]):
         readable = _readable(b, x.swapped(), dtype)
-        return readable._replace(turned=not readable.turned)
+        return readable._replace(transposed=not readable.transposed)
     rows, cols = x.shape[-2:]
     down, along = (step // x.itemsize for step in x.strides[-2:])
     if x.char == _CHARS[dtype] and (along == 1 or cols == 1) and (rows == 1 or cols <= down < _LONGEST):
@@ -92,25 +99,25 @@ def _readable(b: Builder, x: Array, dtype: str) -> _Readable:
     for at in product(*map(range, given.shape[:-3])):
         source, target = given, taken
         for i in at:
-            source, target = source.entry(0, i), target.entry(0, i)
+            source, target = source.at_index(0, i), target.at_index(0, i)
         copy(b, source, target)
     return _Readable(made, False, cols)
 
 
 _LONGEST = 2**31
-"""Sizes and leading dimensions that cuBLAS takes are below."""
+"""Sizes and leading dimensions of cuBLAS are less than this."""
 
 
 def native_obstacle(dtype: str) -> str | None:
     """Why cuBLAS may emulate products of this dtype, in place of an IEEE product; None if it does not.
 
-    Of TF32 nothing need be asked: `FP32` leaves it out, whatever mode the handle has.
+    TF32 is no obstacle: the products of `gemm.FP32` never use it, whatever mode the handle has.
     """
     import cupy as cp
     from cupy.cuda import cublas
 
     setting, bit = _EMULATION[dtype]
-    if _is_set(setting) or setting in _SET_AT_FIRST:
+    if _is_set(setting) or setting in _SET_AT_IMPORT:
         return f"native product ruled out: {setting} leaves its accuracy to cuBLAS"
     if cublas.getMathMode(cp.cuda.device.get_cublas_handle()) & bit:
         return (
@@ -125,7 +132,7 @@ def _is_set(setting: str) -> bool:
 
 
 _EMULATION = {"float32": ("CUBLAS_EMULATE_SINGLE_PRECISION", 4), "float64": ("CUBLAS_EMULATE_DOUBLE_PRECISION", 8)}
-"""By dtype: the environment variable that turns emulation on, and the bit of a handle's cublasMath_t that does."""
+"""The environment variable and the bit of a handle's cublasMath_t that turn emulation on, by dtype."""
 
-_SET_AT_FIRST = {setting for setting, _ in _EMULATION.values() if _is_set(setting)}
+_SET_AT_IMPORT = {setting for setting, _ in _EMULATION.values() if _is_set(setting)}
 """Variables that were set when this module was imported: cuBLAS reads them once, so that it is late to unset them."""

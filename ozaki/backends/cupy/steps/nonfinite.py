@@ -1,4 +1,4 @@
-"""What IEEE arithmetic gives where NaN or Inf is touched (docs/definitions.md, section 6)."""
+"""Entries of the result that NaN and Inf in the operands determine (docs/definitions.md, section 6)."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from ozaki.backends.cupy.program.kernels import Kernel, Macros
 from ozaki.backends.cupy.program.steps import Out
 from ozaki.backends.cupy.steps.operands import Described
 
-_PATCH = (128, 2048)
-"""Rows and columns that a block looks after, as in kernels/conversion/nonfinite.cu."""
+_BLOCK = (128, 2048)
+"""Rows and columns of C that belong to a block of kernels/conversion/nonfinite.cu."""
 
 
 def patch(b: Builder, left: Described, right: Described, out: Array) -> None:
-    """Put what IEEE arithmetic gives into rows and columns with NaN or Inf; out has shape (batch, m, n)."""
-    kernel = _patching(left.x.view, right.x.view, out.view)
+    """Replace the entries of out, shape (batch, m, n), in rows of A and columns of B that have NaN or Inf."""
+    kernel = _patch_kernel(left.x.view, right.x.view, out.view)
     b.launch(kernel, left.x, right.x, left.fields, right.fields, Out(out.at))
 
 
 @lru_cache(maxsize=1024)
-def _patching(a: View, b: View, out: View) -> Kernel:
+def _patch_kernel(a: View, b: View, out: View) -> Kernel:
     batch, m, n = out.shape
     macros: Macros = {"INPUT_A": a.ctype, "INPUT_B": b.ctype, "OUTPUT": out.ctype}
-    grid = (batch * ceil(m / _PATCH[0]) * ceil(n / _PATCH[1]),)
+    grid = (batch * ceil(m / _BLOCK[0]) * ceil(n / _BLOCK[1]),)
     steps = ((0 if view.shape[0] == 1 else view.steps[0], *view.steps[1:]) for view in (a, b, out))
     sizes = a.shape[0], b.shape[0], m, n, a.shape[2]
     return Kernel.of("conversion/nonfinite.cu", "patch", macros, grid, (256,), *[None] * 5, *chain(*steps), *sizes)

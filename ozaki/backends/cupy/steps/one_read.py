@@ -1,4 +1,4 @@
-"""Operands described and split in one read: blocks that hold whole rows in shared memory."""
+"""Kernels that describe and split an operand in one read: their blocks hold whole rows in shared memory."""
 
 from __future__ import annotations
 
@@ -18,58 +18,66 @@ from ozaki.backends.cupy.steps.operands import Described, Layout, Slices
 from ozaki.backends.cupy.steps.words import tile_macros
 from ozaki.bounds.description import FIELDS
 from ozaki.schemes import Scheme, Words, magnitude_bits, scaling_of
-from ozaki.schemes.constants import image_words
+from ozaki.schemes.constants import image_limbs
 
 _BLOCK = 128
-"""Elements of a row that are cut together."""
+"""Elements of a row that a warp cuts together."""
 
 _SHORT, _SHORT_OF_MANY, _MANY = 512, 1024, 8192
-"""Longest rows of which a warp takes whole ones for itself: always, and of so many (H200: 16384 rows of 1024 float64
-take 115 instead of 128 microseconds, 1024 of them 16 instead of 10)."""
+"""A warp takes whole rows for itself where they have at most `_SHORT` elements, or at most `_SHORT_OF_MANY` and there
+are `_MANY` rows or more (H200: 16384 rows of 1024 float64 then take 115 microseconds instead of 128, but 1024 of them
+would take 16 instead of 10)."""
 
-_MOST_IMAGE_WORDS = 4
-"""Longer images do not fit registers beside the rest (tests/test_compile.py)."""
+_MOST_IMAGE_LIMBS = 4
+"""The most 32-bit limbs of an image: more do not fit into a thread's registers (tests/test_compile.py)."""
 
 _EXCHANGED = 1152
-"""Bytes before the elements, as in kernels/conversion/describe_split_sm90.cu."""
+"""Bytes of shared memory before the elements: EXCHANGED of kernels/conversion/describe_split_sm90.cu."""
 
-_FEW = 55 * 1024
-"""Bytes of shared memory of which a multiprocessor has no room for four blocks."""
+_FOUR_BLOCKS = 55 * 1024
+"""A multiprocessor has room for four blocks if each has at most this many bytes of shared memory."""
 
 _LONGEST_OF_WORDS = 16384
-_LONGEST_OF_SUMS = 8192
-"""Longest rows: of words, and of slices where the scaling needs sums."""
+"""The most elements of a row that is cut into words in one read."""
 
-_LONGEST, _LONGEST_WIDE = 65536, 49152
-"""Bytes of the longest rows of slices, and of such that are columns of float64: beyond, two kernels are faster (H200:
-contiguous rows of 16384 float32 take 580 instead of 761 microseconds, columns 762 instead of 870)."""
+_LONGEST_OF_SUMS = 8192
+"""The most elements of a row that is cut into slices in one read, where sums of magnitudes are needed."""
+
+_MOST_BYTES, _MOST_BYTES_OF_COLUMN = 65536, 49152
+"""The most bytes of a row that is cut into slices in one read; `_MOST_BYTES_OF_COLUMN` for float64 rows whose elements
+are not neighbours in memory, as those of a column. For longer rows two kernels are faster (H200: one takes 580
+microseconds instead of 761 for contiguous rows of 16384 float32, 762 instead of 870 for columns)."""
 
 
 def fits(scheme: Scheme | Words, layout: Layout, view: View, sums: bool) -> bool:
-    """Whether blocks can hold whole rows, and are faster than two kernels; `sums`: the rows' sums are needed."""
+    """Whether a kernel of this file can split the operand faster than two kernels; `sums`: with a whole description."""
     if layout.tile == 0:
         return False
     if isinstance(scheme, Words):
         return layout.k <= _LONGEST_OF_WORDS
-    longest = (_LONGEST if view.along_k or view.itemsize == 4 else _LONGEST_WIDE) // view.itemsize
+    longest = (_MOST_BYTES if view.along_k or view.itemsize == 4 else _MOST_BYTES_OF_COLUMN) // view.itemsize
     longest = min(longest, _LONGEST_OF_SUMS) if sums else longest
-    return layout.k <= longest and image_words(scheme) <= _MOST_IMAGE_WORDS
+    return layout.k <= longest and image_limbs(scheme) <= _MOST_IMAGE_LIMBS
 
 
 def describe_and_split(
-    b: Builder, device: Device, x: Array, side: str, scheme: Scheme, layout: Layout, sums: bool,
+    b: Builder, x: Array, side: str, scheme: Scheme, layout: Layout, sums: bool,
     magnitudes: Magnitudes | None = None, overlaps: bool = False,
 ) -> Slices:  # fmt: skip
-    """The slices of x, shape (batch, rows, k), with its description or, without `sums`, its largest elements.
+    """Describe x, shape (batch, rows, k), and split it into digits or residues, in one read.
 
-    With a description, the operand's magnitudes go where a proof looks for them, if there is room for them; the kernel
-    of the left one clears the results there. `overlaps`: it begins right after another one of this kind, and does not
-    wait for that.
+    Parameters
+    ----------
+    side : "left" or "right"
+    sums : find the whole description; else the largest elements alone
+    magnitudes : with `sums`, where to store the magnitudes of both operands for a proof, or None; the kernel of the
+        left operand also zeroes the results there
+    overlaps : run at the same time as the step before, which is a launch of this kind for the other operand
     """
     described = Described(x, fields_of(b, x), not sums, magnitudes if sums else None)
     slices = Slices.room(b, described, layout)
     wanted = magnitudes and magnitudes.layout
-    kernel = _launch(device, x.view, side, scheme, layout, sums, wanted, overlaps)
+    kernel = _describe_split_kernel(x.view, side, scheme, layout, sums, wanted, overlaps)
     room = []
     if magnitudes is not None:
         room = [magnitudes.left.at, magnitudes.results[0]] if side == "left" else [magnitudes.right.at]
@@ -82,20 +90,31 @@ def find_and_split(
     b: Builder, device: Device, x: Array, words: Words, layout: Layout, lost: Array | None = None,
     overlaps: bool = False,
 ) -> Slices:  # fmt: skip
-    """The words of x, shape (batch, rows, k), with its largest elements; `overlaps` as above.
+    """Find the largest elements of x, shape (batch, rows, k), and cut it into words, in one read.
 
-    `lost`: where 1 is written if an element is so small that words lose part of it.
+    Parameters
+    ----------
+    lost : uint32, shape (1,): becomes 1 if an element is so small that words lose part of it; or None
+    overlaps : run at the same time as the step before, which is a launch of this kind for the other operand
     """
-    described = Described(x, fields_of(b, x), largest=True)
+    described = Described(x, fields_of(b, x), only_largest=True)
     slices = Slices.room(b, described, layout)
-    kernel = _launch_of_words(device, x.view, words, layout, lost is not None, overlaps)
+    kernel = _split_words_kernel(device, x.view, words, layout, lost is not None, overlaps)
     written = described.fields.at, slices.mu.at, slices.planes.at, *((lost.at,) if lost else ())
     b.launch(kernel, x, *map(Out, written), overlaps=overlaps)
     return slices
 
 
 class _Held(NamedTuple):
-    """What blocks of a cluster hold: `share` elements each, of groups of `rows`, of which `sharing` warps take one."""
+    """How the blocks of `describe_split` share rows.
+
+    Attributes
+    ----------
+    cluster : blocks that share each row
+    share : elements of each row that a block holds
+    rows : rows of a group
+    sharing : warps of a block that share a group: 4, or 1 where each warp has a group of its own
+    """
 
     cluster: int
     share: int
@@ -104,33 +123,32 @@ class _Held(NamedTuple):
 
     @property
     def macros(self) -> Macros:
-        """Those of kernels/conversion/describe_split_sm90.cu."""
+        """Macros of kernels/conversion/describe_split_sm90.cu."""
         return {"CLUSTER": self.cluster, "HELD": self.rows, "SHARING": self.sharing}
 
     @property
     def all_rows(self) -> int:
-        """Rows of all groups."""
+        """Rows of a block, in all of its groups."""
         return 4 // self.sharing * self.rows
 
 
 def _held(k: int, view: View, sums: bool) -> _Held:
-    """For rows of length k, padded."""
+    """How blocks share rows of length k, padding included."""
     row, batch, rows = k * view.itemsize, *view.shape[:2]
     if k <= (_SHORT_OF_MANY if batch * rows >= _MANY else _SHORT):
         return _Held(1, k, 2 if view.along_k else 16 // view.itemsize, 1)
     if view.along_k:
         return _Held(1, k, 2 if row <= 16384 else 1)
-    # By eight, columns of float32 are sectors of memory as a whole (H200: 49 instead of 56 microseconds for 4096, 181
-    # instead of 192 for 8192).
-    light = view.itemsize == 4 and not sums and k > 2048  # little to note of each
-    cluster = 4 if light and k > 4096 else 2
-    columns = 8 if light and k <= 8192 else 2 if view.itemsize == 8 and row > 32768 else 4
+    # Eight neighbouring float32 are a whole sector of memory, 32 bytes (H200: 49 instead of 56 microseconds for 4096,
+    # 181 instead of 192 for 8192).
+    few_measures = view.itemsize == 4 and not sums and k > 2048  # the largest element and a count
+    cluster = 4 if few_measures and k > 4096 else 2
+    columns = 8 if few_measures and k <= 8192 else 2 if view.itemsize == 8 and row > 32768 else 4
     return _Held(cluster, round_up(ceil(k / cluster), _BLOCK), columns)
 
 
 @lru_cache(maxsize=1024)
-def _launch(
-    device: Device,
+def _describe_split_kernel(
     view: View,
     side: str,
     scheme: Scheme,
@@ -150,19 +168,26 @@ def _launch(
     held = _held(layout.k, view, sums)
     shared_mem = _EXCHANGED + held.all_rows * held.share * view.itemsize
     macros = cutting_macros(view, side, scheme, layout) | held.macros
-    macros |= {"SUMS": int(sums), "FEW": int(shared_mem > _FEW)}
-    grid = (held.cluster * batch * (layout.filled // held.all_rows),)
+    macros |= {"SUMS": int(sums), "FEW": int(shared_mem > _FOUR_BLOCKS)}
+    grid = (held.cluster * batch * (layout.written_rows // held.all_rows),)
     return Kernel.of(
         "conversion/describe_split_sm90.cu", "describe_split", macros, grid, (128,), None, *view.steps, rows, k,
-        layout.filled,
+        layout.written_rows,
         layout.k, None, batch * rows, magnitude_bits(k), FIELDS.index(scaling.statistic), scaling.step, scaling.base,
-        scaling.threshold, None, None, layout.batch, layout.slice, held.share, int(overlaps),
+        scaling.threshold, None, None, layout.matrix_bytes, layout.slice_bytes, held.share, int(overlaps),
         magnitudes, *cutting_constants(scheme, side, layout), shared_mem=shared_mem,
     )  # fmt: skip
 
 
 class _Stream(NamedTuple):
-    """How clusters take an operand: groups of `rows` rows, of which each of a block's warps has two pieces of 4 KB."""
+    """How the clusters of `tops_split_words` take rows: in groups, of which each warp has two pieces of 4096 bytes.
+
+    Attributes
+    ----------
+    cluster : blocks of a cluster
+    warps : warps of a block
+    rows : rows of a group
+    """
 
     cluster: int
     warps: int
@@ -170,17 +195,17 @@ class _Stream(NamedTuple):
 
     @property
     def macros(self) -> Macros:
-        """Those of kernels/words/tops_split_words_sm90.cu."""
+        """Macros of kernels/words/tops_split_words_sm90.cu."""
         return {"CLUSTER": self.cluster, "WARPS": self.warps, "HELD": self.rows}
 
     @property
     def shared_mem(self) -> int:
-        """Three pieces for each warp, and what a cluster has found in three groups."""
+        """Bytes for three pieces for each warp, and for the measures of three groups of rows."""
         return 3 * 4096 * self.warps + 3 * 8 * self.rows
 
 
 def _stream(k: int, view: View) -> _Stream:
-    """For rows of length k, padded."""
+    """How clusters take rows of length k, padding included."""
     rows = 16 if view.along_k or k > _LONGEST_OF_WORDS // 2 else 32
     of_warp = 2048 // rows
     cluster = next((cluster for cluster in (1, 2, 4) if k <= 8 * of_warp * cluster), 8)
@@ -188,13 +213,15 @@ def _stream(k: int, view: View) -> _Stream:
 
 
 @lru_cache(maxsize=1024)
-def _launch_of_words(device: Device, view: View, words: Words, layout: Layout, flagged: bool, overlaps: bool) -> Kernel:
+def _split_words_kernel(
+    device: Device, view: View, words: Words, layout: Layout, flagged: bool, overlaps: bool
+) -> Kernel:
     batch, rows, k = view.shape
     stream = _stream(layout.k, view)
     macros = tile_macros(view, words, layout) | stream.macros
     arguments = (
         None, *view.steps, batch, rows, k, layout.rows, layout.k, None, batch * rows, words.ceiling, words.floor, None,
-        None, layout.batch, layout.slice, None if flagged else 0, int(overlaps),
+        None, layout.matrix_bytes, layout.slice_bytes, None if flagged else 0, int(overlaps),
     )  # fmt: skip
     groups = batch * ceil(layout.rows / stream.rows)
 
@@ -208,9 +235,12 @@ def _launch_of_words(device: Device, view: View, words: Words, layout: Layout, f
 
 
 def _clusters_at_once(device: Device, kernel: Kernel, cluster: int) -> int:
-    """Clusters of so many blocks that the device runs at once; of a device that is not there, as if two blocks fit."""
+    """How many clusters of `cluster` blocks the device runs at once.
+
+    For the record of a device that is not present, as if a multiprocessor had room for two blocks.
+    """
     if device.number is None:
         return max(1, 2 * device.multiprocessors // cluster)
     from ozaki.backends.cupy.program.launches import clusters_at_once
 
-    return max(1, clusters_at_once(kernel, cluster))  # if none, the launch says so
+    return max(1, clusters_at_once(kernel, cluster))  # if not even one fits, the launch reports it

@@ -1,4 +1,4 @@
-"""Operands on their way: described, and cut into slices."""
+"""Operands that are described, and operands that are split into slices or words."""
 
 from __future__ import annotations
 
@@ -18,59 +18,68 @@ class Described:
     ----------
     x : shape (batch, rows, k); the rows of A, or the columns of B
     fields : int64, shape (6, batch, rows), in the order of `ozaki.bounds.description.FIELDS`
-    largest : of the fields only the first is there, as bits of the largest element, and the last: what max scaling and
-        words need
-    magnitudes : those that were taken at the same time for a proof, if any were
+    only_largest : whether only the first and the last field are there, the first one as the bits of the row's largest
+        magnitude in place of `top`: enough for max scaling and for words
+    magnitudes : the `Magnitudes` of both operands that were taken at the same time for a proof, or None
     """
 
     x: Array
     fields: Array
-    largest: bool = False
+    only_largest: bool = False
     magnitudes: Any = None
 
     @property
     def k(self) -> int:
-        """Length of a row."""
+        """Elements of a row: the inner dimension."""
         return self.x.shape[2]
 
     def some_rows(self, b: Builder, batch: tuple[int, int], rows: tuple[int, int]) -> Described:
-        """Rows first .. last of matrices first .. last; their description is a copy. `release_rows` frees it."""
-        x = self.x.some(0, *batch).some(1, *rows)
+        """Some rows of some matrices, both given as (first, one after the last).
+
+        Unless these are all, their description is a copy, which `release_rows` frees.
+        """
+        x = self.x.part(0, *batch).part(1, *rows)
         if x.shape == self.x.shape:
             return self
-        fields = contiguous_rows(b, self.fields.some(1, *batch).some(2, *rows))
+        fields = contiguous_rows(b, self.fields.part(1, *batch).part(2, *rows))
         return replace(self, x=x, fields=fields, magnitudes=None)
 
     def release_rows(self, b: Builder, whole: Described) -> None:
-        """Free what `some_rows` made of the whole operand."""
+        """Free the description that `whole.some_rows` copied for these rows, if it did."""
         if self.fields.buffer is not whole.fields.buffer:
             b.release(self.fields)
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Where slice s of element (b, row, h) lies, in bytes from the start.
+    """Where slices lie in memory.
 
-    Plain: b * batch + row * row_bytes + s * slice + (h // slab) * slab_stride + h % slab, the last one times the
-    bytes of an element. In tiles (kernels/hardware/tiles.cuh) rows of a tile stand together, 128 elements at a time;
-    the first byte of a tile is where the plain order has it.
+    Without tiles, slice s of element (i, row, h) is at byte i * matrix_bytes + row * row_bytes + s * slice_bytes +
+    (h // slab) * slab_stride + (h % slab) * (bytes of an element). In tiles (kernels/hardware/tiles.cuh) the rows of a
+    tile stand together, 128 elements at a time; a tile's first byte is where its first element would be without tiles.
+    Words without tiles lie in fragments (kernels/words/fragments.cuh).
 
     Attributes
     ----------
-    rows, k : that are stored, with padding
+    rows, k : stored rows and inner indices, with padding
+    matrix_bytes, row_bytes, slice_bytes : bytes from one matrix, row and slice to the next
+    slab : inner indices of a row and slice that lie side by side
+    slab_stride : bytes from one slab of a row and slice to the next
     size : bytes of all slices
-    unit : so many rows can be cut off without cutting what the engine reads at once
+    unit : panels begin at multiples of so many rows, so that they never divide what an engine reads as a whole
     tile : rows of a tile; 0 without tiles
-    neighbours : rows of a tile of the right operand are permuted for a product of which a thread has so many
-    unsigned : residues are in [0, m), else symmetric
-    filled : in tiles, rows from here on may hold anything: they are multiplied with panels only, for nothing
+    neighbours : neighbouring columns of the product that a thread holds, for which the rows of a right operand's tile
+        are permuted; 0 where they are not
+    unsigned : whether residues are in [0, m), else they are symmetric
+    written_rows : in tiles, rows that kernels have to write; later ones, up to `rows`, may hold anything: only panels
+        read them, and their products are not used
     """
 
     rows: int
     k: int
-    batch: int
+    matrix_bytes: int
     row_bytes: int
-    slice: int
+    slice_bytes: int
     slab: int
     slab_stride: int
     size: int
@@ -78,19 +87,19 @@ class Layout:
     tile: int = 0
     neighbours: int = 0
     unsigned: bool = False
-    filled: int = 0
+    written_rows: int = 0
 
 
 @dataclass(frozen=True)
 class Slices:
-    """One operand, split.
+    """The slices or words of an operand.
 
     Attributes
     ----------
-    described : what it is split from
-    planes : int8, in the order of `layout`; its bytes are those of residues that are not symmetric, or of words
+    described : the operand
+    planes : int8, the bytes of all slices, in the order of `layout`; also of unsigned residues and of words
     layout : Layout
-    mu : int32, shape (batch, rows), the image exponents
+    mu : int32, shape (batch, rows), the image exponents; of words, the exponents that rows are scaled by
     """
 
     described: Described
@@ -100,7 +109,7 @@ class Slices:
 
     @classmethod
     def room(cls, b: Builder, described: Described, layout: Layout) -> Slices:
-        """Where the slices of an operand will be."""
+        """New arrays for the slices of an operand and their exponents."""
         batch, rows, _ = described.x.shape
         name = described.x.buffer.name
         planes = b.array(f"{name}.planes", (layout.size,), "b")
@@ -108,41 +117,42 @@ class Slices:
 
     @property
     def step(self) -> int:
-        """Bytes of `planes` from one matrix of the batch to the next; 0 for the only one."""
-        return self.layout.batch if self.mu.shape[0] > 1 else 0
+        """Bytes of `planes` from one matrix of the batch to the next; 0 if there is only one."""
+        return self.layout.matrix_bytes if self.mu.shape[0] > 1 else 0
 
     @property
     def mu_step(self) -> int:
-        """Entries of `mu` from one matrix of the batch to the next; 0 for the only one."""
+        """Entries of `mu` from one matrix of the batch to the next; 0 if there is only one."""
         return self.mu.shape[1] if self.mu.shape[0] > 1 else 0
 
     @property
     def operand(self) -> tuple[None, int, int]:
-        """The struct Operand of kernels: an address, bytes between slices and between matrices of the batch."""
-        return None, self.layout.slice, self.step
+        """The struct Operand of kernels: an address, and the bytes from one slice and one matrix to the next."""
+        return None, self.layout.slice_bytes, self.step
 
-    def of_batch(self, i: int) -> Place:
-        """The slices of matrix i of the batch, or of the only one."""
+    def place_of_matrix(self, i: int) -> Place:
+        """The address of the slices of matrix i of the batch, or of the only matrix."""
         return self.planes.at.plus(i * self.step)
 
     def exponents(self, i: int) -> Array:
-        """The exponents of matrix i of the batch, or of the only one, shape (1, rows)."""
+        """The exponents of matrix i of the batch, or of the only matrix, shape (1, rows)."""
         i = i if self.mu.shape[0] > 1 else 0
-        return self.mu.some(0, i, i + 1)
+        return self.mu.part(0, i, i + 1)
 
     def some_rows(self, b: Builder, first: int, last: int) -> Slices:
-        """Rows that begin at a multiple of the layout's unit; what follows them are rows or padding.
+        """The slices of rows first, ..., last - 1 of each matrix, with `first` a multiple of `layout.unit`.
 
-        The exponents are a copy, which `release_rows` frees.
+        Kernels may read beyond these rows, as far as the whole operand has rows or padding. Unless these are all rows,
+        the exponents are a copy, which `release_rows` frees.
         """
         if (first, last) == (0, self.mu.shape[1]):
             return self
-        mu = contiguous_rows(b, self.mu.some(1, first, last))
-        described = replace(self.described, x=self.described.x.some(1, first, last))
+        mu = contiguous_rows(b, self.mu.part(1, first, last))
+        described = replace(self.described, x=self.described.x.part(1, first, last))
         skipped = first * self.layout.row_bytes
-        return Slices(described, self.planes.some(0, skipped, self.planes.shape[0]), self.layout, mu)
+        return Slices(described, self.planes.part(0, skipped, self.planes.shape[0]), self.layout, mu)
 
     def release_rows(self, b: Builder, whole: Slices) -> None:
-        """Free what `some_rows` made of the whole slices."""
+        """Free the exponents that `whole.some_rows` copied for these rows, if it did."""
         if self.mu.buffer is not whole.mu.buffer:
             b.release(self.mu)

@@ -1,4 +1,4 @@
-"""The step by which planning sees how much the large elements of both operands meet (kernels/proof/overlap.cu)."""
+"""A sample of how much the large elements of both operands meet (kernels/proof/overlap.cu)."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from ozaki.backends.cupy.program.builder import Builder
 from ozaki.backends.cupy.program.kernels import Kernel, Macros
 from ozaki.backends.cupy.program.program import Evidence
 from ozaki.backends.cupy.program.steps import Out
-from ozaki.bounds.overlap import Indices, entries
+from ozaki.bounds.overlap import Indices, sampled_matrices
 
 
 def overlap(b: Builder, x: Array, y: Array) -> Evidence:
-    """Begin to sample rows (batch, rows, k) of both operands, of float32 or float64: float (`planning.facts.Overlap`).
+    """Begin to find `planning.facts.Overlap`, a float, for both operands, shapes (batch, rows, k), float32 or float64.
 
-    A few hundred elements of a few rows are read, on the stream of proofs, beside whatever the main stream does.
+    A few hundred elements of a few rows are read, on the stream "proof", while the main stream goes on.
     """
-    count, _ = entries(max(x.shape[0], y.shape[0]))
+    count, _ = sampled_matrices(max(x.shape[0], y.shape[0]))
     with b.on("proof", fork=True):
         target = b.host("overlap", (count,), "d")
-        b.launch(_overlap(x.view, y.view), x, y, Out(target.at))
+        b.launch(_overlap_kernel(x.view, y.view), x, y, Out(target.at))
         return b.evidence(b.arrive(target), _least)
 
 
@@ -32,8 +32,11 @@ def _least(found: npt.NDArray[Any]) -> float:
 
 
 @lru_cache(maxsize=1024)
-def _overlap(x: View, y: View) -> Kernel:
-    (count, step), (segments, index_step, indices) = entries(max(x.shape[0], y.shape[0])), Indices.of(x.shape[2])
+def _overlap_kernel(x: View, y: View) -> Kernel:
+    (count, step), (segments, index_step, indices) = (
+        sampled_matrices(max(x.shape[0], y.shape[0])),
+        Indices.of(x.shape[2]),
+    )
     macros: Macros = {"INPUT_A": x.ctype, "INPUT_B": y.ctype, "SEGMENTS": segments}
     sides = ((None, *view.steps, *view.shape[:2]) for view in (x, y))
     numbers = step, x.shape[2], index_step, indices
@@ -41,4 +44,4 @@ def _overlap(x: View, y: View) -> Kernel:
 
 
 _THREADS = 512
-"""Of a block of kernels/proof/overlap.cu."""
+"""Threads of a block of kernels/proof/overlap.cu."""

@@ -1,4 +1,4 @@
-"""The panels in which a level of proof keeps within a limit on a device."""
+"""The panels in which the worst ratios of a level are found within a limit of memory."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ozaki.backends.panels import Panels
 
 
 def panels_of(device: Device, level: str, left: tuple[int, ...], right: tuple[int, ...], limit: int | None) -> Panels:
-    """The panels of operands of shapes (batch, rows, k)."""
+    """The panels of operands of shapes (batch, rows, k); `limit`: bytes, or None for one panel of everything."""
     (batch_a, m, k), (batch_b, n, _) = left, right
 
     def workspace(batch: int, rows: int, columns: int) -> int:

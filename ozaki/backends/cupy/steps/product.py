@@ -1,4 +1,4 @@
-"""A product of slices: describe, split, multiply, and patch what NaN and Inf touch, panel by panel."""
+"""A product of slices or words: describe, split, multiply (in panels if need be), and insert what NaN and Inf give."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from ozaki.backends.cupy.steps.operands import Described, Slices
 from ozaki.schemes import Residues, Scheme, Words
 
 Given = Array | Described | Slices
-"""What there is of an operand: its rows alone, shape (batch, rows, k), or more."""
+"""An operand: its rows alone, shape (batch, rows, k), or with their description, or split."""
 
 
 def described(x: Described | Slices) -> Described:
-    """The description of an operand that has one."""
+    """The description of an operand that is described or split."""
     return x.described if isinstance(x, Slices) else x
 
 
@@ -30,20 +30,24 @@ def split_in_one_read(
     b: Builder, device: Device, engine: Engine, scheme: Scheme | Words, x: Array, side: str, sums: bool,
     magnitudes: Magnitudes | None = None, lost: Array | None = None, overlaps: bool = False,
 ) -> Slices | None:  # fmt: skip
-    """The slices of rows that nothing is known of by one kernel, where that is faster than two; None where it is not.
+    """Describe and split rows by one kernel, if the engine has one that is faster than two; else None.
 
-    `sums`: with a whole description; else with the largest elements alone. The others as in `one_read`.
+    `sums`: with a whole description, else with the largest elements alone. `magnitudes`, `lost`, `overlaps`: as in
+    `one_read`.
     """
     if not engine.splits_in_one_read(scheme, side, x, sums):
         return None
     layout = engine.layout(scheme, side, *x.shape)
     if isinstance(scheme, Words):
         return one_read.find_and_split(b, device, x, scheme, layout, lost, overlaps)
-    return one_read.describe_and_split(b, device, x, side, scheme, layout, sums, magnitudes, overlaps)
+    return one_read.describe_and_split(b, x, side, scheme, layout, sums, magnitudes, overlaps)
 
 
 def multiply(b: Builder, device: Device, engine: Engine, plan: Plan, left: Given, right: Given, out: Array) -> None:
-    """out = left right^T, shape (batch, m, n), of whatever there is of the operands; frees what it makes."""
+    """Add the steps of out = left right^T, shape (batch, m, n).
+
+    Describes and splits operands as far as the caller has not, and frees what it allocates.
+    """
     assert plan.scheme is not None
     (m, k, n), count = plan.shape, counted(plan.slices, plan.scheme.name)
     b.title = f"{count} of ({m} x {k}) ({k} x {n}), {plan.dtype}, {device.architecture}"
@@ -59,42 +63,42 @@ def multiply(b: Builder, device: Device, engine: Engine, plan: Plan, left: Given
         found: Described | Slices | None = None
         if whole:
             found = split_in_one_read(b, device, engine, plan.scheme, x, side, sums, overlaps=overlaps)
-        found = found or (describe if sums else find_largest)(b, device, x)
+        found = found or (describe if sums else find_largest)(b, x)
         made.append(found)
         operands.append(found)
-    _execute(b, engine, plan, operands[0], operands[1], out)
+    _multiply_panels(b, engine, plan, operands[0], operands[1], out)
     patch(b, described(operands[0]), described(operands[1]), out)
     for each in made:
         release(b, each)
 
 
 def release(b: Builder, x: Described | Slices) -> None:
-    """Free slices, exponents and the description of an operand."""
+    """Free the description of an operand, and its slices and exponents if it is split."""
     if isinstance(x, Slices):
         b.release(x.planes, x.mu)
     b.release(described(x).fields)
 
 
-def _execute(
+def _multiply_panels(
     b: Builder, engine: Engine, plan: Plan, left: Described | Slices, right: Described | Slices, out: Array
 ) -> None:
-    """The same of operands that are described or split, without NaN and Inf."""
+    """Multiply panel by panel, splitting what is not split; NaN and Inf count as zeros."""
     _, m, n = out.shape
     rows, cols = panel_of(engine, plan, out.shape)
     for c in range(0, n, cols):
-        y = _slices(b, engine, plan, right, "right", c, min(c + cols, n))
+        y = _slices_of_rows(b, engine, plan, right, "right", c, min(c + cols, n))
         for r in range(0, m, rows):
-            x = _slices(b, engine, plan, left, "left", r, min(r + rows, m))
-            panel = out.some(1, r, min(r + rows, m)).some(2, c, min(c + cols, n))
+            x = _slices_of_rows(b, engine, plan, left, "left", r, min(r + rows, m))
+            panel = out.part(1, r, min(r + rows, m)).part(2, c, min(c + cols, n))
             engine.multiply(b, plan.scheme, x, y, panel)
             _release_slices(b, x, left)
         _release_slices(b, y, right)
 
 
-def _slices(
+def _slices_of_rows(
     b: Builder, engine: Engine, plan: Plan, operand: Described | Slices, side: str, first: int, last: int
 ) -> Slices:
-    """The slices of some rows."""
+    """The slices of rows first, ..., last - 1 of an operand; `_release_slices` frees what this allocates."""
     if isinstance(operand, Slices):
         return operand.some_rows(b, first, last)
     some = operand.some_rows(b, (0, operand.x.shape[0]), (first, last))
@@ -104,7 +108,7 @@ def _slices(
 
 
 def _release_slices(b: Builder, slices: Slices, whole: Described | Slices) -> None:
-    """Free what `_slices` made."""
+    """Free what `_slices_of_rows` allocated for rows of `whole`."""
     if isinstance(whole, Slices):
         slices.release_rows(b, whole)
     else:

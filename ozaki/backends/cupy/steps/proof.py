@@ -1,4 +1,4 @@
-"""The proof's products of magnitudes, and the worst ratio of an error to them (docs/bounds.md, B7)."""
+"""Componentwise proofs: lower bounds of abs(A) abs(B), and the worst ratio of an error to them (docs/bounds.md, B7)."""
 
 from __future__ import annotations
 
@@ -40,17 +40,18 @@ def proof_workspace(device: Device, level: str, left: tuple[int, ...], right: tu
     elements = (left[0] * layout.rows[0] + right[0] * layout.rows[1]) * layout.k
     entries = max(left[0], right[0]) * m * layout.rows[1] if not layout.in_tiles else 0
     terms = Terms(left[0], m, right[0], n).nbytes
-    return of_element * elements + of_entry * entries + _AT_ONCE * terms
+    return of_element * elements + of_entry * entries + _PER_LAUNCH * terms
 
 
 @dataclass(frozen=True)
 class Lower:
-    """A lower bound of (abs(A) abs(B))_ij: exact products of magnitudes, or what a kernel needs to form them.
+    """A lower bound of (abs(A) abs(B))_ij: exact products of magnitudes, or the magnitudes alone.
 
     Attributes
     ----------
-    magnitudes : of both operands
-    products : int32 (of 7 bits) or float64 (wider), [batch][m][columns]; None where they never reach memory
+    magnitudes : magnitudes of both operands
+    products : their products, int32 for 7-bit magnitudes, else float64, [batch][m][columns or more]; None where
+        comparing kernels form them in registers
     """
 
     magnitudes: Magnitudes
@@ -58,15 +59,15 @@ class Lower:
 
     @property
     def wide(self) -> bool:
-        """Whether the magnitudes are."""
+        """Whether the magnitudes have more than `NARROW_BITS` bits, so that products are float64."""
         return self.magnitudes.layout.bits > NARROW_BITS
 
     def result(self, b: Builder) -> Place:
-        """Where a result goes, which is zero."""
+        """A place for the result of one proof, zeroed, which no other proof gets."""
         return self.magnitudes.results.pop() if self.magnitudes.results else results(b, 1)[0]
 
     def release(self, b: Builder) -> None:
-        """Free it; what its products were compared for may not be under way on another stream."""
+        """Free the magnitudes and products; no comparison with them may be under way on another stream."""
         b.release(self.magnitudes.left, self.magnitudes.right)
         if self.products is not None:
             b.release(self.products)
@@ -76,9 +77,10 @@ def lower_bound(
     b: Builder, device: Device, left: Described, right: Described, level: str,
     on_host: Callable[[Array, Array], npt.NDArray[Any]] | None = None,
 ) -> Lower:  # fmt: skip
-    """The lower bound of a level, on the builder's stream.
+    """Begin the lower bound of a level, on the builder's stream.
 
-    `on_host`: multiplies the magnitudes of the last level on the host, where cuBLAS may not add exactly.
+    `on_host`: a function that multiplies the magnitudes of the wide level on the host, and waits for them; None if
+    cuBLAS is to multiply them: then it must not emulate float64.
     """
     m = left.x.shape[1]
     found = magnitudes(b, device, left, right, level)
@@ -92,12 +94,13 @@ def lower_bound(
     else:
         _multiply(b, types, found, products)
     if level == "wide":
-        kernel = _bounding_by_exponents(left.x.view, right.x.view, m, ld, 2 * found.layout.bits)
+        kernel = _exponents_kernel(left.x.view, right.x.view, m, ld, 2 * found.layout.bits)
         b.launch(kernel, left.x, left.fields, right.x, right.fields, Out(products.at))
     return Lower(found, products)
 
 
 def _multiply(b: Builder, types: GemmTypes, of: Magnitudes, products: Array) -> None:
+    """Add the products of the magnitudes of both operands, by cuBLAS."""
     x, y = of.left, of.right
     batch, m, ld = products.shape
     k = x.shape[2]
@@ -106,7 +109,7 @@ def _multiply(b: Builder, types: GemmTypes, of: Magnitudes, products: Array) -> 
 
 
 @lru_cache(maxsize=1024)
-def _bounding_by_exponents(left: View, right: View, padded: int, ld: int, raised: int) -> Kernel:
+def _exponents_kernel(left: View, right: View, padded: int, ld: int, raised: int) -> Kernel:
     macros: Macros = {"INPUT_A": left.ctype, "INPUT_B": right.ctype}
     operands = []
     for batch, rows, _, *steps in ((*view.shape, *view.steps) for view in (left, right)):
@@ -120,13 +123,13 @@ def _bounding_by_exponents(left: View, right: View, padded: int, ld: int, raised
 
 
 class Wanted(NamedTuple):
-    """What is compared with a lower bound: the errors of a scheme in the first rows of each matrix.
+    """One comparison with a lower bound: of the errors of a scheme, in the first rows of each matrix of A.
 
     Attributes
     ----------
-    scheme : Digits or Residues, whose error terms the device works out; or those terms, from the host
-    rows : so many
-    dropped : worth of the digit pairs that are left out of an entry, in image units
+    scheme : Digits or Residues, whose error terms the device computes; or the error terms, computed by the host
+    rows : the number of rows that are compared
+    dropped : the largest worth of the digit pairs that are left out of an entry, in image units
     """
 
     scheme: Scheme | ErrorTerms
@@ -137,41 +140,47 @@ class Wanted(NamedTuple):
 def worst_ratios(
     b: Builder, device: Device, lower: Lower, left: Described, right: Described, wanted: Sequence[Wanted]
 ) -> list[Evidence]:
-    """Begin to find the largest error / lower bound of each: `Ratio`s, whose spans are those that the device found.
+    """Begin to find the largest error / lower bound for each of `wanted`; the evidence is a `Ratio` each.
 
-    On the builder's stream; what is found goes to the host on that of answers. Spans are found for digits and residues
-    alone.
+    The steps are on the builder's stream, but for the copies to the host, which are on "to_host". The spans of a
+    `Ratio` are found for digits and residues only; where error terms come from the host, they mean nothing.
     """
     terms = Terms.of(left.x, right.x)
-    found: list[_Found] = []
+    found: list[_Comparison] = []
     memory: list[Place] = []
-    on_device: list[tuple[tuple[Scheme, float], _Found]] = []
+    on_device: list[tuple[tuple[Scheme, float], _Comparison]] = []
     for scheme, rows, dropped in wanted:
         memory.append(b.buffer("error terms", terms.nbytes))
-        found.append(_Found(terms, rows, terms.places(memory[-1]), lower.result(b)))
+        found.append(_Comparison(terms, rows, terms.places(memory[-1]), lower.result(b)))
         if isinstance(scheme, ErrorTerms):
             b.add(Upload(b.stream, terms.from_host(scheme).tobytes(), memory[-1]))
         else:
             on_device.append(((scheme, dropped), found[-1]))
-    for some in _some_at_once(on_device):
+    for some in _launch_groups(on_device):
         schemes, places = zip(*some, strict=True)
-        b.launch(_finding_terms(terms, left.k, schemes), left.fields, right.fields, *map(Out, _addresses(places)))
+        b.launch(_error_terms_kernel(terms, left.k, schemes), left.fields, right.fields, *map(Out, _all_places(places)))
     _compare(b, device, lower, found)
     b.release(*memory)
-    with b.on("answers", fork=True):
+    with b.on("to_host", fork=True):
         return [_ratio(b, each.result) for each in found]
 
 
 def least_product(b: Builder, device: Device, lower: Lower, left: Described, right: Described) -> Evidence:
-    """Begin to find the least lower bound of the first level, of rows that are not all zeros.
+    """Begin to find the least entry of the first level's lower bound among rows that are not all zeros.
 
-    In units of 2**(top_i + top_j); inf if there are no two such rows.
+    The evidence is a float in units of 2**(top_i + top_j); inf if there are no two such rows.
     """
     terms = Terms.of(left.x, right.x)
     memory = b.buffer("unit terms", terms.nbytes)
-    found = _Found(terms, terms.m, terms.places(memory), lower.result(b))
+    found = _Comparison(terms, terms.m, terms.places(memory), lower.result(b))
     places = [Out(place) for place in found.places]
-    b.launch(_units(terms, (left.largest, right.largest)), left.fields, *places[:2], right.fields, *places[2:])
+    b.launch(
+        _units_kernel(terms, (left.only_largest, right.only_largest)),
+        left.fields,
+        *places[:2],
+        right.fields,
+        *places[2:],
+    )
     _compare(b, device, lower, [found])
     b.release(memory)
     arrival = b.to_host("least product", found.result, (RESULT.size,), "B")
@@ -184,7 +193,7 @@ def least_product(b: Builder, device: Device, lower: Lower, left: Described, rig
 
 
 def _ratio(b: Builder, result: Place) -> Evidence:
-    """Begin to copy a result to the host: a `Ratio`."""
+    """Begin to copy a result to the host, on the builder's stream; the evidence is a `Ratio`."""
     arrival = b.to_host("worst ratio", result, (RESULT.size,), "B")
 
     def ratio(raw: npt.NDArray[Any]) -> Ratio:
@@ -194,8 +203,16 @@ def _ratio(b: Builder, result: Place) -> Evidence:
     return b.evidence(arrival, ratio)
 
 
-class _Found(NamedTuple):
-    """Error terms on the device, the rows to compare, and where the worst ratio there goes."""
+class _Comparison(NamedTuple):
+    """One comparison on the device.
+
+    Attributes
+    ----------
+    terms : the sizes of the operands
+    rows : the number of rows that are compared
+    places : the addresses of error terms, as `Terms.places` returns them
+    result : where the worst ratio goes
+    """
 
     terms: Terms
     rows: int
@@ -203,20 +220,21 @@ class _Found(NamedTuple):
     result: Place
 
 
-def _addresses(found: Sequence[_Found]) -> list[Place]:
+def _all_places(found: Sequence[_Comparison]) -> list[Place]:
     return [place for each in found for place in (*each.places, each.result)]
 
 
-def _compare(b: Builder, device: Device, lower: Lower, found: list[_Found]) -> None:
+def _compare(b: Builder, device: Device, lower: Lower, found: list[_Comparison]) -> None:
+    """Add the launches that compare error terms with the lower bound."""
     if lower.products is not None:
         for each in found:
-            kernel = _comparing(each.terms, lower.wide, *lower.products.shape[1:], each.rows)
+            kernel = _compare_kernel(each.terms, lower.wide, *lower.products.shape[1:], each.rows)
             b.launch(kernel, lower.products, *each.places, Out(each.result))
         return
     left, right = lower.magnitudes.left, lower.magnitudes.right
-    found = sorted(found, key=lambda each: each.rows)  # so that those of few rows, which take few tiles, come first
-    for some in _some_at_once(found):
-        kernel = _multiplying(device, some[0].terms, left.shape, right.shape, tuple(each.rows for each in some))
+    found = sorted(found, key=lambda each: each.rows)  # so that a launch does the fewest rows, and tiles, first
+    for some in _launch_groups(found):
+        kernel = _proof_gemm_kernel(device, some[0].terms, left.shape, right.shape, tuple(each.rows for each in some))
         places: list[Place | Out] = []
         for each in some:
             places += [*each.places, Out(each.result)]
@@ -224,7 +242,7 @@ def _compare(b: Builder, device: Device, lower: Lower, found: list[_Found]) -> N
 
 
 @lru_cache(maxsize=1024)
-def _units(terms: Terms, tops: tuple[bool, ...]) -> Kernel:
+def _units_kernel(terms: Terms, tops: tuple[bool, ...]) -> Kernel:
     sides = [((*side, 0 if of else EMPTY_TOP), (None, None)) for side, of in zip(_sides(terms), tops, strict=True)]
     grid = (sum(ceil(rows / 256) for rows in terms.rounded),)
     return Kernel.of("proof/proof.cu", "unit_terms", {}, grid, (256,), *sides[0], *sides[1])
@@ -237,7 +255,7 @@ def _sides(terms: Terms) -> list[tuple[int | None, ...]]:
 
 
 @lru_cache(maxsize=1024)
-def _finding_terms(terms: Terms, k: int, wanted: tuple[tuple[Scheme, float], ...]) -> Kernel:
+def _error_terms_kernel(terms: Terms, k: int, wanted: tuple[tuple[Scheme, float], ...]) -> Kernel:
     each = []
     for scheme, lost in wanted:
         scaling = scaling_of(scheme, k)
@@ -251,30 +269,30 @@ def _finding_terms(terms: Terms, k: int, wanted: tuple[tuple[Scheme, float], ...
         grid,
         (256,),
         *_sides(terms),
-        _of_all(each),
+        _filled_up(each),
         magnitude_bits(k),
         float(k),
         NO_SPAN,
     )
 
 
-_AT_ONCE = 2
-"""Schemes of a launch, as in kernels."""
+_PER_LAUNCH = 2
+"""The most comparisons of a launch, as in kernels/proof."""
 
 
-def _some_at_once(items: Sequence[T]) -> Iterator[Sequence[T]]:
-    """As many as a launch takes."""
-    for i in range(0, len(items), _AT_ONCE):
-        yield items[i : i + _AT_ONCE]
+def _launch_groups(items: Sequence[T]) -> Iterator[Sequence[T]]:
+    """Yield the items in groups that one launch takes."""
+    for i in range(0, len(items), _PER_LAUNCH):
+        yield items[i : i + _PER_LAUNCH]
 
 
-def _of_all(each: list[tuple[Any, ...]]) -> tuple[Any, ...]:
-    """A struct of _AT_ONCE structs."""
-    return *each, *[(0,) * len(each[0])] * (_AT_ONCE - len(each))
+def _filled_up(each: list[tuple[Any, ...]]) -> tuple[Any, ...]:
+    """A struct of `_PER_LAUNCH` structs, of which zeros fill those that are not needed."""
+    return *each, *[(0,) * len(each[0])] * (_PER_LAUNCH - len(each))
 
 
 @lru_cache(maxsize=1024)
-def _comparing(terms: Terms, wide: bool, padded: int, ld: int, rows: int) -> Kernel:
+def _compare_kernel(terms: Terms, wide: bool, padded: int, ld: int, rows: int) -> Kernel:
     file, function, *each = (
         ("proof/proof_wide.cu", "worst_ratio_wide", 32, 256) if wide else ("proof/proof.cu", "worst_ratio", 128, 128)
     )
@@ -283,14 +301,14 @@ def _comparing(terms: Terms, wide: bool, padded: int, ld: int, rows: int) -> Ker
 
 
 @lru_cache(maxsize=1024)
-def _multiplying(
+def _proof_gemm_kernel(
     device: Device, terms: Terms, left: tuple[int, ...], right: tuple[int, ...], rows: tuple[int, ...]
 ) -> Kernel:
     operands = [(None, 0, x[1] * x[2] if x[0] > 1 else 0) for x in (left, right)]
     blocks = left[2] // tiles_of(device).depth
-    of_each = *rows, *[0] * (_AT_ONCE - len(rows))
+    of_each = *rows, *[0] * (_PER_LAUNCH - len(rows))
     grid, _, *walk = work_of(device, 1, max(left[0], right[0]), of_each, terms.n, blocks)
-    compared = _of_all([(*terms.structs, None, each) for each in rows])
+    compared = _filled_up([(*terms.structs, None, each) for each in rows])
     return Kernel.of(
         "proof/proof_gemm_sm90.cu", "proof_gemm", {}, (grid,), (384,), *operands, compared, blocks, blocks, *walk,
         shared_mem=tiles_of(device).shared_mem,

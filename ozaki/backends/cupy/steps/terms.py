@@ -1,4 +1,4 @@
-"""The proof's error terms of both operands: where they lie on the device, and how the host rounds its own."""
+"""The error terms of a componentwise proof (B1): where they lie on the device, and the bytes of those from the host."""
 
 from __future__ import annotations
 
@@ -14,7 +14,13 @@ from ozaki.bounds.exact import ErrorTerms
 
 
 class Terms(NamedTuple):
-    """Where the error terms of both operands lie: all rounded ones, then the exact ones (arithmetic/worst.cuh)."""
+    """Where the error terms of both operands lie in one buffer: rounded ones, then exact ones (arithmetic/worst.cuh).
+
+    Attributes
+    ----------
+    batch_a, m : matrices and rows of the left operand
+    batch_b, n : matrices and rows of the right operand
+    """
 
     batch_a: int
     m: int
@@ -23,55 +29,55 @@ class Terms(NamedTuple):
 
     @classmethod
     def of(cls, left: Array, right: Array) -> Terms:
-        """Of operands (batch, rows, k)."""
+        """The layout of the error terms of operands, shapes (batch, rows, k)."""
         return cls(*left.shape[:2], *right.shape[:2])
 
     @property
     def rows(self) -> tuple[int, int]:
-        """Of all of the batch."""
+        """Rows of the left and of the right operand in all matrices."""
         return self.batch_a * self.m, self.batch_b * self.n
 
     @property
     def padded(self) -> tuple[int, int]:
-        """Rows of a batch entry for which there are rounded terms; the columns are those of whole tiles."""
+        """Rows of a matrix of the left and the right operand that have rounded terms: whole fours, and whole tiles."""
         return round_up(self.m, 4), round_up(self.n, PADDED_COLUMNS)
 
     @property
     def rounded(self) -> tuple[int, int]:
-        """Those of all of the batch."""
+        """Rows of the left and of the right operand that have rounded terms, in all matrices."""
         return self.batch_a * self.padded[0], self.batch_b * self.padded[1]
 
     @property
     def nbytes(self) -> int:
-        """Of all terms."""
-        return _ROUNDED * sum(self.rounded) + 24 * sum(self.rows)
+        """Bytes of all terms."""
+        return _ROUNDED_BYTES * sum(self.rounded) + 24 * sum(self.rows)
 
     def places(self, memory: Place) -> list[Place]:
-        """Exact and rounded terms of the left operand, then of the right one."""
-        exact = memory.plus(_ROUNDED * sum(self.rounded))
-        return [exact, memory, exact.plus(24 * self.rows[0]), memory.plus(_ROUNDED * self.rounded[0])]
+        """Addresses in the buffer: of exact and rounded terms of the left operand, then of those of the right one."""
+        exact = memory.plus(_ROUNDED_BYTES * sum(self.rounded))
+        return [exact, memory, exact.plus(24 * self.rows[0]), memory.plus(_ROUNDED_BYTES * self.rounded[0])]
 
     @property
     def structs(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-        """The structs Terms of both."""
+        """The structs Terms (arithmetic/worst.cuh) of the left and of the right operand."""
         (a, b), (padded_a, padded_b) = self.rows, self.padded
-        left = (self.m, _ROUNDED // 4 * padded_a) if self.batch_a > 1 else (0, 0)
-        right = (self.n, _ROUNDED // 4 * padded_b) if self.batch_b > 1 else (0, 0)
+        left = (self.m, _ROUNDED_BYTES // 4 * padded_a) if self.batch_a > 1 else (0, 0)
+        right = (self.n, _ROUNDED_BYTES // 4 * padded_b) if self.batch_b > 1 else (0, 0)
         return (None, None, a, *left), (None, None, b, *right)
 
     def from_host(self, terms: ErrorTerms) -> npt.NDArray[np.uint8]:
-        """The bytes at these places."""
+        """The bytes of the buffer for error terms from the host."""
         left, right = self.padded
         rounded = _rounded(terms.left, left, False).tobytes() + _rounded(terms.right, right, True).tobytes()
         return np.frombuffer(rounded + terms.left.tobytes() + terms.right.tobytes(), np.uint8)
 
 
-_ROUNDED = 20
-"""Bytes of a row's rounded terms: ROUNDED floats of kernels/arithmetic/worst.cuh."""
+_ROUNDED_BYTES = 20
+"""Bytes of a row's rounded terms: ROUNDED float32 numbers (kernels/arithmetic/worst.cuh)."""
 
 
 def _rounded(terms: npt.NDArray[np.float64], padded: int, columns: bool) -> npt.NDArray[np.float32]:
-    """Rounded terms as there, [batch][rows / 4][5][4]."""
+    """Rounded terms as kernels/arithmetic/worst.cuh has them, [batch][padded / 4][5][4]."""
     _, batch, rows = terms.shape
     out = np.zeros((batch, padded // 4, 5, 4), np.float32)
     each = np.zeros((3, batch, padded), np.float32)
@@ -90,7 +96,7 @@ def _rounded(terms: npt.NDArray[np.float64], padded: int, columns: bool) -> npt.
 
 
 def _to_float32(x: npt.NDArray[np.float64], toward: float) -> npt.NDArray[np.float32]:
-    """Rounded up or down."""
+    """x rounded to float32, up for `toward` = inf, down for -inf."""
     nearest = x.astype(np.float32)
     beyond = nearest < x if toward > 0 else nearest > x
     return np.where(beyond, np.nextafter(nearest, np.float32(toward)), nearest)

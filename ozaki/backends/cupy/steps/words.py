@@ -1,4 +1,4 @@
-"""Operands cut into low-precision words, in the order that an engine reads."""
+"""Low-precision words of operands, stored in the layout that an engine reads."""
 
 from __future__ import annotations
 
@@ -19,31 +19,32 @@ def width(words: Words) -> int:
 
 
 def split_words(b: Builder, operand: Described, words: Words, layout: Layout) -> Slices:
-    """The words of a whole operand; a layout without tiles is one in fragments (kernels/words/fragments.cuh)."""
+    """Cut a described operand into words, stored in `layout`: in tiles or fragments (kernels/words/fragments.cuh)."""
     slices = Slices.room(b, operand, layout)
-    kernel = _splitting(operand.x.view, words, layout, operand.largest)
+    kernel = _split_words_kernel(operand.x.view, words, layout, operand.only_largest)
     b.launch(kernel, operand.x, operand.fields, Out(slices.mu.at), Out(slices.planes.at))
     return slices
 
 
 @lru_cache(maxsize=1024)
-def _splitting(view: View, words: Words, layout: Layout, largest: bool) -> Kernel:
+def _split_words_kernel(view: View, words: Words, layout: Layout, largest: bool) -> Kernel:
     macros = tile_macros(view, words, layout) | {"LARGEST": int(largest)}
     return Kernel.of(
         "words/split_words.cu", "split_words", macros, _grid(view, layout.rows, layout.k), (256,), None, *view.steps,
-        *view.shape[1:], layout.rows, layout.k, None, words.ceiling, None, None, layout.batch, layout.slice,
+        *view.shape[1:], layout.rows, layout.k, None, words.ceiling, None, None, layout.matrix_bytes,
+        layout.slice_bytes,
     )  # fmt: skip
 
 
 def count_underflows(b: Builder, operand: Described, words: Words) -> Arrive:
-    """Bring to the host, as one uint64, how many elements leave more than underflow-free words would."""
+    """Begin to count the elements of which words leave out more than the residual of B8; the array has one int64."""
     count = b.zeroed("underflows", 8)
-    b.launch(_counting(operand.x.view, words), operand.x, operand.fields, Out(count))
+    b.launch(_underflows_kernel(operand.x.view, words), operand.x, operand.fields, Out(count))
     return b.to_host("underflows on host", count, (1,), "q")
 
 
 @lru_cache(maxsize=1024)
-def _counting(view: View, words: Words) -> Kernel:
+def _underflows_kernel(view: View, words: Words) -> Kernel:
     _, rows, k = view.shape
     macros = _macros(view, words) | {"TILE": 0, "TOGETHER": 1, "NEIGHBOURS": 0, "LARGEST": 0}
     padded = round_up(rows, 32), round_up(k, 128)
@@ -55,7 +56,7 @@ def _counting(view: View, words: Words) -> Kernel:
 
 
 def tile_macros(view: View, words: Words, layout: Layout) -> Macros:
-    """Macros of kernels/words/cut_words.cuh, and along what is read."""
+    """The macros of kernels/words/cut_words.cuh, and ALONG_K."""
     together = layout.row_bytes // (layout.k * width(words))
     return _macros(view, words) | {"TILE": layout.tile, "TOGETHER": together, "NEIGHBOURS": layout.neighbours}
 

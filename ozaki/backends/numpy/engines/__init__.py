@@ -1,4 +1,4 @@
-"""The engines of NumPy: a driver for each scheme."""
+"""The engines of NumPy: one for each kind of scheme."""
 
 from __future__ import annotations
 
@@ -11,9 +11,12 @@ from ozaki.backends.numpy.engines.residues import ResidueEngine
 from ozaki.schemes import Digits, Residues, Scheme
 
 DRIVERS: dict[type, Callable[[Any, int, bool], Engine]] = {Digits: DigitEngine.of, Residues: ResidueEngine.of}
-"""By the type of a scheme: makes its engine for an inner dimension; True asks for the slices of an int8 machine."""
+"""For each type of scheme, the function of (scheme, k, int8) that makes its engine.
+
+With int8, the engine multiplies the slices of an int8 machine, instead of fewer and wider ones.
+"""
 
 
 def engine_of(scheme: Scheme, k: int, int8: bool) -> Engine:
-    """The engine of a scheme for inner dimension k."""
+    """The engine of a scheme for inner dimension k; with `int8`, by the slices of an int8 machine."""
     return DRIVERS[type(scheme)](scheme, k, int8)

@@ -1,4 +1,4 @@
-"""Digits through float64 BLAS: blocks of digits multiplied at once, as wide as float64 sums exactly."""
+"""Digits through float64 BLAS: several digits multiplied at once, as many as float64 sums exactly."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from ozaki.schemes.digits import Rectangle, rectangles
 
 @dataclass(frozen=True)
 class DigitEngine:
-    """The driver of digits.
+    """The engine of digits.
 
     Attributes
     ----------
-    scheme, k, slab : as `Engine` has them
-    rectangles : the blocks of digit pairs, one matrix product each
+    scheme, k, slab : see `Engine`
+    rectangles : the blocks of digit pairs, each of which is one matrix product
     """
 
     scheme: Digits
@@ -31,7 +31,7 @@ class DigitEngine:
 
     @classmethod
     def of(cls, scheme: Digits, k: int, int8: bool) -> DigitEngine:
-        """With the largest blocks, or, with `int8`, with single pairs of digits."""
+        """The engine with the largest blocks that float64 sums exactly or, with `int8`, with single pairs of digits."""
         slab = max(1, min(k, blas.DEPTH))
         room = 52 - (slab - 1).bit_length()
         span = 2 if int8 else max(2, (room + 2) // scheme.bits)
@@ -39,36 +39,36 @@ class DigitEngine:
 
     @property
     def planes(self) -> int:
-        """One for each block."""
+        """Number of matrix products for each slab: one for each block of digit pairs."""
         return len(self.rectangles)
 
     @property
     def what(self) -> str:
-        """What the planes are."""
+        """Number and kind of the planes, for people."""
         return f"{self.planes} blocks of digits"
 
     @property
     def sums(self) -> int:
-        """The limbs of the sum of all blocks, in units of the last digit kept."""
+        """Number of limbs of the sum of all blocks, in units of 2**shift."""
         return -(-(self.scheme.bits * (self.scheme.count + 1) + self.k.bit_length() + 1) // LIMB_BITS)
 
     @property
     def split_copies(self) -> int:
-        """Leading digits of every count, and what they are made of."""
+        """Arrays held while a tile is split: the leading s digits for every s, and scratch."""
         return self.scheme.count + 6
 
     @property
     def rounding_copies(self) -> int:
-        """Limbs, and what rounds them."""
+        """Arrays held while a tile is rounded: limbs, and scratch."""
         return 2 * self.sums + 12
 
     @property
     def shift(self) -> int:
-        """Limbs are in units of the last digit kept."""
+        """Exponent of the unit of limbs: the weight of the pairs s + t = count + 1, the least that are kept."""
         return self.scheme.bits * (self.scheme.count - 1)
 
     def split(self, image: Floats, side: str, out: Floats) -> None:
-        """out[r] = the block of digits that rectangle r takes from this side, as one integer."""
+        """Write the digits that rectangle r takes from this side, as one integer for each element, into out[r]."""
         p, bits = self.scheme.count, self.scheme.bits
         leading = [_leading_digits(image, s, p, bits) for s in range(p + 1)]
         for r, block in enumerate(self.rectangles):
@@ -76,7 +76,7 @@ class DigitEngine:
             out[r] = leading[first + count] - leading[first] * 2.0 ** (bits * count)
 
     def add(self, product: Floats, sums: Floats | None) -> Floats:
-        """The limbs, with the blocks' products added by their weights."""
+        """Add the products of all blocks, each times its weight, to limbs in `sums`; return these."""
         sums = np.zeros((self.sums, *product.shape[1:])) if sums is None else sums
         p, bits = self.scheme.count, self.scheme.bits
         planes, limbs = product.reshape(len(product), -1), sums.reshape(len(sums), -1)
@@ -87,7 +87,7 @@ class DigitEngine:
         return sums
 
     def limbs(self, sums: Floats) -> Floats:
-        """The sums are limbs."""
+        """Return the sums, which are limbs already."""
         return sums
 
 
@@ -106,6 +106,6 @@ def _leading_digits(image: Floats, s: int, p: int, bits: int) -> Floats:
 
 
 def _at_least(x: int) -> float:
-    """Smallest float64 >= x."""
+    """The smallest float64 that is not below x."""
     nearest = float(x)
     return nearest if int(nearest) >= x else float(np.nextafter(nearest, np.inf))

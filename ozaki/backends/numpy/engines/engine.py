@@ -1,4 +1,4 @@
-"""What an engine of NumPy does: the driver of one scheme's exact products through float64 BLAS."""
+"""The protocol of NumPy's engines: exact products of a scheme through float64 BLAS."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from ozaki.schemes import Scheme
 
 
 class Engine(Protocol):
-    """How a scheme's product goes through float64 BLAS, exactly, for inner dimension k."""
+    """Splits images of a scheme, and recombines their products by float64 BLAS, exactly, for inner dimension k.
+
+    A plane is a matrix of slices, one for each matrix product; a slab is a part of k.
+    """
 
     @property
     def scheme(self) -> Scheme: ...
@@ -17,47 +20,50 @@ class Engine(Protocol):
     def k(self) -> int: ...
     @property
     def slab(self) -> int:
-        """Inner indices that are multiplied at a time."""
+        """Most inner indices that are multiplied at a time."""
         ...
 
     @property
     def planes(self) -> int:
-        """Matrix products for each slab of k."""
+        """Number of matrix products for each slab."""
         ...
 
     @property
     def what(self) -> str:
-        """What the planes are, for people."""
+        """Number and kind of the planes, for people."""
         ...
 
     @property
     def sums(self) -> int:
-        """Matrices that hold sums over slabs, beside the products of a slab."""
+        """Number of matrices, as large as a panel, that hold sums over slabs, without the products of a slab."""
         ...
 
     @property
     def split_copies(self) -> int:
-        """Arrays as large as a tile of an operand that are held while it is split, at most, beside its slices."""
+        """Most arrays, as large as a tile of an operand, that are held while the tile is split, without its slices."""
         ...
 
     @property
     def rounding_copies(self) -> int:
-        """Arrays as large as a tile of the result that are held while it is rounded, at most, beside its sums."""
+        """Most arrays, as large as a tile of the result, that are held while the tile is rounded, without its sums."""
         ...
 
     @property
     def shift(self) -> int:
-        """The exact integer is 2**shift times the value of its limbs."""
+        """Exponent for which the exact integer Cbar is 2**shift times the value of its limbs."""
         ...
 
     def split(self, image: Floats, side: str, out: Floats) -> None:
-        """The slices of a tile of an image, contiguous, into out, shape (planes, *image.shape)."""
+        """Write the slices of a tile of an image, which is contiguous, into out, shape (planes, *image.shape)."""
         ...
 
     def add(self, product: Floats, sums: Floats | None) -> Floats:
-        """The sums over slabs with one more product, shape (planes, batch, m, n), which is overwritten; None: none."""
+        """Add the product of a slab, shape (planes, batch, m, n), to the sums over slabs, and return these.
+
+        `sums` is None for the first slab. Both arguments may be overwritten, and the result may be either.
+        """
         ...
 
     def limbs(self, sums: Floats) -> Floats:
-        """The exact integers of some entries as limbs (`_limbs`), of sums of shape (..., entries), overwritten."""
+        """The exact integers of some entries as limbs (`_limbs`); overwrites their sums, shape (..., entries)."""
         ...

@@ -1,4 +1,4 @@
-"""Residues through float64 BLAS: larger moduli than an int8 machine has, for the same exact integer."""
+"""Residues through float64 BLAS: fewer and larger moduli than on int8 machines, for the same exact integer."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from ozaki.schemes.residues import Remainders, exact_moduli, remainders
 
 @dataclass(frozen=True)
 class ResidueEngine:
-    """The driver of residues.
+    """The engine of residues.
 
     Attributes
     ----------
-    scheme, k, slab : as `Engine` has them
-    crt : moduli whose products BLAS sums exactly over a slab, and their Chinese remainders
+    scheme, k, slab : see `Engine`
+    crt : moduli for which float64 sums products of residues over a slab exactly, and their constants
     """
 
     scheme: Residues
@@ -32,7 +32,7 @@ class ResidueEngine:
 
     @classmethod
     def of(cls, scheme: Residues, k: int, int8: bool) -> ResidueEngine:
-        """With the largest moduli, or, with `int8`, with those of the scheme."""
+        """The engine with the largest moduli that are exact over a slab or, with `int8`, with those of the scheme."""
         slab = max(1, min(k, blas.DEPTH))
         at_least = scheme.range * 2 + scheme.range // 128
         moduli = scheme.moduli if int8 else exact_moduli(max(slab, LEAST_DEPTH), 53, at_least)
@@ -40,36 +40,36 @@ class ResidueEngine:
 
     @property
     def planes(self) -> int:
-        """One for each modulus."""
+        """Number of matrix products for each slab: one for each modulus."""
         return len(self.crt.moduli)
 
     @property
     def what(self) -> str:
-        """What the planes are."""
+        """Number and kind of the planes, for people."""
         return f"residues modulo {self.planes} numbers"
 
     @property
     def sums(self) -> int:
-        """As many again, if there are several slabs."""
+        """Number of matrices of sums over slabs: one for each modulus; none if one slab is all of k."""
         return self.planes if self.k > self.slab else 0
 
     @property
     def split_copies(self) -> int:
-        """The pieces of an image, and what they are made of."""
+        """Arrays held while a tile is split: the pieces of an image, and scratch."""
         return 5 + -(-(self.crt.product.bit_length() // 2 + 1) // PIECE_BITS)
 
     @property
     def rounding_copies(self) -> int:
-        """Residues, limbs, and what rounds them."""
+        """Arrays held while a tile is rounded: residues, limbs, and scratch."""
         return 2 * self.planes + len(weight_limbs(self.crt)) + 12
 
     @property
     def shift(self) -> int:
-        """The limbs are the integer itself."""
+        """Return 0: the limbs are those of Cbar itself."""
         return 0
 
     def split(self, image: Floats, side: str, out: Floats) -> None:
-        """out[t] = image (times the CRT inverse on the left) mod moduli[t], symmetric."""
+        """Write the symmetric residues of the image modulo moduli[t] into out[t], on the left times the CRT inverse."""
         bits = int(np.frexp(np.abs(image).max(initial=0.0))[1])
         count = max(-(-bits // PIECE_BITS), 1)
         pieces = np.empty((count, image.size))
@@ -83,7 +83,10 @@ class ResidueEngine:
             _reduce(total, m, pieces[0], total)
 
     def add(self, product: Floats, sums: Floats | None) -> Floats:
-        """The sums, each modulo its modulus if there are several slabs; else they are reduced in `limbs`."""
+        """Add the product of a slab to the sums, and return these.
+
+        With several slabs, each product is reduced by its modulus first; with one, `limbs` reduces it.
+        """
         if self.k > self.slab:
             planes = product.reshape(len(product), -1)
             scratch = np.empty(min(TILE, planes.shape[1]))
@@ -94,7 +97,7 @@ class ResidueEngine:
         return product if sums is None else np.add(sums, product, out=sums)
 
     def limbs(self, sums: Floats) -> Floats:
-        """Chinese remainders: limbs = weights y - q product, one small matrix product."""
+        """The limbs of Cbar = sum_t y_t weights[t] - q product (Chinese remainders), by one small matrix product."""
         count = self.planes
         y = np.empty((count + 1, sums.shape[1]))
         for t, m in enumerate(self.crt.moduli):
@@ -116,7 +119,7 @@ def _weights(crt: Remainders) -> Floats:
 
 
 def _reduce(x: Floats, m: int, scratch: Floats, out: Floats) -> None:
-    """out = x mod m, which may be x; abs(out) <= m/2 (1 + 2**-20); x an integer up to 2**53."""
+    """Write x mod m into out, which may be x: abs(out) <= m/2 (1 + 2**-20), if x holds integers up to 2**53."""
     np.multiply(x, 1.0 / m, out=scratch)
     np.rint(scratch, out=scratch)
     scratch *= m

@@ -10,11 +10,14 @@ from ozaki._plan import Plan
 from ozaki._workspace import too_few_bytes
 from ozaki.backends.cupy.devices.device import Device
 from ozaki.backends.cupy.program.kernels import round_up
-from ozaki.backends.cupy.steps.engines import fused, winograd, word_pairs, word_promoted
-from ozaki.backends.cupy.steps.engines.cublas import Cublas
+from ozaki.backends.cupy.steps.engines import fused_digits, winograd, word_pairs, word_promoted
+from ozaki.backends.cupy.steps.engines.cublas_digits import CublasDigits
 from ozaki.backends.cupy.steps.engines.cublas_fp16 import CublasFp16
+from ozaki.backends.cupy.steps.engines.cublas_residues import CublasResidues
 from ozaki.backends.cupy.steps.engines.engine import Engine, units_of, workspace_of
-from ozaki.backends.cupy.steps.engines.fused import Fused
+from ozaki.backends.cupy.steps.engines.fused_digits import FusedDigits
+from ozaki.backends.cupy.steps.engines.fused_residues import FusedResidues
+from ozaki.backends.cupy.steps.engines.tiled import tiles_of
 from ozaki.backends.cupy.steps.engines.winograd import Winograd
 from ozaki.backends.cupy.steps.engines.word_mma import MmaWords
 from ozaki.schemes import Digits, Residues, Scheme, Words
@@ -33,16 +36,16 @@ def engine_of(device: Device, plan: Plan) -> Engine:
     if isinstance(plan.scheme, Words):
         return word_engine(device, plan.scheme, batch, m, k, n)
     engine = slice_engine(device, plan.scheme, plan.engine, batch, plan.shape)
-    if not isinstance(engine, Fused):
+    if limit is None:
         return engine
-    if winograd.faster(device, plan.scheme, batch, plan.shape):
-        quadrants = Winograd(device)
-        if limit is None or limit >= workspace_of(quadrants, plan.scheme, k, batch, m, n):
-            return quadrants
-    if limit is not None and plan.engine == "auto":
+    if isinstance(engine, Winograd):
+        if limit >= workspace_of(engine, plan.scheme, k, batch, m, n):
+            return engine
+        engine = FusedResidues(device)
+    if isinstance(engine, FusedResidues | FusedDigits) and plan.engine == "auto":
         # Panels do not shrink what digits keep aside, and those of cuBLAS may be smaller.
         least = workspace_of(engine, plan.scheme, k, batch, *units_of(engine, plan.scheme, k))
-        return engine if limit >= 2 * least else Cublas(device)
+        return engine if limit >= 2 * least else cublas_engine(device, plan.scheme)
     return engine
 
 
@@ -50,35 +53,61 @@ def slice_engine(device: Device, scheme: Scheme, asked: str, batch: int, shape: 
     """The engine of digits or residues that is asked for, or the fastest there, for (m, k, n) and any memory."""
     if isinstance(scheme, Digits) and scheme.word == "fp16":
         return CublasFp16(device)
+    cublas = cublas_engine(device, scheme)
     if asked == "cublas":
-        return Cublas(device)
-    there = fused.multiplies(device, scheme, shape[1])
-    if asked == "hopper" and not there:
-        raise ValueError(
-            "engine: 'hopper' multiplies residues, or up to 7 digits with moderate k, on devices of compute capability "
-            "9.0; use scheme='residues' there, or engine='auto'"
-        )
-    faster = asked == "hopper" or (there and _fused_is_faster(device, scheme, batch, shape))
-    return Fused(device) if faster else Cublas(device)
+        return cublas
+    fused = _own_engine(device, scheme, batch, shape)
+    if fused is None:
+        if asked == "hopper":
+            raise ValueError(
+                "engine: 'hopper' multiplies residues, or up to 7 digits with moderate k, on devices of compute "
+                "capability 9.0; use scheme='residues' there, or engine='auto'"
+            )
+        return cublas
+    return fused if asked == "hopper" or _is_faster(fused, cublas, scheme, batch, shape) else cublas
+
+
+def cublas_engine(device: Device, scheme: Scheme) -> Engine:
+    """The engine of int8 slices that every GPU has."""
+    return CublasResidues(device) if isinstance(scheme, Residues) else CublasDigits(device)
+
+
+def fused_engine(device: Device, scheme: Scheme) -> Engine:
+    """The library's own kernels, of a device that has them."""
+    return FusedResidues(device) if isinstance(scheme, Residues) else FusedDigits(device)
+
+
+def _own_engine(device: Device, scheme: Scheme, batch: int, shape: tuple[int, int, int]) -> Engine | None:
+    """The fastest of the library's own int8 kernels; None if the device has none for these slices."""
+    if device.tiles is None:
+        return None
+    if isinstance(scheme, Residues) and winograd.faster(scheme, batch, shape):
+        return Winograd(device)
+    if isinstance(scheme, Digits) and not fused_digits.multiplies(device, scheme, shape[1]):
+        return None
+    return fused_engine(device, scheme)
 
 
 @lru_cache(maxsize=1024)
-def _fused_is_faster(device: Device, scheme: Scheme, batch: int, shape: tuple[int, int, int]) -> bool:
-    """Its tiles are not mostly padding; or that costs less than products by cuBLAS, for a batch one after the other."""
-    m, k, n = shape
-    if device.tiles is not None and min(m, n) >= device.tiles.smallest:
+def _is_faster(fused: Engine, cublas: Engine, scheme: Scheme, batch: int, shape: tuple[int, int, int]) -> bool:
+    """Whether the fused kernel is faster than cuBLAS, which multiplies a batch one matrix after the other.
+
+    Its tiles are mostly filled, or the padded slices take little memory or no more than those of cuBLAS.
+    """
+    (m, k, n), tiles = shape, tiles_of(fused.device)
+    if min(m, n) >= tiles.smallest:
         return True
     if batch == 1 and isinstance(scheme, Residues) and m * n < _FEW_ENTRIES and k > _SHORT:
         return False
-    padded, plain = (workspace_of(engine, scheme, k, batch, m, n) for engine in (Fused(device), Cublas(device)))
+    padded, plain = (workspace_of(engine, scheme, k, batch, m, n) for engine in (fused, cublas))
     return padded <= max(_MOST_PADDED, plain)
 
 
 _FEW_ENTRIES, _SHORT = 2**15, 2**13
-"""A result of fewer entries cuBLAS computes faster, by smaller tiles, where k is longer than that."""
+"""cuBLAS is faster for results of fewer than _FEW_ENTRIES entries with k above _SHORT: its tiles are smaller."""
 
 _MOST_PADDED = 2**34
-"""Bytes that small or narrow matrices may take when they are padded to whole tiles; more, if cuBLAS takes as much."""
+"""Bytes that slices of small or narrow matrices may take when they are padded to whole tiles."""
 
 
 def word_engine(device: Device, words: Words, batch: int, m: int, k: int, n: int) -> Engine:

@@ -7,12 +7,12 @@ from functools import lru_cache
 from math import prod
 
 from ozaki.backends.cupy.devices.device import Device
+from ozaki.backends.cupy.devices.rates import DIGITS
 from ozaki.backends.cupy.program.arrays import SIZES, Array
 from ozaki.backends.cupy.program.builder import Builder
 from ozaki.backends.cupy.program.kernels import round_up
 from ozaki.backends.cupy.steps import cutting
-from ozaki.backends.cupy.steps.engines.cublas import check_row
-from ozaki.backends.cupy.steps.gemm import FP16, gemms
+from ozaki.backends.cupy.steps.gemm import FP16, check_row, gemms
 from ozaki.backends.cupy.steps.operands import Described, Layout, Slices
 from ozaki.backends.cupy.steps.unrounded import Unrounded
 from ozaki.schemes import Digits
@@ -36,7 +36,7 @@ class CublasFp16:
 
     def split(self, b: Builder, operand: Described, side: str, scheme: Digits) -> Slices:
         """The slices of a whole operand."""
-        return cutting.split(b, self.device, operand, side, scheme, _layout(scheme, *operand.x.shape))
+        return cutting.split(b, operand, side, scheme, _layout(scheme, *operand.x.shape))
 
     def splits_in_one_read(self, scheme: Digits, side: str, operand: Array, sums: bool) -> bool:
         """Never: there is no such kernel for slices without tiles."""
@@ -53,19 +53,29 @@ class CublasFp16:
         for i in range(batch):
             product = Unrounded(scheme, sums.with_axis(1), left.exponents(i), right.exponents(i))
             for g in range(la.k // la.slab):
-                at_a, at_b = left.of_batch(i).plus(g * la.slab_stride), right.of_batch(i).plus(g * lb.slab_stride)
+                at_a, at_b = (
+                    left.place_of_matrix(i).plus(g * la.slab_stride),
+                    right.place_of_matrix(i).plus(g * lb.slab_stride),
+                )
                 for pairs in range(1, p + 1):  # left slices 1 .. pairs with the reversed right slices pairs .. 1
                     for first in range(0, pairs, most):
-                        at = at_a.plus(first * la.slice), at_b.plus((p - pairs + first) * lb.slice), products.at
+                        at = (
+                            at_a.plus(first * la.slice_bytes),
+                            at_b.plus((p - pairs + first) * lb.slice_bytes),
+                            products.at,
+                        )
                         depth = min(most, pairs - first) * la.slab
                         gemms(b, FP16, at, (m, ld, depth), (la.row_bytes // 2, lb.row_bytes // 2, ld))
                         product.add_diagonals(b, products, g == 0 and first == 0, pairs - 1)
-            product.round_into(b, self.device, out.some(0, i, i + 1))
+            product.round_into(b, out.part(0, i, i + 1))
         b.release(products, sums)
 
-    def occupied(self, scheme: Digits, batch: int, m: int, k: int, n: int) -> float:
-        """Entries with their padding: cuBLAS has tiles of its own."""
-        return batch * prod(_layout(scheme, 1, x, k).rows for x in (m, n))
+    def seconds(self, scheme: Digits, batch: int, m: int, k: int, n: int, dtype: str) -> float:
+        """How long a product takes that is planned from its data, at cuBLAS's rate of int8."""
+        operation = self.device.rates.cublas(m, n, batch * prod(_layout(scheme, 1, x, k).rows for x in (m, n)))
+        return self.device.rates.slices(
+            batch, m, k, n, dtype, scheme, operation=operation, between=6 * scheme.products, reads=2, planned=DIGITS
+        )
 
 
 @lru_cache(maxsize=1024)

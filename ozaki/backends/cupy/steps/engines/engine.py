@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+from ozaki.backends.cupy.devices.device import Device
 from ozaki.backends.cupy.program.arrays import Array
 from ozaki.backends.cupy.program.builder import Builder
 from ozaki.backends.cupy.steps.operands import Described, Layout, Slices
@@ -15,6 +16,9 @@ class Engine(Protocol):
 
     Engines are equal if slices for one serve the other.
     """
+
+    @property
+    def device(self) -> Device: ...
 
     @property
     def label(self) -> str:
@@ -43,8 +47,8 @@ class Engine(Protocol):
         """out = left right^T, shape (batch, m, n), its columns neighbours in memory; frees what it holds beside."""
         ...
 
-    def occupied(self, scheme: Any, batch: int, m: int, k: int, n: int) -> float:
-        """Entries of each slice product that would keep the whole device busy for as long as a product does."""
+    def seconds(self, scheme: Any, batch: int, m: int, k: int, n: int, dtype: str) -> float | None:
+        """How long a product takes that is planned from its data; None where nobody measured it."""
         ...
 
 

@@ -1,28 +1,29 @@
-"""Digits by the library's own kernels: diagonals added, joined and rounded in registers."""
+"""Digits by the library's own int8 kernels."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import lru_cache
 from math import ceil
 
 from ozaki.backends.cupy.devices.device import Device
+from ozaki.backends.cupy.devices.rates import DIGITS
 from ozaki.backends.cupy.devices.tiles import Tiles
 from ozaki.backends.cupy.program.arrays import Array, View
 from ozaki.backends.cupy.program.builder import Builder
 from ozaki.backends.cupy.program.kernels import Kernel, Macros, output, struct
 from ozaki.backends.cupy.program.steps import Out
+from ozaki.backends.cupy.steps import cutting, one_read
 from ozaki.backends.cupy.steps.engines.shares import digit_shares, few_digit_shares
-from ozaki.backends.cupy.steps.engines.tiled import (
-    Operand,
-    Together,
-    few,
-    group,
-    tile_of,
-    tiles_of,
-    together,
-)
-from ozaki.backends.cupy.steps.operands import Slices
+from ozaki.backends.cupy.steps.engines.tiled import LABEL, Operand, Together, group, layout, tiles_of, together
+from ozaki.backends.cupy.steps.operands import Described, Layout, Slices
 from ozaki.schemes import Digits
+
+_MOST_DIGITS = 7
+"""Digits that kernels/arithmetic/diagonals.cuh joins at most."""
+
+_FEW_DIGITS = 3
+"""Digits at most for which a thread has accumulators for all diagonals."""
 
 _FAR_REGION = 128
 """Rows and columns that a block looks after, as in kernels/products/digit_far_sm90.cu."""
@@ -31,25 +32,78 @@ _FLAGS = 4 * 2 * 1024
 """Bytes of flags, two for each block of the largest grid."""
 
 
-def workspace(device: Device, scheme: Digits) -> int:
-    """Bytes at most, for products of any size."""
-    return sum(_kept_aside(tiles_of(device), scheme, device.clusters, True))
+@dataclass(frozen=True)
+class FusedDigits:
+    """The kernels that add diagonals, join and round them in registers, and leave the result itself."""
+
+    device: Device
+    label: str = LABEL
+
+    def layout(self, scheme: Digits, side: str, batch: int, rows: int, k: int) -> Layout:
+        """Where the slices of an operand lie: in tiles."""
+        tiles = tiles_of(self.device)
+        tile = _tile_of(tiles, scheme)[side == "right"]
+        return layout(tiles, scheme.count, side, batch, rows, k, tile, neighbours=4, in_pairs=_few(scheme))
+
+    def workspace(self, scheme: Digits, batch: int, rows: int, cols: int, k: int) -> int:
+        """Bytes held beside the slices at most, for products of any size."""
+        return sum(_kept_aside(tiles_of(self.device), scheme, self.device.clusters, True))
+
+    def split(self, b: Builder, operand: Described, side: str, scheme: Digits) -> Slices:
+        """The slices of a whole operand."""
+        return cutting.split(b, operand, side, scheme, self.layout(scheme, side, *operand.x.shape))
+
+    def splits_in_one_read(self, scheme: Digits, side: str, operand: Array, sums: bool) -> bool:
+        """Whether blocks can hold whole rows, and are faster than two kernels."""
+        lay = self.layout(scheme, side, *operand.shape)
+        return self.device.family.one_read and one_read.fits(scheme, lay, operand.view, sums)
+
+    def multiply(self, b: Builder, scheme: Digits, left: Slices, right: Slices, out: Array) -> None:
+        """out = left right^T, shape (batch, m, n), its columns neighbours in memory."""
+        blocks = left.layout.k // tiles_of(self.device).depth
+        views = left.operand, right.operand, blocks, out.view, left.mu_step, right.mu_step
+        aside, beginning, kernel = _gemm(self.device, scheme, *views)
+        memory = [b.buffer("digits aside", size) if size else None for size in aside]
+        flags = b.zeroed("flags", _FLAGS) if aside[-1] else None
+        counters = beginning.counter(b)
+        slices, exponents = (left.planes, right.planes), (left.mu, right.mu)
+        given = [Out(out.at if each is None else each) for each in (*memory, flags)]  # something for what is not used
+        b.launch(kernel, *slices, Out(out.at), *exponents, *given, *map(Out, counters))
+        b.release(*(each for each in (*memory, flags, *counters) if each is not None))
+        if out.char == "d":
+            b.launch(far(scheme, *views), *slices, Out(out.at), *exponents)
+
+    def seconds(self, scheme: Digits, batch: int, m: int, k: int, n: int, dtype: str) -> float:
+        """How long a product takes that is planned from its data."""
+        rates = self.device.rates
+        operation = rates.fused(batch * m * n, self.occupied(scheme, batch, m, k, n))
+        return rates.slices(batch, m, k, n, dtype, scheme, operation=operation, between=0, reads=2, planned=DIGITS)
+
+    def occupied(self, scheme: Digits, batch: int, m: int, k: int, n: int) -> float:
+        """Entries of each slice product that would keep all clusters busy for as long as a product does."""
+        tiles, clusters = tiles_of(self.device), self.device.clusters
+        rows, cols = _tile_of(tiles, scheme)
+        work = batch * -(-m // (2 * rows)) * -(-n // cols)
+        _, whole, sharers = _shares(scheme, work, tiles.blocks(k), clusters)
+        last = (work - whole) / sharers if sharers else 0
+        return clusters * (-(-whole // clusters) + last) * 2 * rows * cols
 
 
-def multiply(b: Builder, device: Device, scheme: Digits, left: Slices, right: Slices, out: Array) -> None:
-    """out = left right^T, shape (batch, m, n)."""
-    blocks = left.layout.k // tiles_of(device).depth
-    views = left.operand, right.operand, blocks, out.view, left.mu_step, right.mu_step
-    aside, beginning, kernel = _gemm(device, scheme, *views)
-    memory = [b.buffer("digits aside", size) if size else None for size in aside]
-    flags = b.zeroed("flags", _FLAGS) if aside[-1] else None
-    counters = beginning.counter(b)
-    slices, exponents = (left.planes, right.planes), (left.mu, right.mu)
-    given = [Out(out.at if each is None else each) for each in (*memory, flags)]  # something for what is not used
-    b.launch(kernel, *slices, Out(out.at), *exponents, *given, *map(Out, counters))
-    b.release(*(each for each in (*memory, flags, *counters) if each is not None))
-    if out.char == "d":
-        b.launch(far(device, scheme, *views), *slices, Out(out.at), *exponents)
+def multiplies(device: Device, scheme: Digits, k: int) -> bool:
+    """Whether the kernels take these digits: few enough, and k so small that no accumulator overflows."""
+    tiles = tiles_of(device)
+    deepest = scheme.depth(2**31 - 2 ** (31 - scheme.bits) - 4)
+    return scheme.count <= _MOST_DIGITS and tiles.depth * tiles.blocks(k) <= deepest
+
+
+def _few(scheme: Digits) -> bool:
+    """Whether all diagonals are summed at once."""
+    return scheme.count <= _FEW_DIGITS
+
+
+def _tile_of(tiles: Tiles, scheme: Digits) -> tuple[int, int]:
+    """Rows and columns of a tile of the result."""
+    return (tiles.few_digits_side, tiles.few_digits_side) if _few(scheme) else (tiles.rows, tiles.columns)
 
 
 @lru_cache(maxsize=1024)
@@ -59,14 +113,14 @@ def _gemm(
     """The bytes that it keeps aside, the last of what is handed over, what clusters begin together, and the launch."""
     tiles = tiles_of(device)
     batch, m, n = out.shape
-    tile_rows, tile_cols = tile_of(tiles, scheme)
+    tile_rows, tile_cols = _tile_of(tiles, scheme)
     rows, columns = -(-m // (2 * tile_rows)), -(-n // tile_cols)
     work = batch * rows * columns
     clusters, whole, sharers = _shares(scheme, work, blocks, device.clusters)
     beginning = together(whole, clusters, blocks)
     macros: Macros = {"OUTPUT": out.ctype, "SLICES": scheme.count, "DIGIT_BITS": scheme.bits}
     walk = struct([rows, columns, group(tiles, 2 * tile_rows, blocks), batch])
-    aside, name = _kept_aside(tiles, scheme, clusters, whole < work), "digit" if few(scheme) else "diagonal"
+    aside, name = _kept_aside(tiles, scheme, clusters, whole < work), "digit" if _few(scheme) else "diagonal"
     kernel = Kernel.of(
         f"products/{name}_gemm_sm90.cu", f"{name}_gemm", macros, (2 * clusters,), (384,), a, b,
         output(out, mu_step, nu_step), *(None for _ in aside), None, blocks,
@@ -76,9 +130,7 @@ def _gemm(
 
 
 @lru_cache(maxsize=1024)
-def far(
-    device: Device, scheme: Digits, a: Operand, b: Operand, blocks: int, out: View, mu_step: int, nu_step: int
-) -> Kernel:
+def far(scheme: Digits, a: Operand, b: Operand, blocks: int, out: View, mu_step: int, nu_step: int) -> Kernel:
     """What the kernel leaves: subnormal float64 results."""
     batch, m, n = out.shape
     macros: Macros = {"SLICES": scheme.count, "DIGIT_BITS": scheme.bits}
@@ -91,21 +143,11 @@ def far(
 
 def _kept_aside(tiles: Tiles, scheme: Digits, clusters: int, split: bool) -> tuple[int, ...]:
     """Bytes of digits that blocks keep aside, where they do, and of what they hand over."""
-    tile_rows, tile_cols = tile_of(tiles, scheme)
+    tile_rows, tile_cols = _tile_of(tiles, scheme)
     entries = 2 * clusters * tile_rows * tile_cols
     handed_over = entries * (scheme.count + 3) if split else 0
-    return (handed_over,) if few(scheme) else (entries * (scheme.count - 1), handed_over)
+    return (handed_over,) if _few(scheme) else (entries * (scheme.count - 1), handed_over)
 
 
 def _shares(scheme: Digits, tiles: int, blocks: int, clusters: int) -> tuple[int, int, int]:
-    return few_digit_shares(tiles, blocks, clusters) if few(scheme) else digit_shares(tiles, blocks, scheme, clusters)
-
-
-def occupied(device: Device, scheme: Digits, batch: int, m: int, k: int, n: int) -> float:
-    """Entries of each slice product that would keep all clusters busy for as long as a product does."""
-    tiles, clusters = tiles_of(device), device.clusters
-    rows, cols = tile_of(tiles, scheme)
-    work = batch * -(-m // (2 * rows)) * -(-n // cols)
-    _, whole, sharers = _shares(scheme, work, tiles.blocks(k), clusters)
-    last = (work - whole) / sharers if sharers else 0
-    return clusters * (-(-whole // clusters) + last) * 2 * rows * cols
+    return few_digit_shares(tiles, blocks, clusters) if _few(scheme) else digit_shares(tiles, blocks, scheme, clusters)

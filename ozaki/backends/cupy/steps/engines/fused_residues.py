@@ -1,22 +1,25 @@
-"""Residues by the library's own kernel: bytes y_t of all moduli in one launch, and their recombination."""
+"""Residues by the library's own int8 kernel."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 from math import ceil
 from typing import Any
 
 from ozaki.backends.cupy.devices.device import Device
+from ozaki.backends.cupy.devices.rates import RESIDUES, reads_of_rows
 from ozaki.backends.cupy.program.arrays import Array
 from ozaki.backends.cupy.program.builder import Builder
 from ozaki.backends.cupy.program.kernels import Kernel, Macros, round_up, struct
 from ozaki.backends.cupy.program.steps import Out
+from ozaki.backends.cupy.steps import cutting, one_read
 from ozaki.backends.cupy.steps.cutting import accumulator_moduli
 from ozaki.backends.cupy.steps.engines.halves import Places, places
 from ozaki.backends.cupy.steps.engines.shares import columns, deepest, of_parts, parts_of_k
-from ozaki.backends.cupy.steps.engines.tiled import Operand, Together, group, tiles_of, together
-from ozaki.backends.cupy.steps.operands import Slices
+from ozaki.backends.cupy.steps.engines.tiled import LABEL, Operand, Together, group, layout, tiles_of, together
+from ozaki.backends.cupy.steps.operands import Described, Layout, Slices
 from ozaki.backends.cupy.steps.unrounded import Unrounded
 from ozaki.schemes import Residues
 
@@ -26,19 +29,58 @@ is cleared between two kernels that overlap else, which takes 5 microseconds (H2
 28 microseconds at 1024, 2 to 5 of 175 at 2048, 23 to 29 of 1260 at 4096)."""
 
 
-def workspace(device: Device, scheme: Residues, batch: int, rows: int, cols: int, k: int) -> int:
-    """Bytes of the y_t."""
-    tiles = tiles_of(device)
-    parts = parts_of_k(tiles, device.clusters, scheme.count, batch, rows, cols, tiles.blocks(k))
-    return parts * scheme.count * batch * rows * round_up(cols, 2 * tiles.columns)
+@dataclass(frozen=True)
+class FusedResidues:
+    """The kernel that multiplies all moduli in one launch and leaves bytes, which are recombined by another."""
 
+    device: Device
+    label: str = LABEL
 
-def multiply(b: Builder, device: Device, scheme: Residues, left: Slices, right: Slices, out: Array) -> None:
-    """out = left right^T, shape (batch, m, n)."""
-    planes = products(b, device, scheme, left, right, (left.operand, right.operand), out.shape)
-    product = Unrounded(scheme, planes.some(1, 0, out.shape[0]), left.mu, right.mu)
-    product.round_into(b, device, out)
-    b.release(planes)
+    def layout(self, scheme: Residues, side: str, batch: int, rows: int, k: int) -> Layout:
+        """Where the slices of an operand lie: in tiles."""
+        tiles = tiles_of(self.device)
+        tile = tiles.rows if side == "left" else tiles.columns
+        return layout(tiles, scheme.count, side, batch, rows, k, tile, neighbours=16, in_pairs=True)
+
+    def workspace(self, scheme: Residues, batch: int, rows: int, cols: int, k: int) -> int:
+        """Bytes of the y_t, which are held beside the slices."""
+        tiles = tiles_of(self.device)
+        parts = parts_of_k(tiles, self.device.clusters, scheme.count, batch, rows, cols, tiles.blocks(k))
+        return parts * scheme.count * batch * rows * round_up(cols, 2 * tiles.columns)
+
+    def split(self, b: Builder, operand: Described, side: str, scheme: Residues) -> Slices:
+        """The slices of a whole operand."""
+        return cutting.split(b, operand, side, scheme, self.layout(scheme, side, *operand.x.shape))
+
+    def splits_in_one_read(self, scheme: Residues, side: str, operand: Array, sums: bool) -> bool:
+        """Whether blocks can hold whole rows, and are faster than two kernels."""
+        lay = self.layout(scheme, side, *operand.shape)
+        return self.device.family.one_read and one_read.fits(scheme, lay, operand.view, sums)
+
+    def multiply(self, b: Builder, scheme: Residues, left: Slices, right: Slices, out: Array) -> None:
+        """out = left right^T, shape (batch, m, n), its columns neighbours in memory."""
+        planes = products(b, self.device, scheme, left, right, (left.operand, right.operand), out.shape)
+        product = Unrounded(scheme, planes.part(1, 0, out.shape[0]), left.mu, right.mu)
+        product.round_into(b, out)
+        b.release(planes)
+
+    def seconds(self, scheme: Residues, batch: int, m: int, k: int, n: int, dtype: str) -> float:
+        """How long a product takes that is planned from its data."""
+        rates = self.device.rates
+        operation = rates.fused(batch * m * n, self.occupied(scheme, batch, m, k, n))
+        return rates.slices(
+            batch, m, k, n, dtype, scheme, operation=operation, between=2 * scheme.count, reads=reads_of_rows(k),
+            planned=RESIDUES,
+        )  # fmt: skip
+
+    def occupied(self, scheme: Residues, batch: int, m: int, k: int, n: int) -> float:
+        """Entries of each slice product that would keep all clusters busy for as long as a product does."""
+        tiles, clusters = tiles_of(self.device), self.device.clusters
+        blocks = tiles.blocks(k)
+        parts = parts_of_k(tiles, clusters, scheme.count, batch, m, n, blocks)
+        rows = scheme.count * batch * parts * -(-m // tiles.rows)
+        _, end, _ = columns(tiles, n, rows, clusters, blocks // parts)
+        return clusters * end * 2 * tiles.rows / (scheme.count * parts)
 
 
 def products(
@@ -133,13 +175,3 @@ def work_of(
     wide, narrow = (matrices * batch * sum(tile_rows) * each for each in pairs)
     work, grouped = struct([wide, narrow, light, pairs[1]]), group(tiles, tiles.rows, blocks)
     return 2 * clusters, wide, work, *(struct([each, pairs[0], grouped, batch]) for each in tile_rows)
-
-
-def occupied(device: Device, scheme: Residues, batch: int, m: int, k: int, n: int) -> float:
-    """Entries of each slice product that would keep all clusters busy for as long as a product does."""
-    tiles, clusters = tiles_of(device), device.clusters
-    blocks = tiles.blocks(k)
-    parts = parts_of_k(tiles, clusters, scheme.count, batch, m, n, blocks)
-    rows = scheme.count * batch * parts * -(-m // tiles.rows)
-    _, end, _ = columns(tiles, n, rows, clusters, blocks // parts)
-    return clusters * end * 2 * tiles.rows / (scheme.count * parts)

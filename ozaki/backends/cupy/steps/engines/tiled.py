@@ -1,4 +1,4 @@
-"""Int8 slices in tiles: how they lie in memory, and in which order clusters of blocks take the tiles of a product."""
+"""Int8 slices in tiles, as the fused kernels read them, and in which order clusters take the tiles of a product."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ from ozaki.backends.cupy.program.arrays import Place
 from ozaki.backends.cupy.program.builder import Builder
 from ozaki.backends.cupy.program.kernels import round_up
 from ozaki.backends.cupy.steps.operands import Layout
-from ozaki.schemes import Digits, Residues, Scheme
 
-_FEW_DIGITS = 3
-"""As a thread has accumulators for all diagonals."""
+LABEL = "fused int8 kernel"
+"""What reports call an engine that reads tiles."""
 
 _LONG = 64
 """Blocks of k from which on clusters begin tiles, or passes over k, together, so that what one has copied is in the
@@ -55,16 +54,6 @@ def together(tiles: int, clusters: int, blocks: int) -> Together:
     return Together.of(tiles, clusters) if blocks >= _LONG else Together()
 
 
-def few(scheme: Scheme) -> bool:
-    """Whether all diagonals are summed at once."""
-    return isinstance(scheme, Digits) and scheme.count <= _FEW_DIGITS
-
-
-def tile_of(tiles: Tiles, scheme: Scheme) -> tuple[int, int]:
-    """Rows and columns of a tile of that scheme's products."""
-    return (tiles.few_digits_side, tiles.few_digits_side) if few(scheme) else (tiles.rows, tiles.columns)
-
-
 def group(tiles: Tiles, rows: int, blocks: int) -> int:
     """Pairs of tiles of so many rows that are walked together."""
     return max(min(_GROUP, _PANEL // (tiles.depth * blocks)) // rows, 1)
@@ -77,13 +66,17 @@ def tiles_of(device: Device) -> Tiles:
 
 
 @lru_cache(maxsize=1024)
-def layout(tiles: Tiles, scheme: Scheme, side: str, batch: int, rows: int, k: int) -> Layout:
-    """Slices in tiles, the columns of a tile permuted; at least two blocks of k."""
+def layout(
+    tiles: Tiles, count: int, side: str, batch: int, rows: int, k: int, tile: int, neighbours: int, in_pairs: bool
+) -> Layout:
+    """Where `count` slices of an operand lie in tiles of `tile` rows, two blocks of k or more.
+
+    `neighbours`: columns of a tile are permuted for kernels of which a thread holds so many neighbours in a row of C.
+    `in_pairs`: the kernel reads no columns beyond the last pair of strips, four strips at least; else it reads all that
+    are stored.
+    """
     _, unit, padded, k = tiles.padded(side, rows, k)
-    each, of_tile = padded * k, tile_of(tiles, scheme)[side == "right"]
-    in_pairs = side == "right" and (isinstance(scheme, Residues) or few(scheme))  # of strips, four at least
-    filled = max(round_up(rows, 2 * tiles.strip), 4 * tiles.strip) if in_pairs else padded
-    neighbours = 0 if side == "left" else 4 if isinstance(scheme, Digits) else 16
-    return Layout(
-        padded, k, each, k, batch * each, k, 0, scheme.count * batch * each, unit, of_tile, neighbours, True, filled
-    )
+    each = padded * k
+    filled = max(round_up(rows, 2 * tiles.strip), 4 * tiles.strip) if in_pairs and side == "right" else padded
+    neighbours = neighbours if side == "right" else 0
+    return Layout(padded, k, each, k, batch * each, k, 0, count * batch * each, unit, tile, neighbours, True, filled)

@@ -1,6 +1,6 @@
 """Residue products of large matrices as seven of halves instead of eight: a level of Strassen's algorithm.
 
-In Winograd's form. Sums modulo m are exact, so the products are those of `Fused`, and so are the bits.
+In Winograd's form. Sums modulo m are exact, so the products are those of `FusedResidues`, and so are the bits.
 """
 
 from __future__ import annotations
@@ -9,17 +9,18 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from ozaki.backends.cupy.devices.device import Device
+from ozaki.backends.cupy.devices.rates import RESIDUES, reads_of_rows
 from ozaki.backends.cupy.program.arrays import Array, View
 from ozaki.backends.cupy.program.builder import Builder
 from ozaki.backends.cupy.program.kernels import Kernel, round_up
 from ozaki.backends.cupy.program.steps import Out
 from ozaki.backends.cupy.steps.cutting import cutting_constants, cutting_macros
-from ozaki.backends.cupy.steps.engines import fused_residues, tiled
-from ozaki.backends.cupy.steps.engines.fused import LABEL
+from ozaki.backends.cupy.steps.engines.fused_residues import FusedResidues, products
+from ozaki.backends.cupy.steps.engines.tiled import LABEL
 from ozaki.backends.cupy.steps.operands import Described, Layout, Slices
 from ozaki.backends.cupy.steps.unrounded import round_quadrants
 from ozaki.bounds.description import FIELDS
-from ozaki.schemes import Residues, Scheme, scaling_of
+from ozaki.schemes import Residues, scaling_of
 
 _FROM = 8192
 """Least m, n and k: an eighth of the products must take longer than the sums (H200: 3 per cent faster at 8192 when
@@ -30,14 +31,10 @@ _MOST_MODULI = 20
 
 _PRODUCTS = 7
 
-DONE = _PRODUCTS / 8
-"""Part of the multiplications."""
 
-
-def faster(device: Device, scheme: Scheme, batch: int, shape: tuple[int, int, int]) -> bool:
-    """Whether it is faster than the same products without it, for (m, k, n)."""
-    few = isinstance(scheme, Residues) and scheme.count <= _MOST_MODULI
-    return device.tiles is not None and few and batch == 1 and min(shape) >= _FROM
+def faster(scheme: Residues, batch: int, shape: tuple[int, int, int]) -> bool:
+    """Whether the seven products are faster than the eight of FusedResidues, for (m, k, n)."""
+    return scheme.count <= _MOST_MODULI and batch == 1 and min(shape) >= _FROM
 
 
 def _half(size: int) -> int:
@@ -54,16 +51,16 @@ class Winograd:
 
     def layout(self, scheme: Residues, side: str, batch: int, rows: int, k: int) -> Layout:
         """For each modulus an operand of each product, a block in tiles, of half the rows and half of k."""
-        return tiled.layout(tiled.tiles_of(self.device), scheme, side, _PRODUCTS, _half(rows), _half(k))
+        return self._of_halves.layout(scheme, side, _PRODUCTS, _half(rows), _half(k))
 
     def workspace(self, scheme: Residues, batch: int, rows: int, cols: int, k: int) -> int:
         """Bytes held beside the slices."""
-        return fused_residues.workspace(self.device, scheme, _PRODUCTS, _half(rows), _half(cols), k)
+        return self._of_halves.workspace(scheme, _PRODUCTS, _half(rows), _half(cols), k)
 
     def split(self, b: Builder, operand: Described, side: str, scheme: Residues) -> Slices:
         """The slices of the blocks that are multiplied: quadrants, and sums of quadrants."""
         slices = Slices.room(b, operand, self.layout(scheme, side, *operand.x.shape))
-        kernel = _splitting(self.device, operand.x.view, side, scheme, slices.layout)
+        kernel = _splitting(operand.x.view, side, scheme, slices.layout)
         b.launch(kernel, operand.x, operand.fields, Out(slices.mu.at), Out(slices.planes.at))
         return slices
 
@@ -74,19 +71,29 @@ class Winograd:
     def multiply(self, b: Builder, scheme: Residues, left: Slices, right: Slices, out: Array) -> None:
         """out = left right^T, shape (1, m, n), its columns neighbours in memory."""
         _, m, n = out.shape
-        at_a, at_b = ((None, x.layout.slice, x.layout.batch) for x in (left, right))
+        at_a, at_b = ((None, x.layout.slice_bytes, x.layout.matrix_bytes) for x in (left, right))
         shape = _PRODUCTS, _half(m), _half(n)
-        planes = fused_residues.products(b, self.device, scheme, left, right, (at_a, at_b), shape)
-        round_quadrants(b, self.device, scheme, planes, _half(n), left.mu, right.mu, out)
+        planes = products(b, self.device, scheme, left, right, (at_a, at_b), shape)
+        round_quadrants(b, scheme, planes, _half(n), left.mu, right.mu, out)
         b.release(planes)
 
-    def occupied(self, scheme: Residues, batch: int, m: int, k: int, n: int) -> float:
-        """As without it: the times of both are compared by `DONE`."""
-        return fused_residues.occupied(self.device, scheme, batch, m, k, n)
+    def seconds(self, scheme: Residues, batch: int, m: int, k: int, n: int, dtype: str) -> float:
+        """How long a product takes that is planned from its data: that of FusedResidues with 7/8 of the operations."""
+        rates = self.device.rates
+        operation = rates.fused(batch * m * n, self._of_halves.occupied(scheme, batch, m, k, n)) * _PRODUCTS / 8
+        return rates.slices(
+            batch, m, k, n, dtype, scheme, operation=operation, between=2 * scheme.count, reads=reads_of_rows(k),
+            planned=RESIDUES,
+        )  # fmt: skip
+
+    @property
+    def _of_halves(self) -> FusedResidues:
+        """The engine of the seven products."""
+        return FusedResidues(self.device)
 
 
 @lru_cache(maxsize=1024)
-def _splitting(device: Device, view: View, side: str, scheme: Residues, lay: Layout) -> Kernel:
+def _splitting(view: View, side: str, scheme: Residues, lay: Layout) -> Kernel:
     _, rows, k = view.shape
     scaling = scaling_of(scheme, k)
     upper_rows, first_k = (min(_half(size), size) for size in (rows, k))

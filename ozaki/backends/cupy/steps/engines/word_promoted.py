@@ -11,7 +11,7 @@ from ozaki.backends.cupy.program.builder import Builder
 from ozaki.backends.cupy.program.kernels import Kernel, Macros, round_up
 from ozaki.backends.cupy.program.steps import Out
 from ozaki.backends.cupy.steps.engines.tiled import Together
-from ozaki.backends.cupy.steps.engines.word_tiles import DEPTH, TiledWords, chosen, layout, multiplying, tiles_of
+from ozaki.backends.cupy.steps.engines.word_tiles import DEPTH, ROWS, TiledWords, chosen, layout, multiplying, tiles_of
 from ozaki.backends.cupy.steps.operands import Layout, Slices
 from ozaki.backends.cupy.steps.words import width
 from ozaki.schemes import Words
@@ -42,7 +42,7 @@ class PromotedWords(TiledWords):
     @classmethod
     def of(cls, device: Device, words: Words, batch: int, m: int, k: int, n: int) -> PromotedWords:
         """What leaves the fewest entries of tiles to the multiprocessors that finish last."""
-        return cls(device, chosen(device, _COLUMNS[words.count], batch, m, n), timed=True)
+        return cls(device, chosen(device, _COLUMNS[words.count], batch, m, n))
 
     def layout(self, words: Words, side: str, batch: int, rows: int, k: int) -> Layout:
         """All words of an element in one tile."""
@@ -55,6 +55,13 @@ class PromotedWords(TiledWords):
         counters = together.counter(b)
         b.launch(kernel, left.planes, right.planes, Out(out.at), left.mu, right.mu, *map(Out, counters))
         b.release(*counters)
+
+    def seconds(self, words: Words, batch: int, m: int, k: int, n: int, dtype: str) -> float:
+        """How long a product takes."""
+        clusters = self.device.clusters
+        pairs = batch * -(-m // (2 * ROWS)) * -(-n // self.columns)
+        occupied = -(-pairs // clusters) * clusters * 2 * ROWS * self.columns
+        return self.device.rates.words(batch, m, k, n, words, occupied)
 
 
 @lru_cache(maxsize=1024)

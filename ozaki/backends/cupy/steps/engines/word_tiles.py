@@ -28,15 +28,11 @@ per cent more at 8192 and 16384 than 16)."""
 
 @dataclass(frozen=True)
 class TiledWords:
-    """A kernel with that many columns in a tile; equal where the words of a prepared operand fit both.
-
-    `timed`: how long its products take is known (`devices/rates.py`).
-    """
+    """A kernel with that many columns in a tile; equal where the words of a prepared operand fit both."""
 
     device: Device
     columns: int
     label: str = "wgmma kernel"
-    timed: bool = False
 
     def layout(self, words: Words, side: str, batch: int, rows: int, k: int) -> Layout:
         """Where the words of an operand lie."""
@@ -55,11 +51,9 @@ class TiledWords:
         layout = self.layout(words, side, *operand.shape)
         return self.device.family.one_read and one_read.fits(words, layout, operand.view, sums)
 
-    def occupied(self, words: Words, batch: int, m: int, k: int, n: int) -> float:
-        """Entries that would keep all multiprocessors busy for as long as a product does."""
-        clusters = self.device.clusters
-        pairs = batch * -(-m // (2 * ROWS)) * -(-n // self.columns)
-        return -(-pairs // clusters) * clusters * 2 * ROWS * self.columns
+    def seconds(self, words: Words, batch: int, m: int, k: int, n: int, dtype: str) -> float | None:
+        """Not measured for all kernels."""
+        return None
 
 
 def chosen(device: Device, costs: dict[int, float], batch: int, m: int, n: int) -> int:

@@ -160,7 +160,7 @@ __device__ __forceinline__ Least least_of(const Operand& of, uint32_t block, uin
                                           double unit, Shared& shared) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const int64_t all = of.batch * of.rows;
-  Least least = {double_of_words(0x7ff00000u, 0), double_of_words(0x7ff00000u, 0), 0.0, 1.0};
+  Least least = {double_of_limbs(0x7ff00000u, 0), double_of_limbs(0x7ff00000u, 0), 0.0, 1.0};
 #pragma unroll 1
   for (int64_t first = static_cast<int64_t>(block) * ROWS; first < all; first += static_cast<int64_t>(blocks) * ROWS) {
     int top;
@@ -187,7 +187,7 @@ __device__ __forceinline__ Least least_of(const Operand& of, uint32_t block, uin
 }
 
 extern "C" __global__ void __launch_bounds__(32 * WARPS, 2)
-look(const Operand left, const Operand right, Least* __restrict__ least, int64_t k, int width, double unit,
+sample(const Operand left, const Operand right, Least* __restrict__ least, int64_t k, int width, double unit,
      int beside) {
   beside_previous(beside != 0);
   __shared__ Shared shared;

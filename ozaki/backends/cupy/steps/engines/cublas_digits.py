@@ -1,0 +1,87 @@
+"""Digits by cuBLAS int8, on every GPU."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from math import prod
+
+from ozaki.backends.cupy.devices.device import Device
+from ozaki.backends.cupy.devices.rates import DIGITS
+from ozaki.backends.cupy.program.arrays import Array
+from ozaki.backends.cupy.program.builder import Builder
+from ozaki.backends.cupy.program.kernels import round_up
+from ozaki.backends.cupy.steps import cutting
+from ozaki.backends.cupy.steps.gemm import INT8, check_row, gemms
+from ozaki.backends.cupy.steps.operands import Described, Layout, Slices
+from ozaki.backends.cupy.steps.unrounded import Unrounded
+from ozaki.schemes import Digits
+
+
+@dataclass(frozen=True)
+class CublasDigits:
+    """Slice products diagonal by diagonal, in int32, or int64 where k is cut into slabs; then their sum."""
+
+    device: Device
+    label: str = "cuBLAS int8"
+
+    def layout(self, scheme: Digits, side: str, batch: int, rows: int, k: int) -> Layout:
+        """Where the slices of an operand lie: side by side along k, so that a diagonal is one product."""
+        return _layout(scheme, batch, rows, k)
+
+    def workspace(self, scheme: Digits, batch: int, rows: int, cols: int, k: int) -> int:
+        """Bytes held beside the slices, for a batch of any length: its matrices are multiplied one after the other."""
+        return rows * round_up(cols, 16) * scheme.count * (4 if k <= _deepest(scheme) else 12)
+
+    def split(self, b: Builder, operand: Described, side: str, scheme: Digits) -> Slices:
+        """The slices of a whole operand."""
+        return cutting.split(b, operand, side, scheme, _layout(scheme, *operand.x.shape))
+
+    def splits_in_one_read(self, scheme: Digits, side: str, operand: Array, sums: bool) -> bool:
+        """Never: there is no such kernel for slices without tiles."""
+        return False
+
+    def multiply(self, b: Builder, scheme: Digits, left: Slices, right: Slices, out: Array) -> None:
+        """out = left right^T, shape (batch, m, n)."""
+        batch, m, n = out.shape
+        p, ld = scheme.count, round_up(n, 16)
+        la, lb = left.layout, right.layout
+        slabs = la.k // la.slab
+        diagonals = b.array("diagonals", (p, m, ld), "i")
+        sums = b.array("sums", (p, m, ld), "q") if slabs > 1 else diagonals
+        for i in range(batch):
+            product = Unrounded(scheme, sums.with_axis(1), left.exponents(i), right.exponents(i))
+            for g in range(slabs):
+                at_a, at_b = (
+                    left.place_of_matrix(i).plus(g * la.slab_stride),
+                    right.place_of_matrix(i).plus(g * lb.slab_stride),
+                )
+                for pairs in range(1, p + 1):  # left slices 1 .. pairs with the reversed right slices pairs .. 1
+                    at = at_a, at_b.plus((p - pairs) * lb.slice_bytes), diagonals.at_index(0, pairs - 1).at
+                    gemms(b, INT8, at, (m, ld, pairs * la.slab), (la.row_bytes, lb.row_bytes, ld))
+                if slabs > 1:
+                    product.add_diagonals(b, diagonals, first=g == 0)
+            product.round_into(b, out.part(0, i, i + 1))
+        b.release(diagonals, sums)
+
+    def seconds(self, scheme: Digits, batch: int, m: int, k: int, n: int, dtype: str) -> float:
+        """How long a product takes that is planned from its data."""
+        operation = self.device.rates.cublas(m, n, batch * prod(_layout(scheme, 1, x, k).rows for x in (m, n)))
+        return self.device.rates.slices(
+            batch, m, k, n, dtype, scheme, operation=operation, between=6 * scheme.products, reads=2, planned=DIGITS
+        )
+
+
+@lru_cache(maxsize=1024)
+def _layout(scheme: Digits, batch: int, rows: int, k: int) -> Layout:
+    rows = round_up(rows, 16)
+    slabs = max(-(-k // _deepest(scheme)), 1)
+    slab = round_up(-(-k // slabs), 128)
+    row = scheme.count * slab * slabs
+    check_row(row)
+    return Layout(rows, slab * slabs, rows * row, row, slab, slab, scheme.count * slab, batch * rows * row)
+
+
+def _deepest(scheme: Digits) -> int:
+    """Elements of k, a multiple of 128, whose products an int32 accumulator takes."""
+    return scheme.depth() // 128 * 128

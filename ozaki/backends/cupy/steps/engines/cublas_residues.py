@@ -1,0 +1,94 @@
+"""Residues by cuBLAS int8, on every GPU."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from math import prod
+
+from ozaki.backends.cupy.devices.device import Device
+from ozaki.backends.cupy.devices.rates import RESIDUES, reads_of_rows
+from ozaki.backends.cupy.program.arrays import Array
+from ozaki.backends.cupy.program.builder import Builder
+from ozaki.backends.cupy.program.kernels import round_up
+from ozaki.backends.cupy.steps import cutting
+from ozaki.backends.cupy.steps.gemm import INT8, check_row, gemms
+from ozaki.backends.cupy.steps.operands import Described, Layout, Slices
+from ozaki.backends.cupy.steps.unrounded import Unrounded
+from ozaki.schemes import Residues
+from ozaki.schemes.residues import ACCUMULATOR_DEPTH
+
+_ACCUMULATORS = 2**30
+"""Bytes of int32 accumulators that gather the slice products of several moduli before they are reduced."""
+
+
+@dataclass(frozen=True)
+class CublasResidues:
+    """Slice products modulus by modulus, reduced to bytes, then the Chinese remainders."""
+
+    device: Device
+    label: str = "cuBLAS int8"
+
+    def layout(self, scheme: Residues, side: str, batch: int, rows: int, k: int) -> Layout:
+        """Where the slices of an operand lie: one after the other."""
+        return _layout(scheme, batch, rows, k)
+
+    def workspace(self, scheme: Residues, batch: int, rows: int, cols: int, k: int) -> int:
+        """Bytes held beside the slices, for a batch of any length: its matrices are multiplied one after the other."""
+        entries = rows * round_up(cols, 16)
+        return entries * (4 * _group(scheme, entries) + scheme.count)
+
+    def split(self, b: Builder, operand: Described, side: str, scheme: Residues) -> Slices:
+        """The slices of a whole operand."""
+        return cutting.split(b, operand, side, scheme, _layout(scheme, *operand.x.shape))
+
+    def splits_in_one_read(self, scheme: Residues, side: str, operand: Array, sums: bool) -> bool:
+        """Never: there is no such kernel for slices without tiles."""
+        return False
+
+    def multiply(self, b: Builder, scheme: Residues, left: Slices, right: Slices, out: Array) -> None:
+        """out = left right^T, shape (batch, m, n)."""
+        batch, m, n = out.shape
+        ld = round_up(n, 16)
+        group = _group(scheme, m * ld)
+        accumulators = b.array("accumulators", (group, m, ld), "i")
+        planes = b.array("y", (scheme.count, m, ld), "B")
+        la, lb = left.layout, right.layout
+        for i in range(batch):
+            product = Unrounded(scheme, planes.with_axis(1), left.exponents(i), right.exponents(i))
+            for t in range(0, scheme.count, group):
+                last = min(t + group, scheme.count)
+                for h in range(0, la.k, ACCUMULATOR_DEPTH):
+                    depth = min(ACCUMULATOR_DEPTH, la.k - h)
+                    at = (
+                        left.place_of_matrix(i).plus(t * la.slice_bytes + h),
+                        right.place_of_matrix(i).plus(t * lb.slice_bytes + h),
+                    )
+                    gemms(
+                        b, INT8, (*at, accumulators.at), (m, ld, depth), (la.row_bytes, lb.row_bytes, ld), last - t,
+                        (la.slice_bytes, lb.slice_bytes, m * ld),
+                    )  # fmt: skip
+                    product.add_residues(b, accumulators, (t, last), first=h == 0)
+            product.round_into(b, out.part(0, i, i + 1))
+        b.release(accumulators, planes)
+
+    def seconds(self, scheme: Residues, batch: int, m: int, k: int, n: int, dtype: str) -> float:
+        """How long a product takes that is planned from its data."""
+        operation = self.device.rates.cublas(m, n, batch * prod(_layout(scheme, 1, x, k).rows for x in (m, n)))
+        return self.device.rates.slices(
+            batch, m, k, n, dtype, scheme, operation=operation, between=6 * scheme.products, reads=reads_of_rows(k),
+            planned=RESIDUES,
+        )  # fmt: skip
+
+
+@lru_cache(maxsize=1024)
+def _layout(scheme: Residues, batch: int, rows: int, k: int) -> Layout:
+    rows, k = round_up(rows, 16), round_up(k, 128)
+    check_row(k)
+    each = batch * rows * k
+    return Layout(rows, k, rows * k, k, each, k, 0, scheme.count * each)
+
+
+def _group(scheme: Residues, entries: int) -> int:
+    """Moduli whose products are gathered before they are reduced."""
+    return max(1, min(scheme.count, _ACCUMULATORS // max(4 * entries, 1)))
