@@ -1,0 +1,165 @@
+"""Exact arithmetic on `Numbers`: sums, differences, multiples, comparison."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from ozaki.multiprecision.floats import add_to, empty, store, tiles
+from ozaki.multiprecision.limbs import library, limbs_of, rounded, settled, trailing_zeros
+from ozaki.multiprecision.numbers import Numbers
+
+MOST_BITS = 2**24
+"""Most bits of an element of a sum: beyond it the operands lie too far apart for their sum to be kept exactly."""
+
+
+def add(x: Numbers, y: Numbers, sign: int = 1) -> Numbers:
+    """x + sign y, exactly; the shapes broadcast.
+
+    Raises
+    ------
+    ValueError
+        If a sum has more than `MOST_BITS` bits; the message names its element.
+    """
+    x, y = broadcast(x, y)
+    xp = library(x.limbs)
+    flat = [(e.signs.reshape(-1), e.exponents.reshape(-1), e.limbs.reshape(len(e.limbs), -1)) for e in (x, y)]
+    far = np.int64(2**62)
+    highest, lowest = xp.full(x.size, -far), xp.full(x.size, far)
+    for signs, exponents, limbs in flat:
+        for at in tiles(signs):
+            present = signs[at] != 0
+            low = exponents[at] - 32 * len(limbs) + trailing_zeros(limbs[:, at])
+            highest[at] = xp.where(present, xp.maximum(highest[at], exponents[at]), highest[at])
+            lowest[at] = xp.where(present, xp.minimum(lowest[at], low), lowest[at])
+    spans = xp.where(highest > lowest, highest - lowest, 0)
+    span = int(spans.max(initial=0))
+    if span + 1 > MOST_BITS:
+        where = [int(i) for i in np.unravel_index(int(spans.argmax()), x.shape)]
+        raise ValueError(
+            f"the exact sum at {where} has {span + 1} bits, more than {MOST_BITS}; round the operands to numbers that "
+            "are closer in size"
+        )
+    out = empty(x.shape, span + 1, xp)
+    count = len(out.limbs)
+    for at in tiles(highest):
+        top = xp.where(highest[at] > -far, highest[at], 0) + 1
+        sums = xp.zeros((count, top.size), np.int64)
+        for (signs, exponents, limbs), factor in zip(flat, (1, sign), strict=True):
+            add_to(sums, factor * signs[at], exponents[at], limbs[:, at], top)
+        store(out, at, *settled(sums), top)
+    return out
+
+
+def negated(x: Numbers) -> Numbers:
+    """-x."""
+    return Numbers(-x.signs, x.exponents, x.limbs, x.bits)
+
+
+def magnitude(x: Numbers) -> Numbers:
+    """abs(x)."""
+    return Numbers(abs(x.signs), x.exponents, x.limbs, x.bits)
+
+
+def times(x: Numbers, factor: Any) -> Numbers:
+    """X times a dyadic number (an int, a float, a Fraction with a power of two below), exactly.
+
+    Raises
+    ------
+    ValueError
+        If the factor is not dyadic: NaN, Inf, or a fraction as 1/3.
+    """
+    whole, exponent = _dyadic(factor)
+    xp = library(x.limbs)
+    if whole == 0:
+        return empty(x.shape, 1, xp)
+    if whole in (1, -1):
+        exponents = xp.where(x.signs != 0, x.exponents + exponent, 0)
+        return Numbers(x.signs * np.int8(whole), exponents, x.limbs, x.bits)
+    bits = x.bits + abs(whole).bit_length()
+    out = empty(x.shape, bits, xp)
+    digits = [(abs(whole) >> shift) & 0xFFFF for shift in range(0, abs(whole).bit_length(), 16)]
+    digits += [0] * (len(digits) % 2)
+    limbs, flat = x.limbs.reshape(len(x.limbs), -1), (x.signs.reshape(-1), x.exponents.reshape(-1))
+    size = len(limbs) + len(digits) // 2
+    for at in tiles(flat[0]):
+        signs, exponents = (each[at] for each in flat)
+        sums = xp.zeros((size + 1, signs.size), np.int64)
+        for place, digit in enumerate(digits):
+            product = limbs[:, at].astype(np.int64) * digit
+            end = size + 1 - place // 2
+            if place % 2:  # times 2**16: the upper half of each product belongs to the limb above
+                sums[end - len(limbs) - 1 : end - 1] += product >> 16
+                product = (product & 0xFFFF) << 16
+            sums[end - len(limbs) : end] += product
+        top = exponents + exponent + 32 * (size + 1 - len(limbs))
+        store(out, at, signs * np.int8(1 if whole > 0 else -1), settled(sums)[1], top)
+    return out
+
+
+def _dyadic(factor: Any) -> tuple[int, int]:
+    """The factor as whole 2**exponent, whole odd or 0."""
+    try:
+        ratio = Fraction(factor) if isinstance(factor, (int, Fraction)) else Fraction(float(factor))
+    except (OverflowError, ValueError):
+        raise ValueError(f"factor: {factor!r}; expected a finite number") from None
+    whole, below = ratio.numerator, ratio.denominator
+    if below & (below - 1):
+        raise ValueError(f"factor: {factor!r} is not a whole number times a power of two, so the product is not exact")
+    zeros = (whole & -whole).bit_length() - 1 if whole else 0
+    return whole >> zeros, zeros - below.bit_length() + 1
+
+
+def equal(x: Numbers, y: Numbers) -> Any:
+    """Whether the elements are the same numbers: a bool array of the broadcast shape."""
+    x, y = broadcast(x, y)
+    xp = library(x.limbs)
+    same = (x.signs == y.signs) & (x.exponents == y.exponents)
+    for i in range(max(len(x.limbs), len(y.limbs))):
+        same &= xp.equal(*(e.limbs[i] if i < len(e.limbs) else np.uint32(0) for e in (x, y)))
+    return same
+
+
+def broadcast(x: Numbers, y: Numbers) -> tuple[Numbers, Numbers]:
+    """Views of two arrays in the shape that they broadcast to.
+
+    Raises
+    ------
+    ValueError
+        If they do not broadcast.
+    """
+    shape = np.broadcast_shapes(x.shape, y.shape)
+    return broadcast_to(x, shape), broadcast_to(y, shape)
+
+
+def broadcast_to(x: Numbers, shape: tuple[int, ...]) -> Numbers:
+    """A view of x in a shape that it broadcasts to."""
+    if x.shape == shape:
+        return x
+    xp = library(x.limbs)
+    limbs = x.limbs.reshape(len(x.limbs), *(1,) * (len(shape) - x.ndim), *x.shape)
+    return Numbers(
+        xp.broadcast_to(x.signs, shape),
+        xp.broadcast_to(x.exponents, shape),
+        xp.broadcast_to(limbs, (len(limbs), *shape)),
+        x.bits,
+    )
+
+
+def rounded_to(x: Numbers, bits: int) -> Numbers:
+    """The elements rounded to nearest at `bits` bits below their own first bit, ties to even.
+
+    An array whose `bits` are no more is returned as it is.
+    """
+    if x.bits <= bits:
+        return x
+    xp = library(x.limbs)
+    out = empty(x.shape, bits, xp)
+    limbs, exponents = x.limbs.reshape(len(x.limbs), -1), x.exponents.reshape(-1)
+    for at in tiles(exponents):
+        kept, carry = rounded(limbs[:, at], bits)
+        out.limbs.reshape(limbs_of(bits), -1)[:, at] = kept
+        out.exponents.reshape(-1)[at] = exponents[at] + carry
+    return Numbers(x.signs.copy(), out.exponents, out.limbs, bits)

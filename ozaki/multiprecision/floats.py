@@ -1,0 +1,155 @@
+"""Between arrays of numbers of the hardware and `Numbers`: float32, float64, integers, expansions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ozaki.multiprecision.limbs import library, limbs_of, normalised, settled, tile_of, trailing_zeros, window
+from ozaki.multiprecision.numbers import Numbers
+
+PRECISION = {"float32": 24, "float64": 53}
+"""Bits of the significand of each format."""
+
+_LEAST = {"float32": -149, "float64": -1074}
+"""Exponent of the smallest positive number of each format."""
+
+
+def of_floats(x: Any) -> Numbers:
+    """The numbers of a float32 or float64 array, exactly.
+
+    Raises
+    ------
+    ValueError
+        If an element is NaN or Inf; the message names it.
+    """
+    xp = library(x)
+    finite = xp.isfinite(x)
+    if not bool(finite.all()):
+        index = tuple(int(i[0]) for i in xp.nonzero(~finite)) if x.ndim else ()
+        raise ValueError(f"x: element {list(index)} is {float(x[index])}; there is no such multiprecision number")
+    bits = PRECISION[str(x.dtype)]
+    fraction, exponents = xp.frexp(x)
+    whole = (xp.abs(fraction).astype(np.float64) * 2.0**53).astype(np.uint64) << np.uint64(11)
+    limbs = xp.stack([(whole >> np.uint64(32)).astype(np.uint32), whole.astype(np.uint32)])
+    signs = xp.sign(fraction).astype(np.int8)
+    return Numbers(signs, exponents.astype(np.int64), limbs[: limbs_of(bits)], bits)
+
+
+def of_integers(x: Any) -> Numbers:
+    """The numbers of an array of integers or bools, exactly."""
+    xp = library(x)
+    bits = 1 if x.dtype == bool else 8 * x.dtype.itemsize - (x.dtype.kind == "i")
+    wide = x.astype(np.uint64) if x.dtype.kind != "i" else x.astype(np.int64)
+    negative = wide < 0
+    whole = xp.where(negative, -wide.astype(np.int64), wide.astype(np.int64)).astype(np.uint64)  # -2**63 wraps to 2**63
+    limbs = xp.stack([(whole >> np.uint64(32)).astype(np.uint32), whole.astype(np.uint32)]).reshape(2, -1)
+    limbs, zeros = normalised(limbs, 2)
+    exponents = xp.where(zeros < 64, 64 - zeros, 0).reshape(x.shape)
+    signs = xp.where(negative, -1, whole != 0).astype(np.int8)
+    return Numbers(signs, exponents, limbs[: limbs_of(bits)].reshape(-1, *x.shape), bits)
+
+
+def of_words(words: Any) -> Numbers:
+    """The unevaluated sums of float64 arrays: words[0] + words[1] + ..., exactly.
+
+    Raises
+    ------
+    ValueError
+        If a word is NaN or Inf.
+    """
+    xp = library(words)
+    flat = words.reshape(len(words), -1)
+    each = of_floats(flat)
+    bottoms = each.exponents - PRECISION["float64"]
+    absent = each.signs == 0
+    far = np.int64(2**40)
+    highest = xp.where(absent, -far, each.exponents).max(axis=0, initial=-far)
+    lowest = xp.where(absent, far, bottoms).min(axis=0, initial=far)
+    span = int(xp.where(lowest < highest, highest - lowest, 0).max(initial=0))
+    room = max(len(words) - 1, 0).bit_length()  # a sum of w words has so many bits more than the largest
+    count = limbs_of(span + room)
+    out = empty(words.shape[1:], max(span + room, 1), xp)
+    for at in tiles(flat[0]):
+        top = xp.where(highest[at] > -far, highest[at], 0) + room
+        sums = xp.zeros((count, top.size), np.int64)
+        for word in range(len(words)):
+            add_to(sums, each.signs[word, at], each.exponents[word, at], each.limbs[:, word, at], top)
+        store(out, at, *settled(sums), top)
+    return trimmed(out)
+
+
+def add_to(sums: Any, signs: Any, exponents: Any, limbs: Any, top: Any) -> None:
+    """Add elements to sums of limbs, shape (L, n), whose highest bit has the value 2**(top - 1).
+
+    All bits of the elements must lie within the sums.
+    """
+    shifted = window(limbs, exponents - top, len(sums)).astype(np.int64)
+    shifted *= signs
+    sums += shifted
+
+
+def empty(shape: tuple[int, ...], bits: int, xp: Any) -> Numbers:
+    """An array of zeros whose elements may have `bits` bits."""
+    limbs = xp.zeros((limbs_of(bits), *shape), np.uint32)
+    return Numbers(xp.zeros(shape, np.int8), xp.zeros(shape, np.int64), limbs, bits)
+
+
+def tiles(flat: Any) -> Any:
+    """Slices that cut an array of shape (n,) into tiles."""
+    step = tile_of(flat)
+    return (slice(i, i + step) for i in range(0, flat.shape[-1], step))
+
+
+def store(out: Numbers, at: slice, signs: Any, limbs: Any, top: Any) -> None:
+    """Write elements into a tile of a contiguous array and normalise them; their highest bit is worth 2**(top - 1)."""
+    xp = library(limbs)
+    kept, zeros = normalised(limbs, len(out.limbs))
+    out.signs.reshape(-1)[at] = signs
+    out.exponents.reshape(-1)[at] = xp.where(signs != 0, top - zeros, 0)
+    out.limbs.reshape(len(kept), -1)[:, at] = kept
+
+
+def trimmed(x: Numbers) -> Numbers:
+    """The same elements with the least `bits` that hold them all; x has none of its own elements' bits in excess."""
+    flat = x.limbs.reshape(len(x.limbs), -1)
+    bits = 1
+    for at in tiles(flat):
+        most = 32 * len(flat) - trailing_zeros(flat[:, at])
+        bits = max(bits, int(most.max(initial=1)))
+    return Numbers(x.signs, x.exponents, x.limbs[: limbs_of(bits)], bits)
+
+
+def to_floats(x: Numbers, dtype: str) -> Any:
+    """The elements rounded to nearest float32 or float64, ties to even: once, also where the result is subnormal."""
+    xp = library(x.limbs)
+    out = xp.empty(x.size, dtype)
+    signs, exponents = x.signs.reshape(-1), x.exponents.reshape(-1)
+    limbs = x.limbs.reshape(len(x.limbs), -1)
+    for at in tiles(out):
+        head = limbs[0, at].astype(np.uint64) << np.uint64(32)
+        if len(limbs) > 1:
+            head |= limbs[1, at]
+        if len(limbs) > 2:
+            head |= (limbs[2:, at] != 0).any(axis=0)  # what is cut off: only whether it is zero matters
+        exponent = exponents[at]
+        keep = xp.minimum(exponent - _LEAST[dtype], PRECISION[dtype])
+        units = _rounded_to(head, keep)
+        scale = xp.clip(exponent - keep, _LEAST[dtype], 2000).astype(np.int32)
+        with np.errstate(over="ignore"):
+            out[at] = xp.ldexp(units * signs[at], scale).astype(dtype)
+    return out.reshape(x.shape)
+
+
+def _rounded_to(head: Any, keep: Any) -> Any:
+    """The first `keep` bits of 64, rounded to nearest with ties to even, as float64; keep is at most 53."""
+    xp = library(head)
+    shift = xp.clip(64 - keep, 0, 63).astype(np.uint64)
+    units = head >> shift
+    rest = head & ((np.uint64(1) << shift) - np.uint64(1))
+    half = np.uint64(1) << (shift - np.uint64(1))
+    up = (rest > half) | ((rest == half) & ((units & np.uint64(1)) != 0))
+    normal = (units + up).astype(np.float64)
+    # With no bit to keep, the number is at least half the smallest positive one if its first bit is worth that half.
+    return xp.where(keep > 0, normal, ((keep == 0) & (head > np.uint64(2**63))).astype(np.float64))
