@@ -113,10 +113,10 @@ def rounded(limbs: Any, bits: int) -> tuple[Any, Any]:
     rest = last & np.uint64(2 ** int(spare) - 1)
     below = limbs[count:]
     if spare:
-        half = np.uint64(2 ** (int(spare) - 1))
+        half: Any = np.uint64(2 ** (int(spare) - 1))
     else:
         rest, below, half = (
-            (below[0].astype(np.uint64), below[1:], np.uint64(2**31)) if len(below) else (rest, below, 1)
+            (below[0].astype(np.uint64), below[1:], np.uint64(2**31)) if len(below) else (rest, below, np.uint64(1))
         )
     sticky = (below != 0).any(axis=0)
     odd = ((last >> spare) & np.uint64(1)) != 0
