@@ -9,14 +9,8 @@ from cases import power
 
 from ozaki.schemes import Digits, Residues, Scaling, magnitude_bits
 from ozaki.schemes.digits import MAX_DIGITS, rectangles
-from ozaki.schemes.residues import (
-    ACCUMULATOR_DEPTH,
-    MAX_RESIDUES,
-    UNSIGNED_DEPTH,
-    coprime_moduli,
-    exact_moduli,
-    remainders,
-)
+from ozaki.schemes.moduli import exact_moduli, first_moduli, products_of
+from ozaki.schemes.residues import ACCUMULATOR_DEPTH, MAX_RESIDUES, UNSIGNED_DEPTH, remainders
 
 DEPTHS = [1, 2, 3, 4, 5, 15, 16, 17, 1000, 4096, 2**17, 300000, 2**20, 2**20 + 1, 2**31, 2**40]
 
@@ -44,28 +38,56 @@ def test_sums_of_squares_stay_below_2_61(k):
 
 
 def test_the_moduli():
-    moduli = coprime_moduli(256, 20)
+    moduli = first_moduli(20)
     assert moduli[:14] == (256, 255, 253, 251, 247, 241, 239, 233, 229, 227, 223, 217, 211, 199)
     assert moduli[14:] == (197, 193, 191, 181, 179, 173)
 
 
 def test_the_moduli_are_pairwise_coprime_and_none_is_left_out():
-    moduli = coprime_moduli(256, MAX_RESIDUES)
+    moduli = first_moduli(MAX_RESIDUES)
     assert all(gcd(x, y) == 1 for x, y in itertools.combinations(moduli, 2))
     between = [x for x in range(moduli[-1], 257) if all(gcd(x, m) == 1 for m in moduli if m > x)]
     assert between == list(moduli[::-1])
     assert prod(moduli).bit_length() == 342
 
 
-def test_there_is_no_fiftieth_modulus_of_some_use():
-    assert coprime_moduli(256, MAX_RESIDUES)[-1] == 29
-    with pytest.raises(ValueError, match="coprime moduli"):
-        coprime_moduli(256, 60)
+def test_there_is_no_fiftieth_modulus_of_some_use_up_to_256():
+    moduli = first_moduli(MAX_RESIDUES + 1)
+    assert moduli[-2:] == (29, 16381)
+    assert all(any(gcd(m, other) > 1 for other in moduli) for m in range(17, 29))
+
+
+@pytest.mark.parametrize("count", [50, 64, 65, 200, 1300, 1800])
+def test_larger_moduli_are_coprime_to_all_others(count):
+    moduli = first_moduli(count)
+    assert moduli[:49] == first_moduli(49)
+    for i, m in enumerate(moduli):
+        assert gcd(m, prod(moduli[:i])) == 1
+
+
+@pytest.mark.parametrize("m", [29, 256, 257, 16383, 16384, 2**21 - 1])
+def test_digits_of_residues_and_their_sums_fit_a_byte(m):
+    count = {1: 1, 3: 2, 6: 3}[products_of(m)]
+    low, high = -(m - 1) // 2, m // 2
+    for r in {
+        low,
+        high,
+        *range(low, high + 1, max(1, m // 20011)),
+        *(128 * j + 64 for j in range(low // 128, high // 128)),
+    }:
+        digits, rest = [], r
+        for place in reversed(range(1, count)):
+            digits.append((rest + 128**place // 2) // 128**place)
+            rest -= digits[-1] * 128**place
+        digits.append(rest)
+        assert sum(d * 128**i for i, d in enumerate(reversed(digits))) == r
+        assert all(-128 <= d <= 127 for d in digits)
+        assert all(-128 <= x + y <= 127 for x, y in itertools.combinations(digits, 2))
 
 
 @pytest.mark.parametrize("count", range(1, MAX_RESIDUES + 1))
 def test_remainders_bring_back_every_integer(count):
-    moduli = coprime_moduli(256, count)
+    moduli = first_moduli(count)
     crt = remainders(moduli)
     reach = isqrt(Residues(count).range) ** 2
     integers = [0, 1, -1, reach, -reach, reach - 1, 1 - reach, *(reach * j // 97 for j in range(-96, 97))]
@@ -77,7 +99,7 @@ def test_remainders_bring_back_every_integer(count):
 
 @pytest.mark.parametrize("count", range(2, MAX_RESIDUES + 1))
 def test_the_integer_part_of_the_remainder_theorem_needs_ten_bits(count):
-    product, reach = prod(coprime_moduli(256, count)), Residues(count).range
+    product, reach = prod(first_moduli(count)), Residues(count).range
     assert Fraction(1, 2) - Fraction(reach, product) >= Fraction(1, 2**10) - Fraction(1, product)
 
 

@@ -1,13 +1,9 @@
-"""Constants of exact products through float64 BLAS: widths of limbs, pieces and slabs; tables of residues."""
-
-from __future__ import annotations
-
-from ozaki.schemes.residues import Remainders
+"""Constants of exact products through float64 BLAS: widths of limbs, pieces and slabs."""
 
 LIMB_BITS = 26
 """Bits of a limb: products of limbs by small numbers, and sums of such products, are exact in float64."""
 
-PIECE_BITS = 27
+PIECE_BITS = 24
 """Bits of the pieces that an image is cut into before it is reduced modulo the moduli."""
 
 DEPTH = 2048
@@ -16,36 +12,15 @@ DEPTH = 2048
 LEAST_DEPTH = 1024
 """Least number of inner indices for which moduli are chosen, even if k is smaller: it limits them to 2**22.5.
 
-Then a sum of residues times pieces stays below 2**51, where one quotient finds the residue of least absolute value.
-(An image of 171 bits, the widest, is 7 pieces: 8 2**26 2**21.5 < 2**51.)
+Then a residue is below 2**21.5, and a sum of `MOST_PIECES` of them times pieces, each at most 2**24, below 2**52, where
+one quotient finds the residue of least absolute value.
 """
 
+MOST_PIECES = 64
+"""Most pieces that are multiplied by residues, and added, before the sum is reduced."""
 
-def piece_residues(crt: Remainders, pieces: int, with_inverses: bool) -> tuple[tuple[int, ...], ...]:
-    """For each modulus, the residue of 2**(PIECE_BITS j) for every piece j, times the CRT inverse if wanted."""
-    factors = crt.inverses if with_inverses else (1,) * len(crt.moduli)
-    return tuple(
-        tuple(_symmetric(f << (PIECE_BITS * j), m) for j in range(pieces))
-        for f, m in zip(factors, crt.moduli, strict=True)
-    )
+MOST_WEIGHTS = 32
+"""Most residues, at most 2**21.6, that are multiplied by limbs of weights, at most 2**25, and added before limbs carry.
 
-
-def _symmetric(x: int, m: int) -> int:
-    """The residue of x modulo m that has the least absolute value."""
-    return (x + m // 2) % m - m // 2
-
-
-def weight_limbs(crt: Remainders) -> tuple[tuple[int, ...], ...]:
-    """Limbs of the CRT weights and of -product: a row for each limb, the lowest first, a column for each number."""
-    count = -(-(crt.product.bit_length() + 1) // LIMB_BITS)
-    return tuple(zip(*(_limbs_of(weight, count) for weight in (*crt.weights, -crt.product)), strict=True))
-
-
-def _limbs_of(x: int, count: int) -> list[int]:
-    """x as `count` limbs, the lowest first: all balanced but the last, which holds the rest of x."""
-    half, base = 2 ** (LIMB_BITS - 1), 2**LIMB_BITS
-    limbs = []
-    for _ in range(count - 1):
-        limbs.append((x + half) % base - half)
-        x = (x - limbs[-1]) // base
-    return [*limbs, x]
+The sums stay below 2**51.6, and below 2**52 after the limbs of the sums before are added.
+"""

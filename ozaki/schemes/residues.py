@@ -2,35 +2,18 @@
 
 from dataclasses import dataclass
 from functools import lru_cache
-from math import gcd, isqrt, prod
+from math import isqrt, prod
 from typing import ClassVar
 
 from ozaki.schemes.image import Scaling, norm_scaling
+from ozaki.schemes.moduli import first_moduli, products_of
 
 SLACK_BITS = 10
 """The largest allowed abs(Cbar) is below half the product of the moduli by 2**-SLACK_BITS of that product."""
 
 
-# The kernels accept 256 and odd moduli from 17 to 255 (kernels/arithmetic/residues.cuh). With another even modulus m,
-# f / m could lie halfway between two integers, and the kernels' quotient relies on there being no such ties.
-@lru_cache(maxsize=1024)
-def coprime_moduli(largest: int, count: int) -> tuple[int, ...]:
-    """The first `count` moduli: `largest`, then downwards each integer that is coprime to all before it."""
-    found: list[int] = []
-    product = 1
-    m = largest
-    while len(found) < count:
-        if m < 3:
-            raise ValueError(f"there are no {count} coprime moduli up to {largest}")
-        if gcd(m, product) == 1:
-            found.append(m)
-            product *= m
-        m -= 1
-    return tuple(found)
-
-
 MAX_RESIDUES = 49
-"""Most moduli that `coprime_moduli(256, ...)` finds; their product has 342 bits."""
+"""Most moduli up to 256 of which each is coprime to all larger ones, and above 17; their product has 342 bits."""
 
 ACCUMULATOR_DEPTH = 2**17 - 128
 """Largest k, of multiples of 128, for which int32 holds every sum of products of int8 residues."""
@@ -41,12 +24,15 @@ UNSIGNED_DEPTH = 2**16
 
 @dataclass(frozen=True)
 class Residues:
-    """`count` symmetric int8 residues for each element, one product per modulus.
+    """`count` symmetric residues for each element.
+
+    Those modulo numbers up to 256 are int8, and take one slice product. A larger residue is taken apart into digits of
+    seven bits, and takes three products or six (`moduli.products_of`).
 
     Parameters
     ----------
     count : int
-        Number of moduli N: 256, 255, 253, 251, 247, ...
+        Number of moduli N: 256, 255, 253, 251, 247, ..., 29, 16381, ... (`moduli.first_moduli`)
     """
 
     count: int
@@ -61,11 +47,11 @@ class Residues:
     @property
     def products(self) -> int:
         """Number of slice products."""
-        return self.count
+        return sum(map(products_of, self.moduli)) if self.count > MAX_RESIDUES else self.count
 
     @property
     def moduli(self) -> tuple[int, ...]:
-        return coprime_moduli(256, self.count)
+        return first_moduli(self.count)
 
     @property
     def range(self) -> int:
@@ -103,7 +89,7 @@ class Residues:
 
         The last modulus m holds log2(m) / 2 bits of each row's image, and bits are rounded down to integers.
         """
-        return 8 if self.moduli[-1] >= 64 else 4
+        return 1 << (self.moduli[-1].bit_length() - 1) // 2
 
 
 @dataclass(frozen=True)
@@ -127,17 +113,3 @@ def remainders(moduli: tuple[int, ...]) -> Remainders:
     weights = tuple(product // m for m in moduli)
     inverses = tuple(pow(w % m, -1, m) for w, m in zip(weights, moduli, strict=True))
     return Remainders(moduli, product, weights, inverses)
-
-
-@lru_cache(maxsize=1024)
-def exact_moduli(depth: int, accumulator_bits: int, at_least: int) -> tuple[int, ...]:
-    """Coprime moduli m with depth * (m/2)**2 <= 2**accumulator_bits and a product of at least `at_least`.
-
-    They are taken from the largest odd one downwards, so that they are few.
-    """
-    largest = 2 * isqrt(2**accumulator_bits // max(depth, 1))
-    largest -= 1 - largest % 2  # odd moduli have symmetric residues
-    count = 1
-    while prod(coprime_moduli(largest, count)) < at_least:
-        count += 1
-    return coprime_moduli(largest, count)

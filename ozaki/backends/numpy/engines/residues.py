@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
 
+from ozaki.backends.numpy import _limbs
 from ozaki.backends.numpy._describe import TILE
 from ozaki.backends.numpy._limbs import Floats
+from ozaki.backends.numpy.engines.tables import limbs_of_product, piece_residues, weight_limbs
 from ozaki.schemes import Residues, blas
-from ozaki.schemes.blas import LEAST_DEPTH, PIECE_BITS, piece_residues, weight_limbs
-from ozaki.schemes.residues import Remainders, exact_moduli, remainders
+from ozaki.schemes.blas import LEAST_DEPTH, MOST_PIECES, MOST_WEIGHTS, PIECE_BITS
+from ozaki.schemes.moduli import exact_moduli
+from ozaki.schemes.residues import Remainders, remainders
 
 
 @dataclass(frozen=True)
@@ -54,14 +56,19 @@ class ResidueEngine:
         return self.planes if self.k > self.slab else 0
 
     @property
+    def pieces(self) -> int:
+        """Number of pieces that hold an element of an image without its sign."""
+        return -(-self.scheme.largest.bit_length() // PIECE_BITS)
+
+    @property
     def split_copies(self) -> int:
         """Arrays held while a tile is split: the pieces of an image, and scratch."""
-        return 5 + -(-(self.crt.product.bit_length() // 2 + 1) // PIECE_BITS)
+        return 5 + self.pieces
 
     @property
     def rounding_copies(self) -> int:
         """Arrays held while a tile is rounded: residues, limbs, and scratch."""
-        return 2 * self.planes + len(weight_limbs(self.crt)) + 12
+        return 2 * self.planes + 2 * limbs_of_product(self.crt) + 12
 
     @property
     def shift(self) -> int:
@@ -71,16 +78,29 @@ class ResidueEngine:
     def split(self, image: Floats, side: str, out: Floats) -> None:
         """Write the symmetric residues of the image modulo moduli[t] into out[t], on the left times the CRT inverse."""
         bits = int(np.frexp(np.abs(image).max(initial=0.0))[1])
-        count = max(-(-bits // PIECE_BITS), 1)
-        pieces = np.empty((count, image.size))
+        pieces = np.empty((max(-(-bits // PIECE_BITS), 1), image.size))
         pieces[0] = image.reshape(-1)
         for below, above in pairwise(pieces):
             np.rint(below * 2.0**-PIECE_BITS, out=above)
             below -= above * 2.0**PIECE_BITS
+        self.split_pieces(pieces, side, out)
+
+    def split_pieces(self, pieces: Floats, side: str, out: Floats) -> None:
+        """Do as `split` does, of an image given as the sum of pieces[j] 2**(PIECE_BITS j), each at most 2**PIECE_BITS.
+
+        The shape of `pieces` is (number, elements).
+        """
+        table = piece_residues(self.crt, len(pieces), side == "left")
         totals = out.reshape(len(out), -1)
-        np.matmul(_table(self.crt, count, side == "left"), pieces, out=totals)  # exact (schemes/blas.py)
-        for total, m in zip(totals, self.crt.moduli, strict=True):
-            _reduce(total, m, pieces[0], total)
+        scratch = np.empty(pieces.shape[1])
+        for first in range(0, len(pieces), MOST_PIECES):
+            part = slice(first, first + MOST_PIECES)
+            if first == 0:
+                np.matmul(table[:, part], pieces[part], out=totals)  # exact (schemes/blas.py)
+            else:
+                totals += np.matmul(table[:, part], pieces[part])
+            for total, m in zip(totals, self.crt.moduli, strict=True):
+                _reduce(total, m, scratch, total)
 
     def add(self, product: Floats, sums: Floats | None) -> Floats:
         """Add the product of a slab to the sums, and return these.
@@ -97,25 +117,23 @@ class ResidueEngine:
         return product if sums is None else np.add(sums, product, out=sums)
 
     def limbs(self, sums: Floats) -> Floats:
-        """The limbs of Cbar = sum_t y_t weights[t] - q product (Chinese remainders), by one small matrix product."""
+        """The limbs of Cbar = sum_t y_t weights[t] - q product (Chinese remainders), by small matrix products."""
         count = self.planes
         y = np.empty((count + 1, sums.shape[1]))
         for t, m in enumerate(self.crt.moduli):
             _reduce(sums[t], m, y[count], y[t])
         np.matmul(np.array([1.0 / m for m in self.crt.moduli]), y[:count], out=y[count])
         np.rint(y[count], out=y[count])
-        limbs: Floats = np.matmul(_weights(self.crt), y)
+        weights = weight_limbs(self.crt)
+        if count < MOST_WEIGHTS:
+            limbs: Floats = np.matmul(weights, y)
+            return limbs
+        limbs = np.zeros((len(weights), y.shape[1]))
+        for first in range(0, count + 1, MOST_WEIGHTS):
+            part = slice(first, first + MOST_WEIGHTS)
+            limbs += np.matmul(weights[:, part], y[part])
+            _limbs.carry(limbs)
         return limbs
-
-
-@lru_cache(maxsize=1024)
-def _table(crt: Remainders, pieces: int, with_inverses: bool) -> Floats:
-    return np.array(piece_residues(crt, pieces, with_inverses), np.float64)
-
-
-@lru_cache(maxsize=1024)
-def _weights(crt: Remainders) -> Floats:
-    return np.array(weight_limbs(crt), np.float64)
 
 
 def _reduce(x: Floats, m: int, scratch: Floats, out: Floats) -> None:

@@ -1,0 +1,74 @@
+"""Pairwise coprime moduli: those of a scheme of residues, and those of an accumulator."""
+
+from collections.abc import Iterator
+from functools import lru_cache
+from itertools import chain, islice
+from math import gcd, isqrt
+
+from ozaki.schemes.image import ceil_log2
+
+LARGEST = (256, 2**14 - 1, 2**21 - 1)
+"""The largest modulus whose residues are one, two and three digits of seven bits (one: eight bits).
+
+A symmetric residue r modulo m < 2**14 is 128 r1 + r0, one modulo m < 2**21 is 2**14 r2 + 128 r1 + r0, each digit
+nearest to what is left, in [-64, 64]. The sum of two of them is in [-128, 127], so that int8 holds it.
+"""
+
+_LEAST = 17
+"""Least modulus that is taken. The kernels accept 256 and odd moduli from 17 to 255 (kernels/arithmetic/residues.cuh).
+
+With another even modulus m, f / m could lie halfway between two integers, and the kernels' quotient relies on there
+being no such ties.
+"""
+
+
+def products_of(m: int) -> int:
+    """Slice products for a modulus: 1, 3 or 6, those of all digits and of all sums of two digits (Karatsuba, Ofman)."""
+    digits = next(i for i, largest in enumerate(LARGEST, 1) if m <= largest)
+    return digits * (digits + 1) // 2
+
+
+def first_moduli(count: int) -> tuple[int, ...]:
+    """The first `count` moduli of a scheme of residues.
+
+    256, then downwards each integer that is coprime to all before it, as long as there are such from 17 on (49 of
+    them); then in the same way from 2**14 - 1 on, and then from 2**21 - 1 on.
+    """
+    return _first(2 ** max(6, ceil_log2(count)))[:count]
+
+
+@lru_cache(maxsize=32)
+def _first(count: int) -> tuple[int, ...]:
+    one, two, three = LARGEST
+    return tuple(islice(_coprime(range(one, _LEAST - 1, -1), range(two, one, -1), range(three, two, -1)), count))
+
+
+@lru_cache(maxsize=1024)
+def exact_moduli(depth: int, accumulator_bits: int, at_least: int) -> tuple[int, ...]:
+    """Coprime moduli m with depth * (m/2)**2 <= 2**accumulator_bits and a product of at least `at_least`.
+
+    They are taken from the largest odd one downwards, so that they are few.
+
+    Raises
+    ------
+    ValueError
+        If there are not enough.
+    """
+    largest = 2 * isqrt(2**accumulator_bits // max(depth, 1))
+    largest -= 1 - largest % 2  # odd moduli have symmetric residues
+    found, product = [], 1
+    for m in _coprime(range(largest, 2, -1)):
+        found.append(m)
+        product *= m
+        if product >= at_least:
+            return tuple(found)
+    raise ValueError(f"the product of all coprime moduli up to {largest} is less than {at_least}")
+
+
+def _coprime(*ranges: range) -> Iterator[int]:
+    """Each number of the ranges that is coprime to all numbers before it."""
+    product = 1
+    for m in chain(*ranges):
+        if gcd(m, product) == 1:
+            yield m
+            product *= m
