@@ -31,7 +31,10 @@ Of 16384 rows of normal data each has at least 0.53 times as many elements that 
 
 @dataclass(frozen=True)
 class Description:
-    """The description of rows of length k, each field of shape (batch, rows)."""
+    """The description of rows of length k, each field of shape (batch, rows).
+
+    The rows are 2**scale times those described: `scale` has that shape, too, or is 0.
+    """
 
     k: int
     top: Ints
@@ -40,6 +43,7 @@ class Description:
     squares: Ints
     bottom: Ints
     nonfinite: Ints
+    scale: Ints | int = 0
 
     @cached_property
     def empty(self) -> npt.NDArray[np.bool_]:

@@ -12,7 +12,6 @@ import numpy.typing as npt
 from ozaki.bounds.description import Description
 from ozaki.bounds.rounding import UP
 from ozaki.schemes import Scheme, magnitude_bits, scaling_of
-from ozaki.schemes.image import EMPTY_TOP
 
 
 @dataclass(frozen=True)
@@ -84,10 +83,16 @@ def _frobenius(
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """Norms of each term, shape (3, batch), and of the operand, shape (batch,), in units of 2**(largest top)."""
     finite = description.nonfinite == 0
-    largest = description.top.max(axis=1, keepdims=True, initial=EMPTY_TOP, where=finite)
-    exponents = np.clip(description.top - largest, -1000, 0).astype(np.int32)
+    counted = finite & ~description.empty
+    tops = description.top + description.scale
+    largest = tops.max(axis=1, keepdims=True, initial=_LOWEST, where=counted)
+    exponents = np.clip(tops - largest, -1000, 0).astype(np.int32)
     weights = np.where(finite, np.ldexp(1.0, exponents), 0.0)
     return _norm(terms * weights), _norm(description.norms * weights)
+
+
+_LOWEST = -(2**62)
+"""An exponent below all others."""
 
 
 def _norm(x: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

@@ -133,33 +133,69 @@ def rounded(limbs: Any, bits: int) -> tuple[Any, Any]:
     return kept, over
 
 
-def settled(sums: Any) -> tuple[Any, Any]:
-    """Signs and magnitudes of sums of limbs.
+def settled(sums: Any, width: int = LIMB_BITS) -> tuple[Any, Any]:
+    """Signs and magnitudes of sums of limbs of `width` bits, at most 32.
 
     Parameters
     ----------
     sums : int64 array, shape (L, n), overwritten
-        Each number is the sum of sums[l] 2**(32 (L - 1 - l)), every sums[l] below 2**62 in magnitude, and the number
-        below 2**(32 L) in magnitude.
+        Each number is the sum of sums[l] 2**(width (L - 1 - l)), every sums[l] below 2**62 in magnitude, and the number
+        below 2**(width L) in magnitude.
 
     Returns
     -------
     signs : int8 array, shape (n,): -1, 0 or 1
-    limbs : uint32 array, shape (L, n)
+    limbs : uint32 array, shape (L, n), of `width` bits each
     """
     xp = library(sums)
-    _carry(sums)
+    _carry(sums, width)
     negative = sums[0] < 0
     if bool(negative.any()):
         sums *= xp.where(negative, -1, 1)
-        _carry(sums)
+        _carry(sums, width)
     limbs = sums.astype(np.uint32)
     signs = xp.where(negative, -1, (limbs != 0).any(axis=0)).astype(np.int8)
     return signs, limbs
 
 
-def _carry(sums: Any) -> None:
-    """Bring every limb but the highest into [0, 2**32)."""
+def _carry(sums: Any, width: int) -> None:
+    """Bring every limb but the highest into [0, 2**width)."""
     for low, high in zip(sums[:0:-1], sums[-2::-1], strict=True):
-        high += low >> 32
-        low &= 2**32 - 1
+        high += low >> width
+        low &= 2**width - 1
+
+
+def widened(limbs: Any, width: int) -> Any:
+    """The same magnitudes, given by limbs of `width` bits, 16 to 32, as limbs of 32 bits."""
+    xp = library(limbs)
+    size, n = limbs.shape
+    count = limbs_of(width * size)
+    wide = xp.zeros((count, n), np.uint32)
+    for j in range(count):
+        first, offset = divmod(32 * j, width)  # of the lowest limb, which is limbs[-1]
+        total = xp.zeros(n, np.uint64)
+        for i in range(first, min(size, -(-32 * (j + 1) // width))):
+            limb, shift = limbs[size - 1 - i].astype(np.uint64), width * (i - first) - offset
+            total |= limb << np.uint64(shift) if shift >= 0 else limb >> np.uint64(-shift)
+        wide[count - 1 - j] = total.astype(np.uint32)
+    return wide
+
+
+def shortened(limbs: Any, bits: int) -> tuple[Any, Any, Any]:
+    """Magnitudes normalised, and rounded to nearest at their first `bits` bits, ties to even.
+
+    Returns
+    -------
+    limbs : uint32 array, shape (limbs_of(bits), n), normalised
+    zeros : int64 array, shape (n,)
+        Zero bits before the first one of each magnitude that is set.
+    carry : bool array, shape (n,)
+        Where the magnitude was rounded up to a power of two, of which `limbs` hold the half.
+    """
+    count = limbs_of(bits) + 1
+    kept, zeros = normalised(limbs, count)
+    if len(limbs) > count:
+        last_bit = LIMB_BITS * len(limbs) - trailing_zeros(limbs)
+        kept[-1] |= last_bit > zeros + LIMB_BITS * count  # only whether what is cut off is zero matters
+    short, carry = rounded(kept, bits)
+    return short, zeros, carry

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 from typing import Any
@@ -12,7 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ozaki.backends.numpy._limbs import Floats
+from ozaki.backends.numpy._numbers import leading
 from ozaki.bounds.description import FIELDS, NO_SPAN, SAMPLED, Description, Least, empty_fields
+from ozaki.multiprecision.numbers import Numbers
 from ozaki.schemes import magnitude_bits
 from ozaki.schemes.image import EMPTY_TOP
 
@@ -29,12 +31,16 @@ class Described:
 
     Attributes
     ----------
-    x : shape (batch, rows, k), the rows of A or the columns of B
+    x : shape (batch, rows, k), the rows of A or the columns of B; of multiprecision rows the leading bits
     fields : shape (6, batch, rows), in the order of `FIELDS`
+    numbers : the rows themselves, if they are multiprecision numbers
+    tops : shape (batch, rows): x is the leading bits of 2**-tops numbers; None without `numbers`
     """
 
     x: npt.NDArray[Any]
     fields: npt.NDArray[np.int64]
+    numbers: Numbers | None = None
+    tops: npt.NDArray[np.int64] | None = None
 
     @property
     def k(self) -> int:
@@ -55,11 +61,27 @@ class Described:
     @cached_property
     def on_host(self) -> Description:
         """The fields of the description, as the functions of `ozaki.bounds` take them."""
-        return Description(self.k, *self.fields)
+        description = Description(self.k, *self.fields)
+        return description if self.tops is None else replace(description, scale=self.tops)
+
+    def part(self, batch: slice, rows: slice) -> Described:
+        """Some rows of some matrices, with their descriptions; all are views."""
+        numbers = None if self.numbers is None else self.numbers[batch, rows]
+        tops = None if self.tops is None else self.tops[batch, rows]
+        return Described(self.x[batch, rows], self.fields[:, batch, rows], numbers, tops)
 
 
-def describe(x: npt.NDArray[Any]) -> Described:
-    """Describe the rows of x, shape (batch, rows, k)."""
+def describe(x: npt.NDArray[Any] | Numbers) -> Described:
+    """Describe the rows of x, shape (batch, rows, k).
+
+    Multiprecision rows are scaled so that their `top` is 0 (docs/definitions.md, section 1).
+    """
+    if isinstance(x, Numbers):
+        values, tops, bottoms = leading(x)
+        described = describe(values)
+        bottom = described.fields[FIELDS.index("bottom")]
+        bottom[...] = np.where(bottom == EMPTY_TOP, EMPTY_TOP, bottoms)
+        return Described(values, described.fields, x, tops)
     batch, rows, k = x.shape
     fields = empty_fields(batch, rows)
     if k:

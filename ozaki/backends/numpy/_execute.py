@@ -22,6 +22,9 @@ from ozaki.schemes import Scheme, Words, is_exact, scaling_of
 _PANEL = 2048
 """Most rows and columns of a panel of the result; bounds the workspace."""
 
+_MOST_BYTES = 2**31
+"""Most bytes of workspace of a panel, if no limit is given, unless a panel of 256 x 256 takes more."""
+
 
 def _engine(plan: Plan) -> Engine:
     assert is_exact(plan.scheme)
@@ -117,6 +120,8 @@ def _together(stack: tuple[int, int, int], panel: int) -> int:
 def panel_of(engine: Engine, stack: tuple[int, int, int], limit: int | None) -> int:
     """Most rows and columns of a panel whose workspace keeps within `limit` bytes; None for no limit."""
     panel = _PANEL
+    while limit is None and panel > 256 and _workspace(engine, stack, panel) > _MOST_BYTES:
+        panel //= 2
     while limit is not None and (needed := _workspace(engine, stack, panel)) > limit:
         if panel <= 16:
             too_few_bytes(limit, needed)
@@ -136,4 +141,5 @@ def split(operand: Described, side: str, plan: Plan) -> Slices | WordSlices:
 
 def _exponents(operand: Described, scheme: Scheme) -> npt.NDArray[np.int64]:
     """The shared exponents mu of the rows, shape (batch, rows)."""
-    return operand.on_host.exponents(scaling_of(scheme, operand.k))
+    mu = operand.on_host.exponents(scaling_of(scheme, operand.k))
+    return mu if operand.tops is None else mu - operand.tops

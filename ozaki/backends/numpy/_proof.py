@@ -42,11 +42,6 @@ def _wide_product(left: Described, right: Described) -> Floats:
     return product
 
 
-def some_rows(operand: Described, batch: slice, rows: slice) -> Described:
-    """Select rows of some matrices of an operand, with their descriptions; both are views."""
-    return Described(operand.x[batch, rows], operand.fields[:, batch, rows])
-
-
 def proof_workspace(level: str, left: tuple[int, ...], right: tuple[int, ...]) -> int:
     """Bytes that are held while worst ratios of a level are found for operands of these shapes (batch, rows, k)."""
     k, rows = left[2], (left[0] * left[1], right[0] * right[1])

@@ -8,9 +8,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ozaki.backends.numpy._describe import Described, along_memory, scale, turned
+from ozaki.backends.numpy._describe import Described, along_memory, row_tiles, scale, turned
 from ozaki.backends.numpy._limbs import Floats
+from ozaki.backends.numpy._numbers import image_pieces
 from ozaki.backends.numpy.engines import Engine
+from ozaki.backends.numpy.engines.residues import ResidueEngine
+from ozaki.multiprecision.numbers import Numbers
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,8 @@ def slices_of(
     """
     if isinstance(operand, Slices):
         return operand.planes[:, b, rows, hs]
+    if operand.numbers is not None:
+        return _slices_of_numbers(operand.numbers[b, rows, hs], mu[b, rows], engine, side)
     x = operand.x[b, rows, hs]
     mu = mu[b, rows]
     # Slices get the memory order of x, so that a transposed operand, too, is read and written along memory.
@@ -53,6 +58,19 @@ def slices_of(
         image = _image(piece, exponents, nonfinite)
         engine.split(image, side, planes[(slice(None), *at)])
     return turned(planes, x)
+
+
+def _slices_of_numbers(x: Numbers, mu: npt.NDArray[np.int64], engine: Engine, side: str) -> Floats:
+    """The slices of multiprecision rows x, shape (batch, rows, k), whose images have the exponents mu."""
+    assert isinstance(engine, ResidueEngine)
+    planes = np.empty((engine.planes, *x.shape))
+    batch, rows, k = x.shape
+    for at in row_tiles(batch, rows, k, share=4):
+        tile = x[at]
+        of_elements = np.broadcast_to(mu[at][..., None], tile.shape).reshape(-1)
+        pieces = image_pieces(tile.reshape(-1), of_elements, engine.pieces)
+        engine.split_pieces(pieces, side, planes[(slice(None), *at)])
+    return planes
 
 
 def _image(x: npt.NDArray[Any], mu: npt.NDArray[np.int64], nonfinite: bool) -> Floats:

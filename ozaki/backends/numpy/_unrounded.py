@@ -10,7 +10,9 @@ import numpy.typing as npt
 from ozaki.backends.numpy import _limbs
 from ozaki.backends.numpy._describe import row_tiles
 from ozaki.backends.numpy._limbs import Floats
+from ozaki.backends.numpy._numbers import round_into
 from ozaki.backends.numpy.engines import Engine
+from ozaki.multiprecision.numbers import Numbers
 
 Ints = npt.NDArray[np.int64]
 
@@ -26,7 +28,7 @@ class Unrounded:
         """Add the product over a part of k, by slices a, (planes, batch, m, part), and b, (planes, batch, n, part)."""
         self._sums = self._engine.add(np.matmul(a, b.swapaxes(-1, -2)), self._sums)
 
-    def round_into(self, out: npt.NDArray[Any], mu: Ints, nu: Ints) -> None:
+    def round_into(self, out: npt.NDArray[Any] | Numbers, mu: Ints, nu: Ints) -> None:
         """Round the exact integers times 2**-(mu_i + nu_j) into out, shape (batch, m, n), and free their memory.
 
         mu and nu are the exponents of the images, of shape (batch, m) or (1, m) and (batch, n) or (1, n).
@@ -38,4 +40,9 @@ class Unrounded:
             limbs = self._engine.limbs(sums[(slice(None), *at)].reshape(len(sums), -1))
             rows = at if mu.shape[0] == batch else (slice(0, 1), at[1])
             cols = at[0] if nu.shape[0] == batch else slice(0, 1)
-            _limbs.round_scaled(limbs, self._engine.shift - mu[rows], -nu[cols], out[at])
+            exponents = self._engine.shift - mu[rows], -nu[cols]
+            if isinstance(out, Numbers):
+                of_entries = np.broadcast_to(exponents[0][..., :, None] + exponents[1][..., None, :], out[at].shape)
+                round_into(limbs, of_entries, out[at])
+            else:
+                _limbs.round_scaled(limbs, *exponents, out[at])

@@ -1,0 +1,102 @@
+"""Multiprecision operands and results on NumPy (`ozaki.multiprecision.Numbers`)."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from ozaki.backends.numpy._limbs import Floats
+from ozaki.multiprecision.limbs import settled, shortened, trailing_zeros, widened, window
+from ozaki.multiprecision.numbers import Numbers
+from ozaki.schemes.blas import LIMB_BITS, PIECE_BITS
+
+Ints = npt.NDArray[np.int64]
+
+_SMALLEST = -1000
+"""Exponent below which a leading part is not scaled, so that it stays a nonzero float64."""
+
+
+def leading(x: Numbers) -> tuple[Floats, Ints, Ints]:
+    """The leading bits of rows, scaled row by row, and what they leave out.
+
+    Parameters
+    ----------
+    x : shape (batch, rows, k), k > 0
+
+    Returns
+    -------
+    values : float64, shape (batch, rows, k)
+        x 2**-tops, cut to 53 bits; the last of them is set if bits were cut off that are not zero (rounding to odd).
+        So the values are exact where x has at most 53 bits, and have the same magnitudes, of which W <= 21 bits count,
+        in any case. Nonzero elements below 2**(tops - 1000) get magnitude 2**-1000.
+    tops : int64, shape (batch, rows)
+        The smallest e with abs(x) < 2**e for all x of a row; 0 for a row of zeros.
+    bottoms : int64, shape (batch, rows)
+        The largest e for which all x of a row are multiples of 2**(tops + e); 0 for a row of zeros.
+    """
+    far = np.int64(2**62)
+    present = x.signs != 0
+    tops = np.where(present, x.exponents, -far).max(axis=-1)
+    filled = tops > -far
+    tops[~filled] = 0
+    values, lowest = np.empty(x.shape), np.empty(x.shape, np.int64)
+    for b in range(x.shape[0]):
+        for r in range(x.shape[1]):
+            limbs = x.limbs[:, b, r]
+            head = limbs[0].astype(np.uint64) << np.uint64(32)
+            if len(limbs) > 1:
+                head |= limbs[1]
+            rest = (head & np.uint64(2**11 - 1)) != 0
+            if len(limbs) > 2:
+                rest |= (limbs[2:] != 0).any(axis=0)
+            head >>= np.uint64(11)
+            head |= rest
+            below = np.maximum(x.exponents[b, r] - tops[b, r], _SMALLEST)
+            values[b, r] = np.ldexp(head.astype(np.float64) * x.signs[b, r], (below - 53).astype(np.int32))
+            lowest[b, r] = x.exponents[b, r] - 32 * len(limbs) + trailing_zeros(limbs)
+    bottoms = np.where(present, lowest, far).min(axis=-1) - tops
+    bottoms[~filled] = 0
+    return values, tops, bottoms
+
+
+def image_pieces(x: Numbers, mu: Ints, count: int) -> Floats:
+    """The fixed-point image RN(2**mu x), ties to even, in pieces.
+
+    Parameters
+    ----------
+    x : shape (n,)
+    mu : shape (n,), for each element
+    count : number of pieces; the image is below 2**(PIECE_BITS count) in magnitude
+
+    Returns
+    -------
+    float64, shape (count, n): the image is the sum of pieces[j] 2**(PIECE_BITS j), each at most 2**PIECE_BITS.
+    """
+    start = x.exponents + mu - PIECE_BITS * count
+    found = window(x.limbs, start, count + 1, PIECE_BITS)
+    whole, fraction = found[:count], found[count]
+    last_bit = 32 * len(x.limbs) - trailing_zeros(x.limbs)
+    half, one = np.uint64(2 ** (PIECE_BITS - 1)), np.uint64(1)
+    more = (last_bit > start + PIECE_BITS * (count + 1)) | ((whole[-1] & one) != 0)
+    whole[-1] += (fraction > half) | ((fraction == half) & more)
+    pieces: Floats = whole[::-1].astype(np.float64)
+    pieces *= x.signs
+    return pieces
+
+
+def round_into(limbs: Floats, exponents: Ints, out: Numbers) -> None:
+    """Round values 2**exponents to nearest at the `bits` of `out`, ties to even.
+
+    Parameters
+    ----------
+    limbs : shape (count, out.size), as `_limbs` describes them: integers below 2**52
+    exponents : the shape of `out`
+    out : a view that is written
+    """
+    signs, magnitudes = settled(limbs[::-1].astype(np.int64), LIMB_BITS)
+    wide = widened(magnitudes, LIMB_BITS)
+    kept, zeros, carry = shortened(wide, out.bits)
+    top = 32 * len(wide) - zeros + carry
+    out.signs[...] = signs.reshape(out.shape)
+    out.exponents[...] = np.where(out.signs != 0, exponents + top.reshape(out.shape), 0)
+    out.limbs[...] = kept.reshape(out.limbs.shape)
