@@ -7,6 +7,7 @@ from math import hypot, inf, log, pi, sqrt
 
 from ozaki.bounds.description import Least
 from ozaki.bounds.exact import a_priori
+from ozaki.bounds.rounding import scaled
 from ozaki.schemes import Scheme, magnitude_bits, scaling_of
 
 
@@ -33,8 +34,8 @@ def usual_of_sample(left: Least, right: Least, some: int, digits: Scheme, k: int
 
 
 @lru_cache(maxsize=1024)
-def usual_rms(scheme: Scheme, k: int) -> float:
-    """E1, an estimate, no bound: root-mean-square componentwise error on normal data.
+def usual_rms(scheme: Scheme, k: int, exponent: int = 0) -> float:
+    """E1, an estimate, no bound: root-mean-square componentwise error on normal data, in units of 2**exponent.
 
     Independent rounding errors of variance 1/12; sum abs(a b) is 2/pi sqrt(k)**2 sigma**2; rounding bits down leaves
     a row with a fraction f of what would fit, 1/f being 1.47 in root mean square.
@@ -43,14 +44,14 @@ def usual_rms(scheme: Scheme, k: int) -> float:
     if scaling is None:
         return inf
     if scaling.statistic == "squares":
-        image_norm = sqrt(scaling.threshold) * 2.0 ** (scaling.base - magnitude_bits(k)) / _OF_WHAT_FITS
-        return sqrt(1 / 6) / (2 / pi * image_norm)
+        image_norm = sqrt(scaling.threshold) / _OF_WHAT_FITS
+        return scaled(sqrt(1 / 6) / (2 / pi * image_norm), magnitude_bits(k) - scaling.base - exponent)
     tail = sqrt(2 * log(2 * max(k, 2)))  # the largest of k normal numbers, in units of sigma
     largest = max(tail - (log(tail * tail / 2) + log(4 * pi)) / (2 * tail), 1.0)
     sigma = float(scheme.largest) / largest / _OF_WHAT_FITS
     rounding = sqrt(1 / 6) / (2 / pi * sqrt(k) * sigma)
     dropped = scheme.usual_drop / (2 / pi * sqrt(k) * sigma * sigma)
-    return hypot(rounding, dropped)
+    return scaled(hypot(rounding, dropped), -exponent)
 
 
 _OF_WHAT_FITS = 1.47

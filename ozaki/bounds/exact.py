@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ozaki.bounds.description import Description
-from ozaki.bounds.rounding import UP
+from ozaki.bounds.rounding import UP, scaled
 from ozaki.schemes import Scheme, magnitude_bits, scaling_of
 
 
@@ -36,25 +36,31 @@ class ErrorTerms:
         return not (self.left.any(axis=(1, 2)) & self.right.any(axis=(1, 2))).any()
 
 
-def error_terms(left: Description, right: Description, scheme: Scheme, dropped: float) -> ErrorTerms:
+def error_terms(
+    left: Description, right: Description, scheme: Scheme, dropped: float, exponent: int = 0
+) -> ErrorTerms:
     """B1 for these operands and a scheme, which must have a scaling at this k.
 
-    `dropped`: the largest value of the slice products that the scheme leaves out of an entry, in image units.
+    `dropped`: the largest value of the slice products that the scheme leaves out of an entry, in image units. The terms
+    are divided by 2**exponent, so that none underflows where errors are far below the range of a float64.
     """
     k = left.k
     scaling = scaling_of(scheme, k)
-    ulp_left, ulp_right = (_powers(-side.bits(scaling), side) for side in (left, right))
-    u_left = np.where(left.rounded(scaling), ulp_left / 2, 0.0)
-    u_right = np.where(right.rounded(scaling), ulp_right / 2, 0.0)
+    of_left, of_right = (-side.bits(scaling) for side in (left, right))
+    u_left, u_right = (
+        np.where(side.rounded(scaling), _powers(bits - exponent, side) / 2, 0.0)
+        for side, bits in ((left, of_left), (right, of_right))
+    )
+    u_beside = u_left if exponent == 0 else np.where(u_left > 0, _powers(of_left, left) / 2, 0.0)
     return ErrorTerms(
-        np.stack([u_left, left.sums + k * u_left, dropped * ulp_left]) * UP,
-        np.stack([right.sums, u_right, ulp_right]) * UP,
+        np.stack([u_left, left.sums + k * u_beside, dropped * _powers(of_left - exponent, left)]) * UP,
+        np.stack([right.sums, u_right, _powers(of_right, right)]) * UP,
     )
 
 
 def _powers(exponents: npt.NDArray[np.int64], description: Description) -> npt.NDArray[np.float64]:
-    """2**exponents, shape (batch, rows); 0 for empty rows."""
-    return np.where(description.empty, 0.0, np.ldexp(1.0, exponents.astype(np.int32)))
+    """2**exponents, or 2**-1000 where that is more, shape (batch, rows); 0 for empty rows."""
+    return np.where(description.empty, 0.0, np.ldexp(1.0, np.maximum(exponents, -1000).astype(np.int32)))
 
 
 def row_column(left: Description, right: Description, terms: ErrorTerms) -> float:
@@ -104,8 +110,10 @@ def _norm(x: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
 
 
 @lru_cache(maxsize=1024)
-def a_priori(scheme: Scheme, k: int) -> float:
+def a_priori(scheme: Scheme, k: int, exponent: int = 0) -> float:
     """B4: abs(E_ij) / (norm(a_i) norm(b_j)) for any operands of inner dimension k, from the scaling rule alone.
+
+    In units of 2**exponent.
 
     The rule gives a row the largest g that fits, so its image is at least half (norm scaling: in norm; max scaling:
     in the largest element) of what would fit, less what rounding the magnitudes up may have added.
@@ -118,5 +126,6 @@ def a_priori(scheme: Scheme, k: int) -> float:
         image_norm = sqrt(scaling.threshold) / 2 / (1 + sqrt(k) / 2 ** (width - 1))
     else:
         image_norm = scaling.threshold / 2 / (1 + 2.0 ** (1 - width))
-    u = 0.5 / ldexp(image_norm, scaling.base - width)
-    return (2 * sqrt(k) * u + k * u * u + k * scheme.drop * 4 * u * u) * UP
+    bits = width - scaling.base
+    u, u_beside = scaled(0.5 / image_norm, bits - exponent), ldexp(0.5 / image_norm, max(bits, -1000))
+    return (2 * sqrt(k) * u + k * u * u_beside + k * scheme.drop * 4 * u * u_beside) * UP
