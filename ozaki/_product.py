@@ -25,13 +25,11 @@ from ozaki.bounds import words as word_bounds
 from ozaki.bounds.rounding import with_rounding
 from ozaki.planning.choose import choose, decide
 from ozaki.planning.facts import (
-    CutBound,
     Facts,
     MissingFact,
     NativeInRange,
     Need,
     RowsBound,
-    Sample,
     WorstRatio,
     settle,
 )
@@ -89,9 +87,13 @@ class Product:
         """
         if self._given is None:
             self._question = self.question()
-            return self.plan(self._question)
-        self._check(self._given, report)
-        return self._given
+            plan = self.plan(self._question)
+        else:
+            plan = self._given
+            self._check(plan, report)
+        if report and plan.native and not self._pair.empty:
+            self._pair.check_limit(self._limit)  # the report of a native product describes the operands
+        return plan
 
     def question(self, for_operands: bool = False) -> Question:
         """The question that planning answers for this product.
@@ -123,8 +125,7 @@ class Product:
 
     def _measure(self, need: Need, _facts: Facts | None = None) -> Any:
         """Find a fact about the operands within the limit of workspace; waits for it."""
-        if not isinstance(need, Sample | NativeInRange | CutBound):  # these take next to no workspace
-            self._pair.check_limit(self._limit)
+        self._pair.check_limit(self._limit)
         return self.work.measure(need)
 
     def _measure_and_begin(self, question: Question, need: Need, facts: Facts) -> Any:
