@@ -23,7 +23,7 @@ from ozaki.backends import Backend, Work
 from ozaki.bounds import native
 from ozaki.bounds import words as word_bounds
 from ozaki.bounds.rounding import with_rounding
-from ozaki.planning.choose import choose, decide
+from ozaki.planning.choose import choose
 from ozaki.planning.facts import (
     Facts,
     MissingFact,
@@ -120,7 +120,7 @@ class Product:
         """Choose the plan for these operands; finds the facts that the choice needs."""
         early = question.machine.finds_facts_on_device and self._limit is None and not question.for_operands
         measure = partial(self._measure_and_begin, question) if SPECULATE and early else self._measure
-        plan, self.facts = settle(partial(decide, question), measure, self.facts)
+        plan, self.facts = settle(partial(choose, question), measure, self.facts)
         return plan
 
     def _measure(self, need: Need, _facts: Facts | None = None) -> Any:
@@ -278,10 +278,8 @@ def _always(facts: Facts) -> bool:
 @np.errstate(all="ignore")
 def _keeps_promise(given: Plan, facts: Facts) -> bool:
     """Whether a given plan meets its target for operands with these facts; False if one is missing."""
-    try:
-        return proven(given, None, facts)[1]
-    except MissingFact:
-        return False
+    answer = proven(given, None, facts)
+    return not isinstance(answer, Need) and answer[1]
 
 
 @np.errstate(all="ignore")
