@@ -143,7 +143,7 @@ class Backend(Protocol):
         a: Any,
         b: Any,
         out: Any,
-        choices: Hashable,
+        key: Hashable,
         work: Any,
         facts: Facts,
         stands: Callable[[Facts], bool],
@@ -155,10 +155,10 @@ class Backend(Protocol):
         Parameters
         ----------
         a, b, out : the operands as the caller gave them, and the array for the result that the caller gave, or None
-        choices : everything else that the call depends on
+        key : everything else that the call depends on
         work : the `Work` that computed the product
         facts : the facts that its plan rests on
-        stands : returns whether the plan, asked for anew with the facts of other operands, is the same
+        stands : returns whether the plan, asked for anew with the facts of other operands, has the same scheme
         shape, dtype : shape and dtype of the result
         """
         ...
@@ -199,7 +199,7 @@ def _is_cupy(x: Any) -> bool:
     return isinstance(x, Prepared) and bool(x.backend.name == "cupy")
 
 
-def repeated(a: Any, b: Any, out: Any, choices: Hashable) -> Any:
+def repeated(a: Any, b: Any, out: Any, key: Hashable) -> Any:
     """The product by the program of an earlier call (`backends/cupy/repeated.py`); None if the call must be planned."""
     module = sys.modules.get("ozaki.backends.cupy.repeated")
-    return None if module is None else module.repeated(a, b, out, choices)
+    return None if module is None else module.repeated(a, b, out, key)

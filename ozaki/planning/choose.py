@@ -4,12 +4,12 @@ The first case that applies decides:
 
 1. The caller names a scheme with its count: that scheme, proven if an accuracy is named too.
 2. The caller names the native product: the native product.
-3. Words may run, but digits are fastest for ordinary operands, a sample finds these operands ordinary, and the proof of
-   digits succeeds: digits.
+3. Words may run, but digits are fastest for ordinary operands, the fact `Sample` finds these operands ordinary, and the
+   proof of digits succeeds: digits.
 4. Words are the fastest candidate and prove enough for these operands: words.
 5. The native product is the fastest candidate and may run: the native product.
-6. No accuracy is named, the native product may run, and a sample shows that slices will not be proven: words or the
-   native product.
+6. No accuracy is named, the native product may run, and the fact `Overlap` shows that slices will not be proven: words
+   or the native product.
 7. Otherwise: the fewest slice products that are proven. Where these operands need more of them than ordinary ones do,
    words and the native product are weighed once more, against that many.
 """

@@ -1,7 +1,7 @@
-"""Facts: plain numbers found in the operands, each named by the need that asks for it.
+"""Facts: numbers, or small tuples of numbers, found in the operands, each named by the need that asks for it.
 
-`choose` asks for facts by name and holds no arrays; a backend's `Work.measure` finds them. A fact is the same number on
-every backend, except `CutBound`, for which each backend takes its cheapest evidence.
+`choose` asks for facts by name and holds no arrays; a backend's `Work.measure` finds them. A fact is the same on every
+backend, except `CutBound`, for which each backend takes its cheapest evidence.
 """
 
 from __future__ import annotations
