@@ -26,7 +26,10 @@ class Work(Protocol):
         ...
 
     def begin(self, needs: Sequence[Need], plan: Plan) -> None:
-        """Start to find these facts and to split the operands for this plan, if a device does so; wait for nothing."""
+        """Start to find these facts and to split the operands for this plan, if a device does so; wait for nothing.
+
+        Called without a limit of workspace alone.
+        """
         ...
 
     def measure(self, need: Need) -> Any:
@@ -41,6 +44,8 @@ class Work(Protocol):
 
     def multiply(self, plan: Plan, c: Any) -> None:
         """Compute the product into c, shape (batch, m, n), contiguous, by the slices or words of a plan.
+
+        The product has entries, and k > 0.
 
         Raises
         ------

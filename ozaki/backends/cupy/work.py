@@ -16,7 +16,6 @@ from ozaki.backends.cupy import evidence
 from ozaki.backends.cupy.inputs import Inputs
 from ozaki.backends.cupy.program.arrays import Array, view_of
 from ozaki.backends.cupy.program.program import Program, Reader
-from ozaki.backends.cupy.program.steps import Clear
 from ozaki.backends.cupy.program.trim import trimmed
 from ozaki.backends.cupy.ratios import Ratios
 from ozaki.backends.cupy.steps import product
@@ -85,22 +84,20 @@ class Work:
         """Begin to find facts, all `WorstRatio` of one level or all `RowsBound`, and split for a likely plan.
 
         The device splits the operands at the same time as it finds the facts, so that a product by that plan, if it is
-        chosen, can begin at once. Where memory is limited, nothing is done.
+        chosen, can begin at once. Only where memory is not limited: slices and facts are then held together.
         """
-        if self._limit is not None:
-            return
-        assert plan.scheme is not None
+        assert plan.scheme is not None and self._limit is None
         inputs, b = self._inputs, self._builder
         self._release_early()
         engine = engine_of(self._device, plan)
         ratios = [need for need in needs if isinstance(need, WorstRatio)]
         self._ratios.stream = "proof"
-        if not inputs.described and self._fits_one_read(engine, plan.scheme, sums=True):
+        if not inputs.described and self._fits_one_read(engine, plan.scheme, whole=True):
             room = room_for_one_read(b, self._device, *inputs.both_rows) if ratios else None
-            early = self._split_early(engine, plan.scheme, sums=True, magnitudes=room)
+            early = self._split_early(engine, plan.scheme, whole=True, magnitudes=room)
             inputs.described = {"left": early.left.described, "right": early.right.described}
         left, right = inputs.describe_both()
-        if len(ratios) < len(needs):
+        if not ratios:
             with b.on("to_host", fork=True):
                 inputs.descriptions()
         inputs.run()
@@ -171,11 +168,11 @@ class Work:
         left, right = inputs.both_rows
         (batch, m, k), n = left.shape, right.shape[1]
         engine = word_engine(self._device, words, max(batch, right.shape[0]), m, k, n)
-        if self._limit is not None or inputs.described or not self._fits_one_read(engine, words, sums=False):
+        if self._limit is not None or inputs.described or not self._fits_one_read(engine, words, whole=False):
             bound = partial(evidence.rows_bound, scheme=words, measure="componentwise")
             return b.read(need, inputs.descriptions(), bound)
         lost = b.cleared_on_host("lost", (1,), "I")
-        early = self._split_early(engine, words, sums=False, lost=lost)
+        early = self._split_early(engine, words, whole=False, lost=lost)
         raised = b.evidence(b.arrive(lost), _flag_is_set)
         inputs.run()
         found = [raised]
@@ -185,19 +182,18 @@ class Work:
 
     # Slices that are made before the plan is known ------------------------------------------------------------------
 
-    def _fits_one_read(self, engine: Engine, scheme: Scheme | Words, sums: bool) -> bool:
+    def _fits_one_read(self, engine: Engine, scheme: Scheme | Words, whole: bool) -> bool:
         """Whether one kernel for each operand, which reads it once, splits both faster than two kernels do."""
-        return all(engine.splits_in_one_read(scheme, side, x, sums) for side, x in self._inputs.rows.items())
+        return all(engine.splits_in_one_read(scheme, side, x, whole) for side, x in self._inputs.rows.items())
 
-    def _split_early(self, engine: Engine, scheme: Scheme | Words, sums: bool, **options: Any) -> _EarlySlices:
+    def _split_early(self, engine: Engine, scheme: Scheme | Words, whole: bool, **options: Any) -> _EarlySlices:
         """Split both operands by one kernel each, which reads it once; `options` as for `product.split_in_one_read`."""
         left, right = (
             product.split_in_one_read(
-                self._builder, self._device, engine, scheme, x, side, sums, overlaps=side == "right", **options
+                self._builder, self._device, engine, scheme, x, side, whole, overlaps=side == "right", **options
             )
             for side, x in self._inputs.rows.items()
         )
-        assert left is not None and right is not None
         self._early = _EarlySlices(scheme, engine, left, right)
         return self._early
 
@@ -215,8 +211,9 @@ class Work:
     def multiply(self, plan: Plan, c: Any) -> None:
         """Compute the product by a plan of slices or words into c, shape (batch, m, n), contiguous.
 
-        Waits for facts that were begun, not for the product. Uses the slices that were made early if they are of the
-        plan's scheme, else frees them. At most one call of `multiply` or `native` for each `Work`.
+        The product has entries, and k > 0. Waits for facts that were begun, not for the product. Uses the slices that
+        were made early if they are of the plan's scheme, else frees them. At most one call of `multiply` or `native`
+        for each `Work`.
 
         Raises
         ------
@@ -227,12 +224,6 @@ class Work:
         plan, inputs = replace(plan, workspace_limit=self._limit), self._inputs
         self._ratios.close()
         out = self._result(c)
-        if out.size == 0:
-            return
-        if inputs.both_rows[0].shape[2] == 0:
-            self._builder.add(Clear("main", out.at, out.nbytes))
-            inputs.run()
-            return
         left: product.Given
         right: product.Given
         if self._early is not None and self._early.scheme == plan.scheme:
