@@ -65,6 +65,7 @@ FUNCTIONS = {
         "programs-outlive-first-calls",
         "too-little-memory-repeated",
         "equal-choices-repeated",
+        "hopper-listing-of-design",
     ),
 }
 """Names of cases by module. A case is the function of that name, without `HOPPER` and with `_` for `-`."""
