@@ -1,4 +1,4 @@
-"""The public functions: check, then describe, plan, split, multiply, recombine, report."""
+"""The public functions: check, then ask, measure, choose, split, multiply, recombine, report."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ def matmul(
     with np.errstate(all="ignore"):
         pair = Pair(a, b, _normwise(choices, plan), out)  # check: two stacks of rows
         product = Product(pair, choices, plan)
-        plan = product.settle(return_report)  # describe, as far as the plan depends on it, and plan
+        plan = product.settle(return_report)  # ask, measure what the plan depends on, choose
         c = product.compute(plan)  # split, multiply, recombine
         if not return_report:
             product.keep(key, plan)
@@ -290,7 +290,7 @@ def prepare(x: Any, side: Side, plan: Plan) -> Prepared:
     dtype = dtype_of("x", x)
     check_choices(Choices(engine=plan.engine), backend)
     check_runs(plan.scheme, backend.machine())
-    if dtype == "float64" != plan.dtype:
+    if dtype == "float64" and plan.dtype == "float32":
         raise TypeError("x: dtype float64, but the plan is made for float32; expected float32")
     sizes = shapes_of_plan(x.shape, side, plan)
     rows = (left_rows if side == "left" else right_rows)(x, sizes, backend.broadcast_to)
@@ -438,6 +438,6 @@ def _addend(c: Any, pair: Pair) -> Any:
     c = as_array("c", c, pair.backend)
     if tuple(c.shape) != pair.sizes.result:
         raise ValueError(f"c: shape {tuple(c.shape)} does not fit the product; {expected}")
-    if dtype_of("c", c) == "float64" != pair.dtype:
+    if dtype_of("c", c) == "float64" and pair.dtype == "float32":
         raise TypeError(f"c: dtype float64 does not fit float32 operands; {expected}")
     return c

@@ -82,7 +82,7 @@ def check_proven(
     `bound` is what the scheme proves in `measure`, before the rounding to the output; `operands` names the operands
     that it is proven for, in the message. Only a componentwise bound meets a componentwise target.
     """
-    stronger = target is not None and target.measure == "componentwise" != measure
+    stronger = target is not None and target.measure == "componentwise" and measure != "componentwise"
     if target is None or (bound <= target.tolerance and not stronger):
         return
     if isinstance(scheme, Words):

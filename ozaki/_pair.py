@@ -82,6 +82,7 @@ class Pair:
     def matrices(self) -> tuple[Any, Any]:
         """Both operands as given, vectors as matrices; for a prepared operand its slices."""
         a, b = (x.slices if isinstance(x, Prepared) else x for x in (self.a, self.b))
+        # A vector is no prepared operand: plans are made for matrices.
         return (a[None, :] if len(self.a.shape) == 1 else a), (b[:, None] if len(self.b.shape) == 1 else b)
 
     def rows(self, side: Side) -> Any:

@@ -23,15 +23,13 @@ from ozaki.backends import Backend, Work
 from ozaki.bounds import native
 from ozaki.bounds import words as word_bounds
 from ozaki.bounds.rounding import with_rounding
-from ozaki.planning.choose import choose, decide
+from ozaki.planning.choose import choose
 from ozaki.planning.facts import (
-    CutBound,
     Facts,
     MissingFact,
     NativeInRange,
     Need,
     RowsBound,
-    Sample,
     WorstRatio,
     settle,
 )
@@ -89,9 +87,13 @@ class Product:
         """
         if self._given is None:
             self._question = self.question()
-            return self.plan(self._question)
-        self._check(self._given, report)
-        return self._given
+            plan = self.plan(self._question)
+        else:
+            plan = self._given
+            self._check(plan, report)
+        if report and plan.native and not self._pair.empty:
+            self._pair.check_limit(self._limit)  # the report of a native product describes the operands
+        return plan
 
     def question(self, for_operands: bool = False) -> Question:
         """The question that planning answers for this product.
@@ -118,13 +120,12 @@ class Product:
         """Choose the plan for these operands; finds the facts that the choice needs."""
         early = question.machine.finds_facts_on_device and self._limit is None and not question.for_operands
         measure = partial(self._measure_and_begin, question) if SPECULATE and early else self._measure
-        plan, self.facts = settle(partial(decide, question), measure, self.facts)
+        plan, self.facts = settle(partial(choose, question), measure, self.facts)
         return plan
 
     def _measure(self, need: Need, _facts: Facts | None = None) -> Any:
         """Find a fact about the operands within the limit of workspace; waits for it."""
-        if not isinstance(need, Sample | NativeInRange | CutBound):  # these take next to no workspace
-            self._pair.check_limit(self._limit)
+        self._pair.check_limit(self._limit)
         return self.work.measure(need)
 
     def _measure_and_begin(self, question: Question, need: Need, facts: Facts) -> Any:
@@ -277,10 +278,8 @@ def _always(facts: Facts) -> bool:
 @np.errstate(all="ignore")
 def _keeps_promise(given: Plan, facts: Facts) -> bool:
     """Whether a given plan meets its target for operands with these facts; False if one is missing."""
-    try:
-        return proven(given, None, facts)[1]
-    except MissingFact:
-        return False
+    answer = proven(given, None, facts)
+    return not isinstance(answer, Need) and answer[1]
 
 
 @np.errstate(all="ignore")

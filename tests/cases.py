@@ -8,7 +8,7 @@ import numpy as np
 
 import ozaki
 from ozaki.backends.numpy.work import Work
-from ozaki.planning.facts import Facts, settle
+from ozaki.planning.facts import Facts, or_need, settle
 from ozaki.planning.proof import Proof
 
 FORMATS = {"float32": (24, -149, 128), "float64": (53, -1074, 1024)}
@@ -135,6 +135,7 @@ def work_of(a, b):
 def bounds_of(work, k, measure, *schemes, few_rows=False):
     """The bounds of schemes at the first level of proof; with few_rows, lower bounds of these from the first rows."""
 
+    @or_need
     def bounds(facts):
         proof = Proof(facts, k, measure, schemes[0])
         return [(proof.at_least if few_rows else proof.bound)(scheme) for scheme in schemes]

@@ -1,6 +1,6 @@
 """Adding a scheme, as CONTRIBUTING.md describes it: a toy scheme of one integer of 16 bits for each element.
 
-A scheme answers `ExactScheme`, a line in `FAMILIES` names it, and a driver in `DRIVERS` multiplies it on NumPy. Plans,
+A scheme answers `ExactScheme`, a line in `FAMILIES` names it, and an engine in `MAKERS` multiplies it on NumPy. Plans,
 bounds, proofs, reports and the command line follow by themselves.
 """
 
@@ -14,7 +14,7 @@ from cases import power, rounded
 
 import ozaki
 from ozaki import Accuracy, reference
-from ozaki.backends.numpy.engines import DRIVERS
+from ozaki.backends.numpy.engines import MAKERS
 from ozaki.schemes.image import max_scaling
 from ozaki.schemes.named import FAMILIES, Family
 
@@ -42,7 +42,7 @@ class Short:
 
 @dataclass(frozen=True)
 class ShortEngine:
-    """The driver of `Short` on NumPy: one float64 product, whose sums are exact for k below 2**23."""
+    """The engine of `Short` on NumPy: one float64 product, whose sums are exact for k below 2**23."""
 
     scheme: Short
     k: int
@@ -71,7 +71,7 @@ class ShortEngine:
 @pytest.fixture
 def short(monkeypatch):
     monkeypatch.setitem(FAMILIES, "short", Family(Short, 1))
-    monkeypatch.setitem(DRIVERS, Short, lambda scheme, k, int8: ShortEngine(scheme, k))
+    monkeypatch.setitem(MAKERS, Short, lambda scheme, k, int8: ShortEngine(scheme, k))
 
 
 def by_definition(a, b):

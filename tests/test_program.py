@@ -25,7 +25,7 @@ from ozaki.backends.cupy.steps.engines.choice import engine_of
 from ozaki.schemes import PRESETS, Digits, Residues, Words
 
 H100 = devices.of("90", multiprocessors=132, shared_memory=233472)
-A100 = devices.of("80")
+A100 = devices.of("80", multiprocessors=108, shared_memory=167936)
 L4 = devices.of("89", multiprocessors=58, shared_memory=102400)
 
 
@@ -251,7 +251,8 @@ def test_engines_by_the_record_of_a_device():
 
 
 def test_machines_answer_without_a_gpu():
-    h100, a100, unknown = (Machine(device) for device in (H100, A100, devices.of("120")))
+    rtx_5090 = devices.of("120", multiprocessors=170, shared_memory=102400)
+    h100, a100, unknown = (Machine(device) for device in (H100, A100, rtx_5090))
     stack, k = (1, 4096, 4096), 4096
     assert h100.fastest(stack, k, "float64", (Residues(14), None)) == Residues(14)
     assert a100.fastest(stack, k, "float64", (Digits(7), None)) is None

@@ -195,3 +195,16 @@ def test_the_native_product_keeps_the_limit():
     out = np.empty((1000, 1000)).T
     most, (_, report) = held(lambda: ozaki.matmul(a[:, :0], b[:0], out=out, return_report=True))
     assert report.workspace_bytes == out.nbytes >= most - 2**16
+
+
+@pytest.mark.parametrize("way", [{"accuracy": 1e-9}, {"scheme": "native", "accuracy": 1e-9}, {"scheme": "native"}])
+def test_the_facts_of_a_native_product_keep_the_limit(rng, way):
+    """Whether a native product is in range, and what its report says, follow from descriptions, which take memory."""
+    a, b, out = rng.standard_normal((20_000, 3)), rng.standard_normal((3, 20)), np.zeros((20_000, 20))
+    options = {"out": out, "return_report": True, **way}
+    with pytest.raises(ValueError, match=r"^workspace_limit: leaves 1000000 bytes .* needs at least \d+"):
+        ozaki.matmul(a, b, workspace_limit=10**6, **options)
+    assert not out.any()
+    most, (_, report) = held(lambda: ozaki.matmul(a, b, workspace_limit=10**7, **options))
+    assert report.native
+    assert most <= report.workspace_bytes <= 10**7

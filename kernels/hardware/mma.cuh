@@ -1,4 +1,5 @@
-// Sums of products of unsigned bytes by mma.sync, on the tensor cores of every architecture from Turing on.
+// Sums of products of unsigned bytes by mma.sync, on the tensor cores of every architecture from Turing on: by them
+// conversion/cut.cuh reduces images to residues.
 //
 // Lane 4 g + c of a warp holds limbs of four bytes: of column g of matrix b its part c, LENGTH of them; and in `first`
 // and `second` its part c of row g of two matrices of 8 rows. fold_pair multiplies both with b:

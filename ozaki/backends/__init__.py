@@ -26,7 +26,10 @@ class Work(Protocol):
         ...
 
     def begin(self, needs: Sequence[Need], plan: Plan) -> None:
-        """Start to find these facts and to split the operands for this plan, if a device does so; wait for nothing."""
+        """Start to find these facts and to split the operands for this plan, if a device does so; wait for nothing.
+
+        Called without a limit of workspace alone.
+        """
         ...
 
     def measure(self, need: Need) -> Any:
@@ -41,6 +44,8 @@ class Work(Protocol):
 
     def multiply(self, plan: Plan, c: Any) -> None:
         """Compute the product into c, shape (batch, m, n), contiguous, by the slices or words of a plan.
+
+        The product has entries, and k > 0.
 
         Raises
         ------
@@ -143,7 +148,7 @@ class Backend(Protocol):
         a: Any,
         b: Any,
         out: Any,
-        choices: Hashable,
+        key: Hashable,
         work: Any,
         facts: Facts,
         stands: Callable[[Facts], bool],
@@ -155,10 +160,10 @@ class Backend(Protocol):
         Parameters
         ----------
         a, b, out : the operands as the caller gave them, and the array for the result that the caller gave, or None
-        choices : everything else that the call depends on
+        key : everything else that the call depends on
         work : the `Work` that computed the product
         facts : the facts that its plan rests on
-        stands : returns whether the plan, asked for anew with the facts of other operands, is the same
+        stands : returns whether the plan, asked for anew with the facts of other operands, has the same scheme
         shape, dtype : shape and dtype of the result
         """
         ...
@@ -199,7 +204,7 @@ def _is_cupy(x: Any) -> bool:
     return isinstance(x, Prepared) and bool(x.backend.name == "cupy")
 
 
-def repeated(a: Any, b: Any, out: Any, choices: Hashable) -> Any:
+def repeated(a: Any, b: Any, out: Any, key: Hashable) -> Any:
     """The product by the program of an earlier call (`backends/cupy/repeated.py`); None if the call must be planned."""
     module = sys.modules.get("ozaki.backends.cupy.repeated")
-    return None if module is None else module.repeated(a, b, out, choices)
+    return None if module is None else module.repeated(a, b, out, key)

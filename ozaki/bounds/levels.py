@@ -3,7 +3,7 @@
 The lower bounds are products of magnitudes that are exact integers, so every backend finds the same worst ratios. A
 level costs more than the one before it and is sharper:
 
-"sampled"  7-bit magnitudes of the first SAMPLE of every EVERY inner indices, for k > SAMPLED_FROM
+"sampled"  7-bit magnitudes of the first SAMPLE of every EVERY inner indices, for k > MOST_UNSAMPLED
 "narrow"   7-bit magnitudes of all inner indices
 "wide"     magnitudes of `wide_bits(k)` bits of all inner indices, as a float64 product
 """
@@ -17,7 +17,7 @@ Level = Literal["sampled", "narrow", "wide"]
 SAMPLE, EVERY = 32, 128
 """The sampled level reads the first SAMPLE of every EVERY inner indices."""
 
-SAMPLED_FROM = 1024
+MOST_UNSAMPLED = 1024
 """Largest k without a sampled level: all of k is read from the start."""
 
 NARROW_BITS = 7
@@ -32,7 +32,7 @@ FEW_ROWS = 128
 
 def levels(k: int) -> tuple[Level, ...]:
     """The levels for inner dimension k, the cheapest first."""
-    return ("sampled", "narrow", "wide") if k > SAMPLED_FROM else ("narrow", "wide")
+    return ("sampled", "narrow", "wide") if k > MOST_UNSAMPLED else ("narrow", "wide")
 
 
 def wide_bits(k: int) -> int:

@@ -4,12 +4,12 @@ The first case that applies decides:
 
 1. The caller names a scheme with its count: that scheme, proven if an accuracy is named too.
 2. The caller names the native product: the native product.
-3. Words may run, but digits are fastest for ordinary operands, a sample finds these operands ordinary, and the proof of
-   digits succeeds: digits.
+3. Words may run, but digits are fastest for ordinary operands, the fact `Sample` finds these operands ordinary, and the
+   proof of digits succeeds: digits.
 4. Words are the fastest candidate and prove enough for these operands: words.
 5. The native product is the fastest candidate and may run: the native product.
-6. No accuracy is named, the native product may run, and a sample shows that slices will not be proven: words or the
-   native product.
+6. No accuracy is named, the native product may run, and the fact `Overlap` shows that slices will not be proven: words
+   or the native product.
 7. Otherwise: the fewest slice products that are proven. Where these operands need more of them than ordinary ones do,
    words and the native product are weighed once more, against that many.
 """
@@ -27,7 +27,7 @@ from ozaki.bounds import words as word_bounds
 from ozaki.bounds.description import SAMPLED, Least
 from ozaki.bounds.rounding import with_rounding
 from ozaki.planning.candidates import OUT_OF_RANGE, Candidates, Kind, candidates_of, fastest, names_of, native_bound
-from ozaki.planning.facts import CutBound, Facts, LeastProduct, MissingFact, NativeInRange, Need, Overlap, Sample
+from ozaki.planning.facts import CutBound, Facts, LeastProduct, NativeInRange, Overlap, Sample, or_need
 from ozaki.planning.given import NATIVE_ASKED_FOR, named_scheme, native_plan, plan_for_any, why_named
 from ozaki.planning.proof import Proof, proven_bound
 from ozaki.planning.question import Question
@@ -36,7 +36,8 @@ from ozaki.schemes import Scheme, Words
 from ozaki.schemes.named import integer_scheme
 
 
-def choose(question: Question, facts: Facts) -> Plan | Need:
+@or_need
+def choose(question: Question, facts: Facts) -> Plan:
     """The plan for a product, or the one fact about its operands that the choice needs next.
 
     Parameters
@@ -54,14 +55,6 @@ def choose(question: Question, facts: Facts) -> Plan | Need:
     ValueError, TypeError
         If the choices contradict one another, or no scheme proves what is asked.
     """
-    try:
-        return decide(question, facts)
-    except MissingFact as missing:
-        return missing.need
-
-
-def decide(question: Question, facts: Facts) -> Plan:
-    """The plan for a product, as `choose` has it; raises `MissingFact` where a fact is missing."""
     named = named_scheme(question.choices, question.dtype, question.k, question.machine)
     if named is not None:
         return _named(question, facts, named)

@@ -1,19 +1,21 @@
-"""Facts: plain numbers found in the operands, each named by the need that asks for it.
+"""Facts: numbers, or small tuples of numbers, found in the operands, each named by the need that asks for it.
 
-`choose` asks for facts by name and holds no arrays; a backend's `Work.measure` finds them. A fact is the same number on
-every backend, except `CutBound`, for which each backend takes its cheapest evidence.
+`choose` asks for facts by name and holds no arrays; a backend's `Work.measure` finds them. A fact is the same on every
+backend, except `CutBound`, for which each backend takes its cheapest evidence.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from functools import wraps
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from ozaki._accuracy import Measure
 from ozaki.bounds.levels import Level
 from ozaki.schemes import Scheme, Words
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -111,7 +113,7 @@ class WorstRatio(Need):
 
 
 class MissingFact(LookupError):  # noqa: N818 - not an error: the answer of a decision that needs more
-    """Raised by a decision that needs a fact which is not found yet.
+    """Raised inside a decision that reads a fact which is not found yet; `or_need` turns it into an answer.
 
     Attributes
     ----------
@@ -149,12 +151,25 @@ class Facts(Mapping[Need, Any]):
         return Facts(self._found | {need: value})
 
 
-def settle(decide: Callable[[Facts], T], measure: Callable[[Need, Facts], Any], facts: Facts) -> tuple[T, Facts]:
-    """Repeat a decision, finding each fact that it lacks, until it is made.
+def or_need(decide: Callable[P, T]) -> Callable[P, T | Need]:
+    """The decision that `decide` makes of facts, as a function that answers with the need of a fact that is missing."""
+
+    @wraps(decide)
+    def answer(*args: P.args, **kwargs: P.kwargs) -> T | Need:
+        try:
+            return decide(*args, **kwargs)
+        except MissingFact as missing:
+            return missing.need
+
+    return answer
+
+
+def settle(answer: Callable[[Facts], T | Need], measure: Callable[[Need, Facts], Any], facts: Facts) -> tuple[T, Facts]:
+    """Ask for a decision again and again, finding each fact that it lacks, until it is made.
 
     Parameters
     ----------
-    decide : function of the facts; raises `MissingFact` while it needs another one
+    answer : function of the facts: the decision, or the need of the fact that it lacks
     measure : finds the fact of a need; is also given the facts found so far
     facts : the facts that are known before
 
@@ -162,8 +177,6 @@ def settle(decide: Callable[[Facts], T], measure: Callable[[Need, Facts], Any], 
     -------
     The decision, and all facts that are known then.
     """
-    while True:
-        try:
-            return decide(facts), facts
-        except MissingFact as missing:
-            facts = facts.having(missing.need, measure(missing.need, facts))
+    while isinstance(found := answer(facts), Need):
+        facts = facts.having(found, measure(found, facts))
+    return found, facts

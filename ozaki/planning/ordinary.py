@@ -17,7 +17,7 @@ from ozaki.bounds.description import Least
 from ozaki.bounds.exact import a_priori
 from ozaki.bounds.levels import EVERY, SAMPLE, Level, bits_of
 from ozaki.bounds.rounding import SIGNIFICAND_BITS
-from ozaki.planning.choose import decide
+from ozaki.planning.choose import choose
 from ozaki.planning.facts import (
     CutBound,
     Facts,
@@ -45,7 +45,9 @@ def foresee(question: Question, facts: Facts) -> tuple[Plan, tuple[Need, ...]]:
     facts : what is known of the operands
     """
     ordinary = _OrdinaryFacts(question, facts)
-    return decide(question, ordinary), tuple(ordinary.asked)
+    plan = choose(question, ordinary)
+    assert isinstance(plan, Plan)  # no fact is missing
+    return plan, tuple(ordinary.asked)
 
 
 class _OrdinaryFacts(Facts):

@@ -7,12 +7,13 @@ from math import inf
 from ozaki._plan import Plan
 from ozaki.bounds import native
 from ozaki.bounds.rounding import suffices, with_rounding
-from ozaki.planning.facts import Facts, NativeInRange
+from ozaki.planning.facts import Facts, NativeInRange, or_need
 from ozaki.planning.proof import proven_bound
 
 
+@or_need
 def proven(plan: Plan, native_obstacle: str | None, facts: Facts, wanted: float = inf) -> tuple[float, bool]:
-    """The bound that holds for operands with these facts, and whether the plan's target is met.
+    """The bound that holds for operands with these facts, and whether the plan's target is met; or the missing fact.
 
     Parameters
     ----------

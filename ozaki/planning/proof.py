@@ -17,8 +17,8 @@ from ozaki.schemes.named import least_of, scheme_of
 _WIDE_PRODUCT = 24
 """Slice products that the wide level, a float64 product, has to save to be worth its time.
 
-It takes as long as 23 slice products on an A100, 27 on an H200, and 400 where float64 is slow. One number for all
-machines, so that plans are the same everywhere.
+It takes as long as 23 slice products on an A100, 27 on an H200, and 400 where float64 is slow. The number is the
+same for all machines, though far too small for these last ones, so that plans are the same everywhere.
 """
 
 

@@ -11,7 +11,7 @@ from typing import NoReturn
 from ozaki._accuracy import Accuracy
 from ozaki.bounds import estimates
 from ozaki.bounds.exact import a_priori
-from ozaki.bounds.levels import EVERY, SAMPLE, SAMPLED_FROM
+from ozaki.bounds.levels import EVERY, MOST_UNSAMPLED, SAMPLE
 from ozaki.planning.proof import Proof
 from ozaki.schemes import Scheme, scaling_of
 from ozaki.schemes.named import least_of, most_of, scheme_of
@@ -70,7 +70,8 @@ def search(target: Accuracy, k: int, names: tuple[str, ...], proof: Proof, wide:
         if choice is not None:
             name = choice.scheme.name
             spared = choice.scheme.products - scheme_of(name, starts[name]).products
-            spared = max(spared, _one_less_in_reach(choice, target, k, proof.gain))
+            if spared <= 0 and _one_less_in_reach(choice, target, k, proof.gain):
+                spared = 1
         if not proof.sharpen(spared, wide):
             return choice if choice or not wide else _unreachable(target, names)
 
@@ -111,7 +112,7 @@ def _likely(name: str, accuracy: Accuracy, k: int) -> int:
     if name == "residues" or accuracy.measure != "componentwise":
         return start
     counts = range(start, most_of(name))
-    sampling_factor = EVERY // SAMPLE if k > SAMPLED_FROM else 1
+    sampling_factor = EVERY // SAMPLE if k > MOST_UNSAMPLED else 1
     fits = (c for c in counts if sampling_factor * estimates.usual_worst(scheme_of(name, c), k) <= accuracy.tolerance)
     return next(fits, most_of(name))
 

@@ -10,7 +10,7 @@ from ozaki.schemes.image import Scaling
 class ExactScheme(Protocol):
     """A scheme that slices fixed-point images and sums slice products exactly: the images alone decide the bits.
 
-    Planning and bounds ask a scheme nothing else; each backend has a driver that makes and multiplies its slices.
+    Planning and bounds ask a scheme nothing else; each backend has an engine that makes and multiplies its slices.
     Schemes are frozen, hashable and comparable: plans hold them, and caches have them as keys.
     """
 

@@ -70,11 +70,11 @@ def work_of(a, b):
 @cache
 def with_tiles_for_all(device):
     """The record of a device on which no matrix is too small for tiles."""
-    tiles = replace(device.family.tiles, smallest=0)
-    return replace(device, family=replace(device.family, tiles=tiles))
+    tiles = replace(device.family.wgmma_tiles, smallest=0)
+    return replace(device, family=replace(device.family, wgmma_tiles=tiles))
 
 
 @cache
 def without_tiles(device):
     """The record of a device without kernels for tiles."""
-    return replace(device, family=replace(device.family, tiles=None))
+    return replace(device, family=replace(device.family, wgmma_tiles=None))

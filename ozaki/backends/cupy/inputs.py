@@ -25,8 +25,8 @@ class Inputs:
     Attributes
     ----------
     device : the current device, where the operands lie
-    b : the builder of the program
-    memory : what runs the program's parts, and holds their memory
+    builder : the builder of the program
+    first_call : what runs the program's parts, and holds their memory
     given : operands that are not prepared, in the shapes in which the caller gave them
     prepared : slices of the operands that are prepared
     described : whole descriptions, of the operands for which the program computes one so far
@@ -41,19 +41,19 @@ class Inputs:
         a, b : matrices or stacks of them, or slices of prepared operands
         rows : gives an operand as a stack of rows, shape (batch, rows, k)
         """
-        self.device, self.b, self.memory = devices.current(), Builder(), FirstCall()
+        self.device, self.builder, self.first_call = devices.current(), Builder(), FirstCall()
         self._real_rows = rows
         self.given: dict[Side, Array] = {}
         self.prepared: dict[Side, Slices] = {}
         for side, name, operand in zip(SIDES, "ab", (a, b), strict=True):
             if isinstance(operand, PreparedSlices):
-                slices = self.prepared[side] = operand.named(self.b, name)
+                slices = self.prepared[side] = operand.named(self.builder, name)
                 symbols = slices.described.x, slices.described.fields, slices.planes, slices.mu
                 for symbol, real in zip(symbols, operand.arrays, strict=True):
-                    self.memory.bind(symbol, real)
+                    self.first_call.bind(symbol, real)
             else:
-                self.given[side] = self.b.given(name, view_of(operand))
-                self.memory.bind(self.given[side], operand)
+                self.given[side] = self.builder.given(name, view_of(operand))
+                self.first_call.bind(self.given[side], operand)
         self.described = {side: slices.described for side, slices in self.prepared.items()}
         self.copied = False
         self._descriptions_on_host: dict[Side, Evidence] = {}
@@ -66,11 +66,11 @@ class Inputs:
     def _rows(self, side: Side) -> Array:
         """The rows of an operand: a view of the given array, or a copy where no view has that shape."""
         given, real = self.given[side], self._real_rows(side)
-        if real.data.ptr == self.memory.address(given.at):
+        if real.data.ptr == self.first_call.address(given.at):
             return Array(given.buffer, 0, *view_of(real))
         self.copied = True
-        copy = self.b.given(f"copy of {given}", view_of(real))
-        self.memory.bind(copy, real)
+        copy = self.builder.given(f"copy of {given}", view_of(real))
+        self.first_call.bind(copy, real)
         return copy
 
     @property
@@ -81,7 +81,7 @@ class Inputs:
     def describe(self, side: Side) -> Described:
         """The whole description of an operand; adds the steps that compute it if there are none yet."""
         if side not in self.described:
-            self.described[side] = describe(self.b, self.rows[side])
+            self.described[side] = describe(self.builder, self.rows[side])
         return self.described[side]
 
     def describe_both(self) -> tuple[Described, Described]:
@@ -95,7 +95,7 @@ class Inputs:
     def description(self, side: Side) -> Evidence:
         """The description of an operand on the host; the first call adds its copy, on the builder's stream."""
         if side not in self._descriptions_on_host:
-            self._descriptions_on_host[side] = description_on_host(self.b, self.describe(side))
+            self._descriptions_on_host[side] = description_on_host(self.builder, self.describe(side))
         return self._descriptions_on_host[side]
 
     def descriptions(self) -> tuple[Evidence, Evidence]:
@@ -106,8 +106,8 @@ class Inputs:
         """The descriptions of the left and the right operand on the host; waits for the device."""
         left, right = self.descriptions()
         self.run()
-        return self.memory.evidence(left), self.memory.evidence(right)
+        return self.first_call.evidence(left), self.first_call.evidence(right)
 
     def run(self) -> None:
         """Start the steps that were added since the last call; does not wait for them."""
-        self.memory.run(self.b.take())
+        self.first_call.run(self.builder.take())

@@ -73,22 +73,22 @@ class Ratios:
         panels = panels_of(inputs.device, level, left.x.shape, right.x.shape, self._limit)
         lower = None
         if panels.one:
-            with inputs.b.on(self.stream, fork=True):
+            with inputs.builder.on(self.stream, fork=True):
                 lower = self._lower_bound(level, left, right)
         self._open = _OpenLevel(level, self.stream, None if panels.one else panels, lower)
 
     def close(self) -> None:
         """Wait for all facts that were begun, and free the lower bound."""
         self._inputs.run()
-        self._inputs.memory.wait_for_arrivals()
+        self._inputs.first_call.wait_for_arrivals()
         if self._open is not None and self._open.lower is not None:
-            self._open.lower.release(self._inputs.b)
+            self._open.lower.release(self._inputs.builder)
             self._inputs.forget_magnitudes()
         self._open = None
 
     def begin(self, needs: Sequence[WorstRatio]) -> None:
         """Begin to find worst ratios, all of one level, and register their readers."""
-        b = self._inputs.b
+        b = self._inputs.builder
         new = [need for need in dict.fromkeys(needs) if b.reader(need) is None]
         if not new:
             return
@@ -115,7 +115,7 @@ class Ratios:
 
         `described`: the left and the right operand, with whole descriptions or with their largest elements alone.
         """
-        b, device = self._inputs.b, self._inputs.device
+        b, device = self._inputs.builder, self._inputs.device
         left, right = (replace(of, magnitudes=None) for of in described)
         level = levels(left.k)[0]
         if self._open is not None and self._open.level == level and self._open.lower is not None:
@@ -133,14 +133,14 @@ class Ratios:
         """The lower bound of a level; by a product on the host where cuBLAS may not multiply float64 exactly."""
         ruled_out = level == "wide" and native_obstacle("float64") is not None
         on_host = self._multiplied_on_host if ruled_out else None
-        return lower_bound(self._inputs.b, self._inputs.device, left, right, level, on_host)
+        return lower_bound(self._inputs.builder, self._inputs.device, left, right, level, on_host)
 
     def _multiplied_on_host(self, left: Array, right: Array) -> npt.NDArray[np.float64]:
         """The product of magnitudes, shapes (batch, rows, k), by NumPy on the host; waits for the device."""
-        b, memory = self._inputs.b, self._inputs.memory
+        b, first_call = self._inputs.builder, self._inputs.first_call
         arrivals = [b.to_host(f"{x} on host", x.at, x.shape, x.char) for x in (left, right)]
         self._inputs.run()
-        x, y = (memory.evidence(b.evidence(arrival, np.copy)) for arrival in arrivals)
+        x, y = (first_call.evidence(b.evidence(arrival, np.copy)) for arrival in arrivals)
         exact: npt.NDArray[np.float64] = np.matmul(x, y.swapaxes(1, 2))
         return exact
 
@@ -163,7 +163,7 @@ class Ratios:
     def _begin_in_panels(self, panels: Panels, needs: Sequence[WorstRatio]) -> None:
         """Begin to find worst ratios in one panel after the other, and register their readers."""
         assert self._open is not None
-        b, level = self._inputs.b, self._open.level
+        b, level = self._inputs.builder, self._open.level
         left, right = self._inputs.describe_both()
         m = left.x.shape[1]
         row_limits = [min(m, FEW_ROWS) if need.few_rows else m for need in needs]
@@ -185,7 +185,7 @@ class Ratios:
         self, panels: Panels, left: Described, right: Described
     ) -> Iterator[tuple[Panel, Described, Described]]:
         """Each panel, with its rows of both operands, whose descriptions are released when the next panel begins."""
-        b = self._inputs.b
+        b = self._inputs.builder
         for panel in panels:
             x = left.some_rows(b, *panel.of("left", left.x.shape[0]))
             y = right.some_rows(b, *panel.of("right", right.x.shape[0]))

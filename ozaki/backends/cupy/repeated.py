@@ -2,8 +2,8 @@
 
 To plan a small product and to build its program takes the host longer than the kernels take. So a call whose views and
 choices were seen before starts the kept program before any fact about its operands is known. The program also finds the
-facts that its plan rests on; if `choose`, asked again with these, returns the same plan, the result stands. If not, the
-product is planned and computed anew. No bits depend on that.
+facts that its plan rests on; if `choose`, asked again with these, returns a plan of the same scheme, the result stands.
+If not, the product is planned and computed anew. No bits depend on that.
 """
 
 from __future__ import annotations
@@ -66,13 +66,13 @@ class _FactsOfRun(Facts):
             raise MissingFact(need) from None
 
 
-def repeated(a: Any, b: Any, out: Any, choices: Hashable) -> Any:
+def repeated(a: Any, b: Any, out: Any, key: Hashable) -> Any:
     """Compute a product by a kept program, if there is one.
 
     Parameters
     ----------
     a, b, out : as given to `matmul`, not checked yet
-    choices : all other arguments that the product depends on
+    key : all other arguments that the product depends on
 
     Returns
     -------
@@ -82,27 +82,27 @@ def repeated(a: Any, b: Any, out: Any, choices: Hashable) -> Any:
     if not ENABLED or not _is_ours(a) or not _is_ours(b) or not (out is None or type(out) is cp.ndarray):
         return None
     try:
-        key = _key(a, b, out, choices)
-        kept = _kept.get(key)
-    except TypeError:  # choices that cannot be hashed: `matmul` refuses them afterwards
+        call = _call(a, b, out, key)
+        kept = _kept.get(call)
+    except TypeError:  # a key that cannot be hashed: `matmul` refuses them afterwards
         return None
     if kept is None:
         return None
     if kept.float64 and native_obstacle("float64") != kept.obstacle:  # a proof would rest on sums that are not exact
-        _kept.pop(key, None)
+        _kept.pop(call, None)
         return None
     arrays = *given_arrays(a), *given_arrays(b)
     if out is not None and any(cp.may_share_memory(out, x) for x in arrays):
         return None
     run = kept.program.start(arrays, lambda: cp.empty(kept.shape, kept.dtype) if out is None else out)
     if run is None:
-        _kept.pop(key, None)
+        _kept.pop(call, None)
         return None
     with run:  # ends when no stream but the main one uses its memory
         stands, c = kept.stands(_FactsOfRun(run)), run.result
     if stands:
         return c
-    _kept.pop(key, None)
+    _kept.pop(call, None)
     return None
 
 
@@ -110,7 +110,7 @@ def keep(
     a: Any,
     b: Any,
     out: Any,
-    choices: Hashable,
+    key: Hashable,
     work: Work,
     facts: Facts,
     stands: Callable[[Facts], bool],
@@ -124,7 +124,7 @@ def keep(
             _kept.clear()
         float64 = bool(facts) and any(isinstance(step, Gemm) and step.types == FP64 for step in program.steps)
         obstacle = native_obstacle("float64") if float64 else None
-        _kept[_key(a, b, out, choices)] = _Kept(program, stands, shape, dtype, float64, obstacle)
+        _kept[_call(a, b, out, key)] = _Kept(program, stands, shape, dtype, float64, obstacle)
 
 
 def forget() -> None:
@@ -142,9 +142,9 @@ def given_arrays(operand: Any) -> tuple[Any, ...]:
     return operand.slices.arrays if isinstance(operand, Prepared) else (operand,)
 
 
-def _key(a: Any, b: Any, out: Any, choices: Hashable) -> Hashable:
+def _call(a: Any, b: Any, out: Any, key: Hashable) -> Hashable:
     """All of a call that a program depends on: everything but elements and addresses."""
-    return choices, cp.cuda.runtime.getDevice(), _view(a), _view(b), None if out is None else _view(out)
+    return key, cp.cuda.runtime.getDevice(), _view(a), _view(b), None if out is None else _view(out)
 
 
 def _view(x: Any) -> Hashable:

@@ -16,7 +16,6 @@ from ozaki.backends.cupy import evidence
 from ozaki.backends.cupy.inputs import Inputs
 from ozaki.backends.cupy.program.arrays import Array, view_of
 from ozaki.backends.cupy.program.program import Program, Reader
-from ozaki.backends.cupy.program.steps import Clear
 from ozaki.backends.cupy.program.trim import trimmed
 from ozaki.backends.cupy.ratios import Ratios
 from ozaki.backends.cupy.steps import product
@@ -75,7 +74,7 @@ class Work:
         limit : the most bytes that proofs and the product may hold at a time, or None
         """
         self._inputs, self._dtype, self._limit = Inputs(a, b, rows), dtype, limit
-        self._b, self._device = self._inputs.b, self._inputs.device
+        self._builder, self._device = self._inputs.builder, self._inputs.device
         self._ratios = Ratios(self._inputs, limit)
         self._early: _EarlySlices | None = None
 
@@ -85,22 +84,20 @@ class Work:
         """Begin to find facts, all `WorstRatio` of one level or all `RowsBound`, and split for a likely plan.
 
         The device splits the operands at the same time as it finds the facts, so that a product by that plan, if it is
-        chosen, can begin at once. Where memory is limited, nothing is done.
+        chosen, can begin at once. Only where memory is not limited: slices and facts are then held together.
         """
-        if self._limit is not None:
-            return
-        assert plan.scheme is not None
-        inputs, b = self._inputs, self._b
+        assert plan.scheme is not None and self._limit is None
+        inputs, b = self._inputs, self._builder
         self._release_early()
         engine = engine_of(self._device, plan)
         ratios = [need for need in needs if isinstance(need, WorstRatio)]
         self._ratios.stream = "proof"
-        if not inputs.described and self._fits_one_read(engine, plan.scheme, sums=True):
+        if not inputs.described and self._fits_one_read(engine, plan.scheme, whole=True):
             room = room_for_one_read(b, self._device, *inputs.both_rows) if ratios else None
-            early = self._split_early(engine, plan.scheme, sums=True, magnitudes=room)
+            early = self._split_early(engine, plan.scheme, whole=True, magnitudes=room)
             inputs.described = {"left": early.left.described, "right": early.right.described}
         left, right = inputs.describe_both()
-        if len(ratios) < len(needs):
+        if not ratios:
             with b.on("to_host", fork=True):
                 inputs.descriptions()
         inputs.run()
@@ -126,13 +123,13 @@ class Work:
             If it cannot be found within the limit of memory.
         """
         with np.errstate(all="ignore"):
-            reader = self._b.reader(need) or self._add_fact(need)
+            reader = self._builder.reader(need) or self._add_fact(need)
             self._inputs.run()
-            return self._inputs.memory.fact(reader)
+            return self._inputs.first_call.fact(reader)
 
     def _add_fact(self, need: Need) -> Reader:
         """Add the steps that bring a fact to the host, and register its reader."""
-        b, inputs = self._b, self._inputs
+        b, inputs = self._builder, self._inputs
         match need:
             case Sample():
                 return b.read(need, (sample(b, *inputs.both_rows),), _unchanged)
@@ -166,38 +163,37 @@ class Work:
         Where one kernel reads and cuts each operand, it cuts them now, and finds whether words lose part of an element;
         only if they do, both operands are sampled. Elsewhere the bound follows from the descriptions of all rows.
         """
-        b, inputs = self._b, self._inputs
+        b, inputs = self._builder, self._inputs
         self._release_early()
         left, right = inputs.both_rows
         (batch, m, k), n = left.shape, right.shape[1]
         engine = word_engine(self._device, words, max(batch, right.shape[0]), m, k, n)
-        if self._limit is not None or inputs.described or not self._fits_one_read(engine, words, sums=False):
+        if self._limit is not None or inputs.described or not self._fits_one_read(engine, words, whole=False):
             bound = partial(evidence.rows_bound, scheme=words, measure="componentwise")
             return b.read(need, inputs.descriptions(), bound)
         lost = b.cleared_on_host("lost", (1,), "I")
-        early = self._split_early(engine, words, sums=False, lost=lost)
+        early = self._split_early(engine, words, whole=False, lost=lost)
         raised = b.evidence(b.arrive(lost), _flag_is_set)
         inputs.run()
         found = [raised]
-        if inputs.memory.evidence(raised):
+        if inputs.first_call.evidence(raised):
             found.append(sample(b, left, right, (early.left.described, early.right.described)))
         return b.read(need, tuple(found), partial(_cut_bound, words=words, k=k))
 
     # Slices that are made before the plan is known ------------------------------------------------------------------
 
-    def _fits_one_read(self, engine: Engine, scheme: Scheme | Words, sums: bool) -> bool:
+    def _fits_one_read(self, engine: Engine, scheme: Scheme | Words, whole: bool) -> bool:
         """Whether one kernel for each operand, which reads it once, splits both faster than two kernels do."""
-        return all(engine.splits_in_one_read(scheme, side, x, sums) for side, x in self._inputs.rows.items())
+        return all(engine.splits_in_one_read(scheme, side, x, whole) for side, x in self._inputs.rows.items())
 
-    def _split_early(self, engine: Engine, scheme: Scheme | Words, sums: bool, **options: Any) -> _EarlySlices:
+    def _split_early(self, engine: Engine, scheme: Scheme | Words, whole: bool, **options: Any) -> _EarlySlices:
         """Split both operands by one kernel each, which reads it once; `options` as for `product.split_in_one_read`."""
         left, right = (
             product.split_in_one_read(
-                self._b, self._device, engine, scheme, x, side, sums, overlaps=side == "right", **options
+                self._builder, self._device, engine, scheme, x, side, whole, overlaps=side == "right", **options
             )
             for side, x in self._inputs.rows.items()
         )
-        assert left is not None and right is not None
         self._early = _EarlySlices(scheme, engine, left, right)
         return self._early
 
@@ -205,9 +201,9 @@ class Work:
         """Free the slices that were made early; whole descriptions stay, largest elements alone are freed with them."""
         if self._early is not None:
             for slices in (self._early.left, self._early.right):
-                self._b.release(slices.planes, slices.mu)
+                self._builder.release(slices.planes, slices.mu)
                 if slices.described.only_largest:
-                    self._b.release(slices.described.fields)
+                    self._builder.release(slices.described.fields)
         self._early = None
 
     # The product ----------------------------------------------------------------------------------------------------
@@ -215,8 +211,9 @@ class Work:
     def multiply(self, plan: Plan, c: Any) -> None:
         """Compute the product by a plan of slices or words into c, shape (batch, m, n), contiguous.
 
-        Waits for facts that were begun, not for the product. Uses the slices that were made early if they are of the
-        plan's scheme, else frees them. At most one call of `multiply` or `native` for each `Work`.
+        The product has entries, and k > 0. Waits for facts that were begun, not for the product. Uses the slices that
+        were made early if they are of the plan's scheme, else frees them. At most one call of `multiply` or `native`
+        for each `Work`.
 
         Raises
         ------
@@ -227,12 +224,6 @@ class Work:
         plan, inputs = replace(plan, workspace_limit=self._limit), self._inputs
         self._ratios.close()
         out = self._result(c)
-        if out.size == 0:
-            return
-        if inputs.both_rows[0].shape[2] == 0:
-            self._b.add(Clear("main", out.at, out.nbytes))
-            inputs.run()
-            return
         left: product.Given
         right: product.Given
         if self._early is not None and self._early.scheme == plan.scheme:
@@ -243,7 +234,7 @@ class Work:
             left, right = inputs.both_rows
             if inputs.described:
                 left, right = (inputs.prepared.get(side) or inputs.describe(side) for side in SIDES)
-        product.multiply(self._b, self._device, engine, plan, left, right, out)
+        product.multiply(self._builder, self._device, engine, plan, left, right, out)
         self._release_early()
         inputs.run()
 
@@ -252,13 +243,13 @@ class Work:
         self._ratios.close()
         self._release_early()
         given = self._inputs.given
-        native(self._b, given["left"], given["right"], self._dtype, self._result(c))
+        native(self._builder, given["left"], given["right"], self._dtype, self._result(c))
         self._inputs.run()
 
     def _result(self, c: Any) -> Array:
         """Name the result in the program: the last given array."""
-        out = self._b.given("c", view_of(c))
-        self._inputs.memory.bind(out, c)
+        out = self._builder.given("c", view_of(c))
+        self._inputs.first_call.bind(out, c)
         return out
 
     # For reports and repeated calls ---------------------------------------------------------------------------------
@@ -267,7 +258,7 @@ class Work:
         """The number of NaN and Inf in each row of an operand, shape (batch, rows); waits for the device."""
         found = self._inputs.description(side)
         self._inputs.run()
-        description: Description = self._inputs.memory.evidence(found)
+        description: Description = self._inputs.first_call.evidence(found)
         return description.nonfinite
 
     def underflows(self, side: Side, words: Words) -> int:
@@ -275,17 +266,17 @@ class Work:
         inputs = self._inputs
         found = inputs.description(side)
         inputs.run()
-        description: Description = inputs.memory.evidence(found)
+        description: Description = inputs.first_call.evidence(found)
         if not description.below(words.lowest).any():
             return 0
-        arrival = count_underflows(self._b, inputs.describe(side), words)
+        arrival = count_underflows(self._builder, inputs.describe(side), words)
         inputs.run()
-        return int(inputs.memory.evidence(self._b.evidence(arrival, np.copy))[0])
+        return int(inputs.first_call.evidence(self._builder.evidence(arrival, np.copy))[0])
 
     @property
     def workspace(self) -> int:
         """The most bytes held at a time so far, without buffers of a few bytes a row."""
-        return self._b.whole().workspace
+        return self._builder.whole().workspace
 
     def whole(self, facts: Collection[Need] | None = None) -> Program | None:
         """The program of all that was done so far, for repeated calls.
@@ -293,7 +284,7 @@ class Work:
         With `facts`, only the steps that these facts and the result depend on. None if the program is valid for these
         operands alone (it uploads what the host computed from them, or reads copies of them), or has too many steps.
         """
-        program = self._b.whole() if facts is None else trimmed(self._b.whole(), facts)
+        program = self._builder.whole() if facts is None else trimmed(self._builder.whole(), facts)
         return program if program.repeatable and not self._inputs.copied and len(program.steps) < _MOST_STEPS else None
 
 

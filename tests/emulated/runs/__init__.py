@@ -51,7 +51,7 @@ FUNCTIONS = {
     ),
     "programs": (
         *("facts", "facts-within-limits", "facts-begun", "words-cut", "native-programs", "programs-of-one-array"),
-        *("runs-at-once", "too-little-memory", "empty-operands", "wide-magnitudes-on-host", "ends-of-products"),
+        *("runs-at-once", "too-little-memory", "wide-magnitudes-on-host", "ends-of-products"),
         *("hopper-facts", "hopper-facts-begun", "hopper-words-cut"),
     ),
     "repeated": (
@@ -65,6 +65,7 @@ FUNCTIONS = {
         "programs-outlive-first-calls",
         "too-little-memory-repeated",
         "equal-choices-repeated",
+        "hopper-listing-of-design",
     ),
 }
 """Names of cases by module. A case is the function of that name, without `HOPPER` and with `_` for `-`."""

@@ -38,7 +38,7 @@ def way_of(call: Seen) -> str:
 
 def engines(_rng: np.random.Generator) -> None:
     """The fused engine multiplies slices, except where its padding would cost more than cuBLAS."""
-    device = devices.of("90", multiprocessors=132)
+    device = devices.of("90", multiprocessors=132, shared_memory=233472)
     hopper, cublas = fused_engine, cublas_engine
     for scheme, batch, shape, engine in (
         (Residues(14), 1, (1024, 2**20, 1024), hopper),
@@ -95,7 +95,7 @@ def plans(rng: np.random.Generator) -> None:
 def fastest(rng: np.random.Generator) -> None:
     """Where no accuracy is named, the method runs that is fastest by the rates of the device."""
     halfhalf = (PRESETS["halfhalf"],)
-    of_h200 = Machine(devices.of("90", multiprocessors=132))
+    of_h200 = Machine(devices.of("90", multiprocessors=132, shared_memory=233472))
     of_shapes: tuple[tuple[tuple[int, int, int], Scheme, Any], ...] = (
         ((256, 2**16, 256), Digits(3), None),
         ((1024, 2**14, 1024), Digits(3), Digits(3)),

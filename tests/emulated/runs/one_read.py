@@ -39,30 +39,30 @@ MOST_SHARED = 227 * 1024 - 2048
 def one_read(rng: np.random.Generator) -> None:
     """One read finds the description, exponents and slices that two find; one block and more, views of every kind."""
     residues = fused_engine(devices.current(), Residues(14))
-    for char, strides, rows, sums in itertools.product("fd", ((8, 2**20), (2**20, 8)), (2, 8192), (True, False)):
+    for char, strides, rows, whole in itertools.product("fd", ((8, 2**20), (2**20, 8)), (2, 8192), (True, False)):
         view = View(char, (1, rows, 1), (0, *strides))
         for k in range(128, 32769, 128):
             scheme, tile = Digits(3) if char == "f" else Residues(14), residues.layout(Residues(14), "left", 1, 256, k)
-            if not steps.fits(scheme, tile, view, sums):
+            if not steps.fits(scheme, tile, view, whole):
                 break
-            held = steps._held(k, view, sums)
+            held = steps._held(k, view, whole)
             assert held.share % 128 == 0 and k <= held.cluster * held.share
             assert steps._EXCHANGED + held.all_rows * held.share * view.itemsize <= MOST_SHARED
             assert view.along_k or held.rows * view.itemsize % 16 == 0
             assert held.sharing == 4 or (held.cluster == 1 and held.rows > 1)
             of_lane = 4 * ceil(held.share / (128 * held.sharing))
             assert of_lane <= 64 or k > steps._LONGEST_OF_SUMS
-        assert k * view.itemsize > (65536 if not sums and view.along_k else 32768)
+        assert k * view.itemsize > (65536 if not whole and view.along_k else 32768)
     cases = (
         (Residues(14), "f8", "right", True), (Residues(7), "f4", "right", True), (Digits(3), "f4", "right", False),
         (Digits(7), "f8", "right", True), (Digits(7), "f8", "right", False), (Digits(5, 7), "f4", "right", True),
         (Residues(20), "f8", "right", True), (Digits(4, 7), "f4", "left", False), (Digits(2), "f4", "left", True),
     )  # fmt: skip
-    for scheme, dtype, side, sums in cases:
+    for scheme, dtype, side, whole in cases:
         fused = fused_engine(devices.current(), scheme)
-        order, cluster = rng.integers(4), int(rng.choice((1, 2) if sums else (1, 2, 4)))
+        order, cluster = rng.integers(4), int(rng.choice((1, 2) if whole else (1, 2, 4)))
         known: tuple[int, ...] = (2, 4) if order == 0 and dtype == "f8" else (4,) if order == 0 else (1, 2)
-        if order == 0 and dtype == "f4" and not sums:
+        if order == 0 and dtype == "f4" and not whole:
             known = (4, 8)
         held = steps._Held(cluster, 384 if cluster == 1 else 512 // cluster, int(rng.choice(known)))
         if cluster == 1 and held.rows > 1:
@@ -71,18 +71,18 @@ def one_read(rng: np.random.Generator) -> None:
         x = (x.swapaxes(1, 2).copy().swapaxes(1, 2)[..., 3:], x[..., :301], x[:, ::-1, 1:], x[1:, :, ::-1])[order]
         part, other = Part(), Part()
         given, layout = part.given(x), fused.layout(scheme, side, *x.shape)
-        whole = (describe if sums else find_largest)(part.b, given)
-        expected = fused.split(part.b, whole, side, scheme)
+        by_itself = (describe if whole else find_largest)(part.b, given)
+        expected = fused.split(part.b, by_itself, side, scheme)
         read = other.given(x)
-        room = magnitudes_of(other, x, bool(rng.integers(2))) if sums else None
+        room = magnitudes_of(other, x, bool(rng.integers(2))) if whole else None
         steps._describe_split_kernel.cache_clear()  # whose entries have other sizes than `held`
         with mock.patch.object(steps, "_held", return_value=held):
-            got = steps.describe_and_split(other.b, read, side, scheme, layout, sums, room)
+            got = steps.describe_and_split(other.b, read, side, scheme, layout, whole, room)
         steps._describe_split_kernel.cache_clear()
         case = f"{scheme} {dtype} {side} {order} {held}"
-        wanted_fields, found_fields = part.fields(whole), other.fields(got.described)
+        wanted_fields, found_fields = part.fields(by_itself), other.fields(got.described)
         for i, field in enumerate(FIELDS):
-            if sums or field in ("top", "nonfinite"):
+            if whole or field in ("top", "nonfinite"):
                 np.testing.assert_array_equal(wanted_fields[i], found_fields[i], err_msg=f"{field} {case}")
         np.testing.assert_array_equal(part.value(expected.mu), other.value(got.mu), err_msg=case)
         filled = filled_places(scheme, side, layout)
@@ -220,14 +220,14 @@ def one_read_chosen(rng: np.random.Generator) -> None:
     ):  # fmt: skip
         x = cp.zeros((9, k) if along_k else (k, 9), dtype)
         plan = ozaki.plan((9, k), (k, 11), dtype=x.dtype.name, engine="hopper", scheme=scheme, slices=slices)
-        assert not reads_once(plan, x if along_k else x.T, sums=scheme == "residues"), (dtype, k, scheme, along_k)
+        assert not reads_once(plan, x if along_k else x.T, whole=scheme == "residues"), (dtype, k, scheme, along_k)
     words = replace(PRESETS["halfhalf"], core=H100)
     a, b = rng.standard_normal((9, 300)).astype("f4"), rng.standard_normal((300, 11)).astype("f4")
     with seen() as calls:
         ozaki.matmul(cp.asarray(a), cp.asarray(b), scheme=words)
     assert once_each(calls.names, "tops_split_words")
     plan = ozaki.plan((9, 16400), (16400, 11), dtype="float32", scheme=words)
-    assert not reads_once(plan, cp.zeros((9, 16400), "f4"), sums=False)
+    assert not reads_once(plan, cp.zeros((9, 16400), "f4"), whole=False)
 
 
 def once_each(kernels: list[str], kernel: str) -> bool:
@@ -236,9 +236,9 @@ def once_each(kernels: list[str], kernel: str) -> bool:
     return kernels.count(kernel) == 2 and others.isdisjoint(kernels)
 
 
-def reads_once(plan: Any, rows: Any, sums: bool) -> bool:
+def reads_once(plan: Any, rows: Any, whole: bool) -> bool:
     """Whether a left operand with these rows is described and split by one kernel."""
     device: Device = devices.current()
     array = Builder().given("a", view_of(rows[None]))
     assert plan.scheme is not None
-    return engine_of(device, plan).splits_in_one_read(plan.scheme, "left", array, sums)
+    return engine_of(device, plan).splits_in_one_read(plan.scheme, "left", array, whole)

@@ -53,7 +53,7 @@ def fp16_sums(rng: np.random.Generator) -> None:
 def far(rng: np.random.Generator) -> None:
     """The kernel to which the fused digit kernel leaves subnormal results."""
     a, b = (np.ldexp(matrix(rng, shape, "f8"), -535) for shape in ((37, 300), (300, 200)))
-    device = devices.of("90")
+    device = devices.of("90", multiprocessors=132, shared_memory=233472)
     for scheme in (Digits(7), Digits(4, 7)):
         part, engine = Part(device), fused_engine(device, scheme)
         x, y = part.given(cp.asarray(a)[None], "a"), part.given(cp.asarray(b).T[None], "b")

@@ -436,20 +436,6 @@ def others_are_done() -> bool:
     return all(getattr(each, "args", None) == (0xA5,) for each in others)
 
 
-def empty_operands(_rng: np.random.Generator) -> None:
-    """Programs of products without entries, or without inner indices, whose entries are zeros."""
-    for m, k, n in ((0, 5, 3), (3, 5, 0), (3, 0, 4)):
-        a, b = np.ones((2, m, k)), np.ones((2, n, k))
-        work, c = work_on((a, b)), filled((2, m, n), "f8")
-        work.multiply(plan_of(Residues(14), a, b), c)
-        same(np.zeros((2, m, n)), c)
-        program = work.whole()
-        assert program is not None
-        c = filled((2, m, n), "f8")
-        run_whole(program, (on_device(a), on_device(b)), c)
-        same(np.zeros((2, m, n)), c)
-
-
 def too_little_memory(rng: np.random.Generator) -> None:
     """A program starts nothing if its memory, or its result, cannot be allocated; it can be run later."""
     scheme = Residues(14)

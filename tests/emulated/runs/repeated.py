@@ -12,6 +12,8 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from math import inf
+from pathlib import Path
+from textwrap import indent
 from typing import Any
 from unittest import mock
 
@@ -22,12 +24,13 @@ import pytest
 import ozaki
 import streams
 from ozaki._choices import Choices
+from ozaki.backends.cupy import devices
 from ozaki.backends.cupy import repeated as kept
 from ozaki.backends.cupy.program import compiling
 from ozaki.backends.cupy.program.run import Run
 from ozaki.backends.cupy.steps import native
 from ozaki.planning.facts import WorstRatio
-from runs.device import Seen, seen
+from runs.device import Seen, in_place_of_the_device, seen
 from runs.operands import matrix, same
 
 
@@ -381,3 +384,13 @@ def owner_of(x: Any) -> Any:
     while not hasattr(x, "_memory"):
         x = x.base if isinstance(x, np.ndarray) else x.obj
     return x._memory
+
+
+def listing_of_design(rng: np.random.Generator) -> None:
+    """docs/design.md, section 3, lists the program that a small product keeps on an H100."""
+    a, b = cp.asarray(rng.standard_normal((300, 400))), cp.asarray(rng.standard_normal((400, 300)))
+    with in_place_of_the_device(devices.of("90", multiprocessors=132, shared_memory=233472, number=0)):
+        ozaki.matmul(a, b, accuracy="fp64", reproducible=True)
+        (of_product,) = kept._kept.values()
+    design = Path(__file__).parents[3] / "docs" / "design.md"
+    assert indent(str(of_product.program), "    ") in design.read_text(encoding="utf-8"), str(of_product.program)

@@ -62,8 +62,9 @@ def within_limits(rng: np.random.Generator) -> None:
     """The fused engine runs in panels if the limit leaves room for one; else cuBLAS, in smaller panels."""
     a, b = matrix(rng, (40, 260), "f4"), matrix(rng, (260, 50), "f4")
     here = devices.current()
-    assert here.tiles is not None
-    small = replace(here, family=replace(here.family, tiles=replace(here.tiles, smallest=1)))
+    assert here.wgmma_tiles is not None
+    tiles = replace(here.wgmma_tiles, smallest=1)
+    small = replace(here, family=replace(here.family, wgmma_tiles=tiles))
     with in_place_of_the_device(small):
         for scheme in (Residues(3), Digits(2)):
             options: dict[str, Any] = {"scheme": scheme.name, "slices": scheme.count}
@@ -99,7 +100,7 @@ def within_limits(rng: np.random.Generator) -> None:
 
 def panels(rng: np.random.Generator) -> None:
     """No panel takes more than the limit, the last ones included: they are smaller, but may have more parts of k."""
-    engine = fused_engine(devices.of("90", multiprocessors=132), Residues(14))
+    engine = fused_engine(devices.of("90", multiprocessors=132, shared_memory=233472), Residues(14))
     for m, k, n in rng.integers((300, 1000, 300), (3000, 9000, 30000), (100, 3)).tolist():
         scheme = Residues(int(rng.choice((7, 14))))
         size = partial(workspace_of, engine, scheme, k, 1)

@@ -13,13 +13,14 @@ __all__ = ["Device", "current", "numbered", "of", "with_known_cores"]
 _FAMILIES: tuple[Family, ...] = (hopper.FAMILY, *ampere.FAMILIES, others.BLACKWELL)
 
 
-def of(capability: str, **numbers: Any) -> Device:
-    """The record of a device of that compute capability ("90"); `numbers` are fields of `Device`.
+def of(capability: str, *, multiprocessors: int, shared_memory: int, **fields: Any) -> Device:
+    """The record of a device of that compute capability ("90"); `fields` as for `Device.of`.
 
     No GPU is needed for that.
     """
     family = next((family for family in _FAMILIES if capability in family.capabilities), others.FAMILY)
-    return Device.of(family, capability, **numbers)
+    numbers = {"multiprocessors": multiprocessors, "shared_memory": shared_memory}
+    return Device.of(family, capability, **numbers, **fields)
 
 
 def with_known_cores() -> tuple[str, ...]:

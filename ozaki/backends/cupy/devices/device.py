@@ -19,8 +19,8 @@ class Family:
     capabilities : as "90"
     rates : how fast they are; of memory, where the driver does not tell
     core : how their tensor cores add floating-point words; None if that is not known
-    tiles : the tiles of the kernels that multiply int8 slices and keep what is left of them in registers, and of the
-        proof's kernel that compares products in registers; None if there are no such kernels
+    wgmma_tiles : the tiles of this library's kernels for `wgmma`: those that multiply int8 slices and keep what is left
+        of them in registers, and the proof's kernel that compares products in registers; None without `wgmma`
     words : which kernels multiply low-precision words
     one_read : whether there are kernels that describe and split an operand in one read
     two_halves : whether the second-level cache has two halves, so that it pays to tell which multiprocessor is near
@@ -31,7 +31,7 @@ class Family:
     capabilities: tuple[str, ...]
     rates: Rates
     core: TensorCore | None = None
-    tiles: Tiles | None = None
+    wgmma_tiles: Tiles | None = None
     words: Literal["wgmma", "mma.sync"] = "mma.sync"
     one_read: bool = False
     two_halves: bool = False
@@ -47,23 +47,26 @@ class Device:
     family : what it has in common with others
     capability : compute capability, as "90"
     rates : those of the family, with the memory's as the driver tells it
-    number : CuPy's number of it; None for the record of a device that is not there
-    name : as the driver has it
     multiprocessors : how many there are
     shared_memory : bytes of shared memory of a multiprocessor
+    number : CuPy's number of it; None for the record of a device that is not there
+    name : as the driver has it
     """
 
     family: Family
     capability: str
     rates: Rates
+    multiprocessors: int
+    shared_memory: int
     number: int | None = None
     name: str = "no device"
-    multiprocessors: int = 108
-    shared_memory: int = 167936
 
     @classmethod
     def of(cls, family: Family, capability: str, memory_bits: int = 0, **numbers: Any) -> Self:
-        """A device of a family; `memory_bits`: that its memory moves in a second at its clock, 0 if nobody knows."""
+        """A device of a family, with `numbers` as its other fields.
+
+        `memory_bits`: that its memory moves in a second at its clock, 0 if nobody knows.
+        """
         rates = family.rates
         if memory_bits:
             rates = replace(rates, memory=_OF_BANDWIDTH * 1e-12 * memory_bits / 8)
@@ -75,9 +78,9 @@ class Device:
         return f"sm_{self.capability}{self.family.suffix}"
 
     @property
-    def tiles(self) -> Tiles | None:
+    def wgmma_tiles(self) -> Tiles | None:
         """Those of the family."""
-        return self.family.tiles
+        return self.family.wgmma_tiles
 
     @property
     def cluster_blocks(self) -> int:

@@ -15,7 +15,7 @@ FAMILY = Family(
         kernels=KernelRates(int8=1550.0, int8_cool=1850.0, words=660.0, words_cool=740.0),
     ),
     core=H100,
-    tiles=Tiles(rows=256, columns=192, depth=128, strip=64, few_digits_side=128, stages=4, smallest=256),
+    wgmma_tiles=Tiles(rows=256, columns=192, depth=128, strip=64, few_digits_side=128, stages=4, smallest=256),
     words="wgmma",
     one_read=True,
     two_halves=True,

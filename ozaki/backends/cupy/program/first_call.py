@@ -10,7 +10,7 @@ from cupy.cuda import runtime
 
 from ozaki.backends.cupy.program import launches
 from ozaki.backends.cupy.program.arrays import Array, Buffer, Place
-from ozaki.backends.cupy.program.bound import bound, on_host
+from ozaki.backends.cupy.program.calls import calls_of, on_host
 from ozaki.backends.cupy.program.kernels import Kernel
 from ozaki.backends.cupy.program.program import Evidence, Program, Reader
 from ozaki.backends.cupy.program.steps import STREAMS, Arrive, Launch, Step
@@ -51,7 +51,7 @@ class FirstCall:
         taken: list[tuple[list[launches.Block], launches.Block]] = []
 
         def block(kernel: Kernel) -> launches.Block:
-            idle = kernel.loaded.setdefault(device, [])
+            idle = kernel.idle_blocks.setdefault(device, [])
             try:
                 found: launches.Block = idle.pop()
             except IndexError:
@@ -69,7 +69,7 @@ class FirstCall:
             for buffer in (*touched, *overlapping):
                 if buffer not in self._addresses:
                     self._allocate(buffer, streams[STREAMS.index(step.stream)], streams[0])
-            for start, stream, pieces, places in bound(step, self._events, block):
+            for start, stream, pieces, places in calls_of(step, self._events, block):
                 for number, place in places:
                     pieces[number] = self._addresses[place.buffer] + place.offset
                 start(streams[stream])

@@ -9,7 +9,7 @@ import cupy as cp
 from cupy.cuda import runtime
 
 from ozaki.backends.cupy.program import launches
-from ozaki.backends.cupy.program.bound import bound, on_host
+from ozaki.backends.cupy.program.calls import calls_of, on_host
 from ozaki.backends.cupy.program.program import Evidence, Program
 from ozaki.backends.cupy.program.steps import Arrive, Step
 from ozaki.backends.cupy.program.streams import addresses
@@ -41,11 +41,11 @@ class Run:
         self._bases = [0] * len(numbers)
         # Calls as (start, stream, pieces, given), `given` (i, number of a given buffer, offset) for each address in
         # pieces[i] that every run writes anew.
-        steps: list[tuple[Callable[[int], object], int, Any, list[tuple[int, int, int]]]] = []
+        calls: list[tuple[Callable[[int], object], int, Any, list[tuple[int, int, int]]]] = []
         # (pieces, i, offset) for each address in the workspace, written anew where that lies elsewhere than before.
         self._in_workspace: list[tuple[Any, int, int]] = []
         for step in program.steps:
-            for start, stream, pieces, places in bound(step, self._events, launches.block_of):
+            for start, stream, pieces, places in calls_of(step, self._events, launches.block_of):
                 given = []
                 for i, (buffer, offset) in places:
                     if buffer in numbers:
@@ -55,11 +55,11 @@ class Run:
                     else:
                         assert self._pinned is not None
                         pieces[i] = self._pinned.ptr + begins[buffer] + offset
-                steps.append((start, stream, pieces, given))
+                calls.append((start, stream, pieces, given))
         last = len(numbers) - 1
-        needing = (i for i, (*_, given) in enumerate(steps) if any(base == last for _, base, _ in given))
-        first = next(needing, len(steps))
-        self._before_result, self._rest = steps[:first], steps[first:]
+        needing = (i for i, (*_, given) in enumerate(calls) if any(base == last for _, base, _ in given))
+        first = next(needing, len(calls))
+        self._before_result, self._rest = calls[:first], calls[first:]
         self._arrays = {
             step: on_host(self._pinned, begins[step.array.buffer], step.array)
             for step in program.steps
@@ -135,9 +135,9 @@ class Run:
         self._program.idle.append(self)
 
 
-def _start(steps: list[Any], bases: list[int], streams: tuple[int, int, int]) -> None:
+def _start(calls: list[Any], bases: list[int], streams: tuple[int, int, int]) -> None:
     """Write the addresses of given arrays, which begin at `bases`, into the arguments of calls, and make the calls."""
-    for start, stream, pieces, given in steps:
+    for start, stream, pieces, given in calls:
         for i, base, offset in given:
             pieces[i] = bases[base] + offset
         start(streams[stream])

@@ -55,7 +55,7 @@ def addresses(device: int | None) -> tuple[int, int, int]:
     if device is None:
         return main, 0, 0
     if device not in _thread.streams:
-        proof, answers = (cp.cuda.Stream(non_blocking=True, priority=-1) for _ in range(2))
-        _thread.streams[device] = proof, answers
-    proof, answers = _thread.streams[device]
-    return main, proof.ptr, answers.ptr
+        proof, to_host = (cp.cuda.Stream(non_blocking=True, priority=-1) for _ in range(2))
+        _thread.streams[device] = proof, to_host
+    proof, to_host = _thread.streams[device]
+    return main, proof.ptr, to_host.ptr

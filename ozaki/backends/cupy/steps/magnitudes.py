@@ -43,9 +43,10 @@ class MagnitudeLayout(NamedTuple):
         sampled = level == "sampled"
         taken = (k // EVERY) * SAMPLE + min(k % EVERY, SAMPLE) if sampled else k
         taken = min(taken, NARROW_DEPTH)  # a sum over a part of k is a lower bound, too
-        if device.tiles is not None and min(m, n, taken) >= device.tiles.smallest:
+        tiles = device.wgmma_tiles
+        if tiles is not None and min(m, n, taken) >= tiles.smallest:
             sizes = (("left", m), ("right", n))
-            (tile_a, _, rows_a, k), (tile_b, _, rows_b, _) = (device.tiles.padded(*x, taken) for x in sizes)
+            (tile_a, _, rows_a, k), (tile_b, _, rows_b, _) = (tiles.padded(*x, taken) for x in sizes)
             return cls((rows_a, rows_b), k, sampled, (tile_a, tile_b))
         return cls((round_up(m, 16), round_up(n, 16)), round_up(taken, 128), sampled)
 

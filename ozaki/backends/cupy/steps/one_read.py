@@ -49,19 +49,19 @@ are not neighbours in memory, as those of a column. For longer rows two kernels 
 microseconds instead of 761 for contiguous rows of 16384 float32, 762 instead of 870 for columns)."""
 
 
-def fits(scheme: Scheme | Words, layout: Layout, view: View, sums: bool) -> bool:
-    """Whether a kernel of this file can split the operand faster than two kernels; `sums`: with a whole description."""
+def fits(scheme: Scheme | Words, layout: Layout, view: View, whole: bool) -> bool:
+    """Whether a kernel of this file can split the operand faster than two; `whole`: with a whole description."""
     if layout.tile == 0:
         return False
     if isinstance(scheme, Words):
         return layout.k <= _LONGEST_OF_WORDS
     longest = (_MOST_BYTES if view.along_k or view.itemsize == 4 else _MOST_BYTES_OF_COLUMN) // view.itemsize
-    longest = min(longest, _LONGEST_OF_SUMS) if sums else longest
+    longest = min(longest, _LONGEST_OF_SUMS) if whole else longest
     return layout.k <= longest and image_limbs(scheme) <= _MOST_IMAGE_LIMBS
 
 
 def describe_and_split(
-    b: Builder, x: Array, side: str, scheme: Scheme, layout: Layout, sums: bool,
+    b: Builder, x: Array, side: str, scheme: Scheme, layout: Layout, whole: bool,
     magnitudes: Magnitudes | None = None, overlaps: bool = False,
 ) -> Slices:  # fmt: skip
     """Describe x, shape (batch, rows, k), and split it into digits or residues, in one read.
@@ -69,15 +69,15 @@ def describe_and_split(
     Parameters
     ----------
     side : "left" or "right"
-    sums : find the whole description; else the largest elements alone
-    magnitudes : with `sums`, where to store the magnitudes of both operands for a proof, or None; the kernel of the
+    whole : find the whole description; else the largest elements alone
+    magnitudes : with `whole`, where to store the magnitudes of both operands for a proof, or None; the kernel of the
         left operand also zeroes the results there
     overlaps : run at the same time as the step before, which is a launch of this kind for the other operand
     """
-    described = Described(x, fields_of(b, x), not sums, magnitudes if sums else None)
+    described = Described(x, fields_of(b, x), not whole, magnitudes if whole else None)
     slices = Slices.room(b, described, layout)
     wanted = magnitudes and magnitudes.layout
-    kernel = _describe_split_kernel(x.view, side, scheme, layout, sums, wanted, overlaps)
+    kernel = _describe_split_kernel(x.view, side, scheme, layout, whole, wanted, overlaps)
     room = []
     if magnitudes is not None:
         room = [magnitudes.left.at, magnitudes.results[0]] if side == "left" else [magnitudes.right.at]
@@ -132,7 +132,7 @@ class _Held(NamedTuple):
         return 4 // self.sharing * self.rows
 
 
-def _held(k: int, view: View, sums: bool) -> _Held:
+def _held(k: int, view: View, whole: bool) -> _Held:
     """How blocks share rows of length k, padding included."""
     row, batch, rows = k * view.itemsize, *view.shape[:2]
     if k <= (_SHORT_OF_MANY if batch * rows >= _MANY else _SHORT):
@@ -141,7 +141,7 @@ def _held(k: int, view: View, sums: bool) -> _Held:
         return _Held(1, k, 2 if row <= 16384 else 1)
     # Eight neighbouring float32 are a whole sector of memory, 32 bytes (H200: 49 instead of 56 microseconds for 4096,
     # 181 instead of 192 for 8192).
-    few_measures = view.itemsize == 4 and not sums and k > 2048  # the largest element and a count
+    few_measures = view.itemsize == 4 and not whole and k > 2048  # the largest element and a count
     cluster = 4 if few_measures and k > 4096 else 2
     columns = 8 if few_measures and k <= 8192 else 2 if view.itemsize == 8 and row > 32768 else 4
     return _Held(cluster, round_up(ceil(k / cluster), _BLOCK), columns)
@@ -153,22 +153,22 @@ def _describe_split_kernel(
     side: str,
     scheme: Scheme,
     layout: Layout,
-    sums: bool,
+    whole: bool,
     wanted: MagnitudeLayout | None,
     overlaps: bool,
 ) -> Kernel:
     batch, rows, k = view.shape
     scaling = scaling_of(scheme, k)
-    assert sums or (scaling.statistic == "peak" and wanted is None)
+    assert whole or (scaling.statistic == "peak" and wanted is None)
     magnitudes: tuple[int | None, ...] = 0, 0, 0, 0, 0, 0
     if wanted is not None:
         cleared = (None, RESULT_LIMBS) if side == "left" else (0, 0)
         of_side = wanted.rows[side == "right"] * wanted.k
         magnitudes = None, of_side, wanted.k, wanted.of_block | wanted.bits << 32, *cleared
-    held = _held(layout.k, view, sums)
+    held = _held(layout.k, view, whole)
     shared_mem = _EXCHANGED + held.all_rows * held.share * view.itemsize
     macros = cutting_macros(view, side, scheme, layout) | held.macros
-    macros |= {"SUMS": int(sums), "FEW": int(shared_mem > _FOUR_BLOCKS)}
+    macros |= {"SUMS": int(whole), "FEW": int(shared_mem > _FOUR_BLOCKS)}
     grid = (held.cluster * batch * (layout.written_rows // held.all_rows),)
     return Kernel.of(
         "conversion/describe_split_sm90.cu", "describe_split", macros, grid, (128,), None, *view.steps, rows, k,

@@ -27,20 +27,18 @@ def described(x: Described | Slices) -> Described:
 
 
 def split_in_one_read(
-    b: Builder, device: Device, engine: Engine, scheme: Scheme | Words, x: Array, side: str, sums: bool,
+    b: Builder, device: Device, engine: Engine, scheme: Scheme | Words, x: Array, side: str, whole: bool,
     magnitudes: Magnitudes | None = None, lost: Array | None = None, overlaps: bool = False,
-) -> Slices | None:  # fmt: skip
-    """Describe and split rows by one kernel, if the engine has one that is faster than two; else None.
+) -> Slices:  # fmt: skip
+    """Describe and split rows by one kernel, of an engine that `splits_in_one_read`.
 
-    `sums`: with a whole description, else with the largest elements alone. `magnitudes`, `lost`, `overlaps`: as in
+    `whole`: with a whole description, else with the largest elements alone. `magnitudes`, `lost`, `overlaps`: as in
     `one_read`.
     """
-    if not engine.splits_in_one_read(scheme, side, x, sums):
-        return None
     layout = engine.layout(scheme, side, *x.shape)
     if isinstance(scheme, Words):
         return one_read.find_and_split(b, device, x, scheme, layout, lost, overlaps)
-    return one_read.describe_and_split(b, x, side, scheme, layout, sums, magnitudes, overlaps)
+    return one_read.describe_and_split(b, x, side, scheme, layout, whole, magnitudes, overlaps)
 
 
 def multiply(b: Builder, device: Device, engine: Engine, plan: Plan, left: Given, right: Given, out: Array) -> None:
@@ -53,17 +51,18 @@ def multiply(b: Builder, device: Device, engine: Engine, plan: Plan, left: Given
     b.title = f"{count} of ({m} x {k}) ({k} x {n}), {plan.dtype}, {device.architecture}"
     made: list[Described | Slices] = []
     operands: list[Described | Slices] = []
-    sums = isinstance(plan.scheme, Residues)
-    whole = panel_of(engine, plan, out.shape) == out.shape[1:]
+    whole = isinstance(plan.scheme, Residues)
+    in_one_panel = panel_of(engine, plan, out.shape) == out.shape[1:]
     for x, side in zip((left, right), SIDES, strict=True):
         if isinstance(x, Described | Slices):
             operands.append(x)
             continue
         overlaps = any(isinstance(each, Slices) for each in made)
-        found: Described | Slices | None = None
-        if whole:
-            found = split_in_one_read(b, device, engine, plan.scheme, x, side, sums, overlaps=overlaps)
-        found = found or (describe if sums else find_largest)(b, x)
+        found: Described | Slices
+        if in_one_panel and engine.splits_in_one_read(plan.scheme, side, x, whole):
+            found = split_in_one_read(b, device, engine, plan.scheme, x, side, whole, overlaps=overlaps)
+        else:
+            found = (describe if whole else find_largest)(b, x)
         made.append(found)
         operands.append(found)
     _multiply_panels(b, engine, plan, operands[0], operands[1], out)

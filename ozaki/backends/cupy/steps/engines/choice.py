@@ -42,10 +42,12 @@ def engine_of(device: Device, plan: Plan) -> Engine:
         if limit >= workspace_of(engine, plan.scheme, k, batch, m, n):
             return engine
         engine = FusedResidues(device)
-    if isinstance(engine, FusedResidues | FusedDigits) and plan.engine == "auto":
-        # Panels do not shrink what digits keep aside, and those of cuBLAS may be smaller.
+    cublas = slice_engine(device, plan.scheme, "cublas", batch, plan.shape)
+    if engine != cublas and plan.engine == "auto":
+        # Panels of the library's own kernels are whole tiles, and panels do not shrink what digits keep aside: those of
+        # cuBLAS may be smaller.
         least = workspace_of(engine, plan.scheme, k, batch, *units_of(engine, plan.scheme, k))
-        return engine if limit >= 2 * least else cublas_engine(device, plan.scheme)
+        return engine if limit >= 2 * least else cublas
     return engine
 
 
@@ -56,15 +58,15 @@ def slice_engine(device: Device, scheme: Scheme, asked: str, batch: int, shape: 
     cublas = cublas_engine(device, scheme)
     if asked == "cublas":
         return cublas
-    fused = _own_engine(device, scheme, batch, shape)
-    if fused is None:
+    own = _own_engine(device, scheme, batch, shape)
+    if own is None:
         if asked == "hopper":
             raise ValueError(
                 "engine: 'hopper' multiplies residues, or up to 7 digits with moderate k, on devices of compute "
                 "capability 9.0; use scheme='residues' there, or engine='auto'"
             )
         return cublas
-    return fused if asked == "hopper" or _is_faster(fused, cublas, scheme, batch, shape) else cublas
+    return own if asked == "hopper" or _is_faster(own, cublas, scheme, batch, shape) else cublas
 
 
 def cublas_engine(device: Device, scheme: Scheme) -> Engine:
@@ -79,7 +81,7 @@ def fused_engine(device: Device, scheme: Scheme) -> Engine:
 
 def _own_engine(device: Device, scheme: Scheme, batch: int, shape: tuple[int, int, int]) -> Engine | None:
     """The fastest of the library's own int8 kernels; None if the device has none for these slices."""
-    if device.tiles is None:
+    if device.wgmma_tiles is None:
         return None
     if isinstance(scheme, Residues) and winograd.faster(scheme, batch, shape):
         return Winograd(device)
@@ -89,17 +91,17 @@ def _own_engine(device: Device, scheme: Scheme, batch: int, shape: tuple[int, in
 
 
 @lru_cache(maxsize=1024)
-def _is_faster(fused: Engine, cublas: Engine, scheme: Scheme, batch: int, shape: tuple[int, int, int]) -> bool:
-    """Whether the fused kernel is faster than cuBLAS, which multiplies a batch one matrix after the other.
+def _is_faster(own: Engine, cublas: Engine, scheme: Scheme, batch: int, shape: tuple[int, int, int]) -> bool:
+    """Whether the library's own kernel is faster than cuBLAS, which multiplies a batch one matrix after the other.
 
     Its tiles are mostly filled, or the padded slices take little memory or no more than those of cuBLAS.
     """
-    (m, k, n), tiles = shape, tiles_of(fused.device)
+    (m, k, n), tiles = shape, tiles_of(own.device)
     if min(m, n) >= tiles.smallest:
         return True
     if batch == 1 and isinstance(scheme, Residues) and m * n < _FEW_ENTRIES and k > _SHORT:
         return False
-    padded, plain = (workspace_of(engine, scheme, k, batch, m, n) for engine in (fused, cublas))
+    padded, plain = (workspace_of(engine, scheme, k, batch, m, n) for engine in (own, cublas))
     return padded <= max(_MOST_PADDED, plain)
 
 

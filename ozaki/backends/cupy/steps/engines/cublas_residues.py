@@ -42,7 +42,7 @@ class CublasResidues:
         """The slices of a whole operand."""
         return cutting.split(b, operand, side, scheme, _layout(scheme, *operand.x.shape))
 
-    def splits_in_one_read(self, scheme: Residues, side: str, operand: Array, sums: bool) -> bool:
+    def splits_in_one_read(self, scheme: Residues, side: str, operand: Array, whole: bool) -> bool:
         """Never: there is no such kernel for slices without tiles."""
         return False
 

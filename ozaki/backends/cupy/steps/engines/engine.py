@@ -39,8 +39,8 @@ class Engine(Protocol):
         """The slices of a whole operand."""
         ...
 
-    def splits_in_one_read(self, scheme: Any, side: str, operand: Array, sums: bool) -> bool:
-        """Whether an operand is described and split by one kernel, and faster so; `sums`: described as a whole."""
+    def splits_in_one_read(self, scheme: Any, side: str, operand: Array, whole: bool) -> bool:
+        """Whether an operand is described and split by one kernel, and faster so; `whole`: described as a whole."""
         ...
 
     def multiply(self, b: Builder, scheme: Any, left: Slices, right: Slices, out: Array) -> None:

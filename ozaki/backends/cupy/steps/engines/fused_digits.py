@@ -53,10 +53,10 @@ class FusedDigits:
         """The slices of a whole operand."""
         return cutting.split(b, operand, side, scheme, self.layout(scheme, side, *operand.x.shape))
 
-    def splits_in_one_read(self, scheme: Digits, side: str, operand: Array, sums: bool) -> bool:
+    def splits_in_one_read(self, scheme: Digits, side: str, operand: Array, whole: bool) -> bool:
         """Whether blocks can hold whole rows, and are faster than two kernels."""
         lay = self.layout(scheme, side, *operand.shape)
-        return self.device.family.one_read and one_read.fits(scheme, lay, operand.view, sums)
+        return self.device.family.one_read and one_read.fits(scheme, lay, operand.view, whole)
 
     def multiply(self, b: Builder, scheme: Digits, left: Slices, right: Slices, out: Array) -> None:
         """out = left right^T, shape (batch, m, n), its columns neighbours in memory."""

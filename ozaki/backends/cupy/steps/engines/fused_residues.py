@@ -24,14 +24,15 @@ from ozaki.backends.cupy.steps.unrounded import Unrounded
 from ozaki.schemes import Residues
 
 _LARGE = 420_000_000_000
-"""Products of bytes from which on places are by halves (float64 from 3200 on, float32 from 4000): the count of places
-is cleared between two kernels that overlap else, which takes 5 microseconds (H200: the kernel of 14 residues gains 1 of
-28 microseconds at 1024, 2 to 5 of 175 at 2048, 23 to 29 of 1260 at 4096)."""
+"""Products of bytes from which on clusters take tiles by the half of the second-level cache that they are at (float64
+from 3200 on, float32 from 4000). The count of places is cleared between two kernels that overlap else, which takes 5
+microseconds (H200: the kernel of 14 residues gains 1 of 28 microseconds at 1024, 2 to 5 of 175 at 2048, 23 to 29 of
+1260 at 4096)."""
 
 
 @dataclass(frozen=True)
 class FusedResidues:
-    """The kernel that multiplies all moduli in one launch and leaves bytes, which are recombined by another."""
+    """The kernel of which each launch multiplies all moduli; it leaves bytes, which another kernel recombines."""
 
     device: Device
     label: str = LABEL
@@ -52,10 +53,10 @@ class FusedResidues:
         """The slices of a whole operand."""
         return cutting.split(b, operand, side, scheme, self.layout(scheme, side, *operand.x.shape))
 
-    def splits_in_one_read(self, scheme: Residues, side: str, operand: Array, sums: bool) -> bool:
+    def splits_in_one_read(self, scheme: Residues, side: str, operand: Array, whole: bool) -> bool:
         """Whether blocks can hold whole rows, and are faster than two kernels."""
         lay = self.layout(scheme, side, *operand.shape)
-        return self.device.family.one_read and one_read.fits(scheme, lay, operand.view, sums)
+        return self.device.family.one_read and one_read.fits(scheme, lay, operand.view, whole)
 
     def multiply(self, b: Builder, scheme: Residues, left: Slices, right: Slices, out: Array) -> None:
         """out = left right^T, shape (batch, m, n), its columns neighbours in memory."""
@@ -97,17 +98,17 @@ def products(
     parts = parts_of_k(tiles, device.clusters, scheme.count, batch, m, n, blocks)
     planes = b.array("y", (scheme.count, parts * batch, m, round_up(n, 2 * tiles.columns)), "B")
 
-    def launch(first: int, last: int, parts: int) -> None:
-        """Products of blocks first .. last of k, or, in as many entries of the planes, of parts of them."""
-        each = (last - first) // parts
-        large = scheme.count * parts * batch * m * planes.shape[3] * each * tiles.depth >= _LARGE
+    def launch(first: int, last: int, shares: int) -> None:
+        """Multiply blocks first .. last of k, in `shares` equal parts, each with its own products in the planes."""
+        each = (last - first) // shares
+        large = scheme.count * shares * batch * m * planes.shape[3] * each * tiles.depth >= _LARGE
         halves = places(device) if large else Places()
         at_a, at_b = operands
-        if parts > 1:
+        if shares > 1:
             at_a = None, at_a[1], each * tiles.rows * tiles.depth
             at_b = None, at_b[1], each * tiles.columns * tiles.depth
         beginning, kernel = _gemm(
-            device, scheme, (at_a, at_b), (blocks, each, first > 0), (parts * batch, m, n), planes.shape[1], halves
+            device, scheme, (at_a, at_b), (blocks, each, first > 0), (shares * batch, m, n), planes.shape[1], halves
         )
         slices = (
             left.planes.at.plus(first * tiles.rows * tiles.depth),
@@ -141,7 +142,14 @@ def _gemm(
     entries: int,
     halves: Places,
 ) -> tuple[Together, Kernel]:
-    """Of so many of the blocks that operands have, added to what is there or not, where planes have so many entries."""
+    """How clusters begin tiles together, and the launch.
+
+    Parameters
+    ----------
+    depth : the blocks of k that operands have, those that are multiplied, and whether to add to what planes hold
+    shape : (batch, m, n), the shares of k counted as matrices of the batch
+    entries : matrices that planes have room for, for each modulus
+    """
     tiles = tiles_of(device)
     (blocks, taken, add), (batch, m, n) = depth, shape
     cols, (grid, wide, *walk) = round_up(n, 2 * tiles.columns), work_of(device, scheme.count, batch, (m,), n, blocks)
@@ -165,9 +173,9 @@ def _summing(scheme: Residues, parts: int, entries: int) -> Kernel:
 def work_of(
     device: Device, matrices: int, batch: int, rows: tuple[int, ...], n: int, blocks: int
 ) -> tuple[int, int, *tuple[Any, ...]]:
-    """The grid, wide pairs, and the structs Work and, for so many rows each, Tiles of kernels/products/walk_sm90.cuh.
+    """The grid, wide pairs, and structs of kernels/products/walk_sm90.cuh: Work, and Tiles for each number of `rows`.
 
-    Of so many products of each matrix of a batch; `blocks`: of k.
+    `matrices`: products of each matrix of the batch; `blocks`: blocks of k.
     """
     tiles, clusters = tiles_of(device), device.clusters
     tile_rows = [-(-m // tiles.rows) for m in rows]

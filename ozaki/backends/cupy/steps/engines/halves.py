@@ -40,7 +40,7 @@ _found: dict[int, Places] = {}
 
 
 def places(device: Device) -> Places:
-    """Of a device, the current one: by halves if its family has such, and they can be told apart.
+    """The places on a device, the current one: by halves if its family has such, and they can be told apart.
 
     Measured once, in about 10 ms; not while the current stream is captured into a graph.
     """

@@ -61,8 +61,8 @@ def group(tiles: Tiles, rows: int, blocks: int) -> int:
 
 def tiles_of(device: Device) -> Tiles:
     """The tiles of a device that has kernels for them."""
-    assert device.tiles is not None
-    return device.tiles
+    assert device.wgmma_tiles is not None
+    return device.wgmma_tiles
 
 
 @lru_cache(maxsize=1024)

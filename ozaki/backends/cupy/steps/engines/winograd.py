@@ -64,7 +64,7 @@ class Winograd:
         b.launch(kernel, operand.x, operand.fields, Out(slices.mu.at), Out(slices.planes.at))
         return slices
 
-    def splits_in_one_read(self, scheme: Residues, side: str, operand: Array, sums: bool) -> bool:
+    def splits_in_one_read(self, scheme: Residues, side: str, operand: Array, whole: bool) -> bool:
         """Never: quadrants far apart are read together."""
         return False
 

@@ -85,7 +85,7 @@ class MmaWords:
         """The words of a whole operand."""
         return split_words(b, operand, words, _layout(words, side, *operand.x.shape))
 
-    def splits_in_one_read(self, words: Words, side: str, operand: Array, sums: bool) -> bool:
+    def splits_in_one_read(self, words: Words, side: str, operand: Array, whole: bool) -> bool:
         """Never: there is no such kernel for fragments."""
         return False
 

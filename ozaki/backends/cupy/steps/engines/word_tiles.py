@@ -46,10 +46,10 @@ class TiledWords:
         """The words of a whole operand."""
         return split_words(b, operand, words, self.layout(words, side, *operand.x.shape))
 
-    def splits_in_one_read(self, words: Words, side: str, operand: Array, sums: bool) -> bool:
+    def splits_in_one_read(self, words: Words, side: str, operand: Array, whole: bool) -> bool:
         """Where clusters can hold whole rows."""
         layout = self.layout(words, side, *operand.shape)
-        return self.device.family.one_read and one_read.fits(words, layout, operand.view, sums)
+        return self.device.family.one_read and one_read.fits(words, layout, operand.view, whole)
 
     def seconds(self, words: Words, batch: int, m: int, k: int, n: int, dtype: str) -> float | None:
         """Not measured for all kernels."""

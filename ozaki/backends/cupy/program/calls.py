@@ -30,7 +30,7 @@ from ozaki.backends.cupy.program.steps import (
 from ozaki.backends.cupy.program.streams import using
 
 
-class Bound(NamedTuple):
+class Call(NamedTuple):
     """A call that the host makes for a step, with all arguments but addresses.
 
     Attributes
@@ -47,7 +47,7 @@ class Bound(NamedTuple):
     places: tuple[tuple[int, Place], ...]
 
 
-def bound(step: Step, events: dict[Step, Any], block: Callable[[Kernel], Block]) -> list[Bound]:
+def calls_of(step: Step, events: dict[Step, Any], block: Callable[[Kernel], Block]) -> list[Call]:
     """The calls that start a step, in order.
 
     `events` receives the event that a `Fork` or an `Arrive` records; `block` returns an argument block of a kernel.
@@ -55,18 +55,18 @@ def bound(step: Step, events: dict[Step, Any], block: Callable[[Kernel], Block])
     stream = STREAMS.index(step.stream)
     if isinstance(step, Launch):
         pieces, start = block(step.kernel)
-        return [Bound(start, stream, pieces, tuple(zip(step.kernel.addresses, step.places, strict=True)))]
+        return [Call(start, stream, pieces, tuple(zip(step.kernel.addresses, step.places, strict=True)))]
     if isinstance(step, Fork):
         event = events[step] = cp.cuda.Event(disable_timing=True)
         at, after = event.ptr, STREAMS.index(step.after)
         return [
-            Bound(lambda of: runtime.eventRecord(at, of), after, None, ()),
-            Bound(lambda of: runtime.streamWaitEvent(of, at), stream, None, ()),
+            Call(lambda of: runtime.eventRecord(at, of), after, None, ()),
+            Call(lambda of: runtime.streamWaitEvent(of, at), stream, None, ()),
         ]
     if isinstance(step, Arrive):
         event = events[step] = cp.cuda.Event(disable_timing=True)
         at = event.ptr
-        return [Bound(lambda of: runtime.eventRecord(at, of), stream, None, ())]
+        return [Call(lambda of: runtime.eventRecord(at, of), stream, None, ())]
     pieces = [0, 0, 0]
     places: tuple[Place, ...]
     if isinstance(step, Gemm):
@@ -86,7 +86,7 @@ def bound(step: Step, events: dict[Step, Any], block: Callable[[Kernel], Block])
         places, start = (step.target,), lambda of: runtime.memcpyAsync(pieces[0], data.ctypes.data, len(data), kind, of)
     else:
         raise TypeError(step)
-    return [Bound(start, stream, pieces, tuple(enumerate(places)))]
+    return [Call(start, stream, pieces, tuple(enumerate(places)))]
 
 
 def _copy(pieces: list[int], nbytes: int, kind: int, stream: int) -> None:
