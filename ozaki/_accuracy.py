@@ -8,14 +8,18 @@ from numbers import Integral, Real
 from typing import Literal, get_args
 
 from ozaki._environment import default_environment
+from ozaki._formats import in_units, precision_of
 
 Measure = Literal["componentwise", "row-column", "normwise"]
 
 _BITS = {"fp32": 24, "fp64": 53, "dd": 106, "qd": 212}
 """Bits of significand that each shorthand names."""
 
-_MOST_BITS = 1000
+_MOST_BITS = 100_000
 """Largest number of bits that a caller may ask for."""
+
+PLAIN_BITS = 1000
+"""Most bits whose tolerance is a float as it stands; that of more bits has an exponent beside it."""
 
 _TOLERANCE = "expected a number above 0 and below 1, as 5e-16"
 
@@ -31,7 +35,10 @@ class Accuracy:
         row-column: abs(E_ij) <= tolerance norm(a_i) norm(b_j), a_i a row of A and b_j a column of B; normwise:
         norm(E)_F <= tolerance norm(A)_F norm(B)_F.
     tolerance : float
-        Relative to the measure, without unit; above 0 and below 1 (a result of zeros has the error 1).
+        Relative to the measure, without unit; below 1 (a result of zeros has the error 1). 0 asks for every bit of the
+        product, which a multiprecision or integer result can hold.
+    exponent : int, optional
+        The tolerance is tolerance 2**exponent; 0 or less. For tolerances below the range of a float.
     bits : int, optional
         Set by the shorthands: on normally distributed data the root-mean-square error is also to be no larger than
         that of a native product with this many bits of significand. This is estimated, not proven.
@@ -50,6 +57,11 @@ class Accuracy:
     measure: Measure
     tolerance: float
     bits: int | None = None
+    exponent: int = 0
+
+    def __repr__(self) -> str:
+        more = (f", {name}={x}" for name, x in (("bits", self.bits), ("exponent", self.exponent)) if x)
+        return f"Accuracy(measure={self.measure!r}, tolerance={self.tolerance!r}{''.join(more)})"
 
     def __post_init__(self) -> None:
         if self.measure not in get_args(Measure):
@@ -62,7 +74,7 @@ class Accuracy:
             tolerance = float(self.tolerance)
         except OverflowError:
             tolerance = inf
-        if not 0 < tolerance < 1:
+        if not 0 <= tolerance < 1:
             whole = tolerance in range(1, _MOST_BITS + 1)
             raise ValueError(
                 f"accuracy: tolerance {self.tolerance!r}; {_TOLERANCE}"
@@ -72,6 +84,23 @@ class Accuracy:
         if self.bits is not None:
             _check_bits(self.bits)
             object.__setattr__(self, "bits", int(self.bits))
+        if isinstance(self.exponent, bool) or not isinstance(self.exponent, Integral):
+            raise TypeError(f"accuracy: exponent {self.exponent!r}; expected a whole number, 0 or less")
+        if not -_MOST_BITS <= self.exponent <= 0:
+            raise ValueError(f"accuracy: exponent {self.exponent!r}; expected {-_MOST_BITS} to 0")
+        object.__setattr__(self, "exponent", int(self.exponent))
+
+    @property
+    def exact(self) -> bool:
+        """Whether every bit of the product is asked for."""
+        return self.tolerance == 0
+
+    @property
+    def in_words(self) -> str:
+        """The tolerance for a person, as 5.3e-15."""
+        if self.exact:
+            return "exact"
+        return in_units(self.tolerance, self.exponent, ".3g")
 
     @staticmethod
     @default_environment
@@ -101,9 +130,7 @@ class Accuracy:
             return accuracy
         if isinstance(accuracy, str):
             if accuracy == "exact":
-                raise ValueError(
-                    "accuracy: 'exact' (correctly rounded) is not available yet; ask for bits, as 106 or 'dd'"
-                )
+                return Accuracy("componentwise", 0.0)
             if accuracy not in _BITS:
                 raise ValueError(
                     f"accuracy: {accuracy!r} is not known; expected one of {', '.join(_BITS)}, a number of bits, "
@@ -118,6 +145,8 @@ class Accuracy:
         if isinstance(accuracy, Integral):
             _check_bits(accuracy)
             return _bits(int(accuracy), k)
+        if accuracy == 0:
+            raise ValueError(f"accuracy: {accuracy!r}; {_TOLERANCE}, or 'exact'")
         return Accuracy("componentwise", accuracy)
 
 
@@ -129,10 +158,11 @@ def _check_bits(bits: object) -> None:
 
 
 def _bits(bits: int, k: int) -> Accuracy:
-    native = max(1.0, min(k, 4 * sqrt(k))) * 2.0**-bits
-    return Accuracy("componentwise", min(native, 0.5), bits)  # 4 sqrt(k) 2**-bits may be 1 or more
+    exponent = 0 if bits <= PLAIN_BITS else PLAIN_BITS - bits
+    native = max(1.0, min(k, 4 * sqrt(k))) * 2.0 ** -(bits + exponent)
+    return Accuracy("componentwise", min(native, 0.5), bits, exponent)  # 4 sqrt(k) 2**-bits may be 1 or more
 
 
 def default_accuracy(dtype: str, k: int) -> Accuracy:
-    """The target where the caller names no accuracy: the shorthand of the result's dtype."""
-    return Accuracy.of({"float32": "fp32", "float64": "fp64"}[dtype], k)
+    """The target where the caller names no accuracy: as many bits as the result's format has."""
+    return Accuracy.of(precision_of(dtype), k)

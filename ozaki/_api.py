@@ -47,6 +47,7 @@ def matmul(
     reproducible: bool = False,
     workspace_limit: int | None = None,
     plan: Plan | None = None,
+    dtype: str | None = None,
     return_report: Literal[False] = False,
 ) -> Any: ...
 @overload
@@ -62,6 +63,7 @@ def matmul(
     reproducible: bool = False,
     workspace_limit: int | None = None,
     plan: Plan | None = None,
+    dtype: str | None = None,
     return_report: Literal[True],
 ) -> tuple[Any, Report]: ...
 @default_environment
@@ -77,6 +79,7 @@ def matmul(
     reproducible: bool = False,
     workspace_limit: int | None = None,
     plan: Plan | None = None,
+    dtype: str | None = None,
     return_report: bool = False,
 ) -> Any:
     """Multiply two matrices, or stacks of them, to a named accuracy.
@@ -155,7 +158,7 @@ def matmul(
     """
     if isinstance(out, tuple) and len(out) == 1:
         (out,) = out
-    choices = Choices(accuracy, scheme, slices, engine, reproducible, workspace_limit)
+    choices = Choices(accuracy, scheme, slices, engine, reproducible, workspace_limit, dtype)
     key = plan, *choices.key
     check_flag("return_report", return_report)
     if not return_report and (c := repeated(a, b, out, key)) is not None:
@@ -163,8 +166,8 @@ def matmul(
     if plan is not None:
         check_plan_alone(plan, choices)
     with np.errstate(all="ignore"):
-        pair = Pair(a, b, _normwise(choices, plan), out)  # check: two stacks of rows
-        product = Product(pair, choices, plan)
+        pair = Pair(a, b, choices, plan, out)  # check: two stacks of rows
+        product = Product(pair, pair.choices, plan)
         plan = product.settle(return_report)  # ask, measure what the plan depends on, choose
         c = product.compute(plan)  # split, multiply, recombine
         if not return_report:
@@ -172,11 +175,6 @@ def matmul(
             return pair.returned(c)
         report = product.report(plan)  # before the result overwrites an operand that `out` overlaps
         return pair.returned(c), report
-
-
-def _normwise(choices: Choices, plan: Plan | None) -> bool:
-    """Whether the target of a call, or of the plan given in its place, is normwise."""
-    return choices.normwise if plan is None else plan.target.measure == "normwise"
 
 
 @default_environment
@@ -228,15 +226,14 @@ def plan(
     (100 x 100) (100 x 100), float64: 15 residues, 15 products
     row-column error <= 1.7e-16, for any operands
     """
-    choices = Choices(accuracy, scheme, slices, engine, reproducible, workspace_limit)
+    choices = Choices(accuracy, scheme, slices, engine, reproducible, workspace_limit, dtype)
     check_flag("strict", strict)
     if isinstance(a, tuple) and isinstance(b, tuple):
         if dtype is None:
             raise ValueError("dtype: missing; a plan from shapes needs 'float32' or 'float64'")
         return plan_for_shapes(shapes(shape_of("a", a), shape_of("b", b)), dtype_named(dtype), choices)
-    if dtype is not None:
-        raise ValueError("dtype: the operands have their own; give it with shapes only")
-    product = Product(Pair(a, b, choices.normwise), choices)
+    pair = Pair(a, b, choices)
+    product = Product(pair, pair.choices)
     question = product.question(for_operands=True)
     made = product.plan(question)
     made = explained(question, product.facts, made)

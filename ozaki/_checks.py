@@ -10,6 +10,7 @@ import numpy as np
 
 from ozaki._accuracy import Accuracy, Measure
 from ozaki._choices import Choices
+from ozaki._formats import in_units
 from ozaki._plan import Plan
 from ozaki.backends import ENGINES, Backend
 from ozaki.bounds.rounding import suffices
@@ -92,8 +93,8 @@ def check_proven(
         what = f"slices: {scheme.count} {scheme.name} prove"
         remedy = "give more slices, or leave the count to the library"
     raise ValueError(
-        f"{what} {bound:.3g} ({measure}) for {operands}, but accuracy asks for {target.measure} "
-        f"{target.tolerance:.3g}; {remedy}" + (", or plan from operands" if stronger else "")
+        f"{what} {in_units(bound, target.exponent, '.3g')} ({measure}) for {operands}, but accuracy asks for "
+        f"{target.measure} {target.in_words}; {remedy}" + (", or plan from operands" if stronger else "")
     )
 
 

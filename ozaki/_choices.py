@@ -17,6 +17,7 @@ class Choices(NamedTuple):
     engine: str = "auto"
     reproducible: bool = False
     workspace_limit: int | None = None
+    dtype: str | None = None
 
     @property
     def key(self) -> tuple[Any, ...]:
@@ -25,9 +26,10 @@ class Choices(NamedTuple):
 
     @property
     def made(self) -> list[str]:
-        """Names of the choices that are not at their defaults."""
+        """Names of the choices that are not at their defaults, but for `dtype`, which may stand beside a plan."""
         chosen = zip(self._fields, self, Choices(), strict=True)
-        return [name for name, x, default in chosen if type(x) is not type(default) or x != default]
+        made = [name for name, x, default in chosen if type(x) is not type(default) or x != default]
+        return [name for name in made if name != "dtype"]
 
     @property
     def leave_slices(self) -> bool:

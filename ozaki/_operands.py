@@ -11,6 +11,9 @@ from typing import Any, Literal
 
 import numpy as np
 
+from ozaki._formats import MULTIPRECISION
+from ozaki.multiprecision.numbers import Numbers
+
 DTYPES = ("float32", "float64")
 
 _NAMES = {key: name for name in DTYPES for key in (name, np.dtype(name))}
@@ -154,6 +157,8 @@ def as_array(name: str, x: Any, backend: Any) -> Any:
     TypeError
         If it cannot be converted.
     """
+    if isinstance(x, Numbers):
+        return x
     try:
         return backend.asarray(x)
     except MemoryError:
@@ -218,13 +223,17 @@ def _stack(x: Any, sizes: Shapes, matrix: tuple[int, int], broadcast_to: Broadca
 
 
 def dtype_of(name: str, x: Any) -> str:
-    """The name of an operand's dtype, which must be one that the library multiplies.
+    """The format of an operand, which must be one that the library multiplies.
 
     Raises
     ------
     TypeError
         For any other dtype.
     """
+    if isinstance(x, Numbers):
+        return f"{MULTIPRECISION}{x.bits}"
+    if isinstance(x.dtype, str):  # of a prepared operand
+        return x.dtype
     known = _NAMES.get(x.dtype)
     if known is None:
         raise TypeError(
@@ -237,10 +246,11 @@ def _remedy(name: str, dtype: Any) -> str:
     """How an operand of another dtype can be converted, and what that loses."""
     if dtype.kind not in "biuf":
         return ""
+    exact = "" if dtype.kind == "f" else ", or dtype='int64' or 'mp' for the exact product"
     if dtype.itemsize < 8 or dtype.newbyteorder("=") == np.float64:
-        return f" ({name}.astype('float64') is exact)"
+        return f" ({name}.astype('float64') is exact){exact}"
     lost = "integers beyond 2**53" if dtype.kind in "iu" else "what is longer than 53 bits"
-    return f" ({name}.astype('float64') rounds {lost})"
+    return f" ({name}.astype('float64') rounds {lost}){exact}"
 
 
 def dtype_named(dtype: Any) -> str:

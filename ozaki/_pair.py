@@ -7,13 +7,21 @@ from itertools import dropwhile
 from math import prod
 from typing import Any
 
+import numpy as np
+
+from ozaki._accuracy import PLAIN_BITS
 from ozaki._checks import check_choices, check_out, check_runs
 from ozaki._choices import Choices
-from ozaki._operands import SIDES, Side, as_array, dtype_of, left_rows, right_rows, scalar_if_no_axes, shapes
+from ozaki._formats import format_named, is_multiprecision
+from ozaki._operands import DTYPES, SIDES, Side, as_array, dtype_of, left_rows, right_rows, scalar_if_no_axes, shapes
 from ozaki._plan import Plan
 from ozaki._prepared import Prepared
+from ozaki._result import result_format
 from ozaki._workspace import too_few_bytes
 from ozaki.backends import Backend, backend_of
+from ozaki.multiprecision.array import MPArray
+from ozaki.multiprecision.floats import of_integers, to_int64, trimmed
+from ozaki.multiprecision.numbers import Numbers
 
 
 class Pair:
@@ -22,15 +30,17 @@ class Pair:
     Parameters
     ----------
     a, b : the operands as the caller gave them
-    normwise : whether the measure is normwise: each matrix of a batch then has an error of its own, so matrices are
-        not stacked into a larger one
+    choices : what the caller chose: the format of the result depends on it
+    plan : a plan that the caller gives in place of choices, or None
     out : where the caller wants the result; None for a new array
 
     Attributes
     ----------
     backend : Backend
     a, b : array or Prepared
-    dtype : {"float32", "float64"}, of the result
+    choices : what the caller chose; an integer product, whose accuracy is not named, is exact
+    dtype : the format in which the result is computed: "float32", "float64", or, say, "mp106"
+    wide : whether an operand or the result is multiprecision
     sizes : Shapes
     out : array or None, as given
     in_place : whether the product can be computed in `out`
@@ -38,14 +48,33 @@ class Pair:
         computed in `out`
     """
 
-    def __init__(self, a: Any, b: Any, normwise: bool = False, out: Any = None) -> None:
+    def __init__(
+        self, a: Any, b: Any, choices: Choices | None = None, plan: Plan | None = None, out: Any = None
+    ) -> None:
         self.backend: Backend = backend_of(("a", a), ("b", b))
         self.a, self.b = (
             x if isinstance(x, Prepared) else as_array(name, x, self.backend) for name, x in (("a", a), ("b", b))
         )
-        self.dtype = max(dtype_of("a", self.a), dtype_of("b", self.b))  # the names sort by width
+        choices = choices or Choices()
+        if plan is not None:
+            wide = is_multiprecision(plan.dtype) or isinstance(self.a, Numbers) or isinstance(self.b, Numbers)
+            choices = Choices(plan.target, dtype=plan.dtype if wide else choices.dtype)
+        self.asked = format_named(choices.dtype)
+        self.choices = choices
+        if self.asked is not None and (_is_integer(self.a) or _is_integer(self.b)):
+            self.a, self.b = (of_integers(x) if _is_integer(x) else x for x in (self.a, self.b))
+            if choices.accuracy is None and self.asked not in DTYPES:
+                self.choices = choices._replace(accuracy="exact")
+        if self.asked == "int64":
+            _check_integer(self.choices)
+            self.choices = self.choices._replace(accuracy="exact")
+        formats = dtype_of("a", self.a), dtype_of("b", self.b)
         self.sizes = shapes(tuple(self.a.shape), tuple(self.b.shape))
-        if normwise or self._forbids_stacking():
+        self.dtype = result_format(self.asked, formats, self.choices.target(self.sizes.shape[1]))
+        self.wide = any(map(is_multiprecision, (self.dtype, *formats)))
+        self._check_format(formats, out)
+        # In the normwise measure each matrix of a batch has an error of its own, so they are not stacked into a larger.
+        if self.choices.normwise or self._forbids_stacking():
             self.sizes = replace(self.sizes, in_left=(), in_right=())
         self._views: dict[Side, Any] = {}
         self.out = out
@@ -53,6 +82,42 @@ class Pair:
             check_out(out, self.sizes.result, self.dtype, self.backend)
         self.in_place = out is not None and self._can_hold_the_result(out)
         self.copied = 0 if out is None or self.in_place else int(out.nbytes)
+
+    @property
+    def native_obstacle(self) -> str | None:
+        """Why the native product may not run; None if it may."""
+        if self.wide:
+            return "native product ruled out: there is none of multiprecision numbers"
+        return self.backend.native_obstacle(self.dtype)
+
+    def _check_format(self, formats: tuple[str, str], out: Any) -> None:
+        """Refuse what products into this format cannot do.
+
+        Raises
+        ------
+        NotImplementedError, ValueError
+        """
+        target = self.choices.target(self.sizes.shape[1])
+        if not self.wide and target is not None and target.exponent:
+            raise ValueError(
+                f"accuracy: {target.in_words} is too small for a float result; expected 1 to {PLAIN_BITS} bits, or "
+                "dtype='mp'"
+            )
+        if self.backend.name != "numpy" and (self.wide or self.dtype not in formats):
+            raise NotImplementedError(
+                "dtype: products with multiprecision numbers, or into another dtype than that of the operands, run on "
+                "NumPy only so far; move operands with ozaki.asnumpy"
+            )
+        if out is not None and is_multiprecision(self.dtype):
+            raise ValueError("out: a multiprecision result is a new array; leave `out` away")
+        if not is_multiprecision(self.dtype):
+            return
+        for name, x in (("a", self.a), ("b", self.b)):
+            if not isinstance(x, Numbers | Prepared) and not (finite := np.isfinite(x)).all():
+                index = [int(i) for i in np.argwhere(~finite)[0]]
+                raise ValueError(
+                    f"{name}: element {index} is {x[*index]}; a multiprecision result needs finite numbers"
+                )
 
     def _can_hold_the_result(self, out: Any) -> bool:
         """Whether the product can be computed in `out`.
@@ -178,21 +243,40 @@ class Pair:
         check_choices(Choices(engine=plan.engine, workspace_limit=plan.workspace_limit), self.backend)
         check_runs(plan.scheme, self.backend.machine())
 
-    def result(self) -> Any:
-        """Memory in which the result is computed, shape (batch, m, n): that of `out` if `in_place`."""
+    def result(self, dtype: str) -> Any:
+        """Memory in which the result is computed, shape (batch, m, n): that of `out` if `in_place`.
+
+        `dtype` is the format that the plan gives the result.
+        """
         if self.in_place:
             return self.backend.asarray(self.out).reshape(self.sizes.stack)
-        return self.backend.empty(self.sizes.stack, self.dtype)
+        return self.backend.empty(self.sizes.stack, dtype)
 
     def returned(self, c: Any) -> Any:
         """The computed result c in the caller's shape, copied to `out` if that is given and not `in_place`."""
         if c.shape != self.sizes.result:
             c = self.sizes.own_shape(c).reshape(self.sizes.result)
+        if isinstance(c, Numbers):
+            target = self.choices.target(self.sizes.shape[1])
+            if target is not None and target.exact:
+                c = trimmed(c)
+            return to_int64(c) if self.asked == "int64" else MPArray._of(c)
         if self.out is None:
             return scalar_if_no_axes(c)
         if not self.in_place:
             self.out[...] = c
         return self.out
+
+
+def _is_integer(x: Any) -> bool:
+    """Whether x is an array of integers or bools."""
+    return not isinstance(x, Numbers | Prepared) and x.dtype.kind in "biu"
+
+
+def _check_integer(choices: Choices) -> None:
+    """Refuse an accuracy for an integer result, which is exact."""
+    if choices.accuracy not in (None, "exact"):
+        raise ValueError(f"accuracy: {choices.accuracy!r}; the int64 result is exact, so leave the accuracy away")
 
 
 def _stripped(batch: tuple[int, ...]) -> tuple[int, ...]:

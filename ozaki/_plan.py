@@ -46,13 +46,13 @@ class Plan:
     ----------
     shape : (m, k, n)
     batch : leading dimensions of the result
-    dtype : "float32" or "float64", the format of the result
+    dtype : the format of the result: "float32", "float64", or, of multiprecision numbers of 106 bits, "mp106"
     scheme : Digits, Residues or Words, with `name`, `count` of slices and `products`, or None for the native product
     target : the accuracy asked for; where a count of slices or the native product was asked for instead, the default
         accuracy, whose measure `bound` is in
-    bound : what is proven in the target's measure, the rounding to `dtype` included (inf: nothing is). The bound of a
-        plan made from operands holds for these operands; that of an a-priori plan, for all operands (of a native one,
-        for those where no partial sum over- or underflows).
+    bound : what is proven in the target's measure, in units of 2**target.exponent, the rounding to `dtype` included
+        (inf: nothing is). The bound of a plan made from operands holds for these operands; that of an a-priori plan,
+        for all operands (of a native one, for those where no partial sum over- or underflows).
     a_priori : whether the plan was made without data
     engine : engine asked for, "auto" for the backend's choice
     workspace_limit : bytes, or None
@@ -102,7 +102,8 @@ class Plan:
         what = "the native product"
         if self.scheme is not None:
             what = f"{counted(self.slices, self.scheme.name)}, {several(self.products, 'product')}"
-        proven = "no bound" if self.bound == inf else f"{self.target.measure} error <= {rounded_up(self.bound)}"
+        bound = rounded_up(self.bound, self.target.exponent)
+        proven = "no bound" if self.bound == inf else f"{self.target.measure} error <= {bound}"
         origin = "for any operands" if self.a_priori else "for these operands"
         return f"{stack}({m} x {k}) ({k} x {n}), {self.dtype}: {what}\n{proven}, {origin}" + (
             f"\n{self.why}" if self.why else ""

@@ -13,6 +13,7 @@ import numpy as np
 
 from ozaki._checks import check_choices
 from ozaki._choices import Choices
+from ozaki._formats import is_multiprecision
 from ozaki._operands import SIDES
 from ozaki._pair import Pair
 from ozaki._plan import Plan
@@ -112,9 +113,11 @@ class Product:
                     raise ValueError(f"{name}: prepared for a plan already, which is {name}.plan; expected an array")
                 raise ValueError(f"plan: missing; {name} is prepared for a plan, so give plan={name}.plan")
         check_choices(choices, pair.backend)
-        obstacle = pair.backend.native_obstacle(pair.dtype)
+        obstacle = pair.native_obstacle
         fits = pair.native_fits(choices.workspace_limit)
-        return Question(pair.sizes, pair.dtype, choices, pair.backend.machine(), obstacle, fits, for_operands)
+        return Question(
+            pair.sizes, pair.dtype, choices, pair.backend.machine(), obstacle, fits, for_operands, pair.wide
+        )
 
     def plan(self, question: Question) -> Plan:
         """Choose the plan for these operands; finds the facts that the choice needs."""
@@ -155,7 +158,7 @@ class Product:
         if pair.empty or plan.a_priori or not (plan.strict or report):
             return
         wanted = plan.bound if report else inf
-        prove = partial(proven, plan, pair.backend.native_obstacle(pair.dtype), wanted=wanted)
+        prove = partial(proven, plan, pair.native_obstacle, wanted=wanted)
         (self._proven, met), self.facts = settle(prove, self._measure, self.facts)
         if met or plan.strict is None:
             return
@@ -170,7 +173,7 @@ class Product:
     def _native_bound(self) -> float:
         """The componentwise bound of the native product for these operands, roundings included; inf if it has none."""
         pair = self._pair
-        if pair.backend.native_obstacle(pair.dtype) or not self._measure(NativeInRange()):
+        if pair.native_obstacle or not self._measure(NativeInRange()):
             return inf
         return native.bound(max(pair.sizes.shape[1], 1), pair.dtype)
 
@@ -179,8 +182,8 @@ class Product:
     def compute(self, plan: Plan) -> Any:
         """Compute the product by a plan, shape `sizes.stack`, in the memory of `Pair.result`."""
         pair = self._pair
-        c = pair.result()
-        if 0 in pair.sizes.stack:
+        c = pair.result(plan.dtype)
+        if 0 in pair.sizes.stack or (pair.sizes.shape[1] == 0 and is_multiprecision(plan.dtype)):
             return c
         if pair.sizes.shape[1] == 0:
             c[...] = 0
@@ -224,7 +227,7 @@ class Product:
         native_matters = plan.native if question is None else question.native_may_matter
         if not native_matters:
             return chosen
-        before = pair.backend.native_obstacle(pair.dtype) if question is None else question.native_obstacle
+        before = pair.native_obstacle if question is None else question.native_obstacle
         return partial(_with_same_obstacle, pair.backend, pair.dtype, before, chosen)
 
     # Reporting -------------------------------------------------------------------------------------------------------
@@ -254,6 +257,7 @@ class Product:
             scheme="native" if scheme is None else scheme.name,
             slices=plan.slices,
             products=plan.products,
+            exponent=plan.target.exponent,
             engine=pair.backend.engine_name(plan),
             native=plan.native,
             why=plan.why,

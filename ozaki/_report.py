@@ -7,6 +7,7 @@ from decimal import ROUND_CEILING, Context
 from math import inf, isfinite
 
 from ozaki._accuracy import Measure
+from ozaki._formats import in_units
 from ozaki.schemes import PRESETS
 
 
@@ -16,9 +17,9 @@ class Report:
 
     Attributes
     ----------
-    bound : proven error in `measure`, the rounding to the output included, unless the result over- or underflows; inf
-        where nothing is proven. It holds for entries that NaN or Inf do not touch; normwise, for the matrices without
-        the rows of A and columns of B that hold any.
+    bound : proven error in `measure`, in units of 2**exponent, the rounding to the output included, unless the result
+        over- or underflows; inf where nothing is proven. It holds for entries that NaN or Inf do not touch; normwise,
+        for the matrices without the rows of A and columns of B that hold any.
     measure : "componentwise", "row-column" or "normwise"
     scheme : "residues", "digits" (or "digits7", "fp16-digits7": digits of 7 bits), the name of a preset of words,
         "words" or "native"
@@ -34,6 +35,7 @@ class Report:
         words (None: the scheme is not words)
     estimate : componentwise error to expect of words if rounding errors have zero mean; not proven, and too low for
         sums of one sign on tensor cores that truncate (None: the scheme is not words)
+    exponent : 0, unless the bound may be below the range of a float
     """
 
     bound: float
@@ -49,6 +51,7 @@ class Report:
     nonfinite: int | None = None
     underflows: int | None = None
     estimate: float | None = None
+    exponent: int = 0
 
     def __str__(self) -> str:
         slices = counted(self.slices, self.scheme)
@@ -57,7 +60,8 @@ class Report:
         if self.bound == inf:
             lines.append("no error bound")
         else:
-            lines.append(f"proven: {self.measure} error <= {rounded_up(self.bound)} (rounding to the output included)")
+            bound = rounded_up(self.bound, self.exponent)
+            lines.append(f"proven: {self.measure} error <= {bound} (rounding to the output included)")
         if self.estimate is not None:
             lines.append(f"about {self.estimate:.1e} if roundings cancel as random ones do: an estimate, not proven")
         if self.why:
@@ -83,8 +87,13 @@ def several(count: int, what: str) -> str:
     return f"{count} {what}" + ("s" if count != 1 else "")
 
 
-def rounded_up(x: float) -> str:
-    """A bound in two significant digits, rounded up so that what is printed is a bound too; "none" for inf."""
+def rounded_up(x: float, exponent: int = 0) -> str:
+    """The bound x 2**exponent in two significant digits, rounded up so that what is printed is a bound too.
+
+    It is "none" for inf.
+    """
+    if exponent:
+        return in_units(1.1 * x, exponent, ".1f")
     if x == 0 or not isfinite(x):
         return "none" if x == inf else f"{x:g}"
     return f"{Context(prec=2, rounding=ROUND_CEILING).create_decimal(repr(float(x))):.1e}"

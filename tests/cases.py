@@ -134,10 +134,11 @@ def work_of(a, b):
 
 def bounds_of(work, k, measure, *schemes, few_rows=False):
     """The bounds of schemes at the first level of proof; with few_rows, lower bounds of these from the first rows."""
+    target = ozaki.Accuracy(measure, 0.5)
 
     @or_need
     def bounds(facts):
-        proof = Proof(facts, k, measure, schemes[0])
+        proof = Proof(facts, k, target, schemes[0])
         return [(proof.at_least if few_rows else proof.bound)(scheme) for scheme in schemes]
 
     return settle(bounds, lambda need, _: work.measure(need), Facts())[0]

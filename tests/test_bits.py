@@ -10,7 +10,7 @@ from cases import first_difference, same_bits, spread, viewed
 
 import ozaki
 from ozaki.backends.numpy import _describe as _numpy_describe
-from ozaki.backends.numpy import _execute
+from ozaki.backends.numpy import _execute, _tiles
 from ozaki.backends.numpy._describe import describe
 from ozaki.backends.numpy.engines import digits, residues
 from ozaki.bounds.description import FIELDS
@@ -155,7 +155,7 @@ def test_tiles_and_panels_change_nothing(rng, monkeypatch, tile, panel):
         a, b = viewed(rng, random_matrix(rng, (2, m, k))), viewed(rng, random_matrix(rng, (2, n, k))).swapaxes(1, 2)
         scheme = random_scheme(rng, k, most=20)
         cases.append((a, b, scheme, multiply(a, b, scheme)))
-    for module in (digits, residues, _numpy_describe):
+    for module in (digits, residues, _numpy_describe, _tiles):
         monkeypatch.setattr(module, "TILE", tile)
     monkeypatch.setattr(_execute, "_PANEL", panel)
     monkeypatch.setattr(blas, "DEPTH", panel)
@@ -171,7 +171,8 @@ def test_the_description_does_not_depend_on_tiles(rng, monkeypatch):
     x[0, 5, 7:9] = np.nan, -np.inf
     whole = describe(x).fields
     for tile in (1, 64, 500):
-        monkeypatch.setattr(_numpy_describe, "TILE", tile)
+        for module in (_numpy_describe, _tiles):
+            monkeypatch.setattr(module, "TILE", tile)
         for name, field, other in zip(FIELDS, whole, describe(x).fields, strict=True):
             np.testing.assert_array_equal(field, other, err_msg=name)
     for i in range(x.shape[1]):

@@ -14,6 +14,7 @@ from ozaki import Accuracy, reference
 from ozaki._report import rounded_up
 from ozaki.backends.numpy import _describe as _numpy_describe
 from ozaki.backends.numpy import _proof as _numpy_proof
+from ozaki.backends.numpy import _tiles
 from ozaki.backends.numpy._describe import describe
 from ozaki.backends.numpy.work import Work
 from ozaki.bounds import exact as exact_bounds
@@ -324,7 +325,8 @@ def test_a_glance_does_not_depend_on_tiles(rng, monkeypatch):
     a, b = rng.random((300, 60)).astype("f4"), rng.random((60, 40)).astype("f4")
     need = WorstRatio(Digits(3), "narrow", few_rows=True)
     expected = work_of(a, b).measure(need)
-    monkeypatch.setattr(_numpy_describe, "TILE", 40 * 50)
+    for module in (_numpy_describe, _tiles):
+        monkeypatch.setattr(module, "TILE", 40 * 50)
     assert work_of(a, b).measure(need) == expected
 
 
@@ -485,7 +487,7 @@ def test_tiles_change_nothing(rng, monkeypatch, accuracy):
 
     plans = [planned(*case) for case in cases]
     for tile in (1, 100, 1000):
-        for module in (_numpy_describe, _numpy_proof):
+        for module in (_numpy_describe, _numpy_proof, _tiles):
             monkeypatch.setattr(module, "TILE", tile)
         assert [planned(*case) for case in cases] == plans
 

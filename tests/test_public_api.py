@@ -24,14 +24,14 @@ CHOICES = "accuracy=None, scheme='auto', slices=None"
 REST = "engine='auto', reproducible=False"
 
 SIGNATURES = {
-    "matmul": f"(a, b, out=None, *, {CHOICES}, {REST}, workspace_limit=None, plan=None, return_report=False)",
+    "matmul": f"(a, b, out=None, *, {CHOICES}, {REST}, workspace_limit=None, plan=None, dtype=None, return_report=False)",
     "plan": f"(a, b, *, {CHOICES}, dtype=None, {REST}, workspace_limit=None, strict=True)",
     "prepare": "(x, side, plan)",
     "gemm": "(alpha, a, b, beta, c, *, trans_a=False, trans_b=False, out=None, **options)",
 }
 
 FIELDS = {
-    "Accuracy": ["measure", "tolerance", "bits"],
+    "Accuracy": ["measure", "tolerance", "bits", "exponent"],
     "Plan": [
         "shape",
         "batch",
@@ -61,6 +61,7 @@ FIELDS = {
         "nonfinite",
         "underflows",
         "estimate",
+        "exponent",
     ],
     "Words": [
         "word",

@@ -120,8 +120,8 @@ def _plan_of_shapes(
     named = not choices.leave_slices or choices.scheme == "native"
     if named or choices.scheme not in known() or 0 in (*sizes.stack, sizes.shape[1]):
         if target is None or target.measure != "componentwise":
-            return ozaki.plan(a, b, dtype=dtype, **choices._asdict()), ""
-        plan = ozaki.plan(a, b, dtype=dtype, **choices._replace(accuracy=None)._asdict())
+            return ozaki.plan(a, b, **choices._replace(dtype=dtype)._asdict()), ""
+        plan = ozaki.plan(a, b, **choices._replace(accuracy=None, dtype=dtype)._asdict())
         return plan, f"the elements decide whether that proves what is asked for ({asked}): plan from files"
     check_choices(choices, backend)
     obstacle = backend.native_obstacle(dtype)
@@ -133,7 +133,7 @@ def _plan_of_shapes(
     if plan.scheme is None:
         return plan, "" if target is None else "unless products or sums over- or underflow, which the elements decide"
     if target is not None and target.measure != "componentwise" and not isinstance(plan.scheme, Words):
-        return ozaki.plan(a, b, dtype=dtype, **choices._asdict()), "files may take less: the elements decide"
+        return ozaki.plan(a, b, **choices._replace(dtype=dtype)._asdict()), "files may take less: the elements decide"
     return plan, (
         "about so many if elements are like normally distributed ones; where magnitudes spread inside rows and "
         f"columns, {asked or 'as much'} takes more slices, or another way: plan from files"

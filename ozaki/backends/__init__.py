@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from ozaki._operands import Side
 from ozaki._plan import Plan
 from ozaki._prepared import Prepared
+from ozaki.multiprecision.numbers import Numbers
 from ozaki.planning.facts import Facts, Need
 from ozaki.planning.question import Machine
 from ozaki.schemes import Words
@@ -199,6 +200,8 @@ def backend_of(*operands: tuple[str, Any]) -> Backend:
 
 
 def _is_cupy(x: Any) -> bool:
+    if isinstance(x, Numbers):
+        x = x.limbs
     if type(x).__module__.split(".")[0] == "cupy":
         return True
     return isinstance(x, Prepared) and bool(x.backend.name == "cupy")

@@ -13,6 +13,9 @@ from ozaki.bounds.description import Description
 from ozaki.bounds.rounding import UP, scaled
 from ozaki.schemes import Scheme, magnitude_bits, scaling_of
 
+FAR = 2.0**900
+"""What an error of 2**900 units or more counts as: `planning.proof` takes bounds near it for none at all."""
+
 
 @dataclass(frozen=True)
 class ErrorTerms:
@@ -36,9 +39,7 @@ class ErrorTerms:
         return not (self.left.any(axis=(1, 2)) & self.right.any(axis=(1, 2))).any()
 
 
-def error_terms(
-    left: Description, right: Description, scheme: Scheme, dropped: float, exponent: int = 0
-) -> ErrorTerms:
+def error_terms(left: Description, right: Description, scheme: Scheme, dropped: float, exponent: int = 0) -> ErrorTerms:
     """B1 for these operands and a scheme, which must have a scaling at this k.
 
     `dropped`: the largest value of the slice products that the scheme leaves out of an entry, in image units. The terms
@@ -59,8 +60,8 @@ def error_terms(
 
 
 def _powers(exponents: npt.NDArray[np.int64], description: Description) -> npt.NDArray[np.float64]:
-    """2**exponents, or 2**-1000 where that is more, shape (batch, rows); 0 for empty rows."""
-    return np.where(description.empty, 0.0, np.ldexp(1.0, np.maximum(exponents, -1000).astype(np.int32)))
+    """2**exponents, shape (batch, rows), but at least 2**-1070 and at most `FAR`; 0 for empty rows."""
+    return np.where(description.empty, 0.0, np.ldexp(1.0, np.clip(exponents, -1070, 900).astype(np.int32)))
 
 
 def row_column(left: Description, right: Description, terms: ErrorTerms) -> float:

@@ -4,25 +4,12 @@ from __future__ import annotations
 
 from math import inf, ldexp
 
+from ozaki._formats import SIGNIFICAND_BITS, precision_of
+
 UP = 1 + 2.0**-30
 """Factor on a computed bound that covers thousands of float64 roundings in its computation (docs/bounds.md)."""
 
-SIGNIFICAND_BITS = {"float32": 24, "float64": 53}
-
 UNIT_ROUNDOFF = {dtype: 2.0**-bits for dtype, bits in SIGNIFICAND_BITS.items()}
-
-MULTIPRECISION = "mp"
-"""The name of a format of multiprecision numbers is this and the bits of their significands: "mp106"."""
-
-
-def is_multiprecision(dtype: str) -> bool:
-    """Whether a format is one of multiprecision numbers."""
-    return dtype.startswith(MULTIPRECISION)
-
-
-def precision_of(dtype: str) -> int:
-    """Bits of the significand of a format: "float32", "float64", or, say, "mp106"."""
-    return int(dtype.removeprefix(MULTIPRECISION)) if is_multiprecision(dtype) else SIGNIFICAND_BITS[dtype]
 
 
 def scaled(x: float, exponent: int) -> float:

@@ -153,3 +153,24 @@ def _rounded_to(head: Any, keep: Any) -> Any:
     normal = (units + up).astype(np.float64)
     # With no bit to keep, the number is at least half the smallest positive one if its first bit is worth that half.
     return xp.where(keep > 0, normal, ((keep == 0) & (head > np.uint64(2**63))).astype(np.float64))
+
+
+def to_int64(x: Numbers) -> Any:
+    """The elements, which are whole numbers, as an int64 array.
+
+    Raises
+    ------
+    OverflowError
+        If an element does not fit; the message names it.
+    """
+    xp = library(x.limbs)
+    head = x.limbs[0].astype(np.uint64) << np.uint64(32)
+    if len(x.limbs) > 1:
+        head |= x.limbs[1]
+    lowest = (x.signs == -1) & (x.exponents == 64) & (head == np.uint64(2**63))
+    too_large = (x.exponents > 63) & ~lowest
+    if bool(too_large.any()):
+        index = [int(i[0]) for i in xp.nonzero(too_large)] if x.ndim else []
+        raise OverflowError(f"dtype: entry {index} of the result does not fit int64; ask for dtype='mp'")
+    shift = xp.clip(64 - x.exponents, 0, 63).astype(np.uint64)
+    return xp.where(x.exponents > 0, (head >> shift).astype(np.int64) * x.signs, 0)

@@ -49,8 +49,8 @@ def trailing_zeros(limbs: Any) -> Any:
     return xp.where(tail == 0, LIMB_BITS * len(limbs), zeros)
 
 
-def window(limbs: Any, start: Any, count: int, width: int = LIMB_BITS) -> Any:
-    """The bits from `start` on as `count` numbers of `width` bits, the highest first; uint64, shape (count, n).
+def window(limbs: Any, start: Any, count: int) -> Any:
+    """The bits from `start` on as `count` limbs, the highest first; uint32, shape (count, n).
 
     Parameters
     ----------
@@ -58,31 +58,55 @@ def window(limbs: Any, start: Any, count: int, width: int = LIMB_BITS) -> Any:
     start : int64 array, shape (n,)
         The first bit wanted of each magnitude, in the numbering of this module. Bits before bit 0, and after the last
         one, count as zeros: a negative start divides by a power of two, a positive one multiplies.
-    count, width : int
-        `width` is at most 32.
     """
     xp = library(limbs)
     size, n = limbs.shape
     rows = xp.zeros((size + 2, n), np.uint32)  # zeros before and after
     rows[1:-1] = limbs
-    found = xp.empty((count, n), np.uint64)
-    mask = np.uint64(2**width - 1)
+    first, shift = (start >> 5) + 1, (32 - (start & 31)).astype(np.uint64)
+    found = xp.empty((count, n), np.uint32)
+    above = _row(rows, first).astype(np.uint64)
     for j in range(count):
-        at = start + width * j
-        row, bit = at >> 5, (at & 31).astype(np.uint64)
-        pair = (_row(rows, row).astype(np.uint64) << np.uint64(32)) | _row(rows, row + 1)
-        pair >>= np.uint64(64 - width) - bit
-        xp.bitwise_and(pair, mask, out=found[j])
+        below = _row(rows, first + (j + 1)).astype(np.uint64)
+        above <<= np.uint64(32)
+        above |= below
+        above >>= shift
+        found[j] = above  # the lowest 32 bits
+        above = below
     return found
 
 
 def _row(rows: Any, wanted: Any) -> Any:
-    """For each element the limb `wanted` of it, shape (n,), where `rows` are its limbs between two rows of zeros."""
-    xp = library(rows)
-    if xp is np and wanted.size and (lowest := int(wanted.min())) == int(wanted.max()):
-        return rows[min(max(lowest + 1, 0), len(rows) - 1)]
-    index = xp.clip(wanted + 1, 0, len(rows) - 1)
-    return xp.take_along_axis(rows, index[None], 0)[0]
+    """For each element the limb rows[wanted], shape (n,); the first and the last row, of zeros, stand for the rest."""
+    xp, last = library(rows), len(rows) - 1
+    if xp is np and wanted.size:
+        lowest, highest = int(wanted.min()), int(wanted.max())
+        if highest - lowest < _FEW:
+            found = rows[min(max(lowest, 0), last)]
+            if lowest < highest:
+                found = found.copy()
+            for row in range(lowest + 1, highest + 1):
+                np.copyto(found, rows[min(max(row, 0), last)], where=wanted == row)
+            return found
+    return xp.take_along_axis(rows, xp.clip(wanted, 0, last)[None], 0)[0]
+
+
+_FEW = 4
+"""Rows from which limbs are copied one row after the other, which then takes less time than gathering each limb."""
+
+
+def narrowed(limbs: Any, width: int, count: int) -> Any:
+    """The first `count` numbers of `width` bits, at most 32, of the bits of magnitudes, the highest first; uint64."""
+    xp = library(limbs)
+    numbers = xp.empty((count, limbs.shape[1]), np.uint64)
+    for j in range(count):
+        i, bit = divmod(width * j, LIMB_BITS)
+        pair = limbs[i].astype(np.uint64) << np.uint64(32)
+        if bit + width > LIMB_BITS:
+            pair |= limbs[i + 1]
+        pair >>= np.uint64(64 - width - bit)
+        xp.bitwise_and(pair, np.uint64(2**width - 1), out=numbers[j])
+    return numbers
 
 
 def normalised(limbs: Any, count: int) -> tuple[Any, Any]:
@@ -91,7 +115,7 @@ def normalised(limbs: Any, count: int) -> tuple[Any, Any]:
     No bit is lost where a magnitude has at most 32 `count` bits from its first set bit to its last.
     """
     zeros = leading_zeros(limbs)
-    return window(limbs, zeros, count).astype(np.uint32), zeros
+    return window(limbs, zeros, count), zeros
 
 
 def rounded(limbs: Any, bits: int) -> tuple[Any, Any]:
@@ -192,10 +216,13 @@ def shortened(limbs: Any, bits: int) -> tuple[Any, Any, Any]:
     carry : bool array, shape (n,)
         Where the magnitude was rounded up to a power of two, of which `limbs` hold the half.
     """
+    xp = library(limbs)
     count = limbs_of(bits) + 1
     kept, zeros = normalised(limbs, count)
     if len(limbs) > count:
-        last_bit = LIMB_BITS * len(limbs) - trailing_zeros(limbs)
-        kept[-1] |= last_bit > zeros + LIMB_BITS * count  # only whether what is cut off is zero matters
+        # What is cut off matters only where it might decide between a tie and more than half.
+        doubtful = xp.nonzero((kept[-1] & np.uint32(2**31 - 1)) == 0)[0]
+        last_bit = LIMB_BITS * len(limbs) - trailing_zeros(limbs[:, doubtful])
+        kept[-1, doubtful] |= (last_bit > zeros[doubtful] + LIMB_BITS * count).astype(np.uint32)
     short, carry = rounded(kept, bits)
     return short, zeros, carry

@@ -75,8 +75,20 @@ def native_bound(question: Question) -> float:
     return inf if question.native_obstacle else native.bound(max(question.k, 1), question.dtype)
 
 
-def names_of(scheme: str) -> tuple[str, ...]:
-    """Names of the integer schemes that a choice of scheme leaves open; the first wins a tie."""
+def names_of(scheme: str, wide: bool = False) -> tuple[str, ...]:
+    """Names of the families of integer schemes that a choice of scheme leaves open; the first wins a tie.
+
+    `wide` says whether an operand or the result is multiprecision; then there are residues alone.
+
+    Raises
+    ------
+    ValueError
+        If the scheme named has no slices of multiprecision numbers.
+    """
+    if wide:
+        if scheme not in ("auto", "residues"):
+            raise ValueError(f"scheme: {scheme!r} has no slices of multiprecision numbers; use 'residues' or 'auto'")
+        return ("wide-residues",)
     return ("digits", "residues") if scheme == "auto" else (scheme,)
 
 
@@ -86,7 +98,8 @@ def candidates_of(question: Question) -> Candidates:
     choices, k, dtype, target = question.choices, question.k, question.dtype, question.target
     words: tuple[Words, ...] = ()
     # With the rounding to the result, the bound of a native product of k - 1 indices is no more than that of k indices.
-    tolerance = native.bound(max(k - 1, 0), dtype) if target is None else target.tolerance
+    least = 0.0 if question.wide else native.bound(max(k - 1, 0), dtype)
+    tolerance = least if target is None else target.tolerance
     ruled_out: str | None
     if choices.scheme != "auto":
         ruled_out = ""
@@ -103,7 +116,7 @@ def candidates_of(question: Question) -> Candidates:
                 ruled_out = f"native product proves only {rounded_up(bound)}"
     if ruled_out is None and not question.native_fits:
         ruled_out = "native product ruled out: converting an operand takes more than the limit"
-    usual = target or default_accuracy(dtype, k)
+    usual = question.before_rounding(target or default_accuracy(dtype, k))
     digits_target = usual
     if target is None and words:
         digits_target = replace(usual, tolerance=min(_DIGITS_LEEWAY * usual.tolerance, tolerance))
@@ -143,7 +156,7 @@ def fastest(question: Question, candidates: Candidates, slices: Scheme | None = 
     """
     if not candidates.words and candidates.native_ruled_out is not None:
         return "slices", candidates.native_ruled_out
-    likely = slices or likely_schemes(candidates.target, max(question.k, 1), names_of("auto"))[0]
+    likely = slices or likely_schemes(candidates.target, max(question.k, 1), names_of("auto", question.wide))[0]
     ways = (
         *((likely,) if candidates.slices else ()),
         *candidates.words,

@@ -21,19 +21,21 @@ from math import inf
 
 from ozaki._accuracy import Accuracy, default_accuracy
 from ozaki._checks import check_native, check_proven
+from ozaki._formats import is_multiprecision
 from ozaki._plan import Plan
 from ozaki.bounds import estimates
 from ozaki.bounds import words as word_bounds
 from ozaki.bounds.description import SAMPLED, Least
 from ozaki.bounds.rounding import with_rounding
 from ozaki.planning.candidates import OUT_OF_RANGE, Candidates, Kind, candidates_of, fastest, names_of, native_bound
-from ozaki.planning.facts import CutBound, Facts, LeastProduct, NativeInRange, Overlap, Sample, or_need
+from ozaki.planning.facts import CutBound, Facts, LeastProduct, NativeInRange, Overlap, Sample, Spans, or_need
 from ozaki.planning.given import NATIVE_ASKED_FOR, named_scheme, native_plan, plan_for_any, why_named
-from ozaki.planning.proof import Proof, proven_bound
+from ozaki.planning.proof import Proof, exact_below, proven_bound
 from ozaki.planning.question import Question
 from ozaki.planning.search import choose_a_priori, likely_schemes, search
 from ozaki.schemes import Scheme, Words
-from ozaki.schemes.named import integer_scheme
+from ozaki.schemes.image import ceil_log2
+from ozaki.schemes.named import integer_scheme, most_of, scheme_of
 
 
 @or_need
@@ -55,6 +57,8 @@ def choose(question: Question, facts: Facts) -> Plan:
     ValueError, TypeError
         If the choices contradict one another, or no scheme proves what is asked.
     """
+    if question.target is not None and question.target.exact:
+        return _exact(question, facts)
     named = named_scheme(question.choices, question.dtype, question.k, question.machine)
     if named is not None:
         return _named(question, facts, named)
@@ -75,12 +79,40 @@ def choose(question: Question, facts: Facts) -> Plan:
     return found if isinstance(found, Plan) else _slices(question, *found, facts)
 
 
+def _exact(question: Question, facts: Facts) -> Plan:
+    """The plan of the exact product: the fewest slice products with which all images are exact, and a format for it.
+
+    Raises
+    ------
+    ValueError
+        If the result is not multiprecision, or no scheme holds so many bits.
+    """
+    choices, k, target = question.choices, question.k, question.target
+    assert target is not None
+    if not is_multiprecision(question.dtype):
+        raise ValueError(
+            "accuracy: 'exact' (correctly rounded) is not available yet for float results; ask for bits, as 106 or "
+            "'dd', or for dtype='mp'"
+        )
+    assert isinstance(choices.scheme, str)
+    (family,) = names_of(integer_scheme(choices.scheme, k), wide=True)
+    spans: tuple[int, int] = (0, 0) if question.empty else facts[Spans()]
+    most = most_of(family)
+    count = exact_below(family, most, max(k, 1), spans)
+    if count == most:
+        raise ValueError(
+            f"accuracy: the elements of a row span up to {max(spans)} bits, too many for an exact product; ask for bits"
+        )
+    exact = question.with_format(max(sum(spans) + ceil_log2(max(k, 1)), 2))
+    return _plan(exact, scheme_of(family, count), target, 0.0, "exact")
+
+
 def _named(question: Question, facts: Facts, scheme: Scheme | Words) -> Plan:
     """The plan of a scheme whose count is given."""
     target, why = question.target, why_named(scheme)
     if target is None and not question.for_operands:
         return plan_for_any(question.sizes, question.dtype, scheme, None, question.choices, why)
-    goal = target or default_accuracy(question.dtype, question.k)
+    goal = question.before_rounding(target or default_accuracy(question.dtype, question.k))
     bound = 0.0 if question.empty else proven_bound(scheme, goal, question.k, question.dtype, facts)
     check_proven(scheme, bound, target, goal.measure, "these operands")
     return _plan(question, scheme, goal, bound, why)
@@ -113,7 +145,7 @@ def _in_range(question: Question, facts: Facts) -> bool:
 def _empty_product(question: Question, candidates: Candidates) -> Plan:
     """The plan of an empty product by slices; any count would do."""
     assert isinstance(question.choices.scheme, str)
-    names = names_of(integer_scheme(question.choices.scheme, question.k))
+    names = names_of(integer_scheme(question.choices.scheme, question.k), question.wide)
     scheme = choose_a_priori(Accuracy("row-column", 0.5), max(question.k, 1), names).scheme
     return _plan(question, scheme, candidates.target, 0.0, "an empty product")
 
@@ -152,7 +184,7 @@ def _digits_of_ordinary(question: Question, candidates: Candidates, facts: Facts
     estimate = estimates.usual_of_sample(left, right, min(SAMPLED, k), digits, k)
     if not _SAFETY * estimate <= target.tolerance:
         return more
-    proof = Proof(facts, k, target.measure, digits)
+    proof = Proof(facts, k, target, digits)
     if proof.bound(digits) > target.tolerance:
         return more
     choice = search(target, k, names, proof, wide=False)
@@ -200,9 +232,9 @@ def _slices(question: Question, candidates: Candidates, why: str, facts: Facts) 
         plan = _other_than_slices(question, candidates.without_slices(), facts, None)
         assert isinstance(plan, Plan)
         return plan
-    names = names_of(integer_scheme(question.choices.scheme, k))
+    names = names_of(integer_scheme(question.choices.scheme, k), question.wide)
     likely = likely_schemes(target, k, names)[0]
-    proof = Proof(facts, k, target.measure, likely)
+    proof = Proof(facts, k, target, likely)
     choice = search(target, k, names, proof, wide=candidates.native_ruled_out is not None)
     if choice is None and not _native_may_run(question, candidates, facts):
         choice = search(target, k, names, proof)
@@ -229,7 +261,7 @@ and one nonzero in ten. Between 0.3 and 0.5 lie exp(1.25 N(0,1)), which is prove
 
 def _plan(question: Question, scheme: Scheme | Words, target: Accuracy, bound: float, why: str) -> Plan:
     sizes, choices = question.sizes, question.choices
-    proven = with_rounding(bound, question.dtype)
+    proven = with_rounding(bound, question.dtype, target.exponent)
     return Plan(
         sizes.shape, sizes.batch, question.dtype, scheme, target, proven, False, choices.engine,
         choices.workspace_limit, why,

@@ -52,11 +52,12 @@ class RowsBound(Need):
     """The bound of a scheme that the descriptions of all rows prove, in a measure: float.
 
     Row-column and normwise by B2 and B3; componentwise for words alone, by B8 with B9 (inf where the descriptions do
-    not prove enough).
+    not prove enough). That of slices is in units of 2**exponent.
     """
 
     scheme: Scheme | Words
     measure: Measure
+    exponent: int = 0
 
 
 @dataclass(frozen=True)
@@ -104,12 +105,14 @@ class WorstRatio(Need):
     few_rows : whether only the first rows of A are compared (`bounds.levels.FEW_ROWS`); enough to rule a scheme out
     drops : whether the image error includes the digit pairs that the scheme leaves out. Where the spans of the operands
         show that these are all zero, the ratio is asked for without them.
+    exponent : the ratio of slices is in units of 2**exponent
     """
 
     scheme: Scheme | Words
     level: Level
     few_rows: bool = False
     drops: bool = True
+    exponent: int = 0
 
 
 class MissingFact(LookupError):  # noqa: N818 - not an error: the answer of a decision that needs more

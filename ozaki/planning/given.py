@@ -57,12 +57,13 @@ def plan_for_any(
         If the scheme does not prove the target for all operands.
     """
     k = max(sizes.shape[1], 1)
-    bound = a_priori(scheme, k)
+    goal = target or usual_target(dtype, k)
+    bound = a_priori(scheme, k, goal.exponent)
     check_proven(scheme, bound, target, "row-column", "any operands")
+    proven = with_rounding(bound, dtype, goal.exponent)
     return Plan(
-        sizes.shape, sizes.batch, dtype, scheme, target or usual_target(dtype, k), with_rounding(bound, dtype), True,
-        choices.engine, choices.workspace_limit, why,
-    )  # fmt: skip
+        sizes.shape, sizes.batch, dtype, scheme, goal, proven, True, choices.engine, choices.workspace_limit, why
+    )
 
 
 def usual_target(dtype: str, k: int) -> Accuracy:

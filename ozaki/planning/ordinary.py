@@ -10,13 +10,13 @@ from __future__ import annotations
 from math import inf
 from typing import Any
 
+from ozaki._formats import precision_of
 from ozaki._plan import Plan
 from ozaki.bounds import estimates
 from ozaki.bounds import words as word_bounds
 from ozaki.bounds.description import Least
 from ozaki.bounds.exact import a_priori
 from ozaki.bounds.levels import EVERY, SAMPLE, Level, bits_of
-from ozaki.bounds.rounding import SIGNIFICAND_BITS
 from ozaki.planning.choose import choose
 from ozaki.planning.facts import (
     CutBound,
@@ -62,7 +62,7 @@ class _OrdinaryFacts(Facts):
         super().__init__(facts)
         self._k = max(question.k, 1)
         _, m, n = question.sizes.stack
-        bits = SIGNIFICAND_BITS[question.dtype]
+        bits = precision_of(question.dtype)
         # The smallest of N elements is about N times smaller than the largest, and its last bit lies `bits` lower.
         self._spans = bits + ceil_log2(m * self._k), bits + ceil_log2(n * self._k)
         self.asked: dict[Need, None] = {}

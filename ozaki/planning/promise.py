@@ -32,4 +32,4 @@ def proven(plan: Plan, native_obstacle: str | None, facts: Facts, wanted: float 
         bound = native.bound(max(k, 1), dtype) if in_range else inf
         return bound, suffices(bound, target.tolerance, dtype)
     bound = proven_bound(plan.scheme, target, k, dtype, facts, wanted)
-    return with_rounding(bound, dtype), bound <= target.tolerance
+    return with_rounding(bound, dtype, target.exponent), bound <= target.tolerance

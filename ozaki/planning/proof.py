@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 from math import inf
 
-from ozaki._accuracy import Accuracy, Measure
+from ozaki._accuracy import Accuracy
 from ozaki.bounds import words as word_bounds
 from ozaki.bounds.description import NO_SPAN
+from ozaki.bounds.exact import FAR
 from ozaki.bounds.levels import EVERY, SAMPLE, bits_of, levels
 from ozaki.bounds.rounding import UP, with_rounding
 from ozaki.planning.facts import Facts, LeastProduct, Ratio, RowsBound, Spans, WorstRatio
-from ozaki.schemes import Scheme, Words
-from ozaki.schemes.named import least_of, scheme_of
+from ozaki.schemes import Scheme, Words, scaling_of
+from ozaki.schemes.named import first_count, least_of, scheme_of
 
 _WIDE_PRODUCT = 24
 """Slice products that the wide level, a float64 product, has to save to be worth its time.
@@ -23,7 +25,7 @@ same for all machines, though far too small for these last ones, so that plans a
 
 
 class Proof:
-    """The bounds that facts prove in one measure, for one decision.
+    """The bounds that facts prove in the measure and the unit of a target, for one decision.
 
     Componentwise bounds are worst ratios at a level; a decision begins at the cheapest level and may `sharpen`. In the
     other measures there is one level, that of the descriptions.
@@ -33,16 +35,21 @@ class Proof:
     first : the scheme whose worst ratio is asked for first; that fact also has the spans of the operands
     """
 
-    def __init__(self, facts: Facts, k: int, measure: Measure, first: Scheme | Words) -> None:
-        self._facts, self._k, self._measure, self._first = facts, k, measure, first
-        self._levels = levels(k) if measure == "componentwise" else ()
+    def __init__(self, facts: Facts, k: int, target: Accuracy, first: Scheme | Words) -> None:
+        self._facts, self._k, self._first = facts, k, first
+        self._measure, self._exponent = target.measure, target.exponent
+        self._levels = levels(k) if target.measure == "componentwise" else ()
         self._level_index = 0
         self._least_span: int | None = None
 
     def bound(self, scheme: Scheme | Words) -> float:
         """The bound of a scheme at the current level, before the rounding to the output; inf where there is none."""
+        bound = self._bound(scheme)
+        return inf if bound > FAR / 2.0**100 else bound
+
+    def _bound(self, scheme: Scheme | Words) -> float:
         if isinstance(scheme, Words):
-            bound: float = self._facts[RowsBound(scheme, "componentwise")]
+            bound: float = self._facts[RowsBound(scheme, "componentwise")]  # of words: the exponent is 0
             if bound < inf:
                 return bound
             if self._levels:
@@ -51,7 +58,7 @@ class Proof:
             return inf
         elif self._levels:
             return self._ratio(scheme) * UP
-        bound = self._facts[RowsBound(scheme, self._measure)]
+        bound = self._facts[RowsBound(scheme, self._measure, self._exponent)]
         return bound
 
     def at_least(self, scheme: Scheme) -> float:
@@ -65,9 +72,10 @@ class Proof:
         if self._surely_unproven(scheme):
             return inf
         level = self._levels[self._level_index]
-        ratio: Ratio = self._facts[WorstRatio(scheme, level, few_rows)]
+        need = WorstRatio(scheme, level, few_rows, exponent=self._exponent)
+        ratio: Ratio = self._facts[need]
         if _vanishing(scheme, self._k, ratio.spans):
-            ratio = self._facts[WorstRatio(scheme, level, few_rows, drops=False)]
+            ratio = self._facts[replace(need, drops=False)]
         if ratio.worst == inf:
             self._least_span = ratio.least_span
         return ratio.worst * 4.0 ** bits_of(level, self._k)
@@ -81,13 +89,13 @@ class Proof:
 
     def exact_below(self, name: str, most: int) -> int:
         """The smallest count at which the images of all rows are exact; `most` if that is not smaller."""
-        return _exact_below(name, most, self._k, self._spans)
+        return exact_below(name, most, self._k, self._spans)
 
     @property
     def _spans(self) -> tuple[int, int]:
         """The largest top - bottom of the rows of both operands, from the first ratio if there is one."""
         if self._levels and (isinstance(self._first, Words) or self._first.scaling(self._k) is not None):
-            ratio: Ratio = self._facts[WorstRatio(self._first, self._levels[0])]
+            ratio: Ratio = self._facts[WorstRatio(self._first, self._levels[0], exponent=self._exponent)]
             return ratio.spans
         spans: tuple[int, int] = self._facts[Spans()]
         return spans
@@ -121,14 +129,14 @@ def _vanishing(scheme: Scheme | Words, k: int, spans: tuple[int, int]) -> bool:
 
 
 @lru_cache(maxsize=1024)
-def _exact_below(name: str, most: int, k: int, spans: tuple[int, int]) -> int:
-    for count in range(least_of(name, k), most):
+def exact_below(name: str, most: int, k: int, spans: tuple[int, int]) -> int:
+    """The smallest count at which the images of rows of these spans are exact; `most` if that is not smaller."""
+
+    def exact(count: int) -> bool:
         scheme = scheme_of(name, count)
-        scaling = scheme.scaling(k)
-        assert scaling is not None
-        if max(spans) <= scaling.base and scheme.dropped(k, spans) == 0:
-            return count
-    return most
+        return max(spans) <= scaling_of(scheme, k).base and scheme.dropped(k, spans) == 0
+
+    return first_count(exact, least_of(name, k), most)
 
 
 def proven_bound(
@@ -141,9 +149,9 @@ def proven_bound(
     """
 
     def suffices(bound: float) -> bool:
-        return bound <= target.tolerance and with_rounding(bound, dtype) <= wanted
+        return bound <= target.tolerance and with_rounding(bound, dtype, target.exponent) <= wanted
 
-    proof = Proof(facts, k, target.measure, scheme)
+    proof = Proof(facts, k, target, scheme)
     while not suffices(bound := proof.bound(scheme)) and proof.sharpen(inf):
         pass
     if isinstance(scheme, Words) and not suffices(bound):

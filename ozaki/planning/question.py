@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol
 
 from ozaki._accuracy import Accuracy
 from ozaki._choices import Choices
+from ozaki._formats import MULTIPRECISION, is_multiprecision
 from ozaki._operands import Shapes
+from ozaki.bounds.rounding import before_rounding
 from ozaki.schemes import Scheme, Words
 from ozaki.schemes.formats import TensorCore
 
@@ -48,12 +50,13 @@ class Question:
     Attributes
     ----------
     sizes : shapes of the product
-    dtype : "float32" or "float64", the format of the result
+    dtype : the format of the result: "float32", "float64", or, say, "mp106"
     choices : what the caller chose, checked
     machine : where it runs
     native_obstacle : why the native product is not an IEEE product here; None if it is
     native_fits : whether the native product keeps within the caller's limit of workspace
     for_operands : whether the plan has to state a bound for these operands, even where a count is given
+    wide : whether an operand or the result is multiprecision
     """
 
     sizes: Shapes
@@ -63,6 +66,7 @@ class Question:
     native_obstacle: str | None = None
     native_fits: bool = True
     for_operands: bool = False
+    wide: bool = False
 
     def __hash__(self) -> int:
         return self._hash
@@ -85,6 +89,22 @@ class Question:
     def target(self) -> Accuracy | None:
         """The accuracy asked for, spelled out for this k; None if none is named."""
         return self.choices.target(self.k)
+
+    def before_rounding(self, target: Accuracy) -> Accuracy:
+        """The target that slices have to meet before the rounding to the result.
+
+        The rounding to a format of the hardware comes on top of a tolerance. A multiprecision result meets it with the
+        rounding included: its format has the bits for it.
+        """
+        if not is_multiprecision(self.dtype):
+            return target
+        least = 2.0**-1000  # exact images alone meet it, if the format leaves nothing to them
+        tolerance = max(before_rounding(target.tolerance, self.dtype, target.exponent), least)
+        return replace(target, tolerance=tolerance)
+
+    def with_format(self, bits: int) -> Question:
+        """The question with a multiprecision result of so many bits."""
+        return replace(self, dtype=f"{MULTIPRECISION}{bits}")
 
     @property
     def native_may_matter(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import ceil, inf, log2
@@ -14,15 +14,16 @@ from ozaki.bounds.exact import a_priori
 from ozaki.bounds.levels import EVERY, MOST_UNSAMPLED, SAMPLE
 from ozaki.planning.proof import Proof
 from ozaki.schemes import Scheme, scaling_of
-from ozaki.schemes.named import least_of, most_of, scheme_of
+from ozaki.schemes.named import first_count, least_of, most_of, scheme_of
 
 
 @dataclass(frozen=True)
 class Choice:
-    """A scheme with the bound proven for it, before the rounding to the output."""
+    """A scheme of a family with the bound proven for it, before the rounding to the output."""
 
     scheme: Scheme
     bound: float
+    family: str
 
 
 def choose_a_priori(accuracy: Accuracy, k: int, names: tuple[str, ...]) -> Choice:
@@ -31,7 +32,7 @@ def choose_a_priori(accuracy: Accuracy, k: int, names: tuple[str, ...]) -> Choic
     order = sorted(names, key=lambda name: scheme_of(name, starts[name]).products)
 
     def bound(scheme: Scheme) -> float:
-        return a_priori(scheme, k)
+        return a_priori(scheme, k, accuracy.exponent)
 
     choice = _cheapest(order, starts, bound, bound, accuracy, k)
     return choice or _unreachable(accuracy, names)
@@ -58,7 +59,7 @@ def search(target: Accuracy, k: int, names: tuple[str, ...], proof: Proof, wide:
         With `wide`, if no count meets the target.
     """
     usual = {name: _usual(name, target, k) for name in names}
-    order = [scheme.name for scheme in likely_schemes(target, k, names)]
+    order = likely_order(target, k, names)
     starts = {name: proof.exact_below(name, count) for name, count in usual.items()}
     first = scheme_of(order[0], starts[order[0]])
     while True:
@@ -68,7 +69,7 @@ def search(target: Accuracy, k: int, names: tuple[str, ...], proof: Proof, wide:
         choice = _cheapest(order, starts, proof.bound, proof.at_least, target, k)
         spared = inf
         if choice is not None:
-            name = choice.scheme.name
+            name = choice.family
             spared = choice.scheme.products - scheme_of(name, starts[name]).products
             if spared <= 0 and _one_less_in_reach(choice, target, k, proof.gain):
                 spared = 1
@@ -80,7 +81,7 @@ def _one_less_in_reach(choice: Choice, accuracy: Accuracy, k: int, gain: int) ->
     """Whether one slice less might meet the target if the next level divided its bound by `gain`."""
     if choice.scheme.count == 1 or choice.bound * choice.scheme.growth > gain * accuracy.tolerance:
         return False
-    return _usually_good(scheme_of(choice.scheme.name, choice.scheme.count - 1), accuracy, k)
+    return _usually_good(scheme_of(choice.family, choice.scheme.count - 1), accuracy, k)
 
 
 @lru_cache(maxsize=1024)
@@ -90,26 +91,32 @@ def _usual(name: str, accuracy: Accuracy, k: int) -> int:
     For residues it is the one whose a-priori row-column bound meets the tolerance; for digits one less, since their
     a-priori bound allows for rows with a single large element. More if the root-mean-square error takes more.
     """
-    counts = range(1, most_of(name))
-    enough = next((c for c in counts if a_priori(scheme_of(name, c), k) <= accuracy.tolerance), most_of(name))
-    if name != "residues":
-        enough = max(enough - 1, 1)
-    while enough < most_of(name) and not _usually_good(scheme_of(name, enough), accuracy, k):
-        enough += 1
-    return enough
+
+    def enough(count: int) -> bool:
+        return a_priori(scheme_of(name, count), k, accuracy.exponent) <= accuracy.tolerance
+
+    count = first_count(enough, 1, most_of(name))
+    if not name.endswith("residues"):
+        count = max(count - 1, 1)
+    return first_count(lambda c: _usually_good(scheme_of(name, c), accuracy, k), count, most_of(name))
 
 
 @lru_cache(maxsize=1024)
 def likely_schemes(accuracy: Accuracy, k: int, names: tuple[str, ...]) -> tuple[Scheme, ...]:
     """The scheme of each name with the count that ordinary data need, fewest slice products first."""
-    schemes = (scheme_of(name, _likely(name, accuracy, k)) for name in names)
-    return tuple(sorted(schemes, key=lambda scheme: scheme.products))
+    return tuple(scheme_of(name, _likely(name, accuracy, k)) for name in likely_order(accuracy, k, names))
+
+
+@lru_cache(maxsize=1024)
+def likely_order(accuracy: Accuracy, k: int, names: tuple[str, ...]) -> tuple[str, ...]:
+    """The names of families in the order of the slice products that ordinary data need, the fewest first."""
+    return tuple(sorted(names, key=lambda name: scheme_of(name, _likely(name, accuracy, k)).products))
 
 
 def _likely(name: str, accuracy: Accuracy, k: int) -> int:
     """The smallest count with which the first level of a proof most likely proves the target of ordinary data (E3)."""
     start = _usual(name, accuracy, k)
-    if name == "residues" or accuracy.measure != "componentwise":
+    if name.endswith("residues") or accuracy.measure != "componentwise":
         return start
     counts = range(start, most_of(name))
     sampling_factor = EVERY // SAMPLE if k > MOST_UNSAMPLED else 1
@@ -122,11 +129,13 @@ def _usually_good(scheme: Scheme, accuracy: Accuracy, k: int) -> bool:
 
     The error of cuBLAS on normal data is 0.45 2**-24 for float32 and 0.46 2**-53 for float64.
     """
-    return accuracy.bits is None or estimates.usual_rms(scheme, k) <= 0.45 * 2.0**-accuracy.bits
+    if accuracy.bits is None:
+        return True
+    return estimates.usual_rms(scheme, k, accuracy.exponent) <= 0.45 * 2.0 ** -(accuracy.bits + accuracy.exponent)
 
 
 def _cheapest(
-    order: list[str],
+    order: Sequence[str],
     starts: dict[str, int],
     bound: Callable[[Scheme], float],
     at_least: Callable[[Scheme], float],
@@ -162,7 +171,7 @@ _SPARED = 2
 @lru_cache(maxsize=1024)
 def _fewer(name: str, start: int, products: int, accuracy: Accuracy, k: int) -> Scheme | None:
     """The most slices with fewer than `products` slice products; None if a search from `start` cannot end so low."""
-    count = max((c for c in range(1, most_of(name) + 1) if scheme_of(name, c).products < products), default=0)
+    count = first_count(lambda c: scheme_of(name, c).products >= products, 1, most_of(name) + 1) - 1
     if count >= start or (count >= max(start - _SPARED, 1) and _usually_good(scheme_of(name, count), accuracy, k)):
         return scheme_of(name, count)
     return None
@@ -178,7 +187,7 @@ def _fewest(
         return choice.bound <= accuracy.tolerance and usual
 
     def at(count: int) -> Choice:
-        return Choice(scheme_of(name, count), bound(scheme_of(name, count)))
+        return Choice(scheme_of(name, count), bound(scheme_of(name, count)), name)
 
     choice = at(first)
     while not meets(choice):
@@ -203,12 +212,16 @@ def _in_reach(choice: Choice, accuracy: Accuracy, k: int) -> int:
     The bound then shrinks as the units of the images do. A count in between meets the target only where rows become
     exact; then this one does too, and the way down finds the other.
     """
-    name, count = choice.scheme.name, choice.scheme.count
+    name, count = choice.family, choice.scheme.count
     if choice.bound == inf:
         return count + 1
     missing = log2(choice.bound) - log2(accuracy.tolerance)
-    more, room = range(count + 1, most_of(name)), _room(choice.scheme, k)
-    return next((c for c in more if ceil(_room(scheme_of(name, c), k) - room - 2.0**-20) >= missing), most_of(name))
+    room = _room(choice.scheme, k)
+
+    def more(count: int) -> bool:
+        return ceil(_room(scheme_of(name, count), k) - room - 2.0**-20) >= missing
+
+    return first_count(more, count + 1, most_of(name))
 
 
 @lru_cache(maxsize=1024)
@@ -218,8 +231,8 @@ def _room(scheme: Scheme, k: int) -> float:
 
 
 def _unreachable(accuracy: Accuracy, names: tuple[str, ...]) -> NoReturn:
-    most = " or ".join(f"{most_of(name)} {name}" for name in names)
+    most = " or ".join(f"{most_of(name)} {scheme_of(name, 1).name}" for name in names)
     raise ValueError(
-        f"accuracy: {accuracy.measure} {accuracy.tolerance:.3g} cannot be proven with up to {most}; "
+        f"accuracy: {accuracy.measure} {accuracy.in_words} cannot be proven with up to {most}; "
         "ask for a larger tolerance or the row-column measure"
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from math import inf
 
-from ozaki._accuracy import Measure
+from ozaki._accuracy import Accuracy
 from ozaki._plan import Candidate, Plan
 from ozaki._report import counted
 from ozaki.bounds.rounding import with_rounding
@@ -36,7 +36,7 @@ def weigh(question: Question, facts: Facts, plan: Plan) -> tuple[Candidate, ...]
 def _ways(question: Question, candidates: Candidates, plan: Plan) -> list[Way]:
     """All candidates: slices as many as the plan has, and of another scheme as many as ordinary operands need."""
     assert isinstance(question.choices.scheme, str)
-    names = names_of(integer_scheme(question.choices.scheme, question.k))
+    names = names_of(integer_scheme(question.choices.scheme, question.k), question.wide)
     likely = likely_schemes(candidates.target, max(question.k, 1), names)
     own = () if plan.scheme is None or not plan.scheme.exact else (plan.scheme,)
     slices = (*own, *(scheme for scheme in likely if all(scheme.name != one.name for one in own)))
@@ -51,11 +51,11 @@ def _weighed(question: Question, facts: Facts, plan: Plan, way: Way) -> Candidat
     name = "native product" if way is None else counted(way.count, way.name)
     chosen = way == plan.scheme
     unknown = chosen and way is not None and plan.bound == inf  # from shapes: the elements decide what it proves
-    bound = None if unknown else plan.bound if chosen else _known_bound(question, facts, plan.target.measure, way)
+    bound = None if unknown else plan.bound if chosen else _known_bound(question, facts, plan.target, way)
     return Candidate(name, seconds, bound, chosen, "chosen" if chosen else _why_not(question, plan, way, bound))
 
 
-def _known_bound(question: Question, facts: Facts, measure: Measure, way: Way) -> float | None:
+def _known_bound(question: Question, facts: Facts, target: Accuracy, way: Way) -> float | None:
     """The bound that the facts prove of a candidate, with the rounding to the result; None if a fact is missing."""
     if way is None:
         return native_bound(question)
@@ -63,10 +63,10 @@ def _known_bound(question: Question, facts: Facts, measure: Measure, way: Way) -
         if isinstance(way, Words):
             bound: float = facts[CutBound(way)]
         else:
-            bound = Proof(facts, question.k, measure, way).bound(way)
+            bound = Proof(facts, question.k, target, way).bound(way)
     except MissingFact:
         return None
-    return with_rounding(bound, question.dtype)
+    return with_rounding(bound, question.dtype, target.exponent)
 
 
 def _why_not(question: Question, plan: Plan, way: Way, bound: float | None) -> str:
@@ -76,7 +76,8 @@ def _why_not(question: Question, plan: Plan, way: Way, bound: float | None) -> s
         return ruled_out.removeprefix("native product ")
     if bound is None:
         return "not asked what it proves"
-    if bound > with_rounding(plan.target.tolerance, question.dtype) and (way is not None or ruled_out):
+    enough = with_rounding(plan.target.tolerance, question.dtype, plan.target.exponent)
+    if bound > enough and (way is not None or ruled_out):
         return "proves too little"
     return "slower"
 

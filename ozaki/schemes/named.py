@@ -35,8 +35,10 @@ FAMILIES = {
         for bits in range(LEAST_FP16_BITS, MOST_FP16_BITS + 1)
     },
     "residues": Family(Residues, MAX_RESIDUES),
+    "wide-residues": Family(Residues, 2**14),
 }
-"""The families by name. "fp16-digits" is no key: `integer_scheme` appends the bits that suit the inner dimension."""
+"""The families by name. "wide-residues" are those of multiprecision operands and results: as many as are needed.
+ "fp16-digits" is no key: `integer_scheme` appends the bits that suit the inner dimension."""
 
 
 def known() -> tuple[str, ...]:
@@ -87,6 +89,22 @@ def integer_scheme(name: str, k: int) -> str:
 def most_of(name: str) -> int:
     """The largest number of slices of a family."""
     return FAMILIES[name].most
+
+
+def first_count(holds: Callable[[int], bool], first: int, last: int) -> int:
+    """The smallest count from `first` on for which a condition holds; `last` if none before it is found.
+
+    The condition must hold for all counts beyond the smallest. Steps are doubled, then halved, so that few counts far
+    beyond it are tried.
+    """
+    low, step = first, 1
+    while low < last and not holds(probe := min(low + step - 1, last - 1)):
+        low, step = probe + 1, 2 * step
+    high = min(low + step - 1, last)
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if holds(middle) else (middle + 1, high)
+    return low
 
 
 @lru_cache(maxsize=1024)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ozaki.backends.numpy._describe import TILE
+from ozaki.backends.numpy._tiles import TILE
 
 
 def axpby(

@@ -13,13 +13,11 @@ import numpy.typing as npt
 
 from ozaki.backends.numpy._limbs import Floats
 from ozaki.backends.numpy._numbers import leading
+from ozaki.backends.numpy._tiles import TILE, row_tiles
 from ozaki.bounds.description import FIELDS, NO_SPAN, SAMPLED, Description, Least, empty_fields
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.schemes import magnitude_bits
 from ozaki.schemes.image import EMPTY_TOP
-
-TILE = 2**16
-"""Elements that are processed at a time: a few float64 arrays of this size stay in the second-level cache."""
 
 OBJECTS = 2**16
 """Bytes of workspace added for Python's and NumPy's objects and for arrays of a few rows."""
@@ -105,20 +103,6 @@ def sample(
     samples = [describe(side[..., :SAMPLED]) for side in (x, y)]
     left, right = (Least.of(part.on_host, of.on_host) for part, of in zip(samples, whole or samples, strict=True))
     return left, right
-
-
-def row_tiles(batch: int, rows: int, k: int, share: int = 1) -> Iterator[tuple[slice, slice]]:
-    """Cut (batch, rows), of rows of length k, into pairs of slices of about `TILE` / share elements."""
-    tile = TILE // share
-    step = max(1, tile // max(k, 1))
-    if step >= rows:
-        together = max(1, tile // max(rows * k, 1))
-        for b in range(0, batch, together):
-            yield slice(b, b + together), slice(0, rows)
-    else:
-        for b in range(batch):
-            for r in range(0, rows, step):
-                yield slice(b, b + 1), slice(r, r + step)
 
 
 def _describe_tile(x: npt.NDArray[Any], fields: npt.NDArray[np.int64]) -> None:

@@ -11,9 +11,10 @@ import numpy.typing as npt
 from ozaki._plan import Plan
 from ozaki._workspace import too_few_bytes
 from ozaki.backends.numpy import _words
-from ozaki.backends.numpy._describe import OBJECTS, TILE, Described
+from ozaki.backends.numpy._describe import OBJECTS, Described
 from ozaki.backends.numpy._nonfinite import patch
 from ozaki.backends.numpy._slices import Slices, slices_of
+from ozaki.backends.numpy._tiles import TILE
 from ozaki.backends.numpy._unrounded import Unrounded
 from ozaki.backends.numpy._words import WordSlices
 from ozaki.backends.numpy.engines import Engine, engine_of

@@ -6,7 +6,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ozaki.backends.numpy._limbs import Floats
-from ozaki.multiprecision.limbs import settled, shortened, trailing_zeros, widened, window
+from ozaki.backends.numpy._tiles import row_tiles
+from ozaki.multiprecision.limbs import limbs_of, narrowed, settled, shortened, trailing_zeros, widened, window
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.schemes.blas import LIMB_BITS, PIECE_BITS
 
@@ -40,20 +41,21 @@ def leading(x: Numbers) -> tuple[Floats, Ints, Ints]:
     filled = tops > -far
     tops[~filled] = 0
     values, lowest = np.empty(x.shape), np.empty(x.shape, np.int64)
-    for b in range(x.shape[0]):
-        for r in range(x.shape[1]):
-            limbs = x.limbs[:, b, r]
-            head = limbs[0].astype(np.uint64) << np.uint64(32)
-            if len(limbs) > 1:
-                head |= limbs[1]
-            rest = (head & np.uint64(2**11 - 1)) != 0
-            if len(limbs) > 2:
-                rest |= (limbs[2:] != 0).any(axis=0)
-            head >>= np.uint64(11)
-            head |= rest
-            below = np.maximum(x.exponents[b, r] - tops[b, r], _SMALLEST)
-            values[b, r] = np.ldexp(head.astype(np.float64) * x.signs[b, r], (below - 53).astype(np.int32))
-            lowest[b, r] = x.exponents[b, r] - 32 * len(limbs) + trailing_zeros(limbs)
+    batch, rows, k = x.shape
+    for at in row_tiles(batch, rows, k):
+        part = x[at]
+        limbs = part.limbs
+        head = limbs[0].astype(np.uint64) << np.uint64(32)
+        if len(limbs) > 1:
+            head |= limbs[1]
+        cut = (head & np.uint64(2**11 - 1)) != 0
+        if len(limbs) > 2:
+            cut |= (limbs[2:] != 0).any(axis=0)
+        head >>= np.uint64(11)
+        head |= cut
+        below = np.maximum(part.exponents - tops[at][..., None], _SMALLEST)
+        values[at] = np.ldexp(head.astype(np.float64) * part.signs, (below - 53).astype(np.int32))
+        lowest[at] = part.exponents - 32 * len(limbs) + trailing_zeros(limbs)
     bottoms = np.where(present, lowest, far).min(axis=-1) - tops
     bottoms[~filled] = 0
     return values, tops, bottoms
@@ -73,12 +75,15 @@ def image_pieces(x: Numbers, mu: Ints, count: int) -> Floats:
     float64, shape (count, n): the image is the sum of pieces[j] 2**(PIECE_BITS j), each at most 2**PIECE_BITS.
     """
     start = x.exponents + mu - PIECE_BITS * count
-    found = window(x.limbs, start, count + 1, PIECE_BITS)
+    found = narrowed(window(x.limbs, start, limbs_of(PIECE_BITS * (count + 1))), PIECE_BITS, count + 1)
     whole, fraction = found[:count], found[count]
-    last_bit = 32 * len(x.limbs) - trailing_zeros(x.limbs)
-    half, one = np.uint64(2 ** (PIECE_BITS - 1)), np.uint64(1)
-    more = (last_bit > start + PIECE_BITS * (count + 1)) | ((whole[-1] & one) != 0)
-    whole[-1] += (fraction > half) | ((fraction == half) & more)
+    half = np.uint64(2 ** (PIECE_BITS - 1))
+    up = fraction > half
+    if (ties := np.flatnonzero(fraction == half)).size:
+        limbs = x.limbs[:, ties]
+        last_bit = 32 * len(limbs) - trailing_zeros(limbs)
+        up[ties] = (last_bit > start[ties] + PIECE_BITS * (count + 1)) | ((whole[-1, ties] & np.uint64(1)) != 0)
+    whole[-1] += up
     pieces: Floats = whole[::-1].astype(np.float64)
     pieces *= x.signs
     return pieces

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ozaki.backends.numpy._describe import OBJECTS, TILE, Described, along_memory, row_tiles, scale, turned
+from ozaki.backends.numpy._describe import OBJECTS, Described, along_memory, scale, turned
 from ozaki.backends.numpy._limbs import Floats
+from ozaki.backends.numpy._tiles import TILE, row_tiles
 from ozaki.bounds.exact import ErrorTerms
 from ozaki.bounds.levels import EVERY, NARROW_BITS, NARROW_DEPTH, SAMPLE, Level, levels, wide_bits
 from ozaki.bounds.of_scheme import error_terms
@@ -131,14 +132,22 @@ def _magnitudes(operand: Described, bits: int, hs: Any, dtype: Any) -> npt.NDArr
 
 
 def worst_ratio(
-    lower: Floats, left: Described, right: Described, spans: tuple[int, int], scheme: Scheme | Words, rows: int
+    lower: Floats,
+    left: Described,
+    right: Described,
+    spans: tuple[int, int],
+    scheme: Scheme | Words,
+    rows: int,
+    exponent: int = 0,
 ) -> float:
-    """The largest ratio of a scheme's image error to `lower` in the first `rows` rows of A, in units of 4**bits.
+    """The largest ratio of a scheme's image error to `lower` in the first `rows` rows of A.
+
+    It is in units of 2**exponent 4**bits.
 
     `lower` is what `lower_bound` returns for left and right, of a level with so many bits; `spans` are those of the
     whole operands, of which left and right may be panels.
     """
-    terms = error_terms(left.on_host, right.on_host, scheme, scheme.dropped(left.k, spans))
+    terms = error_terms(left.on_host, right.on_host, scheme, scheme.dropped(left.k, spans), exponent)
     terms, lower = ErrorTerms(terms.left[:, :, :rows], terms.right), lower[:, :rows]
     worst = 0.0
     for at in row_tiles(*lower.shape):

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ozaki.backends.numpy._describe import Described, along_memory, row_tiles, scale, turned
+from ozaki.backends.numpy._describe import Described, along_memory, scale, turned
 from ozaki.backends.numpy._limbs import Floats
 from ozaki.backends.numpy._numbers import image_pieces
+from ozaki.backends.numpy._tiles import row_tiles
 from ozaki.backends.numpy.engines import Engine
 from ozaki.backends.numpy.engines.residues import ResidueEngine
 from ozaki.multiprecision.numbers import Numbers

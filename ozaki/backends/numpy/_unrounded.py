@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ozaki.backends.numpy import _limbs
-from ozaki.backends.numpy._describe import row_tiles
 from ozaki.backends.numpy._limbs import Floats
 from ozaki.backends.numpy._numbers import round_into
+from ozaki.backends.numpy._tiles import row_tiles
 from ozaki.backends.numpy.engines import Engine
 from ozaki.multiprecision.numbers import Numbers
 

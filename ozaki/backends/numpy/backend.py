@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ozaki import _environment
+from ozaki._formats import is_multiprecision, precision_of
 from ozaki._masks import unmasked
 from ozaki._operands import Side
 from ozaki._plan import Plan
@@ -17,11 +18,14 @@ from ozaki.backends.numpy._axpby import axpby as axpby
 from ozaki.backends.numpy._describe import describe
 from ozaki.backends.numpy._describe import describing_workspace as describing_workspace
 from ozaki.backends.numpy._execute import split as _split
-from ozaki.backends.numpy._sharing import overlap as overlap
+from ozaki.backends.numpy._sharing import overlap as arrays_overlap
 from ozaki.backends.numpy._slices import Slices
 from ozaki.backends.numpy._words import WordSlices
 from ozaki.backends.numpy.listing import steps_of
 from ozaki.backends.numpy.work import Work
+from ozaki.multiprecision.arithmetic import broadcast_to as broadcast_numbers
+from ozaki.multiprecision.floats import empty as empty_numbers
+from ozaki.multiprecision.numbers import Numbers
 from ozaki.planning.question import Machine
 from ozaki.schemes import Words
 
@@ -35,9 +39,9 @@ def asarray(x: Any) -> npt.NDArray[Any]:
     return unmasked(x)
 
 
-def empty(shape: tuple[int, ...], dtype: str) -> npt.NDArray[Any]:
-    """A new array for a result, its elements undefined."""
-    return np.empty(shape, dtype)
+def empty(shape: tuple[int, ...], dtype: str) -> Any:
+    """A new array for a result, its elements undefined; of multiprecision numbers zeros."""
+    return empty_numbers(shape, precision_of(dtype), np) if is_multiprecision(dtype) else np.empty(shape, dtype)
 
 
 def owns(x: Any) -> bool:
@@ -54,9 +58,14 @@ def contiguous(x: npt.NDArray[Any]) -> bool:
     return x.flags.c_contiguous
 
 
-def broadcast_to(x: npt.NDArray[Any], shape: tuple[int, ...]) -> npt.NDArray[Any]:
+def broadcast_to(x: Any, shape: tuple[int, ...]) -> Any:
     """A view of x with its batch repeated."""
-    return np.broadcast_to(x, shape)
+    return broadcast_numbers(x, shape) if isinstance(x, Numbers) else np.broadcast_to(x, shape)
+
+
+def overlap(x: Any, y: Any) -> bool:
+    """Whether what is written into x may change y."""
+    return arrays_overlap(*(z.limbs if isinstance(z, Numbers) else z for z in (x, y)))
 
 
 def machine() -> Machine:

@@ -60,7 +60,7 @@ class Work:
         self._described = {side: slices.described for side, slices in self._slices.items()}
         self._level: Level | None = None
         self._lower: npt.NDArray[np.float64] | None = None
-        self._ratios: dict[tuple[Any, Level, int], float] = {}
+        self._ratios: dict[tuple[Any, Level, int, int], float] = {}
         self.workspace = 0
 
     def described(self, side: Side) -> Described:
@@ -87,8 +87,8 @@ class Work:
                 return spans
             case NativeInRange():
                 return native_bounds.in_range(left.on_host, right.on_host, self._dtype)
-            case RowsBound(scheme, measure):
-                return rows_bound(left.on_host, right.on_host, scheme, measure, spans)
+            case RowsBound(scheme, measure, exponent):
+                return rows_bound(left.on_host, right.on_host, scheme, measure, spans, exponent)
             case CutBound(words):
                 return rows_bound(left.on_host, right.on_host, words, "componentwise", spans)
             case Sample():
@@ -97,41 +97,43 @@ class Work:
                 return overlap(left, right)
             case LeastProduct():
                 return self._least_product(left, right)
-            case WorstRatio(scheme, level, few_rows):
+            case WorstRatio(scheme, level, few_rows, _, exponent):
                 rows = int(left.x.shape[1])
-                worst = self._worst_ratio(scheme, level, min(rows, FEW_ROWS) if few_rows else rows)
+                worst = self._worst_ratio(scheme, level, min(rows, FEW_ROWS) if few_rows else rows, exponent)
                 return Ratio(worst, spans, min(left.least_span, right.least_span))
         raise AssertionError(need)
 
-    def _worst_ratio(self, scheme: Any, level: Level, rows: int) -> float:
-        """The worst ratio of a scheme in the first `rows` rows of A.
+    def _worst_ratio(self, scheme: Any, level: Level, rows: int, exponent: int) -> float:
+        """The worst ratio of a scheme in the first `rows` rows of A, in units of 2**exponent.
 
         The image error includes pairs of digits that are left out, unless they vanish for these operands.
         """
         if self._level != level:
             self._lower = None  # frees the memory of the last level before that of this one is taken
             self._level = level
-        key = scheme, level, rows
+        key = scheme, level, rows, exponent
         if key not in self._ratios:
-            self._ratios[key] = self._compare(scheme, level, rows)
+            self._ratios[key] = self._compare(scheme, level, rows, exponent)
         return self._ratios[key]
 
-    def _compare(self, scheme: Any, level: Level, rows: int) -> float:
+    def _compare(self, scheme: Any, level: Level, rows: int, exponent: int) -> float:
         """Compute the worst ratio; keep the lower bound for other schemes if the product is one panel."""
         left, right = self._operand_pair
         spans, panels = (left.span, right.span), self._panels(level)
         if panels.one:
             if self._lower is None:
                 self._lower = _proof.lower_bound(left, right, level)
-            return _proof.worst_ratio(self._lower, left, right, spans, scheme, rows)
-        return max(self._ratio_of_panel(panel, level, scheme, rows) for panel in panels if panel.rows[0] < rows)
+            return _proof.worst_ratio(self._lower, left, right, spans, scheme, rows, exponent)
+        return max(
+            self._ratio_of_panel(panel, level, scheme, rows, exponent) for panel in panels if panel.rows[0] < rows
+        )
 
-    def _ratio_of_panel(self, panel: Panel, level: Level, scheme: Any, rows: int) -> float:
+    def _ratio_of_panel(self, panel: Panel, level: Level, scheme: Any, rows: int, exponent: int) -> float:
         """The worst ratio in those rows of a panel that are among the first `rows` of A; keeps no lower bound."""
         left, right = self._operand_pair
         parts = _part_in_panel(left, "left", panel), _part_in_panel(right, "right", panel)
         lower = _proof.lower_bound(*parts, level)
-        return _proof.worst_ratio(lower, *parts, (left.span, right.span), scheme, rows - panel.rows[0])
+        return _proof.worst_ratio(lower, *parts, (left.span, right.span), scheme, rows - panel.rows[0], exponent)
 
     def _least_product(self, left: Described, right: Described) -> float:
         """The least lower bound of the first level (`planning.facts.LeastProduct`), panel by panel."""

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ozaki.backends.numpy import _limbs
-from ozaki.backends.numpy._describe import TILE
 from ozaki.backends.numpy._limbs import Floats
+from ozaki.backends.numpy._tiles import TILE
 from ozaki.schemes import Digits, blas
 from ozaki.schemes.blas import LIMB_BITS
 from ozaki.schemes.digits import Rectangle, rectangles

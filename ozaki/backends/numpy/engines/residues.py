@@ -8,8 +8,8 @@ from itertools import pairwise
 import numpy as np
 
 from ozaki.backends.numpy import _limbs
-from ozaki.backends.numpy._describe import TILE
 from ozaki.backends.numpy._limbs import Floats
+from ozaki.backends.numpy._tiles import TILE
 from ozaki.backends.numpy.engines.tables import limbs_of_product, piece_residues, weight_limbs
 from ozaki.schemes import Residues, blas
 from ozaki.schemes.blas import LEAST_DEPTH, MOST_PIECES, MOST_WEIGHTS, PIECE_BITS

@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from ozaki.multiprecision.limbs import window
+from ozaki.multiprecision.limbs import narrowed, window
 from ozaki.schemes.blas import LIMB_BITS, PIECE_BITS
 from ozaki.schemes.residues import Remainders
 
@@ -43,7 +43,7 @@ def weight_limbs(crt: Remainders) -> Floats:
         [np.frombuffer(x.to_bytes(4 * size, "big"), ">u4") for x in (*crt.weights, crt.product)], np.uint32
     ).T
     start = np.full(numbers.shape[1], 32 * size - LIMB_BITS * count)
-    limbs: Floats = window(numbers, start, count, LIMB_BITS)[::-1].astype(np.float64)
+    limbs: Floats = narrowed(window(numbers, start, size), LIMB_BITS, count)[::-1].astype(np.float64)
     limbs[:, -1] *= -1
     for low, high in pairwise(limbs):
         above = np.floor((low + 2.0 ** (LIMB_BITS - 1)) * 2.0**-LIMB_BITS)

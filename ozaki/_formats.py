@@ -1,0 +1,58 @@
+"""Formats of results by name: "float32", "float64", and multiprecision numbers of, say, 106 bits: "mp106"."""
+
+from __future__ import annotations
+
+from math import floor, inf, log2, log10
+from typing import Any
+
+import numpy as np
+
+SIGNIFICAND_BITS = {"float32": 24, "float64": 53}
+"""Bits of the significands of the hardware's formats."""
+
+MULTIPRECISION = "mp"
+"""The name of a format of multiprecision numbers begins with this; the bits of their significands follow.
+
+Without bits it is the format of an exact product, as long as nobody knows how many it needs.
+"""
+
+
+def is_multiprecision(dtype: str) -> bool:
+    """Whether a format is one of multiprecision numbers."""
+    return dtype.startswith(MULTIPRECISION)
+
+
+def precision_of(dtype: str) -> int:
+    """Bits of the significand of a format."""
+    return int(dtype.removeprefix(MULTIPRECISION)) if is_multiprecision(dtype) else SIGNIFICAND_BITS[dtype]
+
+
+def in_units(x: float, exponent: int, how: str) -> str:
+    """The number x 2**exponent for a person, formatted as floats are, as 5.3e-15: also below the range of a float."""
+    if exponent == 0 or not 0 < x < inf:
+        return format(x, how)
+    decimal = (log2(x) + exponent) * log10(2)
+    whole = floor(decimal)
+    digits = format(10 ** (decimal - whole), how)
+    return f"{digits}e{whole}"
+
+
+def format_named(dtype: Any) -> str | None:
+    """The format that a caller asks for: "float32", "float64", "int64", "mp" or "mp106"; None if he asks for none.
+
+    Raises
+    ------
+    TypeError
+        For any other dtype.
+    """
+    if dtype is None:
+        return None
+    name = dtype if isinstance(dtype, str) else ""
+    if not (is_multiprecision(name) and (name == MULTIPRECISION or name.removeprefix(MULTIPRECISION).isdecimal())):
+        try:
+            name = str(np.dtype(dtype))
+        except TypeError:
+            name = ""
+        if name not in (*SIGNIFICAND_BITS, "int64"):
+            raise TypeError(f"dtype: {dtype!r} is not supported; expected 'float32', 'float64', 'int64' or 'mp'")
+    return name
