@@ -26,6 +26,11 @@ def tile_of(x: Any) -> int:
     return 2**14 if library(x) is np else 2**22
 
 
+def largest(x: Any, least: int) -> int:
+    """The largest element, if it is above `least`; CuPy's max takes no `initial`."""
+    return max(int(x.max()), least) if x.size else least
+
+
 def limbs_of(bits: int) -> int:
     """Number of limbs that hold so many bits."""
     return -(-bits // LIMB_BITS)
@@ -148,17 +153,17 @@ def settled(sums: Any) -> tuple[Any, Any]:
     limbs : uint32 array, shape (L, n)
     """
     xp = library(sums)
-    _carry(sums)
+    carry(sums)
     negative = sums[0] < 0
     if bool(negative.any()):
         sums *= xp.where(negative, -1, 1)
-        _carry(sums)
+        carry(sums)
     limbs = sums.astype(np.uint32)
     signs = xp.where(negative, -1, (limbs != 0).any(axis=0)).astype(np.int8)
     return signs, limbs
 
 
-def _carry(sums: Any) -> None:
+def carry(sums: Any) -> None:
     """Bring every limb but the highest into [0, 2**32)."""
     for low, high in zip(sums[:0:-1], sums[-2::-1], strict=True):
         high += low >> 32
