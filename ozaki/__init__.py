@@ -6,19 +6,26 @@ from ozaki._api import gemm, matmul, plan, prepare
 from ozaki._plan import Plan
 from ozaki._prepared import Prepared
 from ozaki._report import Report
+from ozaki.multiprecision.array import MPArray
+from ozaki.multiprecision.moving import ascupy, asnumpy
+from ozaki.multiprecision.objects import mparray
 from ozaki.schemes import Words
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Accuracy",
+    "MPArray",
     "Plan",
     "Prepared",
     "Report",
     "Words",
     "__version__",
+    "ascupy",
+    "asnumpy",
     "gemm",
     "matmul",
+    "mparray",
     "plan",
     "prepare",
     "reference",

@@ -16,15 +16,20 @@ import pytest
 
 import ozaki
 
-FUNCTIONS = ["gemm", "matmul", "plan", "prepare"]
+FUNCTIONS = ["ascupy", "asnumpy", "gemm", "matmul", "mparray", "plan", "prepare"]
 CLASSES = ["Accuracy", "Plan", "Prepared", "Report", "Words"]
+ARRAYS = ["MPArray"]
 MODULES = ["reference", "tensor_core"]
 
 CHOICES = "accuracy=None, scheme='auto', slices=None"
 REST = "engine='auto', reproducible=False"
 
 SIGNATURES = {
-    "matmul": f"(a, b, out=None, *, {CHOICES}, {REST}, workspace_limit=None, plan=None, dtype=None, return_report=False)",
+    "ascupy": "(x)",
+    "asnumpy": "(x)",
+    "mparray": "(x, bits=None)",
+    "matmul": f"(a, b, out=None, *, {CHOICES}, {REST}, workspace_limit=None, plan=None, dtype=None, "
+    "return_report=False)",
     "plan": f"(a, b, *, {CHOICES}, dtype=None, {REST}, workspace_limit=None, strict=True)",
     "prepare": "(x, side, plan)",
     "gemm": "(alpha, a, b, beta, c, *, trans_a=False, trans_b=False, out=None, **options)",
@@ -79,16 +84,20 @@ FIELDS = {
 
 
 def test_the_public_names():
-    assert ozaki.__all__ == [*CLASSES, "__version__", *FUNCTIONS, *MODULES]
+    assert ozaki.__all__ == [*sorted(CLASSES + ARRAYS), "__version__", *FUNCTIONS, *MODULES]
     for name in ozaki.__all__:
         assert hasattr(ozaki, name)
     public = [name for name, value in vars(ozaki).items() if name[0] != "_" and not inspect.ismodule(value)]
-    assert sorted(public) == sorted(CLASSES + FUNCTIONS)
+    assert sorted(public) == sorted(CLASSES + ARRAYS + FUNCTIONS)
 
 
-@pytest.mark.parametrize("name", [*FUNCTIONS, "Accuracy", "Words"])
+WITHOUT_EXAMPLES = {"ascupy"}  # one would need a GPU
+
+
+@pytest.mark.parametrize("name", [*sorted({*FUNCTIONS} - WITHOUT_EXAMPLES), *ARRAYS, "Accuracy", "Words"])
 def test_examples_print_what_they_say(name):
-    found = doctest.DocTestFinder(recurse=False).find(getattr(ozaki, name), name, globs={"ozaki": ozaki})
+    finder = doctest.DocTestFinder(recurse=name in ARRAYS)  # of an array, all methods' examples
+    found = finder.find(getattr(ozaki, name), name, globs={"ozaki": ozaki})
     results = [doctest.DocTestRunner().run(examples) for examples in found]
     assert sum(each.attempted for each in results) > 0 == sum(each.failed for each in results)
 

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
 from ozaki.multiprecision.floats import add_to, empty, store, tiles
-from ozaki.multiprecision.limbs import library, limbs_of, rounded, settled, trailing_zeros
-from ozaki.multiprecision.numbers import Numbers
-
-MOST_BITS = 2**24
-"""Most bits of an element of a sum: beyond it the operands lie too far apart for their sum to be kept exactly."""
+from ozaki.multiprecision.limbs import carry, largest, library, limbs_of, rounded, settled, trailing_zeros
+from ozaki.multiprecision.numbers import FARTHEST, MOST_BITS, Numbers
+from ozaki.multiprecision.scalars import dyadic
 
 
 def add(x: Numbers, y: Numbers, sign: int = 1) -> Numbers:
@@ -35,12 +32,12 @@ def add(x: Numbers, y: Numbers, sign: int = 1) -> Numbers:
             highest[at] = xp.where(present, xp.maximum(highest[at], exponents[at]), highest[at])
             lowest[at] = xp.where(present, xp.minimum(lowest[at], low), lowest[at])
     spans = xp.where(highest > lowest, highest - lowest, 0)
-    span = int(spans.max(initial=0))
+    span = largest(spans, 0)
     if span + 1 > MOST_BITS:
         where = [int(i) for i in np.unravel_index(int(spans.argmax()), x.shape)]
         raise ValueError(
-            f"the exact sum at {where} has {span + 1} bits, more than {MOST_BITS}; round the operands to numbers that "
-            "are closer in size"
+            f"the exact sum at {where} takes {span + 1} bits, more than {MOST_BITS}; round the operands to numbers "
+            "that are closer in size"
         )
     out = empty(x.shape, span + 1, xp)
     count = len(out.limbs)
@@ -69,12 +66,31 @@ def times(x: Numbers, factor: Any) -> Numbers:
     Raises
     ------
     ValueError
-        If the factor is not dyadic: NaN, Inf, or a fraction as 1/3.
+        If the factor is not dyadic: NaN, Inf, or a fraction as 1/3; or if an exponent would be beyond `FARTHEST`.
+    TypeError
+        If the factor is no number.
     """
-    whole, exponent = _dyadic(factor)
+    try:
+        whole, exponent = dyadic(factor)
+    except (ValueError, TypeError) as error:
+        raise type(error)(f"factor: the number {error}") from None
+    return scaled(x, whole, exponent)
+
+
+def scaled(x: Numbers, whole: int, exponent: int) -> Numbers:
+    """X times whole 2**exponent, exactly; whole is odd, or 0.
+
+    Raises
+    ------
+    ValueError
+        If an exponent would be beyond `FARTHEST`.
+    """
     xp = library(x.limbs)
-    if whole == 0:
+    if whole == 0 or not bool(x.signs.any()):
         return empty(x.shape, 1, xp)
+    largest = int(x.exponents.max()), int(x.exponents.min())
+    if max(abs(e + exponent) for e in largest) + abs(whole).bit_length() > FARTHEST:
+        raise ValueError(f"factor: the product with 2**{exponent} has an exponent beyond -2**60 to 2**60")
     if whole in (1, -1):
         exponents = xp.where(x.signs != 0, x.exponents + exponent, 0)
         return Numbers(x.signs * np.int8(whole), exponents, x.limbs, x.bits)
@@ -94,22 +110,11 @@ def times(x: Numbers, factor: Any) -> Numbers:
                 sums[end - len(limbs) - 1 : end - 1] += product >> 16
                 product = (product & 0xFFFF) << 16
             sums[end - len(limbs) : end] += product
+            if place % 2**12 == 2**12 - 1:
+                carry(sums)  # each addition is below 2**49, a limb below 2**62
         top = exponents + exponent + 32 * (size + 1 - len(limbs))
         store(out, at, signs * np.int8(1 if whole > 0 else -1), settled(sums)[1], top)
     return out
-
-
-def _dyadic(factor: Any) -> tuple[int, int]:
-    """The factor as whole 2**exponent, whole odd or 0."""
-    try:
-        ratio = Fraction(factor) if isinstance(factor, (int, Fraction)) else Fraction(float(factor))
-    except (OverflowError, ValueError):
-        raise ValueError(f"factor: {factor!r}; expected a finite number") from None
-    whole, below = ratio.numerator, ratio.denominator
-    if below & (below - 1):
-        raise ValueError(f"factor: {factor!r} is not a whole number times a power of two, so the product is not exact")
-    zeros = (whole & -whole).bit_length() - 1 if whole else 0
-    return whole >> zeros, zeros - below.bit_length() + 1
 
 
 def equal(x: Numbers, y: Numbers) -> Any:
@@ -159,7 +164,7 @@ def rounded_to(x: Numbers, bits: int) -> Numbers:
     out = empty(x.shape, bits, xp)
     limbs, exponents = x.limbs.reshape(len(x.limbs), -1), x.exponents.reshape(-1)
     for at in tiles(exponents):
-        kept, carry = rounded(limbs[:, at], bits)
+        kept, over = rounded(limbs[:, at], bits)
         out.limbs.reshape(limbs_of(bits), -1)[:, at] = kept
-        out.exponents.reshape(-1)[at] = exponents[at] + carry
+        out.exponents.reshape(-1)[at] = exponents[at] + over
     return Numbers(x.signs.copy(), out.exponents, out.limbs, bits)

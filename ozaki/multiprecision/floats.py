@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import numpy as np
 
-from ozaki.multiprecision.limbs import library, limbs_of, normalised, settled, tile_of, trailing_zeros, window
+from ozaki.multiprecision.errors import element
+from ozaki.multiprecision.limbs import largest, library, limbs_of, normalised, settled, tile_of, trailing_zeros, window
 from ozaki.multiprecision.numbers import Numbers
 
-PRECISION = {"float32": 24, "float64": 53}
+PRECISION = {"float16": 11, "float32": 24, "float64": 53}
 """Bits of the significand of each format."""
 
-_LEAST = {"float32": -149, "float64": -1074}
+_LEAST = {"float16": -24, "float32": -149, "float64": -1074}
 """Exponent of the smallest positive number of each format."""
 
 
 def of_floats(x: Any) -> Numbers:
-    """The numbers of a float32 or float64 array, exactly.
+    """The numbers of a float16, float32 or float64 array, exactly.
 
     Raises
     ------
@@ -25,16 +27,24 @@ def of_floats(x: Any) -> Numbers:
         If an element is NaN or Inf; the message names it.
     """
     xp = library(x)
-    finite = xp.isfinite(x)
-    if not bool(finite.all()):
-        index = tuple(int(i[0]) for i in xp.nonzero(~finite)) if x.ndim else ()
-        raise ValueError(f"x: element {list(index)} is {float(x[index])}; there is no such multiprecision number")
+    if (index := not_finite(x)) is not None:
+        value = float(x[index])
+        raise ValueError(f"x: {element(index)} is {value}; there is no such multiprecision number")
     bits = PRECISION[str(x.dtype)]
     fraction, exponents = xp.frexp(x)
     whole = (xp.abs(fraction).astype(np.float64) * 2.0**53).astype(np.uint64) << np.uint64(11)
     limbs = xp.stack([(whole >> np.uint64(32)).astype(np.uint32), whole.astype(np.uint32)])
     signs = xp.sign(fraction).astype(np.int8)
     return Numbers(signs, exponents.astype(np.int64), limbs[: limbs_of(bits)], bits)
+
+
+def not_finite(x: Any) -> tuple[int, ...] | None:
+    """The index of the first element that is NaN or Inf; None if all are finite."""
+    xp = library(x)
+    finite = xp.isfinite(x)
+    if bool(finite.all()):
+        return None
+    return tuple(int(i) for i in np.unravel_index(int(xp.argmin(finite.reshape(-1))), x.shape)) if x.ndim else ()
 
 
 def of_integers(x: Any) -> Numbers:
@@ -48,29 +58,32 @@ def of_integers(x: Any) -> Numbers:
     limbs, zeros = normalised(limbs, 2)
     exponents = xp.where(zeros < 64, 64 - zeros, 0).reshape(x.shape)
     signs = xp.where(negative, -1, whole != 0).astype(np.int8)
-    return Numbers(signs, exponents, limbs[: limbs_of(bits)].reshape(-1, *x.shape), bits)
+    return Numbers(signs, exponents, limbs[: limbs_of(bits)].reshape(limbs_of(bits), *x.shape), bits)
 
 
 def of_words(words: Any) -> Numbers:
-    """The unevaluated sums of float64 arrays: words[0] + words[1] + ..., exactly.
+    """The unevaluated sums of float64 arrays, one or more: words[0] + words[1] + ..., exactly.
 
     Raises
     ------
     ValueError
-        If a word is NaN or Inf.
+        If a word is NaN or Inf; the message names it.
     """
     xp = library(words)
-    flat = words.reshape(len(words), -1)
+    if (index := not_finite(words)) is not None:
+        value = float(words[index])
+        raise ValueError(f"x: word {index[0]} of {element(index[1:])} is {value}; there is no such number")
+    flat = words.reshape(len(words), prod(words.shape[1:]))
     each = of_floats(flat)
     bottoms = each.exponents - PRECISION["float64"]
     absent = each.signs == 0
     far = np.int64(2**40)
-    highest = xp.where(absent, -far, each.exponents).max(axis=0, initial=-far)
-    lowest = xp.where(absent, far, bottoms).min(axis=0, initial=far)
-    span = int(xp.where(lowest < highest, highest - lowest, 0).max(initial=0))
+    highest = xp.where(absent, -far, each.exponents).max(axis=0)
+    lowest = xp.where(absent, far, bottoms).min(axis=0)
+    span = largest(xp.where(lowest < highest, highest - lowest, 0), 0)
     room = max(len(words) - 1, 0).bit_length()  # a sum of w words has so many bits more than the largest
-    count = limbs_of(span + room)
     out = empty(words.shape[1:], max(span + room, 1), xp)
+    count = len(out.limbs)
     for at in tiles(flat[0]):
         top = xp.where(highest[at] > -far, highest[at], 0) + room
         sums = xp.zeros((count, top.size), np.int64)
@@ -117,12 +130,12 @@ def trimmed(x: Numbers) -> Numbers:
     bits = 1
     for at in tiles(flat):
         most = 32 * len(flat) - trailing_zeros(flat[:, at])
-        bits = max(bits, int(most.max(initial=1)))
+        bits = largest(most, bits)
     return Numbers(x.signs, x.exponents, x.limbs[: limbs_of(bits)], bits)
 
 
 def to_floats(x: Numbers, dtype: str) -> Any:
-    """The elements rounded to nearest float32 or float64, ties to even: once, also where the result is subnormal."""
+    """The elements rounded to nearest floats, ties to even: once, also where the result is subnormal."""
     xp = library(x.limbs)
     out = xp.empty(x.size, dtype)
     signs, exponents = x.signs.reshape(-1), x.exponents.reshape(-1)
@@ -137,7 +150,7 @@ def to_floats(x: Numbers, dtype: str) -> Any:
         keep = xp.minimum(exponent - _LEAST[dtype], PRECISION[dtype])
         units = _rounded_to(head, keep)
         scale = xp.clip(exponent - keep, _LEAST[dtype], 2000).astype(np.int32)
-        with np.errstate(over="ignore"):
+        with np.errstate(over="ignore", under="ignore"):
             out[at] = xp.ldexp(units * signs[at], scale).astype(dtype)
     return out.reshape(x.shape)
 

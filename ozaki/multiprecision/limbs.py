@@ -26,6 +26,11 @@ def tile_of(x: Any) -> int:
     return 2**14 if library(x) is np else 2**22
 
 
+def largest(x: Any, least: int) -> int:
+    """The largest element, if it is above `least`; CuPy's max takes no `initial`."""
+    return max(int(x.max()), least) if x.size else least
+
+
 def limbs_of(bits: int) -> int:
     """Number of limbs that hold so many bits."""
     return -(-bits // LIMB_BITS)
@@ -172,17 +177,17 @@ def settled(sums: Any, width: int = LIMB_BITS) -> tuple[Any, Any]:
     limbs : uint32 array, shape (L, n), of `width` bits each
     """
     xp = library(sums)
-    _carry(sums, width)
+    carry(sums, width)
     negative = sums[0] < 0
     if bool(negative.any()):
         sums *= xp.where(negative, -1, 1)
-        _carry(sums, width)
+        carry(sums, width)
     limbs = sums.astype(np.uint32)
     signs = xp.where(negative, -1, (limbs != 0).any(axis=0)).astype(np.int8)
     return signs, limbs
 
 
-def _carry(sums: Any, width: int) -> None:
+def carry(sums: Any, width: int = LIMB_BITS) -> None:
     """Bring every limb but the highest into [0, 2**width)."""
     for low, high in zip(sums[:0:-1], sums[-2::-1], strict=True):
         high += low >> width
@@ -224,5 +229,5 @@ def shortened(limbs: Any, bits: int) -> tuple[Any, Any, Any]:
         doubtful = xp.nonzero((kept[-1] & np.uint32(2**31 - 1)) == 0)[0]
         last_bit = LIMB_BITS * len(limbs) - trailing_zeros(limbs[:, doubtful])
         kept[-1, doubtful] |= (last_bit > zeros[doubtful] + LIMB_BITS * count).astype(np.uint32)
-    short, carry = rounded(kept, bits)
-    return short, zeros, carry
+    short, carried = rounded(kept, bits)
+    return short, zeros, carried

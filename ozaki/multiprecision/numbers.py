@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
-from typing import Any, Self
+from operator import index as integer_of
+from typing import Any, Self, TypeVar
 
 import numpy as np
 
 from ozaki.multiprecision.limbs import library, limbs_of
+
+FARTHEST = 2**60
+"""Largest magnitude of the exponent of an element that a caller may give; sums and multiples stay within int64."""
+
+MOST_BITS = 2**24
+"""Most bits of an element that an operation makes out of shorter ones: of a sum of numbers that lie far apart."""
+
+AnyNumbers = TypeVar("AnyNumbers", bound="Numbers")
 
 
 class Numbers:
@@ -52,6 +62,11 @@ class Numbers:
         return int(self.signs.nbytes + self.exponents.nbytes + self.limbs.nbytes)
 
     @property
+    def library(self) -> Any:
+        """The module, numpy or cupy, in whose memory the elements lie."""
+        return library(self.limbs)
+
+    @property
     def flat(self) -> tuple[Any, Any, Any]:
         """Signs, exponents and limbs of shapes (n,), (n,) and (L, n), in row-major order; views where possible."""
         return self.signs.reshape(-1), self.exponents.reshape(-1), self.limbs.reshape(len(self.limbs), -1)
@@ -59,7 +74,12 @@ class Numbers:
     def __getitem__(self, index: Any) -> Self:
         """Select elements as NumPy does; a view where NumPy makes one."""
         index = index if isinstance(index, tuple) else (index,)
-        return self._each(lambda x, lead: x[(*lead, *index)])
+        if all(_is_basic(each) for each in index):
+            return self._each(lambda x, lead: x[(*lead, *index)])
+        # Arrays of indices: where slices lie between them, NumPy would put their axes before that of the limbs.
+        places = library(self.limbs).arange(self.size).reshape(self.shape)[index]
+        signs, exponents, limbs = self.flat
+        return type(self)(signs[places], exponents[places], limbs[:, places], self.bits)
 
     def reshape(self, *shape: Any) -> Self:
         """The elements, in row-major order, in another shape; a view where possible."""
@@ -87,3 +107,24 @@ class Numbers:
         signs, exponents = (xp.asarray(change(x, ())) for x in (self.signs, self.exponents))
         limbs = change(self.limbs, (slice(None),))
         return type(self)(signs, exponents, limbs, self.bits)
+
+
+def moved(x: AnyNumbers, xp: Any) -> AnyNumbers:
+    """The same numbers in the memory of the library `xp`; x itself, if it lies there."""
+    if library(x.limbs) is xp:
+        return x
+    move = xp.asarray if xp is not np else sys.modules["cupy"].asnumpy
+    return type(x)(move(x.signs), move(x.exponents), move(x.limbs), x.bits)
+
+
+def _is_basic(index: Any) -> bool:
+    """Whether NumPy makes a view for this part of an index."""
+    if index is None or index is Ellipsis or isinstance(index, slice):
+        return True
+    if isinstance(index, bool | np.bool_) or hasattr(index, "shape"):
+        return isinstance(index, np.integer)
+    try:
+        integer_of(index)
+    except TypeError:
+        return False
+    return True

@@ -1,0 +1,415 @@
+"""`MPArray`: what users hold, an array of multiprecision numbers with exact arithmetic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from operator import index as integer_of
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from ozaki._environment import default_environment
+from ozaki.multiprecision import exact, files
+from ozaki.multiprecision.arithmetic import add, equal, magnitude, negated, rounded_to, scaled
+from ozaki.multiprecision.checks import check_bits
+from ozaki.multiprecision.convert import comparable, exactly
+from ozaki.multiprecision.floats import PRECISION, not_finite, of_floats, to_floats, trimmed
+from ozaki.multiprecision.numbers import Numbers, moved
+from ozaki.multiprecision.printing import repr_of, text_of
+from ozaki.multiprecision.wholes import to_wholes
+
+
+class MPArray(Numbers):
+    """An array of binary floating-point numbers of up to `bits` bits each, with exponents of their own.
+
+    `ozaki.mparray` makes one. Its elements never change. Sums, differences and multiples are exact: the result has as
+    many bits as it needs; `round_to` makes it shorter. Indexing, `reshape`, `transpose` and `swapaxes` are those of
+    NumPy. There is no NaN, no infinity and no negative zero.
+
+    Attributes
+    ----------
+    shape : tuple of int
+    ndim, size : int
+    bits : int
+        Most bits that an element may have, from its first set bit to its last.
+    nbytes : int
+        Bytes of memory that the elements take: 9, and 4 for each 32 bits, an element.
+    signs : int8 array, NumPy or CuPy: -1, 0 or 1; to be read, not written, as are
+    exponents : int64 array of the same shape; 0 where the element is zero
+    limbs : uint32 array, shape (L, *shape): the bits of the fraction in [1/2, 1), the highest limb first
+
+    Examples
+    --------
+    >>> import numpy as np, ozaki
+    >>> x = ozaki.mparray(["1/3", "0.1"], bits=200)
+    >>> 2 * x + np.array([1.0, 2.0**-300])
+    mparray([1.66667,     0.2], bits=299)
+    >>> float((x - x.astype("float64"))[0])
+    1.850371707708594e-17
+    """
+
+    __array_ufunc__: ClassVar[None] = None
+    __array_priority__: ClassVar[float] = 1000.0
+    __hash__: ClassVar[None]  # type: ignore[assignment]
+
+    @classmethod
+    def _of(cls, x: Numbers) -> Self:
+        return x if isinstance(x, cls) else cls(x.signs, x.exponents, x.limbs, x.bits)
+
+    @property
+    def T(self) -> Self:  # noqa: N802
+        """The axes in reverse order; a view."""
+        return self.transpose()
+
+    @property
+    def real(self) -> Self:
+        """The array itself: its numbers are real."""
+        return self
+
+    def __len__(self) -> int:
+        if not self.ndim:
+            raise TypeError("len() of an array without axes")
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator[Self]:
+        if not self.ndim:
+            raise TypeError("iteration over an array without axes")
+        return (self[i] for i in range(len(self)))
+
+    def __bool__(self) -> bool:
+        if self.size != 1:
+            raise ValueError("the truth value of an array of several elements, or none, is ambiguous")
+        return bool((self.signs != 0).any())
+
+    def __float__(self) -> float:
+        if self.ndim:
+            raise TypeError("only an array without axes can be converted to a Python float")
+        return float(self.astype("float64"))
+
+    def __repr__(self) -> str:
+        return repr_of(self)
+
+    def __str__(self) -> str:
+        return text_of(self)
+
+    def __pos__(self) -> Self:
+        return self
+
+    def __neg__(self) -> Self:
+        return self._of(negated(self))
+
+    def __abs__(self) -> Self:
+        return self._of(magnitude(self))
+
+    def __add__(self, other: Any) -> Self:
+        y = self._operand(other)
+        return NotImplemented if y is None else self._of(add(self, y))
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Any) -> Self:
+        y = self._operand(other)
+        return NotImplemented if y is None else self._of(add(self, y, -1))
+
+    def __rsub__(self, other: Any) -> Self:
+        y = self._operand(other)
+        return NotImplemented if y is None else self._of(add(y, self, -1))
+
+    def __mul__(self, other: Any) -> Self:
+        y = self._operand(other)
+        if y is None:
+            return NotImplemented
+        array, factor = (self, y) if y.ndim == 0 else (y, self)
+        if factor.ndim:
+            raise TypeError(
+                "*: two arrays; elementwise products are not offered, only multiples by one number; @ multiplies "
+                "matrices"
+            )
+        wholes, exponents = to_wholes(moved(factor, np))
+        return self._of(scaled(array, int(factor.signs) * wholes[0], int(exponents.reshape(-1)[0])))
+
+    __rmul__ = __mul__
+
+    def __matmul__(self, other: Any) -> Any:
+        from ozaki import matmul  # here, since that module imports this one
+
+        return matmul(self, other)
+
+    def __rmatmul__(self, other: Any) -> Any:
+        from ozaki import matmul
+
+        return matmul(other, self)
+
+    @default_environment
+    def __eq__(self, other: Any) -> Any:
+        """Whether the elements are the same numbers: a bool array of the broadcast shape.
+
+        An element of `other` that is not dyadic, as 1/3, equals none, and no more does NaN or Inf in an array of
+        floats.
+        """
+        finite = None
+        if getattr(getattr(other, "dtype", None), "kind", "") == "f" or isinstance(other, float):
+            other = np.asarray(other) if isinstance(other, float) else other
+            if not_finite(other) is not None:
+                xp = self.library
+                finite = xp.isfinite(other)
+                other = xp.where(finite, other, 0)
+        y = self._operand(other, lambda x: comparable(x, self.bits))
+        if y is None:
+            return NotImplemented
+        same = equal(self, y)
+        return same if finite is None else same & finite
+
+    def __ne__(self, other: Any) -> Any:
+        same = self.__eq__(other)
+        return same if same is NotImplemented else ~same
+
+    def _operand(self, other: Any, convert: Callable[[Any], Numbers] = exactly) -> Numbers | None:
+        """The other operand, in the memory where this array lies; None for what this class leaves to others.
+
+        Raises
+        ------
+        TypeError
+            If it is an array that lies elsewhere.
+        """
+        if other is None or isinstance(other, str | bytes | tuple | dict | set):
+            return None
+        if not isinstance(other, Numbers | list) and not hasattr(other, "dtype") and not hasattr(other, "tolist"):
+            try:
+                return moved(convert(other), self.library)
+            except TypeError:  # no number: perhaps its class knows what to do
+                return None
+        found = convert(other)
+        if found.library is not self.library:
+            if found.ndim and not isinstance(other, list):
+                raise TypeError("operands in NumPy and CuPy memory; move one by ozaki.asnumpy or ozaki.ascupy")
+            found = moved(found, self.library)
+        return found
+
+    def round_to(self, bits: int) -> Self:
+        """The elements rounded to nearest at `bits` bits below their own first bit, ties to even.
+
+        Parameters
+        ----------
+        bits : int
+            2 to 1,000,000.
+
+        Returns
+        -------
+        MPArray, of the same shape
+            The array itself, where its elements have no more bits.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If `bits` is beyond these, or no integer.
+
+        Examples
+        --------
+        >>> import ozaki
+        >>> ozaki.mparray([5, 7, -9]).round_to(2)
+        mparray([ 4.0,  8.0, -8.0], bits=2)
+        """
+        return self._of(rounded_to(self, check_bits(bits)))
+
+    @default_environment
+    def astype(self, dtype: Any) -> Any:
+        """The elements as floats, rounded to nearest, ties to even: once, also where the result is subnormal.
+
+        Parameters
+        ----------
+        dtype : {"float64", "float32", "float16"} or that dtype
+            Or object: then the result is that of `numpy.asarray`.
+
+        Returns
+        -------
+        array of that dtype, of the same shape, in the library in which the numbers lie
+            Numbers too large for the dtype become Inf, those too small become zeros.
+
+        Raises
+        ------
+        TypeError
+            For any other dtype.
+
+        Examples
+        --------
+        >>> import ozaki
+        >>> ozaki.mparray(["0.1", "1e999"], bits=100).astype("float64")
+        array([0.1, inf])
+        """
+        found = np.dtype(dtype)
+        if found.kind == "O":
+            return exact.to_mpfs(self)
+        if found.name not in PRECISION:
+            raise TypeError(f"dtype: {found}; expected float64, float32, float16 or object")
+        return to_floats(self, found.name)
+
+    @default_environment
+    def words(self, count: int) -> Any:
+        """The elements as unevaluated sums of float64 words, the highest first.
+
+        The first word is the element rounded to nearest, each further one is what is missing from those before it,
+        rounded to nearest. So `ozaki.mparray(tuple(x.words(w)))` is x again, if w words hold it.
+
+        Parameters
+        ----------
+        count : int
+            How many words; at least 1.
+
+        Returns
+        -------
+        float64 array, shape (count, *shape), in the library in which the numbers lie
+            Where the first word is Inf, the others are 0.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If `count` is below 1, or no integer.
+
+        Examples
+        --------
+        >>> import ozaki
+        >>> ozaki.mparray("0.1", bits=106).words(2).tolist()
+        [0.1, -5.551115123125783e-18]
+        """
+        try:
+            count = integer_of(count)
+        except TypeError:
+            raise TypeError(f"count: {type(count).__name__}; expected an integer, the number of words") from None
+        if count < 1:
+            raise ValueError(f"count: {count}; expected 1 word or more")
+        xp = self.library
+        out = xp.zeros((count, *self.shape), np.float64)
+        rest: Numbers = self
+        for i in range(count):
+            word = xp.asarray(to_floats(rest, "float64"))
+            out[i] = word
+            if i + 1 == count or not bool(rest.signs.any()):
+                break
+            finite = xp.isfinite(word)
+            rest = _where(finite, rest)
+            rest = trimmed(add(rest, of_floats(xp.where(finite, word, 0.0)), -1))
+        return out
+
+    def to_mpmath(self) -> Any:
+        """The elements as numbers of mpmath, exactly, whatever mpmath's precision is.
+
+        Returns
+        -------
+        mpmath.matrix for two dimensions, mpmath.mpf for none, else an array of objects, mpf, of the same shape
+            Arithmetic with them rounds to mpmath's working precision.
+
+        Examples
+        --------
+        >>> import ozaki
+        >>> print(ozaki.mparray("0.1", bits=100).to_mpmath())
+        0.1
+        """
+        return exact.to_mpmath(self)
+
+    def to_ints(self) -> tuple[npt.NDArray[np.object_], npt.NDArray[np.int64]]:
+        """The elements as whole numbers times powers of two: ints * 2**exponents, exactly.
+
+        Returns
+        -------
+        ints : array of objects, Python's int, of the same shape
+            Odd, or 0.
+        exponents : int64 array of the same shape
+            0 where the element is zero.
+
+        Examples
+        --------
+        >>> import ozaki
+        >>> ints, exponents = ozaki.mparray([0.375, -12]).to_ints()
+        >>> ints.tolist(), exponents.tolist()
+        ([3, -3], [-3, 2])
+        """
+        return exact.to_ints(self)
+
+    def to_flint(self) -> Any:
+        """The elements as numbers of python-flint, exactly: balls of radius 0.
+
+        Returns
+        -------
+        flint.arb_mat for two dimensions; for one, an arb_mat of one column; flint.arb for none
+
+        Raises
+        ------
+        ImportError
+            If python-flint is not installed.
+        ValueError
+            If there are more than two dimensions.
+        """
+        return exact.to_flint(self)
+
+    def tolist(self) -> Any:
+        """Nested lists of mpmath.mpf, exactly; an mpf for an array without axes."""
+        return exact.to_mpfs(self).tolist()
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        """What `numpy.asarray` makes: an array of objects, mpmath.mpf, exactly; floats only if a dtype asks for them.
+
+        Raises
+        ------
+        TypeError
+            If the numbers lie in CuPy memory.
+        ValueError
+            If no copy may be made.
+        """
+        if self.library is not np:
+            raise TypeError("an array in CuPy memory is not converted implicitly; use ozaki.asnumpy")
+        if copy is False:
+            raise ValueError("copy: False; NumPy has no view of multiprecision numbers")
+        found = self.astype(object if dtype is None else dtype)
+        return np.asarray(found)
+
+    def save(self, file: Any) -> None:
+        """Write the array into a file of NumPy's format .npz, with nothing pickled.
+
+        It holds the arrays signs, exponents, limbs and bits (`ozaki.multiprecision.files` says how). `MPArray.load`
+        reads it.
+
+        Parameters
+        ----------
+        file : str, path or file object opened for bytes
+            NumPy adds .npz to a path without it.
+        """
+        files.save(file, self)
+
+    @classmethod
+    def load(cls, file: Any) -> Self:
+        """Read a file that `save` wrote; nothing in it is unpickled, and all of it is checked.
+
+        Parameters
+        ----------
+        file : str, path or file object opened for bytes
+
+        Returns
+        -------
+        MPArray, in NumPy memory
+
+        Raises
+        ------
+        ValueError
+            If the file is not one that `save` wrote.
+        OSError
+            If it cannot be read.
+
+        Examples
+        --------
+        >>> import io, ozaki
+        >>> with io.BytesIO() as file:
+        ...     ozaki.mparray([1, 2]).save(file)
+        ...     _ = file.seek(0)
+        ...     ozaki.MPArray.load(file)
+        mparray([1.0, 2.0], bits=2)
+        """
+        return cls(*files.load(file))
+
+
+def _where(chosen: Any, x: Numbers) -> Numbers:
+    """The elements where `chosen` is true, else zeros."""
+    xp = x.library
+    signs, exponents, limbs = (xp.where(chosen, e, e.dtype.type(0)) for e in (x.signs, x.exponents, x.limbs))
+    return Numbers(signs, exponents, limbs, x.bits)

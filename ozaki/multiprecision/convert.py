@@ -1,0 +1,140 @@
+"""`Numbers` of whatever a caller gives: arrays, words, nested lists, matrices and numbers of other libraries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ozaki._masks import unmasked
+from ozaki.multiprecision.arithmetic import rounded_to
+from ozaki.multiprecision.collector import paused_collector
+from ozaki.multiprecision.errors import UnfitError
+from ozaki.multiprecision.floats import PRECISION, of_floats, of_integers, of_words
+from ozaki.multiprecision.limbs import library
+from ozaki.multiprecision.numbers import Numbers
+from ozaki.multiprecision.scalars import wholes_of
+from ozaki.multiprecision.wholes import of_wholes
+
+_MATRICES: dict[tuple[str, str], Callable[[Any], tuple[tuple[int, int], list[Any]]]] = {
+    ("mpmath", "matrix"): lambda x: ((x.rows, x.cols), list(x)),
+    ("flint", "fmpz_mat"): lambda x: ((x.nrows(), x.ncols()), x.entries()),
+    ("flint", "fmpq_mat"): lambda x: ((x.nrows(), x.ncols()), x.entries()),
+    ("flint", "arb_mat"): lambda x: ((x.nrows(), x.ncols()), x.entries()),
+}
+"""By library and class: the shape and the entries, row by row."""
+
+
+def numbers_of(x: Any, bits: int | None) -> Numbers:
+    """The numbers of anything that `mparray` takes; rounded to nearest where `bits` are given.
+
+    Raises
+    ------
+    ValueError, TypeError
+        As `mparray` says.
+    """
+    with paused_collector():
+        found = _numbers_of(x, bits, bits)
+    return found if bits is None else rounded_to(found, bits)
+
+
+def exactly(x: Any) -> Numbers:
+    """The numbers of anything that `mparray` takes without `bits`."""
+    return numbers_of(x, None)
+
+
+def comparable(x: Any, bits: int) -> Numbers:
+    """The numbers of anything that `mparray` takes, exactly; what is not dyadic as one of more than `bits` bits.
+
+    So it equals the same numbers of `bits` bits as x does.
+
+    Raises
+    ------
+    ValueError, TypeError
+        As `mparray` says.
+    """
+    with paused_collector():
+        return _numbers_of(x, bits, None)
+
+
+def _of_objects(values: list[Any], shape: tuple[int, ...], cut: int | None, bits: int | None) -> Numbers:
+    """The numbers of single objects in row-major order.
+
+    What is not dyadic is cut off as `wholes_of` does for `cut` bits; all are rounded at `bits` bits.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If one of them does not fit; the message names it.
+    """
+    try:
+        return of_wholes(*wholes_of(values, cut), shape, bits)
+    except UnfitError as unfit:
+        raise unfit.named(shape) from None
+
+
+def _numbers_of(x: Any, cut: int | None, bits: int | None) -> Numbers:
+    """The numbers, exactly where they lie in arrays of a library; single objects as `_of_objects` says."""
+    if isinstance(x, Numbers):
+        return x
+    if isinstance(x, tuple):
+        return of_words(_stacked(x))
+    kind = type(x)
+    matrix = _MATRICES.get((kind.__module__.partition(".")[0], kind.__name__))
+    if matrix is not None:
+        shape, entries = matrix(x)
+        return _of_objects(entries, shape, cut, bits)
+    if kind.__module__.startswith("numpy.ma"):
+        x = unmasked(x, "x")
+    if isinstance(x, Sequence) and not isinstance(x, str | bytes | memoryview):
+        x = _nested(x)
+    elif kind.__module__.partition(".")[0] != "cupy":
+        if not hasattr(x, "__array__"):
+            return _of_objects([x], (), cut, bits)
+        x = np.asarray(x)
+    return _of_array(x, cut, bits)
+
+
+def _of_array(x: Any, cut: int | None, bits: int | None) -> Numbers:
+    """The numbers of a NumPy or CuPy array."""
+    name = x.dtype.name if isinstance(x.dtype, np.dtype) and x.dtype.kind in "fiub" else ""
+    if name in PRECISION:
+        return of_floats(x.astype(x.dtype.newbyteorder("="), copy=False))
+    if x.dtype.kind in "iub" and name:
+        found = of_integers(x)
+        return Numbers(found.signs, found.exponents, found.limbs, max(found.bits, 2))
+    if library(x) is not np or not (x.dtype.kind in "OUf" or type(x.dtype).__module__ == "numpy_quaddtype"):
+        raise TypeError(f"x: an array of dtype {x.dtype}; expected real numbers: floats, integers, bools or objects")
+    flat = x.reshape(-1)
+    # A list of NumPy's scalars: tolist() would make the 0-d arrays in an array of objects plain Python numbers.
+    values = flat.tolist() if x.dtype.kind in "OU" else [*flat]
+    return _of_objects(values, x.shape, cut, bits)
+
+
+def _nested(x: Sequence[Any]) -> npt.NDArray[Any]:
+    """Nested lists as an array of objects."""
+    try:
+        array = np.array(x, dtype=object)
+    except ValueError:
+        raise ValueError("x: nested lists of unequal lengths; expected rows that are equally long") from None
+    return array
+
+
+def _stacked(words: Sequence[Any]) -> Any:
+    """The words of an unevaluated sum as one array, shape (w, ...)."""
+    if not words:
+        raise ValueError("x: an empty tuple; a tuple holds the words of an unevaluated sum: one float64 array or more")
+    for place, word in enumerate(words):
+        if getattr(word, "dtype", None) != np.float64:
+            named = getattr(word, "dtype", type(word).__name__)
+            raise TypeError(
+                f"x: item {place} of the tuple is of type {named}; a tuple holds the words of an unevaluated sum as "
+                "float64 arrays, and a list holds elements"
+            )
+        if word.shape != words[0].shape:
+            raise ValueError(f"x: word {place} has shape {word.shape}, word 0 {words[0].shape}; expected equal shapes")
+    if len({library(word) for word in words}) > 1:
+        raise TypeError("x: words in NumPy and CuPy memory; expected one library")
+    return library(words[0]).stack([word.astype(np.float64, copy=False) for word in words])

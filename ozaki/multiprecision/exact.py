@@ -1,0 +1,89 @@
+"""`Numbers` as numbers of mpmath and python-flint, and as Python's integers: always exactly."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ozaki.multiprecision.collector import paused_collector
+from ozaki.multiprecision.numbers import Numbers, moved
+from ozaki.multiprecision.wholes import signed, to_wholes
+
+
+@paused_collector()
+def to_ints(x: Numbers) -> tuple[npt.NDArray[np.object_], npt.NDArray[np.int64]]:
+    """Odd integers, or 0, and the exponents of the powers of two that they are multiplied by."""
+    x = moved(x, np)
+    wholes, exponents = to_wholes(x)
+    return _objects(signed(wholes, x.signs.reshape(-1)), x.shape), exponents.reshape(x.shape)
+
+
+@paused_collector()
+def to_mpfs(x: Numbers) -> npt.NDArray[np.object_]:
+    """An array of objects: mpmath's mpf, whatever mpmath's precision is."""
+    import mpmath  # here, since its import takes as long as NumPy's
+
+    x = moved(x, np)
+    wholes, exponents = to_wholes(x)
+    signs, tops, _ = x.flat
+    lengths = tops - exponents  # the number of bits of each whole number
+    parts = zip(
+        (signs < 0).astype(int).tolist(),
+        map(mpmath.libmp.MPZ, wholes),
+        exponents.tolist(),
+        lengths.tolist(),
+        strict=True,
+    )
+    return _objects([*map(mpmath.mp.make_mpf, parts)], x.shape)
+
+
+@paused_collector()
+def to_mpmath(x: Numbers) -> Any:
+    """An mpmath.matrix for two dimensions, an mpf for none, else an array of mpf."""
+    found = to_mpfs(x)
+    if found.ndim == 0:
+        return found[()]
+    if found.ndim != 2:
+        return found
+    import mpmath
+
+    rows, columns = x.shape
+    matrix = mpmath.matrix(rows, columns)
+    for i, row in enumerate(found.tolist()):
+        for j, value in enumerate(row):
+            matrix[i, j] = value
+    return matrix
+
+
+@paused_collector()
+def to_flint(x: Numbers) -> Any:
+    """An arb_mat for two dimensions, a column for one, an arb for none.
+
+    Raises
+    ------
+    ImportError
+        If python-flint is not installed.
+    ValueError
+        If x has three dimensions or more.
+    """
+    if x.ndim > 2:
+        raise ValueError(f"to_flint: {x.ndim} dimensions; python-flint has matrices of two, convert each of these")
+    try:
+        import flint
+    except ImportError:
+        raise ImportError("to_flint needs python-flint; install python-flint") from None
+    x = moved(x, np)
+    wholes, exponents = to_wholes(x)
+    balls = [*map(flint.arb, zip(signed(wholes, x.signs.reshape(-1)), exponents.tolist(), strict=True))]
+    if x.ndim == 0:
+        return balls[0]
+    rows, columns = x.shape if x.ndim == 2 else (x.size, 1)
+    return flint.arb_mat(rows, columns, balls)
+
+
+def _objects(values: list[Any], shape: tuple[int, ...]) -> npt.NDArray[np.object_]:
+    array = np.empty(len(values), object)
+    array[:] = values
+    return array.reshape(shape)

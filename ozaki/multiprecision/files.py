@@ -1,0 +1,94 @@
+"""Arrays of multiprecision numbers in NumPy's files, .npz.
+
+A file holds four arrays, as `numpy.savez` writes them, and nothing that is pickled:
+
+    signs      int8, shape (...): -1, 0 or 1
+    exponents  int64, shape (...): 0 where the element is zero
+    limbs      uint32, shape (L, ...), L = ceil(bits / 32), the highest limb first
+    bits       int64, no axes
+
+An element is signs 2**exponents F, F = sum of limbs[l] 2**(-32 (l + 1)) in [1/2, 1), or zero. The bits of F after the
+first `bits` ones are zero.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ozaki.multiprecision.limbs import LIMB_BITS, limbs_of
+from ozaki.multiprecision.numbers import FARTHEST, Numbers, moved
+
+_DTYPES = {"signs": np.int8, "exponents": np.int64, "limbs": np.uint32, "bits": np.int64}
+
+
+def save(file: Any, x: Numbers) -> None:
+    """Write an array into a file: a path, to which NumPy adds .npz, or a file opened for bytes."""
+    x = moved(x, np)
+    np.savez(file, signs=x.signs, exponents=x.exponents, limbs=x.limbs, bits=np.int64(x.bits))
+
+
+def load(file: Any) -> tuple[Any, Any, Any, int]:
+    """Signs, exponents, limbs and bits of a file that `save` wrote, checked.
+
+    Raises
+    ------
+    ValueError
+        If the file is none of these, or what it holds is no array of multiprecision numbers.
+    OSError
+        If it cannot be read.
+    """
+    from zipfile import BadZipFile  # here, since NumPy imports it only for files, too
+
+    try:
+        planes = _read(file)
+    except (BadZipFile, EOFError) as error:
+        raise ValueError(f"file: it is damaged, or no file of NumPy's ({error})") from None
+    for name, dtype in _DTYPES.items():
+        if planes[name].dtype != dtype:
+            raise ValueError(f"file: {name} of dtype {planes[name].dtype}; expected {np.dtype(dtype)}")
+        planes[name] = planes[name].astype(dtype, copy=False)
+    if planes["bits"].ndim or not (planes["bits"] >= 1):
+        raise ValueError("file: bits must be one positive integer")
+    bits = int(planes["bits"])
+    _check(planes["signs"], planes["exponents"], planes["limbs"], bits)
+    return planes["signs"], planes["exponents"], planes["limbs"], bits
+
+
+def _read(file: Any) -> dict[str, npt.NDArray[Any]]:
+    """The arrays of a file."""
+    stored = np.load(file, allow_pickle=False)
+    if not isinstance(stored, np.lib.npyio.NpzFile):
+        raise ValueError("file: a single array; expected a file that MPArray.save wrote")
+    with stored:
+        absent = [name for name in _DTYPES if name not in stored]
+        if absent:
+            raise ValueError(f"file: no array {absent[0]!r}; expected a file that MPArray.save wrote")
+        return {name: stored[name] for name in _DTYPES}
+
+
+def _check(signs: npt.NDArray[Any], exponents: npt.NDArray[Any], limbs: npt.NDArray[Any], bits: int) -> None:
+    """Whether the planes of a file are those of numbers.
+
+    Raises
+    ------
+    ValueError
+        If they are not; the message says which plane is wrong.
+    """
+    if exponents.shape != signs.shape or limbs.shape != (limbs_of(bits), *signs.shape):
+        raise ValueError(
+            f"file: signs, exponents and limbs of shapes {signs.shape}, {exponents.shape} and {limbs.shape}; "
+            f"expected equal ones, and {limbs_of(bits)} limbs for {bits} bits"
+        )
+    zero = signs == 0
+    if bool((abs(signs.astype(np.int64)) > 1).any()):
+        raise ValueError("file: a sign that is not -1, 0 or 1")
+    if bool((exponents[zero] != 0).any()) or bool((abs(exponents.astype(np.float64)) > 2.0 * FARTHEST).any()):
+        raise ValueError("file: an exponent beyond -2**60 to 2**60, or of a zero")
+    excess = LIMB_BITS * len(limbs) - bits
+    if bool((limbs[:, zero] != 0).any()) or not bool((limbs[0][~zero] >> np.uint32(31) == 1).all()):
+        raise ValueError("file: limbs that are not normalised")
+    if bool((limbs[-1] & np.uint32(2**excess - 1)).any()):
+        raise ValueError(f"file: an element of more than {bits} bits")

@@ -1,0 +1,66 @@
+"""`mparray`: an `MPArray` of whatever holds numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ozaki._environment import default_environment
+from ozaki.multiprecision.array import MPArray
+from ozaki.multiprecision.checks import check_bits
+from ozaki.multiprecision.convert import numbers_of
+
+
+@default_environment
+def mparray(x: Any, bits: int | None = None) -> MPArray:
+    """Make an array of binary floating-point numbers of any precision.
+
+    Parameters
+    ----------
+    x : array, tuple of arrays, nested lists, matrix or number
+        - A NumPy or CuPy array of floats, integers or bools; the result lies in the same library. NumPy's long double
+          and the arrays of numpy_quaddtype are taken, too.
+        - A tuple: the words of unevaluated sums, float64 arrays of one shape, the highest word first, as double-double
+          and quad-double arithmetic keep them. Only a tuple is one: a list or an array with three axes holds elements.
+        - Nested lists or other sequences, or an array, of objects: int, Fraction, float, str ("0.1", "-2.5e-30" or
+          "1/3"), decimal.Decimal, NumPy's scalars, mpmath.mpf and mpmath's constants, mpz, mpq and mpfr of gmpy2, fmpz,
+          fmpq, arf and arb of python-flint, in any mixture; or one of these alone. An arb counts as its midpoint.
+        - An mpmath.matrix; fmpz_mat, fmpq_mat or arb_mat of python-flint.
+        - An MPArray.
+    bits : int, optional
+        2 to 1,000,000: every element is rounded to nearest at so many bits below its own first bit, ties to even, once.
+        Default: all elements are kept exactly. Then none may be without an end in binary, as "0.1", Fraction(1, 3) and
+        mpmath.pi are.
+
+    Returns
+    -------
+    MPArray
+        Its `bits` are 53, 24 and 11 for floats, 8 itemsize for unsigned integers and one less for signed ones, else
+        the least that hold all elements, at least 2; but not more than the `bits` given.
+
+    Raises
+    ------
+    ValueError
+        For an element that is NaN or Inf, a string that is no number, a number that has no end in binary, without
+        `bits`, or one beyond 2**-2**60 to 2**2**60; the message names it. For nested lists of unequal lengths, and
+        words of unequal shapes. If `bits` is beyond its range.
+    TypeError
+        For an element that is no real number; the message names it and its type. If `bits` is no integer.
+
+    Notes
+    -----
+    The input is never modified; the result shares no memory with it, unless it is an MPArray.
+
+    Examples
+    --------
+    >>> from fractions import Fraction
+    >>> import numpy as np, ozaki
+    >>> ozaki.mparray([["0.1", Fraction(1, 3)], [2**100, 1e-300]], bits=200)
+    mparray([[        0.1,    0.333333],
+             [1.26765e+30,    1.0e-300]], bits=200)
+    >>> ozaki.mparray((np.array([1.0]), np.array([2.0**-80])))
+    mparray([1.0], bits=81)
+    """
+    if bits is not None:
+        bits = check_bits(bits)
+    found = numbers_of(x, bits)
+    return found if isinstance(found, MPArray) else MPArray(found.signs, found.exponents, found.limbs, found.bits)
