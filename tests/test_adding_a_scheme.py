@@ -4,7 +4,7 @@ A scheme answers `ExactScheme`, a line in `FAMILIES` names it, and an engine in 
 bounds, proofs, reports and the command line follow by themselves.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import ClassVar
 
@@ -14,6 +14,10 @@ from cases import power, rounded
 
 import ozaki
 from ozaki import Accuracy, reference
+from ozaki._cli.planning import of_shapes
+from ozaki.backends.cupy import devices
+from ozaki.backends.cupy.machine import Machine
+from ozaki.backends.numpy import backend
 from ozaki.backends.numpy.engines import MAKERS
 from ozaki.schemes.image import max_scaling
 from ozaki.schemes.named import FAMILIES, Family
@@ -71,7 +75,7 @@ class ShortEngine:
 @pytest.fixture
 def short(monkeypatch):
     monkeypatch.setitem(FAMILIES, "short", Family(Short, 1))
-    monkeypatch.setitem(MAKERS, Short, lambda scheme, k, int8: ShortEngine(scheme, k))
+    monkeypatch.setitem(MAKERS, Short, lambda scheme, k, int8: None if int8 else ShortEngine(scheme, k))
 
 
 def by_definition(a, b):
@@ -126,3 +130,28 @@ def test_nothing_else_has_to_know_it(short, rng):
     limited = ozaki.matmul(x, y, scheme="short", slices=1, workspace_limit=10**6)
     assert np.array_equal(whole, limited, equal_nan=True)
     assert np.isinf(whole[1, 3]).all() and np.isfinite(np.delete(whole[1], 3, axis=0)).all()
+
+
+def test_where_no_engine_multiplies_it_nothing_is_computed(short, rng, monkeypatch):
+    a, b = rng.standard_normal((3, 20)), rng.standard_normal((20, 4))
+    plan = ozaki.plan(a.shape, b.shape, dtype="float64", scheme="short", slices=1)
+    int8 = replace(plan, engine="int8")
+    monkeypatch.setattr(backend, "work", None)
+    calls = (
+        lambda options, _: ozaki.matmul(a, b, scheme="short", **options),
+        lambda options, _: ozaki.matmul(a, b, scheme="short", slices=1, **options),
+        lambda options, _: ozaki.plan(a, b, scheme="short", accuracy=1e-3, **options),
+        lambda _, plan: ozaki.matmul(a, b, plan=plan),
+        lambda _, plan: ozaki.prepare(a, "left", plan),
+    )
+    for call in calls:
+        with pytest.raises(ValueError, match=r"^scheme: short are not the int8 slices that engine='int8' multiplies"):
+            call({"engine": "int8"}, int8)
+    monkeypatch.delitem(MAKERS, Short)
+    for call in calls:
+        with pytest.raises(NotImplementedError, match=r"^scheme: NumPy has no engine for short; use scheme='auto'"):
+            call({}, plan)
+    with pytest.raises(NotImplementedError, match=r"^scheme: NumPy has no engine for short"):
+        of_shapes(a.shape, b.shape, "float64", {"scheme": "short", "slices": 1}, "cpu", backend)
+    device = Machine(devices.of("90", multiprocessors=132, shared_memory=233472))
+    assert device.obstacle(Short(1), "auto") == "CuPy arrays have no engine for short; use scheme='auto'"

@@ -51,6 +51,24 @@ def engine_of(device: Device, plan: Plan) -> Engine:
     return engine
 
 
+def slices_obstacle(scheme: Scheme, asked: str) -> str | None:
+    """Why no engine, or not the one that is asked for, multiplies the slices of this scheme; None if one does.
+
+    That some devices lack the kernels of "hopper", or lack them for these slices, is for `slice_engine` to say.
+    """
+    if not isinstance(scheme, Digits | Residues):
+        return f"CuPy arrays have no engine for {scheme.name}; use scheme='auto'"
+    if isinstance(scheme, Residues) and max(scheme.moduli) > _LARGEST_MODULUS:
+        return f"{scheme.count} {scheme.name} have moduli above {_LARGEST_MODULUS}, and no kernels; give fewer slices"
+    if asked == "hopper" and isinstance(scheme, Digits) and scheme.word == "fp16":
+        return f"{scheme.name} are not the int8 slices that engine='hopper' multiplies; use engine='auto'"
+    return None
+
+
+_LARGEST_MODULUS = 256
+"""The largest modulus that kernels know: its residues are bytes."""
+
+
 def slice_engine(device: Device, scheme: Scheme, asked: str, batch: int, shape: tuple[int, int, int]) -> Engine:
     """The engine of digits or residues that is asked for, or the fastest there, for (m, k, n) and any memory."""
     if isinstance(scheme, Digits) and scheme.word == "fp16":
