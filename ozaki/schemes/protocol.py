@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Protocol
+from dataclasses import Field
+from typing import Any, ClassVar, Protocol
 
 from ozaki.schemes.image import Scaling
 
@@ -10,9 +11,14 @@ from ozaki.schemes.image import Scaling
 class ExactScheme(Protocol):
     """A scheme that slices fixed-point images and sums slice products exactly: the images alone decide the bits.
 
-    Planning and bounds ask a scheme nothing else; each backend has an engine that makes and multiplies its slices.
-    Schemes are frozen, hashable and comparable: plans hold them, and caches have them as keys.
+    Bounds ask a scheme nothing else, nor does planning, but for names where it chooses between digits and residues
+    (docs/design.md, 9). Backends ask for what their engines need of it. Schemes are frozen dataclasses: plans hold
+    them, caches have them as keys, and `dataclasses.replace` makes one of another count.
     """
+
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+
+    def __hash__(self) -> int: ...
 
     exact: ClassVar[bool]
     """True: the bits are the same on every backend."""

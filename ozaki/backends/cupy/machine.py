@@ -11,6 +11,7 @@ from ozaki.backends.cupy.devices import Device
 from ozaki.backends.cupy.steps.engines.choice import slice_engine, slices_obstacle, word_engine
 from ozaki.planning.question import Way
 from ozaki.schemes import Scheme, Words
+from ozaki.schemes.constants import KernelScheme
 from ozaki.schemes.formats import TensorCore
 
 
@@ -75,5 +76,6 @@ def _seconds(device: Device, stack: tuple[int, int, int], k: int, dtype: str, wa
     if isinstance(way, Words):
         engine = word_engine(device, way, batch, m, k, n)
     else:
+        assert isinstance(way, KernelScheme)  # `slices_obstacle` refuses any other
         engine = slice_engine(device, way, "auto", batch, (m, k, n))
     return engine.seconds(way, batch, m, k, n, dtype)
