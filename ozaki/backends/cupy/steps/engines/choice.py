@@ -22,6 +22,7 @@ from ozaki.backends.cupy.steps.engines.winograd import Winograd
 from ozaki.backends.cupy.steps.engines.word_mma import MmaWords
 from ozaki.schemes import Digits, Residues, Scheme, Words
 from ozaki.schemes.constants import KernelScheme
+from ozaki.schemes.digits import LEAST_FP16_BITS, MOST_FP16_BITS
 
 
 def engine_of(device: Device, plan: Plan) -> Engine:
@@ -59,15 +60,22 @@ def slices_obstacle(scheme: Scheme, asked: str) -> str | None:
     """
     if not isinstance(scheme, KernelScheme):
         return f"CuPy arrays have no engine for {scheme.name}; use scheme='auto'"
-    if isinstance(scheme, Residues) and max(scheme.moduli) > _LARGEST_MODULUS:
-        return f"{scheme.count} {scheme.name} have moduli above {_LARGEST_MODULUS}, and no kernels; give fewer slices"
-    if asked == "hopper" and isinstance(scheme, Digits) and scheme.word == "fp16":
+    if isinstance(scheme, Residues):
+        if max(scheme.moduli) > _LARGEST_MODULUS:
+            return f"{scheme.count} {scheme.name} have moduli above {_LARGEST_MODULUS}, and no kernels; use fewer"
+        return None
+    if scheme.bits not in _DIGIT_BITS[scheme.word]:
+        return f"digits of {scheme.bits} bits have no kernels for {scheme.word}; use scheme='digits'"
+    if scheme.word == "fp16" and asked == "hopper":
         return f"{scheme.name} are not the int8 slices that engine='hopper' multiplies; use engine='auto'"
     return None
 
 
 _LARGEST_MODULUS = 256
-"""The largest modulus that kernels know: its residues are bytes."""
+"""The largest modulus of kernels: its residues are bytes."""
+
+_DIGIT_BITS = {"int8": (7, 8), "fp16": range(LEAST_FP16_BITS, MOST_FP16_BITS + 1)}
+"""The bits of the digits that kernels cut, for each format."""
 
 
 def slice_engine(device: Device, scheme: KernelScheme, asked: str, batch: int, shape: tuple[int, int, int]) -> Engine:
