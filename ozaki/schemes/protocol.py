@@ -66,5 +66,10 @@ class ExactScheme(Protocol):
 
     @property
     def growth(self) -> int:
-        """Least factor by which the error bound grows when a slice is taken away; 0 if the bound may stay or shrink."""
+        """The factor by which one slice less enlarges the error bound at least; 0 if the bound may stay or shrink.
+
+        It holds for each k, each measure and all operands. The search tries one slice less only where this may meet the
+        target: too large a factor costs slices that are not needed, too small a one proofs that fail. The bound of the
+        slices that run is right with any factor.
+        """
         ...
