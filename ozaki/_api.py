@@ -286,7 +286,7 @@ def prepare(x: Any, side: Side, plan: Plan) -> Prepared:
     x = as_array("x", x, backend)
     dtype = dtype_of("x", x)
     check_choices(Choices(engine=plan.engine), backend)
-    check_runs(plan.scheme, backend.machine())
+    check_runs(plan.scheme, plan.engine, backend.machine())
     if dtype == "float64" and plan.dtype == "float32":
         raise TypeError("x: dtype float64, but the plan is made for float32; expected float32")
     sizes = shapes_of_plan(x.shape, side, plan)

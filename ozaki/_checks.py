@@ -72,7 +72,7 @@ def check_words(words: Words, dtype: str, choices: Choices, machine: Machine | N
             f"scheme: {words.name} is not reproducible: its sums are those of the tensor core; leave one of the two out"
         )
     if machine is not None:
-        check_runs(words, machine)
+        check_runs(words, choices.engine, machine)
 
 
 def check_proven(
@@ -98,10 +98,22 @@ def check_proven(
     )
 
 
-def check_runs(scheme: Scheme | Words | None, machine: Machine) -> None:
-    """Refuse words that do not run on the machine."""
-    if isinstance(scheme, Words) and (obstacle := machine.words_obstacle(scheme)):
+def check_runs(scheme: Scheme | Words | None, engine: str, machine: Machine) -> None:
+    """Refuse a scheme that does not run on the machine, or not by the engine asked for; None runs everywhere.
+
+    Raises
+    ------
+    NotImplementedError
+        If no engine of the machine multiplies the scheme.
+    ValueError
+        If another engine does.
+    """
+    if scheme is None:
+        return
+    if obstacle := machine.obstacle(scheme, "auto"):
         raise NotImplementedError(f"scheme: {obstacle}")
+    if obstacle := machine.obstacle(scheme, engine):
+        raise ValueError(f"scheme: {obstacle}")
 
 
 def check_choices(choices: Choices, backend: Backend | None) -> None:
@@ -110,8 +122,6 @@ def check_choices(choices: Choices, backend: Backend | None) -> None:
     check_flag("reproducible", choices.reproducible)
     if not isinstance(scheme, Words) and not (isinstance(scheme, str) and scheme in known()):
         raise ValueError(f"scheme: {scheme!r} is not known; expected one of {', '.join(known())}, or ozaki.Words(...)")
-    if scheme == "fp16-digits" and engine in ("int8", "hopper"):
-        raise ValueError(f"scheme: 'fp16-digits' are not the int8 that engine={engine!r} multiplies; use engine='auto'")
     engines = ("auto", *(backend.engines if backend else ENGINES))
     if not isinstance(engine, str) or engine not in engines:
         where = f" for {backend.name} arrays" if backend else ""

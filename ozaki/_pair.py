@@ -241,7 +241,7 @@ class Pair:
                 if not same or (stack != 1 and _stripped(x.plan.batch) != _stripped(plan.batch)):
                     raise ValueError(f"{name}: prepared for another plan; prepare it with this one")
         check_choices(Choices(engine=plan.engine, workspace_limit=plan.workspace_limit), self.backend)
-        check_runs(plan.scheme, self.backend.machine())
+        check_runs(plan.scheme, plan.engine, self.backend.machine())
 
     def result(self, dtype: str) -> Any:
         """Memory in which the result is computed, shape (batch, m, n): that of `out` if `in_place`.

@@ -67,6 +67,7 @@ class Row:
             room = largest_norm - next(c for c in range(isqrt(k) + 2) if 4 * c * c >= k)
             size, limit, factor = self.squares, room * room, 2
         else:
+            assert are_digits(scheme), f"{scheme.name} have no definition here"
             r, p = scheme.bits, scheme.count
             largest = (2 ** (r - 1) - 1) * (2 ** (r * p) - 1) // (2**r - 1)
             size, limit, factor = self.peak, Fraction(2 * largest - 1, 2), 1
@@ -76,6 +77,11 @@ class Row:
         while size * power(factor * (bits - self.width)) > limit:
             bits -= 1
         return bits
+
+
+def are_digits(scheme):
+    """Whether a scheme is one of digits, which section 3 defines."""
+    return scheme.name.startswith(("digits", "fp16-digits"))
 
 
 def rows(x):

@@ -1,10 +1,12 @@
 """Adding a scheme, as CONTRIBUTING.md describes it: a toy scheme of one integer of 16 bits for each element.
 
 A scheme answers `ExactScheme`, a line in `FAMILIES` names it, and an engine in `MAKERS` multiplies it on NumPy. Plans,
-bounds, proofs, reports and the command line follow by themselves.
+bounds, proofs, reports and the command line follow by themselves. It is the smallest case: with one slice there are no
+pairs of slices to add at their places, and none to leave out (for these see backends/numpy/engines/digits.py).
 """
 
-from dataclasses import dataclass
+import tracemalloc
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import ClassVar
 
@@ -14,7 +16,13 @@ from cases import power, rounded
 
 import ozaki
 from ozaki import Accuracy, reference
+from ozaki._cli.planning import of_shapes
+from ozaki.backends.cupy import devices
+from ozaki.backends.cupy.machine import Machine
+from ozaki.backends.numpy import _limbs, backend
+from ozaki.backends.numpy._describe import TILE
 from ozaki.backends.numpy.engines import MAKERS
+from ozaki.schemes import blas
 from ozaki.schemes.image import max_scaling
 from ozaki.schemes.named import FAMILIES, Family
 
@@ -42,27 +50,38 @@ class Short:
 
 @dataclass(frozen=True)
 class ShortEngine:
-    """The engine of `Short` on NumPy: one float64 product, whose sums are exact for k below 2**23."""
+    """The engine of `Short` on NumPy: one float64 product for each slab, of at most 2**11 products below 2**30."""
 
     scheme: Short
     k: int
 
     planes: ClassVar[int] = 1
-    sums: ClassVar[int] = 0
-    split_copies: ClassVar[int] = 3
-    rounding_copies: ClassVar[int] = 12
+    split_copies: ClassVar[int] = 6
     shift: ClassVar[int] = 0
     what: ClassVar[str] = "integers of 16 bits"
 
     @property
     def slab(self):
-        return max(self.k, 1)
+        return max(1, min(self.k, blas.DEPTH))
+
+    @property
+    def sums(self):
+        """Limbs of the sum over k, below 2**30 k, with its sign."""
+        return -(-(31 + self.k.bit_length()) // blas.LIMB_BITS)
+
+    @property
+    def rounding_copies(self):
+        return 2 * self.sums + 12
 
     def split(self, image, side, out):
         out[0] = image
 
     def add(self, product, sums):
-        return product
+        sums = np.zeros((self.sums, *product.shape[1:])) if sums is None else sums
+        values, limbs = product.reshape(-1), sums.reshape(len(sums), -1)
+        for i in range(0, values.size, TILE // 4):  # scratch is no larger than a tile
+            _limbs.add_shifted(limbs[:, i : i + TILE // 4], values[i : i + TILE // 4], 0)
+        return sums
 
     def limbs(self, sums):
         return sums
@@ -71,7 +90,7 @@ class ShortEngine:
 @pytest.fixture
 def short(monkeypatch):
     monkeypatch.setitem(FAMILIES, "short", Family(Short, 1))
-    monkeypatch.setitem(MAKERS, Short, lambda scheme, k, int8: ShortEngine(scheme, k))
+    monkeypatch.setitem(MAKERS, Short, lambda scheme, k, int8: None if int8 else ShortEngine(scheme, k))
 
 
 def by_definition(a, b):
@@ -80,7 +99,7 @@ def by_definition(a, b):
     for rows in (a, b.T):
         tops = [int(np.frexp(np.abs(row).max())[1]) for row in rows]
         bits = [
-            15 if np.abs(row).max() * 2.0 ** (15 - top) < 2**15 - 0.5 else 14
+            15 if np.abs(row).max() * 2.0 ** (15 - top) <= 2**15 - 1.5 else 14
             for row, top in zip(rows, tops, strict=True)
         ]
         mu = [count - top for count, top in zip(bits, tops, strict=True)]
@@ -105,6 +124,24 @@ def test_its_bits_are_those_of_its_definition(short, rng):
     assert (report.scheme, report.slices, report.products, report.reproducible) == ("short", 1, 1, True)
 
 
+def test_sums_over_slabs_are_exact(short, rng):
+    a, b = rng.integers(2**14, 2**15, (2, 9000)).astype(float), rng.integers(2**14, 2**15, (9000, 3)).astype(float)
+    assert ShortEngine(Short(1), 9000).slab < 9000
+    assert (ozaki.matmul(a, b, scheme="short", slices=1) == by_definition(a, b)).all()
+
+
+@pytest.mark.parametrize(("m", "k", "n"), [(300, 9000, 200), (1500, 1, 700), (700, 64, 600), (2, 200_000, 2)])
+def test_its_engine_holds_what_it_says(short, rng, m, k, n):
+    a, b, out = rng.standard_normal((m, k)), rng.standard_normal((k, n)), np.empty((m, n))
+    plan = ozaki.plan(a.shape, b.shape, dtype="float64", scheme="short", slices=1)
+    ozaki.matmul(a, b, plan=plan, out=out)
+    tracemalloc.start()
+    report = ozaki.matmul(a, b, plan=plan, out=out, return_report=True)[1]
+    held = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert report.workspace_bytes / 3 < held <= report.workspace_bytes
+
+
 def test_its_bound_holds_and_an_accuracy_finds_it(short, rng):
     a, b = rng.standard_normal((30, 200)), rng.standard_normal((200, 20))
     for target in (1e-3, Accuracy("row-column", 1e-3), Accuracy("normwise", 1e-3)):
@@ -126,3 +163,28 @@ def test_nothing_else_has_to_know_it(short, rng):
     limited = ozaki.matmul(x, y, scheme="short", slices=1, workspace_limit=10**6)
     assert np.array_equal(whole, limited, equal_nan=True)
     assert np.isinf(whole[1, 3]).all() and np.isfinite(np.delete(whole[1], 3, axis=0)).all()
+
+
+def test_where_no_engine_multiplies_it_nothing_is_computed(short, rng, monkeypatch):
+    a, b = rng.standard_normal((3, 20)), rng.standard_normal((20, 4))
+    plan = ozaki.plan(a.shape, b.shape, dtype="float64", scheme="short", slices=1)
+    int8 = replace(plan, engine="int8")
+    monkeypatch.setattr(backend, "work", None)
+    calls = (
+        lambda options, _: ozaki.matmul(a, b, scheme="short", **options),
+        lambda options, _: ozaki.matmul(a, b, scheme="short", slices=1, **options),
+        lambda options, _: ozaki.plan(a, b, scheme="short", accuracy=1e-3, **options),
+        lambda _, plan: ozaki.matmul(a, b, plan=plan),
+        lambda _, plan: ozaki.prepare(a, "left", plan),
+    )
+    for call in calls:
+        with pytest.raises(ValueError, match=r"^scheme: short are not the int8 slices that engine='int8' multiplies"):
+            call({"engine": "int8"}, int8)
+    monkeypatch.delitem(MAKERS, Short)
+    for call in calls:
+        with pytest.raises(NotImplementedError, match=r"^scheme: NumPy has no engine for short; use scheme='auto'"):
+            call({}, plan)
+    with pytest.raises(NotImplementedError, match=r"^scheme: NumPy has no engine for short"):
+        of_shapes(a.shape, b.shape, "float64", {"scheme": "short", "slices": 1}, "cpu", backend)
+    device = Machine(devices.of("90", multiprocessors=132, shared_memory=233472))
+    assert device.obstacle(Short(1), "auto") == "CuPy arrays have no engine for short; use scheme='auto'"

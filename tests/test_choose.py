@@ -42,7 +42,7 @@ class Machine:
     def core(self):
         return H100
 
-    def words_obstacle(self, words):
+    def obstacle(self, scheme, engine):
         return None
 
     def seconds(self, stack, k, dtype, way):

@@ -258,9 +258,13 @@ def test_machines_answer_without_a_gpu():
     assert a100.fastest(stack, k, "float64", (Digits(7), None)) is None
     assert h100.seconds(stack, k, "float32", PRESETS["halfhalf"]) < h100.seconds(stack, k, "float32", None)
     assert a100.seconds(stack, k, "float32", PRESETS["halfhalf"]) is None
-    assert h100.words_obstacle(PRESETS["halfhalf"]) is None
-    assert "add as those of A100" in a100.words_obstacle(PRESETS["halfhalf"])
-    assert "8.0, 8.6, 8.7, 8.9, 9.0, not 12.0" in unknown.words_obstacle(PRESETS["halfhalf"])
+    assert h100.obstacle(PRESETS["halfhalf"], "auto") is None
+    assert "add as those of A100" in a100.obstacle(PRESETS["halfhalf"], "auto")
+    assert "8.0, 8.6, 8.7, 8.9, 9.0, not 12.0" in unknown.obstacle(PRESETS["halfhalf"], "auto")
+    assert h100.obstacle(Residues(49), "auto") is None
+    assert h100.obstacle(Digits(3, 12, "fp16"), "cublas") is None
+    assert "digits of 12 bits have no kernels for int8" in h100.obstacle(Digits(3, 12), "auto")
+    assert "50 residues have moduli above 256" in h100.obstacle(Residues(50), "auto")
     times = [h100.seconds((1, n, n), n, "float64", Residues(14)) for n in (512, 1024, 2048, 4096, 8192)]
     assert all(x <= y for x, y in pairwise(times))
 

@@ -173,7 +173,7 @@ def test_the_workspace_is_what_is_held(rng, name, shape):
 def test_backends_without_kernels_say_so(rng, monkeypatch):
     a, b = operands(rng, 3, 20, 4)
     plan = ozaki.plan(a.shape, b.shape, dtype="float32", scheme="halfhalf")
-    monkeypatch.setattr(_machine, "words_obstacle", lambda words: "no kernels; use scheme='auto'")
+    monkeypatch.setattr(_machine, "obstacle", lambda scheme, engine: "no kernels; use scheme='auto'")
     for call in (
         lambda: ozaki.matmul(a, b, scheme="halfhalf"),
         lambda: ozaki.plan(a, b, scheme="halfhalf"),

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 import ozaki
-from ozaki._checks import check_choices
+from ozaki._checks import check_choices, check_runs
 from ozaki._choices import Choices
 from ozaki._operands import Shapes, shapes
 from ozaki._report import counted, several
@@ -21,7 +21,7 @@ from ozaki.planning.facts import Facts
 from ozaki.planning.ordinary import foresee
 from ozaki.planning.question import Question
 from ozaki.planning.weigh import explained
-from ozaki.schemes import Scheme, Words
+from ozaki.schemes import Scheme, Words, is_exact
 from ozaki.schemes.named import known
 
 Array = npt.NDArray[Any]
@@ -107,6 +107,8 @@ def of_shapes(
 
 
 def _planned(plan: ozaki.Plan, undecided: str, device: str, sizes: Shapes, backend: Backend) -> Planned:
+    if is_exact(plan.scheme):  # words of a plan for shapes are not yet those of the device
+        check_runs(plan.scheme, plan.engine, backend.machine())
     engine, steps = backend.engine_name(plan), backend.steps(plan)
     return Planned(plan, undecided, device, engine, steps, _seconds(plan, sizes, backend))
 

@@ -144,7 +144,7 @@ def _words_that_may_do(
     return tuple(
         words
         for words in (PRESETS["halfhalf"], PRESETS["tf32tf32"])
-        if not machine.words_obstacle(words) and word_bounds.relative(words, max(k, 1)) <= tolerance
+        if not machine.obstacle(words, "auto") and word_bounds.relative(words, max(k, 1)) <= tolerance
     )
 
 

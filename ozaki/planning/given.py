@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from ozaki._accuracy import Accuracy, default_accuracy
-from ozaki._checks import check_proven, check_words
+from ozaki._checks import check_proven, check_runs, check_words
 from ozaki._choices import Choices
 from ozaki._operands import Shapes
 from ozaki._plan import Plan
@@ -14,7 +14,7 @@ from ozaki.bounds.of_scheme import a_priori
 from ozaki.bounds.rounding import with_rounding
 from ozaki.planning.question import Machine
 from ozaki.schemes import Scheme, Words, scaling_of
-from ozaki.schemes.named import forced, integer_scheme, words_of
+from ozaki.schemes.named import FAMILIES, forced, integer_scheme, least_of, scheme_of, words_of
 
 NATIVE_ASKED_FOR = "native product: asked for by scheme='native'"
 
@@ -25,16 +25,22 @@ def named_scheme(choices: Choices, dtype: str, k: int, machine: Machine | None) 
     Raises
     ------
     ValueError, NotImplementedError
-        If it contradicts another choice, has no room for k, or does not run on the machine.
+        If it contradicts another choice, has no room for k, or does not run on the machine; or if only its count is
+        left open, and it runs with no count.
     """
     if (words := words_of(choices.scheme, None if machine is None else machine.core())) is not None:
         check_words(words, dtype, choices, machine)
         return words
-    if choices.slices is None:
-        return None
     assert isinstance(choices.scheme, str)
-    scheme = forced(integer_scheme(choices.scheme, k), choices.slices)
-    scaling_of(scheme, max(k, 1))
+    name, k = integer_scheme(choices.scheme, k), max(k, 1)
+    if choices.slices is None:
+        if machine is not None and name in FAMILIES:
+            check_runs(scheme_of(name, least_of(name, k)), choices.engine, machine)
+        return None
+    scheme = forced(name, choices.slices)
+    scaling_of(scheme, k)
+    if machine is not None:
+        check_runs(scheme, choices.engine, machine)
     return scheme
 
 

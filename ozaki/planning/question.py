@@ -30,8 +30,11 @@ class Machine(Protocol):
         """The tensor cores for which words given by name are planned; None if the machine's are unknown."""
         ...
 
-    def words_obstacle(self, words: Words) -> str | None:
-        """Why these words do not run here; None if they do."""
+    def obstacle(self, scheme: Scheme | Words, engine: str) -> str | None:
+        """Why nothing here, or not the engine of that name, multiplies this scheme; None if it runs.
+
+        The engine "auto" is any.
+        """
         ...
 
     def fastest(self, stack: tuple[int, int, int], k: int, dtype: str, ways: tuple[Way, ...]) -> Way:

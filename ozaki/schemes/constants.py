@@ -7,18 +7,21 @@ from itertools import chain
 from math import ldexp, prod
 from struct import pack, unpack
 
-from ozaki.schemes import Digits, Residues, Scheme
+from ozaki.schemes import Digits, Residues
 from ozaki.schemes.residues import remainders
 
+KernelScheme = Digits | Residues
+"""The schemes whose slices the kernels make, and whose products they round."""
 
-def image_limbs(scheme: Scheme) -> int:
+
+def image_limbs(scheme: KernelScheme) -> int:
     """Number of 32-bit limbs that hold an element of an image with its sign."""
     if isinstance(scheme, Digits):
         return -(-scheme.bits * scheme.count // 32)
     return -(-(scheme.range.bit_length() // 2 + 2) // 32)
 
 
-def product_limbs(scheme: Scheme) -> int:
+def product_limbs(scheme: KernelScheme) -> int:
     """Number of 32-bit limbs that hold an entry of Cbar or, of digits at any k < 2**40, of V (definitions.md, 3)."""
     if isinstance(scheme, Digits):
         return -(-(scheme.bits * (scheme.count + 1) + 41) // 32)

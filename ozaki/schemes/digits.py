@@ -8,7 +8,10 @@ from typing import ClassVar, Literal
 from ozaki.schemes.image import Scaling, ceil_log2, max_scaling
 
 MAX_DIGITS = 64
-"""The largest `Digits.count` that a caller may give."""
+"""The largest `Digits.count` that a caller may give: images then have 511 bits, more than twice what "qd" needs.
+
+Nothing else limits the count; that of products grows with its square.
+"""
 
 
 @dataclass(frozen=True)
@@ -20,7 +23,8 @@ class Digits:
     count : int
         Number of digits p, the most significant first.
     bits : int
-        8 (an int8 with no bit wasted), 7 (as in the first int8 implementations), or what FP16 products leave exact.
+        8 (an int8 with no bit wasted), 7 (as in the first int8 implementations), or what FP16 products leave exact. Of
+        these alone kernels know; NumPy takes up to 22, whose products float64 still adds exactly over a slab.
     word : {"int8", "fp16"}
         The format in which tensor cores multiply digits; a product has the same bits with either.
     """
@@ -69,8 +73,8 @@ class Digits:
         """Largest absolute value of the pairs of digits that are left out of an entry of Cbar (docs/bounds.md, B1).
 
         Zero where trailing digits that are zero make all these pairs vanish. The spans are the largest top - bottom of
-        the rows of the left and of the right operand: an image is a multiple of 2**(scaling.base - span), so its last
-        (scaling.base - span) // bits digits are zero.
+        the rows of the left and of the right operand: an image has scaling.base bits or more, so it is a multiple of
+        2**(scaling.base - span), and its last (scaling.base - span) // bits digits are zero.
         """
         base = self.scaling(k).base
         used = sum(self.count - max(base - span, 0) // self.bits for span in spans)
@@ -84,7 +88,7 @@ class Digits:
 
     @property
     def growth(self) -> int:
-        """Least factor by which the error bound grows when a digit is taken away.
+        """Least factor by which error bounds grow when a digit is taken away (`ExactScheme.growth`).
 
         A digit adds `bits` bits, but a third digit doubles the pairs that are left out, which takes one bit back. A
         single digit leaves no pair out, so its error may be no larger than that of two: then the factor is 0.

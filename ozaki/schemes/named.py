@@ -57,7 +57,7 @@ def forced(name: str, count: int) -> Scheme:
     """
     if name not in FAMILIES:
         raise ValueError(
-            f"slices: {count} slices of scheme {name!r}; name what to count: scheme='digits' or 'residues'"
+            f"slices: {count} slices of scheme {name!r}; name what to count, as scheme='digits' or 'residues' does"
         )
     most = most_of(name)
     if isinstance(count, bool) or not isinstance(count, Integral) or not 1 <= count <= most:

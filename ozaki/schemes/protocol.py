@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Protocol
+from dataclasses import Field
+from typing import Any, ClassVar, Protocol
 
 from ozaki.schemes.image import Scaling
 
@@ -10,9 +11,14 @@ from ozaki.schemes.image import Scaling
 class ExactScheme(Protocol):
     """A scheme that slices fixed-point images and sums slice products exactly: the images alone decide the bits.
 
-    Planning and bounds ask a scheme nothing else; each backend has an engine that makes and multiplies its slices.
-    Schemes are frozen, hashable and comparable: plans hold them, and caches have them as keys.
+    Bounds ask a scheme nothing else, nor does planning, but for names where it chooses between digits and residues
+    (docs/design.md, 9). Backends ask for what their engines need of it. Schemes are frozen dataclasses: plans hold
+    them, caches have them as keys, and `dataclasses.replace` makes one of another count.
     """
+
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+
+    def __hash__(self) -> int: ...
 
     exact: ClassVar[bool]
     """True: the bits are the same on every backend."""
@@ -60,5 +66,10 @@ class ExactScheme(Protocol):
 
     @property
     def growth(self) -> int:
-        """Least factor by which the error bound grows when a slice is taken away; 0 if the bound may stay or shrink."""
+        """The factor by which one slice less enlarges the error bound at least; 0 if the bound may stay or shrink.
+
+        It holds for each k, each measure and all operands. The search tries one slice less only where this may meet the
+        target: too large a factor costs slices that are not needed, too small a one proofs that fail. The bound of the
+        slices that run is right with any factor.
+        """
         ...

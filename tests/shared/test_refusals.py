@@ -166,6 +166,22 @@ def test_engines_are_named_where_another_is_asked_for(device):
             matmul(engine="x", reproducible=True)(device)
 
 
+def test_engines_refuse_slices_that_they_do_not_multiply(device):
+    engine = "int8" if device.xp is np else "hopper"
+    expected = rf"^scheme: fp16-digits12 are not the int8 slices that engine='{engine}' multiplies; use engine='auto'"
+    options = {"scheme": "fp16-digits", "engine": engine}
+    made = ozaki.plan(A, B, dtype="float64", slices=4, **options)
+    for call in (
+        matmul(**options),
+        matmul(**options, slices=4),
+        matmul(plan=made),
+        plan(**options),
+        lambda device: ozaki.prepare(ones(device, A), "left", made),
+    ):
+        with pytest.raises(ValueError, match=expected):
+            call(device)
+
+
 def test_a_failing_call_changes_nothing(device):
     out, a = device.full((3, 2), 7), device.full(A, 1 / 3)
     a[:, 1] = 2.0**-700

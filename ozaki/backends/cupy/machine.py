@@ -8,9 +8,10 @@ from math import inf
 
 from ozaki.backends.cupy import devices
 from ozaki.backends.cupy.devices import Device
-from ozaki.backends.cupy.steps.engines.choice import slice_engine, word_engine
+from ozaki.backends.cupy.steps.engines.choice import slice_engine, slices_obstacle, word_engine
 from ozaki.planning.question import Way
-from ozaki.schemes import Words
+from ozaki.schemes import Scheme, Words
+from ozaki.schemes.constants import KernelScheme
 from ozaki.schemes.formats import TensorCore
 
 
@@ -30,8 +31,12 @@ class Machine:
         """The tensor cores of words that are given by name; None if those there are unknown."""
         return self.device.family.core
 
-    def words_obstacle(self, words: Words) -> str | None:
-        """Why these words do not run there, or not by themselves; None if they do."""
+    def obstacle(self, scheme: Scheme | Words, engine: str) -> str | None:
+        """Why no engine there, or not the one of that name, multiplies this scheme; None if it runs."""
+        return self._words_obstacle(scheme) if isinstance(scheme, Words) else slices_obstacle(scheme, engine)
+
+    def _words_obstacle(self, words: Words) -> str | None:
+        """Why these words do not run there; None if they do."""
         here, capability = self.core(), self.device.capability
         if here is None:
             known = ", ".join(f"{c[:-1]}.{c[-1:]}" for c in devices.with_known_cores())
@@ -71,5 +76,6 @@ def _seconds(device: Device, stack: tuple[int, int, int], k: int, dtype: str, wa
     if isinstance(way, Words):
         engine = word_engine(device, way, batch, m, k, n)
     else:
+        assert isinstance(way, KernelScheme)  # `slices_obstacle` refuses any other
         engine = slice_engine(device, way, "auto", batch, (m, k, n))
     return engine.seconds(way, batch, m, k, n, dtype)

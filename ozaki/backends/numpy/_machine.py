@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from ozaki.backends.numpy import engines
 from ozaki.planning.question import Way
-from ozaki.schemes import Words
+from ozaki.schemes import Scheme, Words
 from ozaki.schemes.formats import H100, TensorCore
 
 finds_facts_on_device = False
@@ -14,8 +15,12 @@ def core() -> TensorCore:
     return H100
 
 
-def words_obstacle(words: Words) -> None:
-    """Return None: NumPy models every tensor core, so all words run."""
+def obstacle(scheme: Scheme | Words, engine: str) -> str | None:
+    """Why this scheme does not run, or not by the engine of that name; None if it runs, as all words do.
+
+    NumPy models every tensor core.
+    """
+    return None if isinstance(scheme, Words) else engines.obstacle(scheme, engine == "int8")
 
 
 def fastest(stack: tuple[int, int, int], k: int, dtype: str, ways: tuple[Way, ...]) -> Way:

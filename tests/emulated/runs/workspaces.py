@@ -23,7 +23,8 @@ from ozaki.backends.cupy import repeated as kept
 from ozaki.backends.cupy.steps.engines.choice import cublas_engine, fused_engine, panel_of
 from ozaki.backends.cupy.steps.engines.engine import units_of, workspace_of
 from ozaki.backends.cupy.steps.proof import proof_workspace
-from ozaki.schemes import Digits, Residues, Scheme
+from ozaki.schemes import Digits, Residues
+from ozaki.schemes.constants import KernelScheme
 from runs.device import in_place_of_the_device, seen
 from runs.operands import matrix, same
 
@@ -115,7 +116,7 @@ def panels(rng: np.random.Generator) -> None:
 def workspaces(rng: np.random.Generator) -> None:
     """Calls hold as many bytes as `workspace_of` says; fused digits may hold fewer."""
     a, b = matrix(rng, (3, 40, 260), "f4"), matrix(rng, (3, 260, 50), "f4")
-    schemes: tuple[Scheme, ...] = (Residues(3), Digits(4))
+    schemes: tuple[KernelScheme, ...] = (Residues(3), Digits(4))
     for scheme, name in itertools.product(schemes, ("cublas", "hopper")):
         options: dict[str, Any] = {"scheme": scheme.name, "slices": scheme.count, "engine": name}
         engine = (cublas_engine if name == "cublas" else fused_engine)(devices.current(), scheme)

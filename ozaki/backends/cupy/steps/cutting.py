@@ -12,10 +12,11 @@ from ozaki.backends.cupy.program.kernels import Kernel, Macros, struct
 from ozaki.backends.cupy.program.steps import Out
 from ozaki.backends.cupy.steps.operands import Described, Layout, Slices
 from ozaki.bounds.description import FIELDS
-from ozaki.schemes import Digits, Residues, Scheme, constants, magnitude_bits, scaling_of
+from ozaki.schemes import Digits, Residues, constants, magnitude_bits, scaling_of
+from ozaki.schemes.constants import KernelScheme
 
 
-def split(b: Builder, operand: Described, side: str, scheme: Scheme, layout: Layout) -> Slices:
+def split(b: Builder, operand: Described, side: str, scheme: KernelScheme, layout: Layout) -> Slices:
     """Split a described operand into digits or residues, stored in `layout`."""
     slices = Slices.room(b, operand, layout)
     kernel = _split_kernel(operand.x.view, side, scheme, layout, operand.only_largest)
@@ -24,7 +25,7 @@ def split(b: Builder, operand: Described, side: str, scheme: Scheme, layout: Lay
 
 
 @lru_cache(maxsize=1024)
-def _split_kernel(view: View, side: str, scheme: Scheme, layout: Layout, largest: bool) -> Kernel:
+def _split_kernel(view: View, side: str, scheme: KernelScheme, layout: Layout, largest: bool) -> Kernel:
     batch, rows, k = view.shape
     scaling = scaling_of(scheme, k)
     macros = cutting_macros(view, side, scheme, layout) | {"LARGEST": int(largest)}
@@ -42,7 +43,7 @@ def _split_kernel(view: View, side: str, scheme: Scheme, layout: Layout, largest
     )  # fmt: skip
 
 
-def cutting_macros(view: View, side: str, scheme: Scheme, layout: Layout) -> Macros:
+def cutting_macros(view: View, side: str, scheme: KernelScheme, layout: Layout) -> Macros:
     """The macros of kernels/conversion/cut.cuh, and ALONG_K; `side`: "left" or "right"."""
     return {
         "INPUT": view.ctype,
@@ -56,7 +57,7 @@ def cutting_macros(view: View, side: str, scheme: Scheme, layout: Layout) -> Mac
     }
 
 
-def cutting_constants(scheme: Scheme, side: str, layout: Layout) -> tuple[Any, ...]:
+def cutting_constants(scheme: KernelScheme, side: str, layout: Layout) -> tuple[Any, ...]:
     """The arguments MORE_ARGUMENTS of kernels/conversion/cut.cuh: constants for residues, none for digits."""
     return (_residue_constants(scheme, side, layout.unsigned),) if isinstance(scheme, Residues) else ()
 

@@ -17,8 +17,8 @@ from ozaki.backends.cupy.steps.magnitudes import RESULT_LIMBS, MagnitudeLayout, 
 from ozaki.backends.cupy.steps.operands import Described, Layout, Slices
 from ozaki.backends.cupy.steps.words import tile_macros
 from ozaki.bounds.description import FIELDS
-from ozaki.schemes import Scheme, Words, magnitude_bits, scaling_of
-from ozaki.schemes.constants import image_limbs
+from ozaki.schemes import Words, magnitude_bits, scaling_of
+from ozaki.schemes.constants import KernelScheme, image_limbs
 
 _BLOCK = 128
 """Elements of a row that a warp cuts together."""
@@ -49,7 +49,7 @@ are not neighbours in memory, as those of a column. For longer rows two kernels 
 microseconds instead of 761 for contiguous rows of 16384 float32, 762 instead of 870 for columns)."""
 
 
-def fits(scheme: Scheme | Words, layout: Layout, view: View, whole: bool) -> bool:
+def fits(scheme: KernelScheme | Words, layout: Layout, view: View, whole: bool) -> bool:
     """Whether a kernel of this file can split the operand faster than two; `whole`: with a whole description."""
     if layout.tile == 0:
         return False
@@ -61,7 +61,7 @@ def fits(scheme: Scheme | Words, layout: Layout, view: View, whole: bool) -> boo
 
 
 def describe_and_split(
-    b: Builder, x: Array, side: str, scheme: Scheme, layout: Layout, whole: bool,
+    b: Builder, x: Array, side: str, scheme: KernelScheme, layout: Layout, whole: bool,
     magnitudes: Magnitudes | None = None, overlaps: bool = False,
 ) -> Slices:  # fmt: skip
     """Describe x, shape (batch, rows, k), and split it into digits or residues, in one read.
@@ -151,7 +151,7 @@ def _held(k: int, view: View, whole: bool) -> _Held:
 def _describe_split_kernel(
     view: View,
     side: str,
-    scheme: Scheme,
+    scheme: KernelScheme,
     layout: Layout,
     whole: bool,
     wanted: MagnitudeLayout | None,

@@ -16,6 +16,7 @@ from ozaki.backends.cupy.steps.magnitudes import Magnitudes
 from ozaki.backends.cupy.steps.nonfinite import patch
 from ozaki.backends.cupy.steps.operands import Described, Slices
 from ozaki.schemes import Residues, Scheme, Words
+from ozaki.schemes.constants import KernelScheme
 
 Given = Array | Described | Slices
 """An operand: its rows alone, shape (batch, rows, k), or with their description, or split."""
@@ -38,6 +39,7 @@ def split_in_one_read(
     layout = engine.layout(scheme, side, *x.shape)
     if isinstance(scheme, Words):
         return one_read.find_and_split(b, device, x, scheme, layout, lost, overlaps)
+    assert isinstance(scheme, KernelScheme)
     return one_read.describe_and_split(b, x, side, scheme, layout, whole, magnitudes, overlaps)
 
 

@@ -13,7 +13,8 @@ from ozaki.backends.cupy.program.builder import Builder
 from ozaki.backends.cupy.program.kernels import Kernel, Macros, struct
 from ozaki.backends.cupy.program.steps import Out
 from ozaki.backends.cupy.steps.cutting import accumulator_moduli
-from ozaki.schemes import Digits, Residues, Scheme, constants
+from ozaki.schemes import Digits, Residues, constants
+from ozaki.schemes.constants import KernelScheme
 
 
 @dataclass(frozen=True)
@@ -22,13 +23,13 @@ class Unrounded:
 
     Attributes
     ----------
-    scheme : Digits or Residues
+    scheme : the scheme whose products they are
     planes : shape (slices, batch, m, n or more): bytes y_t of residues, or diagonals of digits, int32 or int64
     mu, nu : int32, shapes (batch, m) and (batch, n), or (1, m) and (1, n) where one matrix serves the whole batch; the
         integers are 2**(mu_i + nu_j) times the product
     """
 
-    scheme: Scheme
+    scheme: KernelScheme
     planes: Array
     mu: Array
     nu: Array
@@ -89,7 +90,7 @@ def round_quadrants(b: Builder, scheme: Residues, planes: Array, cols: int, mu: 
 
 
 @lru_cache(maxsize=1024)
-def _recombine_kernel(scheme: Scheme, planes: View, out: View, mu_step: int, nu_step: int) -> Kernel:
+def _recombine_kernel(scheme: KernelScheme, planes: View, out: View, mu_step: int, nu_step: int) -> Kernel:
     batch, m, n = out.shape
     together = 2 if isinstance(scheme, Residues) and constants.product_limbs(scheme) <= _FEW_LIMBS else 1
     macros = _macros(scheme, out) | {
@@ -116,7 +117,7 @@ def _recombine_quadrants_kernel(scheme: Residues, planes: View, out: View, cols:
     )  # fmt: skip
 
 
-def _macros(scheme: Scheme, out: View) -> Macros:
+def _macros(scheme: KernelScheme, out: View) -> Macros:
     return {"OUTPUT": out.ctype, "SLICES": scheme.count, "LIMBS": constants.product_limbs(scheme)}
 
 

@@ -30,8 +30,13 @@ class DigitEngine:
     rectangles: tuple[Rectangle, ...]
 
     @classmethod
-    def of(cls, scheme: Digits, k: int, int8: bool) -> DigitEngine:
-        """The engine with the largest blocks that float64 sums exactly or, with `int8`, with single pairs of digits."""
+    def of(cls, scheme: Digits, k: int, int8: bool) -> DigitEngine | None:
+        """The engine with the largest blocks that float64 sums exactly or, with `int8`, with single pairs of digits.
+
+        None with `int8` if the digits are FP16.
+        """
+        if int8 and scheme.word != "int8":
+            return None
         slab = max(1, min(k, blas.DEPTH))
         room = 52 - (slab - 1).bit_length()
         span = 2 if int8 else max(2, (room + 2) // scheme.bits)

@@ -20,7 +20,10 @@ class Engine(Protocol):
     def k(self) -> int: ...
     @property
     def slab(self) -> int:
-        """Most inner indices that are multiplied at a time."""
+        """Most inner indices that are multiplied at a time: so few that float64 adds their products exactly.
+
+        A slab of both operands is held as slices, so `blas.DEPTH` at most, which bounds the workspace.
+        """
         ...
 
     @property
@@ -65,5 +68,9 @@ class Engine(Protocol):
         ...
 
     def limbs(self, sums: Floats) -> Floats:
-        """The exact integers of some entries as limbs (`_limbs`); overwrites their sums, shape (..., entries)."""
+        """The exact integers of some entries as limbs (`_limbs`), shape (count, entries), the lowest first.
+
+        Each limb is an integer of magnitude below 2**52, and there are so many that the highest is below 2**26 once
+        they are carried. Overwrites the sums of the entries, shape (..., entries).
+        """
         ...

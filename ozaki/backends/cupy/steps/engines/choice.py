@@ -21,6 +21,8 @@ from ozaki.backends.cupy.steps.engines.tiled import tiles_of
 from ozaki.backends.cupy.steps.engines.winograd import Winograd
 from ozaki.backends.cupy.steps.engines.word_mma import MmaWords
 from ozaki.schemes import Digits, Residues, Scheme, Words
+from ozaki.schemes.constants import KernelScheme
+from ozaki.schemes.digits import LEAST_FP16_BITS, MOST_FP16_BITS
 
 
 def engine_of(device: Device, plan: Plan) -> Engine:
@@ -31,10 +33,10 @@ def engine_of(device: Device, plan: Plan) -> Engine:
     ValueError
         If the device has none of the kind that is asked for.
     """
-    assert plan.scheme is not None
     (m, k, n), batch, limit = plan.shape, prod(plan.batch), plan.workspace_limit
     if isinstance(plan.scheme, Words):
         return word_engine(device, plan.scheme, batch, m, k, n)
+    assert isinstance(plan.scheme, KernelScheme)  # `slices_obstacle` refuses any other
     engine = slice_engine(device, plan.scheme, plan.engine, batch, plan.shape)
     if limit is None:
         return engine
@@ -51,7 +53,32 @@ def engine_of(device: Device, plan: Plan) -> Engine:
     return engine
 
 
-def slice_engine(device: Device, scheme: Scheme, asked: str, batch: int, shape: tuple[int, int, int]) -> Engine:
+def slices_obstacle(scheme: Scheme, asked: str) -> str | None:
+    """Why no engine, or not the one that is asked for, multiplies the slices of this scheme; None if one does.
+
+    That some devices lack the kernels of "hopper", or lack them for these slices, is for `slice_engine` to say.
+    """
+    if not isinstance(scheme, KernelScheme):
+        return f"CuPy arrays have no engine for {scheme.name}; use scheme='auto'"
+    if isinstance(scheme, Residues):
+        if max(scheme.moduli) > _LARGEST_MODULUS:
+            return f"{scheme.count} {scheme.name} have moduli above {_LARGEST_MODULUS}, and no kernels; use fewer"
+        return None
+    if scheme.bits not in _DIGIT_BITS[scheme.word]:
+        return f"digits of {scheme.bits} bits have no kernels for {scheme.word}; use scheme='digits'"
+    if scheme.word == "fp16" and asked == "hopper":
+        return f"{scheme.name} are not the int8 slices that engine='hopper' multiplies; use engine='auto'"
+    return None
+
+
+_LARGEST_MODULUS = 256
+"""The largest modulus of kernels: its residues are bytes."""
+
+_DIGIT_BITS = {"int8": (7, 8), "fp16": range(LEAST_FP16_BITS, MOST_FP16_BITS + 1)}
+"""The bits of the digits that kernels cut, for each format."""
+
+
+def slice_engine(device: Device, scheme: KernelScheme, asked: str, batch: int, shape: tuple[int, int, int]) -> Engine:
     """The engine of digits or residues that is asked for, or the fastest there, for (m, k, n) and any memory."""
     if isinstance(scheme, Digits) and scheme.word == "fp16":
         return CublasFp16(device)
@@ -69,17 +96,17 @@ def slice_engine(device: Device, scheme: Scheme, asked: str, batch: int, shape: 
     return own if asked == "hopper" or _is_faster(own, cublas, scheme, batch, shape) else cublas
 
 
-def cublas_engine(device: Device, scheme: Scheme) -> Engine:
+def cublas_engine(device: Device, scheme: KernelScheme) -> Engine:
     """The engine of int8 slices that every GPU has."""
     return CublasResidues(device) if isinstance(scheme, Residues) else CublasDigits(device)
 
 
-def fused_engine(device: Device, scheme: Scheme) -> Engine:
+def fused_engine(device: Device, scheme: KernelScheme) -> Engine:
     """The library's own kernels, of a device that has them."""
     return FusedResidues(device) if isinstance(scheme, Residues) else FusedDigits(device)
 
 
-def _own_engine(device: Device, scheme: Scheme, batch: int, shape: tuple[int, int, int]) -> Engine | None:
+def _own_engine(device: Device, scheme: KernelScheme, batch: int, shape: tuple[int, int, int]) -> Engine | None:
     """The fastest of the library's own int8 kernels; None if the device has none for these slices."""
     if device.wgmma_tiles is None:
         return None
@@ -91,7 +118,7 @@ def _own_engine(device: Device, scheme: Scheme, batch: int, shape: tuple[int, in
 
 
 @lru_cache(maxsize=1024)
-def _is_faster(own: Engine, cublas: Engine, scheme: Scheme, batch: int, shape: tuple[int, int, int]) -> bool:
+def _is_faster(own: Engine, cublas: Engine, scheme: KernelScheme, batch: int, shape: tuple[int, int, int]) -> bool:
     """Whether the library's own kernel is faster than cuBLAS, which multiplies a batch one matrix after the other.
 
     Its tiles are mostly filled, or the padded slices take little memory or no more than those of cuBLAS.
