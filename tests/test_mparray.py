@@ -307,6 +307,7 @@ def test_nested_lists():
     assert same(mparray([mparray(1), mparray(2)]), [1, 2])
     assert mparray([]).shape == (0,) and mparray([[], []]).shape == (2, 0)
     assert same(mparray(np.array(["0.5", "3"])), [0.5, 3])
+    assert same(mparray(range(3)), [0, 1, 2]) and same(mparray([range(2), range(2)]), [[0, 1]] * 2)
     for ragged in ([[1, 2], [3]], [[1, 2], 3], [1, [2, 3]], [[[1], [2]], [[3], 4]], [np.ones(2), np.ones(3)]):
         with pytest.raises(ValueError, match=r"^x: .*equal"):
             mparray(ragged)
@@ -378,6 +379,8 @@ def test_arrays_that_are_refused():
     with pytest.raises(TypeError, match=r"^x: masked elements"):
         mparray(np.ma.array([1.0, 2.0], mask=[False, True]))
     assert same(mparray(np.ma.array([1.0, 2.0])), [1, 2])
+    with pytest.raises(ValueError, match=r"^x: element \[1\] is masked"):
+        mparray([1.0, np.ma.masked])
 
 
 @pytest.mark.parametrize(("bits", "error"), [(1, ValueError), (0, ValueError), (-5, ValueError), (1000001, ValueError),

@@ -88,7 +88,7 @@ def _numbers_of(x: Any, cut: int | None, bits: int | None) -> Numbers:
         return _of_objects(entries, shape, cut, bits)
     if kind.__module__.startswith("numpy.ma"):
         x = unmasked(x, "x")
-    if isinstance(x, list):
+    if isinstance(x, Sequence) and not isinstance(x, str | bytes | memoryview):
         x = _nested(x)
     elif kind.__module__.partition(".")[0] != "cupy":
         if not hasattr(x, "__array__"):
@@ -113,7 +113,7 @@ def _of_array(x: Any, cut: int | None, bits: int | None) -> Numbers:
     return _of_objects(values, x.shape, cut, bits)
 
 
-def _nested(x: list[Any]) -> npt.NDArray[Any]:
+def _nested(x: Sequence[Any]) -> npt.NDArray[Any]:
     """Nested lists as an array of objects."""
     try:
         array = np.array(x, dtype=object)

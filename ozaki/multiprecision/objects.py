@@ -21,9 +21,9 @@ def mparray(x: Any, bits: int | None = None) -> MPArray:
           and the arrays of numpy_quaddtype are taken, too.
         - A tuple: the words of unevaluated sums, float64 arrays of one shape, the highest word first, as double-double
           and quad-double arithmetic keep them. Only a tuple is one: a list or an array with three axes holds elements.
-        - Nested lists, or an array, of objects: int, Fraction, float, str ("0.1", "-2.5e-30" or "1/3"),
-          decimal.Decimal, NumPy's scalars, mpmath.mpf and mpmath's constants, mpz, mpq and mpfr of gmpy2, fmpz, fmpq,
-          arf and arb of python-flint, in any mixture; or one of these alone. An arb counts as its midpoint.
+        - Nested lists or other sequences, or an array, of objects: int, Fraction, float, str ("0.1", "-2.5e-30" or
+          "1/3"), decimal.Decimal, NumPy's scalars, mpmath.mpf and mpmath's constants, mpz, mpq and mpfr of gmpy2, fmpz,
+          fmpq, arf and arb of python-flint, in any mixture; or one of these alone. An arb counts as its midpoint.
         - An mpmath.matrix; fmpz_mat, fmpq_mat or arb_mat of python-flint.
         - An MPArray.
     bits : int, optional
