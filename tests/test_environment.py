@@ -158,3 +158,23 @@ def test_an_error_where_it_cannot_be_set(monkeypatch):
         ozaki.matmul(np.ones((2, 2)), np.ones((2, 2)))
     with environment("flush"), pytest.raises(RuntimeError, match="flushes subnormals"):
         ozaki.plan((2, 2), (2, 2), dtype="float64", scheme="residues", slices=14)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_multiprecision_arrays_are_the_same(kind):
+    values = np.array([5e-324, -3 * 2.0**-1070, 1.5, 0.0])
+    floats = [5e-324, 2.0**-1060]
+    x = ozaki.mparray(values)
+
+    def results():
+        y = ozaki.mparray(values)
+        sums = [y + values, values[0] - y, y + ozaki.mparray((values, values)), y * values[0], ozaki.mparray(floats)]
+        halves = [(x * 2.0**-3).astype("float64"), (x * 2.0**-3).words(2), (x * 2.0**950).astype("float32")]
+        return [z.to_ints() for z in sums], [z.tobytes() for z in halves], (x == values).tolist(), repr(x)
+
+    expected = results()
+    with environment(kind):
+        found = results()
+    for (ints, exponents), (others, other_exponents) in zip(expected[0], found[0], strict=True):
+        assert ints.tolist() == others.tolist() and exponents.tolist() == other_exponents.tolist()
+    assert expected[1:] == found[1:]

@@ -208,7 +208,7 @@ INDICES = [
     ..., None, [1, 0], ([0, 1], [2, 0]), (0, ALL, [1, 3]), ([0, 1], ALL, [1, 3]), np.array([[0, 1], [1, 1]]),
     (ALL, [2, 0], slice(1, 3)), (0, [1, 2], 0), np.ones((2, 3), bool), np.zeros(2, bool), ([], ALL, [1]),
     (1, np.array([True, False, True])), (np.int64(1), np.int8(2)), (ALL, None, [0, 0, 1], None, 1), np.array(1), True,
-    (..., [1]), (0, ALL, np.array([1, 3])), (np.array([0, 1]), ALL, 1), (np.array([[1]]), None, 0, ALL, [2]),
+    (..., [1]), (0, ALL, np.array([1, 3])), (np.array([0, 1]), ALL, 1), (np.array([[1]]), None, ALL, [2]),
 ]  # fmt: skip
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ozaki._environment import default_environment
 from ozaki._masks import unmasked
 from ozaki.multiprecision.arithmetic import rounded_to
 from ozaki.multiprecision.collector import paused_collector
@@ -27,6 +28,7 @@ _MATRICES: dict[tuple[str, str], Callable[[Any], tuple[tuple[int, int], list[Any
 """By library and class: the shape and the entries, row by row."""
 
 
+@default_environment
 def numbers_of(x: Any, bits: int | None) -> Numbers:
     """The numbers of anything that `mparray` takes; rounded to nearest where `bits` are given.
 
@@ -45,6 +47,7 @@ def exactly(x: Any) -> Numbers:
     return numbers_of(x, None)
 
 
+@default_environment
 def comparable(x: Any, bits: int) -> Numbers:
     """The numbers of anything that `mparray` takes, exactly; what is not dyadic as one of more than `bits` bits.
 

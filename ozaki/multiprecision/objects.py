@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ozaki._environment import default_environment
 from ozaki.multiprecision.array import MPArray
 from ozaki.multiprecision.checks import check_bits
 from ozaki.multiprecision.convert import numbers_of
 
 
-@default_environment
 def mparray(x: Any, bits: int | None = None) -> MPArray:
     """Make an array of binary floating-point numbers of any precision.
 
