@@ -10,7 +10,7 @@ from typing import Literal, get_args
 from ozaki._environment import default_environment
 from ozaki._formats import in_units, precision_of
 
-Measure = Literal["componentwise", "row-column", "normwise"]
+Measure = Literal["componentwise", "row-column", "normwise", "relative"]
 
 _BITS = {"fp32": 24, "fp64": 53, "dd": 106, "qd": 212}
 """Bits of significand that each shorthand names."""
@@ -30,10 +30,11 @@ class Accuracy:
 
     Parameters
     ----------
-    measure : {"componentwise", "row-column", "normwise"}
+    measure : {"componentwise", "row-column", "normwise", "relative"}
         What the error E of the product is compared with. Componentwise: abs(E_ij) <= tolerance (abs(A) abs(B))_ij;
         row-column: abs(E_ij) <= tolerance norm(a_i) norm(b_j), a_i a row of A and b_j a column of B; normwise:
-        norm(E)_F <= tolerance norm(A)_F norm(B)_F.
+        norm(E)_F <= tolerance norm(A)_F norm(B)_F; relative: abs(E_ij) <= tolerance abs(C_ij), C the exact product, so
+        that entries which cancel have as many right digits as all others, and an entry that is zero comes out zero.
     tolerance : float
         Relative to the measure, without unit; below 1 (a result of zeros has the error 1). 0 asks for every bit of the
         product, which a multiprecision or integer result can hold.

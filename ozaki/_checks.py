@@ -25,6 +25,8 @@ def check_native(dtype: str, target: Accuracy | None, choices: Choices, bound: f
         raise ValueError("scheme: 'native' is not reproducible; leave one of the two out")
     if choices.engine != "auto":
         raise ValueError(f"engine: {choices.engine!r} multiplies slices; leave it out with scheme='native'")
+    if target is not None and target.measure == "relative":
+        raise ValueError("accuracy: the native product proves no relative error; use scheme='auto'")
     if target is not None and not suffices(bound, target.tolerance, dtype):
         raise ValueError(
             f"accuracy: {target.tolerance:.3g} is asked for, but the native product proves only {bound:.3g}; "
@@ -83,7 +85,7 @@ def check_proven(
     `bound` is what the scheme proves in `measure`, before the rounding to the output; `operands` names the operands
     that it is proven for, in the message. Only a componentwise bound meets a componentwise target.
     """
-    stronger = target is not None and target.measure == "componentwise" and measure != "componentwise"
+    stronger = target is not None and target.measure in ("componentwise", "relative") and target.measure != measure
     if target is None or (bound <= target.tolerance and not stronger):
         return
     if isinstance(scheme, Words):

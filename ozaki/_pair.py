@@ -103,10 +103,11 @@ class Pair:
                 f"accuracy: {target.in_words} is too small for a float result; expected 1 to {PLAIN_BITS} bits, or "
                 "dtype='mp'"
             )
-        if self.backend.name != "numpy" and (self.wide or self.dtype not in formats):
+        relative = target is not None and target.measure == "relative"
+        if self.backend.name != "numpy" and (relative or self.wide or self.dtype not in formats):
             raise NotImplementedError(
-                "dtype: products with multiprecision numbers, or into another dtype than that of the operands, run on "
-                "NumPy only so far; move operands with ozaki.asnumpy"
+                "dtype: multiprecision numbers, results in another dtype than that of the operands, and relative "
+                "accuracies are there on NumPy only so far; move operands with ozaki.asnumpy"
             )
         if out is not None and is_multiprecision(self.dtype):
             raise ValueError("out: a multiprecision result is a new array; leave `out` away")

@@ -27,15 +27,25 @@ from ozaki.bounds import estimates
 from ozaki.bounds import words as word_bounds
 from ozaki.bounds.description import SAMPLED, Least
 from ozaki.bounds.rounding import with_rounding
-from ozaki.planning.candidates import OUT_OF_RANGE, Candidates, Kind, candidates_of, fastest, names_of, native_bound
+from ozaki.planning.candidates import (
+    OUT_OF_RANGE,
+    WIDE_RESIDUES,
+    Candidates,
+    Kind,
+    candidates_of,
+    fastest,
+    names_of,
+    native_bound,
+)
 from ozaki.planning.facts import CutBound, Facts, LeastProduct, NativeInRange, Overlap, Sample, Spans, or_need
 from ozaki.planning.given import NATIVE_ASKED_FOR, named_scheme, native_plan, plan_for_any, why_named
 from ozaki.planning.proof import Proof, exact_below, proven_bound
 from ozaki.planning.question import Question
+from ozaki.planning.relative import choose_relative
 from ozaki.planning.search import choose_a_priori, likely_schemes, search
 from ozaki.schemes import Scheme, Words
 from ozaki.schemes.image import ceil_log2
-from ozaki.schemes.named import integer_scheme, most_of, scheme_of
+from ozaki.schemes.named import integer_scheme, least_of, most_of, scheme_of
 
 
 @or_need
@@ -64,6 +74,8 @@ def choose(question: Question, facts: Facts) -> Plan:
         return _named(question, facts, named)
     if question.choices.scheme == "native":
         return _native_by_name(question, facts)
+    if question.target is not None and question.target.measure == "relative":
+        return _relative(question, question.before_rounding(question.target), facts)
     question.choices.target(question.k)  # refuses 60.0, which the cache of `candidates_of` takes for an earlier 60
     candidates = candidates_of(question)
     if question.empty:
@@ -105,6 +117,16 @@ def _exact(question: Question, facts: Facts) -> Plan:
         )
     exact = question.with_format(max(sum(spans) + ceil_log2(max(k, 1)), 2))
     return _plan(exact, scheme_of(family, count), target, 0.0, "exact")
+
+
+def _relative(question: Question, target: Accuracy, facts: Facts) -> Plan:
+    """The plan of the residues whose product proves a relative target."""
+    assert isinstance(question.choices.scheme, str)
+    names_of(integer_scheme(question.choices.scheme, question.k), wide=True)  # refuses other schemes than residues
+    if question.empty:
+        return _plan(question, scheme_of(WIDE_RESIDUES, least_of(WIDE_RESIDUES, 1)), target, 0.0, "an empty product")
+    choice = choose_relative(target, question.k, facts)
+    return _plan(question, choice.scheme, target, choice.bound, "a relative error is proven from the product itself")
 
 
 def _named(question: Question, facts: Facts, scheme: Scheme | Words) -> Plan:

@@ -115,6 +115,16 @@ class WorstRatio(Need):
     exponent: int = 0
 
 
+@dataclass(frozen=True)
+class RelativeError(Need):
+    """How exact the product by a scheme is, entry by entry (B10): float, the least -log2 of a relative error.
+
+    It takes the product itself. inf if all images are exact; -inf if an entry is no larger than its error.
+    """
+
+    scheme: Scheme
+
+
 class MissingFact(LookupError):  # noqa: N818 - not an error: the answer of a decision that needs more
     """Raised inside a decision that reads a fact which is not found yet; `or_need` turns it into an answer.
 

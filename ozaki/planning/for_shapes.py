@@ -32,10 +32,10 @@ def plan_for_shapes(sizes: Shapes, dtype: str, choices: Choices) -> Plan:
         bound = native.bound(max(k, 1), dtype)
         check_native(dtype, target, choices, bound)
         return native_plan(sizes, dtype, target, bound, NATIVE_ASKED_FOR, choices.workspace_limit)
-    if target is not None and target.measure == "componentwise":
+    if target is not None and target.measure in ("componentwise", "relative"):
         raise ValueError(
-            "accuracy: a componentwise target (all shorthands are) depends on the data; plan from the operands, "
-            f"or ask for Accuracy('row-column', {target.tolerance:.3g}) or a number of slices"
+            f"accuracy: a {target.measure} target (shorthands are componentwise) depends on the data; plan from the "
+            f"operands, or ask for Accuracy('row-column', {target.tolerance:.3g}) or a number of slices"
         )
     target = target or usual_target(dtype, k)
     choice = choose_a_priori(target, max(k, 1), names_of(integer_scheme(choices.scheme, k)))

@@ -11,9 +11,9 @@ from ozaki.bounds import words as word_bounds
 from ozaki.bounds.description import NO_SPAN
 from ozaki.bounds.exact import FAR
 from ozaki.bounds.levels import EVERY, SAMPLE, bits_of, levels
-from ozaki.bounds.rounding import UP, with_rounding
-from ozaki.planning.facts import Facts, LeastProduct, Ratio, RowsBound, Spans, WorstRatio
-from ozaki.schemes import Scheme, Words, scaling_of
+from ozaki.bounds.rounding import UP, scaled, with_rounding
+from ozaki.planning.facts import Facts, LeastProduct, Ratio, RelativeError, RowsBound, Spans, WorstRatio
+from ozaki.schemes import Scheme, Words, is_exact, scaling_of
 from ozaki.schemes.named import first_count, least_of, scheme_of
 
 _WIDE_PRODUCT = 24
@@ -122,6 +122,13 @@ class Proof:
         return True
 
 
+def relative_bound(bits: float, exponent: int) -> float:
+    """The relative error 2**-bits in units of 2**exponent; inf where none is proven, 0 where there is none."""
+    if abs(bits) == inf:
+        return 0.0 if bits > 0 else inf
+    return scaled(2.0 ** (int(bits) - bits), -int(bits) - exponent) * UP
+
+
 @lru_cache(maxsize=1024)
 def _vanishing(scheme: Scheme | Words, k: int, spans: tuple[int, int]) -> bool:
     """Whether the slice products that a scheme leaves out are all zero for operands of these spans, but not for all."""
@@ -147,6 +154,10 @@ def proven_bound(
     It suffices if it meets the target and, with that rounding, is no larger than `wanted`. Where no level suffices, it
     is the bound at the last one, or, for words, by the least product (B9), if that is smaller.
     """
+    if target.measure == "relative":
+        if not is_exact(scheme):
+            return inf
+        return relative_bound(facts[RelativeError(scheme)], target.exponent)
 
     def suffices(bound: float) -> bool:
         return bound <= target.tolerance and with_rounding(bound, dtype, target.exponent) <= wanted

@@ -18,6 +18,7 @@ from ozaki.backends.numpy._tiles import TILE
 from ozaki.backends.numpy._unrounded import Unrounded
 from ozaki.backends.numpy._words import WordSlices
 from ozaki.backends.numpy.engines import Engine, engine_of
+from ozaki.multiprecision.numbers import Numbers
 from ozaki.schemes import Scheme, Words, is_exact, scaling_of
 
 _PANEL = 2048
@@ -27,51 +28,56 @@ _MOST_BYTES = 2**31
 """Most bytes of workspace of a panel, if no limit is given, unless a panel of 256 x 256 takes more."""
 
 
-def _engine(plan: Plan) -> Engine:
-    assert is_exact(plan.scheme)
-    return engine_of(plan.scheme, plan.shape[1], plan.engine == "int8")
-
-
 def execute(
-    plan: Plan,
+    scheme: Scheme | Words,
+    int8: bool,
     left: Described | Slices | WordSlices,
     right: Described | Slices | WordSlices,
-    out: npt.NDArray[Any],
+    out: npt.NDArray[Any] | Numbers,
     limit: int | None,
 ) -> int:
-    """Compute out, shape (batch, m, n), by the scheme of a plan; return the bytes of workspace.
+    """Compute out, shape (batch, m, n), by slices or words; return the bytes of workspace.
 
-    They are at most `limit`, unless that is None.
+    They are at most `limit`, unless that is None. `int8` says whether float64 BLAS multiplies the slices that a GPU
+    does, in place of fewer and wider ones.
 
     Raises
     ------
     ValueError
         If the smallest panels exceed the limit.
     """
-    if isinstance(plan.scheme, Words):
-        assert not isinstance(left, Slices) and not isinstance(right, Slices)
-        used = _words.execute(plan.scheme, left, right, out, limit)
+    if isinstance(scheme, Words):
+        assert not isinstance(left, Slices) and not isinstance(right, Slices) and not isinstance(out, Numbers)
+        used = _words.execute(scheme, left, right, out, limit)
     else:
         assert not isinstance(left, WordSlices) and not isinstance(right, WordSlices)
-        used = _exact(plan, left, right, out, limit)
+        used = _exact(scheme, int8, left, right, out, limit)
     operands = [x if isinstance(x, Described) else x.described for x in (left, right)]
     flags = [x.on_host.nonfinite for x in operands]
     if any(f.any() for f in flags):
+        assert not isinstance(out, Numbers)
         patch(operands[0].x, operands[1].x, flags, out)
     return used
 
 
 def _exact(
-    plan: Plan, left: Described | Slices, right: Described | Slices, out: npt.NDArray[Any], limit: int | None
+    scheme: Scheme,
+    int8: bool,
+    left: Described | Slices,
+    right: Described | Slices,
+    out: npt.NDArray[Any] | Numbers,
+    limit: int | None,
 ) -> int:
     """Compute out by a scheme with exact slice products, NaN and Inf counted as zero; return the bytes of workspace."""
-    assert is_exact(plan.scheme)
-    engine = _engine(plan)
-    panel = panel_of(engine, out.shape, limit)
-    mu, nu = (x.mu if isinstance(x, Slices) else _exponents(x, plan.scheme) for x in (left, right))
-    for b, rows in _panels(out.shape, panel):
-        for c in range(0, out.shape[2], panel):
-            cols = slice(c, min(c + panel, out.shape[2]))
+    of_left = left.described if isinstance(left, Slices) else left
+    engine = engine_of(scheme, of_left.k, int8)
+    batch, m, n = out.shape
+    stack = batch, m, n
+    panel = panel_of(engine, stack, limit)
+    mu, nu = (x.mu if isinstance(x, Slices) else _exponents(x, scheme) for x in (left, right))
+    for b, rows in _panels(stack, panel):
+        for c in range(0, n, panel):
+            cols = slice(c, min(c + panel, n))
             unrounded, at_left, at_right = Unrounded(engine), _matrices_of(left, b), _matrices_of(right, b)
             for h in range(0, engine.k, engine.slab):
                 part = slice(h, min(h + engine.slab, engine.k))
@@ -80,7 +86,7 @@ def _exact(
                     slices_of(right, nu, engine, "right", at_right, cols, part),
                 )
             unrounded.round_into(out[b, rows, cols], mu[at_left, rows], nu[at_right, cols])
-    return _workspace(engine, out.shape, panel)
+    return _workspace(engine, stack, panel)
 
 
 def _panels(stack: tuple[int, int, int], panel: int) -> Iterator[tuple[slice, slice]]:
@@ -135,7 +141,8 @@ def split(operand: Described, side: str, plan: Plan) -> Slices | WordSlices:
     assert plan.scheme is not None
     if isinstance(plan.scheme, Words):
         return _words.split(operand, plan.scheme)
-    engine = _engine(plan)
+    assert is_exact(plan.scheme)
+    engine = engine_of(plan.scheme, operand.k, plan.engine == "int8")
     mu = _exponents(operand, plan.scheme)
     return Slices(operand, slices_of(operand, mu, engine, side, slice(None), slice(None), slice(None)), mu)
 

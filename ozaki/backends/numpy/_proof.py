@@ -152,7 +152,7 @@ def worst_ratio(
     worst = 0.0
     for at in row_tiles(*lower.shape):
         below = lower[at]
-        above = _numerators(terms, *at)
+        above = numerators(terms, *at)
         positive = below > 0
         if not positive.all():
             worst = inf if above[~positive].any() else worst
@@ -162,7 +162,7 @@ def worst_ratio(
     return worst
 
 
-def _numerators(terms: ErrorTerms, b: slice, rows: slice) -> Floats:
+def numerators(terms: ErrorTerms, b: slice, rows: slice) -> Floats:
     """The image errors of some rows of A, shape (batch, rows, n): the sum of three outer products (B1)."""
     p, q = (side if side.shape[1] == 1 else side[:, b] for side in (terms.left, terms.right))
     p, q = p[:, :, rows, None], q[:, :, None, :]

@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 
 from ozaki import _environment
-from ozaki._formats import is_multiprecision, precision_of
 from ozaki._masks import unmasked
 from ozaki._operands import Side
 from ozaki._plan import Plan
@@ -18,13 +17,13 @@ from ozaki.backends.numpy._axpby import axpby as axpby
 from ozaki.backends.numpy._describe import describe
 from ozaki.backends.numpy._describe import describing_workspace as describing_workspace
 from ozaki.backends.numpy._execute import split as _split
+from ozaki.backends.numpy._results import empty as empty
 from ozaki.backends.numpy._sharing import overlap as arrays_overlap
 from ozaki.backends.numpy._slices import Slices
 from ozaki.backends.numpy._words import WordSlices
 from ozaki.backends.numpy.listing import steps_of
 from ozaki.backends.numpy.work import Work
 from ozaki.multiprecision.arithmetic import broadcast_to as broadcast_numbers
-from ozaki.multiprecision.floats import empty as empty_numbers
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.planning.question import Machine
 from ozaki.schemes import Words
@@ -37,11 +36,6 @@ row_bytes = 256  # 48 for the fields of a description, 8 for an exponent, the re
 def asarray(x: Any) -> npt.NDArray[Any]:
     """x, or an array that holds the elements of x; raises if some are masked."""
     return unmasked(x)
-
-
-def empty(shape: tuple[int, ...], dtype: str) -> Any:
-    """A new array for a result, its elements undefined; of multiprecision numbers zeros."""
-    return empty_numbers(shape, precision_of(dtype), np) if is_multiprecision(dtype) else np.empty(shape, dtype)
 
 
 def owns(x: Any) -> bool:

@@ -10,11 +10,12 @@ import numpy.typing as npt
 
 from ozaki._operands import SIDES, Side
 from ozaki._plan import Plan
-from ozaki.backends.numpy import _proof, _words
+from ozaki.backends.numpy import _proof, _results, _words
 from ozaki.backends.numpy._describe import Described, describe, describing_workspace, sample
 from ozaki.backends.numpy._execute import execute
 from ozaki.backends.numpy._native import native
 from ozaki.backends.numpy._overlap import overlap
+from ozaki.backends.numpy._relative import relative_bits
 from ozaki.backends.numpy._slices import Slices
 from ozaki.backends.numpy._words import WordSlices
 from ozaki.backends.panels import Panel, Panels
@@ -28,12 +29,13 @@ from ozaki.planning.facts import (
     Need,
     Overlap,
     Ratio,
+    RelativeError,
     RowsBound,
     Sample,
     Spans,
     WorstRatio,
 )
-from ozaki.schemes import Words
+from ozaki.schemes import Scheme, Words
 
 
 class Work:
@@ -60,6 +62,7 @@ class Work:
         self._described = {side: slices.described for side, slices in self._slices.items()}
         self._level: Level | None = None
         self._lower: npt.NDArray[np.float64] | None = None
+        self._product: tuple[Scheme, Any] | None = None
         self._ratios: dict[tuple[Any, Level, int, int], float] = {}
         self.workspace = 0
 
@@ -101,7 +104,20 @@ class Work:
                 rows = int(left.x.shape[1])
                 worst = self._worst_ratio(scheme, level, min(rows, FEW_ROWS) if few_rows else rows, exponent)
                 return Ratio(worst, spans, min(left.least_span, right.least_span))
+            case RelativeError(scheme):
+                return self._relative_bits(scheme)
         raise AssertionError(need)
+
+    def _relative_bits(self, scheme: Scheme) -> float:
+        """The fact `RelativeError`; keeps the product, which most often is the one that is asked for next."""
+        left, right = self._operand_pair
+        self._lower = self._product = None  # frees the memory of a proof, and of a product before
+        shape = max(left.x.shape[0], right.x.shape[0]), int(left.x.shape[1]), int(right.x.shape[1])
+        c = _results.empty(shape, self._dtype)
+        used = execute(scheme, False, left, right, c, self._limit)
+        self.workspace = max(self.workspace, used + int(c.nbytes))
+        self._product = scheme, c
+        return relative_bits(left, right, scheme, c)
 
     def _worst_ratio(self, scheme: Any, level: Level, rows: int, exponent: int) -> float:
         """The worst ratio of a scheme in the first `rows` rows of A, in units of 2**exponent.
@@ -158,9 +174,14 @@ class Work:
 
     def multiply(self, plan: Plan, c: npt.NDArray[Any]) -> None:
         """Compute the product by slices or words into c, shape (batch, m, n)."""
+        assert plan.scheme is not None
         self._lower = None  # frees the memory of the proof
+        if self._product is not None and self._product[0] == plan.scheme and plan.engine == "auto":
+            _results.copy(self._product[1], c)
+            return
         left, right = (self._slices.get(side) or self.described(side) for side in SIDES)
-        self.workspace = max(self.workspace, execute(plan, left, right, c, self._limit))
+        used = execute(plan.scheme, plan.engine == "int8", left, right, c, self._limit)
+        self.workspace = max(self.workspace, used)
 
     def native(self, c: npt.NDArray[Any]) -> None:
         """Compute NumPy's own product into c."""

@@ -1,0 +1,66 @@
+"""How exact the entries of a product are, relative to themselves, on NumPy (docs/bounds.md, B10)."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ozaki.backends.numpy._describe import Described
+from ozaki.backends.numpy._proof import numerators
+from ozaki.backends.numpy._tiles import row_tiles
+from ozaki.bounds.exact import error_terms
+from ozaki.multiprecision.numbers import Numbers
+from ozaki.schemes import Scheme, scaling_of
+
+_MARGIN = 2.0**-16
+"""Bits that are taken off for the rounding of entries, of at least 24 bits, and of their logarithms."""
+
+
+def relative_bits(left: Described, right: Described, scheme: Scheme, c: npt.NDArray[Any] | Numbers) -> float:
+    """The least -log2 of E_ij / (abs(c_ij) - E_ij) of all entries with an error; E is the image error (B1).
+
+    Parameters
+    ----------
+    left, right : the operands
+    scheme : of the product
+    c : the product by this scheme, rounded to any format, shape (batch, m, n)
+
+    Returns
+    -------
+    float
+        inf if no entry has an error, -inf if one is no larger than its error. Entries that NaN or Inf touch do not
+        count.
+    """
+    exponent = -scaling_of(scheme, left.k).base  # so that no error underflows
+    spans = left.span, right.span
+    terms = error_terms(left.on_host, right.on_host, scheme, scheme.dropped(left.k, spans), exponent)
+    tops = [x.on_host.top + x.on_host.scale for x in (left, right)]
+    least = inf
+    batch, m, n = c.shape
+    for at in row_tiles(batch, m, n):
+        of_left, of_right = (t if t.shape[0] == 1 else t[at[0]] for t in tops)
+        units = of_left[:, at[1], None] + of_right[:, None, :]
+        error = numerators(terms, *at)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            missing = _log2(c[at]) - units - np.log2(error) - exponent
+            bits = missing + np.log2(1 - np.exp2(-missing))  # abs(c) - E in place of abs(c)
+        bits[missing <= 0] = -inf
+        counted = (error > 0) & _finite(c[at])
+        least = min(least, float(bits.min(initial=inf, where=counted)) - _MARGIN)
+    return least
+
+
+def _log2(c: npt.NDArray[Any] | Numbers) -> npt.NDArray[np.float64]:
+    """log2(abs(c)), -inf for zeros."""
+    if not isinstance(c, Numbers):
+        return np.log2(np.abs(c.astype(np.float64)))
+    fractions = c.limbs[0] * 2.0**-32  # at most 2**-31 too small, which errs to the safe side
+    logarithms: npt.NDArray[np.float64] = np.log2(fractions) + c.exponents
+    return logarithms
+
+
+def _finite(c: npt.NDArray[Any] | Numbers) -> Any:
+    return True if isinstance(c, Numbers) else np.isfinite(c)

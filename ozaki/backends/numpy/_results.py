@@ -1,0 +1,24 @@
+"""Memory of results on NumPy: arrays of the hardware's formats, or multiprecision numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ozaki._formats import is_multiprecision, precision_of
+from ozaki.multiprecision.floats import empty as empty_numbers
+from ozaki.multiprecision.numbers import Numbers
+
+
+def empty(shape: tuple[int, ...], dtype: str) -> Any:
+    """A new array for a result, its elements undefined; of multiprecision numbers zeros."""
+    return empty_numbers(shape, precision_of(dtype), np) if is_multiprecision(dtype) else np.empty(shape, dtype)
+
+
+def copy(x: Any, out: Any) -> None:
+    """Copy a result into another array of its format."""
+    if isinstance(x, Numbers):
+        out.signs[...], out.exponents[...], out.limbs[...] = x.signs, x.exponents, x.limbs
+    else:
+        out[...] = x

@@ -1,0 +1,55 @@
+"""Relative targets: abs(E_ij) <= tolerance abs(C_ij), proven from the product itself.
+
+How much cancels in an entry shows in the product alone. So the product is computed with the slices that ordinary
+operands need; its entries, less their errors, prove a bound or show how many bits are missing; and so on with more
+slices. At the latest with images that are exact every entry is right, zeros included.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import inf, log2
+
+from ozaki._accuracy import Accuracy
+from ozaki.planning.candidates import WIDE_RESIDUES
+from ozaki.planning.facts import Facts, RelativeError, Spans
+from ozaki.planning.proof import exact_below, relative_bound
+from ozaki.planning.search import Choice, likely_schemes
+from ozaki.schemes import Scheme, scaling_of
+from ozaki.schemes.named import first_count, most_of, scheme_of
+
+
+def choose_relative(target: Accuracy, k: int, facts: Facts) -> Choice:
+    """The first scheme tried whose product proves a relative target; raises `MissingFact` where a fact is missing.
+
+    Raises
+    ------
+    ValueError
+        If no scheme is left to try.
+    """
+    spans: tuple[int, int] = facts[Spans()]
+    most = most_of(WIDE_RESIDUES)
+    exact = exact_below(WIDE_RESIDUES, most, k, spans)
+    componentwise = replace(target, measure="componentwise")
+    count = min(likely_schemes(componentwise, k, (WIDE_RESIDUES,))[0].count, exact)
+    wanted = -log2(target.tolerance) - target.exponent
+    while True:
+        scheme = scheme_of(WIDE_RESIDUES, count)
+        proven: float = facts[RelativeError(scheme)]
+        if proven >= wanted:
+            return Choice(scheme, relative_bound(proven, target.exponent), WIDE_RESIDUES)
+        if count >= exact:
+            raise ValueError(
+                f"accuracy: relative {target.in_words} cannot be proven with up to {most} residues; ask for a "
+                "componentwise accuracy"
+            )
+        count = min(_next(scheme, k, wanted, proven), exact)
+
+
+def _next(scheme: Scheme, k: int, wanted: float, proven: float) -> int:
+    """The count whose images have the bits that are missing, or half as many again where an entry shows nothing."""
+    base = scaling_of(scheme, k).base
+    more = base / 2 if proven == -inf else wanted - proven
+    most = most_of(WIDE_RESIDUES)
+    enough = first_count(lambda c: scaling_of(scheme_of(WIDE_RESIDUES, c), k).base >= base + more, scheme.count, most)
+    return max(enough, scheme.count + 1)
