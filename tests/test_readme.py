@@ -15,9 +15,11 @@ ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-def test_the_examples_print_what_they_say():
-    examples = doctest.DocTestParser().get_doctest(re.sub("^```.*$", "", README, flags=re.M), {}, "README", None, 0)
-    assert len(examples.examples) > 15
+@pytest.mark.parametrize(("name", "least"), [("README.md", 15), ("docs/multiprecision.md", 4)])
+def test_the_examples_print_what_they_say(name, least):
+    text = re.sub("^```.*$", "", (ROOT / name).read_text(encoding="utf-8"), flags=re.M)
+    examples = doctest.DocTestParser().get_doctest(text, {}, name, None, 0)
+    assert len(examples.examples) > least
     printed = []
     runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
     runner.run(examples, out=printed.append)
