@@ -57,7 +57,7 @@ def test_the_counts_of_the_table_are_right():
 
 
 def test_the_files_that_it_names_exist():
-    names = set(re.findall(r"`((?:docs|notebooks)/[\w.]*|\w+\.md)`", README))
+    names = set(re.findall(r"`((?:docs|examples|notebooks)/[\w.]*|\w+\.md)`", README))
     assert len(names) > 3
     for name in names:
         assert (ROOT / name).exists(), name

@@ -45,7 +45,7 @@ def test_the_wheel_holds_what_it_needs(wheel):
     names = zipfile.ZipFile(wheel).namelist()
     assert "ozaki/data/longley.dat" in names
     assert {f"ozaki/{path.relative_to(ROOT)}" for path in (ROOT / "kernels").rglob("*.cu*")} <= set(names)
-    assert not [name for name in names if name.startswith(("tests", "benchmarks", "notebooks", "docs"))]
+    assert not [name for name in names if name.startswith(("tests", "benchmarks", "examples", "notebooks", "docs"))]
 
 
 @pytest.mark.slow
