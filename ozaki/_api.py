@@ -29,6 +29,7 @@ from ozaki._prepared import Prepared
 from ozaki._product import Product
 from ozaki._report import Report
 from ozaki.backends import Backend, backend_of, repeated
+from ozaki.multiprecision.numbers import Numbers
 from ozaki.planning.for_shapes import plan_for_shapes, shapes_of_plan
 from ozaki.planning.weigh import explained
 from ozaki.schemes import Words
@@ -86,17 +87,20 @@ def matmul(
 
     Parameters
     ----------
-    a : array, shape (..., m, k) or (k,), float32 or float64, NumPy or CuPy; or a `Prepared` left operand
+    a : array, shape (..., m, k) or (k,), float32 or float64, NumPy or CuPy, or an `MPArray`; or a `Prepared` left
+        operand. With `dtype`, integers and bools, too.
     b : array, shape (..., k, n) or (k,), same library and device as `a`; or a `Prepared` right operand
     out : array, optional
         Of the result's shape and dtype, where the operands lie; overwritten and returned. It may overlap an operand. A
         tuple of one array stands for that array, as in NumPy's ufuncs.
     accuracy : Accuracy, str, int or float, optional
         "fp32", "fp64", "dd", "qd" or a number of bits b (int: componentwise, min(k, 4 sqrt(k)) 2**-b, at most 1/2), a
-        componentwise tolerance (float below 1), or `Accuracy(measure, tolerance)`: the fastest here of the array
-        library's native product, slices and words that proves it. Default: the fastest of the native product, slices
+        componentwise tolerance (float below 1), `Accuracy(measure, tolerance)`, or, for a multiprecision result,
+        "exact", every bit: the fastest here of the array library's native product, slices and words that proves it.
+        Default: the fastest of the native product, slices
         that prove "fp32" or "fp64", by the result's dtype, and, for float32 on Hopper, words whose proven error is no
-        larger than the native product's.
+        larger than the native product's; for an `MPArray` the larger `bits` of the operands, at least 53; for integers
+        "exact".
     scheme : str or Words, optional
         What computes the product. "auto" chooses, among slices "digits" or "residues", whichever needs fewer slice
         products for this data. Products of slices, also of "digits7" and "fp16-digits", are added exactly and rounded
@@ -119,13 +123,17 @@ def matmul(
     plan : Plan, optional
         A plan that `ozaki.plan` made for these shapes; it replaces all of the choices above. One made from other
         operands is first proven for these, and refused if it misses its accuracy, unless it has strict=False.
+    dtype : str, optional
+        The format of the result: "float32" or "float64", rounded once; "int64", exact; "mp" for an `MPArray` of as many
+        bits as the accuracy asks for, "mp106" for one of 106. Default: that of the operands. Another one than that, and
+        multiprecision, are there on NumPy only so far.
     return_report : bool
         Return (c, report).
 
     Returns
     -------
     c : array, shape (..., m, n), without m or n where that operand is a vector, in the operands' library
-        float64 if either operand is, else float32. The product of two vectors is a scalar of NumPy, or an array of
+        `dtype`; else an `MPArray` if either operand is one, float64 if either is, else float32. The product of two vectors is a scalar of NumPy, or an array of
         CuPy without axes.
     report : Report
         Only if asked for. A componentwise bound costs a pass over the data and, on a GPU, a synchronisation.
@@ -135,12 +143,16 @@ def matmul(
     ValueError, TypeError
         For an argument that cannot be used, which the message names; before anything is computed.
     NotImplementedError
-        For words on CuPy arrays, where the device's tensor cores are not those that the words' bound holds for.
+        For words on CuPy arrays, where the device's tensor cores are not those that the words' bound holds for; for
+        multiprecision, another `dtype` than that of the operands, and relative accuracies, on CuPy arrays.
+    OverflowError
+        With dtype="int64", if an entry does not fit; the message names it.
 
     Notes
     -----
     With tol the tolerance, u the unit roundoff of the result and C the exact product, componentwise:
-    abs(c - C)_ij <= (tol + u (1 + tol)) (abs(a) abs(b))_ij, unless c over- or underflows (docs/bounds.md). Entries
+    abs(c - C)_ij <= (tol + u (1 + tol)) (abs(a) abs(b))_ij, unless c over- or underflows (docs/bounds.md); of a
+    multiprecision result abs(c - C)_ij <= tol (abs(a) abs(b))_ij. Entries
     that NaN or Inf touch are as in IEEE arithmetic. The inputs are never modified.
 
     On a GPU, a call with an a-priori plan or a given count (and no report) does not wait for the device. A CUDA graph
@@ -200,7 +212,7 @@ def plan(
         With arrays the data decides, and the bound holds for these operands. With shapes (tuples of int) the plan is
         made a priori: its bound is in the row-column measure and holds for all operands of these shapes.
     dtype : str, optional
-        "float32" or "float64", with shapes only.
+        With shapes, "float32" or "float64", that of operands and result; with arrays as for `matmul`.
     accuracy, scheme, slices, engine, reproducible, workspace_limit
         As for `matmul`.
     strict : bool
@@ -236,7 +248,7 @@ def plan(
     product = Product(pair, pair.choices)
     question = product.question(for_operands=True)
     made = product.plan(question)
-    made = explained(question, product.facts, made)
+    made = explained(replace(question, dtype=made.dtype), product.facts, made)
     promised = choices.accuracy is not None or (choices.leave_slices and not made.native)
     return replace(made, strict=strict) if promised and not made.a_priori else made
 
@@ -349,6 +361,11 @@ def gemm(
     array([[3., 3.],
            [3., 3.]])
     """
+    if any(isinstance(x, Numbers) for x in (a, b, c)) or options.get("dtype") is not None:
+        raise NotImplementedError(
+            "gemm: multiprecision operands and dtype are not supported yet; write alpha * ozaki.matmul(...) + beta * "
+            "c, in which all but the product is exact"
+        )
     backend = backend_of(("a", a), ("b", b), *((("c", c),) if c is not None else ()))
     op_a, op_b = _transposed("a", a, trans_a, backend), _transposed("b", b, trans_b, backend)
     pair = Pair(op_a, op_b, out=out)

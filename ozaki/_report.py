@@ -61,7 +61,11 @@ class Report:
             lines.append("no error bound")
         else:
             bound = rounded_up(self.bound, self.exponent)
-            lines.append(f"proven: {self.measure} error <= {bound} (rounding to the output included)")
+            lines.append(
+                "proven: exact"
+                if self.bound == 0
+                else f"proven: {self.measure} error <= {bound} (rounding to the output included)"
+            )
         if self.estimate is not None:
             lines.append(f"about {self.estimate:.1e} if roundings cancel as random ones do: an estimate, not proven")
         if self.why:

@@ -8,6 +8,9 @@ from math import ceil, log2
 from ozaki._accuracy import Accuracy
 from ozaki._formats import MULTIPRECISION, SIGNIFICAND_BITS, is_multiprecision, precision_of
 
+_LEAST_BITS = 53
+"""Least bits of a multiprecision result where no accuracy is named: a list of small integers has few bits."""
+
 
 def result_format(asked: str | None, operands: Sequence[str], target: Accuracy | None) -> str:
     """The format in which a product is computed.
@@ -25,7 +28,7 @@ def result_format(asked: str | None, operands: Sequence[str], target: Accuracy |
     if asked is not None and is_multiprecision(asked) and asked != MULTIPRECISION:
         return asked
     if target is None:
-        return f"{MULTIPRECISION}{max(map(precision_of, operands))}"
+        return f"{MULTIPRECISION}{max(_LEAST_BITS, *map(precision_of, operands))}"
     if target.exact:
         return MULTIPRECISION
     # The rounding to the format takes at most half of the tolerance, and leaves the other half to the images.

@@ -165,7 +165,7 @@ CASES = {
         for x in (53, 53.0, 1, 1.0, np.int64(53), Fraction(3, 2))
         for measure in ("componentwise", "row-column", "normwise")
     },
-    "measure": (lambda: Accuracy("relative", 1e-3), ValueError, "accuracy", "componentwise, row-column, normwise"),
+    "measure": (lambda: Accuracy("elementwise", 1e-3), ValueError, "accuracy", "componentwise, row-column, normwise"),
     "tolerance NaN": (lambda: Accuracy("normwise", np.nan), ValueError, "accuracy", "above 0 and below 1"),
     "tolerance text": (lambda: Accuracy("normwise", "1e-3"), TypeError, "accuracy", "above 0 and below 1"),
     "tolerance boolean": (lambda: Accuracy("normwise", True), TypeError, "accuracy", "above 0 and below 1"),

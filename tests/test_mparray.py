@@ -165,7 +165,7 @@ def test_python_integers(values, bits):
     found = mparray(values, bits=bits)
     assert same(found, values if bits is None else [rounded(Fraction(v), bits) for v in values])
     widest = max((abs(v) // (v & -v)).bit_length() if v else 0 for v in values)
-    assert found.bits == max(2, widest if bits is None else min(bits, widest))
+    assert found.bits == (max(2, widest) if bits is None else bits)
 
 
 def test_trailing_zeros_take_no_memory():
@@ -211,9 +211,13 @@ def test_bits_are_the_least_that_hold_all():
     assert mparray([1, 2, 0]).bits == 2
     assert mparray([1, 2.5, Fraction(1, 1024)]).bits == 3
     assert mparray([1.5, 2**100 + 1]).bits == 101
-    assert mparray([1.0, 0.5], bits=100).bits == 2
+    assert mparray(np.ones(3)).bits == 53
+
+
+def test_bits_that_are_given_are_those_of_the_array():
+    assert mparray([1.0, 0.5], bits=100).bits == 100
     assert mparray(["0.1"], bits=100).bits == 100
-    assert mparray(np.ones(3), bits=100).bits == 53
+    assert mparray(np.ones(3), bits=100).bits == 100
     assert mparray(np.ones(3), bits=20).bits == 20
 
 
@@ -438,4 +442,4 @@ def test_the_collector_runs_again():
 
 def test_an_mparray_is_returned_as_it_is():
     x = mparray([1, 5])
-    assert mparray(x) is x and mparray(x, bits=3) is x and isinstance(mparray(x, bits=2), ozaki.MPArray)
+    assert mparray(x) is x and (mparray(x, bits=40) == x).all() and isinstance(mparray(x, bits=2), ozaki.MPArray)

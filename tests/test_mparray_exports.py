@@ -266,13 +266,13 @@ def test_other_files_are_refused(tmp_path):
 @pytest.mark.parametrize(
     ("x", "lines"),
     [
-        (2.5, ["mparray(2.5, bits=3)"]),
-        ([1, -2], ["mparray([ 1.0, -2.0], bits=2)"]),
+        (2.5, ["mparray(2.5, bits=50)"]),
+        ([1, -2], ["mparray([ 1.0, -2.0], bits=50)"]),
         (
             [["1/3", 2**100], [0, "-1e-300"]],
             ["mparray([[   0.333333, 1.26765e+30],", "         [        0.0,   -1.0e-300]], bits=50)"],
         ),
-        ([[], []], ["mparray([], shape=(2, 0), bits=2)"]),
+        ([[], []], ["mparray([], shape=(2, 0), bits=50)"]),
     ],
     ids=str,
 )

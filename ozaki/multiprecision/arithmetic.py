@@ -168,3 +168,12 @@ def rounded_to(x: Numbers, bits: int) -> Numbers:
         out.limbs.reshape(limbs_of(bits), -1)[:, at] = kept
         out.exponents.reshape(-1)[at] = exponents[at] + over
     return Numbers(x.signs.copy(), out.exponents, out.limbs, bits)
+
+
+def with_bits(x: Numbers, bits: int) -> Numbers:
+    """The elements in a format of `bits` bits: rounded to nearest, ties to even, where it has fewer than `x`."""
+    if x.bits > bits:
+        return rounded_to(x, bits)
+    xp = library(x.limbs)
+    more = xp.zeros((limbs_of(bits) - len(x.limbs), *x.shape), np.uint32)
+    return Numbers(x.signs, x.exponents, xp.concatenate([x.limbs, more]) if len(more) else x.limbs, bits)

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from ozaki._environment import default_environment
 from ozaki._masks import unmasked
-from ozaki.multiprecision.arithmetic import rounded_to
+from ozaki.multiprecision.arithmetic import with_bits
 from ozaki.multiprecision.collector import paused_collector
 from ozaki.multiprecision.errors import UnfitError
 from ozaki.multiprecision.floats import PRECISION, of_floats, of_integers, of_words
@@ -30,7 +30,7 @@ _MATRICES: dict[tuple[str, str], Callable[[Any], tuple[tuple[int, int], list[Any
 
 @default_environment
 def numbers_of(x: Any, bits: int | None) -> Numbers:
-    """The numbers of anything that `mparray` takes; rounded to nearest where `bits` are given.
+    """The numbers of anything that `mparray` takes; with `bits` given, rounded to nearest in a format of so many bits.
 
     Raises
     ------
@@ -39,7 +39,7 @@ def numbers_of(x: Any, bits: int | None) -> Numbers:
     """
     with paused_collector():
         found = _numbers_of(x, bits, bits)
-    return found if bits is None else rounded_to(found, bits)
+    return found if bits is None else with_bits(found, bits)
 
 
 def exactly(x: Any) -> Numbers:

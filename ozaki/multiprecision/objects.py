@@ -25,15 +25,16 @@ def mparray(x: Any, bits: int | None = None) -> MPArray:
         - An mpmath.matrix; fmpz_mat, fmpq_mat or arb_mat of python-flint.
         - An MPArray.
     bits : int, optional
-        2 to 1,000,000: every element is rounded to nearest at so many bits below its own first bit, ties to even, once.
+        2 to 1,000,000: the bits of the array, and so of products that name no other accuracy. Every element is rounded
+        to nearest at so many bits below its own first bit, ties to even, once.
         Default: all elements are kept exactly. Then none may be without an end in binary, as "0.1", Fraction(1, 3) and
         mpmath.pi are.
 
     Returns
     -------
     MPArray
-        Its `bits` are 53, 24 and 11 for floats, 8 itemsize for unsigned integers and one less for signed ones, else
-        the least that hold all elements, at least 2; but not more than the `bits` given.
+        Its `bits` are those given; without, 53, 24 and 11 for floats, 8 itemsize for unsigned integers and one less for
+        signed ones, else the least that hold all elements, at least 2.
 
     Raises
     ------

@@ -39,12 +39,11 @@ from ozaki.planning.candidates import (
 )
 from ozaki.planning.facts import CutBound, Facts, LeastProduct, NativeInRange, Overlap, Sample, Spans, or_need
 from ozaki.planning.given import NATIVE_ASKED_FOR, named_scheme, native_plan, plan_for_any, why_named
-from ozaki.planning.proof import Proof, exact_below, proven_bound
+from ozaki.planning.proof import Proof, exact_below, exact_bits, proven_bound
 from ozaki.planning.question import Question
 from ozaki.planning.relative import choose_relative
 from ozaki.planning.search import choose_a_priori, likely_schemes, search
 from ozaki.schemes import Scheme, Words
-from ozaki.schemes.image import ceil_log2
 from ozaki.schemes.named import integer_scheme, least_of, most_of, scheme_of
 
 
@@ -115,8 +114,8 @@ def _exact(question: Question, facts: Facts) -> Plan:
         raise ValueError(
             f"accuracy: the elements of a row span up to {max(spans)} bits, too many for an exact product; ask for bits"
         )
-    exact = question.with_format(max(sum(spans) + ceil_log2(max(k, 1)), 2))
-    return _plan(exact, scheme_of(family, count), target, 0.0, "exact")
+    exact = question.with_format(exact_bits(spans, k))
+    return replace(_plan(exact, scheme_of(family, count), target, 0.0, "exact: every bit of the product"), bound=0.0)
 
 
 def _relative(question: Question, target: Accuracy, facts: Facts) -> Plan:

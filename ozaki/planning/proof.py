@@ -14,6 +14,7 @@ from ozaki.bounds.levels import EVERY, SAMPLE, bits_of, levels
 from ozaki.bounds.rounding import UP, scaled, with_rounding
 from ozaki.planning.facts import Facts, LeastProduct, Ratio, RelativeError, RowsBound, Spans, WorstRatio
 from ozaki.schemes import Scheme, Words, is_exact, scaling_of
+from ozaki.schemes.image import ceil_log2
 from ozaki.schemes.named import first_count, least_of, scheme_of
 
 _WIDE_PRODUCT = 24
@@ -120,6 +121,11 @@ class Proof:
         self._level_index += 1
         self._least_span = None
         return True
+
+
+def exact_bits(spans: tuple[int, int], k: int) -> int:
+    """Bits that hold every entry of the exact product of rows of these spans, from its first set bit to its last."""
+    return max(sum(spans) + ceil_log2(max(k, 1)), 2)
 
 
 def relative_bound(bits: float, exponent: int) -> float:

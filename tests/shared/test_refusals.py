@@ -114,11 +114,11 @@ CASES = {
     "plan of another batch": (matmul((5, 3, 4), plan=of_shapes()), ValueError, "plan", "batch"),
     "plan of another dtype": (matmul(dtype="f4", plan=of_shapes()), ValueError, "plan", "float32"),
     "no plan": (matmul(plan="fp64"), TypeError, "plan", "ozaki.plan"),
-    "operands with dtype": (
-        lambda d: ozaki.plan(ones(d, A), ones(d, B), dtype="float64"),
-        ValueError,
+    "operands with an odd dtype": (
+        lambda d: ozaki.plan(ones(d, A), ones(d, B), dtype="int8"),
+        TypeError,
         "dtype",
-        "shapes only",
+        "'float32', 'float64', 'int64' or 'mp'",
     ),
     "side": (prepare(A, "middle"), ValueError, "side", "'left' or 'right'"),
     "prepare for the wrong side": (prepare(A, "right"), ValueError, "x", "(4, 2)"),

@@ -14,7 +14,9 @@ from ozaki.backends.numpy._numbers import image_pieces
 from ozaki.backends.numpy._tiles import row_tiles
 from ozaki.backends.numpy.engines import Engine
 from ozaki.backends.numpy.engines.residues import ResidueEngine
+from ozaki.multiprecision.floats import of_floats
 from ozaki.multiprecision.numbers import Numbers
+from ozaki.schemes.blas import PIECE_BITS
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,10 @@ class Slices:
         return rows
 
 
+_WIDEST = 900
+"""Most bits of an image that is a float64 array: a wider one may leave the range of float64."""
+
+
 def slices_of(
     operand: Described | Slices, mu: npt.NDArray[np.int64], engine: Engine, side: str, b: slice, rows: slice, hs: slice
 ) -> Floats:
@@ -52,6 +58,9 @@ def slices_of(
         return _slices_of_numbers(operand.numbers[b, rows, hs], mu[b, rows], engine, side)
     x = operand.x[b, rows, hs]
     mu = mu[b, rows]
+    if isinstance(engine, ResidueEngine) and engine.pieces * PIECE_BITS > _WIDEST:
+        finite = np.where(np.isfinite(x), x, 0) if operand.on_host.nonfinite.any() else x
+        return _slices_of_numbers(of_floats(finite), mu, engine, side)
     # Slices get the memory order of x, so that a transposed operand, too, is read and written along memory.
     planes = np.empty((engine.planes, *turned(x, x).shape))
     nonfinite = bool(operand.on_host.nonfinite.any())
