@@ -133,8 +133,8 @@ def matmul(
     Returns
     -------
     c : array, shape (..., m, n), without m or n where that operand is a vector, in the operands' library
-        `dtype`; else an `MPArray` if either operand is one, float64 if either is, else float32. The product of two vectors is a scalar of NumPy, or an array of
-        CuPy without axes.
+        Its dtype is `dtype`; without, an `MPArray` if either operand is one, float64 if either is, else float32. The
+        product of two vectors is a scalar of NumPy, or an array without axes of CuPy or of multiprecision.
     report : Report
         Only if asked for. A componentwise bound costs a pass over the data and, on a GPU, a synchronisation.
 
