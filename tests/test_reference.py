@@ -11,25 +11,29 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+import ozaki
 from ozaki import reference
 from ozaki.reference import _exact
+from tests.mparrays import rationals
 
-MEASURES = [
-    reference.componentwise_error,
-    reference.row_column_error,
-    reference.normwise_error,
-    reference.relative_residual,
-]
+SQUARED = [reference.row_column_error, reference.normwise_error, reference.relative_residual]
+MEASURES = [reference.componentwise_error, reference.relative_error, *SQUARED]
 
 
 def to_fractions(integers, exponent):
     return [[int(x) * Fraction(2) ** exponent for x in row] for row in integers]
 
 
+def fractions(x):
+    """The elements as an array of Fractions."""
+    if isinstance(x, ozaki.MPArray):
+        return rationals(x)
+    return np.array([Fraction(y) for y in x.ravel().tolist()], dtype=object).reshape(x.shape)
+
+
 def exact(a, b):
     """The product in rationals, the slow and obvious way."""
-    columns = [[Fraction(float(y)) for y in column] for column in b.T]
-    rows = [[Fraction(float(x)) for x in row] for row in a]
+    rows, columns = fractions(a), fractions(b).T
     return [[sum((x * y for x, y in zip(r, c, strict=True)), Fraction(0)) for c in columns] for r in rows]
 
 
@@ -142,7 +146,12 @@ def test_mpmath_agrees(pair):
     [
         (np.zeros((2, 3)), np.zeros((2, 3)), ValueError, r"b: shape \(2, 3\) does not fit a of shape \(2, 3\)"),
         (np.zeros(3), np.zeros((3, 1)), ValueError, "a: expected a matrix"),
-        (np.zeros((1, 3)), np.zeros((3, 1), int), TypeError, "b: expected float32 or float64, got int64"),
+        (
+            np.zeros((1, 3)),
+            np.zeros((3, 1), complex),
+            TypeError,
+            "b: expected float32, float64, integers or an MPArray",
+        ),
     ],
 )
 def test_what_does_not_fit_is_named(a, b, error, words):
@@ -155,16 +164,18 @@ def test_what_does_not_fit_is_named(a, b, error, words):
 
 
 def slow_measures(c, a, b):
-    """Componentwise, row-column, normwise and residual, the last three squared, in rationals."""
+    """Componentwise, relative, row-column, normwise and residual, the last three squared, in rationals."""
+    a, b, c = fractions(a), fractions(b), fractions(c)
     whole = exact(a, b)
-    errors = [[abs(Fraction(float(x)) - y) for x, y in zip(p, q, strict=True)] for p, q in zip(c, whole, strict=True)]
+    errors = [[abs(x - y) for x, y in zip(p, q, strict=True)] for p, q in zip(c, whole, strict=True)]
     scales = exact(abs(a), abs(b))
-    rows = [sum(Fraction(float(x)) ** 2 for x in row) for row in a]
-    cols = [sum(Fraction(float(x)) ** 2 for x in column) for column in b.T]
+    rows = [sum(x**2 for x in row) for row in a]
+    cols = [sum(x**2 for x in column) for column in b.T]
     cells = [(i, j) for i in range(len(rows)) for j in range(len(cols))]
     total = sum(errors[i][j] ** 2 for i, j in cells)
     return [
         max(errors[i][j] / scales[i][j] for i, j in cells),
+        max(errors[i][j] / abs(whole[i][j]) for i, j in cells),
         max(errors[i][j] ** 2 / (rows[i] * cols[j]) for i, j in cells),
         total / (sum(rows) * sum(cols)),
         total / sum(whole[i][j] ** 2 for i, j in cells),
@@ -189,9 +200,10 @@ def test_measures_are_exact_and_rounded_up(shape, spread, dtype):
     a = np.ldexp(1 + rng.random((m, k)), rng.integers(-spread, spread + 1, (m, k))).astype(dtype)
     b = np.ldexp(-1 - rng.random((k, n)), rng.integers(-spread, spread + 1, (k, n))).astype(dtype)
     c = a @ b
-    componentwise, *squares = slow_measures(c, a, b)
+    componentwise, relative, *squares = slow_measures(c, a, b)
     assert_rounded_up(reference.componentwise_error(c, a, b), componentwise)
-    for measure, square in zip(MEASURES[1:], squares, strict=True):
+    assert_rounded_up(reference.relative_error(c, a, b), relative)
+    for measure, square in zip(SQUARED, squares, strict=True):
         value = measure(c, a, b)
         assert Fraction(value) ** 2 >= square
         below = math.nextafter(value, -1.0)
@@ -309,3 +321,124 @@ def test_errors_of_every_entry_of_several_results():
 def test_a_result_of_another_shape_is_named():
     with pytest.raises(ValueError, match=r"c: expected shape \(2, 2\), got \(2, 3\)"):
         reference.componentwise_error(np.zeros((2, 3)), np.zeros((2, 2)), np.zeros((2, 2)))
+
+
+# --- multiprecision numbers and integers ---------------------------------------
+
+
+@st.composite
+def numbers(draw, shape):
+    """An MPArray of up to 300 bits, whose elements lie up to 700 binary orders apart."""
+    elements = st.tuples(st.integers(-(2**300), 2**300), st.integers(-200, 200))
+    values = draw(st.lists(elements, min_size=shape[0] * shape[1], max_size=shape[0] * shape[1]))
+    exact_values = [x * Fraction(2) ** e for x, e in values]
+    return ozaki.mparray(np.array(exact_values, object).reshape(shape)) if values else ozaki.mparray(np.zeros(shape))
+
+
+@st.composite
+def mixed_operands(draw):
+    """Two operands, each an MPArray, floats or integers."""
+    m, k, n = draw(st.tuples(*[st.integers(0, 3)] * 3))
+    pair = []
+    for shape in ((m, k), (k, n)):
+        kind = draw(st.sampled_from(["mp", "float64", "int64", "uint8", "bool"]))
+        if kind == "mp":
+            pair.append(draw(numbers(shape)))
+        elif kind == "float64":
+            pair.append(draw(hnp.arrays(kind, shape, elements=st.floats(-1e30, 1e30))))
+        else:
+            pair.append(draw(hnp.arrays(kind, shape)))
+    return pair
+
+
+@given(mixed_operands())
+@settings(max_examples=150, deadline=None)
+def test_exact_products_of_any_numbers(pair):
+    a, b = pair
+    integers, exponent = reference.exact_matmul(a, b)
+    whole = exact(a, b)
+    assert to_fractions(integers, exponent) == whole
+    c = reference.mpmath_matmul(a, b)
+    with mpmath.workprec(3000):
+        for i, j in np.ndindex(c.shape):
+            assert Fraction(*mpmath.libmp.to_rational(c[i, j]._mpf_)) == whole[i][j]
+
+
+@given(st.data(), mixed_operands(), st.sampled_from([0, -7, -1000, -100_000]))
+@settings(max_examples=150, deadline=None)
+def test_measures_of_any_numbers(data, pair, exponent):
+    """In units of 2**exponent, too; a result may be multiprecision, float or integer."""
+    a, b = pair
+    c = data.draw(numbers((a.shape[0], b.shape[1])))
+    whole = np.array(exact(a, b), object)
+    if 0 in (*c.shape, a.shape[1]) or (fractions(a) == 0).any() or (fractions(b) == 0).any() or (whole == 0).any():
+        for measure in MEASURES:
+            assert measure(ozaki.mparray(whole.reshape(c.shape)), a, b, exponent=exponent) == 0
+        return
+    unit = Fraction(2) ** exponent
+    expected = slow_measures(c, a, b)
+    for measure, value in zip(MEASURES[:2], expected[:2], strict=True):
+        assert_rounded_up_or_inf(measure(c, a, b, exponent=exponent), value / unit)
+    for measure, value in zip(SQUARED, expected[2:], strict=True):
+        found = measure(c, a, b, exponent=exponent)
+        if found < math.inf:
+            assert Fraction(found) ** 2 >= value / unit**2
+            below = math.nextafter(found, -1.0)
+            assert below < 0 or Fraction(below) ** 2 <= value / unit**2
+
+
+def assert_rounded_up_or_inf(value, expected):
+    if value == math.inf:
+        assert expected > np.finfo(float).max
+    else:
+        assert_rounded_up(value, expected)
+
+
+def test_an_error_below_the_range_of_a_float_is_no_zero():
+    """The result of 100,000 bits has an error of about 1e-30103."""
+    third = ozaki.mparray([["1/3"]], bits=100_000)
+    c = third.round_to(90_000)
+    one = np.ones((1, 1))
+    for measure in MEASURES:
+        assert measure(c, third, one) == 5e-324
+        assert 2.0**-2 < measure(c, third, one, exponent=-90_000) <= 1
+        assert measure(third, third, one, exponent=-90_000) == 0
+
+
+def test_a_sample_of_multiprecision_products():
+    rng = np.random.default_rng(9)
+    a, b = (ozaki.mparray(rng.standard_normal(shape)) * (1 + Fraction(1, 2**80)) for shape in ((5, 6), (6, 4)))
+    c = ozaki.matmul(a, b, accuracy=100)
+    for measure in MEASURES[:-1]:
+        assert 0 < measure(c, a, b, rows=[4, 1], cols=slice(2)) <= measure(c, a, b)
+    errors = reference.componentwise_errors(c.reshape(1, 5, 4), a, b, exponent=-50)
+    assert errors.shape == (1, 5, 4)
+    assert errors.max() == reference.componentwise_error(c, a, b, exponent=-50)
+    assert reference.componentwise_error(c, a, b, rms=True, exponent=-50) == pytest.approx(np.sqrt((errors**2).mean()))
+
+
+def test_integers_are_measured_exactly():
+    x = np.array([[2**62, -1], [3, 2**63 - 1]])
+    c = ozaki.matmul(x, x, dtype="mp")
+    assert all(measure(c, x, x) == 0 for measure in MEASURES)
+    whole = np.array([[1, 0], [0, 1]])
+    off = x.copy()
+    off[1, 1] -= 1
+    assert_rounded_up(reference.relative_error(off, x, whole), Fraction(1, 2**63 - 1))
+
+
+@pytest.mark.parametrize("measure", MEASURES)
+def test_an_entry_beyond_all_bounds_is_infinite(measure):
+    far = ozaki.mparray([[1]]) * Fraction(2**70_000)
+    zero = np.zeros((1, 1))
+    assert measure(far, zero, zero) == math.inf
+    assert measure(far, zero, far) == math.inf
+    assert measure(far, zero, ozaki.mparray([[1]]) * Fraction(1, 2**70_000)) == math.inf
+
+
+def test_elements_too_far_apart_are_named():
+    far = ozaki.mparray([[1, 1]]) * Fraction(1)
+    near = ozaki.MPArray(far.signs, far.exponents * np.array([[1, 2**50]]), far.limbs, far.bits)
+    with pytest.raises(ValueError, match="binary orders apart"):
+        reference.exact_matmul(near, near.T)
+    assert reference.exact_matmul(near[:, :1], near[:, :1])[0].tolist() == [[1]]

@@ -9,6 +9,7 @@ from ozaki.reference._measures import (
     componentwise_error,
     componentwise_errors,
     normwise_error,
+    relative_error,
     relative_residual,
     row_column_error,
 )
@@ -20,6 +21,7 @@ __all__ = [
     "exact_matmul",
     "mpmath_matmul",
     "normwise_error",
+    "relative_error",
     "relative_residual",
     "row_column_error",
 ]

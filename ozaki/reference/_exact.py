@@ -1,6 +1,6 @@
 """Exact products, computed in Python integers.
 
-A float is an integer times a power of two. Each row of `b` is packed into one
+A float, or a multiprecision number, is an integer times a power of two. Each row of `b` is packed into one
 long integer, with a slot of bits for each column (Kronecker's substitution).
 An element of `a` times such an integer is that element times a whole row of
 `b`, and k of these products add up to a row of the result. Exponents are taken
@@ -19,8 +19,14 @@ import numpy.typing as npt
 
 from ozaki._environment import default_environment
 from ozaki._masks import unmasked
+from ozaki.multiprecision.array import MPArray
+from ozaki.multiprecision.moving import asnumpy
+from ozaki.multiprecision.numbers import MOST_BITS
+from ozaki.multiprecision.objects import mparray
 
 Array: TypeAlias = npt.NDArray[Any]
+Matrix: TypeAlias = Array | MPArray
+Operand: TypeAlias = npt.ArrayLike | MPArray
 Indices: TypeAlias = npt.ArrayLike | slice | None
 
 # Bits above which elements of `a` are multiplied as 53-bit integers, and the
@@ -33,18 +39,18 @@ _PACKED_BYTES = 1 << 15
 # Bytes of the buffer, about, in which several packed integers are made at a time.
 _BUFFER_BYTES = 1 << 21
 
-# The exponent that a zero gets: above that of any other float.
-_ZERO_EXPONENT = 4096
+# The exponent that a zero gets: above that of any other number.
+_ZERO_EXPONENT = 2**62
 
 
 @default_environment
-def exact_matmul(a: npt.ArrayLike, b: npt.ArrayLike) -> tuple[Array, int]:
+def exact_matmul(a: Operand, b: Operand) -> tuple[Array, int]:
     """Multiply two matrices exactly.
 
     Parameters
     ----------
-    a : array, shape (m, k), float32 or float64, finite
-    b : array, shape (k, n), float32 or float64, finite
+    a : array, shape (m, k), floats, finite, or integers; or an MPArray
+    b : array, shape (k, n), floats, finite, or integers; or an MPArray
 
     Returns
     -------
@@ -55,9 +61,10 @@ def exact_matmul(a: npt.ArrayLike, b: npt.ArrayLike) -> tuple[Array, int]:
     Raises
     ------
     ValueError
-        If an operand is no matrix, has a NaN or an Inf, or if shapes do not fit.
+        If an operand is no matrix, has a NaN or an Inf, or if shapes do not fit; if elements lie more than 2**24 binary
+        orders apart.
     TypeError
-        If an operand is not float32 or float64, or has masked elements.
+        If an operand is of another dtype (the floats are float32 and float64), or has masked elements.
     """
     left, right = _operands(a, b)
     # The longer of the two is packed: fewer and longer multiplications.
@@ -68,13 +75,13 @@ def exact_matmul(a: npt.ArrayLike, b: npt.ArrayLike) -> tuple[Array, int]:
 
 
 @default_environment
-def exact_entries(a: npt.ArrayLike, b: npt.ArrayLike, rows: Indices = None, cols: Indices = None) -> tuple[Array, int]:
+def exact_entries(a: Operand, b: Operand, rows: Indices = None, cols: Indices = None) -> tuple[Array, int]:
     """Compute some entries of a product exactly.
 
     Parameters
     ----------
-    a : array, shape (m, k), float32 or float64
-    b : array, shape (k, n), float32 or float64
+    a : array, shape (m, k), floats or integers; or an MPArray
+    b : array, shape (k, n), floats or integers; or an MPArray
     rows, cols : sequence of int, mask or slice, optional
         The rows of `a` and the columns of `b` to multiply; all by default.
 
@@ -95,13 +102,13 @@ def exact_entries(a: npt.ArrayLike, b: npt.ArrayLike, rows: Indices = None, cols
 
 
 @default_environment
-def mpmath_matmul(a: npt.ArrayLike, b: npt.ArrayLike) -> Array:
+def mpmath_matmul(a: Operand, b: Operand) -> Array:
     """Multiply two small matrices with mpmath, at a precision that loses nothing.
 
     Parameters
     ----------
-    a : array, shape (m, k), float32 or float64, finite
-    b : array, shape (k, n), float32 or float64, finite
+    a : array, shape (m, k), floats, finite, or integers; or an MPArray
+    b : array, shape (k, n), floats, finite, or integers; or an MPArray
 
     Returns
     -------
@@ -118,32 +125,54 @@ def mpmath_matmul(a: npt.ArrayLike, b: npt.ArrayLike) -> Array:
 
     left, right = _operands(a, b)
     c = np.empty((left.shape[0], right.shape[1]), dtype=object)
-    # Bits enough for a sum of k products of any floats, subnormals included.
-    with mpmath.workprec(2 * (1024 + 1074) + max(1, left.shape[1]).bit_length()):
+    # Bits enough for a sum of k products, from the highest to the lowest.
+    with mpmath.workprec(_span(left) + _span(right) + max(1, left.shape[1]).bit_length()):
+        rows, columns = ([[*map(mpmath.mpf, row)] for row in x.tolist()] for x in (left, right.T))
         for i, j in np.ndindex(c.shape):
-            products = (mpmath.mpf(float(x)) * mpmath.mpf(float(y)) for x, y in zip(left[i], right[:, j], strict=True))
-            c[i, j] = mpmath.fsum(products)
+            c[i, j] = mpmath.fsum(map(mul, rows[i], columns[j]))
     return c
 
 
-def on_host(name: str, x: npt.ArrayLike) -> Array:
-    """Return `x` as a NumPy array, copied from a GPU if it lies there; raise if it is masked."""
+def on_host(name: str, x: Operand) -> Matrix:
+    """Return `x` in NumPy's memory, copied from a GPU if it lies there; raise if it is masked."""
+    if isinstance(x, MPArray):
+        return asnumpy(x)
     return cast(Array, x.get()) if hasattr(x, "get") else unmasked(x, name)
 
 
-def operand(name: str, x: npt.ArrayLike, finite: bool = True) -> Array:
-    """Return `x` as a NumPy matrix of float32 or float64; raise if it is none, or not finite if it has to be."""
+def operand(name: str, x: Operand, finite: bool = True) -> Matrix:
+    """Return `x` as a matrix of float32 or float64, or of multiprecision numbers, which integers become.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If `x` is no such matrix, or not finite if it has to be.
+    """
     matrix = on_host(name, x)
     if matrix.ndim != 2:
         raise ValueError(f"{name}: expected a matrix, got shape {matrix.shape}")
+    if isinstance(matrix, MPArray):
+        return matrix
+    if matrix.dtype.kind in "biu":
+        return mparray(matrix)
     if matrix.dtype not in (np.float32, np.float64):
-        raise TypeError(f"{name}: expected float32 or float64, got {matrix.dtype}")
+        raise TypeError(f"{name}: expected float32, float64, integers or an MPArray, got {matrix.dtype}")
     if finite and not np.isfinite(matrix).all():
         raise ValueError(f"{name}: NaN and Inf have no exact product")
     return matrix
 
 
-def _operands(a: npt.ArrayLike, b: npt.ArrayLike) -> tuple[Array, Array]:
+def magnitudes(x: Matrix) -> Any:
+    """Return abs(x), of the type of x."""
+    return abs(x)
+
+
+def finite_elements(x: Matrix) -> Array:
+    """Return which elements are finite, an array of bools: all those of multiprecision are."""
+    return np.ones(x.shape, bool) if isinstance(x, MPArray) else np.isfinite(x)
+
+
+def _operands(a: Operand, b: Operand) -> tuple[Matrix, Matrix]:
     """Return both operands as matrices; raise if they cannot be multiplied."""
     left, right = operand("a", a), operand("b", b)
     if left.shape[1] != right.shape[0]:
@@ -167,8 +196,11 @@ def index(name: str, indices: Indices, size: int) -> Any:
     return chosen.astype(np.intp)
 
 
-def _odd_integers(x: Array) -> tuple[Array, Array]:
-    """Return x as odd integers and exponents of two, arrays of int64; 0 and `_ZERO_EXPONENT` for a zero."""
+def _odd_integers(x: Matrix) -> tuple[Array, Array]:
+    """Return x as odd integers (int64, or Python's) and exponents of two, int64; 0 and `_ZERO_EXPONENT` for a zero."""
+    if isinstance(x, MPArray):
+        wholes, places = x.to_ints()
+        return wholes, np.where(wholes == 0, _ZERO_EXPONENT, places)
     fractions, exponents = np.frexp(x.astype(np.float64))
     integers = np.ldexp(fractions, 53).astype(np.int64)
     # frexp returns the exponent of the lowest set bit.
@@ -186,19 +218,39 @@ def _lowest(exponents: Array, axis: int | None = None) -> Array:
 
 def _widths(integers: Array, shifts: Array) -> Array:
     """Return the bit lengths of ``abs(integers) << shifts``; 0 for a zero."""
+    if integers.dtype == object:
+        bits = np.array([x.bit_length() for x in integers.flat], np.int64).reshape(integers.shape)
+        return np.where(integers == 0, 0, bits + shifts)
     bits = np.frexp(abs(integers).astype(np.float64))[1]
     return np.where(integers == 0, 0, bits + shifts)
 
 
-def integers_of(x: Array) -> tuple[Array, int]:
+def _span(x: Matrix) -> int:
+    """Return the binary orders from the highest set bit of all elements to the lowest, at least 1."""
+    integers, exponents = _odd_integers(x)
+    tops = np.where(integers == 0, -_ZERO_EXPONENT, exponents + _widths(integers, np.zeros_like(exponents)))
+    span = int(tops.max(initial=-_ZERO_EXPONENT)) - int(exponents.min(initial=_ZERO_EXPONENT))
+    return int(_checked(np.array(max(span, 1))))
+
+
+def _checked(shifts: Array) -> Array:
+    """Return shifts of integers; raise if one is larger than `MOST_BITS`."""
+    if (largest := int(shifts.max(initial=0))) > MOST_BITS:
+        raise ValueError(
+            f"a, b, c: elements lie {largest} binary orders apart; as exact integers they may lie {MOST_BITS} apart"
+        )
+    return shifts
+
+
+def integers_of(x: Matrix) -> tuple[Array, int]:
     """Return a matrix as (integers, exponent): Python integers, to be multiplied by 2**exponent."""
     integers, exponents = _odd_integers(x)
     lowest = int(_lowest(exponents))
-    shifts = np.where(integers == 0, 0, exponents - lowest)
+    shifts = _checked(np.where(integers == 0, 0, exponents - lowest))
     return integers.astype(object) << shifts.astype(object), lowest
 
 
-def _product(left: Array, right: Array) -> tuple[Array, int]:
+def _product(left: Matrix, right: Matrix) -> tuple[Array, int]:
     """Return the exact product as (integers, exponent), by packing the rows of `right`."""
     (m, k), n = left.shape, right.shape[1]
     c = np.zeros((m, n), dtype=object)
@@ -207,8 +259,8 @@ def _product(left: Array, right: Array) -> tuple[Array, int]:
     a, a_exponents = _odd_integers(left)
     b, b_exponents = _odd_integers(right)
     a_lowest, b_lowest = _lowest(a_exponents, 1), _lowest(b_exponents, 0)
-    a_shifts = np.where(a == 0, 0, a_exponents - a_lowest[:, None])
-    b_shifts = np.where(b == 0, 0, b_exponents - b_lowest)
+    a_shifts = _checked(np.where(a == 0, 0, a_exponents - a_lowest[:, None]))
+    b_shifts = _checked(np.where(b == 0, 0, b_exponents - b_lowest))
     a_widths = _widths(a, a_shifts).max(axis=1)
     b_width = int(_widths(b, b_shifts).max())
     # A slot holds, in whole bytes, the sum of k products with its sign, and
@@ -231,7 +283,7 @@ def _product(left: Array, right: Array) -> tuple[Array, int]:
 
     exponents = a_lowest[:, None] + b_lowest
     lowest = int(exponents.min())
-    return c << (exponents - lowest).astype(object), lowest
+    return c << _checked(exponents - lowest).astype(object), lowest
 
 
 def _pack(integers: Array, shifts: Array, slot: int) -> list[int]:
@@ -240,6 +292,8 @@ def _pack(integers: Array, shifts: Array, slot: int) -> list[int]:
     Element j of a row has the `slot` bytes from ``slot * j`` on; a negative
     element borrows from the slot above it.
     """
+    if integers.dtype == object:
+        return [_pack_row(row, by, slot) for row, by in zip(integers.tolist(), shifts.tolist(), strict=True)]
     k, n = integers.shape
     starts = slot * np.arange(n) + shifts // 8
     # Whole bytes of a shift are part of `starts`; 53 bits shifted by the other
@@ -263,6 +317,13 @@ def _pack(integers: Array, shifts: Array, slot: int) -> list[int]:
             for i, j in itertools.pairwise(ends.tolist())
         ]
     return packed
+
+
+def _pack_row(integers: list[int], shifts: list[int], slot: int) -> int:
+    """Pack a row of Python integers, as `_pack` does."""
+    shifted = [x << by for x, by in zip(integers, shifts, strict=True)]
+    above, below = (b"".join([max(sign * x, 0).to_bytes(slot, "little") for x in shifted]) for sign in (1, -1))
+    return int.from_bytes(above, "little") - int.from_bytes(below, "little")
 
 
 def _unpack(total: int, slot: int, n: int) -> list[int]:
