@@ -134,8 +134,8 @@ class Accuracy:
                 return Accuracy("componentwise", 0.0)
             if accuracy not in _BITS:
                 raise ValueError(
-                    f"accuracy: {accuracy!r} is not known; expected one of {', '.join(_BITS)}, a number of bits, "
-                    "a tolerance as a float, or Accuracy(measure, tolerance)"
+                    f"accuracy: {accuracy!r} is not known; expected one of {', '.join(_BITS)}, exact, a number of "
+                    "bits, a tolerance as a float, or Accuracy(measure, tolerance)"
                 )
             return _bits(_BITS[accuracy], k)
         if isinstance(accuracy, bool) or not isinstance(accuracy, Real):

@@ -12,10 +12,10 @@ from ozaki._accuracy import Accuracy
 from ozaki._checks import check_choices, check_flag, check_is_plan, check_plan_alone, check_runs
 from ozaki._choices import Choices
 from ozaki._environment import default_environment
+from ozaki._formats import format_named
 from ozaki._operands import (
     Side,
     as_array,
-    dtype_named,
     dtype_of,
     left_rows,
     right_rows,
@@ -212,7 +212,8 @@ def plan(
         With arrays the data decides, and the bound holds for these operands. With shapes (tuples of int) the plan is
         made a priori: its bound is in the row-column measure and holds for all operands of these shapes.
     dtype : str, optional
-        With shapes, "float32" or "float64", that of operands and result; with arrays as for `matmul`.
+        With shapes, "float32" or "float64", that of operands and result, or "mp" (or "mp106"), that of the result; with
+        arrays as for `matmul`.
     accuracy, scheme, slices, engine, reproducible, workspace_limit
         As for `matmul`.
     strict : bool
@@ -242,8 +243,8 @@ def plan(
     check_flag("strict", strict)
     if isinstance(a, tuple) and isinstance(b, tuple):
         if dtype is None:
-            raise ValueError("dtype: missing; a plan from shapes needs 'float32' or 'float64'")
-        return plan_for_shapes(shapes(shape_of("a", a), shape_of("b", b)), dtype_named(dtype), choices)
+            raise ValueError("dtype: missing; a plan from shapes needs 'float32', 'float64' or 'mp'")
+        return plan_for_shapes(shapes(shape_of("a", a), shape_of("b", b)), str(format_named(dtype)), choices)
     pair = Pair(a, b, choices)
     product = Product(pair, pair.choices)
     question = product.question(for_operands=True)

@@ -34,6 +34,12 @@ def check_native(dtype: str, target: Accuracy | None, choices: Choices, bound: f
         )
 
 
+def check_floats(wide: bool) -> None:
+    """Refuse the native product, asked for by name, where an operand or the result is multiprecision."""
+    if wide:
+        raise ValueError("scheme: 'native' multiplies floats alone; use scheme='auto' for multiprecision numbers")
+
+
 _FLAG = bool, np.bool_
 
 

@@ -251,20 +251,3 @@ def _remedy(name: str, dtype: Any) -> str:
         return f" ({name}.astype('float64') is exact){exact}"
     lost = "integers beyond 2**53" if dtype.kind in "iu" else "what is longer than 53 bits"
     return f" ({name}.astype('float64') rounds {lost}){exact}"
-
-
-def dtype_named(dtype: Any) -> str:
-    """The name of a dtype that the caller gives.
-
-    Raises
-    ------
-    TypeError
-        For one that the library does not multiply.
-    """
-    try:
-        name = str(np.dtype(dtype))
-    except TypeError:
-        name = ""
-    if name not in DTYPES:
-        raise TypeError(f"dtype: {dtype!r} is not supported; expected 'float32' or 'float64'")
-    return name

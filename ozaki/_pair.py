@@ -12,7 +12,7 @@ import numpy as np
 from ozaki._accuracy import PLAIN_BITS
 from ozaki._checks import check_choices, check_out, check_runs
 from ozaki._choices import Choices
-from ozaki._formats import format_named, is_multiprecision
+from ozaki._formats import format_named, is_multiprecision, precision_of
 from ozaki._operands import DTYPES, SIDES, Side, as_array, dtype_of, left_rows, right_rows, scalar_if_no_axes, shapes
 from ozaki._plan import Plan
 from ozaki._prepared import Prepared
@@ -22,6 +22,7 @@ from ozaki.backends import Backend, backend_of
 from ozaki.multiprecision.array import MPArray
 from ozaki.multiprecision.floats import of_integers, to_int64, trimmed
 from ozaki.multiprecision.numbers import Numbers
+from ozaki.schemes import Residues, Words
 
 
 class Pair:
@@ -41,6 +42,7 @@ class Pair:
     choices : what the caller chose; an integer product, whose accuracy is not named, is exact
     dtype : the format in which the result is computed: "float32", "float64", or, say, "mp106"
     wide : whether an operand or the result is multiprecision
+    narrows : whether an operand has more bits than the format of the result
     sizes : Shapes
     out : array or None, as given
     in_place : whether the product can be computed in `out`
@@ -72,6 +74,7 @@ class Pair:
         self.sizes = shapes(tuple(self.a.shape), tuple(self.b.shape))
         self.dtype = result_format(self.asked, formats, self.choices.target(self.sizes.shape[1]))
         self.wide = any(map(is_multiprecision, (self.dtype, *formats)))
+        self.narrows = self.dtype in DTYPES and max(map(precision_of, formats)) > precision_of(self.dtype)
         self._check_format(formats, out)
         # In the normwise measure each matrix of a batch has an error of its own, so they are not stacked into a larger.
         if self.choices.normwise or self._forbids_stacking():
@@ -88,6 +91,8 @@ class Pair:
         """Why the native product may not run; None if it may."""
         if self.wide:
             return "native product ruled out: there is none of multiprecision numbers"
+        if self.narrows:
+            return f"native product ruled out: it would round operands to {self.dtype} first"
         return self.backend.native_obstacle(self.dtype)
 
     def _check_format(self, formats: tuple[str, str], out: Any) -> None:
@@ -104,7 +109,8 @@ class Pair:
                 "dtype='mp'"
             )
         relative = target is not None and target.measure == "relative"
-        if self.backend.name != "numpy" and (relative or self.wide or self.dtype not in formats):
+        other = self.dtype != result_format(None, formats, None)
+        if self.backend.name != "numpy" and (relative or self.wide or other):
             raise NotImplementedError(
                 "dtype: multiprecision numbers, results in another dtype than that of the operands, and relative "
                 "accuracies are there on NumPy only so far; move operands with ozaki.asnumpy"
@@ -232,6 +238,9 @@ class Pair:
             )
         if plan.dtype != self.dtype:
             raise ValueError(f"plan: made for {plan.dtype}, but a and b give {self.dtype}")
+        if (self.wide and not isinstance(plan.scheme, Residues)) or (self.narrows and isinstance(plan.scheme, Words)):
+            way = "the native product" if plan.scheme is None else plan.scheme.name
+            raise ValueError(f"plan: made for {way}, which operands of more bits do not go through; plan from a and b")
         for name, x, side in (("a", self.a, "left"), ("b", self.b, "right")):
             if isinstance(x, Prepared):
                 if x.side != side:

@@ -22,6 +22,7 @@ class Candidate:
         did not have to find out
     chosen : whether the plan is this candidate
     verdict : "chosen", or why it is not
+    exponent : the bound is in units of 2**exponent
     """
 
     name: str
@@ -29,12 +30,13 @@ class Candidate:
     bound: float | None
     chosen: bool
     verdict: str
+    exponent: int = 0
 
     def __str__(self) -> str:
         time = "time not known" if self.seconds is None else f"{1e3 * self.seconds:.3g} ms"
-        proves = (
-            "" if self.bound is None else "proves nothing" if self.bound == inf else f"proves {rounded_up(self.bound)}"
-        )
+        proves = ""
+        if self.bound is not None:
+            proves = "proves nothing" if self.bound == inf else f"proves {rounded_up(self.bound, self.exponent)}"
         return f"{self.name:<22}{time:>16}   {proves:<16} {self.verdict}".rstrip()
 
 

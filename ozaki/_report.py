@@ -7,7 +7,6 @@ from decimal import ROUND_CEILING, Context
 from math import inf, isfinite
 
 from ozaki._accuracy import Measure
-from ozaki._formats import in_units
 from ozaki.schemes import PRESETS
 
 
@@ -96,11 +95,13 @@ def rounded_up(x: float, exponent: int = 0) -> str:
 
     It is "none" for inf.
     """
-    if exponent:
-        return in_units(1.1 * x, exponent, ".1f")
     if x == 0 or not isfinite(x):
         return "none" if x == inf else f"{x:g}"
-    return f"{Context(prec=2, rounding=ROUND_CEILING).create_decimal(repr(float(x))):.1e}"
+    up = Context(prec=30, rounding=ROUND_CEILING)
+    value = up.create_decimal(repr(float(x)))
+    if exponent:
+        value = up.multiply(value, up.next_plus(up.power(2, exponent)))
+    return f"{Context(prec=2, rounding=ROUND_CEILING).plus(value):.1e}"
 
 
 def _bytes(count: int) -> str:

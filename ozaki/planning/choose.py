@@ -20,7 +20,7 @@ from dataclasses import replace
 from math import inf
 
 from ozaki._accuracy import Accuracy, default_accuracy
-from ozaki._checks import check_native, check_proven
+from ozaki._checks import check_floats, check_native, check_proven
 from ozaki._formats import is_multiprecision
 from ozaki._plan import Plan
 from ozaki.bounds import estimates
@@ -70,6 +70,7 @@ def choose(question: Question, facts: Facts) -> Plan:
         return _exact(question, facts)
     named = named_scheme(question.choices, question.dtype, question.k, question.machine)
     if named is not None:
+        _check_operands(question, named)
         return _named(question, facts, named)
     if question.choices.scheme == "native":
         return _native_by_name(question, facts)
@@ -105,6 +106,10 @@ def _exact(question: Question, facts: Facts) -> Plan:
             "accuracy: 'exact' (correctly rounded) is not available yet for float results; ask for bits, as 106 or "
             "'dd', or for dtype='mp'"
         )
+    if choices.slices is not None:
+        raise ValueError(
+            f"slices: {choices.slices!r}; an exact product takes as many as its bits need, so leave the number away"
+        )
     assert isinstance(choices.scheme, str)
     (family,) = names_of(integer_scheme(choices.scheme, k), wide=True)
     spans: tuple[int, int] = (0, 0) if question.empty else facts[Spans()]
@@ -128,6 +133,24 @@ def _relative(question: Question, target: Accuracy, facts: Facts) -> Plan:
     return _plan(question, choice.scheme, target, choice.bound, "a relative error is proven from the product itself")
 
 
+def _check_operands(question: Question, scheme: Scheme | Words) -> None:
+    """Refuse a named scheme that has no slices, or no words, of such operands.
+
+    Raises
+    ------
+    ValueError
+    """
+    if isinstance(scheme, Words):
+        if question.narrows:
+            raise ValueError(
+                f"scheme: {scheme.name} multiplies float32 matrices, and would lose bits of these operands; use "
+                "scheme='residues', or round them with .astype('float32')"
+            )
+    elif question.wide:
+        assert isinstance(question.choices.scheme, str)
+        names_of(integer_scheme(question.choices.scheme, question.k), wide=True)
+
+
 def _named(question: Question, facts: Facts, scheme: Scheme | Words) -> Plan:
     """The plan of a scheme whose count is given."""
     target, why = question.target, why_named(scheme)
@@ -142,6 +165,7 @@ def _named(question: Question, facts: Facts, scheme: Scheme | Words) -> Plan:
 def _native_by_name(question: Question, facts: Facts) -> Plan:
     """The plan of the native product, where the caller asks for it."""
     target = question.target
+    check_floats(question.wide)
     check_native(question.dtype, target, question.choices, native_bound(question))
     if target is not None and not _in_range(question, facts):
         raise ValueError(f"accuracy: {OUT_OF_RANGE} if the product is native; use scheme='auto'")

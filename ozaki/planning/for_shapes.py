@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from ozaki._checks import check_choices, check_native
+from ozaki._checks import check_choices, check_floats, check_native
 from ozaki._choices import Choices
-from ozaki._operands import Shapes, Side, broadcast
+from ozaki._formats import is_multiprecision
+from ozaki._operands import DTYPES, Shapes, Side, broadcast
 from ozaki._plan import Plan
+from ozaki._result import result_format
 from ozaki.bounds import native
 from ozaki.planning.candidates import names_of
 from ozaki.planning.given import (
@@ -16,29 +18,51 @@ from ozaki.planning.given import (
     usual_target,
     why_named,
 )
+from ozaki.planning.question import target_before_rounding
 from ozaki.planning.search import choose_a_priori
+from ozaki.schemes import Words
 from ozaki.schemes.named import integer_scheme
 
 
-def plan_for_shapes(sizes: Shapes, dtype: str, choices: Choices) -> Plan:
-    """A plan without data: its bound is in the row-column measure, for all operands of these shapes."""
+def plan_for_shapes(sizes: Shapes, asked: str, choices: Choices) -> Plan:
+    """A plan without data: its bound is in the row-column measure, for all operands of these shapes.
+
+    Parameters
+    ----------
+    asked : the format that the caller asks for, as `format_named` returns it
+
+    Raises
+    ------
+    ValueError
+        If the data decide what is asked for.
+    """
     check_choices(choices, None)
     k = sizes.shape[1]
     target = choices.target(k)
+    if asked == "int64" or (target is not None and target.exact):
+        what = "dtype: an int64 product" if asked == "int64" else "accuracy: an exact product"
+        raise ValueError(f"{what} takes slices for all bits of its operands, so it depends on the data; plan from them")
+    dtype = result_format(asked, DTYPES, target)
+    wide = is_multiprecision(dtype)
+    asked_for, target = target, None if target is None else target_before_rounding(target, dtype)
     if (scheme := named_scheme(choices, dtype, k, None)) is not None:
+        if wide and not isinstance(scheme, Words):
+            names_of(scheme.name, wide)  # refuses other schemes than residues
         return plan_for_any(sizes, dtype, scheme, target, choices, why_named(scheme))
     assert isinstance(choices.scheme, str)
     if choices.scheme == "native":
+        check_floats(wide)
         bound = native.bound(max(k, 1), dtype)
         check_native(dtype, target, choices, bound)
         return native_plan(sizes, dtype, target, bound, NATIVE_ASKED_FOR, choices.workspace_limit)
-    if target is not None and target.measure in ("componentwise", "relative"):
+    if asked_for is not None and asked_for.measure in ("componentwise", "relative"):
+        exponent = f", exponent={asked_for.exponent}" if asked_for.exponent else ""
         raise ValueError(
-            f"accuracy: a {target.measure} target (shorthands are componentwise) depends on the data; plan from the "
-            f"operands, or ask for Accuracy('row-column', {target.tolerance:.3g}) or a number of slices"
+            f"accuracy: a {asked_for.measure} target (shorthands are componentwise) depends on the data; plan from the "
+            f"operands, or ask for Accuracy('row-column', {asked_for.tolerance:.3g}{exponent}) or a number of slices"
         )
     target = target or usual_target(dtype, k)
-    choice = choose_a_priori(target, max(k, 1), names_of(integer_scheme(choices.scheme, k)))
+    choice = choose_a_priori(target, max(k, 1), names_of(integer_scheme(choices.scheme, k), wide))
     return plan_for_any(sizes, dtype, choice.scheme, target, choices, "")
 
 

@@ -60,6 +60,7 @@ class Question:
     native_fits : whether the native product keeps within the caller's limit of workspace
     for_operands : whether the plan has to state a bound for these operands, even where a count is given
     wide : whether an operand or the result is multiprecision
+    narrows : whether an operand has more bits than the format of the result: words would lose them
     """
 
     sizes: Shapes
@@ -70,6 +71,7 @@ class Question:
     native_fits: bool = True
     for_operands: bool = False
     wide: bool = False
+    narrows: bool = False
 
     def __hash__(self) -> int:
         return self._hash
@@ -94,16 +96,8 @@ class Question:
         return self.choices.target(self.k)
 
     def before_rounding(self, target: Accuracy) -> Accuracy:
-        """The target that slices have to meet before the rounding to the result.
-
-        The rounding to a format of the hardware comes on top of a tolerance. A multiprecision result meets it with the
-        rounding included: its format has the bits for it.
-        """
-        if not is_multiprecision(self.dtype):
-            return target
-        least = 2.0**-1000  # exact images alone meet it, if the format leaves nothing to them
-        tolerance = max(before_rounding(target.tolerance, self.dtype, target.exponent), least)
-        return replace(target, tolerance=tolerance)
+        """The target that slices have to meet before the rounding to the result (`target_before_rounding`)."""
+        return target_before_rounding(target, self.dtype)
 
     def with_format(self, bits: int) -> Question:
         """The question with a multiprecision result of so many bits."""
@@ -114,3 +108,15 @@ class Question:
         """Whether the native product is a candidate, or asked for by name."""
         choices = self.choices
         return choices.scheme in ("auto", "native") and choices.engine == "auto" and not choices.reproducible
+
+
+def target_before_rounding(target: Accuracy, dtype: str) -> Accuracy:
+    """The target that slices have to meet before the rounding to a result of this format.
+
+    The rounding to a format of the hardware comes on top of a tolerance. A multiprecision result meets it with the
+    rounding included: its format has the bits for it.
+    """
+    if not is_multiprecision(dtype):
+        return target
+    least = 2.0**-1000  # exact images alone meet it, if the format leaves nothing to them
+    return replace(target, tolerance=max(before_rounding(target.tolerance, dtype, target.exponent), least))

@@ -28,7 +28,8 @@ class Choice:
 
 def choose_a_priori(accuracy: Accuracy, k: int, names: tuple[str, ...]) -> Choice:
     """The scheme of the fewest slice products whose a-priori bound meets a row-column or normwise target."""
-    starts = {name: least_of(name, k) for name in names}
+    # The bound of a few slices is beyond the range of a float in units of a far smaller tolerance.
+    starts = {name: _usual(name, accuracy, k) if accuracy.exponent else least_of(name, k) for name in names}
     order = sorted(names, key=lambda name: scheme_of(name, starts[name]).products)
 
     def bound(scheme: Scheme) -> float:
