@@ -24,6 +24,8 @@ from ozaki.multiprecision.floats import of_integers, to_int64, trimmed
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.schemes import Residues, Words
 
+NO_MULTIPRECISION = "native product ruled out: there is none of multiprecision numbers"
+
 
 class Pair:
     """The operands of one product.
@@ -90,7 +92,7 @@ class Pair:
     def native_obstacle(self) -> str | None:
         """Why the native product may not run; None if it may."""
         if self.wide:
-            return "native product ruled out: there is none of multiprecision numbers"
+            return NO_MULTIPRECISION
         if self.narrows:
             return f"native product ruled out: it would round operands to {self.dtype} first"
         return self.backend.native_obstacle(self.dtype)

@@ -344,7 +344,7 @@ NUMBER = 400 * "1"
     [
         (["multiply", "a.npy", "missing.npy", "-o", "c.npy"], "missing.npy"),
         (["multiply", "a.npy", "a.npy", "-o", "c.npy"], "b: shape (30, 40) does not fit"),
-        (["multiply", "a.npy", "b.npz", "-o", "c.txt"], "format .txt is not known"),
+        (["multiply", "a.npy", "b.npz", "-o", "c.csv"], "format .csv is not known"),
         (["multiply", "a.npy", "b.npz", "-o", "no/c.npy"], "no folder"),
         (["multiply", "a.npy", "text.npy", "-o", "c.npy"], "text.npy"),
         (["multiply", "a.npy", "complex.npy", "-o", "c.npy"], "complex128 is not supported"),
@@ -393,7 +393,7 @@ NUMBER = 400 * "1"
         (["verify", "a.npy", "b.npz", "--accuracy", "normwise:fp64"], "MEASURE:TOLERANCE"),
         (["verify", "a.npy", "b.npz", "--scheme", "x"], "scheme"),
         (["plan", "a.npy", "40x20"], "two files or two shapes"),
-        (["plan", "a.npy", "b.npz", "--dtype", "float32"], "dtype"),
+        (["plan", "a.npy", "b.npz", "--dtype", "float16"], "--dtype"),
         (["plan", "30x40", "50x20"], "does not fit"),
         (["nothing"], "nothing"),
         (["multiply", "a.npy", "header.npy", "-o", "c.npy"], "header.npy"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.markup import escape
@@ -13,7 +13,7 @@ from rich.table import Table
 
 import ozaki
 from ozaki._cli import dgemm, files, longley, picture, planning
-from ozaki._cli.devices import array_library, backend_on, environment, pick_device, to_host
+from ozaki._cli.devices import backend_on, device_for, environment, pick_device, placed, to_host
 from ozaki._cli.echo import printable
 from ozaki._cli.ending import Commands
 from ozaki._cli.options import (
@@ -21,16 +21,17 @@ from ozaki._cli.options import (
     Device,
     DeviceOption,
     Dtype,
+    DtypeOption,
     JsonOption,
     Left,
     ReproducibleOption,
     Right,
     SchemeOption,
     SlicesOption,
-    parse_accuracy,
+    options_of,
     parse_shape,
 )
-from ozaki._cli.printing import error_of, out, print_dgemm, print_json, print_longley, progress
+from ozaki._cli.printing import error_of, format_of, out, print_dgemm, print_json, print_longley, progress
 from ozaki._cli.verify import sampled
 from ozaki._operands import shapes
 from ozaki._report import rounded_up
@@ -41,6 +42,12 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     help="Matrix products to the accuracy you ask for, with a proven error bound.",
+)
+
+
+OUTPUT_HELP = (
+    "Where the product goes: .npy, .npz, .mtx, .mtx.gz or .txt. A multiprecision one goes to .npz, or, as decimal "
+    "digits, to .txt, which implies --dtype mp."
 )
 
 
@@ -99,8 +106,9 @@ def demo(
 def multiply(
     a: Left,
     b: Right,
-    output: Annotated[str, typer.Option("--output", "-o", metavar="C", help="Where the product goes.")],
+    output: Annotated[str, typer.Option("--output", "-o", metavar="C", help=OUTPUT_HELP)],
     accuracy: AccuracyOption = None,
+    dtype: DtypeOption = None,
     scheme: SchemeOption = "auto",
     slices: SlicesOption = None,
     reproducible: ReproducibleOption = False,
@@ -110,26 +118,30 @@ def multiply(
 ) -> None:
     """Multiply two matrices in files."""
     files.check_writable(output)
-    target = parse_accuracy(accuracy)
-    xp = array_library(pick_device(device))
+    options = options_of(accuracy, dtype or files.implied_dtype(output), scheme, slices, reproducible)
+    if options["dtype"] is not None:
+        files.check_holds(output, options["dtype"])
+    pick_device(device)
     with progress(as_json, 3) as step:
-        x, y = (xp.asarray(files.read(path)) for path in (a, b))
+        x, y = files.read_operands(a, b, options["dtype"])
         files.check_writable(output, shapes(x.shape, y.shape).result)
+        if options["dtype"] is None and (isinstance(x, ozaki.MPArray) or isinstance(y, ozaki.MPArray)):
+            files.check_holds(output, "mp")
+        where = device_for(device, x, y, options)
         step("multiplying")
         start = time.perf_counter()
-        c, account = ozaki.matmul(
-            x, y, accuracy=target, scheme=scheme, slices=slices, reproducible=reproducible, return_report=True
-        )
+        c, account = ozaki.matmul(placed(x, where), placed(y, where), **options, return_report=True)
         c = to_host(c)
         seconds = time.perf_counter() - start
         step("writing")
         files.write(output, c)
         step("done")
     if as_json:
-        print_json({"output": output, "shape": c.shape, "dtype": str(c.dtype), "seconds": seconds, **asdict(account)})
+        shape = list(c.shape)
+        print_json({"output": output, "shape": shape, "dtype": format_of(c), "seconds": seconds, **asdict(account)})
     elif report:
         out.print(
-            f"{printable(output)}: {'x'.join(map(str, c.shape)) or 'a number'}, {c.dtype}, {seconds:.3g} s",
+            f"{printable(output)}: {'x'.join(map(str, c.shape)) or 'a number'}, {format_of(c)}, {seconds:.3g} s",
             soft_wrap=True,
             markup=False,
         )
@@ -140,8 +152,8 @@ def multiply(
 def plan(
     a: Annotated[str, typer.Argument(metavar="A", help="A file, or a shape as 4000x3000.")],
     b: Annotated[str, typer.Argument(metavar="B", help="A file, or a shape.")],
-    dtype: Annotated[Dtype | None, typer.Option("--dtype", help="With shapes.")] = None,
     accuracy: AccuracyOption = None,
+    dtype: DtypeOption = None,
     scheme: SchemeOption = "auto",
     slices: SlicesOption = None,
     reproducible: ReproducibleOption = False,
@@ -152,21 +164,18 @@ def plan(
 ) -> None:
     """Print what a product would take: scheme, slices and bound, where it would run, why, and about how long."""
     of_a, of_b = parse_shape(a), parse_shape(b)
-    options: dict[str, Any] = {
-        "accuracy": parse_accuracy(accuracy),
-        "scheme": scheme,
-        "slices": slices,
-        "reproducible": reproducible,
-    }
+    options = options_of(accuracy, dtype, scheme, slices, reproducible)
     where = pick_device(device)
     if of_a is not None and of_b is not None:
-        planned = planning.of_shapes(of_a, of_b, dtype or Dtype.float64, options, where, backend_on(where))
+        options["dtype"] = dtype or Dtype.float64
+        if options["dtype"] == Dtype.mp and device is Device.auto:
+            where = "cpu"
+        planned = planning.of_shapes(of_a, of_b, options, where, backend_on(where))
     elif of_a is None and of_b is None:
-        if dtype is not None:
-            raise ValueError("dtype: files have their own; give it with shapes only")
-        xp = array_library(where)
         with progress(as_json, 1) as step:
-            planned = planning.of_files(files.read(a), files.read(b), options, where, backend_on(where), xp)
+            x, y = files.read_operands(a, b, options["dtype"])
+            where = device_for(device, x, y, options)
+            planned = planning.of_operands(placed(x, where), placed(y, where), options, where, backend_on(where))
             step("planning")
     else:
         raise ValueError(f"expected two files or two shapes, got {a} and {b}")
@@ -185,6 +194,7 @@ def verify(
     a: Left,
     b: Right,
     accuracy: AccuracyOption = None,
+    dtype: DtypeOption = None,
     scheme: SchemeOption = "auto",
     slices: SlicesOption = None,
     reproducible: ReproducibleOption = False,
@@ -195,22 +205,16 @@ def verify(
     as_json: JsonOption = False,
 ) -> None:
     """Multiply, and check sampled entries against exact arithmetic; exit code 1 if the proven bound is broken."""
-    target = parse_accuracy(accuracy)
-    xp = array_library(pick_device(device))
+    options = options_of(accuracy, dtype, scheme, slices, reproducible)
+    pick_device(device)
     with progress(as_json, 3) as step:
-        x, y = (files.read(path) for path in (a, b))
+        x, y = files.read_operands(a, b, options["dtype"])
+        where = device_for(device, x, y, options)
         step("multiplying")
-        c, account = ozaki.matmul(
-            xp.asarray(x),
-            xp.asarray(y),
-            accuracy=target,
-            scheme=scheme,
-            slices=slices,
-            reproducible=reproducible,
-            return_report=True,
-        )
+        c, account = ozaki.matmul(placed(x, where), placed(y, where), **options, return_report=True)
         step("checking")
-        checked = sampled(to_host(c), x, y, account.measure, rows, cols, seed, account.bound)
+        found = account.measure, rows, cols, seed, account.bound, account.exponent
+        checked = sampled(to_host(c), x, y, *found)
         step("done")
     holds = account.bound == math.inf or checked.error <= account.bound
     if as_json:
@@ -222,7 +226,11 @@ def verify(
         table = Table("measure", "entries", "error", "bound", "")
         verdict = "no bound to check" if account.bound == math.inf else "holds" if holds else "BROKEN"
         table.add_row(
-            account.measure, str(checked.entries), error_of(checked.error), rounded_up(account.bound), verdict
+            account.measure,
+            str(checked.entries),
+            error_of(checked.error, account.exponent),
+            rounded_up(account.bound, account.exponent),
+            verdict,
         )
         out.print(table)
     if not holds:

@@ -8,9 +8,9 @@ import platform
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 import ozaki
+from ozaki._cli.files import Matrix
 from ozaki._cli.options import Device
 from ozaki.backends import Backend, backend_of
 
@@ -27,6 +27,30 @@ def pick_device(device: Device) -> str:
         return "gpu"
     if device is Device.gpu:
         raise ValueError("device: no GPU found; see `ozaki info`")
+    return "cpu"
+
+
+def device_for(device: Device, a: Matrix, b: Matrix, options: dict[str, Any]) -> str:
+    """Return where to multiply these operands with these options of `ozaki.matmul`: "gpu" or "cpu", as `pick_device`.
+
+    What CuPy arrays do not offer yet is computed on the CPU, unless a GPU is asked for.
+
+    Raises
+    ------
+    NotImplementedError, ValueError, ModuleNotFoundError
+        If a GPU is asked for, and there is none, or it does not multiply these.
+    """
+    where = pick_device(device)
+    target, dtype = options["accuracy"], options["dtype"]
+    wide = any(isinstance(x, ozaki.MPArray) for x in (a, b))
+    relative = isinstance(target, ozaki.Accuracy) and target.measure == "relative"
+    if where == "cpu" or not (wide or relative or dtype not in (None, str(np.result_type(a, b)))):
+        return where
+    if device is Device.gpu:
+        raise NotImplementedError(
+            "device: a GPU takes no multiprecision numbers, no --dtype other than that of the operands, and no "
+            "relative accuracy yet; leave --device gpu away"
+        )
     return "cpu"
 
 
@@ -54,8 +78,15 @@ def backend_on(device: str) -> Backend:
     return backend_of(("x", array_library(device).zeros(0)))
 
 
-def to_host(x: Any) -> npt.NDArray[Any]:
-    """Return `x` as a NumPy array, copied from a GPU if it lies there."""
+def placed(x: Matrix, device: str) -> Any:
+    """Return `x` as an array of the library for "cpu" or "gpu"; an MPArray as it is."""
+    return x if isinstance(x, ozaki.MPArray) else array_library(device).asarray(x)
+
+
+def to_host(x: Any) -> Any:
+    """Return `x` in NumPy's memory, copied from a GPU if it lies there."""
+    if isinstance(x, ozaki.MPArray):
+        return x
     return x.get() if hasattr(x, "get") else np.asarray(x)
 
 

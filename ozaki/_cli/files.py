@@ -1,4 +1,4 @@
-"""Reading and writing matrices: NumPy's .npy and .npz, MatrixMarket's .mtx, compressed or not (.mtx.gz)."""
+"""Reading and writing matrices: NumPy's .npy and .npz, MatrixMarket's .mtx, compressed or not (.mtx.gz), and .txt."""
 
 from __future__ import annotations
 
@@ -12,20 +12,29 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ozaki._cli import matrix_market, numpy_files
+import ozaki
+from ozaki._cli import matrix_market, numpy_files, text_files
 from ozaki._cli.replacing import check_place, written_whole
 
-SUFFIXES = (".npy", ".npz", ".mtx", ".mtx.gz")
+SUFFIXES = (".npy", ".npz", ".mtx", ".mtx.gz", ".txt")
+
+Matrix = npt.NDArray[Any] | ozaki.MPArray
 
 
-def read(path: str) -> npt.NDArray[Any]:
-    """Read a float32 or float64 array.
+def read(path: str, integers: bool = False) -> Matrix:
+    """Read an array of floats, or of multiprecision numbers.
 
     Parameters
     ----------
     path : str
-        A .npy, .npz, .mtx or .mtx.gz file; ``file.npz:name`` picks one array of several. Integers that float64 holds
-        exactly become float64; a sparse matrix becomes dense.
+        A .npy, .npz, .mtx, .mtx.gz or .txt file; ``file.npz:name`` picks one array of several. A sparse matrix becomes
+        dense.
+    integers : bool
+        Whether integers stay integers; else they become float64, which must hold them.
+
+    Returns
+    -------
+    array of float32 or float64, or of integers; or an MPArray, of a .txt file or one that `MPArray.save` wrote
 
     Raises
     ------
@@ -37,18 +46,26 @@ def read(path: str) -> npt.NDArray[Any]:
     suffix = _suffix(file)
     try:
         with open(file, "rb") as opened:
-            array = _read(opened, suffix, file, name)
+            array = _read(opened, suffix, file, name, integers)
     except OSError as error:
         raise OSError(f"{path}: {error.strerror or error}") from None
     except MemoryError as error:
         raise MemoryError(f"{path}: {error}") from None
     except Exception as error:  # readers of damaged files may raise anything
         raise ValueError(f"{path}: {' '.join(str(error).split()) or type(error).__name__}") from None
+    if isinstance(array, ozaki.MPArray) or (integers and array.dtype.kind in "iub"):
+        return array
     return _as_float(path, array)
 
 
-def write(path: str, array: npt.NDArray[Any]) -> None:
-    """Write an array in the format that the file's name ends with; in a .npz it is called "c".
+def read_operands(a: str, b: str, dtype: str | None) -> tuple[Matrix, Matrix]:
+    """Read two operands of a product of this dtype: for "int64" and "mp" integers stay integers."""
+    integers = dtype in ("int64", "mp")
+    return read(a, integers), read(b, integers)
+
+
+def write(path: str, array: Matrix) -> None:
+    """Write an array in the format that the file's name ends with; in a .npz an array of NumPy's is called "c".
 
     Raises
     ------
@@ -56,9 +73,14 @@ def write(path: str, array: npt.NDArray[Any]) -> None:
         The message names the file, which is not changed then.
     """
     check_writable(path, array.shape)
+    check_holds(path, "mp" if isinstance(array, ozaki.MPArray) else str(array.dtype))
     suffix = _suffix(path)
     with written_whole(path) as file:
-        if suffix == ".mtx.gz":
+        if suffix == ".txt":
+            text_files.write(file, ozaki.mparray(array))
+        elif isinstance(array, ozaki.MPArray):
+            array.save(file)
+        elif suffix == ".mtx.gz":
             # No name and no time are stored, so the same matrix gives the same bytes.
             with gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) as packed:
                 matrix_market.write(packed, array)
@@ -77,6 +99,28 @@ def check_writable(path: str, shape: tuple[int, ...] | None = None) -> None:
     check_place(path)
 
 
+def check_holds(path: str, dtype: str) -> None:
+    """Refuse a file whose format holds no array of this dtype: "float32", "float64", "int64", or "mp" for an MPArray.
+
+    Raises
+    ------
+    ValueError
+        The message names the file.
+    """
+    suffix = _suffix(path)
+    if dtype == "mp" and suffix not in (".npz", ".txt"):
+        raise ValueError(
+            f"{path}: a {suffix} file holds no multiprecision numbers; write .npz or .txt, or round by --dtype float64"
+        )
+    if dtype.startswith("float") and suffix == ".txt":
+        raise ValueError(f"{path}: a .txt file holds multiprecision numbers; leave --dtype {dtype} away, or write .npy")
+
+
+def implied_dtype(path: str) -> str | None:
+    """Return the dtype that the name of a file implies for a product: "mp" for .txt, else None."""
+    return "mp" if _suffix(path) == ".txt" else None
+
+
 def _suffix(path: str) -> str:
     """Return the suffix, of `SUFFIXES`, of a file's name; raise if it has none of them."""
     name = Path(path).name.lower()
@@ -89,12 +133,14 @@ def _suffix(path: str) -> str:
     raise ValueError(f"{path}: format {suffix} is not known; expected {', '.join(SUFFIXES)}")
 
 
-def _read(file: BufferedIOBase, suffix: str, path: str, name: str) -> npt.NDArray[Any]:
+def _read(file: BufferedIOBase, suffix: str, path: str, name: str, integers: bool) -> Matrix:
     if suffix == ".mtx.gz":
         with gzip.GzipFile(fileobj=file) as unpacked:
-            return matrix_market.read(unpacked)
+            return matrix_market.read(unpacked, integers)
     if suffix == ".mtx":
-        return matrix_market.read(file)
+        return matrix_market.read(file, integers)
+    if suffix == ".txt":
+        return text_files.read(file)
     return numpy_files.read_array(file) if suffix == ".npy" else numpy_files.read_archive(file, path, name)
 
 

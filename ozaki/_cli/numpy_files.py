@@ -9,6 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ozaki.multiprecision.array import MPArray
+from ozaki.multiprecision.files import PLANES
+
 _ARRAY, _ARCHIVES = b"\x93NUMPY", (b"PK\x03\x04", b"PK\x05\x06")
 
 
@@ -31,8 +34,8 @@ def read_array(file: BufferedIOBase) -> npt.NDArray[Any]:
     return array
 
 
-def read_archive(file: BufferedIOBase, path: str, name: str) -> npt.NDArray[Any]:
-    """Read the array `name` of a .npz file or, if that is empty, the only array of the file.
+def read_archive(file: BufferedIOBase, path: str, name: str) -> npt.NDArray[Any] | MPArray:
+    """Read the array `name` of a .npz file or, if that is empty, the only array, or the `MPArray` that was saved.
 
     Raises
     ------
@@ -49,11 +52,22 @@ def read_archive(file: BufferedIOBase, path: str, name: str) -> npt.NDArray[Any]
         names = list(archive.keys())
         if not names:
             raise ValueError("holds no array; expected what numpy.savez writes")
+        if not name and set(names) == set(PLANES):
+            file.seek(0)
+            return _saved(file)
         if not name and len(names) == 1:
             name = names[0]
         if name not in names:
             raise ValueError(f"arrays {', '.join(names)}; name one, as {path}:{names[0]}")
         return _without_objects(lambda: archive[name])
+
+
+def _saved(file: BufferedIOBase) -> MPArray:
+    """Read a file that `MPArray.save` wrote."""
+    try:
+        return MPArray.load(file)
+    except ValueError as error:
+        raise ValueError(str(error).removeprefix("file: ")) from None
 
 
 def write_array(file: BufferedIOBase, array: npt.NDArray[Any]) -> None:

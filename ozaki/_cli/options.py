@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 import os
 import re
+from decimal import Context, Decimal
 from enum import StrEnum
-from typing import Annotated
+from math import floor
+from typing import Annotated, Any
 
 import typer
 
 import ozaki
+from ozaki._accuracy import MOST_BITS
 from ozaki._cli.echo import cut
 
 _LONGEST_SHAPE = 1000  # characters
@@ -25,14 +28,26 @@ class Device(StrEnum):
 class Dtype(StrEnum):
     float32 = "float32"
     float64 = "float64"
+    int64 = "int64"
+    mp = "mp"
 
 
 AccuracyOption = Annotated[
     str | None,
     typer.Option(
         "--accuracy",
-        help="fp32, fp64, dd, qd, a number of bits, a componentwise tolerance below 1 (1e-20, 2^-60), or "
-        "MEASURE:TOLERANCE with componentwise, row-column or normwise. Default: what the native product gives.",
+        help="fp32, fp64, dd, qd, a number of bits up to 100000, a componentwise tolerance below 1 (1e-20, 2^-60), "
+        "exact, or MEASURE:TOLERANCE with componentwise, row-column, normwise or relative. Default: what the native "
+        "product gives.",
+    ),
+]
+DtypeOption = Annotated[
+    Dtype | None,
+    typer.Option(
+        "--dtype",
+        help="The result: float32 or float64, rounded once; int64, exact; mp, multiprecision, with the bits that "
+        "--accuracy asks for. With int64 and mp integer operands stay integers, and mp is exact for them. Default: "
+        "that of the operands, so --accuracy alone gives floats of floats.",
     ),
 ]
 SchemeOption = Annotated[str, typer.Option("--scheme", help="auto, digits, residues, native, halfhalf, ...")]
@@ -40,8 +55,21 @@ SlicesOption = Annotated[int | None, typer.Option("--slices", help="Force the nu
 ReproducibleOption = Annotated[bool, typer.Option("--reproducible", help="Rule out the native product and words.")]
 DeviceOption = Annotated[Device, typer.Option("--device", help="Where to compute; auto takes a GPU if there is one.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Left = Annotated[str, typer.Argument(metavar="A", help="A file: .npy, .npz (file.npz:name), .mtx or .mtx.gz.")]
+Left = Annotated[str, typer.Argument(metavar="A", help="A file: .npy, .npz (file.npz:name), .mtx, .mtx.gz or .txt.")]
 Right = Annotated[str, typer.Argument(metavar="B", help="A file, as A.")]
+
+
+def options_of(
+    accuracy: str | None, dtype: str | None, scheme: str, slices: int | None, reproducible: bool
+) -> dict[str, Any]:
+    """Return the options of `ozaki.matmul` that those of a command line mean."""
+    return {
+        "accuracy": parse_accuracy(accuracy),
+        "dtype": None if dtype is None else str(dtype),
+        "scheme": scheme,
+        "slices": slices,
+        "reproducible": reproducible,
+    }
 
 
 def parse_accuracy(text: str | None) -> ozaki.Accuracy | str | int | float | None:
@@ -50,6 +78,9 @@ def parse_accuracy(text: str | None) -> ozaki.Accuracy | str | int | float | Non
         return None
     measure, colon, number = text.rpartition(":")
     power = re.fullmatch(r"2(?:\^|\*\*)(-?[0-9]{1,9})", number)
+    tiny = _tiny(text, int(power[1]), Decimal(1)) if power else _tiny_decimal(text, number)
+    if tiny is not None:
+        return ozaki.Accuracy(measure if colon else "componentwise", tiny[0], exponent=tiny[1])  # type: ignore[arg-type]
     value: str | int | float = _power(text, int(power[1])) if power else number
     if not power and number.isascii() and "_" not in number:  # Python reads other digits too, and 1_0 as 10
         for kind in (int, float):
@@ -63,6 +94,37 @@ def parse_accuracy(text: str | None) -> ozaki.Accuracy | str | int | float | Non
     if isinstance(value, str):
         raise ValueError(f"accuracy: {cut(text)!r}; expected MEASURE:TOLERANCE, as componentwise:1e-20")
     return ozaki.Accuracy(measure, value)  # type: ignore[arg-type]
+
+
+_LEAST = -1000
+"""Tolerances below 2**_LEAST are given in units of a power of two: floats end soon after."""
+
+
+def _tiny_decimal(text: str, number: str) -> tuple[float, int] | None:
+    """Return a decimal number below 2**_LEAST, as 1e-400, as (tolerance, exponent); None for anything else."""
+    if not re.fullmatch(r"[0-9]{1,30}(\.[0-9]{0,30})?[eE]-[0-9]{1,6}", number):
+        return None
+    digits, _, power = number.lower().partition("e")
+    return _tiny(text, 0, Decimal(digits).scaleb(int(power)))
+
+
+def _tiny(text: str, exponent: int, factor: Decimal) -> tuple[float, int] | None:
+    """Return factor 2**exponent below 2**_LEAST as (tolerance, exponent of two); None for a larger number, and for 0.
+
+    Raises
+    ------
+    ValueError
+        About the option `text`, if the number is below 2**-100000.
+    """
+    if not factor:
+        return None
+    tens = Context(prec=30)
+    whole = exponent + floor(tens.divide(tens.log10(factor), tens.log10(Decimal(2)))) + 1
+    if whole > _LEAST:
+        return None
+    if whole <= -MOST_BITS:
+        raise ValueError(f"accuracy: {cut(text)!r}; expected a tolerance of at least 2^-{MOST_BITS}")
+    return float(tens.divide(factor, tens.power(2, whole - exponent))) * (1 - 2.0**-53), whole
 
 
 def _power(text: str, exponent: int) -> float:

@@ -14,8 +14,11 @@ import numpy.typing as npt
 import ozaki
 from ozaki._checks import check_choices, check_runs
 from ozaki._choices import Choices
-from ozaki._operands import Shapes, shapes
+from ozaki._formats import in_units, is_multiprecision, precision_of
+from ozaki._operands import DTYPES, Shapes, shapes
+from ozaki._pair import NO_MULTIPRECISION
 from ozaki._report import counted, several
+from ozaki._result import result_format
 from ozaki.backends import Backend
 from ozaki.planning.facts import Facts
 from ozaki.planning.ordinary import foresee
@@ -23,6 +26,7 @@ from ozaki.planning.question import Question
 from ozaki.planning.weigh import explained
 from ozaki.schemes import Scheme, Words, is_exact
 from ozaki.schemes.named import known
+from ozaki.schemes.residues import MAX_RESIDUES
 
 Array = npt.NDArray[Any]
 
@@ -84,17 +88,17 @@ def _plan_lines(plan: ozaki.Plan, undecided: str) -> list[str]:
     return [f"{first}: {what}", undecided, *([plan.why] if plan.why else [])]
 
 
-def of_files(a: Array, b: Array, options: dict[str, Any], device: str, backend: Backend, xp: Any) -> Planned:
+def of_operands(a: Any, b: Any, options: dict[str, Any], device: str, backend: Backend) -> Planned:
     """Plan the product of these operands."""
-    plan = ozaki.plan(xp.asarray(a), xp.asarray(b), **options)
-    sizes = shapes(a.shape, b.shape)
+    plan = ozaki.plan(a, b, **options)
+    sizes = shapes(tuple(a.shape), tuple(b.shape))
     return _planned(plan, "", device, sizes, backend)
 
 
 def of_shapes(
-    a: tuple[int, ...], b: tuple[int, ...], dtype: str, options: dict[str, Any], device: str, backend: Backend
+    a: tuple[int, ...], b: tuple[int, ...], options: dict[str, Any], device: str, backend: Backend
 ) -> Planned:
-    """Plan a product of operands of these shapes, as far as shapes decide.
+    """Plan a product of operands of these shapes, as far as shapes decide; the options name a dtype.
 
     Raises
     ------
@@ -102,7 +106,7 @@ def of_shapes(
         As `ozaki.plan`.
     """
     sizes = shapes(a, b)
-    plan, undecided = _plan_of_shapes(a, b, sizes, dtype, Choices(**options), backend)
+    plan, undecided = _plan_of_shapes(a, b, sizes, Choices(**options), backend)
     return _planned(plan, undecided, device, sizes, backend)
 
 
@@ -114,20 +118,26 @@ def _planned(plan: ozaki.Plan, undecided: str, device: str, sizes: Shapes, backe
 
 
 def _plan_of_shapes(
-    a: tuple[int, ...], b: tuple[int, ...], sizes: Shapes, dtype: str, choices: Choices, backend: Backend
+    a: tuple[int, ...], b: tuple[int, ...], sizes: Shapes, choices: Choices, backend: Backend
 ) -> tuple[ozaki.Plan, str]:
     """Return the plan, and a sentence about what the shapes do not decide (`Planned.undecided`)."""
     target = choices.target(max(sizes.shape[1], 1))
-    asked = None if target is None else f"{target.measure} {target.tolerance:.2g}"
+    asked = None if target is None else f"{target.measure} {in_units(target.tolerance, target.exponent, '.2g')}"
+    exact = choices.dtype == "int64" or (target is not None and (target.exact or target.measure == "relative"))
+    if exact:  # the elements decide, which the error says
+        return ozaki.plan(a, b, **choices._asdict()), ""
     named = not choices.leave_slices or choices.scheme == "native"
     if named or choices.scheme not in known() or 0 in (*sizes.stack, sizes.shape[1]):
         if target is None or target.measure != "componentwise":
-            return ozaki.plan(a, b, **choices._replace(dtype=dtype)._asdict()), ""
-        plan = ozaki.plan(a, b, **choices._replace(accuracy=None, dtype=dtype)._asdict())
+            return ozaki.plan(a, b, **choices._asdict()), ""
+        plan = ozaki.plan(a, b, **choices._replace(accuracy=None)._asdict())
         return plan, f"the elements decide whether that proves what is asked for ({asked}): plan from files"
     check_choices(choices, backend)
-    obstacle = backend.native_obstacle(dtype)
-    question = Question(sizes, dtype, choices, backend.machine(), obstacle)
+    assert choices.dtype is not None
+    dtype = result_format(choices.dtype, DTYPES, target)
+    wide = is_multiprecision(dtype)
+    obstacle = NO_MULTIPRECISION if wide else backend.native_obstacle(dtype)
+    question = Question(sizes, dtype, choices, backend.machine(), obstacle, wide=wide)
     plan, _ = foresee(question, Facts())
     if plan.scheme is not None:
         plan = replace(plan, bound=inf)  # the bound is an estimate, which is proven for no operands
@@ -135,7 +145,7 @@ def _plan_of_shapes(
     if plan.scheme is None:
         return plan, "" if target is None else "unless products or sums over- or underflow, which the elements decide"
     if target is not None and target.measure != "componentwise" and not isinstance(plan.scheme, Words):
-        return ozaki.plan(a, b, **choices._replace(dtype=dtype)._asdict()), "files may take less: the elements decide"
+        return ozaki.plan(a, b, **choices._asdict()), "files may take less: the elements decide"
     return plan, (
         "about so many if elements are like normally distributed ones; where magnitudes spread inside rows and "
         f"columns, {asked or 'as much'} takes more slices, or another way: plan from files"
@@ -151,6 +161,8 @@ def _seconds(plan: ozaki.Plan, sizes: Shapes, backend: Backend) -> float | None:
     """Estimate the seconds of a product, by the rates of the device or, on NumPy, by timing a smaller product."""
     if 0 in (*sizes.stack, sizes.shape[1]):
         return 0.0
+    if is_multiprecision(plan.dtype) or plan.slices > MAX_RESIDUES:
+        return _seconds_of_multiprecision(plan, sizes)
     known = backend.machine().seconds(sizes.stack, sizes.shape[1], plan.dtype, plan.scheme)
     return known if known is not None or backend.name != "numpy" else _seconds_by_sample(plan, sizes)
 
@@ -180,6 +192,29 @@ def _seconds_by_sample(plan: ozaki.Plan, sizes: Shapes) -> float:
         times.append(time.perf_counter() - start)
     # The fastest run would be an underestimate: the product itself will be the first of its process.
     return median(times) * prod((*sizes.stack, sizes.shape[1])) / prod(sample)
+
+
+_MOST_PRODUCTS = 3000
+"""Slice products of the largest multiprecision product that is timed."""
+
+
+def _seconds_of_multiprecision(plan: ozaki.Plan, sizes: Shapes) -> float | None:
+    """Estimate the seconds of a product of many slices by one run of a smaller one, in proportion to operations.
+
+    The more slices, the smaller it is, so that it takes about a second. None for more than `_MOST_PRODUCTS`.
+    """
+    if plan.products > _MOST_PRODUCTS:
+        return None
+    _, m, n = sizes.stack
+    most = min(400, 100_000 // plan.products)
+    rows, inner, columns = sample = min(m, most), min(sizes.shape[1], most), min(n, most)
+    bits = precision_of(plan.dtype)
+    rng = np.random.default_rng(0)
+    a, b = (ozaki.mparray(rng.standard_normal(shape), bits=bits) for shape in ((rows, inner), (inner, columns)))
+    smaller = replace(plan, shape=sample, batch=(), a_priori=True)
+    start = time.perf_counter()
+    ozaki.matmul(a, b, plan=smaller)
+    return (time.perf_counter() - start) * prod((*sizes.stack, sizes.shape[1])) / prod(sample)
 
 
 def _sample(shape: tuple[int, int, int], most: int) -> tuple[int, ...]:

@@ -13,7 +13,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+import ozaki
 from ozaki._cli.dgemm import Timed
+from ozaki._cli.files import Matrix
 from ozaki._cli.longley import Solved
 from ozaki._report import rounded_up
 
@@ -36,9 +38,14 @@ def print_longley(solved: list[Solved]) -> None:
     )
 
 
-def error_of(x: float) -> str:
-    """Return a measured error as text, rounded up; "inf" for an infinite one, as of an entry that is wrongly Inf."""
-    return "inf" if x == math.inf else rounded_up(x)
+def error_of(x: float, exponent: int = 0) -> str:
+    """Return a measured error x 2**exponent as text, rounded up; "inf" for an infinite one, as of a wrong Inf."""
+    return "inf" if x == math.inf else rounded_up(x, exponent)
+
+
+def format_of(x: Matrix) -> str:
+    """Return the name of an array's format, as "float64" or "mp212"."""
+    return f"mp{x.bits}" if isinstance(x, ozaki.MPArray) else str(x.dtype)
 
 
 def print_dgemm(timed: list[Timed], size: int, device: str) -> None:

@@ -21,7 +21,8 @@ import numpy.typing as npt
 from ozaki.multiprecision.limbs import LIMB_BITS, limbs_of
 from ozaki.multiprecision.numbers import FARTHEST, Numbers, moved
 
-_DTYPES = {"signs": np.int8, "exponents": np.int64, "limbs": np.uint32, "bits": np.int64}
+PLANES = {"signs": np.int8, "exponents": np.int64, "limbs": np.uint32, "bits": np.int64}
+"""The arrays of a file, and their dtypes."""
 
 
 def save(file: Any, x: Numbers) -> None:
@@ -46,7 +47,7 @@ def load(file: Any) -> tuple[Any, Any, Any, int]:
         planes = _read(file)
     except (BadZipFile, EOFError) as error:
         raise ValueError(f"file: it is damaged, or no file of NumPy's ({error})") from None
-    for name, dtype in _DTYPES.items():
+    for name, dtype in PLANES.items():
         if planes[name].dtype != dtype:
             raise ValueError(f"file: {name} of dtype {planes[name].dtype}; expected {np.dtype(dtype)}")
         planes[name] = planes[name].astype(dtype, copy=False)
@@ -63,10 +64,10 @@ def _read(file: Any) -> dict[str, npt.NDArray[Any]]:
     if not isinstance(stored, np.lib.npyio.NpzFile):
         raise ValueError("file: a single array; expected a file that MPArray.save wrote")
     with stored:
-        absent = [name for name in _DTYPES if name not in stored]
+        absent = [name for name in PLANES if name not in stored]
         if absent:
             raise ValueError(f"file: no array {absent[0]!r}; expected a file that MPArray.save wrote")
-        return {name: stored[name] for name in _DTYPES}
+        return {name: stored[name] for name in PLANES}
 
 
 def _check(signs: npt.NDArray[Any], exponents: npt.NDArray[Any], limbs: npt.NDArray[Any], bits: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from io import BufferedIOBase
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,16 +16,18 @@ from ozaki._cli.matrix_market.header import Header, read_header
 Matrix = npt.NDArray[np.float64]
 
 
-def read(file: BufferedIOBase) -> Matrix:
+def read(file: BufferedIOBase, integers: bool = False) -> npt.NDArray[Any]:
     """Read a matrix of real numbers, of integers, or of a pattern, whose entries become ones.
 
     Parameters
     ----------
     file : binary file
+    integers : bool
+        Whether a file of integers becomes an array of int64, if that holds them.
 
     Returns
     -------
-    array of float64
+    array of float64, or int64
         Each element the float64 nearest to the decimal number in the file.
 
     Raises
@@ -37,7 +40,10 @@ def read(file: BufferedIOBase) -> Matrix:
     """
     header = read_header(file)
     _check_fits(header)
-    return _from_places(file, header) if header.sparse else _from_columns(file, header)
+    matrix = _from_places(file, header) if header.sparse else _from_columns(file, header)
+    if integers and header.whole and bool((abs(matrix) < 2.0**63).all()):
+        return matrix.astype(np.int64)
+    return matrix
 
 
 def _check_fits(header: Header) -> None:
