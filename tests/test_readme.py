@@ -35,12 +35,13 @@ def test_ci_runs_the_test_command():
     assert "make test" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
 
 
-def test_the_shell_commands_run(tmp_path, monkeypatch):
+@pytest.mark.parametrize(("name", "count"), [("README.md", 3), ("docs/multiprecision.md", 5)])
+def test_the_shell_commands_run(tmp_path, monkeypatch, name, count):
     monkeypatch.chdir(tmp_path)
-    for name in ("a.npy", "b.npy"):
-        np.save(name, np.random.default_rng(0).standard_normal((20, 20)))
-    commands = re.findall(r"^    ozaki (.*)$", README, flags=re.M)
-    assert len(commands) == 2
+    for matrix in ("a.npy", "b.npy"):
+        np.save(matrix, np.random.default_rng(0).standard_normal((20, 20)))
+    commands = re.findall(r"^    ozaki (.*)$", (ROOT / name).read_text(encoding="utf-8"), flags=re.M)
+    assert len(commands) == count
     for command in commands:
         assert CliRunner().invoke(app, command.split()).exit_code == 0
 
