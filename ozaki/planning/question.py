@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import ldexp
 from typing import Protocol
 
 from ozaki._accuracy import Accuracy
@@ -101,6 +102,8 @@ class Question:
         """
         if not is_multiprecision(self.dtype):
             return target
+        if 0 < target.tolerance < 2.0**-900:  # in smaller units, so that it does not underflow
+            target = replace(target, tolerance=ldexp(target.tolerance, 600), exponent=target.exponent - 600)
         least = 2.0**-1000  # exact images alone meet it, if the format leaves nothing to them
         tolerance = max(before_rounding(target.tolerance, self.dtype, target.exponent), least)
         return replace(target, tolerance=tolerance)
