@@ -163,8 +163,8 @@ class Product:
         if met or plan.strict is None:
             return
         message = (
-            f"plan: proves a {plan.target.measure} error of {rounded_up(self._proven)} for these operands, but it was "
-            f"made for an accuracy of {plan.target.tolerance:.3g} and other operands"
+            f"plan: proves a {plan.target.measure} error of {rounded_up(self._proven, plan.target.exponent)} for these "
+            f"operands, but it was made for an accuracy of {plan.target.in_words} and other operands"
         )
         if plan.strict:
             raise ValueError(f"{message}; plan from these, or make the plan with strict=False")

@@ -96,10 +96,10 @@ def rounded_up(x: float, exponent: int = 0) -> str:
 
     It is "none" for inf.
     """
-    if exponent:
-        return in_units(1.1 * x, exponent, ".1f")
     if x == 0 or not isfinite(x):
         return "none" if x == inf else f"{x:g}"
+    if exponent:
+        return in_units(1.1 * x, exponent, ".1f")
     return f"{Context(prec=2, rounding=ROUND_CEILING).create_decimal(repr(float(x))):.1e}"
 
 

@@ -27,7 +27,7 @@ def weigh(question: Question, facts: Facts, plan: Plan) -> tuple[Candidate, ...]
     """
     if question.empty:
         return ()
-    named = not question.choices.leave_slices or question.choices.scheme == "native"
+    named = not question.choices.leave_slices or question.choices.scheme == "native" or plan.target.exact
     ways = [plan.scheme] if named else _ways(question, candidates_of(question), plan)
     weighed = [_weighed(question, facts, plan, way) for way in ways]
     return tuple(sorted(weighed, key=lambda x: (inf if x.seconds is None else x.seconds, not x.chosen)))
@@ -52,7 +52,8 @@ def _weighed(question: Question, facts: Facts, plan: Plan, way: Way) -> Candidat
     chosen = way == plan.scheme
     unknown = chosen and way is not None and plan.bound == inf  # from shapes: the elements decide what it proves
     bound = None if unknown else plan.bound if chosen else _known_bound(question, facts, plan.target, way)
-    return Candidate(name, seconds, bound, chosen, "chosen" if chosen else _why_not(question, plan, way, bound))
+    verdict = "chosen" if chosen else _why_not(question, plan, way, bound)
+    return Candidate(name, seconds, bound, chosen, verdict, plan.target.exponent)
 
 
 def _known_bound(question: Question, facts: Facts, target: Accuracy, way: Way) -> float | None:
