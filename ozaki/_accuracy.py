@@ -8,15 +8,12 @@ from numbers import Integral, Real
 from typing import Literal, get_args
 
 from ozaki._environment import default_environment
-from ozaki._formats import in_units, precision_of
+from ozaki._formats import MOST_BITS, in_units, precision_of
 
 Measure = Literal["componentwise", "row-column", "normwise", "relative"]
 
 _BITS = {"fp32": 24, "fp64": 53, "dd": 106, "qd": 212}
 """Bits of significand that each shorthand names."""
-
-_MOST_BITS = 100_000
-"""Largest number of bits that a caller may ask for."""
 
 PLAIN_BITS = 1000
 """Most bits whose tolerance is a float as it stands; that of more bits has an exponent beside it."""
@@ -76,7 +73,7 @@ class Accuracy:
         except OverflowError:
             tolerance = inf
         if not 0 <= tolerance < 1:
-            whole = tolerance in range(1, _MOST_BITS + 1)
+            whole = tolerance in range(1, MOST_BITS + 1)
             raise ValueError(
                 f"accuracy: tolerance {self.tolerance!r}; {_TOLERANCE}"
                 + (f", or accuracy={int(tolerance)} for so many bits" if whole else "")
@@ -87,8 +84,8 @@ class Accuracy:
             object.__setattr__(self, "bits", int(self.bits))
         if isinstance(self.exponent, bool) or not isinstance(self.exponent, Integral):
             raise TypeError(f"accuracy: exponent {self.exponent!r}; expected a whole number, 0 or less")
-        if not -_MOST_BITS <= self.exponent <= 0:
-            raise ValueError(f"accuracy: exponent {self.exponent!r}; expected {-_MOST_BITS} to 0")
+        if not -MOST_BITS <= self.exponent <= 0:
+            raise ValueError(f"accuracy: exponent {self.exponent!r}; expected {-MOST_BITS} to 0")
         object.__setattr__(self, "exponent", int(self.exponent))
 
     @property
@@ -153,9 +150,9 @@ class Accuracy:
 
 def _check_bits(bits: object) -> None:
     if isinstance(bits, bool) or not isinstance(bits, Integral):
-        raise TypeError(f"accuracy: bits {bits!r}; expected a whole number from 1 to {_MOST_BITS}")
-    if not 1 <= int(bits) <= _MOST_BITS:
-        raise ValueError(f"accuracy: {bits} bits; expected 1 to {_MOST_BITS} (a tolerance is a float, as 1e-20)")
+        raise TypeError(f"accuracy: bits {bits!r}; expected a whole number from 1 to {MOST_BITS}")
+    if not 1 <= int(bits) <= MOST_BITS:
+        raise ValueError(f"accuracy: {bits} bits; expected 1 to {MOST_BITS} (a tolerance is a float, as 1e-20)")
 
 
 def _bits(bits: int, k: int) -> Accuracy:

@@ -9,9 +9,18 @@ from typing import Any, Literal, overload
 import numpy as np
 
 from ozaki._accuracy import Accuracy
-from ozaki._checks import check_choices, check_flag, check_is_plan, check_plan_alone, check_runs
+from ozaki._checks import (
+    check_choices,
+    check_finite,
+    check_flag,
+    check_holds_multiprecision,
+    check_is_plan,
+    check_plan_alone,
+    check_runs,
+)
 from ozaki._choices import Choices
 from ozaki._environment import default_environment
+from ozaki._formats import is_multiprecision
 from ozaki._operands import (
     Side,
     as_array,
@@ -146,7 +155,7 @@ def matmul(
         For words on CuPy arrays, where the device's tensor cores are not those that the words' bound holds for; for
         multiprecision, another `dtype` than that of the operands, and relative accuracies, on CuPy arrays.
     OverflowError
-        With dtype="int64", if an entry does not fit; the message names it.
+        With dtype="int64", if an entry does not fit; the message names it. A ValueError names one that is not whole.
 
     Notes
     -----
@@ -299,6 +308,10 @@ def prepare(x: Any, side: Side, plan: Plan) -> Prepared:
     dtype = dtype_of("x", x)
     check_choices(Choices(engine=plan.engine), backend)
     check_runs(plan.scheme, plan.engine, backend.machine())
+    if isinstance(x, Numbers) or is_multiprecision(plan.dtype):
+        check_holds_multiprecision(plan)
+    if not isinstance(x, Numbers) and is_multiprecision(plan.dtype):
+        check_finite("x", x)
     if dtype == "float64" and plan.dtype == "float32":
         raise TypeError("x: dtype float64, but the plan is made for float32; expected float32")
     sizes = shapes_of_plan(x.shape, side, plan)
@@ -361,7 +374,10 @@ def gemm(
     array([[3., 3.],
            [3., 3.]])
     """
-    if any(isinstance(x, Numbers) for x in (a, b, c)) or options.get("dtype") is not None:
+    plan = options.get("plan")
+    formats = (x.dtype for x in (a, b, plan) if isinstance(x, Prepared | Plan))
+    wide = any(isinstance(x, Numbers) for x in (a, b, c)) or any(map(is_multiprecision, formats))
+    if wide or options.get("dtype") is not None:
         raise NotImplementedError(
             "gemm: multiprecision operands and dtype are not supported yet; write alpha * ozaki.matmul(...) + beta * "
             "c, in which all but the product is exact"

@@ -118,6 +118,20 @@ def check_runs(scheme: Scheme | Words | None, engine: str, machine: Machine) -> 
         raise ValueError(f"scheme: {obstacle}")
 
 
+def check_finite(name: str, x: Any) -> None:
+    """Refuse an operand of floats with NaN or Inf, which a multiprecision result cannot hold."""
+    if not (finite := np.isfinite(x)).all():
+        index = [int(i) for i in np.argwhere(~finite)[0]]
+        raise ValueError(f"{name}: element {index} is {x[*index]}; a multiprecision result needs finite numbers")
+
+
+def check_holds_multiprecision(plan: Plan) -> None:
+    """Refuse a plan that does not compute products with multiprecision operands or results."""
+    if plan.scheme is None or plan.scheme.name != "residues":
+        what = "native product" if plan.scheme is None else f"{plan.scheme.name}"
+        raise ValueError(f"plan: {what}; products with multiprecision numbers need residues, so plan from the operands")
+
+
 def check_choices(choices: Choices, backend: Backend | None) -> None:
     """Refuse a scheme, engine or limit that the backend does not know; without a backend, one that none knows."""
     scheme, engine, limit = choices.scheme, choices.engine, choices.workspace_limit

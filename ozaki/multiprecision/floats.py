@@ -169,14 +169,22 @@ def _rounded_to(head: Any, keep: Any) -> Any:
 
 
 def to_int64(x: Numbers) -> Any:
-    """The elements, which are whole numbers, as an int64 array.
+    """The elements as an int64 array.
 
     Raises
     ------
     OverflowError
-        If an element does not fit; the message names it.
+        If an element does not fit; the message names it, as it does with
+    ValueError
+        if one is no whole number.
     """
     xp = library(x.limbs)
+    size = 32 * len(x.limbs)
+    last = size - trailing_zeros(x.limbs.reshape(len(x.limbs), -1)).reshape(x.shape)
+    broken = (x.signs != 0) & (last > x.exponents)
+    if bool(broken.any()):
+        index = [int(i[0]) for i in xp.nonzero(broken)] if x.ndim else []
+        raise ValueError(f"dtype: entry {index} of the result is no whole number; ask for dtype='mp'")
     head = x.limbs[0].astype(np.uint64) << np.uint64(32)
     if len(x.limbs) > 1:
         head |= x.limbs[1]

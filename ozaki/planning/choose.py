@@ -43,7 +43,7 @@ from ozaki.planning.proof import Proof, exact_below, exact_bits, proven_bound
 from ozaki.planning.question import Question
 from ozaki.planning.relative import choose_relative
 from ozaki.planning.search import choose_a_priori, likely_schemes, search
-from ozaki.schemes import Scheme, Words
+from ozaki.schemes import Scheme, Words, is_exact
 from ozaki.schemes.named import integer_scheme, least_of, most_of, scheme_of
 
 
@@ -66,6 +66,9 @@ def choose(question: Question, facts: Facts) -> Plan:
     ValueError, TypeError
         If the choices contradict one another, or no scheme proves what is asked.
     """
+    if question.wide:
+        scheme = question.choices.scheme
+        names_of(scheme.name if isinstance(scheme, Words) else scheme, wide=True)  # refuses other schemes than residues
     if question.target is not None and question.target.exact:
         return _exact(question, facts)
     named = named_scheme(question.choices, question.dtype, question.k, question.machine)
@@ -105,8 +108,7 @@ def _exact(question: Question, facts: Facts) -> Plan:
             "accuracy: 'exact' (correctly rounded) is not available yet for float results; ask for bits, as 106 or "
             "'dd', or for dtype='mp'"
         )
-    assert isinstance(choices.scheme, str)
-    (family,) = names_of(integer_scheme(choices.scheme, k), wide=True)
+    (family,) = names_of("residues", wide=True)
     spans: tuple[int, int] = (0, 0) if question.empty else facts[Spans()]
     most = most_of(family)
     count = exact_below(family, most, max(k, 1), spans)
@@ -114,8 +116,17 @@ def _exact(question: Question, facts: Facts) -> Plan:
         raise ValueError(
             f"accuracy: the elements of a row span up to {max(spans)} bits, too many for an exact product; ask for bits"
         )
-    exact = question.with_format(exact_bits(spans, k))
-    return replace(_plan(exact, scheme_of(family, count), target, 0.0, "exact: every bit of the product"), bound=0.0)
+    scheme, why = scheme_of(family, count), "exact: every bit of the product"
+    if (named := named_scheme(choices, question.dtype, k, question.machine)) is not None:
+        if named.count < count:
+            raise ValueError(
+                f"slices: {named.count} {named.name} do not hold every bit of these operands; leave the count to the "
+                "library"
+            )
+        assert is_exact(named)
+        scheme, why = named, why_named(named)
+    plan = _plan(question.with_format(exact_bits(spans, k)), scheme, target, 0.0, why)
+    return replace(plan, bound=0.0)  # the format has room for all bits
 
 
 def _relative(question: Question, target: Accuracy, facts: Facts) -> Plan:
