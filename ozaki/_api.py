@@ -104,12 +104,11 @@ def matmul(
         tuple of one array stands for that array, as in NumPy's ufuncs.
     accuracy : Accuracy, str, int or float, optional
         "fp32", "fp64", "dd", "qd" or a number of bits b (int: componentwise, min(k, 4 sqrt(k)) 2**-b, at most 1/2), a
-        componentwise tolerance (float below 1), `Accuracy(measure, tolerance)`, or, for a multiprecision result,
-        "exact", every bit: the fastest here of the array library's native product, slices and words that proves it.
-        Default: the fastest of the native product, slices
-        that prove "fp32" or "fp64", by the result's dtype, and, for float32 on Hopper, words whose proven error is no
-        larger than the native product's; for an `MPArray` the larger `bits` of the operands, at least 53; for integers
-        "exact".
+        componentwise tolerance (float below 1), or `Accuracy(measure, tolerance)`: the fastest here of the array
+        library's native product, slices and words that proves it. "exact": every bit, by residues, for a multiprecision
+        or integer result. Default: the fastest of the native product, slices that prove "fp32" or "fp64", by the
+        result's dtype, and, for float32 on Hopper, words whose proven error is no larger than the native product's; for
+        an `MPArray` the larger `bits` of the operands, at least 53; for integers "exact".
     scheme : str or Words, optional
         What computes the product. "auto" chooses, among slices "digits" or "residues", whichever needs fewer slice
         products for this data. Products of slices, also of "digits7" and "fp16-digits", are added exactly and rounded
@@ -135,7 +134,7 @@ def matmul(
     dtype : str, optional
         The format of the result: "float32" or "float64", rounded once; "int64", exact; "mp" for an `MPArray` of as many
         bits as the accuracy asks for, "mp106" for one of 106. Default: that of the operands. Another one than that, and
-        multiprecision, are there on NumPy only so far.
+        multiprecision, are available on NumPy only so far.
     return_report : bool
         Return (c, report).
 

@@ -37,7 +37,7 @@ class Pair:
     ----------
     backend : Backend
     a, b : array or Prepared
-    choices : what the caller chose; an integer product, whose accuracy is not named, is exact
+    choices : what the caller chose; an integer product whose accuracy is not named is exact
     dtype : the format in which the result is computed: "float32", "float64", or, say, "mp106"
     wide : whether an operand or the result is multiprecision
     formats : those of the operands
@@ -113,7 +113,7 @@ class Pair:
         """
         fits = self.asked in (None, plan.dtype) or (self.asked == "int64" and plan.target.exact)
         if not fits and not (self.asked == MULTIPRECISION and is_multiprecision(plan.dtype)):
-            raise ValueError(f"dtype: {self.asked!r}, but the plan is made for {plan.dtype}; leave one of the two away")
+            raise ValueError(f"dtype: {self.asked!r}, but the plan is made for {plan.dtype}; omit one of the two")
         return plan.dtype
 
     def _check_format(self, out: Any) -> None:
@@ -134,13 +134,13 @@ class Pair:
         if self.backend.name != "numpy" and (relative or self.wide or converted):
             raise NotImplementedError(
                 "dtype: multiprecision numbers, results in another dtype than that of the operands, and relative "
-                "accuracies are there on NumPy only so far; move operands with ozaki.asnumpy"
+                "accuracies are available on NumPy only so far; move operands with ozaki.asnumpy"
             )
         scheme = self.choices.scheme
         if self._wider and (isinstance(scheme, Words) or scheme in PRESETS):
             _refuse_words(scheme if isinstance(scheme, str) else scheme.name)
         if out is not None and is_multiprecision(self.dtype):
-            raise ValueError("out: a multiprecision result is a new array; leave `out` away")
+            raise ValueError("out: a multiprecision result is a new array; omit `out`")
         if not is_multiprecision(self.dtype):
             return
         for name, x in (("a", self.a), ("b", self.b)):
@@ -235,8 +235,8 @@ class Pair:
         if not self.copied:
             too_few_bytes(limit, self.held)
         raise ValueError(
-            f"workspace_limit: {limit} bytes are too few; copies of operands that are broadcast or stand in no order, "
-            f"and of an `out` in which nothing can be computed, take {self.copied}"
+            f"workspace_limit: {limit} bytes are too few; copies of operands that are broadcast or whose elements lie in "
+            f"no order, and of an `out` in which nothing can be computed, take {self.copied}"
         )
 
     def copies(self, side: Side) -> int:
@@ -326,7 +326,7 @@ def _check_room(asked: str | None) -> None:
 def _check_integer(choices: Choices) -> None:
     """Refuse an accuracy for an integer result, which is exact."""
     if choices.accuracy is not None and not Accuracy.of(choices.accuracy, 1).exact:
-        raise ValueError(f"accuracy: {choices.accuracy!r}; the int64 result is exact, so leave the accuracy away")
+        raise ValueError(f"accuracy: {choices.accuracy!r}; the int64 result is exact, so omit the accuracy")
 
 
 def _stripped(batch: tuple[int, ...]) -> tuple[int, ...]:

@@ -2,15 +2,18 @@
 
 The first case that applies decides:
 
-1. The caller names a scheme with its count: that scheme, proven if an accuracy is named too.
-2. The caller names the native product: the native product.
-3. Words may run, but digits are fastest for ordinary operands, the fact `Sample` finds these operands ordinary, and the
+1. Every bit is asked for: the fewest residues with which all images are exact.
+2. The caller names a scheme with its count: that scheme, proven if an accuracy is named too.
+3. The caller names the native product: the native product.
+4. A relative accuracy is asked for: the first residues whose product proves it (`relative.py`).
+5. The product is empty: any slices, or the native product where that is fastest.
+6. Words may run, but digits are fastest for ordinary operands, the fact `Sample` finds these operands ordinary, and the
    proof of digits succeeds: digits.
-4. Words are the fastest candidate and prove enough for these operands: words.
-5. The native product is the fastest candidate and may run: the native product.
-6. No accuracy is named, the native product may run, and the fact `Overlap` shows that slices will not be proven: words
+7. Words are the fastest candidate and prove enough for these operands: words.
+8. The native product is the fastest candidate and may run: the native product.
+9. No accuracy is named, the native product may run, and the fact `Overlap` shows that slices will not be proven: words
    or the native product.
-7. Otherwise: the fewest slice products that are proven. Where these operands need more of them than ordinary ones do,
+10. Otherwise: the fewest slice products that are proven. Where these operands need more of them than ordinary ones do,
    words and the native product are weighed once more, against that many.
 """
 
