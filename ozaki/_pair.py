@@ -235,8 +235,8 @@ class Pair:
         if not self.copied:
             too_few_bytes(limit, self.held)
         raise ValueError(
-            f"workspace_limit: {limit} bytes are too few; copies of operands that are broadcast or whose elements lie in "
-            f"no order, and of an `out` in which nothing can be computed, take {self.copied}"
+            f"workspace_limit: {limit} bytes are too few; copies of operands that are broadcast or whose elements lie "
+            f"in no order, and of an `out` in which nothing can be computed, take {self.copied}"
         )
 
     def copies(self, side: Side) -> int:
