@@ -6,6 +6,7 @@ from ozaki._api import gemm, matmul, plan, prepare
 from ozaki._plan import Plan
 from ozaki._prepared import Prepared
 from ozaki._report import Report
+from ozaki._residual import residual
 from ozaki.multiprecision.array import MPArray
 from ozaki.multiprecision.moving import ascupy, asnumpy
 from ozaki.multiprecision.objects import mparray
@@ -29,5 +30,6 @@ __all__ = [
     "plan",
     "prepare",
     "reference",
+    "residual",
     "tensor_core",
 ]

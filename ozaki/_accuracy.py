@@ -8,15 +8,12 @@ from numbers import Integral, Real
 from typing import Literal, get_args
 
 from ozaki._environment import default_environment
-from ozaki._formats import in_units, precision_of
+from ozaki._formats import MOST_BITS, in_units, precision_of
 
 Measure = Literal["componentwise", "row-column", "normwise", "relative"]
 
 _BITS = {"fp32": 24, "fp64": 53, "dd": 106, "qd": 212}
 """Bits of significand that each shorthand names."""
-
-MOST_BITS = 100_000
-"""Largest number of bits that a caller may ask for."""
 
 PLAIN_BITS = 1000
 """Most bits whose tolerance is a float as it stands; that of more bits has an exponent beside it."""

@@ -9,10 +9,18 @@ from typing import Any, Literal, overload
 import numpy as np
 
 from ozaki._accuracy import Accuracy
-from ozaki._checks import check_choices, check_flag, check_is_plan, check_plan_alone, check_runs
+from ozaki._checks import (
+    check_choices,
+    check_finite,
+    check_flag,
+    check_holds_multiprecision,
+    check_is_plan,
+    check_plan_alone,
+    check_runs,
+)
 from ozaki._choices import Choices
 from ozaki._environment import default_environment
-from ozaki._formats import format_named
+from ozaki._formats import format_named, is_multiprecision
 from ozaki._operands import (
     Side,
     as_array,
@@ -95,12 +103,11 @@ def matmul(
         tuple of one array stands for that array, as in NumPy's ufuncs.
     accuracy : Accuracy, str, int or float, optional
         "fp32", "fp64", "dd", "qd" or a number of bits b (int: componentwise, min(k, 4 sqrt(k)) 2**-b, at most 1/2), a
-        componentwise tolerance (float below 1), `Accuracy(measure, tolerance)`, or, for a multiprecision result,
-        "exact", every bit: the fastest here of the array library's native product, slices and words that proves it.
-        Default: the fastest of the native product, slices
-        that prove "fp32" or "fp64", by the result's dtype, and, for float32 on Hopper, words whose proven error is no
-        larger than the native product's; for an `MPArray` the larger `bits` of the operands, at least 53; for integers
-        "exact".
+        componentwise tolerance (float below 1), or `Accuracy(measure, tolerance)`: the fastest here of the array
+        library's native product, slices and words that proves it. "exact": every bit, by residues, for a multiprecision
+        or integer result. Default: the fastest of the native product, slices that prove "fp32" or "fp64", by the
+        result's dtype, and, for float32 on Hopper, words whose proven error is no larger than the native product's; for
+        an `MPArray` the larger `bits` of the operands, at least 53; for integers "exact".
     scheme : str or Words, optional
         What computes the product. "auto" chooses, among slices "digits" or "residues", whichever needs fewer slice
         products for this data. Products of slices, also of "digits7" and "fp16-digits", are added exactly and rounded
@@ -126,7 +133,7 @@ def matmul(
     dtype : str, optional
         The format of the result: "float32" or "float64", rounded once; "int64", exact; "mp" for an `MPArray` of as many
         bits as the accuracy asks for, "mp106" for one of 106. Default: that of the operands. Another one than that, and
-        multiprecision, are there on NumPy only so far.
+        multiprecision, are available on NumPy only so far.
     return_report : bool
         Return (c, report).
 
@@ -146,7 +153,7 @@ def matmul(
         For words on CuPy arrays, where the device's tensor cores are not those that the words' bound holds for; for
         multiprecision, another `dtype` than that of the operands, and relative accuracies, on CuPy arrays.
     OverflowError
-        With dtype="int64", if an entry does not fit; the message names it.
+        With dtype="int64", if an entry does not fit; the message names it. A ValueError names one that is not whole.
 
     Notes
     -----
@@ -300,6 +307,10 @@ def prepare(x: Any, side: Side, plan: Plan) -> Prepared:
     dtype = dtype_of("x", x)
     check_choices(Choices(engine=plan.engine), backend)
     check_runs(plan.scheme, plan.engine, backend.machine())
+    if isinstance(x, Numbers) or is_multiprecision(plan.dtype):
+        check_holds_multiprecision(plan)
+    if not isinstance(x, Numbers) and is_multiprecision(plan.dtype):
+        check_finite("x", x)
     if dtype == "float64" and plan.dtype == "float32":
         raise TypeError("x: dtype float64, but the plan is made for float32; expected float32")
     sizes = shapes_of_plan(x.shape, side, plan)
@@ -362,7 +373,10 @@ def gemm(
     array([[3., 3.],
            [3., 3.]])
     """
-    if any(isinstance(x, Numbers) for x in (a, b, c)) or options.get("dtype") is not None:
+    plan = options.get("plan")
+    formats = (x.dtype for x in (a, b, plan) if isinstance(x, Prepared | Plan))
+    wide = any(isinstance(x, Numbers) for x in (a, b, c)) or any(map(is_multiprecision, formats))
+    if wide or options.get("dtype") is not None:
         raise NotImplementedError(
             "gemm: multiprecision operands and dtype are not supported yet; write alpha * ozaki.matmul(...) + beta * "
             "c, in which all but the product is exact"

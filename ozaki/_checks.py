@@ -34,12 +34,6 @@ def check_native(dtype: str, target: Accuracy | None, choices: Choices, bound: f
         )
 
 
-def check_floats(wide: bool) -> None:
-    """Refuse the native product, asked for by name, where an operand or the result is multiprecision."""
-    if wide:
-        raise ValueError("scheme: 'native' multiplies floats alone; use scheme='auto' for multiprecision numbers")
-
-
 _FLAG = bool, np.bool_
 
 
@@ -122,6 +116,20 @@ def check_runs(scheme: Scheme | Words | None, engine: str, machine: Machine) -> 
         raise NotImplementedError(f"scheme: {obstacle}")
     if obstacle := machine.obstacle(scheme, engine):
         raise ValueError(f"scheme: {obstacle}")
+
+
+def check_finite(name: str, x: Any) -> None:
+    """Refuse an operand of floats with NaN or Inf, which a multiprecision result cannot hold."""
+    if not (finite := np.isfinite(x)).all():
+        index = [int(i) for i in np.argwhere(~finite)[0]]
+        raise ValueError(f"{name}: element {index} is {x[*index]}; a multiprecision result needs finite numbers")
+
+
+def check_holds_multiprecision(plan: Plan) -> None:
+    """Refuse a plan that does not compute products with multiprecision operands or results."""
+    if plan.scheme is None or plan.scheme.name != "residues":
+        what = "native product" if plan.scheme is None else f"{plan.scheme.name}"
+        raise ValueError(f"plan: {what}; products with multiprecision numbers need residues, so plan from the operands")
 
 
 def check_choices(choices: Choices, backend: Backend | None) -> None:

@@ -16,6 +16,9 @@ MULTIPRECISION = "mp"
 Without bits it is the format of an exact product, as long as nobody knows how many it needs.
 """
 
+MOST_BITS = 100_000
+"""Largest number of bits that a caller may ask for."""
+
 
 def is_multiprecision(dtype: str) -> bool:
     """Whether a format is one of multiprecision numbers."""
@@ -42,17 +45,25 @@ def format_named(dtype: Any) -> str | None:
 
     Raises
     ------
+    ValueError
+        For a number of bits out of range.
     TypeError
         For any other dtype.
     """
     if dtype is None:
         return None
     name = dtype if isinstance(dtype, str) else ""
-    if not (is_multiprecision(name) and (name == MULTIPRECISION or name.removeprefix(MULTIPRECISION).isdecimal())):
-        try:
-            name = str(np.dtype(dtype))
-        except TypeError:
-            name = ""
-        if name not in (*SIGNIFICAND_BITS, "int64"):
-            raise TypeError(f"dtype: {dtype!r} is not supported; expected 'float32', 'float64', 'int64' or 'mp'")
+    bits = name.removeprefix(MULTIPRECISION)
+    if name == MULTIPRECISION:
+        return name
+    if is_multiprecision(name) and bits.isascii() and bits.isdecimal():
+        if not 2 <= int(bits) <= MOST_BITS:
+            raise ValueError(f"dtype: {name!r}; expected 'mp' with 2 to {MOST_BITS} bits, as 'mp106'")
+        return f"{MULTIPRECISION}{int(bits)}"
+    try:
+        name = str(np.dtype(dtype))
+    except TypeError:
+        name = ""
+    if name not in (*SIGNIFICAND_BITS, "int64"):
+        raise TypeError(f"dtype: {dtype!r} is not supported; expected 'float32', 'float64', 'int64' or 'mp'")
     return name

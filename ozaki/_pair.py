@@ -7,13 +7,11 @@ from itertools import dropwhile
 from math import prod
 from typing import Any
 
-import numpy as np
-
-from ozaki._accuracy import PLAIN_BITS
-from ozaki._checks import check_choices, check_out, check_runs
+from ozaki._accuracy import PLAIN_BITS, Accuracy
+from ozaki._checks import check_choices, check_finite, check_holds_multiprecision, check_out, check_runs
 from ozaki._choices import Choices
-from ozaki._formats import format_named, is_multiprecision, precision_of
-from ozaki._operands import DTYPES, SIDES, Side, as_array, dtype_of, left_rows, right_rows, scalar_if_no_axes, shapes
+from ozaki._formats import MULTIPRECISION, format_named, is_multiprecision, precision_of
+from ozaki._operands import SIDES, Side, as_array, dtype_of, left_rows, right_rows, scalar_if_no_axes, shapes
 from ozaki._plan import Plan
 from ozaki._prepared import Prepared
 from ozaki._result import result_format
@@ -22,7 +20,7 @@ from ozaki.backends import Backend, backend_of
 from ozaki.multiprecision.array import MPArray
 from ozaki.multiprecision.floats import of_integers, to_int64, trimmed
 from ozaki.multiprecision.numbers import Numbers
-from ozaki.schemes import Residues, Words
+from ozaki.schemes import PRESETS, Words
 
 NO_MULTIPRECISION = "native product ruled out: there is none of multiprecision numbers"
 
@@ -41,10 +39,10 @@ class Pair:
     ----------
     backend : Backend
     a, b : array or Prepared
-    choices : what the caller chose; an integer product, whose accuracy is not named, is exact
+    choices : what the caller chose; an integer product whose accuracy is not named is exact
     dtype : the format in which the result is computed: "float32", "float64", or, say, "mp106"
     wide : whether an operand or the result is multiprecision
-    narrows : whether an operand has more bits than the format of the result
+    formats : those of the operands
     sizes : Shapes
     out : array or None, as given
     in_place : whether the product can be computed in `out`
@@ -60,24 +58,27 @@ class Pair:
             x if isinstance(x, Prepared) else as_array(name, x, self.backend) for name, x in (("a", a), ("b", b))
         )
         choices = choices or Choices()
-        if plan is not None:
-            wide = is_multiprecision(plan.dtype) or isinstance(self.a, Numbers) or isinstance(self.b, Numbers)
-            choices = Choices(plan.target, dtype=plan.dtype if wide else choices.dtype)
         self.asked = format_named(choices.dtype)
+        if plan is not None:
+            wide = is_multiprecision(plan.dtype) or any(map(_is_multiprecision, (self.a, self.b)))
+            choices = Choices(plan.target, dtype=self._asked_of(plan) if wide else choices.dtype)
         self.choices = choices
-        if self.asked is not None and (_is_integer(self.a) or _is_integer(self.b)):
+        if choices.dtype is not None and (_is_integer(self.a) or _is_integer(self.b)):
             self.a, self.b = (of_integers(x) if _is_integer(x) else x for x in (self.a, self.b))
-            if choices.accuracy is None and self.asked not in DTYPES:
+            if choices.accuracy is None and self.asked == MULTIPRECISION:
                 self.choices = choices._replace(accuracy="exact")
         if self.asked == "int64":
             _check_integer(self.choices)
             self.choices = self.choices._replace(accuracy="exact")
-        formats = dtype_of("a", self.a), dtype_of("b", self.b)
+        self.formats = formats = dtype_of("a", self.a), dtype_of("b", self.b)
         self.sizes = shapes(tuple(self.a.shape), tuple(self.b.shape))
-        self.dtype = result_format(self.asked, formats, self.choices.target(self.sizes.shape[1]))
+        target = self.choices.target(self.sizes.shape[1])
+        if plan is None and target is not None and target.exact:
+            _check_room(self.asked)
+        asked = format_named(choices.dtype)
+        self.dtype = result_format(asked, formats, target)
         self.wide = any(map(is_multiprecision, (self.dtype, *formats)))
-        self.narrows = self.dtype in DTYPES and max(map(precision_of, formats)) > precision_of(self.dtype)
-        self._check_format(formats, out)
+        self._check_format(out)
         # In the normwise measure each matrix of a batch has an error of its own, so they are not stacked into a larger.
         if self.choices.normwise or self._forbids_stacking():
             self.sizes = replace(self.sizes, in_left=(), in_right=())
@@ -93,11 +94,31 @@ class Pair:
         """Why the native product may not run; None if it may."""
         if self.wide:
             return NO_MULTIPRECISION
-        if self.narrows:
+        if self._wider:
             return f"native product ruled out: it would round operands to {self.dtype} first"
         return self.backend.native_obstacle(self.dtype)
 
-    def _check_format(self, formats: tuple[str, str], out: Any) -> None:
+    @property
+    def _wider(self) -> bool:
+        """Whether an operand of floats has more bits than the result, which slices alone round once."""
+        return not self.wide and max(map(precision_of, self.formats)) > precision_of(self.dtype)
+
+    def _asked_of(self, plan: Plan) -> str:
+        """The format of a given plan, which is to be the one that the caller asks for, if he does.
+
+        The exact product of a plan that holds every bit may also be returned as int64.
+
+        Raises
+        ------
+        ValueError
+            If it is another one.
+        """
+        fits = self.asked in (None, plan.dtype) or (self.asked == "int64" and plan.target.exact)
+        if not fits and not (self.asked == MULTIPRECISION and is_multiprecision(plan.dtype)):
+            raise ValueError(f"dtype: {self.asked!r}, but the plan is made for {plan.dtype}; omit one of the two")
+        return plan.dtype
+
+    def _check_format(self, out: Any) -> None:
         """Refuse what products into this format cannot do.
 
         Raises
@@ -111,22 +132,22 @@ class Pair:
                 "dtype='mp'"
             )
         relative = target is not None and target.measure == "relative"
-        other = self.dtype != result_format(None, formats, None)
-        if self.backend.name != "numpy" and (relative or self.wide or other):
+        converted = self.dtype != max(self.formats, key=precision_of)
+        if self.backend.name != "numpy" and (relative or self.wide or converted):
             raise NotImplementedError(
                 "dtype: multiprecision numbers, results in another dtype than that of the operands, and relative "
-                "accuracies are there on NumPy only so far; move operands with ozaki.asnumpy"
+                "accuracies are available on NumPy only so far; move operands with ozaki.asnumpy"
             )
+        scheme = self.choices.scheme
+        if self._wider and (isinstance(scheme, Words) or scheme in PRESETS):
+            _refuse_words(scheme if isinstance(scheme, str) else scheme.name)
         if out is not None and is_multiprecision(self.dtype):
-            raise ValueError("out: a multiprecision result is a new array; leave `out` away")
+            raise ValueError("out: a multiprecision result is a new array; omit `out`")
         if not is_multiprecision(self.dtype):
             return
         for name, x in (("a", self.a), ("b", self.b)):
-            if not isinstance(x, Numbers | Prepared) and not (finite := np.isfinite(x)).all():
-                index = [int(i) for i in np.argwhere(~finite)[0]]
-                raise ValueError(
-                    f"{name}: element {index} is {x[*index]}; a multiprecision result needs finite numbers"
-                )
+            if not isinstance(x, Numbers | Prepared):
+                check_finite(name, x)
 
     def _can_hold_the_result(self, out: Any) -> bool:
         """Whether the product can be computed in `out`.
@@ -216,8 +237,8 @@ class Pair:
         if not self.copied:
             too_few_bytes(limit, self.held)
         raise ValueError(
-            f"workspace_limit: {limit} bytes are too few; copies of operands that are broadcast or stand in no order, "
-            f"and of an `out` in which nothing can be computed, take {self.copied}"
+            f"workspace_limit: {limit} bytes are too few; copies of operands that are broadcast or whose elements lie "
+            f"in no order, and of an `out` in which nothing can be computed, take {self.copied}"
         )
 
     def copies(self, side: Side) -> int:
@@ -240,9 +261,10 @@ class Pair:
             )
         if plan.dtype != self.dtype:
             raise ValueError(f"plan: made for {plan.dtype}, but a and b give {self.dtype}")
-        if (self.wide and not isinstance(plan.scheme, Residues)) or (self.narrows and isinstance(plan.scheme, Words)):
-            way = "the native product" if plan.scheme is None else plan.scheme.name
-            raise ValueError(f"plan: made for {way}, which operands of more bits do not go through; plan from a and b")
+        if self.wide:
+            check_holds_multiprecision(plan)
+        if self._wider and isinstance(plan.scheme, Words):
+            _refuse_words(plan.scheme.name)
         for name, x, side in (("a", self.a, "left"), ("b", self.b, "right")):
             if isinstance(x, Prepared):
                 if x.side != side:
@@ -272,7 +294,7 @@ class Pair:
             target = self.choices.target(self.sizes.shape[1])
             if target is not None and target.exact:
                 c = trimmed(c)
-            return to_int64(c) if self.asked == "int64" else MPArray._of(c)
+            return scalar_if_no_axes(to_int64(c)) if self.asked == "int64" else MPArray._of(c)
         if self.out is None:
             return scalar_if_no_axes(c)
         if not self.in_place:
@@ -285,10 +307,28 @@ def _is_integer(x: Any) -> bool:
     return not isinstance(x, Numbers | Prepared) and x.dtype.kind in "biu"
 
 
+def _is_multiprecision(x: Any) -> bool:
+    """Whether x holds multiprecision numbers, prepared or not."""
+    return isinstance(x, Numbers) or (isinstance(x, Prepared) and is_multiprecision(x.dtype))
+
+
+def _refuse_words(name: str) -> None:
+    raise ValueError(
+        f"scheme: {name} multiplies float32 matrices, but an operand is float64; use scheme='residues', or round it "
+        "with .astype('float32')"
+    )
+
+
+def _check_room(asked: str | None) -> None:
+    """Refuse a format of so many bits for an exact product, whose entries decide how many they need."""
+    if asked is not None and is_multiprecision(asked) and asked != MULTIPRECISION:
+        raise ValueError(f"dtype: {asked!r} may round, but accuracy='exact' asks for every bit; use dtype='mp'")
+
+
 def _check_integer(choices: Choices) -> None:
     """Refuse an accuracy for an integer result, which is exact."""
-    if choices.accuracy not in (None, "exact"):
-        raise ValueError(f"accuracy: {choices.accuracy!r}; the int64 result is exact, so leave the accuracy away")
+    if choices.accuracy is not None and not Accuracy.of(choices.accuracy, 1).exact:
+        raise ValueError(f"accuracy: {choices.accuracy!r}; the int64 result is exact, so omit the accuracy")
 
 
 def _stripped(batch: tuple[int, ...]) -> tuple[int, ...]:

@@ -18,11 +18,11 @@ class Candidate:
     ----------
     name : "native product", "14 residues", "2 words (halfhalf)"
     seconds : the time that it is expected to take; None if unknown
-    bound : what it proves in the plan's measure, the rounding to the output included (inf: nothing); None if planning
-        did not have to find out
+    bound : what it proves in the plan's measure, in units of 2**exponent, the rounding to the output included (inf:
+        nothing); None if planning did not have to find out
     chosen : whether the plan is this candidate
     verdict : "chosen", or why it is not
-    exponent : the bound is in units of 2**exponent
+    exponent : 0, unless the bound may be below the range of a float
     """
 
     name: str
@@ -36,7 +36,8 @@ class Candidate:
         time = "time not known" if self.seconds is None else f"{1e3 * self.seconds:.3g} ms"
         proves = ""
         if self.bound is not None:
-            proves = "proves nothing" if self.bound == inf else f"proves {rounded_up(self.bound, self.exponent)}"
+            bound = rounded_up(self.bound, self.exponent)
+            proves = "proves nothing" if self.bound == inf else f"proves {bound}"
         return f"{self.name:<22}{time:>16}   {proves:<16} {self.verdict}".rstrip()
 
 

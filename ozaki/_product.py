@@ -116,15 +116,7 @@ class Product:
         obstacle = pair.native_obstacle
         fits = pair.native_fits(choices.workspace_limit)
         return Question(
-            pair.sizes,
-            pair.dtype,
-            choices,
-            pair.backend.machine(),
-            obstacle,
-            fits,
-            for_operands,
-            pair.wide,
-            pair.narrows,
+            pair.sizes, pair.dtype, choices, pair.backend.machine(), obstacle, fits, for_operands, pair.wide
         )
 
     def plan(self, question: Question) -> Plan:
@@ -171,8 +163,8 @@ class Product:
         if met or plan.strict is None:
             return
         message = (
-            f"plan: proves a {plan.target.measure} error of {rounded_up(self._proven, plan.target.exponent)} for "
-            f"these operands, but it was made for an accuracy of {plan.target.in_words} and other operands"
+            f"plan: proves a {plan.target.measure} error of {rounded_up(self._proven, plan.target.exponent)} for these "
+            f"operands, but it was made for an accuracy of {plan.target.in_words} and other operands"
         )
         if plan.strict:
             raise ValueError(f"{message}; plan from these, or make the plan with strict=False")

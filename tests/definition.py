@@ -1,24 +1,30 @@
-"""The product as sections 1 to 5 of docs/definitions.md define it, slowly, in Python integers.
+"""The product as sections 1 to 5 and 8 of docs/definitions.md define it, slowly, in Python integers.
 
 It shares nothing with the library but the names of the schemes, so equal bits mean that the text and the code agree.
 """
 
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cache
+from itertools import chain
 from math import gcd, isqrt, prod
 from operator import mul
 
+import mparrays
 import numpy as np
-from cases import integers, power, rounded
+from cases import FORMATS, integers, power, rounded
 
 
+@cache
 def moduli_of(count):
-    found, m = [], 256
-    while len(found) < count:
-        if all(gcd(m, other) == 1 for other in found):
+    found, product = [], 1
+    for m in chain(range(256, 16, -1), range(2**14 - 1, 256, -1), range(2**21 - 1, 2**14, -1)):
+        if len(found) < count and gcd(m, product) == 1:
             found.append(m)
-        m -= 1
-    return found
+            product *= m
+        if len(found) == count:
+            return found
+    raise AssertionError(f"there are no {count} moduli")
 
 
 def shifted_up(x, shift):
@@ -71,7 +77,7 @@ class Row:
             r, p = scheme.bits, scheme.count
             largest = (2 ** (r - 1) - 1) * (2 ** (r * p) - 1) // (2**r - 1)
             size, limit, factor = self.peak, Fraction(2 * largest - 1, 2), 1
-        bits = 0
+        bits = max((int(limit).bit_length() - size.bit_length()) // factor + self.width - 2, 0)
         while size * power(factor * (bits + 1 - self.width)) <= limit:
             bits += 1
         while size * power(factor * (bits - self.width)) > limit:
@@ -115,7 +121,12 @@ def of_residues(left, right, scheme):
     return exact
 
 
-def images(a, b, scheme):
+def rows_of_rationals(x):
+    """The rows of a matrix of dyadic rationals (section 8)."""
+    return [Row([v.numerator for v in row], [1 - v.denominator.bit_length() for v in row]) for row in x]
+
+
+def images(a, b, scheme, rows=rows):
     """mu, nu and Cbar, all integers: the product is Cbar 2**-(mu_i + nu_j), rounded."""
     left, right = ([row.image(scheme) for row in rows(x)] for x in (a, np.swapaxes(b, -1, -2)))
     mu, nu = [m for m, _ in left], [m for m, _ in right]
@@ -133,3 +144,16 @@ def product(a, b, scheme):
     for i, j in np.ndindex(c.shape):
         c[i, j] = rounded(cbar[i][j] * power(-(mu[i] + nu[j])), dtype)
     return c
+
+
+def product_of_rationals(a, b, scheme, dtype):
+    """A B by the definition, of matrices of dyadic rationals, as a list of rows; in "mp106" of rationals."""
+    mu, nu, cbar = images(a, b, scheme, rows_of_rationals)
+    return [[rounded_to(x * power(-(mu[i] + nu[j])), dtype) for j, x in enumerate(row)] for i, row in enumerate(cbar)]
+
+
+def rounded_to(value, dtype):
+    """A rational rounded once to a format of the hardware, or to that of so many bits."""
+    if dtype in FORMATS:
+        return rounded(value, dtype)
+    return mparrays.rounded(Fraction(value), int(dtype.removeprefix("mp")))

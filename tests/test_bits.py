@@ -12,7 +12,7 @@ import ozaki
 from ozaki.backends.numpy import _describe as _numpy_describe
 from ozaki.backends.numpy import _execute, _tiles
 from ozaki.backends.numpy._describe import describe
-from ozaki.backends.numpy.engines import digits, residues
+from ozaki.backends.numpy.engines import digits, engine_of, residues
 from ozaki.bounds.description import FIELDS
 from ozaki.schemes import Digits, Residues, blas
 from ozaki.schemes.digits import MAX_DIGITS
@@ -224,6 +224,7 @@ def test_no_more_memory_is_held_than_the_report_says(rng, scheme, shapes):
             tracemalloc.stop()
         assert report.workspace_bytes / 4 < held <= report.workspace_bytes
         assert limit is None or report.workspace_bytes <= limit
-    engine = _execute._engine(plan)
+    engine = engine_of(scheme, plan.shape[1], int8=False)
     stack = (*shapes[0][:-1], shapes[1][-1]) if len(shapes[0]) == 3 else (1, 450, 330)
-    assert _execute._workspace(engine, stack, 2048) <= _execute._workspace(engine, (1, 2048, 2048), 2048)
+    largest = _execute.Panel(2048, 2048)
+    assert _execute._workspace(engine, stack, largest) <= _execute._workspace(engine, (1, 2048, 2048), largest)

@@ -192,8 +192,8 @@ def test_the_report_of_a_multiprecision_product():
     printed = run(*words, "--report")
     assert "c.npz: 9x5, mp2000" in printed and "componentwise error <= " in printed and "e-60" in printed
     report = json.loads(run(*words, "--json"))
-    assert (report["dtype"], report["shape"], report["exponent"]) == ("mp2000", [9, 5], -1000)
-    assert 0 < report["bound"] < 1e-290
+    assert (report["dtype"], report["shape"]) == ("mp2000", [9, 5])
+    assert -2001 < math.log2(report["bound"]) + report["exponent"] < -1990
 
 
 @pytest.mark.parametrize(
@@ -283,7 +283,7 @@ def test_plans_of_multiprecision_shapes():
         (["--dtype", "mp", "--accuracy", "exact"], "accuracy: an exact product"),
         (["--dtype", "mp", "--accuracy", "relative:1e-9"], "accuracy: a relative target"),
         (["--dtype", "mp", "--scheme", "digits", "--accuracy", "99"], "scheme: 'digits' has no slices of multiprec"),
-        (["--dtype", "mp", "--scheme", "native"], "scheme: 'native' multiplies floats alone"),
+        (["--dtype", "mp", "--scheme", "native"], "scheme: 'native' has no slices of multiprec"),
     ],
 )
 def test_plans_that_shapes_do_not_decide(options, message):

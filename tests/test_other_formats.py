@@ -24,43 +24,15 @@ def test_the_bound_of_a_float32_result_counts_the_bits_of_float64_operands(schem
         assert c.dtype == np.float32 and not report.native
         assert reference.componentwise_error(c, a, b) <= report.bound
     native, report = ozaki.matmul(a, b, dtype="float32", scheme="native", return_report=True)
-    assert native.dtype == np.float32 and report.bound == math.inf and "round operands" in report.why
+    assert native.dtype == np.float32 and report.bound == math.inf
 
 
-def test_words_that_would_lose_bits_of_the_operands_are_refused():
-    x = np.eye(2)
-    for wide in (x, WIDE):
-        with pytest.raises(ValueError, match=r"^scheme: halfhalf .* would lose bits"):
-            ozaki.matmul(wide, x.astype(np.float32), dtype="float32", scheme="halfhalf")
-    plan = ozaki.plan((2, 2), (2, 2), dtype="float32", scheme="halfhalf")
-    for wide in (x, WIDE):
-        with pytest.raises(ValueError, match=r"^plan: made for halfhalf"):
-            ozaki.matmul(wide, x.astype(np.float32), dtype="float32", plan=plan)
-
-
-@pytest.mark.parametrize("options", [{"scheme": "digits", "slices": 9}, {"scheme": "native"}], ids=str)
+@pytest.mark.parametrize(
+    "options", [{"scheme": "digits", "slices": 9}, {"scheme": "native"}, {"scheme": "halfhalf"}], ids=str
+)
 def test_what_has_no_multiprecision_slices_is_refused(options):
-    for dtype in ("mp", "float64"):
-        with pytest.raises(ValueError, match=r"^scheme: '\w+' .*multiprecision numbers"):
-            ozaki.matmul(WIDE, WIDE, dtype=dtype, **options)
-    with pytest.raises(ValueError, match=r"^scheme: "):
+    with pytest.raises(ValueError, match=r"^scheme: '\w+' has no slices of multiprecision numbers"):
         ozaki.plan((2, 2), (2, 2), dtype="mp", **options)
-    plan = ozaki.plan((2, 2), (2, 2), dtype="float64", **options)
-    with pytest.raises(ValueError, match=r"^plan: made for .* more bits"):
-        ozaki.matmul(WIDE, WIDE, plan=plan)
-
-
-def test_slices_of_an_exact_product_are_not_given():
-    with pytest.raises(ValueError, match=r"^slices: 14; an exact product"):
-        ozaki.matmul(WIDE, WIDE, accuracy="exact", scheme="residues", slices=14)
-
-
-def test_entries_that_are_no_whole_numbers_are_no_int64():
-    x = np.array([[1.0, 3.0], [2.0, 0.5]])
-    with pytest.raises(ValueError, match=r"^dtype: entry \[1, 1\] of the result is no whole number"):
-        ozaki.matmul(np.eye(2), x, dtype="int64")
-    assert ozaki.matmul(2 * np.eye(2), x, dtype="int64").tolist() == [[2, 6], [4, 1]]
-    assert ozaki.matmul(np.full(1, 2.0**40), np.full(1, 2.0**-40), dtype="int64").tolist() == 1
 
 
 @pytest.mark.parametrize(
@@ -118,4 +90,4 @@ def test_bounds_that_are_none_or_zero_have_no_exponent():
 def test_candidates_print_what_they_prove_in_units():
     assert "proves 9.4e-302" in str(Candidate("9 residues", None, 1.0, False, "slower", exponent=-1000))
     plan = ozaki.plan(WIDE, WIDE, accuracy=2000)
-    assert all(candidate.exponent == -1000 for candidate in plan.candidates)
+    assert {candidate.exponent for candidate in plan.candidates} == {plan.target.exponent} and plan.target.exponent

@@ -16,7 +16,7 @@ import pytest
 
 import ozaki
 
-FUNCTIONS = ["ascupy", "asnumpy", "gemm", "matmul", "mparray", "plan", "prepare"]
+FUNCTIONS = ["ascupy", "asnumpy", "gemm", "matmul", "mparray", "plan", "prepare", "residual"]
 CLASSES = ["Accuracy", "Plan", "Prepared", "Report", "Words"]
 ARRAYS = ["MPArray"]
 MODULES = ["reference", "tensor_core"]
@@ -32,6 +32,7 @@ SIGNATURES = {
     "return_report=False)",
     "plan": f"(a, b, *, {CHOICES}, dtype=None, {REST}, workspace_limit=None, strict=True)",
     "prepare": "(x, side, plan)",
+    "residual": "(a, x, b, *, accuracy='exact', dtype=None)",
     "gemm": "(alpha, a, b, beta, c, *, trans_a=False, trans_b=False, out=None, **options)",
 }
 
@@ -84,7 +85,7 @@ FIELDS = {
 
 
 def test_the_public_names():
-    assert ozaki.__all__ == [*sorted(CLASSES + ARRAYS), "__version__", *FUNCTIONS, *MODULES]
+    assert ozaki.__all__ == [*sorted(CLASSES + ARRAYS), "__version__", *sorted(FUNCTIONS + MODULES)]
     for name in ozaki.__all__:
         assert hasattr(ozaki, name)
     public = [name for name, value in vars(ozaki).items() if name[0] != "_" and not inspect.ismodule(value)]

@@ -13,8 +13,8 @@ from typing import Annotated, Any
 import typer
 
 import ozaki
-from ozaki._accuracy import MOST_BITS
 from ozaki._cli.echo import cut
+from ozaki._formats import MOST_BITS
 
 _LONGEST_SHAPE = 1000  # characters
 

@@ -22,7 +22,7 @@ def scaled(x: float, exponent: int) -> float:
 
 def with_rounding(bound: float, dtype: str, exponent: int = 0) -> float:
     """B6: a bound with the one rounding to the output format included, both in units of 2**exponent."""
-    u = scaled(1.0, -precision_of(dtype) - exponent)
+    u = scaled(1.0, -precision_of(dtype) - exponent) or 2.0**-1074
     return (bound + u * (1 + scaled(bound, exponent))) * UP if bound else u
 
 

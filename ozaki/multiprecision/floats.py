@@ -173,26 +173,25 @@ def to_int64(x: Numbers) -> Any:
 
     Raises
     ------
-    ValueError
-        If an element is no whole number; the message names it.
     OverflowError
-        If an element does not fit; the message names it.
+        If an element does not fit; the message names it, as it does with
+    ValueError
+        if one is no whole number.
     """
     xp = library(x.limbs)
-    lowest_bits = x.exponents - 32 * len(x.limbs) + trailing_zeros(x.limbs.reshape(len(x.limbs), -1)).reshape(x.shape)
-    _check_each((x.signs != 0) & (lowest_bits < 0), ValueError, "is no whole number; ask for dtype='float64' or 'mp'")
+    size = 32 * len(x.limbs)
+    last = size - trailing_zeros(x.limbs.reshape(len(x.limbs), -1)).reshape(x.shape)
+    broken = (x.signs != 0) & (last > x.exponents)
+    if bool(broken.any()):
+        index = [int(i[0]) for i in xp.nonzero(broken)] if x.ndim else []
+        raise ValueError(f"dtype: entry {index} of the result is no whole number; ask for dtype='mp'")
     head = x.limbs[0].astype(np.uint64) << np.uint64(32)
     if len(x.limbs) > 1:
         head |= x.limbs[1]
     lowest = (x.signs == -1) & (x.exponents == 64) & (head == np.uint64(2**63))
     too_large = (x.exponents > 63) & ~lowest
-    _check_each(too_large, OverflowError, "does not fit int64; ask for dtype='mp'")
+    if bool(too_large.any()):
+        index = [int(i[0]) for i in xp.nonzero(too_large)] if x.ndim else []
+        raise OverflowError(f"dtype: entry {index} of the result does not fit int64; ask for dtype='mp'")
     shift = xp.clip(64 - x.exponents, 0, 63).astype(np.uint64)
     return xp.where(x.exponents > 0, (head >> shift).astype(np.int64) * x.signs, 0)
-
-
-def _check_each(wrong: Any, kind: type[Exception], what: str) -> None:
-    """Raise an error of that kind about the first entry of a result that is wrong, if one is."""
-    if bool(wrong.any()):
-        index = [int(i[0]) for i in library(wrong).nonzero(wrong)] if wrong.ndim else []
-        raise kind(f"dtype: entry {index} of the result {what}")

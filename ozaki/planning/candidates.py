@@ -112,8 +112,7 @@ def candidates_of(question: Question) -> Candidates:
     elif choices.engine != "auto":
         ruled_out = f"native product ruled out by engine={choices.engine!r}"
     else:
-        if not question.narrows:
-            words = _words_that_may_do(question.machine, k, dtype, target, tolerance)
+        words = _words_that_may_do(question.machine, k, dtype, target, tolerance)
         ruled_out = question.native_obstacle
         if ruled_out is None and target is not None:
             bound = native_bound(question)

@@ -2,15 +2,18 @@
 
 The first case that applies decides:
 
-1. The caller names a scheme with its count: that scheme, proven if an accuracy is named too.
-2. The caller names the native product: the native product.
-3. Words may run, but digits are fastest for ordinary operands, the fact `Sample` finds these operands ordinary, and the
+1. Every bit is asked for: the fewest residues with which all images are exact.
+2. The caller names a scheme with its count: that scheme, proven if an accuracy is named too.
+3. The caller names the native product: the native product.
+4. A relative accuracy is asked for: the first residues whose product proves it (`relative.py`).
+5. The product is empty: any slices, or the native product where that is fastest.
+6. Words may run, but digits are fastest for ordinary operands, the fact `Sample` finds these operands ordinary, and the
    proof of digits succeeds: digits.
-4. Words are the fastest candidate and prove enough for these operands: words.
-5. The native product is the fastest candidate and may run: the native product.
-6. No accuracy is named, the native product may run, and the fact `Overlap` shows that slices will not be proven: words
+7. Words are the fastest candidate and prove enough for these operands: words.
+8. The native product is the fastest candidate and may run: the native product.
+9. No accuracy is named, the native product may run, and the fact `Overlap` shows that slices will not be proven: words
    or the native product.
-7. Otherwise: the fewest slice products that are proven. Where these operands need more of them than ordinary ones do,
+10. Otherwise: the fewest slice products that are proven. Where these operands need more of them than ordinary ones do,
    words and the native product are weighed once more, against that many.
 """
 
@@ -20,7 +23,7 @@ from dataclasses import replace
 from math import inf
 
 from ozaki._accuracy import Accuracy, default_accuracy
-from ozaki._checks import check_floats, check_native, check_proven
+from ozaki._checks import check_native, check_proven
 from ozaki._formats import is_multiprecision
 from ozaki._plan import Plan
 from ozaki.bounds import estimates
@@ -43,7 +46,7 @@ from ozaki.planning.proof import Proof, exact_below, exact_bits, proven_bound
 from ozaki.planning.question import Question
 from ozaki.planning.relative import choose_relative
 from ozaki.planning.search import choose_a_priori, likely_schemes, search
-from ozaki.schemes import Scheme, Words
+from ozaki.schemes import Scheme, Words, is_exact
 from ozaki.schemes.named import integer_scheme, least_of, most_of, scheme_of
 
 
@@ -66,11 +69,13 @@ def choose(question: Question, facts: Facts) -> Plan:
     ValueError, TypeError
         If the choices contradict one another, or no scheme proves what is asked.
     """
+    if question.wide:
+        scheme = question.choices.scheme
+        names_of(scheme.name if isinstance(scheme, Words) else scheme, wide=True)  # refuses other schemes than residues
     if question.target is not None and question.target.exact:
         return _exact(question, facts)
     named = named_scheme(question.choices, question.dtype, question.k, question.machine)
     if named is not None:
-        _check_operands(question, named)
         return _named(question, facts, named)
     if question.choices.scheme == "native":
         return _native_by_name(question, facts)
@@ -106,12 +111,7 @@ def _exact(question: Question, facts: Facts) -> Plan:
             "accuracy: 'exact' (correctly rounded) is not available yet for float results; ask for bits, as 106 or "
             "'dd', or for dtype='mp'"
         )
-    if choices.slices is not None:
-        raise ValueError(
-            f"slices: {choices.slices!r}; an exact product takes as many as its bits need, so leave the number away"
-        )
-    assert isinstance(choices.scheme, str)
-    (family,) = names_of(integer_scheme(choices.scheme, k), wide=True)
+    (family,) = names_of("residues", wide=True)
     spans: tuple[int, int] = (0, 0) if question.empty else facts[Spans()]
     most = most_of(family)
     count = exact_below(family, most, max(k, 1), spans)
@@ -119,8 +119,17 @@ def _exact(question: Question, facts: Facts) -> Plan:
         raise ValueError(
             f"accuracy: the elements of a row span up to {max(spans)} bits, too many for an exact product; ask for bits"
         )
-    exact = question.with_format(exact_bits(spans, k))
-    return replace(_plan(exact, scheme_of(family, count), target, 0.0, "exact: every bit of the product"), bound=0.0)
+    scheme, why = scheme_of(family, count), "exact: every bit of the product"
+    if (named := named_scheme(choices, question.dtype, k, question.machine)) is not None:
+        if named.count < count:
+            raise ValueError(
+                f"slices: {named.count} {named.name} do not hold every bit of these operands; leave the count to the "
+                "library"
+            )
+        assert is_exact(named)
+        scheme, why = named, why_named(named)
+    plan = _plan(question.with_format(exact_bits(spans, k)), scheme, target, 0.0, why)
+    return replace(plan, bound=0.0)  # the format has room for all bits
 
 
 def _relative(question: Question, target: Accuracy, facts: Facts) -> Plan:
@@ -131,24 +140,6 @@ def _relative(question: Question, target: Accuracy, facts: Facts) -> Plan:
         return _plan(question, scheme_of(WIDE_RESIDUES, least_of(WIDE_RESIDUES, 1)), target, 0.0, "an empty product")
     choice = choose_relative(target, question.k, facts)
     return _plan(question, choice.scheme, target, choice.bound, "a relative error is proven from the product itself")
-
-
-def _check_operands(question: Question, scheme: Scheme | Words) -> None:
-    """Refuse a named scheme that has no slices, or no words, of such operands.
-
-    Raises
-    ------
-    ValueError
-    """
-    if isinstance(scheme, Words):
-        if question.narrows:
-            raise ValueError(
-                f"scheme: {scheme.name} multiplies float32 matrices, and would lose bits of these operands; use "
-                "scheme='residues', or round them with .astype('float32')"
-            )
-    elif question.wide:
-        assert isinstance(question.choices.scheme, str)
-        names_of(integer_scheme(question.choices.scheme, question.k), wide=True)
 
 
 def _named(question: Question, facts: Facts, scheme: Scheme | Words) -> Plan:
@@ -165,7 +156,6 @@ def _named(question: Question, facts: Facts, scheme: Scheme | Words) -> Plan:
 def _native_by_name(question: Question, facts: Facts) -> Plan:
     """The plan of the native product, where the caller asks for it."""
     target = question.target
-    check_floats(question.wide)
     check_native(question.dtype, target, question.choices, native_bound(question))
     if target is not None and not _in_range(question, facts):
         raise ValueError(f"accuracy: {OUT_OF_RANGE} if the product is native; use scheme='auto'")

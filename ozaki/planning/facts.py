@@ -84,7 +84,8 @@ class Ratio(NamedTuple):
 
     Attributes
     ----------
-    worst : largest image error / lower bound of (abs(A) abs(B))_ij; inf where the lower bound is 0 and the error is not
+    worst : largest image error / lower bound of (abs(A) abs(B))_ij, in units of 4**bits of the level; inf where the
+        lower bound is 0 and the error is not
     spans : largest top - bottom of the rows of the left and the right operand
     least_span : smallest top - bottom of a row of either operand with a nonzero element
     """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ozaki._checks import check_choices, check_floats, check_native
+from ozaki._checks import check_choices, check_native
 from ozaki._choices import Choices
 from ozaki._formats import is_multiprecision
 from ozaki._operands import DTYPES, Shapes, Side, broadcast
@@ -44,14 +44,13 @@ def plan_for_shapes(sizes: Shapes, asked: str, choices: Choices) -> Plan:
         raise ValueError(f"{what} takes slices for all bits of its operands, so it depends on the data; plan from them")
     dtype = result_format(asked, DTYPES, target)
     wide = is_multiprecision(dtype)
+    if wide:
+        names_of(choices.scheme.name if isinstance(choices.scheme, Words) else choices.scheme, wide)  # residues alone
     asked_for, target = target, None if target is None else target_before_rounding(target, dtype)
     if (scheme := named_scheme(choices, dtype, k, None)) is not None:
-        if wide and not isinstance(scheme, Words):
-            names_of(scheme.name, wide)  # refuses other schemes than residues
         return plan_for_any(sizes, dtype, scheme, target, choices, why_named(scheme))
     assert isinstance(choices.scheme, str)
     if choices.scheme == "native":
-        check_floats(wide)
         bound = native.bound(max(k, 1), dtype)
         check_native(dtype, target, choices, bound)
         return native_plan(sizes, dtype, target, bound, NATIVE_ASKED_FOR, choices.workspace_limit)

@@ -100,7 +100,7 @@ class _OrdinaryFacts(Facts):
         raise AssertionError(need)
 
     def _worst_ratio(self, scheme: Scheme | Words, level: Level) -> float:
-        """The estimated worst ratio (E3), in units of 4**-bits of the level, as facts are."""
+        """The estimated worst ratio (E3), in units of 4**bits of the level, as facts are."""
         if isinstance(scheme, Words):
             return 0.0
         sampling_factor = EVERY / SAMPLE if level == "sampled" else 1.0

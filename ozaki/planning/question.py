@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import ldexp
 from typing import Protocol
 
 from ozaki._accuracy import Accuracy
@@ -60,7 +61,6 @@ class Question:
     native_fits : whether the native product keeps within the caller's limit of workspace
     for_operands : whether the plan has to state a bound for these operands, even where a count is given
     wide : whether an operand or the result is multiprecision
-    narrows : whether an operand has more bits than the format of the result: words would lose them
     """
 
     sizes: Shapes
@@ -71,7 +71,6 @@ class Question:
     native_fits: bool = True
     for_operands: bool = False
     wide: bool = False
-    narrows: bool = False
 
     def __hash__(self) -> int:
         return self._hash
@@ -118,5 +117,7 @@ def target_before_rounding(target: Accuracy, dtype: str) -> Accuracy:
     """
     if not is_multiprecision(dtype):
         return target
+    if 0 < target.tolerance < 2.0**-900:  # in smaller units, so that it does not underflow
+        target = replace(target, tolerance=ldexp(target.tolerance, 600), exponent=target.exponent - 600)
     least = 2.0**-1000  # exact images alone meet it, if the format leaves nothing to them
     return replace(target, tolerance=max(before_rounding(target.tolerance, dtype, target.exponent), least))

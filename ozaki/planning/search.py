@@ -75,7 +75,14 @@ def search(target: Accuracy, k: int, names: tuple[str, ...], proof: Proof, wide:
             if spared <= 0 and _one_less_in_reach(choice, target, k, proof.gain):
                 spared = 1
         if not proof.sharpen(spared, wide):
-            return choice if choice or not wide else _unreachable(target, names)
+            return choice or (_exact_images(order[0], proof) or _unreachable(target, names) if wide else None)
+
+
+def _exact_images(name: str, proof: Proof) -> Choice | None:
+    """The scheme with which all images are exact, for operands without a bound for fewer slices; None if none is."""
+    most = most_of(name)
+    count = proof.exact_below(name, most)
+    return Choice(scheme_of(name, count), 0.0, name) if count < most else None
 
 
 def _one_less_in_reach(choice: Choice, accuracy: Accuracy, k: int, gain: int) -> bool:

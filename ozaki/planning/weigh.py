@@ -27,7 +27,7 @@ def weigh(question: Question, facts: Facts, plan: Plan) -> tuple[Candidate, ...]
     """
     if question.empty:
         return ()
-    named = not question.choices.leave_slices or question.choices.scheme == "native"
+    named = not question.choices.leave_slices or question.choices.scheme == "native" or plan.target.exact
     ways = [plan.scheme] if named else _ways(question, candidates_of(question), plan)
     weighed = [_weighed(question, facts, plan, way) for way in ways]
     return tuple(sorted(weighed, key=lambda x: (inf if x.seconds is None else x.seconds, not x.chosen)))

@@ -83,8 +83,8 @@ class Work:
     def begin(self, needs: Sequence[Need], plan: Plan) -> None:
         """Begin to find facts, all `WorstRatio` of one level or all `RowsBound`, and split for a likely plan.
 
-        The device splits the operands at the same time as it finds the facts, so that a product by that plan, if it is
-        chosen, can begin at once. Only where memory is not limited: slices and facts are then held together.
+        The device splits the operands before it is asked for them, so that a product by that plan, if it is chosen, can
+        begin at once. Memory must not be limited, because slices and what the facts take are held at once.
         """
         assert plan.scheme is not None and self._limit is None
         inputs, b = self._inputs, self._builder

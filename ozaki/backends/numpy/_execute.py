@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +12,7 @@ from ozaki._plan import Plan
 from ozaki._workspace import too_few_bytes
 from ozaki.backends.numpy import _words
 from ozaki.backends.numpy._describe import OBJECTS, Described
+from ozaki.backends.numpy._limbs import Floats
 from ozaki.backends.numpy._nonfinite import patch
 from ozaki.backends.numpy._slices import Slices, slices_of
 from ozaki.backends.numpy._tiles import TILE
@@ -25,7 +26,10 @@ _PANEL = 2048
 """Most rows and columns of a panel of the result; bounds the workspace."""
 
 _MOST_BYTES = 2**31
-"""Most bytes of workspace of a panel, if no limit is given, unless a panel of 256 x 256 takes more."""
+"""Most bytes of workspace of a panel, if no limit is given, unless one of `_FEW_ROWS` rows and columns takes more."""
+
+_FEW_ROWS = 128
+"""Rows and columns that a panel has at least, if no limit is given: with fewer, BLAS is slow."""
 
 
 def execute(
@@ -75,27 +79,35 @@ def _exact(
     stack = batch, m, n
     panel = panel_of(engine, stack, limit)
     mu, nu = (x.mu if isinstance(x, Slices) else _exponents(x, scheme) for x in (left, right))
-    for b, rows in _panels(stack, panel):
-        for c in range(0, n, panel):
-            cols = slice(c, min(c + panel, n))
-            unrounded, at_left, at_right = Unrounded(engine), _matrices_of(left, b), _matrices_of(right, b)
+    for b, cols in _panels(batch, n, panel.columns, _together(stack, panel)):
+        at_left, at_right = _matrices_of(left, b), _matrices_of(right, b)
+        kept: Floats | None = None  # frees the slices of the columns before
+        if engine.k <= engine.slab:  # one slab: the slices of these columns serve all panels of rows
+            kept = slices_of(right, nu, engine, "right", at_right, cols, slice(None))
+        for r in range(0, m, panel.rows):
+            rows, unrounded = slice(r, min(r + panel.rows, m)), Unrounded(engine)
             for h in range(0, engine.k, engine.slab):
                 part = slice(h, min(h + engine.slab, engine.k))
                 unrounded.add(
                     slices_of(left, mu, engine, "left", at_left, rows, part),
-                    slices_of(right, nu, engine, "right", at_right, cols, part),
+                    slices_of(right, nu, engine, "right", at_right, cols, part) if kept is None else kept,
                 )
             unrounded.round_into(out[b, rows, cols], mu[at_left, rows], nu[at_right, cols])
     return _workspace(engine, stack, panel)
 
 
-def _panels(stack: tuple[int, int, int], panel: int) -> Iterator[tuple[slice, slice]]:
-    """Cut (batch, m) into pairs of slices; a panel takes several matrices of a batch if they are small."""
-    batch, m, _ = stack
-    together = _together(stack, panel)
+class Panel(NamedTuple):
+    """Most rows and columns of the result that are computed at a time."""
+
+    rows: int
+    columns: int
+
+
+def _panels(batch: int, n: int, columns: int, together: int) -> Iterator[tuple[slice, slice]]:
+    """Cut (batch, n) into pairs of slices; a panel takes several matrices of a batch if they are small."""
     for b in range(0, batch, together):
-        for r in range(0, m, panel):
-            yield slice(b, min(b + together, batch)), slice(r, min(r + panel, m))
+        for c in range(0, n, columns):
+            yield slice(b, min(b + together, batch)), slice(c, min(c + columns, n))
 
 
 def _matrices_of(operand: Described | Slices, b: slice) -> slice:
@@ -104,10 +116,10 @@ def _matrices_of(operand: Described | Slices, b: slice) -> slice:
     return slice(0, 1) if described.x.shape[0] == 1 else b
 
 
-def _workspace(engine: Engine, stack: tuple[int, int, int], panel: int) -> int:
-    """Bytes that are held while a panel of at most panel x panel entries is computed."""
+def _workspace(engine: Engine, stack: tuple[int, int, int], panel: Panel) -> int:
+    """Bytes that are held while a panel is computed."""
     together = _together(stack, panel)
-    rows, cols = together * min(stack[1], panel), together * min(stack[2], panel)
+    rows, cols = together * min(stack[1], panel.rows), together * min(stack[2], panel.columns)
     entries, elements = rows * cols // together, (rows + cols) * engine.slab
     matrices = engine.planes * (entries + elements) + engine.sums * entries
     tile_elements = max(
@@ -118,22 +130,30 @@ def _workspace(engine: Engine, stack: tuple[int, int, int], panel: int) -> int:
     return 8 * (matrices + tile_elements) + OBJECTS
 
 
-def _together(stack: tuple[int, int, int], panel: int) -> int:
+def _together(stack: tuple[int, int, int], panel: Panel) -> int:
     """Number of matrices of a batch that are computed together: as many as fill a panel."""
-    batch, m, n = stack
-    return max(1, min(batch, panel * panel // (m * n), 2 * panel // (m + n))) if max(m, n) <= panel else 1
+    (batch, m, n), (rows, columns) = stack, panel
+    fits = m <= rows and n <= columns
+    return max(1, min(batch, rows * columns // (m * n), (rows + columns) // (m + n))) if fits else 1
 
 
-def panel_of(engine: Engine, stack: tuple[int, int, int], limit: int | None) -> int:
-    """Most rows and columns of a panel whose workspace keeps within `limit` bytes; None for no limit."""
-    panel = _PANEL
-    while limit is None and panel > 256 and _workspace(engine, stack, panel) > _MOST_BYTES:
-        panel //= 2
-    while limit is not None and (needed := _workspace(engine, stack, panel)) > limit:
-        if panel <= 16:
+def panel_of(engine: Engine, stack: tuple[int, int, int], limit: int | None) -> Panel:
+    """The largest panels whose workspace keeps within `limit` bytes; None for no limit.
+
+    Without a limit, panels have few rows rather than few columns, because the slices of columns serve all rows.
+    """
+    rows = columns = _PANEL
+    if limit is None:
+        while rows > _FEW_ROWS and _workspace(engine, stack, Panel(rows, columns)) > _MOST_BYTES:
+            rows //= 2
+        while columns > _FEW_ROWS and _workspace(engine, stack, Panel(rows, columns)) > _MOST_BYTES:
+            columns //= 2
+        return Panel(rows, columns)
+    while (needed := _workspace(engine, stack, Panel(rows, columns))) > limit:
+        if rows <= 16:
             too_few_bytes(limit, needed)
-        panel //= 2
-    return panel
+        rows = columns = rows // 2
+    return Panel(rows, columns)
 
 
 def split(operand: Described, side: str, plan: Plan) -> Slices | WordSlices:

@@ -7,7 +7,17 @@ import numpy.typing as npt
 
 from ozaki.backends.numpy._limbs import Floats
 from ozaki.backends.numpy._tiles import row_tiles
-from ozaki.multiprecision.limbs import limbs_of, narrowed, settled, shortened, trailing_zeros, widened, window
+from ozaki.multiprecision.floats import to_floats
+from ozaki.multiprecision.limbs import (
+    limbs_of,
+    narrowed,
+    normalised,
+    settled,
+    shortened,
+    trailing_zeros,
+    widened,
+    window,
+)
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.schemes.blas import LIMB_BITS, PIECE_BITS
 
@@ -98,10 +108,26 @@ def round_into(limbs: Floats, exponents: Ints, out: Numbers) -> None:
     exponents : the shape of `out`
     out : a view that is written
     """
-    signs, magnitudes = settled(limbs[::-1].astype(np.int64), LIMB_BITS)
-    wide = widened(magnitudes, LIMB_BITS)
+    signs, wide = _settled(limbs)
     kept, zeros, carry = shortened(wide, out.bits)
     top = 32 * len(wide) - zeros + carry
     out.signs[...] = signs.reshape(out.shape)
     out.exponents[...] = np.where(out.signs != 0, exponents + top.reshape(out.shape), 0)
     out.limbs[...] = kept.reshape(out.limbs.shape)
+
+
+def rounded_floats(limbs: Floats, exponents: Ints, dtype: str) -> npt.NDArray[np.floating]:
+    """Values 2**exponents, arguments as of `round_into`, rounded to a format of the hardware once, ties to even."""
+    signs, wide = _settled(limbs)
+    kept, zeros = normalised(wide, len(wide))
+    shape, top = exponents.shape, 32 * len(wide) - zeros
+    of_entries = np.where(signs != 0, exponents.reshape(-1) + top, 0)
+    exact = Numbers(signs, of_entries, kept, 32 * len(wide))
+    floats: npt.NDArray[np.floating] = to_floats(exact, dtype).reshape(shape)
+    return floats
+
+
+def _settled(limbs: Floats) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.uint32]]:
+    """Signs and magnitudes, in limbs of 32 bits, the highest first, of what `round_into` takes."""
+    signs, magnitudes = settled(limbs[::-1].astype(np.int64), LIMB_BITS)
+    return signs, widened(magnitudes, LIMB_BITS)

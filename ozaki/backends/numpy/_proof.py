@@ -173,13 +173,21 @@ def numerators(terms: ErrorTerms, b: slice, rows: slice) -> Floats:
 
 
 def _leading_exponents(operand: Described) -> npt.NDArray[np.int32]:
-    """Exponents e of the leading powers of two, 2**e <= abs(x) 2**-top; 2 EMPTY_TOP for zero, NaN and Inf."""
+    """Exponents e of the leading powers of two, 2**e <= abs(x) 2**-top; 2 EMPTY_TOP for zero, NaN and Inf.
+
+    Those of smaller multiprecision elements are EMPTY_TOP + 1: that power is zero in float64, so it bounds nothing.
+    """
     tops = operand.on_host.top.astype(np.int32)
     leading = np.empty(operand.x.shape, np.int32)
     for b, rows in row_tiles(*operand.x.shape):
         for hs in _slabs(operand.k):
             x = operand.x[b, rows, hs]
-            exponents = np.frexp(x.astype(np.float64, copy=False))[1] - 1 - tops[b, rows, None]
+            if operand.numbers is None or operand.tops is None:
+                exponents = np.frexp(x.astype(np.float64, copy=False))[1] - 1 - tops[b, rows, None]
+            else:
+                # Not those of x, where elements below 2**(top - 1000) count as larger than they are.
+                below = operand.numbers.exponents[b, rows, hs] - operand.tops[b, rows, None]
+                exponents = np.maximum(below - 1, EMPTY_TOP + 1).astype(np.int32)
             exponents[(x == 0) | ~np.isfinite(x)] = 2 * EMPTY_TOP
             leading[b, rows, hs] = exponents
     return leading

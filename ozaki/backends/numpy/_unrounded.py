@@ -9,12 +9,18 @@ import numpy.typing as npt
 
 from ozaki.backends.numpy import _limbs
 from ozaki.backends.numpy._limbs import Floats
-from ozaki.backends.numpy._numbers import round_into
+from ozaki.backends.numpy._numbers import round_into, rounded_floats
 from ozaki.backends.numpy._tiles import row_tiles
 from ozaki.backends.numpy.engines import Engine
 from ozaki.multiprecision.numbers import Numbers
 
 Ints = npt.NDArray[np.int64]
+
+_MOST_LIMBS = 38
+"""Most limbs whose weights are powers of two in the range of a float64."""
+
+_FARTHEST = 2**30
+"""Largest exponent of a row whose sums are sure to fit the int32 that scales a float64."""
 
 
 class Unrounded:
@@ -41,8 +47,12 @@ class Unrounded:
             rows = at if mu.shape[0] == batch else (slice(0, 1), at[1])
             cols = at[0] if nu.shape[0] == batch else slice(0, 1)
             exponents = self._engine.shift - mu[rows], -nu[cols]
+            far = len(limbs) > _MOST_LIMBS or any(int(np.abs(e).max(initial=0)) > _FARTHEST for e in exponents)
+            if not far and not isinstance(out, Numbers):
+                _limbs.round_scaled(limbs, *exponents, out[at])
+                continue
+            of_entries = np.broadcast_to(exponents[0][..., :, None] + exponents[1][..., None, :], out[at].shape)
             if isinstance(out, Numbers):
-                of_entries = np.broadcast_to(exponents[0][..., :, None] + exponents[1][..., None, :], out[at].shape)
                 round_into(limbs, of_entries, out[at])
             else:
-                _limbs.round_scaled(limbs, *exponents, out[at])
+                out[at] = rounded_floats(limbs, of_entries, str(out.dtype))

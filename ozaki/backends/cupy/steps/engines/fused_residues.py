@@ -25,9 +25,9 @@ from ozaki.schemes import Residues
 
 _LARGE = 420_000_000_000
 """Products of bytes from which on clusters take tiles by the half of the second-level cache that they are at (float64
-from 3200 on, float32 from 4000). The count of places is cleared between two kernels that overlap else, which takes 5
-microseconds (H200: the kernel of 14 residues gains 1 of 28 microseconds at 1024, 2 to 5 of 175 at 2048, 23 to 29 of
-1260 at 4096)."""
+from 3200 on, float32 from 4000). Between two kernels that would otherwise overlap the count of places is cleared, which
+takes 5 microseconds (H200: the kernel of 14 residues gains 1 of 28 microseconds at 1024, 2 to 5 of 175 at 2048, 23 to
+29 of 1260 at 4096)."""
 
 
 @dataclass(frozen=True)
