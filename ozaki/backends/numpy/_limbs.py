@@ -27,6 +27,16 @@ def carry(limbs: Floats) -> None:
         low -= scratch
 
 
+def carry_once(limbs: Floats) -> None:
+    """Carry from each limb to the next at once, in place, so that all but the highest are at most 2**25 + 2**26.
+
+    Each must be an integer of magnitude below 2**52.
+    """
+    above = np.rint(limbs[:-1] * 2.0**-LIMB_BITS)
+    limbs[:-1] -= above * 2.0**LIMB_BITS
+    limbs[1:] += above
+
+
 def add_shifted(limbs: Floats, values: Floats, shift: int) -> None:
     """Add values * 2**shift to the limbs in place, overflowing none; values are integers up to 2**53."""
     first, inside = divmod(shift, LIMB_BITS)

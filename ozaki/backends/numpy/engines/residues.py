@@ -132,8 +132,15 @@ class ResidueEngine:
         for first in range(0, count + 1, MOST_WEIGHTS):
             part = slice(first, first + MOST_WEIGHTS)
             limbs += np.matmul(weights[:, part], y[part])
-            _limbs.carry(limbs)
+            if limbs.shape[1] < _FEW:  # few long columns: all limbs together take less time than one after the other
+                _limbs.carry_once(limbs)
+            else:
+                _limbs.carry(limbs)
         return limbs
+
+
+_FEW = 256
+"""Fewest entries for which limbs are carried one after the other."""
 
 
 def _reduce(x: Floats, m: int, scratch: Floats, out: Floats) -> None:
