@@ -185,6 +185,6 @@ def test_where_no_engine_multiplies_it_nothing_is_computed(short, rng, monkeypat
         with pytest.raises(NotImplementedError, match=r"^scheme: NumPy has no engine for short; use scheme='auto'"):
             call({}, plan)
     with pytest.raises(NotImplementedError, match=r"^scheme: NumPy has no engine for short"):
-        of_shapes(a.shape, b.shape, "float64", {"scheme": "short", "slices": 1}, "cpu", backend)
+        of_shapes(a.shape, b.shape, {"scheme": "short", "slices": 1, "dtype": "float64"}, "cpu", backend)
     device = Machine(devices.of("90", multiprocessors=132, shared_memory=233472))
     assert device.obstacle(Short(1), "auto") == "CuPy arrays have no engine for short; use scheme='auto'"

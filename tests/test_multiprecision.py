@@ -287,7 +287,9 @@ def test_floats_are_the_product_of_the_images_rounded_once(prng, dtype, accuracy
                 continue
             wanted = definition.product_of_rationals(fractions(left), fractions(right), plan.scheme, dtype)
             assert_same(np.array(wanted, dtype), c, plan.scheme, e)
-            if e == 0 and np.isfinite(c).all() and kinds[0] != "far" and report.exponent == 0:
+            sizes = abs(fractions(left)) @ abs(fractions(right))
+            in_range = np.isfinite(c).all() and (sizes >= power(smallest + 100)).all()  # no bound where c underflows
+            if e == 0 and in_range and kinds[0] != "far" and report.exponent == 0:
                 bound = Fraction(report.bound) * power(report.exponent)
                 assert within("componentwise", fractions(left), fractions(right), fractions(c), bound)
 

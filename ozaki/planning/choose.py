@@ -133,12 +133,12 @@ def _exact(question: Question, facts: Facts) -> Plan:
 
 
 def _relative(question: Question, target: Accuracy, facts: Facts) -> Plan:
-    """The plan of the residues whose product proves a relative target."""
-    assert isinstance(question.choices.scheme, str)
-    names_of(integer_scheme(question.choices.scheme, question.k), wide=True)  # refuses other schemes than residues
+    """The plan of slices whose product proves a relative target: residues, if the caller names nothing else."""
+    name = integer_scheme(str(question.choices.scheme), question.k)
+    family = WIDE_RESIDUES if question.wide or name in ("auto", "residues") else name
     if question.empty:
-        return _plan(question, scheme_of(WIDE_RESIDUES, least_of(WIDE_RESIDUES, 1)), target, 0.0, "an empty product")
-    choice = choose_relative(target, question.k, facts)
+        return _plan(question, scheme_of(family, least_of(family, 1)), target, 0.0, "an empty product")
+    choice = choose_relative(target, question.k, family, facts)
     return _plan(question, choice.scheme, target, choice.bound, "a relative error is proven from the product itself")
 
 

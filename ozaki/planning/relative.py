@@ -11,7 +11,6 @@ from dataclasses import replace
 from math import inf, log2
 
 from ozaki._accuracy import Accuracy
-from ozaki.planning.candidates import WIDE_RESIDUES
 from ozaki.planning.facts import Facts, RelativeError, Spans
 from ozaki.planning.proof import exact_below, relative_bound
 from ozaki.planning.search import Choice, likely_schemes
@@ -19,8 +18,8 @@ from ozaki.schemes import Scheme, scaling_of
 from ozaki.schemes.named import first_count, most_of, scheme_of
 
 
-def choose_relative(target: Accuracy, k: int, facts: Facts) -> Choice:
-    """The first scheme tried whose product proves a relative target; raises `MissingFact` where a fact is missing.
+def choose_relative(target: Accuracy, k: int, family: str, facts: Facts) -> Choice:
+    """The first scheme of a family whose product proves a relative target; raises `MissingFact` if a fact is missing.
 
     Raises
     ------
@@ -28,28 +27,28 @@ def choose_relative(target: Accuracy, k: int, facts: Facts) -> Choice:
         If no scheme is left to try.
     """
     spans: tuple[int, int] = facts[Spans()]
-    most = most_of(WIDE_RESIDUES)
-    exact = exact_below(WIDE_RESIDUES, most, k, spans)
+    most = most_of(family)
+    exact = exact_below(family, most, k, spans)
     componentwise = replace(target, measure="componentwise")
-    count = min(likely_schemes(componentwise, k, (WIDE_RESIDUES,))[0].count, exact)
+    count = min(likely_schemes(componentwise, k, (family,))[0].count, exact)
     wanted = -log2(target.tolerance) - target.exponent
     while True:
-        scheme = scheme_of(WIDE_RESIDUES, count)
+        scheme = scheme_of(family, count)
         proven: float = facts[RelativeError(scheme)]
         if proven >= wanted:
-            return Choice(scheme, relative_bound(proven, target.exponent), WIDE_RESIDUES)
+            return Choice(scheme, relative_bound(proven, target.exponent), family)
         if count >= exact:
             raise ValueError(
-                f"accuracy: relative {target.in_words} cannot be proven with up to {most} residues; ask for a "
+                f"accuracy: relative {target.in_words} cannot be proven with up to {most} {scheme.name}; ask for a "
                 "componentwise accuracy"
             )
-        count = min(_next(scheme, k, wanted, proven), exact)
+        count = min(_next(scheme, k, family, wanted, proven), exact)
 
 
-def _next(scheme: Scheme, k: int, wanted: float, proven: float) -> int:
+def _next(scheme: Scheme, k: int, family: str, wanted: float, proven: float) -> int:
     """The count whose images have the bits that are missing, or half as many again where an entry shows nothing."""
     base = scaling_of(scheme, k).base
     more = base / 2 if proven == -inf else wanted - proven
-    most = most_of(WIDE_RESIDUES)
-    enough = first_count(lambda c: scaling_of(scheme_of(WIDE_RESIDUES, c), k).base >= base + more, scheme.count, most)
+    most = most_of(family)
+    enough = first_count(lambda c: scaling_of(scheme_of(family, c), k).base >= base + more, scheme.count, most)
     return max(enough, scheme.count + 1)
