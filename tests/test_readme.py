@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 import ozaki
+from benchmarks import multiprecision
 from ozaki._cli.commands import app
 
 ROOT = Path(__file__).parents[1]
@@ -66,3 +67,8 @@ def test_the_files_that_it_names_exist():
 
 def test_the_benchmarks_have_their_place():
     assert README.count("<!-- benchmarks:begin -->") == README.count("<!-- benchmarks:end -->") == 1
+
+
+def test_the_table_of_multiprecision_products_is_that_of_the_newest_results():
+    text = multiprecision.DOCUMENT.read_text(encoding="utf-8")
+    assert multiprecision.with_table(text, multiprecision.newest()) == text
