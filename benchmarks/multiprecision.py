@@ -8,9 +8,6 @@ docs/multiprecision.md.
 from __future__ import annotations
 
 import json
-import statistics
-import time
-from collections.abc import Callable
 from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Annotated, Any
@@ -19,6 +16,7 @@ import numpy as np
 import typer
 
 import ozaki
+from benchmarks.conversions import median
 from benchmarks.devices import Cpu
 from benchmarks.results import RESULTS, ROOT, git_commit
 from ozaki._accuracy import Accuracy
@@ -72,16 +70,6 @@ def measured(rng: np.random.Generator, n: int, bits: int) -> dict[str, Any]:
     }
     print(row, flush=True)
     return row
-
-
-def median(call: Callable[[], Any]) -> float:
-    """Seconds of the median of three calls."""
-    seconds = []
-    for _ in range(3):
-        begin = time.perf_counter()
-        call()
-        seconds.append(time.perf_counter() - begin)
-    return statistics.median(seconds)
 
 
 def newest() -> dict[str, Any]:
