@@ -5,8 +5,10 @@ from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
+import pytest
 
 import ozaki
+from ozaki.backends.numpy import _execute, _words, work
 from ozaki.backends.numpy.work import Work
 from ozaki.planning.facts import Facts, or_need, settle
 from ozaki.planning.proof import Proof
@@ -142,3 +144,20 @@ def bounds_of(work, k, measure, *schemes, few_rows=False):
         return [(proof.at_least if few_rows else proof.bound)(scheme) for scheme in schemes]
 
     return settle(bounds, lambda need, _: work.measure(need), Facts())[0]
+
+
+def check_refused(monkeypatch, call, error, name, expected):
+    """Check that a call raises `error` in one line that names the argument first, before NumPy begins a product."""
+
+    def never(*args, **kwargs):
+        raise AssertionError("computed something")
+
+    monkeypatch.setattr(_execute, "Unrounded", never)
+    monkeypatch.setattr(work, "native", never)
+    monkeypatch.setattr(_words, "_multiply", never)
+    with pytest.raises(error) as caught:
+        call()
+    message = str(caught.value)
+    assert message.startswith(f"{name}: "), message
+    assert expected in message, message
+    assert "\n" not in message
