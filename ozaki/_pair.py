@@ -132,11 +132,9 @@ class Pair:
                 "dtype='mp'"
             )
         relative = target is not None and target.measure == "relative"
-        converted = self.dtype != max(self.formats, key=precision_of)
-        if self.backend.name != "numpy" and (relative or self.wide or converted):
+        if self.backend.name != "numpy" and relative:
             raise NotImplementedError(
-                "dtype: multiprecision numbers, results in another dtype than that of the operands, and relative "
-                "accuracies are available on NumPy only so far; move operands with ozaki.asnumpy"
+                "accuracy: relative accuracies are available on NumPy only so far; move operands with ozaki.asnumpy"
             )
         scheme = self.choices.scheme
         if self._wider and (isinstance(scheme, Words) or scheme in PRESETS):

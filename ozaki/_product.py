@@ -211,7 +211,7 @@ class Product:
         """Let the backend keep the program of this product for repeated calls, unless a repeated call cannot use it."""
         pair = self._pair
         large = prod(pair.sizes.batch) * prod(pair.sizes.shape) > _LARGEST_KEPT
-        if not (pair.empty or large or pair.copied or not pair.sizes.in_order):
+        if not (pair.empty or pair.wide or large or pair.copied or not pair.sizes.in_order):
             made = self.work, self.facts, self._stands(plan)
             pair.backend.keep(pair.a, pair.b, pair.out, key, *made, pair.sizes.result, pair.dtype)
 

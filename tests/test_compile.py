@@ -50,6 +50,12 @@ REGISTERS = {
     "word_mma": 255,
     "word_gemm": 168,
     "word_pairs": 168,
+    "row_tops": 40,
+    "leading": 64,
+    "row_bottoms": 40,
+    "split_numbers": 128,
+    "combine_digits": 64,
+    "recombine_numbers": 168,
 }
 # Limits that replace those above for kernels of more than four limbs, of int64 diagonals, or (FEW) with so much shared
 # memory that a multiprocessor has room for three blocks of 128 threads only.
@@ -63,14 +69,14 @@ FRAME = {
     "digit_gemm": 56, "diagonal_gemm": 40, "word_gemm": 24, "word_pairs": 24, "proof_gemm": 144,
     "split": 24,
     "describe_split": 24,
-    "worst_ratio": 24, "lower_by_exponents": 8,
+    "worst_ratio": 24, "lower_by_exponents": 8, "split_numbers": 8,
 }  # fmt: skip
 # The most bytes that all instructions of a kernel store into that memory and load from it ("spills").
 SPILLED = {
     "digit_gemm": 180, "diagonal_gemm": 64, "word_gemm": 64, "word_pairs": 92, "proof_gemm": 40,
     "split": 68,
     "describe_split": 48,
-    "worst_ratio": 16, "lower_by_exponents": 40,
+    "worst_ratio": 16, "lower_by_exponents": 40, "split_numbers": 20,
 }  # fmt: skip
 
 
@@ -103,6 +109,17 @@ def split_quadrants(dtype, slices, limbs, along_k, tile):
     macros = split(dtype, slices, limbs, 0, along_k, 0, tile)[1]
     del macros["LARGEST"]
     return "sm_90a", "conversion/split_quadrants.cu", macros
+
+
+def split_numbers(dtype, groups, along_k, unsigned=0, tile=0):
+    macros = {"MULTIPRECISION": int(dtype is None), "GROUPS": groups, "ALONG_K": along_k, "UNSIGNED": unsigned}
+    macros |= {"TILE": tile, "NEIGHBOURS": 16 * (tile == 192)} | ({} if dtype is None else {"INPUT": dtype})
+    return "conversion/split_numbers.cu", macros
+
+
+def recombine_numbers(dtype, groups):
+    macros = {"MULTIPRECISION": int(dtype is None), "GROUPS": groups} | ({} if dtype is None else {"OUTPUT": dtype})
+    return "conversion/recombine_numbers.cu", macros
 
 
 def split_fp16(dtype, slices, limbs, digit_bits, along_k, reversed_=0):
@@ -234,6 +251,12 @@ EVERYWHERE = [
     word_mma("FP16", ONE_PRODUCT, 1),
     word_mma("BF16", OF_ALL_K, tile=(4, 64, 64)),
     word_mma("TF32", SEVERAL, promotion="double", tile=(8, 32, 32)),
+    *(("conversion/leading.cu", {"ALONG_K": along_k}) for along_k in (0, 1)),
+    split_numbers(None, 8, 1),
+    split_numbers("double", 8, 0),
+    *(("conversion/combine_digits.cu", {"DIGITS": digits}) for digits in (2, 3)),
+    recombine_numbers(None, 8),
+    recombine_numbers("double", 8),
 ]
 MORE = [
     describe("double", 0),
@@ -251,6 +274,11 @@ MORE = [
     split("double", 7, 2, 8, 1),
     split("double", 8, 2, 7, 1),
     split("double", 16, 4, 8, 0),
+    split_numbers(None, 8, 0, 1, 192),
+    split_numbers("float", 8, 1, 1, 256),
+    split_numbers(None, 2, 1),
+    recombine_numbers(None, 2),
+    recombine_numbers("float", 8),
     split_fp16("double", 11, 3, 6, 0, 1),
     split_fp16("double", 6, 3, 12, 1),
     recombine("double", 2, 1, 0),

@@ -22,9 +22,14 @@ being no such ties.
 """
 
 
+def digits_of(m: int) -> int:
+    """Digits of a residue modulo m: 1, 2 or 3."""
+    return next(i for i, largest in enumerate(LARGEST, 1) if m <= largest)
+
+
 def products_of(m: int) -> int:
     """Slice products for a modulus: 1, 3 or 6, those of all digits and of all sums of two digits (Karatsuba, Ofman)."""
-    digits = next(i for i, largest in enumerate(LARGEST, 1) if m <= largest)
+    digits = digits_of(m)
     return digits * (digits + 1) // 2
 
 

@@ -6,7 +6,7 @@ from math import isqrt, prod
 from typing import ClassVar
 
 from ozaki.schemes.image import Scaling, norm_scaling
-from ozaki.schemes.moduli import first_moduli, products_of
+from ozaki.schemes.moduli import digits_of, first_moduli, products_of
 
 SLACK_BITS = 10
 """The largest allowed abs(Cbar) is below half the product of the moduli by 2**-SLACK_BITS of that product."""
@@ -52,6 +52,19 @@ class Residues:
     @property
     def moduli(self) -> tuple[int, ...]:
         return first_moduli(self.count)
+
+    @property
+    def by_digits(self) -> tuple[int, int, int]:
+        """Numbers of moduli whose residues have one digit, two and three; they follow one another in this order."""
+        if self.count <= MAX_RESIDUES:
+            return self.count, 0, 0
+        digits = [digits_of(m) for m in self.moduli]
+        return digits.count(1), digits.count(2), digits.count(3)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes that hold one residue modulo each modulus."""
+        return sum(digits * count for digits, count in enumerate(self.by_digits, 1))
 
     @property
     def range(self) -> int:

@@ -8,8 +8,10 @@ from typing import Any
 
 import cupy as cp
 
+from ozaki._formats import is_multiprecision, precision_of
 from ozaki._operands import Side
 from ozaki._plan import Plan
+from ozaki._prepared import Prepared
 from ozaki.backends.cupy import devices
 from ozaki.backends.cupy.listing import program_of
 from ozaki.backends.cupy.machine import Machine
@@ -22,6 +24,9 @@ from ozaki.backends.cupy.steps.axpby import axpby as add_scaled
 from ozaki.backends.cupy.steps.engines.choice import engine_of
 from ozaki.backends.cupy.steps.native import native_obstacle as native_obstacle
 from ozaki.backends.cupy.work import Work
+from ozaki.multiprecision.arithmetic import broadcast_to as broadcast_numbers
+from ozaki.multiprecision.floats import empty as empty_numbers
+from ozaki.multiprecision.numbers import Numbers
 
 name = "cupy"
 engines: tuple[str, ...] = ("cublas", "hopper")
@@ -42,8 +47,8 @@ def asarray(x: Any) -> Any:
 
 
 def empty(shape: tuple[int, ...], dtype: str) -> Any:
-    """An uninitialised array for a result, C-contiguous."""
-    return cp.empty(shape, dtype)
+    """A new array for a result, C-contiguous, its elements undefined; of multiprecision numbers zeros."""
+    return empty_numbers(shape, precision_of(dtype), cp) if is_multiprecision(dtype) else cp.empty(shape, dtype)
 
 
 def contiguous(x: Any) -> bool:
@@ -53,12 +58,12 @@ def contiguous(x: Any) -> bool:
 
 def overlap(x: Any, y: Any) -> bool:
     """Whether two arrays may share memory."""
-    return bool(cp.may_share_memory(x, y))
+    return bool(cp.may_share_memory(*(z.limbs if isinstance(z, Numbers) else z for z in (x, y))))
 
 
 def broadcast_to(x: Any, shape: tuple[int, ...]) -> Any:
     """A view of x, broadcast to that shape."""
-    return cp.broadcast_to(x, shape)
+    return broadcast_numbers(x, shape) if isinstance(x, Numbers) else cp.broadcast_to(x, shape)
 
 
 def check_device(operands: tuple[tuple[str, Any], ...]) -> None:
@@ -70,7 +75,7 @@ def check_device(operands: tuple[tuple[str, Any], ...]) -> None:
     """
     current = cp.cuda.runtime.getDevice()
     for label, x in operands:
-        array = x if isinstance(x, cp.ndarray) else x.slices.x
+        array = x.slices.x if isinstance(x, Prepared) else x.limbs if isinstance(x, Numbers) else x
         device = array.data.device_id
         if device != current:
             raise ValueError(

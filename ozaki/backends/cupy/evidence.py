@@ -28,11 +28,16 @@ def spans(left: Description, right: Description) -> tuple[int, int]:
     return span(left), span(right)
 
 
-def rows_bound(left: Description, right: Description, scheme: Scheme | Words, measure: Measure) -> float:
-    """The bound of a scheme that the descriptions prove in a measure; inf where they prove none."""
+def rows_bound(
+    left: Description, right: Description, scheme: Scheme | Words, measure: Measure, exponent: int = 0
+) -> float:
+    """The bound of a scheme that the descriptions prove in a measure, in units of 2**exponent; inf if they prove none.
+
+    That of words has the exponent 0.
+    """
     if is_exact(scheme) and scheme.scaling(left.k) is None:
         return inf
-    return bound_of_rows(left, right, scheme, measure, spans(left, right))
+    return bound_of_rows(left, right, scheme, measure, spans(left, right), exponent)
 
 
 def cut_bound(lost: bool, sample: tuple[Least, Least] | None, words: Words, k: int) -> float:

@@ -15,8 +15,10 @@ from ozaki.backends.cupy.program.builder import Builder
 from ozaki.backends.cupy.program.first_call import FirstCall
 from ozaki.backends.cupy.program.program import Evidence
 from ozaki.backends.cupy.steps.describing import describe, description_on_host
+from ozaki.backends.cupy.steps.numbers import NumbersArray, bound_numbers, describe_numbers
 from ozaki.backends.cupy.steps.operands import Described, Slices
 from ozaki.bounds.description import Description
+from ozaki.multiprecision.numbers import Numbers
 
 
 class Inputs:
@@ -27,7 +29,8 @@ class Inputs:
     device : the current device, where the operands lie
     builder : the builder of the program
     first_call : what runs the program's parts, and holds their memory
-    given : operands that are not prepared, in the shapes in which the caller gave them
+    multiprecision : whether an operand holds multiprecision numbers
+    given : floating-point operands that are not prepared, in the shapes in which the caller gave them
     prepared : slices of the operands that are prepared
     described : whole descriptions, of the operands for which the program computes one so far
     copied : whether the rows of an operand are a copy, so that the program is valid for these operands alone
@@ -43,14 +46,17 @@ class Inputs:
         """
         self.device, self.builder, self.first_call = devices.current(), Builder(), FirstCall()
         self._real_rows = rows
+        self.multiprecision = False
         self.given: dict[Side, Array] = {}
         self.prepared: dict[Side, Slices] = {}
         for side, name, operand in zip(SIDES, "ab", (a, b), strict=True):
             if isinstance(operand, PreparedSlices):
-                slices = self.prepared[side] = operand.named(self.builder, name)
-                symbols = slices.described.x, slices.described.fields, slices.planes, slices.mu
+                self.prepared[side], symbols = operand.named(self.builder, name)
+                self.multiprecision = self.multiprecision or operand.tops is not None
                 for symbol, real in zip(symbols, operand.arrays, strict=True):
                     self.first_call.bind(symbol, real)
+            elif isinstance(operand, Numbers):
+                self.multiprecision = True
             else:
                 self.given[side] = self.builder.given(name, view_of(operand))
                 self.first_call.bind(self.given[side], operand)
@@ -60,8 +66,12 @@ class Inputs:
 
     @cached_property
     def rows(self) -> dict[Side, Array]:
-        """Both operands as stacks of rows, shape (batch, rows, k)."""
-        return {side: self.prepared[side].described.x if side in self.prepared else self._rows(side) for side in SIDES}
+        """Both operands as stacks of rows, shape (batch, rows, k); of multiprecision ones the leading bits."""
+        return {side: self._described_rows(side) if side not in self.given else self._rows(side) for side in SIDES}
+
+    def _described_rows(self, side: Side) -> Array:
+        """The rows of an operand that is prepared, or described by its leading bits."""
+        return self.describe(side).x
 
     def _rows(self, side: Side) -> Array:
         """The rows of an operand: a view of the given array, or a copy where no view has that shape."""
@@ -81,8 +91,15 @@ class Inputs:
     def describe(self, side: Side) -> Described:
         """The whole description of an operand; adds the steps that compute it if there are none yet."""
         if side not in self.described:
-            self.described[side] = describe(self.builder, self.rows[side])
+            if side in self.given:
+                self.described[side] = describe(self.builder, self.rows[side])
+            else:
+                self.described[side] = describe_numbers(self.builder, self._numbers(side))
         return self.described[side]
+
+    def _numbers(self, side: Side) -> NumbersArray:
+        """The rows of a multiprecision operand, shape (batch, rows, k), named in the program."""
+        return bound_numbers(self.builder, self.first_call, "ab"[SIDES.index(side)], self._real_rows(side))
 
     def describe_both(self) -> tuple[Described, Described]:
         """The whole descriptions of the left and the right operand."""

@@ -22,6 +22,7 @@ from ozaki.backends.cupy.steps.proof import Lower, Wanted, least_product, lower_
 from ozaki.backends.panels import Panel, Panels
 from ozaki.bounds import words as word_bounds
 from ozaki.bounds.description import Description
+from ozaki.bounds.exact import error_terms
 from ozaki.bounds.levels import FEW_ROWS, Level, levels
 from ozaki.planning.facts import Ratio, WorstRatio
 from ozaki.schemes import Words
@@ -104,8 +105,8 @@ class Ratios:
         with b.on(self._open.stream):
             found = worst_ratios(b, self._inputs.device, self._open.lower, left, right, wanted)
         for need, each in zip(new, found, strict=True):
-            if isinstance(need.scheme, Words):
-                b.read(need, (each, *self._inputs.descriptions()), _ratio_of_words)
+            if isinstance(need.scheme, Words) or need.exponent:
+                b.read(need, (each, *self._inputs.descriptions()), _ratio_with_spans)
             else:
                 self.spans = self.spans or each
                 b.read(need, (each,), _unchanged)
@@ -147,18 +148,22 @@ class Ratios:
     def _wanted(self, need: WorstRatio, rows: int, panel: Panel | None = None) -> Wanted:
         """What the device is to compare with the lower bound, in the first rows of A, or of a panel if one is given.
 
-        The error terms of words are computed on the host, from the descriptions, for which this waits.
+        The error terms of words, and those in units of another power of two than 1, are computed on the host, from the
+        descriptions, for which this waits.
         """
-        if not isinstance(need.scheme, Words):
-            k = self._inputs.rows["left"].shape[2]
-            return Wanted(need.scheme, rows, k * need.scheme.drop if need.drops else 0.0)
+        k = self._inputs.rows["left"].shape[2]
+        dropped = k * need.scheme.drop if need.drops and not isinstance(need.scheme, Words) else 0.0
+        if not isinstance(need.scheme, Words) and need.exponent == 0:
+            return Wanted(need.scheme, rows, dropped)
         left, right = self._inputs.on_host()
         if panel is not None:
             left, right = (
                 _some_rows(of, panel.of(side, self._inputs.rows[side].shape[0]))
                 for side, of in zip(SIDES, (left, right), strict=True)
             )
-        return Wanted(word_bounds.error_terms(left, right, need.scheme), rows, 0.0)
+        if isinstance(need.scheme, Words):
+            return Wanted(word_bounds.error_terms(left, right, need.scheme), rows, 0.0)
+        return Wanted(error_terms(left, right, need.scheme, dropped, need.exponent), rows, 0.0)
 
     def _begin_in_panels(self, panels: Panels, needs: Sequence[WorstRatio]) -> None:
         """Begin to find worst ratios in one panel after the other, and register their readers."""
@@ -205,7 +210,7 @@ def _unchanged(ratio: Ratio) -> Ratio:
     return ratio
 
 
-def _ratio_of_words(ratio: Ratio, left: Description, right: Description) -> Ratio:
+def _ratio_with_spans(ratio: Ratio, left: Description, right: Description) -> Ratio:
     return evidence.with_spans(ratio.worst, left, right)
 
 

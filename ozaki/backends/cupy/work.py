@@ -23,12 +23,14 @@ from ozaki.backends.cupy.steps.engines.choice import engine_of, word_engine
 from ozaki.backends.cupy.steps.engines.engine import Engine
 from ozaki.backends.cupy.steps.magnitudes import room_for_one_read
 from ozaki.backends.cupy.steps.native import native
+from ozaki.backends.cupy.steps.numbers import NumbersArray, bound_numbers
 from ozaki.backends.cupy.steps.operands import Slices
 from ozaki.backends.cupy.steps.overlap import overlap
 from ozaki.backends.cupy.steps.sample import sample
 from ozaki.backends.cupy.steps.words import count_underflows
 from ozaki.bounds import native as native_bounds
 from ozaki.bounds.description import Description
+from ozaki.multiprecision.numbers import Numbers
 from ozaki.planning.facts import (
     CutBound,
     LeastProduct,
@@ -89,7 +91,7 @@ class Work:
         assert plan.scheme is not None and self._limit is None
         inputs, b = self._inputs, self._builder
         self._release_early()
-        engine = engine_of(self._device, plan)
+        engine = engine_of(self._device, plan, inputs.multiprecision)
         ratios = [need for need in needs if isinstance(need, WorstRatio)]
         self._ratios.stream = "proof"
         if not inputs.described and self._fits_one_read(engine, plan.scheme, whole=True):
@@ -141,8 +143,8 @@ class Work:
                 return b.read(need, (self._ratios.spans,), _spans_of)
             case Spans():
                 return b.read(need, inputs.descriptions(), evidence.spans)
-            case RowsBound(scheme, measure):
-                bound = partial(evidence.rows_bound, scheme=scheme, measure=measure)
+            case RowsBound(scheme, measure, exponent):
+                bound = partial(evidence.rows_bound, scheme=scheme, measure=measure, exponent=exponent)
                 return b.read(need, inputs.descriptions(), bound)
             case CutBound(words):
                 return self._add_cut_bound(need, words)
@@ -184,6 +186,8 @@ class Work:
 
     def _fits_one_read(self, engine: Engine, scheme: Scheme | Words, whole: bool) -> bool:
         """Whether one kernel for each operand, which reads it once, splits both faster than two kernels do."""
+        if self._inputs.multiprecision:
+            return False
         return all(engine.splits_in_one_read(scheme, side, x, whole) for side, x in self._inputs.rows.items())
 
     def _split_early(self, engine: Engine, scheme: Scheme | Words, whole: bool, **options: Any) -> _EarlySlices:
@@ -230,9 +234,9 @@ class Work:
             _, engine, left, right = self._early
         else:
             self._release_early()
-            engine = engine_of(self._device, plan)
+            engine = engine_of(self._device, plan, inputs.multiprecision)
             left, right = inputs.both_rows
-            if inputs.described:
+            if inputs.described or inputs.multiprecision:
                 left, right = (inputs.prepared.get(side) or inputs.describe(side) for side in SIDES)
         product.multiply(self._builder, self._device, engine, plan, left, right, out)
         self._release_early()
@@ -242,12 +246,15 @@ class Work:
         """Compute the native product of the given arrays into c, its rows contiguous; at most once, as `multiply`."""
         self._ratios.close()
         self._release_early()
-        given = self._inputs.given
-        native(self._builder, given["left"], given["right"], self._dtype, self._result(c))
+        given, out = self._inputs.given, self._result(c)
+        assert isinstance(out, Array)
+        native(self._builder, given["left"], given["right"], self._dtype, out)
         self._inputs.run()
 
-    def _result(self, c: Any) -> Array:
+    def _result(self, c: Any) -> Array | NumbersArray:
         """Name the result in the program: the last given array."""
+        if isinstance(c, Numbers):
+            return bound_numbers(self._builder, self._inputs.first_call, "c", c)
         out = self._builder.given("c", view_of(c))
         self._inputs.first_call.bind(out, c)
         return out

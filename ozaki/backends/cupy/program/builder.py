@@ -21,6 +21,7 @@ from ozaki.backends.cupy.program.steps import (
     Out,
     Step,
     Stream,
+    Upload,
 )
 
 
@@ -69,6 +70,12 @@ class Builder:
         """A new buffer in device memory, zeroed on the builder's stream; for few bytes, not counted as workspace."""
         place = self.buffer(name, nbytes, counted=False)
         self.add(Clear(self.stream, place, nbytes))
+        return place
+
+    def table(self, name: str, data: bytes) -> Place:
+        """A new buffer in device memory with constants of the host's, copied on the builder's stream."""
+        place = self.buffer(name, len(data), counted=False)
+        self.add(Upload(self.stream, data, place, of_operands=False))
         return place
 
     def host(self, name: str, shape: tuple[int, ...], char: str) -> Array:

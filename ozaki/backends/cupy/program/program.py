@@ -115,7 +115,7 @@ class Program:
     @property
     def repeatable(self) -> bool:
         """Whether the program is valid for other operands: no step uploads what the host computed from these ones."""
-        return not any(isinstance(step, Upload) for step in self.steps)
+        return not any(isinstance(step, Upload) and step.of_operands for step in self.steps)
 
     def start(self, arrays: Sequence[Any], result: Callable[[], Any]) -> Run | None:
         """Start all steps for these arrays, on CuPy's current stream and, for proofs, two more.

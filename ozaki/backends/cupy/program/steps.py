@@ -241,10 +241,16 @@ class ClearHost(Step):
 
 @dataclass(frozen=True, eq=False)
 class Upload(Step):
-    """Copy bytes that the host computed from these operands to the device; the program is then valid for them alone."""
+    """Copy bytes of the host to the device.
+
+    Attributes
+    ----------
+    of_operands : whether the host computed them from these operands; the program is then valid for them alone
+    """
 
     data: bytes
     target: Place
+    of_operands: bool = True
 
     @property
     def writes(self) -> tuple[Place, ...]:

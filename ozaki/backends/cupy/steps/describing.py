@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 from math import ceil
 
@@ -26,13 +27,18 @@ def fields_of(b: Builder, x: Array) -> Array:
 def describe(b: Builder, x: Array) -> Described:
     """Describe the rows of x, shape (batch, rows, k)."""
     fields = fields_of(b, x)
+    describe_into(b, x, fields)
+    return Described(x, fields)
+
+
+def describe_into(b: Builder, x: Array, fields: Array) -> None:
+    """Describe the rows of x, shape (batch, rows, k), in `fields`, int64, shape (6, batch, rows)."""
     size, kernels = _describe_kernels(x.view)
     pieces = b.buffer(f"{x}.pieces", size, counted=False) if size else fields.at
     for kernel in kernels:
         b.launch(kernel, x, Out(fields.at), Out(pieces))
     if size:
         b.release(pieces)
-    return Described(x, fields)
 
 
 @lru_cache(maxsize=1024)
@@ -91,10 +97,12 @@ _LOADS = 8
 def description_on_host(b: Builder, described: Described) -> Evidence:
     """Begin to copy a description to the host, on the builder's stream; the evidence is a `Description`."""
     assert not described.only_largest
-    k, fields = described.k, described.fields
-    arrival = b.to_host(f"{fields} on host", fields.at, fields.shape, "q")
+    k, fields, count = described.k, described.fields, len(FIELDS)
+    more = described.tops is not None  # which follow the fields in memory
+    arrival = b.to_host(f"{fields} on host", fields.at, (count + more, *fields.shape[1:]), "q")
 
     def made(found: npt.NDArray[np.int64]) -> Description:
-        return Description(k, *found.copy())
+        description = Description(k, *found[:count].copy())
+        return replace(description, scale=found[count].copy()) if more else description
 
     return b.evidence(arrival, made)

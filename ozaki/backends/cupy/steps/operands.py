@@ -21,12 +21,16 @@ class Described:
     only_largest : whether only the first and the last field are there, the first one as the bits of the row's largest
         magnitude in place of `top`: enough for max scaling and for words
     magnitudes : the `Magnitudes` of both operands that were taken at the same time for a proof, or None
+    numbers : the `NumbersArray` of the rows themselves, if they are multiprecision numbers; else None
+    tops : int64, shape (batch, rows): x is the leading bits of 2**-tops numbers; None without `numbers`
     """
 
     x: Array
     fields: Array
     only_largest: bool = False
     magnitudes: Any = None
+    numbers: Any = None
+    tops: Array | None = None
 
     @property
     def k(self) -> int:
@@ -42,12 +46,14 @@ class Described:
         if x.shape == self.x.shape:
             return self
         fields = contiguous_rows(b, self.fields.part(1, *batch).part(2, *rows))
-        return replace(self, x=x, fields=fields, magnitudes=None)
+        numbers = None if self.numbers is None else self.numbers.part(0, *batch).part(1, *rows)
+        tops = None if self.tops is None else contiguous_rows(b, self.tops.part(0, *batch).part(1, *rows))
+        return replace(self, x=x, fields=fields, magnitudes=None, numbers=numbers, tops=tops)
 
     def release_rows(self, b: Builder, whole: Described) -> None:
         """Free the description that `whole.some_rows` copied for these rows, if it did."""
         if self.fields.buffer is not whole.fields.buffer:
-            b.release(self.fields)
+            b.release(self.fields, *([] if self.tops is None else [self.tops]))
 
 
 @dataclass(frozen=True)
@@ -88,6 +94,44 @@ class Layout:
     neighbours: int = 0
     unsigned: bool = False
     written_rows: int = 0
+
+
+@dataclass(frozen=True)
+class Scales:
+    """The powers of two that the rows of an operand are scaled by: images are those of 2**(mu - tops) x.
+
+    Attributes
+    ----------
+    mu : int32, shape (batch, rows), or (1, rows) where one matrix serves the whole batch
+    tops : int64, of the same shape, of multiprecision rows; None where all are 0
+    """
+
+    mu: Array
+    tops: Array | None = None
+
+    @property
+    def step(self) -> int:
+        """Entries from one matrix of the batch to the next; 0 if there is only one."""
+        return self.mu.shape[1] if self.mu.shape[0] > 1 else 0
+
+    @property
+    def places(self) -> tuple[Place, ...]:
+        """The addresses of `mu` and, if there are any, of `tops`."""
+        return (self.mu.at,) if self.tops is None else (self.mu.at, self.tops.at)
+
+    @property
+    def struct(self) -> tuple[int | None, ...]:
+        """The struct Scales of kernels/conversion/recombine_numbers.cu, without addresses."""
+        return None, 0 if self.tops is None else None, self.step
+
+    def matrices(self, first: int, last: int) -> Scales:
+        """Those of matrices first, ..., last - 1 of the batch, or of the only matrix."""
+        return self if self.mu.shape[0] == 1 else self.part(0, first, last)
+
+    def part(self, axis: int, first: int, last: int) -> Scales:
+        """Those of matrices (axis 0) or rows (axis 1) first, ..., last - 1."""
+        tops = None if self.tops is None else self.tops.part(axis, first, last)
+        return Scales(self.mu.part(axis, first, last), tops)
 
 
 @dataclass(frozen=True)
@@ -134,10 +178,10 @@ class Slices:
         """The address of the slices of matrix i of the batch, or of the only matrix."""
         return self.planes.at.plus(i * self.step)
 
-    def exponents(self, i: int) -> Array:
-        """The exponents of matrix i of the batch, or of the only matrix, shape (1, rows)."""
-        i = i if self.mu.shape[0] > 1 else 0
-        return self.mu.part(0, i, i + 1)
+    @property
+    def scales(self) -> Scales:
+        """The powers of two that the rows were scaled by."""
+        return Scales(self.mu, self.described.tops)
 
     def some_rows(self, b: Builder, first: int, last: int) -> Slices:
         """The slices of rows first, ..., last - 1 of each matrix, with `first` a multiple of `layout.unit`.
@@ -148,11 +192,14 @@ class Slices:
         if (first, last) == (0, self.mu.shape[1]):
             return self
         mu = contiguous_rows(b, self.mu.part(1, first, last))
-        described = replace(self.described, x=self.described.x.part(1, first, last))
+        tops = self.described.tops
+        tops = None if tops is None else contiguous_rows(b, tops.part(1, first, last))
+        described = replace(self.described, x=self.described.x.part(1, first, last), tops=tops)
         skipped = first * self.layout.row_bytes
         return Slices(described, self.planes.part(0, skipped, self.planes.shape[0]), self.layout, mu)
 
     def release_rows(self, b: Builder, whole: Slices) -> None:
         """Free the exponents that `whole.some_rows` copied for these rows, if it did."""
         if self.mu.buffer is not whole.mu.buffer:
-            b.release(self.mu)
+            tops = self.described.tops
+            b.release(self.mu, *([] if tops is None else [tops]))

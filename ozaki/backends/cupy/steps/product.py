@@ -14,6 +14,7 @@ from ozaki.backends.cupy.steps.engines.choice import panel_of
 from ozaki.backends.cupy.steps.engines.engine import Engine
 from ozaki.backends.cupy.steps.magnitudes import Magnitudes
 from ozaki.backends.cupy.steps.nonfinite import patch
+from ozaki.backends.cupy.steps.numbers import NumbersArray
 from ozaki.backends.cupy.steps.operands import Described, Slices
 from ozaki.schemes import Residues, Scheme, Words
 from ozaki.schemes.constants import KernelScheme
@@ -43,7 +44,9 @@ def split_in_one_read(
     return one_read.describe_and_split(b, x, side, scheme, layout, whole, magnitudes, overlaps)
 
 
-def multiply(b: Builder, device: Device, engine: Engine, plan: Plan, left: Given, right: Given, out: Array) -> None:
+def multiply(
+    b: Builder, device: Device, engine: Engine, plan: Plan, left: Given, right: Given, out: Array | NumbersArray
+) -> None:
     """Add the steps of out = left right^T, shape (batch, m, n).
 
     Describes and splits operands as far as the caller has not, and frees what it allocates.
@@ -68,7 +71,8 @@ def multiply(b: Builder, device: Device, engine: Engine, plan: Plan, left: Given
         made.append(found)
         operands.append(found)
     _multiply_panels(b, engine, plan, operands[0], operands[1], out)
-    patch(b, described(operands[0]), described(operands[1]), out)
+    if not isinstance(out, NumbersArray):  # which holds no NaN or Inf, so that its operands may not either
+        patch(b, described(operands[0]), described(operands[1]), out)
     for each in made:
         release(b, each)
 
@@ -81,8 +85,9 @@ def release(b: Builder, x: Described | Slices) -> None:
 
 
 def _multiply_panels(
-    b: Builder, engine: Engine, plan: Plan, left: Described | Slices, right: Described | Slices, out: Array
-) -> None:
+    b: Builder, engine: Engine, plan: Plan, left: Described | Slices, right: Described | Slices,
+    out: Array | NumbersArray,
+) -> None:  # fmt: skip
     """Multiply panel by panel, splitting what is not split; NaN and Inf count as zeros."""
     _, m, n = out.shape
     rows, cols = panel_of(engine, plan, out.shape)

@@ -6,15 +6,52 @@ from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from itertools import product
 from math import ceil
-from typing import Any
+from typing import Any, NamedTuple
 
 from ozaki.backends.cupy.program.arrays import Array, View
 from ozaki.backends.cupy.program.builder import Builder
 from ozaki.backends.cupy.program.kernels import Kernel, Macros, struct
 from ozaki.backends.cupy.program.steps import Out
 from ozaki.backends.cupy.steps.cutting import accumulator_moduli
+from ozaki.backends.cupy.steps.numbers import NumbersArray
+from ozaki.backends.cupy.steps.operands import Scales
+from ozaki.backends.cupy.steps.wide import combine, round_wide
 from ozaki.schemes import Digits, Residues, constants
 from ozaki.schemes.constants import KernelScheme
+from ozaki.schemes.residues import MAX_RESIDUES
+
+
+class Moduli(NamedTuple):
+    """Some moduli, one after the other, with equally many digits, whose slice products are gathered.
+
+    Attributes
+    ----------
+    digits : of a residue
+    first : how many moduli with so many digits come before these
+    number : how many these are
+    product, byte : how many slice products, and how many bytes of residues, come before those of these moduli
+    """
+
+    digits: int
+    first: int
+    number: int
+    product: int
+    byte: int
+
+    @property
+    def products(self) -> int:
+        """Slice products of these moduli."""
+        return self.number * self.digits * (self.digits + 1) // 2
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of residues modulo these moduli."""
+        return self.number * self.digits
+
+    @property
+    def next(self) -> tuple[int, int]:
+        """`product` and `byte` of the moduli that follow."""
+        return self.product + self.products, self.byte + self.bytes
 
 
 @dataclass(frozen=True)
@@ -24,30 +61,31 @@ class Unrounded:
     Attributes
     ----------
     scheme : the scheme whose products they are
-    planes : shape (slices, batch, m, n or more): bytes y_t of residues, or diagonals of digits, int32 or int64
-    mu, nu : int32, shapes (batch, m) and (batch, n), or (1, m) and (1, n) where one matrix serves the whole batch; the
-        integers are 2**(mu_i + nu_j) times the product
+    planes : shape (planes, batch, m, n or more): bytes y_t of residues, or diagonals of digits, int32 or int64
+    left, right : the powers of two that the rows of both operands were scaled by
     """
 
     scheme: KernelScheme
     planes: Array
-    mu: Array
-    nu: Array
+    left: Scales
+    right: Scales
 
-    def add_residues(self, b: Builder, accumulators: Array, moduli: tuple[int, int], first: bool) -> None:
-        """Add the products of a part of k modulo m_t, for moduli first, ..., last - 1.
+    def add_residues(self, b: Builder, accumulators: Array, moduli: Moduli, first: bool) -> None:
+        """Add the products of a part of k modulo m_t, for some moduli.
 
         Parameters
         ----------
-        accumulators : the products, int32, shape (last - first or more, m, columns), of one matrix
-        moduli : (first, last)
+        accumulators : the products, int32, shape (moduli.products or more, m, columns), of one matrix
         first : whether this is the first part of k, which sets the planes instead
         """
         assert isinstance(self.scheme, Residues)
-        start, last = moduli
-        kernel = _reduce_kernel(
-            self.scheme, accumulators.shape[1] * accumulators.shape[2], start, last - start, not first
-        )
+        y = self.planes.part(0, moduli.byte, moduli.byte + moduli.bytes).at_index(1, 0)
+        if moduli.digits > 1:
+            combine(b, self.scheme, moduli.digits, accumulators, y, moduli.first, not first)
+            return
+        of_bytes = Residues(self.scheme.by_digits[0])
+        entries = accumulators.shape[1] * accumulators.shape[2]
+        kernel = _reduce_kernel(of_bytes, entries, moduli.first, moduli.number, not first)
         b.launch(kernel, accumulators, Out(self.planes.at))
 
     def add_diagonals(self, b: Builder, products: Array, first: bool, diagonal: int | None = None) -> None:
@@ -63,21 +101,25 @@ class Unrounded:
         kernel = _collect_kernel(products.char, sums.char, products.size, not first)
         b.launch(kernel, products, Out(sums.at))
 
-    def round_into(self, b: Builder, out: Array) -> None:
+    def round_into(self, b: Builder, out: Array | NumbersArray) -> None:
         """Round the integers into out, shape (batch, m, n), once."""
+        scaled = self.left.tops is not None or self.right.tops is not None
+        if isinstance(out, NumbersArray) or scaled or self.scheme.count > MAX_RESIDUES:
+            assert isinstance(self.scheme, Residues)
+            round_wide(b, self.scheme, self.planes, self.left, self.right, out)
+            return
         batch, _, n = out.shape
         if batch > _MOST_BLOCKS or n > _MOST_BLOCKS * _COLUMNS:
             most = _MOST_BLOCKS * _COLUMNS
             for i, col in product(range(0, batch, _MOST_BLOCKS), range(0, n, most)):
                 last, end = min(i + _MOST_BLOCKS, batch), min(col + most, n)
-                mu, nu = (x.part(0, i, last) if x.shape[0] > 1 else x for x in (self.mu, self.nu))
+                left, right = (x.matrices(i, last) for x in (self.left, self.right))
                 planes = self.planes.part(1, i, last).part(3, col, min(col + most, self.planes.shape[3]))
-                some = replace(self, planes=planes, mu=mu, nu=nu.part(1, col, end))
+                some = replace(self, planes=planes, left=left, right=right.part(1, col, end))
                 some.round_into(b, out.part(0, i, last).part(2, col, end))
             return
-        steps = ((x.view.steps[0] if x.shape[0] > 1 else 0) for x in (self.mu, self.nu))
-        kernel = _recombine_kernel(self.scheme, self.planes.view, out.view, *steps)
-        b.launch(kernel, self.planes, self.mu, self.nu, Out(out.at))
+        kernel = _recombine_kernel(self.scheme, self.planes.view, out.view, self.left.step, self.right.step)
+        b.launch(kernel, self.planes, self.left.mu, self.right.mu, Out(out.at))
 
 
 def round_quadrants(b: Builder, scheme: Residues, planes: Array, cols: int, mu: Array, nu: Array, out: Array) -> None:

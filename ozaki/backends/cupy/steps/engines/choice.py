@@ -6,6 +6,7 @@ from functools import lru_cache
 from itertools import product
 from math import prod
 
+from ozaki._formats import is_multiprecision
 from ozaki._plan import Plan
 from ozaki._workspace import too_few_bytes
 from ozaki.backends.cupy.devices.device import Device
@@ -23,10 +24,13 @@ from ozaki.backends.cupy.steps.engines.word_mma import MmaWords
 from ozaki.schemes import Digits, Residues, Scheme, Words
 from ozaki.schemes.constants import KernelScheme
 from ozaki.schemes.digits import LEAST_FP16_BITS, MOST_FP16_BITS
+from ozaki.schemes.residues import MAX_RESIDUES
 
 
-def engine_of(device: Device, plan: Plan) -> Engine:
+def engine_of(device: Device, plan: Plan, multiprecision: bool = False) -> Engine:
     """The engine of a plan's slices: the one asked for, or the fastest there, within the plan's limit of workspace.
+
+    `multiprecision`: whether an operand is; whether the result is, the plan says.
 
     Raises
     ------
@@ -37,7 +41,8 @@ def engine_of(device: Device, plan: Plan) -> Engine:
     if isinstance(plan.scheme, Words):
         return word_engine(device, plan.scheme, batch, m, k, n)
     assert isinstance(plan.scheme, KernelScheme)  # `slices_obstacle` refuses any other
-    engine = slice_engine(device, plan.scheme, plan.engine, batch, plan.shape)
+    quadrants = not (multiprecision or is_multiprecision(plan.dtype))
+    engine = slice_engine(device, plan.scheme, plan.engine, batch, plan.shape, quadrants)
     if limit is None:
         return engine
     if isinstance(engine, Winograd):
@@ -61,8 +66,8 @@ def slices_obstacle(scheme: Scheme, asked: str) -> str | None:
     if not isinstance(scheme, KernelScheme):
         return f"CuPy arrays have no engine for {scheme.name}; use scheme='auto'"
     if isinstance(scheme, Residues):
-        if max(scheme.moduli) > _LARGEST_MODULUS:
-            return f"{scheme.count} {scheme.name} have moduli above {_LARGEST_MODULUS}, and no kernels; use fewer"
+        if scheme.count > MAX_RESIDUES and asked == "hopper":
+            return f"engine='hopper' multiplies up to {MAX_RESIDUES} residues; use engine='auto'"
         return None
     if scheme.bits not in _DIGIT_BITS[scheme.word]:
         return f"digits of {scheme.bits} bits have no kernels for {scheme.word}; use scheme='digits'"
@@ -71,21 +76,23 @@ def slices_obstacle(scheme: Scheme, asked: str) -> str | None:
     return None
 
 
-_LARGEST_MODULUS = 256
-"""The largest modulus of kernels: its residues are bytes."""
-
 _DIGIT_BITS = {"int8": (7, 8), "fp16": range(LEAST_FP16_BITS, MOST_FP16_BITS + 1)}
 """The bits of the digits that kernels cut, for each format."""
 
 
-def slice_engine(device: Device, scheme: KernelScheme, asked: str, batch: int, shape: tuple[int, int, int]) -> Engine:
-    """The engine of digits or residues that is asked for, or the fastest there, for (m, k, n) and any memory."""
+def slice_engine(
+    device: Device, scheme: KernelScheme, asked: str, batch: int, shape: tuple[int, int, int], quadrants: bool = True
+) -> Engine:
+    """The engine of digits or residues that is asked for, or the fastest there, for (m, k, n) and any memory.
+
+    `quadrants`: whether there are kernels that split and round these operands and results by quadrants.
+    """
     if isinstance(scheme, Digits) and scheme.word == "fp16":
         return CublasFp16(device)
     cublas = cublas_engine(device, scheme)
     if asked == "cublas":
         return cublas
-    own = _own_engine(device, scheme, batch, shape)
+    own = _own_engine(device, scheme, batch, shape, quadrants)
     if own is None:
         if asked == "hopper":
             raise ValueError(
@@ -106,11 +113,13 @@ def fused_engine(device: Device, scheme: KernelScheme) -> Engine:
     return FusedResidues(device) if isinstance(scheme, Residues) else FusedDigits(device)
 
 
-def _own_engine(device: Device, scheme: KernelScheme, batch: int, shape: tuple[int, int, int]) -> Engine | None:
+def _own_engine(
+    device: Device, scheme: KernelScheme, batch: int, shape: tuple[int, int, int], quadrants: bool
+) -> Engine | None:
     """The fastest of the library's own int8 kernels; None if the device has none for these slices."""
-    if device.wgmma_tiles is None:
+    if device.wgmma_tiles is None or (isinstance(scheme, Residues) and scheme.count > MAX_RESIDUES):
         return None
-    if isinstance(scheme, Residues) and winograd.faster(scheme, batch, shape):
+    if quadrants and isinstance(scheme, Residues) and winograd.faster(scheme, batch, shape):
         return Winograd(device)
     if isinstance(scheme, Digits) and not fused_digits.multiplies(device, scheme, shape[1]):
         return None

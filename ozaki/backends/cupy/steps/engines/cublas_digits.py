@@ -50,7 +50,7 @@ class CublasDigits:
         diagonals = b.array("diagonals", (p, m, ld), "i")
         sums = b.array("sums", (p, m, ld), "q") if slabs > 1 else diagonals
         for i in range(batch):
-            product = Unrounded(scheme, sums.with_axis(1), left.exponents(i), right.exponents(i))
+            product = Unrounded(scheme, sums.with_axis(1), *(x.scales.matrices(i, i + 1) for x in (left, right)))
             for g in range(slabs):
                 at_a, at_b = (
                     left.place_of_matrix(i).plus(g * la.slab_stride),

@@ -51,7 +51,7 @@ class CublasFp16:
         products = b.array("products", (m, ld), "f")
         sums = b.array("sums", (p, m, ld), _sums(scheme, k))
         for i in range(batch):
-            product = Unrounded(scheme, sums.with_axis(1), left.exponents(i), right.exponents(i))
+            product = Unrounded(scheme, sums.with_axis(1), *(x.scales.matrices(i, i + 1) for x in (left, right)))
             for g in range(la.k // la.slab):
                 at_a, at_b = (
                     left.place_of_matrix(i).plus(g * la.slab_stride),

@@ -13,13 +13,16 @@ from ozaki.backends.cupy.program.builder import Builder
 from ozaki.backends.cupy.program.kernels import round_up
 from ozaki.backends.cupy.steps import cutting
 from ozaki.backends.cupy.steps.gemm import INT8, check_row, gemms
+from ozaki.backends.cupy.steps.numbers import NumbersArray
 from ozaki.backends.cupy.steps.operands import Described, Layout, Slices
-from ozaki.backends.cupy.steps.unrounded import Unrounded
+from ozaki.backends.cupy.steps.unrounded import Moduli, Unrounded
 from ozaki.schemes import Residues
+from ozaki.schemes.moduli import products_of
 from ozaki.schemes.residues import ACCUMULATOR_DEPTH
 
 _ACCUMULATORS = 2**30
-"""Bytes of int32 accumulators that gather the slice products of several moduli before they are reduced."""
+"""Bytes of int32 accumulators that gather the slice products of several moduli before they are reduced, unless those of
+one modulus take more."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +39,7 @@ class CublasResidues:
     def workspace(self, scheme: Residues, batch: int, rows: int, cols: int, k: int) -> int:
         """Bytes held beside the slices, for a batch of any length: its matrices are multiplied one after the other."""
         entries = rows * round_up(cols, 16)
-        return entries * (4 * _group(scheme, entries) + scheme.count)
+        return entries * (4 * _gathered(scheme, entries) + scheme.bytes)
 
     def split(self, b: Builder, operand: Described, side: str, scheme: Residues) -> Slices:
         """The slices of a whole operand."""
@@ -46,29 +49,27 @@ class CublasResidues:
         """Never: there is no such kernel for slices without tiles."""
         return False
 
-    def multiply(self, b: Builder, scheme: Residues, left: Slices, right: Slices, out: Array) -> None:
+    def multiply(self, b: Builder, scheme: Residues, left: Slices, right: Slices, out: Array | NumbersArray) -> None:
         """out = left right^T, shape (batch, m, n)."""
         batch, m, n = out.shape
         ld = round_up(n, 16)
-        group = _group(scheme, m * ld)
-        accumulators = b.array("accumulators", (group, m, ld), "i")
-        planes = b.array("y", (scheme.count, m, ld), "B")
+        accumulators = b.array("accumulators", (_gathered(scheme, m * ld), m, ld), "i")
+        planes = b.array("y", (scheme.bytes, m, ld), "B")
         la, lb = left.layout, right.layout
         for i in range(batch):
-            product = Unrounded(scheme, planes.with_axis(1), left.exponents(i), right.exponents(i))
-            for t in range(0, scheme.count, group):
-                last = min(t + group, scheme.count)
+            product = Unrounded(scheme, planes.with_axis(1), *(x.scales.matrices(i, i + 1) for x in (left, right)))
+            for some in _groups(scheme, accumulators.shape[0]):
                 for h in range(0, la.k, ACCUMULATOR_DEPTH):
                     depth = min(ACCUMULATOR_DEPTH, la.k - h)
                     at = (
-                        left.place_of_matrix(i).plus(t * la.slice_bytes + h),
-                        right.place_of_matrix(i).plus(t * lb.slice_bytes + h),
+                        left.place_of_matrix(i).plus(some.product * la.slice_bytes + h),
+                        right.place_of_matrix(i).plus(some.product * lb.slice_bytes + h),
                     )
                     gemms(
-                        b, INT8, (*at, accumulators.at), (m, ld, depth), (la.row_bytes, lb.row_bytes, ld), last - t,
-                        (la.slice_bytes, lb.slice_bytes, m * ld),
+                        b, INT8, (*at, accumulators.at), (m, ld, depth), (la.row_bytes, lb.row_bytes, ld),
+                        some.products, (la.slice_bytes, lb.slice_bytes, m * ld),
                     )  # fmt: skip
-                    product.add_residues(b, accumulators, (t, last), first=h == 0)
+                    product.add_residues(b, accumulators, some, first=h == 0)
             product.round_into(b, out.part(0, i, i + 1))
         b.release(accumulators, planes)
 
@@ -86,9 +87,22 @@ def _layout(scheme: Residues, batch: int, rows: int, k: int) -> Layout:
     rows, k = round_up(rows, 16), round_up(k, 128)
     check_row(k)
     each = batch * rows * k
-    return Layout(rows, k, rows * k, k, each, k, 0, scheme.count * each)
+    return Layout(rows, k, rows * k, k, each, k, 0, scheme.products * each)
 
 
-def _group(scheme: Residues, entries: int) -> int:
-    """Moduli whose products are gathered before they are reduced."""
-    return max(1, min(scheme.count, _ACCUMULATORS // max(4 * entries, 1)))
+def _gathered(scheme: Residues, entries: int) -> int:
+    """Slice products that are gathered before they are reduced: those of several moduli, or of one."""
+    most = products_of(scheme.moduli[-1])  # the last modulus has the most digits
+    return max(most, min(scheme.products, _ACCUMULATORS // max(4 * entries, 1)))
+
+
+@lru_cache(maxsize=1024)
+def _groups(scheme: Residues, gathered: int) -> tuple[Moduli, ...]:
+    """Moduli with equally many digits whose products are gathered together, in order."""
+    groups, before = [], (0, 0)
+    for digits, count in enumerate(scheme.by_digits, 1):
+        each = digits * (digits + 1) // 2
+        for first in range(0, count, gathered // each):
+            groups.append(Moduli(digits, first, min(gathered // each, count - first), *before))
+            before = groups[-1].next
+    return tuple(groups)

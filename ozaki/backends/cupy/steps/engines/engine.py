@@ -43,8 +43,11 @@ class Engine(Protocol):
         """Whether an operand is described and split by one kernel, and faster so; `whole`: described as a whole."""
         ...
 
-    def multiply(self, b: Builder, scheme: Any, left: Slices, right: Slices, out: Array) -> None:
-        """out = left right^T, shape (batch, m, n), its columns neighbours in memory; frees what it holds beside."""
+    def multiply(self, b: Builder, scheme: Any, left: Slices, right: Slices, out: Any) -> None:
+        """out = left right^T, shape (batch, m, n), its columns neighbours in memory; frees what it holds beside.
+
+        out : an Array or, for residues, a NumbersArray
+        """
         ...
 
     def seconds(self, scheme: Any, batch: int, m: int, k: int, n: int, dtype: str) -> float | None:

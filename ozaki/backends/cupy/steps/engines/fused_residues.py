@@ -19,6 +19,7 @@ from ozaki.backends.cupy.steps.cutting import accumulator_moduli
 from ozaki.backends.cupy.steps.engines.halves import Places, places
 from ozaki.backends.cupy.steps.engines.shares import columns, deepest, of_parts, parts_of_k
 from ozaki.backends.cupy.steps.engines.tiled import LABEL, Operand, Together, group, layout, tiles_of, together
+from ozaki.backends.cupy.steps.numbers import NumbersArray
 from ozaki.backends.cupy.steps.operands import Described, Layout, Slices
 from ozaki.backends.cupy.steps.unrounded import Unrounded
 from ozaki.schemes import Residues
@@ -58,10 +59,10 @@ class FusedResidues:
         lay = self.layout(scheme, side, *operand.shape)
         return self.device.family.one_read and one_read.fits(scheme, lay, operand.view, whole)
 
-    def multiply(self, b: Builder, scheme: Residues, left: Slices, right: Slices, out: Array) -> None:
+    def multiply(self, b: Builder, scheme: Residues, left: Slices, right: Slices, out: Array | NumbersArray) -> None:
         """out = left right^T, shape (batch, m, n), its columns neighbours in memory."""
         planes = products(b, self.device, scheme, left, right, (left.operand, right.operand), out.shape)
-        product = Unrounded(scheme, planes.part(1, 0, out.shape[0]), left.mu, right.mu)
+        product = Unrounded(scheme, planes.part(1, 0, out.shape[0]), left.scales, right.scales)
         product.round_into(b, out)
         b.release(planes)
 

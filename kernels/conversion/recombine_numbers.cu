@@ -1,0 +1,205 @@
+// From residues of any number of moduli to results: C = RN(Cbar 2^e), Cbar the exact integer (docs/definitions.md, sections
+// 4 and 8), rounded once, to multiprecision numbers or to floating-point ones.
+//
+// Macros: MULTIPRECISION: 1 for multiprecision results, 0 for floating-point ones, of type OUTPUT (double or float);
+// GROUPS, 8 or 2: a block owns 8 GROUPS neighbouring columns of a row.
+//
+// y holds planes of bytes, [planes][rows][ld], planes plane_stride apart, matrices of a batch plane_batch; byte b_p of
+// plane p counts V_p: a residue y_t in [0, m_t) has one byte or more, the lowest first, and V_p = 2^(8 j) M / m_t for its
+// byte j. So
+//
+//   Cbar = sum_p b_p V_p - q M,  q = RN(sum_p b_p V_p / M).
+//
+// `weights` holds, of each p, first RN(2^32 V_p / M), a limb, then the `limbs` limbs of V_p, the lowest first, as bytes:
+// as mma.sync reads them, eight limbs (32 rows of bytes) at a time, [eights][steps][2][lane][4] limbs; the first half has
+// bytes 0 (rows 0 .. 7) and 1 (rows 8 .. 15) of the eight limbs, the second half bytes 2 and 3. A step is 32 planes.
+// minus_modulus: the limbs of 2^(32 limbs) - M. abs(Cbar) < M / 2 <= 2^(32 limbs - 1), so integers modulo 2^(32 limbs) are
+// enough; q is right because abs(Cbar) <= M (1/2 - 2^-10) + 1, and the sum of fractions errs by at most 2^-33 255 planes,
+// less than 2^-10 for up to 2^15 planes. Sums of a limb are below 2^24 255^2 2^15 (1 + 2^-7) < 2^56.
+//
+// e = tops_i + tops_j - mu_i - nu_j, mu and nu int32, tops int64 or null (all 0), matrices of a batch mu_batch and
+// nu_batch entries apart. Element (b, row, col) of C has index b * sb + row * sr + col * sc.
+//
+// 128 threads; grid batch * rows * ceil(cols / (8 GROUPS)), all on x; dynamic shared memory of 8 GROUPS * 4 pitch + 8 *
+// eights * 8 * (8 GROUPS + 8) bytes. Phases: 1. bytes of the block's entries, transposed, to shared memory; 2. sums of
+// limbs, by the tensor cores, eight limbs a warp at a time; 3. one thread an entry: q, carries, round, store.
+#include "arithmetic/numbers.cuh"
+#include "arithmetic/rounding.cuh"
+#include "hardware/launch.cuh"
+#include "hardware/mma.cuh"
+
+constexpr int THREADS = 128, ENTRIES = 8 * GROUPS, SUM_PITCH = ENTRIES + 8;
+
+struct Bytes {
+  const uint8_t* y;
+  int64_t plane_stride, plane_batch, ld, planes;
+};
+struct Scales {  // of the rows of one operand
+  const int32_t* mu;
+  const int64_t* tops;
+  int64_t batch;
+
+  __device__ __forceinline__ int64_t exponent(int64_t b, int64_t row) const {
+    const int64_t at = b * batch + row;
+    return (tops == nullptr ? 0 : tops[at]) - mu[at];
+  }
+};
+
+// The magnitude of an integer, whose limbs in two's complement lie SUM_PITCH apart, the lowest first.
+struct Magnitude {
+  const uint64_t* limbs;
+  int count, lowest;  // limbs; the number of the lowest nonzero one
+  bool negative;
+
+  __device__ __forceinline__ uint32_t limb(int i) const {
+    if (i < lowest || i >= count) return 0;
+    const uint32_t own = low_limb(limbs[i * SUM_PITCH]);
+    return !negative ? own : i == lowest ? 0u - own : ~own;
+  }
+  __device__ __forceinline__ int bits() const {  // without leading zeros
+    int top = count - 1;
+    while (limb(top) == 0) --top;
+    return 32 * (top + 1) - leading_zeros(limb(top));
+  }
+  __device__ __forceinline__ int trailing_zeros() const {
+    const uint32_t own = limb(lowest);
+    return 32 * lowest + bit_length(own & (0u - own)) - 1;
+  }
+  __device__ __forceinline__ uint32_t from(int bit) const {  // the 32 bits from that one on, which may be negative
+    const int at = bit >> 5, shift = bit & 31;
+    return low_limb((static_cast<uint64_t>(limb(at + 1)) << 32 | limb(at)) >> shift);
+  }
+};
+
+#if MULTIPRECISION
+struct Result {
+  int8_t* signs;
+  int64_t* exponents;
+  uint32_t* limbs;
+  int64_t limb, count, bits;  // planes of limbs: how far apart, how many, and the bits that numbers are rounded to
+  int64_t sb, sr, sc;
+
+  __device__ __forceinline__ void zero(int64_t at) const {
+    signs[at] = 0, exponents[at] = 0;
+    for (int i = 0; i < count; ++i) limbs[i * limb + at] = 0;
+  }
+  __device__ __forceinline__ void store(int64_t at, const Magnitude& x, int64_t exponent) const {
+    const int length = x.bits(), cut = length - static_cast<int>(bits);  // bits that are cut off, if positive
+    const int spare = static_cast<int>(32 * count - bits);
+    uint64_t carry = 0;
+    if (cut > 0 && (x.from(cut - 1) & 1) != 0 && (x.trailing_zeros() < cut - 1 || (x.from(cut) & 1) != 0))
+      carry = 1ull << spare;
+    for (int i = static_cast<int>(count) - 1; i >= 0; --i) {
+      uint32_t own = x.from(length - 32 * (i + 1));
+      if (i == count - 1) own = own >> spare << spare;
+      carry += own;
+      limbs[i * limb + at] = low_limb(carry);
+      carry >>= 32;
+    }
+    if (carry != 0) limbs[at] = 0x80000000u;  // all others are zero
+    signs[at] = x.negative ? -1 : 1;
+    exponents[at] = exponent + length + static_cast<int64_t>(carry);
+  }
+};
+#else
+struct Result {
+  OUTPUT* c;
+  int64_t sb, sr, sc;
+
+  __device__ __forceinline__ void zero(int64_t at) const { c[at] = 0; }
+  __device__ __forceinline__ void store(int64_t at, const Magnitude& x, int64_t exponent) const {
+    const int length = x.bits();
+    uint32_t limbs[5] = {x.trailing_zeros() < length - 96 ? 1u : 0u, x.from(length - 96), x.from(length - 64),
+                         x.from(length - 32), 0u};
+    if (x.negative) {
+      uint64_t carry = 1;
+      for (int i = 0; i < 5; ++i) {
+        carry += ~limbs[i];
+        limbs[i] = low_limb(carry);
+        carry >>= 32;
+      }
+    }
+    constexpr int64_t FAR = 1 << 20;
+    const int64_t scale = smaller(larger(exponent + length - 128, -FAR), FAR);
+    reinterpret_cast<BitsOf<OUTPUT>::type*>(c)[at] = Rounding<OUTPUT>::bits(limbs, static_cast<int>(scale));
+  }
+};
+#endif
+
+extern "C" __global__ void __launch_bounds__(THREADS)
+recombine_numbers(const Bytes bytes, const Scales left, const Scales right, const Result c, int64_t rows, int64_t cols,
+                  const uint4* __restrict__ weights, const uint32_t* __restrict__ minus_modulus, int limbs, int steps,
+                  int pitch) {
+  extern __shared__ __align__(16) uint8_t dynamic[];
+  after_previous();
+  uint64_t* const sums = reinterpret_cast<uint64_t*>(dynamic);
+  const int eights = (limbs + 8) / 8;  // of limbs, and one of fractions
+  uint32_t* const own = reinterpret_cast<uint32_t*>(sums + 8 * eights * SUM_PITCH);
+  const uint32_t strips = static_cast<uint32_t>((cols + ENTRIES - 1) / ENTRIES), rest = blockIdx.x / strips;
+  const int64_t col0 = static_cast<int64_t>(blockIdx.x % strips) * ENTRIES;
+  const int64_t row = rest % static_cast<uint32_t>(rows), b = rest / static_cast<uint32_t>(rows);
+  const int lane = threadIdx.x & 31, g = lane >> 2, c4 = lane & 3;
+
+  // 1. Bytes: word w of an entry has those of planes 4 w .. 4 w + 3.
+  const uint8_t* const from = bytes.y + b * bytes.plane_batch + row * bytes.ld + col0;
+  for (int i = threadIdx.x; i < 8 * steps * (ENTRIES / 4); i += THREADS) {
+    const int entry = i % (ENTRIES / 4) * 4, word = i / (ENTRIES / 4);
+    uint32_t plane[4];
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      const bool inside = 4 * word + j < bytes.planes && col0 + entry < cols;
+      plane[j] = inside ? *reinterpret_cast<const uint32_t*>(from + (4 * word + j) * bytes.plane_stride + entry) : 0;
+    }
+#pragma unroll
+    for (int j = 0; j < 4; ++j)
+      own[(entry + j) * pitch + word] = gather_bytes(plane[0], plane[1], plane[2], plane[3], j);
+  }
+  __syncthreads();
+
+  // 2. Sums.
+  for (int eight = threadIdx.x / 32; eight < eights; eight += THREADS / 32) {
+    uint32_t sum[2][GROUPS][4] = {};
+    const uint4* at = weights + static_cast<int64_t>(eight) * steps * 64 + lane;
+    const uint32_t* of_lane = own + g * pitch + c4;
+    for (int step = 0; step < steps; ++step, at += 64, of_lane += 8) {
+      const uint4 half[2] = {__ldg(at), __ldg(at + 32)};
+#pragma unroll
+      for (int j = 0; j < GROUPS; ++j) {
+        const uint32_t low = of_lane[8 * j * pitch], high = of_lane[8 * j * pitch + 4];
+#pragma unroll
+        for (int h = 0; h < 2; ++h)
+          multiply_bytes(sum[h][j], sum[h][j], half[h].x, half[h].y, low, half[h].z, half[h].w, high);
+      }
+    }
+#pragma unroll
+    for (int j = 0; j < GROUPS; ++j)
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        const auto part = [&](int h, int n) { return static_cast<uint64_t>(sum[h][j][2 * n + i]); };
+        sums[(8 * eight + g) * SUM_PITCH + 8 * j + 2 * c4 + i] =
+            part(0, 0) + (part(0, 1) << 8) + (part(1, 0) << 16) + (part(1, 1) << 24);
+      }
+  }
+  __syncthreads();
+
+  // 3. Entries.
+  const int64_t col = col0 + threadIdx.x;
+  if (threadIdx.x >= ENTRIES || col >= cols) return;
+  uint64_t* const entry = sums + threadIdx.x + SUM_PITCH;
+  const uint64_t q = (entry[-SUM_PITCH] + (1ull << 31)) >> 32;
+  Magnitude x{entry, limbs, limbs, false};
+  uint64_t carry = 0;
+  for (int l = 0; l < limbs; ++l) {
+    carry += entry[l * SUM_PITCH] + q * __ldg(minus_modulus + l);
+    const uint32_t limb = low_limb(carry);
+    if (limb != 0) x.lowest = smaller(x.lowest, l);
+    entry[l * SUM_PITCH] = limb;
+    carry >>= 32;
+    x.negative = limb >> 31 != 0;
+  }
+  const int64_t at = b * c.sb + row * c.sr + col * c.sc;
+  if (x.lowest == limbs)
+    c.zero(at);
+  else
+    c.store(at, x, left.exponent(b, row) + right.exponent(b, col));
+}

@@ -1,0 +1,164 @@
+"""Residues of any number of moduli: images of any width to slices, and slice products to results.
+
+Of multiprecision numbers, and of floating-point ones where there are more moduli than fit the kernels of `cutting` and
+`unrounded`, which keep a whole image and a whole integer in registers.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from math import ceil
+from typing import Any
+
+from ozaki.backends.cupy.program.arrays import Array, View
+from ozaki.backends.cupy.program.builder import Builder
+from ozaki.backends.cupy.program.kernels import Kernel, Macros, round_up
+from ozaki.backends.cupy.program.steps import Out
+from ozaki.backends.cupy.steps import tables
+from ozaki.backends.cupy.steps.numbers import NumbersArray, NumbersView
+from ozaki.backends.cupy.steps.operands import Described, Layout, Scales, Slices
+from ozaki.bounds.description import FIELDS
+from ozaki.schemes import Residues, scaling_of
+
+_SHARED = 48 * 1024
+"""Bytes of dynamic shared memory that a block takes at most where that is enough."""
+
+_MOST_SHARED = 99 * 1024
+"""Bytes of it that a block of every device from compute capability 8.6 on may take; 8.0 and 9.0 have more."""
+
+_MANY, _FEW = 8, 2
+"""Groups of eight columns of a block (GROUPS of the kernels): usually, and where images or integers are long."""
+
+
+def split_wide(b: Builder, operand: Described, side: str, scheme: Residues, layout: Layout) -> Slices:
+    """Split a described operand into residues, or the digits of residues and their sums, stored in `layout`."""
+    slices = Slices.room(b, operand, layout)
+    numbers = operand.numbers
+    view = operand.x.view if numbers is None else numbers.view
+    kernel, words = _split_kernel(view, scheme, layout)
+    folds = b.table("folds", tables.folds(scheme, side, words))
+    moduli = b.table("moduli", tables.moduli(scheme, side))
+    places = (operand.x,) if numbers is None else numbers.places
+    tops = operand.fields if operand.tops is None else operand.tops
+    b.launch(kernel, *places, operand.fields, tops, Out(slices.mu.at), Out(slices.planes.at), folds, moduli)
+    b.release(folds, moduli)
+    return slices
+
+
+@lru_cache(maxsize=1024)
+def _split_kernel(x: View | NumbersView, scheme: Residues, layout: Layout) -> tuple[Kernel, int]:
+    """The kernel, and the limbs of its images."""
+    batch, rows, k = x.shape
+    scaling = scaling_of(scheme, k)
+    words = round_up(-(-scheme.largest.bit_length() // 32), 8)
+    pitch = words + 4  # an odd multiple of 4
+    groups, runs = _rows_at_once(4 * pitch + 1, layout.rows)
+    macros: Macros = {"GROUPS": groups, "ALONG_K": x.along_k, "UNSIGNED": int(layout.unsigned), "TILE": layout.tile}
+    macros |= {"NEIGHBOURS": layout.neighbours, "MULTIPRECISION": int(isinstance(x, NumbersView))}
+    if isinstance(x, NumbersView):
+        source = x.struct
+    else:
+        macros["INPUT"] = x.ctype
+        source = (None, *x.steps)
+    grid = (batch * ceil(layout.rows / runs) * (layout.k // (8 * groups)),)
+    kernel = Kernel.of(
+        "conversion/split_numbers.cu", "split_numbers", macros, grid, (128,), source, rows, k, layout.rows, layout.k,
+        None, None, batch * rows, FIELDS.index(scaling.statistic), scaling.step, scaling.base, scaling.threshold, None,
+        (None, layout.matrix_bytes, layout.row_bytes, layout.slice_bytes), None, None, scheme.by_digits, words, pitch,
+        runs, shared_mem=runs * 8 * groups * (4 * pitch + 1),
+    )  # fmt: skip
+    return kernel, words
+
+
+def _rows_at_once(bytes_of_image: int, rows: int) -> tuple[int, int]:
+    """Groups of columns, and rows of a block, for images of so many bytes."""
+    groups = _MANY if 8 * _MANY * bytes_of_image <= _SHARED else _FEW
+    runs = _MOST_RUNS
+    while runs > 1 and (runs >= 2 * rows or runs * 8 * groups * bytes_of_image > _SHARED):
+        runs //= 2
+    _check_shared(runs * 8 * groups * bytes_of_image)
+    return groups, runs
+
+
+_MOST_RUNS = 8
+"""Rows of a block at most: so many neighbouring limbs are as many bytes as memory transfers at a time."""
+
+
+def _check_shared(nbytes: int) -> None:
+    """Refuse integers that are too long for the memory of a block.
+
+    Raises
+    ------
+    ValueError
+    """
+    if nbytes > _MOST_SHARED:
+        raise ValueError(
+            f"accuracy: its integers take {nbytes} bytes of shared memory, and a block of this device has "
+            f"{_MOST_SHARED}; ask for less, or move the operands with ozaki.asnumpy"
+        )
+
+
+def combine(b: Builder, scheme: Residues, digits: int, accumulators: Array, y: Array, first: int, add: bool) -> None:
+    """Combine int32 products of digits to residues, for some moduli with so many digits.
+
+    Parameters
+    ----------
+    accumulators : shape (products of these moduli, m, columns)
+    y : bytes, shape (digits of these moduli, m, columns)
+    first : how many moduli with so many digits come before
+    add : whether the result is added to the residues that are there: those of an earlier part of k
+    """
+    entries, some = y.shape[1] * y.shape[2], y.shape[0] // digits
+    table = b.table("combinations", tables.combinations(scheme, digits)[_COMBINATION * first :])
+    b.launch(_combine_kernel(digits, entries, some, add), accumulators, Out(y.at), table)
+    b.release(table)
+
+
+_COMBINATION = 48
+"""Bytes of the struct Combination of kernels/conversion/combine_digits.cu."""
+
+
+@lru_cache(maxsize=1024)
+def _combine_kernel(digits: int, entries: int, some: int, add: bool) -> Kernel:
+    grid = ceil(entries / 1024), some
+    file, function = "conversion/combine_digits.cu", "combine_digits"
+    return Kernel.of(file, function, {"DIGITS": digits}, grid, (256,), None, None, entries, int(add), None)
+
+
+def round_wide(b: Builder, scheme: Residues, y: Array, left: Scales, right: Scales, out: Array | NumbersArray) -> None:
+    """Round exact integers into out, once; y: the bytes of their residues, shape (bytes, batch, m, n or more)."""
+    of_scheme = tables.weights(scheme)
+    weights, minus_modulus = b.table("weights", of_scheme[0]), b.table("modulus", of_scheme[1])
+    kernel = _recombine_kernel(scheme, y.view, out.view, left.struct, right.struct)
+    places = out.places if isinstance(out, NumbersArray) else (out.at,)
+    b.launch(kernel, y, *left.places, *right.places, *map(Out, places), weights, minus_modulus)
+    b.release(weights, minus_modulus)
+
+
+@lru_cache(maxsize=1024)
+def _recombine_kernel(
+    scheme: Residues, y: View, out: View | NumbersView, left: tuple[int | None, ...], right: tuple[int | None, ...]
+) -> Kernel:
+    batch, m, n = out.shape
+    planes, limbs = y.shape[0], tables.limbs_of_product(scheme)
+    steps = -(-planes // tables.STEP)
+    pitch = 8 * steps + 4  # an odd multiple of 4
+
+    def shared(groups: int) -> int:
+        return 8 * groups * 4 * pitch + 8 * round_up(limbs + 1, 8) * (8 * groups + 8)
+
+    groups = _MANY if shared(_MANY) <= _SHARED else _FEW
+    _check_shared(shared(groups))
+    macros: Macros = {"GROUPS": groups, "MULTIPRECISION": int(isinstance(out, NumbersView))}
+    result: tuple[Any, ...]
+    if isinstance(out, NumbersView):
+        result = (None, None, None, out.limb, out.limbs, out.bits, *out.steps)
+    else:
+        macros["OUTPUT"] = out.ctype
+        result = (None, *out.steps)
+    grid = (batch * m * ceil(n / (8 * groups)),)
+    return Kernel.of(
+        "conversion/recombine_numbers.cu", "recombine_numbers", macros, grid, (128,),
+        (None, *y.steps[:3], planes), left, right, result, m, n, None, None, limbs, steps, pitch,
+        shared_mem=shared(groups),
+    )  # fmt: skip
