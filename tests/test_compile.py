@@ -69,14 +69,14 @@ FRAME = {
     "digit_gemm": 56, "diagonal_gemm": 40, "word_gemm": 24, "word_pairs": 24, "proof_gemm": 144,
     "split": 24,
     "describe_split": 24,
-    "worst_ratio": 24, "lower_by_exponents": 8, "split_numbers": 8,
+    "worst_ratio": 24, "lower_by_exponents": 8, "split_numbers": 40,
 }  # fmt: skip
 # The most bytes that all instructions of a kernel store into that memory and load from it ("spills").
 SPILLED = {
     "digit_gemm": 180, "diagonal_gemm": 64, "word_gemm": 64, "word_pairs": 92, "proof_gemm": 40,
     "split": 68,
     "describe_split": 48,
-    "worst_ratio": 16, "lower_by_exponents": 40, "split_numbers": 20,
+    "worst_ratio": 16, "lower_by_exponents": 40, "split_numbers": 80,
 }  # fmt: skip
 
 
@@ -319,7 +319,7 @@ MORE = [
     word_mma("FP16", BY_BLOCKS, tile=(8, 32, 32), held=9),
 ]
 CASES = [("sm_90", *case) for case in EVERYWHERE + MORE]
-CASES += [("sm_90a", "products/residue_gemm_sm90.cu", {"ACCUMULATE": x}) for x in (0, 1)]
+CASES += [("sm_90a", "products/residue_gemm_sm90.cu", {"ACCUMULATE": x, "PAIRS": pairs}) for x in (0, 1) for pairs in (0, 1)]
 CASES += [("sm_90a", "proof/proof_gemm_sm90.cu", {}), ("sm_90a", "hardware/halves.cu", {})]
 QUADRANTS = (("double", 14, 2, 4), ("double", 15, 2, 4), ("double", 20, 3, 5), ("float", 7, 1, 2))
 CASES += [split_quadrants(*case[:3], *view) for case in QUADRANTS for view in ((0, 192), (0, 256), (1, 192), (1, 256))]

@@ -166,13 +166,13 @@ HD uint32_t interleaved_bytes(uint32_t a, uint32_t b, int i) {
 #endif
 }
 
-// The sum of the products of the two 16-bit halves of x with two bytes of b: the lower two, or (i = 1, a compile-time
+// c + the sum of the products of the two 16-bit halves of x with two bytes of b: the lower two, or (i = 1, a compile-time
 // constant) the upper two.
-HD uint32_t dot_halves(uint32_t x, uint32_t b, int i) {
+HD uint32_t dot_halves(uint32_t x, uint32_t b, int i, uint32_t c = 0) {
 #ifdef __CUDA_ARCH__
-  return i == 0 ? __dp2a_lo(x, b, 0u) : __dp2a_hi(x, b, 0u);
+  return i == 0 ? __dp2a_lo(x, b, c) : __dp2a_hi(x, b, c);
 #else
-  return (x & 0xffffu) * byte_of(b, 2 * i) + (x >> 16) * byte_of(b, 2 * i + 1);
+  return c + (x & 0xffffu) * byte_of(b, 2 * i) + (x >> 16) * byte_of(b, 2 * i + 1);
 #endif
 }
 

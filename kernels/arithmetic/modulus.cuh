@@ -4,9 +4,9 @@
 #pragma once
 #include "arithmetic/common.cuh"
 
-// Constants of one modulus, filled by the host: m; floor(2^32 / m); and the residue of the image 1.
+// Constants of one modulus, filled by the host: m; floor(2^32 / m); and what sums of folds begin with.
 struct Modulus {
-  uint32_t modulus, inverse, one, unused;
+  uint32_t modulus, inverse, start, unused;
 };
 
 HD uint32_t residue(uint32_t x, uint32_t modulus, uint32_t inverse) {  // x mod m

@@ -64,27 +64,32 @@ HD uint32_t window(uint32_t upper, uint32_t lower, int shift) {
   return high_limb((static_cast<uint64_t>(upper) << 32 | lower) << shift);
 }
 
-// floor(2^s 0.f) as `words` limbs, the lowest first; to(i, word) takes them from the highest on. Returns whether
-// RN(2^s 0.f), ties to even, is one more. 2^s 0.f < 2^(32 words).
+// floor(2^s 0.f) as `words` limbs; to(i, limb) takes them from the highest, i = words - 1, on. Returns whether RN(2^s
+// 0.f), ties to even, is one more. 2^s 0.f < 2^(32 words). Limbs are loaded eight at a time, so that loads wait together.
 template <typename Element, typename To> HD bool round_fraction(const Element& x, int64_t s, int words, To to) {
-  if (x.sign == 0 || s < 0) {  // below one half
-    for (int i = words - 1; i >= 0; --i) to(i, 0u);
-    return false;
+  constexpr int AT_ONCE = 8;
+  const bool below_half = x.sign == 0 || s < 0;
+  const int before = below_half ? 0 : static_cast<int>(s);
+  const int first = before - 32 * words, shift = first & 31;  // of the fraction's bit that the highest limb begins at
+  int at = first >> 5;                                        // rounds down
+  uint32_t upper = x.limb(at), last = 0;
+  for (int top = words - 1; top >= 0; top -= AT_ONCE) {
+    uint32_t lower[AT_ONCE];
+#pragma unroll
+    for (int i = 0; i < AT_ONCE; ++i) lower[i] = i <= top ? x.limb(at + 1 + i) : 0u;
+#pragma unroll
+    for (int i = 0; i < AT_ONCE; ++i)
+      if (i <= top) {
+        last = below_half ? 0u : window(upper, lower[i], shift);
+        to(top - i, last);
+        upper = lower[i];
+      }
+    at += smaller(AT_ONCE, top + 1);
   }
-  const int before = static_cast<int>(s), first = before - 32 * words;  // bit of the fraction that the first limb begins at
-  const int shift = first & 31;
-  int at = first >> 5;  // rounds down
-  uint32_t upper = x.limb(at), word = 0;
-  for (int i = words - 1; i >= 0; --i) {
-    const uint32_t lower = x.limb(++at);
-    word = window(upper, lower, shift);
-    to(i, word);
-    upper = lower;
-  }
-  // `upper` holds bit s of the fraction, the first one after the point.
-  const uint32_t after = upper << shift;
+  if (below_half) return false;
+  const uint32_t after = upper << shift;  // from bit s of the fraction on, the first one after the point
   if (after >> 31 == 0) return false;
-  if ((after << 1) != 0 || (word & 1) != 0) return true;
+  if ((after << 1) != 0 || (last & 1) != 0) return true;
   for (int i = at + 1; i < x.count; ++i)
     if (x.limb(i) != 0) return true;
   return false;

@@ -89,6 +89,7 @@ struct Result {
     uint64_t carry = 0;
     if (cut > 0 && (x.from(cut - 1) & 1) != 0 && (x.trailing_zeros() < cut - 1 || (x.from(cut) & 1) != 0))
       carry = 1ull << spare;
+#pragma unroll 4
     for (int i = static_cast<int>(count) - 1; i >= 0; --i) {
       uint32_t own = x.from(length - 32 * (i + 1));
       if (i == count - 1) own = own >> spare << spare;
@@ -142,13 +143,14 @@ recombine_numbers(const Bytes bytes, const Scales left, const Scales right, cons
 
   // 1. Bytes: word w of an entry has those of planes 4 w .. 4 w + 3.
   const uint8_t* const from = bytes.y + b * bytes.plane_batch + row * bytes.ld + col0;
+#pragma unroll 4
   for (int i = threadIdx.x; i < 8 * steps * (ENTRIES / 4); i += THREADS) {
     const int entry = i % (ENTRIES / 4) * 4, word = i / (ENTRIES / 4);
     uint32_t plane[4];
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
       const bool inside = 4 * word + j < bytes.planes && col0 + entry < cols;
-      plane[j] = inside ? *reinterpret_cast<const uint32_t*>(from + (4 * word + j) * bytes.plane_stride + entry) : 0;
+      plane[j] = inside ? __ldg(reinterpret_cast<const uint32_t*>(from + (4 * word + j) * bytes.plane_stride + entry)) : 0;
     }
 #pragma unroll
     for (int j = 0; j < 4; ++j)
@@ -161,8 +163,11 @@ recombine_numbers(const Bytes bytes, const Scales left, const Scales right, cons
     uint32_t sum[2][GROUPS][4] = {};
     const uint4* at = weights + static_cast<int64_t>(eight) * steps * 64 + lane;
     const uint32_t* of_lane = own + g * pitch + c4;
-    for (int step = 0; step < steps; ++step, at += 64, of_lane += 8) {
-      const uint4 half[2] = {__ldg(at), __ldg(at + 32)};
+    uint4 next[2] = {__ldg(at), __ldg(at + 32)};
+    for (int step = 1; step <= steps; ++step, of_lane += 8) {
+      const uint4 half[2] = {next[0], next[1]};
+      at += step < steps ? 64 : 0;
+      next[0] = __ldg(at), next[1] = __ldg(at + 32);
 #pragma unroll
       for (int j = 0; j < GROUPS; ++j) {
         const uint32_t low = of_lane[8 * j * pitch], high = of_lane[8 * j * pitch + 4];
@@ -189,6 +194,7 @@ recombine_numbers(const Bytes bytes, const Scales left, const Scales right, cons
   const uint64_t q = (entry[-SUM_PITCH] + (1ull << 31)) >> 32;
   Magnitude x{entry, limbs, limbs, false};
   uint64_t carry = 0;
+#pragma unroll 8
   for (int l = 0; l < limbs; ++l) {
     carry += entry[l * SUM_PITCH] + q * __ldg(minus_modulus + l);
     const uint32_t limb = low_limb(carry);

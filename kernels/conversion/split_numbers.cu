@@ -14,19 +14,25 @@
 // (leading.cu), and `tops` their tops, a row each. statistic, step, base, threshold: as in split.cu. The exponent mu of
 // row (b, row), which scales 2^-top x, goes to mu_out[b * rows + row].
 //
-// An image is a sign, `words` limbs, a multiple of 8, and a bit that says whether its magnitude is one more. The residue
-// of its bytes b_p modulo m is sum_p b_p fold_p, fold_p = c 2^(8 p) mod m. With fold_p in digits of eight bits these are
-// sums of products of bytes, products of small matrices by the tensor cores: rows are digits of folds, columns images.
-// `folds` holds 16 rows at a time, a piece, as mma.sync reads them: [piece][words / 8][lane][4] limbs. First come the
-// pieces of counts.ones moduli up to 2^8, a row each; then those of counts.twos moduli below 2^14, eight in a piece, rows
-// 0 .. 7 the low digits and rows 8 .. 15 the high ones; then those of counts.threes moduli below 2^21, two pieces for
-// eight: the high digits; the low and the middle ones. `moduli` has the constants of all, in this order.
+// An image is raised by 2^(32 L - 1), L = words - 1, so that it is nonnegative, and has `words` limbs, a multiple of 8:
+// L limbs, of a negative one those of its complement, and one whose lowest byte says whether the image is one more. Its
+// residue modulo m is start + sum_p b_p fold_p, b_p its bytes, fold_p = c 2^(8 p) mod m or, of that last byte, c. With
+// fold_p in digits of eight bits these are sums of products of bytes, products of small matrices by the tensor cores:
+// rows are digits of folds, columns images. `folds` holds 16 rows at a time, a piece, as mma.sync reads them:
+// [piece][words / 8][lane][4] limbs. First come the pieces of counts.ones moduli up to 2^8, a row each; then those of
+// counts.twos moduli below 2^14, eight in a piece, rows 0 .. 7 the low digits and rows 8 .. 15 the high ones; then those
+// of counts.threes moduli below 2^21, two pieces for eight: the high digits; the low and the middle ones. `moduli` has the
+// constants of all, in this order.
 //
-// 128 threads; grid batch * ceil(rows_padded / runs) * (k_padded / (8 GROUPS)), all on x; dynamic shared memory of runs *
-// 8 GROUPS * (4 pitch + 1) bytes. Phases: 1. images of `runs` rows, to shared memory; 2. each warp takes pieces with rows
-// of images: residues, slices, stores. Column 2 c + i of group j of eight columns is element 2 GROUPS c + 2 j + i of a
-// run, so that a lane has 2 GROUPS neighbours. `pitch`, limbs from one image to the next, is an odd multiple of 4, so that
-// lanes read from different banks.
+// A block has runs = 2^run_bits rows.
+//
+// 128 threads; grid batch * ceil(rows_padded / runs) * (k_padded / (8 GROUPS)), all on x; dynamic shared memory of 8 runs
+// + 4 runs * (8 GROUPS pitch + 4) bytes. Phases: 1. how far the rows are shifted; 2. images, to shared memory; 3. each
+// warp takes pieces with rows of images: residues, slices, stores.
+//
+// Column 2 c + i of group j of eight columns is element 2 GROUPS c + 2 j + i of a run, so that a lane has 2 GROUPS
+// neighbours. `pitch`, limbs from one image to the next, is an odd multiple of 4, so that lanes read from different
+// banks; limb w of an image of group j stands at w ^ (j & 3), so that at most two lanes write to a bank at a time.
 #include "arithmetic/modulus.cuh"
 #include "arithmetic/numbers.cuh"
 #include "hardware/launch.cuh"
@@ -77,42 +83,27 @@ __device__ __forceinline__ void store_bytes(int8_t* to, const int (&value)[OWN])
     *reinterpret_cast<uint32_t*>(to) = packed[0];
 }
 
-// Sums of a piece: sum[j][i] of row g and column 2 c + i of group j, sum[j][2 + i] of row g + 8.
+// Sums of a piece: sum[j][i] of row g and column 2 c + i of group j, sum[j][2 + i] of row g + 8; they begin with `upper`
+// and `lower`.
 typedef uint32_t Sums[GROUPS][4];
 
-__device__ __forceinline__ void sums_of(const uint4* folds, const uint32_t* images, int pitch, int steps, Sums& sum) {
+__device__ __forceinline__ void sums_of(const uint4* folds, const uint32_t* images, int pitch, int steps, uint32_t upper,
+                                        uint32_t lower, Sums& sum) {
   const int lane = threadIdx.x & 31;
 #pragma unroll
-  for (int j = 0; j < GROUPS; ++j)
-#pragma unroll
-    for (int i = 0; i < 4; ++i) sum[j][i] = 0;
-  const uint32_t* at = images + (lane >> 2) * pitch + (lane & 3);
-  for (int step = 0; step < steps; ++step, at += 8) {
-    const uint4 fold = __ldg(folds + step * 32 + lane);
+  for (int j = 0; j < GROUPS; ++j) sum[j][0] = sum[j][1] = upper, sum[j][2] = sum[j][3] = lower;
+  const uint32_t* at = images + (lane >> 2) * pitch;
+  uint4 next = __ldg(folds + lane);
+  for (int step = 1; step <= steps; ++step, at += 8) {
+    const uint4 fold = next;
+    next = __ldg(folds + (step < steps ? step : 0) * 32 + lane);
 #pragma unroll
     for (int j = 0; j < GROUPS; ++j) {
-      const uint32_t* const own = at + 8 * j * pitch;
+      const uint32_t* const own = at + 8 * j * pitch + ((lane & 3) ^ (j & 3));
       multiply_bytes(sum[j], sum[j], fold.x, fold.y, own[0], fold.z, fold.w, own[4]);
     }
   }
 }
-
-// What a lane's own images are beside their limbs, a byte each: 1 if negative, and 2 if the magnitude is one more.
-struct Flags {
-  uint8_t of[OWN];
-
-  __device__ __forceinline__ Flags(const uint8_t* flags) {
-#pragma unroll
-    for (int j = 0; j < GROUPS; ++j)
-#pragma unroll
-      for (int i = 0; i < 2; ++i) of[2 * j + i] = flags[8 * j + 2 * (threadIdx.x & 3) + i];
-  }
-  // The residue of an image whose magnitude, without the one, has residue r.
-  __device__ __forceinline__ uint32_t settle(uint32_t r, int element, const Modulus& m) const {
-    if (of[element] & 2) r += m.one, r = smaller(r, r - m.modulus);
-    return (of[element] & 1) != 0 && r != 0 ? m.modulus - r : r;
-  }
-};
 
 // Stores the slices of a modulus, `at` the address of the first one for the lane's first element.
 template <int DIGITS>
@@ -135,66 +126,75 @@ split_numbers(const Source x, int64_t rows, int64_t k, int64_t rows_padded, int6
               const int64_t* __restrict__ description, const int64_t* __restrict__ tops, int64_t batch_rows,
               int statistic, int step, int base, int64_t threshold, int32_t* __restrict__ mu_out, const Target to,
               const uint4* __restrict__ folds, const Modulus* __restrict__ moduli, const Counts counts, int words,
-              int pitch, int runs) {
+              int pitch, int run_bits) {
   extern __shared__ __align__(16) uint8_t dynamic[];
   after_previous();
-  uint32_t* const images = reinterpret_cast<uint32_t*>(dynamic);
-  uint8_t* const flags = dynamic + runs * RUN * pitch * 4;
+  const int runs = 1 << run_bits;
+  int64_t* const shifts = reinterpret_cast<int64_t*>(dynamic);
+  uint32_t* const images = reinterpret_cast<uint32_t*>(shifts + runs);
+  const int run_pitch = RUN * pitch + 4;
   const uint32_t blocks_k = static_cast<uint32_t>(k_padded / RUN);
-  const uint32_t blocks_row = static_cast<uint32_t>((rows_padded + runs - 1) / runs);
+  const uint32_t blocks_row = static_cast<uint32_t>((rows_padded + runs - 1) >> run_bits);
   const uint32_t inner = ALONG_K ? blocks_k : blocks_row, outer = ALONG_K ? blocks_row : blocks_k;
   const uint32_t rest = blockIdx.x / inner, first = blockIdx.x % inner, second = rest % outer, b = rest / outer;
   const int64_t row0 = static_cast<int64_t>(ALONG_K ? second : first) * runs;
   const int64_t h0 = static_cast<int64_t>(ALONG_K ? first : second) * RUN;
 
-  // 1. Images.
-  for (int i = threadIdx.x; i < runs * RUN; i += THREADS) {
-    const int run = ALONG_K ? i / RUN : i % runs, element = ALONG_K ? i % RUN : i / runs;
-    const int64_t row = row0 + run, h = h0 + element;
-    const int column = 8 * (element % OWN / 2) + 2 * (element / OWN) + element % 2;
-    uint32_t* const image = images + (run * RUN + column) * pitch;
-    uint8_t flag = 0;
-    if (row < rows && h < k) {
-      const int64_t index = b * rows + row;
-      const int mu = described_exponent<Bits, false>(description, batch_rows, index, statistic, step, base, threshold);
-      const Element number(x, b * x.sb + row * x.sr + h * x.sk);
-      const int64_t top = MULTIPRECISION ? tops[index] : 0;
-      const bool more = round_fraction(number, number.exponent - top + mu, words, [&](int w, uint32_t limb) { image[w] = limb; });
-      flag = (number.sign < 0 ? 1 : 0) | (more ? 2 : 0);
-      if (h == 0) mu_out[index] = mu;
-    } else {
-      for (int w = 0; w < words; ++w) image[w] = 0;
-    }
-    flags[run * RUN + column] = flag;
+  // 1. Shifts.
+  if (threadIdx.x < runs && row0 + threadIdx.x < rows) {
+    const int64_t index = b * rows + row0 + threadIdx.x;
+    const int mu = described_exponent<Bits, false>(description, batch_rows, index, statistic, step, base, threshold);
+    shifts[threadIdx.x] = MULTIPRECISION ? mu - tops[index] : mu;
+    if (h0 == 0) mu_out[index] = mu;
   }
   __syncthreads();
 
-  // 2. Residues and slices.
+  // 2. Images.
+  for (int i = threadIdx.x; i < runs * RUN; i += THREADS) {
+    const int run = ALONG_K ? i / RUN : i & (runs - 1), element = ALONG_K ? i % RUN : i >> run_bits;
+    const int64_t row = row0 + run, h = h0 + element;
+    const int group = element % OWN / 2, column = 8 * group + 2 * (element / OWN) + element % 2;
+    uint32_t* const image = images + run * run_pitch + column * pitch;
+    const auto store = [&](int w, uint32_t limb) { image[w ^ (group & 3)] = limb; };
+    uint32_t more = 0;
+    if (row < rows && h < k) {
+      const Element number(x, b * x.sb + row * x.sr + h * x.sk);
+      const uint32_t sign = number.sign < 0 ? ~0u : 0u;
+      more = round_fraction(number, number.exponent + shifts[run], words - 1, [&](int w, uint32_t limb) {
+        store(w, limb ^ sign ^ (w == words - 2 ? 0x80000000u : 0u));
+      });
+      more ^= sign & 1;  // -(x + more) is the complement of x, and one less more
+    } else {
+      for (int w = 0; w < words - 1; ++w) store(w, w == words - 2 ? 0x80000000u : 0u);
+    }
+    store(words - 1, more);
+  }
+  __syncthreads();
+
+  // 3. Residues and slices.
   const int lane = threadIdx.x & 31, g = lane >> 2, steps = words / 8;
   const int ones = static_cast<int>(counts.ones), twos = static_cast<int>(counts.twos);
   const int threes = static_cast<int>(counts.threes);
   const int of_ones = (ones + 15) / 16, of_twos = (twos + 7) / 8, of_threes = (threes + 7) / 8;
   const int64_t length = 32 * steps;  // uint4 of a piece
   for (int item = threadIdx.x / 32; item < runs * (of_ones + of_twos + of_threes); item += THREADS / 32) {
-    const int run = item % runs, piece = item / runs;
+    const int run = item & (runs - 1), piece = item >> run_bits;
     const int64_t row = row0 + run;
     if (row >= rows_padded) continue;
-    const uint32_t* const own = images + run * RUN * pitch;
-    const Flags flag(flags + run * RUN);
+    const uint32_t* const own = images + run * run_pitch;
     int8_t* const out = to.slices + b * to.batch_stride + offset_of(to, row, h0 + OWN * (lane & 3), k_padded);
     Sums sum;
     uint32_t r[OWN];
     if (piece < of_ones) {
-      sums_of(folds + piece * length, own, pitch, steps, sum);
+      const int t = 16 * piece + g;
+      const Modulus both[2] = {moduli[smaller(t, ones - 1)], moduli[smaller(t + 8, ones - 1)]};
+      sums_of(folds + piece * length, own, pitch, steps, both[0].start, both[1].start, sum);
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        const int t = 16 * piece + g + 8 * half;
-        if (t >= ones) continue;
-        const Modulus m = moduli[t];
+        const Modulus& m = both[half];
 #pragma unroll
-        for (int e = 0; e < OWN; ++e)
-          r[e] = flag.settle(residue(sum[e / 2][2 * half + e % 2], m.modulus, m.inverse), e, m);
-        store_slices<1>(r, m, out + t * to.slice_stride, to.slice_stride);
+        for (int e = 0; e < OWN; ++e) r[e] = residue(sum[e / 2][2 * half + e % 2], m.modulus, m.inverse);
+        if (t + 8 * half < ones) store_slices<1>(r, m, out + (t + 8 * half) * to.slice_stride, to.slice_stride);
       }
       continue;
     }
@@ -206,16 +206,19 @@ split_numbers(const Source x, int64_t rows, int64_t k, int64_t rows_padded, int6
 #pragma unroll
     for (int e = 0; e < OWN; ++e) r[e] = 0;
     if (!two) {
-      sums_of(from, own, pitch, steps, sum);
+      sums_of(from, own, pitch, steps, 0, 0, sum);
 #pragma unroll
       for (int e = 0; e < OWN; ++e) r[e] = residue(sum[e / 2][e % 2], m.modulus, m.inverse);
       from += length;
     }
-    sums_of(from, own, pitch, steps, sum);
+    sums_of(from, own, pitch, steps, m.start, 0, sum);
+    // (r 2^8 + upper) 2^8 + lower. Sums of bytes are below 2^30; upper ones, of digits of six bits, below 2^14 4 words.
+    const bool exact = two && words <= 256;
 #pragma unroll
-    for (int e = 0; e < OWN; ++e) {  // (r 2^8 + high) 2^8 + low; sums of bytes are below 2^30
-      const uint32_t high = residue((r[e] << 8) + sum[e / 2][2 + e % 2], m.modulus, m.inverse);
-      r[e] = flag.settle(residue((high << 8) + sum[e / 2][e % 2], m.modulus, m.inverse), e, m);
+    for (int e = 0; e < OWN; ++e) {
+      uint32_t upper = (r[e] << 8) + sum[e / 2][2 + e % 2];
+      if (!exact) upper = residue(upper, m.modulus, m.inverse);
+      r[e] = residue((upper << 8) + sum[e / 2][e % 2], m.modulus, m.inverse);
     }
     if (!wanted) continue;
     if (two)

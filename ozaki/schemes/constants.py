@@ -58,7 +58,32 @@ def accumulator_moduli(scheme: Residues, unsigned: bool) -> tuple[int, ...]:
     for m in scheme.moduli:
         fold = sum(pow(256, j, m) << (8 * j) for j in range(4))
         numbers += [fold, 0 if unsigned else -(2**31) % m, _above(m), m, 2**32 - m]
-    return (*numbers, *[0] * (64 * 5 - len(numbers)))
+    return (*numbers, *[0] * (5 * MOST_AT_ONCE - len(numbers)))
+
+
+MOST_AT_ONCE = 64
+"""Moduli of the structs AccumulatorModuli and PairModuli: MAX_MODULI of kernels/arithmetic/residues.cuh."""
+
+
+def pair_moduli(moduli: tuple[int, ...], product: int) -> tuple[int, ...]:
+    """The struct PairModuli (residues.cuh) for moduli with residues of two digits, and one of their three products."""
+    numbers: list[int] = []
+    for m in moduli:
+        c = product_coefficients(2)[product] % m
+        fold = [(c << 8 * j) % m for j in range(4)]
+        numbers += [fold[0] | fold[1] << 16, fold[2] | fold[3] << 16, _above(m), m]
+    return (*numbers, *[0] * (4 * (MOST_AT_ONCE - len(moduli))))
+
+
+def product_coefficients(digits: int) -> tuple[int, ...]:
+    """What the slice products of a modulus count in the product of two residues of so many digits.
+
+    With B = 2**7, r s = sum_i B**(2 i) r_i s_i + sum_(i<j) B**(i+j) ((r_i + r_j) (s_i + s_j) - r_i s_i - r_j s_j)
+    (Karatsuba, Ofman). First come the products of digits, then those of sums of two digits, as slices do.
+    """
+    every = range(digits)
+    of_digits = [2 ** (14 * i) - sum(2 ** (7 * (i + j)) for j in every if j != i) for i in every]
+    return (*of_digits, *(2 ** (7 * (i + j)) for i in every for j in every if i < j))
 
 
 def _above(m: int) -> int:

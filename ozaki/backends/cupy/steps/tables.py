@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ozaki.schemes import Residues
+from ozaki.schemes.constants import product_coefficients
 from ozaki.schemes.moduli import digits_of
 from ozaki.schemes.residues import remainders
 
@@ -27,7 +28,8 @@ def folds(scheme: Residues, side: str, words: int) -> bytes:
     moduli = np.array(scheme.moduli, np.int64)
     residue = np.array(_factors(scheme, side), np.int64) % moduli
     of_bytes = np.empty((len(moduli), 4 * words), np.uint32)
-    for p in range(4 * words):
+    of_bytes[:, 4 * (words - 1) :] = residue[:, None]  # of which one byte counts
+    for p in range(4 * (words - 1)):
         of_bytes[:, p] = residue
         residue = (residue << 8) % moduli
     ones, twos, threes = np.split(of_bytes, np.cumsum(scheme.by_digits)[:2])
@@ -65,10 +67,11 @@ def _for_lanes(limbs: Limbs) -> Limbs:
 
 
 @lru_cache(maxsize=8)
-def moduli(scheme: Residues, side: str) -> bytes:
-    """The structs Modulus of kernels/arithmetic/modulus.cuh for all moduli."""
+def moduli(scheme: Residues, side: str, words: int) -> bytes:
+    """The structs Modulus of kernels/arithmetic/modulus.cuh for all moduli, for images of `words` limbs."""
     each = zip(scheme.moduli, _factors(scheme, side), strict=True)
-    return np.array([(m, 2**32 // m, factor % m, 0) for m, factor in each], np.uint32).tobytes()
+    start = [(m, -factor * pow(2, 32 * (words - 1) - 1, m) % m) for m, factor in each]
+    return np.array([(m, 2**32 // m, of, 0) for m, of in start], np.uint32).tobytes()
 
 
 @lru_cache(maxsize=8)
@@ -78,14 +81,7 @@ def combinations(scheme: Residues, digits: int) -> bytes:
 
 
 def _combination(m: int, digits: int) -> list[int]:
-    """The struct of one modulus.
-
-    With B = 2**7, r s = sum_i B**(2 i) r_i s_i + sum_(i<j) B**(i+j) ((r_i + r_j) (s_i + s_j) - r_i s_i - r_j s_j).
-    """
-    every = range(digits)
-    pairs = [(i, j) for i in every for j in every if i < j]
-    of_digits = [2 ** (14 * i) - sum(2 ** (7 * (i + j)) for j in every if j != i) for i in every]
-    coefficients = [c % m for c in (*of_digits, *(2 ** (7 * sum(pair)) for pair in pairs))]
+    coefficients = [c % m for c in product_coefficients(digits)]
     start = -(2**31) * sum(coefficients) % m
     inverse = 2**64 // m
     of_struct = [m, 2**32 // m, inverse % 2**32, inverse >> 32, start, *coefficients]

@@ -37,7 +37,7 @@ def split_wide(b: Builder, operand: Described, side: str, scheme: Residues, layo
     view = operand.x.view if numbers is None else numbers.view
     kernel, words = _split_kernel(view, scheme, layout)
     folds = b.table("folds", tables.folds(scheme, side, words))
-    moduli = b.table("moduli", tables.moduli(scheme, side))
+    moduli = b.table("moduli", tables.moduli(scheme, side, words))
     places = (operand.x,) if numbers is None else numbers.places
     tops = operand.fields if operand.tops is None else operand.tops
     b.launch(kernel, *places, operand.fields, tops, Out(slices.mu.at), Out(slices.planes.at), folds, moduli)
@@ -50,9 +50,10 @@ def _split_kernel(x: View | NumbersView, scheme: Residues, layout: Layout) -> tu
     """The kernel, and the limbs of its images."""
     batch, rows, k = x.shape
     scaling = scaling_of(scheme, k)
-    words = round_up(-(-scheme.largest.bit_length() // 32), 8)
+    # Limbs of a raised image, whose magnitude may be rounded up to a power of two, and one more.
+    words = round_up(-(-(scheme.largest.bit_length() + 2) // 32) + 1, 8)
     pitch = words + 4  # an odd multiple of 4
-    groups, runs = _rows_at_once(4 * pitch + 1, layout.rows)
+    groups, runs = _rows_at_once(pitch, layout.rows)
     macros: Macros = {"GROUPS": groups, "ALONG_K": x.along_k, "UNSIGNED": int(layout.unsigned), "TILE": layout.tile}
     macros |= {"NEIGHBOURS": layout.neighbours, "MULTIPRECISION": int(isinstance(x, NumbersView))}
     if isinstance(x, NumbersView):
@@ -65,19 +66,25 @@ def _split_kernel(x: View | NumbersView, scheme: Residues, layout: Layout) -> tu
         "conversion/split_numbers.cu", "split_numbers", macros, grid, (128,), source, rows, k, layout.rows, layout.k,
         None, None, batch * rows, FIELDS.index(scaling.statistic), scaling.step, scaling.base, scaling.threshold, None,
         (None, layout.matrix_bytes, layout.row_bytes, layout.slice_bytes), None, None, scheme.by_digits, words, pitch,
-        runs, shared_mem=runs * 8 * groups * (4 * pitch + 1),
+        runs.bit_length() - 1, shared_mem=_bytes_of_images(pitch, groups, runs),
     )  # fmt: skip
     return kernel, words
 
 
-def _rows_at_once(bytes_of_image: int, rows: int) -> tuple[int, int]:
-    """Groups of columns, and rows of a block, for images of so many bytes."""
-    groups = _MANY if 8 * _MANY * bytes_of_image <= _SHARED else _FEW
-    runs = _MOST_RUNS
-    while runs > 1 and (runs >= 2 * rows or runs * 8 * groups * bytes_of_image > _SHARED):
+def _rows_at_once(pitch: int, rows: int) -> tuple[int, int]:
+    """Groups of columns, and rows of a block, for images that lie `pitch` limbs apart."""
+    groups, runs = _MANY, _MOST_RUNS
+    if _bytes_of_images(pitch, groups, 1) > _SHARED:
+        groups = _FEW
+    while runs > 1 and (runs >= 2 * rows or _bytes_of_images(pitch, groups, runs) > _SHARED):
         runs //= 2
-    _check_shared(runs * 8 * groups * bytes_of_image)
+    _check_shared(_bytes_of_images(pitch, groups, runs))
     return groups, runs
+
+
+def _bytes_of_images(pitch: int, groups: int, runs: int) -> int:
+    """Dynamic shared memory of kernels/conversion/split_numbers.cu."""
+    return 8 * runs + 4 * runs * (8 * groups * pitch + 4)
 
 
 _MOST_RUNS = 8

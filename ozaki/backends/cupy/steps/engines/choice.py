@@ -11,7 +11,7 @@ from ozaki._plan import Plan
 from ozaki._workspace import too_few_bytes
 from ozaki.backends.cupy.devices.device import Device
 from ozaki.backends.cupy.program.kernels import round_up
-from ozaki.backends.cupy.steps.engines import fused_digits, winograd, word_pairs, word_promoted
+from ozaki.backends.cupy.steps.engines import fused_digits, fused_residues, winograd, word_pairs, word_promoted
 from ozaki.backends.cupy.steps.engines.cublas_digits import CublasDigits
 from ozaki.backends.cupy.steps.engines.cublas_fp16 import CublasFp16
 from ozaki.backends.cupy.steps.engines.cublas_residues import CublasResidues
@@ -24,7 +24,6 @@ from ozaki.backends.cupy.steps.engines.word_mma import MmaWords
 from ozaki.schemes import Digits, Residues, Scheme, Words
 from ozaki.schemes.constants import KernelScheme
 from ozaki.schemes.digits import LEAST_FP16_BITS, MOST_FP16_BITS
-from ozaki.schemes.residues import MAX_RESIDUES
 
 
 def engine_of(device: Device, plan: Plan, multiprecision: bool = False) -> Engine:
@@ -66,8 +65,8 @@ def slices_obstacle(scheme: Scheme, asked: str) -> str | None:
     if not isinstance(scheme, KernelScheme):
         return f"CuPy arrays have no engine for {scheme.name}; use scheme='auto'"
     if isinstance(scheme, Residues):
-        if scheme.count > MAX_RESIDUES and asked == "hopper":
-            return f"engine='hopper' multiplies up to {MAX_RESIDUES} residues; use engine='auto'"
+        if asked == "hopper" and not fused_residues.multiplies(scheme):
+            return f"engine='hopper' multiplies residues below 2**14, and {scheme.count} have more; use engine='auto'"
         return None
     if scheme.bits not in _DIGIT_BITS[scheme.word]:
         return f"digits of {scheme.bits} bits have no kernels for {scheme.word}; use scheme='digits'"
@@ -117,7 +116,7 @@ def _own_engine(
     device: Device, scheme: KernelScheme, batch: int, shape: tuple[int, int, int], quadrants: bool
 ) -> Engine | None:
     """The fastest of the library's own int8 kernels; None if the device has none for these slices."""
-    if device.wgmma_tiles is None or (isinstance(scheme, Residues) and scheme.count > MAX_RESIDUES):
+    if device.wgmma_tiles is None or (isinstance(scheme, Residues) and not fused_residues.multiplies(scheme)):
         return None
     if quadrants and isinstance(scheme, Residues) and winograd.faster(scheme, batch, shape):
         return Winograd(device)

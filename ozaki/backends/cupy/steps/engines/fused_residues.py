@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import pairwise
 from math import ceil
-from typing import Any
+from typing import Any, NamedTuple
 
 from ozaki.backends.cupy.devices.device import Device
 from ozaki.backends.cupy.devices.rates import RESIDUES, reads_of_rows
@@ -22,7 +22,8 @@ from ozaki.backends.cupy.steps.engines.tiled import LABEL, Operand, Together, gr
 from ozaki.backends.cupy.steps.numbers import NumbersArray
 from ozaki.backends.cupy.steps.operands import Described, Layout, Slices
 from ozaki.backends.cupy.steps.unrounded import Unrounded
-from ozaki.schemes import Residues
+from ozaki.schemes import Residues, constants
+from ozaki.schemes.residues import MAX_RESIDUES
 
 _LARGE = 420_000_000_000
 """Products of bytes from which on clusters take tiles by the half of the second-level cache that they are at (float64
@@ -33,7 +34,7 @@ takes 5 microseconds (H200: the kernel of 14 residues gains 1 of 28 microseconds
 
 @dataclass(frozen=True)
 class FusedResidues:
-    """The kernel of which each launch multiplies all moduli; it leaves bytes, which another kernel recombines."""
+    """The kernel of which each launch multiplies many moduli; it leaves bytes, which another kernel recombines."""
 
     device: Device
     label: str = LABEL
@@ -42,13 +43,13 @@ class FusedResidues:
         """Where the slices of an operand lie: in tiles."""
         tiles = tiles_of(self.device)
         tile = tiles.rows if side == "left" else tiles.columns
-        return layout(tiles, scheme.count, side, batch, rows, k, tile, neighbours=16, in_pairs=True)
+        return layout(tiles, scheme.products, side, batch, rows, k, tile, neighbours=16, in_pairs=True)
 
     def workspace(self, scheme: Residues, batch: int, rows: int, cols: int, k: int) -> int:
         """Bytes of the y_t, which are held beside the slices."""
         tiles = tiles_of(self.device)
-        parts = parts_of_k(tiles, self.device.clusters, scheme.count, batch, rows, cols, tiles.blocks(k))
-        return parts * scheme.count * batch * rows * round_up(cols, 2 * tiles.columns)
+        parts = _parts(self.device, scheme, batch, rows, cols, tiles.blocks(k))
+        return parts * scheme.bytes * batch * rows * round_up(cols, 2 * tiles.columns)
 
     def split(self, b: Builder, operand: Described, side: str, scheme: Residues) -> Slices:
         """The slices of a whole operand."""
@@ -79,64 +80,113 @@ class FusedResidues:
         """Entries of each slice product that would keep all clusters busy for as long as a product does."""
         tiles, clusters = tiles_of(self.device), self.device.clusters
         blocks = tiles.blocks(k)
-        parts = parts_of_k(tiles, clusters, scheme.count, batch, m, n, blocks)
-        rows = scheme.count * batch * parts * -(-m // tiles.rows)
+        parts = _parts(self.device, scheme, batch, m, n, blocks)
+        rows = scheme.products * batch * parts * -(-m // tiles.rows)
         _, end, _ = columns(tiles, n, rows, clusters, blocks // parts)
-        return clusters * end * 2 * tiles.rows / (scheme.count * parts)
+        return clusters * end * 2 * tiles.rows / (scheme.products * parts)
+
+
+def multiplies(scheme: Residues) -> bool:
+    """Whether the kernel multiplies residues of this scheme: those of three digits it does not."""
+    return scheme.by_digits[2] == 0
+
+
+def _parts(device: Device, scheme: Residues, batch: int, m: int, n: int, blocks: int) -> int:
+    """Parts of k that are multiplied at the same time; one where moduli are so many that all clusters are busy."""
+    if scheme.count > MAX_RESIDUES:
+        return 1
+    return parts_of_k(tiles_of(device), device.clusters, scheme.count, batch, m, n, blocks)
+
+
+class Group(NamedTuple):
+    """Slice products of one launch: one of each of some moduli with equally many digits.
+
+    Attributes
+    ----------
+    slice, apart : the first slice, and how many slices on the next one is
+    byte : how many bytes of residues come before those of these moduli
+    moduli : the moduli
+    product : None of moduli with one digit; else which product of theirs
+    """
+
+    slice: int
+    apart: int
+    byte: int
+    moduli: tuple[int, ...]
+    product: int | None = None
+
+    @property
+    def digits(self) -> int:
+        """Digits of the residues, and bytes."""
+        return 1 if self.product is None else 2
+
+
+@lru_cache(maxsize=1024)
+def groups_of(scheme: Residues) -> tuple[Group, ...]:
+    """The launches of a product, in order: later products of a modulus are added to the first one."""
+    ones, twos, _ = scheme.by_digits
+    groups = [Group(0, 1, 0, scheme.moduli[:ones])]
+    for first in range(0, twos, constants.MOST_AT_ONCE):
+        moduli = scheme.moduli[ones:][first : first + constants.MOST_AT_ONCE]
+        groups += [Group(ones + 3 * first + p, 3, ones + 2 * first, moduli, p) for p in range(3)]
+    return tuple(groups)
 
 
 def products(
     b: Builder, device: Device, scheme: Residues, left: Slices, right: Slices, operands: tuple[Operand, Operand],
     shape: tuple[int, ...],
 ) -> Array:  # fmt: skip
-    """The bytes y_t of products of that shape (batch, m, n): the first of (moduli, batch or more, m, columns or more).
+    """The bytes y_t of products of that shape (batch, m, n): the first of (bytes, batch or more, m, columns or more).
 
     Columns in pairs of tiles. Whoever asks for them releases them.
     """
     batch, m, n = shape
     tiles = tiles_of(device)
     blocks = left.layout.k // tiles.depth
-    parts = parts_of_k(tiles, device.clusters, scheme.count, batch, m, n, blocks)
-    planes = b.array("y", (scheme.count, parts * batch, m, round_up(n, 2 * tiles.columns)), "B")
+    parts = _parts(device, scheme, batch, m, n, blocks)
+    planes = b.array("y", (scheme.bytes, parts * batch, m, round_up(n, 2 * tiles.columns)), "B")
 
-    def launch(first: int, last: int, shares: int) -> None:
+    def launch(group: Group, first: int, last: int, shares: int) -> None:
         """Multiply blocks first .. last of k, in `shares` equal parts, each with its own products in the planes."""
         each = (last - first) // shares
-        large = scheme.count * shares * batch * m * planes.shape[3] * each * tiles.depth >= _LARGE
+        large = len(group.moduli) * shares * batch * m * planes.shape[3] * each * tiles.depth >= _LARGE
         halves = places(device) if large else Places()
-        at_a, at_b = operands
+        at_a, at_b = ((at[0], group.apart * at[1], at[2]) for at in operands)
         if shares > 1:
             at_a = None, at_a[1], each * tiles.rows * tiles.depth
             at_b = None, at_b[1], each * tiles.columns * tiles.depth
+        add = first > 0 or (group.product or 0) > 0
         beginning, kernel = _gemm(
-            device, scheme, (at_a, at_b), (blocks, each, first > 0), (shares * batch, m, n), planes.shape[1], halves
+            device, group, (at_a, at_b), (blocks, each, add), (shares * batch, m, n), planes.shape[1], halves
         )
         slices = (
-            left.planes.at.plus(first * tiles.rows * tiles.depth),
-            right.planes.at.plus(first * tiles.columns * tiles.depth),
+            x.planes.at.plus(group.slice * x.layout.slice_bytes + first * rows * tiles.depth)
+            for x, rows in ((left, tiles.rows), (right, tiles.columns))
         )
         counters = [*beginning.counter(b), *halves.counter(b)]
-        b.launch(kernel, *slices, Out(planes.at), *map(Out, counters))
+        b.launch(kernel, *slices, Out(planes.part(0, group.byte, scheme.bytes).at), *map(Out, counters))
         b.release(*counters)
 
     if parts > 1:
+        (group,) = groups_of(scheme)
         each, rest = of_parts(blocks, parts)
-        launch(0, parts * each, parts)
+        launch(group, 0, parts * each, parts)
         if rest > 0:
-            launch(parts * each, blocks, 1)
+            launch(group, parts * each, blocks, 1)
         b.launch(_summing(scheme, parts, m * planes.shape[3]), Out(planes.at))
     else:
         # The kernel works on two blocks of k at least, so what is left over for the last launch is never less.
         pieces = -(-blocks // deepest(tiles))
         for first, last in pairwise([blocks * i // pieces for i in range(pieces + 1)]):
-            launch(first, last, 1)
+            for group in groups_of(scheme):
+                launch(group, first, last, 1)
     return planes
 
 
 @lru_cache(maxsize=1024)
 def _gemm(
     device: Device,
-    scheme: Residues,
+    group: Group,
     operands: tuple[Operand, Operand],
     depth: tuple[int, int, bool],
     shape: tuple[int, int, int],
@@ -153,16 +203,25 @@ def _gemm(
     """
     tiles = tiles_of(device)
     (blocks, taken, add), (batch, m, n) = depth, shape
-    cols, (grid, wide, *walk) = round_up(n, 2 * tiles.columns), work_of(device, scheme.count, batch, (m,), n, blocks)
+    cols = round_up(n, 2 * tiles.columns)
+    grid, wide, *walk = work_of(device, len(group.moduli), batch, (m,), n, blocks)
     beginning = together(wide, grid // 2, taken)
-    macros: Macros = {"ACCUMULATE": int(add)}
+    macros: Macros = {"ACCUMULATE": int(add), "PAIRS": int(group.product is not None)}
+    plane = entries * m * cols
     kernel = Kernel.of(
-        "products/residue_gemm_sm90.cu", "residue_gemm", macros, (grid,), (384,), *operands, None, entries * m * cols,
-        m * cols,
-        cols, m, taken, blocks, beginning.struct, halves.struct, *walk,
-        accumulator_moduli(scheme, unsigned=True), shared_mem=tiles.shared_mem,
+        "products/residue_gemm_sm90.cu", "residue_gemm", macros, (grid,), (384,), *operands, None,
+        group.digits * plane, m * cols, cols, plane, m, taken, blocks, beginning.struct, halves.struct, *walk,
+        _moduli(group), shared_mem=tiles.shared_mem,
     )  # fmt: skip
     return beginning, kernel
+
+
+@cache
+def _moduli(group: Group) -> Any:
+    """The struct AccumulatorModuli or PairModuli of kernels/arithmetic/residues.cuh."""
+    if group.product is None:
+        return accumulator_moduli(Residues(len(group.moduli)), unsigned=True)
+    return struct(constants.pair_moduli(group.moduli, group.product))
 
 
 @lru_cache(maxsize=1024)
