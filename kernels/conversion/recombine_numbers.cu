@@ -2,7 +2,7 @@
 // 4 and 8), rounded once, to multiprecision numbers or to floating-point ones.
 //
 // Macros: MULTIPRECISION: 1 for multiprecision results, 0 for floating-point ones, of type OUTPUT (double or float);
-// GROUPS, 8 or 2: a block owns 8 GROUPS neighbouring columns of a row.
+// GROUPS, 16, 8 or 2: a block owns 8 GROUPS neighbouring columns of a row, its entries.
 //
 // y holds planes of bytes, [planes][rows][ld], planes plane_stride apart, matrices of a batch plane_batch; byte b_p of
 // plane p counts V_p: a residue y_t in [0, m_t) has one byte or more, the lowest first, and V_p = 2^(8 j) M / m_t for its
@@ -22,13 +22,18 @@
 //
 // 128 threads; grid batch * rows * ceil(cols / (8 GROUPS)), all on x; dynamic shared memory of 8 GROUPS * 4 pitch + 8 *
 // eights * 8 * (8 GROUPS + 8) bytes. Phases: 1. bytes of the block's entries, transposed, to shared memory; 2. sums of
-// limbs, by the tensor cores, eight limbs a warp at a time; 3. one thread an entry: q, carries, round, store.
+// limbs, by the tensor cores, a warp eight limbs of up to 32 entries at a time; 3. one thread an entry: q, carries,
+// round, store.
+//
+// In phase 1 word w of entry e stands at e * pitch + (w ^ (e / 4 & 7)), pitch an odd multiple of 4: when lanes read a word
+// of eight neighbouring entries each, all banks differ, and when they write, two lanes share a bank.
 #include "arithmetic/numbers.cuh"
 #include "arithmetic/rounding.cuh"
 #include "hardware/launch.cuh"
 #include "hardware/mma.cuh"
 
 constexpr int THREADS = 128, ENTRIES = 8 * GROUPS, SUM_PITCH = ENTRIES + 8;
+constexpr int PART = smaller(GROUPS, 4), PARTS = GROUPS / PART;  // groups of eight entries of a warp at a time
 
 struct Bytes {
   const uint8_t* y;
@@ -49,12 +54,11 @@ struct Scales {  // of the rows of one operand
 struct Magnitude {
   const uint64_t* limbs;
   int count, lowest;  // limbs; the number of the lowest nonzero one
-  bool negative;
+  uint32_t sign;      // 0, or all bits of a negative integer
 
   __device__ __forceinline__ uint32_t limb(int i) const {
-    if (i < lowest || i >= count) return 0;
-    const uint32_t own = low_limb(limbs[i * SUM_PITCH]);
-    return !negative ? own : i == lowest ? 0u - own : ~own;
+    if (i < 0 || i >= count) return 0;
+    return (low_limb(limbs[i * SUM_PITCH]) ^ sign) + (i <= lowest ? sign & 1 : 0);
   }
   __device__ __forceinline__ int bits() const {  // without leading zeros
     int top = count - 1;
@@ -66,8 +70,11 @@ struct Magnitude {
     return 32 * lowest + bit_length(own & (0u - own)) - 1;
   }
   __device__ __forceinline__ uint32_t from(int bit) const {  // the 32 bits from that one on, which may be negative
-    const int at = bit >> 5, shift = bit & 31;
-    return low_limb((static_cast<uint64_t>(limb(at + 1)) << 32 | limb(at)) >> shift);
+    const int at = bit >> 5;
+    return window_up(limb(at), limb(at + 1), bit & 31);
+  }
+  static __device__ __forceinline__ uint32_t window_up(uint32_t lower, uint32_t upper, int shift) {
+    return low_limb((static_cast<uint64_t>(upper) << 32 | lower) >> shift);
   }
 };
 
@@ -85,20 +92,23 @@ struct Result {
   }
   __device__ __forceinline__ void store(int64_t at, const Magnitude& x, int64_t exponent) const {
     const int length = x.bits(), cut = length - static_cast<int>(bits);  // bits that are cut off, if positive
-    const int spare = static_cast<int>(32 * count - bits);
+    const int spare = static_cast<int>(32 * count - bits), first = length - static_cast<int>(32 * count);
     uint64_t carry = 0;
     if (cut > 0 && (x.from(cut - 1) & 1) != 0 && (x.trailing_zeros() < cut - 1 || (x.from(cut) & 1) != 0))
       carry = 1ull << spare;
+    int of_upper = first >> 5;
+    uint32_t upper = x.limb(of_upper);
 #pragma unroll 4
     for (int i = static_cast<int>(count) - 1; i >= 0; --i) {
-      uint32_t own = x.from(length - 32 * (i + 1));
-      if (i == count - 1) own = own >> spare << spare;
-      carry += own;
+      const uint32_t lower = upper;
+      upper = x.limb(++of_upper);
+      const uint32_t own = Magnitude::window_up(lower, upper, first & 31);
+      carry += i == count - 1 ? own >> spare << spare : own;
       limbs[i * limb + at] = low_limb(carry);
       carry >>= 32;
     }
     if (carry != 0) limbs[at] = 0x80000000u;  // all others are zero
-    signs[at] = x.negative ? -1 : 1;
+    signs[at] = x.sign != 0 ? -1 : 1;
     exponents[at] = exponent + length + static_cast<int64_t>(carry);
   }
 };
@@ -112,7 +122,7 @@ struct Result {
     const int length = x.bits();
     uint32_t limbs[5] = {x.trailing_zeros() < length - 96 ? 1u : 0u, x.from(length - 96), x.from(length - 64),
                          x.from(length - 32), 0u};
-    if (x.negative) {
+    if (x.sign != 0) {
       uint64_t carry = 1;
       for (int i = 0; i < 5; ++i) {
         carry += ~limbs[i];
@@ -127,7 +137,7 @@ struct Result {
 };
 #endif
 
-extern "C" __global__ void __launch_bounds__(THREADS)
+extern "C" __global__ void __launch_bounds__(THREADS, 4)
 recombine_numbers(const Bytes bytes, const Scales left, const Scales right, const Result c, int64_t rows, int64_t cols,
                   const uint4* __restrict__ weights, const uint32_t* __restrict__ minus_modulus, int limbs, int steps,
                   int pitch) {
@@ -143,47 +153,52 @@ recombine_numbers(const Bytes bytes, const Scales left, const Scales right, cons
 
   // 1. Bytes: word w of an entry has those of planes 4 w .. 4 w + 3.
   const uint8_t* const from = bytes.y + b * bytes.plane_batch + row * bytes.ld + col0;
-#pragma unroll 4
+#pragma unroll 2
   for (int i = threadIdx.x; i < 8 * steps * (ENTRIES / 4); i += THREADS) {
     const int entry = i % (ENTRIES / 4) * 4, word = i / (ENTRIES / 4);
     uint32_t plane[4];
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
       const bool inside = 4 * word + j < bytes.planes && col0 + entry < cols;
-      plane[j] = inside ? __ldg(reinterpret_cast<const uint32_t*>(from + (4 * word + j) * bytes.plane_stride + entry)) : 0;
+      const uint8_t* const at = from + (4 * word + j) * bytes.plane_stride + entry;
+      plane[j] = inside ? __ldg(reinterpret_cast<const uint32_t*>(at)) : 0;
     }
 #pragma unroll
     for (int j = 0; j < 4; ++j)
-      own[(entry + j) * pitch + word] = gather_bytes(plane[0], plane[1], plane[2], plane[3], j);
+      own[(entry + j) * pitch + (word ^ (entry / 4 & 7))] = gather_bytes(plane[0], plane[1], plane[2], plane[3], j);
   }
   __syncthreads();
 
   // 2. Sums.
-  for (int eight = threadIdx.x / 32; eight < eights; eight += THREADS / 32) {
-    uint32_t sum[2][GROUPS][4] = {};
+  for (int item = threadIdx.x / 32; item < PARTS * eights; item += THREADS / 32) {
+    const int eight = item / PARTS, entry0 = 8 * PART * (item % PARTS);
+    uint32_t sum[2][PART][4] = {};
     const uint4* at = weights + static_cast<int64_t>(eight) * steps * 64 + lane;
-    const uint32_t* of_lane = own + g * pitch + c4;
+    const uint32_t* of_step = own + (entry0 + g) * pitch;
     uint4 next[2] = {__ldg(at), __ldg(at + 32)};
-    for (int step = 1; step <= steps; ++step, of_lane += 8) {
+    for (int step = 1; step <= steps; ++step, of_step += 8) {
       const uint4 half[2] = {next[0], next[1]};
       at += step < steps ? 64 : 0;
       next[0] = __ldg(at), next[1] = __ldg(at + 32);
 #pragma unroll
-      for (int j = 0; j < GROUPS; ++j) {
-        const uint32_t low = of_lane[8 * j * pitch], high = of_lane[8 * j * pitch + 4];
+      for (int j = 0; j < PART; ++j) {
+        const uint32_t* const of_lane = of_step + 8 * j * pitch;
+        const int word = c4 ^ ((entry0 + 8 * j + g) / 4 & 7);
+        const uint32_t low = of_lane[word], high = of_lane[word ^ 4];
 #pragma unroll
         for (int h = 0; h < 2; ++h)
           multiply_bytes(sum[h][j], sum[h][j], half[h].x, half[h].y, low, half[h].z, half[h].w, high);
       }
     }
 #pragma unroll
-    for (int j = 0; j < GROUPS; ++j)
-#pragma unroll
-      for (int i = 0; i < 2; ++i) {
+    for (int j = 0; j < PART; ++j) {
+      const auto whole = [&](int i) {
         const auto part = [&](int h, int n) { return static_cast<uint64_t>(sum[h][j][2 * n + i]); };
-        sums[(8 * eight + g) * SUM_PITCH + 8 * j + 2 * c4 + i] =
-            part(0, 0) + (part(0, 1) << 8) + (part(1, 0) << 16) + (part(1, 1) << 24);
-      }
+        return part(0, 0) + (part(0, 1) << 8) + (part(1, 0) << 16) + (part(1, 1) << 24);
+      };
+      uint64_t* const to = sums + (8 * eight + g) * SUM_PITCH + entry0 + 8 * j + 2 * c4;
+      *reinterpret_cast<ulonglong2*>(to) = make_ulonglong2(whole(0), whole(1));
+    }
   }
   __syncthreads();
 
@@ -192,20 +207,20 @@ recombine_numbers(const Bytes bytes, const Scales left, const Scales right, cons
   if (threadIdx.x >= ENTRIES || col >= cols) return;
   uint64_t* const entry = sums + threadIdx.x + SUM_PITCH;
   const uint64_t q = (entry[-SUM_PITCH] + (1ull << 31)) >> 32;
-  Magnitude x{entry, limbs, limbs, false};
   uint64_t carry = 0;
+  int lowest = limbs;
+  uint32_t limb = 0;
 #pragma unroll 8
   for (int l = 0; l < limbs; ++l) {
     carry += entry[l * SUM_PITCH] + q * __ldg(minus_modulus + l);
-    const uint32_t limb = low_limb(carry);
-    if (limb != 0) x.lowest = smaller(x.lowest, l);
-    entry[l * SUM_PITCH] = limb;
+    limb = low_limb(carry);
+    if (limb != 0) lowest = smaller(lowest, l);
+    *reinterpret_cast<uint32_t*>(entry + l * SUM_PITCH) = limb;
     carry >>= 32;
-    x.negative = limb >> 31 != 0;
   }
   const int64_t at = b * c.sb + row * c.sr + col * c.sc;
-  if (x.lowest == limbs)
+  if (lowest == limbs)
     c.zero(at);
   else
-    c.store(at, x, left.exponent(b, row) + right.exponent(b, col));
+    c.store(at, {entry, limbs, lowest, limb >> 31 != 0 ? ~0u : 0u}, left.exponent(b, row) + right.exponent(b, col));
 }

@@ -23,11 +23,15 @@ from ozaki.schemes import Residues, scaling_of
 _SHARED = 48 * 1024
 """Bytes of dynamic shared memory that a block takes at most where that is enough."""
 
+_SHARED_OF_ENTRIES = 72 * 1024
+"""Bytes of it that a block of kernels/conversion/recombine_numbers.cu takes at most where that is enough: three blocks
+fit a multiprocessor of Hopper."""
+
 _MOST_SHARED = 99 * 1024
 """Bytes of it that a block of every device from compute capability 8.6 on may take; 8.0 and 9.0 have more."""
 
 _MANY, _FEW = 8, 2
-"""Groups of eight columns of a block (GROUPS of the kernels): usually, and where images or integers are long."""
+"""Groups of eight columns of a block that splits (GROUPS of the kernel): usually, and where images are long."""
 
 
 def split_wide(b: Builder, operand: Described, side: str, scheme: Residues, layout: Layout) -> Slices:
@@ -154,7 +158,7 @@ def _recombine_kernel(
     def shared(groups: int) -> int:
         return 8 * groups * 4 * pitch + 8 * round_up(limbs + 1, 8) * (8 * groups + 8)
 
-    groups = _MANY if shared(_MANY) <= _SHARED else _FEW
+    groups = next((groups for groups in (16, 8) if shared(groups) <= _SHARED_OF_ENTRIES), 2)
     _check_shared(shared(groups))
     macros: Macros = {"GROUPS": groups, "MULTIPRECISION": int(isinstance(out, NumbersView))}
     result: tuple[Any, ...]
