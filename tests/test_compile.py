@@ -76,7 +76,7 @@ SPILLED = {
     "digit_gemm": 180, "diagonal_gemm": 64, "word_gemm": 64, "word_pairs": 92, "proof_gemm": 40,
     "split": 68,
     "describe_split": 48,
-    "worst_ratio": 16, "lower_by_exponents": 40, "split_numbers": 80,
+    "worst_ratio": 16, "lower_by_exponents": 40, "split_numbers": 100,
 }  # fmt: skip
 
 

@@ -147,6 +147,15 @@ HD uint32_t gather_bytes(uint32_t a, uint32_t b, uint32_t c, uint32_t d, int j) 
 #endif
 }
 
+// Bytes 0 and 2 of a and of b, packed, those of a lowest.
+HD uint32_t even_bytes(uint32_t a, uint32_t b) {
+#ifdef __CUDA_ARCH__
+  return __byte_perm(a, b, 0x6420);
+#else
+  return byte_of(a, 0) | byte_of(a, 2) << 8 | byte_of(b, 0) << 16 | byte_of(b, 2) << 24;
+#endif
+}
+
 // c + the sum of the products of corresponding unsigned bytes of a and b, modulo 2^32.
 HD uint32_t dot_bytes(uint32_t a, uint32_t b, uint32_t c) {
 #ifdef __CUDA_ARCH__

@@ -2,11 +2,12 @@
 //
 // floor(x / m) is, or is one more than, the upper half of x floor(2^32 / m), since x (2^32 / m - floor(2^32 / m)) < 2^32.
 #pragma once
-#include "arithmetic/common.cuh"
+#include "arithmetic/residues.cuh"
 
-// Constants of one modulus, filled by the host: m; floor(2^32 / m); and what sums of folds begin with.
+// Constants of one modulus, filled by the host: m; floor(2^32 / m); what sums of folds begin with; and RU(1 / m).
 struct Modulus {
-  uint32_t modulus, inverse, start, unused;
+  uint32_t modulus, inverse, start;
+  float reciprocal;
 };
 
 HD uint32_t residue(uint32_t x, uint32_t modulus, uint32_t inverse) {  // x mod m

@@ -98,10 +98,22 @@ HD uint32_t add_four_residues(uint32_t x, uint32_t y, uint32_t modulus) {  // by
   return gather_bytes(r[0], r[1], r[2], r[3], 0);
 }
 
-// The same for moduli above 256, below 2^14, with residues of two bytes: of x c, x an unsigned accumulator. With fold_j
-// = c 2^(8 j) mod m, f = sum_j x_j fold_j + old, old in [0, m), is at most (4 255 + 1) (m - 1) < 2^24. So its bits as a
-// float32 are those of f 2^-149 (numbers below 2^-125 all have that unit), and f RU(1 / m) <= (f / m) (1 + 2^-23) < (f +
-// 2) / m. So the quotient is floor(f / m), or one more, with the residue -2 or -1 in place of m - 2 or m - 1.
+// f mod m for f < 2^24, inverse = RU(1 / m). The bits of f as a float32 are those of f 2^-149 (numbers below 2^-125 all
+// have that unit), and f RU(1 / m) <= (f / m) (1 + 2^-23) < (f + 2) / m. So the quotient is floor(f / m), or one more, with
+// the residue -2 or -1 in place of m - 2 or m - 1.
+HD uint32_t residue_below_24(uint32_t f, uint32_t modulus, float inverse) {
+#ifdef __CUDA_ARCH__
+  float q;  // asm: never flushes subnormals, whatever the compiler's options
+  asm("mul.rm.f32 %0, %1, %2;" : "=f"(q) : "f"(float_of_bits(f)), "f"(inverse));
+  const uint32_t rest = f - bits_of(q) * modulus;
+  return smaller(rest, rest + modulus);
+#else
+  return f % modulus;
+#endif
+}
+
+// Residues of two bytes, for moduli above 256 and below 2^14, of x c, x an unsigned accumulator: with fold_j = c 2^(8 j)
+// mod m, f = sum_j x_j fold_j + old, old in [0, m), is at most (4 255 + 1) (m - 1) < 2^24.
 struct PairModulus {
   uint32_t fold[2];  // fold_0 and fold_2 in the low halves, fold_1 and fold_3 in the high ones
   float inverse;     // RU(1 / m)
@@ -112,14 +124,6 @@ struct PairModuli {
 };
 
 HD uint32_t pair_residue(uint32_t x, uint32_t old, const PairModulus& m) {
-  const uint32_t f = dot_halves(m.fold[1], x, 1, dot_halves(m.fold[0], x, 0, old));
-#ifdef __CUDA_ARCH__
-  float q;  // asm: never flushes subnormals, whatever the compiler's options
-  asm("mul.rm.f32 %0, %1, %2;" : "=f"(q) : "f"(float_of_bits(f)), "f"(m.inverse));
-  const uint32_t rest = f - bits_of(q) * m.modulus;
-  return smaller(rest, rest + m.modulus);
-#else
-  return f % m.modulus;
-#endif
+  return residue_below_24(dot_halves(m.fold[1], x, 1, dot_halves(m.fold[0], x, 0, old)), m.modulus, m.inverse);
 }
 HD uint32_t pair_of(uint32_t low, uint32_t high, int i) { return byte_of(low, i) | byte_of(high, i) << 8; }

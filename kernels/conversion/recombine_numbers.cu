@@ -25,15 +25,17 @@
 // limbs, by the tensor cores, a warp eight limbs of up to 32 entries at a time; 3. one thread an entry: q, carries,
 // round, store.
 //
-// In phase 1 word w of entry e stands at e * pitch + (w ^ (e / 4 & 7)), pitch an odd multiple of 4: when lanes read a word
-// of eight neighbouring entries each, all banks differ, and when they write, two lanes share a bank.
+// A part of 8 PART entries is PART groups of eight columns: entry PART g + j of a part is column g of group j, and has row
+// 8 j + g of bytes. `pitch`, words from one row to the next, is an odd multiple of 4: eight rows that are read together,
+// as those that are written together, lie in different banks.
 #include "arithmetic/numbers.cuh"
 #include "arithmetic/rounding.cuh"
 #include "hardware/launch.cuh"
 #include "hardware/mma.cuh"
 
 constexpr int THREADS = 128, ENTRIES = 8 * GROUPS, SUM_PITCH = ENTRIES + 8;
-constexpr int PART = smaller(GROUPS, 4), PARTS = GROUPS / PART;  // groups of eight entries of a warp at a time
+constexpr int PART = smaller(GROUPS, 4), PARTS = GROUPS / PART;
+constexpr int QUADS = smaller(ENTRIES / 4, 8), WORDS = 32 / QUADS;  // fours of entries, and words, that a warp loads
 
 struct Bytes {
   const uint8_t* y;
@@ -153,52 +155,58 @@ recombine_numbers(const Bytes bytes, const Scales left, const Scales right, cons
 
   // 1. Bytes: word w of an entry has those of planes 4 w .. 4 w + 3.
   const uint8_t* const from = bytes.y + b * bytes.plane_batch + row * bytes.ld + col0;
+  const int warp = threadIdx.x / 32, blocks = ENTRIES / 4 / QUADS;
 #pragma unroll 2
-  for (int i = threadIdx.x; i < 8 * steps * (ENTRIES / 4); i += THREADS) {
-    const int entry = i % (ENTRIES / 4) * 4, word = i / (ENTRIES / 4);
+  for (int i = warp; i < 8 * steps / WORDS * blocks; i += THREADS / 32) {
+    const int entry = 4 * (i % blocks * QUADS + lane % QUADS), word = i / blocks * WORDS + lane / QUADS;
+    const uint8_t* at = from + 4 * word * bytes.plane_stride + entry;
+    const int left = col0 + entry < cols ? static_cast<int>(bytes.planes) - 4 * word : 0;
     uint32_t plane[4];
 #pragma unroll
-    for (int j = 0; j < 4; ++j) {
-      const bool inside = 4 * word + j < bytes.planes && col0 + entry < cols;
-      const uint8_t* const at = from + (4 * word + j) * bytes.plane_stride + entry;
-      plane[j] = inside ? __ldg(reinterpret_cast<const uint32_t*>(at)) : 0;
-    }
+    for (int j = 0; j < 4; ++j, at += bytes.plane_stride)
+      plane[j] = j < left ? __ldg(reinterpret_cast<const uint32_t*>(at)) : 0;
 #pragma unroll
-    for (int j = 0; j < 4; ++j)
-      own[(entry + j) * pitch + (word ^ (entry / 4 & 7))] = gather_bytes(plane[0], plane[1], plane[2], plane[3], j);
+    for (int j = 0; j < 4; ++j) {
+      const int in_part = (entry + j) % (8 * PART), row_of_entry = entry + j - in_part + 8 * (in_part % PART) + in_part / PART;
+      own[row_of_entry * pitch + word] = gather_bytes(plane[0], plane[1], plane[2], plane[3], j);
+    }
   }
   __syncthreads();
 
-  // 2. Sums.
-  for (int item = threadIdx.x / 32; item < PARTS * eights; item += THREADS / 32) {
+  // 2. Sums. Lane 8 i + j reads words 4 (i % 2) and up of row j of the first or, from i = 2 on, the second of two groups.
+  for (int item = warp; item < PARTS * eights; item += THREADS / 32) {
     const int eight = item / PARTS, entry0 = 8 * PART * (item % PARTS);
     uint32_t sum[2][PART][4] = {};
-    const uint4* at = weights + static_cast<int64_t>(eight) * steps * 64 + lane;
-    const uint32_t* of_step = own + (entry0 + g) * pitch;
-    uint4 next[2] = {__ldg(at), __ldg(at + 32)};
+    const uint4* from_weights = weights + static_cast<int64_t>(eight) * steps * 64 + lane;
+    const uint32_t* of_step = own + (entry0 + (lane & 7) + (lane >> 4) * 8) * pitch + (lane >> 3 & 1) * 4;
+    uint4 next[2] = {__ldg(from_weights), __ldg(from_weights + 32)};
     for (int step = 1; step <= steps; ++step, of_step += 8) {
       const uint4 half[2] = {next[0], next[1]};
-      at += step < steps ? 64 : 0;
-      next[0] = __ldg(at), next[1] = __ldg(at + 32);
+      from_weights += step < steps ? 64 : 0;
+      next[0] = __ldg(from_weights), next[1] = __ldg(from_weights + 32);
 #pragma unroll
-      for (int j = 0; j < PART; ++j) {
-        const uint32_t* const of_lane = of_step + 8 * j * pitch;
-        const int word = c4 ^ ((entry0 + 8 * j + g) / 4 & 7);
-        const uint32_t low = of_lane[word], high = of_lane[word ^ 4];
+      for (int j = 0; j < PART; j += 2) {
+        uint32_t part[4];
+        load_matrices(part, of_step + 8 * j * pitch);
 #pragma unroll
         for (int h = 0; h < 2; ++h)
-          multiply_bytes(sum[h][j], sum[h][j], half[h].x, half[h].y, low, half[h].z, half[h].w, high);
+#pragma unroll
+          for (int i = 0; i < 2; ++i)
+            multiply_bytes(sum[h][j + i], sum[h][j + i], half[h].x, half[h].y, part[2 * i], half[h].z, half[h].w,
+                           part[2 * i + 1]);
       }
     }
+    uint64_t* const to = sums + (8 * eight + g) * SUM_PITCH + entry0 + 2 * PART * c4;  // of columns 2 c4 and 2 c4 + 1
 #pragma unroll
-    for (int j = 0; j < PART; ++j) {
-      const auto whole = [&](int i) {
-        const auto part = [&](int h, int n) { return static_cast<uint64_t>(sum[h][j][2 * n + i]); };
-        return part(0, 0) + (part(0, 1) << 8) + (part(1, 0) << 16) + (part(1, 1) << 24);
-      };
-      uint64_t* const to = sums + (8 * eight + g) * SUM_PITCH + entry0 + 8 * j + 2 * c4;
-      *reinterpret_cast<ulonglong2*>(to) = make_ulonglong2(whole(0), whole(1));
-    }
+    for (int i = 0; i < 2; ++i)
+#pragma unroll
+      for (int j = 0; j < PART; j += 2) {
+        const auto whole = [&](int group) {
+          const auto part = [&](int h, int n) { return static_cast<uint64_t>(sum[h][group][2 * n + i]); };
+          return part(0, 0) + (part(0, 1) << 8) + (part(1, 0) << 16) + (part(1, 1) << 24);
+        };
+        *reinterpret_cast<ulonglong2*>(to + PART * i + j) = make_ulonglong2(whole(j), whole(j + 1));
+      }
   }
   __syncthreads();
 

@@ -31,8 +31,8 @@
 // warp takes pieces with rows of images: residues, slices, stores.
 //
 // Column 2 c + i of group j of eight columns is element 2 GROUPS c + 2 j + i of a run, so that a lane has 2 GROUPS
-// neighbours. `pitch`, limbs from one image to the next, is an odd multiple of 4, so that lanes read from different
-// banks; limb w of an image of group j stands at w ^ (j & 3), so that at most two lanes write to a bank at a time.
+// neighbours. `pitch`, limbs from one image to the next, is an odd multiple of 4: eight images that are read together lie
+// in different banks.
 #include "arithmetic/modulus.cuh"
 #include "arithmetic/numbers.cuh"
 #include "hardware/launch.cuh"
@@ -71,57 +71,82 @@ __device__ __forceinline__ int64_t offset_of(const Target& to, int64_t row, int6
 #endif
 }
 
-// Stores the low bytes of OWN integers at an address aligned to OWN bytes.
-__device__ __forceinline__ void store_bytes(int8_t* to, const int (&value)[OWN]) {
-  uint32_t packed[OWN / 4];
-#pragma unroll
-  for (int w = 0; w < OWN / 4; ++w)
-    packed[w] = gather_bytes(value[4 * w], value[4 * w + 1], value[4 * w + 2], value[4 * w + 3], 0);
+// Stores OWN bytes, packed, at an address aligned to OWN bytes.
+__device__ __forceinline__ void store_bytes(int8_t* to, const uint32_t (&packed)[OWN / 4]) {
   if constexpr (OWN == 16)
     *reinterpret_cast<uint4*>(to) = make_uint4(packed[0], packed[1], packed[2], packed[3]);
   else
     *reinterpret_cast<uint32_t*>(to) = packed[0];
 }
 
-// Sums of a piece: sum[j][i] of row g and column 2 c + i of group j, sum[j][2 + i] of row g + 8; they begin with `upper`
-// and `lower`.
-typedef uint32_t Sums[GROUPS][4];
+// Stores the slices of OWN residues modulo m, `at` the address of the first slice.
+template <int DIGITS>
+__device__ __forceinline__ void store_slices(const uint32_t (&r)[OWN], uint32_t modulus, int8_t* at, int64_t slice_stride) {
+  uint32_t packed[slices_of_digits(DIGITS)][OWN / 4];
+#pragma unroll
+  for (int w = 0; w < OWN / 4; ++w) {
+    if constexpr (DIGITS == 2 && UNSIGNED) {  // two residues in a register
+      uint32_t half[3][2];
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        const uint32_t both = r[4 * w + 2 * i] | r[4 * w + 2 * i + 1] << 16;
+        half[0][i] = both & 0x7f007fu, half[1][i] = both >> 7 & 0x7f007fu, half[2][i] = half[0][i] + half[1][i];
+      }
+#pragma unroll
+      for (int s = 0; s < 3; ++s) packed[s][w] = even_bytes(half[s][0], half[s][1]);
+    } else {
+      int digit[4][DIGITS];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) digits_of<DIGITS, UNSIGNED>(r[4 * w + i], modulus, digit[i]);
+#pragma unroll
+      for (int s = 0; s < slices_of_digits(DIGITS); ++s) {
+        const auto byte = [&](int i) { return static_cast<uint32_t>(slice_of_digits<DIGITS>(digit[i], s)); };
+        packed[s][w] = gather_bytes(byte(0), byte(1), byte(2), byte(3), 0);
+      }
+    }
+  }
+#pragma unroll
+  for (int s = 0; s < slices_of_digits(DIGITS); ++s, at += slice_stride) store_bytes(at, packed[s]);
+}
 
-__device__ __forceinline__ void sums_of(const uint4* folds, const uint32_t* images, int pitch, int steps, uint32_t upper,
-                                        uint32_t lower, Sums& sum) {
+// Sums of AT_ONCE pieces: sum[p][j][i] of row g of piece p and column 2 c + i of group j, sum[p][j][2 + i] of row g + 8.
+// The caller sets what they begin with. Pieces are `length` limbs by four apart.
+constexpr int AT_ONCE = 2;
+typedef uint32_t Sums[AT_ONCE][GROUPS][4];
+
+__device__ __forceinline__ void add_pieces(const uint4* folds, int64_t length, const uint32_t* images, int pitch,
+                                           int steps, Sums& sum) {
   const int lane = threadIdx.x & 31;
+  // Lane 8 i + j reads limbs 4 (i % 2) and up of image j of the first or, from i = 2 on, of the second of two groups.
+  const uint32_t* at = images + ((lane & 7) + (lane >> 4) * 8) * pitch + (lane >> 3 & 1) * 4;
+  folds += lane;
+  uint4 next[AT_ONCE];
+#pragma unroll
+  for (int p = 0; p < AT_ONCE; ++p) next[p] = __ldg(folds + p * length);
+  for (int step = 1; step <= steps; ++step, at += 8) {
+    uint4 fold[AT_ONCE];
+    folds += step < steps ? 32 : 0;
+#pragma unroll
+    for (int p = 0; p < AT_ONCE; ++p) fold[p] = next[p], next[p] = __ldg(folds + p * length);
+#pragma unroll
+    for (int j = 0; j < GROUPS; j += 2) {
+      uint32_t part[4];
+      load_matrices(part, at + 8 * j * pitch);
+#pragma unroll
+      for (int p = 0; p < AT_ONCE; ++p)
+#pragma unroll
+        for (int i = 0; i < 2; ++i)
+          multiply_bytes(sum[p][j + i], sum[p][j + i], fold[p].x, fold[p].y, part[2 * i], fold[p].z, fold[p].w,
+                         part[2 * i + 1]);
+    }
+  }
+}
+__device__ __forceinline__ void begin(uint32_t (&sum)[GROUPS][4], uint32_t upper, uint32_t lower) {
 #pragma unroll
   for (int j = 0; j < GROUPS; ++j) sum[j][0] = sum[j][1] = upper, sum[j][2] = sum[j][3] = lower;
-  const uint32_t* at = images + (lane >> 2) * pitch;
-  uint4 next = __ldg(folds + lane);
-  for (int step = 1; step <= steps; ++step, at += 8) {
-    const uint4 fold = next;
-    next = __ldg(folds + (step < steps ? step : 0) * 32 + lane);
-#pragma unroll
-    for (int j = 0; j < GROUPS; ++j) {
-      const uint32_t* const own = at + 8 * j * pitch + ((lane & 3) ^ (j & 3));
-      multiply_bytes(sum[j], sum[j], fold.x, fold.y, own[0], fold.z, fold.w, own[4]);
-    }
-  }
 }
 
-// Stores the slices of a modulus, `at` the address of the first one for the lane's first element.
-template <int DIGITS>
-__device__ __forceinline__ void store_slices(const uint32_t (&r)[OWN], const Modulus& m, int8_t* at, int64_t slice_stride) {
-#pragma unroll
-  for (int s = 0; s < slices_of_digits(DIGITS); ++s) {
-    int value[OWN];
-#pragma unroll
-    for (int e = 0; e < OWN; ++e) {
-      int digit[DIGITS];
-      digits_of<DIGITS, UNSIGNED>(r[e], m.modulus, digit);
-      value[e] = slice_of_digits<DIGITS>(digit, s);
-    }
-    store_bytes(at + s * slice_stride, value);
-  }
-}
-
-extern "C" __global__ void __launch_bounds__(THREADS)
+extern "C" __global__ void __launch_bounds__(THREADS, 4)
 split_numbers(const Source x, int64_t rows, int64_t k, int64_t rows_padded, int64_t k_padded,
               const int64_t* __restrict__ description, const int64_t* __restrict__ tops, int64_t batch_rows,
               int statistic, int step, int base, int64_t threshold, int32_t* __restrict__ mu_out, const Target to,
@@ -130,9 +155,9 @@ split_numbers(const Source x, int64_t rows, int64_t k, int64_t rows_padded, int6
   extern __shared__ __align__(16) uint8_t dynamic[];
   after_previous();
   const int runs = 1 << run_bits;
-  int64_t* const shifts = reinterpret_cast<int64_t*>(dynamic);
-  uint32_t* const images = reinterpret_cast<uint32_t*>(shifts + runs);
   const int run_pitch = RUN * pitch + 4;
+  uint32_t* const images = reinterpret_cast<uint32_t*>(dynamic);
+  int64_t* const shifts = reinterpret_cast<int64_t*>(images + runs * run_pitch);
   const uint32_t blocks_k = static_cast<uint32_t>(k_padded / RUN);
   const uint32_t blocks_row = static_cast<uint32_t>((rows_padded + runs - 1) >> run_bits);
   const uint32_t inner = ALONG_K ? blocks_k : blocks_row, outer = ALONG_K ? blocks_row : blocks_k;
@@ -153,77 +178,99 @@ split_numbers(const Source x, int64_t rows, int64_t k, int64_t rows_padded, int6
   for (int i = threadIdx.x; i < runs * RUN; i += THREADS) {
     const int run = ALONG_K ? i / RUN : i & (runs - 1), element = ALONG_K ? i % RUN : i >> run_bits;
     const int64_t row = row0 + run, h = h0 + element;
-    const int group = element % OWN / 2, column = 8 * group + 2 * (element / OWN) + element % 2;
+    const int column = 8 * (element % OWN / 2) + 2 * (element / OWN) + element % 2;
     uint32_t* const image = images + run * run_pitch + column * pitch;
-    const auto store = [&](int w, uint32_t limb) { image[w ^ (group & 3)] = limb; };
     uint32_t more = 0;
     if (row < rows && h < k) {
       const Element number(x, b * x.sb + row * x.sr + h * x.sk);
       const uint32_t sign = number.sign < 0 ? ~0u : 0u;
       more = round_fraction(number, number.exponent + shifts[run], words - 1, [&](int w, uint32_t limb) {
-        store(w, limb ^ sign ^ (w == words - 2 ? 0x80000000u : 0u));
+        image[w] = limb ^ sign ^ (w == words - 2 ? 0x80000000u : 0u);
       });
       more ^= sign & 1;  // -(x + more) is the complement of x, and one less more
     } else {
-      for (int w = 0; w < words - 1; ++w) store(w, w == words - 2 ? 0x80000000u : 0u);
+      for (int w = 0; w < words - 1; ++w) image[w] = w == words - 2 ? 0x80000000u : 0u;
     }
-    store(words - 1, more);
+    image[words - 1] = more;
   }
   __syncthreads();
 
-  // 3. Residues and slices.
+  // 3. Residues and slices, of two pieces at a time; of the last one twice, if their number is odd.
   const int lane = threadIdx.x & 31, g = lane >> 2, steps = words / 8;
   const int ones = static_cast<int>(counts.ones), twos = static_cast<int>(counts.twos);
   const int threes = static_cast<int>(counts.threes);
-  const int of_ones = (ones + 15) / 16, of_twos = (twos + 7) / 8, of_threes = (threes + 7) / 8;
-  const int64_t length = 32 * steps;  // uint4 of a piece
-  for (int item = threadIdx.x / 32; item < runs * (of_ones + of_twos + of_threes); item += THREADS / 32) {
-    const int run = item & (runs - 1), piece = item >> run_bits;
+  const int pairs_of_ones = (ones + 31) / 32, pairs_of_twos = (twos + 15) / 16, pairs_of_threes = (threes + 7) / 8;
+  const int64_t length = 32 * steps, stride = to.slice_stride;  // `length` of a piece, in fours of limbs
+  for (int item = threadIdx.x / 32; item < runs * (pairs_of_ones + pairs_of_twos + pairs_of_threes); item += THREADS / 32) {
+    const int run = item & (runs - 1);
+    int pair = item >> run_bits;
     const int64_t row = row0 + run;
     if (row >= rows_padded) continue;
     const uint32_t* const own = images + run * run_pitch;
-    int8_t* const out = to.slices + b * to.batch_stride + offset_of(to, row, h0 + OWN * (lane & 3), k_padded);
+    int8_t* out = to.slices + b * to.batch_stride + offset_of(to, row, h0 + OWN * (lane & 3), k_padded);
     Sums sum;
     uint32_t r[OWN];
-    if (piece < of_ones) {
-      const int t = 16 * piece + g;
-      const Modulus both[2] = {moduli[smaller(t, ones - 1)], moduli[smaller(t + 8, ones - 1)]};
-      sums_of(folds + piece * length, own, pitch, steps, both[0].start, both[1].start, sum);
+    if (pair < pairs_of_ones) {
+      const int t = 32 * pair + g;
+      const bool both = 32 * pair + 16 < ones;
+      Modulus of[4];
 #pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const Modulus& m = both[half];
+      for (int i = 0; i < 4; ++i) of[i] = moduli[smaller(t + 8 * i, ones - 1)];
 #pragma unroll
-        for (int e = 0; e < OWN; ++e) r[e] = residue(sum[e / 2][2 * half + e % 2], m.modulus, m.inverse);
-        if (t + 8 * half < ones) store_slices<1>(r, m, out + (t + 8 * half) * to.slice_stride, to.slice_stride);
+      for (int p = 0; p < AT_ONCE; ++p) begin(sum[p], of[2 * p].start, of[2 * p + 1].start);
+      add_pieces(folds + 2 * pair * length, both ? length : 0, own, pitch, steps, sum);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const auto of_element = [&](int e) { return sum[i / 2][e / 2][2 * (i % 2) + e % 2]; };
+        if (words <= 64) {  // sums of bytes are below 2^24
+#pragma unroll
+          for (int e = 0; e < OWN; ++e) r[e] = residue_below_24(of_element(e), of[i].modulus, of[i].reciprocal);
+        } else {
+#pragma unroll
+          for (int e = 0; e < OWN; ++e) r[e] = residue(of_element(e), of[i].modulus, of[i].inverse);
+        }
+        if (t + 8 * i < ones) store_slices<1>(r, of[i].modulus, out + (t + 8 * i) * stride, stride);
       }
       continue;
     }
-    const bool two = piece < of_ones + of_twos;
-    const int t = (two ? 0 : twos) + 8 * (piece - of_ones - (two ? 0 : of_twos)) + g;  // beyond `ones`
-    const bool wanted = t < (two ? twos : twos + threes);
-    const Modulus m = moduli[ones + (wanted ? t : 0)];
-    const uint4* from = folds + (two ? piece : 2 * piece - of_ones - of_twos) * length;
+    pair -= pairs_of_ones;
+    const uint4* from = folds + (ones + 15) / 16 * length;
+    out += ones * stride;
+    if (pair < pairs_of_twos) {
+      const int t = 16 * pair + g;
+      const bool both = 16 * pair + 8 < twos;
+      Modulus of[2];
 #pragma unroll
-    for (int e = 0; e < OWN; ++e) r[e] = 0;
-    if (!two) {
-      sums_of(from, own, pitch, steps, 0, 0, sum);
+      for (int p = 0; p < AT_ONCE; ++p) {
+        of[p] = moduli[ones + smaller(t + 8 * p, twos - 1)];
+        begin(sum[p], of[p].start, 0);
+      }
+      add_pieces(from + 2 * pair * length, both ? length : 0, own, pitch, steps, sum);
 #pragma unroll
-      for (int e = 0; e < OWN; ++e) r[e] = residue(sum[e / 2][e % 2], m.modulus, m.inverse);
-      from += length;
+      for (int p = 0; p < AT_ONCE; ++p) {
+        const bool exact = words <= 256;  // upper sums, of digits of six bits, are below 2^14 4 words
+#pragma unroll
+        for (int e = 0; e < OWN; ++e) {
+          uint32_t upper = sum[p][e / 2][2 + e % 2];
+          if (!exact) upper = residue(upper, of[p].modulus, of[p].inverse);
+          r[e] = residue((upper << 8) + sum[p][e / 2][e % 2], of[p].modulus, of[p].inverse);
+        }
+        if (t + 8 * p < twos) store_slices<2>(r, of[p].modulus, out + 3 * (t + 8 * p) * stride, stride);
+      }
+      continue;
     }
-    sums_of(from, own, pitch, steps, m.start, 0, sum);
-    // (r 2^8 + upper) 2^8 + lower. Sums of bytes are below 2^30; upper ones, of digits of six bits, below 2^14 4 words.
-    const bool exact = two && words <= 256;
+    pair -= pairs_of_twos;
+    const int t = 8 * pair + g;
+    const Modulus m = moduli[ones + twos + smaller(t, threes - 1)];
+    begin(sum[0], 0, 0);
+    begin(sum[1], m.start, 0);
+    add_pieces(from + ((twos + 7) / 8 + 2 * pair) * length, length, own, pitch, steps, sum);
 #pragma unroll
-    for (int e = 0; e < OWN; ++e) {
-      uint32_t upper = (r[e] << 8) + sum[e / 2][2 + e % 2];
-      if (!exact) upper = residue(upper, m.modulus, m.inverse);
-      r[e] = residue((upper << 8) + sum[e / 2][e % 2], m.modulus, m.inverse);
+    for (int e = 0; e < OWN; ++e) {  // (high 2^8 + middle) 2^8 + low; sums of bytes are below 2^30
+      r[e] = residue(sum[0][e / 2][e % 2], m.modulus, m.inverse);
+      r[e] = residue((r[e] << 8) + sum[1][e / 2][2 + e % 2], m.modulus, m.inverse);
+      r[e] = residue((r[e] << 8) + sum[1][e / 2][e % 2], m.modulus, m.inverse);
     }
-    if (!wanted) continue;
-    if (two)
-      store_slices<2>(r, m, out + (ones + 3 * t) * to.slice_stride, to.slice_stride);
-    else
-      store_slices<3>(r, m, out + (ones + 3 * twos + 6 * (t - twos)) * to.slice_stride, to.slice_stride);
+    if (t < threes) store_slices<3>(r, m.modulus, out + (3 * twos + 6 * t) * stride, stride);
   }
 }

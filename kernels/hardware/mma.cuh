@@ -40,6 +40,15 @@ __device__ __forceinline__ void multiply_bytes(uint32_t (&d)[4], const uint32_t 
   multiply_bytes(d, d, first_next, second_next, b_next);
 #endif
 }
+
+// Four matrices of eight rows of 16 bytes in shared memory: lane 8 i + j gives the address of row j of matrix i, and lane
+// 4 g + c receives limb c of row g of matrix i in part[i].
+__device__ __forceinline__ void load_matrices(uint32_t (&part)[4], const uint32_t* row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(part[0]), "=r"(part[1]), "=r"(part[2]), "=r"(part[3])
+               : "r"(static_cast<uint32_t>(__cvta_generic_to_shared(row)))
+               : "memory");
+}
 #endif
 
 template <int LENGTH>

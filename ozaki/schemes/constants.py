@@ -57,7 +57,7 @@ def accumulator_moduli(scheme: Residues, unsigned: bool) -> tuple[int, ...]:
     numbers: list[int] = []
     for m in scheme.moduli:
         fold = sum(pow(256, j, m) << (8 * j) for j in range(4))
-        numbers += [fold, 0 if unsigned else -(2**31) % m, _above(m), m, 2**32 - m]
+        numbers += [fold, 0 if unsigned else -(2**31) % m, reciprocal_above(m), m, 2**32 - m]
     return (*numbers, *[0] * (5 * MOST_AT_ONCE - len(numbers)))
 
 
@@ -71,7 +71,7 @@ def pair_moduli(moduli: tuple[int, ...], product: int) -> tuple[int, ...]:
     for m in moduli:
         c = product_coefficients(2)[product] % m
         fold = [(c << 8 * j) % m for j in range(4)]
-        numbers += [fold[0] | fold[1] << 16, fold[2] | fold[3] << 16, _above(m), m]
+        numbers += [fold[0] | fold[1] << 16, fold[2] | fold[3] << 16, reciprocal_above(m), m]
     return (*numbers, *[0] * (4 * (MOST_AT_ONCE - len(moduli))))
 
 
@@ -86,7 +86,7 @@ def product_coefficients(digits: int) -> tuple[int, ...]:
     return (*of_digits, *(2 ** (7 * (i + j)) for i in every for j in every if i < j))
 
 
-def _above(m: int) -> int:
+def reciprocal_above(m: int) -> int:
     """The bits of 1 / m, rounded up to float32."""
     nearest = _float32(1 / m)
     return nearest if Fraction(_number(nearest)) * m >= 1 else nearest + 1

@@ -299,6 +299,14 @@ inline void multiply_bytes(uint32_t (&d)[4], const uint32_t (&c)[4], uint32_t fi
   multiply_bytes<2>(d, c, {first, second, b, first_next, second_next, b_next});
 }
 
+inline void load_matrices(uint32_t (&part)[4], const uint32_t* row) {
+  exchanged(row, [&](const uint64_t (&slots)[32]) {
+    for (int i = 0; i < 4; ++i)
+      part[i] = from_slot<const uint32_t*>(slots[8 * i + current->lane / 4])[current->lane % 4];
+    return 0;
+  });
+}
+
 // Launching ------------------------------------------------------------------------------------------------------------
 
 template <typename... A, size_t... I>

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ozaki.schemes import Residues
-from ozaki.schemes.constants import product_coefficients
+from ozaki.schemes.constants import product_coefficients, reciprocal_above
 from ozaki.schemes.moduli import digits_of
 from ozaki.schemes.residues import remainders
 
@@ -71,7 +71,7 @@ def moduli(scheme: Residues, side: str, words: int) -> bytes:
     """The structs Modulus of kernels/arithmetic/modulus.cuh for all moduli, for images of `words` limbs."""
     each = zip(scheme.moduli, _factors(scheme, side), strict=True)
     start = [(m, -factor * pow(2, 32 * (words - 1) - 1, m) % m) for m, factor in each]
-    return np.array([(m, 2**32 // m, of, 0) for m, of in start], np.uint32).tobytes()
+    return np.array([(m, 2**32 // m, of, reciprocal_above(m)) for m, of in start], np.uint32).tobytes()
 
 
 @lru_cache(maxsize=8)
