@@ -29,6 +29,7 @@ struct Number {
   int64_t stride;
   int count;
 
+  HD Number() : sign(0), exponent(0), limbs(nullptr), stride(0), count(0) {}
   HD Number(const NumbersView& x, int64_t at)
       : sign(x.signs[at]), exponent(x.exponents[at]), limbs(x.limbs + at), stride(x.limb),
         count(static_cast<int>(x.count)) {}
@@ -42,6 +43,7 @@ struct FloatNumber {
   uint32_t high, low;
   static constexpr int count = 2;
 
+  HD FloatNumber() : sign(0), exponent(0), high(0), low(0) {}
   template <typename T> HD FloatNumber(const FloatsView<T>& x, int64_t at) {
     const Parts p = parts(reinterpret_cast<const typename BitsOf<T>::type*>(x.x)[at]);
     const int length = bit_length(p.mantissa);
@@ -54,43 +56,53 @@ struct FloatNumber {
   HD uint32_t limb(int i) const { return i == 0 ? high : i == 1 ? low : 0u; }
 };
 
-HD NumbersView shifted(NumbersView x, int64_t at) {  // the view of what begins at that index
-  x.signs += at, x.exponents += at, x.limbs += at;
-  return x;
-}
-
 // The 32 bits of two limbs that begin `shift` bits, 0 to 31, after the beginning of the upper one.
 HD uint32_t window(uint32_t upper, uint32_t lower, int shift) {
   return high_limb((static_cast<uint64_t>(upper) << 32 | lower) << shift);
 }
 
-// floor(2^s 0.f) as `words` limbs; to(i, limb) takes them from the highest, i = words - 1, on. Returns whether RN(2^s
-// 0.f), ties to even, is one more. 2^s 0.f < 2^(32 words). Limbs are loaded eight at a time, so that loads wait together.
-template <typename Element, typename To> HD bool round_fraction(const Element& x, int64_t s, int words, To to) {
+// Of N numbers floor(2^s 0.f) as `words` limbs, 2^s 0.f < 2^(32 words); to(n, i, limb) takes those of number n from the
+// highest, i = words - 1, on. more[n]: whether RN(2^s 0.f), ties to even, is one more. Numbers and limbs are loaded several
+// at a time, so that loads wait together.
+template <int N, typename Element, typename To>
+HD void round_fractions(const Element (&x)[N], const int64_t (&s)[N], int words, To to, uint32_t (&more)[N]) {
   constexpr int AT_ONCE = 8;
-  const bool below_half = x.sign == 0 || s < 0;
-  const int before = below_half ? 0 : static_cast<int>(s);
-  const int first = before - 32 * words, shift = first & 31;  // of the fraction's bit that the highest limb begins at
-  int at = first >> 5;                                        // rounds down
-  uint32_t upper = x.limb(at), last = 0;
-  for (int top = words - 1; top >= 0; top -= AT_ONCE) {
-    uint32_t lower[AT_ONCE];
+  bool below_half[N];
+  int at[N], shift[N];
+  uint32_t upper[N], last[N];
 #pragma unroll
-    for (int i = 0; i < AT_ONCE; ++i) lower[i] = i <= top ? x.limb(at + 1 + i) : 0u;
-#pragma unroll
-    for (int i = 0; i < AT_ONCE; ++i)
-      if (i <= top) {
-        last = below_half ? 0u : window(upper, lower[i], shift);
-        to(top - i, last);
-        upper = lower[i];
-      }
-    at += smaller(AT_ONCE, top + 1);
+  for (int n = 0; n < N; ++n) {
+    below_half[n] = x[n].sign == 0 || s[n] < 0;
+    const int first = (below_half[n] ? 0 : static_cast<int>(s[n])) - 32 * words;  // bit of the fraction
+    shift[n] = first & 31;
+    at[n] = first >> 5;  // rounds down
+    upper[n] = x[n].limb(at[n]);
+    last[n] = 0;
   }
-  if (below_half) return false;
-  const uint32_t after = upper << shift;  // from bit s of the fraction on, the first one after the point
-  if (after >> 31 == 0) return false;
-  if ((after << 1) != 0 || (last & 1) != 0) return true;
-  for (int i = at + 1; i < x.count; ++i)
-    if (x.limb(i) != 0) return true;
-  return false;
+  for (int top = words - 1; top >= 0; top -= AT_ONCE) {
+    uint32_t lower[N][AT_ONCE];
+#pragma unroll
+    for (int n = 0; n < N; ++n)
+#pragma unroll
+      for (int i = 0; i < AT_ONCE; ++i) lower[n][i] = i <= top ? x[n].limb(at[n] + 1 + i) : 0u;
+#pragma unroll
+    for (int n = 0; n < N; ++n) {
+#pragma unroll
+      for (int i = 0; i < AT_ONCE; ++i)
+        if (i <= top) {
+          last[n] = below_half[n] ? 0u : window(upper[n], lower[n][i], shift[n]);
+          to(n, top - i, last[n]);
+          upper[n] = lower[n][i];
+        }
+      at[n] += smaller(AT_ONCE, top + 1);
+    }
+  }
+#pragma unroll
+  for (int n = 0; n < N; ++n) {
+    const uint32_t after = below_half[n] ? 0u : upper[n] << shift[n];  // from bit s on, the first one after the point
+    bool up = after >> 31 != 0 && ((after << 1) != 0 || (last[n] & 1) != 0);
+    if (after == 0x80000000u && !up)  // a tie, unless a limb further on is not zero
+      for (int i = at[n] + 1; i < x[n].count; ++i) up = up || x[n].limb(i) != 0;
+    more[n] = up ? 1 : 0;
+  }
 }

@@ -34,7 +34,7 @@
 #include "hardware/mma.cuh"
 
 constexpr int THREADS = 128, ENTRIES = 8 * GROUPS, SUM_PITCH = ENTRIES + 8;
-constexpr int PART = smaller(GROUPS, 4), PARTS = GROUPS / PART;
+constexpr int PART = GROUPS == 16 ? 4 : GROUPS, PARTS = GROUPS / PART;
 constexpr int QUADS = smaller(ENTRIES / 4, 8), WORDS = 32 / QUADS;  // fours of entries, and words, that a warp loads
 
 struct Bytes {
@@ -139,7 +139,7 @@ struct Result {
 };
 #endif
 
-extern "C" __global__ void __launch_bounds__(THREADS, 4)
+extern "C" __global__ void __launch_bounds__(THREADS, GROUPS == 8 ? 3 : 4)
 recombine_numbers(const Bytes bytes, const Scales left, const Scales right, const Result c, int64_t rows, int64_t cols,
                   const uint4* __restrict__ weights, const uint32_t* __restrict__ minus_modulus, int limbs, int steps,
                   int pitch) {
@@ -179,11 +179,15 @@ recombine_numbers(const Bytes bytes, const Scales left, const Scales right, cons
     uint32_t sum[2][PART][4] = {};
     const uint4* from_weights = weights + static_cast<int64_t>(eight) * steps * 64 + lane;
     const uint32_t* of_step = own + (entry0 + (lane & 7) + (lane >> 4) * 8) * pitch + (lane >> 3 & 1) * 4;
-    uint4 next[2] = {__ldg(from_weights), __ldg(from_weights + 32)};
-    for (int step = 1; step <= steps; ++step, of_step += 8) {
-      const uint4 half[2] = {next[0], next[1]};
-      from_weights += step < steps ? 64 : 0;
-      next[0] = __ldg(from_weights), next[1] = __ldg(from_weights + 32);
+    uint4 next[2][2];  // of the next step and the one after it
+#pragma unroll
+    for (int i = 0; i < 2; ++i, from_weights += i < steps ? 64 : 0)
+      next[i][0] = __ldg(from_weights), next[i][1] = __ldg(from_weights + 32);
+    for (int step = 2; step < steps + 2; ++step, of_step += 8) {
+      const uint4 half[2] = {next[0][0], next[0][1]};
+      next[0][0] = next[1][0], next[0][1] = next[1][1];
+      next[1][0] = __ldg(from_weights), next[1][1] = __ldg(from_weights + 32);
+      from_weights += step + 1 < steps ? 64 : 0;
 #pragma unroll
       for (int j = 0; j < PART; j += 2) {
         uint32_t part[4];

@@ -120,14 +120,20 @@ __device__ __forceinline__ void add_pieces(const uint4* folds, int64_t length, c
   // Lane 8 i + j reads limbs 4 (i % 2) and up of image j of the first or, from i = 2 on, of the second of two groups.
   const uint32_t* at = images + ((lane & 7) + (lane >> 4) * 8) * pitch + (lane >> 3 & 1) * 4;
   folds += lane;
-  uint4 next[AT_ONCE];
+  uint4 next[2][AT_ONCE];  // of the next step and the one after it
 #pragma unroll
-  for (int p = 0; p < AT_ONCE; ++p) next[p] = __ldg(folds + p * length);
-  for (int step = 1; step <= steps; ++step, at += 8) {
+  for (int i = 0; i < 2; ++i, folds += i < steps ? 32 : 0)
+#pragma unroll
+    for (int p = 0; p < AT_ONCE; ++p) next[i][p] = __ldg(folds + p * length);
+  for (int step = 2; step < steps + 2; ++step, at += 8) {
     uint4 fold[AT_ONCE];
-    folds += step < steps ? 32 : 0;
 #pragma unroll
-    for (int p = 0; p < AT_ONCE; ++p) fold[p] = next[p], next[p] = __ldg(folds + p * length);
+    for (int p = 0; p < AT_ONCE; ++p) {
+      fold[p] = next[0][p];
+      next[0][p] = next[1][p];
+      next[1][p] = __ldg(folds + p * length);
+    }
+    folds += step + 1 < steps ? 32 : 0;
 #pragma unroll
     for (int j = 0; j < GROUPS; j += 2) {
       uint32_t part[4];
@@ -174,24 +180,34 @@ split_numbers(const Source x, int64_t rows, int64_t k, int64_t rows_padded, int6
   }
   __syncthreads();
 
-  // 2. Images.
-  for (int i = threadIdx.x; i < runs * RUN; i += THREADS) {
-    const int run = ALONG_K ? i / RUN : i & (runs - 1), element = ALONG_K ? i % RUN : i >> run_bits;
-    const int64_t row = row0 + run, h = h0 + element;
-    const int column = 8 * (element % OWN / 2) + 2 * (element / OWN) + element % 2;
-    uint32_t* const image = images + run * run_pitch + column * pitch;
-    uint32_t more = 0;
-    if (row < rows && h < k) {
-      const Element number(x, b * x.sb + row * x.sr + h * x.sk);
-      const uint32_t sign = number.sign < 0 ? ~0u : 0u;
-      more = round_fraction(number, number.exponent + shifts[run], words - 1, [&](int w, uint32_t limb) {
-        image[w] = limb ^ sign ^ (w == words - 2 ? 0x80000000u : 0u);
-      });
-      more ^= sign & 1;  // -(x + more) is the complement of x, and one less more
-    } else {
-      for (int w = 0; w < words - 1; ++w) image[w] = w == words - 2 ? 0x80000000u : 0u;
+  // 2. Images, of two elements at a time.
+  constexpr int PAIR = 2;
+  for (int first = threadIdx.x; first < runs * RUN; first += PAIR * THREADS) {
+    Element number[PAIR];
+    int64_t shift[PAIR];
+    uint32_t* image[PAIR];
+    uint32_t more[PAIR];
+#pragma unroll
+    for (int n = 0; n < PAIR; ++n) {
+      const int i = first + n * THREADS;
+      const int run = ALONG_K ? i / RUN : i & (runs - 1), element = ALONG_K ? i % RUN : i >> run_bits;
+      const int64_t row = row0 + run, h = h0 + element;
+      image[n] = images + run * run_pitch + (8 * (element % OWN / 2) + 2 * (element / OWN) + element % 2) * pitch;
+      shift[n] = 0;
+      if (i < runs * RUN && row < rows && h < k) {
+        number[n] = Element(x, b * x.sb + row * x.sr + h * x.sk);
+        shift[n] = number[n].exponent + shifts[run];
+      }
     }
-    image[words - 1] = more;
+    const auto sign = [&](int n) { return number[n].sign < 0 ? ~0u : 0u; };
+    const auto store = [&](int n, int w, uint32_t limb) {
+      if (first + n * THREADS < runs * RUN) image[n][w] = limb;
+    };
+    round_fractions(number, shift, words - 1, [&](int n, int w, uint32_t limb) {
+      store(n, w, limb ^ sign(n) ^ (w == words - 2 ? 0x80000000u : 0u));
+    }, more);
+#pragma unroll
+    for (int n = 0; n < PAIR; ++n) store(n, words - 1, more[n] ^ (sign(n) & 1));  // -(x + 1) is the complement of x
   }
   __syncthreads();
 
