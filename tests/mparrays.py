@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from ozaki import MPArray, mparray
+
 
 def power(exponent: int) -> Fraction:
     return Fraction(2**exponent) if exponent >= 0 else Fraction(1, 2**-exponent)
@@ -50,3 +52,71 @@ def same(x: Any, wanted: Any) -> bool:
     return found.shape == wanted.shape and all(
         a == Fraction(b) for a, b in zip(found.flat, wanted.reshape(-1).tolist(), strict=True)
     )
+
+
+def scaled(x, exponents):
+    """The elements times 2**exponents, which may be far beyond the range of any other type."""
+    moved = np.where(x.signs != 0, x.exponents + exponents, 0)
+    return MPArray(x.signs, moved, x.limbs, x.bits)
+
+
+KINDS = ["uniform", "graded", "far", "sparse", "one", "zeros", "whole", "cancelling"]
+
+
+def operand(prng, shape, bits, kind):
+    """A random array whose elements take up to `bits` bits.
+
+    Graded: rows and elements are spread over hundreds of binary orders; far: rows over a million. One: a single element
+    is not zero. Cancelling: the second half of each row of the last axis is the negative of the first, but for its last
+    bits, so that products with arrays of equal halves cancel.
+    """
+    count = int(np.prod(shape))
+    wholes = [prng.getrandbits(bits) * prng.choice((1, -1)) for _ in range(count)]
+    if kind == "sparse":
+        wholes = [x if prng.random() < 0.2 else 0 for x in wholes]
+    elif kind == "one":
+        chosen = prng.randrange(count) if count else 0
+        wholes = [x if i == chosen else 0 for i, x in enumerate(wholes)]
+    elif kind == "zeros":
+        wholes = [0] * count
+    elif kind == "whole":
+        wholes = [x % 1000 - 500 for x in wholes]
+    elements = np.empty(count, object)
+    elements[:] = wholes
+    elements = elements.reshape(shape)
+    if kind == "cancelling" and shape[-1] > 1:
+        half = shape[-1] // 2
+        nearly = np.vectorize(lambda x: x + prng.randrange(-3, 4), otypes=[object])
+        elements[..., half : 2 * half] = nearly(-elements[..., :half])
+    x = mparray(elements, bits=bits)
+    rng = np.random.default_rng(prng.getrandbits(32))
+    if kind == "graded":
+        x = scaled(x, rng.integers(-300, 300, shape) + rng.integers(-400, 400, (*shape[:-1], 1)))
+    elif kind == "far":
+        x = scaled(x, rng.integers(-(10**6), 10**6, (*shape[:-1], 1)))
+    return scaled(x, -bits)
+
+
+def transposed(x):
+    return x.swapaxes(-1, -2)
+
+
+def pair(prng, m, k, n, bits, kinds):
+    """Both operands; rows of A and columns of B are drawn alike, except that cancelling rows meet equal halves."""
+    a, b = operand(prng, (m, k), bits, kinds[0]), operand(prng, (n, k), bits, kinds[1])
+    if kinds[0] == "cancelling" and k > 1:
+        half = k // 2
+        order = np.r_[np.arange(half), np.arange(half), np.arange(2 * half, k)]
+        b = b[:, order]
+    return a, transposed(b)
+
+
+def planes(x):
+    return (x.signs, x.exponents, x.limbs) if isinstance(x, MPArray) else (x,)
+
+
+def same_planes(x, y):
+    """Whether two results are the same, bit for bit, planes and formats included."""
+    if not isinstance(x, MPArray):
+        return type(x) is type(y) and x.dtype == y.dtype and x.tobytes() == y.tobytes()
+    return x.bits == y.bits and all(np.array_equal(p, q) for p, q in zip(planes(x), planes(y), strict=True))

@@ -16,9 +16,9 @@ from ozaki.backends.numpy.engines import digits, engine_of, residues
 from ozaki.bounds.description import FIELDS
 from ozaki.schemes import Digits, Residues, blas
 from ozaki.schemes.digits import MAX_DIGITS
-from ozaki.schemes.residues import MAX_RESIDUES
+from ozaki.schemes.residues import MOST_BYTES
 
-SCHEMES = {"digits": MAX_DIGITS, "digits7": MAX_DIGITS, "residues": MAX_RESIDUES}
+SCHEMES = {"digits": MAX_DIGITS, "digits7": MAX_DIGITS, "residues": MOST_BYTES}
 
 
 def random_scheme(rng, k=1, most=None):
@@ -141,7 +141,7 @@ def test_engines_agree(rng, repetition):
 @pytest.mark.parametrize("k", [1, 2, 3, 5, 8, 30])
 def test_engines_agree_for_a_small_k(rng, k):
     """For a small k moduli of the float64 engine could be larger, but then reducing an image would not be exact."""
-    for count in (10, 20, 30, 40, MAX_RESIDUES):
+    for count in (10, 20, 30, 40, MOST_BYTES):
         a, b = spread(rng, (50, k), 40), spread(rng, (k, 50), 40)
         check(multiply(a, b, Residues(count), engine="int8"), multiply(a, b, Residues(count)), count, k)
 

@@ -319,7 +319,9 @@ MORE = [
     word_mma("FP16", BY_BLOCKS, tile=(8, 32, 32), held=9),
 ]
 CASES = [("sm_90", *case) for case in EVERYWHERE + MORE]
-CASES += [("sm_90a", "products/residue_gemm_sm90.cu", {"ACCUMULATE": x, "PAIRS": pairs}) for x in (0, 1) for pairs in (0, 1)]
+CASES += [
+    ("sm_90a", "products/residue_gemm_sm90.cu", {"ACCUMULATE": x, "PAIRS": pairs}) for x in (0, 1) for pairs in (0, 1)
+]
 CASES += [("sm_90a", "proof/proof_gemm_sm90.cu", {}), ("sm_90a", "hardware/halves.cu", {})]
 QUADRANTS = (("double", 14, 2, 4), ("double", 15, 2, 4), ("double", 20, 3, 5), ("float", 7, 1, 2))
 CASES += [split_quadrants(*case[:3], *view) for case in QUADRANTS for view in ((0, 192), (0, 256), (1, 192), (1, 256))]

@@ -13,7 +13,7 @@ import pytest
 from cases import assert_same, power, viewed
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mparrays import rationals, rounded
+from mparrays import KINDS, operand, pair, planes, rationals, rounded, same_planes, scaled, transposed
 
 import ozaki
 from ozaki import Accuracy, MPArray, mparray
@@ -33,63 +33,6 @@ def fractions(x):
     for at in np.ndindex(x.shape):
         found[at] = Fraction(x[at].item())
     return found
-
-
-def scaled(x, exponents):
-    """The elements times 2**exponents, which may be far beyond the range of any other type."""
-    moved = np.where(x.signs != 0, x.exponents + exponents, 0)
-    return MPArray(x.signs, moved, x.limbs, x.bits)
-
-
-KINDS = ["uniform", "graded", "far", "sparse", "one", "zeros", "whole", "cancelling"]
-
-
-def operand(prng, shape, bits, kind):
-    """A random array whose elements take up to `bits` bits.
-
-    Graded: rows and elements are spread over hundreds of binary orders; far: rows over a million. One: a single element
-    is not zero. Cancelling: the second half of each row of the last axis is the negative of the first, but for its last
-    bits, so that products with arrays of equal halves cancel.
-    """
-    count = int(np.prod(shape))
-    wholes = [prng.getrandbits(bits) * prng.choice((1, -1)) for _ in range(count)]
-    if kind == "sparse":
-        wholes = [x if prng.random() < 0.2 else 0 for x in wholes]
-    elif kind == "one":
-        chosen = prng.randrange(count) if count else 0
-        wholes = [x if i == chosen else 0 for i, x in enumerate(wholes)]
-    elif kind == "zeros":
-        wholes = [0] * count
-    elif kind == "whole":
-        wholes = [x % 1000 - 500 for x in wholes]
-    elements = np.empty(count, object)
-    elements[:] = wholes
-    elements = elements.reshape(shape)
-    if kind == "cancelling" and shape[-1] > 1:
-        half = shape[-1] // 2
-        nearly = np.vectorize(lambda x: x + prng.randrange(-3, 4), otypes=[object])
-        elements[..., half : 2 * half] = nearly(-elements[..., :half])
-    x = mparray(elements, bits=bits)
-    rng = np.random.default_rng(prng.getrandbits(32))
-    if kind == "graded":
-        x = scaled(x, rng.integers(-300, 300, shape) + rng.integers(-400, 400, (*shape[:-1], 1)))
-    elif kind == "far":
-        x = scaled(x, rng.integers(-(10**6), 10**6, (*shape[:-1], 1)))
-    return scaled(x, -bits)
-
-
-def transposed(x):
-    return x.swapaxes(-1, -2)
-
-
-def pair(prng, m, k, n, bits, kinds):
-    """Both operands; rows of A and columns of B are drawn alike, except that cancelling rows meet equal halves."""
-    a, b = operand(prng, (m, k), bits, kinds[0]), operand(prng, (n, k), bits, kinds[1])
-    if kinds[0] == "cancelling" and k > 1:
-        half = k // 2
-        order = np.r_[np.arange(half), np.arange(half), np.arange(2 * half, k)]
-        b = b[:, order]
-    return a, transposed(b)
 
 
 def whole(row):
@@ -157,17 +100,6 @@ def check(a, b, asked, **options):
     assert within(target.measure, p, q, found, bound), "the bound is broken"
     assert found.tolist() == definition.product_of_rationals(p, q, plan.scheme, plan.dtype)
     return c, report, plan
-
-
-def planes(x):
-    return (x.signs, x.exponents, x.limbs) if isinstance(x, MPArray) else (x,)
-
-
-def same(x, y):
-    """Whether two results are the same, bit for bit, planes and formats included."""
-    if not isinstance(x, MPArray):
-        return type(x) is type(y) and x.dtype == y.dtype and x.tobytes() == y.tobytes()
-    return x.bits == y.bits and all(np.array_equal(p, q) for p, q in zip(planes(x), planes(y), strict=True))
 
 
 # The promise and the definition --------------------------------------------------------------------------------------
@@ -261,7 +193,7 @@ def test_exponents_near_the_farthest():
     for e, f in ((2**40, -(2**40)), (2**33, 2**33), (-(2**59), -(2**59)), (2**59, 2**58)):
         c = ozaki.matmul(scaled(third, e), scaled(transposed(third), f))
         wanted = ozaki.matmul(third, transposed(third))
-        assert same(c, scaled(wanted, e + f))
+        assert same_planes(c, scaled(wanted, e + f))
         far = ozaki.matmul(scaled(third, e), scaled(transposed(third), f), dtype="float64")
         assert far.item() == (wanted.astype("float64").item() if e + f == 0 else np.inf if e + f > 0 else 0.0)
 
@@ -316,19 +248,19 @@ def test_engines_limits_plans_and_preparation_change_no_bits(prng, bits, dtype):
         a, b = pair(prng, 5, prng.randint(1, 40), 4, bits, kinds)
         options = {"accuracy": bits, "dtype": dtype}
         c, report = ozaki.matmul(a, b, return_report=True, **options)
-        assert same(ozaki.matmul(a, b, engine="int8", **options), c)
-        assert same(ozaki.matmul(a, b, engine="float64", **options), c)
+        assert same_planes(ozaki.matmul(a, b, engine="int8", **options), c)
+        assert same_planes(ozaki.matmul(a, b, engine="float64", **options), c)
         limited, small = ozaki.matmul(a, b, workspace_limit=2**22, return_report=True, **options)
-        assert same(limited, c) and small.workspace_bytes <= 2**22 and small.bound == report.bound
+        assert same_planes(limited, c) and small.workspace_bytes <= 2**22 and small.bound == report.bound
         plan = ozaki.plan(a, b, **options)
         assert (plan.bound, plan.slices) == (report.bound, report.slices)
         for _ in "ab":
             again, of_plan = ozaki.matmul(a, b, plan=plan, return_report=True)
-            assert same(again, c) and of_plan.bound == report.bound
-        assert same(ozaki.matmul(a, b, plan=plan, dtype=dtype), c)
+            assert same_planes(again, c) and of_plan.bound == report.bound
+        assert same_planes(ozaki.matmul(a, b, plan=plan, dtype=dtype), c)
         left, right = ozaki.prepare(a, "left", plan), ozaki.prepare(b, "right", plan)
         for x, y in ((left, right), (left, b), (a, right)):
-            assert same(ozaki.matmul(x, y, plan=plan), c)
+            assert same_planes(ozaki.matmul(x, y, plan=plan), c)
 
 
 @pytest.mark.parametrize("tile", [5, 64])
@@ -346,7 +278,7 @@ def test_tiles_and_panels_change_no_bits(prng, monkeypatch, tile, panel):
     monkeypatch.setattr(_execute, "_PANEL", panel)
     monkeypatch.setattr(blas, "DEPTH", panel)
     for a, b, options, c in cases:
-        assert same(ozaki.matmul(a, b, **options), c), options
+        assert same_planes(ozaki.matmul(a, b, **options), c), options
 
 
 def test_plans_are_proven_anew_for_other_operands(prng):
@@ -439,12 +371,14 @@ def test_strides_change_no_bits(prng, rng, repetition):
             found = ozaki.matmul(of_a(a), of_b(b), dtype=f"mp{c.bits}")
             assert (fractions(found) == fractions(c)).all()
     floats = rng.standard_normal((6, 3))
-    assert same(ozaki.matmul(a, viewed(rng, floats), accuracy=1200), ozaki.matmul(a, floats, accuracy=1200))
+    assert same_planes(ozaki.matmul(a, viewed(rng, floats), accuracy=1200), ozaki.matmul(a, floats, accuracy=1200))
 
 
 def test_an_operand_may_stand_on_both_sides(prng):
     x = operand(prng, (4, 4), 200, "graded")
-    assert same(ozaki.matmul(x, x), ozaki.matmul(x.copy(), x.copy())) and same(x @ x.T, ozaki.matmul(x, x.T))
+    assert same_planes(ozaki.matmul(x, x), ozaki.matmul(x.copy(), x.copy())) and same_planes(
+        x @ x.T, ozaki.matmul(x, x.T)
+    )
 
 
 # Mixed operands ------------------------------------------------------------------------------------------------------
@@ -534,7 +468,7 @@ def test_integers_are_multiplied_exactly(rng, dtype, other):
     rounded_once = ozaki.matmul(a, b, dtype="mp20")
     assert rounded_once.bits == 20
     if all(-(2**63) <= x < 2**63 for x in wanted.flat):
-        assert same(ozaki.matmul(a, b, dtype="int64"), wanted.astype(np.int64))
+        assert same_planes(ozaki.matmul(a, b, dtype="int64"), wanted.astype(np.int64))
     else:
         index = [int(i) for i in np.argwhere((wanted < -(2**63)) | (wanted >= 2**63))[0]]
         with pytest.raises(OverflowError, match=rf"^dtype: entry \[{index[0]}, {index[1]}\] "):
@@ -574,7 +508,7 @@ def test_no_int64_of_what_is_no_whole_number():
 def test_plans_of_int64_results():
     a = np.array([[7, -(2**20)], [3, 2**11]])
     plan = ozaki.plan(a, a, dtype="int64")
-    assert same(ozaki.matmul(a, a, plan=plan, dtype="int64"), a @ a)
+    assert same_planes(ozaki.matmul(a, a, plan=plan, dtype="int64"), a @ a)
     assert fractions(ozaki.matmul(a, a, plan=plan)).tolist() == (a @ a).tolist()
 
 
@@ -615,9 +549,9 @@ def test_powers_of_two_of_rows_and_columns_change_exponents_alone(operands, bits
     for options in ({"accuracy": bits}, {"dtype": f"mp{bits}"}, {"accuracy": "exact"}):
         c = ozaki.matmul(a, b, **options)
         moved = ozaki.matmul(scaled(a, of_rows), scaled(b, of_columns), **options)
-        assert same(moved, scaled(c, of_rows + of_columns)), options
+        assert same_planes(moved, scaled(c, of_rows + of_columns)), options
     exact = ozaki.matmul(scaled(a, along), scaled(b, -along[:, None]), accuracy="exact")
-    assert same(exact, ozaki.matmul(a, b, accuracy="exact"))
+    assert same_planes(exact, ozaki.matmul(a, b, accuracy="exact"))
 
 
 @given(matrices(), st.integers(2, 300), st.integers(1, 200))
@@ -629,7 +563,7 @@ def test_zeros_behind_the_bits_of_operands_change_nothing(operands, bits, more):
         MPArray(x.signs, x.exponents, np.pad(x.limbs, ((0, 7), (0, 0), (0, 0))), 32 * (len(x.limbs) + 7)) for x in wide
     ]
     for options in ({"accuracy": bits}, {"dtype": f"mp{bits}"}, {"accuracy": "exact"}, {"dtype": "float32"}):
-        assert same(ozaki.matmul(*wide, **options), ozaki.matmul(a, b, **options)), options
+        assert same_planes(ozaki.matmul(*wide, **options), ozaki.matmul(a, b, **options)), options
 
 
 @given(matrices(st.integers(-(2**63), 2**63 - 1)))

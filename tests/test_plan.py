@@ -27,9 +27,9 @@ from ozaki.planning.search import _usually_good
 from ozaki.schemes import Digits, Residues
 from ozaki.schemes.digits import MAX_DIGITS
 from ozaki.schemes.named import scheme_of
-from ozaki.schemes.residues import MAX_RESIDUES
+from ozaki.schemes.residues import MOST_BYTES
 
-COUNTS = {"digits": MAX_DIGITS, "digits7": MAX_DIGITS, "residues": MAX_RESIDUES}
+COUNTS = {"digits": MAX_DIGITS, "digits7": MAX_DIGITS, "residues": MOST_BYTES}
 
 
 # Accuracy -----------------------------------------------------------------------------------------------------------

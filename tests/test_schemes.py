@@ -10,7 +10,7 @@ from cases import power
 from ozaki.schemes import Digits, Residues, Scaling, magnitude_bits
 from ozaki.schemes.digits import MAX_DIGITS, rectangles
 from ozaki.schemes.moduli import exact_moduli, first_moduli, products_of
-from ozaki.schemes.residues import ACCUMULATOR_DEPTH, MAX_RESIDUES, UNSIGNED_DEPTH, remainders
+from ozaki.schemes.residues import ACCUMULATOR_DEPTH, MOST_BYTES, UNSIGNED_DEPTH, remainders
 
 DEPTHS = [1, 2, 3, 4, 5, 15, 16, 17, 1000, 4096, 2**17, 300000, 2**20, 2**20 + 1, 2**31, 2**40]
 
@@ -44,7 +44,7 @@ def test_the_moduli():
 
 
 def test_the_moduli_are_pairwise_coprime_and_none_is_left_out():
-    moduli = first_moduli(MAX_RESIDUES)
+    moduli = first_moduli(MOST_BYTES)
     assert all(gcd(x, y) == 1 for x, y in itertools.combinations(moduli, 2))
     between = [x for x in range(moduli[-1], 257) if all(gcd(x, m) == 1 for m in moduli if m > x)]
     assert between == list(moduli[::-1])
@@ -52,7 +52,7 @@ def test_the_moduli_are_pairwise_coprime_and_none_is_left_out():
 
 
 def test_there_is_no_fiftieth_modulus_of_some_use_up_to_256():
-    moduli = first_moduli(MAX_RESIDUES + 1)
+    moduli = first_moduli(MOST_BYTES + 1)
     assert moduli[-2:] == (29, 16381)
     assert all(any(gcd(m, other) > 1 for other in moduli) for m in range(17, 29))
 
@@ -85,7 +85,7 @@ def test_digits_of_residues_and_their_sums_fit_a_byte(m):
         assert all(-128 <= x + y <= 127 for x, y in itertools.combinations(digits, 2))
 
 
-@pytest.mark.parametrize("count", range(1, MAX_RESIDUES + 1))
+@pytest.mark.parametrize("count", range(1, MOST_BYTES + 1))
 def test_remainders_bring_back_every_integer(count):
     moduli = first_moduli(count)
     crt = remainders(moduli)
@@ -97,7 +97,7 @@ def test_remainders_bring_back_every_integer(count):
         assert sum(v * w for v, w in zip(y, crt.weights, strict=True)) - q * crt.product == x
 
 
-@pytest.mark.parametrize("count", range(2, MAX_RESIDUES + 1))
+@pytest.mark.parametrize("count", range(2, MOST_BYTES + 1))
 def test_the_integer_part_of_the_remainder_theorem_needs_ten_bits(count):
     product, reach = prod(first_moduli(count)), Residues(count).range
     assert Fraction(1, 2) - Fraction(reach, product) >= Fraction(1, 2**10) - Fraction(1, product)
@@ -116,7 +116,7 @@ def test_32_bits_hold_the_products_of_residues_up_to_the_accumulator_depth():
 
 
 @pytest.mark.parametrize("depth", [1, 7, 1024, 2048, 10**6])
-@pytest.mark.parametrize("count", [1, 2, 14, 15, MAX_RESIDUES])
+@pytest.mark.parametrize("count", [1, 2, 14, 15, MOST_BYTES])
 def test_exact_moduli_fit_the_accumulator_and_hold_the_range(depth, count):
     least = 2 * Residues(count).range + 1
     moduli = exact_moduli(depth, 53, least)
@@ -200,7 +200,7 @@ def at_the_thresholds(scaling: Scaling, smallest, largest):
 
 
 @pytest.mark.parametrize("k", DEPTHS)
-@pytest.mark.parametrize("count", [1, 2, 3, 7, 14, 15, 30, MAX_RESIDUES])
+@pytest.mark.parametrize("count", [1, 2, 3, 7, 14, 15, 30, MOST_BYTES])
 def test_norm_scaling_keeps_rows_below_the_largest_norm(k, count):
     scheme = Residues(count)
     scaling = scheme.scaling(k)
@@ -235,7 +235,7 @@ def test_max_scaling_keeps_elements_below_the_largest(k, scheme):
     ("count", "k"),
     [
         (count, k)
-        for count in range(2, MAX_RESIDUES + 1)
+        for count in range(2, MOST_BYTES + 1)
         for k in (1, 5, 1000, 2**20, 2**31)
         if Residues(count - 1).scaling(k)
     ],

@@ -26,7 +26,7 @@ from ozaki.planning.question import Question
 from ozaki.planning.weigh import explained
 from ozaki.schemes import Scheme, Words, is_exact
 from ozaki.schemes.named import known
-from ozaki.schemes.residues import MAX_RESIDUES
+from ozaki.schemes.residues import MOST_BYTES
 
 Array = npt.NDArray[Any]
 
@@ -161,7 +161,7 @@ def _seconds(plan: ozaki.Plan, sizes: Shapes, backend: Backend) -> float | None:
     """Estimate the seconds of a product, by the rates of the device or, on NumPy, by timing a smaller product."""
     if 0 in (*sizes.stack, sizes.shape[1]):
         return 0.0
-    if is_multiprecision(plan.dtype) or plan.slices > MAX_RESIDUES:
+    if is_multiprecision(plan.dtype) or plan.slices > MOST_BYTES:
         return _seconds_of_multiprecision(plan, sizes)
     known = backend.machine().seconds(sizes.stack, sizes.shape[1], plan.dtype, plan.scheme)
     return known if known is not None or backend.name != "numpy" else _seconds_by_sample(plan, sizes)

@@ -75,10 +75,6 @@ def native_bound(question: Question) -> float:
     return inf if question.native_obstacle else native.bound(max(question.k, 1), question.dtype)
 
 
-WIDE_RESIDUES = "wide-residues"
-"""The family of residues with as many moduli as are needed (`schemes.named.FAMILIES`)."""
-
-
 def names_of(scheme: str, wide: bool = False) -> tuple[str, ...]:
     """Names of the families of integer schemes that a choice of scheme leaves open; the first wins a tie.
 
@@ -92,7 +88,7 @@ def names_of(scheme: str, wide: bool = False) -> tuple[str, ...]:
     if wide:
         if scheme not in ("auto", "residues"):
             raise ValueError(f"scheme: {scheme!r} has no slices of multiprecision numbers; use 'residues' or 'auto'")
-        return (WIDE_RESIDUES,)
+        return ("residues",)
     return ("digits", "residues") if scheme == "auto" else (scheme,)
 
 

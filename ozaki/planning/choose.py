@@ -32,7 +32,6 @@ from ozaki.bounds.description import SAMPLED, Least
 from ozaki.bounds.rounding import with_rounding
 from ozaki.planning.candidates import (
     OUT_OF_RANGE,
-    WIDE_RESIDUES,
     Candidates,
     Kind,
     candidates_of,
@@ -111,7 +110,7 @@ def _exact(question: Question, facts: Facts) -> Plan:
             "accuracy: 'exact' (correctly rounded) is not available yet for float results; ask for bits, as 106 or "
             "'dd', or for dtype='mp'"
         )
-    (family,) = names_of("residues", wide=True)
+    family = "residues"
     spans: tuple[int, int] = (0, 0) if question.empty else facts[Spans()]
     most = most_of(family)
     count = exact_below(family, most, max(k, 1), spans)
@@ -135,7 +134,7 @@ def _exact(question: Question, facts: Facts) -> Plan:
 def _relative(question: Question, target: Accuracy, facts: Facts) -> Plan:
     """The plan of slices whose product proves a relative target: residues, if the caller names nothing else."""
     name = integer_scheme(str(question.choices.scheme), question.k)
-    family = WIDE_RESIDUES if question.wide or name in ("auto", "residues") else name
+    family = "residues" if name == "auto" else name
     if question.empty:
         return _plan(question, scheme_of(family, least_of(family, 1)), target, 0.0, "an empty product")
     choice = choose_relative(target, question.k, family, facts)

@@ -10,7 +10,7 @@ from numbers import Integral
 from ozaki.schemes import PRESETS, Digits, Residues, Scheme, Words
 from ozaki.schemes.digits import LEAST_FP16_BITS, MAX_DIGITS, MOST_FP16_BITS, fp16_digit_bits
 from ozaki.schemes.formats import TensorCore
-from ozaki.schemes.residues import MAX_RESIDUES
+from ozaki.schemes.residues import MOST_RESIDUES
 
 
 @dataclass(frozen=True)
@@ -34,11 +34,9 @@ FAMILIES = {
         f"fp16-digits{bits}": Family(partial(Digits, bits=bits, word="fp16"), MAX_DIGITS)
         for bits in range(LEAST_FP16_BITS, MOST_FP16_BITS + 1)
     },
-    "residues": Family(Residues, MAX_RESIDUES),
-    "wide-residues": Family(Residues, 2**14),
+    "residues": Family(Residues, MOST_RESIDUES),
 }
-"""The families by name. "wide-residues" are those of multiprecision operands and results: as many as are needed.
- "fp16-digits" is no key: `integer_scheme` appends the bits that suit the inner dimension."""
+"""The families by name. "fp16-digits" is no key: `integer_scheme` appends the bits that suit the inner dimension."""
 
 
 def known() -> tuple[str, ...]:

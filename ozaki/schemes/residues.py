@@ -12,8 +12,11 @@ SLACK_BITS = 10
 """The largest allowed abs(Cbar) is below half the product of the moduli by 2**-SLACK_BITS of that product."""
 
 
-MAX_RESIDUES = 49
+MOST_BYTES = 49
 """Most moduli up to 256 of which each is coprime to all larger ones, and above 17; their product has 342 bits."""
+
+MOST_RESIDUES = 2**14
+"""Most moduli; their product has some 240,000 bits."""
 
 ACCUMULATOR_DEPTH = 2**17 - 128
 """Largest k, of multiples of 128, for which int32 holds every sum of products of int8 residues."""
@@ -47,7 +50,7 @@ class Residues:
     @property
     def products(self) -> int:
         """Number of slice products."""
-        return sum(map(products_of, self.moduli)) if self.count > MAX_RESIDUES else self.count
+        return sum(map(products_of, self.moduli)) if self.count > MOST_BYTES else self.count
 
     @property
     def moduli(self) -> tuple[int, ...]:
@@ -56,7 +59,7 @@ class Residues:
     @property
     def by_digits(self) -> tuple[int, int, int]:
         """Numbers of moduli whose residues have one digit, two and three; they follow one another in this order."""
-        if self.count <= MAX_RESIDUES:
+        if self.count <= MOST_BYTES:
             return self.count, 0, 0
         digits = [digits_of(m) for m in self.moduli]
         return digits.count(1), digits.count(2), digits.count(3)

@@ -84,6 +84,12 @@ class Inputs:
         return copy
 
     @property
+    def leading_bytes(self) -> int:
+        """Bytes of the leading bits of multiprecision operands that are not prepared."""
+        sides = [side for side in SIDES if side not in self.given and side not in self.prepared]
+        return sum(8 * int(self._real_rows(side).size) for side in sides)
+
+    @property
     def both_rows(self) -> tuple[Array, Array]:
         """The rows of the left and the right operand."""
         return self.rows["left"], self.rows["right"]

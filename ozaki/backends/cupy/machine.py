@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import inf
 
+from ozaki._formats import is_multiprecision
 from ozaki.backends.cupy import devices
 from ozaki.backends.cupy.devices import Device
 from ozaki.backends.cupy.steps.engines.choice import slice_engine, slices_obstacle, word_engine
@@ -58,8 +59,11 @@ class Machine:
         return _fastest(self.device, stack, k, dtype, ways)
 
     def seconds(self, stack: tuple[int, int, int], k: int, dtype: str, way: Way) -> float | None:
-        """How long a product (batch, m, n) is expected to take in that way; None where nothing is known of it."""
-        return None if 0 in (*stack, k) else _seconds(self.device, stack, k, dtype, way)
+        """How long a product (batch, m, n) is expected to take in that way; None where nothing is known of it.
+
+        Nothing is known of multiprecision results.
+        """
+        return None if 0 in (*stack, k) or is_multiprecision(dtype) else _seconds(self.device, stack, k, dtype, way)
 
 
 @lru_cache(maxsize=1024)

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from ozaki._operands import SIDES, Side
 from ozaki._plan import Plan
+from ozaki._workspace import too_few_bytes
 from ozaki.backends.cupy import evidence
 from ozaki.backends.cupy.inputs import Inputs
 from ozaki.backends.cupy.program.arrays import Array, view_of
@@ -74,8 +75,18 @@ class Work:
         rows : gives an operand as a stack of rows, shape (batch, rows, k)
         dtype : dtype of the result
         limit : the most bytes that proofs and the product may hold at a time, or None
+
+        Raises
+        ------
+        ValueError
+            If the leading bits of multiprecision operands take as much.
         """
-        self._inputs, self._dtype, self._limit = Inputs(a, b, rows), dtype, limit
+        self._inputs, self._dtype = Inputs(a, b, rows), dtype
+        if limit is not None and (held := self._inputs.leading_bytes):  # held beside whatever is computed
+            if held >= limit:
+                too_few_bytes(limit, held)
+            limit -= held
+        self._limit = limit
         self._builder, self._device = self._inputs.builder, self._inputs.device
         self._ratios = Ratios(self._inputs, limit)
         self._early: _EarlySlices | None = None

@@ -15,12 +15,12 @@ from ozaki.backends.cupy.steps.wide import split_wide
 from ozaki.bounds.description import FIELDS
 from ozaki.schemes import Digits, Residues, constants, magnitude_bits, scaling_of
 from ozaki.schemes.constants import KernelScheme
-from ozaki.schemes.residues import MAX_RESIDUES
+from ozaki.schemes.residues import MOST_BYTES
 
 
 def split(b: Builder, operand: Described, side: str, scheme: KernelScheme, layout: Layout) -> Slices:
     """Split a described operand into digits or residues, stored in `layout`."""
-    if isinstance(scheme, Residues) and (operand.numbers is not None or scheme.count > MAX_RESIDUES):
+    if isinstance(scheme, Residues) and (operand.numbers is not None or scheme.count > MOST_BYTES):
         return split_wide(b, operand, side, scheme, layout)
     slices = Slices.room(b, operand, layout)
     kernel = _split_kernel(operand.x.view, side, scheme, layout, operand.only_largest)

@@ -18,7 +18,7 @@ from ozaki.backends.cupy.steps.operands import Scales
 from ozaki.backends.cupy.steps.wide import combine, round_wide
 from ozaki.schemes import Digits, Residues, constants
 from ozaki.schemes.constants import KernelScheme
-from ozaki.schemes.residues import MAX_RESIDUES
+from ozaki.schemes.residues import MOST_BYTES
 
 
 class Moduli(NamedTuple):
@@ -104,7 +104,7 @@ class Unrounded:
     def round_into(self, b: Builder, out: Array | NumbersArray) -> None:
         """Round the integers into out, shape (batch, m, n), once."""
         scaled = self.left.tops is not None or self.right.tops is not None
-        if isinstance(out, NumbersArray) or scaled or self.scheme.count > MAX_RESIDUES:
+        if isinstance(out, NumbersArray) or scaled or self.scheme.count > MOST_BYTES:
             assert isinstance(self.scheme, Residues)
             round_wide(b, self.scheme, self.planes, self.left, self.right, out)
             return

@@ -101,8 +101,8 @@ def _groups(scheme: Residues, gathered: int) -> tuple[Moduli, ...]:
     """Moduli with equally many digits whose products are gathered together, in order."""
     groups, before = [], (0, 0)
     for digits, count in enumerate(scheme.by_digits, 1):
-        each = digits * (digits + 1) // 2
-        for first in range(0, count, gathered // each):
-            groups.append(Moduli(digits, first, min(gathered // each, count - first), *before))
+        together = max(gathered // (digits * (digits + 1) // 2), 1)
+        for first in range(0, count, together):
+            groups.append(Moduli(digits, first, min(together, count - first), *before))
             before = groups[-1].next
     return tuple(groups)

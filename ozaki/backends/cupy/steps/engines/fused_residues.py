@@ -23,7 +23,7 @@ from ozaki.backends.cupy.steps.numbers import NumbersArray
 from ozaki.backends.cupy.steps.operands import Described, Layout, Slices
 from ozaki.backends.cupy.steps.unrounded import Unrounded
 from ozaki.schemes import Residues, constants
-from ozaki.schemes.residues import MAX_RESIDUES
+from ozaki.schemes.residues import MOST_BYTES
 
 _LARGE = 420_000_000_000
 """Products of bytes from which on clusters take tiles by the half of the second-level cache that they are at (float64
@@ -93,7 +93,7 @@ def multiplies(scheme: Residues) -> bool:
 
 def _parts(device: Device, scheme: Residues, batch: int, m: int, n: int, blocks: int) -> int:
     """Parts of k that are multiplied at the same time; one where moduli are so many that all clusters are busy."""
-    if scheme.count > MAX_RESIDUES:
+    if scheme.count > MOST_BYTES:
         return 1
     return parts_of_k(tiles_of(device), device.clusters, scheme.count, batch, m, n, blocks)
 

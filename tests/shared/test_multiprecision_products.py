@@ -1,0 +1,153 @@
+"""Products with multiprecision operands and results: the bits, plans and reports of NumPy on every device.
+
+What the bits are is tested on NumPy, against rationals (tests/test_multiprecision.py).
+"""
+
+import numpy as np
+import pytest
+from mparrays import KINDS, operand, pair, same_planes, scaled, transposed
+
+import ozaki
+from ozaki import Accuracy, MPArray, mparray
+
+BITS = [53, 106, 212, 500, 1024]
+
+
+def moved(device, x):
+    """An operand on the device: an MPArray, or an array of floats or integers."""
+    if not isinstance(x, MPArray):
+        return device.asarray(x)
+    return x if device.xp is np else ozaki.ascupy(x)
+
+
+def back(device, c):
+    """A result in host memory."""
+    return ozaki.asnumpy(c) if isinstance(c, MPArray) else np.asarray(device.asnumpy(c))
+
+
+def same_as_numpy(device, a, b, **options):
+    """Multiply on the device and on NumPy, compare bits, and the bounds of reports."""
+    expected, of_numpy = ozaki.matmul(a, b, return_report=True, **options)
+    got, report = ozaki.matmul(moved(device, a), moved(device, b), return_report=True, **options)
+    assert same_planes(back(device, got), expected if isinstance(expected, MPArray) else np.asarray(expected))
+    fields = "scheme", "slices", "products", "bound", "exponent", "measure", "nonfinite"
+    assert [getattr(report, x) for x in fields] == [getattr(of_numpy, x) for x in fields]
+
+
+def layouts(rng, x):
+    """The same matrix in a memory order of chance: rows or columns next to each other, reversed, or with gaps."""
+    kind = rng.integers(4)
+    if kind == 0:
+        return x
+    if kind == 1:
+        return transposed(transposed(x).copy())
+    if kind == 2:
+        return x[::-1].copy()[::-1]
+    size = (2 * x.shape[0], 3 * x.shape[1])
+    wide = mparray(np.zeros(size), bits=x.bits)
+    for of, plane in ((wide.signs, x.signs), (wide.exponents, x.exponents), (wide.limbs, x.limbs)):
+        of.flags.writeable = True
+        of[..., ::2, ::3] = plane
+    return wide[::2, ::3]
+
+
+@pytest.mark.parametrize("bits", BITS)
+def test_all_kinds_of_operands(device, rng, prng, bits):
+    for kind in device.some(KINDS, 2, rng):
+        for _ in range(device.size(3, 1)):
+            m, k, n = prng.randint(1, device.size(70, 12)), prng.randint(1, device.size(300, 40)), prng.randint(1, 20)
+            a, b = pair(prng, m, k, n, prng.choice((40, bits, 2 * bits)), (kind, prng.choice((kind, "uniform"))))
+            same_as_numpy(device, layouts(rng, a), transposed(layouts(rng, transposed(b))), accuracy=bits)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "mp", "mp77", "mp1100"])
+def test_formats_of_results(device, rng, prng, dtype):
+    for kinds in device.some([("uniform", "graded"), ("cancelling", "uniform"), ("sparse", "whole")], 1, rng):
+        a, b = pair(prng, 4, prng.randint(2, 30), 5, 200, kinds)
+        for accuracy in device.some([None, 24, 60, 300], 2, rng):
+            same_as_numpy(device, a, b, accuracy=accuracy, dtype=dtype)
+            same_as_numpy(device, a.astype("float64"), b, accuracy=accuracy, dtype=dtype)
+
+
+@pytest.mark.parametrize("measure", ["row-column", "normwise", "componentwise"])
+def test_measures_and_tolerances_far_below_the_range_of_floats(device, prng, measure):
+    a, b = pair(prng, 3, 9, 4, 1300, ("uniform", "graded"))
+    same_as_numpy(device, a, b, accuracy=Accuracy(measure, prng.uniform(0.01, 0.9), exponent=-1200))
+    same_as_numpy(device, a, b, accuracy=Accuracy(measure, 1e-40))
+
+
+def test_every_bit(device, rng, prng):
+    for kind in device.some(KINDS, 2, rng):
+        a, b = pair(prng, 3, 7, 2, 150, (kind, "uniform"))
+        if kind != "graded":
+            same_as_numpy(device, a, b, accuracy="exact")
+
+
+def test_floats_and_integers_with_wide_results(device, rng):
+    a, b = rng.standard_normal((5, 33)), rng.standard_normal((33, 4)) * 2.0 ** rng.integers(-40, 40, (33, 4))
+    for options in ({"accuracy": "qd"}, {"accuracy": 400}, {"accuracy": "exact"}, {"accuracy": 1200}):
+        same_as_numpy(device, a, b, dtype="mp", **options)
+    same_as_numpy(device, a, b, accuracy=300)
+    same_as_numpy(device, a.astype("f4"), b.astype("f4"), accuracy="fp64", dtype="float64")
+    same_as_numpy(device, a, b, dtype="float32", accuracy=20)
+    whole = rng.integers(-(2**40), 2**40, (3, 9)), rng.integers(-(2**15), 2**15, (9, 4), dtype=np.int32)
+    for dtype in ("int64", "mp"):
+        same_as_numpy(device, *whole, dtype=dtype)
+    large = moved(device, np.full((2, 2), 2**62))
+    with pytest.raises(OverflowError, match=r"entry \[0, 0\]"):
+        ozaki.matmul(large, large, dtype="int64")
+
+
+def test_nan_and_inf_beside_multiprecision_numbers(device, prng, rng):
+    a = operand(prng, (4, 9), 90, "uniform")
+    b = rng.standard_normal((9, 5))
+    b[2, 1], b[3, 3] = np.nan, np.inf
+    same_as_numpy(device, a, b, dtype="float64", accuracy=60)
+    with pytest.raises(ValueError, match=r"^b: element \[2, 1\] is nan"):
+        ozaki.matmul(moved(device, a), moved(device, b))
+
+
+def test_batches_vectors_and_empty_products(device, prng):
+    a, b = operand(prng, (3, 2, 5, 4), 110, "uniform"), operand(prng, (2, 4, 3), 110, "graded")
+    same_as_numpy(device, a, b)
+    same_as_numpy(device, a[0], b)
+    same_as_numpy(device, a[0, 0], b)
+    same_as_numpy(device, a, b[0])
+    same_as_numpy(device, a[0, 0, 0], b[0])
+    same_as_numpy(device, a[0, 0], b[0, :, 0])
+    for m, k, n in ((0, 3, 2), (3, 0, 2), (3, 2, 0), (1, 1, 1)):
+        same_as_numpy(device, operand(prng, (m, k), 80, "uniform"), operand(prng, (k, n), 80, "uniform"))
+
+
+def test_plans_prepared_operands_and_limits(device, prng):
+    for dtype, bits in (("mp", 106), ("float64", 60), ("mp", 400)):
+        a, b = pair(prng, 20, 140, 9, bits, ("uniform", "uniform"))
+        options = {"accuracy": bits, "dtype": dtype}
+        expected = ozaki.matmul(a, b, **options)
+        x, y = moved(device, a), moved(device, b)
+        plan = ozaki.plan(x, y, **options)
+        left, right = ozaki.prepare(x, "left", plan), ozaki.prepare(y, "right", plan)
+        for p, q in ((x, y), (left, right), (left, y), (x, right)):
+            c, report = ozaki.matmul(p, q, plan=plan, return_report=True)
+            assert same_planes(back(device, c), expected) and report.bound == plan.bound
+        limit = 2**23 if device.xp is np else 2**21
+        c, report = ozaki.matmul(x, y, workspace_limit=limit, return_report=True, **options)
+        assert same_planes(back(device, c), expected) and report.workspace_bytes <= limit
+        with pytest.raises(ValueError, match=r"^workspace_limit: "):
+            ozaki.matmul(x, y, workspace_limit=1000, **options)
+
+
+def test_exponents_near_the_farthest(device):
+    third = mparray([["1/3", "1/5"]], bits=100)
+    for e, f in ((2**40, -(2**40)), (-(2**59), -(2**59)), (2**59, 2**58)):
+        a, b = scaled(third, e), scaled(transposed(third), f)
+        same_as_numpy(device, a, b)
+        same_as_numpy(device, a, b, dtype="float64", accuracy=60)
+
+
+def test_residuals(device, rng):
+    a, x = rng.standard_normal((9, 9)), rng.standard_normal(9)
+    b = a @ x
+    expected = ozaki.residual(a, x, b)
+    got = ozaki.residual(*(moved(device, each) for each in (a, x, b)))
+    assert np.array_equal(device.asnumpy(got), expected)
