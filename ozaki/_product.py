@@ -35,7 +35,7 @@ from ozaki.planning.facts import (
     settle,
 )
 from ozaki.planning.ordinary import foresee
-from ozaki.planning.promise import proven
+from ozaki.planning.promise import Proven, proven
 from ozaki.planning.question import Question
 from ozaki.schemes import Scheme, Words
 
@@ -65,7 +65,7 @@ class Product:
         self.facts = Facts()
         self._question: Question | None = None
         self._began_early = False
-        self._proven = inf
+        self._proven = Proven(inf, inf, False)
 
     @cached_property
     def work(self) -> Work:
@@ -157,14 +157,15 @@ class Product:
         pair = self._pair
         if pair.empty or plan.a_priori or not (plan.strict or report):
             return
-        wanted = plan.bound if report else inf
+        wanted = plan.unrounded_bound if report else inf
         prove = partial(proven, plan, pair.native_obstacle, wanted=wanted)
-        (self._proven, met), self.facts = settle(prove, self._measure, self.facts)
-        if met or plan.strict is None:
+        self._proven, self.facts = settle(prove, self._measure, self.facts)
+        if self._proven.met or plan.strict is None:
             return
+        bound = rounded_up(self._proven.bound, plan.target.exponent)
         message = (
-            f"plan: proves a {plan.target.measure} error of {rounded_up(self._proven, plan.target.exponent)} for these "
-            f"operands, but it was made for an accuracy of {plan.target.in_words} and other operands"
+            f"plan: proves a {plan.target.measure} error of {bound} for these operands, but it was made for an "
+            f"accuracy of {plan.target.in_words} and other operands"
         )
         if plan.strict:
             raise ValueError(f"{message}; plan from these, or make the plan with strict=False")
@@ -235,12 +236,12 @@ class Product:
     def report(self, plan: Plan) -> Report:
         """The report of a product by this plan; the bound of a given plan is the one proven for these operands."""
         pair = self._pair
-        scheme, bound, nonfinite = plan.scheme, plan.bound, None
+        scheme, bound, unrounded, nonfinite = plan.scheme, plan.bound, plan.unrounded_bound, None
         if not pair.empty and (scheme is None or not plan.a_priori):
             if scheme is None:
-                bound = self._native_bound()
+                bound = unrounded = self._native_bound()
             elif self._given is not None:
-                bound = self._proven
+                unrounded, bound, _ = self._proven
             rows = {side: int((self.work.nonfinite(side) > 0).sum()) for side in SIDES}
             nonfinite = sum(count // pair.copies(side) for side, count in rows.items())
         underflows = estimate = None
@@ -253,6 +254,7 @@ class Product:
             held = pair.held + self.work.workspace
         return Report(
             bound=bound,
+            unrounded_bound=unrounded,
             measure=plan.target.measure,
             scheme="native" if scheme is None else scheme.name,
             slices=plan.slices,
@@ -283,7 +285,7 @@ def _always(facts: Facts) -> bool:
 def _keeps_promise(given: Plan, facts: Facts) -> bool:
     """Whether a given plan meets its target for operands with these facts; False if one is missing."""
     answer = proven(given, None, facts)
-    return not isinstance(answer, Need) and answer[1]
+    return not isinstance(answer, Need) and answer.met
 
 
 @np.errstate(all="ignore")

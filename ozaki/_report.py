@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, Context
-from math import inf, isfinite
+from math import frexp, inf, isfinite
 
 from ozaki._accuracy import Measure
 from ozaki.schemes import PRESETS
@@ -19,6 +19,8 @@ class Report:
     bound : proven error in `measure`, in units of 2**exponent, the rounding to the output included, unless the result
         over- or underflows; inf where nothing is proven. It holds for entries that NaN or Inf do not touch; normwise,
         for the matrices without the rows of A and columns of B that hold any.
+    unrounded_bound : proven error of the product before it is rounded to the output, as `bound` else: 0 if it is exact.
+        That of a native product, which is rounded on the way, is `bound`.
     measure : "componentwise", "row-column" or "normwise"
     scheme : "residues", "digits" (or "digits7", "fp16-digits7": digits of 7 bits), the name of a preset of words,
         "words" or "native"
@@ -38,6 +40,7 @@ class Report:
     """
 
     bound: float
+    unrounded_bound: float
     measure: Measure
     scheme: str
     slices: int
@@ -53,18 +56,18 @@ class Report:
     exponent: int = 0
 
     def __str__(self) -> str:
-        slices = counted(self.slices, self.scheme)
-        what = "native product" if self.native else f"{slices}, {several(self.products, 'slice product')}"
+        what = "native product"
+        if not self.native:
+            what = f"{counted(self.slices, self.scheme)}, {several(self.products, 'slice product')}"
         lines = [f"{what} on {self.engine}"]
         if self.bound == inf:
             lines.append("no error bound")
         else:
             bound = rounded_up(self.bound, self.exponent)
-            lines.append(
-                "proven: exact"
-                if self.bound == 0
-                else f"proven: {self.measure} error <= {bound} (rounding to the output included)"
-            )
+            before = "roundings included"
+            if not self.native:
+                before = f"{power_of_two(self.unrounded_bound, self.exponent)} before the rounding to the output"
+            lines.append("proven: exact" if self.bound == 0 else f"proven: {self.measure} error <= {bound} ({before})")
         if self.estimate is not None:
             lines.append(f"about {self.estimate:.1e} if roundings cancel as random ones do: an estimate, not proven")
         if self.why:
@@ -85,6 +88,11 @@ def counted(slices: int, scheme: str) -> str:
     return f"{slices} {scheme}"
 
 
+def priced(slices: int, scheme: str, products: int) -> str:
+    """The slices of a scheme and their price: "14 residues, 14 products"."""
+    return f"{counted(slices, scheme)}, {several(products, 'product')}"
+
+
 def several(count: int, what: str) -> str:
     """A count and its noun: "1 word", "2 words"."""
     return f"{count} {what}" + ("s" if count != 1 else "")
@@ -102,6 +110,14 @@ def rounded_up(x: float, exponent: int = 0) -> str:
     if exponent:
         value = up.multiply(value, up.next_plus(up.power(2, exponent)))
     return f"{Context(prec=2, rounding=ROUND_CEILING).plus(value):.1e}"
+
+
+def power_of_two(x: float, exponent: int = 0) -> str:
+    """The least power of two that is no smaller than the bound x 2**exponent, as "2^-107"; "exact" for 0."""
+    if x == 0:
+        return "exact"
+    fraction, power = frexp(x)
+    return f"2^{power - (fraction == 0.5) + exponent}"
 
 
 def _bytes(count: int) -> str:

@@ -45,6 +45,7 @@ FIELDS = {
         "scheme",
         "target",
         "bound",
+        "unrounded_bound",
         "a_priori",
         "engine",
         "workspace_limit",
@@ -55,6 +56,7 @@ FIELDS = {
     "Prepared": ["side", "plan", "shape", "dtype", "slices", "backend"],
     "Report": [
         "bound",
+        "unrounded_bound",
         "measure",
         "scheme",
         "slices",
