@@ -30,14 +30,16 @@ from ozaki.planning.facts import (
     MissingFact,
     NativeInRange,
     Need,
+    RelativeError,
     RowsBound,
     WorstRatio,
     settle,
 )
 from ozaki.planning.ordinary import foresee
 from ozaki.planning.promise import Proven, proven
+from ozaki.planning.proof import relative_bound
 from ozaki.planning.question import Question
-from ozaki.schemes import Scheme, Words
+from ozaki.schemes import Scheme, Words, is_exact
 
 SPECULATE = True
 """Whether a device, while it finds facts, splits the operands for the plan of ordinary ones; it changes no bits."""
@@ -233,8 +235,11 @@ class Product:
 
     # Reporting -------------------------------------------------------------------------------------------------------
 
-    def report(self, plan: Plan) -> Report:
-        """The report of a product by this plan; the bound of a given plan is the one proven for these operands."""
+    def report(self, plan: Plan, relative: bool) -> Report:
+        """The report of a product by this plan; the bound of a given plan is the one proven for these operands.
+
+        With `relative` it has the relative bound, too, which the computed product proves.
+        """
         pair = self._pair
         scheme, bound, unrounded, nonfinite = plan.scheme, plan.bound, plan.unrounded_bound, None
         if not pair.empty and (scheme is None or not plan.a_priori):
@@ -249,6 +254,7 @@ class Product:
             underflows = sum(self.work.underflows(side, scheme) // pair.copies(side) for side in SIDES)
             likely = word_bounds.relative(scheme, max(pair.sizes.shape[1], 1), probable=True)
             estimate = with_rounding(likely, pair.dtype)
+        relative_error = self._relative_bound(plan, bound) if relative else None
         held = pair.copied
         if not pair.empty:
             held = pair.held + self.work.workspace
@@ -268,7 +274,20 @@ class Product:
             nonfinite=nonfinite,
             underflows=underflows,
             estimate=estimate,
+            relative_bound=relative_error,
         )
+
+    def _relative_bound(self, plan: Plan, bound: float) -> float:
+        """The largest relative error of an entry (B10), its rounding included, in the unit of the plan's target.
+
+        `bound` is the one that the report has in the plan's measure.
+        """
+        if plan.scheme is None or not is_exact(plan.scheme):
+            return inf
+        if bound == 0:
+            return 0.0
+        bits = inf if self._pair.empty else self._measure(RelativeError(plan.scheme))
+        return with_rounding(relative_bound(bits, plan.target.exponent), plan.dtype, plan.target.exponent)
 
 
 def _of_one_level(x: Need, y: Need) -> bool:

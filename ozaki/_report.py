@@ -37,6 +37,9 @@ class Report:
     estimate : componentwise error to expect of words if rounding errors have zero mean; not proven, and too low for
         sums of one sign on tensor cores that truncate (None: the scheme is not words)
     exponent : 0, unless the bound may be below the range of a float
+    relative_bound : proven largest abs(c - C)_ij / abs(C_ij), C the exact product, in units of 2**exponent, with the
+        rounding to the output, unless the result over- or underflows; inf where nothing is proven: of a native product,
+        of words, and where an entry may be no larger than its error (None: not asked for by return_report="relative")
     """
 
     bound: float
@@ -54,6 +57,7 @@ class Report:
     underflows: int | None = None
     estimate: float | None = None
     exponent: int = 0
+    relative_bound: float | None = None
 
     def __str__(self) -> str:
         what = "native product"
@@ -68,6 +72,12 @@ class Report:
             if not self.native:
                 before = f"{power_of_two(self.unrounded_bound, self.exponent)} before the rounding to the output"
             lines.append("proven: exact" if self.bound == 0 else f"proven: {self.measure} error <= {bound} ({before})")
+        if self.relative_bound == inf:
+            rounded = self.native or _are_words(self.scheme)
+            why = "only products of slices prove one" if rounded else "an entry may be no larger than its error"
+            lines.append(f"no relative error is proven: {why}")
+        elif self.relative_bound and self.measure != "relative":
+            lines.append(f"proven: relative error of every entry <= {rounded_up(self.relative_bound, self.exponent)}")
         if self.estimate is not None:
             lines.append(f"about {self.estimate:.1e} if roundings cancel as random ones do: an estimate, not proven")
         if self.why:
@@ -83,9 +93,14 @@ class Report:
 
 def counted(slices: int, scheme: str) -> str:
     """The slices of a scheme, with their number: "14 residues", "2 words (halfhalf)"."""
-    if scheme in PRESETS or scheme == "words":
+    if _are_words(scheme):
         return several(slices, "word") + ("" if scheme == "words" else f" ({scheme})")
     return f"{slices} {scheme}"
+
+
+def _are_words(scheme: str) -> bool:
+    """Whether a scheme of this name is words."""
+    return scheme in PRESETS or scheme == "words"
 
 
 def priced(slices: int, scheme: str, products: int) -> str:

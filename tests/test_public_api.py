@@ -70,6 +70,7 @@ FIELDS = {
         "underflows",
         "estimate",
         "exponent",
+        "relative_bound",
     ],
     "Words": [
         "word",
