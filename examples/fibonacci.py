@@ -15,18 +15,6 @@ STEPS = 10
 FAR = 10_000
 
 
-def power(matrix, exponent):
-    """Matrix to the power of a positive exponent, exactly."""
-    result, square = None, matrix
-    while exponent:
-        if exponent % 2:
-            result = square if result is None else ozaki.matmul(result, square, accuracy="exact")
-        exponent //= 2
-        if exponent:
-            square = ozaki.matmul(square, square, accuracy="exact")
-    return result
-
-
 def moved_on(window, places):
     """The window of consecutive numbers that many places further, by the recurrence."""
     window = list(window)
@@ -40,9 +28,8 @@ def main():
     step[-1] = 1  # and the last is the sum of all
     start = np.array([0] * (STEPS - 1) + [1])
 
-    window = ozaki.matmul(power(ozaki.mparray(step), FAR), start, accuracy="exact", dtype="mp")
-    ints, exponents = window.to_ints()
-    found = [i << int(e) for i, e in zip(ints, exponents, strict=True)]
+    window = ozaki.matmul(ozaki.matrix_power(step, FAR), start, accuracy="exact", dtype="mp")
+    found = [int(x) for x in window.to_fractions()]
 
     digits = str(found[0] % 10**12).zfill(12)
     print(f"the {FAR}th {STEPS}-step Fibonacci number has {found[0].bit_length()} bits and ends in ...{digits}")

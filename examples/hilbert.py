@@ -24,11 +24,7 @@ def product(x, h):
 
 def nearest_integers(x):
     """The elements rounded to Python integers."""
-    ints, exponents = x.to_ints()
-    # Exponents below 0 are fractions: half of one more, and the lower bits are cut off.
-    return np.frompyfunc(lambda i, e: i << e if e >= 0 else (i + (1 << (-e - 1))) >> -e, 2, 1)(
-        ints, exponents.astype(object)
-    )
+    return np.frompyfunc(round, 1, 1)(x.to_fractions())
 
 
 def main():

@@ -39,10 +39,10 @@ def solve(matrix, rhs):
     inverse = np.linalg.inv(matrix.astype("float64"))
     x = ozaki.mparray(inverse @ rhs.astype("float64"))
     for _ in range(100):  # each step gains two or three digits
-        residual = (rhs - ozaki.matmul(matrix, x, accuracy="exact")).astype("float64")
+        residual = rhs - ozaki.matmul(matrix, x, accuracy="exact")
         if abs(residual).max() < 2.0**-MORE_BITS:
             break
-        x = (x + inverse @ residual).round_to(2 * MORE_BITS)
+        x = (x + inverse @ residual.astype("float64")).round_to(2 * MORE_BITS)
     return x
 
 
@@ -52,28 +52,22 @@ def lagrange(points, values, x):
     return sum(terms)
 
 
-def fractions(x):
-    """The elements as fractions."""
-    ints, exponents = x.to_ints()
-    return [int(i) * Fraction(2) ** int(e) for i, e in zip(ints, exponents, strict=True)]
-
-
-def worst(x, y):
-    """The largest difference."""
-    return float(max(abs(p - q) for p, q in zip(x, y, strict=True)))
+def worst(x, exact):
+    """The largest difference from an array of fractions."""
+    return float(abs(ozaki.mparray(x).to_fractions() - exact).max())
 
 
 def main():
     nodes = np.linspace(-1, 1, DEGREE + 1)
     between = np.concatenate([(nodes[:5] + nodes[1:6]) / 2, [0.01]])  # the first gaps are the worst
-    matrix, values, wanted = chebyshev(nodes), function(nodes), fractions(function(between))
+    matrix, values, wanted = chebyshev(nodes), function(nodes), function(between).to_fractions()
 
-    points, heights = list(map(Fraction, nodes.tolist())), fractions(values)
-    exact = [lagrange(points, heights, Fraction(x)) for x in between.tolist()]
+    points, heights = list(map(Fraction, nodes.tolist())), values.to_fractions()
+    exact = np.array([lagrange(points, heights, Fraction(x)) for x in between.tolist()])
 
-    found = fractions(ozaki.matmul(chebyshev(between), solve(matrix, values), accuracy=MORE_BITS))
+    found = ozaki.matmul(chebyshev(between), solve(matrix, values), accuracy=MORE_BITS)
     double = np.linalg.solve(matrix.astype("float64"), values.astype("float64"))
-    float64 = list(map(Fraction, (chebyshev(between).astype("float64") @ double).tolist()))
+    float64 = chebyshev(between).astype("float64") @ double
 
     condition = np.linalg.cond(matrix.astype("float64"))
     print(f"degree {DEGREE}, condition number {condition:.0e}; largest error between points")

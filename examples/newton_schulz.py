@@ -3,7 +3,7 @@
 A step X + X (I - A X) squares the residual I - A X, so the number of correct bits doubles. It starts from the inverse
 that float64 finds, of which about 4 digits are right, and each step computes with the bits that it gains, no more.
 
-The oracle is the residual in Python integers: it bounds the error of every entry of X.
+The oracle is the residual in fractions: it bounds the error of every entry of X.
 """
 
 from fractions import Fraction
@@ -32,22 +32,13 @@ def improved(a, x):
     return (x + ozaki.matmul(x, residual, accuracy=bits)).round_to(bits), norm
 
 
-def whole(x):
-    """The elements as Python integers, all to be divided by the same power of two, which comes second."""
-    ints, exponents = x.to_ints()
-    lowest = min(0, int(exponents.min()))
-    return ints * 2 ** (exponents - lowest).astype(object), 2**-lowest
-
-
 def worst_error(a, x):
     """An upper bound of the relative error of every entry of x, the inverse of a."""
-    (a_ints, a_unit), (x_ints, x_unit) = whole(ozaki.mparray(a)), whole(x)
-    residual = a_unit * x_unit * np.eye(len(a), dtype=int).astype(object) - a_ints @ x_ints
-    rho = Fraction(abs(residual).sum(axis=1).max(), a_unit * x_unit)
+    a, x = ozaki.mparray(a).to_fractions(), x.to_fractions()
+    rho = abs(np.eye(len(a), dtype=int) - a @ x).sum(axis=1).max()
     # With R the residual, inv(A) - X = X R / (I - R). No entry of R / (I - R) is above its norm, rho / (1 - rho).
     assert rho < 1
-    largest = max(Fraction(total, low) for total, low in zip(abs(x_ints).sum(1), abs(x_ints).min(1), strict=True))
-    return largest * rho / (1 - rho)
+    return (abs(x).sum(axis=1) / abs(x).min(axis=1)).max() * rho / (1 - rho)
 
 
 def main():
@@ -61,7 +52,7 @@ def main():
         if norm < 2.0 ** -(BITS // 2 + 20):  # the step has squared it, and there are some bits to spare
             break
     error = worst_error(a, x)
-    print(f"  X of {x.bits:3} bits: every entry is right to {-log2(error):.0f} bits, proven in integers")
+    print(f"  X of {x.bits:3} bits: every entry is right to {-log2(error):.0f} bits, proven in fractions")
     assert error < Fraction(1, 2**BITS)
 
 

@@ -4,6 +4,7 @@ from ozaki import reference, tensor_core
 from ozaki._accuracy import Accuracy
 from ozaki._api import gemm, matmul, plan, prepare
 from ozaki._plan import Plan
+from ozaki._power import matrix_power
 from ozaki._prepared import Prepared
 from ozaki._report import Report
 from ozaki._residual import residual
@@ -26,6 +27,7 @@ __all__ = [
     "asnumpy",
     "gemm",
     "matmul",
+    "matrix_power",
     "mparray",
     "plan",
     "prepare",

@@ -16,6 +16,7 @@ from ozaki._checks import (
     check_holds_multiprecision,
     check_is_plan,
     check_plan_alone,
+    check_report,
     check_runs,
 )
 from ozaki._choices import Choices
@@ -73,7 +74,7 @@ def matmul(
     workspace_limit: int | None = None,
     plan: Plan | None = None,
     dtype: str | None = None,
-    return_report: Literal[True],
+    return_report: Literal[True, "relative"],
 ) -> tuple[Any, Report]: ...
 @default_environment
 def matmul(
@@ -89,7 +90,7 @@ def matmul(
     workspace_limit: int | None = None,
     plan: Plan | None = None,
     dtype: str | None = None,
-    return_report: bool = False,
+    return_report: bool | Literal["relative"] = False,
 ) -> Any:
     """Multiply two matrices, or stacks of them, to a named accuracy.
 
@@ -134,8 +135,9 @@ def matmul(
         The format of the result: "float32" or "float64", rounded once; "int64", exact; "mp" for an `MPArray` of as many
         bits as the accuracy asks for, "mp106" for one of 106. Default: that of the operands. Another one than that, and
         multiprecision, are available on NumPy only so far.
-    return_report : bool
-        Return (c, report).
+    return_report : bool or "relative"
+        Return (c, report). "relative": also prove the largest error of any entry relative to that entry itself,
+        `report.relative_bound`; on NumPy only so far.
 
     Returns
     -------
@@ -151,7 +153,7 @@ def matmul(
         For an argument that cannot be used, which the message names; before anything is computed.
     NotImplementedError
         For words on CuPy arrays, where the device's tensor cores are not those that the words' bound holds for; for
-        multiprecision, another `dtype` than that of the operands, and relative accuracies, on CuPy arrays.
+        multiprecision, another `dtype` than that of the operands, and relative errors, on CuPy arrays.
     OverflowError
         With dtype="int64", if an entry does not fit; the message names it. A ValueError names one that is not whole.
 
@@ -179,20 +181,23 @@ def matmul(
         (out,) = out
     choices = Choices(accuracy, scheme, slices, engine, reproducible, workspace_limit, dtype)
     key = plan, *choices.key
-    check_flag("return_report", return_report)
+    check_report(return_report)
     if not return_report and (c := repeated(a, b, out, key)) is not None:
         return c
     if plan is not None:
         check_plan_alone(plan, choices)
     with np.errstate(all="ignore"):
         pair = Pair(a, b, choices, plan, out)  # check: two stacks of rows
+        relative = isinstance(return_report, str)
+        if relative and pair.backend.name != "numpy":
+            raise NotImplementedError("return_report: 'relative' is available on NumPy only so far; use True")
         product = Product(pair, pair.choices, plan)
-        plan = product.settle(return_report)  # ask, measure what the plan depends on, choose
+        plan = product.settle(bool(return_report))  # ask, measure what the plan depends on, choose
         c = product.compute(plan)  # split, multiply, recombine
         if not return_report:
             product.keep(key, plan)
             return pair.returned(c)
-        report = product.report(plan)  # before the result overwrites an operand that `out` overlaps
+        report = product.report(plan, relative)  # before the result overwrites an operand that `out` overlaps
         return pair.returned(c), report
 
 
@@ -244,7 +249,7 @@ def plan(
     --------
     >>> print(ozaki.plan((100, 100), (100, 100), dtype="float64", accuracy=ozaki.Accuracy("row-column", 1e-16)))
     (100 x 100) (100 x 100), float64: 15 residues, 15 products
-    row-column error <= 1.7e-16, for any operands
+    row-column error <= 1.7e-16 (2^-54 before the rounding), for any operands
     """
     choices = Choices(accuracy, scheme, slices, engine, reproducible, workspace_limit, dtype)
     check_flag("strict", strict)

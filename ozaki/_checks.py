@@ -43,6 +43,13 @@ def check_flag(name: str, x: Any) -> None:
         raise TypeError(f"{name}: {repr(x) if isinstance(x, str | int) else type(x).__name__}; expected True or False")
 
 
+def check_report(x: Any) -> None:
+    """Refuse a `return_report` that names no report."""
+    if not isinstance(x, _FLAG) and not (isinstance(x, str) and x == "relative"):
+        given = repr(x) if isinstance(x, str | int) else type(x).__name__
+        raise TypeError(f"return_report: {given}; expected True or False, or 'relative'")
+
+
 def check_is_plan(plan: Any) -> None:
     """Refuse anything but a Plan."""
     if not isinstance(plan, Plan):

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from math import inf
 
 from ozaki._accuracy import Accuracy
-from ozaki._report import counted, rounded_up, several
+from ozaki._report import power_of_two, priced, rounded_up, several
 from ozaki.schemes import Scheme, Words
 
 
@@ -23,6 +23,7 @@ class Candidate:
     chosen : whether the plan is this candidate
     verdict : "chosen", or why it is not
     exponent : 0, unless the bound may be below the range of a float
+    products : number of its slice products; 1 for the native product
     """
 
     name: str
@@ -31,6 +32,7 @@ class Candidate:
     chosen: bool
     verdict: str
     exponent: int = 0
+    products: int = 1
 
     def __str__(self) -> str:
         time = "time not known" if self.seconds is None else f"{1e3 * self.seconds:.3g} ms"
@@ -38,7 +40,8 @@ class Candidate:
         if self.bound is not None:
             bound = rounded_up(self.bound, self.exponent)
             proves = "proves nothing" if self.bound == inf else f"proves {bound}"
-        return f"{self.name:<22}{time:>16}   {proves:<16} {self.verdict}".rstrip()
+        products = several(self.products, "product")
+        return f"{self.name:<22}{products:>13}{time:>16}   {proves:<16} {self.verdict}".rstrip()
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,8 @@ class Plan:
     bound : what is proven in the target's measure, in units of 2**target.exponent, the rounding to `dtype` included
         (inf: nothing is). The bound of a plan made from operands holds for these operands; that of an a-priori plan,
         for all operands (of a native one, for those where no partial sum over- or underflows).
+    unrounded_bound : what is proven before the rounding to `dtype`, as `bound` else: 0 if the product is exact. That of
+        a native product, which is rounded on the way, is `bound`.
     a_priori : whether the plan was made without data
     engine : engine asked for, "auto" for the backend's choice
     workspace_limit : bytes, or None
@@ -72,6 +77,7 @@ class Plan:
     scheme: Scheme | Words | None
     target: Accuracy
     bound: float
+    unrounded_bound: float
     a_priori: bool
     engine: str = "auto"
     workspace_limit: int | None = None
@@ -104,9 +110,11 @@ class Plan:
         stack = "".join(f"{b} x " for b in self.batch)
         what = "the native product"
         if self.scheme is not None:
-            what = f"{counted(self.slices, self.scheme.name)}, {several(self.products, 'product')}"
+            what = priced(self.slices, self.scheme.name, self.products)
         bound = rounded_up(self.bound, self.target.exponent)
         proven = "no bound" if self.bound == inf else f"{self.target.measure} error <= {bound}"
+        if 0 < self.bound < inf and not self.native:
+            proven += f" ({power_of_two(self.unrounded_bound, self.target.exponent)} before the rounding)"
         origin = "for any operands" if self.a_priori else "for these operands"
         return f"{stack}({m} x {k}) ({k} x {n}), {self.dtype}: {what}\n{proven}, {origin}" + (
             f"\n{self.why}" if self.why else ""

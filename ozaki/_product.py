@@ -30,14 +30,16 @@ from ozaki.planning.facts import (
     MissingFact,
     NativeInRange,
     Need,
+    RelativeError,
     RowsBound,
     WorstRatio,
     settle,
 )
 from ozaki.planning.ordinary import foresee
-from ozaki.planning.promise import proven
+from ozaki.planning.promise import Proven, proven
+from ozaki.planning.proof import relative_bound
 from ozaki.planning.question import Question
-from ozaki.schemes import Scheme, Words
+from ozaki.schemes import Scheme, Words, is_exact
 
 SPECULATE = True
 """Whether a device, while it finds facts, splits the operands for the plan of ordinary ones; it changes no bits."""
@@ -65,7 +67,7 @@ class Product:
         self.facts = Facts()
         self._question: Question | None = None
         self._began_early = False
-        self._proven = inf
+        self._proven = Proven(inf, inf, False)
 
     @cached_property
     def work(self) -> Work:
@@ -157,14 +159,15 @@ class Product:
         pair = self._pair
         if pair.empty or plan.a_priori or not (plan.strict or report):
             return
-        wanted = plan.bound if report else inf
+        wanted = plan.unrounded_bound if report else inf
         prove = partial(proven, plan, pair.native_obstacle, wanted=wanted)
-        (self._proven, met), self.facts = settle(prove, self._measure, self.facts)
-        if met or plan.strict is None:
+        self._proven, self.facts = settle(prove, self._measure, self.facts)
+        if self._proven.met or plan.strict is None:
             return
+        bound = rounded_up(self._proven.bound, plan.target.exponent)
         message = (
-            f"plan: proves a {plan.target.measure} error of {rounded_up(self._proven, plan.target.exponent)} for these "
-            f"operands, but it was made for an accuracy of {plan.target.in_words} and other operands"
+            f"plan: proves a {plan.target.measure} error of {bound} for these operands, but it was made for an "
+            f"accuracy of {plan.target.in_words} and other operands"
         )
         if plan.strict:
             raise ValueError(f"{message}; plan from these, or make the plan with strict=False")
@@ -232,15 +235,18 @@ class Product:
 
     # Reporting -------------------------------------------------------------------------------------------------------
 
-    def report(self, plan: Plan) -> Report:
-        """The report of a product by this plan; the bound of a given plan is the one proven for these operands."""
+    def report(self, plan: Plan, relative: bool) -> Report:
+        """The report of a product by this plan; the bound of a given plan is the one proven for these operands.
+
+        With `relative` it has the relative bound, too, which the computed product proves.
+        """
         pair = self._pair
-        scheme, bound, nonfinite = plan.scheme, plan.bound, None
+        scheme, bound, unrounded, nonfinite = plan.scheme, plan.bound, plan.unrounded_bound, None
         if not pair.empty and (scheme is None or not plan.a_priori):
             if scheme is None:
-                bound = self._native_bound()
+                bound = unrounded = self._native_bound()
             elif self._given is not None:
-                bound = self._proven
+                unrounded, bound, _ = self._proven
             rows = {side: int((self.work.nonfinite(side) > 0).sum()) for side in SIDES}
             nonfinite = sum(count // pair.copies(side) for side, count in rows.items())
         underflows = estimate = None
@@ -248,11 +254,13 @@ class Product:
             underflows = sum(self.work.underflows(side, scheme) // pair.copies(side) for side in SIDES)
             likely = word_bounds.relative(scheme, max(pair.sizes.shape[1], 1), probable=True)
             estimate = with_rounding(likely, pair.dtype)
+        relative_error = self._relative_bound(plan, bound) if relative else None
         held = pair.copied
         if not pair.empty:
             held = pair.held + self.work.workspace
         return Report(
             bound=bound,
+            unrounded_bound=unrounded,
             measure=plan.target.measure,
             scheme="native" if scheme is None else scheme.name,
             slices=plan.slices,
@@ -266,7 +274,20 @@ class Product:
             nonfinite=nonfinite,
             underflows=underflows,
             estimate=estimate,
+            relative_bound=relative_error,
         )
+
+    def _relative_bound(self, plan: Plan, bound: float) -> float:
+        """The largest relative error of an entry (B10), its rounding included, in the unit of the plan's target.
+
+        `bound` is the one that the report has in the plan's measure.
+        """
+        if plan.scheme is None or not is_exact(plan.scheme):
+            return inf
+        if bound == 0:
+            return 0.0
+        bits = inf if self._pair.empty else self._measure(RelativeError(plan.scheme))
+        return with_rounding(relative_bound(bits, plan.target.exponent), plan.dtype, plan.target.exponent)
 
 
 def _of_one_level(x: Need, y: Need) -> bool:
@@ -283,7 +304,7 @@ def _always(facts: Facts) -> bool:
 def _keeps_promise(given: Plan, facts: Facts) -> bool:
     """Whether a given plan meets its target for operands with these facts; False if one is missing."""
     answer = proven(given, None, facts)
-    return not isinstance(answer, Need) and answer[1]
+    return not isinstance(answer, Need) and answer.met
 
 
 @np.errstate(all="ignore")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, Context
-from math import inf, isfinite
+from math import frexp, inf, isfinite
 
 from ozaki._accuracy import Measure
 from ozaki.schemes import PRESETS
@@ -19,6 +19,8 @@ class Report:
     bound : proven error in `measure`, in units of 2**exponent, the rounding to the output included, unless the result
         over- or underflows; inf where nothing is proven. It holds for entries that NaN or Inf do not touch; normwise,
         for the matrices without the rows of A and columns of B that hold any.
+    unrounded_bound : proven error of the product before it is rounded to the output, as `bound` else: 0 if it is exact.
+        That of a native product, which is rounded on the way, is `bound`.
     measure : "componentwise", "row-column" or "normwise"
     scheme : "residues", "digits" (or "digits7", "fp16-digits7": digits of 7 bits), the name of a preset of words,
         "words" or "native"
@@ -35,9 +37,13 @@ class Report:
     estimate : componentwise error to expect of words if rounding errors have zero mean; not proven, and too low for
         sums of one sign on tensor cores that truncate (None: the scheme is not words)
     exponent : 0, unless the bound may be below the range of a float
+    relative_bound : proven largest abs(c - C)_ij / abs(C_ij), C the exact product, in units of 2**exponent, with the
+        rounding to the output, unless the result over- or underflows; inf where nothing is proven: of a native product,
+        of words, and where an entry may be no larger than its error (None: not asked for by return_report="relative")
     """
 
     bound: float
+    unrounded_bound: float
     measure: Measure
     scheme: str
     slices: int
@@ -51,20 +57,27 @@ class Report:
     underflows: int | None = None
     estimate: float | None = None
     exponent: int = 0
+    relative_bound: float | None = None
 
     def __str__(self) -> str:
-        slices = counted(self.slices, self.scheme)
-        what = "native product" if self.native else f"{slices}, {several(self.products, 'slice product')}"
+        what = "native product"
+        if not self.native:
+            what = f"{counted(self.slices, self.scheme)}, {several(self.products, 'slice product')}"
         lines = [f"{what} on {self.engine}"]
         if self.bound == inf:
             lines.append("no error bound")
         else:
             bound = rounded_up(self.bound, self.exponent)
-            lines.append(
-                "proven: exact"
-                if self.bound == 0
-                else f"proven: {self.measure} error <= {bound} (rounding to the output included)"
-            )
+            before = "roundings included"
+            if not self.native:
+                before = f"{power_of_two(self.unrounded_bound, self.exponent)} before the rounding to the output"
+            lines.append("proven: exact" if self.bound == 0 else f"proven: {self.measure} error <= {bound} ({before})")
+        if self.relative_bound == inf:
+            rounded = self.native or _are_words(self.scheme)
+            why = "only products of slices prove one" if rounded else "an entry may be no larger than its error"
+            lines.append(f"no relative error is proven: {why}")
+        elif self.relative_bound and self.measure != "relative":
+            lines.append(f"proven: relative error of every entry <= {rounded_up(self.relative_bound, self.exponent)}")
         if self.estimate is not None:
             lines.append(f"about {self.estimate:.1e} if roundings cancel as random ones do: an estimate, not proven")
         if self.why:
@@ -80,9 +93,19 @@ class Report:
 
 def counted(slices: int, scheme: str) -> str:
     """The slices of a scheme, with their number: "14 residues", "2 words (halfhalf)"."""
-    if scheme in PRESETS or scheme == "words":
+    if _are_words(scheme):
         return several(slices, "word") + ("" if scheme == "words" else f" ({scheme})")
     return f"{slices} {scheme}"
+
+
+def _are_words(scheme: str) -> bool:
+    """Whether a scheme of this name is words."""
+    return scheme in PRESETS or scheme == "words"
+
+
+def priced(slices: int, scheme: str, products: int) -> str:
+    """The slices of a scheme and their price: "14 residues, 14 products"."""
+    return f"{counted(slices, scheme)}, {several(products, 'product')}"
 
 
 def several(count: int, what: str) -> str:
@@ -102,6 +125,14 @@ def rounded_up(x: float, exponent: int = 0) -> str:
     if exponent:
         value = up.multiply(value, up.next_plus(up.power(2, exponent)))
     return f"{Context(prec=2, rounding=ROUND_CEILING).plus(value):.1e}"
+
+
+def power_of_two(x: float, exponent: int = 0) -> str:
+    """The least power of two that is no smaller than the bound x 2**exponent, as "2^-107"; "exact" for 0."""
+    if x == 0:
+        return "exact"
+    fraction, power = frexp(x)
+    return f"2^{power - (fraction == 0.5) + exponent}"
 
 
 def _bytes(count: int) -> str:

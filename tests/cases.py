@@ -3,6 +3,7 @@
 import math
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ import ozaki
 from ozaki.backends.numpy import _execute, _words, work
 from ozaki.backends.numpy.work import Work
 from ozaki.planning.facts import Facts, or_need, settle
+from ozaki.planning.promise import proven
 from ozaki.planning.proof import Proof
 
 FORMATS = {"float32": (24, -149, 128), "float64": (53, -1074, 1024)}
@@ -51,6 +53,13 @@ def measured(measure, a, b, **options):
     """The product, and a report that has the bound in that measure, however large it is."""
     plan = replace(ozaki.plan(a, b, **options), target=ozaki.Accuracy(measure, LOOSEST))
     return ozaki.matmul(a, b, plan=plan, return_report=True)
+
+
+def proven_in(measure, plan, work):
+    """The bound in that measure that `measured` reports of a plan for the operands of a `Work`, without a product."""
+    given = replace(plan, target=ozaki.Accuracy(measure, LOOSEST))
+    prove = partial(proven, given, None, wanted=plan.unrounded_bound)
+    return settle(prove, lambda need, _: work.measure(need), Facts())[0].bound
 
 
 def viewed(rng, x):

@@ -138,8 +138,11 @@ def images(a, b, scheme, rows=rows):
 
 def product(a, b, scheme):
     """A B by the definition, in the dtype that the operands promote to."""
-    mu, nu, cbar = images(a, b, scheme)
-    dtype = np.result_type(a, b)
+    return rounded_images(*images(a, b, scheme), np.result_type(a, b))
+
+
+def rounded_images(mu, nu, cbar, dtype):
+    """The product of images, rounded once."""
     c = np.empty((len(mu), len(nu)), dtype)
     for i, j in np.ndindex(c.shape):
         c[i, j] = rounded(cbar[i][j] * power(-(mu[i] + nu[j])), dtype)

@@ -54,12 +54,6 @@ def same(x: Any, wanted: Any) -> bool:
     )
 
 
-def scaled(x, exponents):
-    """The elements times 2**exponents, which may be far beyond the range of any other type."""
-    moved = np.where(x.signs != 0, x.exponents + exponents, 0)
-    return MPArray(x.signs, moved, x.limbs, x.bits)
-
-
 KINDS = ["uniform", "graded", "far", "sparse", "one", "zeros", "whole", "cancelling"]
 
 
@@ -91,10 +85,10 @@ def operand(prng, shape, bits, kind):
     x = mparray(elements, bits=bits)
     rng = np.random.default_rng(prng.getrandbits(32))
     if kind == "graded":
-        x = scaled(x, rng.integers(-300, 300, shape) + rng.integers(-400, 400, (*shape[:-1], 1)))
+        x = x.ldexp(rng.integers(-300, 300, shape) + rng.integers(-400, 400, (*shape[:-1], 1)))
     elif kind == "far":
-        x = scaled(x, rng.integers(-(10**6), 10**6, (*shape[:-1], 1)))
-    return scaled(x, -bits)
+        x = x.ldexp(rng.integers(-(10**6), 10**6, (*shape[:-1], 1)))
+    return x.ldexp(-bits)
 
 
 def transposed(x):

@@ -138,6 +138,15 @@ def test_the_report_is_printed_on_request(files):
     assert report["slices"] == report["products"] > 10
 
 
+def test_the_relative_error_is_proven_on_request(files):
+    a, b, folder = files
+    words = ["multiply", folder / "a.npy", folder / "b.npz", "-o", folder / "c.npy", "--accuracy", "fp64"]
+    expected = ozaki.matmul(a, b, accuracy="fp64", return_report="relative")[1].relative_bound
+    assert f"proven: relative error of every entry <= {rounded_up(expected)}\n" in run(*words, "--relative")
+    assert json.loads(run(*words, "--relative", "--json"))["relative_bound"] == expected
+    assert json.loads(run(*words, "--json"))["relative_bound"] is None
+
+
 def test_plan_of_files_and_of_shapes(files):
     a, b, folder = files
     chosen = json.loads(run("plan", folder / "a.npy", folder / "b.npz", "--accuracy", "2^-60", "--json"))

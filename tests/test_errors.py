@@ -374,7 +374,8 @@ CASES = {
     },
     "reproducible of shapes": (shapes(scheme="residues", slices=9, reproducible=[]), TypeError, "reproducible", "True"),
     "gemm transposed as BLAS says it": (gemm(trans_a="N"), TypeError, "trans_a", "True or False"),
-    "return_report": (matmul(return_report="no"), TypeError, "return_report", "True or False"),
+    "return_report": (matmul(return_report="no"), TypeError, "return_report", "True or False, or 'relative'"),
+    "return_report of a number": (matmul(return_report=1), TypeError, "return_report", "True or False"),
     "gemm transposed b": (gemm(trans_b=1), TypeError, "trans_b", "True or False"),
     # arguments in each other's places
     "prepare side and operand": (lambda: ozaki.prepare("left", A, PLAN), TypeError, "side", "'left' or 'right'"),

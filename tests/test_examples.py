@@ -14,7 +14,7 @@ PRINTED = {
     "hilbert": "all 400 entries are those of scipy.linalg.invhilbert",
     "interpolation": "from the polynomial",
     "longley": "all certified digits are right",
-    "newton_schulz": "bits, proven in integers",
+    "newton_schulz": "bits, proven in fractions",
     "refinement": "exact residuals, two float64",
 }
 """What each example prints in its last line."""

@@ -48,6 +48,86 @@ def test_rounding(values, bits):
     assert same(mparray(values).round_to(bits), [rounded(v, bits) for v in values])
 
 
+@given(st.lists(st.tuples(numbers, numbers), min_size=1, max_size=6), st.sampled_from([2, 32, 33, 64, 200]))
+@settings(deadline=None)
+def test_order(pairs, bits):
+    """Numbers of any size, signs and bits; many of them agree in all but their last bits."""
+    a = [rounded(p, bits) for p, _ in pairs]
+    for b in ([q for _, q in pairs], [p + power(-400) * (i - 1) for i, p in enumerate(a)], [-p for p in a]):
+        x, y = mparray(a), mparray(b)
+        for compare in (operator.lt, operator.le, operator.gt, operator.ge):
+            wanted = [compare(p, q) for p, q in zip(a, b, strict=True)]
+            assert compare(x, y).tolist() == wanted and compare(x, np.array(b, object)).tolist() == wanted
+            assert compare(x, b[0]).tolist() == [compare(p, b[0]) for p in a]
+            assert compare(b[0], x).tolist() == [compare(b[0], p) for p in a]
+
+
+def test_order_with_what_no_element_can_be():
+    third = mparray([Fraction(1, 3), 1, -2], bits=100)
+    assert (third < Fraction(1, 3)).tolist() == [rationals(third)[0] < Fraction(1, 3), False, True]
+    for bits in range(2, 90):  # the numbers next to 1/3
+        low = 2**bits // 3
+        x = mparray([low, low + 1]) * power(-bits)
+        assert (x < Fraction(1, 3)).tolist() == [True, False] == (x <= Fraction(1, 3)).tolist()
+    others = np.array([np.nan, np.inf, -np.inf])
+    assert (third < others).tolist() == (third <= others).tolist() == [False, True, False]
+    assert (third > others).tolist() == (third >= others).tolist() == [False, False, True]
+    assert not (third < np.nan).any() and not (third >= float("nan")).any() and (third < float("inf")).all()
+    assert (mparray([10**400]) < np.inf).all() and (mparray([[1], [2]]) < np.array([2.0, np.nan])).tolist() == [
+        [True, False],
+        [False, False],
+    ]
+    far = mparray([mpmath.ldexp(1, 2**59), mpmath.ldexp(-1, 2**59)])
+    assert (far > 1).tolist() == [True, False]  # their difference would have too many bits
+    for other in (None, "1", object(), (np.ones(2), np.ones(2))):
+        with pytest.raises(TypeError):
+            third < other  # noqa: B015
+
+
+@given(st.lists(numbers, min_size=12, max_size=12))
+@settings(deadline=None)
+def test_extremes(values):
+    q = np.array(values, object).reshape(2, 3, 2)
+    x = mparray(q)
+    for y, p in ((x, q), (x[:, ::2], q[:, ::2]), (x.T, q.T), (x[:1, 0], q[:1, 0])):
+        assert same(y.max(), p.max()) and same(y.min(), p.min()) and y.max().bits == y.bits
+        for axis in range(-p.ndim, p.ndim):
+            assert same(y.max(axis), p.max(axis)) and same(y.min(axis=axis), p.min(axis=axis))
+
+
+def test_extremes_of_nothing_and_of_no_axis():
+    assert same(mparray(3).max(), 3) and mparray(np.ones((0, 2))).max(axis=1).shape == (0,)
+    for empty, axis in ((np.ones((0, 2)), None), (np.ones((0, 2)), 0), (np.ones(0), -1)):
+        with pytest.raises(ValueError, match=r"^min of no elements: the shape is"):
+            mparray(empty).min(axis)
+    for x, axis in ((mparray(3), 0), (mparray([1]), 1)):
+        with pytest.raises(np.exceptions.AxisError):
+            x.max(axis)
+    with pytest.raises(TypeError):
+        mparray([1]).max(axis=0.0)
+
+
+@given(st.lists(numbers, min_size=3, max_size=3), st.lists(st.integers(-(2**20), 2**20), min_size=3, max_size=3))
+@settings(deadline=None)
+def test_multiples_by_powers_of_two(values, exponents):
+    x = mparray(values)
+    assert same(x.ldexp(np.array(exponents)[:, None]), [[v * power(e) for v in values] for e in exponents])
+    assert same(x.ldexp(exponents[0]), [v * power(exponents[0]) for v in values]) and x.ldexp(5).bits == x.bits
+
+
+def test_multiples_by_powers_of_two_that_are_refused():
+    x = mparray([1, 0])
+    assert same(x.ldexp(2**59).ldexp(-(2**59)), [1, 0]) and same(x[1:].ldexp(2**62), [0])
+    for e in (2**60, -(2**61), 2**62, np.uint64(2**63), -(2**63)):
+        with pytest.raises(ValueError, match=r"^exponents: an element would have an exponent beyond"):
+            x.ldexp(e)
+    for e in (1.0, [0.5, 1], "1"):
+        with pytest.raises(TypeError, match=r"^exponents: dtype .*; expected integers"):
+            x.ldexp(e)
+    with pytest.raises(ValueError, match="broadcast"):
+        x.ldexp([1, 2, 3])
+
+
 SCALARS = [
     2, -3, True, 0.375, Fraction(-5, 4), Decimal("2.5"), np.float64(0.1), np.float32(0.1), np.int64(2**62 + 1),
     np.uint8(200), np.bool_(True), np.longdouble(1) / 3, mpmath.mpf("0.7"), mpmath.ldexp(3, -5000),

@@ -348,8 +348,8 @@ def cupy(monkeypatch):
 
     for name in (
         "abs", "arange", "argmax", "argmin", "asarray", "bitwise_and", "broadcast_to", "clip", "concatenate", "empty",
-        "equal", "frexp", "full", "isfinite", "ldexp", "maximum", "minimum", "sign", "stack", "take_along_axis",
-        "where", "zeros",
+        "equal", "frexp", "full", "isfinite", "isinf", "isnan", "ldexp", "maximum", "minimum", "sign", "stack",
+        "take_along_axis", "where", "zeros",
     ):  # fmt: skip
         setattr(module, name, wrapped(getattr(np, name)))
     module.asnumpy = lambda x: np.array(on_host(x))
@@ -367,14 +367,18 @@ def test_numbers_in_another_librarys_memory(cupy):
     for change in (
         lambda z: z + z.T, lambda z: z - z[:1], lambda z: 3 * z, lambda z: z * 0, lambda z: -z, lambda z: abs(z) + 1,
         lambda z: z.round_to(40), lambda z: 0.5 - z, lambda z: z + np.ones(2).tolist(),
-        lambda z: z[[1, 0], ::-1].copy(),
+        lambda z: z[[1, 0], ::-1].copy(), lambda z: z.max(axis=0), lambda z: z.min(), lambda z: z.ldexp([-9, 3]),
     ):  # fmt: skip
         result = change(y)
         assert type(result.limbs) is OtherArray and same(ozaki.asnumpy(result), rationals(change(x)))
     assert type(y == y.T) is OtherArray and on_host(y == y.T).tolist() == (x == x.T).tolist()
+    others = on_other(np.array([np.nan, -4.0]))
+    for found, wanted in ((y < y.T, x < x.T), (y >= -5, x >= -5), (y < others, x < on_host(others))):
+        assert type(found) is OtherArray and on_host(found).tolist() == wanted.tolist()
     assert type(y.astype("f4")) is OtherArray and on_host(y.astype("f4")).tolist() == x.astype("f4").tolist()
     assert type(y.words(3)) is OtherArray and on_host(y.words(3)).tolist() == x.words(3).tolist()
     assert y.tolist() == x.tolist() and repr(y) == repr(x) and y.to_ints()[0].tolist() == x.to_ints()[0].tolist()
+    assert y.to_fractions().tolist() == values
     with pytest.raises(TypeError, match=r"use ozaki.asnumpy"):
         np.asarray(y)
     for a, b in ((x, y), (y, x), (y, np.ones((2, 2)))):

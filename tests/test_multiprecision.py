@@ -13,7 +13,7 @@ import pytest
 from cases import assert_same, power, viewed
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mparrays import KINDS, operand, pair, planes, rationals, rounded, same_planes, scaled, transposed
+from mparrays import KINDS, operand, pair, planes, rationals, rounded, same_planes, transposed
 
 import ozaki
 from ozaki import Accuracy, MPArray, mparray
@@ -79,8 +79,8 @@ def near(a, b, c):
         for x, axis in ((a, 1), (b, 0))
     ]
     tops = [np.where(top > -(2**62), top, 0) for top in tops]
-    moved = (scaled(x, -top) if isinstance(x, MPArray) else x for x, top in ((a, tops[0]), (b, tops[1])))
-    return *map(fractions, moved), fractions(scaled(c, -tops[0] - tops[1]))
+    moved = (x.ldexp(-top) if isinstance(x, MPArray) else x for x, top in ((a, tops[0]), (b, tops[1])))
+    return *map(fractions, moved), fractions(c.ldexp(-tops[0] - tops[1]))
 
 
 def check(a, b, asked, **options):
@@ -167,7 +167,7 @@ def test_a_long_inner_dimension(prng, k):
 def test_relative_accuracies(prng, kind, asked):
     """Every entry has its digits, however much cancels, and zeros are zero; also out of floats."""
     a, b = pair(prng, 3, 6, 2, 300, (kind, "uniform"))
-    for x, y in ((a, b), (scaled(a, 0).astype("float64"), b.astype("float64"))):
+    for x, y in ((a, b), (a.ldexp(0).astype("float64"), b.astype("float64"))):
         wanted = products(fractions(x), fractions(y))
         for dtype in ("mp", "float64") if asked == 1e-12 else ("mp",):
             c, report = ozaki.matmul(x, y, accuracy=Accuracy("relative", asked), dtype=dtype, return_report=True)
@@ -191,10 +191,10 @@ def test_exponents_near_the_farthest():
     """Exponents are int64: rows that lie 2**40 binary orders apart are multiplied as any others."""
     third = mparray([["1/3", "1/5"]], bits=100)
     for e, f in ((2**40, -(2**40)), (2**33, 2**33), (-(2**59), -(2**59)), (2**59, 2**58)):
-        c = ozaki.matmul(scaled(third, e), scaled(transposed(third), f))
+        c = ozaki.matmul(third.ldexp(e), transposed(third).ldexp(f))
         wanted = ozaki.matmul(third, transposed(third))
-        assert same_planes(c, scaled(wanted, e + f))
-        far = ozaki.matmul(scaled(third, e), scaled(transposed(third), f), dtype="float64")
+        assert same_planes(c.ldexp(-e).ldexp(-f), wanted)
+        far = ozaki.matmul(third.ldexp(e), transposed(third).ldexp(f), dtype="float64")
         assert far.item() == (wanted.astype("float64").item() if e + f == 0 else np.inf if e + f > 0 else 0.0)
 
 
@@ -210,8 +210,8 @@ def test_floats_are_the_product_of_the_images_rounded_once(prng, dtype, accuracy
         a, b = pair(prng, 2, 6, 2, accuracy or precision, kinds)
         ends = smallest - 2, smallest + 2, past - 1, past, -(10**10), 10**10
         for e in (0, *ends) if (accuracy or 0) < 900 else (0, prng.choice(ends), prng.choice(ends)):
-            left = a if abs(e) < 10**6 else scaled(a, -e // 2)
-            right = scaled(b, e)
+            left = a if abs(e) < 10**6 else a.ldexp(-e // 2)
+            right = b.ldexp(e)
             plan = ozaki.plan(left, right, dtype=dtype, accuracy=accuracy)
             c, report = ozaki.matmul(left, right, dtype=dtype, accuracy=accuracy, return_report=True)
             if abs(e) >= 10**6:
@@ -283,7 +283,7 @@ def test_tiles_and_panels_change_no_bits(prng, monkeypatch, tile, panel):
 
 def test_plans_are_proven_anew_for_other_operands(prng):
     easy, longer = operand(prng, (2, 3), 60, "uniform"), operand(prng, (2, 3), 1500, "uniform")
-    hard = scaled(easy, np.array([[0, -600, 0], [0, 0, -500]]))
+    hard = easy.ldexp(np.array([[0, -600, 0], [0, 0, -500]]))
     b = mparray([[0, 0], ["1/3", 0], [0, "1/7"]], bits=90)
     plan = ozaki.plan(longer, b, accuracy=2000)
     with pytest.raises(ValueError, match=r"^plan: proves a componentwise error of .*e-\d\d\d .* accuracy of .*e-602 "):
@@ -548,9 +548,9 @@ def test_powers_of_two_of_rows_and_columns_change_exponents_alone(operands, bits
     along = np.array([data.draw(st.integers(-500, 500)) for _ in range(a.shape[1])])
     for options in ({"accuracy": bits}, {"dtype": f"mp{bits}"}, {"accuracy": "exact"}):
         c = ozaki.matmul(a, b, **options)
-        moved = ozaki.matmul(scaled(a, of_rows), scaled(b, of_columns), **options)
-        assert same_planes(moved, scaled(c, of_rows + of_columns)), options
-    exact = ozaki.matmul(scaled(a, along), scaled(b, -along[:, None]), accuracy="exact")
+        moved = ozaki.matmul(a.ldexp(of_rows), b.ldexp(of_columns), **options)
+        assert same_planes(moved, c.ldexp(of_rows + of_columns)), options
+    exact = ozaki.matmul(a.ldexp(along), b.ldexp(-along[:, None]), accuracy="exact")
     assert same_planes(exact, ozaki.matmul(a, b, accuracy="exact"))
 
 

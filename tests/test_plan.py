@@ -11,7 +11,8 @@ from cases import bounds_of, power, same_bits, spread, work_of
 
 import ozaki
 from ozaki import Accuracy, reference
-from ozaki._report import rounded_up
+from ozaki._cli.verify import MEASURES
+from ozaki._report import power_of_two, rounded_up
 from ozaki.backends.numpy import _describe as _numpy_describe
 from ozaki.backends.numpy import _proof as _numpy_proof
 from ozaki.backends.numpy import _tiles
@@ -117,12 +118,15 @@ def test_what_a_report_says(rng):
     assert report.slices == report.products
     assert report.workspace_bytes > 0
     assert str(report).splitlines()[0] == f"{report.slices} residues, {report.slices} slice products on {report.engine}"
-    assert f"componentwise error <= {rounded_up(report.bound)}" in str(report)
+    before = power_of_two(report.unrounded_bound)
+    proven = f"componentwise error <= {rounded_up(report.bound)} ({before} before the rounding to the output)"
+    assert f"proven: {proven}" in str(report).splitlines()
     assert "NaN or Inf" in str(report)
     _, report = ozaki.matmul(a, b, return_report=True)
     assert report.native
     assert "native product" in report.why
-    assert "bits may differ" in str(report)
+    assert "bits may differ" in str(report) and report.unrounded_bound == report.bound
+    assert f"error <= {rounded_up(report.bound)} (roundings included)" in str(report)
     _, report = ozaki.matmul(a, b, scheme="fp16-digits", slices=4, return_report=True)
     assert str(report).startswith(f"4 {report.scheme}, 10 slice products")
     assert "4 fp16-digits" in str(ozaki.plan(a, b, scheme="fp16-digits", slices=4))
@@ -501,6 +505,34 @@ def test_a_batch_has_one_plan_which_any_of_its_matrices_may_need(rng):
     assert plan.batch == (3,)
 
 
+@pytest.mark.parametrize("measure", ["componentwise", "row-column", "normwise"])
+def test_more_accurate_products_prove_more_before_their_rounding(rng, measure):
+    """The rounding to float64 hides the accuracy in `bound`, not in `unrounded_bound`."""
+    a, b = (np.ldexp(1 + rng.random(shape), rng.integers(-60, 60, shape)) for shape in ((20, 30), (30, 20)))
+    proven = []
+    for bits in (64, 80, 106):
+        asked = {"accuracy": Accuracy(measure, 2.0**-bits), "scheme": "residues"}
+        plan = ozaki.plan(a, b, **asked)
+        for options in (asked, {"plan": plan}):
+            _, report = ozaki.matmul(a, b, return_report=True, **options)
+            assert (report.bound, report.unrounded_bound) == (plan.bound, plan.unrounded_bound)
+            assert report.bound == with_rounding(report.unrounded_bound, "float64")
+            assert f"({power_of_two(report.unrounded_bound)} before the rounding" in str(report)
+        assert f"({power_of_two(plan.unrounded_bound)} before the rounding)" in str(plan)
+        c = ozaki.matmul(a, b, scheme="residues", slices=plan.slices, dtype="mp400")
+        assert MEASURES[measure](c, a, b) <= plan.unrounded_bound <= 2.0**-bits
+        proven.append(plan.unrounded_bound)
+    assert proven == sorted(set(proven), reverse=True)
+
+
+@pytest.mark.parametrize(
+    ("x", "exponent", "text"),
+    [(0.0, -9, "exact"), (2.0**-107, 0, "2^-107"), (1.001 * 2.0**-107, 0, "2^-106"), (0.3, -1000, "2^-1001")],
+)
+def test_bounds_are_rounded_up_to_powers_of_two(x, exponent, text):
+    assert power_of_two(x, exponent) == text
+
+
 # Using plans --------------------------------------------------------------------------------------------------------
 
 
@@ -522,7 +554,8 @@ def test_a_plan_serves_other_operands_and_the_report_proves_anew(rng):
     assert report.bound == plan.bound
     assert same_bits(same, ozaki.matmul(a, b, accuracy="fp64", reproducible=True))
     _, report = ozaki.matmul(np.rint(a), np.rint(b), plan=plan, return_report=True)
-    assert report.bound == 2.0**-53
+    assert (report.bound, report.unrounded_bound) == (2.0**-53, 0.0)
+    assert "(exact before the rounding to the output)" in str(report)
 
 
 def large_meets_small(a, b):

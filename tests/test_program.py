@@ -30,7 +30,7 @@ L4 = devices.of("89", multiprocessors=58, shared_memory=102400)
 
 
 def plan_of(scheme, shape, dtype="float64", **choices):
-    return Plan(shape, (), dtype, scheme, Accuracy("componentwise", 1e-15), np.inf, True, **choices)
+    return Plan(shape, (), dtype, scheme, Accuracy("componentwise", 1e-15), np.inf, np.inf, True, **choices)
 
 
 def product_of(device, plan):

@@ -16,7 +16,7 @@ import pytest
 
 import ozaki
 
-FUNCTIONS = ["ascupy", "asnumpy", "gemm", "matmul", "mparray", "plan", "prepare", "residual"]
+FUNCTIONS = ["ascupy", "asnumpy", "gemm", "matmul", "matrix_power", "mparray", "plan", "prepare", "residual"]
 CLASSES = ["Accuracy", "Plan", "Prepared", "Report", "Words"]
 ARRAYS = ["MPArray"]
 MODULES = ["reference", "tensor_core"]
@@ -30,6 +30,7 @@ SIGNATURES = {
     "mparray": "(x, bits=None)",
     "matmul": f"(a, b, out=None, *, {CHOICES}, {REST}, workspace_limit=None, plan=None, dtype=None, "
     "return_report=False)",
+    "matrix_power": "(a, n)",
     "plan": f"(a, b, *, {CHOICES}, dtype=None, {REST}, workspace_limit=None, strict=True)",
     "prepare": "(x, side, plan)",
     "residual": "(a, x, b, *, accuracy='exact', dtype=None)",
@@ -45,6 +46,7 @@ FIELDS = {
         "scheme",
         "target",
         "bound",
+        "unrounded_bound",
         "a_priori",
         "engine",
         "workspace_limit",
@@ -55,6 +57,7 @@ FIELDS = {
     "Prepared": ["side", "plan", "shape", "dtype", "slices", "backend"],
     "Report": [
         "bound",
+        "unrounded_bound",
         "measure",
         "scheme",
         "slices",
@@ -68,6 +71,7 @@ FIELDS = {
         "underflows",
         "estimate",
         "exponent",
+        "relative_bound",
     ],
     "Words": [
         "word",

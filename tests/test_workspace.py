@@ -107,6 +107,18 @@ def test_a_plan_is_made_within_the_limit(rng):
     assert plan.bound == ozaki.plan(a, b, accuracy=70).bound
 
 
+@pytest.mark.parametrize("shapes", SHAPES[:5], ids=str)
+def test_the_proof_of_a_relative_error_is_counted(rng, shapes):
+    a, b = operands(rng, shapes, "normal")
+    out = np.empty(np.matmul(a, b).shape)
+    options = {"scheme": "residues", "slices": 14, "out": out, "return_report": "relative"}
+    most, (_, report) = held(lambda: ozaki.matmul(a, b, **options))
+    assert most <= report.workspace_bytes
+    if report.workspace_bytes >= 2 * LEAST:
+        most, (_, limited) = held(lambda: ozaki.matmul(a, b, workspace_limit=LEAST, **options))
+        assert most <= limited.workspace_bytes <= LEAST and limited.relative_bound == report.relative_bound
+
+
 @pytest.mark.parametrize("into", ["none", "apart", "c", "transposed"])
 def test_gemm_holds_no_more_than_its_report_says_and_the_limit_allows(rng, into):
     a, b, c = rng.standard_normal((700, 30)), rng.standard_normal((30, 600)), rng.standard_normal((700, 600))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import asdict
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 from rich.markup import escape
@@ -49,6 +49,9 @@ OUTPUT_HELP = (
     "Where the product goes: .npy, .npz, .mtx, .mtx.gz or .txt. A multiprecision one goes to .npz, or, as decimal "
     "digits, to .txt, which implies --dtype mp."
 )
+
+
+RELATIVE_HELP = "The report, and the largest error of an entry relative to itself that is proven."
 
 
 def _print_version(wanted: bool) -> None:
@@ -114,6 +117,7 @@ def multiply(
     reproducible: ReproducibleOption = False,
     device: DeviceOption = Device.auto,
     report: Annotated[bool, typer.Option("--report", help="Print what ran and what is proven.")] = False,
+    relative: Annotated[bool, typer.Option("--relative", help=RELATIVE_HELP)] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Multiply two matrices in files."""
@@ -127,10 +131,11 @@ def multiply(
         files.check_writable(output, shapes(x.shape, y.shape).result)
         if options["dtype"] is None and (isinstance(x, ozaki.MPArray) or isinstance(y, ozaki.MPArray)):
             files.check_holds(output, "mp")
-        where = device_for(device, x, y, options)
+        where = device_for(device, x, y, options, relative)
         step("multiplying")
         start = time.perf_counter()
-        c, account = ozaki.matmul(placed(x, where), placed(y, where), **options, return_report=True)
+        asked: Literal[True, "relative"] = "relative" if relative else True
+        c, account = ozaki.matmul(placed(x, where), placed(y, where), **options, return_report=asked)
         c = to_host(c)
         seconds = time.perf_counter() - start
         step("writing")
@@ -139,7 +144,7 @@ def multiply(
     if as_json:
         shape = list(c.shape)
         print_json({"output": output, "shape": shape, "dtype": format_of(c), "seconds": seconds, **asdict(account)})
-    elif report:
+    elif report or relative:
         out.print(
             f"{printable(output)}: {'x'.join(map(str, c.shape)) or 'a number'}, {format_of(c)}, {seconds:.3g} s",
             soft_wrap=True,

@@ -30,10 +30,11 @@ def pick_device(device: Device) -> str:
     return "cpu"
 
 
-def device_for(device: Device, a: Matrix, b: Matrix, options: dict[str, Any]) -> str:
+def device_for(device: Device, a: Matrix, b: Matrix, options: dict[str, Any], relative: bool = False) -> str:
     """Return where to multiply these operands with these options of `ozaki.matmul`: "gpu" or "cpu", as `pick_device`.
 
-    What CuPy arrays do not offer yet is computed on the CPU, unless a GPU is asked for.
+    `relative` says whether a relative error is to be proven, whatever the accuracy is. What CuPy arrays do not offer
+    yet is computed on the CPU, unless a GPU is asked for.
 
     Raises
     ------
@@ -43,13 +44,13 @@ def device_for(device: Device, a: Matrix, b: Matrix, options: dict[str, Any]) ->
     where = pick_device(device)
     target, dtype = options["accuracy"], options["dtype"]
     wide = any(isinstance(x, ozaki.MPArray) for x in (a, b))
-    relative = isinstance(target, ozaki.Accuracy) and target.measure == "relative"
+    relative = relative or (isinstance(target, ozaki.Accuracy) and target.measure == "relative")
     if where == "cpu" or not (wide or relative or dtype not in (None, str(np.result_type(a, b)))):
         return where
     if device is Device.gpu:
         raise NotImplementedError(
             "device: a GPU takes no multiprecision numbers, no --dtype other than that of the operands, and no "
-            "relative accuracy yet; leave --device gpu away"
+            "relative error yet; leave --device gpu away"
         )
     return "cpu"
 

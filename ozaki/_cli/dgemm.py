@@ -14,6 +14,7 @@ import numpy as np
 import ozaki
 from ozaki import reference
 from ozaki._cli.devices import array_library, to_host
+from ozaki._report import priced
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,7 @@ class Timed:
     Attributes
     ----------
     name : the accuracy that was asked for, a key of `REQUESTS`, or "native"
-    what : number and name of the slices that ran, or "float64"
+    what : number and name of the slices that ran, and their products; or "float64"
     error : the largest componentwise error over the sampled entries
     rms : the root mean square of the componentwise errors of the sampled entries
     bound : the proven componentwise bound, inf without one
@@ -71,7 +72,7 @@ def emulate_dgemm(size: int, device: str, seed: int = 0) -> Iterator[Timed]:
         seconds, c = _median_time(product, device)
         errors = reference.componentwise_errors(to_host(c)[rows][:, cols], a[rows], b[:, cols])
         error, rms = float(errors.max()), float(np.sqrt((errors**2).mean()))
-        what = "float64" if report.native else f"{report.slices} {report.scheme}"
+        what = "float64" if report.native else priced(report.slices, report.scheme, report.products)
         return Timed(name, what, error, rms, report.bound, seconds, str(report))
 
     yield timed("native", lambda: x @ y, scheme="native")

@@ -26,6 +26,7 @@ import numpy.typing as npt
 
 import ozaki
 from ozaki._cli.devices import array_library, to_host
+from ozaki._report import priced
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Product: TypeAlias = Callable[[Floats, Floats], tuple[Floats, float, str]]
@@ -71,7 +72,8 @@ class Solved:
     digits : -log10 of the largest relative error of a coefficient, at most `FULL`
     promised : -log10 of the largest relative error that the error bound of the residuals allows, at most `FULL`;
         None for a method without residuals
-    product : slices or format that the residuals were computed with; empty for a method without residuals
+    product : slices and their products, or format, that the residuals were computed with; empty for a method without
+        residuals
     """
 
     method: str
@@ -188,7 +190,7 @@ def _product_to(accuracy: ozaki.Accuracy, device: str) -> Product:
     def product(left: Floats, right: Floats) -> tuple[Floats, float, str]:
         xp = array_library(device)
         c, report = ozaki.matmul(xp.asarray(left), xp.asarray(right), accuracy=accuracy, return_report=True)
-        return to_host(c), accuracy.tolerance, f"{report.slices} {report.scheme}"
+        return to_host(c), accuracy.tolerance, priced(report.slices, report.scheme, report.products)
 
     return product
 

@@ -17,7 +17,7 @@ from ozaki._choices import Choices
 from ozaki._formats import in_units, is_multiprecision, precision_of
 from ozaki._operands import DTYPES, Shapes, shapes
 from ozaki._pair import NO_MULTIPRECISION
-from ozaki._report import counted, several
+from ozaki._report import priced
 from ozaki._result import result_format
 from ozaki.backends import Backend
 from ozaki.planning.facts import Facts
@@ -64,7 +64,7 @@ class Planned:
     def as_json(self) -> dict[str, Any]:
         """The plan, device, engine, steps and seconds as plain data, for JSON."""
         plan = self.plan
-        names = ("shape", "batch", "dtype", "slices", "products", "bound", "a_priori", "why")
+        names = ("shape", "batch", "dtype", "slices", "products", "bound", "unrounded_bound", "a_priori", "why")
         return {
             **{name: getattr(plan, name) for name in names},
             "scheme": "native" if plan.scheme is None else plan.scheme.name,
@@ -84,7 +84,7 @@ def _plan_lines(plan: ozaki.Plan, undecided: str) -> list[str]:
         return [*str(plan).splitlines(), *([undecided] if undecided else [])]
     assert plan.scheme is not None
     first = str(plan).splitlines()[0].rpartition(": ")[0]
-    what = f"{counted(plan.slices, plan.scheme.name)}, {several(plan.products, 'product')}"
+    what = priced(plan.slices, plan.scheme.name, plan.products)
     return [f"{first}: {what}", undecided, *([plan.why] if plan.why else [])]
 
 
@@ -140,7 +140,7 @@ def _plan_of_shapes(
     question = Question(sizes, dtype, choices, backend.machine(), obstacle, wide=wide)
     plan, _ = foresee(question, Facts())
     if plan.scheme is not None:
-        plan = replace(plan, bound=inf)  # the bound is an estimate, which is proven for no operands
+        plan = replace(plan, bound=inf, unrounded_bound=inf)  # an estimate, which is proven for no operands
     plan = explained(question, Facts(), plan)
     if plan.scheme is None:
         return plan, "" if target is None else "unless products or sums over- or underflow, which the elements decide"

@@ -1,4 +1,4 @@
-"""Exact arithmetic on `Numbers`: sums, differences, multiples, comparison."""
+"""Exact arithmetic on `Numbers`: sums, differences, multiples, comparison, extremes."""
 
 from __future__ import annotations
 
@@ -117,14 +117,64 @@ def scaled(x: Numbers, whole: int, exponent: int) -> Numbers:
     return out
 
 
-def equal(x: Numbers, y: Numbers) -> Any:
-    """Whether the elements are the same numbers: a bool array of the broadcast shape."""
-    x, y = broadcast(x, y)
+def shifted(x: Numbers, exponents: Any) -> Numbers:
+    """X times 2**exponents, an array of integers or one; the shapes broadcast.
+
+    Raises
+    ------
+    ValueError
+        If an exponent would be beyond `FARTHEST`, or one is given that is beyond twice that.
+    """
     xp = library(x.limbs)
-    same = (x.signs == y.signs) & (x.exponents == y.exponents)
+    x = broadcast_to(x, np.broadcast_shapes(x.shape, exponents.shape))
+    present = x.signs != 0
+    widest = 2 * FARTHEST
+    near = (exponents <= widest) & (exponents >= -widest)
+    sums = xp.where(present, x.exponents + xp.where(near, exponents, 0).astype(np.int64), 0)
+    if bool((present & ~(near & (abs(sums) <= FARTHEST))).any()):
+        raise ValueError("exponents: an element would have an exponent beyond -2**60 to 2**60")
+    return Numbers(x.signs, sums, x.limbs, x.bits)
+
+
+def order(x: Numbers, y: Numbers) -> Any:
+    """Where x is below, equal to, or above y: -1, 0 or 1, an int8 array of the broadcast shape."""
+    x, y = broadcast(x, y)
+    found = _sign(x.exponents, y.exponents)  # of magnitudes of one sign, as long as nothing lower matters
     for i in range(max(len(x.limbs), len(y.limbs))):
-        same &= xp.equal(*(e.limbs[i] if i < len(e.limbs) else np.uint32(0) for e in (x, y)))
-    return same
+        lower = _sign(*(e.limbs[i] if i < len(e.limbs) else np.uint32(0) for e in (x, y)))
+        found = found + (found == 0) * lower
+    return _sign(x.signs, y.signs) + (x.signs == y.signs) * x.signs * found
+
+
+def _sign(x: Any, y: Any) -> Any:
+    """The sign of x - y, int8."""
+    return (x > y).astype(np.int8) - (x < y).astype(np.int8)
+
+
+def extreme(x: Numbers, axis: int, sign: int) -> Numbers:
+    """The largest (sign 1) or smallest (sign -1) elements along an axis, which is not empty."""
+    x = x.transpose(axis, *(i for i in range(x.ndim) if i != axis))
+    while (count := x.shape[0]) > 1:
+        half = count // 2
+        upper, lower = x[:half], x[half : 2 * half]
+        chosen = where(sign * order(upper, lower) >= 0, upper, lower)
+        x = joined(chosen, x[2 * half :])
+    return x[0]
+
+
+def where(chosen: Any, x: Numbers, y: Numbers) -> Numbers:
+    """The elements of x where `chosen` is true, else those of y; both have the same shape and bits."""
+    xp = library(x.limbs)
+    planes = zip((x.signs, x.exponents, x.limbs), (y.signs, y.exponents, y.limbs), strict=True)
+    signs, exponents, limbs = (xp.where(chosen, p, q) for p, q in planes)
+    return Numbers(signs, exponents, limbs, x.bits)
+
+
+def joined(x: Numbers, y: Numbers) -> Numbers:
+    """The elements of x and then those of y, of the same bits, along the first axis."""
+    xp = library(x.limbs)
+    signs, exponents = (xp.concatenate(each) for each in ((x.signs, y.signs), (x.exponents, y.exponents)))
+    return Numbers(signs, exponents, xp.concatenate([x.limbs, y.limbs], axis=1), x.bits)
 
 
 def broadcast(x: Numbers, y: Numbers) -> tuple[Numbers, Numbers]:

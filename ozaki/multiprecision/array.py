@@ -8,10 +8,11 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
+from numpy.lib.array_utils import normalize_axis_index
 
 from ozaki._environment import default_environment
 from ozaki.multiprecision import exact, files
-from ozaki.multiprecision.arithmetic import add, equal, magnitude, negated, rounded_to, scaled
+from ozaki.multiprecision.arithmetic import add, extreme, magnitude, negated, order, rounded_to, scaled, shifted
 from ozaki.multiprecision.checks import check_bits
 from ozaki.multiprecision.convert import comparable, exactly
 from ozaki.multiprecision.floats import PRECISION, not_finite, of_floats, to_floats, trimmed
@@ -141,29 +142,54 @@ class MPArray(Numbers):
 
         return matmul(other, self)
 
-    @default_environment
     def __eq__(self, other: Any) -> Any:
         """Whether the elements are the same numbers: a bool array of the broadcast shape.
 
         An element of `other` that is not dyadic, as 1/3, equals none, and no more does NaN or Inf in an array of
         floats.
         """
-        finite = None
-        if getattr(getattr(other, "dtype", None), "kind", "") == "f" or isinstance(other, float):
-            other = np.asarray(other) if isinstance(other, float) else other
-            if not_finite(other) is not None:
-                xp = self.library
-                finite = xp.isfinite(other)
-                other = xp.where(finite, other, 0)
-        y = self._operand(other, lambda x: comparable(x, self.bits))
-        if y is None:
-            return NotImplemented
-        same = equal(self, y)
-        return same if finite is None else same & finite
+        return self._compared(other, lambda found: found == 0)
 
     def __ne__(self, other: Any) -> Any:
         same = self.__eq__(other)
         return same if same is NotImplemented else ~same
+
+    def __lt__(self, other: Any) -> Any:
+        """Whether the elements are smaller: a bool array of the broadcast shape.
+
+        The numbers are compared exactly, 1/3 and infinite ones of `other`, too. To NaN no order holds.
+        """
+        return self._compared(other, lambda found: found < 0)
+
+    def __le__(self, other: Any) -> Any:
+        return self._compared(other, lambda found: found <= 0)
+
+    def __gt__(self, other: Any) -> Any:
+        return self._compared(other, lambda found: found > 0)
+
+    def __ge__(self, other: Any) -> Any:
+        return self._compared(other, lambda found: found >= 0)
+
+    @default_environment
+    def _compared(self, other: Any, holds: Callable[[Any], Any]) -> Any:
+        """Whether `holds` of the `order` of the elements and another operand; False beside NaN.
+
+        It is NotImplemented for what this class leaves to others.
+        """
+        xp, given = self.library, None
+        if getattr(getattr(other, "dtype", None), "kind", "") == "f" or isinstance(other, float):
+            other = np.asarray(other) if isinstance(other, float) else other
+            if not_finite(other) is not None:
+                given = other
+                other = xp.where(xp.isfinite(given), given, 0)
+        y = self._operand(other, lambda x: comparable(x, self.bits))
+        if y is None:
+            return NotImplemented
+        found = order(self, y)
+        if given is None:
+            return holds(found)
+        found = xp.where(xp.isinf(given), -xp.sign(given), found)
+        return holds(found) & ~xp.isnan(given)
 
     def _operand(self, other: Any, convert: Callable[[Any], Numbers] = exactly) -> Numbers | None:
         """The other operand, in the memory where this array lies; None for what this class leaves to others.
@@ -186,6 +212,80 @@ class MPArray(Numbers):
                 raise TypeError("operands in NumPy and CuPy memory; move one by ozaki.asnumpy or ozaki.ascupy")
             found = moved(found, self.library)
         return found
+
+    @default_environment
+    def max(self, axis: int | None = None) -> Self:
+        """The largest element, or those along an axis.
+
+        Parameters
+        ----------
+        axis : int, optional
+            Default: of the whole array.
+
+        Returns
+        -------
+        MPArray, without the axis, or without any
+
+        Raises
+        ------
+        ValueError
+            If there are no elements to choose from.
+        numpy.exceptions.AxisError, TypeError
+            If the array has no such axis, or it is no integer.
+
+        Examples
+        --------
+        >>> import ozaki
+        >>> x = ozaki.mparray([["0.1", "0.3"], ["0.2", "-1"]], bits=200)
+        >>> x.max(axis=0)
+        mparray([0.2, 0.3], bits=200)
+        >>> abs(x).max() == 1
+        np.True_
+        """
+        return self._extreme(axis, 1)
+
+    @default_environment
+    def min(self, axis: int | None = None) -> Self:
+        """The smallest element, or those along an axis; else as `max`."""
+        return self._extreme(axis, -1)
+
+    def _extreme(self, axis: int | None, sign: int) -> Self:
+        x = self.reshape(-1) if axis is None else self
+        place = normalize_axis_index(0 if axis is None else integer_of(axis), x.ndim)
+        if x.shape[place] == 0:
+            raise ValueError(f"{'max' if sign > 0 else 'min'} of no elements: the shape is {self.shape}")
+        return self._of(extreme(x, place, sign))
+
+    @default_environment
+    def ldexp(self, exponents: Any) -> Self:
+        """The elements times 2**exponents, exactly, as `numpy.ldexp` of floats.
+
+        Parameters
+        ----------
+        exponents : int or array of integers
+            Its shape broadcasts with that of the array.
+
+        Returns
+        -------
+        MPArray, of the broadcast shape
+
+        Raises
+        ------
+        TypeError
+            If the exponents are no integers.
+        ValueError
+            If an element would lie beyond 2**-2**60 to 2**2**60, or the shapes do not broadcast.
+
+        Examples
+        --------
+        >>> import ozaki
+        >>> ozaki.mparray([3, 5]).ldexp([1, -2])
+        mparray([ 6.0, 1.25], bits=3)
+        """
+        found = self.library.asarray(exponents)
+        if found.dtype.kind not in "iu":
+            raise TypeError(f"exponents: dtype {found.dtype}; expected integers")
+        return self._of(shifted(self, found))
 
     def round_to(self, bits: int) -> Self:
         """The elements rounded to nearest at `bits` bits below their own first bit, ties to even.
@@ -326,6 +426,26 @@ class MPArray(Numbers):
         ([3, -3], [-3, 2])
         """
         return exact.to_ints(self)
+
+    def to_fractions(self) -> npt.NDArray[np.object_]:
+        """The elements as Python's fractions, exactly.
+
+        Returns
+        -------
+        array of objects, fractions.Fraction, of the same shape
+
+        Raises
+        ------
+        ValueError
+            If one would take more than 2**24 bits.
+
+        Examples
+        --------
+        >>> import ozaki
+        >>> ozaki.mparray([0.375, -12]).to_fractions().tolist()
+        [Fraction(3, 8), Fraction(-12, 1)]
+        """
+        return exact.to_fractions(self)
 
     def to_flint(self) -> Any:
         """The elements as numbers of python-flint, exactly: balls of radius 0.

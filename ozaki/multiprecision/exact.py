@@ -1,14 +1,16 @@
-"""`Numbers` as numbers of mpmath and python-flint, and as Python's integers: always exactly."""
+"""`Numbers` as numbers of mpmath and python-flint, and as Python's integers and fractions: always exactly."""
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ozaki.multiprecision.collector import paused_collector
-from ozaki.multiprecision.numbers import Numbers, moved
+from ozaki.multiprecision.errors import element
+from ozaki.multiprecision.numbers import MOST_BITS, Numbers, moved
 from ozaki.multiprecision.wholes import signed, to_wholes
 
 
@@ -18,6 +20,25 @@ def to_ints(x: Numbers) -> tuple[npt.NDArray[np.object_], npt.NDArray[np.int64]]
     x = moved(x, np)
     wholes, exponents = to_wholes(x)
     return _objects(signed(wholes, x.signs.reshape(-1)), x.shape), exponents.reshape(x.shape)
+
+
+@paused_collector()
+def to_fractions(x: Numbers) -> npt.NDArray[np.object_]:
+    """An array of objects: Python's fractions.
+
+    Raises
+    ------
+    ValueError
+        If one would take more than `MOST_BITS` bits; the message names it.
+    """
+    x = moved(x, np)
+    wholes, exponents = to_wholes(x)
+    far = abs(exponents) > MOST_BITS
+    if far.any():
+        index = np.unravel_index(int(far.argmax()), x.shape)
+        raise ValueError(f"{element(index)} lies so far from 1 that its fraction takes more than {MOST_BITS} bits")
+    parts = zip(signed(wholes, x.signs.reshape(-1)), exponents.tolist(), strict=True)
+    return _objects([Fraction(whole << max(e, 0), 1 << max(-e, 0)) for whole, e in parts], x.shape)
 
 
 @paused_collector()

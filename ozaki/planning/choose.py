@@ -147,7 +147,7 @@ def _named(question: Question, facts: Facts, scheme: Scheme | Words) -> Plan:
     if target is None and not question.for_operands:
         return plan_for_any(question.sizes, question.dtype, scheme, None, question.choices, why)
     goal = question.before_rounding(target or default_accuracy(question.dtype, question.k))
-    bound = 0.0 if question.empty else proven_bound(scheme, goal, question.k, question.dtype, facts)
+    bound = 0.0 if question.empty else proven_bound(scheme, goal, question.k, facts)
     check_proven(scheme, bound, target, goal.measure, "these operands")
     return _plan(question, scheme, goal, bound, why)
 
@@ -297,6 +297,6 @@ def _plan(question: Question, scheme: Scheme | Words, target: Accuracy, bound: f
     sizes, choices = question.sizes, question.choices
     proven = with_rounding(bound, question.dtype, target.exponent)
     return Plan(
-        sizes.shape, sizes.batch, question.dtype, scheme, target, proven, False, choices.engine,
+        sizes.shape, sizes.batch, question.dtype, scheme, target, proven, bound, False, choices.engine,
         choices.workspace_limit, why,
     )  # fmt: skip

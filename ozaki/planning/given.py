@@ -68,7 +68,7 @@ def plan_for_any(
     check_proven(scheme, bound, target, "row-column", "any operands")
     proven = with_rounding(bound, dtype, goal.exponent)
     return Plan(
-        sizes.shape, sizes.batch, dtype, scheme, goal, proven, True, choices.engine, choices.workspace_limit, why
+        sizes.shape, sizes.batch, dtype, scheme, goal, proven, bound, True, choices.engine, choices.workspace_limit, why
     )
 
 
@@ -88,4 +88,4 @@ def native_plan(
 ) -> Plan:
     """The plan of the native product: its bound is componentwise, and so holds in every measure."""
     target = target or default_accuracy(dtype, sizes.shape[1])
-    return Plan(sizes.shape, sizes.batch, dtype, None, target, bound, a_priori, workspace_limit=limit, why=why)
+    return Plan(sizes.shape, sizes.batch, dtype, None, target, bound, bound, a_priori, workspace_limit=limit, why=why)

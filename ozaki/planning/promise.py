@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import inf
+from typing import NamedTuple
 
 from ozaki._formats import precision_of
 from ozaki._plan import Plan
@@ -12,28 +13,40 @@ from ozaki.planning.facts import Facts, NativeInRange, Spans, or_need
 from ozaki.planning.proof import exact_bits, proven_bound
 
 
+class Proven(NamedTuple):
+    """What holds of a product by a plan.
+
+    Attributes
+    ----------
+    unrounded : bound in the plan's measure, before the rounding to the output; inf where nothing is proven
+    bound : the same with that rounding
+    met : whether the plan's target is met
+    """
+
+    unrounded: float
+    bound: float
+    met: bool
+
+
 @or_need
-def proven(plan: Plan, native_obstacle: str | None, facts: Facts, wanted: float = inf) -> tuple[float, bool]:
-    """The bound that holds for operands with these facts, and whether the plan's target is met; or the missing fact.
+def proven(plan: Plan, native_obstacle: str | None, facts: Facts, wanted: float = inf) -> Proven:
+    """What holds for operands with these facts; or the missing fact.
 
     Parameters
     ----------
     plan : a plan that is not a priori
     native_obstacle : why the native product is not an IEEE product here; None if it is
-    wanted : a bound that the result should be no larger than, if that can be proven; by default the target is enough
-
-    Returns
-    -------
-    bound : in the plan's measure, the rounding to the output included; inf where nothing is proven
-    met : whether the bound meets the plan's target
+    wanted : a bound before the rounding that the result should be no larger than, if that can be proven; by default the
+        target is enough
     """
     k, dtype, target = plan.shape[1], plan.dtype, plan.target
     if plan.scheme is None:
         in_range = native_obstacle is None and facts[NativeInRange()]
         bound = native.bound(max(k, 1), dtype) if in_range else inf
-        return bound, suffices(bound, target.tolerance, dtype)
-    bound = proven_bound(plan.scheme, target, k, dtype, facts, wanted)
+        return Proven(bound, bound, suffices(bound, target.tolerance, dtype))
+    unrounded = proven_bound(plan.scheme, target, k, facts, wanted)
+    bound = with_rounding(unrounded, dtype, target.exponent)
     if target.exact:
-        met = bound == 0 and exact_bits(facts[Spans()], k) <= precision_of(dtype)
-        return (0.0, True) if met else (with_rounding(bound, dtype), False)
-    return with_rounding(bound, dtype, target.exponent), bound <= target.tolerance
+        met = unrounded == 0 and exact_bits(facts[Spans()], k) <= precision_of(dtype)
+        return Proven(unrounded, 0.0 if met else bound, met)
+    return Proven(unrounded, bound, unrounded <= target.tolerance)

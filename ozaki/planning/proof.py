@@ -11,7 +11,7 @@ from ozaki.bounds import words as word_bounds
 from ozaki.bounds.description import NO_SPAN
 from ozaki.bounds.exact import FAR
 from ozaki.bounds.levels import EVERY, SAMPLE, bits_of, levels
-from ozaki.bounds.rounding import UP, scaled, with_rounding
+from ozaki.bounds.rounding import UP, scaled
 from ozaki.planning.facts import Facts, LeastProduct, Ratio, RelativeError, RowsBound, Spans, WorstRatio
 from ozaki.schemes import Scheme, Words, is_exact, scaling_of
 from ozaki.schemes.image import ceil_log2
@@ -152,25 +152,21 @@ def exact_below(name: str, most: int, k: int, spans: tuple[int, int]) -> int:
     return first_count(exact, least_of(name, k), most)
 
 
-def proven_bound(
-    scheme: Scheme | Words, target: Accuracy, k: int, dtype: str, facts: Facts, wanted: float = inf
-) -> float:
+def proven_bound(scheme: Scheme | Words, target: Accuracy, k: int, facts: Facts, wanted: float = inf) -> float:
     """The bound of a given scheme, before the rounding to the output, from the first level at which it suffices.
 
-    It suffices if it meets the target and, with that rounding, is no larger than `wanted`. Where no level suffices, it
-    is the bound at the last one, or, for words, by the least product (B9), if that is smaller.
+    It suffices if it meets the target and is no larger than `wanted`. Where no level suffices, it is the bound at the
+    last one, or, for words, by the least product (B9), if that is smaller.
     """
     if target.measure == "relative":
         if not is_exact(scheme):
             return inf
         return relative_bound(facts[RelativeError(scheme)], target.exponent)
 
-    def suffices(bound: float) -> bool:
-        return bound <= target.tolerance and with_rounding(bound, dtype, target.exponent) <= wanted
-
+    enough = min(target.tolerance, wanted)
     proof = Proof(facts, k, target, scheme)
-    while not suffices(bound := proof.bound(scheme)) and proof.sharpen(inf):
+    while (bound := proof.bound(scheme)) > enough and proof.sharpen(inf):
         pass
-    if isinstance(scheme, Words) and not suffices(bound):
+    if isinstance(scheme, Words) and bound > enough:
         bound = min(bound, word_bounds.by_least(facts[LeastProduct()], scheme, k))
     return bound

@@ -53,7 +53,8 @@ def _weighed(question: Question, facts: Facts, plan: Plan, way: Way) -> Candidat
     unknown = chosen and way is not None and plan.bound == inf  # from shapes: the elements decide what it proves
     bound = None if unknown else plan.bound if chosen else _known_bound(question, facts, plan.target, way)
     verdict = "chosen" if chosen else _why_not(question, plan, way, bound)
-    return Candidate(name, seconds, bound, chosen, verdict, plan.target.exponent)
+    products = 1 if way is None else way.products
+    return Candidate(name, seconds, bound, chosen, verdict, plan.target.exponent, products)
 
 
 def _known_bound(question: Question, facts: Facts, target: Accuracy, way: Way) -> float | None:

@@ -55,6 +55,7 @@ struct Group {
   unsigned generation = 0;
   uint64_t slots[32];
   uint32_t fragments[32][6];
+  uint64_t spread[32][6];  // the same, as `spread_bytes` has them
   int any = 0;
 
   void pass() {
@@ -172,10 +173,11 @@ inline void __syncwarp(unsigned = ~0u) { arrive(*current->warp); }
 
 template <typename F> auto toward(int mode, F f) {
   const int before = std::fegetround();
+  if (before == mode) return f();  // as most often: setting a mode takes longer than what is rounded
   std::fesetround(mode);
   const volatile auto result = f();
   std::fesetround(before);
-  return result;
+  return static_cast<decltype(f())>(result);
 }
 #define BINARY(name, type, mode, op) \
   inline type name(type x, type y) { \
@@ -267,25 +269,31 @@ template <typename T> T atomicAdd(T* p, T value) {
   return before;
 }
 
-// mma.sync m16n8k16 (and twice that depth) of unsigned bytes: rows `first` and 8 more `second`, columns b.
-inline uint32_t products(uint32_t x, uint32_t y, uint32_t sum) {
-  for (int j = 0; j < 32; j += 8) sum += (x >> j & 255u) * (y >> j & 255u);
-  return sum;
+// Four bytes as the coefficients of a polynomial in 2^18, which holds a sum of four products of bytes.
+inline uint64_t spread_bytes(uint32_t x) {
+  const uint64_t high = x >> 24, third = x >> 16 & 255, second = x >> 8 & 255;
+  return high << 54 | third << 36 | second << 18 | (x & 255);
 }
+// The sum of the products of four bytes, those of one operand in reverse: a coefficient of the product of polynomials.
+inline uint32_t products(uint64_t x, uint64_t reversed) {
+  return static_cast<uint32_t>(static_cast<unsigned __int128>(x) * reversed >> 54) & ((1u << 18) - 1);
+}
+// mma.sync m16n8k16 (and twice that depth) of unsigned bytes: rows `first` and 8 more `second`, columns b.
 template <int PARTS>
 void multiply_bytes(uint32_t (&d)[4], const uint32_t (&c)[4], const uint32_t (&own)[3 * PARTS]) {
   const int g = current->lane / 4, column = current->lane % 4 * 2;
   Group& warp = *current->warp;
-  std::memcpy(warp.fragments[current->lane], own, sizeof(own));
+  for (int i = 0; i < 3 * PARTS; ++i)
+    warp.spread[current->lane][i] = spread_bytes(i % 3 < 2 ? own[i] : __builtin_bswap32(own[i]));
   arrive(warp);
   uint32_t sum[4] = {c[0], c[1], c[2], c[3]};
   for (int part = 0; part < 4 * PARTS; ++part) {
     const int from = part / 4 * 3, lane = part % 4;
-    const uint32_t upper = warp.fragments[4 * g + lane][from], lower = warp.fragments[4 * g + lane][from + 1];
+    const uint64_t upper = warp.spread[4 * g + lane][from], lower = warp.spread[4 * g + lane][from + 1];
     for (int i = 0; i < 2; ++i) {
-      const uint32_t y = warp.fragments[4 * (column + i) + lane][from + 2];
-      sum[i] = products(upper, y, sum[i]);
-      sum[2 + i] = products(lower, y, sum[2 + i]);
+      const uint64_t y = warp.spread[4 * (column + i) + lane][from + 2];
+      sum[i] += products(upper, y);
+      sum[2 + i] += products(lower, y);
     }
   }
   arrive(warp);

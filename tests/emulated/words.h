@@ -10,19 +10,21 @@ inline uint32_t half_bits(float x) {
   std::memcpy(&bits, &half, 2);
   return bits;
 }
+// By bits: the compiler calls a function, which takes longer than the rest of a product.
 inline float half_to_float(uint32_t halves, int i) {
-  const uint16_t bits = static_cast<uint16_t>(halves >> (16 * i));
-  _Float16 half;
-  std::memcpy(&half, &bits, 2);
-  return half;
+  const uint32_t bits = halves >> (16 * i) & 0xffff, exponent = bits >> 10 & 31, fraction = bits & 1023;
+  const uint32_t above = exponent == 31 ? 255 : exponent + 112;
+  const float size = exponent == 0 ? fraction * 0x1p-24f : float_of_bits(above << 23 | fraction << 13);
+  return bits >> 15 ? -size : size;
 }
 inline uint32_t pack_halves(float low, float high) { return half_bits(high) << 16 | half_bits(low); }
 
-// The power of two of a number that is not zero, no less than 2^least.
+inline double two_to(int exponent) { return __longlong_as_double((exponent + 1023LL) << 52); }
+
+// The power of two of a normal number, no less than 2^least; 0 of 0.
 inline double power(double x, int least) {
-  int exponent;
-  std::frexp(x, &exponent);
-  return x == 0 ? 0 : std::ldexp(1.0, std::max(exponent - 1, least));
+  const double own = __longlong_as_double(__double_as_longlong(x) & 0x7ff0000000000000LL);
+  return x == 0 ? 0 : std::max(own, two_to(least));
 }
 
 constexpr int ALIGNMENT = CAPABILITY == 90 ? 25 : 24;
@@ -30,19 +32,26 @@ constexpr int ALIGNMENT = CAPABILITY == 90 ? 25 : 24;
 // Of an accumulator: the exponent of the smallest normal number of its format.
 constexpr int OF_FLOAT = -126, OF_HALF = -14;
 
+// trunc(x), without a call of a function; abs(x) < 2^63.
+inline double cut(double x) { return std::copysign(static_cast<double>(static_cast<int64_t>(x)), x); }
+
 // The accumulator plus products, aligned to the largest exponent and cut; not yet rounded.
 template <int COUNT>
 double fused_sum(double total, const double (&x)[COUNT], const double (&y)[COUNT], int least, int least_total) {
-  double largest = std::max(power(total, least_total), std::ldexp(1.0, -126));
+  double largest = std::max(power(total, least_total), two_to(-126));
   for (int i = 0; i < COUNT; ++i) largest = std::max(largest, power(x[i], least) * power(y[i], least));
-  const double scale = std::ldexp(1.0, ALIGNMENT) / largest;
-  double units = std::trunc(total * scale);
-  for (int i = 0; i < COUNT; ++i) units += std::trunc(x[i] * y[i] * scale);
+  const double scale = two_to(ALIGNMENT) / largest;
+  double units = cut(total * scale);
+  for (int i = 0; i < COUNT; ++i) units += cut(x[i] * y[i] * scale);
   return units / scale;
 }
+// To nearest, and a step back where that is too large: setting the mode of rounding takes ten times as long.
 inline float toward_zero(double x) {
-  const volatile double y = x;
-  return toward(FE_TOWARDZERO, [&] { return static_cast<float>(y); });
+  const float nearest = static_cast<float>(x);
+  if (!(std::fabs(static_cast<double>(nearest)) > std::fabs(x))) return nearest;
+  uint32_t bits;
+  std::memcpy(&bits, &nearest, 4);
+  return float_of_bits(bits - 1);
 }
 
 // Row `row` of A or column of B out of the fragments of a warp, `upper`: the registers of the row or of 8 more.

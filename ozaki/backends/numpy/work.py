@@ -15,7 +15,7 @@ from ozaki.backends.numpy._describe import Described, describe, describing_works
 from ozaki.backends.numpy._execute import execute
 from ozaki.backends.numpy._native import native
 from ozaki.backends.numpy._overlap import overlap
-from ozaki.backends.numpy._relative import relative_bits
+from ozaki.backends.numpy._relative import relative_bits, relative_workspace
 from ozaki.backends.numpy._slices import Slices
 from ozaki.backends.numpy._words import WordSlices
 from ozaki.backends.panels import Panel, Panels
@@ -35,7 +35,7 @@ from ozaki.planning.facts import (
     Spans,
     WorstRatio,
 )
-from ozaki.schemes import Scheme, Words
+from ozaki.schemes import Scheme, Words, is_exact
 
 
 class Work:
@@ -109,14 +109,20 @@ class Work:
         raise AssertionError(need)
 
     def _relative_bits(self, scheme: Scheme) -> float:
-        """The fact `RelativeError`; keeps the product, which most often is the one that is asked for next."""
+        """The fact `RelativeError`, from the product that was computed last if it is by this scheme.
+
+        Otherwise it computes that product, and keeps it, since most often it is the one that is asked for next.
+        """
         left, right = self._operand_pair
-        self._lower = self._product = None  # frees the memory of a proof, and of a product before
-        shape = max(left.x.shape[0], right.x.shape[0]), int(left.x.shape[1]), int(right.x.shape[1])
-        c = _results.empty(shape, self._dtype)
-        used = execute(scheme, False, left, right, c, self._limit)
-        self.workspace = max(self.workspace, used + int(c.nbytes))
-        self._product = scheme, c
+        if self._product is None or self._product[0] != scheme:
+            self._lower = self._product = None  # frees the memory of a proof, and of a product before
+            shape = max(left.x.shape[0], right.x.shape[0]), int(left.x.shape[1]), int(right.x.shape[1])
+            c = _results.empty(shape, self._dtype)
+            used = execute(scheme, False, left, right, c, self._limit)
+            self.workspace = max(self.workspace, used + int(c.nbytes))
+            self._product = scheme, c
+        c = self._product[1]
+        self.workspace = max(self.workspace, relative_workspace(c.shape))
         return relative_bits(left, right, scheme, c)
 
     def _worst_ratio(self, scheme: Any, level: Level, rows: int, exponent: int) -> float:
@@ -182,6 +188,7 @@ class Work:
         left, right = (self._slices.get(side) or self.described(side) for side in SIDES)
         used = execute(plan.scheme, plan.engine == "int8", left, right, c, self._limit)
         self.workspace = max(self.workspace, used)
+        self._product = (plan.scheme, c) if is_exact(plan.scheme) else None
 
     def native(self, c: npt.NDArray[Any]) -> None:
         """Compute NumPy's own product into c."""

@@ -52,7 +52,7 @@ def plan_of(scheme: Scheme | Words, a: np.ndarray, b: np.ndarray, **choices: Any
     shape = a.shape[1], a.shape[2], b.shape[1]
     dtype = str(max(a.dtype.name, b.dtype.name))
     target = Accuracy("componentwise", 1e-10)
-    return Plan(shape, (batch,), dtype, scheme, target, inf, True, **choices)
+    return Plan(shape, (batch,), dtype, scheme, target, inf, inf, True, **choices)
 
 
 def expected(scheme: Scheme | Words, a: np.ndarray, b: np.ndarray) -> np.ndarray:

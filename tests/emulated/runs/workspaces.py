@@ -107,7 +107,7 @@ def panels(rng: np.random.Generator) -> None:
         size = partial(workspace_of, engine, scheme, k, 1)
         limit = int(size(m, n) * rng.uniform(0.2, 1)) + size(*units_of(engine, scheme, k))
         target = Accuracy("row-column", 0.5)
-        plan = Plan((m, k, n), (), "float64", scheme, target, inf, True, workspace_limit=limit)
+        plan = Plan((m, k, n), (), "float64", scheme, target, inf, inf, True, workspace_limit=limit)
         rows, cols = panel_of(engine, plan, (1, m, n))
         for r, c in itertools.product(range(0, m, rows), range(0, n, cols)):
             assert size(min(rows, m - r), min(cols, n - c)) <= limit, (scheme, m, k, n, limit)
