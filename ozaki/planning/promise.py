@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import inf
 
-from ozaki._formats import precision_of
+from ozaki._formats import is_multiprecision, precision_of
 from ozaki._plan import Plan
 from ozaki.bounds import native
 from ozaki.bounds.rounding import suffices, with_rounding
@@ -33,7 +33,7 @@ def proven(plan: Plan, native_obstacle: str | None, facts: Facts, wanted: float 
         bound = native.bound(max(k, 1), dtype) if in_range else inf
         return bound, suffices(bound, target.tolerance, dtype)
     bound = proven_bound(plan.scheme, target, k, dtype, facts, wanted)
-    if target.exact:
+    if target.exact and is_multiprecision(dtype):
         met = bound == 0 and exact_bits(facts[Spans()], k) <= precision_of(dtype)
         return (0.0, True) if met else (with_rounding(bound, dtype), False)
     return with_rounding(bound, dtype, target.exponent), bound <= target.tolerance
