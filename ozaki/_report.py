@@ -35,6 +35,9 @@ class Report:
     estimate : componentwise error to expect of words if rounding errors have zero mean; not proven, and too low for
         sums of one sign on tensor cores that truncate (None: the scheme is not words)
     exponent : 0, unless the bound may be below the range of a float
+    rounded_once : of `gemm`: whether alpha A B + beta C was rounded once; then the bound is that of the expression,
+        compared with what the measure compares alpha A B with plus that of beta C, as abs(alpha) abs(A) abs(B) +
+        abs(beta) abs(C); else it is that of A B. None for a product alone
     """
 
     bound: float
@@ -51,6 +54,7 @@ class Report:
     underflows: int | None = None
     estimate: float | None = None
     exponent: int = 0
+    rounded_once: bool | None = None
 
     def __str__(self) -> str:
         slices = counted(self.slices, self.scheme)
@@ -64,6 +68,12 @@ class Report:
                 "proven: exact"
                 if self.bound == 0
                 else f"proven: {self.measure} error <= {bound} (rounding to the output included)"
+            )
+        if self.rounded_once is not None:
+            lines.append(
+                "that is of alpha A B + beta C, rounded once, over the sum of the sizes of alpha A B and beta C"
+                if self.rounded_once
+                else "that is of A B alone: alpha A B, beta C and their sum are rounded, too"
             )
         if self.estimate is not None:
             lines.append(f"about {self.estimate:.1e} if roundings cancel as random ones do: an estimate, not proven")

@@ -68,6 +68,7 @@ FIELDS = {
         "underflows",
         "estimate",
         "exponent",
+        "rounded_once",
     ],
     "Words": [
         "word",

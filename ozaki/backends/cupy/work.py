@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from ozaki._combination import Combination
 from ozaki._operands import SIDES, Side
 from ozaki._plan import Plan
 from ozaki.backends.cupy import evidence
@@ -19,6 +20,8 @@ from ozaki.backends.cupy.program.program import Program, Reader
 from ozaki.backends.cupy.program.trim import trimmed
 from ozaki.backends.cupy.ratios import Ratios
 from ozaki.backends.cupy.steps import product
+from ozaki.backends.cupy.steps.axpby import axpby, multiple
+from ozaki.backends.cupy.steps.combined import Combined
 from ozaki.backends.cupy.steps.engines.choice import engine_of, word_engine
 from ozaki.backends.cupy.steps.engines.engine import Engine
 from ozaki.backends.cupy.steps.magnitudes import room_for_one_read
@@ -63,7 +66,15 @@ class Work:
     Everything that the device does is a step of one program, which is run part by part while it is built.
     """
 
-    def __init__(self, a: Any, b: Any, rows: Callable[[Side], Any], dtype: str, limit: int | None) -> None:
+    def __init__(
+        self,
+        a: Any,
+        b: Any,
+        rows: Callable[[Side], Any],
+        dtype: str,
+        limit: int | None,
+        combination: Combination | None = None,
+    ) -> None:
         """Begin the program of a product.
 
         Parameters
@@ -72,11 +83,18 @@ class Work:
         rows : gives an operand as a stack of rows, shape (batch, rows, k)
         dtype : dtype of the result
         limit : the most bytes that proofs and the product may hold at a time, or None
+        combination : the expression that is computed in place of the product, or None; its addend is a stack
         """
         self._inputs, self._dtype, self._limit = Inputs(a, b, rows), dtype, limit
         self._builder, self._device = self._inputs.builder, self._inputs.device
         self._ratios = Ratios(self._inputs, limit)
         self._early: _EarlySlices | None = None
+        self._combination = combination
+        self._addend: Array | None = None
+        self._out: Array | None = None
+        if combination is not None and combination.c is not None:
+            self._addend = self._builder.given("addend", view_of(combination.c))
+            self._inputs.first_call.bind(self._addend, combination.c)
 
     # Facts ----------------------------------------------------------------------------------------------------------
 
@@ -89,7 +107,7 @@ class Work:
         assert plan.scheme is not None and self._limit is None
         inputs, b = self._inputs, self._builder
         self._release_early()
-        engine = engine_of(self._device, plan)
+        engine = self._engine(plan)
         ratios = [need for need in needs if isinstance(need, WorstRatio)]
         self._ratios.stream = "proof"
         if not inputs.described and self._fits_one_read(engine, plan.scheme, whole=True):
@@ -224,16 +242,21 @@ class Work:
         plan, inputs = replace(plan, workspace_limit=self._limit), self._inputs
         self._ratios.close()
         out = self._result(c)
+        if self._combination is not None and plan.rounds_once(self._combination):
+            alpha, beta = (factor.value for factor in self._combination.factors)
+            out = Combined.of(out, alpha, beta, self._addend)
         left: product.Given
         right: product.Given
         if self._early is not None and self._early.scheme == plan.scheme:
             _, engine, left, right = self._early
         else:
             self._release_early()
-            engine = engine_of(self._device, plan)
+            engine = self._engine(plan)
             left, right = inputs.both_rows
             if inputs.described:
-                left, right = (inputs.prepared.get(side) or inputs.describe(side) for side in SIDES)
+                # Operands may be prepared for an engine that rounds nothing but products.
+                prepared = inputs.prepared if engine == engine_of(self._device, plan) else {}
+                left, right = (prepared.get(side) or inputs.describe(side) for side in SIDES)
         product.multiply(self._builder, self._device, engine, plan, left, right, out)
         self._release_early()
         inputs.run()
@@ -246,9 +269,28 @@ class Work:
         native(self._builder, given["left"], given["right"], self._dtype, self._result(c))
         self._inputs.run()
 
+    def combine(self, c: Any) -> None:
+        """Make the rounded product in c, shape (batch, m, n), the whole expression; after `multiply` or `native`."""
+        assert self._out is not None and self._combination is not None
+        alpha, beta = (factor.value for factor in self._combination.factors)
+        axpby(self._builder, alpha, Array(self._out.buffer, 0, *view_of(c)), beta, self._addend)
+        self._inputs.run()
+
+    def addend(self, c: Any) -> None:
+        """Compute what the expression adds to a product of zeros into c, shape (batch, m, n)."""
+        if self._combination is None or self._addend is None:
+            c[...] = 0
+            return
+        multiple(self._builder, self._combination.beta.value, self._addend, self._result(c))
+        self._inputs.run()
+
+    def _engine(self, plan: Plan) -> Engine:
+        """The engine that multiplies by a plan of slices or words, and rounds what is asked for."""
+        return engine_of(self._device, plan, self._combination is not None and plan.rounds_once(self._combination))
+
     def _result(self, c: Any) -> Array:
         """Name the result in the program: the last given array."""
-        out = self._builder.given("c", view_of(c))
+        self._out = out = self._builder.given("c", view_of(c))
         self._inputs.first_call.bind(out, c)
         return out
 

@@ -17,8 +17,9 @@ def empty(shape: tuple[int, ...], dtype: str) -> Any:
 
 
 def copy(x: Any, out: Any) -> None:
-    """Copy a result into another array of its format."""
+    """Copy a result into another array of its format; multiprecision numbers into one of no fewer bits."""
     if isinstance(x, Numbers):
-        out.signs[...], out.exponents[...], out.limbs[...] = x.signs, x.exponents, x.limbs
+        out.signs[...], out.exponents[...] = x.signs, x.exponents
+        out.limbs[: len(x.limbs)], out.limbs[len(x.limbs) :] = x.limbs, 0
     else:
         out[...] = x
