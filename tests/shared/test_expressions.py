@@ -200,7 +200,7 @@ def test_stacks(device, rng, left, right):
 
 
 def test_residuals(device, rng):
-    """gemm(-1, A, x, 1, y, accuracy="dd") has all digits of what cancels, as the report says."""
+    """gemm(-1, A, x, 1, y, accuracy="dd") and `residual` have all digits of what cancels, as the report says."""
     a, x = rng.standard_normal((9, 12)), rng.standard_normal(12)
     y = a @ x
     exact = fractions(y) - fractions(a) @ fractions(x)
@@ -212,6 +212,7 @@ def test_residuals(device, rng):
     assert report.rounded_once and report.bound < 2.0**-52
     sizes = abs(fractions(a)) @ abs(fractions(x)) + abs(fractions(y))
     assert (abs(fractions(device.asnumpy(got)) - exact) <= Fraction(report.bound) * sizes).all()
+    assert device.asnumpy(ozaki.residual(*given)).tolist() == [float(v) for v in exact]
     _, report = ozaki.gemm(-1, *given[:2], 1, given[2], scheme="native", return_report=True)
     assert report.rounded_once is False and "A B alone" in str(report)
     assert ozaki.matmul(*given[:2], return_report=True)[1].rounded_once is None
