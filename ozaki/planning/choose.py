@@ -125,8 +125,11 @@ def _exact(question: Question, facts: Facts) -> Plan:
             )
         assert is_exact(named)
         scheme, why = named, why_named(named)
-    if obstacle := question.machine.obstacle(scheme, choices.engine):
-        raise ValueError(f"accuracy: exact products of these operands do not run here; {obstacle}")
+    if question.machine.obstacle(scheme, choices.engine):
+        raise ValueError(
+            f"accuracy: every bit of these operands takes {count} residues, more than run here; ask for bits, as 106 "
+            "or 'dd'"
+        )
     if not is_multiprecision(question.dtype):
         return _plan(question, scheme, target, 0.0, f"{why}, rounded once")
     plan = _plan(question.with_format(exact_bits(spans, k)), scheme, target, 0.0, why)
