@@ -28,7 +28,6 @@ from ozaki._operands import (
     dtype_of,
     left_rows,
     right_rows,
-    scalar_if_no_axes,
     shape_of,
     shapes,
 )
@@ -105,10 +104,11 @@ def matmul(
     accuracy : Accuracy, str, int or float, optional
         "fp32", "fp64", "dd", "qd" or a number of bits b (int: componentwise, min(k, 4 sqrt(k)) 2**-b, at most 1/2), a
         componentwise tolerance (float below 1), or `Accuracy(measure, tolerance)`: the fastest here of the array
-        library's native product, slices and words that proves it. "exact": every bit, by residues, for a multiprecision
-        or integer result. Default: the fastest of the native product, slices that prove "fp32" or "fp64", by the
-        result's dtype, and, for float32 on Hopper, words whose proven error is no larger than the native product's; for
-        an `MPArray` the larger `bits` of the operands, at least 53; for integers "exact".
+        library's native product, slices and words that proves it. "exact": every bit, by residues; a float result is
+        the exact one, correctly rounded (on CuPy where 49 residues suffice). Default: the fastest of the native
+        product, slices that prove "fp32" or "fp64", by the result's dtype, and, for float32 on Hopper, words whose
+        proven error is no larger than the native product's; for an `MPArray` the larger `bits` of the operands, at
+        least 53; for integers "exact".
     scheme : str or Words, optional
         What computes the product. "auto" chooses, among slices "digits" or "residues", whichever needs fewer slice
         products for this data. Products of slices, also of "digits7" and "fp16-digits", are added exactly and rounded
@@ -180,17 +180,34 @@ def matmul(
     if isinstance(out, tuple) and len(out) == 1:
         (out,) = out
     choices = Choices(accuracy, scheme, slices, engine, reproducible, workspace_limit, dtype)
+    return _multiply(a, b, out, choices, plan, return_report, None)
+
+
+def _multiply(
+    a: Any,
+    b: Any,
+    out: Any,
+    choices: Choices,
+    plan: Plan | None,
+    return_report: bool | Literal["relative"],
+    terms: tuple[Any, Any, Any] | None,
+) -> Any:
+    """The product, or with `terms`, alpha, beta and c, the expression alpha a b + beta c; arguments as of `matmul`."""
     key = plan, *choices.key
     check_report(return_report)
-    if not return_report and (c := repeated(a, b, out, key)) is not None:
+    if terms is None and not return_report and (c := repeated(a, b, None, out, key)) is not None:
         return c
     if plan is not None:
         check_plan_alone(plan, choices)
     with np.errstate(all="ignore"):
-        pair = Pair(a, b, choices, plan, out)  # check: two stacks of rows
+        pair = Pair(a, b, choices, plan, out, terms)  # check: two stacks of rows, and what is added
         relative = isinstance(return_report, str)
         if relative and pair.backend.name != "numpy":
             raise NotImplementedError("return_report: 'relative' is available on NumPy only so far; use True")
+        if terms is not None:  # a repeated call is known by what the factors are, and where the addend lies
+            key = *key, pair.combination and pair.combination.factors
+            if not return_report and (c := repeated(*pair.given, key)) is not None:
+                return pair.returned(c)
         product = Product(pair, pair.choices, plan)
         plan = product.settle(bool(return_report))  # ask, measure what the plan depends on, choose
         c = product.compute(plan)  # split, multiply, recombine
@@ -337,119 +354,70 @@ def gemm(
     out: Any = None,
     **options: Any,
 ) -> Any:
-    """Compute alpha op(a) op(b) + beta c, as gemm of BLAS does.
+    """Compute alpha op(a) op(b) + beta c, as gemm of BLAS does; by exact slices rounded once.
 
     Parameters
     ----------
-    alpha, beta : float
-        With beta == 0, c is not read (it may hold NaN); with alpha == 0 or k == 0, a and b are not.
+    alpha, beta : number
+        With beta == 0, c is not read (it may hold NaN); with alpha == 0 or k == 0, a and b are not. A float result
+        takes the nearest float64; a multiprecision expression the number itself, which must be a whole number times a
+        power of two: an int, a float, such a Fraction, or one of mpmath, gmpy2 or python-flint.
     a, b : arrays, shapes (..., m, k) and (..., k, n), or prepared operands
         With `trans_a` or `trans_b` the last two axes are exchanged.
-    c : array, shape (..., m, n), of the result's dtype (or float32), or None with beta == 0
+    c : array, shape (..., m, n), of the result's dtype or float32, or, with `dtype`, any that operands may have; an
+        `MPArray`; or None with beta == 0
         Not modified, unless given as `out` too.
     trans_a, trans_b : bool
         Multiply the transpose of `a`, of `b`.
     out : array, optional
-        Of the result's shape and dtype; overwritten and returned. It may be `c`, or overlap an operand.
+        Of the result's shape and dtype; overwritten and returned. It may be `c`, or overlap an operand; then memory
+        for the result is held beside it.
     **options
-        Options of `matmul`; a `plan` must be made for op(a) and op(b).
+        Options of `matmul`; a `plan` must be made for op(a) and op(b). They are those of the product; an `MPArray` as c
+        makes the result one, of as many bits as if it were an operand.
 
     Returns
     -------
-    array, shape (..., m, n), for two vectors as in `matmul`; with `return_report=True` also the Report, whose bound is
-    that of op(a) op(b)
+    array or MPArray, shape (..., m, n), for two vectors as in `matmul`; with `return_report=True` also the Report,
+    whose `rounded_once` says what its bound is that of
 
     Raises
     ------
     ValueError, TypeError
         For an argument that cannot be used, which the message names, also a factor that the dtype does not hold; before
-        anything is computed.
-    NotImplementedError
-        For words of CuPy arrays, as in `matmul`.
+        anything is computed. For engine="hopper" with digits, whose kernels round nothing but products.
+    NotImplementedError, OverflowError
+        As in `matmul`.
 
     Notes
     -----
-    The product is rounded once; alpha times it, beta times c and their sum are rounded in the result's dtype.
+    By residues and digits, D = alpha op(a) op(b) + beta c is one expression: with tol the tolerance of the accuracy, u
+    the unit roundoff of the result, abs(d - D)_ij <= (1 + u) abs(alpha) tol (abs(a) abs(b))_ij + u abs(D_ij)
+    componentwise, unless d over- or underflows. So `gemm(-1, a, x, 1, y, accuracy="dd")` is a residual with all its
+    digits, and with accuracy="exact" D is correctly rounded (or, in multiprecision, exact). The native product and
+    words are rounded first; alpha times them, beta times c and their sum are rounded in the result's dtype, and so are
+    alpha and beta. `reproducible=True` rules these out. docs/definitions.md says what NaN and Inf give.
 
     Examples
     --------
     >>> import numpy as np
-    >>> ozaki.gemm(2.0, np.eye(2), np.ones((2, 2)), 1.0, np.ones((2, 2)), accuracy="fp64")
-    array([[3., 3.],
-           [3., 3.]])
+    >>> a, x = np.array([[1.0, 1e-20], [0.1, 3.0]]), np.array([1.0, 1.0])
+    >>> y = a @ x
+    >>> y - a @ x, ozaki.gemm(-1, a, x, 1, y, accuracy="dd")
+    (array([0., 0.]), array([-1.00000000e-20,  8.32667268e-17]))
     """
-    plan = options.get("plan")
-    formats = (x.dtype for x in (a, b, plan) if isinstance(x, Prepared | Plan))
-    wide = any(isinstance(x, Numbers) for x in (a, b, c)) or any(map(is_multiprecision, formats))
-    if wide or options.get("dtype") is not None:
-        raise NotImplementedError(
-            "gemm: multiprecision operands and dtype are not supported yet; write alpha * ozaki.matmul(...) + beta * "
-            "c, in which all but the product is exact"
-        )
+    if unknown := [name for name in options if name not in (*Choices._fields, "plan", "return_report")]:
+        raise TypeError(f"gemm() got an unexpected keyword argument {unknown[0]!r}")
     backend = backend_of(("a", a), ("b", b), *((("c", c),) if c is not None else ()))
     op_a, op_b = _transposed("a", a, trans_a, backend), _transposed("b", b, trans_b, backend)
-    pair = Pair(op_a, op_b, out=out)
-    alpha, beta = _factor("alpha", alpha, pair.dtype), _factor("beta", beta, pair.dtype)
-    if beta != 0 or c is not None:
-        c = _addend(c, pair)
-    if alpha == 0 and not any(isinstance(x, Plan | Prepared) for x in (op_a, op_b, options.get("plan"))):
+    plan = options.pop("plan", None)
+    return_report = options.pop("return_report", False)
+    if isinstance(out, tuple) and len(out) == 1:
+        (out,) = out
+    split = isinstance(op_a, Prepared) or isinstance(op_b, Prepared) or plan is not None
+    if isinstance(alpha, Real) and alpha == 0 and not split:
         op_a, op_b = op_a[..., :0], op_b[..., :0, :] if op_b.ndim > 1 else op_b[:0]  # nothing to multiply
-    if (alpha, beta) == (1, 0):
-        return matmul(op_a, op_b, out=out, **options)
-    return_report = options.get("return_report", False)
-    added = c if beta != 0 else None
-    into, held = _array_for_product(pair, out, added)
-    result = matmul(op_a, op_b, out=into, **_with_less_workspace(held, options))
-    product, report = result if return_report else (result, None)
-    product = backend.asarray(product)  # the product of two vectors is a scalar with NumPy
-    if alpha == 0:
-        product[...] = 0  # the product of a prepared operand may hold NaN, and so would 0 times it
-        alpha = product.dtype.type(1)
-    total = product if out is None else out
-    backend.axpby(alpha, product, beta, added, total)
-    total = scalar_if_no_axes(total) if out is None else out
-    if report is not None:
-        report = replace(report, workspace_bytes=report.workspace_bytes + held)
-    return (total, report) if return_report else total
-
-
-def _array_for_product(pair: Pair, out: Any, added: Any) -> tuple[Any, int]:
-    """The array that `gemm` passes to `matmul` as `out` (None: none), and its bytes that count as workspace.
-
-    It is the caller's `out`, unless the product cannot be computed in place there, or would overwrite `added`.
-    """
-    in_out = out is not None and pair.sizes.in_order and pair.backend.contiguous(out)
-    if in_out and (added is None or not pair.backend.overlap(out, added)):
-        return out, 0
-    if out is None and pair.sizes.in_order:
-        return None, 0
-    apart = pair.backend.empty(pair.sizes.result, pair.dtype)
-    return apart, 0 if out is None else int(apart.nbytes)
-
-
-def _with_less_workspace(held: int, options: dict[str, Any]) -> dict[str, Any]:
-    """The options of `matmul`, with the limit of workspace lowered by `held` bytes."""
-    plan = options.get("plan")
-    limit: Any = plan.workspace_limit if isinstance(plan, Plan) else options.get("workspace_limit")
-    if held == 0 or not isinstance(limit, int | float | np.integer) or limit <= 0:
-        return options  # no limit, or one that `matmul` refuses
-    if limit <= held:
-        raise ValueError(f"workspace_limit: {limit} bytes are too few; the product beside `out` takes {held}")
-    rest: Any = limit - held
-    return options | ({"plan": replace(plan, workspace_limit=rest)} if plan is not None else {"workspace_limit": rest})
-
-
-def _factor(name: str, x: Any, dtype: str) -> Any:
-    """x rounded to the result's dtype; refused if that makes it infinite or zero."""
-    if not isinstance(x, Real):
-        raise TypeError(f"{name}: {x!r}; expected a real number")
-    try:
-        factor = np.dtype(dtype).type(float(x))
-    except OverflowError:
-        factor = np.inf
-    if (np.isinf(factor) and abs(x) != np.inf) or (factor == 0 != x):
-        raise ValueError(f"{name}: {x!r}; expected a number in the range of {dtype}")
-    return factor
+    return _multiply(op_a, op_b, out, Choices(**options), plan, return_report, (alpha, beta, c))
 
 
 def _transposed(name: str, x: Any, transposed: bool, backend: Backend) -> Any:
@@ -462,16 +430,3 @@ def _transposed(name: str, x: Any, transposed: bool, backend: Backend) -> Any:
         what = "a prepared operand" if prepared else f"an operand of shape {x.shape}"
         raise ValueError(f"trans_{name}: {what} cannot be transposed; expected a matrix, or trans_{name}=False")
     return x.swapaxes(-1, -2)
-
-
-def _addend(c: Any, pair: Pair) -> Any:
-    """The addend of `gemm` as an array; refused if it does not fit the product."""
-    expected = f"expected an array of shape {pair.sizes.result} and dtype {pair.dtype}"
-    if c is None:
-        raise ValueError(f"c: missing; {expected}, or beta = 0")
-    c = as_array("c", c, pair.backend)
-    if tuple(c.shape) != pair.sizes.result:
-        raise ValueError(f"c: shape {tuple(c.shape)} does not fit the product; {expected}")
-    if dtype_of("c", c) == "float64" and pair.dtype == "float32":
-        raise TypeError(f"c: dtype float64 does not fit float32 operands; {expected}")
-    return c

@@ -129,7 +129,9 @@ def check_finite(name: str, x: Any) -> None:
     """Refuse an operand of floats with NaN or Inf, which a multiprecision result cannot hold."""
     if not (finite := np.isfinite(x)).all():
         index = [int(i) for i in np.argwhere(~finite)[0]]
-        raise ValueError(f"{name}: element {index} is {x[*index]}; a multiprecision result needs finite numbers")
+        raise ValueError(
+            f"{name}: element {index} is {x[*index]}; an exact or multiprecision result needs finite numbers"
+        )
 
 
 def check_holds_multiprecision(plan: Plan) -> None:

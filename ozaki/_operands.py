@@ -76,9 +76,19 @@ class Shapes:
         if self.in_order:
             return c.reshape(*self.batch, *self.shape[::2])
         sizes = [[self.batch[axis] for axis in axes] for axes in (self.shared, self.in_left, self.in_right)]
-        axes = *self.shared, *self.in_left, -2, *self.in_right, -1
-        order = [axes.index(axis) for axis in (*range(len(self.batch)), -2, -1)]
+        order = [self._axes.index(axis) for axis in range(len(self.batch) + 2)]
         return c.reshape(*sizes[0], *sizes[1], self.shape[0], *sizes[2], self.shape[2]).transpose(order)
+
+    def stacked(self, c: Any) -> Any:
+        """View or copy c, of shape `result`, in the shape `stack`: the inverse of `own_shape`."""
+        c = c.reshape(*self.batch, *self.shape[::2])
+        return (c if self.in_order else c.transpose(self._axes)).reshape(self.stack)
+
+    @property
+    def _axes(self) -> tuple[int, ...]:
+        """The axes (*batch, m, n) in the order in which the computed result has them."""
+        ndim = len(self.batch)
+        return *self.shared, *self.in_left, ndim, *self.in_right, ndim + 1
 
 
 @lru_cache(maxsize=1024)

@@ -10,6 +10,7 @@ from typing import Any
 from ozaki._accuracy import PLAIN_BITS, Accuracy
 from ozaki._checks import check_choices, check_finite, check_holds_multiprecision, check_out, check_runs
 from ozaki._choices import Choices
+from ozaki._combination import Combination, factor_of
 from ozaki._formats import MULTIPRECISION, format_named, is_multiprecision, precision_of
 from ozaki._operands import SIDES, Side, as_array, dtype_of, left_rows, right_rows, scalar_if_no_axes, shapes
 from ozaki._plan import Plan
@@ -34,6 +35,7 @@ class Pair:
     choices : what the caller chose: the format of the result depends on it
     plan : a plan that the caller gives in place of choices, or None
     out : where the caller wants the result; None for a new array
+    terms : alpha, beta and c, as the caller gave them, of alpha A B + beta C; None for the product alone
 
     Attributes
     ----------
@@ -42,7 +44,8 @@ class Pair:
     choices : what the caller chose; an integer product whose accuracy is not named is exact
     dtype : the format in which the result is computed: "float32", "float64", or, say, "mp106"
     wide : whether an operand or the result is multiprecision
-    formats : those of the operands
+    formats : those of the operands, the addend included
+    combination : Combination or None: the expression that is computed in place of the product
     sizes : Shapes
     out : array or None, as given
     in_place : whether the product can be computed in `out`
@@ -51,34 +54,49 @@ class Pair:
     """
 
     def __init__(
-        self, a: Any, b: Any, choices: Choices | None = None, plan: Plan | None = None, out: Any = None
+        self,
+        a: Any,
+        b: Any,
+        choices: Choices | None = None,
+        plan: Plan | None = None,
+        out: Any = None,
+        terms: tuple[Any, Any, Any] | None = None,
     ) -> None:
         self.backend: Backend = backend_of(("a", a), ("b", b))
         self.a, self.b = (
             x if isinstance(x, Prepared) else as_array(name, x, self.backend) for name, x in (("a", a), ("b", b))
         )
+        c = None if terms is None or terms[2] is None else as_array("c", terms[2], self.backend)
         choices = choices or Choices()
         self.asked = format_named(choices.dtype)
         if plan is not None:
-            wide = is_multiprecision(plan.dtype) or any(map(_is_multiprecision, (self.a, self.b)))
+            wide = is_multiprecision(plan.dtype) or any(map(_is_multiprecision, (self.a, self.b, c)))
             choices = Choices(plan.target, dtype=self._asked_of(plan) if wide else choices.dtype)
         self.choices = choices
         if choices.dtype is not None and (_is_integer(self.a) or _is_integer(self.b)):
             self.a, self.b = (of_integers(x) if _is_integer(x) else x for x in (self.a, self.b))
             if choices.accuracy is None and self.asked == MULTIPRECISION:
                 self.choices = choices._replace(accuracy="exact")
+        if choices.dtype is not None and c is not None and _is_integer(c):
+            c = of_integers(c)
         if self.asked == "int64":
             _check_integer(self.choices)
             self.choices = self.choices._replace(accuracy="exact")
-        self.formats = formats = dtype_of("a", self.a), dtype_of("b", self.b)
+        self._of_operands = dtype_of("a", self.a), dtype_of("b", self.b)
+        self.formats = self._of_operands if c is None else (*self._of_operands, dtype_of("c", c))
         self.sizes = shapes(tuple(self.a.shape), tuple(self.b.shape))
         target = self.choices.target(self.sizes.shape[1])
         if plan is None and target is not None and target.exact:
             _check_room(self.asked)
         asked = format_named(choices.dtype)
-        self.dtype = result_format(asked, formats, target)
-        self.wide = any(map(is_multiprecision, (self.dtype, *formats)))
+        # An addend of floats leaves the result the format of the product.
+        deciding = self.formats if isinstance(c, Numbers) else self._of_operands
+        self.dtype = result_format(asked, deciding, target)
+        self.wide = any(map(is_multiprecision, (self.dtype, *self.formats)))
         self._check_format(out)
+        self.combination = None if terms is None else self._combination(*terms[:2], c)
+        if is_multiprecision(self.dtype):
+            self._check_finite()
         # In the normwise measure each matrix of a batch has an error of its own, so they are not stacked into a larger.
         if self.choices.normwise or self._forbids_stacking():
             self.sizes = replace(self.sizes, in_left=(), in_right=())
@@ -86,6 +104,7 @@ class Pair:
         self.out = out
         if out is not None:
             check_out(out, self.sizes.result, self.dtype, self.backend)
+        self._addend: Any = None
         self.in_place = out is not None and self._can_hold_the_result(out)
         self.copied = 0 if out is None or self.in_place else int(out.nbytes)
 
@@ -141,18 +160,78 @@ class Pair:
             _refuse_words(scheme if isinstance(scheme, str) else scheme.name)
         if out is not None and is_multiprecision(self.dtype):
             raise ValueError("out: a multiprecision result is a new array; omit `out`")
-        if not is_multiprecision(self.dtype):
-            return
-        for name, x in (("a", self.a), ("b", self.b)):
-            if not isinstance(x, Numbers | Prepared):
+
+    def _check_finite(self) -> None:
+        """Refuse NaN and Inf, which a multiprecision result cannot hold."""
+        c = None if self.combination is None else self.combination.c
+        for name, x in (("a", self.a), ("b", self.b), ("c", c)):
+            if x is not None and not isinstance(x, Numbers | Prepared):
                 check_finite(name, x)
+
+    def _combination(self, alpha: Any, beta: Any, c: Any) -> Combination | None:
+        """The expression alpha A B + beta C; None if it is the product itself.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If a factor or the addend cannot be used.
+        """
+        scale = None if self.wide else self.dtype
+        first, second = factor_of("alpha", alpha, scale), factor_of("beta", beta, scale)
+        expected = f"expected an array of shape {self.sizes.result} and dtype {self.dtype}"
+        if c is None and not second.is_zero:
+            raise ValueError(f"c: missing; {expected}, or beta = 0")
+        if c is not None and tuple(c.shape) != self.sizes.result:
+            raise ValueError(f"c: shape {tuple(c.shape)} does not fit the product; {expected}")
+        if c is not None and self.asked is None and (dtype_of("c", c), self.dtype) == ("float64", "float32"):
+            raise TypeError(f"c: dtype float64 does not fit float32 operands; {expected}")
+        found = Combination(first, second, None if second.is_zero else c)
+        return None if found.is_product else found
+
+    @property
+    def sums_exactly(self) -> bool:
+        """Whether a multiprecision result has every bit; then an addend is added to the product that does."""
+        target = self.choices.target(self.sizes.shape[1])
+        return is_multiprecision(self.dtype) and target is not None and target.exact
+
+    @property
+    def nothing_to_multiply(self) -> bool:
+        """Whether the operands do not count: the inner dimension or alpha is 0."""
+        return self.sizes.shape[1] == 0 or (self.combination is not None and self.combination.alpha.is_zero)
+
+    @property
+    def addend(self) -> Any:
+        """The addend in the shape `sizes.stack`; a copy, counted in `copied`, where no view has that shape."""
+        c = None if self.combination is None else self.combination.c
+        if self._addend is None and c is not None:
+            self._addend = self.sizes.stacked(c)
+            if c.size and not self.backend.overlap(self._addend, c):
+                self.copied += int(self._addend.nbytes)
+        return self._addend
+
+    @property
+    def given(self) -> tuple[Any, Any, Any, Any]:
+        """The arrays that a program reads and writes: the operands, the addend, and `out` if that is computed in."""
+        return self.a, self.b, self.addend, self.out if self.in_place else None
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether a repeated call can run the program of this one: it reads no copies.
+
+        An expression may be computed beside `out`, which often is the addend; `gemm` copies it there in each call.
+        """
+        of_out = int(self.out.nbytes) if self.combination and self.out is not None and not self.in_place else 0
+        return self.copied == of_out
 
     def _can_hold_the_result(self, out: Any) -> bool:
         """Whether the product can be computed in `out`.
 
-        It must not overlap an operand: a report reads the operands after the product.
+        It must not overlap an operand: a report reads the operands after the product, and an addend is read for entries
+        that NaN and Inf touch, after all others are written.
         """
         operands = [x.slices.x if isinstance(x, Prepared) else x for x in (self.a, self.b)]
+        if self.combination is not None and self.combination.c is not None:
+            operands.append(self.combination.c)
         in_order = self.sizes.in_order and self.backend.contiguous(out)
         return in_order and not any(self.backend.overlap(out, x) for x in operands)
 
@@ -226,6 +305,7 @@ class Pair:
         """
         if limit is None:
             return
+        _ = self.addend  # which may be copied
         sides = [side for side, x in zip(SIDES, (self.a, self.b), strict=True) if not isinstance(x, Prepared)]
         describing = [self.backend.describing_workspace(self.rows(side).shape) for side in sides]  # `rows` may copy
         if limit > self.held:
@@ -289,8 +369,9 @@ class Pair:
         if c.shape != self.sizes.result:
             c = self.sizes.own_shape(c).reshape(self.sizes.result)
         if isinstance(c, Numbers):
-            target = self.choices.target(self.sizes.shape[1])
-            if target is not None and target.exact:
+            if self.sums_exactly and self.combination is not None:
+                c = self.combination.exactly(c)
+            if self.sums_exactly:
                 c = trimmed(c)
             return scalar_if_no_axes(to_int64(c)) if self.asked == "int64" else MPArray._of(c)
         if self.out is None:

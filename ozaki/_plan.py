@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from math import inf
 
 from ozaki._accuracy import Accuracy
+from ozaki._combination import Combination
 from ozaki._report import power_of_two, priced, rounded_up, several
 from ozaki.schemes import Scheme, Words
 
@@ -94,6 +95,10 @@ class Plan:
     def reproducible(self) -> bool:
         """Whether every backend gives the same bits."""
         return self.scheme is not None and self.scheme.exact
+
+    def rounds_once(self, combination: Combination) -> bool:
+        """Whether this plan rounds alpha A B + beta C once: exact slices do."""
+        return self.reproducible and combination.rounds_once
 
     @property
     def slices(self) -> int:

@@ -74,7 +74,10 @@ class Product:
         """The backend's object that finds facts about these operands and multiplies them."""
         pair = self._pair
         rest = None if self._limit is None else max(self._limit - pair.held, 0)
-        return pair.backend.work(*pair.matrices, pair.rows, pair.dtype, rest)
+        combination = None
+        if pair.combination is not None and not pair.sums_exactly:
+            combination = replace(pair.combination, c=pair.addend)
+        return pair.backend.work(*pair.matrices, pair.rows, pair.dtype, rest, combination)
 
     # Planning --------------------------------------------------------------------------------------------------------
 
@@ -183,20 +186,27 @@ class Product:
     # Computing -------------------------------------------------------------------------------------------------------
 
     def compute(self, plan: Plan) -> Any:
-        """Compute the product by a plan, shape `sizes.stack`, in the memory of `Pair.result`."""
+        """Compute the product, or the expression, by a plan, shape `sizes.stack`, in the memory of `Pair.result`."""
         pair = self._pair
+        combination = None if pair.sums_exactly else pair.combination
         c = pair.result(plan.dtype)
-        if 0 in pair.sizes.stack or (pair.sizes.shape[1] == 0 and is_multiprecision(plan.dtype)):
+        if 0 in pair.sizes.stack:
             return c
-        if pair.sizes.shape[1] == 0:
-            c[...] = 0
-        elif plan.scheme is None:
+        if pair.nothing_to_multiply:
+            if combination is not None:
+                self.work.addend(c)
+            elif not is_multiprecision(plan.dtype):  # else it begins with zeros
+                c[...] = 0
+            return c
+        if plan.scheme is None:
             pair.check_native_limit(plan.workspace_limit)
             self.work.native(pair.sizes.own_shape(c))
         else:
             pair.check_limit(plan.workspace_limit)
             self._check_slices_within_limit(plan)
             self.work.multiply(plan, c)
+        if combination is not None and not plan.rounds_once(combination):
+            self.work.combine(c)
         return c
 
     def _check_slices_within_limit(self, plan: Plan) -> None:
@@ -214,9 +224,9 @@ class Product:
         """Let the backend keep the program of this product for repeated calls, unless a repeated call cannot use it."""
         pair = self._pair
         large = prod(pair.sizes.batch) * prod(pair.sizes.shape) > _LARGEST_KEPT
-        if not (pair.empty or pair.wide or large or pair.copied or not pair.sizes.in_order):
+        if pair.repeatable and pair.sizes.in_order and not (pair.empty or pair.wide or large):
             made = self.work, self.facts, self._stands(plan)
-            pair.backend.keep(pair.a, pair.b, pair.out, key, *made, pair.sizes.result, pair.dtype)
+            pair.backend.keep(*pair.given, key, *made, pair.sizes.result, pair.dtype)
 
     def _stands(self, plan: Plan) -> Callable[[Facts], bool]:
         """A function of the facts of other operands: whether this plan is right for them. It holds no operands."""
@@ -255,6 +265,7 @@ class Product:
             likely = word_bounds.relative(scheme, max(pair.sizes.shape[1], 1), probable=True)
             estimate = with_rounding(likely, pair.dtype)
         relative_error = self._relative_bound(plan, bound) if relative else None
+        once = None if pair.combination is None else plan.rounds_once(pair.combination)
         held = pair.copied
         if not pair.empty:
             held = pair.held + self.work.workspace
@@ -266,7 +277,7 @@ class Product:
             slices=plan.slices,
             products=plan.products,
             exponent=plan.target.exponent,
-            engine=pair.backend.engine_name(plan),
+            engine=pair.backend.engine_name(plan, once is True),
             native=plan.native,
             why=plan.why,
             workspace_bytes=held,
@@ -275,6 +286,7 @@ class Product:
             underflows=underflows,
             estimate=estimate,
             relative_bound=relative_error,
+            rounded_once=once,
         )
 
     def _relative_bound(self, plan: Plan, bound: float) -> float:

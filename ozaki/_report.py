@@ -40,6 +40,9 @@ class Report:
     relative_bound : proven largest abs(c - C)_ij / abs(C_ij), C the exact product, in units of 2**exponent, with the
         rounding to the output, unless the result over- or underflows; inf where nothing is proven: of a native product,
         of words, and where an entry may be no larger than its error (None: not asked for by return_report="relative")
+    rounded_once : of `gemm`: whether alpha A B + beta C was rounded once; then the bound is that of the expression,
+        compared with what the measure compares alpha A B with plus that of beta C, as abs(alpha) abs(A) abs(B) +
+        abs(beta) abs(C); else it is that of A B. None for a product alone
     """
 
     bound: float
@@ -58,6 +61,7 @@ class Report:
     estimate: float | None = None
     exponent: int = 0
     relative_bound: float | None = None
+    rounded_once: bool | None = None
 
     def __str__(self) -> str:
         what = "native product"
@@ -72,6 +76,12 @@ class Report:
             if not self.native:
                 before = f"{power_of_two(self.unrounded_bound, self.exponent)} before the rounding to the output"
             lines.append("proven: exact" if self.bound == 0 else f"proven: {self.measure} error <= {bound} ({before})")
+        if self.rounded_once is not None:
+            lines.append(
+                "that is of alpha A B + beta C, rounded once, over the sum of the sizes of alpha A B and beta C"
+                if self.rounded_once
+                else "that is of A B alone: alpha A B, beta C and their sum are rounded, too"
+            )
         if self.relative_bound == inf:
             rounded = self.native or _are_words(self.scheme)
             why = "only products of slices prove one" if rounded else "an entry may be no larger than its error"

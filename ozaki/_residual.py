@@ -2,42 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
+
 from ozaki._accuracy import Accuracy
-from ozaki._api import matmul
+from ozaki._api import gemm
+from ozaki._checks import check_finite
 from ozaki._environment import default_environment
 from ozaki._formats import MULTIPRECISION, SIGNIFICAND_BITS, format_named, is_multiprecision, precision_of
 from ozaki.multiprecision.array import MPArray
 from ozaki.multiprecision.objects import mparray
 
-
-@contextmanager
-def _naming(inner: str, name: str) -> Iterator[None]:
-    """Let errors about the argument `inner` of a function that `residual` calls name its own argument."""
-    try:
-        yield
-    except (TypeError, ValueError) as error:
-        if str(error).startswith(f"{inner}: "):
-            raise type(error)(f"{name}{str(error).removeprefix(inner)}") from None
-        raise
+_NAMES = {"b": "x", "c": "b"}
+"""What `residual` calls the arguments of `gemm`."""
 
 
 @default_environment
 def residual(a: Any, x: Any, b: Any, *, accuracy: Accuracy | str | float = "exact", dtype: str | None = None) -> Any:
     """Compute b - a x, rounded once, so that a residual which cancels keeps its digits.
 
+    It is `ozaki.gemm(-1, a, x, 1, b)`.
+
     Parameters
     ----------
-    a : array, shape (..., m, k), float32, float64 or integers, on NumPy, or an `MPArray`
+    a : array, shape (..., m, k), float32, float64 or integers, NumPy or CuPy, or an `MPArray`
     x : array, shape (..., k, n) or (k,), as `a`; or a tuple of float64 arrays, an unevaluated sum, high word first
     b : array of the shape of a x, as `a`
     accuracy : Accuracy, str, int or float
-        That of a x, as for `matmul`. "exact": the residual is the exact one, correctly rounded.
+        That of a x, as for `matmul`. "exact": the residual is the exact one, correctly rounded. On CuPy that takes
+        operands for which at most 49 residues hold every bit.
     dtype : str, optional
-        "float64", "float32", "mp" or, say, "mp106". Default: float64; "mp", every bit, if `b` is an `MPArray`.
+        "float64", "float32", "mp" or, say, "mp106". Default: float64; "mp" if `b` is an `MPArray`, then with every bit
+        of an exact residual. On CuPy it has to be the dtype of the operands so far.
 
     Returns
     -------
@@ -46,12 +43,13 @@ def residual(a: Any, x: Any, b: Any, *, accuracy: Accuracy | str | float = "exac
     Raises
     ------
     ValueError, TypeError, NotImplementedError
-        As `matmul` and `mparray`; and if the shape of `b` is not that of a x.
+        As `gemm` and `mparray`; if the shape of `b` is not that of a x; and, on NumPy, for NaN and Inf.
 
     Notes
     -----
     With tol the tolerance of `accuracy`, 0 for "exact", R the exact residual and u the unit roundoff of the result:
-    abs(r - R)_ij <= tol (abs(a) abs(x))_ij (1 + u) + u abs(R_ij), unless r over- or underflows.
+    abs(r - R)_ij <= tol (abs(a) abs(x))_ij (1 + u) + u abs(R_ij), unless r over- or underflows. With dtype "mp" and an
+    accuracy that is not exact, abs(r - R)_ij <= tol (abs(a) abs(x) + abs(b))_ij.
 
     Examples
     --------
@@ -64,15 +62,16 @@ def residual(a: Any, x: Any, b: Any, *, accuracy: Accuracy | str | float = "exac
     wanted = format_named(dtype) or (MULTIPRECISION if isinstance(b, MPArray) else "float64")
     if wanted not in SIGNIFICAND_BITS and not is_multiprecision(wanted):
         raise TypeError(f"dtype: {dtype!r}; expected 'float32', 'float64' or 'mp'")
-    with _naming("x", "x"):
-        factor = mparray(x) if isinstance(x, tuple) else x
-    with _naming("b", "x"):
-        product = matmul(a, factor, accuracy=accuracy, dtype="mp")
-    with _naming("x", "b"):
-        whole = mparray(b)
-    if whole.shape != product.shape:
-        raise ValueError(f"b: shape {whole.shape}; expected that of a x, {product.shape}")
-    rest = whole - product
-    if wanted == MULTIPRECISION:
-        return rest
-    return rest.round_to(precision_of(wanted)) if is_multiprecision(wanted) else rest.astype(wanted)
+    factor = mparray(x) if isinstance(x, tuple) else x
+    for name, each in (("a", a), ("x", factor), ("b", b)):
+        if isinstance(each, np.ndarray) and each.dtype.kind == "f":
+            check_finite(name, each)
+    asked = MULTIPRECISION if is_multiprecision(wanted) else wanted
+    try:
+        rest = gemm(-1, a, factor, 1, b, accuracy=accuracy, dtype=asked, reproducible=True)
+        return rest if wanted == asked else rest.round_to(precision_of(wanted))
+    except (TypeError, ValueError) as error:
+        name, colon, rest = str(error).partition(": ")
+        if colon and name in _NAMES:
+            raise type(error)(f"{_NAMES[name]}: {rest}") from None
+        raise

@@ -114,6 +114,14 @@ def rounded_product(a, b):
     return c
 
 
+def rounded_sum(alpha, x, beta, c):
+    """Alpha x + beta c, x and c arrays of floats of one shape, rounded once to the dtype of x."""
+    out = np.empty(x.shape, x.dtype)
+    for at in np.ndindex(x.shape):
+        out[at] = rounded(Fraction(alpha) * Fraction(float(x[at])) + Fraction(beta) * Fraction(float(c[at])), x.dtype)
+    return out
+
+
 def same_bits(x, y):
     """Whether two arrays are equal in shape, dtype and every bit."""
     return x.shape == y.shape and x.dtype == y.dtype and x.tobytes() == y.tobytes()

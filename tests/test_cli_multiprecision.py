@@ -215,7 +215,6 @@ def test_the_report_of_a_multiprecision_product():
             "c.txt: a .txt file holds multiprecision",
         ),
         (["a.npy", "b.npy", "-o", "c.npz", "--dtype", "float16"], "--dtype"),
-        (["a.npy", "b.npy", "-o", "c.npy", "--accuracy", "exact"], "for dtype='mp'"),
         (["a.npy", "b.npy", "-o", "c.npy", "--dtype", "int64"], "is no whole number"),
         (["a.npy", "b.npy", "-o", "c.npz", "--accuracy", "2^-100001"], "a tolerance of at least 2^-100000"),
         (["a.npy", "b.npy", "-o", "c.npz", "--accuracy", "relative:1e-99999"], "a tolerance of at least 2^-100000"),

@@ -60,6 +60,8 @@ REGISTERS = {
 # Limits that replace those above for kernels of more than four limbs, of int64 diagonals, or (FEW) with so much shared
 # memory that a multiprocessor has room for three blocks of 128 threads only.
 WIDE_REGISTERS = {"split": 168, "recombine": 128, "describe_split": 168}
+# Those of kernels that round alpha A B + beta C: two blocks of 256 threads, one of more than four limbs.
+COMBINED_REGISTERS = {"recombine": (128, 168), "recombine_quadrants": (168, 168), "patch": (80, 80)}
 
 # The most bytes of local memory of a thread, by kernel. Kernels that multiply keep what they know of a tile there while
 # all registers hold accumulators; the loop over k touches none of it. `proof_gemm` keeps the entries in doubt, 128
@@ -130,6 +132,12 @@ def recombine(dtype, slices, limbs, digit_bits, sum64=0):
     together = 2 if digit_bits == 0 and limbs <= 4 else 1
     macros = {"OUTPUT": dtype, "SLICES": slices, "DIGIT_BITS": digit_bits, "LIMBS": limbs, "SUM64": sum64}
     return "conversion/recombine.cu", macros | {"TOGETHER": together}
+
+
+def combined(case, addend="double"):
+    """The case of a kernel for alpha A B + beta C; a thread then has one row."""
+    *arch, file, macros = case
+    return *arch, file, macros | {"ADDEND": addend} | ({"TOGETHER": 1} if "TOGETHER" in macros else {})
 
 
 def magnitudes(a, b, along_k_a, along_k_b, magnitude="int8_t", tiles=(0, 0), largest=0):
@@ -220,6 +228,7 @@ EVERYWHERE = [
             ("double", "double", 1),
             ("double", "float", 1),
             ("double", "double", 0),
+            ("double", "double", 2),
         )
     ),
     ("conversion/copy.cu", {"INPUT": "float", "OUTPUT": "double"}),
@@ -230,6 +239,7 @@ EVERYWHERE = [
     split_fp16("float", 4, 1, 7, 0, 1),
     recombine("double", 14, 4, 0),
     recombine("double", 7, 3, 8),
+    combined(recombine("double", 14, 4, 0)),
     magnitudes("double", "double", 1, 0),
     magnitudes("double", "double", 1, 0, "double"),
     overlap("double", "double", 12),
@@ -292,6 +302,13 @@ MORE = [
     recombine("double", 8, 3, 7),
     recombine("double", 8, 4, 7, 1),
     recombine("double", 11, 4, 6),
+    combined(recombine("double", 20, 5, 0)),
+    combined(recombine("double", 49, 11, 0)),
+    combined(recombine("double", 14, 4, 0), "float"),
+    combined(recombine("double", 7, 4, 8, 1)),
+    combined(recombine("double", 16, 6, 8)),
+    combined(recombine("float", 3, 2, 8), "float"),
+    ("conversion/axpby.cu", {"OUTPUT": "float", "ADDEND": "float", "ADD": 2}),
     magnitudes("double", "double", 1, 1),
     magnitudes("double", "float", 0, 0),
     magnitudes("float", "float", 1, 0),
@@ -306,6 +323,7 @@ MORE = [
     lower_by_exponents("float", "float"),
     patch("float", "double", "double"),
     patch("float", "float", "float"),
+    combined(patch("double", "double", "double")),
     split_words("FP16", "RN", 2, 11, 1, tile=128, together=2),
     split_words("FP16", "RN", 1, 0, 0, tile=256),
     split_words("FP16", "RN", 2, 11, 0, tile=192, together=2),
@@ -328,6 +346,12 @@ CASES += [split_quadrants(*case[:3], *view) for case in QUADRANTS for view in ((
 CASES += [
     ("sm_90a", "conversion/recombine_quadrants.cu", {"OUTPUT": dtype, "SLICES": slices, "LIMBS": limbs})
     for dtype, slices, _, limbs in QUADRANTS
+]
+CASES += [
+    combined(
+        ("sm_90a", "conversion/recombine_quadrants.cu", {"OUTPUT": dtype, "SLICES": slices, "LIMBS": limbs}), dtype
+    )
+    for dtype, slices, _, limbs in QUADRANTS[1:]
 ]
 CASES += [
     describe_split(*case)
@@ -412,6 +436,8 @@ def test_compiles_within_registers(arch, file, macros):
         assert spilled <= SPILLED.get(name, 0), f"{name} spills {spilled} bytes: {report}"
         registers = int(re.search(r"Used (\d+) registers", report)[1])
         limit = WIDE_REGISTERS.get(name, REGISTERS[name]) if wide else REGISTERS[name]
+        if "ADDEND" in macros and name in COMBINED_REGISTERS:
+            limit = COMBINED_REGISTERS[name][limbs > 4]
         assert registers <= limit, f"{name} uses {registers} registers, more than {limit}"
 
 

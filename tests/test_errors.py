@@ -139,7 +139,6 @@ CASES = {
     "string": (matmul(A, "matrix"), (TypeError, ValueError), "b", "expected"),
     # accuracy
     "unknown name": (matmul(accuracy="fp65"), ValueError, "accuracy", "fp32, fp64, dd, qd"),
-    "exact": (matmul(accuracy="exact"), ValueError, "accuracy", "not available yet"),
     "no bits": (matmul(accuracy=0), ValueError, "accuracy", "1 to 1000"),
     "negative bits": (matmul(accuracy=-53), ValueError, "accuracy", "1 to 1000"),
     "too many bits": (matmul(accuracy=1001), ValueError, "accuracy", "1 to 1000"),

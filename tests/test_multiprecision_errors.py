@@ -1,5 +1,8 @@
 """Bad input of products with multiprecision operands and results: refused before anything is computed."""
 
+from fractions import Fraction
+
+import mpmath
 import numpy as np
 import pytest
 from cases import check_refused
@@ -63,8 +66,6 @@ CASES = {
         "accuracy",
         "too small for a float result",
     ),
-    "every bit of floats": (matmul(F, F, accuracy="exact"), ValueError, "accuracy", "dtype='mp'"),
-    "every bit as float64": (matmul(dtype="float64", accuracy="exact"), ValueError, "accuracy", "dtype='mp'"),
     "too many bits": (matmul(accuracy=100_001), ValueError, "accuracy", "1 to 100000"),
     "accuracy of int64": (matmul(I, I, dtype="int64", accuracy=53), ValueError, "accuracy", "exact"),
     "tolerance of int64": (matmul(I, I, dtype="int64", accuracy=1e-3), ValueError, "accuracy", "exact"),
@@ -114,16 +115,19 @@ CASES = {
     "out of floats alone": (matmul(F, F, np.empty((2, 2)), dtype="mp"), ValueError, "out", "new array"),
     "out of another dtype": (matmul(out=np.empty((2, 2), "f4"), dtype="float64"), ValueError, "out", "float64"),
     "workspace": (matmul(workspace_limit=1000), ValueError, "workspace_limit", "needs at least"),
-    "gemm": (gemm(), NotImplementedError, "gemm", "ozaki.matmul"),
-    "gemm with a dtype": (gemm(2.0, F, F, 1.0, F, dtype="mp"), NotImplementedError, "gemm", "ozaki.matmul"),
-    "gemm with a plan": (gemm(2.0, F, F, 1.0, F, plan=MP), NotImplementedError, "gemm", "ozaki.matmul"),
-    "gemm with an addend": (gemm(2.0, F, F, 1.0, X), NotImplementedError, "gemm", "ozaki.matmul"),
-    "gemm with a prepared operand": (
-        gemm(2.0, ozaki.prepare(X, "left", WIDE), F, 1.0, F, plan=WIDE),
-        NotImplementedError,
-        "gemm",
-        "ozaki.matmul",
-    ),
+    "gemm out": (gemm(out=np.empty((2, 2))), ValueError, "out", "new array"),
+    "gemm by a plan of digits": (gemm(plan=DIGITS), ValueError, "plan", "need residues"),
+    "gemm with an addend and words": (gemm(1.0, F, F, 1.0, X, scheme="feng"), ValueError, "scheme", "'residues'"),
+    "gemm c NaN": (gemm(1.0, F, F, 1.0, NAN, dtype="mp"), ValueError, "c", "needs finite numbers"),
+    "gemm c of integers": (gemm(beta=1.0, c=I), TypeError, "c", "'mp'"),
+    "gemm c of another shape": (gemm(beta=1.0, c=X[0]), ValueError, "c", "(2, 2)"),
+    "gemm alpha 1/3": (gemm(Fraction(1, 3)), ValueError, "alpha", "no end in binary"),
+    "gemm alpha NaN": (gemm(np.nan), ValueError, "alpha", "is nan"),
+    "gemm beta Inf": (gemm(beta=np.inf, c=X), ValueError, "beta", "is inf"),
+    "gemm alpha complex": (gemm(1j), TypeError, "alpha", "complex"),
+    "gemm alpha text": (gemm("0.5"), TypeError, "alpha", "expected a number"),
+    "gemm alpha None": (gemm(None), TypeError, "alpha", "NoneType"),
+    "gemm alpha too far": (gemm(mpmath.ldexp(mpmath.mpf(1), 2**61)), ValueError, "alpha", "2**60"),
 }
 
 

@@ -72,6 +72,7 @@ FIELDS = {
         "estimate",
         "exponent",
         "relative_bound",
+        "rounded_once",
     ],
     "Words": [
         "word",

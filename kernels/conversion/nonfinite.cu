@@ -5,7 +5,9 @@
 // sign of x: NaN (the quiet one with all other bits clear) if a product is NaN or both infinities occur, else Inf with
 // its sign.
 //
-// Macros: INPUT_A, INPUT_B, OUTPUT (double or float).
+// If ADDEND is defined, alpha times that is added to beta c as far as c is NaN or Inf (its finite entries count as zero).
+//
+// Macros: INPUT_A, INPUT_B, OUTPUT (double or float); ADDEND (double or float), of c, or not defined.
 //
 // a(b, row, h) = a[b * a_batch_stride + row * a_row_stride + h * a_k_stride], b(b, h, col) likewise; batch strides are
 // 0 where all entries share a matrix. a_description, b_description: int64 [6][a_batch * rows], [6][b_batch * cols].
@@ -16,8 +18,14 @@
 // 2. Go through the 32 x 32 tiles with flagged rows or columns, and through k in steps of 32: warps make four 32-bit
 //    masks (NaN, Inf, zero, sign) of 32 elements of each row and column; a thread combines them for 4 entries.
 // 3. Store the flagged entries of the tile.
-#include "arithmetic/common.cuh"
+#include "arithmetic/combination.cuh"
 #include "hardware/launch.cuh"
+
+#ifdef ADDEND
+#define COMBINATION , const Combination<ADDEND> combination
+#else
+#define COMBINATION
+#endif
 
 typedef BitsOf<OUTPUT>::type Bits;
 
@@ -45,7 +53,7 @@ patch(const INPUT_A* __restrict__ a, const INPUT_B* __restrict__ b, const int64_
       const int64_t* __restrict__ b_description, OUTPUT* __restrict__ c, int64_t a_batch_stride, int64_t a_row_stride,
       int64_t a_k_stride, int64_t b_batch_stride, int64_t b_col_stride, int64_t b_k_stride, int64_t c_batch_stride,
       int64_t c_row_stride, int64_t c_col_stride, int64_t a_batch, int64_t b_batch, int64_t rows, int64_t cols,
-      int64_t k) {
+      int64_t k COMBINATION) {
   __shared__ Masks of_row[32], of_col[32];
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
   const uint32_t down = static_cast<uint32_t>((rows + BLOCK_ROWS - 1) / BLOCK_ROWS);
@@ -106,14 +114,20 @@ patch(const INPUT_A* __restrict__ a, const INPUT_B* __restrict__ b, const int64_
     for (int i = 0; i < 4; ++i) {
       const int64_t row = row0 + warp + 8 * i;
       if (row >= rows || col >= cols || ((row_flags >> (warp + 8 * i) | col_flags >> lane) & 1) == 0) continue;
-      constexpr Bits INFINITE = sizeof(OUTPUT) == 8 ? Bits(0x7ffull << 52) : Bits(0xffull << 23);
-      constexpr Bits QUIET = sizeof(OUTPUT) == 8 ? Bits(1ull << 51) : Bits(1ull << 22);
-      constexpr Bits SIGN = Bits(1) << (8 * sizeof(OUTPUT) - 1);
-      Bits bits = INFINITE;
-      if (nan[i] != 0 || (positive[i] != 0 && negative[i] != 0))
-        bits |= QUIET;
-      else if (negative[i] != 0)
-        bits |= SIGN;
+      Bits bits = nan[i] != 0 || (positive[i] != 0 && negative[i] != 0) ? Special<OUTPUT>::nan()
+                                                                        : Special<OUTPUT>::infinite(negative[i] != 0);
+#ifdef ADDEND
+      if (bits != Special<OUTPUT>::nan()) {
+        bits = Special<OUTPUT>::infinite((negative[i] != 0) != (combination.alpha < 0.0));
+        const ADDEND addend =
+            combination.beta != 0.0
+                ? combination.c[at * combination.batch + row * combination.row_stride + col * combination.col_stride]
+                : ADDEND(0);
+        // Inf + Inf is Inf; NaN, and an Inf of the other sign, make NaN.
+        if (!is_finite(addend) && special_addend<OUTPUT>(combination.beta, addend) != bits)
+          bits = Special<OUTPUT>::nan();
+      }
+#endif
       reinterpret_cast<Bits*>(c)[row * c_row_stride + col * c_col_stride] = bits;
     }
   }

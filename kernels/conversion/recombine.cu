@@ -1,7 +1,7 @@
 // Slice products to results: C = RN(Cbar 2^-(mu_i + nu_j)), from the exact integer Cbar, rounded once
-// (docs/definitions.md, sections 3 to 5).
+// (docs/definitions.md, sections 3 to 5); or, if ADDEND is defined, RN(alpha Cbar 2^-(mu_i + nu_j) + beta c_ij).
 //
-// Macros: OUTPUT (double or float); SLICES; DIGIT_BITS (0: residues; 8 or 7: digits); LIMBS: 32-bit limbs that hold the
+// Macros: OUTPUT (double or float); ADDEND (double or float), of c, or not defined; SLICES; DIGIT_BITS (0: residues; 8 or 7: digits); LIMBS: 32-bit limbs that hold the
 // integer and its sign (residues: Cbar, abs(Cbar) < M / 2; digits: V, Cbar without the factor 2^(r (p - 1))); SUM64: 1
 // if the diagonals are int64; TOGETHER: rows of a thread, all loaded before the first is combined.
 //
@@ -21,11 +21,16 @@
 
 typedef BitsOf<OUTPUT>::type Bits;
 
+#ifdef ADDEND
+#define COMBINATION , const Combination<ADDEND> combination
+#else
+#define COMBINATION
+#endif
+
 #if DIGIT_BITS == 0
 
 typedef uint8_t Plane;
 #define MORE_ARGUMENTS , const CrtConstants<SLICES, LIMBS> constants
-constexpr int BITS = 8 * SLICES - 1;
 
 // The bytes of all planes at 4 columns of a row; integer(j, ...) is Cbar at column j.
 struct Entries {
@@ -50,7 +55,6 @@ typedef int32_t Plane;
 #endif
 #define MORE_ARGUMENTS
 struct NoConstants {};
-constexpr int BITS = 32 * LIMBS - 1;
 
 // The diagonals at 4 columns of a row; integer(j, ...) is V at column j.
 struct Entries {
@@ -101,11 +105,17 @@ struct Entries {
 
 #endif
 
-extern "C" __global__ void __launch_bounds__(256, LIMBS <= 4 ? 3 : 2)
+#ifdef ADDEND
+constexpr int BLOCKS = LIMBS <= 4 ? 2 : 1;
+#else
+constexpr int BLOCKS = LIMBS <= 4 ? 3 : 2, BITS = DIGIT_BITS == 0 ? 8 * SLICES - 1 : 32 * LIMBS - 1;
+#endif
+
+extern "C" __global__ void __launch_bounds__(256, BLOCKS)
 recombine(const Plane* __restrict__ planes, int64_t plane_stride, int64_t plane_batch, int64_t ld,
           const int32_t* __restrict__ mu, int64_t mu_batch, const int32_t* __restrict__ nu, int64_t nu_batch,
           OUTPUT* __restrict__ c, int64_t c_batch, int64_t c_row_stride, int64_t c_col_stride, int64_t rows,
-          int64_t cols MORE_ARGUMENTS) {
+          int64_t cols MORE_ARGUMENTS COMBINATION) {
   after_previous();
 #if DIGIT_BITS != 0
   const NoConstants constants;
@@ -133,6 +143,13 @@ recombine(const Plane* __restrict__ planes, int64_t plane_stride, int64_t plane_
     const auto place = [&] {
       return reinterpret_cast<Bits*>(c) + b * c_batch + row * c_row_stride + col * c_col_stride;
     };
+#ifdef ADDEND
+    const ADDEND* const addend =
+        combination.c + (b * combination.batch + row * combination.row_stride + col * combination.col_stride);
+    combine_and_store<OUTPUT, LIMBS>(entries[i], constants, exponent, nu, col, cols, place, c_col_stride,
+                                     combination.alpha, combination.beta, addend, combination.col_stride);
+#else
     round_and_store<OUTPUT, BITS, LIMBS>(entries[i], constants, exponent, nu, col, cols, place, c_col_stride);
+#endif
   }
 }

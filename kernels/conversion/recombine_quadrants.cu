@@ -1,7 +1,8 @@
 // The result of one level of Strassen's product, in Winograd's form, of one matrix: the residues of seven products of
-// half blocks to C = RN(Cbar 2^-(mu_i + nu_j)) (docs/definitions.md, sections 3 to 5).
+// half blocks to C = RN(Cbar 2^-(mu_i + nu_j)) (docs/definitions.md, sections 3 to 5); or, if ADDEND is defined, to
+// RN(alpha Cbar 2^-(mu_i + nu_j) + beta c_ij).
 //
-// Macros: OUTPUT (double or float), SLICES and LIMBS as in recombine.cu, for residues.
+// Macros: OUTPUT and ADDEND (double or float), SLICES and LIMBS as in recombine.cu, for residues.
 //
 // planes holds the bytes of products P1 .. P7, [SLICES][7][half_rows][ld], `each` bytes a product; ld and the address
 // are multiples of 4. Modulo m_t, C has the quadrants
@@ -20,6 +21,14 @@
 
 typedef BitsOf<OUTPUT>::type Bits;
 
+#ifdef ADDEND
+#define COMBINATION , const Combination<ADDEND> combination
+constexpr int BLOCKS = 2;
+#else
+#define COMBINATION
+constexpr int BLOCKS = 3;
+#endif
+
 // The bytes y_t of C at four columns of a row; integer(j, ...) is Cbar at column j.
 struct Entries {
   uint32_t y[SLICES];
@@ -30,11 +39,11 @@ struct Entries {
   }
 };
 
-extern "C" __global__ void __launch_bounds__(128, 3)
+extern "C" __global__ void __launch_bounds__(128, BLOCKS)
 recombine_quadrants(const uint8_t* __restrict__ planes, int64_t each, int64_t ld, const int32_t* __restrict__ mu,
                     const int32_t* __restrict__ nu, OUTPUT* __restrict__ c, int64_t c_row_stride, int64_t c_col_stride,
                     int64_t rows, int64_t cols, const CrtConstants<SLICES, LIMBS> constants, int64_t half_rows,
-                    int64_t half_cols, const AccumulatorModuli moduli) {
+                    int64_t half_cols, const AccumulatorModuli moduli COMBINATION) {
   after_previous();
   const uint32_t across = static_cast<uint32_t>((smaller(half_cols, cols) + 127) / 128);
   const int64_t row = static_cast<int64_t>(blockIdx.x / across) * 4 + threadIdx.y;
@@ -59,6 +68,13 @@ recombine_quadrants(const uint8_t* __restrict__ planes, int64_t each, int64_t ld
     const int64_t r = row + q / 2 * half_rows, h = col + q % 2 * half_cols;
     if (r >= rows || h >= cols) continue;
     const auto place = [&] { return reinterpret_cast<Bits*>(c) + r * c_row_stride + h * c_col_stride; };
+#ifdef ADDEND
+    combine_and_store<OUTPUT, LIMBS>(quadrant[q], constants, -mu[r], nu, h, cols, place, c_col_stride,
+                                     combination.alpha, combination.beta,
+                                     combination.c + (r * combination.row_stride + h * combination.col_stride),
+                                     combination.col_stride);
+#else
     round_and_store<OUTPUT, 8 * SLICES - 1, LIMBS>(quadrant[q], constants, -mu[r], nu, h, cols, place, c_col_stride);
+#endif
   }
 }

@@ -1,6 +1,6 @@
 // Entries of C from exact integers: a thread rounds and stores four neighbouring columns of a row.
 #pragma once
-#include "arithmetic/rounding.cuh"
+#include "arithmetic/combination.cuh"
 
 __device__ __forceinline__ void store_four(uint64_t* c, const uint64_t (&bits)[4]) {
   ulonglong2* const out = reinterpret_cast<ulonglong2*>(c);
@@ -9,6 +9,19 @@ __device__ __forceinline__ void store_four(uint64_t* c, const uint64_t (&bits)[4
 }
 __device__ __forceinline__ void store_four(uint32_t* c, const uint32_t (&bits)[4]) {
   *reinterpret_cast<uint4*>(c) = make_uint4(bits[0], bits[1], bits[2], bits[3]);
+}
+
+// Stores four neighbouring columns from `col` on, as far as there are so many, `col_stride` elements apart.
+template <typename Bits>
+__device__ __forceinline__ void store_columns(Bits* out, const Bits (&bits)[4], int64_t col, int64_t cols,
+                                              int64_t col_stride) {
+  if (col_stride == 1 && col + 4 <= cols && (reinterpret_cast<uint64_t>(out) & 15) == 0) {
+    store_four(out, bits);
+  } else {
+#pragma unroll
+    for (int j = 0; j < 4; ++j)
+      if (col + j < cols) out[j * col_stride] = bits[j];
+  }
 }
 
 // Stores RN(integer_j 2^(exponent - nu[col + j])), j = 0 .. 3, where col + j < cols; each is rounded once.
@@ -37,12 +50,23 @@ __device__ __forceinline__ void round_and_store(const Entries& entries, const Co
     for (int j = 0; j < 4; ++j) bits[j] = Rounding<Output>::bits(limbs[j], exponent - nu_four[j]);
   }
 
-  typename BitsOf<Output>::type* const out = place();
-  if (col_stride == 1 && col + 4 <= cols && (reinterpret_cast<uint64_t>(out) & 15) == 0) {
-    store_four(out, bits);
-  } else {
+  store_columns(place(), bits, col, cols, col_stride);
+}
+
+// The same for RN(alpha integer_j 2^(exponent - nu[col + j]) + beta c_j): c_j, `step` elements apart, begin at `c`.
+template <typename Output, int LENGTH, typename Entries, typename Constants, typename Place, typename Addend>
+__device__ __forceinline__ void combine_and_store(const Entries& entries, const Constants& constants, int exponent,
+                                                  const int32_t* nu, int64_t col, int64_t cols, Place place,
+                                                  int64_t col_stride, double alpha, double beta, const Addend* c,
+                                                  int64_t step) {
+  typename BitsOf<Output>::type bits[4];
 #pragma unroll
-    for (int j = 0; j < 4; ++j)
-      if (col + j < cols) out[j * col_stride] = bits[j];
+  for (int j = 0; j < 4; ++j) {
+    const int64_t at = smaller<int64_t>(j, cols - 1 - col);
+    uint32_t limbs[LENGTH];
+    entries.integer(j, constants, limbs);
+    const Addend addend = beta != 0.0 ? c[at * step] : Addend(0);
+    bits[j] = combined_or_special<Output>(limbs, exponent - nu[col + at], alpha, beta, addend);
   }
+  store_columns(place(), bits, col, cols, col_stride);
 }

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Protocol
 
+from ozaki._combination import Combination
 from ozaki._operands import Side
 from ozaki._plan import Plan
 from ozaki._prepared import Prepared
@@ -46,7 +47,8 @@ class Work(Protocol):
     def multiply(self, plan: Plan, c: Any) -> None:
         """Compute the product into c, shape (batch, m, n), contiguous, by the slices or words of a plan.
 
-        The product has entries, and k > 0.
+        The product has entries, and k > 0. If the plan rounds the work's expression once (`Plan.rounds_once`), the
+        result is the whole expression.
 
         Raises
         ------
@@ -57,6 +59,20 @@ class Work(Protocol):
 
     def native(self, c: Any) -> None:
         """Compute the array library's own product into c, shape (*batch, m, n), whose rows are contiguous."""
+        ...
+
+    def combine(self, c: Any) -> None:
+        """Make the product in c, shape (batch, m, n), which is rounded, the work's expression; each operation rounds.
+
+        The factors are rounded to the dtype of c, too. Called after `multiply` or `native`.
+        """
+        ...
+
+    def addend(self, c: Any) -> None:
+        """Compute into c, shape (batch, m, n), what the work's expression adds to a product of zeros, rounded once.
+
+        Called in place of `multiply` and `native`.
+        """
         ...
 
     def nonfinite(self, side: Side) -> Any:
@@ -112,8 +128,8 @@ class Backend(Protocol):
         """The setting that makes the native product less accurate than an IEEE one; None if there is none."""
         ...
 
-    def engine_name(self, plan: Plan) -> str:
-        """Device and engine that run a plan, as the report names them."""
+    def engine_name(self, plan: Plan, combined: bool = False) -> str:
+        """Device and engine that run a plan, as the report names them; `combined`: with an addend, rounded once."""
         ...
 
     def steps(self, plan: Plan) -> str:
@@ -128,7 +144,15 @@ class Backend(Protocol):
         """Bytes that are held while an operand of that shape (batch, rows, k) is described, and freed afterwards."""
         ...
 
-    def work(self, a: Any, b: Any, rows: Callable[[Side], Any], dtype: str, limit: int | None) -> Work:
+    def work(
+        self,
+        a: Any,
+        b: Any,
+        rows: Callable[[Side], Any],
+        dtype: str,
+        limit: int | None,
+        combination: Combination | None = None,
+    ) -> Work:
         """The `Work` of one product; nothing is computed yet.
 
         Parameters
@@ -137,6 +161,8 @@ class Backend(Protocol):
         rows : returns the operand of a side as rows, shape (batch, rows, k); a copy if no view has that shape
         dtype : dtype of the result
         limit : most bytes that proofs and the product may hold at a time; None for no limit
+        combination : the expression that is computed in place of the product, its addend of shape (batch, m, n); or
+            None
         """
         ...
 
@@ -148,6 +174,7 @@ class Backend(Protocol):
         self,
         a: Any,
         b: Any,
+        c: Any,
         out: Any,
         key: Hashable,
         work: Any,
@@ -160,19 +187,13 @@ class Backend(Protocol):
 
         Parameters
         ----------
-        a, b, out : the operands as the caller gave them, and the array for the result that the caller gave, or None
+        a, b, c, out : the operands as the caller gave them, the addend as the work has it, or None, and the array for
+            the result that the caller gave, or None
         key : everything else that the call depends on
         work : the `Work` that computed the product
         facts : the facts that its plan rests on
         stands : returns whether the plan, asked for anew with the facts of other operands, has the same scheme
         shape, dtype : shape and dtype of the result
-        """
-        ...
-
-    def axpby(self, alpha: Any, x: Any, beta: Any, y: Any, out: Any) -> None:
-        """Compute out = alpha x + beta y, or alpha x if y is None; each operation rounds.
-
-        x has the dtype of out, and is overwritten.
         """
         ...
 
@@ -207,7 +228,7 @@ def _is_cupy(x: Any) -> bool:
     return isinstance(x, Prepared) and bool(x.backend.name == "cupy")
 
 
-def repeated(a: Any, b: Any, out: Any, key: Hashable) -> Any:
+def repeated(a: Any, b: Any, c: Any, out: Any, key: Hashable) -> Any:
     """The product by the program of an earlier call (`backends/cupy/repeated.py`); None if the call must be planned."""
     module = sys.modules.get("ozaki.backends.cupy.repeated")
-    return None if module is None else module.repeated(a, b, out, key)
+    return None if module is None else module.repeated(a, b, c, out, key)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ozaki.multiprecision.floats import add_to, empty, store, tiles
-from ozaki.multiprecision.limbs import carry, largest, library, limbs_of, rounded, settled, trailing_zeros
+from ozaki.multiprecision.limbs import carry, largest, library, limbs_of, rounded, settled, trailing_zeros, window
 from ozaki.multiprecision.numbers import FARTHEST, MOST_BITS, Numbers
 from ozaki.multiprecision.scalars import dyadic
 
@@ -46,6 +46,33 @@ def add(x: Numbers, y: Numbers, sign: int = 1) -> Numbers:
         sums = xp.zeros((count, top.size), np.int64)
         for (signs, exponents, limbs), factor in zip(flat, (1, sign), strict=True):
             add_to(sums, factor * signs[at], exponents[at], limbs[:, at], top)
+        store(out, at, *settled(sums), top)
+    return out
+
+
+def near_sum(x: Numbers, y: Numbers, bits: int) -> Numbers:
+    """X + y, or a number that rounds as x + y does at `bits` bits, at fewer, and at any bit further up.
+
+    Terms may lie far apart: a term that ends far below the other's first bits is cut off there, and its last bit set if
+    a bit that is cut off is (rounding to odd). Both have the same shape.
+    """
+    xp = library(x.limbs)
+    # The longer term, and `bits` more: so a term that is cut is far smaller, the sum begins at most one bit below the
+    # other term, and no bit that its rounding turns on lies where the term is cut.
+    count = limbs_of(max(x.bits, y.bits) + bits + 40)
+    out = empty(x.shape, 32 * count, xp)
+    flat = x.flat, y.flat
+    for at in tiles(flat[0][0]):
+        tops = [xp.where(signs[at] != 0, exponents[at], -(2**62)) for signs, exponents, _ in flat]
+        top = xp.maximum(*tops)
+        top = xp.where(top > -(2**62), top, 0) + 1
+        sums = xp.zeros((count, top.size), np.int64)
+        for signs, exponents, limbs in flat:
+            start = exponents[at] - top
+            shifted = window(limbs[:, at], start, count)
+            last = 32 * len(limbs) - trailing_zeros(limbs[:, at])
+            shifted[-1] |= last > start + 32 * count
+            sums += shifted.astype(np.int64) * signs[at]
         store(out, at, *settled(sums), top)
     return out
 

@@ -98,18 +98,15 @@ def choose(question: Question, facts: Facts) -> Plan:
 def _exact(question: Question, facts: Facts) -> Plan:
     """The plan of the exact product: the fewest slice products with which all images are exact, and a format for it.
 
+    A result of the hardware's formats is the exact one, rounded once.
+
     Raises
     ------
     ValueError
-        If the result is not multiprecision, or no scheme holds so many bits.
+        If no scheme holds so many bits, or none that runs here.
     """
     choices, k, target = question.choices, question.k, question.target
     assert target is not None
-    if not is_multiprecision(question.dtype):
-        raise ValueError(
-            "accuracy: 'exact' (correctly rounded) is not available yet for float results; ask for bits, as 106 or "
-            "'dd', or for dtype='mp'"
-        )
     family = "residues"
     spans: tuple[int, int] = (0, 0) if question.empty else facts[Spans()]
     most = most_of(family)
@@ -127,6 +124,13 @@ def _exact(question: Question, facts: Facts) -> Plan:
             )
         assert is_exact(named)
         scheme, why = named, why_named(named)
+    if question.machine.obstacle(scheme, choices.engine):
+        raise ValueError(
+            f"accuracy: every bit of these operands takes {count} residues, more than run here; ask for bits, as 106 "
+            "or 'dd'"
+        )
+    if not is_multiprecision(question.dtype):
+        return _plan(question, scheme, target, 0.0, f"{why}, rounded once")
     plan = _plan(question.with_format(exact_bits(spans, k)), scheme, target, 0.0, why)
     return replace(plan, bound=0.0)  # the format has room for all bits
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import inf
 from typing import NamedTuple
 
-from ozaki._formats import precision_of
+from ozaki._formats import is_multiprecision, precision_of
 from ozaki._plan import Plan
 from ozaki.bounds import native
 from ozaki.bounds.rounding import suffices, with_rounding
@@ -46,7 +46,7 @@ def proven(plan: Plan, native_obstacle: str | None, facts: Facts, wanted: float 
         return Proven(bound, bound, suffices(bound, target.tolerance, dtype))
     unrounded = proven_bound(plan.scheme, target, k, facts, wanted)
     bound = with_rounding(unrounded, dtype, target.exponent)
-    if target.exact:
+    if target.exact and is_multiprecision(dtype):
         met = unrounded == 0 and exact_bits(facts[Spans()], k) <= precision_of(dtype)
         return Proven(unrounded, 0.0 if met else bound, met)
     return Proven(unrounded, bound, unrounded <= target.tolerance)

@@ -9,7 +9,7 @@ import pickle
 
 import numpy as np
 import pytest
-from cases import assert_same, same_bits, viewed
+from cases import assert_same, rounded_sum, same_bits, viewed
 from numpy.lib.stride_tricks import as_strided, sliding_window_view
 
 import ozaki
@@ -318,11 +318,11 @@ def test_gemm(device, rng, trans_a, trans_b, dtype):
     a, b = whole(rng, (5, 8), dtype), whole(rng, (8, 6), dtype)
     c = rng.standard_normal((5, 6)).astype(dtype)
     left, right = (device.asarray(x.T.copy() if turned else x) for x, turned in ((a, trans_a), (b, trans_b)))
-    addend, kind = device.asarray(c), np.dtype(dtype).type
+    addend = device.asarray(c)
     for alpha, beta in ((1, 0), (1.5, -2), (0.25, 1), (-1, 1 / 3), (1, 1)):
         options = {"trans_a": trans_a, "trans_b": trans_b, "scheme": "residues", "slices": 7}
         d = ozaki.gemm(alpha, left, right, beta, addend, **options)
-        assert_same((a @ b) * kind(alpha) + c * kind(beta), device.asnumpy(d), alpha, beta)
+        assert_same(rounded_sum(alpha, a @ b, beta, c), device.asnumpy(d), alpha, beta)
         assert_same(c, device.asnumpy(addend))
 
 

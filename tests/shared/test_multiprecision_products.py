@@ -151,3 +151,26 @@ def test_residuals(device, rng):
     expected = ozaki.residual(a, x, b)
     got = ozaki.residual(*(moved(device, each) for each in (a, x, b)))
     assert np.array_equal(device.asnumpy(got), expected)
+
+
+def test_expressions_rounded_once(device, rng, prng):
+    """alpha A B + beta C with numbers of any precision, and of more residues than int8 holds."""
+    a, b = pair(prng, 5, 17, 3, 120, ("uniform", "graded"))
+    c = operand(prng, (5, 3), 90, "graded")
+    floats = rng.standard_normal((5, 3))
+    floats[1, 1] = np.inf
+    cases = [
+        (-1, a, b, 1, c, {}),
+        (0.3, a, b, -7, c, {"accuracy": 300}),
+        (2, a, b, 0, None, {"accuracy": "exact"}),
+        (-1, a, b, 0.1, c, {"accuracy": "exact"}),
+        (0.5, a, b, -1.0, floats, {"dtype": "float64", "accuracy": 60}),
+        (-1.5, a.astype("float64"), b.astype("float64"), 1.0, floats, {"accuracy": 400}),
+        (0, a, b, 3, c, {}),
+    ]
+    for alpha, x, y, beta, z, options in device.some(cases, 4, rng):
+        expected = ozaki.gemm(alpha, x, y, beta, z, **options)
+        got = ozaki.gemm(
+            alpha, *(moved(device, v) for v in (x, y)), beta, z if z is None else moved(device, z), **options
+        )
+        assert same_planes(back(device, got), expected)

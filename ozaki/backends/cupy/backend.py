@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Any
 
 import cupy as cp
 
+from ozaki._combination import Combination
 from ozaki._formats import is_multiprecision, precision_of
 from ozaki._operands import Side
 from ozaki._plan import Plan
@@ -16,11 +16,7 @@ from ozaki.backends.cupy import devices
 from ozaki.backends.cupy.listing import program_of
 from ozaki.backends.cupy.machine import Machine
 from ozaki.backends.cupy.prepared import split as split
-from ozaki.backends.cupy.program.arrays import View, view_of
-from ozaki.backends.cupy.program.builder import Builder
-from ozaki.backends.cupy.program.program import Program
 from ozaki.backends.cupy.repeated import keep as keep
-from ozaki.backends.cupy.steps.axpby import axpby as add_scaled
 from ozaki.backends.cupy.steps.engines.choice import engine_of
 from ozaki.backends.cupy.steps.native import native_obstacle as native_obstacle
 from ozaki.backends.cupy.work import Work
@@ -92,10 +88,10 @@ def machine() -> Machine:
     return Machine(devices.current())
 
 
-def engine_name(plan: Plan) -> str:
+def engine_name(plan: Plan, combined: bool = False) -> str:
     """Names of the current device and of the plan's engine, for reports."""
     device = devices.current()
-    return device.name if plan.scheme is None else f"{device.name}, {engine_of(device, plan).label}"
+    return device.name if plan.scheme is None else f"{device.name}, {engine_of(device, plan, combined).label}"
 
 
 def steps(plan: Plan) -> str:
@@ -120,43 +116,13 @@ def describing_workspace(shape: tuple[int, ...]) -> int:
 # Products -----------------------------------------------------------------------------------------------------------
 
 
-def work(a: Any, b: Any, rows: Callable[[Side], Any], dtype: str, limit: int | None) -> Work:
+def work(
+    a: Any,
+    b: Any,
+    rows: Callable[[Side], Any],
+    dtype: str,
+    limit: int | None,
+    combination: Combination | None = None,
+) -> Work:
     """One product (`backends.Backend.work`)."""
-    return Work(a, b, rows, dtype, limit)
-
-
-def axpby(alpha: float, x: Any, beta: float, y: Any | None, out: Any) -> None:
-    """Compute out = alpha x + beta y, both products and their sum rounded.
-
-    x is contiguous, of out's dtype, and may be overwritten. y has out's dtype or float32, or is None: out = alpha x.
-    """
-    direct = out.flags.c_contiguous and (y is None or not cp.may_share_memory(out, y) or _same_view(out, y))
-    into = out if direct else x
-    if x.size == 0:
-        return
-    contiguous_addend = y is None or y.flags.c_contiguous
-    shape = (1, 1, x.size) if contiguous_addend else (-1, *(1, *x.shape)[-2:])
-    arrays = [each.reshape(shape) for each in ((x, into) if y is None else (x, y))]
-    device = cp.cuda.runtime.getDevice()
-    program = _axpby_program(device, float(alpha), float(beta), y is not None, *map(view_of, arrays))
-    run = program.start(arrays, lambda: into)
-    if run is None:
-        raise MemoryError
-    run.close()
-    if not direct:
-        out[...] = x
-
-
-def _same_view(x: Any, y: Any) -> bool:
-    """Whether both are the same view of the same memory."""
-    return bool(x.data.ptr == y.data.ptr and x.shape == y.shape and x.strides == y.strides and x.dtype == y.dtype)
-
-
-@lru_cache(maxsize=1024)
-def _axpby_program(device: int, alpha: float, beta: float, add: bool, x: View, y: View) -> Program:
-    """The program of `axpby` for a device, since a program's idle runs belong to one; without `add`, y is not read."""
-    b = Builder()
-    given, addend = b.given("product", x), b.given("c", y)
-    out = b.given("out", x)
-    add_scaled(b, alpha, given, beta, addend if add else None, out)
-    return b.whole()
+    return Work(a, b, rows, dtype, limit, combination)

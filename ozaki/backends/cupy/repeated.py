@@ -66,12 +66,12 @@ class _FactsOfRun(Facts):
             raise MissingFact(need) from None
 
 
-def repeated(a: Any, b: Any, out: Any, key: Hashable) -> Any:
+def repeated(a: Any, b: Any, c: Any, out: Any, key: Hashable) -> Any:
     """Compute a product by a kept program, if there is one.
 
     Parameters
     ----------
-    a, b, out : as given to `matmul`, not checked yet
+    a, b, c, out : as given to `matmul`, not checked yet; c is the addend of `gemm` as a stack of matrices, or None
     key : all other arguments that the product depends on
 
     Returns
@@ -79,10 +79,11 @@ def repeated(a: Any, b: Any, out: Any, key: Hashable) -> Any:
     The result; or None if no program is kept for such a call, if its result does not stand, or if memory does not
     suffice for the whole program.
     """
-    if not ENABLED or not _is_ours(a) or not _is_ours(b) or not (out is None or type(out) is cp.ndarray):
+    ours = _is_ours(a) and _is_ours(b) and all(x is None or type(x) is cp.ndarray for x in (c, out))
+    if not ENABLED or not ours:
         return None
     try:
-        call = _call(a, b, out, key)
+        call = _call(a, b, c, out, key)
         kept = _kept.get(call)
     except TypeError:  # a key that cannot be hashed: `matmul` refuses them afterwards
         return None
@@ -91,7 +92,7 @@ def repeated(a: Any, b: Any, out: Any, key: Hashable) -> Any:
     if kept.float64 and native_obstacle("float64") != kept.obstacle:  # a proof would rest on sums that are not exact
         _kept.pop(call, None)
         return None
-    arrays = *given_arrays(a), *given_arrays(b)
+    arrays = *given_arrays(a), *given_arrays(b), *(() if c is None else (c,))
     if out is not None and any(cp.may_share_memory(out, x) for x in arrays):
         return None
     run = kept.program.start(arrays, lambda: cp.empty(kept.shape, kept.dtype) if out is None else out)
@@ -99,9 +100,9 @@ def repeated(a: Any, b: Any, out: Any, key: Hashable) -> Any:
         _kept.pop(call, None)
         return None
     with run:  # ends when no stream but the main one uses its memory
-        stands, c = kept.stands(_FactsOfRun(run)), run.result
+        stands, result = kept.stands(_FactsOfRun(run)), run.result
     if stands:
-        return c
+        return result
     _kept.pop(call, None)
     return None
 
@@ -109,6 +110,7 @@ def repeated(a: Any, b: Any, out: Any, key: Hashable) -> Any:
 def keep(
     a: Any,
     b: Any,
+    c: Any,
     out: Any,
     key: Hashable,
     work: Work,
@@ -124,7 +126,7 @@ def keep(
             _kept.clear()
         float64 = bool(facts) and any(isinstance(step, Gemm) and step.types == FP64 for step in program.steps)
         obstacle = native_obstacle("float64") if float64 else None
-        _kept[_call(a, b, out, key)] = _Kept(program, stands, shape, dtype, float64, obstacle)
+        _kept[_call(a, b, c, out, key)] = _Kept(program, stands, shape, dtype, float64, obstacle)
 
 
 def forget() -> None:
@@ -142,9 +144,10 @@ def given_arrays(operand: Any) -> tuple[Any, ...]:
     return operand.slices.arrays if isinstance(operand, Prepared) else (operand,)
 
 
-def _call(a: Any, b: Any, out: Any, key: Hashable) -> Hashable:
+def _call(a: Any, b: Any, c: Any, out: Any, key: Hashable) -> Hashable:
     """All of a call that a program depends on: everything but elements and addresses."""
-    return key, cp.cuda.runtime.getDevice(), _view(a), _view(b), None if out is None else _view(out)
+    views = (None if x is None else _view(x) for x in (a, b, c, out))
+    return key, cp.cuda.runtime.getDevice(), *views
 
 
 def _view(x: Any) -> Hashable:

@@ -7,12 +7,15 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
+import cupy as cp
 import numpy as np
 import numpy.typing as npt
 
+from ozaki._combination import Combination
 from ozaki._operands import SIDES, Side
 from ozaki._plan import Plan
 from ozaki._workspace import too_few_bytes
+from ozaki.backends.combining import addend_into, combine_into
 from ozaki.backends.cupy import evidence
 from ozaki.backends.cupy.inputs import Inputs
 from ozaki.backends.cupy.program.arrays import Array, view_of
@@ -20,17 +23,23 @@ from ozaki.backends.cupy.program.program import Program, Reader
 from ozaki.backends.cupy.program.trim import trimmed
 from ozaki.backends.cupy.ratios import Ratios
 from ozaki.backends.cupy.steps import product
+from ozaki.backends.cupy.steps.axpby import axpby, multiple
+from ozaki.backends.cupy.steps.combined import Combined
 from ozaki.backends.cupy.steps.engines.choice import engine_of, word_engine
 from ozaki.backends.cupy.steps.engines.engine import Engine
 from ozaki.backends.cupy.steps.magnitudes import room_for_one_read
 from ozaki.backends.cupy.steps.native import native
+from ozaki.backends.cupy.steps.nonfinite import patch
 from ozaki.backends.cupy.steps.numbers import NumbersArray, bound_numbers
 from ozaki.backends.cupy.steps.operands import Slices
 from ozaki.backends.cupy.steps.overlap import overlap
 from ozaki.backends.cupy.steps.sample import sample
+from ozaki.backends.cupy.steps.tables import limbs_of_product
 from ozaki.backends.cupy.steps.words import count_underflows
 from ozaki.bounds import native as native_bounds
 from ozaki.bounds.description import Description
+from ozaki.multiprecision.floats import empty as empty_numbers
+from ozaki.multiprecision.limbs import LIMB_BITS
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.planning.facts import (
     CutBound,
@@ -44,7 +53,8 @@ from ozaki.planning.facts import (
     Spans,
     WorstRatio,
 )
-from ozaki.schemes import Scheme, Words
+from ozaki.schemes import Residues, Scheme, Words
+from ozaki.schemes.residues import MOST_BYTES
 
 _MOST_STEPS = 4096
 """The most steps of a program that is kept. With more, as for large batches that are multiplied one by one, the host
@@ -66,7 +76,15 @@ class Work:
     Everything that the device does is a step of one program, which is run part by part while it is built.
     """
 
-    def __init__(self, a: Any, b: Any, rows: Callable[[Side], Any], dtype: str, limit: int | None) -> None:
+    def __init__(
+        self,
+        a: Any,
+        b: Any,
+        rows: Callable[[Side], Any],
+        dtype: str,
+        limit: int | None,
+        combination: Combination | None = None,
+    ) -> None:
         """Begin the program of a product.
 
         Parameters
@@ -75,6 +93,7 @@ class Work:
         rows : gives an operand as a stack of rows, shape (batch, rows, k)
         dtype : dtype of the result
         limit : the most bytes that proofs and the product may hold at a time, or None
+        combination : the expression that is computed in place of the product, or None; its addend is a stack
 
         Raises
         ------
@@ -90,6 +109,12 @@ class Work:
         self._builder, self._device = self._inputs.builder, self._inputs.device
         self._ratios = Ratios(self._inputs, limit)
         self._early: _EarlySlices | None = None
+        self._combination = combination
+        self._addend: Array | None = None
+        self._out: Array | None = None
+        if combination is not None and combination.c is not None and not isinstance(combination.c, Numbers):
+            self._addend = self._builder.given("addend", view_of(combination.c))
+            self._inputs.first_call.bind(self._addend, combination.c)
 
     # Facts ----------------------------------------------------------------------------------------------------------
 
@@ -102,7 +127,7 @@ class Work:
         assert plan.scheme is not None and self._limit is None
         inputs, b = self._inputs, self._builder
         self._release_early()
-        engine = engine_of(self._device, plan, inputs.multiprecision)
+        engine = self._engine(plan)
         ratios = [need for need in needs if isinstance(need, WorstRatio)]
         self._ratios.stream = "proof"
         if not inputs.described and self._fits_one_read(engine, plan.scheme, whole=True):
@@ -238,17 +263,48 @@ class Work:
         assert plan.scheme is not None
         plan, inputs = replace(plan, workspace_limit=self._limit), self._inputs
         self._ratios.close()
+        once = self._combination is not None and plan.rounds_once(self._combination)
+        if once and (inputs.multiprecision or isinstance(c, Numbers) or plan.slices > MOST_BYTES):
+            self._multiply_every_bit(plan, c)
+            return
         out = self._result(c)
+        if once:
+            out = self._combined(out)
+        self._multiply_into(plan, out)
+
+    def _multiply_every_bit(self, plan: Plan, c: Any) -> None:
+        """Compute the expression into c from every bit of the product, which CuPy's own operations add and round."""
+        assert self._combination is not None and isinstance(plan.scheme, Residues)
+        inputs, b = self._inputs, self._builder
+        described = inputs.describe_both()
+        whole = empty_numbers(c.shape, LIMB_BITS * limbs_of_product(plan.scheme), cp)
+        self._multiply_into(plan, bound_numbers(b, inputs.first_call, "every bit", whole))
+        combine_into(whole, self._combination, c)
+        if not isinstance(c, Numbers):
+            patch(b, *described, self._combined(self._result(c)))
+            inputs.run()
+
+    def _combined(self, out: Array | NumbersArray) -> Combined:
+        """The array of the result with the expression."""
+        assert self._combination is not None and isinstance(out, Array)
+        alpha, beta = (factor.value for factor in self._combination.factors)
+        return Combined.of(out, alpha, beta, self._addend)
+
+    def _multiply_into(self, plan: Plan, out: Array | NumbersArray) -> None:
+        """Run the steps of a product, which takes the slices that were made early if they are of the plan's scheme."""
+        inputs = self._inputs
         left: product.Given
         right: product.Given
         if self._early is not None and self._early.scheme == plan.scheme:
             _, engine, left, right = self._early
         else:
             self._release_early()
-            engine = engine_of(self._device, plan, inputs.multiprecision)
+            engine = self._engine(plan)
             left, right = inputs.both_rows
             if inputs.described or inputs.multiprecision:
-                left, right = (inputs.prepared.get(side) or inputs.describe(side) for side in SIDES)
+                # Operands may be prepared for an engine that rounds nothing but products.
+                prepared = inputs.prepared if engine == self._engine_of_products(plan) else {}
+                left, right = (prepared.get(side) or inputs.describe(side) for side in SIDES)
         product.multiply(self._builder, self._device, engine, plan, left, right, out)
         self._release_early()
         inputs.run()
@@ -262,11 +318,41 @@ class Work:
         native(self._builder, given["left"], given["right"], self._dtype, out)
         self._inputs.run()
 
+    def combine(self, c: Any) -> None:
+        """Make the rounded product in c, shape (batch, m, n), the whole expression; after `multiply` or `native`."""
+        assert self._out is not None and self._combination is not None
+        alpha, beta = (factor.value for factor in self._combination.factors)
+        axpby(self._builder, alpha, Array(self._out.buffer, 0, *view_of(c)), beta, self._addend)
+        self._inputs.run()
+
+    def addend(self, c: Any) -> None:
+        """Compute what the expression adds to a product of zeros into c, shape (batch, m, n)."""
+        if isinstance(c, Numbers):
+            if self._combination is not None and self._combination.c is not None:
+                addend_into(self._combination, c)
+            return
+        if self._combination is None or self._addend is None:
+            c[...] = 0
+            return
+        out = self._result(c)
+        assert isinstance(out, Array)
+        multiple(self._builder, self._combination.beta.value, self._addend, out)
+        self._inputs.run()
+
+    def _engine(self, plan: Plan) -> Engine:
+        """The engine that multiplies by a plan of slices or words, and rounds what is asked for."""
+        combined = self._combination is not None and plan.rounds_once(self._combination)
+        return engine_of(self._device, plan, self._inputs.multiprecision, combined)
+
+    def _engine_of_products(self, plan: Plan) -> Engine:
+        """The engine that operands are prepared for."""
+        return engine_of(self._device, plan, self._inputs.multiprecision)
+
     def _result(self, c: Any) -> Array | NumbersArray:
         """Name the result in the program: the last given array."""
         if isinstance(c, Numbers):
             return bound_numbers(self._builder, self._inputs.first_call, "c", c)
-        out = self._builder.given("c", view_of(c))
+        self._out = out = self._builder.given("c", view_of(c))
         self._inputs.first_call.bind(out, c)
         return out
 

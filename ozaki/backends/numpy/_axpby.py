@@ -1,4 +1,4 @@
-"""The last step of `gemm` on NumPy: alpha x + beta y."""
+"""The last step of `gemm` by a product that is rounded already, on NumPy: alpha x + beta c."""
 
 from __future__ import annotations
 
@@ -7,25 +7,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ozaki._combination import Combination
 from ozaki.backends.numpy._tiles import TILE
 
 
-def axpby(
-    alpha: np.floating[Any],
-    x: npt.NDArray[Any],
-    beta: np.floating[Any],
-    y: npt.NDArray[Any] | None,
-    out: npt.NDArray[Any],
-) -> None:
-    """Compute out = alpha x + beta y, or alpha x if y is None; each operation rounds.
-
-    x has the dtype of out, and is overwritten; y has that dtype or float32.
-    """
+def axpby(x: npt.NDArray[Any], combination: Combination) -> None:
+    """Compute x = alpha x + beta c in place; each operation rounds, and so do the factors, in the dtype of x."""
+    alpha, beta = (x.dtype.type(factor.value) for factor in (combination.alpha, combination.beta))
     np.multiply(x, alpha, out=x)
-    if y is not None:
-        _add_scaled(x, beta, y)
-    if out is not x:
-        out[...] = x
+    if combination.c is not None:
+        _add_scaled(x, beta, combination.c)
 
 
 def _add_scaled(x: npt.NDArray[Any], beta: np.floating[Any], y: npt.NDArray[Any]) -> None:

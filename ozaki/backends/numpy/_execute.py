@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from ozaki._combination import Combination
 from ozaki._plan import Plan
 from ozaki._workspace import too_few_bytes
 from ozaki.backends.numpy import _words
@@ -16,7 +17,7 @@ from ozaki.backends.numpy._limbs import Floats
 from ozaki.backends.numpy._nonfinite import patch
 from ozaki.backends.numpy._slices import Slices, slices_of
 from ozaki.backends.numpy._tiles import TILE
-from ozaki.backends.numpy._unrounded import Unrounded
+from ozaki.backends.numpy._unrounded import COMBINED_SHARE, Unrounded
 from ozaki.backends.numpy._words import WordSlices
 from ozaki.backends.numpy.engines import Engine, engine_of
 from ozaki.multiprecision.numbers import Numbers
@@ -39,11 +40,13 @@ def execute(
     right: Described | Slices | WordSlices,
     out: npt.NDArray[Any] | Numbers,
     limit: int | None,
+    combination: Combination | None = None,
 ) -> int:
     """Compute out, shape (batch, m, n), by slices or words; return the bytes of workspace.
 
     They are at most `limit`, unless that is None. `int8` says whether float64 BLAS multiplies the slices that a GPU
-    does, in place of fewer and wider ones.
+    does, in place of fewer and wider ones. With `combination`, whose addend has the shape of out, slices compute the
+    whole expression.
 
     Raises
     ------
@@ -55,12 +58,12 @@ def execute(
         used = _words.execute(scheme, left, right, out, limit)
     else:
         assert not isinstance(left, WordSlices) and not isinstance(right, WordSlices)
-        used = _exact(scheme, int8, left, right, out, limit)
+        used = _exact(scheme, int8, left, right, out, limit, combination)
     operands = [x if isinstance(x, Described) else x.described for x in (left, right)]
     flags = [x.on_host.nonfinite for x in operands]
     if any(f.any() for f in flags):
         assert not isinstance(out, Numbers)
-        patch(operands[0].x, operands[1].x, flags, out)
+        patch(operands[0].x, operands[1].x, flags, out, combination)
     return used
 
 
@@ -71,13 +74,15 @@ def _exact(
     right: Described | Slices,
     out: npt.NDArray[Any] | Numbers,
     limit: int | None,
+    combination: Combination | None,
 ) -> int:
     """Compute out by a scheme with exact slice products, NaN and Inf counted as zero; return the bytes of workspace."""
     of_left = left.described if isinstance(left, Slices) else left
     engine = engine_of(scheme, of_left.k, int8)
     batch, m, n = out.shape
     stack = batch, m, n
-    panel = panel_of(engine, stack, limit)
+    combined = 0 if combination is None else 24 + 4 * (len(out.limbs) if isinstance(out, Numbers) else 0)
+    panel = panel_of(engine, stack, limit, combined)
     mu, nu = (x.mu if isinstance(x, Slices) else _exponents(x, scheme) for x in (left, right))
     for b, cols in _panels(batch, n, panel.columns, _together(stack, panel)):
         at_left, at_right = _matrices_of(left, b), _matrices_of(right, b)
@@ -92,8 +97,9 @@ def _exact(
                     slices_of(left, mu, engine, "left", at_left, rows, part),
                     slices_of(right, nu, engine, "right", at_right, cols, part) if kept is None else kept,
                 )
-            unrounded.round_into(out[b, rows, cols], mu[at_left, rows], nu[at_right, cols])
-    return _workspace(engine, stack, panel)
+            some = None if combination is None else combination.at((b, rows, cols))
+            unrounded.round_into(out[b, rows, cols], mu[at_left, rows], nu[at_right, cols], some)
+    return _workspace(engine, stack, panel, combined)
 
 
 class Panel(NamedTuple):
@@ -116,8 +122,12 @@ def _matrices_of(operand: Described | Slices, b: slice) -> slice:
     return slice(0, 1) if described.x.shape[0] == 1 else b
 
 
-def _workspace(engine: Engine, stack: tuple[int, int, int], panel: Panel) -> int:
-    """Bytes that are held while a panel is computed."""
+def _workspace(engine: Engine, stack: tuple[int, int, int], panel: Panel, combined: int) -> int:
+    """Bytes that are held while a panel is computed.
+
+    `combined`: if it is rounded together with an addend, the arrays as large as a tile that this takes beside those
+    whose number the engine knows; else 0.
+    """
     together = _together(stack, panel)
     rows, cols = together * min(stack[1], panel.rows), together * min(stack[2], panel.columns)
     entries, elements = rows * cols // together, (rows + cols) * engine.slab
@@ -126,6 +136,8 @@ def _workspace(engine: Engine, stack: tuple[int, int, int], panel: Panel) -> int
         engine.split_copies * min(TILE, max(rows, cols) * engine.slab),
         engine.rounding_copies * min(TILE // 4, entries),
         min(TILE, entries),  # scratch of `ResidueEngine.add`
+        # Both terms, multiplied, moved and added; their limbs are about as many as those of the product alone.
+        (2 * engine.rounding_copies + combined) * min(TILE // COMBINED_SHARE, entries) if combined else 0,
     )
     return 8 * (matrices + tile_elements) + OBJECTS
 
@@ -137,19 +149,19 @@ def _together(stack: tuple[int, int, int], panel: Panel) -> int:
     return max(1, min(batch, rows * columns // (m * n), (rows + columns) // (m + n))) if fits else 1
 
 
-def panel_of(engine: Engine, stack: tuple[int, int, int], limit: int | None) -> Panel:
-    """The largest panels whose workspace keeps within `limit` bytes; None for no limit.
+def panel_of(engine: Engine, stack: tuple[int, int, int], limit: int | None, combined: int = 0) -> Panel:
+    """The largest panels whose workspace keeps within `limit` bytes, None for no limit; `combined` as in `_workspace`.
 
     Without a limit, panels have few rows rather than few columns, because the slices of columns serve all rows.
     """
     rows = columns = _PANEL
     if limit is None:
-        while rows > _FEW_ROWS and _workspace(engine, stack, Panel(rows, columns)) > _MOST_BYTES:
+        while rows > _FEW_ROWS and _workspace(engine, stack, Panel(rows, columns), combined) > _MOST_BYTES:
             rows //= 2
-        while columns > _FEW_ROWS and _workspace(engine, stack, Panel(rows, columns)) > _MOST_BYTES:
+        while columns > _FEW_ROWS and _workspace(engine, stack, Panel(rows, columns), combined) > _MOST_BYTES:
             columns //= 2
         return Panel(rows, columns)
-    while (needed := _workspace(engine, stack, Panel(rows, columns))) > limit:
+    while (needed := _workspace(engine, stack, Panel(rows, columns), combined)) > limit:
         if rows <= 16:
             too_few_bytes(limit, needed)
         rows = columns = rows // 2

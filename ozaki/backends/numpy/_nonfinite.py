@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ozaki._combination import Combination
+from ozaki.backends.combining import special_addend
 from ozaki.backends.numpy._limbs import Floats
 
 _PATCH = 256
@@ -14,12 +16,17 @@ _PATCH = 256
 
 
 def patch(
-    left: npt.NDArray[Any], right: npt.NDArray[Any], flags: list[npt.NDArray[np.int64]], out: npt.NDArray[Any]
+    left: npt.NDArray[Any],
+    right: npt.NDArray[Any],
+    flags: list[npt.NDArray[np.int64]],
+    out: npt.NDArray[Any],
+    combination: Combination | None = None,
 ) -> None:
     """Write into out, shape (batch, m, n), what IEEE arithmetic gives in rows and columns with NaN or Inf.
 
     left and right are stacks of rows, shapes (batch or 1, m, k) and (batch or 1, n, k); `flags` holds, for each of
-    the two, the numbers of nonfinite elements of its rows, shape (batch or 1, rows).
+    the two, the numbers of nonfinite elements of its rows, shape (batch or 1, rows). The addend of `combination` has
+    the shape of out.
     """
     for b in range(out.shape[0]):
         i, j = (min(b, len(x) - 1) for x in (left, right))
@@ -28,7 +35,12 @@ def patch(
             for r in range(0, len(patched_rows), _PATCH):
                 for c in range(0, len(patched_cols), _PATCH):
                     at = np.ix_(patched_rows[r : r + _PATCH], patched_cols[c : c + _PATCH])
-                    out[b][at] = _sign_product(left[i], right[j], *at)
+                    found = _sign_product(left[i], right[j], *at)
+                    if combination is not None:
+                        found *= np.sign(combination.alpha.whole)
+                        if combination.c is not None:
+                            found += special_addend(combination, (b, *at))
+                    out[b][at] = found
 
 
 def _sign_product(

@@ -7,7 +7,6 @@ import numpy.typing as npt
 
 from ozaki.backends.numpy._limbs import Floats
 from ozaki.backends.numpy._tiles import row_tiles
-from ozaki.multiprecision.floats import to_floats
 from ozaki.multiprecision.limbs import (
     limbs_of,
     narrowed,
@@ -116,15 +115,13 @@ def round_into(limbs: Floats, exponents: Ints, out: Numbers) -> None:
     out.limbs[...] = kept.reshape(out.limbs.shape)
 
 
-def rounded_floats(limbs: Floats, exponents: Ints, dtype: str) -> npt.NDArray[np.floating]:
-    """Values 2**exponents, arguments as of `round_into`, rounded to a format of the hardware once, ties to even."""
+def exact_numbers(limbs: Floats, exponents: Ints) -> Numbers:
+    """Values 2**exponents, arguments as of `round_into`, as they are, in the shape of `exponents`."""
     signs, wide = _settled(limbs)
     kept, zeros = normalised(wide, len(wide))
     shape, top = exponents.shape, 32 * len(wide) - zeros
     of_entries = np.where(signs != 0, exponents.reshape(-1) + top, 0)
-    exact = Numbers(signs, of_entries, kept, 32 * len(wide))
-    floats: npt.NDArray[np.floating] = to_floats(exact, dtype).reshape(shape)
-    return floats
+    return Numbers(signs, of_entries, kept, 32 * len(wide)).reshape(shape)
 
 
 def _settled(limbs: Floats) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.uint32]]:

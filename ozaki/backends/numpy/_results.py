@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ozaki._formats import is_multiprecision, precision_of
+from ozaki.backends.combining import copy_numbers
 from ozaki.multiprecision.floats import empty as empty_numbers
 from ozaki.multiprecision.numbers import Numbers
 
@@ -17,8 +18,8 @@ def empty(shape: tuple[int, ...], dtype: str) -> Any:
 
 
 def copy(x: Any, out: Any) -> None:
-    """Copy a result into another array of its format."""
+    """Copy a result into another array of its format; multiprecision numbers into one of no fewer bits."""
     if isinstance(x, Numbers):
-        out.signs[...], out.exponents[...], out.limbs[...] = x.signs, x.exponents, x.limbs
+        copy_numbers(x, out)
     else:
         out[...] = x

@@ -7,11 +7,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ozaki._combination import Combination, Factor
+from ozaki.backends.combining import combine_into
 from ozaki.backends.numpy import _limbs
 from ozaki.backends.numpy._limbs import Floats
-from ozaki.backends.numpy._numbers import round_into, rounded_floats
+from ozaki.backends.numpy._numbers import exact_numbers, round_into
 from ozaki.backends.numpy._tiles import row_tiles
 from ozaki.backends.numpy.engines import Engine
+from ozaki.multiprecision.floats import to_floats
 from ozaki.multiprecision.numbers import Numbers
 
 Ints = npt.NDArray[np.int64]
@@ -34,25 +37,40 @@ class Unrounded:
         """Add the product over a part of k, by slices a, (planes, batch, m, part), and b, (planes, batch, n, part)."""
         self._sums = self._engine.add(np.matmul(a, b.swapaxes(-1, -2)), self._sums)
 
-    def round_into(self, out: npt.NDArray[Any] | Numbers, mu: Ints, nu: Ints) -> None:
+    def round_into(
+        self, out: npt.NDArray[Any] | Numbers, mu: Ints, nu: Ints, combination: Combination | None = None
+    ) -> None:
         """Round the exact integers times 2**-(mu_i + nu_j) into out, shape (batch, m, n), and free their memory.
 
-        mu and nu are the exponents of the images, of shape (batch, m) or (1, m) and (batch, n) or (1, n).
+        mu and nu are the exponents of the images, of shape (batch, m) or (1, m) and (batch, n) or (1, n). With
+        `combination`, whose addend has the shape of out, the whole expression is rounded, once.
         """
         assert self._sums is not None
         sums, self._sums = self._sums, None
         batch, m, n = out.shape
-        for at in row_tiles(batch, m, n, share=4):
+        power = combination is None or (combination.alpha.is_power and combination.c is None)
+        alpha = Factor(1, 0) if combination is None else combination.alpha
+        shift = self._engine.shift + (alpha.exponent if power else 0)
+        for at in row_tiles(batch, m, n, share=4 if power else COMBINED_SHARE):
             limbs = self._engine.limbs(sums[(slice(None), *at)].reshape(len(sums), -1))
             rows = at if mu.shape[0] == batch else (slice(0, 1), at[1])
             cols = at[0] if nu.shape[0] == batch else slice(0, 1)
-            exponents = self._engine.shift - mu[rows], -nu[cols]
+            exponents = shift - mu[rows], -nu[cols]
+            if power and alpha.whole < 0:
+                np.subtract(0.0, limbs, out=limbs)  # which leaves zeros their sign, as -limbs would not
             far = len(limbs) > _MOST_LIMBS or any(int(np.abs(e).max(initial=0)) > _FARTHEST for e in exponents)
-            if not far and not isinstance(out, Numbers):
+            if power and not far and not isinstance(out, Numbers):
                 _limbs.round_scaled(limbs, *exponents, out[at])
                 continue
             of_entries = np.broadcast_to(exponents[0][..., :, None] + exponents[1][..., None, :], out[at].shape)
-            if isinstance(out, Numbers):
+            if not power:
+                assert combination is not None
+                combine_into(exact_numbers(limbs, of_entries), combination.at(at), out[at])
+            elif isinstance(out, Numbers):
                 round_into(limbs, of_entries, out[at])
             else:
-                out[at] = rounded_floats(limbs, of_entries, str(out.dtype))
+                out[at] = to_floats(exact_numbers(limbs, of_entries), str(out.dtype))
+
+
+COMBINED_SHARE = 8
+"""Part of a tile that is combined with an addend at a time, since that takes more scratch memory."""

@@ -9,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from ozaki import _environment
+from ozaki._combination import Combination
 from ozaki._masks import unmasked
 from ozaki._operands import Side
 from ozaki._plan import Plan
 from ozaki.backends.numpy import _machine
-from ozaki.backends.numpy._axpby import axpby as axpby
 from ozaki.backends.numpy._describe import describe
 from ozaki.backends.numpy._describe import describing_workspace as describing_workspace
 from ozaki.backends.numpy._execute import split as _split
@@ -76,8 +76,8 @@ def native_obstacle(dtype: str) -> str | None:
     return f"native product ruled out: {obstacle}" if obstacle else None
 
 
-def engine_name(plan: Plan) -> str:
-    """The engine that multiplies by this plan, as reports name it."""
+def engine_name(plan: Plan, combined: bool = False) -> str:
+    """The engine that multiplies by this plan, as reports name it; the same for whole expressions."""
     if plan.scheme is None:
         return "NumPy"
     if isinstance(plan.scheme, Words):
@@ -95,9 +95,16 @@ def same_slices(plan: Plan, other: Plan) -> bool:
     return True
 
 
-def work(a: Any, b: Any, rows: Callable[[Side], Any], dtype: str, limit: int | None) -> Work:
+def work(
+    a: Any,
+    b: Any,
+    rows: Callable[[Side], Any],
+    dtype: str,
+    limit: int | None,
+    combination: Combination | None = None,
+) -> Work:
     """The `Work` of one product (`backends.Backend.work`)."""
-    return Work(a, b, rows, dtype, limit)
+    return Work(a, b, rows, dtype, limit, combination)
 
 
 def keep(*_: Any) -> None:

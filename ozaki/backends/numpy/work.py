@@ -8,9 +8,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ozaki._combination import Combination
 from ozaki._operands import SIDES, Side
 from ozaki._plan import Plan
+from ozaki.backends.combining import addend_into
 from ozaki.backends.numpy import _proof, _results, _words
+from ozaki.backends.numpy._axpby import axpby
 from ozaki.backends.numpy._describe import Described, describe, describing_workspace, sample
 from ozaki.backends.numpy._execute import execute
 from ozaki.backends.numpy._native import native
@@ -47,14 +50,23 @@ class Work:
     rows : returns the operand of a side as a stack of rows, shape (batch, rows, k)
     dtype : dtype of the result
     limit : most bytes to hold for proofs and the product; None for no limit
+    combination : the expression that is computed in place of the product, or None; its addend is a stack of matrices
 
     Attributes
     ----------
     workspace : most bytes held at a time so far, without operands, result and descriptions
     """
 
-    def __init__(self, a: Any, b: Any, rows: Callable[[Side], Any], dtype: str, limit: int | None) -> None:
-        self._a, self._b, self._rows = a, b, rows
+    def __init__(
+        self,
+        a: Any,
+        b: Any,
+        rows: Callable[[Side], Any],
+        dtype: str,
+        limit: int | None,
+        combination: Combination | None = None,
+    ) -> None:
+        self._a, self._b, self._rows, self._combination = a, b, rows, combination
         self._dtype, self._limit = dtype, limit
         self._slices: dict[Side, Slices | WordSlices] = {
             side: x for side, x in zip(SIDES, (a, b), strict=True) if isinstance(x, Slices | WordSlices)
@@ -179,20 +191,32 @@ class Work:
         return panels
 
     def multiply(self, plan: Plan, c: npt.NDArray[Any]) -> None:
-        """Compute the product by slices or words into c, shape (batch, m, n)."""
+        """Compute the product, or an expression that the plan rounds once, into c, shape (batch, m, n)."""
         assert plan.scheme is not None
         self._lower = None  # frees the memory of the proof
-        if self._product is not None and self._product[0] == plan.scheme and plan.engine == "auto":
-            _results.copy(self._product[1], c)
+        once = self._combination if self._combination and plan.rounds_once(self._combination) else None
+        kept = self._product if once is None else None
+        if kept is not None and kept[0] == plan.scheme and plan.engine == "auto":
+            _results.copy(kept[1], c)
             return
         left, right = (self._slices.get(side) or self.described(side) for side in SIDES)
-        used = execute(plan.scheme, plan.engine == "int8", left, right, c, self._limit)
+        used = execute(plan.scheme, plan.engine == "int8", left, right, c, self._limit, once)
         self.workspace = max(self.workspace, used)
         self._product = (plan.scheme, c) if is_exact(plan.scheme) else None
 
     def native(self, c: npt.NDArray[Any]) -> None:
         """Compute NumPy's own product into c."""
         self.workspace = max(self.workspace, native(self._a, self._b, self._dtype, c))
+
+    def combine(self, c: npt.NDArray[Any]) -> None:
+        """Make the rounded product in c, shape (batch, m, n), the whole expression, with more roundings."""
+        assert self._combination is not None
+        axpby(c, self._combination)
+
+    def addend(self, c: Any) -> None:
+        """Compute what the expression adds to a product of zeros into c, shape (batch, m, n)."""
+        assert self._combination is not None
+        addend_into(self._combination, c)
 
     def nonfinite(self, side: Side) -> npt.NDArray[np.int64]:
         """Number of elements of each row that are NaN or Inf, shape (batch, rows)."""

@@ -56,6 +56,7 @@ FUNCTIONS = {
     ),
     "repeated": (
         "batches-repeated",
+        "expressions-repeated",
         "native-repeated",
         "native-views",
         "plans-repeated",

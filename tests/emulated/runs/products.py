@@ -74,7 +74,12 @@ def many_blocks(rng: np.random.Generator) -> None:
             for scheme, slices, dtype in (("residues", 14, "f8"), ("digits", 4, "f4")):
                 a, b = rng.standard_normal(left).astype(dtype), rng.standard_normal(right).astype(dtype)
                 got = ozaki.matmul(cp.asarray(a), cp.asarray(b), scheme=scheme, slices=slices)
-                same(ozaki.matmul(a, b, scheme=scheme, slices=slices), got)
+                expected = ozaki.matmul(a, b, scheme=scheme, slices=slices)
+                same(expected, got)
+                c = rng.standard_normal(expected.shape).astype(dtype)
+                expected = ozaki.gemm(0.3, a, b, -1.0, c, scheme=scheme, slices=slices)
+                given = cp.asarray(a), cp.asarray(b), cp.asarray(c)
+                same(expected, ozaki.gemm(0.3, *given[:2], -1.0, given[2], scheme=scheme, slices=slices))
 
 
 def out_elsewhere(_rng: np.random.Generator) -> None:

@@ -17,14 +17,18 @@ import numpy as np
 import ozaki
 import streams
 from ozaki._accuracy import Accuracy
+from ozaki._combination import Combination, Factor
 from ozaki._plan import Plan
-from ozaki.backends.cupy import backend, devices
+from ozaki.backends.combining import addend_into
+from ozaki.backends.cupy import devices
 from ozaki.backends.cupy.devices.device import Device
 from ozaki.backends.cupy.prepared import PreparedSlices
 from ozaki.backends.cupy.program.program import Program
+from ozaki.backends.cupy.steps import axpby as end_of_product
 from ozaki.backends.cupy.steps.panels import panels_of
 from ozaki.backends.cupy.work import Work
 from ozaki.backends.numpy import backend as on_numpy
+from ozaki.backends.numpy._axpby import axpby as axpby_on_numpy
 from ozaki.bounds import words as word_bounds
 from ozaki.planning.facts import (
     CutBound,
@@ -37,6 +41,7 @@ from ozaki.planning.facts import (
     WorstRatio,
 )
 from ozaki.schemes import PRESETS, Digits, Residues, Scheme, Words
+from runs.device import Part
 from runs.operands import matrix, same
 
 Pair = tuple[np.ndarray, np.ndarray]
@@ -469,14 +474,22 @@ def wide_magnitudes_on_host(rng: np.random.Generator) -> None:
 
 
 def ends_of_products(rng: np.random.Generator) -> None:
-    """The end of gemm: alpha times the product plus beta times c."""
-    for shape in ((5, 9), (2, 3, 2, 2100), (5000,)):
+    """The end of gemm by a product that is rounded already; and what is left of it without a product."""
+    for shape in ((1, 5, 9), (6, 2, 2100), (1, 1, 5000)):
         for dtype, addend in (("f4", "f4"), ("f8", "f8"), ("f8", "f4")):
             x, y = rng.standard_normal(shape).astype(dtype), rng.standard_normal(shape).astype(addend)
-            for alpha, beta in np.array([(-1.5, 0), (1, 1), (1 / 3, -0.7)], dtype):
-                for out in (None, cp.full(shape, np.nan, dtype), cp.full((*shape, 2), np.nan, dtype)[..., 0]):
-                    wanted, given = np.array(x), on_device(np.array(x))
-                    into = given if out is None else out
-                    on_numpy.axpby(alpha, wanted, beta, y if beta else None, wanted)
-                    backend.axpby(alpha, given, beta, on_device(y) if beta else None, into)
-                    same(wanted, into)
+            for alpha, beta in ((-1.5, 0.0), (1.0, 1.0), (1 / 3, -0.7)):
+                wanted, part = np.array(x), Part()
+                factors = Factor.of_float(alpha), Factor.of_float(beta)
+                axpby_on_numpy(wanted, Combination(*factors, y if beta else None))
+                memory, out = on_device(np.array(x)), cp.full(shape, np.nan, dtype)
+                given, c = part.given(memory), part.given(on_device(y), "c")
+                end_of_product.axpby(part.b, alpha, given, beta, c if beta else None)
+                if beta:
+                    end_of_product.multiple(part.b, beta, c, part.given(out, "out"))
+                part.run()
+                same(wanted, memory)
+                if beta:
+                    alone = np.empty_like(x)
+                    addend_into(Combination(*factors, y), alone)
+                    same(alone, out)

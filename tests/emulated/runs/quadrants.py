@@ -56,7 +56,7 @@ def quadrants(rng: np.random.Generator) -> None:
 
 
 def winograd(rng: np.random.Generator) -> None:
-    """Odd sizes, graded rows, views, Inf, subnormal results; repeated calls; prepared operands."""
+    """Odd sizes, graded rows, views, Inf, subnormal results; repeated calls; gemm; prepared operands."""
     with mock.patch.object(by_quadrants, "_FROM", 0):
         for shape, slices, dtype in (((531, 330, 255), 7, "f4"), ((90, 250, 207), 14, "f8"), ((70, 130, 41), 20, "f8")):
             m, k, n = shape
@@ -76,6 +76,13 @@ def winograd(rng: np.random.Generator) -> None:
             assert calls.names.count("split_quadrants") == 2 * calls.names.count("recombine_quadrants")
             assert calls.names.count("recombine_quadrants") == calls.long + calls.repeated
             if slices == 7:
+                addend = matrix(rng, (m, n), dtype)
+                expected = ozaki.gemm(-1 / 3, a, b, 0.7, addend, **options)
+                given = cp.asarray(a), cp.asarray(b), cp.asarray(addend)
+                with seen() as calls:
+                    same(expected, ozaki.gemm(-1 / 3, *given[:2], 0.7, given[2], engine="hopper", **options))
+                assert "recombine_quadrants" in calls.names
+                expected = ozaki.matmul(a, b, **options)
                 plan = ozaki.plan(a.shape, b.shape, dtype="float32", engine="hopper", **options)
                 left, right = ozaki.prepare(cp.asarray(a), "left", plan), ozaki.prepare(cp.asarray(b), "right", plan)
                 c, report = ozaki.matmul(left, right, plan=plan, return_report=True)

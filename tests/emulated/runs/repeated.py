@@ -86,6 +86,35 @@ def batches_repeated(rng: np.random.Generator) -> None:
         assert (calls.long, calls.repeated) == (3, 1)
 
 
+def expressions_repeated(rng: np.random.Generator) -> None:
+    """A program of gemm serves calls with the same factors, with other addends; also where `out` is the addend."""
+    ways: list[dict[str, Any]] = [{"scheme": "residues", "slices": 4, "engine": "cublas"}, {"scheme": "native"}]
+    for options in ways:
+        shape, first = (20, 30), True
+        for into in ("none", "apart", "c", "gaps"):
+            with seen() as calls:
+                for alpha in (-1.0, 0.3, -1.0):
+                    a, b, c = matrix(rng, (20, 70), "f4"), matrix(rng, (70, 30), "f4"), matrix(rng, shape, "f4")
+                    z = cp.asarray(c)
+                    outs = {
+                        "apart": cp.full(shape, np.nan, "f4"),
+                        "c": z,
+                        "gaps": cp.full((20, 60), np.nan, "f4")[:, ::2],
+                    }
+                    out = outs.get(into)
+                    got = ozaki.gemm(alpha, cp.asarray(a), cp.asarray(b), 2.0, z, out=out, **options)
+                    assert out is None or got is out
+                    expected = ozaki.gemm(alpha, a, b, 2.0, c, **options | {"engine": "auto"})
+                    if "slices" in options:
+                        same(expected, got)
+                    else:
+                        np.testing.assert_allclose(cp.asnumpy(got), expected, rtol=1e-4, atol=1e-4)
+            # Where the result is not computed in `out`, the programs are those that compute it in new memory.
+            new = first or into == "apart"
+            assert (calls.long, calls.repeated) == ((2, 1) if new else (0, 3)), (into, options)
+            first = False
+
+
 def native_repeated(rng: np.random.Generator) -> None:
     """Native products are repeated, unless cuBLAS has been told to emulate them since."""
     a, b = rng.standard_normal((3, 20, 30)), rng.standard_normal((30, 10))

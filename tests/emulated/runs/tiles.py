@@ -77,6 +77,9 @@ def column_tiles(rng: np.random.Generator) -> None:
         with seen() as calls:
             same(ozaki.matmul(a, b, scheme="residues", slices=5), ozaki.matmul(cp.asarray(a), y, plan=plan))
         assert calls.names.count("residue_gemm") == 2
+        c = rng.standard_normal((len(a), b.shape[1])).astype(a.dtype)
+        expected = ozaki.gemm(-1.0, a, b, 0.3, c, scheme="residues", slices=5)
+        same(expected, ozaki.gemm(-1.0, cp.asarray(a), y, 0.3, cp.asarray(c), plan=plan))
 
 
 def halves(rng: np.random.Generator) -> None:

@@ -1,4 +1,4 @@
-"""The last step of `ozaki.gemm`: alpha x + beta y in one pass."""
+"""The last step of `ozaki.gemm` by a product that is rounded already: alpha x + beta y in one pass."""
 
 from __future__ import annotations
 
@@ -13,20 +13,28 @@ _SPAN = {"d": 2048, "f": 4096}
 """Entries that a block computes, by the result's dtype: SPAN of kernels/conversion/axpby.cu."""
 
 
-def axpby(b: Builder, alpha: float, x: Array, beta: float, y: Array | None, out: Array) -> None:
-    """Add the step out = alpha x + beta y, both products and their sum rounded.
+def axpby(b: Builder, alpha: float, x: Array, beta: float, y: Array | None) -> None:
+    """Add the step x = alpha x + beta y, in place, both products and their sum rounded.
 
-    All have shape (batch, rows, columns). x and out are contiguous and of one dtype; y has that dtype or float32, or is
-    None: out = alpha x. out may be x, or y where y is contiguous.
+    Both have shape (batch, rows, columns), x is contiguous; y is in other memory, or None: x = alpha x.
     """
     addend = x if y is None else y  # an address that is not read, without y
-    b.launch(_axpby_kernel(alpha, beta, y is not None, x.view, addend.view), x, addend, Out(out.at))
+    b.launch(_axpby_kernel(alpha, beta, int(y is not None), x.view, addend.view), x, addend, Out(x.at))
+
+
+def multiple(b: Builder, beta: float, y: Array, out: Array) -> None:
+    """Add the step out = beta y, rounded once, shapes as of `axpby`: what is left of alpha A B + beta C without A B."""
+    b.launch(_axpby_kernel(0.0, beta, _ALONE, out.view, y.view), out, y, Out(out.at))
+
+
+_ALONE = 2
+"""The value of the macro ADD for an addend alone."""
 
 
 @lru_cache(maxsize=1024)
-def _axpby_kernel(alpha: float, beta: float, add: bool, x: View, y: View) -> Kernel:
+def _axpby_kernel(alpha: float, beta: float, add: int, x: View, y: View) -> Kernel:
     batch, rows, cols = x.shape
-    macros: Macros = {"OUTPUT": x.ctype, "ADDEND": y.ctype, "ADD": int(add)}
+    macros: Macros = {"OUTPUT": x.ctype, "ADDEND": y.ctype, "ADD": add}
     grid = (batch * rows * -(-cols // _SPAN[x.char]),)
     return Kernel.of(
         "conversion/axpby.cu", "axpby", macros, grid, (256,), alpha, None, beta, None, None, rows, cols, *y.steps

@@ -10,6 +10,7 @@ from ozaki.backends.cupy.program.arrays import Array, View
 from ozaki.backends.cupy.program.builder import Builder
 from ozaki.backends.cupy.program.kernels import Kernel, Macros
 from ozaki.backends.cupy.program.steps import Out
+from ozaki.backends.cupy.steps.combined import Expression, addend_of, arguments_of, expression_of, macros_of
 from ozaki.backends.cupy.steps.operands import Described
 
 _BLOCK = (128, 2048)
@@ -18,15 +19,19 @@ _BLOCK = (128, 2048)
 
 def patch(b: Builder, left: Described, right: Described, out: Array) -> None:
     """Replace the entries of out, shape (batch, m, n), in rows of A and columns of B that have NaN or Inf."""
-    kernel = _patch_kernel(left.x.view, right.x.view, out.view)
-    b.launch(kernel, left.x, right.x, left.fields, right.fields, Out(out.at))
+    kernel = _patch_kernel(left.x.view, right.x.view, out.view, expression_of(out))
+    b.launch(kernel, left.x, right.x, left.fields, right.fields, Out(out.at), *addend_of(out))
 
 
 @lru_cache(maxsize=1024)
-def _patch_kernel(a: View, b: View, out: View) -> Kernel:
+def _patch_kernel(a: View, b: View, out: View, expression: Expression | None) -> Kernel:
     batch, m, n = out.shape
     macros: Macros = {"INPUT_A": a.ctype, "INPUT_B": b.ctype, "OUTPUT": out.ctype}
+    macros |= macros_of(expression)
     grid = (batch * ceil(m / _BLOCK[0]) * ceil(n / _BLOCK[1]),)
     steps = ((0 if view.shape[0] == 1 else view.steps[0], *view.steps[1:]) for view in (a, b, out))
     sizes = a.shape[0], b.shape[0], m, n, a.shape[2]
-    return Kernel.of("conversion/nonfinite.cu", "patch", macros, grid, (256,), *[None] * 5, *chain(*steps), *sizes)
+    more = arguments_of(expression)
+    return Kernel.of(
+        "conversion/nonfinite.cu", "patch", macros, grid, (256,), *[None] * 5, *chain(*steps), *sizes, *more
+    )

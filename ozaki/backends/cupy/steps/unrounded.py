@@ -12,6 +12,7 @@ from ozaki.backends.cupy.program.arrays import Array, View
 from ozaki.backends.cupy.program.builder import Builder
 from ozaki.backends.cupy.program.kernels import Kernel, Macros, struct
 from ozaki.backends.cupy.program.steps import Out
+from ozaki.backends.cupy.steps.combined import Expression, addend_of, arguments_of, expression_of, macros_of
 from ozaki.backends.cupy.steps.cutting import accumulator_moduli
 from ozaki.backends.cupy.steps.numbers import NumbersArray
 from ozaki.backends.cupy.steps.operands import Scales
@@ -102,7 +103,7 @@ class Unrounded:
         b.launch(kernel, products, Out(sums.at))
 
     def round_into(self, b: Builder, out: Array | NumbersArray) -> None:
-        """Round the integers into out, shape (batch, m, n), once."""
+        """Round the integers, or the expression that `out` has, into out, shape (batch, m, n), once."""
         scaled = self.left.tops is not None or self.right.tops is not None
         if isinstance(out, NumbersArray) or scaled or self.scheme.count > MOST_BYTES:
             assert isinstance(self.scheme, Residues)
@@ -118,8 +119,9 @@ class Unrounded:
                 some = replace(self, planes=planes, left=left, right=right.part(1, col, end))
                 some.round_into(b, out.part(0, i, last).part(2, col, end))
             return
-        kernel = _recombine_kernel(self.scheme, self.planes.view, out.view, self.left.step, self.right.step)
-        b.launch(kernel, self.planes, self.left.mu, self.right.mu, Out(out.at))
+        of_out = expression_of(out)
+        kernel = _recombine_kernel(self.scheme, self.planes.view, out.view, self.left.step, self.right.step, of_out)
+        b.launch(kernel, self.planes, self.left.mu, self.right.mu, Out(out.at), *addend_of(out))
 
 
 def round_quadrants(b: Builder, scheme: Residues, planes: Array, cols: int, mu: Array, nu: Array, out: Array) -> None:
@@ -127,15 +129,18 @@ def round_quadrants(b: Builder, scheme: Residues, planes: Array, cols: int, mu: 
 
     planes : shape (moduli, 7, rows, cols or more), the products with `rows` rows and `cols` columns each
     """
-    kernel = _recombine_quadrants_kernel(scheme, planes.view, out.view, cols)
-    b.launch(kernel, planes, mu, nu, Out(out.at))
+    kernel = _recombine_quadrants_kernel(scheme, planes.view, out.view, cols, expression_of(out))
+    b.launch(kernel, planes, mu, nu, Out(out.at), *addend_of(out))
 
 
 @lru_cache(maxsize=1024)
-def _recombine_kernel(scheme: KernelScheme, planes: View, out: View, mu_step: int, nu_step: int) -> Kernel:
+def _recombine_kernel(
+    scheme: KernelScheme, planes: View, out: View, mu_step: int, nu_step: int, expression: Expression | None
+) -> Kernel:
     batch, m, n = out.shape
-    together = 2 if isinstance(scheme, Residues) and constants.product_limbs(scheme) <= _FEW_LIMBS else 1
-    macros = _macros(scheme, out) | {
+    few = isinstance(scheme, Residues) and constants.product_limbs(scheme) <= _FEW_LIMBS
+    together = 2 if few and expression is None else 1
+    macros = _macros(scheme, out) | macros_of(expression) | {
         "DIGIT_BITS": scheme.bits if isinstance(scheme, Digits) else 0, "SUM64": int(planes.itemsize == 8),
         "TOGETHER": together,
     }  # fmt: skip
@@ -143,19 +148,21 @@ def _recombine_kernel(scheme: KernelScheme, planes: View, out: View, mu_step: in
     return Kernel.of(
         "conversion/recombine.cu", "recombine", macros, grid, (32, 8), None, *planes.steps[:3],
         None, mu_step, None, nu_step, None, *out.steps, m, n,
-        *([_crt_constants(scheme)] if isinstance(scheme, Residues) else []),
+        *([_crt_constants(scheme)] if isinstance(scheme, Residues) else []), *arguments_of(expression),
     )  # fmt: skip
 
 
 @lru_cache(maxsize=1024)
-def _recombine_quadrants_kernel(scheme: Residues, planes: View, out: View, cols: int) -> Kernel:
+def _recombine_quadrants_kernel(
+    scheme: Residues, planes: View, out: View, cols: int, expression: Expression | None
+) -> Kernel:
     (_, m, n), rows = out.shape, planes.shape[2]
     grid = (ceil(rows / 4) * ceil(min(cols, n) / 128),)
     return Kernel.of(
-        "conversion/recombine_quadrants.cu", "recombine_quadrants", _macros(scheme, out), grid, (32, 4), None,
-        *planes.steps[1:3],
+        "conversion/recombine_quadrants.cu", "recombine_quadrants", _macros(scheme, out) | macros_of(expression), grid,
+        (32, 4), None, *planes.steps[1:3],
         None, None, None, *out.steps[1:], m, n, _crt_constants(scheme), rows, cols,
-        accumulator_moduli(scheme, unsigned=True),
+        accumulator_moduli(scheme, unsigned=True), *arguments_of(expression),
     )  # fmt: skip
 
 

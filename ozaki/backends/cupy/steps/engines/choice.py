@@ -26,10 +26,11 @@ from ozaki.schemes.constants import KernelScheme
 from ozaki.schemes.digits import LEAST_FP16_BITS, MOST_FP16_BITS
 
 
-def engine_of(device: Device, plan: Plan, multiprecision: bool = False) -> Engine:
+def engine_of(device: Device, plan: Plan, multiprecision: bool = False, combined: bool = False) -> Engine:
     """The engine of a plan's slices: the one asked for, or the fastest there, within the plan's limit of workspace.
 
-    `multiprecision`: whether an operand is; whether the result is, the plan says.
+    `multiprecision`: whether an operand is; whether the result is, the plan says. `combined`: it rounds alpha A B +
+    beta C once, which the library's own kernels of digits do not.
 
     Raises
     ------
@@ -42,6 +43,13 @@ def engine_of(device: Device, plan: Plan, multiprecision: bool = False) -> Engin
     assert isinstance(plan.scheme, KernelScheme)  # `slices_obstacle` refuses any other
     quadrants = not (multiprecision or is_multiprecision(plan.dtype))
     engine = slice_engine(device, plan.scheme, plan.engine, batch, plan.shape, quadrants)
+    if combined and isinstance(engine, FusedDigits):
+        if plan.engine != "auto":
+            raise ValueError(
+                f"engine: {plan.engine!r} rounds products of digits alone, not alpha A B + beta C; use "
+                "scheme='residues' there, or engine='auto'"
+            )
+        engine = cublas_engine(device, plan.scheme)
     if limit is None:
         return engine
     if isinstance(engine, Winograd):

@@ -1,0 +1,135 @@
+"""What `gemm` makes of a product: alpha A B + beta C, with factors that are whole numbers times powers of two."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import inf, isfinite, isnan, ldexp, nan
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+from ozaki.multiprecision.arithmetic import add, scaled
+from ozaki.multiprecision.floats import of_floats
+from ozaki.multiprecision.numbers import FARTHEST, Numbers
+from ozaki.multiprecision.scalars import dyadic
+
+
+@dataclass(frozen=True)
+class Factor:
+    """A factor of a product or an addend: whole 2**exponent, or NaN or Inf.
+
+    Attributes
+    ----------
+    whole, exponent : `whole` is odd, or 0
+    special : NaN or Inf in place of a number; None if the factor is a number
+    """
+
+    whole: int
+    exponent: int
+    special: float | None = None
+
+    @classmethod
+    def of_float(cls, value: float) -> Factor:
+        """The factor that a float is."""
+        return cls(*dyadic(value)) if isfinite(value) else cls(0, 0, nan if isnan(value) else value)
+
+    @property
+    def is_zero(self) -> bool:
+        """Whether it is zero, so that what it multiplies is not read."""
+        return self.whole == 0 and self.special is None
+
+    @property
+    def is_power(self) -> bool:
+        """Whether it is a power of two or the negative of one."""
+        return self.whole in (1, -1)
+
+    @property
+    def value(self) -> float:
+        """The factor as a float, for those that were given as floats."""
+        return ldexp(self.whole, self.exponent) if self.special is None else self.special
+
+
+@dataclass(frozen=True)
+class Combination:
+    """The expression alpha A B + beta C.
+
+    Attributes
+    ----------
+    alpha, beta : Factor
+    c : the addend, an array or Numbers; None if `beta` is zero
+    """
+
+    alpha: Factor
+    beta: Factor
+    c: Any
+
+    @property
+    def factors(self) -> tuple[Factor, Factor]:
+        """Alpha and beta, which a program that computes the expression has as arguments."""
+        return self.alpha, self.beta
+
+    @property
+    def is_product(self) -> bool:
+        """Whether it is the product A B itself."""
+        return self.alpha == Factor(1, 0) and self.beta.is_zero
+
+    @property
+    def rounds_once(self) -> bool:
+        """Whether exact slices round the whole expression once: NaN and Inf as factors leave it to IEEE arithmetic."""
+        return self.alpha.special is None and self.beta.special is None
+
+    def exactly(self, product: Numbers) -> Numbers:
+        """Every bit of alpha `product` + beta C.
+
+        Raises
+        ------
+        ValueError
+            If an entry has more than `numbers.MOST_BITS` bits.
+        """
+        found = scaled(product, self.alpha.whole, self.alpha.exponent)
+        if self.c is None:
+            return found
+        c = self.c if isinstance(self.c, Numbers) else of_floats(self.c)
+        try:
+            return add(found, scaled(c, self.beta.whole, self.beta.exponent))
+        except ValueError as error:
+            raise ValueError(f"c: {error}") from None
+
+    def at(self, index: Any) -> Combination:
+        """The expression for some entries of the result."""
+        return self if self.c is None else replace(self, c=self.c[index])
+
+
+def factor_of(name: str, x: Any, dtype: str | None) -> Factor:
+    """The factor that a caller gives.
+
+    Parameters
+    ----------
+    dtype : the hardware's format of the result, in whose range the factor has to be, as the nearest float64; None for
+        a multiprecision expression, in which the factor counts exactly
+
+    Raises
+    ------
+    ValueError, TypeError
+    """
+    if dtype is None:
+        if isinstance(x, str):
+            raise TypeError(f"{name}: the text {x!r}; expected a number")
+        try:
+            factor = Factor(*dyadic(x))
+        except (ValueError, TypeError) as error:
+            raise type(error)(f"{name}: the number {error}") from None
+        if abs(factor.exponent) + abs(factor.whole).bit_length() > FARTHEST:
+            raise ValueError(f"{name}: its exponent is beyond -2**60 to 2**60")
+        return factor
+    if not isinstance(x, Real) and not hasattr(x, "_mpf_"):
+        raise TypeError(f"{name}: {x!r}; expected a real number")
+    try:
+        value = float(x)
+    except OverflowError:
+        value = inf
+    narrow = np.dtype(dtype).type(value)
+    if (np.isinf(narrow) and abs(x) != inf) or (narrow == 0 != x):
+        raise ValueError(f"{name}: {x!r}; expected a number in the range of {dtype}")
+    return Factor.of_float(value)
