@@ -202,8 +202,6 @@ def _multiply(
     with np.errstate(all="ignore"):
         pair = Pair(a, b, choices, plan, out, terms)  # check: two stacks of rows, and what is added
         relative = isinstance(return_report, str)
-        if relative and pair.backend.name != "numpy":
-            raise NotImplementedError("return_report: 'relative' is available on NumPy only so far; use True")
         if terms is not None:  # a repeated call is known by what the factors are, and where the addend lies
             key = *key, pair.combination and pair.combination.factors
             if not return_report and (c := repeated(*pair.given, key)) is not None:

@@ -50,6 +50,9 @@ class Factor:
         return ldexp(self.whole, self.exponent) if self.special is None else self.special
 
 
+ONE = Factor(1, 0)
+
+
 @dataclass(frozen=True)
 class Combination:
     """The expression alpha A B + beta C.
@@ -72,7 +75,7 @@ class Combination:
     @property
     def is_product(self) -> bool:
         """Whether it is the product A B itself."""
-        return self.alpha == Factor(1, 0) and self.beta.is_zero
+        return self.alpha == ONE and self.beta.is_zero
 
     @property
     def rounds_once(self) -> bool:

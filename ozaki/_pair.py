@@ -150,11 +150,6 @@ class Pair:
                 f"accuracy: {target.in_words} is too small for a float result; expected 1 to {PLAIN_BITS} bits, or "
                 "dtype='mp'"
             )
-        relative = target is not None and target.measure == "relative"
-        if self.backend.name != "numpy" and relative:
-            raise NotImplementedError(
-                "accuracy: relative accuracies are available on NumPy only so far; move operands with ozaki.asnumpy"
-            )
         scheme = self.choices.scheme
         if self._wider and (isinstance(scheme, Words) or scheme in PRESETS):
             _refuse_words(scheme if isinstance(scheme, str) else scheme.name)

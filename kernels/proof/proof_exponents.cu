@@ -8,7 +8,9 @@
 // L (`lower`) is float64 [batch][rows][ld], the product of wide magnitudes. An entry that is zero is replaced by
 // 2^(raised + e), e the largest e_ih + e_hj over h, where 2^e_ih <= abs(a_ih) 2^-top_i is the leading power of two of
 // an element: one term of the sum bounds the sum. The new value is 0 if that power is below float64's range, and Inf if
-// all products are zero (such an entry has no error). NaN and Inf count as zeros.
+// all products are zero (such an entry has no error). NaN and Inf count as zeros. Of rows that are the leading bits of
+// multiprecision ones an element below 2^(top - 1000) may be far smaller than it seems (conversion/leading.cu): `least`
+// is then -1000, and an element with a smaller e bounds nothing.
 //
 // 256 threads; grid batch * ceil(p.rows / 64) * ceil(q.rows / 64), all on x. A block owns 64 x 64 entries of L, a warp
 // 8 x 64, a thread 4 x 4. Phases:
@@ -20,6 +22,7 @@ template <typename T> struct Rows {
   const T* x;                  // element h of row r of batch entry b at b * sb + r * sr + h * sk
   const int64_t* description;  // of which only top is read, at b * step + r
   int64_t rows, step, sb, sr, sk;
+  int64_t least;               // of the exponents that are known
 };
 
 constexpr int TILE = 64, DEPTH = 32;
@@ -49,6 +52,7 @@ __device__ __forceinline__ bool stage(int (&to)[DEPTH][LD], const Rows<T>& from,
     if (row0 + row < from.rows && h0 + h < k) {
       const Bits* const bits = reinterpret_cast<const Bits*>(from.x) + b * from.sb + (row0 + row) * from.sr;
       e = leading_exponent(bits[(h0 + h) * from.sk], static_cast<int>(from.description[b * from.step + row0 + row]));
+      if (e < from.least && e != NOTHING) e = EMPTY_TOP + 1;  // a power that is zero in float64
     }
     to[h][row] = e;
     any = any || e != NOTHING;

@@ -18,6 +18,10 @@ FIELDS = ("top", "peak", "magnitudes", "squares", "bottom", "nonfinite")
 NO_SPAN = 2**16
 """A number above top - bottom of any row."""
 
+LEAST_LEADING = -1000
+"""Least exponent of the leading bits of a multiprecision element, relative to the row's top: smaller ones count as that
+one, so that they stay nonzero float64 numbers (definitions.md, 1)."""
+
 Ints = npt.NDArray[np.int64]
 
 

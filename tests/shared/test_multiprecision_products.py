@@ -137,6 +137,47 @@ def test_plans_prepared_operands_and_limits(device, prng):
             ozaki.matmul(x, y, workspace_limit=1000, **options)
 
 
+@pytest.mark.parametrize("asked", [1e-12, 1e-120])
+def test_relative_accuracies(device, rng, prng, asked):
+    """Entries have their digits, however much cancels; facts about products are the same numbers on every device."""
+    for kind in device.some(["uniform", "graded", "sparse", "cancelling", "zeros"], 2, rng):
+        a, b = pair(prng, 3, 6, 4, 300, (kind, "uniform"))
+        same_as_numpy(device, a, b, accuracy=Accuracy("relative", asked))
+    x, y = rng.standard_normal((2, 7, 7))
+    same_as_numpy(device, x, y, accuracy=Accuracy("relative", asked), dtype="mp" if asked < 1e-15 else "float64")
+
+
+def test_relative_errors_in_reports(device, rng, prng):
+    """Also of digits, of floats and of expressions; where an entry cancels to nothing there is none."""
+    a, b = rng.standard_normal((9, 20)), rng.standard_normal((20, 5))
+    wide = pair(prng, 4, 9, 3, 130, ("uniform", "graded"))
+    for x, y, options in (
+        (a, b, {"scheme": "residues", "slices": 12}),
+        (a.astype("f4"), b.astype("f4"), {"scheme": "digits", "slices": 3}),
+        (*wide, {"accuracy": 90}),
+        (np.array([[1.1, 1.0]]), np.array([[1.0], [-1.1]]), {"scheme": "residues", "slices": 6}),
+    ):
+        bounds = [
+            ozaki.matmul(*operands, return_report="relative", **options)[1].relative_bound
+            for operands in ((x, y), (moved(device, x), moved(device, y)))
+        ]
+        assert bounds[0] == bounds[1]
+    c = a @ b
+    asked = {"accuracy": 60, "return_report": "relative"}
+    _, report = ozaki.gemm(-3.0, a, b, 2.5, c, **asked)
+    _, of_device = ozaki.gemm(-3.0, *(moved(device, x) for x in (a, b)), 2.5, moved(device, c), **asked)
+    assert report.relative_bound == of_device.relative_bound
+
+
+def test_elements_far_below_the_largest_of_their_rows(device):
+    """Elements below 2**-1000 of a row's largest one are planned for as if they were larger, but proven as they are."""
+    low = [mparray([[0, 0, 1], [1, 1, 1]]).ldexp([[0, 0, 0], [e, 0, -1]]) for e in (-990, -1001, -1100, -5000)]
+    b = mparray([[1, "2/3"], [0, 1], [0, 0]], bits=60)
+    for a in device.some(low, 2, np.random.default_rng(0)):
+        same_as_numpy(device, a, b, accuracy=400)
+        same_as_numpy(device, a, b, accuracy=Accuracy("componentwise", 2.0**-60, exponent=-210))
+
+
 def test_exponents_near_the_farthest(device):
     third = mparray([["1/3", "1/5"]], bits=100)
     for e, f in ((2**40, -(2**40)), (-(2**59), -(2**59)), (2**59, 2**58)):

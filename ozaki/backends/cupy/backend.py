@@ -8,7 +8,6 @@ from typing import Any
 import cupy as cp
 
 from ozaki._combination import Combination
-from ozaki._formats import is_multiprecision, precision_of
 from ozaki._operands import Side
 from ozaki._plan import Plan
 from ozaki._prepared import Prepared
@@ -17,11 +16,11 @@ from ozaki.backends.cupy.listing import program_of
 from ozaki.backends.cupy.machine import Machine
 from ozaki.backends.cupy.prepared import split as split
 from ozaki.backends.cupy.repeated import keep as keep
+from ozaki.backends.cupy.results import empty as empty
 from ozaki.backends.cupy.steps.engines.choice import engine_of
 from ozaki.backends.cupy.steps.native import native_obstacle as native_obstacle
 from ozaki.backends.cupy.work import Work
 from ozaki.multiprecision.arithmetic import broadcast_to as broadcast_numbers
-from ozaki.multiprecision.floats import empty as empty_numbers
 from ozaki.multiprecision.numbers import Numbers
 
 name = "cupy"
@@ -40,11 +39,6 @@ def owns(x: Any) -> bool:
 def asarray(x: Any) -> Any:
     """x if it is a CuPy array, else a CuPy array of its elements."""
     return x if isinstance(x, cp.ndarray) else cp.asarray(x)
-
-
-def empty(shape: tuple[int, ...], dtype: str) -> Any:
-    """A new array for a result, C-contiguous, its elements undefined; of multiprecision numbers zeros."""
-    return empty_numbers(shape, precision_of(dtype), cp) if is_multiprecision(dtype) else cp.empty(shape, dtype)
 
 
 def contiguous(x: Any) -> bool:

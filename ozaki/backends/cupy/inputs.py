@@ -33,7 +33,8 @@ class Inputs:
     given : floating-point operands that are not prepared, in the shapes in which the caller gave them
     prepared : slices of the operands that are prepared
     described : whole descriptions, of the operands for which the program computes one so far
-    copied : whether the rows of an operand are a copy, so that the program is valid for these operands alone
+    copied : whether the rows of an operand, or the result, are a copy, so that the program is valid for these operands
+        alone
     """
 
     def __init__(self, a: Any, b: Any, rows: Callable[[Side], Any]) -> None:

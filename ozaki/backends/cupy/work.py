@@ -5,18 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import partial
+from math import inf
 from typing import Any, NamedTuple
 
 import cupy as cp
 import numpy as np
 import numpy.typing as npt
 
-from ozaki._combination import Combination
+from ozaki._accuracy import default_accuracy
+from ozaki._combination import ONE, Combination, Factor
+from ozaki._formats import precision_of
 from ozaki._operands import SIDES, Side
 from ozaki._plan import Plan
 from ozaki._workspace import too_few_bytes
 from ozaki.backends.combining import addend_into, combine_into
-from ozaki.backends.cupy import evidence
+from ozaki.backends.cupy import evidence, results
 from ozaki.backends.cupy.inputs import Inputs
 from ozaki.backends.cupy.program.arrays import Array, view_of
 from ozaki.backends.cupy.program.program import Program, Reader
@@ -33,11 +36,14 @@ from ozaki.backends.cupy.steps.nonfinite import patch
 from ozaki.backends.cupy.steps.numbers import NumbersArray, bound_numbers
 from ozaki.backends.cupy.steps.operands import Slices
 from ozaki.backends.cupy.steps.overlap import overlap
+from ozaki.backends.cupy.steps.relative import worst_quotient
 from ozaki.backends.cupy.steps.sample import sample
 from ozaki.backends.cupy.steps.tables import limbs_of_product
 from ozaki.backends.cupy.steps.words import count_underflows
 from ozaki.bounds import native as native_bounds
 from ozaki.bounds.description import Description
+from ozaki.bounds.exact import error_terms
+from ozaki.bounds.relative import Quotient, relative_bits, times
 from ozaki.multiprecision.floats import empty as empty_numbers
 from ozaki.multiprecision.limbs import LIMB_BITS
 from ozaki.multiprecision.numbers import Numbers
@@ -48,12 +54,13 @@ from ozaki.planning.facts import (
     Need,
     Overlap,
     Ratio,
+    RelativeError,
     RowsBound,
     Sample,
     Spans,
     WorstRatio,
 )
-from ozaki.schemes import Residues, Scheme, Words
+from ozaki.schemes import Residues, Scheme, Words, is_exact, scaling_of
 from ozaki.schemes.residues import MOST_BYTES
 
 _MOST_STEPS = 4096
@@ -68,6 +75,22 @@ class _EarlySlices(NamedTuple):
     engine: Engine
     left: Slices
     right: Slices
+
+
+class _Computed(NamedTuple):
+    """A product, or an expression rounded once, that was computed by a scheme with exact slice products.
+
+    Attributes
+    ----------
+    out : the symbolic array of c
+    c : shape (batch, m, n)
+    alpha : the factor of the product in an expression; `ONE` of a product
+    """
+
+    scheme: Scheme
+    out: Array | NumbersArray
+    c: Any
+    alpha: Factor = ONE
 
 
 class Work:
@@ -112,6 +135,8 @@ class Work:
         self._combination = combination
         self._addend: Array | None = None
         self._out: Array | None = None
+        self._product: _Computed | None = None
+        self._held = 0
         if combination is not None and combination.c is not None and not isinstance(combination.c, Numbers):
             self._addend = self._builder.given("addend", view_of(combination.c))
             self._inputs.first_call.bind(self._addend, combination.c)
@@ -188,12 +213,39 @@ class Work:
                 early = self._early
                 described = (early.left.described, early.right.described) if early else inputs.describe_both()
                 return b.read(need, self._ratios.least_product(described), _least)
+            case RelativeError(scheme):
+                return self._add_relative_error(need, scheme)
             case WorstRatio():
                 self._ratios.begin([need])
                 reader = b.reader(need)
                 assert reader is not None
                 return reader
         raise TypeError(f"need: {need!r} is not known here")
+
+    def _add_relative_error(self, need: RelativeError, scheme: Scheme) -> Reader:
+        """Add the steps for a `RelativeError`, and register its reader; waits for the device.
+
+        It is found from the product that was computed last, if that is by this scheme. Otherwise this computes that
+        product, and keeps it, since most often it is the one that is asked for next.
+        """
+        b, inputs = self._builder, self._inputs
+        left, right = inputs.on_host()
+        if self._product is None or self._product.scheme != scheme:
+            self._product = None
+            (batch_a, m, k), (batch_b, n, _) = (x.shape for x in inputs.both_rows)
+            batch = max(batch_a, batch_b)
+            c = results.empty((batch, m, n), self._dtype)
+            target = default_accuracy(self._dtype, k)
+            plan = Plan((m, k, n), (batch,), self._dtype, scheme, target, inf, inf, False, workspace_limit=self._limit)
+            self._ratios.close()
+            self._product = _Computed(scheme, self._result(c), c)
+            self._multiply_into(plan, self._product.out)
+            self._held = max(self._held, int(c.nbytes))
+        exponent = -scaling_of(scheme, left.k).base  # so that no error underflows
+        terms = error_terms(left, right, scheme, scheme.dropped(left.k, evidence.spans(left, right)), exponent)
+        worst = worst_quotient(b, terms, exponent, left, right, self._product.out)
+        alpha = self._product.alpha
+        return b.read(need, (worst,), partial(_relative_bits, alpha=alpha, precision=precision_of(self._dtype)))
 
     def _add_cut_bound(self, need: CutBound, words: Words) -> Reader:
         """Add the steps for a `CutBound`, and register its reader; waits for the device.
@@ -267,10 +319,15 @@ class Work:
         if once and (inputs.multiprecision or isinstance(c, Numbers) or plan.slices > MOST_BYTES):
             self._multiply_every_bit(plan, c)
             return
+        kept = None if once else self._product
+        if kept is not None and kept.scheme == plan.scheme and plan.engine == "auto":
+            results.copy(kept.c, c)
+            inputs.copied = True
+            return
         out = self._result(c)
-        if once:
-            out = self._combined(out)
-        self._multiply_into(plan, out)
+        self._multiply_into(plan, self._combined(out) if once else out)
+        alpha = self._combination.alpha if self._combination is not None and once else ONE
+        self._product = _Computed(plan.scheme, out, c, alpha) if is_exact(plan.scheme) else None
 
     def _multiply_every_bit(self, plan: Plan, c: Any) -> None:
         """Compute the expression into c from every bit of the product, which CuPy's own operations add and round."""
@@ -280,9 +337,11 @@ class Work:
         whole = empty_numbers(c.shape, LIMB_BITS * limbs_of_product(plan.scheme), cp)
         self._multiply_into(plan, bound_numbers(b, inputs.first_call, "every bit", whole))
         combine_into(whole, self._combination, c)
+        out = self._result(c)
         if not isinstance(c, Numbers):
-            patch(b, *described, self._combined(self._result(c)))
+            patch(b, *described, self._combined(out))
             inputs.run()
+        self._product = _Computed(plan.scheme, out, c, self._combination.alpha)
 
     def _combined(self, out: Array | NumbersArray) -> Combined:
         """The array of the result with the expression."""
@@ -380,7 +439,7 @@ class Work:
     @property
     def workspace(self) -> int:
         """The most bytes held at a time so far, without buffers of a few bytes a row."""
-        return self._builder.whole().workspace
+        return self._builder.whole().workspace + self._held
 
     def whole(self, facts: Collection[Need] | None = None) -> Program | None:
         """The program of all that was done so far, for repeated calls.
@@ -390,6 +449,10 @@ class Work:
         """
         program = self._builder.whole() if facts is None else trimmed(self._builder.whole(), facts)
         return program if program.repeatable and not self._inputs.copied and len(program.steps) < _MOST_STEPS else None
+
+
+def _relative_bits(worst: Quotient, alpha: Factor, precision: int) -> float:
+    return relative_bits(times(worst, alpha.whole, alpha.exponent), precision)
 
 
 def _unchanged(found: Any) -> Any:

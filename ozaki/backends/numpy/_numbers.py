@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 from ozaki.backends.numpy._limbs import Floats
 from ozaki.backends.numpy._tiles import row_tiles
+from ozaki.bounds.description import LEAST_LEADING
 from ozaki.multiprecision.limbs import (
     limbs_of,
     narrowed,
@@ -21,9 +22,6 @@ from ozaki.multiprecision.numbers import Numbers
 from ozaki.schemes.blas import LIMB_BITS, PIECE_BITS
 
 Ints = npt.NDArray[np.int64]
-
-_SMALLEST = -1000
-"""Exponent below which a leading part is not scaled, so that it stays a nonzero float64."""
 
 
 def leading(x: Numbers) -> tuple[Floats, Ints, Ints]:
@@ -62,7 +60,7 @@ def leading(x: Numbers) -> tuple[Floats, Ints, Ints]:
             cut |= (limbs[2:] != 0).any(axis=0)
         head >>= np.uint64(11)
         head |= cut
-        below = np.maximum(part.exponents - tops[at][..., None], _SMALLEST)
+        below = np.maximum(part.exponents - tops[at][..., None], LEAST_LEADING)
         values[at] = np.ldexp(head.astype(np.float64) * part.signs, (below - 53).astype(np.int32))
         lowest[at] = part.exponents - 32 * len(limbs) + trailing_zeros(limbs)
     bottoms = np.where(present, lowest, far).min(axis=-1) - tops

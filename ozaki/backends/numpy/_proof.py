@@ -13,6 +13,7 @@ import numpy.typing as npt
 from ozaki.backends.numpy._describe import OBJECTS, Described, along_memory, scale, turned
 from ozaki.backends.numpy._limbs import Floats
 from ozaki.backends.numpy._tiles import TILE, row_tiles
+from ozaki.bounds.description import LEAST_LEADING
 from ozaki.bounds.exact import ErrorTerms
 from ozaki.bounds.levels import EVERY, NARROW_BITS, NARROW_DEPTH, SAMPLE, Level, levels, wide_bits
 from ozaki.bounds.of_scheme import error_terms
@@ -175,7 +176,7 @@ def numerators(terms: ErrorTerms, b: slice, rows: slice) -> Floats:
 def _leading_exponents(operand: Described) -> npt.NDArray[np.int32]:
     """Exponents e of the leading powers of two, 2**e <= abs(x) 2**-top; 2 EMPTY_TOP for zero, NaN and Inf.
 
-    Those of smaller multiprecision elements are EMPTY_TOP + 1: that power is zero in float64, so it bounds nothing.
+    Multiprecision elements below 2**(top - 1000) have EMPTY_TOP + 1: that power, zero in float64, bounds nothing.
     """
     tops = operand.on_host.top.astype(np.int32)
     leading = np.empty(operand.x.shape, np.int32)
@@ -187,7 +188,7 @@ def _leading_exponents(operand: Described) -> npt.NDArray[np.int32]:
             else:
                 # Not those of x, where elements below 2**(top - 1000) count as larger than they are.
                 below = operand.numbers.exponents[b, rows, hs] - operand.tops[b, rows, None]
-                exponents = np.maximum(below - 1, EMPTY_TOP + 1).astype(np.int32)
+                exponents = np.where(below > LEAST_LEADING, below - 1, EMPTY_TOP + 1).astype(np.int32)
             exponents[(x == 0) | ~np.isfinite(x)] = 2 * EMPTY_TOP
             leading[b, rows, hs] = exponents
     return leading

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from ozaki._combination import Combination
+from ozaki._combination import ONE, Combination, Factor
+from ozaki._formats import precision_of
 from ozaki._operands import SIDES, Side
 from ozaki._plan import Plan
 from ozaki.backends.combining import addend_into
@@ -18,13 +19,14 @@ from ozaki.backends.numpy._describe import Described, describe, describing_works
 from ozaki.backends.numpy._execute import execute
 from ozaki.backends.numpy._native import native
 from ozaki.backends.numpy._overlap import overlap
-from ozaki.backends.numpy._relative import relative_bits, relative_workspace
+from ozaki.backends.numpy._relative import relative_workspace, worst_quotient
 from ozaki.backends.numpy._slices import Slices
 from ozaki.backends.numpy._words import WordSlices
 from ozaki.backends.panels import Panel, Panels
 from ozaki.bounds import native as native_bounds
 from ozaki.bounds.levels import FEW_ROWS, Level, levels
 from ozaki.bounds.of_scheme import rows_bound
+from ozaki.bounds.relative import relative_bits, times
 from ozaki.planning.facts import (
     CutBound,
     LeastProduct,
@@ -39,6 +41,20 @@ from ozaki.planning.facts import (
     WorstRatio,
 )
 from ozaki.schemes import Scheme, Words, is_exact
+
+
+class _Computed(NamedTuple):
+    """A product, or an expression rounded once, that was computed by a scheme with exact slice products.
+
+    Attributes
+    ----------
+    c : shape (batch, m, n)
+    alpha : the factor of the product in an expression; `ONE` of a product
+    """
+
+    scheme: Scheme
+    c: Any
+    alpha: Factor
 
 
 class Work:
@@ -74,7 +90,7 @@ class Work:
         self._described = {side: slices.described for side, slices in self._slices.items()}
         self._level: Level | None = None
         self._lower: npt.NDArray[np.float64] | None = None
-        self._product: tuple[Scheme, Any] | None = None
+        self._product: _Computed | None = None
         self._ratios: dict[tuple[Any, Level, int, int], float] = {}
         self.workspace = 0
 
@@ -126,16 +142,17 @@ class Work:
         Otherwise it computes that product, and keeps it, since most often it is the one that is asked for next.
         """
         left, right = self._operand_pair
-        if self._product is None or self._product[0] != scheme:
+        if self._product is None or self._product.scheme != scheme:
             self._lower = self._product = None  # frees the memory of a proof, and of a product before
             shape = max(left.x.shape[0], right.x.shape[0]), int(left.x.shape[1]), int(right.x.shape[1])
             c = _results.empty(shape, self._dtype)
             used = execute(scheme, False, left, right, c, self._limit)
             self.workspace = max(self.workspace, used + int(c.nbytes))
-            self._product = scheme, c
-        c = self._product[1]
+            self._product = _Computed(scheme, c, ONE)
+        _, c, alpha = self._product
         self.workspace = max(self.workspace, relative_workspace(c.shape))
-        return relative_bits(left, right, scheme, c)
+        worst = times(worst_quotient(left, right, scheme, c), alpha.whole, alpha.exponent)
+        return relative_bits(worst, precision_of(self._dtype))
 
     def _worst_ratio(self, scheme: Any, level: Level, rows: int, exponent: int) -> float:
         """The worst ratio of a scheme in the first `rows` rows of A, in units of 2**exponent.
@@ -196,13 +213,14 @@ class Work:
         self._lower = None  # frees the memory of the proof
         once = self._combination if self._combination and plan.rounds_once(self._combination) else None
         kept = self._product if once is None else None
-        if kept is not None and kept[0] == plan.scheme and plan.engine == "auto":
-            _results.copy(kept[1], c)
+        if kept is not None and kept.scheme == plan.scheme and plan.engine == "auto":
+            _results.copy(kept.c, c)
             return
         left, right = (self._slices.get(side) or self.described(side) for side in SIDES)
         used = execute(plan.scheme, plan.engine == "int8", left, right, c, self._limit, once)
         self.workspace = max(self.workspace, used)
-        self._product = (plan.scheme, c) if is_exact(plan.scheme) else None
+        alpha = ONE if once is None else once.alpha
+        self._product = _Computed(plan.scheme, c, alpha) if is_exact(plan.scheme) else None
 
     def native(self, c: npt.NDArray[Any]) -> None:
         """Compute NumPy's own product into c."""

@@ -22,7 +22,7 @@ from ozaki.backends.cupy.steps.gemm import FP64, INT8, gemms
 from ozaki.backends.cupy.steps.magnitudes import RESULT, MagnitudeLayout, Magnitudes, magnitudes, results
 from ozaki.backends.cupy.steps.operands import Described
 from ozaki.backends.cupy.steps.terms import Terms
-from ozaki.bounds.description import FIELDS, NO_SPAN
+from ozaki.bounds.description import FIELDS, LEAST_LEADING, NO_SPAN
 from ozaki.bounds.exact import ErrorTerms
 from ozaki.bounds.levels import NARROW_BITS
 from ozaki.planning.facts import Ratio
@@ -94,7 +94,8 @@ def lower_bound(
     else:
         _multiply(b, types, found, products)
     if level == "wide":
-        kernel = _exponents_kernel(left.x.view, right.x.view, m, ld, 2 * found.layout.bits)
+        known = tuple(_LEAST if of.tops is None else LEAST_LEADING for of in (left, right))
+        kernel = _exponents_kernel(left.x.view, right.x.view, known, m, ld, 2 * found.layout.bits)
         b.launch(kernel, left.x, left.fields, right.x, right.fields, Out(products.at))
     return Lower(found, products)
 
@@ -109,17 +110,23 @@ def _multiply(b: Builder, types: GemmTypes, of: Magnitudes, products: Array) -> 
 
 
 @lru_cache(maxsize=1024)
-def _exponents_kernel(left: View, right: View, padded: int, ld: int, raised: int) -> Kernel:
+def _exponents_kernel(left: View, right: View, known: tuple[int, ...], padded: int, ld: int, raised: int) -> Kernel:
+    """`known`: the least exponents that elements of both operands are known to have, relative to their row's top."""
     macros: Macros = {"INPUT_A": left.ctype, "INPUT_B": right.ctype}
     operands = []
-    for batch, rows, _, *steps in ((*view.shape, *view.steps) for view in (left, right)):
-        operands.append((None, None, rows, *((rows, steps[0]) if batch > 1 else (0, 0)), *steps[1:]))
+    for view, least in zip((left, right), known, strict=True):
+        (batch, rows, _), steps = view.shape, view.steps
+        operands.append((None, None, rows, *((rows, steps[0]) if batch > 1 else (0, 0)), *steps[1:], least))
     tiles = [ceil(view.shape[1] / 64) for view in (left, right)]
     grid = (max(left.shape[0], right.shape[0]) * tiles[0] * tiles[1],)
     sizes = left.shape[2], padded, ld
     return Kernel.of(
         "proof/proof_exponents.cu", "lower_by_exponents", macros, grid, (256,), *operands, None, *sizes, raised
     )
+
+
+_LEAST = -(2**30)
+"""Below all exponents of floating-point numbers."""
 
 
 class Wanted(NamedTuple):
