@@ -28,7 +28,7 @@ from ozaki.backends.cupy.ratios import Ratios
 from ozaki.backends.cupy.steps import product
 from ozaki.backends.cupy.steps.axpby import axpby, multiple
 from ozaki.backends.cupy.steps.combined import Combined
-from ozaki.backends.cupy.steps.engines.choice import engine_of, word_engine
+from ozaki.backends.cupy.steps.engines.choice import engine_of, panel_of, word_engine
 from ozaki.backends.cupy.steps.engines.engine import Engine
 from ozaki.backends.cupy.steps.magnitudes import room_for_one_read
 from ozaki.backends.cupy.steps.native import native
@@ -167,7 +167,7 @@ class Work:
         if ratios:
             self._ratios.open(ratios[0].level)
             inputs.run()
-        if self._early is None:
+        if self._early is None and self._in_one_panel(engine, plan):
             x, y = engine.split(b, left, "left", plan.scheme), engine.split(b, right, "right", plan.scheme)
             self._early = _EarlySlices(plan.scheme, engine, x, y)
             inputs.run()
@@ -288,6 +288,11 @@ class Work:
         )
         self._early = _EarlySlices(scheme, engine, left, right)
         return self._early
+
+    def _in_one_panel(self, engine: Engine, plan: Plan) -> bool:
+        """Whether the slices of whole operands fit the device."""
+        (batch_a, m, _), (batch_b, n, _) = (x.shape for x in self._inputs.both_rows)
+        return panel_of(engine, plan, (max(batch_a, batch_b), m, n)) == (m, n)
 
     def _release_early(self) -> None:
         """Free the slices that were made early; whole descriptions stay, largest elements alone are freed with them."""

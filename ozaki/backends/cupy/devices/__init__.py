@@ -50,5 +50,6 @@ def numbered(number: int) -> Device:
         name=properties["name"].decode(),
         multiprocessors=int(properties["multiProcessorCount"]),
         shared_memory=int(attributes["MaxSharedMemoryPerMultiprocessor"]),
+        memory=properties.get("totalGlobalMem"),
         memory_bits=int(bits),
     )

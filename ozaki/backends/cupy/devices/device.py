@@ -49,6 +49,7 @@ class Device:
     rates : those of the family, with the memory's as the driver tells it
     multiprocessors : how many there are
     shared_memory : bytes of shared memory of a multiprocessor
+    memory : bytes of its memory; None where nobody has asked it
     number : CuPy's number of it; None for the record of a device that is not there
     name : as the driver has it
     """
@@ -58,6 +59,7 @@ class Device:
     rates: Rates
     multiprocessors: int
     shared_memory: int
+    memory: int | None = None
     number: int | None = None
     name: str = "no device"
 

@@ -24,6 +24,7 @@ from ozaki.backends.cupy.steps.engines.word_mma import MmaWords
 from ozaki.schemes import Digits, Residues, Scheme, Words
 from ozaki.schemes.constants import KernelScheme
 from ozaki.schemes.digits import LEAST_FP16_BITS, MOST_FP16_BITS
+from ozaki.schemes.residues import MOST_BYTES
 
 
 def engine_of(device: Device, plan: Plan, multiprecision: bool = False, combined: bool = False) -> Engine:
@@ -168,16 +169,27 @@ def word_engine(device: Device, words: Words, batch: int, m: int, k: int, n: int
 def panel_of(engine: Engine, plan: Plan, shape: tuple[int, ...]) -> tuple[int, int]:
     """Rows and columns of a product of that shape (batch, m, n) that are computed at a time, within the plan's limit.
 
+    Without a limit, slices of so many residues that they are some ten times as large as the operands keep within a part
+    of the device's memory, unless the smallest panel does not.
+
     Raises
     ------
     ValueError
-        If the smallest panel takes more.
+        If the smallest panel takes more than the limit.
     """
     assert plan.scheme is not None
     batch, m, n = shape
-    if plan.workspace_limit is None:
+    k, limit, memory = plan.shape[1], plan.workspace_limit, engine.device.memory
+    if limit is None and memory is not None and isinstance(plan.scheme, Residues) and plan.scheme.count > MOST_BYTES:
+        least = workspace_of(engine, plan.scheme, k, batch, *units_of(engine, plan.scheme, k))
+        limit = max(int(_OF_MEMORY * memory), least)
+    if limit is None:
         return m, n
-    return _panel(engine, plan.scheme, plan.shape[1], batch, m, n, plan.workspace_limit)
+    return _panel(engine, plan.scheme, k, batch, m, n, limit)
+
+
+_OF_MEMORY = 0.55
+"""The part of a device's memory that slices and residues may take beside operands and results with many bits."""
 
 
 @lru_cache(maxsize=1024, typed=True)
