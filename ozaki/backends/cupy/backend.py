@@ -85,7 +85,7 @@ def machine() -> Machine:
 def engine_name(plan: Plan, combined: bool = False) -> str:
     """Names of the current device and of the plan's engine, for reports."""
     device = devices.current()
-    return device.name if plan.scheme is None else f"{device.name}, {engine_of(device, plan, combined).label}"
+    return device.name if plan.scheme is None else f"{device.name}, {engine_of(device, plan, combined=combined).label}"
 
 
 def steps(plan: Plan) -> str:
