@@ -71,14 +71,14 @@ FRAME = {
     "digit_gemm": 56, "diagonal_gemm": 40, "word_gemm": 24, "word_pairs": 24, "proof_gemm": 144,
     "split": 24,
     "describe_split": 24,
-    "worst_ratio": 24, "lower_by_exponents": 8, "split_numbers": 40,
+    "worst_ratio": 24, "lower_by_exponents": 8, "split_numbers": 64,
 }  # fmt: skip
 # The most bytes that all instructions of a kernel store into that memory and load from it ("spills").
 SPILLED = {
     "digit_gemm": 180, "diagonal_gemm": 64, "word_gemm": 64, "word_pairs": 92, "proof_gemm": 40,
     "split": 68,
     "describe_split": 48,
-    "worst_ratio": 16, "lower_by_exponents": 40, "split_numbers": 100,
+    "worst_ratio": 16, "lower_by_exponents": 40, "split_numbers": 140,
 }  # fmt: skip
 
 
@@ -113,8 +113,9 @@ def split_quadrants(dtype, slices, limbs, along_k, tile):
     return "sm_90a", "conversion/split_quadrants.cu", macros
 
 
-def split_numbers(dtype, groups, along_k, unsigned=0, tile=0):
+def split_numbers(dtype, groups, along_k, unsigned=0, tile=0, short=4):
     macros = {"MULTIPRECISION": int(dtype is None), "GROUPS": groups, "ALONG_K": along_k, "UNSIGNED": unsigned}
+    macros["SHORT"] = short
     macros |= {"TILE": tile, "NEIGHBOURS": 16 * (tile == 192)} | ({} if dtype is None else {"INPUT": dtype})
     return "conversion/split_numbers.cu", macros
 
@@ -263,7 +264,7 @@ EVERYWHERE = [
     word_mma("TF32", SEVERAL, promotion="double", tile=(8, 32, 32)),
     *(("conversion/leading.cu", {"ALONG_K": along_k}) for along_k in (0, 1)),
     split_numbers(None, 8, 1),
-    split_numbers("double", 8, 0),
+    split_numbers("double", 8, 0, short=0),
     *(("conversion/combine_digits.cu", {"DIGITS": digits}) for digits in (2, 3)),
     recombine_numbers(None, 8),
     recombine_numbers("double", 8),
@@ -286,7 +287,9 @@ MORE = [
     split("double", 16, 4, 8, 0),
     split_numbers(None, 8, 0, 1, 192),
     split_numbers("float", 8, 1, 1, 256),
-    split_numbers(None, 2, 1),
+    split_numbers(None, 8, 1, 1, 256, short=8),
+    split_numbers(None, 8, 0, 1, 192, short=0),
+    split_numbers(None, 2, 1, short=0),
     recombine_numbers(None, 2),
     recombine_numbers("float", 8),
     split_fp16("double", 11, 3, 6, 0, 1),

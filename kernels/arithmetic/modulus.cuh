@@ -4,10 +4,9 @@
 #pragma once
 #include "arithmetic/residues.cuh"
 
-// Constants of one modulus, filled by the host: m; floor(2^32 / m); what sums of folds begin with; and RU(1 / m).
+// Constants of one modulus, filled by the host: m; floor(2^32 / m); and what sums of folds begin with.
 struct Modulus {
-  uint32_t modulus, inverse, start;
-  float reciprocal;
+  uint32_t modulus, inverse, start, unused;
 };
 
 HD uint32_t residue(uint32_t x, uint32_t modulus, uint32_t inverse) {  // x mod m

@@ -33,7 +33,14 @@ struct Number {
   HD Number(const NumbersView& x, int64_t at)
       : sign(x.signs[at]), exponent(x.exponents[at]), limbs(x.limbs + at), stride(x.limb),
         count(static_cast<int>(x.count)) {}
-  HD uint32_t limb(int i) const { return i >= 0 && i < count ? limbs[i * stride] : 0u; }
+  HD uint32_t limb(int i) const { return is_inside(i, count) ? limbs[i * stride] : 0u; }
+  // N limbs from limb i on.
+  template <int N> HD void run(int i, uint32_t (&found)[N]) const {
+    const uint32_t* at = limbs + i * stride;
+#pragma unroll
+    for (int n = 0; n < N; ++n, at += stride) found[n] = is_inside(i + n, count) ? *at : 0u;
+  }
+  static HD bool is_inside(int i, int count) { return static_cast<uint32_t>(i) < static_cast<uint32_t>(count); }
 };
 
 // The same of a floating-point number; NaN and Inf count as zero.
@@ -54,6 +61,10 @@ struct FloatNumber {
     low = low_limb(fraction);
   }
   HD uint32_t limb(int i) const { return i == 0 ? high : i == 1 ? low : 0u; }
+  template <int N> HD void run(int i, uint32_t (&found)[N]) const {
+#pragma unroll
+    for (int n = 0; n < N; ++n) found[n] = limb(i + n);
+  }
 };
 
 // The 32 bits of two limbs that begin `shift` bits, 0 to 31, after the beginning of the upper one.
@@ -62,11 +73,10 @@ HD uint32_t window(uint32_t upper, uint32_t lower, int shift) {
 }
 
 // Of N numbers floor(2^s 0.f) as `words` limbs, 2^s 0.f < 2^(32 words); to(n, i, limb) takes those of number n from the
-// highest, i = words - 1, on. more[n]: whether RN(2^s 0.f), ties to even, is one more. Numbers and limbs are loaded several
-// at a time, so that loads wait together.
-template <int N, typename Element, typename To>
+// highest, i = words - 1, on. more[n]: whether RN(2^s 0.f), ties to even, is one more. AT_ONCE limbs of all numbers are
+// loaded at a time, so that loads wait together.
+template <int AT_ONCE, int N, typename Element, typename To>
 HD void round_fractions(const Element (&x)[N], const int64_t (&s)[N], int words, To to, uint32_t (&more)[N]) {
-  constexpr int AT_ONCE = 8;
   bool below_half[N];
   int at[N], shift[N];
   uint32_t upper[N], last[N];
@@ -82,9 +92,7 @@ HD void round_fractions(const Element (&x)[N], const int64_t (&s)[N], int words,
   for (int top = words - 1; top >= 0; top -= AT_ONCE) {
     uint32_t lower[N][AT_ONCE];
 #pragma unroll
-    for (int n = 0; n < N; ++n)
-#pragma unroll
-      for (int i = 0; i < AT_ONCE; ++i) lower[n][i] = i <= top ? x[n].limb(at[n] + 1 + i) : 0u;
+    for (int n = 0; n < N; ++n) x[n].run(at[n] + 1, lower[n]);
 #pragma unroll
     for (int n = 0; n < N; ++n) {
 #pragma unroll

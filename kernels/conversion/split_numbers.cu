@@ -5,6 +5,7 @@
 // - MULTIPRECISION: 1 if x holds multiprecision numbers, 0 if it holds floating-point ones, of type INPUT (double, float)
 // - GROUPS: 8 or 2: a block owns 8 GROUPS neighbours along k of each of its rows
 // - ALONG_K: 1 if neighbouring threads read along k, 0 if along the rows
+// - SHORT: limbs of an image that are computed at a time, if it has no more: 4 or 8; 0 for longer images
 // - UNSIGNED: 1 for residues and digits in [0, m), 0 for symmetric ones
 // - TILE: 0 for plain rows, or the rows of a tile, with NEIGHBOURS (tiles.cuh)
 //
@@ -14,15 +15,16 @@
 // (leading.cu), and `tops` their tops, a row each. statistic, step, base, threshold: as in split.cu. The exponent mu of
 // row (b, row), which scales 2^-top x, goes to mu_out[b * rows + row].
 //
-// An image is raised by 2^(32 L - 1), L = words - 1, so that it is nonnegative, and has `words` limbs, a multiple of 8:
-// L limbs, of a negative one those of its complement, and one whose lowest byte says whether the image is one more. Its
+// An image is raised by 2^(32 limbs - 1), so that it is nonnegative, and takes `words` words, a multiple of 8: `limbs`
+// limbs, of a negative one those of its complement; one whose lowest byte says whether the image is one more; the others,
+// whose folds are zero, hold anything. Its
 // residue modulo m is start + sum_p b_p fold_p, b_p its bytes, fold_p = c 2^(8 p) mod m or, of that last byte, c. With
 // fold_p in digits of eight bits these are sums of products of bytes, products of small matrices by the tensor cores:
 // rows are digits of folds, columns images. `folds` holds 16 rows at a time, a piece, as mma.sync reads them:
 // [piece][words / 8][lane][4] limbs. First come the pieces of counts.ones moduli up to 2^8, a row each; then those of
 // counts.twos moduli below 2^14, eight in a piece, rows 0 .. 7 the low digits and rows 8 .. 15 the high ones; then those
 // of counts.threes moduli below 2^21, two pieces for eight: the high digits; the low and the middle ones. `moduli` has the
-// constants of all, in this order.
+// constants of all, in this order: of images that are SHORT those up to 2^8 as Quotient, all others as Modulus.
 //
 // A block has runs = 2^run_bits rows.
 //
@@ -79,6 +81,14 @@ __device__ __forceinline__ void store_bytes(int8_t* to, const uint32_t (&packed)
     *reinterpret_cast<uint32_t*>(to) = packed[0];
 }
 
+// Stores the low bytes of OWN integers.
+__device__ __forceinline__ void store_low_bytes(const uint32_t (&r)[OWN], int8_t* at) {
+  uint32_t packed[OWN / 4];
+#pragma unroll
+  for (int w = 0; w < OWN / 4; ++w) packed[w] = gather_bytes(r[4 * w], r[4 * w + 1], r[4 * w + 2], r[4 * w + 3], 0);
+  store_bytes(at, packed);
+}
+
 // Stores the slices of OWN residues modulo m, `at` the address of the first slice.
 template <int DIGITS>
 __device__ __forceinline__ void store_slices(const uint32_t (&r)[OWN], uint32_t modulus, int8_t* at, int64_t slice_stride) {
@@ -110,30 +120,21 @@ __device__ __forceinline__ void store_slices(const uint32_t (&r)[OWN], uint32_t 
 }
 
 // Sums of AT_ONCE pieces: sum[p][j][i] of row g of piece p and column 2 c + i of group j, sum[p][j][2 + i] of row g + 8.
-// The caller sets what they begin with. Pieces are `length` limbs by four apart.
+// They begin with begin[p][0] and begin[p][1]. Pieces are `length` fours of limbs apart.
 constexpr int AT_ONCE = 2;
 typedef uint32_t Sums[AT_ONCE][GROUPS][4];
 
-__device__ __forceinline__ void add_pieces(const uint4* folds, int64_t length, const uint32_t* images, int pitch,
-                                           int steps, Sums& sum) {
+__device__ __forceinline__ void load_pieces(const uint4* folds, int64_t length, uint4 (&fold)[AT_ONCE]) {
+#pragma unroll
+  for (int p = 0; p < AT_ONCE; ++p) fold[p] = __ldg(folds + p * length);
+}
+
+__device__ __forceinline__ void sum_pieces(const uint4* folds, int64_t length, const uint32_t* images, int pitch,
+                                           int steps, const uint32_t (&begin)[AT_ONCE][2], Sums& sum) {
   const int lane = threadIdx.x & 31;
   // Lane 8 i + j reads limbs 4 (i % 2) and up of image j of the first or, from i = 2 on, of the second of two groups.
   const uint32_t* at = images + ((lane & 7) + (lane >> 4) * 8) * pitch + (lane >> 3 & 1) * 4;
-  folds += lane;
-  uint4 next[2][AT_ONCE];  // of the next step and the one after it
-#pragma unroll
-  for (int i = 0; i < 2; ++i, folds += i < steps ? 32 : 0)
-#pragma unroll
-    for (int p = 0; p < AT_ONCE; ++p) next[i][p] = __ldg(folds + p * length);
-  for (int step = 2; step < steps + 2; ++step, at += 8) {
-    uint4 fold[AT_ONCE];
-#pragma unroll
-    for (int p = 0; p < AT_ONCE; ++p) {
-      fold[p] = next[0][p];
-      next[0][p] = next[1][p];
-      next[1][p] = __ldg(folds + p * length);
-    }
-    folds += step + 1 < steps ? 32 : 0;
+  const auto multiply = [&](const uint4 (&fold)[AT_ONCE], bool first) {
 #pragma unroll
     for (int j = 0; j < GROUPS; j += 2) {
       uint32_t part[4];
@@ -141,23 +142,34 @@ __device__ __forceinline__ void add_pieces(const uint4* folds, int64_t length, c
 #pragma unroll
       for (int p = 0; p < AT_ONCE; ++p)
 #pragma unroll
-        for (int i = 0; i < 2; ++i)
-          multiply_bytes(sum[p][j + i], sum[p][j + i], fold[p].x, fold[p].y, part[2 * i], fold[p].z, fold[p].w,
-                         part[2 * i + 1]);
+        for (int i = 0; i < 2; ++i) {
+          uint32_t(&of)[4] = sum[p][j + i];
+          if (first) of[0] = of[1] = begin[p][0], of[2] = of[3] = begin[p][1];
+          multiply_bytes(of, of, fold[p].x, fold[p].y, part[2 * i], fold[p].z, fold[p].w, part[2 * i + 1]);
+        }
     }
-  }
-}
-__device__ __forceinline__ void begin(uint32_t (&sum)[GROUPS][4], uint32_t upper, uint32_t lower) {
+  };
+  folds += lane;
+  uint4 fold[AT_ONCE], next[AT_ONCE], after[AT_ONCE];  // of this step and of the two after it
+  load_pieces(folds, length, fold);
+  if (steps > 1) load_pieces(folds += 32, length, next);
+  if (steps > 2) load_pieces(folds += 32, length, after);
+  multiply(fold, true);
+  for (int step = 1; step < steps; ++step) {
+    at += 8;
 #pragma unroll
-  for (int j = 0; j < GROUPS; ++j) sum[j][0] = sum[j][1] = upper, sum[j][2] = sum[j][3] = lower;
+    for (int p = 0; p < AT_ONCE; ++p) fold[p] = next[p], next[p] = after[p];
+    if (step + 2 < steps) load_pieces(folds += 32, length, after);
+    multiply(fold, false);
+  }
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, 4)
 split_numbers(const Source x, int64_t rows, int64_t k, int64_t rows_padded, int64_t k_padded,
               const int64_t* __restrict__ description, const int64_t* __restrict__ tops, int64_t batch_rows,
               int statistic, int step, int base, int64_t threshold, int32_t* __restrict__ mu_out, const Target to,
-              const uint4* __restrict__ folds, const Modulus* __restrict__ moduli, const Counts counts, int words,
-              int pitch, int run_bits) {
+              const uint4* __restrict__ folds, const Modulus* __restrict__ moduli, const Counts counts, int limbs,
+              int words, int pitch, int run_bits) {
   extern __shared__ __align__(16) uint8_t dynamic[];
   after_previous();
   const int runs = 1 << run_bits;
@@ -203,11 +215,12 @@ split_numbers(const Source x, int64_t rows, int64_t k, int64_t rows_padded, int6
     const auto store = [&](int n, int w, uint32_t limb) {
       if (first + n * THREADS < runs * RUN) image[n][w] = limb;
     };
-    round_fractions(number, shift, words - 1, [&](int n, int w, uint32_t limb) {
-      store(n, w, limb ^ sign(n) ^ (w == words - 2 ? 0x80000000u : 0u));
-    }, more);
+    const auto take = [&](int n, int w, uint32_t limb) {
+      store(n, w, limb ^ sign(n) ^ (w == limbs - 1 ? 0x80000000u : 0u));
+    };
+    round_fractions<SHORT == 4 ? 4 : 8>(number, shift, limbs, take, more);
 #pragma unroll
-    for (int n = 0; n < PAIR; ++n) store(n, words - 1, more[n] ^ (sign(n) & 1));  // -(x + 1) is the complement of x
+    for (int n = 0; n < PAIR; ++n) store(n, limbs, more[n] ^ (sign(n) & 1));  // -(x + 1) is the complement of x
   }
   __syncthreads();
 
@@ -225,27 +238,41 @@ split_numbers(const Source x, int64_t rows, int64_t k, int64_t rows_padded, int6
     const uint32_t* const own = images + run * run_pitch;
     int8_t* out = to.slices + b * to.batch_stride + offset_of(to, row, h0 + OWN * (lane & 3), k_padded);
     Sums sum;
-    uint32_t r[OWN];
+    uint32_t r[OWN], begin[AT_ONCE][2];
     if (pair < pairs_of_ones) {
       const int t = 32 * pair + g;
       const bool both = 32 * pair + 16 < ones;
+#if SHORT
+      Quotient of[4];
+      const Quotient* const constants = reinterpret_cast<const Quotient*>(moduli);
+#else
       Modulus of[4];
-#pragma unroll
-      for (int i = 0; i < 4; ++i) of[i] = moduli[smaller(t + 8 * i, ones - 1)];
-#pragma unroll
-      for (int p = 0; p < AT_ONCE; ++p) begin(sum[p], of[2 * p].start, of[2 * p + 1].start);
-      add_pieces(folds + 2 * pair * length, both ? length : 0, own, pitch, steps, sum);
+      const Modulus* const constants = moduli;
+#endif
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        const auto of_element = [&](int e) { return sum[i / 2][e / 2][2 * (i % 2) + e % 2]; };
-        if (words <= 64) {  // sums of bytes are below 2^24
+        of[i] = constants[smaller(t + 8 * i, ones - 1)];
+        begin[i / 2][i % 2] = of[i].start;
+      }
+      sum_pieces(folds + 2 * pair * length, both ? length : 0, own, pitch, steps, begin, sum);
 #pragma unroll
-          for (int e = 0; e < OWN; ++e) r[e] = residue_below_24(of_element(e), of[i].modulus, of[i].reciprocal);
-        } else {
+      for (int i = 0; i < 4; ++i) {
 #pragma unroll
-          for (int e = 0; e < OWN; ++e) r[e] = residue(of_element(e), of[i].modulus, of[i].inverse);
+        for (int e = 0; e < OWN; ++e) {
+          const uint32_t f = sum[i / 2][e / 2][2 * (i % 2) + e % 2];
+#if SHORT
+          r[e] = residue_of_sum(f, of[i].inverse, of[i].addend, of[i].modulus);  // in the low byte
+#else
+          r[e] = residue(f, of[i].modulus, of[i].inverse);
+#endif
         }
-        if (t + 8 * i < ones) store_slices<1>(r, of[i].modulus, out + (t + 8 * i) * stride, stride);
+        if (t + 8 * i >= ones) continue;
+        int8_t* const to_slice = out + (t + 8 * i) * stride;
+#if SHORT
+        store_low_bytes(r, to_slice);
+#else
+        store_slices<1>(r, of[i].modulus, to_slice, stride);
+#endif
       }
       continue;
     }
@@ -259,12 +286,12 @@ split_numbers(const Source x, int64_t rows, int64_t k, int64_t rows_padded, int6
 #pragma unroll
       for (int p = 0; p < AT_ONCE; ++p) {
         of[p] = moduli[ones + smaller(t + 8 * p, twos - 1)];
-        begin(sum[p], of[p].start, 0);
+        begin[p][0] = of[p].start, begin[p][1] = 0;
       }
-      add_pieces(from + 2 * pair * length, both ? length : 0, own, pitch, steps, sum);
+      sum_pieces(from + 2 * pair * length, both ? length : 0, own, pitch, steps, begin, sum);
 #pragma unroll
       for (int p = 0; p < AT_ONCE; ++p) {
-        const bool exact = words <= 256;  // upper sums, of digits of six bits, are below 2^14 4 words
+        const bool exact = SHORT || words <= 256;  // upper sums, of digits of six bits, are below 2^14 4 words
 #pragma unroll
         for (int e = 0; e < OWN; ++e) {
           uint32_t upper = sum[p][e / 2][2 + e % 2];
@@ -278,9 +305,8 @@ split_numbers(const Source x, int64_t rows, int64_t k, int64_t rows_padded, int6
     pair -= pairs_of_twos;
     const int t = 8 * pair + g;
     const Modulus m = moduli[ones + twos + smaller(t, threes - 1)];
-    begin(sum[0], 0, 0);
-    begin(sum[1], m.start, 0);
-    add_pieces(from + ((twos + 7) / 8 + 2 * pair) * length, length, own, pitch, steps, sum);
+    begin[0][0] = begin[0][1] = begin[1][1] = 0, begin[1][0] = m.start;
+    sum_pieces(from + ((twos + 7) / 8 + 2 * pair) * length, length, own, pitch, steps, begin, sum);
 #pragma unroll
     for (int e = 0; e < OWN; ++e) {  // (high 2^8 + middle) 2^8 + low; sums of bytes are below 2^30
       r[e] = residue(sum[0][e / 2][e % 2], m.modulus, m.inverse);

@@ -40,11 +40,11 @@ def residue_constants(scheme: Residues, side: str, unsigned: bool) -> tuple[int,
         for f, m in zip(factors, moduli, strict=True)
         for w in range(limbs)
     ]
-    quotients = [_quotient(m, -f * 2 ** (32 * limbs - 1), unsigned) for f, m in zip(factors, moduli, strict=True)]
+    quotients = [quotient(m, -f * 2 ** (32 * limbs - 1), unsigned) for f, m in zip(factors, moduli, strict=True)]
     return (*fold, *chain(*quotients))
 
 
-def _quotient(m: int, start: int, unsigned: bool) -> tuple[int, int, int, int]:
+def quotient(m: int, start: int, unsigned: bool) -> tuple[int, int, int, int]:
     """The struct Quotient (residues.cuh) of modulus m, for sums that begin with `start` modulo m."""
     start, shift = start % m, 0
     if m % 2 and unsigned:

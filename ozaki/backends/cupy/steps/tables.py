@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ozaki.schemes import Residues
-from ozaki.schemes.constants import product_coefficients, reciprocal_above
+from ozaki.schemes.constants import product_coefficients, quotient
 from ozaki.schemes.moduli import digits_of
 from ozaki.schemes.residues import remainders
 
@@ -23,13 +23,13 @@ STEP = 32
 
 
 @lru_cache(maxsize=8)
-def folds(scheme: Residues, side: str, words: int) -> bytes:
-    """The argument `folds` of kernels/conversion/split_numbers.cu for images of `words` limbs."""
+def folds(scheme: Residues, side: str, limbs: int, words: int) -> bytes:
+    """The argument `folds` of kernels/conversion/split_numbers.cu for images of so many limbs and words."""
     moduli = np.array(scheme.moduli, np.int64)
     residue = np.array(_factors(scheme, side), np.int64) % moduli
-    of_bytes = np.empty((len(moduli), 4 * words), np.uint32)
-    of_bytes[:, 4 * (words - 1) :] = residue[:, None]  # of which one byte counts
-    for p in range(4 * (words - 1)):
+    of_bytes = np.zeros((len(moduli), 4 * words), np.uint32)
+    of_bytes[:, 4 * limbs] = residue
+    for p in range(4 * limbs):
         of_bytes[:, p] = residue
         residue = (residue << 8) % moduli
     ones, twos, threes = np.split(of_bytes, np.cumsum(scheme.by_digits)[:2])
@@ -67,11 +67,21 @@ def _for_lanes(limbs: Limbs) -> Limbs:
 
 
 @lru_cache(maxsize=8)
-def moduli(scheme: Residues, side: str, words: int) -> bytes:
-    """The structs Modulus of kernels/arithmetic/modulus.cuh for all moduli, for images of `words` limbs."""
-    each = zip(scheme.moduli, _factors(scheme, side), strict=True)
-    start = [(m, -factor * pow(2, 32 * (words - 1) - 1, m) % m) for m, factor in each]
-    return np.array([(m, 2**32 // m, of, reciprocal_above(m)) for m, of in start], np.uint32).tobytes()
+def moduli(scheme: Residues, side: str, limbs: int, unsigned: bool) -> bytes:
+    """The argument `moduli` of kernels/conversion/split_numbers.cu for images of so many limbs.
+
+    `unsigned`: whether residues are in [0, m).
+    """
+    short, ones = limbs <= SHORT, scheme.by_digits[0]
+    numbers: list[int] = []
+    for t, (m, factor) in enumerate(zip(scheme.moduli, _factors(scheme, side), strict=True)):
+        start = -factor * pow(2, 32 * limbs - 1, m)
+        numbers += quotient(m, start, unsigned) if short and t < ones else (m, 2**32 // m, start % m, 0)
+    return np.array(numbers, np.uint32).tobytes()
+
+
+SHORT = 8
+"""Most limbs of images that are short for kernels/conversion/split_numbers.cu: all their limbs are computed at once."""
 
 
 @lru_cache(maxsize=8)

@@ -39,9 +39,9 @@ def split_wide(b: Builder, operand: Described, side: str, scheme: Residues, layo
     slices = Slices.room(b, operand, layout)
     numbers = operand.numbers
     view = operand.x.view if numbers is None else numbers.view
-    kernel, words = _split_kernel(view, scheme, layout)
-    folds = b.table("folds", tables.folds(scheme, side, words))
-    moduli = b.table("moduli", tables.moduli(scheme, side, words))
+    kernel, limbs, words = _split_kernel(view, scheme, layout)
+    folds = b.table("folds", tables.folds(scheme, side, limbs, words))
+    moduli = b.table("moduli", tables.moduli(scheme, side, limbs, layout.unsigned))
     places = (operand.x,) if numbers is None else numbers.places
     tops = operand.fields if operand.tops is None else operand.tops
     b.launch(kernel, *places, operand.fields, tops, Out(slices.mu.at), Out(slices.planes.at), folds, moduli)
@@ -50,15 +50,16 @@ def split_wide(b: Builder, operand: Described, side: str, scheme: Residues, layo
 
 
 @lru_cache(maxsize=1024)
-def _split_kernel(x: View | NumbersView, scheme: Residues, layout: Layout) -> tuple[Kernel, int]:
-    """The kernel, and the limbs of its images."""
+def _split_kernel(x: View | NumbersView, scheme: Residues, layout: Layout) -> tuple[Kernel, int, int]:
+    """The kernel, the limbs of its images, and the words that an image takes."""
     batch, rows, k = x.shape
     scaling = scaling_of(scheme, k)
-    # Limbs of a raised image, whose magnitude may be rounded up to a power of two, and one more.
-    words = round_up(-(-(scheme.largest.bit_length() + 2) // 32) + 1, 8)
+    limbs = -(-(scheme.largest.bit_length() + 2) // 32)  # of a raised image, which may be rounded up to a power of two
+    words = round_up(limbs + 1, 8)
     pitch = words + 4  # an odd multiple of 4
     groups, runs = _rows_at_once(pitch, layout.rows)
     macros: Macros = {"GROUPS": groups, "ALONG_K": x.along_k, "UNSIGNED": int(layout.unsigned), "TILE": layout.tile}
+    macros["SHORT"] = next((most for most in (4, tables.SHORT) if limbs <= most), 0)
     macros |= {"NEIGHBOURS": layout.neighbours, "MULTIPRECISION": int(isinstance(x, NumbersView))}
     if isinstance(x, NumbersView):
         source = x.struct
@@ -69,10 +70,10 @@ def _split_kernel(x: View | NumbersView, scheme: Residues, layout: Layout) -> tu
     kernel = Kernel.of(
         "conversion/split_numbers.cu", "split_numbers", macros, grid, (128,), source, rows, k, layout.rows, layout.k,
         None, None, batch * rows, FIELDS.index(scaling.statistic), scaling.step, scaling.base, scaling.threshold, None,
-        (None, layout.matrix_bytes, layout.row_bytes, layout.slice_bytes), None, None, scheme.by_digits, words, pitch,
-        runs.bit_length() - 1, shared_mem=_bytes_of_images(pitch, groups, runs),
+        (None, layout.matrix_bytes, layout.row_bytes, layout.slice_bytes), None, None, scheme.by_digits, limbs, words,
+        pitch, runs.bit_length() - 1, shared_mem=_bytes_of_images(pitch, groups, runs),
     )  # fmt: skip
-    return kernel, words
+    return kernel, limbs, words
 
 
 def _rows_at_once(pitch: int, rows: int) -> tuple[int, int]:
