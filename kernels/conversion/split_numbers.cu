@@ -192,25 +192,24 @@ split_numbers(const Source x, int64_t rows, int64_t k, int64_t rows_padded, int6
   }
   __syncthreads();
 
-  // 2. Images, of two elements at a time.
-  constexpr int PAIR = 2;
-  for (int first = threadIdx.x; first < runs * RUN; first += PAIR * THREADS) {
-    Element number[PAIR];
-    int64_t shift[PAIR];
-    uint32_t* image[PAIR];
-    uint32_t more[PAIR];
+  // 2. Images, of several elements at a time.
+  constexpr int SOME = SHORT == 4 ? 4 : 2;
+  for (int first = threadIdx.x; first < runs * RUN; first += SOME * THREADS) {
+    Element number[SOME];
+    int64_t shift[SOME];
+    uint32_t* image[SOME];
+    uint32_t more[SOME];
+    int run[SOME];
 #pragma unroll
-    for (int n = 0; n < PAIR; ++n) {
-      const int i = first + n * THREADS;
-      const int run = ALONG_K ? i / RUN : i & (runs - 1), element = ALONG_K ? i % RUN : i >> run_bits;
-      const int64_t row = row0 + run, h = h0 + element;
-      image[n] = images + run * run_pitch + (8 * (element % OWN / 2) + 2 * (element / OWN) + element % 2) * pitch;
-      shift[n] = 0;
-      if (i < runs * RUN && row < rows && h < k) {
-        number[n] = Element(x, b * x.sb + row * x.sr + h * x.sk);
-        shift[n] = number[n].exponent + shifts[run];
-      }
+    for (int n = 0; n < SOME; ++n) {
+      const int i = first + n * THREADS, element = ALONG_K ? i % RUN : i >> run_bits;
+      run[n] = ALONG_K ? i / RUN : i & (runs - 1);
+      const int64_t row = row0 + run[n], h = h0 + element;
+      image[n] = images + run[n] * run_pitch + (8 * (element % OWN / 2) + 2 * (element / OWN) + element % 2) * pitch;
+      if (i < runs * RUN && row < rows && h < k) number[n] = Element(x, b * x.sb + row * x.sr + h * x.sk);
     }
+#pragma unroll
+    for (int n = 0; n < SOME; ++n) shift[n] = number[n].exponent + (number[n].sign == 0 ? 0 : shifts[run[n]]);
     const auto sign = [&](int n) { return number[n].sign < 0 ? ~0u : 0u; };
     const auto store = [&](int n, int w, uint32_t limb) {
       if (first + n * THREADS < runs * RUN) image[n][w] = limb;
@@ -220,7 +219,7 @@ split_numbers(const Source x, int64_t rows, int64_t k, int64_t rows_padded, int6
     };
     round_fractions<SHORT == 4 ? 4 : 8>(number, shift, limbs, take, more);
 #pragma unroll
-    for (int n = 0; n < PAIR; ++n) store(n, limbs, more[n] ^ (sign(n) & 1));  // -(x + 1) is the complement of x
+    for (int n = 0; n < SOME; ++n) store(n, limbs, more[n] ^ (sign(n) & 1));  // -(x + 1) is the complement of x
   }
   __syncthreads();
 
