@@ -53,9 +53,10 @@ REGISTERS = {
     "row_tops": 40,
     "leading": 64,
     "row_bottoms": 40,
-    "split_numbers": 128,
+    "split_numbers": 168,
     "combine_digits": 64,
     "recombine_numbers": 168,
+    "worst_quotient": 64,
 }
 # Limits that replace those above for kernels of more than four limbs, of int64 diagonals, or (FEW) with so much shared
 # memory that a multiprocessor has room for three blocks of 128 threads only.
@@ -78,7 +79,7 @@ SPILLED = {
     "digit_gemm": 180, "diagonal_gemm": 64, "word_gemm": 64, "word_pairs": 92, "proof_gemm": 40,
     "split": 68,
     "describe_split": 48,
-    "worst_ratio": 16, "lower_by_exponents": 40, "split_numbers": 140,
+    "worst_ratio": 16, "lower_by_exponents": 40, "split_numbers": 160,
 }  # fmt: skip
 
 
@@ -263,6 +264,8 @@ EVERYWHERE = [
     word_mma("BF16", OF_ALL_K, tile=(4, 64, 64)),
     word_mma("TF32", SEVERAL, promotion="double", tile=(8, 32, 32)),
     *(("conversion/leading.cu", {"ALONG_K": along_k}) for along_k in (0, 1)),
+    ("proof/relative.cu", {"MULTIPRECISION": 1}),
+    ("proof/relative.cu", {"MULTIPRECISION": 0, "OUTPUT": "double"}),
     split_numbers(None, 8, 1),
     split_numbers("double", 8, 0, short=0),
     *(("conversion/combine_digits.cu", {"DIGITS": digits}) for digits in (2, 3)),

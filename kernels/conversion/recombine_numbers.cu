@@ -20,10 +20,10 @@
 // e = tops_i + tops_j - mu_i - nu_j, mu and nu int32, tops int64 or null (all 0), matrices of a batch mu_batch and
 // nu_batch entries apart. Element (b, row, col) of C has index b * sb + row * sr + col * sc.
 //
-// 128 threads; grid batch * rows * ceil(cols / (8 GROUPS)), all on x; dynamic shared memory of 8 GROUPS * 4 pitch + 8 *
-// eights * 8 * (8 GROUPS + 8) bytes. Phases: 1. bytes of the block's entries, transposed, to shared memory; 2. sums of
-// limbs, by the tensor cores, a warp eight limbs of up to 32 entries at a time; 3. one thread an entry: q, carries,
-// round, store.
+// 128 threads; grid batch * rows * ceil(cols / (8 GROUPS)), all on x; dynamic shared memory of 8 panel * 8 (8 GROUPS + 8) +
+// 8 GROUPS * 4 (pitch + limbs) bytes. Phases: 1. bytes of the block's entries, transposed, to shared memory; 2. for one
+// panel after the other of `panel` times eight limbs: sums of limbs by the tensor cores, eight limbs of a part of the
+// entries a warp at a time; then one thread an entry: q, and carries; 3. one thread an entry: round, store.
 //
 // A part of 8 PART entries is PART groups of eight columns: entry PART g + j of a part is column g of group j, and has row
 // 8 j + g of bytes. `pitch`, words from one row to the next, is an odd multiple of 4: eight rows that are read together,
@@ -52,15 +52,15 @@ struct Scales {  // of the rows of one operand
   }
 };
 
-// The magnitude of an integer, whose limbs in two's complement lie SUM_PITCH apart, the lowest first.
+// The magnitude of an integer, whose limbs in two's complement lie ENTRIES apart, the lowest first.
 struct Magnitude {
-  const uint64_t* limbs;
+  const uint32_t* limbs;
   int count, lowest;  // limbs; the number of the lowest nonzero one
   uint32_t sign;      // 0, or all bits of a negative integer
 
   __device__ __forceinline__ uint32_t limb(int i) const {
-    if (i < 0 || i >= count) return 0;
-    return (low_limb(limbs[i * SUM_PITCH]) ^ sign) + (i <= lowest ? sign & 1 : 0);
+    if (static_cast<uint32_t>(i) >= static_cast<uint32_t>(count)) return 0;
+    return (limbs[i * ENTRIES] ^ sign) + (i <= lowest ? sign & 1 : 0);
   }
   __device__ __forceinline__ int bits() const {  // without leading zeros
     int top = count - 1;
@@ -142,12 +142,13 @@ struct Result {
 extern "C" __global__ void __launch_bounds__(THREADS, GROUPS == 8 ? 3 : 4)
 recombine_numbers(const Bytes bytes, const Scales left, const Scales right, const Result c, int64_t rows, int64_t cols,
                   const uint4* __restrict__ weights, const uint32_t* __restrict__ minus_modulus, int limbs, int steps,
-                  int pitch) {
+                  int pitch, int panel) {
   extern __shared__ __align__(16) uint8_t dynamic[];
   after_previous();
   uint64_t* const sums = reinterpret_cast<uint64_t*>(dynamic);
   const int eights = (limbs + 8) / 8;  // of limbs, and one of fractions
-  uint32_t* const own = reinterpret_cast<uint32_t*>(sums + 8 * eights * SUM_PITCH);
+  uint32_t* const own = reinterpret_cast<uint32_t*>(sums + 8 * panel * SUM_PITCH);
+  uint32_t* const entry = own + ENTRIES * pitch + threadIdx.x;  // limbs of this thread's entry
   const uint32_t strips = static_cast<uint32_t>((cols + ENTRIES - 1) / ENTRIES), rest = blockIdx.x / strips;
   const int64_t col0 = static_cast<int64_t>(blockIdx.x % strips) * ENTRIES;
   const int64_t row = rest % static_cast<uint32_t>(rows), b = rest / static_cast<uint32_t>(rows);
@@ -173,63 +174,72 @@ recombine_numbers(const Bytes bytes, const Scales left, const Scales right, cons
   }
   __syncthreads();
 
-  // 2. Sums. Lane 8 i + j reads words 4 (i % 2) and up of row j of the first or, from i = 2 on, the second of two groups.
-  for (int item = warp; item < PARTS * eights; item += THREADS / 32) {
-    const int eight = item / PARTS, entry0 = 8 * PART * (item % PARTS);
-    uint32_t sum[2][PART][4] = {};
-    const uint4* from_weights = weights + static_cast<int64_t>(eight) * steps * 64 + lane;
-    const uint32_t* of_step = own + (entry0 + (lane & 7) + (lane >> 4) * 8) * pitch + (lane >> 3 & 1) * 4;
-    uint4 next[2][2];  // of the next step and the one after it
+  const int64_t col = col0 + threadIdx.x;
+  const bool inside = threadIdx.x < ENTRIES && col < cols;
+  uint64_t q = 0, carry = 0;
+  uint32_t limb = 0;
+  int lowest = limbs;
+  for (int first = 0; first < eights; first += panel) {
+    // 2. Sums. Lane 8 i + j reads words 4 (i % 2) and up of row j of the first or, from i = 2 on, the second of two
+    // groups.
+    const int some = smaller(panel, eights - first);
+    for (int item = warp; item < PARTS * some; item += THREADS / 32) {
+      const int eight = item / PARTS, entry0 = 8 * PART * (item % PARTS);
+      uint32_t sum[2][PART][4] = {};
+      const uint4* from_weights = weights + static_cast<int64_t>(first + eight) * steps * 64 + lane;
+      const uint32_t* of_step = own + (entry0 + (lane & 7) + (lane >> 4) * 8) * pitch + (lane >> 3 & 1) * 4;
+      uint4 next[2][2];  // of the next step and the one after it
 #pragma unroll
-    for (int i = 0; i < 2; ++i, from_weights += i < steps ? 64 : 0)
-      next[i][0] = __ldg(from_weights), next[i][1] = __ldg(from_weights + 32);
-    for (int step = 2; step < steps + 2; ++step, of_step += 8) {
-      const uint4 half[2] = {next[0][0], next[0][1]};
-      next[0][0] = next[1][0], next[0][1] = next[1][1];
-      next[1][0] = __ldg(from_weights), next[1][1] = __ldg(from_weights + 32);
-      from_weights += step + 1 < steps ? 64 : 0;
+      for (int i = 0; i < 2; ++i, from_weights += i < steps ? 64 : 0)
+        next[i][0] = __ldg(from_weights), next[i][1] = __ldg(from_weights + 32);
+      for (int step = 2; step < steps + 2; ++step, of_step += 8) {
+        const uint4 half[2] = {next[0][0], next[0][1]};
+        next[0][0] = next[1][0], next[0][1] = next[1][1];
+        next[1][0] = __ldg(from_weights), next[1][1] = __ldg(from_weights + 32);
+        from_weights += step + 1 < steps ? 64 : 0;
 #pragma unroll
-      for (int j = 0; j < PART; j += 2) {
-        uint32_t part[4];
-        load_matrices(part, of_step + 8 * j * pitch);
+        for (int j = 0; j < PART; j += 2) {
+          uint32_t part[4];
+          load_matrices(part, of_step + 8 * j * pitch);
 #pragma unroll
-        for (int h = 0; h < 2; ++h)
+          for (int h = 0; h < 2; ++h)
 #pragma unroll
-          for (int i = 0; i < 2; ++i)
-            multiply_bytes(sum[h][j + i], sum[h][j + i], half[h].x, half[h].y, part[2 * i], half[h].z, half[h].w,
-                           part[2 * i + 1]);
+            for (int i = 0; i < 2; ++i)
+              multiply_bytes(sum[h][j + i], sum[h][j + i], half[h].x, half[h].y, part[2 * i], half[h].z, half[h].w,
+                             part[2 * i + 1]);
+        }
+      }
+      uint64_t* const to = sums + (8 * eight + g) * SUM_PITCH + entry0 + 2 * PART * c4;  // of columns 2 c4 and 2 c4 + 1
+#pragma unroll
+      for (int i = 0; i < 2; ++i)
+#pragma unroll
+        for (int j = 0; j < PART; j += 2) {
+          const auto whole = [&](int group) {
+            const auto part = [&](int h, int n) { return static_cast<uint64_t>(sum[h][group][2 * n + i]); };
+            return part(0, 0) + (part(0, 1) << 8) + (part(1, 0) << 16) + (part(1, 1) << 24);
+          };
+          *reinterpret_cast<ulonglong2*>(to + PART * i + j) = make_ulonglong2(whole(j), whole(j + 1));
+        }
+    }
+    __syncthreads();
+    if (inside) {  // q from the first sum of the first panel, then carries
+      const uint64_t* at = sums + threadIdx.x;
+      if (first == 0) q = (*at + (1ull << 31)) >> 32, at += SUM_PITCH;
+      const int begin = first == 0 ? 0 : 8 * first - 1, end = smaller(8 * (first + some) - 1, limbs);
+#pragma unroll 8
+      for (int l = begin; l < end; ++l, at += SUM_PITCH) {
+        carry += *at + q * __ldg(minus_modulus + l);
+        limb = low_limb(carry);
+        if (limb != 0) lowest = smaller(lowest, l);
+        entry[l * ENTRIES] = limb;
+        carry >>= 32;
       }
     }
-    uint64_t* const to = sums + (8 * eight + g) * SUM_PITCH + entry0 + 2 * PART * c4;  // of columns 2 c4 and 2 c4 + 1
-#pragma unroll
-    for (int i = 0; i < 2; ++i)
-#pragma unroll
-      for (int j = 0; j < PART; j += 2) {
-        const auto whole = [&](int group) {
-          const auto part = [&](int h, int n) { return static_cast<uint64_t>(sum[h][group][2 * n + i]); };
-          return part(0, 0) + (part(0, 1) << 8) + (part(1, 0) << 16) + (part(1, 1) << 24);
-        };
-        *reinterpret_cast<ulonglong2*>(to + PART * i + j) = make_ulonglong2(whole(j), whole(j + 1));
-      }
+    if (first + panel < eights) __syncthreads();  // all have read the sums before those of the next panel
   }
-  __syncthreads();
 
   // 3. Entries.
-  const int64_t col = col0 + threadIdx.x;
-  if (threadIdx.x >= ENTRIES || col >= cols) return;
-  uint64_t* const entry = sums + threadIdx.x + SUM_PITCH;
-  const uint64_t q = (entry[-SUM_PITCH] + (1ull << 31)) >> 32;
-  uint64_t carry = 0;
-  int lowest = limbs;
-  uint32_t limb = 0;
-#pragma unroll 8
-  for (int l = 0; l < limbs; ++l) {
-    carry += entry[l * SUM_PITCH] + q * __ldg(minus_modulus + l);
-    limb = low_limb(carry);
-    if (limb != 0) lowest = smaller(lowest, l);
-    *reinterpret_cast<uint32_t*>(entry + l * SUM_PITCH) = limb;
-    carry >>= 32;
-  }
+  if (!inside) return;
   const int64_t at = b * c.sb + row * c.sr + col * c.sc;
   if (lowest == limbs)
     c.zero(at);

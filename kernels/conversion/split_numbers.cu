@@ -164,7 +164,13 @@ __device__ __forceinline__ void sum_pieces(const uint4* folds, int64_t length, c
   }
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, 4)
+#if __CUDA_ARCH__ >= 1000  // where the compiler needs more registers
+constexpr int BLOCKS = 3;
+#else
+constexpr int BLOCKS = 4;
+#endif
+
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
 split_numbers(const Source x, int64_t rows, int64_t k, int64_t rows_padded, int64_t k_padded,
               const int64_t* __restrict__ description, const int64_t* __restrict__ tops, int64_t batch_rows,
               int statistic, int step, int base, int64_t threshold, int32_t* __restrict__ mu_out, const Target to,

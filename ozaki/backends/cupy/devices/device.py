@@ -80,6 +80,11 @@ class Device:
         return f"sm_{self.capability}{self.family.suffix}"
 
     @property
+    def block_memory(self) -> int:
+        """Bytes of shared memory that a block may take: those of a multiprocessor but for what it keeps for itself."""
+        return self.shared_memory - 1024
+
+    @property
     def wgmma_tiles(self) -> Tiles | None:
         """Those of the family."""
         return self.family.wgmma_tiles

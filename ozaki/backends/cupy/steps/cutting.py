@@ -6,6 +6,7 @@ from functools import cache, lru_cache
 from math import ceil
 from typing import Any
 
+from ozaki.backends.cupy.devices.device import Device
 from ozaki.backends.cupy.program.arrays import View
 from ozaki.backends.cupy.program.builder import Builder
 from ozaki.backends.cupy.program.kernels import Kernel, Macros, struct
@@ -18,10 +19,10 @@ from ozaki.schemes.constants import KernelScheme
 from ozaki.schemes.residues import MOST_BYTES
 
 
-def split(b: Builder, operand: Described, side: str, scheme: KernelScheme, layout: Layout) -> Slices:
+def split(b: Builder, device: Device, operand: Described, side: str, scheme: KernelScheme, layout: Layout) -> Slices:
     """Split a described operand into digits or residues, stored in `layout`."""
     if isinstance(scheme, Residues) and (operand.numbers is not None or scheme.count > MOST_BYTES):
-        return split_wide(b, operand, side, scheme, layout)
+        return split_wide(b, operand, side, scheme, layout, device.block_memory)
     slices = Slices.room(b, operand, layout)
     kernel = _split_kernel(operand.x.view, side, scheme, layout, operand.only_largest)
     b.launch(kernel, operand.x, operand.fields, Out(slices.mu.at), Out(slices.planes.at))

@@ -8,6 +8,7 @@ from itertools import product
 from math import ceil
 from typing import Any, NamedTuple
 
+from ozaki.backends.cupy.devices.device import Device
 from ozaki.backends.cupy.program.arrays import Array, View
 from ozaki.backends.cupy.program.builder import Builder
 from ozaki.backends.cupy.program.kernels import Kernel, Macros, struct
@@ -102,12 +103,12 @@ class Unrounded:
         kernel = _collect_kernel(products.char, sums.char, products.size, not first)
         b.launch(kernel, products, Out(sums.at))
 
-    def round_into(self, b: Builder, out: Array | NumbersArray) -> None:
+    def round_into(self, b: Builder, device: Device, out: Array | NumbersArray) -> None:
         """Round the integers, or the expression that `out` has, into out, shape (batch, m, n), once."""
         scaled = self.left.tops is not None or self.right.tops is not None
         if isinstance(out, NumbersArray) or scaled or self.scheme.count > MOST_BYTES:
             assert isinstance(self.scheme, Residues)
-            round_wide(b, self.scheme, self.planes, self.left, self.right, out)
+            round_wide(b, self.scheme, self.planes, self.left, self.right, out, device.block_memory)
             return
         batch, _, n = out.shape
         if batch > _MOST_BLOCKS or n > _MOST_BLOCKS * _COLUMNS:
@@ -117,7 +118,7 @@ class Unrounded:
                 left, right = (x.matrices(i, last) for x in (self.left, self.right))
                 planes = self.planes.part(1, i, last).part(3, col, min(col + most, self.planes.shape[3]))
                 some = replace(self, planes=planes, left=left, right=right.part(1, col, end))
-                some.round_into(b, out.part(0, i, last).part(2, col, end))
+                some.round_into(b, device, out.part(0, i, last).part(2, col, end))
             return
         of_out = expression_of(out)
         kernel = _recombine_kernel(self.scheme, self.planes.view, out.view, self.left.step, self.right.step, of_out)

@@ -23,23 +23,31 @@ from ozaki.schemes import Residues, scaling_of
 _SHARED = 48 * 1024
 """Bytes of dynamic shared memory that a block takes at most where that is enough."""
 
+_MOST_EIGHTS = 8
+"""Eights of limbs, at most, whose sums a block of kernels/conversion/recombine_numbers.cu holds at a time."""
+
 _SHARED_OF_ENTRIES = 72 * 1024
 """Bytes of it that a block of kernels/conversion/recombine_numbers.cu takes at most where that is enough: three blocks
 fit a multiprocessor of Hopper."""
-
-_MOST_SHARED = 99 * 1024
-"""Bytes of it that a block of every device from compute capability 8.6 on may take; 8.0 and 9.0 have more."""
 
 _MANY, _FEW = 8, 2
 """Groups of eight columns of a block that splits (GROUPS of the kernel): usually, and where images are long."""
 
 
-def split_wide(b: Builder, operand: Described, side: str, scheme: Residues, layout: Layout) -> Slices:
-    """Split a described operand into residues, or the digits of residues and their sums, stored in `layout`."""
+def split_wide(b: Builder, operand: Described, side: str, scheme: Residues, layout: Layout, most_shared: int) -> Slices:
+    """Split a described operand into residues, or the digits of residues and their sums, stored in `layout`.
+
+    `most_shared`: bytes of shared memory that a block of the device may take.
+
+    Raises
+    ------
+    ValueError
+        If an image takes more than that.
+    """
     slices = Slices.room(b, operand, layout)
     numbers = operand.numbers
     view = operand.x.view if numbers is None else numbers.view
-    kernel, limbs, words = _split_kernel(view, scheme, layout)
+    kernel, limbs, words = _split_kernel(view, scheme, layout, most_shared)
     folds = b.table("folds", tables.folds(scheme, side, limbs, words))
     moduli = b.table("moduli", tables.moduli(scheme, side, limbs, layout.unsigned))
     places = (operand.x,) if numbers is None else numbers.places
@@ -50,7 +58,7 @@ def split_wide(b: Builder, operand: Described, side: str, scheme: Residues, layo
 
 
 @lru_cache(maxsize=1024)
-def _split_kernel(x: View | NumbersView, scheme: Residues, layout: Layout) -> tuple[Kernel, int, int]:
+def _split_kernel(x: View | NumbersView, scheme: Residues, layout: Layout, most_shared: int) -> tuple[Kernel, int, int]:
     """The kernel, the limbs of its images, and the words that an image takes."""
     batch, rows, k = x.shape
     scaling = scaling_of(scheme, k)
@@ -58,6 +66,7 @@ def _split_kernel(x: View | NumbersView, scheme: Residues, layout: Layout) -> tu
     words = round_up(limbs + 1, 8)
     pitch = words + 4  # an odd multiple of 4
     groups, runs = _rows_at_once(pitch, layout.rows)
+    check_shared(_bytes_of_images(pitch, groups, runs), most_shared)
     macros: Macros = {"GROUPS": groups, "ALONG_K": x.along_k, "UNSIGNED": int(layout.unsigned), "TILE": layout.tile}
     macros["SHORT"] = next((most for most in (4, tables.SHORT) if limbs <= most), 0)
     macros |= {"NEIGHBOURS": layout.neighbours, "MULTIPRECISION": int(isinstance(x, NumbersView))}
@@ -83,7 +92,6 @@ def _rows_at_once(pitch: int, rows: int) -> tuple[int, int]:
         groups = _FEW
     while runs > 1 and (runs >= 2 * rows or _bytes_of_images(pitch, groups, runs) > _SHARED):
         runs //= 2
-    _check_shared(_bytes_of_images(pitch, groups, runs))
     return groups, runs
 
 
@@ -96,17 +104,17 @@ _MOST_RUNS = 8
 """Rows of a block at most: so many neighbouring limbs are as many bytes as memory transfers at a time."""
 
 
-def _check_shared(nbytes: int) -> None:
-    """Refuse integers that are too long for the memory of a block.
+def check_shared(nbytes: int, most: int) -> None:
+    """Refuse integers that are too long for the shared memory of a block.
 
     Raises
     ------
     ValueError
     """
-    if nbytes > _MOST_SHARED:
+    if nbytes > most:
         raise ValueError(
-            f"accuracy: its integers take {nbytes} bytes of shared memory, and a block of this device has "
-            f"{_MOST_SHARED}; ask for less, or move the operands with ozaki.asnumpy"
+            f"accuracy: its integers take {nbytes} bytes of shared memory, and a block of this device has {most}; ask "
+            "for less, or move the operands with ozaki.asnumpy"
         )
 
 
@@ -137,11 +145,16 @@ def _combine_kernel(digits: int, entries: int, some: int, add: bool) -> Kernel:
     return Kernel.of(file, function, {"DIGITS": digits}, grid, (256,), None, None, entries, int(add), None)
 
 
-def round_wide(b: Builder, scheme: Residues, y: Array, left: Scales, right: Scales, out: Array | NumbersArray) -> None:
-    """Round exact integers into out, once; y: the bytes of their residues, shape (bytes, batch, m, n or more)."""
+def round_wide(
+    b: Builder, scheme: Residues, y: Array, left: Scales, right: Scales, out: Array | NumbersArray, most_shared: int
+) -> None:
+    """Round exact integers into out, once; y: the bytes of their residues, shape (bytes, batch, m, n or more).
+
+    `most_shared`, Raises: as of `split_wide`.
+    """
     of_scheme = tables.weights(scheme)
     weights, minus_modulus = b.table("weights", of_scheme[0]), b.table("modulus", of_scheme[1])
-    kernel = _recombine_kernel(scheme, y.view, out.view, left.struct, right.struct)
+    kernel = _recombine_kernel(scheme, y.view, out.view, left.struct, right.struct, most_shared)
     places = out.places if isinstance(out, NumbersArray) else (out.at,)
     b.launch(kernel, y, *left.places, *right.places, *map(Out, places), weights, minus_modulus)
     b.release(weights, minus_modulus)
@@ -149,18 +162,26 @@ def round_wide(b: Builder, scheme: Residues, y: Array, left: Scales, right: Scal
 
 @lru_cache(maxsize=1024)
 def _recombine_kernel(
-    scheme: Residues, y: View, out: View | NumbersView, left: tuple[int | None, ...], right: tuple[int | None, ...]
+    scheme: Residues,
+    y: View,
+    out: View | NumbersView,
+    left: tuple[int | None, ...],
+    right: tuple[int | None, ...],
+    most_shared: int,
 ) -> Kernel:
     batch, m, n = out.shape
     planes, limbs = y.shape[0], tables.limbs_of_product(scheme)
     steps = -(-planes // tables.STEP)
     pitch = 8 * steps + 4  # an odd multiple of 4
 
+    eights = round_up(limbs + 1, 8) // 8
+    panel = ceil(eights / ceil(eights / _MOST_EIGHTS))
+
     def shared(groups: int) -> int:
-        return 8 * groups * 4 * pitch + 8 * round_up(limbs + 1, 8) * (8 * groups + 8)
+        return 8 * panel * 8 * (8 * groups + 8) + 8 * groups * 4 * (pitch + limbs)
 
     groups = next((groups for groups in (16, 8) if shared(groups) <= _SHARED_OF_ENTRIES), 2)
-    _check_shared(shared(groups))
+    check_shared(shared(groups), most_shared)
     macros: Macros = {"GROUPS": groups, "MULTIPRECISION": int(isinstance(out, NumbersView))}
     result: tuple[Any, ...]
     if isinstance(out, NumbersView):
@@ -172,5 +193,5 @@ def _recombine_kernel(
     return Kernel.of(
         "conversion/recombine_numbers.cu", "recombine_numbers", macros, grid, (128,),
         (None, *y.steps[:3], planes), left, right, result, m, n, None, None, limbs, steps, pitch,
-        shared_mem=shared(groups),
+        panel, shared_mem=shared(groups),
     )  # fmt: skip

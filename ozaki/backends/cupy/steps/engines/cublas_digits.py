@@ -35,7 +35,7 @@ class CublasDigits:
 
     def split(self, b: Builder, operand: Described, side: str, scheme: Digits) -> Slices:
         """The slices of a whole operand."""
-        return cutting.split(b, operand, side, scheme, _layout(scheme, *operand.x.shape))
+        return cutting.split(b, self.device, operand, side, scheme, _layout(scheme, *operand.x.shape))
 
     def splits_in_one_read(self, scheme: Digits, side: str, operand: Array, whole: bool) -> bool:
         """Never: there is no such kernel for slices without tiles."""
@@ -61,7 +61,7 @@ class CublasDigits:
                     gemms(b, INT8, at, (m, ld, pairs * la.slab), (la.row_bytes, lb.row_bytes, ld))
                 if slabs > 1:
                     product.add_diagonals(b, diagonals, first=g == 0)
-            product.round_into(b, out.part(0, i, i + 1))
+            product.round_into(b, self.device, out.part(0, i, i + 1))
         b.release(diagonals, sums)
 
     def seconds(self, scheme: Digits, batch: int, m: int, k: int, n: int, dtype: str) -> float:

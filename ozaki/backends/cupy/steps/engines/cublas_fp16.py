@@ -36,7 +36,7 @@ class CublasFp16:
 
     def split(self, b: Builder, operand: Described, side: str, scheme: Digits) -> Slices:
         """The slices of a whole operand."""
-        return cutting.split(b, operand, side, scheme, _layout(scheme, *operand.x.shape))
+        return cutting.split(b, self.device, operand, side, scheme, _layout(scheme, *operand.x.shape))
 
     def splits_in_one_read(self, scheme: Digits, side: str, operand: Array, whole: bool) -> bool:
         """Never: there is no such kernel for slices without tiles."""
@@ -67,7 +67,7 @@ class CublasFp16:
                         depth = min(most, pairs - first) * la.slab
                         gemms(b, FP16, at, (m, ld, depth), (la.row_bytes // 2, lb.row_bytes // 2, ld))
                         product.add_diagonals(b, products, g == 0 and first == 0, pairs - 1)
-            product.round_into(b, out.part(0, i, i + 1))
+            product.round_into(b, self.device, out.part(0, i, i + 1))
         b.release(products, sums)
 
     def seconds(self, scheme: Digits, batch: int, m: int, k: int, n: int, dtype: str) -> float:

@@ -43,7 +43,7 @@ class CublasResidues:
 
     def split(self, b: Builder, operand: Described, side: str, scheme: Residues) -> Slices:
         """The slices of a whole operand."""
-        return cutting.split(b, operand, side, scheme, _layout(scheme, *operand.x.shape))
+        return cutting.split(b, self.device, operand, side, scheme, _layout(scheme, *operand.x.shape))
 
     def splits_in_one_read(self, scheme: Residues, side: str, operand: Array, whole: bool) -> bool:
         """Never: there is no such kernel for slices without tiles."""
@@ -70,7 +70,7 @@ class CublasResidues:
                         some.products, (la.slice_bytes, lb.slice_bytes, m * ld),
                     )  # fmt: skip
                     product.add_residues(b, accumulators, some, first=h == 0)
-            product.round_into(b, out.part(0, i, i + 1))
+            product.round_into(b, self.device, out.part(0, i, i + 1))
         b.release(accumulators, planes)
 
     def seconds(self, scheme: Residues, batch: int, m: int, k: int, n: int, dtype: str) -> float:

@@ -51,7 +51,7 @@ class FusedDigits:
 
     def split(self, b: Builder, operand: Described, side: str, scheme: Digits) -> Slices:
         """The slices of a whole operand."""
-        return cutting.split(b, operand, side, scheme, self.layout(scheme, side, *operand.x.shape))
+        return cutting.split(b, self.device, operand, side, scheme, self.layout(scheme, side, *operand.x.shape))
 
     def splits_in_one_read(self, scheme: Digits, side: str, operand: Array, whole: bool) -> bool:
         """Whether blocks can hold whole rows, and are faster than two kernels."""

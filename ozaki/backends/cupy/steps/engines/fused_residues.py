@@ -53,7 +53,7 @@ class FusedResidues:
 
     def split(self, b: Builder, operand: Described, side: str, scheme: Residues) -> Slices:
         """The slices of a whole operand."""
-        return cutting.split(b, operand, side, scheme, self.layout(scheme, side, *operand.x.shape))
+        return cutting.split(b, self.device, operand, side, scheme, self.layout(scheme, side, *operand.x.shape))
 
     def splits_in_one_read(self, scheme: Residues, side: str, operand: Array, whole: bool) -> bool:
         """Whether blocks can hold whole rows, and are faster than two kernels."""
@@ -64,7 +64,7 @@ class FusedResidues:
         """out = left right^T, shape (batch, m, n), its columns neighbours in memory."""
         planes = products(b, self.device, scheme, left, right, (left.operand, right.operand), out.shape)
         product = Unrounded(scheme, planes.part(1, 0, out.shape[0]), left.scales, right.scales)
-        product.round_into(b, out)
+        product.round_into(b, self.device, out)
         b.release(planes)
 
     def seconds(self, scheme: Residues, batch: int, m: int, k: int, n: int, dtype: str) -> float:
