@@ -9,13 +9,14 @@ from typing import Any
 
 from ozaki._operands import SIDES, Side
 from ozaki.backends.cupy import devices
+from ozaki.backends.cupy.binding import bound_numbers
 from ozaki.backends.cupy.prepared import PreparedSlices
 from ozaki.backends.cupy.program.arrays import Array, view_of
 from ozaki.backends.cupy.program.builder import Builder
 from ozaki.backends.cupy.program.first_call import FirstCall
 from ozaki.backends.cupy.program.program import Evidence
 from ozaki.backends.cupy.steps.describing import describe, description_on_host
-from ozaki.backends.cupy.steps.numbers import NumbersArray, bound_numbers, describe_numbers
+from ozaki.backends.cupy.steps.numbers import NumbersArray, describe_numbers
 from ozaki.backends.cupy.steps.operands import Described, Slices
 from ozaki.bounds.description import Description
 from ozaki.multiprecision.numbers import Numbers

@@ -9,12 +9,13 @@ import cupy as cp
 
 from ozaki._plan import Plan
 from ozaki.backends.cupy import devices
+from ozaki.backends.cupy.binding import bound_numbers
 from ozaki.backends.cupy.program.arrays import Array, view_of
 from ozaki.backends.cupy.program.builder import Builder
 from ozaki.backends.cupy.program.first_call import FirstCall
 from ozaki.backends.cupy.steps.describing import describe
 from ozaki.backends.cupy.steps.engines.choice import engine_of
-from ozaki.backends.cupy.steps.numbers import bound_numbers, describe_numbers
+from ozaki.backends.cupy.steps.numbers import describe_numbers
 from ozaki.backends.cupy.steps.operands import Described, Layout, Slices
 from ozaki.multiprecision.numbers import Numbers
 

@@ -20,6 +20,7 @@ from ozaki._plan import Plan
 from ozaki._workspace import too_few_bytes
 from ozaki.backends.combining import addend_into, combine_into
 from ozaki.backends.cupy import evidence, results
+from ozaki.backends.cupy.binding import bound_numbers
 from ozaki.backends.cupy.inputs import Inputs
 from ozaki.backends.cupy.program.arrays import Array, view_of
 from ozaki.backends.cupy.program.program import Program, Reader
@@ -33,7 +34,7 @@ from ozaki.backends.cupy.steps.engines.engine import Engine
 from ozaki.backends.cupy.steps.magnitudes import room_for_one_read
 from ozaki.backends.cupy.steps.native import native
 from ozaki.backends.cupy.steps.nonfinite import patch
-from ozaki.backends.cupy.steps.numbers import NumbersArray, bound_numbers
+from ozaki.backends.cupy.steps.numbers import NumbersArray
 from ozaki.backends.cupy.steps.operands import Slices
 from ozaki.backends.cupy.steps.overlap import overlap
 from ozaki.backends.cupy.steps.relative import worst_quotient

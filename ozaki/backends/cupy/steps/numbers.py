@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 from ozaki.backends.cupy.program.arrays import Array, Place, view_of
 from ozaki.backends.cupy.program.builder import Builder
-from ozaki.backends.cupy.program.first_call import FirstCall
 from ozaki.backends.cupy.program.kernels import Kernel
 from ozaki.backends.cupy.program.steps import Clear, Out
 from ozaki.backends.cupy.steps.describing import describe_into
@@ -88,19 +87,6 @@ class NumbersArray:
         """Elements first, ..., last - 1 along an axis."""
         signs, exponents = (plane.part(axis, first, last) for plane in (self.signs, self.exponents))
         return NumbersArray(signs, exponents, self.limbs.part(axis + 1, first, last), self.bits)
-
-
-def bound_numbers(b: Builder, memory: FirstCall, name: str, real: Numbers) -> NumbersArray:
-    """Name numbers in a program that `memory` runs; a copy of them if their planes do not lie alike in memory."""
-    planes = real.signs, real.exponents, real.limbs
-    axes = real.ndim
-    if len({tuple(step // plane.itemsize for step in plane.strides[-axes:]) for plane in planes}) > 1:
-        real = real.copy()
-        planes = real.signs, real.exponents, real.limbs
-    numbers = NumbersArray.given(b, name, real)
-    for symbol, plane in zip((numbers.signs, numbers.exponents, numbers.limbs), planes, strict=True):
-        memory.bind(symbol, plane)
-    return numbers
 
 
 def describe_numbers(b: Builder, x: NumbersArray) -> Described:
