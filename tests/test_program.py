@@ -264,7 +264,8 @@ def test_machines_answer_without_a_gpu():
     assert h100.obstacle(Residues(49), "auto") is None
     assert h100.obstacle(Digits(3, 12, "fp16"), "cublas") is None
     assert "digits of 12 bits have no kernels for int8" in h100.obstacle(Digits(3, 12), "auto")
-    assert "50 residues have moduli above 256" in h100.obstacle(Residues(50), "auto")
+    assert h100.obstacle(Residues(2000), "auto") is None
+    assert "multiplies residues below 2**14" in h100.obstacle(Residues(2000), "hopper")
     times = [h100.seconds((1, n, n), n, "float64", Residues(14)) for n in (512, 1024, 2048, 4096, 8192)]
     assert all(x <= y for x, y in pairwise(times))
 
