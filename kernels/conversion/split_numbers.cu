@@ -16,19 +16,17 @@
 // row (b, row), which scales 2^-top x, goes to mu_out[b * rows + row].
 //
 // An image is raised by 2^(32 limbs - 1), so that it is nonnegative, and takes `words` words, a multiple of 8: `limbs`
-// limbs, of a negative one those of its complement; one whose lowest byte says whether the image is one more; the others,
-// whose folds are zero, hold anything. Its
-// residue modulo m is start + sum_p b_p fold_p, b_p its bytes, fold_p = c 2^(8 p) mod m or, of that last byte, c. With
-// fold_p in digits of eight bits these are sums of products of bytes, products of small matrices by the tensor cores:
-// rows are digits of folds, columns images. `folds` holds 16 rows at a time, a piece, as mma.sync reads them:
-// [piece][words / 8][lane][4] limbs. First come the pieces of counts.ones moduli up to 2^8, a row each; then those of
-// counts.twos moduli below 2^14, eight in a piece, rows 0 .. 7 the low digits and rows 8 .. 15 the high ones; then those
-// of counts.threes moduli below 2^21, two pieces for eight: the high digits; the low and the middle ones. `moduli` has the
-// constants of all, in this order: of images that are SHORT those up to 2^8 as Quotient, all others as Modulus.
+// limbs, of a negative one those of its complement; a word whose lowest byte says whether the image is one more; and words
+// whose folds are zero, so that they may hold anything. Its residue modulo m is start + sum_p b_p fold_p, b_p its bytes,
+// fold_p = c 2^(8 p) mod m or, of the byte that says whether it is one more, c. With fold_p in digits of eight bits these
+// are sums of products of bytes, products of small matrices by the tensor cores: rows are digits of folds, columns images.
+// `folds` holds 16 rows at a time, a piece, as mma.sync reads them: [piece][words / 8][lane][4] words. First come the
+// pieces of counts.ones moduli up to 2^8, a row each; then those of counts.twos moduli below 2^14, eight in a piece, rows
+// 0 .. 7 the low digits and rows 8 .. 15 the high ones; then those of counts.threes moduli below 2^21, two pieces for
+// eight: the high digits; the low and the middle ones. `moduli` has the constants of all, in this order: of images that
+// are SHORT those up to 2^8 as Quotient (residues.cuh), all others as Modulus.
 //
-// A block has runs = 2^run_bits rows.
-//
-// 128 threads; grid batch * ceil(rows_padded / runs) * (k_padded / (8 GROUPS)), all on x; dynamic shared memory of 8 runs
+// 128 threads; a block has runs = 2^run_bits rows; grid batch * ceil(rows_padded / runs) * (k_padded / (8 GROUPS)), all on x; dynamic shared memory of 8 runs
 // + 4 runs * (8 GROUPS pitch + 4) bytes. Phases: 1. how far the rows are shifted; 2. images, to shared memory; 3. each
 // warp takes pieces with rows of images: residues, slices, stores.
 //
