@@ -72,7 +72,7 @@ def main(
     tasks = [t.value for t in task] if task else list(TASKS)
     if not set(tasks) <= set(TASKS) and where.xp.__name__ != "cupy":
         raise typer.BadParameter("shapes, choices and kernels run on a GPU only", param_hint="--task")
-    chosen = _sizes(sizes)
+    chosen = sizes_of(sizes)
     try:
         output.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -109,7 +109,8 @@ def draw(path: Path, console: Console) -> None:
         console.print(str(plots.plot_file(path)), soft_wrap=True)
 
 
-def _sizes(text: str) -> tuple[int, ...]:
+def sizes_of(text: str) -> tuple[int, ...]:
+    """The sizes of matrices in an option; an error names it."""
     try:
         sizes = tuple(int(size) for size in text.split(",")) if text else ()
     except ValueError:

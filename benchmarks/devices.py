@@ -94,7 +94,7 @@ class Cpu:
         library: dict[str, Any] = dict(libraries[0]) if libraries else {"internal_api": "numpy"}
         threads = library.get("num_threads", 1)
         self.blas = str(library["internal_api"])
-        self.name = f"{_cpu_model()}, {threads} thread{'s' if threads > 1 else ''}"
+        self.name = f"{cpu_model()}, {threads} thread{'s' if threads > 1 else ''}"
         self._blas_version = " ".join(filter(None, [library.get("version"), library.get("architecture")]))
 
     def versions(self) -> dict[str, str]:
@@ -253,7 +253,7 @@ def _versions() -> dict[str, str]:
     return {"ozaki": ozaki.__version__, "python": platform.python_version(), "numpy": metadata.version("numpy")}
 
 
-def _cpu_model() -> str:
+def cpu_model() -> str:
     """The name of the CPU, as far as the system tells it."""
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.exists():

@@ -105,7 +105,7 @@ def matmul(
         "fp32", "fp64", "dd", "qd" or a number of bits b (int: componentwise, min(k, 4 sqrt(k)) 2**-b, at most 1/2), a
         componentwise tolerance (float below 1), or `Accuracy(measure, tolerance)`: the fastest here of the array
         library's native product, slices and words that proves it. "exact": every bit, by residues; a float result is
-        the exact one, correctly rounded (on CuPy where 49 residues suffice). Default: the fastest of the native
+        the exact one, correctly rounded. Default: the fastest of the native
         product, slices that prove "fp32" or "fp64", by the result's dtype, and, for float32 on Hopper, words whose
         proven error is no larger than the native product's; for an `MPArray` the larger `bits` of the operands, at
         least 53; for integers "exact".
@@ -133,11 +133,10 @@ def matmul(
         operands is first proven for these, and refused if it misses its accuracy, unless it has strict=False.
     dtype : str, optional
         The format of the result: "float32" or "float64", rounded once; "int64", exact; "mp" for an `MPArray` of as many
-        bits as the accuracy asks for, "mp106" for one of 106. Default: that of the operands. Another one than that, and
-        multiprecision, are available on NumPy only so far.
+        bits as the accuracy asks for, "mp106" for one of 106. Default: that of the operands.
     return_report : bool or "relative"
         Return (c, report). "relative": also prove the largest error of any entry relative to that entry itself,
-        `report.relative_bound`; on NumPy only so far.
+        `report.relative_bound`.
 
     Returns
     -------
@@ -152,8 +151,7 @@ def matmul(
     ValueError, TypeError
         For an argument that cannot be used, which the message names; before anything is computed.
     NotImplementedError
-        For words on CuPy arrays, where the device's tensor cores are not those that the words' bound holds for; for
-        multiprecision, another `dtype` than that of the operands, and relative errors, on CuPy arrays.
+        For words on CuPy arrays, where the device's tensor cores are not those that the words' bound holds for.
     OverflowError
         With dtype="int64", if an entry does not fit; the message names it. A ValueError names one that is not whole.
 

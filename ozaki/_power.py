@@ -31,8 +31,6 @@ def matrix_power(a: Any, n: int) -> MPArray:
         If `n` is below 0, the matrices are not square, or an entry of a product has too many bits.
     TypeError
         If `n` is no integer.
-    NotImplementedError
-        For an `MPArray` in CuPy memory.
 
     Examples
     --------

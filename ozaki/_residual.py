@@ -30,11 +30,10 @@ def residual(a: Any, x: Any, b: Any, *, accuracy: Accuracy | str | float = "exac
     x : array, shape (..., k, n) or (k,), as `a`; or a tuple of float64 arrays, an unevaluated sum, high word first
     b : array of the shape of a x, as `a`
     accuracy : Accuracy, str, int or float
-        That of a x, as for `matmul`. "exact": the residual is the exact one, correctly rounded. On CuPy that takes
-        operands for which at most 49 residues hold every bit.
+        That of a x, as for `matmul`. "exact": the residual is the exact one, correctly rounded.
     dtype : str, optional
         "float64", "float32", "mp" or, say, "mp106". Default: float64; "mp" if `b` is an `MPArray`, then with every bit
-        of an exact residual. On CuPy it has to be the dtype of the operands so far.
+        of an exact residual.
 
     Returns
     -------

@@ -13,7 +13,7 @@ from rich.table import Table
 
 import ozaki
 from ozaki._cli import dgemm, files, longley, picture, planning
-from ozaki._cli.devices import backend_on, device_for, environment, pick_device, placed, to_host
+from ozaki._cli.devices import backend_on, environment, pick_device, placed, to_host
 from ozaki._cli.echo import printable
 from ozaki._cli.ending import Commands
 from ozaki._cli.options import (
@@ -125,13 +125,12 @@ def multiply(
     options = options_of(accuracy, dtype or files.implied_dtype(output), scheme, slices, reproducible)
     if options["dtype"] is not None:
         files.check_holds(output, options["dtype"])
-    pick_device(device)
+    where = pick_device(device)
     with progress(as_json, 3) as step:
         x, y = files.read_operands(a, b, options["dtype"])
         files.check_writable(output, shapes(x.shape, y.shape).result)
         if options["dtype"] is None and (isinstance(x, ozaki.MPArray) or isinstance(y, ozaki.MPArray)):
             files.check_holds(output, "mp")
-        where = device_for(device, x, y, options, relative)
         step("multiplying")
         start = time.perf_counter()
         asked: Literal[True, "relative"] = "relative" if relative else True
@@ -173,13 +172,10 @@ def plan(
     where = pick_device(device)
     if of_a is not None and of_b is not None:
         options["dtype"] = dtype or Dtype.float64
-        if options["dtype"] == Dtype.mp and device is Device.auto:
-            where = "cpu"
         planned = planning.of_shapes(of_a, of_b, options, where, backend_on(where))
     elif of_a is None and of_b is None:
         with progress(as_json, 1) as step:
             x, y = files.read_operands(a, b, options["dtype"])
-            where = device_for(device, x, y, options)
             planned = planning.of_operands(placed(x, where), placed(y, where), options, where, backend_on(where))
             step("planning")
     else:
@@ -211,10 +207,9 @@ def verify(
 ) -> None:
     """Multiply, and check sampled entries against exact arithmetic; exit code 1 if the proven bound is broken."""
     options = options_of(accuracy, dtype, scheme, slices, reproducible)
-    pick_device(device)
+    where = pick_device(device)
     with progress(as_json, 3) as step:
         x, y = files.read_operands(a, b, options["dtype"])
-        where = device_for(device, x, y, options)
         step("multiplying")
         c, account = ozaki.matmul(placed(x, where), placed(y, where), **options, return_report=True)
         step("checking")

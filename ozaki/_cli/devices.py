@@ -30,31 +30,6 @@ def pick_device(device: Device) -> str:
     return "cpu"
 
 
-def device_for(device: Device, a: Matrix, b: Matrix, options: dict[str, Any], relative: bool = False) -> str:
-    """Return where to multiply these operands with these options of `ozaki.matmul`: "gpu" or "cpu", as `pick_device`.
-
-    `relative` says whether a relative error is to be proven, whatever the accuracy is. What CuPy arrays do not offer
-    yet is computed on the CPU, unless a GPU is asked for.
-
-    Raises
-    ------
-    NotImplementedError, ValueError, ModuleNotFoundError
-        If a GPU is asked for, and there is none, or it does not multiply these.
-    """
-    where = pick_device(device)
-    target, dtype = options["accuracy"], options["dtype"]
-    wide = any(isinstance(x, ozaki.MPArray) for x in (a, b))
-    relative = relative or (isinstance(target, ozaki.Accuracy) and target.measure == "relative")
-    if where == "cpu" or not (wide or relative or dtype not in (None, str(np.result_type(a, b)))):
-        return where
-    if device is Device.gpu:
-        raise NotImplementedError(
-            "device: a GPU takes no multiprecision numbers, no --dtype other than that of the operands, and no "
-            "relative error yet; leave --device gpu away"
-        )
-    return "cpu"
-
-
 def gpus() -> int:
     """Return the number of GPUs that CuPy can use; CuPy must be installed."""
     import cupy
@@ -80,14 +55,16 @@ def backend_on(device: str) -> Backend:
 
 
 def placed(x: Matrix, device: str) -> Any:
-    """Return `x` as an array of the library for "cpu" or "gpu"; an MPArray as it is."""
-    return x if isinstance(x, ozaki.MPArray) else array_library(device).asarray(x)
+    """Return `x` in the memory of "cpu" or "gpu"."""
+    if isinstance(x, ozaki.MPArray):
+        return x if device == "cpu" else ozaki.ascupy(x)
+    return array_library(device).asarray(x)
 
 
 def to_host(x: Any) -> Any:
     """Return `x` in NumPy's memory, copied from a GPU if it lies there."""
     if isinstance(x, ozaki.MPArray):
-        return x
+        return ozaki.asnumpy(x)
     return x.get() if hasattr(x, "get") else np.asarray(x)
 
 

@@ -161,10 +161,12 @@ def _seconds(plan: ozaki.Plan, sizes: Shapes, backend: Backend) -> float | None:
     """Estimate the seconds of a product, by the rates of the device or, on NumPy, by timing a smaller product."""
     if 0 in (*sizes.stack, sizes.shape[1]):
         return 0.0
+    if backend.name != "numpy":  # where nothing is known of multiprecision results
+        return backend.machine().seconds(sizes.stack, sizes.shape[1], plan.dtype, plan.scheme)
     if is_multiprecision(plan.dtype) or plan.slices > MOST_BYTES:
         return _seconds_of_multiprecision(plan, sizes)
     known = backend.machine().seconds(sizes.stack, sizes.shape[1], plan.dtype, plan.scheme)
-    return known if known is not None or backend.name != "numpy" else _seconds_by_sample(plan, sizes)
+    return known if known is not None else _seconds_by_sample(plan, sizes)
 
 
 _MOST, _MOST_OF_WORDS, _LONGEST = 768, 64, 4096

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from math import prod
 
+import numpy as np
+
+from ozaki._formats import is_multiprecision, precision_of
 from ozaki._plan import Plan
 from ozaki.backends.cupy.devices import Device
 from ozaki.backends.cupy.program.arrays import View, contiguous_strides
@@ -11,7 +14,9 @@ from ozaki.backends.cupy.program.builder import Builder
 from ozaki.backends.cupy.program.program import Program
 from ozaki.backends.cupy.steps.engines.choice import engine_of
 from ozaki.backends.cupy.steps.native import native
+from ozaki.backends.cupy.steps.numbers import NumbersArray, describe_numbers
 from ozaki.backends.cupy.steps.product import multiply
+from ozaki.multiprecision.limbs import limbs_of
 
 
 def program_of(plan: Plan, device: Device) -> Program:
@@ -20,10 +25,13 @@ def program_of(plan: Plan, device: Device) -> Program:
     It has no steps for the facts that the plan rests on. `device` may be the record of one that is not present.
     """
     b, (m, k, n) = Builder(), plan.shape
-    char, batch = ("d" if plan.dtype == "float64" else "f"), prod(plan.batch)
-    view = _contiguous(char, (batch, k, n))
+    batch = prod(plan.batch)
+    if is_multiprecision(plan.dtype):
+        _multiply_numbers(b, plan, device, batch)
+        return b.whole()
+    char = "d" if plan.dtype == "float64" else "f"
     left, out = b.given("a", _contiguous(char, (batch, m, k))), b.given("c", _contiguous(char, (batch, m, n)))
-    right = b.given("b", view)
+    right = b.given("b", _contiguous(char, (batch, k, n)))
     if plan.scheme is None:
         native(b, left, right, plan.dtype, out)
     elif 0 not in (batch, m, k, n):
@@ -31,5 +39,23 @@ def program_of(plan: Plan, device: Device) -> Program:
     return b.whole()
 
 
-def _contiguous(char: str, shape: tuple[int, int, int]) -> View:
-    return View(char, shape, contiguous_strides(shape, 8 if char == "d" else 4))
+def _multiply_numbers(b: Builder, plan: Plan, device: Device, batch: int) -> None:
+    """Add the steps of a product of multiprecision numbers."""
+    (m, k, n), bits = plan.shape, precision_of(plan.dtype)
+    left, right, out = (
+        _numbers(b, name, (batch, *matrix), bits) for name, matrix in (("a", (m, k)), ("b", (k, n)), ("c", (m, n)))
+    )
+    if 0 not in (batch, m, k, n):
+        rows = NumbersArray(right.signs.swapped(), right.exponents.swapped(), right.limbs.swapped(), bits)
+        engine = engine_of(device, plan, multiprecision=True)
+        multiply(b, device, engine, plan, describe_numbers(b, left), describe_numbers(b, rows), out)
+
+
+def _numbers(b: Builder, name: str, shape: tuple[int, int, int], bits: int) -> NumbersArray:
+    planes = ("signs", "b", shape), ("exponents", "q", shape), ("limbs", "I", (limbs_of(bits), *shape))
+    signs, exponents, limbs = (b.given(f"{name}.{plane}", _contiguous(char, size)) for plane, char, size in planes)
+    return NumbersArray(signs, exponents, limbs, bits)
+
+
+def _contiguous(char: str, shape: tuple[int, ...]) -> View:
+    return View(char, shape, contiguous_strides(shape, np.dtype(char).itemsize))
