@@ -109,7 +109,8 @@ def _slices_of_rows(
         return operand.some_rows(b, first, last)
     some = operand.some_rows(b, (0, operand.x.shape[0]), (first, last))
     slices = engine.split(b, some, side, plan.scheme)
-    some.release_rows(b, operand)
+    if some is not operand:
+        b.release(some.fields)  # not their tops, which rounding reads
     return slices
 
 
@@ -119,3 +120,4 @@ def _release_slices(b: Builder, slices: Slices, whole: Described | Slices) -> No
         slices.release_rows(b, whole)
     else:
         b.release(slices.planes, slices.mu)
+        slices.described.release_rows(b, whole)
