@@ -13,7 +13,8 @@ import pytest
 import typer
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-from benchmarks import plots, readme
+import ozaki
+from benchmarks import plots, readme, sampled
 from benchmarks.__main__ import Task, Where
 from benchmarks.__main__ import main as run_benchmarks
 from benchmarks.cublas_peer import ROUTINE
@@ -417,3 +418,18 @@ def test_every_task_has_routines():
     for task in TASKS:
         names = [routine.name for routine in routines(task, np, "openblas")]
         assert len(set(names)) == len(names) == 4
+
+
+def test_sampled_entries_of_multiprecision_products_are_compared_with_their_bounds(rng, monkeypatch):
+    monkeypatch.setattr(sampled, "SHAPES", ((5, 9, 4),))
+    row = sampled.compared(106, 30, rng, on_host=True)
+    assert row["entries"] >= 30 and 0 < row["share"] <= 1
+    matmul = ozaki.matmul
+
+    def with_too_small_a_bound(*operands, **options):
+        c, report = matmul(*operands, **options)
+        return c, replace(report, bound=report.bound * 2.0**-20)
+
+    monkeypatch.setattr(ozaki, "matmul", with_too_small_a_bound)
+    with pytest.raises(WrongAnswerError, match="106 bits: an error is"):
+        sampled.compared(106, 30, rng, on_host=True)
