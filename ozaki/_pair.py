@@ -211,10 +211,16 @@ class Pair:
 
     @property
     def repeatable(self) -> bool:
-        """Whether a repeated call can run the program of this one: it reads no copies.
+        """Whether a repeated call can run the program of this one: it reads no copies, and need not check elements.
 
-        An expression may be computed beside `out`, which often is the addend; `gemm` copies it there in each call.
+        An expression may be computed beside `out`, which often is the addend; `gemm` copies it there in each call. A
+        multiprecision result refuses NaN and Inf in floats, and an exact one has a format of its own for each product.
         """
+        target = self.choices.target(self.sizes.shape[1])
+        if is_multiprecision(self.dtype):
+            floats = [x for x in (self.a, self.b) if not isinstance(x, Numbers | Prepared)]
+            if floats or (target is not None and target.exact):
+                return False
         of_out = int(self.out.nbytes) if self.combination and self.out is not None and not self.in_place else 0
         return self.copied == of_out
 

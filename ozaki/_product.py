@@ -224,7 +224,7 @@ class Product:
         """Let the backend keep the program of this product for repeated calls, unless a repeated call cannot use it."""
         pair = self._pair
         large = prod(pair.sizes.batch) * prod(pair.sizes.shape) > _LARGEST_KEPT
-        if pair.repeatable and pair.sizes.in_order and not (pair.empty or pair.wide or large):
+        if pair.repeatable and plan.dtype == pair.dtype and pair.sizes.in_order and not (pair.empty or large):
             made = self.work, self.facts, self._stands(plan)
             pair.backend.keep(*pair.given, key, *made, pair.sizes.result, pair.dtype)
 
@@ -238,7 +238,7 @@ class Product:
         else:  # the choice asked for no fact, so it is the same for all operands
             chosen = _always
         native_matters = plan.native if question is None else question.native_may_matter
-        if not native_matters:
+        if not native_matters or pair.wide:  # of multiprecision numbers there is no native product
             return chosen
         before = pair.native_obstacle if question is None else question.native_obstacle
         return partial(_with_same_obstacle, pair.backend, pair.dtype, before, chosen)

@@ -190,6 +190,16 @@ def test_elements_far_below_the_largest_of_their_rows(any_device):
         same_as_numpy(any_device, a, b, accuracy=Accuracy("componentwise", 2.0**-60, exponent=-210))
 
 
+def test_repeated_calls_with_other_operands(any_device, prng):
+    """A call like one before runs the same program; operands that need other slices get them."""
+    for dtype, accuracy in (("mp", 106), ("float64", 60)):
+        for kind in ("uniform", "uniform", "graded", "uniform", "zeros", "uniform"):
+            a, b = pair(prng, 5, 12, 4, 150, (kind, "uniform"))
+            expected = ozaki.matmul(a, b, accuracy=accuracy, dtype=dtype)
+            got = ozaki.matmul(moved(any_device, a), moved(any_device, b), accuracy=accuracy, dtype=dtype)
+            assert same_planes(back(any_device, got), expected)
+
+
 def test_exponents_near_the_farthest(any_device):
     third = mparray([["1/3", "1/5"]], bits=100)
     for e, f in ((2**40, -(2**40)), (-(2**59), -(2**59)), (2**59, 2**58)):

@@ -9,7 +9,7 @@ from typing import Any
 
 from ozaki._operands import SIDES, Side
 from ozaki.backends.cupy import devices
-from ozaki.backends.cupy.binding import bound_numbers
+from ozaki.backends.cupy.binding import bound_numbers, planes_of
 from ozaki.backends.cupy.prepared import PreparedSlices
 from ozaki.backends.cupy.program.arrays import Array, view_of
 from ozaki.backends.cupy.program.builder import Builder
@@ -48,7 +48,8 @@ class Inputs:
         """
         self.device, self.builder, self.first_call = devices.current(), Builder(), FirstCall()
         self._real_rows = rows
-        self.multiprecision = False
+        self.multiprecision = self.copied = False
+        self._numbers: dict[Side, NumbersArray] = {}
         self.given: dict[Side, Array] = {}
         self.prepared: dict[Side, Slices] = {}
         for side, name, operand in zip(SIDES, "ab", (a, b), strict=True):
@@ -59,11 +60,11 @@ class Inputs:
                     self.first_call.bind(symbol, real)
             elif isinstance(operand, Numbers):
                 self.multiprecision = True
+                self._numbers[side] = self._named_numbers(name, operand, rows(side))
             else:
                 self.given[side] = self.builder.given(name, view_of(operand))
                 self.first_call.bind(self.given[side], operand)
         self.described = {side: slices.described for side, slices in self.prepared.items()}
-        self.copied = False
         self._descriptions_on_host: dict[Side, Evidence] = {}
 
     @cached_property
@@ -102,12 +103,16 @@ class Inputs:
             if side in self.given:
                 self.described[side] = describe(self.builder, self.rows[side])
             else:
-                self.described[side] = describe_numbers(self.builder, self._numbers(side))
+                self.described[side] = describe_numbers(self.builder, self._numbers[side])
         return self.described[side]
 
-    def _numbers(self, side: Side) -> NumbersArray:
+    def _named_numbers(self, name: str, given: Numbers, rows: Numbers) -> NumbersArray:
         """The rows of a multiprecision operand, shape (batch, rows, k), named in the program."""
-        return bound_numbers(self.builder, self.first_call, "ab"[SIDES.index(side)], self._real_rows(side))
+        numbers = bound_numbers(self.builder, self.first_call, name, rows)
+        places = zip(planes_of(given), (numbers.signs, numbers.exponents, numbers.limbs), strict=True)
+        if any(plane.data.ptr != self.first_call.address(symbol.at) for plane, symbol in places):
+            self.copied = True
+        return numbers
 
     def describe_both(self) -> tuple[Described, Described]:
         """The whole descriptions of the left and the right operand."""

@@ -13,13 +13,18 @@ from typing import Any, NamedTuple
 
 import cupy as cp
 
+from ozaki._formats import is_multiprecision, precision_of
 from ozaki._prepared import Prepared
+from ozaki.backends.cupy.binding import planes_of
 from ozaki.backends.cupy.program.program import Program
 from ozaki.backends.cupy.program.run import Run
 from ozaki.backends.cupy.program.steps import Gemm
 from ozaki.backends.cupy.steps.gemm import FP64
 from ozaki.backends.cupy.steps.native import native_obstacle
 from ozaki.backends.cupy.work import Work
+from ozaki.multiprecision.array import MPArray
+from ozaki.multiprecision.limbs import limbs_of
+from ozaki.multiprecision.numbers import Numbers
 from ozaki.planning.facts import Facts, MissingFact, Need
 
 ENABLED = True
@@ -95,12 +100,17 @@ def repeated(a: Any, b: Any, c: Any, out: Any, key: Hashable) -> Any:
     arrays = *given_arrays(a), *given_arrays(b), *(() if c is None else (c,))
     if out is not None and any(cp.may_share_memory(out, x) for x in arrays):
         return None
-    run = kept.program.start(arrays, lambda: cp.empty(kept.shape, kept.dtype) if out is None else out)
+    numbers = _new_numbers(kept.shape, kept.dtype) if is_multiprecision(kept.dtype) else None
+    if numbers is None:
+        run = kept.program.start(arrays, lambda: cp.empty(kept.shape, kept.dtype) if out is None else out)
+    else:
+        *first, last = planes_of(numbers)
+        run = kept.program.start((*arrays, *first), lambda: last)
     if run is None:
         _kept.pop(call, None)
         return None
     with run:  # ends when no stream but the main one uses its memory
-        stands, result = kept.stands(_FactsOfRun(run)), run.result
+        stands, result = kept.stands(_FactsOfRun(run)), run.result if numbers is None else numbers
     if stands:
         return result
     _kept.pop(call, None)
@@ -134,14 +144,26 @@ def forget() -> None:
     _kept.clear()
 
 
+def _new_numbers(shape: tuple[int, ...], dtype: str) -> MPArray:
+    """A new array for a multiprecision result, its elements undefined."""
+    bits = precision_of(dtype)
+    limbs = cp.empty((limbs_of(bits), *shape), "I")
+    return MPArray(cp.empty(shape, "b"), cp.empty(shape, "q"), limbs, bits)
+
+
 def _is_ours(x: Any) -> bool:
-    """Whether x is a CuPy array, or prepared from one."""
-    return type(x) is cp.ndarray or (isinstance(x, Prepared) and x.backend.name == "cupy")
+    """Whether x is a CuPy array, holds multiprecision numbers in some, or is prepared from one."""
+    if isinstance(x, Prepared):
+        return bool(x.backend.name == "cupy")
+    return type(x.limbs if isinstance(x, Numbers) else x) is cp.ndarray
 
 
 def given_arrays(operand: Any) -> tuple[Any, ...]:
-    """The arrays that a program reads: the operand itself, or those of a prepared one."""
-    return operand.slices.arrays if isinstance(operand, Prepared) else (operand,)
+    """The arrays that a program reads: the operand itself, its planes, or those of a prepared one."""
+    if isinstance(operand, Prepared):
+        arrays: tuple[Any, ...] = operand.slices.arrays
+        return arrays
+    return planes_of(operand) if isinstance(operand, Numbers) else (operand,)
 
 
 def _call(a: Any, b: Any, c: Any, out: Any, key: Hashable) -> Hashable:
@@ -154,4 +176,6 @@ def _view(x: Any) -> Hashable:
     """All of an operand that a program depends on."""
     if type(x) is cp.ndarray:
         return x.data.device_id, x.dtype.char, x.shape, x.strides
+    if isinstance(x, Numbers):
+        return x.bits, *map(_view, planes_of(x))
     return x.side, x.plan, x.shape, _view(x.slices.x)

@@ -343,6 +343,7 @@ class Work:
         whole = empty_numbers(c.shape, LIMB_BITS * limbs_of_product(plan.scheme), cp)
         self._multiply_into(plan, bound_numbers(b, inputs.first_call, "every bit", whole))
         combine_into(whole, self._combination, c)
+        inputs.copied = True  # no step of the program computes c
         out = self._result(c)
         if not isinstance(c, Numbers):
             patch(b, *described, self._combined(out))

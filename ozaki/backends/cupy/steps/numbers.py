@@ -64,7 +64,7 @@ class NumbersArray:
     def given(cls, b: Builder, name: str, real: Numbers) -> NumbersArray:
         """Name the planes of a caller's numbers, which lie alike, in a program."""
         planes = real.signs, real.exponents, real.limbs
-        names = f"{name}.signs", f"{name}.exponents", f"{name}.limbs"
+        names = f"{_SIGNS}{name}", f"exponents of {name}", f"limbs of {name}"
         signs, exponents, limbs = (b.given(of, view_of(plane)) for of, plane in zip(names, planes, strict=True))
         return cls(signs, exponents, limbs, real.bits)
 
@@ -92,7 +92,7 @@ class NumbersArray:
 def describe_numbers(b: Builder, x: NumbersArray) -> Described:
     """Describe multiprecision rows, shape (batch, rows, k), by their leading bits, scaled so that `top` is 0."""
     batch, rows, _ = x.shape
-    name, count = x.signs.buffer.name.removesuffix(".signs"), batch * rows
+    name, count = x.signs.buffer.name.removeprefix(_SIGNS), batch * rows
     record = b.array(f"{name}.fields", (_RECORD, batch, rows), "q", counted=False)
     fields, tops = record.part(0, 0, len(FIELDS)), record.at_index(0, len(FIELDS))
     b.add(Clear(b.stream, tops.at, 16 * count))
@@ -104,6 +104,9 @@ def describe_numbers(b: Builder, x: NumbersArray) -> Described:
     b.launch(last, Out(record.at))
     return Described(values, fields, numbers=x, tops=tops)
 
+
+_SIGNS = "signs of "
+"""The name of a plane of signs begins with this; that of the array follows."""
 
 _RECORD = len(FIELDS) + 2
 """Rows of the record of kernels/conversion/leading.cu: the fields of a description, tops, and one for its own use."""
