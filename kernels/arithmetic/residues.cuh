@@ -103,13 +103,14 @@ HD uint32_t add_four_residues(uint32_t x, uint32_t y, uint32_t modulus) {  // by
 // the residue -2 or -1 in place of m - 2 or m - 1.
 HD uint32_t residue_below_24(uint32_t f, uint32_t modulus, float inverse) {
 #ifdef __CUDA_ARCH__
-  float q;  // asm: never flushes subnormals, whatever the compiler's options
-  asm("mul.rm.f32 %0, %1, %2;" : "=f"(q) : "f"(float_of_bits(f)), "f"(inverse));
-  const uint32_t rest = f - bits_of(q) * modulus;
-  return smaller(rest, rest + modulus);
+  float product;  // asm: never flushes subnormals, whatever the compiler's options
+  asm("mul.rm.f32 %0, %1, %2;" : "=f"(product) : "f"(float_of_bits(f)), "f"(inverse));
+  const uint32_t q = bits_of(product);
 #else
-  return f % modulus;
+  const uint32_t q = static_cast<uint32_t>(static_cast<double>(f) * inverse);  // the same: 48 bits, cut to an integer
 #endif
+  const uint32_t rest = f - q * modulus;
+  return smaller(rest, rest + modulus);
 }
 
 // Residues of two bytes, for moduli above 256 and below 2^14, of x c, x an unsigned accumulator: with fold_j = c 2^(8 j)
