@@ -22,7 +22,8 @@ ONES = MODULI[:49]
 OF_TWO_DIGITS = [m for m in MODULI if 256 < m < 2**14]
 OF_THREE_DIGITS = MODULI[49 + len(OF_TWO_DIGITS) :]
 
-MODULUS = np.dtype([("modulus", "u4"), ("inverse", "u4"), ("start", "u4"), ("reciprocal", "f4")])
+MODULUS = np.dtype([("modulus", "u4"), ("inverse", "u4"), ("start", "u4"), ("unused", "u4")])
+QUOTIENT = np.dtype([("start", "u4"), ("inverse", "f4"), ("addend", "f4"), ("modulus", "u4")])
 PAIR = np.dtype([("fold_02", "u4"), ("fold_13", "u4"), ("inverse", "f4"), ("modulus", "u4")])
 
 SOURCE = """
@@ -40,14 +41,15 @@ void digits(const uint32_t* r, const uint32_t* modulus, int32_t* out, int64_t n)
 }
 
 // Numbers first, first + N ... at a time; `out` [words][n].
-template <int N, typename Element, typename View>
+template <int AT_ONCE, int N, typename Element, typename View>
 void rounded(const View& x, const int64_t* shifts, int words, uint32_t* out, uint32_t* more, int64_t n) {
   for (int64_t first = 0; first < n; first += N) {
     Element element[N];
     int64_t s[N];
     uint32_t up[N];
     for (int i = 0; i < N; ++i) element[i] = Element(x, first + i), s[i] = shifts[first + i];
-    round_fractions(element, s, words, [&](int i, int w, uint32_t limb) { out[w * n + first + i] = limb; }, up);
+    const auto to = [&](int i, int w, uint32_t limb) { out[w * n + first + i] = limb; };
+    round_fractions<AT_ONCE>(element, s, words, to, up);
     for (int i = 0; i < N; ++i) more[first + i] = up[i];
   }
 }
@@ -67,8 +69,8 @@ void residues(const uint32_t* x, const Modulus* m, uint32_t* out, int64_t n) {
 void residues_64(const uint64_t* x, const uint64_t* m, uint32_t* out, int64_t n) {
   for (int64_t i = 0; i < n; ++i) out[i] = residue_64(x[i], static_cast<uint32_t>(m[0]), m[1]);
 }
-void residues_below_24(const uint32_t* x, const Modulus* m, uint32_t* out, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) out[i] = residue_below_24(x[i], m->modulus, m->reciprocal);
+void residues_below_24(const uint32_t* x, const PairModulus* m, uint32_t* out, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) out[i] = residue_below_24(x[i], m->modulus, m->inverse);
 }
 void pair_residues(const uint32_t* x, const uint32_t* old, const PairModulus* m, uint32_t* out, int64_t n) {
   for (int64_t i = 0; i < n; ++i) out[i] = pair_residue(x[i], old[i], *m);
@@ -77,7 +79,7 @@ void floats_32(const float* x, int64_t* s, int64_t* e, uint32_t* limbs, int64_t 
 void floats_64(const double* x, int64_t* s, int64_t* e, uint32_t* limbs, int64_t n) { floats(x, s, e, limbs, n); }
 void rounded_floats(const double* x, const int64_t* s, int words, uint32_t* out, uint32_t* more, int64_t n) {
   const FloatsView<double> view = {x, 0, 0, 0};
-  rounded<2, FloatNumber>(view, s, words, out, more, n);
+  rounded<4, 2, FloatNumber>(view, s, words, out, more, n);
 }
 """
 OF_DIGITS = """
@@ -86,18 +88,22 @@ void digits_{n}_{u}(const uint32_t* r, const uint32_t* modulus, int32_t* out, in
 }}
 """
 OF_NUMBERS = """
-void rounded_{n}(const int8_t* signs, const int64_t* exponents, const uint32_t* limbs, int64_t count,
+void rounded_{n}_{a}(const int8_t* signs, const int64_t* exponents, const uint32_t* limbs, int64_t count,
                  const int64_t* s, int words, uint32_t* out, uint32_t* more, int64_t n) {{
   const NumbersView view = {{signs, exponents, limbs, n, count, 0, 0, 0}};
-  rounded<{n}, Number>(view, s, words, out, more, n);
+  rounded<{a}, {n}, Number>(view, s, words, out, more, n);
 }}
 """
+
+
+TOGETHER = [(1, 8), (2, 8), (4, 4)]
+"""Numbers, and limbs of each, that are loaded at a time."""
 
 
 @pytest.fixture(scope="module")
 def shim(tmp_path_factory):
     source = SOURCE + "".join(OF_DIGITS.format(n=n, u=u) for n in (1, 2, 3) for u in (0, 1))
-    source += "".join(OF_NUMBERS.format(n=n) for n in (1, 2))
+    source += "".join(OF_NUMBERS.format(n=n, a=a) for n, a in TOGETHER)
     return compiled(source + "}\n", tmp_path_factory.mktemp("numbers"))
 
 
@@ -110,9 +116,9 @@ def reciprocal_above(m):
     return np.float32(-(-(2 ** (e + 24)) // m) * 2.0 ** -(e + 24))
 
 
-def modulus(m, start=0):
+def modulus(m):
     """The struct Modulus, as kernels/arithmetic/modulus.cuh describes it."""
-    return np.array([(m, 2**32 // m, start, reciprocal_above(m))], MODULUS)
+    return np.array([(m, 2**32 // m, 0, 0)], MODULUS)
 
 
 def test_residues(shim, rng):
@@ -166,7 +172,7 @@ def test_residues_below_24_bits(shim):
     for m in [*ONES, *OF_TWO_DIGITS[::7]]:
         f = near_multiples(m, 2**24)
         out = np.empty(len(f), np.uint32)
-        call(shim.residues_below_24, f.astype(np.uint32), modulus(m), out, len(f))
+        call(shim.residues_below_24, f.astype(np.uint32), np.array([(0, 0, reciprocal_above(m), m)], PAIR), out, len(f))
         assert np.array_equal(out, f % m), m
 
 
@@ -273,7 +279,7 @@ def some_shift(prng, words, count):
     return prng.randint(0, min(most, 32 * count) if kind == 2 else most)
 
 
-@pytest.mark.parametrize("together", [1, 2])
+@pytest.mark.parametrize("together", TOGETHER)
 @pytest.mark.parametrize("count", [1, 2, 3, 8, 9, 17, 70])
 def test_rounded_fractions(shim, prng, together, count):
     """Images of 1 to 70 limbs of numbers of 1 to 70: shifts of all sorts, ties to even, zeros."""
@@ -287,7 +293,7 @@ def test_rounded_fractions(shim, prng, together, count):
         out, more = np.full((words, n), 0xA5A5A5A5, np.uint32), np.empty(n, np.uint32)
         planes = np.array(signs, np.int8), np.zeros(n, np.int64), limbs
         arguments = ctypes.c_int64(count), np.array(shifts, np.int64), ctypes.c_int(words), out, more
-        call(getattr(shim, f"rounded_{together}"), *planes, *arguments, n)
+        call(getattr(shim, "rounded_{}_{}".format(*together)), *planes, *arguments, n)
         for i, (f, s) in enumerate(zip(fractions, shifts, strict=True)):
             got = sum(int(limb) << 32 * w for w, limb in enumerate(out[:, i]))
             # So far below 1/2 every shift is the same.
@@ -362,9 +368,9 @@ def rows_of_lanes(lanes):
     return rows
 
 
-def folds_of(scheme, side, words):
+def folds_of(scheme, side, limbs, words):
     """fold_p of each modulus, from the pieces that the comment of kernels/conversion/split_numbers.cu describes."""
-    lanes = np.frombuffer(tables.folds(scheme, side, words), np.uint32).reshape(-1, words // 8, 32, 4)
+    lanes = np.frombuffer(tables.folds(scheme, side, limbs, words), np.uint32).reshape(-1, words // 8, 32, 4)
     pieces = [np.ascontiguousarray(rows_of_lanes(each)).view(np.uint8).astype(np.int64) for each in lanes]
     ones, twos, threes = scheme.by_digits
     found = []
@@ -382,30 +388,41 @@ def folds_of(scheme, side, words):
     return found
 
 
+def residue_of_sum(f, quotient):
+    """The residue that a Quotient gives a sum, a byte (kernels/arithmetic/residues.cuh)."""
+    m, s = int(quotient["modulus"]), int((float(quotient["addend"]) - 96) * 2**17)
+    assert quotient["inverse"] == np.ldexp(np.float32(1 / m), 132)
+    return (f - (round(Fraction(f, m)) + s) * m) % 256
+
+
+@pytest.mark.parametrize("unsigned", [False, True])
 @pytest.mark.parametrize("side", ["left", "right"])
 @pytest.mark.parametrize("scheme", SCHEMES, ids=lambda scheme: str(scheme.by_digits))
-def test_folds_and_moduli(prng, scheme, side):
+def test_folds_and_moduli(prng, scheme, side, unsigned):
     """With the bytes of an image, raised, they give its residues, or those of its products by the left factors."""
-    product = math.prod(scheme.moduli)
-    for words in (8, 24):
-        limbs = words - 1
-        moduli = np.frombuffer(tables.moduli(scheme, side, words), MODULUS)
-        folds = folds_of(scheme, side, words)
+    product, ones = math.prod(scheme.moduli), scheme.by_digits[0]
+    for limbs, words in ((3, 8), (7, 8), (8, 16), (9, 16), (20, 24)):
+        moduli = np.frombuffer(tables.moduli(scheme, side, limbs, unsigned), MODULUS)
+        folds = folds_of(scheme, side, limbs, words)
         images = [0, 1, -1, 2 ** (32 * limbs - 1) - 1, -(2 ** (32 * limbs - 1))]
         images += [prng.getrandbits(32 * limbs) - 2 ** (32 * limbs - 1) for _ in range(20)]
         assert len(moduli) == len(folds) == len(scheme.moduli)
-        for m, of_struct, fold in zip(scheme.moduli, moduli, folds, strict=True):
-            assert of_struct["modulus"] == m and of_struct["inverse"] == 2**32 // m
-            assert of_struct["reciprocal"] == reciprocal_above(m) and of_struct["start"] < m
-            assert fold.max() < m
+        for t, (m, of_struct, fold) in enumerate(zip(scheme.moduli, moduli, folds, strict=True)):
+            short = limbs <= 8 and t < ones
+            of_struct = of_struct[None].view(QUOTIENT)[0] if short else of_struct
+            start = int(of_struct["start"])
+            assert of_struct["modulus"] == m and (short or of_struct["inverse"] == 2**32 // m) and start < m
+            assert fold.max() < m and not fold[4 * limbs + 1 :].any()
             factor = pow(product // m, -1, m) if side == "left" else 1
-            for image in images:
-                raised = (image + 2 ** (32 * limbs - 1)).to_bytes(4 * limbs, "little")
-                of_bytes = sum(b * f for b, f in zip(raised, fold.tolist(), strict=False))
-                start = int(of_struct["start"])
-                assert (start + of_bytes - factor * image) % m == 0
-                one_more = start + of_bytes + int(fold[4 * limbs])
-                assert (one_more - factor * (image + 1)) % m == 0
+            for image, one_more in itertools.product(images, (0, 1)):
+                raised = (image + 2 ** (32 * limbs - 1)).to_bytes(4 * limbs, "little") + bytes([one_more])
+                f = start + sum(b * each for b, each in zip(raised, fold.tolist(), strict=False))
+                expected = factor * (image + one_more) % m
+                if not short:
+                    assert f % m == expected
+                    continue
+                expected -= m if not unsigned and 2 * expected >= m else 0
+                assert residue_of_sum(f, of_struct) == expected % 256
 
 
 COMBINATION = np.dtype(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ozaki.schemes import Residues
 from ozaki.schemes.moduli import digits_of, first_moduli, products_of
 
-TWOS = first_moduli(85)[49:]
+TWOS = first_moduli(115)[49:]
 """Moduli with residues of two digits."""
 
 THREES = tuple(2**21 - i for i in (3, 9, 19, 21, 39, 51, 55, 61, 63, 69, 73))

@@ -36,6 +36,10 @@ FUNCTIONS = {
         "planned-within-limits",
         "hopper-planned-within-limits",
     ),
+    "wide": (
+        *("three-digits", "parts-of-k", "hopper-parts-of-pairs", "narrow-blocks", "panels-of-numbers", "hard-numbers"),
+        "refusals",
+    ),
     "words": ("parts", "little-memory", "hopper-pairs", "hopper-pair-columns", "hopper-columns", "hopper-widths"),
     "choosing": (
         "plans",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import mmap
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, fields, replace
@@ -14,6 +16,7 @@ import numpy as np
 from ozaki._plan import Plan
 from ozaki.backends.cupy import devices
 from ozaki.backends.cupy import repeated as kept
+from ozaki.backends.cupy.binding import bound_numbers
 from ozaki.backends.cupy.devices import Device
 from ozaki.backends.cupy.devices.rates import Rates
 from ozaki.backends.cupy.program.arrays import Array, Place, view_of
@@ -21,8 +24,10 @@ from ozaki.backends.cupy.program.builder import Builder
 from ozaki.backends.cupy.program.first_call import FirstCall
 from ozaki.backends.cupy.program.program import Evidence, Program
 from ozaki.backends.cupy.program.steps import Step
+from ozaki.backends.cupy.steps.numbers import NumbersArray
 from ozaki.backends.cupy.steps.operands import Described
 from ozaki.backends.cupy.work import Work
+from ozaki.multiprecision.numbers import Numbers
 from ozaki.planning.facts import Need
 from ozaki.schemes import Scheme, Words
 
@@ -147,6 +152,30 @@ def like_the_device() -> Device:
     return replace(devices.current())
 
 
+@contextmanager
+def guarded() -> Iterator[None]:
+    """Let device memory that is allocated within a `with` statement end at a page that may not be read or written.
+
+    A kernel that reads 16 bytes too far, or more, ends the process. Memory is freed at the end of the statement alone.
+    """
+    kept_alive: list[Any] = []
+    protect = ctypes.CDLL(None).mprotect
+
+    def alloc(size: int) -> Any:
+        size = -(-max(size, 1) // 16) * 16
+        pages = -(-size // mmap.PAGESIZE) * mmap.PAGESIZE
+        memory = mmap.mmap(-1, pages + mmap.PAGESIZE)
+        kept_alive.append(memory)
+        first = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+        ctypes.memset(first, 0xA5, pages)
+        assert protect(ctypes.c_void_p(first + pages), ctypes.c_size_t(mmap.PAGESIZE), 0) == 0
+        return cp.cuda.MemoryPointer(first + pages - size, memory)
+
+    with mock.patch.object(cp.cuda, "alloc", alloc):
+        yield
+        cp.cuda.Device().synchronize()
+
+
 class Part:
     """A part of a program that is built and run in a case.
 
@@ -165,6 +194,10 @@ class Part:
         array = self.b.given(name, view_of(real))
         self._memory.bind(array, real)
         return array
+
+    def numbers(self, real: Numbers, name: str = "x") -> NumbersArray:
+        """The symbolic array that stands for multiprecision numbers."""
+        return bound_numbers(self.b, self._memory, name, real)
 
     def run(self) -> None:
         """Run the steps that were added since the last run."""
