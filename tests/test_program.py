@@ -12,7 +12,9 @@ import pytest
 
 from ozaki._accuracy import Accuracy
 from ozaki._plan import Plan
+from ozaki._report import counted
 from ozaki.backends.cupy import devices
+from ozaki.backends.cupy.listing import program_of
 from ozaki.backends.cupy.machine import Machine
 from ozaki.backends.cupy.program.arena import ALIGNMENT, Life, most_at_once, offsets
 from ozaki.backends.cupy.program.arrays import Array, Buffer, View, view_of
@@ -229,6 +231,44 @@ def test_buffers_are_written_before_they_are_read(device, scheme, shape):
         counted = [x for x in program.buffers if x.kind == "workspace" and x.counted]
         assert all(x in released for x in counted), [x.name for x in counted if x not in released]
         assert limit is None or program.workspace <= limit
+
+
+@pytest.mark.parametrize("device", [H100, A100, L4], ids=lambda device: device.capability)
+@pytest.mark.parametrize("scheme", [Residues(12), Residues(60), Residues(1900)], ids=str)
+def test_programs_of_multiprecision_numbers(device, scheme):
+    """The program of a plan for a multiprecision result has operands of as many bits."""
+    plan = replace(plan_of(scheme, (300, 400, 500), "mp106"), batch=(2, 1))
+    if device is L4 and scheme.count == 1900:
+        with pytest.raises(ValueError, match=r"accuracy: its integers take .* bytes of shared memory"):
+            program_of(plan, device)
+        return
+    program = program_of(plan, device)
+    names = [f"{name}.{plane}" for name in "abc" for plane in ("signs", "exponents", "limbs")]
+    assert [buffer.name for buffer in program.given] == names
+    written = set(program.given[:6])
+    for step in program.steps:
+        assert {place.buffer for place in step.reads} <= written | set(program.given), str(step)
+        written |= {place.buffer for place in step.writes}
+    assert written >= set(program.given)
+    steps = [step.name for step in program.steps]
+    describing = ["row_tops", "leading", "row_bottoms"]
+    assert [name for name in steps if name in describing] == 2 * describing
+    # Right rows, which are split first, lie across k in memory, left ones along it; numbers have four limbs.
+    split = [step.kernel for step in program.steps if step.name == "split_numbers"]
+    assert [kernel.macros["ALONG_K"] for kernel in split] == [0, 1]
+    assert [kernel.pieces[3:5] for kernel in split] == [(2 * 400 * 500, 4), (2 * 300 * 400, 4)]
+    last = [step for step in program.steps if step.name == "recombine_numbers"]
+    assert {step.kernel.macros["MULTIPRECISION"] for step in last} == {1}
+    assert {place.buffer for step in last for place in step.writes} == set(program.given[6:])
+    fused = device is H100 and scheme.count < 1900
+    assert ("residue_gemm" in steps, "combine_digits" in steps) == (fused, not fused and scheme.count > 49)
+    head = str(program).splitlines()[0]
+    assert head.startswith(f"{counted(scheme.count, 'residues')} of (300 x 400) (400 x 500), mp106, sm_")
+
+
+def test_programs_of_empty_multiprecision_products():
+    for shape in ((0, 3, 4), (3, 0, 4), (3, 4, 0)):
+        assert program_of(plan_of(Residues(12), shape, "mp106"), A100).steps == ()
 
 
 def test_engines_by_the_record_of_a_device():

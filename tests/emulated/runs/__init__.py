@@ -37,6 +37,7 @@ FUNCTIONS = {
         "hopper-planned-within-limits",
     ),
     "wide": (
+        *("leading-bits", "listed-programs", "hopper-listed-programs"),
         *("three-digits", "parts-of-k", "hopper-parts-of-pairs", "narrow-blocks", "panels-of-numbers", "hard-numbers"),
         "refusals",
     ),

@@ -21,6 +21,8 @@ import ozaki
 from chosen import Chosen
 from ozaki import MPArray, mparray
 from ozaki.backends.cupy import devices
+from ozaki.backends.cupy.listing import program_of
+from ozaki.backends.cupy.program.steps import Launch
 from ozaki.backends.cupy.steps import cutting, unrounded, wide
 from ozaki.backends.cupy.steps.describing import describe
 from ozaki.backends.cupy.steps.engines import cublas_residues, fused_residues, shares
@@ -31,6 +33,9 @@ from ozaki.backends.cupy.steps.engines.fused_residues import FusedResidues
 from ozaki.backends.cupy.steps.engines.tiled import tiles_of
 from ozaki.backends.cupy.steps.numbers import NumbersArray, describe_numbers
 from ozaki.backends.cupy.steps.operands import Slices
+from ozaki.backends.numpy import _describe as describing
+from ozaki.backends.numpy import _numbers as on_host
+from ozaki.bounds.description import FIELDS
 from ozaki.multiprecision.floats import empty
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.schemes import Residues
@@ -90,6 +95,27 @@ def rounded(value: Fraction, bits: int) -> Fraction:
     top = abs(value.numerator).bit_length() - value.denominator.bit_length()
     top += abs(value) >= power(top)  # now 2^(top-1) <= abs(value) < 2^top
     return round(value / power(top - bits)) * power(top - bits)
+
+
+def leading_bits(rng: np.random.Generator) -> None:
+    """The leading bits of rows, their tops and bottoms, and what they are described by."""
+    for bits, spread in ((20, 0), (53, 9), (54, 300), (64, 700), (65, 0), (96, 2000), (97, 10**6), (300, 30)):
+        x = operand(rng, (2, int(rng.integers(3, 40)), int(rng.integers(1, 600))), bits, spread)
+        x = mparray(x.ldexp(int(rng.integers(-(2**50), 2**50)))) if rng.random() < 0.5 else x
+        values, tops, bottoms = on_host.leading(x)
+        for turned in (False, True):
+            with guarded():
+                part = Part()
+                described = describe_numbers(part.b, part.numbers(ozaki.ascupy(in_memory(x, turned))))
+                fields = part.fields(described)
+                assert described.tops is not None
+                assert np.array_equal(part.value(described.tops), tops)
+                found = part.value(described.x.swapped()).swapaxes(1, 2) if turned else part.value(described.x)
+            same(values, found.copy() + 0.0)
+            expected = describing.describe(values).fields.copy()
+            filled = (values != 0).any(axis=2)
+            expected[FIELDS.index("bottom")][filled] = bottoms[filled]
+            assert np.array_equal(fields, expected), (bits, spread)
 
 
 # Steps alone, against exact integers ----------------------------------------------------------------------------------
@@ -339,27 +365,29 @@ def hard_numbers(rng: np.random.Generator) -> None:
     check_roundings(rng)
 
 
-def check_roundings(rng: np.random.Generator) -> None:
+def check_roundings(random: np.random.Generator) -> None:
     """Exact products that lie halfway between two results, next to that, or round up to a power of two."""
     for bits in (8, 31, 32, 33, 64, 65):  # more bits are computed than the operands have
         kinds = []
         for _ in range(20):
-            kept, cut = int.from_bytes(rng.bytes(9), "little") % 2**bits | 1 << bits - 1, int(rng.integers(1, 80))
+            kept, cut = int.from_bytes(random.bytes(9), "little") % 2**bits | 1 << bits - 1, int(random.integers(1, 80))
             half = 1 << cut - 1
             kinds += [(kept << cut) + half, (kept << cut) + half + 1, (kept << cut) + half - 1, (kept << cut) + 0]
             kinds += [(2**bits - 1 << cut) + half, (2**bits << cut) - 1, (2**bits - 1 << cut) + half - 1]
-        wholes = np.array([x * int(rng.choice((1, -1))) for x in kinds], object)
+        wholes = np.array([x * int(random.choice((1, -1))) for x in kinds], object)
         x = mparray(wholes[None], bits=bits + 81)
         one = mparray(np.array([[1]], object), bits=2)
         for left, right in ((one, x), (x.swapaxes(0, 1), one)):
             c = as_numpy(left, right, accuracy=300, dtype=f"mp{bits}")
             assert [rounded(Fraction(v), bits) for v in wholes] == rationals(c).ravel().tolist()
         for dtype, precision in (("float64", 53), ("float32", 24)):
-            kept = int(rng.integers(2 ** (precision - 1))) | 1 << precision - 1
+            kept = int(random.integers(2 ** (precision - 1))) | 1 << precision - 1
             ties = [(2 * (kept + i) + 1 << 40) + d for i in range(4) for d in (-1, 0, 1)]
             ties += [(2 ** (precision + 1) - 1 << 40) + d for d in (-1, 0, 1)]
-            c = as_numpy(one, mparray(np.array([ties], object), bits=128), accuracy="exact", dtype=dtype)
-            assert rationals(c).ravel().tolist() == [rounded(Fraction(v), precision) for v in ties]
+            ties += [(tie << 90) + d for tie in ties for d in (-1, 0, 1)]  # decided far behind the first 96 bits
+            x = mparray(np.array([ties], object), bits=256).ldexp(-100)
+            c = as_numpy(one, x, accuracy="exact", dtype=dtype)
+            assert rationals(c).ravel().tolist() == [rounded(v * power(-100), precision) for v in map(Fraction, ties)]
 
 
 def refusals(rng: np.random.Generator) -> None:
@@ -371,3 +399,19 @@ def refusals(rng: np.random.Generator) -> None:
     small = replace(part.device, shared_memory=2000)
     with pytest.raises(ValueError, match=r"^accuracy: its integers take"):
         CublasResidues(small).split(part.b, describe_numbers(part.b, x), "left", scheme)
+
+
+def listed_programs(rng: np.random.Generator) -> None:
+    """The steps that are listed for a plan, and their workspace, are those of a product by that plan."""
+    for slices, dtype in ((12, "mp106"), (51, "mp300")):
+        bits = int(dtype[2:])
+        a, b = operand(rng, (2, 7, 9), bits), operand(rng, (2, 9, 5), bits)
+        plan = ozaki.plan(a.shape, b.shape, dtype=dtype, scheme="residues", slices=slices)
+        listed = program_of(plan, devices.current())
+        x, y = moved(a), moved(b)
+        with seen() as calls:
+            _, report = ozaki.matmul(x, y, plan=plan, return_report=True)
+        assert [step.name for step in listed.steps] == calls.names
+        kernels = ([step.kernel for step in steps if isinstance(step, Launch)] for steps in (listed.steps, calls.steps))
+        assert all((p.pieces, p.grid) == (q.pieces, q.grid) for p, q in zip(*kernels, strict=True))
+        assert report.workspace_bytes == listed.workspace
