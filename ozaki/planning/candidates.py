@@ -108,7 +108,8 @@ def candidates_of(question: Question) -> Candidates:
     elif choices.engine != "auto":
         ruled_out = f"native product ruled out by engine={choices.engine!r}"
     else:
-        words = _words_that_may_do(question.machine, k, dtype, target, tolerance)
+        if not question.wide:
+            words = _words_that_may_do(question.machine, k, dtype, target, tolerance)
         ruled_out = question.native_obstacle
         if ruled_out is None and target is not None:
             bound = native_bound(question)
