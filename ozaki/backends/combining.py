@@ -55,6 +55,8 @@ def addend_into(combination: Combination, out: Any) -> None:
 
 def special_addend(combination: Combination, at: Any) -> Any:
     """What the entries `at` of c add to Inf and NaN: beta c where c is Inf or NaN itself, else zero."""
+    if isinstance(combination.c, Numbers):
+        return 0.0
     c, beta = combination.c[at], combination.beta.whole
     xp = library(c)
     signed = xp.where(c != c, nan, c * ((beta > 0) - (beta < 0)))  # always the same NaN

@@ -247,3 +247,26 @@ def test_own_kernels(device, rng, prng, slices):
     for x, y in ((a, b), (a, transposed(transposed(b).copy()))):
         expected = ozaki.matmul(x, y, plan=plan)
         assert same_planes(back(device, ozaki.matmul(moved(device, x), moved(device, y), plan=plan)), expected)
+
+
+def test_multiprecision_addends_of_products_of_floats(any_device, rng, prng):
+    """beta C counts exactly, however few residues the product takes; NaN and Inf of the product stay what they are."""
+    a, b = rng.standard_normal((5, 7)), rng.standard_normal((7, 4))
+    c = operand(prng, (5, 4), 70, "uniform")
+    for dtype in ("float32", "float64"):
+        for special in (1.0, np.nan, np.inf):
+            a[1, 2], options = special, {"dtype": dtype, "accuracy": 20}
+            expected = ozaki.gemm(0.5, a, b, -3.0, c, **options)
+            given = moved(any_device, a), moved(any_device, b), -3.0, moved(any_device, c)
+            got = back(any_device, ozaki.gemm(0.5, *given, **options))
+            np.testing.assert_array_equal(got, expected)
+            rows = [0, 2, 3, 4]
+            error = abs(expected[rows] - (0.5 * a[rows] @ b - 3.0 * c.astype("float64")[rows]))
+            assert error.max() < 1e-4 and np.isfinite(expected[1]).any() == (special == 1)
+
+
+def test_no_words_or_digits_of_multiprecision_numbers(any_device, prng):
+    """A float32 result is no reason to try them: of zeros, too, there are residues alone."""
+    a, b = pair(prng, 2, 16, 17, 53, ("zeros", "far"))
+    same_as_numpy(any_device, a, b, accuracy=20, dtype="float32")
+    assert ozaki.plan(a, b, accuracy=20, dtype="float32").scheme.name == "residues"

@@ -322,7 +322,9 @@ class Work:
         plan, inputs = replace(plan, workspace_limit=self._limit), self._inputs
         self._ratios.close()
         once = self._combination is not None and plan.rounds_once(self._combination)
-        if once and (inputs.multiprecision or isinstance(c, Numbers) or plan.slices > MOST_BYTES):
+        wide = isinstance(c, Numbers) or plan.slices > MOST_BYTES
+        wide = wide or (self._combination is not None and isinstance(self._combination.c, Numbers))
+        if once and (inputs.multiprecision or wide):
             self._multiply_every_bit(plan, c)
             return
         kept = None if once else self._product
