@@ -282,9 +282,13 @@ def kernels_of(calls: Any, function: str) -> list[Any]:
 
 @contextmanager
 def shared_memory(of_images: int, of_entries: int) -> Iterator[None]:
-    """Let blocks that split and that round have so many bytes of shared memory before they own fewer columns."""
+    """Let blocks that split and that round have so many bytes of shared memory before they own fewer columns.
+
+    Blocks that round hold the sums of eight limbs at a time.
+    """
     caches = wide._split_kernel, wide._recombine_kernel
-    with mock.patch.object(wide, "_SHARED", of_images), mock.patch.object(wide, "_SHARED_OF_ENTRIES", of_entries):
+    limits: dict[str, Any] = {"_SHARED": of_images, "_SHARED_OF_ENTRIES": of_entries, "_MOST_EIGHTS": 1}
+    with mock.patch.multiple(wide, **limits):
         for cache in caches:
             cache.cache_clear()
         yield
@@ -303,7 +307,7 @@ def narrow_blocks(rng: np.random.Generator) -> None:
             for turned in (False, True):
                 as_numpy(in_memory(a, turned), in_memory(b, turned), scheme="residues", slices=30, dtype="mp150")
             as_numpy(a.astype("float64"), b.astype("float32"), scheme="residues", slices=9, dtype="float64")
-            check_product(engine, Chosen.of(2, 3, 2), a[None], b.swapaxes(0, 1)[None])
+            check_product(engine, Chosen.of(3, 9, 10), a[None], b.swapaxes(0, 1)[None])
         split, round_ = kernels_of(calls, "split_numbers"), kernels_of(calls, "recombine_numbers")
         assert {kernel.macros["GROUPS"] for kernel in (*split, *round_)} == {2} and len(split) == 8
         assert ({kernel.pieces[-1] for kernel in split} == {0}) == (pitch == 0)  # one row a block, or several
