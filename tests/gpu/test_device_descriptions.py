@@ -120,7 +120,7 @@ def test_one_read(seed):
         engine, given = fused_engine(device, scheme), steps.given(x)
         layout = engine.layout(scheme, side, *x.shape)
         (described,) = steps.described(x) if sums else [find_largest(b, given)]
-        expected = split(b, described, side, scheme, layout)
+        expected = split(b, device, described, side, scheme, layout)
         room = None
         if sums:  # in memory that is not zero
             lay = MagnitudeLayout.of(device, level, x.shape[1], x.shape[1], x.shape[2])
@@ -136,7 +136,7 @@ def test_one_read(seed):
                 np.testing.assert_array_equal(of_expected, of_got, err_msg=f"{field}, seed {seed}")
         np.testing.assert_array_equal(*(steps.real(of.mu).get() for of in (expected, got)))
         (ones,) = steps.described(cp.ones((batch, layout.written_rows, layout.k), "f4"))
-        slices = steps.real(split(b, ones, side, scheme, engine.layout(scheme, side, *ones.x.shape)).planes)
+        slices = steps.real(split(b, device, ones, side, scheme, engine.layout(scheme, side, *ones.x.shape)).planes)
         cut = cp.tile((slices.reshape(scheme.count, -1) != 0).any(0), scheme.count)
         assert float(cut.mean()) == pytest.approx(layout.written_rows / layout.rows)
         assert bool((steps.real(expected.planes) == steps.real(got.planes))[cut].all())

@@ -204,15 +204,6 @@ def test_unknown_options_are_errors(device, call):
         call(ones(device, A), ones(device, B), acuracy="fp64")
 
 
-def test_relative_errors_are_proven_on_numpy_alone(device):
-    operands, options = (ones(device, A), ones(device, B)), {"reproducible": True, "return_report": "relative"}
-    if device.xp is np:
-        assert ozaki.matmul(*operands, **options)[1].relative_bound == 2.0**-53
-    else:
-        with pytest.raises(NotImplementedError, match=r"^return_report: 'relative' is available on NumPy only"):
-            ozaki.matmul(*operands, **options)
-
-
 def test_arrays_of_two_libraries_do_not_mix(device):
     if device.xp is np:
 
