@@ -384,14 +384,18 @@ def test_entries_without_products_are_no_obstacle(rng, kind):
 
 
 def test_the_componentwise_bound_of_the_smallest_products():
-    """A product of two subnormals in a row and a column with huge elements: nothing can be proven, and none is."""
+    """A product of two tiny numbers in a row and a column with huge elements takes hundreds of residues."""
     a = np.array([[2.0**1023, 2.0**-1074, 0.0]])
     b = np.array([[0.0], [2.0**-1074], [2.0**1023]])
     for low in (2.0**-1074, 2.0**-900, 2.0**-200):
         a[0, 1] = b[1, 0] = low
         assert ozaki.plan(a, b, scheme="residues", slices=20).bound > 1e30
         with pytest.raises(ValueError, match="accuracy"):
-            ozaki.plan(a, b, accuracy="fp64", scheme="residues", reproducible=True)
+            ozaki.plan(a, b, accuracy="fp64", scheme="digits", reproducible=True)
+        c, report = ozaki.matmul(a, b, accuracy="fp64", scheme="residues", return_report=True)
+        assert report.slices > 200
+        assert report.bound == 2.0**-53
+        assert c == low * low  # exact, or 0 where that is below the smallest number
     b[1] = 0
     assert ozaki.plan(a, b, scheme="residues", slices=20).bound == 2.0**-53  # all products are zero
 

@@ -112,7 +112,7 @@ class Scales:
     @property
     def step(self) -> int:
         """Entries from one matrix of the batch to the next; 0 if there is only one."""
-        return self.mu.shape[1] if self.mu.shape[0] > 1 else 0
+        return self.mu.view.steps[0] if self.mu.shape[0] > 1 else 0
 
     @property
     def places(self) -> tuple[Place, ...]:
