@@ -167,7 +167,7 @@ class Slices:
     @property
     def mu_step(self) -> int:
         """Entries of `mu` from one matrix of the batch to the next; 0 if there is only one."""
-        return self.mu.shape[1] if self.mu.shape[0] > 1 else 0
+        return self.scales.step
 
     @property
     def operand(self) -> tuple[None, int, int]:
