@@ -39,19 +39,30 @@ def limbs_of(bits: int) -> int:
 def leading_zeros(limbs: Any) -> Any:
     """Number of zero bits before the first one that is set, int64; 32 L for a magnitude of zero."""
     xp = library(limbs)
-    first = xp.argmax(limbs != 0, axis=0)
-    head = xp.take_along_axis(limbs, first[None], 0)[0]
-    zeros = LIMB_BITS * (first + 1) - xp.frexp(head.astype(np.float64))[1]
-    return xp.where(head == 0, LIMB_BITS * len(limbs), zeros)
+    first, head = _first_nonzero(limbs)
+    return LIMB_BITS * (first + (head != 0)) - xp.frexp(head.astype(np.float64))[1]
 
 
 def trailing_zeros(limbs: Any) -> Any:
     """Number of zero bits after the last one that is set, int64; 32 L for a magnitude of zero."""
     xp = library(limbs)
-    last = xp.argmax(limbs[::-1] != 0, axis=0)
-    tail = xp.take_along_axis(limbs[::-1], last[None], 0)[0].astype(np.int64)
-    zeros = LIMB_BITS * last + xp.frexp((tail & -tail).astype(np.float64))[1] - 1
-    return xp.where(tail == 0, LIMB_BITS * len(limbs), zeros)
+    last, tail = _first_nonzero(limbs[::-1])
+    tail &= -tail  # its lowest bit
+    return LIMB_BITS * last + xp.frexp(tail.astype(np.float64))[1] - (tail != 0)
+
+
+def _first_nonzero(limbs: Any) -> tuple[Any, Any]:
+    """The number of zero limbs before the first one that is not, int64, and that limb, int64; L and 0 if all are."""
+    xp = library(limbs)
+    found = limbs[0].astype(np.int64)
+    zeros = (found == 0).astype(np.int64)
+    for limb in limbs[1:]:
+        missing = xp.nonzero(found == 0)[0]
+        if missing.size == 0:
+            break
+        found[missing] = limb[missing]
+        zeros[missing] += found[missing] == 0
+    return zeros, found
 
 
 def window(limbs: Any, start: Any, count: int) -> Any:
