@@ -57,11 +57,11 @@ def _first_nonzero(limbs: Any) -> tuple[Any, Any]:
     found = limbs[0].astype(np.int64)
     zeros = (found == 0).astype(np.int64)
     for limb in limbs[1:]:
-        missing = xp.nonzero(found == 0)[0]
-        if missing.size == 0:
+        missing = found == 0
+        if not bool(missing.any()):
             break
-        found[missing] = limb[missing]
-        zeros[missing] += found[missing] == 0
+        xp.copyto(found, limb, where=missing)
+        zeros += found == 0
     return zeros, found
 
 
