@@ -60,7 +60,7 @@ def _first_nonzero(limbs: Any) -> tuple[Any, Any]:
         missing = found == 0
         if not bool(missing.any()):
             break
-        xp.copyto(found, limb, where=missing)
+        found = xp.where(missing, limb, found)
         zeros += found == 0
     return zeros, found
 
