@@ -30,6 +30,11 @@ def of_floats(x: Any) -> Numbers:
     if (index := not_finite(x)) is not None:
         value = float(x[index])
         raise ValueError(f"x: {element(index)} is {value}; there is no such multiprecision number")
+    return _of_finite(x)
+
+
+def _of_finite(x: Any) -> Numbers:
+    xp = library(x)
     bits = PRECISION[str(x.dtype)]
     fraction, exponents = xp.frexp(x)
     whole = (xp.abs(fraction).astype(np.float64) * 2.0**53).astype(np.uint64) << np.uint64(11)
@@ -74,21 +79,23 @@ def of_words(words: Any) -> Numbers:
         value = float(words[index])
         raise ValueError(f"x: word {index[0]} of {element(index[1:])} is {value}; there is no such number")
     flat = words.reshape(len(words), prod(words.shape[1:]))
-    each = of_floats(flat)
-    bottoms = each.exponents - PRECISION["float64"]
-    absent = each.signs == 0
     far = np.int64(2**40)
-    highest = xp.where(absent, -far, each.exponents).max(axis=0)
-    lowest = xp.where(absent, far, bottoms).min(axis=0)
+    highest, lowest = (xp.empty(flat.shape[1], np.int64) for _ in range(2))
+    for at in tiles(flat[0]):
+        each = _of_finite(flat[:, at])
+        absent = each.signs == 0
+        highest[at] = xp.where(absent, -far, each.exponents).max(axis=0)
+        lowest[at] = xp.where(absent, far, each.exponents - PRECISION["float64"]).min(axis=0)
     span = largest(xp.where(lowest < highest, highest - lowest, 0), 0)
     room = max(len(words) - 1, 0).bit_length()  # a sum of w words has so many bits more than the largest
     out = empty(words.shape[1:], max(span + room, 1), xp)
     count = len(out.limbs)
     for at in tiles(flat[0]):
+        each = _of_finite(flat[:, at])  # again, since those of all tiles may not fit in memory
         top = xp.where(highest[at] > -far, highest[at], 0) + room
         sums = xp.zeros((count, top.size), np.int64)
         for word in range(len(words)):
-            add_to(sums, each.signs[word, at], each.exponents[word, at], each.limbs[:, word, at], top)
+            add_to(sums, each.signs[word], each.exponents[word], each.limbs[:, word], top)
         store(out, at, *settled(sums), top)
     return trimmed(out)
 
