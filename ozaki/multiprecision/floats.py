@@ -26,7 +26,6 @@ def of_floats(x: Any) -> Numbers:
     ValueError
         If an element is NaN or Inf; the message names it.
     """
-    xp = library(x)
     if (index := not_finite(x)) is not None:
         value = float(x[index])
         raise ValueError(f"x: {element(index)} is {value}; there is no such multiprecision number")

@@ -119,6 +119,13 @@ def test_nan_and_inf_beside_multiprecision_numbers(device, prng, rng):
         ozaki.matmul(moved(device, a), moved(device, b))
 
 
+def test_inf_beside_an_addend_beyond_the_range_of_floats(device):
+    a, b = np.array([[-np.inf, 1.0], [1.0, 1.0]]), np.ones((2, 2))
+    large = mparray([[2**3000] * 2] * 2)
+    c = ozaki.gemm(1, moved(device, a), moved(device, b), 1, moved(device, large), dtype="float64", accuracy=60)
+    assert back(device, c).tolist() == [[-np.inf] * 2, [np.inf] * 2]
+
+
 def test_batches_vectors_and_empty_products(device, prng):
     a, b = operand(prng, (3, 2, 5, 4), 110, "uniform"), operand(prng, (2, 4, 3), 110, "graded")
     same_as_numpy(device, a, b)

@@ -348,15 +348,15 @@ class Work:
         inputs.copied = True  # no step of the program computes c
         out = self._result(c)
         if not isinstance(c, Numbers):
-            patch(b, *described, self._combined(out))
+            patch(b, *described, self._combined(out))  # an addend of numbers is finite: NaN and Inf stay as they are
             inputs.run()
         self._product = _Computed(plan.scheme, out, c, self._combination.alpha)
 
     def _combined(self, out: Array | NumbersArray) -> Combined:
-        """The array of the result with the expression."""
+        """The array of the result with the expression; without a multiprecision addend, which no kernel reads."""
         assert self._combination is not None and isinstance(out, Array)
         alpha, beta = (factor.value for factor in self._combination.factors)
-        return Combined.of(out, alpha, beta, self._addend)
+        return Combined.of(out, alpha, 0.0 if self._addend is None else beta, self._addend)
 
     def _multiply_into(self, plan: Plan, out: Array | NumbersArray) -> None:
         """Run the steps of a product, which takes the slices that were made early if they are of the plan's scheme."""
