@@ -18,10 +18,12 @@ from ozaki._checks import (
     check_plan_alone,
     check_report,
     check_runs,
+    check_transposition,
 )
 from ozaki._choices import Choices
+from ozaki._complex import real_rows
 from ozaki._environment import default_environment
-from ozaki._formats import format_named, is_multiprecision
+from ozaki._formats import format_named, is_complex, is_multiprecision, part_of, precision_of
 from ozaki._operands import (
     Side,
     as_array,
@@ -95,8 +97,8 @@ def matmul(
 
     Parameters
     ----------
-    a : array, shape (..., m, k) or (k,), float32 or float64, NumPy or CuPy, or an `MPArray`; or a `Prepared` left
-        operand. With `dtype`, integers and bools, too.
+    a : array, shape (..., m, k) or (k,), float32, float64, complex64 or complex128, NumPy or CuPy, or an `MPArray`; or
+        a `Prepared` left operand. With `dtype`, integers and bools, too.
     b : array, shape (..., k, n) or (k,), same library and device as `a`; or a `Prepared` right operand
     out : array, optional
         Of the result's shape and dtype, where the operands lie; overwritten and returned. It may overlap an operand. A
@@ -132,7 +134,8 @@ def matmul(
         A plan that `ozaki.plan` made for these shapes; it replaces all of the choices above. One made from other
         operands is first proven for these, and refused if it misses its accuracy, unless it has strict=False.
     dtype : str, optional
-        The format of the result: "float32" or "float64", rounded once; "int64", exact; "mp" for an `MPArray` of as many
+        The format of the result: "float32" or "float64" (of complex operands "complex64" or "complex128"), rounded
+        once; "int64", exact; "mp" for an `MPArray` of as many
         bits as the accuracy asks for, "mp106" for one of 106. Default: that of the operands.
     return_report : bool or "relative"
         Return (c, report). "relative": also prove the largest error of any entry relative to that entry itself,
@@ -141,7 +144,7 @@ def matmul(
     Returns
     -------
     c : array, shape (..., m, n), without m or n where that operand is a vector, in the operands' library
-        Its dtype is `dtype`; without, an `MPArray` if either operand is one, float64 if either is, else float32. The
+        Its dtype is `dtype`; without, an `MPArray` if either operand is one, else the one that NumPy would give. The
         product of two vectors is a scalar of NumPy, or an array without axes of CuPy or of multiprecision.
     report : Report
         Only if asked for. A componentwise bound costs a pass over the data and, on a GPU, a synchronisation.
@@ -159,8 +162,9 @@ def matmul(
     -----
     With tol the tolerance, u the unit roundoff of the result and C the exact product, componentwise:
     abs(c - C)_ij <= (tol + u (1 + tol)) (abs(a) abs(b))_ij, unless c over- or underflows (docs/bounds.md); of a
-    multiprecision result abs(c - C)_ij <= tol (abs(a) abs(b))_ij. Entries
-    that NaN or Inf touch are as in IEEE arithmetic. The inputs are never modified.
+    multiprecision result abs(c - C)_ij <= tol (abs(a) abs(b))_ij. Of complex operands abs is the complex modulus, and
+    each part of c is rounded once. Entries that NaN or Inf touch are as in IEEE arithmetic: of complex operands each
+    part is the sum of real products of parts. The inputs are never modified.
 
     On a GPU, a call with an a-priori plan or a given count (and no report) does not wait for the device. A CUDA graph
     can capture it with engine="hopper" (CuPy lets none capture cuBLAS): call once before, on the same stream and with
@@ -329,11 +333,15 @@ def prepare(x: Any, side: Side, plan: Plan) -> Prepared:
         check_holds_multiprecision(plan)
     if not isinstance(x, Numbers) and is_multiprecision(plan.dtype):
         check_finite("x", x)
-    if dtype == "float64" and plan.dtype == "float32":
-        raise TypeError("x: dtype float64, but the plan is made for float32; expected float32")
+    if is_complex(dtype) != (plan.parts[side == "right"] == 2):
+        made = "real" if is_complex(dtype) else "complex"
+        raise TypeError(f"x: dtype {dtype}, but the plan is made for a {made} {side} operand")
+    if not is_multiprecision(dtype) and precision_of(dtype) > precision_of(plan.dtype):
+        raise TypeError(f"x: dtype {dtype}, but the plan is made for {plan.dtype}; expected {part_of(plan.dtype)}")
     sizes = shapes_of_plan(x.shape, side, plan)
     rows = (left_rows if side == "left" else right_rows)(x, sizes, backend.broadcast_to)
-    return Prepared(side, plan, x.shape, dtype, backend.split(rows, side, plan), backend)
+    rows = real_rows(rows, side, plan.parts)
+    return Prepared(side, plan, x.shape, dtype, backend.split(rows, side, plan.of_real), backend)
 
 
 @default_environment
@@ -345,8 +353,8 @@ def gemm(
     beta: float,
     c: Any,
     *,
-    trans_a: bool = False,
-    trans_b: bool = False,
+    trans_a: bool | Literal["N", "T", "C"] = False,
+    trans_b: bool | Literal["N", "T", "C"] = False,
     out: Any = None,
     **options: Any,
 ) -> Any:
@@ -359,12 +367,12 @@ def gemm(
         takes the nearest float64; a multiprecision expression the number itself, which must be a whole number times a
         power of two: an int, a float, such a Fraction, or one of mpmath, gmpy2 or python-flint.
     a, b : arrays, shapes (..., m, k) and (..., k, n), or prepared operands
-        With `trans_a` or `trans_b` the last two axes are exchanged.
+        With `trans_a` or `trans_b` the last two axes are exchanged, with "C" of complex conjugates.
     c : array, shape (..., m, n), of the result's dtype or float32, or, with `dtype`, any that operands may have; an
         `MPArray`; or None with beta == 0
         Not modified, unless given as `out` too.
-    trans_a, trans_b : bool
-        Multiply the transpose of `a`, of `b`.
+    trans_a, trans_b : bool or {"N", "T", "C"}
+        Multiply the transpose of `a`, of `b` (True or "T"), its conjugate transpose ("C"), or the operand (False, "N").
     out : array, optional
         Of the result's shape and dtype; overwritten and returned. It may be `c`, or overlap an operand; then memory
         for the result is held beside it.
@@ -416,13 +424,13 @@ def gemm(
     return _multiply(op_a, op_b, out, Choices(**options), plan, return_report, (alpha, beta, c))
 
 
-def _transposed(name: str, x: Any, transposed: bool, backend: Backend) -> Any:
-    check_flag(f"trans_{name}", transposed)
+def _transposed(name: str, x: Any, op: bool | Literal["N", "T", "C"], backend: Backend) -> Any:
+    check_transposition(f"trans_{name}", op)
     prepared = isinstance(x, Prepared)
     x = x if prepared else as_array(name, x, backend)
-    if not transposed:
+    if not op or op == "N":
         return x
     if prepared or x.ndim < 2:
         what = "a prepared operand" if prepared else f"an operand of shape {x.shape}"
         raise ValueError(f"trans_{name}: {what} cannot be transposed; expected a matrix, or trans_{name}=False")
-    return x.swapaxes(-1, -2)
+    return (x.conj() if op == "C" and not isinstance(x, Numbers) else x).swapaxes(-1, -2)

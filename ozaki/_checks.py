@@ -10,7 +10,7 @@ import numpy as np
 
 from ozaki._accuracy import Accuracy, Measure
 from ozaki._choices import Choices
-from ozaki._formats import in_units
+from ozaki._formats import in_units, part_of
 from ozaki._plan import Plan
 from ozaki.backends import ENGINES, Backend
 from ozaki.bounds.rounding import suffices
@@ -43,6 +43,13 @@ def check_flag(name: str, x: Any) -> None:
         raise TypeError(f"{name}: {repr(x) if isinstance(x, str | int) else type(x).__name__}; expected True or False")
 
 
+def check_transposition(name: str, x: Any) -> None:
+    """Refuse a transposition that is neither a flag nor one of BLAS's letters."""
+    if not isinstance(x, _FLAG) and not (isinstance(x, str) and x in ("N", "T", "C")):
+        given = repr(x) if isinstance(x, str | int) else type(x).__name__
+        raise TypeError(f"{name}: {given}; expected True or False, or 'N', 'T' or 'C'")
+
+
 def check_report(x: Any) -> None:
     """Refuse a `return_report` that names no report."""
     if not isinstance(x, _FLAG) and not (isinstance(x, str) and x == "relative"):
@@ -65,7 +72,7 @@ def check_plan_alone(plan: Any, choices: Choices) -> None:
 
 def check_words(words: Words, dtype: str, choices: Choices, machine: Machine | None) -> None:
     """Refuse choices that words cannot meet, and, if the machine is given, words that do not run on it."""
-    if dtype != "float32":
+    if part_of(dtype) != "float32":
         raise ValueError(
             f"scheme: {words.name} multiplies float32 matrices, but a and b give {dtype}; use scheme='residues', or "
             "round them with .astype('float32')"

@@ -1,4 +1,4 @@
-"""Formats of results by name: "float32", "float64", and multiprecision numbers of, say, 106 bits: "mp106"."""
+"""Formats by name: "float32", "complex128", and so on; of multiprecision numbers of, say, 106 bits "mp106"."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from typing import Any
 import numpy as np
 
 SIGNIFICAND_BITS = {"float32": 24, "float64": 53}
-"""Bits of the significands of the hardware's formats."""
+"""Bits of the significands of the hardware's real formats."""
+
+COMPLEX = {"complex64": "float32", "complex128": "float64"}
+"""The complex formats, with the format of their real and imaginary parts."""
 
 MULTIPRECISION = "mp"
 """The name of a format of multiprecision numbers begins with this; the bits of their significands follow.
@@ -25,9 +28,24 @@ def is_multiprecision(dtype: str) -> bool:
     return dtype.startswith(MULTIPRECISION)
 
 
+def is_complex(dtype: str) -> bool:
+    """Whether a format is one of complex numbers."""
+    return dtype in COMPLEX
+
+
+def part_of(dtype: str) -> str:
+    """The format of the real and the imaginary part of numbers; the format itself, if it is a real one."""
+    return COMPLEX.get(dtype, dtype)
+
+
+def complex_of(dtype: str) -> str:
+    """The complex format whose parts have a format of the hardware."""
+    return next(name for name, part in COMPLEX.items() if part == dtype)
+
+
 def precision_of(dtype: str) -> int:
-    """Bits of the significand of a format."""
-    return int(dtype.removeprefix(MULTIPRECISION)) if is_multiprecision(dtype) else SIGNIFICAND_BITS[dtype]
+    """Bits of the significand of a format, of a complex one of each part."""
+    return int(dtype.removeprefix(MULTIPRECISION)) if is_multiprecision(dtype) else SIGNIFICAND_BITS[part_of(dtype)]
 
 
 def in_units(x: float, exponent: int, how: str) -> str:
@@ -41,7 +59,7 @@ def in_units(x: float, exponent: int, how: str) -> str:
 
 
 def format_named(dtype: Any) -> str | None:
-    """The format that a caller asks for: "float32", "float64", "int64", "mp" or "mp106"; None if he asks for none.
+    """The format that a caller asks for: "float32", "complex128", "int64", "mp" or "mp106"; None if he asks for none.
 
     Raises
     ------
@@ -64,6 +82,9 @@ def format_named(dtype: Any) -> str | None:
         name = str(np.dtype(dtype))
     except TypeError:
         name = ""
-    if name not in (*SIGNIFICAND_BITS, "int64"):
-        raise TypeError(f"dtype: {dtype!r} is not supported; expected 'float32', 'float64', 'int64' or 'mp'")
+    if name not in (*SIGNIFICAND_BITS, *COMPLEX, "int64"):
+        raise TypeError(
+            f"dtype: {dtype!r} is not supported; expected 'float32', 'float64', 'complex64', 'complex128', 'int64' or "
+            "'mp'"
+        )
     return name

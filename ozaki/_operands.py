@@ -11,10 +11,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ozaki._formats import MULTIPRECISION
+from ozaki._complex import REAL, Parts, length_of, real_stack, spread_of
+from ozaki._formats import COMPLEX, MULTIPRECISION, SIGNIFICAND_BITS
 from ozaki.multiprecision.numbers import Numbers
 
-DTYPES = ("float32", "float64")
+DTYPES = (*SIGNIFICAND_BITS, *COMPLEX)
 
 _NAMES = {key: name for name in DTYPES for key in (name, np.dtype(name))}
 """Names of the supported dtypes, by name and by NumPy dtype."""
@@ -42,6 +43,7 @@ class Shapes:
         operand are stacked into one matrix of more rows
     in_right : axes of the batch along which the left operand has one matrix only: along them the matrices of the right
         operand stand side by side as one matrix of more columns
+    parts : real parts of an element of A and of B: 2 of complex ones
     """
 
     batch: Shape
@@ -49,6 +51,27 @@ class Shapes:
     result: Shape
     in_left: tuple[int, ...] = ()
     in_right: tuple[int, ...] = ()
+    parts: Parts = REAL
+
+    @property
+    def is_complex(self) -> bool:
+        """Whether an operand is complex."""
+        return self.parts != REAL
+
+    @property
+    def length(self) -> int:
+        """Products of real numbers whose sum is a part of an entry: k, or 2 k if both operands are complex."""
+        return length_of(self.shape[1], self.parts)
+
+    @property
+    def spread(self) -> float:
+        """Factor on a bound of the real product that gives the bound of entries (`_complex.spread_of`)."""
+        return spread_of(self.parts)
+
+    @cached_property
+    def real_stack(self) -> tuple[int, int, int]:
+        """Shape (batch, rows, columns) of the real product that is computed; `stack` of real operands."""
+        return real_stack(self.stack, self.parts)
 
     @cached_property
     def shared(self) -> tuple[int, ...]:
@@ -174,7 +197,9 @@ def as_array(name: str, x: Any, backend: Any) -> Any:
     except MemoryError:
         raise
     except Exception as error:  # an object's own conversion may raise anything
-        raise TypeError(f"{name}: expected an array of float32 or float64, got {type(x).__name__} ({error})") from None
+        raise TypeError(
+            f"{name}: expected an array of real or complex floats, got {type(x).__name__} ({error})"
+        ) from None
 
 
 def scalar_if_no_axes(c: Any) -> Any:
@@ -247,7 +272,8 @@ def dtype_of(name: str, x: Any) -> str:
     known = _NAMES.get(x.dtype)
     if known is None:
         raise TypeError(
-            f"{name}: dtype {x.dtype} is not supported; expected float32 or float64{_remedy(name, x.dtype)}"
+            f"{name}: dtype {x.dtype} is not supported; expected float32, float64, complex64 or complex128"
+            f"{_remedy(name, x.dtype)}"
         )
     return known
 

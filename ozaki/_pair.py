@@ -11,7 +11,8 @@ from ozaki._accuracy import PLAIN_BITS, Accuracy
 from ozaki._checks import check_choices, check_finite, check_holds_multiprecision, check_out, check_runs
 from ozaki._choices import Choices
 from ozaki._combination import Combination, factor_of
-from ozaki._formats import MULTIPRECISION, format_named, is_multiprecision, precision_of
+from ozaki._complex import REAL, join_into, real_entries, real_rows
+from ozaki._formats import MULTIPRECISION, format_named, is_complex, is_multiprecision, part_of, precision_of
 from ozaki._operands import SIDES, Side, as_array, dtype_of, left_rows, right_rows, scalar_if_no_axes, shapes
 from ozaki._plan import Plan
 from ozaki._prepared import Prepared
@@ -42,7 +43,7 @@ class Pair:
     backend : Backend
     a, b : array or Prepared
     choices : what the caller chose; an integer product whose accuracy is not named is exact
-    dtype : the format in which the result is computed: "float32", "float64", or, say, "mp106"
+    dtype : the format in which the result is computed: "float32", "complex128", or, say, "mp106"
     wide : whether an operand or the result is multiprecision
     formats : those of the operands, the addend included
     combination : Combination or None: the expression that is computed in place of the product
@@ -85,6 +86,11 @@ class Pair:
         self._of_operands = dtype_of("a", self.a), dtype_of("b", self.b)
         self.formats = self._of_operands if c is None else (*self._of_operands, dtype_of("c", c))
         self.sizes = shapes(tuple(self.a.shape), tuple(self.b.shape))
+        self._check_complex(c)
+        if any(map(is_complex, self._of_operands)):
+            self.sizes = replace(
+                self.sizes, parts=(1 + is_complex(self._of_operands[0]), 1 + is_complex(self._of_operands[1]))
+            )
         target = self.choices.target(self.sizes.shape[1])
         if plan is None and target is not None and target.exact:
             _check_room(self.asked)
@@ -115,7 +121,7 @@ class Pair:
             return NO_MULTIPRECISION
         if self._wider:
             return f"native product ruled out: it would round operands to {self.dtype} first"
-        return self.backend.native_obstacle(self.dtype)
+        return self.backend.native_obstacle(part_of(self.dtype))
 
     @property
     def _wider(self) -> bool:
@@ -156,6 +162,31 @@ class Pair:
         if out is not None and is_multiprecision(self.dtype):
             raise ValueError("out: a multiprecision result is a new array; omit `out`")
 
+    def _check_complex(self, c: Any) -> None:
+        """Refuse complex operands beside what cannot be complex, and a complex result of real operands.
+
+        Raises
+        ------
+        TypeError, NotImplementedError
+        """
+        of_operands = any(map(is_complex, self._of_operands))
+        if not of_operands:
+            if self.asked is not None and is_complex(self.asked):
+                raise TypeError(
+                    f"dtype: {self.asked!r}, but a and b are real; use .astype({self.asked!r}) of the result"
+                )
+            if c is not None and is_complex(dtype_of("c", c)):
+                raise TypeError("c: complex, but a and b are real; convert one of them with .astype('complex128')")
+            return
+        for name, x in (("a", self.a), ("b", self.b), ("c", c)):
+            if x is not None and _is_multiprecision(x):
+                raise NotImplementedError(
+                    f"{name}: multiprecision numbers and integers are not multiplied by complex ones; multiply .real "
+                    "and .imag, or round it with .astype('float64')"
+                )
+        if self.asked is not None and not is_complex(self.asked):
+            raise TypeError(f"dtype: {self.asked!r}, but the product is complex; expected 'complex64' or 'complex128'")
+
     def _check_finite(self) -> None:
         """Refuse NaN and Inf, which a multiprecision result cannot hold."""
         c = None if self.combination is None else self.combination.c
@@ -171,15 +202,16 @@ class Pair:
         ValueError, TypeError
             If a factor or the addend cannot be used.
         """
-        scale = None if self.wide else self.dtype
+        scale = None if self.wide else part_of(self.dtype)
         first, second = factor_of("alpha", alpha, scale), factor_of("beta", beta, scale)
         expected = f"expected an array of shape {self.sizes.result} and dtype {self.dtype}"
         if c is None and not second.is_zero:
             raise ValueError(f"c: missing; {expected}, or beta = 0")
         if c is not None and tuple(c.shape) != self.sizes.result:
             raise ValueError(f"c: shape {tuple(c.shape)} does not fit the product; {expected}")
-        if c is not None and self.asked is None and (dtype_of("c", c), self.dtype) == ("float64", "float32"):
-            raise TypeError(f"c: dtype float64 does not fit float32 operands; {expected}")
+        longer = c is not None and not self.wide and precision_of(dtype_of("c", c)) > precision_of(self.dtype)
+        if longer and self.asked is None:
+            raise TypeError(f"c: dtype {c.dtype} does not fit {self.dtype} operands; {expected}")
         found = Combination(first, second, None if second.is_zero else c)
         return None if found.is_product else found
 
@@ -193,6 +225,17 @@ class Pair:
     def nothing_to_multiply(self) -> bool:
         """Whether the operands do not count: the inner dimension or alpha is 0."""
         return self.sizes.shape[1] == 0 or (self.combination is not None and self.combination.alpha.is_zero)
+
+    @property
+    def real_addend(self) -> Any:
+        """The addend as the entries of the real product; `addend`, if no operand is complex."""
+        c = self.addend
+        if c is None or not self.sizes.is_complex:
+            return c
+        entries = real_entries(c, self.dtype, self.sizes.parts)
+        if entries.size and not self.backend.overlap(entries, c):
+            self.copied += int(entries.nbytes)
+        return entries
 
     @property
     def addend(self) -> Any:
@@ -216,6 +259,8 @@ class Pair:
         An expression may be computed beside `out`, which often is the addend; `gemm` copies it there in each call. A
         multiprecision result refuses NaN and Inf in floats, and an exact one has a format of its own for each product.
         """
+        if self.sizes.is_complex:
+            return False
         target = self.choices.target(self.sizes.shape[1])
         if is_multiprecision(self.dtype):
             floats = [x for x in (self.a, self.b) if not isinstance(x, Numbers | Prepared)]
@@ -253,16 +298,37 @@ class Pair:
 
     @property
     def matrices(self) -> tuple[Any, Any]:
+        """Both operands as given, vectors as matrices; for a prepared operand its slices.
+
+        Of complex products the matrices of the real product.
+        """
+        if self.sizes.is_complex:
+            left, right = (x.slices if isinstance(x, Prepared) else self.rows(side) for x, side in self._sides)
+            return left, (right if isinstance(self.b, Prepared) else right.swapaxes(1, 2))
+        return self.native_matrices
+
+    @property
+    def _sides(self) -> tuple[tuple[Any, Side], tuple[Any, Side]]:
+        return (self.a, "left"), (self.b, "right")
+
+    @property
+    def native_matrices(self) -> tuple[Any, Any]:
         """Both operands as given, vectors as matrices; for a prepared operand its slices."""
         a, b = (x.slices if isinstance(x, Prepared) else x for x in (self.a, self.b))
         # A vector is no prepared operand: plans are made for matrices.
         return (a[None, :] if len(self.a.shape) == 1 else a), (b[:, None] if len(self.b.shape) == 1 else b)
 
     def rows(self, side: Side) -> Any:
-        """An operand as a stack of rows; a copy, counted in `copied`, where no view has that shape."""
+        """An operand as a stack of rows; a copy, counted in `copied`, where no view has that shape.
+
+        Of a complex product the rows of real parts.
+        """
         if side not in self._views:
             operand, rows = (self.a, left_rows) if side == "left" else (self.b, right_rows)
-            self._views[side] = view = rows(operand, self.sizes, self.backend.broadcast_to)
+            view = rows(operand, self.sizes, self.backend.broadcast_to)
+            if self.sizes.is_complex:
+                view = real_rows(view, side, self.sizes.parts)
+            self._views[side] = view
             if not self.backend.overlap(view, operand):
                 self.copied += view.nbytes
         return self._views[side]
@@ -270,7 +336,7 @@ class Pair:
     @property
     def held(self) -> int:
         """Bytes held until the product is done: copies, and the descriptions of operands that are not prepared."""
-        stack, given = self.sizes.stack, ((1, self.a), (2, self.b))
+        stack, given = self.sizes.real_stack, ((1, self.a), (2, self.b))
         rows = sum(stack[0] * stack[axis] for axis, x in given if not isinstance(x, Prepared))
         return self.copied + self.backend.row_bytes * rows
 
@@ -280,7 +346,7 @@ class Pair:
 
     @property
     def _native_bytes(self) -> int:
-        itemsize = 8 if self.dtype == "float64" else 4
+        itemsize = (8 if part_of(self.dtype) == "float64" else 4) * (1 + is_complex(self.dtype))
         converted = sum(itemsize * prod(x.shape) for x in (self.a, self.b) if dtype_of("", x) != self.dtype)
         return self.copied + converted
 
@@ -326,6 +392,15 @@ class Pair:
         stack = operand.slices.x if isinstance(operand, Prepared) else self.rows(side)
         return max(1, int(stack.shape[0]) // max(1, prod(operand.shape[:-2])))
 
+    def repeats(self, side: Side) -> int:
+        """How many times each element of an operand occurs in its rows; a column of B may be in two rows of parts."""
+        return self.copies(side) * (2 if side == "right" and self.sizes.parts == (2, 2) else 1)
+
+    def flagged(self, side: Side, flags: Any) -> int:
+        """Number of rows of the operand of which a row that is multiplied is flagged; flags: shape (batch, rows)."""
+        rows = self.sizes.stack[1 if side == "left" else 2]
+        return int(flags.reshape(flags.shape[0], rows, -1).any(axis=-1).sum()) // self.copies(side)
+
     def check_plan(self, plan: Plan) -> None:
         """Refuse a plan that the operands or the machine do not fit.
 
@@ -340,6 +415,9 @@ class Pair:
             )
         if plan.dtype != self.dtype:
             raise ValueError(f"plan: made for {plan.dtype}, but a and b give {self.dtype}")
+        if plan.parts != self.sizes.parts:
+            made, given = (" and ".join(_KINDS[n] for n in parts) for parts in (plan.parts, self.sizes.parts))
+            raise ValueError(f"plan: made for a and b that are {made}, but they are {given}")
         if self.wide:
             check_holds_multiprecision(plan)
         if self._wider and isinstance(plan.scheme, Words):
@@ -348,8 +426,10 @@ class Pair:
             if isinstance(x, Prepared):
                 if x.side != side:
                     raise ValueError(f"{name}: prepared as {x.side} operand; prepare it as {side}")
-                same = (x.plan.scheme, x.plan.engine, x.plan.shape) == (plan.scheme, plan.engine, plan.shape)
-                same = same and self.backend.same_slices(x.plan, plan)
+                same = (x.plan.scheme, x.plan.engine, x.plan.shape, x.plan.parts) == (
+                    plan.scheme, plan.engine, plan.shape, plan.parts,
+                )  # fmt: skip
+                same = same and self.backend.same_slices(x.plan.of_real, plan.of_real)
                 stack = x.slices.x.shape[0]  # its matrices have the order of the batch that it was prepared for
                 if not same or (stack != 1 and _stripped(x.plan.batch) != _stripped(plan.batch)):
                     raise ValueError(f"{name}: prepared for another plan; prepare it with this one")
@@ -357,13 +437,28 @@ class Pair:
         check_runs(plan.scheme, plan.engine, self.backend.machine())
 
     def result(self, dtype: str) -> Any:
-        """Memory in which the result is computed, shape (batch, m, n): that of `out` if `in_place`.
+        """Memory for the result, shape (batch, m, n): that of `out` if `in_place`.
 
         `dtype` is the format that the plan gives the result.
         """
         if self.in_place:
             return self.backend.asarray(self.out).reshape(self.sizes.stack)
         return self.backend.empty(self.sizes.stack, dtype)
+
+    def entries(self, c: Any) -> Any:
+        """Memory for the entries of the real product of a complex one: that of its result c, if a view has that shape.
+
+        c itself of a real product.
+        """
+        parts = self.sizes.parts
+        if parts == (2, 1):
+            return self.backend.empty(self.sizes.real_stack, part_of(self.dtype))
+        return c if parts == REAL else real_entries(c, self.dtype, parts)
+
+    def join(self, entries: Any, c: Any) -> None:
+        """Bring computed entries of the real product into the result c, where they are not in its memory already."""
+        if self.sizes.parts == (2, 1):
+            join_into(entries, c)
 
     def returned(self, c: Any) -> Any:
         """The computed result c in the caller's shape, copied to `out` if that is given and not `in_place`."""
@@ -380,6 +475,9 @@ class Pair:
         if not self.in_place:
             self.out[...] = c
         return self.out
+
+
+_KINDS = {1: "real", 2: "complex"}
 
 
 def _is_integer(x: Any) -> bool:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 
 from ozaki._accuracy import Accuracy
 from ozaki._combination import Combination
+from ozaki._complex import REAL, Parts, length_of, real_stack, spread_of
+from ozaki._formats import part_of
 from ozaki._report import power_of_two, priced, rounded_up, several
 from ozaki.schemes import Scheme, Words
 
@@ -53,7 +55,7 @@ class Plan:
     ----------
     shape : (m, k, n)
     batch : leading dimensions of the result
-    dtype : the format of the result: "float32", "float64", or, of multiprecision numbers of 106 bits, "mp106"
+    dtype : the format of the result: "float32", "complex128", or, of multiprecision numbers of 106 bits, "mp106"
     scheme : Digits, Residues or Words, with `name`, `count` of slices and `products`, or None for the native product
     target : the accuracy asked for; where a count of slices or the native product was asked for instead, the default
         accuracy, whose measure `bound` is in
@@ -69,6 +71,7 @@ class Plan:
     strict : whether products of other operands are refused where the target is not proven for them; None if the plan
         promises no target: an a-priori plan, whose bound holds for all operands, or one for a scheme or a number of
         slices that was given without an accuracy
+    parts : real parts of an element of A and of B: 2 of complex ones
     candidates : what planning weighed, the fastest first; empty unless `ozaki.plan` made the plan from operands
     """
 
@@ -84,7 +87,26 @@ class Plan:
     workspace_limit: int | None = None
     why: str = ""
     strict: bool | None = None
+    parts: Parts = REAL
     candidates: tuple[Candidate, ...] = field(default=(), compare=False, repr=False)
+
+    @property
+    def length(self) -> int:
+        """Products of real numbers whose sum is a part of an entry: k, or 2 k if both operands are complex."""
+        return length_of(self.shape[1], self.parts)
+
+    @property
+    def spread(self) -> float:
+        """Factor on a bound of the real product that gives the bound of entries (`_complex.spread_of`)."""
+        return spread_of(self.parts)
+
+    @property
+    def of_real(self) -> Plan:
+        """The plan of the real product whose entries are all parts of those of this product."""
+        if self.parts == REAL:
+            return self
+        _, m, n = real_stack((1, *self.shape[::2]), self.parts)
+        return replace(self, shape=(m, self.length, n), dtype=part_of(self.dtype), parts=REAL)
 
     @property
     def native(self) -> bool:

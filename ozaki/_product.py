@@ -13,7 +13,7 @@ import numpy as np
 
 from ozaki._checks import check_choices
 from ozaki._choices import Choices
-from ozaki._formats import is_multiprecision
+from ozaki._formats import is_multiprecision, part_of
 from ozaki._operands import SIDES
 from ozaki._pair import Pair
 from ozaki._plan import Plan
@@ -76,8 +76,8 @@ class Product:
         rest = None if self._limit is None else max(self._limit - pair.held, 0)
         combination = None
         if pair.combination is not None and not pair.sums_exactly:
-            combination = replace(pair.combination, c=pair.addend)
-        return pair.backend.work(*pair.matrices, pair.rows, pair.dtype, rest, combination)
+            combination = replace(pair.combination, c=pair.real_addend)
+        return pair.backend.work(*pair.matrices, pair.rows, part_of(pair.dtype), rest, combination)
 
     # Planning --------------------------------------------------------------------------------------------------------
 
@@ -146,7 +146,7 @@ class Product:
             self._began_early = True
             plan, needs = foresee(question, facts)
             if plan.scheme is not None and plan.scheme.exact:
-                self.work.begin([each for each in needs if _of_one_level(each, need)], plan)
+                self.work.begin([each for each in needs if _of_one_level(each, need)], plan.of_real)
         return self._measure(need)
 
     def _check(self, plan: Plan, report: bool) -> None:
@@ -181,7 +181,7 @@ class Product:
         pair = self._pair
         if pair.native_obstacle or not self._measure(NativeInRange()):
             return inf
-        return native.bound(max(pair.sizes.shape[1], 1), pair.dtype)
+        return native.bound(max(pair.sizes.length, 1), pair.dtype, pair.sizes.spread)
 
     # Computing -------------------------------------------------------------------------------------------------------
 
@@ -192,22 +192,56 @@ class Product:
         c = pair.result(plan.dtype)
         if 0 in pair.sizes.stack:
             return c
+        entries = c if plan.scheme is None and not pair.nothing_to_multiply else pair.entries(c)
         if pair.nothing_to_multiply:
             if combination is not None:
-                self.work.addend(c)
+                self.work.addend(entries)
             elif not is_multiprecision(plan.dtype):  # else it begins with zeros
                 c[...] = 0
+                return c
+            pair.join(entries, c)
             return c
         if plan.scheme is None:
             pair.check_native_limit(plan.workspace_limit)
-            self.work.native(pair.sizes.own_shape(c))
+            self._native_work.native(pair.sizes.own_shape(c))
         else:
             pair.check_limit(plan.workspace_limit)
             self._check_slices_within_limit(plan)
-            self.work.multiply(plan, c)
+            self.work.multiply(plan.of_real, entries)
+            pair.join(entries, c)
         if combination is not None and not plan.rounds_once(combination):
-            self.work.combine(c)
+            self._combine(c)
         return c
+
+    @property
+    def _native_work(self) -> Work:
+        """The backend's object that multiplies natively: of complex operands themselves, not of their real parts."""
+        pair = self._pair
+        if not pair.sizes.is_complex:
+            return self.work
+        a, b = map(self._converted, pair.native_matrices)
+        return pair.backend.work(a, b, pair.rows, pair.dtype, None)
+
+    def _converted(self, x: Any) -> Any:
+        """A matrix of the dtype of the result; x itself, if it has that."""
+        dtype = self._pair.dtype
+        if str(x.dtype) == dtype:
+            return x
+        found = self._pair.backend.empty(tuple(x.shape), dtype)
+        found[...] = x
+        return found
+
+    def _combine(self, c: Any) -> None:
+        """Make the rounded product in c the expression; each operation rounds."""
+        pair = self._pair
+        if not pair.sizes.is_complex:
+            self.work.combine(c)
+            return
+        assert pair.combination is not None
+        alpha, beta = (factor.value for factor in pair.combination.factors)
+        c *= alpha
+        if pair.addend is not None:
+            c += pair.addend.astype(c.dtype, copy=False) * beta
 
     def _check_slices_within_limit(self, plan: Plan) -> None:
         """Refuse a limit that leaves too little for the engine that an operand was prepared for.
@@ -217,6 +251,7 @@ class Product:
         pair, limit = self._pair, plan.workspace_limit
         if limit is None or not pair.prepared:
             return
+        plan = plan.of_real
         if not pair.backend.same_slices(plan, replace(plan, workspace_limit=limit - pair.held)):
             too_few_bytes(limit, limit + pair.held)
 
@@ -257,13 +292,12 @@ class Product:
                 bound = unrounded = self._native_bound()
             elif self._given is not None:
                 unrounded, bound, _ = self._proven
-            rows = {side: int((self.work.nonfinite(side) > 0).sum()) for side in SIDES}
-            nonfinite = sum(count // pair.copies(side) for side, count in rows.items())
+            nonfinite = sum(pair.flagged(side, self.work.nonfinite(side) > 0) for side in SIDES)
         underflows = estimate = None
         if isinstance(scheme, Words):
-            underflows = sum(self.work.underflows(side, scheme) // pair.copies(side) for side in SIDES)
-            likely = word_bounds.relative(scheme, max(pair.sizes.shape[1], 1), probable=True)
-            estimate = with_rounding(likely, pair.dtype)
+            underflows = sum(self.work.underflows(side, scheme) // pair.repeats(side) for side in SIDES)
+            likely = word_bounds.relative(scheme, max(pair.sizes.length, 1), probable=True)
+            estimate = with_rounding(likely * pair.sizes.spread, pair.dtype)
         relative_error = self._relative_bound(plan, bound) if relative else None
         once = None if pair.combination is None else plan.rounds_once(pair.combination)
         held = pair.copied
@@ -277,7 +311,7 @@ class Product:
             slices=plan.slices,
             products=plan.products,
             exponent=plan.target.exponent,
-            engine=pair.backend.engine_name(plan, once is True),
+            engine=pair.backend.engine_name(plan.of_real, once is True),
             native=plan.native,
             why=plan.why,
             workspace_bytes=held,

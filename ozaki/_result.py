@@ -6,7 +6,15 @@ from collections.abc import Sequence
 from math import ceil, log2
 
 from ozaki._accuracy import Accuracy
-from ozaki._formats import MULTIPRECISION, SIGNIFICAND_BITS, is_multiprecision, precision_of
+from ozaki._formats import (
+    MULTIPRECISION,
+    SIGNIFICAND_BITS,
+    complex_of,
+    is_complex,
+    is_multiprecision,
+    part_of,
+    precision_of,
+)
 
 _LEAST_BITS = 53
 """Least bits of a multiprecision result where no accuracy is named: a list of small integers has few bits."""
@@ -21,8 +29,10 @@ def result_format(asked: str | None, operands: Sequence[str], target: Accuracy |
     operands : the formats of the operands
     target : the accuracy asked for; None if none is named
     """
-    if asked is not None and asked in SIGNIFICAND_BITS:
+    if asked is not None and (asked in SIGNIFICAND_BITS or is_complex(asked)):
         return asked
+    if asked is None and any(map(is_complex, operands)):
+        return complex_of(part_of(max(operands, key=precision_of)))
     if asked is None and not any(map(is_multiprecision, operands)):
         return max(operands, key=precision_of)
     if asked is not None and is_multiprecision(asked) and asked != MULTIPRECISION:

@@ -1,7 +1,7 @@
 // Copies a stack of matrices into contiguous memory, row after row, for products of cuBLAS that cannot read them as
 // they are: out[(b * rows + i) * cols + j] = x[b * x_batch + i * x_row + j * x_col].
 //
-// Macros: INPUT (double or float), OUTPUT (double or INPUT).
+// Macros: INPUT (double, float, or of complex numbers double2, float2), OUTPUT (double for double and float, or INPUT).
 //
 // Matrices are rows x cols; `entries` counts those of all matrices. Strides are in elements, of any sign.
 //

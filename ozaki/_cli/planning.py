@@ -14,8 +14,8 @@ import numpy.typing as npt
 import ozaki
 from ozaki._checks import check_choices, check_runs
 from ozaki._choices import Choices
-from ozaki._formats import in_units, is_multiprecision, precision_of
-from ozaki._operands import DTYPES, Shapes, shapes
+from ozaki._formats import SIGNIFICAND_BITS, in_units, is_multiprecision, precision_of
+from ozaki._operands import Shapes, shapes
 from ozaki._pair import NO_MULTIPRECISION
 from ozaki._report import priced
 from ozaki._result import result_format
@@ -134,7 +134,7 @@ def _plan_of_shapes(
         return plan, f"the elements decide whether that proves what is asked for ({asked}): plan from files"
     check_choices(choices, backend)
     assert choices.dtype is not None
-    dtype = result_format(choices.dtype, DTYPES, target)
+    dtype = result_format(choices.dtype, tuple(SIGNIFICAND_BITS), target)
     wide = is_multiprecision(dtype)
     obstacle = NO_MULTIPRECISION if wide else backend.native_obstacle(dtype)
     question = Question(sizes, dtype, choices, backend.machine(), obstacle, wide=wide)

@@ -8,6 +8,7 @@ from math import inf
 from typing import Literal
 
 from ozaki._accuracy import Accuracy, default_accuracy
+from ozaki._formats import part_of
 from ozaki._report import rounded_up
 from ozaki.bounds import native
 from ozaki.bounds import words as word_bounds
@@ -72,7 +73,11 @@ OUT_OF_RANGE = "products of these operands, or sums of them, may over- or underf
 
 def native_bound(question: Question) -> float:
     """The componentwise bound of the native product, roundings included; inf where it is not an IEEE product."""
-    return inf if question.native_obstacle else native.bound(max(question.k, 1), question.dtype)
+    return (
+        inf
+        if question.native_obstacle
+        else native.bound(max(question.length, 1), question.dtype, question.sizes.spread)
+    )
 
 
 def names_of(scheme: str, wide: bool = False) -> tuple[str, ...]:
@@ -95,10 +100,11 @@ def names_of(scheme: str, wide: bool = False) -> tuple[str, ...]:
 @lru_cache(maxsize=1024)
 def candidates_of(question: Question) -> Candidates:
     """The candidates for a question, as far as they are known without the operands."""
-    choices, k, dtype, target = question.choices, question.k, question.dtype, question.target
+    choices, dtype, target = question.choices, question.dtype, question.target
+    length, spread = question.length, question.sizes.spread
     words: tuple[Words, ...] = ()
-    # With the rounding to the result, the bound of a native product of k - 1 indices is no more than that of k indices.
-    least = 0.0 if question.wide else native.bound(max(k - 1, 0), dtype)
+    # With the rounding to the result, the bound of a native product of one index less is no more than that of all.
+    least = 0.0 if question.wide else native.bound(max(length - 1, 0), dtype, spread)
     tolerance = least if target is None else target.tolerance
     ruled_out: str | None
     if choices.scheme != "auto":
@@ -109,7 +115,7 @@ def candidates_of(question: Question) -> Candidates:
         ruled_out = f"native product ruled out by engine={choices.engine!r}"
     else:
         if not question.wide:
-            words = _words_that_may_do(question.machine, k, dtype, target, tolerance)
+            words = _words_that_may_do(question.machine, length, dtype, target, tolerance / spread)
         ruled_out = question.native_obstacle
         if ruled_out is None and target is not None:
             bound = native_bound(question)
@@ -117,7 +123,7 @@ def candidates_of(question: Question) -> Candidates:
                 ruled_out = f"native product proves only {rounded_up(bound)}"
     if ruled_out is None and not question.native_fits:
         ruled_out = "native product ruled out: converting an operand takes more than the limit"
-    usual = question.before_rounding(target or default_accuracy(dtype, k))
+    usual = question.before_rounding(target or default_accuracy(dtype, question.k))
     digits_target = usual
     if target is None and words:
         digits_target = replace(usual, tolerance=min(_DIGITS_LEEWAY * usual.tolerance, tolerance))
@@ -140,7 +146,9 @@ def _words_that_may_do(
 
     Only promoted ones, whose root-mean-square error on ordinary data is below that of a native float32 product.
     """
-    if dtype != "float32" or (target is not None and target.bits is not None and target.bits > FORMATS["fp32"].bits):
+    if part_of(dtype) != "float32" or (
+        target is not None and target.bits is not None and target.bits > FORMATS["fp32"].bits
+    ):
         return ()
     return tuple(
         words
@@ -157,13 +165,13 @@ def fastest(question: Question, candidates: Candidates, slices: Scheme | None = 
     """
     if not candidates.words and candidates.native_ruled_out is not None:
         return "slices", candidates.native_ruled_out
-    likely = slices or likely_schemes(candidates.target, max(question.k, 1), names_of("auto", question.wide))[0]
+    likely = slices or likely_schemes(candidates.target, max(question.length, 1), names_of("auto", question.wide))[0]
     ways = (
         *((likely,) if candidates.slices else ()),
         *candidates.words,
         *((None,) if candidates.native_ruled_out is None else ()),
     )
-    way = question.machine.fastest(question.sizes.stack, question.k, question.dtype, ways)
+    way = question.machine.fastest(question.sizes.real_stack, question.length, part_of(question.dtype), ways)
     asked = "it proves what is asked" if candidates.accuracy_named else "no accuracy is named"
     if way is None:
         return "native", f"native product: fastest here, and {asked}"

@@ -73,7 +73,7 @@ def choose(question: Question, facts: Facts) -> Plan:
         names_of(scheme.name if isinstance(scheme, Words) else scheme, wide=True)  # refuses other schemes than residues
     if question.target is not None and question.target.exact:
         return _exact(question, facts)
-    named = named_scheme(question.choices, question.dtype, question.k, question.machine)
+    named = named_scheme(question.choices, question.dtype, question.length, question.machine)
     if named is not None:
         return _named(question, facts, named)
     if question.choices.scheme == "native":
@@ -105,7 +105,7 @@ def _exact(question: Question, facts: Facts) -> Plan:
     ValueError
         If no scheme holds so many bits, or none that runs here.
     """
-    choices, k, target = question.choices, question.k, question.target
+    choices, k, target = question.choices, question.length, question.target
     assert target is not None
     family = "residues"
     spans: tuple[int, int] = (0, 0) if question.empty else facts[Spans()]
@@ -137,11 +137,11 @@ def _exact(question: Question, facts: Facts) -> Plan:
 
 def _relative(question: Question, target: Accuracy, facts: Facts) -> Plan:
     """The plan of slices whose product proves a relative target: residues, if the caller names nothing else."""
-    name = integer_scheme(str(question.choices.scheme), question.k)
+    name = integer_scheme(str(question.choices.scheme), question.length)
     family = "residues" if name == "auto" else name
     if question.empty:
         return _plan(question, scheme_of(family, least_of(family, 1)), target, 0.0, "an empty product")
-    choice = choose_relative(target, question.k, family, facts)
+    choice = choose_relative(target, question.length, family, facts)
     return _plan(question, choice.scheme, target, choice.bound, "a relative error is proven from the product itself")
 
 
@@ -151,7 +151,7 @@ def _named(question: Question, facts: Facts, scheme: Scheme | Words) -> Plan:
     if target is None and not question.for_operands:
         return plan_for_any(question.sizes, question.dtype, scheme, None, question.choices, why)
     goal = question.before_rounding(target or default_accuracy(question.dtype, question.k))
-    bound = 0.0 if question.empty else proven_bound(scheme, goal, question.k, facts)
+    bound = 0.0 if question.empty else proven_bound(scheme, goal, question.length, facts, spread=question.sizes.spread)
     check_proven(scheme, bound, target, goal.measure, "these operands")
     return _plan(question, scheme, goal, bound, why)
 
@@ -183,8 +183,8 @@ def _in_range(question: Question, facts: Facts) -> bool:
 def _empty_product(question: Question, candidates: Candidates) -> Plan:
     """The plan of an empty product by slices; any count would do."""
     assert isinstance(question.choices.scheme, str)
-    names = names_of(integer_scheme(question.choices.scheme, question.k), question.wide)
-    scheme = choose_a_priori(Accuracy("row-column", 0.5), max(question.k, 1), names).scheme
+    names = names_of(integer_scheme(question.choices.scheme, question.length), question.wide)
+    scheme = choose_a_priori(Accuracy("row-column", 0.5), max(question.length, 1), names).scheme
     return _plan(question, scheme, candidates.target, 0.0, "an empty product")
 
 
@@ -210,7 +210,7 @@ def _digits_of_ordinary(question: Question, candidates: Candidates, facts: Facts
 
     Otherwise the digits that these operands need at least, one more than ordinary ones; None if digits were not tried.
     """
-    names, k, target = names_of("auto"), question.k, candidates.digits_target
+    names, k, target = names_of("auto"), question.length, candidates.digits_target
     digits = likely_schemes(target, k, names)[0]
     kind, why = _fastest(question, candidates, facts, digits)
     if kind != "slices" or digits.name != "digits" or target.measure != "componentwise":
@@ -220,9 +220,9 @@ def _digits_of_ordinary(question: Question, candidates: Candidates, facts: Facts
     right: Least
     left, right = facts[Sample()]
     estimate = estimates.usual_of_sample(left, right, min(SAMPLED, k), digits, k)
-    if not _SAFETY * estimate <= target.tolerance:
+    if not _SAFETY * estimate * question.sizes.spread <= target.tolerance:
         return more
-    proof = Proof(facts, k, target, digits)
+    proof = Proof(facts, k, target, digits, question.sizes.spread)
     if proof.bound(digits) > target.tolerance:
         return more
     choice = search(target, k, names, proof, wide=False)
@@ -257,14 +257,15 @@ def _other_than_slices(
 
 def _bound_of_words(question: Question, words: Words, tolerance: float, facts: Facts) -> float:
     """The bound of words by the cheapest evidence; if that misses the tolerance, by the least product (B9)."""
-    bound: float = facts[CutBound(words)]
-    return bound if bound <= tolerance else word_bounds.by_least(facts[LeastProduct()], words, question.k)
+    spread = question.sizes.spread
+    bound: float = facts[CutBound(words)] * spread
+    return bound if bound <= tolerance else word_bounds.by_least(facts[LeastProduct()], words, question.length) * spread
 
 
 def _slices(question: Question, candidates: Candidates, why: str, facts: Facts) -> Plan:
     """The plan of the fewest slice products, unless these operands need so many that another candidate is faster."""
     assert isinstance(question.choices.scheme, str)
-    k, target = question.k, candidates.target
+    k, target = question.length, candidates.target
     if candidates.native_ruled_out is None and not candidates.accuracy_named and facts[Overlap()] < _LEAST_OVERLAP:
         # A proof would fail, and cost a tenth of the product or more. Without a named accuracy none is needed.
         plan = _other_than_slices(question, candidates.without_slices(), facts, None)
@@ -272,7 +273,7 @@ def _slices(question: Question, candidates: Candidates, why: str, facts: Facts) 
         return plan
     names = names_of(integer_scheme(question.choices.scheme, k), question.wide)
     likely = likely_schemes(target, k, names)[0]
-    proof = Proof(facts, k, target, likely)
+    proof = Proof(facts, k, target, likely, question.sizes.spread)
     choice = search(target, k, names, proof, wide=candidates.native_ruled_out is not None)
     if choice is None and not _native_may_run(question, candidates, facts):
         choice = search(target, k, names, proof)
@@ -302,5 +303,5 @@ def _plan(question: Question, scheme: Scheme | Words, target: Accuracy, bound: f
     proven = with_rounding(bound, question.dtype, target.exponent)
     return Plan(
         sizes.shape, sizes.batch, question.dtype, scheme, target, proven, bound, False, choices.engine,
-        choices.workspace_limit, why,
+        choices.workspace_limit, why, parts=sizes.parts,
     )  # fmt: skip

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ozaki._checks import check_choices, check_native
 from ozaki._choices import Choices
-from ozaki._formats import is_multiprecision
-from ozaki._operands import DTYPES, Shapes, Side, broadcast
+from ozaki._formats import SIGNIFICAND_BITS, is_complex, is_multiprecision
+from ozaki._operands import Shapes, Side, broadcast
 from ozaki._plan import Plan
 from ozaki._result import result_format
 from ozaki.bounds import native
+from ozaki.bounds.rounding import UP
 from ozaki.planning.candidates import names_of
 from ozaki.planning.given import (
     NATIVE_ASKED_FOR,
@@ -42,16 +45,19 @@ def plan_for_shapes(sizes: Shapes, asked: str, choices: Choices) -> Plan:
     if asked == "int64" or (target is not None and target.exact):
         what = "dtype: an int64 product" if asked == "int64" else "accuracy: an exact product"
         raise ValueError(f"{what} takes slices for all bits of its operands, so it depends on the data; plan from them")
-    dtype = result_format(asked, DTYPES, target)
+    dtype = result_format(asked, (asked,) if is_complex(asked) else tuple(SIGNIFICAND_BITS), target)
+    if is_complex(dtype):
+        sizes = replace(sizes, parts=(2, 2))
+    length = sizes.length
     wide = is_multiprecision(dtype)
     if wide:
         names_of(choices.scheme.name if isinstance(choices.scheme, Words) else choices.scheme, wide)  # residues alone
     asked_for, target = target, None if target is None else target_before_rounding(target, dtype)
-    if (scheme := named_scheme(choices, dtype, k, None)) is not None:
+    if (scheme := named_scheme(choices, dtype, length, None)) is not None:
         return plan_for_any(sizes, dtype, scheme, target, choices, why_named(scheme))
     assert isinstance(choices.scheme, str)
     if choices.scheme == "native":
-        bound = native.bound(max(k, 1), dtype)
+        bound = native.bound(max(length, 1), dtype, sizes.spread)
         check_native(dtype, target, choices, bound)
         return native_plan(sizes, dtype, target, bound, NATIVE_ASKED_FOR, choices.workspace_limit)
     if asked_for is not None and asked_for.measure in ("componentwise", "relative"):
@@ -61,7 +67,8 @@ def plan_for_shapes(sizes: Shapes, asked: str, choices: Choices) -> Plan:
             f"operands, or ask for Accuracy('row-column', {asked_for.tolerance:.3g}{exponent}) or a number of slices"
         )
     target = target or usual_target(dtype, k)
-    choice = choose_a_priori(target, max(k, 1), names_of(integer_scheme(choices.scheme, k), wide))
+    of_parts = replace(target, tolerance=target.tolerance / sizes.spread / UP)
+    choice = choose_a_priori(of_parts, max(length, 1), names_of(integer_scheme(choices.scheme, length), wide))
     return plan_for_any(sizes, dtype, choice.scheme, target, choices, "")
 
 
@@ -72,7 +79,7 @@ def shapes_of_plan(x: tuple[int, ...], side: Side, plan: Plan) -> Shapes:
     if len(x) < 2 or x[-2:] != matrix or not _broadcasts(x[:-2], plan.batch):
         expected = f"{(*plan.batch, *matrix)}" + (f" or {matrix}" if plan.batch else "")
         raise ValueError(f"x: shape {x} does not fit the {side} side of the plan; expected {expected}")
-    return Shapes(plan.batch, plan.shape, (*plan.batch, m, n))
+    return Shapes(plan.batch, plan.shape, (*plan.batch, m, n), parts=plan.parts)
 
 
 def _broadcasts(batch: tuple[int, ...], to: tuple[int, ...]) -> bool:

@@ -62,14 +62,14 @@ def plan_for_any(
     ValueError
         If the scheme does not prove the target for all operands.
     """
-    k = max(sizes.shape[1], 1)
-    goal = target or usual_target(dtype, k)
-    bound = a_priori(scheme, k, goal.exponent)
+    goal = target or usual_target(dtype, max(sizes.shape[1], 1))
+    bound = a_priori(scheme, max(sizes.length, 1), goal.exponent) * sizes.spread
     check_proven(scheme, bound, target, "row-column", "any operands")
     proven = with_rounding(bound, dtype, goal.exponent)
     return Plan(
-        sizes.shape, sizes.batch, dtype, scheme, goal, proven, bound, True, choices.engine, choices.workspace_limit, why
-    )
+        sizes.shape, sizes.batch, dtype, scheme, goal, proven, bound, True, choices.engine, choices.workspace_limit,
+        why, parts=sizes.parts,
+    )  # fmt: skip
 
 
 def usual_target(dtype: str, k: int) -> Accuracy:
@@ -88,4 +88,7 @@ def native_plan(
 ) -> Plan:
     """The plan of the native product: its bound is componentwise, and so holds in every measure."""
     target = target or default_accuracy(dtype, sizes.shape[1])
-    return Plan(sizes.shape, sizes.batch, dtype, None, target, bound, bound, a_priori, workspace_limit=limit, why=why)
+    return Plan(
+        sizes.shape, sizes.batch, dtype, None, target, bound, bound, a_priori, workspace_limit=limit, why=why,
+        parts=sizes.parts,
+    )  # fmt: skip

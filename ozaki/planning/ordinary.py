@@ -60,8 +60,8 @@ class _OrdinaryFacts(Facts):
 
     def __init__(self, question: Question, facts: Facts) -> None:
         super().__init__(facts)
-        self._k = max(question.k, 1)
-        _, m, n = question.sizes.stack
+        self._k = max(question.length, 1)
+        _, m, n = question.sizes.real_stack
         bits = precision_of(question.dtype)
         # The smallest of N elements is about N times smaller than the largest, and its last bit lies `bits` lower.
         self._spans = bits + ceil_log2(m * self._k), bits + ceil_log2(n * self._k)

@@ -39,12 +39,12 @@ def proven(plan: Plan, native_obstacle: str | None, facts: Facts, wanted: float 
     wanted : a bound before the rounding that the result should be no larger than, if that can be proven; by default the
         target is enough
     """
-    k, dtype, target = plan.shape[1], plan.dtype, plan.target
+    k, spread, dtype, target = plan.length, plan.spread, plan.dtype, plan.target
     if plan.scheme is None:
         in_range = native_obstacle is None and facts[NativeInRange()]
-        bound = native.bound(max(k, 1), dtype) if in_range else inf
+        bound = native.bound(max(k, 1), dtype, spread) if in_range else inf
         return Proven(bound, bound, suffices(bound, target.tolerance, dtype))
-    unrounded = proven_bound(plan.scheme, target, k, facts, wanted)
+    unrounded = proven_bound(plan.scheme, target, k, facts, wanted, spread)
     bound = with_rounding(unrounded, dtype, target.exponent)
     if target.exact and is_multiprecision(dtype):
         met = unrounded == 0 and exact_bits(facts[Spans()], k) <= precision_of(dtype)

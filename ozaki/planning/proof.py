@@ -33,11 +33,13 @@ class Proof:
 
     Parameters
     ----------
+    k : inner dimension of the (real) product
     first : the scheme whose worst ratio is asked for first; that fact also has the spans of the operands
+    spread : factor on bounds of the real product that gives those of complex entries; 1 of a real product
     """
 
-    def __init__(self, facts: Facts, k: int, target: Accuracy, first: Scheme | Words) -> None:
-        self._facts, self._k, self._first = facts, k, first
+    def __init__(self, facts: Facts, k: int, target: Accuracy, first: Scheme | Words, spread: float = 1.0) -> None:
+        self._facts, self._k, self._first, self._spread = facts, k, first, spread
         self._measure, self._exponent = target.measure, target.exponent
         self._levels = levels(k) if target.measure == "componentwise" else ()
         self._level_index = 0
@@ -45,7 +47,7 @@ class Proof:
 
     def bound(self, scheme: Scheme | Words) -> float:
         """The bound of a scheme at the current level, before the rounding to the output; inf where there is none."""
-        bound = self._bound(scheme)
+        bound = self._bound(scheme) * self._spread
         return inf if bound > FAR / 2.0**100 else bound
 
     def _bound(self, scheme: Scheme | Words) -> float:
@@ -66,7 +68,7 @@ class Proof:
         """A lower bound of `bound(scheme)`, from the first rows of A; inf where `bound` is surely inf at this level."""
         if not self._levels or scheme.scaling(self._k) is None:
             return self.bound(scheme)
-        return self._ratio(scheme, few_rows=True)
+        return self._ratio(scheme, few_rows=True) * self._spread
 
     def _ratio(self, scheme: Scheme | Words, few_rows: bool = False) -> float:
         """The worst ratio of the scheme at the current level, a number without unit; inf where it has none."""
@@ -152,7 +154,9 @@ def exact_below(name: str, most: int, k: int, spans: tuple[int, int]) -> int:
     return first_count(exact, least_of(name, k), most)
 
 
-def proven_bound(scheme: Scheme | Words, target: Accuracy, k: int, facts: Facts, wanted: float = inf) -> float:
+def proven_bound(
+    scheme: Scheme | Words, target: Accuracy, k: int, facts: Facts, wanted: float = inf, spread: float = 1.0
+) -> float:
     """The bound of a given scheme, before the rounding to the output, from the first level at which it suffices.
 
     It suffices if it meets the target and is no larger than `wanted`. Where no level suffices, it is the bound at the
@@ -164,9 +168,9 @@ def proven_bound(scheme: Scheme | Words, target: Accuracy, k: int, facts: Facts,
         return relative_bound(facts[RelativeError(scheme)], target.exponent)
 
     enough = min(target.tolerance, wanted)
-    proof = Proof(facts, k, target, scheme)
+    proof = Proof(facts, k, target, scheme, spread)
     while (bound := proof.bound(scheme)) > enough and proof.sharpen(inf):
         pass
     if isinstance(scheme, Words) and bound > enough:
-        bound = min(bound, word_bounds.by_least(facts[LeastProduct()], scheme, k))
+        bound = min(bound, word_bounds.by_least(facts[LeastProduct()], scheme, k) * spread)
     return bound

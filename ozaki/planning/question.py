@@ -54,7 +54,7 @@ class Question:
     Attributes
     ----------
     sizes : shapes of the product
-    dtype : the format of the result: "float32", "float64", or, say, "mp106"
+    dtype : the format of the result: "float32", "complex128", or, say, "mp106"
     choices : what the caller chose, checked
     machine : where it runs
     native_obstacle : why the native product is not an IEEE product here; None if it is
@@ -82,7 +82,13 @@ class Question:
 
     @property
     def k(self) -> int:
+        """The inner dimension, on which shorthands of accuracies depend."""
         return self.sizes.shape[1]
+
+    @property
+    def length(self) -> int:
+        """The inner dimension of the real product that is computed, on which schemes and bounds depend."""
+        return self.sizes.length
 
     @cached_property
     def empty(self) -> bool:

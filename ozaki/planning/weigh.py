@@ -6,6 +6,7 @@ from dataclasses import replace
 from math import inf
 
 from ozaki._accuracy import Accuracy
+from ozaki._formats import part_of
 from ozaki._plan import Candidate, Plan
 from ozaki._report import counted
 from ozaki.bounds.rounding import with_rounding
@@ -36,8 +37,8 @@ def weigh(question: Question, facts: Facts, plan: Plan) -> tuple[Candidate, ...]
 def _ways(question: Question, candidates: Candidates, plan: Plan) -> list[Way]:
     """All candidates: slices as many as the plan has, and of another scheme as many as ordinary operands need."""
     assert isinstance(question.choices.scheme, str)
-    names = names_of(integer_scheme(question.choices.scheme, question.k), question.wide)
-    likely = likely_schemes(candidates.target, max(question.k, 1), names)
+    names = names_of(integer_scheme(question.choices.scheme, question.length), question.wide)
+    likely = likely_schemes(candidates.target, max(question.length, 1), names)
     own = () if plan.scheme is None or not plan.scheme.exact else (plan.scheme,)
     slices = (*own, *(scheme for scheme in likely if all(scheme.name != one.name for one in own)))
     native: tuple[Way, ...] = (None,) if question.choices.scheme == "auto" else ()
@@ -47,7 +48,7 @@ def _ways(question: Question, candidates: Candidates, plan: Plan) -> list[Way]:
 
 
 def _weighed(question: Question, facts: Facts, plan: Plan, way: Way) -> Candidate:
-    seconds = question.machine.seconds(question.sizes.stack, question.k, question.dtype, way)
+    seconds = question.machine.seconds(question.sizes.real_stack, question.length, part_of(question.dtype), way)
     name = "native product" if way is None else counted(way.count, way.name)
     chosen = way == plan.scheme
     unknown = chosen and way is not None and plan.bound == inf  # from shapes: the elements decide what it proves
@@ -63,9 +64,9 @@ def _known_bound(question: Question, facts: Facts, target: Accuracy, way: Way) -
         return native_bound(question)
     try:
         if isinstance(way, Words):
-            bound: float = facts[CutBound(way)]
+            bound: float = facts[CutBound(way)] * question.sizes.spread
         else:
-            bound = Proof(facts, question.k, target, way).bound(way)
+            bound = Proof(facts, question.length, target, way, question.sizes.spread).bound(way)
     except MissingFact:
         return None
     return with_rounding(bound, question.dtype, target.exponent)

@@ -194,7 +194,7 @@ def gemm_ex(
     assert type_a == type_b and compute == COMPUTE[type_a, type_c]
     x = matrix(a, m, k, lda, words) if op_a == 0 else matrix(a, k, m, lda, words).T
     y = matrix(b, k, n, ldb, words) if op_b == 0 else matrix(b, n, k, ldb, words).T
-    if all((each == np.rint(each)).all() for each in (x, y)):
+    if not np.iscomplexobj(x) and all((each == np.rint(each)).all() for each in (x, y)):
         x, y = x.astype(np.float64), y.astype(np.float64)
         assert (abs(x) @ abs(y)).max() <= exact
     matrix(c, m, n, ldc, products)[:] = x @ y
@@ -214,11 +214,11 @@ def on_current_stream(function: Any) -> Any:
 
 TYPES = {
     (3, 10): ("int8", "int32", 2**31 - 1), (2, 0): ("float16", "float32", 2**24), (1, 1): ("f8", "f8", 2**53),
-    (0, 0): ("f4", "f4", 2**24),
+    (0, 0): ("f4", "f4", 2**24), (4, 4): ("c8", "c8", 2**24), (5, 5): ("c16", "c16", 2**53),
 }  # fmt: skip
 """Dtypes of operands and products and the largest exact sum of integers, by numbers of cudaDataType_t (A's, C's)."""
 
-COMPUTE = {(3, 10): 72, (2, 0): 68, (1, 1): 70, (0, 0): 69}
+COMPUTE = {(3, 10): 72, (2, 0): 68, (1, 1): 70, (0, 0): 69, (4, 4): 69, (5, 5): 70}
 """Numbers of cublasComputeType_t, by numbers of cudaDataType_t (A's, C's); the one of float32 never takes TF32."""
 
 

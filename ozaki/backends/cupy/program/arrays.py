@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 
 Kind = Literal["given", "workspace", "host"]
 
-SIZES = {"b": 1, "B": 1, "i": 4, "I": 4, "f": 4, "q": 8, "l": 8, "d": 8}
+SIZES = {"b": 1, "B": 1, "i": 4, "I": 4, "f": 4, "q": 8, "l": 8, "d": 8, "F": 8, "D": 16}
 """Bytes of an element, by its dtype's character, as `numpy.dtype.char` has it."""
 
 
@@ -31,7 +31,7 @@ class Buffer:
     counted: bool = True
 
 
-_CTYPES = {"f": "float", "d": "double"}
+_CTYPES = {"f": "float", "d": "double", "F": "float2", "D": "double2"}
 
 
 class Place(NamedTuple):

@@ -14,7 +14,7 @@ from ozaki.backends.cupy.program.steps import Out
 def copy(b: Builder, x: Array, out: Array) -> None:
     """Copy x, shape (batch, rows, columns), into the contiguous `out` of the same shape.
 
-    From float32 to float32, or from float32 or float64 to float64.
+    From any dtype to the same one, or from float32 to float64.
     """
     b.launch(_copy_kernel(x.view, out.view), x, Out(out.at))
 

@@ -22,6 +22,12 @@ On an H100, CUBLAS_COMPUTE_32F_PEDANTIC takes as long as CUBLAS_COMPUTE_32F and 
 CUBLAS_COMPUTE_64F_PEDANTIC takes a third longer than CUBLAS_COMPUTE_64F.
 """
 
+COMPLEX128 = GemmTypes(5, 5, 70, 16, "D", 16)
+"""CUDA_C_64F, CUDA_C_64F, CUBLAS_COMPUTE_64F."""
+
+COMPLEX64 = GemmTypes(4, 4, 69, 8, "F", 8)
+"""CUDA_C_32F, CUDA_C_32F, CUBLAS_COMPUTE_32F_PEDANTIC."""
+
 _BATCHED_BELOW = 2**22
 """From so many entries of C on, cuBLAS is faster with one product a call than batched (H200: 1471 against 1147 TOPS at
 8192)."""

@@ -9,16 +9,16 @@ from typing import NamedTuple
 from ozaki.backends.cupy.program.arrays import Array
 from ozaki.backends.cupy.program.builder import Builder
 from ozaki.backends.cupy.steps.copying import copy
-from ozaki.backends.cupy.steps.gemm import FP32, FP64, gemms
+from ozaki.backends.cupy.steps.gemm import COMPLEX64, COMPLEX128, FP32, FP64, gemms
 
-_TYPES = {"float32": FP32, "float64": FP64}
-_CHARS = {"float32": "f", "float64": "d"}
+_TYPES = {"float32": FP32, "float64": FP64, "complex64": COMPLEX64, "complex128": COMPLEX128}
+_CHARS = {dtype: types.product_char for dtype, types in _TYPES.items()}
 
 
 def native(b: Builder, x: Array, y: Array, dtype: str, out: Array) -> None:
     """Add the steps of out = x y, in `dtype`, for matrices or stacks of them, whose batches are broadcast.
 
-    The rows of out must be contiguous. Operands that cuBLAS cannot read as they lie in memory are copied.
+    The rows of out must be contiguous; complex operands have its dtype. Operands that cuBLAS cannot read as they lie in memory are copied.
 
     CuPy's own products through cuBLAS are not used: they take as long again as cuBLAS, copy stacks that are transposed,
     and sum a single entry by kernels that flush float32 subnormals.
