@@ -18,7 +18,8 @@ _CHARS = {dtype: types.product_char for dtype, types in _TYPES.items()}
 def native(b: Builder, x: Array, y: Array, dtype: str, out: Array) -> None:
     """Add the steps of out = x y, in `dtype`, for matrices or stacks of them, whose batches are broadcast.
 
-    The rows of out must be contiguous; complex operands have its dtype. Operands that cuBLAS cannot read as they lie in memory are copied.
+    The rows of out must be contiguous, and complex operands have its dtype. Operands that cuBLAS cannot read as they
+    lie in memory are copied.
 
     CuPy's own products through cuBLAS are not used: they take as long again as cuBLAS, copy stacks that are transposed,
     and sum a single entry by kernels that flush float32 subnormals.
