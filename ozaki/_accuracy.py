@@ -32,6 +32,7 @@ class Accuracy:
         row-column: abs(E_ij) <= tolerance norm(a_i) norm(b_j), a_i a row of A and b_j a column of B; normwise:
         norm(E)_F <= tolerance norm(A)_F norm(B)_F; relative: abs(E_ij) <= tolerance abs(C_ij), C the exact product, so
         that entries which cancel have as many right digits as all others, and an entry that is zero comes out zero.
+        The abs of complex numbers is the modulus.
     tolerance : float
         Relative to the measure, without unit; below 1 (a result of zeros has the error 1). 0 asks for every bit of the
         product, which a multiprecision or integer result can hold.

@@ -27,11 +27,11 @@ def unmasked(x: Any, name: str | None = None) -> npt.NDArray[Any]:
 def _levels(array: npt.NDArray[Any]) -> int:
     """How many levels of nested sequences to search for masks, where NumPy made `array` of these sequences.
 
-    The innermost sequences hold single numbers, and NumPy turns a masked one into NaN. So without any NaN in the array
-    the innermost level, which has by far the most elements, is not searched.
+    The innermost sequences hold single numbers, and NumPy turns a masked one into NaN, among complex numbers into 0. So
+    the innermost level, which has by far the most elements, is not searched in an array of real numbers without NaN.
     """
-    nan = array.dtype.kind == "f" and np.isnan(array).any()
-    return array.ndim - 1 + int(nan)
+    possible = array.dtype.kind == "c" or (array.dtype.kind == "f" and np.isnan(array).any())
+    return array.ndim - 1 + int(possible)
 
 
 def _hold_masks(x: Sequence[Any], levels: int) -> bool:

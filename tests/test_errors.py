@@ -84,6 +84,7 @@ MASKED = {
     "lists of lists of arrays": [[[1.0, 2.0, 3.0, 4.0]], [ROW]],
     "a deque": deque([ROW, ROW]),
     "an object": ArrayOfMasks(),
+    "complex numbers": [[1j, 2.0, 3.0, np.ma.masked]] * 2,
 }
 
 
@@ -91,19 +92,21 @@ CASES = {
     "no array just now": (matmul(NoArray()), TypeError, "a", "detach"),
     "a plan": (matmul(PLAN), TypeError, "a", "float32 or float64"),
     **{
-        f"masked, {kind}": (call, TypeError, name, "filled(0)")
+        f"masked, {kind}, call {number}": (call, TypeError, name, "filled(0)")
         for kind, x in MASKED.items()
-        for call, name in (
-            (matmul(x), "a"),
-            (matmul(B.T, x), "b"),
-            (gemm(beta=1.0, c=x), "c"),
-            (prepare(x, "left"), "x"),
-            (lambda x=x: reference.exact_matmul(x, B), "a"),
-            (lambda x=x: reference.mpmath_matmul(B.T, x), "b"),
-            (lambda x=x: reference.componentwise_error(x, A, B), "c"),
-            (lambda x=x: reference.componentwise_errors(x, A, B), "c"),
-            (lambda x=x: mma(x, B, 0.0), "a"),
-            (lambda x=x: round_to(x, "fp16"), "x"),
+        for number, (call, name) in enumerate(
+            (
+                (matmul(x), "a"),
+                (matmul(B.T, x), "b"),
+                (gemm(beta=1.0, c=x), "c"),
+                (prepare(x, "left"), "x"),
+                (lambda x=x: reference.exact_matmul(x, B), "a"),
+                (lambda x=x: reference.mpmath_matmul(B.T, x), "b"),
+                (lambda x=x: reference.componentwise_error(x, A, B), "c"),
+                (lambda x=x: reference.componentwise_errors(x, A, B), "c"),
+                (lambda x=x: mma(x, B, 0.0), "a"),
+                (lambda x=x: round_to(x, "fp16"), "x"),
+            )
         )
     },
     "endless": (shapes((5, 10**30), (10**30, 5)), ValueError, "a", "at most"),

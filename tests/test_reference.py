@@ -1,5 +1,6 @@
 """Exact products and error measures, compared with slower and with other exact arithmetic."""
 
+import doctest
 import math
 from fractions import Fraction
 
@@ -148,10 +149,18 @@ def test_mpmath_agrees(pair):
         (np.zeros(3), np.zeros((3, 1)), ValueError, "a: expected a matrix"),
         (
             np.zeros((1, 3)),
-            np.zeros((3, 1), complex),
+            np.zeros((3, 1), np.clongdouble),
             TypeError,
-            "b: expected float32, float64, integers or an MPArray",
+            "b: expected float32, float64, complex64, complex128, integers or an MPArray",
         ),
+        (
+            np.zeros((1, 3), complex),
+            np.zeros((2, 1)),
+            ValueError,
+            r"b: shape \(2, 1\) does not fit a of shape \(1, 3\)",
+        ),
+        (np.array([[1j, complex(0, np.inf)]]), np.zeros((2, 1)), ValueError, "a: NaN and Inf have no exact product"),
+        (np.zeros((1, 1)), np.array([[complex(np.nan, 1)]]), ValueError, "b: NaN and Inf have no exact product"),
     ],
 )
 def test_what_does_not_fit_is_named(a, b, error, words):
@@ -442,3 +451,258 @@ def test_elements_too_far_apart_are_named():
     with pytest.raises(ValueError, match="binary orders apart"):
         reference.exact_matmul(near, near.T)
     assert reference.exact_matmul(near[:, :1], near[:, :1])[0].tolist() == [[1]]
+
+
+# --- complex numbers -------------------------------------------------------------
+
+KINDS = ["c16 c16", "f8 c16", "c16 f8", "c8 c8", "c8 f8", "f4 c16", "i8 c16", "c8 mp", "mp c16"]
+
+
+def with_kind(rng, shape, kind, spread=0):
+    """A matrix without zeros, of a dtype or an MPArray; parts of complex numbers have their own spreads and signs."""
+
+    def part():
+        x = np.ldexp(1 + rng.random(shape), rng.integers(-spread, spread + 1, shape))
+        return np.where(rng.random(shape) < 0.5, x, -x)
+
+    if kind == "mp":
+        return ozaki.mparray(part()) * (1 + Fraction(1, 2**80))
+    if kind == "i8":
+        return rng.integers(1, 2**62, shape)
+    return (part() + 1j * part()).astype(kind) if kind[0] == "c" else part().astype(kind)
+
+
+def pair_of(rng, kinds, m, k, n, spread=0):
+    left, right = kinds.split()
+    return with_kind(rng, (m, k), left, spread), with_kind(rng, (k, n), right, spread)
+
+
+def halves(x):
+    """The real and the imaginary parts as arrays of Fractions; zeros of a real matrix."""
+    if not isinstance(x, ozaki.MPArray) and x.dtype.kind == "c":
+        return fractions(x.real), fractions(x.imag)
+    return fractions(x), fractions(x) * 0
+
+
+def exact_complex(a, b):
+    """The real and the imaginary parts of the product, in rationals."""
+    (x, y), (u, v) = halves(a), halves(b)
+    return x @ u - y @ v, x @ v + y @ u
+
+
+def to_parts(integers, exponent):
+    """Both parts of what `exact_matmul` returns for complex operands, as lists of Fractions."""
+    return [to_fractions(integers[..., part], exponent) for part in (0, 1)]
+
+
+def squared(x):
+    """The squared moduli, in rationals."""
+    real, imag = halves(x)
+    return real**2 + imag**2
+
+
+def squared_off(c, a, b):
+    """The squared moduli of the errors of all entries, in rationals."""
+    return sum((x - y) ** 2 for x, y in zip(halves(c), exact_complex(a, b), strict=True))
+
+
+def slow_complex_measures(c, a, b):
+    """Relative, row-column, normwise and residual, squared, in rationals."""
+    off, whole = squared_off(c, a, b), sum(part**2 for part in exact_complex(a, b))
+    rows, cols = squared(a).sum(axis=1), squared(b).sum(axis=0)
+    return [
+        (off / whole).max(),
+        (off / (rows[:, None] * cols)).max(),
+        off.sum() / (rows.sum() * cols.sum()),
+        off.sum() / whole.sum(),
+    ]
+
+
+def slow_componentwise(c, a, b):
+    """The componentwise errors of all entries, which are no rationals: mpf of 1000 bits."""
+    with mpmath.workprec(1000):
+        root = np.vectorize(lambda x: mpmath.sqrt(mpmath.mpf(x.numerator) / x.denominator), otypes=[object])
+        return root(squared_off(c, a, b)) / (root(squared(a)) @ root(squared(b)))
+
+
+def assert_moduli_rounded_up(value, expected):
+    """Check that a float is not below an mpf of 1000 bits, and at most the second float that is not."""
+    with mpmath.workprec(1000):
+        assert value >= expected * (1 - mpmath.mpf(2) ** -990)
+        assert math.nextafter(math.nextafter(value, -1.0), -1.0) <= expected
+
+
+def assert_root_rounded_up(value, square):
+    """Check that a float is the smallest that is not below the root of a rational."""
+    assert Fraction(value) ** 2 >= square
+    below = math.nextafter(value, -1.0)
+    assert below < 0 or Fraction(below) ** 2 < square
+
+
+@pytest.mark.parametrize("kinds", KINDS)
+@pytest.mark.parametrize("shape", [(1, 1, 1), (3, 20, 2), (9, 4, 1)])
+def test_exact_products_of_complex_numbers(kinds, shape):
+    m, k, n = shape
+    rng = np.random.default_rng(k)
+    for spread in (0, 20):
+        a, b = pair_of(rng, kinds, m, k, n, spread)
+        whole = [part.tolist() for part in exact_complex(a, b)]
+        integers, exponent = reference.exact_matmul(a, b)
+        assert (integers.shape, integers.dtype) == ((m, n, 2), object)
+        assert to_parts(integers, exponent) == whole
+        chosen = to_parts(*reference.exact_entries(a, b, rows=[m - 1, 0], cols=slice(1)))
+        assert chosen == [[part[m - 1][:1], part[0][:1]] for part in whole]
+        c = reference.mpmath_matmul(a, b)
+        assert all(isinstance(x, mpmath.mpc) for x in c.flat)
+        for found, part in zip(("real", "imag"), whole, strict=True):
+            rationals = [[Fraction(*mpmath.libmp.to_rational(getattr(x, found)._mpf_)) for x in row] for row in c]
+            assert rationals == part
+
+
+@given(st.data())
+@settings(max_examples=100, deadline=None)
+def test_exact_products_of_any_complex_numbers(data):
+    """Parts up to the extremes of the format, zeros of both signs, and empty operands."""
+    m, k, n = data.draw(st.tuples(*[st.integers(0, 3)] * 3))
+    elements = st.complex_numbers(allow_nan=False, allow_infinity=False)
+    a, b = (data.draw(hnp.arrays(complex, shape, elements=elements)) for shape in ((m, k), (k, n)))
+    integers, exponent = reference.exact_matmul(a, b)
+    assert integers.shape == (m, n, 2)
+    if k > 0:
+        assert to_parts(integers, exponent) == [part.tolist() for part in exact_complex(a, b)]
+    else:
+        assert not integers.any()
+
+
+def test_a_part_of_zeros_beside_far_numbers():
+    """The exponent of zeros, which is that of no number, shifts no others by more bits than memory holds."""
+    far = ozaki.mparray([[1]]).ldexp(2**40)
+    integers, exponent = reference.exact_matmul(np.array([[1j]]), far)
+    assert (integers.tolist(), exponent) == ([[[0, 1]]], 2**40)
+
+
+@pytest.mark.parametrize("kinds", KINDS)
+@pytest.mark.parametrize("spread", [0, 12, 200])
+@pytest.mark.parametrize("shape", [(1, 1, 1), (3, 20, 4)])
+def test_complex_measures_are_rounded_up(shape, spread, kinds):
+    rng = np.random.default_rng(spread)
+    a, b = pair_of(rng, kinds, *shape, spread if {"c8", "f4"}.isdisjoint(kinds.split()) else min(spread, 12))
+    real, imag = (part.astype(float) for part in exact_complex(a, b))
+    # Near, with an error of half the size, and a real result, which misses the imaginary parts.
+    for c in (real + 1j * imag, (real + 1j * imag) * (1 + 0.5j), real):
+        assert_moduli_rounded_up(reference.componentwise_error(c, a, b), slow_componentwise(c, a, b).max())
+        for measure, square in zip(MEASURES[1:], slow_complex_measures(c, a, b), strict=True):
+            assert_root_rounded_up(measure(c, a, b), square)
+
+
+@pytest.mark.parametrize("measure", MEASURES)
+def test_a_complex_result_of_real_operands(measure):
+    """An imaginary part, which should not be there, is an error as any other."""
+    a, b = np.array([[2.0, 1.0]]), np.array([[1.0], [2.0]])
+    assert measure(np.array([[4 + 0j]]), a, b) == 0
+    assert measure(np.array([[4 + 3j]]), a, b) == measure(np.array([[4.0 - 3.0]]), a, b) > 0
+    assert measure(np.array([[7 + 4j]]), a, b) == measure(np.array([[4.0 + 5.0]]), a, b)
+
+
+@pytest.mark.parametrize("measure", MEASURES)
+@pytest.mark.parametrize("factors", [(1, 1), (1j, 1), (1, -1j), (1j, 1j)], ids=str)
+def test_complex_measures_of_numbers_on_the_axes_are_those_of_real_ones(measure, factors):
+    """Their moduli are exact, so that nothing is rounded down: the errors are the same floats."""
+    rng = np.random.default_rng(3)
+    a, b = with_spread(rng, (4, 9), 200), with_spread(rng, (9, 3), 200)
+    expected = measure(a @ b, a, b)
+    x, y = factors
+    assert measure((a @ b) * (x * y), a * x, b * y) == expected
+    if y == 1:
+        assert measure((a @ b) * x, a * x, b) == expected
+
+
+def test_moduli_that_are_whole_are_exact():
+    a, b = np.array([[3 + 4j, 5e-324j]]), np.array([[5 + 12j], [8 - 15j]])
+    assert_rounded_up(reference.componentwise_error(a @ b + 1, a, b), 1 / (65 + 17 * Fraction(5e-324)), ulps=1)
+    assert reference.componentwise_error(np.array([[-33 + 56j + 65]]), a[:, :1], b[:1]) == 1.0
+
+
+@given(st.data())
+@settings(max_examples=100, deadline=None)
+def test_componentwise_errors_of_any_complex_numbers(data):
+    """Parts from the smallest to the largest, zeros too: never below the error, nor two units above it."""
+    elements = st.complex_numbers(allow_nan=False, allow_infinity=False)
+    a, b, c = (data.draw(hnp.arrays(complex, shape, elements=elements)) for shape in ((2, 3), (3, 2), (2, 2)))
+    errors = reference.componentwise_errors(c, a, b)
+    for i, j in np.ndindex(2, 2):
+        x, y, z = a[i : i + 1], b[:, j : j + 1], c[i : i + 1, j : j + 1]
+        if (squared(x) @ squared(y) == 0).all():
+            assert errors[i, j] == (math.inf if squared_off(z, x, y).any() else 0)
+        elif errors[i, j] < math.inf:
+            assert_moduli_rounded_up(errors[i, j], slow_componentwise(z, x, y)[0, 0])
+
+
+@pytest.mark.parametrize("measure", MEASURES)
+def test_complex_nan_and_inf_never_pass(measure):
+    """Nor does one in a part; an entry with both, as native products have, counts as NaN."""
+    a = b = np.array([[1, 1j], [1j, 1]])
+    c = a @ b
+    assert measure(c, a, b) == 0
+    for infinite in (np.inf, complex(0, -np.inf)):
+        c[1, 0] = infinite
+        assert measure(c, a, b) == math.inf
+    for nan in (complex(0, np.nan), complex(np.nan, 0), complex(np.inf, np.nan)):
+        c[1, 0] = nan
+        assert math.isnan(measure(c, a, b))
+    assert measure(c, a, b, rows=[0]) == 0
+    for spoiled in (np.nan, complex(1, np.inf)):
+        x = a.copy()
+        x[1, 1] = spoiled
+        with pytest.raises(ValueError, match="NaN and Inf have no exact product"):
+            measure(a @ b, x, b)
+        if measure is not reference.normwise_error:  # its norms are those of all rows
+            assert measure(a @ b, x, b, rows=[0]) == 0
+
+
+@pytest.mark.parametrize("measure", MEASURES)
+def test_a_complex_error_where_all_products_are_zero_is_infinite(measure):
+    a, b, c = np.zeros((2, 2), complex), np.full((2, 2), 1j), np.zeros((2, 2), complex)
+    assert measure(c, a, b) == 0
+    c[1, 1] = 5e-324j
+    assert measure(c, a, b) == math.inf
+    for m, k, n in ((0, 3, 2), (2, 0, 3), (0, 0, 0)):
+        assert measure(np.zeros((m, n)), np.zeros((m, k), complex), np.zeros((k, n))) == 0
+
+
+def test_complex_errors_of_every_entry_of_several_results():
+    rng = np.random.default_rng(5)
+    a, b = pair_of(rng, "c16 c16", 4, 30, 5, 10)
+    results = np.stack([a @ b, (a @ b) * (1 + 2.0**-30 * 1j), (a @ b).real])
+    errors = reference.componentwise_errors(results[:, None], a, b)
+    assert (errors.shape, errors.dtype) == ((3, 1, 4, 5), np.float64)
+    for i, j in np.ndindex(4, 5):
+        for c, found in zip(results, errors[:, 0, i, j], strict=True):
+            assert found == reference.componentwise_error(c, a, b, rows=[i], cols=[j])
+    results[0, 1, 2], results[0, 3, 3], results[0, 0, 0] = np.nan, complex(1, -np.inf), complex(np.inf, np.nan)
+    spoiled = reference.componentwise_errors(results[0], a, b)
+    assert np.isnan(spoiled[1, 2]) and spoiled[3, 3] == np.inf and np.isnan(spoiled[0, 0])
+    others = np.isfinite(spoiled)
+    assert others.sum() == 17 and (spoiled[others] == errors[0, 0][others]).all()
+    assert reference.componentwise_error(results[1], a, b, rms=True) == pytest.approx(
+        np.sqrt((errors[1] ** 2).mean()), rel=1e-14
+    )
+    scaled = reference.componentwise_errors(results[1], a, b, exponent=-40)
+    assert (scaled == errors[1, 0] * 2.0**40).all()
+
+
+@pytest.mark.parametrize("kinds", KINDS[:7])
+def test_complex_products_are_within_their_bounds(kinds):
+    a, b = pair_of(np.random.default_rng(6), kinds, 5, 40, 4)
+    if a.dtype.kind == "i":
+        a = a.astype(float)
+    for measure, name in zip(MEASURES, ("componentwise", "relative", "row-column", "normwise"), strict=False):
+        c, report = ozaki.matmul(a, b, accuracy=ozaki.Accuracy(name, 1e-6), return_report=True)
+        assert 0 < measure(c, a, b) <= report.bound
+
+
+@pytest.mark.parametrize("name", ["exact_matmul", "exact_entries", "mpmath_matmul", "componentwise_error"])
+def test_examples_print_what_they_say(name):
+    found = doctest.DocTestFinder().find(getattr(reference, name), name, globs={})
+    results = [doctest.DocTestRunner().run(examples) for examples in found]
+    assert sum(each.attempted for each in results) > 0 == sum(each.failed for each in results)

@@ -6,13 +6,17 @@ An element of `a` times such an integer is that element times a whole row of
 `b`, and k of these products add up to a row of the result. Exponents are taken
 out of the rows of `a` and the columns of `b` first, so only the range inside a
 row or a column costs bits.
+
+A complex matrix is two real ones here, its parts: the real and the imaginary
+parts of its elements. A complex product is made of the real products of parts.
 """
 
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from operator import mul
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias, TypeGuard, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -49,12 +53,14 @@ def exact_matmul(a: Operand, b: Operand) -> tuple[Array, int]:
 
     Parameters
     ----------
-    a : array, shape (m, k), floats, finite, or integers; or an MPArray
-    b : array, shape (k, n), floats, finite, or integers; or an MPArray
+    a : array, shape (m, k), floats or complex numbers, finite, or integers; or an MPArray
+    b : array, shape (k, n), floats or complex numbers, finite, or integers; or an MPArray
 
     Returns
     -------
-    integers : array of Python integers (dtype object), shape (m, n)
+    integers : array of Python integers (dtype object)
+        Shape (m, n); of a complex operand (m, n, 2), with the real and the imaginary part of entry (i, j) of the
+        product as ``integers[i, j, 0]`` and ``integers[i, j, 1]``.
     exponent : int
         ``a @ b == integers * 2**exponent``, without any error.
 
@@ -64,14 +70,23 @@ def exact_matmul(a: Operand, b: Operand) -> tuple[Array, int]:
         If an operand is no matrix, has a NaN or an Inf, or if shapes do not fit; if elements lie more than 2**24 binary
         orders apart.
     TypeError
-        If an operand is of another dtype (the floats are float32 and float64), or has masked elements.
+        If an operand is of another dtype (floats are float32 and float64, complex numbers complex64 and complex128), or
+        has masked elements.
+
+    Examples
+    --------
+    >>> from ozaki import reference
+    >>> reference.exact_matmul([[0.5, 3.0]], [[1.0], [2.0]])
+    (array([[13]], dtype=object), -1)
+
+    The product of the complex numbers 1/2 + i and 4 + 3 i is -1 + 11/2 i:
+
+    >>> integers, exponent = reference.exact_matmul([[0.5 + 1j]], [[4 + 3j]])
+    >>> integers[0, 0].tolist(), exponent
+    ([-2, 11], -1)
     """
-    left, right = _operands(a, b)
-    # The longer of the two is packed: fewer and longer multiplications.
-    if left.shape[0] > right.shape[1]:
-        integers, exponent = _product(right.T, left.T)
-        return integers.T, exponent
-    return _product(left, right)
+    parts, exponent = exact_parts(a, b)
+    return parts[0] if len(parts) == 1 else np.stack(parts, axis=-1), exponent
 
 
 @default_environment
@@ -80,14 +95,15 @@ def exact_entries(a: Operand, b: Operand, rows: Indices = None, cols: Indices = 
 
     Parameters
     ----------
-    a : array, shape (m, k), floats or integers; or an MPArray
-    b : array, shape (k, n), floats or integers; or an MPArray
+    a : array, shape (m, k), floats, complex numbers or integers; or an MPArray
+    b : array, shape (k, n), floats, complex numbers or integers; or an MPArray
     rows, cols : sequence of int, mask or slice, optional
         The rows of `a` and the columns of `b` to multiply; all by default.
 
     Returns
     -------
-    integers : array of Python integers (dtype object), shape (rows, cols)
+    integers : array of Python integers (dtype object)
+        Shape (rows, cols); of a complex operand (rows, cols, 2), real and imaginary parts, as of `exact_matmul`.
     exponent : int
         ``(a @ b)[np.ix_(rows, cols)] == integers * 2**exponent``.
 
@@ -96,6 +112,12 @@ def exact_entries(a: Operand, b: Operand, rows: Indices = None, cols: Indices = 
     ValueError, TypeError
         As `exact_matmul`, but NaN and Inf may stand in rows of `a` and columns
         of `b` that are not chosen; also for indices out of range.
+
+    Examples
+    --------
+    >>> from ozaki import reference
+    >>> reference.exact_entries([[float("nan")], [3.0]], [[5.0, 7.0]], rows=[1], cols=[0])
+    (array([[15]], dtype=object), 0)
     """
     left, right = operand("a", a, finite=False), operand("b", b, finite=False)
     return exact_matmul(left[index("rows", rows, len(left))], right[:, index("cols", cols, right.shape[1])])
@@ -107,12 +129,12 @@ def mpmath_matmul(a: Operand, b: Operand) -> Array:
 
     Parameters
     ----------
-    a : array, shape (m, k), floats, finite, or integers; or an MPArray
-    b : array, shape (k, n), floats, finite, or integers; or an MPArray
+    a : array, shape (m, k), floats or complex numbers, finite, or integers; or an MPArray
+    b : array, shape (k, n), floats or complex numbers, finite, or integers; or an MPArray
 
     Returns
     -------
-    c : array of mpmath.mpf (dtype object), shape (m, n)
+    c : array of mpmath.mpf, of a complex operand of mpmath.mpc (dtype object), shape (m, n)
         The exact product. Further arithmetic with it rounds to mpmath's
         current precision.
 
@@ -120,17 +142,58 @@ def mpmath_matmul(a: Operand, b: Operand) -> Array:
     ------
     ValueError, TypeError
         As `exact_matmul`.
+
+    Examples
+    --------
+    >>> from ozaki import reference
+    >>> print(reference.mpmath_matmul([[0.5 + 1j]], [[4 + 3j]])[0, 0])
+    (-1.0 + 5.5j)
     """
     import mpmath  # here, since its import takes as long as NumPy's
 
     left, right = _operands(a, b)
+    number = mpmath.mpc if is_complex(left) or is_complex(right) else mpmath.mpf
     c = np.empty((left.shape[0], right.shape[1]), dtype=object)
-    # Bits enough for a sum of k products, from the highest to the lowest.
-    with mpmath.workprec(_span(left) + _span(right) + max(1, left.shape[1]).bit_length()):
-        rows, columns = ([[*map(mpmath.mpf, row)] for row in x.tolist()] for x in (left, right.T))
+    # Bits enough for a sum of 2 k products of real numbers, as a part of a complex entry is, from the highest to the
+    # lowest.
+    with mpmath.workprec(_span(left) + _span(right) + max(1, 2 * left.shape[1]).bit_length()):
+        rows, columns = ([[*map(number, row)] for row in x.tolist()] for x in (left, right.T))
         for i, j in np.ndindex(c.shape):
-            c[i, j] = mpmath.fsum(map(mul, rows[i], columns[j]))
+            c[i, j] = number(mpmath.fsum(map(mul, rows[i], columns[j])))
     return c
+
+
+def exact_parts(a: Operand, b: Operand) -> tuple[list[Array], int]:
+    """Return the exact product as (parts, exponent), to be multiplied by 2**exponent.
+
+    The parts are arrays of Python integers, shape (m, n): one of a real product, the real and the imaginary parts of a
+    complex one. Operands and errors are those of `exact_matmul`.
+    """
+    left, right = _operands(a, b)
+    found, exponent = aligned([_real_product(x, y) for x in parts_of(left) for y in parts_of(right)])
+    if len(found) == 4:  # both operands are complex: (x + i y) (u + i v)
+        xu, xv, yu, yv = found
+        return [xu - yv, xv + yu], exponent
+    return found, exponent
+
+
+def is_complex(x: Matrix) -> TypeGuard[Array]:
+    """Return whether a matrix is one of complex numbers; multiprecision numbers are real."""
+    return not isinstance(x, MPArray) and x.dtype.kind == "c"
+
+
+def parts_of(x: Matrix) -> list[Matrix]:
+    """Return the real and the imaginary parts of a complex matrix, or a real matrix alone."""
+    return [x.real, x.imag] if is_complex(x) else [x]
+
+
+def aligned(numbers: Sequence[tuple[Array, int]]) -> tuple[list[Array], int]:
+    """Return arrays (integers, exponent) with one exponent for all: their integers and that exponent.
+
+    Zeros alone take part in no exponent, and are not shifted: theirs may be farther away than memory holds.
+    """
+    lowest = min((exponent for integers, exponent in numbers if integers.any()), default=0)
+    return [x << exponent - lowest if x.any() else x for x, exponent in numbers], lowest
 
 
 def on_host(name: str, x: Operand) -> Matrix:
@@ -141,7 +204,7 @@ def on_host(name: str, x: Operand) -> Matrix:
 
 
 def operand(name: str, x: Operand, finite: bool = True) -> Matrix:
-    """Return `x` as a matrix of float32 or float64, or of multiprecision numbers, which integers become.
+    """Return `x` as a matrix of floats or complex numbers, or of multiprecision numbers, which integers become.
 
     Raises
     ------
@@ -155,16 +218,13 @@ def operand(name: str, x: Operand, finite: bool = True) -> Matrix:
         return matrix
     if matrix.dtype.kind in "biu":
         return mparray(matrix)
-    if matrix.dtype not in (np.float32, np.float64):
-        raise TypeError(f"{name}: expected float32, float64, integers or an MPArray, got {matrix.dtype}")
+    if matrix.dtype not in (np.float32, np.float64, np.complex64, np.complex128):
+        raise TypeError(
+            f"{name}: expected float32, float64, complex64, complex128, integers or an MPArray, got {matrix.dtype}"
+        )
     if finite and not np.isfinite(matrix).all():
         raise ValueError(f"{name}: NaN and Inf have no exact product")
     return matrix
-
-
-def magnitudes(x: Matrix) -> Any:
-    """Return abs(x), of the type of x."""
-    return abs(x)
 
 
 def finite_elements(x: Matrix) -> Array:
@@ -226,7 +286,9 @@ def _widths(integers: Array, shifts: Array) -> Array:
 
 
 def _span(x: Matrix) -> int:
-    """Return the binary orders from the highest set bit of all elements to the lowest, at least 1."""
+    """Return the binary orders from the highest set bit of all elements, or their parts, to the lowest, at least 1."""
+    if is_complex(x):
+        return _span(np.stack(parts_of(x)))
     integers, exponents = _odd_integers(x)
     tops = np.where(integers == 0, -_ZERO_EXPONENT, exponents + _widths(integers, np.zeros_like(exponents)))
     span = int(tops.max(initial=-_ZERO_EXPONENT)) - int(exponents.min(initial=_ZERO_EXPONENT))
@@ -242,16 +304,30 @@ def _checked(shifts: Array) -> Array:
     return shifts
 
 
-def integers_of(x: Matrix) -> tuple[Array, int]:
-    """Return a matrix as (integers, exponent): Python integers, to be multiplied by 2**exponent."""
+def integers_of(x: Matrix) -> tuple[list[Array], int]:
+    """Return the parts of a matrix as (parts, exponent): Python integers, to be multiplied by 2**exponent."""
+    return aligned([_real_integers(part) for part in parts_of(x)])
+
+
+def _real_integers(x: Matrix) -> tuple[Array, int]:
+    """Return a real matrix as (integers, exponent): Python integers, to be multiplied by 2**exponent."""
     integers, exponents = _odd_integers(x)
     lowest = int(_lowest(exponents))
     shifts = _checked(np.where(integers == 0, 0, exponents - lowest))
     return integers.astype(object) << shifts.astype(object), lowest
 
 
+def _real_product(left: Matrix, right: Matrix) -> tuple[Array, int]:
+    """Return the exact product of real matrices as (integers, exponent)."""
+    # The longer of the two is packed: fewer and longer multiplications.
+    if left.shape[0] > right.shape[1]:
+        integers, exponent = _product(right.T, left.T)
+        return integers.T, exponent
+    return _product(left, right)
+
+
 def _product(left: Matrix, right: Matrix) -> tuple[Array, int]:
-    """Return the exact product as (integers, exponent), by packing the rows of `right`."""
+    """Return the exact product of real matrices as (integers, exponent), by packing the rows of `right`."""
     (m, k), n = left.shape, right.shape[1]
     c = np.zeros((m, n), dtype=object)
     if c.size == 0 or k == 0:
