@@ -198,7 +198,7 @@ def as_array(name: str, x: Any, backend: Any) -> Any:
         raise
     except Exception as error:  # an object's own conversion may raise anything
         raise TypeError(
-            f"{name}: expected an array of real or complex floats, got {type(x).__name__} ({error})"
+            f"{name}: expected an array of float32 or float64, real or complex, got {type(x).__name__} ({error})"
         ) from None
 
 
@@ -272,7 +272,7 @@ def dtype_of(name: str, x: Any) -> str:
     known = _NAMES.get(x.dtype)
     if known is None:
         raise TypeError(
-            f"{name}: dtype {x.dtype} is not supported; expected float32, float64, complex64 or complex128"
+            f"{name}: dtype {x.dtype} is not supported; expected float32 or float64, complex64 or complex128"
             f"{_remedy(name, x.dtype)}"
         )
     return known

@@ -52,6 +52,7 @@ FIELDS = {
         "workspace_limit",
         "why",
         "strict",
+        "parts",
         "candidates",
     ],
     "Prepared": ["side", "plan", "shape", "dtype", "slices", "backend"],
