@@ -1,4 +1,4 @@
-"""The command line with complex matrices: files, dtypes, plans."""
+"""The command line with complex matrices: files, dtypes, plans, checks."""
 
 import json
 
@@ -7,6 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 import ozaki
+from ozaki._cli import verify
 from ozaki._cli.commands import app
 from ozaki._cli.files import read, write
 
@@ -144,3 +145,37 @@ def test_real_files_have_no_complex_plan():
     np.save("x.npy", np.eye(3))
     printed = run("plan", "x.npy", "x.npy", "--dtype", "complex128", code=2)
     assert "dtype: 'complex128', but a and b are real" in printed
+
+
+# --- checks --------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("right", ["b.npz", "real.npy"])
+@pytest.mark.parametrize("accuracy", ["fp64", "80", "row-column:2^-60", "normwise:1e-18", "relative:1e-9"])
+def test_verify_shows_the_error_beside_the_bound(right, accuracy):
+    found = json.loads(run("verify", "a.npy", right, "--accuracy", accuracy, "--json"))
+    assert found["holds"] and (found["entries"], found["skipped"]) == (9 * 5, 0)
+    assert 0 < found["error"] <= found["report"]["bound"]
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("wrong", [1e-12, 1e-12j])
+def test_verify_returns_1_where_the_bound_is_broken(monkeypatch, wrong):
+    matmul = ozaki.matmul
+
+    def off(*args, **kwargs):
+        c, report = matmul(*args, **kwargs)
+        c[...] *= 1 + wrong
+        return c, report
+
+    monkeypatch.setattr(ozaki, "matmul", off)
+    assert "BROKEN" in run("verify", "a.npy", "b.npz", "--accuracy", "fp64", code=1)
+
+
+def test_entries_with_a_part_out_of_range_are_skipped():
+    a = np.array([[1e200 + 1j]])
+    b = np.array([[1e200, 1e200j, 1, complex(np.nan, 0)]])
+    with np.errstate(over="ignore", invalid="ignore"):
+        checked = verify.sampled(a @ b, a, b, "componentwise", 9, 9)
+    assert checked == verify.Checked(0.0, 1, 3)
