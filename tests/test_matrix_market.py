@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import scipy.io
 import scipy.sparse
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from typer.testing import CliRunner
@@ -22,6 +22,7 @@ from ozaki._cli.matrix_market.entries import Block
 
 SPARSE = "%%MatrixMarket matrix coordinate real general\n"
 DENSE = "%%MatrixMarket matrix array {} {}\n"
+HERMITIAN = "%%MatrixMarket matrix coordinate complex hermitian\n"
 
 
 @pytest.fixture
@@ -134,6 +135,7 @@ def test_an_integer_that_is_none_or_too_long_is_refused_with_its_place(from_text
     assert reason in str(error.value)
 
 
+@settings(deadline=None)  # a slow machine may take long for one file
 @given(st.floats(allow_nan=False, allow_infinity=False), st.integers(1, 30), st.sampled_from("eEdD"))
 def test_decimals_of_any_length_round_once(x, digits, letter):
     written = f"{x:.{digits}e}".replace("e", letter)
@@ -221,6 +223,39 @@ def test_kinds_of_matrices(from_text, kind, lines, expected):
     assert same_bits(from_text(f"%%MatrixMarket matrix {kind}\n{lines}"), np.array(expected, dtype=np.float64))
 
 
+COMPLEX = [
+    ("coordinate complex general", "2 2 2\n2 1 3 -1.5d+1\n1 2 .5 0\n", [[0, 0.5], [3 - 15j, 0]]),
+    ("coordinate complex symmetric", "2 2 2\n2 1 3 4\n2 2 5 6\n", [[0, 3 + 4j], [3 + 4j, 5 + 6j]]),
+    ("coordinate complex skew-symmetric", "2 2 2\n2 1 3 4\n2 2 0 0\n", [[0, -3 - 4j], [3 + 4j, 0]]),
+    ("coordinate complex hermitian", "2 2 2\n2 1 3 4\n2 2 5 0\n", [[0, 3 - 4j], [3 + 4j, 5]]),
+    ("array complex general", "2 1\n1 2\n3 4\n", [[1 + 2j], [3 + 4j]]),
+    ("array complex symmetric", "2 2\n1 2\n3 4\n5 6\n", [[1 + 2j, 3 + 4j], [3 + 4j, 5 + 6j]]),
+    ("array complex skew-symmetric", "2 2\n1 2\n", [[0, -1 - 2j], [1 + 2j, 0]]),
+    ("array complex hermitian", "2 2\n1 0\n3 4\n5 -0.0\n", [[1, 3 - 4j], [3 + 4j, 5]]),
+    ("coordinate complex general", "2 3 0\n", np.zeros((2, 3))),
+    ("array complex hermitian", "0 0\n", np.zeros((0, 0))),
+]
+
+
+@pytest.mark.parametrize(("kind", "lines", "expected"), COMPLEX)
+def test_kinds_of_complex_matrices(from_text, kind, lines, expected):
+    text = f"%%MatrixMarket matrix {kind}\n{lines}"
+    found = from_text(text)
+    assert found.dtype == np.complex128 and np.array_equal(found, np.reshape(expected, found.shape))
+    if found.size and "d+" not in text:  # SciPy reads no exponents of Fortran
+        read_by_scipy = scipy.io.mmread(io.BytesIO(text.encode()))
+        assert np.array_equal(read_by_scipy.toarray() if "coordinate" in kind else read_by_scipy, found)
+
+
+@pytest.mark.parametrize("text", [SPARSE + "1 1 1\n1 1 {}\n", DENSE.format("real", "general") + "1 1\n{}\n"])
+@pytest.mark.parametrize("part", ["-0.0", "nan", "-Inf", "9007199254740993"])
+def test_the_parts_of_a_complex_number_are_read_by_themselves(from_text, text, part):
+    value = float(part)
+    for written, parts in ((f"0 {part}", [0.0, value]), (f"{part} -0.0", [value, -0.0])):
+        found = from_text(text.replace("real", "complex").format(written))
+        assert same_bits(found, np.array([parts]).view(np.complex128))
+
+
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
@@ -239,7 +274,6 @@ def test_kinds_of_matrices(from_text, kind, lines, expected):
         ("%%MatrixMarket matrix array real general x\n", "line 1, column 42: expected %%MatrixMarket"),
         ("%%MatrixMarket vector array real general\n", "line 1, column 16: 'vector' is not known; expected matrix"),
         (DENSE.format("quaternion", "general"), "line 1, column 29: 'quaternion' is not known; expected real"),
-        (DENSE.format("complex", "general"), "line 1, column 29: complex matrices are not supported yet"),
         (DENSE.format("real", "hermitian"), "line 1, column 34: a real matrix is symmetric, not hermitian"),
         (DENSE.format("pattern", "general"), "line 1, column 29: a pattern has no values"),
         (SPARSE.replace("real general", "pattern skew-symmetric"), "line 1, column 34: a pattern has no values"),
@@ -275,6 +309,33 @@ def test_kinds_of_matrices(from_text, kind, lines, expected):
         (DENSE.format("unsigned-integer", "general") + "1 1\n3.0\n", "line 3, column 1: '3.0' is not an integer with"),
         (DENSE.format("real", "general") + "2 2\n1\n2\n3\n", "line 5: the file ends after 3 of 4 entries"),
         (DENSE.format("real", "symmetric") + "2 2\n1\n2\n3\n4\n", "line 6, column 1: expected 3 entries"),
+        (DENSE.format("pattern", "hermitian"), "line 1, column 37: a pattern matrix is symmetric, not hermitian"),
+        (
+            DENSE.format("complex", "general") + "1 1\n1\n",
+            "line 3, column 2: an imaginary part is missing; an entry is",
+        ),
+        (DENSE.format("complex", "general") + "1 1\n1+2j\n", "line 3, column 1: '1+2j' is not a real part"),
+        (DENSE.format("complex", "general") + "1 1\n1 2 3\n", "line 3, column 5: '3' is too much; an entry is a real"),
+        (DENSE.format("complex", "hermitian") + "2 3\n", "line 2, column 1: a hermitian matrix is square, not 2 x 3"),
+        (DENSE.format("complex", "hermitian") + "2 2\n1 0\n2 3\n", "line 4: the file ends after 2 of 3 entries"),
+        (HERMITIAN + "2 2 4\n", "line 2, column 5: 4 entries; a hermitian 2 x 2 matrix has 3 at most"),
+        (HERMITIAN + "2 2 1\n1 2 3 4\n", "line 3, column 1: this entry lies above the diagonal"),
+        (HERMITIAN + "2 2 1\n2 1 3 x\n", "line 3, column 7: 'x' is not an imaginary part"),
+        (HERMITIAN + "2 2 1\n2 1 1e999 0\n", "line 3, column 5: '1e999' is too large for float64"),
+        (HERMITIAN + "2 2 1\n2 1 0 1e-999\n", "line 3, column 7: '1e-999' is too small for float64"),
+        (
+            HERMITIAN + "2 2 2\n2 1 3 4\n% 2 2\n2 2 3 4\n",
+            "line 5: (3+4j) on the diagonal; expected an imaginary part of 0 in a hermitian matrix",
+        ),
+        (HERMITIAN + "2 2 1\n1 1 3 nan\n", "line 3: (3+nanj) on the diagonal; expected an imaginary part of 0"),
+        (
+            DENSE.format("complex", "hermitian") + "3 3\n1 0\n2 3\n4 5\n\n6 -0.0\n7 8\n9 1\n",
+            "line 9: (9+1j) on the diagonal; expected an imaginary part of 0 in a hermitian matrix",
+        ),
+        (
+            HERMITIAN.replace("hermitian", "skew-symmetric") + "2 2 1\n2 2 0 1\n",
+            "line 3: 1j on the diagonal; expected 0 in a skew-symmetric matrix",
+        ),
     ],
 )
 def test_a_file_that_is_not_to_the_format_is_refused_with_the_place(from_text, text, reason):
@@ -298,11 +359,14 @@ def test_places_are_right_far_behind_in_a_file(from_text):
         from_text(text.format(199_999))
 
 
-@pytest.mark.parametrize("kind", ["coordinate real general", "coordinate integer symmetric", "array real general"])
+@pytest.mark.parametrize(
+    "kind",
+    ["coordinate real general", "coordinate integer symmetric", "array real general", "array complex hermitian"],
+)
 def test_a_matrix_larger_than_the_memory_is_refused_before_it_is_allocated(from_text, kind):
     sizes = f"1000000000 1000000000 {'1' if 'coordinate' in kind else ''}\n"
     with pytest.raises(
-        MemoryError, match=r"x\.mtx: line 2: a matrix of 1000000000 x 1000000000 float64 elements takes"
+        MemoryError, match=r"x\.mtx: line 2: a matrix of 1000000000 x 1000000000 (float64|complex128) elements takes"
     ):
         from_text(f"%%MatrixMarket matrix {kind}\n{sizes}1 1 1\n")
 
@@ -318,32 +382,39 @@ def test_a_damaged_compressed_file_is_named(from_text, content):
 # --- beside SciPy ------------------------------------------------------------
 
 MATRICES = hnp.arrays(
-    st.sampled_from([np.float64, np.float32]),
+    st.sampled_from([np.float64, np.float32, np.complex128, np.complex64]),
     hnp.array_shapes(min_dims=2, max_dims=2, max_side=5),
     elements={"allow_nan": False},
 )
 
 
+@settings(deadline=None)  # a slow machine may take long for one file
 @given(MATRICES)
 def test_scipy_reads_what_is_written(x):
     """SciPy reads the values that were written, except for signs of zeros, which it drops."""
     file = io.BytesIO()
     matrix_market.write(file, x)
     assert np.array_equal(scipy.io.mmread(io.BytesIO(file.getvalue())), x)
-    assert same_bits(np.ascontiguousarray(matrix_market.read(io.BytesIO(file.getvalue()))), x.astype(np.float64))
+    back = np.ascontiguousarray(matrix_market.read(io.BytesIO(file.getvalue())))
+    assert same_bits(back, x.astype(np.result_type(x, np.float64)))
 
 
-@given(MATRICES, st.sampled_from(["general", "symmetric", "skew-symmetric"]), st.booleans())
+@settings(deadline=None)  # a slow machine may take long for one file
+@given(MATRICES, st.sampled_from(["general", "symmetric", "skew-symmetric", "hermitian"]), st.booleans())
 def test_what_scipy_writes_is_read(x, symmetry, sparse):
-    x = x.astype(np.float64)
+    x = x.astype(np.complex128 if symmetry == "hermitian" else np.result_type(x, np.float64))
     if symmetry != "general":
-        square = np.tril(x[: min(x.shape), : min(x.shape)], -1)
-        x = square + square.T if symmetry == "symmetric" else square - square.T
+        lower = np.tril(x[: min(x.shape), : min(x.shape)], -1)
+        upper = {"symmetric": lower, "skew-symmetric": -lower, "hermitian": lower.conj()}[symmetry].T
+        x = np.where(np.tri(len(lower), k=-1, dtype=bool), lower, upper)
+        if symmetry == "hermitian":
+            np.fill_diagonal(x, 1)  # SciPy names a sparse matrix without entries "real hermitian", which is no kind
     file = io.BytesIO()
     scipy.io.mmwrite(file, scipy.sparse.coo_array(x) if sparse else x, symmetry=symmetry, precision=17)
     assert np.array_equal(matrix_market.read(io.BytesIO(file.getvalue())), x)
 
 
+@settings(deadline=None)  # a slow machine may take long for one file
 @given(
     hnp.arrays(
         st.sampled_from([np.int8, np.uint16, np.int64, np.uint64]),
@@ -372,9 +443,11 @@ def test_nan_and_inf_go_and_come_back():
 
 @pytest.mark.parametrize("shape", [(3, 4), (0, 4), (3, 0), (1, 1)])
 @pytest.mark.parametrize("suffix", [".mtx", ".mtx.gz"])
-def test_any_shape_goes_and_comes_back(tmp_path, shape, suffix):
+@pytest.mark.parametrize("dtype", [float, complex])
+def test_any_shape_goes_and_comes_back(tmp_path, shape, suffix, dtype):
     path = str(tmp_path / f"x{suffix}")
-    x = np.random.default_rng(0).standard_normal(shape)
+    x = np.random.default_rng(0).standard_normal((*shape, 2)).view(complex)[..., 0]
+    x = x.copy() if dtype is complex else x.real.copy()
     write(path, x)
     assert same_bits(np.ascontiguousarray(read(path)), x)
     once = (tmp_path / f"x{suffix}").read_bytes()

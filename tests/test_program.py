@@ -266,6 +266,15 @@ def test_programs_of_multiprecision_numbers(device, scheme):
     assert head.startswith(f"{counted(scheme.count, 'residues')} of (300 x 400) (400 x 500), mp106, sm_")
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "complex128"])
+def test_the_listing_of_a_native_product(dtype):
+    program = program_of(plan_of(None, (30, 40, 50), dtype), A100)
+    assert str(program).startswith(f"native product of (30 x 40) (40 x 50), {dtype}")
+    assert program.workspace == 0  # operands have the dtype of the product, so none is copied
+    places = [place for step in program.steps for place in (*step.reads, *step.writes)]
+    assert {place.buffer.name for place in places} == {"a", "b", "c"}
+
+
 def test_programs_of_empty_multiprecision_products():
     for shape in ((0, 3, 4), (3, 0, 4), (3, 4, 0)):
         assert program_of(plan_of(Residues(12), shape, "mp106"), A100).steps == ()

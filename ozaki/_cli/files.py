@@ -15,6 +15,7 @@ import numpy.typing as npt
 import ozaki
 from ozaki._cli import matrix_market, numpy_files, text_files
 from ozaki._cli.replacing import check_place, written_whole
+from ozaki._formats import is_complex
 
 SUFFIXES = (".npy", ".npz", ".mtx", ".mtx.gz", ".txt")
 
@@ -22,7 +23,7 @@ Matrix = npt.NDArray[Any] | ozaki.MPArray
 
 
 def read(path: str, integers: bool = False) -> Matrix:
-    """Read an array of floats, or of multiprecision numbers.
+    """Read an array of real or complex floats, or of multiprecision numbers.
 
     Parameters
     ----------
@@ -34,7 +35,8 @@ def read(path: str, integers: bool = False) -> Matrix:
 
     Returns
     -------
-    array of float32 or float64, or of integers; or an MPArray, of a .txt file or one that `MPArray.save` wrote
+    array of float32, float64, complex64 or complex128, or of integers; or an MPArray, of a .txt file or one that
+    `MPArray.save` wrote
 
     Raises
     ------
@@ -100,7 +102,7 @@ def check_writable(path: str, shape: tuple[int, ...] | None = None) -> None:
 
 
 def check_holds(path: str, dtype: str) -> None:
-    """Refuse a file whose format holds no array of this dtype: "float32", "float64", "int64", or "mp" for an MPArray.
+    """Refuse a file whose format holds no array of this dtype: one of NumPy's, or "mp" for an MPArray.
 
     Raises
     ------
@@ -114,6 +116,8 @@ def check_holds(path: str, dtype: str) -> None:
         )
     if dtype.startswith("float") and suffix == ".txt":
         raise ValueError(f"{path}: a .txt file holds multiprecision numbers; leave --dtype {dtype} away, or write .npy")
+    if is_complex(dtype) and suffix == ".txt":
+        raise ValueError(f"{path}: a .txt file holds real numbers, and the product is complex; write .npy or .mtx")
 
 
 def implied_dtype(path: str) -> str | None:
@@ -145,15 +149,15 @@ def _read(file: BufferedIOBase, suffix: str, path: str, name: str, integers: boo
 
 
 def _as_float(path: str, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return an array as float32 or float64; integers become float64 if none is rounded, else raise."""
+    """Return an array as floats, real or complex; integers become float64 if none is rounded, else raise."""
     native = array.dtype.newbyteorder("=")
-    if native in (np.float32, np.float64):
+    if native in (np.float32, np.float64, np.complex64, np.complex128):
         return array.astype(native, copy=False)
     if array.dtype.kind in "iub":
         if _held_by_float64(array):
             return array.astype(np.float64)
         raise ValueError(f"{path}: integers beyond 2**53, which float64 does not hold")
-    raise TypeError(f"{path}: {array.dtype} is not supported; expected float32 or float64")
+    raise TypeError(f"{path}: {array.dtype} is not supported; expected float32, float64, complex64 or complex128")
 
 
 def _held_by_float64(integers: npt.NDArray[Any]) -> bool:

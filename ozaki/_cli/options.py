@@ -28,6 +28,8 @@ class Device(StrEnum):
 class Dtype(StrEnum):
     float32 = "float32"
     float64 = "float64"
+    complex64 = "complex64"
+    complex128 = "complex128"
     int64 = "int64"
     mp = "mp"
 
@@ -45,9 +47,9 @@ DtypeOption = Annotated[
     Dtype | None,
     typer.Option(
         "--dtype",
-        help="The result: float32 or float64, rounded once; int64, exact; mp, multiprecision, with the bits that "
-        "--accuracy asks for. With int64 and mp integer operands stay integers, and mp is exact for them. Default: "
-        "that of the operands, so --accuracy alone gives floats of floats.",
+        help="The result: float32 or float64, of complex operands complex64 or complex128, rounded once; int64, exact; "
+        "mp, multiprecision, with the bits that --accuracy asks for. With int64 and mp integer operands stay integers, "
+        "and mp is exact for them. Default: that of the operands, so --accuracy alone gives floats of floats.",
     ),
 ]
 SchemeOption = Annotated[str, typer.Option("--scheme", help="auto, digits, residues, native, halfhalf, ...")]

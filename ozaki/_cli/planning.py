@@ -14,7 +14,14 @@ import numpy.typing as npt
 import ozaki
 from ozaki._checks import check_choices, check_runs
 from ozaki._choices import Choices
-from ozaki._formats import SIGNIFICAND_BITS, in_units, is_multiprecision, precision_of
+from ozaki._formats import (
+    SIGNIFICAND_BITS,
+    in_units,
+    is_complex,
+    is_multiprecision,
+    part_of,
+    precision_of,
+)
 from ozaki._operands import Shapes, shapes
 from ozaki._pair import NO_MULTIPRECISION
 from ozaki._report import priced
@@ -41,7 +48,7 @@ class Planned:
     undecided : a sentence about what the shapes do not decide; empty if they decide all, or for files
     device : "cpu" or "gpu"
     engine : name of the engine that multiplies
-    steps : the steps of the product, a line each
+    steps : the steps of the product, a line each; by slices or words a complex one is the real product of its parts
     seconds : the estimated time of the product; None if there is no estimate
     """
 
@@ -113,8 +120,9 @@ def of_shapes(
 def _planned(plan: ozaki.Plan, undecided: str, device: str, sizes: Shapes, backend: Backend) -> Planned:
     if is_exact(plan.scheme):  # words of a plan for shapes are not yet those of the device
         check_runs(plan.scheme, plan.engine, backend.machine())
-    engine, steps = backend.engine_name(plan), backend.steps(plan)
-    return Planned(plan, undecided, device, engine, steps, _seconds(plan, sizes, backend))
+    ran = plan if plan.native else plan.of_real
+    engine, steps = backend.engine_name(ran), backend.steps(ran)
+    return Planned(plan, undecided, device, engine, steps, _seconds(plan, replace(sizes, parts=plan.parts), backend))
 
 
 def _plan_of_shapes(
@@ -135,8 +143,10 @@ def _plan_of_shapes(
     check_choices(choices, backend)
     assert choices.dtype is not None
     dtype = result_format(choices.dtype, tuple(SIGNIFICAND_BITS), target)
+    if is_complex(dtype):
+        sizes = replace(sizes, parts=(2, 2))
     wide = is_multiprecision(dtype)
-    obstacle = NO_MULTIPRECISION if wide else backend.native_obstacle(dtype)
+    obstacle = NO_MULTIPRECISION if wide else backend.native_obstacle(part_of(dtype))
     question = Question(sizes, dtype, choices, backend.machine(), obstacle, wide=wide)
     plan, _ = foresee(question, Facts())
     if plan.scheme is not None:
@@ -162,10 +172,10 @@ def _seconds(plan: ozaki.Plan, sizes: Shapes, backend: Backend) -> float | None:
     if 0 in (*sizes.stack, sizes.shape[1]):
         return 0.0
     if backend.name != "numpy":  # where nothing is known of multiprecision results
-        return backend.machine().seconds(sizes.stack, sizes.shape[1], plan.dtype, plan.scheme)
+        return backend.machine().seconds(sizes.real_stack, sizes.length, part_of(plan.dtype), plan.scheme)
     if is_multiprecision(plan.dtype) or plan.slices > MOST_BYTES:
         return _seconds_of_multiprecision(plan, sizes)
-    known = backend.machine().seconds(sizes.stack, sizes.shape[1], plan.dtype, plan.scheme)
+    known = backend.machine().seconds(sizes.real_stack, sizes.length, part_of(plan.dtype), plan.scheme)
     return known if known is not None else _seconds_by_sample(plan, sizes)
 
 
@@ -182,7 +192,10 @@ def _seconds_by_sample(plan: ozaki.Plan, sizes: Shapes) -> float:
     _, m, n = sizes.stack
     sample = _sample((m, sizes.shape[1], n), _MOST_OF_WORDS if isinstance(plan.scheme, Words) else _MOST)
     rng = np.random.default_rng(0)
-    a, b = (rng.standard_normal(shape).astype(plan.dtype) for shape in (sample[:2], sample[1:]))
+    a, b = (
+        rng.standard_normal(shape).astype(plan.dtype if parts == 2 else part_of(plan.dtype))
+        for shape, parts in zip((sample[:2], sample[1:]), plan.parts, strict=True)
+    )
     scheme = (
         "native" if plan.scheme is None else plan.scheme if isinstance(plan.scheme, Words) else _name_of(plan.scheme)
     )

@@ -90,8 +90,8 @@ def sampled(
 
 
 def _without_integers(x: Matrix) -> Matrix:
-    """Return floats and multiprecision numbers as they are, and integers as multiprecision numbers."""
-    return x if isinstance(x, ozaki.MPArray) or x.dtype.kind == "f" else ozaki.mparray(x)
+    """Return floats, real or complex, and multiprecision numbers as they are, integers as multiprecision numbers."""
+    return x if isinstance(x, ozaki.MPArray) or x.dtype.kind in "fc" else ozaki.mparray(x)
 
 
 def _broadcast_to(x: Any, shape: tuple[int, ...]) -> Any:
@@ -131,11 +131,12 @@ def _check_matrix(
 
 
 def _out_of_range(a: Matrix, b: Matrix, rows: Array, cols: Array, dtype: np.dtype[Any]) -> Array:
-    """Return for each exact entry whether it over- or underflows the format."""
+    """Return for each exact entry whether it, or a part of a complex one, over- or underflows the format."""
     limits = np.finfo(dtype)
     integers, exponent = reference.exact_entries(a, b, rows, cols)
     tops = np.array([int(x).bit_length() + exponent for x in integers.flat], dtype=np.int64).reshape(integers.shape)
-    return np.asarray((integers != 0) & ((tops >= limits.maxexp) | (tops <= limits.minexp)))
+    out = (integers != 0) & ((tops >= limits.maxexp) | (tops <= limits.minexp))
+    return np.asarray(out.any(axis=-1) if out.ndim == 3 else out)  # a complex entry is two integers, its parts
 
 
 def _log2_norms(rows: Matrix, measure: str) -> Array:

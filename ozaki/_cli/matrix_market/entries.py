@@ -19,6 +19,7 @@ _BLOCK = 1 << 22  # bytes that are read and parsed at a time; split into words t
 _INDEX = rb"\d{1,18}+"
 
 Indices = npt.NDArray[np.int64]
+Values = npt.NDArray[np.float64 | np.complex128]
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class Block:
         Number of the line of each entry, from 1.
     rows, columns : arrays of int
         Row and column of each entry, from 0; empty for a file in array format, which has none.
-    values : array of float64
+    values : array of float64 or complex128
         Value of each entry.
 
     Raises
@@ -43,7 +44,7 @@ class Block:
     lines: Indices
     rows: Indices
     columns: Indices
-    values: npt.NDArray[np.float64]
+    values: Values
 
     def __post_init__(self) -> None:
         lines, rows, columns, values = self.lines.size, self.rows.size, self.columns.size, self.values.size
@@ -89,6 +90,7 @@ def _kinds(header: Header) -> list[tuple[bytes, str]]:
     """Return, for each word of an entry, the pattern that it must match and what messages call it."""
     value = {
         "real": [(REAL, "a number")],
+        "complex": [(REAL, "a real part"), (REAL, "an imaginary part")],
         "integer": [(INTEGER, "an integer")],
         "unsigned-integer": [(UNSIGNED, "an integer without sign")],
         "pattern": [],
@@ -162,7 +164,7 @@ class _Entries:
 def _places(entries: _Entries, header: Header) -> tuple[Indices, Indices]:
     """Return the rows and columns of entries, from 0.
 
-    Raises for places outside the matrix, and for those above the diagonal of a symmetric or skew-symmetric one.
+    Raises for places outside the matrix and, unless it is a general one, for those above its diagonal.
     """
     if not header.sparse:
         return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
@@ -180,14 +182,26 @@ def _check_range(entries: _Entries, word: int, name: str, indices: Indices, size
     entries.refuse_where(wrong, word, lambda i: f"there is no {name} {indices[i] + 1}; expected 1 to {size}")
 
 
-def _values(entries: _Entries, header: Header) -> npt.NDArray[np.float64]:
-    """Return the values of entries; raise if float64 does not hold one."""
+def _values(entries: _Entries, header: Header) -> Values:
+    """Return the values of entries; raise if float64 does not hold one, or a part of one."""
     if header.field == "pattern":
         return np.ones(entries.numbers.size)
-    found = entries.columns[-1]
-    values = to_floats(found)
-    lost = first_lost(found, values, header.whole)
+    last = len(entries.columns) - 1
+    if header.field == "complex":
+        values = np.empty(entries.numbers.size, dtype=np.complex128)
+        # Not real + 1j * imaginary, which turns Inf into NaN, and loses the signs of zeros.
+        values.real, values.imag = _floats(entries, last - 1, header), _floats(entries, last, header)
+        return values
+    floats = _floats(entries, last, header)
+    return floats + 0.0 if header.whole else floats  # integers have no negative zero
+
+
+def _floats(entries: _Entries, word: int, header: Header) -> npt.NDArray[np.float64]:
+    """Return the numbers that a word of each entry is; raise if float64 does not hold one."""
+    found = entries.columns[word]
+    floats = to_floats(found)
+    lost = first_lost(found, floats, header.whole)
     if lost is not None:
         entry, reason = lost
-        entries.refuse(entry, len(entries.columns) - 1, f"{quoted(found[entry])} {reason}")
-    return values + 0.0 if header.whole else values  # integers have no negative zero
+        entries.refuse(entry, word, f"{quoted(found[entry])} {reason}")
+    return floats

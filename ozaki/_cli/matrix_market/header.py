@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from io import BufferedIOBase
+from typing import Any
+
+import numpy as np
 
 from ozaki._cli.matrix_market.places import is_empty, quoted, refuse, without_end, words
 
@@ -12,8 +15,8 @@ BANNER = "%%MatrixMarket matrix"
 
 _LONGEST = 1024  # most characters of a line, by the definition of the format
 _FORMATS = ("coordinate", "array")
-_FIELDS = ("real", "double", "integer", "unsigned-integer", "pattern")
-_SYMMETRIES = ("general", "symmetric", "skew-symmetric")
+_FIELDS = ("real", "double", "complex", "integer", "unsigned-integer", "pattern")
+_SYMMETRIES = ("general", "symmetric", "skew-symmetric", "hermitian")
 _SIZE = re.compile(rb"\d{1,18}")
 
 
@@ -24,8 +27,8 @@ class Header:
     Attributes
     ----------
     sparse : whether entries come with their rows and columns; else all entries come, column by column
-    field : "real", "integer", "unsigned-integer" or "pattern"
-    symmetry : "general", "symmetric" or "skew-symmetric"
+    field : "real", "complex", "integer", "unsigned-integer" or "pattern"
+    symmetry : "general", "symmetric", "skew-symmetric" or, of complex numbers, "hermitian"
     rows, columns : size of the matrix
     entries : number of entries that follow
     lines : number of lines of the header
@@ -43,6 +46,11 @@ class Header:
     def whole(self) -> bool:
         """Whether the numbers are integers."""
         return self.field.endswith("integer")
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The format that numbers are read into: complex128, or float64 for all that are real."""
+        return np.dtype("complex128" if self.field == "complex" else "float64")
 
 
 def read_header(file: BufferedIOBase) -> Header:
@@ -63,6 +71,7 @@ def read_header(file: BufferedIOBase) -> Header:
         "general": rows * columns,
         "symmetric": rows * (rows + 1) // 2,
         "skew-symmetric": rows * (rows - 1) // 2,
+        "hermitian": rows * (rows + 1) // 2,
     }[symmetry]
     if not entries:
         return Header(sparse, field, symmetry, rows, columns, stored, number)
@@ -84,13 +93,11 @@ def _kind(line: bytes) -> tuple[str, str, str]:
         refuse(1, line, 5, f"expected {BANNER} FORMAT FIELD SYMMETRY, got {len(found)} words")
     # The definition has readers ignore upper and lower case.
     what, layout, field, symmetry = (word[0].decode("latin-1").lower() for word in found[1:])
-    known = (("matrix",), _FORMATS, (*_FIELDS, "complex"), (*_SYMMETRIES, "hermitian"))
+    known = (("matrix",), _FORMATS, _FIELDS, _SYMMETRIES)
     for place, (got, expected) in enumerate(zip((what, layout, field, symmetry), known, strict=True), 1):
         if got not in expected:
             refuse(1, line, place, f"{quoted(found[place][0])} is not known; expected {' or '.join(expected)}")
-    if field == "complex":
-        refuse(1, line, 3, "complex matrices are not supported yet; expected real, integer or pattern")
-    if symmetry == "hermitian":
+    if symmetry == "hermitian" and field != "complex":
         refuse(1, line, 4, f"a {field} matrix is symmetric, not hermitian")
     if field == "pattern" and (layout == "array" or symmetry == "skew-symmetric"):
         refuse(1, line, 3, f"a pattern has no values, so it cannot be {'an array' if layout == 'array' else symmetry}")

@@ -10,14 +10,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ozaki._cli.matrix_market.entries import Block, read_blocks
+from ozaki._cli.matrix_market.entries import Block, Indices, Values, read_blocks
 from ozaki._cli.matrix_market.header import Header, read_header
-
-Matrix = npt.NDArray[np.float64]
 
 
 def read(file: BufferedIOBase, integers: bool = False) -> npt.NDArray[Any]:
-    """Read a matrix of real numbers, of integers, or of a pattern, whose entries become ones.
+    """Read a matrix of real or complex numbers, of integers, or of a pattern, whose entries become ones.
 
     Parameters
     ----------
@@ -27,14 +25,15 @@ def read(file: BufferedIOBase, integers: bool = False) -> npt.NDArray[Any]:
 
     Returns
     -------
-    array of float64, or int64
-        Each element the float64 nearest to the decimal number in the file.
+    array of float64, complex128, or int64
+        Each element, or part of a complex one, is the float64 nearest to the decimal number in the file.
 
     Raises
     ------
     ValueError
         If the file violates the format, a number is beyond the range of float64, an integer is not exactly a float64,
-        or an entry comes twice. The message names the line and, if the reason is a word, its column.
+        an entry comes twice, or one on the diagonal of a skew-symmetric matrix is not 0, or of a hermitian one not
+        real. The message names the line and, if the reason is a word, its column.
     MemoryError
         If the matrix is larger than the memory of the machine.
     """
@@ -48,11 +47,11 @@ def read(file: BufferedIOBase, integers: bool = False) -> npt.NDArray[Any]:
 
 def _check_fits(header: Header) -> None:
     """Raise if the matrix exceeds the memory of the machine: the system might allocate memory that it does not have."""
-    needed = 8 * header.rows * header.columns
+    needed = header.dtype.itemsize * header.rows * header.columns
     available = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else needed
     if needed > available:
         raise MemoryError(
-            f"line {header.lines}: a matrix of {header.rows} x {header.columns} float64 elements takes "
+            f"line {header.lines}: a matrix of {header.rows} x {header.columns} {header.dtype} elements takes "
             f"{needed / 2**30:.3g} GiB; this machine has {available / 2**30:.3g} GiB"
         )
 
@@ -73,10 +72,10 @@ def _all_blocks(file: BufferedIOBase, header: Header) -> Iterator[Block]:
         raise ValueError(f"{got} of {header.entries} entries were read")
 
 
-def _from_places(file: BufferedIOBase, header: Header) -> Matrix:
+def _from_places(file: BufferedIOBase, header: Header) -> Values:
     """Read entries that come with their rows and columns."""
     blocks = list(_all_blocks(file, header))
-    matrix = np.zeros((header.rows, header.columns))
+    matrix: Values = np.zeros((header.rows, header.columns), header.dtype)
     if not blocks:
         return matrix
     entries = Block(
@@ -86,8 +85,8 @@ def _from_places(file: BufferedIOBase, header: Header) -> Matrix:
         np.concatenate([block.values for block in blocks]),
     )
     _check_once(entries, header)
-    if header.symmetry == "skew-symmetric":
-        _check_diagonal(entries)
+    diagonal = entries.rows == entries.columns
+    _check_diagonal(entries.lines[diagonal], entries.values[diagonal], header)
     if header.symmetry != "general":
         matrix[entries.columns, entries.rows] = _mirrored(entries.values, header)
     matrix[entries.rows, entries.columns] = entries.values
@@ -108,26 +107,34 @@ def _check_once(entries: Block, header: Header) -> None:
         )
 
 
-def _check_diagonal(entries: Block) -> None:
-    """Raise if an entry on the diagonal, of a skew-symmetric matrix, is not zero."""
-    wrong = np.flatnonzero((entries.rows == entries.columns) & (entries.values != 0))
+def _check_diagonal(lines: Indices, values: Values, header: Header) -> None:
+    """Raise if one of these values on the diagonal is none that a matrix of such a symmetry has there."""
+    if header.symmetry not in ("skew-symmetric", "hermitian"):
+        return
+    skew = header.symmetry == "skew-symmetric"
+    wrong = np.flatnonzero((values if skew else values.imag) != 0)
     if wrong.size:
         i = wrong[0]
+        expected = "0" if skew else "an imaginary part of 0"
         raise ValueError(
-            f"line {entries.lines[i]}: {entries.values[i]} on the diagonal; expected 0 in a skew-symmetric matrix"
+            f"line {lines[i]}: {values[i]} on the diagonal; expected {expected} in a {header.symmetry} matrix"
         )
 
 
-def _from_columns(file: BufferedIOBase, header: Header) -> Matrix:
+def _from_columns(file: BufferedIOBase, header: Header) -> Values:
     """Read entries that come column by column: all, those on and below the diagonal, or those below it."""
-    stored = np.empty(header.entries)
+    stored: Values = np.empty(header.entries, header.dtype)
+    diagonal = _diagonal_places(header.rows if header.symmetry == "hermitian" else 0)
     start = 0
     for block in _all_blocks(file, header):
-        stored[start : start + block.values.size] = block.values
-        start += block.values.size
+        end = start + block.values.size
+        stored[start:end] = block.values
+        here = diagonal[(start <= diagonal) & (diagonal < end)] - start
+        _check_diagonal(block.lines[here], block.values[here], header)
+        start = end
     if header.symmetry == "general":
         return stored.reshape((header.rows, header.columns), order="F")
-    matrix = np.zeros((header.rows, header.columns))
+    matrix: Values = np.zeros((header.rows, header.columns), header.dtype)
     below = int(header.symmetry == "skew-symmetric")
     start = 0
     for column in range(header.columns):
@@ -139,8 +146,16 @@ def _from_columns(file: BufferedIOBase, header: Header) -> Matrix:
     return matrix
 
 
-def _mirrored(values: Matrix, header: Header) -> Matrix:
+def _diagonal_places(size: int) -> Indices:
+    """Return which entries are on the diagonal, in a file that has the columns of a matrix from there downwards."""
+    columns = np.arange(size, dtype=np.int64)
+    return size * columns - columns * (columns - 1) // 2
+
+
+def _mirrored(values: Values, header: Header) -> Values:
     """Return the values above the diagonal that belong to these values below it."""
+    if header.symmetry == "hermitian":
+        return values.conj()
     if header.symmetry != "skew-symmetric":
         return values
-    return 0.0 - values if header.whole else -values  # integers have no negative zero
+    return np.subtract(0.0, values) if header.whole else np.negative(values)  # integers have no negative zero

@@ -29,7 +29,7 @@ def program_of(plan: Plan, device: Device) -> Program:
     if is_multiprecision(plan.dtype):
         _multiply_numbers(b, plan, device, batch)
         return b.whole()
-    char = "d" if plan.dtype == "float64" else "f"
+    char = np.dtype(plan.dtype).char
     left, out = b.given("a", _contiguous(char, (batch, m, k))), b.given("c", _contiguous(char, (batch, m, n)))
     right = b.given("b", _contiguous(char, (batch, k, n)))
     if plan.scheme is None:
