@@ -22,8 +22,8 @@ class Report:
     unrounded_bound : proven error of the product before it is rounded to the output, as `bound` else: 0 if it is exact.
         That of a native product, which is rounded on the way, is `bound`.
     measure : "componentwise", "row-column" or "normwise"
-    scheme : "residues", "digits" (or "digits7", "fp16-digits7": digits of 7 bits), the name of a preset of words,
-        "words" or "native"
+    scheme : "residues", "complex-residues" (of two complex operands), "digits" (or "digits7", "fp16-digits7": digits of
+        7 bits), the name of a preset of words, "words" or "native"
     slices : slices of each operand (0 for the native product)
     products : number of slice products (by Strassen-Winograd each takes seven eighths of its operations)
     engine : the device or library that multiplied, and how

@@ -15,6 +15,9 @@ from ozaki.planning.facts import Facts, or_need, settle
 from ozaki.planning.promise import proven
 from ozaki.planning.proof import Proof
 
+MOST_BYTES = 49
+"""Moduli up to 256 of the scheme of residues; all later ones are larger."""
+
 FORMATS = {"float32": (24, -149, 128), "float64": (53, -1074, 1024)}
 """By dtype: bits of the significand, exponent of the smallest number, exponent past the largest."""
 

@@ -1,4 +1,4 @@
-"""The product as sections 1 to 5 and 8 of docs/definitions.md define it, slowly, in Python integers.
+"""The product as sections 1 to 5, 8 and 9 of docs/definitions.md define it, slowly, in Python integers.
 
 It shares nothing with the library but the names of the schemes, so equal bits mean that the text and the code agree.
 """
@@ -16,15 +16,29 @@ from cases import FORMATS, integers, power, rounded
 
 
 @cache
-def moduli_of(count):
+def moduli_of(count, are_complex=False):
     found, product = [], 1
-    for m in chain(range(256, 16, -1), range(2**14 - 1, 256, -1), range(2**21 - 1, 2**14, -1)):
+    candidates = chain(range(256, 16, -1), range(2**14 - 1, 256, -1), range(2**21 - 1, 2**14, -1))
+    if are_complex:
+        with_root = (m for m in chain(range(255, 51, -2), range(2**14 - 1, 256, -2)) if has_root(m))
+        candidates = chain((m for m in range(255, 51, -2) if has_root(m)), range(253, 16, -2), with_root)
+    for m in candidates:
         if len(found) < count and gcd(m, product) == 1:
             found.append(m)
             product *= m
         if len(found) == count:
             return found
     raise AssertionError(f"there are no {count} moduli")
+
+
+def has_root(m):
+    """Whether there is a number whose square is -1 modulo m."""
+    return any((s * s + 1) % m == 0 for s in range(m))
+
+
+def moduli(scheme):
+    """The moduli of a scheme of residues (sections 4 and 9)."""
+    return moduli_of(scheme.count, scheme.name == "complex-residues")
 
 
 def shifted_up(x, shift):
@@ -66,8 +80,8 @@ class Row:
 
     def bits(self, scheme):
         """The bits of the image by the rule of section 2: the most with which it surely stays in range."""
-        if scheme.name == "residues":
-            product = prod(moduli_of(scheme.count))
+        if scheme.name.endswith("residues"):
+            product = prod(moduli(scheme))
             largest_norm = isqrt(product // 2 - product // 2**10)
             k = len(self.elements)
             room = largest_norm - next(c for c in range(isqrt(k) + 2) if 4 * c * c >= k)
@@ -116,7 +130,7 @@ def of_digits(left, right, scheme):
 
 def of_residues(left, right, scheme):
     exact = sum(map(mul, left, right))
-    product = prod(moduli_of(scheme.count))
+    product = prod(moduli(scheme))
     assert abs(exact) <= product // 2 - product // 2**10, "Cbar leaves the range of the moduli"
     return exact
 
@@ -131,7 +145,7 @@ def images(a, b, scheme, rows=rows):
     left, right = ([row.image(scheme) for row in rows(x)] for x in (a, np.swapaxes(b, -1, -2)))
     mu, nu = [m for m, _ in left], [m for m, _ in right]
     multiply, slices = of_residues, [[image for _, image in side] for side in (left, right)]
-    if scheme.name != "residues":
+    if not scheme.name.endswith("residues"):
         multiply, slices = of_digits, [[digits(image, scheme) for image in side] for side in slices]
     return mu, nu, [[multiply(x, y, scheme) for y in slices[1]] for x in slices[0]]
 
@@ -160,3 +174,11 @@ def rounded_to(value, dtype):
     if dtype in FORMATS:
         return rounded(value, dtype)
     return mparrays.rounded(Fraction(value), int(dtype.removeprefix("mp")))
+
+
+def complex_product(a, b, scheme):
+    """A B of complex operands by section 9: the product of rows of parts."""
+    left = np.stack([a.real, a.imag], axis=-1).reshape(len(a), -1)
+    right = np.stack([np.stack([b.real, b.imag], axis=-1), np.stack([-b.imag, b.real], axis=-1)], axis=1)
+    c = product(left, right.reshape(2 * len(b), -1), scheme)
+    return c[:, ::2] + 1j * c[:, 1::2]

@@ -6,7 +6,7 @@ from dataclasses import replace
 import definition
 import numpy as np
 import pytest
-from cases import first_difference, same_bits, spread, viewed
+from cases import MOST_BYTES, first_difference, same_bits, spread, viewed
 
 import ozaki
 from ozaki.backends.numpy import _describe as _numpy_describe
@@ -16,7 +16,6 @@ from ozaki.backends.numpy.engines import digits, engine_of, residues
 from ozaki.bounds.description import FIELDS
 from ozaki.schemes import Digits, Residues, blas
 from ozaki.schemes.digits import MAX_DIGITS
-from ozaki.schemes.residues import MOST_BYTES
 
 SCHEMES = {"digits": MAX_DIGITS, "digits7": MAX_DIGITS, "residues": MOST_BYTES}
 

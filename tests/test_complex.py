@@ -3,6 +3,7 @@
 from fractions import Fraction
 from math import hypot, inf
 
+import definition
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -10,6 +11,8 @@ from hypothesis import strategies as st
 
 import ozaki
 from ozaki import Accuracy
+from ozaki.schemes import ComplexResidues
+from ozaki.schemes.moduli import root_of_minus_one
 
 KINDS = ["c16 c16", "f8 c16", "c16 f8", "c8 c8", "c8 f8", "f4 c16", "f4 c8"]
 
@@ -85,6 +88,31 @@ def test_every_bit_rounds_each_part_once(kinds, rng):
         else:
             off = np.vectorize(lambda x, y: abs(float(Fraction(float(x)) - y)), otypes=[float])(got, want)
             assert (off <= np.spacing(abs(got)) / 2).all()
+
+
+@pytest.mark.parametrize("count", [3, 8, 15, 21, 40, 55])
+@pytest.mark.parametrize("dtype", ["c8", "c16"])
+def test_residues_have_the_bits_of_the_definition(count, dtype, rng):
+    for m, k, n in ((4, 21, 3), (1, 1, 1), (2, 1100, 2)):
+        a, b = made(rng, (m, k), dtype, 25), made(rng, (k, n), dtype, 10)
+        expected = definition.complex_product(a, b, ComplexResidues(count))
+        for engine in ("float64", "int8"):
+            c, report = ozaki.matmul(a, b, scheme="residues", slices=count, engine=engine, return_report=True)
+            assert report.scheme == "complex-residues"
+            np.testing.assert_array_equal(c, expected)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.integers(1, 2**22).map(lambda x: 2 * x + 1))
+def test_roots_of_minus_one(m):
+    root = root_of_minus_one(m)
+    assert (root * root + 1) % m == 0 or not root
+    factors = [p for p in range(3, 3000) if m % p == 0]
+    rest = m
+    for p in factors:
+        while rest % p == 0:
+            rest //= p
+    assert bool(root) == all(p % 4 == 1 for p in (*factors, *([rest] if rest > 1 else [])))
 
 
 SHAPES = [
@@ -215,6 +243,11 @@ def test_plans_for_shapes_are_those_of_two_complex_operands(rng):
         (lambda a, x: ozaki.matmul(a, a, out=x), ValueError, "out: .*expected .* and complex128"),
         (lambda a, x: ozaki.matmul(a, a, scheme="halfhalf"), ValueError, "scheme: halfhalf multiplies float32"),
         (lambda a, x: ozaki.matmul(a.astype("G"), a), TypeError, "a: dtype complex256 is not supported"),
+        (
+            lambda a, x: ozaki.matmul(a, x, scheme="complex-residues"),
+            ValueError,
+            "scheme: 'complex-residues' are those",
+        ),
         (
             lambda a, x: ozaki.prepare(x, "left", ozaki.plan(a, a, reproducible=True)),
             TypeError,

@@ -266,6 +266,6 @@ def test_the_library_has_these_constants(n):
         assert library.residue_constants(scheme, side, unsigned) == tuple(expected.tolist())
     for unsigned, lowest in ((True, 0), (False, -(2**31))):
         expected = accumulator_moduli(moduli, lowest).view(np.uint32)
-        assert library.accumulator_moduli(scheme, unsigned) == tuple(expected.tolist())
+        assert library.accumulator_moduli(scheme.moduli, unsigned) == tuple(expected.tolist())
     assert library.product_limbs(scheme) == crt_limbs(n)
     assert library.crt_constants(scheme) == tuple(crt_constants(n).tolist())

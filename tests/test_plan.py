@@ -7,7 +7,7 @@ from math import inf, sqrt
 
 import numpy as np
 import pytest
-from cases import bounds_of, power, same_bits, spread, work_of
+from cases import MOST_BYTES, bounds_of, power, same_bits, spread, work_of
 
 import ozaki
 from ozaki import Accuracy, reference
@@ -28,7 +28,6 @@ from ozaki.planning.search import _usually_good
 from ozaki.schemes import Digits, Residues
 from ozaki.schemes.digits import MAX_DIGITS
 from ozaki.schemes.named import scheme_of
-from ozaki.schemes.residues import MOST_BYTES
 
 COUNTS = {"digits": MAX_DIGITS, "digits7": MAX_DIGITS, "residues": MOST_BYTES}
 

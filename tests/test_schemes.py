@@ -5,12 +5,12 @@ from fractions import Fraction
 from math import gcd, isqrt, prod
 
 import pytest
-from cases import power
+from cases import MOST_BYTES, power
 
 from ozaki.schemes import Digits, Residues, Scaling, magnitude_bits
 from ozaki.schemes.digits import MAX_DIGITS, rectangles
 from ozaki.schemes.moduli import exact_moduli, first_moduli, products_of
-from ozaki.schemes.residues import ACCUMULATOR_DEPTH, MOST_BYTES, UNSIGNED_DEPTH, remainders
+from ozaki.schemes.residues import ACCUMULATOR_DEPTH, UNSIGNED_DEPTH, remainders
 
 DEPTHS = [1, 2, 3, 4, 5, 15, 16, 17, 1000, 4096, 2**17, 300000, 2**20, 2**20 + 1, 2**31, 2**40]
 

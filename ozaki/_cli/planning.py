@@ -31,9 +31,8 @@ from ozaki.planning.facts import Facts
 from ozaki.planning.ordinary import foresee
 from ozaki.planning.question import Question
 from ozaki.planning.weigh import explained
-from ozaki.schemes import Scheme, Words, is_exact
+from ozaki.schemes import Residues, Scheme, Words, is_exact
 from ozaki.schemes.named import known
-from ozaki.schemes.residues import MOST_BYTES
 
 Array = npt.NDArray[Any]
 
@@ -173,7 +172,7 @@ def _seconds(plan: ozaki.Plan, sizes: Shapes, backend: Backend) -> float | None:
         return 0.0
     if backend.name != "numpy":  # where nothing is known of multiprecision results
         return backend.machine().seconds(sizes.real_stack, sizes.length, part_of(plan.dtype), plan.scheme)
-    if is_multiprecision(plan.dtype) or plan.slices > MOST_BYTES:
+    if is_multiprecision(plan.dtype) or (isinstance(plan.scheme, Residues) and plan.scheme.several):
         return _seconds_of_multiprecision(plan, sizes)
     known = backend.machine().seconds(sizes.real_stack, sizes.length, part_of(plan.dtype), plan.scheme)
     return known if known is not None else _seconds_by_sample(plan, sizes)

@@ -8,6 +8,7 @@ from math import inf
 from typing import Literal
 
 from ozaki._accuracy import Accuracy, default_accuracy
+from ozaki._complex import REAL, Parts
 from ozaki._formats import part_of
 from ozaki._report import rounded_up
 from ozaki.bounds import native
@@ -80,10 +81,11 @@ def native_bound(question: Question) -> float:
     )
 
 
-def names_of(scheme: str, wide: bool = False) -> tuple[str, ...]:
+def names_of(scheme: str, wide: bool = False, parts: Parts = REAL) -> tuple[str, ...]:
     """Names of the families of integer schemes that a choice of scheme leaves open; the first wins a tie.
 
-    `wide` says whether an operand or the result is multiprecision; then there are residues alone.
+    `wide` says whether an operand or the result is multiprecision; then there are residues alone. `parts` are those of
+    an element of A and of B; two complex operands have residues alone, unless the caller names digits.
 
     Raises
     ------
@@ -94,6 +96,8 @@ def names_of(scheme: str, wide: bool = False) -> tuple[str, ...]:
         if scheme not in ("auto", "residues"):
             raise ValueError(f"scheme: {scheme!r} has no slices of multiprecision numbers; use 'residues' or 'auto'")
         return ("residues",)
+    if scheme == "auto" and parts == (2, 2):
+        return ("complex-residues",)  # digits take four products for each pair
     return ("digits", "residues") if scheme == "auto" else (scheme,)
 
 
@@ -165,7 +169,12 @@ def fastest(question: Question, candidates: Candidates, slices: Scheme | None = 
     """
     if not candidates.words and candidates.native_ruled_out is not None:
         return "slices", candidates.native_ruled_out
-    likely = slices or likely_schemes(candidates.target, max(question.length, 1), names_of("auto", question.wide))[0]
+    likely = (
+        slices
+        or likely_schemes(
+            candidates.target, max(question.length, 1), names_of("auto", question.wide, question.sizes.parts)
+        )[0]
+    )
     ways = (
         *((likely,) if candidates.slices else ()),
         *candidates.words,

@@ -73,7 +73,7 @@ def choose(question: Question, facts: Facts) -> Plan:
         names_of(scheme.name if isinstance(scheme, Words) else scheme, wide=True)  # refuses other schemes than residues
     if question.target is not None and question.target.exact:
         return _exact(question, facts)
-    named = named_scheme(question.choices, question.dtype, question.length, question.machine)
+    named = named_scheme(question.choices, question.dtype, question.length, question.machine, question.sizes.parts)
     if named is not None:
         return _named(question, facts, named)
     if question.choices.scheme == "native":
@@ -107,7 +107,7 @@ def _exact(question: Question, facts: Facts) -> Plan:
     """
     choices, k, target = question.choices, question.length, question.target
     assert target is not None
-    family = "residues"
+    family = integer_scheme("residues", k, question.sizes.parts)
     spans: tuple[int, int] = (0, 0) if question.empty else facts[Spans()]
     most = most_of(family)
     count = exact_below(family, most, max(k, 1), spans)
@@ -116,7 +116,7 @@ def _exact(question: Question, facts: Facts) -> Plan:
             f"accuracy: the elements of a row span up to {max(spans)} bits, too many for an exact product; ask for bits"
         )
     scheme, why = scheme_of(family, count), "exact: every bit of the product"
-    if (named := named_scheme(choices, question.dtype, k, question.machine)) is not None:
+    if (named := named_scheme(choices, question.dtype, k, question.machine, question.sizes.parts)) is not None:
         if named.count < count:
             raise ValueError(
                 f"slices: {named.count} {named.name} do not hold every bit of these operands; leave the count to the "
@@ -137,8 +137,8 @@ def _exact(question: Question, facts: Facts) -> Plan:
 
 def _relative(question: Question, target: Accuracy, facts: Facts) -> Plan:
     """The plan of slices whose product proves a relative target: residues, if the caller names nothing else."""
-    name = integer_scheme(str(question.choices.scheme), question.length)
-    family = "residues" if name == "auto" else name
+    scheme = "residues" if question.choices.scheme == "auto" else str(question.choices.scheme)
+    family = integer_scheme(scheme, question.length, question.sizes.parts)
     if question.empty:
         return _plan(question, scheme_of(family, least_of(family, 1)), target, 0.0, "an empty product")
     choice = choose_relative(target, question.length, family, facts)
@@ -182,10 +182,16 @@ def _in_range(question: Question, facts: Facts) -> bool:
 
 def _empty_product(question: Question, candidates: Candidates) -> Plan:
     """The plan of an empty product by slices; any count would do."""
-    assert isinstance(question.choices.scheme, str)
-    names = names_of(integer_scheme(question.choices.scheme, question.length), question.wide)
+    names = _names(question)
     scheme = choose_a_priori(Accuracy("row-column", 0.5), max(question.length, 1), names).scheme
     return _plan(question, scheme, candidates.target, 0.0, "an empty product")
+
+
+def _names(question: Question) -> tuple[str, ...]:
+    """The names of the families of integer schemes that the caller leaves open."""
+    assert isinstance(question.choices.scheme, str)
+    parts = question.sizes.parts
+    return names_of(integer_scheme(question.choices.scheme, question.length, parts), question.wide, parts)
 
 
 def _fastest(
@@ -210,7 +216,7 @@ def _digits_of_ordinary(question: Question, candidates: Candidates, facts: Facts
 
     Otherwise the digits that these operands need at least, one more than ordinary ones; None if digits were not tried.
     """
-    names, k, target = names_of("auto"), question.length, candidates.digits_target
+    names, k, target = _names(question), question.length, candidates.digits_target
     digits = likely_schemes(target, k, names)[0]
     kind, why = _fastest(question, candidates, facts, digits)
     if kind != "slices" or digits.name != "digits" or target.measure != "componentwise":
@@ -264,14 +270,13 @@ def _bound_of_words(question: Question, words: Words, tolerance: float, facts: F
 
 def _slices(question: Question, candidates: Candidates, why: str, facts: Facts) -> Plan:
     """The plan of the fewest slice products, unless these operands need so many that another candidate is faster."""
-    assert isinstance(question.choices.scheme, str)
     k, target = question.length, candidates.target
     if candidates.native_ruled_out is None and not candidates.accuracy_named and facts[Overlap()] < _LEAST_OVERLAP:
         # A proof would fail, and cost a tenth of the product or more. Without a named accuracy none is needed.
         plan = _other_than_slices(question, candidates.without_slices(), facts, None)
         assert isinstance(plan, Plan)
         return plan
-    names = names_of(integer_scheme(question.choices.scheme, k), question.wide)
+    names = _names(question)
     likely = likely_schemes(target, k, names)[0]
     proof = Proof(facts, k, target, likely, question.sizes.spread)
     choice = search(target, k, names, proof, wide=candidates.native_ruled_out is not None)

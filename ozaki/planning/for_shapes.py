@@ -53,7 +53,7 @@ def plan_for_shapes(sizes: Shapes, asked: str, choices: Choices) -> Plan:
     if wide:
         names_of(choices.scheme.name if isinstance(choices.scheme, Words) else choices.scheme, wide)  # residues alone
     asked_for, target = target, None if target is None else target_before_rounding(target, dtype)
-    if (scheme := named_scheme(choices, dtype, length, None)) is not None:
+    if (scheme := named_scheme(choices, dtype, length, None, sizes.parts)) is not None:
         return plan_for_any(sizes, dtype, scheme, target, choices, why_named(scheme))
     assert isinstance(choices.scheme, str)
     if choices.scheme == "native":
@@ -68,7 +68,8 @@ def plan_for_shapes(sizes: Shapes, asked: str, choices: Choices) -> Plan:
         )
     target = target or usual_target(dtype, k)
     of_parts = replace(target, tolerance=target.tolerance / sizes.spread / UP)
-    choice = choose_a_priori(of_parts, max(length, 1), names_of(integer_scheme(choices.scheme, length), wide))
+    names = names_of(integer_scheme(choices.scheme, length, sizes.parts), wide, sizes.parts)
+    choice = choose_a_priori(of_parts, max(length, 1), names)
     return plan_for_any(sizes, dtype, choice.scheme, target, choices, "")
 
 

@@ -37,7 +37,8 @@ def weigh(question: Question, facts: Facts, plan: Plan) -> tuple[Candidate, ...]
 def _ways(question: Question, candidates: Candidates, plan: Plan) -> list[Way]:
     """All candidates: slices as many as the plan has, and of another scheme as many as ordinary operands need."""
     assert isinstance(question.choices.scheme, str)
-    names = names_of(integer_scheme(question.choices.scheme, question.length), question.wide)
+    parts = question.sizes.parts
+    names = names_of(integer_scheme(question.choices.scheme, question.length, parts), question.wide, parts)
     likely = likely_schemes(candidates.target, max(question.length, 1), names)
     own = () if plan.scheme is None or not plan.scheme.exact else (plan.scheme,)
     slices = (*own, *(scheme for scheme in likely if all(scheme.name != one.name for one in own)))

@@ -5,7 +5,7 @@ from typing import TypeGuard
 from ozaki.schemes.digits import Digits
 from ozaki.schemes.image import Scaling, magnitude_bits
 from ozaki.schemes.protocol import ExactScheme
-from ozaki.schemes.residues import Residues
+from ozaki.schemes.residues import ComplexResidues, Residues
 from ozaki.schemes.words import PRESETS, Words
 
 Scheme = ExactScheme
@@ -31,4 +31,15 @@ def scaling_of(scheme: Scheme, k: int) -> Scaling:
     return scaling
 
 
-__all__ = ["PRESETS", "Digits", "Residues", "Scaling", "Scheme", "Words", "is_exact", "magnitude_bits", "scaling_of"]
+__all__ = [
+    "PRESETS",
+    "ComplexResidues",
+    "Digits",
+    "Residues",
+    "Scaling",
+    "Scheme",
+    "Words",
+    "is_exact",
+    "magnitude_bits",
+    "scaling_of",
+]

@@ -52,10 +52,10 @@ def quotient(m: int, start: int, unsigned: bool) -> tuple[int, int, int, int]:
     return start, _float32(ldexp(_number(_float32(1 / m)), 132)), _float32(96 + shift * 2.0**-17), m
 
 
-def accumulator_moduli(scheme: Residues, unsigned: bool) -> tuple[int, ...]:
+def accumulator_moduli(moduli: tuple[int, ...], unsigned: bool) -> tuple[int, ...]:
     """The struct AccumulatorModuli (residues.cuh), for sums of products of unsigned or of signed bytes."""
     numbers: list[int] = []
-    for m in scheme.moduli:
+    for m in moduli:
         fold = sum(pow(256, j, m) << (8 * j) for j in range(4))
         numbers += [fold, 0 if unsigned else -(2**31) % m, reciprocal_above(m), m, 2**32 - m]
     return (*numbers, *[0] * (5 * MOST_AT_ONCE - len(numbers)))

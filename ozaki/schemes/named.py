@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from numbers import Integral
 
-from ozaki.schemes import PRESETS, Digits, Residues, Scheme, Words
+from ozaki._complex import REAL, Parts
+from ozaki.schemes import PRESETS, ComplexResidues, Digits, Residues, Scheme, Words
 from ozaki.schemes.digits import LEAST_FP16_BITS, MAX_DIGITS, MOST_FP16_BITS, fp16_digit_bits
 from ozaki.schemes.formats import TensorCore
-from ozaki.schemes.residues import MOST_RESIDUES
+from ozaki.schemes.residues import MOST_COMPLEX, MOST_RESIDUES
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,7 @@ FAMILIES = {
         for bits in range(LEAST_FP16_BITS, MOST_FP16_BITS + 1)
     },
     "residues": Family(Residues, MOST_RESIDUES),
+    "complex-residues": Family(ComplexResidues, MOST_COMPLEX),
 }
 """The families by name. "fp16-digits" is no key: `integer_scheme` appends the bits that suit the inner dimension."""
 
@@ -79,8 +81,20 @@ def words_of(scheme: str | Words, core: TensorCore | None) -> Words | None:
     return words if words is None or core in (None, words.core) else replace(words, core=core)
 
 
-def integer_scheme(name: str, k: int) -> str:
-    """The name of a family: to "fp16-digits" the bits are appended whose products FP16 leaves exact at this k."""
+def integer_scheme(name: str, k: int, parts: Parts = REAL) -> str:
+    """The name of the family that a caller means: "complex-residues" by "residues" of two complex operands.
+
+    To "fp16-digits" the bits are appended whose products FP16 leaves exact at this k.
+
+    Raises
+    ------
+    ValueError
+        For complex residues of other operands.
+    """
+    if name == "residues" and parts == (2, 2):
+        return "complex-residues"
+    if name == "complex-residues" and parts != (2, 2):
+        raise ValueError("scheme: 'complex-residues' are those of two complex operands; use 'residues'")
     return f"{name}{fp16_digit_bits(k)}" if name == "fp16-digits" else name
 
 

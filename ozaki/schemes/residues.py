@@ -6,17 +6,16 @@ from math import isqrt, prod
 from typing import ClassVar
 
 from ozaki.schemes.image import Scaling, norm_scaling
-from ozaki.schemes.moduli import digits_of, first_moduli, products_of
+from ozaki.schemes.moduli import complex_moduli, digits_of, first_moduli
 
 SLACK_BITS = 10
 """The largest allowed abs(Cbar) is below half the product of the moduli by 2**-SLACK_BITS of that product."""
 
-
-MOST_BYTES = 49
-"""Most moduli up to 256 of which each is coprime to all larger ones, and above 17; their product has 342 bits."""
-
 MOST_RESIDUES = 2**14
 """Most moduli; their product has some 240,000 bits."""
+
+MOST_COMPLEX = 512
+"""Most moduli of complex residues; their product has some 6,800 bits."""
 
 ACCUMULATOR_DEPTH = 2**17 - 128
 """Largest k, of multiples of 128, for which int32 holds every sum of products of int8 residues."""
@@ -50,7 +49,7 @@ class Residues:
     @property
     def products(self) -> int:
         """Number of slice products."""
-        return sum(map(products_of, self.moduli)) if self.count > MOST_BYTES else self.count
+        return sum(digits * (digits + 1) // 2 * count for digits, count in enumerate(self.by_digits, 1))
 
     @property
     def moduli(self) -> tuple[int, ...]:
@@ -59,10 +58,12 @@ class Residues:
     @property
     def by_digits(self) -> tuple[int, int, int]:
         """Numbers of moduli whose residues have one digit, two and three; they follow one another in this order."""
-        if self.count <= MOST_BYTES:
-            return self.count, 0, 0
-        digits = [digits_of(m) for m in self.moduli]
-        return digits.count(1), digits.count(2), digits.count(3)
+        return _by_digits(self.moduli)
+
+    @property
+    def several(self) -> bool:
+        """Whether some residues have several digits, so that they take several bytes and slices."""
+        return self.by_digits[0] < self.count
 
     @property
     def bytes(self) -> int:
@@ -106,6 +107,34 @@ class Residues:
         The last modulus m holds log2(m) / 2 bits of each row's image, and bits are rounded down to integers.
         """
         return 1 << (self.moduli[-1].bit_length() - 1) // 2
+
+
+@lru_cache(maxsize=1024)
+def _by_digits(moduli: tuple[int, ...]) -> tuple[int, int, int]:
+    digits = [digits_of(m) for m in moduli]
+    return digits.count(1), digits.count(2), digits.count(3)
+
+
+@dataclass(frozen=True)
+class ComplexResidues(Residues):
+    """`count` residues for each part of a complex element: those of the real product of parts, by moduli of their own.
+
+    Most of these moduli have a number s with s**2 = -1. Modulo such a number a complex product is two real ones, of
+    x + s y and of x - s y, x + i y an element, instead of the four of parts (docs/definitions.md, section 9).
+
+    Parameters
+    ----------
+    count : int
+        Number of moduli: 241, 233, 229, 221, 205, ..., 53, 253, 251, ... (`moduli.complex_moduli`)
+    """
+
+    @property
+    def name(self) -> str:
+        return "complex-residues"
+
+    @property
+    def moduli(self) -> tuple[int, ...]:
+        return complex_moduli(self.count)
 
 
 @dataclass(frozen=True)

@@ -62,7 +62,6 @@ from ozaki.planning.facts import (
     WorstRatio,
 )
 from ozaki.schemes import Residues, Scheme, Words, is_exact, scaling_of
-from ozaki.schemes.residues import MOST_BYTES
 
 _MOST_STEPS = 4096
 """The most steps of a program that is kept. With more, as for large batches that are multiplied one by one, the host
@@ -322,7 +321,7 @@ class Work:
         plan, inputs = replace(plan, workspace_limit=self._limit), self._inputs
         self._ratios.close()
         once = self._combination is not None and plan.rounds_once(self._combination)
-        wide = isinstance(c, Numbers) or plan.slices > MOST_BYTES
+        wide = isinstance(c, Numbers) or (isinstance(plan.scheme, Residues) and plan.scheme.several)
         wide = wide or (self._combination is not None and isinstance(self._combination.c, Numbers))
         if once and (inputs.multiprecision or wide):
             self._multiply_every_bit(plan, c)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from ozaki.backends.numpy._limbs import Floats
 from ozaki.backends.numpy._numbers import image_pieces
 from ozaki.backends.numpy._tiles import row_tiles
 from ozaki.backends.numpy.engines import Engine
+from ozaki.backends.numpy.engines.complex_residues import ComplexResidueEngine
 from ozaki.backends.numpy.engines.residues import ResidueEngine
 from ozaki.multiprecision.floats import of_floats
 from ozaki.multiprecision.numbers import Numbers
@@ -52,6 +53,8 @@ def slices_of(
 
     A split operand returns views of its own; one that is described alone is split by `engine`, with exponents `mu`.
     """
+    if isinstance(engine, ComplexResidueEngine):
+        return _complex_slices(operand, mu, engine, side, b, rows, hs)
     if isinstance(operand, Slices):
         return operand.planes[:, b, rows, hs]
     if operand.numbers is not None:
@@ -68,6 +71,37 @@ def slices_of(
         image = _image(piece, exponents, nonfinite)
         engine.split(image, side, planes[(slice(None), *at)])
     return turned(planes, x)
+
+
+def _complex_slices(
+    operand: Described | Slices, mu: npt.NDArray[np.int64], engine: ComplexResidueEngine, side: str, b: slice,
+    rows: slice, hs: slice,
+) -> Floats:  # fmt: skip
+    """The slices of complex elements, shape (planes, batch, rows, k), from rows of their parts (`_complex.real_rows`).
+
+    `rows` and `hs` are rows and inner indices of parts; slices have half as many inner indices, and of the right
+    operand half as many rows.
+    """
+    pair = 2 if side == "right" else 1
+    if isinstance(operand, Slices):
+        return operand.planes[:, b, _part_of(rows, pair), _part_of(hs, 2)]
+    mu = mu[b, rows][:, ::pair]
+    x = operand.x[b, rows, hs][:, ::pair]
+    real, imaginary = x[..., ::2], x[..., 1::2]
+    planes = np.empty((2 * engine.planes, *real.shape))
+    of_parts = ResidueEngine(engine.scheme, engine.k, engine.slab, engine.crt)
+    everything = slice(None), slice(None), slice(None)
+    for part, to in ((real, planes[: engine.planes]), (imaginary, planes[engine.planes :])):
+        to[...] = slices_of(replace(operand, x=part), mu, of_parts, side, *everything)
+    if side == "right":  # whose rows (u, -v, ...) have the imaginary parts with the other sign
+        np.negative(planes[engine.planes :], out=planes[engine.planes :])
+    engine.join_parts(planes)
+    return planes
+
+
+def _part_of(x: slice, by: int) -> slice:
+    """The slice of an axis of which `by` neighbours are one."""
+    return slice(*(None if each is None else each // by for each in (x.start, x.stop)))
 
 
 def _slices_of_numbers(x: Numbers, mu: npt.NDArray[np.int64], engine: Engine, side: str) -> Floats:

@@ -16,12 +16,11 @@ from ozaki.backends.cupy.steps.wide import split_wide
 from ozaki.bounds.description import FIELDS
 from ozaki.schemes import Digits, Residues, constants, magnitude_bits, scaling_of
 from ozaki.schemes.constants import KernelScheme
-from ozaki.schemes.residues import MOST_BYTES
 
 
 def split(b: Builder, device: Device, operand: Described, side: str, scheme: KernelScheme, layout: Layout) -> Slices:
     """Split a described operand into digits or residues, stored in `layout`."""
-    if isinstance(scheme, Residues) and (operand.numbers is not None or scheme.count > MOST_BYTES):
+    if isinstance(scheme, Residues) and (operand.numbers is not None or scheme.several):
         return split_wide(b, operand, side, scheme, layout, device.block_memory)
     slices = Slices.room(b, operand, layout)
     kernel = _split_kernel(operand.x.view, side, scheme, layout, operand.only_largest)
@@ -74,6 +73,6 @@ def _residue_constants(scheme: Residues, side: str, unsigned: bool) -> Any:
 
 
 @cache
-def accumulator_moduli(scheme: Residues, unsigned: bool) -> Any:
+def accumulator_moduli(moduli: tuple[int, ...], unsigned: bool) -> Any:
     """The struct AccumulatorModuli of kernels/arithmetic/residues.cuh."""
-    return struct(constants.accumulator_moduli(scheme, unsigned))
+    return struct(constants.accumulator_moduli(moduli, unsigned))

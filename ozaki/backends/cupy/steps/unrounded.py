@@ -20,7 +20,6 @@ from ozaki.backends.cupy.steps.operands import Scales
 from ozaki.backends.cupy.steps.wide import combine, round_wide
 from ozaki.schemes import Digits, Residues, constants
 from ozaki.schemes.constants import KernelScheme
-from ozaki.schemes.residues import MOST_BYTES
 
 
 class Moduli(NamedTuple):
@@ -85,7 +84,7 @@ class Unrounded:
         if moduli.digits > 1:
             combine(b, self.scheme, moduli.digits, accumulators, y, moduli.first, not first)
             return
-        of_bytes = Residues(self.scheme.by_digits[0])
+        of_bytes = replace(self.scheme, count=self.scheme.by_digits[0])
         entries = accumulators.shape[1] * accumulators.shape[2]
         kernel = _reduce_kernel(of_bytes, entries, moduli.first, moduli.number, not first)
         b.launch(kernel, accumulators, Out(self.planes.at))
@@ -106,7 +105,7 @@ class Unrounded:
     def round_into(self, b: Builder, device: Device, out: Array | NumbersArray) -> None:
         """Round the integers, or the expression that `out` has, into out, shape (batch, m, n), once."""
         scaled = self.left.tops is not None or self.right.tops is not None
-        if isinstance(out, NumbersArray) or scaled or self.scheme.count > MOST_BYTES:
+        if isinstance(out, NumbersArray) or scaled or (isinstance(self.scheme, Residues) and self.scheme.several):
             assert isinstance(self.scheme, Residues)
             round_wide(b, self.scheme, self.planes, self.left, self.right, out, device.block_memory)
             return
@@ -163,7 +162,7 @@ def _recombine_quadrants_kernel(
         "conversion/recombine_quadrants.cu", "recombine_quadrants", _macros(scheme, out) | macros_of(expression), grid,
         (32, 4), None, *planes.steps[1:3],
         None, None, None, *out.steps[1:], m, n, _crt_constants(scheme), rows, cols,
-        accumulator_moduli(scheme, unsigned=True), *arguments_of(expression),
+        accumulator_moduli(scheme.moduli, unsigned=True), *arguments_of(expression),
     )  # fmt: skip
 
 
@@ -189,7 +188,7 @@ def _crt_constants(scheme: Residues) -> Any:
 
 @lru_cache(maxsize=1024)
 def _reduce_kernel(scheme: Residues, entries: int, first: int, count: int, add: bool) -> Kernel:
-    moduli = accumulator_moduli(scheme, unsigned=False)
+    moduli = accumulator_moduli(scheme.moduli, unsigned=False)
     grid = (ceil(entries / 4096), count)
     return Kernel.of("conversion/reduce.cu", "reduce", {}, grid, (256,), None, None, entries, first, int(add), moduli)
 

@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ozaki.backends.numpy.engines.complex_residues import complex_engine
 from ozaki.backends.numpy.engines.digits import DigitEngine
 from ozaki.backends.numpy.engines.engine import Engine as Engine
 from ozaki.backends.numpy.engines.residues import ResidueEngine
-from ozaki.schemes import Digits, Residues, Scheme
+from ozaki.schemes import ComplexResidues, Digits, Residues, Scheme
 
-MAKERS: dict[type, Callable[[Any, int, bool], Engine | None]] = {Digits: DigitEngine.of, Residues: ResidueEngine.of}
+MAKERS: dict[type, Callable[[Any, int, bool], Engine | None]] = {
+    Digits: DigitEngine.of,
+    Residues: ResidueEngine.of,
+    ComplexResidues: complex_engine,
+}
 """For each type of scheme, the function of (scheme, k, int8) that makes its engine.
 
 With int8, the engine multiplies the slices of an int8 machine, instead of fewer and wider ones; the function returns

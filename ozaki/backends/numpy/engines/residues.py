@@ -100,7 +100,7 @@ class ResidueEngine:
             else:
                 totals += np.matmul(table[:, part], pieces[part])
             for total, m in zip(totals, self.crt.moduli, strict=True):
-                _reduce(total, m, scratch, total)
+                reduce(total, m, scratch, total)
 
     def add(self, product: Floats, sums: Floats | None) -> Floats:
         """Add the product of a slab to the sums, and return these.
@@ -113,7 +113,7 @@ class ResidueEngine:
             for plane, m in zip(planes, self.crt.moduli, strict=True):
                 for i in range(0, plane.size, TILE):
                     tile = plane[i : i + TILE]
-                    _reduce(tile, m, scratch[: tile.size], tile)
+                    reduce(tile, m, scratch[: tile.size], tile)
         return product if sums is None else np.add(sums, product, out=sums)
 
     def limbs(self, sums: Floats) -> Floats:
@@ -121,7 +121,12 @@ class ResidueEngine:
         count = self.planes
         y = np.empty((count + 1, sums.shape[1]))
         for t, m in enumerate(self.crt.moduli):
-            _reduce(sums[t], m, y[count], y[t])
+            reduce(sums[t], m, y[count], y[t])
+        return self.limbs_of_residues(y)
+
+    def limbs_of_residues(self, y: Floats) -> Floats:
+        """Do as `limbs` does, from the residues y_t of each entry; y has a row more, which is overwritten."""
+        count = self.planes
         np.matmul(np.array([1.0 / m for m in self.crt.moduli]), y[:count], out=y[count])
         np.rint(y[count], out=y[count])
         weights = weight_limbs(self.crt)
@@ -143,7 +148,7 @@ _FEW = 256
 """Fewest entries for which limbs are carried one after the other."""
 
 
-def _reduce(x: Floats, m: int, scratch: Floats, out: Floats) -> None:
+def reduce(x: Floats, m: int, scratch: Floats, out: Floats) -> None:
     """Write x mod m into out, which may be x: abs(out) <= m/2 (1 + 2**-20), if x holds integers up to 2**53."""
     np.multiply(x, 1.0 / m, out=scratch)
     np.rint(scratch, out=scratch)

@@ -24,7 +24,6 @@ from ozaki.backends.cupy.steps.engines.word_mma import MmaWords
 from ozaki.schemes import Digits, Residues, Scheme, Words
 from ozaki.schemes.constants import KernelScheme
 from ozaki.schemes.digits import LEAST_FP16_BITS, MOST_FP16_BITS
-from ozaki.schemes.residues import MOST_BYTES
 
 
 def engine_of(device: Device, plan: Plan, multiprecision: bool = False, combined: bool = False) -> Engine:
@@ -180,7 +179,7 @@ def panel_of(engine: Engine, plan: Plan, shape: tuple[int, ...]) -> tuple[int, i
     assert plan.scheme is not None
     batch, m, n = shape
     k, limit, memory = plan.shape[1], plan.workspace_limit, engine.device.memory
-    if limit is None and memory is not None and isinstance(plan.scheme, Residues) and plan.scheme.count > MOST_BYTES:
+    if limit is None and memory is not None and isinstance(plan.scheme, Residues) and plan.scheme.several:
         least = workspace_of(engine, plan.scheme, k, batch, *units_of(engine, plan.scheme, k))
         limit = max(int(_OF_MEMORY * memory), least)
     if limit is None:

@@ -23,7 +23,6 @@ from ozaki.backends.cupy.steps.numbers import NumbersArray
 from ozaki.backends.cupy.steps.operands import Described, Layout, Slices
 from ozaki.backends.cupy.steps.unrounded import Unrounded
 from ozaki.schemes import Residues, constants
-from ozaki.schemes.residues import MOST_BYTES
 
 _LARGE = 420_000_000_000
 """Products of bytes from which on clusters take tiles by the half of the second-level cache that they are at (float64
@@ -93,7 +92,7 @@ def multiplies(scheme: Residues) -> bool:
 
 def _parts(device: Device, scheme: Residues, batch: int, m: int, n: int, blocks: int) -> int:
     """Parts of k that are multiplied at the same time; one where moduli are so many that all clusters are busy."""
-    if scheme.count > MOST_BYTES:
+    if scheme.several:
         return 1
     return parts_of_k(tiles_of(device), device.clusters, scheme.count, batch, m, n, blocks)
 
@@ -220,13 +219,13 @@ def _gemm(
 def _moduli(group: Group) -> Any:
     """The struct AccumulatorModuli or PairModuli of kernels/arithmetic/residues.cuh."""
     if group.product is None:
-        return accumulator_moduli(Residues(len(group.moduli)), unsigned=True)
+        return accumulator_moduli(group.moduli, unsigned=True)
     return struct(constants.pair_moduli(group.moduli, group.product))
 
 
 @lru_cache(maxsize=1024)
 def _summing(scheme: Residues, parts: int, entries: int) -> Kernel:
-    grid, moduli = (ceil(entries / 4096), scheme.count), accumulator_moduli(scheme, unsigned=True)
+    grid, moduli = (ceil(entries / 4096), scheme.count), accumulator_moduli(scheme.moduli, unsigned=True)
     return Kernel.of("conversion/sum_parts.cu", "sum_parts", {}, grid, (256,), None, entries, parts, moduli)
 
 

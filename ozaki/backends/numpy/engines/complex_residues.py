@@ -1,0 +1,88 @@
+"""Residues of complex products through float64 BLAS: two real products a modulus (docs/definitions.md, section 9)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ozaki.backends.numpy._limbs import Floats
+from ozaki.backends.numpy._tiles import TILE
+from ozaki.backends.numpy.engines.residues import ResidueEngine, reduce
+from ozaki.schemes import ComplexResidues, blas
+from ozaki.schemes.blas import LEAST_DEPTH
+from ozaki.schemes.moduli import exact_complex_moduli, root_of_minus_one
+from ozaki.schemes.residues import remainders
+
+
+def complex_engine(scheme: ComplexResidues, k: int, int8: bool) -> ResidueEngine:
+    """The engine of complex residues for rows of k parts; with `int8`, that of the real product of parts."""
+    if int8:
+        return ResidueEngine.of(scheme, k, int8)
+    slab = max(2, min(k, blas.DEPTH))
+    at_least = scheme.range * 2 + scheme.range // 128
+    moduli = exact_complex_moduli(max(slab // 2, LEAST_DEPTH), 53, at_least)
+    return ComplexResidueEngine(scheme, k, slab, remainders(moduli))
+
+
+@dataclass(frozen=True)
+class ComplexResidueEngine(ResidueEngine):
+    """The engine of complex residues: inner indices are those of parts, entries all parts of entries.
+
+    Modulo m, with s the root of -1, a complex element x + i y has the slices x + s y and x - s y, and two products of
+    slices are P = Re + s Im and Q = Re - s Im of an entry.
+    """
+
+    @property
+    def what(self) -> str:
+        """Number and kind of the planes, for people."""
+        return f"complex residues modulo {self.planes} numbers"
+
+    @property
+    def split_copies(self) -> int:
+        """Arrays held while a tile is split, and while its slices are made of its residues."""
+        return super().split_copies + 2
+
+    def join_parts(self, planes: Floats) -> None:
+        """Make slices of residues: of x and y, the first and the second half of the planes, x + s y and x - s y."""
+        x, y = np.split(planes.reshape(len(planes), -1), 2)
+        scratch = np.empty((2, min(TILE, x.shape[1])))
+        for t, m in enumerate(self.crt.moduli):
+            root = root_of_minus_one(m)
+            for i in range(0, x.shape[1], TILE):
+                real, imaginary = x[t, i : i + TILE], y[t, i : i + TILE]
+                turned, quotient = scratch[:, : real.size]
+                np.multiply(imaginary, root if 2 * root < m else root - m, out=turned)
+                reduce(turned, m, quotient, turned)
+                np.subtract(real, turned, out=imaginary)
+                real += turned
+                reduce(real, m, quotient, real)
+                reduce(imaginary, m, quotient, imaginary)
+
+    def add(self, product: Floats, sums: Floats | None) -> Floats:
+        """Add the product of a slab to the sums, and return these; with several slabs, each is reduced first."""
+        if self.k > self.slab:
+            planes = product.reshape(len(product), -1)
+            scratch = np.empty(min(TILE, planes.shape[1]))
+            for plane, m in zip(planes, self.crt.moduli * 2, strict=True):
+                for i in range(0, plane.size, TILE):
+                    tile = plane[i : i + TILE]
+                    reduce(tile, m, scratch[: tile.size], tile)
+        return product if sums is None else np.add(sums, product, out=sums)
+
+    def limbs(self, sums: Floats) -> Floats:
+        """The limbs of the real and the imaginary part of each entry, one after the other; overwrites `sums`."""
+        count, entries = self.planes, sums.shape[1]
+        y = np.empty((count + 1, entries, 2))
+        scratch = np.empty(entries)
+        for t, m in enumerate(self.crt.moduli):
+            plus, minus = sums[t], sums[count + t]
+            for each in (plus, minus):
+                reduce(each, m, scratch, each)
+            half = (m + 1) // 2
+            factors = half, half * pow(root_of_minus_one(m), -1, m) % m
+            for part, both, factor in zip((0, 1), (plus + minus, plus - minus), factors, strict=True):
+                both *= factor if 2 * factor < m else factor - m
+                reduce(both, m, scratch, both)
+                y[t, :, part] = both
+        return self.limbs_of_residues(y.reshape(count + 1, 2 * entries))
