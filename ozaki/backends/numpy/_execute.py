@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy.typing as npt
 from ozaki._combination import Combination
 from ozaki._plan import Plan
 from ozaki._workspace import too_few_bytes
-from ozaki.backends.numpy import _words
+from ozaki.backends.numpy import _results, _words
 from ozaki.backends.numpy._describe import OBJECTS, Described
 from ozaki.backends.numpy._limbs import Floats
 from ozaki.backends.numpy._nonfinite import patch
@@ -20,6 +21,7 @@ from ozaki.backends.numpy._tiles import TILE
 from ozaki.backends.numpy._unrounded import COMBINED_SHARE, Unrounded
 from ozaki.backends.numpy._words import WordSlices
 from ozaki.backends.numpy.engines import Engine, engine_of
+from ozaki.backends.numpy.engines.residues import ResidueEngine
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.schemes import Scheme, Words, is_exact, scaling_of
 
@@ -41,12 +43,13 @@ def execute(
     out: npt.NDArray[Any] | Numbers,
     limit: int | None,
     combination: Combination | None = None,
+    itself: bool = False,
 ) -> int:
     """Compute out, shape (batch, m, n), by slices or words; return the bytes of workspace.
 
     They are at most `limit`, unless that is None. `int8` says whether float64 BLAS multiplies the slices that a GPU
     does, in place of fewer and wider ones. With `combination`, whose addend has the shape of out, slices compute the
-    whole expression.
+    whole expression. `itself` says that both operands are the same rows, so that the product is symmetric.
 
     Raises
     ------
@@ -58,7 +61,7 @@ def execute(
         used = _words.execute(scheme, left, right, out, limit)
     else:
         assert not isinstance(left, WordSlices) and not isinstance(right, WordSlices)
-        used = _exact(scheme, int8, left, right, out, limit, combination)
+        used = _exact(scheme, int8, left, right, out, limit, combination, itself)
     operands = [x if isinstance(x, Described) else x.described for x in (left, right)]
     flags = [x.on_host.nonfinite for x in operands]
     if any(f.any() for f in flags):
@@ -75,10 +78,19 @@ def _exact(
     out: npt.NDArray[Any] | Numbers,
     limit: int | None,
     combination: Combination | None,
+    itself: bool,
 ) -> int:
-    """Compute out by a scheme with exact slice products, NaN and Inf counted as zero; return the bytes of workspace."""
+    """Compute out by a scheme with exact slice products, NaN and Inf counted as zero; return the bytes of workspace.
+
+    Of a matrix times its own transpose by residues, both operands have the same slices, and panels above the diagonal
+    are the mirror images of those below.
+    """
     of_left = left.described if isinstance(left, Slices) else left
-    engine = engine_of(scheme, of_left.k, int8)
+    engine, side = engine_of(scheme, of_left.k, int8), "left"
+    mirrored = itself and type(engine) is ResidueEngine and (combination is None or combination.c is None)
+    if mirrored:
+        assert isinstance(engine, ResidueEngine)
+        engine, side = replace(engine, folded=False), "right"
     batch, m, n = out.shape
     stack = batch, m, n
     combined = 0 if combination is None else 24 + 4 * (len(out.limbs) if isinstance(out, Numbers) else 0)
@@ -89,16 +101,18 @@ def _exact(
         kept: Floats | None = None  # frees the slices of the columns before
         if engine.k <= engine.slab:  # one slab: the slices of these columns serve all panels of rows
             kept = slices_of(right, nu, engine, "right", at_right, cols, slice(None))
-        for r in range(0, m, panel.rows):
+        for r in range(cols.start if mirrored else 0, m, panel.rows):
             rows, unrounded = slice(r, min(r + panel.rows, m)), Unrounded(engine)
             for h in range(0, engine.k, engine.slab):
                 part = slice(h, min(h + engine.slab, engine.k))
-                unrounded.add(
-                    slices_of(left, mu, engine, "left", at_left, rows, part),
-                    slices_of(right, nu, engine, "right", at_right, cols, part) if kept is None else kept,
-                )
+                of_cols = slices_of(right, nu, engine, "right", at_right, cols, part) if kept is None else kept
+                same = mirrored and rows == cols  # then BLAS multiplies one triangle
+                of_rows = of_cols if same else slices_of(left, mu, engine, side, at_left, rows, part)
+                unrounded.add(of_rows, of_cols)
             some = None if combination is None else combination.at((b, rows, cols))
             unrounded.round_into(out[b, rows, cols], mu[at_left, rows], nu[at_right, cols], some)
+            if mirrored and rows != cols:
+                _results.copy(out[b, rows, cols].swapaxes(1, 2), out[b, cols, rows])
     return _workspace(engine, stack, panel, combined)
 
 

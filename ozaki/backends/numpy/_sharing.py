@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ozaki.multiprecision.numbers import Numbers
+
 
 def overlap(x: npt.NDArray[Any], y: npt.NDArray[Any]) -> bool:
     """Whether what is written into x may change y.
@@ -25,6 +27,17 @@ def overlap(x: npt.NDArray[Any], y: npt.NDArray[Any]) -> bool:
         return file_x is None or file_y is None or os.path.samefile(file_x, file_y)
     except OSError:  # a file that was renamed or deleted
         return True
+
+
+def same_view(x: Any, y: Any) -> bool:
+    """Whether two arrays, or multiprecision numbers, are the same elements of the same memory in the same order."""
+    if isinstance(x, Numbers) or isinstance(y, Numbers):
+        planes = "signs", "exponents", "limbs"
+        numbers = isinstance(x, Numbers) and isinstance(y, Numbers)
+        return numbers and all(same_view(getattr(x, plane), getattr(y, plane)) for plane in planes)
+    first, second = (z.__array_interface__["data"][0] for z in (x, y))
+    steps = zip(x.shape, x.strides, y.strides, strict=False)  # along an axis of one element the step does not matter
+    return first == second and x.shape == y.shape and x.dtype == y.dtype and all(n == 1 or s == t for n, s, t in steps)
 
 
 def _map_of(x: Any) -> Any:

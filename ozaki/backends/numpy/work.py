@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +21,7 @@ from ozaki.backends.numpy._execute import execute
 from ozaki.backends.numpy._native import native
 from ozaki.backends.numpy._overlap import overlap
 from ozaki.backends.numpy._relative import relative_workspace, worst_quotient
+from ozaki.backends.numpy._sharing import same_view
 from ozaki.backends.numpy._slices import Slices
 from ozaki.backends.numpy._words import WordSlices
 from ozaki.backends.panels import Panel, Panels
@@ -94,8 +96,15 @@ class Work:
         self._ratios: dict[tuple[Any, Level, int, int], float] = {}
         self.workspace = 0
 
+    @cached_property
+    def _itself(self) -> bool:
+        """Whether a matrix is multiplied by its own transpose: the rows of A are the columns of B, in memory, too."""
+        return not self._slices and same_view(self._rows("left"), self._rows("right"))
+
     def described(self, side: Side) -> Described:
         """The operand of a side with its description."""
+        if side == "right" and self._itself:
+            return self.described("left")
         if side not in self._described:
             rows = self._rows(side)
             self._described[side] = describe(rows)
@@ -146,7 +155,7 @@ class Work:
             self._lower = self._product = None  # frees the memory of a proof, and of a product before
             shape = max(left.x.shape[0], right.x.shape[0]), int(left.x.shape[1]), int(right.x.shape[1])
             c = _results.empty(shape, self._dtype)
-            used = execute(scheme, False, left, right, c, self._limit)
+            used = execute(scheme, False, left, right, c, self._limit, itself=self._itself)
             self.workspace = max(self.workspace, used + int(c.nbytes))
             self._product = _Computed(scheme, c, ONE)
         _, c, alpha = self._product
@@ -217,7 +226,7 @@ class Work:
             _results.copy(kept.c, c)
             return
         left, right = (self._slices.get(side) or self.described(side) for side in SIDES)
-        used = execute(plan.scheme, plan.engine == "int8", left, right, c, self._limit, once)
+        used = execute(plan.scheme, plan.engine == "int8", left, right, c, self._limit, once, self._itself)
         self.workspace = max(self.workspace, used)
         alpha = ONE if once is None else once.alpha
         self._product = _Computed(plan.scheme, c, alpha) if is_exact(plan.scheme) else None

@@ -8,7 +8,7 @@ import numpy as np
 
 from ozaki.backends.numpy._limbs import Floats
 from ozaki.backends.numpy._tiles import TILE
-from ozaki.backends.numpy.engines.residues import ResidueEngine, reduce
+from ozaki.backends.numpy.engines.residues import ResidueEngine, balanced, reduce
 from ozaki.schemes import ComplexResidues, blas
 from ozaki.schemes.blas import LEAST_DEPTH
 from ozaki.schemes.moduli import exact_complex_moduli, root_of_minus_one
@@ -52,7 +52,7 @@ class ComplexResidueEngine(ResidueEngine):
             for i in range(0, x.shape[1], TILE):
                 real, imaginary = x[t, i : i + TILE], y[t, i : i + TILE]
                 turned, quotient = scratch[:, : real.size]
-                np.multiply(imaginary, root if 2 * root < m else root - m, out=turned)
+                np.multiply(imaginary, balanced(root, m), out=turned)
                 reduce(turned, m, quotient, turned)
                 np.subtract(real, turned, out=imaginary)
                 real += turned
@@ -82,7 +82,7 @@ class ComplexResidueEngine(ResidueEngine):
             half = (m + 1) // 2
             factors = half, half * pow(root_of_minus_one(m), -1, m) % m
             for part, both, factor in zip((0, 1), (plus + minus, plus - minus), factors, strict=True):
-                both *= factor if 2 * factor < m else factor - m
+                both *= balanced(factor, m)
                 reduce(both, m, scratch, both)
                 y[t, :, part] = both
         return self.limbs_of_residues(y.reshape(count + 1, 2 * entries))

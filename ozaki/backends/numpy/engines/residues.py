@@ -25,12 +25,14 @@ class ResidueEngine:
     ----------
     scheme, k, slab : see `Engine`
     crt : moduli for which float64 sums products of residues over a slab exactly, and their constants
+    folded : whether slices on the left are multiplied by the inverses of the Chinese remainder theorem, else sums are
     """
 
     scheme: Residues
     k: int
     slab: int
     crt: Remainders
+    folded: bool = True
 
     @classmethod
     def of(cls, scheme: Residues, k: int, int8: bool) -> ResidueEngine:
@@ -122,6 +124,9 @@ class ResidueEngine:
         y = np.empty((count + 1, sums.shape[1]))
         for t, m in enumerate(self.crt.moduli):
             reduce(sums[t], m, y[count], y[t])
+            if not self.folded:
+                y[t] *= balanced(self.crt.inverses[t], m)
+                reduce(y[t], m, y[count], y[t])
         return self.limbs_of_residues(y)
 
     def limbs_of_residues(self, y: Floats) -> Floats:
@@ -146,6 +151,11 @@ class ResidueEngine:
 
 _FEW = 256
 """Fewest entries for which limbs are carried one after the other."""
+
+
+def balanced(x: int, m: int) -> int:
+    """The number of least absolute value that is x modulo odd m, x in [0, m)."""
+    return x if 2 * x < m else x - m
 
 
 def reduce(x: Floats, m: int, scratch: Floats, out: Floats) -> None:
