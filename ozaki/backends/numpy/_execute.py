@@ -103,15 +103,15 @@ def _exact(
             kept = slices_of(right, nu, engine, "right", at_right, cols, slice(None))
         for r in range(cols.start if mirrored else 0, m, panel.rows):
             rows, unrounded = slice(r, min(r + panel.rows, m)), Unrounded(engine)
+            same = mirrored and rows == cols  # then BLAS multiplies one triangle
             for h in range(0, engine.k, engine.slab):
                 part = slice(h, min(h + engine.slab, engine.k))
                 of_cols = slices_of(right, nu, engine, "right", at_right, cols, part) if kept is None else kept
-                same = mirrored and rows == cols  # then BLAS multiplies one triangle
                 of_rows = of_cols if same else slices_of(left, mu, engine, side, at_left, rows, part)
                 unrounded.add(of_rows, of_cols)
             some = None if combination is None else combination.at((b, rows, cols))
-            unrounded.round_into(out[b, rows, cols], mu[at_left, rows], nu[at_right, cols], some)
-            if mirrored and rows != cols:
+            unrounded.round_into(out[b, rows, cols], mu[at_left, rows], nu[at_right, cols], some, same)
+            if mirrored and not same:
                 _results.copy(out[b, rows, cols].swapaxes(1, 2), out[b, cols, rows])
     return _workspace(engine, stack, panel, combined)
 

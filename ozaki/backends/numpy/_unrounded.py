@@ -12,6 +12,7 @@ from ozaki.backends.combining import combine_into
 from ozaki.backends.numpy import _limbs
 from ozaki.backends.numpy._limbs import Floats
 from ozaki.backends.numpy._numbers import exact_numbers, round_into
+from ozaki.backends.numpy._results import copy
 from ozaki.backends.numpy._tiles import row_tiles
 from ozaki.backends.numpy.engines import Engine
 from ozaki.multiprecision.floats import to_floats
@@ -38,12 +39,18 @@ class Unrounded:
         self._sums = self._engine.add(np.matmul(a, b.swapaxes(-1, -2)), self._sums)
 
     def round_into(
-        self, out: npt.NDArray[Any] | Numbers, mu: Ints, nu: Ints, combination: Combination | None = None
+        self,
+        out: npt.NDArray[Any] | Numbers,
+        mu: Ints,
+        nu: Ints,
+        combination: Combination | None = None,
+        mirrored: bool = False,
     ) -> None:
         """Round the exact integers times 2**-(mu_i + nu_j) into out, shape (batch, m, n), and free their memory.
 
         mu and nu are the exponents of the images, of shape (batch, m) or (1, m) and (batch, n) or (1, n). With
-        `combination`, whose addend has the shape of out, the whole expression is rounded, once.
+        `combination`, whose addend has the shape of out, the whole expression is rounded, once. `mirrored`: whether the
+        product is symmetric, so that entries above the diagonal are copied.
         """
         assert self._sums is not None
         sums, self._sums = self._sums, None
@@ -52,24 +59,27 @@ class Unrounded:
         alpha = Factor(1, 0) if combination is None else combination.alpha
         shift = self._engine.shift + (alpha.exponent if power else 0)
         for at in row_tiles(batch, m, n, share=4 if power else COMBINED_SHARE):
-            limbs = self._engine.limbs(sums[(slice(None), *at)].reshape(len(sums), -1))
+            tile = *at, slice(0, at[1].stop if mirrored else n)
+            limbs = self._engine.limbs(sums[(slice(None), *tile)].reshape(len(sums), -1))
             rows = at if mu.shape[0] == batch else (slice(0, 1), at[1])
             cols = at[0] if nu.shape[0] == batch else slice(0, 1)
-            exponents = shift - mu[rows], -nu[cols]
+            exponents = shift - mu[rows], -nu[cols, tile[2]]
             if power and alpha.whole < 0:
                 np.subtract(0.0, limbs, out=limbs)  # which leaves zeros their sign, as -limbs would not
             far = len(limbs) > _MOST_LIMBS or any(int(np.abs(e).max(initial=0)) > _FARTHEST for e in exponents)
             if power and not far and not isinstance(out, Numbers):
-                _limbs.round_scaled(limbs, *exponents, out[at])
-                continue
-            of_entries = np.broadcast_to(exponents[0][..., :, None] + exponents[1][..., None, :], out[at].shape)
-            if not power:
-                assert combination is not None
-                combine_into(exact_numbers(limbs, of_entries), combination.at(at), out[at])
-            elif isinstance(out, Numbers):
-                round_into(limbs, of_entries, out[at])
+                _limbs.round_scaled(limbs, *exponents, out[tile])
             else:
-                out[at] = to_floats(exact_numbers(limbs, of_entries), str(out.dtype))
+                of_entries = np.broadcast_to(exponents[0][..., :, None] + exponents[1][..., None, :], out[tile].shape)
+                if not power:
+                    assert combination is not None
+                    combine_into(exact_numbers(limbs, of_entries), combination.at(tile), out[tile])
+                elif isinstance(out, Numbers):
+                    round_into(limbs, of_entries, out[tile])
+                else:
+                    out[tile] = to_floats(exact_numbers(limbs, of_entries), str(out.dtype))
+            if mirrored:
+                copy(out[tile].swapaxes(1, 2), out[at[0], tile[2], at[1]])
 
 
 COMBINED_SHARE = 8

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -23,9 +23,9 @@ from ozaki import MPArray, mparray
 from ozaki.backends.cupy import devices
 from ozaki.backends.cupy.listing import program_of
 from ozaki.backends.cupy.program.steps import Launch
-from ozaki.backends.cupy.steps import cutting, unrounded, wide
+from ozaki.backends.cupy.steps import wide
 from ozaki.backends.cupy.steps.describing import describe
-from ozaki.backends.cupy.steps.engines import cublas_residues, fused_residues, shares
+from ozaki.backends.cupy.steps.engines import cublas_residues, shares
 from ozaki.backends.cupy.steps.engines.choice import cublas_engine
 from ozaki.backends.cupy.steps.engines.cublas_residues import CublasResidues
 from ozaki.backends.cupy.steps.engines.engine import Engine, units_of, workspace_of
@@ -173,9 +173,7 @@ def check_product(
 @contextmanager
 def everywhere() -> Iterator[None]:
     """Let the kernels for any number of moduli split and round floating-point numbers, however few the moduli are."""
-    with ExitStack() as patches:
-        for module in (cutting, unrounded, fused_residues):
-            patches.enter_context(mock.patch.object(module, "MOST_BYTES", 0))
+    with mock.patch.object(Residues, "several", True):
         yield
 
 

@@ -84,7 +84,7 @@ class Unrounded:
         if moduli.digits > 1:
             combine(b, self.scheme, moduli.digits, accumulators, y, moduli.first, not first)
             return
-        of_bytes = replace(self.scheme, count=self.scheme.by_digits[0])
+        of_bytes = self.scheme.moduli[: self.scheme.by_digits[0]]
         entries = accumulators.shape[1] * accumulators.shape[2]
         kernel = _reduce_kernel(of_bytes, entries, moduli.first, moduli.number, not first)
         b.launch(kernel, accumulators, Out(self.planes.at))
@@ -187,8 +187,8 @@ def _crt_constants(scheme: Residues) -> Any:
 
 
 @lru_cache(maxsize=1024)
-def _reduce_kernel(scheme: Residues, entries: int, first: int, count: int, add: bool) -> Kernel:
-    moduli = accumulator_moduli(scheme.moduli, unsigned=False)
+def _reduce_kernel(of_bytes: tuple[int, ...], entries: int, first: int, count: int, add: bool) -> Kernel:
+    moduli = accumulator_moduli(of_bytes, unsigned=False)
     grid = (ceil(entries / 4096), count)
     return Kernel.of("conversion/reduce.cu", "reduce", {}, grid, (256,), None, None, entries, first, int(add), moduli)
 
