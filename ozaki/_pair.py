@@ -87,10 +87,9 @@ class Pair:
         self.formats = self._of_operands if c is None else (*self._of_operands, dtype_of("c", c))
         self.sizes = shapes(tuple(self.a.shape), tuple(self.b.shape))
         self._check_complex(c)
-        if any(map(is_complex, self._of_operands)):
-            self.sizes = replace(
-                self.sizes, parts=(1 + is_complex(self._of_operands[0]), 1 + is_complex(self._of_operands[1]))
-            )
+        left, right = (2 if is_complex(dtype) else 1 for dtype in self._of_operands)
+        if (left, right) != REAL:
+            self.sizes = replace(self.sizes, parts=(left, right))
         target = self.choices.target(self.sizes.shape[1])
         if plan is None and target is not None and target.exact:
             _check_room(self.asked)

@@ -67,7 +67,7 @@ def plan_for_shapes(sizes: Shapes, asked: str, choices: Choices) -> Plan:
             f"operands, or ask for Accuracy('row-column', {asked_for.tolerance:.3g}{exponent}) or a number of slices"
         )
     target = target or usual_target(dtype, k)
-    of_parts = replace(target, tolerance=target.tolerance / sizes.spread / UP)
+    of_parts = replace(target, tolerance=target.tolerance / sizes.spread / UP) if sizes.is_complex else target
     names = names_of(integer_scheme(choices.scheme, length, sizes.parts), wide, sizes.parts)
     choice = choose_a_priori(of_parts, max(length, 1), names)
     return plan_for_any(sizes, dtype, choice.scheme, target, choices, "")

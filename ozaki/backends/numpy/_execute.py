@@ -109,6 +109,7 @@ def _exact(
                 of_cols = slices_of(right, nu, engine, "right", at_right, cols, part) if kept is None else kept
                 of_rows = of_cols if same else slices_of(left, mu, engine, side, at_left, rows, part)
                 unrounded.add(of_rows, of_cols)
+                del of_rows, of_cols  # before those of the next slab are made
             some = None if combination is None else combination.at((b, rows, cols))
             unrounded.round_into(out[b, rows, cols], mu[at_left, rows], nu[at_right, cols], some, same)
             if mirrored and not same:
