@@ -51,7 +51,7 @@ class Pair:
     out : array or None, as given
     in_place : whether the product can be computed in `out`
     copied : bytes of copies made so far: of operands that cannot be viewed as rows, and of a result that cannot be
-        computed in `out`
+        computed in `out`, or whose parts are joined after they are computed
     """
 
     def __init__(
@@ -112,6 +112,8 @@ class Pair:
         self._addend: Any = None
         self.in_place = out is not None and self._can_hold_the_result(out)
         self.copied = 0 if out is None or self.in_place else int(out.nbytes)
+        if self.sizes.parts == (2, 1):  # entries are joined in the result afterwards
+            self.copied += prod(self.sizes.real_stack) * _itemsize(self.dtype)
 
     @property
     def native_obstacle(self) -> str | None:
@@ -345,7 +347,7 @@ class Pair:
 
     @property
     def _native_bytes(self) -> int:
-        itemsize = (8 if part_of(self.dtype) == "float64" else 4) * (1 + is_complex(self.dtype))
+        itemsize = _itemsize(self.dtype) * (1 + is_complex(self.dtype))
         converted = sum(itemsize * prod(x.shape) for x in (self.a, self.b) if dtype_of("", x) != self.dtype)
         return self.copied + converted
 
@@ -474,6 +476,11 @@ class Pair:
         if not self.in_place:
             self.out[...] = c
         return self.out
+
+
+def _itemsize(dtype: str) -> int:
+    """Bytes of a part of an entry in a format of the hardware."""
+    return 8 if part_of(dtype) == "float64" else 4
 
 
 _KINDS = {1: "real", 2: "complex"}

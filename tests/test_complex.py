@@ -1,5 +1,6 @@
 """Complex products on NumPy, against rational numbers; other devices are compared with NumPy in tests/shared."""
 
+import tracemalloc
 from fractions import Fraction
 from math import hypot, inf
 
@@ -147,6 +148,26 @@ def test_memory_order_and_limits_change_no_bits(kinds, rng):
     np.testing.assert_array_equal(ozaki.matmul(a, b, reproducible=True, workspace_limit=400_000), expected)
     with pytest.raises(ValueError, match=r"^workspace_limit: "):
         ozaki.matmul(a, b, reproducible=True, workspace_limit=1000)
+
+
+@pytest.mark.parametrize("kinds", ["c16 c16", "f8 c16", "c16 f8"])
+@pytest.mark.parametrize("shape", [(300, 300, 300), (20, 9000, 30), (120, 2500, 150)], ids=str)
+def test_no_more_memory_is_held_than_the_report_says(kinds, shape, rng):
+    m, k, n = shape
+    a, b = (made(rng, size, kind) for size, kind in zip(((m, k), (k, n)), kinds.split(), strict=True))
+    for options in (
+        {"scheme": "residues", "slices": 15},
+        {"scheme": "residues", "slices": 40},
+        {"scheme": "digits", "slices": 4},
+        {"accuracy": "fp64", "reproducible": True},
+        {"scheme": "residues", "slices": 9, "workspace_limit": 3 * 10**7},
+    ):
+        ozaki.matmul(a, b, **options)  # fills caches of constants
+        tracemalloc.start()
+        c, report = ozaki.matmul(a, b, return_report=True, **options)
+        held = tracemalloc.get_traced_memory()[1] - c.nbytes
+        tracemalloc.stop()
+        assert held <= report.workspace_bytes <= options.get("workspace_limit", inf)
 
 
 @settings(max_examples=50, deadline=None)
