@@ -7,7 +7,7 @@ from math import inf
 
 from ozaki._accuracy import Accuracy
 from ozaki._combination import Combination
-from ozaki._complex import REAL, Parts, length_of, real_stack, spread_of
+from ozaki._complex import REAL, Parts, length_of, real_stack
 from ozaki._formats import part_of
 from ozaki._report import power_of_two, priced, rounded_up, several
 from ozaki.schemes import Scheme, Words
@@ -91,22 +91,13 @@ class Plan:
     candidates: tuple[Candidate, ...] = field(default=(), compare=False, repr=False)
 
     @property
-    def length(self) -> int:
-        """Products of real numbers whose sum is a part of an entry: k, or 2 k if both operands are complex."""
-        return length_of(self.shape[1], self.parts)
-
-    @property
-    def spread(self) -> float:
-        """Factor on a bound of the real product that gives the bound of entries (`_complex.spread_of`)."""
-        return spread_of(self.parts)
-
-    @property
     def of_real(self) -> Plan:
         """The plan of the real product whose entries are all parts of those of this product."""
         if self.parts == REAL:
             return self
-        _, m, n = real_stack((1, *self.shape[::2]), self.parts)
-        return replace(self, shape=(m, self.length, n), dtype=part_of(self.dtype), parts=REAL)
+        m, k, n = self.shape
+        _, m, n = real_stack((1, m, n), self.parts)
+        return replace(self, shape=(m, length_of(k, self.parts), n), dtype=part_of(self.dtype), parts=REAL)
 
     @property
     def native(self) -> bool:

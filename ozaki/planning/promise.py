@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import inf
 from typing import NamedTuple
 
+from ozaki._complex import length_of, spread_of
 from ozaki._formats import is_multiprecision, precision_of
 from ozaki._plan import Plan
 from ozaki.bounds import native
@@ -39,7 +40,7 @@ def proven(plan: Plan, native_obstacle: str | None, facts: Facts, wanted: float 
     wanted : a bound before the rounding that the result should be no larger than, if that can be proven; by default the
         target is enough
     """
-    k, spread, dtype, target = plan.length, plan.spread, plan.dtype, plan.target
+    k, spread, dtype, target = length_of(plan.shape[1], plan.parts), spread_of(plan.parts), plan.dtype, plan.target
     if plan.scheme is None:
         in_range = native_obstacle is None and facts[NativeInRange()]
         bound = native.bound(max(k, 1), dtype, spread) if in_range else inf

@@ -30,7 +30,8 @@ class ComplexResidueEngine(ResidueEngine):
     """The engine of complex residues: inner indices are those of parts, entries all parts of entries.
 
     Modulo m, with s the root of -1, a complex element x + i y has the slices x + s y and x - s y, and two products of
-    slices are P = Re + s Im and Q = Re - s Im of an entry.
+    slices are P = Re + s Im and Q = Re - s Im of an entry. So each of `planes` is two products of half the rows, and
+    of half the inner indices.
     """
 
     @property
@@ -59,16 +60,10 @@ class ComplexResidueEngine(ResidueEngine):
                 reduce(real, m, quotient, real)
                 reduce(imaginary, m, quotient, imaginary)
 
-    def add(self, product: Floats, sums: Floats | None) -> Floats:
-        """Add the product of a slab to the sums, and return these; with several slabs, each is reduced first."""
-        if self.k > self.slab:
-            planes = product.reshape(len(product), -1)
-            scratch = np.empty(min(TILE, planes.shape[1]))
-            for plane, m in zip(planes, self.crt.moduli * 2, strict=True):
-                for i in range(0, plane.size, TILE):
-                    tile = plane[i : i + TILE]
-                    reduce(tile, m, scratch[: tile.size], tile)
-        return product if sums is None else np.add(sums, product, out=sums)
+    @property
+    def moduli_of_products(self) -> tuple[int, ...]:
+        """The modulus of each matrix product: of all P, then of all Q."""
+        return 2 * self.crt.moduli
 
     def limbs(self, sums: Floats) -> Floats:
         """The limbs of the real and the imaginary part of each entry, one after the other; overwrites `sums`."""

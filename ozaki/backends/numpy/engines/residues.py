@@ -58,6 +58,11 @@ class ResidueEngine:
         return self.planes if self.k > self.slab else 0
 
     @property
+    def moduli_of_products(self) -> tuple[int, ...]:
+        """The modulus of each matrix product."""
+        return self.crt.moduli
+
+    @property
     def pieces(self) -> int:
         """Number of pieces that hold an element of an image without its sign."""
         return -(-self.scheme.largest.bit_length() // PIECE_BITS)
@@ -112,7 +117,7 @@ class ResidueEngine:
         if self.k > self.slab:
             planes = product.reshape(len(product), -1)
             scratch = np.empty(min(TILE, planes.shape[1]))
-            for plane, m in zip(planes, self.crt.moduli, strict=True):
+            for plane, m in zip(planes, self.moduli_of_products, strict=True):
                 for i in range(0, plane.size, TILE):
                     tile = plane[i : i + TILE]
                     reduce(tile, m, scratch[: tile.size], tile)
