@@ -10,7 +10,7 @@ from ozaki._accuracy import Accuracy
 from ozaki._api import gemm
 from ozaki._checks import check_finite
 from ozaki._environment import default_environment
-from ozaki._formats import MULTIPRECISION, SIGNIFICAND_BITS, format_named, is_multiprecision, precision_of
+from ozaki._formats import COMPLEX, MULTIPRECISION, SIGNIFICAND_BITS, format_named, is_multiprecision, precision_of
 from ozaki.multiprecision.array import MPArray
 from ozaki.multiprecision.objects import mparray
 
@@ -26,13 +26,14 @@ def residual(a: Any, x: Any, b: Any, *, accuracy: Accuracy | str | float = "exac
 
     Parameters
     ----------
-    a : array, shape (..., m, k), float32, float64 or integers, NumPy or CuPy, or an `MPArray`
+    a : array, shape (..., m, k), real or complex floats or integers, NumPy or CuPy, or an `MPArray`
     x : array, shape (..., k, n) or (k,), as `a`; or a tuple of float64 arrays, an unevaluated sum, high word first
     b : array of the shape of a x, as `a`
     accuracy : Accuracy, str, int or float
         That of a x, as for `matmul`. "exact": the residual is the exact one, correctly rounded.
     dtype : str, optional
-        "float64", "float32", "mp" or, say, "mp106". Default: float64; "mp" if `b` is an `MPArray`, then with every bit
+        "float64", "float32", "complex128", "complex64", "mp" or, say, "mp106". Default: float64; complex128 if `a` or
+        `x` is complex; "mp" if `b` is an `MPArray`, then with every bit
         of an exact residual.
 
     Returns
@@ -58,12 +59,13 @@ def residual(a: Any, x: Any, b: Any, *, accuracy: Accuracy | str | float = "exac
     >>> b - a @ x, ozaki.residual(a, x, b)
     (array([0., 0.]), array([-1.00000000e-20,  8.32667268e-17]))
     """
-    wanted = format_named(dtype) or (MULTIPRECISION if isinstance(b, MPArray) else "float64")
-    if wanted not in SIGNIFICAND_BITS and not is_multiprecision(wanted):
-        raise TypeError(f"dtype: {dtype!r}; expected 'float32', 'float64' or 'mp'")
     factor = mparray(x) if isinstance(x, tuple) else x
+    usual = "complex128" if any(map(_is_complex, (a, factor))) else "float64"
+    wanted = format_named(dtype) or (MULTIPRECISION if isinstance(b, MPArray) else usual)
+    if wanted not in (*SIGNIFICAND_BITS, *COMPLEX) and not is_multiprecision(wanted):
+        raise TypeError(f"dtype: {dtype!r}; expected 'float32', 'float64', 'complex64', 'complex128' or 'mp'")
     for name, each in (("a", a), ("x", factor), ("b", b)):
-        if isinstance(each, np.ndarray) and each.dtype.kind == "f":
+        if isinstance(each, np.ndarray) and each.dtype.kind in "fc":
             check_finite(name, each)
     asked = MULTIPRECISION if is_multiprecision(wanted) else wanted
     try:
@@ -74,3 +76,8 @@ def residual(a: Any, x: Any, b: Any, *, accuracy: Accuracy | str | float = "exac
         if colon and name in _NAMES:
             raise type(error)(f"{_NAMES[name]}: {rest}") from None
         raise
+
+
+def _is_complex(x: Any) -> bool:
+    """Whether x is an array of complex numbers."""
+    return getattr(getattr(x, "dtype", None), "kind", "") == "c"

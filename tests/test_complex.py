@@ -203,6 +203,7 @@ def test_residuals_have_all_their_digits(rng):
     a, x = made(rng, (8, 8), "c16"), made(rng, (8, 1), "c16")
     y = a @ x
     got = ozaki.gemm(-1, a, x, 1, y, accuracy="exact")
+    np.testing.assert_array_equal(ozaki.residual(a, x, y), got)
     for part, of_y, product in zip((got.real, got.imag), (y.real, y.imag), exact(a, x), strict=True):
         assert part.tolist() == [[float(Fraction(float(s)) - p)] for (s,), (p,) in zip(of_y, product, strict=True)]
 
