@@ -151,15 +151,13 @@ def test_memory_order_and_limits_change_no_bits(kinds, rng):
 
 
 @pytest.mark.parametrize("kinds", ["c16 c16", "f8 c16", "c16 f8"])
-@pytest.mark.parametrize("shape", [(300, 300, 300), (20, 9000, 30), (120, 2500, 150)], ids=str)
+@pytest.mark.parametrize("shape", [(200, 300, 200), (20, 5000, 30)], ids=str)
 def test_no_more_memory_is_held_than_the_report_says(kinds, shape, rng):
     m, k, n = shape
     a, b = (made(rng, size, kind) for size, kind in zip(((m, k), (k, n)), kinds.split(), strict=True))
     for options in (
         {"scheme": "residues", "slices": 15},
-        {"scheme": "residues", "slices": 40},
         {"scheme": "digits", "slices": 4},
-        {"accuracy": "fp64", "reproducible": True},
         {"scheme": "residues", "slices": 9, "workspace_limit": 3 * 10**7},
     ):
         ozaki.matmul(a, b, **options)  # fills caches of constants
