@@ -50,15 +50,13 @@ def real_rows(x: Any, side: str, parts: Parts) -> Any:
     own, other = parts if side == "left" else parts[::-1]
     if own == 1:
         return x
-    xp, dtype = library(x), part_of(str(x.dtype))
-    batch, rows, k = x.shape
+    dtype = part_of(str(x.dtype))
     if other == 1:
-        found = xp.empty((batch, rows, 2, k), dtype)
-        found[:, :, 0], found[:, :, 1] = x.real, x.imag
-        return found.reshape(batch, 2 * rows, k)
+        return _rows_of_parts(x, dtype)
     if side == "left":
         return _contiguous(x, str(x.dtype)).view(dtype)
-    pairs = xp.empty((batch, rows, 2, k, 2), dtype)
+    batch, rows, k = x.shape
+    pairs = library(x).empty((batch, rows, 2, k, 2), dtype)
     pairs[:, :, 0, :, 0] = pairs[:, :, 1, :, 1] = x.real
     pairs[:, :, 1, :, 0] = x.imag
     pairs[:, :, 0, :, 1] = -x.imag
@@ -70,13 +68,17 @@ def real_entries(c: Any, dtype: str, parts: Parts) -> Any:
 
     `dtype` is the complex format that a copy gets.
     """
-    xp = library(c)
-    if parts != (2, 1):
-        return _contiguous(c, dtype).view(part_of(dtype))
-    batch, m, n = c.shape
-    found = xp.empty((batch, m, 2, n), part_of(dtype))
-    found[:, :, 0], found[:, :, 1] = c.real, c.imag
-    return found.reshape(batch, 2 * m, n)
+    if parts == (2, 1):
+        return _rows_of_parts(c, part_of(dtype))
+    return _contiguous(c, dtype).view(part_of(dtype))
+
+
+def _rows_of_parts(x: Any, dtype: str) -> Any:
+    """A copy of x, shape (batch, rows, k), with two rows for each: that of real parts and that of imaginary ones."""
+    batch, rows, k = x.shape
+    found = library(x).empty((batch, rows, 2, k), dtype)
+    found[:, :, 0], found[:, :, 1] = x.real, x.imag
+    return found.reshape(batch, 2 * rows, k)
 
 
 def _contiguous(x: Any, dtype: str) -> Any:

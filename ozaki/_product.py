@@ -192,13 +192,13 @@ class Product:
         c = pair.result(plan.dtype)
         if 0 in pair.sizes.stack:
             return c
-        entries = c if plan.scheme is None and not pair.nothing_to_multiply else pair.entries(c)
-        if pair.nothing_to_multiply:
-            if combination is not None:
-                self.work.addend(entries)
-            elif not is_multiprecision(plan.dtype):  # else it begins with zeros
+        if pair.nothing_to_multiply and combination is None:
+            if not is_multiprecision(plan.dtype):  # else it begins with zeros
                 c[...] = 0
-                return c
+            return c
+        if pair.nothing_to_multiply:
+            entries = pair.entries(c)
+            self.work.addend(entries)
             pair.join(entries, c)
             return c
         if plan.scheme is None:
@@ -207,6 +207,7 @@ class Product:
         else:
             pair.check_limit(plan.workspace_limit)
             self._check_slices_within_limit(plan)
+            entries = pair.entries(c)
             self.work.multiply(plan.of_real, entries)
             pair.join(entries, c)
         if combination is not None and not plan.rounds_once(combination):

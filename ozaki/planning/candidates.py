@@ -18,6 +18,7 @@ from ozaki.planning.question import Machine, Question
 from ozaki.planning.search import likely_schemes
 from ozaki.schemes import PRESETS, Scheme, Words
 from ozaki.schemes.formats import FORMATS
+from ozaki.schemes.named import integer_scheme
 
 Kind = Words | Literal["native", "slices"]
 """One kind of candidate: certain words, the native product, or slices, whose scheme and count are still open."""
@@ -74,11 +75,9 @@ OUT_OF_RANGE = "products of these operands, or sums of them, may over- or underf
 
 def native_bound(question: Question) -> float:
     """The componentwise bound of the native product, roundings included; inf where it is not an IEEE product."""
-    return (
-        inf
-        if question.native_obstacle
-        else native.bound(max(question.length, 1), question.dtype, question.sizes.spread)
-    )
+    if question.native_obstacle:
+        return inf
+    return native.bound(max(question.length, 1), question.dtype, question.sizes.spread)
 
 
 def names_of(scheme: str, wide: bool = False, parts: Parts = REAL) -> tuple[str, ...]:
@@ -99,6 +98,13 @@ def names_of(scheme: str, wide: bool = False, parts: Parts = REAL) -> tuple[str,
     if scheme == "auto" and parts == (2, 2):
         return ("complex-residues",)  # digits take four products for each pair
     return ("digits", "residues") if scheme == "auto" else (scheme,)
+
+
+def families(question: Question) -> tuple[str, ...]:
+    """The names of the families of integer schemes that the caller of a product leaves open (`names_of`)."""
+    assert isinstance(question.choices.scheme, str)
+    parts = question.sizes.parts
+    return names_of(integer_scheme(question.choices.scheme, question.length, parts), question.wide, parts)
 
 
 @lru_cache(maxsize=1024)
@@ -169,12 +175,8 @@ def fastest(question: Question, candidates: Candidates, slices: Scheme | None = 
     """
     if not candidates.words and candidates.native_ruled_out is not None:
         return "slices", candidates.native_ruled_out
-    likely = (
-        slices
-        or likely_schemes(
-            candidates.target, max(question.length, 1), names_of("auto", question.wide, question.sizes.parts)
-        )[0]
-    )
+    names = names_of("auto", question.wide, question.sizes.parts)
+    likely = slices or likely_schemes(candidates.target, max(question.length, 1), names)[0]
     ways = (
         *((likely,) if candidates.slices else ()),
         *candidates.words,

@@ -35,6 +35,7 @@ from ozaki.planning.candidates import (
     Candidates,
     Kind,
     candidates_of,
+    families,
     fastest,
     names_of,
     native_bound,
@@ -182,16 +183,9 @@ def _in_range(question: Question, facts: Facts) -> bool:
 
 def _empty_product(question: Question, candidates: Candidates) -> Plan:
     """The plan of an empty product by slices; any count would do."""
-    names = _names(question)
+    names = families(question)
     scheme = choose_a_priori(Accuracy("row-column", 0.5), max(question.length, 1), names).scheme
     return _plan(question, scheme, candidates.target, 0.0, "an empty product")
-
-
-def _names(question: Question) -> tuple[str, ...]:
-    """The names of the families of integer schemes that the caller leaves open."""
-    assert isinstance(question.choices.scheme, str)
-    parts = question.sizes.parts
-    return names_of(integer_scheme(question.choices.scheme, question.length, parts), question.wide, parts)
 
 
 def _fastest(
@@ -216,7 +210,7 @@ def _digits_of_ordinary(question: Question, candidates: Candidates, facts: Facts
 
     Otherwise the digits that these operands need at least, one more than ordinary ones; None if digits were not tried.
     """
-    names, k, target = _names(question), question.length, candidates.digits_target
+    names, k, target = families(question), question.length, candidates.digits_target
     digits = likely_schemes(target, k, names)[0]
     kind, why = _fastest(question, candidates, facts, digits)
     if kind != "slices" or digits.name != "digits" or target.measure != "componentwise":
@@ -276,7 +270,7 @@ def _slices(question: Question, candidates: Candidates, why: str, facts: Facts) 
         plan = _other_than_slices(question, candidates.without_slices(), facts, None)
         assert isinstance(plan, Plan)
         return plan
-    names = _names(question)
+    names = families(question)
     likely = likely_schemes(target, k, names)[0]
     proof = Proof(facts, k, target, likely, question.sizes.spread)
     choice = search(target, k, names, proof, wide=candidates.native_ruled_out is not None)

@@ -10,13 +10,12 @@ from ozaki._formats import part_of
 from ozaki._plan import Candidate, Plan
 from ozaki._report import counted
 from ozaki.bounds.rounding import with_rounding
-from ozaki.planning.candidates import Candidates, candidates_of, names_of, native_bound
+from ozaki.planning.candidates import Candidates, candidates_of, families, native_bound
 from ozaki.planning.facts import CutBound, Facts, MissingFact
 from ozaki.planning.proof import Proof
 from ozaki.planning.question import Question, Way
 from ozaki.planning.search import likely_schemes
 from ozaki.schemes import Words
-from ozaki.schemes.named import integer_scheme
 
 
 def weigh(question: Question, facts: Facts, plan: Plan) -> tuple[Candidate, ...]:
@@ -36,10 +35,7 @@ def weigh(question: Question, facts: Facts, plan: Plan) -> tuple[Candidate, ...]
 
 def _ways(question: Question, candidates: Candidates, plan: Plan) -> list[Way]:
     """All candidates: slices as many as the plan has, and of another scheme as many as ordinary operands need."""
-    assert isinstance(question.choices.scheme, str)
-    parts = question.sizes.parts
-    names = names_of(integer_scheme(question.choices.scheme, question.length, parts), question.wide, parts)
-    likely = likely_schemes(candidates.target, max(question.length, 1), names)
+    likely = likely_schemes(candidates.target, max(question.length, 1), families(question))
     own = () if plan.scheme is None or not plan.scheme.exact else (plan.scheme,)
     slices = (*own, *(scheme for scheme in likely if all(scheme.name != one.name for one in own)))
     native: tuple[Way, ...] = (None,) if question.choices.scheme == "auto" else ()

@@ -15,7 +15,7 @@ MOST_RESIDUES = 2**14
 """Most moduli; their product has some 240,000 bits."""
 
 MOST_COMPLEX = 512
-"""Most moduli of complex residues; their product has some 6,800 bits."""
+"""Most moduli of complex residues; their product has some 6,600 bits."""
 
 ACCUMULATOR_DEPTH = 2**17 - 128
 """Largest k, of multiples of 128, for which int32 holds every sum of products of int8 residues."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from ozaki.backends.numpy._limbs import Floats
 from ozaki.backends.numpy._tiles import TILE
-from ozaki.backends.numpy.engines.residues import ResidueEngine, balanced, reduce
+from ozaki.backends.numpy.engines.residues import ResidueEngine, balanced, least_product, reduce
 from ozaki.schemes import ComplexResidues, blas
 from ozaki.schemes.blas import LEAST_DEPTH
 from ozaki.schemes.moduli import exact_complex_moduli, root_of_minus_one
@@ -20,8 +20,7 @@ def complex_engine(scheme: ComplexResidues, k: int, int8: bool) -> ResidueEngine
     if int8:
         return ResidueEngine.of(scheme, k, int8)
     slab = max(2, min(k, blas.DEPTH))
-    at_least = scheme.range * 2 + scheme.range // 128
-    moduli = exact_complex_moduli(max(slab // 2, LEAST_DEPTH), 53, at_least)
+    moduli = exact_complex_moduli(max(slab // 2, LEAST_DEPTH), 53, least_product(scheme))
     return ComplexResidueEngine(scheme, k, slab, remainders(moduli))
 
 

@@ -38,8 +38,7 @@ class ResidueEngine:
     def of(cls, scheme: Residues, k: int, int8: bool) -> ResidueEngine:
         """The engine with the largest moduli that are exact over a slab or, with `int8`, with those of the scheme."""
         slab = max(1, min(k, blas.DEPTH))
-        at_least = scheme.range * 2 + scheme.range // 128
-        moduli = scheme.moduli if int8 else exact_moduli(max(slab, LEAST_DEPTH), 53, at_least)
+        moduli = scheme.moduli if int8 else exact_moduli(max(slab, LEAST_DEPTH), 53, least_product(scheme))
         return cls(scheme, k, slab, remainders(moduli))
 
     @property
@@ -156,6 +155,11 @@ class ResidueEngine:
 
 _FEW = 256
 """Fewest entries for which limbs are carried one after the other."""
+
+
+def least_product(scheme: Residues) -> int:
+    """The least product of moduli that hold all integers of a scheme, so that the quotient of their CRT is right."""
+    return scheme.range * 2 + scheme.range // 128
 
 
 def balanced(x: int, m: int) -> int:
