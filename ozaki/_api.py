@@ -38,7 +38,7 @@ from ozaki._plan import Plan
 from ozaki._prepared import Prepared
 from ozaki._product import Product
 from ozaki._report import Report
-from ozaki.backends import Backend, backend_of, repeated
+from ozaki.backends import Backend, as_computed, backend_of, repeated
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.planning.for_shapes import plan_for_shapes, shapes_of_plan
 from ozaki.planning.weigh import explained
@@ -340,8 +340,10 @@ def prepare(x: Any, side: Side, plan: Plan) -> Prepared:
         raise TypeError(f"x: dtype {dtype}, but the plan is made for {plan.dtype}; expected {part_of(plan.dtype)}")
     sizes = shapes_of_plan(x.shape, side, plan)
     rows = (left_rows if side == "left" else right_rows)(x, sizes, backend.broadcast_to)
-    rows = real_rows(rows, side, plan.parts)
-    return Prepared(side, plan, x.shape, dtype, backend.split(rows, side, plan.of_real), backend)
+    computed = as_computed(plan, backend)
+    if computed.parts != plan.parts:
+        rows = real_rows(rows, side, plan.parts)
+    return Prepared(side, plan, x.shape, dtype, backend.split(rows, side, computed), backend)
 
 
 @default_environment

@@ -20,6 +20,7 @@ from ozaki.multiprecision.limbs import library
 Parts = tuple[int, int]
 
 REAL: Parts = (1, 1)
+COMPLEX: Parts = (2, 2)
 
 
 def length_of(k: int, parts: Parts) -> int:
@@ -54,7 +55,7 @@ def real_rows(x: Any, side: str, parts: Parts) -> Any:
     if other == 1:
         return _rows_of_parts(x, dtype)
     if side == "left":
-        return _contiguous(x, str(x.dtype)).view(dtype)
+        return contiguous(x, str(x.dtype)).view(dtype)
     batch, rows, k = x.shape
     pairs = library(x).empty((batch, rows, 2, k, 2), dtype)
     pairs[:, :, 0, :, 0] = pairs[:, :, 1, :, 1] = x.real
@@ -70,7 +71,7 @@ def real_entries(c: Any, dtype: str, parts: Parts) -> Any:
     """
     if parts == (2, 1):
         return _rows_of_parts(c, part_of(dtype))
-    return _contiguous(c, dtype).view(part_of(dtype))
+    return contiguous(c, dtype).view(part_of(dtype))
 
 
 def _rows_of_parts(x: Any, dtype: str) -> Any:
@@ -81,7 +82,7 @@ def _rows_of_parts(x: Any, dtype: str) -> Any:
     return found.reshape(batch, 2 * rows, k)
 
 
-def _contiguous(x: Any, dtype: str) -> Any:
+def contiguous(x: Any, dtype: str) -> Any:
     """x itself, if it has the dtype and is contiguous in row-major order, else a copy that is."""
     if str(x.dtype) == dtype and x.flags.c_contiguous:
         return x

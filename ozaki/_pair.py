@@ -11,14 +11,14 @@ from ozaki._accuracy import PLAIN_BITS, Accuracy
 from ozaki._checks import check_choices, check_finite, check_holds_multiprecision, check_out, check_runs
 from ozaki._choices import Choices
 from ozaki._combination import Combination, factor_of
-from ozaki._complex import REAL, join_into, real_entries, real_rows
+from ozaki._complex import COMPLEX, REAL, contiguous, join_into, real_entries, real_rows
 from ozaki._formats import MULTIPRECISION, format_named, is_complex, is_multiprecision, part_of, precision_of
 from ozaki._operands import SIDES, Side, as_array, dtype_of, left_rows, right_rows, scalar_if_no_axes, shapes
 from ozaki._plan import Plan
 from ozaki._prepared import Prepared
 from ozaki._result import result_format
 from ozaki._workspace import too_few_bytes
-from ozaki.backends import Backend, backend_of
+from ozaki.backends import Backend, as_computed, backend_of
 from ozaki.multiprecision.array import MPArray
 from ozaki.multiprecision.floats import of_integers, to_int64, trimmed
 from ozaki.multiprecision.numbers import Numbers
@@ -105,7 +105,7 @@ class Pair:
         # In the normwise measure each matrix of a batch has an error of its own, so they are not stacked into a larger.
         if self.choices.normwise or self._forbids_stacking():
             self.sizes = replace(self.sizes, in_left=(), in_right=())
-        self._views: dict[Side, Any] = {}
+        self._views: dict[tuple[Side, bool], Any] = {}
         self.out = out
         if out is not None:
             check_out(out, self.sizes.result, self.dtype, self.backend)
@@ -227,13 +227,12 @@ class Pair:
         """Whether the operands do not count: the inner dimension or alpha is 0."""
         return self.sizes.shape[1] == 0 or (self.combination is not None and self.combination.alpha.is_zero)
 
-    @property
-    def real_addend(self) -> Any:
-        """The addend as the entries of the real product; `addend`, if no operand is complex."""
+    def computed_addend(self, of_parts: bool) -> Any:
+        """The addend as the entries that are computed, with `of_parts` those of a real product; a copy as `addend`."""
         c = self.addend
         if c is None or not self.sizes.is_complex:
             return c
-        entries = real_entries(c, self.dtype, self.sizes.parts)
+        entries = real_entries(c, self.dtype, self.sizes.parts) if of_parts else contiguous(c, self.dtype)
         if entries.size and not self.backend.overlap(entries, c):
             self.copied += int(entries.nbytes)
         return entries
@@ -260,7 +259,7 @@ class Pair:
         An expression may be computed beside `out`, which often is the addend; `gemm` copies it there in each call. A
         multiprecision result refuses NaN and Inf in floats, and an exact one has a format of its own for each product.
         """
-        if self.sizes.is_complex:
+        if self.sizes.is_complex and not self.of_complex_rows:
             return False
         target = self.choices.target(self.sizes.shape[1])
         if is_multiprecision(self.dtype):
@@ -298,46 +297,50 @@ class Pair:
         return 0 in (*self.sizes.stack, self.sizes.shape[1])
 
     @property
-    def matrices(self) -> tuple[Any, Any]:
+    def of_complex_rows(self) -> bool:
+        """Whether `rows` are complex: those of two complex operands."""
+        return self.sizes.parts == COMPLEX
+
+    def matrices(self, of_parts: bool) -> tuple[Any, Any]:
         """Both operands as given, vectors as matrices; for a prepared operand its slices.
 
-        Of complex products the matrices of the real product.
+        With `of_parts` the matrices of the real product of complex operands.
         """
-        if self.sizes.is_complex:
-            left, right = (x.slices if isinstance(x, Prepared) else self.rows(side) for x, side in self._sides)
+        if of_parts and self.sizes.is_complex:
+            left, right = (x.slices if isinstance(x, Prepared) else self.rows(side, True) for x, side in self._sides)
             return left, (right if isinstance(self.b, Prepared) else right.swapaxes(1, 2))
-        return self.native_matrices
+        return self._matrices
 
     @property
     def _sides(self) -> tuple[tuple[Any, Side], tuple[Any, Side]]:
         return (self.a, "left"), (self.b, "right")
 
     @property
-    def native_matrices(self) -> tuple[Any, Any]:
-        """Both operands as given, vectors as matrices; for a prepared operand its slices."""
+    def _matrices(self) -> tuple[Any, Any]:
         a, b = (x.slices if isinstance(x, Prepared) else x for x in (self.a, self.b))
         # A vector is no prepared operand: plans are made for matrices.
         return (a[None, :] if len(self.a.shape) == 1 else a), (b[:, None] if len(self.b.shape) == 1 else b)
 
-    def rows(self, side: Side) -> Any:
+    def rows(self, side: Side, of_parts: bool) -> Any:
         """An operand as a stack of rows; a copy, counted in `copied`, where no view has that shape.
 
-        Of a complex product the rows of real parts.
+        With `of_parts` the rows of the real product of complex operands.
         """
-        if side not in self._views:
+        if (side, of_parts) not in self._views:
             operand, rows = (self.a, left_rows) if side == "left" else (self.b, right_rows)
             view = rows(operand, self.sizes, self.backend.broadcast_to)
-            if self.sizes.is_complex:
+            if of_parts:
                 view = real_rows(view, side, self.sizes.parts)
-            self._views[side] = view
+            self._views[side, of_parts] = view
             if not self.backend.overlap(view, operand):
                 self.copied += view.nbytes
-        return self._views[side]
+        return self._views[side, of_parts]
 
     @property
     def held(self) -> int:
         """Bytes held until the product is done: copies, and the descriptions of operands that are not prepared."""
-        stack, given = self.sizes.real_stack, ((1, self.a), (2, self.b))
+        stack = self.sizes.stack if self.of_complex_rows else self.sizes.real_stack
+        given = (1, self.a), (2, self.b)
         rows = sum(stack[0] * stack[axis] for axis, x in given if not isinstance(x, Prepared))
         return self.copied + self.backend.row_bytes * rows
 
@@ -364,8 +367,10 @@ class Pair:
                 f"an `out` in which nothing can be computed, take {self._native_bytes}"
             )
 
-    def check_limit(self, limit: int | None) -> None:
+    def check_limit(self, limit: int | None, of_parts: bool) -> None:
         """Refuse a limit of workspace (bytes) that `held` and the describing of operands exceed.
+
+        `of_parts`: whether these are the operands of the real product of complex ones.
 
         Raises
         ------
@@ -375,7 +380,8 @@ class Pair:
             return
         _ = self.addend  # which may be copied
         sides = [side for side, x in zip(SIDES, (self.a, self.b), strict=True) if not isinstance(x, Prepared)]
-        describing = [self.backend.describing_workspace(self.rows(side).shape) for side in sides]  # `rows` may copy
+        rows = [self.rows(side, of_parts) for side in sides]  # which may be copies
+        describing = [self.backend.describing_workspace((*x.shape[:2], self.sizes.length)) for x in rows]
         if limit > self.held:
             if (needed := max(describing, default=0)) > limit - self.held:
                 too_few_bytes(limit - self.held, needed)
@@ -390,8 +396,8 @@ class Pair:
     def copies(self, side: Side) -> int:
         """How many times each matrix of an operand occurs in its stack of rows: several times if it is broadcast."""
         operand = self.a if side == "left" else self.b
-        stack = operand.slices.x if isinstance(operand, Prepared) else self.rows(side)
-        return max(1, int(stack.shape[0]) // max(1, prod(operand.shape[:-2])))
+        batch = operand.slices.x.shape[0] if isinstance(operand, Prepared) else self.sizes.stack[0]
+        return max(1, int(batch) // max(1, prod(operand.shape[:-2])))
 
     def repeats(self, side: Side) -> int:
         """How many times each element of an operand occurs in its rows; a column of B may be in two rows of parts."""
@@ -430,7 +436,7 @@ class Pair:
                 same = (x.plan.scheme, x.plan.engine, x.plan.shape, x.plan.parts) == (
                     plan.scheme, plan.engine, plan.shape, plan.parts,
                 )  # fmt: skip
-                same = same and self.backend.same_slices(x.plan.of_real, plan.of_real)
+                same = same and self.backend.same_slices(*(as_computed(each, self.backend) for each in (x.plan, plan)))
                 stack = x.slices.x.shape[0]  # its matrices have the order of the batch that it was prepared for
                 if not same or (stack != 1 and _stripped(x.plan.batch) != _stripped(plan.batch)):
                     raise ValueError(f"{name}: prepared for another plan; prepare it with this one")

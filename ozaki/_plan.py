@@ -10,7 +10,7 @@ from ozaki._combination import Combination
 from ozaki._complex import REAL, Parts, length_of, real_stack
 from ozaki._formats import part_of
 from ozaki._report import power_of_two, priced, rounded_up, several
-from ozaki.schemes import Scheme, Words
+from ozaki.schemes import ComplexResidues, Scheme, Words
 
 
 @dataclass(frozen=True)
@@ -98,6 +98,12 @@ class Plan:
         m, k, n = self.shape
         _, m, n = real_stack((1, m, n), self.parts)
         return replace(self, shape=(m, length_of(k, self.parts), n), dtype=part_of(self.dtype), parts=REAL)
+
+    @property
+    def of_complex_slices(self) -> Plan:
+        """The plan of the product by slices of complex rows, of a plan of complex residues."""
+        assert isinstance(self.scheme, ComplexResidues)
+        return replace(self, scheme=self.scheme.slices)
 
     @property
     def native(self) -> bool:

@@ -13,6 +13,7 @@ import numpy as np
 
 from ozaki._checks import check_choices
 from ozaki._choices import Choices
+from ozaki._complex import COMPLEX, REAL
 from ozaki._formats import is_multiprecision, part_of
 from ozaki._operands import SIDES
 from ozaki._pair import Pair
@@ -20,7 +21,7 @@ from ozaki._plan import Plan
 from ozaki._prepared import Prepared
 from ozaki._report import Report, rounded_up
 from ozaki._workspace import too_few_bytes
-from ozaki.backends import Backend, Work
+from ozaki.backends import Backend, Work, as_computed
 from ozaki.bounds import native
 from ozaki.bounds import words as word_bounds
 from ozaki.bounds.rounding import with_rounding
@@ -39,7 +40,7 @@ from ozaki.planning.ordinary import foresee
 from ozaki.planning.promise import Proven, proven
 from ozaki.planning.proof import relative_bound
 from ozaki.planning.question import Question
-from ozaki.schemes import Scheme, Words, is_exact
+from ozaki.schemes import ComplexResidues, Scheme, Words, is_exact
 
 SPECULATE = True
 """Whether a device, while it finds facts, splits the operands for the plan of ordinary ones; it changes no bits."""
@@ -68,16 +69,33 @@ class Product:
         self._question: Question | None = None
         self._began_early = False
         self._proven = Proven(inf, inf, False)
+        self._made: list[Work] = []
 
     @cached_property
     def work(self) -> Work:
-        """The backend's object that finds facts about these operands and multiplies them."""
+        """The backend's object that finds facts about these operands, and multiplies them by slices of their rows."""
+        return self._made_work(of_parts=not self._pair.of_complex_rows)
+
+    @cached_property
+    def _work_of_parts(self) -> Work:
+        """The backend's object that computes the real product of parts; `work`, unless both operands are complex."""
+        return self._made_work(of_parts=True) if self._pair.of_complex_rows else self.work
+
+    def _made_work(self, of_parts: bool) -> Work:
         pair = self._pair
         rest = None if self._limit is None else max(self._limit - pair.held, 0)
         combination = None
         if pair.combination is not None and not pair.sums_exactly:
-            combination = replace(pair.combination, c=pair.real_addend)
-        return pair.backend.work(*pair.matrices, pair.rows, part_of(pair.dtype), rest, combination)
+            combination = replace(pair.combination, c=pair.computed_addend(of_parts))
+        dtype = part_of(pair.dtype) if of_parts else pair.dtype
+        rows = partial(pair.rows, of_parts=of_parts)
+        work = pair.backend.work(*pair.matrices(of_parts), rows, dtype, rest, combination)
+        self._made.append(work)
+        return work
+
+    def _work_of(self, computed: Plan) -> Work:
+        """The object that multiplies by a plan, given as the backend computes it."""
+        return self.work if computed.parts == self._pair.sizes.parts else self._work_of_parts
 
     # Planning --------------------------------------------------------------------------------------------------------
 
@@ -98,7 +116,9 @@ class Product:
             plan = self._given
             self._check(plan, report)
         if report and plan.native and not self._pair.empty:
-            self._pair.check_limit(self._limit)  # the report of a native product describes the operands
+            self._pair.check_limit(
+                self._limit, of_parts=not self._pair.of_complex_rows
+            )  # the report of a native product describes the operands
         return plan
 
     def question(self, for_operands: bool = False) -> Question:
@@ -133,7 +153,12 @@ class Product:
 
     def _measure(self, need: Need, _facts: Facts | None = None) -> Any:
         """Find a fact about the operands within the limit of workspace; waits for it."""
-        self._pair.check_limit(self._limit)
+        self._pair.check_limit(self._limit, of_parts=not self._pair.of_complex_rows)
+        if isinstance(need, RelativeError) and self._pair.of_complex_rows:  # which is found from a product
+            if self._pair.backend.splits_complex(need.scheme, self._choices.engine):
+                assert isinstance(need.scheme, ComplexResidues)
+                return self.work.measure(RelativeError(need.scheme.slices))
+            return self._work_of_parts.measure(need)
         return self.work.measure(need)
 
     def _measure_and_begin(self, question: Question, need: Need, facts: Facts) -> Any:
@@ -146,7 +171,9 @@ class Product:
             self._began_early = True
             plan, needs = foresee(question, facts)
             if plan.scheme is not None and plan.scheme.exact:
-                self.work.begin([each for each in needs if _of_one_level(each, need)], plan.of_real)
+                computed = as_computed(plan, self._pair.backend)
+                if computed.parts == COMPLEX or not self._pair.of_complex_rows:
+                    self.work.begin([each for each in needs if _of_one_level(each, need)], computed)
         return self._measure(need)
 
     def _check(self, plan: Plan, report: bool) -> None:
@@ -198,17 +225,18 @@ class Product:
             return c
         if pair.nothing_to_multiply:
             entries = pair.entries(c)
-            self.work.addend(entries)
+            self._work_of_parts.addend(entries)
             pair.join(entries, c)
             return c
         if plan.scheme is None:
             pair.check_native_limit(plan.workspace_limit)
             self._native_work.native(pair.sizes.own_shape(c))
         else:
-            pair.check_limit(plan.workspace_limit)
+            computed = as_computed(plan, pair.backend)
+            pair.check_limit(plan.workspace_limit, of_parts=computed.parts == REAL)
             self._check_slices_within_limit(plan)
-            entries = pair.entries(c)
-            self.work.multiply(plan.of_real, entries)
+            entries = pair.entries(c) if computed.parts == REAL else c
+            self._work_of(computed).multiply(computed, entries)
             pair.join(entries, c)
         if combination is not None and not plan.rounds_once(combination):
             self._combine(c)
@@ -220,8 +248,8 @@ class Product:
         pair = self._pair
         if not pair.sizes.is_complex:
             return self.work
-        a, b = map(self._converted, pair.native_matrices)
-        return pair.backend.work(a, b, pair.rows, pair.dtype, None)
+        a, b = map(self._converted, pair.matrices(of_parts=False))
+        return pair.backend.work(a, b, partial(pair.rows, of_parts=False), pair.dtype, None)
 
     def _converted(self, x: Any) -> Any:
         """A matrix of the dtype of the result; x itself, if it has that."""
@@ -252,7 +280,7 @@ class Product:
         pair, limit = self._pair, plan.workspace_limit
         if limit is None or not pair.prepared:
             return
-        plan = plan.of_real
+        plan = as_computed(plan, pair.backend)
         if not pair.backend.same_slices(plan, replace(plan, workspace_limit=limit - pair.held)):
             too_few_bytes(limit, limit + pair.held)
 
@@ -260,9 +288,17 @@ class Product:
         """Let the backend keep the program of this product for repeated calls, unless a repeated call cannot use it."""
         pair = self._pair
         large = prod(pair.sizes.batch) * prod(pair.sizes.shape) > _LARGEST_KEPT
+        if pair.sizes.is_complex and (self._made != [self.work] or not self._is_one_program(plan)):
+            return
         if pair.repeatable and plan.dtype == pair.dtype and pair.sizes.in_order and not (pair.empty or large):
             made = self.work, self.facts, self._stands(plan)
             pair.backend.keep(*pair.given, key, *made, pair.sizes.result, pair.dtype)
+
+    def _is_one_program(self, plan: Plan) -> bool:
+        """Whether the program of `work` computes all of a complex product, or of an expression with it."""
+        if as_computed(plan, self._pair.backend).parts != self._pair.sizes.parts:
+            return False
+        return self._pair.combination is None or plan.rounds_once(self._pair.combination)
 
     def _stands(self, plan: Plan) -> Callable[[Facts], bool]:
         """A function of the facts of other operands: whether this plan is right for them. It holds no operands."""
@@ -296,14 +332,14 @@ class Product:
             nonfinite = sum(pair.flagged(side, self.work.nonfinite(side) > 0) for side in SIDES)
         underflows = estimate = None
         if isinstance(scheme, Words):
-            underflows = sum(self.work.underflows(side, scheme) // pair.repeats(side) for side in SIDES)
+            underflows = sum(self._work_of_parts.underflows(side, scheme) // pair.repeats(side) for side in SIDES)
             likely = word_bounds.relative(scheme, max(pair.sizes.length, 1), probable=True)
             estimate = with_rounding(likely * pair.sizes.spread, pair.dtype)
         relative_error = self._relative_bound(plan, bound) if relative else None
         once = None if pair.combination is None else plan.rounds_once(pair.combination)
         held = pair.copied
         if not pair.empty:
-            held = pair.held + self.work.workspace
+            held = pair.held + max(work.workspace for work in (self.work, *self._made))
         return Report(
             bound=bound,
             unrounded_bound=unrounded,
@@ -312,7 +348,7 @@ class Product:
             slices=plan.slices,
             products=plan.products,
             exponent=plan.target.exponent,
-            engine=pair.backend.engine_name(plan.of_real, once is True),
+            engine=pair.backend.engine_name(as_computed(plan, pair.backend), once is True),
             native=plan.native,
             why=plan.why,
             workspace_bytes=held,

@@ -27,6 +27,7 @@ REGISTERS = {
     "copy": 40,
     "split_fp16": 64,
     "recombine": 80,
+    "recombine_complex": 128,  # two blocks of 256 threads
     "recombine_quadrants": 168,  # 14 residues: 128, four blocks of 128 threads
     "magnitudes": 64,
     "worst_ratio": 128,
@@ -60,7 +61,7 @@ REGISTERS = {
 }
 # Limits that replace those above for kernels of more than four limbs, of int64 diagonals, or (FEW) with so much shared
 # memory that a multiprocessor has room for three blocks of 128 threads only.
-WIDE_REGISTERS = {"split": 168, "recombine": 128, "describe_split": 168}
+WIDE_REGISTERS = {"split": 168, "recombine": 128, "recombine_complex": 192, "describe_split": 168}
 # Those of kernels that round alpha A B + beta C: two blocks of 256 threads, one of more than four limbs.
 COMBINED_REGISTERS = {"recombine": (128, 168), "recombine_quadrants": (168, 168), "patch": (80, 80)}
 
@@ -83,18 +84,23 @@ SPILLED = {
 }  # fmt: skip
 
 
+# What the kernels of complex elements may have of both, in place of that.
+COMPLEX_FRAME = {"split": 64, "patch": 16}
+COMPLEX_SPILLED = {"split": 132, "patch": 28}
+
+
 def put_aside(macros):
     """Bytes of local memory for the totals of word_pairs, which it keeps there while it adds blocks."""
     of_number = {"float": 4, "double": 8}
     return macros["TILE_COLS"] // 2 * of_number[macros["PROMOTION"]] if macros.get("TOTALS") else 0
 
 
-def describe(dtype, along_k):
-    return "conversion/describe.cu", {"INPUT": dtype, "ALONG_K": along_k}
+def describe(dtype, along_k, reals=1):
+    return "conversion/describe.cu", {"INPUT": dtype, "REALS": reals, "ALONG_K": along_k}
 
 
-def split(dtype, slices, limbs, digit_bits, along_k, reversed_=0, tile=0):
-    macros = {"INPUT": dtype, "SLICES": slices, "LIMBS": limbs, "DIGIT_BITS": digit_bits}
+def split(dtype, slices, limbs, digit_bits, along_k, reversed_=0, tile=0, reals=1):
+    macros = {"INPUT": dtype, "REALS": reals, "SLICES": slices, "LIMBS": limbs, "DIGIT_BITS": digit_bits}
     neighbours = (4 if digit_bits else 16) * (tile == 192)
     macros |= {"ALONG_K": along_k, "REVERSED": reversed_, "TILE": tile, "NEIGHBOURS": neighbours}
     return "conversion/split.cu", macros | {"LARGEST": int(digit_bits == 8)}
@@ -136,14 +142,25 @@ def recombine(dtype, slices, limbs, digit_bits, sum64=0):
     return "conversion/recombine.cu", macros | {"TOGETHER": together}
 
 
+def recombine_complex(dtype, moduli, pairs, limbs):
+    return "conversion/recombine_complex.cu", {"OUTPUT": dtype, "MODULI": moduli, "PAIRS": pairs, "LIMBS": limbs}
+
+
 def combined(case, addend="double"):
     """The case of a kernel for alpha A B + beta C; a thread then has one row."""
     *arch, file, macros = case
     return *arch, file, macros | {"ADDEND": addend} | ({"TOGETHER": 1} if "TOGETHER" in macros else {})
 
 
-def magnitudes(a, b, along_k_a, along_k_b, magnitude="int8_t", tiles=(0, 0), largest=0):
-    macros = {"INPUT_A": a, "INPUT_B": b, "ALONG_K_A": along_k_a, "ALONG_K_B": along_k_b, "MAGNITUDE": magnitude}
+def magnitudes(a, b, along_k_a, along_k_b, magnitude="int8_t", tiles=(0, 0), largest=0, reals=1):
+    macros = {
+        "REALS": reals,
+        "INPUT_A": a,
+        "INPUT_B": b,
+        "ALONG_K_A": along_k_a,
+        "ALONG_K_B": along_k_b,
+        "MAGNITUDE": magnitude,
+    }
     return "proof/proof.cu", macros | {
         "TILE_A": tiles[0],
         "TILE_B": tiles[1],
@@ -152,9 +169,10 @@ def magnitudes(a, b, along_k_a, along_k_b, magnitude="int8_t", tiles=(0, 0), lar
     }
 
 
-def sample(left, right, whole):
+def sample(left, right, whole, reals=1):
     return "proof/sample.cu", {
         "INPUT": "float",
+        "REALS": reals,
         "LEFT_ALONG_K": left,
         "RIGHT_ALONG_K": right,
         "WHOLE": whole,
@@ -162,8 +180,8 @@ def sample(left, right, whole):
     }
 
 
-def overlap(left, right, segments):
-    return "proof/overlap.cu", {"INPUT_A": left, "INPUT_B": right, "SEGMENTS": segments}
+def overlap(left, right, segments, reals=1):
+    return "proof/overlap.cu", {"REALS": reals, "INPUT_A": left, "INPUT_B": right, "SEGMENTS": segments}
 
 
 def digit_gemm(dtype, slices, digit_bits):
@@ -206,12 +224,12 @@ def word_pairs(word, totals, promotion, columns, stages=5):
     return "sm_90a", "words/word_pairs_sm90.cu", macros | {"TILE_COLS": columns, "TILE_STAGES": stages}
 
 
-def lower_by_exponents(a, b):
-    return "proof/proof_exponents.cu", {"INPUT_A": a, "INPUT_B": b}
+def lower_by_exponents(a, b, reals=1):
+    return "proof/proof_exponents.cu", {"INPUT_A": a, "INPUT_B": b, "REALS": reals}
 
 
-def patch(a, b, c):
-    return "conversion/nonfinite.cu", {"INPUT_A": a, "INPUT_B": b, "OUTPUT": c}
+def patch(a, b, c, reals=1):
+    return "conversion/nonfinite.cu", {"REALS": reals, "INPUT_A": a, "INPUT_B": b, "OUTPUT": c}
 
 
 EVERYWHERE = [
@@ -266,6 +284,9 @@ EVERYWHERE = [
     *(("conversion/leading.cu", {"ALONG_K": along_k}) for along_k in (0, 1)),
     ("proof/relative.cu", {"MULTIPRECISION": 1}),
     ("proof/relative.cu", {"MULTIPRECISION": 0, "OUTPUT": "double"}),
+    describe("double", 0, 2),
+    split("double", 30, 2, 0, 0, reals=2),
+    recombine_complex("double", 15, 15, 4),
     split_numbers(None, 8, 1),
     split_numbers("double", 8, 0, short=0),
     *(("conversion/combine_digits.cu", {"DIGITS": digits}) for digits in (2, 3)),
@@ -275,6 +296,25 @@ EVERYWHERE = [
 MORE = [
     describe("double", 0),
     describe("float", 1),
+    *(describe(dtype, along_k, 2) for dtype in ("float", "double") for along_k in (0, 1)),
+    *(
+        split("double", 30, 2, 0, along_k, tile=tile, reals=2)
+        for along_k, tile in ((0, 192), (1, 192), (0, 256), (1, 256))
+    ),
+    *(split("float", 16, 1, 0, along_k, tile=tile, reals=2) for along_k, tile in ((0, 192), (1, 256))),
+    split("double", 64, 4, 0, 0, tile=192, reals=2),
+    recombine_complex("float", 8, 8, 2),
+    recombine_complex("double", 28, 20, 7),
+    combined(recombine_complex("double", 15, 15, 4)),
+    combined(recombine_complex("float", 8, 8, 2), "float"),
+    magnitudes("double", "double", 1, 0, tiles=(256, 192), reals=2),
+    magnitudes("float", "float", 0, 1, tiles=(256, 192), reals=2),
+    magnitudes("double", "double", 1, 0, "double", reals=2),
+    overlap("double", "float", 12, 2),
+    sample(1, 0, 0, 2),
+    lower_by_exponents("double", "float", 2),
+    patch("double", "double", "double", 2),
+    combined(patch("double", "double", "double", 2)),
     split("double", 14, 2, 0, 1, tile=256),
     split("double", 14, 2, 0, 0, tile=192),
     split("double", 15, 2, 0, 1),
@@ -429,17 +469,17 @@ def test_compiles_within_registers(arch, file, macros):
     log = compile_kernel(arch, file, macros)
     assert "warning" not in log, log
     assert "Potential Performance Loss" not in log, log  # wgmma instructions wait for each other
-    limbs = macros.get("LIMBS", 0)
+    limbs, of_complex = macros.get("LIMBS", 0) * macros.get("REALS", 1), macros.get("REALS", 1) == 2
     wide = limbs > 4 or macros.get("SUM64", 0) or macros.get("FEW", 0)
 
     kernels = re.split(r"Compiling entry function '(\w+)'", log)[1:]
     assert kernels, log
     for name, report in zip(kernels[::2], kernels[1::2], strict=True):
         frame = int(re.search(r"(\d+) bytes stack frame", report)[1])
-        allowed = FRAME.get(name, 0) + put_aside(macros)
+        allowed = (COMPLEX_FRAME if of_complex else FRAME).get(name, 0) + put_aside(macros)
         assert frame <= allowed, f"{name} uses {frame} bytes of local memory, more than {allowed}: {report}"
         spilled = sum(map(int, re.search(r"(\d+) bytes spill stores, (\d+) bytes spill loads", report).groups()))
-        assert spilled <= SPILLED.get(name, 0), f"{name} spills {spilled} bytes: {report}"
+        assert spilled <= (COMPLEX_SPILLED if of_complex else SPILLED).get(name, 0), f"{name} spills {spilled} bytes: {report}"
         registers = int(re.search(r"Used (\d+) registers", report)[1])
         limit = WIDE_REGISTERS.get(name, REGISTERS[name]) if wide else REGISTERS[name]
         if "ADDEND" in macros and name in COMBINED_REGISTERS:

@@ -322,13 +322,28 @@ __device__ __forceinline__ void wait_for_copies() {
 #endif
 }
 
-// Loads the bits of a thread's 8 elements, the first of which is h, of the row that starts at `row`; zero if not
-// `valid` and for elements from k on. `aligned`: 16 bytes may be loaded at a time.
-template <int PACK = 8, typename T, typename Bits>
+// The element at x, or (COUNT = 2) the magnitude of the larger part of the complex one that begins there, NaN and Inf
+// counted as zero: no more than the absolute value, and all that lower bounds need of an element.
+template <int COUNT, typename Bits> HD Bits larger_part(const Bits* x) {
+  if (COUNT == 1) return x[0];
+  constexpr Bits NO_SIGN = ~Bits(0) >> 1, SPECIAL = sizeof(Bits) == 8 ? Bits(0x7ffull << 52) : Bits(0xffull << 23);
+  Bits largest = 0;
+#pragma unroll
+  for (int part = 0; part < COUNT; ++part) {
+    const Bits magnitude = x[part] & NO_SIGN;
+    if (magnitude < SPECIAL) largest = larger(largest, magnitude);
+  }
+  return largest;
+}
+
+// Loads the bits of a thread's 8 elements, the first of which is h, of the row that starts at `row`, of complex ones
+// the larger parts; zero if not `valid` and for elements from k on. `aligned`: 16 bytes may be loaded at a time, of real
+// elements.
+template <int PACK = 8, int COUNT = 1, typename T, typename Bits>
 __device__ __forceinline__ void load_along_k(const T* row, int64_t sk, int64_t h, int64_t k, bool valid, bool aligned,
                                              Bits (&bits)[8]) {
   constexpr int AT_ONCE = smaller<int>(PACK, 16 / sizeof(T));
-  if (valid && aligned && h + behind<PACK>(7) < k) {
+  if (COUNT == 1 && valid && aligned && h + behind<PACK>(7) < k) {
 #pragma unroll
     for (int j = 0; j < 8; j += AT_ONCE) {
       if constexpr (AT_ONCE == 2)
@@ -341,7 +356,7 @@ __device__ __forceinline__ void load_along_k(const T* row, int64_t sk, int64_t h
 #pragma unroll
     for (int j = 0; j < 8; ++j) {
       const int64_t at = h + behind<PACK>(j);
-      bits[j] = valid && at < k ? elements[at * sk] : Bits(0);
+      bits[j] = valid && at < k ? larger_part<COUNT>(elements + at * sk) : Bits(0);
     }
   }
 }
@@ -349,8 +364,9 @@ __device__ __forceinline__ void load_along_k(const T* row, int64_t sk, int64_t h
 // Transposing in shared memory, for operands whose rows are neighbours in memory: the block reads a tile of TILE_ROWS
 // rows x TILE_K positions row by row and then each thread its 8 elements along k. Element (row, c) stands at c *
 // TILE_ROWS + (row ^ (c / PACK % 16)), so that both the writes (neighbouring rows) and the reads (tile_row, tile_h) are
-// free of bank conflicts. The caller synchronises the block between stage_along_rows and read_staged.
-template <int PACK = 8, typename T, typename Bits>
+// free of bank conflicts. The caller synchronises the block between stage_along_rows and read_staged. Of complex elements
+// the larger parts are staged.
+template <int PACK = 8, int COUNT = 1, typename T, typename Bits>
 __device__ __forceinline__ void stage_along_rows(Bits* tile, const T* x, int64_t sr, int64_t sk, int64_t row0,
                                                  int64_t c0, int64_t rows, int64_t k, bool sampled) {
   const int lane = threadIdx.x & 31;
@@ -359,7 +375,12 @@ __device__ __forceinline__ void stage_along_rows(Bits* tile, const T* x, int64_t
   for (int i = 0; i < TILE_K / 8; ++i) {
     const int c = 8 * i + (threadIdx.x >> 5);
     const int64_t h = position(c0 + c, sampled);
-    copy_or_zero(tile + c * TILE_ROWS + (lane ^ (c / PACK & 15)), from + h * sk, row0 + lane < rows && h < k);
+    Bits* const to = tile + c * TILE_ROWS + (lane ^ (c / PACK & 15));
+    const bool readable = row0 + lane < rows && h < k;
+    if (COUNT == 1)
+      copy_or_zero(to, from + h * sk, readable);
+    else
+      *to = readable ? larger_part<COUNT>(from + h * sk) : Bits(0);
   }
   wait_for_copies();
 }

@@ -63,7 +63,7 @@ struct AccumulatorModuli {
 };
 
 // floor(f / m), 0 <= f < 2^18.
-HD uint32_t quotient(uint32_t f, const AccumulatorModulus& m) {
+template <typename Modulus> HD uint32_t quotient(uint32_t f, const Modulus& m) {
 #ifdef __CUDA_ARCH__
   float q;  // asm: never flushes subnormals, whatever the compiler's options
   asm("mul.rm.f32 %0, %1, %2;" : "=f"(q) : "f"(float_of_bits(f)), "f"(m.inverse));
@@ -81,6 +81,27 @@ HD uint32_t four_residues(uint32_t x0, uint32_t x1, uint32_t x2, uint32_t x3, co
 #pragma unroll
   for (int i = 3; i >= 0; --i) {
     const uint32_t f = dot_bytes(x[i], m.fold, m.start);
+    sum = (sum << 8) + f;
+    quotients = (quotients << 8) + quotient(f, m);
+  }
+  return sum + quotients * m.negative;
+}
+
+// From the slice products P, Q and perhaps R of a complex entry modulo m, each in [0, m), to the residues of its parts:
+// P c_0 + Q c_1 + R c_2 modulo m, with other numbers c in [0, m) for each part. At most 3 255^2, which is below 2^18.
+struct ComplexModulus {
+  uint32_t pair[2], third[2];  // of the real and the imaginary part: bytes c_0, c_1, 0, 0; c_2
+  float inverse;               // RU(1 / m)
+  uint32_t modulus, negative;  // m and 2^32 - m
+};
+
+// The residues of a part of four entries, a byte each, from the bytes of their slice products; r = 0 without an R.
+HD uint32_t four_residues_of_part(uint32_t p, uint32_t q, uint32_t r, const ComplexModulus& m, int part) {
+  uint32_t sum = 0, quotients = 0;
+#pragma unroll
+  for (int i = 3; i >= 0; --i) {
+    const uint32_t pair = interleaved_bytes(p, q, i / 2);
+    const uint32_t f = dot_bytes(pair, m.pair[part] << (16 * (i % 2)), byte_of(r, i) * m.third[part]);
     sum = (sum << 8) + f;
     quotients = (quotients << 8) + quotient(f, m);
   }

@@ -1,11 +1,12 @@
 // From elements to slices, by one warp: the fixed-point image of each element, and the residues or digits cut from it.
 // For the kernels that split operands.
 //
-// Macros, as in split.cu: INPUT, SLICES, LIMBS (32-bit limbs of an image), DIGIT_BITS, REVERSED, TILE, NEIGHBOURS.
+// Macros, as in split.cu: INPUT, REALS, SLICES, LIMBS (32-bit limbs of an image), DIGIT_BITS, REVERSED, TILE, NEIGHBOURS.
 //
-// An image is LENGTH limbs, four bytes b_j each. Its residue modulo m_t is sum_j b_j fold_j + start, reduced
+// An image is LIMBS limbs, four bytes b_j each. Its residue modulo m_t is sum_j b_j fold_j + start, reduced
 // (residues.cuh), with fold_j = 2^(8 j) times a constant modulo m_t; a digit is a sum with a single fold of 1 (it picks
-// a byte). These sums of bytes are products of small matrices, which the tensor cores compute by mma.sync, for eight
+// a byte). A complex element has the images of its real and of its imaginary part, 2 LIMBS limbs together, and its slice
+// number t is such a sum over the bytes of both: a linear form in the parts, modulo m_t. These sums of bytes are products of small matrices, which the tensor cores compute by mma.sync, for eight
 // slices at a time:
 //
 //   elements in registers            mma.sync                         one lane, after reduction
@@ -21,7 +22,7 @@
 typedef BitsOf<INPUT>::type Bits;
 
 #if DIGIT_BITS == 0
-typedef ResidueConstants<SLICES, LIMBS> Constants;
+typedef ResidueConstants<SLICES, REALS * LIMBS> Constants;
 #define MORE_ARGUMENTS , const __grid_constant__ Constants constants
 #define MORE , constants
 #else
@@ -30,11 +31,12 @@ typedef ResidueConstants<SLICES, LIMBS> Constants;
 #endif
 
 constexpr int BLOCK_K = TILE_K;
-constexpr int LENGTH = DIGIT_BITS == 7 ? (SLICES + 3) / 4 : LIMBS;  // limbs whose bytes the slices are cut from
+constexpr int LENGTH = DIGIT_BITS == 7 ? (SLICES + 3) / 4 : REALS * LIMBS;  // limbs whose bytes slices are cut from
 constexpr int EIGHTS = (SLICES + 7) / 8;  // passes of eight slices
 
 // The bytes that slices are cut from: those of the raised image for residues; one balanced digit in each for digits.
-__device__ __forceinline__ void bytes_of_image(uint32_t (&limbs)[LIMBS], uint32_t (&bytes)[LENGTH]) {
+// Of a complex element `part` says which of its two images this is.
+__device__ __forceinline__ void bytes_of_image(uint32_t (&limbs)[LIMBS], int part, uint32_t (&bytes)[LENGTH]) {
 #if DIGIT_BITS == 7
   add_halves<7, SLICES>(limbs);
 #pragma unroll
@@ -49,7 +51,7 @@ __device__ __forceinline__ void bytes_of_image(uint32_t (&limbs)[LIMBS], uint32_
   balanced_bytes(limbs);
 #endif
 #pragma unroll
-  for (int w = 0; w < LIMBS; ++w) bytes[w] = limbs[w];
+  for (int w = 0; w < LIMBS; ++w) bytes[part * LIMBS + w] = limbs[w];
 #endif
 }
 
@@ -67,26 +69,31 @@ __device__ __forceinline__ int row_scale(const int64_t* description, int64_t bat
   return scale_of(mu, description[5 * batch_rows + index] != 0);
 }
 
-// The images of COUNT elements of a row with this scale, as bytes for the slices. Images fit LIMBS limbs by the choice
-// of mu. Up to two limbs float64 arithmetic is exact; more are shifted as integers.
+// The images of COUNT elements of a row with this scale, as bytes for the slices; a complex element has its two parts
+// one after the other in `bits`. Images fit LIMBS limbs by the choice of mu. Up to two limbs float64 arithmetic is
+// exact; more are shifted as integers.
 template <int COUNT>
 __device__ __forceinline__ void make_images(Bits* bits, int scale, uint32_t (*bytes)[LENGTH]) {
   const int mu = scale >> 1;
   if (LIMBS <= 2 && (scale & 1) != 0) {
 #pragma unroll
-    for (int j = 0; j < COUNT; ++j) bits[j] = tame(bits[j], mu);
+    for (int j = 0; j < COUNT * REALS; ++j) bits[j] = tame(bits[j], mu);
   }
   const double factor = factor_of(mu);
 #pragma unroll
   for (int j = 0; j < COUNT; ++j) {
-    uint32_t limbs[LIMBS];
-    if (LIMBS <= 2) {
-      image_by_doubles<DIGIT_BITS == 0>(double_of(bits[j]), factor, limbs);
-    } else {
-      image<LIMBS>(bits[j], mu, limbs);
-      if (DIGIT_BITS == 0) limbs[LIMBS - 1] ^= 0x80000000u;  // + 2^(32 LIMBS - 1)
+#pragma unroll
+    for (int part = 0; part < REALS; ++part) {
+      const Bits x = bits[j * REALS + part];
+      uint32_t limbs[LIMBS];
+      if (LIMBS <= 2) {
+        image_by_doubles<DIGIT_BITS == 0>(double_of(x), factor, limbs);
+      } else {
+        image<LIMBS>(x, mu, limbs);
+        if (DIGIT_BITS == 0) limbs[LIMBS - 1] ^= 0x80000000u;  // + 2^(32 LIMBS - 1)
+      }
+      bytes_of_image(limbs, part, bytes[j]);
     }
-    bytes_of_image(limbs, bytes[j]);
 #ifdef __CUDA_ARCH__
     if (DIGIT_BITS == 0) {  // an opaque copy: else the compiler computes them anew for each eight slices
 #pragma unroll
@@ -172,10 +179,11 @@ __device__ __forceinline__ void gather(const uint32_t (&slice)[2][2][4], uint32_
   }
 }
 
-// Byte offset of 16-byte piece `piece` in row first + j of a tile (or of plain rows), j < 8, first a multiple of 8.
+// Byte offset of 16-byte piece `piece` in row first + j of a tile (or of plain rows), first a multiple of a power of two
+// above j.
 __device__ __forceinline__ int64_t offset_of_row(int first, int j, int piece, int64_t row_stride) {
 #if TILE  // permuted_column and the swizzle act on bits of `first` and of j separately
-  const int base = permuted_column<NEIGHBOURS>(first), swizzle = NEIGHBOURS == 0 ? 0 : base & 7;
+  const int base = permuted_column<NEIGHBOURS>(first), swizzle = base & 7;
   const int from_base = permuted_column<NEIGHBOURS>(j);
   return (base + from_base) * 128 + ((piece ^ swizzle ^ (from_base & 7)) << 4);
 #else
@@ -206,22 +214,24 @@ __device__ __forceinline__ void cut_two(const uint32_t (&bytes)[8][LENGTH], int8
   }
 }
 
-// Cuts 8 rows x 128 elements and stores their slices; called by all lanes of a warp. Lane r has the scale of row r. Two
-// rows r, r + 1 at a time: load(r, bits) gives a lane 8 elements, four of each row, and is called for the next two rows
-// before these are cut. `first` is the number of the first row in its tile, `out` its place in slice 0.
-template <typename Load>
+// Cuts ROWS rows x 128 elements and stores their slices; called by all lanes of a warp. Lane r has the scale of row r.
+// Two rows r, r + 1 at a time: load(r, bits) gives a lane 8 elements, four of each row, and is called for the next two
+// rows before these are cut, unless elements are complex. `first` is the number of the first row in its tile, `out` its place in slice 0.
+template <int ROWS, typename Load>
 __device__ __forceinline__ void cut_rows(int scale, int8_t* out, int first, int64_t row_stride,
                                          int64_t slice_stride, Load load) {
-  Bits bits[8];
-  load(0, bits);
+  constexpr bool AHEAD = REALS == 1;  // else registers are too few
+  Bits bits[8 * REALS];
+  if (AHEAD) load(0, bits);
 #pragma unroll 1
-  for (int r = 0; r < 8; r += 2) {
+  for (int r = 0; r < ROWS; r += 2) {
+    if (!AHEAD) load(r, bits);
     uint32_t bytes[8][LENGTH];
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      make_images<4>(bits + 4 * i, __shfl_sync(0xffffffffu, scale, r + i), bytes + 4 * i);
+      make_images<4>(bits + 4 * REALS * i, __shfl_sync(0xffffffffu, scale, r + i), bytes + 4 * i);
     }
-    if (r + 2 < 8) load(r + 2, bits);
+    if (AHEAD && r + 2 < ROWS) load(r + 2, bits);
     cut_two(bytes, out, slice_stride, true,
             [&](int run, int piece) { return offset_of_row(first, r + run, piece, row_stride); });
   }

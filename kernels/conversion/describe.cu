@@ -1,10 +1,12 @@
 // The description of the rows of an operand (docs/definitions.md, section 1): six integers for each row, from one read
 // of each element (but for segments far below their row's top, which are read twice).
 //
-// Macros: INPUT (double or float); ALONG_K: 1 if neighbouring threads read along k, 0 if along the rows (whichever is
-// contiguous in memory).
+// Macros: INPUT (double or float); REALS: 1, or 2 if an element is complex; ALONG_K: 1 if neighbouring threads read along
+// k, 0 if along the rows (whichever is contiguous in memory).
 //
-// x is a view (batch, rows, k) with element strides sb, sr, sk of any sign. out is int64 [6][batch * rows].
+// x is a view (batch, rows, k) of real numbers with strides sb, sr, sk of any sign; REALS neighbours along k, the parts
+// of an element, are neighbours in memory, and sk is the stride from one element to the next. out is int64 [6][batch *
+// rows].
 //
 // A row is cut into `segments` segments of `segment` elements, segment * segments >= k. A thread keeps up to HELD
 // elements of a row in registers.
@@ -38,6 +40,9 @@ struct Piece {
   Sums<TOPS> sums;
 };
 
+// Where number h of a row is.
+__device__ __forceinline__ int64_t offset(int64_t h, int64_t sk) { return h / REALS * sk + h % REALS; }
+
 // The elements of a row that a thread owns: its i-th one is element h(i), which exists if h(i) < end.
 struct Walk {
   const INPUT* row;
@@ -45,11 +50,11 @@ struct Walk {
   bool packs;  // 16 bytes may be loaded at a time: then neighbours come in packs
 
   __device__ __forceinline__ int64_t h(int i) const {
-    if (!ALONG_K) return begin + WARPS * i;
+    if (!ALONG_K) return begin + WARPS * REALS * (i / REALS) + i % REALS;
     return packs ? begin + 32 * PACK * (i / PACK) + i % PACK : begin + 32 * i;
   }
   __device__ __forceinline__ Bits element(int i) const {
-    return h(i) < end ? reinterpret_cast<const Bits*>(row)[h(i) * sk] : Bits(0);
+    return h(i) < end ? reinterpret_cast<const Bits*>(row)[offset(h(i), sk)] : Bits(0);
   }
 };
 
@@ -64,10 +69,13 @@ __device__ __forceinline__ void load(const Walk& w, int filled, Bits (&held)[HEL
 #pragma unroll
       for (int i = c; i < c + RUN; i += PACK) load_16_bytes(w.row + w.h(i), held + i);
     } else if (w.h(c + RUN - 1) < w.end) {
-      const Bits* p = reinterpret_cast<const Bits*>(w.row) + w.h(c) * w.sk;
-      const int64_t step = (ALONG_K ? 32 : WARPS) * w.sk;
+      const Bits* p = reinterpret_cast<const Bits*>(w.row) + offset(w.h(c), w.sk);
+      constexpr int TOGETHER = ALONG_K ? 1 : REALS;  // neighbours in memory that a thread has
+      const int64_t step = (ALONG_K ? 32 / REALS : WARPS) * w.sk;
 #pragma unroll
-      for (int i = c; i < c + RUN; ++i, p += step) held[i] = *p;
+      for (int i = c; i < c + RUN; i += TOGETHER, p += step)
+#pragma unroll
+        for (int part = 0; part < TOGETHER; ++part) held[i + part] = p[part];
     } else {
 #pragma unroll
       for (int i = c; i < c + RUN; ++i) held[i] = w.element(i);
@@ -142,8 +150,8 @@ __device__ __forceinline__ Place place(const INPUT* x, int64_t sb, int64_t sr, i
   const int64_t share = ALONG_K ? segment / warps : segment;  // of a warp; along k one warp after the other
   if (ALONG_K) begin += (warp - p.first) * share;
   w.end = smaller(begin + share, k);
-  w.packs = ALONG_K && aligned_along_k(x, sb, sr, sk);
-  w.begin = begin + (!ALONG_K ? warp : lane * (w.packs ? PACK : 1));
+  w.packs = ALONG_K && REALS == 1 && aligned_along_k(x, sb, sr, sk);
+  w.begin = begin + (!ALONG_K ? REALS * warp : lane * (w.packs ? PACK : 1));
   const int64_t length = (larger<int64_t>(w.end - begin, 0) + (ALONG_K ? 31 : WARPS - 1)) / (ALONG_K ? 32 : WARPS);
   p.filled = static_cast<int>(smaller<int64_t>((length + RUN - 1) / RUN * RUN, HELD));
   return p;
@@ -226,7 +234,7 @@ __device__ __forceinline__ void add_from_memory(const INPUT* row, int64_t sk, in
   const Bits* elements = reinterpret_cast<const Bits*>(row);
 #pragma unroll 4
   for (int64_t h = begin; h < end; h += step) {
-    const Rounded r = ceil_magnitude(parts(elements[h * sk]), width, top);
+    const Rounded r = ceil_magnitude(parts(elements[offset(h, sk)]), width, top);
     merge(s, {r.value, r.inexact ? 1u : 0u, {r.value}, {static_cast<uint64_t>(r.value) * r.value}});
   }
 }

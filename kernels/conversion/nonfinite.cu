@@ -7,10 +7,12 @@
 //
 // If ADDEND is defined, alpha times that is added to beta c as far as c is NaN or Inf (its finite entries count as zero).
 //
-// Macros: INPUT_A, INPUT_B, OUTPUT (double or float); ADDEND (double or float), of c, or not defined.
+// Macros: INPUT_A, INPUT_B, OUTPUT (double or float); ADDEND (double or float), of c, or not defined; REALS: 1, or 2 if
+// elements and entries are complex. Of x + y i and u + v i the real part of an entry then has the products x u and
+// y (-v), the imaginary part x v and y u.
 //
-// a(b, row, h) = a[b * a_batch_stride + row * a_row_stride + h * a_k_stride], b(b, h, col) likewise; batch strides are
-// 0 where all entries share a matrix. a_description, b_description: int64 [6][a_batch * rows], [6][b_batch * cols].
+// a(b, row, h) = a[b * a_batch_stride + row * a_row_stride + h * a_k_stride], b(b, h, col) likewise, strides in real
+// numbers; an imaginary part follows its real part. Batch strides are 0 where all entries share a matrix. a_description, b_description: int64 [6][a_batch * rows], [6][b_batch * cols].
 //
 // 256 threads; grid batch * ceil(rows / 128) * ceil(cols / 2048), all on x. A block owns 128 rows x 2048 columns.
 // Phases:
@@ -84,51 +86,59 @@ patch(const INPUT_A* __restrict__ a, const INPUT_B* __restrict__ b, const int64_
     const uint32_t col_flags = __ballot_sync(0xffffffffu, col0 + lane < last_col && b_nonfinite[col0 + lane] != 0);
     if ((row_flags | col_flags) == 0) continue;  // the same in every warp, so all threads reach the barriers below
 
-    // Of entry (warp + 8 i, lane) of the tile: is a product NaN, +Inf, -Inf?
-    uint32_t nan[4] = {}, positive[4] = {}, negative[4] = {};
-    for (int64_t h0 = 0; h0 < k; h0 += 32) {
-      for (int i = warp; i < 32; i += 8) {
-        const int64_t row = smaller(row0 + i, rows - 1), col = smaller(col0 + i, cols - 1);
-        const Masks in_a = masks_of(a + row * a_row_stride, a_k_stride, h0 + lane, k);
-        const Masks in_b = masks_of(b + col * b_col_stride, b_k_stride, h0 + lane, k);
-        if (lane == 0) of_row[i] = in_a, of_col[i] = in_b;
+#pragma unroll 1
+    for (int part = 0; part < REALS; ++part) {  // of the entries
+      // Of entry (warp + 8 i, lane) of the tile: is a product NaN, +Inf, -Inf?
+      uint32_t nan[4] = {}, positive[4] = {}, negative[4] = {};
+#pragma unroll 1
+      for (int term = 0; term < REALS; ++term) {  // parts `term` of A are multiplied by parts `term ^ part` of B
+        const uint32_t turned = REALS == 2 && part == 0 && term == 1 ? ~0u : 0u;  // i^2 = -1
+        for (int64_t h0 = 0; h0 < k; h0 += 32) {
+          for (int i = warp; i < 32; i += 8) {
+            const int64_t row = smaller(row0 + i, rows - 1), col = smaller(col0 + i, cols - 1);
+            const Masks in_a = masks_of(a + row * a_row_stride + term, a_k_stride, h0 + lane, k);
+            Masks in_b = masks_of(b + col * b_col_stride + (term ^ part), b_k_stride, h0 + lane, k);
+            in_b.negative ^= turned;
+            if (lane == 0) of_row[i] = in_a, of_col[i] = in_b;
+          }
+          __syncthreads();
+          const Masks v = of_col[lane];
+#pragma unroll
+          for (int i = 0; i < 4; ++i) {
+            const Masks u = of_row[warp + 8 * i];
+            const uint32_t invalid = u.nan | v.nan | (u.infinite & v.zero) | (u.zero & v.infinite);
+            const uint32_t infinite = (u.infinite | v.infinite) & ~invalid;
+            const uint32_t sign = u.negative ^ v.negative;
+            nan[i] |= invalid;
+            positive[i] |= infinite & ~sign;
+            negative[i] |= infinite & sign;
+          }
+          __syncthreads();
+        }
       }
-      __syncthreads();
-      const Masks v = of_col[lane];
+
+      // 3. Store.
+      const int64_t col = col0 + lane;
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        const Masks u = of_row[warp + 8 * i];
-        const uint32_t invalid = u.nan | v.nan | (u.infinite & v.zero) | (u.zero & v.infinite);
-        const uint32_t infinite = (u.infinite | v.infinite) & ~invalid;
-        const uint32_t sign = u.negative ^ v.negative;
-        nan[i] |= invalid;
-        positive[i] |= infinite & ~sign;
-        negative[i] |= infinite & sign;
-      }
-      __syncthreads();
-    }
-
-    // 3. Store.
-    const int64_t col = col0 + lane;
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const int64_t row = row0 + warp + 8 * i;
-      if (row >= rows || col >= cols || ((row_flags >> (warp + 8 * i) | col_flags >> lane) & 1) == 0) continue;
-      Bits bits = nan[i] != 0 || (positive[i] != 0 && negative[i] != 0) ? Special<OUTPUT>::nan()
-                                                                        : Special<OUTPUT>::infinite(negative[i] != 0);
+        const int64_t row = row0 + warp + 8 * i;
+        if (row >= rows || col >= cols || ((row_flags >> (warp + 8 * i) | col_flags >> lane) & 1) == 0) continue;
+        Bits bits = nan[i] != 0 || (positive[i] != 0 && negative[i] != 0) ? Special<OUTPUT>::nan()
+                                                                          : Special<OUTPUT>::infinite(negative[i] != 0);
 #ifdef ADDEND
-      if (bits != Special<OUTPUT>::nan()) {
-        bits = Special<OUTPUT>::infinite((negative[i] != 0) != (combination.alpha < 0.0));
-        const ADDEND addend =
-            combination.beta != 0.0
-                ? combination.c[at * combination.batch + row * combination.row_stride + col * combination.col_stride]
-                : ADDEND(0);
-        // Inf + Inf is Inf; NaN, and an Inf of the other sign, make NaN.
-        if (!is_finite(addend) && special_addend<OUTPUT>(combination.beta, addend) != bits)
-          bits = Special<OUTPUT>::nan();
-      }
+        if (bits != Special<OUTPUT>::nan()) {
+          bits = Special<OUTPUT>::infinite((negative[i] != 0) != (combination.alpha < 0.0));
+          const ADDEND addend =
+              combination.beta != 0.0
+                  ? combination.c[at * combination.batch + row * combination.row_stride + col * combination.col_stride + part]
+                  : ADDEND(0);
+          // Inf + Inf is Inf; NaN, and an Inf of the other sign, make NaN.
+          if (!is_finite(addend) && special_addend<OUTPUT>(combination.beta, addend) != bits)
+            bits = Special<OUTPUT>::nan();
+        }
 #endif
-      reinterpret_cast<Bits*>(c)[row * c_row_stride + col * c_col_stride] = bits;
+        reinterpret_cast<Bits*>(c)[row * c_row_stride + col * c_col_stride + part] = bits;
+      }
     }
   }
 }

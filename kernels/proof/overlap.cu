@@ -11,7 +11,8 @@
 // Row r of a sample is row r (rows - 1) / (ROWS - 1) of the matrix, rounded down; its index 32 s + l is inner index
 // s step + l.
 //
-// Macros: INPUT_A, INPUT_B (double or float); SEGMENTS: of 32 inner indices, at most 12.
+// Macros: INPUT_A, INPUT_B (double or float); REALS: 1, or 2 if elements are complex, whose larger parts then stand for
+// them; SEGMENTS: of 32 inner indices, at most 12.
 //
 // One block of 16 warps for each batch entry that is sampled. Warp w samples rows w and w + 16 of A and such columns of
 // B (1), then compares these rows of A with all columns, a lane for each (2).
@@ -21,7 +22,7 @@
 constexpr int ROWS = 32, WARPS = 16;
 constexpr int PITCH = 32 * SEGMENTS + 4;  // bytes of a row in shared memory; by the 4 the lanes of a warp read all banks
 
-struct Operand {  // a view (batch, rows, k) with element strides of any sign
+struct Operand {  // a view (batch, rows, k) with strides of any sign, in real numbers
   const void* x;
   int64_t sb, sr, sk, batch, rows;
 };
@@ -38,7 +39,7 @@ __device__ __forceinline__ uint32_t sample_row(const Operand& of, int r, int64_t
 #pragma unroll
   for (int s = 0; s < SEGMENTS; ++s) {
     const int64_t h = s * step + lane;
-    held[s] = h < k ? x[h * of.sk] : Bits(0);
+    held[s] = h < k ? larger_part<REALS>(x + h * of.sk) : Bits(0);
   }
   int top = EMPTY_TOP;
 #pragma unroll

@@ -10,9 +10,9 @@
 #ifdef INPUT_A
 
 // magnitudes: v = floor(abs(x) 2^(width - top)) of all elements of both operands, top that of the element's row; NaN
-// and Inf give 0. Exact integers below 2^width.
+// and Inf give 0. Exact integers below 2^width. Of a complex element abs(x) is the larger one of its parts.
 //
-// Macros: INPUT_A and INPUT_B (double or float); MAGNITUDE (int8_t, width <= 7; or double, width <= 21, TILE = 0, not
+// Macros: INPUT_A and INPUT_B (double or float); REALS: 1, or 2 if elements are complex; MAGNITUDE (int8_t, width <= 7; or double, width <= 21, TILE = 0, not
 // sampled); ALONG_K_ and TILE_ of both operands as ALONG_K and TILE in split.cu, columns permuted by permuted_column<0>
 // for A and <16> for B; LARGEST_ of both: 1 if the description is what tops.cu writes, else 0.
 //
@@ -25,7 +25,7 @@
 // 256 threads; grid a_blocks + b_blocks, batch * ceil(rows_padded / 32) * (ks_padded / 128) of each, all on x. A block
 // owns 32 rows x 128 positions of one operand.
 template <typename T> struct Operand {
-  const T* x;                  // element h of a row of batch entry b at b * sb + row * sr + h * sk
+  const T* x;                  // element h of a row of batch entry b at b * sb + row * sr + h * sk, in real numbers
   const int64_t* description;  // [6][batch * rows], of which only top is read
   MAGNITUDE* out;
   int64_t rows, rows_padded, sb, sr, sk;
@@ -70,11 +70,11 @@ __device__ __forceinline__ void part_of(const Operand<T>& operand, uint32_t bloc
 #pragma unroll
     for (int i = 0; i < 2; ++i) {  // eight positions in a row are eight elements in a row, sampled or not
       const int64_t row = row0 + tile_row(i);
-      load_along_k<PACK>(x + row * sr, sk, position(c, sampled), k, row < rows, aligned, bits[i]);
+      load_along_k<PACK, REALS>(x + row * sr, sk, position(c, sampled), k, row < rows, aligned, bits[i]);
     }
   } else {
     Bits* const tile = static_cast<Bits*>(staged);
-    stage_along_rows<PACK>(tile, x, sr, sk, row0, static_cast<int64_t>(at_k) * TILE_K, rows, k, sampled);
+    stage_along_rows<PACK, REALS>(tile, x, sr, sk, row0, static_cast<int64_t>(at_k) * TILE_K, rows, k, sampled);
     __syncthreads();
 #pragma unroll
     for (int i = 0; i < 2; ++i) read_staged<PACK>(tile, tile_row(i), bits[i]);

@@ -3,7 +3,8 @@
 #include "arithmetic/fixed_point.cuh"
 #include "hardware/launch.cuh"
 
-// Macros: INPUT_A and INPUT_B (double or float).
+// Macros: INPUT_A and INPUT_B (double or float); REALS: 1, or 2 if elements are complex. Then the larger part of an
+// element stands for it.
 //
 // L (`lower`) is float64 [batch][rows][ld], the product of wide magnitudes. An entry that is zero is replaced by
 // 2^(raised + e), e the largest e_ih + e_hj over h, where 2^e_ih <= abs(a_ih) 2^-top_i is the leading power of two of
@@ -19,7 +20,7 @@
 //    zeros take the maximum of sums. Slabs in which either operand has nothing but zeros are skipped.
 // 3. Store the new values of the zeros.
 template <typename T> struct Rows {
-  const T* x;                  // element h of row r of batch entry b at b * sb + r * sr + h * sk
+  const T* x;                  // element h of row r of batch entry b at b * sb + r * sr + h * sk, in real numbers
   const int64_t* description;  // of which only top is read, at b * step + r
   int64_t rows, step, sb, sr, sk;
   int64_t least;               // of the exponents that are known
@@ -51,7 +52,7 @@ __device__ __forceinline__ bool stage(int (&to)[DEPTH][LD], const Rows<T>& from,
     int e = NOTHING;
     if (row0 + row < from.rows && h0 + h < k) {
       const Bits* const bits = reinterpret_cast<const Bits*>(from.x) + b * from.sb + (row0 + row) * from.sr;
-      e = leading_exponent(bits[(h0 + h) * from.sk], static_cast<int>(from.description[b * from.step + row0 + row]));
+      e = leading_exponent(larger_part<REALS>(bits + (h0 + h) * from.sk), static_cast<int>(from.description[b * from.step + row0 + row]));
       if (e < from.least && e != NOTHING) e = EMPTY_TOP + 1;  // a power that is zero in float64
     }
     to[h][row] = e;

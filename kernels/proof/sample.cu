@@ -1,5 +1,5 @@
 // A sample of both operands for the proof of low-precision words (docs/bounds.md, B9): measures of the first k elements
-// of each row, k <= MOST, and their least values over all rows.
+// of each row, k <= MOST, and their least values over all rows. The parts of complex numbers are elements here.
 //
 // With the description of the sampled elements (docs/definitions.md, section 1) and s = max((magnitudes - k) unit,
 // 1/2), a lower bound of the row's sum of abs(x) 2^-top, each block writes over its rows that have nonzero sampled
@@ -11,7 +11,7 @@
 //     all_seen  1 if every row that is not all zeros has nonzero sampled elements, else 0
 // `least` is host memory that the device can write.
 //
-// Macros: INPUT (float); LEFT_ALONG_K, RIGHT_ALONG_K: 1 if neighbours in memory belong to one row, 0 if they belong to
+// Macros: INPUT (float); REALS: 1, or 2 if pairs of elements are the parts of complex numbers; LEFT_ALONG_K, RIGHT_ALONG_K: 1 if neighbours in memory belong to one row, 0 if they belong to
 // neighbouring rows; WHOLE: 1 if the largest elements of whole rows are known, in the form that
 // tops_split_words_sm90.cu writes them, else 0; MOST, a multiple of 32. With WHOLE and `beside` the kernel before this
 // one is tops_split_words, and this one runs at the same time: it waits for it only where it reads what that one
@@ -29,7 +29,7 @@ constexpr int WARPS = 8, ROWS = 32;
 constexpr int HELD = MOST / WARPS;  // elements in the registers of a thread, for each group of rows
 constexpr int OF_ROW = MOST / 32;   // of these of one row, where a warp takes four rows, one after the other, along k
 
-struct Operand {  // a view (batch, rows, k) with element strides of any sign; the first k elements are sampled
+struct Operand {  // a view (batch, rows, k) with strides of any sign, in real numbers; sk leads to the next number
   const INPUT* x;
   int64_t sb, sr, sk, batch, rows;
   const int64_t* whole;  // description of whole rows, [6][batch * rows]
@@ -115,7 +115,7 @@ __device__ __forceinline__ Found sample_rows(const Operand& of, int64_t first, i
 #pragma unroll
       for (int i = 0; i < OF_ROW; ++i) {
         const int h = lane + 32 * i;
-        held[OF_ROW * j + i] = h < k && index < all ? row[h * of.sk] : Bits(0);
+        held[OF_ROW * j + i] = h < k && index < all ? row[h / REALS * of.sk + h % REALS] : Bits(0);
       }
     }
 #pragma unroll
@@ -137,7 +137,7 @@ __device__ __forceinline__ Found sample_rows(const Operand& of, int64_t first, i
 #pragma unroll
   for (int i = 0; i < HELD; ++i) {
     const int h = warp + WARPS * i;
-    held[i] = h < k && index < all ? row[h * of.sk] : Bits(0);
+    held[i] = h < k && index < all ? row[h / REALS * of.sk + h % REALS] : Bits(0);
   }
   shared.tops[warp][lane] = top_of<HELD>(held);
   __syncthreads();

@@ -26,7 +26,7 @@ from ozaki._operands import Shapes, shapes
 from ozaki._pair import NO_MULTIPRECISION
 from ozaki._report import priced
 from ozaki._result import result_format
-from ozaki.backends import Backend
+from ozaki.backends import Backend, as_computed
 from ozaki.planning.facts import Facts
 from ozaki.planning.ordinary import foresee
 from ozaki.planning.question import Question
@@ -119,7 +119,7 @@ def of_shapes(
 def _planned(plan: ozaki.Plan, undecided: str, device: str, sizes: Shapes, backend: Backend) -> Planned:
     if is_exact(plan.scheme):  # words of a plan for shapes are not yet those of the device
         check_runs(plan.scheme, plan.engine, backend.machine())
-    ran = plan if plan.native else plan.of_real
+    ran = plan if plan.native else as_computed(plan, backend)
     engine, steps = backend.engine_name(ran), backend.steps(ran)
     return Planned(plan, undecided, device, engine, steps, _seconds(plan, replace(sizes, parts=plan.parts), backend))
 

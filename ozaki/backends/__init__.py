@@ -13,7 +13,7 @@ from ozaki._prepared import Prepared
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.planning.facts import Facts, Need
 from ozaki.planning.question import Machine
-from ozaki.schemes import Words
+from ozaki.schemes import Scheme, Words
 
 ENGINES = ("float64", "int8", "cublas", "hopper")
 """The names of all engines, of every backend, that a caller may give."""
@@ -128,6 +128,13 @@ class Backend(Protocol):
         """The setting that makes the native product less accurate than an IEEE one; None if there is none."""
         ...
 
+    def splits_complex(self, scheme: Scheme | Words | None, engine: str) -> bool:
+        """Whether complex rows are split into slices of this scheme, for an engine of that name.
+
+        Other products of complex operands are real ones of their parts.
+        """
+        ...
+
     def engine_name(self, plan: Plan, combined: bool = False) -> str:
         """Device and engine that run a plan, as the report names them; `combined`: with an addend, rounded once."""
         ...
@@ -158,8 +165,9 @@ class Backend(Protocol):
         Parameters
         ----------
         a, b : matrices or stacks of matrices, as the caller gave them; or slices made by `split`
-        rows : returns the operand of a side as rows, shape (batch, rows, k); a copy if no view has that shape
-        dtype : dtype of the result
+        rows : returns the operand of a side as rows, shape (batch, rows, k); a copy if no view has that shape. Both are
+            real, or both complex
+        dtype : dtype of the result, complex if the rows are
         limit : most bytes that proofs and the product may hold at a time; None for no limit
         combination : the expression that is computed in place of the product, its addend of shape (batch, m, n); or
             None
@@ -218,6 +226,14 @@ def backend_of(*operands: tuple[str, Any]) -> Backend:
 
     _cupy.check_device(operands)
     return _cupy
+
+
+def as_computed(plan: Plan, backend: Backend) -> Plan:
+    """The plan as a backend computes it: by slices of complex rows, or as the real product of parts.
+
+    Of a plan of real operands the plan itself.
+    """
+    return plan.of_complex_slices if backend.splits_complex(plan.scheme, plan.engine) else plan.of_real
 
 
 def _is_cupy(x: Any) -> bool:

@@ -5,7 +5,7 @@ from typing import TypeGuard
 from ozaki.schemes.digits import Digits
 from ozaki.schemes.image import Scaling, magnitude_bits
 from ozaki.schemes.protocol import ExactScheme
-from ozaki.schemes.residues import ComplexResidues, Residues
+from ozaki.schemes.residues import ComplexResidues, ComplexSlices, Residues
 from ozaki.schemes.words import PRESETS, Words
 
 Scheme = ExactScheme
@@ -34,6 +34,7 @@ def scaling_of(scheme: Scheme, k: int) -> Scaling:
 __all__ = [
     "PRESETS",
     "ComplexResidues",
+    "ComplexSlices",
     "Digits",
     "Residues",
     "Scaling",

@@ -7,8 +7,8 @@ from itertools import chain
 from math import ldexp, prod
 from struct import pack, unpack
 
-from ozaki.schemes import Digits, Residues
-from ozaki.schemes.residues import remainders
+from ozaki.schemes import ComplexSlices, Digits, Residues
+from ozaki.schemes.residues import Form, parts_of_products, remainders
 
 KernelScheme = Digits | Residues
 """The schemes whose slices the kernels make, and whose products they round."""
@@ -25,22 +25,38 @@ def product_limbs(scheme: KernelScheme) -> int:
     """Number of 32-bit limbs that hold an entry of Cbar or, of digits at any k < 2**40, of V (definitions.md, 3)."""
     if isinstance(scheme, Digits):
         return -(-(scheme.bits * (scheme.count + 1) + 41) // 32)
-    return -(-prod(scheme.moduli).bit_length() // 32)
+    return -(-prod(scheme_of(scheme).moduli).bit_length() // 32)
+
+
+def scheme_of(scheme: Residues) -> Residues:
+    """The scheme whose moduli hold an entry, or a part of one."""
+    return scheme.of if isinstance(scheme, ComplexSlices) else scheme
+
+
+def forms_of(scheme: Residues) -> tuple[Form, ...]:
+    """What each slice is; the slices of real elements count these as real parts."""
+    return scheme.forms if isinstance(scheme, ComplexSlices) else tuple(Form(m, 1, 0) for m in scheme.moduli)
 
 
 def residue_constants(scheme: Residues, side: str, unsigned: bool) -> tuple[int, ...]:
     """The 32-bit numbers of the struct ResidueConstants (kernels/arithmetic/residues.cuh) for images of one side.
 
-    With `unsigned`, residues lie in [0, m); else they are symmetric.
+    With `unsigned`, residues lie in [0, m); else they are symmetric. A complex element has two images, one after the
+    other.
     """
-    moduli, limbs = scheme.moduli, image_limbs(scheme)
-    factors = remainders(moduli).inverses if side == "left" else (1,) * len(moduli)
+    limbs, parts, crt = image_limbs(scheme), 1 + isinstance(scheme, ComplexSlices), remainders(scheme_of(scheme).moduli)
+    inverses = dict(zip(crt.moduli, crt.inverses if side == "left" else [1] * len(crt.moduli), strict=True))
+    factors = [[each * inverses[m] % m for each in of_parts[:parts]] for m, *of_parts in forms_of(scheme)]
     fold = [
         sum(f * pow(2, 8 * (4 * w + j), m) % m << (8 * j) for j in range(4))
-        for f, m in zip(factors, moduli, strict=True)
+        for m, of_parts in zip(scheme.moduli, factors, strict=True)
+        for f in of_parts
         for w in range(limbs)
     ]
-    quotients = [quotient(m, -f * 2 ** (32 * limbs - 1), unsigned) for f, m in zip(factors, moduli, strict=True)]
+    quotients = [
+        quotient(m, -sum(of_parts) * 2 ** (32 * limbs - 1), unsigned)
+        for m, of_parts in zip(scheme.moduli, factors, strict=True)
+    ]
     return (*fold, *chain(*quotients))
 
 
@@ -73,6 +89,16 @@ def pair_moduli(moduli: tuple[int, ...], product: int) -> tuple[int, ...]:
         fold = [(c << 8 * j) % m for j in range(4)]
         numbers += [fold[0] | fold[1] << 16, fold[2] | fold[3] << 16, reciprocal_above(m), m]
     return (*numbers, *[0] * (4 * (MOST_AT_ONCE - len(moduli))))
+
+
+def complex_moduli_constants(scheme: ComplexSlices) -> tuple[int, ...]:
+    """The structs ComplexModulus (residues.cuh) of all moduli."""
+    numbers: list[int] = []
+    for m in scheme.of.moduli:
+        of_parts = [(*c, 0)[:3] for c in parts_of_products(m)]
+        pairs, thirds = [c[0] | c[1] << 8 for c in of_parts], [c[2] for c in of_parts]
+        numbers += [*pairs, *thirds, reciprocal_above(m), m, 2**32 - m]
+    return tuple(numbers)
 
 
 def product_coefficients(digits: int) -> tuple[int, ...]:

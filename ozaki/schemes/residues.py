@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from functools import lru_cache
 from math import isqrt, prod
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from ozaki.schemes.image import Scaling, norm_scaling
-from ozaki.schemes.moduli import complex_moduli, digits_of, first_moduli
+from ozaki.schemes.moduli import complex_moduli, digits_of, first_moduli, root_of_minus_one
 
 SLACK_BITS = 10
 """The largest allowed abs(Cbar) is below half the product of the moduli by 2**-SLACK_BITS of that product."""
@@ -135,6 +135,77 @@ class ComplexResidues(Residues):
     @property
     def moduli(self) -> tuple[int, ...]:
         return complex_moduli(self.count)
+
+    @property
+    def slices(self) -> "ComplexSlices":
+        """The slices of complex rows."""
+        return ComplexSlices(len(_forms(self.count)), self)
+
+
+class Form(NamedTuple):
+    """A slice of complex elements x + i y: `real` x + `imaginary` y modulo `modulus`."""
+
+    modulus: int
+    real: int
+    imaginary: int
+
+
+@lru_cache(maxsize=1024)
+def _forms(count: int) -> tuple[Form, ...]:
+    return tuple(form for m in complex_moduli(count) for form in _forms_of(m))
+
+
+def _forms_of(m: int) -> tuple[Form, ...]:
+    if root := root_of_minus_one(m):
+        return Form(m, 1, root), Form(m, 1, m - root)
+    return Form(m, 1, 0), Form(m, 0, 1), Form(m, 1, 1)
+
+
+def parts_of_products(m: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """What the slice products of a modulus count, modulo it, in the real and in the imaginary part of an entry."""
+    if root := root_of_minus_one(m):
+        half = (m + 1) // 2
+        turned = half * pow(root, -1, m) % m
+        return (half, half), (turned, m - turned)
+    return (1, m - 1, 0), (m - 1, m - 1, 1)
+
+
+@dataclass(frozen=True)
+class ComplexSlices(Residues):
+    """The slices of complex rows by complex residues, multiplied slice by slice: two or three products a modulus.
+
+    Of x + i y, modulo a number with s**2 = -1, they are x + s y and x - s y. Modulo any other number they are x, y and
+    x + y, whose products x u, y v and (x + y)(u + v) give x u - y v and x v + y u (Karatsuba, Ofman).
+
+    Parameters
+    ----------
+    count : int
+        Number of slices, and of their products
+    of : ComplexResidues
+        The scheme whose slices they are
+    """
+
+    of: ComplexResidues
+
+    @property
+    def forms(self) -> tuple[Form, ...]:
+        """What each slice is."""
+        return _forms(self.of.count)
+
+    @property
+    def moduli(self) -> tuple[int, ...]:
+        """The modulus of each slice."""
+        return tuple(form.modulus for form in self.forms)
+
+    @property
+    def range(self) -> int:
+        """Largest absolute value that a part of Cbar may have."""
+        return self.of.range
+
+    @lru_cache(maxsize=1024)  # noqa: B019 - instances are few, and frozen
+    def scaling(self, k: int) -> Scaling | None:
+        """The rule of norm scaling for rows of k real numbers."""
+        return self.of.scaling(k)
 
 
 @dataclass(frozen=True)

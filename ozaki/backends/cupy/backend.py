@@ -17,11 +17,12 @@ from ozaki.backends.cupy.machine import Machine
 from ozaki.backends.cupy.prepared import split as split
 from ozaki.backends.cupy.repeated import keep as keep
 from ozaki.backends.cupy.results import empty as empty
-from ozaki.backends.cupy.steps.engines.choice import engine_of
+from ozaki.backends.cupy.steps.engines.choice import engine_of, has_complex_slices
 from ozaki.backends.cupy.steps.native import native_obstacle as native_obstacle
 from ozaki.backends.cupy.work import Work
 from ozaki.multiprecision.arithmetic import broadcast_to as broadcast_numbers
 from ozaki.multiprecision.numbers import Numbers
+from ozaki.schemes import Scheme, Words
 
 name = "cupy"
 engines: tuple[str, ...] = ("cublas", "hopper")
@@ -86,6 +87,11 @@ def engine_name(plan: Plan, combined: bool = False) -> str:
     """Names of the current device and of the plan's engine, for reports."""
     device = devices.current()
     return device.name if plan.scheme is None else f"{device.name}, {engine_of(device, plan, combined=combined).label}"
+
+
+def splits_complex(scheme: Scheme | Words | None, engine: str) -> bool:
+    """Whether there are kernels that split complex rows into slices of this scheme, for whatever engine."""
+    return has_complex_slices(scheme)
 
 
 def steps(plan: Plan) -> str:

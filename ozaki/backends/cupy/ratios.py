@@ -151,7 +151,7 @@ class Ratios:
         The error terms of words, and those in units of another power of two than 1, are computed on the host, from the
         descriptions, for which this waits.
         """
-        k = self._inputs.rows["left"].shape[2]
+        k = self._inputs.describe("left").k
         dropped = k * need.scheme.drop if need.drops and not isinstance(need.scheme, Words) else 0.0
         if not isinstance(need.scheme, Words) and need.exponent == 0:
             return Wanted(need.scheme, rows, dropped)

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from ozaki._accuracy import default_accuracy
 from ozaki._combination import ONE, Combination, Factor
-from ozaki._formats import precision_of
+from ozaki._formats import part_of, precision_of
 from ozaki._operands import SIDES, Side
 from ozaki._plan import Plan
 from ozaki._workspace import too_few_bytes
@@ -235,7 +235,7 @@ class Work:
             (batch_a, m, k), (batch_b, n, _) = (x.shape for x in inputs.both_rows)
             batch = max(batch_a, batch_b)
             c = results.empty((batch, m, n), self._dtype)
-            target = default_accuracy(self._dtype, k)
+            target = default_accuracy(part_of(self._dtype), k)
             plan = Plan((m, k, n), (batch,), self._dtype, scheme, target, inf, inf, False, workspace_limit=self._limit)
             self._ratios.close()
             self._product = _Computed(scheme, self._result(c), c)
@@ -258,7 +258,8 @@ class Work:
         left, right = inputs.both_rows
         (batch, m, k), n = left.shape, right.shape[1]
         engine = word_engine(self._device, words, max(batch, right.shape[0]), m, k, n)
-        if self._limit is not None or inputs.described or not self._fits_one_read(engine, words, whole=False):
+        early = left.view.parts == 1 and self._limit is None and not inputs.described  # words are slices of real rows
+        if not early or not self._fits_one_read(engine, words, whole=False):
             bound = partial(evidence.rows_bound, scheme=words, measure="componentwise")
             return b.read(need, inputs.descriptions(), bound)
         lost = b.cleared_on_host("lost", (1,), "I")

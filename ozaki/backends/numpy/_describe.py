@@ -29,7 +29,8 @@ class Described:
 
     Attributes
     ----------
-    x : shape (batch, rows, k), the rows of A or the columns of B; of multiprecision rows the leading bits
+    x : shape (batch, rows, elements), the rows of A or the columns of B, real or complex; of multiprecision rows the
+        leading bits
     fields : shape (6, batch, rows), in the order of `FIELDS`
     numbers : the rows themselves, if they are multiprecision numbers
     tops : shape (batch, rows): x is the leading bits of 2**-tops numbers; None without `numbers`
@@ -42,8 +43,8 @@ class Described:
 
     @property
     def k(self) -> int:
-        """Length of the rows."""
-        return int(self.x.shape[-1])
+        """Real numbers of a row: a complex element has two."""
+        return int(self.x.shape[-1]) * parts_of(self.x)
 
     @cached_property
     def span(self) -> int:
@@ -70,7 +71,7 @@ class Described:
 
 
 def describe(x: npt.NDArray[Any] | Numbers) -> Described:
-    """Describe the rows of x, shape (batch, rows, k).
+    """Describe the rows of x, shape (batch, rows, elements); those of complex elements as rows of all their parts.
 
     Multiprecision rows are scaled so that their `top` is 0 (docs/definitions.md, section 1).
     """
@@ -83,24 +84,52 @@ def describe(x: npt.NDArray[Any] | Numbers) -> Described:
     batch, rows, k = x.shape
     fields = empty_fields(batch, rows)
     if k:
-        for at in row_tiles(batch, rows, k):
-            _describe_tile(x[at], fields[(slice(None), *at)])
+        for at in row_tiles(batch, rows, k * parts_of(x)):
+            _describe_tile(_parts(x[at]), fields[(slice(None), *at)])
     return Described(x, fields)
 
 
+def parts_of(x: npt.NDArray[Any]) -> int:
+    """Real numbers of an element: 2 of a complex one."""
+    return 2 if x.dtype.kind == "c" else 1
+
+
+def _parts(x: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The parts of complex elements, one element after the other along the last axis; x itself if it is real."""
+    return np.stack([x.real, x.imag], axis=-1).reshape(*x.shape[:-1], -1) if x.dtype.kind == "c" else x
+
+
+def larger_parts(x: npt.NDArray[Any], nonfinite: bool) -> Floats:
+    """abs(x) in float64, of complex elements the larger one of both parts: no more than the absolute value.
+
+    With `nonfinite`, parts that are NaN or Inf count as zero; without, there are none.
+    """
+    largest: Floats | None = None
+    for part in (x.real, x.imag) if x.dtype.kind == "c" else (x,):
+        values = np.abs(part.astype(np.float64, copy=False))
+        if nonfinite:
+            values[~np.isfinite(values)] = 0
+        largest = values if largest is None else np.maximum(largest, values, out=largest)
+    assert largest is not None
+    return largest
+
+
 def describing_workspace(shape: tuple[int, ...]) -> int:
-    """Bytes that are held while an operand of shape (batch, rows, k) is described: six float64 arrays of a tile."""
-    return 8 * 6 * min(TILE, prod(shape)) + OBJECTS
+    """Bytes that are held while rows of k real numbers, shape (batch, rows, k), are described.
+
+    These are six float64 arrays of a tile, and the parts of complex elements.
+    """
+    return 8 * 7 * min(TILE, prod(shape)) + OBJECTS
 
 
 def sample(
     x: npt.NDArray[Any], y: npt.NDArray[Any], whole: tuple[Described, Described] | None = None
 ) -> tuple[Least, Least]:
-    """The least values over the rows of both operands, shapes (batch, rows, k), by their first `SAMPLED` elements.
+    """The least values over the rows of both operands, shapes (batch, rows, k), by their first `SAMPLED` real numbers.
 
     `whole` are the descriptions of the whole rows; without them, the samples count as the whole rows.
     """
-    samples = [describe(side[..., :SAMPLED]) for side in (x, y)]
+    samples = [describe(side[..., : SAMPLED // parts_of(side)]) for side in (x, y)]
     left, right = (Least.of(part.on_host, of.on_host) for part, of in zip(samples, whole or samples, strict=True))
     return left, right
 

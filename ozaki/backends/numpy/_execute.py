@@ -21,6 +21,7 @@ from ozaki.backends.numpy._tiles import TILE
 from ozaki.backends.numpy._unrounded import COMBINED_SHARE, Unrounded
 from ozaki.backends.numpy._words import WordSlices
 from ozaki.backends.numpy.engines import Engine, engine_of
+from ozaki.backends.numpy.engines.complex_residues import ComplexResidueEngine
 from ozaki.backends.numpy.engines.residues import ResidueEngine
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.schemes import Scheme, Words, is_exact, scaling_of
@@ -82,6 +83,8 @@ def _exact(
 ) -> int:
     """Compute out by a scheme with exact slice products, NaN and Inf counted as zero; return the bytes of workspace.
 
+    The rounding of complex entries is that of their parts, which are neighbours in memory, as columns are.
+
     Of a matrix times its own transpose by residues, both operands have the same slices, and panels above the diagonal
     are the mirror images of those below.
     """
@@ -111,10 +114,22 @@ def _exact(
                 unrounded.add(of_rows, of_cols)
                 del of_rows, of_cols  # before those of the next slab are made
             some = None if combination is None else combination.at((b, rows, cols))
+            if isinstance(engine, ComplexResidueEngine):
+                assert not isinstance(out, Numbers)
+                of_parts = None if some is None or some.c is None else _parts(some.c)
+                some = None if some is None else replace(some, c=of_parts)
+                of_columns = np.repeat(nu[at_right, cols], 2, axis=1)
+                unrounded.round_into(_parts(out[b, rows, cols]), mu[at_left, rows], of_columns, some)
+                continue
             unrounded.round_into(out[b, rows, cols], mu[at_left, rows], nu[at_right, cols], some, same)
             if mirrored and not same:
                 _results.copy(out[b, rows, cols].swapaxes(1, 2), out[b, cols, rows])
     return _workspace(engine, stack, panel, combined)
+
+
+def _parts(c: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The parts of complex entries, whose rows are contiguous: a view with twice as many columns."""
+    return c.view(c.real.dtype)
 
 
 class Panel(NamedTuple):

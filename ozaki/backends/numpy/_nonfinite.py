@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -26,16 +27,39 @@ def patch(
 
     left and right are stacks of rows, shapes (batch or 1, m, k) and (batch or 1, n, k); `flags` holds, for each of
     the two, the numbers of nonfinite elements of its rows, shape (batch or 1, rows). The addend of `combination` has
-    the shape of out.
+    the shape of out. The real part of a complex product is the sum of x u and y (-v), the imaginary one of x v and y u,
+    of elements x + i y and u + i v.
     """
+    if out.dtype.kind != "c":
+        _patch([(left, right)], flags, out, combination)
+        return
+    _patch([(left.real, right.real), (left.imag, -right.imag)], flags, out.real, _part(combination, "real"))
+    _patch([(left.real, right.imag), (left.imag, right.real)], flags, out.imag, _part(combination, "imag"))
+
+
+def _part(combination: Combination | None, part: str) -> Combination | None:
+    """The expression of the real or the imaginary part of entries, whose factors are real."""
+    if combination is None or combination.c is None:
+        return combination
+    return replace(combination, c=getattr(combination.c, part))
+
+
+Terms = list[tuple[npt.NDArray[Any], npt.NDArray[Any]]]
+"""Pairs of real operands whose products are added."""
+
+
+def _patch(
+    terms: Terms, flags: list[npt.NDArray[np.int64]], out: npt.NDArray[Any], combination: Combination | None
+) -> None:
+    """Patch a real result, the sum of the products of `terms`."""
     for b in range(out.shape[0]):
-        i, j = (min(b, len(x) - 1) for x in (left, right))
-        rows, cols = (np.flatnonzero(flag[at]) for flag, at in zip(flags, (i, j), strict=True))
+        pairs = [(x[min(b, len(x) - 1)], y[min(b, len(y) - 1)]) for x, y in terms]
+        rows, cols = (np.flatnonzero(flag[min(b, len(flag) - 1)]) for flag in flags)
         for patched_rows, patched_cols in ((rows, np.arange(out.shape[2])), (np.arange(out.shape[1]), cols)):
             for r in range(0, len(patched_rows), _PATCH):
                 for c in range(0, len(patched_cols), _PATCH):
                     at = np.ix_(patched_rows[r : r + _PATCH], patched_cols[c : c + _PATCH])
-                    found = _sign_product(left[i], right[j], *at)
+                    found = _sign_product(pairs, *at)
                     if combination is not None:
                         found *= np.sign(combination.alpha.whole)
                         if combination.c is not None:
@@ -43,14 +67,13 @@ def patch(
                     out[b][at] = found
 
 
-def _sign_product(
-    a: npt.NDArray[Any], b: npt.NDArray[Any], rows: npt.NDArray[np.intp], cols: npt.NDArray[np.intp]
-) -> Floats:
-    """Multiply rows of a by rows of b, with finite elements replaced by their signs: shape (len(rows), len(cols))."""
+def _sign_product(terms: Terms, rows: npt.NDArray[np.intp], cols: npt.NDArray[np.intp]) -> Floats:
+    """Multiply rows by rows, with finite elements replaced by their signs: shape (len(rows), len(cols))."""
     total = np.zeros((rows.size, cols.size))
-    for h in range(0, a.shape[1], _PATCH):
-        x, y = (of[at.ravel(), h : h + _PATCH] for of, at in ((a, rows), (b, cols)))
-        total += np.matmul(_signs(x), _signs(y).T)
+    for a, b in terms:
+        for h in range(0, a.shape[1], _PATCH):
+            x, y = (of[at.ravel(), h : h + _PATCH] for of, at in ((a, rows), (b, cols)))
+            total += np.matmul(_signs(x), _signs(y).T)
     total[np.isnan(total)] = np.nan  # always the same NaN, whichever the processor returned
     return total
 

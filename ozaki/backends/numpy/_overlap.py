@@ -6,7 +6,7 @@ from math import inf
 
 import numpy as np
 
-from ozaki.backends.numpy._describe import Described
+from ozaki.backends.numpy._describe import Described, larger_parts
 from ozaki.backends.numpy._limbs import Floats
 from ozaki.bounds.overlap import ROWS, Indices, sampled_matrices, sampled_row
 
@@ -28,11 +28,13 @@ def overlap(left: Described, right: Described) -> float:
 
 
 def _magnitudes(x: Floats, rows: int) -> Floats:
-    """floor(abs(x) 2^(7 - top)) of sampled elements, shape (ROWS, count); `top` is that of the sampled elements."""
+    """floor(abs(x) 2^(7 - top)) of sampled elements, shape (ROWS, count); `top` is that of the sampled elements.
+
+    abs(x) of a complex element is the larger of its parts.
+    """
     segments, step, _ = Indices.of(x.shape[1])
     h = (step * np.arange(segments)[:, None] + np.arange(32)).ravel()
-    samples = np.abs(x[[sampled_row(r, rows) for r in range(ROWS)]][:, h[h < x.shape[1]]].astype(np.float64))
-    samples[~np.isfinite(samples)] = 0
+    samples = larger_parts(x[[sampled_row(r, rows) for r in range(ROWS)]][:, h[h < x.shape[1]]], nonfinite=True)
     tops = np.frexp(samples.max(axis=1))[1]
     magnitudes: Floats = np.floor(np.ldexp(samples, (7 - tops)[:, None]))
     return magnitudes

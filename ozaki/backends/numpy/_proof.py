@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ozaki.backends.numpy._describe import OBJECTS, Described, along_memory, scale, turned
+from ozaki.backends.numpy._describe import OBJECTS, Described, along_memory, larger_parts, scale, turned
 from ozaki.backends.numpy._limbs import Floats
 from ozaki.backends.numpy._tiles import TILE, row_tiles
 from ozaki.bounds.description import LEAST_LEADING
@@ -28,7 +28,7 @@ def lower_bound(left: Described, right: Described, level: Level) -> Floats:
     """Lower bounds of (abs(A) abs(B))_ij, shape (batch, m, n), in units of 2**(top_i + top_j) 4**-bits of the level."""
     if level == "wide":
         return _wide_product(left, right)
-    return _product(left, right, NARROW_BITS, np.float32, _indices(left.k, level == "sampled"))
+    return _product(left, right, NARROW_BITS, np.float32, _indices(left.x.shape[-1], level == "sampled"))
 
 
 def _wide_product(left: Described, right: Described) -> Floats:
@@ -38,7 +38,7 @@ def _wide_product(left: Described, right: Described) -> Floats:
     where all products of elements are zero.
     """
     bits = wide_bits(left.k)
-    product = _product(left, right, bits, np.float64, _slabs(left.k))
+    product = _product(left, right, bits, np.float64, _slabs(left.x.shape[-1]))
     if not product.all():
         _bound_by_exponents(product, left, right, 2 * bits)
     return product
@@ -103,7 +103,7 @@ def _bound_by_exponents(lower: Floats, left: Described, right: Described, unit_e
     powers = _leading_exponents(left), _leading_exponents(right)
     last = [len(e) - 1 for e in powers]
     met = np.zeros(lower.shape, bool)  # whether there is an index at which both rows are nonzero
-    for hs in _slabs(left.k):
+    for hs in _slabs(left.x.shape[-1]):
         a, b = ((e[..., hs] > EMPTY_TOP).astype(np.float32) for e in powers)
         met |= np.matmul(a, b.swapaxes(1, 2)) > 0  # often few entries do
     zero = lower == 0
@@ -113,22 +113,22 @@ def _bound_by_exponents(lower: Floats, left: Described, right: Described, unit_e
         j = np.nonzero(met[at, i])[0]
         row, columns = powers[0][min(at, last[0]), i], powers[1][min(at, last[1])]
         for part in np.array_split(j, 1 + len(j) * SLAB // TILE):
-            sums = ((row[hs] + columns[part, hs]).max(axis=-1) for hs in _slabs(left.k))
+            sums = ((row[hs] + columns[part, hs]).max(axis=-1) for hs in _slabs(left.x.shape[-1]))
             lower[at, i, part] = np.ldexp(1.0, functools.reduce(np.maximum, sums) + unit_exponent)
 
 
 def _magnitudes(operand: Described, bits: int, hs: Any, dtype: Any) -> npt.NDArray[Any]:
-    """floor(abs(x) 2**(bits - top)) at the inner indices hs, a slice or an array, shape (batch, rows, indices)."""
+    """floor(abs(x) 2**(bits - top)) at the inner indices hs, a slice or an array, shape (batch, rows, indices).
+
+    abs(x) of a complex element is the larger of its parts (B11).
+    """
     x = operand.x[..., hs]
     description = operand.on_host
     exponents = np.where(description.empty, 0, bits - description.top)
     nonfinite = bool(description.nonfinite.any())
     magnitudes = np.empty(turned(x, x).shape, dtype)
     for at, piece, of_rows in along_memory(x, exponents):
-        values = np.abs(piece.astype(np.float64, copy=False))
-        if nonfinite:
-            values[~np.isfinite(values)] = 0
-        magnitudes[at] = np.floor(scale(values, of_rows))
+        magnitudes[at] = np.floor(scale(larger_parts(piece, nonfinite), of_rows))
     return turned(magnitudes, x)
 
 
@@ -181,14 +181,14 @@ def _leading_exponents(operand: Described) -> npt.NDArray[np.int32]:
     tops = operand.on_host.top.astype(np.int32)
     leading = np.empty(operand.x.shape, np.int32)
     for b, rows in row_tiles(*operand.x.shape):
-        for hs in _slabs(operand.k):
-            x = operand.x[b, rows, hs]
+        for hs in _slabs(operand.x.shape[-1]):
+            x = larger_parts(operand.x[b, rows, hs], nonfinite=True)
             if operand.numbers is None or operand.tops is None:
-                exponents = np.frexp(x.astype(np.float64, copy=False))[1] - 1 - tops[b, rows, None]
+                exponents = np.frexp(x)[1] - 1 - tops[b, rows, None]
             else:
                 # Not those of x, where elements below 2**(top - 1000) count as larger than they are.
                 below = operand.numbers.exponents[b, rows, hs] - operand.tops[b, rows, None]
                 exponents = np.where(below > LEAST_LEADING, below - 1, EMPTY_TOP + 1).astype(np.int32)
-            exponents[(x == 0) | ~np.isfinite(x)] = 2 * EMPTY_TOP
+            exponents[x == 0] = 2 * EMPTY_TOP
             leading[b, rows, hs] = exponents
     return leading

@@ -32,8 +32,11 @@ def worst_quotient(left: Described, right: Described, scheme: Scheme, c: npt.NDA
     ----------
     left, right : the operands
     scheme : of the product
-    c : the product by this scheme, rounded to any format, shape (batch, m, n); entries of NaN and Inf do not count
+    c : the product by this scheme, rounded to any format, shape (batch, m, n); entries of NaN and Inf do not count. Of
+        a complex product the parts of an entry count one by one
     """
+    if isinstance(c, np.ndarray) and c.dtype.kind == "c":
+        return max(worst_quotient(left, right, scheme, part) for part in (c.real, c.imag))
     exponent = -scaling_of(scheme, left.k).base  # so that no error underflows
     terms = error_terms(left.on_host, right.on_host, scheme, scheme.dropped(left.k, (left.span, right.span)), exponent)
     tops = [x.on_host.top + x.on_host.scale for x in (left, right)]

@@ -77,31 +77,16 @@ def _complex_slices(
     operand: Described | Slices, mu: npt.NDArray[np.int64], engine: ComplexResidueEngine, side: str, b: slice,
     rows: slice, hs: slice,
 ) -> Floats:  # fmt: skip
-    """The slices of complex elements, shape (planes, batch, rows, k), from rows of their parts (`_complex.real_rows`).
-
-    `rows` and `hs` are rows and inner indices of parts; slices have half as many inner indices, and of the right
-    operand half as many rows.
-    """
-    pair = 2 if side == "right" else 1
+    """The slices of complex elements, shape (planes, batch, rows, k), from the residues of their parts."""
     if isinstance(operand, Slices):
-        return operand.planes[:, b, _part_of(rows, pair), _part_of(hs, 2)]
-    mu = mu[b, rows][:, ::pair]
-    x = operand.x[b, rows, hs][:, ::pair]
-    real, imaginary = x[..., ::2], x[..., 1::2]
-    planes = np.empty((2 * engine.planes, *real.shape))
-    of_parts = ResidueEngine(engine.scheme, engine.k, engine.slab, engine.crt)
+        return operand.planes[:, b, rows, hs]
+    x, mu = operand.x[b, rows, hs], mu[b, rows]
+    planes = np.empty((engine.planes, *x.shape))
     everything = slice(None), slice(None), slice(None)
-    for part, to in ((real, planes[: engine.planes]), (imaginary, planes[engine.planes :])):
-        to[...] = slices_of(replace(operand, x=part), mu, of_parts, side, *everything)
-    if side == "right":  # whose rows (u, -v, ...) have the imaginary parts with the other sign
-        np.negative(planes[engine.planes :], out=planes[engine.planes :])
+    for part, to in zip((x.real, x.imag), np.split(planes, 2), strict=True):
+        to[...] = slices_of(replace(operand, x=part), mu, engine.of_parts, side, *everything)
     engine.join_parts(planes)
     return planes
-
-
-def _part_of(x: slice, by: int) -> slice:
-    """The slice of an axis of which `by` neighbours are one."""
-    return slice(*(None if each is None else each // by for each in (x.start, x.stop)))
 
 
 def _slices_of_numbers(x: Numbers, mu: npt.NDArray[np.int64], engine: Engine, side: str) -> Floats:

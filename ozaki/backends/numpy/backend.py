@@ -26,7 +26,7 @@ from ozaki.backends.numpy.work import Work
 from ozaki.multiprecision.arithmetic import broadcast_to as broadcast_numbers
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.planning.question import Machine
-from ozaki.schemes import Words
+from ozaki.schemes import ComplexResidues, Scheme, Words
 
 name = "numpy"
 engines: tuple[str, ...] = ("float64", "int8")
@@ -83,6 +83,11 @@ def engine_name(plan: Plan, combined: bool = False) -> str:
     if isinstance(plan.scheme, Words):
         return f"NumPy, model of {plan.scheme.core.name} tensor cores"
     return "NumPy, int8 slices" if plan.engine == "int8" else "NumPy, float64 BLAS"
+
+
+def splits_complex(scheme: Scheme | Words | None, engine: str) -> bool:
+    """Whether complex rows are split: for complex residues, but not into the slices of "int8"."""
+    return isinstance(scheme, ComplexResidues) and engine != "int8"
 
 
 def steps(plan: Plan) -> str:

@@ -69,6 +69,21 @@ class View(NamedTuple):
         return tuple(s // itemsize for s in self.strides)
 
     @property
+    def parts(self) -> int:
+        """Real numbers of an element: 2 of a complex one."""
+        return 2 if self.char in "FD" else 1
+
+    @property
+    def ctype_of_part(self) -> str:
+        """The C name of the dtype of a part; of a real array `ctype`."""
+        return _CTYPES[{"F": "f", "D": "d"}.get(self.char, self.char)]
+
+    @property
+    def steps_of_parts(self) -> tuple[int, ...]:
+        """Strides in real numbers; of a real array `steps`."""
+        return tuple(self.parts * step for step in self.steps)
+
+    @property
     def along_k(self) -> int:
         """1 if neighbours along k lie closer together in memory than neighbouring rows, else 0; of (batch, rows, k)."""
         return int(self.shape[1] == 1 or abs(self.strides[2]) <= abs(self.strides[1]))
@@ -143,6 +158,14 @@ class Array:
         shape = *self.shape[:axis], 1, *self.shape[axis:]
         strides = *self.strides[:axis], 0, *self.strides[axis:]
         return Array(self.buffer, self.offset, self.char, shape, strides)
+
+    @property
+    def real_parts(self) -> tuple[Array, ...]:
+        """The real parts of all elements and, of a complex array, the imaginary ones."""
+        if self.view.parts == 1:
+            return (self,)
+        char, half = self.char.lower(), self.itemsize // 2
+        return tuple(Array(self.buffer, self.offset + i * half, char, self.shape, self.strides) for i in (0, 1))
 
     def swapped(self) -> Array:
         """The array with its last two axes exchanged."""

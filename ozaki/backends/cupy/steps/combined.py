@@ -38,7 +38,7 @@ class Combined(Array):
 
 
 Expression = tuple[str, Any]
-"""What a kernel's builder is given of an expression: the C type of c, and the argument but for the address."""
+"""What a kernel's builder is given of an expression: the C type of c or its parts, the argument but for the address."""
 
 
 def expression_of(out: Array) -> Expression | None:
@@ -46,7 +46,7 @@ def expression_of(out: Array) -> Expression | None:
     if not isinstance(out, Combined):
         return None
     assert out.c is not None
-    return out.c.view.ctype, (out.alpha, out.beta, None, *out.c.view.steps)
+    return out.c.view.ctype_of_part, (out.alpha, out.beta, None, *out.c.view.steps_of_parts)
 
 
 def macros_of(expression: Expression | None) -> Macros:

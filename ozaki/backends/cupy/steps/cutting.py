@@ -31,16 +31,17 @@ def split(b: Builder, device: Device, operand: Described, side: str, scheme: Ker
 @lru_cache(maxsize=1024)
 def _split_kernel(view: View, side: str, scheme: KernelScheme, layout: Layout, largest: bool) -> Kernel:
     batch, rows, k = view.shape
-    scaling = scaling_of(scheme, k)
+    scaling = scaling_of(scheme, view.parts * k)
+    of_block = min(32, 256 // view.itemsize)  # rows
     macros = cutting_macros(view, side, scheme, layout) | {"LARGEST": int(largest)}
     assert scaling.statistic == "peak" or not largest
     statistic = magnitude_bits(k) if largest else FIELDS.index(scaling.statistic)
-    grid = (batch * ceil(layout.rows / 32) * (layout.k // 128),)
+    grid = (batch * ceil(layout.rows / of_block) * (layout.k // 128),)
     file, function, threads = "conversion/split.cu", "split", 128
     if isinstance(scheme, Digits) and scheme.word == "fp16":
         file, function, threads = "conversion/split_fp16.cu", "split_fp16", 256
     return Kernel.of(
-        file, function, macros, grid, (threads,), None, *view.steps, rows, k, layout.rows, layout.k, None,
+        file, function, macros, grid, (threads,), None, *view.steps_of_parts, rows, k, layout.rows, layout.k, None,
         batch * rows, statistic, scaling.step, scaling.base, scaling.threshold, None, None,
         layout.matrix_bytes, layout.row_bytes, layout.slice_bytes, layout.slab, layout.slab_stride,
         *cutting_constants(scheme, side, layout),
@@ -50,7 +51,8 @@ def _split_kernel(view: View, side: str, scheme: KernelScheme, layout: Layout, l
 def cutting_macros(view: View, side: str, scheme: KernelScheme, layout: Layout) -> Macros:
     """The macros of kernels/conversion/cut.cuh, and ALONG_K; `side`: "left" or "right"."""
     return {
-        "INPUT": view.ctype,
+        "INPUT": view.ctype_of_part,
+        "REALS": view.parts,
         "SLICES": scheme.count,
         "LIMBS": constants.image_limbs(scheme),
         "DIGIT_BITS": scheme.bits if isinstance(scheme, Digits) else 0,

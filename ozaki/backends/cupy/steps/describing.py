@@ -44,11 +44,15 @@ def describe_into(b: Builder, x: Array, fields: Array) -> None:
 @lru_cache(maxsize=1024)
 def _describe_kernels(view: View) -> tuple[int, tuple[Kernel, ...]]:
     """Bytes that the first kernel hands to the second, 0 if there is only one; and these kernels."""
-    batch, rows, k = view.shape
+    (batch, rows, k), steps, parts = view.shape, view.steps_of_parts, view.parts
     if batch * rows == 0:
         return 0, ()
-    # Elements of a row that a thread keeps in registers: HELD of kernels/conversion/describe.cu.
-    held = 256 // view.itemsize if view.along_k or view.itemsize == 8 else 48
+    k *= parts
+    if steps[2] == parts:  # all parts of a row are neighbours, as if elements were real
+        steps, parts = (*steps[:2], 1), 1
+    # Real numbers of a row that a thread keeps in registers: HELD of kernels/conversion/describe.cu.
+    itemsize = view.itemsize // view.parts
+    held = 256 // itemsize if view.along_k or itemsize == 8 else 48
     if view.along_k:
         warps = next((w for w in (1, 2, 4) if 32 * held * w >= k), 8)
         segment = max(min(32 * held, round_up(-(-k // warps), 256)), 256) * warps
@@ -56,8 +60,8 @@ def _describe_kernels(view: View) -> tuple[int, tuple[Kernel, ...]]:
     else:
         warps, segment, group, finish_group = 8, 8 * held, 32, 32
     segments = max(-(-k // segment), 1)
-    macros: Macros = {"INPUT": view.ctype, "ALONG_K": view.along_k}
-    arguments = (None, None, None, *view.steps, *view.shape, segment, segments, warps, magnitude_bits(k))
+    macros: Macros = {"INPUT": view.ctype_of_part, "REALS": parts, "ALONG_K": view.along_k}
+    arguments = (None, None, None, *steps, batch, rows, k, segment, segments, warps, magnitude_bits(k))
     grid = (batch * -(-rows // group) * segments,)
     first = Kernel.of("conversion/describe.cu", "describe", macros, grid, (256,), *arguments)
     if segments == 1:

@@ -36,10 +36,13 @@ class MagnitudeLayout(NamedTuple):
     bits: int = NARROW_BITS
 
     @classmethod
-    def of(cls, device: Device, level: str, m: int, n: int, k: int) -> MagnitudeLayout:
-        """The layout for a level of proof, in tiles where a kernel of the device keeps their products in registers."""
+    def of(cls, device: Device, level: str, m: int, n: int, k: int, parts: int = 1) -> MagnitudeLayout:
+        """The layout for a level of proof, in tiles where a kernel of the device keeps their products in registers.
+
+        `k` elements of a row, of `parts` real numbers each.
+        """
         if level == "wide":
-            return cls((m, round_up(n, 4)), round_up(k, 128), bits=wide_bits(k))
+            return cls((m, round_up(n, 4)), round_up(k, 128), bits=wide_bits(parts * k))
         sampled = level == "sampled"
         taken = (k // EVERY) * SAMPLE + min(k % EVERY, SAMPLE) if sampled else k
         taken = min(taken, NARROW_DEPTH)  # a sum over a part of k is a lower bound, too
@@ -127,7 +130,7 @@ def room_for_one_read(b: Builder, device: Device, left: Array, right: Array) -> 
 def magnitudes(b: Builder, device: Device, left: Described, right: Described, level: str) -> Magnitudes:
     """The magnitudes for a level of proof: those that were taken when the operands were split, or new ones."""
     (_, m, k), n = left.x.shape, right.x.shape[1]
-    layout = MagnitudeLayout.of(device, level, m, n, k)
+    layout = MagnitudeLayout.of(device, level, m, n, k, left.x.view.parts)
     found: Magnitudes | None = left.magnitudes
     if found is not None and found is right.magnitudes and found.layout == layout:
         return found
@@ -139,12 +142,12 @@ def magnitudes(b: Builder, device: Device, left: Described, right: Described, le
 
 @lru_cache(maxsize=1024)
 def _taking_kernel(left: View, right: View, largest: tuple[bool, bool], layout: MagnitudeLayout) -> Kernel:
-    macros: Macros = {"MAGNITUDE": "int8_t" if layout.char == "b" else "double"}
+    macros: Macros = {"MAGNITUDE": "int8_t" if layout.char == "b" else "double", "REALS": left.parts}
     for side, view, tile, alone in zip("AB", (left, right), layout.tiles, largest, strict=True):
-        macros |= {f"INPUT_{side}": view.ctype, f"ALONG_K_{side}": view.along_k, f"TILE_{side}": tile}
+        macros |= {f"INPUT_{side}": view.ctype_of_part, f"ALONG_K_{side}": view.along_k, f"TILE_{side}": tile}
         macros |= {f"LARGEST_{side}": int(alone)}
     views = list(zip((left, right), layout.rows, strict=True))
     blocks = [view.shape[0] * ceil(rows / 32) * (layout.k // 128) for view, rows in views]
-    operands = [(None, None, None, view.shape[1], rows, *view.steps) for view, rows in views]
+    operands = [(None, None, None, view.shape[1], rows, *view.steps_of_parts) for view, rows in views]
     sizes = blocks[0], left.shape[2], layout.k, layout.bits, int(layout.sampled)
     return Kernel.of("proof/proof.cu", "magnitudes", macros, (sum(blocks),), (256,), *operands, *sizes)

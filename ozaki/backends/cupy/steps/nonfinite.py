@@ -26,10 +26,11 @@ def patch(b: Builder, left: Described, right: Described, out: Array) -> None:
 @lru_cache(maxsize=1024)
 def _patch_kernel(a: View, b: View, out: View, expression: Expression | None) -> Kernel:
     batch, m, n = out.shape
-    macros: Macros = {"INPUT_A": a.ctype, "INPUT_B": b.ctype, "OUTPUT": out.ctype}
+    macros: Macros = {"INPUT_A": a.ctype_of_part, "INPUT_B": b.ctype_of_part, "OUTPUT": out.ctype_of_part}
+    macros["REALS"] = out.parts
     macros |= macros_of(expression)
     grid = (batch * ceil(m / _BLOCK[0]) * ceil(n / _BLOCK[1]),)
-    steps = ((0 if view.shape[0] == 1 else view.steps[0], *view.steps[1:]) for view in (a, b, out))
+    steps = ((0 if view.shape[0] == 1 else view.steps_of_parts[0], *view.steps_of_parts[1:]) for view in (a, b, out))
     sizes = a.shape[0], b.shape[0], m, n, a.shape[2]
     more = arguments_of(expression)
     return Kernel.of(

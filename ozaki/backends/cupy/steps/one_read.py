@@ -51,7 +51,7 @@ microseconds instead of 761 for contiguous rows of 16384 float32, 762 instead of
 
 def fits(scheme: KernelScheme | Words, layout: Layout, view: View, whole: bool) -> bool:
     """Whether a kernel of this file can split the operand faster than two; `whole`: with a whole description."""
-    if layout.tile == 0:
+    if layout.tile == 0 or view.parts == 2:
         return False
     if isinstance(scheme, Words):
         return layout.k <= _LONGEST_OF_WORDS

@@ -34,8 +34,8 @@ class Described:
 
     @property
     def k(self) -> int:
-        """Elements of a row: the inner dimension."""
-        return self.x.shape[2]
+        """Real numbers of a row: a complex element has two."""
+        return self.x.view.parts * self.x.shape[2]
 
     def some_rows(self, b: Builder, batch: tuple[int, int], rows: tuple[int, int]) -> Described:
         """Some rows of some matrices, both given as (first, one after the last).

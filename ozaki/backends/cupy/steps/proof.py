@@ -112,10 +112,10 @@ def _multiply(b: Builder, types: GemmTypes, of: Magnitudes, products: Array) -> 
 @lru_cache(maxsize=1024)
 def _exponents_kernel(left: View, right: View, known: tuple[int, ...], padded: int, ld: int, raised: int) -> Kernel:
     """`known`: the least exponents that elements of both operands are known to have, relative to their row's top."""
-    macros: Macros = {"INPUT_A": left.ctype, "INPUT_B": right.ctype}
+    macros: Macros = {"INPUT_A": left.ctype_of_part, "INPUT_B": right.ctype_of_part, "REALS": left.parts}
     operands = []
     for view, least in zip((left, right), known, strict=True):
-        (batch, rows, _), steps = view.shape, view.steps
+        (batch, rows, _), steps = view.shape, view.steps_of_parts
         operands.append((None, None, rows, *((rows, steps[0]) if batch > 1 else (0, 0)), *steps[1:], least))
     tiles = [ceil(view.shape[1] / 64) for view in (left, right)]
     grid = (max(left.shape[0], right.shape[0]) * tiles[0] * tiles[1],)

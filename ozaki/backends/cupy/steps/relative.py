@@ -29,7 +29,7 @@ def worst_quotient(
     ----------
     terms : of the image error, in units of 2**exponent
     left, right : the descriptions of both operands
-    c : the product, shape (batch, m, n)
+    c : the product, shape (batch, m, n); the parts of a complex entry count one by one
     """
     places: list[Place] = []
     for description, of in ((left, terms.left), (right, terms.right)):
@@ -39,9 +39,10 @@ def worst_quotient(
             b.add(Upload(b.stream, np.ascontiguousarray(data).tobytes(), place))
             places.append(place)
     worst = b.zeroed("worst quotient", 8)
-    entries = (c.exponents.at, c.limbs.at) if isinstance(c, NumbersArray) else (c.at,)
-    kernel = _kernel(c.view, exponent, terms.left.shape[1:], terms.right.shape[1:])
-    b.launch(kernel, *places, *entries, Out(worst))
+    for part in (c,) if isinstance(c, NumbersArray) else c.real_parts:
+        entries = (part.exponents.at, part.limbs.at) if isinstance(part, NumbersArray) else (part.at,)
+        kernel = _kernel(part.view, exponent, terms.left.shape[1:], terms.right.shape[1:])
+        b.launch(kernel, *places, *entries, Out(worst))
     arrival = b.to_host("worst quotient", worst, (1,), "q")
     b.release(*places, worst)
 

@@ -19,7 +19,7 @@ from ozaki.schemes import magnitude_bits
 
 
 def sample(b: Builder, x: Array, y: Array, whole: tuple[Described, Described] | None = None) -> Evidence:
-    """Begin to find what the first `SAMPLED` elements of float32 rows show; the evidence is (Least, Least).
+    """Begin to find what the first `SAMPLED` real numbers of float32 rows show; the evidence is (Least, Least).
 
     Parameters
     ----------
@@ -52,9 +52,9 @@ _ROWS_AT_ONCE, _MOST_BLOCKS = 32, 128
 @lru_cache(maxsize=1024)
 def _sample_kernel(blocks: int, x: View, y: View, whole: bool) -> tuple[Kernel, int]:
     """The kernel, and the bits of the magnitudes that it sums."""
-    some = min(x.shape[2], SAMPLED)
-    macros: Macros = {"INPUT": x.ctype, "LEFT_ALONG_K": x.along_k, "RIGHT_ALONG_K": y.along_k}
+    some = min(x.parts * x.shape[2], SAMPLED)
+    macros: Macros = {"INPUT": x.ctype_of_part, "REALS": x.parts, "LEFT_ALONG_K": x.along_k, "RIGHT_ALONG_K": y.along_k}
     macros |= {"WHOLE": int(whole), "MOST": SAMPLED}
-    sides = ((None, *view.steps, *view.shape[:2], None) for view in (x, y))
+    sides = ((None, *view.steps_of_parts, *view.shape[:2], None) for view in (x, y))
     more = some, (width := magnitude_bits(some)), 2.0**-width, int(whole)
     return Kernel.of("proof/sample.cu", "sample", macros, (2 * blocks,), (256,), *sides, None, *more), width

@@ -18,8 +18,9 @@ from ozaki.backends.cupy.steps.cutting import accumulator_moduli
 from ozaki.backends.cupy.steps.numbers import NumbersArray
 from ozaki.backends.cupy.steps.operands import Scales
 from ozaki.backends.cupy.steps.wide import combine, round_wide
-from ozaki.schemes import Digits, Residues, constants
+from ozaki.schemes import ComplexSlices, Digits, Residues, constants
 from ozaki.schemes.constants import KernelScheme
+from ozaki.schemes.moduli import root_of_minus_one
 
 
 class Moduli(NamedTuple):
@@ -120,7 +121,8 @@ class Unrounded:
                 some.round_into(b, device, out.part(0, i, last).part(2, col, end))
             return
         of_out = expression_of(out)
-        kernel = _recombine_kernel(self.scheme, self.planes.view, out.view, self.left.step, self.right.step, of_out)
+        recombine = _recombine_complex_kernel if isinstance(self.scheme, ComplexSlices) else _recombine_kernel
+        kernel = recombine(self.scheme, self.planes.view, out.view, self.left.step, self.right.step, of_out)
         b.launch(kernel, self.planes, self.left.mu, self.right.mu, Out(out.at), *addend_of(out))
 
 
@@ -149,6 +151,21 @@ def _recombine_kernel(
         "conversion/recombine.cu", "recombine", macros, grid, (32, 8), None, *planes.steps[:3],
         None, mu_step, None, nu_step, None, *out.steps, m, n,
         *([_crt_constants(scheme)] if isinstance(scheme, Residues) else []), *arguments_of(expression),
+    )  # fmt: skip
+
+
+@lru_cache(maxsize=1024)
+def _recombine_complex_kernel(
+    scheme: ComplexSlices, planes: View, out: View, mu_step: int, nu_step: int, expression: Expression | None
+) -> Kernel:
+    batch, m, n = out.shape
+    macros: Macros = {"OUTPUT": out.ctype_of_part, "MODULI": scheme.of.count, "LIMBS": constants.product_limbs(scheme)}
+    macros |= {"PAIRS": sum(map(bool, map(root_of_minus_one, scheme.of.moduli)))} | macros_of(expression)
+    of_moduli = struct((*constants.crt_constants(scheme.of), *constants.complex_moduli_constants(scheme)))
+    return Kernel.of(
+        "conversion/recombine_complex.cu", "recombine_complex", macros, (ceil(m / 8), ceil(n / _COLUMNS), batch),
+        (32, 8), None, *planes.steps[:3], None, mu_step, None, nu_step, None, *out.steps_of_parts, m, n, of_moduli,
+        *arguments_of(expression),
     )  # fmt: skip
 
 

@@ -9,39 +9,52 @@ import numpy as np
 from ozaki.backends.numpy._limbs import Floats
 from ozaki.backends.numpy._tiles import TILE
 from ozaki.backends.numpy.engines.residues import ResidueEngine, balanced, least_product, reduce
-from ozaki.schemes import ComplexResidues, blas
+from ozaki.schemes import ComplexSlices, Residues, blas
 from ozaki.schemes.blas import LEAST_DEPTH
 from ozaki.schemes.moduli import exact_complex_moduli, root_of_minus_one
 from ozaki.schemes.residues import remainders
 
 
-def complex_engine(scheme: ComplexResidues, k: int, int8: bool) -> ResidueEngine:
-    """The engine of complex residues for rows of k parts; with `int8`, that of the real product of parts."""
-    if int8:
-        return ResidueEngine.of(scheme, k, int8)
-    slab = max(2, min(k, blas.DEPTH))
-    moduli = exact_complex_moduli(max(slab // 2, LEAST_DEPTH), 53, least_product(scheme))
-    return ComplexResidueEngine(scheme, k, slab, remainders(moduli))
-
-
 @dataclass(frozen=True)
 class ComplexResidueEngine(ResidueEngine):
-    """The engine of complex residues: inner indices are those of parts, entries all parts of entries.
+    """The engine of complex slices, of elements and entries that are complex.
 
     Modulo m, with s the root of -1, a complex element x + i y has the slices x + s y and x - s y, and two products of
-    slices are P = Re + s Im and Q = Re - s Im of an entry. So each of `planes` is two products of half the rows, and
-    of half the inner indices.
+    slices are P = Re + s Im and Q = Re - s Im of an entry.
     """
+
+    @classmethod
+    def of(cls, scheme: Residues, k: int, int8: bool) -> ComplexResidueEngine:
+        """The engine for rows of k real numbers; there is none with `int8`."""
+        assert isinstance(scheme, ComplexSlices) and not int8
+        slab = max(1, min(k, blas.DEPTH) // 2)
+        moduli = exact_complex_moduli(max(slab, LEAST_DEPTH), 53, least_product(scheme))
+        return cls(scheme, k // 2, slab, remainders(moduli))
+
+    @property
+    def planes(self) -> int:
+        """Number of matrix products for each slab: two for each modulus."""
+        return 2 * len(self.crt.moduli)
 
     @property
     def what(self) -> str:
         """Number and kind of the planes, for people."""
-        return f"complex residues modulo {self.planes} numbers"
+        return f"complex residues modulo {len(self.crt.moduli)} numbers"
 
     @property
     def split_copies(self) -> int:
         """Arrays held while a tile is split, and while its slices are made of its residues."""
         return super().split_copies + 2
+
+    @property
+    def rounding_copies(self) -> int:
+        """Arrays held while a tile is rounded: those of the real and of the imaginary parts."""
+        return 2 * super().rounding_copies
+
+    @property
+    def of_parts(self) -> ResidueEngine:
+        """The engine that makes residues of the parts of elements."""
+        return ResidueEngine(self.scheme, self.k, self.slab, self.crt)
 
     def join_parts(self, planes: Floats) -> None:
         """Make slices of residues: of x and y, the first and the second half of the planes, x + s y and x - s y."""
@@ -66,7 +79,7 @@ class ComplexResidueEngine(ResidueEngine):
 
     def limbs(self, sums: Floats) -> Floats:
         """The limbs of the real and the imaginary part of each entry, one after the other; overwrites `sums`."""
-        count, entries = self.planes, sums.shape[1]
+        count, entries = len(self.crt.moduli), sums.shape[1]
         y = np.empty((count + 1, entries, 2))
         scratch = np.empty(entries)
         for t, m in enumerate(self.crt.moduli):

@@ -135,7 +135,7 @@ class ResidueEngine:
 
     def limbs_of_residues(self, y: Floats) -> Floats:
         """Do as `limbs` does, from the residues y_t of each entry; y has a row more, which is overwritten."""
-        count = self.planes
+        count = len(self.crt.moduli)
         np.matmul(np.array([1.0 / m for m in self.crt.moduli]), y[:count], out=y[count])
         np.rint(y[count], out=y[count])
         weights = weight_limbs(self.crt)

@@ -21,8 +21,8 @@ from ozaki.backends.cupy.steps.engines.fused_residues import FusedResidues
 from ozaki.backends.cupy.steps.engines.tiled import tiles_of
 from ozaki.backends.cupy.steps.engines.winograd import Winograd
 from ozaki.backends.cupy.steps.engines.word_mma import MmaWords
-from ozaki.schemes import Digits, Residues, Scheme, Words
-from ozaki.schemes.constants import KernelScheme
+from ozaki.schemes import ComplexResidues, ComplexSlices, Digits, Residues, Scheme, Words
+from ozaki.schemes.constants import MOST_AT_ONCE, KernelScheme
 from ozaki.schemes.digits import LEAST_FP16_BITS, MOST_FP16_BITS
 
 
@@ -63,6 +63,11 @@ def engine_of(device: Device, plan: Plan, multiprecision: bool = False, combined
         least = workspace_of(engine, plan.scheme, k, batch, *units_of(engine, plan.scheme, k))
         return engine if limit >= 2 * least else cublas
     return engine
+
+
+def has_complex_slices(scheme: Scheme | Words | None) -> bool:
+    """Whether there are kernels that split complex rows into the slices of this scheme, and round their products."""
+    return isinstance(scheme, ComplexResidues) and not scheme.several and scheme.slices.count <= MOST_AT_ONCE
 
 
 def slices_obstacle(scheme: Scheme, asked: str) -> str | None:
@@ -126,6 +131,7 @@ def _own_engine(
     """The fastest of the library's own int8 kernels; None if the device has none for these slices."""
     if device.wgmma_tiles is None or (isinstance(scheme, Residues) and not fused_residues.multiplies(scheme)):
         return None
+    quadrants = quadrants and not isinstance(scheme, ComplexSlices)
     if quadrants and isinstance(scheme, Residues) and winograd.faster(scheme, batch, shape):
         return Winograd(device)
     if isinstance(scheme, Digits) and not fused_digits.multiplies(device, scheme, shape[1]):
