@@ -45,13 +45,13 @@ class Machine:
     def obstacle(self, scheme, engine):
         return None
 
-    def seconds(self, stack, k, dtype, way):
+    def seconds(self, sizes, dtype, way):
         if way is None:
             return self.native
         return self.each * way.products if way.exact else self.words
 
-    def fastest(self, stack, k, dtype, ways):
-        return min(ways, key=lambda way: self.seconds(stack, k, dtype, way))
+    def fastest(self, sizes, dtype, ways):
+        return min(ways, key=lambda way: self.seconds(sizes, dtype, way))
 
 
 QUICK_SLICES, QUICK_WORDS = Machine(each=0.01), Machine(words=0.1)

@@ -479,7 +479,9 @@ def test_compiles_within_registers(arch, file, macros):
         allowed = (COMPLEX_FRAME if of_complex else FRAME).get(name, 0) + put_aside(macros)
         assert frame <= allowed, f"{name} uses {frame} bytes of local memory, more than {allowed}: {report}"
         spilled = sum(map(int, re.search(r"(\d+) bytes spill stores, (\d+) bytes spill loads", report).groups()))
-        assert spilled <= (COMPLEX_SPILLED if of_complex else SPILLED).get(name, 0), f"{name} spills {spilled} bytes: {report}"
+        assert spilled <= (COMPLEX_SPILLED if of_complex else SPILLED).get(name, 0), (
+            f"{name} spills {spilled} bytes: {report}"
+        )
         registers = int(re.search(r"Used (\d+) registers", report)[1])
         limit = WIDE_REGISTERS.get(name, REGISTERS[name]) if wide else REGISTERS[name]
         if "ADDEND" in macros and name in COMBINED_REGISTERS:

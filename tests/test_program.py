@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from ozaki._accuracy import Accuracy
+from ozaki._operands import shapes
 from ozaki._plan import Plan
 from ozaki._report import counted
 from ozaki.backends.cupy import devices
@@ -302,11 +303,11 @@ def test_engines_by_the_record_of_a_device():
 def test_machines_answer_without_a_gpu():
     rtx_5090 = devices.of("120", multiprocessors=170, shared_memory=102400)
     h100, a100, unknown = (Machine(device) for device in (H100, A100, rtx_5090))
-    stack, k = (1, 4096, 4096), 4096
-    assert h100.fastest(stack, k, "float64", (Residues(14), None)) == Residues(14)
-    assert a100.fastest(stack, k, "float64", (Digits(7), None)) is None
-    assert h100.seconds(stack, k, "float32", PRESETS["halfhalf"]) < h100.seconds(stack, k, "float32", None)
-    assert a100.seconds(stack, k, "float32", PRESETS["halfhalf"]) is None
+    square = shapes((4096, 4096), (4096, 4096))
+    assert h100.fastest(square, "float64", (Residues(14), None)) == Residues(14)
+    assert a100.fastest(square, "float64", (Digits(7), None)) is None
+    assert h100.seconds(square, "float32", PRESETS["halfhalf"]) < h100.seconds(square, "float32", None)
+    assert a100.seconds(square, "float32", PRESETS["halfhalf"]) is None
     assert h100.obstacle(PRESETS["halfhalf"], "auto") is None
     assert "add as those of A100" in a100.obstacle(PRESETS["halfhalf"], "auto")
     assert "8.0, 8.6, 8.7, 8.9, 9.0, not 12.0" in unknown.obstacle(PRESETS["halfhalf"], "auto")
@@ -315,7 +316,7 @@ def test_machines_answer_without_a_gpu():
     assert "digits of 12 bits have no kernels for int8" in h100.obstacle(Digits(3, 12), "auto")
     assert h100.obstacle(Residues(2000), "auto") is None
     assert "multiplies residues below 2**14" in h100.obstacle(Residues(2000), "hopper")
-    times = [h100.seconds((1, n, n), n, "float64", Residues(14)) for n in (512, 1024, 2048, 4096, 8192)]
+    times = [h100.seconds(shapes((n, n), (n, n)), "float64", Residues(14)) for n in (512, 1024, 2048, 4096, 8192)]
     assert all(x <= y for x, y in pairwise(times))
 
 

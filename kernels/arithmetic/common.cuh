@@ -202,9 +202,10 @@ template <int PACK = 8> __device__ __forceinline__ int tile_h() { return PACK * 
 // Distance of the j-th from the first of a thread's 8 elements.
 template <int PACK> HD constexpr int behind(int j) { return 16 * (j - j % PACK) + j % PACK; }
 
-// The element of the operand at position c: with `sampled` only the first 32 of every 128 elements have positions.
-__device__ __forceinline__ int64_t position(int64_t c, bool sampled) {
-  return sampled ? (c >> 5) * 128 + (c & 31) : c;
+// The element of the operand at position c: with `sampled` only the first 32 of every 128 elements have positions, of
+// every 64 complex ones (COUNT = 2).
+template <int COUNT = 1> __device__ __forceinline__ int64_t position(int64_t c, bool sampled) {
+  return sampled ? (c >> 5) * (128 / COUNT) + (c & 31) : c;
 }
 
 // Whether rows are contiguous along k and begin at multiples of 16 bytes, so that 16 bytes may be loaded at a time.
@@ -374,7 +375,7 @@ __device__ __forceinline__ void stage_along_rows(Bits* tile, const T* x, int64_t
 #pragma unroll 4
   for (int i = 0; i < TILE_K / 8; ++i) {
     const int c = 8 * i + (threadIdx.x >> 5);
-    const int64_t h = position(c0 + c, sampled);
+    const int64_t h = position<COUNT>(c0 + c, sampled);
     Bits* const to = tile + c * TILE_ROWS + (lane ^ (c / PACK & 15));
     const bool readable = row0 + lane < rows && h < k;
     if (COUNT == 1)

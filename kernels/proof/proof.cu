@@ -17,7 +17,7 @@
 // for A and <16> for B; LARGEST_ of both: 1 if the description is what tops.cu writes, else 0.
 //
 // With `sampled` only the elements h with h % 128 < 32 are taken, to position c = (h / 128) * 32 + h % 128 of the
-// output; else c = h. Stored at out + b * rows_padded * ks_padded plus
+// output, of complex ones those with h % 64 < 32 in the same way; else c = h. Stored at out + b * rows_padded * ks_padded plus
 //   TILE = 0:  row * ks_padded + c
 //   else:      the offset of (row, c) that tiles.cuh gives,
 // zeros for padding rows and positions. ks_padded is a multiple of 128, rows_padded of TILE, out aligned to 16 bytes.
@@ -70,7 +70,7 @@ __device__ __forceinline__ void part_of(const Operand<T>& operand, uint32_t bloc
 #pragma unroll
     for (int i = 0; i < 2; ++i) {  // eight positions in a row are eight elements in a row, sampled or not
       const int64_t row = row0 + tile_row(i);
-      load_along_k<PACK, REALS>(x + row * sr, sk, position(c, sampled), k, row < rows, aligned, bits[i]);
+      load_along_k<PACK, REALS>(x + row * sr, sk, position<REALS>(c, sampled), k, row < rows, aligned, bits[i]);
     }
   } else {
     Bits* const tile = static_cast<Bits*>(staged);

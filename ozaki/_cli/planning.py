@@ -171,10 +171,10 @@ def _seconds(plan: ozaki.Plan, sizes: Shapes, backend: Backend) -> float | None:
     if 0 in (*sizes.stack, sizes.shape[1]):
         return 0.0
     if backend.name != "numpy":  # where nothing is known of multiprecision results
-        return backend.machine().seconds(sizes.real_stack, sizes.length, part_of(plan.dtype), plan.scheme)
+        return backend.machine().seconds(sizes, plan.dtype, plan.scheme)
     if is_multiprecision(plan.dtype) or (isinstance(plan.scheme, Residues) and plan.scheme.several):
         return _seconds_of_multiprecision(plan, sizes)
-    known = backend.machine().seconds(sizes.real_stack, sizes.length, part_of(plan.dtype), plan.scheme)
+    known = backend.machine().seconds(sizes, plan.dtype, plan.scheme)
     return known if known is not None else _seconds_by_sample(plan, sizes)
 
 

@@ -3,7 +3,8 @@
 The lower bounds are products of magnitudes that are exact integers, so every backend finds the same worst ratios. A
 level costs more than the one before it and is sharper:
 
-"sampled"  7-bit magnitudes of the first SAMPLE of every EVERY inner indices, for k > MOST_UNSAMPLED
+"sampled"  7-bit magnitudes of the first SAMPLE of every EVERY inner indices, for k > MOST_UNSAMPLED; of complex
+           operands the first SAMPLE of every EVERY / 2
 "narrow"   7-bit magnitudes of all inner indices
 "wide"     magnitudes of `wide_bits(k)` bits of all inner indices, as a float64 product
 """
@@ -15,7 +16,7 @@ from typing import Literal
 Level = Literal["sampled", "narrow", "wide"]
 
 SAMPLE, EVERY = 32, 128
-"""The sampled level reads the first SAMPLE of every EVERY inner indices."""
+"""The sampled level reads the first SAMPLE of every EVERY inner indices (`sampled_every`)."""
 
 MOST_UNSAMPLED = 1024
 """Largest k without a sampled level: all of k is read from the start."""
@@ -33,6 +34,14 @@ FEW_ROWS = 128
 def levels(k: int) -> tuple[Level, ...]:
     """The levels for inner dimension k, the cheapest first."""
     return ("sampled", "narrow", "wide") if k > MOST_UNSAMPLED else ("narrow", "wide")
+
+
+def sampled_every(parts: int) -> int:
+    """Of how many inner indices the sampled level reads the first SAMPLE; `parts`: real numbers of an element.
+
+    Of complex elements it reads half of them, since the bounds of ordinary ones are looser by the root of 2 (B11).
+    """
+    return EVERY // parts
 
 
 def wide_bits(k: int) -> int:

@@ -182,7 +182,7 @@ def fastest(question: Question, candidates: Candidates, slices: Scheme | None = 
         *candidates.words,
         *((None,) if candidates.native_ruled_out is None else ()),
     )
-    way = question.machine.fastest(question.sizes.real_stack, question.length, part_of(question.dtype), ways)
+    way = question.machine.fastest(question.sizes, question.dtype, ways)
     asked = "it proves what is asked" if candidates.accuracy_named else "no accuracy is named"
     if way is None:
         return "native", f"native product: fastest here, and {asked}"

@@ -152,7 +152,7 @@ def _named(question: Question, facts: Facts, scheme: Scheme | Words) -> Plan:
     if target is None and not question.for_operands:
         return plan_for_any(question.sizes, question.dtype, scheme, None, question.choices, why)
     goal = question.before_rounding(target or default_accuracy(question.dtype, question.k))
-    bound = 0.0 if question.empty else proven_bound(scheme, goal, question.length, facts, spread=question.sizes.spread)
+    bound = 0.0 if question.empty else proven_bound(scheme, goal, question.length, facts, parts=question.sizes.parts)
     check_proven(scheme, bound, target, goal.measure, "these operands")
     return _plan(question, scheme, goal, bound, why)
 
@@ -222,7 +222,7 @@ def _digits_of_ordinary(question: Question, candidates: Candidates, facts: Facts
     estimate = estimates.usual_of_sample(left, right, min(SAMPLED, k), digits, k)
     if not _SAFETY * estimate * question.sizes.spread <= target.tolerance:
         return more
-    proof = Proof(facts, k, target, digits, question.sizes.spread)
+    proof = Proof(facts, k, target, digits, question.sizes.parts)
     if proof.bound(digits) > target.tolerance:
         return more
     choice = search(target, k, names, proof, wide=False)
@@ -272,7 +272,7 @@ def _slices(question: Question, candidates: Candidates, why: str, facts: Facts) 
         return plan
     names = families(question)
     likely = likely_schemes(target, k, names)[0]
-    proof = Proof(facts, k, target, likely, question.sizes.spread)
+    proof = Proof(facts, k, target, likely, question.sizes.parts)
     choice = search(target, k, names, proof, wide=candidates.native_ruled_out is not None)
     if choice is None and not _native_may_run(question, candidates, facts):
         choice = search(target, k, names, proof)

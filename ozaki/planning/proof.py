@@ -7,10 +7,11 @@ from functools import lru_cache
 from math import inf
 
 from ozaki._accuracy import Accuracy
+from ozaki._complex import REAL, Parts, spread_of
 from ozaki.bounds import words as word_bounds
 from ozaki.bounds.description import NO_SPAN
 from ozaki.bounds.exact import FAR
-from ozaki.bounds.levels import EVERY, SAMPLE, bits_of, levels
+from ozaki.bounds.levels import SAMPLE, bits_of, levels, sampled_every
 from ozaki.bounds.rounding import UP, scaled
 from ozaki.planning.facts import Facts, LeastProduct, Ratio, RelativeError, RowsBound, Spans, WorstRatio
 from ozaki.schemes import Scheme, Words, is_exact, scaling_of
@@ -35,11 +36,12 @@ class Proof:
     ----------
     k : inner dimension of the (real) product
     first : the scheme whose worst ratio is asked for first; that fact also has the spans of the operands
-    spread : factor on bounds of the real product that gives those of complex entries; 1 of a real product
+    parts : real parts of an element of A and of B
     """
 
-    def __init__(self, facts: Facts, k: int, target: Accuracy, first: Scheme | Words, spread: float = 1.0) -> None:
-        self._facts, self._k, self._first, self._spread = facts, k, first, spread
+    def __init__(self, facts: Facts, k: int, target: Accuracy, first: Scheme | Words, parts: Parts = REAL) -> None:
+        self._facts, self._k, self._first, self._spread = facts, k, first, spread_of(parts)
+        self._sampled_every = sampled_every(min(parts))
         self._measure, self._exponent = target.measure, target.exponent
         self._levels = levels(k) if target.measure == "componentwise" else ()
         self._level_index = 0
@@ -110,7 +112,7 @@ class Proof:
     @property
     def gain(self) -> int:
         """Factor by which the next level divides the bounds of ordinary data."""
-        return EVERY // SAMPLE if self._next_level == "narrow" else 1
+        return self._sampled_every // SAMPLE if self._next_level == "narrow" else 1
 
     def sharpen(self, spared: float, wide: bool = True) -> bool:
         """Go to the next level if `spared` slice products are worth its time; to the wide one only with `wide`.
@@ -155,7 +157,7 @@ def exact_below(name: str, most: int, k: int, spans: tuple[int, int]) -> int:
 
 
 def proven_bound(
-    scheme: Scheme | Words, target: Accuracy, k: int, facts: Facts, wanted: float = inf, spread: float = 1.0
+    scheme: Scheme | Words, target: Accuracy, k: int, facts: Facts, wanted: float = inf, parts: Parts = REAL
 ) -> float:
     """The bound of a given scheme, before the rounding to the output, from the first level at which it suffices.
 
@@ -168,9 +170,9 @@ def proven_bound(
         return relative_bound(facts[RelativeError(scheme)], target.exponent)
 
     enough = min(target.tolerance, wanted)
-    proof = Proof(facts, k, target, scheme, spread)
+    proof = Proof(facts, k, target, scheme, parts)
     while (bound := proof.bound(scheme)) > enough and proof.sharpen(inf):
         pass
     if isinstance(scheme, Words) and bound > enough:
-        bound = min(bound, word_bounds.by_least(facts[LeastProduct()], scheme, k) * spread)
+        bound = min(bound, word_bounds.by_least(facts[LeastProduct()], scheme, k) * spread_of(parts))
     return bound

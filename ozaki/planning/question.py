@@ -38,12 +38,12 @@ class Machine(Protocol):
         """
         ...
 
-    def fastest(self, stack: tuple[int, int, int], k: int, dtype: str, ways: tuple[Way, ...]) -> Way:
-        """The fastest of these ways to compute a product (batch, m, n); a scheme, if among them, comes first."""
+    def fastest(self, sizes: Shapes, dtype: str, ways: tuple[Way, ...]) -> Way:
+        """The fastest of these ways to compute a product into a format; a scheme, if among them, comes first."""
         ...
 
-    def seconds(self, stack: tuple[int, int, int], k: int, dtype: str, way: Way) -> float | None:
-        """The seconds that a product (batch, m, n) is expected to take in that way; None if unknown."""
+    def seconds(self, sizes: Shapes, dtype: str, way: Way) -> float | None:
+        """The seconds that a product into a format is expected to take in that way; None if unknown."""
         ...
 
 

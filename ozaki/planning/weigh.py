@@ -6,7 +6,6 @@ from dataclasses import replace
 from math import inf
 
 from ozaki._accuracy import Accuracy
-from ozaki._formats import part_of
 from ozaki._plan import Candidate, Plan
 from ozaki._report import counted
 from ozaki.bounds.rounding import with_rounding
@@ -45,7 +44,7 @@ def _ways(question: Question, candidates: Candidates, plan: Plan) -> list[Way]:
 
 
 def _weighed(question: Question, facts: Facts, plan: Plan, way: Way) -> Candidate:
-    seconds = question.machine.seconds(question.sizes.real_stack, question.length, part_of(question.dtype), way)
+    seconds = question.machine.seconds(question.sizes, question.dtype, way)
     name = "native product" if way is None else counted(way.count, way.name)
     chosen = way == plan.scheme
     unknown = chosen and way is not None and plan.bound == inf  # from shapes: the elements decide what it proves
@@ -63,7 +62,7 @@ def _known_bound(question: Question, facts: Facts, target: Accuracy, way: Way) -
         if isinstance(way, Words):
             bound: float = facts[CutBound(way)] * question.sizes.spread
         else:
-            bound = Proof(facts, question.length, target, way, question.sizes.spread).bound(way)
+            bound = Proof(facts, question.length, target, way, question.sizes.parts).bound(way)
     except MissingFact:
         return None
     return with_rounding(bound, question.dtype, target.exponent)

@@ -6,12 +6,18 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import inf
 
-from ozaki._formats import is_multiprecision
+from ozaki._formats import is_multiprecision, part_of
+from ozaki._operands import Shapes
 from ozaki.backends.cupy import devices
 from ozaki.backends.cupy.devices import Device
-from ozaki.backends.cupy.steps.engines.choice import slice_engine, slices_obstacle, word_engine
+from ozaki.backends.cupy.steps.engines.choice import (
+    has_complex_slices,
+    slice_engine,
+    slices_obstacle,
+    word_engine,
+)
 from ozaki.planning.question import Way
-from ozaki.schemes import Scheme, Words
+from ozaki.schemes import ComplexResidues, Scheme, Words
 from ozaki.schemes.constants import KernelScheme
 from ozaki.schemes.formats import TensorCore
 
@@ -52,29 +58,34 @@ class Machine:
             )
         return None
 
-    def fastest(self, stack: tuple[int, int, int], k: int, dtype: str, ways: tuple[Way, ...]) -> Way:
-        """Of these ways, a scheme first, the fastest for a product (batch, m, n)."""
-        if 0 in (*stack, k):
+    def fastest(self, sizes: Shapes, dtype: str, ways: tuple[Way, ...]) -> Way:
+        """Of these ways, a scheme first, the fastest for a product into a format."""
+        if 0 in (*sizes.stack, sizes.shape[1]):
             return None if None in ways else ways[0]
-        return _fastest(self.device, stack, k, dtype, ways)
+        return _fastest(self.device, sizes, dtype, ways)
 
-    def seconds(self, stack: tuple[int, int, int], k: int, dtype: str, way: Way) -> float | None:
-        """How long a product (batch, m, n) is expected to take in that way; None where nothing is known of it.
+    def seconds(self, sizes: Shapes, dtype: str, way: Way) -> float | None:
+        """How long a product into a format is expected to take in that way; None where nothing is known of it.
 
         Nothing is known of multiprecision results.
         """
-        return None if 0 in (*stack, k) or is_multiprecision(dtype) else _seconds(self.device, stack, k, dtype, way)
+        empty = 0 in (*sizes.stack, sizes.shape[1])
+        return None if empty or is_multiprecision(dtype) else _seconds(self.device, sizes, dtype, way)
 
 
 @lru_cache(maxsize=1024)
-def _fastest(device: Device, stack: tuple[int, int, int], k: int, dtype: str, ways: tuple[Way, ...]) -> Way:
-    times = {way: _seconds(device, stack, k, dtype, way) for way in ways}
+def _fastest(device: Device, sizes: Shapes, dtype: str, ways: tuple[Way, ...]) -> Way:
+    times = {way: _seconds(device, sizes, dtype, way) for way in ways}
     return min(times, key=lambda way: inf if (time := times[way]) is None else time)
 
 
 @lru_cache(maxsize=1024)
-def _seconds(device: Device, stack: tuple[int, int, int], k: int, dtype: str, way: Way) -> float | None:
-    batch, m, n = stack
+def _seconds(device: Device, sizes: Shapes, dtype: str, way: Way) -> float | None:
+    (batch, m, n), k = sizes.real_stack, sizes.length
+    if isinstance(way, ComplexResidues) and has_complex_slices(way):
+        (batch, m, n), k, way = sizes.stack, sizes.shape[1], way.slices
+    else:
+        dtype = part_of(dtype)
     if way is None:
         return device.rates.native(batch, m, k, n, dtype)
     if isinstance(way, Words):

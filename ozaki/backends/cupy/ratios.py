@@ -71,7 +71,7 @@ class Ratios:
         self.close()
         inputs = self._inputs
         left, right = inputs.describe_both()
-        panels = panels_of(inputs.device, level, left.x.shape, right.x.shape, self._limit)
+        panels = panels_of(inputs.device, level, left.x, right.x, self._limit)
         lower = None
         if panels.one:
             with inputs.builder.on(self.stream, fork=True):
@@ -124,7 +124,7 @@ class Ratios:
                 return (least_product(b, device, self._open.lower, left, right),)
         self.close()
         found = []
-        for _, x, y in self._in_panels(panels_of(device, level, left.x.shape, right.x.shape, self._limit), left, right):
+        for _, x, y in self._in_panels(panels_of(device, level, left.x, right.x, self._limit), left, right):
             lower = lower_bound(b, device, x, y, level)
             found.append(least_product(b, device, lower, x, y))
             lower.release(b)

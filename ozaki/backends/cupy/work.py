@@ -258,8 +258,8 @@ class Work:
         left, right = inputs.both_rows
         (batch, m, k), n = left.shape, right.shape[1]
         engine = word_engine(self._device, words, max(batch, right.shape[0]), m, k, n)
-        early = left.view.parts == 1 and self._limit is None and not inputs.described  # words are slices of real rows
-        if not early or not self._fits_one_read(engine, words, whole=False):
+        may_cut = left.view.parts == 1 and self._limit is None and not inputs.described  # words are slices of real rows
+        if not may_cut or not self._fits_one_read(engine, words, whole=False):
             bound = partial(evidence.rows_bound, scheme=words, measure="componentwise")
             return b.read(need, inputs.descriptions(), bound)
         lost = b.cleared_on_host("lost", (1,), "I")

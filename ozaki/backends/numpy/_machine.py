@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ozaki._operands import Shapes
 from ozaki.backends.numpy import engines
 from ozaki.planning.question import Way
 from ozaki.schemes import Scheme, Words
@@ -23,7 +24,7 @@ def obstacle(scheme: Scheme | Words, engine: str) -> str | None:
     return None if isinstance(scheme, Words) else engines.obstacle(scheme, engine == "int8")
 
 
-def fastest(stack: tuple[int, int, int], k: int, dtype: str, ways: tuple[Way, ...]) -> Way:
+def fastest(sizes: Shapes, dtype: str, ways: tuple[Way, ...]) -> Way:
     """The native product (None) if it is among the ways, else the first of them.
 
     A product by slices takes as long as several native float64 products, one by words far longer.
@@ -31,5 +32,5 @@ def fastest(stack: tuple[int, int, int], k: int, dtype: str, ways: tuple[Way, ..
     return None if None in ways else ways[0]
 
 
-def seconds(stack: tuple[int, int, int], k: int, dtype: str, way: Way) -> None:
+def seconds(sizes: Shapes, dtype: str, way: Way) -> None:
     """Return None: there are too many processors and BLAS libraries for a table of rates."""

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ozaki.backends.numpy._describe import OBJECTS, Described, along_memory, larger_parts, scale, turned
+from ozaki.backends.numpy._describe import OBJECTS, Described, along_memory, larger_parts, parts_of, scale, turned
 from ozaki.backends.numpy._limbs import Floats
 from ozaki.backends.numpy._tiles import TILE, row_tiles
 from ozaki.bounds.description import LEAST_LEADING
 from ozaki.bounds.exact import ErrorTerms
-from ozaki.bounds.levels import EVERY, NARROW_BITS, NARROW_DEPTH, SAMPLE, Level, levels, wide_bits
+from ozaki.bounds.levels import NARROW_BITS, NARROW_DEPTH, SAMPLE, Level, levels, sampled_every, wide_bits
 from ozaki.bounds.of_scheme import error_terms
 from ozaki.schemes import Scheme, Words
 from ozaki.schemes.image import EMPTY_TOP
@@ -28,7 +28,7 @@ def lower_bound(left: Described, right: Described, level: Level) -> Floats:
     """Lower bounds of (abs(A) abs(B))_ij, shape (batch, m, n), in units of 2**(top_i + top_j) 4**-bits of the level."""
     if level == "wide":
         return _wide_product(left, right)
-    return _product(left, right, NARROW_BITS, np.float32, _indices(left.x.shape[-1], level == "sampled"))
+    return _product(left, right, NARROW_BITS, np.float32, _indices(left, level == "sampled"))
 
 
 def _wide_product(left: Described, right: Described) -> Floats:
@@ -63,13 +63,14 @@ def _slabs(k: int) -> Iterator[Any]:
     return (slice(h, h + SLAB) for h in range(0, k, SLAB))
 
 
-def _indices(k: int, sampled: bool) -> Iterator[Any]:
+def _indices(of: Described, sampled: bool) -> Iterator[Any]:
     """The inner indices of the narrow or the sampled level, at most `NARROW_DEPTH`, in slabs."""
+    k, every = of.x.shape[-1], sampled_every(parts_of(of.x))
     if not sampled:
         return _slabs(min(k, NARROW_DEPTH))
-    span = SLAB * EVERY // SAMPLE
-    sampled_indices = np.arange(span)[np.arange(span) % EVERY < SAMPLE]
-    slabs = range(0, min(k, NARROW_DEPTH * EVERY // SAMPLE), span)
+    span = SLAB * every // SAMPLE
+    sampled_indices = np.arange(span)[np.arange(span) % every < SAMPLE]
+    slabs = range(0, min(k, NARROW_DEPTH * every // SAMPLE), span)
     return ((h + sampled_indices)[h + sampled_indices < k] for h in slabs)
 
 

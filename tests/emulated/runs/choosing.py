@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import ozaki
+from ozaki._operands import shapes
 from ozaki.backends.cupy import devices, ratios
 from ozaki.backends.cupy.machine import Machine
 from ozaki.backends.cupy.program.program import Evidence
@@ -107,7 +108,7 @@ def fastest(rng: np.random.Generator) -> None:
     )
     for shape, scheme, expected in of_shapes:
         m, k, n = shape
-        assert of_h200.fastest((1, m, n), k, "float32", (scheme, *halfhalf, None)) == expected, shape
+        assert of_h200.fastest(shapes((m, k), (k, n)), "float32", (scheme, *halfhalf, None)) == expected, shape
     for n, dtype, scheme, expected in (
         (512, "float32", Residues(7), None),
         (1024, "float32", Residues(7), halfhalf[0]),
@@ -125,7 +126,7 @@ def fastest(rng: np.random.Generator) -> None:
         (8192, "float64", Residues(14), Residues(14)),
     ):
         ways = (scheme, *(halfhalf if dtype == "float32" else ()), None)
-        assert of_h200.fastest((1, n, n), n, dtype, ways) == expected, (n, dtype, scheme)
+        assert of_h200.fastest(shapes((n, n), (n, n)), dtype, ways) == expected, (n, dtype, scheme)
     for dtype, k in itertools.product(("f4", "f8"), (0, 1, 2)):
         a, b = cp.asarray(matrix(rng, (9, k), dtype)), cp.asarray(matrix(rng, (k, 5), dtype))
         assert ozaki.matmul(a, b, return_report=True)[1].native

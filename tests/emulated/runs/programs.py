@@ -23,6 +23,7 @@ from ozaki.backends.combining import addend_into
 from ozaki.backends.cupy import devices
 from ozaki.backends.cupy.devices.device import Device
 from ozaki.backends.cupy.prepared import PreparedSlices
+from ozaki.backends.cupy.program.builder import Builder
 from ozaki.backends.cupy.program.program import Program
 from ozaki.backends.cupy.steps import axpby as end_of_product
 from ozaki.backends.cupy.steps.panels import panels_of
@@ -225,8 +226,9 @@ def facts_within_limits(rng: np.random.Generator) -> None:
         compare(WorstRatio(halfhalf, "narrow"), *pairs[0], work.measure(WorstRatio(halfhalf, "narrow")))
 
 
-def smallest_limit(device: Device, level: str, left: tuple[int, ...], right: tuple[int, ...]) -> int:
-    """A limit of workspace, in bytes, that is enough for the smallest panels."""
+def smallest_limit(device: Device, level: str, *shapes: tuple[int, ...]) -> int:
+    """A limit of workspace, in bytes, that is enough for the smallest panels of float64 rows of two shapes."""
+    left, right = (Builder().array("rows", shape, "d") for shape in shapes)
     limit = 1000
     while True:
         try:

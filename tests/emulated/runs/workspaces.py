@@ -146,7 +146,7 @@ def planned_within_limits(rng: np.random.Generator) -> None:
             options: dict[str, Any] = {"accuracy": accuracy, "reproducible": True}
             expected, whole = ozaki.matmul(a, b, return_report=True, **options)
             limit = max(
-                proof_workspace(devices.current(), level, (1, size, k), (1, size, k))
+                proof_workspace(devices.current(), level, (1, size, k), (1, size, k), 1)
                 for level, size in (("sampled", 30), ("narrow", 30), ("wide", 12))
             )
             most = max(limit, 10**6)

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from math import sqrt
 from typing import NamedTuple
 
+import numpy as np
+
 from ozaki.schemes import Scheme, Words
 
 _WIDE = 1536
@@ -118,7 +120,7 @@ class Rates:
         bytes of an entry that are written by the product and read by recombination. `reads`: how often the operands are
         read to describe and split them.
         """
-        itemsize = 8 if dtype == "float64" else 4
+        itemsize = np.dtype(dtype).itemsize
         of_element = reads * itemsize + 1.5 * scheme.count  # half of the slices is read twice
         traffic = 1e-12 * ((m + n) * k * of_element + m * n * (between + itemsize)) / self.memory
         proof = 5e-13 * m * n * k / self.int8  # a product of a quarter of k

@@ -14,7 +14,7 @@ from ozaki.backends.cupy.program.builder import Builder
 from ozaki.backends.cupy.program.kernels import Kernel, Macros, round_up
 from ozaki.backends.cupy.program.steps import Clear, Out
 from ozaki.backends.cupy.steps.operands import Described
-from ozaki.bounds.levels import EVERY, NARROW_BITS, NARROW_DEPTH, SAMPLE, levels, wide_bits
+from ozaki.bounds.levels import EVERY, NARROW_BITS, NARROW_DEPTH, SAMPLE, levels, sampled_every, wide_bits
 
 
 class MagnitudeLayout(NamedTuple):
@@ -24,7 +24,7 @@ class MagnitudeLayout(NamedTuple):
     ----------
     rows : stored rows of A and columns of B, with padding
     k : stored inner indices, with padding
-    sampled : whether only the first `SAMPLE` of every `EVERY` inner indices are taken
+    sampled : whether only the inner indices of the sampled level are taken
     tiles : rows of a tile of the left and of the right operand; 0 for rows without tiles
     bits : bits of a magnitude; 7 are stored as int8, more as float64
     """
@@ -44,7 +44,8 @@ class MagnitudeLayout(NamedTuple):
         if level == "wide":
             return cls((m, round_up(n, 4)), round_up(k, 128), bits=wide_bits(parts * k))
         sampled = level == "sampled"
-        taken = (k // EVERY) * SAMPLE + min(k % EVERY, SAMPLE) if sampled else k
+        every = sampled_every(parts)
+        taken = (k // every) * SAMPLE + min(k % every, SAMPLE) if sampled else k
         taken = min(taken, NARROW_DEPTH)  # a sum over a part of k is a lower bound, too
         tiles = device.wgmma_tiles
         if tiles is not None and min(m, n, taken) >= tiles.smallest:
@@ -65,7 +66,7 @@ class MagnitudeLayout(NamedTuple):
 
     @property
     def of_block(self) -> int:
-        """The number of inner indices that are taken out of every 128."""
+        """The number of real elements that are taken out of every 128 of a row."""
         return SAMPLE if self.sampled else EVERY
 
 

@@ -32,10 +32,13 @@ from ozaki.schemes.image import EMPTY_TOP
 T = TypeVar("T")
 
 
-def proof_workspace(device: Device, level: str, left: tuple[int, ...], right: tuple[int, ...]) -> int:
-    """Bytes held while the worst ratios of a level are found for operands of these shapes (batch, rows, k)."""
+def proof_workspace(device: Device, level: str, left: tuple[int, ...], right: tuple[int, ...], parts: int) -> int:
+    """Bytes held while the worst ratios of a level are found for operands of these shapes (batch, rows, k).
+
+    `parts`: real numbers of an element.
+    """
     m, n, k = left[1], right[1], left[2]
-    layout = MagnitudeLayout.of(device, level, m, n, k)
+    layout = MagnitudeLayout.of(device, level, m, n, k, parts)
     of_element, of_entry = (8, 8) if level == "wide" else (1, 4)
     elements = (left[0] * layout.rows[0] + right[0] * layout.rows[1]) * layout.k
     entries = max(left[0], right[0]) * m * layout.rows[1] if not layout.in_tiles else 0
