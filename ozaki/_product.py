@@ -244,11 +244,15 @@ class Product:
 
     @property
     def _native_work(self) -> Work:
-        """The backend's object that multiplies natively: of complex operands themselves, not of their real parts."""
+        """The backend's object that multiplies natively: of complex operands themselves, not of their real parts.
+
+        It is `work`, unless an operand has to be converted to the complex format of the result first.
+        """
         pair = self._pair
-        if not pair.sizes.is_complex:
+        a, b = pair.matrices(of_parts=False)
+        if not pair.sizes.is_complex or (str(a.dtype) == pair.dtype == str(b.dtype)):
             return self.work
-        a, b = map(self._converted, pair.matrices(of_parts=False))
+        a, b = self._converted(a), self._converted(b)
         return pair.backend.work(a, b, partial(pair.rows, of_parts=False), pair.dtype, None)
 
     def _converted(self, x: Any) -> Any:
@@ -296,9 +300,11 @@ class Product:
 
     def _is_one_program(self, plan: Plan) -> bool:
         """Whether the program of `work` computes all of a complex product, or of an expression with it."""
-        if as_computed(plan, self._pair.backend).parts != self._pair.sizes.parts:
-            return False
-        return self._pair.combination is None or plan.rounds_once(self._pair.combination)
+        pair = self._pair
+        if plan.native:
+            return pair.combination is None and self._native_work is self.work
+        of_complex_rows = as_computed(plan, pair.backend).parts == pair.sizes.parts
+        return of_complex_rows and (pair.combination is None or plan.rounds_once(pair.combination))
 
     def _stands(self, plan: Plan) -> Callable[[Facts], bool]:
         """A function of the facts of other operands: whether this plan is right for them. It holds no operands."""
@@ -313,7 +319,7 @@ class Product:
         if not native_matters or pair.wide:  # of multiprecision numbers there is no native product
             return chosen
         before = pair.native_obstacle if question is None else question.native_obstacle
-        return partial(_with_same_obstacle, pair.backend, pair.dtype, before, chosen)
+        return partial(_with_same_obstacle, pair.backend, part_of(pair.dtype), before, chosen)
 
     # Reporting -------------------------------------------------------------------------------------------------------
 
