@@ -259,8 +259,6 @@ class Pair:
         An expression may be computed beside `out`, which often is the addend; `gemm` copies it there in each call. A
         multiprecision result refuses NaN and Inf in floats, and an exact one has a format of its own for each product.
         """
-        if self.sizes.is_complex and not self.of_complex_rows:
-            return False
         target = self.choices.target(self.sizes.shape[1])
         if is_multiprecision(self.dtype):
             floats = [x for x in (self.a, self.b) if not isinstance(x, Numbers | Prepared)]

@@ -303,8 +303,9 @@ class Product:
         pair = self._pair
         if plan.native:
             return pair.combination is None and self._native_work is self.work
-        of_complex_rows = as_computed(plan, pair.backend).parts == pair.sizes.parts
-        return of_complex_rows and (pair.combination is None or plan.rounds_once(pair.combination))
+        if pair.of_complex_rows and as_computed(plan, pair.backend).parts == REAL:
+            return False
+        return pair.combination is None or plan.rounds_once(pair.combination)
 
     def _stands(self, plan: Plan) -> Callable[[Facts], bool]:
         """A function of the facts of other operands: whether this plan is right for them. It holds no operands."""

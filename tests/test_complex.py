@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import ozaki
 from ozaki import Accuracy
+from ozaki.reference import componentwise_error
 from ozaki.schemes import ComplexResidues
 from ozaki.schemes.moduli import root_of_minus_one
 
@@ -279,3 +280,11 @@ def test_what_is_refused(call, error, message):
     a, x = np.eye(3) * 1j, np.eye(3)
     with pytest.raises(error, match=f"^{message}"):
         call(a, x)
+
+
+def test_real_numbers_in_complex_arrays(rng):
+    """A bound compares with abs(A) abs(B), so that parts which are zero everywhere need no slices of their own."""
+    a, b = rng.standard_normal((30, 50)) + 0j, 1j * rng.standard_normal((50, 20))
+    c, report = ozaki.matmul(a, b, accuracy="fp64", reproducible=True, return_report=True)
+    assert report.slices <= 16
+    assert componentwise_error(c, a, b) <= report.bound <= Accuracy.of("fp64", 50).tolerance * (1 + 2**-10) + 2**-53

@@ -70,3 +70,55 @@ def test_prepared_operands(device, rng):
     left, right = ozaki.prepare(x, "left", plan), ozaki.prepare(y, "right", plan)
     for p, q in ((x, y), (left, right), (left, y), (x, right)):
         np.testing.assert_array_equal(device.asnumpy(ozaki.matmul(p, q, plan=plan)), expected)
+
+
+def test_layouts_and_counts(device, rng):
+    """Slices are cut from rows as they lie; moduli with a root of -1 give two products, others three."""
+    layouts = [
+        lambda x: x,
+        lambda x: x.swapaxes(-1, -2).copy().swapaxes(-1, -2),
+        lambda x: x[:, ::-1].copy()[:, ::-1],
+        lambda x: x.repeat(2, axis=1)[:, ::2],
+        lambda x: x[::-1].swapaxes(-1, -2).copy().swapaxes(-1, -2)[::-1],
+    ]
+    counts = [("c16", 15), ("c16", 24), ("c8", 8), ("c16", 3), ("c16", 28), ("c16", 30)]
+    for kind, count in device.some(counts, 2, rng):
+        a, b = made(rng, (19, 131), kind), made(rng, (131, 7), kind)
+        expected = ozaki.matmul(a, b, scheme="residues", slices=count)
+        if count > 3:
+            np.testing.assert_allclose(expected, a @ b, rtol=0, atol=1e-4 if kind == "c8" else 1e-12)
+        for first, second in device.some([(x, y) for x in layouts for y in layouts], 3, rng):
+            x, y = first(device.asarray(a)), second(device.asarray(b))
+            got = ozaki.matmul(x, y, scheme="residues", slices=count)
+            np.testing.assert_array_equal(device.asnumpy(got), expected)
+
+
+def test_repeated_calls(device, rng):
+    """A repeated call finds its facts anew, and has the bits of the first."""
+    for kinds in KINDS:
+        a, b = made(rng, (30, 40), kinds[0]), made(rng, (40, 20), kinds[1])
+        for scale in (1.0, 3.0, 1.0):
+            x, y = (
+                (scale * a).astype(a.dtype),
+                b * np.exp2(np.arange(20) % (9 if scale == 3 else 1)).astype(b.real.dtype),
+            )
+            expected = ozaki.matmul(x, y, reproducible=True, accuracy=40)
+            got = ozaki.matmul(device.asarray(x), device.asarray(y), reproducible=True, accuracy=40)
+            np.testing.assert_array_equal(device.asnumpy(got), expected)
+
+
+@pytest.mark.parametrize("k", [30, 1500])
+def test_proofs_of_rows_of_wide_range(device, rng, k):
+    """Every level of a proof finds what NumPy's does, and relative errors too."""
+    a, b = made(rng, (12, k), "c16"), made(rng, (k, 9), "c16")
+    a[:7] *= np.exp2(rng.integers(-40, 40, (7, k)))
+    b[:, :3] *= np.exp2(rng.integers(-40, 40, (k, 3)))
+    a[8], a[9].real, b[:, 4].imag, a[10, 2:] = 0, 0, 0, 0  # a row of zeros, parts of zeros, two elements alone
+    targets = "fp64", 70, ozaki.Accuracy("relative", 1e-14), ozaki.Accuracy("normwise", 1e-9), "exact"
+    for accuracy in device.some(targets, 1 if k > 1000 else 3, rng):
+        dtype = "complex128"
+        expected, of_numpy = ozaki.matmul(a, b, accuracy=accuracy, reproducible=True, dtype=dtype, return_report=True)
+        x, y = device.asarray(a), device.asarray(b)
+        got, report = ozaki.matmul(x, y, accuracy=accuracy, reproducible=True, dtype=dtype, return_report=True)
+        np.testing.assert_array_equal(device.asnumpy(got), expected)
+        assert (report.bound, report.slices) == (of_numpy.bound, of_numpy.slices)
