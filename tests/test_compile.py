@@ -25,6 +25,7 @@ REGISTERS = {
     "collect": 40,
     "axpby": 40,
     "copy": 40,
+    "mirror": 40,
     "split_fp16": 64,
     "recombine": 80,
     "recombine_complex": 128,  # two blocks of 256 threads
@@ -136,14 +137,15 @@ def split_fp16(dtype, slices, limbs, digit_bits, along_k, reversed_=0):
     return "conversion/split_fp16.cu", split(dtype, slices, limbs, digit_bits, along_k, reversed_)[1]
 
 
-def recombine(dtype, slices, limbs, digit_bits, sum64=0):
+def recombine(dtype, slices, limbs, digit_bits, sum64=0, lower=0):
     together = 2 if digit_bits == 0 and limbs <= 4 else 1
     macros = {"OUTPUT": dtype, "SLICES": slices, "DIGIT_BITS": digit_bits, "LIMBS": limbs, "SUM64": sum64}
-    return "conversion/recombine.cu", macros | {"TOGETHER": together}
+    return "conversion/recombine.cu", macros | {"TOGETHER": together, "LOWER": lower}
 
 
 def recombine_complex(dtype, moduli, pairs, limbs):
-    return "conversion/recombine_complex.cu", {"OUTPUT": dtype, "MODULI": moduli, "PAIRS": pairs, "LIMBS": limbs}
+    macros = {"OUTPUT": dtype, "MODULI": moduli, "PAIRS": pairs, "LIMBS": limbs, "LOWER": 0}
+    return "conversion/recombine_complex.cu", macros
 
 
 def combined(case, addend="double"):
@@ -258,7 +260,9 @@ EVERYWHERE = [
     split_fp16("double", 8, 2, 7, 1),
     split_fp16("float", 4, 1, 7, 0, 1),
     recombine("double", 14, 4, 0),
+    recombine("double", 14, 4, 0, lower=1),
     recombine("double", 7, 3, 8),
+    *(("conversion/mirror.cu", {"ENTRY": entry}) for entry in ("double", "double2")),
     combined(recombine("double", 14, 4, 0)),
     magnitudes("double", "double", 1, 0),
     magnitudes("double", "double", 1, 0, "double"),
@@ -384,7 +388,8 @@ MORE = [
 ]
 CASES = [("sm_90", *case) for case in EVERYWHERE + MORE]
 CASES += [
-    ("sm_90a", "products/residue_gemm_sm90.cu", {"ACCUMULATE": x, "PAIRS": pairs}) for x in (0, 1) for pairs in (0, 1)
+    ("sm_90a", "products/residue_gemm_sm90.cu", {"ACCUMULATE": x, "PAIRS": pairs, "TRIANGLE": triangle})
+    for x, pairs, triangle in ((0, 0, 0), (0, 1, 0), (1, 0, 0), (1, 1, 0), (0, 0, 1), (1, 0, 1))
 ]
 CASES += [("sm_90a", "proof/proof_gemm_sm90.cu", {}), ("sm_90a", "hardware/halves.cu", {})]
 QUADRANTS = (("double", 14, 2, 4), ("double", 15, 2, 4), ("double", 20, 3, 5), ("float", 7, 1, 2))

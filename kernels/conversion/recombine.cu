@@ -12,6 +12,8 @@
 // c_batch + row * c_row_stride + col * c_col_stride], any strides; 16-byte stores where c_col_stride is 1 and
 // everything is aligned.
 //
+// With the macro LOWER = 1 entries above the diagonal need not be there, and blocks that have no others write nothing.
+//
 // Block (32, 8); grid (ceil(rows / (8 TOGETHER)), ceil(cols / 128), batch). A thread owns 4 neighbouring columns of
 // TOGETHER rows, 8 apart. Phases: 1. load the planes of all its rows; 2. for each row: integers, round, store.
 #include "arithmetic/crt.cuh"
@@ -126,6 +128,7 @@ recombine(const Plane* __restrict__ planes, int64_t plane_stride, int64_t plane_
   const int64_t row0 = static_cast<int64_t>(blockIdx.x) * (8 * TOGETHER) + threadIdx.y;
   const int64_t col = (static_cast<int64_t>(blockIdx.y) * 32 + threadIdx.x) * 4;
   if (row0 >= rows || col >= cols) return;
+  if (LOWER && (blockIdx.x + 1) * (8 * TOGETHER) <= blockIdx.y * 128) return;
   const int64_t b = blockIdx.z;
   nu += b * nu_batch;
 

@@ -11,6 +11,8 @@
 // col) begins at c[b * c_batch + row * c_row_stride + col * c_col_stride], strides in real numbers, and its imaginary
 // part follows its real part.
 //
+// With the macro LOWER = 1 entries above the diagonal need not be there, and blocks that have no others write nothing.
+//
 // Block (32, 8); grid (ceil(rows / 8), ceil(cols / 128), batch). A thread owns 4 neighbouring columns of a row. Phases:
 // 1. load the slice products; 2. for each part: residues, integers, round; 3. store.
 #include "arithmetic/crt.cuh"
@@ -59,6 +61,7 @@ recombine_complex(const uint8_t* __restrict__ planes, int64_t plane_stride, int6
   const int64_t row = static_cast<int64_t>(blockIdx.x) * 8 + threadIdx.y;
   const int64_t col = (static_cast<int64_t>(blockIdx.y) * 32 + threadIdx.x) * 4;
   if (row >= rows || col >= cols) return;
+  if (LOWER && (blockIdx.x + 1) * 8 <= blockIdx.y * 128) return;
   const int64_t b = blockIdx.z;
   nu += b * nu_batch;
 

@@ -10,6 +10,8 @@
 // With the macro PAIRS = 1 the moduli are above 256, slices are digits or sums of two digits, and what is stored or added
 // is c_t (A_t B_t) mod m_t, c_t folded into the constants: low bytes in y as above, high bytes y_high further on.
 //
+// With the macro TRIANGLE = 1 both operands have the same rows, and tiles above the diagonal are left out.
+//
 // Launch, blocks, clusters, ring: see ring_sm90.cuh; wide and narrow tiles: see walk_sm90.cuh. Phases:
 // 1. All threads: initialise barriers, wait for the kernel before, take a place in the order of tiles
 //    (places_sm90.cuh).

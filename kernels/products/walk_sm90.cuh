@@ -14,6 +14,9 @@
 // a and b point to the first of `blocks` blocks of k that are multiplied (at least two), out of `k_blocks` blocks that
 // each operand tile has in memory.
 //
+// With the macro TRIANGLE = 1, of a matrix times its own transpose, only the pairs with an entry on or below the diagonal
+// are multiplied, and all of them are wide; tiles.columns is then their number in one matrix.
+//
 // Both sides go through the same tiles in the same order:
 //
 //   producer (copy_tiles)      writes tile_of_stage[s] before it fills the last stage s of a tile
@@ -24,7 +27,29 @@
 #define ACROSS 1
 #include "products/ring_sm90.cuh"
 
+#ifndef TRIANGLE
+#define TRIANGLE 0
+#endif
+
 constexpr int STRIP = 64, STRIPS = COLS / STRIP;
+
+// What `locate` (ring_sm90.cuh) does, for the pairs of tiles with an entry on or below the diagonal, in the same order.
+__device__ __forceinline__ void locate_in_triangle(uint32_t w, const Tiles& tiles, int& matrix, int& i, int& j) {
+  matrix = w / tiles.columns;
+  int rest = w % tiles.columns;
+  for (int first = 0;; first += tiles.group) {  // groups of rows
+    const int end = smaller(first + tiles.group, tiles.rows);
+    for (j = 0;; ++j) {
+      const int top = larger(first, 2 * COLS * j / ROWS), height = end - top;  // the first row of this column
+      if (height <= 0) break;
+      if (rest < height) {
+        i = top + rest;
+        return;
+      }
+      rest -= height;
+    }
+  }
+}
 
 // The pairs that one cluster multiplies: first, first + step, ... below `end`. R is the number of accumulators of a
 // thread for one half of a tile, 96 (wide) or 64 (narrow). `tiles` counts the pairs of this width, whose columns begin
@@ -38,7 +63,11 @@ template <int WIDTH> struct Walk {
   // Pair w -> modulus t, batch entry n, row tile i, and first strip j of the tile that belongs to this block.
   __device__ __forceinline__ void locate(int w, int& t, int& n, int& i, int& j) const {
     int matrix, column;
+#if TRIANGLE
+    locate_in_triangle(w, tiles, matrix, i, column);
+#else
     ::locate(w, tiles, matrix, i, column);
+#endif
     t = matrix / tiles.batch, n = matrix % tiles.batch, j = first_strip(column);
   }
   // First strip of this block's tile in column `column` of pairs: the two blocks of a cluster have neighbouring tiles.

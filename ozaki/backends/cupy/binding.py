@@ -1,4 +1,4 @@
-"""Multiprecision numbers of a caller's as arrays of a program."""
+"""Arrays of a caller as a program sees them: multiprecision numbers as its own arrays, and which views are the same."""
 
 from __future__ import annotations
 
@@ -26,3 +26,10 @@ def bound_numbers(b: Builder, memory: FirstCall, name: str, real: Numbers) -> Nu
     for symbol, plane in zip((numbers.signs, numbers.exponents, numbers.limbs), planes, strict=True):
         memory.bind(symbol, plane)
     return numbers
+
+
+def same_view(x: Any, y: Any) -> bool:
+    """Whether two CuPy arrays are the same elements of the same memory in the same order."""
+    steps = zip(x.shape, x.strides, y.strides, strict=False)  # along an axis of one element the step does not matter
+    same = x.data.ptr == y.data.ptr and x.shape == y.shape and x.dtype == y.dtype
+    return bool(same and all(n == 1 or s == t for n, s, t in steps))

@@ -9,7 +9,7 @@ from typing import Any
 
 from ozaki._operands import SIDES, Side
 from ozaki.backends.cupy import devices
-from ozaki.backends.cupy.binding import bound_numbers, planes_of
+from ozaki.backends.cupy.binding import bound_numbers, planes_of, same_view
 from ozaki.backends.cupy.prepared import PreparedSlices
 from ozaki.backends.cupy.program.arrays import Array, view_of
 from ozaki.backends.cupy.program.builder import Builder
@@ -66,6 +66,11 @@ class Inputs:
                 self.first_call.bind(self.given[side], operand)
         self.described = {side: slices.described for side, slices in self.prepared.items()}
         self._descriptions_on_host: dict[Side, Evidence] = {}
+
+    @cached_property
+    def itself(self) -> bool:
+        """Whether a matrix is multiplied by its own transpose: the rows of A are the columns of B, in memory, too."""
+        return len(self.given) == 2 and same_view(*map(self._real_rows, SIDES))
 
     @cached_property
     def rows(self) -> dict[Side, Array]:

@@ -410,7 +410,8 @@ class Work:
     def _engine(self, plan: Plan) -> Engine:
         """The engine that multiplies by a plan of slices or words, and rounds what is asked for."""
         combined = self._combination is not None and plan.rounds_once(self._combination)
-        return engine_of(self._device, plan, self._inputs.multiprecision, combined)
+        itself = self._inputs.itself and not (combined and self._addend is not None)
+        return engine_of(self._device, plan, self._inputs.multiprecision, combined, itself)
 
     def _engine_of_products(self, plan: Plan) -> Engine:
         """The engine that operands are prepared for."""

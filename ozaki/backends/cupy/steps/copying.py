@@ -27,6 +27,20 @@ def _copy_kernel(x: View, out: View) -> Kernel:
     return Kernel.of("conversion/copy.cu", "copy", macros, grid, (256,), None, *x.steps, *x.shape[1:], None, entries)
 
 
+def mirror(b: Builder, c: Array) -> None:
+    """Copy the entries below the diagonal of square matrices above it; shape (batch, n, n), the rows contiguous."""
+    b.launch(_mirror_kernel(c.view), Out(c.at))
+
+
+@lru_cache(maxsize=1024)
+def _mirror_kernel(c: View) -> Kernel:
+    batch, n, _ = c.shape
+    tiles = ceil(n / 32)
+    return Kernel.of(
+        "conversion/mirror.cu", "mirror", {"ENTRY": c.ctype}, (tiles, tiles, batch), (32, 8), None, *c.steps[:2], n
+    )
+
+
 def contiguous_rows(b: Builder, x: Array) -> Array:
     """A contiguous copy of integers, shape (batch, rows) or (fields, batch, rows).
 

@@ -103,8 +103,12 @@ class Unrounded:
         kernel = _collect_kernel(products.char, sums.char, products.size, not first)
         b.launch(kernel, products, Out(sums.at))
 
-    def round_into(self, b: Builder, device: Device, out: Array | NumbersArray) -> None:
-        """Round the integers, or the expression that `out` has, into out, shape (batch, m, n), once."""
+    def round_into(self, b: Builder, device: Device, out: Array | NumbersArray, lower: bool = False) -> None:
+        """Round the integers, or the expression that `out` has, into out, shape (batch, m, n), once.
+
+        With `lower` the planes need no entries above the diagonal, and no more than those of the diagonal's blocks are
+        rounded there.
+        """
         scaled = self.left.tops is not None or self.right.tops is not None
         if isinstance(out, NumbersArray) or scaled or (isinstance(self.scheme, Residues) and self.scheme.several):
             assert isinstance(self.scheme, Residues)
@@ -118,11 +122,12 @@ class Unrounded:
                 left, right = (x.matrices(i, last) for x in (self.left, self.right))
                 planes = self.planes.part(1, i, last).part(3, col, min(col + most, self.planes.shape[3]))
                 some = replace(self, planes=planes, left=left, right=right.part(1, col, end))
-                some.round_into(b, device, out.part(0, i, last).part(2, col, end))
+                some.round_into(b, device, out.part(0, i, last).part(2, col, end), lower and col == 0 and end == n)
             return
         of_out = expression_of(out)
         recombine = _recombine_complex_kernel if isinstance(self.scheme, ComplexSlices) else _recombine_kernel
-        kernel = recombine(self.scheme, self.planes.view, out.view, self.left.step, self.right.step, of_out)
+        steps = self.left.step, self.right.step
+        kernel = recombine(self.scheme, self.planes.view, out.view, *steps, of_out, lower)
         b.launch(kernel, self.planes, self.left.mu, self.right.mu, Out(out.at), *addend_of(out))
 
 
@@ -137,14 +142,15 @@ def round_quadrants(b: Builder, scheme: Residues, planes: Array, cols: int, mu: 
 
 @lru_cache(maxsize=1024)
 def _recombine_kernel(
-    scheme: KernelScheme, planes: View, out: View, mu_step: int, nu_step: int, expression: Expression | None
-) -> Kernel:
+    scheme: KernelScheme, planes: View, out: View, mu_step: int, nu_step: int, expression: Expression | None,
+    lower: bool,
+) -> Kernel:  # fmt: skip
     batch, m, n = out.shape
     few = isinstance(scheme, Residues) and constants.product_limbs(scheme) <= _FEW_LIMBS
     together = 2 if few and expression is None else 1
     macros = _macros(scheme, out) | macros_of(expression) | {
         "DIGIT_BITS": scheme.bits if isinstance(scheme, Digits) else 0, "SUM64": int(planes.itemsize == 8),
-        "TOGETHER": together,
+        "TOGETHER": together, "LOWER": int(lower),
     }  # fmt: skip
     grid = ceil(m / (8 * together)), ceil(n / _COLUMNS), batch
     return Kernel.of(
@@ -156,11 +162,13 @@ def _recombine_kernel(
 
 @lru_cache(maxsize=1024)
 def _recombine_complex_kernel(
-    scheme: ComplexSlices, planes: View, out: View, mu_step: int, nu_step: int, expression: Expression | None
-) -> Kernel:
+    scheme: ComplexSlices, planes: View, out: View, mu_step: int, nu_step: int, expression: Expression | None,
+    lower: bool,
+) -> Kernel:  # fmt: skip
     batch, m, n = out.shape
     macros: Macros = {"OUTPUT": out.ctype_of_part, "MODULI": scheme.of.count, "LIMBS": constants.product_limbs(scheme)}
-    macros |= {"PAIRS": sum(map(bool, map(root_of_minus_one, scheme.of.moduli)))} | macros_of(expression)
+    pairs = sum(map(bool, map(root_of_minus_one, scheme.of.moduli)))
+    macros |= {"PAIRS": pairs, "LOWER": int(lower)} | macros_of(expression)
     of_moduli = struct((*constants.crt_constants(scheme.of), *constants.complex_moduli_constants(scheme)))
     return Kernel.of(
         "conversion/recombine_complex.cu", "recombine_complex", macros, (ceil(m / 8), ceil(n / _COLUMNS), batch),

@@ -10,11 +10,13 @@ from typing import Any, NamedTuple
 
 from ozaki.backends.cupy.devices.device import Device
 from ozaki.backends.cupy.devices.rates import RESIDUES, reads_of_rows
+from ozaki.backends.cupy.devices.tiles import Tiles
 from ozaki.backends.cupy.program.arrays import Array
 from ozaki.backends.cupy.program.builder import Builder
 from ozaki.backends.cupy.program.kernels import Kernel, Macros, round_up, struct
 from ozaki.backends.cupy.program.steps import Out
 from ozaki.backends.cupy.steps import cutting, one_read
+from ozaki.backends.cupy.steps.copying import mirror
 from ozaki.backends.cupy.steps.cutting import accumulator_moduli
 from ozaki.backends.cupy.steps.engines.halves import Places, places
 from ozaki.backends.cupy.steps.engines.shares import columns, deepest, of_parts, parts_of_k
@@ -85,6 +87,41 @@ class FusedResidues:
         return clusters * end * 2 * tiles.rows / (scheme.products * parts)
 
 
+@dataclass(frozen=True)
+class SymmetricResidues(FusedResidues):
+    """The same kernel, which leaves tiles above the diagonal out: for a matrix times its own transpose.
+
+    Both operands have the same rows. Entries below the diagonal are copied above it.
+    """
+
+    label: str = f"{LABEL}, one triangle"
+
+    def multiply(self, b: Builder, scheme: Residues, left: Slices, right: Slices, out: Array | NumbersArray) -> None:
+        """out = left left^T, shape (batch, n, n), its columns neighbours in memory."""
+        assert isinstance(out, Array)
+        at = left.operand, right.operand
+        planes = products(b, self.device, scheme, left, right, at, out.shape, triangle=True)
+        product = Unrounded(scheme, planes, left.scales, right.scales)
+        product.round_into(b, self.device, out, lower=True)
+        b.release(planes)
+        mirror(b, out)
+
+
+_LEAST_SYMMETRIC = 1024
+"""Least rows, columns and k of a product of which triangles are multiplied: of fewer, most tiles touch the diagonal."""
+
+
+def triangle_is_faster(scheme: Residues, shape: tuple[int, int, int]) -> bool:
+    """Whether a matrix times its own transpose, of shape (m, k, n), is to be multiplied by triangles."""
+    return not scheme.several and min(shape) >= _LEAST_SYMMETRIC
+
+
+def in_triangle(tiles: Tiles, n: int) -> int:
+    """Pairs of wide tiles with an entry on or below the diagonal of n x n entries."""
+    rows, of_pair = -(-n // tiles.rows), 2 * tiles.columns
+    return sum(rows - of_pair * j // tiles.rows for j in range(-(-n // of_pair)) if of_pair * j // tiles.rows < rows)
+
+
 def multiplies(scheme: Residues) -> bool:
     """Whether the kernel multiplies residues of this scheme: those of three digits it does not."""
     return scheme.by_digits[2] == 0
@@ -133,16 +170,17 @@ def groups_of(scheme: Residues) -> tuple[Group, ...]:
 
 def products(
     b: Builder, device: Device, scheme: Residues, left: Slices, right: Slices, operands: tuple[Operand, Operand],
-    shape: tuple[int, ...],
+    shape: tuple[int, ...], triangle: bool = False,
 ) -> Array:  # fmt: skip
     """The bytes y_t of products of that shape (batch, m, n): the first of (bytes, batch or more, m, columns or more).
 
-    Columns in pairs of tiles. Whoever asks for them releases them.
+    Columns in pairs of tiles; with `triangle` only tiles that touch the diagonal or lie below it. Whoever asks for them
+    releases them.
     """
     batch, m, n = shape
     tiles = tiles_of(device)
     blocks = left.layout.k // tiles.depth
-    parts = _parts(device, scheme, batch, m, n, blocks)
+    parts = 1 if triangle else _parts(device, scheme, batch, m, n, blocks)
     planes = b.array("y", (scheme.bytes, parts * batch, m, round_up(n, 2 * tiles.columns)), "B")
 
     def launch(group: Group, first: int, last: int, shares: int) -> None:
@@ -156,7 +194,7 @@ def products(
             at_b = None, at_b[1], each * tiles.columns * tiles.depth
         add = first > 0 or (group.product or 0) > 0
         beginning, kernel = _gemm(
-            device, group, (at_a, at_b), (blocks, each, add), (shares * batch, m, n), planes.shape[1], halves
+            device, group, (at_a, at_b), (blocks, each, add), (shares * batch, m, n), planes.shape[1], halves, triangle
         )
         slices = (
             x.planes.at.plus(group.slice * x.layout.slice_bytes + first * rows * tiles.depth)
@@ -191,6 +229,7 @@ def _gemm(
     shape: tuple[int, int, int],
     entries: int,
     halves: Places,
+    triangle: bool,
 ) -> tuple[Together, Kernel]:
     """How clusters begin tiles together, and the launch.
 
@@ -199,13 +238,18 @@ def _gemm(
     depth : the blocks of k that operands have, those that are multiplied, and whether to add to what planes hold
     shape : (batch, m, n), the shares of k counted as matrices of the batch
     entries : matrices that planes have room for, for each modulus
+    triangle : whether tiles above the diagonal are left out
     """
     tiles = tiles_of(device)
     (blocks, taken, add), (batch, m, n) = depth, shape
     cols = round_up(n, 2 * tiles.columns)
-    grid, wide, *walk = work_of(device, len(group.moduli), batch, (m,), n, blocks)
+    of_moduli = len(group.moduli)
+    if triangle:
+        grid, wide, *walk = _work_of_triangle(device, of_moduli, batch, n, blocks)
+    else:
+        grid, wide, *walk = work_of(device, of_moduli, batch, (m,), n, blocks)
     beginning = together(wide, grid // 2, taken)
-    macros: Macros = {"ACCUMULATE": int(add), "PAIRS": int(group.product is not None)}
+    macros: Macros = {"ACCUMULATE": int(add), "PAIRS": int(group.product is not None), "TRIANGLE": int(triangle)}
     plane = entries * m * cols
     kernel = Kernel.of(
         "products/residue_gemm_sm90.cu", "residue_gemm", macros, (grid,), (384,), *operands, None,
@@ -227,6 +271,16 @@ def _moduli(group: Group) -> Any:
 def _summing(scheme: Residues, parts: int, entries: int) -> Kernel:
     grid, moduli = (ceil(entries / 4096), scheme.count), accumulator_moduli(scheme.moduli, unsigned=True)
     return Kernel.of("conversion/sum_parts.cu", "sum_parts", {}, grid, (256,), None, entries, parts, moduli)
+
+
+def _work_of_triangle(
+    device: Device, matrices: int, batch: int, n: int, blocks: int
+) -> tuple[int, int, *tuple[Any, ...]]:
+    """What `work_of` returns, for tiles on or below the diagonal, which are all wide."""
+    tiles, clusters = tiles_of(device), device.clusters
+    each, rows = in_triangle(tiles, n), -(-n // tiles.rows)
+    wide = matrices * batch * each
+    return 2 * clusters, wide, struct([wide, 0, 0, 0]), struct([rows, each, group(tiles, tiles.rows, blocks), batch])
 
 
 def work_of(
