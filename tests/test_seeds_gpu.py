@@ -331,8 +331,11 @@ def test_claims_of_digits_can_hold_and_fail():
 def test_circuit(device, rng):
     amplitudes, seconds = circuit.timed(device, 8, (2, 4), 5, rng, least=0)
     assert all(claim.holds for claim in amplitudes.claims)
-    assert [x for x, _ in amplitudes.series["largest difference of an amplitude"]] == [2, 4]
-    assert {name: len(points) for name, points in seconds.series.items()} == {"native": 2, "emulated": 2}
+    emulated = circuit.COMPLEX, circuit.OF_PARTS
+    assert {name: [x for x, _ in points] for name, points in amplitudes.series.items()} == {
+        name: [2, 4] for name in emulated
+    }
+    assert {name: len(points) for name, points in seconds.series.items()} == dict.fromkeys(("native", *emulated), 2)
 
 
 def test_gates_on_neighbours_are_gates(rng):
@@ -342,17 +345,22 @@ def test_gates_on_neighbours_are_gates(rng):
     np.testing.assert_allclose(gate @ gate.conj().T, np.eye(4), atol=1e-15)
     expected = circuit.apply(circuit.native, gate, state.reshape(2, 2, 2, 2), 1, 2).reshape(-1)
     np.testing.assert_array_equal(circuit.apply_to_neighbours(circuit.native, gate, state, 1), expected)
-    np.testing.assert_allclose(
-        circuit.apply_to_neighbours(circuit.emulated, gate, state, 1), expected, rtol=0, atol=1e-15
-    )
+    for way in (circuit.emulated, circuit.of_parts):
+        np.testing.assert_allclose(circuit.apply_to_neighbours(way, gate, state, 1), expected, rtol=0, atol=1e-15)
 
 
 def test_a_circuit_that_is_wrong_or_slow_is_seen():
-    apart = {"largest difference of an amplitude": [(2, 1e-9)]}
-    claims = circuit.accuracy(apart, {"native": 1e-15, "emulated": 1e-9}, 8, 5).claims
+    apart = {circuit.COMPLEX: [(2, 1e-9)], circuit.OF_PARTS: [(2, 1e-17)]}
+    claims = circuit.accuracy(apart, {"native": 1e-15, circuit.COMPLEX: 1e-9}, 8, 5).claims
     assert [claim.holds for claim in claims] == [False, False]
-    slow = circuit.times({"native": [(2, 1.0), (4, 3.0)], "emulated": [(2, 2.0), (4, 4.0)]}, 8).claims[0]
+    seconds = {
+        "native": [(2, 1.0), (4, 3.0)],
+        circuit.COMPLEX: [(2, 2.0), (4, 4.0)],
+        circuit.OF_PARTS: [(2, 3.0), (4, 5.0)],
+    }
+    slow, slower, fast = circuit.times(seconds, 8).claims
     assert (slow.holds, slow.ours) == (False, "up to 0.75 times as fast, not faster at width = 4")
+    assert (slower.holds, fast.holds) == (False, True)
 
 
 # Files and page ---------------------------------------------------------------------------------------------------

@@ -18,6 +18,9 @@ Complex = npt.NDArray[np.complex128]
 
 Multiply = Callable[[Any, Any], Any]
 
+COMPLEX, OF_PARTS = "emulated", "emulated, as real products"
+"""Names of the ways to emulate: by complex products, and by real ones of real and imaginary parts."""
+
 
 def random_gate(size: int, rng: Any, xp: Any = np) -> Any:
     """A random unitary matrix."""
@@ -29,8 +32,13 @@ def native(gate: Any, state: Any) -> Any:
     return gate @ state
 
 
-def emulated(gate: Any, state: Any, xp: Any = np) -> Any:
-    """The product through exact real ones: [re -im; im re] [re; im], to the accuracy of FP64."""
+def emulated(gate: Any, state: Any) -> Any:
+    """The complex product, to the accuracy of FP64, by integer slices."""
+    return ozaki.matmul(gate, state, accuracy="fp64", reproducible=True)
+
+
+def of_parts(gate: Any, state: Any, xp: Any = np) -> Any:
+    """The same through a real product: [re -im; im re] [re; im]."""
     top, bottom = xp.concatenate([gate.real, -gate.imag], 1), xp.concatenate([gate.imag, gate.real], 1)
     right = xp.concatenate([state.real, state.imag])
     product = ozaki.matmul(xp.concatenate([top, bottom]), right, accuracy="fp64", reproducible=True)
@@ -49,27 +57,35 @@ def apply(multiply: Multiply, gate: Complex, state: Complex, first: int, second:
 
 def circuit(qubits: int, gates: int, rng: np.random.Generator) -> Figure:
     """Amplitudes after each gate, emulated against native."""
+    ways: dict[str, Multiply] = {"native": native, COMPLEX: emulated, OF_PARTS: of_parts}
     states = {}
-    for name in ("native", "emulated"):
+    for name in ways:
         states[name] = np.zeros((2,) * qubits, np.complex128)
         states[name][(0,) * qubits] = 1
-    differences, norms = [], []
+    differences: Series = {name: [] for name in (COMPLEX, OF_PARTS)}
+    norms = []
     for step in range(1, gates + 1):
         gate = random_gate(4, rng)
         first, second = rng.permutation(qubits)[:2]
-        for name, multiply in (("native", native), ("emulated", emulated)):
+        for name, multiply in ways.items():
             states[name] = apply(multiply, gate, states[name], int(first), int(second))
-        differences.append((float(step), float(np.abs(states["native"] - states["emulated"]).max())))
-        norms.append((float(step), float(abs(np.linalg.norm(states["emulated"]) - 1))))
-    worst, off = (max(y for _, y in points) for points in (differences, norms))
+        for name, points in differences.items():
+            points.append((float(step), float(np.abs(states["native"] - states[name]).max())))
+        norms.append((float(step), float(abs(np.linalg.norm(states[COMPLEX]) - 1))))
+    worst, off = (max(y for _, y in points) for points in (differences[COMPLEX], norms))
     claims = (
         Claim("the accuracy is almost that of native FP64", f"amplitudes differ by {worst:.1g} after {gates} gates",
               worst < 1e-14),
         Claim("(not in the slides) the state keeps its norm", f"off by {off:.1g}", off < 1e-13),
     )  # fmt: skip
-    series = {"largest difference of an amplitude": differences}
-    differs = "Random gates on two qubits of our own circuit; complex products as real ones."
-    return Figure("Quantum circuit", f"State of {qubits} qubits", "gates", "difference", series, claims, differs, "y")
+    differs = (
+        "Random gates on two qubits of our own circuit: the largest difference of an amplitude from that of native "
+        "products. Complex products are two real ones for each modulus; the other way is a real product of four times "
+        "the size."
+    )
+    return Figure(
+        "Quantum circuit", f"State of {qubits} qubits", "gates", "difference", differences, claims, differs, "y"
+    )
 
 
 # Gates on neighbours, timed on a GPU ------------------------------------------------------------------------------
@@ -88,10 +104,10 @@ def timed(
 ) -> Iterator[Figure]:
     """Seconds of a gate over the number of its qubits, and amplitudes after such gates, emulated against native."""
     xp = device.xp
-    ways: dict[str, Multiply] = {"native": native, "emulated": partial(emulated, xp=xp)}
+    ways: dict[str, Multiply] = {"native": native, COMPLEX: emulated, OF_PARTS: partial(of_parts, xp=xp)}
     seconds: Series = {name: [] for name in ways}
     off = dict.fromkeys(ways, 0.0)
-    differences: Series = {"largest difference of an amplitude": []}
+    differences: Series = {name: [] for name in (COMPLEX, OF_PARTS)}
     for width in widths:
         gate = random_gate(2**width, xp.random.default_rng(width), xp)
         states = {}
@@ -101,8 +117,8 @@ def timed(
         for first in rng.integers(0, qubits - width + 1, gates):
             for name, multiply in ways.items():
                 states[name] = apply_to_neighbours(multiply, gate, states[name], int(first))
-        difference = float(xp.abs(states["native"] - states["emulated"]).max())
-        differences["largest difference of an amplitude"].append((width, difference))
+        for name, points in differences.items():
+            points.append((width, float(xp.abs(states["native"] - states[name]).max())))
         for name, multiply in ways.items():
             off[name] = max(off[name], abs(float(xp.linalg.norm(states[name])) - 1))
             step = partial(apply_to_neighbours, multiply, gate, states[name], (qubits - width) // 2)
@@ -113,19 +129,19 @@ def timed(
 
 
 _NEIGHBOURS = (
-    "Random gates on neighbouring qubits of our own circuit, one for each width; complex products as real ones, "
-    "planned from the data in each call."
+    "Random gates on neighbouring qubits of our own circuit, one for each width. Products are planned from the data in "
+    "each call: complex ones, two real products for each modulus, and a real one of four times the size."
 )
 
 
 def accuracy(differences: Series, off: dict[str, float], qubits: int, gates: int) -> Figure:
     """Amplitudes, and norms."""
-    worst = max(y for points in differences.values() for _, y in points)
+    worst = max(y for _, y in differences[COMPLEX])
     claims = (
         Claim("the accuracy is almost that of native FP64", f"amplitudes differ by {worst:.1g} after {gates} gates",
               worst < 1e-14),
         Claim("(not in the slides) the state keeps its norm",
-              f"off by {off['emulated']:.1g}, native {off['native']:.1g}", off["emulated"] < 1e-13),
+              f"off by {off[COMPLEX]:.1g}, native {off['native']:.1g}", off[COMPLEX] < 1e-13),
     )  # fmt: skip
     title = f"State of {qubits} qubits after {gates} gates"
     return Figure("Quantum circuit", title, "qubits of a gate", "difference", differences, claims, _NEIGHBOURS, "y")
@@ -133,16 +149,20 @@ def accuracy(differences: Series, off: dict[str, float], qubits: int, gates: int
 
 def times(seconds: Series, qubits: int) -> Figure:
     """Seconds of a gate."""
-    ratio = ratios(seconds, "native", "emulated")
-    best, faster = max(ratio.values()), since("faster", {width: y > 1 for width, y in ratio.items()}, "width")
-    claim = Claim(
-        "emulated is faster than native FP64: a circuit up to 4.33 times (Ootomo, Ozaki and Yokota, arXiv 2306.11975)",
-        f"up to {best:.2g} times as fast, {faster}", min(ratio.values()) > 1,
-    )  # fmt: skip
+    claims = []
+    for claim, fast, slow in (
+        ("emulated is faster than native FP64: a circuit up to 4.33 times (Ootomo, Ozaki and Yokota, arXiv 2306.11975)",
+         COMPLEX, "native"),
+        ("(not in the slides) the same, by real products", OF_PARTS, "native"),
+        ("(not in the slides) complex products are faster than real ones of their parts", COMPLEX, OF_PARTS),
+    ):  # fmt: skip
+        ratio = ratios(seconds, slow, fast)
+        best, faster = max(ratio.values()), since("faster", {width: y > 1 for width, y in ratio.items()}, "width")
+        claims.append(Claim(claim, f"up to {best:.2g} times as fast, {faster}", min(ratio.values()) > 1))
     differs = (
         f"{_NEIGHBOURS} Times are those of whole gates, with the state's qubits brought to the front and back. The "
         "slides' RTX A6000 Ada computes FP64 at a 64th of the speed of FP32; the cards of data centres have tensor "
         "cores for it."
     )
     return Figure("Quantum circuit, time", f"A gate on a state of {qubits} qubits", "qubits of a gate", "seconds",
-                  seconds, (claim,), differs, "y")  # fmt: skip
+                  seconds, tuple(claims), differs, "y")  # fmt: skip
