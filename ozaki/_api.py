@@ -349,10 +349,10 @@ def prepare(x: Any, side: Side, plan: Plan) -> Prepared:
 @default_environment
 @np.errstate(all="ignore")
 def gemm(
-    alpha: float,
+    alpha: complex,
     a: Any,
     b: Any,
-    beta: float,
+    beta: complex,
     c: Any,
     *,
     trans_a: bool | Literal["N", "T", "C"] = False,
@@ -367,7 +367,8 @@ def gemm(
     alpha, beta : number
         With beta == 0, c is not read (it may hold NaN); with alpha == 0 or k == 0, a and b are not. A float result
         takes the nearest float64; a multiprecision expression the number itself, which must be a whole number times a
-        power of two: an int, a float, such a Fraction, or one of mpmath, gmpy2 or python-flint.
+        power of two: an int, a float, such a Fraction, or one of mpmath, gmpy2 or python-flint. Of a complex product
+        they may be complex; where a factor has an imaginary part, the product is rounded first.
     a, b : arrays, shapes (..., m, k) and (..., k, n), or prepared operands
         With `trans_a` or `trans_b` the last two axes are exchanged, with "C" of complex conjugates.
     c : array, shape (..., m, n), of the result's dtype or float32, or, with `dtype`, any that operands may have; an

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import inf, isfinite, isnan, ldexp, nan
-from numbers import Real
+from numbers import Complex, Real
 from typing import Any
 
 import numpy as np
@@ -17,17 +17,18 @@ from ozaki.multiprecision.scalars import dyadic
 
 @dataclass(frozen=True)
 class Factor:
-    """A factor of a product or an addend: whole 2**exponent, or NaN or Inf.
+    """A factor of a product or an addend: whole 2**exponent; or NaN, Inf, or a number with an imaginary part.
 
     Attributes
     ----------
     whole, exponent : `whole` is odd, or 0
-    special : NaN or Inf in place of a number; None if the factor is a number
+    special : NaN, Inf or a complex number, which leave the expression to floating-point arithmetic; None if the factor
+        is a real number
     """
 
     whole: int
     exponent: int
-    special: float | None = None
+    special: float | complex | None = None
 
     @classmethod
     def of_float(cls, value: float) -> Factor:
@@ -45,8 +46,8 @@ class Factor:
         return self.whole in (1, -1)
 
     @property
-    def value(self) -> float:
-        """The factor as a float, for those that were given as floats."""
+    def value(self) -> float | complex:
+        """The factor as a float, for those that were given as floats; a complex one as it is."""
         return ldexp(self.whole, self.exponent) if self.special is None else self.special
 
 
@@ -73,13 +74,20 @@ class Combination:
         return self.alpha, self.beta
 
     @property
+    def values(self) -> tuple[float, float]:
+        """Alpha and beta as floats: of an expression of real numbers."""
+        alpha, beta = self.alpha.value, self.beta.value
+        assert not isinstance(alpha, complex) and not isinstance(beta, complex)
+        return alpha, beta
+
+    @property
     def is_product(self) -> bool:
         """Whether it is the product A B itself."""
         return self.alpha == ONE and self.beta.is_zero
 
     @property
     def rounds_once(self) -> bool:
-        """Whether exact slices round the whole expression once: NaN and Inf as factors leave it to IEEE arithmetic."""
+        """Whether exact slices round the whole expression once: no factor is NaN, Inf or has an imaginary part."""
         return self.alpha.special is None and self.beta.special is None
 
     def exactly(self, product: Numbers) -> Numbers:
@@ -104,13 +112,14 @@ class Combination:
         return self if self.c is None else replace(self, c=self.c[index])
 
 
-def factor_of(name: str, x: Any, dtype: str | None) -> Factor:
+def factor_of(name: str, x: Any, dtype: str | None, may_be_complex: bool = False) -> Factor:
     """The factor that a caller gives.
 
     Parameters
     ----------
-    dtype : the hardware's format of the result, in whose range the factor has to be, as the nearest float64; None for
-        a multiprecision expression, in which the factor counts exactly
+    dtype : the hardware's format of the result, or of its parts, in whose range the factor has to be, as the nearest
+        float64; None for a multiprecision expression, in which the factor counts exactly
+    may_be_complex : whether the product is complex
 
     Raises
     ------
@@ -126,8 +135,23 @@ def factor_of(name: str, x: Any, dtype: str | None) -> Factor:
         if abs(factor.exponent) + abs(factor.whole).bit_length() > FARTHEST:
             raise ValueError(f"{name}: its exponent is beyond -2**60 to 2**60")
         return factor
+    if may_be_complex and (isinstance(x, Complex) or hasattr(x, "_mpc_")) and not isinstance(x, Real):
+        if x.imag != 0:
+            return Factor(0, 0, complex(*(_in_range(name, part, dtype) for part in (x.real, x.imag))))
+        x = x.real
     if not isinstance(x, Real) and not hasattr(x, "_mpf_"):
-        raise TypeError(f"{name}: {x!r}; expected a real number")
+        raise TypeError(f"{name}: {x!r}; expected a {'' if may_be_complex else 'real '}number")
+    return Factor.of_float(_in_range(name, x, dtype))
+
+
+def _in_range(name: str, x: Any, dtype: str) -> float:
+    """A real number as the nearest float64.
+
+    Raises
+    ------
+    ValueError
+        If it is beyond the range of a format.
+    """
     try:
         value = float(x)
     except OverflowError:
@@ -135,4 +159,4 @@ def factor_of(name: str, x: Any, dtype: str | None) -> Factor:
     narrow = np.dtype(dtype).type(value)
     if (np.isinf(narrow) and abs(x) != inf) or (narrow == 0 != x):
         raise ValueError(f"{name}: {x!r}; expected a number in the range of {dtype}")
-    return Factor.of_float(value)
+    return value

@@ -204,7 +204,9 @@ class Pair:
             If a factor or the addend cannot be used.
         """
         scale = None if self.wide else part_of(self.dtype)
-        first, second = factor_of("alpha", alpha, scale), factor_of("beta", beta, scale)
+        first, second = (
+            factor_of(name, x, scale, self.sizes.is_complex) for name, x in (("alpha", alpha), ("beta", beta))
+        )
         expected = f"expected an array of shape {self.sizes.result} and dtype {self.dtype}"
         if c is None and not second.is_zero:
             raise ValueError(f"c: missing; {expected}, or beta = 0")

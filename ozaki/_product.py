@@ -223,6 +223,9 @@ class Product:
             if not is_multiprecision(plan.dtype):  # else it begins with zeros
                 c[...] = 0
             return c
+        if pair.nothing_to_multiply and combination is not None and isinstance(combination.beta.special, complex):
+            c[...] = pair.addend * combination.beta.special
+            return c
         if pair.nothing_to_multiply:
             entries = pair.entries(c)
             self._work_of_parts.addend(entries)

@@ -192,6 +192,13 @@ def test_expressions(kinds, rng):
         for options in ({}, {"reproducible": True}, {"accuracy": "dd"}):
             d = ozaki.gemm(2.5, a, b, -0.5, c, **options)
             np.testing.assert_allclose(d, 2.5 * (a @ b) - 0.5 * c, rtol=1e-12)
+            d, report = ozaki.gemm(1 + 2j, a, b, -0.5j, c, return_report=True, **options)
+            np.testing.assert_allclose(d, (1 + 2j) * (a @ b) - 0.5j * c, rtol=1e-12)
+            assert not report.rounded_once
+            np.testing.assert_array_equal(
+                ozaki.gemm(2 + 0j, a, b, 0, None, **options), ozaki.gemm(2, a, b, 0, None, **options)
+            )
+            np.testing.assert_array_equal(ozaki.gemm(0, a, b, 1j, c, **options), 1j * c)
         np.testing.assert_array_equal(ozaki.gemm(0, a, b, 2, c, reproducible=True), 2 * c)
     d = c.astype("c16")
     assert ozaki.gemm(1, a, b, 1, d, out=d, reproducible=True) is d
@@ -258,7 +265,13 @@ def test_plans_for_shapes_are_those_of_two_complex_operands(rng):
         (lambda a, x: ozaki.matmul(a, a, dtype="mp"), TypeError, "dtype: 'mp', but the product is complex"),
         (lambda a, x: ozaki.matmul(a, ozaki.mparray(x)), NotImplementedError, "b: multiprecision numbers"),
         (lambda a, x: ozaki.matmul(a, x.astype(int), dtype="complex64"), NotImplementedError, "b: multiprecision"),
-        (lambda a, x: ozaki.gemm(1j, a, a, 0, None), TypeError, "alpha: 1j; expected a real number"),
+        (lambda a, x: ozaki.gemm(1j, x, x, 0, None), TypeError, "alpha: 1j; expected a real number"),
+        (lambda a, x: ozaki.gemm("1", a, a, 0, None), TypeError, "alpha: '1'; expected a number"),
+        (
+            lambda a, x: ozaki.gemm(1, a.astype("F"), a.astype("F"), 1e60j, a),
+            ValueError,
+            "beta: 1e\\+60; expected a number in",
+        ),
         (lambda a, x: ozaki.gemm(1, x, x, 1, a), TypeError, "c: complex, but a and b are real"),
         (lambda a, x: ozaki.gemm(1, a, a, 0, None, trans_a="X"), TypeError, "trans_a: 'X'; expected True or False"),
         (lambda a, x: ozaki.matmul(a, a, out=x), ValueError, "out: .*expected .* and complex128"),

@@ -38,6 +38,9 @@ def test_bits_and_bounds_of_numpy(device, rng, kinds):
             expected = ozaki.gemm(2.5, a, b, -0.5, addend, reproducible=True)
             got = ozaki.gemm(2.5, x, y, -0.5, device.asarray(addend), reproducible=True)
             np.testing.assert_array_equal(device.asnumpy(got), expected)
+        got = ozaki.gemm(1 + 2j, x, y, 0.5j, device.asarray(c), reproducible=True)
+        expected = ozaki.gemm(1 + 2j, a, b, 0.5j, c, reproducible=True)
+        np.testing.assert_allclose(device.asnumpy(got), expected, rtol=1e-5 if c.dtype == "c8" else 1e-13)
 
 
 @pytest.mark.parametrize("kinds", KINDS, ids=str)

@@ -355,7 +355,7 @@ class Work:
     def _combined(self, out: Array | NumbersArray) -> Combined:
         """The array of the result with the expression; without a multiprecision addend, which no kernel reads."""
         assert self._combination is not None and isinstance(out, Array)
-        alpha, beta = (factor.value for factor in self._combination.factors)
+        alpha, beta = self._combination.values
         return Combined.of(out, alpha, 0.0 if self._addend is None else beta, self._addend)
 
     def _multiply_into(self, plan: Plan, out: Array | NumbersArray) -> None:
@@ -389,7 +389,7 @@ class Work:
     def combine(self, c: Any) -> None:
         """Make the rounded product in c, shape (batch, m, n), the whole expression; after `multiply` or `native`."""
         assert self._out is not None and self._combination is not None
-        alpha, beta = (factor.value for factor in self._combination.factors)
+        alpha, beta = self._combination.values
         axpby(self._builder, alpha, Array(self._out.buffer, 0, *view_of(c)), beta, self._addend)
         self._inputs.run()
 
@@ -404,7 +404,7 @@ class Work:
             return
         out = self._result(c)
         assert isinstance(out, Array)
-        multiple(self._builder, self._combination.beta.value, self._addend, out)
+        multiple(self._builder, self._combination.values[1], self._addend, out)
         self._inputs.run()
 
     def _engine(self, plan: Plan) -> Engine:
