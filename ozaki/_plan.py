@@ -10,7 +10,7 @@ from ozaki._combination import Combination
 from ozaki._complex import REAL, Parts, length_of, real_stack
 from ozaki._formats import part_of
 from ozaki._report import power_of_two, priced, rounded_up, several
-from ozaki.schemes import ComplexResidues, Scheme, Words
+from ozaki.schemes import ComplexResidues, Scheme, Words, slice_products
 
 
 @dataclass(frozen=True)
@@ -126,8 +126,8 @@ class Plan:
 
     @property
     def products(self) -> int:
-        """Number of slice products; 1 for the native product."""
-        return 1 if self.scheme is None else self.scheme.products
+        """Number of slice products, of complex slices where the operands are complex; 1 for the native product."""
+        return slice_products(self.scheme)
 
     def __str__(self) -> str:
         m, k, n = self.shape

@@ -250,6 +250,12 @@ def test_plans_and_prepared_operands(rng):
         ozaki.matmul(real, square, plan=ozaki.plan(square, real, reproducible=True))
 
 
+@pytest.mark.parametrize(("slices", "products"), [(15, 30), (20, 40), (22, 46)])
+def test_products_are_two_or_three_for_each_modulus(slices, products):
+    plan = ozaki.plan((6, 50), (50, 4), dtype="complex128", scheme="residues", slices=slices)
+    assert (plan.slices, plan.products) == (slices, products)
+
+
 def test_plans_for_shapes_are_those_of_two_complex_operands(rng):
     plan = ozaki.plan((6, 50), (50, 4), dtype="complex128", accuracy=Accuracy("row-column", 1e-15))
     a, b = made(rng, (6, 50), "c16", 30), made(rng, (50, 4), "c16", 30)

@@ -14,7 +14,7 @@ from ozaki.planning.facts import CutBound, Facts, MissingFact
 from ozaki.planning.proof import Proof
 from ozaki.planning.question import Question, Way
 from ozaki.planning.search import likely_schemes
-from ozaki.schemes import Words
+from ozaki.schemes import Words, slice_products
 
 
 def weigh(question: Question, facts: Facts, plan: Plan) -> tuple[Candidate, ...]:
@@ -50,8 +50,7 @@ def _weighed(question: Question, facts: Facts, plan: Plan, way: Way) -> Candidat
     unknown = chosen and way is not None and plan.bound == inf  # from shapes: the elements decide what it proves
     bound = None if unknown else plan.bound if chosen else _known_bound(question, facts, plan.target, way)
     verdict = "chosen" if chosen else _why_not(question, plan, way, bound)
-    products = 1 if way is None else way.products
-    return Candidate(name, seconds, bound, chosen, verdict, plan.target.exponent, products)
+    return Candidate(name, seconds, bound, chosen, verdict, plan.target.exponent, slice_products(way))
 
 
 def _known_bound(question: Question, facts: Facts, target: Accuracy, way: Way) -> float | None:

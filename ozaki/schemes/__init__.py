@@ -17,6 +17,13 @@ def is_exact(scheme: Scheme | Words | None) -> TypeGuard[Scheme]:
     return scheme is not None and scheme.exact
 
 
+def slice_products(scheme: Scheme | Words | None) -> int:
+    """Slice products of a plan: of complex residues two or three for each modulus; 1 of the native product."""
+    if scheme is None:
+        return 1
+    return scheme.slices.products if isinstance(scheme, ComplexResidues) else scheme.products
+
+
 def scaling_of(scheme: Scheme, k: int) -> Scaling:
     """The rule by which a scheme scales rows of length k.
 
@@ -43,4 +50,5 @@ __all__ = [
     "is_exact",
     "magnitude_bits",
     "scaling_of",
+    "slice_products",
 ]
