@@ -67,12 +67,26 @@ def drawn(device: Device, shape: Shape, dtype: str, seed: int) -> tuple[Any, Any
     rng = device.xp.random.default_rng(seed)
     batch = (shape.batch,) if shape.batch > 1 else ()
     left = (shape.k, shape.m) if shape.turned else (shape.m, shape.k)
-    a, b = (rng.standard_normal((*batch, *matrix), dtype=dtype) for matrix in (left, (shape.k, shape.n)))
+    a, b = (_normal(device, rng, (*batch, *matrix), dtype) for matrix in (left, (shape.k, shape.n)))
     a = a.swapaxes(-1, -2) if shape.turned else a
     if shape.data == "graded":
         units = np.exp2(np.random.default_rng(seed).integers(-8, 9, shape.k)).astype(dtype)
         a *= device.xp.asarray(units)
     return a, b
+
+
+def _normal(device: Device, rng: Any, shape: tuple[int, ...], dtype: str) -> Any:
+    """Normally distributed numbers; complex ones of such parts."""
+    part = PARTS.get(dtype)
+    if part is None:
+        return rng.standard_normal(shape, dtype=dtype)
+    x = device.xp.empty(shape, dtype)
+    x.real, x.imag = (rng.standard_normal(shape, dtype=part) for _ in range(2))
+    return x
+
+
+PARTS = {"complex128": "float64", "complex64": "float32"}
+"""The formats of the parts of complex numbers."""
 
 
 def copies(operand_bytes: int, cache_bytes: int) -> int:
@@ -119,7 +133,7 @@ def rows_of(
             dtype=dtype,
             data=shape.data,
             seconds=seconds,
-            tflops=2e-12 * shape.batch * shape.m * shape.k * shape.n / seconds,
+            tflops=(8e-12 if dtype in PARTS else 2e-12) * shape.batch * shape.m * shape.k * shape.n / seconds,
             error=error,
             bound=account.bound,
             products=account.products,

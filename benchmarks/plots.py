@@ -111,7 +111,8 @@ def draw_speed(axes: Axes, run: Run) -> None:
         speeds = [(row.tflops or 0) / scale for row in own]
         name = label(replace(own[0], ran=None), run.versions)  # without `ran`, which may change with n
         axes.plot([row.n for row in own], speeds, f"{shape}-", color=colour(own[0]), label=name)
-    axes.set(xscale="log", yscale="log", xlabel="n", ylabel=f"{name_of_unit} (2 n³ / time)")
+    operations = "8 n³" if run.rows[0].dtype.startswith("complex") else "2 n³"
+    axes.set(xscale="log", yscale="log", xlabel="n", ylabel=f"{name_of_unit} ({operations} / time)")
     axes.set_xticks(sizes, [str(n) for n in sizes])
     axes.xaxis.set_minor_locator(NullLocator())
     plain_numbers(axes.yaxis)

@@ -60,14 +60,15 @@ class Row:
 
     Attributes
     ----------
-    task : "float64", "float32", "shapes", "choices", "kernels"
+    task : "float64", "float32", "complex128", "complex64", "shapes", "choices", "kernels"
     routine : such as "ozaki residues 14", "cublas dgemm", "GEMMul8 15"; benchmarks/labels.py has its name in tables
     ours : whether it is a routine of this library
     m, n, k : sizes of the product (m x k) (k x n)
     dtype : dtype of operands and result
     data : how the operands were drawn: "normal" or "graded" (`Shape`), or "bytes"
     seconds : median of the seconds of one call
-    tflops : 2 m n k batch / seconds, in 10**12; for a kernel that multiplies slices, times the number of products
+    tflops : 2 m n k batch / seconds, 8 of complex operands, in 10**12; for a kernel that multiplies slices, times the
+        number of products
     error : largest componentwise error over exactly computed entries; None where nothing is multiplied
     bound : proven componentwise bound for these operands; None without one
     products : number of slice products

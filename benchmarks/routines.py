@@ -13,6 +13,9 @@ from ozaki.schemes.named import scheme_of
 
 TASKS = ("float64", "float32")
 
+COMPLEX = ("complex128", "complex64")
+"""Tasks that the README has no tables of."""
+
 OURS: dict[str, dict[str, dict[str, Any]]] = {
     "float64": {
         "ozaki default": {"reproducible": True},
@@ -23,6 +26,14 @@ OURS: dict[str, dict[str, dict[str, Any]]] = {
         "ozaki default": {"reproducible": True},
         "ozaki digits 3": {"scheme": "digits", "slices": 3},
         "ozaki residues 7": {"scheme": "residues", "slices": 7},
+    },
+    "complex128": {
+        "ozaki default": {"reproducible": True},
+        "ozaki residues 15": {"scheme": "residues", "slices": 15},
+    },
+    "complex64": {
+        "ozaki default": {"reproducible": True},
+        "ozaki residues 8": {"scheme": "residues", "slices": 8},
     },
     "shapes": {
         "ozaki residues 14": {"scheme": "residues", "slices": 14},
@@ -84,9 +95,9 @@ class Routine:
 
 def routines(task: str, xp: Any, blas: str, peers: Iterable[Routine] = ()) -> list[Routine]:
     """The routines of a task, the native product first, those of other libraries last."""
-    proven = task in TASKS
+    proven = task in (*TASKS, *COMPLEX)
     native = Routine(
-        f"{blas} {'sgemm' if task.endswith('float32') else 'dgemm'}",
+        f"{blas} {_NATIVE.get(task.split()[-1], 'dgemm')}",
         False,
         lambda a, b, out: xp.matmul(a, b, out=out),
         lambda a, b: planned(a, b, {"scheme": "native"}) if proven else Account(None, 1),
@@ -94,6 +105,10 @@ def routines(task: str, xp: Any, blas: str, peers: Iterable[Routine] = ()) -> li
     options_of = OURS[task] | (ON_GPU.get(task, {}) if xp.__name__ == "cupy" else {})
     ours = [_ours(name, options, proven) for name, options in options_of.items()]
     return [native, *ours, *peers]
+
+
+_NATIVE = {"float32": "sgemm", "complex128": "zgemm", "complex64": "cgemm"}
+"""Names of native products by format, but for that of float64."""
 
 
 def _ours(name: str, options: dict[str, Any], proven: bool) -> Routine:

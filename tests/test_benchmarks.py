@@ -25,7 +25,7 @@ from benchmarks.nvml import Nvml
 from benchmarks.peers import Peers, load_gemmul8
 from benchmarks.plots import plot_run
 from benchmarks.results import RESULTS, ROOT, Row, Run, Shape, newest, parse, read, read_all, size, slug, unit
-from benchmarks.routines import TASKS, Account, Routine, routines
+from benchmarks.routines import COMPLEX, TASKS, Account, Routine, routines
 
 ROW = Row(
     task="float64",
@@ -433,3 +433,13 @@ def test_sampled_entries_of_multiprecision_products_are_compared_with_their_boun
     monkeypatch.setattr(ozaki, "matmul", with_too_small_a_bound)
     with pytest.raises(WrongAnswerError, match="106 bits: an error is"):
         sampled.compared(106, 30, rng, on_host=True)
+
+
+@pytest.mark.parametrize("task", COMPLEX)
+def test_complex_products_are_four_real_ones(task):
+    compared = routines(task, np, "openblas")
+    rows = list(rows_of(task, task, Cpu(), Shape.square(24), compared, seed=0, least=0))
+    assert [row.routine for row in rows] == [routine.name for routine in compared]
+    assert "gemm" in rows[0].routine and [row.ours for row in rows] == [False, True, True]
+    assert rows[-1].tflops == pytest.approx(8e-12 * 24**3 / rows[-1].seconds)
+    assert all(row.error <= row.bound for row in rows if row.bound is not None)
