@@ -169,8 +169,14 @@ def given_arrays(operand: Any) -> tuple[Any, ...]:
 def _call(a: Any, b: Any, c: Any, out: Any, key: Hashable) -> Hashable:
     """All of a call that a program depends on: everything but elements and addresses."""
     views = (None if x is None else _view(x) for x in (a, b, c, out))
-    same = type(a) is cp.ndarray and type(b) is cp.ndarray and a.data.ptr == b.data.ptr  # perhaps a @ a.T
-    return key, cp.cuda.runtime.getDevice(), same, *views
+    return key, cp.cuda.runtime.getDevice(), _are_transposes(a, b), *views
+
+
+def _are_transposes(a: Any, b: Any) -> bool:
+    """Whether these are a matrix and its transpose, of which a program may multiply one triangle."""
+    if type(a) is not cp.ndarray or type(b) is not cp.ndarray or a.data.ptr != b.data.ptr or a.ndim != b.ndim:
+        return False
+    return bool(a.ndim > 1 and (a.shape, a.strides) == tuple((*x[:-2], x[-1], x[-2]) for x in (b.shape, b.strides)))
 
 
 def _view(x: Any) -> Hashable:

@@ -26,6 +26,7 @@ FUNCTIONS = {
         "hopper-halves",
         "hopper-side-by-side",
         "hopper-fair-shares",
+        "hopper-triangles",
     ),
     "quadrants": ("hopper-quadrants", "hopper-winograd"),
     "streams_of_programs": ("streams-of-threads", "threads-at-once"),

@@ -82,6 +82,30 @@ def column_tiles(rng: np.random.Generator) -> None:
         same(expected, ozaki.gemm(-1.0, cp.asarray(a), y, 0.3, cp.asarray(c), plan=plan))
 
 
+def triangles(rng: np.random.Generator) -> None:
+    """A matrix times its own transpose, in several rows and columns of tiles; not in panels, nor with an addend."""
+    options: dict[str, Any] = {"scheme": "residues", "slices": 4}
+    for shape, kind in (((780, 9), "f4"), ((2, 400, 20), "f8"), ((300, 30), "c8"), ((3, 1), "f8")):
+        a = rng.standard_normal(shape).astype(kind)
+        a = a + 1j * rng.standard_normal(shape).astype(kind.replace("c8", "f4")) if kind == "c8" else a
+        x = cp.asarray(a)
+        expected = ozaki.matmul(a, a.swapaxes(-1, -2).copy(), **options)
+        with mock.patch.object(fused_residues, "_LEAST_SYMMETRIC", 1):
+            for _ in range(2):
+                with seen() as calls:
+                    same(expected, ozaki.matmul(x, x.swapaxes(-1, -2), **options))
+                assert calls.names.count("mirror") == 1
+            with seen() as calls:
+                same(expected, ozaki.matmul(x, cp.asarray(a).swapaxes(-1, -2), **options))
+                same(expected, ozaki.matmul(x, x.swapaxes(-1, -2), workspace_limit=10**8, **options))
+                c = rng.standard_normal(expected.shape).astype(a.dtype)
+                got = ozaki.gemm(2.0, x, x.swapaxes(-1, -2), 1.0, cp.asarray(c), **options)
+                same(ozaki.gemm(2.0, a, a.swapaxes(-1, -2).copy(), 1.0, c, **options), got)
+            assert "mirror" not in calls.names
+            got = ozaki.gemm(-0.3, x, x.swapaxes(-1, -2), 0, None, **options)
+            same(ozaki.gemm(-0.3, a, a.swapaxes(-1, -2).copy(), 0, None, **options), got)
+
+
 def halves(rng: np.random.Generator) -> None:
     """`second_half` tells halves of the cache by near and far words; None where latencies are not of two kinds."""
     for share in (0.5, 0.4, 0.7):
