@@ -193,8 +193,12 @@ def _multiply(
     plan: Plan | None,
     return_report: bool | Literal["relative"],
     terms: tuple[Any, Any, Any] | None,
+    adjoint: bool = False,
 ) -> Any:
-    """The product, or with `terms`, alpha, beta and c, the expression alpha a b + beta c; arguments as of `matmul`."""
+    """The product, or with `terms`, alpha, beta and c, the expression alpha a b + beta c; arguments as of `matmul`.
+
+    `adjoint` says that b is the conjugate transpose of a, in other memory.
+    """
     key = plan, *choices.key
     check_report(return_report)
     if terms is None and not return_report and (c := repeated(a, b, None, out, key)) is not None:
@@ -202,10 +206,10 @@ def _multiply(
     if plan is not None:
         check_plan_alone(plan, choices)
     with np.errstate(all="ignore"):
-        pair = Pair(a, b, choices, plan, out, terms)  # check: two stacks of rows, and what is added
+        pair = Pair(a, b, choices, plan, out, terms, adjoint)  # check: two stacks of rows, and what is added
         relative = isinstance(return_report, str)
         if terms is not None:  # a repeated call is known by what the factors are, and where the addend lies
-            key = *key, pair.combination and pair.combination.factors
+            key = *key, pair.combination and pair.combination.factors, adjoint
             if not return_report and (c := repeated(*pair.given, key)) is not None:
                 return pair.returned(c)
         product = Product(pair, pair.choices, plan)
@@ -370,7 +374,8 @@ def gemm(
         power of two: an int, a float, such a Fraction, or one of mpmath, gmpy2 or python-flint. Of a complex product
         they may be complex; where a factor has an imaginary part, the product is rounded first.
     a, b : arrays, shapes (..., m, k) and (..., k, n), or prepared operands
-        With `trans_a` or `trans_b` the last two axes are exchanged, with "C" of complex conjugates.
+        With `trans_a` or `trans_b` the last two axes are exchanged, with "C" of complex conjugates. Of a matrix times its
+        own (conjugate) transpose one triangle is multiplied, where residues do, and nothing is added to the product.
     c : array, shape (..., m, n), of the result's dtype or float32, or, with `dtype`, any that operands may have; an
         `MPArray`; or None with beta == 0
         Not modified, unless given as `out` too.
@@ -417,6 +422,8 @@ def gemm(
         raise TypeError(f"gemm() got an unexpected keyword argument {unknown[0]!r}")
     backend = backend_of(("a", a), ("b", b), *((("c", c),) if c is not None else ()))
     op_a, op_b = _transposed("a", a, trans_a, backend), _transposed("b", b, trans_b, backend)
+    one_adjoint = {trans_a, trans_b} in ({"C", "N"}, {"C", False})
+    adjoint = one_adjoint and _is_complex(op_a) and backend.same_view(a, b)
     plan = options.pop("plan", None)
     return_report = options.pop("return_report", False)
     if isinstance(out, tuple) and len(out) == 1:
@@ -424,7 +431,7 @@ def gemm(
     split = isinstance(op_a, Prepared) or isinstance(op_b, Prepared) or plan is not None
     if isinstance(alpha, Real) and alpha == 0 and not split:
         op_a, op_b = op_a[..., :0], op_b[..., :0, :] if op_b.ndim > 1 else op_b[:0]  # nothing to multiply
-    return _multiply(op_a, op_b, out, Choices(**options), plan, return_report, (alpha, beta, c))
+    return _multiply(op_a, op_b, out, Choices(**options), plan, return_report, (alpha, beta, c), adjoint)
 
 
 def _transposed(name: str, x: Any, op: bool | Literal["N", "T", "C"], backend: Backend) -> Any:
@@ -436,4 +443,8 @@ def _transposed(name: str, x: Any, op: bool | Literal["N", "T", "C"], backend: B
     if prepared or x.ndim < 2:
         what = "a prepared operand" if prepared else f"an operand of shape {x.shape}"
         raise ValueError(f"trans_{name}: {what} cannot be transposed; expected a matrix, or trans_{name}=False")
-    return (x.conj() if op == "C" and not isinstance(x, Numbers) else x).swapaxes(-1, -2)
+    return (x.conj() if op == "C" and _is_complex(x) else x).swapaxes(-1, -2)
+
+
+def _is_complex(x: Any) -> bool:
+    return not isinstance(x, Numbers | Prepared) and x.dtype.kind == "c"

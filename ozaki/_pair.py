@@ -37,6 +37,7 @@ class Pair:
     plan : a plan that the caller gives in place of choices, or None
     out : where the caller wants the result; None for a new array
     terms : alpha, beta and c, as the caller gave them, of alpha A B + beta C; None for the product alone
+    adjoint : whether B is the conjugate transpose of A, in other memory
 
     Attributes
     ----------
@@ -62,7 +63,9 @@ class Pair:
         plan: Plan | None = None,
         out: Any = None,
         terms: tuple[Any, Any, Any] | None = None,
+        adjoint: bool = False,
     ) -> None:
+        self.adjoint = adjoint
         self.backend: Backend = backend_of(("a", a), ("b", b))
         self.a, self.b = (
             x if isinstance(x, Prepared) else as_array(name, x, self.backend) for name, x in (("a", a), ("b", b))

@@ -89,7 +89,8 @@ class Product:
             combination = replace(pair.combination, c=pair.computed_addend(of_parts))
         dtype = part_of(pair.dtype) if of_parts else pair.dtype
         rows = partial(pair.rows, of_parts=of_parts)
-        work = pair.backend.work(*pair.matrices(of_parts), rows, dtype, rest, combination)
+        adjoint = pair.adjoint and not of_parts
+        work = pair.backend.work(*pair.matrices(of_parts), rows, dtype, rest, combination, adjoint)
         self._made.append(work)
         return work
 

@@ -262,7 +262,10 @@ EVERYWHERE = [
     recombine("double", 14, 4, 0),
     recombine("double", 14, 4, 0, lower=1),
     recombine("double", 7, 3, 8),
-    *(("conversion/mirror.cu", {"ENTRY": entry}) for entry in ("double", "double2")),
+    *(
+        ("conversion/mirror.cu", {"ENTRY": entry, "CONJUGATE": int(entry == "double2")})
+        for entry in ("double", "double2")
+    ),
     combined(recombine("double", 14, 4, 0)),
     magnitudes("double", "double", 1, 0),
     magnitudes("double", "double", 1, 0, "double"),

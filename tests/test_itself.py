@@ -39,6 +39,14 @@ def test_many_panels(rng):
         np.testing.assert_array_equal(c, ozaki.matmul(a, a.T.copy(), scheme="residues", slices=7))
 
 
+def test_many_panels_of_complex_products(rng):
+    a = (rng.standard_normal((2200, 2)) + 1j * rng.standard_normal((2200, 2))).astype("c8")
+    options = {"scheme": "residues", "slices": 7, "workspace_limit": 2**27}
+    c, h = ozaki.matmul(a, a.T, **options), ozaki.gemm(1, a, a, 0, None, trans_b="C", **options)
+    np.testing.assert_array_equal(c, ozaki.matmul(a, a.T.copy(), **options))
+    np.testing.assert_array_equal(h, ozaki.matmul(a, a.conj().T, **options))
+
+
 def test_other_views_of_the_same_memory(rng):
     """A transpose of some other part of the memory is no transpose of the matrix."""
     a = rng.standard_normal((8, 8))

@@ -1,6 +1,6 @@
-// Makes square matrices symmetric: copies the entries below the diagonal above it.
+// Makes square matrices symmetric, or Hermitian: copies the entries below the diagonal, or their conjugates, above it.
 //
-// Macro: ENTRY (double or float, or of complex numbers double2 or float2).
+// Macros: ENTRY (double or float, or of complex numbers double2 or float2); CONJUGATE: 1 for conjugates, else 0.
 //
 // Entry (i, j) of matrix b is c[b * batch_stride + i * row_stride + j], strides in entries; the matrices are size x size.
 //
@@ -24,6 +24,10 @@ mirror(ENTRY* __restrict__ c, int64_t batch_stride, int64_t row_stride, int64_t 
 #pragma unroll
   for (int i = threadIdx.y; i < 32; i += 8) {
     const int64_t row = row0 + threadIdx.x, col = col0 + i;
-    if (row < size && col < row) c[col * row_stride + row] = tile[threadIdx.x][i];
+    ENTRY entry = tile[threadIdx.x][i];
+#if CONJUGATE
+    entry.y = 0 - entry.y;  // an exact zero stays +0
+#endif
+    if (row < size && col < row) c[col * row_stride + row] = entry;
   }
 }

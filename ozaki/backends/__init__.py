@@ -120,6 +120,10 @@ class Backend(Protocol):
         """Whether two arrays may share memory."""
         ...
 
+    def same_view(self, x: Any, y: Any) -> bool:
+        """Whether two arrays are the same elements of the same memory in the same order; False of prepared operands."""
+        ...
+
     def machine(self) -> Machine:
         """The machine that would compute now (on a GPU: the current device), as planning asks about it."""
         ...
@@ -159,6 +163,7 @@ class Backend(Protocol):
         dtype: str,
         limit: int | None,
         combination: Combination | None = None,
+        adjoint: bool = False,
     ) -> Work:
         """The `Work` of one product; nothing is computed yet.
 
@@ -171,6 +176,7 @@ class Backend(Protocol):
         limit : most bytes that proofs and the product may hold at a time; None for no limit
         combination : the expression that is computed in place of the product, its addend of shape (batch, m, n); or
             None
+        adjoint : whether complex B is the conjugate transpose of A, so that the product is Hermitian
         """
         ...
 

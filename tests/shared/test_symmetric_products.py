@@ -65,3 +65,22 @@ def test_nan_inf_and_limits(device, rng):
     a[[3, n - 10], [4, 15]], a[30, 7] = np.nan, -np.inf
     for options in device.some([{"workspace_limit": 2**26}, {}], 1, rng):
         same_as_general(device, a, {"scheme": "residues", "slices": 5, **options})
+
+
+def test_hermitian_products(device, rng):
+    """A matrix times its own conjugate transpose, by `gemm`: Hermitian, with a real diagonal."""
+    n = size_on(device, 1100, 40)
+    a = part(rng, (n, n), "c16") + 1j * part(rng, (n, n), "c16")
+    x, adjoint, c = device.asarray(a), device.asarray(a.conj().T.copy()), device.asarray(a)
+    for options in ({"reproducible": True}, {"scheme": "residues", "slices": 12}):
+        for alpha, beta in ((1, 0), (2.5, -1)):
+            h, g = (
+                device.asnumpy(ozaki.gemm(alpha, x, x, beta, c, **trans, **options))
+                for trans in ({"trans_b": "C"}, {"trans_a": "C"})
+            )
+            expected = [ozaki.gemm(alpha, p, q, beta, c, **options) for p, q in ((x, adjoint), (adjoint, x))]
+            np.testing.assert_array_equal(h, device.asnumpy(expected[0]))
+            np.testing.assert_array_equal(g, device.asnumpy(expected[1]))
+            if beta == 0:
+                np.testing.assert_array_equal(h, h.conj().T)
+                assert (h.diagonal().imag == 0).all()

@@ -12,6 +12,7 @@ from ozaki._operands import Side
 from ozaki._plan import Plan
 from ozaki._prepared import Prepared
 from ozaki.backends.cupy import devices
+from ozaki.backends.cupy.binding import same_view as views_are_same
 from ozaki.backends.cupy.listing import program_of
 from ozaki.backends.cupy.machine import Machine
 from ozaki.backends.cupy.prepared import split as split
@@ -75,6 +76,11 @@ def check_device(operands: tuple[tuple[str, Any], ...]) -> None:
             )
 
 
+def same_view(x: Any, y: Any) -> bool:
+    """Whether two arrays are the same elements of the same memory in the same order."""
+    return isinstance(x, cp.ndarray) and isinstance(y, cp.ndarray) and views_are_same(x, y)
+
+
 # Planning -----------------------------------------------------------------------------------------------------------
 
 
@@ -123,6 +129,7 @@ def work(
     dtype: str,
     limit: int | None,
     combination: Combination | None = None,
+    adjoint: bool = False,
 ) -> Work:
     """One product (`backends.Backend.work`)."""
-    return Work(a, b, rows, dtype, limit, combination)
+    return Work(a, b, rows, dtype, limit, combination, adjoint)

@@ -31,6 +31,7 @@ from ozaki.backends.cupy.steps.axpby import axpby, multiple
 from ozaki.backends.cupy.steps.combined import Combined
 from ozaki.backends.cupy.steps.engines.choice import engine_of, panel_of, word_engine
 from ozaki.backends.cupy.steps.engines.engine import Engine
+from ozaki.backends.cupy.steps.engines.fused_residues import Symmetry
 from ozaki.backends.cupy.steps.magnitudes import room_for_one_read
 from ozaki.backends.cupy.steps.native import native
 from ozaki.backends.cupy.steps.nonfinite import patch
@@ -107,6 +108,7 @@ class Work:
         dtype: str,
         limit: int | None,
         combination: Combination | None = None,
+        adjoint: bool = False,
     ) -> None:
         """Begin the program of a product.
 
@@ -117,13 +119,14 @@ class Work:
         dtype : dtype of the result
         limit : the most bytes that proofs and the product may hold at a time, or None
         combination : the expression that is computed in place of the product, or None; its addend is a stack
+        adjoint : whether B is the conjugate transpose of A
 
         Raises
         ------
         ValueError
             If the leading bits of multiprecision operands take as much.
         """
-        self._inputs, self._dtype = Inputs(a, b, rows), dtype
+        self._inputs, self._dtype, self._adjoint = Inputs(a, b, rows), dtype, adjoint
         if limit is not None and (held := self._inputs.leading_bytes):  # held beside whatever is computed
             if held >= limit:
                 too_few_bytes(limit, held)
@@ -410,8 +413,10 @@ class Work:
     def _engine(self, plan: Plan) -> Engine:
         """The engine that multiplies by a plan of slices or words, and rounds what is asked for."""
         combined = self._combination is not None and plan.rounds_once(self._combination)
-        itself = self._inputs.itself and not (combined and self._addend is not None)
-        return engine_of(self._device, plan, self._inputs.multiprecision, combined, itself)
+        symmetry: Symmetry | None = "hermitian" if self._adjoint else "symmetric" if self._inputs.itself else None
+        if combined and self._addend is not None:
+            symmetry = None
+        return engine_of(self._device, plan, self._inputs.multiprecision, combined, symmetry)
 
     def _engine_of_products(self, plan: Plan) -> Engine:
         """The engine that operands are prepared for."""

@@ -45,12 +45,14 @@ def execute(
     limit: int | None,
     combination: Combination | None = None,
     itself: bool = False,
+    adjoint: bool = False,
 ) -> int:
     """Compute out, shape (batch, m, n), by slices or words; return the bytes of workspace.
 
     They are at most `limit`, unless that is None. `int8` says whether float64 BLAS multiplies the slices that a GPU
     does, in place of fewer and wider ones. With `combination`, whose addend has the shape of out, slices compute the
-    whole expression. `itself` says that both operands are the same rows, so that the product is symmetric.
+    whole expression. `itself` says that both operands are the same rows, so that the product is symmetric; `adjoint`
+    that those of the right one are their conjugates, so that it is Hermitian.
 
     Raises
     ------
@@ -62,7 +64,7 @@ def execute(
         used = _words.execute(scheme, left, right, out, limit)
     else:
         assert not isinstance(left, WordSlices) and not isinstance(right, WordSlices)
-        used = _exact(scheme, int8, left, right, out, limit, combination, itself)
+        used = _exact(scheme, int8, left, right, out, limit, combination, itself, adjoint)
     operands = [x if isinstance(x, Described) else x.described for x in (left, right)]
     flags = [x.on_host.nonfinite for x in operands]
     if any(f.any() for f in flags):
@@ -80,17 +82,20 @@ def _exact(
     limit: int | None,
     combination: Combination | None,
     itself: bool,
+    adjoint: bool,
 ) -> int:
     """Compute out by a scheme with exact slice products, NaN and Inf counted as zero; return the bytes of workspace.
 
     The rounding of complex entries is that of their parts, which are neighbours in memory, as columns are.
 
     Of a matrix times its own transpose by residues, both operands have the same slices, and panels above the diagonal
-    are the mirror images of those below.
+    are the mirror images of those below; so are those of complex products, and conjugates if the product is Hermitian.
     """
     of_left = left.described if isinstance(left, Slices) else left
     engine, side = engine_of(scheme, of_left.k, int8), "left"
-    mirrored = itself and type(engine) is ResidueEngine and (combination is None or combination.c is None)
+    alone = combination is None or combination.c is None
+    mirrored = itself and type(engine) is ResidueEngine and alone
+    below = mirrored or ((itself or adjoint) and isinstance(engine, ComplexResidueEngine) and alone)
     if mirrored:
         assert isinstance(engine, ResidueEngine)
         engine, side = replace(engine, folded=False), "right"
@@ -104,7 +109,7 @@ def _exact(
         kept: Floats | None = None  # frees the slices of the columns before
         if engine.k <= engine.slab:  # one slab: the slices of these columns serve all panels of rows
             kept = slices_of(right, nu, engine, "right", at_right, cols, slice(None))
-        for r in range(cols.start if mirrored else 0, m, panel.rows):
+        for r in range(cols.start if below else 0, m, panel.rows):
             rows, unrounded = slice(r, min(r + panel.rows, m)), Unrounded(engine)
             same = mirrored and rows == cols  # then BLAS multiplies one triangle
             for h in range(0, engine.k, engine.slab):
@@ -120,6 +125,9 @@ def _exact(
                 some = None if some is None else replace(some, c=of_parts)
                 of_columns = np.repeat(nu[at_right, cols], 2, axis=1)
                 unrounded.round_into(_parts(out[b, rows, cols]), mu[at_left, rows], of_columns, some)
+                if below and rows != cols:
+                    image = out[b, rows, cols].swapaxes(1, 2)
+                    out[b, cols, rows] = np.conj(image) + 0 if adjoint else image  # + 0: an exact zero stays +0
                 continue
             unrounded.round_into(out[b, rows, cols], mu[at_left, rows], nu[at_right, cols], some, same)
             if mirrored and not same:

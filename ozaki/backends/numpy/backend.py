@@ -19,6 +19,7 @@ from ozaki.backends.numpy._describe import describing_workspace as describing_wo
 from ozaki.backends.numpy._execute import split as _split
 from ozaki.backends.numpy._results import empty as empty
 from ozaki.backends.numpy._sharing import overlap as arrays_overlap
+from ozaki.backends.numpy._sharing import same_view as views_are_same
 from ozaki.backends.numpy._slices import Slices
 from ozaki.backends.numpy._words import WordSlices
 from ozaki.backends.numpy.listing import steps_of
@@ -60,6 +61,11 @@ def broadcast_to(x: Any, shape: tuple[int, ...]) -> Any:
 def overlap(x: Any, y: Any) -> bool:
     """Whether what is written into x may change y."""
     return arrays_overlap(*(z.limbs if isinstance(z, Numbers) else z for z in (x, y)))
+
+
+def same_view(x: Any, y: Any) -> bool:
+    """Whether two arrays are the same elements of the same memory in the same order."""
+    return isinstance(x, np.ndarray) and isinstance(y, np.ndarray) and views_are_same(x, y)
 
 
 def machine() -> Machine:
@@ -107,9 +113,10 @@ def work(
     dtype: str,
     limit: int | None,
     combination: Combination | None = None,
+    adjoint: bool = False,
 ) -> Work:
     """The `Work` of one product (`backends.Backend.work`)."""
-    return Work(a, b, rows, dtype, limit, combination)
+    return Work(a, b, rows, dtype, limit, combination, adjoint)
 
 
 def keep(*_: Any) -> None:

@@ -69,6 +69,7 @@ class Work:
     dtype : dtype of the result
     limit : most bytes to hold for proofs and the product; None for no limit
     combination : the expression that is computed in place of the product, or None; its addend is a stack of matrices
+    adjoint : whether complex B is the conjugate transpose of A
 
     Attributes
     ----------
@@ -83,9 +84,10 @@ class Work:
         dtype: str,
         limit: int | None,
         combination: Combination | None = None,
+        adjoint: bool = False,
     ) -> None:
         self._a, self._b, self._rows, self._combination = a, b, rows, combination
-        self._dtype, self._limit = dtype, limit
+        self._dtype, self._limit, self._adjoint = dtype, limit, adjoint
         self._slices: dict[Side, Slices | WordSlices] = {
             side: x for side, x in zip(SIDES, (a, b), strict=True) if isinstance(x, Slices | WordSlices)
         }
@@ -226,7 +228,9 @@ class Work:
             _results.copy(kept.c, c)
             return
         left, right = (self._slices.get(side) or self.described(side) for side in SIDES)
-        used = execute(plan.scheme, plan.engine == "int8", left, right, c, self._limit, once, self._itself)
+        used = execute(
+            plan.scheme, plan.engine == "int8", left, right, c, self._limit, once, self._itself, self._adjoint
+        )
         self.workspace = max(self.workspace, used)
         alpha = ONE if once is None else once.alpha
         self._product = _Computed(plan.scheme, c, alpha) if is_exact(plan.scheme) else None

@@ -102,6 +102,13 @@ def triangles(rng: np.random.Generator) -> None:
                 got = ozaki.gemm(2.0, x, x.swapaxes(-1, -2), 1.0, cp.asarray(c), **options)
                 same(ozaki.gemm(2.0, a, a.swapaxes(-1, -2).copy(), 1.0, c, **options), got)
             assert "mirror" not in calls.names
+            if kind == "c8":
+                with seen() as calls:
+                    h = ozaki.gemm(2.0, x, x, 0, None, trans_b="C", **options)
+                    g = ozaki.gemm(2.0, x, x, 0, None, trans_a="C", **options)
+                same(ozaki.gemm(2.0, a, a.conj().T, 0, None, **options), h)
+                same(ozaki.gemm(2.0, a.conj().T, a, 0, None, **options), g)
+                assert calls.names.count("mirror") == 2
             got = ozaki.gemm(-0.3, x, x.swapaxes(-1, -2), 0, None, **options)
             same(ozaki.gemm(-0.3, a, a.swapaxes(-1, -2).copy(), 0, None, **options), got)
 

@@ -27,18 +27,20 @@ def _copy_kernel(x: View, out: View) -> Kernel:
     return Kernel.of("conversion/copy.cu", "copy", macros, grid, (256,), None, *x.steps, *x.shape[1:], None, entries)
 
 
-def mirror(b: Builder, c: Array) -> None:
-    """Copy the entries below the diagonal of square matrices above it; shape (batch, n, n), the rows contiguous."""
-    b.launch(_mirror_kernel(c.view), Out(c.at))
+def mirror(b: Builder, c: Array, conjugate: bool) -> None:
+    """Copy the entries below the diagonal of square matrices, or their conjugates, above it.
+
+    Shape (batch, n, n), the rows contiguous.
+    """
+    b.launch(_mirror_kernel(c.view, conjugate), Out(c.at))
 
 
 @lru_cache(maxsize=1024)
-def _mirror_kernel(c: View) -> Kernel:
+def _mirror_kernel(c: View, conjugate: bool) -> Kernel:
     batch, n, _ = c.shape
-    tiles = ceil(n / 32)
-    return Kernel.of(
-        "conversion/mirror.cu", "mirror", {"ENTRY": c.ctype}, (tiles, tiles, batch), (32, 8), None, *c.steps[:2], n
-    )
+    macros: Macros = {"ENTRY": c.ctype, "CONJUGATE": int(conjugate)}
+    grid = ceil(n / 32), ceil(n / 32), batch
+    return Kernel.of("conversion/mirror.cu", "mirror", macros, grid, (32, 8), None, *c.steps[:2], n)
 
 
 def contiguous_rows(b: Builder, x: Array) -> Array:

@@ -17,7 +17,12 @@ from ozaki.backends.cupy.steps.engines.cublas_fp16 import CublasFp16
 from ozaki.backends.cupy.steps.engines.cublas_residues import CublasResidues
 from ozaki.backends.cupy.steps.engines.engine import Engine, units_of, workspace_of
 from ozaki.backends.cupy.steps.engines.fused_digits import FusedDigits
-from ozaki.backends.cupy.steps.engines.fused_residues import FusedResidues, SymmetricResidues, triangle_is_faster
+from ozaki.backends.cupy.steps.engines.fused_residues import (
+    FusedResidues,
+    SymmetricResidues,
+    Symmetry,
+    triangle_is_faster,
+)
 from ozaki.backends.cupy.steps.engines.tiled import tiles_of
 from ozaki.backends.cupy.steps.engines.winograd import Winograd
 from ozaki.backends.cupy.steps.engines.word_mma import MmaWords
@@ -27,13 +32,17 @@ from ozaki.schemes.digits import LEAST_FP16_BITS, MOST_FP16_BITS
 
 
 def engine_of(
-    device: Device, plan: Plan, multiprecision: bool = False, combined: bool = False, itself: bool = False
+    device: Device,
+    plan: Plan,
+    multiprecision: bool = False,
+    combined: bool = False,
+    symmetry: Symmetry | None = None,
 ) -> Engine:
     """The engine of a plan's slices: the one asked for, or the fastest there, within the plan's limit of workspace.
 
     `multiprecision`: whether an operand is; whether the result is, the plan says. `combined`: it rounds alpha A B +
-    beta C once, which the library's own kernels of digits do not. `itself`: a matrix is multiplied by its own
-    transpose, and nothing is added.
+    beta C once, which the library's own kernels of digits do not. `symmetry`: that of the result, where a matrix is
+    multiplied by its own transpose, or conjugate transpose, and nothing is added.
 
     Raises
     ------
@@ -54,8 +63,8 @@ def engine_of(
             )
         engine = cublas_engine(device, plan.scheme)
     if limit is None:
-        if itself and isinstance(plan.scheme, Residues) and isinstance(engine, FusedResidues | Winograd):
-            return SymmetricResidues(device) if triangle_is_faster(plan.scheme, plan.shape) else engine
+        if symmetry and isinstance(plan.scheme, Residues) and isinstance(engine, FusedResidues | Winograd):
+            return SymmetricResidues.of(device, symmetry) if triangle_is_faster(plan.scheme, plan.shape) else engine
         return engine
     if isinstance(engine, Winograd):
         if limit >= workspace_of(engine, plan.scheme, k, batch, m, n):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from itertools import pairwise
 from math import ceil
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from ozaki.backends.cupy.devices.device import Device
 from ozaki.backends.cupy.devices.rates import RESIDUES, reads_of_rows
@@ -25,6 +25,9 @@ from ozaki.backends.cupy.steps.numbers import NumbersArray
 from ozaki.backends.cupy.steps.operands import Described, Layout, Slices
 from ozaki.backends.cupy.steps.unrounded import Unrounded
 from ozaki.schemes import Residues, constants
+
+Symmetry = Literal["symmetric", "hermitian"]
+"""Of a result: equal to its transpose, or to its conjugate transpose."""
 
 _LARGE = 420_000_000_000
 """Products of bytes from which on clusters take tiles by the half of the second-level cache that they are at (float64
@@ -89,22 +92,29 @@ class FusedResidues:
 
 @dataclass(frozen=True)
 class SymmetricResidues(FusedResidues):
-    """The same kernel, which leaves tiles above the diagonal out: for a matrix times its own transpose.
+    """The same kernel, which leaves tiles above the diagonal out: for a matrix times its own (conjugate) transpose.
 
-    Both operands have the same rows. Entries below the diagonal are copied above it.
+    Both operands have the same rows, or those of the right one are their conjugates. Entries below the diagonal, or
+    their conjugates, are copied above it.
     """
 
     label: str = f"{LABEL}, one triangle"
+    symmetry: Symmetry = "symmetric"
+
+    @classmethod
+    def of(cls, device: Device, symmetry: Symmetry) -> SymmetricResidues:
+        """The engine for results of that symmetry."""
+        return cls(device, symmetry=symmetry)
 
     def multiply(self, b: Builder, scheme: Residues, left: Slices, right: Slices, out: Array | NumbersArray) -> None:
-        """out = left left^T, shape (batch, n, n), its columns neighbours in memory."""
+        """out = left right^T, shape (batch, n, n), its columns neighbours in memory."""
         assert isinstance(out, Array)
         at = left.operand, right.operand
         planes = products(b, self.device, scheme, left, right, at, out.shape, triangle=True)
         product = Unrounded(scheme, planes, left.scales, right.scales)
         product.round_into(b, self.device, out, lower=True)
         b.release(planes)
-        mirror(b, out)
+        mirror(b, out, conjugate=self.symmetry == "hermitian")
 
 
 _LEAST_SYMMETRIC = 1024
