@@ -374,8 +374,8 @@ def gemm(
         power of two: an int, a float, such a Fraction, or one of mpmath, gmpy2 or python-flint. Of a complex product
         they may be complex; where a factor has an imaginary part, the product is rounded first.
     a, b : arrays, shapes (..., m, k) and (..., k, n), or prepared operands
-        With `trans_a` or `trans_b` the last two axes are exchanged, with "C" of complex conjugates. Of a matrix times its
-        own (conjugate) transpose one triangle is multiplied, where residues do, and nothing is added to the product.
+        With `trans_a` or `trans_b` the last two axes are exchanged, with "C" of complex conjugates. Of a matrix times
+        its own (conjugate) transpose one triangle is multiplied, by residues and unless something is added.
     c : array, shape (..., m, n), of the result's dtype or float32, or, with `dtype`, any that operands may have; an
         `MPArray`; or None with beta == 0
         Not modified, unless given as `out` too.
