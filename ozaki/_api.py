@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from numbers import Real
+from numbers import Complex
 from typing import Any, Literal, overload
 
 import numpy as np
@@ -429,7 +429,7 @@ def gemm(
     if isinstance(out, tuple) and len(out) == 1:
         (out,) = out
     split = isinstance(op_a, Prepared) or isinstance(op_b, Prepared) or plan is not None
-    if isinstance(alpha, Real) and alpha == 0 and not split:
+    if isinstance(alpha, Complex) and alpha == 0 and not split:
         op_a, op_b = op_a[..., :0], op_b[..., :0, :] if op_b.ndim > 1 else op_b[:0]  # nothing to multiply
     return _multiply(op_a, op_b, out, Choices(**options), plan, return_report, (alpha, beta, c), adjoint)
 

@@ -1,5 +1,8 @@
 """Complex products as real ones: rows of real parts, and the real product whose entries are all parts of C.
 
+So are computed products by digits, by words, by the slices of int8 engines on NumPy, and those of a real and a complex
+operand. Residues of two complex operands are cut from complex rows (`schemes.ComplexSlices`).
+
 `parts` has the number of real parts of an element of A and of B: (2, 2) of complex operands, (1, 2) or (2, 1) of a real
 and a complex one, (1, 1) of real ones. Rows of real parts are, x + i y an element of A and u + i v one of B:
 
@@ -7,7 +10,7 @@ and a complex one, (1, 1) of real ones. Rows of real parts are, x + i y an eleme
   row of A and such a pair of rows give the real and the imaginary part of an entry of C.
 - one complex: for each of its rows the row of real parts and the row of imaginary ones; the other operand as it is.
 
-Slices of the real product, its description and its bounds are those of real operands (docs/definitions.md, section 9).
+Slices and descriptions of such rows are those of real operands (docs/definitions.md, section 9).
 """
 
 from __future__ import annotations

@@ -233,11 +233,15 @@ class Pair:
         return self.sizes.shape[1] == 0 or (self.combination is not None and self.combination.alpha.is_zero)
 
     def computed_addend(self, of_parts: bool) -> Any:
-        """The addend as the entries that are computed, with `of_parts` those of a real product; a copy as `addend`."""
+        """The addend as the entries that are computed, in its own precision; copies are counted as those of `addend`.
+
+        With `of_parts` real entries, of a complex product those of the real one of parts.
+        """
         c = self.addend
         if c is None or not self.sizes.is_complex:
             return c
-        entries = real_entries(c, self.dtype, self.sizes.parts) if of_parts else contiguous(c, self.dtype)
+        own = "complex128" if precision_of(dtype_of("c", c)) == precision_of("float64") else "complex64"
+        entries = real_entries(c, own, self.sizes.parts) if of_parts else contiguous(c, own)
         if entries.size and not self.backend.overlap(entries, c):
             self.copied += int(entries.nbytes)
         return entries

@@ -7,7 +7,7 @@ from math import inf
 
 from ozaki._accuracy import Accuracy
 from ozaki._combination import Combination
-from ozaki._complex import REAL, Parts, length_of, real_stack
+from ozaki._complex import COMPLEX, REAL, Parts, length_of, real_stack
 from ozaki._formats import part_of
 from ozaki._report import power_of_two, priced, rounded_up, several
 from ozaki.schemes import ComplexResidues, Scheme, Words, slice_products
@@ -101,8 +101,11 @@ class Plan:
 
     @property
     def of_complex_slices(self) -> Plan:
-        """The plan of the product by slices of complex rows, of a plan of complex residues."""
-        assert isinstance(self.scheme, ComplexResidues)
+        """The plan of the product by slices of complex rows, of a plan of complex residues.
+
+        Shape and parts stay those of complex elements, of which a row has shape[1].
+        """
+        assert isinstance(self.scheme, ComplexResidues) and self.parts == COMPLEX
         return replace(self, scheme=self.scheme.slices)
 
     @property
@@ -126,7 +129,10 @@ class Plan:
 
     @property
     def products(self) -> int:
-        """Number of slice products, of complex slices where the operands are complex; 1 for the native product."""
+        """Number of slice products; 1 for the native product.
+
+        Of complex residues those of complex slices, also where a backend multiplies real rows of parts instead.
+        """
         return slice_products(self.scheme)
 
     def __str__(self) -> str:

@@ -58,6 +58,13 @@ class Product:
     Attributes
     ----------
     facts : the facts found so far, which the plan rests on
+
+    Notes
+    -----
+    A product has one backend's object (`Work`), of real rows, or, if both operands are complex, up to three: `work` of
+    complex rows finds facts, and multiplies by complex slices and natively; `_work_of_parts`, of the real rows of their
+    parts, by all other slices and words; and `_native_work` is of operands that were converted to the result's format.
+    Where an operand was prepared as rows of parts, `work` is `_work_of_parts`.
     """
 
     def __init__(self, pair: Pair, choices: Choices, plan: Plan | None = None) -> None:
@@ -69,17 +76,25 @@ class Product:
         self._question: Question | None = None
         self._began_early = False
         self._proven = Proven(inf, inf, False)
-        self._made: list[Work] = []
+        self._made: list[Work] = []  # `work` and `_work_of_parts`, as far as they were needed
 
     @cached_property
     def work(self) -> Work:
         """The backend's object that finds facts about these operands, and multiplies them by slices of their rows."""
-        return self._made_work(of_parts=not self._pair.of_complex_rows)
+        return self._made_work(self._of_parts)
+
+    @cached_property
+    def _of_parts(self) -> bool:
+        """Whether the rows of `work` are real ones."""
+        pair = self._pair
+        if not pair.of_complex_rows:
+            return True
+        return self._given is not None and pair.prepared and as_computed(self._given, pair.backend).parts == REAL
 
     @cached_property
     def _work_of_parts(self) -> Work:
-        """The backend's object that computes the real product of parts; `work`, unless both operands are complex."""
-        return self._made_work(of_parts=True) if self._pair.of_complex_rows else self.work
+        """The backend's object that computes a real product, of complex operands that of their parts."""
+        return self.work if self._of_parts else self._made_work(of_parts=True)
 
     def _made_work(self, of_parts: bool) -> Work:
         pair = self._pair
@@ -96,7 +111,7 @@ class Product:
 
     def _work_of(self, computed: Plan) -> Work:
         """The object that multiplies by a plan, given as the backend computes it."""
-        return self.work if computed.parts == self._pair.sizes.parts else self._work_of_parts
+        return self.work if computed.parts == COMPLEX else self._work_of_parts
 
     # Planning --------------------------------------------------------------------------------------------------------
 
@@ -154,9 +169,9 @@ class Product:
 
     def _measure(self, need: Need, _facts: Facts | None = None) -> Any:
         """Find a fact about the operands within the limit of workspace; waits for it."""
-        self._pair.check_limit(self._limit, of_parts=not self._pair.of_complex_rows)
-        if isinstance(need, RelativeError) and self._pair.of_complex_rows:  # which is found from a product
-            if self._pair.backend.splits_complex(need.scheme, self._choices.engine):
+        self._pair.check_limit(self._limit, of_parts=self._of_parts)
+        if isinstance(need, RelativeError) and not self._of_parts:  # which is found from a product
+            if self._pair.backend.splits_complex(need.scheme, (self._given or self._choices).engine):
                 assert isinstance(need.scheme, ComplexResidues)
                 return self.work.measure(RelativeError(need.scheme.slices))
             return self._work_of_parts.measure(need)
@@ -240,7 +255,11 @@ class Product:
             pair.check_limit(plan.workspace_limit, of_parts=computed.parts == REAL)
             self._check_slices_within_limit(plan)
             entries = pair.entries(c) if computed.parts == REAL else c
-            self._work_of(computed).multiply(computed, entries)
+            work = self._work_of(computed)
+            for other in self._made:
+                if other is not work:
+                    other.release()
+            work.multiply(computed, entries)
             pair.join(entries, c)
         if combination is not None and not plan.rounds_once(combination):
             self._combine(c)

@@ -144,7 +144,7 @@ def recombine(dtype, slices, limbs, digit_bits, sum64=0, lower=0):
 
 
 def recombine_complex(dtype, moduli, pairs, limbs):
-    macros = {"OUTPUT": dtype, "MODULI": moduli, "PAIRS": pairs, "LIMBS": limbs, "LOWER": 0}
+    macros = {"OUTPUT": dtype, "MODULI": moduli, "ROOTED": pairs, "LIMBS": limbs, "LOWER": 0}
     return "conversion/recombine_complex.cu", macros
 
 

@@ -205,6 +205,30 @@ def test_expressions(kinds, rng):
     np.testing.assert_array_equal(d, ozaki.gemm(1, a, b, 1, c, reproducible=True))
 
 
+def test_addends_keep_their_own_precision(rng):
+    """An addend of float64, or of its complex numbers, is added to a complex64 product before the one rounding."""
+    a, b = made(rng, (6, 9), "c8"), made(rng, (9, 4), "c8")
+    real, imaginary = exact(a, b)
+    for c in (made(rng, (6, 4), "c16"), made(rng, (6, 4), "f8")):
+        d = ozaki.gemm(1, a, b, 1, c, accuracy="exact", dtype="complex64")
+        for got, product, addend in ((d.real, real, c.real), (d.imag, imaginary, c.imag)):
+            expected = [
+                [np.float32(Fraction(float(y)) + x) for x, y in zip(*of, strict=True)] for of in zip(product, addend)
+            ]
+            assert got.tolist() == np.array(expected, "f4").tolist()
+    large = ozaki.gemm(1, a, b, 1e-30, made(rng, (6, 4), "c16") * 1e60, accuracy="exact", dtype="complex64")
+    assert np.isfinite(large).all()
+
+
+def test_operands_are_not_read_with_a_factor_of_zero(rng):
+    a, b, c = made(rng, (3, 4), "c16"), made(rng, (4, 3), "c16"), made(rng, (3, 3), "c16")
+    a[0, 0] = np.nan
+    for zero in (0, 0j, -0.0):
+        d, report = ozaki.gemm(zero, a, b, 1, c, accuracy="fp64", return_report=True)
+        np.testing.assert_array_equal(d, c)
+        assert report.nonfinite is None or report.nonfinite == 0
+
+
 def test_residuals_have_all_their_digits(rng):
     a, x = made(rng, (8, 8), "c16"), made(rng, (8, 1), "c16")
     y = a @ x

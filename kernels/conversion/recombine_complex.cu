@@ -1,8 +1,8 @@
 // Slice products of complex residues to results: both parts of C = RN(Cbar 2^-(mu_i + nu_j)), from exact integers, each
 // rounded once (docs/definitions.md, section 9); or, if ADDEND is defined, of RN(alpha Cbar 2^-(mu_i + nu_j) + beta c_ij).
 //
-// Macros: OUTPUT (double or float), of a part; ADDEND (double or float), of a part of c, or not defined; MODULI; PAIRS:
-// the first so many moduli have two slice products each, the others three; LIMBS: 32-bit limbs that hold a part of Cbar
+// Macros: OUTPUT (double or float), of a part; ADDEND (double or float), of a part of c, or not defined; MODULI; ROOTED:
+// the first so many moduli have a root of -1, and so two slice products each, the others three; LIMBS: 32-bit limbs that hold a part of Cbar
 // and its sign.
 //
 // planes holds the slice products, bytes in [0, m), modulus by modulus. A plane is [rows][ld], planes are plane_stride
@@ -22,7 +22,7 @@
 
 typedef BitsOf<OUTPUT>::type Bits;
 
-constexpr int PLANES = 2 * PAIRS + 3 * (MODULI - PAIRS);
+constexpr int PLANES = 2 * ROOTED + 3 * (MODULI - ROOTED);
 
 struct Constants {
   CrtConstants<MODULI, LIMBS> crt;
@@ -36,8 +36,8 @@ struct Entries {
   __device__ __forceinline__ Entries(const uint32_t (&products)[PLANES], const Constants& constants, int part) {
 #pragma unroll
     for (int t = 0; t < MODULI; ++t) {
-      const int first = t < PAIRS ? 2 * t : 3 * t - PAIRS;
-      const uint32_t third = t < PAIRS ? 0u : products[smaller(first + 2, PLANES - 1)];
+      const int first = t < ROOTED ? 2 * t : 3 * t - ROOTED;
+      const uint32_t third = t < ROOTED ? 0u : products[smaller(first + 2, PLANES - 1)];
       y[t] = four_residues_of_part(products[first], products[first + 1], third, constants.of[t], part);
     }
   }

@@ -47,7 +47,7 @@ class Planned:
     undecided : a sentence about what the shapes do not decide; empty if they decide all, or for files
     device : "cpu" or "gpu"
     engine : name of the engine that multiplies
-    steps : the steps of the product, a line each; by slices or words a complex one is the real product of its parts
+    steps : the steps of the product, a line each, of a complex one as the backend computes it (`as_computed`)
     seconds : the estimated time of the product; None if there is no estimate
     """
 

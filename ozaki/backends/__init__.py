@@ -57,6 +57,10 @@ class Work(Protocol):
         """
         ...
 
+    def release(self) -> None:
+        """Free what facts and early slices hold, but for descriptions: another `Work` will multiply."""
+        ...
+
     def native(self, c: Any) -> None:
         """Compute the array library's own product into c, shape (*batch, m, n), whose rows are contiguous."""
         ...

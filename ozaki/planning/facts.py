@@ -25,7 +25,7 @@ class Need:
 
 @dataclass(frozen=True)
 class Sample(Need):
-    """Least values of rows by their first `SAMPLED` elements: (Least, Least), of the left and the right operand."""
+    """Least values of rows by their first `SAMPLED` real numbers: (Least, Least), of the left and the right operand."""
 
 
 @dataclass(frozen=True)

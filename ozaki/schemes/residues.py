@@ -162,7 +162,7 @@ def _forms_of(m: int) -> tuple[Form, ...]:
 
 
 def parts_of_products(m: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """What the slice products of a modulus count, modulo it, in the real and in the imaginary part of an entry."""
+    """The factors by which the slice products of a modulus add up, modulo it, to the real and to the imaginary part."""
     if root := root_of_minus_one(m):
         half = (m + 1) // 2
         turned = half * pow(root, -1, m) % m
@@ -186,6 +186,10 @@ class ComplexSlices(Residues):
     """
 
     of: ComplexResidues
+
+    @property
+    def name(self) -> str:
+        return "slices of complex residues"
 
     @property
     def forms(self) -> tuple[Form, ...]:

@@ -40,6 +40,8 @@ def test_bits_and_bounds_of_numpy(device, rng, kinds):
             np.testing.assert_array_equal(device.asnumpy(got), expected)
         got = ozaki.gemm(1 + 2j, x, y, 0.5j, device.asarray(c), reproducible=True)
         expected = ozaki.gemm(1 + 2j, a, b, 0.5j, c, reproducible=True)
+        nothing = ozaki.gemm(1j, x[..., :0], y[:0], 2.0, device.asarray(c), reproducible=True)
+        np.testing.assert_array_equal(device.asnumpy(nothing), 2 * c)
         np.testing.assert_allclose(device.asnumpy(got), expected, rtol=1e-5 if c.dtype == "c8" else 1e-13)
 
 
@@ -68,11 +70,14 @@ def test_nan_and_inf(device, rng):
 def test_prepared_operands(device, rng):
     a, b = made(rng, (7, 40), "c16"), made(rng, (40, 3), "c16")
     x, y = device.asarray(a), device.asarray(b)
-    plan = ozaki.plan(x, y, accuracy="fp64", reproducible=True)
-    expected = ozaki.matmul(a, b, plan=plan)
-    left, right = ozaki.prepare(x, "left", plan), ozaki.prepare(y, "right", plan)
-    for p, q in ((x, y), (left, right), (left, y), (x, right)):
-        np.testing.assert_array_equal(device.asnumpy(ozaki.matmul(p, q, plan=plan)), expected)
+    for scheme in ("residues", "digits"):
+        plan = ozaki.plan(x, y, accuracy="fp64", scheme=scheme)
+        expected = ozaki.matmul(a, b, plan=plan)
+        left, right = ozaki.prepare(x, "left", plan), ozaki.prepare(y, "right", plan)
+        for p, q in ((x, y), (left, right), (left, y), (x, right)):
+            got, report = ozaki.matmul(p, q, plan=plan, return_report=True)
+            np.testing.assert_array_equal(device.asnumpy(got), expected)
+            assert report.bound <= plan.target.tolerance * 1.01 + 2.0**-53
 
 
 def test_layouts_and_counts(device, rng):

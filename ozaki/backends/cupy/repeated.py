@@ -130,7 +130,9 @@ def keep(
     dtype: str,
 ) -> None:
     """Keep the program of a product that was computed, for calls like it (`backends.Backend.keep`)."""
-    program = work.whole(facts) if ENABLED else None
+    # A program for a matrix and its own transpose serves calls whose key says that the operands are so.
+    serves = ENABLED and (not work.for_transposes or _are_transposes(a, b))
+    program = work.whole(facts) if serves else None
     if program is not None:
         if len(_kept) >= _MOST_KEPT:
             _kept.clear()

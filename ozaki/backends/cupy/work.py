@@ -31,7 +31,7 @@ from ozaki.backends.cupy.steps.axpby import axpby, multiple
 from ozaki.backends.cupy.steps.combined import Combined
 from ozaki.backends.cupy.steps.engines.choice import engine_of, panel_of, word_engine
 from ozaki.backends.cupy.steps.engines.engine import Engine
-from ozaki.backends.cupy.steps.engines.fused_residues import Symmetry
+from ozaki.backends.cupy.steps.engines.fused_residues import SymmetricResidues, Symmetry
 from ozaki.backends.cupy.steps.magnitudes import room_for_one_read
 from ozaki.backends.cupy.steps.native import native
 from ozaki.backends.cupy.steps.nonfinite import patch
@@ -98,6 +98,10 @@ class Work:
     """Finds facts about two operands and multiplies them, on the current device and CuPy's current stream.
 
     Everything that the device does is a step of one program, which is run part by part while it is built.
+
+    Attributes
+    ----------
+    for_transposes : whether the program is right for a matrix and its own transpose alone
     """
 
     def __init__(
@@ -140,6 +144,7 @@ class Work:
         self._out: Array | None = None
         self._product: _Computed | None = None
         self._held = 0
+        self.for_transposes = False
         if combination is not None and combination.c is not None and not isinstance(combination.c, Numbers):
             self._addend = self._builder.given("addend", view_of(combination.c))
             self._inputs.first_call.bind(self._addend, combination.c)
@@ -380,6 +385,12 @@ class Work:
         self._release_early()
         inputs.run()
 
+    def release(self) -> None:
+        """Free what proofs and early slices hold; waits for facts that were begun."""
+        self._ratios.close()
+        self._release_early()
+        self._inputs.run()
+
     def native(self, c: Any) -> None:
         """Compute the native product of the given arrays into c, its rows contiguous; at most once, as `multiply`."""
         self._ratios.close()
@@ -407,16 +418,20 @@ class Work:
             return
         out = self._result(c)
         assert isinstance(out, Array)
-        multiple(self._builder, self._combination.values[1], self._addend, out)
+        beta = self._combination.beta.value
+        assert not isinstance(beta, complex)
+        multiple(self._builder, beta, self._addend, out)
         self._inputs.run()
 
     def _engine(self, plan: Plan) -> Engine:
         """The engine that multiplies by a plan of slices or words, and rounds what is asked for."""
         combined = self._combination is not None and plan.rounds_once(self._combination)
         symmetry: Symmetry | None = "hermitian" if self._adjoint else "symmetric" if self._inputs.itself else None
-        if combined and self._addend is not None:
+        if combined and self._combination is not None and self._combination.c is not None:
             symmetry = None
-        return engine_of(self._device, plan, self._inputs.multiprecision, combined, symmetry)
+        engine = engine_of(self._device, plan, self._inputs.multiprecision, combined, symmetry)
+        self.for_transposes = isinstance(engine, SymmetricResidues) and engine.symmetry == "symmetric"
+        return engine
 
     def _engine_of_products(self, plan: Plan) -> Engine:
         """The engine that operands are prepared for."""

@@ -31,10 +31,10 @@ def patch(
     of elements x + i y and u + i v.
     """
     if out.dtype.kind != "c":
-        _patch([(left, right)], flags, out, combination)
+        _patch([(left, right, 1)], flags, out, combination)
         return
-    _patch([(left.real, right.real), (left.imag, -right.imag)], flags, out.real, _part(combination, "real"))
-    _patch([(left.real, right.imag), (left.imag, right.real)], flags, out.imag, _part(combination, "imag"))
+    _patch([(left.real, right.real, 1), (left.imag, right.imag, -1)], flags, out.real, _part(combination, "real"))
+    _patch([(left.real, right.imag, 1), (left.imag, right.real, 1)], flags, out.imag, _part(combination, "imag"))
 
 
 def _part(combination: Combination | None, part: str) -> Combination | None:
@@ -44,8 +44,8 @@ def _part(combination: Combination | None, part: str) -> Combination | None:
     return replace(combination, c=getattr(combination.c, part))
 
 
-Terms = list[tuple[npt.NDArray[Any], npt.NDArray[Any]]]
-"""Pairs of real operands whose products are added."""
+Terms = list[tuple[npt.NDArray[Any], npt.NDArray[Any], int]]
+"""Pairs of real operands whose products are added, or (-1) subtracted."""
 
 
 def _patch(
@@ -53,7 +53,7 @@ def _patch(
 ) -> None:
     """Patch a real result, the sum of the products of `terms`."""
     for b in range(out.shape[0]):
-        pairs = [(x[min(b, len(x) - 1)], y[min(b, len(y) - 1)]) for x, y in terms]
+        pairs = [(x[min(b, len(x) - 1)], y[min(b, len(y) - 1)], sign) for x, y, sign in terms]
         rows, cols = (np.flatnonzero(flag[min(b, len(flag) - 1)]) for flag in flags)
         for patched_rows, patched_cols in ((rows, np.arange(out.shape[2])), (np.arange(out.shape[1]), cols)):
             for r in range(0, len(patched_rows), _PATCH):
@@ -70,10 +70,10 @@ def _patch(
 def _sign_product(terms: Terms, rows: npt.NDArray[np.intp], cols: npt.NDArray[np.intp]) -> Floats:
     """Multiply rows by rows, with finite elements replaced by their signs: shape (len(rows), len(cols))."""
     total = np.zeros((rows.size, cols.size))
-    for a, b in terms:
+    for a, b, sign in terms:
         for h in range(0, a.shape[1], _PATCH):
             x, y = (of[at.ravel(), h : h + _PATCH] for of, at in ((a, rows), (b, cols)))
-            total += np.matmul(_signs(x), _signs(y).T)
+            total += np.matmul(sign * _signs(x), _signs(y).T)
     total[np.isnan(total)] = np.nan  # always the same NaN, whichever the processor returned
     return total
 

@@ -29,7 +29,7 @@ def steps_of(plan: Plan) -> str:
 
 def _exact(plan: Plan, scheme: Scheme, stack: tuple[int, int, int], k: int) -> list[str]:
     """The steps between descriptions and result, for slices through float64 BLAS."""
-    engine = engine_of(scheme, k, plan.engine == "int8")
+    engine = engine_of(scheme, k * min(plan.parts), plan.engine == "int8")
     panel, slabs = panel_of(engine, stack, plan.workspace_limit), -(-k // engine.slab)
     panels = f"for each panel of {min(panel.rows, stack[1])} x {min(panel.columns, stack[2])} entries"
     inner = "" if slabs == 1 else f", {slabs} slabs of {engine.slab} inner indices"

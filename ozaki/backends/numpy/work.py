@@ -110,7 +110,7 @@ class Work:
         if side not in self._described:
             rows = self._rows(side)
             self._described[side] = describe(rows)
-            self.workspace = max(self.workspace, describing_workspace(rows.shape))
+            self.workspace = max(self.workspace, describing_workspace((*rows.shape[:2], self._described[side].k)))
         return self._described[side]
 
     @property
@@ -234,6 +234,10 @@ class Work:
         self.workspace = max(self.workspace, used)
         alpha = ONE if once is None else once.alpha
         self._product = _Computed(plan.scheme, c, alpha) if is_exact(plan.scheme) else None
+
+    def release(self) -> None:
+        """Free the memory of a proof, and of a product before."""
+        self._lower = self._product = None
 
     def native(self, c: npt.NDArray[Any]) -> None:
         """Compute NumPy's own product into c."""

@@ -109,6 +109,16 @@ def triangles(rng: np.random.Generator) -> None:
                 same(ozaki.gemm(2.0, a, a.conj().T, 0, None, **options), h)
                 same(ozaki.gemm(2.0, a.conj().T, a, 0, None, **options), g)
                 assert calls.names.count("mirror") == 2
+            if x.ndim == 2:  # the same rows in another shape; then other operands of that shape
+                same(expected, ozaki.matmul(x[None], x.T, **options)[0])
+                other, left = a[::-1].copy(), cp.asarray(a)
+                general = ozaki.matmul(a, other.T, **options)
+                same(general, ozaki.matmul(left[None], cp.asarray(other).T, **options)[0])
+            if kind[0] == "f":
+                wide, general = (
+                    ozaki.matmul(x, y.swapaxes(-1, -2), dtype="mp80", **options) for y in (x, cp.asarray(a))
+                )
+                assert bool((wide == general).all())
             got = ozaki.gemm(-0.3, x, x.swapaxes(-1, -2), 0, None, **options)
             same(ozaki.gemm(-0.3, a, a.swapaxes(-1, -2).copy(), 0, None, **options), got)
 

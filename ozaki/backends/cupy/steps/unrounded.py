@@ -106,8 +106,8 @@ class Unrounded:
     def round_into(self, b: Builder, device: Device, out: Array | NumbersArray, lower: bool = False) -> None:
         """Round the integers, or the expression that `out` has, into out, shape (batch, m, n), once.
 
-        With `lower` the planes need no entries above the diagonal, and no more than those of the diagonal's blocks are
-        rounded there.
+        With `lower` the planes need no entries above the diagonal, of which only those in blocks that the diagonal
+        crosses are rounded.
         """
         scaled = self.left.tops is not None or self.right.tops is not None
         if isinstance(out, NumbersArray) or scaled or (isinstance(self.scheme, Residues) and self.scheme.several):
@@ -167,8 +167,8 @@ def _recombine_complex_kernel(
 ) -> Kernel:  # fmt: skip
     batch, m, n = out.shape
     macros: Macros = {"OUTPUT": out.ctype_of_part, "MODULI": scheme.of.count, "LIMBS": constants.product_limbs(scheme)}
-    pairs = sum(map(bool, map(root_of_minus_one, scheme.of.moduli)))
-    macros |= {"PAIRS": pairs, "LOWER": int(lower)} | macros_of(expression)
+    rooted = sum(map(bool, map(root_of_minus_one, scheme.of.moduli)))  # which come first
+    macros |= {"ROOTED": rooted, "LOWER": int(lower)} | macros_of(expression)
     of_moduli = struct((*constants.crt_constants(scheme.of), *constants.complex_moduli_constants(scheme)))
     return Kernel.of(
         "conversion/recombine_complex.cu", "recombine_complex", macros, (ceil(m / 8), ceil(n / _COLUMNS), batch),

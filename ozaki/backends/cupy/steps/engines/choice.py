@@ -63,7 +63,12 @@ def engine_of(
             )
         engine = cublas_engine(device, plan.scheme)
     if limit is None:
-        if symmetry and isinstance(plan.scheme, Residues) and isinstance(engine, FusedResidues | Winograd):
+        if (
+            symmetry
+            and quadrants
+            and isinstance(plan.scheme, Residues)
+            and isinstance(engine, FusedResidues | Winograd)
+        ):
             return SymmetricResidues.of(device, symmetry) if triangle_is_faster(plan.scheme, plan.shape) else engine
         return engine
     if isinstance(engine, Winograd):

@@ -14,7 +14,7 @@ from ozaki.schemes import Scheme, Words
 class Engine(Protocol):
     """What multiplies slices of a device, and how it wants them to lie.
 
-    Engines are equal if slices for one serve the other.
+    If engines are equal, slices for one serve the other.
     """
 
     @property
