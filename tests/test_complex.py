@@ -212,9 +212,8 @@ def test_addends_keep_their_own_precision(rng):
     for c in (made(rng, (6, 4), "c16"), made(rng, (6, 4), "f8")):
         d = ozaki.gemm(1, a, b, 1, c, accuracy="exact", dtype="complex64")
         for got, product, addend in ((d.real, real, c.real), (d.imag, imaginary, c.imag)):
-            expected = [
-                [np.float32(Fraction(float(y)) + x) for x, y in zip(*of, strict=True)] for of in zip(product, addend)
-            ]
+            sums = product + np.vectorize(Fraction, otypes=[object])(addend)
+            expected = [[np.float32(x) for x in row] for row in sums]
             assert got.tolist() == np.array(expected, "f4").tolist()
     large = ozaki.gemm(1, a, b, 1e-30, made(rng, (6, 4), "c16") * 1e60, accuracy="exact", dtype="complex64")
     assert np.isfinite(large).all()

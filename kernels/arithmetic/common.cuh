@@ -175,8 +175,8 @@ HD uint32_t interleaved_bytes(uint32_t a, uint32_t b, int i) {
 #endif
 }
 
-// c + the sum of the products of the two 16-bit halves of x with two bytes of b: the lower two, or (i = 1, a compile-time
-// constant) the upper two.
+// c + the sum of the products of the two 16-bit halves of x with two bytes of b: the lower two, or (i = 1, a
+// compile-time constant) the upper two.
 HD uint32_t dot_halves(uint32_t x, uint32_t b, int i, uint32_t c = 0) {
 #ifdef __CUDA_ARCH__
   return i == 0 ? __dp2a_lo(x, b, c) : __dp2a_hi(x, b, c);
@@ -338,8 +338,8 @@ template <int COUNT, typename Bits> HD Bits larger_part(const Bits* x) {
 }
 
 // Loads the bits of a thread's 8 elements, the first of which is h, of the row that starts at `row`, of complex ones
-// the larger parts; zero if not `valid` and for elements from k on. `aligned`: 16 bytes may be loaded at a time, of real
-// elements.
+// the larger parts; zero if not `valid` and for elements from k on. `aligned`: 16 bytes may be loaded at a time, of
+// real elements.
 template <int PACK = 8, int COUNT = 1, typename T, typename Bits>
 __device__ __forceinline__ void load_along_k(const T* row, int64_t sk, int64_t h, int64_t k, bool valid, bool aligned,
                                              Bits (&bits)[8]) {
@@ -365,8 +365,8 @@ __device__ __forceinline__ void load_along_k(const T* row, int64_t sk, int64_t h
 // Transposing in shared memory, for operands whose rows are neighbours in memory: the block reads a tile of TILE_ROWS
 // rows x TILE_K positions row by row and then each thread its 8 elements along k. Element (row, c) stands at c *
 // TILE_ROWS + (row ^ (c / PACK % 16)), so that both the writes (neighbouring rows) and the reads (tile_row, tile_h) are
-// free of bank conflicts. The caller synchronises the block between stage_along_rows and read_staged. Of complex elements
-// the larger parts are staged.
+// free of bank conflicts. The caller synchronises the block between stage_along_rows and read_staged. Of complex
+// elements the larger parts are staged.
 template <int PACK = 8, int COUNT = 1, typename T, typename Bits>
 __device__ __forceinline__ void stage_along_rows(Bits* tile, const T* x, int64_t sr, int64_t sk, int64_t row0,
                                                  int64_t c0, int64_t rows, int64_t k, bool sampled) {

@@ -120,8 +120,8 @@ HD uint32_t add_four_residues(uint32_t x, uint32_t y, uint32_t modulus) {  // by
 }
 
 // f mod m for f < 2^24, inverse = RU(1 / m). The bits of f as a float32 are those of f 2^-149 (numbers below 2^-125 all
-// have that unit), and f RU(1 / m) <= (f / m) (1 + 2^-23) < (f + 2) / m. So the quotient is floor(f / m), or one more, with
-// the residue -2 or -1 in place of m - 2 or m - 1.
+// have that unit), and f RU(1 / m) <= (f / m) (1 + 2^-23) < (f + 2) / m. So the quotient is floor(f / m), or one more,
+// with the residue -2 or -1 in place of m - 2 or m - 1.
 HD uint32_t residue_below_24(uint32_t f, uint32_t modulus, float inverse) {
 #ifdef __CUDA_ARCH__
   float product;  // asm: never flushes subnormals, whatever the compiler's options
@@ -134,8 +134,8 @@ HD uint32_t residue_below_24(uint32_t f, uint32_t modulus, float inverse) {
   return smaller(rest, rest + modulus);
 }
 
-// Residues of two bytes, for moduli above 256 and below 2^14, of x c, x an unsigned accumulator: with fold_j = c 2^(8 j)
-// mod m, f = sum_j x_j fold_j + old, old in [0, m), is at most (4 255 + 1) (m - 1) < 2^24.
+// Residues of two bytes, for moduli above 256 and below 2^14, of x c, x an unsigned accumulator: with fold_j = c 2^(8
+// j) mod m, f = sum_j x_j fold_j + old, old in [0, m), is at most (4 255 + 1) (m - 1) < 2^24.
 struct PairModulus {
   uint32_t fold[2];  // fold_0 and fold_2 in the low halves, fold_1 and fold_3 in the high ones
   float inverse;     // RU(1 / m)

@@ -1,13 +1,14 @@
 // From elements to slices, by one warp: the fixed-point image of each element, and the residues or digits cut from it.
 // For the kernels that split operands.
 //
-// Macros, as in split.cu: INPUT, REALS, SLICES, LIMBS (32-bit limbs of an image), DIGIT_BITS, REVERSED, TILE, NEIGHBOURS.
+// Macros, as in split.cu: INPUT, REALS, SLICES, LIMBS (32-bit limbs of an image), DIGIT_BITS, REVERSED, TILE,
+// NEIGHBOURS.
 //
 // An image is LIMBS limbs, four bytes b_j each. Its residue modulo m_t is sum_j b_j fold_j + start, reduced
 // (residues.cuh), with fold_j = 2^(8 j) times a constant modulo m_t; a digit is a sum with a single fold of 1 (it picks
-// a byte). A complex element has the images of its real and of its imaginary part, 2 LIMBS limbs together, and its slice
-// number t is such a sum over the bytes of both: a linear form in the parts, modulo m_t. These sums of bytes are products of small matrices, which the tensor cores compute by mma.sync, for eight
-// slices at a time:
+// a byte). A complex element has the images of its real and of its imaginary part, 2 LIMBS limbs together, and its
+// slice number t is such a sum over the bytes of both: a linear form in the parts, modulo m_t. These sums of bytes are
+// products of small matrices, which the tensor cores compute by mma.sync, for eight slices at a time:
 //
 //   elements in registers            mma.sync                         one lane, after reduction
 //   lane l: elements 2 l, 2 l + 1    slices x images (fold_pair)      lane 4 g + c: slice g of the images of lanes
@@ -179,8 +180,8 @@ __device__ __forceinline__ void gather(const uint32_t (&slice)[2][2][4], uint32_
   }
 }
 
-// Byte offset of 16-byte piece `piece` in row first + j of a tile (or of plain rows), first a multiple of a power of two
-// above j.
+// Byte offset of 16-byte piece `piece` in row first + j of a tile (or of plain rows), first a multiple of a power of
+// two above j.
 __device__ __forceinline__ int64_t offset_of_row(int first, int j, int piece, int64_t row_stride) {
 #if TILE  // permuted_column and the swizzle act on bits of `first` and of j separately
   const int base = permuted_column<NEIGHBOURS>(first), swizzle = base & 7;
@@ -216,7 +217,8 @@ __device__ __forceinline__ void cut_two(const uint32_t (&bytes)[8][LENGTH], int8
 
 // Cuts ROWS rows x 128 elements and stores their slices; called by all lanes of a warp. Lane r has the scale of row r.
 // Two rows r, r + 1 at a time: load(r, bits) gives a lane 8 elements, four of each row, and is called for the next two
-// rows before these are cut, unless elements are complex. `first` is the number of the first row in its tile, `out` its place in slice 0.
+// rows before these are cut, unless elements are complex. `first` is the number of the first row in its tile, `out` its
+// place in slice 0.
 template <int ROWS, typename Load>
 __device__ __forceinline__ void cut_rows(int scale, int8_t* out, int first, int64_t row_stride,
                                          int64_t slice_stride, Load load) {

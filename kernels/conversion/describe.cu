@@ -1,8 +1,8 @@
 // The description of the rows of an operand (docs/definitions.md, section 1): six integers for each row, from one read
 // of each element (but for segments far below their row's top, which are read twice).
 //
-// Macros: INPUT (double or float); REALS: 1, or 2 if an element is complex; ALONG_K: 1 if neighbouring threads read along
-// k, 0 if along the rows (whichever is contiguous in memory).
+// Macros: INPUT (double or float); REALS: 1, or 2 if an element is complex; ALONG_K: 1 if neighbouring threads read
+// along k, 0 if along the rows (whichever is contiguous in memory).
 //
 // x is a view (batch, rows, k) of real numbers with strides sb, sr, sk of any sign; REALS neighbours along k, the parts
 // of an element, are neighbours in memory, and sk is the stride from one element to the next. out is int64 [6][batch *

@@ -2,10 +2,11 @@
 //
 // Macros: ENTRY (double or float, or of complex numbers double2 or float2); CONJUGATE: 1 for conjugates, else 0.
 //
-// Entry (i, j) of matrix b is c[b * batch_stride + i * row_stride + j], strides in entries; the matrices are size x size.
+// Entry (i, j) of matrix b is c[b * batch_stride + i * row_stride + j], strides in entries; the matrices are size x
+// size.
 //
-// Block (32, 8); grid (ceil(size / 32), ceil(size / 32), matrices). A block owns a tile of 32 x 32 entries on or below the
-// diagonal; the others exit. Phases: 1. read the tile into shared memory, row by row; 2. write its columns as rows.
+// Block (32, 8); grid (ceil(size / 32), ceil(size / 32), matrices). A block owns a tile of 32 x 32 entries on or below
+// the diagonal; the others exit. Phases: 1. read the tile into shared memory, row by row; 2. write its columns as rows.
 #include "arithmetic/common.cuh"
 #include "hardware/launch.cuh"
 

@@ -5,14 +5,16 @@
 // sign of x: NaN (the quiet one with all other bits clear) if a product is NaN or both infinities occur, else Inf with
 // its sign.
 //
-// If ADDEND is defined, alpha times that is added to beta c as far as c is NaN or Inf (its finite entries count as zero).
+// If ADDEND is defined, alpha times that is added to beta c as far as c is NaN or Inf (its finite entries count as
+// zero).
 //
 // Macros: INPUT_A, INPUT_B, OUTPUT (double or float); ADDEND (double or float), of c, or not defined; REALS: 1, or 2 if
 // elements and entries are complex. Of x + y i and u + v i the real part of an entry then has the products x u and
 // y (-v), the imaginary part x v and y u.
 //
 // a(b, row, h) = a[b * a_batch_stride + row * a_row_stride + h * a_k_stride], b(b, h, col) likewise, strides in real
-// numbers; an imaginary part follows its real part. Batch strides are 0 where all entries share a matrix. a_description, b_description: int64 [6][a_batch * rows], [6][b_batch * cols].
+// numbers; an imaginary part follows its real part. Batch strides are 0 where all entries share a matrix.
+// a_description, b_description: int64 [6][a_batch * rows], [6][b_batch * cols].
 //
 // 256 threads; grid batch * ceil(rows / 128) * ceil(cols / 2048), all on x. A block owns 128 rows x 2048 columns.
 // Phases:
@@ -130,7 +132,8 @@ patch(const INPUT_A* __restrict__ a, const INPUT_B* __restrict__ b, const int64_
           bits = Special<OUTPUT>::infinite((negative[i] != 0) != (combination.alpha < 0.0));
           const ADDEND addend =
               combination.beta != 0.0
-                  ? combination.c[at * combination.batch + row * combination.row_stride + col * combination.col_stride + part]
+                  ? combination.c[at * combination.batch + row * combination.row_stride +
+                                  col * combination.col_stride + part]
                   : ADDEND(0);
           // Inf + Inf is Inf; NaN, and an Inf of the other sign, make NaN.
           if (!is_finite(addend) && special_addend<OUTPUT>(combination.beta, addend) != bits)

@@ -1,15 +1,16 @@
 // Slice products of complex residues to results: both parts of C = RN(Cbar 2^-(mu_i + nu_j)), from exact integers, each
-// rounded once (docs/definitions.md, section 9); or, if ADDEND is defined, of RN(alpha Cbar 2^-(mu_i + nu_j) + beta c_ij).
+// rounded once (docs/definitions.md, section 9); or, if ADDEND is defined, of RN(alpha Cbar 2^-(mu_i + nu_j) + beta
+// c_ij).
 //
-// Macros: OUTPUT (double or float), of a part; ADDEND (double or float), of a part of c, or not defined; MODULI; ROOTED:
-// the first so many moduli have a root of -1, and so two slice products each, the others three; LIMBS: 32-bit limbs that hold a part of Cbar
-// and its sign.
+// Macros: OUTPUT (double or float), of a part; ADDEND (double or float), of a part of c, or not defined; MODULI;
+// ROOTED: the first so many moduli have a root of -1, and so two slice products each, the others three; LIMBS: 32-bit
+// limbs that hold a part of Cbar and its sign.
 //
 // planes holds the slice products, bytes in [0, m), modulus by modulus. A plane is [rows][ld], planes are plane_stride
 // apart, batch entries plane_batch. ld and both strides are multiples of 4, as is the address, and a row has room for
-// cols rounded up to 4 entries. mu is int32 [rows], nu int32 [cols], batch entries mu_batch and nu_batch apart. C(b, row,
-// col) begins at c[b * c_batch + row * c_row_stride + col * c_col_stride], strides in real numbers, and its imaginary
-// part follows its real part.
+// cols rounded up to 4 entries. mu is int32 [rows], nu int32 [cols], batch entries mu_batch and nu_batch apart. C(b,
+// row, col) begins at c[b * c_batch + row * c_row_stride + col * c_col_stride], strides in real numbers, and its
+// imaginary part follows its real part.
 //
 // With the macro LOWER = 1 entries above the diagonal need not be there, and blocks that have no others write nothing.
 //

@@ -21,8 +21,8 @@
 // squares) or, with LARGEST, the magnitude bits W of the peak, as described_exponent has it. mu of row (b, row) goes to
 // mu_out[b * rows + row].
 //
-// 128 threads; grid batch * ceil(rows_padded / R) * (k_padded / 128), all on x. A block owns R = 32 rows x 128 elements,
-// or R = 16 rows of elements of 16 bytes; a warp has a quarter of these rows. Phases:
+// 128 threads; grid batch * ceil(rows_padded / R) * (k_padded / 128), all on x. A block owns R = 32 rows x 128
+// elements, or R = 16 rows of elements of 16 bytes; a warp has a quarter of these rows. Phases:
 // 1. Where rows are neighbours in memory, transpose the block's elements in shared memory.
 // 2. Exponents mu of the warp's rows from their description.
 // 3. Two rows at a time: images, slices, store (cut.cuh).

@@ -14,8 +14,8 @@
 // a and b point to the first of `blocks` blocks of k that are multiplied (at least two), out of `k_blocks` blocks that
 // each operand tile has in memory.
 //
-// With the macro TRIANGLE = 1, of a matrix times its own transpose, only the pairs with an entry on or below the diagonal
-// are multiplied, and all of them are wide; tiles.columns is then their number in one matrix.
+// With the macro TRIANGLE = 1, of a matrix times its own transpose, only the pairs with an entry on or below the
+// diagonal are multiplied, and all of them are wide; tiles.columns is then their number in one matrix.
 //
 // Both sides go through the same tiles in the same order:
 //

@@ -12,12 +12,14 @@
 // magnitudes: v = floor(abs(x) 2^(width - top)) of all elements of both operands, top that of the element's row; NaN
 // and Inf give 0. Exact integers below 2^width. Of a complex element abs(x) is the larger one of its parts.
 //
-// Macros: INPUT_A and INPUT_B (double or float); REALS: 1, or 2 if elements are complex; MAGNITUDE (int8_t, width <= 7; or double, width <= 21, TILE = 0, not
-// sampled); ALONG_K_ and TILE_ of both operands as ALONG_K and TILE in split.cu, columns permuted by permuted_column<0>
-// for A and <16> for B; LARGEST_ of both: 1 if the description is what tops.cu writes, else 0.
+// Macros: INPUT_A and INPUT_B (double or float); REALS: 1, or 2 if elements are complex; MAGNITUDE (int8_t, width <= 7;
+// or double, width <= 21, TILE = 0, not sampled); ALONG_K_ and TILE_ of both operands as ALONG_K and TILE in split.cu,
+// columns permuted by permuted_column<0> for A and <16> for B; LARGEST_ of both: 1 if the description is what tops.cu
+// writes, else 0.
 //
 // With `sampled` only the elements h with h % 128 < 32 are taken, to position c = (h / 128) * 32 + h % 128 of the
-// output, of complex ones those with h % 64 < 32 in the same way; else c = h. Stored at out + b * rows_padded * ks_padded plus
+// output, of complex ones those with h % 64 < 32 in the same way; else c = h. Stored at out + b * rows_padded *
+// ks_padded plus
 //   TILE = 0:  row * ks_padded + c
 //   else:      the offset of (row, c) that tiles.cuh gives,
 // zeros for padding rows and positions. ks_padded is a multiple of 128, rows_padded of TILE, out aligned to 16 bytes.

@@ -52,7 +52,8 @@ __device__ __forceinline__ bool stage(int (&to)[DEPTH][LD], const Rows<T>& from,
     int e = NOTHING;
     if (row0 + row < from.rows && h0 + h < k) {
       const Bits* const bits = reinterpret_cast<const Bits*>(from.x) + b * from.sb + (row0 + row) * from.sr;
-      e = leading_exponent(larger_part<REALS>(bits + (h0 + h) * from.sk), static_cast<int>(from.description[b * from.step + row0 + row]));
+      e = leading_exponent(larger_part<REALS>(bits + (h0 + h) * from.sk),
+                           static_cast<int>(from.description[b * from.step + row0 + row]));
       if (e < from.least && e != NOTHING) e = EMPTY_TOP + 1;  // a power that is zero in float64
     }
     to[h][row] = e;

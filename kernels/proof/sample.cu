@@ -11,11 +11,11 @@
 //     all_seen  1 if every row that is not all zeros has nonzero sampled elements, else 0
 // `least` is host memory that the device can write.
 //
-// Macros: INPUT (float); REALS: 1, or 2 if pairs of elements are the parts of complex numbers; LEFT_ALONG_K, RIGHT_ALONG_K: 1 if neighbours in memory belong to one row, 0 if they belong to
-// neighbouring rows; WHOLE: 1 if the largest elements of whole rows are known, in the form that
-// tops_split_words_sm90.cu writes them, else 0; MOST, a multiple of 32. With WHOLE and `beside` the kernel before this
-// one is tops_split_words, and this one runs at the same time: it waits for it only where it reads what that one
-// writes.
+// Macros: INPUT (float); REALS: 1, or 2 if pairs of elements are the parts of complex numbers; LEFT_ALONG_K,
+// RIGHT_ALONG_K: 1 if neighbours in memory belong to one row, 0 if they belong to neighbouring rows; WHOLE: 1 if the
+// largest elements of whole rows are known, in the form that tops_split_words_sm90.cu writes them, else 0; MOST, a
+// multiple of 32. With WHOLE and `beside` the kernel before this one is tops_split_words, and this one runs at the same
+// time: it waits for it only where it reads what that one writes.
 //
 // 256 threads; grid 2 * blocks, the first half for the left operand. A block goes through groups of 32 rows, each time
 // in three phases:

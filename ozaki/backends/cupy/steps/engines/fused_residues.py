@@ -286,7 +286,7 @@ def _summing(scheme: Residues, parts: int, entries: int) -> Kernel:
 def _work_of_triangle(
     device: Device, matrices: int, batch: int, n: int, blocks: int
 ) -> tuple[int, int, *tuple[Any, ...]]:
-    """What `work_of` returns, for tiles on or below the diagonal, which are all wide."""
+    """What `work_of` returns, for tiles on or below the diagonal, which are all wide (`TRIANGLE` of walk_sm90.cuh)."""
     tiles, clusters = tiles_of(device), device.clusters
     each, rows = in_triangle(tiles, n), -(-n // tiles.rows)
     wide = matrices * batch * each
