@@ -69,7 +69,8 @@ def test_committed_results_follow_the_schema(path):
             assert row.error <= row.bound
         if row.tflops is not None:
             counted = row.products if row.task == "kernels" else 1  # kernels count all slice products
-            operations = counted * 2 * row.m * row.n * row.k * (row.batch or 1)
+            each = 8 if row.dtype.startswith("complex") else 2
+            operations = counted * each * row.m * row.n * row.k * (row.batch or 1)
             assert row.tflops == pytest.approx(1e-12 * operations / row.seconds)
 
 
