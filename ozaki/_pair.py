@@ -311,7 +311,7 @@ class Pair:
     def matrices(self, of_parts: bool) -> tuple[Any, Any]:
         """Both operands as given, vectors as matrices; for a prepared operand its slices.
 
-        With `of_parts` the matrices of the real product of complex operands.
+        With `of_parts` real matrices: of complex operands those whose rows and columns `rows` has.
         """
         if of_parts and self.sizes.is_complex:
             left, right = (x.slices if isinstance(x, Prepared) else self.rows(side, True) for x, side in self._sides)
@@ -331,7 +331,7 @@ class Pair:
     def rows(self, side: Side, of_parts: bool) -> Any:
         """An operand as a stack of rows; a copy, counted in `copied`, where no view has that shape.
 
-        With `of_parts` the rows of the real product of complex operands.
+        With `of_parts` real rows: of complex operands those of their parts (`_complex.real_rows`).
         """
         if (side, of_parts) not in self._views:
             operand, rows = (self.a, left_rows) if side == "left" else (self.b, right_rows)
@@ -377,7 +377,7 @@ class Pair:
     def check_limit(self, limit: int | None, of_parts: bool) -> None:
         """Refuse a limit of workspace (bytes) that `held` and the describing of operands exceed.
 
-        `of_parts`: whether these are the operands of the real product of complex ones.
+        `of_parts`: as for `rows`.
 
         Raises
         ------
