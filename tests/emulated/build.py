@@ -78,7 +78,7 @@ def _headers() -> bytes:
 
 
 def _compile(capability: str, *arguments: str) -> None:
-    options = ["-std=c++17", "-O2", "-ffp-contract=off", "-frounding-math", "-fno-strict-aliasing", "-w", "-fPIC"]
+    options = ["-std=c++17", "-O1", "-ffp-contract=off", "-frounding-math", "-fno-strict-aliasing", "-w", "-fPIC"]
     command = [str(compiler()), *options, f"-DCAPABILITY={capability}", *arguments]
     # Not where hopper.h lies, since the compiler would find that before the precompiled one.
     done = subprocess.run(command, capture_output=True, text=True, cwd=BUILT)
