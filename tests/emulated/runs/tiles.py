@@ -85,7 +85,7 @@ def column_tiles(rng: np.random.Generator) -> None:
 def triangles(rng: np.random.Generator) -> None:
     """A matrix times its own transpose, in several rows and columns of tiles; not in panels, nor with an addend."""
     options: dict[str, Any] = {"scheme": "residues", "slices": 4}
-    for shape, kind in (((780, 9), "f4"), ((2, 400, 20), "f8"), ((300, 30), "c8"), ((3, 1), "f8")):
+    for shape, kind in (((400, 3), "f4"), ((2, 30, 5), "f8"), ((270, 3), "c8"), ((3, 1), "f8")):
         a = rng.standard_normal(shape).astype(kind)
         a = a + 1j * rng.standard_normal(shape).astype(kind.replace("c8", "f4")) if kind == "c8" else a
         x = cp.asarray(a)
