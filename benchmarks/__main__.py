@@ -23,7 +23,7 @@ from benchmarks.labels import label
 from benchmarks.measure import WrongAnswerError, rows_of
 from benchmarks.peers import MODULI, Peers, load_gemmul8
 from benchmarks.results import RESULTS, Row, Run, Shape, error_of, git_commit, size, unit
-from benchmarks.routines import COMPLEX, TASKS, routines
+from benchmarks.routines import SQUARE, TASKS, routines
 from benchmarks.shapes import choice_rows, shape_rows
 from benchmarks.tensor_cores import tensor_core_rows
 
@@ -72,7 +72,7 @@ def main(
     except ImportError as error:
         raise typer.BadParameter(f"{error}; install the extra cuda12 or cuda13", param_hint="--device") from None
     tasks = [t.value for t in task] if task else list(TASKS)
-    if not set(tasks) <= {*TASKS, *COMPLEX} and where.xp.__name__ != "cupy":
+    if not set(tasks) <= set(SQUARE) and where.xp.__name__ != "cupy":
         raise typer.BadParameter("shapes, choices and kernels run on a GPU only", param_hint="--task")
     chosen = sizes_of(sizes)
     try:
@@ -151,7 +151,7 @@ def _peers(gemmul8: Path | None, cublas: CDLL | None, device: Device, console: C
 def _rows(
     task: str, sizes: tuple[int, ...], device: Device, peers: Peers, seed: int, seconds: float, progress: Progress
 ) -> Iterator[Row]:
-    compared = routines(task, device.xp, device.blas, peers.routines(task)) if task in (*TASKS, *COMPLEX) else []
+    compared = routines(task, device.xp, device.blas, peers.routines(task)) if task in SQUARE else []
     bar = progress.add_task(task, total=len(sizes) * len(compared) or None)
     rows: Iterable[Row]
     if task == "shapes":

@@ -15,6 +15,7 @@ from benchmarks.devices import Device, medians_side_by_side
 from benchmarks.results import Row, Shape
 from benchmarks.routines import Routine
 from ozaki import reference
+from ozaki._formats import is_complex, part_of
 
 ROWS, COLS = 8, 64
 """Rows and columns in which entries are computed exactly; fewer for a long inner dimension."""
@@ -77,16 +78,11 @@ def drawn(device: Device, shape: Shape, dtype: str, seed: int) -> tuple[Any, Any
 
 def _normal(device: Device, rng: Any, shape: tuple[int, ...], dtype: str) -> Any:
     """Normally distributed numbers; complex ones of such parts."""
-    part = PARTS.get(dtype)
-    if part is None:
+    if not is_complex(dtype):
         return rng.standard_normal(shape, dtype=dtype)
     x = device.xp.empty(shape, dtype)
-    x.real, x.imag = (rng.standard_normal(shape, dtype=part) for _ in range(2))
+    x.real, x.imag = (rng.standard_normal(shape, dtype=part_of(dtype)) for _ in range(2))
     return x
-
-
-PARTS = {"complex128": "float64", "complex64": "float32"}
-"""The formats of the parts of complex numbers."""
 
 
 def copies(operand_bytes: int, cache_bytes: int) -> int:
@@ -133,7 +129,7 @@ def rows_of(
             dtype=dtype,
             data=shape.data,
             seconds=seconds,
-            tflops=(8e-12 if dtype in PARTS else 2e-12) * shape.batch * shape.m * shape.k * shape.n / seconds,
+            tflops=(8e-12 if is_complex(dtype) else 2e-12) * shape.batch * shape.m * shape.k * shape.n / seconds,
             error=error,
             bound=account.bound,
             products=account.products,

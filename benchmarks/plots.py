@@ -18,6 +18,7 @@ from PIL import Image
 from benchmarks.cublas_peer import ROUTINE
 from benchmarks.labels import label
 from benchmarks.results import Row, Run, largest, read, size, unit
+from ozaki._formats import is_complex
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
@@ -111,7 +112,7 @@ def draw_speed(axes: Axes, run: Run) -> None:
         speeds = [(row.tflops or 0) / scale for row in own]
         name = label(replace(own[0], ran=None), run.versions)  # without `ran`, which may change with n
         axes.plot([row.n for row in own], speeds, f"{shape}-", color=colour(own[0]), label=name)
-    operations = "8 n³" if run.rows[0].dtype.startswith("complex") else "2 n³"
+    operations = "8 n³" if is_complex(run.rows[0].dtype) else "2 n³"
     axes.set(xscale="log", yscale="log", xlabel="n", ylabel=f"{name_of_unit} ({operations} / time)")
     axes.set_xticks(sizes, [str(n) for n in sizes])
     axes.xaxis.set_minor_locator(NullLocator())

@@ -16,6 +16,9 @@ TASKS = ("float64", "float32")
 COMPLEX = ("complex128", "complex64")
 """Tasks that the README has no tables of."""
 
+SQUARE = (*TASKS, *COMPLEX)
+"""Tasks that multiply square matrices, of the format that the task is named after."""
+
 OURS: dict[str, dict[str, dict[str, Any]]] = {
     "float64": {
         "ozaki default": {"reproducible": True},
@@ -95,7 +98,7 @@ class Routine:
 
 def routines(task: str, xp: Any, blas: str, peers: Iterable[Routine] = ()) -> list[Routine]:
     """The routines of a task, the native product first, those of other libraries last."""
-    proven = task in (*TASKS, *COMPLEX)
+    proven = task in SQUARE
     native = Routine(
         f"{blas} {_NATIVE.get(task.split()[-1], 'dgemm')}",
         False,

@@ -28,6 +28,7 @@ from ozaki._operands import (
     Side,
     as_array,
     dtype_of,
+    holds_complex,
     left_rows,
     right_rows,
     shape_of,
@@ -423,7 +424,7 @@ def gemm(
     backend = backend_of(("a", a), ("b", b), *((("c", c),) if c is not None else ()))
     op_a, op_b = _transposed("a", a, trans_a, backend), _transposed("b", b, trans_b, backend)
     one_adjoint = {trans_a, trans_b} in ({"C", "N"}, {"C", False})
-    adjoint = one_adjoint and _is_complex(op_a) and backend.same_view(a, b)
+    adjoint = one_adjoint and holds_complex(op_a) and backend.same_view(a, b)
     plan = options.pop("plan", None)
     return_report = options.pop("return_report", False)
     if isinstance(out, tuple) and len(out) == 1:
@@ -443,8 +444,4 @@ def _transposed(name: str, x: Any, op: bool | Literal["N", "T", "C"], backend: B
     if prepared or x.ndim < 2:
         what = "a prepared operand" if prepared else f"an operand of shape {x.shape}"
         raise ValueError(f"trans_{name}: {what} cannot be transposed; expected a matrix, or trans_{name}=False")
-    return (x.conj() if op == "C" and _is_complex(x) else x).swapaxes(-1, -2)
-
-
-def _is_complex(x: Any) -> bool:
-    return not isinstance(x, Numbers | Prepared) and x.dtype.kind == "c"
+    return (x.conj() if op == "C" and holds_complex(x) else x).swapaxes(-1, -2)

@@ -278,6 +278,11 @@ def dtype_of(name: str, x: Any) -> str:
     return known
 
 
+def holds_complex(x: Any) -> bool:
+    """Whether x is an array of complex numbers; False for multiprecision numbers, prepared operands and sequences."""
+    return getattr(getattr(x, "dtype", None), "kind", "") == "c"
+
+
 def _remedy(name: str, dtype: Any) -> str:
     """How an operand of another dtype can be converted, and what that loses."""
     if dtype.kind not in "biuf":

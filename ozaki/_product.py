@@ -13,6 +13,7 @@ import numpy as np
 
 from ozaki._checks import check_choices
 from ozaki._choices import Choices
+from ozaki._combination import Combination
 from ozaki._complex import COMPLEX, REAL
 from ozaki._formats import is_multiprecision, part_of
 from ozaki._operands import SIDES
@@ -132,9 +133,8 @@ class Product:
             plan = self._given
             self._check(plan, report)
         if report and plan.native and not self._pair.empty:
-            self._pair.check_limit(
-                self._limit, of_parts=not self._pair.of_complex_rows
-            )  # the report of a native product describes the operands
+            # The report of a native product describes the operands.
+            self._pair.check_limit(self._limit, of_parts=self._of_parts)
         return plan
 
     def question(self, for_operands: bool = False) -> Question:
@@ -235,17 +235,8 @@ class Product:
         c = pair.result(plan.dtype)
         if 0 in pair.sizes.stack:
             return c
-        if pair.nothing_to_multiply and combination is None:
-            if not is_multiprecision(plan.dtype):  # else it begins with zeros
-                c[...] = 0
-            return c
-        if pair.nothing_to_multiply and combination is not None and isinstance(combination.beta.special, complex):
-            c[...] = pair.addend * combination.beta.special
-            return c
         if pair.nothing_to_multiply:
-            entries = pair.entries(c)
-            self._work_of_parts.addend(entries)
-            pair.join(entries, c)
+            self._without_product(plan, combination, c)
             return c
         if plan.scheme is None:
             pair.check_native_limit(plan.workspace_limit)
@@ -264,6 +255,19 @@ class Product:
         if combination is not None and not plan.rounds_once(combination):
             self._combine(c)
         return c
+
+    def _without_product(self, plan: Plan, combination: Combination | None, c: Any) -> None:
+        """Write into c what an expression is whose product is zero: beta times the addend; zeros without either."""
+        pair = self._pair
+        if combination is None:
+            if not is_multiprecision(plan.dtype):  # else it begins with zeros
+                c[...] = 0
+        elif isinstance(combination.beta.special, complex):
+            c[...] = pair.addend * combination.beta.special
+        else:
+            entries = pair.entries(c)
+            self._work_of_parts.addend(entries)
+            pair.join(entries, c)
 
     @property
     def _native_work(self) -> Work:

@@ -11,6 +11,7 @@ from ozaki._api import gemm
 from ozaki._checks import check_finite
 from ozaki._environment import default_environment
 from ozaki._formats import COMPLEX, MULTIPRECISION, SIGNIFICAND_BITS, format_named, is_multiprecision, precision_of
+from ozaki._operands import holds_complex
 from ozaki.multiprecision.array import MPArray
 from ozaki.multiprecision.objects import mparray
 
@@ -60,7 +61,7 @@ def residual(a: Any, x: Any, b: Any, *, accuracy: Accuracy | str | float = "exac
     (array([0., 0.]), array([-1.00000000e-20,  8.32667268e-17]))
     """
     factor = mparray(x) if isinstance(x, tuple) else x
-    usual = "complex128" if any(map(_is_complex, (a, factor))) else "float64"
+    usual = "complex128" if any(map(holds_complex, (a, factor))) else "float64"
     wanted = format_named(dtype) or (MULTIPRECISION if isinstance(b, MPArray) else usual)
     if wanted not in (*SIGNIFICAND_BITS, *COMPLEX) and not is_multiprecision(wanted):
         raise TypeError(f"dtype: {dtype!r}; expected 'float32', 'float64', 'complex64', 'complex128' or 'mp'")
@@ -76,8 +77,3 @@ def residual(a: Any, x: Any, b: Any, *, accuracy: Accuracy | str | float = "exac
         if colon and name in _NAMES:
             raise type(error)(f"{_NAMES[name]}: {rest}") from None
         raise
-
-
-def _is_complex(x: Any) -> bool:
-    """Whether x is an array of complex numbers."""
-    return getattr(getattr(x, "dtype", None), "kind", "") == "c"

@@ -53,10 +53,10 @@ def slices_of(
 
     A split operand returns views of its own; one that is described alone is split by `engine`, with exponents `mu`.
     """
-    if isinstance(engine, ComplexResidueEngine):
-        return _complex_slices(operand, mu, engine, side, b, rows, hs)
     if isinstance(operand, Slices):
         return operand.planes[:, b, rows, hs]
+    if isinstance(engine, ComplexResidueEngine):
+        return _complex_slices(operand, mu, engine, side, b, rows, hs)
     if operand.numbers is not None:
         return _slices_of_numbers(operand.numbers[b, rows, hs], mu[b, rows], engine, side)
     x = operand.x[b, rows, hs]
@@ -74,12 +74,10 @@ def slices_of(
 
 
 def _complex_slices(
-    operand: Described | Slices, mu: npt.NDArray[np.int64], engine: ComplexResidueEngine, side: str, b: slice,
-    rows: slice, hs: slice,
+    operand: Described, mu: npt.NDArray[np.int64], engine: ComplexResidueEngine, side: str, b: slice, rows: slice,
+    hs: slice,
 ) -> Floats:  # fmt: skip
     """The slices of complex elements, shape (planes, batch, rows, k), from the residues of their parts."""
-    if isinstance(operand, Slices):
-        return operand.planes[:, b, rows, hs]
     x, mu = operand.x[b, rows, hs], mu[b, rows]
     planes = np.empty((engine.planes, *x.shape))
     everything = slice(None), slice(None), slice(None)
