@@ -86,8 +86,6 @@ def _exact(
 ) -> int:
     """Compute out by a scheme with exact slice products, NaN and Inf counted as zero; return the bytes of workspace.
 
-    The rounding of complex entries is that of their parts, which are neighbours in memory, as columns are.
-
     Of a matrix times its own transpose by residues, both operands have the same slices, and panels above the diagonal
     are the mirror images of those below; so are those of complex products, and conjugates if the product is Hermitian.
     """
@@ -120,24 +118,33 @@ def _exact(
                 del of_rows, of_cols  # before those of the next slab are made
             some = None if combination is None else combination.at((b, rows, cols))
             if isinstance(engine, ComplexResidueEngine):
-                assert not isinstance(out, Numbers)
-                of_parts = None if some is None or some.c is None else _parts(some.c)
-                some = None if some is None else replace(some, c=of_parts)
-                of_columns = np.repeat(nu[at_right, cols], 2, axis=1)
-                unrounded.round_into(_parts(out[b, rows, cols]), mu[at_left, rows], of_columns, some)
-                if below and rows != cols:
-                    image = out[b, rows, cols].swapaxes(1, 2)
-                    out[b, cols, rows] = np.conj(image) + 0 if adjoint else image  # + 0: an exact zero stays +0
-                continue
-            unrounded.round_into(out[b, rows, cols], mu[at_left, rows], nu[at_right, cols], some, same)
-            if mirrored and not same:
-                _results.copy(out[b, rows, cols].swapaxes(1, 2), out[b, cols, rows])
+                _round_complex(unrounded, out[b, rows, cols], mu[at_left, rows], nu[at_right, cols], some)
+            else:
+                unrounded.round_into(out[b, rows, cols], mu[at_left, rows], nu[at_right, cols], some, same)
+            if below and rows != cols:
+                conjugate = adjoint and isinstance(engine, ComplexResidueEngine)
+                _mirror(out[b, rows, cols], out[b, cols, rows], conjugate)
     return _workspace(engine, stack, panel, combined)
+
+
+def _round_complex(
+    unrounded: Unrounded, c: Any, mu: npt.NDArray[np.int64], nu: npt.NDArray[np.int64], combination: Combination | None
+) -> None:
+    """Round complex entries into c, part by part: the parts are neighbours in memory, as columns are."""
+    if combination is not None and combination.c is not None:
+        combination = replace(combination, c=_parts(combination.c))
+    unrounded.round_into(_parts(c), mu, np.repeat(nu, 2, axis=1), combination)
 
 
 def _parts(c: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """The parts of complex entries, whose rows are contiguous: a view with twice as many columns."""
     return c.view(c.real.dtype)
+
+
+def _mirror(entries: Any, image: Any, conjugate: bool) -> None:
+    """Write the transposes of entries, shape (batch, rows, columns), into image; of a Hermitian product, conjugates."""
+    turned = entries.swapaxes(1, 2)
+    _results.copy(np.conj(turned) + 0 if conjugate else turned, image)  # + 0: an exact zero stays +0
 
 
 class Panel(NamedTuple):
