@@ -23,7 +23,7 @@ from ozaki._checks import (
 from ozaki._choices import Choices
 from ozaki._complex import real_rows
 from ozaki._environment import default_environment
-from ozaki._formats import format_named, is_complex, is_multiprecision, part_of, precision_of
+from ozaki._formats import format_named, is_multiprecision, part_of, precision_of
 from ozaki._operands import (
     Side,
     as_array,
@@ -99,7 +99,8 @@ def matmul(
     Parameters
     ----------
     a : array, shape (..., m, k) or (k,), float32, float64, complex64 or complex128, NumPy or CuPy, or an `MPArray`; or
-        a `Prepared` left operand. With `dtype`, integers and bools, too.
+        a `Prepared` left operand. With `dtype`, integers and bools, too. A matrix of mpmath or python-flint counts as
+        the `MPArray` of its numbers.
     b : array, shape (..., k, n) or (k,), same library and device as `a`; or a `Prepared` right operand
     out : array, optional
         Of the result's shape and dtype, where the operands lie; overwritten and returned. It may overlap an operand. A
@@ -136,8 +137,8 @@ def matmul(
         operands is first proven for these, and refused if it misses its accuracy, unless it has strict=False.
     dtype : str, optional
         The format of the result: "float32" or "float64" (of complex operands "complex64" or "complex128"), rounded
-        once; "int64", exact; "mp" for an `MPArray` of as many
-        bits as the accuracy asks for, "mp106" for one of 106. Default: that of the operands.
+        once; "int64", exact; "mp" for an `MPArray` of as many bits as the accuracy asks for, "mp106" for one of 106,
+        complex if an operand is. Default: that of the operands.
     return_report : bool or "relative"
         Return (c, report). "relative": also prove the largest error of any entry relative to that entry itself,
         `report.relative_bound`.
@@ -338,8 +339,8 @@ def prepare(x: Any, side: Side, plan: Plan) -> Prepared:
         check_holds_multiprecision(plan)
     if not isinstance(x, Numbers) and is_multiprecision(plan.dtype):
         check_finite("x", x)
-    if is_complex(dtype) != (plan.parts[side == "right"] == 2):
-        made = "real" if is_complex(dtype) else "complex"
+    if holds_complex(x) != (plan.parts[side == "right"] == 2):
+        made = "real" if holds_complex(x) else "complex"
         raise TypeError(f"x: dtype {dtype}, but the plan is made for a {made} {side} operand")
     if not is_multiprecision(dtype) and precision_of(dtype) > precision_of(plan.dtype):
         raise TypeError(f"x: dtype {dtype}, but the plan is made for {plan.dtype}; expected {part_of(plan.dtype)}")

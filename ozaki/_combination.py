@@ -91,7 +91,7 @@ class Combination:
         return self.alpha.special is None and self.beta.special is None
 
     def exactly(self, product: Numbers) -> Numbers:
-        """Every bit of alpha `product` + beta C.
+        """Every bit of alpha `product` + beta C, which is complex if one of them is.
 
         Raises
         ------
@@ -125,9 +125,14 @@ def factor_of(name: str, x: Any, dtype: str | None, may_be_complex: bool = False
     ------
     ValueError, TypeError
     """
+    if isinstance(x, Complex) and not isinstance(x, Real) and may_be_complex and x.imag == 0:
+        x = x.real
     if dtype is None:
         if isinstance(x, str):
             raise TypeError(f"{name}: the text {x!r}; expected a number")
+        if isinstance(x, Complex) and not isinstance(x, Real):
+            operand = "a" if name == "alpha" else "c"
+            raise TypeError(f"{name}: {x!r}; expected a real number: multiply {operand} by it, which is exact")
         try:
             factor = Factor(*dyadic(x))
         except (ValueError, TypeError) as error:
@@ -135,10 +140,8 @@ def factor_of(name: str, x: Any, dtype: str | None, may_be_complex: bool = False
         if abs(factor.exponent) + abs(factor.whole).bit_length() > FARTHEST:
             raise ValueError(f"{name}: its exponent is beyond -2**60 to 2**60")
         return factor
-    if may_be_complex and (isinstance(x, Complex) or hasattr(x, "_mpc_")) and not isinstance(x, Real):
-        if x.imag != 0:
-            return Factor(0, 0, complex(*(_in_range(name, part, dtype) for part in (x.real, x.imag))))
-        x = x.real
+    if may_be_complex and isinstance(x, Complex) and not isinstance(x, Real):
+        return Factor(0, 0, complex(*(_in_range(name, part, dtype) for part in (x.real, x.imag))))
     if not isinstance(x, Real) and not hasattr(x, "_mpf_"):
         raise TypeError(f"{name}: {x!r}; expected a {'' if may_be_complex else 'real '}number")
     return Factor.of_float(_in_range(name, x, dtype))

@@ -1,7 +1,8 @@
 """Complex products as real ones: rows of real parts, and the real product whose entries are all parts of C.
 
-So are computed products by digits, by words, by the slices of int8 engines on NumPy, and those of a real and a complex
-operand. Residues of two complex operands are cut from complex rows (`schemes.ComplexSlices`).
+So are computed products by digits, by words, by the slices of int8 engines on NumPy, those of a real and a complex
+operand, and those of multiprecision numbers. Residues of two complex operands of floats are cut from complex rows
+(`schemes.ComplexSlices`).
 
 `parts` has the number of real parts of an element of A and of B: (2, 2) of complex operands, (1, 2) or (2, 1) of a real
 and a complex one, (1, 1) of real ones. Rows of real parts are, x + i y an element of A and u + i v one of B:
@@ -19,6 +20,7 @@ from typing import Any
 
 from ozaki._formats import part_of
 from ozaki.multiprecision.limbs import library
+from ozaki.multiprecision.numbers import Numbers, as_complex, of_parts
 
 Parts = tuple[int, int]
 
@@ -54,24 +56,51 @@ def real_rows(x: Any, side: str, parts: Parts) -> Any:
     own, other = parts if side == "left" else parts[::-1]
     if own == 1:
         return x
+    if isinstance(x, Numbers):
+        return _real_rows_of_numbers(x, side, other)
     dtype = part_of(str(x.dtype))
     if other == 1:
         return _rows_of_parts(x, dtype)
     if side == "left":
         return contiguous(x, str(x.dtype)).view(dtype)
+    return _pairs(x.real, x.imag, -x.imag)
+
+
+def _real_rows_of_numbers(x: Numbers, side: str, other: int) -> Numbers:
+    """The rows of real parts that `real_rows` describes, of multiprecision numbers; `other` as `parts`."""
     batch, rows, k = x.shape
-    pairs = library(x).empty((batch, rows, 2, k, 2), dtype)
-    pairs[:, :, 0, :, 0] = pairs[:, :, 1, :, 1] = x.real
-    pairs[:, :, 1, :, 0] = x.imag
-    pairs[:, :, 0, :, 1] = -x.imag
-    return pairs.reshape(batch, 2 * rows, 2 * k)
+    if other == 1:
+        return x.parts.swapaxes(2, 3).reshape(batch, 2 * rows, k)
+    if side == "left":
+        return x.parts.reshape(batch, rows, 2 * k)
+    real, imag = x.real, x.imag
+    signs = _pairs(real.signs, imag.signs, -imag.signs)
+    exponents, limbs = (_pairs(u, v, v) for u, v in ((real.exponents, imag.exponents), (real.limbs, imag.limbs)))
+    return Numbers(signs, exponents, limbs, x.bits)
+
+
+def _pairs(real: Any, imag: Any, minus_imag: Any) -> Any:
+    """For each row (u, ...) of real parts and (v, ...) of imaginary ones the rows (u, -v, ...) and (v, u, ...).
+
+    The last two axes are rows and k.
+    """
+    *lead, rows, k = real.shape
+    pairs = library(real).empty((*lead, rows, 2, k, 2), real.dtype)
+    pairs[..., 0, :, 0] = pairs[..., 1, :, 1] = real
+    pairs[..., 1, :, 0] = imag
+    pairs[..., 0, :, 1] = minus_imag
+    return pairs.reshape(*lead, 2 * rows, 2 * k)
 
 
 def real_entries(c: Any, dtype: str, parts: Parts) -> Any:
     """Entries of shape (batch, m, n), as the real product has them: a view where one has that shape, if c is complex.
 
-    `dtype` is the complex format that a copy gets.
+    `dtype` is the complex format that a copy gets; c may be multiprecision numbers, whose copies keep theirs.
     """
+    if isinstance(c, Numbers):
+        batch, m, n = c.shape
+        x = as_complex(c).parts
+        return x.swapaxes(2, 3).reshape(batch, 2 * m, n) if parts == (2, 1) else x.reshape(batch, m, 2 * n)
     if parts == (2, 1):
         return _rows_of_parts(c, part_of(dtype))
     return contiguous(c, dtype).view(part_of(dtype))
@@ -97,6 +126,14 @@ def contiguous(x: Any, dtype: str) -> Any:
     found = library(x).empty(x.shape, dtype)
     found[...] = x
     return found
+
+
+def numbers_of_entries(entries: Numbers, parts: Parts) -> Numbers:
+    """The complex numbers, shape (batch, m, n), whose parts are the entries of the real product: a view."""
+    batch, m, n = entries.shape
+    if parts == (2, 1):
+        return of_parts(entries.reshape(batch, m // 2, 2, n).swapaxes(2, 3))
+    return of_parts(entries.reshape(batch, m, n // 2, 2))
 
 
 def join_into(entries: Any, c: Any) -> None:

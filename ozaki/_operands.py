@@ -13,6 +13,7 @@ import numpy as np
 
 from ozaki._complex import REAL, Parts, length_of, real_stack, spread_of
 from ozaki._formats import COMPLEX, MULTIPRECISION, SIGNIFICAND_BITS
+from ozaki.multiprecision.convert import exactly, is_matrix
 from ozaki.multiprecision.numbers import Numbers
 
 DTYPES = (*SIGNIFICAND_BITS, *COMPLEX)
@@ -183,15 +184,20 @@ _LONGEST = 2**40
 
 
 def as_array(name: str, x: Any, backend: Any) -> Any:
-    """Convert x to an array of the backend.
+    """Convert x to an array of the backend; matrices of mpmath and python-flint to multiprecision numbers.
 
     Raises
     ------
-    TypeError
+    TypeError, ValueError
         If it cannot be converted.
     """
     if isinstance(x, Numbers):
         return x
+    if is_matrix(x):
+        try:
+            return exactly(x)
+        except ValueError as error:
+            raise ValueError(f"{name}: {str(error).removeprefix('x: ')}") from None
     try:
         return backend.asarray(x)
     except MemoryError:
@@ -279,12 +285,14 @@ def dtype_of(name: str, x: Any) -> str:
 
 
 def holds_complex(x: Any) -> bool:
-    """Whether x is an array of complex numbers; False for multiprecision numbers, prepared operands and sequences."""
-    return getattr(getattr(x, "dtype", None), "kind", "") == "c"
+    """Whether x is an array of complex numbers; False for prepared operands and sequences."""
+    return x.is_complex if isinstance(x, Numbers) else getattr(getattr(x, "dtype", None), "kind", "") == "c"
 
 
 def _remedy(name: str, dtype: Any) -> str:
     """How an operand of another dtype can be converted, and what that loses."""
+    if dtype.kind == "O":
+        return f" (ozaki.mparray({name}, bits) makes multiprecision numbers of objects)"
     if dtype.kind not in "biuf":
         return ""
     exact = "" if dtype.kind == "f" else ", or dtype='int64' or 'mp' for the exact product"

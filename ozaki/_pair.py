@@ -11,9 +11,19 @@ from ozaki._accuracy import PLAIN_BITS, Accuracy
 from ozaki._checks import check_choices, check_finite, check_holds_multiprecision, check_out, check_runs
 from ozaki._choices import Choices
 from ozaki._combination import Combination, factor_of
-from ozaki._complex import COMPLEX, REAL, contiguous, join_into, real_entries, real_rows
+from ozaki._complex import COMPLEX, REAL, contiguous, join_into, numbers_of_entries, real_entries, real_rows
 from ozaki._formats import MULTIPRECISION, format_named, is_complex, is_multiprecision, part_of, precision_of
-from ozaki._operands import SIDES, Side, as_array, dtype_of, left_rows, right_rows, scalar_if_no_axes, shapes
+from ozaki._operands import (
+    SIDES,
+    Side,
+    as_array,
+    dtype_of,
+    holds_complex,
+    left_rows,
+    right_rows,
+    scalar_if_no_axes,
+    shapes,
+)
 from ozaki._plan import Plan
 from ozaki._prepared import Prepared
 from ozaki._result import result_format
@@ -89,10 +99,10 @@ class Pair:
         self._of_operands = dtype_of("a", self.a), dtype_of("b", self.b)
         self.formats = self._of_operands if c is None else (*self._of_operands, dtype_of("c", c))
         self.sizes = shapes(tuple(self.a.shape), tuple(self.b.shape))
-        self._check_complex(c)
-        left, right = (2 if is_complex(dtype) else 1 for dtype in self._of_operands)
+        left, right = _parts_of(self.a), _parts_of(self.b)
         if (left, right) != REAL:
             self.sizes = replace(self.sizes, parts=(left, right))
+        self._check_complex(c)
         target = self.choices.target(self.sizes.shape[1])
         if plan is None and target is not None and target.exact:
             _check_room(self.asked)
@@ -115,7 +125,7 @@ class Pair:
         self._addend: Any = None
         self.in_place = out is not None and self._can_hold_the_result(out)
         self.copied = 0 if out is None or self.in_place else int(out.nbytes)
-        if self.sizes.parts == (2, 1):  # entries are joined in the result afterwards
+        if self.sizes.parts == (2, 1) and not is_multiprecision(self.dtype):  # entries are joined in the result later
             self.copied += prod(self.sizes.real_stack) * _itemsize(self.dtype)
 
     @property
@@ -167,29 +177,24 @@ class Pair:
             raise ValueError("out: a multiprecision result is a new array; omit `out`")
 
     def _check_complex(self, c: Any) -> None:
-        """Refuse complex operands beside what cannot be complex, and a complex result of real operands.
+        """Refuse a real result of complex operands, and a complex one, or a complex addend, of real operands.
 
         Raises
         ------
-        TypeError, NotImplementedError
+        TypeError
         """
-        of_operands = any(map(is_complex, self._of_operands))
-        if not of_operands:
+        if not self.sizes.is_complex:
             if self.asked is not None and is_complex(self.asked):
                 raise TypeError(
                     f"dtype: {self.asked!r}, but a and b are real; use .astype({self.asked!r}) of the result"
                 )
-            if c is not None and is_complex(dtype_of("c", c)):
-                raise TypeError("c: complex, but a and b are real; convert one of them with .astype('complex128')")
+            if c is not None and _parts_of(c) == 2:
+                raise TypeError("c: complex, but a and b are real; make one of them complex, as a + 0j")
             return
-        for name, x in (("a", self.a), ("b", self.b), ("c", c)):
-            if x is not None and _is_multiprecision(x):
-                raise NotImplementedError(
-                    f"{name}: multiprecision numbers and integers are not multiplied by complex ones; multiply .real "
-                    "and .imag, or round it with .astype('float64')"
-                )
-        if self.asked is not None and not is_complex(self.asked):
-            raise TypeError(f"dtype: {self.asked!r}, but the product is complex; expected 'complex64' or 'complex128'")
+        if self.asked is not None and not is_complex(self.asked) and not is_multiprecision(self.asked):
+            raise TypeError(
+                f"dtype: {self.asked!r}, but the product is complex; expected 'complex64', 'complex128' or 'mp'"
+            )
 
     def _check_finite(self) -> None:
         """Refuse NaN and Inf, which a multiprecision result cannot hold."""
@@ -240,7 +245,7 @@ class Pair:
         c = self.addend
         if c is None or not self.sizes.is_complex:
             return c
-        own = "complex128" if precision_of(dtype_of("c", c)) == precision_of("float64") else "complex64"
+        own = "complex64" if dtype_of("c", c) in ("complex64", "float32") else "complex128"
         entries = real_entries(c, own, self.sizes.parts) if of_parts else contiguous(c, own)
         if entries.size and not self.backend.overlap(entries, c):
             self.copied += int(entries.nbytes)
@@ -305,8 +310,8 @@ class Pair:
 
     @property
     def of_complex_rows(self) -> bool:
-        """Whether `rows` are complex: those of two complex operands."""
-        return self.sizes.parts == COMPLEX
+        """Whether the rows that are described are complex: those of two complex operands of floats."""
+        return self.sizes.parts == COMPLEX and not self.wide
 
     def matrices(self, of_parts: bool) -> tuple[Any, Any]:
         """Both operands as given, vectors as matrices; for a prepared operand its slices.
@@ -455,6 +460,8 @@ class Pair:
 
         `dtype` is the format that the plan gives the result.
         """
+        if is_multiprecision(dtype) and self.sizes.is_complex:
+            return numbers_of_entries(self.backend.empty(self.sizes.real_stack, dtype), self.sizes.parts)
         if self.in_place:
             return self.backend.asarray(self.out).reshape(self.sizes.stack)
         return self.backend.empty(self.sizes.stack, dtype)
@@ -465,13 +472,13 @@ class Pair:
         c itself of a real product.
         """
         parts = self.sizes.parts
-        if parts == (2, 1):
+        if parts == (2, 1) and not isinstance(c, Numbers):
             return self.backend.empty(self.sizes.real_stack, part_of(self.dtype))
         return c if parts == REAL else real_entries(c, self.dtype, parts)
 
     def join(self, entries: Any, c: Any) -> None:
         """Bring computed entries of the real product into the result c, where they are not in its memory already."""
-        if self.sizes.parts == (2, 1):
+        if self.sizes.parts == (2, 1) and not isinstance(c, Numbers):
             join_into(entries, c)
 
     def returned(self, c: Any) -> Any:
@@ -497,6 +504,13 @@ def _itemsize(dtype: str) -> int:
 
 
 _KINDS = {1: "real", 2: "complex"}
+
+
+def _parts_of(x: Any) -> int:
+    """Real parts of an element of an operand or an addend: 2 of complex ones."""
+    if isinstance(x, Prepared):
+        return x.plan.parts[x.side == "right"]
+    return 1 + holds_complex(x)
 
 
 def _is_integer(x: Any) -> bool:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from operator import index as integer_of
 from typing import Any
 
+import numpy as np
+
 from ozaki._api import matmul
 from ozaki._environment import default_environment
 from ozaki.multiprecision.array import MPArray
+from ozaki.multiprecision.numbers import moved
 from ozaki.multiprecision.objects import mparray
 
 
@@ -48,8 +51,8 @@ def matrix_power(a: Any, n: int) -> MPArray:
     if square.ndim < 2 or square.shape[-2] != square.shape[-1]:
         raise ValueError(f"a: shape {square.shape}; expected square matrices, as (3, 3)")
     if exponent == 0:
-        xp = square.library
-        return mparray(xp.broadcast_to(xp.eye(square.shape[-1]), square.shape))
+        one = np.eye(square.shape[-1], dtype=np.complex128 if square.is_complex else np.float64)
+        return moved(mparray(np.broadcast_to(one, square.shape)), square.library)
     result: MPArray | None = None
     while True:
         if exponent % 2:

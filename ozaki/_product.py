@@ -319,7 +319,7 @@ class Product:
         """Let the backend keep the program of this product for repeated calls, unless a repeated call cannot use it."""
         pair = self._pair
         large = prod(pair.sizes.batch) * prod(pair.sizes.shape) > _LARGEST_KEPT
-        if pair.sizes.is_complex and (self._made != [self.work] or not self._is_one_program(plan)):
+        if pair.sizes.is_complex and (pair.wide or self._made != [self.work] or not self._is_one_program(plan)):
             return
         if pair.repeatable and plan.dtype == pair.dtype and pair.sizes.in_order and not (pair.empty or large):
             made = self.work, self.facts, self._stands(plan)

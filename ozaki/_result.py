@@ -31,10 +31,9 @@ def result_format(asked: str | None, operands: Sequence[str], target: Accuracy |
     """
     if asked is not None and (asked in SIGNIFICAND_BITS or is_complex(asked)):
         return asked
-    if asked is None and any(map(is_complex, operands)):
-        return complex_of(part_of(max(operands, key=precision_of)))
     if asked is None and not any(map(is_multiprecision, operands)):
-        return max(operands, key=precision_of)
+        widest = part_of(max(operands, key=precision_of))
+        return complex_of(widest) if any(map(is_complex, operands)) else widest
     if asked is not None and is_multiprecision(asked) and asked != MULTIPRECISION:
         return asked
     if target is None:

@@ -192,7 +192,7 @@ def test_elementwise_products_are_refused():
 
 def test_what_cannot_be_added_or_multiplied():
     x = mparray([1.0, 2.0])
-    for other in (None, "1", b"1", 1j, object(), (np.ones(2), np.ones(2)), {}):
+    for other in (None, "1", b"1", object(), (np.ones(2), np.ones(2)), {}):
         for call in (operator.add, operator.sub, operator.mul):
             for a, b in ((x, other), (other, x)):
                 with pytest.raises(TypeError):

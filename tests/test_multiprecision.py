@@ -8,12 +8,13 @@ from fractions import Fraction
 from operator import mul
 
 import definition
+import mpmath
 import numpy as np
 import pytest
 from cases import assert_same, power, viewed
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mparrays import KINDS, operand, pair, planes, rationals, rounded, same_planes, transposed
+from mparrays import KINDS, operand, pair, planes, rationals, rounded, same, same_planes, transposed
 
 import ozaki
 from ozaki import Accuracy, MPArray, mparray
@@ -585,3 +586,20 @@ def test_one_product_is_rounded_correctly(operands, bits):
     c = ozaki.matmul(mparray(a), mparray(b), dtype=f"mp{bits}", accuracy=Accuracy("componentwise", 0.5, exponent=-800))
     exact = products(a, b)
     assert rationals(c).tolist() == [[rounded(x, bits) for x in row] for row in exact]
+
+
+def test_matrices_of_other_libraries_are_taken_exactly():
+    """Where NumPy would make float64 of them."""
+    flint = pytest.importorskip("flint")
+    with mpmath.workprec(200):
+        a = mpmath.matrix([[mpmath.mpf(1) / 3, 2], [0, mpmath.mpf("0.1")]])
+    x = mparray(a)
+    assert (ozaki.matmul(a, a, accuracy="exact") == ozaki.matmul(x, x, accuracy="exact")).all()
+    assert (ozaki.matmul(x, a, accuracy="exact") == ozaki.matmul(x, x, accuracy="exact")).all()
+    assert (ozaki.gemm(1, a, a, 1, a, accuracy="exact") == ozaki.matmul(x, x, accuracy="exact") + x).all()
+    whole = flint.fmpz_mat([[2**70, 1], [0, -3]])
+    assert same(ozaki.matmul(whole, whole, accuracy="exact"), [[2**140, 2**70 - 3], [0, 9]])
+    with pytest.raises(ValueError, match=r"^b: element \[0, 1\] is 1/3, which has no end in binary"):
+        ozaki.matmul(a, flint.fmpq_mat([[1, flint.fmpq(1, 3)], [0, 1]]))
+    with pytest.raises(TypeError, match=r"^a: dtype object is not supported; .*ozaki.mparray\(a, bits\)"):
+        ozaki.matmul([[mpmath.mpf(1)]], [[1.0]])

@@ -124,7 +124,7 @@ CASES = {
     "gemm alpha 1/3": (gemm(Fraction(1, 3)), ValueError, "alpha", "no end in binary"),
     "gemm alpha NaN": (gemm(np.nan), ValueError, "alpha", "is nan"),
     "gemm beta Inf": (gemm(beta=np.inf, c=X), ValueError, "beta", "is inf"),
-    "gemm alpha complex": (gemm(1j), TypeError, "alpha", "complex"),
+    "gemm alpha complex": (gemm(1j), TypeError, "alpha", "multiply a by it"),
     "gemm alpha text": (gemm("0.5"), TypeError, "alpha", "expected a number"),
     "gemm alpha None": (gemm(None), TypeError, "alpha", "NoneType"),
     "gemm alpha too far": (gemm(mpmath.ldexp(mpmath.mpf(1), 2**61)), ValueError, "alpha", "2**60"),

@@ -33,8 +33,7 @@ from ozaki._cli.options import (
 )
 from ozaki._cli.printing import error_of, format_of, out, print_dgemm, print_json, print_longley, progress
 from ozaki._cli.verify import sampled
-from ozaki._formats import is_complex
-from ozaki._operands import shapes
+from ozaki._operands import holds_complex, shapes
 from ozaki._report import rounded_up
 
 app = typer.Typer(
@@ -132,7 +131,7 @@ def multiply(
         files.check_writable(output, shapes(x.shape, y.shape).result)
         if options["dtype"] is None and (isinstance(x, ozaki.MPArray) or isinstance(y, ozaki.MPArray)):
             files.check_holds(output, "mp")
-        if any(is_complex(format_of(operand)) for operand in (x, y)):
+        if holds_complex(x) or holds_complex(y):
             files.check_holds(output, "complex128")
         step("multiplying")
         start = time.perf_counter()

@@ -16,6 +16,7 @@ import ozaki
 from ozaki._cli import matrix_market, numpy_files, text_files
 from ozaki._cli.replacing import check_place, written_whole
 from ozaki._formats import is_complex
+from ozaki._operands import holds_complex
 
 SUFFIXES = (".npy", ".npz", ".mtx", ".mtx.gz", ".txt")
 
@@ -35,8 +36,8 @@ def read(path: str, integers: bool = False) -> Matrix:
 
     Returns
     -------
-    array of float32, float64, complex64 or complex128, or of integers; or an MPArray, of a .txt file or one that
-    `MPArray.save` wrote
+    array of float32, float64, complex64 or complex128, or of integers; or an MPArray, of a .txt file or, real or
+    complex, one that `MPArray.save` wrote
 
     Raises
     ------
@@ -76,6 +77,8 @@ def write(path: str, array: Matrix) -> None:
     """
     check_writable(path, array.shape)
     check_holds(path, "mp" if isinstance(array, ozaki.MPArray) else str(array.dtype))
+    if holds_complex(array):
+        check_holds(path, "complex128")
     suffix = _suffix(path)
     with written_whole(path) as file:
         if suffix == ".txt":
@@ -117,7 +120,7 @@ def check_holds(path: str, dtype: str) -> None:
     if dtype.startswith("float") and suffix == ".txt":
         raise ValueError(f"{path}: a .txt file holds multiprecision numbers; leave --dtype {dtype} away, or write .npy")
     if is_complex(dtype) and suffix == ".txt":
-        raise ValueError(f"{path}: a .txt file holds real numbers, and the product is complex; write .npy or .mtx")
+        raise ValueError(f"{path}: a .txt file holds real numbers, and the product is complex; write .npz")
 
 
 def implied_dtype(path: str) -> str | None:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ozaki.multiprecision.array import MPArray
-from ozaki.multiprecision.files import PLANES
+from ozaki.multiprecision.files import COMPLEX, PLANES
 
 _ARRAY, _ARCHIVES = b"\x93NUMPY", (b"PK\x03\x04", b"PK\x05\x06")
 
@@ -52,7 +52,7 @@ def read_archive(file: BufferedIOBase, path: str, name: str) -> npt.NDArray[Any]
         names = list(archive.keys())
         if not names:
             raise ValueError("holds no array; expected what numpy.savez writes")
-        if not name and set(names) == set(PLANES):
+        if not name and set(names) - {COMPLEX} == set(PLANES):
             file.seek(0)
             return _saved(file)
         if not name and len(names) == 1:

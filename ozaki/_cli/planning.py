@@ -224,7 +224,10 @@ def _seconds_of_multiprecision(plan: ozaki.Plan, sizes: Shapes) -> float | None:
     rows, inner, columns = sample = min(m, most), min(sizes.shape[1], most), min(n, most)
     bits = precision_of(plan.dtype)
     rng = np.random.default_rng(0)
-    a, b = (ozaki.mparray(rng.standard_normal(shape), bits=bits) for shape in ((rows, inner), (inner, columns)))
+    a, b = (
+        ozaki.mparray(rng.standard_normal(shape) + (1j if parts == 2 else 0), bits=bits)
+        for shape, parts in zip(((rows, inner), (inner, columns)), plan.parts, strict=True)
+    )
     smaller = replace(plan, shape=sample, batch=(), a_priori=True)
     start = time.perf_counter()
     ozaki.matmul(a, b, plan=smaller)

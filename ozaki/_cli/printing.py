@@ -44,8 +44,10 @@ def error_of(x: float, exponent: int = 0) -> str:
 
 
 def format_of(x: Matrix) -> str:
-    """Return the name of an array's format, as "float64" or "mp212"."""
-    return f"mp{x.bits}" if isinstance(x, ozaki.MPArray) else str(x.dtype)
+    """Return the name of an array's format, as "float64", "mp212" or "complex mp212"."""
+    if not isinstance(x, ozaki.MPArray):
+        return str(x.dtype)
+    return f"complex mp{x.bits}" if x.is_complex else f"mp{x.bits}"
 
 
 def print_dgemm(timed: list[Timed], size: int, device: str) -> None:

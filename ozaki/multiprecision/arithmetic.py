@@ -1,4 +1,7 @@
-"""Exact arithmetic on `Numbers`: sums, differences, multiples, comparison, extremes."""
+"""Exact arithmetic on `Numbers`: sums, differences, multiples, comparison, extremes.
+
+What is done to the parts of complex numbers alike takes real and complex ones; the other functions take real ones.
+"""
 
 from __future__ import annotations
 
@@ -8,19 +11,28 @@ import numpy as np
 
 from ozaki.multiprecision.floats import add_to, empty, store, tiles
 from ozaki.multiprecision.limbs import carry, largest, library, limbs_of, rounded, settled, trailing_zeros, window
-from ozaki.multiprecision.numbers import FARTHEST, MOST_BITS, Numbers
+from ozaki.multiprecision.numbers import FARTHEST, MOST_BITS, Numbers, as_complex, by_parts, of_parts
 from ozaki.multiprecision.scalars import dyadic
 
 
 def add(x: Numbers, y: Numbers, sign: int = 1) -> Numbers:
-    """x + sign y, exactly; the shapes broadcast.
+    """x + sign y, exactly; the shapes broadcast, and the sum is complex if a term is.
 
     Raises
     ------
     ValueError
         If a sum has more than `MOST_BITS` bits; the message names its element.
     """
+    if x.is_complex or y.is_complex:
+        shape = np.broadcast_shapes(x.shape, y.shape)
+        x, y = (broadcast_to(as_complex(each), shape) for each in (x, y))
+        return x.alike(_sum(x.parts, y.parts, sign, shape))
     x, y = broadcast(x, y)
+    return _sum(x, y, sign, x.shape)
+
+
+def _sum(x: Numbers, y: Numbers, sign: int, shape: tuple[int, ...]) -> Numbers:
+    """The sum that `add` describes, of real terms of one shape: `shape`, or, of parts of complex ones, (*shape, 2)."""
     xp = library(x.limbs)
     flat = [(e.signs.reshape(-1), e.exponents.reshape(-1), e.limbs.reshape(len(e.limbs), -1)) for e in (x, y)]
     far = np.int64(2**62)
@@ -34,7 +46,7 @@ def add(x: Numbers, y: Numbers, sign: int = 1) -> Numbers:
     spans = xp.where(highest > lowest, highest - lowest, 0)
     span = largest(spans, 0)
     if span + 1 > MOST_BITS:
-        where = [int(i) for i in np.unravel_index(int(spans.argmax()), x.shape)]
+        where = [int(i) for i in np.unravel_index(int(spans.argmax()), x.shape)][: len(shape)]
         raise ValueError(
             f"the exact sum at {where} takes {span + 1} bits, more than {MOST_BITS}; round the operands to numbers "
             "that are closer in size"
@@ -77,6 +89,7 @@ def near_sum(x: Numbers, y: Numbers, bits: int) -> Numbers:
     return out
 
 
+@by_parts
 def negated(x: Numbers) -> Numbers:
     """-x."""
     return Numbers(-x.signs, x.exponents, x.limbs, x.bits)
@@ -104,6 +117,7 @@ def times(x: Numbers, factor: Any) -> Numbers:
     return scaled(x, whole, exponent)
 
 
+@by_parts
 def scaled(x: Numbers, whole: int, exponent: int) -> Numbers:
     """X times whole 2**exponent, exactly; whole is odd, or 0.
 
@@ -152,6 +166,8 @@ def shifted(x: Numbers, exponents: Any) -> Numbers:
     ValueError
         If an exponent would be beyond `FARTHEST`, or one is given that is beyond twice that.
     """
+    if x.is_complex:
+        return x.alike(shifted(x.parts, exponents[..., None]))
     xp = library(x.limbs)
     x = broadcast_to(x, np.broadcast_shapes(x.shape, exponents.shape))
     present = x.signs != 0
@@ -171,6 +187,29 @@ def order(x: Numbers, y: Numbers) -> Any:
         lower = _sign(*(e.limbs[i] if i < len(e.limbs) else np.uint32(0) for e in (x, y)))
         found = found + (found == 0) * lower
     return _sign(x.signs, y.signs) + (x.signs == y.signs) * x.signs * found
+
+
+def difference(x: Numbers, y: Numbers) -> Any:
+    """Where x and y, real or complex, are not the same numbers: a bool array of the broadcast shape."""
+    x, y = as_complex(x), as_complex(y)
+    return (order(x.parts, y.parts) != 0).any(axis=-1)
+
+
+def conjugated(x: Numbers) -> Numbers:
+    """The complex conjugates of x; x itself, if it is real."""
+    if not x.is_complex:
+        return x
+    signs = library(x.limbs).stack((x.signs[..., 0], -x.signs[..., 1]), axis=-1)
+    return of_parts(Numbers(signs, x.exponents, x.limbs, x.bits))
+
+
+def paired(real: Numbers, imag: Numbers) -> Numbers:
+    """The complex numbers of these parts, real numbers of one shape."""
+    bits = max(real.bits, imag.bits)
+    x, y = with_bits(real, bits), with_bits(imag, bits)
+    planes = zip((x.signs, x.exponents, x.limbs), (y.signs, y.exponents, y.limbs), strict=True)
+    signs, exponents, limbs = (library(x.limbs).stack(pair, axis=-1) for pair in planes)
+    return of_parts(Numbers(signs, exponents, limbs, bits))
 
 
 def _sign(x: Any, y: Any) -> Any:
@@ -220,6 +259,8 @@ def broadcast_to(x: Numbers, shape: tuple[int, ...]) -> Numbers:
     """A view of x in a shape that it broadcasts to."""
     if x.shape == shape:
         return x
+    if x.is_complex:
+        return x.alike(broadcast_to(x.parts, (*shape, 2)))
     xp = library(x.limbs)
     limbs = x.limbs.reshape(len(x.limbs), *(1,) * (len(shape) - x.ndim), *x.shape)
     return Numbers(
@@ -230,6 +271,7 @@ def broadcast_to(x: Numbers, shape: tuple[int, ...]) -> Numbers:
     )
 
 
+@by_parts
 def rounded_to(x: Numbers, bits: int) -> Numbers:
     """The elements rounded to nearest at `bits` bits below their own first bit, ties to even.
 
@@ -247,6 +289,7 @@ def rounded_to(x: Numbers, bits: int) -> Numbers:
     return Numbers(x.signs.copy(), out.exponents, out.limbs, bits)
 
 
+@by_parts
 def with_bits(x: Numbers, bits: int) -> Numbers:
     """The elements in a format of `bits` bits: rounded to nearest, ties to even, where it has fewer than `x`."""
     if x.bits > bits:

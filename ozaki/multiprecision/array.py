@@ -11,10 +11,24 @@ import numpy.typing as npt
 from numpy.lib.array_utils import normalize_axis_index
 
 from ozaki._environment import default_environment
+from ozaki._formats import COMPLEX
 from ozaki.multiprecision import exact, files
-from ozaki.multiprecision.arithmetic import add, extreme, magnitude, negated, order, rounded_to, scaled, shifted
+from ozaki.multiprecision.arithmetic import (
+    add,
+    conjugated,
+    difference,
+    extreme,
+    magnitude,
+    negated,
+    order,
+    paired,
+    rounded_to,
+    scaled,
+    shifted,
+)
 from ozaki.multiprecision.checks import check_bits
 from ozaki.multiprecision.convert import comparable, exactly
+from ozaki.multiprecision.exact import check_real
 from ozaki.multiprecision.floats import PRECISION, not_finite, of_floats, to_floats, trimmed
 from ozaki.multiprecision.numbers import Numbers, moved
 from ozaki.multiprecision.printing import repr_of, text_of
@@ -22,23 +36,28 @@ from ozaki.multiprecision.wholes import to_wholes
 
 
 class MPArray(Numbers):
-    """An array of binary floating-point numbers of up to `bits` bits each, with exponents of their own.
+    """An array of binary floating-point numbers, real or complex, of up to `bits` bits each.
 
-    `ozaki.mparray` makes one. Its elements never change. Sums, differences and multiples are exact: the result has as
-    many bits as it needs; `round_to` makes it shorter. Indexing, `reshape`, `transpose` and `swapaxes` are those of
-    NumPy. There is no NaN, no infinity and no negative zero.
+    `ozaki.mparray` makes one. Its elements never change. Each has an exponent of its own; of a complex one, each part
+    has. Sums, differences and multiples are exact: the result has as many bits as it needs; `round_to` makes it
+    shorter. Indexing, `reshape`, `transpose` and `swapaxes` are those of NumPy. There is no NaN, no infinity and no
+    negative zero.
 
     Attributes
     ----------
     shape : tuple of int
     ndim, size : int
+    is_complex : bool
     bits : int
-        Most bits that an element may have, from its first set bit to its last.
+        Most bits that an element, or a part of a complex one, may have, from its first set bit to its last.
     nbytes : int
-        Bytes of memory that the elements take: 9, and 4 for each 32 bits, an element.
+        Bytes of memory that the elements take: 9, and 4 for each 32 bits, an element, or a part of a complex one.
+    real, imag : MPArray
+        The real and the imaginary parts, views; of a real array the array itself, and zeros.
     signs : int8 array, NumPy or CuPy: -1, 0 or 1; to be read, not written, as are
     exponents : int64 array of the same shape; 0 where the element is zero
-    limbs : uint32 array, shape (L, *shape): the bits of the fraction in [1/2, 1), the highest limb first
+    limbs : uint32 array, shape (L, *signs.shape): the bits of the fraction in [1/2, 1), the highest limb first
+        The shape of `signs` is that of the array; of a complex one (*shape, 2), the last axis that of the parts.
 
     Examples
     --------
@@ -56,17 +75,16 @@ class MPArray(Numbers):
 
     @classmethod
     def _of(cls, x: Numbers) -> Self:
-        return x if isinstance(x, cls) else cls(x.signs, x.exponents, x.limbs, x.bits)
+        return x if isinstance(x, cls) else cls(x.signs, x.exponents, x.limbs, x.bits, x.is_complex)
 
     @property
     def T(self) -> Self:  # noqa: N802
         """The axes in reverse order; a view."""
         return self.transpose()
 
-    @property
-    def real(self) -> Self:
-        """The array itself: its numbers are real."""
-        return self
+    def conj(self) -> Self:
+        """The complex conjugates; of a real array the array itself."""
+        return self._of(conjugated(self))
 
     def __len__(self) -> int:
         if not self.ndim:
@@ -86,7 +104,13 @@ class MPArray(Numbers):
     def __float__(self) -> float:
         if self.ndim:
             raise TypeError("only an array without axes can be converted to a Python float")
+        check_real(self, "float")
         return float(self.astype("float64"))
+
+    def __complex__(self) -> complex:
+        if self.ndim:
+            raise TypeError("only an array without axes can be converted to a Python complex")
+        return complex(self.astype("complex128"))
 
     def __repr__(self) -> str:
         return repr_of(self)
@@ -101,6 +125,8 @@ class MPArray(Numbers):
         return self._of(negated(self))
 
     def __abs__(self) -> Self:
+        if self.is_complex:
+            raise TypeError("abs: a modulus is irrational in general; use abs(x.astype('complex128'))")
         return self._of(magnitude(self))
 
     def __add__(self, other: Any) -> Self:
@@ -127,8 +153,7 @@ class MPArray(Numbers):
                 "*: two arrays; elementwise products are not offered, only multiples by one number; @ multiplies "
                 "matrices"
             )
-        wholes, exponents = to_wholes(moved(factor, np))
-        return self._of(scaled(array, int(factor.signs) * wholes[0], int(exponents.reshape(-1)[0])))
+        return self._of(_multiple(array, moved(factor, np)))
 
     __rmul__ = __mul__
 
@@ -148,7 +173,7 @@ class MPArray(Numbers):
         An element of `other` that is not dyadic, as 1/3, equals none, and no more does NaN or Inf in an array of
         floats.
         """
-        return self._compared(other, lambda found: found == 0)
+        return self._compared(other, lambda found: found == 0, ordered=False)
 
     def __ne__(self, other: Any) -> Any:
         same = self.__eq__(other)
@@ -158,6 +183,11 @@ class MPArray(Numbers):
         """Whether the elements are smaller: a bool array of the broadcast shape.
 
         The numbers are compared exactly, 1/3 and infinite ones of `other`, too. To NaN no order holds.
+
+        Raises
+        ------
+        TypeError
+            If one of the arrays is complex.
         """
         return self._compared(other, lambda found: found < 0)
 
@@ -171,24 +201,28 @@ class MPArray(Numbers):
         return self._compared(other, lambda found: found >= 0)
 
     @default_environment
-    def _compared(self, other: Any, holds: Callable[[Any], Any]) -> Any:
+    def _compared(self, other: Any, holds: Callable[[Any], Any], ordered: bool = True) -> Any:
         """Whether `holds` of the `order` of the elements and another operand; False beside NaN.
 
-        It is NotImplemented for what this class leaves to others.
+        Without `ordered`, `holds` tells 0 from other numbers alone, and the operands may be complex. It is
+        NotImplemented for what this class leaves to others.
         """
         xp, given = self.library, None
-        if getattr(getattr(other, "dtype", None), "kind", "") == "f" or isinstance(other, float):
-            other = np.asarray(other) if isinstance(other, float) else other
+        if getattr(getattr(other, "dtype", None), "kind", "") in ("f", "c") or isinstance(other, float | complex):
+            other = np.asarray(other) if isinstance(other, float | complex) else other
             if not_finite(other) is not None:
                 given = other
                 other = xp.where(xp.isfinite(given), given, 0)
         y = self._operand(other, lambda x: comparable(x, self.bits))
         if y is None:
             return NotImplemented
-        found = order(self, y)
+        if (self.is_complex or y.is_complex) and ordered:
+            raise TypeError("complex numbers have no order; compare .real or .imag")
+        found = difference(self, y) if self.is_complex or y.is_complex else order(self, y)
         if given is None:
             return holds(found)
-        found = xp.where(xp.isinf(given), -xp.sign(given), found)
+        infinite = -xp.sign(given) if given.dtype.kind == "f" else 1
+        found = xp.where(xp.isinf(given), infinite, found)
         return holds(found) & ~xp.isnan(given)
 
     def _operand(self, other: Any, convert: Callable[[Any], Numbers] = exactly) -> Numbers | None:
@@ -231,7 +265,7 @@ class MPArray(Numbers):
         ValueError
             If there are no elements to choose from.
         numpy.exceptions.AxisError, TypeError
-            If the array has no such axis, or it is no integer.
+            If the array has no such axis, it is no integer, or the array is complex.
 
         Examples
         --------
@@ -250,6 +284,7 @@ class MPArray(Numbers):
         return self._extreme(axis, -1)
 
     def _extreme(self, axis: int | None, sign: int) -> Self:
+        check_real(self, "max" if sign > 0 else "min")
         x = self.reshape(-1) if axis is None else self
         place = normalize_axis_index(0 if axis is None else integer_of(axis), x.ndim)
         if x.shape[place] == 0:
@@ -290,6 +325,8 @@ class MPArray(Numbers):
     def round_to(self, bits: int) -> Self:
         """The elements rounded to nearest at `bits` bits below their own first bit, ties to even.
 
+        Of complex elements each part is rounded.
+
         Parameters
         ----------
         bits : int
@@ -319,8 +356,8 @@ class MPArray(Numbers):
 
         Parameters
         ----------
-        dtype : {"float64", "float32", "float16"} or that dtype
-            Or object: then the result is that of `numpy.asarray`.
+        dtype : {"float64", "float32", "float16", "complex128", "complex64"} or that dtype
+            One of a complex array has to be complex. Or object: then the result is that of `numpy.asarray`.
 
         Returns
         -------
@@ -330,7 +367,7 @@ class MPArray(Numbers):
         Raises
         ------
         TypeError
-            For any other dtype.
+            For any other dtype, and for a real one of a complex array.
 
         Examples
         --------
@@ -341,13 +378,15 @@ class MPArray(Numbers):
         found = np.dtype(dtype)
         if found.kind == "O":
             return exact.to_mpfs(self)
-        if found.name not in PRECISION:
-            raise TypeError(f"dtype: {found}; expected float64, float32, float16 or object")
+        if self.is_complex and found.name in PRECISION:
+            raise TypeError(f"dtype: {found}, but the numbers are complex; expected complex128 or complex64")
+        if found.name not in (*PRECISION, *COMPLEX):
+            raise TypeError(f"dtype: {found}; expected float64, float32, float16, complex128, complex64 or object")
         return to_floats(self, found.name)
 
     @default_environment
     def words(self, count: int) -> Any:
-        """The elements as unevaluated sums of float64 words, the highest first.
+        """The elements as unevaluated sums of float64 words, of complex ones of complex128 words, the highest first.
 
         The first word is the element rounded to nearest, each further one is what is missing from those before it,
         rounded to nearest. So `ozaki.mparray(tuple(x.words(w)))` is x again, if w words hold it.
@@ -359,8 +398,8 @@ class MPArray(Numbers):
 
         Returns
         -------
-        float64 array, shape (count, *shape), in the library in which the numbers lie
-            Where the first word is Inf, the others are 0.
+        float64 or complex128 array, shape (count, *shape), in the library in which the numbers lie
+            Where the first word, or a part of it, is Inf, the others are 0.
 
         Raises
         ------
@@ -380,6 +419,8 @@ class MPArray(Numbers):
         if count < 1:
             raise ValueError(f"count: {count}; expected 1 word or more")
         xp = self.library
+        if self.is_complex:
+            return xp.ascontiguousarray(self._of(self.parts).words(count)).view(np.complex128)[..., 0]
         out = xp.zeros((count, *self.shape), np.float64)
         rest: Numbers = self
         for i in range(count):
@@ -398,7 +439,7 @@ class MPArray(Numbers):
         Returns
         -------
         mpmath.matrix for two dimensions, mpmath.mpf for none, else an array of objects, mpf, of the same shape
-            Arithmetic with them rounds to mpmath's working precision.
+            Of complex numbers mpmath.mpc in place of mpf. Arithmetic with them rounds to mpmath's working precision.
 
         Examples
         --------
@@ -417,6 +458,11 @@ class MPArray(Numbers):
             Odd, or 0.
         exponents : int64 array of the same shape
             0 where the element is zero.
+
+        Raises
+        ------
+        TypeError
+            If the numbers are complex; it is there of .real and .imag.
 
         Examples
         --------
@@ -438,6 +484,8 @@ class MPArray(Numbers):
         ------
         ValueError
             If one would take more than 2**24 bits.
+        TypeError
+            If the numbers are complex; it is there of .real and .imag.
 
         Examples
         --------
@@ -453,6 +501,7 @@ class MPArray(Numbers):
         Returns
         -------
         flint.arb_mat for two dimensions; for one, an arb_mat of one column; flint.arb for none
+            Of complex numbers flint.acb_mat and flint.acb.
 
         Raises
         ------
@@ -464,11 +513,11 @@ class MPArray(Numbers):
         return exact.to_flint(self)
 
     def tolist(self) -> Any:
-        """Nested lists of mpmath.mpf, exactly; an mpf for an array without axes."""
+        """Nested lists of mpmath.mpf, or mpmath.mpc, exactly; a number for an array without axes."""
         return exact.to_mpfs(self).tolist()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
-        """What `numpy.asarray` makes: an array of objects, mpmath.mpf, exactly; floats only if a dtype asks for them.
+        """What `numpy.asarray` makes: an array of objects, mpmath.mpf or mpc, exactly; floats if a dtype asks for them.
 
         Raises
         ------
@@ -525,7 +574,18 @@ class MPArray(Numbers):
         ...     ozaki.MPArray.load(file)
         mparray([1.0, 2.0], bits=2)
         """
-        return cls(*files.load(file))
+        return cls._of(files.load(file))
+
+
+def _multiple(x: Numbers, factor: Numbers) -> Numbers:
+    """X times a number, which has no axes and lies in NumPy's memory, exactly."""
+    if not factor.is_complex:
+        wholes, exponents = to_wholes(factor)
+        return scaled(x, int(factor.signs) * wholes[0], int(exponents.reshape(-1)[0]))
+    if not x.is_complex:
+        return paired(_multiple(x, factor.real), _multiple(x, factor.imag))
+    real = add(_multiple(x.real, factor.real), _multiple(x.imag, factor.imag), -1)
+    return paired(real, add(_multiple(x.real, factor.imag), _multiple(x.imag, factor.real)))
 
 
 def _where(chosen: Any, x: Numbers) -> Numbers:

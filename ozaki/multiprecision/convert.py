@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from numbers import Complex, Real
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ozaki._environment import default_environment
+from ozaki._formats import COMPLEX
 from ozaki._masks import unmasked
 from ozaki.multiprecision.arithmetic import with_bits
 from ozaki.multiprecision.collector import paused_collector
 from ozaki.multiprecision.errors import UnfitError
 from ozaki.multiprecision.floats import PRECISION, of_floats, of_integers, of_words
 from ozaki.multiprecision.limbs import library
-from ozaki.multiprecision.numbers import Numbers
+from ozaki.multiprecision.numbers import Numbers, of_parts
 from ozaki.multiprecision.scalars import wholes_of
 from ozaki.multiprecision.wholes import of_wholes
 
@@ -24,6 +26,7 @@ _MATRICES: dict[tuple[str, str], Callable[[Any], tuple[tuple[int, int], list[Any
     ("flint", "fmpz_mat"): lambda x: ((x.nrows(), x.ncols()), x.entries()),
     ("flint", "fmpq_mat"): lambda x: ((x.nrows(), x.ncols()), x.entries()),
     ("flint", "arb_mat"): lambda x: ((x.nrows(), x.ncols()), x.entries()),
+    ("flint", "acb_mat"): lambda x: ((x.nrows(), x.ncols()), x.entries()),
 }
 """By library and class: the shape and the entries, row by row."""
 
@@ -47,6 +50,16 @@ def exactly(x: Any) -> Numbers:
     return numbers_of(x, None)
 
 
+def is_matrix(x: Any) -> bool:
+    """Whether x is a matrix of mpmath or python-flint, of numbers that have no hardware format."""
+    return _matrix_of(x) is not None
+
+
+def _matrix_of(x: Any) -> Callable[[Any], tuple[tuple[int, int], list[Any]]] | None:
+    kind = type(x)
+    return _MATRICES.get((kind.__module__.partition(".")[0], kind.__name__))
+
+
 @default_environment
 def comparable(x: Any, bits: int) -> Numbers:
     """The numbers of anything that `mparray` takes, exactly; what is not dyadic as one of more than `bits` bits.
@@ -65,17 +78,42 @@ def comparable(x: Any, bits: int) -> Numbers:
 def _of_objects(values: list[Any], shape: tuple[int, ...], cut: int | None, bits: int | None) -> Numbers:
     """The numbers of single objects in row-major order.
 
-    What is not dyadic is cut off as `wholes_of` does for `cut` bits; all are rounded at `bits` bits.
+    What is not dyadic is cut off as `wholes_of` does for `cut` bits; all are rounded at `bits` bits. If one of them is
+    complex, all are.
 
     Raises
     ------
     ValueError, TypeError
         If one of them does not fit; the message names it.
     """
+    if _holds_complex(values):
+        pairs = [(value.real, value.imag) if _is_complex(value) else (value, 0) for value in values]
+        try:
+            return of_parts(of_wholes(*wholes_of([part for pair in pairs for part in pair], cut), (*shape, 2), bits))
+        except UnfitError as unfit:
+            raise UnfitError(unfit.position // 2, unfit.error).named(shape) from None
     try:
         return of_wholes(*wholes_of(values, cut), shape, bits)
     except UnfitError as unfit:
         raise unfit.named(shape) from None
+
+
+def _holds_complex(values: list[Any]) -> bool:
+    """Whether one of these objects is a complex number."""
+    kinds = set(map(type, values))
+    if any(issubclass(kind, Numbers) for kind in kinds):
+        return any(map(_is_complex, values))
+    return any(map(_is_complex_class, kinds))
+
+
+def _is_complex(value: Any) -> bool:
+    """Whether a single object is a complex number of Python, NumPy, mpmath, gmpy2 or python-flint, or an `MPArray`."""
+    return value.is_complex if isinstance(value, Numbers) else _is_complex_class(type(value))
+
+
+def _is_complex_class(kind: type) -> bool:
+    of_flint = kind.__module__.partition(".")[0] == "flint" and kind.__name__ == "acb"
+    return of_flint or (issubclass(kind, Complex) and not issubclass(kind, Real))
 
 
 def _numbers_of(x: Any, cut: int | None, bits: int | None) -> Numbers:
@@ -84,8 +122,7 @@ def _numbers_of(x: Any, cut: int | None, bits: int | None) -> Numbers:
         return x
     if isinstance(x, tuple):
         return of_words(_stacked(x))
-    kind = type(x)
-    matrix = _MATRICES.get((kind.__module__.partition(".")[0], kind.__name__))
+    kind, matrix = type(x), _matrix_of(x)
     if matrix is not None:
         shape, entries = matrix(x)
         return _of_objects(entries, shape, cut, bits)
@@ -102,15 +139,18 @@ def _numbers_of(x: Any, cut: int | None, bits: int | None) -> Numbers:
 
 def _of_array(x: Any, cut: int | None, bits: int | None) -> Numbers:
     """The numbers of a NumPy or CuPy array."""
-    name = x.dtype.name if isinstance(x.dtype, np.dtype) and x.dtype.kind in "fiub" else ""
-    if name in PRECISION:
+    name = x.dtype.name if isinstance(x.dtype, np.dtype) and x.dtype.kind in "fiubc" else ""
+    if name in PRECISION or name in COMPLEX:
         return of_floats(x.astype(x.dtype.newbyteorder("="), copy=False))
     if x.dtype.kind in "iub" and name:
         found = of_integers(x)
         return Numbers(found.signs, found.exponents, found.limbs, max(found.bits, 2))
-    if library(x) is not np or not (x.dtype.kind in "OUf" or type(x.dtype).__module__ == "numpy_quaddtype"):
-        raise TypeError(f"x: an array of dtype {x.dtype}; expected real numbers: floats, integers, bools or objects")
+    if library(x) is not np or not (x.dtype.kind in "OUfc" or type(x.dtype).__module__ == "numpy_quaddtype"):
+        raise TypeError(f"x: an array of dtype {x.dtype}; expected floats, complex numbers, integers, bools or objects")
     flat = x.reshape(-1)
+    if x.dtype.kind == "c":  # NumPy's complex long double
+        parts = np.stack((flat.real, flat.imag), axis=-1)
+        return of_parts(_of_objects([*parts.reshape(-1)], (*x.shape, 2), cut, bits))
     # A list of NumPy's scalars: tolist() would make the 0-d arrays in an array of objects plain Python numbers.
     values = flat.tolist() if x.dtype.kind in "OU" else [*flat]
     return _of_objects(values, x.shape, cut, bits)
@@ -130,14 +170,15 @@ def _stacked(words: Sequence[Any]) -> Any:
     if not words:
         raise ValueError("x: an empty tuple; a tuple holds the words of an unevaluated sum: one float64 array or more")
     for place, word in enumerate(words):
-        if getattr(word, "dtype", None) != np.float64:
+        if getattr(word, "dtype", None) not in (np.float64, np.complex128):
             named = getattr(word, "dtype", type(word).__name__)
             raise TypeError(
                 f"x: item {place} of the tuple is of type {named}; a tuple holds the words of an unevaluated sum as "
-                "float64 arrays, and a list holds elements"
+                "float64 or complex128 arrays, and a list holds elements"
             )
         if word.shape != words[0].shape:
             raise ValueError(f"x: word {place} has shape {word.shape}, word 0 {words[0].shape}; expected equal shapes")
     if len({library(word) for word in words}) > 1:
         raise TypeError("x: words in NumPy and CuPy memory; expected one library")
-    return library(words[0]).stack([word.astype(np.float64, copy=False) for word in words])
+    dtype = np.result_type(*(word.dtype.newbyteorder("=") for word in words))
+    return library(words[0]).stack([word.astype(dtype, copy=False) for word in words])

@@ -16,7 +16,14 @@ from ozaki.multiprecision.wholes import signed, to_wholes
 
 @paused_collector()
 def to_ints(x: Numbers) -> tuple[npt.NDArray[np.object_], npt.NDArray[np.int64]]:
-    """Odd integers, or 0, and the exponents of the powers of two that they are multiplied by."""
+    """Odd integers, or 0, and the exponents of the powers of two that they are multiplied by.
+
+    Raises
+    ------
+    TypeError
+        If x is complex.
+    """
+    check_real(x, "to_ints")
     x = moved(x, np)
     wholes, exponents = to_wholes(x)
     return _objects(signed(wholes, x.signs.reshape(-1)), x.shape), exponents.reshape(x.shape)
@@ -30,7 +37,10 @@ def to_fractions(x: Numbers) -> npt.NDArray[np.object_]:
     ------
     ValueError
         If one would take more than `MOST_BITS` bits; the message names it.
+    TypeError
+        If x is complex.
     """
+    check_real(x, "to_fractions")
     x = moved(x, np)
     wholes, exponents = to_wholes(x)
     far = abs(exponents) > MOST_BITS
@@ -43,10 +53,13 @@ def to_fractions(x: Numbers) -> npt.NDArray[np.object_]:
 
 @paused_collector()
 def to_mpfs(x: Numbers) -> npt.NDArray[np.object_]:
-    """An array of objects: mpmath's mpf, whatever mpmath's precision is."""
+    """An array of objects: mpmath's mpf, or mpc of complex numbers, whatever mpmath's precision is."""
     import mpmath  # here, since its import takes as long as NumPy's
 
     x = moved(x, np)
+    if x.is_complex:
+        pairs = to_mpfs(x.parts).reshape(-1, 2).tolist()
+        return _objects([mpmath.mp.make_mpc((real._mpf_, imag._mpf_)) for real, imag in pairs], x.shape)
     wholes, exponents = to_wholes(x)
     signs, tops, _ = x.flat
     lengths = tops - exponents  # the number of bits of each whole number
@@ -62,7 +75,7 @@ def to_mpfs(x: Numbers) -> npt.NDArray[np.object_]:
 
 @paused_collector()
 def to_mpmath(x: Numbers) -> Any:
-    """An mpmath.matrix for two dimensions, an mpf for none, else an array of mpf."""
+    """An mpmath.matrix for two dimensions, an mpf (or mpc) for none, else an array of these."""
     found = to_mpfs(x)
     if found.ndim == 0:
         return found[()]
@@ -80,7 +93,7 @@ def to_mpmath(x: Numbers) -> Any:
 
 @paused_collector()
 def to_flint(x: Numbers) -> Any:
-    """An arb_mat for two dimensions, a column for one, an arb for none.
+    """An arb_mat for two dimensions, a column for one, an arb for none; acb_mat and acb of complex numbers.
 
     Raises
     ------
@@ -95,13 +108,31 @@ def to_flint(x: Numbers) -> Any:
         import flint
     except ImportError:
         raise ImportError("to_flint needs python-flint; install python-flint") from None
-    x = moved(x, np)
-    wholes, exponents = to_wholes(x)
-    balls = [*map(flint.arb, zip(signed(wholes, x.signs.reshape(-1)), exponents.tolist(), strict=True))]
+    balls: list[Any] = [*map(flint.acb, _balls(x.real), _balls(x.imag))] if x.is_complex else _balls(x)
     if x.ndim == 0:
         return balls[0]
     rows, columns = x.shape if x.ndim == 2 else (x.size, 1)
-    return flint.arb_mat(rows, columns, balls)
+    return (flint.acb_mat if x.is_complex else flint.arb_mat)(rows, columns, balls)
+
+
+def _balls(x: Numbers) -> list[Any]:
+    """Real numbers in row-major order as numbers of python-flint."""
+    import flint
+
+    x = moved(x, np)
+    wholes, exponents = to_wholes(x)
+    return [*map(flint.arb, zip(signed(wholes, x.signs.reshape(-1)), exponents.tolist(), strict=True))]
+
+
+def check_real(x: Numbers, name: str) -> None:
+    """Refuse complex numbers, of which the method `name` of `MPArray` makes nothing.
+
+    Raises
+    ------
+    TypeError
+    """
+    if x.is_complex:
+        raise TypeError(f"{name}: the numbers are complex; use it of x.real and x.imag")
 
 
 def _objects(values: list[Any], shape: tuple[int, ...]) -> npt.NDArray[np.object_]:

@@ -7,6 +7,10 @@ A file holds four arrays, as `numpy.savez` writes them, and nothing that is pick
     limbs      uint32, shape (L, ...), L = ceil(bits / 32), the highest limb first
     bits       int64, no axes
 
+Of complex numbers the last axis of these planes has the real and the imaginary parts, and a fifth array says so:
+
+    is_complex bool, no axes
+
 An element is signs 2**exponents F, F = sum of limbs[l] 2**(-32 (l + 1)) in [1/2, 1), or zero. The bits of F after the
 first `bits` ones are zero.
 """
@@ -22,17 +26,21 @@ from ozaki.multiprecision.limbs import LIMB_BITS, limbs_of
 from ozaki.multiprecision.numbers import FARTHEST, Numbers, moved
 
 PLANES = {"signs": np.int8, "exponents": np.int64, "limbs": np.uint32, "bits": np.int64}
-"""The arrays of a file, and their dtypes."""
+"""The arrays of every file, and their dtypes."""
+
+COMPLEX = "is_complex"
+"""The array that files of complex numbers have beside these."""
 
 
 def save(file: Any, x: Numbers) -> None:
     """Write an array into a file: a path, to which NumPy adds .npz, or a file opened for bytes."""
     x = moved(x, np)
-    np.savez(file, signs=x.signs, exponents=x.exponents, limbs=x.limbs, bits=np.int64(x.bits))
+    kind: dict[str, Any] = {COMPLEX: np.True_} if x.is_complex else {}
+    np.savez(file, signs=x.signs, exponents=x.exponents, limbs=x.limbs, bits=np.int64(x.bits), **kind)
 
 
-def load(file: Any) -> tuple[Any, Any, Any, int]:
-    """Signs, exponents, limbs and bits of a file that `save` wrote, checked.
+def load(file: Any) -> Numbers:
+    """The array of a file that `save` wrote, checked.
 
     Raises
     ------
@@ -44,7 +52,7 @@ def load(file: Any) -> tuple[Any, Any, Any, int]:
     from zipfile import BadZipFile  # here, since NumPy imports it only for files, too
 
     try:
-        planes = _read(file)
+        planes, is_complex = _read(file)
     except (BadZipFile, EOFError) as error:
         raise ValueError(f"file: it is damaged, or no file of NumPy's ({error})") from None
     for name, dtype in PLANES.items():
@@ -55,11 +63,13 @@ def load(file: Any) -> tuple[Any, Any, Any, int]:
         raise ValueError("file: bits must be one positive integer")
     bits = int(planes["bits"])
     _check(planes["signs"], planes["exponents"], planes["limbs"], bits)
-    return planes["signs"], planes["exponents"], planes["limbs"], bits
+    if is_complex and planes["signs"].shape[-1:] != (2,):
+        raise ValueError(f"file: planes of shape {planes['signs'].shape}; those of complex numbers end in an axis of 2")
+    return Numbers(planes["signs"], planes["exponents"], planes["limbs"], bits, is_complex)
 
 
-def _read(file: Any) -> dict[str, npt.NDArray[Any]]:
-    """The arrays of a file."""
+def _read(file: Any) -> tuple[dict[str, npt.NDArray[Any]], bool]:
+    """The arrays of a file, and whether its numbers are complex."""
     stored = np.load(file, allow_pickle=False)
     if not isinstance(stored, np.lib.npyio.NpzFile):
         raise ValueError("file: a single array; expected a file that MPArray.save wrote")
@@ -67,7 +77,7 @@ def _read(file: Any) -> dict[str, npt.NDArray[Any]]:
         absent = [name for name in PLANES if name not in stored]
         if absent:
             raise ValueError(f"file: no array {absent[0]!r}; expected a file that MPArray.save wrote")
-        return {name: stored[name] for name in PLANES}
+        return {name: stored[name] for name in PLANES}, COMPLEX in stored and bool(np.all(stored[COMPLEX]))
 
 
 def _check(signs: npt.NDArray[Any], exponents: npt.NDArray[Any], limbs: npt.NDArray[Any], bits: int) -> None:

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from ozaki._formats import COMPLEX
 from ozaki.multiprecision.errors import element
 from ozaki.multiprecision.limbs import largest, library, limbs_of, normalised, settled, tile_of, trailing_zeros, window
-from ozaki.multiprecision.numbers import Numbers
+from ozaki.multiprecision.numbers import Numbers, by_parts, of_parts
 
 PRECISION = {"float16": 11, "float32": 24, "float64": 53}
 """Bits of the significand of each format."""
@@ -19,7 +20,7 @@ _LEAST = {"float16": -24, "float32": -149, "float64": -1074}
 
 
 def of_floats(x: Any) -> Numbers:
-    """The numbers of a float16, float32 or float64 array, exactly.
+    """The numbers of a float16, float32 or float64 array, or of a complex64 or complex128 one, exactly.
 
     Raises
     ------
@@ -27,8 +28,10 @@ def of_floats(x: Any) -> Numbers:
         If an element is NaN or Inf; the message names it.
     """
     if (index := not_finite(x)) is not None:
-        value = float(x[index])
+        value = x[index].item()
         raise ValueError(f"x: {element(index)} is {value}; there is no such multiprecision number")
+    if x.dtype.kind == "c":
+        return of_parts(_of_finite(library(x).stack((x.real, x.imag), axis=-1)))
     return _of_finite(x)
 
 
@@ -66,7 +69,7 @@ def of_integers(x: Any) -> Numbers:
 
 
 def of_words(words: Any) -> Numbers:
-    """The unevaluated sums of float64 arrays, one or more: words[0] + words[1] + ..., exactly.
+    """The unevaluated sums of float64 or complex128 arrays, one or more: words[0] + words[1] + ..., exactly.
 
     Raises
     ------
@@ -75,8 +78,10 @@ def of_words(words: Any) -> Numbers:
     """
     xp = library(words)
     if (index := not_finite(words)) is not None:
-        value = float(words[index])
+        value = words[index].item()
         raise ValueError(f"x: word {index[0]} of {element(index[1:])} is {value}; there is no such number")
+    if words.dtype.kind == "c":
+        return of_parts(of_words(xp.stack((words.real, words.imag), axis=-1)))
     flat = words.reshape(len(words), prod(words.shape[1:]))
     far = np.int64(2**40)
     highest, lowest = (xp.empty(flat.shape[1], np.int64) for _ in range(2))
@@ -130,6 +135,7 @@ def store(out: Numbers, at: slice, signs: Any, limbs: Any, top: Any) -> None:
     out.limbs.reshape(len(kept), -1)[:, at] = kept
 
 
+@by_parts
 def trimmed(x: Numbers) -> Numbers:
     """The same elements with the least `bits` that hold them all; x has none of its own elements' bits in excess."""
     flat = x.limbs.reshape(len(x.limbs), -1)
@@ -141,8 +147,18 @@ def trimmed(x: Numbers) -> Numbers:
 
 
 def to_floats(x: Numbers, dtype: str) -> Any:
-    """The elements rounded to nearest floats, ties to even: once, also where the result is subnormal."""
+    """The elements rounded to nearest floats, ties to even: once, also where the result is subnormal.
+
+    A complex `dtype` rounds each part; a real one takes real numbers alone.
+    """
     xp = library(x.limbs)
+    if dtype in COMPLEX:
+        found = xp.zeros(x.shape, dtype)
+        if x.is_complex:
+            found.imag[...] = to_floats(x.imag, COMPLEX[dtype])
+        found.real[...] = to_floats(x.real, COMPLEX[dtype])
+        return found
+    assert not x.is_complex
     out = xp.empty(x.size, dtype)
     signs, exponents = x.signs.reshape(-1), x.exponents.reshape(-1)
     limbs = x.limbs.reshape(len(x.limbs), -1)

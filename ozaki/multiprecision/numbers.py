@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import wraps
 from operator import index as integer_of
-from typing import Any, Self, TypeVar
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 import numpy as np
 
@@ -27,34 +28,71 @@ class Numbers:
     F is in [1/2, 1), unless the element is zero: so two elements of a row may lie a million binary orders apart, and
     neither takes more memory for it. There is no NaN, no infinity and no negative zero.
 
+    The parts of a complex number, its real and its imaginary part, are two such elements: planes of complex numbers
+    have one axis more than the array, the last one, of size 2.
+
     Parameters
     ----------
     signs : int8 array: -1, 0 or 1
     exponents : int64 array of the same shape; 0 where the element is zero
     limbs : uint32 array, shape (L, *signs.shape), L the least number of limbs that hold `bits` bits
     bits : int
-        Most bits that an element may have, from its first set bit to its last.
+        Most bits that an element, or a part of a complex one, may have, from its first set bit to its last.
+    is_complex : bool
+        Whether the last axis of the planes has the real and the imaginary parts of complex numbers.
 
     Attributes
     ----------
-    signs, exponents, limbs, bits : as above; to be read, not written
+    signs, exponents, limbs, bits, is_complex : as above; to be read, not written
     """
 
-    def __init__(self, signs: Any, exponents: Any, limbs: Any, bits: int) -> None:
+    def __init__(self, signs: Any, exponents: Any, limbs: Any, bits: int, is_complex: bool = False) -> None:
         assert limbs.shape == (limbs_of(bits), *signs.shape) and exponents.shape == signs.shape
+        assert not is_complex or signs.shape[-1] == 2
         self.signs, self.exponents, self.limbs, self.bits = signs, exponents, limbs, bits
+        self.is_complex = is_complex
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return tuple(self.signs.shape)
+        return tuple(self.signs.shape[: self.ndim])
 
     @property
     def ndim(self) -> int:
-        return int(self.signs.ndim)
+        return int(self.signs.ndim) - self.is_complex
 
     @property
     def size(self) -> int:
-        return int(self.signs.size)
+        return int(self.signs.size) // (1 + self.is_complex)
+
+    @property
+    def parts(self) -> Numbers:
+        """The real and the imaginary parts of complex numbers as real ones, shape (*shape, 2): a view.
+
+        Of real numbers the numbers themselves.
+        """
+        return Numbers(self.signs, self.exponents, self.limbs, self.bits) if self.is_complex else self
+
+    @property
+    def real(self) -> Self:
+        """The real parts; a view, of real numbers the numbers themselves."""
+        return self._part(0) if self.is_complex else self
+
+    @property
+    def imag(self) -> Self:
+        """The imaginary parts; a view, of real numbers new zeros."""
+        if self.is_complex:
+            return self._part(1)
+        xp = library(self.limbs)
+        return self._each(lambda x, lead: xp.zeros(x.shape, x.dtype))
+
+    def _part(self, which: int) -> Self:
+        planes = (plane[..., which] for plane in (self.signs, self.exponents, self.limbs))
+        signs, exponents, limbs = map(library(self.limbs).asarray, planes)
+        return type(self)(signs, exponents, limbs, self.bits)
+
+    def alike(self, parts: Numbers) -> Numbers:
+        """The numbers whose `parts` are given: complex ones, if these are complex."""
+        return of_parts(parts) if self.is_complex else parts
 
     @property
     def nbytes(self) -> int:
@@ -68,27 +106,37 @@ class Numbers:
 
     @property
     def flat(self) -> tuple[Any, Any, Any]:
-        """Signs, exponents and limbs of shapes (n,), (n,) and (L, n), in row-major order; views where possible."""
+        """Signs, exponents and limbs of real numbers in row-major order, shapes (n,), (n,) and (L, n).
+
+        They are views where possible.
+        """
+        assert not self.is_complex
         return self.signs.reshape(-1), self.exponents.reshape(-1), self.limbs.reshape(len(self.limbs), -1)
 
     def __getitem__(self, index: Any) -> Self:
         """Select elements as NumPy does; a view where NumPy makes one."""
         index = index if isinstance(index, tuple) else (index,)
         if all(_is_basic(each) for each in index):
-            return self._each(lambda x, lead: x[(*lead, *index)])
+            own = (slice(None),) * self.is_complex  # the axis of parts
+            if Ellipsis not in index:
+                index = (*index, Ellipsis)
+            return self._each(lambda x, lead: x[(*lead, *index, *own)])
         # Arrays of indices: where slices lie between them, NumPy would put their axes before that of the limbs.
         places = library(self.limbs).arange(self.size).reshape(self.shape)[index]
-        signs, exponents, limbs = self.flat
-        return type(self)(signs[places], exponents[places], limbs[:, places], self.bits)
+        flat = self.reshape(-1)
+        return type(self)(flat.signs[places], flat.exponents[places], flat.limbs[:, places], self.bits, self.is_complex)
 
     def reshape(self, *shape: Any) -> Self:
         """The elements, in row-major order, in another shape; a view where possible."""
         sizes = np.broadcast_to(np.False_, self.shape).reshape(*shape).shape  # takes -1; refuses what does not fit
-        return self._each(lambda x, lead: x.reshape(x.shape[: len(lead)] + sizes))
+        own = (2,) * self.is_complex
+        return self._each(lambda x, lead: x.reshape((*x.shape[: len(lead)], *sizes, *own)))
 
     def transpose(self, *axes: Any) -> Self:
         """The axes in another order, by default the reverse one; a view."""
         order = np.empty(tuple(range(self.ndim))).transpose(*axes).shape  # refuses what is no order of the axes
+        if self.is_complex:
+            order = (*order, self.ndim)
         return self._each(lambda x, lead: x.transpose(*range(len(lead)), *(len(lead) + axis for axis in order)))
 
     def swapaxes(self, axis1: int, axis2: int) -> Self:
@@ -106,7 +154,37 @@ class Numbers:
         xp = library(self.limbs)
         signs, exponents = (xp.asarray(change(x, ())) for x in (self.signs, self.exponents))
         limbs = change(self.limbs, (slice(None),))
-        return type(self)(signs, exponents, limbs, self.bits)
+        return type(self)(signs, exponents, limbs, self.bits, self.is_complex)
+
+
+def of_parts(x: Numbers) -> Numbers:
+    """The complex numbers whose real and imaginary parts x has along its last axis; a view."""
+    return Numbers(x.signs, x.exponents, x.limbs, x.bits, True)
+
+
+_Rest = ParamSpec("_Rest")
+
+
+def by_parts(
+    change: Callable[Concatenate[Numbers, _Rest], Numbers],
+) -> Callable[Concatenate[Numbers, _Rest], Numbers]:
+    """Decorate a function of real numbers, which keeps their shape, so that it changes the parts of complex ones."""
+
+    @wraps(change)
+    def changed(x: Numbers, /, *args: _Rest.args, **kwargs: _Rest.kwargs) -> Numbers:
+        return x.alike(change(x.parts, *args, **kwargs)) if x.is_complex else change(x, *args, **kwargs)
+
+    return changed
+
+
+def as_complex(x: Numbers) -> Numbers:
+    """Complex numbers whose real parts are x, and whose imaginary parts are zero; x itself, if it is complex."""
+    if x.is_complex:
+        return x
+    xp = library(x.limbs)
+    planes = x.signs, x.exponents, x.limbs
+    signs, exponents, limbs = (xp.stack((plane, xp.zeros(plane.shape, plane.dtype)), axis=-1) for plane in planes)
+    return of_parts(Numbers(signs, exponents, limbs, x.bits))
 
 
 def moved(x: AnyNumbers, xp: Any) -> AnyNumbers:
@@ -114,7 +192,7 @@ def moved(x: AnyNumbers, xp: Any) -> AnyNumbers:
     if library(x.limbs) is xp:
         return x
     move = xp.asarray if xp is not np else sys.modules["cupy"].asnumpy
-    return type(x)(move(x.signs), move(x.exponents), move(x.limbs), x.bits)
+    return type(x)(move(x.signs), move(x.exponents), move(x.limbs), x.bits, x.is_complex)
 
 
 def _is_basic(index: Any) -> bool:

@@ -15,18 +15,20 @@ def mparray(x: Any, bits: int | None = None) -> MPArray:
     Parameters
     ----------
     x : array, tuple of arrays, nested lists, matrix or number
-        - A NumPy or CuPy array of floats, integers or bools; the result lies in the same library. NumPy's long double
-          and the arrays of numpy_quaddtype are taken, too.
-        - A tuple: the words of unevaluated sums, float64 arrays of one shape, the highest word first, as double-double
-          and quad-double arithmetic keep them. Only a tuple is one: a list or an array with three axes holds elements.
-        - Nested lists or other sequences, or an array, of objects: int, Fraction, float, str ("0.1", "-2.5e-30" or
-          "1/3"), decimal.Decimal, NumPy's scalars, mpmath.mpf and mpmath's constants, mpz, mpq and mpfr of gmpy2, fmpz,
-          fmpq, arf and arb of python-flint, in any mixture; or one of these alone. An arb counts as its midpoint.
-        - An mpmath.matrix; fmpz_mat, fmpq_mat or arb_mat of python-flint.
+        - A NumPy or CuPy array of floats, complex numbers, integers or bools; the result lies in the same library.
+          NumPy's long double and the arrays of numpy_quaddtype are taken, too.
+        - A tuple: the words of unevaluated sums, float64 or complex128 arrays of one shape, the highest word first, as
+          double-double and quad-double arithmetic keep them. Only a tuple is one: a list or an array with three axes
+          holds elements.
+        - Nested lists or other sequences, or an array, of objects: int, Fraction, float, complex, str ("0.1",
+          "-2.5e-30" or "1/3"), decimal.Decimal, NumPy's scalars, mpmath.mpf, mpmath.mpc and mpmath's constants, mpz,
+          mpq, mpfr and mpc of gmpy2, fmpz, fmpq, arf, arb and acb of python-flint, in any mixture; or one of these
+          alone. An arb counts as its midpoint. Where one is complex, the array is.
+        - An mpmath.matrix; fmpz_mat, fmpq_mat, arb_mat or acb_mat of python-flint.
         - An MPArray.
     bits : int, optional
-        2 to 1,000,000: the bits of the array, and so of products that name no other accuracy. Every element is rounded
-        to nearest at so many bits below its own first bit, ties to even, once.
+        2 to 1,000,000: the bits of the array, and so of products that name no other accuracy. Every element, of complex
+        ones each part, is rounded to nearest at so many bits below its own first bit, ties to even, once.
         Default: all elements are kept exactly. Then none may be without an end in binary, as "0.1", Fraction(1, 3) and
         mpmath.pi are.
 
@@ -43,7 +45,7 @@ def mparray(x: Any, bits: int | None = None) -> MPArray:
         `bits`, or one beyond 2**-2**60 to 2**2**60; the message names it. For nested lists of unequal lengths, and
         words of unequal shapes. If `bits` is beyond its range.
     TypeError
-        For an element that is no real number; the message names it and its type. If `bits` is no integer.
+        For an element that is no number; the message names it and its type. If `bits` is no integer.
 
     Notes
     -----
@@ -58,8 +60,10 @@ def mparray(x: Any, bits: int | None = None) -> MPArray:
              [1.26765e+30,    1.0e-300]], bits=200)
     >>> ozaki.mparray((np.array([1.0]), np.array([2.0**-80])))
     mparray([1.0], bits=81)
+    >>> ozaki.mparray([[1, 0.5j]])
+    mparray([[(1.0 + 0.0j), (0.0 + 0.5j)]], bits=2)
     """
     if bits is not None:
         bits = check_bits(bits)
     found = numbers_of(x, bits)
-    return found if isinstance(found, MPArray) else MPArray(found.signs, found.exponents, found.limbs, found.bits)
+    return MPArray._of(found)

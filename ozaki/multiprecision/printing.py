@@ -29,8 +29,8 @@ def text_of(x: Numbers, prefix: str = "") -> str:
             if size > 2 * edge:  # one element more than is printed, so that NumPy sees that it is to leave some out
                 shown = np.r_[: edge + 1, size - edge : size]
                 x = x[(slice(None),) * axis + (shown,)]
-    values = to_mpfs(x)
-    texts = [mpmath.libmp.to_str(value._mpf_, DIGITS) for value in values.reshape(-1).tolist()]
+    numbers = [mpmath.libmp.to_str(value._mpf_, DIGITS) for value in to_mpfs(x.parts).reshape(-1).tolist()]
+    texts = [*map(_complex_text, numbers[::2], numbers[1::2])] if x.is_complex else numbers
     width = max(map(len, texts), default=0)
     shown_texts = np.empty(len(texts), object)
     shown_texts[:] = [text.rjust(width) for text in texts]
@@ -42,6 +42,11 @@ def text_of(x: Numbers, prefix: str = "") -> str:
         edgeitems=edge,
         formatter={"object": str},
     )
+
+
+def _complex_text(real: str, imag: str) -> str:
+    """A complex number of two parts in decimal, as mpmath prints it."""
+    return f"({real} - {imag[1:]}j)" if imag.startswith("-") else f"({real} + {imag}j)"
 
 
 def repr_of(x: Numbers) -> str:

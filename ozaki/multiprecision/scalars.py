@@ -23,8 +23,8 @@ Whole = tuple[int, int]
 """A whole number and the exponent of the power of two that it is multiplied by."""
 
 EXPECTED = (
-    "an integer, a float, a Fraction, a Decimal, a decimal string or one as '1/3', or a real number of mpmath, gmpy2, "
-    "python-flint or numpy_quaddtype"
+    "an integer, a float, a complex number, a Fraction, a Decimal, a decimal string or one as '1/3', or a number of "
+    "mpmath, gmpy2, python-flint or numpy_quaddtype"
 )
 
 

@@ -8,7 +8,6 @@ from math import inf
 from typing import Literal
 
 from ozaki._accuracy import Accuracy, default_accuracy
-from ozaki._complex import REAL, Parts
 from ozaki._formats import part_of
 from ozaki._report import rounded_up
 from ozaki.bounds import native
@@ -80,11 +79,11 @@ def native_bound(question: Question) -> float:
     return native.bound(max(question.length, 1), question.dtype, question.sizes.spread)
 
 
-def names_of(scheme: str, wide: bool = False, parts: Parts = REAL) -> tuple[str, ...]:
+def names_of(scheme: str, wide: bool = False, complex_rows: bool = False) -> tuple[str, ...]:
     """Names of the families of integer schemes that a choice of scheme leaves open; the first wins a tie.
 
-    `wide` says whether an operand or the result is multiprecision; then there are residues alone. `parts` are those of
-    an element of A and of B; two complex operands have residues alone, unless the caller names digits.
+    `wide` says whether an operand or the result is multiprecision; then there are residues alone. `complex_rows` says
+    whether slices are cut from complex rows; these have residues alone, unless the caller names digits.
 
     Raises
     ------
@@ -95,7 +94,7 @@ def names_of(scheme: str, wide: bool = False, parts: Parts = REAL) -> tuple[str,
         if scheme not in ("auto", "residues"):
             raise ValueError(f"scheme: {scheme!r} has no slices of multiprecision numbers; use 'residues' or 'auto'")
         return ("residues",)
-    if scheme == "auto" and parts == (2, 2):
+    if scheme == "auto" and complex_rows:
         return ("complex-residues",)  # digits take four products for each pair
     return ("digits", "residues") if scheme == "auto" else (scheme,)
 
@@ -103,8 +102,8 @@ def names_of(scheme: str, wide: bool = False, parts: Parts = REAL) -> tuple[str,
 def families(question: Question) -> tuple[str, ...]:
     """The names of the families of integer schemes that the caller of a product leaves open (`names_of`)."""
     assert isinstance(question.choices.scheme, str)
-    parts = question.sizes.parts
-    return names_of(integer_scheme(question.choices.scheme, question.length, parts), question.wide, parts)
+    name = integer_scheme(question.choices.scheme, question.length, question.complex_rows)
+    return names_of(name, question.wide, question.complex_rows)
 
 
 @lru_cache(maxsize=1024)
@@ -175,7 +174,7 @@ def fastest(question: Question, candidates: Candidates, slices: Scheme | None = 
     """
     if not candidates.words and candidates.native_ruled_out is not None:
         return "slices", candidates.native_ruled_out
-    names = names_of("auto", question.wide, question.sizes.parts)
+    names = names_of("auto", question.wide, question.complex_rows)
     likely = slices or likely_schemes(candidates.target, max(question.length, 1), names)[0]
     ways = (
         *((likely,) if candidates.slices else ()),

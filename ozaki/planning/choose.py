@@ -74,7 +74,7 @@ def choose(question: Question, facts: Facts) -> Plan:
         names_of(scheme.name if isinstance(scheme, Words) else scheme, wide=True)  # refuses other schemes than residues
     if question.target is not None and question.target.exact:
         return _exact(question, facts)
-    named = named_scheme(question.choices, question.dtype, question.length, question.machine, question.sizes.parts)
+    named = named_scheme(question.choices, question.dtype, question.length, question.machine, question.complex_rows)
     if named is not None:
         return _named(question, facts, named)
     if question.choices.scheme == "native":
@@ -108,7 +108,7 @@ def _exact(question: Question, facts: Facts) -> Plan:
     """
     choices, k, target = question.choices, question.length, question.target
     assert target is not None
-    family = integer_scheme("residues", k, question.sizes.parts)
+    family = integer_scheme("residues", k, question.complex_rows)
     spans: tuple[int, int] = (0, 0) if question.empty else facts[Spans()]
     most = most_of(family)
     count = exact_below(family, most, max(k, 1), spans)
@@ -117,7 +117,7 @@ def _exact(question: Question, facts: Facts) -> Plan:
             f"accuracy: the elements of a row span up to {max(spans)} bits, too many for an exact product; ask for bits"
         )
     scheme, why = scheme_of(family, count), "exact: every bit of the product"
-    if (named := named_scheme(choices, question.dtype, k, question.machine, question.sizes.parts)) is not None:
+    if (named := named_scheme(choices, question.dtype, k, question.machine, question.complex_rows)) is not None:
         if named.count < count:
             raise ValueError(
                 f"slices: {named.count} {named.name} do not hold every bit of these operands; leave the count to the "
@@ -139,7 +139,7 @@ def _exact(question: Question, facts: Facts) -> Plan:
 def _relative(question: Question, target: Accuracy, facts: Facts) -> Plan:
     """The plan of slices whose product proves a relative target: residues, if the caller names nothing else."""
     scheme = "residues" if question.choices.scheme == "auto" else str(question.choices.scheme)
-    family = integer_scheme(scheme, question.length, question.sizes.parts)
+    family = integer_scheme(scheme, question.length, question.complex_rows)
     if question.empty:
         return _plan(question, scheme_of(family, least_of(family, 1)), target, 0.0, "an empty product")
     choice = choose_relative(target, question.length, family, facts)

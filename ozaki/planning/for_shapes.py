@@ -46,14 +46,14 @@ def plan_for_shapes(sizes: Shapes, asked: str, choices: Choices) -> Plan:
         what = "dtype: an int64 product" if asked == "int64" else "accuracy: an exact product"
         raise ValueError(f"{what} takes slices for all bits of its operands, so it depends on the data; plan from them")
     dtype = result_format(asked, (asked,) if is_complex(asked) else tuple(SIGNIFICAND_BITS), target)
-    if is_complex(dtype):
+    wide, complex_rows = is_multiprecision(dtype), is_complex(dtype)
+    if complex_rows:
         sizes = replace(sizes, parts=(2, 2))
     length = sizes.length
-    wide = is_multiprecision(dtype)
     if wide:
         names_of(choices.scheme.name if isinstance(choices.scheme, Words) else choices.scheme, wide)  # residues alone
     asked_for, target = target, None if target is None else target_before_rounding(target, dtype)
-    if (scheme := named_scheme(choices, dtype, length, None, sizes.parts)) is not None:
+    if (scheme := named_scheme(choices, dtype, length, None, complex_rows)) is not None:
         return plan_for_any(sizes, dtype, scheme, target, choices, why_named(scheme))
     assert isinstance(choices.scheme, str)
     if choices.scheme == "native":
@@ -68,7 +68,7 @@ def plan_for_shapes(sizes: Shapes, asked: str, choices: Choices) -> Plan:
         )
     target = target or usual_target(dtype, k)
     of_parts = replace(target, tolerance=target.tolerance / sizes.spread / UP) if sizes.is_complex else target
-    names = names_of(integer_scheme(choices.scheme, length, sizes.parts), wide, sizes.parts)
+    names = names_of(integer_scheme(choices.scheme, length, complex_rows), wide, complex_rows)
     choice = choose_a_priori(of_parts, max(length, 1), names)
     return plan_for_any(sizes, dtype, choice.scheme, target, choices, "")
 

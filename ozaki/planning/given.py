@@ -8,7 +8,6 @@ from functools import lru_cache
 from ozaki._accuracy import Accuracy, default_accuracy
 from ozaki._checks import check_proven, check_runs, check_words
 from ozaki._choices import Choices
-from ozaki._complex import REAL, Parts
 from ozaki._operands import Shapes
 from ozaki._plan import Plan
 from ozaki.bounds.of_scheme import a_priori
@@ -21,7 +20,7 @@ NATIVE_ASKED_FOR = "native product: asked for by scheme='native'"
 
 
 def named_scheme(
-    choices: Choices, dtype: str, k: int, machine: Machine | None, parts: Parts = REAL
+    choices: Choices, dtype: str, k: int, machine: Machine | None, complex_rows: bool
 ) -> Scheme | Words | None:
     """The scheme that the choices name with the count of its slices; None if they leave something open.
 
@@ -35,7 +34,7 @@ def named_scheme(
         check_words(words, dtype, choices, machine)
         return words
     assert isinstance(choices.scheme, str)
-    name, k = integer_scheme(choices.scheme, k, parts), max(k, 1)
+    name, k = integer_scheme(choices.scheme, k, complex_rows), max(k, 1)
     if choices.slices is None:
         if machine is not None and name in FAMILIES:
             check_runs(scheme_of(name, least_of(name, k)), choices.engine, machine)

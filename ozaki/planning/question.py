@@ -9,6 +9,7 @@ from typing import Protocol
 
 from ozaki._accuracy import Accuracy
 from ozaki._choices import Choices
+from ozaki._complex import COMPLEX
 from ozaki._formats import MULTIPRECISION, is_multiprecision
 from ozaki._operands import Shapes
 from ozaki.bounds.rounding import before_rounding
@@ -89,6 +90,11 @@ class Question:
     def length(self) -> int:
         """The inner dimension of the real product that is computed, on which schemes and bounds depend."""
         return self.sizes.length
+
+    @property
+    def complex_rows(self) -> bool:
+        """Whether slices are cut from complex rows: those of two complex operands of floats."""
+        return self.sizes.parts == COMPLEX and not self.wide
 
     @cached_property
     def empty(self) -> bool:

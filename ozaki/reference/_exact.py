@@ -16,7 +16,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from operator import mul
-from typing import Any, TypeAlias, TypeGuard, cast
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -177,9 +177,9 @@ def exact_parts(a: Operand, b: Operand) -> tuple[list[Array], int]:
     return found, exponent
 
 
-def is_complex(x: Matrix) -> TypeGuard[Array]:
-    """Return whether a matrix is one of complex numbers; multiprecision numbers are real."""
-    return not isinstance(x, MPArray) and x.dtype.kind == "c"
+def is_complex(x: Matrix) -> bool:
+    """Return whether a matrix is one of complex numbers."""
+    return x.is_complex if isinstance(x, MPArray) else x.dtype.kind == "c"
 
 
 def parts_of(x: Matrix) -> list[Matrix]:
@@ -288,7 +288,7 @@ def _widths(integers: Array, shifts: Array) -> Array:
 def _span(x: Matrix) -> int:
     """Return the binary orders from the highest set bit of all elements, or their parts, to the lowest, at least 1."""
     if is_complex(x):
-        return _span(np.stack(parts_of(x)))
+        return _span(MPArray._of(x.parts) if isinstance(x, MPArray) else np.stack([x.real, x.imag]))
     integers, exponents = _odd_integers(x)
     tops = np.where(integers == 0, -_ZERO_EXPONENT, exponents + _widths(integers, np.zeros_like(exponents)))
     span = int(tops.max(initial=-_ZERO_EXPONENT)) - int(exponents.min(initial=_ZERO_EXPONENT))

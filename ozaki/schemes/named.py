@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from numbers import Integral
 
-from ozaki._complex import REAL, Parts
 from ozaki.schemes import PRESETS, ComplexResidues, Digits, Residues, Scheme, Words
 from ozaki.schemes.digits import LEAST_FP16_BITS, MAX_DIGITS, MOST_FP16_BITS, fp16_digit_bits
 from ozaki.schemes.formats import TensorCore
@@ -81,8 +80,8 @@ def words_of(scheme: str | Words, core: TensorCore | None) -> Words | None:
     return words if words is None or core in (None, words.core) else replace(words, core=core)
 
 
-def integer_scheme(name: str, k: int, parts: Parts = REAL) -> str:
-    """The name of the family that a caller means: "complex-residues" by "residues" of two complex operands.
+def integer_scheme(name: str, k: int, complex_rows: bool) -> str:
+    """The name of the family that a caller means: "complex-residues" by "residues", where slices are of complex rows.
 
     To "fp16-digits" the bits are appended whose products FP16 leaves exact at this k.
 
@@ -91,10 +90,10 @@ def integer_scheme(name: str, k: int, parts: Parts = REAL) -> str:
     ValueError
         For complex residues of other operands.
     """
-    if name == "residues" and parts == (2, 2):
+    if name == "residues" and complex_rows:
         return "complex-residues"
-    if name == "complex-residues" and parts != (2, 2):
-        raise ValueError("scheme: 'complex-residues' are those of two complex operands; use 'residues'")
+    if name == "complex-residues" and not complex_rows:
+        raise ValueError("scheme: 'complex-residues' are those of two complex operands of floats; use 'residues'")
     return f"{name}{fp16_digit_bits(k)}" if name == "fp16-digits" else name
 
 
