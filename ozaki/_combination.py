@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from ozaki._formats import part_of, precision_of
+from ozaki._operands import Shapes, dtype_of
 from ozaki.multiprecision.arithmetic import add, scaled
 from ozaki.multiprecision.floats import of_floats
 from ozaki.multiprecision.numbers import FARTHEST, Numbers
@@ -110,6 +112,37 @@ class Combination:
     def at(self, index: Any) -> Combination:
         """The expression for some entries of the result."""
         return self if self.c is None else replace(self, c=self.c[index])
+
+
+def combination_of(
+    alpha: Any, beta: Any, c: Any, sizes: Shapes, dtype: str, wide: bool, may_be_longer: bool
+) -> Combination | None:
+    """The expression alpha A B + beta C; None if it is the product itself.
+
+    Parameters
+    ----------
+    alpha, beta : as the caller gave them
+    c : the addend as an array or Numbers, or None
+    sizes, dtype : shapes of the product, and the format of the result
+    wide : whether an operand, the addend or the result is multiprecision
+    may_be_longer : whether the addend may have more bits than the result
+
+    Raises
+    ------
+    ValueError, TypeError
+        If a factor or the addend cannot be used.
+    """
+    scale = None if wide else part_of(dtype)
+    first, second = (factor_of(name, x, scale, sizes.is_complex) for name, x in (("alpha", alpha), ("beta", beta)))
+    expected = f"expected an array of shape {sizes.result} and dtype {dtype}"
+    if c is None and not second.is_zero:
+        raise ValueError(f"c: missing; {expected}, or beta = 0")
+    if c is not None and tuple(c.shape) != sizes.result:
+        raise ValueError(f"c: shape {tuple(c.shape)} does not fit the product; {expected}")
+    if c is not None and not may_be_longer and precision_of(dtype_of("c", c)) > precision_of(dtype):
+        raise TypeError(f"c: dtype {c.dtype} does not fit {dtype} operands; {expected}")
+    found = Combination(first, second, None if second.is_zero else c)
+    return None if found.is_product else found
 
 
 def factor_of(name: str, x: Any, dtype: str | None, may_be_complex: bool = False) -> Factor:

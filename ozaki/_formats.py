@@ -38,6 +38,16 @@ def part_of(dtype: str) -> str:
     return COMPLEX.get(dtype, dtype)
 
 
+def part_bytes(dtype: str) -> int:
+    """Bytes of a number of a format of the hardware, of a complex one of each part."""
+    return 8 if part_of(dtype) == "float64" else 4
+
+
+def parts_in(dtype: str) -> int:
+    """Real parts of a number of a format of the hardware: 2 of a complex one."""
+    return 1 + is_complex(dtype)
+
+
 def complex_of(dtype: str) -> str:
     """The complex format whose parts have a format of the hardware."""
     return next(name for name, part in COMPLEX.items() if part == dtype)

@@ -16,9 +16,11 @@ from ozaki._choices import Choices
 from ozaki._combination import Combination
 from ozaki._complex import COMPLEX, REAL
 from ozaki._formats import is_multiprecision, part_of
+from ozaki._limits import check_limit, check_native_limit, held_bytes, native_fits
 from ozaki._operands import SIDES
 from ozaki._pair import Pair
 from ozaki._plan import Plan
+from ozaki._plan_fits import check_plan_fits
 from ozaki._prepared import Prepared
 from ozaki._report import Report, rounded_up
 from ozaki._workspace import too_few_bytes
@@ -72,7 +74,7 @@ class Product:
         self._pair, self._choices, self._given = pair, choices, plan
         self._limit = choices.workspace_limit if plan is None else plan.workspace_limit
         if plan is not None:
-            pair.check_plan(plan)
+            check_plan_fits(plan, pair)
         self.facts = Facts()
         self._question: Question | None = None
         self._began_early = False
@@ -99,7 +101,7 @@ class Product:
 
     def _made_work(self, of_parts: bool) -> Work:
         pair = self._pair
-        rest = None if self._limit is None else max(self._limit - pair.held, 0)
+        rest = None if self._limit is None else max(self._limit - held_bytes(pair), 0)
         combination = None
         if pair.combination is not None and not pair.sums_exactly:
             combination = replace(pair.combination, c=pair.computed_addend(of_parts))
@@ -134,7 +136,7 @@ class Product:
             self._check(plan, report)
         if report and plan.native and not self._pair.empty:
             # The report of a native product describes the operands.
-            self._pair.check_limit(self._limit, of_parts=self._of_parts)
+            check_limit(self._pair, self._limit, of_parts=self._of_parts)
         return plan
 
     def question(self, for_operands: bool = False) -> Question:
@@ -155,7 +157,7 @@ class Product:
                 raise ValueError(f"plan: missing; {name} is prepared for a plan, so give plan={name}.plan")
         check_choices(choices, pair.backend)
         obstacle = pair.native_obstacle
-        fits = pair.native_fits(choices.workspace_limit)
+        fits = native_fits(pair, choices.workspace_limit)
         return Question(
             pair.sizes, pair.dtype, choices, pair.backend.machine(), obstacle, fits, for_operands, pair.wide
         )
@@ -169,7 +171,7 @@ class Product:
 
     def _measure(self, need: Need, _facts: Facts | None = None) -> Any:
         """Find a fact about the operands within the limit of workspace; waits for it."""
-        self._pair.check_limit(self._limit, of_parts=self._of_parts)
+        check_limit(self._pair, self._limit, of_parts=self._of_parts)
         if isinstance(need, RelativeError) and not self._of_parts:  # which is found from a product
             if self._pair.backend.splits_complex(need.scheme, (self._given or self._choices).engine):
                 assert isinstance(need.scheme, ComplexResidues)
@@ -229,29 +231,29 @@ class Product:
     # Computing -------------------------------------------------------------------------------------------------------
 
     def compute(self, plan: Plan) -> Any:
-        """Compute the product, or the expression, by a plan, shape `sizes.stack`, in the memory of `Pair.result`."""
+        """Compute the product, or the expression, by a plan: shape `sizes.stack`, in memory of the destination."""
         pair = self._pair
         combination = None if pair.sums_exactly else pair.combination
-        c = pair.result(plan.dtype)
+        c = pair.destination.memory(plan.dtype)
         if 0 in pair.sizes.stack:
             return c
         if pair.nothing_to_multiply:
             self._without_product(plan, combination, c)
             return c
         if plan.scheme is None:
-            pair.check_native_limit(plan.workspace_limit)
+            check_native_limit(pair, plan.workspace_limit)
             self._native_work.native(pair.sizes.own_shape(c))
         else:
             computed = as_computed(plan, pair.backend)
-            pair.check_limit(plan.workspace_limit, of_parts=computed.parts == REAL)
+            check_limit(pair, plan.workspace_limit, of_parts=computed.parts == REAL)
             self._check_slices_within_limit(plan)
-            entries = pair.entries(c) if computed.parts == REAL else c
+            entries = pair.destination.entries(c) if computed.parts == REAL else c
             work = self._work_of(computed)
             for other in self._made:
                 if other is not work:
                     other.release()
             work.multiply(computed, entries)
-            pair.join(entries, c)
+            pair.destination.join(entries, c)
         if combination is not None and not plan.rounds_once(combination):
             self._combine(c)
         return c
@@ -265,9 +267,9 @@ class Product:
         elif isinstance(combination.beta.special, complex):
             c[...] = pair.addend * combination.beta.special
         else:
-            entries = pair.entries(c)
+            entries = pair.destination.entries(c)
             self._work_of_parts.addend(entries)
-            pair.join(entries, c)
+            pair.destination.join(entries, c)
 
     @property
     def _native_work(self) -> Work:
@@ -312,8 +314,8 @@ class Product:
         if limit is None or not pair.prepared:
             return
         plan = as_computed(plan, pair.backend)
-        if not pair.backend.same_slices(plan, replace(plan, workspace_limit=limit - pair.held)):
-            too_few_bytes(limit, limit + pair.held)
+        if not pair.backend.same_slices(plan, replace(plan, workspace_limit=limit - held_bytes(pair))):
+            too_few_bytes(limit, limit + held_bytes(pair))
 
     def keep(self, key: Hashable, plan: Plan) -> None:
         """Let the backend keep the program of this product for repeated calls, unless a repeated call cannot use it."""
@@ -373,7 +375,7 @@ class Product:
         once = None if pair.combination is None else plan.rounds_once(pair.combination)
         held = pair.copied
         if not pair.empty:
-            held = pair.held + max(work.workspace for work in (self.work, *self._made))
+            held = held_bytes(pair) + max(work.workspace for work in (self.work, *self._made))
         return Report(
             bound=bound,
             unrounded_bound=unrounded,
