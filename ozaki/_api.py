@@ -40,6 +40,7 @@ from ozaki._prepared import Prepared
 from ozaki._product import Product
 from ozaki._report import Report
 from ozaki.backends import Backend, as_computed, backend_of, repeated
+from ozaki.interchange.calls import any_arrays
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.planning.for_shapes import plan_for_shapes, shapes_of_plan
 from ozaki.planning.weigh import explained
@@ -78,6 +79,7 @@ def matmul(
     dtype: str | None = None,
     return_report: Literal[True, "relative"],
 ) -> tuple[Any, Report]: ...
+@any_arrays("a", "b", "out")
 @default_environment
 def matmul(
     a: Any,
@@ -224,6 +226,7 @@ def _multiply(
         return pair.returned(c), report
 
 
+@any_arrays("a", "b")
 @default_environment
 @np.errstate(all="ignore")
 def plan(
@@ -289,6 +292,7 @@ def plan(
     return replace(made, strict=strict) if promised and not made.a_priori else made
 
 
+@any_arrays("x")
 @default_environment
 @np.errstate(all="ignore")
 def prepare(x: Any, side: Side, plan: Plan) -> Prepared:
@@ -352,6 +356,7 @@ def prepare(x: Any, side: Side, plan: Plan) -> Prepared:
     return Prepared(side, plan, x.shape, dtype, backend.split(rows, side, computed), backend)
 
 
+@any_arrays("a", "b", "c", "out")
 @default_environment
 @np.errstate(all="ignore")
 def gemm(

@@ -9,11 +9,13 @@ import numpy as np
 
 from ozaki._api import matmul
 from ozaki._environment import default_environment
+from ozaki.interchange.calls import any_arrays
 from ozaki.multiprecision.array import MPArray
 from ozaki.multiprecision.numbers import moved
 from ozaki.multiprecision.objects import mparray
 
 
+@any_arrays("a")
 @default_environment
 def matrix_power(a: Any, n: int) -> MPArray:
     """Compute a matrix to a power, exactly, by repeated squaring.

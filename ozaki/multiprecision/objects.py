@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from ozaki.interchange.calls import any_arrays
 from ozaki.multiprecision.array import MPArray
 from ozaki.multiprecision.checks import check_bits
 from ozaki.multiprecision.convert import numbers_of
 
 
+@any_arrays("x")
 def mparray(x: Any, bits: int | None = None) -> MPArray:
     """Make an array of binary floating-point numbers of any precision.
 

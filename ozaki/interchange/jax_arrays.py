@@ -1,0 +1,79 @@
+"""Concrete arrays of JAX as arrays of NumPy or CuPy, and back."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import jax
+import numpy as np
+
+
+class JaxArrays:
+    """Arrays of JAX on one CPU or CUDA device each (`kinds.Kind`)."""
+
+    name = "a jax array"
+
+    def device(self, label: str, x: Any) -> Any:
+        """The device of an array.
+
+        Raises
+        ------
+        TypeError
+            If it is traced, and so has no elements yet; or if it is `out`, since arrays of JAX do not change.
+        ValueError
+            If it lies on several devices, or on one that is neither a CPU nor of CUDA.
+        ImportError
+            If it lies on a GPU, and CuPy is not installed.
+        """
+        if isinstance(x, jax.core.Tracer):
+            raise TypeError(f"{label}: a traced array, which has no elements yet; use ozaki.jax.matmul")
+        if label == "out":
+            raise TypeError("out: a jax array, which cannot be written; omit `out`")
+        devices = x.devices()
+        if len(devices) > 1:
+            raise ValueError(
+                f"{label}: lies on {len(devices)} devices; use ozaki.jax.matmul under jax.shard_map, or "
+                "jax.device_put to one of them"
+            )
+        (found,) = devices
+        if found.platform not in ("cpu", "gpu", "cuda"):
+            raise ValueError(f"{label}: lies on {found}; expected a CPU or a CUDA device")
+        if found.platform != "cpu":
+            try:
+                import cupy  # noqa: F401
+            except ImportError:
+                raise ImportError(
+                    f"{label}: an array on a GPU, whose products run through CuPy; install ozaki[cuda13] or "
+                    "ozaki[cuda12]"
+                ) from None
+        return found
+
+    def on(self, device: Any) -> AbstractContextManager[Any]:
+        """Within it, CuPy works on an array's device; its stream waits for what JAX computes there (`view`)."""
+        if device is None or device.platform == "cpu":
+            return nullcontext()
+        import cupy as cp
+
+        found: AbstractContextManager[Any] = cp.cuda.Device(device.local_hardware_id)
+        return found
+
+    def view(self, label: str, x: Any) -> Any:
+        """The elements of an array; a copy where they are 16-bit floats. On a CPU it waits until they are computed."""
+        if x.dtype.name in ("float16", "bfloat16"):
+            x = x.astype(np.float32)
+        (device,) = x.devices()
+        if device.platform == "cpu":
+            return np.asarray(x)
+        import cupy as cp
+
+        return cp.from_dlpack(x)
+
+    def made(self, c: Any, device: Any) -> Any:
+        """An array as one of JAX, on that device."""
+        if device is None or device.platform == "cpu":
+            return jax.device_put(np.asarray(c), device)
+        return jax.dlpack.from_dlpack(c)
+
+
+JAX_ARRAYS = JaxArrays()

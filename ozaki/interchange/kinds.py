@@ -1,0 +1,66 @@
+"""The libraries whose arrays are taken beside NumPy's and CuPy's: what each offers (`Kind`), and how they are known."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from contextlib import AbstractContextManager
+from functools import lru_cache
+from typing import Any, Protocol
+
+
+class Kind(Protocol):
+    """Arrays of one library.
+
+    Attributes
+    ----------
+    name : what one array is called in messages, as "a torch tensor"
+    """
+
+    name: str
+
+    def device(self, label: str, x: Any) -> Hashable:
+        """The device of an array, which prints as its library prints it.
+
+        Raises
+        ------
+        TypeError, ValueError, ImportError
+            If the array cannot be taken; the message starts with `label`, the name of the argument.
+        """
+        ...
+
+    def on(self, device: Any) -> AbstractContextManager[Any]:
+        """Within it, NumPy or CuPy works on that device, on the stream on which the library works now."""
+        ...
+
+    def view(self, label: str, x: Any) -> Any:
+        """The elements of x as an array of NumPy or CuPy: a view, or, of 16-bit floats, a float32 copy.
+
+        Called on the device of x (`on`), after `device`.
+        """
+        ...
+
+    def made(self, c: Any, device: Any) -> Any:
+        """A NumPy or CuPy array, or a NumPy scalar, as an array of this kind on that device; a view, if c is one."""
+        ...
+
+
+def kind_of(x: Any) -> Kind | None:
+    """The kind of an array, or of the first one in a tuple; None of NumPy's, CuPy's and all that is no array."""
+    of: Any = type(x[0]) if type(x) is tuple and x else type(x)
+    return _kind_of_class(of)
+
+
+@lru_cache(maxsize=1024)
+def _kind_of_class(of: Any) -> Kind | None:
+    """The kind of arrays of a class, which is known by its bases' names: no library is imported to ask it."""
+    for base in of.__mro__:
+        library = base.__module__.partition(".")[0]
+        if library == "torch" and base.__name__ == "Tensor":
+            from ozaki.interchange.tensors import TENSORS
+
+            return TENSORS
+        if library in ("jax", "jaxlib") and base.__name__ in ("ArrayImpl", "Tracer"):
+            from ozaki.interchange.jax_arrays import JAX_ARRAYS
+
+            return JAX_ARRAYS
+    return None

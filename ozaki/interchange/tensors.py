@@ -1,0 +1,120 @@
+"""Tensors of PyTorch as arrays of NumPy or CuPy, and back."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import numpy as np
+import torch
+
+from ozaki.interchange.streams import on_stream
+
+
+class Tensors:
+    """Tensors on CPUs and CUDA devices (`kinds.Kind`)."""
+
+    name = "a torch tensor"
+
+    def device(self, label: str, x: Any) -> torch.device:
+        """The device of a tensor.
+
+        Raises
+        ------
+        TypeError
+            If the tensor requires a gradient, or is sparse, quantised, or has no elements of its own, as those have
+            that `torch.compile` traces.
+        ValueError
+            If it lies on a device that is neither a CPU nor of CUDA.
+        ImportError
+            If it lies on a GPU, and CuPy is not installed.
+        """
+        if x.requires_grad and torch.is_grad_enabled():
+            raise TypeError(
+                f"{label}: requires a gradient, which is not tracked here; use ozaki.torch.matmul, or {label}.detach()"
+            )
+        if x.layout is not torch.strided or x.is_nested:
+            raise TypeError(f"{label}: a tensor of layout {x.layout}; expected a dense one, as {label}.to_dense()")
+        if x.is_quantized:
+            raise TypeError(f"{label}: a quantised tensor; use {label}.dequantize()")
+        found: torch.device = x.device
+        if found.type not in ("cpu", "cuda"):
+            raise ValueError(f"{label}: lies on {found}; expected a CPU or a CUDA device, as {label}.cpu()")
+        if type(x) not in (torch.Tensor, torch.nn.Parameter) and _has_no_memory(x):
+            raise TypeError(
+                f"{label}: {type(x).__name__}, which has no elements; use ozaki.torch.matmul, which can be traced"
+            )
+        if found.type == "cuda":
+            _cupy(label)
+        return found
+
+    def on(self, device: torch.device | None) -> AbstractContextManager[Any]:
+        """Within it, CuPy works on a tensor's device, on PyTorch's current stream there."""
+        if device is None or device.type == "cpu":
+            return nullcontext()
+        return on_stream(device.index, torch._C._cuda_getCurrentRawStream(device.index))
+
+    def view(self, label: str, x: Any) -> Any:
+        """The elements of a tensor as an array; a copy where they are 16-bit floats, or marked as conjugates."""
+        if x.is_conj() or x.is_neg():
+            x = x.resolve_conj().resolve_neg()
+        if x.dtype in (torch.float16, torch.bfloat16):
+            x = x.float()
+        try:
+            return x.detach().numpy() if x.device.type == "cpu" else _on_gpu(x)
+        except (TypeError, KeyError):
+            raise TypeError(
+                f"{label}: dtype {x.dtype} is not supported; expected float32 or float64, complex64 or complex128"
+            ) from None
+
+    def made(self, c: Any, device: torch.device) -> Any:
+        """An array as a tensor."""
+        if device is None or device.type == "cpu":
+            return torch.from_numpy(np.asarray(c))
+        # PyTorch goes on on the stream on which c is computed, so neither has to wait for the other.
+        return torch.utils.dlpack.from_dlpack(c.__dlpack__(stream=-1))
+
+
+TENSORS = Tensors()
+
+
+def _has_no_memory(x: Any) -> bool:
+    """Whether a tensor of a class of its own stands for others, or for none."""
+    try:
+        return bool(x.numel() and x.data_ptr() == 0)
+    except (RuntimeError, NotImplementedError):
+        return True
+
+
+def _cupy(label: str) -> Any:
+    try:
+        import cupy
+    except ImportError:
+        raise ImportError(
+            f"{label}: a CUDA tensor, whose products run through CuPy; install ozaki[cuda13] or ozaki[cuda12]"
+        ) from None
+    return cupy
+
+
+_DTYPES = {
+    getattr(torch, name): np.dtype(name)
+    for name in ("float32", "float64", "complex64", "complex128", "int8", "int16", "int32", "int64", "uint8", "bool")
+}
+
+
+def _on_gpu(x: Any) -> Any:
+    """A CuPy array on the memory of a CUDA tensor, which it keeps alive.
+
+    It does what `cupy.from_dlpack` does, without the calls from library to library and back, which take longer than
+    the launch of a small product.
+    """
+    import cupy as cp
+
+    dtype, size = _DTYPES[x.dtype], x.nbytes
+    if x.is_contiguous():
+        steps = None
+    else:
+        steps = tuple(step * dtype.itemsize for step in x.stride())
+        size = sum(step * (count - 1) for step, count in zip(steps, x.shape, strict=True)) + dtype.itemsize
+    memory = cp.cuda.UnownedMemory(x.data_ptr(), size, x, x.device.index)
+    return cp.ndarray(tuple(x.shape), dtype, cp.cuda.MemoryPointer(memory, 0), steps)

@@ -1,0 +1,155 @@
+"""Products of JAX arrays, concrete or traced."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ozaki._accuracy import Accuracy
+from ozaki.jax.primitive import Choices, product
+
+Dimensions = tuple[tuple[Any, Any], tuple[Any, Any]]
+"""((contracted axes of a, of b), (batch axes of a, of b)), as `jax.lax.dot_general` takes them."""
+
+
+def matmul(
+    a: Any,
+    b: Any,
+    *,
+    accuracy: Accuracy | str | float | None = None,
+    scheme: str = "auto",
+    slices: int | None = None,
+    engine: str = "auto",
+    reproducible: bool = False,
+    workspace_limit: int | None = None,
+) -> Any:
+    """Multiply two arrays, as `jax.numpy.matmul` does, to a named accuracy.
+
+    Parameters
+    ----------
+    a : array, shape (..., m, k) or (k,), float32, float64, complex64 or complex128
+        Of float16 and bfloat16 the float32 values, and the product is float32.
+    b : array, shape (..., k, n) or (k,)
+    accuracy, scheme, slices, engine, reproducible, workspace_limit
+        As for `ozaki.matmul`; of `scheme` names alone. Products of derivatives have the same.
+
+    Returns
+    -------
+    array, shape (..., m, n), without m or n where that operand is a vector
+        Of the dtype that both promote to. Its bound is that of `ozaki.matmul`.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For shapes and dtypes that do not fit, also while a function is traced; for choices as `ozaki.matmul`, when the
+        product runs.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp, ozaki.jax
+    >>> ozaki.jax.matmul(jnp.ones((5, 2, 3)), jnp.ones((3, 4)), accuracy="fp32").shape
+    (5, 2, 4)
+    """
+    a, b = _promoted(a, b)
+    for name, x in (("a", a), ("b", b)):
+        if x.ndim == 0:
+            raise ValueError(f"{name}: a scalar; expected at least one dimension (multiply by a scalar with *)")
+    inner = b.shape[-2] if b.ndim > 1 else b.shape[0]
+    if a.shape[-1] != inner:
+        raise ValueError(f"b: shape {b.shape} does not fit a of shape {a.shape}")
+    choices = Choices(accuracy, scheme, slices, engine, reproducible, workspace_limit)
+    left, right = (a[None] if a.ndim == 1 else a), (b[:, None] if b.ndim == 1 else b)
+    if prod(right.shape[:-2]) == 1:  # a stack times one matrix is one product of more rows
+        right = right.reshape(right.shape[-2:])
+        batch = jnp.broadcast_shapes(left.shape[:-2], (1,) * (b.ndim - 2))
+        c = product(left.reshape(-1, inner), right, choices).reshape(*batch, left.shape[-2], right.shape[1])
+    else:
+        batch = jnp.broadcast_shapes(left.shape[:-2], right.shape[:-2])
+        left, right = (jnp.broadcast_to(x, (*batch, *x.shape[-2:])) for x in (left, right))
+        c = product(left, right, choices)
+    if a.ndim == 1:
+        c = c[..., 0, :]
+    return c[..., 0] if b.ndim == 1 else c
+
+
+def dot_general(
+    a: Any,
+    b: Any,
+    dimension_numbers: Dimensions,
+    *,
+    accuracy: Accuracy | str | float | None = None,
+    scheme: str = "auto",
+    slices: int | None = None,
+    engine: str = "auto",
+    reproducible: bool = False,
+    workspace_limit: int | None = None,
+) -> Any:
+    """Contract axes of two arrays, as `jax.lax.dot_general` does, to a named accuracy.
+
+    Parameters
+    ----------
+    a, b : arrays, as for `matmul`
+    dimension_numbers : ((axes of a, axes of b), (axes of a, axes of b))
+        The axes that are summed over, and those of the batch.
+    accuracy, scheme, slices, engine, reproducible, workspace_limit
+        As for `matmul`.
+
+    Returns
+    -------
+    array: first the axes of the batch, then the other ones of a, then those of b
+
+    Raises
+    ------
+    ValueError, TypeError
+        As `matmul`; for axes that do not fit.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp, ozaki.jax
+    >>> ozaki.jax.dot_general(jnp.ones((7, 2, 3)), jnp.ones((3, 7, 4)), (([2], [0]), ([0], [1]))).shape
+    (7, 2, 4)
+    """
+    a, b = _promoted(a, b)
+    (sums_a, sums_b), (batch_a, batch_b) = dimension_numbers
+    sums_a, sums_b, batch_a, batch_b = (tuple(map(int, axes)) for axes in (sums_a, sums_b, batch_a, batch_b))
+    for name, x, axes in (("a", a, sums_a + batch_a), ("b", b, sums_b + batch_b)):
+        if len(set(axes)) < len(axes) or any(not 0 <= axis < x.ndim for axis in axes):
+            raise ValueError(
+                f"dimension_numbers: axes {axes} of {name}, which has {x.ndim}; expected each at most once"
+            )
+    for first, second in ((sums_a, sums_b), (batch_a, batch_b)):
+        sizes = [a.shape[axis] for axis in first], [b.shape[axis] for axis in second]
+        if sizes[0] != sizes[1]:
+            raise ValueError(f"dimension_numbers: axes {first} of a have sizes {sizes[0]}, those of b {sizes[1]}")
+    free_a = tuple(axis for axis in range(a.ndim) if axis not in sums_a + batch_a)
+    free_b = tuple(axis for axis in range(b.ndim) if axis not in sums_b + batch_b)
+    batch = tuple(a.shape[axis] for axis in batch_a)
+    k = prod(a.shape[axis] for axis in sums_a)
+    rows, columns = tuple(a.shape[axis] for axis in free_a), tuple(b.shape[axis] for axis in free_b)
+    left = a.transpose(*batch_a, *free_a, *sums_a).reshape(*batch, prod(rows), k)
+    right = b.transpose(*batch_b, *sums_b, *free_b).reshape(*batch, k, prod(columns))
+    choices = Choices(accuracy, scheme, slices, engine, reproducible, workspace_limit)
+    return product(left, right, choices).reshape(*batch, *rows, *columns)
+
+
+def _promoted(a: Any, b: Any) -> tuple[Any, Any]:
+    """Both operands as arrays of the dtype that they promote to, one that can be multiplied.
+
+    Raises
+    ------
+    TypeError
+    """
+    for name, x in (("a", a), ("b", b)):
+        if not isinstance(x, jax.Array | np.ndarray):
+            raise TypeError(f"{name}: {type(x).__name__}; expected an array of jax or NumPy")
+    a, b = jnp.asarray(a), jnp.asarray(b)
+    dtype = jnp.promote_types(a.dtype, b.dtype)
+    if dtype in (jnp.float16, jnp.bfloat16):
+        dtype = jnp.dtype("float32")
+    if dtype.name not in ("float32", "float64", "complex64", "complex128"):
+        raise TypeError(f"a, b: dtypes {a.dtype} and {b.dtype}; expected floats or complex numbers")
+    return a.astype(dtype), b.astype(dtype)

@@ -1,0 +1,131 @@
+"""The primitive of JAX that stands for a product: stacks (..., m, k) and (..., k, n) of the same batch.
+
+It is bilinear, so JAX derives all its derivatives from it; each is a product of the same choices. Compiled code calls
+back into `ozaki.matmul`, which reads the operands in JAX's memory and writes the result there: on a GPU the callback
+starts kernels on the stream of the compiled code, and copies nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.experimental.buffer_callback import buffer_callback
+from jax.extend.core import Primitive
+from jax.interpreters import ad, batching, mlir
+from jax.lax import dot_general_p
+
+from ozaki._accuracy import Accuracy
+from ozaki._api import matmul
+from ozaki.interchange.streams import on_stream
+
+
+class Choices(NamedTuple):
+    """What a caller chooses, as for `ozaki.matmul`: parameters of the primitive, which can be hashed."""
+
+    accuracy: Accuracy | str | float | None
+    scheme: str
+    slices: int | None
+    engine: str
+    reproducible: bool
+    workspace_limit: int | None
+
+
+PRODUCT = Primitive("ozaki_product")
+
+
+def product(a: Any, b: Any, choices: Choices) -> Any:
+    """The product of stacks of matrices whose batches have the same shape, of one dtype.
+
+    Under shard_map an operand that is the same on all devices along an axis of the mesh is marked as one that varies,
+    if the other one does: its cotangent is then summed over these devices.
+    """
+    axes = _varying(a) | _varying(b)
+    a, b = (jax.lax.pcast(x, tuple(missing), to="varying") if (missing := axes - _varying(x)) else x for x in (a, b))
+    return PRODUCT.bind(a, b, choices=choices)
+
+
+def _varying(x: Any) -> Any:
+    """The axes of the mesh of a shard_map along which an operand varies from device to device."""
+    return jax.typeof(x).mat.varying
+
+
+@PRODUCT.def_impl
+def _run(a: Any, b: Any, *, choices: Choices) -> Any:
+    """Concrete arrays, outside of jit; those on several devices as jit partitions them."""
+    a, b = jnp.asarray(a), jnp.asarray(b)  # derivatives bring NumPy's arrays, too
+    if len(a.devices() | b.devices()) > 1:
+        return jax.jit(product, static_argnums=2)(a, b, choices)
+    return matmul(a, b, **choices._asdict())
+
+
+@PRODUCT.def_abstract_eval
+def _shape(a: Any, b: Any, *, choices: Choices) -> Any:
+    """Shape, dtype and sharding: those of a product of JAX's own."""
+    batch = tuple(range(a.ndim - 2))
+    dimensions = ((a.ndim - 1,), (b.ndim - 2,)), (batch, batch)
+    found, _ = dot_general_p.abstract_eval(
+        a, b, dimension_numbers=dimensions, precision=None, preferred_element_type=None, out_sharding=None
+    )
+    return found
+
+
+def _on_cpu(a: Any, b: Any, *, choices: Choices) -> Any:
+    """What code compiled for CPUs does."""
+
+    def into(context: Any, out: Any, a: Any, b: Any) -> None:
+        matmul(np.asarray(a), np.asarray(b), out=np.asarray(out), **choices._asdict())
+
+    return buffer_callback(into, jax.ShapeDtypeStruct((*a.shape[:-1], b.shape[-1]), a.dtype))(a, b)
+
+
+def _on_gpu(a: Any, b: Any, *, choices: Choices) -> Any:
+    """What code compiled for CUDA devices does."""
+
+    def into(context: Any, out: Any, a: Any, b: Any) -> None:
+        import cupy as cp
+
+        left, right, result = (cp.asarray(buffer) for buffer in (a, b, out))
+        with on_stream(result.device.id, context.stream):
+            matmul(left, right, out=result, **choices._asdict())
+
+    return buffer_callback(into, jax.ShapeDtypeStruct((*a.shape[:-1], b.shape[-1]), a.dtype))(a, b)
+
+
+for _platform, _code in (("cpu", _on_cpu), ("cuda", _on_gpu)):
+    mlir.register_lowering(PRODUCT, mlir.lower_fun(_code, multiple_results=False), platform=_platform)
+
+
+def _gradient_of_a(cotangent: Any, a: Any, b: Any, *, choices: Choices) -> Any:
+    return product(cotangent, jnp.swapaxes(b, -1, -2), choices)
+
+
+def _gradient_of_b(cotangent: Any, a: Any, b: Any, *, choices: Choices) -> Any:
+    return product(jnp.swapaxes(a, -1, -2), cotangent, choices)
+
+
+ad.defbilinear(PRODUCT, _gradient_of_a, _gradient_of_b)
+
+
+def _mapped(operands: Any, axes: Any, *, choices: Choices) -> tuple[Any, int]:
+    """The products along a mapped axis: more rows or columns of one product, if one operand is a matrix for all."""
+    (a, b), (axis_a, axis_b) = operands, axes
+    if axis_b is None and a.ndim == 3:
+        a = jnp.moveaxis(a, axis_a, 0)
+        c = product(a.reshape(-1, a.shape[2]), b, choices)
+        return c.reshape(*a.shape[:2], c.shape[1]), 0
+    if axis_a is None and b.ndim == 3:
+        b = jnp.moveaxis(b, axis_b, 1)
+        c = product(a, b.reshape(b.shape[0], -1), choices)
+        return c.reshape(c.shape[0], *b.shape[1:]), 1
+    size = a.shape[axis_a] if axis_a is not None else b.shape[axis_b]
+    a, b = (
+        jnp.broadcast_to(x, (size, *x.shape)) if axis is None else jnp.moveaxis(x, axis, 0)
+        for x, axis in ((a, axis_a), (b, axis_b))
+    )
+    return product(a, b, choices), 0
+
+
+batching.primitive_batchers[PRODUCT] = _mapped

@@ -1,0 +1,101 @@
+"""What a program's products did under emulation: how many ran how, with which bounds, and which were left alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf
+from typing import Any
+
+from ozaki._report import Report, rounded_up
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Products of one operator, shape and dtype that ran alike.
+
+    Attributes
+    ----------
+    operator : "mm", "addmm", ...
+    batch, shape : matrices in a stack (shape of the stack), and (m, k, n) of each
+    dtype : "float64", ...
+    count : how many products, each of the whole stack
+    how : "14 residues" or "native product"; empty without reports
+    bound : the largest bound that was proven for one of them (inf: nothing is); None without reports
+    measure : of the bound
+    """
+
+    operator: str
+    batch: tuple[int, ...]
+    shape: tuple[int, int, int]
+    dtype: str
+    count: int
+    how: str
+    bound: float | None
+    measure: str
+
+    def __str__(self) -> str:
+        stack = "".join(f"{size} x " for size in self.batch)
+        m, k, n = self.shape
+        proven = ""
+        if self.bound is not None:
+            proven = "no bound" if self.bound == inf else f"{self.measure} error <= {rounded_up(self.bound)}"
+        sizes = f"{stack}({m} x {k}) ({k} x {n})"
+        return f"{self.count:>7}  {self.operator:<9}{sizes:<32}{self.dtype:<12}{self.how:<20}{proven}".rstrip()
+
+
+class Account:
+    """The products of a program, counted.
+
+    Attributes
+    ----------
+    entries : list of Entry, in the order of the first product of each
+    left : dict of (operator, reason) to a count: operators that were left to the library
+    """
+
+    def __init__(self) -> None:
+        self._counts: dict[Any, int] = {}
+        self._bounds: dict[Any, float] = {}
+        self.left: dict[tuple[str, str], int] = {}
+
+    @property
+    def entries(self) -> list[Entry]:
+        return [self._entry(key) for key in self._counts]
+
+    @property
+    def products(self) -> int:
+        """How many products ran through `ozaki`."""
+        return sum(self._counts.values())
+
+    @property
+    def bound(self) -> float | None:
+        """The largest bound of all; None without reports."""
+        return max(self._bounds.values(), default=None)
+
+    def enter(self, operator: str, a: Any, b: Any, report: Report | None) -> None:
+        """Count a product of operands a and b."""
+        how = measure = ""
+        if report is not None:
+            how = "native product" if report.native else f"{report.slices} {report.scheme}"
+            measure = report.measure
+        key = operator, a.shape, b.shape, a.dtype, how, measure
+        self._counts[key] = self._counts.get(key, 0) + 1
+        if report is not None:
+            self._bounds[key] = max(self._bounds.get(key, 0.0), report.bound)
+
+    def leave(self, operator: str, reason: str) -> None:
+        """Count an operator that was left to the library."""
+        self.left[operator, reason] = self.left.get((operator, reason), 0) + 1
+
+    def _entry(self, key: Any) -> Entry:
+        operator, left, right, dtype, how, measure = key
+        m, k = (1, *left)[-2:]
+        n = right[-1] if len(right) > 1 else 1
+        name = str(dtype).removeprefix("torch.")
+        return Entry(operator, left[:-2], (m, k, n), name, self._counts[key], how, self._bounds.get(key), measure)
+
+    def __str__(self) -> str:
+        lines = [f"{self.products} products ran through ozaki", *map(str, self.entries)]
+        if self.left:
+            lines.append(f"{sum(self.left.values())} operators were left alone")
+            lines += [f"{count:>7}  {operator}: {reason}" for (operator, reason), count in self.left.items()]
+        return "\n".join(lines)

@@ -1,0 +1,162 @@
+"""Products of tensors with gradients."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ozaki._accuracy import Accuracy
+from ozaki.torch.operators import Choices, product, sum_of_product, text_of
+
+
+def matmul(
+    a: Any,
+    b: Any,
+    *,
+    accuracy: Accuracy | str | float | None = None,
+    scheme: str = "auto",
+    slices: int | None = None,
+    engine: str = "auto",
+    reproducible: bool = False,
+    workspace_limit: int | None = None,
+) -> Any:
+    """Multiply two tensors, as `torch.matmul` does, to a named accuracy.
+
+    Parameters
+    ----------
+    a : tensor, shape (..., m, k) or (k,), float32, float64, complex64 or complex128, on a CPU or a CUDA device
+        Of float16 and bfloat16 the float32 values, and the product is float32.
+    b : tensor, shape (..., k, n) or (k,), on the same device
+    accuracy, scheme, slices, engine, reproducible, workspace_limit
+        As for `ozaki.matmul`; of `scheme` names alone. Products of gradients have the same.
+
+    Returns
+    -------
+    tensor, shape (..., m, n), without m or n where that operand is a vector
+        Of the dtype that both promote to. Its bound is that of `ozaki.matmul`.
+
+    Raises
+    ------
+    ValueError, TypeError, NotImplementedError
+        As `ozaki.matmul`; for tensors on two devices, or on others than CPUs and CUDA devices; for sparse and quantised
+        ones.
+
+    Examples
+    --------
+    >>> import torch, ozaki.torch
+    >>> a = torch.eye(2, dtype=torch.float64, requires_grad=True)
+    >>> ozaki.torch.matmul(a, 3 * a, accuracy="fp64").sum().backward()
+    >>> a.grad
+    tensor([[6., 6.],
+            [6., 6.]], dtype=torch.float64)
+    """
+    _check(a=a, b=b)
+    left, right = (a.unsqueeze(0) if a.dim() == 1 else a), (b.unsqueeze(-1) if b.dim() == 1 else b)
+    choices = Choices(text_of(accuracy), scheme, slices, engine, reproducible, workspace_limit)
+    c = product(left, right, choices)
+    if b.dim() == 1:
+        c = c.squeeze(-1)
+    return c.squeeze(-1 if b.dim() == 1 else -2) if a.dim() == 1 else c
+
+
+def bmm(a: Any, b: Any, **options: Any) -> Any:
+    """Multiply two stacks of matrices, as `torch.bmm` does, to a named accuracy.
+
+    Parameters
+    ----------
+    a, b : tensors, shapes (batch, m, k) and (batch, k, n)
+    **options
+        As of `matmul`.
+
+    Returns
+    -------
+    tensor, shape (batch, m, n)
+
+    Raises
+    ------
+    ValueError, TypeError
+        As `matmul`; also for other shapes.
+
+    Examples
+    --------
+    >>> import torch, ozaki.torch
+    >>> ozaki.torch.bmm(torch.ones(4, 2, 3), torch.ones(4, 3, 1)).shape
+    torch.Size([4, 2, 1])
+    """
+    _check(a=a, b=b)
+    for name, x in (("a", a), ("b", b)):
+        if x.dim() != 3:
+            raise ValueError(f"{name}: shape {tuple(x.shape)}; expected three axes (use matmul for others)")
+    if a.shape[0] != b.shape[0]:
+        raise ValueError(f"b: {b.shape[0]} matrices, but a has {a.shape[0]}; expected as many")
+    return matmul(a, b, **options)
+
+
+def addmm(
+    c: Any,
+    a: Any,
+    b: Any,
+    *,
+    beta: complex = 1,
+    alpha: complex = 1,
+    accuracy: Accuracy | str | float | None = None,
+    scheme: str = "auto",
+    slices: int | None = None,
+    engine: str = "auto",
+    reproducible: bool = False,
+    workspace_limit: int | None = None,
+) -> Any:
+    """Compute beta c + alpha a b, as `torch.addmm` does; by exact slices rounded once (`ozaki.gemm`).
+
+    Parameters
+    ----------
+    c : tensor of a shape that broadcasts to that of the product; not read where beta is 0
+    a, b : tensors, shapes (..., m, k) and (..., k, n)
+    beta, alpha : number
+    accuracy, scheme, slices, engine, reproducible, workspace_limit
+        As of `matmul`.
+
+    Returns
+    -------
+    tensor, shape (..., m, n)
+
+    Raises
+    ------
+    ValueError, TypeError
+        As `ozaki.gemm`.
+
+    Examples
+    --------
+    >>> import torch, ozaki.torch
+    >>> x = torch.full((2, 2), 1e-20, dtype=torch.float64)
+    >>> ozaki.torch.addmm(-2 * torch.ones_like(x), x + 1, torch.ones_like(x), accuracy="dd", reproducible=True)
+    tensor([[0., 0.],
+            [0., 0.]], dtype=torch.float64)
+    """
+    _check(a=a, b=b, c=c)
+    for name, x in (("a", a), ("b", b)):
+        if x.dim() < 2:
+            raise ValueError(f"{name}: shape {tuple(x.shape)}; expected a matrix or a stack of matrices")
+    choices = Choices(text_of(accuracy), scheme, slices, engine, reproducible, workspace_limit)
+    return sum_of_product(c, a, b, beta, alpha, choices)
+
+
+def _check(**tensors: Any) -> None:
+    """Refuse what are no dense tensors on one device, by the names of arguments.
+
+    Raises
+    ------
+    TypeError, ValueError
+    """
+    device = None
+    for name, x in tensors.items():
+        if not isinstance(x, torch.Tensor):
+            raise TypeError(f"{name}: {type(x).__name__}; expected a torch tensor")
+        if x.layout is not torch.strided:
+            raise TypeError(f"{name}: a tensor of layout {x.layout}; expected a dense one, as {name}.to_dense()")
+        if x.dim() == 0 and name != "c":
+            raise ValueError(f"{name}: a scalar; expected at least one dimension (multiply by a scalar with *)")
+        if device is not None and x.device != device:
+            raise ValueError(f"{name}: lies on {x.device}, but a lies on {device}; move one of them")
+        device = x.device

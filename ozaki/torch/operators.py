@@ -1,0 +1,244 @@
+"""The operators `ozaki::matmul` and `ozaki::addmm` of PyTorch: kernels, shapes, gradients, vmap.
+
+Choices are arguments of types that operators have: an accuracy is a text (`text_of`). Kernels run on CPUs and CUDA
+devices by `ozaki.matmul` and `ozaki.gemm`, on views of the tensors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import torch
+
+from ozaki._accuracy import Accuracy
+from ozaki._api import gemm
+from ozaki._api import matmul as multiply
+
+LIBRARY = torch.library.Library("ozaki", "DEF")
+
+_CHOICES = "str accuracy, str scheme, int? slices, str engine, bool reproducible, int? workspace_limit"
+
+LIBRARY.define(f"matmul(Tensor a, Tensor b, {_CHOICES}) -> Tensor")
+LIBRARY.define(f"addmm(Tensor c, Tensor a, Tensor b, Scalar beta, Scalar alpha, {_CHOICES}) -> Tensor")
+
+
+class Choices(NamedTuple):
+    """What a caller chooses, as arguments of the operators, in their order."""
+
+    accuracy: str
+    scheme: str
+    slices: int | None
+    engine: str
+    reproducible: bool
+    workspace_limit: int | None
+
+
+def text_of(accuracy: Accuracy | str | float | None) -> str:
+    """An accuracy as the argument of an operator: "fp64", "60", "1e-20", "row-column:1e-20:0", "" for none."""
+    if accuracy is None or isinstance(accuracy, str):
+        return accuracy or ""
+    if isinstance(accuracy, Accuracy):
+        return f"{accuracy.measure}:{accuracy.tolerance!r}:{accuracy.exponent}"
+    return f"{accuracy!r}"
+
+
+@lru_cache(maxsize=256)
+def _accuracy(text: str) -> Accuracy | str | float | None:
+    """The accuracy of a text that `text_of` made."""
+    if ":" in text:
+        measure, tolerance, exponent = text.split(":")
+        named: Any = measure  # `Accuracy` refuses what is no measure
+        return Accuracy(named, float(tolerance), exponent=int(exponent))
+    for number in (int, float):
+        try:
+            return number(text)
+        except ValueError:
+            continue
+    return text or None
+
+
+def _options(choices: tuple[Any, ...]) -> dict[str, Any]:
+    accuracy, *others = choices
+    return dict(zip(Choices._fields, (_accuracy(accuracy), *others), strict=True))
+
+
+# Kernels -------------------------------------------------------------------------------------------------------------
+
+
+@torch.no_grad()
+def _matmul(a: Any, b: Any, *choices: Any) -> Any:
+    return multiply(a, b, **_options(choices))
+
+
+@torch.no_grad()
+def _addmm(c: Any, a: Any, b: Any, beta: Any, alpha: Any, *choices: Any) -> Any:
+    shape = (*torch.broadcast_shapes(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1])
+    return gemm(alpha, a, b, beta, None if beta == 0 else c.expand(shape), **_options(choices))
+
+
+for _device in ("CPU", "CUDA"):
+    LIBRARY.impl("matmul", _matmul, _device)
+    LIBRARY.impl("addmm", _addmm, _device)
+
+
+# Shapes --------------------------------------------------------------------------------------------------------------
+
+
+@torch.library.register_fake("ozaki::matmul", lib=LIBRARY)
+def _shape_of_matmul(a: Any, b: Any, *choices: Any) -> Any:
+    torch._check(a.shape[-1] == b.shape[-2], lambda: f"b: shape {tuple(b.shape)} does not fit a of {tuple(a.shape)}")
+    torch._check(a.device == b.device, lambda: f"b: lies on {b.device}, but a lies on {a.device}; move one of them")
+    batch = torch.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    return a.new_empty((*batch, a.shape[-2], b.shape[-1]), dtype=_dtype(a, b))
+
+
+@torch.library.register_fake("ozaki::addmm", lib=LIBRARY)
+def _shape_of_addmm(c: Any, a: Any, b: Any, beta: Any, alpha: Any, *choices: Any) -> Any:
+    return _shape_of_matmul(a, b)
+
+
+def _dtype(a: Any, b: Any) -> torch.dtype:
+    """The dtype of a product: that which both promote to; of 16-bit floats float32."""
+    found = torch.promote_types(a.dtype, b.dtype)
+    return torch.float32 if found in (torch.float16, torch.bfloat16) else found
+
+
+def product(a: Any, b: Any, choices: Sequence[Any]) -> Any:
+    """The product of two stacks of matrices, with derivatives."""
+    return (Product.apply if _transformed() else torch.ops.ozaki.matmul)(a, b, *choices)
+
+
+def sum_of_product(c: Any, a: Any, b: Any, beta: complex, alpha: complex, choices: Sequence[Any]) -> Any:
+    """Beta c + alpha a b, with derivatives."""
+    return (SumOfProduct.apply if _transformed() else torch.ops.ozaki.addmm)(c, a, b, beta, alpha, *choices)
+
+
+def _transformed() -> bool:
+    """Whether `torch.func` or forward derivatives are at work, which need the functions below.
+
+    Else the operators, which know their gradients, are called at once: `torch.compile` does not take such functions,
+    and they take longer than the launch of a small product.
+    """
+    if torch.compiler.is_compiling():
+        return False
+    return bool(torch._C._are_functorch_transforms_active() or torch.autograd.forward_ad._current_level >= 0)
+
+
+# Derivatives and vmap ------------------------------------------------------------------------------------------------
+
+
+class Product(torch.autograd.Function):
+    """`ozaki::matmul` with its derivatives, which are products of the same choices, also under `torch.func`."""
+
+    @staticmethod
+    def forward(a: Any, b: Any, *choices: Any) -> Any:
+        return torch.ops.ozaki.matmul(a, b, *choices)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        a, b, *ctx.choices = inputs
+        ctx.save_for_backward(a, b)
+        ctx.save_for_forward(a, b)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> tuple[Any, ...]:
+        a, b = ctx.saved_tensors
+        wanted, choices = ctx.needs_input_grad, ctx.choices
+        of_a = _as(product(grad, b.mH, choices), a.shape, a.dtype) if wanted[0] else None
+        of_b = _as(product(a.mH, grad, choices), b.shape, b.dtype) if wanted[1] else None
+        return of_a, of_b, *(None for _ in choices)
+
+    @staticmethod
+    def jvp(ctx: Any, tangent_a: Any, tangent_b: Any, *_: Any) -> Any:
+        a, b = ctx.saved_tensors
+        terms = []
+        if tangent_a is not None:
+            terms.append(product(tangent_a, b, ctx.choices))
+        if tangent_b is not None:
+            terms.append(product(a, tangent_b, ctx.choices))
+        return sum(terms[1:], start=terms[0])
+
+    @staticmethod
+    def vmap(info: Any, axes: tuple[Any, ...], a: Any, b: Any, *choices: Any) -> tuple[Any, int]:
+        rank = max(_rank(a, axes[0]), _rank(b, axes[1]))
+        return Product.apply(_mapped(a, axes[0], rank), _mapped(b, axes[1], rank), *choices), 0
+
+
+class SumOfProduct(torch.autograd.Function):
+    """`ozaki::addmm` with its derivatives."""
+
+    @staticmethod
+    def forward(c: Any, a: Any, b: Any, beta: Any, alpha: Any, *choices: Any) -> Any:
+        return torch.ops.ozaki.addmm(c, a, b, beta, alpha, *choices)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        c, a, b, ctx.beta, ctx.alpha, *ctx.choices = inputs
+        ctx.shape, ctx.dtype = c.shape, c.dtype
+        ctx.save_for_backward(a, b)
+        ctx.save_for_forward(a, b)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> tuple[Any, ...]:
+        a, b = ctx.saved_tensors
+        wanted, choices = ctx.needs_input_grad, ctx.choices
+        of_c = _as(grad * _conjugate(ctx.beta), ctx.shape, ctx.dtype) if wanted[0] else None
+        scaled = grad * _conjugate(ctx.alpha)
+        of_a = _as(product(scaled, b.mH, choices), a.shape, a.dtype) if wanted[1] else None
+        of_b = _as(product(a.mH, scaled, choices), b.shape, b.dtype) if wanted[2] else None
+        return of_c, of_a, of_b, None, None, *(None for _ in choices)
+
+    @staticmethod
+    def jvp(ctx: Any, tangent_c: Any, tangent_a: Any, tangent_b: Any, *_: Any) -> Any:
+        a, b = ctx.saved_tensors
+        terms = []
+        if tangent_a is not None:
+            terms.append(ctx.alpha * product(tangent_a, b, ctx.choices))
+        if tangent_b is not None:
+            terms.append(ctx.alpha * product(a, tangent_b, ctx.choices))
+        if tangent_c is not None:
+            shape = (*torch.broadcast_shapes(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1])
+            terms.append((ctx.beta * tangent_c).expand(shape))
+        return sum(terms[1:], start=terms[0])
+
+    @staticmethod
+    def vmap(
+        info: Any, axes: tuple[Any, ...], c: Any, a: Any, b: Any, beta: Any, alpha: Any, *choices: Any
+    ) -> tuple[Any, int]:
+        rank = max(_rank(a, axes[1]), _rank(b, axes[2]))
+        if axes[1] is None and axes[2] is None:  # one product for all addends
+            a = a.expand(info.batch_size, *a.shape)
+            axes = axes[0], 0, None
+        a, b = _mapped(a, axes[1], rank), _mapped(b, axes[2], rank)
+        return SumOfProduct.apply(_mapped(c, axes[0], rank), a, b, beta, alpha, *choices), 0
+
+
+def _conjugate(factor: Any) -> Any:
+    return factor.conjugate() if isinstance(factor, complex) else factor
+
+
+def _as(gradient: Any, shape: Any, dtype: torch.dtype) -> Any:
+    """A gradient of an operand of this shape and dtype: summed along axes that were broadcast, real of a real one."""
+    if gradient.is_complex() and not dtype.is_complex:
+        gradient = gradient.real
+    return gradient.sum_to_size(shape).to(dtype)
+
+
+def _rank(x: Any, axis: int | None) -> int:
+    """Axes of the batch of a stack of matrices, without the mapped one."""
+    return int(x.dim()) - 2 - (axis is not None)
+
+
+def _mapped(x: Any, axis: int | None, rank: int) -> Any:
+    """A tensor whose mapped axis comes first, before a batch of `rank` axes and the two of a matrix."""
+    if axis is None:
+        return x
+    x = x.movedim(axis, 0)
+    return x.reshape(x.shape[0], *(1,) * (rank + 3 - x.dim()), *x.shape[1:])
+
+
+for _name, _function in (("ozaki::matmul", Product), ("ozaki::addmm", SumOfProduct)):  # where the operators are called
+    torch.library.register_autograd(_name, _function.backward, setup_context=_function.setup_context, lib=LIBRARY)
+    torch.library.register_vmap(_name, _function.vmap, lib=LIBRARY)

@@ -1,0 +1,204 @@
+"""JAX: arrays in and out, and products under jit, grad, vmap and shard_map."""
+
+import os
+
+import numpy as np
+import pytest
+
+import ozaki
+
+os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=4")  # read when JAX starts
+
+jax = pytest.importorskip("jax", reason="JAX is not installed")
+
+import jax.numpy as jnp  # noqa: E402
+from jax.sharding import AxisType, NamedSharding  # noqa: E402
+from jax.sharding import PartitionSpec as P  # noqa: E402
+from jax.test_util import check_grads  # noqa: E402
+
+import ozaki.jax  # noqa: E402
+from ozaki.jax import dot_general, matmul  # noqa: E402
+
+FP64 = {"accuracy": "fp64", "reproducible": True}
+
+
+@pytest.fixture(autouse=True)
+def float64():
+    """JAX with float64, four CPU devices, and the setting before afterwards."""
+    before = jax.config.jax_enable_x64
+    jax.config.update("jax_enable_x64", True)
+    yield
+    jax.config.update("jax_enable_x64", before)
+
+
+@pytest.fixture(params=["cpu", pytest.param("gpu", marks=pytest.mark.gpu)])
+def place(request):
+    """A device of JAX on which new arrays lie."""
+    if request.param == "gpu":
+        pytest.importorskip("cupy", reason="a real device needs CuPy")
+    with jax.default_device(jax.devices(request.param)[0]):
+        yield request.param
+
+
+def made(rng, *shape, dtype="f8"):
+    x = rng.standard_normal(shape)
+    return (x + 1j * rng.standard_normal(shape) if dtype[0] == "c" else x).astype(dtype)
+
+
+# Concrete arrays -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "c8", "c16"])
+def test_the_bits_of_numpy(place, rng, dtype):
+    a, b = made(rng, 3, 20, 30, dtype=dtype), made(rng, 30, 10, dtype=dtype)
+    for x, y in ((a, b), (a[0], b), (a[0, 0], b), (a[0], b[:, 0]), (a[0, 0], b[:, 0]), (a[:0], b), (a[..., :0], b[:0])):
+        c = ozaki.matmul(jnp.asarray(x), jnp.asarray(y), reproducible=True)
+        assert isinstance(c, jax.Array) and c.dtype == x.dtype
+        assert c.devices() == {jax.devices(place)[0]}
+        np.testing.assert_array_equal(np.asarray(c), ozaki.matmul(x, y, reproducible=True))
+
+
+def test_reports_plans_expressions_and_residuals(place, rng):
+    a, b = made(rng, 20, 30), made(rng, 30, 10)
+    x, y = jnp.asarray(a), jnp.asarray(b)
+    c, report = ozaki.matmul(x, y, return_report=True, **FP64)
+    assert isinstance(c, jax.Array) and report.scheme == "residues"
+    plan = ozaki.plan(x, y, **FP64)
+    assert (ozaki.matmul(ozaki.prepare(x, "left", plan), y, plan=plan) == c).all()
+    rest = ozaki.residual(x, y, c)
+    np.testing.assert_array_equal(np.asarray(rest), ozaki.residual(a, b, np.asarray(c)))
+    sums = ozaki.gemm(2, x, x, 1, jnp.ones((20, 20)), trans_b=True, **FP64)
+    np.testing.assert_array_equal(np.asarray(sums), ozaki.gemm(2, a, a, 1, np.ones((20, 20)), trans_b=True, **FP64))
+    assert ozaki.mparray(x).shape == (20, 30)
+
+
+def test_sixteen_bits_are_float32(place, rng):
+    a, b = jnp.asarray(made(rng, 5, 40)), jnp.asarray(made(rng, 40, 3))
+    for x, y in ((a.astype(jnp.bfloat16), b.astype(jnp.float16)), (a.astype(jnp.float16), b.astype(jnp.float32))):
+        wanted = ozaki.matmul(x.astype(jnp.float32), y.astype(jnp.float32), reproducible=True)
+        for c in (ozaki.matmul(x, y, reproducible=True), matmul(x, y, reproducible=True)):
+            assert c.dtype == jnp.float32 and (c == wanted).all()
+
+
+BAD = {
+    "a NumPy array beside": (lambda a: ozaki.matmul(a, np.eye(3)), TypeError, "b: numpy.ndarray beside a jax array"),
+    "out": (lambda a: ozaki.matmul(a, a, out=a), TypeError, "out: a jax array, which cannot be written"),
+    "traced": (
+        lambda a: jax.jit(lambda x: ozaki.matmul(x, x))(a), TypeError, "a: a traced array, .*use ozaki.jax.matmul"
+    ),
+    "integers": (lambda a: matmul(a.astype(int), a.astype(int)), TypeError, "a, b: dtypes int64 and int64; expected"),
+    "shapes": (lambda a: matmul(a, a[:2]), ValueError, "b: shape"),
+    "a scalar": (lambda a: matmul(a[0, 0], a), ValueError, "a: a scalar"),
+    "a list": (lambda a: matmul(a, [[1.0]]), TypeError, "b: list; expected an array of jax or NumPy"),
+    "axes": (lambda a: dot_general(a, a, (([2], [0]), ([], []))), ValueError, "dimension_numbers: axes .* of a, which"),
+    "axes twice": (lambda a: dot_general(a, a, (([0], [0]), ([0], [0]))), ValueError, "dimension_numbers: axes"),
+    "sizes": (lambda a: dot_general(a, a[:2], (([0], [0]), ([], []))), ValueError, "dimension_numbers: axes .* sizes"),
+    "accuracy": (lambda a: matmul(a, a, accuracy="best"), ValueError, "accuracy: 'best' is not known"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_what_is_refused(place, rng, case):
+    call, error, message = BAD[case]
+    with pytest.raises(error, match=f"^{message}"):
+        call(jnp.asarray(made(rng, 3, 3)))
+
+
+def test_errors_in_compiled_code_name_the_argument(place, rng):
+    with pytest.raises(jax.errors.JaxRuntimeError, match="accuracy: 'best' is not known"):
+        jax.jit(lambda x: matmul(x, x, accuracy="best"))(made(rng, 3, 3)).block_until_ready()
+
+
+# Traced arrays -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtypes", [("f8", "f8"), ("f4", "f4"), ("c16", "c16"), ("c16", "f8"), ("f4", "f8")])
+def test_compiled_code(place, rng, dtypes):
+    a, b = made(rng, 2, 6, 9, dtype=dtypes[0]), made(rng, 9, 4, dtype=dtypes[1])
+    compiled = jax.jit(lambda x, y: matmul(x, y, reproducible=True))
+    for x, y in ((a, b), (a[0], b), (a[0, 0], b), (a, b[:, 0]), (a[0, 0], b[:, 0]), (b.T, a[0].T), (a[:, :0], b)):
+        found = compiled(x, y)
+        assert found.dtype == np.matmul(x, y).dtype
+        wide = [operand.astype(found.dtype) for operand in (x, y)] if dtypes[0] != dtypes[1] else (x, y)
+        np.testing.assert_array_equal(np.asarray(found), ozaki.matmul(*wide, reproducible=True))
+    found = jax.jit(lambda x, y: matmul(2 * x, y, **FP64).sum())(a, b)
+    np.testing.assert_allclose(found, (2 * (a @ b)).sum(), rtol=1e-4)
+
+
+def test_derivatives(place, rng):
+    for dtypes in (("f8", "f8"), ("c16", "c16"), ("c16", "f8")):
+        a, b = made(rng, 2, 3, 4, dtype=dtypes[0]), made(rng, 4, 2, dtype=dtypes[1])
+        check_grads(lambda x, y: matmul(x, y, **FP64), (a, b), order=2, modes=("fwd", "rev"))
+    hessian = jax.hessian(lambda x: (matmul(x, x.T, **FP64) ** 2).sum())(a[0].real)
+    np.testing.assert_allclose(hessian, jax.hessian(lambda x: ((x @ x.T) ** 2).sum())(a[0].real), rtol=1e-12)
+    gradient = jax.jit(jax.grad(lambda x, y: matmul(x, y, **FP64).real.sum()))(a[0].real, b)
+    np.testing.assert_array_equal(np.asarray(gradient), ozaki.matmul(np.ones((3, 2)), b.T.astype(float), **FP64))
+
+
+def test_vmap(place, rng):
+    a, b, c = made(rng, 5, 2, 3, 7), made(rng, 7, 4), made(rng, 5, 7, 4)
+    close = np.testing.assert_allclose
+    for compiled in (lambda f: f, jax.jit):
+        close(compiled(jax.vmap(lambda x: matmul(x, b)))(a), a @ b, rtol=1e-12, atol=1e-13)
+        close(compiled(jax.vmap(matmul))(a[:, 0], c), a[:, 0] @ c, rtol=1e-12, atol=1e-13)
+        close(compiled(jax.vmap(lambda y: matmul(a[0, 0], y)))(c), a[0, 0] @ c, rtol=1e-12, atol=1e-13)
+        close(compiled(jax.vmap(jax.vmap(matmul, in_axes=(0, None))))(a, c), a @ c[:, None], rtol=1e-12, atol=1e-13)
+        close(compiled(jax.vmap(lambda x, y: matmul(x, y), in_axes=(1, None)))(a, c[:, :, :]), a.swapaxes(0, 1) @ c,
+              rtol=1e-12, atol=1e-13)  # fmt: skip
+    per_row = jax.vmap(jax.grad(lambda x: (matmul(x, b) ** 2).sum()))(a[0, 0])
+    close(per_row, 2 * a[0, 0] @ b @ b.T, rtol=1e-12)
+
+
+def test_dot_general(place, rng):
+    a, b = made(rng, 5, 2, 3, 7), made(rng, 7, 5, 4, 3)
+    for dimensions in (
+        (((3,), (0,)), ((0,), (1,))), (((2, 3), (3, 0)), ((0,), (1,))), (((0,), (1,)), ((), ())), (((), ()), ((), ())),
+        (((), ()), ((2, 3), (3, 0))),
+    ):  # fmt: skip
+        wanted = jax.lax.dot_general(a, b, dimensions)
+        np.testing.assert_allclose(dot_general(a, b, dimensions, **FP64), wanted, rtol=1e-11, atol=1e-13)
+        found = jax.jit(lambda x, y, dimensions=dimensions: dot_general(x, y, dimensions, **FP64))(a, b)
+        np.testing.assert_allclose(found, wanted, rtol=1e-11, atol=1e-13)
+
+
+# Several devices -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def mesh():
+    devices = jax.devices("cpu")
+    if len(devices) < 4:
+        pytest.skip("JAX was started with fewer than four CPU devices")
+    return jax.make_mesh((4,), ("i",), axis_types=(AxisType.Auto,), devices=devices[:4])
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_shard_map(mesh, rng, check):
+    a, b = made(rng, 20, 32), made(rng, 32, 10)
+    rows = jax.shard_map(
+        lambda x, y: matmul(x, y, **FP64), mesh=mesh, in_specs=(P("i", None), P()), out_specs=P("i", None),
+        check_vma=check,
+    )  # fmt: skip
+    np.testing.assert_array_equal(np.asarray(jax.jit(rows)(a, b)), ozaki.matmul(a, b, **FP64))
+    of_a, of_b = jax.jit(jax.grad(lambda x, y: rows(x, y).sum(), argnums=(0, 1)))(a, b)
+    np.testing.assert_allclose(of_a, np.ones((20, 10)) @ b.T, rtol=1e-12)
+    np.testing.assert_allclose(of_b, a.T @ np.ones((20, 10)), rtol=1e-12, atol=1e-13)
+    inner = jax.shard_map(
+        lambda x, y: jax.lax.psum(matmul(x, y, **FP64), "i"), mesh=mesh, in_specs=(P(None, "i"), P("i", None)),
+        out_specs=P(), check_vma=check,
+    )  # fmt: skip
+    np.testing.assert_allclose(jax.jit(inner)(a, b), a @ b, rtol=1e-12, atol=1e-13)
+    of_a, of_b = jax.jit(jax.grad(lambda x, y: (inner(x, y) ** 2).sum(), argnums=(0, 1)))(a, b)
+    np.testing.assert_allclose(of_a, 2 * (a @ b) @ b.T, rtol=1e-11, atol=1e-12)
+    np.testing.assert_allclose(of_b, a.T @ (2 * (a @ b)), rtol=1e-11, atol=1e-12)
+
+
+def test_arrays_on_several_devices(mesh, rng):
+    a, b = made(rng, 20, 30), made(rng, 30, 10)
+    x, y = jax.device_put(a, NamedSharding(mesh, P("i", None))), jax.device_put(b, NamedSharding(mesh, P()))
+    np.testing.assert_array_equal(np.asarray(matmul(x, y, **FP64)), ozaki.matmul(a, b, **FP64))
+    with pytest.raises(ValueError, match=r"^a: lies on 4 devices; use ozaki.jax.matmul under jax.shard_map"):
+        ozaki.matmul(x, y)
+    one, other = (jax.device_put(z, device) for z, device in zip((a, b), jax.devices("cpu"), strict=False))
+    with pytest.raises(ValueError, match=r"^b: lies on .*, but another operand lies on .*; move one of them"):
+        ozaki.matmul(one, other)
