@@ -3,6 +3,8 @@
 from ozaki import reference, tensor_core
 from ozaki._accuracy import Accuracy
 from ozaki._api import gemm, matmul, plan, prepare
+from ozaki._contractions import einsum, tensordot
+from ozaki._emulation import Emulation, emulate
 from ozaki._plan import Plan
 from ozaki._power import matrix_power
 from ozaki._prepared import Prepared
@@ -17,6 +19,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Accuracy",
+    "Emulation",
     "MPArray",
     "Plan",
     "Prepared",
@@ -25,6 +28,8 @@ __all__ = [
     "__version__",
     "ascupy",
     "asnumpy",
+    "einsum",
+    "emulate",
     "gemm",
     "matmul",
     "matrix_power",
@@ -34,4 +39,5 @@ __all__ = [
     "reference",
     "residual",
     "tensor_core",
+    "tensordot",
 ]

@@ -101,8 +101,9 @@ def matmul(
     Parameters
     ----------
     a : array, shape (..., m, k) or (k,), float32, float64, complex64 or complex128, NumPy or CuPy, or an `MPArray`; or
-        a `Prepared` left operand. With `dtype`, integers and bools, too. A matrix of mpmath or python-flint counts as
-        the `MPArray` of its numbers.
+        a `Prepared` left operand. A tensor of PyTorch or a concrete array of JAX is taken, too, and gives one. Floats
+        of 16 bits count as float32. With `dtype`, integers and bools, too. A matrix of mpmath or python-flint counts
+        as the `MPArray` of its numbers.
     b : array, shape (..., k, n) or (k,), same library and device as `a`; or a `Prepared` right operand
     out : array, optional
         Of the result's shape and dtype, where the operands lie; overwritten and returned. It may overlap an operand. A

@@ -18,6 +18,9 @@ from ozaki.multiprecision.numbers import Numbers
 
 DTYPES = (*SIGNIFICAND_BITS, *COMPLEX)
 
+_HALVES = ("float16", "bfloat16")
+"""Formats of 16 bits, bfloat16 as the package ml_dtypes gives it to NumPy."""
+
 _NAMES = {key: name for name in DTYPES for key in (name, np.dtype(name))}
 """Names of the supported dtypes, by name and by NumPy dtype."""
 
@@ -186,6 +189,8 @@ _LONGEST = 2**40
 def as_array(name: str, x: Any, backend: Any) -> Any:
     """Convert x to an array of the backend; matrices of mpmath and python-flint to multiprecision numbers.
 
+    Floats of 16 bits become float32, which is exact.
+
     Raises
     ------
     TypeError, ValueError
@@ -199,7 +204,8 @@ def as_array(name: str, x: Any, backend: Any) -> Any:
         except ValueError as error:
             raise ValueError(f"{name}: {str(error).removeprefix('x: ')}") from None
     try:
-        return backend.asarray(x)
+        found = backend.asarray(x)
+        return found.astype(np.float32) if found.dtype.name in _HALVES else found
     except MemoryError:
         raise
     except Exception as error:  # an object's own conversion may raise anything

@@ -4,6 +4,7 @@ import ast
 import copy
 import dataclasses
 import doctest
+import importlib
 import inspect
 import pathlib
 import pickle
@@ -16,7 +17,11 @@ import pytest
 
 import ozaki
 
-FUNCTIONS = ["ascupy", "asnumpy", "gemm", "matmul", "matrix_power", "mparray", "plan", "prepare", "residual"]
+FUNCTIONS = [
+    "ascupy", "asnumpy", "einsum", "emulate", "gemm", "matmul", "matrix_power", "mparray", "plan", "prepare",
+    "residual", "tensordot",
+]  # fmt: skip
+CONTEXTS = ["Emulation"]
 CLASSES = ["Accuracy", "Plan", "Prepared", "Report", "Words"]
 ARRAYS = ["MPArray"]
 MODULES = ["reference", "tensor_core"]
@@ -27,6 +32,9 @@ REST = "engine='auto', reproducible=False"
 SIGNATURES = {
     "ascupy": "(x)",
     "asnumpy": "(x)",
+    "einsum": f"(subscripts, *operands, {CHOICES.removeprefix('*, ')}, {REST}, workspace_limit=None)",
+    "emulate": f"(accuracy=None, *, report=False, scheme='auto', slices=None, {REST}, workspace_limit=None)",
+    "tensordot": f"(a, b, axes=2, *, {CHOICES}, {REST}, workspace_limit=None)",
     "mparray": "(x, bits=None)",
     "matmul": f"(a, b, out=None, *, {CHOICES}, {REST}, workspace_limit=None, plan=None, dtype=None, "
     "return_report=False)",
@@ -91,11 +99,11 @@ FIELDS = {
 
 
 def test_the_public_names():
-    assert ozaki.__all__ == [*sorted(CLASSES + ARRAYS), "__version__", *sorted(FUNCTIONS + MODULES)]
+    assert ozaki.__all__ == [*sorted(CLASSES + ARRAYS + CONTEXTS), "__version__", *sorted(FUNCTIONS + MODULES)]
     for name in ozaki.__all__:
         assert hasattr(ozaki, name)
     public = [name for name, value in vars(ozaki).items() if name[0] != "_" and not inspect.ismodule(value)]
-    assert sorted(public) == sorted(CLASSES + ARRAYS + FUNCTIONS)
+    assert sorted(public) == sorted(CLASSES + ARRAYS + CONTEXTS + FUNCTIONS)
 
 
 WITHOUT_EXAMPLES = {"ascupy"}  # one would need a GPU
@@ -107,6 +115,16 @@ def test_examples_print_what_they_say(name):
     found = finder.find(getattr(ozaki, name), name, globs={"ozaki": ozaki})
     results = [doctest.DocTestRunner().run(examples) for examples in found]
     assert sum(each.attempted for each in results) > 0 == sum(each.failed for each in results)
+
+
+@pytest.mark.parametrize("name", ["jax", "torch"])
+def test_examples_of_frameworks_print_what_they_say(name):
+    pytest.importorskip(name, reason=f"{name} is not installed")
+    module = importlib.import_module(f"ozaki.{name}")
+    options = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+    for place in (module, *(getattr(module, each) for each in module.__all__)):
+        for examples in doctest.DocTestFinder(recurse=False).find(place, name, globs={"ozaki": ozaki}):
+            assert doctest.DocTestRunner(optionflags=options).run(examples).failed == 0
 
 
 def test_modules_come_with_the_package():
@@ -179,7 +197,8 @@ def test_docstrings_of_functions(name):
         assert f"\n{section}\n{'-' * len(section)}\n" in text, section
     parameters = text.split("\nParameters\n")[1].split("\n\n")[0]
     for parameter in inspect.signature(function).parameters.values():
-        shown = f"**{parameter.name}" if parameter.kind is parameter.VAR_KEYWORD else parameter.name
+        stars = {parameter.VAR_KEYWORD: "**", parameter.VAR_POSITIONAL: "*"}.get(parameter.kind, "")
+        shown = f"{stars}{parameter.name}"
         assert shown in parameters, parameter
 
 
@@ -205,7 +224,7 @@ def test_annotations_resolve():
 
 
 def test_importing_needs_neither_cupy_nor_the_extras():
-    missing = ["cupy", "scipy", "matplotlib", "pynvml", "threadpoolctl"]
+    missing = ["cupy", "jax", "matplotlib", "pynvml", "scipy", "threadpoolctl", "torch"]
     code = f"""
 import sys
 for name in {missing}:

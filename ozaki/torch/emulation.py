@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from ozaki._account import Account
 from ozaki._accuracy import Accuracy
 from ozaki._api import gemm, matmul
-from ozaki.torch.account import Account
 
 aten = torch.ops.aten
 

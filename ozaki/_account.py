@@ -40,7 +40,7 @@ class Entry:
         if self.bound is not None:
             proven = "no bound" if self.bound == inf else f"{self.measure} error <= {rounded_up(self.bound)}"
         sizes = f"{stack}({m} x {k}) ({k} x {n})"
-        return f"{self.count:>7}  {self.operator:<9}{sizes:<32}{self.dtype:<12}{self.how:<20}{proven}".rstrip()
+        return f"{self.count:>7}  {self.operator:<10}{sizes:<32}{self.dtype:<12}{self.how:<20}{proven}".rstrip()
 
 
 class Account:

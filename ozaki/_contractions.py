@@ -1,0 +1,314 @@
+"""`einsum` and `tensordot`: contractions of arrays, out of matrix products."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from math import prod
+from operator import index as integer_of
+from typing import Any
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_tuple
+
+from ozaki._accuracy import Accuracy
+from ozaki._api import matmul
+from ozaki._operands import as_array, dtype_of
+from ozaki.backends import backend_of
+from ozaki.interchange.calls import any_arrays
+from ozaki.multiprecision.limbs import library
+from ozaki.multiprecision.numbers import Numbers
+
+Multiply = Callable[[Any, Any], Any]
+"""Multiplies stacks of matrices, as `matmul` does."""
+
+
+@any_arrays("a", "b")
+def tensordot(
+    a: Any,
+    b: Any,
+    axes: int | tuple[Any, Any] = 2,
+    *,
+    accuracy: Accuracy | str | float | None = None,
+    scheme: str = "auto",
+    slices: int | None = None,
+    engine: str = "auto",
+    reproducible: bool = False,
+    workspace_limit: int | None = None,
+) -> Any:
+    """Sum products of two arrays over some of their axes, as `numpy.tensordot` does, to a named accuracy.
+
+    Parameters
+    ----------
+    a, b : arrays, as for `matmul`, of one library
+    axes : int or (axes of a, axes of b)
+        An int n: the last n axes of a, and the first n of b. Default: 2.
+    accuracy, scheme, slices, engine, reproducible, workspace_limit
+        As for `matmul`: it is one matrix product.
+
+    Returns
+    -------
+    array: the other axes of a, then those of b
+        Its bound is that of the product, with the sums over all contracted axes as inner dimension.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For axes that do not fit; else as `matmul`.
+
+    Examples
+    --------
+    >>> import numpy as np, ozaki
+    >>> ozaki.tensordot(np.ones((2, 3, 4)), np.ones((4, 3, 5)), axes=([1, 2], [1, 0]), accuracy="fp64").shape
+    (2, 5)
+    """
+    options = _options(accuracy, scheme, slices, engine, reproducible, workspace_limit)
+    backend = backend_of(("a", a), ("b", b))
+    return tensordot_by(_array("a", a, backend), _array("b", b, backend), axes, partial(matmul, **options))
+
+
+@any_arrays("operands")
+def _einsum(subscripts: str, operands: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    backend = backend_of(*((f"operand {place}", x) for place, x in enumerate(operands)))
+    arrays = [_array(f"operand {place}", x, backend) for place, x in enumerate(operands)]
+    return einsum_by(subscripts, arrays, partial(matmul, **options))
+
+
+def einsum(
+    subscripts: str,
+    *operands: Any,
+    accuracy: Accuracy | str | float | None = None,
+    scheme: str = "auto",
+    slices: int | None = None,
+    engine: str = "auto",
+    reproducible: bool = False,
+    workspace_limit: int | None = None,
+) -> Any:
+    """Evaluate Einstein's summation convention, as `numpy.einsum` does, out of products to a named accuracy.
+
+    Parameters
+    ----------
+    subscripts : str
+        As "bij,bjk->bik"; also with "...", and without "->".
+    *operands : arrays, as for `matmul`, of one library
+    accuracy, scheme, slices, engine, reproducible, workspace_limit
+        As for `matmul`, of each product.
+
+    Returns
+    -------
+    array
+        Two operands are multiplied by one matrix product, of which the bound holds; products without sums, as in
+        "i,i->i" or "i,j->ij", round once. More operands are contracted two at a time, in the order that
+        `numpy.einsum_path` names, and each result is rounded to its dtype. An axis that a single operand has, and the
+        result has not, is first summed by a product with ones.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For subscripts that do not fit the operands; else as `matmul`.
+
+    Examples
+    --------
+    >>> import numpy as np, ozaki
+    >>> a, b = np.ones((5, 2, 3)), np.ones((5, 3, 4))
+    >>> ozaki.einsum("bij,bjk->bki", a, b, accuracy="fp64").shape
+    (5, 4, 2)
+    """
+    if not isinstance(subscripts, str):
+        raise TypeError(f"subscripts: {type(subscripts).__name__}; expected a string, as 'ij,jk->ik'")
+    if not operands:
+        raise ValueError("operands: none; expected as many arrays as subscripts name")
+    return _einsum(subscripts, operands, _options(accuracy, scheme, slices, engine, reproducible, workspace_limit))
+
+
+def _options(
+    accuracy: Accuracy | str | float | None,
+    scheme: str,
+    slices: int | None,
+    engine: str,
+    reproducible: bool,
+    workspace_limit: int | None,
+) -> dict[str, Any]:
+    return {
+        "accuracy": accuracy, "scheme": scheme, "slices": slices, "engine": engine, "reproducible": reproducible,
+        "workspace_limit": workspace_limit,
+    }  # fmt: skip
+
+
+def _array(name: str, x: Any, backend: Any) -> Any:
+    """An operand as an array of floats or complex numbers of the backend.
+
+    Raises
+    ------
+    TypeError
+        If it is none.
+    """
+    found = as_array(name, x, backend)
+    if isinstance(found, Numbers):
+        raise TypeError(f"{name}: multiprecision numbers; expected an array of floats or complex numbers")
+    dtype_of(name, found)
+    return found
+
+
+# By a function that multiplies matrices ------------------------------------------------------------------------------
+
+
+def tensordot_by(a: Any, b: Any, axes: Any, multiply: Multiply) -> Any:
+    """`tensordot` by one call of `multiply`.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If the axes do not fit.
+    """
+    try:
+        count = integer_of(axes)
+    except TypeError:
+        of_a, of_b = axes
+        sums_a = normalize_axis_tuple(of_a, a.ndim, "axes of a")
+        sums_b = normalize_axis_tuple(of_b, b.ndim, "axes of b")
+    else:
+        if not 0 <= count <= min(a.ndim, b.ndim):
+            raise ValueError(f"axes: {count}; a has {a.ndim} axes, and b {b.ndim}")
+        sums_a, sums_b = tuple(range(a.ndim - count, a.ndim)), tuple(range(count))
+    sizes = [a.shape[axis] for axis in sums_a], [b.shape[axis] for axis in sums_b]
+    if sizes[0] != sizes[1]:
+        raise ValueError(f"axes: those of a have sizes {sizes[0]}, those of b {sizes[1]}; expected equal ones")
+    free_a = [axis for axis in range(a.ndim) if axis not in sums_a]
+    free_b = [axis for axis in range(b.ndim) if axis not in sums_b]
+    rows, columns = [a.shape[axis] for axis in free_a], [b.shape[axis] for axis in free_b]
+    left = a.transpose(*free_a, *sums_a).reshape(prod(rows), prod(sizes[0]))
+    right = b.transpose(*sums_b, *free_b).reshape(prod(sizes[0]), prod(columns))
+    return multiply(left, right).reshape((*rows, *columns))
+
+
+def einsum_by(subscripts: str, operands: Sequence[Any], multiply: Multiply) -> Any:
+    """`einsum` by calls of `multiply`.
+
+    Raises
+    ------
+    ValueError
+        If the subscripts do not fit the operands.
+    """
+    labels, result = _labels(subscripts, operands)
+    terms = [_diagonal(x, of) for x, of in zip(operands, labels, strict=True)]
+    for step in _path(labels, result, [x.shape for x in operands]):
+        chosen = [terms.pop(place) for place in sorted(step, reverse=True)]
+        term = chosen.pop()
+        while chosen:
+            other = chosen.pop()
+            kept = set(result).union(*(of for _, of in terms + chosen))
+            term = _contracted(term, other, kept, multiply)
+        terms.append(term)
+    c, of = _summed(terms[0], set(result), multiply)
+    return c.transpose([of.index(label) for label in result])
+
+
+Labels = tuple[Any, ...]
+"""The labels of an operand's axes: letters, and integers for those of "...", counted from the last."""
+
+
+def _labels(subscripts: str, operands: Sequence[Any]) -> tuple[list[Labels], Labels]:
+    """The labels of the operands and of the result.
+
+    Raises
+    ------
+    ValueError
+        If they do not fit.
+    """
+    text = subscripts.replace(" ", "")
+    inputs, arrow, output = text.partition("->")
+    names = inputs.split(",")
+    if len(names) != len(operands):
+        raise ValueError(f"subscripts: {subscripts!r} names {len(names)} operands, but there are {len(operands)}")
+    labels = [_of_operand(subscripts, name, x.ndim) for name, x in zip(names, operands, strict=True)]
+    sizes: dict[Any, int] = {}
+    for place, (of, x) in enumerate(zip(labels, operands, strict=True)):
+        for label, size in zip(of, x.shape, strict=True):
+            if sizes.setdefault(label, size) != size:
+                if isinstance(label, int) and 1 in (sizes[label], size):  # axes of "..." are broadcast
+                    sizes[label] = max(sizes[label], size) if 0 not in (sizes[label], size) else 0
+                    continue
+                raise ValueError(
+                    f"subscripts: axis {label!r} has size {size} in operand {place}, and {sizes[label]} before"
+                )
+    batch = sorted({label for of in labels for label in of if isinstance(label, int)})
+    if arrow:
+        head, dots, tail = output.partition("...")
+        result = (*head, *(batch if dots else ()), *tail)
+    else:
+        letters = [letter for name in names for letter in name if letter != "."]
+        result = (*batch, *sorted(letter for letter in set(letters) if letters.count(letter) == 1))
+    known = {label for of in labels for label in of}
+    if len(set(result)) < len(result) or not set(result) <= known:
+        raise ValueError(f"subscripts: {subscripts!r}; expected each axis of the result once, out of those of operands")
+    if arrow and batch and not any(isinstance(label, int) for label in result):
+        raise ValueError(f"subscripts: {subscripts!r}; expected '...' in the result, too")
+    return labels, result
+
+
+def _of_operand(subscripts: str, name: str, ndim: int) -> Labels:
+    head, dots, tail = name.partition("...")
+    count = ndim - len(head) - len(tail)
+    if not (head + tail).isalpha() and head + tail:
+        raise ValueError(f"subscripts: {subscripts!r}; expected letters, '...', ',' and '->'")
+    if count < 0 or (count and not dots):
+        raise ValueError(f"subscripts: {name!r} does not fit an operand of {ndim} axes")
+    return (*head, *range(-count, 0), *tail)
+
+
+def _path(labels: list[Labels], result: Labels, shapes: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
+    """Which operands are contracted, step by step: their places among those that are left, and the result the last."""
+    if len(labels) < 3:
+        return [tuple(range(len(labels)))]
+    names = {label: chr(ord("a") + place) for place, label in enumerate({x for of in labels for x in of})}
+    text = ",".join("".join(names[label] for label in of) for of in labels)
+    shaped = [np.broadcast_to(np.float64(0), shape) for shape in shapes]
+    path, _ = np.einsum_path(f"{text}->{''.join(names[label] for label in result)}", *shaped, optimize="greedy")
+    steps: list[tuple[int, ...]] = path[1:]
+    return steps
+
+
+Term = tuple[Any, Labels]
+"""An array and the labels of its axes."""
+
+
+def _diagonal(x: Any, of: Labels) -> Term:
+    """The diagonal along axes of one label."""
+    while len(set(of)) < len(of):
+        first, second = next((i, j) for j in range(len(of)) for i in range(j) if of[i] == of[j])
+        x = x.diagonal(axis1=first, axis2=second)
+        of = (*(label for place, label in enumerate(of) if place not in (first, second)), of[first])
+    return x, of
+
+
+def _summed(term: Term, kept: set[Any], multiply: Multiply) -> Term:
+    """The sums along axes whose labels are not kept: a product with ones."""
+    x, of = term
+    sums = [axis for axis, label in enumerate(of) if label not in kept]
+    if not sums:
+        return term
+    free = [axis for axis in range(x.ndim) if axis not in sums]
+    sizes, length = [x.shape[axis] for axis in free], prod(x.shape[axis] for axis in sums)
+    rows = x.transpose(*free, *sums).reshape(prod(sizes), length)
+    return multiply(rows, library(x).ones((length, 1), x.dtype)).reshape(tuple(sizes)), tuple(of[axis] for axis in free)
+
+
+def _contracted(first: Term, second: Term, kept: set[Any], multiply: Multiply) -> Term:
+    """The product of two arrays, summed over the labels that both have and nobody keeps."""
+    a, of_a = _summed(first, kept | set(second[1]), multiply)
+    b, of_b = _summed(second, kept | set(of_a), multiply)
+    batch = [label for label in of_a if label in of_b and label in kept]
+    sums = [label for label in of_a if label in of_b and label not in kept]
+    free_a, free_b = ([label for label in of if label not in batch + sums] for of in (of_a, of_b))
+    labels = (*batch, *free_a, *free_b)
+    a = a.transpose([of_a.index(label) for label in (*batch, *free_a, *sums)])
+    b = b.transpose([of_b.index(label) for label in (*batch, *sums, *free_b)])
+    count, rows, columns = len(batch), a.shape[len(batch) : len(batch) + len(free_a)], b.shape[len(batch) + len(sums) :]
+    if not sums:
+        b = b.reshape((*b.shape[:count], *(1,) * len(rows), *columns))
+        return a.reshape((*a.shape, *(1,) * len(free_b))) * b, labels
+    length = prod(b.shape[count : count + len(sums)])
+    left, right = (*a.shape[:count], prod(rows), length), (*b.shape[:count], length, prod(columns))
+    c = multiply(a.reshape(left), b.reshape(right))
+    return c.reshape((*c.shape[:-2], *rows, *columns)), labels

@@ -1,0 +1,225 @@
+"""`einsum` and `tensordot`, and NumPy's and CuPy's functions under `emulate`."""
+
+import threading
+
+import numpy as np
+import pytest
+
+import ozaki
+from ozaki import einsum, emulate, tensordot
+
+FP64 = {"accuracy": "fp64", "reproducible": True}
+
+
+@pytest.fixture(params=["numpy", pytest.param("cupy", marks=pytest.mark.gpu)])
+def xp(request):
+    return pytest.importorskip(request.param, reason="a real device needs CuPy")
+
+
+def host(x):
+    return x.get() if hasattr(x, "get") else np.asarray(x)
+
+
+def made(xp, rng, shapes, dtype="f8"):
+    real = [rng.standard_normal(shape) for shape in shapes]
+    return [xp.asarray((x + 1j * rng.standard_normal(x.shape) if dtype[0] == "c" else x).astype(dtype)) for x in real]
+
+
+EINSUMS = [
+    ("ij,jk->ik", (3, 4), (4, 5)),
+    ("ij,jk", (3, 4), (4, 5)),
+    ("ki,jk", (4, 3), (5, 4)),
+    ("bij,bjk->bki", (2, 3, 4), (2, 4, 5)),
+    (" b i j , b j k -> b k i ", (2, 3, 4), (2, 4, 5)),
+    ("...ij,jk->...ik", (2, 6, 3, 4), (4, 5)),
+    ("...ij,...jk->ik...", (2, 1, 3, 4), (6, 4, 5)),
+    ("i...,i...->...", (3, 4), (3, 4)),
+    ("i...,i...", (3, 4), (3, 4)),
+    ("ii->i", (4, 4)),
+    ("ii", (4, 4)),
+    ("iji->j", (4, 3, 4)),
+    ("ij->ji", (3, 4)),
+    ("ij->j", (3, 4)),
+    ("ij->", (3, 4)),
+    ("ij,jk->k", (3, 4), (4, 5)),
+    ("iij,jk->ik", (3, 3, 4), (4, 5)),
+    ("i,i->i", (3,), (3,)),
+    ("i,j->ji", (3,), (4,)),
+    ("i,i", (3,), (3,)),
+    (",i->i", (), (3,)),
+    ("ijk,kjl->il", (3, 4, 5), (5, 4, 2)),
+    ("ab,bc,cd->ad", (3, 4), (4, 5), (5, 6)),
+    ("a,b,c->abc", (3,), (4,), (5,)),
+    ("ab,ac,ad->abcd", (3, 4), (3, 5), (3, 6)),
+    ("abc,cde,be,ad->", (3, 4, 5), (5, 6, 2), (4, 2), (3, 6)),
+    ("ij,jk->ik", (0, 4), (4, 5)),
+    ("ij,jk->ik", (3, 0), (0, 5)),
+]
+
+
+@pytest.mark.parametrize("case", EINSUMS, ids=str)
+@pytest.mark.parametrize("dtype", ["f8", "c16"])
+def test_einsum_is_numpys(xp, rng, case, dtype):
+    subscripts, *shapes = case
+    operands = made(xp, rng, shapes, dtype)
+    found, wanted = einsum(subscripts, *operands, accuracy=60), np.einsum(subscripts, *map(host, operands))
+    assert found.shape == wanted.shape and found.dtype == wanted.dtype
+    np.testing.assert_allclose(host(found), wanted, rtol=1e-11, atol=1e-13)
+
+
+def test_two_operands_are_one_product(xp, rng):
+    a, b = made(xp, rng, [(2, 3, 40), (2, 40, 5)])
+    wanted = ozaki.matmul(a, b, **FP64)
+    assert (host(einsum("bij,bjk->bik", a, b, **FP64)) == host(wanted)).all()
+    assert (host(tensordot(a[0], b[0], 1, **FP64)) == host(wanted[0])).all()
+    assert (host(einsum("bji,bjk->bik", a.swapaxes(1, 2), b, **FP64)) == host(wanted)).all()
+
+
+@pytest.mark.parametrize(
+    "axes", [1, 0, ([0, 1], [1, 0]), (1, 0), (-2, -3), ([], []), ((0,), (1,))], ids=str
+)  # fmt: skip
+def test_tensordot_is_numpys(xp, rng, axes):
+    a, b = made(xp, rng, [(3, 4, 4), (4, 3, 2)])
+    try:
+        wanted = np.tensordot(host(a), host(b), axes)
+    except ValueError:
+        with pytest.raises(ValueError, match=r"^axes: those of a have sizes"):
+            tensordot(a, b, axes)
+        return
+    found = tensordot(a, b, axes, accuracy=60)
+    assert found.shape == wanted.shape
+    np.testing.assert_allclose(host(found), wanted, rtol=1e-12, atol=1e-13)
+
+
+BAD = {
+    "no string": (lambda a: einsum([0, 1], a), TypeError, "subscripts: list; expected a string"),
+    "no operands": (lambda a: einsum("ij"), ValueError, "operands: none"),
+    "too few": (lambda a: einsum("ij,jk", a), ValueError, "subscripts: 'ij,jk' names 2 operands, but there are 1"),
+    "axes": (lambda a: einsum("ijk", a), ValueError, "subscripts: 'ijk' does not fit an operand of 2 axes"),
+    "fewer axes": (lambda a: einsum("i", a), ValueError, "subscripts: 'i' does not fit an operand of 2 axes"),
+    "sizes": (lambda a: einsum("ij,jk", a, a[:2]), ValueError, "subscripts: axis 'j' has size 2 in operand 1, and 3"),
+    "unknown": (lambda a: einsum("ij->k", a), ValueError, "subscripts: 'ij->k'; expected each axis of the result once"),
+    "twice": (lambda a: einsum("ij->ii", a), ValueError, "subscripts: 'ij->ii'; expected each axis of the result once"),
+    "letters": (lambda a: einsum("i1->i", a), ValueError, "subscripts: 'i1->i'; expected letters"),
+    "dots": (lambda a: einsum("...j->j", a), ValueError, r"subscripts: '...j->j'; expected '\.\.\.' in the result"),
+    "integers": (lambda a: einsum("ij,jk", a.astype(int), a), TypeError, "operand 0: dtype int64 is not supported"),
+    "multiprecision": (lambda a: einsum("ij", ozaki.mparray([[1]])), TypeError, "operand 0: multiprecision numbers"),
+    "many axes": (lambda a: tensordot(a, a, 3), ValueError, "axes: 3; a has 2 axes, and b 2"),
+    "other axes": (lambda a: tensordot(a, a, (2, 0)), ValueError, "axes of a"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_what_is_refused(case):
+    call, error, message = BAD[case]
+    with pytest.raises(error, match=f"^{message}"):
+        call(np.ones((3, 3)))
+
+
+def test_sixteen_bits_are_float32(xp, rng):
+    a, b = made(xp, rng, [(5, 40), (40, 3)], "f2")
+    c = ozaki.matmul(a, b, reproducible=True)
+    assert c.dtype == np.float32
+    assert (c == ozaki.matmul(a.astype("f4"), b.astype("f4"), reproducible=True)).all()
+    assert ozaki.matmul(a, b.astype("f8")).dtype == np.float64
+
+
+def test_bfloat16_of_numpy(rng):
+    ml_dtypes = pytest.importorskip("ml_dtypes", reason="ml_dtypes is not installed")
+    a = rng.standard_normal((5, 40)).astype(ml_dtypes.bfloat16)
+    c = ozaki.matmul(a, a.T, reproducible=True)
+    assert c.dtype == np.float32 and (c == ozaki.matmul(a.astype("f4"), a.T.astype("f4"), reproducible=True)).all()
+
+
+# emulate -------------------------------------------------------------------------------------------------------------
+
+PROGRAMS = {
+    "matmul": lambda xp, a, b, s: xp.matmul(a, b),
+    "stacks": lambda xp, a, b, s: xp.matmul(s, s.swapaxes(1, 2)),
+    "matmul of vectors": lambda xp, a, b, s: xp.matmul(a[0], b[:, 0]),
+    "dot": lambda xp, a, b, s: xp.dot(a, b),
+    "dot of vectors": lambda xp, a, b, s: xp.dot(a[0], b[:, 0]),
+    "dot of stacks": lambda xp, a, b, s: xp.dot(s, s.swapaxes(1, 2)),
+    "vdot": lambda xp, a, b, s: xp.vdot(a, a[::-1]),
+    "inner": lambda xp, a, b, s: xp.inner(a, b.T),
+    "tensordot": lambda xp, a, b, s: xp.tensordot(s, s, axes=([0, 1], [0, 1])),
+    "einsum": lambda xp, a, b, s: xp.einsum("ij,jk->ki", a, b),
+    "einsum of three": lambda xp, a, b, s: xp.einsum("ij,jk,lk->il", a, b, b, optimize=True),
+    "multi_dot": lambda xp, a, b, s: np.linalg.multi_dot([a, b, a, b[:, 0]]) if xp is np else xp.dot(a, b),
+    "out": lambda xp, a, b, s: xp.matmul(a, b, out=xp.empty((4, 4), a.dtype)),
+}
+
+
+@pytest.mark.parametrize("dtype", ["f8", "c16"])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_programs_under_emulation(xp, rng, name, dtype):
+    operands = made(xp, rng, [(4, 7), (7, 4), (3, 4, 5)], dtype)
+    program = PROGRAMS[name]
+    wanted = program(xp, *operands)
+    with emulate(accuracy=70, reproducible=True, report=True) as run:
+        found = program(xp, *operands)
+    np.testing.assert_allclose(host(found), host(wanted), rtol=1e-12, atol=1e-13)
+    assert type(found) is type(wanted) and run.account.products >= 1 and not run.account.left
+    assert 0 < run.account.bound < 2e-16 and "residues" in str(run)
+
+
+def test_bits_are_those_of_matmul_and_everything_is_undone(xp, rng):
+    a, b = made(xp, rng, [(9, 40), (40, 7)])
+    functions = [getattr(xp, name) for name in ("matmul", "dot", "vdot", "inner", "tensordot", "einsum")]
+    with emulate(**FP64) as outer:
+        found = xp.dot(a, b)
+        with emulate(accuracy="fp32", reproducible=True) as inner:
+            xp.matmul(a, b)
+            with pytest.raises(ValueError, match=r"^b: shape \(9, 40\) does not fit a"):
+                xp.dot(a, a)
+        xp.dot(a, b)
+    assert (found == ozaki.matmul(a, b, **FP64)).all()
+    assert (outer.account.products, inner.account.products) == (2, 1)
+    assert functions == [getattr(xp, name) for name in ("matmul", "dot", "vdot", "inner", "tensordot", "einsum")]
+    with pytest.raises(RuntimeError, match="entered already"), outer, outer:
+        pass
+    assert xp.dot is functions[1]
+
+
+def test_what_is_left_alone_is_said(rng):
+    a = rng.standard_normal((4, 4))
+    with emulate(accuracy="fp64") as run:
+        assert np.dot(a.astype(int), 2).dtype == int
+        assert np.dot(a, 2.0).shape == (4, 4) and np.matmul(a.astype("f2"), a.astype("f2")).dtype == np.float16
+        assert np.einsum(a, [0, 1], a, [1, 2]).shape == (4, 4) and np.dot([1.0, 2.0], [3.0, 4.0]) == 11
+        assert np.matmul(a, a, dtype="f4", casting="same_kind").dtype == np.float32
+        assert np.matmul.nin == 2 and (a @ a).shape == (4, 4)
+    left = run.account.left
+    assert (
+        run.account.products == 0
+        and left[("matmul", "dtype float16")] == 1 == left[("dot", "an operand of type float")]
+    )
+    assert ("matmul", "option dtype") in left or ("matmul", "option casting") in left
+
+
+def test_the_library_itself_is_not_emulated(rng):
+    a = rng.standard_normal((4, 4))
+    with emulate(accuracy="fp64") as run:
+        c = ozaki.matmul(a, a, accuracy="dd")
+        einsum("ij,jk", a, a)
+    assert run.account.products == 0 and (c == ozaki.matmul(a, a, accuracy="dd")).all()
+
+
+def test_other_threads_are_emulated_too(rng):
+    a, found = rng.standard_normal((4, 4)), []
+    with emulate(accuracy="fp64") as run:
+        thread = threading.Thread(target=lambda: found.append(np.matmul(a, a)))
+        thread.start()
+        thread.join()
+    assert run.account.products == 1 and len(found) == 1
+
+
+@pytest.mark.gpu
+def test_operators_of_cupy(rng):
+    cp = pytest.importorskip("cupy", reason="a real device needs CuPy")
+    a, b = made(cp, rng, [(9, 40), (40, 7)])
+    with emulate(**FP64) as run:
+        found, other = a @ b, a.dot(b)
+    wanted = ozaki.matmul(a, b, **FP64)
+    assert (found == wanted).all() and (other == wanted).all() and run.account.products == 2
+    assert type(a @ b) is cp.ndarray and run.account.products == 2
