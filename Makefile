@@ -1,4 +1,4 @@
-# make demo, make test: everything on a fresh machine with Python 3.11 or newer.
+# make demo, make test: everything on a fresh machine with Python 3.11 or newer. make wheel: with compiled kernels.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -12,7 +12,7 @@ GPU := $(if $(filter-out 9 10 11,$(CUDA)),$(comma)cuda1$(if $(filter 12,$(CUDA))
 # Tests run in one process per core, so that each needs one BLAS thread only.
 TEST := OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal
 
-.PHONY: demo test lint format clean
+.PHONY: demo test lint format clean wheel
 
 demo: $(VENV)/.demo
 	$(BIN)/ozaki demo
@@ -28,6 +28,10 @@ lint: $(VENV)/.dev
 format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+wheel: $(VENV)/.dev
+	$(BIN)/python -m building.pack_kernels
+	$(BIN)/python -m build --wheel --no-isolation
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache

@@ -239,6 +239,24 @@ def verify(
         raise typer.Exit(1)
 
 
+@app.command(name="compile")
+def compile_kernels(as_json: JsonOption = False) -> None:
+    """Compile the kernels of common products for this machine's GPU, so that no product waits for the compiler."""
+    pick_device(Device.gpu)
+    from ozaki.backends.cupy.program.compiling import compile_common
+
+    start, left = time.perf_counter(), compile_common()
+    count = next(left)
+    with progress(as_json, count) as step:
+        for remaining in left:
+            step(f"compiling, {remaining} left")
+    seconds = time.perf_counter() - start
+    if as_json:
+        print_json({"kernels": count, "seconds": seconds})
+    else:
+        out.print(f"{count} kernels, {seconds:.3g} s")
+
+
 @app.command()
 def info(as_json: JsonOption = False) -> None:
     """Print versions, devices and engines."""

@@ -314,6 +314,7 @@ def install(capability: str) -> None:
         return _kernel(file, function, tuple(sorted(macros.items())))
 
     mock.patch.object(compiling, "kernel", kernel).start()
+    mock.patch.object(compiling, "compile_together", return_value=None).start()
     from ozaki.backends.cupy.program import driver
 
     mock.patch.object(driver, "launcher", Launcher).start()

@@ -1,18 +1,26 @@
-"""Compile the CUDA sources at run time with NVRTC, and keep the result on disk."""
+"""Compiled kernels: those that came with the package, those on disk, and the others, which NVRTC compiles now."""
 
 from __future__ import annotations
 
 import os
+import re
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any
+from zipfile import ZipFile
 
 from ozaki.backends.cupy import devices
+from ozaki.backends.cupy.program.kernels import Kernel
 
 _PLACES = (Path(__file__).parents[3] / "kernels", Path(__file__).parents[4] / "kernels")
 """Where the CUDA sources may be: inside the package as a wheel installs it; at the top of a checkout."""
+
+PACKED = "compiled"
+"""The folder beside the sources that holds kernels which came compiled: an archive for each architecture."""
 
 Definitions = tuple[tuple[str, str | int], ...]
 """(name, value) of macros, sorted."""
@@ -39,39 +47,43 @@ def options(macros: Definitions, architecture: str) -> tuple[str, ...]:
     return ("-std=c++17", f"-I{folder()}", f"--gpu-architecture={architecture}", *defined)
 
 
-def _cache() -> Path:
-    """CuPy's folder of compiled kernels."""
-    return Path(os.environ.get("CUPY_CACHE_DIR", "~/.cupy/kernel_cache")).expanduser()
-
-
 @cache
 def _headers() -> bytes:
     return b"".join(header.read_bytes() for header in sorted(folder().rglob("*.cuh")))
 
 
-@cache
-def _cubin(name: str, macros: Definitions, target: str) -> Path:
-    """The file of a compiled kernel, from the cache on disk (CuPy's folder) or else compiled now.
+def key(name: str, macros: Definitions, architecture: str, compiler: str = "") -> str:
+    """What tells a compiled kernel from all others: its sources and headers, macros, architecture and compiler."""
+    described = repr((macros, architecture, compiler)).encode()
+    return sha256((folder() / name).read_bytes() + _headers() + described).hexdigest()[:32]
 
-    CuPy's own compilation is not used: it would flush float32 subnormals, overlook changes of included headers, and
-    leave out the instructions that Hopper alone has.
-    """
-    from cupy.cuda import nvrtc
 
-    source = (folder() / name).read_text()
-    described = repr((nvrtc.getVersion(), options(macros, target))).encode()
-    key = sha256(source.encode() + _headers() + described).hexdigest()
-    place = _cache() / f"ozaki_{Path(name).stem}_{key[:32]}.cubin"
-    if place.is_file():
-        return place
-    program = nvrtc.createProgram(source, name, (), ())
-    try:
-        nvrtc.compileProgram(program, options(macros, target))
-        cubin = nvrtc.getCUBIN(program)
-    except nvrtc.NVRTCError as error:
-        raise RuntimeError(f"{name} does not compile for {target}: {nvrtc.getProgramLog(program)}") from error
-    finally:
-        nvrtc.destroyProgram(program)
+def common(architecture: str) -> list[tuple[str, Definitions]]:
+    """Files and macros of the kernels that common products need, those that run on an architecture (common.txt)."""
+    found = []
+    for line in (folder() / "common.txt").read_text(encoding="ascii").splitlines():
+        file, *macros = line.split()
+        if file == "#" or (file in _HOPPER_ALONE or file.endswith("_sm90.cu")) > (architecture == "sm_90a"):
+            continue
+        pairs = (macro.split("=") for macro in macros)
+        found.append((file, tuple((name, int(x) if x.lstrip("-").isdecimal() else x) for name, x in pairs)))
+    return found
+
+
+_HOPPER_ALONE = ("conversion/split_quadrants.cu", "hardware/halves.cu")
+"""Files of kernels for Hopper whose names do not say so."""
+
+
+# Files ---------------------------------------------------------------------------------------------------------------
+
+
+def _cache() -> Path:
+    """CuPy's folder of compiled kernels."""
+    return Path(os.environ.get("CUPY_CACHE_DIR", "~/.cupy/kernel_cache")).expanduser()
+
+
+def _write(place: Path, cubin: bytes) -> Path:
+    """Write a file that other processes may read, or write, at the same time."""
     place.parent.mkdir(parents=True, exist_ok=True)
     with NamedTemporaryFile(dir=place.parent, delete=False) as file:
         file.write(cubin)
@@ -80,10 +92,77 @@ def _cubin(name: str, macros: Definitions, target: str) -> Path:
 
 
 @cache
+def _archives() -> dict[str, ZipFile]:
+    """The archives that came with the package, by architecture."""
+    return {path.stem: ZipFile(path) for path in sorted((folder() / PACKED).glob("sm_*.zip"))}
+
+
+def _packed_for(target: str) -> list[str]:
+    """Architectures whose packed kernels a device runs: its own, and older ones of the same generation."""
+    found = re.fullmatch(r"sm_(\d+)(\d)([a-z]?)", target)
+    assert found is not None
+    generation, minor, suffix = found.groups()
+    older = [] if suffix else [f"sm_{generation}{lower}" for lower in range(int(minor) - 1, -1, -1)]
+    return [name for name in (target, *older) if name in _archives()]
+
+
+@cache
+def _packed(name: str, macros: Definitions, target: str) -> Path | None:
+    """The file of a kernel that came compiled; None if it did not."""
+    for architecture in _packed_for(target):
+        of = key(name, macros, architecture)
+        place = _cache() / f"ozaki_{Path(name).stem}_{of}.cubin"
+        if place.is_file():
+            return place
+        try:
+            return _write(place, _archives()[architecture].read(of))
+        except KeyError:
+            continue
+    return None
+
+
+@cache
+def _compiled(name: str, macros: Definitions, target: str) -> Path:
+    """The file of a kernel that NVRTC compiled, now if it is not in the cache on disk (CuPy's folder).
+
+    CuPy's own compilation is not used: it would flush float32 subnormals, overlook changes of included headers, and
+    leave out the instructions that Hopper alone has.
+    """
+    from cupy.cuda import nvrtc
+
+    place = _cache() / f"ozaki_{Path(name).stem}_{key(name, macros, target, repr(nvrtc.getVersion()))}.cubin"
+    if place.is_file():
+        return place
+    program = nvrtc.createProgram((folder() / name).read_text(), name, (), ())
+    try:
+        nvrtc.compileProgram(program, options(macros, target))
+        cubin = nvrtc.getCUBIN(program)
+    except nvrtc.NVRTCError as error:
+        raise RuntimeError(f"{name} does not compile for {target}: {nvrtc.getProgramLog(program)}") from error
+    finally:
+        nvrtc.destroyProgram(program)
+    return _write(place, cubin)
+
+
+def _file(name: str, macros: Definitions, target: str) -> Path:
+    return _packed(name, macros, target) or _compiled(name, macros, target)
+
+
+# Kernels -------------------------------------------------------------------------------------------------------------
+
+
+@cache
 def _function(device: int, name: str, function: str, macros: Definitions) -> Any:
     import cupy
+    from cupy.cuda import driver
 
-    return cupy.RawModule(path=str(_cubin(name, macros, devices.numbered(device).architecture))).get_function(function)
+    target = devices.numbered(device).architecture
+    found = cupy.RawModule(path=str(_file(name, macros, target))).get_function(function)
+    try:
+        _ = found.kernel  # loads the file
+    except driver.CUDADriverError:  # a driver that is older than the compiler of the packed kernel
+        found = cupy.RawModule(path=str(_compiled(name, macros, target))).get_function(function)
+    return found
 
 
 def kernel(name: str, function: str, **macros: str | int) -> Any:
@@ -91,3 +170,33 @@ def kernel(name: str, function: str, **macros: str | int) -> Any:
     import cupy
 
     return _function(cupy.cuda.runtime.getDevice(), name, function, tuple(sorted(macros.items())))
+
+
+_seen: set[tuple[str, str, Definitions]] = set()
+"""Kernels whose files were made or found, by architecture, file and macros."""
+
+
+def compile_common() -> Iterator[int]:
+    """Make the files of all kernels that common products need on the current device.
+
+    Yields how many there are, and then, after each of them, how many are left.
+    """
+    target = devices.current().architecture
+    wanted = common(target)
+    yield len(wanted)
+    with ThreadPoolExecutor(os.cpu_count() or 1) as threads:
+        for done, _ in enumerate(threads.map(lambda each: _file(each[0], each[1], target), wanted), 1):
+            yield len(wanted) - done
+
+
+def compile_together(kernels: Iterable[Kernel]) -> None:
+    """Make the files of kernels for the current device, those that NVRTC has to compile at the same time."""
+    target = devices.current().architecture
+    wanted = {(target, kernel.file, tuple(sorted(kernel.macros.items()))) for kernel in kernels} - _seen
+    _seen.update(wanted)
+    missing = [(name, macros) for _, name, macros in wanted if _packed(name, macros, target) is None]
+    if len(missing) < 2:
+        return
+    with ThreadPoolExecutor(min(len(missing), os.cpu_count() or 1)) as threads:
+        for _ in threads.map(lambda each: _compiled(each[0], each[1], target), missing):
+            pass

@@ -8,7 +8,7 @@ from typing import Any
 import cupy as cp
 from cupy.cuda import runtime
 
-from ozaki.backends.cupy.program import launches
+from ozaki.backends.cupy.program import compiling, launches
 from ozaki.backends.cupy.program.arrays import Array, Buffer, Place
 from ozaki.backends.cupy.program.calls import calls_of, on_host
 from ozaki.backends.cupy.program.kernels import Kernel
@@ -46,6 +46,7 @@ class FirstCall:
 
     def run(self, part: Program) -> None:
         """Start all steps of a part; does not wait for them."""
+        compiling.compile_together(step.kernel for step in part.steps if isinstance(step, Launch))
         device = runtime.getDevice()
         streams = addresses(device if part.uses_side_streams else None)
         taken: list[tuple[list[launches.Block], launches.Block]] = []

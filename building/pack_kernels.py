@@ -1,0 +1,61 @@
+"""Compile the kernels of common products, for the wheel: `python -m building.pack_kernels [ARCHITECTURE...]`.
+
+kernels/common.txt lists them. For each architecture an archive is written, kernels/compiled/sm_90a.zip, which
+`ozaki.backends.cupy.program.compiling` finds. NVRTC compiles without a GPU; it comes with
+`pip install nvidia-cuda-nvrtc cuda-bindings`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from concurrent.futures import ProcessPoolExecutor
+from zipfile import ZIP_DEFLATED, ZipFile
+
+from ozaki.backends.cupy.program.compiling import PACKED, Definitions, common, folder, key, options
+
+ARCHITECTURES = ("sm_75", "sm_80", "sm_90a", "sm_100", "sm_120")
+"""The oldest of each generation that kernels run on: newer ones of a generation run what is compiled for it."""
+
+
+def compiled(kernel: tuple[str, Definitions], architecture: str) -> tuple[str, bytes]:
+    """The key of a kernel, and its machine code."""
+    from cuda.bindings import nvrtc
+
+    name, macros = kernel
+    source = (folder() / name).read_bytes()
+    status, program = nvrtc.nvrtcCreateProgram(source, name.encode(), 0, [], [])
+    chosen = [option.encode() for option in options(macros, architecture)]
+    (status,) = nvrtc.nvrtcCompileProgram(program, len(chosen), chosen)
+    if status:
+        _, size = nvrtc.nvrtcGetProgramLogSize(program)
+        log = bytearray(size)
+        nvrtc.nvrtcGetProgramLog(program, log)
+        raise RuntimeError(f"{name} does not compile for {architecture}: {log.decode()}")
+    _, size = nvrtc.nvrtcGetCUBINSize(program)
+    cubin = bytearray(size)
+    nvrtc.nvrtcGetCUBIN(program, cubin)
+    nvrtc.nvrtcDestroyProgram(program)
+    return key(name, macros, architecture), bytes(cubin)
+
+
+def pack(architecture: str, processes: int) -> None:
+    """Write the archive of an architecture."""
+    kernels = common(architecture)
+    place = folder() / PACKED / f"{architecture}.zip"
+    place.parent.mkdir(exist_ok=True)
+    with ProcessPoolExecutor(processes) as pool, ZipFile(place, "w", ZIP_DEFLATED, compresslevel=9) as archive:
+        for done, (name, cubin) in enumerate(pool.map(compiled, kernels, [architecture] * len(kernels)), 1):
+            archive.writestr(name, cubin)
+            print(f"\r{architecture}: {done} of {len(kernels)} kernels", end="", file=sys.stderr, flush=True)
+    print(f", {place.stat().st_size / 1e6:.1f} MB", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("architectures", nargs="*", default=ARCHITECTURES, help=f"default: {' '.join(ARCHITECTURES)}")
+    parser.add_argument("--processes", type=int, default=os.cpu_count())
+    chosen = parser.parse_args()
+    for each in chosen.architectures:
+        pack(each, chosen.processes)

@@ -1,0 +1,79 @@
+"""Kernels that come compiled: which, where they are found, and that they are those of the sources."""
+
+import re
+import zipfile
+
+import pytest
+
+from ozaki.backends.cupy.program import compiling
+
+ARCHITECTURES = ["sm_75", "sm_80", "sm_86", "sm_90a", "sm_100", "sm_120"]
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_the_list_names_kernels_that_there_are(architecture):
+    listed = compiling.common(architecture)
+    assert len(listed) > 300 and len(set(listed)) == len(listed)
+    assert any(file.endswith("_sm90.cu") for file, _ in listed) == (architecture == "sm_90a")
+    for file in {file for file, _ in listed}:
+        text = (compiling.folder() / file).read_text(encoding="utf-8")
+        for macros in (dict(values) for of, values in listed if of == file):
+            unknown = [name for name in macros if not re.search(rf"\b{name}\b", text) and not _in_headers(name)]
+            assert not unknown, (file, unknown)
+
+
+def _in_headers(name):
+    return any(
+        re.search(rf"\b{name}\b", path.read_text(encoding="utf-8")) for path in compiling.folder().rglob("*.cuh")
+    )
+
+
+def test_keys_tell_kernels_apart():
+    listed = compiling.common("sm_90a")[:40]
+    keys = [compiling.key(*each, architecture) for each in listed for architecture in ("sm_80", "sm_90a")]
+    assert len(set(keys)) == len(keys)
+    assert compiling.key(*listed[0], "sm_80", "13.0") != compiling.key(*listed[0], "sm_80")
+
+
+@pytest.fixture
+def packed(tmp_path, monkeypatch):
+    """Archives of two architectures, each with the first kernel of the list; empties what was found before."""
+    (name, macros), *_ = compiling.common("sm_80")
+    for architecture in ("sm_80", "sm_90a"):
+        path = tmp_path / f"{architecture}.zip"
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr(compiling.key(name, macros, architecture), architecture.encode())
+    monkeypatch.setenv("CUPY_CACHE_DIR", str(tmp_path / "cache"))
+    archives = {path.stem: zipfile.ZipFile(path) for path in tmp_path.glob("*.zip")}
+    monkeypatch.setattr(compiling, "_archives", lambda: archives)
+    compiling._packed.cache_clear()
+    yield name, macros
+    compiling._packed.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("target", "found"),
+    [("sm_80", "sm_80"), ("sm_86", "sm_80"), ("sm_90a", "sm_90a"), ("sm_75", None), ("sm_100", None)],
+)
+def test_a_device_gets_its_own_kernel_or_an_older_one_of_its_generation(packed, target, found):
+    place = compiling._packed(*packed, target)
+    assert (place.read_text() if place else None) == found
+    if place:
+        assert place.parent.name == "cache" and compiling._packed.__wrapped__(*packed, target) == place
+
+
+def test_a_kernel_that_is_not_packed_is_compiled(packed):
+    name, macros = packed
+    assert compiling._packed(name, (*macros, ("MORE", 1)), "sm_80") is None
+
+
+@pytest.mark.gpu
+def test_common_kernels_of_this_device_are_found_or_compiled(tmp_path, monkeypatch):
+    pytest.importorskip("cupy", reason="a real device needs CuPy")
+    from ozaki.backends.cupy import devices
+
+    target = devices.current().architecture
+    name, macros = compiling.common(target)[0]
+    monkeypatch.setenv("CUPY_CACHE_DIR", str(tmp_path))
+    of_file = compiling._file(name, macros, target)
+    assert of_file.parent == tmp_path or of_file.stat().st_size > 1000
