@@ -226,6 +226,19 @@ def test_a_training_step_runs_unchanged(place):
     assert account.products == count  # everything is as before
 
 
+def test_an_iterative_solver_of_pytorch_runs_unchanged(place):
+    """LOBPCG, which is written in Python, with products, factorisations and in-place operations."""
+    a = made(60, 60, place=place)
+    a = a @ a.T
+    start = made(60, 3, place=place)
+    with emulate(accuracy="fp64", report=True, reproducible=True) as run:
+        values, vectors = torch.lobpcg(a, k=3, X=start, niter=200, tol=1e-10)
+    torch.testing.assert_close(values, torch.linalg.eigvalsh(a).flip(0)[:3], rtol=1e-8, atol=1e-8)
+    torch.testing.assert_close(a @ vectors, vectors * values, rtol=1e-4, atol=1e-3)
+    assert run.account.products > 50 and run.account.bound < 1e-13
+    assert all(reason == "its products are inside" for _, reason in run.account.left)
+
+
 PROGRAMS = {
     "@": lambda a, b, s, t: a @ b,
     "stack @": lambda a, b, s, t: s @ t,
