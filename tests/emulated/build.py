@@ -1,4 +1,4 @@
-"""Kernels as functions of shared libraries, made by the system's C++ compiler and tests/emulated/cuda.h."""
+"""Kernels as functions of shared libraries, made by the system's C++ compiler, cuda.h and cuda.cpp."""
 
 from __future__ import annotations
 
@@ -38,51 +38,63 @@ def built(file: str, function: str, macros: tuple[tuple[str, str | int], ...], c
     source = f"""{'#include "words.h"' if "words.cuh" in text else ""}
 {"".join(f"#define {name} {value}" + chr(10) for name, value in macros)}
 {text}
-extern "C" void run(void** arguments, const unsigned* grid, const unsigned* block) {{
-  const Size grid_size = {{grid[0], grid[1], grid[2]}}, block_size = {{block[0], block[1], block[2]}};
-  launch({function}, arguments, grid_size, block_size, {blocks}, {dynamic});
+extern "C" EXPORTED void run(void** arguments, const unsigned* grid, const unsigned* block) {{
+  launch([](void** given) {{ call({function}, given); }}, arguments, grid, block, {blocks}, {dynamic});
 }}
 """
-    key = sha256(source.encode() + capability.encode() + _headers()).hexdigest()[:24]
-    library = BUILT / f"{Path(file).stem}-{key}.so"
+    library = _place(Path(file).stem, capability, source).with_suffix(".so")
     if not library.exists():
-        precompiled = _precompiled(capability)
+        header = ("-include", "hopper.h", f"-I{_precompiled(capability)}")
         with _folder() as folder:
-            code, made = folder / "kernel.cpp", folder / "kernel.so"
+            code = folder / "kernel.cpp"
             code.write_text(source)
-            _compile(capability, f"-I{precompiled}", *INCLUDED, "-shared", str(code), "-o", str(made))
-            os.replace(made, library)
+            # No library is linked: _load_threads has loaded all, and to read them takes the linker a while.
+            _compile(library, capability, *header, "-shared", "-nostdlib", str(code), "-lgcc")
+    _load_threads(capability)
     return ctypes.CDLL(str(library)).run
-
-
-INCLUDED = (f"-I{HERE}", f"-I{KERNELS}", "-include", "hopper.h")
 
 
 @cache
 def _precompiled(capability: str) -> Path:
-    """A folder that holds hopper.h precompiled, which takes a third of the time to compile a kernel otherwise."""
-    place = BUILT / f"hopper-{sha256(capability.encode() + _headers()).hexdigest()[:24]}"
-    if not place.exists():
-        with _folder() as folder:
-            whole = folder / "whole"
-            whole.mkdir()
-            _compile(capability, "-x", "c++-header", str(HERE / "hopper.h"), "-o", str(whole / "hopper.h.gch"))
-            with contextlib.suppress(OSError):  # another process was faster
-                os.rename(whole, place)
+    """A folder that holds hopper.h precompiled, which takes half of the time to compile a kernel otherwise."""
+    place = _place("hopper", capability)
+    header = place / "hopper.h.gch"
+    if not header.exists():
+        place.mkdir(parents=True, exist_ok=True)
+        _compile(header, capability, "-x", "c++-header", str(HERE / "hopper.h"))
     return place
 
 
 @cache
-def _headers() -> bytes:
-    return b"".join(path.read_bytes() for path in [*sorted(KERNELS.rglob("*.cuh")), *sorted(HERE.glob("*.h"))])
+def _load_threads(capability: str) -> None:
+    """Load cuda.cpp and the libraries of C++, which all kernels use."""
+    library = _place("cuda", capability).with_suffix(".so")
+    if not library.exists():
+        _compile(library, capability, "-O2", "-shared", "-Wl,--no-as-needed", str(HERE / "cuda.cpp"), "-lm")
+    ctypes.CDLL(str(library), ctypes.RTLD_GLOBAL)
 
 
-def _compile(capability: str, *arguments: str) -> None:
+def _place(name: str, capability: str, source: str = "") -> Path:
+    """Where a file lies that is made of this source, of all headers, and with the options below."""
+    return BUILT / f"{name}-{sha256(source.encode() + capability.encode() + _shared()).hexdigest()[:24]}"
+
+
+@cache
+def _shared() -> bytes:
+    ours = (path for path in HERE.iterdir() if path.suffix in (".h", ".cpp") or path == Path(__file__))
+    return b"".join(path.read_bytes() for path in [*sorted(KERNELS.rglob("*.cuh")), *sorted(ours)])
+
+
+def _compile(made: Path, capability: str, *arguments: str) -> None:
+    """Compile to that file, which no other process sees before it is complete."""
     options = ["-std=c++17", "-O1", "-ffp-contract=off", "-frounding-math", "-fno-strict-aliasing", "-w", "-fPIC"]
-    command = [str(compiler()), *options, f"-DCAPABILITY={capability}", *arguments]
-    # Not where hopper.h lies, since the compiler would find that before the precompiled one.
-    done = subprocess.run(command, capture_output=True, text=True, cwd=BUILT)
-    assert done.returncode == 0, done.stderr
+    options += ["-fvisibility=hidden", f"-DCAPABILITY={capability}"]
+    with _folder() as folder:
+        command = [str(compiler()), *options, *arguments, f"-I{HERE}", f"-I{KERNELS}", "-o", str(folder / "made")]
+        # Not where hopper.h lies, since the compiler would find that before the precompiled one.
+        done = subprocess.run(command, capture_output=True, text=True, cwd=BUILT)
+        assert done.returncode == 0, done.stderr
+        os.replace(folder / "made", made)
 
 
 @contextlib.contextmanager

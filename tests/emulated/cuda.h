@@ -1,18 +1,11 @@
 // CUDA C++ for a CPU, as far as the kernels need it: a cluster runs at a time, each of its threads as a context that gives
-// way where others have to arrive.
+// way where others have to arrive. What need not be compiled with each kernel is in cuda.cpp.
 #pragma once
-#undef _FORTIFY_SOURCE  // it takes a jump between stacks for a mistake
-#include <setjmp.h>
-#include <ucontext.h>
-
 #include <cfenv>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
-#include <map>
-#include <memory>
 #include <utility>
-#include <vector>
 
 #define __CUDACC__ 1
 #define __host__
@@ -23,6 +16,7 @@
 #define __launch_bounds__(...)
 #define __cluster_dims__(...)
 #define __shared__ static __attribute__((section("shared")))
+#define EXPORTED __attribute__((visibility("default")))
 #define __align__(n) __attribute__((aligned(n)))
 
 // Vectors --------------------------------------------------------------------------------------------------------------
@@ -45,23 +39,37 @@ VECTOR4(float4, float)
 struct Size {
   unsigned x = 1, y = 1, z = 1;
 };
-inline Size blockIdx, blockDim, gridDim;
+EXPORTED extern Size blockIdx, blockDim, gridDim;
 
 // Threads --------------------------------------------------------------------------------------------------------------
+
+// What threads of a warp exchange.
+union InTransit {
+  uint64_t slots[32];
+  uint32_t fragments[32][6];
+  uint64_t spread[32][6];  // the same, as `spread_bytes` has them
+};
 
 // Those that wait for one another.
 struct Group {
   int alive = 0, arrived = 0;
   unsigned generation = 0;
-  uint64_t slots[32];
-  uint32_t fragments[32][6];
-  uint64_t spread[32][6];  // the same, as `spread_bytes` has them
-  int any = 0;
+  InTransit in_transit[2];
+  int any[2] = {};
 
+  // Where threads write what they exchange, before they arrive. They read it after that; as it is used again only after
+  // all have arrived once more, none has to wait until all have read it.
+  InTransit& now() { return in_transit[generation % 2]; }
+  int& any_now() { return any[generation % 2]; }
+  void begin(int threads) {
+    std::memset(this, 0, sizeof(*this));
+    alive = threads;
+  }
   void pass() {
     if (arrived < alive) return;
     arrived = 0;
     ++generation;
+    any_now() = 0;
   }
   void leave() {
     --alive;
@@ -85,68 +93,48 @@ struct Barrier {
 };
 
 extern "C" __attribute__((weak)) char __start_shared[], __stop_shared[];
-constexpr size_t DYNAMIC = 232448;
 
 struct Block {
   Size index;
   Group all;
-  std::vector<Group> warps, warpgroups;
+  Group *warps, *warpgroups;
   Group named[16];  // of which only those that arrive count
-  std::map<uint32_t, Barrier> barriers;
-  std::vector<char> statics;  // its shared variables while another block runs
-  std::vector<uint8_t> memory;
+  char* statics;    // its shared variables while another block runs
   uint8_t* dynamic;
 };
 
 struct Thread {
-  ucontext_t context;  // to begin with
-  jmp_buf place;       // to go on at
-  std::unique_ptr<char[]> stack;
   Size index;
   int lane;
   Group *warp, *warpgroup;
-  bool begun, over;
   unsigned arrived_at;  // the generation of the cluster's threads
 };
 
-inline Thread* current;
-inline Block* here;
-inline std::vector<Block>* cluster;
-inline Group together;  // all threads of the cluster
-inline jmp_buf scheduler;
+EXPORTED extern Thread* current;
+EXPORTED extern Block *here, *cluster;  // the block that runs, and the first of its cluster
+EXPORTED extern unsigned blocks_of_cluster;
+EXPORTED extern Group together;  // all threads of the cluster
 #define threadIdx (current->index)
 
-inline void give_way() {
-  if (_setjmp(current->place) == 0) _longjmp(scheduler, 1);
-}
-inline void arrive(Group& group) {
-  const unsigned generation = group.generation;
-  ++group.arrived;
-  group.pass();
-  while (group.generation == generation) give_way();
-}
+// The mbarrier at an address of that block.
+EXPORTED Barrier& barrier_of(const Block& block, uint32_t address);
+
+// Have other threads go on until the number changes.
+EXPORTED void wait(const unsigned& number);
+// Wait until all threads of the group have arrived.
+EXPORTED void arrive(Group& group);
 
 inline void __syncthreads() { arrive(here->all); }
-inline int __syncthreads_or(int said) {
-  Group& group = here->all;
-  group.any |= said != 0;
-  arrive(group);
-  const int any = group.any;
-  arrive(group);
-  group.any = 0;
-  arrive(group);
-  return any;
-}
+EXPORTED int __syncthreads_or(int said);
 
 // f(the values of all lanes, each in the low bytes of its slot)
 template <typename T, typename F> auto exchanged(T value, F f) {
   static_assert(sizeof(T) <= 8, "");
   Group& warp = *current->warp;
-  std::memcpy(&warp.slots[current->lane], &value, sizeof(T));
+  uint64_t(&slots)[32] = warp.now().slots;
+  std::memcpy(&slots[current->lane], &value, sizeof(T));
   arrive(warp);
-  const auto result = f(warp.slots);
-  arrive(warp);
-  return result;
+  return f(slots);
 }
 template <typename T> T from_slot(const uint64_t& slot) {
   T value;
@@ -283,20 +271,20 @@ template <int PARTS>
 void multiply_bytes(uint32_t (&d)[4], const uint32_t (&c)[4], const uint32_t (&own)[3 * PARTS]) {
   const int g = current->lane / 4, column = current->lane % 4 * 2;
   Group& warp = *current->warp;
+  auto& spread = warp.now().spread;
   for (int i = 0; i < 3 * PARTS; ++i)
-    warp.spread[current->lane][i] = spread_bytes(i % 3 < 2 ? own[i] : __builtin_bswap32(own[i]));
+    spread[current->lane][i] = spread_bytes(i % 3 < 2 ? own[i] : __builtin_bswap32(own[i]));
   arrive(warp);
   uint32_t sum[4] = {c[0], c[1], c[2], c[3]};
   for (int part = 0; part < 4 * PARTS; ++part) {
     const int from = part / 4 * 3, lane = part % 4;
-    const uint64_t upper = warp.spread[4 * g + lane][from], lower = warp.spread[4 * g + lane][from + 1];
+    const uint64_t upper = spread[4 * g + lane][from], lower = spread[4 * g + lane][from + 1];
     for (int i = 0; i < 2; ++i) {
-      const uint64_t y = warp.spread[4 * (column + i) + lane][from + 2];
+      const uint64_t y = spread[4 * (column + i) + lane][from + 2];
       sum[i] += products(upper, y);
       sum[2 + i] += products(lower, y);
     }
   }
-  arrive(warp);
   for (int i = 0; i < 4; ++i) d[i] = sum[i];
 }
 inline void multiply_bytes(uint32_t (&d)[4], const uint32_t (&c)[4], uint32_t first, uint32_t second, uint32_t b) {
@@ -321,75 +309,18 @@ template <typename... A, size_t... I>
 void call(void (*kernel)(A...), void** arguments, std::index_sequence<I...>) {
   kernel(*static_cast<std::remove_cv_t<std::remove_reference_t<A>>*>(arguments[I])...);
 }
+template <typename... A> void call(void (*kernel)(A...), void** arguments) {
+  call(kernel, arguments, std::index_sequence_for<A...>{});
+}
 
-// `blocks` of a cluster; `dynamic`: whether they have dynamic shared memory.
-template <typename... A>
-void launch(void (*kernel)(A...), void** arguments, Size grid, Size threads, unsigned blocks, bool dynamic) {
-  constexpr size_t STACK = 1 << 17;
-  static void (*entry)(A...);
-  static void** given;
-  entry = kernel;
-  given = arguments;
-  const int count = threads.x * threads.y * threads.z;
-  std::vector<Block> at_once(blocks);
-  std::vector<Thread> all(blocks * count);
-  for (auto& thread : all) thread.stack.reset(new char[STACK]);
-  cluster = &at_once;
-  void (*const body)() = [] {
-    call(entry, given, std::index_sequence_for<A...>{});
-    current->over = true;
-    here->all.leave();
-    current->warp->leave();
-    current->warpgroup->leave();
-    together.leave();
-    _longjmp(scheduler, 1);
-  };
-  gridDim = grid;
-  blockDim = threads;
+// Runs body(arguments) in every thread. `blocks`: of a cluster; `dynamic`: whether they have dynamic shared memory; from
+// `shared` on there are `statics` bytes of shared variables.
+EXPORTED void run_threads(void (*body)(void**), void** arguments, Size grid, Size threads, unsigned blocks, bool dynamic,
+                          char* shared, size_t statics);
+
+inline void launch(void (*body)(void**), void** arguments, const unsigned* grid, const unsigned* threads,
+                   unsigned blocks, bool dynamic) {
   const size_t statics = __start_shared == nullptr ? 0 : __stop_shared - __start_shared;
-  for (unsigned z = 0; z < grid.z; ++z)
-    for (unsigned y = 0; y < grid.y; ++y)
-      for (unsigned x = 0; x < grid.x; x += blocks) {
-        together = Group();
-        together.alive = blocks * count;
-        for (unsigned r = 0; r < blocks; ++r) {
-          Block& block = at_once[r];
-          block = Block();
-          block.index = {x + r, y, z};
-          block.all.alive = count;
-          block.warps.resize((count + 31) / 32);
-          block.warpgroups.resize((count + 127) / 128);
-          block.statics.assign(statics, static_cast<char>(0xa5));
-          block.memory.assign(dynamic ? DYNAMIC + 1024 : 0, 0xa5);
-          block.dynamic = block.memory.data() + (1024 - reinterpret_cast<uintptr_t>(block.memory.data()) % 1024);
-          for (int i = 0; i < count; ++i) {
-            Thread& thread = all[r * count + i];
-            thread.index = {i % threads.x, i / threads.x % threads.y, i / threads.x / threads.y};
-            thread.lane = i % 32;
-            thread.warp = &block.warps[i / 32];
-            thread.warpgroup = &block.warpgroups[i / 128];
-            ++thread.warp->alive;
-            ++thread.warpgroup->alive;
-            thread.begun = thread.over = false;
-            getcontext(&thread.context);
-            thread.context.uc_stack.ss_sp = thread.stack.get();
-            thread.context.uc_stack.ss_size = STACK;
-            thread.context.uc_link = nullptr;
-            makecontext(&thread.context, body, 0);
-          }
-        }
-        while (together.alive > 0)
-          for (volatile unsigned r = 0; r < blocks; r = r + 1) {
-            here = &at_once[r];
-            blockIdx = here->index;
-            if (blocks > 1) std::memcpy(__start_shared, here->statics.data(), statics);
-            for (volatile int i = 0; i < count; i = i + 1) {
-              current = &all[r * count + i];
-              if (current->over || _setjmp(scheduler) != 0) continue;
-              if (std::exchange(current->begun, true)) _longjmp(current->place, 1);
-              setcontext(&current->context);
-            }
-            if (blocks > 1) std::memcpy(here->statics.data(), __start_shared, statics);
-          }
-      }
+  run_threads(body, arguments, {grid[0], grid[1], grid[2]}, {threads[0], threads[1], threads[2]}, blocks, dynamic,
+              __start_shared, statics);
 }

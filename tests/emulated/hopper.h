@@ -2,8 +2,7 @@
 // once; a warpgroup waits for all of its threads where it waits for wgmma.
 #pragma once
 #include "cuda.h"
-
-#include <algorithm>
+#include "arithmetic/common.cuh"
 
 // An address in shared memory: variables first, dynamic memory from FIRST on.
 constexpr uint32_t FIRST = 8192;
@@ -16,7 +15,7 @@ inline const char* shared_memory(uint32_t address) {
   return address < FIRST ? __start_shared + (address - 16) : reinterpret_cast<char*>(here->dynamic) + (address - FIRST);
 }
 
-inline uint32_t cluster_rank() { return blockIdx.x % cluster->size(); }
+inline uint32_t cluster_rank() { return blockIdx.x % blocks_of_cluster; }
 inline uint32_t multiprocessor() { return blockIdx.x / 2 * 37; }
 inline void cluster_barrier() { arrive(together); }
 inline void cluster_arrive() {
@@ -25,40 +24,43 @@ inline void cluster_arrive() {
   together.pass();
 }
 inline void cluster_wait() {
-  while (together.generation == current->arrived_at) give_way();
+  if (together.generation == current->arrived_at) wait(together.generation);
 }
 inline uint32_t& word_of_block(uint32_t address, uint32_t rank) {
   if (address < FIRST) {
-    char* const variables = rank == cluster_rank() ? __start_shared : (*cluster)[rank].statics.data();
+    char* const variables = rank == cluster_rank() ? __start_shared : cluster[rank].statics;
     return *reinterpret_cast<uint32_t*>(variables + (address - 16));
   }
-  return *reinterpret_cast<uint32_t*>((*cluster)[rank].dynamic + (address - FIRST));
+  return *reinterpret_cast<uint32_t*>(cluster[rank].dynamic + (address - FIRST));
 }
 inline uint32_t read_from_block(uint32_t address, uint32_t rank) { return word_of_block(address, rank); }
 inline void raise_in_block(uint32_t address, uint32_t rank, uint32_t value) {
   uint32_t& word = word_of_block(address, rank);
-  word = std::max(word, value);
+  word = larger(word, value);
 }
 inline void add_in_block(uint32_t address, uint32_t rank, uint32_t value) { word_of_block(address, rank) += value; }
 inline void copies_are_a_group() {}
 template <int PENDING> void wait_for_groups() {}
 
-inline void barrier_init(uint32_t barrier, int count) { here->barriers[barrier].count = here->barriers[barrier].pending = count; }
+inline void barrier_init(uint32_t barrier, int count) {
+  Barrier& own = barrier_of(*here, barrier);
+  own.count = own.pending = count;
+}
 inline void barrier_init_fence() {}
-inline void barrier_expect(uint32_t barrier, int bytes) { here->barriers[barrier].change(1, bytes); }
+inline void barrier_expect(uint32_t barrier, int bytes) { barrier_of(*here, barrier).change(1, bytes); }
 inline void barrier_wait(uint32_t barrier, uint32_t parity) {
-  Barrier& own = here->barriers[barrier];
-  while ((own.phase & 1) == parity) give_way();
+  Barrier& own = barrier_of(*here, barrier);
+  while ((own.phase & 1) == parity) wait(own.phase);
 }
 inline void barrier_arrive_in(uint32_t barrier, uint32_t rank, int threads) {
-  (*cluster)[rank].barriers[barrier].change(threads, 0);
+  barrier_of(cluster[rank], barrier).change(threads, 0);
 }
 
 inline void bulk_copy_to_blocks(uint32_t to, const void* from, int bytes, uint32_t barrier, unsigned short blocks) {
-  for (unsigned r = 0; r < cluster->size(); ++r) {
+  for (unsigned r = 0; r < blocks_of_cluster; ++r) {
     if ((blocks >> r & 1) == 0) continue;
-    std::memcpy((*cluster)[r].dynamic + (to - FIRST), from, bytes);
-    (*cluster)[r].barriers[barrier].change(0, -bytes);
+    std::memcpy(cluster[r].dynamic + (to - FIRST), from, bytes);
+    barrier_of(cluster[r], barrier).change(0, -bytes);
   }
 }
 inline void bulk_copy(uint32_t to, const void* from, int bytes, uint32_t barrier) {
@@ -67,7 +69,7 @@ inline void bulk_copy(uint32_t to, const void* from, int bytes, uint32_t barrier
 
 inline void send_to_block(uint32_t address, uint32_t rank, uint32_t word, uint32_t barrier) {
   word_of_block(address, rank) = word;
-  (*cluster)[rank].barriers[barrier].change(0, -4);
+  barrier_of(cluster[rank], barrier).change(0, -4);
 }
 
 inline void named_barrier_arrive(int number, int threads) {
@@ -79,13 +81,13 @@ inline void named_barrier_arrive(int number, int threads) {
 inline void named_barrier(int number, int threads) {
   const unsigned generation = here->named[number].generation;
   named_barrier_arrive(number, threads);
-  while (here->named[number].generation == generation) give_way();
+  if (here->named[number].generation == generation) wait(here->named[number].generation);
 }
 
 inline void flag_raise(uint32_t* flag, uint32_t count) { *flag = count; }
 inline void async_proxy_fence() {}
 inline void flag_wait(const uint32_t* flag, uint32_t count) {
-  while (*static_cast<const volatile uint32_t*>(flag) < count) give_way();
+  while (*static_cast<const volatile uint32_t*>(flag) < count) wait(*flag);
 }
 
 template <int COUNT> void keep_registers() {}

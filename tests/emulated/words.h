@@ -24,7 +24,7 @@ inline double two_to(int exponent) { return __longlong_as_double((exponent + 102
 // The power of two of a normal number, no less than 2^least; 0 of 0.
 inline double power(double x, int least) {
   const double own = __longlong_as_double(__double_as_longlong(x) & 0x7ff0000000000000LL);
-  return x == 0 ? 0 : std::max(own, two_to(least));
+  return x == 0 ? 0 : larger(own, two_to(least));
 }
 
 constexpr int ALIGNMENT = CAPABILITY == 90 ? 25 : 24;
@@ -38,8 +38,8 @@ inline double cut(double x) { return std::copysign(static_cast<double>(static_ca
 // The accumulator plus products, aligned to the largest exponent and cut; not yet rounded.
 template <int COUNT>
 double fused_sum(double total, const double (&x)[COUNT], const double (&y)[COUNT], int least, int least_total) {
-  double largest = std::max(power(total, least_total), two_to(-126));
-  for (int i = 0; i < COUNT; ++i) largest = std::max(largest, power(x[i], least) * power(y[i], least));
+  double largest = larger(power(total, least_total), two_to(-126));
+  for (int i = 0; i < COUNT; ++i) largest = larger(largest, power(x[i], least) * power(y[i], least));
   const double scale = two_to(ALIGNMENT) / largest;
   double units = cut(total * scale);
   for (int i = 0; i < COUNT; ++i) units += cut(x[i] * y[i] * scale);
@@ -55,9 +55,10 @@ inline float toward_zero(double x) {
 }
 
 // Row `row` of A or column of B out of the fragments of a warp, `upper`: the registers of the row or of 8 more.
-template <Word W> void read_words(const Group& warp, int row, int first, int second, double (&out)[W == TF32 ? 8 : 16]) {
+template <Word W>
+void read_words(const uint32_t (&fragments)[32][6], int row, int first, int second, double (&out)[W == TF32 ? 8 : 16]) {
   for (int t = 0; t < 4; ++t) {
-    const uint32_t* const own = warp.fragments[4 * row + t];
+    const uint32_t* const own = fragments[4 * row + t];
     for (int half = 0; half < 2; ++half) {
       const uint32_t bits = own[half == 0 ? first : second];
       if (W == TF32) {
@@ -78,20 +79,20 @@ void multiply(float (&c)[4], const uint4& a, uint32_t b0, uint32_t b1, Round rou
   constexpr int DEPTH = W == TF32 ? 8 : 16, FUSED = CAPABILITY == 90 ? DEPTH : DEPTH / 2, LEAST = W == FP16 ? -14 : -126;
   Group& warp = *current->warp;
   const uint32_t own[6] = {a.x, a.y, a.z, a.w, b0, b1};
-  std::memcpy(warp.fragments[current->lane], own, sizeof(own));
+  auto& fragments = warp.now().fragments;
+  std::memcpy(fragments[current->lane], own, sizeof(own));
   arrive(warp);
   for (int entry = 0; entry < 4; ++entry) {
     double x[DEPTH], y[DEPTH];
-    read_words<W>(warp, current->lane / 4, entry / 2, entry / 2 + 2, x);
-    read_words<W>(warp, current->lane % 4 * 2 + entry % 2, 4, 5, y);
+    read_words<W>(fragments, current->lane / 4, entry / 2, entry / 2 + 2, x);
+    read_words<W>(fragments, current->lane % 4 * 2 + entry % 2, 4, 5, y);
     for (int first = 0; first < DEPTH; first += FUSED) {
       double p[FUSED], q[FUSED];
-      std::copy(x + first, x + first + FUSED, p);
-      std::copy(y + first, y + first + FUSED, q);
+      std::memcpy(p, x + first, sizeof(p));
+      std::memcpy(q, y + first, sizeof(q));
       c[entry] = round(fused_sum(c[entry], p, q, LEAST, LEAST_TOTAL));
     }
   }
-  arrive(warp);
 }
 
 template <Word W> void multiply_words(float (&c)[4], const uint4& a, uint32_t b0, uint32_t b1) {
