@@ -1,5 +1,5 @@
 // The threads of kernels, and how they take turns: compiled once, while cuda.h is compiled with each kernel.
-#include "cuda.h"
+#include "hopper.h"
 
 #include <ucontext.h>
 
@@ -120,6 +120,42 @@ int __syncthreads_or(int said) {
   arrive(group);
   return any;
 }
+
+namespace {
+template <typename T, int COUNT> uint32_t products_of(const uint8_t* x, const uint8_t* y) {
+  int sum = 0;
+  for (int k = 0; k < COUNT; ++k) sum += static_cast<T>(x[k]) * static_cast<T>(y[k]);
+  return static_cast<uint32_t>(sum);
+}
+}  // namespace
+
+template <typename T> void wgmma_bytes(uint32_t* d, int count, uint32_t a, uint32_t b, int accumulate) {
+  const auto before = [&](int entry) { return accumulate ? d[entry] : 0; };
+  each_entry(
+      2 * count, a, b, [&](int entry) { d[entry] = before(entry); },
+      [&](int entry, const uint8_t (&x)[32], const uint8_t (&y)[32]) {
+        d[entry] = before(entry) + products_of<T, 32>(x, y);
+      });
+}
+template EXPORTED void wgmma_bytes<uint8_t>(uint32_t*, int, uint32_t, uint32_t, int);
+template EXPORTED void wgmma_bytes<int8_t>(uint32_t*, int, uint32_t, uint32_t, int);
+
+template <int PARTS>
+void multiply_bytes(uint32_t (&d)[4], const uint32_t (&c)[4], const uint32_t (&own)[3 * PARTS]) {
+  const int g = current->lane / 4, part = current->lane % 4;
+  Group& warp = *current->warp;
+  auto& bytes = warp.now().bytes;
+  for (int i = 0; i < 3 * PARTS; ++i) std::memcpy(&bytes[i][g][4 * part], &own[i], 4);
+  arrive(warp);
+  for (int entry = 0; entry < 4; ++entry) {
+    uint32_t sum = c[entry];
+    for (int i = 0; i < 3 * PARTS; i += 3)
+      sum += products_of<uint8_t, 16>(bytes[i + entry / 2][g], bytes[i + 2][2 * part + entry % 2]);
+    d[entry] = sum;
+  }
+}
+template EXPORTED void multiply_bytes<1>(uint32_t (&)[4], const uint32_t (&)[4], const uint32_t (&)[3]);
+template EXPORTED void multiply_bytes<2>(uint32_t (&)[4], const uint32_t (&)[4], const uint32_t (&)[6]);
 
 Barrier& barrier_of(const Block& block, uint32_t address) { return held[&block - cluster].barriers[address]; }
 

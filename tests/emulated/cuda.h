@@ -47,7 +47,7 @@ EXPORTED extern Size blockIdx, blockDim, gridDim;
 union InTransit {
   uint64_t slots[32];
   uint32_t fragments[32][6];
-  uint64_t spread[32][6];  // the same, as `spread_bytes` has them
+  uint8_t bytes[6][8][16];  // of eight rows or columns, 16 each
 };
 
 // Those that wait for one another.
@@ -257,36 +257,12 @@ template <typename T> T atomicAdd(T* p, T value) {
   return before;
 }
 
-// Four bytes as the coefficients of a polynomial in 2^18, which holds a sum of four products of bytes.
-inline uint64_t spread_bytes(uint32_t x) {
-  const uint64_t high = x >> 24, third = x >> 16 & 255, second = x >> 8 & 255;
-  return high << 54 | third << 36 | second << 18 | (x & 255);
-}
-// The sum of the products of four bytes, those of one operand in reverse: a coefficient of the product of polynomials.
-inline uint32_t products(uint64_t x, uint64_t reversed) {
-  return static_cast<uint32_t>(static_cast<unsigned __int128>(x) * reversed >> 54) & ((1u << 18) - 1);
-}
-// mma.sync m16n8k16 (and twice that depth) of unsigned bytes: rows `first` and 8 more `second`, columns b.
+// mma.sync m16n8k16 (and twice that depth, PARTS = 2) of unsigned bytes: `own` has limbs of two rows and of a column.
 template <int PARTS>
-void multiply_bytes(uint32_t (&d)[4], const uint32_t (&c)[4], const uint32_t (&own)[3 * PARTS]) {
-  const int g = current->lane / 4, column = current->lane % 4 * 2;
-  Group& warp = *current->warp;
-  auto& spread = warp.now().spread;
-  for (int i = 0; i < 3 * PARTS; ++i)
-    spread[current->lane][i] = spread_bytes(i % 3 < 2 ? own[i] : __builtin_bswap32(own[i]));
-  arrive(warp);
-  uint32_t sum[4] = {c[0], c[1], c[2], c[3]};
-  for (int part = 0; part < 4 * PARTS; ++part) {
-    const int from = part / 4 * 3, lane = part % 4;
-    const uint64_t upper = spread[4 * g + lane][from], lower = spread[4 * g + lane][from + 1];
-    for (int i = 0; i < 2; ++i) {
-      const uint64_t y = spread[4 * (column + i) + lane][from + 2];
-      sum[i] += products(upper, y);
-      sum[2 + i] += products(lower, y);
-    }
-  }
-  for (int i = 0; i < 4; ++i) d[i] = sum[i];
-}
+EXPORTED void multiply_bytes(uint32_t (&d)[4], const uint32_t (&c)[4], const uint32_t (&own)[3 * PARTS]);
+extern template void multiply_bytes<1>(uint32_t (&)[4], const uint32_t (&)[4], const uint32_t (&)[3]);
+extern template void multiply_bytes<2>(uint32_t (&)[4], const uint32_t (&)[4], const uint32_t (&)[6]);
+
 inline void multiply_bytes(uint32_t (&d)[4], const uint32_t (&c)[4], uint32_t first, uint32_t second, uint32_t b) {
   multiply_bytes<1>(d, c, {first, second, b});
 }

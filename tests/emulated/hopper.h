@@ -117,12 +117,12 @@ inline bool all_zero(const uint8_t (&bytes)[32]) {
 
 // f(entry of d, bytes of a row of A, bytes of a row of B^T) for each entry that a thread has; none(entry) where one of
 // them is nothing but zeros, as most of what pads a tile.
-template <int N, typename None, typename F> void each_entry(uint32_t a, uint32_t b, None none, F f) {
+template <typename None, typename F> void each_entry(int columns, uint32_t a, uint32_t b, None none, F f) {
   const int row = threadIdx.x % 128 / 32 * 16 + current->lane / 4;
   uint8_t x[2][32], y[32];
   bool zero[2];
   for (int i = 0; i < 2; ++i) read_row(a, row + 8 * i, x[i]), zero[i] = all_zero(x[i]);
-  for (int j = 0; j < N / 8; ++j)
+  for (int j = 0; j < columns / 8; ++j)
     for (int i = 0; i < 2; ++i) {
       bool zeros = zero[0] && zero[1];
       if (!zeros) read_row(b, 8 * j + current->lane % 4 * 2 + i, y), zeros = all_zero(y);
@@ -134,11 +134,10 @@ template <int N, typename None, typename F> void each_entry(uint32_t a, uint32_t
     }
 }
 
-template <typename T, int R> void wgmma_bytes(uint32_t (&d)[R], uint32_t a, uint32_t b, int accumulate) {
-  const auto none = [&](int entry) { d[entry] = accumulate ? d[entry] : 0; };
-  each_entry<2 * R>(a, b, none, [&](int entry, const uint8_t (&x)[32], const uint8_t (&y)[32]) {
-    uint32_t sum = accumulate ? d[entry] : 0;
-    for (int k = 0; k < 32; ++k) sum += static_cast<uint32_t>(static_cast<T>(x[k]) * static_cast<T>(y[k]));
-    d[entry] = sum;
-  });
+// wgmma of 32 bytes along k and of 2 * COUNT columns.
+template <typename T> EXPORTED void wgmma_bytes(uint32_t* d, int count, uint32_t a, uint32_t b, int accumulate);
+extern template void wgmma_bytes<uint8_t>(uint32_t*, int, uint32_t, uint32_t, int);
+extern template void wgmma_bytes<int8_t>(uint32_t*, int, uint32_t, uint32_t, int);
+template <typename T, int COUNT> void wgmma_bytes(uint32_t (&d)[COUNT], uint32_t a, uint32_t b, int accumulate) {
+  wgmma_bytes<T>(d, COUNT, a, b, accumulate);
 }

@@ -114,7 +114,7 @@ template <Word W> float word_at(const uint8_t* bytes) {
 // As each_entry, with the words of the rows.
 template <Word W, int N, typename None, typename F> void each_of_wgmma(uint32_t a, uint32_t b, None none, F f) {
   constexpr int DEPTH = W == TF32 ? 8 : 16;
-  each_entry<N>(a, b, none, [&](int entry, const uint8_t (&x)[32], const uint8_t (&y)[32]) {
+  each_entry(N, a, b, none, [&](int entry, const uint8_t (&x)[32], const uint8_t (&y)[32]) {
     double p[DEPTH], q[DEPTH];
     for (int k = 0; k < DEPTH; ++k) p[k] = word_at<W>(x + 32 / DEPTH * k), q[k] = word_at<W>(y + 32 / DEPTH * k);
     f(entry, p, q);
