@@ -2,10 +2,12 @@
 // way where others have to arrive. What need not be compiled with each kernel is in cuda.cpp.
 #pragma once
 #include <cfenv>
-#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <utility>
+
+#undef _GLIBCXX_USE_STD_SPEC_FUNCS  // Bessel's and others, which take a quarter of the time to compile a small kernel
+#include <cmath>
 
 #define __CUDACC__ 1
 #define __host__
