@@ -225,8 +225,9 @@ def test_exact_products_of_floats(device, rng):
     c, report = device.matmul(a, b, accuracy="exact", return_report=True)
     assert c.tolist() == exact.astype(float).tolist()
     assert report.bound == 2.0**-53 and report.scheme == "residues"
-    wide = device.asarray(np.ldexp(a, rng.choice([-400, 400], a.shape)))
-    wide[0, 0], wide[0, 1] = 2.0**400, 2.0**-400
+    far = device.size(400, 130)  # some 150 or 70 residues; those after the 49th take two digits
+    wide = device.asarray(np.ldexp(a, rng.choice([-far, far], a.shape)))
+    wide[0, 0], wide[0, 1] = 2.0**far, 2.0**-far
     given = wide, device.asarray(b * 2.0**-60)
     exact_wide = fractions(device.asnumpy(wide)) @ fractions(b * 2.0**-60)
     assert device.asnumpy(ozaki.matmul(*given, accuracy="exact")).tolist() == exact_wide.astype(float).tolist()

@@ -27,7 +27,7 @@ def same_as_general(device, a, options):
         np.testing.assert_array_equal(c, c.swapaxes(-1, -2))
 
 
-OPTIONS = [{"scheme": "residues", "slices": 5}, {"reproducible": True}, {"scheme": "digits", "slices": 3}]
+OPTIONS = [{"scheme": "residues", "slices": 7}, {"reproducible": True}, {"scheme": "digits", "slices": 3}]
 
 
 @pytest.mark.parametrize("kind", ["f8", "f4", "c16", "c8"])
@@ -64,7 +64,7 @@ def test_nan_inf_and_limits(device, rng):
     a = part(rng, (n, n), "f8")
     a[[3, n - 10], [4, 15]], a[30, 7] = np.nan, -np.inf
     for options in device.some([{"workspace_limit": 2**26}, {}], 1, rng):
-        same_as_general(device, a, {"scheme": "residues", "slices": 5, **options})
+        same_as_general(device, a, {"scheme": "residues", "slices": 7, **options})
 
 
 def test_hermitian_products(device, rng):
@@ -72,7 +72,7 @@ def test_hermitian_products(device, rng):
     n = size_on(device, 1100, 20)
     a = part(rng, (n, n), "c16") + 1j * part(rng, (n, n), "c16")
     x, adjoint, c = device.asarray(a), device.asarray(a.conj().T.copy()), device.asarray(a)
-    for options in device.some([{"reproducible": True}, {"scheme": "residues", "slices": 5}], 1, rng):
+    for options in device.some([{"reproducible": True}, {"scheme": "residues", "slices": 7}], 1, rng):
         for alpha, beta in device.some([(1, 0), (2.5, -1)], 1, rng):
             h, g = (
                 device.asnumpy(ozaki.gemm(alpha, x, x, beta, c, **trans, **options))
