@@ -1,6 +1,6 @@
 """Compile the kernels of common products, for the wheel: `python -m building.pack_kernels [ARCHITECTURE...]`.
 
-kernels/common.txt lists them. For each architecture an archive is written, kernels/compiled/sm_90a.zip, which
+kernels/common.txt lists them. For each architecture an archive is written, kernels/compiled/sm_90a.tar.xz, which
 `ozaki.backends.cupy.program.compiling` finds. NVRTC compiles without a GPU; it comes with
 `pip install nvidia-cuda-nvrtc cuda-bindings`.
 """
@@ -8,19 +8,20 @@ kernels/common.txt lists them. For each architecture an archive is written, kern
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
+import tarfile
 from concurrent.futures import ProcessPoolExecutor
-from zipfile import ZIP_DEFLATED, ZipFile
 
-from ozaki.backends.cupy.program.compiling import PACKED, Definitions, common, folder, key, options
+from ozaki.backends.cupy.program.compiling import PACKED, Definitions, common, file_name, folder, options
 
 ARCHITECTURES = ("sm_75", "sm_80", "sm_90a", "sm_100", "sm_120")
 """The oldest of each generation that kernels run on: newer ones of a generation run what is compiled for it."""
 
 
 def compiled(kernel: tuple[str, Definitions], architecture: str) -> tuple[str, bytes]:
-    """The key of a kernel, and its machine code."""
+    """The file name of a kernel, and its machine code."""
     from cuda.bindings import nvrtc
 
     name, macros = kernel
@@ -37,18 +38,22 @@ def compiled(kernel: tuple[str, Definitions], architecture: str) -> tuple[str, b
     cubin = bytearray(size)
     nvrtc.nvrtcGetCUBIN(program, cubin)
     nvrtc.nvrtcDestroyProgram(program)
-    return key(name, macros, architecture), bytes(cubin)
+    return file_name(name, macros, architecture), bytes(cubin)
 
 
 def pack(architecture: str, processes: int) -> None:
-    """Write the archive of an architecture."""
+    """Write the archive of an architecture: whole, or not at all."""
     kernels = common(architecture)
-    place = folder() / PACKED / f"{architecture}.zip"
+    place = folder() / PACKED / f"{architecture}.tar.xz"
     place.parent.mkdir(exist_ok=True)
-    with ProcessPoolExecutor(processes) as pool, ZipFile(place, "w", ZIP_DEFLATED, compresslevel=9) as archive:
+    begun = place.with_suffix(".begun")
+    with ProcessPoolExecutor(processes) as pool, tarfile.open(begun, "w:xz", preset=9) as archive:
         for done, (name, cubin) in enumerate(pool.map(compiled, kernels, [architecture] * len(kernels)), 1):
-            archive.writestr(name, cubin)
+            member = tarfile.TarInfo(name)
+            member.size = len(cubin)
+            archive.addfile(member, io.BytesIO(cubin))
             print(f"\r{architecture}: {done} of {len(kernels)} kernels", end="", file=sys.stderr, flush=True)
+    os.replace(begun, place)
     print(f", {place.stat().st_size / 1e6:.1f} MB", file=sys.stderr)
 
 

@@ -1,7 +1,8 @@
 """Kernels that come compiled: which, where they are found, and that they are those of the sources."""
 
+import io
 import re
-import zipfile
+import tarfile
 
 import pytest
 
@@ -37,18 +38,27 @@ def test_keys_tell_kernels_apart():
 
 @pytest.fixture
 def packed(tmp_path, monkeypatch):
-    """Archives of two architectures, each with the first kernel of the list; empties what was found before."""
+    """Archives of two architectures, each with the first kernel of the list, and an empty cache."""
     (name, macros), *_ = compiling.common("sm_80")
+    sources = compiling.folder()
+    (tmp_path / "kernels").mkdir()
+    for path in sources.iterdir():
+        if path.name != compiling.PACKED:
+            (tmp_path / "kernels" / path.name).symlink_to(path)
+    archives = tmp_path / "kernels" / compiling.PACKED
+    archives.mkdir()
     for architecture in ("sm_80", "sm_90a"):
-        path = tmp_path / f"{architecture}.zip"
-        with zipfile.ZipFile(path, "w") as archive:
-            archive.writestr(compiling.key(name, macros, architecture), architecture.encode())
+        with tarfile.open(archives / f"{architecture}.tar.xz", "w:xz") as archive:
+            member = tarfile.TarInfo(compiling.file_name(name, macros, architecture))
+            member.size = len(architecture)
+            archive.addfile(member, io.BytesIO(architecture.encode()))
     monkeypatch.setenv("CUPY_CACHE_DIR", str(tmp_path / "cache"))
-    archives = {path.stem: zipfile.ZipFile(path) for path in tmp_path.glob("*.zip")}
-    monkeypatch.setattr(compiling, "_archives", lambda: archives)
-    compiling._packed.cache_clear()
+    monkeypatch.setattr(compiling, "folder", lambda: tmp_path / "kernels")
+    for function in (compiling._packed, compiling._unpack):
+        function.cache_clear()
     yield name, macros
-    compiling._packed.cache_clear()
+    for function in (compiling._packed, compiling._unpack):
+        function.cache_clear()
 
 
 @pytest.mark.parametrize(

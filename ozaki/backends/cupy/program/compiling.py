@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import tarfile
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
@@ -11,7 +12,6 @@ from hashlib import sha256
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any
-from zipfile import ZipFile
 
 from ozaki.backends.cupy import devices
 from ozaki.backends.cupy.program.kernels import Kernel
@@ -91,33 +91,46 @@ def _write(place: Path, cubin: bytes) -> Path:
     return place
 
 
-@cache
-def _archives() -> dict[str, ZipFile]:
-    """The archives that came with the package, by architecture."""
-    return {path.stem: ZipFile(path) for path in sorted((folder() / PACKED).glob("sm_*.zip"))}
+def file_name(name: str, macros: Definitions, architecture: str, compiler: str = "") -> str:
+    """The name of the file of a compiled kernel, in the cache and in archives."""
+    return f"ozaki_{Path(name).stem}_{key(name, macros, architecture, compiler)}.cubin"
 
 
-def _packed_for(target: str) -> list[str]:
+def _architectures(target: str) -> list[str]:
     """Architectures whose packed kernels a device runs: its own, and older ones of the same generation."""
     found = re.fullmatch(r"sm_(\d+)(\d)([a-z]?)", target)
     assert found is not None
     generation, minor, suffix = found.groups()
     older = [] if suffix else [f"sm_{generation}{lower}" for lower in range(int(minor) - 1, -1, -1)]
-    return [name for name in (target, *older) if name in _archives()]
+    return [target, *older]
+
+
+@cache
+def _unpack(archive: Path) -> None:
+    """Write all kernels of an archive into the cache. They share most of their code, so they are packed as one."""
+    with tarfile.open(archive, "r:xz") as members:
+        for member in members:
+            content, place = members.extractfile(member), _cache() / Path(member.name).name
+            if content is not None and not place.is_file():
+                _write(place, content.read())
+
+
+@cache
+def _common(architecture: str) -> frozenset[tuple[str, Definitions]]:
+    return frozenset(common(architecture))
 
 
 @cache
 def _packed(name: str, macros: Definitions, target: str) -> Path | None:
     """The file of a kernel that came compiled; None if it did not."""
-    for architecture in _packed_for(target):
-        of = key(name, macros, architecture)
-        place = _cache() / f"ozaki_{Path(name).stem}_{of}.cubin"
-        if place.is_file():
-            return place
-        try:
-            return _write(place, _archives()[architecture].read(of))
-        except KeyError:
-            continue
+    for architecture in _architectures(target):
+        archive = folder() / PACKED / f"{architecture}.tar.xz"
+        if (name, macros) in _common(architecture) and archive.is_file():
+            place = _cache() / file_name(name, macros, architecture)
+            if not place.is_file():
+                _unpack(archive)
+            if place.is_file():  # else the archive is older than the sources
+                return place
     return None
 
 
@@ -130,7 +143,7 @@ def _compiled(name: str, macros: Definitions, target: str) -> Path:
     """
     from cupy.cuda import nvrtc
 
-    place = _cache() / f"ozaki_{Path(name).stem}_{key(name, macros, target, repr(nvrtc.getVersion()))}.cubin"
+    place = _cache() / file_name(name, macros, target, repr(nvrtc.getVersion()))
     if place.is_file():
         return place
     program = nvrtc.createProgram((folder() / name).read_text(), name, (), ())
