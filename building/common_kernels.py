@@ -51,7 +51,8 @@ def products() -> None:
         if dtype[0] == "f":
             ways += [{"scheme": "digits", "slices": count} for count in (3, 4, 5, 6, 7, 8)]
             if m == k:
-                ways.append({"dtype": "mp106"} if dtype == "f8" else {"scheme": "halfhalf"})
+                ways += [{"accuracy": bits, "dtype": "mp"} for bits in (60, 106, 212)]
+                ways += [{"accuracy": "exact"}, {"scheme": "halfhalf"}, {"scheme": "tf32tf32"}]
         layouts = [(a, b), (a.T.copy().T, b), (a, b.T.copy().T), (a.T.copy().T, b.T.copy().T)]
         for (x, y), options in itertools.product(layouts, ways):
             _run(x, y, options)

@@ -7,7 +7,9 @@ import pytest
 
 import ozaki
 
-os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=4")  # read when JAX starts
+# Read when JAX starts. Processes of tests share a GPU, so none may take most of its memory.
+os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=4")
+os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 
 jax = pytest.importorskip("jax", reason="JAX is not installed")
 

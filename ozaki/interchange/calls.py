@@ -31,15 +31,16 @@ def any_arrays(*names: str) -> Callable[[_Function], _Function]:
 
     def decorate(function: _Function) -> _Function:
         order = [*inspect.signature(function).parameters]
+        places = tuple((place, name) for place, name in enumerate(order) if name in names)
 
         @functools.wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
             for x in args:
                 if (kind := kind_of(x)) is not None:
-                    return _call(function, order, names, kind, args, kwargs)
+                    return _call(function, places, names, kind, args, kwargs)
             for name in names:
                 if (kind := kind_of(kwargs.get(name))) is not None:
-                    return _call(function, order, names, kind, args, kwargs)
+                    return _call(function, places, names, kind, args, kwargs)
             return function(*args, **kwargs)
 
         return call  # type: ignore[return-value]
@@ -49,56 +50,52 @@ def any_arrays(*names: str) -> Callable[[_Function], _Function]:
 
 def _call(
     function: Callable[..., Any],
-    order: list[str],
+    places: tuple[tuple[int, str], ...],
     names: tuple[str, ...],
     kind: Kind,
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
 ) -> Any:
-    """Call a function, whose parameters are `order`, with views of the arrays among its arguments `names`."""
-    device = None
-    for name, x in (*zip(order, args, strict=False), *kwargs.items()):
-        if name in names and x is not None:
-            device = _device(kind, name, x, device)
+    """Call a function with views of the arrays among its arguments: `names`, by position `places`."""
+    positional, device, out = [*args], None, kwargs.get("out")
+    for place, name in places:
+        if place < len(args) and args[place] is not None:
+            positional[place], device = _viewed(kind, name, args[place], device)
+            if name == "out":
+                out = args[place]
+    for name in names:
+        if kwargs.get(name) is not None:
+            kwargs[name], device = _viewed(kind, name, kwargs[name], device)
     with kind.on(device):
-        views = [_viewed(kind, name, x) for name, x in zip(order, args, strict=False)]
-        keywords = {name: _viewed(kind, name, x) if name in names else x for name, x in kwargs.items()}
-        found = function(*views, **keywords)
-        out = kwargs.get("out")
-        if out is None and "out" in order[: len(args)]:
-            out = args[order.index("out")]
+        found = function(*positional, **kwargs)
         if isinstance(found, tuple):
             return _returned(kind, found[0], device, out), *found[1:]
         return _returned(kind, found, device, out)
 
 
-def _device(kind: Kind, name: str, x: Any, device: Any) -> Any:
-    """The device of an array of this kind, which is to be `device`, unless that is None; `device` of what is no array.
+def _viewed(kind: Kind, name: str, x: Any, device: Any) -> tuple[Any, Any]:
+    """A view of an argument, and the device of all so far: `device`, if that is not None.
 
     Raises
     ------
     TypeError, ValueError
-        If the array is of another library, cannot be taken, or lies elsewhere.
+        If it is an array of another library, cannot be taken, or lies elsewhere.
     """
     if isinstance(x, tuple):
+        views = []
         for each in x:
-            device = _device(kind, name, each, device)
-        return device
+            view, device = _viewed(kind, name, each, device)
+            views.append(view)
+        return tuple(views), device
     if kind_of(x) is kind:
-        found = kind.device(name, x)
+        view, found = kind.view(name, x)
         if device is not None and found != device:
             raise ValueError(f"{name}: lies on {found}, but another operand lies on {device}; move one of them")
-        return found
+        return view, found
     if isinstance(x, Numbers | Prepared | list | int | float | complex):
-        return device
+        return x, device
     what = type(x).__module__.partition(".")[0] + "." + type(x).__name__
     raise TypeError(f"{name}: {what} beside {kind.name}; convert one of them")
-
-
-def _viewed(kind: Kind, name: str, x: Any) -> Any:
-    if kind_of(x) is None:
-        return x
-    return tuple(_viewed(kind, name, each) for each in x) if isinstance(x, tuple) else kind.view(name, x)
 
 
 def _returned(kind: Kind, found: Any, device: Any, out: Any) -> Any:

@@ -14,8 +14,10 @@ class JaxArrays:
 
     name = "a jax array"
 
-    def device(self, label: str, x: Any) -> Any:
-        """The device of an array.
+    def view(self, label: str, x: Any) -> tuple[Any, Any]:
+        """The elements of an array, and its device; a copy where they are 16-bit floats.
+
+        On a CPU it waits until they are computed; on a GPU CuPy's current stream does.
 
         Raises
         ------
@@ -36,38 +38,30 @@ class JaxArrays:
                 f"{label}: lies on {len(devices)} devices; use ozaki.jax.matmul under jax.shard_map, or "
                 "jax.device_put to one of them"
             )
-        (found,) = devices
-        if found.platform not in ("cpu", "gpu", "cuda"):
-            raise ValueError(f"{label}: lies on {found}; expected a CPU or a CUDA device")
-        if found.platform != "cpu":
-            try:
-                import cupy  # noqa: F401
-            except ImportError:
-                raise ImportError(
-                    f"{label}: an array on a GPU, whose products run through CuPy; install ozaki[cuda13] or "
-                    "ozaki[cuda12]"
-                ) from None
-        return found
+        (device,) = devices
+        if device.platform not in ("cpu", "gpu", "cuda"):
+            raise ValueError(f"{label}: lies on {device}; expected a CPU or a CUDA device")
+        if x.dtype.name in ("float16", "bfloat16"):
+            x = x.astype(np.float32)
+        if device.platform == "cpu":
+            return np.asarray(x), device
+        try:
+            import cupy as cp
+        except ImportError:
+            raise ImportError(
+                f"{label}: an array on a GPU, whose products run through CuPy; install ozaki[cuda13] or ozaki[cuda12]"
+            ) from None
+        with self.on(device):
+            return cp.from_dlpack(x), device
 
     def on(self, device: Any) -> AbstractContextManager[Any]:
-        """Within it, CuPy works on an array's device; its stream waits for what JAX computes there (`view`)."""
+        """Within it, CuPy works on an array's device; on its current stream."""
         if device is None or device.platform == "cpu":
             return nullcontext()
         import cupy as cp
 
         found: AbstractContextManager[Any] = cp.cuda.Device(device.local_hardware_id)
         return found
-
-    def view(self, label: str, x: Any) -> Any:
-        """The elements of an array; a copy where they are 16-bit floats. On a CPU it waits until they are computed."""
-        if x.dtype.name in ("float16", "bfloat16"):
-            x = x.astype(np.float32)
-        (device,) = x.devices()
-        if device.platform == "cpu":
-            return np.asarray(x)
-        import cupy as cp
-
-        return cp.from_dlpack(x)
 
     def made(self, c: Any, device: Any) -> Any:
         """An array as one of JAX, on that device."""

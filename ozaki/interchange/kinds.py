@@ -18,25 +18,20 @@ class Kind(Protocol):
 
     name: str
 
-    def device(self, label: str, x: Any) -> Hashable:
-        """The device of an array, which prints as its library prints it.
+    def view(self, label: str, x: Any) -> tuple[Any, Hashable]:
+        """The elements of x as an array of NumPy or CuPy, and its device, which prints as its library prints it.
+
+        The array is a view, or, of 16-bit floats, a float32 copy.
 
         Raises
         ------
         TypeError, ValueError, ImportError
-            If the array cannot be taken; the message starts with `label`, the name of the argument.
+            If x cannot be taken; the message starts with `label`, the name of the argument.
         """
         ...
 
     def on(self, device: Any) -> AbstractContextManager[Any]:
         """Within it, NumPy or CuPy works on that device, on the stream on which the library works now."""
-        ...
-
-    def view(self, label: str, x: Any) -> Any:
-        """The elements of x as an array of NumPy or CuPy: a view, or, of 16-bit floats, a float32 copy.
-
-        Called on the device of x (`on`), after `device`.
-        """
         ...
 
     def made(self, c: Any, device: Any) -> Any:

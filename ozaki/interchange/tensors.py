@@ -16,14 +16,14 @@ class Tensors:
 
     name = "a torch tensor"
 
-    def device(self, label: str, x: Any) -> torch.device:
-        """The device of a tensor.
+    def view(self, label: str, x: Any) -> tuple[Any, torch.device]:
+        """The elements of a tensor, and its device; a copy where they are 16-bit floats, or marked as conjugates.
 
         Raises
         ------
         TypeError
-            If the tensor requires a gradient, or is sparse, quantised, or has no elements of its own, as those have
-            that `torch.compile` traces.
+            If the tensor requires a gradient, is sparse or quantised, or has no elements of its own, as those that
+            `torch.compile` traces; or if nothing of its dtype can be multiplied.
         ValueError
             If it lies on a device that is neither a CPU nor of CUDA.
         ImportError
@@ -37,35 +37,28 @@ class Tensors:
             raise TypeError(f"{label}: a tensor of layout {x.layout}; expected a dense one, as {label}.to_dense()")
         if x.is_quantized:
             raise TypeError(f"{label}: a quantised tensor; use {label}.dequantize()")
-        found: torch.device = x.device
-        if found.type not in ("cpu", "cuda"):
-            raise ValueError(f"{label}: lies on {found}; expected a CPU or a CUDA device, as {label}.cpu()")
+        if not (x.is_cuda or x.is_cpu):
+            raise ValueError(f"{label}: lies on {x.device}; expected a CPU or a CUDA device, as {label}.cpu()")
         if type(x) not in (torch.Tensor, torch.nn.Parameter) and _has_no_memory(x):
             raise TypeError(
                 f"{label}: {type(x).__name__}, which has no elements; use ozaki.torch.matmul, which can be traced"
             )
-        if found.type == "cuda":
-            _cupy(label)
-        return found
+        if x.is_conj() or x.is_neg():
+            x = x.resolve_conj().resolve_neg()
+        if x.dtype in (torch.float16, torch.bfloat16):
+            x = x.float()
+        try:
+            return _on_gpu(label, x) if x.is_cuda else x.detach().numpy(), x.device
+        except (TypeError, KeyError):
+            raise TypeError(
+                f"{label}: dtype {x.dtype} is not supported; expected float32 or float64, complex64 or complex128"
+            ) from None
 
     def on(self, device: torch.device | None) -> AbstractContextManager[Any]:
         """Within it, CuPy works on a tensor's device, on PyTorch's current stream there."""
         if device is None or device.type == "cpu":
             return nullcontext()
         return on_stream(device.index, torch._C._cuda_getCurrentRawStream(device.index))
-
-    def view(self, label: str, x: Any) -> Any:
-        """The elements of a tensor as an array; a copy where they are 16-bit floats, or marked as conjugates."""
-        if x.is_conj() or x.is_neg():
-            x = x.resolve_conj().resolve_neg()
-        if x.dtype in (torch.float16, torch.bfloat16):
-            x = x.float()
-        try:
-            return x.detach().numpy() if x.device.type == "cpu" else _on_gpu(x)
-        except (TypeError, KeyError):
-            raise TypeError(
-                f"{label}: dtype {x.dtype} is not supported; expected float32 or float64, complex64 or complex128"
-            ) from None
 
     def made(self, c: Any, device: torch.device) -> Any:
         """An array as a tensor."""
@@ -86,30 +79,24 @@ def _has_no_memory(x: Any) -> bool:
         return True
 
 
-def _cupy(label: str) -> Any:
-    try:
-        import cupy
-    except ImportError:
-        raise ImportError(
-            f"{label}: a CUDA tensor, whose products run through CuPy; install ozaki[cuda13] or ozaki[cuda12]"
-        ) from None
-    return cupy
-
-
 _DTYPES = {
     getattr(torch, name): np.dtype(name)
     for name in ("float32", "float64", "complex64", "complex128", "int8", "int16", "int32", "int64", "uint8", "bool")
 }
 
 
-def _on_gpu(x: Any) -> Any:
+def _on_gpu(label: str, x: Any) -> Any:
     """A CuPy array on the memory of a CUDA tensor, which it keeps alive.
 
     It does what `cupy.from_dlpack` does, without the calls from library to library and back, which take longer than
     the launch of a small product.
     """
-    import cupy as cp
-
+    try:
+        import cupy as cp
+    except ImportError:
+        raise ImportError(
+            f"{label}: a CUDA tensor, whose products run through CuPy; install ozaki[cuda13] or ozaki[cuda12]"
+        ) from None
     dtype, size = _DTYPES[x.dtype], x.nbytes
     if x.is_contiguous():
         steps = None
