@@ -47,13 +47,16 @@ def pack(architecture: str, processes: int) -> None:
     place = folder() / PACKED / f"{architecture}.tar.xz"
     place.parent.mkdir(exist_ok=True)
     begun = place.with_suffix(".begun")
-    with ProcessPoolExecutor(processes) as pool, tarfile.open(begun, "w:xz", preset=9) as archive:
-        for done, (name, cubin) in enumerate(pool.map(compiled, kernels, [architecture] * len(kernels)), 1):
-            member = tarfile.TarInfo(name)
-            member.size = len(cubin)
-            archive.addfile(member, io.BytesIO(cubin))
-            print(f"\r{architecture}: {done} of {len(kernels)} kernels", end="", file=sys.stderr, flush=True)
-    os.replace(begun, place)
+    try:
+        with ProcessPoolExecutor(processes) as pool, tarfile.open(begun, "w:xz", preset=9) as archive:
+            for done, (name, cubin) in enumerate(pool.map(compiled, kernels, [architecture] * len(kernels)), 1):
+                member = tarfile.TarInfo(name)
+                member.size = len(cubin)
+                archive.addfile(member, io.BytesIO(cubin))
+                print(f"\r{architecture}: {done} of {len(kernels)} kernels", end="", file=sys.stderr, flush=True)
+        os.replace(begun, place)
+    finally:
+        begun.unlink(missing_ok=True)
     print(f", {place.stat().st_size / 1e6:.1f} MB", file=sys.stderr)
 
 

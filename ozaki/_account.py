@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf
+from threading import Lock
 from typing import Any
 
+from ozaki._operands import broadcast
 from ozaki._report import Report, rounded_up
 
 
@@ -44,7 +46,7 @@ class Entry:
 
 
 class Account:
-    """The products of a program, counted.
+    """The products of a program, counted; of all blocks that one emulation was entered for.
 
     Attributes
     ----------
@@ -56,6 +58,7 @@ class Account:
         self._counts: dict[Any, int] = {}
         self._bounds: dict[Any, float] = {}
         self.left: dict[tuple[str, str], int] = {}
+        self._lock = Lock()
 
     @property
     def entries(self) -> list[Entry]:
@@ -68,30 +71,32 @@ class Account:
 
     @property
     def bound(self) -> float | None:
-        """The largest bound of all; None without reports."""
+        """The largest bound of all, each in the measure of its product; None without reports."""
         return max(self._bounds.values(), default=None)
 
-    def enter(self, operator: str, a: Any, b: Any, report: Report | None) -> None:
-        """Count a product of operands a and b."""
+    def enter(self, operator: str, a: Any, b: Any, c: Any, report: Report | None) -> None:
+        """Count a product c of operands a and b."""
         how = measure = ""
         if report is not None:
             how = "native product" if report.native else f"{report.slices} {report.scheme}"
             measure = report.measure
-        key = operator, a.shape, b.shape, a.dtype, how, measure
-        self._counts[key] = self._counts.get(key, 0) + 1
-        if report is not None:
-            self._bounds[key] = max(self._bounds.get(key, 0.0), report.bound)
+        key = operator, tuple(a.shape), tuple(b.shape), c.dtype, how, measure
+        with self._lock:
+            self._counts[key] = self._counts.get(key, 0) + 1
+            if report is not None:
+                self._bounds[key] = max(self._bounds.get(key, 0.0), report.bound)
 
     def leave(self, operator: str, reason: str) -> None:
         """Count an operator that was left to the library."""
-        self.left[operator, reason] = self.left.get((operator, reason), 0) + 1
+        with self._lock:
+            self.left[operator, reason] = self.left.get((operator, reason), 0) + 1
 
     def _entry(self, key: Any) -> Entry:
         operator, left, right, dtype, how, measure = key
         m, k = (1, *left)[-2:]
         n = right[-1] if len(right) > 1 else 1
-        name = str(dtype).removeprefix("torch.")
-        return Entry(operator, left[:-2], (m, k, n), name, self._counts[key], how, self._bounds.get(key), measure)
+        name, batch = str(dtype).removeprefix("torch."), broadcast(left[:-2], right[:-2])
+        return Entry(operator, batch, (m, k, n), name, self._counts[key], how, self._bounds.get(key), measure)
 
     def __str__(self) -> str:
         lines = [f"{self.products} products ran through ozaki", *map(str, self.entries)]

@@ -251,8 +251,8 @@ def plan(
         With arrays the data decides, and the bound holds for these operands. With shapes (tuples of int) the plan is
         made a priori: its bound is in the row-column measure and holds for all operands of these shapes.
     dtype : str, optional
-        With shapes, "float32" or "float64", that of operands and result, or "mp" (or "mp106"), that of the result; with
-        arrays as for `matmul`.
+        With shapes, "float32", "float64", "complex64" or "complex128", that of operands and result, or "mp" (or
+        "mp106"), that of the result of real operands; with arrays as for `matmul`.
     accuracy, scheme, slices, engine, reproducible, workspace_limit
         As for `matmul`.
     strict : bool
@@ -380,7 +380,8 @@ def gemm(
         With beta == 0, c is not read (it may hold NaN); with alpha == 0 or k == 0, a and b are not. A float result
         takes the nearest float64; a multiprecision expression the number itself, which must be a whole number times a
         power of two: an int, a float, such a Fraction, or one of mpmath, gmpy2 or python-flint. Of a complex product
-        they may be complex; where a factor has an imaginary part, the product is rounded first.
+        they may be complex; where a factor has an imaginary part, the product is rounded first. Those
+        of a multiprecision expression are real.
     a, b : arrays, shapes (..., m, k) and (..., k, n), or prepared operands
         With `trans_a` or `trans_b` the last two axes are exchanged, with "C" of complex conjugates. Of a matrix times
         its own (conjugate) transpose one triangle is multiplied, by residues and unless something is added.

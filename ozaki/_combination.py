@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import inf, isfinite, isnan, ldexp, nan
-from numbers import Complex, Real
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ import numpy as np
 from ozaki._formats import part_of, precision_of
 from ozaki._operands import Shapes, dtype_of
 from ozaki.multiprecision.arithmetic import add, scaled
+from ozaki.multiprecision.convert import is_complex_number
 from ozaki.multiprecision.floats import of_floats
 from ozaki.multiprecision.numbers import FARTHEST, Numbers
 from ozaki.multiprecision.scalars import dyadic
@@ -158,12 +159,15 @@ def factor_of(name: str, x: Any, dtype: str | None, may_be_complex: bool = False
     ------
     ValueError, TypeError
     """
-    if isinstance(x, Complex) and not isinstance(x, Real) and may_be_complex and x.imag == 0:
-        x = x.real
+    if getattr(x, "shape", None) == () and not isinstance(x, Numbers):
+        x = x[()]
+    complex_factor = is_complex_number(x)
+    if complex_factor and may_be_complex and x.imag == 0:
+        x, complex_factor = x.real, False
     if dtype is None:
         if isinstance(x, str):
             raise TypeError(f"{name}: the text {x!r}; expected a number")
-        if isinstance(x, Complex) and not isinstance(x, Real):
+        if complex_factor:
             operand = "a" if name == "alpha" else "c"
             raise TypeError(f"{name}: {x!r}; expected a real number: multiply {operand} by it, which is exact")
         try:
@@ -173,7 +177,7 @@ def factor_of(name: str, x: Any, dtype: str | None, may_be_complex: bool = False
         if abs(factor.exponent) + abs(factor.whole).bit_length() > FARTHEST:
             raise ValueError(f"{name}: its exponent is beyond -2**60 to 2**60")
         return factor
-    if may_be_complex and isinstance(x, Complex) and not isinstance(x, Real):
+    if may_be_complex and complex_factor:
         return Factor(0, 0, complex(*(_in_range(name, part, dtype) for part in (x.real, x.imag))))
     if not isinstance(x, Real) and not hasattr(x, "_mpf_"):
         raise TypeError(f"{name}: {x!r}; expected a {'' if may_be_complex else 'real '}number")

@@ -109,10 +109,10 @@ def real_entries(c: Any, dtype: str, parts: Parts) -> Any:
 def _rows_of_parts(x: Any, dtype: str) -> Any:
     """x, shape (batch, rows, k), with two rows for each: that of real parts and that of imaginary ones.
 
-    A view, if neighbouring rows are neighbours in memory.
+    A view, if x is complex, and neighbouring rows are neighbours in memory.
     """
     batch, rows, k = x.shape
-    if x.size and x.strides[1] == x.itemsize:
+    if x.size and x.strides[1] == x.itemsize and x.dtype.kind == "c":
         return x.swapaxes(1, 2).view(dtype).swapaxes(1, 2)
     found = library(x).empty((batch, rows, 2, k), dtype)
     found[:, :, 0], found[:, :, 1] = x.real, x.imag

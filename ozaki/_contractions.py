@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from math import prod
 from operator import index as integer_of
+from string import ascii_letters
 from typing import Any
 
 import numpy as np
@@ -191,7 +192,13 @@ def einsum_by(subscripts: str, operands: Sequence[Any], multiply: Multiply) -> A
         If the subscripts do not fit the operands.
     """
     labels, result = _labels(subscripts, operands)
-    terms = [_diagonal(x, of) for x, of in zip(operands, labels, strict=True)]
+    sizes = {
+        label: x.shape[axis]
+        for x, of in zip(operands, labels, strict=True)
+        for axis, label in enumerate(of)
+        if x.shape[axis] != 1
+    }
+    terms = [_squeezed(*_diagonal(x, of), sizes) for x, of in zip(operands, labels, strict=True)]
     for step in _path(labels, result, [x.shape for x in operands]):
         chosen = [terms.pop(place) for place in sorted(step, reverse=True)]
         term = chosen.pop()
@@ -226,8 +233,8 @@ def _labels(subscripts: str, operands: Sequence[Any]) -> tuple[list[Labels], Lab
     for place, (of, x) in enumerate(zip(labels, operands, strict=True)):
         for label, size in zip(of, x.shape, strict=True):
             if sizes.setdefault(label, size) != size:
-                if isinstance(label, int) and 1 in (sizes[label], size):  # axes of "..." are broadcast
-                    sizes[label] = max(sizes[label], size) if 0 not in (sizes[label], size) else 0
+                if 1 in (sizes[label], size):  # such axes are broadcast
+                    sizes[label] = size if sizes[label] == 1 else sizes[label]
                     continue
                 raise ValueError(
                     f"subscripts: axis {label!r} has size {size} in operand {place}, and {sizes[label]} before"
@@ -261,7 +268,10 @@ def _path(labels: list[Labels], result: Labels, shapes: list[tuple[int, ...]]) -
     """Which operands are contracted, step by step: their places among those that are left, and the result the last."""
     if len(labels) < 3:
         return [tuple(range(len(labels)))]
-    names = {label: chr(ord("a") + place) for place, label in enumerate({x for of in labels for x in of})}
+    known = {label: None for of in labels for label in of}
+    if len(known) > len(ascii_letters):  # more than NumPy has letters for
+        return [tuple(range(len(labels)))]
+    names = dict(zip(known, ascii_letters, strict=False))
     text = ",".join("".join(names[label] for label in of) for of in labels)
     shaped = [np.broadcast_to(np.float64(0), shape) for shape in shapes]
     path, _ = np.einsum_path(f"{text}->{''.join(names[label] for label in result)}", *shaped, optimize="greedy")
@@ -280,6 +290,13 @@ def _diagonal(x: Any, of: Labels) -> Term:
         x = x.diagonal(axis1=first, axis2=second)
         of = (*(label for place, label in enumerate(of) if place not in (first, second)), of[first])
     return x, of
+
+
+def _squeezed(x: Any, of: Labels, sizes: dict[Any, int]) -> Term:
+    """A term without axes of size 1 along which others have more, given by `sizes`: it is broadcast along these."""
+    places = [axis for axis, label in enumerate(of) if x.shape[axis] == 1 and label in sizes]
+    kept = [axis for axis in range(x.ndim) if axis not in places]
+    return x.reshape(tuple(x.shape[axis] for axis in kept)), tuple(of[axis] for axis in kept)
 
 
 def _summed(term: Term, kept: set[Any], multiply: Multiply) -> Term:

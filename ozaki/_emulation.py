@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from functools import partial
+from functools import partial, update_wrapper
+from importlib import import_module
+from threading import RLock
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -36,8 +38,9 @@ def emulate(
 
     It replaces `matmul`, `dot`, `vdot`, `inner`, `tensordot`, `einsum` and `linalg.multi_dot` of both modules, for all
     threads, until the block ends; and `@` and `.dot` of CuPy arrays. `@` and `.dot` of NumPy arrays run as they are:
-    their class cannot be changed; nor can be names that a program took before, as `from numpy import dot` does, and
-    what libraries multiply in compiled code. `ozaki.torch.emulate` does the same for PyTorch.
+    their class cannot be changed; nor can be names that a program, or NumPy itself, took before, as `from numpy import
+    dot` does, CuPy where it is imported inside the block, and what libraries multiply in compiled code.
+    `ozaki.torch.emulate` does the same for PyTorch.
 
     Parameters
     ----------
@@ -86,105 +89,199 @@ class Emulation:
 
     def __init__(self, options: dict[str, Any], report: bool) -> None:
         self._options, self._report = options, report
-        self._replaced: list[tuple[Any, str, Any]] = []
         self.account = Account()
 
     def __str__(self) -> str:
         return str(self.account)
 
     def __enter__(self) -> Self:
-        if self._replaced:
-            raise RuntimeError("emulate: entered already; make another one for a block inside")
-        libraries = [np] + ([sys.modules["cupy"]] if "cupy" in sys.modules else [])
-        for library in libraries:
-            for name in FUNCTIONS:
-                self._replace(library, library, name)
-            for name in ("multi_dot", "matmul", "tensordot"):
-                if hasattr(library.linalg, name):
-                    self._replace(library.linalg, library, name)
-        for library in libraries[1:]:
-            for name in ("__matmul__", "dot"):
-                self._replace(library.ndarray, library, name)
+        with _lock:
+            if self in _active:
+                raise RuntimeError("emulate: entered already; make another one for a block inside")
+            if not _active:
+                _replace_all()
+            _active.append(self)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        while self._replaced:
-            place, name, original = self._replaced.pop()
-            setattr(place, name, original)
+        with _lock:
+            _active.remove(self)
+            if not _active:
+                _restore_all()
 
-    def _replace(self, place: Any, library: Any, name: str) -> None:
-        original = getattr(place, name)
-        self._replaced.append((place, name, original))
-        run = partial(_RUN[name.strip("_")], partial(self._product, name.strip("_")))
-        setattr(place, name, _replacement(original, name.strip("_"), run, library.ndarray, self.account))
+    def run(self, name: str, call: Call) -> Any:
+        """The result of a function of that name, called with what `call` says."""
+        return _RUN[name](partial(self._product, name), *call.operands, **call.options)
 
     def _product(self, name: str, a: Any, b: Any) -> Any:
         run: Callable[..., Any] = matmul
         found, report = run(a, b, return_report=self._report, **self._options), None
         if self._report:
             found, report = found
-        self.account.enter(name, a, b, report)
+        self.account.enter(name, a, b, found, report)
         return found
 
 
-def _replacement(original: Any, name: str, run: Callable[..., Any], ndarray: type, account: Account) -> Any:
+# Replacing functions -------------------------------------------------------------------------------------------------
+
+_lock = RLock()
+_active: list[Emulation] = []
+"""The emulations that are entered, of all threads; products go through the last one."""
+
+_replaced: list[tuple[Any, str, Any]] = []
+"""The functions that are replaced while there are any: where, their names, and they themselves."""
+
+
+def _replace_all() -> None:
+    libraries = [np] + ([sys.modules["cupy"]] if "cupy" in sys.modules else [])
+    for library in libraries:
+        for name in FUNCTIONS:
+            _replace(library, name, library)
+        for name in ("multi_dot", "matmul", "tensordot"):
+            if hasattr(library.linalg, name):
+                _replace(library.linalg, name, library)
+    for library in libraries[1:]:
+        for name in ("__matmul__", "dot"):
+            _replace(library.ndarray, name, library)
+
+
+def _replace(place: Any, name: str, library: Any) -> None:
+    original = getattr(place, name)
+    _replaced.append((place, name, original))
+    setattr(place, name, _Replacement(original, name.strip("_"), library.ndarray, f"{place.__name__}.{name}"))
+
+
+def _restore_all() -> None:
+    while _replaced:
+        place, name, original = _replaced.pop()
+        setattr(place, name, original)
+
+
+class _Replacement:
     """What stands for a function while products are emulated; it has the other attributes of that one."""
 
-    class Replacement:
-        def __call__(self, *args: Any, **kwargs: Any) -> Any:
-            if _is_own(sys._getframe(1).f_globals.get("__name__", "")):
-                return original(*args, **kwargs)
-            operands = _operands(name, args)
-            reason = _obstacle(operands, ndarray, kwargs)
-            if reason:
-                if any(isinstance(x, ndarray) for x in operands):
-                    account.leave(name, reason)
-                return original(*args, **kwargs)
-            out = kwargs.get("out")
-            found = run(*args, **{key: value for key, value in kwargs.items() if key != "out"})
-            if out is None:
-                return found[()] if isinstance(found, np.ndarray) and found.ndim == 0 else found
-            out[...] = found
-            return out
+    def __init__(self, original: Any, name: str, ndarray: Any, path: str) -> None:
+        update_wrapper(self, original)
+        self._original, self._name, self._ndarray, self._path = original, name, ndarray, path
 
-        def __get__(self, instance: Any, owner: Any = None) -> Any:  # as a method of a class
-            return self if instance is None else partial(self, instance)
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        emulation = _active[-1] if _active else None
+        if emulation is None or _called_by_this_library():
+            return self._original(*args, **kwargs)
+        call = _call_of(self._name, args, kwargs)
+        reason = "its arguments" if call is None else _obstacle(call, self._ndarray)
+        if reason or call is None:
+            if reason and (call is None or any(isinstance(x, self._ndarray) for x in call.arrays)):
+                emulation.account.leave(self._name, reason)
+            return self._original(*args, **kwargs)
+        found = emulation.run(self._name, call)
+        if call.out is None:
+            return found[()] if isinstance(found, np.ndarray) and found.ndim == 0 else found
+        if call.out.shape != found.shape or call.out.dtype != found.dtype:
+            return self._original(*args, **kwargs)  # which raises the library's own error, or casts as that does
+        call.out[...] = found
+        return call.out
 
-        def __getattr__(self, attribute: str) -> Any:
-            return getattr(original, attribute)
+    def __get__(self, instance: Any, owner: Any = None) -> Any:  # as a method of a class
+        return self if instance is None else partial(self, instance)
 
-    return Replacement()
+    def __getattr__(self, attribute: str) -> Any:
+        return getattr(self.__dict__["_original"], attribute)
 
-
-def _is_own(module: str) -> bool:
-    """Whether code of this library calls, which multiplies slices by the functions themselves."""
-    return module == "ozaki" or module.startswith("ozaki.")
-
-
-def _operands(name: str, args: tuple[Any, ...]) -> list[Any]:
-    """The operands among a function's positional arguments, and whatever else it does not take here."""
-    if name == "multi_dot":
-        return [*args[0], *args[1:]] if args else []
-    if name == "einsum":
-        return [*args[1:]] if args and isinstance(args[0], str) else [*args]
-    return [*args[:2], *args[3:]] if name == "tensordot" else [*args]
+    def __reduce__(self) -> Any:
+        return _named, (self._path,)
 
 
-def _obstacle(operands: list[Any], ndarray: Any, options: dict[str, Any]) -> str:
+def _named(path: str) -> Any:
+    """The function of a path, as "numpy.linalg.multi_dot": what it stands for where a pickle is read."""
+    module, _, name = path.rpartition(".")
+    return getattr(import_module(module), name)
+
+
+def _called_by_this_library() -> bool:
+    """Whether this library calls a function that is replaced: it multiplies slices by that function itself."""
+    try:
+        name = sys._getframe(2).f_globals.get("__name__", "")
+    except ValueError:  # called by no Python code
+        return False
+    return bool(name == "ozaki" or name.startswith("ozaki."))
+
+
+class Call(NamedTuple):
+    """The arguments of a function.
+
+    Attributes
+    ----------
+    operands : positional ones, as `_RUN` takes them
+    arrays : the operands that are arrays
+    options : for `_RUN`
+    out : where the result goes, or None
+    """
+
+    operands: tuple[Any, ...]
+    arrays: tuple[Any, ...]
+    options: dict[str, Any]
+    out: Any
+
+
+def _call_of(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call | None:
+    """A call's arguments; None if there are some that are not known here."""
+    try:
+        call: Call = _ARGUMENTS[name](*args, **kwargs)
+    except TypeError:
+        return None
+    out = call.out
+    return call._replace(out=out[0]) if isinstance(out, tuple) and len(out) == 1 else call
+
+
+def _of_two(a: Any, b: Any, out: Any = None) -> Call:
+    return Call((a, b), (a, b), {}, out)
+
+
+def _of_tensordot(a: Any, b: Any, axes: Any = 2) -> Call:
+    return Call((a, b), (a, b), {"axes": axes}, None)
+
+
+def _of_einsum(subscripts: Any, *operands: Any, out: Any = None, optimize: bool | str = False) -> Call:
+    if not isinstance(subscripts, str) or optimize not in (True, False, "greedy", "optimal"):
+        raise TypeError
+    return Call((subscripts, *operands), operands, {}, out)
+
+
+def _of_multi_dot(arrays: Any, *, out: Any = None) -> Call:
+    return Call((arrays,), tuple(arrays), {}, out)
+
+
+_ARGUMENTS: dict[str, Callable[..., Call]] = {
+    "matmul": _of_two,
+    "dot": _of_two,
+    "vdot": lambda a, b: _of_two(a, b),
+    "inner": lambda a, b: _of_two(a, b),
+    "tensordot": _of_tensordot,
+    "einsum": _of_einsum,
+    "multi_dot": _of_multi_dot,
+}
+
+
+def _obstacle(call: Call, ndarray: Any) -> str:
     """Why a product is left to the library; empty if it is not."""
-    if not operands:
-        return "no operands"
-    for x in operands:
+    for x in call.arrays if call.out is None else (*call.arrays, call.out):
         if type(x) is not ndarray:
             return f"an operand of type {type(x).__name__}"
         if str(x.dtype) not in DTYPES:
             return f"dtype {x.dtype}"
-        if not x.ndim:
-            return "a scalar"
-    others = [name for name in options if name not in ("out", "axes", "optimize")]
-    return f"option {others[0]}" if others else ""
+    if any(not x.ndim for x in call.arrays):
+        return "a scalar"
+    return "fewer than two operands" if len(call.arrays) < 2 else ""
+
+
+# What runs in place of a function: called with a function that multiplies, and the operands --------------------------
+
+
+def _product(multiply: Any, a: Any, b: Any) -> Any:
+    return multiply(a, b)
 
 
 def _dot(multiply: Any, a: Any, b: Any) -> Any:
@@ -199,31 +296,42 @@ def _inner(multiply: Any, a: Any, b: Any) -> Any:
     return tensordot_by(a, b, (-1, -1), multiply)
 
 
-def _matmul(multiply: Any, a: Any, b: Any) -> Any:
-    return multiply(a, b)
-
-
-def _tensordot(multiply: Any, a: Any, b: Any, axes: Any = 2) -> Any:
+def _tensordot(multiply: Any, a: Any, b: Any, axes: Any) -> Any:
     return tensordot_by(a, b, axes, multiply)
 
 
-def _einsum(multiply: Any, subscripts: str, *operands: Any, optimize: Any = None) -> Any:
+def _einsum(multiply: Any, subscripts: str, *operands: Any) -> Any:
     return einsum_by(subscripts, operands, multiply)
 
 
 def _multi_dot(multiply: Any, arrays: Any) -> Any:
-    """A chain of matrices, the first or last of which may be a vector."""
-    labels, place = [], 0
-    for x in arrays:
-        labels.append(tuple(range(place, place + x.ndim)))
-        place += x.ndim - 1
-    letters = ["".join(chr(ord("a") + label) for label in of) for of in labels]
-    ends = (letters[0][:-1] if arrays[0].ndim > 1 else "") + (letters[-1][1:] if arrays[-1].ndim > 1 else "")
-    return einsum_by(f"{','.join(letters)}->{ends}", arrays, multiply)
+    """A chain of matrices, the first and last of which may be vectors, in the order of the fewest multiplications.
+
+    Cormen, Leiserson, Rivest and Stein, "Introduction to Algorithms", section on matrix-chain multiplication.
+    """
+    chain = [*arrays]
+    for place, x in enumerate(chain):
+        if x.ndim != 2 and not (x.ndim == 1 and place in (0, len(chain) - 1)):
+            raise np.linalg.LinAlgError(f"arrays: item {place} has {x.ndim} dimensions; expected a matrix")
+    sizes = [chain[0].shape[0] if chain[0].ndim > 1 else 1, *(x.shape[0] for x in chain[1:])]
+    sizes.append(chain[-1].shape[-1] if chain[-1].ndim > 1 else 1)
+    count = len(chain)
+    costs, cuts = np.zeros((count, count)), np.zeros((count, count), int)
+    for length in range(1, count):
+        for i in range(count - length):
+            j = i + length
+            of_cut = [costs[i, at] + costs[at + 1, j] + sizes[i] * sizes[at + 1] * sizes[j + 1] for at in range(i, j)]
+            cuts[i, j] = i + int(np.argmin(of_cut))
+            costs[i, j] = min(of_cut)
+
+    def product(i: int, j: int) -> Any:
+        return chain[i] if i == j else multiply(product(i, cuts[i, j]), product(cuts[i, j] + 1, j))
+
+    return product(0, count - 1)
 
 
 _RUN: dict[str, Callable[..., Any]] = {
-    "matmul": _matmul,
+    "matmul": _product,
     "dot": _dot,
     "vdot": _vdot,
     "inner": _inner,

@@ -65,6 +65,6 @@ def check_limit(pair: Pair, limit: int | None, of_parts: bool) -> None:
     if not pair.copied:
         too_few_bytes(limit, held)
     raise ValueError(
-        f"workspace_limit: {limit} bytes are too few; copies of operands that are broadcast or whose elements lie in "
-        f"no order, and of an `out` in which nothing can be computed, take {pair.copied}"
+        f"workspace_limit: {limit} bytes are too few; {held} are held, of which {pair.copied} for copies: of operands "
+        "that are broadcast, whose elements lie in no order, or whose parts are, and of an `out` that holds no result"
     )

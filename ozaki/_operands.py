@@ -201,8 +201,8 @@ def as_array(name: str, x: Any, backend: Any) -> Any:
     if is_matrix(x):
         try:
             return exactly(x)
-        except ValueError as error:
-            raise ValueError(f"{name}: {str(error).removeprefix('x: ')}") from None
+        except (ValueError, TypeError) as error:
+            raise type(error)(f"{name}: {str(error).removeprefix('x: ')}") from None
     try:
         found = backend.asarray(x)
         return found.astype(np.float32) if found.dtype.name in _HALVES else found

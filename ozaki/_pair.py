@@ -82,11 +82,12 @@ class Pair:
             wide = is_multiprecision(plan.dtype) or any(map(_is_multiprecision, (self.a, self.b, c)))
             choices = Choices(plan.target, dtype=format_of_plan(plan, self.asked) if wide else choices.dtype)
         self.choices = choices
-        if choices.dtype is not None and (_is_integer(self.a) or _is_integer(self.b)):
+        takes_integers = choices.dtype is not None or isinstance(self.a, Numbers) or isinstance(self.b, Numbers)
+        if takes_integers and (_is_integer(self.a) or _is_integer(self.b)):
             self.a, self.b = (of_integers(x) if _is_integer(x) else x for x in (self.a, self.b))
             if choices.accuracy is None and self.asked == MULTIPRECISION:
                 self.choices = choices._replace(accuracy="exact")
-        if choices.dtype is not None and c is not None and _is_integer(c):
+        if takes_integers and c is not None and _is_integer(c):
             c = of_integers(c)
         if self.asked == "int64":
             check_integer(self.choices)

@@ -11,9 +11,10 @@ from ozaki._api import gemm
 from ozaki._checks import check_finite
 from ozaki._environment import default_environment
 from ozaki._formats import COMPLEX, MULTIPRECISION, SIGNIFICAND_BITS, format_named, is_multiprecision, precision_of
-from ozaki._operands import holds_complex
+from ozaki._operands import as_array, holds_complex
+from ozaki.backends import backend_of
 from ozaki.interchange.calls import any_arrays
-from ozaki.multiprecision.array import MPArray
+from ozaki.multiprecision.numbers import Numbers
 from ozaki.multiprecision.objects import mparray
 
 _NAMES = {"b": "x", "c": "b"}
@@ -30,7 +31,8 @@ def residual(a: Any, x: Any, b: Any, *, accuracy: Accuracy | str | float = "exac
     Parameters
     ----------
     a : array, shape (..., m, k), real or complex floats or integers, NumPy or CuPy, or an `MPArray`
-    x : array, shape (..., k, n) or (k,), as `a`; or a tuple of float64 arrays, an unevaluated sum, high word first
+    x : array, shape (..., k, n) or (k,), as `a`; or a tuple of float64 or complex128 arrays, an unevaluated sum, high
+        word first
     b : array of the shape of a x, as `a`
     accuracy : Accuracy, str, int or float
         That of a x, as for `matmul`. "exact": the residual is the exact one, correctly rounded.
@@ -63,8 +65,10 @@ def residual(a: Any, x: Any, b: Any, *, accuracy: Accuracy | str | float = "exac
     (array([0., 0.]), array([-1.00000000e-20,  8.32667268e-17]))
     """
     factor = mparray(x) if isinstance(x, tuple) else x
-    usual = "complex128" if any(map(holds_complex, (a, factor))) else "float64"
-    wanted = format_named(dtype) or (MULTIPRECISION if isinstance(b, MPArray) else usual)
+    backend = backend_of(("a", a), ("x", factor), ("b", b))
+    a, factor, b = (as_array(name, each, backend) for name, each in (("a", a), ("x", factor), ("b", b)))
+    usual = "complex128" if holds_complex(a) or holds_complex(factor) else "float64"
+    wanted = format_named(dtype) or (MULTIPRECISION if isinstance(b, Numbers) else usual)
     if wanted not in (*SIGNIFICAND_BITS, *COMPLEX) and not is_multiprecision(wanted):
         raise TypeError(f"dtype: {dtype!r}; expected 'float32', 'float64', 'complex64', 'complex128' or 'mp'")
     for name, each in (("a", a), ("x", factor), ("b", b)):

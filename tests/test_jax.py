@@ -106,6 +106,13 @@ def test_what_is_refused(place, rng, case):
         call(jnp.asarray(made(rng, 3, 3)))
 
 
+def test_float64_needs_x64(place, rng):
+    a = jnp.asarray(made(rng, 3, 3, dtype="f4"))
+    jax.config.update("jax_enable_x64", False)
+    with pytest.raises(ValueError, match=r"^dtype: float64 needs jax.config.update\('jax_enable_x64', True\)"):
+        ozaki.matmul(a, a, dtype="float64", accuracy="fp64")
+
+
 def test_errors_in_compiled_code_name_the_argument(place, rng):
     with pytest.raises(jax.errors.JaxRuntimeError, match="accuracy: 'best' is not known"):
         jax.jit(lambda x: matmul(x, x, accuracy="best"))(made(rng, 3, 3)).block_until_ready()
@@ -118,7 +125,10 @@ def test_errors_in_compiled_code_name_the_argument(place, rng):
 def test_compiled_code(place, rng, dtypes):
     a, b = made(rng, 2, 6, 9, dtype=dtypes[0]), made(rng, 9, 4, dtype=dtypes[1])
     compiled = jax.jit(lambda x, y: matmul(x, y, reproducible=True))
-    for x, y in ((a, b), (a[0], b), (a[0, 0], b), (a, b[:, 0]), (a[0, 0], b[:, 0]), (b.T, a[0].T), (a[:, :0], b)):
+    for x, y in (
+        (a, b), (a[0], b), (a[0, 0], b), (a, b[:, 0]), (a[0, 0], b[:, 0]), (b.T, a[0].T), (a[:, :0], b),
+        (a[..., :0], b[:0]), (a[0, 0, :0], b[:0]),
+    ):  # fmt: skip
         found = compiled(x, y)
         assert found.dtype == np.matmul(x, y).dtype
         wide = [operand.astype(found.dtype) for operand in (x, y)] if dtypes[0] != dtypes[1] else (x, y)

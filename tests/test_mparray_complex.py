@@ -151,7 +151,16 @@ def test_ways_out(tmp_path):
     assert repr(mparray([[1, 0.5j], [-2 - 1j, 0]])) == (
         "mparray([[ (1.0 + 0.0j),  (0.0 + 0.5j)],\n         [(-2.0 - 1.0j),  (0.0 + 0.0j)]], bits=2)"
     )
+    assert repr(mparray(np.zeros((0, 3), complex))) == "mparray([], shape=(0, 3), is_complex=True, bits=53)"
     assert str(mparray(0.1 - 2j)) == "(0.1 - 2.0j)" and "..." in repr(mparray(np.zeros((50, 50), complex)))
+
+
+@pytest.mark.parametrize("flag", ["False", np.nan, 2, [], [True, False]])
+def test_a_file_whose_flag_is_no_bool_is_refused(tmp_path, flag):
+    x = mparray([1j, 2])
+    np.savez(tmp_path / "x.npz", signs=x.signs, exponents=x.exponents, limbs=x.limbs, bits=np.int64(2), is_complex=flag)
+    with pytest.raises(ValueError, match=r"^file: is_complex must be one bool"):
+        ozaki.MPArray.load(tmp_path / "x.npz")
 
 
 def test_a_file_whose_planes_have_no_axis_of_parts_is_refused(tmp_path):
@@ -184,6 +193,8 @@ def test_a_file_whose_planes_have_no_axis_of_parts_is_refused(tmp_path):
         (lambda x: mparray(np.array([[1, complex(0, np.inf)]])), ValueError, r"x: element \[0, 1\] is infj"),
         (lambda x: mparray([1j, "2+3j"]), ValueError, r"x: element \[1\] is '2\+3j'"),
         (lambda x: mparray([1j, "0.1"]), ValueError, r"x: element \[1\] is '0.1', which has no end in binary"),
+        (lambda x: mparray(np.array([1, complex(0, np.nan)], "G")), ValueError, r"x: element \[1\] is nan"),
+        (lambda x: x.swapaxes(0, 5), np.exceptions.AxisError, "axis 5 is out of bounds"),
         (lambda x: mparray([1j, None]), TypeError, r"x: element \[1\] is of type NoneType"),
         (lambda x: mparray((np.zeros(2, "c8"),)), TypeError, "x: item 0 .* float64 or complex128 arrays"),
     ],
@@ -223,3 +234,23 @@ def test_what_mpmath_computes():
         c = ozaki.matmul(a, b, accuracy=500).to_mpmath()
         scale = mpmath.matrix([[sum(abs(a[i, q] * b[q, j]) for q in range(3)) for j in range(3)] for i in range(3)])
         assert all(abs(c[i, j] - wanted[i, j]) <= 8 * scale[i, j] * mpmath.mpf(2) ** -500 for i, j in np.ndindex(3, 3))
+
+
+def test_matrices_and_factors_of_other_libraries():
+    flint = pytest.importorskip("flint")
+    z = mpmath.matrix([[mpmath.mpc(1, 2), 3], [mpmath.mpc(0, -1), mpmath.mpf("0.5")]])
+    x = mparray(z)
+    assert (ozaki.gemm(1, z, z, 0, None, trans_b="C", accuracy="exact") == ozaki.matmul(x, x.conj().T)).all()
+    assert (ozaki.residual(z, z, ozaki.matmul(z, z, accuracy="exact")) == 0).all()
+    assert ozaki.residual([[1j]], [[1.0]], [[1j]]).dtype == np.complex128
+    for one in (flint.acb(2, 0), mpmath.mpc(2, 0), np.array(2 + 0j), 2 + 0j):
+        assert (ozaki.gemm(one, x, x, 0, None, accuracy="exact") == 2 * ozaki.matmul(x, x, accuracy="exact")).all()
+    for factor in (flint.acb(2, 1), mpmath.mpc(2, 1), mparray(1j)):
+        with pytest.raises(TypeError, match=r"^alpha: .*expected a real number: multiply a by it"):
+            ozaki.gemm(factor, x, x, 0, None)
+    with pytest.raises(TypeError, match=r"^b: element \[0, 0\] is of type"):
+        ozaki.matmul(x, mpmath.iv.matrix([[1, 2], [3, 4]]))
+    assert (x @ [[1, 2], [3, 4]] == ozaki.matmul(x, mparray([[1, 2], [3, 4]]))).all()
+    assert (np.array([[1, 2], [3, 4]]) @ x == ozaki.matmul(mparray([[1, 2], [3, 4]]), x)).all()
+    swapped = np.array([1 + 2j, 3], ">c16")
+    assert (mparray((swapped,)) == mparray(swapped)).all()

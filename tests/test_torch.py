@@ -123,6 +123,27 @@ def test_quantised_tensors_are_refused():
         ozaki.matmul(x, torch.ones(2, 2))
 
 
+def test_out_is_written_or_refused(place):
+    a = made(3, 3, place=place)
+    for out in (made(3, 3, dtype=torch.complex128, place=place).conj(), torch._neg_view(a.clone()), a.half()):
+        with pytest.raises((TypeError, ValueError), match=r"^out: "):
+            ozaki.matmul(a.to(out.dtype if out.is_complex() else a.dtype), a, out=out)
+    out = torch.empty_like(a)
+    assert ozaki.matmul(a, a, out=(out,), **FP64) is out and torch.equal(out, ozaki.matmul(a, a, **FP64))
+    x = made(3, 3, place=place, grad=True)
+    y = 1 * x
+    z = (y * y).sum()
+    ozaki.matmul(a, a, out=y.detach())
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        z.backward()
+
+
+def test_libraries_are_not_mixed_in_einsum(place):
+    with pytest.raises(TypeError, match=r"^operands: numpy.ndarray beside a torch tensor"):
+        ozaki.einsum("ij,jk", np.ones((2, 2)), made(2, 2, place=place))
+    assert isinstance(ozaki.einsum("ij,jk", made(2, 2, place=place), made(2, 2, place=place)), torch.Tensor)
+
+
 # Operators -----------------------------------------------------------------------------------------------------------
 
 
@@ -190,6 +211,16 @@ def test_operators_are_as_pytorch_asks(place):
     choices = "fp64", "auto", None, "auto", True, None
     torch.library.opcheck(torch.ops.ozaki.matmul.default, (a, b, *choices))
     torch.library.opcheck(torch.ops.ozaki.addmm.default, (b[0], a, b, 2, 1.5, *choices))
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
+def test_operators_and_compiled_code_under_vmap(place):
+    a, b = made(5, 3, 4, place=place), made(4, 2, place=place)
+    choices = "fp64", "auto", None, "auto", True, None
+    found = torch.vmap(lambda x: torch.ops.ozaki.matmul(x, b, *choices))(a)
+    assert torch.equal(found, ozaki.matmul(a, b, **FP64))
+    of_vmap = torch.vmap(lambda x: matmul(x, b, **FP64))
+    assert torch.equal(torch.compile(of_vmap, fullgraph=True, backend="aot_eager")(a), found)
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
@@ -295,6 +326,26 @@ def test_what_is_left_alone_is_said(place):
     assert left[("mm", "dtype float16")] == 1 and run.account.products == 1
     assert ("_linalg_solve_ex", "its products are inside") in left and any(name == "convolution" for name, _ in left)
     assert "operators were left alone" in str(run) and "mm: dtype float16" in str(run)
+
+
+REFUSED = {
+    "dtypes": lambda a: a @ a.float(),
+    "shapes": lambda a: a @ a[:2],
+    "batches": lambda a: torch.addbmm(a[:2, :2], a.new_ones(3, 2, 4), a.new_ones(2, 6, 2)),
+    "bmm of matrices": lambda a: torch.bmm(a, a),
+    "mm of stacks": lambda a: torch.mm(a[None], a),
+    "out of another dtype": lambda a: torch.mm(a, a, out=torch.empty(3, 3)),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_errors_of_programs_are_those_of_pytorch(name):
+    a = made(3, 3)
+    with pytest.raises(RuntimeError) as outside:
+        REFUSED[name](a)
+    with emulate(accuracy="fp64") as run, pytest.raises(RuntimeError) as inside:
+        REFUSED[name](a)
+    assert str(inside.value) == str(outside.value) and run.account.products == 0
 
 
 def test_nested_blocks_and_errors_undo_themselves():

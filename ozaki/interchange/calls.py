@@ -66,8 +66,12 @@ def _call(
     for name in names:
         if kwargs.get(name) is not None:
             kwargs[name], device = _viewed(kind, name, kwargs[name], device)
+    if isinstance(out, tuple) and len(out) == 1:
+        (out,) = out
     with kind.on(device):
         found = function(*positional, **kwargs)
+        if out is not None:
+            kind.written(out)
         if isinstance(found, tuple):
             return _returned(kind, found[0], device, out), *found[1:]
         return _returned(kind, found, device, out)

@@ -63,8 +63,19 @@ class JaxArrays:
         found: AbstractContextManager[Any] = cp.cuda.Device(device.local_hardware_id)
         return found
 
+    def written(self, out: Any) -> None:
+        """Arrays of JAX do not change (`view` refuses them as `out`)."""
+
     def made(self, c: Any, device: Any) -> Any:
-        """An array as one of JAX, on that device."""
+        """An array as one of JAX, on that device.
+
+        Raises
+        ------
+        ValueError
+            If JAX would make another dtype of it, as it does of float64 where that is not switched on.
+        """
+        if jax.dtypes.canonicalize_dtype(c.dtype) != c.dtype:
+            raise ValueError(f"dtype: {c.dtype} needs jax.config.update('jax_enable_x64', True)")
         if device is None or device.platform == "cpu":
             return jax.device_put(np.asarray(c), device)
         return jax.dlpack.from_dlpack(c)

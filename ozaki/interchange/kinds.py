@@ -34,14 +34,20 @@ class Kind(Protocol):
         """Within it, NumPy or CuPy works on that device, on the stream on which the library works now."""
         ...
 
+    def written(self, out: Any) -> None:
+        """Tell the library that the memory of `out` has other elements now."""
+        ...
+
     def made(self, c: Any, device: Any) -> Any:
         """A NumPy or CuPy array, or a NumPy scalar, as an array of this kind on that device; a view, if c is one."""
         ...
 
 
 def kind_of(x: Any) -> Kind | None:
-    """The kind of an array, or of the first one in a tuple; None of NumPy's, CuPy's and all that is no array."""
-    of: Any = type(x[0]) if type(x) is tuple and x else type(x)
+    """The kind of an array, or of one in a tuple; None of NumPy's, CuPy's and all that is no array."""
+    if type(x) is tuple:
+        return next((kind for each in x if (kind := kind_of(each)) is not None), None)
+    of: Any = type(x)
     return _kind_of_class(of)
 
 

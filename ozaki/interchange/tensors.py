@@ -17,7 +17,7 @@ class Tensors:
     name = "a torch tensor"
 
     def view(self, label: str, x: Any) -> tuple[Any, torch.device]:
-        """The elements of a tensor, and its device; a copy where they are 16-bit floats, or marked as conjugates.
+        """The elements of a tensor, and its device; a copy of 16-bit floats, lazy conjugates and negatives.
 
         Raises
         ------
@@ -43,6 +43,10 @@ class Tensors:
             raise TypeError(
                 f"{label}: {type(x).__name__}, which has no elements; use ozaki.torch.matmul, which can be traced"
             )
+        if torch._C._functorch.is_functorch_wrapped_tensor(x):
+            raise TypeError(f"{label}: a tensor that torch.func transforms; use ozaki.torch.matmul")
+        if label == "out" and (x.is_conj() or x.is_neg() or x.dtype in (torch.float16, torch.bfloat16)):
+            raise TypeError(f"out: a lazy conjugate or negative, or of dtype {x.dtype}; expected a tensor to write to")
         if x.is_conj() or x.is_neg():
             x = x.resolve_conj().resolve_neg()
         if x.dtype in (torch.float16, torch.bfloat16):
@@ -59,6 +63,10 @@ class Tensors:
         if device is None or device.type == "cpu":
             return nullcontext()
         return on_stream(device.index, torch._C._cuda_getCurrentRawStream(device.index))
+
+    def written(self, out: Any) -> None:
+        """Let autograd know that the elements have changed, of which it may have kept some for a gradient."""
+        torch.autograd.graph.increment_version(out)
 
     def made(self, c: Any, device: torch.device) -> Any:
         """An array as a tensor."""

@@ -66,7 +66,8 @@ def matmul(
     if prod(right.shape[:-2]) == 1:  # a stack times one matrix is one product of more rows
         right = right.reshape(right.shape[-2:])
         batch = jnp.broadcast_shapes(left.shape[:-2], (1,) * (b.ndim - 2))
-        c = product(left.reshape(-1, inner), right, choices).reshape(*batch, left.shape[-2], right.shape[1])
+        rows = left.reshape(prod(left.shape[:-1]), inner)
+        c = product(rows, right, choices).reshape(*batch, left.shape[-2], right.shape[1])
     else:
         batch = jnp.broadcast_shapes(left.shape[:-2], right.shape[:-2])
         left, right = (jnp.broadcast_to(x, (*batch, *x.shape[-2:])) for x in (left, right))

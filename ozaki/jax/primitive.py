@@ -114,11 +114,11 @@ def _mapped(operands: Any, axes: Any, *, choices: Choices) -> tuple[Any, int]:
     (a, b), (axis_a, axis_b) = operands, axes
     if axis_b is None and a.ndim == 3:
         a = jnp.moveaxis(a, axis_a, 0)
-        c = product(a.reshape(-1, a.shape[2]), b, choices)
+        c = product(a.reshape(a.shape[0] * a.shape[1], a.shape[2]), b, choices)
         return c.reshape(*a.shape[:2], c.shape[1]), 0
     if axis_a is None and b.ndim == 3:
         b = jnp.moveaxis(b, axis_b, 1)
-        c = product(a, b.reshape(b.shape[0], -1), choices)
+        c = product(a, b.reshape(b.shape[0], b.shape[1] * b.shape[2]), choices)
         return c.reshape(c.shape[0], *b.shape[1:]), 1
     size = a.shape[axis_a] if axis_a is not None else b.shape[axis_b]
     a, b = (

@@ -195,14 +195,6 @@ def difference(x: Numbers, y: Numbers) -> Any:
     return (order(x.parts, y.parts) != 0).any(axis=-1)
 
 
-def conjugated(x: Numbers) -> Numbers:
-    """The complex conjugates of x; x itself, if it is real."""
-    if not x.is_complex:
-        return x
-    signs = library(x.limbs).stack((x.signs[..., 0], -x.signs[..., 1]), axis=-1)
-    return of_parts(Numbers(signs, x.exponents, x.limbs, x.bits))
-
-
 def paired(real: Numbers, imag: Numbers) -> Numbers:
     """The complex numbers of these parts, real numbers of one shape."""
     bits = max(real.bits, imag.bits)

@@ -15,7 +15,6 @@ from ozaki._formats import COMPLEX
 from ozaki.multiprecision import exact, files
 from ozaki.multiprecision.arithmetic import (
     add,
-    conjugated,
     difference,
     extreme,
     magnitude,
@@ -81,10 +80,6 @@ class MPArray(Numbers):
     def T(self) -> Self:  # noqa: N802
         """The axes in reverse order; a view."""
         return self.transpose()
-
-    def conj(self) -> Self:
-        """The complex conjugates; of a real array the array itself."""
-        return self._of(conjugated(self))
 
     def __len__(self) -> int:
         if not self.ndim:
@@ -399,7 +394,7 @@ class MPArray(Numbers):
         Returns
         -------
         float64 or complex128 array, shape (count, *shape), in the library in which the numbers lie
-            Where the first word, or a part of it, is Inf, the others are 0.
+            Where the first word is Inf, the others are 0; of complex words each part by itself.
 
         Raises
         ------

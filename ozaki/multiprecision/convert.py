@@ -17,7 +17,7 @@ from ozaki.multiprecision.collector import paused_collector
 from ozaki.multiprecision.errors import UnfitError
 from ozaki.multiprecision.floats import PRECISION, of_floats, of_integers, of_words
 from ozaki.multiprecision.limbs import library
-from ozaki.multiprecision.numbers import Numbers, of_parts
+from ozaki.multiprecision.numbers import Numbers, as_complex, of_parts
 from ozaki.multiprecision.scalars import wholes_of
 from ozaki.multiprecision.wholes import of_wholes
 
@@ -87,7 +87,7 @@ def _of_objects(values: list[Any], shape: tuple[int, ...], cut: int | None, bits
         If one of them does not fit; the message names it.
     """
     if _holds_complex(values):
-        pairs = [(value.real, value.imag) if _is_complex(value) else (value, 0) for value in values]
+        pairs = [(value.real, value.imag) if is_complex_number(value) else (value, 0) for value in values]
         try:
             return of_parts(of_wholes(*wholes_of([part for pair in pairs for part in pair], cut), (*shape, 2), bits))
         except UnfitError as unfit:
@@ -102,11 +102,11 @@ def _holds_complex(values: list[Any]) -> bool:
     """Whether one of these objects is a complex number."""
     kinds = set(map(type, values))
     if any(issubclass(kind, Numbers) for kind in kinds):
-        return any(map(_is_complex, values))
+        return any(map(is_complex_number, values))
     return any(map(_is_complex_class, kinds))
 
 
-def _is_complex(value: Any) -> bool:
+def is_complex_number(value: Any) -> bool:
     """Whether a single object is a complex number of Python, NumPy, mpmath, gmpy2 or python-flint, or an `MPArray`."""
     return value.is_complex if isinstance(value, Numbers) else _is_complex_class(type(value))
 
@@ -148,12 +148,9 @@ def _of_array(x: Any, cut: int | None, bits: int | None) -> Numbers:
     if library(x) is not np or not (x.dtype.kind in "OUfc" or type(x.dtype).__module__ == "numpy_quaddtype"):
         raise TypeError(f"x: an array of dtype {x.dtype}; expected floats, complex numbers, integers, bools or objects")
     flat = x.reshape(-1)
-    if x.dtype.kind == "c":  # NumPy's complex long double
-        parts = np.stack((flat.real, flat.imag), axis=-1)
-        return of_parts(_of_objects([*parts.reshape(-1)], (*x.shape, 2), cut, bits))
-    # A list of NumPy's scalars: tolist() would make the 0-d arrays in an array of objects plain Python numbers.
-    values = flat.tolist() if x.dtype.kind in "OU" else [*flat]
-    return _of_objects(values, x.shape, cut, bits)
+    # Long doubles and quads stay scalars of their libraries: tolist() would round them to Python's numbers.
+    found = _of_objects(flat.tolist() if x.dtype.kind in "OU" else [*flat], x.shape, cut, bits)
+    return as_complex(found) if x.dtype.kind == "c" else found
 
 
 def _nested(x: Sequence[Any]) -> npt.NDArray[Any]:
@@ -170,8 +167,8 @@ def _stacked(words: Sequence[Any]) -> Any:
     if not words:
         raise ValueError("x: an empty tuple; a tuple holds the words of an unevaluated sum: one float64 array or more")
     for place, word in enumerate(words):
-        if getattr(word, "dtype", None) not in (np.float64, np.complex128):
-            named = getattr(word, "dtype", type(word).__name__)
+        named = getattr(word, "dtype", type(word).__name__)
+        if str(getattr(named, "name", named)) not in ("float64", "complex128"):
             raise TypeError(
                 f"x: item {place} of the tuple is of type {named}; a tuple holds the words of an unevaluated sum as "
                 "float64 or complex128 arrays, and a list holds elements"

@@ -53,7 +53,7 @@ def load(file: Any) -> Numbers:
 
     try:
         planes, is_complex = _read(file)
-    except (BadZipFile, EOFError) as error:
+    except (BadZipFile, EOFError, NotImplementedError) as error:
         raise ValueError(f"file: it is damaged, or no file of NumPy's ({error})") from None
     for name, dtype in PLANES.items():
         if planes[name].dtype != dtype:
@@ -77,7 +77,10 @@ def _read(file: Any) -> tuple[dict[str, npt.NDArray[Any]], bool]:
         absent = [name for name in PLANES if name not in stored]
         if absent:
             raise ValueError(f"file: no array {absent[0]!r}; expected a file that MPArray.save wrote")
-        return {name: stored[name] for name in PLANES}, COMPLEX in stored and bool(np.all(stored[COMPLEX]))
+        flag = stored.get(COMPLEX, np.False_)
+        if flag.dtype != bool or flag.ndim:
+            raise ValueError(f"file: {COMPLEX} must be one bool")
+        return {name: stored[name] for name in PLANES}, bool(flag)
 
 
 def _check(signs: npt.NDArray[Any], exponents: npt.NDArray[Any], limbs: npt.NDArray[Any], bits: int) -> None:

@@ -9,6 +9,7 @@ from operator import index as integer_of
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
 
 from ozaki.multiprecision.limbs import library, limbs_of
 
@@ -90,8 +91,15 @@ class Numbers:
         signs, exponents, limbs = map(library(self.limbs).asarray, planes)
         return type(self)(signs, exponents, limbs, self.bits)
 
+    def conj(self) -> Self:
+        """The complex conjugates; real numbers themselves."""
+        if not self.is_complex:
+            return self
+        signs = library(self.limbs).stack((self.signs[..., 0], -self.signs[..., 1]), axis=-1)
+        return type(self)(signs, self.exponents, self.limbs, self.bits, True)
+
     def alike(self, parts: Numbers) -> Numbers:
-        """The numbers whose `parts` are given: complex ones, if these are complex."""
+        """The numbers whose `parts` are given: complex ones, if this object is."""
         return of_parts(parts) if self.is_complex else parts
 
     @property
@@ -142,7 +150,8 @@ class Numbers:
     def swapaxes(self, axis1: int, axis2: int) -> Self:
         """Two axes exchanged; a view."""
         axes = [*range(self.ndim)]
-        axes[axis1], axes[axis2] = axes[axis2], axes[axis1]
+        first, second = (normalize_axis_index(axis, self.ndim) for axis in (axis1, axis2))
+        axes[first], axes[second] = second, first
         return self.transpose(axes)
 
     def copy(self) -> Self:

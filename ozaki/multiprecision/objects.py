@@ -25,7 +25,7 @@ def mparray(x: Any, bits: int | None = None) -> MPArray:
         - Nested lists or other sequences, or an array, of objects: int, Fraction, float, complex, str ("0.1",
           "-2.5e-30" or "1/3"), decimal.Decimal, NumPy's scalars, mpmath.mpf, mpmath.mpc and mpmath's constants, mpz,
           mpq, mpfr and mpc of gmpy2, fmpz, fmpq, arf, arb and acb of python-flint, in any mixture; or one of these
-          alone. An arb counts as its midpoint. Where one is complex, the array is.
+          alone. An arb or acb counts as its midpoint. Where one is complex, the array is; strings are real numbers.
         - An mpmath.matrix; fmpz_mat, fmpq_mat, arb_mat or acb_mat of python-flint.
         - An MPArray.
     bits : int, optional

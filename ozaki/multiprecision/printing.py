@@ -54,4 +54,6 @@ def repr_of(x: Numbers) -> str:
     options: dict[str, Any] = np.get_printoptions()  # type: ignore[assignment]
     hidden = x.size == 0 or x.size > options["threshold"]
     shape = f"shape={x.shape}, " if hidden else ""
+    if x.is_complex and not x.size:
+        shape += "is_complex=True, "
     return f"mparray({text_of(x, 'mparray(')}, {shape}bits={x.bits})"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -32,10 +32,11 @@ def emulate(
 ) -> Emulation:
     """Send every matrix product of the code inside a `with` block through `ozaki`.
 
-    That are the products of `@`, `torch.matmul`, `mm`, `bmm`, `addmm`, `einsum`, `tensordot`, `linear`, `torch.linalg`
+    These are the products of `@`, `torch.matmul`, `mm`, `bmm`, `addmm`, `einsum`, `tensordot`, `linear`, `torch.linalg`
     and of gradients: whatever dispatches to an operator that is a matrix product (`PRODUCTS`). Other operators multiply
     matrices inside, where nobody can reach them: attention, convolutions, factorisations. They run as they are, and the
-    account names them. When the block ends, everything is as before.
+    account names those that are known (`INSIDE`). It holds for the thread that enters the block, and for gradients.
+    When the block ends, everything is as before.
 
     Parameters
     ----------
@@ -102,9 +103,11 @@ class Emulation(TorchDispatchMode):
         if reason:
             self.account.leave(name, reason)
             return func(*args, **kwargs)
+        if not _fits(args, out, product.axes):
+            return func(*args, **kwargs)  # which raises PyTorch's own error
         factors = {key: value for key, value in kwargs.items() if key != "out"} if kwargs else kwargs
         with torch.no_grad():
-            found = product(partial(self._product, name), *args, **factors)
+            found = product.run(partial(self._product, name), *args, **factors)
             if name.endswith("_"):
                 return args[0].copy_(found)
             if out is None:
@@ -114,10 +117,11 @@ class Emulation(TorchDispatchMode):
             return out.copy_(found)
 
     def _other(self, func: Any, name: str, args: Any, kwargs: Any) -> Any:
-        """Run an operator that is no product: those made of others are taken apart, if nothing else has done so."""
+        """Run an operator that is no product: in inference mode those that are made of others are taken apart here."""
         if func.namespace == "aten" and name in INSIDE:
             self.account.leave(name, "its products are inside")
-        if name in COMPOSED:
+        nested = any(isinstance(x, torch.Tensor) and x.is_nested for x in args)
+        if torch.is_inference_mode_enabled() and func.namespace == "aten" and not nested:
             with self:
                 found = func.decompose(*args, **kwargs)
             if found is not NotImplemented:
@@ -133,8 +137,8 @@ class Emulation(TorchDispatchMode):
                 return f"dtype {x.dtype}".replace("torch.", "")
             if type(x) not in (torch.Tensor, torch.nn.Parameter):
                 return type(x).__name__
-            if x.layout is not torch.strided:
-                return f"layout {x.layout}".replace("torch.", "")
+            if x.layout is not torch.strided or x.is_nested:
+                return "a nested tensor" if x.is_nested else f"layout {x.layout}".replace("torch.", "")
             if not (x.is_cpu or x.is_cuda):
                 return f"device {x.device.type}"
         return ""
@@ -148,7 +152,7 @@ class Emulation(TorchDispatchMode):
         report = None
         if self._report:
             found, report = found
-        self.account.enter(name, a, b, report)
+        self.account.enter(name, a, b, found, report)
         return found
 
 
@@ -172,21 +176,38 @@ def _vdot(run: Any, a: Any, b: Any) -> Any:
     return run(a.conj(), b)
 
 
-PRODUCTS: dict[str, Callable[..., Any]] = {
-    "mm": _mm,
-    "bmm": _mm,
-    "mv": _mm,
-    "dot": _mm,
-    "vdot": _vdot,
-    "addmm": _addmm,
-    "baddbmm": _addmm,
-    "addmv": _addmm,
-    "addbmm": _addbmm,
+class _Product(NamedTuple):
+    """How an operator is computed, and how many axes its operands have; the addend of a sum comes before them."""
+
+    run: Callable[..., Any]
+    axes: tuple[int, int]
+
+
+PRODUCTS = {
+    "mm": _Product(_mm, (2, 2)),
+    "bmm": _Product(_mm, (3, 3)),
+    "mv": _Product(_mm, (2, 1)),
+    "dot": _Product(_mm, (1, 1)),
+    "vdot": _Product(_vdot, (1, 1)),
+    "addmm": _Product(_addmm, (2, 2)),
+    "baddbmm": _Product(_addmm, (3, 3)),
+    "addmv": _Product(_addmm, (2, 1)),
+    "addbmm": _Product(_addbmm, (3, 3)),
 }
 """Operators of aten that are matrix products; their variants that end in "_", and those with `out`, too."""
 
-COMPOSED = {"matmul", "linear", "einsum", "tensordot", "linalg_multi_dot", "chain_matmul", "inner"}
-"""Operators made of those, which PyTorch takes apart before, except in inference mode."""
+
+def _fits(args: Any, out: Any, axes: tuple[int, int]) -> bool:
+    """Whether the operands of a product are as PyTorch takes them: of one dtype, and of shapes that fit."""
+    a, b = args[-2:]
+    if (
+        (a.dim(), b.dim()) != axes
+        or any(x.dtype != a.dtype for x in args)
+        or (out is not None and out.dtype != a.dtype)
+    ):
+        return False
+    return bool(a.shape[-1] == b.shape[-min(axes[1], 2)] and (axes[0] < 3 or a.shape[0] == b.shape[0]))
+
 
 INSIDE = {
     "_addmm_activation", "_scaled_dot_product_attention_math", "_scaled_dot_product_cudnn_attention",

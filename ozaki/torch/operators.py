@@ -36,27 +36,29 @@ class Choices(NamedTuple):
 
 
 def text_of(accuracy: Accuracy | str | float | None) -> str:
-    """An accuracy as the argument of an operator: "fp64", "60", "1e-20", "row-column:1e-20:0", "" for none."""
+    """An accuracy as the argument of an operator: "fp64" itself, "bits=60", "tolerance=1e-20", "" for none."""
     if accuracy is None or isinstance(accuracy, str):
         return accuracy or ""
     if isinstance(accuracy, Accuracy):
-        return f"{accuracy.measure}:{accuracy.tolerance!r}:{accuracy.exponent}"
-    return f"{accuracy!r}"
+        return f"accuracy={accuracy.measure},{accuracy.tolerance!r},{accuracy.exponent}"
+    if isinstance(accuracy, bool):
+        raise TypeError("accuracy: a bool; expected a name, a number of bits or a tolerance")
+    if hasattr(accuracy, "__index__"):
+        return f"bits={int(accuracy)}"
+    return f"tolerance={float(accuracy)!r}"
 
 
 @lru_cache(maxsize=256)
 def _accuracy(text: str) -> Accuracy | str | float | None:
     """The accuracy of a text that `text_of` made."""
-    if ":" in text:
-        measure, tolerance, exponent = text.split(":")
+    kind, equals, value = text.partition("=")
+    if not equals or kind not in ("bits", "tolerance", "accuracy"):
+        return text or None
+    if kind == "accuracy":
+        measure, tolerance, exponent = value.split(",")
         named: Any = measure  # `Accuracy` refuses what is no measure
         return Accuracy(named, float(tolerance), exponent=int(exponent))
-    for number in (int, float):
-        try:
-            return number(text)
-        except ValueError:
-            continue
-    return text or None
+    return int(value) if kind == "bits" else float(value)
 
 
 def _options(choices: tuple[Any, ...]) -> dict[str, Any]:
@@ -162,8 +164,7 @@ class Product(torch.autograd.Function):
 
     @staticmethod
     def vmap(info: Any, axes: tuple[Any, ...], a: Any, b: Any, *choices: Any) -> tuple[Any, int]:
-        rank = max(_rank(a, axes[0]), _rank(b, axes[1]))
-        return Product.apply(_mapped(a, axes[0], rank), _mapped(b, axes[1], rank), *choices), 0
+        return Product.apply(*_mapped_operands(axes[:2], a, b), *choices), 0
 
 
 class SumOfProduct(torch.autograd.Function):
@@ -207,12 +208,7 @@ class SumOfProduct(torch.autograd.Function):
     def vmap(
         info: Any, axes: tuple[Any, ...], c: Any, a: Any, b: Any, beta: Any, alpha: Any, *choices: Any
     ) -> tuple[Any, int]:
-        rank = max(_rank(a, axes[1]), _rank(b, axes[2]))
-        if axes[1] is None and axes[2] is None:  # one product for all addends
-            a = a.expand(info.batch_size, *a.shape)
-            axes = axes[0], 0, None
-        a, b = _mapped(a, axes[1], rank), _mapped(b, axes[2], rank)
-        return SumOfProduct.apply(_mapped(c, axes[0], rank), a, b, beta, alpha, *choices), 0
+        return SumOfProduct.apply(*_mapped_terms(info, axes[:3], c, a, b), beta, alpha, *choices), 0
 
 
 def _conjugate(factor: Any) -> Any:
@@ -239,6 +235,32 @@ def _mapped(x: Any, axis: int | None, rank: int) -> Any:
     return x.reshape(x.shape[0], *(1,) * (rank + 3 - x.dim()), *x.shape[1:])
 
 
-for _name, _function in (("ozaki::matmul", Product), ("ozaki::addmm", SumOfProduct)):  # where the operators are called
-    torch.library.register_autograd(_name, _function.backward, setup_context=_function.setup_context, lib=LIBRARY)
-    torch.library.register_vmap(_name, _function.vmap, lib=LIBRARY)
+def _mapped_operands(axes: Any, a: Any, b: Any) -> tuple[Any, Any]:
+    """Operands of one product in place of those along a mapped axis."""
+    rank = max(_rank(a, axes[0]), _rank(b, axes[1]))
+    return _mapped(a, axes[0], rank), _mapped(b, axes[1], rank)
+
+
+def _mapped_terms(info: Any, axes: Any, c: Any, a: Any, b: Any) -> tuple[Any, Any, Any]:
+    """Addend and operands of one product in place of those along a mapped axis."""
+    rank = max(_rank(a, axes[1]), _rank(b, axes[2]))
+    if axes[1] is None and axes[2] is None:  # one product for all addends
+        a, axes = a.expand(info.batch_size, *a.shape), (axes[0], 0, None)
+    return _mapped(c, axes[0], rank), _mapped(a, axes[1], rank), _mapped(b, axes[2], rank)
+
+
+def _vmap_matmul(info: Any, axes: Any, a: Any, b: Any, *choices: Any) -> tuple[Any, int]:
+    return torch.ops.ozaki.matmul(*_mapped_operands(axes[:2], a, b), *choices), 0
+
+
+def _vmap_addmm(info: Any, axes: Any, c: Any, a: Any, b: Any, *others: Any) -> tuple[Any, int]:
+    return torch.ops.ozaki.addmm(*_mapped_terms(info, axes[:3], c, a, b), *others), 0
+
+
+# What the operators themselves know, which compiled code calls.
+torch.library.register_autograd("ozaki::matmul", Product.backward, setup_context=Product.setup_context, lib=LIBRARY)
+torch.library.register_autograd(
+    "ozaki::addmm", SumOfProduct.backward, setup_context=SumOfProduct.setup_context, lib=LIBRARY
+)
+torch.library.register_vmap("ozaki::matmul", _vmap_matmul, lib=LIBRARY)
+torch.library.register_vmap("ozaki::addmm", _vmap_addmm, lib=LIBRARY)

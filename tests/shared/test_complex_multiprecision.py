@@ -148,6 +148,13 @@ def test_expressions(device, rng):
     f, real = made(rng, (5, 3), "c16"), made(rng, (4, 3), "f8")
     got = ozaki.gemm(2, x, moved(device, real), -1, moved(device, f), accuracy="exact", dtype="mp")
     assert (back(device, got) == 2 * ozaki.matmul(a, real, accuracy="exact") - f).all()
+    z = made(rng, (3, 5), "c16")
+    for n in (1, 4):  # real addends of one column, and in column-major order
+        right, column = made(rng, (5, n), "f8"), np.asfortranarray(made(rng, (3, n), "f8"))
+        on_device = [moved(device, each) for each in (z, right, column)]
+        got = ozaki.gemm(1, *on_device[:2], 1, on_device[2], accuracy="exact", dtype="mp")
+        wanted = ozaki.matmul(z, right, accuracy="exact", dtype="mp") + column
+        assert (back(device, got) == wanted).all()
     nothing = ozaki.gemm(0, x, moved(device, real), 2, moved(device, f), dtype="mp")
     assert (back(device, nothing) == 2 * mparray(f)).all()
     got = ozaki.gemm(1 + 0j, x, moved(device, real), 0, None, accuracy="exact")

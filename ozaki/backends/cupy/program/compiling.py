@@ -7,8 +7,10 @@ import re
 import tarfile
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import cache
 from hashlib import sha256
+from lzma import LZMAError
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any
@@ -63,7 +65,8 @@ def common(architecture: str) -> list[tuple[str, Definitions]]:
     found = []
     for line in (folder() / "common.txt").read_text(encoding="ascii").splitlines():
         file, *macros = line.split()
-        if file == "#" or (file in _HOPPER_ALONE or file.endswith("_sm90.cu")) > (architecture == "sm_90a"):
+        hoppers = file in _HOPPER_ALONE or file.endswith("_sm90.cu")
+        if file == "#" or (hoppers and architecture != "sm_90a"):
             continue
         pairs = (macro.split("=") for macro in macros)
         found.append((file, tuple((name, int(x) if x.lstrip("-").isdecimal() else x) for name, x in pairs)))
@@ -128,7 +131,8 @@ def _packed(name: str, macros: Definitions, target: str) -> Path | None:
         if (name, macros) in _common(architecture) and archive.is_file():
             place = _cache() / file_name(name, macros, architecture)
             if not place.is_file():
-                _unpack(archive)
+                with suppress(OSError, tarfile.TarError, LZMAError):  # NVRTC is there for a damaged archive, too
+                    _unpack(archive)
             if place.is_file():  # else the archive is older than the sources
                 return place
     return None
