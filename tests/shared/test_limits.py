@@ -105,7 +105,8 @@ def test_a_result_that_goes_through_a_copy_counts_as_workspace(device, rng):
     _, more = ozaki.matmul(device.asarray(a), device.asarray(b), out=out, **options)
     assert more.workspace_bytes == report.workspace_bytes + 8 * 60 * 60
     limit = 8 * 60 * 60 - 100
-    with pytest.raises(ValueError, match=rf"^workspace_limit: {limit} bytes are too few; .* `out` that holds no result"):
+    words = rf"^workspace_limit: {limit} bytes are too few; .* `out` that holds no result"
+    with pytest.raises(ValueError, match=words):
         ozaki.matmul(device.asarray(a), device.asarray(b), out=out, workspace_limit=limit, **options)
 
 
