@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf
 from threading import Lock
@@ -73,6 +74,14 @@ class Account:
     def bound(self) -> float | None:
         """The largest bound of all, each in the measure of its product; None without reports."""
         return max(self._bounds.values(), default=None)
+
+    def multiply(self, operator: str, a: Any, b: Any, run: Callable[..., Any], with_report: bool) -> Any:
+        """The product of a and b that `run` computes, counted; `with_report` it is asked for a report, too."""
+        found, report = run(return_report=with_report), None
+        if with_report:
+            found, report = found
+        self.enter(operator, a, b, found, report)
+        return found
 
     def enter(self, operator: str, a: Any, b: Any, c: Any, report: Report | None) -> None:
         """Count a product c of operands a and b."""

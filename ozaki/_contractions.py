@@ -14,6 +14,7 @@ from numpy.lib.array_utils import normalize_axis_tuple
 
 from ozaki._accuracy import Accuracy
 from ozaki._api import matmul
+from ozaki._choices import Choices
 from ozaki._operands import as_array, dtype_of
 from ozaki.backends import backend_of
 from ozaki.interchange.calls import any_arrays
@@ -63,16 +64,16 @@ def tensordot(
     >>> ozaki.tensordot(np.ones((2, 3, 4)), np.ones((4, 3, 5)), axes=([1, 2], [1, 0]), accuracy="fp64").shape
     (2, 5)
     """
-    options = _options(accuracy, scheme, slices, engine, reproducible, workspace_limit)
+    choices = Choices(accuracy, scheme, slices, engine, reproducible, workspace_limit)
     backend = backend_of(("a", a), ("b", b))
-    return tensordot_by(_array("a", a, backend), _array("b", b, backend), axes, partial(matmul, **options))
+    return tensordot_by(_array("a", a, backend), _array("b", b, backend), axes, partial(matmul, **choices._asdict()))
 
 
 @any_arrays("operands")
-def _einsum(subscripts: str, operands: tuple[Any, ...], options: dict[str, Any]) -> Any:
+def _einsum(subscripts: str, operands: tuple[Any, ...], choices: Choices) -> Any:
     backend = backend_of(*((f"operand {place}", x) for place, x in enumerate(operands)))
     arrays = [_array(f"operand {place}", x, backend) for place, x in enumerate(operands)]
-    return einsum_by(subscripts, arrays, partial(matmul, **options))
+    return einsum_by(subscripts, arrays, partial(matmul, **choices._asdict()))
 
 
 def einsum(
@@ -119,21 +120,7 @@ def einsum(
         raise TypeError(f"subscripts: {type(subscripts).__name__}; expected a string, as 'ij,jk->ik'")
     if not operands:
         raise ValueError("operands: none; expected as many arrays as subscripts name")
-    return _einsum(subscripts, operands, _options(accuracy, scheme, slices, engine, reproducible, workspace_limit))
-
-
-def _options(
-    accuracy: Accuracy | str | float | None,
-    scheme: str,
-    slices: int | None,
-    engine: str,
-    reproducible: bool,
-    workspace_limit: int | None,
-) -> dict[str, Any]:
-    return {
-        "accuracy": accuracy, "scheme": scheme, "slices": slices, "engine": engine, "reproducible": reproducible,
-        "workspace_limit": workspace_limit,
-    }  # fmt: skip
+    return _einsum(subscripts, operands, Choices(accuracy, scheme, slices, engine, reproducible, workspace_limit))
 
 
 def _array(name: str, x: Any, backend: Any) -> Any:

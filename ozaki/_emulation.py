@@ -15,6 +15,7 @@ import numpy as np
 from ozaki._account import Account
 from ozaki._accuracy import Accuracy
 from ozaki._api import matmul
+from ozaki._choices import Choices
 from ozaki._contractions import einsum_by, tensordot_by
 
 FUNCTIONS = ("matmul", "dot", "vdot", "inner", "tensordot", "einsum")
@@ -71,11 +72,8 @@ def emulate(
     1 products ran through ozaki
           1  dot       (1 x 3) (3 x 1)                 float64     28 residues         componentwise error <= 1.2e-16
     """
-    options = {
-        "accuracy": accuracy, "scheme": scheme, "slices": slices, "engine": engine, "reproducible": reproducible,
-        "workspace_limit": workspace_limit,
-    }  # fmt: skip
-    return Emulation(options, report)
+    choices = Choices(accuracy, scheme, slices, engine, reproducible, workspace_limit)
+    return Emulation(choices._asdict(), report)
 
 
 class Emulation:
@@ -116,12 +114,7 @@ class Emulation:
         return _RUN[name](partial(self._product, name), *call.operands, **call.options)
 
     def _product(self, name: str, a: Any, b: Any) -> Any:
-        run: Callable[..., Any] = matmul
-        found, report = run(a, b, return_report=self._report, **self._options), None
-        if self._report:
-            found, report = found
-        self.account.enter(name, a, b, found, report)
-        return found
+        return self.account.multiply(name, a, b, partial(matmul, a, b, **self._options), self._report)
 
 
 # Replacing functions -------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+import ozaki
 from ozaki import MPArray, mparray
 
 
@@ -114,3 +115,15 @@ def same_planes(x, y):
     if not isinstance(x, MPArray):
         return type(x) is type(y) and x.dtype == y.dtype and x.tobytes() == y.tobytes()
     return x.bits == y.bits and all(np.array_equal(p, q) for p, q in zip(planes(x), planes(y), strict=True))
+
+
+def moved(device, x):
+    """An operand on a `devices.Device`: an MPArray, or an array of floats or integers."""
+    if not isinstance(x, MPArray):
+        return device.asarray(x)
+    return x if device.xp is np else ozaki.ascupy(x)
+
+
+def back(device, c):
+    """A result in host memory."""
+    return ozaki.asnumpy(c) if isinstance(c, MPArray) else np.asarray(device.asnumpy(c))

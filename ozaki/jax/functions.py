@@ -10,7 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from ozaki._accuracy import Accuracy
-from ozaki.jax.primitive import Choices, product
+from ozaki._choices import Choices
+from ozaki.jax.primitive import product
 
 Dimensions = tuple[tuple[Any, Any], tuple[Any, Any]]
 """((contracted axes of a, of b), (batch axes of a, of b)), as `jax.lax.dot_general` takes them."""

@@ -7,7 +7,7 @@ starts kernels on the stream of the compiled code, and copies nothing.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -17,21 +17,9 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 from jax.lax import dot_general_p
 
-from ozaki._accuracy import Accuracy
 from ozaki._api import matmul
+from ozaki._choices import Choices
 from ozaki.interchange.streams import on_stream
-
-
-class Choices(NamedTuple):
-    """What a caller chooses, as for `ozaki.matmul`: parameters of the primitive, which can be hashed."""
-
-    accuracy: Accuracy | str | float | None
-    scheme: str
-    slices: int | None
-    engine: str
-    reproducible: bool
-    workspace_limit: int | None
-
 
 PRODUCT = Primitive("ozaki_product")
 

@@ -12,6 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from ozaki._account import Account
 from ozaki._accuracy import Accuracy
 from ozaki._api import gemm, matmul
+from ozaki._choices import Choices
 
 aten = torch.ops.aten
 
@@ -67,11 +68,8 @@ def emulate(
     >>> [(entry.operator, entry.shape, entry.count) for entry in run.account.entries]
     [('addmm', (4, 3, 2), 1), ('mm', (2, 4, 3), 1)]
     """
-    options = {
-        "accuracy": accuracy, "scheme": scheme, "slices": slices, "engine": engine, "reproducible": reproducible,
-        "workspace_limit": workspace_limit,
-    }  # fmt: skip
-    return Emulation(options, report, dtypes)
+    choices = Choices(accuracy, scheme, slices, engine, reproducible, workspace_limit)
+    return Emulation(choices._asdict(), report, dtypes)
 
 
 class Emulation(TorchDispatchMode):
@@ -145,15 +143,11 @@ class Emulation(TorchDispatchMode):
 
     def _product(self, name: str, a: Any, b: Any, alpha: Any = 1, beta: Any = 0, c: Any = None) -> Any:
         """Alpha a b + beta c, entered in the account."""
-        plain = c is None and alpha == 1
-        run: Callable[..., Any] = matmul if plain else gemm
-        terms = (a, b) if plain else (alpha, a, b, beta, c)
-        found = run(*terms, return_report=self._report, **self._options)
-        report = None
-        if self._report:
-            found, report = found
-        self.account.enter(name, a, b, found, report)
-        return found
+        if c is None and alpha == 1:
+            run = partial(matmul, a, b, **self._options)
+        else:
+            run = partial(gemm, alpha, a, b, beta, c, **self._options)
+        return self.account.multiply(name, a, b, run, self._report)
 
 
 def _mm(run: Any, a: Any, b: Any) -> Any:

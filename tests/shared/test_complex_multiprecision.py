@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from mparrays import same_planes
+from mparrays import back, moved, same_planes
 
 import ozaki
 from ozaki import Accuracy, MPArray, mparray, reference
@@ -33,16 +33,6 @@ def made(rng, shape, kind, bits=150):
     if kind == "complex numbers":
         words = [word + 1j * part() * 2.0 ** (-53 * i) for i, word in enumerate(words)]
     return mparray(tuple(words), bits=bits).ldexp(rng.integers(-30, 30, shape))
-
-
-def moved(device, x):
-    if not isinstance(x, MPArray):
-        return device.asarray(x)
-    return x if device.xp is np else ozaki.ascupy(x)
-
-
-def back(device, c):
-    return ozaki.asnumpy(c) if isinstance(c, MPArray) else np.asarray(device.asnumpy(c))
 
 
 def product(device, a, b, **options):

@@ -5,7 +5,7 @@ What the bits are is tested on NumPy, against rationals (tests/test_multiprecisi
 
 import numpy as np
 import pytest
-from mparrays import KINDS, operand, pair, same_planes, transposed
+from mparrays import KINDS, back, moved, operand, pair, same_planes, transposed
 
 import ozaki
 from ozaki import Accuracy, MPArray, mparray
@@ -19,18 +19,6 @@ def device(device):
     if device.name == "emulated Hopper":
         pytest.skip("its kernels are those of the emulated Ampere")
     return device
-
-
-def moved(device, x):
-    """An operand on the device: an MPArray, or an array of floats or integers."""
-    if not isinstance(x, MPArray):
-        return device.asarray(x)
-    return x if device.xp is np else ozaki.ascupy(x)
-
-
-def back(device, c):
-    """A result in host memory."""
-    return ozaki.asnumpy(c) if isinstance(c, MPArray) else np.asarray(device.asnumpy(c))
 
 
 def same_as_numpy(device, a, b, **options):

@@ -128,7 +128,7 @@ def _packed(name: str, macros: Definitions, target: str) -> Path | None:
     """The file of a kernel that came compiled; None if it did not."""
     for architecture in _architectures(target):
         archive = folder() / PACKED / f"{architecture}.tar.xz"
-        if (name, macros) in _common(architecture) and archive.is_file():
+        if archive.is_file() and (name, macros) in _common(architecture):
             place = _cache() / file_name(name, macros, architecture)
             if not place.is_file():
                 with suppress(OSError, tarfile.TarError, LZMAError):  # NVRTC is there for a damaged archive, too
