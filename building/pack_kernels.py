@@ -13,6 +13,7 @@ import os
 import sys
 import tarfile
 from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
 
 from ozaki.backends.cupy.program.compiling import PACKED, Definitions, common, file_name, folder, options
 
@@ -41,11 +42,20 @@ def compiled(kernel: tuple[str, Definitions], architecture: str) -> tuple[str, b
     return file_name(name, macros, architecture), bytes(cubin)
 
 
+def names_in(archive: Path) -> set[str]:
+    """The file names of an archive's kernels, which change with their sources."""
+    with tarfile.open(archive) as members:
+        return set(members.getnames())
+
+
 def pack(architecture: str, processes: int) -> None:
-    """Write the archive of an architecture: whole, or not at all."""
+    """Write the archive of an architecture, unless it is up to date: whole, or not at all."""
     kernels = common(architecture)
     place = folder() / PACKED / f"{architecture}.tar.xz"
     place.parent.mkdir(exist_ok=True)
+    if place.is_file() and names_in(place) == {file_name(name, macros, architecture) for name, macros in kernels}:
+        print(f"{architecture}: up to date", file=sys.stderr)
+        return
     begun = place.with_suffix(".begun")
     try:
         with ProcessPoolExecutor(processes) as pool, tarfile.open(begun, "w:xz", preset=9) as archive:

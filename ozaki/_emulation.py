@@ -161,7 +161,8 @@ class _Replacement:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         emulation = _active[-1] if _active else None
-        if emulation is None or _called_by_this_library():
+        one_array = self._name == "einsum" and len(args) < 3  # whose sums, traces and views are no products
+        if emulation is None or one_array or _called_by_this_library():
             return self._original(*args, **kwargs)
         call = _call_of(self._name, args, kwargs)
         reason = "its arguments" if call is None else _obstacle(call, self._ndarray)

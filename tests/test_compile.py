@@ -11,7 +11,7 @@ from benchmarks import tensor_cores
 core = pytest.importorskip("cuda.core", reason="cuda-core and NVRTC are needed to compile the kernels")
 
 KERNELS = pathlib.Path(__file__).parents[1] / "kernels"
-OTHER_ARCHITECTURES = ["sm_80", "sm_89", "sm_100", "sm_120"]
+OTHER_ARCHITECTURES = ["sm_75", "sm_80", "sm_100", "sm_120"]
 
 # The most registers of a thread, by kernel; a multiprocessor has 65536, enough for 1024 threads with 64 each.
 REGISTERS = {
@@ -448,7 +448,12 @@ CASES += [
         ("FP16", 1, "double", 128), ("TF32", 1, "double", 128),
     )
 ]  # fmt: skip
-CASES += [(arch, *case) for arch in OTHER_ARCHITECTURES for case in EVERYWHERE]
+CASES += [
+    (arch, *case)
+    for arch in OTHER_ARCHITECTURES
+    for case in EVERYWHERE
+    if arch != "sm_75" or not case[0].startswith("words/")  # words do not run on these
+]
 
 
 def name_of(case):
@@ -494,6 +499,8 @@ def test_compiles_within_registers(arch, file, macros):
         limit = WIDE_REGISTERS.get(name, REGISTERS[name]) if wide else REGISTERS[name]
         if "ADDEND" in macros and name in COMBINED_REGISTERS:
             limit = COMBINED_REGISTERS[name][limbs > 4]
+        if arch == "sm_75":  # whose multiprocessors have no more than 1024 threads
+            limit = max(limit, 64)
         assert registers <= limit, f"{name} uses {registers} registers, more than {limit}"
 
 

@@ -202,6 +202,14 @@ def test_what_is_left_alone_is_said(rng):
     assert left[("matmul", "its arguments")] == 1 == left[("einsum", "its arguments")]
 
 
+def test_an_einsum_of_one_array_is_numpys_own(rng):
+    a = rng.standard_normal((4, 4))
+    with emulate(accuracy="fp64") as run:
+        np.einsum("ii->i", a)[:] = 7  # a view, that can be written to
+        assert np.einsum("ij->", a, optimize=True).shape == ()
+    assert (np.diag(a) == 7).all() and not run.account.products and not run.account.left
+
+
 def test_arguments_that_numpy_takes(rng):
     a, b, out = rng.standard_normal((4, 5)), rng.standard_normal((5, 6)), np.empty((4, 6))
     square = rng.standard_normal((5, 5)) / 3

@@ -72,7 +72,12 @@ template <Word W, Conversion C, int S, int P> HD float split_into_words(float x,
 #if defined(__CUDACC_RTC__) || defined(__NVCC__)
 __device__ __forceinline__ uint32_t pack_halves(float low, float high) {
   uint32_t packed;
+#if __CUDA_ARCH__ >= 800
   asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
+#else
+  asm("{\n.reg .f16 l, h;\ncvt.rn.f16.f32 l, %2;\ncvt.rn.f16.f32 h, %1;\nmov.b32 %0, {l, h};\n}"
+      : "=r"(packed) : "f"(high), "f"(low));
+#endif
   return packed;
 }
 __device__ __forceinline__ float half_to_float(uint32_t halves, int i) {  // i a constant

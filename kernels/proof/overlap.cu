@@ -54,7 +54,9 @@ __device__ __forceinline__ uint32_t sample_row(const Operand& of, int r, int64_t
     to[32 * s + lane] = static_cast<uint8_t>(magnitude);
     sum += magnitude;
   }
-  return __reduce_add_sync(ALL, sum);
+#pragma unroll
+  for (int offset = 16; offset > 0; offset /= 2) sum += __shfl_xor_sync(ALL, sum, offset);
+  return sum;
 }
 
 extern "C" __global__ void __launch_bounds__(32 * WARPS)
