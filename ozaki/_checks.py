@@ -134,11 +134,9 @@ def check_runs(scheme: Scheme | Words | None, engine: str, machine: Machine) -> 
 
 def check_finite(name: str, x: Any) -> None:
     """Refuse an operand of floats with NaN or Inf, which a multiprecision result cannot hold."""
-    if np.isfinite(
-        complex(x.sum())
-    ):  # one pass, of code that CuPy brings compiled; a sum with NaN or Inf is not finite
-        return
-    if not (finite := np.isfinite(x)).all():  # else the sum has overflowed
+    with np.errstate(all="ignore"):
+        total = complex(x.sum())  # one pass, of code that CuPy brings compiled; with NaN or Inf it is not finite
+    if not np.isfinite(total) and not (finite := np.isfinite(x)).all():  # else the sum has overflowed
         index = [int(i) for i in np.argwhere(~finite)[0]]
         raise ValueError(
             f"{name}: element {index} is {x[*index]}; an exact or multiprecision result needs finite numbers"

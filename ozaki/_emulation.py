@@ -69,7 +69,7 @@ def emulate(
     ...     np.dot(a, b)
     array([[1.]])
     >>> print(run)
-    1 products ran through ozaki
+    1 product ran through ozaki
           1  dot       (1 x 3) (3 x 1)                 float64     28 residues         componentwise error <= 1.2e-16
     """
     choices = Choices(accuracy, scheme, slices, engine, reproducible, workspace_limit)
