@@ -1,6 +1,6 @@
 """Matrix products to a named accuracy, out of exact low-precision products (the Ozaki scheme)."""
 
-from ozaki import reference, tensor_core
+from ozaki import linalg, reference, tensor_core
 from ozaki._accuracy import Accuracy
 from ozaki._api import gemm, matmul, plan, prepare
 from ozaki._contractions import einsum, tensordot
@@ -31,6 +31,7 @@ __all__ = [
     "einsum",
     "emulate",
     "gemm",
+    "linalg",
     "matmul",
     "matrix_power",
     "mparray",

@@ -20,7 +20,7 @@ def any_arrays(*names: str) -> Callable[[_Function], _Function]:
     """Decorate a function whose arguments `names` are arrays of NumPy or CuPy: it takes those of other libraries, too.
 
     The function gets views of them, and runs on their device, on the stream that their library works on. A result that
-    is an array, alone or first in a tuple, is of their kind; where `out` is given, it is that object.
+    is an array, alone or in a tuple, is of their kind; where `out` is given, it is that object.
 
     Raises
     ------
@@ -73,7 +73,9 @@ def _call(
         if out is not None:
             kind.written(out)
         if isinstance(found, tuple):
-            return _returned(kind, found[0], device, out), *found[1:]
+            returned = [_returned(kind, found[0], device, out)]
+            returned += [_returned(kind, each, device, None) for each in found[1:]]
+            return found._make(returned) if hasattr(found, "_make") else tuple(returned)
         return _returned(kind, found, device, out)
 
 

@@ -1,0 +1,231 @@
+"""Eigenvalues and eigenvectors of Hermitian matrices to a named accuracy."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from math import ceil, log2
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ozaki._accuracy import Accuracy
+from ozaki._api import gemm, matmul
+from ozaki._environment import default_environment
+from ozaki._formats import is_multiprecision, part_of, precision_of
+from ozaki.interchange.calls import any_arrays
+from ozaki.linalg._factors import factor_target, hermitian, native
+from ozaki.linalg._inverses import to
+from ozaki.linalg._matrices import check_matrix, matrices
+from ozaki.linalg._scaling import ZERO, scaled, tops
+from ozaki.linalg._upper import LEAST, adjoint, array_library, column_norm, magnitudes, on_host, rounded, row_norm
+from ozaki.multiprecision.objects import mparray
+
+MOST_STEPS = 60
+
+
+class Eigen(NamedTuple):
+    """Eigenvalues and eigenvectors, and what is proven of them.
+
+    Attributes
+    ----------
+    values : array or MPArray, shape (n,), real, ascending
+    vectors : array or MPArray, shape (n, n); its columns
+    error_bound : float
+        No eigenvalue differs from the exact one of the same place by more than this times the largest of all abs.
+        Proven, rounding to the dtype included.
+    vector_bounds : float64 array, NumPy, shape (n,)
+        The sine of the angle between each vector, before it is rounded to the dtype, and an exact one is at most this;
+        inf where eigenvalues lie so close that their errors leave open which is which.
+    iterations : int
+        Corrections.
+    """
+
+    values: Any
+    vectors: Any
+    error_bound: float
+    vector_bounds: npt.NDArray[np.float64]
+    iterations: int
+
+
+@any_arrays("a")
+@default_environment
+@np.errstate(all="ignore")
+def eigh(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: Any = None) -> Eigen:
+    """Find the eigenvalues and eigenvectors of a Hermitian matrix to a named accuracy, which is proven.
+
+    Parameters
+    ----------
+    a : array or MPArray, shape (n, n), symmetric or Hermitian; the lower triangle is read
+    accuracy : str, int or float, optional
+        "fp64", a number of bits or a tolerance t, before results are rounded to their dtype: no eigenvalue is off by
+        more than t times the largest abs of all. Up to 900 bits. Default: as many bits as the dtype has.
+    dtype : optional
+        As in `solve`; values are real.
+
+    Returns
+    -------
+    Eigen
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If corrections do not converge.
+    ValueError, TypeError
+        For operands that cannot be used, before any work.
+
+    Notes
+    -----
+    The library's own eigenvectors, in float64, are corrected by T. Ogita and K. Aishima, "Iterative refinement for
+    symmetric eigenvalue decomposition", JJIAM 35 (2018): with G = I - X^H X and N = X^H (a X - X D), X becomes
+    X (I + G / 2 + K), K_ij = (N + N^H)_ij / (2 (d_j - d_i)), or 0 where eigenvalues d_i and d_j are too close; each
+    step gains some 50 bits. Vectors of such a cluster are turned by the eigenvectors of its block, as in JJIAM 36
+    (2019), and I + K is made orthonormal.
+    The bound rests on X^H a X = D + N - G D and the theorems of Weyl and Ostrowski (docs/linalg.md, L5).
+
+    Examples
+    --------
+    >>> import numpy as np, ozaki.linalg
+    >>> found = ozaki.linalg.eigh(np.array([[2.0, 1.0], [1.0, 2.0]]), accuracy=150, dtype="mp")
+    >>> found.values, found.error_bound < 2.0**-150
+    (mparray([1.0, 3.0], bits=...), True)
+    """
+    (a,), formats = matrices(a=a)
+    check_matrix("a", a, square=True)
+    target = factor_target(accuracy, dtype, formats)
+    if not a.size:
+        return Eigen(a.reshape(0), a, 0.0, np.zeros(0), 0)
+    xp = array_library(a)
+    a = hermitian(a, xp.tri(a.shape[0]))
+    top = tops(a, 0).max()
+    top, none = (0 if top == ZERO else int(top)), np.zeros(a.shape[0], np.int64)
+    found = _Decomposition(scaled(a, none - top, none))
+    while not found.bound <= target.tolerance:
+        if found.steps == MOST_STEPS or (found.steps > 3 and not found.bound < found.before / 2):
+            raise np.linalg.LinAlgError("a: corrections of its eigenvectors do not converge")
+        found.correct(target.tolerance)
+    values = found.values.ldexp(xp.asarray(none + top))
+    real = part_of(target.dtype)
+    if is_multiprecision(target.dtype):
+        bits = precision_of(target.dtype)
+        result, vectors = values.round_to(bits), found.vectors.round_to(bits)
+        unit = 2.0**-bits
+    else:
+        result, vectors = values.astype(real), found.vectors.astype(target.dtype)
+        if not bool(xp.isfinite(result).all()):
+            raise OverflowError(f"a: an eigenvalue is too large for {real}; ask for dtype='mp'")
+        unit = 2.0 ** -precision_of(real)
+    # An eigenvalue that becomes subnormal may lose more than the unit roundoff.
+    lost = on_host(magnitudes((values - mparray(result)).ldexp(xp.asarray(none - top)))).max() / found.largest
+    return Eigen(result, vectors, found.bound * (1 + 2 * unit) + lost, found.vector_bounds(), found.steps)
+
+
+class _Decomposition:
+    """Approximate eigenvalues D and eigenvectors X of a Hermitian matrix of elements below 1.
+
+    Attributes
+    ----------
+    values, vectors : MPArray
+    bound : an upper bound of the error of each eigenvalue, relative to the largest abs of all
+    before : `bound` one correction before
+    steps : corrections so far
+    """
+
+    def __init__(self, a: Any) -> None:
+        self._a, self._xp = a, array_library(a)
+        values, vectors = native(self._xp.linalg.eigh, rounded(a), "without eigenvalues")
+        self.values, self.vectors = mparray(values), mparray(vectors)
+        self.steps, self.bound = 0, float("inf")
+        self._measure(2.0**-60)
+
+    def _measure(self, tolerance: float) -> None:
+        """Find the residuals of the present D and X, with relative errors of the tolerance, and the bound."""
+        a, x, xp = self._a, self.vectors, self._xp
+        n, norm_x, columns_x, norm_a = a.shape[0], row_norm(x), column_norm(x), row_norm(a)
+        sizes = on_host(magnitudes(self.values))
+        self.largest = float(sizes.max()) or 1.0
+        # Errors of products come into the bound this many times.
+        fine = min(tolerance / (8 * columns_x * norm_x * (norm_a / self.largest + 5)), 2.0**-8)
+        words = tuple(xp.diag(each) for each in self.values.words(2 + ceil(-log2(fine) / 53)))
+        scaled_x = matmul(x, mparray(words), accuracy=to(fine), dtype="mp")
+        self._rest = gemm(-1, a, x, 1, scaled_x, accuracy=to(fine), dtype="mp")  # X D - A X
+        self._gram = gemm(-1, adjoint(x), x, 1, xp.eye(n), accuracy=to(fine), dtype="mp")
+        of_rest = fine * (norm_a * norm_x + 3 * norm_x * self.largest)
+        of_gram = fine * (columns_x * norm_x + 1)
+        self._norm_rest, self._norm_gram = row_norm(self._rest) + of_rest, row_norm(self._gram) + of_gram
+        self._column_errors = on_host(xp.sqrt((magnitudes(self._rest) ** 2).sum(axis=0))) * (1 + 2.0**-40)
+        self._column_errors += of_rest * n**0.5
+        self.before = self.bound
+        if self._norm_gram < 0.5:
+            missed = columns_x * self._norm_rest + 2 * self._norm_gram * self.largest
+            self.bound = missed / (1 - self._norm_gram) / self.largest * (1 + 2.0**-40)
+        else:
+            self.bound = float("inf")
+
+    def vector_bounds(self) -> npt.NDArray[np.float64]:
+        """Upper bounds of the sines of the angles between the vectors and exact ones (Davis and Kahan)."""
+        values = on_host(self.values.astype("float64"))
+        n = len(values)
+        gaps = np.full(n, np.inf)
+        if n > 1:
+            between = on_host((self.values[1:] - self.values[:-1]).astype("float64"))
+            gaps[1:], gaps[:-1] = between, np.minimum(gaps[:-1], between)
+        gaps = gaps * (1 - 2.0**-50) - self.bound * self.largest - LEAST
+        return np.where(gaps > 0, self._column_errors / (gaps * (1 - self._norm_gram) ** 0.5) * (1 + 2.0**-40), np.inf)
+
+    def correct(self, tolerance: float) -> None:
+        """One correction; `tolerance` is what is wanted in the end."""
+        xp, x = self._xp, self.vectors
+        self.steps += 1
+        gain = max(tolerance, 2.0 ** (-50 * (self.steps + 1)))
+        rest, gram = -rounded(self._rest), rounded(self._gram)
+        vectors = rounded(x)
+        n = adjoint(vectors) @ rest
+        gaps = (self.values[None, :] - self.values[:, None]).astype("float64")
+        # Eigenvalues whose distance is not well above what couples them form clusters.
+        close = abs(gaps) <= 32 * (abs(n).max() + abs(gram).max() * self.largest)
+        turns = xp.where(close, 0.0, (n + adjoint(n)) / (2 * xp.where(close, 1.0, gaps)))
+        shift = xp.diagonal(n).real / (1 - xp.diagonal(gram).real)
+        turned = xp.eye(len(n), dtype=n.dtype)
+        for first, last in _clusters(on_host(close)):
+            part = slice(first, last)
+            block = (n[part, part] + adjoint(n[part, part])) / 2
+            centre = self.values[first : first + 1]
+            offsets = (self.values[part] - centre).astype("float64")
+            found, turn = xp.linalg.eigh(block + xp.diag(offsets))
+            turned[part, part] = turn
+            shift[part] = found - offsets
+        bits = ceil(-log2(gain) + 2 * log2(len(n))) + 12
+        x = (x + matmul(x, mparray(gram / 2), accuracy=to(2.0**-bits), dtype="mp")).round_to(bits)
+        turned = _orthonormal((xp.eye(len(n)) + turns) @ turned, bits)
+        x = matmul(x, turned, accuracy=to(2.0**-bits), dtype="mp")
+        values = (self.values + mparray(shift)).round_to(bits)
+        order = _order(values)
+        self.vectors, self.values = x.round_to(bits)[:, order], values[order]
+        self._measure(gain)
+
+
+def _orthonormal(x: Any, bits: int) -> Any:
+    """A matrix of orthonormal columns near x, whose columns are nearly so, in so many bits."""
+    found, eye = mparray(x), array_library(x).eye(len(x))
+    while True:
+        gram = gemm(-1, adjoint(found), found, 1, eye, accuracy=to(2.0**-bits), dtype="mp")
+        missing = row_norm(gram)
+        found = (found + matmul(found, gram, accuracy=to(2.0**-bits), dtype="mp").ldexp(-1)).round_to(bits)
+        if not 2.0 ** (-bits / 2) < missing < 0.5:  # a step squares what is missing
+            return found
+
+
+def _clusters(close: npt.NDArray[np.bool_]) -> list[tuple[int, int]]:
+    """The ranges of ascending eigenvalues of which each is close to the next: (first, behind the last)."""
+    ends = [0, *(i + 1 for i in range(len(close) - 1) if not close[i, i + 1]), len(close)]
+    return [(p, q) for p, q in pairwise(ends) if q - p > 1]
+
+
+def _order(values: Any) -> Any:
+    """The places of values in ascending order; most are ascending already."""
+    xp, order = array_library(values), list(range(len(values)))
+    if bool((values[1:] >= values[:-1]).all()):
+        return xp.asarray(order)
+    exact = values.to_fractions()
+    return xp.asarray(sorted(order, key=lambda i: exact[i]))

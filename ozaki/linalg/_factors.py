@@ -1,0 +1,268 @@
+"""Factors of a matrix, corrected until their product is the matrix to a named accuracy.
+
+A correction is computed natively from the residual A - L U, which is a product of this library. For triangular L and U,
+with F = inv(L) (A - L U) inv(U), it adds L lower(F) and upper(F) U; their product then differs from A by terms of
+second order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import ceil, inf, log2
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ozaki._accuracy import Accuracy
+from ozaki._api import gemm
+from ozaki._environment import default_environment
+from ozaki._formats import is_multiprecision, precision_of
+from ozaki.interchange.calls import any_arrays
+from ozaki.linalg._inverses import to
+from ozaki.linalg._matrices import check_matrix, matrices
+from ozaki.linalg._targets import Target, target_of
+from ozaki.linalg._upper import adjoint, array_library, least_magnitudes, magnitudes, rounded
+from ozaki.multiprecision.objects import mparray
+
+MOST_STEPS = 60
+"""The most corrections: one that gains no bit ends the iteration earlier."""
+
+
+class Cholesky(NamedTuple):
+    """A lower triangular factor, and what is proven of it.
+
+    Attributes
+    ----------
+    l : array or MPArray, shape (n, n); zeros above the diagonal
+    error_bound : float
+        abs(a - l l^H)_ij <= error_bound (abs(l) abs(l^H))_ij, proven, rounding to the dtype included.
+    iterations : int
+        Corrections.
+    """
+
+    l: Any  # noqa: E741
+    error_bound: float
+    iterations: int
+
+
+class QR(NamedTuple):
+    """An orthonormal and an upper triangular factor, and what is proven of them.
+
+    Attributes
+    ----------
+    q : array or MPArray, shape (m, n)
+    r : array or MPArray, shape (n, n); zeros below the diagonal
+    error_bound : float
+        abs(a - q r)_ij <= error_bound (abs(q) abs(r))_ij and abs(I - q^H q)_ij <= error_bound (abs(q^H) abs(q))_ij,
+        proven, rounding to the dtype included.
+    iterations : int
+        Corrections.
+    """
+
+    q: Any
+    r: Any
+    error_bound: float
+    iterations: int
+
+
+@any_arrays("a")
+@default_environment
+@np.errstate(all="ignore")
+def cholesky(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: Any = None) -> Cholesky:
+    """Factor a positive definite matrix a = l l^H to a named accuracy, which is proven.
+
+    Parameters
+    ----------
+    a : array or MPArray, shape (n, n), symmetric or Hermitian; the lower triangle is read
+    accuracy : str, int or float, optional
+        "fp64", a number of bits or a tolerance t, before l is rounded to its dtype: abs(a - l l^H)_ij <= t (abs(l)
+        abs(l^H))_ij. Up to 900 bits. Default: as many bits as the dtype has.
+    dtype : optional
+        As in `solve`.
+
+    Returns
+    -------
+    Cholesky
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If float64 does not find a factor: a is not positive definite, or so ill-conditioned (1e15) that roundings leave
+        that open.
+    ValueError, TypeError
+        For operands that cannot be used, before any work.
+
+    Examples
+    --------
+    >>> import numpy as np, ozaki.linalg
+    >>> l, error_bound, _ = ozaki.linalg.cholesky(np.array([[4.0, 2.0], [2.0, 3.0]]), accuracy=120, dtype="mp")
+    >>> l
+    mparray([[    2.0,     0.0],
+             [    1.0, 1.41421]], bits=...)
+    """
+    (a,), formats = matrices(a=a)
+    check_matrix("a", a, square=True)
+    target = factor_target(accuracy, dtype, formats)
+    if not a.size:
+        return Cholesky(a, 0.0, 0)
+    xp = array_library(a)
+    lower = xp.tri(a.shape[0])
+    a = hermitian(a, lower)
+    first = native(xp.linalg.cholesky, rounded(a), "not positive definite")
+
+    def correction(factors: tuple[Any, ...], rest: Any) -> tuple[Any, ...]:
+        left = rounded(factors[0])
+        inverse = xp.linalg.inv(left)
+        f = inverse @ rest @ adjoint(inverse)
+        return (left @ (f * (lower - xp.eye(len(f)) / 2)),)
+
+    factors, bound, steps = corrected(
+        target, (first,), lambda x: [(a, x[0], adjoint(x[0]))], lambda x, rests: correction(x, rests[0])
+    )
+    return Cholesky(factors[0], bound, steps)
+
+
+@any_arrays("a")
+@default_environment
+@np.errstate(all="ignore")
+def qr(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: Any = None) -> QR:
+    """Factor a matrix a = q r to a named accuracy, which is proven: q of orthonormal columns, r upper triangular.
+
+    Parameters
+    ----------
+    a : array or MPArray, shape (m, n), m >= n, real or complex, of n independent columns
+    accuracy : str, int or float, optional
+        As in `cholesky`, of a - q r and of I - q^H q.
+    dtype : optional
+        As in `solve`.
+
+    Returns
+    -------
+    QR
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If the columns of a are dependent, or its condition number is above some 1e15.
+    ValueError, TypeError
+        For operands that cannot be used, before any work.
+
+    Examples
+    --------
+    >>> import numpy as np, ozaki.linalg
+    >>> q, r, error_bound, _ = ozaki.linalg.qr(np.vander(np.arange(1.0, 9.0), 5), accuracy="fp64")
+    >>> abs(q.T @ q - np.eye(5)).max() < 1e-15, error_bound < 1e-15
+    (True, True)
+    """
+    (a,), formats = matrices(a=a)
+    check_matrix("a", a)
+    if a.shape[0] < a.shape[1]:
+        raise ValueError(f"a: shape {tuple(a.shape)}; expected at least as many rows as columns")
+    target = factor_target(accuracy, dtype, formats)
+    if not a.size:
+        return QR(a, a[: a.shape[1]], 0.0, 0)
+    xp = array_library(a)
+    eye = xp.eye(a.shape[1])
+    upper = adjoint(xp.tri(a.shape[1])) - eye / 2
+
+    def correction(factors: tuple[Any, ...], rests: list[Any]) -> tuple[Any, ...]:
+        q, r = map(rounded, factors)
+        of_a, of_eye = rests
+        change = of_a @ xp.linalg.inv(r)
+        k = adjoint(q) @ change
+        y = (k + adjoint(k) - of_eye) * upper  # y + y^H = k + k^H - (I - q^H q)
+        return change - q @ y, y @ r
+
+    first = native(lambda x: tuple(xp.linalg.qr(x)), rounded(a), "of dependent columns")
+    factors, bound, steps = corrected(
+        target, first, lambda x: [(a, x[0], x[1]), (eye, adjoint(x[0]), x[0])], correction
+    )
+    return QR(factors[0], factors[1], bound, steps)
+
+
+def factor_target(accuracy: Any, dtype: Any, formats: list[str]) -> Target:
+    if isinstance(accuracy, Accuracy):
+        raise ValueError("accuracy: an Accuracy; expected a name, bits or a tolerance (of factors it is componentwise)")
+    return target_of(accuracy, dtype, formats)
+
+
+def native(factorise: Callable[[Any], Any], a: Any, why: str) -> Any:
+    """The library's own factors.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If it finds none.
+    """
+    try:
+        found = factorise(a)
+    except np.linalg.LinAlgError:
+        raise np.linalg.LinAlgError(f"a: {why}, or too ill-conditioned for float64 to tell") from None
+    for each in found if isinstance(found, tuple) else (found,):
+        if not bool(array_library(each).isfinite(each).all()):
+            raise np.linalg.LinAlgError(f"a: {why}, or too ill-conditioned for float64 to tell")
+    return found
+
+
+def hermitian(a: Any, lower: Any) -> Any:
+    """The Hermitian matrix with the lower triangle of a, of whose diagonal the real part."""
+    eye = array_library(a).eye(a.shape[0])
+    strict = _masked(a, lower - eye)
+    return strict + adjoint(strict) + _masked(a.real, eye)
+
+
+def _masked(a: Any, mask: Any) -> Any:
+    """The elements of a where the mask is 1, and zeros elsewhere."""
+    if hasattr(a, "signs"):
+        signs = a.signs * (mask[..., None] if a.is_complex else mask).astype(np.int8)
+        return type(a)(signs, a.exponents * (signs != 0), a.limbs * (signs != 0), a.bits, a.is_complex)
+    return a * mask
+
+
+def corrected(
+    target: Target,
+    factors: tuple[Any, ...],
+    products: Callable[[tuple[Any, ...]], list[tuple[Any, Any, Any]]],
+    correction: Callable[[tuple[Any, ...], list[Any]], tuple[Any, ...]],
+) -> tuple[tuple[Any, ...], float, int]:
+    """Correct factors until their products are what they should be, and round them.
+
+    `products` returns triples (wanted, x, y), where x y should be `wanted`; `correction` takes the residuals
+    wanted - x y in float64 and returns what is added to each factor.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If a correction gains nothing.
+    """
+    bits = ceil(-log2(target.tolerance)) + 8
+    found = tuple(mparray(x) for x in factors)
+    reached = inf
+    for steps in range(MOST_STEPS):
+        rests = [_residual(*each, target.tolerance / 16) for each in products(found)]
+        before, reached = reached, max(_ratio(*each) for each in rests)
+        if reached <= target.tolerance:
+            break
+        # The first corrections may add terms of second order to residuals of few roundings.
+        if steps > 2 and not reached < before / 2:
+            raise np.linalg.LinAlgError("a: too ill-conditioned for this accuracy; corrections do not converge")
+        changes = correction(found, [rounded(rest) for rest, *_ in rests])
+        found = tuple((x + mparray(change)).round_to(bits) for x, change in zip(found, changes, strict=True))
+    if is_multiprecision(target.dtype):
+        result = tuple(x.round_to(precision_of(target.dtype)) for x in found)
+    else:
+        result = tuple(x.astype(target.dtype) for x in found)
+    return result, max(_ratio(*_residual(*each, target.tolerance / 16)) for each in products(result)), steps
+
+
+def _residual(wanted: Any, x: Any, y: Any, tolerance: float) -> tuple[Any, Any, Any, Any, float]:
+    """wanted - x y with an error of the tolerance, relative to abs(wanted) + abs(x) abs(y); and what `_ratio` takes."""
+    return gemm(-1, x, y, 1, wanted, accuracy=to(tolerance), dtype="mp"), wanted, x, y, min(tolerance, 2.0**-8)
+
+
+def _ratio(rest: Any, wanted: Any, x: Any, y: Any, tolerance: float) -> float:
+    """The largest abs(wanted - x y)_ij / (abs(x) abs(y))_ij, rounded up."""
+    size = (least_magnitudes(x) @ least_magnitudes(y)) * (1 - 2 * (x.shape[1] + 8) * 2.0**-53)
+    missed = magnitudes(rest) + tolerance * (magnitudes(wanted) + size) * (1 + 2.0**-40)
+    found = array_library(size).where(missed > 0, missed / size, 0.0)
+    return float(found.max()) * (1 + 2.0**-48)

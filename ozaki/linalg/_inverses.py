@@ -1,0 +1,227 @@
+"""Approximate inverses with proven residuals, which correct solutions and bound their errors.
+
+The inverse R that float64 finds of an ill-conditioned matrix A has hardly a correct digit, but R A is better
+conditioned than A, if that product is accurate. The inverse of R A, times R, is a better inverse, and so on until its
+residual is small: the method of S. M. Rump, "Inversion of extremely ill-conditioned matrices in floating-point", 2009.
+For least squares the triangular factor of QR stands in place of the inverse.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import isfinite, log2
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ozaki._accuracy import Accuracy
+from ozaki._api import gemm, matmul
+from ozaki._operands import holds_complex
+from ozaki.linalg._upper import adjoint, array_library, column_norm, column_sizes, rounded, row_norm
+
+Bounds = npt.NDArray[np.float64]
+
+LARGEST = 2.0**300
+"""The largest condition number: what is above counts as singular."""
+
+_INVERSES = 10
+"""The most inverses that are multiplied: each takes off 30 bits of the condition number, or more."""
+
+_SINGULAR = f"a: singular, or its condition number is above 2^{log2(LARGEST):.0f}"
+
+CONTRACTION = 0.25
+"""The largest norm of a residual I - R A with which R is taken as an inverse of A."""
+
+
+def to(tolerance: float) -> Accuracy:
+    """The componentwise accuracy of a product inside; no coarser than 2**-8, which is as cheap."""
+    return Accuracy("componentwise", min(tolerance, 2.0**-8))
+
+
+def tolerance_for(allowed: Any, terms: Any) -> float:
+    """The tolerance with which a product's error is at most `allowed` in columns where its terms have sums `terms`."""
+    live = terms > 0
+    return min(float((allowed[live] / terms[live]).min()) if live.any() else 1.0, 2.0**-8)
+
+
+@dataclass(frozen=True)
+class LeftInverse:
+    """An approximate inverse R of a square matrix A.
+
+    Attributes
+    ----------
+    a, r : matrices, shape (n, n)
+    contraction : an upper bound of the row norm of I - R A, below 1
+    norm_a, norm_r : upper bounds of row norms
+    """
+
+    a: Any
+    r: Any
+    contraction: float
+    norm_a: float
+    norm_r: float
+
+    @property
+    def gain(self) -> float:
+        """An upper bound of the norm of what multiplies a residual."""
+        return self.norm_r
+
+    @property
+    def loss(self) -> float:
+        """How many times larger than an error in x its bound may be, before it contracts."""
+        return 1.0
+
+    def correction(self, rest: Any, error: Bounds, allowed: Bounds) -> tuple[Any, Bounds]:
+        """What to add to x, and how far the sum may be from the solution: of each column the largest abs.
+
+        `rest` is b - A x but for `error`, of each column the largest abs; products add errors of `allowed`.
+
+        With E = I - R A the solution is x + (I - E)^-1 R (b - A x), so for d = R (b - A x) + f it is at most
+        (norm(E) norm(d) + norm(f)) / (1 - norm(E)) from x + d.
+        """
+        sizes = column_sizes(rest)
+        tolerance = tolerance_for(allowed, self.norm_r * sizes)
+        d = matmul(self.r, rest, accuracy=to(tolerance), dtype="mp")
+        error = self.norm_r * (error + tolerance * sizes)
+        return d, (self.contraction * column_sizes(d) + error) / (1 - self.contraction)
+
+
+@dataclass(frozen=True)
+class LeastSquaresInverse:
+    """A matrix S such that the columns of A S are nearly orthonormal: S S^H A^H is nearly the pseudoinverse of A.
+
+    Attributes
+    ----------
+    a : matrix, shape (m, n)
+    s : matrix, shape (n, n)
+    contraction : an upper bound of the row norm of G = I - (A S)^H (A S), below 1
+    norm_a, norm_s : upper bounds of row norms, and `columns_a`, `columns_s` of column norms
+    """
+
+    a: Any
+    s: Any
+    contraction: float
+    norm_a: float
+    norm_s: float
+    columns_a: float
+    columns_s: float
+
+    @property
+    def gain(self) -> float:
+        return self.norm_s * self.columns_s * self.columns_a
+
+    @property
+    def loss(self) -> float:
+        # An error e in x makes u differ by inv(S) e, and its bound is norm(S) times as large.
+        return max(1.0, self.norm_s * self.norm_a)
+
+    def correction(self, rest: Any, error: Bounds, allowed: Bounds) -> tuple[Any, Bounds]:
+        """As of `LeftInverse`. The solution is x + S (I - G)^-1 u with u = S^H A^H (b - A x)."""
+        w, error = self._times(adjoint(self.a), self.columns_a, rest, error, allowed / (self.norm_s * self.columns_s))
+        u, error = self._times(adjoint(self.s), self.columns_s, w, error, allowed / self.norm_s)
+        sizes = column_sizes(u)
+        tolerance = tolerance_for(allowed, self.norm_s * sizes)
+        d = matmul(self.s, u, accuracy=to(tolerance), dtype="mp")
+        spread = (self.contraction * sizes + error) / (1 - self.contraction) + tolerance * sizes
+        return d, self.norm_s * spread
+
+    @staticmethod
+    def _times(x: Any, norm: float, y: Any, error: Bounds, allowed: Bounds) -> tuple[Any, Bounds]:
+        """The product x y, and the largest error of each column, where that of y is `error`."""
+        sizes = column_sizes(y)
+        tolerance = tolerance_for(allowed, norm * sizes)
+        return matmul(x, y, accuracy=to(tolerance), dtype="mp"), norm * (error + tolerance * sizes)
+
+
+def left_inverse(a: Any) -> LeftInverse:
+    """An inverse of a square matrix whose rows and columns are alike in size.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If the matrix is singular, or its condition number above `LARGEST`.
+    """
+    xp, dtype = array_library(a), _float(a)
+    eye, norm_a = xp.eye(a.shape[0]), row_norm(a)
+    r = _inverse(rounded(a))
+    for count in range(1, _INVERSES + 1):
+        norm_r = row_norm(r)
+        condition = _checked(norm_r * norm_a)
+        tolerance = min(2.0**-26 / condition, 2.0**-8)
+        residual = gemm(-1, r, a, 1, eye, accuracy=to(tolerance), dtype=dtype)
+        contraction = row_norm(residual) * (1 + 2.0**-50) + 2 * tolerance * condition
+        if contraction <= CONTRACTION:
+            return LeftInverse(a, r, contraction, norm_a, norm_r)
+        product = matmul(r, a, accuracy=to(2.0**-60 / condition), dtype=dtype)
+        r = matmul(_inverse(product), r, accuracy=to(2.0 ** -(113 + 53 * count)), dtype="mp")
+    raise np.linalg.LinAlgError(_SINGULAR)
+
+
+def least_squares_inverse(a: Any) -> LeastSquaresInverse:
+    """The inverse for least squares of a matrix, shape (m, n), m >= n, whose columns are alike in size.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If the columns are dependent, or the condition number is above `LARGEST`.
+    """
+    xp, dtype = array_library(a), _float(a)
+    eye, norm_a, columns_a = xp.eye(a.shape[1]), row_norm(a), column_norm(a)
+    s = _inverse(xp.linalg.qr(rounded(a), mode="r"))
+    for count in range(1, _INVERSES + 1):
+        norm_s, columns_s = row_norm(s), column_norm(s)
+        condition = _checked(max(norm_a * norm_s, columns_a * columns_s))
+        tolerance = min(2.0**-60 / condition, 2.0**-8)
+        w = matmul(a, s, accuracy=to(tolerance), dtype=dtype)
+        norm_w, columns_w = row_norm(w), column_norm(w)
+        # Row and column norms of what w differs from A S: the tolerance, and the rounding to float64.
+        rows, columns = tolerance * norm_a * norm_s + 2.0**-52 * norm_w, tolerance * columns_a * columns_s
+        columns += 2.0**-52 * columns_w
+        fine = min(2.0**-26 / (columns_w * norm_w), 2.0**-8)
+        residual = gemm(-1, adjoint(w), w, 1, eye, accuracy=to(fine), dtype=dtype)
+        contraction = row_norm(residual) * (1 + 2.0**-50) + 2 * fine * columns_w * norm_w
+        contraction += columns * norm_w + columns_w * rows + columns * rows
+        if contraction <= CONTRACTION:
+            return LeastSquaresInverse(a, s, contraction, norm_a, norm_s, columns_a, columns_s)
+        s = matmul(s, _inverse(xp.linalg.qr(w, mode="r")), accuracy=to(2.0 ** -(113 + 53 * count)), dtype="mp")
+    raise np.linalg.LinAlgError(_SINGULAR)
+
+
+def _float(a: Any) -> str:
+    return "complex128" if holds_complex(a) else "float64"
+
+
+def _checked(condition: float) -> float:
+    """The condition number, if it is not too large.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+    """
+    if not isfinite(condition) or condition > LARGEST:
+        raise np.linalg.LinAlgError(_SINGULAR)
+    return condition
+
+
+def _inverse(x: Any) -> Any:
+    """The library's own inverse of a matrix, or, where that finds x singular, of one that differs by roundings."""
+    xp = array_library(x)
+    for changed in (x, *_changed(x)):
+        try:
+            found = xp.linalg.inv(changed)
+        except np.linalg.LinAlgError:
+            continue
+        if bool(xp.isfinite(found).all()):
+            return found
+    raise np.linalg.LinAlgError(_SINGULAR)
+
+
+def _changed(x: Any) -> Any:
+    """Matrices that differ from x by relative changes of some 2**-50, which hardly leave it singular."""
+    xp = array_library(x)
+    size = abs(x).max() if x.size else 0.0
+    places = xp.arange(x.size).reshape(x.shape)
+    for step in (3, 7):
+        signs = (places * places * step) % 11 - 5.0
+        yield x + 2.0**-52 * signs * size + 2.0**-50 * size * xp.eye(len(x))

@@ -1,0 +1,143 @@
+"""Triangular factors of a square matrix with rows exchanged, and systems that are solved with them."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ozaki._accuracy import Accuracy
+from ozaki._environment import default_environment
+from ozaki.interchange.calls import any_arrays
+from ozaki.linalg._factors import corrected, factor_target, native
+from ozaki.linalg._matrices import check_matrix, matrices
+from ozaki.linalg._solution import Solution
+from ozaki.linalg._solving import System
+from ozaki.linalg._targets import target_of
+from ozaki.linalg._upper import array_library, rounded
+
+
+class LU(NamedTuple):
+    """Triangular factors, and what is proven of them.
+
+    Attributes
+    ----------
+    p : int array, shape (n,)
+        The rows of a in the order of those of l: a[p] is nearly l u.
+    l : array or MPArray, shape (n, n); ones on the diagonal, zeros above
+    u : array or MPArray, shape (n, n); zeros below the diagonal
+    error_bound : float
+        abs(a[p] - l u)_ij <= error_bound (abs(l) abs(u))_ij, proven, rounding to the dtype included.
+    iterations : int
+        Corrections.
+    system
+        What `lu_solve` needs: the matrix, scaled, and an inverse with its residual.
+    """
+
+    p: Any
+    l: Any  # noqa: E741
+    u: Any
+    error_bound: float
+    iterations: int
+    system: Any
+
+
+@any_arrays("a")
+@default_environment
+@np.errstate(all="ignore")
+def lu_factor(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: Any = None) -> LU:
+    """Factor a square matrix a[p] = l u to a named accuracy, which is proven, to solve many systems with it.
+
+    Parameters
+    ----------
+    a : array or MPArray, shape (n, n), real or complex
+    accuracy : str, int or float, optional
+        As in `cholesky`, of a[p] - l u.
+    dtype : optional
+        As in `solve`.
+
+    Returns
+    -------
+    LU
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If a is singular, or its condition number is above some 1e15.
+    ImportError
+        Without SciPy, which factors NumPy arrays (CuPy brings its own).
+    ValueError, TypeError
+        For operands that cannot be used, before any work.
+
+    Examples
+    --------
+    >>> import numpy as np, ozaki.linalg
+    >>> factors = ozaki.linalg.lu_factor(np.array([[1.0, 2.0], [3.0, 4.0]]))
+    >>> factors.p, ozaki.linalg.lu_solve(factors, np.array([5.0, 11.0])).x
+    (array([1, 0]...), array([1., 2.]))
+    """
+    (a,), formats = matrices(a=a)
+    check_matrix("a", a, square=True)
+    target = factor_target(accuracy, dtype, formats)
+    xp = array_library(a)
+    if not a.size:
+        return LU(xp.zeros(0, int), a, a, 0.0, 0, System(a, formats))
+    system = System(a, formats)
+    packed, exchanges = native(_factors, rounded(a), "singular")
+    p = list(range(a.shape[0]))
+    for i, j in enumerate(exchanges.tolist()):
+        p[i], p[j] = p[j], p[i]
+    order = xp.asarray(p)
+    a, eye = a[order], xp.eye(a.shape[0])
+    strict = xp.tri(a.shape[0], k=-1)
+
+    def correction(factors: tuple[Any, ...], rests: list[Any]) -> tuple[Any, ...]:
+        left, right = map(rounded, factors)
+        f = xp.linalg.inv(left) @ rests[0] @ xp.linalg.inv(right)
+        return left @ (f * strict), (f * (1 - strict)) @ right
+
+    first = packed * strict + eye, packed * (1 - strict)
+    factors, bound, steps = corrected(target, first, lambda x: [(a, x[0], x[1])], correction)
+    return LU(order, factors[0], factors[1], bound, steps, system)
+
+
+def _factors(a: Any) -> tuple[Any, Any]:
+    """The factors of a matrix in one, and the row that each row was exchanged with."""
+    if array_library(a) is not np:
+        from cupyx.scipy.linalg import lu_factor as factorise
+    else:
+        try:
+            from scipy.linalg import lu_factor as factorise
+        except ImportError:
+            raise ImportError("lu_factor: SciPy factors NumPy arrays; install it, or use ozaki.linalg.solve") from None
+    packed, exchanges = factorise(a, check_finite=False)
+    return packed, exchanges
+
+
+@any_arrays("b")
+@default_environment
+@np.errstate(all="ignore")
+def lu_solve(factors: LU, b: Any, *, accuracy: Accuracy | str | float | None = None, dtype: Any = None) -> Solution:
+    """Solve a x = b to a named accuracy with what `lu_factor` found for a, with a proven bound of the error.
+
+    Parameters
+    ----------
+    factors : LU
+    b : array or MPArray, shape (n,) or (n, columns)
+    accuracy, dtype
+        As in `solve`; they need not be those of the factors.
+
+    Returns
+    -------
+    Solution
+
+    Raises
+    ------
+    ValueError, TypeError, OverflowError
+        As in `solve`.
+    """
+    if not isinstance(factors, LU):
+        raise TypeError(f"factors: {type(factors).__name__}; expected an LU, as ozaki.linalg.lu_factor returns it")
+    (b,), formats = matrices(b=b)
+    found: Solution = factors.system.solve(b, target_of(accuracy, dtype, [*factors.system.formats, *formats]))
+    return found

@@ -1,0 +1,69 @@
+"""Operands of linear algebra, checked: matrices of float64, complex128 or multiprecision numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ozaki._checks import check_finite
+from ozaki._formats import complex_of
+from ozaki._operands import as_array, dtype_of
+from ozaki.backends import backend_of
+from ozaki.multiprecision.floats import of_integers
+from ozaki.multiprecision.numbers import Numbers
+from ozaki.multiprecision.objects import mparray
+
+
+def matrices(**operands: Any) -> tuple[list[Any], list[str]]:
+    """Operands as arrays of float64, complex128 or multiprecision numbers, exactly, and the formats that they had.
+
+    Integers, which have the format float64 here, become multiprecision numbers.
+
+    Raises
+    ------
+    TypeError
+        For dtypes that are not supported, and arrays of two libraries.
+    ValueError
+        For NaN and Inf.
+    """
+    given = {name: mparray(x) if isinstance(x, tuple) else x for name, x in operands.items()}
+    backend = backend_of(*given.items())
+    found, formats = [], []
+    for name, each in given.items():
+        x = as_array(name, each, backend)
+        if not isinstance(x, Numbers) and x.dtype.kind in "iub":
+            x, form = mparray(of_integers(x)), "float64"
+        else:
+            form = dtype_of(name, x)
+        if not isinstance(x, Numbers):
+            check_finite(name, x)
+            x = x.astype(complex_of("float64") if x.dtype.kind == "c" else np.float64, copy=False)
+        found.append(x)
+        formats.append(form)
+    return found, formats
+
+
+def check_matrix(name: str, x: Any, square: bool = False) -> None:
+    """Refuse what is no matrix, or no square one.
+
+    Raises
+    ------
+    ValueError
+    """
+    if x.ndim != 2 or (square and x.shape[0] != x.shape[1]):
+        expected = "a square matrix, as (3, 3)" if square else "a matrix, as (5, 3)"
+        raise ValueError(f"{name}: shape {tuple(x.shape)}; expected {expected} (of a stack, call it for each matrix)")
+
+
+def as_columns(name: str, b: Any, rows: int) -> Any:
+    """Right-hand sides as the columns of a matrix.
+
+    Raises
+    ------
+    ValueError
+        If they have not as many rows as the matrix.
+    """
+    if b.ndim not in (1, 2) or b.shape[0] != rows:
+        raise ValueError(f"{name}: shape {tuple(b.shape)}; expected ({rows},) or ({rows}, columns), rows as of a")
+    return b.reshape(rows, 1) if b.ndim == 1 else b

@@ -1,0 +1,100 @@
+"""Solutions that get as accurate as is asked, with the error of each column bounded."""
+
+from __future__ import annotations
+
+from math import ceil, log2
+from typing import Any
+
+import numpy as np
+
+from ozaki._api import gemm, matmul
+from ozaki.linalg._inverses import Bounds, LeastSquaresInverse, LeftInverse, to, tolerance_for
+from ozaki.linalg._upper import array_library, column_sizes, row_norm
+from ozaki.multiprecision.objects import mparray
+
+
+class Refinement:
+    """The solution of a x = b, or the one of least squares, corrected by its residual in more and more bits.
+
+    Attributes
+    ----------
+    x : MPArray, shape (n, columns)
+    errors : float64 array, shape (columns,): an upper bound of the largest error in each column of x
+    steps : corrections so far
+    """
+
+    def __init__(self, inverse: LeftInverse | LeastSquaresInverse, b: Any) -> None:
+        self._inverse, self._b, self._b_sizes = inverse, b, column_sizes(b)
+        self.x: Any = None
+        self.errors: Bounds = np.full(b.shape[1], np.inf)
+        self.steps = 0
+
+    def reach(self, goal: float) -> None:
+        """Correct x until the errors of each column are at most `goal` times its largest element."""
+        while self.x is None or not self._within(goal):
+            self._correct(max(goal, self._inverse.contraction ** (self.steps + 1)) / (4 * self._inverse.loss))
+            self.steps += 1
+
+    def _within(self, goal: float) -> bool:
+        sizes = column_sizes(self.x)
+        return bool((self.errors <= goal * (sizes - self.errors)).all() or not sizes.any())
+
+    def _correct(self, gain: float) -> None:
+        """One correction whose products and rounding err by no more than `gain` of the largest element."""
+        inverse = self._inverse
+        if self.x is None:
+            rest, error, sizes = mparray(self._b), np.zeros_like(self._b_sizes), self._b_sizes / inverse.norm_a
+        else:
+            sizes = column_sizes(self.x)
+            terms = inverse.norm_a * sizes + self._b_sizes
+            tolerance = tolerance_for(gain * sizes / 8, inverse.gain * terms)
+            rest = gemm(-1, inverse.a, self.x, 1, self._b, accuracy=to(tolerance), dtype="mp")
+            error = tolerance * terms
+        d, errors = inverse.correction(rest, error, gain * sizes / 8)
+        bits = ceil(-log2(gain)) + 8
+        self.x = (d if self.x is None else self.x + d).round_to(bits)
+        self.errors = errors + 2.0**-bits * column_sizes(self.x)
+
+
+class Inversion:
+    """The inverse of a matrix by Newton-Schulz steps R + (I - R A) R, which square the residual I - R A.
+
+    Attributes
+    ----------
+    x, errors, steps : as of `Refinement`
+    """
+
+    def __init__(self, inverse: LeftInverse) -> None:
+        self._inverse, self._contraction = inverse, inverse.contraction
+        self.x: Any = mparray(inverse.r)
+        self.steps = 0
+
+    @property
+    def errors(self) -> Bounds:
+        # The inverse is (I - E)^-1 R, so it differs from R by no more than norm(E) / (1 - norm(E)) norm(R) in a column.
+        return self._contraction / (1 - self._contraction) * column_sizes(self.x)
+
+    def reach(self, goal: float) -> None:
+        """Step until the errors of each column are at most `goal` times its largest element."""
+        while self._contraction / (1 - 2 * self._contraction) > goal:
+            self._step(max(self._contraction**2, goal / 4))
+            self.steps += 1
+
+    def _step(self, gain: float) -> None:
+        """One step that leaves a residual of norm(E)^2, and `gain` from roundings."""
+        a, norm_a, r = self._inverse.a, self._inverse.norm_a, self.x
+        norm_r = row_norm(r)
+        tolerance = min(gain / (8 * norm_r * norm_a), 2.0**-8)
+        e = gemm(-1, r, a, 1, array_library(a).eye(a.shape[0]), accuracy=to(tolerance), dtype="mp")
+        # tol (abs(R) abs(A) + I) bounds the error of e; the norms have a product of 3/4 at least.
+        missed = 3 * tolerance * norm_r * norm_a
+        norm_e = row_norm(e)
+        contraction = norm_e + missed
+        d_tolerance = min(gain / (8 * norm_e * norm_r * norm_a), 2.0**-8)
+        d = matmul(e, r, accuracy=to(d_tolerance), dtype="mp")
+        bits = ceil(log2(8 * norm_r * norm_a / gain)) + 1
+        self.x = (r + d).round_to(bits)
+        # With E = I - R A, e = E + F, and H what products and rounding add, the new residual is
+        # I - (R + e R + H) A = E^2 - F (I - E) - H A.
+        added = (d_tolerance * norm_e * norm_r + 2.0**-bits * row_norm(self.x)) * norm_a
+        self._contraction = contraction**2 + missed * (1 + contraction) + added

@@ -1,0 +1,55 @@
+"""Scaling rows and columns by powers of two, exactly, so that elements are alike in size."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ozaki.linalg._upper import array_library, on_host
+from ozaki.multiprecision.numbers import Numbers
+from ozaki.multiprecision.objects import mparray
+
+Exponents = npt.NDArray[np.int64]
+
+ZERO = np.iinfo(np.int64).min
+"""The top of a row or column of zeros."""
+
+
+def tops(x: Any, axis: int) -> Exponents:
+    """Along an axis of a matrix, the exponent e of the largest part of an element: below 2**e; ZERO where all are 0."""
+    if isinstance(x, Numbers):
+        exponents, nonzero = x.exponents, x.signs != 0
+    else:
+        xp = array_library(x)
+        parts = xp.stack((x.real, x.imag), axis=-1) if x.dtype.kind == "c" else x
+        exponents, nonzero = xp.frexp(parts)[1].astype(np.int64), parts != 0
+    exponents, nonzero = on_host(exponents), on_host(nonzero)
+    found = np.where(nonzero, exponents, ZERO)
+    if found.ndim == 3:
+        found = found.max(axis=2, initial=ZERO)
+    top: Exponents = found.max(axis=axis, initial=ZERO)
+    return top
+
+
+def scaled(x: Any, rows: Exponents, columns: Exponents) -> Any:
+    """The matrix x with row i times 2**rows[i] and column j times 2**columns[j]: exactly, an MPArray if need be."""
+    xp = array_library(x)
+    by = xp.asarray(rows[:, None] + columns[None, :])
+    if not by.any():
+        return x
+    if isinstance(x, Numbers):
+        return x.ldexp(by)  # type: ignore[attr-defined]
+    found = _ldexp(xp, x, by)
+    # Where an element over- or underflows, it does not come back.
+    return found if bool((_ldexp(xp, found, -by) == x).all()) else mparray(x).ldexp(by)
+
+
+def _ldexp(xp: Any, x: Any, by: Any) -> Any:
+    by = xp.clip(by, -5000, 5000).astype(np.int32)
+    if x.dtype.kind != "c":
+        return xp.ldexp(x, by)
+    found = xp.empty(by.shape, x.dtype)
+    found.real, found.imag = xp.ldexp(x.real, by), xp.ldexp(x.imag, by)
+    return found

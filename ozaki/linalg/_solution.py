@@ -1,0 +1,113 @@
+"""`Solution`, and how refined numbers become one."""
+
+from __future__ import annotations
+
+from math import inf, isfinite
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from ozaki._formats import is_multiprecision, precision_of
+from ozaki.linalg._inverses import Bounds
+from ozaki.linalg._scaling import ZERO, Exponents, tops
+from ozaki.linalg._targets import SMALLEST, Target
+from ozaki.linalg._upper import LEAST, array_library, least_magnitudes, magnitudes, on_host
+from ozaki.multiprecision.objects import mparray
+
+
+class Solution(NamedTuple):
+    """A solution, and what is proven of it.
+
+    Attributes
+    ----------
+    x : array or MPArray
+    error_bound : float
+        No element differs from the exact solution by more than this times the largest element of its column
+        ("normwise", the default), or times itself ("relative"). Proven for these operands, rounding to the dtype of x
+        included.
+    iterations : int
+        Corrections of the first solution, or steps of an iteration.
+    """
+
+    x: Any
+    error_bound: float
+    iterations: int
+
+
+class Iteration(Protocol):
+    """An iteration towards x, shape (n, columns).
+
+    Attributes
+    ----------
+    x : MPArray
+    errors : an upper bound of the largest error in each column of x
+    steps : how many steps it took so far
+    """
+
+    x: Any
+    steps: int
+
+    @property
+    def errors(self) -> Bounds: ...
+
+    def reach(self, goal: float) -> None:
+        """Go on until the errors of each column are at most `goal` times its largest element."""
+        ...
+
+
+def solution(iteration: Any, rows: Exponents, columns: Exponents, target: Target) -> Solution:
+    """Iterate until x, its rows times 2**rows and its columns times 2**columns, meets the target; round it.
+
+    Raises
+    ------
+    ValueError
+        If an element cannot be told from zero, and its relative error is to be small.
+    OverflowError
+        If an element is too large for the dtype.
+    """
+    goal = target.tolerance / 4
+    while True:
+        iteration.reach(goal)
+        x = iteration.x.ldexp(array_library(iteration.x).asarray(rows[:, None] + columns))
+        top = tops(x, 0)  # of each column
+        top[top == ZERO] = 0
+        errors = np.ldexp(iteration.errors, _within_int(rows[:, None] + columns - top))
+        errors += LEAST * (iteration.errors > 0)
+        reached = _ratio(x, errors, top, target.measure)
+        if reached <= target.tolerance:
+            break
+        goal *= target.tolerance / (2 * reached) if isfinite(reached) else 2.0**-60
+        if goal < SMALLEST:
+            raise ValueError(
+                "accuracy: an element of the solution is zero, or too small to be told from it; ask for "
+                "Accuracy('normwise', tolerance)"
+            )
+    if is_multiprecision(target.dtype):
+        found = x.round_to(precision_of(target.dtype))
+        kept = found
+    else:
+        found = x.astype(target.dtype)
+        if not bool(array_library(found).isfinite(found).all()):
+            raise OverflowError(f"x: an element is too large for {target.dtype}; ask for dtype='mp'")
+        kept = mparray(found)
+    rounding = on_host(magnitudes((x - kept).ldexp(array_library(x).asarray(-top))))
+    return Solution(found, _ratio(kept, errors + rounding, top, target.measure), iteration.steps)
+
+
+def _within_int(x: Exponents) -> Any:
+    return np.clip(x, -5000, 5000).astype(np.int32)
+
+
+def _ratio(x: Any, errors: Any, top: Exponents, measure: str) -> float:
+    """The largest error of x in a measure, rounded up; `errors` and sizes of columns are in units of 2**top."""
+    if not x.size:
+        return 0.0
+    unit = x.ldexp(array_library(x).asarray(-top))
+    sizes = on_host(least_magnitudes(unit))
+    if measure == "normwise":
+        sizes, errors = sizes.max(axis=0), errors.max(axis=0)
+    missed = errors > 0
+    least = np.maximum(sizes - errors, 0.0)
+    with np.errstate(divide="ignore"):
+        found = np.where(missed, errors / least, 0.0)
+    return float(found.max()) * (1 + 2.0**-50) if not np.isnan(found).any() else inf

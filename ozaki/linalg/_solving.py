@@ -1,0 +1,234 @@
+"""Linear systems, inverses and least squares to a named accuracy."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ozaki._accuracy import Accuracy
+from ozaki._environment import default_environment
+from ozaki.interchange.calls import any_arrays
+from ozaki.linalg._inverses import LeftInverse, least_squares_inverse, left_inverse
+from ozaki.linalg._matrices import as_columns, check_matrix, matrices
+from ozaki.linalg._refinement import Inversion, Refinement
+from ozaki.linalg._scaling import ZERO, Exponents, scaled, tops
+from ozaki.linalg._solution import Solution, solution
+from ozaki.linalg._targets import Target, target_of
+from ozaki.linalg._upper import array_library
+from ozaki.multiprecision.objects import mparray
+
+
+@any_arrays("a", "b")
+@default_environment
+@np.errstate(all="ignore")
+def solve(a: Any, b: Any, *, accuracy: Accuracy | str | float | None = None, dtype: Any = None) -> Solution:
+    """Solve a x = b to a named accuracy, with a proven bound of the error.
+
+    The library's own inverse, in float64, is a first one; residuals of this library correct it, and x, in as many bits
+    as are needed. So a condition number of 1e30 takes more time than one of 10, but no digit.
+
+    Parameters
+    ----------
+    a : array or MPArray, shape (n, n), real or complex
+    b : array or MPArray, shape (n,) or (n, columns)
+    accuracy : Accuracy, str, int or float, optional
+        Before x is rounded to its dtype. "fp64", a number of bits, or a tolerance t: no element of x may differ from
+        the exact solution by more than t times the largest element of its column. `Accuracy("relative", t)`: by no
+        more than t times itself. Up to 900 bits. Default: as many bits as the dtype has.
+    dtype : {"float64", "float32", "complex128", "complex64", "mp"}, optional
+        Of x; "mp" for an `MPArray` of the bits that the accuracy takes. Default: that of a and b, as in `matmul`.
+
+    Returns
+    -------
+    Solution
+        x, of the shape of b, its proven error bound, and how many corrections it took.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If a is singular, or its condition number above 2^300, rows and columns scaled.
+    ValueError, TypeError
+        For operands that cannot be used, and accuracies that no solution can have, before any work; for a relative
+        accuracy where an element of the solution is zero.
+    OverflowError
+        If an element of x is too large for the dtype.
+
+    Notes
+    -----
+    With R the inverse found, E = I - R a and d = R (b - a x), the solution is x + (I - E)^-1 d, so x + d is off by no
+    more than norm(E) norm(d) / (1 - norm(E)). The norm of E, and everything that products and roundings add, is
+    bounded; norm(E) is at most 1/4 (docs/linalg.md, L1). S. M. Rump, "Verification methods", Acta Numerica 2010.
+
+    Examples
+    --------
+    >>> import numpy as np, ozaki.linalg
+    >>> hilbert = 1 / (1 + np.add.outer(np.arange(12.0), np.arange(12.0)))  # condition number 2e16
+    >>> x, error_bound, iterations = ozaki.linalg.solve(hilbert, np.ones(12), accuracy="fp64")
+    >>> x[:3], error_bound < 2e-16
+    (array([   -11.6...,   1657...]), True)
+    """
+    (a, b), formats = matrices(a=a, b=b)
+    check_matrix("a", a, square=True)
+    as_columns("b", b, a.shape[0])
+    target = target_of(accuracy, dtype, formats)
+    return System(a, formats).solve(b, target)
+
+
+@any_arrays("a")
+@default_environment
+@np.errstate(all="ignore")
+def inv(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: Any = None) -> Solution:
+    """Invert a matrix to a named accuracy, with a proven bound of the error.
+
+    Newton-Schulz steps X + (I - X a) X follow the library's own inverse, in float64; each squares the residual I - X a,
+    whose norm is bounded.
+
+    Parameters
+    ----------
+    a : array or MPArray, shape (n, n), real or complex
+    accuracy, dtype
+        As in `solve`, whose x the columns of the inverse are.
+
+    Returns
+    -------
+    Solution
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError, ValueError, TypeError, OverflowError
+        As in `solve`.
+
+    Notes
+    -----
+    With E = I - X a the inverse is (I - E)^-1 X, so that its columns differ from those of X by no more than
+    norm(E) / (1 - norm(E)) times their largest elements (docs/linalg.md, L2). G. Schulz, 1933.
+
+    Examples
+    --------
+    >>> import numpy as np, ozaki.linalg
+    >>> x, error_bound, _ = ozaki.linalg.inv(np.array([[3.0, 1.0], [1.0, 0.5]]), accuracy=100, dtype="mp")
+    >>> x
+    mparray([[ 1.0, -2.0],
+             [-2.0,  6.0]], bits=102)
+    """
+    (a,), formats = matrices(a=a)
+    check_matrix("a", a, square=True)
+    target = target_of(accuracy, dtype, formats)
+    if not a.size:
+        return _empty(a, a.shape, target.dtype)
+    row_scales, column_scales, unit = _equilibrated(a)
+    return solution(Inversion(left_inverse(unit)), column_scales, row_scales, target)
+
+
+@any_arrays("a", "b")
+@default_environment
+@np.errstate(all="ignore")
+def lstsq(a: Any, b: Any, *, accuracy: Accuracy | str | float | None = None, dtype: Any = None) -> Solution:
+    """Find the x that makes the norm of b - a x least, to a named accuracy, with a proven bound of the error.
+
+    Parameters
+    ----------
+    a : array or MPArray, shape (m, n), m >= n, real or complex, of n independent columns
+    b : array or MPArray, shape (m,) or (m, columns)
+    accuracy, dtype
+        As in `solve`.
+
+    Returns
+    -------
+    Solution
+        x of shape (n,) or (n, columns).
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If the columns of a are dependent, or its condition number is above 2^300, columns scaled.
+    ValueError, TypeError, OverflowError
+        As in `solve`.
+
+    Notes
+    -----
+    With S an inverse of the triangular factor of a, G = I - (a S)^H (a S) and u = S^H a^H (b - a x), the solution is
+    x + S (I - G)^-1 u: residuals are exact, so that the normal equations lose nothing (docs/linalg.md, L3).
+    Å. Björck, "Iterative refinement of linear least squares solutions", BIT 7 (1967) and 8 (1968).
+
+    Examples
+    --------
+    >>> import numpy as np, ozaki.linalg
+    >>> a = np.vander(np.arange(1.0, 21.0), 6)
+    >>> x, error_bound, _ = ozaki.linalg.lstsq(a, a @ np.arange(6.0), accuracy="fp64")
+    >>> x.round(8)
+    array([0., 1., 2., 3., 4., 5.])
+    """
+    (a, b), formats = matrices(a=a, b=b)
+    check_matrix("a", a)
+    if a.shape[0] < a.shape[1]:
+        raise ValueError(f"a: shape {tuple(a.shape)}; expected at least as many rows as columns")
+    columns = as_columns("b", b, a.shape[0])
+    target = target_of(accuracy, dtype, formats)
+    shape = (a.shape[1], *b.shape[1:])
+    if not a.shape[1] or not columns.shape[1]:
+        return _empty(columns, shape, target.dtype)
+    column_scales = -_nonzero_tops(a, 0, "column")
+    # One power of two for all rows: other weights would be another problem.
+    unit = scaled(a, np.zeros(a.shape[0], np.int64), column_scales)
+    sizes = _tops_or_zero(columns)
+    refinement = Refinement(least_squares_inverse(unit), scaled(columns, np.zeros(a.shape[0], np.int64), -sizes))
+    found = solution(refinement, column_scales, sizes, target)
+    return found._replace(x=found.x.reshape(shape))
+
+
+class System:
+    """Linear equations with one matrix, of which an inverse is found when it is needed.
+
+    Parameters
+    ----------
+    a : square matrix
+    formats : the formats that a solution depends on
+    """
+
+    def __init__(self, a: Any, formats: list[str]) -> None:
+        self.formats, self._a = formats, a
+
+    @cached_property
+    def _scales_and_inverse(self) -> tuple[Exponents, Exponents, LeftInverse]:
+        rows, columns, unit = _equilibrated(self._a)
+        return rows, columns, left_inverse(unit)
+
+    def solve(self, b: Any, target: Target) -> Solution:
+        """The solution for right-hand sides of shape (n,) or (n, columns)."""
+        given = as_columns("b", b, self._a.shape[0])
+        if not given.size:
+            return _empty(given, b.shape, target.dtype)
+        rows, columns, inverse = self._scales_and_inverse
+        sizes = _tops_or_zero(scaled(given, rows, np.zeros(given.shape[1], np.int64)))
+        found = solution(Refinement(inverse, scaled(given, rows, -sizes)), columns, sizes, target)
+        return found._replace(x=found.x.reshape(b.shape))
+
+
+def _equilibrated(a: Any) -> tuple[Exponents, Exponents, Any]:
+    """Powers of two for rows and columns of a square matrix, and the matrix times these, its elements below 1."""
+    rows = -_nonzero_tops(a, 1, "row")
+    no_columns = np.zeros(a.shape[1], np.int64)
+    columns = -_nonzero_tops(scaled(a, rows, no_columns), 0, "column")
+    return rows, columns, scaled(a, rows, columns)
+
+
+def _nonzero_tops(a: Any, axis: int, what: str) -> Exponents:
+    found = tops(a, axis)
+    if (zeros := np.flatnonzero(found == ZERO)).size:
+        raise np.linalg.LinAlgError(f"a: singular, {what} {zeros[0]} is zero")
+    return found
+
+
+def _tops_or_zero(b: Any) -> Exponents:
+    found = tops(b, 0)
+    found[found == ZERO] = 0
+    return found
+
+
+def _empty(like: Any, shape: tuple[int, ...], dtype: str) -> Solution:
+    """A solution without elements, or of zero columns."""
+    x = array_library(like).zeros(shape, "float64" if dtype.startswith("mp") else dtype)
+    return Solution(mparray(x) if dtype.startswith("mp") else x, 0.0, 0)

@@ -1,0 +1,58 @@
+"""What a caller asks of a solution: how accurate, in which format."""
+
+from __future__ import annotations
+
+from math import ceil, log2
+from typing import Any, Literal, NamedTuple
+
+from ozaki._accuracy import Accuracy
+from ozaki._formats import COMPLEX, SIGNIFICAND_BITS, format_named, is_multiprecision, precision_of
+from ozaki._result import result_format
+
+SMALLEST = 2.0**-900
+"""The smallest tolerance: error bounds are float64 numbers."""
+
+
+class Target(NamedTuple):
+    """The accuracy of a solution before it is rounded to its format.
+
+    Attributes
+    ----------
+    measure : "normwise": errors of a column relative to its largest element; "relative": each to its element
+    tolerance : the largest such error
+    dtype : the format of the solution: "float64", "complex128", "mp60" and so on
+    """
+
+    measure: Literal["normwise", "relative"]
+    tolerance: float
+    dtype: str
+
+
+def target_of(accuracy: Accuracy | str | float | None, dtype: Any, operands: list[str]) -> Target:
+    """The target of a solution of operands with these formats.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If the accuracy or the dtype cannot be had of a solution.
+    """
+    asked = format_named(dtype)
+    if asked == "int64":
+        raise TypeError("dtype: 'int64'; expected a floating-point dtype or 'mp'")
+    if asked in SIGNIFICAND_BITS and any(x in COMPLEX for x in operands):
+        raise TypeError(f"dtype: {asked!r}, but operands are complex; expected complex64, complex128 or 'mp'")
+    named = None if accuracy is None else Accuracy.of(accuracy, 1)
+    if named is not None and named.exact:
+        raise ValueError("accuracy: 'exact'; a quotient has no end in binary, so name bits or a tolerance")
+    measure: Literal["normwise", "relative"] = "normwise"
+    if isinstance(accuracy, Accuracy):
+        if accuracy.measure not in ("normwise", "relative"):
+            raise ValueError(f"accuracy: measure {accuracy.measure!r}; expected 'normwise' or 'relative' of a solution")
+        measure = "relative" if accuracy.measure == "relative" else "normwise"
+    found = result_format(asked, operands, named)
+    tolerance = 2.0 ** -precision_of(found) if named is None else named.tolerance
+    if tolerance < SMALLEST or (named is not None and named.exponent):
+        raise ValueError(f"accuracy: below 2^{log2(SMALLEST):.0f}; expected at most {-log2(SMALLEST):.0f} bits")
+    if is_multiprecision(found) and asked in (None, "mp"):
+        found = f"mp{max(2, ceil(-log2(tolerance)) + 2)}"  # rounding to it takes a quarter of the tolerance
+    return Target(measure, tolerance, found)

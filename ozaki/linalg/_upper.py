@@ -1,0 +1,73 @@
+"""Upper bounds in float64: each result is at least the real number that it stands for, whatever float64 has rounded.
+
+The abs of a complex number is the modulus. Numbers are NumPy or CuPy arrays, or MPArrays.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ozaki._operands import holds_complex
+from ozaki.multiprecision.limbs import library
+from ozaki.multiprecision.numbers import Numbers
+
+LEAST = 2.0**-1000
+"""Added to bounds whose terms may have underflowed; accuracies end far above it."""
+
+
+def magnitudes(x: Any) -> Any:
+    """Upper bounds of the abs of elements: a float64 array of the shape and in the library of x; 0 of zeros alone."""
+    nonzero = x.signs != 0 if isinstance(x, Numbers) else x != 0
+    if isinstance(x, Numbers):
+        nonzero = nonzero.any(axis=-1) if x.is_complex else nonzero
+        x = x.astype("complex128" if x.is_complex else "float64")  # type: ignore[attr-defined]
+    # A modulus, and a number that was rounded to float64, may be too small by a few units of the last place.
+    return (abs(x).astype(np.float64) * (1 + 2.0**-48) + LEAST) * nonzero
+
+
+def least_magnitudes(x: Any) -> Any:
+    """Lower bounds of the abs of elements, as `magnitudes`."""
+    return (magnitudes(x) * (1 - 2.0**-46) - 2 * LEAST).clip(0)
+
+
+def row_norm(x: Any) -> float:
+    """An upper bound of the largest sum of abs of a row: how much larger A x may be than x, by their largest abs."""
+    return _summed(magnitudes(x), 1)
+
+
+def column_norm(x: Any) -> float:
+    """An upper bound of the largest sum of abs of a column: `row_norm` of the transpose."""
+    return _summed(magnitudes(x), 0)
+
+
+def _summed(x: Any, axis: int) -> float:
+    sums = x.sum(axis=axis)
+    return float(sums.max()) * (1 + 2 * (x.shape[axis] + 8) * 2.0**-53) if sums.size else 0.0
+
+
+def column_sizes(x: Any) -> npt.NDArray[np.float64]:
+    """Upper bounds of the largest abs of each column, in NumPy; 0 of a column of zeros."""
+    return on_host(magnitudes(x).max(axis=0)) if x.shape[0] else np.zeros(x.shape[1])
+
+
+def on_host(x: Any) -> npt.NDArray[Any]:
+    """An array in NumPy."""
+    return np.asarray(x.get() if hasattr(x, "get") else x)
+
+
+def adjoint(x: Any) -> Any:
+    """The conjugate transpose; a view of a real matrix."""
+    return (x.conj() if holds_complex(x) else x).swapaxes(-1, -2)
+
+
+def rounded(x: Any) -> Any:
+    """An array of float64 or complex128 as it is, one of multiprecision numbers rounded to that."""
+    return x.astype("complex128" if x.is_complex else "float64") if isinstance(x, Numbers) else x  # type: ignore[attr-defined]
+
+
+def array_library(x: Any) -> Any:
+    """The module, numpy or cupy, in which the elements of x lie."""
+    return library(x.limbs if isinstance(x, Numbers) else x)
