@@ -24,7 +24,7 @@ FUNCTIONS = [
 CONTEXTS = ["Emulation"]
 CLASSES = ["Accuracy", "Plan", "Prepared", "Report", "Words"]
 ARRAYS = ["MPArray"]
-MODULES = ["reference", "tensor_core"]
+MODULES = ["linalg", "reference", "tensor_core"]
 
 CHOICES = "accuracy=None, scheme='auto', slices=None"
 REST = "engine='auto', reproducible=False"

@@ -143,7 +143,7 @@ def qr(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: Any = N
     Raises
     ------
     numpy.linalg.LinAlgError
-        If the columns of a are dependent, or its condition number is above some 1e15.
+        If corrections do not converge, which may be so from a condition number of 1e15 on.
     ValueError, TypeError
         For operands that cannot be used, before any work.
 

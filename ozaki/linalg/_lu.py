@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -102,7 +103,13 @@ def lu_factor(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: 
 
 
 def _factors(a: Any) -> tuple[Any, Any]:
-    """The factors of a matrix in one, and the row that each row was exchanged with."""
+    """The factors of a matrix in one, and the row that each row was exchanged with.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If there is a zero on the diagonal.
+    """
     if array_library(a) is not np:
         from cupyx.scipy.linalg import lu_factor as factorise
     else:
@@ -110,7 +117,11 @@ def _factors(a: Any) -> tuple[Any, Any]:
             from scipy.linalg import lu_factor as factorise
         except ImportError:
             raise ImportError("lu_factor: SciPy factors NumPy arrays; install it, or use ozaki.linalg.solve") from None
-    packed, exchanges = factorise(a, check_finite=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of a zero on the diagonal
+        packed, exchanges = factorise(a, check_finite=False)
+    if not bool(packed.diagonal().all()):
+        raise np.linalg.LinAlgError
     return packed, exchanges
 
 

@@ -88,13 +88,12 @@ class Inversion:
         e = gemm(-1, r, a, 1, array_library(a).eye(a.shape[0]), accuracy=to(tolerance), dtype="mp")
         # tol (abs(R) abs(A) + I) bounds the error of e; the norms have a product of 3/4 at least.
         missed = 3 * tolerance * norm_r * norm_a
-        norm_e = row_norm(e)
-        contraction = norm_e + missed
-        d_tolerance = min(gain / (8 * norm_e * norm_r * norm_a), 2.0**-8)
+        contraction = row_norm(e) + missed
+        d_tolerance = min(gain / (8 * contraction * norm_r * norm_a), 2.0**-8)
         d = matmul(e, r, accuracy=to(d_tolerance), dtype="mp")
         bits = ceil(log2(8 * norm_r * norm_a / gain)) + 1
         self.x = (r + d).round_to(bits)
         # With E = I - R A, e = E + F, and H what products and rounding add, the new residual is
         # I - (R + e R + H) A = E^2 - F (I - E) - H A.
-        added = (d_tolerance * norm_e * norm_r + 2.0**-bits * row_norm(self.x)) * norm_a
+        added = (d_tolerance * contraction * norm_r + 2.0**-bits * row_norm(self.x)) * norm_a
         self._contraction = contraction**2 + missed * (1 + contraction) + added

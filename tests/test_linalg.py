@@ -1,0 +1,421 @@
+"""Linear algebra: what is promised holds against exact rational solutions, and what cannot be promised is refused."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from mpmath import eigsy, matrix, workprec
+from scipy.linalg import invhilbert
+
+import ozaki
+from ozaki import Accuracy, linalg
+
+
+@pytest.fixture(params=["numpy", pytest.param("cupy", marks=pytest.mark.gpu)])
+def xp(request):
+    """The array library: NumPy, or CuPy on a real GPU."""
+    if request.param == "numpy":
+        return np
+    return pytest.importorskip("cupy", reason="a real device needs CuPy")
+
+
+# Exact references ----------------------------------------------------------------------------------------------------
+
+
+def fractions(x):
+    return ozaki.mparray(x).to_fractions()
+
+
+def exact_solve(a, b):
+    """Gauss-Jordan elimination in fractions."""
+    n = len(a)
+    rows = np.concatenate([a, b.reshape(n, -1)], axis=1)
+    for p in range(n):
+        q = next(i for i in range(p, n) if rows[i, p])
+        rows[[p, q]] = rows[[q, p]]
+        rows[p] = rows[p] / rows[p, p]
+        for i in range(n):
+            if i != p and rows[i, p]:
+                rows[i] = rows[i] - rows[i, p] * rows[p]
+    return rows[:, n:]
+
+
+def error(x, exact, measure="normwise"):
+    """The largest error of x, in a measure of solutions."""
+    x, exact = fractions(x).reshape(exact.shape), np.asarray(exact)
+    difference = abs(x - exact)
+    if measure == "normwise":
+        largest = abs(exact).max(axis=0)
+        return max((d / m for d, m in zip(difference.max(axis=0), largest, strict=True) if d), default=Fraction(0))
+    return max((d / abs(e) for d, e in zip(difference.flat, exact.flat, strict=True) if d), default=Fraction(0))
+
+
+# Matrices ------------------------------------------------------------------------------------------------------------
+
+
+def hilbert(n):
+    return 1 / (1 + np.add.outer(np.arange(float(n)), np.arange(float(n))))
+
+
+def kahan(n, angle=1.2):
+    s, c = np.sin(angle), np.cos(angle)
+    return np.diag(s ** np.arange(n)) @ (np.eye(n) - c * np.triu(np.ones((n, n)), 1))
+
+
+def conditioned(n, condition, seed=0):
+    rng = np.random.default_rng(seed)
+    left, right = (np.linalg.qr(rng.standard_normal((n, n)))[0] for _ in range(2))
+    return left * np.geomspace(1, 1 / condition, n) @ right
+
+
+def unimodular(n, seed=0):
+    """Integers with determinant 1: of 30 rows with a condition number of some 1e35."""
+    rng = np.random.default_rng(seed)
+    low, high = (np.tril(rng.integers(-9, 10, (n, n)), -1) + np.eye(n, dtype=int) for _ in range(2))
+    return (low.astype(object) @ high.T.astype(object)).astype(np.int64)
+
+
+RNG = np.random.default_rng(1)
+
+MATRICES = {
+    "1 x 1": np.array([[3.0]]),
+    "random": RNG.standard_normal((12, 12)),
+    "permuted": np.eye(7)[[3, 1, 0, 6, 2, 5, 4]] * -(2.0**70),
+    "hilbert": hilbert(12),
+    "hilbert plus": hilbert(20) + 1e-8 * np.eye(20),
+    "hilbert 20": hilbert(20),
+    "vandermonde": np.vander(np.linspace(1, 2, 14)),
+    "kahan": kahan(20),
+    "1e4": conditioned(10, 1e4),
+    "1e15": conditioned(10, 1e15),
+    "graded": np.ldexp(RNG.standard_normal((9, 9)), np.arange(9)[:, None] * 60 - np.arange(9) * 90),
+    "subnormal": RNG.standard_normal((4, 4)) * 2.0**-1060,
+    "unimodular": unimodular(26),
+}
+"""Square matrices of condition numbers from 1 to 1e30."""
+
+
+@pytest.mark.parametrize("accuracy", ["fp64", 150, Accuracy("relative", 1e-14)], ids=str)
+@pytest.mark.parametrize("name", MATRICES)
+def test_solutions_are_as_accurate_as_they_promise(xp, name, accuracy):
+    a = MATRICES[name]
+    b = np.random.default_rng(2).standard_normal((len(a), 2))
+    dtype = "mp" if accuracy == 150 or name == "subnormal" else "float64"
+    found = linalg.solve(xp.asarray(a), xp.asarray(b), accuracy=accuracy, dtype=dtype)
+    measure = "relative" if isinstance(accuracy, Accuracy) else "normwise"
+    wanted = {150: 2.0**-149}.get(accuracy, 3e-16 if measure == "normwise" else 1.1e-14)
+    exact = exact_solve(fractions(a), fractions(b))
+    assert error(found.x, exact, measure) <= found.error_bound <= wanted
+    assert found.iterations >= 1 and found.x.shape == b.shape
+
+
+@pytest.mark.parametrize("name", [name for name in MATRICES if name not in ("subnormal", "hilbert 20")])
+@pytest.mark.parametrize("accuracy", ["fp64", 200])
+def test_inverses_are_as_accurate_as_they_promise(xp, name, accuracy):
+    a = MATRICES[name]
+    found = linalg.inv(xp.asarray(a), accuracy=accuracy, dtype="mp" if accuracy == 200 else None)
+    exact = exact_solve(fractions(a), np.eye(len(a), dtype=int))
+    assert error(found.x, exact) <= found.error_bound <= (3e-16 if accuracy == "fp64" else 2.0**-199)
+
+
+def test_the_inverse_of_a_hilbert_matrix_is_that_of_scipy(xp):
+    scale = 5342931457063200  # the least common multiple of 1 to 39: the entries are integers
+    h = np.array([[scale // (i + j + 1) for j in range(20)] for i in range(20)])
+    found = scale * linalg.inv(xp.asarray(h), accuracy=Accuracy("relative", 2.0**-120), dtype="mp").x
+    assert (np.frompyfunc(round, 1, 1)(found.to_fractions()) == invhilbert(20, exact=True)).all()
+
+
+LEAST_SQUARES = {
+    "column": np.arange(1.0, 6.0)[:, None],
+    "square": MATRICES["random"],
+    "random": RNG.standard_normal((30, 5)),
+    "vandermonde": np.vander(np.linspace(1, 2, 30), 12),
+    "1e14": np.linalg.qr(RNG.standard_normal((18, 6)))[0] @ conditioned(6, 1e14),
+    "graded": RNG.standard_normal((15, 5)) * 10.0 ** np.arange(0, -250, -50),
+    "hilbert": hilbert(16)[:, :12],
+}
+
+
+@pytest.mark.parametrize("accuracy", ["fp64", 150, Accuracy("relative", 1e-14)], ids=str)
+@pytest.mark.parametrize("name", LEAST_SQUARES)
+def test_least_squares_are_as_accurate_as_they_promise(xp, name, accuracy):
+    a = LEAST_SQUARES[name]
+    b = np.random.default_rng(2).standard_normal(len(a))
+    found = linalg.lstsq(xp.asarray(a), xp.asarray(b), accuracy=accuracy, dtype="mp" if accuracy == 150 else None)
+    measure = "relative" if isinstance(accuracy, Accuracy) else "normwise"
+    wanted = {150: 2.0**-149}.get(accuracy, 3e-16 if measure == "normwise" else 1.1e-14)
+    rows = fractions(a)
+    exact = exact_solve(rows.T @ rows, (rows.T @ fractions(b)).reshape(-1, 1))
+    assert found.x.shape == (a.shape[1],)
+    assert error(found.x, exact, measure) <= found.error_bound <= wanted
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(1, 7), st.integers(0, 40), st.integers(0, 2**32 - 1), st.integers(20, 180))
+def test_promises_hold_for_matrices_of_all_kinds(n, spread, seed, bits):
+    rng = np.random.default_rng(seed)
+    a = np.ldexp(rng.integers(-99, 100, (n, n)).astype(float), rng.integers(-spread, spread + 1, (n, n)))
+    b = np.ldexp(rng.standard_normal((n, 1)), rng.integers(-spread, spread + 1, (n, 1)))
+    try:
+        found = linalg.solve(a, b, accuracy=bits, dtype="mp")
+    except np.linalg.LinAlgError:
+        with pytest.raises(StopIteration):
+            exact_solve(fractions(a), fractions(b))  # it finds no pivot
+        return
+    assert error(found.x, exact_solve(fractions(a), fractions(b))) <= found.error_bound <= 2.0 ** (1 - bits)
+
+
+SINGULAR = {
+    "zero": np.zeros((3, 3)),
+    "ones": np.ones((4, 4)),
+    "rank 1": np.array([[1.0, 2.0], [2.0, 4.0]]),
+    "rank 2": np.arange(16.0).reshape(4, 4),
+    "column": np.array([[1.0, 0.0], [3.0, 0.0]]),
+    "magic": np.array([[16.0, 2, 3, 13], [5, 11, 10, 8], [9, 7, 6, 12], [4, 14, 15, 1]]),
+}
+
+
+@pytest.mark.parametrize("name", SINGULAR)
+def test_singular_matrices_are_refused(xp, name):
+    a, b = xp.asarray(SINGULAR[name]), xp.ones(len(SINGULAR[name]))
+    for function in (linalg.inv, lambda x: linalg.solve(x, b), lambda x: linalg.lstsq(x, b)):
+        with pytest.raises(np.linalg.LinAlgError, match=r"^a: singular"):
+            function(a)
+
+
+# Factors -------------------------------------------------------------------------------------------------------------
+
+
+def positive(n, seed=0):
+    g = np.random.default_rng(seed).standard_normal((n, n))
+    return g @ g.T
+
+
+POSITIVE = {
+    "1 x 1": np.array([[2.0]]),
+    "random": positive(12),
+    "hilbert": hilbert(10),
+    "graded": np.outer(10.0 ** np.arange(0, -60, -6), 10.0 ** np.arange(0, -60, -6)) * (hilbert(10) + np.eye(10)),
+}
+
+
+def product_error(a, x, y):
+    """The largest abs(a - x y)_ij / (abs(x) abs(y))_ij."""
+    missed, size = abs(a - x @ y), abs(x) @ abs(y)
+    return max(m / s for m, s in zip(missed.flat, size.flat, strict=True) if m) if missed.any() else 0
+
+
+@pytest.mark.parametrize("accuracy", ["fp64", 150])
+@pytest.mark.parametrize("name", POSITIVE)
+def test_cholesky_is_as_accurate_as_it_promises(xp, name, accuracy):
+    a = POSITIVE[name]
+    found = linalg.cholesky(xp.asarray(a), accuracy=accuracy, dtype="mp" if accuracy == 150 else None)
+    low, exact = fractions(found.l), np.tril(fractions(a))
+    assert not np.triu(low, 1).any()
+    exact = exact + np.tril(exact, -1).T
+    assert product_error(exact, low, low.T) <= found.error_bound <= (3.4e-16 if accuracy == "fp64" else 2.0**-148)
+
+
+@pytest.mark.parametrize("accuracy", ["fp64", 150])
+@pytest.mark.parametrize("name", LEAST_SQUARES)
+def test_qr_is_as_accurate_as_it_promises(xp, name, accuracy):
+    a = LEAST_SQUARES[name]
+    found = linalg.qr(xp.asarray(a), accuracy=accuracy, dtype="mp" if accuracy == 150 else None)
+    q, r, eye = fractions(found.q), fractions(found.r), np.eye(a.shape[1], dtype=int)
+    assert not np.tril(r, -1).any()
+    worst = max(product_error(fractions(a), q, r), product_error(eye, q.T, q))
+    assert worst <= found.error_bound <= (3.4e-16 if accuracy == "fp64" else 2.0**-148)
+
+
+@pytest.mark.parametrize("accuracy", ["fp64", 150])
+@pytest.mark.parametrize("name", ["1 x 1", "random", "permuted", "hilbert", "vandermonde", "kahan", "1e4"])
+def test_lu_is_as_accurate_as_it_promises(xp, name, accuracy):
+    a = MATRICES[name]
+    found = linalg.lu_factor(xp.asarray(a), accuracy=accuracy, dtype="mp" if accuracy == 150 else None)
+    low, high = fractions(found.l), fractions(found.u)
+    order = np.asarray(found.p.get() if xp is not np else found.p)
+    assert not np.triu(low, 1).any() and not np.tril(high, -1).any() and (np.diag(low) == 1).all()
+    assert product_error(fractions(a[order]), low, high) <= found.error_bound
+    assert found.error_bound <= (3.4e-16 if accuracy == "fp64" else 2.0**-148)
+    b = np.arange(1.0, len(a) + 1)
+    solved = linalg.lu_solve(found, xp.asarray(b), accuracy="fp64", dtype="float64")
+    wanted = linalg.solve(xp.asarray(a), xp.asarray(b), accuracy="fp64")
+    assert (solved.x == wanted.x).all() and solved[1:] == wanted[1:]
+
+
+def symmetric(values, seed=0):
+    q = np.linalg.qr(np.random.default_rng(seed).standard_normal((len(values), len(values))))[0]
+    a = (q * np.asarray(values)) @ q.T
+    return (a + a.T) / 2
+
+
+SYMMETRIC = {
+    "1 x 1": np.array([[-2.0]]),
+    "zero": np.zeros((3, 3)),
+    "one": np.eye(5),
+    "ones": np.ones((6, 6)),
+    "random": symmetric(np.random.default_rng(3).standard_normal(12)),
+    "hilbert": hilbert(10),
+    "cluster": symmetric([1, 1 + 1e-15, 1 + 2e-15, 2, 3, 1e-8]),
+    "wilkinson": np.diag(abs(np.arange(21) - 10.0)) + np.diag(np.ones(20), 1) + np.diag(np.ones(20), -1),
+    "graded": POSITIVE["graded"],
+    "large": -hilbert(5) * 1e300,
+}
+
+
+@pytest.mark.parametrize("accuracy", ["fp64", 180])
+@pytest.mark.parametrize("name", SYMMETRIC)
+def test_eigenvalues_are_as_accurate_as_they_promise(xp, name, accuracy):
+    a = SYMMETRIC[name]
+    found = linalg.eigh(xp.asarray(a), accuracy=accuracy, dtype="mp" if accuracy == 180 else None)
+    values, vectors = fractions(found.values), fractions(found.vectors)
+    with workprec(700):
+        exact = sorted(eigsy(matrix(a.tolist()), eigvals_only=True))
+        largest = max(map(abs, exact)) or 1
+        worst = max(abs(x.numerator / matrix([x.denominator])[0] - y) for x, y in zip(values, exact, strict=True))
+        assert worst / largest <= found.error_bound <= (4e-16 if accuracy == "fp64" else 2.0**-178)
+    assert (values[1:] >= values[:-1]).all()
+    # The vectors satisfy their equations, and are orthonormal.
+    scale, tolerance = (
+        abs(fractions(a)).max() or 1,
+        Fraction(len(a)) * (Fraction(2) ** (-52 if accuracy == "fp64" else -178)),
+    )
+    assert (abs(fractions(a) @ vectors - vectors * values) <= 4 * len(a) * tolerance * scale).all()
+    assert (abs(vectors.T @ vectors - np.eye(len(a), dtype=int)) <= 4 * tolerance).all()
+    assert found.vector_bounds.shape == (len(a),) and (found.vector_bounds >= 0).all()
+
+
+def test_the_angles_of_eigenvectors_are_bounded():
+    found = linalg.eigh(np.array([[2.0, 1.0], [1.0, 2.0]]))
+    off = abs(abs(fractions(found.vectors)[0, 0]) - abs(fractions(found.vectors)[1, 0]))
+    assert off < 3e-16 and (found.vector_bounds < 2e-16).all()
+    assert (linalg.eigh(np.eye(2)).vector_bounds == np.inf).all()
+
+
+@pytest.mark.parametrize(
+    ("function", "a"),
+    [(linalg.cholesky, -np.eye(3)), (linalg.cholesky, hilbert(15)), (linalg.lu_factor, np.ones((3, 3)))],
+    ids=["negative", "hilbert", "singular"],
+)
+def test_factors_that_float64_does_not_find_are_refused(function, a):
+    with pytest.raises(np.linalg.LinAlgError, match=r"^a: "):
+        function(a)
+
+
+# Operands and results ------------------------------------------------------------------------------------------------
+
+
+def test_complex_operands(xp):
+    rng = np.random.default_rng(0)
+    a = rng.standard_normal((6, 6)) + 1j * rng.standard_normal((6, 6))
+    one, given = np.ones(6), xp.asarray(a)
+    pair = np.block([[a.real, -a.imag], [a.imag, a.real]])  # the real equations for both parts
+    exact = exact_solve(fractions(pair), fractions(np.r_[one, 0 * one]))
+    solved = linalg.solve(given, xp.asarray(one), accuracy="fp64")
+    x = fractions(np.r_[solved.x.real.tolist(), solved.x.imag.tolist()])
+    assert max(abs(x - exact[:, 0])) / max(abs(exact[:, 0])) <= 1.5 * Fraction(solved.error_bound) < 4e-16
+    assert abs(given @ linalg.inv(given).x - xp.eye(6)).max() < 1e-14
+    assert abs(linalg.lstsq(given, xp.asarray(one)).x - solved.x).max() < 1e-15
+    hermitian = given @ given.conj().T
+    low = linalg.cholesky(hermitian, accuracy=100, dtype="mp")
+    assert low.l.is_complex and low.error_bound < 2.0**-98
+    for q, r, bound, _ in (linalg.qr(given),):
+        assert abs(q @ r - given).max() < 1e-14 and bound < 4e-16
+    factors = linalg.lu_factor(given)
+    assert abs(given[factors.p] - factors.l @ factors.u).max() < 1e-15
+    values, vectors, bound, *_ = linalg.eigh(hermitian)
+    assert values.dtype == np.float64 and abs(hermitian @ vectors - vectors * values).max() < 1e-13 and bound < 4e-16
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "dtype"),
+    [("f8", "f8", "float64"), ("f4", "f4", "float32"), ("f4", "f8", "float64"), ("i8", "i4", "float64"),
+     ("c8", "f4", "complex64"), ("f8", "c16", "complex128")],
+)  # fmt: skip
+def test_dtypes(a, b, dtype):
+    found = linalg.solve(np.array([[2, 1], [1, 3]], a), np.array([1, 2], b))
+    assert found.x.dtype == dtype and abs(found.x - [0.2, 0.6]).max() < (
+        1e-7 if dtype in ("float32", "complex64") else 1e-15
+    )
+
+
+def test_multiprecision_operands_and_results():
+    a, b = ozaki.mparray([["1/3", "0.1"], ["0.1", "1/7"]], bits=150), ozaki.mparray(["1", "0.3"], bits=150)
+    found = linalg.solve(a, b)
+    assert found.x.bits <= 152 and found.error_bound <= 2.0**-149
+    assert error(found.x, exact_solve(a.to_fractions(), b.to_fractions())) <= found.error_bound
+    assert linalg.solve(a, b, dtype="float64").x.dtype == np.float64
+    assert linalg.solve(np.eye(2), np.ones(2), accuracy=80, dtype="mp60").x.bits <= 60
+    large = linalg.solve(np.eye(2) * 1e-300, np.ones(2) * 1e300, dtype="mp")
+    assert large.x.to_fractions()[0] > 10**599
+
+
+def test_empty_and_zero_operands(xp):
+    assert linalg.solve(xp.zeros((0, 0)), xp.zeros((0, 3))).x.shape == (0, 3)
+    assert linalg.solve(xp.eye(2), xp.zeros((2, 0))).x.shape == (2, 0)
+    assert linalg.inv(xp.zeros((0, 0))).x.shape == (0, 0)
+    assert linalg.lstsq(xp.zeros((3, 0)), xp.ones(3)).x.shape == (0,)
+    for function in (linalg.cholesky, linalg.qr, linalg.lu_factor, linalg.eigh):
+        assert function(xp.zeros((0, 0))).error_bound == 0
+    zeros = linalg.solve(xp.eye(3), xp.asarray([[0.0, 1.0], [0.0, 0.0], [0.0, 0.0]]))
+    assert not zeros.x[:, 0].any() and zeros.error_bound < 1e-15
+
+
+def test_operands_are_left_as_they_are_in_any_layout():
+    a, b = np.random.default_rng(0).standard_normal((2, 8, 8))
+    wanted = linalg.solve(a[::2, ::2].copy(), b[::2, :3].copy()).x
+    a.flags.writeable = b.flags.writeable = False
+    before = a.copy(), b.copy()
+    assert (linalg.solve(a[::2, ::2], b[::2, :3]).x == wanted).all()
+    assert (linalg.solve(np.asfortranarray(a[::2, ::2]), b[::2, :3][:, ::-1]).x == wanted[:, ::-1]).all()
+    assert (a == before[0]).all() and (b == before[1]).all()
+
+
+def test_tensors_come_back_as_tensors():
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    a = torch.tensor([[4.0, 2.0], [2.0, 3.0]], dtype=torch.float64)
+    assert isinstance(linalg.solve(a, torch.ones(2, dtype=torch.float64)).x, torch.Tensor)
+    found = linalg.eigh(a)
+    assert isinstance(found.values, torch.Tensor) and isinstance(found.vectors, torch.Tensor)
+    assert isinstance(linalg.qr(a).r, torch.Tensor) and type(linalg.qr(a)).__name__ == "QR"
+
+
+EYE, ONE = np.eye(2), np.ones(2)
+
+REFUSED = {
+    "not square": (lambda: linalg.solve(np.ones((2, 3)), ONE), ValueError, r"^a: shape \(2, 3\); expected a square"),
+    "stack": (lambda: linalg.inv(np.ones((2, 3, 3))), ValueError, "of a stack, call it for each"),
+    "rows": (lambda: linalg.solve(EYE, np.ones(3)), ValueError, r"^b: shape \(3,\); expected \(2,\)"),
+    "wide": (lambda: linalg.lstsq(np.ones((2, 3)), ONE), ValueError, "^a: .*as many rows as columns"),
+    "wide qr": (lambda: linalg.qr(np.ones((2, 3))), ValueError, "^a: .*as many rows as columns"),
+    "nan": (lambda: linalg.solve(EYE * np.nan, ONE), ValueError, r"^a: element \[0, 0\] is nan"),
+    "inf": (lambda: linalg.solve(EYE, ONE * np.inf), ValueError, r"^b: element \[0\] is inf"),
+    "objects": (lambda: linalg.solve(EYE.astype(object), ONE), TypeError, "^a: dtype object"),
+    "exact": (lambda: linalg.solve(EYE, ONE, accuracy="exact"), ValueError, "^accuracy: 'exact'"),
+    "too many": (lambda: linalg.solve(EYE, ONE, accuracy=901), ValueError, "^accuracy: .*at most 900 bits"),
+    "unknown": (lambda: linalg.inv(EYE, accuracy="fp65"), ValueError, "^accuracy: 'fp65'"),
+    "measure": (
+        lambda: linalg.solve(EYE, ONE, accuracy=Accuracy("componentwise", 1e-9)),
+        ValueError,
+        "^accuracy: measure 'componentwise'; expected 'normwise' or 'relative'",
+    ),
+    "factors": (lambda: linalg.qr(EYE, accuracy=Accuracy("relative", 1e-9)), ValueError, "^accuracy: an Accuracy"),
+    "zero": (
+        lambda: linalg.solve(np.array([[1.0, 1.0], [1.0, 2.0]]), ONE, accuracy=Accuracy("relative", 1e-9)),
+        ValueError,
+        "^accuracy: an element of the solution is zero",
+    ),
+    "int64": (lambda: linalg.solve(EYE, ONE, dtype="int64"), TypeError, "^dtype: 'int64'"),
+    "real": (lambda: linalg.solve(EYE * 1j, ONE, dtype="float64"), TypeError, "^dtype: 'float64', but operands are"),
+    "overflow": (lambda: linalg.solve(EYE * 1e-300, ONE * 1e300), OverflowError, "^x: an element is too large"),
+    "no factors": (lambda: linalg.lu_solve(EYE, ONE), TypeError, "^factors: ndarray; expected an LU"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_be_had_is_refused(name):
+    call, kind, message = REFUSED[name]
+    with pytest.raises(kind, match=message):
+        call()
