@@ -58,10 +58,10 @@ class Account:
 
     Attributes
     ----------
-    entries
-        List of Entry, in the order of the first product of each.
-    left
-        Dict of (operator, reason) to a count: operators that were left to the library.
+    entries : list of Entry
+        In the order of the first product of each.
+    left : dict of (operator, reason) to a count
+        Operators that were left to the library.
     """
 
     def __init__(self) -> None:

@@ -66,9 +66,9 @@ class Plan:
         Leading dimensions of the result.
     dtype
         The format of the result: "float32", "complex128", or, of multiprecision numbers of 106 bits, "mp106".
-    scheme
+    scheme : Scheme, Words or None
         Digits, Residues or Words, with `name`, `count` of slices and `products`, or None for the native product.
-    target
+    target : Accuracy
         The accuracy asked for; where a count of slices or the native product was asked for instead, the default
         accuracy, whose measure `bound` is in.
     bound
@@ -92,7 +92,7 @@ class Plan:
         slices that was given without an accuracy.
     parts
         Real parts of an element of A and of B: 2 of complex ones.
-    candidates
+    candidates : tuple of Candidate
         What planning weighed, the fastest first; empty unless `ozaki.plan` made the plan from operands.
     """
 

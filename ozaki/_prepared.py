@@ -18,9 +18,9 @@ class Prepared:
 
     Attributes
     ----------
-    side
+    side : str
         "left" or "right".
-    plan
+    plan : Plan
         The plan that it was split for.
     shape, dtype
         Of the operand.

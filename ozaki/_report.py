@@ -23,7 +23,7 @@ class Report:
     unrounded_bound
         Proven error of the product before it is rounded to the output, as `bound` else: 0 if it is exact. That of a
         native product, which is rounded on the way, is `bound`.
-    measure
+    measure : str
         "componentwise", "row-column", "normwise" or "relative".
     scheme
         "residues", "complex-residues" (of two complex operands), "digits" (or "digits7", "fp16-digits7": digits of 7

@@ -54,15 +54,14 @@ class TensorCore:
 
     Attributes
     ----------
-    name
-        Str.
+    name : str
     alignment_bits
         Fraction bits kept when the terms are aligned: 23 are those of FP32, more are extra bits.
     fused
         Products of FP16 or BF16 words added at once; half as many of TF32 words.
-    rounding
+    rounding : str
         How sums are rounded to FP32; "RZ" in all hardware, "RN" to see what that costs. To FP16 it is "RN".
-    words
+    words : tuple of str
         Formats of words that the tensor cores multiply.
 
     Raises
