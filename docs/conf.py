@@ -28,7 +28,7 @@ suppress_warnings = ["config.cache"]
 nitpicky = True
 nitpick_ignore = [("py:exc", "numpy.exceptions.AxisError")]
 
-myst_enable_extensions = ["colon_fence", "dollarmath"]
+myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 3
 nb_execution_mode = "off"  # the notebooks are committed with their outputs
 

@@ -124,3 +124,27 @@ def test_every_page_is_on_the_site():
                 if path.exists():
                     listed.add(str(path.relative_to(ROOT)))
     assert sorted(listed) == pages()
+
+
+def rows_of(text):
+    """The cells of each row of the tables in a text."""
+    return [
+        [cell.strip(" *") for cell in line.strip("|").split("|")] for line in re.findall(r"^\|.*\|$", text, flags=re.M)
+    ]
+
+
+def test_the_numbers_of_the_comparison_are_those_of_the_measurements():
+    text = (DOCS / "comparison.md").read_text(encoding="utf-8")
+    on_gpus = rows_of(text.partition("## Time and error on GPUs")[2].partition("## ")[0])[2:]
+    measured = {
+        (row[-1], row[2], row[3]) for row in rows_of((ROOT / "README.md").read_text(encoding="utf-8")) if len(row) == 9
+    }
+    assert len(on_gpus) > 5
+    assert {tuple(row[2:]) for row in on_gpus} <= measured
+    on_cpus = rows_of(text.partition("## Time on a CPU")[2].partition("## ")[0])[2:]
+    multiprecision = rows_of((DOCS / "multiprecision.md").read_text(encoding="utf-8"))
+    seconds = {
+        (row[0], row[3].removesuffix(" s"), row[4].removesuffix(" s")) for row in multiprecision if len(row) == 6
+    }
+    assert len(on_cpus) > 3
+    assert {tuple(row) for row in on_cpus} <= seconds
