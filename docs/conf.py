@@ -49,6 +49,7 @@ html_theme = "pydata_sphinx_theme"
 html_theme_options = {
     "navbar_align": "left",
     "secondary_sidebar_items": ["page-toc"],
+    "header_links_before_dropdown": 6,
     "show_prev_next": False,
     "footer_start": ["copyright"],
     "footer_end": [],
