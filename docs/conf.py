@@ -10,7 +10,8 @@ sys.path.insert(0, str(ROOT))
 
 import ozaki  # noqa: E402
 
-project, author = "ozaki", "the ozaki authors"
+project = "ozaki"
+author = copyright = "the ozaki authors"
 version = release = ozaki.__version__
 html_title = f"ozaki {release}"
 
@@ -24,7 +25,6 @@ extensions = [
 ]
 templates_path = ["_templates"]
 exclude_patterns = ["_templates"]
-suppress_warnings = ["config.cache"]
 nitpicky = True
 nitpick_ignore = [("py:exc", "numpy.exceptions.AxisError")]
 
