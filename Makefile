@@ -1,4 +1,5 @@
-# make demo, make test: everything on a fresh machine with Python 3.11 or newer. make wheel: with compiled kernels.
+# make demo, make test, make docs: everything on a fresh machine with Python 3.11 or newer. make wheel: with compiled
+# kernels.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -12,13 +13,17 @@ GPU := $(if $(filter-out 9 10 11,$(CUDA)),$(comma)cuda1$(if $(filter 12,$(CUDA))
 # Tests run in one process per core, so that each needs one BLAS thread only.
 TEST := OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal
 
-.PHONY: demo test lint format clean wheel
+.PHONY: demo test docs lint format clean wheel
 
 demo: $(VENV)/.demo
 	$(BIN)/ozaki demo
 
 test: $(VENV)/.dev
 	$(TEST) $(ARGS)
+
+# The site, in build/site. Warnings are errors.
+docs: $(VENV)/.docs
+	$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going -d build/doctrees docs build/site
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -45,4 +50,8 @@ $(VENV)/.demo: $(VENV)/bin/python pyproject.toml
 
 $(VENV)/.dev: $(VENV)/bin/python pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable ".[dev$(GPU)]"
+	touch $@
+
+$(VENV)/.docs: $(VENV)/bin/python pyproject.toml
+	$(BIN)/python -m pip install --quiet --editable ".[docs]"
 	touch $@

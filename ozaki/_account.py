@@ -18,13 +18,20 @@ class Entry:
 
     Attributes
     ----------
-    operator : "mm", "addmm", ...
-    batch, shape : matrices in a stack (shape of the stack), and (m, k, n) of each
-    dtype : "float64", ...
-    count : how many products, each of the whole stack
-    how : "14 residues" or "native product"; empty without reports
-    bound : the largest bound that was proven for one of them (inf: nothing is); None without reports
-    measure : of the bound
+    operator
+        "mm", "addmm", ...
+    batch, shape
+        Matrices in a stack (shape of the stack), and (m, k, n) of each.
+    dtype
+        "float64", ...
+    count
+        How many products, each of the whole stack.
+    how
+        "14 residues" or "native product"; empty without reports.
+    bound
+        The largest bound that was proven for one of them (inf: nothing is); None without reports.
+    measure
+        Of the bound.
     """
 
     operator: str
@@ -51,8 +58,10 @@ class Account:
 
     Attributes
     ----------
-    entries : list of Entry, in the order of the first product of each
-    left : dict of (operator, reason) to a count: operators that were left to the library
+    entries : list of Entry
+        In the order of the first product of each.
+    left : dict of (operator, reason) to a count
+        Operators that were left to the library.
     """
 
     def __init__(self) -> None:

@@ -100,10 +100,10 @@ def matmul(
 
     Parameters
     ----------
-    a : array, shape (..., m, k) or (k,), float32, float64, complex64 or complex128, NumPy or CuPy, or an `MPArray`; or
-        a `Prepared` left operand. A tensor of PyTorch or a concrete array of JAX is taken, too, and gives one. Floats
-        of 16 bits count as float32. With `dtype`, integers and bools, too. A matrix of mpmath or python-flint counts
-        as the `MPArray` of its numbers.
+    a : array, shape (..., m, k) or (k,), or a `Prepared` left operand
+        Float32, float64, complex64 or complex128, NumPy or CuPy, or an `MPArray`. A tensor of PyTorch or a concrete
+        array of JAX is taken, too, and gives one. Floats of 16 bits count as float32. With `dtype`, integers and bools,
+        too. A matrix of mpmath or python-flint counts as the `MPArray` of its numbers.
     b : array, shape (..., k, n) or (k,), same library and device as `a`; or a `Prepared` right operand
     out : array, optional
         Of the result's shape and dtype, where the operands lie; overwritten and returned. It may overlap an operand. A
@@ -385,9 +385,9 @@ def gemm(
     a, b : arrays, shapes (..., m, k) and (..., k, n), or prepared operands
         With `trans_a` or `trans_b` the last two axes are exchanged, with "C" of complex conjugates. Of a matrix times
         its own (conjugate) transpose one triangle is multiplied, by residues and unless something is added.
-    c : array, shape (..., m, n), of the result's dtype or float32, or, with `dtype`, any that operands may have; an
-        `MPArray`; or None with beta == 0
-        Not modified, unless given as `out` too.
+    c : array or `MPArray`, shape (..., m, n), or None with beta == 0
+        Of the result's dtype or float32, or, with `dtype`, any that operands may have. Not modified, unless given as
+        `out` too.
     trans_a, trans_b : bool or {"N", "T", "C"}
         Multiply the transpose of `a`, of `b` (True or "T"), its conjugate transpose ("C"), or the operand (False, "N").
     out : array, optional

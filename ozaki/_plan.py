@@ -19,14 +19,21 @@ class Candidate:
 
     Attributes
     ----------
-    name : "native product", "14 residues", "2 words (halfhalf)"
-    seconds : the time that it is expected to take; None if unknown
-    bound : what it proves in the plan's measure, in units of 2**exponent, the rounding to the output included (inf:
-        nothing); None if planning did not have to find out
-    chosen : whether the plan is this candidate
-    verdict : "chosen", or why it is not
-    exponent : 0, unless the bound may be below the range of a float
-    products : number of its slice products; 1 for the native product
+    name
+        "native product", "14 residues", "2 words (halfhalf)".
+    seconds
+        The time that it is expected to take; None if unknown.
+    bound
+        What it proves in the plan's measure, in units of 2**exponent, the rounding to the output included (inf:
+        nothing); None if planning did not have to find out.
+    chosen
+        Whether the plan is this candidate.
+    verdict
+        "chosen", or why it is not.
+    exponent
+        0, unless the bound may be below the range of a float.
+    products
+        Number of its slice products; 1 for the native product.
     """
 
     name: str
@@ -53,26 +60,40 @@ class Plan:
 
     Attributes
     ----------
-    shape : (m, k, n)
-    batch : leading dimensions of the result
-    dtype : the format of the result: "float32", "complex128", or, of multiprecision numbers of 106 bits, "mp106"
-    scheme : Digits, Residues or Words, with `name`, `count` of slices and `products`, or None for the native product
-    target : the accuracy asked for; where a count of slices or the native product was asked for instead, the default
-        accuracy, whose measure `bound` is in
-    bound : what is proven in the target's measure, in units of 2**target.exponent, the rounding to `dtype` included
-        (inf: nothing is). The bound of a plan made from operands holds for these operands; that of an a-priori plan,
-        for all operands (of a native one, for those where no partial sum over- or underflows).
-    unrounded_bound : what is proven before the rounding to `dtype`, as `bound` else: 0 if the product is exact. That of
-        a native product, which is rounded on the way, is `bound`.
-    a_priori : whether the plan was made without data
-    engine : engine asked for, "auto" for the backend's choice
-    workspace_limit : bytes, or None
-    why : the reason for the scheme, as a report shows it
-    strict : whether products of other operands are refused where the target is not proven for them; None if the plan
+    shape
+        (m, k, n).
+    batch
+        Leading dimensions of the result.
+    dtype
+        The format of the result: "float32", "complex128", or, of multiprecision numbers of 106 bits, "mp106".
+    scheme : Scheme, Words or None
+        Digits, Residues or Words, with `name`, `count` of slices and `products`, or None for the native product.
+    target : Accuracy
+        The accuracy asked for; where a count of slices or the native product was asked for instead, the default
+        accuracy, whose measure `bound` is in.
+    bound
+        What is proven in the target's measure, in units of 2**target.exponent, the rounding to `dtype` included (inf:
+        nothing is). The bound of a plan made from operands holds for these operands; that of an a-priori plan, for all
+        operands (of a native one, for those where no partial sum over- or underflows).
+    unrounded_bound
+        What is proven before the rounding to `dtype`, as `bound` else: 0 if the product is exact. That of a native
+        product, which is rounded on the way, is `bound`.
+    a_priori
+        Whether the plan was made without data.
+    engine
+        Engine asked for, "auto" for the backend's choice.
+    workspace_limit
+        Bytes, or None.
+    why
+        The reason for the scheme, as a report shows it.
+    strict
+        Whether products of other operands are refused where the target is not proven for them; None if the plan
         promises no target: an a-priori plan, whose bound holds for all operands, or one for a scheme or a number of
-        slices that was given without an accuracy
-    parts : real parts of an element of A and of B: 2 of complex ones
-    candidates : what planning weighed, the fastest first; empty unless `ozaki.plan` made the plan from operands
+        slices that was given without an accuracy.
+    parts
+        Real parts of an element of A and of B: 2 of complex ones.
+    candidates : tuple of Candidate
+        What planning weighed, the fastest first; empty unless `ozaki.plan` made the plan from operands.
     """
 
     shape: tuple[int, int, int]

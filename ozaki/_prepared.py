@@ -18,10 +18,14 @@ class Prepared:
 
     Attributes
     ----------
-    side : "left" or "right"
-    plan : the plan that it was split for
-    shape, dtype : of the operand
-    slices, backend : the split operand and the backend that split it; private to the library
+    side : str
+        "left" or "right".
+    plan : Plan
+        The plan that it was split for.
+    shape, dtype
+        Of the operand.
+    slices, backend
+        The split operand and the backend that split it; private to the library.
     """
 
     side: Side

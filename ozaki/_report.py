@@ -16,33 +16,49 @@ class Report:
 
     Attributes
     ----------
-    bound : proven error in `measure`, in units of 2**exponent, the rounding to the output included, unless the result
-        over- or underflows; inf where nothing is proven. It holds for entries that NaN or Inf do not touch; normwise,
-        for the matrices without the rows of A and columns of B that hold any.
-    unrounded_bound : proven error of the product before it is rounded to the output, as `bound` else: 0 if it is exact.
-        That of a native product, which is rounded on the way, is `bound`.
-    measure : "componentwise", "row-column" or "normwise"
-    scheme : "residues", "complex-residues" (of two complex operands), "digits" (or "digits7", "fp16-digits7": digits of
-        7 bits), the name of a preset of words, "words" or "native"
-    slices : slices of each operand (0 for the native product)
-    products : number of slice products (by Strassen-Winograd each takes seven eighths of its operations)
-    engine : the device or library that multiplied, and how
-    native, why : whether the native product ran, and the reason for the choice
-    workspace_bytes : most bytes held at a time beside operands and result, planning included; what the array library
-        holds for a native product is unknown and not counted
-    reproducible : whether the bits are the same on every backend
-    nonfinite : number of rows of A and columns of B with NaN or Inf (None: not counted, to save a synchronisation)
-    underflows : number of elements of both operands that lose bits by underflow when they are scaled and cut into
-        words (None: the scheme is not words)
-    estimate : componentwise error to expect of words if rounding errors have zero mean; not proven, and too low for
-        sums of one sign on tensor cores that truncate (None: the scheme is not words)
-    exponent : 0, unless the bound may be below the range of a float
-    relative_bound : proven largest abs(c - C)_ij / abs(C_ij), C the exact product, in units of 2**exponent, with the
-        rounding to the output, unless the result over- or underflows; inf where nothing is proven: of a native product,
-        of words, and where an entry may be no larger than its error (None: not asked for by return_report="relative")
-    rounded_once : of `gemm`: whether alpha A B + beta C was rounded once; then the bound is that of the expression,
-        compared with what the measure compares alpha A B with plus that of beta C, as abs(alpha) abs(A) abs(B) +
-        abs(beta) abs(C); else it is that of A B. None for a product alone
+    bound
+        Proven error in `measure`, in units of 2**exponent, the rounding to the output included, unless the result over-
+        or underflows; inf where nothing is proven. It holds for entries that NaN or Inf do not touch; normwise, for the
+        matrices without the rows of A and columns of B that hold any.
+    unrounded_bound
+        Proven error of the product before it is rounded to the output, as `bound` else: 0 if it is exact. That of a
+        native product, which is rounded on the way, is `bound`.
+    measure : str
+        "componentwise", "row-column", "normwise" or "relative".
+    scheme
+        "residues", "complex-residues" (of two complex operands), "digits" (or "digits7", "fp16-digits7": digits of 7
+        bits), the name of a preset of words, "words" or "native".
+    slices
+        Slices of each operand (0 for the native product).
+    products
+        Number of slice products (by Strassen-Winograd each takes seven eighths of its operations).
+    engine
+        The device or library that multiplied, and how.
+    native, why
+        Whether the native product ran, and the reason for the choice.
+    workspace_bytes
+        Most bytes held at a time beside operands and result, planning included; what the array library holds for a
+        native product is unknown and not counted.
+    reproducible
+        Whether the bits are the same on every backend.
+    nonfinite
+        Number of rows of A and columns of B with NaN or Inf (None: not counted, to save a synchronisation).
+    underflows
+        Number of elements of both operands that lose bits by underflow when they are scaled and cut into words (None:
+        the scheme is not words).
+    estimate
+        Componentwise error to expect of words if rounding errors have zero mean; not proven, and too low for sums of
+        one sign on tensor cores that truncate (None: the scheme is not words).
+    exponent
+        0, unless the bound may be below the range of a float.
+    relative_bound
+        Proven largest abs(c - C)_ij / abs(C_ij), C the exact product, in units of 2**exponent, with the rounding to the
+        output, unless the result over- or underflows; inf where nothing is proven: of a native product, of words, and
+        where an entry may be no larger than its error (None: not asked for by return_report="relative").
+    rounded_once
+        Of `gemm`: whether alpha A B + beta C was rounded once; then the bound is that of the expression, compared with
+        what the measure compares alpha A B with plus that of beta C, as abs(alpha) abs(A) abs(B) + abs(beta) abs(C);
+        else it is that of A B. None for a product alone.
     """
 
     bound: float

@@ -31,8 +31,8 @@ def residual(a: Any, x: Any, b: Any, *, accuracy: Accuracy | str | float = "exac
     Parameters
     ----------
     a : array, shape (..., m, k), real or complex floats or integers, NumPy or CuPy, or an `MPArray`
-    x : array, shape (..., k, n) or (k,), as `a`; or a tuple of float64 or complex128 arrays, an unevaluated sum, high
-        word first
+    x : array, shape (..., k, n) or (k,), as `a`, or a tuple of arrays
+        A tuple of float64 or complex128 arrays is an unevaluated sum, high word first.
     b : array of the shape of a x, as `a`
     accuracy : Accuracy, str, int or float
         That of a x, as for `matmul`. "exact": the residual is the exact one, correctly rounded.

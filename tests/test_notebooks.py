@@ -27,10 +27,13 @@ def test_there_are_notebooks():
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_notebook_has_no_outputs(path):
-    for cell in nbformat.read(path, as_version=4).cells:
-        assert cell.get("outputs", []) == []
-        assert cell.get("execution_count") is None
+def test_notebook_has_the_outputs_of_one_run(path):
+    """The site shows notebooks as they are committed: run from top to bottom, without errors, not too large."""
+    cells = [cell for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
+    assert [cell.execution_count for cell in cells] == list(range(1, len(cells) + 1))
+    assert any(cell.outputs for cell in cells)
+    assert all(output.output_type != "error" for cell in cells for output in cell.outputs)
+    assert path.stat().st_size < 300_000
 
 
 @pytest.mark.slow

@@ -53,10 +53,13 @@ class MPArray(Numbers):
         Bytes of memory that the elements take: 9, and 4 for each 32 bits, an element, or a part of a complex one.
     real, imag : MPArray
         The real and the imaginary parts, views; of a real array the array itself, and zeros.
-    signs : int8 array, NumPy or CuPy: -1, 0 or 1; to be read, not written, as are
-    exponents : int64 array of the same shape; 0 where the element is zero
-    limbs : uint32 array, shape (L, *signs.shape): the bits of the fraction in [1/2, 1), the highest limb first
-        The shape of `signs` is that of the array; of a complex one (*shape, 2), the last axis that of the parts.
+    signs : int8 array, NumPy or CuPy
+        -1, 0 or 1; to be read, not written, as are `exponents` and `limbs`. Its shape is that of the array; of a
+        complex one `(*shape, 2)`, the last axis that of the parts.
+    exponents : int64 array of the same shape
+        0 where the element is zero.
+    limbs : uint32 array, shape `(L, *signs.shape)`
+        The bits of the fraction in [1/2, 1), the highest limb first.
 
     Examples
     --------

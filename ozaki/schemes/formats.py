@@ -23,9 +23,12 @@ class Format:
 
     Attributes
     ----------
-    bits : number of bits of the significand, the implicit one included
-    least : exponent of the smallest normal number
-    past : smallest integer for which every number is below 2**past
+    bits
+        Number of bits of the significand, the implicit one included.
+    least
+        Exponent of the smallest normal number.
+    past
+        Smallest integer for which every number is below 2**past.
     """
 
     bits: int
@@ -52,10 +55,14 @@ class TensorCore:
     Attributes
     ----------
     name : str
-    alignment_bits : fraction bits kept when the terms are aligned: 23 are those of FP32, more are extra bits
-    fused : products of FP16 or BF16 words added at once; half as many of TF32 words
-    rounding : how sums are rounded to FP32; "RZ" in all hardware, "RN" to see what that costs. To FP16 it is "RN".
-    words : formats of words that the tensor cores multiply
+    alignment_bits
+        Fraction bits kept when the terms are aligned: 23 are those of FP32, more are extra bits.
+    fused
+        Products of FP16 or BF16 words added at once; half as many of TF32 words.
+    rounding : str
+        How sums are rounded to FP32; "RZ" in all hardware, "RN" to see what that costs. To FP16 it is "RN".
+    words : tuple of str
+        Formats of words that the tensor cores multiply.
 
     Raises
     ------
