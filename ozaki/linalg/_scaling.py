@@ -19,26 +19,27 @@ ZERO = np.iinfo(np.int64).min
 
 def tops(x: Any, axis: int) -> Exponents:
     """Along an axis of a matrix, the exponent e of the largest part of an element: below 2**e; ZERO where all are 0."""
+    xp = array_library(x)
     if isinstance(x, Numbers):
         exponents, nonzero = x.exponents, x.signs != 0
     else:
-        xp = array_library(x)
         parts = xp.stack((x.real, x.imag), axis=-1) if x.dtype.kind == "c" else x
         exponents, nonzero = xp.frexp(parts)[1].astype(np.int64), parts != 0
-    exponents, nonzero = on_host(exponents), on_host(nonzero)
-    found = np.where(nonzero, exponents, ZERO)
+    found = xp.where(nonzero, exponents, ZERO)
     if found.ndim == 3:
-        found = found.max(axis=2, initial=ZERO)
-    top: Exponents = found.max(axis=axis, initial=ZERO)
+        found = found.max(axis=2)
+    if not found.shape[axis]:
+        return np.full(found.shape[1 - axis], ZERO)
+    top: Exponents = on_host(found.max(axis=axis))
     return top
 
 
 def scaled(x: Any, rows: Exponents, columns: Exponents) -> Any:
     """The matrix x with row i times 2**rows[i] and column j times 2**columns[j]: exactly, an MPArray if need be."""
     xp = array_library(x)
-    by = xp.asarray(rows[:, None] + columns[None, :])
-    if not by.any():
+    if not (rows.any() or columns.any()):
         return x
+    by = xp.asarray(rows)[:, None] + xp.asarray(columns)
     if isinstance(x, Numbers):
         return x.ldexp(by)  # type: ignore[attr-defined]
     found = _ldexp(xp, x, by)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import inf, isfinite
+from math import inf, isfinite, isnan
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -11,8 +11,11 @@ from ozaki._formats import is_multiprecision, precision_of
 from ozaki.linalg._inverses import Bounds
 from ozaki.linalg._scaling import ZERO, Exponents, tops
 from ozaki.linalg._targets import SMALLEST, Target
-from ozaki.linalg._upper import LEAST, array_library, least_magnitudes, magnitudes, on_host
+from ozaki.linalg._upper import LEAST, array_library, least_magnitudes, magnitudes
 from ozaki.multiprecision.objects import mparray
+
+_ROUNDINGS = 2.0**-40
+"""More than all roundings of float64 in a bound make up, relative to it."""
 
 
 class Solution(NamedTuple):
@@ -68,11 +71,14 @@ def solution(iteration: Any, rows: Exponents, columns: Exponents, target: Target
     goal = target.tolerance / 4
     while True:
         iteration.reach(goal)
-        x = iteration.x.ldexp(array_library(iteration.x).asarray(rows[:, None] + columns))
+        xp = array_library(iteration.x)
+        by = xp.asarray(rows)[:, None] + xp.asarray(columns)
+        x = iteration.x.ldexp(by)
         top = tops(x, 0)  # of each column
         top[top == ZERO] = 0
-        errors = np.ldexp(iteration.errors, _within_int(rows[:, None] + columns - top))
-        errors += LEAST * (iteration.errors > 0)
+        top = xp.asarray(top)
+        errors = xp.asarray(iteration.errors) * (1 + _ROUNDINGS)
+        errors = xp.ldexp(errors, xp.clip(by - top, -5000, 5000).astype(np.int32)) + LEAST * (errors > 0)
         reached = _ratio(x, errors, top, target.measure)
         if reached <= target.tolerance:
             break
@@ -87,27 +93,18 @@ def solution(iteration: Any, rows: Exponents, columns: Exponents, target: Target
         kept = found
     else:
         found = x.astype(target.dtype)
-        if not bool(array_library(found).isfinite(found).all()):
+        if not bool(xp.isfinite(found).all()):
             raise OverflowError(f"x: an element is too large for {target.dtype}; ask for dtype='mp'")
         kept = mparray(found)
-    rounding = on_host(magnitudes((x - kept).ldexp(array_library(x).asarray(-top))))
+    rounding = magnitudes((x - kept).ldexp(-top))
     return Solution(found, _ratio(kept, errors + rounding, top, target.measure), iteration.steps)
 
 
-def _within_int(x: Exponents) -> Any:
-    return np.clip(x, -5000, 5000).astype(np.int32)
-
-
-def _ratio(x: Any, errors: Any, top: Exponents, measure: str) -> float:
+def _ratio(x: Any, errors: Any, top: Any, measure: str) -> float:
     """The largest error of x in a measure, rounded up; `errors` and sizes of columns are in units of 2**top."""
-    if not x.size:
-        return 0.0
-    unit = x.ldexp(array_library(x).asarray(-top))
-    sizes = on_host(least_magnitudes(unit))
+    xp, sizes = array_library(x), least_magnitudes(x.ldexp(-top))
     if measure == "normwise":
         sizes, errors = sizes.max(axis=0), errors.max(axis=0)
-    missed = errors > 0
-    least = np.maximum(sizes - errors, 0.0)
-    with np.errstate(divide="ignore"):
-        found = np.where(missed, errors / least, 0.0)
-    return float(found.max()) * (1 + 2.0**-50) if not np.isnan(found).any() else inf
+    found = xp.where(errors > 0, errors / (sizes - errors).clip(0), 0.0)
+    largest = float(found.max()) * (1 + _ROUNDINGS)
+    return inf if isnan(largest) else largest
