@@ -1,4 +1,7 @@
-"""Make the README's tables and figures from the newest result files: `python -m benchmarks.readme [--check]`."""
+"""Make the tables and figures of the README and of docs/measurements.md from the newest result files.
+
+`python -m benchmarks.readme [--check]`
+"""
 
 from __future__ import annotations
 
@@ -30,24 +33,25 @@ INTRODUCTION = (
 
 
 def main(
-    check: Annotated[bool, typer.Option("--check", help="Change nothing; fail if the README is stale.")] = False,
-    readme: Annotated[Path, typer.Option(help="File with the two markers.")] = ROOT / "README.md",
+    check: Annotated[bool, typer.Option("--check", help="Change nothing; fail if a page is stale.")] = False,
+    root: Annotated[Path, typer.Option(help="Folder with README.md and docs/measurements.md.")] = ROOT,
     results: Annotated[Path, typer.Option(help="Folder with the result files.")] = RESULTS,
 ) -> None:
-    """Put the newest results of each device into the README."""
-    figures = readme.parent / "docs" / "figures"
+    """Put the newest results of each device into the README, in short, and into docs/measurements.md."""
     devices = by_device(read_all(results))
-    old = readme.read_text(encoding="utf-8")
-    new = replaced(old, section(devices))
-    pictures = {figures / figure_name(device): runs for device, runs in devices.items()}
+    pages = {root / "README.md": summary(devices), root / "docs" / "measurements.md": section(devices)}
+    old = {path: path.read_text(encoding="utf-8") for path in pages}
+    new = {path: replaced(old[path], inside) for path, inside in pages.items()}
+    pictures = {root / "docs" / "figures" / figure_name(device): runs for device, runs in devices.items()}
     if check:
-        stale = [str(readme)] if new != old else []
+        stale = [str(path) for path in pages if new[path] != old[path]]
         stale += [str(path) for path in pictures if not path.exists()]
         if stale:
             typer.echo(f"stale: {', '.join(stale)}; run `{COMMAND}`", err=True)
             raise typer.Exit(1)
         return
-    readme.write_text(new, encoding="utf-8")
+    for path, text in new.items():
+        path.write_text(text, encoding="utf-8")
     for path, runs in pictures.items():
         plot_time_error(runs, path)
 
@@ -76,15 +80,41 @@ def replaced(text: str, inside: str) -> str:
     return f"{before}{BEGIN}\n\n{inside}\n{END}{after}"
 
 
+def summary(devices: dict[str, list[Run]]) -> str:
+    """A table in Markdown with a line for each task on each device: the native product beside this library's."""
+    lines = [
+        ["device", "product", "native", "ozaki", "", "error, native", "error, ozaki", "proven"],
+        ["---", "---", "---:", "---:", "---:", "---:", "---:", "---:"],
+    ]
+    for device, runs in devices.items():
+        for run in runs:
+            of = {row.routine: row for row in largest(run.rows)}
+            ours, native = of.get("ozaki default"), next((row for row in of.values() if not row.ours), None)
+            if ours is None or native is None or not (ours.tflops and native.tflops):
+                continue
+            name, scale = unit([native])
+            lines.append([
+                device,
+                f"{run.tasks[0]}, n = {ours.n}",
+                f"{_speed(native.tflops, scale)} {name}",
+                f"{_speed(ours.tflops, scale)} {name}",
+                f"{ours.tflops / native.tflops:.2g} x",
+                error_of(native.error),
+                error_of(ours.error),
+                error_of(ours.bound),
+            ])  # fmt: skip
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines) + "\n" if len(lines) > 2 else "No results yet.\n"
+
+
 def section(devices: dict[str, list[Run]]) -> str:
-    """The text between the markers: for each device, a table for each task and a figure."""
+    """The text of docs/measurements.md: for each device, a table for each task and a figure."""
     if not devices:
         return "No results yet.\n"
     parts = [_wrapped(INTRODUCTION)]
     for device, runs in devices.items():
         for run in runs:
             parts += [f"**{device}**, {run.tasks[0]}, {unit(run.rows)[0]} (2 n³ / time):", table(run)]
-        parts.append(f"![{device}: time against error](docs/figures/{figure_name(device)})")
+        parts.append(f"![{device}: time against error](figures/{figure_name(device)})")
         parts.append(_wrapped(f"{sources(runs)}."))
     return "\n\n".join(parts) + "\n"
 
@@ -133,7 +163,7 @@ def _speed(tflops: float | None, scale: float) -> str:
 
 
 def _link(run: Run) -> str:
-    path = os.path.relpath(RESULTS / run.filename, ROOT).replace(os.sep, "/")
+    path = os.path.relpath(RESULTS / run.filename, ROOT / "docs").replace(os.sep, "/")
     return f"[{run.date[:10]}]({path})"
 
 

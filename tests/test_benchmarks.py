@@ -366,21 +366,24 @@ def test_kernels_are_drawn(tmp_path):
 @pytest.fixture
 def sample_readme(tmp_path):
     RUN.write(tmp_path / "results")
-    path = tmp_path / "README.md"
-    path.write_text(f"before\n\n{readme.BEGIN}\nold\n{readme.END}\n\nafter\n")
-    return {"readme": path, "results": tmp_path / "results"}
+    (tmp_path / "docs").mkdir()
+    for name in ("README.md", "docs/measurements.md"):
+        (tmp_path / name).write_text(f"before\n\n{readme.BEGIN}\nold\n{readme.END}\n\nafter\n")
+    return {"root": tmp_path, "results": tmp_path / "results"}
 
 
 def test_readme_is_generated(sample_readme, tmp_path):
     readme.main(check=False, **sample_readme)
-    text = sample_readme["readme"].read_text(encoding="utf-8")
+    short = (tmp_path / "README.md").read_text(encoding="utf-8")
+    assert "| Some GPU | float64, n = 2048 | 154 TFLOP/s | 154 TFLOP/s | 1 x | 3.0e-16 | 1.0e-16 | 1.0e-15 |" in short
+    text = (tmp_path / "docs" / "measurements.md").read_text(encoding="utf-8")
     assert text.startswith(f"before\n\n{readme.BEGIN}\n\n")
     assert text.endswith(f"{readme.END}\n\nafter\n")
     assert "| routine | slice products | error | proven bound | n = 1024 | n = 2048 |" in text
     assert "| cuBLAS 13.1.0 dgemm |  | 3.0e-16 | 1.0e-13 | 2.1 | 154 |" in text
     assert "| **ozaki, reproducible=True (14 residues)** | 14 | 1.0e-16 | 1.0e-15 | 2.1 | 154 |" in text
     assert "| GEMMul8 3.0.5, 14 moduli | 14 | 1.0e-16 | none | 2.1 | 154 |" in text
-    assert "(docs/figures/some-gpu.png)" in text
+    assert "(figures/some-gpu.png)" in text
     assert (tmp_path / "docs" / "figures" / "some-gpu.png").exists()
     readme.main(check=True, **sample_readme)
 
@@ -390,7 +393,7 @@ def test_stale_readme_fails_the_check(sample_readme, capsys):
     replace(RUN, date="2026-02-01T00:00:00+00:00").write(sample_readme["results"])
     with pytest.raises(typer.Exit):
         readme.main(check=True, **sample_readme)
-    assert "README.md; run `python -m benchmarks.readme`" in capsys.readouterr().err
+    assert "measurements.md; run `python -m benchmarks.readme`" in capsys.readouterr().err
 
 
 def test_files_are_listed_with_their_versions():
@@ -412,7 +415,7 @@ def test_markers_must_be_there_once(text):
 
 
 def test_this_readme_is_fresh():
-    readme.main(check=True, readme=ROOT / "README.md", results=RESULTS)
+    readme.main(check=True, root=ROOT, results=RESULTS)
 
 
 def test_every_task_has_routines():

@@ -137,7 +137,9 @@ def test_the_numbers_of_the_comparison_are_those_of_the_measurements():
     text = (DOCS / "comparison.md").read_text(encoding="utf-8")
     on_gpus = rows_of(text.partition("## Time and error on GPUs")[2].partition("## ")[0])[2:]
     measured = {
-        (row[-1], row[2], row[3]) for row in rows_of((ROOT / "README.md").read_text(encoding="utf-8")) if len(row) == 9
+        (row[-1], row[2], row[3])
+        for row in rows_of((DOCS / "measurements.md").read_text(encoding="utf-8"))
+        if len(row) == 9
     }
     assert len(on_gpus) > 5
     assert {tuple(row[2:]) for row in on_gpus} <= measured
