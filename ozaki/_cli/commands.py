@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import asdict
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.markup import escape
 from rich.table import Table
 
 import ozaki
-from ozaki._cli import dgemm, files, longley, picture, planning
+from ozaki._cli import dgemm, files, judging, longley, picture, planning, verdict
 from ozaki._cli.devices import backend_on, environment, pick_device, placed, to_host
 from ozaki._cli.echo import printable
 from ozaki._cli.ending import Commands
@@ -30,6 +30,7 @@ from ozaki._cli.options import (
     SlicesOption,
     options_of,
     parse_shape,
+    refuse_beside_product,
 )
 from ozaki._cli.printing import error_of, format_of, out, print_dgemm, print_json, print_longley, progress
 from ozaki._cli.verify import sampled
@@ -48,6 +49,12 @@ app = typer.Typer(
 OUTPUT_HELP = (
     "Where the product goes: .npy, .npz, .mtx, .mtx.gz or .txt. A multiprecision one goes to .npz, or, as decimal "
     "digits, to .txt, which implies --dtype mp."
+)
+
+
+PRODUCT_HELP = (
+    "A product that something else computed, a file as A: how accurate it is, and which accuracy of ozaki gives "
+    "nearly all digits. It has to meet --accuracy, if that is given."
 )
 
 
@@ -202,13 +209,21 @@ def verify(
     slices: SlicesOption = None,
     reproducible: ReproducibleOption = False,
     device: DeviceOption = Device.auto,
+    product: Annotated[str | None, typer.Option("--product", metavar="C", help=PRODUCT_HELP)] = None,
     rows: Annotated[int, typer.Option("--rows", min=1, help="Rows to check.")] = 16,
     cols: Annotated[int, typer.Option("--cols", min=1, help="Columns to check.")] = 64,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Which rows and columns.")] = 0,
     as_json: JsonOption = False,
 ) -> None:
-    """Multiply, and check sampled entries against exact arithmetic; exit code 1 if the proven bound is broken."""
+    """Multiply, and check sampled entries against exact arithmetic; exit code 1 if the proven bound is broken.
+
+    With --product, check that one instead; exit code 1 if it misses --accuracy, or has NaN or Inf of its own.
+    """
     options = options_of(accuracy, dtype, scheme, slices, reproducible)
+    if product is not None:
+        refuse_beside_product(options, device)
+        _verify_product(product, a, b, options["accuracy"], (rows, cols, seed), as_json)
+        return
     where = pick_device(device)
     with progress(as_json, 3) as step:
         x, y = files.read_operands(a, b, options["dtype"])
@@ -236,6 +251,24 @@ def verify(
         )
         out.print(table)
     if not holds:
+        raise typer.Exit(1)
+
+
+def _verify_product(product: str, a: str, b: str, accuracy: Any, sample: tuple[int, int, int], as_json: bool) -> None:
+    """Print a verdict on a product in a file; `sample` is how many rows and columns to check, and the seed."""
+    with progress(as_json, 3) as step:
+        x, y, c = (files.read(path, integers=True) for path in (a, b, product))
+        expected = shapes(x.shape, y.shape).result
+        if c.shape != expected:
+            raise ValueError(f"--product: {product} has shape {c.shape}; the product of A and B has shape {expected}")
+        step("checking")
+        judged = judging.judge(c, x, y, accuracy, *sample)
+        step("done")
+    if as_json:
+        print_json(verdict.as_json(judged, product))
+    else:
+        out.print(verdict.in_words(judged, printable(product)), soft_wrap=True, markup=False)
+    if not judged.holds:
         raise typer.Exit(1)
 
 
