@@ -13,7 +13,7 @@ from rich.table import Table
 
 import ozaki
 from ozaki._cli import dgemm, files, judging, longley, picture, planning, verdict
-from ozaki._cli.devices import backend_on, environment, pick_device, placed, to_host
+from ozaki._cli.devices import backend_on, environment, pick_device, placed, places, to_host
 from ozaki._cli.echo import printable
 from ozaki._cli.ending import Commands
 from ozaki._cli.options import (
@@ -33,6 +33,9 @@ from ozaki._cli.options import (
     refuse_beside_product,
 )
 from ozaki._cli.printing import error_of, format_of, out, print_dgemm, print_json, print_longley, progress
+from ozaki._cli.selftest import hash_on, published
+from ozaki._cli.selftest.outcome import Bits, in_words
+from ozaki._cli.selftest.products import PRODUCTS
 from ozaki._cli.verify import sampled
 from ozaki._operands import holds_complex, shapes
 from ozaki._report import rounded_up
@@ -288,6 +291,32 @@ def compile_kernels(as_json: JsonOption = False) -> None:
         print_json({"kernels": count, "seconds": seconds})
     else:
         out.print(f"{count} kernels, {seconds:.3g} s")
+
+
+@app.command()
+def selftest(
+    device: Annotated[
+        Device, typer.Option("--device", help="Where to compute; auto takes the CPU and every GPU that there is.")
+    ] = Device.auto,
+    as_json: JsonOption = False,
+) -> None:
+    """Compute a fixed set of products, and compare their bits with published ones; exit code 1 if any differ."""
+    known, where = published(), places(device)
+    found = []
+    with progress(as_json, len(where) * len(PRODUCTS)) as step:
+        for place in where:
+            bits = Bits(place.name, known)
+            for product in PRODUCTS:
+                bits.add(product, hash_on(place, product))
+                step(f"{place.name}: {product.group}")
+            found.append(bits)
+    same = not any(bits.differing for bits in found)
+    if as_json:
+        print_json({"same": same, "ozaki": ozaki.__version__, "devices": [bits.as_json() for bits in found]})
+    else:
+        out.print(in_words(found), soft_wrap=True, markup=False)
+    if not same:
+        raise typer.Exit(1)
 
 
 @app.command()
