@@ -24,8 +24,9 @@ def run(*words, code=0, of=("a.npy", "b.npy", "c.npy")):
     return result.stdout if code != 2 else result.stderr
 
 
-def judged(*words, code=0):
-    return json.loads(run(*words, "--json", code=code))
+def judged(*words, **options):
+    """The numbers that it prints as JSON."""
+    return json.loads(run(*words, "--json", **options))
 
 
 @pytest.fixture(autouse=True)
@@ -204,6 +205,20 @@ def test_multiprecision_products():
     printed = run("--accuracy", "1500", code=1, of=("a.npz", "b.npz", "c.npz"))
     assert "only as accurate as a good native float64 product" in printed and "error 7.5e-17" in printed
     assert "NOT met" in printed and "inf" not in printed
+
+
+def test_complex_multiprecision_products(rng):
+    a = ozaki.mparray([[f"1/{3 + i + 7 * j}" for i in range(7)] for j in range(5)], bits=200)
+    b = rng.standard_normal((7, 4)) + 1j * rng.standard_normal((7, 4))
+    a.save("a.npz")
+    np.save("b.npy", b)
+    ozaki.matmul(a, b, accuracy=130).save("c.npz")
+    of = "a.npz", "b.npy", "c.npz"
+    assert run(of=of).startswith("c.npz is as accurate as a good complex product of 130 bits in 20 sampled entries")
+    for accuracy in ("130", "relative:1e-30", "normwise:1e-36", "row-column:1e-36"):
+        found = judged("--accuracy", accuracy, of=of)["accuracy"]
+        assert found["holds"] and found["error"] < found["tolerance"]
+    assert not judged("--accuracy", "180", of=of, code=1)["holds"]
 
 
 def test_files_of_other_formats(matrices):
