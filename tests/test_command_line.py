@@ -1,4 +1,4 @@
-"""The command line on every device: results, reports and plans are those of NumPy."""
+"""The command line on every device: results, reports, plans and published bits are those of NumPy."""
 
 import importlib
 import json
@@ -10,7 +10,10 @@ from typer.testing import CliRunner
 
 import ozaki
 from ozaki._cli import commands
+from ozaki._cli.devices import Place
 from ozaki._cli.files import read, write
+from ozaki._cli.selftest import hash_on, published
+from ozaki._cli.selftest.products import PRODUCTS
 
 
 @pytest.fixture
@@ -83,6 +86,12 @@ def test_plans_of_files_and_shapes(run, device):
         assert found["dtype"] == "mp106" and found["device"] == ("cpu" if device.xp is np else "gpu")
         assert len(found["steps"]) > 3 and (found["seconds"] is None) == (device.xp is not np)
     assert found["slices"] == json.loads(run("plan", *words, "--accuracy", "106", "--json"))["slices"]
+
+
+def test_the_self_test(device, rng):
+    place, known = Place("cpu" if device.xp is np else "gpu", device.name), published()
+    for product in device.some(PRODUCTS, 6, rng):
+        assert hash_on(place, product) == known[product.group][product.name], product
 
 
 def test_steps_of_a_multiprecision_product(device):

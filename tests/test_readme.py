@@ -36,15 +36,35 @@ def test_ci_runs_the_test_command():
     assert "make test" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize(("name", "count"), [("README.md", 3), ("docs/multiprecision.md", 5)])
+def save_matrices():
+    """Write the files that shell commands read: two matrices, and the native product."""
+    a, b = np.random.default_rng(0).standard_normal((2, 20, 20))
+    for name, x in (("a.npy", a), ("b.npy", b), ("c.npy", a @ b)):
+        np.save(name, x)
+
+
+@pytest.mark.parametrize(("name", "count"), [("README.md", 3), ("docs/multiprecision.md", 5), ("docs/checking.md", 5)])
 def test_the_shell_commands_run(tmp_path, monkeypatch, name, count):
     monkeypatch.chdir(tmp_path)
-    for matrix in ("a.npy", "b.npy"):
-        np.save(matrix, np.random.default_rng(0).standard_normal((20, 20)))
+    save_matrices()
     commands = re.findall(r"^    ozaki (.*)$", (ROOT / name).read_text(encoding="utf-8"), flags=re.M)
     assert len(commands) == count
     for command in commands:
         assert CliRunner().invoke(app, command.split()).exit_code == 0
+
+
+def test_the_shell_commands_print_what_they_say(tmp_path, monkeypatch):
+    """Apart from numbers of other matrices, and from GPUs that this machine may have."""
+    monkeypatch.chdir(tmp_path)
+    save_matrices()
+    text = (ROOT / "docs" / "checking.md").read_text(encoding="utf-8")
+    examples = re.findall(r"^    ozaki ([^\n]*)\n\n```text\n(.*?)```$", text, flags=re.M | re.S)
+    assert len(examples) == 3
+    for command, expected in examples:
+        words = [*command.split(), *(["--device", "cpu"] if command == "selftest" else [])]
+        found = CliRunner().invoke(app, words).stdout
+        number = r"-?\d[\d.]*(e[+-]?\d+)?" if command.startswith("verify") else "$^"
+        assert re.sub(number, "#", found) == re.sub(number, "#", expected)
 
 
 def test_the_counts_of_the_table_are_right():

@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import asdict
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.markup import escape
 from rich.table import Table
 
 import ozaki
-from ozaki._cli import dgemm, files, longley, picture, planning
-from ozaki._cli.devices import backend_on, environment, pick_device, placed, to_host
+from ozaki._cli import dgemm, files, judging, longley, picture, planning, verdict
+from ozaki._cli.devices import backend_on, environment, pick_device, placed, places, to_host
 from ozaki._cli.echo import printable
 from ozaki._cli.ending import Commands
 from ozaki._cli.options import (
@@ -30,8 +30,12 @@ from ozaki._cli.options import (
     SlicesOption,
     options_of,
     parse_shape,
+    refuse_beside_product,
 )
 from ozaki._cli.printing import error_of, format_of, out, print_dgemm, print_json, print_longley, progress
+from ozaki._cli.selftest import hash_on, published
+from ozaki._cli.selftest.outcome import Bits, in_words
+from ozaki._cli.selftest.products import PRODUCTS
 from ozaki._cli.verify import sampled
 from ozaki._operands import holds_complex, shapes
 from ozaki._report import rounded_up
@@ -48,6 +52,12 @@ app = typer.Typer(
 OUTPUT_HELP = (
     "Where the product goes: .npy, .npz, .mtx, .mtx.gz or .txt. A multiprecision one goes to .npz, or, as decimal "
     "digits, to .txt, which implies --dtype mp."
+)
+
+
+PRODUCT_HELP = (
+    "A product that something else computed, a file as A: how accurate it is, and which accuracy of ozaki gives "
+    "nearly all digits. It has to meet --accuracy, if that is given."
 )
 
 
@@ -202,13 +212,21 @@ def verify(
     slices: SlicesOption = None,
     reproducible: ReproducibleOption = False,
     device: DeviceOption = Device.auto,
+    product: Annotated[str | None, typer.Option("--product", metavar="C", help=PRODUCT_HELP)] = None,
     rows: Annotated[int, typer.Option("--rows", min=1, help="Rows to check.")] = 16,
     cols: Annotated[int, typer.Option("--cols", min=1, help="Columns to check.")] = 64,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Which rows and columns.")] = 0,
     as_json: JsonOption = False,
 ) -> None:
-    """Multiply, and check sampled entries against exact arithmetic; exit code 1 if the proven bound is broken."""
+    """Multiply, and check sampled entries against exact arithmetic; exit code 1 if the proven bound is broken.
+
+    With --product, check that one instead; exit code 1 if it misses --accuracy, or has NaN or Inf of its own.
+    """
     options = options_of(accuracy, dtype, scheme, slices, reproducible)
+    if product is not None:
+        refuse_beside_product(options, device)
+        _verify_product(product, a, b, options["accuracy"], (rows, cols, seed), as_json)
+        return
     where = pick_device(device)
     with progress(as_json, 3) as step:
         x, y = files.read_operands(a, b, options["dtype"])
@@ -239,6 +257,24 @@ def verify(
         raise typer.Exit(1)
 
 
+def _verify_product(product: str, a: str, b: str, accuracy: Any, sample: tuple[int, int, int], as_json: bool) -> None:
+    """Print a verdict on a product in a file; `sample` is how many rows and columns to check, and the seed."""
+    with progress(as_json, 3) as step:
+        x, y, c = (files.read(path, integers=True) for path in (a, b, product))
+        expected = shapes(x.shape, y.shape).result
+        if c.shape != expected:
+            raise ValueError(f"--product: {product} has shape {c.shape}; the product of A and B has shape {expected}")
+        step("checking")
+        judged = judging.judge(c, x, y, accuracy, *sample)
+        step("done")
+    if as_json:
+        print_json(verdict.as_json(judged, product))
+    else:
+        out.print(verdict.in_words(judged, printable(product)), soft_wrap=True, markup=False)
+    if not judged.holds:
+        raise typer.Exit(1)
+
+
 @app.command(name="compile")
 def compile_kernels(as_json: JsonOption = False) -> None:
     """Compile the kernels of common products for this machine's GPU, so that no product waits for the compiler."""
@@ -255,6 +291,32 @@ def compile_kernels(as_json: JsonOption = False) -> None:
         print_json({"kernels": count, "seconds": seconds})
     else:
         out.print(f"{count} kernels, {seconds:.3g} s")
+
+
+@app.command()
+def selftest(
+    device: Annotated[
+        Device, typer.Option("--device", help="Where to compute; auto takes the CPU and every GPU that there is.")
+    ] = Device.auto,
+    as_json: JsonOption = False,
+) -> None:
+    """Compute a fixed set of products, and compare their bits with published ones; exit code 1 if any differ."""
+    known, where = published(), places(device)
+    found = []
+    with progress(as_json, len(where) * len(PRODUCTS)) as step:
+        for place in where:
+            bits = Bits(place.name, known)
+            for product in PRODUCTS:
+                bits.add(product, hash_on(place, product))
+                step(f"{place.name}: {product.group}")
+            found.append(bits)
+    same = not any(bits.differing for bits in found)
+    if as_json:
+        print_json({"same": same, "ozaki": ozaki.__version__, "devices": [bits.as_json() for bits in found]})
+    else:
+        out.print(in_words(found), soft_wrap=True, markup=False)
+    if not same:
+        raise typer.Exit(1)
 
 
 @app.command()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib.metadata
 import importlib.util
 import platform
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -38,6 +40,35 @@ def gpus() -> int:
         return int(cupy.cuda.runtime.getDeviceCount())
     except cupy.cuda.runtime.CUDARuntimeError:
         return 0
+
+
+@dataclass(frozen=True)
+class Place:
+    """A device to compute on.
+
+    Attributes
+    ----------
+    kind : "cpu" or "gpu"
+    name : as "CPU" or "GPU 0, NVIDIA H100 80GB HBM3"
+    index : the number of a GPU
+    """
+
+    kind: str
+    name: str
+    index: int = 0
+
+    def entered(self) -> AbstractContextManager[Any]:
+        """Return a context in which a GPU is the one that arrays are made on."""
+        return nullcontext() if self.kind == "cpu" else array_library("gpu").cuda.Device(self.index)
+
+
+def places(device: Device) -> list[Place]:
+    """Return the CPU and every GPU, or, unless `device` is auto, these or that alone; raise as `pick_device` does."""
+    found = [] if device is Device.gpu else [Place("cpu", "CPU")]
+    if device is not Device.cpu and pick_device(device) == "gpu":
+        names = [gpu["name"] for gpu in environment()["gpus"]]
+        found += [Place("gpu", f"GPU {index}, {name}", index) for index, name in enumerate(names)]
+    return found
 
 
 def array_library(device: str) -> Any:

@@ -74,6 +74,16 @@ def options_of(
     }
 
 
+def refuse_beside_product(options: dict[str, Any], device: Device) -> None:
+    """Raise ValueError if options, as `options_of` returns them, or the device say how ozaki is to multiply."""
+    given = [f"--{name}" for name in ("dtype", "slices") if options[name] is not None]
+    given += ["--scheme"] if options["scheme"] != "auto" else []
+    given += ["--reproducible"] if options["reproducible"] else []
+    given += ["--device"] if device is not Device.auto else []
+    if given:
+        raise ValueError(f"{', '.join(given)}: ozaki multiplies nothing beside --product; leave this away")
+
+
 def parse_accuracy(text: str | None) -> ozaki.Accuracy | str | int | float | None:
     """Return the accuracy that the text of `--accuracy` means; None for None."""
     if text is None:

@@ -94,7 +94,7 @@ def componentwise_error(
         return _root_mean_square(componentwise_errors(measured, left, right, exponent=exponent).ravel().tolist())
     squares, unit = _squared_errors(measured, exact_parts(left, right))
     scales, scale_unit = _squared_scales(left, right)
-    return _root_up(*_largest(zip(squares.flat, scales.flat, strict=True)), unit - scale_unit - 2 * exponent)
+    return root_up(*largest_ratio(zip(squares.flat, scales.flat, strict=True)), unit - scale_unit - 2 * exponent)
 
 
 @default_environment
@@ -136,7 +136,7 @@ def componentwise_errors(c: Operand, a: Operand, b: Operand, *, exponent: int = 
     squares, unit = _squared_errors(measured, ([np.tile(part, copies) for part in exact], exact_unit))
     scales, scale_unit = _squared_scales(left, right)
     pairs = zip(squares.flat, np.tile(scales, copies).flat, strict=True)
-    rounded = np.array([_root_up(*pair, unit - scale_unit - 2 * exponent) for pair in pairs], np.float64)
+    rounded = np.array([root_up(*pair, unit - scale_unit - 2 * exponent) for pair in pairs], np.float64)
     rounded = rounded.reshape(rows.shape)
     if not isinstance(rows, MPArray):
         rounded = np.where(finite, rounded, np.where(np.isnan(rows), math.nan, math.inf))
@@ -164,8 +164,8 @@ def row_column_error(
     squares, unit = _squared_errors(measured, exact_parts(left, right))
     left_squares, left_unit = squared_norms(left)
     right_squares, right_unit = squared_norms(right.T)
-    largest = _largest((squares[i, j], x * y) for i, x in enumerate(left_squares) for j, y in enumerate(right_squares))
-    return _root_up(*largest, unit - left_unit - right_unit - 2 * exponent)
+    pairs = ((squares[i, j], x * y) for i, x in enumerate(left_squares) for j, y in enumerate(right_squares))
+    return root_up(*largest_ratio(pairs), unit - left_unit - right_unit - 2 * exponent)
 
 
 @default_environment
@@ -192,7 +192,7 @@ def normwise_error(
     left_squares, left_unit = squared_norms(operand("a", a))
     right_squares, right_unit = squared_norms(operand("b", b))
     scale = sum(left_squares) * sum(right_squares)
-    return _root_up(sum(squares.flat), scale, unit - left_unit - right_unit - 2 * exponent)
+    return root_up(sum(squares.flat), scale, unit - left_unit - right_unit - 2 * exponent)
 
 
 @default_environment
@@ -215,8 +215,8 @@ def relative_error(
         return worst
     exact, exact_unit = product = exact_parts(left, right)
     squares, unit = _squared_errors(measured, product)
-    largest = _largest(zip(squares.flat, squared_moduli(exact).flat, strict=True))
-    return _root_up(*largest, unit - 2 * exact_unit - 2 * exponent)
+    pairs = zip(squares.flat, squared_moduli(exact).flat, strict=True)
+    return root_up(*largest_ratio(pairs), unit - 2 * exact_unit - 2 * exponent)
 
 
 @default_environment
@@ -241,7 +241,7 @@ def relative_residual(
         return worst
     exact, exact_unit = product = exact_parts(left, right)
     squares, unit = _squared_errors(measured, product)
-    return _root_up(sum(squares.flat), sum(squared_moduli(exact).flat), unit - 2 * exact_unit - 2 * exponent)
+    return root_up(sum(squares.flat), sum(squared_moduli(exact).flat), unit - 2 * exact_unit - 2 * exponent)
 
 
 def _selected(c: Operand, a: Operand, b: Operand, rows: Indices, cols: Indices) -> tuple[Matrix, Matrix, Matrix]:
@@ -286,7 +286,7 @@ def squared_norms(rows: Matrix) -> tuple[list[int], int]:
     return [sum(row) for row in squared_moduli(parts).tolist()], 2 * exponent
 
 
-def _largest(pairs: Iterator[tuple[int, int]]) -> tuple[int, int]:
+def largest_ratio(pairs: Iterator[tuple[int, int]]) -> tuple[int, int]:
     """Return the pair (error, scale) of the largest ratio error / scale; (0, 1) where no pair has an error."""
     most, over = 0, 1
     for error, scale in pairs:
@@ -297,7 +297,7 @@ def _largest(pairs: Iterator[tuple[int, int]]) -> tuple[int, int]:
     return most, over
 
 
-def _root_up(square: int, scale: int, exponent: int) -> float:
+def root_up(square: int, scale: int, exponent: int) -> float:
     """Return the smallest float that is not below the square root of square / scale 2**exponent.
 
     For a scale of zero that is Inf, or 0 if the square is zero, too.

@@ -147,6 +147,26 @@ class Kernel:
 _kernel = cache(Kernel)
 
 
+class Device:
+    """cupy.cuda.Device: the only one."""
+
+    def __init__(self, compute_capability: str, attributes: dict[str, int]) -> None:
+        self.compute_capability, self.attributes = compute_capability, attributes
+
+    def use(self) -> None:
+        _context.use()
+
+    def synchronize(self) -> None:
+        streams.drain_all()
+
+    def __enter__(self) -> Device:
+        self.use()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+
 class _Context(local):
     """Whether a thread has a CUDA context: it called `install` or `Device.use`."""
 
@@ -274,10 +294,7 @@ def install(capability: str) -> None:
         streamIsCapturing=lambda stream: False,
     )
     shared = {"80": 167936, "90": 233472}[capability]
-    device = SimpleNamespace(
-        compute_capability=capability, use=_context.use, synchronize=streams.drain_all,
-        attributes={"MaxSharedMemoryPerMultiprocessor": shared},
-    )  # fmt: skip
+    device = Device(capability, {"MaxSharedMemoryPerMultiprocessor": shared})
     cublas = SimpleNamespace(
         gemmEx=on_current_stream(gemm_ex), gemmStridedBatchedEx=on_current_stream(gemm_strided), CUBLAS_OP_T=1,
         CUBLAS_OP_N=0, getMathMode=lambda handle: 0,
