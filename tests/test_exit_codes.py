@@ -114,7 +114,7 @@ def test_without_what_the_command_line_needs():
     program = "import sys; sys.modules['typer'] = None; import ozaki; from ozaki._cli import main; main()"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert done.stderr == "error: the command line needs typer: pip install 'ozaki[cli]'\n"
+    assert done.stderr == "error: the command line needs typer: pip install typer rich\n"
 
 
 def test_the_library_needs_numpy_and_mpmath_alone():

@@ -14,7 +14,7 @@ def main() -> None:
     except ModuleNotFoundError as error:
         if error.name is None or error.name.split(".")[0] not in ("typer", "rich"):
             raise
-        sys.stderr.write(f"error: the command line needs {error.name}: pip install 'ozaki[cli]'\n")
+        sys.stderr.write(f"error: the command line needs {error.name}: pip install typer rich\n")
         sys.exit(2)
     program.main()
 

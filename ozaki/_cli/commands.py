@@ -334,7 +334,7 @@ def info(as_json: JsonOption = False) -> None:
     if not found["gpus"]:
         table.add_row(
             "GPU",
-            "none" if found["versions"]["cupy"] else escape("none (needs CuPy: pip install 'ozaki[cuda13]')"),
+            "none" if found["versions"]["cupy"] else escape("none (needs CuPy: pip install 'cupy-cuda13x[ctk]')"),
             end_section=True,
         )
     for backend, engines in found["engines"].items():

@@ -23,7 +23,7 @@ def pick_device(device: Device) -> str:
         return "cpu"
     if importlib.util.find_spec("cupy") is None:
         if device is Device.gpu:
-            raise ModuleNotFoundError("device: a GPU needs CuPy: pip install 'ozaki[cuda13]' (or 'ozaki[cuda12]')")
+            raise ModuleNotFoundError("device: a GPU needs CuPy: pip install 'cupy-cuda13x[ctk]' (or 12x)")
         return "cpu"
     if gpus():
         return "gpu"

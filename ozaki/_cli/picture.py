@@ -17,7 +17,7 @@ _SUFFIXES = (".png", ".svg", ".pdf")
 def check(path: str) -> None:
     """Raise what `plot` would raise about the file; call it before results are computed."""
     if importlib.util.find_spec("matplotlib") is None:
-        raise ModuleNotFoundError("--plot needs matplotlib: pip install 'ozaki[plot]'")
+        raise ModuleNotFoundError("--plot needs matplotlib: pip install matplotlib")
     if Path(path).suffix.lower() not in _SUFFIXES:
         raise ValueError(f"--plot: {path}; expected a name that ends with {', '.join(_SUFFIXES)}")
     check_place(path)

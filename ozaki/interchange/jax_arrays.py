@@ -49,7 +49,7 @@ class JaxArrays:
             import cupy as cp
         except ImportError:
             raise ImportError(
-                f"{label}: an array on a GPU, whose products run through CuPy; install ozaki[cuda13] or ozaki[cuda12]"
+                f"{label}: an array on a GPU, whose products run through CuPy; pip install 'cupy-cuda13x[ctk]' (or 12x)"
             ) from None
         with self.on(device):
             return cp.from_dlpack(x), device

@@ -103,7 +103,7 @@ def _on_gpu(label: str, x: Any) -> Any:
         import cupy as cp
     except ImportError:
         raise ImportError(
-            f"{label}: a CUDA tensor, whose products run through CuPy; install ozaki[cuda13] or ozaki[cuda12]"
+            f"{label}: a CUDA tensor, whose products run through CuPy; pip install 'cupy-cuda13x[ctk]' (or 12x)"
         ) from None
     dtype, size = _DTYPES[x.dtype], x.nbytes
     if x.is_contiguous():
