@@ -167,6 +167,14 @@ def test_promises_hold_for_matrices_of_all_kinds(n, spread, seed, bits):
     assert error(found.x, exact_solve(fractions(a), fractions(b))) <= found.error_bound <= 2.0 ** (1 - bits)
 
 
+def test_right_hand_sides_that_are_orthogonal_to_the_matrix(xp):
+    a = np.array([[1.0, 1.0], [1.0, -1.0], [1.0, 1.0], [1.0, -1.0]])
+    b = np.array([[1.0, 1.0, 0.1], [1.0, 1.0, 0.2], [-1.0, -1.0 + 2.0**-52, 0.3], [-1.0, -1.0, 0.7]])
+    found = linalg.lstsq(xp.asarray(a), xp.asarray(b), accuracy="fp64")
+    assert found.x[:, 0].tolist() == [0, 0] and abs(found.x[:, 1] - 2.0**-54).max() < 2.0**-100
+    assert found.error_bound < 3e-16
+
+
 SINGULAR = {
     "zero": np.zeros((3, 3)),
     "ones": np.ones((4, 4)),

@@ -193,7 +193,7 @@ class _Decomposition:
             centre = self.values[first : first + 1]
             offsets = (self.values[part] - centre).astype("float64")
             found, turn = xp.linalg.eigh(block + xp.diag(offsets))
-            turned[part, part] = turn
+            turned[part, part], turns[part, part] = turn, 0
             shift[part] = found - offsets
         bits = ceil(-log2(gain) + 2 * log2(len(n))) + 12
         x = (x + matmul(x, mparray(gram / 2), accuracy=to(2.0**-bits), dtype="mp")).round_to(bits)

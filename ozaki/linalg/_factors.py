@@ -21,7 +21,7 @@ from ozaki.interchange.calls import any_arrays
 from ozaki.linalg._inverses import to
 from ozaki.linalg._matrices import check_matrix, matrices
 from ozaki.linalg._targets import Target, target_of
-from ozaki.linalg._upper import adjoint, array_library, least_magnitudes, magnitudes, rounded
+from ozaki.linalg._upper import adjoint, array_library, least_magnitudes, magnitudes, masked, rounded
 from ozaki.multiprecision.objects import mparray
 
 MOST_STEPS = 60
@@ -207,16 +207,8 @@ def native(factorise: Callable[[Any], Any], a: Any, why: str) -> Any:
 def hermitian(a: Any, lower: Any) -> Any:
     """The Hermitian matrix with the lower triangle of a, of whose diagonal the real part."""
     eye = array_library(a).eye(a.shape[0])
-    strict = _masked(a, lower - eye)
-    return strict + adjoint(strict) + _masked(a.real, eye)
-
-
-def _masked(a: Any, mask: Any) -> Any:
-    """The elements of a where the mask is 1, and zeros elsewhere."""
-    if hasattr(a, "signs"):
-        signs = a.signs * (mask[..., None] if a.is_complex else mask).astype(np.int8)
-        return type(a)(signs, a.exponents * (signs != 0), a.limbs * (signs != 0), a.bits, a.is_complex)
-    return a * mask
+    strict = masked(a, lower - eye)
+    return strict + adjoint(strict) + masked(a.real, eye)
 
 
 def corrected(

@@ -40,7 +40,11 @@ def to(tolerance: float) -> Accuracy:
 
 
 def tolerance_for(allowed: Any, terms: Any) -> float:
-    """The tolerance with which a product's error is at most `allowed` in columns where its terms have sums `terms`."""
+    """The tolerance with which a product's error is at most `allowed` in columns where its terms have sums `terms`.
+
+    It is 0, which asks for every bit, where nothing is allowed: of a solution that is zero so far, as that of least
+    squares is for a right-hand side that is orthogonal to the matrix.
+    """
     live = terms > 0
     return min(float((allowed[live] / terms[live]).min()) if live.any() else 1.0, 2.0**-8)
 
@@ -63,13 +67,13 @@ class LeftInverse:
     norm_r: float
 
     @property
-    def gain(self) -> float:
-        """An upper bound of the norm of what multiplies a residual."""
+    def norm(self) -> float:
+        """How many times larger than an error in the residual the error may be that it makes in the correction."""
         return self.norm_r
 
     @property
-    def loss(self) -> float:
-        """How many times larger than an error in x its bound may be, before it contracts."""
+    def excess(self) -> float:
+        """How many times larger than an error in x the bound of the next correction may be, before it contracts."""
         return 1.0
 
     def correction(self, rest: Any, error: Bounds, allowed: Bounds) -> tuple[Any, Bounds]:
@@ -108,12 +112,13 @@ class LeastSquaresInverse:
     columns_s: float
 
     @property
-    def gain(self) -> float:
+    def norm(self) -> float:
+        """As of `LeftInverse`."""
         return self.norm_s * self.columns_s * self.columns_a
 
     @property
-    def loss(self) -> float:
-        # An error e in x makes u differ by inv(S) e, and its bound is norm(S) times as large.
+    def excess(self) -> float:
+        """As of `LeftInverse`. An error e in x makes u differ by inv(S) e, and the bound is norm(S) times as large."""
         return max(1.0, self.norm_s * self.norm_a)
 
     def correction(self, rest: Any, error: Bounds, allowed: Bounds) -> tuple[Any, Bounds]:

@@ -32,26 +32,26 @@ class Refinement:
     def reach(self, goal: float) -> None:
         """Correct x until the errors of each column are at most `goal` times its largest element."""
         while self.x is None or not self._within(goal):
-            self._correct(max(goal, self._inverse.contraction ** (self.steps + 1)) / (4 * self._inverse.loss))
+            self._correct(max(goal, self._inverse.contraction ** (self.steps + 1)) / (4 * self._inverse.excess))
             self.steps += 1
 
     def _within(self, goal: float) -> bool:
         sizes = column_sizes(self.x)
         return bool((self.errors <= goal * (sizes - self.errors)).all() or not sizes.any())
 
-    def _correct(self, gain: float) -> None:
-        """One correction whose products and rounding err by no more than `gain` of the largest element."""
+    def _correct(self, share: float) -> None:
+        """One correction whose products and rounding err by no more than this share of the largest element."""
         inverse = self._inverse
         if self.x is None:
             rest, error, sizes = mparray(self._b), np.zeros_like(self._b_sizes), self._b_sizes / inverse.norm_a
         else:
             sizes = column_sizes(self.x)
             terms = inverse.norm_a * sizes + self._b_sizes
-            tolerance = tolerance_for(gain * sizes / 8, inverse.gain * terms)
+            tolerance = tolerance_for(share * sizes / 8, inverse.norm * terms)
             rest = gemm(-1, inverse.a, self.x, 1, self._b, accuracy=to(tolerance), dtype="mp")
             error = tolerance * terms
-        d, errors = inverse.correction(rest, error, gain * sizes / 8)
-        bits = ceil(-log2(gain)) + 8
+        d, errors = inverse.correction(rest, error, share * sizes / 8)
+        bits = ceil(-log2(share)) + 8
         self.x = (d if self.x is None else self.x + d).round_to(bits)
         self.errors = errors + 2.0**-bits * column_sizes(self.x)
 
@@ -80,20 +80,20 @@ class Inversion:
             self._step(max(self._contraction**2, goal / 4))
             self.steps += 1
 
-    def _step(self, gain: float) -> None:
-        """One step that leaves a residual of norm(E)^2, and `gain` from roundings."""
+    def _step(self, added: float) -> None:
+        """One step that leaves a residual of norm(E)^2, and `added` from products and roundings."""
         a, norm_a, r = self._inverse.a, self._inverse.norm_a, self.x
         norm_r = row_norm(r)
-        tolerance = min(gain / (8 * norm_r * norm_a), 2.0**-8)
+        tolerance = min(added / (8 * norm_r * norm_a), 2.0**-8)
         e = gemm(-1, r, a, 1, array_library(a).eye(a.shape[0]), accuracy=to(tolerance), dtype="mp")
         # tol (abs(R) abs(A) + I) bounds the error of e; the norms have a product of 3/4 at least.
         missed = 3 * tolerance * norm_r * norm_a
         contraction = row_norm(e) + missed
-        d_tolerance = min(gain / (8 * contraction * norm_r * norm_a), 2.0**-8)
+        d_tolerance = min(added / (8 * contraction * norm_r * norm_a), 2.0**-8)
         d = matmul(e, r, accuracy=to(d_tolerance), dtype="mp")
-        bits = ceil(log2(8 * norm_r * norm_a / gain)) + 1
+        bits = ceil(log2(8 * norm_r * norm_a / added)) + 1
         self.x = (r + d).round_to(bits)
         # With E = I - R A, e = E + F, and H what products and rounding add, the new residual is
         # I - (R + e R + H) A = E^2 - F (I - E) - H A.
-        added = (d_tolerance * contraction * norm_r + 2.0**-bits * row_norm(self.x)) * norm_a
-        self._contraction = contraction**2 + missed * (1 + contraction) + added
+        more = (d_tolerance * contraction * norm_r + 2.0**-bits * row_norm(self.x)) * norm_a
+        self._contraction = contraction**2 + missed * (1 + contraction) + more

@@ -71,3 +71,11 @@ def rounded(x: Any) -> Any:
 def array_library(x: Any) -> Any:
     """The module, numpy or cupy, in which the elements of x lie."""
     return library(x.limbs if isinstance(x, Numbers) else x)
+
+
+def masked(a: Any, mask: Any) -> Any:
+    """The elements of a where the mask is 1, and zeros elsewhere."""
+    if isinstance(a, Numbers):
+        signs = a.signs * (mask[..., None] if a.is_complex else mask).astype(np.int8)
+        return type(a)(signs, a.exponents * (signs != 0), a.limbs * (signs != 0), a.bits, a.is_complex)
+    return a * mask
