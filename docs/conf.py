@@ -26,7 +26,7 @@ extensions = [
 templates_path = ["_templates"]
 exclude_patterns = ["_templates"]
 nitpicky = True
-nitpick_ignore = [("py:exc", "numpy.exceptions.AxisError")]
+nitpick_ignore = [("py:exc", "numpy.exceptions.AxisError"), ("py:exc", "numpy.linalg.LinAlgError")]
 
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 3
@@ -36,7 +36,9 @@ nb_execution_mode = "off"  # the notebooks are committed with their outputs
 autodoc_mock_imports = ["jax", "torch", "ozaki.jax.primitive", "ozaki.torch.operators"]
 autodoc_typehints = "none"  # the docstrings say what is taken, for people
 # Where file names have no upper case, a class would overwrite the function that makes it.
-autosummary_filename_map = {f"ozaki.{name}": f"ozaki.{name}-class" for name in ("Plan", "MPArray")}
+autosummary_filename_map = {
+    f"ozaki.{name}": f"ozaki.{name}-class" for name in ("Plan", "MPArray", "linalg.Cholesky", "linalg.QR")
+}
 autosummary_context = {  # classes whose methods and properties are for users, and which ("": all)
     "members": {"Accuracy": "", "MPArray": "", "Plan": "native, products, reproducible, slices"},
 }
