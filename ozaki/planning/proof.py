@@ -153,6 +153,8 @@ def exact_below(name: str, most: int, k: int, spans: tuple[int, int]) -> int:
         scheme = scheme_of(name, count)
         return max(spans) <= scaling_of(scheme, k).base and scheme.dropped(k, spans) == 0
 
+    if 2 * max(spans) > 21 * most:  # no slice holds more bits than that of a sum; moduli take long to find
+        return most
     return first_count(exact, least_of(name, k), most)
 
 
