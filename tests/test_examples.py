@@ -20,6 +20,7 @@ PRINTED = {
     "purification": "by the closed form of the eigenvalues",
     "quantum_circuit": "each state alone has the same bits",
     "refinement": "exact residuals, two float64",
+    "tensor_network": "Temple's inequality allows",
     "training_bits": "the published one",
 }
 """What each example prints in its last line."""
