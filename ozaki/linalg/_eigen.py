@@ -14,11 +14,12 @@ from ozaki._api import gemm, matmul
 from ozaki._environment import default_environment
 from ozaki._formats import is_multiprecision, part_of, precision_of
 from ozaki.interchange.calls import any_arrays
+from ozaki.linalg._arrays import adjoint, array_library, on_host, rounded
 from ozaki.linalg._factors import factor_target, hermitian, native
 from ozaki.linalg._inverses import to
 from ozaki.linalg._matrices import check_matrix, matrices
 from ozaki.linalg._scaling import ZERO, scaled, tops
-from ozaki.linalg._upper import LEAST, adjoint, array_library, column_norm, magnitudes, on_host, rounded, row_norm
+from ozaki.linalg._upper import LEAST, column_norm, magnitudes, row_norm
 from ozaki.multiprecision.objects import mparray
 
 MOST_STEPS = 60

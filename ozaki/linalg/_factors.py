@@ -18,10 +18,11 @@ from ozaki._api import gemm
 from ozaki._environment import default_environment
 from ozaki._formats import is_multiprecision, precision_of
 from ozaki.interchange.calls import any_arrays
+from ozaki.linalg._arrays import adjoint, array_library, masked, rounded
 from ozaki.linalg._inverses import to
 from ozaki.linalg._matrices import check_matrix, matrices
 from ozaki.linalg._targets import Target, target_of
-from ozaki.linalg._upper import adjoint, array_library, least_magnitudes, magnitudes, masked, rounded
+from ozaki.linalg._upper import least_magnitudes, magnitudes
 from ozaki.multiprecision.objects import mparray
 
 MOST_STEPS = 60

@@ -18,7 +18,8 @@ import numpy.typing as npt
 from ozaki._accuracy import Accuracy
 from ozaki._api import gemm, matmul
 from ozaki._operands import holds_complex
-from ozaki.linalg._upper import adjoint, array_library, column_norm, column_sizes, rounded, row_norm
+from ozaki.linalg._arrays import adjoint, array_library, rounded
+from ozaki.linalg._upper import column_norm, column_sizes, row_norm
 
 Bounds = npt.NDArray[np.float64]
 

@@ -10,12 +10,12 @@ import numpy as np
 from ozaki._accuracy import Accuracy
 from ozaki._environment import default_environment
 from ozaki.interchange.calls import any_arrays
+from ozaki.linalg._arrays import array_library, rounded
 from ozaki.linalg._factors import corrected, factor_target, native
 from ozaki.linalg._matrices import check_matrix, matrices
 from ozaki.linalg._solution import Solution
 from ozaki.linalg._solving import System
 from ozaki.linalg._targets import target_of
-from ozaki.linalg._upper import array_library, rounded
 
 
 class LU(NamedTuple):

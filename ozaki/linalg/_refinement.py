@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from ozaki._api import gemm, matmul
+from ozaki.linalg._arrays import array_library
 from ozaki.linalg._inverses import Bounds, LeastSquaresInverse, LeftInverse, to, tolerance_for
-from ozaki.linalg._upper import array_library, column_sizes, row_norm
+from ozaki.linalg._upper import column_sizes, row_norm
 from ozaki.multiprecision.objects import mparray
 
 

@@ -8,10 +8,11 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from ozaki._formats import is_multiprecision, precision_of
+from ozaki.linalg._arrays import array_library
 from ozaki.linalg._inverses import Bounds
 from ozaki.linalg._scaling import ZERO, Exponents, tops
 from ozaki.linalg._targets import SMALLEST, Target
-from ozaki.linalg._upper import LEAST, array_library, least_magnitudes, magnitudes
+from ozaki.linalg._upper import LEAST, least_magnitudes, magnitudes
 from ozaki.multiprecision.objects import mparray
 
 _ROUNDINGS = 2.0**-40

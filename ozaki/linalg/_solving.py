@@ -10,13 +10,13 @@ import numpy as np
 from ozaki._accuracy import Accuracy
 from ozaki._environment import default_environment
 from ozaki.interchange.calls import any_arrays
+from ozaki.linalg._arrays import array_library
 from ozaki.linalg._inverses import LeftInverse, least_squares_inverse, left_inverse
 from ozaki.linalg._matrices import as_columns, check_matrix, matrices
 from ozaki.linalg._refinement import Inversion, Refinement
 from ozaki.linalg._scaling import ZERO, Exponents, scaled, tops
 from ozaki.linalg._solution import Solution, solution
 from ozaki.linalg._targets import Target, target_of
-from ozaki.linalg._upper import array_library
 from ozaki.multiprecision.objects import mparray
 
 

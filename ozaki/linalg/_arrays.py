@@ -1,0 +1,40 @@
+"""Matrices of NumPy, CuPy and multiprecision numbers alike."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ozaki._operands import holds_complex
+from ozaki.multiprecision.limbs import library
+from ozaki.multiprecision.numbers import Numbers
+
+
+def on_host(x: Any) -> npt.NDArray[Any]:
+    """An array in NumPy."""
+    return np.asarray(x.get() if hasattr(x, "get") else x)
+
+
+def adjoint(x: Any) -> Any:
+    """The conjugate transpose; a view of a real matrix."""
+    return (x.conj() if holds_complex(x) else x).swapaxes(-1, -2)
+
+
+def rounded(x: Any) -> Any:
+    """An array of float64 or complex128 as it is, one of multiprecision numbers rounded to that."""
+    return x.astype("complex128" if x.is_complex else "float64") if isinstance(x, Numbers) else x  # type: ignore[attr-defined]
+
+
+def array_library(x: Any) -> Any:
+    """The module, numpy or cupy, in which the elements of x lie."""
+    return library(x.limbs if isinstance(x, Numbers) else x)
+
+
+def masked(a: Any, mask: Any) -> Any:
+    """The elements of a where the mask is 1, and zeros elsewhere."""
+    if isinstance(a, Numbers):
+        signs = a.signs * (mask[..., None] if a.is_complex else mask).astype(np.int8)
+        return type(a)(signs, a.exponents * (signs != 0), a.limbs * (signs != 0), a.bits, a.is_complex)
+    return a * mask
