@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mpmath import eigsy, matrix, workprec
+from mpmath import eigsy, matrix, norm, workprec
 from scipy.linalg import invhilbert
 
 import ozaki
@@ -175,6 +175,30 @@ def test_right_hand_sides_that_are_orthogonal_to_the_matrix(xp):
     assert found.error_bound < 3e-16
 
 
+def test_least_squares_solutions_that_are_tiny_or_zero():
+    a = np.random.default_rng(0).standard_normal((3, 1))
+    a[0] *= 2.0**-980
+    b = np.array([1.0, 0.0, 0.0])
+    found = linalg.lstsq(a, b)
+    rows = fractions(a)
+    exact = exact_solve(rows.T @ rows, (rows.T @ fractions(b)).reshape(1, 1))
+    assert error(found.x, exact) <= found.error_bound < 3e-16
+    p, q = np.random.default_rng(0).random(2)
+    assert linalg.lstsq(np.array([[q], [-p]]), np.array([p, q])).x.tolist() == [0]
+    found = linalg.lstsq(np.array([[2.0**-200], [1.0]]), b[:2], accuracy=890, dtype="mp")
+    assert abs(found.x.to_fractions()[0] * 2**200 - 1) < Fraction(2) ** -390 and found.error_bound < 2.0**-880
+
+
+@pytest.mark.parametrize("power", [60, 120, 250])
+def test_many_bits_of_ill_conditioned_matrices(power):
+    a = ozaki.mparray([[1, 1], [1, 1]]) + ozaki.mparray([[0, 1], [0, 0]]).ldexp(-power)
+    exact = np.array([[-(2**power), 2**power + 1], [2**power, -(2**power)]])
+    found = linalg.inv(a, accuracy=890, dtype="mp")
+    assert error(found.x, exact) <= found.error_bound < 2.0**-888 and found.iterations < 20
+    found = linalg.solve(a, np.array([1.0, 0.0]), accuracy=890, dtype="mp")
+    assert error(found.x, exact[:, :1]) <= found.error_bound < 2.0**-888 and found.iterations < 100
+
+
 SINGULAR = {
     "zero": np.zeros((3, 3)),
     "ones": np.ones((4, 4)),
@@ -295,11 +319,67 @@ def test_eigenvalues_are_as_accurate_as_they_promise(xp, name, accuracy):
     assert found.vector_bounds.shape == (len(a),) and (found.vector_bounds >= 0).all()
 
 
-def test_the_angles_of_eigenvectors_are_bounded():
-    found = linalg.eigh(np.array([[2.0, 1.0], [1.0, 2.0]]))
-    off = abs(abs(fractions(found.vectors)[0, 0]) - abs(fractions(found.vectors)[1, 0]))
-    assert off < 3e-16 and (found.vector_bounds < 2e-16).all()
-    assert (linalg.eigh(np.eye(2)).vector_bounds == np.inf).all()
+ANGLES = {
+    "2 x 2": np.array([[2.0, 1.0], [1.0, 2.0]]),
+    "close pair": np.ones((3, 3)) + 2.0**-40 * np.diag([1.0, 2.0, 3.0]),
+    "random": symmetric(np.random.default_rng(4).standard_normal(8)),
+    "wilkinson": np.diag(abs(np.arange(11) - 5.0)) + np.diag(np.ones(10), 1) + np.diag(np.ones(10), -1),
+}
+
+
+@pytest.mark.parametrize("accuracy", ["fp64", 100, 706])
+@pytest.mark.parametrize("name", ANGLES)
+def test_the_angles_of_eigenvectors_are_bounded(name, accuracy):
+    a = ANGLES[name]
+    found = linalg.eigh(a, accuracy=accuracy, dtype="mp1100")
+    exact = linalg.eigh(a, accuracy=890, dtype="mp1100").vectors
+    with workprec(1200):
+        for j, bound in enumerate(found.vector_bounds):
+            x, y = found.vectors.to_mpmath()[:, j], exact.to_mpmath()[:, j]
+            across = x - y * ((y.T * x)[0] / (y.T * y)[0])
+            assert norm(across) / norm(x) <= bound < 1e-3
+
+
+def test_angles_of_vectors_of_equal_eigenvalues_have_no_bound():
+    assert (linalg.eigh(np.diag([1.0, 1.0, 2.0])).vector_bounds[:2] == np.inf).all()
+
+
+@pytest.mark.parametrize("dtype", ["mp2", "mp10", "float32"])
+def test_eigenvalues_that_are_rounded_to_few_bits(dtype):
+    for a in (np.array([[1.25]]), np.array([[1 / 7]]), np.diag([1.3, -0.7])):
+        found = linalg.eigh(a, accuracy=300, dtype=dtype)
+        exact = np.sort(fractions(np.diag(a)))
+        assert max(abs(fractions(found.values) - exact)) / max(abs(exact)) <= found.error_bound
+
+
+def test_a_factored_matrix_may_change_afterwards():
+    a = np.array([[2.0, 0.0], [0.0, 2.0]])
+    factors = linalg.lu_factor(a)
+    a[:] = [[1.0, 1.0], [0.0, 1.0]]
+    assert linalg.lu_solve(factors, np.array([2.0, 2.0])).x.tolist() == [1, 1]
+
+
+@pytest.mark.parametrize("function", [linalg.cholesky, linalg.qr, linalg.lu_factor])
+@pytest.mark.parametrize("scale", [-5000, -1030, -600, 600])
+def test_tiny_and_huge_matrices_are_factored(function, scale):
+    a = ozaki.mparray([[2, 1], [1, 3]]).ldexp(scale)
+    found, wanted = (function(x, accuracy=80, dtype="mp") for x in (a, a.ldexp(-scale)))
+    assert found.error_bound == wanted.error_bound < 2.0**-78
+    if scale == -600:
+        assert function(a.astype("float64")).error_bound < 4e-16
+    if scale == 600:
+        with pytest.raises(OverflowError, match=r"^dtype: .* too large for float32"):
+            function(a.astype("float64"), dtype="float32")
+
+
+def test_factors_of_complex64(rng):
+    for a in (np.array([[2 + 1j]]), rng.standard_normal((4, 4)) + 1j * rng.standard_normal((4, 4))):
+        found = linalg.qr(a, accuracy=100, dtype="complex64")
+        with workprec(300):
+            q, r, exact = (matrix(x.tolist()) for x in (found.q, found.r, a))
+            missed, size = exact - q * r, q.apply(abs) * r.apply(abs)
+            worst = max(abs(m) / s for m, s in zip(missed, size, strict=True) if m)
+            assert worst <= found.error_bound < 4e-7
 
 
 @pytest.mark.parametrize(
@@ -417,7 +497,14 @@ REFUSED = {
     ),
     "int64": (lambda: linalg.solve(EYE, ONE, dtype="int64"), TypeError, "^dtype: 'int64'"),
     "real": (lambda: linalg.solve(EYE * 1j, ONE, dtype="float64"), TypeError, "^dtype: 'float64', but operands are"),
-    "overflow": (lambda: linalg.solve(EYE * 1e-300, ONE * 1e300), OverflowError, "^x: an element is too large"),
+    "overflow": (lambda: linalg.solve(EYE * 1e-300, ONE * 1e300), OverflowError, "^dtype: an element of the result"),
+    "bits of the result": (lambda: linalg.inv(EYE, dtype="mp1000"), ValueError, "^accuracy: none named"),
+    "graded": (
+        lambda: linalg.solve(np.array([[1.0, 2.0**-900], [1.0, 2.0**-899]]), ONE),
+        ValueError,
+        "^accuracy: out of reach",
+    ),
+    "zero column": (lambda: linalg.qr(np.array([[1.0, 0.0], [1.0, 0.0]])), np.linalg.LinAlgError, "^a: "),
     "no factors": (lambda: linalg.lu_solve(EYE, ONE), TypeError, "^factors: ndarray; expected an LU"),
 }  # fmt: skip
 

@@ -15,14 +15,13 @@ from ozaki._environment import default_environment
 from ozaki._formats import is_multiprecision, part_of, precision_of
 from ozaki.interchange.calls import any_arrays
 from ozaki.linalg._arrays import adjoint, array_library, on_host, rounded
-from ozaki.linalg._factors import factor_target, hermitian, native
+from ozaki.linalg._factors import MOST_STEPS, factor_target, hermitian, native
 from ozaki.linalg._inverses import to
 from ozaki.linalg._matrices import check_matrix, matrices
 from ozaki.linalg._scaling import ZERO, scaled, tops
+from ozaki.linalg._solution import empty, in_format
 from ozaki.linalg._upper import LEAST, column_norm, magnitudes, row_norm
 from ozaki.multiprecision.objects import mparray
-
-MOST_STEPS = 60
 
 
 class Eigen(NamedTuple):
@@ -33,7 +32,8 @@ class Eigen(NamedTuple):
     values : array or MPArray, shape (n,), real, ascending
     vectors : array or MPArray, shape (n, n); its columns
     error_bound : float
-        No eigenvalue differs from the exact one of the same place by more than this times the largest of all abs.
+        No eigenvalue differs from the exact one of the same place by more than this times the largest abs of the exact
+        ones.
         Proven, rounding to the dtype included.
     vector_bounds : float64 array, NumPy, shape (n,)
         The sine of the angle between each vector, before it is rounded to the dtype, and an exact one is at most this;
@@ -80,8 +80,8 @@ def eigh(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: Any =
     The library's own eigenvectors, in float64, are corrected by T. Ogita and K. Aishima, "Iterative refinement for
     symmetric eigenvalue decomposition", JJIAM 35 (2018): with G = I - X^H X and N = X^H (a X - X D), X becomes
     X (I + G / 2 + K), K_ij = (N + N^H)_ij / (2 (d_j - d_i)), or 0 where eigenvalues d_i and d_j are too close; each
-    step gains some 50 bits. Vectors of such a cluster are turned by the eigenvectors of its block, as in JJIAM 36
-    (2019), and I + K is made orthonormal.
+    step gains some 50 bits. Within such a cluster X is multiplied by the eigenvectors of the cluster's block of
+    X^H a X (JJIAM 36, 2019). Then I + K, with these, is made orthonormal.
     The bound rests on X^H a X = D + N - G D and the theorems of Weyl and Ostrowski (docs/linalg.md, L5).
 
     Examples
@@ -93,32 +93,30 @@ def eigh(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: Any =
     """
     (a,), formats = matrices(a=a)
     check_matrix("a", a, square=True)
-    target = factor_target(accuracy, dtype, formats)
+    target = factor_target(accuracy, dtype, formats, "of eigenvalues it is relative to the largest")
     if not a.size:
-        return Eigen(a.reshape(0), a, 0.0, np.zeros(0), 0)
+        values, vectors = empty((0,), part_of(target.dtype), a), empty(a.shape, target.dtype, a)
+        return Eigen(values, vectors, 0.0, np.zeros(0), 0)
     xp = array_library(a)
     a = hermitian(a, xp.tri(a.shape[0]))
-    top = tops(a, 0).max()
-    top, none = (0 if top == ZERO else int(top)), np.zeros(a.shape[0], np.int64)
-    found = _Decomposition(scaled(a, none - top, none))
+    highest, zeros = tops(a, 0).max(), np.zeros(a.shape[0], np.int64)
+    top = 0 if highest == ZERO else int(highest)
+    found = _Decomposition(scaled(a, zeros - top, zeros))
     while not found.bound <= target.tolerance:
         if found.steps == MOST_STEPS or (found.steps > 3 and not found.bound < found.before / 2):
             raise np.linalg.LinAlgError("a: corrections of its eigenvectors do not converge")
         found.correct(target.tolerance)
-    values = found.values.ldexp(xp.asarray(none + top))
+    values = found.values.ldexp(xp.asarray(zeros + top))
     real = part_of(target.dtype)
     if is_multiprecision(target.dtype):
         bits = precision_of(target.dtype)
         result, vectors = values.round_to(bits), found.vectors.round_to(bits)
-        unit = 2.0**-bits
     else:
-        result, vectors = values.astype(real), found.vectors.astype(target.dtype)
-        if not bool(xp.isfinite(result).all()):
-            raise OverflowError(f"a: an eigenvalue is too large for {real}; ask for dtype='mp'")
-        unit = 2.0 ** -precision_of(real)
-    # An eigenvalue that becomes subnormal may lose more than the unit roundoff.
-    lost = on_host(magnitudes((values - mparray(result)).ldexp(xp.asarray(none - top)))).max() / found.largest
-    return Eigen(result, vectors, found.bound * (1 + 2 * unit) + lost, found.vector_bounds(), found.steps)
+        result, vectors = in_format(values, real), found.vectors.astype(target.dtype)
+    lost = on_host(magnitudes((values - mparray(result)).ldexp(xp.asarray(zeros - top)))).max() / found.largest
+    # Both are relative to a value that may be larger than the largest exact one, by no more than the bound.
+    bound = float((found.bound + lost) / (1 - min(found.bound, 0.5)) * (1 + 2.0**-40))
+    return Eigen(result, vectors, bound, found.vector_bounds(), found.steps)
 
 
 class _Decomposition:
@@ -149,13 +147,16 @@ class _Decomposition:
         fine = min(tolerance / (8 * columns_x * norm_x * (norm_a / self.largest + 5)), 2.0**-8)
         words = tuple(xp.diag(each) for each in self.values.words(2 + ceil(-log2(fine) / 53)))
         scaled_x = matmul(x, mparray(words), accuracy=to(fine), dtype="mp")
-        self._rest = gemm(-1, a, x, 1, scaled_x, accuracy=to(fine), dtype="mp")  # X D - A X
+        self._rest = gemm(1, a, x, -1, scaled_x, accuracy=to(fine), dtype="mp")  # P = A X - X D of L5
         self._gram = gemm(-1, adjoint(x), x, 1, xp.eye(n), accuracy=to(fine), dtype="mp")
+        # The products' errors, and what the words leave out of D.
         of_rest = fine * (norm_a * norm_x + 3 * norm_x * self.largest)
         of_gram = fine * (columns_x * norm_x + 1)
         self._norm_rest, self._norm_gram = row_norm(self._rest) + of_rest, row_norm(self._gram) + of_gram
-        self._column_errors = on_host(xp.sqrt((magnitudes(self._rest) ** 2).sum(axis=0))) * (1 + 2.0**-40)
-        self._column_errors += of_rest * n**0.5
+        sizes = magnitudes(self._rest)
+        unit = float(sizes.max()) + LEAST  # squares of small numbers underflow
+        norms = unit * on_host(xp.sqrt(((sizes / unit) ** 2).sum(axis=0))) * (1 + 2.0**-40)
+        self._column_errors = norms + of_rest * n**0.5 + n * LEAST
         self.before = self.bound
         if self._norm_gram < 0.5:
             missed = columns_x * self._norm_rest + 2 * self._norm_gram * self.largest
@@ -170,7 +171,8 @@ class _Decomposition:
         gaps = np.full(n, np.inf)
         if n > 1:
             between = on_host((self.values[1:] - self.values[:-1]).astype("float64"))
-            gaps[1:], gaps[:-1] = between, np.minimum(gaps[:-1], between)
+            gaps[1:] = between  # to the next lower one
+            gaps[:-1] = np.minimum(gaps[:-1], between)
         gaps = gaps * (1 - 2.0**-50) - self.bound * self.largest - LEAST
         return np.where(gaps > 0, self._column_errors / (gaps * (1 - self._norm_gram) ** 0.5) * (1 + 2.0**-40), np.inf)
 
@@ -179,13 +181,14 @@ class _Decomposition:
         xp, x = self._xp, self.vectors
         self.steps += 1
         gain = max(tolerance, 2.0 ** (-50 * (self.steps + 1)))
-        rest, gram = -rounded(self._rest), rounded(self._gram)
+        rest, gram = rounded(self._rest), rounded(self._gram)
         vectors = rounded(x)
         n = adjoint(vectors) @ rest
         gaps = (self.values[None, :] - self.values[:, None]).astype("float64")
         # Eigenvalues whose distance is not well above what couples them form clusters.
         close = abs(gaps) <= 32 * (abs(n).max() + abs(gram).max() * self.largest)
         turns = xp.where(close, 0.0, (n + adjoint(n)) / (2 * xp.where(close, 1.0, gaps)))
+        # The Rayleigh quotients of the vectors, less the eigenvalues so far.
         shift = xp.diagonal(n).real / (1 - xp.diagonal(gram).real)
         turned = xp.eye(len(n), dtype=n.dtype)
         for first, last in _clusters(on_host(close)):

@@ -2,7 +2,8 @@
 
 A correction is computed natively from the residual A - L U, which is a product of this library. For triangular L and U,
 with F = inv(L) (A - L U) inv(U), it adds L lower(F) and upper(F) U; their product then differs from A by terms of
-second order.
+second order. For A = Q R, with E = (A - Q R) inv(R) and K = Q^H E, it adds E - Q Y and Y R, Y upper triangular with
+Y + Y^H = K + K^H - (I - Q^H Q).
 """
 
 from __future__ import annotations
@@ -21,12 +22,16 @@ from ozaki.interchange.calls import any_arrays
 from ozaki.linalg._arrays import adjoint, array_library, masked, rounded
 from ozaki.linalg._inverses import to
 from ozaki.linalg._matrices import check_matrix, matrices
+from ozaki.linalg._scaling import scaled, tops_or_zero
+from ozaki.linalg._solution import empty, in_format
 from ozaki.linalg._targets import Target, target_of
 from ozaki.linalg._upper import least_magnitudes, magnitudes
 from ozaki.multiprecision.objects import mparray
 
 MOST_STEPS = 60
 """The most corrections: one that gains no bit ends the iteration earlier."""
+
+_NOT_CONVERGING = "a: too ill-conditioned for this accuracy; corrections do not converge"
 
 
 class Cholesky(NamedTuple):
@@ -105,20 +110,23 @@ def cholesky(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: A
     check_matrix("a", a, square=True)
     target = factor_target(accuracy, dtype, formats)
     if not a.size:
-        return Cholesky(a, 0.0, 0)
+        return Cholesky(empty(a.shape, target.dtype, a), 0.0, 0)
     xp = array_library(a)
-    lower = xp.tri(a.shape[0])
+    lower, half = xp.tri(a.shape[0]), xp.eye(a.shape[0]) / 2
     a = hermitian(a, lower)
-    first = native(xp.linalg.cholesky, rounded(a), "not positive definite")
+    scales = -(tops_or_zero(masked(a, xp.eye(a.shape[0])), 0) // 2)  # the diagonal of a becomes about 1
+    unit = scaled(a, scales, scales)
+    first = native(xp.linalg.cholesky, rounded(unit), "not positive definite")
 
-    def correction(factors: tuple[Any, ...], rest: Any) -> tuple[Any, ...]:
+    def correction(factors: tuple[Any, ...], rests: list[Any]) -> tuple[Any, ...]:
         left = rounded(factors[0])
         inverse = xp.linalg.inv(left)
+        (rest,) = rests
         f = inverse @ rest @ adjoint(inverse)
-        return (left @ (f * (lower - xp.eye(len(f)) / 2)),)
+        return (left @ (f * (lower - 2 * half) + (f * half).real),)
 
     factors, bound, steps = corrected(
-        target, (first,), lambda x: [(a, x[0], adjoint(x[0]))], lambda x, rests: correction(x, rests[0])
+        target, (first,), lambda x: [(unit, x[0], adjoint(x[0]))], correction, (xp.asarray(-scales)[:, None],)
     )
     return Cholesky(factors[0], bound, steps)
 
@@ -161,8 +169,10 @@ def qr(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: Any = N
         raise ValueError(f"a: shape {tuple(a.shape)}; expected at least as many rows as columns")
     target = factor_target(accuracy, dtype, formats)
     if not a.size:
-        return QR(a, a[: a.shape[1]], 0.0, 0)
+        return QR(empty(a.shape, target.dtype, a), empty((a.shape[1],) * 2, target.dtype, a), 0.0, 0)
     xp = array_library(a)
+    scales = -tops_or_zero(a, 0)
+    unit = scaled(a, np.zeros(a.shape[0], np.int64), scales)
     eye = xp.eye(a.shape[1])
     upper = adjoint(xp.tri(a.shape[1])) - eye / 2
 
@@ -174,16 +184,29 @@ def qr(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: Any = N
         y = (k + adjoint(k) - of_eye) * upper  # y + y^H = k + k^H - (I - q^H q)
         return change - q @ y, y @ r
 
-    first = native(lambda x: tuple(xp.linalg.qr(x)), rounded(a), "of dependent columns")
+    first = native(lambda x: tuple(xp.linalg.qr(x)), rounded(unit), "of dependent columns")
     factors, bound, steps = corrected(
-        target, first, lambda x: [(a, x[0], x[1]), (eye, adjoint(x[0]), x[0])], correction
+        target,
+        first,
+        lambda x: [(unit, x[0], x[1]), (eye, adjoint(x[0]), x[0])],
+        correction,
+        (xp.zeros(1, int), xp.asarray(-scales)),
     )
     return QR(factors[0], factors[1], bound, steps)
 
 
-def factor_target(accuracy: Any, dtype: Any, formats: list[str]) -> Target:
+def factor_target(
+    accuracy: Any, dtype: Any, formats: list[str], measure: str = "of factors it is componentwise"
+) -> Target:
+    """The target of functions whose errors have one measure.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If the accuracy or the dtype cannot be had.
+    """
     if isinstance(accuracy, Accuracy):
-        raise ValueError("accuracy: an Accuracy; expected a name, bits or a tolerance (of factors it is componentwise)")
+        raise ValueError(f"accuracy: an Accuracy; expected a name, bits or a tolerance ({measure})")
     return target_of(accuracy, dtype, formats)
 
 
@@ -197,12 +220,11 @@ def native(factorise: Callable[[Any], Any], a: Any, why: str) -> Any:
     """
     try:
         found = factorise(a)
+        if all(bool(array_library(x).isfinite(x).all()) for x in (found if isinstance(found, tuple) else (found,))):
+            return found
     except np.linalg.LinAlgError:
-        raise np.linalg.LinAlgError(f"a: {why}, or too ill-conditioned for float64 to tell") from None
-    for each in found if isinstance(found, tuple) else (found,):
-        if not bool(array_library(each).isfinite(each).all()):
-            raise np.linalg.LinAlgError(f"a: {why}, or too ill-conditioned for float64 to tell")
-    return found
+        pass
+    raise np.linalg.LinAlgError(f"a: {why}, or too ill-conditioned for float64 to tell")
 
 
 def hermitian(a: Any, lower: Any) -> Any:
@@ -217,44 +239,60 @@ def corrected(
     factors: tuple[Any, ...],
     products: Callable[[tuple[Any, ...]], list[tuple[Any, Any, Any]]],
     correction: Callable[[tuple[Any, ...], list[Any]], tuple[Any, ...]],
+    powers: tuple[Any, ...],
 ) -> tuple[tuple[Any, ...], float, int]:
     """Correct factors until their products are what they should be, and round them.
 
     `products` returns triples (wanted, x, y), where x y should be `wanted`; `correction` takes the residuals
-    wanted - x y in float64 and returns what is added to each factor.
+    wanted - x y in float64 and returns what is added to each factor. In the end factors are multiplied by 2**powers,
+    since they are those of a scaled matrix; the bound does not depend on that.
 
     Raises
     ------
     numpy.linalg.LinAlgError
         If a correction gains nothing.
+    OverflowError
+        If an element is too large for the dtype.
     """
     bits = ceil(-log2(target.tolerance)) + 8
     found = tuple(mparray(x) for x in factors)
-    reached = inf
-    for steps in range(MOST_STEPS):
+    reached, steps = inf, 0
+    while True:
         rests = [_residual(*each, target.tolerance / 16) for each in products(found)]
-        before, reached = reached, max(_ratio(*each) for each in rests)
+        before, reached = reached, max(_product_ratio(*each) for each in rests)
         if reached <= target.tolerance:
             break
         # The first corrections may add terms of second order to residuals of few roundings.
-        if steps > 2 and not reached < before / 2:
-            raise np.linalg.LinAlgError("a: too ill-conditioned for this accuracy; corrections do not converge")
-        changes = correction(found, [rounded(rest) for rest, *_ in rests])
+        if steps == MOST_STEPS or (steps > 2 and not reached < before / 2):
+            raise np.linalg.LinAlgError(_NOT_CONVERGING)
+        try:
+            changes = correction(found, [rounded(rest) for rest, *_ in rests])
+        except np.linalg.LinAlgError:  # a native inverse of a singular factor
+            raise np.linalg.LinAlgError(_NOT_CONVERGING) from None
+        if not all(bool(array_library(change).isfinite(change).all()) for change in changes):
+            raise np.linalg.LinAlgError(_NOT_CONVERGING)
         found = tuple((x + mparray(change)).round_to(bits) for x, change in zip(found, changes, strict=True))
+        steps += 1
+    found = tuple(x.ldexp(by) for x, by in zip(found, powers, strict=True))
     if is_multiprecision(target.dtype):
         result = tuple(x.round_to(precision_of(target.dtype)) for x in found)
     else:
-        result = tuple(x.astype(target.dtype) for x in found)
-    return result, max(_ratio(*_residual(*each, target.tolerance / 16)) for each in products(result)), steps
+        result = tuple(in_format(x, target.dtype) for x in found)
+    kept = tuple(mparray(x).ldexp(-by) for x, by in zip(result, powers, strict=True))
+    bound = max(_product_ratio(*_residual(*each, target.tolerance / 16)) for each in products(kept))
+    return result, bound, steps
 
 
 def _residual(wanted: Any, x: Any, y: Any, tolerance: float) -> tuple[Any, Any, Any, Any, float]:
-    """wanted - x y with an error of the tolerance, relative to abs(wanted) + abs(x) abs(y); and what `_ratio` takes."""
+    """What `_product_ratio` takes: wanted - x y, with an error of the tolerance times abs(wanted) + abs(x) abs(y)."""
     return gemm(-1, x, y, 1, wanted, accuracy=to(tolerance), dtype="mp"), wanted, x, y, min(tolerance, 2.0**-8)
 
 
-def _ratio(rest: Any, wanted: Any, x: Any, y: Any, tolerance: float) -> float:
-    """The largest abs(wanted - x y)_ij / (abs(x) abs(y))_ij, rounded up."""
+def _product_ratio(rest: Any, wanted: Any, x: Any, y: Any, tolerance: float) -> float:
+    """The largest abs(wanted - x y)_ij / (abs(x) abs(y))_ij, rounded up.
+
+    `size` is a lower bound of abs(x) abs(y). It may stand in the error, too: (rest + t (w + s)) / s falls with s.
+    """
     size = (least_magnitudes(x) @ least_magnitudes(y)) * (1 - 2 * (x.shape[1] + 8) * 2.0**-53)
     missed = magnitudes(rest) + tolerance * (magnitudes(wanted) + size) * (1 + 2.0**-40)
     found = array_library(size).where(missed > 0, missed / size, 0.0)

@@ -27,12 +27,12 @@ LARGEST = 2.0**300
 """The largest condition number: what is above counts as singular."""
 
 _INVERSES = 10
-"""The most inverses that are multiplied: each takes off 30 bits of the condition number, or more."""
+"""The most inverses that are multiplied: each divides the condition number of R A by 2**30 or more."""
 
 _SINGULAR = f"a: singular, or its condition number is above 2^{log2(LARGEST):.0f}"
 
-CONTRACTION = 0.25
-"""The largest norm of a residual I - R A with which R is taken as an inverse of A."""
+CONTRACTION = 2.0**-10
+"""The largest norm of a residual I - R A with which R is taken as an inverse of A: a step gains ten bits at least."""
 
 
 def to(tolerance: float) -> Accuracy:
@@ -41,13 +41,18 @@ def to(tolerance: float) -> Accuracy:
 
 
 def tolerance_for(allowed: Any, terms: Any) -> float:
-    """The tolerance with which a product's error is at most `allowed` in columns where its terms have sums `terms`.
+    """The largest tolerance, at most 2**-8, with which a product adds no more than `allowed` to a column.
 
-    It is 0, which asks for every bit, where nothing is allowed: of a solution that is zero so far, as that of least
-    squares is for a right-hand side that is orthogonal to the matrix.
+    `terms` are sums of the abs of the product's terms, the largest of each column. The tolerance is 0, which asks for
+    every bit, where a column allows nothing.
     """
     live = terms > 0
     return min(float((allowed[live] / terms[live]).min()) if live.any() else 1.0, 2.0**-8)
+
+
+def errors_of(tolerance: float, terms: Any) -> Any:
+    """The largest errors of a product with that tolerance; zeros of an exact one, however large its terms are."""
+    return tolerance * terms if tolerance else np.zeros_like(terms)
 
 
 @dataclass(frozen=True)
@@ -69,12 +74,12 @@ class LeftInverse:
 
     @property
     def norm(self) -> float:
-        """How many times larger than an error in the residual the error may be that it makes in the correction."""
+        """An error e in the residual changes the correction by no more than this times e."""
         return self.norm_r
 
     @property
     def excess(self) -> float:
-        """How many times larger than an error in x the bound of the next correction may be, before it contracts."""
+        """If x is off by e, the next correction leaves no more than the contraction times this times e."""
         return 1.0
 
     def correction(self, rest: Any, error: Bounds, allowed: Bounds) -> tuple[Any, Bounds]:
@@ -88,7 +93,7 @@ class LeftInverse:
         sizes = column_sizes(rest)
         tolerance = tolerance_for(allowed, self.norm_r * sizes)
         d = matmul(self.r, rest, accuracy=to(tolerance), dtype="mp")
-        error = self.norm_r * (error + tolerance * sizes)
+        error = self.norm_r * (error + errors_of(tolerance, sizes))
         return d, (self.contraction * column_sizes(d) + error) / (1 - self.contraction)
 
 
@@ -129,7 +134,7 @@ class LeastSquaresInverse:
         sizes = column_sizes(u)
         tolerance = tolerance_for(allowed, self.norm_s * sizes)
         d = matmul(self.s, u, accuracy=to(tolerance), dtype="mp")
-        spread = (self.contraction * sizes + error) / (1 - self.contraction) + tolerance * sizes
+        spread = (self.contraction * sizes + error) / (1 - self.contraction) + errors_of(tolerance, sizes)
         return d, self.norm_s * spread
 
     @staticmethod
@@ -137,7 +142,7 @@ class LeastSquaresInverse:
         """The product x y, and the largest error of each column, where that of y is `error`."""
         sizes = column_sizes(y)
         tolerance = tolerance_for(allowed, norm * sizes)
-        return matmul(x, y, accuracy=to(tolerance), dtype="mp"), norm * (error + tolerance * sizes)
+        return matmul(x, y, accuracy=to(tolerance), dtype="mp"), norm * (error + errors_of(tolerance, sizes))
 
 
 def left_inverse(a: Any) -> LeftInverse:

@@ -13,7 +13,8 @@ from ozaki.interchange.calls import any_arrays
 from ozaki.linalg._arrays import array_library, rounded
 from ozaki.linalg._factors import corrected, factor_target, native
 from ozaki.linalg._matrices import check_matrix, matrices
-from ozaki.linalg._solution import Solution
+from ozaki.linalg._scaling import scaled, tops_or_zero
+from ozaki.linalg._solution import Solution, empty
 from ozaki.linalg._solving import System
 from ozaki.linalg._targets import target_of
 
@@ -82,14 +83,17 @@ def lu_factor(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: 
     target = factor_target(accuracy, dtype, formats)
     xp = array_library(a)
     if not a.size:
-        return LU(xp.zeros(0, int), a, a, 0.0, 0, System(a, formats))
-    system = System(a, formats)
-    packed, exchanges = native(_factors, rounded(a), "singular")
+        none = empty(a.shape, target.dtype, a)
+        return LU(xp.zeros(0, int), none, none, 0.0, 0, System(a, formats))
+    system = System(a.copy(), formats)  # whose inverse is found later, when the caller may have changed a
+    scales = -tops_or_zero(a, 0)
+    unit = scaled(a, np.zeros_like(scales), scales)
+    packed, exchanges = native(_factors, rounded(unit), "singular")
     p = list(range(a.shape[0]))
     for i, j in enumerate(exchanges.tolist()):
         p[i], p[j] = p[j], p[i]
     order = xp.asarray(p)
-    a, eye = a[order], xp.eye(a.shape[0])
+    unit, eye = unit[order], xp.eye(a.shape[0])
     strict = xp.tri(a.shape[0], k=-1)
 
     def correction(factors: tuple[Any, ...], rests: list[Any]) -> tuple[Any, ...]:
@@ -98,7 +102,8 @@ def lu_factor(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: 
         return left @ (f * strict), (f * (1 - strict)) @ right
 
     first = packed * strict + eye, packed * (1 - strict)
-    factors, bound, steps = corrected(target, first, lambda x: [(a, x[0], x[1])], correction)
+    powers = xp.zeros(1, int), xp.asarray(-scales)
+    factors, bound, steps = corrected(target, first, lambda x: [(unit, x[0], x[1])], correction, powers)
     return LU(order, factors[0], factors[1], bound, steps, system)
 
 

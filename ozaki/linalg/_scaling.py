@@ -18,7 +18,7 @@ ZERO = np.iinfo(np.int64).min
 
 
 def tops(x: Any, axis: int) -> Exponents:
-    """Along an axis of a matrix, the exponent e of the largest part of an element: below 2**e; ZERO where all are 0."""
+    """Along an axis of a matrix, the exponent e of the largest part of an element: below 2**e. ZERO where all are 0."""
     xp = array_library(x)
     if isinstance(x, Numbers):
         exponents, nonzero = x.exponents, x.signs != 0
@@ -32,6 +32,13 @@ def tops(x: Any, axis: int) -> Exponents:
         return np.full(found.shape[1 - axis], ZERO)
     top: Exponents = on_host(found.max(axis=axis))
     return top
+
+
+def tops_or_zero(x: Any, axis: int) -> Exponents:
+    """As `tops`, but 0 where all elements are 0."""
+    found = tops(x, axis)
+    found[found == ZERO] = 0
+    return found
 
 
 def scaled(x: Any, rows: Exponents, columns: Exponents) -> Any:

@@ -19,6 +19,14 @@ _ROUNDINGS = 2.0**-40
 """More than all roundings of float64 in a bound make up, relative to it."""
 
 
+_UNREACHED = {
+    "relative": "accuracy: an element of the solution is zero, or too small to be told from it; ask for "
+    "Accuracy('normwise', tolerance)",
+    "normwise": "accuracy: out of reach, since elements of the solution have sizes that are too far apart; scale the "
+    "columns of a",
+}
+
+
 class Solution(NamedTuple):
     """A solution, and what is proven of it.
 
@@ -28,7 +36,7 @@ class Solution(NamedTuple):
     error_bound : float
         No element differs from the exact solution by more than this times the largest element of its column
         ("normwise", the default), or times itself ("relative"). Proven for these operands, rounding to the dtype of x
-        included.
+        included; inf if that makes a whole column, or, of "relative", an element, underflow to zero.
     iterations : int
         Corrections of the first solution, or steps of an iteration.
     """
@@ -59,7 +67,7 @@ class Iteration(Protocol):
         ...
 
 
-def solution(iteration: Any, rows: Exponents, columns: Exponents, target: Target) -> Solution:
+def solution(iteration: Iteration, rows: Exponents, columns: Exponents, target: Target) -> Solution:
     """Iterate until x, its rows times 2**rows and its columns times 2**columns, meets the target; round it.
 
     Raises
@@ -85,20 +93,36 @@ def solution(iteration: Any, rows: Exponents, columns: Exponents, target: Target
             break
         goal *= target.tolerance / (2 * reached) if isfinite(reached) else 2.0**-60
         if goal < SMALLEST:
-            raise ValueError(
-                "accuracy: an element of the solution is zero, or too small to be told from it; ask for "
-                "Accuracy('normwise', tolerance)"
-            )
+            raise ValueError(_UNREACHED[target.measure])
     if is_multiprecision(target.dtype):
         found = x.round_to(precision_of(target.dtype))
         kept = found
     else:
-        found = x.astype(target.dtype)
-        if not bool(xp.isfinite(found).all()):
-            raise OverflowError(f"x: an element is too large for {target.dtype}; ask for dtype='mp'")
+        found = in_format(x, target.dtype)
         kept = mparray(found)
     rounding = magnitudes((x - kept).ldexp(-top))
     return Solution(found, _ratio(kept, errors + rounding, top, target.measure), iteration.steps)
+
+
+def in_format(x: Any, dtype: str) -> Any:
+    """Multiprecision numbers rounded to a format of the hardware.
+
+    Raises
+    ------
+    OverflowError
+        If one is too large for it.
+    """
+    found = x.astype(dtype)
+    if not bool(array_library(found).isfinite(found).all()):
+        raise OverflowError(f"dtype: an element of the result is too large for {dtype}; ask for dtype='mp'")
+    return found
+
+
+def empty(shape: tuple[int, ...], dtype: str, like: Any) -> Any:
+    """A result without elements, or with none that are not zero, in the library of `like`."""
+    wide = is_multiprecision(dtype)
+    x = array_library(like).zeros(shape, "float64" if wide else dtype)
+    return mparray(x) if wide else x
 
 
 def _ratio(x: Any, errors: Any, top: Any, measure: str) -> float:

@@ -8,16 +8,17 @@ from typing import Any
 import numpy as np
 
 from ozaki._accuracy import Accuracy
+from ozaki._api import matmul
 from ozaki._environment import default_environment
 from ozaki.interchange.calls import any_arrays
-from ozaki.linalg._arrays import array_library
-from ozaki.linalg._inverses import LeftInverse, least_squares_inverse, left_inverse
+from ozaki.linalg._arrays import adjoint, array_library, masked
+from ozaki.linalg._inverses import LeftInverse, least_squares_inverse, left_inverse, to
 from ozaki.linalg._matrices import as_columns, check_matrix, matrices
 from ozaki.linalg._refinement import Inversion, Refinement
-from ozaki.linalg._scaling import ZERO, Exponents, scaled, tops
-from ozaki.linalg._solution import Solution, solution
+from ozaki.linalg._scaling import ZERO, Exponents, scaled, tops, tops_or_zero
+from ozaki.linalg._solution import Solution, empty, solution
 from ozaki.linalg._targets import Target, target_of
-from ozaki.multiprecision.objects import mparray
+from ozaki.linalg._upper import column_norm, column_sizes
 
 
 @any_arrays("a", "b")
@@ -117,7 +118,7 @@ def inv(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: Any = 
     check_matrix("a", a, square=True)
     target = target_of(accuracy, dtype, formats)
     if not a.size:
-        return _empty(a, a.shape, target.dtype)
+        return Solution(empty(a.shape, target.dtype, a), 0.0, 0)
     row_scales, column_scales, unit = _equilibrated(a)
     return solution(Inversion(left_inverse(unit)), column_scales, row_scales, target)
 
@@ -143,7 +144,8 @@ def lstsq(a: Any, b: Any, *, accuracy: Accuracy | str | float | None = None, dty
     Raises
     ------
     numpy.linalg.LinAlgError
-        If the columns of a are dependent, or its condition number is above 2^300, columns scaled.
+        If the columns of a are dependent, its condition number is above 2^300, columns scaled, or it is too
+        ill-conditioned for so many bits.
     ValueError, TypeError, OverflowError
         As in `solve`.
 
@@ -165,16 +167,18 @@ def lstsq(a: Any, b: Any, *, accuracy: Accuracy | str | float | None = None, dty
     check_matrix("a", a)
     if a.shape[0] < a.shape[1]:
         raise ValueError(f"a: shape {tuple(a.shape)}; expected at least as many rows as columns")
-    columns = as_columns("b", b, a.shape[0])
+    given = columns = as_columns("b", b, a.shape[0])
     target = target_of(accuracy, dtype, formats)
     shape = (a.shape[1], *b.shape[1:])
     if not a.shape[1] or not columns.shape[1]:
-        return _empty(columns, shape, target.dtype)
-    column_scales = -_nonzero_tops(a, 0, "column")
-    # One power of two for all rows: other weights would be another problem.
-    unit = scaled(a, np.zeros(a.shape[0], np.int64), column_scales)
-    sizes = _tops_or_zero(columns)
-    refinement = Refinement(least_squares_inverse(unit), scaled(columns, np.zeros(a.shape[0], np.int64), -sizes))
+        return Solution(empty(shape, target.dtype, a), 0.0, 0)
+    column_scales, no_rows = -_nonzero_tops(a, 0, "column"), np.zeros(a.shape[0], np.int64)
+    unit = scaled(a, no_rows, column_scales)  # rows are left: other weights would be another problem
+    inverse = least_squares_inverse(unit)
+    columns = scaled(columns, no_rows, -tops_or_zero(columns, 0))
+    columns, sizes = _sizes_of_solutions(unit, columns)
+    refinement = Refinement(inverse, scaled(columns, no_rows, -sizes))
+    sizes = sizes + tops_or_zero(given, 0)
     found = solution(refinement, column_scales, sizes, target)
     return found._replace(x=found.x.reshape(shape))
 
@@ -196,13 +200,16 @@ class System:
         rows, columns, unit = _equilibrated(self._a)
         return rows, columns, left_inverse(unit)
 
+    def __repr__(self) -> str:
+        return f"System({self._a.shape[0]} equations)"
+
     def solve(self, b: Any, target: Target) -> Solution:
         """The solution for right-hand sides of shape (n,) or (n, columns)."""
         given = as_columns("b", b, self._a.shape[0])
         if not given.size:
-            return _empty(given, b.shape, target.dtype)
+            return Solution(empty(b.shape, target.dtype, b), 0.0, 0)
         rows, columns, inverse = self._scales_and_inverse
-        sizes = _tops_or_zero(scaled(given, rows, np.zeros(given.shape[1], np.int64)))
+        sizes = tops_or_zero(scaled(given, rows, np.zeros(given.shape[1], np.int64)), 0)
         found = solution(Refinement(inverse, scaled(given, rows, -sizes)), columns, sizes, target)
         return found._replace(x=found.x.reshape(b.shape))
 
@@ -222,13 +229,17 @@ def _nonzero_tops(a: Any, axis: int, what: str) -> Exponents:
     return found
 
 
-def _tops_or_zero(b: Any) -> Exponents:
-    found = tops(b, 0)
-    found[found == ZERO] = 0
-    return found
+def _sizes_of_solutions(a: Any, b: Any) -> tuple[Any, Exponents]:
+    """The right-hand sides b of a least squares problem, and exponents of the size of a^H b, which solutions have.
 
-
-def _empty(like: Any, shape: tuple[int, ...], dtype: str) -> Solution:
-    """A solution without elements, or of zero columns."""
-    x = array_library(like).zeros(shape, "float64" if dtype.startswith("mp") else dtype)
-    return Solution(mparray(x) if dtype.startswith("mp") else x, 0.0, 0)
+    A solution may be much smaller than b. Where it is zero, since b is orthogonal to all columns of a, b becomes zero:
+    no correction would come near to that, relative to its size.
+    """
+    bits, columns = 60, b.shape[1]
+    products = matmul(adjoint(a), b, accuracy=to(2.0**-bits), dtype="mp")
+    unclear = column_sizes(products) <= 2.0 ** (10 - bits) * column_norm(a) * column_sizes(b)
+    if not unclear.any():
+        return b, tops_or_zero(products, 0)
+    products = matmul(adjoint(a), b, accuracy="exact", dtype="mp")
+    kept = np.broadcast_to(column_sizes(products) > 0, (b.shape[0], columns)).astype(np.int8)
+    return masked(b, array_library(b).asarray(kept)), tops_or_zero(products, 0)

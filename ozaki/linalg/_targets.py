@@ -51,6 +51,8 @@ def target_of(accuracy: Accuracy | str | float | None, dtype: Any, operands: lis
         measure = "relative" if accuracy.measure == "relative" else "normwise"
     found = result_format(asked, operands, named)
     tolerance = 2.0 ** -precision_of(found) if named is None else named.tolerance
+    if named is None and tolerance < SMALLEST:
+        raise ValueError(f"accuracy: none named, and the result has {precision_of(found)} bits; name at most 900 bits")
     if tolerance < SMALLEST or (named is not None and named.exponent):
         raise ValueError(f"accuracy: below 2^{log2(SMALLEST):.0f}; expected at most {-log2(SMALLEST):.0f} bits")
     if is_multiprecision(found) and asked in (None, "mp"):

@@ -14,7 +14,7 @@ from ozaki.linalg._arrays import on_host
 from ozaki.multiprecision.numbers import Numbers
 
 LEAST = 2.0**-1000
-"""Added to bounds whose terms may have underflowed; accuracies end far above it."""
+"""Added to bounds whose terms may have underflowed. Operands and solutions are scaled so that it is far below them."""
 
 
 def magnitudes(x: Any) -> Any:
@@ -23,6 +23,8 @@ def magnitudes(x: Any) -> Any:
     if isinstance(x, Numbers):
         nonzero = nonzero.any(axis=-1) if x.is_complex else nonzero
         x = x.astype("complex128" if x.is_complex else "float64")  # type: ignore[attr-defined]
+    elif x.dtype.kind == "c":
+        x = x.astype(np.complex128)  # the modulus of a complex64 number would be rounded to float32
     # A modulus, and a number that was rounded to float64, may be too small by a few units of the last place.
     return (abs(x).astype(np.float64) * (1 + 2.0**-48) + LEAST) * nonzero
 
