@@ -111,7 +111,8 @@ class Report:
         same = "same bits on every backend" if self.reproducible else "bits may differ between backends"
         lines.append(f"workspace {_bytes(self.workspace_bytes)}, {same}")
         if self.nonfinite:
-            lines.append(f"{self.nonfinite} rows or columns with NaN or Inf: their entries follow IEEE 754, no bound")
+            of_what = "1 row or column" if self.nonfinite == 1 else f"{self.nonfinite} rows or columns"
+            lines.append(f"{of_what} with NaN or Inf: entries there follow IEEE 754, no bound")
         if self.underflows:
             lines.append(f"{self.underflows} elements lose bits by underflow; the bound counts them")
         return "\n".join(lines)

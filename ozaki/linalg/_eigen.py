@@ -16,7 +16,7 @@ from ozaki._formats import is_multiprecision, part_of, precision_of
 from ozaki.interchange.calls import any_arrays
 from ozaki.linalg._arrays import adjoint, array_library, on_host, rounded
 from ozaki.linalg._factors import MOST_STEPS, factor_target, hermitian, native
-from ozaki.linalg._inverses import to
+from ozaki.linalg._inverses import componentwise
 from ozaki.linalg._matrices import check_matrix, matrices
 from ozaki.linalg._scaling import ZERO, scaled, tops
 from ozaki.linalg._solution import empty, in_format
@@ -146,9 +146,9 @@ class _Decomposition:
         # Errors of products come into the bound this many times.
         fine = min(tolerance / (8 * columns_x * norm_x * (norm_a / self.largest + 5)), 2.0**-8)
         words = tuple(xp.diag(each) for each in self.values.words(2 + ceil(-log2(fine) / 53)))
-        scaled_x = matmul(x, mparray(words), accuracy=to(fine), dtype="mp")
-        self._rest = gemm(1, a, x, -1, scaled_x, accuracy=to(fine), dtype="mp")  # P = A X - X D of L5
-        self._gram = gemm(-1, adjoint(x), x, 1, xp.eye(n), accuracy=to(fine), dtype="mp")
+        scaled_x = matmul(x, mparray(words), accuracy=componentwise(fine), dtype="mp")
+        self._rest = gemm(1, a, x, -1, scaled_x, accuracy=componentwise(fine), dtype="mp")  # P = A X - X D of L5
+        self._gram = gemm(-1, adjoint(x), x, 1, xp.eye(n), accuracy=componentwise(fine), dtype="mp")
         # The products' errors, and what the words leave out of D.
         of_rest = fine * (norm_a * norm_x + 3 * norm_x * self.largest)
         of_gram = fine * (columns_x * norm_x + 1)
@@ -200,9 +200,9 @@ class _Decomposition:
             turned[part, part], turns[part, part] = turn, 0
             shift[part] = found - offsets
         bits = ceil(-log2(gain) + 2 * log2(len(n))) + 12
-        x = (x + matmul(x, mparray(gram / 2), accuracy=to(2.0**-bits), dtype="mp")).round_to(bits)
+        x = (x + matmul(x, mparray(gram / 2), accuracy=componentwise(2.0**-bits), dtype="mp")).round_to(bits)
         turned = _orthonormal((xp.eye(len(n)) + turns) @ turned, bits)
-        x = matmul(x, turned, accuracy=to(2.0**-bits), dtype="mp")
+        x = matmul(x, turned, accuracy=componentwise(2.0**-bits), dtype="mp")
         values = (self.values + mparray(shift)).round_to(bits)
         order = _order(values)
         self.vectors, self.values = x.round_to(bits)[:, order], values[order]
@@ -213,9 +213,9 @@ def _orthonormal(x: Any, bits: int) -> Any:
     """A matrix of orthonormal columns near x, whose columns are nearly so, in so many bits."""
     found, eye = mparray(x), array_library(x).eye(len(x))
     while True:
-        gram = gemm(-1, adjoint(found), found, 1, eye, accuracy=to(2.0**-bits), dtype="mp")
+        gram = gemm(-1, adjoint(found), found, 1, eye, accuracy=componentwise(2.0**-bits), dtype="mp")
         missing = row_norm(gram)
-        found = (found + matmul(found, gram, accuracy=to(2.0**-bits), dtype="mp").ldexp(-1)).round_to(bits)
+        found = (found + matmul(found, gram, accuracy=componentwise(2.0**-bits), dtype="mp").ldexp(-1)).round_to(bits)
         if not 2.0 ** (-bits / 2) < missing < 0.5:  # a step squares what is missing
             return found
 

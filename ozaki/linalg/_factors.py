@@ -20,7 +20,7 @@ from ozaki._environment import default_environment
 from ozaki._formats import is_multiprecision, precision_of
 from ozaki.interchange.calls import any_arrays
 from ozaki.linalg._arrays import adjoint, array_library, masked, rounded
-from ozaki.linalg._inverses import to
+from ozaki.linalg._inverses import componentwise
 from ozaki.linalg._matrices import check_matrix, matrices
 from ozaki.linalg._scaling import scaled, tops_or_zero
 from ozaki.linalg._solution import empty, in_format
@@ -285,7 +285,13 @@ def corrected(
 
 def _residual(wanted: Any, x: Any, y: Any, tolerance: float) -> tuple[Any, Any, Any, Any, float]:
     """What `_product_ratio` takes: wanted - x y, with an error of the tolerance times abs(wanted) + abs(x) abs(y)."""
-    return gemm(-1, x, y, 1, wanted, accuracy=to(tolerance), dtype="mp"), wanted, x, y, min(tolerance, 2.0**-8)
+    return (
+        gemm(-1, x, y, 1, wanted, accuracy=componentwise(tolerance), dtype="mp"),
+        wanted,
+        x,
+        y,
+        min(tolerance, 2.0**-8),
+    )
 
 
 def _product_ratio(rest: Any, wanted: Any, x: Any, y: Any, tolerance: float) -> float:

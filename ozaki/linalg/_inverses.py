@@ -35,7 +35,7 @@ CONTRACTION = 2.0**-10
 """The largest norm of a residual I - R A with which R is taken as an inverse of A: a step gains ten bits at least."""
 
 
-def to(tolerance: float) -> Accuracy:
+def componentwise(tolerance: float) -> Accuracy:
     """The componentwise accuracy of a product inside; no coarser than 2**-8, which is as cheap."""
     return Accuracy("componentwise", min(tolerance, 2.0**-8))
 
@@ -92,7 +92,7 @@ class LeftInverse:
         """
         sizes = column_sizes(rest)
         tolerance = tolerance_for(allowed, self.norm_r * sizes)
-        d = matmul(self.r, rest, accuracy=to(tolerance), dtype="mp")
+        d = matmul(self.r, rest, accuracy=componentwise(tolerance), dtype="mp")
         error = self.norm_r * (error + errors_of(tolerance, sizes))
         return d, (self.contraction * column_sizes(d) + error) / (1 - self.contraction)
 
@@ -133,7 +133,7 @@ class LeastSquaresInverse:
         u, error = self._times(adjoint(self.s), self.columns_s, w, error, allowed / self.norm_s)
         sizes = column_sizes(u)
         tolerance = tolerance_for(allowed, self.norm_s * sizes)
-        d = matmul(self.s, u, accuracy=to(tolerance), dtype="mp")
+        d = matmul(self.s, u, accuracy=componentwise(tolerance), dtype="mp")
         spread = (self.contraction * sizes + error) / (1 - self.contraction) + errors_of(tolerance, sizes)
         return d, self.norm_s * spread
 
@@ -142,7 +142,7 @@ class LeastSquaresInverse:
         """The product x y, and the largest error of each column, where that of y is `error`."""
         sizes = column_sizes(y)
         tolerance = tolerance_for(allowed, norm * sizes)
-        return matmul(x, y, accuracy=to(tolerance), dtype="mp"), norm * (error + errors_of(tolerance, sizes))
+        return matmul(x, y, accuracy=componentwise(tolerance), dtype="mp"), norm * (error + errors_of(tolerance, sizes))
 
 
 def left_inverse(a: Any) -> LeftInverse:
@@ -159,13 +159,15 @@ def left_inverse(a: Any) -> LeftInverse:
     for count in range(1, _INVERSES + 1):
         norm_r = row_norm(r)
         condition = _checked(norm_r * norm_a)
+        # A correction gains 26 bits, if no more are needed of this product; each takes a few slices.
         tolerance = min(2.0**-26 / condition, 2.0**-8)
-        residual = gemm(-1, r, a, 1, eye, accuracy=to(tolerance), dtype=dtype)
+        residual = gemm(-1, r, a, 1, eye, accuracy=componentwise(tolerance), dtype=dtype)
         contraction = row_norm(residual) * (1 + 2.0**-50) + 2 * tolerance * condition
         if contraction <= CONTRACTION:
             return LeftInverse(a, r, contraction, norm_a, norm_r)
-        product = matmul(r, a, accuracy=to(2.0**-60 / condition), dtype=dtype)
-        r = matmul(_inverse(product), r, accuracy=to(2.0 ** -(113 + 53 * count)), dtype="mp")
+        # Of R A as much as float64 holds; of the product of inverses all 53 bits of each, and some more.
+        product = matmul(r, a, accuracy=componentwise(2.0**-60 / condition), dtype=dtype)
+        r = matmul(_inverse(product), r, accuracy=componentwise(2.0 ** -(113 + 53 * count)), dtype="mp")
     raise np.linalg.LinAlgError(_SINGULAR)
 
 
@@ -184,18 +186,20 @@ def least_squares_inverse(a: Any) -> LeastSquaresInverse:
         norm_s, columns_s = row_norm(s), column_norm(s)
         condition = _checked(max(norm_a * norm_s, columns_a * columns_s))
         tolerance = min(2.0**-60 / condition, 2.0**-8)
-        w = matmul(a, s, accuracy=to(tolerance), dtype=dtype)
+        w = matmul(a, s, accuracy=componentwise(tolerance), dtype=dtype)
         norm_w, columns_w = row_norm(w), column_norm(w)
         # Row and column norms of what w differs from A S: the tolerance, and the rounding to float64.
         rows, columns = tolerance * norm_a * norm_s + 2.0**-52 * norm_w, tolerance * columns_a * columns_s
         columns += 2.0**-52 * columns_w
         fine = min(2.0**-26 / (columns_w * norm_w), 2.0**-8)
-        residual = gemm(-1, adjoint(w), w, 1, eye, accuracy=to(fine), dtype=dtype)
+        residual = gemm(-1, adjoint(w), w, 1, eye, accuracy=componentwise(fine), dtype=dtype)
         contraction = row_norm(residual) * (1 + 2.0**-50) + 2 * fine * columns_w * norm_w
         contraction += columns * norm_w + columns_w * rows + columns * rows
         if contraction <= CONTRACTION:
             return LeastSquaresInverse(a, s, contraction, norm_a, norm_s, columns_a, columns_s)
-        s = matmul(s, _inverse(xp.linalg.qr(w, mode="r")), accuracy=to(2.0 ** -(113 + 53 * count)), dtype="mp")
+        s = matmul(
+            s, _inverse(xp.linalg.qr(w, mode="r")), accuracy=componentwise(2.0 ** -(113 + 53 * count)), dtype="mp"
+        )
     raise np.linalg.LinAlgError(_SINGULAR)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from ozaki._api import gemm, matmul
 from ozaki.linalg._arrays import array_library
-from ozaki.linalg._inverses import Bounds, LeastSquaresInverse, LeftInverse, errors_of, to, tolerance_for
+from ozaki.linalg._inverses import Bounds, LeastSquaresInverse, LeftInverse, componentwise, errors_of, tolerance_for
 from ozaki.linalg._upper import LEAST, column_sizes, row_norm
 from ozaki.multiprecision.objects import mparray
 
@@ -55,7 +55,7 @@ class Refinement:
             sizes = column_sizes(self.x)
             terms = inverse.norm_a * sizes + self._b_sizes
             tolerance = tolerance_for(share * sizes / 8, inverse.norm * terms)
-            rest = gemm(-1, inverse.a, self.x, 1, self._b, accuracy=to(tolerance), dtype="mp")
+            rest = gemm(-1, inverse.a, self.x, 1, self._b, accuracy=componentwise(tolerance), dtype="mp")
             error = errors_of(tolerance, terms)
         d, errors = inverse.correction(rest, error, share * sizes / 8)
         bits = ceil(-log2(share)) + 8
@@ -92,12 +92,12 @@ class Inversion:
         a, norm_a, r = self._inverse.a, self._inverse.norm_a, self.x
         norm_r = row_norm(r)
         tolerance = min(added / (8 * norm_r * norm_a), 2.0**-8)
-        e = gemm(-1, r, a, 1, array_library(a).eye(a.shape[0]), accuracy=to(tolerance), dtype="mp")
+        e = gemm(-1, r, a, 1, array_library(a).eye(a.shape[0]), accuracy=componentwise(tolerance), dtype="mp")
         # tol (abs(R) abs(A) + I) bounds the error of e; the norms have a product of 3/4 at least.
         missed = 3 * tolerance * norm_r * norm_a
         contraction = row_norm(e) + missed
         d_tolerance = min(added / (8 * contraction * norm_r * norm_a), 2.0**-8)
-        d = matmul(e, r, accuracy=to(d_tolerance), dtype="mp")
+        d = matmul(e, r, accuracy=componentwise(d_tolerance), dtype="mp")
         bits = ceil(3 + log2(norm_r) + log2(norm_a) - log2(added)) + 1
         self.x = (r + d).round_to(bits)
         # With E = I - R A, e = E + F, and H what products and rounding add, the new residual is

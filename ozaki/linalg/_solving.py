@@ -12,7 +12,7 @@ from ozaki._api import matmul
 from ozaki._environment import default_environment
 from ozaki.interchange.calls import any_arrays
 from ozaki.linalg._arrays import adjoint, array_library, masked
-from ozaki.linalg._inverses import LeftInverse, least_squares_inverse, left_inverse, to
+from ozaki.linalg._inverses import LeftInverse, componentwise, least_squares_inverse, left_inverse
 from ozaki.linalg._matrices import as_columns, check_matrix, matrices
 from ozaki.linalg._refinement import Inversion, Refinement
 from ozaki.linalg._scaling import ZERO, Exponents, scaled, tops, tops_or_zero
@@ -236,7 +236,7 @@ def _sizes_of_solutions(a: Any, b: Any) -> tuple[Any, Exponents]:
     no correction would come near to that, relative to its size.
     """
     bits, columns = 60, b.shape[1]
-    products = matmul(adjoint(a), b, accuracy=to(2.0**-bits), dtype="mp")
+    products = matmul(adjoint(a), b, accuracy=componentwise(2.0**-bits), dtype="mp")
     unclear = column_sizes(products) <= 2.0 ** (10 - bits) * column_norm(a) * column_sizes(b)
     if not unclear.any():
         return b, tops_or_zero(products, 0)
