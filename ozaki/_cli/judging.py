@@ -18,6 +18,9 @@ from ozaki._formats import MOST_BITS, precision_of
 from ozaki._operands import Shapes, holds_complex, shapes
 from ozaki.reference._measures import largest_ratio, root_up
 
+_ANOTHER = -4.0
+"""Log2 of a componentwise error from which on a matrix is more likely another one than a bad product."""
+
 
 @dataclass(frozen=True)
 class Met:
@@ -68,8 +71,22 @@ class Judged:
 
     @property
     def holds(self) -> bool:
-        """Whether every number is there that should be, and the accuracy that was asked for, if any, is met."""
-        return not self.nonfinite and (self.met is None or self.met.holds)
+        """Whether this is the product, has every number that it should, and meets the accuracy that was asked for."""
+        return not self.nonfinite and not self.is_another and (self.met is None or self.met.holds)
+
+    @property
+    def is_another(self) -> bool:
+        """Whether the matrix is more likely another one than a bad product.
+
+        That is so if an error is not much smaller than the terms of its entry, or if it is larger than in a good
+        product of any format and most entries have no correct bit. (Of a matrix that has nothing to do with A and B
+        errors are about 1 / sqrt(k) of the terms.)
+        """
+        worst = self.least_accurate
+        if worst is None or self.as_good_as is not None:
+            return False
+        wrong = sum(entry.relative >= -1 for entry in self.entries)
+        return worst.componentwise >= _ANOTHER or 2 * wrong > len(self.entries)
 
     @property
     def least_accurate(self) -> Entry | None:

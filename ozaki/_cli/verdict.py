@@ -13,9 +13,6 @@ from ozaki._cli.printing import error_of
 from ozaki._formats import MOST_BITS, MULTIPRECISION
 from ozaki._report import rounded_up
 
-_ANOTHER = -4.0
-"""Log2 of a componentwise error from which on a matrix is more likely another one than a bad product."""
-
 _GUARD = 25
 """Digits beyond the printed ones that the conversion to decimal is computed with."""
 
@@ -88,7 +85,7 @@ def _sentence(judged: Judged, name: str) -> str:
         return f"{name}: no entry could be compared with an exact one"
     if worst.componentwise == -math.inf:
         return f"{name} is exact in {_entries(len(judged.entries))}"
-    if worst.componentwise >= _ANOTHER:
+    if judged.is_another:
         overflow = "" if judged.precision is not None else "did its integers overflow, "
         return f"{name} is not the product of A and B: {overflow}is it B times A, or that of other files?"
     if judged.as_good_as == judged.format:
