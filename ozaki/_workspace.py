@@ -12,4 +12,4 @@ def too_few_bytes(limit: int, needed: int) -> NoReturn:
     ------
     ValueError
     """
-    raise ValueError(f"workspace_limit: leaves {limit} bytes for the product, which needs at least {needed}")
+    raise ValueError(f"workspace_limit: leaves {limit} bytes for the product, which needs at least {needed} bytes")
