@@ -156,8 +156,8 @@ def _plan_of_shapes(
     if target is not None and target.measure != "componentwise" and not isinstance(plan.scheme, Words):
         return ozaki.plan(a, b, **choices._asdict()), "files may take less: the elements decide"
     return plan, (
-        "about so many if elements are like normally distributed ones; where magnitudes spread inside rows and "
-        f"columns, {asked or 'as much'} takes more slices, or another way: plan from files"
+        "an estimate, for normally distributed elements; where magnitudes spread inside rows and columns, "
+        f"{asked or 'as much'} takes more slices: plan from files to know"
     )
 
 
