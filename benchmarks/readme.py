@@ -103,7 +103,7 @@ def summary(devices: dict[str, list[Run]]) -> str:
                 error_of(ours.error),
                 error_of(ours.bound),
             ])  # fmt: skip
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines) + "\n" if len(lines) > 2 else "No results yet.\n"
+    return _in_markdown(lines) + "\n" if len(lines) > 2 else "No results yet.\n"
 
 
 def section(devices: dict[str, list[Run]]) -> str:
@@ -135,6 +135,10 @@ def table(run: Run) -> str:
             error_of(last.bound),
             *(_speed(speeds.get(n), scale) for n in sizes),
         ])  # fmt: skip
+    return _in_markdown(lines)
+
+
+def _in_markdown(lines: Sequence[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 

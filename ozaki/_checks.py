@@ -14,6 +14,7 @@ from ozaki._formats import in_units, part_of
 from ozaki._plan import Plan
 from ozaki.backends import ENGINES, Backend
 from ozaki.bounds.rounding import suffices
+from ozaki.multiprecision.floats import not_finite
 from ozaki.planning.question import Machine
 from ozaki.schemes import Scheme, Words
 from ozaki.schemes.named import known
@@ -134,12 +135,9 @@ def check_runs(scheme: Scheme | Words | None, engine: str, machine: Machine) -> 
 
 def check_finite(name: str, x: Any) -> None:
     """Refuse an operand of floats with NaN or Inf, which a multiprecision result cannot hold."""
-    with np.errstate(all="ignore"):
-        total = complex(x.sum())  # one pass, of code that CuPy brings compiled; with NaN or Inf it is not finite
-    if not np.isfinite(total) and not (finite := np.isfinite(x)).all():  # else the sum has overflowed
-        index = [int(i) for i in np.argwhere(~finite)[0]]
+    if (index := not_finite(x)) is not None:
         raise ValueError(
-            f"{name}: element {index} is {x[*index]}; an exact or multiprecision result needs finite numbers"
+            f"{name}: element {[*index]} is {x[index]}; an exact or multiprecision result needs finite numbers"
         )
 
 

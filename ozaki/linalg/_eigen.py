@@ -12,7 +12,7 @@ import numpy.typing as npt
 from ozaki._accuracy import Accuracy
 from ozaki._api import gemm, matmul
 from ozaki._environment import default_environment
-from ozaki._formats import is_multiprecision, part_of, precision_of
+from ozaki._formats import part_of
 from ozaki.interchange.calls import any_arrays
 from ozaki.linalg._arrays import adjoint, array_library, on_host, rounded
 from ozaki.linalg._factors import MOST_STEPS, factor_target, hermitian, native
@@ -107,12 +107,7 @@ def eigh(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: Any =
             raise np.linalg.LinAlgError("a: corrections of its eigenvectors do not converge")
         found.correct(target.tolerance)
     values = found.values.ldexp(xp.asarray(zeros + top))
-    real = part_of(target.dtype)
-    if is_multiprecision(target.dtype):
-        bits = precision_of(target.dtype)
-        result, vectors = values.round_to(bits), found.vectors.round_to(bits)
-    else:
-        result, vectors = in_format(values, real), found.vectors.astype(target.dtype)
+    result, vectors = in_format(values, part_of(target.dtype)), in_format(found.vectors, target.dtype)
     lost = on_host(magnitudes((values - mparray(result)).ldexp(xp.asarray(zeros - top)))).max() / found.largest
     # Both are relative to a value that may be larger than the largest exact one, by no more than the bound.
     bound = float((found.bound + lost) / (1 - min(found.bound, 0.5)) * (1 + 2.0**-40))

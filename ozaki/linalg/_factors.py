@@ -17,7 +17,6 @@ import numpy as np
 from ozaki._accuracy import Accuracy
 from ozaki._api import gemm
 from ozaki._environment import default_environment
-from ozaki._formats import is_multiprecision, precision_of
 from ozaki.interchange.calls import any_arrays
 from ozaki.linalg._arrays import adjoint, array_library, masked, rounded
 from ozaki.linalg._inverses import componentwise
@@ -258,48 +257,36 @@ def corrected(
     found = tuple(mparray(x) for x in factors)
     reached, steps = inf, 0
     while True:
-        rests = [_residual(*each, target.tolerance / 16) for each in products(found)]
-        before, reached = reached, max(_product_ratio(*each) for each in rests)
+        rests, ratios = zip(*(_residual(*each, target.tolerance / 16) for each in products(found)), strict=True)
+        before, reached = reached, max(ratios)
         if reached <= target.tolerance:
             break
         # The first corrections may add terms of second order to residuals of few roundings.
         if steps == MOST_STEPS or (steps > 2 and not reached < before / 2):
             raise np.linalg.LinAlgError(_NOT_CONVERGING)
         try:
-            changes = correction(found, [rounded(rest) for rest, *_ in rests])
+            changes = correction(found, [rounded(rest) for rest in rests])
         except np.linalg.LinAlgError:  # a native inverse of a singular factor
             raise np.linalg.LinAlgError(_NOT_CONVERGING) from None
         if not all(bool(array_library(change).isfinite(change).all()) for change in changes):
             raise np.linalg.LinAlgError(_NOT_CONVERGING)
         found = tuple((x + mparray(change)).round_to(bits) for x, change in zip(found, changes, strict=True))
         steps += 1
-    found = tuple(x.ldexp(by) for x, by in zip(found, powers, strict=True))
-    if is_multiprecision(target.dtype):
-        result = tuple(x.round_to(precision_of(target.dtype)) for x in found)
-    else:
-        result = tuple(in_format(x, target.dtype) for x in found)
+    result = tuple(in_format(x.ldexp(by), target.dtype) for x, by in zip(found, powers, strict=True))
     kept = tuple(mparray(x).ldexp(-by) for x, by in zip(result, powers, strict=True))
-    bound = max(_product_ratio(*_residual(*each, target.tolerance / 16)) for each in products(kept))
+    bound = max(_residual(*each, target.tolerance / 16)[1] for each in products(kept))
     return result, bound, steps
 
 
-def _residual(wanted: Any, x: Any, y: Any, tolerance: float) -> tuple[Any, Any, Any, Any, float]:
-    """What `_product_ratio` takes: wanted - x y, with an error of the tolerance times abs(wanted) + abs(x) abs(y)."""
-    return (
-        gemm(-1, x, y, 1, wanted, accuracy=componentwise(tolerance), dtype="mp"),
-        wanted,
-        x,
-        y,
-        min(tolerance, 2.0**-8),
-    )
+def _residual(wanted: Any, x: Any, y: Any, tolerance: float) -> tuple[Any, float]:
+    """wanted - x y, and the largest abs(wanted - x y)_ij / (abs(x) abs(y))_ij, rounded up.
 
-
-def _product_ratio(rest: Any, wanted: Any, x: Any, y: Any, tolerance: float) -> float:
-    """The largest abs(wanted - x y)_ij / (abs(x) abs(y))_ij, rounded up.
-
-    `size` is a lower bound of abs(x) abs(y). It may stand in the error, too: (rest + t (w + s)) / s falls with s.
+    The residual is off by no more than the tolerance times abs(wanted) + abs(x) abs(y), which the ratio counts.
     """
+    tolerance = min(tolerance, 2.0**-8)
+    rest = gemm(-1, x, y, 1, wanted, accuracy=componentwise(tolerance), dtype="mp")
+    # A lower bound. It may stand in the error, too: (rest + t (w + s)) / s falls with s.
     size = (least_magnitudes(x) @ least_magnitudes(y)) * (1 - 2 * (x.shape[1] + 8) * 2.0**-53)
     missed = magnitudes(rest) + tolerance * (magnitudes(wanted) + size) * (1 + 2.0**-40)
-    found = array_library(size).where(missed > 0, missed / size, 0.0)
-    return float(found.max()) * (1 + 2.0**-48)
+    ratios = array_library(size).where(missed > 0, missed / size, 0.0)
+    return rest, float(ratios.max()) * (1 + 2.0**-48)

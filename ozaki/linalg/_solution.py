@@ -94,24 +94,22 @@ def solution(iteration: Iteration, rows: Exponents, columns: Exponents, target: 
         goal *= target.tolerance / (2 * reached) if isfinite(reached) else 2.0**-60
         if goal < SMALLEST:
             raise ValueError(_UNREACHED[target.measure])
-    if is_multiprecision(target.dtype):
-        found = x.round_to(precision_of(target.dtype))
-        kept = found
-    else:
-        found = in_format(x, target.dtype)
-        kept = mparray(found)
+    found = in_format(x, target.dtype)
+    kept = mparray(found)
     rounding = magnitudes((x - kept).ldexp(-top))
     return Solution(found, _ratio(kept, errors + rounding, top, target.measure), iteration.steps)
 
 
 def in_format(x: Any, dtype: str) -> Any:
-    """Multiprecision numbers rounded to a format of the hardware.
+    """Multiprecision numbers rounded to a format.
 
     Raises
     ------
     OverflowError
         If one is too large for it.
     """
+    if is_multiprecision(dtype):
+        return x.round_to(precision_of(dtype))
     found = x.astype(dtype)
     if not bool(array_library(found).isfinite(found).all()):
         raise OverflowError(f"dtype: an element of the result is too large for {dtype}; ask for dtype='mp'")

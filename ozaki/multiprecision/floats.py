@@ -48,8 +48,12 @@ def _of_finite(x: Any) -> Numbers:
 def not_finite(x: Any) -> tuple[int, ...] | None:
     """The index of the first element that is NaN or Inf; None if all are finite."""
     xp = library(x)
+    with np.errstate(all="ignore"):
+        total = complex(x.sum())  # one pass, of code that CuPy brings compiled; with NaN or Inf it is not finite
+    if np.isfinite(total):
+        return None
     finite = xp.isfinite(x)
-    if bool(finite.all()):
+    if bool(finite.all()):  # the sum has overflowed
         return None
     return tuple(int(i) for i in np.unravel_index(int(xp.argmin(finite.reshape(-1))), x.shape)) if x.ndim else ()
 
