@@ -12,7 +12,7 @@ from ozaki._accuracy import Accuracy, Measure
 from ozaki._choices import Choices
 from ozaki._formats import in_units, part_of
 from ozaki._plan import Plan
-from ozaki.backends import ENGINES, Backend
+from ozaki.backends import ENGINES, Backend, Planner
 from ozaki.bounds.rounding import suffices
 from ozaki.multiprecision.floats import not_finite
 from ozaki.planning.question import Machine
@@ -148,7 +148,7 @@ def check_holds_multiprecision(plan: Plan) -> None:
         raise ValueError(f"plan: {what}; products with multiprecision numbers need residues, so plan from the operands")
 
 
-def check_choices(choices: Choices, backend: Backend | None) -> None:
+def check_choices(choices: Choices, backend: Planner | None) -> None:
     """Refuse a scheme, engine or limit that the backend does not know; without a backend, one that none knows."""
     scheme, engine, limit = choices.scheme, choices.engine, choices.workspace_limit
     check_flag("reproducible", choices.reproducible)

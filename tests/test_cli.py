@@ -289,6 +289,28 @@ def test_no_plan_for_a_device_that_is_not_there():
     assert "device: a GPU needs CuPy" in run("plan", "50x50", "50x50", "--device", "gpu", code=2)
 
 
+def test_a_plan_for_a_gpu_that_is_not_here():
+    printed = run("plan", "4096x4096", "4096x4096", "--gpu", "H100", "--explain", "--steps")
+    assert "on the GPU: NVIDIA H100, fused int8 kernel, about" in printed and "a guess" not in printed
+    assert "residue_gemm" in printed and "native product            1 product" in printed
+    assert "NVIDIA L4, cuBLAS int8" in (of_l4 := run("plan", "4096x4096", "4096x4096", "--gpu", "l4"))
+    assert "a guess: nobody has timed this GPU" in of_l4
+    plan = json.loads(run("plan", "64x64", "64x64", "--gpu", "a100", "--json"))
+    assert plan["device"] == "gpu" and not plan["timed"] and plan["scheme"] == "native"
+
+
+def test_what_no_plan_for_a_gpu_can_tell(files):
+    _, _, folder = files
+    shapes = "50x50", "50x50"
+    assert "--gpu: 'h1000' is not known; expected one of t4" in run("plan", *shapes, "--gpu", "h1000", code=2)
+    assert "leave one of them away" in run("plan", *shapes, "--gpu", "h100", "--device", "cpu", code=2)
+    operands = folder / "a.npy", folder / "b.npz"
+    assert "--gpu: speaks of shapes" in run("plan", *operands, "--gpu", "h100", code=2)
+    words = "--dtype", "float32", "--scheme", "halfhalf"
+    assert "halfhalf" in run("plan", *shapes, "--gpu", "a100", *words)
+    assert "not 10.0" in run("plan", *shapes, "--gpu", "b200", *words, code=2)
+
+
 def test_the_version():
     assert run("--version") == f"{ozaki.__version__}\n"
 

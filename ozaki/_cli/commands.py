@@ -13,7 +13,7 @@ from rich.table import Table
 
 import ozaki
 from ozaki._cli import dgemm, files, judging, longley, picture, planning, verdict
-from ozaki._cli.devices import backend_on, environment, pick_device, placed, places, to_host
+from ozaki._cli.devices import backend_on, environment, pick_device, placed, places, recorded, to_host
 from ozaki._cli.echo import printable
 from ozaki._cli.ending import Commands
 from ozaki._cli.options import (
@@ -22,6 +22,7 @@ from ozaki._cli.options import (
     DeviceOption,
     Dtype,
     DtypeOption,
+    GpuOption,
     JsonOption,
     Left,
     ReproducibleOption,
@@ -174,6 +175,7 @@ def plan(
     slices: SlicesOption = None,
     reproducible: ReproducibleOption = False,
     device: DeviceOption = Device.auto,
+    gpu: GpuOption = None,
     explain: Annotated[bool, typer.Option("--explain", help="List every way that was weighed.")] = False,
     steps: Annotated[bool, typer.Option("--steps", help="List the steps of the product.")] = False,
     as_json: JsonOption = False,
@@ -181,10 +183,13 @@ def plan(
     """Print what a product would take: scheme, slices and bound, where it would run, why, and about how long."""
     of_a, of_b = parse_shape(a), parse_shape(b)
     options = options_of(accuracy, dtype, scheme, slices, reproducible)
-    where = pick_device(device)
+    model = None if gpu is None else recorded(gpu, device)
+    where = "gpu" if model else pick_device(device)
     if of_a is not None and of_b is not None:
         options["dtype"] = dtype or Dtype.float64
-        planned = planning.of_shapes(of_a, of_b, options, where, backend_on(where))
+        planned = planning.of_shapes(of_a, of_b, options, where, model or backend_on(where))
+    elif model is not None:
+        raise ValueError("--gpu: speaks of shapes, as 4096x4096; files are planned by the device that multiplies them")
     elif of_a is None and of_b is None:
         with progress(as_json, 1) as step:
             x, y = files.read_operands(a, b, options["dtype"])

@@ -12,9 +12,12 @@ from typing import Any
 import numpy as np
 
 import ozaki
+from ozaki._cli.echo import cut
 from ozaki._cli.files import Matrix
 from ozaki._cli.options import Device
 from ozaki.backends import Backend, backend_of
+from ozaki.backends.cupy.devices.models import MODELS
+from ozaki.backends.cupy.recorded import Recorded
 
 
 def pick_device(device: Device) -> str:
@@ -28,7 +31,7 @@ def pick_device(device: Device) -> str:
     if gpus():
         return "gpu"
     if device is Device.gpu:
-        raise ValueError("device: no GPU found; see `ozaki info`")
+        raise ValueError("device: no GPU found; see `ozaki info`; `ozaki plan --gpu h100` plans for one elsewhere")
     return "cpu"
 
 
@@ -83,6 +86,21 @@ def array_library(device: str) -> Any:
 def backend_on(device: str) -> Backend:
     """Return the backend that multiplies on "cpu" or "gpu"."""
     return backend_of(("x", array_library(device).zeros(0)))
+
+
+def recorded(model: str, device: Device) -> Recorded:
+    """Return what a model of GPU, which need not be here, answers to planning.
+
+    Raises
+    ------
+    ValueError
+        If nothing is recorded of the model, or the device is the CPU.
+    """
+    if device is Device.cpu:
+        raise ValueError("--gpu: a plan for a GPU, and --device cpu asks for one of the CPU; leave one of them away")
+    if model.lower() not in MODELS:
+        raise ValueError(f"--gpu: {cut(model)!r} is not known; expected one of {', '.join(MODELS)}")
+    return Recorded(MODELS[model.lower()])
 
 
 def placed(x: Matrix, device: str) -> Any:

@@ -15,6 +15,7 @@ import typer
 import ozaki
 from ozaki._cli.echo import cut
 from ozaki._formats import MOST_BITS
+from ozaki.backends.cupy.devices.models import MODELS
 
 _LONGEST_SHAPE = 1000  # characters
 
@@ -56,6 +57,10 @@ SchemeOption = Annotated[str, typer.Option("--scheme", help="auto, digits, resid
 SlicesOption = Annotated[int | None, typer.Option("--slices", help="Force the number of slices.")]
 ReproducibleOption = Annotated[bool, typer.Option("--reproducible", help="Rule out the native product and words.")]
 DeviceOption = Annotated[Device, typer.Option("--device", help="Where to compute; auto takes a GPU if there is one.")]
+GpuOption = Annotated[
+    str | None,
+    typer.Option("--gpu", metavar="MODEL", help="Plan for a GPU that need not be here: " + ", ".join(MODELS) + "."),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Left = Annotated[str, typer.Argument(metavar="A", help="A file: .npy, .npz (file.npz:name), .mtx, .mtx.gz or .txt.")]
 Right = Annotated[str, typer.Argument(metavar="B", help="A file, as A.")]

@@ -26,7 +26,7 @@ from ozaki._operands import Shapes, shapes
 from ozaki._pair import NO_MULTIPRECISION
 from ozaki._report import priced
 from ozaki._result import result_format
-from ozaki.backends import Backend, as_computed
+from ozaki.backends import Backend, Planner, as_computed
 from ozaki.planning.facts import Facts
 from ozaki.planning.ordinary import foresee
 from ozaki.planning.question import Question
@@ -49,6 +49,7 @@ class Planned:
     engine : name of the engine that multiplies
     steps : the steps of the product, a line each, of a complex one as the backend computes it (`as_computed`)
     seconds : the estimated time of the product; None if there is no estimate
+    timed : whether the estimate rests on times that were measured on such a device
     """
 
     plan: ozaki.Plan
@@ -57,13 +58,15 @@ class Planned:
     engine: str
     steps: str
     seconds: float | None
+    timed: bool
 
     def explained(self) -> str:
         """The candidates that were weighed, a line each, with their times and what they prove."""
         return "\n".join(map(str, self.plan.candidates))
 
     def __str__(self) -> str:
-        time = "" if self.seconds is None else f", about {self.seconds:.2g} s"
+        guess = "" if self.timed else " (a guess: nobody has timed this GPU)"
+        time = "" if self.seconds is None else f", about {self.seconds:.2g} s{guess}"
         lines = [*_plan_lines(self.plan, self.undecided), f"on the {self.device.upper()}: {self.engine}{time}"]
         return "\n".join(lines)
 
@@ -81,6 +84,7 @@ class Planned:
             "engine": self.engine,
             "steps": self.steps.splitlines(),
             "seconds": self.seconds,
+            "timed": self.timed,
         }
 
 
@@ -102,9 +106,11 @@ def of_operands(a: Any, b: Any, options: dict[str, Any], device: str, backend: B
 
 
 def of_shapes(
-    a: tuple[int, ...], b: tuple[int, ...], options: dict[str, Any], device: str, backend: Backend
+    a: tuple[int, ...], b: tuple[int, ...], options: dict[str, Any], device: str, planner: Planner
 ) -> Planned:
     """Plan a product of operands of these shapes, as far as shapes decide; the options name a dtype.
+
+    The planner is a backend, or the record of a GPU that need not be there.
 
     Raises
     ------
@@ -112,20 +118,22 @@ def of_shapes(
         As `ozaki.plan`.
     """
     sizes = shapes(a, b)
-    plan, undecided = _plan_of_shapes(a, b, sizes, Choices(**options), backend)
-    return _planned(plan, undecided, device, sizes, backend)
+    plan, undecided = _plan_of_shapes(a, b, sizes, Choices(**options), planner)
+    return _planned(plan, undecided, device, sizes, planner)
 
 
-def _planned(plan: ozaki.Plan, undecided: str, device: str, sizes: Shapes, backend: Backend) -> Planned:
-    if is_exact(plan.scheme):  # words of a plan for shapes are not yet those of the device
-        check_runs(plan.scheme, plan.engine, backend.machine())
-    ran = plan if plan.native else as_computed(plan, backend)
-    engine, steps = backend.engine_name(ran), backend.steps(ran)
-    return Planned(plan, undecided, device, engine, steps, _seconds(plan, replace(sizes, parts=plan.parts), backend))
+def _planned(plan: ozaki.Plan, undecided: str, device: str, sizes: Shapes, planner: Planner) -> Planned:
+    machine = planner.machine()
+    if is_exact(plan.scheme) or machine.core() is None:  # words of such a plan are not yet those of the device's core
+        check_runs(plan.scheme, plan.engine, machine)
+    ran = plan if plan.native else as_computed(plan, planner)
+    engine, steps = planner.engine_name(ran), planner.steps(ran)
+    seconds = _seconds(plan, replace(sizes, parts=plan.parts), planner)
+    return Planned(plan, undecided, device, engine, steps, seconds, machine.timed)
 
 
 def _plan_of_shapes(
-    a: tuple[int, ...], b: tuple[int, ...], sizes: Shapes, choices: Choices, backend: Backend
+    a: tuple[int, ...], b: tuple[int, ...], sizes: Shapes, choices: Choices, planner: Planner
 ) -> tuple[ozaki.Plan, str]:
     """Return the plan, and a sentence about what the shapes do not decide (`Planned.undecided`)."""
     target = choices.target(max(sizes.shape[1], 1))
@@ -139,14 +147,14 @@ def _plan_of_shapes(
             return ozaki.plan(a, b, **choices._asdict()), ""
         plan = ozaki.plan(a, b, **choices._replace(accuracy=None)._asdict())
         return plan, f"the elements decide whether that proves what is asked for ({asked}): plan from files"
-    check_choices(choices, backend)
+    check_choices(choices, planner)
     assert choices.dtype is not None
     dtype = result_format(choices.dtype, tuple(SIGNIFICAND_BITS), target)
     if is_complex(dtype):
         sizes = replace(sizes, parts=(2, 2))
     wide = is_multiprecision(dtype)
-    obstacle = NO_MULTIPRECISION if wide else backend.native_obstacle(part_of(dtype))
-    question = Question(sizes, dtype, choices, backend.machine(), obstacle, wide=wide)
+    obstacle = NO_MULTIPRECISION if wide else planner.native_obstacle(part_of(dtype))
+    question = Question(sizes, dtype, choices, planner.machine(), obstacle, wide=wide)
     plan, _ = foresee(question, Facts())
     if plan.scheme is not None:
         plan = replace(plan, bound=inf, unrounded_bound=inf)  # an estimate, which is proven for no operands
@@ -166,15 +174,15 @@ def _name_of(scheme: Scheme) -> str:
     return "fp16-digits" if scheme.name.startswith("fp16-digits") else scheme.name
 
 
-def _seconds(plan: ozaki.Plan, sizes: Shapes, backend: Backend) -> float | None:
+def _seconds(plan: ozaki.Plan, sizes: Shapes, planner: Planner) -> float | None:
     """Estimate the seconds of a product, by the rates of the device or, on NumPy, by timing a smaller product."""
     if 0 in (*sizes.stack, sizes.shape[1]):
         return 0.0
-    if backend.name != "numpy":  # where nothing is known of multiprecision results
-        return backend.machine().seconds(sizes, plan.dtype, plan.scheme)
+    if planner.name != "numpy":  # where nothing is known of multiprecision results
+        return planner.machine().seconds(sizes, plan.dtype, plan.scheme)
     if is_multiprecision(plan.dtype) or (isinstance(plan.scheme, Residues) and plan.scheme.several):
         return _seconds_of_multiprecision(plan, sizes)
-    known = backend.machine().seconds(sizes, plan.dtype, plan.scheme)
+    known = planner.machine().seconds(sizes, plan.dtype, plan.scheme)
     return known if known is not None else _seconds_by_sample(plan, sizes)
 
 

@@ -88,11 +88,46 @@ class Work(Protocol):
         ...
 
 
-class Backend(Protocol):
+class Planner(Protocol):
+    """The part of a backend that plans for shapes and describes plans; the record of an absent GPU can do that too."""
+
+    @property
+    def name(self) -> str:
+        """The name of the array library: "numpy" or "cupy"."""
+        ...
+
+    @property
+    def engines(self) -> tuple[str, ...]:
+        """The names of its engines that a caller may give."""
+        ...
+
+    def machine(self) -> Machine:
+        """The machine that would compute (on a GPU: the current device), as planning asks about it."""
+        ...
+
+    def native_obstacle(self, dtype: str) -> str | None:
+        """The setting that makes the native product less accurate than an IEEE one; None if there is none."""
+        ...
+
+    def splits_complex(self, scheme: Scheme | Words | None, engine: str) -> bool:
+        """Whether complex rows are split into slices of this scheme, for an engine of that name.
+
+        Other products of complex operands are real ones of their parts.
+        """
+        ...
+
+    def engine_name(self, plan: Plan, combined: bool = False) -> str:
+        """Device and engine that run a plan, as the report names them; `combined`: with an addend, rounded once."""
+        ...
+
+    def steps(self, plan: Plan) -> str:
+        """The steps of a plan, a line each, for operands in row-major order."""
+        ...
+
+
+class Backend(Planner, Protocol):
     """The functions and constants that the module of a backend offers."""
 
-    name: str
-    engines: tuple[str, ...]
     row_bytes: int
     """Bytes counted as workspace for each row of an operand: its description and what is computed from that."""
 
@@ -126,29 +161,6 @@ class Backend(Protocol):
 
     def same_view(self, x: Any, y: Any) -> bool:
         """Whether two arrays are the same elements of the same memory in the same order; False of prepared operands."""
-        ...
-
-    def machine(self) -> Machine:
-        """The machine that would compute now (on a GPU: the current device), as planning asks about it."""
-        ...
-
-    def native_obstacle(self, dtype: str) -> str | None:
-        """The setting that makes the native product less accurate than an IEEE one; None if there is none."""
-        ...
-
-    def splits_complex(self, scheme: Scheme | Words | None, engine: str) -> bool:
-        """Whether complex rows are split into slices of this scheme, for an engine of that name.
-
-        Other products of complex operands are real ones of their parts.
-        """
-        ...
-
-    def engine_name(self, plan: Plan, combined: bool = False) -> str:
-        """Device and engine that run a plan, as the report names them; `combined`: with an addend, rounded once."""
-        ...
-
-    def steps(self, plan: Plan) -> str:
-        """The steps of a plan, a line each, for operands in row-major order."""
         ...
 
     def same_slices(self, plan: Plan, other: Plan) -> bool:
@@ -238,7 +250,7 @@ def backend_of(*operands: tuple[str, Any]) -> Backend:
     return _cupy
 
 
-def as_computed(plan: Plan, backend: Backend) -> Plan:
+def as_computed(plan: Plan, backend: Planner) -> Plan:
     """The plan as a backend computes it: by slices of complex rows, or as the real product of parts.
 
     Of a plan of real operands the plan itself.

@@ -28,6 +28,11 @@ class Machine(Protocol):
         """Whether a device finds the facts, which the host waits for, so that it can split operands meanwhile."""
         ...
 
+    @property
+    def timed(self) -> bool:
+        """Whether `seconds` rests on times that were measured on such a machine; else they are guesses."""
+        ...
+
     def core(self) -> TensorCore | None:
         """The tensor cores for which words given by name are planned; None if the machine's are unknown."""
         ...

@@ -37,6 +37,29 @@ def test_plans(seed):
     same_bits(expected, got)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex128"])
+def test_the_record_of_a_model_plans_as_the_device_does(dtype):
+    """What `ozaki plan --gpu` says of a model is what the device of that model runs."""
+    from ozaki._cli.planning import of_shapes
+    from ozaki.backends.cupy import backend
+    from ozaki.backends.cupy.devices.models import MODELS
+    from ozaki.backends.cupy.recorded import Recorded
+
+    here = cp.cuda.runtime.getDeviceProperties(0)["name"].decode()
+    model = next((name for name in MODELS if name.upper() in here), None)
+    if model is None:
+        pytest.skip(f"nothing is recorded of {here}")
+    for n in (64, 512, 1024, 4096, 8192):
+        for accuracy in (None, "fp64", 80):
+            options = {"accuracy": accuracy, "dtype": dtype}
+            real, recorded = (
+                of_shapes((n, n), (n, n), options, "gpu", one) for one in (backend, Recorded(MODELS[model]))
+            )
+            assert real.plan.scheme == recorded.plan.scheme, (n, accuracy)
+            assert real.steps == recorded.steps
+            assert real.seconds == pytest.approx(recorded.seconds, rel=0.1)
+
+
 @pytest.mark.parametrize(
     "shape",
     [

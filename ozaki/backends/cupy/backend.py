@@ -13,12 +13,12 @@ from ozaki._plan import Plan
 from ozaki._prepared import Prepared
 from ozaki.backends.cupy import devices
 from ozaki.backends.cupy.binding import same_view as views_are_same
-from ozaki.backends.cupy.listing import program_of
 from ozaki.backends.cupy.machine import Machine
 from ozaki.backends.cupy.prepared import split as split
+from ozaki.backends.cupy.recorded import ENGINES, Recorded
 from ozaki.backends.cupy.repeated import keep as keep
 from ozaki.backends.cupy.results import empty as empty
-from ozaki.backends.cupy.steps.engines.choice import engine_of, has_complex_slices
+from ozaki.backends.cupy.steps.engines.choice import engine_of
 from ozaki.backends.cupy.steps.native import native_obstacle as native_obstacle
 from ozaki.backends.cupy.work import Work
 from ozaki.multiprecision.arithmetic import broadcast_to as broadcast_numbers
@@ -26,7 +26,7 @@ from ozaki.multiprecision.numbers import Numbers
 from ozaki.schemes import Scheme, Words
 
 name = "cupy"
-engines: tuple[str, ...] = ("cublas", "hopper")
+engines: tuple[str, ...] = ENGINES
 row_bytes = 0  # about 60 are held, too few to count as workspace
 
 
@@ -86,23 +86,26 @@ def same_view(x: Any, y: Any) -> bool:
 
 def machine() -> Machine:
     """The current device, for planning."""
-    return Machine(devices.current())
+    return _here().machine()
+
+
+def _here() -> Recorded:
+    return Recorded(devices.current())
 
 
 def engine_name(plan: Plan, combined: bool = False) -> str:
     """Names of the current device and of the plan's engine, for reports."""
-    device = devices.current()
-    return device.name if plan.scheme is None else f"{device.name}, {engine_of(device, plan, combined=combined).label}"
+    return _here().engine_name(plan, combined)
 
 
 def splits_complex(scheme: Scheme | Words | None, engine: str) -> bool:
     """Whether there are kernels that split complex rows into slices of this scheme, for whatever engine."""
-    return has_complex_slices(scheme)
+    return _here().splits_complex(scheme, engine)
 
 
 def steps(plan: Plan) -> str:
     """The workspace of a plan on the current device, and its steps, a line each."""
-    return str(program_of(plan, devices.current()))
+    return _here().steps(plan)
 
 
 def same_slices(plan: Plan, other: Plan) -> bool:

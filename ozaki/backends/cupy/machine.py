@@ -35,6 +35,11 @@ class Machine:
     device: Device
     finds_facts_on_device: bool = True
 
+    @property
+    def timed(self) -> bool:
+        """Whether the rates of the family were measured."""
+        return self.device.rates.measured
+
     def core(self) -> TensorCore | None:
         """The tensor cores of words that are given by name; None if those there are unknown."""
         return self.device.family.core

@@ -13,6 +13,7 @@ FAMILY = Family(
         int8=1300.0,
         memory=3.9,
         kernels=KernelRates(int8=1550.0, int8_cool=1850.0, words=660.0, words_cool=740.0),
+        measured=True,
     ),
     core=H100,
     wgmma_tiles=Tiles(rows=256, columns=192, depth=128, strip=64, few_digits_side=128, stages=4, smallest=256),

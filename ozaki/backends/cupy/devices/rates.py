@@ -85,6 +85,7 @@ class Rates:
     int8 : TOPS of cuBLAS
     memory : TB/s
     kernels : rates of the library's own kernels; None if the family has none
+    measured : whether these were measured; else they are what the maker publishes, or assumed
     """
 
     float64: float
@@ -92,6 +93,7 @@ class Rates:
     int8: float
     memory: float
     kernels: KernelRates | None = None
+    measured: bool = False
 
     def native(self, batch: int, m: int, k: int, n: int, dtype: str) -> float:
         """Seconds that the native product takes."""

@@ -1,0 +1,48 @@
+"""What a device would run, by its record alone: of the current one, or of a model that is not there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ozaki._plan import Plan
+from ozaki.backends.cupy.devices import Device
+from ozaki.backends.cupy.listing import program_of
+from ozaki.backends.cupy.machine import Machine
+from ozaki.backends.cupy.steps.engines.choice import engine_of, has_complex_slices
+from ozaki.schemes import Scheme, Words
+
+ENGINES = ("cublas", "hopper")
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """The answers of a device to planning (`backends.Planner`); no GPU, and no CuPy, is needed for them.
+
+    Its native product is an IEEE one: there are no settings that could make cuBLAS emulate it.
+    """
+
+    device: Device
+    name: str = "cupy"
+    engines: tuple[str, ...] = ENGINES
+
+    def machine(self) -> Machine:
+        """The device, for planning."""
+        return Machine(self.device)
+
+    def native_obstacle(self, dtype: str) -> str | None:
+        """None."""
+        return None
+
+    def engine_name(self, plan: Plan, combined: bool = False) -> str:
+        """Names of the device and of the plan's engine, for reports."""
+        if plan.scheme is None:
+            return self.device.name
+        return f"{self.device.name}, {engine_of(self.device, plan, combined=combined).label}"
+
+    def splits_complex(self, scheme: Scheme | Words | None, engine: str) -> bool:
+        """Whether there are kernels that split complex rows into slices of this scheme, for whatever engine."""
+        return has_complex_slices(scheme)
+
+    def steps(self, plan: Plan) -> str:
+        """The workspace of a plan on the device, and its steps, a line each."""
+        return str(program_of(plan, self.device))
