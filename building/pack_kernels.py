@@ -42,28 +42,37 @@ def compiled(kernel: tuple[str, Definitions], architecture: str) -> tuple[str, b
     return file_name(name, macros, architecture), bytes(cubin)
 
 
-def names_in(archive: Path) -> set[str]:
-    """The file names of an archive's kernels, which change with their sources."""
+def packed(archive: Path) -> dict[str, bytes]:
+    """The kernels of an archive by file name, which changes with their sources; none if there is no archive."""
+    if not archive.is_file():
+        return {}
     with tarfile.open(archive) as members:
-        return set(members.getnames())
+        return {member.name: members.extractfile(member).read() for member in members}  # type: ignore[union-attr]
 
 
 def pack(architecture: str, processes: int) -> None:
-    """Write the archive of an architecture, unless it is up to date: whole, or not at all."""
-    kernels = common(architecture)
+    """Write the archive of an architecture, unless it is up to date: whole, or not at all.
+
+    Kernels whose sources have not changed are taken from the archive that is there.
+    """
+    kernels = {file_name(name, macros, architecture): (name, macros) for name, macros in common(architecture)}
     place = folder() / PACKED / f"{architecture}.tar.xz"
     place.parent.mkdir(exist_ok=True)
-    if place.is_file() and names_in(place) == {file_name(name, macros, architecture) for name, macros in kernels}:
+    known = packed(place)
+    if set(known) == set(kernels):
         print(f"{architecture}: up to date", file=sys.stderr)
         return
+    missing = [kernel for name, kernel in kernels.items() if name not in known]
     begun = place.with_suffix(".begun")
     try:
         with ProcessPoolExecutor(processes) as pool, tarfile.open(begun, "w:xz", preset=9) as archive:
-            for done, (name, cubin) in enumerate(pool.map(compiled, kernels, [architecture] * len(kernels)), 1):
+            for done, (name, cubin) in enumerate(pool.map(compiled, missing, [architecture] * len(missing)), 1):
+                known[name] = cubin
+                print(f"\r{architecture}: {done} of {len(missing)} kernels", end="", file=sys.stderr, flush=True)
+            for name in kernels:
                 member = tarfile.TarInfo(name)
-                member.size = len(cubin)
-                archive.addfile(member, io.BytesIO(cubin))
-                print(f"\r{architecture}: {done} of {len(kernels)} kernels", end="", file=sys.stderr, flush=True)
+                member.size = len(known[name])
+                archive.addfile(member, io.BytesIO(known[name]))
         os.replace(begun, place)
     finally:
         begun.unlink(missing_ok=True)

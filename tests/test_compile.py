@@ -21,6 +21,8 @@ REGISTERS = {
     "split": 128,
     "describe_split": 128,
     "reduce": 64,
+    **dict.fromkeys(("count_leading_zeros", "count_trailing_zeros", "take_window", "add_window"), 40),
+    **dict.fromkeys(("settle", "round_at", "to_double"), 40),
     "sum_parts": 64,
     "collect": 40,
     "axpby": 40,
@@ -241,6 +243,7 @@ EVERYWHERE = [
     split("double", 14, 2, 0, 0),
     split("float", 7, 1, 0, 1),
     split("double", 7, 2, 8, 0, 1),
+    ("conversion/limbs.cu", {}),
     ("conversion/reduce.cu", {}),
     ("conversion/sum_parts.cu", {}),
     *(

@@ -17,6 +17,7 @@ from mparrays import power, rationals, rounded, same
 
 import ozaki
 from ozaki import MPArray, mparray
+from ozaki.multiprecision import limbs
 
 numbers = (
     st.builds(lambda n, e: n * power(e), st.integers(-(2**200), 2**200), st.integers(-1300, 1000))
@@ -352,6 +353,10 @@ def cupy(monkeypatch):
         "take_along_axis", "where", "zeros",
     ):  # fmt: skip
         setattr(module, name, wrapped(getattr(np, name)))
+    kernels = types.SimpleNamespace()  # those of backends/cupy/limbs.py need a device
+    for name in ("leading_zeros", "trailing_zeros", "window", "add_window", "settled", "rounded", "to_double"):
+        setattr(kernels, name, wrapped(getattr(limbs, name)))
+    monkeypatch.setattr(limbs, "_kernels", lambda x: kernels if isinstance(x, OtherArray) else None)
     module.asnumpy = lambda x: np.array(on_host(x))
     module.ndarray = OtherArray
     monkeypatch.setitem(sys.modules, "cupy", module)

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from ozaki.multiprecision.floats import add_to, empty, store, tiles
-from ozaki.multiprecision.limbs import carry, largest, library, limbs_of, rounded, settled, trailing_zeros, window
+from ozaki.multiprecision.floats import empty, store, tiles
+from ozaki.multiprecision.limbs import add_window, carry, largest, library, limbs_of, rounded, settled, trailing_zeros
 from ozaki.multiprecision.numbers import FARTHEST, MOST_BITS, Numbers, as_complex, by_parts, of_parts
 from ozaki.multiprecision.scalars import dyadic
 
@@ -57,7 +57,7 @@ def _sum(x: Numbers, y: Numbers, sign: int, shape: tuple[int, ...]) -> Numbers:
         top = xp.where(highest[at] > -far, highest[at], 0) + 1
         sums = xp.zeros((count, top.size), np.int64)
         for (signs, exponents, limbs), factor in zip(flat, (1, sign), strict=True):
-            add_to(sums, factor * signs[at], exponents[at], limbs[:, at], top)
+            add_window(sums, factor * signs[at], limbs[:, at], exponents[at] - top)
         store(out, at, *settled(sums), top)
     return out
 
@@ -80,11 +80,7 @@ def near_sum(x: Numbers, y: Numbers, bits: int) -> Numbers:
         top = xp.where(top > -(2**62), top, 0) + 1
         sums = xp.zeros((count, top.size), np.int64)
         for signs, exponents, limbs in flat:
-            start = exponents[at] - top
-            shifted = window(limbs[:, at], start, count)
-            last = 32 * len(limbs) - trailing_zeros(limbs[:, at])
-            shifted[-1] |= last > start + 32 * count
-            sums += shifted.astype(np.int64) * signs[at]
+            add_window(sums, signs[at], limbs[:, at], exponents[at] - top, sticky=True)
         store(out, at, *settled(sums), top)
     return out
 

@@ -9,7 +9,17 @@ import numpy as np
 
 from ozaki._formats import COMPLEX
 from ozaki.multiprecision.errors import element
-from ozaki.multiprecision.limbs import largest, library, limbs_of, normalised, settled, tile_of, trailing_zeros, window
+from ozaki.multiprecision.limbs import (
+    add_window,
+    largest,
+    library,
+    limbs_of,
+    normalised,
+    settled,
+    tile_of,
+    to_double,
+    trailing_zeros,
+)
 from ozaki.multiprecision.numbers import Numbers, by_parts, of_parts
 
 PRECISION = {"float16": 11, "float32": 24, "float64": 53}
@@ -103,19 +113,9 @@ def of_words(words: Any) -> Numbers:
         top = xp.where(highest[at] > -far, highest[at], 0) + room
         sums = xp.zeros((count, top.size), np.int64)
         for word in range(len(words)):
-            add_to(sums, each.signs[word], each.exponents[word], each.limbs[:, word], top)
+            add_window(sums, each.signs[word], each.limbs[:, word], each.exponents[word] - top)
         store(out, at, *settled(sums), top)
     return trimmed(out)
-
-
-def add_to(sums: Any, signs: Any, exponents: Any, limbs: Any, top: Any) -> None:
-    """Add elements to sums of limbs, shape (L, n), whose highest bit has the value 2**(top - 1).
-
-    All bits of the elements must lie within the sums.
-    """
-    shifted = window(limbs, exponents - top, len(sums)).astype(np.int64)
-    shifted *= signs
-    sums += shifted
 
 
 def empty(shape: tuple[int, ...], bits: int, xp: Any) -> Numbers:
@@ -166,32 +166,11 @@ def to_floats(x: Numbers, dtype: str) -> Any:
     out = xp.empty(x.size, dtype)
     signs, exponents = x.signs.reshape(-1), x.exponents.reshape(-1)
     limbs = x.limbs.reshape(len(x.limbs), -1)
-    for at in tiles(out):
-        head = limbs[0, at].astype(np.uint64) << np.uint64(32)
-        if len(limbs) > 1:
-            head |= limbs[1, at]
-        if len(limbs) > 2:
-            head |= (limbs[2:, at] != 0).any(axis=0)  # what is cut off: only whether it is zero matters
-        exponent = exponents[at]
-        keep = xp.minimum(exponent - _LEAST[dtype], PRECISION[dtype])
-        units = _rounded_to(head, keep)
-        scale = xp.clip(exponent - keep, _LEAST[dtype], 2000).astype(np.int32)
-        with np.errstate(over="ignore", under="ignore"):
-            out[at] = xp.ldexp(units * signs[at], scale).astype(dtype)
+    with np.errstate(over="ignore", under="ignore"):
+        for at in tiles(out):
+            found = to_double(signs[at], exponents[at], limbs[:, at], PRECISION[dtype], _LEAST[dtype])
+            out[at] = found.astype(dtype, copy=False)
     return out.reshape(x.shape)
-
-
-def _rounded_to(head: Any, keep: Any) -> Any:
-    """The first `keep` bits of 64, rounded to nearest with ties to even, as float64; keep is at most 53."""
-    xp = library(head)
-    shift = xp.clip(64 - keep, 0, 63).astype(np.uint64)
-    units = head >> shift
-    rest = head & ((np.uint64(1) << shift) - np.uint64(1))
-    half = np.uint64(1) << (shift - np.uint64(1))
-    up = (rest > half) | ((rest == half) & ((units & np.uint64(1)) != 0))
-    normal = (units + up).astype(np.float64)
-    # With no bit to keep, the number is at least half the smallest positive one if its first bit is worth that half.
-    return xp.where(keep > 0, normal, ((keep == 0) & (head > np.uint64(2**63))).astype(np.float64))
 
 
 def to_int64(x: Numbers) -> Any:

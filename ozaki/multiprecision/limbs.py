@@ -3,7 +3,7 @@
 Limbs are uint32 arrays of shape (L, n), the highest limb first: n magnitudes, each the sum of
 limbs[l] 2**(32 (L - 1 - l)). Bit 0 of a magnitude is the highest bit of its highest limb, bit 32 L - 1 the lowest. A
 magnitude is *normalised* if its bit 0 is set, or if it is zero. Every function takes NumPy or CuPy arrays and returns
-arrays of the same library.
+arrays of the same library; on a GPU the most used ones are kernels (`backends/cupy/limbs.py`), with the same bits.
 """
 
 from __future__ import annotations
@@ -19,6 +19,15 @@ LIMB_BITS = 32
 def library(x: Any) -> Any:
     """The module, numpy or cupy, whose array x is."""
     return sys.modules["cupy"] if type(x).__module__.split(".")[0] == "cupy" else np
+
+
+def _kernels(x: Any) -> Any:
+    """The module of kernels that stand for functions of this one, if x lies on a GPU; else None."""
+    if library(x) is np:
+        return None
+    from ozaki.backends.cupy import limbs
+
+    return limbs
 
 
 def tile_of(x: Any) -> int:
@@ -38,29 +47,30 @@ def limbs_of(bits: int) -> int:
 
 def leading_zeros(limbs: Any) -> Any:
     """Number of zero bits before the first one that is set, int64; 32 L for a magnitude of zero."""
-    xp = library(limbs)
+    if kernels := _kernels(limbs):
+        return kernels.leading_zeros(limbs)
     first, head = _first_nonzero(limbs)
-    return LIMB_BITS * (first + (head != 0)) - xp.frexp(head.astype(np.float64))[1]
+    return LIMB_BITS * (first + (head != 0)) - np.frexp(head.astype(np.float64))[1]
 
 
 def trailing_zeros(limbs: Any) -> Any:
     """Number of zero bits after the last one that is set, int64; 32 L for a magnitude of zero."""
-    xp = library(limbs)
+    if kernels := _kernels(limbs):
+        return kernels.trailing_zeros(limbs)
     last, tail = _first_nonzero(limbs[::-1])
     tail &= -tail  # its lowest bit
-    return LIMB_BITS * last + xp.frexp(tail.astype(np.float64))[1] - (tail != 0)
+    return LIMB_BITS * last + np.frexp(tail.astype(np.float64))[1] - (tail != 0)
 
 
 def _first_nonzero(limbs: Any) -> tuple[Any, Any]:
     """The number of zero limbs before the first one that is not, int64, and that limb, int64; L and 0 if all are."""
-    xp = library(limbs)
     found = limbs[0].astype(np.int64)
     zeros = (found == 0).astype(np.int64)
     for limb in limbs[1:]:
         missing = found == 0
         if not bool(missing.any()):
             break
-        found = xp.where(missing, limb, found)
+        found = np.where(missing, limb, found)
         zeros += found == 0
     return zeros, found
 
@@ -75,12 +85,13 @@ def window(limbs: Any, start: Any, count: int) -> Any:
         The first bit wanted of each magnitude, in the numbering of this module. Bits before bit 0, and after the last
         one, count as zeros: a negative start divides by a power of two, a positive one multiplies.
     """
-    xp = library(limbs)
+    if kernels := _kernels(limbs):
+        return kernels.window(limbs, start, count)
     size, n = limbs.shape
-    rows = xp.zeros((size + 2, n), np.uint32)  # zeros before and after
+    rows = np.zeros((size + 2, n), np.uint32)  # zeros before and after
     rows[1:-1] = limbs
     first, shift = (start >> 5) + 1, (32 - (start & 31)).astype(np.uint64)
-    found = xp.empty((count, n), np.uint32)
+    found = np.empty((count, n), np.uint32)
     above = _row(rows, first).astype(np.uint64)
     for j in range(count):
         below = _row(rows, first + (j + 1)).astype(np.uint64)
@@ -94,8 +105,8 @@ def window(limbs: Any, start: Any, count: int) -> Any:
 
 def _row(rows: Any, wanted: Any) -> Any:
     """For each element the limb rows[wanted], shape (n,); the first and the last row, of zeros, stand for the rest."""
-    xp, last = library(rows), len(rows) - 1
-    if xp is np and wanted.size:
+    last = len(rows) - 1
+    if wanted.size:
         lowest, highest = int(wanted.min()), int(wanted.max())
         if highest - lowest < _FEW:
             found = rows[min(max(lowest, 0), last)]
@@ -104,11 +115,33 @@ def _row(rows: Any, wanted: Any) -> Any:
             for row in range(lowest + 1, highest + 1):
                 np.copyto(found, rows[min(max(row, 0), last)], where=wanted == row)
             return found
-    return xp.take_along_axis(rows, xp.clip(wanted, 0, last)[None], 0)[0]
+    return np.take_along_axis(rows, np.clip(wanted, 0, last)[None], 0)[0]
 
 
 _FEW = 4
 """Rows from which limbs are copied one row after the other, which then takes less time than gathering each limb."""
+
+
+def add_window(sums: Any, signs: Any, limbs: Any, start: Any, sticky: bool = False) -> None:
+    """Add the windows of magnitudes, with their signs, to sums of limbs.
+
+    Parameters
+    ----------
+    sums : int64 array, shape (count, n), contiguous, the highest limb first; overwritten
+    signs : int8 array, shape (n,)
+    limbs, start : as of `window`
+    sticky : whether the last bit of a window is set where a bit after it is (rounding to odd)
+    """
+    if kernels := _kernels(limbs):
+        kernels.add_window(sums, signs, limbs, start, sticky)
+        return
+    count = len(sums)
+    found = window(limbs, start, count)
+    if sticky:
+        found[-1] |= LIMB_BITS * len(limbs) - trailing_zeros(limbs) > start + LIMB_BITS * count
+    wide = found.astype(np.int64)
+    wide *= signs
+    sums += wide
 
 
 def narrowed(limbs: Any, width: int, count: int) -> Any:
@@ -148,6 +181,9 @@ def rounded(limbs: Any, bits: int) -> tuple[Any, Any]:
     count = limbs_of(bits)
     if size < count:
         return xp.concatenate([limbs, xp.zeros((count - size, n), np.uint32)]), xp.zeros(n, bool)
+    if kernels := _kernels(limbs):
+        found: tuple[Any, Any] = kernels.rounded(limbs, bits)
+        return found
     spare = np.uint64(LIMB_BITS * count - bits)
     last = limbs[count - 1].astype(np.uint64)
     rest = last & np.uint64(2 ** int(spare) - 1)
@@ -173,6 +209,41 @@ def rounded(limbs: Any, bits: int) -> tuple[Any, Any]:
     return kept, over
 
 
+def to_double(signs: Any, exponents: Any, limbs: Any, precision: int, least: int) -> Any:
+    """Numbers rounded to nearest, ties to even, at `precision` bits, at most 53, and to multiples of 2**least.
+
+    Parameters
+    ----------
+    signs, exponents, limbs : planes of `Numbers`, shapes (n,), (n,) and (L, n)
+
+    Returns
+    -------
+    float64 array, shape (n,); inf of what float64 cannot hold
+    """
+    if kernels := _kernels(limbs):
+        return kernels.to_double(signs, exponents, limbs, precision, least)
+    head = limbs[0].astype(np.uint64) << np.uint64(32)
+    if len(limbs) > 1:
+        head |= limbs[1]
+    if len(limbs) > 2:
+        head |= (limbs[2:] != 0).any(axis=0)  # what is cut off: only whether it is zero matters
+    keep = np.minimum(exponents - least, precision)
+    units = _rounded_to(head, keep)
+    return np.ldexp(units * signs, np.clip(exponents - keep, least, 2000).astype(np.int32))
+
+
+def _rounded_to(head: Any, keep: Any) -> Any:
+    """The first `keep` bits of 64, rounded to nearest with ties to even, as float64; keep is at most 53."""
+    shift = np.clip(64 - keep, 0, 63).astype(np.uint64)
+    units = head >> shift
+    rest = head & ((np.uint64(1) << shift) - np.uint64(1))
+    half = np.uint64(1) << (shift - np.uint64(1))
+    up = (rest > half) | ((rest == half) & ((units & np.uint64(1)) != 0))
+    normal = (units + up).astype(np.float64)
+    # With no bit to keep, the number is at least half the smallest positive one if its first bit is worth that half.
+    return np.where(keep > 0, normal, ((keep == 0) & (head > np.uint64(2**63))).astype(np.float64))
+
+
 def settled(sums: Any, width: int = LIMB_BITS) -> tuple[Any, Any]:
     """Signs and magnitudes of sums of limbs of `width` bits, at most 32.
 
@@ -187,14 +258,16 @@ def settled(sums: Any, width: int = LIMB_BITS) -> tuple[Any, Any]:
     signs : int8 array, shape (n,): -1, 0 or 1
     limbs : uint32 array, shape (L, n), of `width` bits each
     """
-    xp = library(sums)
+    if kernels := _kernels(sums):
+        found: tuple[Any, Any] = kernels.settled(sums, width)
+        return found
     carry(sums, width)
     negative = sums[0] < 0
     if bool(negative.any()):
-        sums *= xp.where(negative, -1, 1)
+        sums *= np.where(negative, -1, 1)
         carry(sums, width)
     limbs = sums.astype(np.uint32)
-    signs = xp.where(negative, -1, (limbs != 0).any(axis=0)).astype(np.int8)
+    signs = np.where(negative, -1, (limbs != 0).any(axis=0)).astype(np.int8)
     return signs, limbs
 
 

@@ -319,7 +319,7 @@ def install(capability: str) -> None:
         {name: on_arrays(getattr(np, name)) for name in (
             "zeros", "full", "may_share_memory", "broadcast_to", "arange", "argmax", "argmin", "take_along_axis",
             "frexp", "where", "clip", "concatenate", "nonzero", "stack", "ldexp", "abs", "isfinite", "equal",
-            "bitwise_and", "maximum", "minimum", "sign",
+            "bitwise_and", "maximum", "minimum", "sign", "ascontiguousarray",
         )},
         ndarray=ndarray, empty=empty_of_pool, asarray=as_array, asnumpy=as_numpy, cuda=cuda,
     )  # fmt: skip

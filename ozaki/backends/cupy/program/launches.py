@@ -12,6 +12,7 @@ from threading import Lock
 from typing import Any, NamedTuple
 
 import cupy as cp
+from cupy.cuda import runtime
 
 from ozaki.backends.cupy.program import compiling, driver
 from ozaki.backends.cupy.program.kernels import Kernel
@@ -36,6 +37,19 @@ def block_of(kernel: Kernel) -> Block:
     pieces = (c_uint64 * len(kernel.pieces))(*kernel.pieces)
     addresses = (c_void_p * len(kernel.starts))(*(addressof(pieces) + 8 * start for start in kernel.starts))
     return Block(pieces, driver.launcher(call.kernel.ptr, kernel.grid, kernel.block, kernel.shared_mem, addresses))
+
+
+def launch(kernel: Kernel, *addresses: int) -> None:
+    """Launch a kernel, of these addresses, on CuPy's current stream; it reads them before this returns."""
+    idle = kernel.idle_blocks.setdefault(runtime.getDevice(), [])
+    try:
+        block = idle.pop()
+    except IndexError:
+        block = block_of(kernel)
+    for number, address in zip(kernel.addresses, addresses, strict=True):
+        block.pieces[number] = address
+    block.start(cp.cuda.get_current_stream().ptr)
+    idle.append(block)
 
 
 def clusters_at_once(kernel: Kernel, cluster: int) -> int:
