@@ -223,7 +223,7 @@ def _multiply(
         if not return_report:
             product.keep(key, plan)
             return pair.returned(c)
-        report = product.report(plan, relative)  # before the result overwrites an operand that `out` overlaps
+        report = product.report(plan, relative, c)  # before the result overwrites an operand that `out` overlaps
         return pair.returned(c), report
 
 

@@ -230,12 +230,13 @@ class Pair:
         With `of_parts` real matrices: of complex operands those whose rows and columns `rows` has.
         """
         if of_parts and self.sizes.is_complex:
-            left, right = (x.slices if isinstance(x, Prepared) else self.rows(side, True) for x, side in self._sides)
+            left, right = (x.slices if isinstance(x, Prepared) else self.rows(side, True) for x, side in self.operands)
             return left, (right if isinstance(self.b, Prepared) else right.swapaxes(1, 2))
         return self._matrices
 
     @property
-    def _sides(self) -> tuple[tuple[Any, Side], tuple[Any, Side]]:
+    def operands(self) -> tuple[tuple[Any, Side], tuple[Any, Side]]:
+        """Each operand, with its side."""
         return (self.a, "left"), (self.b, "right")
 
     @property

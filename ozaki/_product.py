@@ -22,6 +22,7 @@ from ozaki._pair import Pair
 from ozaki._plan import Plan
 from ozaki._plan_fits import check_plan_fits
 from ozaki._prepared import Prepared
+from ozaki._range import out_of_range
 from ozaki._report import Report, rounded_up
 from ozaki._workspace import too_few_bytes
 from ozaki.backends import Backend, Work, as_computed
@@ -353,8 +354,8 @@ class Product:
 
     # Reporting -------------------------------------------------------------------------------------------------------
 
-    def report(self, plan: Plan, relative: bool) -> Report:
-        """The report of a product by this plan; the bound of a given plan is the one proven for these operands.
+    def report(self, plan: Plan, relative: bool, c: Any) -> Report:
+        """The report of a product c by this plan; the bound of a given plan is the one proven for these operands.
 
         With `relative` it has the relative bound, too, which the computed product proves.
         """
@@ -371,7 +372,9 @@ class Product:
             underflows = sum(self._work_of_parts.underflows(side, scheme) // pair.repeats(side) for side in SIDES)
             likely = word_bounds.relative(scheme, max(pair.sizes.length, 1), probable=True)
             estimate = with_rounding(likely * pair.sizes.spread, pair.dtype)
-        relative_error = self._relative_bound(plan, bound) if relative else None
+        counted = not pair.empty and not plan.native and (relative or nonfinite is not None)
+        outside = self._out_of_range(plan, c) if counted else None
+        relative_error = (inf if outside else self._relative_bound(plan, bound)) if relative else None
         once = None if pair.combination is None else plan.rounds_once(pair.combination)
         held = pair.copied
         if not pair.empty:
@@ -390,11 +393,24 @@ class Product:
             workspace_bytes=held,
             reproducible=plan.reproducible,
             nonfinite=nonfinite,
+            out_of_range=outside,
             underflows=underflows,
             estimate=estimate,
             relative_bound=relative_error,
             rounded_once=once,
         )
+
+    def _out_of_range(self, plan: Plan, c: Any) -> int:
+        """Number of entries of the result that over- or underflowed, or may have (`Report.out_of_range`)."""
+        pair = self._pair
+        if is_multiprecision(plan.dtype):
+            return 0
+        if not pair.wide and pair.combination is None and self._measure(NativeInRange()):
+            return 0
+        if pair.prepared and pair.sizes.is_complex:  # a prepared operand may be rows of parts alone
+            return out_of_range(c, None)
+        left, right = (x.slices.x if isinstance(x, Prepared) else pair.rows(side, False) for x, side in pair.operands)
+        return out_of_range(c, (left, right))
 
     def _relative_bound(self, plan: Plan, bound: float) -> float:
         """The largest relative error of an entry (B10), its rounding included, in the unit of the plan's target.

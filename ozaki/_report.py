@@ -43,6 +43,10 @@ class Report:
         Whether the bits are the same on every backend.
     nonfinite
         Number of rows of A and columns of B with NaN or Inf (None: not counted, to save a synchronisation).
+    out_of_range
+        Number of entries of the result that over- or underflowed: Inf where operands are finite, or smaller than the
+        normal numbers of the format, unless all their products are zero. No bound speaks of these (None: not counted,
+        of native products, which have no bound then; and, to save a synchronisation, where `nonfinite` is not).
     underflows
         Number of elements of both operands that lose bits by underflow when they are scaled and cut into words (None:
         the scheme is not words).
@@ -73,6 +77,7 @@ class Report:
     workspace_bytes: int
     reproducible: bool
     nonfinite: int | None = None
+    out_of_range: int | None = None
     underflows: int | None = None
     estimate: float | None = None
     exponent: int = 0
@@ -101,6 +106,7 @@ class Report:
         if self.relative_bound == inf:
             rounded = self.native or _are_words(self.scheme)
             why = "only products of slices prove one" if rounded else "an entry may be no larger than its error"
+            why = "entries are out of range" if self.out_of_range else why
             lines.append(f"no relative error is proven: {why}")
         elif self.relative_bound and self.measure != "relative":
             lines.append(f"proven: relative error of every entry <= {rounded_up(self.relative_bound, self.exponent)}")
@@ -113,6 +119,9 @@ class Report:
         if self.nonfinite:
             of_what = "1 row or column" if self.nonfinite == 1 else f"{self.nonfinite} rows or columns"
             lines.append(f"{of_what} with NaN or Inf: entries there follow IEEE 754, no bound")
+        if self.out_of_range:
+            entries = "1 entry has" if self.out_of_range == 1 else f"{self.out_of_range} entries have"
+            lines.append(f"{entries} over- or underflowed in the format of the result: no bound there")
         if self.underflows:
             lines.append(f"{self.underflows} elements lose bits by underflow; the bound counts them")
         return "\n".join(lines)

@@ -216,6 +216,35 @@ def test_subnormal_and_huge_results(device, rng, dtype, scales):
             assert_same(expected, got, scheme, slices, engine)
 
 
+def test_reports_count_entries_out_of_range(device, rng):
+    """Where the bound of a report does not hold, the report says of how many entries."""
+    kind = {"scheme": "residues", "accuracy": "fp64", "return_report": True}
+    a, b = rng.standard_normal((2, 20, 20))
+    assert device.matmul(a, b, **kind)[1].out_of_range == 0
+    rows = np.where(np.arange(20) % 4 == 0, 1e-200, 1.0)[:, None]
+    rows[1] = 1e200
+    rows[2] = np.nan  # whose entries are counted as such
+    columns = np.where(np.arange(20) < 7, 1e-150, 1.0)
+    columns[19] = 1e200
+    c, report = device.matmul(a * rows, b * columns, **kind)
+    assert report.out_of_range == 5 * 7 + 1 == (abs(c) < 1e-307).sum() + np.isinf(c).sum()
+    assert "36 entries have over- or underflowed" in str(report) and report.nonfinite == 1
+    diagonal = np.diag(rows[3:, 0])  # zeros of which all products are zero are exact
+    assert device.matmul(diagonal, np.diag(columns[3:]), **kind)[1].out_of_range == 1
+    if not device.slow:
+        z = (a + 1j * b) * rows[:, ::-1]
+        assert device.matmul(z[4:], b * columns, **kind)[1].out_of_range == 4 * 7
+
+
+def test_no_relative_bound_of_entries_out_of_range(device, rng):
+    a, b = rng.standard_normal((2, 20, 20))
+    for factor in (1e-160, 1e160):
+        kind = {"slices": 14, "scheme": "residues", "return_report": "relative"}
+        report = device.matmul(a * factor, b * factor, **kind)[1]
+        assert report.out_of_range == 400 and report.relative_bound == np.inf
+        assert "no relative error is proven: entries are out of range" in str(report)
+
+
 def test_native_products_keep_subnormal_operands(device):
     """Products of subnormal and large float32 numbers are normal: kernels that flush the former would return 0."""
     for m, k, n in ((1, 2, 1), (1, 2, 3), (3, 2, 1), (3, 2, 2)):
