@@ -77,6 +77,7 @@ FIELDS = {
         "workspace_bytes",
         "reproducible",
         "nonfinite",
+        "out_of_range",
         "underflows",
         "estimate",
         "exponent",
