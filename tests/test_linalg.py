@@ -1,6 +1,7 @@
 """Linear algebra: what is promised holds against exact rational solutions, and what cannot be promised is refused."""
 
 from fractions import Fraction
+from math import isqrt
 
 import numpy as np
 import pytest
@@ -135,6 +136,7 @@ LEAST_SQUARES = {
     "1e14": np.linalg.qr(RNG.standard_normal((18, 6)))[0] @ conditioned(6, 1e14),
     "graded": RNG.standard_normal((15, 5)) * 10.0 ** np.arange(0, -250, -50),
     "hilbert": hilbert(16)[:, :12],
+    "banded": np.eye(9, 7) * 4 + np.eye(9, 7, k=1) + np.eye(9, 7, k=-1),
 }
 
 
@@ -217,6 +219,50 @@ def test_singular_matrices_are_refused(xp, name):
             function(a)
 
 
+def test_nearly_singular_matrices_are_solved(xp):
+    """Whose inverse in float64 may be exactly singular: then products with it are, too."""
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        n = int(rng.integers(2, 12))
+        a = rng.integers(-9, 10, (n, n)).astype(float)
+        corner = np.zeros((n, n))
+        a[0], corner[0, 0] = (a[1] if seed % 2 else a[1:].sum(axis=0)), 1
+        x = ozaki.mparray(a) + ozaki.mparray(corner).ldexp(-(60, 120, 50)[seed % 3])
+        b = np.arange(1.0, n + 1)
+        try:
+            exact = exact_solve(fractions(x), fractions(b))
+        except StopIteration:  # singular
+            continue
+        given = x if xp is np else ozaki.ascupy(x)
+        found = linalg.solve(given, xp.asarray(b), accuracy=80, dtype="mp")
+        assert error(found.x, exact) <= found.error_bound <= 2.0**-79
+
+
+@pytest.mark.parametrize("dtype", ["mp", "mp1400"])
+@pytest.mark.parametrize("function", ["solve", "inv"])
+def test_bounds_of_many_bits_and_large_condition_numbers_do_not_underflow(function, dtype):
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        u = rng.integers(1, 9, (2, 1))
+        singular = np.concatenate([u, u * int(rng.integers(1, 4))], axis=1)
+        power = 180 + 25 * seed
+        a = ozaki.mparray(singular) + ozaki.mparray(rng.integers(-9, 10, (2, 2))).ldexp(-power)
+        b = np.eye(2) if function == "inv" else ozaki.mparray(rng.integers(-9, 10, (2, 1))).ldexp(-900) + 1
+        exact = exact_solve(fractions(a), fractions(b))
+        found = (
+            linalg.inv(a, accuracy=895, dtype=dtype)
+            if function == "inv"
+            else linalg.solve(a, b, accuracy=895, dtype=dtype)
+        )
+        assert error(found.x, exact) <= Fraction(found.error_bound) <= Fraction(2) ** -894
+
+
+@pytest.mark.parametrize("accuracy", [1, 5, "fp64", 200])
+def test_a_least_squares_solution_far_smaller_than_b(accuracy):
+    found = linalg.lstsq(np.ones((2, 1)), np.array([1, -1 + 2.0**-52]), accuracy=accuracy, dtype="mp")
+    assert error(found.x, np.array([[Fraction(1, 2**53)]])) <= found.error_bound <= 0.6
+
+
 # Factors -------------------------------------------------------------------------------------------------------------
 
 
@@ -230,13 +276,31 @@ POSITIVE = {
     "random": positive(12),
     "hilbert": hilbert(10),
     "graded": np.outer(10.0 ** np.arange(0, -60, -6), 10.0 ** np.arange(0, -60, -6)) * (hilbert(10) + np.eye(10)),
-}
+    "tridiagonal": 4 * np.eye(5) + np.eye(5, k=1) + np.eye(5, k=-1),
+    "kernel": np.exp(-np.subtract.outer(np.arange(12.0), np.arange(12.0)) ** 2),
+    "grid": sum(
+        np.kron(x, y) for x, y in ((np.eye(4), 2 * np.eye(4) - np.eye(4, k=1)), (-np.eye(4, k=1), np.eye(4)))
+    ) + 2 * np.eye(16),
+    "nearly diagonal": np.array([[1.0, 1e-305], [1e-305, 1.0]]),
+}  # fmt: skip
+"""Positive definite matrices, by their lower triangles."""
 
 
 def product_error(a, x, y):
-    """The largest abs(a - x y)_ij / (abs(x) abs(y))_ij."""
-    missed, size = abs(a - x @ y), abs(x) @ abs(y)
-    return max(m / s for m, s in zip(missed.flat, size.flat, strict=True) if m) if missed.any() else 0
+    """The largest abs(a - x y)_ij / (norm(row i of x) norm(column j of y)), rounded to float64 at the end."""
+    missed, size = (a - x @ y) ** 2, np.outer((x**2).sum(axis=1), (y**2).sum(axis=0))
+    return max(sqrt_of(m / s) for m, s in zip(missed.flat, size.flat, strict=True) if m) if missed.any() else 0
+
+
+def parts(x):
+    """The real matrix that multiplies real and imaginary parts as a complex one does, in fractions."""
+    return fractions(np.block([[x.real, -x.imag], [x.imag, x.real]]))
+
+
+def sqrt_of(x):
+    """The square root of a fraction, rounded, however small."""
+    shift = max(0, x.denominator.bit_length() - x.numerator.bit_length()) // 2 + 60
+    return isqrt(int(x * 4**shift)) * 2.0**-shift
 
 
 @pytest.mark.parametrize("accuracy", ["fp64", 150])
@@ -244,7 +308,7 @@ def product_error(a, x, y):
 def test_cholesky_is_as_accurate_as_it_promises(xp, name, accuracy):
     a = POSITIVE[name]
     found = linalg.cholesky(xp.asarray(a), accuracy=accuracy, dtype="mp" if accuracy == 150 else None)
-    low, exact = fractions(found.l), np.tril(fractions(a))
+    low, exact = fractions(found.l), np.tril(fractions(a))  # whatever is above the diagonal
     assert not np.triu(low, 1).any()
     exact = exact + np.tril(exact, -1).T
     assert product_error(exact, low, low.T) <= found.error_bound <= (3.4e-16 if accuracy == "fp64" else 2.0**-148)
@@ -261,10 +325,18 @@ def test_qr_is_as_accurate_as_it_promises(xp, name, accuracy):
     assert worst <= found.error_bound <= (3.4e-16 if accuracy == "fp64" else 2.0**-148)
 
 
+FACTORED = {
+    **{name: MATRICES[name] for name in ("1 x 1", "random", "permuted", "hilbert", "vandermonde", "kahan", "1e4")},
+    **{name: POSITIVE[name] for name in ("tridiagonal", "kernel", "nearly diagonal")},
+    "hessenberg": np.triu(RNG.standard_normal((9, 9)), -1) + 3 * np.eye(9),
+    "one huge row": np.where(np.arange(6)[:, None] == 2, 1e200, 1.0) * RNG.standard_normal((6, 6)),
+}
+
+
 @pytest.mark.parametrize("accuracy", ["fp64", 150])
-@pytest.mark.parametrize("name", ["1 x 1", "random", "permuted", "hilbert", "vandermonde", "kahan", "1e4"])
+@pytest.mark.parametrize("name", FACTORED)
 def test_lu_is_as_accurate_as_it_promises(xp, name, accuracy):
-    a = MATRICES[name]
+    a = FACTORED[name]
     found = linalg.lu_factor(xp.asarray(a), accuracy=accuracy, dtype="mp" if accuracy == 150 else None)
     low, high = fractions(found.l), fractions(found.u)
     order = np.asarray(found.p.get() if xp is not np else found.p)
@@ -375,11 +447,7 @@ def test_tiny_and_huge_matrices_are_factored(function, scale):
 def test_factors_of_complex64(rng):
     for a in (np.array([[2 + 1j]]), rng.standard_normal((4, 4)) + 1j * rng.standard_normal((4, 4))):
         found = linalg.qr(a, accuracy=100, dtype="complex64")
-        with workprec(300):
-            q, r, exact = (matrix(x.tolist()) for x in (found.q, found.r, a))
-            missed, size = exact - q * r, q.apply(abs) * r.apply(abs)
-            worst = max(abs(m) / s for m, s in zip(missed, size, strict=True) if m)
-            assert worst <= found.error_bound < 4e-7
+        assert product_error(parts(a), parts(found.q), parts(found.r)) <= found.error_bound < 4e-7
 
 
 @pytest.mark.parametrize(
@@ -392,6 +460,22 @@ def test_factors_that_float64_does_not_find_are_refused(function, a):
         function(a)
 
 
+@pytest.mark.parametrize("function", [linalg.cholesky, linalg.eigh])
+def test_only_the_lower_triangle_is_read(xp, function):
+    a = np.array([[2.0, 0.5], [0.5, 3.0]])
+    for above in (7.0, np.nan, np.inf):
+        other = np.array([[2.0, above], [0.5, 3.0]])
+        wanted, found = (function(xp.asarray(x)) for x in (a, other))
+        assert all((x == y).all() for x, y in zip(wanted[:2], found[:2], strict=True) if getattr(x, "ndim", 0))
+    with pytest.raises(ValueError, match=r"^a: element \[1, 0\] is nan; expected finite numbers"):
+        function(xp.asarray(np.array([[2.0, 1.0], [np.nan, 3.0]])))
+
+
+def test_eigenvalues_with_gaps_among_the_subnormal_numbers():
+    found = linalg.eigh(np.diag([1, 3e-317, 0]).astype(complex), accuracy=106, dtype="mp")
+    assert error(found.values, np.array([[0], [Fraction(3e-317)], [1]])) <= found.error_bound <= 2.0**-104
+
+
 # Operands and results ------------------------------------------------------------------------------------------------
 
 
@@ -399,8 +483,7 @@ def test_complex_operands(xp):
     rng = np.random.default_rng(0)
     a = rng.standard_normal((6, 6)) + 1j * rng.standard_normal((6, 6))
     one, given = np.ones(6), xp.asarray(a)
-    pair = np.block([[a.real, -a.imag], [a.imag, a.real]])  # the real equations for both parts
-    exact = exact_solve(fractions(pair), fractions(np.r_[one, 0 * one]))
+    exact = exact_solve(parts(a), fractions(np.r_[one, 0 * one]))
     solved = linalg.solve(given, xp.asarray(one), accuracy="fp64")
     x = fractions(np.r_[solved.x.real.tolist(), solved.x.imag.tolist()])
     assert max(abs(x - exact[:, 0])) / max(abs(exact[:, 0])) <= 1.5 * Fraction(solved.error_bound) < 4e-16
@@ -409,10 +492,17 @@ def test_complex_operands(xp):
     hermitian = given @ given.conj().T
     low = linalg.cholesky(hermitian, accuracy=100, dtype="mp")
     assert low.l.is_complex and low.error_bound < 2.0**-98
-    for q, r, bound, _ in (linalg.qr(given),):
-        assert abs(q @ r - given).max() < 1e-14 and bound < 4e-16
+    on_host = (lambda x: x) if xp is np else xp.asnumpy
+    q, r, bound, _ = linalg.qr(given)
+    q, r = on_host(q), on_host(r)
+    assert (
+        max(product_error(parts(a), parts(q), parts(r)), product_error(fractions(np.eye(12)), parts(q).T, parts(q)))
+        <= bound
+    )
+    assert bound < 4e-16
     factors = linalg.lu_factor(given)
-    assert abs(given[factors.p] - factors.l @ factors.u).max() < 1e-15
+    low, high = (parts(on_host(x)) for x in (factors.l, factors.u))
+    assert product_error(parts(a[on_host(factors.p)]), low, high) <= factors.error_bound < 4e-16
     values, vectors, bound, *_ = linalg.eigh(hermitian)
     assert values.dtype == np.float64 and abs(hermitian @ vectors - vectors * values).max() < 1e-13 and bound < 4e-16
 
@@ -438,6 +528,13 @@ def test_multiprecision_operands_and_results():
     assert linalg.solve(np.eye(2), np.ones(2), accuracy=80, dtype="mp60").x.bits <= 60
     large = linalg.solve(np.eye(2) * 1e-300, np.ones(2) * 1e300, dtype="mp")
     assert large.x.to_fractions()[0] > 10**599
+
+
+def test_matrices_of_mpmath():
+    a = matrix([[4, 1], [1, 3]])
+    found = linalg.solve(a, np.array([1.0, 2.0]), accuracy=100)
+    exact = exact_solve(fractions(np.array([[4, 1], [1, 3]])), fractions(np.array([1, 2])))
+    assert error(found.x, exact) <= found.error_bound <= 2.0**-53
 
 
 def test_empty_and_zero_operands(xp):

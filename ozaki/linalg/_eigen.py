@@ -14,8 +14,8 @@ from ozaki._api import gemm, matmul
 from ozaki._environment import default_environment
 from ozaki._formats import part_of
 from ozaki.interchange.calls import any_arrays
-from ozaki.linalg._arrays import adjoint, array_library, on_host, rounded
-from ozaki.linalg._factors import MOST_STEPS, factor_target, hermitian, native
+from ozaki.linalg._arrays import adjoint, array_library, hermitian, on_host, rounded
+from ozaki.linalg._correcting import MOST_CORRECTIONS, factor_target, native
 from ozaki.linalg._inverses import componentwise
 from ozaki.linalg._matrices import check_matrix, matrices
 from ozaki.linalg._scaling import ZERO, scaled, tops
@@ -57,10 +57,13 @@ def eigh(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: Any =
 
     Parameters
     ----------
-    a : array or MPArray, shape (n, n), symmetric or Hermitian; the lower triangle is read
+    a : array or MPArray, shape (n, n), symmetric or Hermitian
+        As in NumPy and LAPACK only the lower triangle is read, and of its diagonal the real part: where the upper one
+        has other numbers, a stands for another matrix.
     accuracy : str, int or float, optional
-        "fp64", a number of bits or a tolerance t, before results are rounded to their dtype: no eigenvalue is off by
-        more than t times the largest abs of all. Up to 900 bits. Default: as many bits as the dtype has.
+        Of the eigenvalues: "fp64", a number of bits or a tolerance t, before they are rounded to their dtype. None is
+        off by more than t times the largest abs of all. Up to 900 bits. Default: as many bits as the dtype has. The
+        vectors become as accurate as the gaps between eigenvalues let them, which `Eigen.vector_bounds` says.
     dtype : optional
         As in `solve`; values are real.
 
@@ -72,6 +75,8 @@ def eigh(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: Any =
     ------
     numpy.linalg.LinAlgError
         If corrections do not converge.
+    OverflowError
+        If an eigenvalue is too large for the dtype.
     ValueError, TypeError
         For operands that cannot be used, before any work.
 
@@ -91,19 +96,19 @@ def eigh(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: Any =
     >>> found.values, found.error_bound < 2.0**-150
     (mparray([1.0, 3.0], bits=...), True)
     """
-    (a,), formats = matrices(a=a)
+    (a,), formats = matrices(lower=True, a=a)
     check_matrix("a", a, square=True)
     target = factor_target(accuracy, dtype, formats, "of eigenvalues it is relative to the largest")
     if not a.size:
         values, vectors = empty((0,), part_of(target.dtype), a), empty(a.shape, target.dtype, a)
         return Eigen(values, vectors, 0.0, np.zeros(0), 0)
     xp = array_library(a)
-    a = hermitian(a, xp.tri(a.shape[0]))
+    a = hermitian(a)
     highest, zeros = tops(a, 0).max(), np.zeros(a.shape[0], np.int64)
     top = 0 if highest == ZERO else int(highest)
     found = _Decomposition(scaled(a, zeros - top, zeros))
     while not found.bound <= target.tolerance:
-        if found.steps == MOST_STEPS or (found.steps > 3 and not found.bound < found.before / 2):
+        if found.steps == MOST_CORRECTIONS or (found.steps > 3 and not found.bound < found.before / 2):
             raise np.linalg.LinAlgError("a: corrections of its eigenvectors do not converge")
         found.correct(target.tolerance)
     values = found.values.ldexp(xp.asarray(zeros + top))
@@ -115,7 +120,7 @@ def eigh(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: Any =
 
 
 class _Decomposition:
-    """Approximate eigenvalues D and eigenvectors X of a Hermitian matrix of elements below 1.
+    """Approximate eigenvalues D and eigenvectors X of a Hermitian matrix, the parts of whose elements are below 1.
 
     Attributes
     ----------
@@ -138,7 +143,7 @@ class _Decomposition:
         n, norm_x, columns_x, norm_a = a.shape[0], row_norm(x), column_norm(x), row_norm(a)
         sizes = on_host(magnitudes(self.values))
         self.largest = float(sizes.max()) or 1.0
-        # Errors of products come into the bound this many times.
+        # The errors of the three products enter the bound with these factors.
         fine = min(tolerance / (8 * columns_x * norm_x * (norm_a / self.largest + 5)), 2.0**-8)
         words = tuple(xp.diag(each) for each in self.values.words(2 + ceil(-log2(fine) / 53)))
         scaled_x = matmul(x, mparray(words), accuracy=componentwise(fine), dtype="mp")
@@ -173,35 +178,41 @@ class _Decomposition:
 
     def correct(self, tolerance: float) -> None:
         """One correction; `tolerance` is what is wanted in the end."""
-        xp, x = self._xp, self.vectors
+        x = self.vectors
         self.steps += 1
-        gain = max(tolerance, 2.0 ** (-50 * (self.steps + 1)))
-        rest, gram = rounded(self._rest), rounded(self._gram)
-        vectors = rounded(x)
-        n = adjoint(vectors) @ rest
-        gaps = (self.values[None, :] - self.values[:, None]).astype("float64")
-        # Eigenvalues whose distance is not well above what couples them form clusters.
-        close = abs(gaps) <= 32 * (abs(n).max() + abs(gram).max() * self.largest)
-        turns = xp.where(close, 0.0, (n + adjoint(n)) / (2 * xp.where(close, 1.0, gaps)))
-        # The Rayleigh quotients of the vectors, less the eigenvalues so far.
-        shift = xp.diagonal(n).real / (1 - xp.diagonal(gram).real)
-        turned = xp.eye(len(n), dtype=n.dtype)
-        for first, last in _clusters(on_host(close)):
-            part = slice(first, last)
-            block = (n[part, part] + adjoint(n[part, part])) / 2
-            centre = self.values[first : first + 1]
-            offsets = (self.values[part] - centre).astype("float64")
-            found, turn = xp.linalg.eigh(block + xp.diag(offsets))
-            turned[part, part], turns[part, part] = turn, 0
-            shift[part] = found - offsets
-        bits = ceil(-log2(gain) + 2 * log2(len(n))) + 12
+        next_tolerance = max(tolerance, 2.0 ** (-50 * (self.steps + 1)))  # a correction gains some 50 bits
+        rotation, change = self._rotation_and_change()
+        n, gram = len(rotation), rounded(self._gram)
+        bits = ceil(-log2(next_tolerance) + 2 * log2(n)) + 12
         x = (x + matmul(x, mparray(gram / 2), accuracy=componentwise(2.0**-bits), dtype="mp")).round_to(bits)
-        turned = _orthonormal((xp.eye(len(n)) + turns) @ turned, bits)
-        x = matmul(x, turned, accuracy=componentwise(2.0**-bits), dtype="mp")
-        values = (self.values + mparray(shift)).round_to(bits)
+        x = matmul(x, _orthonormal(rotation, bits), accuracy=componentwise(2.0**-bits), dtype="mp")
+        values = (self.values + mparray(change)).round_to(bits)
         order = _order(values)
         self.vectors, self.values = x.round_to(bits)[:, order], values[order]
-        self._measure(gain)
+        self._measure(next_tolerance)
+
+    def _rotation_and_change(self) -> tuple[Any, Any]:
+        """What turns the vectors towards exact ones, and what is added to the values, in float64."""
+        xp, gram = self._xp, rounded(self._gram)
+        coupling = adjoint(rounded(self.vectors)) @ rounded(self._rest)  # N of `eigh`
+        gaps = (self.values[None, :] - self.values[:, None]).astype("float64")
+        # Eigenvalues whose distance is not well above what couples them form clusters.
+        together = abs(gaps) <= 32 * (abs(coupling).max() + abs(gram).max() * self.largest) + LEAST
+        small = xp.where(together, 0.0, (coupling + adjoint(coupling)) / (2 * xp.where(together, 1.0, gaps)))
+        # The Rayleigh quotients of the vectors, less the eigenvalues so far.
+        change = xp.diagonal(coupling).real / (1 - xp.diagonal(gram).real)
+        of_clusters = xp.eye(len(coupling), dtype=coupling.dtype)
+        for first, last in _clusters(on_host(together)):
+            part = slice(first, last)
+            block = (coupling[part, part] + adjoint(coupling[part, part])) / 2
+            offsets = (self.values[part] - self.values[first : first + 1]).astype("float64")
+            found, of_cluster = xp.linalg.eigh(block + xp.diag(offsets))
+            of_clusters[part, part], small[part, part] = of_cluster, 0
+            change[part] = found - offsets
+        rotation = (xp.eye(len(coupling)) + small) @ of_clusters
+        if not bool(xp.isfinite(rotation).all()) or not bool(xp.isfinite(change).all()):
+            raise np.linalg.LinAlgError("a: corrections of its eigenvectors do not converge")
+        return rotation, change
 
 
 def _orthonormal(x: Any, bits: int) -> Any:
@@ -215,9 +226,9 @@ def _orthonormal(x: Any, bits: int) -> Any:
             return found
 
 
-def _clusters(close: npt.NDArray[np.bool_]) -> list[tuple[int, int]]:
+def _clusters(together: npt.NDArray[np.bool_]) -> list[tuple[int, int]]:
     """The ranges of ascending eigenvalues of which each is close to the next: (first, behind the last)."""
-    ends = [0, *(i + 1 for i in range(len(close) - 1) if not close[i, i + 1]), len(close)]
+    ends = [0, *(i + 1 for i in range(len(together) - 1) if not together[i, i + 1]), len(together)]
     return [(p, q) for p, q in pairwise(ends) if q - p > 1]
 
 

@@ -19,7 +19,7 @@ from ozaki._accuracy import Accuracy
 from ozaki._api import gemm, matmul
 from ozaki._operands import holds_complex
 from ozaki.linalg._arrays import adjoint, array_library, rounded
-from ozaki.linalg._upper import column_norm, column_sizes, row_norm
+from ozaki.linalg._upper import LEAST, column_norm, column_sizes, row_norm
 
 Bounds = npt.NDArray[np.float64]
 
@@ -29,7 +29,7 @@ LARGEST = 2.0**300
 _INVERSES = 10
 """The most inverses that are multiplied: each divides the condition number of R A by 2**30 or more."""
 
-_SINGULAR = f"a: singular, or its condition number is above 2^{log2(LARGEST):.0f}"
+_SINGULAR = f"a: singular, or its condition number is too large (2^{log2(LARGEST):.0f} is the limit)"
 
 CONTRACTION = 2.0**-10
 """The largest norm of a residual I - R A with which R is taken as an inverse of A: a step gains ten bits at least."""
@@ -43,16 +43,21 @@ def componentwise(tolerance: float) -> Accuracy:
 def tolerance_for(allowed: Any, terms: Any) -> float:
     """The largest tolerance, at most 2**-8, with which a product adds no more than `allowed` to a column.
 
-    `terms` are sums of the abs of the product's terms, the largest of each column. The tolerance is 0, which asks for
-    every bit, where a column allows nothing.
+    `terms` are sums of the abs of the product's terms, the largest of each column, times what an error of the product
+    is multiplied by later. The tolerance is 0, which asks for every bit, where a column allows next to nothing.
     """
     live = terms > 0
-    return min(float((allowed[live] / terms[live]).min()) if live.any() else 1.0, 2.0**-8)
+    return not_tiny(min(float((allowed[live] / terms[live]).min()) if live.any() else 1.0, 2.0**-8))
+
+
+def not_tiny(tolerance: float) -> float:
+    """The tolerance, or 0, which asks for every bit, in place of one below `LEAST`."""
+    return tolerance if tolerance >= LEAST else 0.0
 
 
 def errors_of(tolerance: float, terms: Any) -> Any:
-    """The largest errors of a product with that tolerance; zeros of an exact one, however large its terms are."""
-    return tolerance * terms if tolerance else np.zeros_like(terms)
+    """Error bounds of the columns of a product computed with a tolerance; zeros for 0: the product is exact then."""
+    return tolerance * terms + LEAST * (terms > 0) if tolerance else np.zeros_like(terms)
 
 
 @dataclass(frozen=True)
@@ -73,28 +78,26 @@ class LeftInverse:
     norm_r: float
 
     @property
-    def norm(self) -> float:
-        """An error e in the residual changes the correction by no more than this times e."""
+    def residual_gain(self) -> float:
+        """An error e of b - A x changes the correction by no more than this times e."""
         return self.norm_r
 
     @property
-    def excess(self) -> float:
-        """If x is off by e, the next correction leaves no more than the contraction times this times e."""
+    def error_gain(self) -> float:
+        """If x is off by e, the bound after the next correction is near the contraction times this times e."""
         return 1.0
 
     def correction(self, rest: Any, error: Bounds, allowed: Bounds) -> tuple[Any, Bounds]:
         """What to add to x, and how far the sum may be from the solution: of each column the largest abs.
 
-        `rest` is b - A x but for `error`, of each column the largest abs; products add errors of `allowed`.
+        `rest` is b - A x but for an error that changes the correction by no more than `error`, of each column the
+        largest abs; products add errors of `allowed`.
 
         With E = I - R A the solution is x + (I - E)^-1 R (b - A x), so for d = R (b - A x) + f it is at most
         (norm(E) norm(d) + norm(f)) / (1 - norm(E)) from x + d.
         """
-        sizes = column_sizes(rest)
-        tolerance = tolerance_for(allowed, self.norm_r * sizes)
-        d = matmul(self.r, rest, accuracy=componentwise(tolerance), dtype="mp")
-        error = self.norm_r * (error + errors_of(tolerance, sizes))
-        return d, (self.contraction * column_sizes(d) + error) / (1 - self.contraction)
+        d, added = _times(self.r, rest, self.norm_r, allowed)
+        return d, (self.contraction * column_sizes(d) + error + added) / (1 - self.contraction)
 
 
 @dataclass(frozen=True)
@@ -118,31 +121,32 @@ class LeastSquaresInverse:
     columns_s: float
 
     @property
-    def norm(self) -> float:
+    def residual_gain(self) -> float:
         """As of `LeftInverse`."""
         return self.norm_s * self.columns_s * self.columns_a
 
     @property
-    def excess(self) -> float:
+    def error_gain(self) -> float:
         """As of `LeftInverse`. An error e in x makes u differ by inv(S) e, and the bound is norm(S) times as large."""
         return max(1.0, self.norm_s * self.norm_a)
 
     def correction(self, rest: Any, error: Bounds, allowed: Bounds) -> tuple[Any, Bounds]:
         """As of `LeftInverse`. The solution is x + S (I - G)^-1 u with u = S^H A^H (b - A x)."""
-        w, error = self._times(adjoint(self.a), self.columns_a, rest, error, allowed / (self.norm_s * self.columns_s))
-        u, error = self._times(adjoint(self.s), self.columns_s, w, error, allowed / self.norm_s)
-        sizes = column_sizes(u)
-        tolerance = tolerance_for(allowed, self.norm_s * sizes)
-        d = matmul(self.s, u, accuracy=componentwise(tolerance), dtype="mp")
-        spread = (self.contraction * sizes + error) / (1 - self.contraction) + errors_of(tolerance, sizes)
-        return d, self.norm_s * spread
+        w, of_w = _times(adjoint(self.a), rest, self.residual_gain, allowed)
+        u, of_u = _times(adjoint(self.s), w, self.norm_s * self.columns_s, allowed)
+        d, of_d = _times(self.s, u, self.norm_s, allowed)
+        spread = self.norm_s * self.contraction * column_sizes(u) + error + of_w + of_u
+        return d, spread / (1 - self.contraction) + of_d
 
-    @staticmethod
-    def _times(x: Any, norm: float, y: Any, error: Bounds, allowed: Bounds) -> tuple[Any, Bounds]:
-        """The product x y, and the largest error of each column, where that of y is `error`."""
-        sizes = column_sizes(y)
-        tolerance = tolerance_for(allowed, norm * sizes)
-        return matmul(x, y, accuracy=componentwise(tolerance), dtype="mp"), norm * (error + errors_of(tolerance, sizes))
+
+def _times(x: Any, y: Any, gain: float, allowed: Bounds) -> tuple[Any, Bounds]:
+    """The product x y, and by how much its error changes a correction: of each column the largest abs, or `allowed`.
+
+    `gain` is the norm of x times what an error of the product is multiplied by later.
+    """
+    terms = gain * column_sizes(y)
+    tolerance = tolerance_for(allowed, terms)
+    return matmul(x, y, accuracy=componentwise(tolerance), dtype="mp"), errors_of(tolerance, terms)
 
 
 def left_inverse(a: Any) -> LeftInverse:
@@ -166,8 +170,11 @@ def left_inverse(a: Any) -> LeftInverse:
         if contraction <= CONTRACTION:
             return LeftInverse(a, r, contraction, norm_a, norm_r)
         # Of R A as much as float64 holds; of the product of inverses all 53 bits of each, and some more.
+        r = _shaken(r, 1) if count == 1 else r
         product = matmul(r, a, accuracy=componentwise(2.0**-60 / condition), dtype=dtype)
-        r = matmul(_inverse(product), r, accuracy=componentwise(2.0 ** -(113 + 53 * count)), dtype="mp")
+        r = matmul(
+            _shaken(_inverse(product), 2 * count + 1), r, accuracy=componentwise(2.0 ** -(113 + 53 * count)), dtype="mp"
+        )
     raise np.linalg.LinAlgError(_SINGULAR)
 
 
@@ -197,9 +204,8 @@ def least_squares_inverse(a: Any) -> LeastSquaresInverse:
         contraction += columns * norm_w + columns_w * rows + columns * rows
         if contraction <= CONTRACTION:
             return LeastSquaresInverse(a, s, contraction, norm_a, norm_s, columns_a, columns_s)
-        s = matmul(
-            s, _inverse(xp.linalg.qr(w, mode="r")), accuracy=componentwise(2.0 ** -(113 + 53 * count)), dtype="mp"
-        )
+        s, factor = _shaken(s, 1) if count == 1 else s, _inverse(xp.linalg.qr(w, mode="r"))
+        s = matmul(s, _shaken(factor, 2 * count + 1), accuracy=componentwise(2.0 ** -(113 + 53 * count)), dtype="mp")
     raise np.linalg.LinAlgError(_SINGULAR)
 
 
@@ -236,7 +242,20 @@ def _changed(x: Any) -> Any:
     """Matrices that differ from x by relative changes of some 2**-50, which hardly leave it singular."""
     xp = array_library(x)
     size = abs(x).max() if x.size else 0.0
-    places = xp.arange(x.size).reshape(x.shape)
     for step in (3, 7):
-        signs = (places * places * step) % 11 - 5.0
-        yield x + 2.0**-52 * signs * size + 2.0**-50 * size * xp.eye(len(x))
+        yield x + 2.0**-52 * _signs(x, step) * size + 2.0**-50 * size * xp.eye(len(x))
+
+
+def _shaken(x: Any, step: int) -> Any:
+    """The matrix with relative changes of some 2**-50, others for each step.
+
+    An inverse in float64 may be a matrix of lower rank, exactly. All products with it are, so no inverse of them would
+    make up for it.
+    """
+    return x * (1 + 2.0**-50 * _signs(x, step))
+
+
+def _signs(x: Any, step: int) -> Any:
+    """Whole numbers from -5 to 5, in no apparent order but always the same for a step, in the shape of x."""
+    places = array_library(x).arange(x.size).reshape(x.shape) + 1000 * step
+    return (places * 2654435761 % 2**32 >> 16) % 11 - 5.0  # Knuth's multiplicative hash

@@ -11,7 +11,7 @@ from ozaki._accuracy import Accuracy
 from ozaki._environment import default_environment
 from ozaki.interchange.calls import any_arrays
 from ozaki.linalg._arrays import array_library, rounded
-from ozaki.linalg._factors import corrected, factor_target, native
+from ozaki.linalg._correcting import corrected, factor_target, native
 from ozaki.linalg._matrices import check_matrix, matrices
 from ozaki.linalg._scaling import scaled, tops_or_zero
 from ozaki.linalg._solution import Solution, empty
@@ -29,11 +29,12 @@ class LU(NamedTuple):
     l : array or MPArray, shape (n, n); ones on the diagonal, zeros above
     u : array or MPArray, shape (n, n); zeros below the diagonal
     error_bound : float
-        abs(a[p] - l u)_ij <= error_bound (abs(l) abs(u))_ij, proven, rounding to the dtype included.
+        abs(a[p] - l u)_ij <= error_bound norm(row i of l) norm(column j of u), with Euclidean norms. Proven, rounding
+        to the dtype included; inf if that underflows.
     iterations : int
         Corrections.
     system
-        What `lu_solve` needs: the matrix, scaled, and an inverse with its residual.
+        What `lu_solve` needs: a copy of the matrix, and, after the first call, an inverse with its residual.
     """
 
     p: Any
@@ -49,6 +50,8 @@ class LU(NamedTuple):
 @np.errstate(all="ignore")
 def lu_factor(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: Any = None) -> LU:
     """Factor a square matrix a[p] = l u to a named accuracy, which is proven, to solve many systems with it.
+
+    The systems are solved by an inverse of a, which `lu_solve` finds at its first call, not by these factors.
 
     Parameters
     ----------
@@ -68,6 +71,8 @@ def lu_factor(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: 
         If a is singular, or its condition number is above some 1e15.
     ImportError
         Without SciPy, which factors NumPy arrays (CuPy brings its own).
+    OverflowError
+        If an element is too large for the dtype.
     ValueError, TypeError
         For operands that cannot be used, before any work.
 
@@ -83,8 +88,8 @@ def lu_factor(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: 
     target = factor_target(accuracy, dtype, formats)
     xp = array_library(a)
     if not a.size:
-        none = empty(a.shape, target.dtype, a)
-        return LU(xp.zeros(0, int), none, none, 0.0, 0, System(a, formats))
+        no_elements = empty(a.shape, target.dtype, a)
+        return LU(xp.zeros(0, int), no_elements, no_elements, 0.0, 0, System(a, formats))
     system = System(a.copy(), formats)  # whose inverse is found later, when the caller may have changed a
     scales = -tops_or_zero(a, 0)
     unit = scaled(a, np.zeros_like(scales), scales)
@@ -149,7 +154,7 @@ def lu_solve(factors: LU, b: Any, *, accuracy: Accuracy | str | float | None = N
 
     Raises
     ------
-    ValueError, TypeError, OverflowError
+    numpy.linalg.LinAlgError, ValueError, TypeError, OverflowError
         As in `solve`.
     """
     if not isinstance(factors, LU):

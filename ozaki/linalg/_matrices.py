@@ -6,19 +6,21 @@ from typing import Any
 
 import numpy as np
 
-from ozaki._checks import check_finite
 from ozaki._formats import complex_of
 from ozaki._operands import as_array, dtype_of
 from ozaki.backends import backend_of
-from ozaki.multiprecision.floats import of_integers
+from ozaki.linalg._arrays import array_library
+from ozaki.multiprecision.array import MPArray
+from ozaki.multiprecision.floats import not_finite, of_integers
 from ozaki.multiprecision.numbers import Numbers
 from ozaki.multiprecision.objects import mparray
 
 
-def matrices(**operands: Any) -> tuple[list[Any], list[str]]:
+def matrices(*, lower: bool = False, **operands: Any) -> tuple[list[Any], list[str]]:
     """Operands as arrays of float64, complex128 or multiprecision numbers, exactly, and the formats that they had.
 
-    Integers, which have the format float64 here, become multiprecision numbers.
+    Integers, which have the format float64 here, become multiprecision numbers. With `lower` elements above the
+    diagonal count as zeros, whatever they are.
 
     Raises
     ------
@@ -32,20 +34,25 @@ def matrices(**operands: Any) -> tuple[list[Any], list[str]]:
     found, formats = [], []
     for name, each in given.items():
         x = as_array(name, each, backend)
+        if isinstance(x, Numbers):
+            x = MPArray._of(x)  # a matrix of mpmath is one of numbers by now
+        elif lower and x.ndim == 2:
+            x = array_library(x).tril(x)
         if not isinstance(x, Numbers) and x.dtype.kind in "iub":
             x, form = mparray(of_integers(x)), "float64"
         else:
             form = dtype_of(name, x)
         if not isinstance(x, Numbers):
-            check_finite(name, x)
+            if (index := not_finite(x)) is not None:
+                raise ValueError(f"{name}: element {[*index]} is {x[index]}; expected finite numbers")
             x = x.astype(complex_of("float64") if x.dtype.kind == "c" else np.float64, copy=False)
         found.append(x)
         formats.append(form)
     return found, formats
 
 
-def check_matrix(name: str, x: Any, square: bool = False) -> None:
-    """Refuse what is no matrix, or no square one.
+def check_matrix(name: str, x: Any, square: bool = False, tall: bool = False) -> None:
+    """Refuse what is no matrix, no square one, or one with fewer rows than columns.
 
     Raises
     ------
@@ -54,6 +61,8 @@ def check_matrix(name: str, x: Any, square: bool = False) -> None:
     if x.ndim != 2 or (square and x.shape[0] != x.shape[1]):
         expected = "a square matrix, as (3, 3)" if square else "a matrix, as (5, 3)"
         raise ValueError(f"{name}: shape {tuple(x.shape)}; expected {expected} (of a stack, call it for each matrix)")
+    if tall and x.shape[0] < x.shape[1]:
+        raise ValueError(f"{name}: shape {tuple(x.shape)}; expected at least as many rows as columns")
 
 
 def as_columns(name: str, b: Any, rows: int) -> Any:

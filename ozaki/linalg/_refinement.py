@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-from math import ceil, log2
+from math import ceil, ldexp, log2
 from typing import Any
 
 import numpy as np
 
 from ozaki._api import gemm, matmul
 from ozaki.linalg._arrays import array_library
-from ozaki.linalg._inverses import Bounds, LeastSquaresInverse, LeftInverse, componentwise, errors_of, tolerance_for
+from ozaki.linalg._inverses import (
+    Bounds,
+    LeastSquaresInverse,
+    LeftInverse,
+    componentwise,
+    errors_of,
+    not_tiny,
+    tolerance_for,
+)
 from ozaki.linalg._upper import LEAST, column_sizes, row_norm
 from ozaki.multiprecision.objects import mparray
 
-MOST_STEPS = 200
-"""The most corrections: 900 bits take fewer than 100."""
+MOST_CORRECTIONS = 200
+"""The most corrections of a solution: 900 bits take fewer than 100."""
 
 
 class Refinement:
@@ -36,15 +44,14 @@ class Refinement:
     def reach(self, goal: float) -> None:
         """Correct x until the errors of each column are at most `goal` times its largest element."""
         while self.x is None or not self._within(goal):
-            share = max(goal, self._inverse.contraction ** (self.steps + 1)) / (4 * self._inverse.excess)
-            if share < LEAST or self.steps == MOST_STEPS:
+            share = max(goal, self._inverse.contraction ** (self.steps + 1)) / (4 * self._inverse.error_gain)
+            if share < LEAST or self.steps == MOST_CORRECTIONS:
                 raise np.linalg.LinAlgError("a: too ill-conditioned for this accuracy; ask for fewer bits")
             self._correct(share)
             self.steps += 1
 
     def _within(self, goal: float) -> bool:
-        sizes = column_sizes(self.x)
-        return bool((self.errors <= goal * (sizes - self.errors)).all() or not sizes.any())
+        return bool((self.errors <= goal * (column_sizes(self.x) - self.errors)).all())
 
     def _correct(self, share: float) -> None:
         """One correction whose products and rounding err by no more than this share of the largest element."""
@@ -53,8 +60,8 @@ class Refinement:
             rest, error, sizes = mparray(self._b), np.zeros_like(self._b_sizes), self._b_sizes / inverse.norm_a
         else:
             sizes = column_sizes(self.x)
-            terms = inverse.norm_a * sizes + self._b_sizes
-            tolerance = tolerance_for(share * sizes / 8, inverse.norm * terms)
+            terms = inverse.residual_gain * (inverse.norm_a * sizes + self._b_sizes)
+            tolerance = tolerance_for(share * sizes / 8, terms)
             rest = gemm(-1, inverse.a, self.x, 1, self._b, accuracy=componentwise(tolerance), dtype="mp")
             error = errors_of(tolerance, terms)
         d, errors = inverse.correction(rest, error, share * sizes / 8)
@@ -91,16 +98,17 @@ class Inversion:
         """One step that leaves a residual of norm(E)^2, and `added` from products and roundings."""
         a, norm_a, r = self._inverse.a, self._inverse.norm_a, self.x
         norm_r = row_norm(r)
-        tolerance = min(added / (8 * norm_r * norm_a), 2.0**-8)
+        tolerance = not_tiny(min(added / (8 * norm_r * norm_a), 2.0**-8))
         e = gemm(-1, r, a, 1, array_library(a).eye(a.shape[0]), accuracy=componentwise(tolerance), dtype="mp")
         # tol (abs(R) abs(A) + I) bounds the error of e; the norms have a product of 3/4 at least.
         missed = 3 * tolerance * norm_r * norm_a
         contraction = row_norm(e) + missed
-        d_tolerance = min(added / (8 * contraction * norm_r * norm_a), 2.0**-8)
+        growth = contraction * (norm_r * norm_a)
+        d_tolerance = not_tiny(min(added / (8 * growth), 2.0**-8) if growth else 2.0**-8)
         d = matmul(e, r, accuracy=componentwise(d_tolerance), dtype="mp")
         bits = ceil(3 + log2(norm_r) + log2(norm_a) - log2(added)) + 1
         self.x = (r + d).round_to(bits)
         # With E = I - R A, e = E + F, and H what products and rounding add, the new residual is
         # I - (R + e R + H) A = E^2 - F (I - E) - H A.
-        more = (d_tolerance * contraction * norm_r + 2.0**-bits * row_norm(self.x)) * norm_a
-        self._contraction = contraction**2 + missed * (1 + contraction) + more
+        more = d_tolerance * growth + ldexp(row_norm(self.x) * norm_a, -bits)
+        self._contraction = contraction**2 + missed * (1 + contraction) + more + LEAST

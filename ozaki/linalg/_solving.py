@@ -163,9 +163,7 @@ def lstsq(a: Any, b: Any, *, accuracy: Accuracy | str | float | None = None, dty
     array([0., 1., 2., 3., 4., 5.])
     """
     (a, b), formats = matrices(a=a, b=b)
-    check_matrix("a", a)
-    if a.shape[0] < a.shape[1]:
-        raise ValueError(f"a: shape {tuple(a.shape)}; expected at least as many rows as columns")
+    check_matrix("a", a, tall=True)
     columns = as_columns("b", b, a.shape[0])
     target = target_of(accuracy, dtype, formats)
     shape = (a.shape[1], *b.shape[1:])

@@ -1,0 +1,119 @@
+"""Factors of a matrix, corrected until their product is the matrix to a named accuracy.
+
+A correction is computed natively from the residual, as A - L U, which is a product of this library.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import ceil, inf, log2
+from typing import Any
+
+import numpy as np
+
+from ozaki._accuracy import Accuracy
+from ozaki._api import gemm
+from ozaki.linalg._arrays import array_library, rounded
+from ozaki.linalg._inverses import componentwise
+from ozaki.linalg._solution import in_format
+from ozaki.linalg._targets import Target, target_of
+from ozaki.linalg._upper import least_norms, magnitudes
+from ozaki.multiprecision.objects import mparray
+
+MOST_CORRECTIONS = 60
+"""The most corrections of factors: one that gains no bit ends the iteration earlier."""
+
+_NOT_CONVERGING = "a: too ill-conditioned for this accuracy; corrections do not converge"
+
+
+def factor_target(
+    accuracy: Any, dtype: Any, formats: list[str], measure: str = "of factors it is row-column"
+) -> Target:
+    """The target of functions whose errors have one measure.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If the accuracy or the dtype cannot be had.
+    """
+    if isinstance(accuracy, Accuracy):
+        raise ValueError(f"accuracy: an Accuracy; expected a name, bits or a tolerance ({measure})")
+    return target_of(accuracy, dtype, formats)
+
+
+def native(factorise: Callable[[Any], Any], a: Any, why: str, remedy: str = "") -> Any:
+    """The library's own factors.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If it finds none.
+    """
+    try:
+        found = factorise(a)
+        if all(bool(array_library(x).isfinite(x).all()) for x in (found if isinstance(found, tuple) else (found,))):
+            return found
+    except np.linalg.LinAlgError:
+        pass
+    raise np.linalg.LinAlgError(f"a: {why}, or too ill-conditioned for float64 to tell{remedy}")
+
+
+def corrected(
+    target: Target,
+    factors: tuple[Any, ...],
+    products: Callable[[tuple[Any, ...]], list[tuple[Any, Any, Any]]],
+    correction: Callable[[tuple[Any, ...], list[Any]], tuple[Any, ...]],
+    powers: tuple[Any, ...],
+) -> tuple[tuple[Any, ...], float, int]:
+    """Correct factors until their products are what they should be, and round them.
+
+    `products` returns triples (wanted, x, y), where x y should be `wanted`; `correction` takes the residuals
+    wanted - x y in float64 and returns what is added to each factor. In the end factors are multiplied by 2**powers,
+    since they are those of a scaled matrix; the bound does not depend on that.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If a correction gains nothing.
+    OverflowError
+        If an element is too large for the dtype.
+    """
+    bits = ceil(-log2(target.tolerance)) + 8
+    found = tuple(mparray(x) for x in factors)
+    reached, steps = inf, 0
+    while True:
+        rests, ratios = zip(*(_residual(*each, target.tolerance / 16) for each in products(found)), strict=True)
+        before, reached = reached, max(ratios)
+        if reached <= target.tolerance:
+            break
+        # The first corrections may make a residual larger, by their terms of second order: only later ones must gain.
+        if steps == MOST_CORRECTIONS or (steps > 2 and not reached < before / 2):
+            raise np.linalg.LinAlgError(_NOT_CONVERGING)
+        try:
+            changes = correction(found, [rounded(rest) for rest in rests])
+        except np.linalg.LinAlgError:  # a native inverse of a singular factor
+            raise np.linalg.LinAlgError(_NOT_CONVERGING) from None
+        if not all(bool(array_library(change).isfinite(change).all()) for change in changes):
+            raise np.linalg.LinAlgError(_NOT_CONVERGING)
+        found = tuple((x + mparray(change)).round_to(bits) for x, change in zip(found, changes, strict=True))
+        steps += 1
+    result = tuple(in_format(x.ldexp(by), target.dtype) for x, by in zip(found, powers, strict=True))
+    kept = tuple(mparray(x).ldexp(-by) for x, by in zip(result, powers, strict=True))
+    bound = max(_residual(*each, target.tolerance / 16)[1] for each in products(kept))
+    return result, bound, steps
+
+
+def _residual(wanted: Any, x: Any, y: Any, tolerance: float) -> tuple[Any, float]:
+    """wanted - x y, and its largest element over the norms of a row of x and a column of y, rounded up.
+
+    The residual is off by no more than the tolerance times abs(wanted) + abs(x) abs(y), which the ratio counts; abs(x)
+    abs(y) is no larger than the product of the norms (Cauchy and Schwarz).
+    """
+    xp, tolerance = array_library(x), min(tolerance, 2.0**-8)
+    rest = gemm(-1, x, y, 1, wanted, accuracy=componentwise(tolerance), dtype="mp")
+    sizes = least_norms(x, 1)[:, None] * least_norms(y, 0)
+    missed = magnitudes(rest) + tolerance * (magnitudes(wanted) + sizes * (1 + 2.0**-20)) * (1 + 2.0**-40)
+    # Where a norm may have underflowed, nothing is known of the error of the residual.
+    unknown = magnitudes(x).any(axis=1)[:, None] & magnitudes(y).any(axis=0)
+    ratios = xp.where(sizes > 0, missed / sizes, xp.where(unknown | (missed > 0), inf, 0.0))
+    return rest, float(ratios.max()) * (1 + 2.0**-48)
