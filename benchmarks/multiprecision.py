@@ -30,6 +30,7 @@ from benchmarks.__main__ import Where, sizes_of
 from benchmarks.conversions import median
 from benchmarks.devices import Cpu, Device, cpu_model, device_of, median_seconds
 from benchmarks.measure import WrongAnswerError
+from benchmarks.readme import replaced
 from benchmarks.results import RESULTS, ROOT, git_commit, slug
 from ozaki._accuracy import Accuracy
 from ozaki.multiprecision.limbs import LIMB_BITS, limbs_of
@@ -219,9 +220,8 @@ def is_of_gpu(result: Result) -> bool:
 
 def with_table(text: str, results: list[Result]) -> str:
     """The document with the tables between its markers replaced."""
-    before, _, rest = text.partition(BEGIN)
     tables = "\n".join((table_of_gpu if is_of_gpu(result) else table_of_cpu)(result) for result in results)
-    return f"{before}{BEGIN}\n\n{tables}\n{END}{rest.partition(END)[2]}"
+    return replaced(text, tables, BEGIN, END)
 
 
 def table_of_cpu(result: Result) -> str:

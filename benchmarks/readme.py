@@ -65,7 +65,7 @@ def by_device(runs: Sequence[Run]) -> dict[str, list[Run]]:
     return dict(sorted(devices.items(), key=lambda of: (-len(of[1]), -max(row.tflops or 0 for row in of[1][0].rows))))
 
 
-def replaced(text: str, inside: str) -> str:
+def replaced(text: str, inside: str, begin_mark: str = BEGIN, end_mark: str = END) -> str:
     """The text with the part between the markers replaced.
 
     Raises
@@ -73,11 +73,11 @@ def replaced(text: str, inside: str) -> str:
     ValueError
         Unless each marker is there once, in order.
     """
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not (begin and end) or BEGIN in rest or END in before + after:
-        raise ValueError(f"expected {BEGIN} and, after it, {END}, once each")
-    return f"{before}{BEGIN}\n\n{inside}\n{END}{after}"
+    before, begin, rest = text.partition(begin_mark)
+    _, end, after = rest.partition(end_mark)
+    if not (begin and end) or begin_mark in rest or end_mark in before + after:
+        raise ValueError(f"expected {begin_mark} and, after it, {end_mark}, once each")
+    return f"{before}{begin_mark}\n\n{inside}\n{end_mark}{after}"
 
 
 def summary(devices: dict[str, list[Run]]) -> str:

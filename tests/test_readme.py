@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 import ozaki
-from benchmarks import multiprecision
+from benchmarks import linalg, multiprecision
 from ozaki._cli.commands import app
 
 ROOT = Path(__file__).parents[1]
@@ -97,3 +97,8 @@ def test_the_benchmarks_have_their_place():
 def test_the_table_of_multiprecision_products_is_that_of_the_newest_results():
     text = multiprecision.DOCUMENT.read_text(encoding="utf-8")
     assert multiprecision.with_table(text, multiprecision.newest()) == text
+
+
+def test_the_table_of_linear_algebra_is_that_of_the_newest_results():
+    text = linalg.DOCUMENT.read_text(encoding="utf-8")
+    assert linalg.with_tables(text, linalg.newest()) == text

@@ -39,7 +39,8 @@ def solve(a: Any, b: Any, *, accuracy: Accuracy | str | float | None = None, dty
         the exact solution by more than t times the largest element of its column. `Accuracy("relative", t)`: by no
         more than t times itself. Up to 900 bits. Default: as many bits as the dtype has.
     dtype : {"float64", "float32", "complex128", "complex64", "mp"}, optional
-        Of x; "mp" for an `MPArray` of the bits that the accuracy takes. Default: that of a and b, as in `matmul`.
+        Of x; "mp" for an `MPArray` of the bits that the accuracy takes, "mp300" for one of 300 bits. Default: that of a
+        and b, as in `matmul`.
 
     Returns
     -------
