@@ -512,6 +512,24 @@ def test_printed_numbers_are_rounded_up(x, text):
     assert rounded_up(x) == text
 
 
+@pytest.mark.parametrize(
+    ("a", "why"),
+    [
+        (np.full((2, 2), np.nan), "each of the 4 sampled entries over- or underflows, or NaN or Inf"),
+        (np.full((1, 2), 1e-320), "each of the 2 sampled entries over- or underflows, or NaN or Inf"),
+        (np.zeros((0, 2)), "the product has no entries"),
+    ],
+)
+@pytest.mark.parametrize("accuracy", [[], ["--accuracy", "fp64"]])
+def test_verify_that_checks_nothing_does_not_pass(tmp_path, a, why, accuracy):
+    np.save(tmp_path / "a.npy", a)
+    np.save(tmp_path / "b.npy", np.eye(2))
+    words = ["verify", tmp_path / "a.npy", tmp_path / "b.npy", *accuracy]
+    assert f"nothing was checked: {why}" in run(*words, code=1)
+    found = json.loads(run(*words, "--json", code=1))
+    assert (found["entries"], found["holds"]) == (0, False)
+
+
 # --- the check behind `verify` -----------------------------------------------
 
 

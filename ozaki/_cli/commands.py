@@ -223,9 +223,12 @@ def verify(
     seed: Annotated[int, typer.Option("--seed", min=0, help="Which rows and columns.")] = 0,
     as_json: JsonOption = False,
 ) -> None:
-    """Multiply, and check sampled entries against exact arithmetic; exit code 1 if the proven bound is broken.
+    """Multiply, and check sampled entries against exact arithmetic; with --product C, check a product of yours.
 
-    With --product, check that one instead; exit code 1 if it misses --accuracy, or has NaN or Inf of its own.
+    The exit code is 1 if the proven bound is broken; with --product, if C is
+    not the product of A and B, misses --accuracy, or has NaN or Inf of its own.
+    It is 1, too, if nothing was checked: if the product has no entries, or if
+    every sampled entry over- or underflows or meets NaN or Inf of A or B.
     """
     options = options_of(accuracy, dtype, scheme, slices, reproducible)
     if product is not None:
@@ -241,21 +244,24 @@ def verify(
         found = account.measure, rows, cols, seed, account.bound, account.exponent
         checked = sampled(to_host(c), x, y, *found)
         step("done")
-    holds = account.bound == math.inf or checked.error <= account.bound
+    holds = checked.entries > 0 and (account.bound == math.inf or checked.error <= account.bound)
     if as_json:
         print_json({"holds": holds, **asdict(checked), "report": asdict(account)})
     else:
         out.print(str(account), soft_wrap=True, markup=False)
-        if checked.skipped:
+        if checked.skipped and checked.entries:
             out.print(f"{checked.skipped} sampled entries over- or underflow, or meet NaN or Inf: not checked")
+        if not checked.entries:
+            out.print(verdict.nothing_checked(checked.skipped), soft_wrap=True)
+            raise typer.Exit(1)
         table = Table("measure", "entries", "error", "bound", "")
-        verdict = "no bound to check" if account.bound == math.inf else "holds" if holds else "BROKEN"
+        judgement = "no bound to check" if account.bound == math.inf else "holds" if holds else "BROKEN"
         table.add_row(
             account.measure,
             str(checked.entries),
             error_of(checked.error, account.exponent),
             rounded_up(account.bound, account.exponent),
-            verdict,
+            judgement,
         )
         out.print(table)
     if not holds:
