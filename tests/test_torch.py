@@ -74,6 +74,18 @@ def test_sixteen_bits_are_float32(place):
     assert ozaki.matmul(a.half(), b, reproducible=True).dtype == torch.float64
 
 
+def test_dtypes_of_pytorch_are_those_of_numpy(place):
+    a = made(4, 4, dtype=torch.float32, place=place)
+    for dtype in (torch.float64, torch.float32):
+        found = ozaki.matmul(a, a, dtype=dtype, accuracy=40)
+        assert found.dtype == dtype and torch.equal(found, ozaki.matmul(a, a, dtype=str(dtype)[6:], accuracy=40))
+    whole = torch.arange(9, device=a.device).reshape(3, 3)
+    assert torch.equal(ozaki.matmul(whole, whole, dtype=torch.int64).cpu(), whole.cpu() @ whole.cpu())
+    assert ozaki.linalg.solve(a, a, dtype=torch.float64).x.dtype == torch.float64
+    with pytest.raises(TypeError, match="^dtype: 'float16' is not supported"):
+        ozaki.matmul(a, a, dtype=torch.float16)
+
+
 def test_inputs_are_neither_copied_nor_changed(place):
     a = made(4, 4, place=place)
     before = a.clone()
