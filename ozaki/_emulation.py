@@ -17,6 +17,7 @@ from ozaki._accuracy import Accuracy
 from ozaki._api import matmul
 from ozaki._choices import Choices
 from ozaki._contractions import einsum_by, tensordot_by
+from ozaki.planning.given import check_alone
 
 FUNCTIONS = ("matmul", "dot", "vdot", "inner", "tensordot", "einsum")
 """Names of functions of both libraries that are replaced; in `linalg` also multi_dot, and NumPy's matmul, tensordot."""
@@ -59,7 +60,7 @@ def emulate(
     Raises
     ------
     ValueError, TypeError
-        From the products, as `matmul` raises them.
+        For choices that are wrong for every product; others from the products, as `matmul` raises them.
 
     Examples
     --------
@@ -73,6 +74,7 @@ def emulate(
           1  dot       (1 x 3) (3 x 1)                 float64     28 residues         componentwise error <= 1.2e-16
     """
     choices = Choices(accuracy, scheme, slices, engine, reproducible, workspace_limit)
+    check_alone(choices)
     return Emulation(choices._asdict(), report)
 
 

@@ -360,13 +360,23 @@ def test_errors_of_programs_are_those_of_pytorch(name):
     assert str(inside.value) == str(outside.value) and run.account.products == 0
 
 
+def test_wrong_options_are_named_before_the_block():
+    for options, message in (
+        ({"accuracy": "fp65"}, "accuracy: 'fp65' is not known"),
+        ({"scheme": "residues", "slices": 0}, "slices: 0; expected a whole number"),
+        ({"scheme": "native", "slices": 3}, "slices: 3 slices of scheme 'native'"),
+    ):
+        with pytest.raises(ValueError, match=f"^{message}"):
+            emulate(**options)
+
+
 def test_nested_blocks_and_errors_undo_themselves():
     a = made(3, 3)
     with emulate(scheme="residues", slices=14) as outer:
         with emulate(scheme="residues", slices=15) as inner:
             a @ a
         a @ a
-        with pytest.raises(ValueError, match="accuracy: 'best'"), emulate(accuracy="best"):
+        with pytest.raises(ValueError, match="^workspace_limit: leaves"), emulate(**FP64, workspace_limit=10):
             a @ a
         a @ a
     a @ a
