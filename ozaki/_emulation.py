@@ -41,8 +41,9 @@ def emulate(
     It replaces `matmul`, `dot`, `vdot`, `inner`, `tensordot`, `einsum` and `linalg.multi_dot` of both modules, for all
     threads, until the block ends; and `@` and `.dot` of CuPy arrays. `@` and `.dot` of NumPy arrays run as they are:
     their class cannot be changed; nor can be names that a program, or NumPy itself, took before, as `from numpy import
-    dot` does, CuPy where it is imported inside the block, and what libraries multiply in compiled code.
-    `ozaki.torch.emulate` does the same for PyTorch.
+    dot` does, CuPy where it is imported inside the block, and what libraries multiply in compiled code. So do other
+    functions, as `numpy.vecdot` and `numpy.linalg.matrix_power`, and products of lists alone. The account counts none
+    of these. `ozaki.torch.emulate` does the same for PyTorch.
 
     Parameters
     ----------
