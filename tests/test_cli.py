@@ -80,7 +80,11 @@ def test_sparse_and_integer_matrices_become_dense_floats(tmp_path):
     )
     np.save(tmp_path / "i.npy", np.arange(6).reshape(3, 2))
     run("multiply", tmp_path / "s.mtx", tmp_path / "i.npy", "-o", tmp_path / "c.npy")
-    np.testing.assert_array_equal(np.load(tmp_path / "c.npy"), [[0.0, 3.0], [-16.0, -20.0]])
+    c = np.load(tmp_path / "c.npy")
+    np.testing.assert_array_equal(c, [[0.0, 3.0], [-16.0, -20.0]])
+    assert c.dtype == np.float64
+    run("multiply", tmp_path / "s.mtx", tmp_path / "i.npy", "-o", tmp_path / "c.npy", "--dtype", "int64")
+    assert np.array_equal(np.load(tmp_path / "c.npy"), c) and np.load(tmp_path / "c.npy").dtype == np.int64
 
 
 def test_large_integers_that_float64_holds_are_read(tmp_path):
@@ -90,7 +94,7 @@ def test_large_integers_that_float64_holds_are_read(tmp_path):
         assert [int(y) for y in read(str(tmp_path / "x.npy"))] == x.tolist()
     for wrong in (2**53 + 1, -(2**62) - 1, 2**63 - 1):
         np.save(tmp_path / "x.npy", np.array([1, wrong]))
-        with pytest.raises(ValueError, match=r"x\.npy: integers beyond 2\*\*53"):
+        with pytest.raises(ValueError, match=r"x\.npy: integers beyond 2\*\*53, .*; --dtype int64 or --dtype mp mult"):
             read(str(tmp_path / "x.npy"))
 
 

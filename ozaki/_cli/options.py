@@ -50,7 +50,8 @@ DtypeOption = Annotated[
         "--dtype",
         help="The result: float32 or float64, of complex operands complex64 or complex128, rounded once; int64, exact; "
         "mp, multiprecision, with the bits that --accuracy asks for. With int64 and mp integer operands stay integers, "
-        "and mp is exact for them. Default: that of the operands, so --accuracy alone gives floats of floats.",
+        "and mp is exact for them. Default: that of the operands, so --accuracy alone gives floats of floats; integer "
+        "operands are read as float64, and the product is float64, rounded beyond 2**53.",
     ),
 ]
 SchemeOption = Annotated[str, typer.Option("--scheme", help="auto, digits, residues, native, halfhalf, ...")]
