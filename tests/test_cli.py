@@ -274,16 +274,18 @@ def test_a_plan_can_list_what_was_weighed(tmp_path):
         assert any(line.startswith("14 residues") and line.endswith("chosen") for line in lines), lines
         assert any(line.startswith("native product") and line.endswith("proves too little") for line in lines), lines
         assert any("digits" in line and line.endswith("not asked what it proves") for line in lines), lines
+        assert not any("time not known" in line and line.endswith("chosen") for line in lines), lines
     assert "13 residues" in str(ozaki.plan((9, 9), (9, 9), dtype="float64", scheme="residues", slices=13))
     plan = json.loads(run("plan", "100x100", "100x100", "--accuracy", "fp64", "--json"))
-    assert [each["name"] for each in plan["candidates"] if each["chosen"]] == [f"{plan['slices']} residues"]
+    chosen = [(each["name"], each["seconds"]) for each in plan["candidates"] if each["chosen"]]
+    assert chosen == [(f"{plan['slices']} residues", plan["seconds"])]
 
 
 def test_a_plan_says_where_and_why_and_for_how_long():
     printed = run("plan", "500x500", "500x500", "--accuracy", "fp64")
     assert "14 residues" in printed
     assert "native product proves only" in printed
-    assert "plan from files" in printed
+    assert "\nan estimate, for normally distributed elements; your data may take more slices: plan from files" in printed
     assert "on the CPU: NumPy, float64 BLAS, about" in printed
     assert "the native product" in run("plan", "500x500", "500x500")
 
