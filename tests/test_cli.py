@@ -292,7 +292,9 @@ def test_a_plan_says_where_and_why_and_for_how_long():
 
 @pytest.mark.skipif(importlib.util.find_spec("cupy") is not None, reason="there may be a GPU")
 def test_no_plan_for_a_device_that_is_not_there():
-    assert "device: a GPU needs CuPy" in run("plan", "50x50", "50x50", "--device", "gpu", code=2)
+    printed = run("plan", "50x50", "50x50", "--device", "gpu", code=2)
+    assert "device: a GPU needs CuPy" in printed
+    assert "`ozaki plan --gpu h100` plans for a GPU that is not here" in printed
 
 
 def test_a_plan_for_a_gpu_that_is_not_here():
@@ -309,9 +311,9 @@ def test_what_no_plan_for_a_gpu_can_tell(files):
     _, _, folder = files
     shapes = "50x50", "50x50"
     assert "--gpu: 'h1000' is not known; expected one of t4" in run("plan", *shapes, "--gpu", "h1000", code=2)
-    assert "leave one of them away" in run("plan", *shapes, "--gpu", "h100", "--device", "cpu", code=2)
+    assert "remove one of them" in run("plan", *shapes, "--gpu", "h100", "--device", "cpu", code=2)
     operands = folder / "a.npy", folder / "b.npz"
-    assert "--gpu: speaks of shapes" in run("plan", *operands, "--gpu", "h100", code=2)
+    assert "--gpu takes shapes such as 4096x4096; remove it to plan files" in run("plan", *operands, "--gpu", "h100", code=2)
     words = "--dtype", "float32", "--scheme", "halfhalf"
     assert "halfhalf" in run("plan", *shapes, "--gpu", "a100", *words)
     assert "not 10.0" in run("plan", *shapes, "--gpu", "b200", *words, code=2)

@@ -147,6 +147,7 @@ def test_mpmath_agrees(pair):
     [
         (np.zeros((2, 3)), np.zeros((2, 3)), ValueError, r"b: shape \(2, 3\) does not fit a of shape \(2, 3\)"),
         (np.zeros(3), np.zeros((3, 1)), ValueError, "a: expected a matrix"),
+        (np.zeros((2, 3, 3)), np.zeros((3, 1)), ValueError, "a: .*of a stack, call it for each matrix"),
         (
             np.zeros((1, 3)),
             np.zeros((3, 1), np.clongdouble),

@@ -435,12 +435,12 @@ def test_a_complex_product_is_not_taken_for_a_real_one(matrices):
 @pytest.mark.parametrize(
     ("product", "words", "message"),
     [
-        ("c.npy", ["--scheme", "residues"], "--scheme: ozaki multiplies nothing beside --product; leave this away"),
-        ("c.npy", ["--slices", "7"], "--slices: ozaki multiplies nothing beside --product"),
-        ("c.npy", ["--reproducible"], "--reproducible: ozaki multiplies nothing beside --product"),
-        ("c.npy", ["--device", "cpu"], "--device: ozaki multiplies nothing beside --product"),
-        ("c.npy", ["--dtype", "float32"], "--dtype: ozaki multiplies nothing beside --product"),
-        ("none.npy", ["--dtype", "mp", "--device", "cpu"], "--dtype, --device: ozaki multiplies nothing"),
+        ("c.npy", ["--scheme", "residues"], "--scheme: with --product ozaki computes nothing; remove this option"),
+        ("c.npy", ["--slices", "7"], "--slices: with --product ozaki computes nothing"),
+        ("c.npy", ["--reproducible"], "--reproducible: with --product ozaki computes nothing"),
+        ("c.npy", ["--device", "cpu"], "--device: with --product ozaki computes nothing"),
+        ("c.npy", ["--dtype", "float32"], "--dtype: with --product ozaki computes nothing"),
+        ("none.npy", ["--dtype", "mp", "--device", "cpu"], "--dtype, --device: with --product ozaki computes nothing; remove these"),
         ("none.npy", [], "none.npy: No such file"),
         ("c.csv", [], "c.csv: format .csv is not known"),
         ("text.npy", [], "text.npy: is no .npy file"),

@@ -189,7 +189,7 @@ def plan(
         options["dtype"] = dtype or Dtype.float64
         planned = planning.of_shapes(of_a, of_b, options, where, model or backend_on(where))
     elif model is not None:
-        raise ValueError("--gpu: speaks of shapes, as 4096x4096; files are planned by the device that multiplies them")
+        raise ValueError("--gpu takes shapes such as 4096x4096; remove it to plan files")
     elif of_a is None and of_b is None:
         with progress(as_json, 1) as step:
             x, y = files.read_operands(a, b, options["dtype"])

@@ -118,7 +118,7 @@ def check_holds(path: str, dtype: str) -> None:
             f"{path}: a {suffix} file holds no multiprecision numbers; write .npz or .txt, or round by --dtype float64"
         )
     if dtype.startswith("float") and suffix == ".txt":
-        raise ValueError(f"{path}: a .txt file holds multiprecision numbers; leave --dtype {dtype} away, or write .npy")
+        raise ValueError(f"{path}: a .txt file holds multiprecision numbers; remove --dtype {dtype}, or write .npy")
     if is_complex(dtype) and suffix == ".txt":
         raise ValueError(f"{path}: a .txt file holds real numbers, and the product is complex; write .npz")
 

@@ -87,7 +87,8 @@ def refuse_beside_product(options: dict[str, Any], device: Device) -> None:
     given += ["--reproducible"] if options["reproducible"] else []
     given += ["--device"] if device is not Device.auto else []
     if given:
-        raise ValueError(f"{', '.join(given)}: ozaki multiplies nothing beside --product; leave this away")
+        which = "this option" if len(given) == 1 else "these options"
+        raise ValueError(f"{', '.join(given)}: with --product ozaki computes nothing; remove {which}")
 
 
 def parse_accuracy(text: str | None) -> ozaki.Accuracy | str | int | float | None:
