@@ -285,7 +285,9 @@ def test_a_plan_says_where_and_why_and_for_how_long():
     printed = run("plan", "500x500", "500x500", "--accuracy", "fp64")
     assert "14 residues" in printed
     assert "native product proves only" in printed
-    assert "\nan estimate, for normally distributed elements; your data may take more slices: plan from files" in printed
+    assert (
+        "\nan estimate, for normally distributed elements; your data may take more slices: plan from files" in printed
+    )
     assert "on the CPU: NumPy, float64 BLAS, about" in printed
     assert "the native product" in run("plan", "500x500", "500x500")
 
@@ -313,7 +315,9 @@ def test_what_no_plan_for_a_gpu_can_tell(files):
     assert "--gpu: 'h1000' is not known; expected one of t4" in run("plan", *shapes, "--gpu", "h1000", code=2)
     assert "remove one of them" in run("plan", *shapes, "--gpu", "h100", "--device", "cpu", code=2)
     operands = folder / "a.npy", folder / "b.npz"
-    assert "--gpu takes shapes such as 4096x4096; remove it to plan files" in run("plan", *operands, "--gpu", "h100", code=2)
+    assert "--gpu takes shapes such as 4096x4096; remove it to plan files" in run(
+        "plan", *operands, "--gpu", "h100", code=2
+    )
     words = "--dtype", "float32", "--scheme", "halfhalf"
     assert "halfhalf" in run("plan", *shapes, "--gpu", "a100", *words)
     assert "not 10.0" in run("plan", *shapes, "--gpu", "b200", *words, code=2)

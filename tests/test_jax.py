@@ -114,8 +114,8 @@ def test_float64_needs_x64(place, rng):
 
 
 def test_errors_in_compiled_code_name_the_argument(place, rng):
+    f = jax.jit(lambda x: matmul(x, x, accuracy="fp64", workspace_limit=10, reproducible=True))
     with pytest.raises(jax.errors.JaxRuntimeError, match="workspace_limit: leaves"):
-        f = jax.jit(lambda x: matmul(x, x, accuracy="fp64", workspace_limit=10, reproducible=True))
         f(made(rng, 3, 3)).block_until_ready()
 
 

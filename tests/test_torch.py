@@ -82,7 +82,7 @@ def test_dtypes_of_pytorch_are_those_of_numpy(place):
     whole = torch.arange(9, device=a.device).reshape(3, 3)
     assert torch.equal(ozaki.matmul(whole, whole, dtype=torch.int64).cpu(), whole.cpu() @ whole.cpu())
     assert ozaki.linalg.solve(a, a, dtype=torch.float64).x.dtype == torch.float64
-    with pytest.raises(TypeError, match="^dtype: 'float16' is not supported"):
+    with pytest.raises(TypeError, match=r"^dtype: 'float16' is not supported"):
         ozaki.matmul(a, a, dtype=torch.float16)
 
 
@@ -376,7 +376,7 @@ def test_nested_blocks_and_errors_undo_themselves():
         with emulate(scheme="residues", slices=15) as inner:
             a @ a
         a @ a
-        with pytest.raises(ValueError, match="^workspace_limit: leaves"), emulate(**FP64, workspace_limit=10):
+        with pytest.raises(ValueError, match=r"^workspace_limit: leaves"), emulate(**FP64, workspace_limit=10):
             a @ a
         a @ a
     a @ a

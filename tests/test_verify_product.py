@@ -440,7 +440,11 @@ def test_a_complex_product_is_not_taken_for_a_real_one(matrices):
         ("c.npy", ["--reproducible"], "--reproducible: with --product ozaki computes nothing"),
         ("c.npy", ["--device", "cpu"], "--device: with --product ozaki computes nothing"),
         ("c.npy", ["--dtype", "float32"], "--dtype: with --product ozaki computes nothing"),
-        ("none.npy", ["--dtype", "mp", "--device", "cpu"], "--dtype, --device: with --product ozaki computes nothing; remove these"),
+        (
+            "none.npy",
+            ["--dtype", "mp", "--device", "cpu"],
+            "--dtype, --device: with --product ozaki computes nothing; remove these",
+        ),
         ("none.npy", [], "none.npy: No such file"),
         ("c.csv", [], "c.csv: format .csv is not known"),
         ("text.npy", [], "text.npy: is no .npy file"),

@@ -27,14 +27,16 @@ def pick_device(device: Device) -> str:
     if importlib.util.find_spec("cupy") is None:
         if device is Device.gpu:
             raise ModuleNotFoundError(
-                "device: a GPU needs CuPy: pip install 'cupy-cuda13x[ctk]' (or 12x); `ozaki plan --gpu h100` plans for a "
-                "GPU that is not here"
+                "device: a GPU needs CuPy: pip install 'cupy-cuda13x[ctk]' (or 12x); "
+                "`ozaki plan --gpu h100` plans for a GPU that is not here"
             )
         return "cpu"
     if gpus():
         return "gpu"
     if device is Device.gpu:
-        raise ValueError("device: no GPU found; see `ozaki info`; `ozaki plan --gpu h100` plans for a GPU that is not here")
+        raise ValueError(
+            "device: no GPU found; see `ozaki info`; `ozaki plan --gpu h100` plans for a GPU that is not here"
+        )
     return "cpu"
 
 

@@ -160,7 +160,7 @@ def _as_float(path: str, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
         if _held_by_float64(array):
             return array.astype(np.float64)
         raise ValueError(
-            f"{path}: integers beyond 2**53, which float64 does not hold; --dtype int64 or --dtype mp multiplies integers"
+            f"{path}: integers beyond 2**53, which float64 does not hold; --dtype int64 or --dtype mp multiplies them"
         )
     raise TypeError(f"{path}: {array.dtype} is not supported; expected float32, float64, complex64 or complex128")
 

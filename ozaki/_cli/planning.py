@@ -166,7 +166,10 @@ def _plan_of_shapes(
         return plan, "" if target is None else "unless products or sums over- or underflow, which the elements decide"
     if target is not None and target.measure != "componentwise" and not isinstance(plan.scheme, Words):
         return ozaki.plan(a, b, **choices._asdict()), "files may take less: the elements decide"
-    return plan, "an estimate, for normally distributed elements; your data may take more slices: plan from files to know"
+    return (
+        plan,
+        "an estimate, for normally distributed elements; your data may take more slices: plan from files to know",
+    )
 
 
 def _name_of(scheme: Scheme) -> str:
