@@ -12,11 +12,11 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from ozaki._account import Account
 from ozaki._accuracy import Accuracy
 from ozaki._api import matmul
 from ozaki._choices import Choices
 from ozaki._contractions import einsum_by, tensordot_by
+from ozaki.account import Account
 from ozaki.planning.given import check_alone
 
 FUNCTIONS = ("matmul", "dot", "vdot", "inner", "tensordot", "einsum")

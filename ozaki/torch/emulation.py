@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from ozaki._account import Account
 from ozaki._accuracy import Accuracy
 from ozaki._api import gemm, matmul
 from ozaki._choices import Choices
+from ozaki.account import Account
 from ozaki.planning.given import check_alone
 
 aten = torch.ops.aten
