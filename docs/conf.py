@@ -40,7 +40,14 @@ autosummary_filename_map = {
     f"ozaki.{name}": f"ozaki.{name}-class" for name in ("Plan", "MPArray", "linalg.Cholesky", "linalg.QR")
 }
 autosummary_context = {  # classes whose methods and properties are for users, and which ("": all)
-    "members": {"Accuracy": "", "MPArray": "", "Plan": "native, products, reproducible, slices"},
+    "members": {
+        "Accuracy": "",
+        "Account": "bound, products",
+        "Digits": "products",
+        "MPArray": "",
+        "Plan": "native, products, reproducible, slices",
+        "Residues": "moduli, products",
+    },
 }
 napoleon_google_docstring = False
 napoleon_use_param = napoleon_use_rtype = False

@@ -36,11 +36,11 @@ class Accuracy:
     tolerance : float
         Relative to the measure, without unit; below 1 (a result of zeros has the error 1). 0 asks for every bit of the
         product, which a multiprecision or integer result can hold.
-    exponent : int, optional
-        The tolerance is tolerance 2**exponent; 0 or less. For tolerances below the range of a float.
     bits : int, optional
         Set by the shorthands: on normally distributed data the root-mean-square error is also to be no larger than
         that of a native product with this many bits of significand. This is estimated, not proven.
+    exponent : int, optional
+        The tolerance is tolerance 2**exponent; 0 or less. For tolerances below the range of a float.
 
     Raises
     ------
@@ -49,6 +49,9 @@ class Accuracy:
 
     Examples
     --------
+    >>> import ozaki
+    >>> ozaki.Accuracy("relative", 1e-12).in_words
+    '1e-12'
     >>> ozaki.Accuracy.of("fp64", k=100)
     Accuracy(measure='componentwise', tolerance=4.440892098500626e-15, bits=53)
     """

@@ -274,6 +274,7 @@ def plan(
 
     Examples
     --------
+    >>> import ozaki
     >>> print(ozaki.plan((100, 100), (100, 100), dtype="float64", accuracy=ozaki.Accuracy("row-column", 1e-16)))
     (100 x 100) (100 x 100), float64: 15 residues, 15 products
     row-column error <= 1.7e-16 (2^-54 before the rounding), for any operands
@@ -320,7 +321,7 @@ def prepare(x: Any, side: Side, plan: Plan) -> Prepared:
 
     Examples
     --------
-    >>> import numpy as np
+    >>> import numpy as np, ozaki
     >>> plan = ozaki.plan((2, 2), (2, 2), dtype="float64", scheme="residues", slices=14)
     >>> left = ozaki.prepare(np.eye(2), "left", plan)
     >>> [float(ozaki.matmul(left, x * np.eye(2), plan=plan)[0, 0]) for x in (1.5, 2.5)]
@@ -421,7 +422,7 @@ def gemm(
 
     Examples
     --------
-    >>> import numpy as np
+    >>> import numpy as np, ozaki
     >>> a, x = np.array([[1.0, 1e-20], [0.1, 3.0]]), np.array([1.0, 1.0])
     >>> y = a @ x
     >>> y - a @ x, ozaki.gemm(-1, a, x, 1, y, accuracy="dd")

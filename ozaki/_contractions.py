@@ -42,7 +42,8 @@ def tensordot(
 
     Parameters
     ----------
-    a, b : arrays, as for `matmul`, of one library
+    a, b : arrays of one library and device, float32, float64, complex64 or complex128
+        Floats of 16 bits count as float32. Integers and an `MPArray` are refused.
     axes : int or (axes of a, axes of b)
         An int n: the last n axes of a, and the first n of b. Default: 2.
     accuracy, scheme, slices, engine, reproducible, workspace_limit
@@ -51,7 +52,8 @@ def tensordot(
     Returns
     -------
     array: the other axes of a, then those of b
-        Its bound is that of the product, with the sums over all contracted axes as inner dimension.
+        Of the dtype that both promote to. Its bound is that of the product, with the sums over all contracted axes as
+        inner dimension. No report is returned.
 
     Raises
     ------
@@ -92,7 +94,8 @@ def einsum(
     ----------
     subscripts : str
         As "bij,bjk->bik"; also with "...", and without "->".
-    *operands : arrays, as for `matmul`, of one library
+    *operands : arrays of one library and device, float32, float64, complex64 or complex128
+        Floats of 16 bits count as float32. Integers and an `MPArray` are refused.
     accuracy, scheme, slices, engine, reproducible, workspace_limit
         As for `matmul`, of each product.
 
@@ -102,7 +105,7 @@ def einsum(
         Two operands are multiplied by one matrix product, of which the bound holds; products without sums, as in
         "i,i->i" or "i,j->ij", round once. More operands are contracted two at a time, in the order that
         `numpy.einsum_path` names, and each result is rounded to its dtype. An axis that a single operand has, and the
-        result has not, is first summed by a product with ones.
+        result has not, is first summed by a product with ones. No report is returned.
 
     Raises
     ------

@@ -12,11 +12,12 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from ozaki._account import Account
 from ozaki._accuracy import Accuracy
 from ozaki._api import matmul
 from ozaki._choices import Choices
 from ozaki._contractions import einsum_by, tensordot_by
+from ozaki.account import Account
+from ozaki.planning.given import check_alone
 
 FUNCTIONS = ("matmul", "dot", "vdot", "inner", "tensordot", "einsum")
 """Names of functions of both libraries that are replaced; in `linalg` also multi_dot, and NumPy's matmul, tensordot."""
@@ -40,8 +41,9 @@ def emulate(
     It replaces `matmul`, `dot`, `vdot`, `inner`, `tensordot`, `einsum` and `linalg.multi_dot` of both modules, for all
     threads, until the block ends; and `@` and `.dot` of CuPy arrays. `@` and `.dot` of NumPy arrays run as they are:
     their class cannot be changed; nor can be names that a program, or NumPy itself, took before, as `from numpy import
-    dot` does, CuPy where it is imported inside the block, and what libraries multiply in compiled code.
-    `ozaki.torch.emulate` does the same for PyTorch.
+    dot` does, CuPy where it is imported inside the block, and what libraries multiply in compiled code. So do other
+    functions, as `numpy.vecdot` and `numpy.linalg.matrix_power`, and products of lists alone. The account counts none
+    of these. `ozaki.torch.emulate` does the same for PyTorch.
 
     Parameters
     ----------
@@ -59,7 +61,7 @@ def emulate(
     Raises
     ------
     ValueError, TypeError
-        From the products, as `matmul` raises them.
+        For choices that are wrong for every product; others from the products, as `matmul` raises them.
 
     Examples
     --------
@@ -73,6 +75,7 @@ def emulate(
           1  dot       (1 x 3) (3 x 1)                 float64     28 residues         componentwise error <= 1.2e-16
     """
     choices = Choices(accuracy, scheme, slices, engine, reproducible, workspace_limit)
+    check_alone(choices)
     return Emulation(choices._asdict(), report)
 
 

@@ -304,5 +304,6 @@ def _remedy(name: str, dtype: Any) -> str:
     exact = "" if dtype.kind == "f" else ", or dtype='int64' or 'mp' for the exact product"
     if dtype.itemsize < 8 or dtype.newbyteorder("=") == np.float64:
         return f" ({name}.astype('float64') is exact){exact}"
-    lost = "integers beyond 2**53" if dtype.kind in "iu" else "what is longer than 53 bits"
-    return f" ({name}.astype('float64') rounds {lost}){exact}"
+    if dtype.kind == "f":
+        return f" ({name}.astype('float64') rounds what is longer than 53 bits, ozaki.mparray({name}) keeps all bits)"
+    return f" ({name}.astype('float64') rounds integers beyond 2**53){exact}"

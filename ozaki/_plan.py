@@ -45,7 +45,9 @@ class Candidate:
     products: int = 1
 
     def __str__(self) -> str:
-        time = "time not known" if self.seconds is None else f"{1e3 * self.seconds:.3g} ms"
+        time = "time not known"
+        if self.seconds is not None:
+            time = f"{1e3 * self.seconds:.3g} ms" if self.seconds < 0.9995 else f"{self.seconds:.3g} s"
         proves = ""
         if self.bound is not None:
             bound = rounded_up(self.bound, self.exponent)

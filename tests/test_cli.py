@@ -80,7 +80,11 @@ def test_sparse_and_integer_matrices_become_dense_floats(tmp_path):
     )
     np.save(tmp_path / "i.npy", np.arange(6).reshape(3, 2))
     run("multiply", tmp_path / "s.mtx", tmp_path / "i.npy", "-o", tmp_path / "c.npy")
-    np.testing.assert_array_equal(np.load(tmp_path / "c.npy"), [[0.0, 3.0], [-16.0, -20.0]])
+    c = np.load(tmp_path / "c.npy")
+    np.testing.assert_array_equal(c, [[0.0, 3.0], [-16.0, -20.0]])
+    assert c.dtype == np.float64
+    run("multiply", tmp_path / "s.mtx", tmp_path / "i.npy", "-o", tmp_path / "c.npy", "--dtype", "int64")
+    assert np.array_equal(np.load(tmp_path / "c.npy"), c) and np.load(tmp_path / "c.npy").dtype == np.int64
 
 
 def test_large_integers_that_float64_holds_are_read(tmp_path):
@@ -90,7 +94,7 @@ def test_large_integers_that_float64_holds_are_read(tmp_path):
         assert [int(y) for y in read(str(tmp_path / "x.npy"))] == x.tolist()
     for wrong in (2**53 + 1, -(2**62) - 1, 2**63 - 1):
         np.save(tmp_path / "x.npy", np.array([1, wrong]))
-        with pytest.raises(ValueError, match=r"x\.npy: integers beyond 2\*\*53"):
+        with pytest.raises(ValueError, match=r"x\.npy: integers beyond 2\*\*53, .*; --dtype int64 or --dtype mp mult"):
             read(str(tmp_path / "x.npy"))
 
 
@@ -270,23 +274,29 @@ def test_a_plan_can_list_what_was_weighed(tmp_path):
         assert any(line.startswith("14 residues") and line.endswith("chosen") for line in lines), lines
         assert any(line.startswith("native product") and line.endswith("proves too little") for line in lines), lines
         assert any("digits" in line and line.endswith("not asked what it proves") for line in lines), lines
+        assert not any("time not known" in line and line.endswith("chosen") for line in lines), lines
     assert "13 residues" in str(ozaki.plan((9, 9), (9, 9), dtype="float64", scheme="residues", slices=13))
     plan = json.loads(run("plan", "100x100", "100x100", "--accuracy", "fp64", "--json"))
-    assert [each["name"] for each in plan["candidates"] if each["chosen"]] == [f"{plan['slices']} residues"]
+    chosen = [(each["name"], each["seconds"]) for each in plan["candidates"] if each["chosen"]]
+    assert chosen == [(f"{plan['slices']} residues", plan["seconds"])]
 
 
 def test_a_plan_says_where_and_why_and_for_how_long():
     printed = run("plan", "500x500", "500x500", "--accuracy", "fp64")
     assert "14 residues" in printed
     assert "native product proves only" in printed
-    assert "plan from files" in printed
+    assert (
+        "\nan estimate, for normally distributed elements; your data may take more slices: plan from files" in printed
+    )
     assert "on the CPU: NumPy, float64 BLAS, about" in printed
     assert "the native product" in run("plan", "500x500", "500x500")
 
 
 @pytest.mark.skipif(importlib.util.find_spec("cupy") is not None, reason="there may be a GPU")
 def test_no_plan_for_a_device_that_is_not_there():
-    assert "device: a GPU needs CuPy" in run("plan", "50x50", "50x50", "--device", "gpu", code=2)
+    printed = run("plan", "50x50", "50x50", "--device", "gpu", code=2)
+    assert "device: a GPU needs CuPy" in printed
+    assert "`ozaki plan --gpu h100` plans for a GPU that is not here" in printed
 
 
 def test_a_plan_for_a_gpu_that_is_not_here():
@@ -303,9 +313,11 @@ def test_what_no_plan_for_a_gpu_can_tell(files):
     _, _, folder = files
     shapes = "50x50", "50x50"
     assert "--gpu: 'h1000' is not known; expected one of t4" in run("plan", *shapes, "--gpu", "h1000", code=2)
-    assert "leave one of them away" in run("plan", *shapes, "--gpu", "h100", "--device", "cpu", code=2)
+    assert "remove one of them" in run("plan", *shapes, "--gpu", "h100", "--device", "cpu", code=2)
     operands = folder / "a.npy", folder / "b.npz"
-    assert "--gpu: speaks of shapes" in run("plan", *operands, "--gpu", "h100", code=2)
+    assert "--gpu takes shapes such as 4096x4096; remove it to plan files" in run(
+        "plan", *operands, "--gpu", "h100", code=2
+    )
     words = "--dtype", "float32", "--scheme", "halfhalf"
     assert "halfhalf" in run("plan", *shapes, "--gpu", "a100", *words)
     assert "not 10.0" in run("plan", *shapes, "--gpu", "b200", *words, code=2)
@@ -510,6 +522,24 @@ def test_python_m_ozaki():
 )
 def test_printed_numbers_are_rounded_up(x, text):
     assert rounded_up(x) == text
+
+
+@pytest.mark.parametrize(
+    ("a", "why"),
+    [
+        (np.full((2, 2), np.nan), "each of the 4 sampled entries over- or underflows, or NaN or Inf"),
+        (np.full((1, 2), 1e-320), "each of the 2 sampled entries over- or underflows, or NaN or Inf"),
+        (np.zeros((0, 2)), "the product has no entries"),
+    ],
+)
+@pytest.mark.parametrize("accuracy", [[], ["--accuracy", "fp64"]])
+def test_verify_that_checks_nothing_does_not_pass(tmp_path, a, why, accuracy):
+    np.save(tmp_path / "a.npy", a)
+    np.save(tmp_path / "b.npy", np.eye(2))
+    words = ["verify", tmp_path / "a.npy", tmp_path / "b.npy", *accuracy]
+    assert f"nothing was checked: {why}" in run(*words, code=1)
+    found = json.loads(run(*words, "--json", code=1))
+    assert (found["entries"], found["holds"]) == (0, False)
 
 
 # --- the check behind `verify` -----------------------------------------------

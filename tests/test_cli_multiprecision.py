@@ -107,6 +107,7 @@ def test_text_by_hand():
     [
         ("", "line 1: ''; expected shape and bits"),
         ("1 2\n3 4\n", "line 1: '1 2'; expected shape and bits, as # ozaki: shape (2, 3), bits 212"),
+        ("1.0e+00 2.0e+00\n", "a file of np.savetxt? load it with np.loadtxt and save it with np.save"),
         ("\udcff", "expected shape and bits"),
         ("# ozaki: shape (2, 2), bits 0\n", "line 1: 0 bits; expected 1 to"),
         ("# ozaki: shape (2, 2), bits 99999999\n", "line 1: 99999999 bits; expected 1 to"),

@@ -186,6 +186,18 @@ def test_bits_are_those_of_matmul_and_everything_is_undone(xp, rng):
     assert xp.dot is functions[1]
 
 
+def test_wrong_options_are_named_before_the_block():
+    for options, message in (
+        ({"accuracy": "fp65"}, "accuracy: 'fp65' is not known"),
+        ({"scheme": "residues", "slices": 0}, "slices: 0; expected a whole number"),
+        ({"scheme": "native", "slices": 3}, "slices: 3 slices of scheme 'native'"),
+    ):
+        with pytest.raises(ValueError, match=f"^{message}"):
+            emulate(**options)
+    for scheme, slices in (("complex-residues", 12), ("fp16-digits", 4), ("halfhalf", None), ("native", None)):
+        emulate(scheme=scheme, slices=slices)
+
+
 def test_what_is_left_alone_is_said(rng):
     a = rng.standard_normal((4, 4))
     with emulate(accuracy="fp64") as run:

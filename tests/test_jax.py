@@ -114,8 +114,29 @@ def test_float64_needs_x64(place, rng):
 
 
 def test_errors_in_compiled_code_name_the_argument(place, rng):
-    with pytest.raises(jax.errors.JaxRuntimeError, match="accuracy: 'best' is not known"):
-        jax.jit(lambda x: matmul(x, x, accuracy="best"))(made(rng, 3, 3)).block_until_ready()
+    f = jax.jit(lambda x: matmul(x, x, accuracy="fp64", workspace_limit=10, reproducible=True))
+    with pytest.raises(jax.errors.JaxRuntimeError, match="workspace_limit: leaves"):
+        f(made(rng, 3, 3)).block_until_ready()
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"accuracy": "best"}, ValueError, "accuracy: 'best' is not known"),
+        ({"accuracy": [53]}, TypeError, "accuracy: list"),
+        ({"scheme": "best"}, ValueError, "scheme: 'best' is not known"),
+        ({"engine": "best"}, ValueError, "engine: 'best' is not available"),
+        ({"slices": 7}, ValueError, "slices: 7 slices of scheme 'auto'"),
+        ({"scheme": "residues", "slices": 0}, ValueError, "slices: 0; expected"),
+        ({"reproducible": 1}, TypeError, "reproducible: 1; expected"),
+        ({"workspace_limit": -1}, ValueError, "workspace_limit: -1; expected"),
+    ],
+)
+def test_wrong_options_are_named_while_a_function_is_traced(place, rng, options, error, message):
+    a = made(rng, 3, 3)
+    for f in (lambda x: matmul(x, x, **options), lambda x: dot_general(x, x, (([1], [0]), ([], [])), **options)):
+        with pytest.raises(error, match=f"^{message}"):
+            jax.jit(f).trace(a)
 
 
 # Traced arrays -------------------------------------------------------------------------------------------------------

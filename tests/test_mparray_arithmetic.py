@@ -21,6 +21,12 @@ numbers = (
 )
 
 
+def test_long_doubles_keep_all_bits_in_products():
+    x = np.array([[np.longdouble(1) / 3, np.longdouble(1) / 7]])
+    exact = sum(Fraction(*each.as_integer_ratio()) ** 2 for each in x[0])
+    assert ozaki.matmul(ozaki.mparray(x), ozaki.mparray(x.T), accuracy="exact").to_fractions()[0, 0] == exact
+
+
 @given(st.lists(st.tuples(numbers, numbers), min_size=1, max_size=6))
 @settings(deadline=None)
 def test_sums_and_differences_are_exact(pairs):

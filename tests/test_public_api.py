@@ -8,6 +8,7 @@ import importlib
 import inspect
 import pathlib
 import pickle
+import re
 import subprocess
 import sys
 import typing
@@ -16,6 +17,9 @@ import numpy as np
 import pytest
 
 import ozaki
+from ozaki.account import Account, Entry
+from ozaki.planning import Candidate
+from ozaki.schemes import ComplexResidues, Digits, Residues
 
 FUNCTIONS = [
     "ascupy", "asnumpy", "einsum", "emulate", "gemm", "matmul", "matrix_power", "mparray", "plan", "prepare",
@@ -113,7 +117,7 @@ WITHOUT_EXAMPLES = {"ascupy"}  # one would need a GPU
 @pytest.mark.parametrize("name", [*sorted({*FUNCTIONS} - WITHOUT_EXAMPLES), *ARRAYS, "Accuracy", "Words"])
 def test_examples_print_what_they_say(name):
     finder = doctest.DocTestFinder(recurse=name in ARRAYS)  # of an array, all methods' examples
-    found = finder.find(getattr(ozaki, name), name, globs={"ozaki": ozaki})
+    found = finder.find(getattr(ozaki, name), name, globs={})  # an example imports what it uses, so it can be pasted
     results = [doctest.DocTestRunner().run(examples) for examples in found]
     assert sum(each.attempted for each in results) > 0 == sum(each.failed for each in results)
 
@@ -124,7 +128,7 @@ def test_examples_of_frameworks_print_what_they_say(name):
     module = importlib.import_module(f"ozaki.{name}")
     options = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
     for place in (module, *(getattr(module, each) for each in module.__all__)):
-        for examples in doctest.DocTestFinder(recurse=False).find(place, name, globs={"ozaki": ozaki}):
+        for examples in doctest.DocTestFinder(recurse=False).find(place, name, globs={}):
             assert doctest.DocTestRunner(optionflags=options).run(examples).failed == 0
 
 
@@ -209,6 +213,24 @@ def test_docstrings_of_classes(name):
     assert "Attributes\n-" in text or "Parameters\n-" in text
     for field in FIELDS[name]:
         assert field in text
+
+
+@pytest.mark.parametrize("name", ["Accuracy", "Words"])  # which may be given by position
+def test_parameters_are_described_in_the_order_of_the_signature(name):
+    parameters = inspect.getdoc(getattr(ozaki, name)).split("\nParameters\n")[1].split("\n\n")[0]
+    described = re.findall(r"^(\w+) :", parameters, re.M)
+    assert described == list(inspect.signature(getattr(ozaki, name)).parameters)
+
+
+def test_classes_that_results_hold_can_be_imported():
+    a = np.eye(2)
+    with ozaki.emulate(accuracy="fp64") as run:
+        np.dot(a, a)
+    assert isinstance(run.account, Account) and isinstance(run.account.entries[0], Entry)
+    assert all(isinstance(each, Candidate) for each in ozaki.plan(a, a).candidates)
+    assert isinstance(ozaki.plan(a, a, scheme="digits").scheme, Digits)
+    assert isinstance(ozaki.plan(a, a, scheme="residues").scheme, Residues)
+    assert isinstance(ozaki.plan(a + 0j, a + 0j, scheme="residues").scheme, ComplexResidues)
 
 
 def test_every_module_has_a_docstring():

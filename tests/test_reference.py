@@ -147,6 +147,7 @@ def test_mpmath_agrees(pair):
     [
         (np.zeros((2, 3)), np.zeros((2, 3)), ValueError, r"b: shape \(2, 3\) does not fit a of shape \(2, 3\)"),
         (np.zeros(3), np.zeros((3, 1)), ValueError, "a: expected a matrix"),
+        (np.zeros((2, 3, 3)), np.zeros((3, 1)), ValueError, "a: .*of a stack, call it for each matrix"),
         (
             np.zeros((1, 3)),
             np.zeros((3, 1), np.clongdouble),
@@ -701,7 +702,7 @@ def test_complex_products_are_within_their_bounds(kinds):
         assert 0 < measure(c, a, b) <= report.bound
 
 
-@pytest.mark.parametrize("name", ["exact_matmul", "exact_entries", "mpmath_matmul", "componentwise_error"])
+@pytest.mark.parametrize("name", sorted({*reference.__all__} - {"componentwise_errors"}))
 def test_examples_print_what_they_say(name):
     found = doctest.DocTestFinder().find(getattr(reference, name), name, globs={})
     results = [doctest.DocTestRunner().run(examples) for examples in found]

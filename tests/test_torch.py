@@ -74,6 +74,18 @@ def test_sixteen_bits_are_float32(place):
     assert ozaki.matmul(a.half(), b, reproducible=True).dtype == torch.float64
 
 
+def test_dtypes_of_pytorch_are_those_of_numpy(place):
+    a = made(4, 4, dtype=torch.float32, place=place)
+    for dtype in (torch.float64, torch.float32):
+        found = ozaki.matmul(a, a, dtype=dtype, accuracy=40)
+        assert found.dtype == dtype and torch.equal(found, ozaki.matmul(a, a, dtype=str(dtype)[6:], accuracy=40))
+    whole = torch.arange(9, device=a.device).reshape(3, 3)
+    assert torch.equal(ozaki.matmul(whole, whole, dtype=torch.int64).cpu(), whole.cpu() @ whole.cpu())
+    assert ozaki.linalg.solve(a, a, dtype=torch.float64).x.dtype == torch.float64
+    with pytest.raises(TypeError, match=r"^dtype: 'float16' is not supported"):
+        ozaki.matmul(a, a, dtype=torch.float16)
+
+
 def test_inputs_are_neither_copied_nor_changed(place):
     a = made(4, 4, place=place)
     before = a.clone()
@@ -348,13 +360,23 @@ def test_errors_of_programs_are_those_of_pytorch(name):
     assert str(inside.value) == str(outside.value) and run.account.products == 0
 
 
+def test_wrong_options_are_named_before_the_block():
+    for options, message in (
+        ({"accuracy": "fp65"}, "accuracy: 'fp65' is not known"),
+        ({"scheme": "residues", "slices": 0}, "slices: 0; expected a whole number"),
+        ({"scheme": "native", "slices": 3}, "slices: 3 slices of scheme 'native'"),
+    ):
+        with pytest.raises(ValueError, match=f"^{message}"):
+            emulate(**options)
+
+
 def test_nested_blocks_and_errors_undo_themselves():
     a = made(3, 3)
     with emulate(scheme="residues", slices=14) as outer:
         with emulate(scheme="residues", slices=15) as inner:
             a @ a
         a @ a
-        with pytest.raises(ValueError, match="accuracy: 'best'"), emulate(accuracy="best"):
+        with pytest.raises(ValueError, match=r"^workspace_limit: leaves"), emulate(**FP64, workspace_limit=10):
             a @ a
         a @ a
     a @ a

@@ -189,7 +189,7 @@ def plan(
         options["dtype"] = dtype or Dtype.float64
         planned = planning.of_shapes(of_a, of_b, options, where, model or backend_on(where))
     elif model is not None:
-        raise ValueError("--gpu: speaks of shapes, as 4096x4096; files are planned by the device that multiplies them")
+        raise ValueError("--gpu takes shapes such as 4096x4096; remove it to plan files")
     elif of_a is None and of_b is None:
         with progress(as_json, 1) as step:
             x, y = files.read_operands(a, b, options["dtype"])
@@ -223,9 +223,12 @@ def verify(
     seed: Annotated[int, typer.Option("--seed", min=0, help="Which rows and columns.")] = 0,
     as_json: JsonOption = False,
 ) -> None:
-    """Multiply, and check sampled entries against exact arithmetic; exit code 1 if the proven bound is broken.
+    """Multiply, and check sampled entries against exact arithmetic; with --product C, check a product of yours.
 
-    With --product, check that one instead; exit code 1 if it misses --accuracy, or has NaN or Inf of its own.
+    The exit code is 1 if the proven bound is broken; with --product, if C is
+    not the product of A and B, misses --accuracy, or has NaN or Inf of its own.
+    It is 1, too, if nothing was checked: if the product has no entries, or if
+    every sampled entry over- or underflows or meets NaN or Inf of A or B.
     """
     options = options_of(accuracy, dtype, scheme, slices, reproducible)
     if product is not None:
@@ -241,21 +244,24 @@ def verify(
         found = account.measure, rows, cols, seed, account.bound, account.exponent
         checked = sampled(to_host(c), x, y, *found)
         step("done")
-    holds = account.bound == math.inf or checked.error <= account.bound
+    holds = checked.entries > 0 and (account.bound == math.inf or checked.error <= account.bound)
     if as_json:
         print_json({"holds": holds, **asdict(checked), "report": asdict(account)})
     else:
         out.print(str(account), soft_wrap=True, markup=False)
-        if checked.skipped:
+        if checked.skipped and checked.entries:
             out.print(f"{checked.skipped} sampled entries over- or underflow, or meet NaN or Inf: not checked")
+        if not checked.entries:
+            out.print(verdict.nothing_checked(checked.skipped), soft_wrap=True)
+            raise typer.Exit(1)
         table = Table("measure", "entries", "error", "bound", "")
-        verdict = "no bound to check" if account.bound == math.inf else "holds" if holds else "BROKEN"
+        judgement = "no bound to check" if account.bound == math.inf else "holds" if holds else "BROKEN"
         table.add_row(
             account.measure,
             str(checked.entries),
             error_of(checked.error, account.exponent),
             rounded_up(account.bound, account.exponent),
-            verdict,
+            judgement,
         )
         out.print(table)
     if not holds:

@@ -26,12 +26,17 @@ def pick_device(device: Device) -> str:
         return "cpu"
     if importlib.util.find_spec("cupy") is None:
         if device is Device.gpu:
-            raise ModuleNotFoundError("device: a GPU needs CuPy: pip install 'cupy-cuda13x[ctk]' (or 12x)")
+            raise ModuleNotFoundError(
+                "device: a GPU needs CuPy: pip install 'cupy-cuda13x[ctk]' (or 12x); "
+                "`ozaki plan --gpu h100` plans for a GPU that is not here"
+            )
         return "cpu"
     if gpus():
         return "gpu"
     if device is Device.gpu:
-        raise ValueError("device: no GPU found; see `ozaki info`; `ozaki plan --gpu h100` plans for one elsewhere")
+        raise ValueError(
+            "device: no GPU found; see `ozaki info`; `ozaki plan --gpu h100` plans for a GPU that is not here"
+        )
     return "cpu"
 
 
@@ -97,7 +102,7 @@ def recorded(model: str, device: Device) -> Recorded:
         If nothing is recorded of the model, or the device is the CPU.
     """
     if device is Device.cpu:
-        raise ValueError("--gpu: a plan for a GPU, and --device cpu asks for one of the CPU; leave one of them away")
+        raise ValueError("--gpu asks for a plan for a GPU, and --device cpu for one for the CPU; remove one of them")
     if model.lower() not in MODELS:
         raise ValueError(f"--gpu: {cut(model)!r} is not known; expected one of {', '.join(MODELS)}")
     return Recorded(MODELS[model.lower()])

@@ -118,7 +118,7 @@ def check_holds(path: str, dtype: str) -> None:
             f"{path}: a {suffix} file holds no multiprecision numbers; write .npz or .txt, or round by --dtype float64"
         )
     if dtype.startswith("float") and suffix == ".txt":
-        raise ValueError(f"{path}: a .txt file holds multiprecision numbers; leave --dtype {dtype} away, or write .npy")
+        raise ValueError(f"{path}: a .txt file holds multiprecision numbers; remove --dtype {dtype}, or write .npy")
     if is_complex(dtype) and suffix == ".txt":
         raise ValueError(f"{path}: a .txt file holds real numbers, and the product is complex; write .npz")
 
@@ -159,7 +159,9 @@ def _as_float(path: str, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     if array.dtype.kind in "iub":
         if _held_by_float64(array):
             return array.astype(np.float64)
-        raise ValueError(f"{path}: integers beyond 2**53, which float64 does not hold")
+        raise ValueError(
+            f"{path}: integers beyond 2**53, which float64 does not hold; --dtype int64 or --dtype mp multiplies them"
+        )
     raise TypeError(f"{path}: {array.dtype} is not supported; expected float32, float64, complex64 or complex128")
 
 

@@ -33,7 +33,8 @@ class Met:
         to the product's format, as the accuracy is: each number counts as the one nearest to the exact entry among
         those within half a unit in its last place.
     log2_error : log2 of the error itself, for errors that are too large for these units, too
-    holds : whether the error is no larger than the tolerance, and no entry is NaN or Inf that should not be
+    holds : whether some entry was compared, the error is no larger than the tolerance, and no entry is NaN or Inf that
+        should not be
     """
 
     target: Accuracy
@@ -71,8 +72,12 @@ class Judged:
 
     @property
     def holds(self) -> bool:
-        """Whether this is the product, has every number that it should, and meets the accuracy that was asked for."""
-        return not self.nonfinite and not self.is_another and (self.met is None or self.met.holds)
+        """Whether this is the product, has every number that it should, and meets the accuracy that was asked for.
+
+        If no entry was compared, nobody knows, and it is False.
+        """
+        met = self.met is None or self.met.holds
+        return bool(self.entries) and not self.nonfinite and not self.is_another and met
 
     @property
     def is_another(self) -> bool:
@@ -201,7 +206,8 @@ def _met(found: list[Compared], target: Accuracy, missing: bool) -> Met:
         square, scale = largest_ratio(iter(pairs))
         error = max(error, root_up(square, scale, exponent - 2 * target.exponent))
         log2_error = max(log2_error, log2_ratio(square, scale) + exponent / 2)
-    return Met(target, error, log2_error, not missing and error <= target.tolerance)
+    some = any(each.entries for each in found)
+    return Met(target, error, log2_error, some and not missing and error <= target.tolerance)
 
 
 def _first_missing(stack: Stack) -> tuple[int, ...] | None:

@@ -50,7 +50,8 @@ DtypeOption = Annotated[
         "--dtype",
         help="The result: float32 or float64, of complex operands complex64 or complex128, rounded once; int64, exact; "
         "mp, multiprecision, with the bits that --accuracy asks for. With int64 and mp integer operands stay integers, "
-        "and mp is exact for them. Default: that of the operands, so --accuracy alone gives floats of floats.",
+        "and mp is exact for them. Default: that of the operands, so --accuracy alone gives floats of floats; integer "
+        "operands are read as float64, and the product is float64, rounded beyond 2**53.",
     ),
 ]
 SchemeOption = Annotated[str, typer.Option("--scheme", help="auto, digits, residues, native, halfhalf, ...")]
@@ -86,7 +87,8 @@ def refuse_beside_product(options: dict[str, Any], device: Device) -> None:
     given += ["--reproducible"] if options["reproducible"] else []
     given += ["--device"] if device is not Device.auto else []
     if given:
-        raise ValueError(f"{', '.join(given)}: ozaki multiplies nothing beside --product; leave this away")
+        which = "this option" if len(given) == 1 else "these options"
+        raise ValueError(f"{', '.join(given)}: with --product ozaki computes nothing; remove {which}")
 
 
 def parse_accuracy(text: str | None) -> ozaki.Accuracy | str | int | float | None:

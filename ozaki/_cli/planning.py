@@ -129,6 +129,9 @@ def _planned(plan: ozaki.Plan, undecided: str, device: str, sizes: Shapes, plann
     ran = plan if plan.native else as_computed(plan, planner)
     engine, steps = planner.engine_name(ran), planner.steps(ran)
     seconds = _seconds(plan, replace(sizes, parts=plan.parts), planner)
+    # On a CPU rates are not known, and only the plan's own product is timed.
+    timed = (replace(x, seconds=seconds) if x.chosen and x.seconds is None else x for x in plan.candidates)
+    plan = replace(plan, candidates=tuple(timed))
     return Planned(plan, undecided, device, engine, steps, seconds, machine.timed)
 
 
@@ -163,9 +166,9 @@ def _plan_of_shapes(
         return plan, "" if target is None else "unless products or sums over- or underflow, which the elements decide"
     if target is not None and target.measure != "componentwise" and not isinstance(plan.scheme, Words):
         return ozaki.plan(a, b, **choices._asdict()), "files may take less: the elements decide"
-    return plan, (
-        "an estimate, for normally distributed elements; where magnitudes spread inside rows and columns, "
-        f"{asked or 'as much'} takes more slices: plan from files to know"
+    return (
+        plan,
+        "an estimate, for normally distributed elements; your data may take more slices: plan from files to know",
     )
 
 

@@ -53,7 +53,10 @@ def read(file: BufferedIOBase) -> MPArray:
     first, *lines = file.read().decode("ascii", errors="replace").splitlines() or [""]
     found = _HEADER.fullmatch(first)
     if not found:
-        raise ValueError(f"line 1: {cut(first)!r}; expected shape and bits, as {_EXAMPLE}")
+        raise ValueError(
+            f"line 1: {cut(first)!r}; expected shape and bits, as {_EXAMPLE}; a file of np.savetxt? load it with "
+            "np.loadtxt and save it with np.save"
+        )
     shape, bits = tuple(int(size) for size in re.findall("[0-9]+", found[1])), int(found[2])
     if not 1 <= bits <= MOST_BITS:
         raise ValueError(f"line 1: {bits} bits; expected 1 to {MOST_BITS}")

@@ -19,6 +19,8 @@ _GUARD = 25
 
 def in_words(judged: Judged, name: str) -> str:
     """Return the verdict on the product in the file `name`: one sentence, and a line for each of its reasons."""
+    if judged.least_accurate is None and not judged.nonfinite:
+        return f"{name}: {nothing_checked(judged.skipped)}"
     lines = [_sentence(judged, name), *_reasons(judged)]
     if judged.met is not None:
         lines.append(_of_accuracy(judged.met, judged))
@@ -28,6 +30,14 @@ def in_words(judged: Judged, name: str) -> str:
             f"underflows {judged.format}"
         )
     return "\n  ".join(lines)
+
+
+def nothing_checked(skipped: int) -> str:
+    """Return why no entry was compared with an exact one; `skipped` is how many were sampled."""
+    if not skipped:
+        return "nothing was checked: the product has no entries"
+    every = "the only sampled entry" if skipped == 1 else f"each of the {skipped} sampled entries"
+    return f"nothing was checked: {every} over- or underflows, or NaN or Inf in A or B touch it"
 
 
 def as_json(judged: Judged, name: str) -> dict[str, Any]:
@@ -81,8 +91,7 @@ def _sentence(judged: Judged, name: str) -> str:
             f"{name} is wrong: {_entries(len(judged.nonfinite))} {'is' if one else 'are'} NaN or Inf where the exact "
             f"product is a number: {_at(judged, first)}{'' if one else ', the first,'} is exactly {exactly}"
         )
-    if worst is None:
-        return f"{name}: no entry could be compared with an exact one"
+    assert worst is not None  # else `nothing_checked` is all that there is to say
     if worst.componentwise == -math.inf:
         return f"{name} is exact in {_entries(len(judged.entries))}"
     if judged.is_another:

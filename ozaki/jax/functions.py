@@ -12,6 +12,7 @@ import numpy as np
 from ozaki._accuracy import Accuracy
 from ozaki._choices import Choices
 from ozaki.jax.primitive import product
+from ozaki.planning.given import check_alone
 
 Dimensions = tuple[tuple[Any, Any], tuple[Any, Any]]
 """((contracted axes of a, of b), (batch axes of a, of b)), as `jax.lax.dot_general` takes them."""
@@ -46,8 +47,9 @@ def matmul(
     Raises
     ------
     ValueError, TypeError
-        For shapes and dtypes that do not fit, also while a function is traced; for choices as `ozaki.matmul`, when the
-        product runs.
+        For shapes and dtypes that do not fit, and for choices that are wrong for every product, also while a function
+        is traced. For choices that the elements or the device make wrong as `ozaki.matmul`, when the product runs; in
+        compiled code a JaxRuntimeError then, whose text is that of the error.
 
     Examples
     --------
@@ -62,7 +64,7 @@ def matmul(
     inner = b.shape[-2] if b.ndim > 1 else b.shape[0]
     if a.shape[-1] != inner:
         raise ValueError(f"b: shape {b.shape} does not fit a of shape {a.shape}")
-    choices = Choices(accuracy, scheme, slices, engine, reproducible, workspace_limit)
+    choices = _choices(accuracy, scheme, slices, engine, reproducible, workspace_limit)
     left, right = (a[None] if a.ndim == 1 else a), (b[:, None] if b.ndim == 1 else b)
     if prod(right.shape[:-2]) == 1:  # a stack times one matrix is one product of more rows
         right = right.reshape(right.shape[-2:])
@@ -134,8 +136,15 @@ def dot_general(
     rows, columns = tuple(a.shape[axis] for axis in free_a), tuple(b.shape[axis] for axis in free_b)
     left = a.transpose(*batch_a, *free_a, *sums_a).reshape(*batch, prod(rows), k)
     right = b.transpose(*batch_b, *sums_b, *free_b).reshape(*batch, k, prod(columns))
-    choices = Choices(accuracy, scheme, slices, engine, reproducible, workspace_limit)
+    choices = _choices(accuracy, scheme, slices, engine, reproducible, workspace_limit)
     return product(left, right, choices).reshape(*batch, *rows, *columns)
+
+
+def _choices(*choices: Any) -> Choices:
+    """The choices of a caller, checked: in compiled code an error is a page long, and comes when the product runs."""
+    made = Choices(*choices)
+    check_alone(made)
+    return made
 
 
 def _promoted(a: Any, b: Any) -> tuple[Any, Any]:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from ozaki._accuracy import Accuracy, default_accuracy
-from ozaki._checks import check_proven, check_runs, check_words
+from ozaki._checks import check_choices, check_proven, check_runs, check_words
 from ozaki._choices import Choices
 from ozaki._operands import Shapes
 from ozaki._plan import Plan
@@ -44,6 +44,20 @@ def named_scheme(
     if machine is not None:
         check_runs(scheme, choices.engine, machine)
     return scheme
+
+
+def check_alone(choices: Choices) -> None:
+    """Refuse choices that are wrong for every product, before there is one.
+
+    What operands, their dtype or a machine decide is left to the product.
+
+    Raises
+    ------
+    ValueError, TypeError
+    """
+    check_choices(choices, None)
+    choices.target(1)
+    named_scheme(choices, "float32", 1, None, complex_rows=choices.scheme == "complex-residues")
 
 
 def why_named(scheme: Scheme | Words) -> str:

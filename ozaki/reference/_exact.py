@@ -213,7 +213,7 @@ def operand(name: str, x: Operand, finite: bool = True) -> Matrix:
     """
     matrix = on_host(name, x)
     if matrix.ndim != 2:
-        raise ValueError(f"{name}: expected a matrix, got shape {matrix.shape}")
+        raise ValueError(f"{name}: expected a matrix, got shape {matrix.shape} (of a stack, call it for each matrix)")
     if isinstance(matrix, MPArray):
         return matrix
     if matrix.dtype.kind in "biu":

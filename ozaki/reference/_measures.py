@@ -155,8 +155,37 @@ def row_column_error(
 ) -> float:
     """Measure the largest ``abs(c - a b)_ij / (norm(a_i) norm(b_j))``.
 
-    Norms are Euclidean, of row i of `a` and of column j of `b`. Parameters,
-    result and errors are those of `componentwise_error`.
+    Norms are Euclidean, of row i of `a` and of column j of `b`.
+
+    Parameters
+    ----------
+    c : array, shape (m, n), floats, complex numbers or integers; or an MPArray
+        A computed product of `a` and `b`.
+    a : array, shape (m, k), or an MPArray
+    b : array, shape (k, n), or an MPArray
+    rows, cols : sequence of int, mask or slice, optional
+        Measure only these rows and columns of `c`.
+    exponent : int, optional
+        The error is returned in units of 2**exponent.
+
+    Returns
+    -------
+    float
+        The exact value rounded up; NaN where `c` has a NaN, else Inf where it has an Inf or
+        misses an entry whose row or column is all zero.
+
+    Raises
+    ------
+    ValueError, TypeError
+        As `exact_entries`; also if `c` is no matrix of shape (m, n).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ozaki import reference
+    >>> a, b = np.array([[3.0, 4.0]]), np.array([[0.0], [1.0]])
+    >>> reference.row_column_error(a @ b + 0.5, a, b)  # 0.5 / (5 * 1)
+    0.1
     """
     left, right, measured = _selected(c, a, b, rows, cols)
     if (worst := _nonfinite(measured)) is not None:
@@ -180,10 +209,37 @@ def normwise_error(
 ) -> float:
     """Measure ``norm(c - a b) / (norm(a) norm(b))``, in Frobenius norms.
 
-    With `rows` and `cols`, the error is that of the selected entries, and the
-    norms are those of all of `a` and `b`: as in the other measures, a sample
-    never shows more than the whole. Parameters, result and errors are those
-    of `componentwise_error`.
+    Parameters
+    ----------
+    c : array, shape (m, n), floats, complex numbers or integers; or an MPArray
+        A computed product of `a` and `b`.
+    a : array, shape (m, k), or an MPArray
+    b : array, shape (k, n), or an MPArray
+    rows, cols : sequence of int, mask or slice, optional
+        Measure only these rows and columns of `c`. The error is that of these
+        entries, and the norms are those of all of `a` and `b`: as in the
+        other measures, a sample never shows more than the whole.
+    exponent : int, optional
+        The error is returned in units of 2**exponent.
+
+    Returns
+    -------
+    float
+        The exact value rounded up; NaN where `c` has a NaN, else Inf where it has an Inf or
+        `a` or `b` is all zero and `c` is not.
+
+    Raises
+    ------
+    ValueError, TypeError
+        As `exact_entries`; also if `c` is no matrix of shape (m, n).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ozaki import reference
+    >>> a, b = np.array([[3.0], [4.0]]), np.array([[2.0]])
+    >>> reference.normwise_error(a @ b + [[1.0], [0.0]], a, b)  # 1 / (5 * 2)
+    0.1
     """
     left, right, measured = _selected(c, a, b, rows, cols)
     if (worst := _nonfinite(measured)) is not None:
@@ -207,8 +263,35 @@ def relative_error(
 ) -> float:
     """Measure the largest ``abs(c - a b)_ij / abs(a b)_ij``.
 
-    It is Inf where an entry of the exact product is zero, and that of `c` is
-    not. Parameters, result and errors are those of `componentwise_error`.
+    Parameters
+    ----------
+    c : array, shape (m, n), floats, complex numbers or integers; or an MPArray
+        A computed product of `a` and `b`.
+    a : array, shape (m, k), or an MPArray
+    b : array, shape (k, n), or an MPArray
+    rows, cols : sequence of int, mask or slice, optional
+        Measure only these rows and columns of `c`.
+    exponent : int, optional
+        The error is returned in units of 2**exponent.
+
+    Returns
+    -------
+    float
+        The exact value rounded up; NaN where `c` has a NaN, else Inf where it has an Inf or
+        misses an entry of the exact product that is zero.
+
+    Raises
+    ------
+    ValueError, TypeError
+        As `exact_entries`; also if `c` is no matrix of shape (m, n).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ozaki import reference
+    >>> a, b = np.array([[1.0, 1.0]]), np.array([[1.0], [-0.5]])
+    >>> reference.relative_error(a @ b + 0.25, a, b)  # 0.25 / 0.5
+    0.5
     """
     left, right, measured = _selected(c, a, b, rows, cols)
     if (worst := _nonfinite(measured)) is not None:
@@ -233,8 +316,38 @@ def relative_residual(
 
     Equation 7 of Ootomo and Yokota, "Recovering single precision accuracy from
     Tensor Cores while surpassing the FP32 theoretical peak performance"
-    (2022), against the exact product. Parameters, result and errors are those
-    of `componentwise_error`.
+    (2022), against the exact product.
+
+    Parameters
+    ----------
+    c : array, shape (m, n), floats, complex numbers or integers; or an MPArray
+        A computed product of `a` and `b`.
+    a : array, shape (m, k), or an MPArray
+    b : array, shape (k, n), or an MPArray
+    rows, cols : sequence of int, mask or slice, optional
+        Measure only these rows and columns of `c`. Both
+        norms are those of these entries.
+    exponent : int, optional
+        The residual is returned in units of 2**exponent.
+
+    Returns
+    -------
+    float
+        The exact value rounded up; NaN where `c` has a NaN, else Inf where it has an Inf or
+        the exact product is all zero and `c` is not.
+
+    Raises
+    ------
+    ValueError, TypeError
+        As `exact_entries`; also if `c` is no matrix of shape (m, n).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ozaki import reference
+    >>> a, b = np.array([[3.0], [4.0]]), np.array([[1.0]])
+    >>> reference.relative_residual(a @ b + [[0.0], [1.0]], a, b)  # 1 / 5
+    0.2
     """
     left, right, measured = _selected(c, a, b, rows, cols)
     if (worst := _nonfinite(measured)) is not None:

@@ -53,6 +53,7 @@ class Residues:
 
     @property
     def moduli(self) -> tuple[int, ...]:
+        """The moduli, as many as `count`."""
         return first_moduli(self.count)
 
     @property

@@ -97,6 +97,7 @@ class Words:
 
     Examples
     --------
+    >>> import ozaki
     >>> ozaki.Words("bf16", count=3).products  # those of words s and t with s + t <= 4
     6
     """

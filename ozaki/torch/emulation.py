@@ -9,10 +9,11 @@ from typing import Any, NamedTuple
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from ozaki._account import Account
 from ozaki._accuracy import Accuracy
 from ozaki._api import gemm, matmul
 from ozaki._choices import Choices
+from ozaki.account import Account
+from ozaki.planning.given import check_alone
 
 aten = torch.ops.aten
 
@@ -57,7 +58,7 @@ def emulate(
     Raises
     ------
     ValueError, TypeError
-        From the products, as `ozaki.matmul` raises them.
+        For choices that are wrong for every product; others from the products, as `ozaki.matmul` raises them.
 
     Examples
     --------
@@ -69,6 +70,7 @@ def emulate(
     [('addmm', (4, 3, 2), 1), ('mm', (2, 4, 3), 1)]
     """
     choices = Choices(accuracy, scheme, slices, engine, reproducible, workspace_limit)
+    check_alone(choices)
     return Emulation(choices._asdict(), report, dtypes)
 
 

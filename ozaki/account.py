@@ -11,6 +11,8 @@ from typing import Any
 from ozaki._operands import broadcast
 from ozaki._report import Report, rounded_up
 
+__all__ = ["Account", "Entry"]
+
 
 @dataclass(frozen=True)
 class Entry:
