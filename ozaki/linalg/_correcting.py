@@ -23,7 +23,10 @@ from ozaki.multiprecision.objects import mparray
 MOST_CORRECTIONS = 60
 """The most corrections of factors: one that gains no bit ends the iteration earlier."""
 
-_NOT_CONVERGING = "a: too ill-conditioned for this accuracy; corrections do not converge"
+_NOT_CONVERGING = (
+    "a: singular, or too ill-conditioned for its factors to be corrected (from a condition number of some 1e15 on); "
+    "ozaki.linalg.solve, inv and lstsq take larger ones"
+)
 
 
 def factor_target(
