@@ -233,8 +233,7 @@ def test_nearly_singular_matrices_are_solved(xp):
             exact = exact_solve(fractions(x), fractions(b))
         except StopIteration:  # singular
             continue
-        given = x if xp is np else ozaki.ascupy(x)
-        found = linalg.solve(given, xp.asarray(b), accuracy=80, dtype="mp")
+        found = linalg.solve(moved(xp, x), xp.asarray(b), accuracy=80, dtype="mp")
         assert error(found.x, exact) <= found.error_bound <= 2.0**-79
 
 
@@ -282,8 +281,14 @@ POSITIVE = {
         np.kron(x, y) for x, y in ((np.eye(4), 2 * np.eye(4) - np.eye(4, k=1)), (-np.eye(4, k=1), np.eye(4)))
     ) + 2 * np.eye(16),
     "nearly diagonal": np.array([[1.0, 1e-305], [1e-305, 1.0]]),
+    "1e30": ozaki.mparray([[f"1/{i + j + 1}" for j in range(21)] for i in range(21)], bits=200),
 }  # fmt: skip
 """Positive definite matrices, by their lower triangles."""
+
+
+def moved(xp, x):
+    """The matrix in the array library's memory."""
+    return x if xp is np else ozaki.ascupy(x) if isinstance(x, ozaki.MPArray) else xp.asarray(x)
 
 
 def product_error(a, x, y):
@@ -307,18 +312,25 @@ def sqrt_of(x):
 @pytest.mark.parametrize("name", POSITIVE)
 def test_cholesky_is_as_accurate_as_it_promises(xp, name, accuracy):
     a = POSITIVE[name]
-    found = linalg.cholesky(xp.asarray(a), accuracy=accuracy, dtype="mp" if accuracy == 150 else None)
+    found = linalg.cholesky(moved(xp, a), accuracy=accuracy, dtype="mp" if accuracy == 150 else None)
     low, exact = fractions(found.l), np.tril(fractions(a))  # whatever is above the diagonal
     assert not np.triu(low, 1).any()
     exact = exact + np.tril(exact, -1).T
     assert product_error(exact, low, low.T) <= found.error_bound <= (3.4e-16 if accuracy == "fp64" else 2.0**-148)
 
 
+TALL = {
+    **LEAST_SQUARES,
+    "1e30": ozaki.mparray([[f"1/{i + j + 1}" for j in range(19)] for i in range(22)], bits=200),
+    "vandermonde 25": np.vander(np.linspace(0, 1, 30), 25),
+}
+
+
 @pytest.mark.parametrize("accuracy", ["fp64", 150])
-@pytest.mark.parametrize("name", LEAST_SQUARES)
+@pytest.mark.parametrize("name", TALL)
 def test_qr_is_as_accurate_as_it_promises(xp, name, accuracy):
-    a = LEAST_SQUARES[name]
-    found = linalg.qr(xp.asarray(a), accuracy=accuracy, dtype="mp" if accuracy == 150 else None)
+    a = TALL[name]
+    found = linalg.qr(moved(xp, a), accuracy=accuracy, dtype="mp" if accuracy == 150 else None)
     q, r, eye = fractions(found.q), fractions(found.r), np.eye(a.shape[1], dtype=int)
     assert not np.tril(r, -1).any()
     worst = max(product_error(fractions(a), q, r), product_error(eye, q.T, q))

@@ -1,23 +1,30 @@
 """Triangular factors of positive definite matrices to a named accuracy.
 
 The library's own factor L is corrected: with F = inv(L) (A - L L^H) inv(L^H) it adds L lower(F), lower(F) with half of
-the diagonal of F. The product then differs from A by terms of second order.
+the diagonal of F. The product then differs from A by terms of second order. That fails for condition numbers of 1e15
+and more. Then a triangular X is found for which X A X^H is well-conditioned, its factor is corrected, and gives that of
+A: the method of T. Ogita and S. Oishi, "Accurate and robust inverse Cholesky factorization", NOLTA 3 (2012).
 """
 
 from __future__ import annotations
 
+from math import ceil, log2
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ozaki._accuracy import Accuracy
+from ozaki._api import matmul
 from ozaki._environment import default_environment
 from ozaki.interchange.calls import any_arrays
 from ozaki.linalg._arrays import adjoint, array_library, hermitian, masked, rounded
-from ozaki.linalg._correcting import corrected, factor_target, native
+from ozaki.linalg._correcting import Products, corrected, error_of, factor_target, native, rounded_factors
+from ozaki.linalg._inverses import componentwise, left_inverse, times
 from ozaki.linalg._matrices import check_matrix, matrices
+from ozaki.linalg._refinement import Inversion
 from ozaki.linalg._scaling import scaled, tops_or_zero
 from ozaki.linalg._solution import empty
+from ozaki.linalg._upper import column_norm, row_norm
 
 
 class Cholesky(NamedTuple):
@@ -62,8 +69,8 @@ def cholesky(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: A
     Raises
     ------
     numpy.linalg.LinAlgError
-        If float64 does not find a factor: a is not positive definite, or so ill-conditioned (1e15) that roundings leave
-        that open; `eigh` tells which.
+        If a is not positive definite, or its condition number is too large (some 2^300, the diagonal scaled); `eigh`
+        tells which.
     OverflowError
         If an element of l is too large for the dtype.
     ValueError, TypeError
@@ -82,21 +89,107 @@ def cholesky(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: A
     target = factor_target(accuracy, dtype, formats)
     if not a.size:
         return Cholesky(empty(a.shape, target.dtype, a), 0.0, 0)
+    a = hermitian(a)
+    diagonal = masked(a, array_library(a).eye(a.shape[0]))
+    scales = -(tops_or_zero(diagonal, 0) // 2)  # the diagonal of a becomes about 1
+    unit = scaled(a, scales, scales)
+    factors, steps = _factored(unit, target.tolerance)
+    powers = (array_library(a).asarray(-scales)[:, None],)
+    (found,), bound = rounded_factors(target, factors, _products(unit), powers)
+    return Cholesky(found, bound, steps)
+
+
+def _products(a: Any) -> Products:
+    return lambda factors: [(a, factors[0], adjoint(factors[0]))]
+
+
+def _factored(a: Any, tolerance: float) -> tuple[tuple[Any], int]:
+    """The factor of a Hermitian matrix with a diagonal of about 1, and how many corrections it took.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If the matrix is not positive definite, or its condition number is too large.
+    """
+    try:
+        return _corrected(a, tolerance)
+    except np.linalg.LinAlgError:  # more likely ill-conditioned than not positive definite
+        x = _near_inverse(a)
+    finer = tolerance / (64 * a.shape[0])
+    while True:
+        (inner,), steps = _corrected(_transformed(x, a, finer), finer)
+        inverse = Inversion(left_inverse(inner))
+        inverse.reach(finer)
+        whole = times(inverse.x, x, finer)
+        # With X the inverse of L, L = A X^H: what its upper triangle has is rounding.
+        lower = times(a, adjoint(whole), finer).round_to(ceil(-log2(finer)) + 8)
+        factors = (masked(lower, array_library(a).tri(a.shape[0])),)
+        if error_of(factors, _products(a), tolerance) <= tolerance:
+            return factors, steps
+        if finer < tolerance * 2.0**-200:
+            raise np.linalg.LinAlgError(f"a: {_NOT_POSITIVE}")
+        finer *= 2.0**-40
+
+
+def _corrected(a: Any, tolerance: float) -> tuple[tuple[Any], int]:
+    """The library's own factor, corrected.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If there is none, or corrections do not converge.
+    """
     xp = array_library(a)
     strict, half = xp.tri(a.shape[0], k=-1), xp.eye(a.shape[0]) / 2
-    a = hermitian(a)
-    scales = -(tops_or_zero(masked(a, xp.eye(a.shape[0])), 0) // 2)  # the diagonal of a becomes about 1
-    unit = scaled(a, scales, scales)
-    first = native(xp.linalg.cholesky, rounded(unit), "not positive definite", "; ozaki.linalg.eigh tells which")
 
     def correction(factors: tuple[Any, ...], rests: list[Any]) -> tuple[Any, ...]:
         left = rounded(factors[0])
         inverse = xp.linalg.inv(left)
-        (rest,) = rests
-        f = inverse @ rest @ adjoint(inverse)
+        f = inverse @ rests[0] @ adjoint(inverse)
         return (left @ (f * strict + (f * half).real),)
 
-    factors, bound, steps = corrected(
-        target, (first,), lambda x: [(unit, x[0], adjoint(x[0]))], correction, (xp.asarray(-scales)[:, None],)
-    )
-    return Cholesky(factors[0], bound, steps)
+    first = native(xp.linalg.cholesky, rounded(a), _NOT_POSITIVE)
+    (found,), steps = corrected(tolerance, (first,), _products(a), correction)
+    return (found,), steps
+
+
+_NOT_POSITIVE = "not positive definite, or its condition number is too large; ozaki.linalg.eigh tells which"
+
+_MOST_FACTORS = 12
+"""The most factors that `_near_inverse` multiplies: each divides the condition number by 2**30 or more."""
+
+_WELL = 2.0**30
+"""A condition number of a factor, at most with which corrections converge fast."""
+
+
+def _near_inverse(a: Any) -> Any:
+    """A lower triangular X for which X A X^H is well-conditioned: a product of inverses of factors of float64.
+
+    Where roundings leave X A X^H without a factor, a little more than these is added to its diagonal: the factor of
+    that matrix makes the condition number smaller, too.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+    """
+    xp, n = array_library(a), a.shape[0]
+    x: Any = xp.eye(n)
+    now = rounded(a)
+    for count in range(1, _MOST_FACTORS + 1):
+        added = 2.0**-48 * n * float(abs(now).max()) * xp.eye(n)
+        try:
+            factor = native(xp.linalg.cholesky, now, _NOT_POSITIVE)
+            well = row_norm(factor) * row_norm(xp.linalg.inv(factor)) <= _WELL
+        except np.linalg.LinAlgError:
+            factor, well = native(xp.linalg.cholesky, now + added, _NOT_POSITIVE), False
+        if well:
+            return x
+        x = matmul(xp.tril(xp.linalg.inv(factor)), x, accuracy=componentwise(2.0 ** -(113 + 53 * count)), dtype="mp")
+        now = rounded(_transformed(x, a, 2.0**-70))
+    raise np.linalg.LinAlgError(f"a: {_NOT_POSITIVE}")
+
+
+def _transformed(x: Any, a: Any, tolerance: float) -> Any:
+    """X A X^H, Hermitian, its elements off by little more than the tolerance."""
+    size = column_norm(x)
+    return hermitian(times(times(x, a, tolerance / size), adjoint(x), tolerance))

@@ -25,8 +25,12 @@ MOST_CORRECTIONS = 60
 
 _NOT_CONVERGING = (
     "a: singular, or too ill-conditioned for its factors to be corrected (from a condition number of some 1e15 on); "
-    "ozaki.linalg.solve, inv and lstsq take larger ones"
+    "ozaki.linalg.solve and qr take larger ones"
 )
+
+
+Products = Callable[[tuple[Any, ...]], list[tuple[Any, Any, Any]]]
+"""A function of factors that returns triples (wanted, x, y), where x y should be `wanted`."""
 
 
 def factor_target(
@@ -44,8 +48,8 @@ def factor_target(
     return target_of(accuracy, dtype, formats)
 
 
-def native(factorise: Callable[[Any], Any], a: Any, why: str, remedy: str = "") -> Any:
-    """The library's own factors.
+def native(factorise: Callable[[Any], Any], a: Any, why: str) -> Any:
+    """The library's own factors; `why` says what it means that it finds none.
 
     Raises
     ------
@@ -58,37 +62,33 @@ def native(factorise: Callable[[Any], Any], a: Any, why: str, remedy: str = "") 
             return found
     except np.linalg.LinAlgError:
         pass
-    raise np.linalg.LinAlgError(f"a: {why}, or too ill-conditioned for float64 to tell{remedy}")
+    raise np.linalg.LinAlgError(f"a: {why}")
 
 
 def corrected(
-    target: Target,
+    tolerance: float,
     factors: tuple[Any, ...],
-    products: Callable[[tuple[Any, ...]], list[tuple[Any, Any, Any]]],
+    products: Products,
     correction: Callable[[tuple[Any, ...], list[Any]], tuple[Any, ...]],
-    powers: tuple[Any, ...],
-) -> tuple[tuple[Any, ...], float, int]:
-    """Correct factors until their products are what they should be, and round them.
+) -> tuple[tuple[Any, ...], int]:
+    """Correct factors until their products are what they should be, to a row-column tolerance, and count the steps.
 
-    `products` returns triples (wanted, x, y), where x y should be `wanted`; `correction` takes the residuals
-    wanted - x y in float64 and returns what is added to each factor. In the end factors are multiplied by 2**powers,
-    since they are those of a scaled matrix; the bound does not depend on that.
+    `correction` takes the residuals, as wanted - x y of `Products`, in float64, and returns what is added to each
+    factor.
 
     Raises
     ------
     numpy.linalg.LinAlgError
         If a correction gains nothing.
-    OverflowError
-        If an element is too large for the dtype.
     """
-    bits = ceil(-log2(target.tolerance)) + 8
+    bits = ceil(-log2(tolerance)) + 8
     found = tuple(mparray(x) for x in factors)
     reached, steps = inf, 0
     while True:
-        rests, ratios = zip(*(_residual(*each, target.tolerance / 16) for each in products(found)), strict=True)
+        rests, ratios = zip(*(_residual(*each, tolerance / 16) for each in products(found)), strict=True)
         before, reached = reached, max(ratios)
-        if reached <= target.tolerance:
-            break
+        if reached <= tolerance:
+            return found, steps
         # The first corrections may make a residual larger, by their terms of second order: only later ones must gain.
         if steps == MOST_CORRECTIONS or (steps > 2 and not reached < before / 2):
             raise np.linalg.LinAlgError(_NOT_CONVERGING)
@@ -100,10 +100,26 @@ def corrected(
             raise np.linalg.LinAlgError(_NOT_CONVERGING)
         found = tuple((x + mparray(change)).round_to(bits) for x, change in zip(found, changes, strict=True))
         steps += 1
-    result = tuple(in_format(x.ldexp(by), target.dtype) for x, by in zip(found, powers, strict=True))
+
+
+def error_of(factors: tuple[Any, ...], products: Products, tolerance: float) -> float:
+    """An upper bound of the largest row-column error of factors, which grows with the tolerance of what finds it."""
+    return max(_residual(*each, tolerance / 16)[1] for each in products(factors))
+
+
+def rounded_factors(
+    target: Target, factors: tuple[Any, ...], products: Products, powers: tuple[Any, ...]
+) -> tuple[tuple[Any, ...], float]:
+    """Factors times 2**powers, since they are those of a scaled matrix, in the format of the target, and their error.
+
+    Raises
+    ------
+    OverflowError
+        If an element is too large for the dtype.
+    """
+    result = tuple(in_format(x.ldexp(by), target.dtype) for x, by in zip(factors, powers, strict=True))
     kept = tuple(mparray(x).ldexp(-by) for x, by in zip(result, powers, strict=True))
-    bound = max(_residual(*each, target.tolerance / 16)[1] for each in products(kept))
-    return result, bound, steps
+    return result, error_of(kept, products, target.tolerance)
 
 
 def _residual(wanted: Any, x: Any, y: Any, tolerance: float) -> tuple[Any, float]:

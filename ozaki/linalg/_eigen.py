@@ -132,7 +132,7 @@ class _Decomposition:
 
     def __init__(self, a: Any) -> None:
         self._a, self._xp = a, array_library(a)
-        values, vectors = native(self._xp.linalg.eigh, rounded(a), "without eigenvalues")
+        values, vectors = native(self._xp.linalg.eigh, rounded(a), "float64 finds no eigenvalues")
         self.values, self.vectors = mparray(values), mparray(vectors)
         self.steps, self.bound = 0, float("inf")
         self._measure(2.0**-60)

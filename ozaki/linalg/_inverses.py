@@ -19,7 +19,7 @@ from ozaki._accuracy import Accuracy
 from ozaki._api import gemm, matmul
 from ozaki._operands import holds_complex
 from ozaki.linalg._arrays import adjoint, array_library, rounded
-from ozaki.linalg._upper import LEAST, column_norm, column_sizes, row_norm
+from ozaki.linalg._upper import LEAST, column_norm, column_sizes, magnitudes, row_norm
 
 Bounds = npt.NDArray[np.float64]
 
@@ -53,6 +53,12 @@ def tolerance_for(allowed: Any, terms: Any) -> float:
 def not_tiny(tolerance: float) -> float:
     """The tolerance, or 0, which asks for every bit, in place of one below `LEAST`."""
     return tolerance if tolerance >= LEAST else 0.0
+
+
+def times(x: Any, y: Any, tolerance: float) -> Any:
+    """The multiprecision product x y, its elements off by no more than the tolerance."""
+    fine = not_tiny(min(tolerance / (row_norm(x) * float(magnitudes(y).max())), 2.0**-8))
+    return matmul(x, y, accuracy=componentwise(fine), dtype="mp")
 
 
 def errors_of(tolerance: float, terms: Any) -> Any:
@@ -107,7 +113,7 @@ class LeastSquaresInverse:
     Attributes
     ----------
     a : matrix, shape (m, n)
-    s : matrix, shape (n, n)
+    s : matrix, shape (n, n), upper triangular
     contraction : an upper bound of the row norm of G = I - (A S)^H (A S), below 1
     norm_a, norm_s : upper bounds of row norms, and `columns_a`, `columns_s` of column norms
     """
@@ -188,7 +194,7 @@ def least_squares_inverse(a: Any) -> LeastSquaresInverse:
     """
     xp, dtype = array_library(a), _float(a)
     eye, norm_a, columns_a = xp.eye(a.shape[1]), row_norm(a), column_norm(a)
-    s = _inverse(xp.linalg.qr(rounded(a), mode="r"))
+    s = xp.triu(_inverse(xp.linalg.qr(rounded(a), mode="r")))
     for count in range(1, _INVERSES + 1):
         norm_s, columns_s = row_norm(s), column_norm(s)
         condition = _checked(max(norm_a * norm_s, columns_a * columns_s))
@@ -204,7 +210,7 @@ def least_squares_inverse(a: Any) -> LeastSquaresInverse:
         contraction += columns * norm_w + columns_w * rows + columns * rows
         if contraction <= CONTRACTION:
             return LeastSquaresInverse(a, s, contraction, norm_a, norm_s, columns_a, columns_s)
-        s, factor = _shaken(s, 1) if count == 1 else s, _inverse(xp.linalg.qr(w, mode="r"))
+        s, factor = _shaken(s, 1) if count == 1 else s, xp.triu(_inverse(xp.linalg.qr(w, mode="r")))
         s = matmul(s, _shaken(factor, 2 * count + 1), accuracy=componentwise(2.0 ** -(113 + 53 * count)), dtype="mp")
     raise np.linalg.LinAlgError(_SINGULAR)
 

@@ -11,7 +11,7 @@ from ozaki._accuracy import Accuracy
 from ozaki._environment import default_environment
 from ozaki.interchange.calls import any_arrays
 from ozaki.linalg._arrays import array_library, rounded
-from ozaki.linalg._correcting import corrected, factor_target, native
+from ozaki.linalg._correcting import corrected, factor_target, native, rounded_factors
 from ozaki.linalg._matrices import check_matrix, matrices
 from ozaki.linalg._scaling import scaled, tops_or_zero
 from ozaki.linalg._solution import Solution, empty
@@ -93,7 +93,7 @@ def lu_factor(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: 
     system = System(a.copy(), formats)  # whose inverse is found later, when the caller may have changed a
     scales = -tops_or_zero(a, 0)
     unit = scaled(a, np.zeros_like(scales), scales)
-    packed, exchanges = native(_factors, rounded(unit), "singular")
+    packed, exchanges = native(_factors, rounded(unit), "singular, or too ill-conditioned for float64 to tell")
     p = list(range(a.shape[0]))
     for i, j in enumerate(exchanges.tolist()):
         p[i], p[j] = p[j], p[i]
@@ -108,7 +108,12 @@ def lu_factor(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: 
 
     first = packed * strict + eye, packed * (1 - strict)
     powers = xp.zeros(1, int), xp.asarray(-scales)
-    factors, bound, steps = corrected(target, first, lambda x: [(unit, x[0], x[1])], correction, powers)
+
+    def products(x: tuple[Any, ...]) -> list[tuple[Any, Any, Any]]:
+        return [(unit, *x)]
+
+    found, steps = corrected(target.tolerance, first, products, correction)
+    factors, bound = rounded_factors(target, found, products, powers)
     return LU(order, factors[0], factors[1], bound, steps, system)
 
 

@@ -1,11 +1,14 @@
 """Orthonormal and triangular factors to a named accuracy.
 
 The library's own factors are corrected: with E = (A - Q R) inv(R) and K = Q^H E it adds E - Q Y and Y R, Y upper
-triangular with Y + Y^H = K + K^H - (I - Q^H Q). What is missing then is of second order.
+triangular with Y + Y^H = K + K^H - (I - Q^H Q). What is missing then is of second order. That fails for condition
+numbers of 1e15 and more. Then A S is factored, with the S of least squares (`_inverses.py`), which is triangular: Q is
+that of A, too.
 """
 
 from __future__ import annotations
 
+from math import ceil, log2
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,8 +16,9 @@ import numpy as np
 from ozaki._accuracy import Accuracy
 from ozaki._environment import default_environment
 from ozaki.interchange.calls import any_arrays
-from ozaki.linalg._arrays import adjoint, array_library, rounded
-from ozaki.linalg._correcting import corrected, factor_target, native
+from ozaki.linalg._arrays import adjoint, array_library, masked, rounded
+from ozaki.linalg._correcting import Products, corrected, error_of, factor_target, native, rounded_factors
+from ozaki.linalg._inverses import least_squares_inverse, times
 from ozaki.linalg._matrices import check_matrix, matrices
 from ozaki.linalg._scaling import scaled, tops_or_zero
 from ozaki.linalg._solution import empty
@@ -62,7 +66,7 @@ def qr(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: Any = N
     Raises
     ------
     numpy.linalg.LinAlgError
-        If corrections do not converge, which may be so from a condition number of 1e15 on.
+        If columns of a are dependent, or its condition number is too large (some 2^300, columns scaled).
     OverflowError
         If an element is too large for the dtype.
     ValueError, TypeError
@@ -83,8 +87,55 @@ def qr(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: Any = N
     xp = array_library(a)
     scales = -tops_or_zero(a, 0)
     unit = scaled(a, np.zeros(a.shape[0], np.int64), scales)
-    eye = xp.eye(a.shape[1])
-    upper = adjoint(xp.tri(a.shape[1])) - eye / 2
+    factors, steps = _factored(unit, target.tolerance)
+    powers = xp.zeros(1, int), xp.asarray(-scales)
+    (q, r), bound = rounded_factors(target, factors, _products(unit), powers)
+    return QR(q, r, bound, steps)
+
+
+def _products(a: Any) -> Products:
+    eye = array_library(a).eye(a.shape[1])
+    return lambda factors: [(a, *factors), (eye, adjoint(factors[0]), factors[0])]
+
+
+def _factored(a: Any, tolerance: float) -> tuple[tuple[Any, ...], int]:
+    """The factors of a matrix with columns of about 1, and how many corrections they took.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If the columns are dependent, or the condition number is too large.
+    """
+    try:
+        return _corrected(a, tolerance)
+    except np.linalg.LinAlgError:  # more likely ill-conditioned than of dependent columns
+        s = least_squares_inverse(a).s  # upper triangular, and A S is well-conditioned
+    finer = tolerance / (64 * a.shape[1])
+    while True:
+        (q, _), steps = _corrected(times(a, s, finer), finer)
+        # Q spans what A S, and so what A spans, column by column: below its diagonal Q^H A has roundings alone.
+        r = times(adjoint(q), a, finer).round_to(ceil(-log2(finer)) + 8)
+        factors = q, masked(r, adjoint(array_library(a).tri(a.shape[1])))
+        if error_of(factors, _products(a), tolerance) <= tolerance:
+            return factors, steps
+        if finer < tolerance * 2.0**-200:
+            raise np.linalg.LinAlgError(f"a: {_DEPENDENT}")
+        finer *= 2.0**-40
+
+
+_DEPENDENT = "columns are dependent, or the condition number is too large"
+
+
+def _corrected(a: Any, tolerance: float) -> tuple[tuple[Any, ...], int]:
+    """The library's own factors, corrected.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If there are none, or corrections do not converge.
+    """
+    xp = array_library(a)
+    upper = adjoint(xp.tri(a.shape[1])) - xp.eye(a.shape[1]) / 2
 
     def correction(factors: tuple[Any, ...], rests: list[Any]) -> tuple[Any, ...]:
         q, r = map(rounded, factors)
@@ -94,12 +145,5 @@ def qr(a: Any, *, accuracy: Accuracy | str | float | None = None, dtype: Any = N
         y = (k + adjoint(k) - of_eye) * upper  # y + y^H = k + k^H - (I - q^H q)
         return change - q @ y, y @ r
 
-    first = native(lambda x: tuple(xp.linalg.qr(x)), rounded(unit), "of dependent columns")
-    factors, bound, steps = corrected(
-        target,
-        first,
-        lambda x: [(unit, x[0], x[1]), (eye, adjoint(x[0]), x[0])],
-        correction,
-        (xp.zeros(1, int), xp.asarray(-scales)),
-    )
-    return QR(factors[0], factors[1], bound, steps)
+    first = native(lambda x: tuple(xp.linalg.qr(x)), rounded(a), _DEPENDENT)
+    return corrected(tolerance, first, _products(a), correction)
