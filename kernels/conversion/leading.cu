@@ -1,5 +1,5 @@
 // The leading bits of multiprecision rows as float64, scaled row by row: all that describing and proving need of them
-// (docs/definitions.md, section 1).
+// (docs/definitions.md, section 8).
 //
 // Macro: ALONG_K: 1 if neighbouring threads read along k, 0 if along the rows (whichever is contiguous in memory).
 //
