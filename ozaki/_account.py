@@ -1,4 +1,4 @@
-"""What a program's products did under emulation: how many ran how, with which bounds, and which were left alone."""
+"""The account of an emulation: the products that ozaki computed, with which bounds, and what ran natively instead."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Account:
     entries : list of Entry
         In the order of the first product of each.
     left : dict of (operator, reason) to a count
-        Operators that were left to the library.
+        Calls that were left to the array library, which computed them natively: of which operator, and why.
     """
 
     def __init__(self) -> None:
@@ -105,7 +105,7 @@ class Account:
                 self._bounds[key] = max(self._bounds.get(key, 0.0), report.bound)
 
     def leave(self, operator: str, reason: str) -> None:
-        """Count an operator that was left to the library."""
+        """Count a call of an operator that is left to the array library, which computes it natively."""
         with self._lock:
             self.left[operator, reason] = self.left.get((operator, reason), 0) + 1
 

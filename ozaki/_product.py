@@ -160,7 +160,7 @@ class Product:
         obstacle = pair.native_obstacle
         fits = native_fits(pair, choices.workspace_limit)
         return Question(
-            pair.sizes, pair.dtype, choices, pair.backend.machine(), obstacle, fits, for_operands, pair.wide
+            pair.sizes, pair.dtype, choices, pair.backend.machine(), obstacle, fits, for_operands, pair.multiprecision
         )
 
     def plan(self, question: Question) -> Plan:
@@ -322,7 +322,9 @@ class Product:
         """Let the backend keep the program of this product for repeated calls, unless a repeated call cannot use it."""
         pair = self._pair
         large = prod(pair.sizes.batch) * prod(pair.sizes.shape) > _LARGEST_KEPT
-        if pair.sizes.is_complex and (pair.wide or self._made != [self.work] or not self._is_one_program(plan)):
+        if pair.sizes.is_complex and (
+            pair.multiprecision or self._made != [self.work] or not self._is_one_program(plan)
+        ):
             return
         if pair.repeatable and plan.dtype == pair.dtype and pair.sizes.in_order and not (pair.empty or large):
             made = self.work, self.facts, self._stands(plan)
@@ -347,7 +349,7 @@ class Product:
         else:  # the choice asked for no fact, so it is the same for all operands
             chosen = _always
         native_matters = plan.native if question is None else question.native_may_matter
-        if not native_matters or pair.wide:  # of multiprecision numbers there is no native product
+        if not native_matters or pair.multiprecision:  # of multiprecision numbers there is no native product
             return chosen
         before = pair.native_obstacle if question is None else question.native_obstacle
         return partial(_with_same_obstacle, pair.backend, part_of(pair.dtype), before, chosen)
@@ -405,7 +407,7 @@ class Product:
         pair = self._pair
         if is_multiprecision(plan.dtype):
             return 0
-        if not pair.wide and pair.combination is None and self._measure(NativeInRange()):
+        if not pair.multiprecision and pair.combination is None and self._measure(NativeInRange()):
             return 0
         if pair.prepared and pair.sizes.is_complex:  # a prepared operand may be rows of parts alone
             return out_of_range(c, None)

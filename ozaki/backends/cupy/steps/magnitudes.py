@@ -80,8 +80,8 @@ the smallest one of any of these rows that has a nonzero.
 _USUAL_RESULTS = 2
 """Results for which there is room beside magnitudes: as many as a proof most often asks for."""
 
-RESULT_LIMBS = _USUAL_RESULTS * RESULT.size // 8
-"""Numbers of eight bytes in that room."""
+RESULT_EIGHTS = _USUAL_RESULTS * RESULT.size // 8
+"""That room in units of eight bytes."""
 
 
 def results(b: Builder, count: int, clear: bool = True) -> list[Place]:
