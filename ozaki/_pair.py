@@ -123,6 +123,7 @@ class Pair:
             self.sizes = replace(self.sizes, in_left=(), in_right=())
         self._views: dict[tuple[Side, bool], Any] = {}
         self._addend: Any = None
+        self._addends: dict[bool, Any] = {}  # as `computed_addend` returns them
         read = [x.slices.x if isinstance(x, Prepared) else x for x in (self.a, self.b)]
         read += [] if self._added is None else [self._added]
         self.destination = Destination(out, self.sizes, self.dtype, self.backend, read)
@@ -154,7 +155,7 @@ class Pair:
 
     @property
     def sums_exactly(self) -> bool:
-        """Whether a multiprecision result has every bit; then an addend is added to the product that does."""
+        """Whether a multiprecision result has every bit; `returned` then adds the addend to the exact product."""
         return is_multiprecision(self.dtype) and self._target is not None and self._target.exact
 
     @property
@@ -163,18 +164,20 @@ class Pair:
         return self.sizes.shape[1] == 0 or (self.combination is not None and self.combination.alpha.is_zero)
 
     def computed_addend(self, of_parts: bool) -> Any:
-        """The addend as the entries that are computed, in its own precision; copies are counted as those of `addend`.
+        """The addend as the entries that are computed, in its own precision; a copy, counted in `copied`, where needed.
 
         With `of_parts` real entries, of a complex product those of the real one of parts.
         """
         c = self.addend
         if c is None or not self.sizes.is_complex:
             return c
-        own = "complex64" if dtype_of("c", c) in ("complex64", "float32") else "complex128"
-        entries = real_entries(c, own, self.sizes.parts) if of_parts else contiguous(c, own)
-        if entries.size and not self.backend.overlap(entries, c):
-            self.copied += int(entries.nbytes)
-        return entries
+        if of_parts not in self._addends:
+            own = "complex64" if dtype_of("c", c) in ("complex64", "float32") else "complex128"
+            entries = real_entries(c, own, self.sizes.parts) if of_parts else contiguous(c, own)
+            if entries.size and not self.backend.overlap(entries, c):
+                self.copied += int(entries.nbytes)
+            self._addends[of_parts] = entries
+        return self._addends[of_parts]
 
     @property
     def addend(self) -> Any:
@@ -188,15 +191,18 @@ class Pair:
 
     @property
     def given(self) -> tuple[Any, Any, Any, Any]:
-        """The arrays that a program reads and writes: the operands, the addend, and `out` if that is computed in."""
+        """The arrays that a program reads, and `out`, or None if the result is not computed in it.
+
+        Those are the operands and the addend; None if nothing is added.
+        """
         return self.a, self.b, self.addend, self.destination.out if self.destination.in_place else None
 
     @property
     def repeatable(self) -> bool:
         """Whether a repeated call can run the program of this one: it reads no copies, and need not check elements.
 
-        An expression may be computed apart from `out`, which often is the addend; `gemm` copies it there in each call.
-        A multiprecision result refuses NaN and Inf in floats, and an exact one has a format of its own for each product.
+        An expression may be computed apart from `out`, which often is the addend; `gemm` copies it there each time. A
+        multiprecision result refuses NaN and Inf in floats, and an exact one has a format of its own for each product.
         """
         if is_multiprecision(self.dtype):
             floats = [x for x in (self.a, self.b) if not isinstance(x, Numbers | Prepared)]
