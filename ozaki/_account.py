@@ -9,7 +9,7 @@ from threading import Lock
 from typing import Any
 
 from ozaki._operands import broadcast
-from ozaki._report import Report, rounded_up
+from ozaki._report import Report, rounded_up, several
 
 
 @dataclass(frozen=True)
@@ -117,13 +117,9 @@ class Account:
         return Entry(operator, batch, (m, k, n), name, self._counts[key], how, self._bounds.get(key), measure)
 
     def __str__(self) -> str:
-        lines = [f"{_counted(self.products, 'product')} ran through ozaki", *map(str, self.entries)]
+        lines = [f"{several(self.products, 'product')} ran through ozaki", *map(str, self.entries)]
         if self.left:
             left = sum(self.left.values())
-            lines.append(f"{_counted(left, 'operator')} {'was' if left == 1 else 'were'} left alone")
+            lines.append(f"{several(left, 'operator')} {'was' if left == 1 else 'were'} left alone")
             lines += [f"{count:>7}  {operator}: {reason}" for (operator, reason), count in self.left.items()]
         return "\n".join(lines)
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"

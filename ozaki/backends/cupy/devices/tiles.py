@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ozaki.backends.cupy.program.kernels import round_up
+
+def round_up(x: int, multiple: int) -> int:
+    """The smallest multiple of `multiple` that is not less than x."""
+    return -(-x // multiple) * multiple
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,10 @@ from math import ceil
 from typing import NamedTuple
 
 from ozaki.backends.cupy.devices.device import Device
+from ozaki.backends.cupy.devices.tiles import round_up
 from ozaki.backends.cupy.program.arrays import Array, View
 from ozaki.backends.cupy.program.builder import Builder
-from ozaki.backends.cupy.program.kernels import Kernel, Macros, round_up
+from ozaki.backends.cupy.program.kernels import Kernel, Macros
 from ozaki.backends.cupy.program.steps import Out
 from ozaki.backends.cupy.steps.cutting import cutting_constants, cutting_macros
 from ozaki.backends.cupy.steps.describing import fields_of

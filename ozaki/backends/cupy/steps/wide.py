@@ -10,9 +10,10 @@ from functools import lru_cache
 from math import ceil
 from typing import Any
 
+from ozaki.backends.cupy.devices.tiles import round_up
 from ozaki.backends.cupy.program.arrays import Array, View
 from ozaki.backends.cupy.program.builder import Builder
-from ozaki.backends.cupy.program.kernels import Kernel, Macros, round_up
+from ozaki.backends.cupy.program.kernels import Kernel, Macros
 from ozaki.backends.cupy.program.steps import Out
 from ozaki.backends.cupy.steps import tables
 from ozaki.backends.cupy.steps.numbers import NumbersArray, NumbersView

@@ -8,9 +8,9 @@ from math import prod
 
 from ozaki.backends.cupy.devices.device import Device
 from ozaki.backends.cupy.devices.rates import RESIDUES, reads_of_rows
+from ozaki.backends.cupy.devices.tiles import round_up
 from ozaki.backends.cupy.program.arrays import Array
 from ozaki.backends.cupy.program.builder import Builder
-from ozaki.backends.cupy.program.kernels import round_up
 from ozaki.backends.cupy.steps import cutting
 from ozaki.backends.cupy.steps.gemm import INT8, check_row, gemms
 from ozaki.backends.cupy.steps.numbers import NumbersArray

@@ -10,10 +10,10 @@ from typing import Any, Literal, NamedTuple
 
 from ozaki.backends.cupy.devices.device import Device
 from ozaki.backends.cupy.devices.rates import RESIDUES, reads_of_rows
-from ozaki.backends.cupy.devices.tiles import Tiles
+from ozaki.backends.cupy.devices.tiles import Tiles, round_up
 from ozaki.backends.cupy.program.arrays import Array
 from ozaki.backends.cupy.program.builder import Builder
-from ozaki.backends.cupy.program.kernels import Kernel, Macros, round_up, struct
+from ozaki.backends.cupy.program.kernels import Kernel, Macros, struct
 from ozaki.backends.cupy.program.steps import Out
 from ozaki.backends.cupy.steps import cutting, one_read
 from ozaki.backends.cupy.steps.copying import mirror

@@ -10,9 +10,10 @@ from functools import lru_cache
 
 from ozaki.backends.cupy.devices.device import Device
 from ozaki.backends.cupy.devices.rates import RESIDUES, reads_of_rows
+from ozaki.backends.cupy.devices.tiles import round_up
 from ozaki.backends.cupy.program.arrays import Array, View
 from ozaki.backends.cupy.program.builder import Builder
-from ozaki.backends.cupy.program.kernels import Kernel, round_up
+from ozaki.backends.cupy.program.kernels import Kernel
 from ozaki.backends.cupy.program.steps import Out
 from ozaki.backends.cupy.steps.cutting import cutting_constants, cutting_macros
 from ozaki.backends.cupy.steps.engines.fused_residues import FusedResidues, products

@@ -9,9 +9,10 @@ from math import ceil
 from typing import Any
 
 from ozaki.backends.cupy.devices.device import Device
+from ozaki.backends.cupy.devices.tiles import round_up
 from ozaki.backends.cupy.program.arrays import Array, View
 from ozaki.backends.cupy.program.builder import Builder
-from ozaki.backends.cupy.program.kernels import Kernel, Macros, output, round_up
+from ozaki.backends.cupy.program.kernels import Kernel, Macros, output
 from ozaki.backends.cupy.program.steps import Out
 from ozaki.backends.cupy.steps.engines.word_program import initializer
 from ozaki.backends.cupy.steps.operands import Described, Layout, Slices

@@ -6,9 +6,10 @@ from functools import lru_cache
 from typing import Any
 
 from ozaki.backends.cupy.devices.device import Device
+from ozaki.backends.cupy.devices.tiles import round_up
 from ozaki.backends.cupy.program.arrays import Array, View
 from ozaki.backends.cupy.program.builder import Builder
-from ozaki.backends.cupy.program.kernels import Kernel, Macros, round_up
+from ozaki.backends.cupy.program.kernels import Kernel, Macros
 from ozaki.backends.cupy.program.steps import Out
 from ozaki.backends.cupy.steps.engines.tiled import Together
 from ozaki.backends.cupy.steps.engines.word_tiles import DEPTH, ROWS, TiledWords, chosen, layout, multiplying, tiles_of

@@ -7,9 +7,10 @@ from functools import lru_cache
 from typing import Any
 
 from ozaki.backends.cupy.devices.device import Device
+from ozaki.backends.cupy.devices.tiles import round_up
 from ozaki.backends.cupy.program.arrays import Array, View
 from ozaki.backends.cupy.program.builder import Builder
-from ozaki.backends.cupy.program.kernels import Kernel, Macros, output, round_up, struct
+from ozaki.backends.cupy.program.kernels import Kernel, Macros, output, struct
 from ozaki.backends.cupy.steps import one_read
 from ozaki.backends.cupy.steps.operands import Described, Layout, Slices
 from ozaki.backends.cupy.steps.words import split_words, width
