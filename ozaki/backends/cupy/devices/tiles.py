@@ -42,9 +42,10 @@ class Tiles:
         return max(-(-k // self.depth), 2)
 
     def padded(self, side: str, rows: int, k: int) -> tuple[int, int, int, int]:
-        """Rows of a tile, rows that panels are multiples of, and the rows and k that are stored.
+        """Rows of a tile, the number that rows of panels are multiples of, and the rows and the k that are stored.
 
-        Columns in pairs of tiles, which is what a cluster multiplies of a panel of few of them.
+        The right operand, whose rows are columns of the result, is stored in pairs of tiles: a cluster multiplies both
+        tiles of a pair, even where a panel has few columns.
         """
         of_tile, unit = (self.rows, self.rows) if side == "left" else (self.columns, 2 * self.columns)
         return of_tile, unit, round_up(rows, unit), self.depth * self.blocks(k)

@@ -81,9 +81,9 @@ class Winograd:
     def seconds(self, scheme: Residues, batch: int, m: int, k: int, n: int, dtype: str) -> float:
         """How long a product takes that is planned from its data: that of FusedResidues with 7/8 of the operations."""
         rates = self.device.rates
-        operation = rates.fused(batch * m * n, self._of_halves.occupied(scheme, batch, m, k, n)) * _PRODUCTS / 8
+        each = rates.fused(batch * m * n, self._of_halves.busy_entries(scheme, batch, m, k, n)) * _PRODUCTS / 8
         return rates.slices(
-            batch, m, k, n, dtype, scheme, operation=operation, between=2 * scheme.count, reads=reads_of_rows(k),
+            batch, m, k, n, dtype, scheme, operation_ps=each, product_bytes=2 * scheme.count, reads=reads_of_rows(k),
             planned=RESIDUES,
         )  # fmt: skip
 
