@@ -21,7 +21,8 @@
 #include "hardware/launch.cuh"
 
 constexpr int ROWS = 32, WARPS = 16;
-constexpr int PITCH = 32 * SEGMENTS + 4;  // bytes of a row in shared memory; by the 4 the lanes of a warp read all banks
+// Bytes of a row in shared memory; by the 4 the lanes of a warp read all banks.
+constexpr int PITCH = 32 * SEGMENTS + 4;
 
 struct Operand {  // a view (batch, rows, k) with strides of any sign, in real numbers
   const void* x;
