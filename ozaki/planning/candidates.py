@@ -119,7 +119,8 @@ def candidates_of(question: Question) -> Candidates:
     choices, dtype, target = question.choices, question.dtype, question.target
     length, spread = question.length, question.sizes.spread
     words: tuple[Words, ...] = ()
-    # With the rounding to the result, the bound of a native product of one index less is no more than that of all.
+    # Where no accuracy is named, words have to prove as much as the native product: its bound for one index less leaves
+    # room for the rounding to the result.
     least = 0.0 if question.wide else native.bound(max(length - 1, 0), dtype, spread)
     tolerance = least if target is None else target.tolerance
     ruled_out: str | None

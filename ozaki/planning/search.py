@@ -175,7 +175,7 @@ def _cheapest(
 
 
 _SPARED = 2
-"""How many slices fewer than the start data with single large elements may need."""
+"""How far below its start a search may end: data with single large elements may need so many slices fewer."""
 
 
 @lru_cache(maxsize=1024)
